@@ -1,0 +1,3 @@
+//! The program `mmcq`.
+
+fn main() {}

@@ -1,0 +1,36 @@
+//! How a platform makes memory visible to a controller.
+
+use super::Direction;
+use core::ptr::NonNull;
+
+/// Why a buffer cannot be used for DMA.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum DmaError {
+    /// The address is not aligned as the controller or the cache needs it; use the copying calls.
+    Alignment,
+    /// The controller cannot reach it (32-bit DMA, memory without a bus address).
+    Unreachable,
+    /// No mapping is left (IOMMU, bounce memory).
+    Exhausted,
+}
+
+/// Called around every transfer; never blocks.
+///
+/// On a machine whose device and CPU see the same memory at the same address, `map` returns the pointer's value after a store barrier, and
+/// `unmap` is a load barrier. With caches, `map` cleans (and for reads invalidates), `unmap` invalidates. With an IOMMU or
+/// bounce memory, they map and copy.
+///
+/// # Safety
+/// The bus address that `map` returns must lead the controller to exactly the `len` bytes at `ptr` (or a stand-in that is copied by
+/// `map`, `sync` and `unmap`) until `unmap`.
+pub unsafe trait Dma {
+    /// Makes `len` bytes at `ptr` usable by the controller; what the CPU wrote before is visible to it afterwards.
+    fn map(&self, ptr: NonNull<u8>, len: usize, direction: Direction) -> Result<u64, DmaError>;
+
+    /// Ends a mapping; what the controller wrote is visible to the CPU afterwards.
+    fn unmap(&self, bus: u64, ptr: NonNull<u8>, len: usize, direction: Direction);
+
+    /// Makes later CPU writes inside an existing `Write` mapping visible to the controller (descriptor tables). `bus` and `ptr` point at the changed part.
+    fn sync(&self, bus: u64, ptr: NonNull<u8>, len: usize);
+}

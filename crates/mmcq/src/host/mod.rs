@@ -1,0 +1,334 @@
+//! What a controller's driver must do.
+//!
+//! A driver starts phases and acknowledges events; it never blocks, spins without a bound, or decides order. All waiting
+//! is done by whoever calls it, with deadlines the engine keeps. Read first: [`Host`].
+
+pub mod dma;
+pub mod regs;
+pub mod sdhci;
+
+use crate::spec::command::Command;
+use crate::spec::response::Response;
+pub use dma::{Dma, DmaError};
+pub use regs::Regs;
+
+/// Which way data goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// From the card to memory.
+    Read,
+    /// From memory to the card.
+    Write,
+}
+
+/// One contiguous piece of memory that takes part in a transfer.
+///
+/// The memory behind `ptr` belongs to a slot of the engine from `submit` until the completion is taken; a driver may touch it
+/// only between [`Host::map`] and [`Host::unmap`].
+#[derive(Clone, Copy, Debug)]
+pub struct Segment {
+    /// Where the CPU sees it.
+    pub ptr: core::ptr::NonNull<u8>,
+    /// Length in bytes; a multiple of the block size, except for byte-wise transfers of one segment.
+    pub len: u32,
+    /// Where the controller sees it; set by [`Host::map`], 0 on hosts without DMA.
+    pub bus: u64,
+}
+
+// SAFETY: a segment is an address and a length; whoever dereferences it argues for itself.
+unsafe impl Send for Segment {}
+
+/// The data of a phase.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Data {
+    /// Which way it goes.
+    pub direction: Direction,
+    /// Bytes in a block, 1 to 2048.
+    pub block_size: u16,
+    /// Number of blocks, at least 1.
+    pub blocks: u32,
+}
+
+/// What the host may send by itself around a data command [SDHC 1.15].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Auto {
+    /// Nothing.
+    None,
+    /// CMD12 after the last block (needs [`Caps::auto_stop`]).
+    Stop,
+    /// CMD23 with this argument before the command (needs [`Caps::auto_count`]).
+    Count(u32),
+}
+
+/// One thing the controller is given: a command with its response, data and busy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Phase {
+    /// The command.
+    pub command: Command,
+    /// Its data, if any.
+    pub data: Option<Data>,
+    /// What the host adds by itself.
+    pub auto: Auto,
+    /// A step of the tuning procedure (CMD19/CMD21): the data stay in the controller [SDHC 2.2.26].
+    pub tuning: bool,
+}
+
+/// A phase could not be started now; nothing was sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StartError {
+    /// The CMD line is still in use.
+    CommandLine,
+    /// The DAT lines are in use, or the card signals busy on DAT0.
+    DataLine,
+    /// The controller cannot do this at all (too many segments, unsupported block size ...).
+    Unsupported,
+}
+
+/// What went wrong in a phase.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Cause {
+    /// No response, no data or no end of busy in time.
+    Timeout,
+    /// CRC error.
+    Crc,
+    /// The end bit was not 1.
+    EndBit,
+    /// The response carried another index.
+    Index,
+    /// DMA: bad descriptor or bus error.
+    Dma,
+    /// The card draws too much current.
+    Power,
+    /// The response had error bits that the controller checked itself [SDHC 4.x response error].
+    Response,
+    /// The controller reads as all ones: clock off, or gone.
+    Gone,
+    /// Anything else that the controller calls an error.
+    Other,
+}
+
+/// Where in a phase it went wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// The command or its response.
+    Command,
+    /// The data, or the busy after it.
+    Data,
+    /// An automatic CMD12.
+    Stop,
+    /// An automatic CMD23.
+    Count,
+    /// Busy after an R1b response.
+    Busy,
+}
+
+/// A failed phase.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// What.
+    pub cause: Cause,
+    /// Where.
+    pub stage: Stage,
+    /// The command's response, if it had come.
+    pub response: Option<Response>,
+}
+
+/// A phase that ended well.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Done {
+    /// The command's response.
+    pub response: Response,
+    /// The R1 of an automatic CMD12.
+    pub stop: Option<u32>,
+    /// Tuning: the controller has found its sampling point.
+    pub tuned: bool,
+}
+
+/// What [`Host::ack`] found.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Events {
+    /// The phase in progress ended.
+    pub phase: Option<Result<Done, Fault>>,
+    /// A function on the card asks for attention; masked until [`Host::card_irq`] turns it on again.
+    pub card_irq: bool,
+    /// A card was inserted or removed.
+    pub presence: bool,
+    /// The controller asks for a new tuning [SDHC 2.2.18 re-tuning event].
+    pub retune: bool,
+}
+
+/// Data lines in use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Width {
+    /// DAT0.
+    W1,
+    /// DAT0 to DAT3.
+    W4,
+    /// DAT0 to DAT7.
+    W8,
+}
+
+/// Bus timing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Timing {
+    /// Default speed of SD (25 MHz), legacy of eMMC (26 MHz); also identification.
+    Legacy,
+    /// High speed: SD 50 MHz, eMMC 52 MHz.
+    HighSpeed,
+    /// 25 MHz at 1.8 V.
+    Sdr12,
+    /// 50 MHz at 1.8 V.
+    Sdr25,
+    /// 100 MHz at 1.8 V.
+    Sdr50,
+    /// 208 MHz at 1.8 V.
+    Sdr104,
+    /// 50 MHz at 1.8 V, both edges.
+    Ddr50,
+    /// eMMC 52 MHz, both edges.
+    Ddr52,
+    /// eMMC 200 MHz.
+    Hs200,
+    /// eMMC 200 MHz, both edges.
+    Hs400,
+    /// HS400 with enhanced strobe.
+    Hs400Es,
+}
+
+/// One change of the bus; a step that may need several calls (see [`Host::set_bus`]).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BusOp {
+    /// Power off; clock and lines go quiet.
+    PowerOff,
+    /// Power on at 3.3 V, 1 bit, no clock.
+    PowerOn,
+    /// SD clock in hertz, rounded down to what the divider can do; 0 stops it.
+    Clock(u32),
+    /// Data lines.
+    Width(Width),
+    /// Timing of the host's side.
+    Timing(Timing),
+    /// 1.8 V signalling on or off; fails if the regulator does not follow.
+    Signal18(bool),
+    /// Begin tuning: phases with `tuning` set follow.
+    TuneStart,
+    /// Give tuning up and go back to the fixed sampling point.
+    TuneAbort,
+    /// Bring CMD and DAT circuits back to idle and stop DMA.
+    ResetLines,
+    /// Bring the whole controller back to its power-on state, then restore the bus settings.
+    ResetAll,
+}
+
+/// How far a bus operation has got.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Finished.
+    Done,
+    /// Call again at this time, in nanoseconds (never earlier than the `now` that was given).
+    Wait(u64),
+    /// It will not happen (clock never stable, reset bit stuck, voltage wrong).
+    Failed,
+}
+
+/// How the controller learns that the card's busy is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BusyDetect {
+    /// The end of a phase includes the end of busy, by interrupt.
+    Interrupt,
+    /// [`Host::dat0_busy`] can be read, nothing interrupts.
+    Level,
+    /// Only the card's status (CMD13) tells.
+    Status,
+}
+
+/// What a controller can do. Sizes in bytes, times in nanoseconds, clocks in hertz.
+#[derive(Clone, Copy, Debug)]
+pub struct Caps {
+    /// CMD12 can be sent by the host.
+    pub auto_stop: bool,
+    /// CMD23 can be sent by the host.
+    pub auto_count: bool,
+    /// Must not be sent at all (some controllers cannot).
+    pub no_count: bool,
+    /// End of busy.
+    pub busy: BusyDetect,
+    /// Longest busy its own timer can wait for.
+    pub max_busy_ns: u64,
+    /// Segments in a transfer.
+    pub max_segments: u16,
+    /// Bytes in a segment.
+    pub max_segment_bytes: u32,
+    /// Blocks in a transfer.
+    pub max_blocks: u32,
+    /// Bytes in a transfer.
+    pub max_bytes: u32,
+    /// Alignment a segment's address must have; a power of two.
+    pub align: u32,
+    /// Data requests must not be completed in the hard interrupt (unmapping sleeps, say): the engine ends the transfer and starts
+    /// the next one there, and completes in the next [`poll`](crate::engine::Engine::poll).
+    pub defer_completion: bool,
+    /// Slowest and fastest SD clock.
+    pub clock_hz: (u32, u32),
+    /// Widest bus.
+    pub width: Width,
+    /// Timings, one bit each: see [`Caps::can`].
+    pub timings: u16,
+    /// 1.8 V signalling.
+    pub signal18: bool,
+    /// The card is soldered: presence is never asked.
+    pub fixed: bool,
+}
+
+impl Caps {
+    /// The bit of a timing in [`Caps::timings`].
+    pub const fn timing_bit(timing: Timing) -> u16 {
+        1 << timing as u16
+    }
+
+    /// Does the host do this timing?
+    pub const fn can(&self, timing: Timing) -> bool {
+        self.timings & Self::timing_bit(timing) != 0
+    }
+}
+
+/// A controller's driver. No method blocks; none is called from two contexts at once.
+pub trait Host {
+    /// Its capabilities; constant once the driver exists.
+    fn caps(&self) -> &Caps;
+
+    /// Makes a segment ready for a transfer and sets `segment.bus`. Called by whoever submits, so that the interrupt finds it ready.
+    fn map(&mut self, segment: &mut Segment, direction: Direction) -> Result<(), DmaError>;
+
+    /// The opposite of [`map`](Host::map), after the controller has let go; only then may the CPU read what came in.
+    fn unmap(&mut self, segment: &Segment, direction: Direction);
+
+    /// Starts a phase. `segments` (mapped, in order) hold the data; their lengths add up to at least the data's size. `timeout_ns` is the
+    /// longest time the card may take for data and busy, for the controller's own timer.
+    fn start(&mut self, phase: &Phase, segments: &[Segment], timeout_ns: u64) -> Result<(), StartError>;
+
+    /// Acknowledges whatever the controller has to say, moves PIO data, and reports. Called from the interrupt, and by the engine before
+    /// it believes a deadline. `segments` are those of the phase in progress, as given to [`start`](Host::start). After it returns no acknowledged
+    /// event keeps the interrupt line asserted.
+    fn ack(&mut self, segments: &[Segment]) -> Events;
+
+    /// Begins or continues a bus operation: call with the same `op` until it is `Done` or `Failed`. `first` marks the beginning.
+    fn set_bus(&mut self, op: BusOp, first: bool, now_ns: u64) -> Step;
+
+    /// Is DAT0 (during a voltage switch: are DAT0 to DAT3) held low by the card?
+    fn dat0_busy(&self) -> bool;
+
+    /// Is a card in the slot?
+    fn present(&self) -> bool;
+
+    /// Is its write-protect switch on?
+    fn write_protected(&self) -> bool {
+        false
+    }
+
+    /// Unmasks or masks the card interrupt (SDIO).
+    fn card_irq(&mut self, on: bool) {
+        let _ = on;
+    }
+}

@@ -1,0 +1,70 @@
+//! How a driver reaches its registers.
+
+/// Register access of one controller, by byte offset. Little-endian, each access exactly as wide as its name says.
+///
+/// Real hardware is [`Mmio`]; the laboratory and QEMU's qtest socket are others. Drivers cannot tell.
+pub trait Regs {
+    /// Reads 8 bits.
+    fn read8(&self, offset: u16) -> u8;
+    /// Reads 16 bits; `offset` is even.
+    fn read16(&self, offset: u16) -> u16;
+    /// Reads 32 bits; `offset` is a multiple of 4.
+    fn read32(&self, offset: u16) -> u32;
+    /// Writes 8 bits.
+    fn write8(&self, offset: u16, value: u8);
+    /// Writes 16 bits; `offset` is even.
+    fn write16(&self, offset: u16, value: u16);
+    /// Writes 32 bits; `offset` is a multiple of 4.
+    fn write32(&self, offset: u16, value: u32);
+}
+
+/// Memory-mapped registers.
+#[derive(Debug)]
+pub struct Mmio {
+    base: core::ptr::NonNull<u8>,
+}
+
+// SAFETY: the address of a device is the same on every core; `Mmio::new` makes the caller promise sole use.
+unsafe impl Send for Mmio {}
+
+impl Mmio {
+    /// Registers at `base`.
+    ///
+    /// # Safety
+    /// `base` is aligned to 4 and maps the whole register block (SDHCI: 256 bytes) as device memory for as long
+    /// as the value lives, and nobody else drives the controller.
+    pub const unsafe fn new(base: core::ptr::NonNull<u8>) -> Self {
+        Mmio { base }
+    }
+
+    fn at<T>(&self, offset: u16) -> *mut T {
+        self.base.as_ptr().wrapping_add(offset as usize).cast()
+    }
+}
+
+impl Regs for Mmio {
+    fn read8(&self, offset: u16) -> u8 {
+        // SAFETY: inside the block that `new`'s caller vouched for; volatile, no reference is formed.
+        unsafe { self.at::<u8>(offset).read_volatile() }
+    }
+    fn read16(&self, offset: u16) -> u16 {
+        // SAFETY: as in `read8`; the trait asks for even offsets.
+        unsafe { self.at::<u16>(offset).read_volatile() }
+    }
+    fn read32(&self, offset: u16) -> u32 {
+        // SAFETY: as in `read8`; the trait asks for multiples of 4.
+        unsafe { self.at::<u32>(offset).read_volatile() }
+    }
+    fn write8(&self, offset: u16, value: u8) {
+        // SAFETY: as in `read8`.
+        unsafe { self.at::<u8>(offset).write_volatile(value) }
+    }
+    fn write16(&self, offset: u16, value: u16) {
+        // SAFETY: as in `read16`.
+        unsafe { self.at::<u16>(offset).write_volatile(value) }
+    }
+    fn write32(&self, offset: u16, value: u32) {
+        // SAFETY: as in `read32`.
+        unsafe { self.at::<u32>(offset).write_volatile(value) }
+    }
+}
