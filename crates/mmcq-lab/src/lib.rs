@@ -1,1 +1,3 @@
-//! The laboratory.
+//! The laboratory: fio jobs on simulated boards, reproductions of published tables, reports.
+
+pub mod fio;

@@ -2,4 +2,6 @@
 //!
 //! Models are peers of real hardware: a driver cannot tell. Everything is single-threaded and deterministic: one seed, one trace.
 
+pub mod card;
+pub mod sdhci;
 pub mod time;

@@ -1,0 +1,117 @@
+//! Cards as seen from the bus.
+//!
+//! A controller model and a card meet here. Times are absolute virtual nanoseconds; a card never waits, it says when.
+//! Cards know the standards by themselves: nothing of the stack's own command builders or parsers is used here, so that a
+//! misreading of the standard in one is not excused by the other.
+
+/// How the host drives the bus at this moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct BusState {
+    /// Card supply is on.
+    pub powered: bool,
+    /// SD clock in hertz; 0 when stopped.
+    pub clock_hz: u32,
+    /// Data lines the host uses: 1, 4 or 8.
+    pub width: u8,
+    /// Data on both edges of the clock.
+    pub ddr: bool,
+    /// 1.8 V signalling on the host's side.
+    pub signal18: bool,
+    /// The host samples responses and data by the card's strobe (HS400ES).
+    pub strobe: bool,
+    /// How far the host's sampling point is from the middle of the eye, 0 (perfect) to 100 (wrong): set by tuning.
+    pub sample_error: u8,
+}
+
+/// A response token on the CMD line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// 48 bits: the index field (0x3f for R3/R4), the 32 bits of content, and whether a CRC7 is sent (R3/R4 have all ones there).
+    Short {
+        /// Bits 45:40.
+        index: u8,
+        /// Bits 39:8.
+        content: u32,
+        /// A real CRC7 follows.
+        crc: bool,
+    },
+    /// 136 bits: bits 127:0, the CRC byte included.
+    Long([u8; 16]),
+}
+
+/// What follows on the DAT lines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flow {
+    /// Nothing.
+    None,
+    /// The card will send blocks of this size: call [`Card::read_block`].
+    Read {
+        /// Bytes in a block.
+        block_size: u16,
+    },
+    /// The card expects blocks of this size: call [`Card::write_block`].
+    Write {
+        /// Bytes in a block.
+        block_size: u16,
+    },
+}
+
+/// A card's reaction to a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reply {
+    /// `None`: the card stays silent (not addressed, or it takes the command as illegal).
+    pub answer: Option<Answer>,
+    /// What follows.
+    pub flow: Flow,
+    /// DAT0 is held low from the end of the response until then (R1b; also CMD12 after a write).
+    pub busy_until_ns: Option<u64>,
+}
+
+/// The next block of a read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReadBlock {
+    /// The buffer is filled; the start bit appears at this time (not before the `now` that was given).
+    At {
+        /// Time of the start bit.
+        start_ns: u64,
+        /// The CRC16 on the wire is right.
+        crc_ok: bool,
+    },
+    /// No block will come (end of a counted transfer, end of the card, or an error that only the status tells).
+    Never,
+}
+
+/// The card's reaction to a written block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WriteBlock {
+    /// CRC status token: `Some(true)` is 010 (good), `Some(false)` is 101 (CRC error), `None`: no token.
+    pub status: Option<bool>,
+    /// DAT0 is low until then; a time not after `now` means no busy.
+    pub busy_until_ns: u64,
+}
+
+/// A card on the bus. All `now_ns` are non-decreasing over the life of a card.
+pub trait Card {
+    /// The host changed something about the bus (power, clock, width, voltage ...).
+    fn bus_changed(&mut self, bus: &BusState, now_ns: u64);
+
+    /// A command token ended at `now_ns` with a good CRC7.
+    fn command(&mut self, index: u8, arg: u32, now_ns: u64) -> Reply;
+
+    /// The bus is free from `now_ns` on: the next block of the read in progress. `buffer` has the block size of [`Flow::Read`].
+    fn read_block(&mut self, buffer: &mut [u8], now_ns: u64) -> ReadBlock;
+
+    /// A block of the write in progress ended on the wire at `now_ns`; `crc_ok` is what the card's receiver saw.
+    fn write_block(&mut self, data: &[u8], crc_ok: bool, now_ns: u64) -> WriteBlock;
+
+    /// Does the card hold DAT0 low?
+    fn busy(&self, now_ns: u64) -> bool;
+
+    /// Does the card hold CMD and DAT0 to DAT3 low, as between CMD11 and the end of a voltage switch?
+    fn switching_voltage(&self, now_ns: u64) -> bool;
+
+    /// Mechanical write protection (SD).
+    fn write_protect_switch(&self) -> bool {
+        false
+    }
+}

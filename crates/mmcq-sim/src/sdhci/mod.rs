@@ -1,0 +1,1 @@
+//! SDHCI by register.
