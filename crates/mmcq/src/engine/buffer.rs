@@ -1,0 +1,77 @@
+//! Memory that the engine owns while a controller may touch it.
+
+use core::ops::{Deref, DerefMut};
+use core::ptr::NonNull;
+
+/// A piece of memory for a transfer, owned: it travels into a slot with the request and comes back with the completion.
+///
+/// Since the slot owns it from submit until the completion is taken, a future that is dropped or forgotten can at worst leak it.
+#[derive(Debug)]
+pub struct DmaBuf {
+    ptr: NonNull<u8>,
+    len: u32,
+    /// May be handed to anybody by `reclaim`; false for memory that was only lent.
+    pub(crate) owned: bool,
+}
+
+// SAFETY: a `DmaBuf` is the only owner of its memory, like a `&'static mut [u8]`.
+unsafe impl Send for DmaBuf {}
+
+impl DmaBuf {
+    /// No memory: for requests without data.
+    pub const EMPTY: DmaBuf = DmaBuf { ptr: NonNull::dangling(), len: 0, owned: true };
+
+    /// Takes a buffer that lives for ever. Bytes beyond 4 GiB minus one are left out.
+    pub fn from_static(memory: &'static mut [u8]) -> Self {
+        let len = u32::try_from(memory.len()).unwrap_or(u32::MAX);
+        DmaBuf { ptr: NonNull::from(memory).cast(), len, owned: true }
+    }
+
+    /// Takes memory by address.
+    ///
+    /// # Safety
+    /// The `len` bytes at `ptr` are initialised, and nobody else uses or frees them until the buffer has come back and been given up.
+    pub const unsafe fn from_raw(ptr: NonNull<u8>, len: u32) -> Self {
+        DmaBuf { ptr, len, owned: true }
+    }
+
+    /// Memory that is lent for one transfer: never handed out by `reclaim`.
+    ///
+    /// # Safety
+    /// As for [`from_raw`](Self::from_raw).
+    pub(crate) const unsafe fn lent(ptr: NonNull<u8>, len: u32) -> Self {
+        DmaBuf { ptr, len, owned: false }
+    }
+
+    /// Gives the memory back as the slice it came from.
+    pub fn into_static(self) -> &'static mut [u8] {
+        // SAFETY: owned buffers come from a `'static` slice or from a caller of `from_raw` who promised the same; lent ones
+        // never leave the crate.
+        unsafe { core::slice::from_raw_parts_mut(self.ptr.as_ptr(), self.len as usize) }
+    }
+
+    /// Its length in bytes.
+    pub fn len_bytes(&self) -> u32 {
+        self.len
+    }
+
+    /// Its address.
+    pub fn as_non_null(&self) -> NonNull<u8> {
+        self.ptr
+    }
+}
+
+impl Deref for DmaBuf {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        // SAFETY: whoever holds the buffer owns the memory; it is initialised (see the constructors).
+        unsafe { core::slice::from_raw_parts(self.ptr.as_ptr(), self.len as usize) }
+    }
+}
+
+impl DerefMut for DmaBuf {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as in `deref`, and the borrow is exclusive.
+        unsafe { core::slice::from_raw_parts_mut(self.ptr.as_ptr(), self.len as usize) }
+    }
+}

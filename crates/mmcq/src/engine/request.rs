@@ -1,0 +1,162 @@
+//! What is asked of the engine, and what comes back.
+
+use super::buffer::DmaBuf;
+use crate::host::{BusOp, DmaError, Fault, Phase};
+use crate::spec::command::Command;
+use crate::spec::response::Response;
+
+/// Bytes in a block of the user's address space.
+pub const BLOCK_BYTES: u32 = 512;
+
+/// What a request wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Read blocks of 512 bytes.
+    Read {
+        /// First block.
+        lba: u64,
+        /// How many, at least 1.
+        blocks: u32,
+    },
+    /// Write blocks of 512 bytes.
+    Write {
+        /// First block.
+        lba: u64,
+        /// How many, at least 1.
+        blocks: u32,
+    },
+    /// Everything that was written before is on the medium when this completes. A barrier.
+    Flush,
+    /// One phase exactly as given. A barrier. Its response is not judged, only handed over.
+    Raw {
+        /// A command sent directly before (CMD55); its errors are the request's.
+        prefix: Option<Command>,
+        /// The phase; its data use the request's buffer.
+        phase: Phase,
+        /// Longest time for the phase.
+        timeout_ns: u64,
+    },
+    /// A change of the bus. A barrier.
+    Bus(BusOp),
+    /// Nothing, for so long. A barrier.
+    Pause {
+        /// How long.
+        ns: u64,
+    },
+}
+
+/// One request with its memory.
+#[derive(Debug)]
+pub struct Request {
+    /// What.
+    pub kind: Kind,
+    /// Where the data are or go; at least as long as the request's data.
+    pub buf: DmaBuf,
+}
+
+/// Names a slot from submit until its completion is taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct SlotId {
+    pub(super) index: u8,
+    pub(super) generation: u32,
+}
+
+impl SlotId {
+    /// Which of the engine's slots, 0 to N - 1: the bit in [`Work::completed`](super::Work::completed).
+    pub fn index(self) -> usize {
+        self.index as usize
+    }
+}
+
+/// What a request brought.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Output {
+    /// Bytes moved.
+    pub bytes: u32,
+    /// The response of a raw phase.
+    pub response: Response,
+    /// Tuning is complete (raw tuning phases).
+    pub tuned: bool,
+}
+
+/// A finished request: its result, and its memory back.
+#[derive(Debug)]
+pub struct Completion {
+    /// How it went.
+    pub result: Result<Output, Error>,
+    /// The buffer that was submitted.
+    pub buf: DmaBuf,
+}
+
+/// Why a request failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Error {
+    /// All slots are taken.
+    Full,
+    /// The engine is suspended, or stopped for recovery.
+    Suspended,
+    /// No card has been brought up.
+    NoCard,
+    /// The card was taken out.
+    Removed,
+    /// Blocks beyond the end of the card, or none at all.
+    OutOfRange {
+        /// First block asked for.
+        lba: u64,
+        /// Blocks on the card.
+        sectors: u64,
+    },
+    /// The buffer is shorter than the data.
+    Buffer {
+        /// Bytes the request needs.
+        needed: u32,
+        /// Bytes the buffer has.
+        given: u32,
+    },
+    /// The buffer cannot be used by the controller.
+    Dma(DmaError),
+    /// The controller or the wire failed.
+    Host(Fault),
+    /// The controller can not do this at all.
+    Unsupported,
+    /// The card refused: its status (R1).
+    Card(u32),
+    /// Written data did not reach the medium: the status (R1) that told so after the transfer.
+    Program(u32),
+    /// The controller stayed silent beyond every deadline.
+    Silent,
+    /// A bus operation failed.
+    Bus(BusOp),
+    /// The card or its registers make no sense.
+    Protocol(&'static str),
+}
+
+impl core::fmt::Display for Error {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            Error::Full => f.write_str("all slots are taken"),
+            Error::Suspended => f.write_str("the queue is suspended"),
+            Error::NoCard => f.write_str("no card has been brought up"),
+            Error::Removed => f.write_str("the card was removed"),
+            Error::OutOfRange { lba, sectors } => {
+                write!(f, "block {lba} is outside the card's {sectors} blocks")
+            }
+            Error::Buffer { needed, given } => {
+                write!(f, "the buffer has {given} bytes, the data need {needed}")
+            }
+            Error::Dma(e) => write!(f, "the buffer cannot be used for DMA: {e:?}"),
+            Error::Host(fault) => write!(f, "{:?} error in the {:?} stage", fault.cause, fault.stage),
+            Error::Unsupported => f.write_str("the controller cannot do this"),
+            Error::Card(status) => write!(f, "the card refused, status {status:#010x}"),
+            Error::Program(status) => {
+                write!(f, "written data did not reach the medium, status {status:#010x}")
+            }
+            Error::Silent => f.write_str("the controller stayed silent"),
+            Error::Bus(op) => write!(f, "the bus operation {op:?} failed"),
+            Error::Protocol(what) => write!(f, "the card makes no sense: {what}"),
+        }
+    }
+}
+
+impl core::error::Error for Error {}
