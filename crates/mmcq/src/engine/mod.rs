@@ -107,6 +107,8 @@ pub struct Stats {
     pub status_asked: u64,
     /// Starts refused because the lines were still in use, tried again later.
     pub start_retries: u64,
+    /// Late errors that came when no write was waiting for its status.
+    pub unowned: u64,
     /// Buffers that nobody took back before their slot was needed.
     pub leaked: u64,
 }
@@ -226,6 +228,7 @@ impl<H: Host, const N: usize> Engine<H, N> {
                 busy_polls: 0,
                 status_asked: 0,
                 start_retries: 0,
+                unowned: 0,
                 leaked: 0,
             },
         }
@@ -348,7 +351,7 @@ impl<H: Host, const N: usize> Engine<H, N> {
 
     /// When [`poll`](Self::poll) should be called next.
     pub fn next_deadline_ns(&self) -> Option<u64> {
-        if self.fresh != 0 {
+        if self.fresh != 0 || self.ended != 0 {
             return Some(0);
         }
         Some(self.wake_ns.min(self.deadline_ns)).filter(|&at| at != u64::MAX)
@@ -401,8 +404,14 @@ impl<H: Host, const N: usize> Engine<H, N> {
         if slot.generation != id.generation || slot.state != State::Done {
             return None;
         }
-        let completion =
-            Completion { result: slot.result, buf: core::mem::replace(&mut slot.buf, DmaBuf::EMPTY) };
+        let done_bytes = match slot.result {
+            Ok(output) => output.bytes,
+            // A late error of a write may be any of its pieces'.
+            Err(Error::Program(_)) => 0,
+            Err(_) => slot.moved_blocks.saturating_mul(BLOCK_BYTES),
+        };
+        let buf = core::mem::replace(&mut slot.buf, DmaBuf::EMPTY);
+        let completion = Completion { result: slot.result, done_bytes, buf };
         self.fresh &= !(1 << id.index);
         self.slots.release(id.index);
         Some(completion)
@@ -446,6 +455,19 @@ impl<H: Host, const N: usize> Engine<H, N> {
                 None
             }
             State::Free | State::Lost => None,
+        }
+    }
+
+    /// As [`cancel`](Self::cancel), for an owner who cannot take the buffer back now: it waits for [`reclaim`](Self::reclaim).
+    pub fn abandon(&mut self, id: SlotId) {
+        let Some(buf) = self.cancel(id) else { return };
+        if !buf.owned || buf.len_bytes() == 0 {
+            return;
+        }
+        // `cancel` has just freed a slot, so there is one to keep the buffer in.
+        if let Some(index) = self.slots.allocate() {
+            let slot = self.slots.at_mut(index);
+            (slot.state, slot.buf) = (State::Lost, buf);
         }
     }
 
@@ -543,7 +565,8 @@ impl<H: Host, const N: usize> Engine<H, N> {
     /// The limits of a transfer: host, configuration, engine.
     fn limits(&self) -> Limits {
         let caps = self.host.caps();
-        let blocks = caps.max_blocks.min(caps.max_bytes / BLOCK_BYTES).max(1);
+        // CMD23 counts 16 bits on eMMC, and so do most controllers.
+        let blocks = caps.max_blocks.min(caps.max_bytes / BLOCK_BYTES).clamp(1, 0xffff);
         Limits {
             blocks,
             merged_blocks: blocks.min(self.config.merge_blocks),

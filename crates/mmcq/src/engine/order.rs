@@ -95,7 +95,11 @@ impl<const N: usize> Gathered<N> {
                 if overtakes_overlap(slots, index, taken) {
                     continue;
                 }
-                if behind { self.append(index, blocks) } else { self.prepend(index, blocks) }
+                if behind {
+                    self.append(index, blocks)
+                } else {
+                    self.prepend(index, blocks)
+                }
                 taken |= 1 << index;
             }
             if self.count == before {
@@ -108,11 +112,13 @@ impl<const N: usize> Gathered<N> {
 /// Would `index`, sent now, pass an older request on the same blocks where one of the two writes?
 fn overtakes_overlap<const N: usize>(slots: &Slots<N>, index: u8, taken: u64) -> bool {
     let Some((direction, lba, blocks)) = slots.at(index).span() else { return true };
-    slots.queue().take_while(|&older| older != index).filter(|&older| taken & (1 << older) == 0).any(|older| {
-        let Some((d, l, b)) = slots.at(older).span() else { return true };
-        let overlap = l < lba + u64::from(blocks) && lba < l + u64::from(b);
-        overlap && (d == Direction::Write || direction == Direction::Write)
-    })
+    slots.queue().take_while(|&older| older != index).filter(|&older| taken & (1 << older) == 0).any(
+        |older| {
+            let Some((d, l, b)) = slots.at(older).span() else { return true };
+            let overlap = l < lba + u64::from(blocks) && lba < l + u64::from(b);
+            overlap && (d == Direction::Write || direction == Direction::Write)
+        },
+    )
 }
 
 /// Any request of the queue that is still unmapped, oldest first.

@@ -9,7 +9,7 @@ use super::{BLOCK_BYTES, Engine, Error, FlushBy, Kind, Mode, Output, Target};
 use crate::host::{
     Auto, BusOp, BusyDetect, Data, Direction, Done, Events, Fault, Host, Phase, StartError, Step,
 };
-use crate::spec::command::{self, Command, Resp};
+use crate::spec::command::{self, Command, Resp, emmc};
 use crate::spec::response::{R1, State as CardState};
 
 /// What the engine is doing with the controller.
@@ -50,6 +50,8 @@ pub(super) enum Stage {
 pub(super) enum Recovery {
     /// [`BusOp::ResetLines`].
     ResetLines,
+    /// The same after a phase of the recovery failed itself.
+    ResetAgain,
     /// [`BusOp::ResetAll`].
     ResetAll,
     /// CMD12.
@@ -71,6 +73,8 @@ const STOP_TIMEOUT_NS: u64 = 100_000_000;
 const SLACK_NS: u64 = 50_000_000;
 /// A start that was refused because of the lines is tried again after this.
 const START_RETRY_NS: u64 = 10_000;
+/// EXT_CSD [32] [eMMC 7.4.90].
+const FLUSH_CACHE: u8 = 32;
 /// Blocks after which the card may pause for its longest time once more.
 const BLOCKS_PER_TIMEOUT: u64 = 64;
 
@@ -164,7 +168,7 @@ impl<H: Host, const N: usize> Engine<H, N> {
         let caps = self.host.caps();
         let counts = target.count && !caps.no_count;
         if self.gathered.blocks > 1 && counts && !caps.auto_count && !caps.auto_stop {
-            let count = command::set_block_count(self.gathered.blocks as u16, false);
+            let count = command::set_block_count(self.gathered.blocks, false);
             self.start_command(Stage::Count, count, COMMAND_TIMEOUT_NS, now_ns);
         } else {
             self.begin_main(target, false, now_ns);
@@ -174,7 +178,8 @@ impl<H: Host, const N: usize> Engine<H, N> {
     fn begin_main(&mut self, target: &Target, counted: bool, now_ns: u64) {
         let caps = self.host.caps();
         let (lba, blocks, direction) = (self.gathered.lba, self.gathered.blocks, self.gathered.direction);
-        let address = if target.block_addressed { lba as u32 } else { (lba as u32).wrapping_mul(BLOCK_BYTES) };
+        let address =
+            if target.block_addressed { lba as u32 } else { (lba as u32).wrapping_mul(BLOCK_BYTES) };
         let (command, timeout_ns) = match (direction, blocks) {
             (Direction::Read, 1) => (command::read_single_block(address), target.read_timeout_ns),
             (Direction::Read, _) => (command::read_multiple_block(address), target.read_timeout_ns),
@@ -184,7 +189,7 @@ impl<H: Host, const N: usize> Engine<H, N> {
         let auto = if blocks == 1 || counted {
             Auto::None
         } else if target.count && !caps.no_count && caps.auto_count {
-            Auto::Count(command::set_block_count(blocks as u16, false).arg)
+            Auto::Count(command::set_block_count(blocks, false).arg)
         } else if caps.auto_stop {
             Auto::Stop
         } else {
@@ -236,7 +241,7 @@ impl<H: Host, const N: usize> Engine<H, N> {
             }
             Kind::Flush => match self.target.map(|t| t.flush) {
                 Some(FlushBy::EmmcCache { timeout_ns }) => {
-                    let flush = command::emmc::switch_write_byte(command::emmc::FLUSH_CACHE, 1);
+                    let flush = emmc::switch(emmc::Access::WriteByte, FLUSH_CACHE, 1, 0);
                     self.start_command(Stage::Flush, flush, timeout_ns, now_ns);
                 }
                 // Without a cache a settled write is on the medium, and none is unsettled here.
@@ -531,6 +536,9 @@ impl<H: Host, const N: usize> Engine<H, N> {
     /// A status of the card has come: what was written before now has a result.
     pub(super) fn settle(&mut self, status: u32) {
         let bad = status & R1::DEFERRED;
+        if bad != 0 && self.settling == 0 {
+            self.stats.unowned += 1;
+        }
         for index in bits(core::mem::take(&mut self.settling)) {
             let slot = self.slots.at_mut(index);
             if bad != 0 {

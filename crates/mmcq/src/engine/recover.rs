@@ -3,9 +3,10 @@
 //! No buffer is given back before the controller has let go of it. Requests that failed together are tried again one by one, in their
 //! order and before everybody else, so that each gets its own result.
 
-use super::phases::{COMMAND_TIMEOUT_NS, Recovery, Stage};
+use super::phases::{Recovery, Stage};
 use super::slot::{NONE, State};
-use super::{BusOp, Engine, Error, Output};
+use super::{Engine, Error};
+use crate::host::BusOp;
 use crate::host::{Host, Step};
 use crate::spec::command;
 use crate::spec::response::{R1, State as CardState};
@@ -37,8 +38,11 @@ impl<H: Host, const N: usize> Engine<H, N> {
         let op = if step == Recovery::ResetAll { BusOp::ResetAll } else { BusOp::ResetLines };
         match (self.host.set_bus(op, first, now_ns), step) {
             (Step::Wait(until_ns), _) => self.wake_ns = until_ns.max(now_ns),
+            (Step::Done, Recovery::ResetAgain) => self.ask_state(now_ns),
             (Step::Done, _) => self.lines_are_back(now_ns),
-            (Step::Failed, Recovery::ResetLines) => self.recover_by_reset(Recovery::ResetAll, now_ns),
+            (Step::Failed, Recovery::ResetLines | Recovery::ResetAgain) => {
+                self.recover_by_reset(Recovery::ResetAll, now_ns)
+            }
             (Step::Failed, _) => self.give_in(now_ns),
         }
     }
@@ -77,17 +81,9 @@ impl<H: Host, const N: usize> Engine<H, N> {
         match step {
             // The circuits may be upset again: once more through the reset, then straight to the status.
             Recovery::Stop | Recovery::Status | Recovery::Wait => {
-                match self.host.set_bus(BusOp::ResetLines, true, now_ns) {
-                    Step::Failed => self.give_in(now_ns),
-                    Step::Done => self.ask_state(now_ns),
-                    Step::Wait(until_ns) => {
-                        self.stage = Stage::Recover(Recovery::Wait);
-                        self.deadline_ns = u64::MAX;
-                        self.wake_ns = until_ns.max(now_ns);
-                    }
-                }
+                self.recover_by_reset(Recovery::ResetAgain, now_ns);
             }
-            Recovery::ResetLines | Recovery::ResetAll => self.give_in(now_ns),
+            Recovery::ResetLines | Recovery::ResetAgain | Recovery::ResetAll => self.give_in(now_ns),
         }
     }
 
@@ -101,7 +97,9 @@ impl<H: Host, const N: usize> Engine<H, N> {
 
     pub(super) fn recover_wake(&mut self, step: Recovery, now_ns: u64) {
         match step {
-            Recovery::ResetLines | Recovery::ResetAll => self.step_reset(step, false, now_ns),
+            Recovery::ResetLines | Recovery::ResetAgain | Recovery::ResetAll => {
+                self.step_reset(step, false, now_ns);
+            }
             Recovery::Wait => self.ask_state(now_ns),
             Recovery::Stop | Recovery::Status => {}
         }
@@ -153,14 +151,8 @@ impl<H: Host, const N: usize> Engine<H, N> {
         }
         self.settling = 0;
         match self.stage {
-            Stage::Idle => {}
-            Stage::Bus(_) | Stage::Pause => {}
-            Stage::BusyPause if self.control == NONE => self.fail(Error::Removed, now_ns),
+            Stage::Idle | Stage::Bus(_) | Stage::Pause => {}
             Stage::Recover(_) => self.failure = Some(Error::Removed),
-            Stage::Status => {
-                self.failure = Some(Error::Removed);
-                self.recover_by_reset(Recovery::ResetLines, now_ns);
-            }
             _ => self.fail(Error::Removed, now_ns),
         }
     }
@@ -171,11 +163,4 @@ impl<H: Host, const N: usize> Engine<H, N> {
             self.fail(Error::Silent, now_ns);
         }
     }
-
-    /// An empty output for requests that move nothing.
-    pub(super) const NOTHING: Output =
-        Output { bytes: 0, response: crate::spec::response::Response { words: [0; 4] }, tuned: false };
 }
-
-/// Deadline of a single command while recovering.
-const _: () = assert!(COMMAND_TIMEOUT_NS < STOP_TIMEOUT_NS);

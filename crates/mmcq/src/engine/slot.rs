@@ -59,7 +59,11 @@ impl Slot {
         kind: Kind::Flush,
         segment: Segment { ptr: NonNull::dangling(), len: 0, bus: 0 },
         buf: DmaBuf::EMPTY,
-        result: Ok(Output { bytes: 0, response: crate::spec::response::Response { words: [0; 4] }, tuned: false }),
+        result: Ok(Output {
+            bytes: 0,
+            response: crate::spec::response::Response { words: [0; 4] },
+            tuned: false,
+        }),
         waker: None,
         previous: NONE,
         next: NONE,
@@ -72,7 +76,11 @@ impl Slot {
             Kind::Write { lba, blocks } => (Direction::Write, lba, blocks),
             _ => return None,
         };
-        Some((direction, lba.wrapping_add(u64::from(self.moved_blocks)), blocks.saturating_sub(self.moved_blocks)))
+        Some((
+            direction,
+            lba.wrapping_add(u64::from(self.moved_blocks)),
+            blocks.saturating_sub(self.moved_blocks),
+        ))
     }
 
     /// The way its data go, if it has any.
@@ -146,7 +154,11 @@ impl<const N: usize> Slots<N> {
         let slot = self.at_mut(index);
         slot.state = State::Queued;
         (slot.previous, slot.next) = (tail, NONE);
-        if tail == NONE { self.head = index } else { self.at_mut(tail).next = index }
+        if tail == NONE {
+            self.head = index
+        } else {
+            self.at_mut(tail).next = index
+        }
         self.tail = index;
     }
 
@@ -155,13 +167,21 @@ impl<const N: usize> Slots<N> {
         let slot = self.at_mut(index);
         slot.state = State::Queued;
         (slot.previous, slot.next) = (NONE, head);
-        if head == NONE { self.tail = index } else { self.at_mut(head).previous = index }
+        if head == NONE {
+            self.tail = index
+        } else {
+            self.at_mut(head).previous = index
+        }
         self.head = index;
     }
 
     pub fn unlink(&mut self, index: u8) {
         let (previous, next) = (self.at(index).previous, self.at(index).next);
-        if previous == NONE { self.head = next } else { self.at_mut(previous).next = next }
+        if previous == NONE {
+            self.head = next
+        } else {
+            self.at_mut(previous).next = next
+        }
         if next == NONE { self.tail = previous } else { self.at_mut(next).previous = previous }
     }
 
