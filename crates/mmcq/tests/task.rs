@@ -216,7 +216,7 @@ fn lent_memory_comes_back_even_when_the_caller_panics() {
     }));
     assert!(result.is_err());
     assert_eq!((world.borrow().mapped(), shared.with(|e| e.slots_in_use())), (0, 0));
-    assert_eq!(world.borrow().resets, 1, "the controller was stopped before the memory went");
+    assert!(world.borrow().resets >= 1, "the controller was stopped before the memory went");
 }
 
 #[test]

@@ -163,6 +163,7 @@ pub struct Engine<H: Host, const N: usize> {
     failure: Option<Error>,
     /// Status bits seen while recovering.
     recovered_status: u32,
+    recovery_faults: u32,
     /// When the stage in progress wants a `poll`, and when it is given up.
     wake_ns: u64,
     deadline_ns: u64,
@@ -203,6 +204,7 @@ impl<H: Host, const N: usize> Engine<H, N> {
             control: NONE,
             failure: None,
             recovered_status: 0,
+            recovery_faults: 0,
             wake_ns: u64::MAX,
             deadline_ns: u64::MAX,
             data_end_ns: 0,

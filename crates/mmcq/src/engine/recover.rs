@@ -15,6 +15,8 @@ use crate::spec::response::{R1, State as CardState};
 const STATE_INTERVAL_NS: u64 = 1_000_000;
 /// Questions until the card is given up: one second.
 const STATE_QUESTIONS_MAX: u32 = 1_000;
+/// Phases of one recovery that may fail themselves; then the card counts as gone for this transfer.
+const FAULTS_MAX: u32 = 3;
 /// CMD12 with its busy.
 const STOP_TIMEOUT_NS: u64 = 1_000_000_000;
 
@@ -24,6 +26,7 @@ impl<H: Host, const N: usize> Engine<H, N> {
         self.failure = Some(error);
         self.blocked = false;
         self.questions = 0;
+        self.recovery_faults = 0;
         self.recovered_status = 0;
         self.recover_by_reset(Recovery::ResetLines, now_ns);
     }
@@ -78,7 +81,9 @@ impl<H: Host, const N: usize> Engine<H, N> {
     /// A phase of the recovery failed itself.
     pub(super) fn recover_failed(&mut self, step: Recovery, now_ns: u64) {
         self.blocked = false;
+        self.recovery_faults += 1;
         match step {
+            _ if self.recovery_faults > FAULTS_MAX => self.give_in(now_ns),
             // The circuits may be upset again: once more through the reset, then straight to the status.
             Recovery::Stop | Recovery::Status | Recovery::Wait => {
                 self.recover_by_reset(Recovery::ResetAgain, now_ns);
