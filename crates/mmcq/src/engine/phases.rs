@@ -54,6 +54,8 @@ pub(super) enum Recovery {
     ResetAgain,
     /// [`BusOp::ResetAll`].
     ResetAll,
+    /// The same, to be sure that nothing is under way when the card is given up.
+    Last,
     /// CMD12.
     Stop,
     /// CMD13.

@@ -38,10 +38,12 @@ impl<H: Host, const N: usize> Engine<H, N> {
     }
 
     fn step_reset(&mut self, step: Recovery, first: bool, now_ns: u64) {
-        let op = if step == Recovery::ResetAll { BusOp::ResetAll } else { BusOp::ResetLines };
+        let all = matches!(step, Recovery::ResetAll | Recovery::Last);
+        let op = if all { BusOp::ResetAll } else { BusOp::ResetLines };
         match (self.host.set_bus(op, first, now_ns), step) {
             (Step::Wait(until_ns), _) => self.wake_ns = until_ns.max(now_ns),
             (Step::Done, Recovery::ResetAgain) => self.ask_state(now_ns),
+            (Step::Done, Recovery::Last) => self.give_in(now_ns),
             (Step::Done, _) => self.lines_are_back(now_ns),
             (Step::Failed, Recovery::ResetLines | Recovery::ResetAgain) => {
                 self.recover_by_reset(Recovery::ResetAll, now_ns)
@@ -83,26 +85,28 @@ impl<H: Host, const N: usize> Engine<H, N> {
         self.blocked = false;
         self.recovery_faults += 1;
         match step {
-            _ if self.recovery_faults > FAULTS_MAX => self.give_in(now_ns),
+            _ if self.recovery_faults > FAULTS_MAX => self.recover_by_reset(Recovery::Last, now_ns),
             // The circuits may be upset again: once more through the reset, then straight to the status.
             Recovery::Stop | Recovery::Status | Recovery::Wait => {
                 self.recover_by_reset(Recovery::ResetAgain, now_ns);
             }
-            Recovery::ResetLines | Recovery::ResetAgain | Recovery::ResetAll => self.give_in(now_ns),
+            Recovery::ResetLines | Recovery::ResetAgain | Recovery::ResetAll | Recovery::Last => {
+                self.give_in(now_ns)
+            }
         }
     }
 
     fn ask_state(&mut self, now_ns: u64) {
         self.questions += 1;
         if self.questions > STATE_QUESTIONS_MAX {
-            return self.give_in(now_ns);
+            return self.recover_by_reset(Recovery::Last, now_ns);
         }
         self.ask_status(Stage::Recover(Recovery::Status), now_ns);
     }
 
     pub(super) fn recover_wake(&mut self, step: Recovery, now_ns: u64) {
         match step {
-            Recovery::ResetLines | Recovery::ResetAgain | Recovery::ResetAll => {
+            Recovery::ResetLines | Recovery::ResetAgain | Recovery::ResetAll | Recovery::Last => {
                 self.step_reset(step, false, now_ns);
             }
             Recovery::Wait => self.ask_state(now_ns),
