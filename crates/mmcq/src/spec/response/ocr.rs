@@ -69,7 +69,7 @@ impl Ocr {
             return false;
         }
         let above = (supply_mv - 2700) / 100;
-        let on_edge = supply_mv % 100 == 0;
+        let on_edge = supply_mv.is_multiple_of(100);
         (above < 9 && bit(self.0, 15 + above)) || (on_edge && above > 0 && bit(self.0, 14 + above))
     }
 }
