@@ -89,13 +89,14 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         if active.tuning {
             return (active.seen & INT_BUFFER_READ != 0).then(|| self.tuned());
         }
-        if active.pio.blocks != 0 {
-            self.move_pio(active, segments);
+        if active.by_pio {
+            self.move_blocks(active.data == Some(Direction::Read), segments);
+            active.by_pio = self.transfer.blocks != 0;
         }
         let transferred = active.seen & INT_TRANSFER != 0;
-        if status & INT_DMA != 0 && !transferred && active.sdma_next != 0 {
-            self.set_sdma(active.sdma_next);
-            active.sdma_next = active.sdma_next.wrapping_add(BOUNDARY_BYTES);
+        if active.by_sdma && status & INT_DMA != 0 && !transferred {
+            self.set_sdma(self.transfer.sdma_next);
+            self.transfer.sdma_next = self.transfer.sdma_next.wrapping_add(BOUNDARY_BYTES);
         }
         if active.seen & active.needs != active.needs {
             if transferred {
@@ -104,10 +105,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
             }
             return None;
         }
-        if active.pio.blocks != 0 {
-            return None;
-        }
-        Some(Ok(self.done(active)))
+        // A transfer that the card has ended is not over before the CPU has its last block.
+        (!active.by_pio).then(|| Ok(self.done(active)))
     }
 
     /// Errors without those that the standard lets another bit overrule.
@@ -173,26 +172,30 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
     }
 
     /// Moves the blocks that are ready, at most as many as the transfer has left.
-    fn move_pio(&self, active: &mut Active, segments: &[Segment]) {
-        let read = active.data == Some(Direction::Read);
+    fn move_blocks(&mut self, read: bool, segments: &[Segment]) {
         let ready = if read { PRESENT_BUFFER_READ } else { PRESENT_BUFFER_WRITE };
-        let pio = &mut active.pio;
-        while pio.blocks != 0 && self.present_state().is_some_and(|state| state & ready != 0) {
-            match pio.cursor.take(segments, pio.block_bytes) {
-                Some(place) if read => self.read_block(place, pio.block_bytes),
-                Some(place) => self.write_block(place, pio.block_bytes),
-                None => {
-                    for at in (0..pio.block_bytes).step_by(4) {
-                        let count = (pio.block_bytes - at).min(4);
-                        if read {
-                            pio.cursor.store(segments, self.port.read32(BUFFER), count);
-                        } else {
-                            self.port.write_lanes(BUFFER, pio.cursor.load(segments, count), count);
-                        }
-                    }
-                }
+        let bytes = self.transfer.block_bytes;
+        while self.transfer.blocks != 0 && self.present_state().is_some_and(|state| state & ready != 0) {
+            match self.transfer.cursor.take(segments, bytes) {
+                Some(place) if read => self.read_block(place, bytes),
+                Some(place) => self.write_block(place, bytes),
+                None => self.move_pieces(read, segments),
             }
-            pio.blocks -= 1;
+            self.transfer.blocks -= 1;
+        }
+    }
+
+    /// A block that lies in several pieces.
+    fn move_pieces(&mut self, read: bool, segments: &[Segment]) {
+        let bytes = self.transfer.block_bytes;
+        let cursor = &mut self.transfer.cursor;
+        for at in (0..bytes).step_by(4) {
+            let count = (bytes - at).min(4);
+            if read {
+                cursor.store(segments, self.port.read32(BUFFER), count);
+            } else {
+                self.port.write_lanes(BUFFER, cursor.load(segments, count), count);
+            }
         }
     }
 

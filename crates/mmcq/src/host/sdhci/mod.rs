@@ -25,7 +25,7 @@ use bus::Bus;
 use capabilities::Model;
 pub use config::{Config, InitError, Quirks, TransferMode};
 use core::ptr::NonNull;
-use phase::Active;
+use phase::{Active, Transfer};
 use port::Port;
 use regs::*;
 pub use table::Table;
@@ -42,6 +42,7 @@ pub struct Sdhci<R: Regs, D: Dma, const DESCRIPTORS: usize> {
     model: Model,
     caps: Caps,
     active: Option<Active>,
+    transfer: Transfer,
     bus: Bus,
     /// CMD and DAT are known to be idle and nothing stale is in the status: the last phase ended well.
     idle: bool,
@@ -100,6 +101,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
             model,
             caps,
             active: None,
+            transfer: Transfer::default(),
             idle: false,
             switching: false,
             shadow: Shadow::default(),

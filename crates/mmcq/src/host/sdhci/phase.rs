@@ -28,14 +28,18 @@ pub(super) struct Active {
     pub(super) needs: u32,
     /// Status bits that have come.
     pub(super) seen: u32,
-    /// Where SDMA starts again after its next stop.
-    pub(super) sdma_next: u64,
-    pub(super) pio: Pio,
+    /// The CPU has blocks left to move.
+    pub(super) by_pio: bool,
+    /// SDMA stops at boundaries and must be sent on.
+    pub(super) by_sdma: bool,
 }
 
-/// What is left to move through the buffer port.
+/// What a transfer without descriptors must remember; apart from [`Active`], which every phase copies.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Pio {
+pub(super) struct Transfer {
+    /// Where SDMA starts again after its next stop.
+    pub(super) sdma_next: u64,
+    /// Blocks left to move through the buffer port.
     pub(super) blocks: u32,
     pub(super) block_bytes: u32,
     pub(super) cursor: Cursor,
@@ -82,8 +86,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
             alone: self.active.is_none(),
             needs: if busy { INT_COMMAND | INT_TRANSFER } else { INT_COMMAND },
             seen: 0,
-            sdma_next: 0,
-            pio: Pio::default(),
+            by_pio: false,
+            by_sdma: false,
         };
         let mut signal = if busy { INT_TRANSFER } else { INT_COMMAND };
         let mut mode = 0;
@@ -167,14 +171,16 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
                 mode |= MODE_DMA;
                 signal |= INT_DMA;
                 self.set_sdma(bus);
-                active.sdma_next = (bus | (BOUNDARY_BYTES - 1)).wrapping_add(1);
+                active.by_sdma = true;
+                self.transfer.sdma_next = (bus | (BOUNDARY_BYTES - 1)).wrapping_add(1);
             }
             Path::Pio => {
                 signal |= if read { INT_BUFFER_READ } else { INT_BUFFER_WRITE };
-                active.pio = Pio {
+                active.by_pio = true;
+                self.transfer = Transfer {
                     blocks: data.blocks,
                     block_bytes: data.block_size.into(),
-                    cursor: Cursor::default(),
+                    ..Transfer::default()
                 };
             }
             Path::Tuning => {

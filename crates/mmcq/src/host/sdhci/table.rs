@@ -78,3 +78,60 @@ fn put(slot: &mut [u32], head: u32, bus: u64) {
         unsafe { core::ptr::from_mut(place).write_volatile(value.to_le()) };
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use core::ptr::NonNull;
+
+    fn segment(bus: u64, len: u32) -> Segment {
+        Segment { ptr: NonNull::dangling(), len, bus }
+    }
+
+    fn form(words: usize) -> Form {
+        Form { words, chunk: 65_536, nop_end: false }
+    }
+
+    #[test]
+    fn one_block_in_each_form() {
+        // [SDHC 1.13.4]: attributes 21h (Act 10b, Valid), End is bit 1; length in 31:16, address in 63:32 (95:32).
+        let pieces = [segment(0x12_3456_7890, 512)];
+        let mut table = Table::<2>::new();
+        assert_eq!(table.build(form(2), &pieces, 512), Some(8));
+        assert_eq!(table.words[0], [0x0200_0023, 0x3456_7890, 0, 0]);
+        assert_eq!(table.build(form(3), &pieces, 512), Some(12));
+        assert_eq!(table.words[0], [0x0200_0023, 0x3456_7890, 0x12, 0]);
+        table.words[0][3] = 7;
+        assert_eq!(table.build(form(4), &pieces, 512), Some(16));
+        assert_eq!(table.words[0], [0x0200_0023, 0x3456_7890, 0x12, 0]);
+    }
+
+    #[test]
+    fn splits_at_64_kib_and_trims_to_the_transfer() {
+        let pieces = [segment(0x1000, 0x1_8000), segment(0x9_0000, 0x1_0000)];
+        let mut table = Table::<4>::new();
+        assert_eq!(table.build(form(2), &pieces, 0x1_8000 + 512), Some(24));
+        let words = table.words.as_flattened();
+        assert_eq!(words[..6], [0x21, 0x1000, 0x8000_0021, 0x1_1000, 0x0200_0023, 0x9_0000]);
+    }
+
+    #[test]
+    fn quirks_change_length_and_end() {
+        let pieces = [segment(0x1000, 65_536)];
+        let mut table = Table::<3>::new();
+        let form = Form { words: 2, chunk: 32_768, nop_end: true };
+        assert_eq!(table.build(form, &pieces, 65_536), Some(24));
+        let words = table.words.as_flattened();
+        assert_eq!(words[..6], [0x8000_0021, 0x1000, 0x8000_0021, 0x9000, 0x03, 0]);
+    }
+
+    #[test]
+    fn too_little_memory_or_table_is_refused() {
+        let mut table = Table::<1>::new();
+        assert_eq!(table.build(form(2), &[segment(0, 511)], 512), None);
+        assert_eq!(table.build(form(2), &[segment(0, 256), segment(0x800, 256)], 512), None);
+        assert_eq!(table.build(form(2), &[], 512), None);
+        let nop_end = Form { nop_end: true, ..form(2) };
+        assert_eq!(table.build(nop_end, &[segment(0, 512)], 512), None);
+    }
+}
