@@ -95,9 +95,11 @@ pub(super) async fn bring_up<L: Lock, H: Host, const N: usize>(
     let last = Offered::read(session).await?;
     let small = csd.blocks().unwrap_or(0);
     let sector_access = ocr.emmc_access() == Some(Access::Sector);
+    let sectors = if last.sectors > 0 { last.sectors } else { small };
     let target = Target {
         rca: RCA,
-        sectors: if sector_access || last.sectors > 0 { last.sectors } else { small },
+        // Byte addresses end at 4 GiB.
+        sectors: if sector_access { sectors } else { sectors.min(1 << 23) },
         block_addressed: sector_access,
         count: true,
         extended_address: false,
@@ -189,9 +191,8 @@ fn max_hz(timing: Timing) -> u32 {
 fn choose(caps: &Caps, options: &Options, offered: &Offered) -> (Timing, Width) {
     let width = speed::width(caps, options, Width::W8);
     let usable = |timing: Timing| {
-        let fits = limits::speed(timing).is_some_and(|speed| {
-            speed.widths.contains(&width) && (speed.at_3v3 || caps.signal18)
-        });
+        let fits = limits::speed(timing)
+            .is_some_and(|speed| speed.widths.contains(&width) && (speed.at_3v3 || caps.signal18));
         let entered = timing != Timing::Hs400 || speed::allowed(caps, options, Timing::Hs200);
         fits && entered
             && offered.timings & Caps::timing_bit(timing) != 0

@@ -114,7 +114,9 @@ async fn attempts<L: Lock, H: Host, const N: usize>(
                 return Ok(card);
             }
             Err(error) => match tried {
-                Some(timing) if timing != Timing::Legacy => options.without |= speed::and_those_that_need(timing),
+                Some(timing) if timing != Timing::Legacy => {
+                    options.without |= speed::and_those_that_need(timing)
+                }
                 _ => return Err(error),
             },
         }

@@ -104,7 +104,8 @@ pub(super) async fn bring_up<L: Lock, H: Host, const N: usize>(
             timing = best;
         }
     }
-    if !csd.write_block_bytes.is_power_of_two() || csd.read_block_bytes != 512 {
+    if !ocr.ccs() {
+        // Cards of 2 GB have longer blocks by default.
         session.status_of(command::set_blocklen(512)).await?;
     }
 
@@ -172,13 +173,8 @@ fn choose(
     signal18: bool,
     width: Width,
 ) -> Option<(Timing, u8)> {
-    const UHS: [(Timing, u8); 5] = [
-        (Timing::Sdr104, 3),
-        (Timing::Sdr50, 2),
-        (Timing::Ddr50, 4),
-        (Timing::Sdr25, 1),
-        (Timing::Sdr12, 0),
-    ];
+    const UHS: [(Timing, u8); 5] =
+        [(Timing::Sdr104, 3), (Timing::Sdr50, 2), (Timing::Ddr50, 4), (Timing::Sdr25, 1), (Timing::Sdr12, 0)];
     const PLAIN: [(Timing, u8); 1] = [(Timing::HighSpeed, 1)];
     let modes: &[(Timing, u8)] = if signal18 { &UHS } else { &PLAIN };
     modes.iter().copied().find(|&(timing, function)| {

@@ -65,6 +65,25 @@ impl<'a, L: Lock, H: Host, const N: usize> Session<'a, L, H, N> {
         self.wait_ready(timeout_ns).await
     }
 
+    /// As [`busy_command`](Self::busy_command), for a change after which the host must follow before it may ask: no status unless there is no other
+    /// way to see the end of busy.
+    pub async fn switch_then(&self, command: Command, timeout_ns: u64) -> Result<(), Error> {
+        judge(self.shared.command(command, timeout_ns).await?)?;
+        match self.shared.with(|engine| engine.host().caps().busy) {
+            BusyDetect::Interrupt => Ok(()),
+            BusyDetect::Status => self.wait_ready(timeout_ns).await,
+            BusyDetect::Level => {
+                for _ in 0..=timeout_ns / BUSY_INTERVAL_NS {
+                    if !self.shared.with(|engine| engine.host().dat0_busy()) {
+                        return Ok(());
+                    }
+                    self.pause(BUSY_INTERVAL_NS).await?;
+                }
+                Err(Error::Silent)
+            }
+        }
+    }
+
     /// Waits until the card is ready. Where the controller has seen the end of busy, that is one CMD13.
     async fn wait_ready(&self, timeout_ns: u64) -> Result<(), Error> {
         let detect = self.shared.with(|engine| engine.host().caps().busy);
@@ -85,8 +104,7 @@ impl<'a, L: Lock, H: Host, const N: usize> Session<'a, L, H, N> {
         let data = Data { direction: Direction::Read, block_size: bytes, blocks: 1 };
         let prefix = app.then_some(command::app_cmd(self.rca));
         let scratch = core::mem::replace(&mut self.scratch, DmaBuf::EMPTY);
-        let (result, scratch) =
-            self.shared.raw(prefix, command, Some(data), scratch, REGISTER_NS).await;
+        let (result, scratch) = self.shared.raw(prefix, command, Some(data), scratch, REGISTER_NS).await;
         self.scratch = scratch;
         judge(result?)?;
         self.scratch.get(..usize::from(bytes)).ok_or(Error::Protocol("the scratch memory is lost"))

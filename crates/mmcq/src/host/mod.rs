@@ -197,6 +197,11 @@ pub enum Timing {
     Hs400Es,
 }
 
+impl Timing {
+    /// How many there are.
+    pub const COUNT: usize = 11;
+}
+
 /// One change of the bus; a step that may need several calls (see [`Host::set_bus`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BusOp {
