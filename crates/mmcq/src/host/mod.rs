@@ -4,6 +4,7 @@
 //! is done by whoever calls it, with deadlines the engine keeps. Read first: [`Host`].
 
 pub mod dma;
+pub(crate) mod pio;
 pub mod regs;
 pub mod sdhci;
 
