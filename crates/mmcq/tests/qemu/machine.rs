@@ -5,14 +5,17 @@ use crate::memory::{QtestDma, RAM_BYTES};
 use crate::pci;
 use crate::qtest::{Qemu, Qtest};
 use crate::registers::QtestRegs;
+use mmcq::host::sdhci::{Config, Sdhci, Table, TransferMode};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// The usual card: SDHC, sparse.
-pub const SDHC_BYTES: u64 = 4 << 30;
+/// The usual card: SDHC, sparse, with blocks on both sides of 4 GiB.
+pub const SDHC_BYTES: u64 = 8 << 30;
 /// A standard capacity card.
 pub const SDSC_BYTES: u64 = 64 << 20;
+/// ADMA2 descriptors of the driver.
+pub const DESCRIPTORS: usize = 32;
 /// PCI class of an SD host controller.
 const SD_HOST: u16 = 0x0805;
 
@@ -91,6 +94,14 @@ impl Machine {
     /// Memory that the controller can reach.
     pub fn dma(&self) -> QtestDma {
         self.dma.clone()
+    }
+
+    /// Our driver, with nothing written yet. Its descriptors live as long as the program, as on a board.
+    pub fn host(&self, mode: TransferMode) -> Sdhci<QtestRegs, QtestDma, DESCRIPTORS> {
+        let table = Box::leak(Box::new(Table::new()));
+        let config = Config { transfer: mode, ..Config::new() };
+        let driver = Sdhci::new(self.registers(), self.dma(), table, config);
+        driver.unwrap_or_else(|error| panic!("{mode:?}: {error}"))
     }
 
     /// The file behind the card.

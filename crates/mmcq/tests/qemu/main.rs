@@ -5,12 +5,15 @@
 //!
 //! Without QEMU the tests say so and pass, unless `CI` is set. `MMCQ_QEMU` names another binary.
 
+mod errors;
 mod image;
 mod machine;
 mod memory;
 mod pci;
+mod phases;
 mod qtest;
 mod registers;
+mod runner;
 mod smoke;
 
 use machine::{Machine, Options};

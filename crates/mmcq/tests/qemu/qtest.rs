@@ -12,6 +12,8 @@ use std::time::{Duration, Instant};
 const REPLY: Duration = Duration::from_secs(10);
 /// The longest from `exec` to the socket; 30 to 300 ms are usual.
 const START: Duration = Duration::from_secs(20);
+/// Writes under way whose replies have not been read.
+const POSTED: u32 = 64;
 /// Interrupt lines that are watched (an I/O APIC has 24).
 const LINES: usize = 32;
 
@@ -72,6 +74,8 @@ struct Link {
     level: [bool; LINES],
     raised: [u64; LINES],
     operations: u64,
+    posted: u32,
+    timeout: Duration,
     stderr: PathBuf,
 }
 
@@ -123,6 +127,8 @@ impl Qtest {
             level: [false; LINES],
             raised: [0; LINES],
             operations: 0,
+            posted: 0,
+            timeout: Duration::ZERO,
             stderr,
         };
         let clock =
@@ -131,14 +137,24 @@ impl Qtest {
         Ok(Qtest { link: Mutex::new(link), clock })
     }
 
-    /// Sends one command and returns the number in its reply (0 when there is none). Panics with what QEMU said
-    /// when it fails: a test has nothing better to do, and register access has no error to return.
-    fn run(&self, command: &str) -> u64 {
+    /// Works on the link, and panics with what QEMU said when that fails: a test has nothing better to do, and register
+    /// access has no error to return.
+    fn link<T>(&self, what: &str, work: impl FnOnce(&mut Link) -> Result<T, String>) -> T {
         let mut link = self.link.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        match link.run(command) {
+        match work(&mut link) {
             Ok(value) => value,
-            Err(error) => panic!("qtest `{command}`: {error}; QEMU said: {}", said(&link.stderr)),
+            Err(error) => panic!("qtest `{what}`: {error}; QEMU said: {}", said(&link.stderr)),
         }
+    }
+
+    /// Sends one command and returns the number in its reply (0 when there is none).
+    fn run(&self, command: &str) -> u64 {
+        self.link(command, |link| link.run(command))
+    }
+
+    /// Sends one command and leaves its reply for later, as PCI posts its writes. QEMU works in order.
+    fn post(&self, command: &str) {
+        self.link(command, |link| link.post(command));
     }
 
     /// Reads a port of `width` bits (8, 16 or 32).
@@ -158,7 +174,7 @@ impl Qtest {
 
     /// Writes at a guest physical address.
     pub fn write(&self, width: u8, address: u64, value: u32) {
-        self.run(&format!("write{} {address:#x} {value:#x}", letter(width)));
+        self.post(&format!("write{} {address:#x} {value:#x}", letter(width)));
     }
 
     /// From now on the I/O APIC's inputs come here instead of to the guest's CPU.
@@ -166,19 +182,25 @@ impl Qtest {
         self.run("irq_intercept_in ioapic");
     }
 
-    /// Is this line asserted, as far as has been heard? QEMU tells of a change before it answers the access that caused it.
+    /// Is this line asserted? QEMU tells of a change before it answers the access that caused it.
     pub fn line(&self, line: u8) -> bool {
-        self.link.lock().is_ok_and(|link| link.level.get(line as usize) == Some(&true))
+        self.link("interrupt line", |link| {
+            link.flush()?;
+            Ok(link.level.get(line as usize) == Some(&true))
+        })
     }
 
     /// How often this line has been raised.
     pub fn raised(&self, line: u8) -> u64 {
-        self.link.lock().ok().and_then(|link| link.raised.get(line as usize).copied()).unwrap_or(0)
+        self.link("interrupt line", |link| {
+            link.flush()?;
+            Ok(link.raised.get(line as usize).copied().unwrap_or(0))
+        })
     }
 
     /// Commands sent so far.
     pub fn operations(&self) -> u64 {
-        self.link.lock().map(|link| link.operations).unwrap_or(0)
+        self.link("operations", |link| Ok(link.operations))
     }
 
     /// Waits until this line is asserted, or for `timeout_ns`. On the virtual clock this is what makes time pass.
@@ -195,10 +217,7 @@ impl Qtest {
             }
             match &self.clock {
                 Clock::Wall(_) => {
-                    let mut link = self.link.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-                    if let Err(error) = link.receive(Duration::from_nanos(left_ns)) {
-                        panic!("qtest, waiting for line {line}: {error}; QEMU said: {}", said(&link.stderr));
-                    }
+                    self.link("interrupt line", |link| link.receive(Duration::from_nanos(left_ns)));
                 }
                 Clock::Virtual(_) => {
                     self.step(left_ns.min(step_ns));
@@ -238,9 +257,37 @@ impl Qtest {
 }
 
 impl Link {
-    fn run(&mut self, command: &str) -> Result<u64, String> {
+    fn send(&mut self, command: &str) -> Result<(), String> {
         self.operations += 1;
-        self.socket.write_all(format!("{command}\n").as_bytes()).map_err(|error| error.to_string())?;
+        self.socket.write_all(format!("{command}\n").as_bytes()).map_err(|error| error.to_string())
+    }
+
+    fn run(&mut self, command: &str) -> Result<u64, String> {
+        self.send(command)?;
+        self.flush()?;
+        self.reply()
+    }
+
+    fn post(&mut self, command: &str) -> Result<(), String> {
+        if self.posted >= POSTED {
+            self.flush()?;
+        }
+        self.send(command)?;
+        self.posted += 1;
+        Ok(())
+    }
+
+    /// Reads the replies of the posted writes.
+    fn flush(&mut self) -> Result<(), String> {
+        while self.posted > 0 {
+            self.posted -= 1;
+            self.reply()?;
+        }
+        Ok(())
+    }
+
+    /// Waits for the next reply; interrupts before it are noted.
+    fn reply(&mut self) -> Result<u64, String> {
         let since = Instant::now();
         loop {
             while let Some(line) = self.line() {
@@ -252,12 +299,14 @@ impl Link {
             if left.is_zero() {
                 return Err(format!("no reply in {} s", REPLY.as_secs()));
             }
-            self.fill(left)?;
+            // In whole seconds, so that the socket's timeout seldom changes.
+            self.fill(Duration::from_secs(left.as_secs() + 1))?;
         }
     }
 
     /// Waits for interrupt messages; returns after some came, or after `timeout`.
     fn receive(&mut self, timeout: Duration) -> Result<(), String> {
+        self.flush()?;
         self.fill(timeout)?;
         while let Some(line) = self.line() {
             if self.digest(&line)?.is_some() {
@@ -303,8 +352,10 @@ impl Link {
 
     fn fill(&mut self, timeout: Duration) -> Result<(), String> {
         let mut buffer = [0; 4096];
-        let timeout = timeout.max(Duration::from_micros(1));
-        self.socket.set_read_timeout(Some(timeout)).map_err(|error| error.to_string())?;
+        if self.timeout != timeout {
+            self.timeout = timeout.max(Duration::from_micros(1));
+            self.socket.set_read_timeout(Some(self.timeout)).map_err(|error| error.to_string())?;
+        }
         match self.socket.read(&mut buffer) {
             Ok(0) => Err("QEMU closed the socket".to_string()),
             Ok(count) => {
