@@ -1,5 +1,6 @@
 #!/bin/bash
-# install-qemu.sh: installs Debian's qemu-system-x86, which the test `qemu` of crate mmcq drives. Does nothing if it is there.
+# install-qemu.sh: installs Debian's qemu-system-x86, which the test `qemu` of crate mmcq drives.
+# Does nothing if it is there.
 set -euo pipefail
 program=qemu-system-x86_64
 if command -v "$program" >/dev/null; then
@@ -7,7 +8,7 @@ if command -v "$program" >/dev/null; then
   exit 0
 fi
 command -v apt-get >/dev/null || {
-  echo "install-qemu.sh: no apt-get on this system; install $program by its own means, or set MMCQ_QEMU to a binary" >&2
+  echo "install-qemu.sh: no apt-get here; install $program by the system's own means, or set MMCQ_QEMU" >&2
   exit 1
 }
 as_root=()

@@ -5,7 +5,7 @@ use crate::memory::{QtestDma, RAM_BYTES};
 use crate::pci;
 use crate::qtest::{Qemu, Qtest};
 use crate::registers::QtestRegs;
-use mmcq::host::sdhci::{Config, Sdhci, Table, TransferMode};
+use mmcq::host::sdhci::{Config, Quirks, Sdhci, Table, TransferMode};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -30,6 +30,14 @@ pub struct Options {
     pub card: Vec<String>,
     /// More arguments of QEMU.
     pub arguments: Vec<String>,
+}
+
+impl Options {
+    /// A controller of version 3, with 64-bit addresses and tuning.
+    pub fn version_3() -> Self {
+        let controller = ["sd-spec-version=3", "capareg=360199348", "uhs=1"].map(String::from).to_vec();
+        Options { controller, ..Options::default() }
+    }
 }
 
 impl Default for Options {
@@ -99,7 +107,8 @@ impl Machine {
     /// Our driver, with nothing written yet. Its descriptors live as long as the program, as on a board.
     pub fn host(&self, mode: TransferMode) -> Sdhci<QtestRegs, QtestDma, DESCRIPTORS> {
         let table = Box::leak(Box::new(Table::new()));
-        let config = Config { transfer: mode, ..Config::new() };
+        // A version 3 controller of QEMU announces nothing else, and sends no CMD23 by itself.
+        let config = Config { transfer: mode, quirks: Quirks::NO_AUTO_CMD23, ..Config::new() };
         let driver = Sdhci::new(self.registers(), self.dma(), table, config);
         driver.unwrap_or_else(|error| panic!("{mode:?}: {error}"))
     }
@@ -139,8 +148,8 @@ impl Machine {
         self.qtest.operations()
     }
 
-    /// Every command the card has seen, in order: index and argument; ACMDs with [`APP`] added to their index, and
-    /// without their CMD55, which QEMU does not tell.
+    /// Every command the card has seen, in order: index and argument; ACMDs with [`APP`] added to their
+    /// index, and without their CMD55, which QEMU does not tell.
     pub fn commands(&self) -> Vec<(u8, u32)> {
         let path = self.folder.path.join("trace");
         let text = std::fs::read_to_string(&path).unwrap_or_default();

@@ -1,7 +1,8 @@
 //! The guest's memory, a file that QEMU maps, and bounce DMA in it.
 //!
-//! The controller sees only this file, the driver only its own buffers: what no `map`, `sync` or `unmap` copies is
-//! not there. Memory that is given back is overwritten, so a controller that still uses it does not go unseen.
+//! The controller sees only this file, the driver only its own buffers: what no `map`, `sync` or `unmap`
+//! copies is not there. Memory that is given back is overwritten, so a controller that still uses it does not
+//! go unseen.
 
 use mmcq::host::{Direction, Dma, DmaError};
 use std::collections::BTreeMap;
@@ -31,7 +32,6 @@ struct State {
     ram: File,
     live: BTreeMap<u64, Mapping>,
     next: u64,
-    mapped: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,7 +47,7 @@ impl QtestDma {
         let say = |error: std::io::Error| format!("{}: {error}", path.display());
         let ram = OpenOptions::new().read(true).write(true).create_new(true).open(path).map_err(say)?;
         ram.set_len(RAM_BYTES).map_err(say)?;
-        let state = State { ram, live: BTreeMap::new(), next: FIRST, mapped: 0 };
+        let state = State { ram, live: BTreeMap::new(), next: FIRST };
         Ok(QtestDma { state: Arc::new(Mutex::new(state)) })
     }
 
@@ -56,19 +56,14 @@ impl QtestDma {
         self.with(|state| state.live.len())
     }
 
-    /// Mappings made so far.
-    pub fn mapped(&self) -> u64 {
-        self.with(|state| state.mapped)
-    }
-
     fn with<T>(&self, work: impl FnOnce(&mut State) -> T) -> T {
         work(&mut self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner()))
     }
 }
 
 impl State {
-    /// A free place with the same offset in its page as `ptr`. It moves on with every call, so that in the end each
-    /// boundary of the controller has been crossed.
+    /// A free place with the same offset in its page as `ptr`. It moves on with every call, so that in the
+    /// end each boundary of the controller has been crossed.
     fn place(&mut self, ptr: usize, len: usize) -> Option<u64> {
         let len = len as u64;
         let mut at = self.next;
@@ -102,18 +97,17 @@ impl State {
     }
 }
 
-// SAFETY: a bus address leads QEMU to a stand-in of exactly `len` bytes, which `map` and `sync` fill from `ptr` and
-// `unmap` copies back; `place` gives no byte twice.
+// SAFETY: a bus address leads QEMU to a stand-in of exactly `len` bytes, which `map` and `sync` fill from
+// `ptr` and `unmap` copies back; `place` gives no byte twice.
 unsafe impl Dma for QtestDma {
     fn map(&self, ptr: NonNull<u8>, len: usize, direction: Direction) -> Result<u64, DmaError> {
         assert!(len > 0, "map: a mapping of no bytes");
         self.with(|state| {
             let bus = state.place(ptr.as_ptr() as usize, len).ok_or(DmaError::Exhausted)?;
-            // A read may be shorter than the buffer, so what is there now goes in as well.
-            // SAFETY: the caller of `map` vouches for `len` bytes at `ptr`; nothing writes them while this runs.
+            // A read may be shorter than the buffer, so what is there now goes in as well. SAFETY: the caller
+            // of `map` vouches for `len` bytes at `ptr`; nothing writes them while this runs.
             state.copy_in(bus, unsafe { std::slice::from_raw_parts(ptr.as_ptr(), len) });
             state.live.insert(bus, Mapping { ptr: ptr.as_ptr() as usize, len, direction });
-            state.mapped += 1;
             Ok(bus)
         })
     }
@@ -124,7 +118,8 @@ unsafe impl Dma for QtestDma {
             let made = state.live.remove(&bus);
             assert_eq!(made, Some(asked), "unmap of bus address {bus:#x}: not as it was mapped");
             if direction == Direction::Read {
-                // SAFETY: `map`'s caller vouched for these bytes until now, and they are the buffer of a read.
+                // SAFETY: `map`'s caller vouched for these bytes until now, and they are the buffer of a
+                // read.
                 let buffer = unsafe { std::slice::from_raw_parts_mut(ptr.as_ptr(), len) };
                 state.ram.read_exact_at(buffer, bus).expect("guest memory can be read");
             }

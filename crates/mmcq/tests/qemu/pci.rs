@@ -1,4 +1,5 @@
-//! Just enough PCI to reach one function: configuration space by ports 0xcf8 and 0xcfc, one memory BAR, one interrupt.
+//! Just enough PCI to reach one function: configuration space by ports 0xcf8 and 0xcfc, one memory BAR, one
+//! interrupt.
 
 use crate::qtest::Qtest;
 
@@ -18,7 +19,8 @@ pub struct Function {
     pub line: u8,
 }
 
-/// Finds the first function of this class (base class and subclass) on bus 0, places its BAR 0 and turns it on.
+/// Finds the first function of this class (base class and subclass) on bus 0, places its BAR 0 and turns it
+/// on.
 pub fn enable(qtest: &Qtest, class: u16) -> Result<Function, String> {
     for slot in 0..32 {
         let config = Config { qtest, slot };

@@ -1,4 +1,5 @@
-//! Our driver, phase by phase: transfers of every size in every mode, checked against the file behind the card.
+//! Our driver, phase by phase: transfers of every size in every mode, checked against the file behind the
+//! card.
 
 use crate::image::{BLOCK, Random};
 use crate::machine::{Machine, Options, SDSC_BYTES};
@@ -165,4 +166,9 @@ fn pio_moves_what_it_should() {
 fn standard_capacity_is_addressed_in_bytes() {
     let options = Options { image_bytes: SDSC_BYTES, ..Options::default() };
     transfers(TransferMode::Adma2, &options, 1000, 6);
+}
+
+#[test]
+fn descriptors_of_96_bits() {
+    transfers(TransferMode::Adma2, &Options::version_3(), FAR, 4);
 }

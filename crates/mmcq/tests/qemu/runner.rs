@@ -1,4 +1,5 @@
-//! The shortest possible user of a driver: one phase at a time, and `ack` only after the interrupt was raised.
+//! The shortest possible user of a driver: one phase at a time, and `ack` only after the interrupt was
+//! raised.
 
 use crate::image::BLOCK;
 use crate::machine::Machine;
@@ -65,6 +66,11 @@ pub struct Runner<'m, H> {
 /// A phase without data.
 pub const fn plain(index: u8, arg: u32, resp: Resp) -> Phase {
     Phase { command: Command::new(index, arg, resp), data: None, auto: Auto::None, tuning: false }
+}
+
+/// A piece of memory, not mapped yet.
+pub fn segment(bytes: &mut [u8]) -> Segment {
+    Segment { len: bytes.len() as u32, ptr: NonNull::from(bytes).cast(), bus: 0 }
 }
 
 impl<'m, H: Host> Runner<'m, H> {
@@ -150,6 +156,17 @@ impl<'m, H: Host> Runner<'m, H> {
         }
     }
 
+    /// A command that brings a register of the card as data: index (of an ACMD if `app`) and argument.
+    pub fn register(&mut self, index: u8, app: bool, arg: u32, bytes: &mut [u8]) {
+        if app {
+            self.command(55, self.rca, Resp::R1);
+        }
+        let data = Data { direction: Direction::Read, block_size: bytes.len() as u16, blocks: 1 };
+        let phase = Phase { data: Some(data), ..plain(index, arg, Resp::R1) };
+        let outcome = self.run(&phase, &mut [segment(bytes)]);
+        assert!(matches!(outcome, Outcome::Ended(Ok(_))), "{phase:?}: {outcome:?}");
+    }
+
     /// From power-up to the transfer state, 4 bits wide, at 25 MHz.
     pub fn bring_up(&mut self) -> Result<(), String> {
         self.bus(BusOp::ResetAll)?;
@@ -209,6 +226,16 @@ impl<'m, H: Host> Runner<'m, H> {
         assert_eq!(status & 0xfff9_ff00, 0x0900, "status {status:#010x}: ready, in tran, no error");
     }
 
+    /// Ends what a broken transfer may have left on the card, and hears its errors, which are told once.
+    pub fn back_to_tran(&mut self) {
+        let status = self.command(13, self.rca, Resp::R1)[0];
+        if status >> 9 & 0xf != 4 {
+            self.command(12, 0, Resp::R1b);
+        }
+        self.command(13, self.rca, Resp::R1);
+        self.expect_tran();
+    }
+
     /// The phase of a transfer.
     pub fn transfer_phase(&self, direction: Direction, block: u32, blocks: u32, close: Close) -> Phase {
         let index = match (direction, blocks) {
@@ -246,7 +273,7 @@ impl<'m, H: Host> Runner<'m, H> {
         let mut rest = bytes;
         for &piece in pieces {
             let (head, tail) = rest.split_at_mut(piece as usize * BLOCK);
-            segments.push(Segment { ptr: NonNull::from(&mut *head).cast(), len: head.len() as u32, bus: 0 });
+            segments.push(segment(head));
             rest = tail;
         }
         let outcome = self.run(&phase, &mut segments);
