@@ -1,0 +1,35 @@
+//! A judge that we did not write: QEMU's `sdhci-pci` and `sd-card`, driven through the qtest socket.
+//!
+//! No guest code runs. The test process is the processor: it reads and writes the controller's registers over
+//! a socket, shares the guest's memory as a file, and hears the interrupt line. Read first: `machine.rs`.
+//!
+//! Without QEMU the tests say so and pass, unless `CI` is set. `MMCQ_QEMU` names another binary.
+
+mod errors;
+mod image;
+mod machine;
+mod memory;
+mod pci;
+mod phases;
+mod qtest;
+mod registers;
+mod runner;
+mod small;
+mod smoke;
+
+use machine::{Machine, Options};
+use qtest::Qemu;
+
+/// A machine to test with, or `None` when there is no QEMU and that is no failure.
+fn machine(options: &Options) -> Option<Machine> {
+    match Qemu::find() {
+        Ok(qemu) => Some(Machine::start(&qemu, options).unwrap_or_else(|error| panic!("{error}"))),
+        Err(error) => {
+            let line = format!("no QEMU: {error}; install it with tools/install-qemu.sh");
+            let ci = std::env::var_os("CI").is_some_and(|value| !value.is_empty());
+            assert!(!ci, "{line}");
+            println!("skipped: {line}");
+            None
+        }
+    }
+}
