@@ -5,6 +5,7 @@
 //!
 //! Without QEMU the tests say so and pass, unless `CI` is set. `MMCQ_QEMU` names another binary.
 
+mod engine;
 mod errors;
 mod image;
 mod machine;
