@@ -151,11 +151,11 @@ mod tests {
             let mut block = [0; 64];
             u.fill_buffer(&mut block)?;
             let (four, eight) = (crc16_lanes4(&block), crc16_lanes8(&block));
-            for d in 0..4 {
-                assert_eq!(four[d], oracle.checksum(&line(&block, d, 4)));
+            for (d, crc) in four.into_iter().enumerate() {
+                assert_eq!(crc, oracle.checksum(&line(&block, d, 4)));
             }
-            for d in 0..8 {
-                assert_eq!(eight[d], oracle.checksum(&line(&block, d, 8)));
+            for (d, crc) in eight.into_iter().enumerate() {
+                assert_eq!(crc, oracle.checksum(&line(&block, d, 8)));
             }
             Ok(())
         });
