@@ -1,4 +1,5 @@
-//! Registers of real cards decode to what their publishers, or the standards' tables, say: see `zoo/README.md`.
+//! Registers of real cards decode to what their publishers, or the standards' tables, say: see
+//! `zoo/README.md`.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -172,16 +173,16 @@ fn decode_csd(card: &Card, words: &[u32; 4], into: &mut Decoded) {
 }
 
 fn decode_ext_csd(ext_csd: &ExtCsd<'_>, into: &mut Decoded) {
-    methods!(into, "ext_csd", ext_csd: ext_csd_rev, capacity_bytes, sector_bytes, hs52, ddr52, ddr52_1v2, hs200);
-    methods!(into, "ext_csd", ext_csd: hs200_1v2, hs400, hs400_1v2, enhanced_strobe, cmdq_depth, cmdq_mode_en);
-    methods!(into, "ext_csd", ext_csd: hs_timing, cache_bytes, cache_ctrl, cache_flushes_in_order, boot_bytes);
-    methods!(into, "ext_csd", ext_csd: barrier_support, rpmb_bytes, max_enhanced_bytes, generic_cmd6_time_ns);
-    methods!(into, "ext_csd", ext_csd: part_switch_time_ns, out_of_interrupt_time_ns, power_off_long_time_ns);
-    methods!(into, "ext_csd", ext_csd: sleep_awake_time_ns, sleep_notification_time_ns, first_power_up_time_ns);
-    methods!(into, "ext_csd", ext_csd: erase_timeout_ns, trim_timeout_ns, secure_erase_timeout_ns, trim, discard);
-    methods!(into, "ext_csd", ext_csd: secure_trim_timeout_ns, sanitize, secure_erase, reliable_write_enhanced);
-    methods!(into, "ext_csd", ext_csd: pre_eol, life_time_a, life_time_b, firmware_version, max_packed_writes);
-    methods!(into, "ext_csd", ext_csd: max_packed_reads, ffu_arg, bkops_status, correctly_programmed_sectors);
+    methods!(into, "ext_csd", ext_csd:
+        ext_csd_rev, capacity_bytes, sector_bytes, hs52, ddr52, ddr52_1v2, hs200, hs200_1v2, hs400,
+        hs400_1v2, enhanced_strobe, cmdq_depth, cmdq_mode_en, hs_timing, cache_bytes, cache_ctrl,
+        cache_flushes_in_order, boot_bytes, barrier_support, rpmb_bytes, max_enhanced_bytes,
+        generic_cmd6_time_ns, part_switch_time_ns, out_of_interrupt_time_ns, power_off_long_time_ns,
+        sleep_awake_time_ns, sleep_notification_time_ns, first_power_up_time_ns, erase_timeout_ns,
+        trim_timeout_ns, secure_erase_timeout_ns, trim, discard, secure_trim_timeout_ns, sanitize,
+        secure_erase, reliable_write_enhanced, pre_eol, life_time_a, life_time_b, firmware_version,
+        max_packed_writes, max_packed_reads, ffu_arg, bkops_status, correctly_programmed_sectors,
+    );
     into.put_option("ext_csd.hpi", ext_csd.hpi());
     into.put_option("ext_csd.hc_erase_group_bytes", ext_csd.hc_erase_group_bytes());
     into.put_option("ext_csd.hc_wp_group_bytes", ext_csd.hc_wp_group_bytes());
