@@ -248,8 +248,10 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
             | retune
             | card;
         self.port.write32(INT_ENABLE, self.shadow.enable);
+        self.shadow.base_signal =
+            self.model.errors & !masked | INT_CARD | INT_RETUNE | INT_INSERT | INT_REMOVE;
         self.shadow.signal = None;
-        self.set_signal(self.base_signal());
+        self.set_signal(self.shadow.base_signal);
     }
 
     fn write_power(&self) {

@@ -35,6 +35,15 @@ pub(super) struct Model {
     /// Error bits that this version has.
     pub(super) errors: u32,
     pub(super) busy: BusyDetect,
+    pub(super) by_cpu: ByCpu,
+}
+
+/// Which segments go through the buffer port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ByCpu {
+    Never,
+    OddLengths,
+    Always,
 }
 
 impl Model {
@@ -98,6 +107,11 @@ impl Model {
             voltage,
             errors,
             busy,
+            by_cpu: match mode {
+                TransferMode::Pio => ByCpu::Always,
+                _ if quirks.has(Quirks::DMA_SIZE_32BIT) => ByCpu::OddLengths,
+                _ => ByCpu::Never,
+            },
         })
     }
 

@@ -2,7 +2,7 @@
 
 use super::Sdhci;
 use super::config::Quirks;
-use super::phase::{Active, BOUNDARY_BYTES};
+use super::phase::{Active, BOUNDARY_BYTES, Work};
 use super::regs::*;
 use crate::host::{Auto, Cause, Direction, Dma, Done, Events, Fault, Regs, Segment, Stage};
 use crate::spec::command::Resp;
@@ -86,34 +86,37 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         if errors != 0 {
             return Some(Err(self.fault(active, errors)));
         }
-        if active.tuning {
-            return (active.seen & INT_BUFFER_READ != 0).then(|| self.tuned());
-        }
-        if active.pio.blocks != 0 {
-            self.move_pio(active, segments);
-        }
         let transferred = active.seen & INT_TRANSFER != 0;
-        if status & INT_DMA != 0 && !transferred && active.sdma_next != 0 {
-            self.set_sdma(active.sdma_next);
-            active.sdma_next = active.sdma_next.wrapping_add(BOUNDARY_BYTES);
-        }
-        if active.seen & active.needs != active.needs {
-            if transferred {
-                // The data were faster than the response: its interrupt is wanted after all.
-                self.set_signal(self.base_signal() | INT_COMMAND);
+        match active.work {
+            Work::Tuning => return (active.seen & INT_BUFFER_READ != 0).then(|| self.tuned()),
+            Work::Pio(direction) => {
+                self.move_blocks(direction == Direction::Read, segments);
+                if self.transfer.blocks != 0 {
+                    // A transfer that the card has ended is not over before the CPU has its last block.
+                    return None;
+                }
             }
-            return None;
+            Work::Sdma if status & INT_DMA != 0 && !transferred => {
+                self.set_sdma(self.transfer.sdma_next);
+                self.transfer.sdma_next = self.transfer.sdma_next.wrapping_add(BOUNDARY_BYTES);
+            }
+            _ => {}
         }
-        if active.pio.blocks != 0 {
-            return None;
+        let needs = active.work.needs();
+        if active.seen & needs == needs {
+            return Some(Ok(self.done(active)));
         }
-        Some(Ok(self.done(active)))
+        if transferred {
+            // The data were faster than the response: its interrupt is wanted after all.
+            self.set_signal(self.shadow.signal.unwrap_or(0) | INT_COMMAND);
+        }
+        None
     }
 
     /// Errors without those that the standard lets another bit overrule.
     fn errors_that_count(&self, active: &Active, status: u32) -> u32 {
         let mut errors = status & ERRORS;
-        if active.tuning {
+        if active.work == Work::Tuning {
             // A sampling point that does not work is what the procedure looks for.
             return errors & ERROR_TUNING;
         }
@@ -126,7 +129,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
 
     fn done(&mut self, active: &Active) -> Done {
         // A busy that is not waited for, or a transfer that was cut short, may still have something to say.
-        self.idle = active.alone && (active.resp != Resp::R1b || active.needs & INT_TRANSFER != 0);
+        self.idle = active.alone && (active.resp != Resp::R1b || active.work != Work::Command);
         Done {
             response: self.response(active.resp),
             stop: (active.auto == Auto::Stop).then(|| self.port.read32(RESPONSE_3)),
@@ -173,26 +176,30 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
     }
 
     /// Moves the blocks that are ready, at most as many as the transfer has left.
-    fn move_pio(&self, active: &mut Active, segments: &[Segment]) {
-        let read = active.data == Some(Direction::Read);
+    fn move_blocks(&mut self, read: bool, segments: &[Segment]) {
         let ready = if read { PRESENT_BUFFER_READ } else { PRESENT_BUFFER_WRITE };
-        let pio = &mut active.pio;
-        while pio.blocks != 0 && self.present_state().is_some_and(|state| state & ready != 0) {
-            match pio.cursor.take(segments, pio.block_bytes) {
-                Some(place) if read => self.read_block(place, pio.block_bytes),
-                Some(place) => self.write_block(place, pio.block_bytes),
-                None => {
-                    for at in (0..pio.block_bytes).step_by(4) {
-                        let count = (pio.block_bytes - at).min(4);
-                        if read {
-                            pio.cursor.store(segments, self.port.read32(BUFFER), count);
-                        } else {
-                            self.port.write_lanes(BUFFER, pio.cursor.load(segments, count), count);
-                        }
-                    }
-                }
+        let bytes = self.transfer.block_bytes;
+        while self.transfer.blocks != 0 && self.present_state().is_some_and(|state| state & ready != 0) {
+            match self.transfer.cursor.take(segments, bytes) {
+                Some(place) if read => self.read_block(place, bytes),
+                Some(place) => self.write_block(place, bytes),
+                None => self.move_pieces(read, segments),
             }
-            pio.blocks -= 1;
+            self.transfer.blocks -= 1;
+        }
+    }
+
+    /// A block that lies in several pieces.
+    fn move_pieces(&mut self, read: bool, segments: &[Segment]) {
+        let bytes = self.transfer.block_bytes;
+        let cursor = &mut self.transfer.cursor;
+        for at in (0..bytes).step_by(4) {
+            let count = (bytes - at).min(4);
+            if read {
+                cursor.store(segments, self.port.read32(BUFFER), count);
+            } else {
+                self.port.write_lanes(BUFFER, cursor.load(segments, count), count);
+            }
         }
     }
 
@@ -233,17 +240,17 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
 }
 
 fn gone(active: &Active) -> Fault {
-    let stage = if active.data.is_some() { Stage::Data } else { Stage::Command };
+    let stage = if active.work.has_data() { Stage::Data } else { Stage::Command };
     Fault { cause: Cause::Gone, stage, response: None }
 }
 
 /// What the error bits mean for this phase. The command comes first: without it nothing after it counts.
 fn decode(active: &Active, errors: u32, auto_status: u16) -> (Cause, Stage) {
     let has = |bits: u32| errors & bits != 0;
-    let late = match (active.data, active.needs & INT_TRANSFER != 0) {
-        (Some(_), _) => Stage::Data,
-        (None, true) => Stage::Busy,
-        (None, false) => Stage::Command,
+    let late = match active.work {
+        Work::Command => Stage::Command,
+        Work::Busy => Stage::Busy,
+        _ => Stage::Data,
     };
     match () {
         // Timeout and CRC together: somebody else drives the CMD line [SDHC 2.2.18].

@@ -22,10 +22,10 @@ use crate::host::{
     BusOp, Caps, Direction, Dma, DmaError, Events, Host, Phase, Regs, Segment, StartError, Step,
 };
 use bus::Bus;
-use capabilities::Model;
+use capabilities::{ByCpu, Model};
 pub use config::{Config, InitError, Quirks, TransferMode};
 use core::ptr::NonNull;
-use phase::Active;
+use phase::{Active, Transfer};
 use port::Port;
 use regs::*;
 pub use table::Table;
@@ -42,6 +42,7 @@ pub struct Sdhci<R: Regs, D: Dma, const DESCRIPTORS: usize> {
     model: Model,
     caps: Caps,
     active: Option<Active>,
+    transfer: Transfer,
     bus: Bus,
     /// CMD and DAT are known to be idle and nothing stale is in the status: the last phase ended well.
     idle: bool,
@@ -55,6 +56,8 @@ pub struct Sdhci<R: Regs, D: Dma, const DESCRIPTORS: usize> {
 struct Shadow {
     enable: u32,
     signal: Option<u32>,
+    /// What is always signalled; the enables decide which of them happen.
+    base_signal: u32,
     timeout: Option<u8>,
     timeout_ns: Option<u64>,
     adma_high: Option<u32>,
@@ -100,6 +103,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
             model,
             caps,
             active: None,
+            transfer: Transfer::default(),
             idle: false,
             switching: false,
             shadow: Shadow::default(),
@@ -118,8 +122,11 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
 
     /// Does this segment go through the buffer port?
     fn by_pio(&self, len: u32) -> bool {
-        self.model.mode == TransferMode::Pio
-            || !len.is_multiple_of(4) && self.config.quirks.has(Quirks::DMA_SIZE_32BIT)
+        match self.model.by_cpu {
+            ByCpu::Never => false,
+            ByCpu::OddLengths => !len.is_multiple_of(4),
+            ByCpu::Always => true,
+        }
     }
 
     /// Writes the signal enables if they differ from what is there.
