@@ -1,0 +1,4 @@
+//! The model against scripted cards, by registers only.
+
+mod rig;
+mod transfers;
