@@ -69,7 +69,7 @@ fn merge(old: u32, new: u32, mask: u32) -> u32 {
 
 /// A byte, halfword or word on its own boundary, inside the register block.
 fn well_formed(offset: u16, size: u8) -> bool {
-    matches!(size, 1 | 2 | 4) && offset % u16::from(size) == 0 && offset < 0x100
+    matches!(size, 1 | 2 | 4) && offset.is_multiple_of(size.into()) && offset < 0x100
 }
 
 const BUFFER_PORT: u16 = 0x20;

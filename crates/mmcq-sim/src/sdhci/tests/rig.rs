@@ -97,6 +97,7 @@ impl Card for TestCard {
     fn command(&mut self, index: u8, arg: u32, now_ns: u64) -> Reply {
         let mut s = self.0.borrow_mut();
         s.tick(now_ns);
+        let counted = s.commands.last().is_some_and(|c| c.0 == 23);
         s.commands.push((index, arg, now_ns));
         let silent = Reply { answer: None, flow: Flow::None, busy_until_ns: None };
         if s.deaf_to.contains(&index) || index == 0 {
@@ -116,9 +117,12 @@ impl Card for TestCard {
                 busy = Some(now_ns + s.r1b_busy_ns).filter(|_| s.r1b_busy_ns > 0);
                 s.count = None;
             }
+            18 | 25 if !counted => s.count = None,
             17 | 24 => s.count = Some(1),
-            19 => flow = Flow::Read { block_size: 64 },
-            21 => flow = Flow::Read { block_size: 128 },
+            19 | 21 => {
+                s.count = None;
+                flow = Flow::Read { block_size: if index == 19 { 64 } else { 128 } };
+            }
             23 => s.count = Some(arg & 0xffff),
             _ => {}
         }
@@ -142,7 +146,7 @@ impl Card for TestCard {
         if s.stops_after.is_some_and(|n| s.moved >= n) || s.count.is_some_and(|n| s.moved >= n) {
             return ReadBlock::Never;
         }
-        let at = (s.block + s.moved as usize) * 512;
+        let at = (s.block + s.moved as usize) % 1024 * 512;
         buffer.copy_from_slice(&s.blocks[at..at + buffer.len()]);
         let wait = if s.moved == 0 { s.access_ns } else { 0 };
         let crc_ok = s.bad_read != Some(s.moved);
@@ -155,7 +159,7 @@ impl Card for TestCard {
         s.tick(now_ns);
         let status = s.crc_status.map(|good| good && crc_ok);
         if status == Some(true) {
-            let at = (s.block + s.moved as usize) * 512;
+            let at = (s.block + s.moved as usize) % 1024 * 512;
             s.blocks[at..at + 512].copy_from_slice(data);
             s.moved += 1;
         }
@@ -292,10 +296,10 @@ impl Rig {
         self.now = until;
     }
 
-    /// Waits for the interrupt line, at most 10 s; the status then.
+    /// Waits for the interrupt line, at most 1000 s; the status then.
     pub fn interrupt(&mut self) -> u32 {
         if !self.host.irq() {
-            self.now = self.host.advance(self.now + 10_000_000_000);
+            self.now = self.host.advance(self.now + 1_000_000_000_000);
         }
         if self.host.irq() { self.r32(0x30) } else { 0 }
     }
