@@ -311,7 +311,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
             Timing::Sdr50 => UHS_SDR50,
             Timing::Sdr104 | Timing::Hs200 => UHS_SDR104,
             Timing::Ddr50 | Timing::Ddr52 => UHS_DDR50,
-            Timing::Hs400 | Timing::Hs400Es => u16::from(self.config.hs400_mode) & UHS_MASK,
+            Timing::Hs400 => u16::from(self.config.hs400_mode) & UHS_MASK,
+            Timing::Hs400Es => u16::from(self.config.hs400es_mode) & UHS_MASK,
         };
         let slow = matches!(timing, Timing::Legacy | Timing::Sdr12);
         let fast = if slow || self.config.quirks.has(Quirks::NO_HISPD_BIT) { 0 } else { CONTROL_HIGH_SPEED };

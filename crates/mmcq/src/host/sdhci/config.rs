@@ -107,6 +107,8 @@ pub struct Config {
     pub extra_timings: u16,
     /// UHS Mode Select of HS400; the standard has none.
     pub hs400_mode: u8,
+    /// UHS Mode Select of HS400 with enhanced strobe (Spreadtrum's controllers have one).
+    pub hs400es_mode: u8,
     /// The capabilities (044h:040h) instead of the register's.
     pub capabilities: Option<u64>,
 }
@@ -124,15 +126,18 @@ impl Config {
             fixed: false,
             extra_timings: 0,
             hs400_mode: super::regs::UHS_HS400 as u8,
+            hs400es_mode: super::regs::UHS_HS400ES as u8,
             capabilities: None,
         }
     }
 
-    /// An eMMC on a 1.8 V host: soldered, HS200 and HS400.
+    /// An eMMC on a 1.8 V host: soldered, HS200 and HS400, also with enhanced strobe.
     pub const fn emmc_18() -> Self {
         let mut config = Self::new();
         config.fixed = true;
-        config.extra_timings = Caps::timing_bit(Timing::Hs200) | Caps::timing_bit(Timing::Hs400);
+        config.extra_timings = Caps::timing_bit(Timing::Hs200)
+            | Caps::timing_bit(Timing::Hs400)
+            | Caps::timing_bit(Timing::Hs400Es);
         config
     }
 }

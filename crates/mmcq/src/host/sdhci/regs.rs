@@ -247,6 +247,8 @@ pub const UHS_SDR104: u16 = 3;
 pub const UHS_DDR50: u16 = 4;
 /// UHS Mode Select: reserved by the standard, used for HS400 by most controllers that can.
 pub const UHS_HS400: u16 = 5;
+/// UHS Mode Select: likewise, for HS400 with enhanced strobe.
+pub const UHS_HS400ES: u16 = 6;
 /// UHS Mode Select.
 pub const UHS_MASK: u16 = 7;
 /// 1.8V Signaling Enable.
