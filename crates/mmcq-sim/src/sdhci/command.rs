@@ -85,6 +85,8 @@ pub(super) struct CmdLine {
     free_ns: u64,
     /// A host command that waits for the automatic command on the line.
     waiting: Option<Issue>,
+    /// The DAT circuit was reset after the host's command was written.
+    detached: bool,
     /// An automatic CMD12 that waits for the host's command on the line.
     stop_due: Option<Beat>,
 }
@@ -92,6 +94,12 @@ pub(super) struct CmdLine {
 impl CmdLine {
     pub fn sending(&self) -> bool {
         self.active.is_some()
+    }
+
+    /// The DAT circuit was reset: the command on the line no longer has to do with it.
+    pub fn forget_data(&mut self) {
+        self.stop_due = None;
+        self.detached = true;
     }
 }
 
@@ -140,6 +148,7 @@ impl Sdhci {
             mode: self.regs.mode,
         };
         self.cmd.inhibit = true;
+        self.cmd.detached = false;
         self.regs.not_issued = false;
         if uses_dat && !self.dat.active() {
             self.reserve_data(&issue);
@@ -398,8 +407,7 @@ impl Sdhci {
         now: u64,
     ) {
         if answered && issue.expected == Expected::Long {
-            // The top byte is where an automatic CMD12 does not write either.
-            self.regs.response = [content[0], content[1], content[2], content[3]];
+            self.regs.response = content;
         } else if answered && issue.expected != Expected::None {
             self.regs.response[0] = content[0];
         }
@@ -414,7 +422,9 @@ impl Sdhci {
         let quiet = tuning || silent || issue.mode & mode::NO_COMMAND_COMPLETE != 0 && errors == 0;
         self.raise(if quiet { 0 } else { int::COMMAND_COMPLETE } | if tuning { 0 } else { errors }, now);
         let uses_dat = issue.data || issue.expected == Expected::ShortBusy;
-        if uses_dat && errors != 0 && !tuning {
+        if self.cmd.detached {
+            // Nobody waits for data or busy any more.
+        } else if uses_dat && errors != 0 && !tuning {
             self.fail_data();
         } else if issue.data {
             self.start_data(flow, beat, now);

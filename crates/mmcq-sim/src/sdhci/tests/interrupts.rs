@@ -171,3 +171,34 @@ fn a_lost_interrupt_leaves_its_status() {
     rig.command(13, 0, R1, 0);
     assert_eq!(rig.interrupt(), CC);
 }
+
+#[test]
+fn an_abort_that_comes_just_too_late_still_waits_for_its_busy() {
+    let mut rig = Rig::warm(SdhciConfig::GENERIC_4_20);
+    rig.select(2);
+    rig.card.0.borrow_mut().r1b_busy_ns = 20_000;
+    let buffer = rig.mapped(vec![0; 512], Direction::Read);
+    let table = rig.table(8, &[(buffer.bus, 512, 0x23)]);
+    rig.point_at(&table);
+    rig.set_up(512, 1);
+    rig.command(18, 0, R1 | DATA, READ_MANY);
+    assert_eq!(rig.wait_for(CC), CC);
+    // The block ends 1.41 us after the response; the abort's token takes 0.24 us.
+    rig.run(1_300);
+    let written = rig.now;
+    rig.command(12, 0, R1B | ABORT, 0);
+    assert_eq!(rig.wait_for(TC), TC, "of the data");
+    assert_eq!(rig.wait_for(CC | TC), CC | TC, "of CMD12");
+    assert_eq!(rig.now - written, 240 + 20_000);
+}
+
+#[test]
+fn after_a_reset_of_dat_nobody_waits_for_busy() {
+    let mut rig = Rig::warm(SdhciConfig::GENERIC_4_20);
+    rig.card.0.borrow_mut().r1b_busy_ns = 20_000;
+    rig.command(7, 0, R1B, 0);
+    rig.w8(0x2f, 4);
+    assert_eq!(rig.wait_for(CC), CC);
+    rig.run(1_000_000);
+    assert_eq!((rig.r32(0x30), rig.r32(0x24) & 3), (0, 0));
+}

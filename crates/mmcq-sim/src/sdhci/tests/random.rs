@@ -4,7 +4,8 @@ use super::rig::*;
 use crate::memory::{MemoryConfig, ShadowMemory};
 use crate::sdhci::{Busy, Sdhci, SdhciConfig};
 use arbtest::arbitrary::{Result, Unstructured};
-use mmcq::host::Direction;
+use mmcq::host::{Direction, Dma};
+use std::ptr::NonNull;
 
 fn any_config(u: &mut Unstructured) -> Result<SdhciConfig> {
     let mut config = if u.arbitrary()? { SdhciConfig::GENERIC_4_20 } else { SdhciConfig::GENERIC_3_00 };
@@ -15,6 +16,22 @@ fn any_config(u: &mut Unstructured) -> Result<SdhciConfig> {
     config.clock_stable_ns = 100;
     config.adma_align = u.int_in_range(0..=8)?;
     Ok(config)
+}
+
+/// Memory full of descriptors that lead to each other, or somewhere into another window.
+fn any_tables(u: &mut Unstructured, memory: &ShadowMemory, data: u64) -> Result<Mapped> {
+    let mut tables = Mapped::new(memory, vec![0; 512], Direction::Write);
+    for entry in tables.cpu.chunks_mut(8) {
+        let attributes = *u.choose(&[0x21, 0x21, 0x23, 0x25, 0x01, 0x31, 0x03, 0x00])?;
+        let length = u32::from(*u.choose(&[512u16, 1024, 4, 64, 3, 0])?);
+        let base = if attributes == 0x31 { tables.bus } else { data };
+        let address = base as u32 + u32::from(u.arbitrary::<u8>()?) * 4;
+        entry[..4].copy_from_slice(&(length << 16 | attributes).to_le_bytes());
+        entry[4..].copy_from_slice(&address.to_le_bytes());
+    }
+    let ptr = NonNull::new(tables.cpu.as_mut_ptr()).unwrap();
+    memory.sync(tables.bus, ptr, 512);
+    Ok(tables)
 }
 
 /// A write that is more often meaningful than not.
@@ -31,7 +48,7 @@ fn any_write(u: &mut Unstructured, bus: u64) -> Result<(u16, u8, u32)> {
             let index = *u.choose(&[0, 2, 7, 12, 13, 17, 18, 19, 21, 23, 24, 25])?;
             (0x0e, 2, index << 8 | u32::from(u.arbitrary::<u8>()?))
         }
-        7 => (*u.choose(&[0x00, 0x58])?, 4, (bus as u32).wrapping_add(value & 0x1ff)),
+        7 => (*u.choose(&[0x00, 0x58])?, 4, (bus as u32).wrapping_add(value & 0x1f8)),
         8 => (0x20, 4, value),
         9 => (0x28, 1, value),
         10 => (0x3e, 2, value),
@@ -41,6 +58,7 @@ fn any_write(u: &mut Unstructured, bus: u64) -> Result<(u16, u8, u32)> {
 
 #[test]
 fn register_storms_never_panic_and_time_goes_forward() {
+    let moved = std::cell::Cell::new((0, 0));
     arbtest::arbtest(|u| {
         let memory = ShadowMemory::new(MemoryConfig::BITS32);
         let card = TestCard::new();
@@ -54,9 +72,9 @@ fn register_storms_never_panic_and_time_goes_forward() {
         }
         let mut host = Sdhci::new(any_config(u)?, memory.clone(), Some(Box::new(card.clone())));
         let direction = if u.arbitrary()? { Direction::Read } else { Direction::Write };
-        // Memory full of anything, descriptors too.
-        let _window = Mapped::new(&memory, u.bytes(512)?.to_vec(), direction);
-        let bus = _window.bus;
+        let data = Mapped::new(&memory, vec![0; 4096], direction);
+        let tables = any_tables(u, &memory, data.bus)?;
+        let bus = if u.ratio(1, 8)? { data.bus } else { tables.bus };
         let mut now = 0;
         let mut inside = true;
         for _ in 0..u.int_in_range(0..=200)? {
@@ -90,18 +108,24 @@ fn register_storms_never_panic_and_time_goes_forward() {
             assert_eq!(host.irq(), status & signal & !0x8000 != 0, "the line follows its registers");
             assert_eq!(status & 0x8000 != 0, status >> 16 != 0, "the summary follows the errors");
         }
+        let (read, written) = moved.get();
+        moved.set((read + host.stats().blocks_read, written + host.stats().blocks_written));
         Ok(())
     })
+    .size_min(4096)
     .budget_ms(2_000);
+    let (read, written) = moved.get();
+    assert!(read > 0 && written > 0, "the storms reached the data: {read} and {written} blocks");
 }
 
 #[test]
 fn after_any_storm_a_reset_makes_the_controller_usable() {
     arbtest::arbtest(|u| {
         let mut rig = Rig::cold(SdhciConfig::GENERIC_4_20);
-        let window = rig.mapped(u.bytes(512)?.to_vec(), Direction::Write);
+        let data = rig.mapped(vec![0; 4096], if u.arbitrary()? { Direction::Read } else { Direction::Write });
+        let tables = any_tables(u, &rig.memory, data.bus)?;
         for _ in 0..u.int_in_range(0..=60)? {
-            let (offset, size, value) = any_write(u, window.bus)?;
+            let (offset, size, value) = any_write(u, tables.bus)?;
             rig.host.write(offset, size, value, rig.now);
             rig.run(u.int_in_range(0..=20_000)?);
         }
@@ -127,5 +151,6 @@ fn after_any_storm_a_reset_makes_the_controller_usable() {
         assert_eq!(rig.host.protocol_violations(), violations);
         Ok(())
     })
+    .size_min(4096)
     .budget_ms(1_000);
 }
