@@ -125,8 +125,14 @@ impl Model {
             _ => (1, MAX_BYTES_UNSCATTERED, MAX_BYTES_UNSCATTERED),
         };
         let uhs = if self.version >= VERSION_3_00 { high } else { 0 };
-        let signal18 =
-            uhs & (CAP2_SDR50 | CAP2_SDR104 | CAP2_DDR50) != 0 && !quirks.has(Quirks::NO_SIGNAL_18);
+        // A board that adds eMMC's fast timings has 1.8 V lines, whatever SD's bits say.
+        let fast_emmc = [Timing::Hs200, Timing::Hs400, Timing::Hs400Es]
+            .map(Caps::timing_bit)
+            .iter()
+            .fold(0, |a, b| a | b);
+        let low_voltage =
+            uhs & (CAP2_SDR50 | CAP2_SDR104 | CAP2_DDR50) != 0 || config.extra_timings & fast_emmc != 0;
+        let signal18 = low_voltage && !quirks.has(Quirks::NO_SIGNAL_18);
         let wide_bus = low & CAP_8BIT != 0;
         Caps {
             auto_stop: !quirks.has(Quirks::NO_AUTO_CMD12),
@@ -156,8 +162,8 @@ impl Model {
         }
     }
 
-    /// Segments, bytes in a segment and bytes in a transfer such that any list within them fits the table: segments that
-    /// add up to `t` chunks need at most `t - 1` descriptors more than there are segments.
+    /// Segments, bytes in a segment and bytes in a transfer such that any list within them fits the table:
+    /// segments that add up to `t` chunks need at most `t - 1` descriptors more than there are segments.
     fn scatter(&self, slots: usize) -> (u16, u32, u32) {
         let slots = u32::try_from(slots).unwrap_or(u32::MAX).saturating_sub(self.form.nop_end.into());
         let most = MAX_BLOCKS * 512 / self.form.chunk;

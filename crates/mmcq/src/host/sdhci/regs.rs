@@ -1,6 +1,7 @@
 //! Registers and their bits, named as the standard names them.
 //!
-//! Sections are those of the SD Host Controller Simplified Specification 3.00 unless a later edition is given.
+//! Sections are those of the SD Host Controller Simplified Specification 3.00 unless a later edition is
+//! given.
 
 // --- 000h SDMA System Address / Argument 2 / 32-bit Block Count [SDHC 2.2.1] ---
 
