@@ -153,6 +153,11 @@ impl Model {
             max_blocks: MAX_BLOCKS,
             max_bytes,
             align: if self.mode == TransferMode::Pio { 1 } else { 4 },
+            dma_bits: match self.mode {
+                TransferMode::Pio => 0,
+                _ if self.wide => 64,
+                _ => 32,
+            },
             defer_completion: quirks.has(Quirks::DEFER_COMPLETION),
             clock_hz: self.clocks.range(config.max_clock_hz),
             width: if wide_bus { config.width } else { config.width.min(Width::W4) },
