@@ -32,7 +32,8 @@ fn machine(options: &Options) -> Option<Machine> {
             .inspect_err(|error| {
                 // Past the test harness, which shows what a passing test prints to nobody.
                 let mut stderr = std::io::stderr();
-                let _ = writeln!(stderr, "no QEMU, skipped: {error}; install it with tools/install-judges.sh");
+                let _ =
+                    writeln!(stderr, "no QEMU, skipped: {error}; install it with tools/install-judges.sh");
             })
             .ok()
     });
