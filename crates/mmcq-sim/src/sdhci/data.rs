@@ -1,4 +1,5 @@
-//! A transfer on the DAT lines from its command to its end; busy, timeouts, block gaps, tuning [SDHC 2.2.9, 2.2.18, 3.7].
+//! A transfer on the DAT lines from its command to its end; busy, timeouts, block gaps, tuning [SDHC 2.2.9,
+//! 2.2.18, 3.7].
 
 use super::bits::{host2, int, mode, present};
 use super::command::{Auto, Issue};
@@ -97,7 +98,8 @@ impl DatLines {
         (self.offset < self.block).then(|| self.block - self.offset)
     }
 
-    /// Will there be another block after the one memory deals with? A write prefetches: its block is still to be counted.
+    /// Will there be another block after the one memory deals with? A write prefetches: its block is still to
+    /// be counted.
     pub fn more_blocks(&self) -> bool {
         self.left.is_none_or(|left| left > u32::from(!self.read))
     }

@@ -202,3 +202,23 @@ fn after_a_reset_of_dat_nobody_waits_for_busy() {
     rig.run(1_000_000);
     assert_eq!((rig.r32(0x30), rig.r32(0x24) & 3), (0, 0));
 }
+
+#[test]
+fn a_command_that_ends_in_the_gap_between_blocks_comes_before_the_next_block() {
+    let mut rig = Rig::warm(SdhciConfig::GENERIC_4_20);
+    rig.select(2);
+    let buffer = rig.mapped(vec![0; 1024], Direction::Read);
+    let table = rig.table(8, &[(buffer.bus, 1024, 0x23)]);
+    rig.point_at(&table);
+    rig.set_up(512, 2);
+    let start = rig.now;
+    rig.command(18, 0, R1 | DATA, READ_MANY);
+    assert_eq!(rig.wait_for(CC), CC);
+    // The first block ends 1.41 us after the response; the gap takes 40 ns, the token 240 ns.
+    rig.run(1_410 - 220);
+    rig.command(13, 0, R1, 0);
+    assert_eq!(rig.wait_for(TC) & (TC | int::ERRORS), TC);
+    assert_eq!(rig.card.0.borrow().commands.last(), Some(&(13, 0, start + 520 + 1_410 + 20)));
+    assert_eq!(rig.now, start + 520 + 2 * 1_410);
+    assert!(buffer.take() == rig.card_bytes(0, 1024));
+}

@@ -307,7 +307,8 @@ impl Rig {
         if self.host.irq() { self.r32(0x30) } else { 0 }
     }
 
-    /// Waits until all these bits, or an error, are set; acknowledges as it goes. Returns everything that was set.
+    /// Waits until all these bits, or an error, are set; acknowledges as it goes. Returns everything that was
+    /// set.
     pub fn wait_for(&mut self, bits: u32) -> u32 {
         let mut seen = 0;
         for _ in 0..10_000 {
