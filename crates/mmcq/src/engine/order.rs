@@ -76,16 +76,7 @@ impl<const N: usize> Gathered<N> {
         let mut left = slots.mergeable(direction) & !(1 << head);
         // Every turn takes one request in, or is the last.
         while left != 0 && u16::from(self.count) < limits.segments {
-            let (start, end) = (self.lba, self.end());
-            let neighbour = bits(left).find(|&index| {
-                let span = slots.span(index);
-                (span.start == end || span.end == start)
-                    && span.end.saturating_sub(span.start) + u64::from(self.blocks)
-                        <= u64::from(limits.merged_blocks)
-                    && !slots.at(index).solo
-                    && !overtakes_overlap(slots, index, left)
-            });
-            let Some(index) = neighbour else { break };
+            let Some(index) = self.neighbour(slots, left, limits) else { break };
             let span = slots.span(index);
             // The limit above keeps it far below 2^32.
             let blocks = span.end.saturating_sub(span.start) as u32;
@@ -96,6 +87,24 @@ impl<const N: usize> Gathered<N> {
             }
             left &= !(1 << index);
         }
+    }
+}
+
+impl<const N: usize> Gathered<N> {
+    /// One of `left` that continues the transfer on either side and may join it.
+    fn neighbour(&self, slots: &Slots<N>, left: u64, limits: Limits) -> Option<u8> {
+        let (start, end) = (self.lba, self.end());
+        bits(left).find(|&index| {
+            let span = slots.span(index);
+            // Nearly all of a random load ends here.
+            if span.start != end && span.end != start {
+                return false;
+            }
+            let blocks = span.end.saturating_sub(span.start) + u64::from(self.blocks);
+            blocks <= u64::from(limits.merged_blocks)
+                && !slots.at(index).solo
+                && !overtakes_overlap(slots, index, left)
+        })
     }
 }
 
