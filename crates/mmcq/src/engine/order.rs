@@ -80,7 +80,7 @@ impl<const N: usize> Gathered<N> {
             let span = slots.span(index);
             // The limit above keeps it far below 2^32.
             let blocks = span.end.saturating_sub(span.start) as u32;
-            if span.start == end {
+            if span.start == self.end() {
                 self.append(index, blocks)
             } else {
                 self.prepend(index, blocks)
