@@ -1,9 +1,12 @@
 //! fio: job files, offsets, verification, statistics and reports, all in the caller's time.
 
 pub mod error;
+pub mod hist;
 pub mod job;
+pub mod offsets;
 pub mod options;
 pub mod parse;
+pub mod stats;
 pub mod value;
 
 pub use error::{Note, ParseError, Place};
