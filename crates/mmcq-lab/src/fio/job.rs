@@ -258,7 +258,6 @@ pub struct Job {
     pub verify_pattern: Vec<u8>,
     pub do_verify: bool,
     pub verify_fatal: bool,
-    pub verifysort: bool,
     pub randrepeat: bool,
     pub allrandrepeat: bool,
     pub randseed: Option<u64>,
@@ -336,7 +335,6 @@ impl Job {
             verify_pattern: Vec::new(),
             do_verify: true,
             verify_fatal: false,
-            verifysort: true,
             randrepeat: true,
             allrandrepeat: false,
             randseed: None,
@@ -405,6 +403,17 @@ impl Job {
         }
         if self.verify == Verify::Pattern && self.verify_pattern.is_empty() {
             return fail("verify=pattern: expected verify_pattern= beside it".to_string());
+        }
+        if self.rw.random
+            && !self.norandommap
+            && self.blockalign.iter().flatten().any(|a| *a != self.map_unit())
+        {
+            return fail("blockalign= differs from bs=: expected norandommap beside it".to_string());
+        }
+        if let Some(header) = super::verify::header_bytes(self.verify)
+            && super::verify::interval(self) < header
+        {
+            return fail(format!("verify needs {header} bytes of each block: expected a larger bs="));
         }
         Ok(())
     }

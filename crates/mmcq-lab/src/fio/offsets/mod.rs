@@ -131,6 +131,16 @@ impl Offsets {
         }
     }
 
+    /// Forgets which files are done, as fio does when it turns to verifying.
+    pub fn reopen(&mut self) {
+        self.files.iter_mut().for_each(|file| file.done = false);
+    }
+
+    /// The last step was a flush.
+    pub fn last_was_sync(&self) -> bool {
+        self.last_was_sync
+    }
+
     /// Every file has been worked through in this pass.
     pub fn all_done(&self) -> bool {
         self.files.iter().all(|f| f.done)
@@ -265,7 +275,7 @@ impl Offsets {
         match position.checked_add_signed(step) {
             Some(position) if position < file.region.file_bytes => Some(position),
             _ if step > 0 => Some(0),
-            _ => file.region.file_bytes.checked_add_signed(step),
+            _ => file.region.len.checked_add_signed(step),
         }
     }
 
@@ -299,11 +309,12 @@ impl Offsets {
     fn length(&mut self, index: usize, dir: Dir, offset: u64) -> Option<u64> {
         let bs = &self.job.bs[dir.index()];
         let file = &self.files[index];
-        if !file.fits(offset, bs.min) {
-            return None;
-        }
+        // As in fio, a block of fixed size may begin inside the region and end behind it.
         if bs.min == bs.max {
             return Some(bs.min);
+        }
+        if !file.fits(offset, bs.min) {
+            return None;
         }
         for _ in 0..SIZE_DRAWS_MAX {
             let stream = &mut self.block_size[dir.index()];

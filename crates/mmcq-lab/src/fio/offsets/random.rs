@@ -1,5 +1,7 @@
 //! The random numbers of fio: L'Ecuyer's combined Tausworthe generator `taus88`, and how its streams are seeded.
 
+use crate::fio::job::{Job, Verify};
+
 /// `taus88` (L'Ecuyer, "Maximally equidistributed combined Tausworthe generators", 1996), with fio's seeding.
 #[derive(Clone, Debug)]
 pub struct Taus88 {
@@ -57,7 +59,7 @@ impl Seeds {
     /// The seeds of worker `thread_number` (from 1) of a job, as fio chooses them: a table from `randseed` (0x89 unless
     /// given), except that repeatable offsets depend on the worker alone. Where fio would ask the system
     /// (`randrepeat=0` without `randseed`) `run_seed` takes its place, so that a run can be repeated.
-    pub fn of(job: &crate::fio::Job, thread_number: u32, run_seed: u64) -> Self {
+    pub fn of(job: &Job, thread_number: u32, run_seed: u64) -> Self {
         let thread = u64::from(thread_number);
         let base = match (job.randseed, job.randrepeat) {
             (Some(seed), _) => seed,
@@ -74,7 +76,16 @@ impl Seeds {
             *entry = (seed.wrapping_mul(thread).wrapping_add(i) & 0xffff_ffff) as u32;
             seed = seed.wrapping_mul(GOLDEN);
         }
-        let [read_size, write_size, _, verify, mix, _, mut offset, _] = table;
+        if job.allrandrepeat {
+            for (entry, i) in table.iter_mut().zip(0u64..) {
+                *entry = (FIO_SEED.wrapping_mul(thread).wrapping_add(i) & 0xffff_ffff) as u32;
+            }
+        }
+        let [read_size, mut write_size, _, verify, mix, _, mut offset, _] = table;
+        if job.verify != Verify::Off {
+            // A job that only reads draws the sizes that the writing one drew.
+            write_size = read_size;
+        }
         if job.randrepeat {
             offset = (FIO_SEED.wrapping_mul(thread) & 0xffff_ffff) as u32;
         }

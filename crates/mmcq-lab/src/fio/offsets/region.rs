@@ -47,7 +47,7 @@ pub fn extent(job: &Job, subjob: u32, file_bytes: &[u64]) -> Result<Extent, Pars
         let len = match job.size {
             None => left,
             Some(Size::Percent(_)) => {
-                let share = job.size.map_or(left, |size| size.of(left));
+                let share = job.size.map_or(left, |size| size.of(whole)).min(left);
                 share - share % job.map_unit()
             }
             Some(Size::Bytes(total)) => total / files,

@@ -55,6 +55,7 @@ pub const IGNORED: &[(&str, &str)] = &[
     ("scramble_buffers", "random contents are never repeated"),
     ("exitall", "a run ends when all its workers end"),
     ("exitall_on_error", "a run ends when all its workers end"),
+    ("verifysort", "the order is that of fio 3.33"),
     ("error_dump", "errors are always reported"),
 ];
 

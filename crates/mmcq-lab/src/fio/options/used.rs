@@ -234,7 +234,6 @@ pub static USED: &[Opt] = &[
     }),
     boolean!(opt, "do_verify", do_verify),
     boolean!(opt, "verify_fatal", verify_fatal),
-    boolean!(opt, "verifysort", verifysort),
     flag("zero_buffers", |j, v| {
         j.buffers = if value::boolean(v)? { Buffers::Zero } else { Buffers::Random };
         Ok(())
@@ -391,6 +390,8 @@ fn split(text: &str, kb_base: u64) -> Result<BlockSize, Expected> {
     if let (Some(last), Ok(rest)) = (split.last_mut(), u8::try_from(100u32.saturating_sub(sum))) {
         last.1 = last.1.saturating_add(rest);
     }
+    // fio draws through the shares from the smallest up.
+    split.sort_by_key(|(_, percent)| *percent);
     Ok(BlockSize { min, max, split })
 }
 
@@ -430,7 +431,7 @@ mod tests {
         let range = job(&[("bsrange", "4k-16k,1k:2k")]).unwrap().bs;
         assert_eq!(range.map(|b| (b.min, b.max)), [(4096, 16384), (1024, 2048)]);
         let split = job(&[("bssplit", "4k/60:8k/:64k")]).unwrap().bs;
-        assert_eq!(split[0].split, [(4096, 60), (8192, 20), (65536, 20)]);
+        assert_eq!(split[0].split, [(8192, 20), (65536, 20), (4096, 60)]);
         for bad in ["4k/60:8k/60", "4k/60", "/", "4k/100:8k"] {
             assert!(job(&[("bssplit", bad)]).is_err(), "{bad}");
         }
