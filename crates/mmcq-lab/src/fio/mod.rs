@@ -7,6 +7,7 @@ pub mod logs;
 pub mod offsets;
 pub mod options;
 pub mod parse;
+pub mod report;
 pub mod state;
 pub mod stats;
 pub mod value;

@@ -314,7 +314,12 @@ impl<'a> Reader<'a> {
             ("output-format" | "output" | "max-jobs" | "section" | "eta" | "alloc-size", _) => {
                 return fail("a value");
             }
-            ("name", Some(job)) if !job.is_empty() => self.begin_section(job, place.clone())?,
+            ("name", Some(name)) if !name.is_empty() => {
+                self.begin_section(name, place.clone())?;
+                if let Section::Job(job) = &mut self.section {
+                    job.given.push(("name".to_string(), name.to_string()));
+                }
+            }
             ("name", _) => return fail("a job's name"),
             _ => return Ok(false),
         }

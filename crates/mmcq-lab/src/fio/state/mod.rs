@@ -226,7 +226,7 @@ impl JobState {
                 Phase::EndSync(_) if self.outstanding > 0 => return Next::AfterCompletion,
                 Phase::EndSync(file) if file < self.extent.regions.len() => {
                     self.phase = Phase::EndSync(file + 1);
-                    self.outstanding += 1;
+                    self.submitted();
                     return Next::Sync(Sync { file, data_only: false });
                 }
                 Phase::EndSync(_) => self.begin_verify(now_ns),
@@ -397,7 +397,7 @@ impl JobState {
             None => match self.offsets.step() {
                 Step::Transfer(place) => place,
                 Step::Sync { file, data_only } => {
-                    self.outstanding += 1;
+                    self.submitted();
                     return Some(Next::Sync(Sync { file, data_only }));
                 }
                 Step::End => return None,
@@ -485,9 +485,15 @@ impl JobState {
     }
 
     fn issue(&mut self, io: Io) -> Next {
+        self.submitted();
+        Next::Io(io)
+    }
+
+    /// Counts a submission as fio does, flushes too.
+    fn submitted(&mut self) {
         self.outstanding += 1;
         self.stats.mark_depth(self.outstanding);
-        Next::Io(io)
+        self.stats.mark_submit(1);
     }
 
     fn next_of_verify(&mut self, now_ns: u64) -> Option<Next> {
@@ -517,6 +523,7 @@ impl JobState {
     pub fn complete(&mut self, io: &Io, times: Times, result: Result<u64, WorkerError>, data: Option<&[u8]>) {
         self.tick(times.complete_ns);
         self.outstanding = self.outstanding.saturating_sub(1);
+        self.stats.mark_complete(1);
         self.last_ns = self.last_ns.max(times.complete_ns);
         let bytes = match result {
             Ok(0) if io.bytes > 0 => {
@@ -570,6 +577,7 @@ impl JobState {
     pub fn complete_sync(&mut self, _sync: &Sync, times: Times, result: Result<(), WorkerError>) {
         self.tick(times.complete_ns);
         self.outstanding = self.outstanding.saturating_sub(1);
+        self.stats.mark_complete(1);
         self.last_ns = self.last_ns.max(times.complete_ns);
         match result {
             Ok(()) => self.stats.sync.add(times.complete_ns.saturating_sub(times.start_ns)),
@@ -616,11 +624,6 @@ impl JobState {
     /// What the verify phase found wrong, at most [`VERIFY_ERRORS_KEPT`].
     pub fn verify_errors(&self) -> &[VerifyError] {
         &self.verify_errors
-    }
-
-    /// For the runner to note how many transfers it submitted or took at once.
-    pub fn stats_mut(&mut self) -> &mut Stats {
-        &mut self.stats
     }
 
     /// The results so far.
