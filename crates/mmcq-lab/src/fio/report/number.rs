@@ -20,9 +20,8 @@ pub fn short(number: u64, figures: u8, binary: bool, unit: &str) -> String {
         let rounded = whole + u64::from(rest >= step / 2);
         return format!("{rounded}{prefix}{unit}");
     }
-    // As fio does, the fraction is rounded by itself: 16.996 shows as 16.0.
-    let fraction = format!("{:.*}", room - 1, rest as f64 / step as f64);
-    format!("{whole}.{}{prefix}{unit}", fraction.get(2..).unwrap_or("0"))
+    let precision = room - 1;
+    format!("{:.precision$}{prefix}{unit}", whole as f64 + rest as f64 / step as f64)
 }
 
 fn digits(number: u64) -> usize {
@@ -56,6 +55,7 @@ mod tests {
             (0, 4, true, "B", "0B"),
             (10_240, 4, true, "B", "10.0KiB"),
             (1_000_000, 4, true, "B", "977KiB"),
+            (17_821_696, 4, true, "B", "17.0MiB"),
             (u64::MAX, 4, true, "B", "16.0EiB"),
         ] {
             assert_eq!(short(number, figures, binary, unit), text);

@@ -1,6 +1,6 @@
 //! One line a job, fields between semicolons: fio's terse version 3, as scripts on small boards read it.
 
-use super::{Entry, GroupDir, Report, cpu_percent, main_percentiles, rate, share_of_group, shares};
+use super::{Entry, GroupDir, Report, cpu_percent, main_percentiles, rate, shares};
 use crate::fio::job::{Dir, Job};
 use crate::fio::stats::{DirStats, Running};
 use std::fmt::Write;
@@ -74,7 +74,7 @@ fn direction(out: &mut String, job: &Job, d: &DirStats, group: &GroupDir) {
         }
     }
     latency(out, &d.lat.ns);
-    let share = if d.bw_kib.samples == 0 { 0.0 } else { share_of_group(&d.bw_kib, group) };
+    let share = if d.bw_kib.samples == 0 { 0.0 } else { share(&d.bw_kib, group) };
     let _ = write!(
         out,
         ";{};{};{share:.6}%;{:.6};{:.6}",
@@ -83,6 +83,14 @@ fn direction(out: &mut String, job: &Job, d: &DirStats, group: &GroupDir) {
         d.bw_kib.mean,
         d.bw_kib.stddev()
     );
+}
+
+/// The entry's share of its group's bandwidth; unlike the other formats this one takes whole KiB of the group.
+fn share(bw_kib: &Running, group: &GroupDir) -> f64 {
+    match group.aggregate_bw / 1024 {
+        0 => 100.0,
+        whole => (bw_kib.mean * 100.0 / whole as f64).min(100.0),
+    }
 }
 
 /// Least, greatest, mean and deviation in microseconds.

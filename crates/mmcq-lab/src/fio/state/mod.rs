@@ -593,7 +593,7 @@ impl JobState {
             Dir::Read => self.job.continue_on_error.read,
             Dir::Write => self.job.continue_on_error.write,
         };
-        self.stats.dirs[io.dir.index()].drop_ios += 1;
+        self.stats.dirs[io.dir.index()].total_ios += 1;
         self.fail(error, go_on);
     }
 
