@@ -237,6 +237,7 @@ async fn go_to<L: Lock, H: Host, const N: usize>(
         switch_timing(session, hs_timing::HS200, Timing::Hs200, clock(Timing::Hs200), switch_ns).await?;
         let bytes = if width == Width::W8 { 128 } else { 64 };
         session.tune(cmd::send_tuning_block(), bytes, limits::TUNING_BLOCKS).await?;
+        session.status_of(command::send_status(session.rca)).await?;
         if timing == Timing::Hs200 {
             return Ok(clock(timing));
         }
@@ -278,6 +279,9 @@ async fn switch_timing<L: Lock, H: Host, const N: usize>(
     session.switch_then(command, switch_ns).await?;
     session.bus(BusOp::Timing(timing)).await?;
     session.bus(BusOp::Clock(clock_hz)).await?;
-    session.status_of(command::send_status(session.rca)).await?;
+    // Before tuning nothing is heard reliably at this clock; then the status comes after it.
+    if timing != Timing::Hs200 {
+        session.status_of(command::send_status(session.rca)).await?;
+    }
     Ok(())
 }

@@ -1,6 +1,7 @@
 //! Checksums of the bus [SD 4.5], [eMMC 8.2].
 
-/// CRC7 of commands and responses, x^7 + x^3 + 1, start value 0. The result is in bits 6:0; on the wire the end bit follows.
+/// CRC7 of commands and responses, x^7 + x^3 + 1, start value 0. The result is in bits 6:0; on the wire the
+/// end bit follows.
 pub const fn crc7(bytes: &[u8]) -> u8 {
     // Kept one bit up, so that the table works on whole bytes.
     let mut crc = 0u8;
@@ -23,7 +24,8 @@ pub const fn crc16(bytes: &[u8]) -> u16 {
     crc
 }
 
-/// CRC16 of each of four data lines, that of DAT0 first. A byte takes two clocks, its upper half goes first, DAT3 has the upper bit.
+/// CRC16 of each of four data lines, that of DAT0 first. A byte takes two clocks, its upper half goes first,
+/// DAT3 has the upper bit.
 pub const fn crc16_lanes4(bytes: &[u8]) -> [u16; 4] {
     // All four side by side: bit n of line d's CRC is bit 4n + d.
     let mut crc = 0u64;
@@ -151,11 +153,11 @@ mod tests {
             let mut block = [0; 64];
             u.fill_buffer(&mut block)?;
             let (four, eight) = (crc16_lanes4(&block), crc16_lanes8(&block));
-            for d in 0..4 {
-                assert_eq!(four[d], oracle.checksum(&line(&block, d, 4)));
+            for (d, crc) in four.into_iter().enumerate() {
+                assert_eq!(crc, oracle.checksum(&line(&block, d, 4)));
             }
-            for d in 0..8 {
-                assert_eq!(eight[d], oracle.checksum(&line(&block, d, 8)));
+            for (d, crc) in eight.into_iter().enumerate() {
+                assert_eq!(crc, oracle.checksum(&line(&block, d, 8)));
             }
             Ok(())
         });

@@ -55,7 +55,8 @@ pub struct Csd {
     pub write_misalign: bool,
     /// The driver stage can be set (DSR_IMP).
     pub dsr: bool,
-    /// Size. `None`: an eMMC over 2 GB, see [`ExtCsd::capacity_bytes`](super::ext_csd::ExtCsd::capacity_bytes).
+    /// Size. `None`: an eMMC over 2 GB, see
+    /// [`ExtCsd::capacity_bytes`](super::ext_csd::ExtCsd::capacity_bytes).
     pub capacity_bytes: Option<u64>,
     /// SD: single write blocks can be erased (ERASE_BLK_EN).
     pub erase_single_block: bool,
@@ -88,7 +89,8 @@ const REGISTER: &str = "CSD";
 impl Csd {
     /// Of an SD card, from its R2 [SD 5.3].
     ///
-    /// Errors: a structure other than 1 to 3, TRAN_SPEED or (version 1) a block length that the standard reserves.
+    /// Errors: a structure other than 1 to 3, TRAN_SPEED or (version 1) a block length that the standard
+    /// reserves.
     pub fn parse_sd(words: &[u32; 4]) -> Result<Self, ParseError> {
         let bits = Bits(words);
         let structure = match bits.at(127, 126) {
@@ -165,29 +167,29 @@ impl Csd {
     /// Typical read access time at this clock, both parts; 0 Hz counts as 1 Hz.
     pub fn access_time_ns(&self, clock_hz: u32) -> u64 {
         let clocks_ns = u64::from(self.access_clocks) * 1_000_000_000 / u64::from(clock_hz.max(1));
-        self.access_ns + clocks_ns
+        self.access_ns.saturating_add(clocks_ns)
     }
 
     /// How long the card may take to the first byte of a read [SD 4.6.2.1], [eMMC 6.8.2].
     pub fn read_timeout_ns(&self, clock_hz: u32) -> u64 {
         match self.structure {
-            Structure::SdV1 => (100 * self.access_time_ns(clock_hz)).min(timing::sd::READ_NS),
+            Structure::SdV1 => self.access_time_ns(clock_hz).saturating_mul(100).min(timing::sd::READ_NS),
             Structure::SdV2 | Structure::SdV3 => timing::sd::READ_NS,
-            Structure::Emmc => 10 * self.access_time_ns(clock_hz),
+            Structure::Emmc => self.access_time_ns(clock_hz).saturating_mul(10),
         }
     }
 
     /// How long the card may be busy after a block was written [SD 4.6.2.2], [eMMC 6.8.2].
     pub fn write_timeout_ns(&self, clock_hz: u32) -> u64 {
-        let factor = u64::from(self.r2w_factor);
+        let access_ns = self.access_time_ns(clock_hz).saturating_mul(u64::from(self.r2w_factor));
         match self.structure {
-            Structure::SdV1 => (100 * self.access_time_ns(clock_hz) * factor).min(timing::sd::WRITE_NS),
+            Structure::SdV1 => access_ns.saturating_mul(100).min(timing::sd::WRITE_NS),
             // Over 32 GB: SDXC and SDUC.
             Structure::SdV2 | Structure::SdV3 if self.capacity_bytes > Some(32 << 30) => {
                 timing::sd::WRITE_XC_NS
             }
             Structure::SdV2 | Structure::SdV3 => timing::sd::WRITE_NS,
-            Structure::Emmc => 10 * self.access_time_ns(clock_hz) * factor,
+            Structure::Emmc => access_ns.saturating_mul(10),
         }
     }
 }

@@ -106,7 +106,8 @@ impl Ssr {
         }
     }
 
-    /// How long an erase of so many allocation units may take, rounded up [SD 4.14]. `None` if the card does not tell.
+    /// How long an erase of so many allocation units may take, rounded up [SD 4.14]. `None` if the card does
+    /// not tell.
     pub fn erase_timeout_ns(&self, aus: u32) -> Option<u64> {
         if self.erase_aus == 0 || self.erase_timeout_s == 0 {
             return None;

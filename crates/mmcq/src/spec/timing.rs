@@ -23,14 +23,13 @@ pub struct Speed {
 
 impl Speed {
     /// Bytes a second at the fastest clock with these data lines, without gaps and checksums.
-    pub const fn bytes_per_second(&self, width: Width) -> u32 {
+    pub const fn bytes_per_second(&self, width: Width) -> u64 {
         let lines = match width {
             Width::W1 => 1,
             Width::W4 => 4,
             Width::W8 => 8,
         };
-        // 200 MHz, both edges, eight lines: 3.2e9 fits.
-        self.max_hz * lines * (1 + self.ddr as u32) / 8
+        self.max_hz as u64 * lines * (1 + self.ddr as u64) / 8
     }
 
     const fn new(timing: Timing, max_hz: u32, widths: &'static [Width]) -> Self {
@@ -83,7 +82,8 @@ pub mod clocks {
     pub const N_CR_MAX: u32 = 64;
     /// N_ID: from the end of CMD2 or ACMD41 (eMMC: CMD1) to its response, exactly.
     pub const N_ID: u32 = 5;
-    /// N_AC: from the end of a read command to its data, at least; at most is a time, see `Csd::read_timeout_ns`.
+    /// N_AC: from the end of a read command to its data, at least; at most is a time, see
+    /// `Csd::read_timeout_ns`.
     pub const N_AC_MIN: u32 = 2;
     /// N_RC: from the end of a response to the next command, at least.
     pub const N_RC: u32 = 8;
@@ -95,8 +95,6 @@ pub mod clocks {
     pub const N_ST: u32 = 2;
     /// N_CRC: from the end of a written block to its CRC status.
     pub const N_CRC: u32 = 2;
-    /// N_SB: from the end of CMD12 or of a response to busy, at most.
-    pub const N_SB: u32 = 4;
     /// Length of a command or a short response.
     pub const SHORT: u32 = 48;
     /// Length of R2.
@@ -131,7 +129,7 @@ pub mod sd {
     pub const WRITE_XC_NS: u64 = 500_000_000;
     /// Erase of one write block, where the status does not tell [SD 4.6.2.3].
     pub const ERASE_BLOCK_NS: u64 = 250_000_000;
-    /// Discard, and FULE: busy, at most [SD 4.6.2.3].
+    /// FULE: busy, at most [SD 4.6.2.3].
     pub const FULE_NS: u64 = 1_000_000_000;
     /// Discard: busy, at most [SD 4.6.2.3].
     pub const DISCARD_NS: u64 = 250_000_000;
@@ -184,7 +182,8 @@ pub mod emmc {
     pub const IDENTIFY_MAX_HZ: u32 = 400_000;
     /// Supply ramp and stable supply before the first command [eMMC 10.1].
     pub const POWER_UP_NS: u64 = 1_000_000;
-    /// From the first CMD1 to "ready" [eMMC 6.4.2]; longer once after partitioning, see `ExtCsd::first_power_up_time_ns`.
+    /// From the first CMD1 to "ready" [eMMC 6.4.2]; longer once after partitioning, see
+    /// `ExtCsd::first_power_up_time_ns`.
     pub const INIT_NS: u64 = 1_000_000_000;
     /// CMD6 where EXT_CSD does not tell; the standard has no figure, this is the custom of hosts.
     pub const SWITCH_NS: u64 = 500_000_000;
@@ -260,7 +259,7 @@ mod tests {
 
     #[test]
     fn tuning_blocks_have_the_shape_of_the_standard() {
-        // First and last bytes of the table of eight lines [eMMC 6.6.5.1].
+        // First and last bytes of the table of eight lines [eMMC 6.6.5].
         assert_eq!(TUNING_128[..8], [0xff, 0xff, 0x00, 0xff, 0xff, 0xff, 0x00, 0x00]);
         assert_eq!(
             TUNING_128[56..72],

@@ -2,7 +2,7 @@
 
 use crate::image::{BLOCK, Random};
 use crate::machine::{Machine, Options};
-use crate::runner::{Close, Outcome, Runner, plain, segment};
+use crate::runner::{Close, Outcome, Runner, SILENCE_NS, plain, segment};
 use mmcq::host::sdhci::TransferMode;
 use mmcq::host::{BusOp, Cause, Direction, Done, Fault, Host, Phase, Regs, Stage};
 use mmcq::spec::command::Resp;
@@ -13,7 +13,6 @@ const FORCE_AUTO: u16 = 0x50;
 const FORCE_ERROR: u16 = 0x52;
 /// A read that the tests use.
 const BLOCKS: u32 = 8;
-const WAIT_NS: u64 = 200_000_000;
 
 /// Brings a card up whose first blocks are `content`.
 fn prepare(machine: &Machine, mode: TransferMode) -> (Runner<'_, impl Host>, Vec<u8>) {
@@ -36,7 +35,7 @@ fn forced<H: Host>(runner: &mut Runner<'_, H>, phase: &Phase, force: (u16, u16))
     }
     runner.start(phase, &segments).expect("the phase starts");
     runner.machine.registers().write16(force.0, force.1);
-    let outcome = runner.finish(phase, &segments, WAIT_NS);
+    let outcome = runner.finish(phase, &segments);
     runner.bus(BusOp::ResetLines).expect("reset of the lines");
     for segment in &segments {
         runner.host.unmap(segment, Direction::Read);
@@ -170,6 +169,9 @@ fn a_refused_read() {
         let (mut runner, content) = prepare(&machine, mode);
         let beyond = machine.image().blocks();
         let phase = runner.transfer_phase(Direction::Read, beyond, 1, Close::Stop);
+        if mode == TransferMode::Pio {
+            runner.patience_ns = SILENCE_NS;
+        }
         let outcome = runner.run(&phase, &mut [segment(&mut [0; BLOCK])]);
         match outcome {
             Outcome::Silent if mode == TransferMode::Pio => {}

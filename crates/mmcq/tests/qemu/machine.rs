@@ -107,7 +107,7 @@ impl Machine {
     /// Our driver, with nothing written yet. Its descriptors live as long as the program, as on a board.
     pub fn host(&self, mode: TransferMode) -> Sdhci<QtestRegs, QtestDma, DESCRIPTORS> {
         let table = Box::leak(Box::new(Table::new()));
-        // A version 3 controller of QEMU announces nothing else, and sends no CMD23 by itself.
+        // A controller of version 3 promises an automatic CMD23; QEMU's never sends one.
         let config = Config { transfer: mode, quirks: Quirks::NO_AUTO_CMD23, ..Config::new() };
         let driver = Sdhci::new(self.registers(), self.dma(), table, config);
         driver.unwrap_or_else(|error| panic!("{mode:?}: {error}"))

@@ -104,9 +104,10 @@ unsafe impl Dma for QtestDma {
         assert!(len > 0, "map: a mapping of no bytes");
         self.with(|state| {
             let bus = state.place(ptr.as_ptr() as usize, len).ok_or(DmaError::Exhausted)?;
-            // A read may be shorter than the buffer, so what is there now goes in as well. SAFETY: the caller
-            // of `map` vouches for `len` bytes at `ptr`; nothing writes them while this runs.
-            state.copy_in(bus, unsafe { std::slice::from_raw_parts(ptr.as_ptr(), len) });
+            // SAFETY: the caller of `map` vouches for `len` bytes at `ptr`; nothing writes them meanwhile.
+            let buffer = unsafe { std::slice::from_raw_parts(ptr.as_ptr(), len) };
+            // For a read as well: it may turn out shorter than the buffer.
+            state.copy_in(bus, buffer);
             state.live.insert(bus, Mapping { ptr: ptr.as_ptr() as usize, len, direction });
             Ok(bus)
         })
@@ -118,8 +119,7 @@ unsafe impl Dma for QtestDma {
             let made = state.live.remove(&bus);
             assert_eq!(made, Some(asked), "unmap of bus address {bus:#x}: not as it was mapped");
             if direction == Direction::Read {
-                // SAFETY: `map`'s caller vouched for these bytes until now, and they are the buffer of a
-                // read.
+                // SAFETY: `map`'s caller vouched for these bytes until now, and a read may write them.
                 let buffer = unsafe { std::slice::from_raw_parts_mut(ptr.as_ptr(), len) };
                 state.ram.read_exact_at(buffer, bus).expect("guest memory can be read");
             }

@@ -1,58 +1,34 @@
-//! Our driver, phase by phase: transfers of every size in every mode, checked against the file behind the
-//! card.
+//! Our driver, phase by phase: transfers of every size in every mode, against the file behind the card.
 
 use crate::image::{BLOCK, Random};
-use crate::machine::{Machine, Options, SDSC_BYTES};
+use crate::machine::{Options, SDSC_BYTES};
 use crate::runner::{Close, Runner};
+use crate::window::{FAR, Guarded, Window};
 use mmcq::host::sdhci::TransferMode;
-use mmcq::host::{Direction, Host};
+use mmcq::host::{Caps, Direction, Host};
 
 /// Blocks in the transfers.
 const SIZES: [u32; 8] = [1, 2, 3, 8, 64, 128, 255, 256];
-/// Blocks of the card that the tests use.
-const WINDOW: u32 = 4096;
-/// Bytes before and after a buffer that must stay as they are.
-const GUARD: usize = 4096;
+/// Pieces of memory in one transfer, at most: more than QEMU's DMA works through in one go.
+const PIECES: u32 = 8;
 
-/// The part of the card that is used, twice: as it is, and as it has to be.
-struct Window<'m> {
-    machine: &'m Machine,
-    base: u32,
-    shadow: Vec<u8>,
+/// Lengths of segments in blocks: as many as the driver takes, of random length.
+fn pieces(caps: &Caps, blocks: u32, random: &mut Random) -> Vec<u32> {
+    let most = caps.max_segment_bytes / BLOCK as u32;
+    let count = u32::from(caps.max_segments).min(PIECES).min(blocks);
+    let mut pieces = Vec::new();
+    let mut left = blocks;
+    for after in (0..count).rev() {
+        // Each of the pieces after this one gets at least a block.
+        let piece = if after == 0 { left } else { 1 + random.below(left - after) };
+        assert!(piece <= most, "a piece of {piece} blocks is more than the driver takes: {caps:?}");
+        pieces.push(piece);
+        left -= piece;
+    }
+    pieces
 }
 
-impl<'m> Window<'m> {
-    /// Filled from behind the card's back.
-    fn new(machine: &'m Machine, base: u32, random: &mut Random) -> Self {
-        let shadow = random.bytes(WINDOW as usize * BLOCK);
-        machine.image().write(base, &shadow);
-        Window { machine, base, shadow }
-    }
-
-    fn range(&self, block: u32, bytes: usize) -> std::ops::Range<usize> {
-        let start = (block - self.base) as usize * BLOCK;
-        start..start + bytes
-    }
-
-    /// Compares what the file holds.
-    fn check(&self) {
-        let image = self.machine.image().read(self.base, WINDOW);
-        let wrong = image.iter().zip(&self.shadow).position(|(is, must)| is != must);
-        if let Some(at) = wrong {
-            panic!("the image differs from the shadow at block {}", self.base as usize + at / BLOCK);
-        }
-        let edge = 64;
-        for start in [self.base - edge, self.base + WINDOW] {
-            let outside = self.machine.image().read(start, edge);
-            assert!(
-                outside.iter().all(|&byte| byte == 0),
-                "something was written outside, at {start} or later"
-            );
-        }
-    }
-}
-
-/// Reads or writes `blocks` blocks at `block` by way of a guarded buffer, and keeps the shadow.
+/// Reads or writes blocks by way of a guarded buffer, and keeps the shadow.
 fn transfer<H: Host>(
     runner: &mut Runner<'_, H>,
     window: &mut Window<'_>,
@@ -61,38 +37,18 @@ fn transfer<H: Host>(
 ) {
     let bytes = blocks as usize * BLOCK;
     let caps = *runner.host.caps();
-    let align = caps.align.max(1) as usize;
-    let fill = random.next() as u8;
-    let mut memory = vec![fill; bytes + 2 * GUARD + 2 * align];
-    let skew = random.below((GUARD / align) as u32) as usize * align;
-    let start = (memory.as_ptr() as usize + skew).next_multiple_of(align) - memory.as_ptr() as usize;
-    let range = start..start + bytes;
+    let mut buffer = Guarded::new(bytes, caps.align as usize, random);
     if direction == Direction::Write {
-        memory[range.clone()].copy_from_slice(&random.bytes(bytes));
-        let at = window.range(block, bytes);
-        window.shadow[at].copy_from_slice(&memory[range.clone()]);
+        buffer.bytes().copy_from_slice(&random.bytes(bytes));
+        window.note(block, buffer.bytes());
     }
-
-    // Pieces: as many as the driver takes at most, of random length.
-    let most = (caps.max_segment_bytes / BLOCK as u32).min(blocks);
-    let mut pieces = Vec::new();
-    let mut left = blocks;
-    while left > 0 {
-        let last = pieces.len() as u32 + 1 >= u32::from(caps.max_segments).min(6);
-        let piece = if last { left } else { 1 + random.below(left) };
-        assert!(piece <= most || !last, "{blocks} blocks do not fit what the driver takes: {caps:?}");
-        pieces.push(piece.min(most));
-        left -= piece.min(most);
-    }
-    runner.transfer(direction, block, &mut memory[range.clone()], &pieces, close);
-    if direction == Direction::Read {
-        assert!(
-            memory[range.clone()] == window.shadow[window.range(block, bytes)],
-            "read of {blocks} blocks at {block}, pieces {pieces:?}: not what the card holds"
-        );
-    }
-    let guards = memory[..range.start].iter().chain(&memory[range.end..]);
-    assert!(guards.into_iter().all(|&byte| byte == fill), "bytes outside the buffer have changed");
+    let pieces = pieces(&caps, blocks, random);
+    runner.transfer(direction, block, buffer.bytes(), &pieces, close);
+    assert!(
+        buffer.bytes() == window.bytes(block, bytes),
+        "{direction:?} of {blocks} blocks at {block}, pieces {pieces:?}: not what the card must hold"
+    );
+    buffer.check();
 }
 
 /// Transfers of all sizes, `rounds` times each.
@@ -117,10 +73,9 @@ fn transfers(mode: TransferMode, options: &Options, base: u32, rounds: u32) {
                 "{mode:?}: {caps:?}"
             );
             let close = closes[(number + round as usize) % closes.len()];
-            let place = |random: &mut Random| base + random.below(WINDOW - blocks);
-            let written = place(&mut random);
+            let written = window.place(&mut random, blocks);
             transfer(&mut runner, &mut window, &mut random, (Direction::Write, written, blocks, close));
-            let elsewhere = place(&mut random);
+            let elsewhere = window.place(&mut random, blocks);
             // By PIO each word is a round trip to QEMU.
             let reads: &[u32] = if mode == TransferMode::Pio { &[written] } else { &[written, elsewhere] };
             for &block in reads {
@@ -143,9 +98,6 @@ fn transfers(mode: TransferMode, options: &Options, base: u32, rounds: u32) {
     );
     assert_eq!(machine.dma().live(), kept, "{mode:?}: mappings that were not ended");
 }
-
-/// Around 4 GiB, where a byte address has no room in 32 bits.
-const FAR: u32 = (1 << 23) - WINDOW / 2;
 
 #[test]
 fn adma2_moves_what_it_should() {

@@ -10,7 +10,9 @@ use mmcq::spec::command::{Command, Resp};
 use std::ptr::NonNull;
 
 /// The longest a phase may take; QEMU needs microseconds.
-const PHASE_NS: u64 = 2_000_000_000;
+const PHASE_NS: u64 = 10_000_000_000;
+/// How long to listen where nothing is expected.
+pub const SILENCE_NS: u64 = 300_000_000;
 /// The longest a bus operation may take.
 const BUS_NS: u64 = 2_000_000_000;
 /// Calls of `ack` or `set_bus` that one phase or operation may take: one a block by PIO, and some more.
@@ -60,6 +62,8 @@ pub struct Runner<'m, H> {
     pub host: H,
     /// What has been done.
     pub tally: Tally,
+    /// How long the end of a phase is waited for.
+    pub patience_ns: u64,
     rca: u32,
 }
 
@@ -76,7 +80,7 @@ pub fn segment(bytes: &mut [u8]) -> Segment {
 impl<'m, H: Host> Runner<'m, H> {
     /// With a driver that has not touched the bus yet.
     pub fn new(machine: &'m Machine, host: H) -> Self {
-        Runner { machine, host, tally: Tally::default(), rca: 0 }
+        Runner { machine, host, tally: Tally::default(), patience_ns: PHASE_NS, rca: 0 }
     }
 
     /// The card's address, in the upper half of an argument.
@@ -102,15 +106,15 @@ impl<'m, H: Host> Runner<'m, H> {
         Err(format!("{op:?} is not done after {CALLS} calls"))
     }
 
-    /// Starts a phase on mapped segments; `false` when the driver refuses.
+    /// Starts a phase on mapped segments.
     pub fn start(&mut self, phase: &Phase, segments: &[Segment]) -> Result<(), StartError> {
         self.host.start(phase, segments, PHASE_NS)
     }
 
     /// Waits for the end of the phase in progress.
-    pub fn finish(&mut self, phase: &Phase, segments: &[Segment], timeout_ns: u64) -> Outcome {
+    pub fn finish(&mut self, phase: &Phase, segments: &[Segment]) -> Outcome {
         for call in 0..CALLS {
-            if !self.machine.wait_irq(timeout_ns) {
+            if !self.machine.wait_irq(self.patience_ns) {
                 return Outcome::Silent;
             }
             let events = self.host.ack(segments);
@@ -132,7 +136,7 @@ impl<'m, H: Host> Runner<'m, H> {
             self.host.map(segment, direction).expect("the segment can be mapped");
         }
         let outcome = match self.start(phase, segments) {
-            Ok(()) => self.finish(phase, segments, PHASE_NS),
+            Ok(()) => self.finish(phase, segments),
             Err(error) => Outcome::Refused(error),
         };
         if outcome == Outcome::Silent {

@@ -1,7 +1,7 @@
 //! Data that are no blocks: registers of the card, and the tuning block.
 
 use crate::machine::Options;
-use crate::runner::{Outcome, Runner, plain};
+use crate::runner::{Outcome, Runner, SILENCE_NS, plain};
 use mmcq::host::sdhci::TransferMode;
 use mmcq::host::{BusOp, Data, Direction, Phase, Regs};
 use mmcq::spec::command::Resp;
@@ -49,6 +49,7 @@ fn tuning_can_be_given_up() {
         assert_eq!(registers.read16(CONTROL_2) & TUNING, EXECUTE, "{mode:?}: Execute Tuning");
         let data = Data { direction: Direction::Read, block_size: 64, blocks: 1 };
         let phase = Phase { data: Some(data), tuning: true, ..plain(19, 0, Resp::R1) };
+        runner.patience_ns = SILENCE_NS;
         assert_eq!(runner.run(&phase, &mut []), Outcome::Silent, "{mode:?}: {phase:?}");
         assert_eq!(registers.read16(CONTROL_2) & TUNING, SAMPLING, "{mode:?}: tuned, as QEMU sees it");
         runner.bus(BusOp::TuneAbort).expect("end of tuning");

@@ -35,6 +35,15 @@ pub(super) struct Model {
     /// Error bits that this version has.
     pub(super) errors: u32,
     pub(super) busy: BusyDetect,
+    pub(super) by_cpu: ByCpu,
+}
+
+/// Which segments go through the buffer port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ByCpu {
+    Never,
+    OddLengths,
+    Always,
 }
 
 impl Model {
@@ -98,6 +107,11 @@ impl Model {
             voltage,
             errors,
             busy,
+            by_cpu: match mode {
+                TransferMode::Pio => ByCpu::Always,
+                _ if quirks.has(Quirks::DMA_SIZE_32BIT) => ByCpu::OddLengths,
+                _ => ByCpu::Never,
+            },
         })
     }
 
@@ -111,8 +125,14 @@ impl Model {
             _ => (1, MAX_BYTES_UNSCATTERED, MAX_BYTES_UNSCATTERED),
         };
         let uhs = if self.version >= VERSION_3_00 { high } else { 0 };
-        let signal18 =
-            uhs & (CAP2_SDR50 | CAP2_SDR104 | CAP2_DDR50) != 0 && !quirks.has(Quirks::NO_SIGNAL_18);
+        // A board that adds eMMC's fast timings has 1.8 V lines, whatever SD's bits say.
+        let fast_emmc = [Timing::Hs200, Timing::Hs400, Timing::Hs400Es]
+            .map(Caps::timing_bit)
+            .iter()
+            .fold(0, |a, b| a | b);
+        let low_voltage =
+            uhs & (CAP2_SDR50 | CAP2_SDR104 | CAP2_DDR50) != 0 || config.extra_timings & fast_emmc != 0;
+        let signal18 = low_voltage && !quirks.has(Quirks::NO_SIGNAL_18);
         let wide_bus = low & CAP_8BIT != 0;
         Caps {
             auto_stop: !quirks.has(Quirks::NO_AUTO_CMD12),
@@ -133,6 +153,11 @@ impl Model {
             max_blocks: MAX_BLOCKS,
             max_bytes,
             align: if self.mode == TransferMode::Pio { 1 } else { 4 },
+            dma_bits: match self.mode {
+                TransferMode::Pio => 0,
+                _ if self.wide => 64,
+                _ => 32,
+            },
             defer_completion: quirks.has(Quirks::DEFER_COMPLETION),
             clock_hz: self.clocks.range(config.max_clock_hz),
             width: if wide_bus { config.width } else { config.width.min(Width::W4) },
@@ -142,8 +167,8 @@ impl Model {
         }
     }
 
-    /// Segments, bytes in a segment and bytes in a transfer such that any list within them fits the table: segments that
-    /// add up to `t` chunks need at most `t - 1` descriptors more than there are segments.
+    /// Segments, bytes in a segment and bytes in a transfer such that any list within them fits the table:
+    /// segments that add up to `t` chunks need at most `t - 1` descriptors more than there are segments.
     fn scatter(&self, slots: usize) -> (u16, u32, u32) {
         let slots = u32::try_from(slots).unwrap_or(u32::MAX).saturating_sub(self.form.nop_end.into());
         let most = MAX_BLOCKS * 512 / self.form.chunk;

@@ -2,7 +2,7 @@
 
 use super::Sdhci;
 use super::config::Quirks;
-use super::phase::{Active, BOUNDARY_BYTES};
+use super::phase::{Active, BOUNDARY_BYTES, Work};
 use super::regs::*;
 use crate::host::{Auto, Cause, Direction, Dma, Done, Events, Fault, Regs, Segment, Stage};
 use crate::spec::command::Resp;
@@ -18,7 +18,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
     pub(super) fn take_events(&mut self, segments: &[Segment]) -> Events {
         let mut events = Events::default();
         let status = self.port.read32(INT_STATUS);
-        if status == 0 {
+        if status == 0 && self.active.is_none_or(|active| active.work != Work::Tuning) {
             return events;
         }
         if status == u32::MAX {
@@ -46,7 +46,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         events
     }
 
-    /// Card presence, card interrupt, re-tuning: each is masked until it makes sense again, so that a level cannot storm.
+    /// Card presence, card interrupt, re-tuning: each is masked until it makes sense again, so that a level
+    /// cannot storm.
     fn take_rare(&mut self, status: u32, events: &mut Events) {
         let mut enable = self.shadow.enable;
         if status & PRESENCE & enable != 0 {
@@ -86,33 +87,37 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         if errors != 0 {
             return Some(Err(self.fault(active, errors)));
         }
-        if active.tuning {
-            return (active.seen & INT_BUFFER_READ != 0).then(|| self.tuned());
-        }
-        if active.by_pio {
-            self.move_blocks(active.data == Some(Direction::Read), segments);
-            active.by_pio = self.transfer.blocks != 0;
-        }
         let transferred = active.seen & INT_TRANSFER != 0;
-        if active.by_sdma && status & INT_DMA != 0 && !transferred {
-            self.set_sdma(self.transfer.sdma_next);
-            self.transfer.sdma_next = self.transfer.sdma_next.wrapping_add(BOUNDARY_BYTES);
-        }
-        if active.seen & active.needs != active.needs {
-            if transferred {
-                // The data were faster than the response: its interrupt is wanted after all.
-                self.set_signal(self.base_signal() | INT_COMMAND);
+        match active.work {
+            Work::Tuning => return self.tuned(active.seen & INT_BUFFER_READ != 0),
+            Work::Pio(direction) => {
+                self.move_blocks(direction == Direction::Read, segments);
+                if self.transfer.blocks != 0 {
+                    // A transfer that the card has ended is not over before the CPU has its last block.
+                    return None;
+                }
             }
-            return None;
+            Work::Sdma if status & INT_DMA != 0 && !transferred => {
+                self.set_sdma(self.transfer.sdma_next);
+                self.transfer.sdma_next = self.transfer.sdma_next.wrapping_add(BOUNDARY_BYTES);
+            }
+            _ => {}
         }
-        // A transfer that the card has ended is not over before the CPU has its last block.
-        (!active.by_pio).then(|| Ok(self.done(active)))
+        let needs = active.work.needs();
+        if active.seen & needs == needs {
+            return Some(Ok(self.done(active)));
+        }
+        if transferred {
+            // The data were faster than the response: its interrupt is wanted after all.
+            self.set_signal(self.shadow.signal.unwrap_or(0) | INT_COMMAND);
+        }
+        None
     }
 
     /// Errors without those that the standard lets another bit overrule.
     fn errors_that_count(&self, active: &Active, status: u32) -> u32 {
         let mut errors = status & ERRORS;
-        if active.tuning {
+        if active.work == Work::Tuning {
             // A sampling point that does not work is what the procedure looks for.
             return errors & ERROR_TUNING;
         }
@@ -125,7 +130,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
 
     fn done(&mut self, active: &Active) -> Done {
         // A busy that is not waited for, or a transfer that was cut short, may still have something to say.
-        self.idle = active.alone && (active.resp != Resp::R1b || active.needs & INT_TRANSFER != 0);
+        self.idle = active.alone && (active.resp != Resp::R1b || active.work != Work::Command);
         Done {
             response: self.response(active.resp),
             stop: (active.auto == Auto::Stop).then(|| self.port.read32(RESPONSE_3)),
@@ -133,16 +138,18 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         }
     }
 
-    fn tuned(&mut self) -> Result<Done, Fault> {
+    /// The end of a tuning phase: its block has come, or (some controllers say no more) the whole procedure
+    /// is over.
+    fn tuned(&mut self, block: bool) -> Option<Result<Done, Fault>> {
         let control = self.port.read16(CONTROL_2);
         if control & CONTROL_2_TUNE != 0 {
-            return Ok(Done::default());
+            return block.then(|| Ok(Done::default()));
         }
         if control & CONTROL_2_TUNED == 0 {
-            return Err(Fault { cause: Cause::Other, stage: Stage::Data, response: None });
+            return Some(Err(Fault { cause: Cause::Other, stage: Stage::Data, response: None }));
         }
         self.set_enable(self.shadow.enable | INT_RETUNE);
-        Ok(Done { tuned: true, ..Done::default() })
+        Some(Ok(Done { tuned: true, ..Done::default() }))
     }
 
     fn response(&self, resp: Resp) -> Response {
@@ -236,17 +243,17 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
 }
 
 fn gone(active: &Active) -> Fault {
-    let stage = if active.data.is_some() { Stage::Data } else { Stage::Command };
+    let stage = if active.work.has_data() { Stage::Data } else { Stage::Command };
     Fault { cause: Cause::Gone, stage, response: None }
 }
 
 /// What the error bits mean for this phase. The command comes first: without it nothing after it counts.
 fn decode(active: &Active, errors: u32, auto_status: u16) -> (Cause, Stage) {
     let has = |bits: u32| errors & bits != 0;
-    let late = match (active.data, active.needs & INT_TRANSFER != 0) {
-        (Some(_), _) => Stage::Data,
-        (None, true) => Stage::Busy,
-        (None, false) => Stage::Command,
+    let late = match active.work {
+        Work::Command => Stage::Command,
+        Work::Busy => Stage::Busy,
+        _ => Stage::Data,
     };
     match () {
         // Timeout and CRC together: somebody else drives the CMD line [SDHC 2.2.18].

@@ -1,10 +1,12 @@
 //! SDHCI 3.0 to 4.2: the SD Association's standard host controller.
 //!
-//! Read first: `regs.rs` (the register map), then `phase.rs` (how a phase starts), `events.rs` (how it ends) and `bus.rs` (clock, power,
-//! timing, reset). `config.rs` has what a board must say; [`Sdhci::new`] reads the rest.
+//! Read first: `regs.rs` (the register map), then `phase.rs` (how a phase starts), `events.rs` (how it ends)
+//! and `bus.rs` (clock, power, timing, reset). `config.rs` has what a board must say; [`Sdhci::new`] reads
+//! the rest.
 //!
-//! One interrupt ends a data transfer: while data are in flight only Transfer Complete and errors are signalled. What a
-//! register already holds is not written again, so that a 4 KiB transfer costs four writes to start and three accesses to end.
+//! One interrupt ends a data transfer: while data are in flight only Transfer Complete and errors are
+//! signalled. What a register already holds is not written again, so that a 4 KiB transfer costs four writes
+//! to start and three accesses to end.
 
 mod bus;
 mod capabilities;
@@ -22,7 +24,7 @@ use crate::host::{
     BusOp, Caps, Direction, Dma, DmaError, Events, Host, Phase, Regs, Segment, StartError, Step,
 };
 use bus::Bus;
-use capabilities::Model;
+use capabilities::{ByCpu, Model};
 pub use config::{Config, InitError, Quirks, TransferMode};
 use core::ptr::NonNull;
 use phase::{Active, Transfer};
@@ -30,9 +32,11 @@ use port::Port;
 use regs::*;
 pub use table::Table;
 
-/// A controller: registers `R`, memory seen through `D`, and room for `DESCRIPTORS` ADMA2 descriptors (0: no ADMA2).
+/// A controller: registers `R`, memory seen through `D`, and room for `DESCRIPTORS` ADMA2 descriptors (0: no
+/// ADMA2).
 ///
-/// Nothing is written by [`new`](Sdhci::new); [`BusOp::ResetAll`] and [`BusOp::PowerOn`] bring the controller up.
+/// Nothing is written by [`new`](Sdhci::new); [`BusOp::ResetAll`] and [`BusOp::PowerOn`] bring the controller
+/// up.
 pub struct Sdhci<R: Regs, D: Dma, const DESCRIPTORS: usize> {
     port: Port<R>,
     dma: D,
@@ -56,13 +60,16 @@ pub struct Sdhci<R: Regs, D: Dma, const DESCRIPTORS: usize> {
 struct Shadow {
     enable: u32,
     signal: Option<u32>,
+    /// What is always signalled; the enables decide which of them happen.
+    base_signal: u32,
     timeout: Option<u8>,
     timeout_ns: Option<u64>,
     adma_high: Option<u32>,
 }
 
 impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
-    /// A driver for the controller at `regs`; reads version and capabilities and maps the descriptor table, once and for good.
+    /// A driver for the controller at `regs`; reads version and capabilities and maps the descriptor table,
+    /// once and for good.
     pub fn new(
         regs: R,
         dma: D,
@@ -86,7 +93,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
             table_bus = dma.map(place, bytes, Direction::Write).map_err(InitError::Table)?;
             let last = table_bus.checked_add(bytes as u64 - 1);
             if last.is_none_or(|last| last >> 32 != if model.wide { table_bus >> 32 } else { 0 }) {
-                // Out of reach, or across 4 GiB, where the upper half of the address register would move under us.
+                // Out of reach, or across 4 GiB, where the upper half of the address register would move
+                // under us.
                 dma.unmap(table_bus, place, bytes, Direction::Write);
                 return Err(InitError::Table(DmaError::Unreachable));
             }
@@ -108,7 +116,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         })
     }
 
-    /// The registers, for whoever looks on (vendor registers, models); what the driver owns must not be written.
+    /// The registers, for whoever looks on (vendor registers, models); what the driver owns must not be
+    /// written.
     pub fn regs(&self) -> &R {
         &self.port.regs
     }
@@ -120,8 +129,11 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
 
     /// Does this segment go through the buffer port?
     fn by_pio(&self, len: u32) -> bool {
-        self.model.mode == TransferMode::Pio
-            || !len.is_multiple_of(4) && self.config.quirks.has(Quirks::DMA_SIZE_32BIT)
+        match self.model.by_cpu {
+            ByCpu::Never => false,
+            ByCpu::OddLengths => !len.is_multiple_of(4),
+            ByCpu::Always => true,
+        }
     }
 
     /// Writes the signal enables if they differ from what is there.

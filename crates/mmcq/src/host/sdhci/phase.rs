@@ -1,5 +1,6 @@
 //! How a phase starts.
 
+use super::capabilities::ByCpu;
 use super::config::{Quirks, TransferMode};
 use super::regs::*;
 use super::{Sdhci, Table};
@@ -20,18 +21,55 @@ pub(super) const BOUNDARY_BYTES: u64 = 512 * 1024;
 pub(super) struct Active {
     pub(super) resp: Resp,
     pub(super) auto: Auto,
-    pub(super) data: Option<Direction>,
-    pub(super) tuning: bool,
+    pub(super) work: Work,
     /// No other phase was in progress when this one started.
     pub(super) alone: bool,
-    /// Status bits that must have come before the phase is over.
-    pub(super) needs: u32,
     /// Status bits that have come.
     pub(super) seen: u32,
-    /// The CPU has blocks left to move.
-    pub(super) by_pio: bool,
-    /// SDMA stops at boundaries and must be sent on.
-    pub(super) by_sdma: bool,
+}
+
+/// What a phase does beside its command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Work {
+    /// Nothing.
+    Command,
+    /// Waits for the end of busy.
+    Busy,
+    /// The controller moves the data alone.
+    Adma,
+    /// The controller moves the data, and is sent on at boundaries.
+    Sdma,
+    /// The CPU moves the data.
+    Pio(Direction),
+    /// The data stay in the controller.
+    Tuning,
+}
+
+impl Work {
+    /// Status bits that must have come before the phase is over.
+    pub(super) const fn needs(self) -> u32 {
+        match self {
+            Work::Command => INT_COMMAND,
+            Work::Busy | Work::Adma | Work::Sdma | Work::Pio(_) => INT_COMMAND | INT_TRANSFER,
+            Work::Tuning => INT_BUFFER_READ,
+        }
+    }
+
+    /// Interrupts that lead to the end.
+    const fn signal(self) -> u32 {
+        match self {
+            Work::Command => INT_COMMAND,
+            Work::Busy | Work::Adma => INT_TRANSFER,
+            Work::Sdma => INT_TRANSFER | INT_DMA,
+            Work::Pio(Direction::Read) => INT_TRANSFER | INT_BUFFER_READ,
+            Work::Pio(Direction::Write) => INT_TRANSFER | INT_BUFFER_WRITE,
+            Work::Tuning => INT_BUFFER_READ,
+        }
+    }
+
+    pub(super) const fn has_data(self) -> bool {
+        !matches!(self, Work::Command | Work::Busy)
+    }
 }
 
 /// What a transfer without descriptors must remember; apart from [`Active`], which every phase copies.
@@ -45,159 +83,126 @@ pub(super) struct Transfer {
     pub(super) cursor: Cursor,
 }
 
-/// How the data of one phase go.
-#[derive(Clone, Copy)]
-enum Path {
-    Adma,
-    Sdma(u64),
-    Pio,
-    Tuning,
-}
-
 impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
+    #[inline]
     pub(super) fn start_phase(
         &mut self,
         phase: &Phase,
         segments: &[Segment],
         timeout_ns: u64,
     ) -> Result<(), StartError> {
-        let busy = phase.command.resp == Resp::R1b && self.model.busy == BusyDetect::Interrupt;
-        // First the lines: a table that the controller may still read must not be written.
-        if !self.idle || self.active.is_some() {
+        if !self.idle {
+            // Before anything else: a table that the controller may still read must not be written.
             self.check_lines(&phase.command, phase.data.is_some())?;
         }
-        let work = match &phase.data {
-            Some(data) => Some((data, self.path(phase, data, segments)?)),
+        let mut command = self.command_bits(&phase.command);
+        let (work, mode) = match &phase.data {
+            Some(data) => {
+                command |= COMMAND_DATA;
+                self.program_data(phase, data, segments, timeout_ns)?
+            }
             None if phase.auto != Auto::None || phase.tuning => return Err(StartError::Unsupported),
-            None => None,
+            None if phase.command.resp == Resp::R1b && self.model.busy == BusyDetect::Interrupt => {
+                self.set_timeout(timeout_ns);
+                (Work::Busy, 0)
+            }
+            None => (Work::Command, 0),
         };
-        if !self.idle {
-            // Forgets late events of whatever was before.
-            self.port.write32(INT_STATUS, super::events::OF_PHASE);
-        }
-        if work.is_some() || busy {
-            self.set_timeout(timeout_ns);
-        }
-        let mut active = Active {
-            resp: phase.command.resp,
-            auto: phase.auto,
-            data: None,
-            tuning: phase.tuning,
-            alone: self.active.is_none(),
-            needs: if busy { INT_COMMAND | INT_TRANSFER } else { INT_COMMAND },
-            seen: 0,
-            by_pio: false,
-            by_sdma: false,
-        };
-        let mut signal = if busy { INT_TRANSFER } else { INT_COMMAND };
-        let mut mode = 0;
-        if let Some((data, path)) = work {
-            (mode, signal) = self.program_data(&mut active, phase, data, path);
-        }
-        self.set_signal(self.base_signal() | signal);
+        self.set_signal(self.shadow.base_signal | work.signal());
         self.idle = false;
         self.switching = phase.command.index == VOLTAGE_SWITCH;
-        self.active = Some(active);
+        let alone = self.active.is_none();
+        self.active = Some(Active { resp: phase.command.resp, auto: phase.auto, work, alone, seen: 0 });
         self.port.write32(ARGUMENT, phase.command.arg);
-        self.port.write_pair(TRANSFER_MODE, mode, self.command_bits(&phase.command, phase.data.is_some()));
+        self.port.write_pair(TRANSFER_MODE, mode, command);
         Ok(())
     }
 
-    /// What is always signalled; the enables decide which of them happen.
-    pub(super) fn base_signal(&self) -> u32 {
-        let masked = if self.bus.timeout_masked { ERROR_DATA_TIMEOUT } else { 0 };
-        self.model.errors & !masked | INT_CARD | INT_RETUNE | INT_INSERT | INT_REMOVE
-    }
-
-    /// Checks what the standard says of data and builds the descriptors; no register is touched.
-    fn path(&mut self, phase: &Phase, data: &Data, segments: &[Segment]) -> Result<Path, StartError> {
+    /// Writes what a data transfer needs, all but argument and command; gives its kind and the transfer mode.
+    #[inline]
+    fn program_data(
+        &mut self,
+        phase: &Phase,
+        data: &Data,
+        segments: &[Segment],
+        timeout_ns: u64,
+    ) -> Result<(Work, u16), StartError> {
         let bytes = data.blocks.checked_mul(data.block_size.into()).ok_or(StartError::Unsupported)?;
-        let auto = match phase.auto {
-            Auto::None => true,
-            Auto::Stop => self.caps.auto_stop,
-            Auto::Count(_) => self.caps.auto_count,
-        };
-        if bytes == 0
-            || data.block_size > self.model.max_block_bytes
-            || data.blocks > self.caps.max_blocks
-            || !auto
-        {
+        if bytes == 0 || data.block_size > self.model.max_block_bytes || data.blocks > self.caps.max_blocks {
             return Err(StartError::Unsupported);
         }
-        if phase.tuning {
-            return Ok(Path::Tuning);
+        let mut mode = match phase.auto {
+            Auto::None => 0,
+            Auto::Stop if self.caps.auto_stop => MODE_AUTO_CMD12,
+            Auto::Count(_) if self.caps.auto_count => MODE_AUTO_CMD23,
+            _ => return Err(StartError::Unsupported),
+        };
+        if data.direction == Direction::Read {
+            mode |= MODE_READ;
         }
-        let narrow = segments.iter().filter(|segment| self.by_pio(segment.len)).count();
-        if narrow != 0 {
-            let held = segments.iter().fold(0u32, |sum, segment| sum.saturating_add(segment.len));
-            // Memory that is mapped for DMA must not be touched by the CPU, so it is all or nothing.
-            let fits = narrow == segments.len() && held >= bytes;
-            return if fits { Ok(Path::Pio) } else { Err(StartError::Unsupported) };
+        if data.blocks > 1 || matches!(phase.command.index, 18 | 25) {
+            mode |= MODE_MULTI;
         }
-        match (self.model.mode, segments) {
-            (TransferMode::Adma2, _) => {
-                let table_bytes = self.table.build(self.model.form, segments, bytes);
-                let table_bytes = table_bytes.ok_or(StartError::Unsupported)?;
-                let place: NonNull<Table<DESCRIPTORS>> = NonNull::from(&mut *self.table);
-                self.dma.sync(self.table_bus, place.cast(), table_bytes);
-                Ok(Path::Adma)
-            }
-            (TransferMode::Sdma, [segment]) if segment.len >= bytes => Ok(Path::Sdma(segment.bus)),
-            _ => Err(StartError::Unsupported),
+        let work = if phase.tuning {
+            Work::Tuning
+        } else if self.model.by_cpu == ByCpu::Never && self.model.mode == TransferMode::Adma2 {
+            self.program_adma(segments, bytes)?
+        } else {
+            self.program_other(data, segments, bytes)?
+        };
+        // The block count is counted for a single block too: controllers are used to it, and some end a
+        // descriptor list by it.
+        mode |= match work {
+            Work::Adma | Work::Sdma => MODE_DMA | MODE_BLOCK_COUNT,
+            Work::Tuning => 0,
+            _ => MODE_BLOCK_COUNT,
+        };
+        self.set_timeout(timeout_ns);
+        self.port.write_pair(BLOCK_SIZE, data.block_size | BOUNDARY_512K, data.blocks as u16);
+        if let Auto::Count(argument) = phase.auto {
+            self.port.write32(ARGUMENT_2, argument);
         }
+        Ok((work, mode))
     }
 
-    /// Writes what a data transfer needs; gives the transfer mode and the interrupts that lead to its end.
-    fn program_data(&mut self, active: &mut Active, phase: &Phase, data: &Data, path: Path) -> (u16, u32) {
-        active.data = Some(data.direction);
-        active.needs = INT_COMMAND | INT_TRANSFER;
-        let read = data.direction == Direction::Read;
-        let mut mode = if read { MODE_READ } else { 0 };
-        if data.blocks > 1 || matches!(phase.command.index, 18 | 25) {
-            mode |= MODE_MULTI | MODE_BLOCK_COUNT;
+    #[inline]
+    fn program_adma(&mut self, segments: &[Segment], bytes: u32) -> Result<Work, StartError> {
+        let table_bytes = self.table.build(self.model.form, segments, bytes);
+        let table_bytes = table_bytes.ok_or(StartError::Unsupported)?;
+        let place: NonNull<Table<DESCRIPTORS>> = NonNull::from(&mut *self.table);
+        self.dma.sync(self.table_bus, place.cast(), table_bytes);
+        let high = (self.table_bus >> 32) as u32;
+        if self.model.wide && self.shadow.adma_high != Some(high) {
+            self.port.write32(ADMA_ADDRESS_HIGH, high);
+            self.shadow.adma_high = Some(high);
         }
-        let mut signal = INT_TRANSFER;
-        match path {
-            Path::Adma => {
-                mode |= MODE_DMA;
-                let high = (self.table_bus >> 32) as u32;
-                if self.model.wide && self.shadow.adma_high != Some(high) {
-                    self.port.write32(ADMA_ADDRESS_HIGH, high);
-                    self.shadow.adma_high = Some(high);
-                }
-                self.port.write32(ADMA_ADDRESS, self.table_bus as u32);
+        // The controller moves this register on while it reads the table.
+        self.port.write32(ADMA_ADDRESS, self.table_bus as u32);
+        Ok(Work::Adma)
+    }
+
+    #[inline(never)]
+    fn program_other(&mut self, data: &Data, segments: &[Segment], bytes: u32) -> Result<Work, StartError> {
+        let by_cpu = segments.iter().filter(|segment| self.by_pio(segment.len)).count();
+        if by_cpu != 0 {
+            let held = segments.iter().fold(0u32, |sum, segment| sum.saturating_add(segment.len));
+            // Memory that is mapped for DMA must not be touched by the CPU, so it is all or nothing.
+            if by_cpu != segments.len() || held < bytes {
+                return Err(StartError::Unsupported);
             }
-            Path::Sdma(bus) => {
-                mode |= MODE_DMA;
-                signal |= INT_DMA;
-                self.set_sdma(bus);
-                active.by_sdma = true;
-                self.transfer.sdma_next = (bus | (BOUNDARY_BYTES - 1)).wrapping_add(1);
-            }
-            Path::Pio => {
-                signal |= if read { INT_BUFFER_READ } else { INT_BUFFER_WRITE };
-                active.by_pio = true;
-                self.transfer = Transfer {
-                    blocks: data.blocks,
-                    block_bytes: data.block_size.into(),
-                    ..Transfer::default()
-                };
-            }
-            Path::Tuning => {
-                signal = INT_BUFFER_READ;
-                active.needs = INT_BUFFER_READ;
-            }
+            self.transfer =
+                Transfer { blocks: data.blocks, block_bytes: data.block_size.into(), ..Transfer::default() };
+            return Ok(Work::Pio(data.direction));
         }
-        self.port.write_pair(BLOCK_SIZE, data.block_size | BOUNDARY_512K, data.blocks as u16);
-        match phase.auto {
-            Auto::None => {}
-            Auto::Stop => mode |= MODE_AUTO_CMD12,
-            Auto::Count(argument) => {
-                mode |= MODE_AUTO_CMD23;
-                self.port.write32(ARGUMENT_2, argument);
+        match (self.model.mode, segments) {
+            (TransferMode::Adma2, _) => self.program_adma(segments, bytes),
+            (TransferMode::Sdma, [segment]) if segment.len >= bytes => {
+                self.set_sdma(segment.bus);
+                self.transfer.sdma_next = (segment.bus | (BOUNDARY_BYTES - 1)).wrapping_add(1);
+                Ok(Work::Sdma)
             }
+            _ => Err(StartError::Unsupported),
         }
-        (mode, signal)
     }
 
     /// SDMA's address; writing it (its last byte) also lets a stopped transfer go on.
@@ -211,7 +216,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         }
     }
 
-    fn command_bits(&self, command: &Command, data: bool) -> u16 {
+    /// All but the data's bit.
+    fn command_bits(&self, command: &Command) -> u16 {
         let resp = match command.resp {
             Resp::None => 0,
             Resp::R2 => COMMAND_136 | COMMAND_CRC,
@@ -221,12 +227,13 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
             }
             Resp::R1 | Resp::R1b | Resp::R5 | Resp::R6 | Resp::R7 => COMMAND_48 | COMMAND_CRC | COMMAND_INDEX,
         };
-        let data = if data { COMMAND_DATA } else { 0 };
         let stop = if command.index == STOP_TRANSMISSION { COMMAND_ABORT } else { 0 };
-        u16::from(command.index & 0x3f) << COMMAND_INDEX_SHIFT | resp | data | stop
+        u16::from(command.index & 0x3f) << COMMAND_INDEX_SHIFT | resp | stop
     }
 
-    /// Are the lines free for this command? Beside a phase with data or busy only commands that leave DAT alone may go.
+    /// Are the lines free for this command? Beside a phase with data or busy only commands that leave DAT
+    /// alone may go. If they are, late events of whatever was before are forgotten.
+    #[cold]
     fn check_lines(&self, command: &Command, data: bool) -> Result<(), StartError> {
         let state = self.port.read32(PRESENT);
         if state & PRESENT_CMD_INHIBIT != 0 {
@@ -237,17 +244,22 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         if needs_dat && (self.active.is_some() || state & PRESENT_DAT_INHIBIT != 0 || data && held) {
             return Err(StartError::DataLine);
         }
-        match self.active {
-            Some(active) if active.needs & INT_TRANSFER == 0 => Err(StartError::CommandLine),
-            _ => Ok(()),
+        if self.active.is_some_and(|active| matches!(active.work, Work::Command | Work::Tuning)) {
+            return Err(StartError::CommandLine);
         }
+        self.port.write32(INT_STATUS, super::events::OF_PHASE);
+        Ok(())
     }
 
     /// The data timeout counter; computed only when the time asked for is another one.
     fn set_timeout(&mut self, timeout_ns: u64) {
-        if self.shadow.timeout_ns == Some(timeout_ns) {
-            return;
+        if self.shadow.timeout_ns != Some(timeout_ns) {
+            self.change_timeout(timeout_ns);
         }
+    }
+
+    #[cold]
+    fn change_timeout(&mut self, timeout_ns: u64) {
         let quirks = self.config.quirks;
         let clock = quirks.has(Quirks::TIMEOUT_USES_SD_CLOCK).then_some(self.bus.clock_hz);
         let (mut count, too_short) = self.model.clocks.timeout(timeout_ns, clock);
@@ -257,6 +269,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         self.shadow.timeout_ns = Some(timeout_ns);
         self.bus.timeout_masked = too_short && quirks.has(Quirks::MASK_LONG_TIMEOUT);
         let masked = if self.bus.timeout_masked { ERROR_DATA_TIMEOUT } else { 0 };
+        self.shadow.base_signal = (self.shadow.base_signal | ERROR_DATA_TIMEOUT) & !masked;
         self.set_enable((self.shadow.enable | ERROR_DATA_TIMEOUT) & !masked);
         if self.shadow.timeout != Some(count) {
             self.port.write8(TIMEOUT, count);

@@ -3,7 +3,8 @@
 use super::regs::{ADMA_END, ADMA_TRANSFER, ADMA_VALID};
 use crate::host::Segment;
 
-/// Memory for `DESCRIPTORS` ADMA2 descriptors of any form; the controller reads it, so it lives as long as the program.
+/// Memory for `DESCRIPTORS` ADMA2 descriptors of any form; the controller reads it, so it lives as long as
+/// the program.
 #[repr(C, align(16))]
 #[derive(Debug)]
 pub struct Table<const DESCRIPTORS: usize> {
@@ -19,9 +20,23 @@ impl<const DESCRIPTORS: usize> Table<DESCRIPTORS> {
         Table { words: [[0; 4]; DESCRIPTORS] }
     }
 
-    /// Describes the first `bytes` of the segments; gives the bytes of table that are in use, or `None` if there is too
-    /// little memory in the segments or too little room in the table.
+    /// Describes the first `bytes` of the segments; gives the bytes of table that are in use, or `None` if
+    /// there is too little memory in the segments or too little room in the table.
+    #[inline]
     pub(super) fn build(&mut self, form: Form, segments: &[Segment], bytes: u32) -> Option<usize> {
+        if let ([segment, ..], Some(slot)) = (segments, self.words.first_mut())
+            && bytes <= segment.len.min(form.chunk)
+            && !form.nop_end
+        {
+            // One piece: nearly every small request.
+            put(slot, form.words, bytes << 16 | ADMA_TRANSFER | ADMA_VALID | ADMA_END, segment.bus);
+            return Some(form.words * 4);
+        }
+        self.build_list(form, segments, bytes)
+    }
+
+    #[inline(never)]
+    fn build_list(&mut self, form: Form, segments: &[Segment], bytes: u32) -> Option<usize> {
         let mut slots = self.words.as_flattened_mut().chunks_exact_mut(form.words).take(DESCRIPTORS);
         let mut used = 0;
         let mut left = bytes;
@@ -34,7 +49,7 @@ impl<const DESCRIPTORS: usize> Table<DESCRIPTORS> {
                 here -= chunk;
                 let end = if left == 0 && here == 0 && !form.nop_end { ADMA_END } else { 0 };
                 // A length of 64 KiB is written as 0: its upper bits fall off.
-                put(slots.next()?, chunk << 16 | ADMA_TRANSFER | ADMA_VALID | end, bus);
+                put(slots.next()?, form.words, chunk << 16 | ADMA_TRANSFER | ADMA_VALID | end, bus);
                 bus = bus.wrapping_add(chunk.into());
                 used += 1;
             }
@@ -46,7 +61,7 @@ impl<const DESCRIPTORS: usize> Table<DESCRIPTORS> {
             return None;
         }
         if form.nop_end {
-            put(slots.next()?, ADMA_VALID | ADMA_END, 0);
+            put(slots.next()?, form.words, ADMA_VALID | ADMA_END, 0);
             used += 1;
         }
         Some(used * form.words * 4)
@@ -71,10 +86,11 @@ pub(super) struct Form {
 }
 
 /// Writes one descriptor; the fields that its form does not have are left out.
-fn put(slot: &mut [u32], head: u32, bus: u64) {
-    let words = [head, bus as u32, (bus >> 32) as u32, 0];
-    for (place, value) in slot.iter_mut().zip(words) {
-        // SAFETY: a valid, exclusive reference. Volatile, since the reader is the controller and not this program.
+fn put(slot: &mut [u32], words: usize, head: u32, bus: u64) {
+    let fields = [head, bus as u32, (bus >> 32) as u32, 0];
+    for (place, value) in slot.iter_mut().zip(fields).take(words) {
+        // SAFETY: a valid, exclusive reference. Volatile, since the reader is the controller and not this
+        // program.
         unsafe { core::ptr::from_mut(place).write_volatile(value.to_le()) };
     }
 }
@@ -94,7 +110,8 @@ mod tests {
 
     #[test]
     fn one_block_in_each_form() {
-        // [SDHC 1.13.4]: attributes 21h (Act 10b, Valid), End is bit 1; length in 31:16, address in 63:32 (95:32).
+        // [SDHC 1.13.4]: attributes 21h (Act 10b, Valid), End is bit 1; length in 31:16, address in 63:32
+        // (95:32).
         let pieces = [segment(0x12_3456_7890, 512)];
         let mut table = Table::<2>::new();
         assert_eq!(table.build(form(2), &pieces, 512), Some(8));

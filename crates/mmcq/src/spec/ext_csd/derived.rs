@@ -232,8 +232,8 @@ impl ExtCsd<'_> {
         self.wr_rel_param() & 1 << 2 != 0
     }
 
-    /// Exception events that happened (55:54): bit 0 urgent background work, 1 dynamic capacity, 2 system pool, 3 packed, 4 extended
-    /// security.
+    /// Exception events that happened (55:54): bit 0 urgent background work, 1 dynamic capacity, 2 system
+    /// pool, 3 packed, 4 extended security.
     pub const fn exception_events_status(&self) -> u16 {
         self.number(54, 2) as u16
     }

@@ -60,7 +60,8 @@ impl Ocr {
         self.0 & 0x00ff_ff80
     }
 
-    /// Does the card run from this supply, in millivolts? The windows of 2.7 V and up are closed at both ends.
+    /// Does the card run from this supply, in millivolts? The windows of 2.7 V and up are closed at both
+    /// ends.
     pub const fn supports_mv(self, supply_mv: u32) -> bool {
         if supply_mv >= 1700 && supply_mv <= 1950 {
             return self.0 & Self::V170_195 != 0;

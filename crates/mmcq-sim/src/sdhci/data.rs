@@ -1,0 +1,362 @@
+//! A transfer on the DAT lines from its command to its end; busy, timeouts, block gaps, tuning [SDHC 2.2.9, 2.2.18, 3.7].
+
+use super::bits::{host2, int, mode, present};
+use super::command::{Auto, Issue};
+use super::dma::Moved;
+use super::{BusEvent, Busy, NEVER, Sdhci, Timer};
+use crate::card::Flow;
+use crate::wire::{BLOCK_GAP_CLK, Beat};
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum State {
+    /// Command Inhibit (DAT) is clear in this state only.
+    #[default]
+    Idle,
+    /// A command that will use the lines is on its way.
+    Reserved,
+    /// The card is asked for a block when the gap is over.
+    ReadGap,
+    ReadBlock,
+    /// No room for the next block, or memory has not taken the last one: the clock stands.
+    ReadHeld,
+    /// Everything came; the host still has to empty the buffer.
+    Drain,
+    /// No data for the next block.
+    WriteHeld,
+    WriteBlock,
+    /// CRC status, and busy until the next block can start.
+    WriteStatus,
+    /// Stopped at a block gap by the host.
+    Gap,
+    /// Something is due from the card, and will not come.
+    Silence,
+    /// Automatic CMD12.
+    Stop,
+    /// An abort command has ended the transfer; its response is still to come.
+    Cut,
+    Busy,
+    /// After an error, until a reset.
+    Failed,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct DatLines {
+    pub(super) state: State,
+    pub read: bool,
+    /// Bytes in a block, as the host sees it.
+    pub(super) block: usize,
+    /// Blocks still to go over the wires; `None` without a block count.
+    pub(super) left: Option<u32>,
+    /// The block count is the 32-bit one.
+    pub(super) wide_count: bool,
+    pub(super) counted: bool,
+    pub(super) dma: bool,
+    pub(super) auto_stop: bool,
+    pub(super) tuning: bool,
+    pub(super) rounds: u8,
+    /// What the card will do, from its reply.
+    pub(super) flow: Option<Flow>,
+    /// The last thing on the lines ended, or ends, here.
+    pub(super) beat: Option<Beat>,
+    pub(super) bytes: Vec<u8>,
+    /// Bytes of the block that memory has taken or given.
+    pub offset: usize,
+    pub(super) good: bool,
+    pub(super) start_ns: u64,
+    pub(super) held_since: u64,
+}
+
+impl DatLines {
+    /// Command Inhibit (DAT).
+    pub fn active(&self) -> bool {
+        self.state != State::Idle
+    }
+
+    /// Is a block on the lines?
+    pub fn moving(&self) -> bool {
+        matches!(self.state, State::ReadBlock | State::WriteBlock)
+    }
+
+    /// A block of the tuning procedure?
+    pub fn tuning(&self) -> bool {
+        self.tuning && self.active()
+    }
+
+    pub fn tuning_begins(&mut self) {
+        self.rounds = 0;
+    }
+
+    /// Bytes of the current block.
+    pub fn block_bytes(&mut self) -> &mut [u8] {
+        let n = self.block.min(self.bytes.len());
+        &mut self.bytes[..n]
+    }
+
+    /// Bytes of the current block that memory has not seen yet.
+    pub fn rest(&self) -> Option<usize> {
+        (self.offset < self.block).then(|| self.block - self.offset)
+    }
+
+    /// Will there be another block after the one memory deals with? A write prefetches: its block is still to be counted.
+    pub fn more_blocks(&self) -> bool {
+        self.left.is_none_or(|left| left > u32::from(!self.read))
+    }
+
+    pub fn endless(&self) -> bool {
+        self.left.is_none()
+    }
+
+    pub fn present_bits(&self) -> u32 {
+        let transfer = match (self.state, self.read) {
+            (State::Idle | State::Reserved | State::Busy | State::Failed | State::Cut, _) => 0,
+            (_, true) => present::READ_ACTIVE,
+            (_, false) => present::WRITE_ACTIVE,
+        };
+        let line = match self.state {
+            State::Idle => 0,
+            State::Drain | State::Failed | State::Gap => present::DAT_INHIBIT,
+            _ => present::DAT_INHIBIT | present::DAT_ACTIVE,
+        };
+        transfer | line
+    }
+}
+
+impl Sdhci {
+    /// A command that uses the lines was written.
+    pub(super) fn reserve_data(&mut self, issue: &Issue) {
+        self.dat.state = State::Reserved;
+        self.dat.tuning = false;
+        if !issue.data {
+            self.dat.dma = true;
+            return;
+        }
+        let tuning = self.regs.host2 & host2::EXECUTE_TUNING != 0 && matches!(issue.index, 19 | 21);
+        let counted = issue.mode & mode::MULTI != 0 && issue.mode & mode::BLOCK_COUNT != 0;
+        let wide_count = self.regs.version4() && self.config.spec >= 4 && self.regs.block_count == 0;
+        let dat = &mut self.dat;
+        dat.read = issue.mode & mode::READ != 0;
+        dat.block = usize::from(self.regs.block_size & 0xfff);
+        dat.left = if issue.mode & mode::MULTI == 0 {
+            Some(1)
+        } else if !counted {
+            None
+        } else if wide_count {
+            Some(self.regs.argument2)
+        } else {
+            Some(self.regs.block_count.into())
+        };
+        dat.wide_count = wide_count;
+        dat.counted = counted;
+        dat.dma = issue.mode & mode::DMA != 0;
+        dat.auto_stop = issue.auto == Auto::Stop;
+        dat.tuning = tuning;
+        if self.dat.block > 512 << (self.config.capabilities >> 16 & 3) {
+            self.violation();
+        }
+    }
+
+    /// The response to a data command has come: data may move after `beat`.
+    pub(super) fn start_data(&mut self, flow: Flow, beat: Beat, now: u64) {
+        if self.dat.state != State::Reserved {
+            return;
+        }
+        self.dat.flow = Some(flow);
+        self.dat.beat = Some(beat);
+        if self.dat.block == 0 || self.dat.left == Some(0) {
+            self.violation();
+            return self.complete(now);
+        }
+        if self.dat.dma {
+            self.pio.clear();
+            self.dma_begin();
+        } else {
+            let blocks = self.dat.left.map_or(u64::MAX, u64::from);
+            self.pio.begin(self.dat.block, self.config.buffer_blocks, !self.dat.read, blocks);
+        }
+        if self.dat.read {
+            self.next_read(now);
+        } else {
+            self.offer_block(now);
+            self.next_write(now);
+        }
+    }
+
+    /// The edge at which the lines were last in use.
+    pub(super) fn data_beat(&self, now: u64) -> Beat {
+        self.dat.beat.unwrap_or_else(|| self.beat(now))
+    }
+
+    /// Longest wait for data or busy [SDHC 2.2.15].
+    fn timeout_ns(&self) -> u64 {
+        let hz = match self.config.timeout_hz() {
+            0 => self.bus.clock_hz.max(1),
+            hz => hz,
+        };
+        let clocks = 1u64 << (13 + u32::from(self.regs.timeout).min(14));
+        Beat::new(0, hz).plus(clocks).ns()
+    }
+
+    /// Gives up at the end of the timeout, if what is waited for comes later than that.
+    pub(super) fn watch(&mut self, from_ns: u64, until_ns: u64) {
+        let limit = from_ns.saturating_add(self.timeout_ns());
+        self.set_timer(Timer::DataTimeout, if limit < until_ns { limit } else { NEVER });
+    }
+
+    pub(super) fn silence(&mut self, from_ns: u64) {
+        self.dat.state = State::Silence;
+        self.watch(from_ns, NEVER);
+    }
+
+    pub(super) fn data_event(&mut self, now: u64) {
+        match self.dat.state {
+            State::ReadGap => self.ask_for_block(now),
+            State::ReadBlock => self.read_block_ended(now),
+            State::WriteBlock => self.written_block_ended(now),
+            State::WriteStatus => self.write_status_ended(now),
+            State::Busy => self.complete(now),
+            _ => {}
+        }
+    }
+
+    pub(super) fn busy_from(&mut self, from_ns: u64, until_ns: u64) {
+        if until_ns > from_ns && until_ns != NEVER {
+            self.stats.busy_ns += until_ns - from_ns;
+            self.note(BusEvent::Busy { from_ns, until_ns });
+        }
+    }
+
+    /// The last block of a transfer has been moved.
+    pub(super) fn blocks_are_over(&mut self, now: u64) {
+        if self.dat.dma && self.dma_finish(now) != Moved::All {
+            return;
+        }
+        if self.dat.auto_stop {
+            self.dat.state = State::Stop;
+            let beat = self.data_beat(now).plus(BLOCK_GAP_CLK);
+            self.send_stop(beat);
+        } else {
+            self.complete(now);
+        }
+    }
+
+    /// The response to an automatic CMD12 has come.
+    pub(super) fn stop_ended(&mut self, now: u64) {
+        if self.dat.state == State::Stop {
+            self.wait_for_busy(now);
+        }
+    }
+
+    /// The response to an R1b command has come.
+    pub(super) fn start_busy(&mut self, now: u64) {
+        // An abort command may have come just after the end of what it was to abort: the lines are idle then.
+        if matches!(self.dat.state, State::Idle | State::Reserved | State::Cut) {
+            self.wait_for_busy(now);
+        }
+    }
+
+    fn wait_for_busy(&mut self, now: u64) {
+        let until = self.card_busy_until;
+        if until <= now || self.config.busy == Busy::Ignored {
+            return self.complete(now);
+        }
+        self.busy_from(now, until);
+        self.dat.state = State::Busy;
+        self.watch(now, until);
+        self.set_timer(Timer::Data, until);
+    }
+
+    /// An abort command without busy has its response.
+    pub(super) fn abort_without_busy(&mut self, now: u64) {
+        if self.dat.state == State::Cut {
+            self.complete(now);
+        }
+    }
+
+    /// The card has an abort command: what is on the lines ends here.
+    pub(super) fn cut_data(&mut self, now: u64) {
+        if matches!(self.dat.state, State::Idle | State::Reserved) {
+            return;
+        }
+        self.stop_data_timers();
+        self.pio.clear();
+        self.dma.stop();
+        self.dat.beat = Some(self.beat(now));
+        self.dat.state = State::Cut;
+    }
+
+    /// Transfer Complete, unless the host has still to read the buffer.
+    pub(super) fn complete(&mut self, now: u64) {
+        self.stop_data_timers();
+        if self.dat.read && !self.dat.dma && !self.pio.is_empty() {
+            self.dat.state = State::Drain;
+            return;
+        }
+        self.dma.stop();
+        self.dat.state = State::Idle;
+        self.raise(int::TRANSFER_COMPLETE, now);
+    }
+
+    /// An error ends the transfer; nothing moves until a reset.
+    pub(super) fn data_error(&mut self, bits: u32, now: u64) {
+        self.fail_data();
+        self.raise(bits, now);
+    }
+
+    pub(super) fn fail_data(&mut self) {
+        if self.dat.active() {
+            self.stop_data_timers();
+            self.dma.stop();
+            self.pio.clear();
+            self.dat.state = State::Failed;
+        }
+    }
+
+    /// The timeout counter ran out [SDHC 2.2.18]; without its status enable nobody looks at it.
+    pub(super) fn data_timeout(&mut self, now: u64) {
+        if self.regs.enable & int::DATA_TIMEOUT != 0 {
+            self.data_error(int::DATA_TIMEOUT, now);
+        }
+    }
+
+    /// Continue Request.
+    pub(super) fn continue_after_gap(&mut self, now: u64) {
+        if self.dat.state == State::Gap {
+            self.lines_stood(now);
+            if self.dat.read {
+                self.read_goes_on(now);
+            } else {
+                self.next_write(now);
+            }
+        }
+    }
+
+    /// A tuning block came; its data stay in the controller [SDHC 2.2.25].
+    pub(super) fn tuning_round(&mut self, now: u64) {
+        self.dat.state = State::Idle;
+        self.dma.stop();
+        self.dat.rounds = self.dat.rounds.saturating_add(1);
+        if self.dat.rounds >= self.config.tuning_rounds.clamp(1, 40) {
+            self.regs.host2 &= !host2::EXECUTE_TUNING;
+            if !self.config.tuning_fails {
+                self.regs.host2 |= host2::SAMPLING_CLOCK;
+            }
+            self.refresh_bus(now);
+        }
+        self.raise(int::BUFFER_READ_READY, now);
+    }
+
+    /// Software Reset For DAT Line [SDHC 2.2.16].
+    pub(super) fn reset_data(&mut self) {
+        self.stop_data_timers();
+        self.pio.clear();
+        self.dma.stop();
+        self.dat.state = State::Idle;
+        self.cmd.forget_data();
+        self.regs.status &= !(int::TRANSFER_COMPLETE
+            | int::DMA
+            | int::BUFFER_READ_READY
+            | int::BUFFER_WRITE_READY
+            | int::BLOCK_GAP);
+        self.regs.block_gap &= !3;
+    }
+}
