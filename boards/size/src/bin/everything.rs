@@ -151,9 +151,19 @@ fn extended(memory: &[u8]) {
     let Ok(bytes) = memory.try_into() else { return };
     let Ok(ext) = ExtCsd::parse(bytes) else { return };
     let partition = black_box(3);
-    black_box((ext.capacity_bytes(), ext.sector_bytes(), ext.hc_erase_group_bytes(), ext.hc_wp_group_bytes()));
+    black_box((
+        ext.capacity_bytes(),
+        ext.sector_bytes(),
+        ext.hc_erase_group_bytes(),
+        ext.hc_wp_group_bytes(),
+    ));
     black_box((ext.boot_bytes(), ext.rpmb_bytes(), ext.gp_bytes(partition), ext.context_conf(partition)));
-    black_box((ext.enhanced_start_bytes(), ext.enhanced_bytes(), ext.max_enhanced_bytes(), ext.cache_bytes()));
+    black_box((
+        ext.enhanced_start_bytes(),
+        ext.enhanced_bytes(),
+        ext.max_enhanced_bytes(),
+        ext.cache_bytes(),
+    ));
     black_box((ext.cmdq_depth(), ext.hpi(), ext.vendor_health(), ext.pre_eol(), ext.life_time_a()));
     black_box((ext.generic_cmd6_time_ns(), ext.part_switch_time_ns(), ext.out_of_interrupt_time_ns()));
     black_box((ext.power_off_long_time_ns(), ext.sleep_awake_time_ns(), ext.sleep_notification_time_ns()));
