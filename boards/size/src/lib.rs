@@ -29,13 +29,15 @@ const BASE: usize = 0x4500_0000;
 static TABLE: late::Once<Table<DESCRIPTORS>> = late::Once::new(Table::new());
 static SCRATCH: late::Once<[u8; mmcq::card::SCRATCH_BYTES as usize]> = late::Once::new([0; _]);
 
+/// What this board says about its controller.
+pub const CONFIG: sdhci::Config = sdhci::Config { base_clock_hz: Some(48_000_000), ..sdhci::Config::new() };
+
 /// The stack over this board's controller; `None` if it has been made before.
-pub fn stack<const N: usize>() -> Option<Result<Stack<N>, InitError>> {
+pub fn stack<const N: usize>(config: sdhci::Config) -> Option<Result<Stack<N>, InitError>> {
     let table = TABLE.take()?;
     let base = NonNull::new(core::ptr::without_provenance_mut::<u8>(BASE))?;
     // SAFETY: the linker script leaves the device's addresses alone, and `take` succeeds once.
     let regs = unsafe { Mmio::new(base) };
-    let config = sdhci::Config { base_clock_hz: Some(48_000_000), ..sdhci::Config::new() };
     let timer = Timer { now_ns: board::now_ns, set_alarm: |_| {} };
     Some(
         Sdhci::new(regs, board::Identity, table, config)

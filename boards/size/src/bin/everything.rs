@@ -33,7 +33,7 @@ pub extern "C" fn main() {
 }
 
 fn calls() -> Option<()> {
-    let stack = STACK.set(size::stack()?.ok()?)?;
+    let stack = STACK.set(size::stack(black_box(size::CONFIG))?.ok()?)?;
     let (card, scratch) =
         stack.block_on(bring_up(stack, size::scratch()?, black_box(Options::DEFAULT)), board::idle);
     let _ = black_box(card.is_ok_and(|card| registers(&card)));

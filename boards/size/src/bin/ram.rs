@@ -44,7 +44,8 @@ pub extern "C" fn main() {
     note!("shared8", size_of::<Stack<8>>());
     note!("driver", size_of::<Driver>());
     note!("table", size_of::<Table<DESCRIPTORS>>());
-    if let Some(stack) = STACK.get() {
+    let made = size::stack(size::CONFIG).and_then(Result::ok).and_then(|stack| STACK.set(stack));
+    if let Some(stack) = made {
         bring_up_future(bring_up(stack, DmaBuf::EMPTY, Options::DEFAULT));
         read_future(BlockDevice::new(stack).read(0, DmaBuf::EMPTY));
     }

@@ -18,7 +18,7 @@ pub extern "C" fn main() {
 }
 
 fn copy() -> Option<()> {
-    let stack = STACK.set(size::stack()?.ok()?)?;
+    let stack = STACK.set(size::stack(size::CONFIG)?.ok()?)?;
     let (card, _) = stack.block_on(bring_up(stack, size::scratch()?, Options::DEFAULT), board::idle);
     card.ok()?;
     let device = BlockDevice::new(stack);
