@@ -171,8 +171,9 @@ impl Model {
     /// segments that add up to `t` chunks need at most `t - 1` descriptors more than there are segments.
     fn scatter(&self, slots: usize) -> (u16, u32, u32) {
         let slots = u32::try_from(slots).unwrap_or(u32::MAX).saturating_sub(self.form.nop_end.into());
-        let most = MAX_BLOCKS * 512 / self.form.chunk;
-        let chunks = slots.div_ceil(2).clamp(1, most);
+        // A chunk is neither 0 nor longer than a transfer; said here in a way that cannot panic.
+        let most = MAX_BLOCKS * 512 / self.form.chunk.max(1);
+        let chunks = slots.div_ceil(2).min(most).max(1);
         let bytes = chunks * self.form.chunk;
         let segments = u16::try_from(slots.saturating_sub(chunks - 1)).unwrap_or(u16::MAX);
         (segments, bytes, bytes)

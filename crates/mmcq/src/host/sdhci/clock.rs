@@ -52,7 +52,8 @@ impl Clocks {
             return None;
         }
         if self.programmable != 0 {
-            let divisor = self.programmable.div_ceil(hz);
+            // At least 1 anyway; said where the compiler can see it, so that no division can panic.
+            let divisor = self.programmable.div_ceil(hz).max(1);
             if divisor <= DIVIDER_MAX + 1 {
                 return Some((encode(divisor - 1) | CLOCK_PROGRAMMABLE, self.programmable / divisor));
             }
@@ -64,7 +65,7 @@ impl Clocks {
             let divisor = self.base.div_ceil(hz).checked_next_power_of_two().filter(|&d| d <= 256)?;
             return Some((encode(divisor / 2), self.base / divisor));
         }
-        let half = self.base.div_ceil(hz).div_ceil(2);
+        let half = self.base.div_ceil(hz).div_ceil(2).max(1);
         (half <= DIVIDER_MAX).then(|| (encode(half), self.base / (2 * half)))
     }
 

@@ -37,7 +37,9 @@ impl<const DESCRIPTORS: usize> Table<DESCRIPTORS> {
 
     #[inline(never)]
     fn build_list(&mut self, form: Form, segments: &[Segment], bytes: u32) -> Option<usize> {
-        let mut slots = self.words.as_flattened_mut().chunks_exact_mut(form.words).take(DESCRIPTORS);
+        // A form has at least 2 words; said here, since chunks of none panic.
+        let words = form.words.max(2);
+        let mut slots = self.words.as_flattened_mut().chunks_exact_mut(words).take(DESCRIPTORS);
         let mut used = 0;
         let mut left = bytes;
         for segment in segments {
