@@ -82,8 +82,9 @@ pub(super) async fn bring_up<L: Lock, H: Host, const N: usize>(
     let mut clock_hz = speed::clock(&caps, &options, limits_of(Timing::Legacy));
     session.bus(BusOp::Clock(clock_hz)).await?;
     session.register(cmd::send_scr(), true, 8).await?;
-    let scr_bytes = *session.bytes::<8>()?;
-    let scr = session.parsed(Scr::parse(&scr_bytes))?;
+    let mut sd = Sd { scr: [0; 8], ssr: [0; 64], switch: [0; 64], version2: v2, signal18 };
+    session.copy(&mut sd.scr)?;
+    let scr = session.parsed(Scr::parse(&sd.scr))?;
     let mut width = Width::W1;
     if scr.width4 && speed::width(&caps, &options, Width::W4) == Width::W4 {
         // The pull-up of DAT3 is the card detect of the one-bit days.
@@ -93,14 +94,13 @@ pub(super) async fn bring_up<L: Lock, H: Host, const N: usize>(
         width = Width::W4;
     }
     session.register(cmd::sd_status(), true, 64).await?;
-    let ssr = *session.bytes::<64>()?;
+    session.copy(&mut sd.ssr)?;
 
     let mut timing = Timing::Legacy;
-    let mut switch_bytes = [0; 64];
     if csd.classes.has(CLASS_SWITCH) && scr.version >= crate::spec::scr::Version::V1_10 {
         session.register(cmd::switch_func(SwitchFunc::CHECK), false, 64).await?;
-        switch_bytes = *session.bytes::<64>()?;
-        let offered = SwitchStatus::parse(&switch_bytes);
+        session.copy(&mut sd.switch)?;
+        let offered = SwitchStatus::parse(&sd.switch);
         if let Some((best, function)) = choose(&caps, &options, &offered, signal18, width) {
             *tried = Some(best);
             clock_hz = switch(session, &caps, &options, best, function).await?;
@@ -124,8 +124,7 @@ pub(super) async fn bring_up<L: Lock, H: Host, const N: usize>(
         write_timeout_ns: csd.write_timeout_ns(clock_hz).max(limits::WRITE_XC_NS),
         flush: FlushBy::Status,
     };
-    let family = Family::Sd(Sd { scr: scr_bytes, ssr, switch: switch_bytes, version2: v2, signal18 });
-    Ok(Card { family, cid, csd: csd_words, ocr: ocr.0, timing, width, clock_hz, target })
+    Ok(Card { family: Family::Sd(sd), cid, csd: csd_words, ocr: ocr.0, timing, width, clock_hz, target })
 }
 
 /// ACMD41 until the card has powered up.

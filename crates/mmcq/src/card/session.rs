@@ -173,7 +173,19 @@ impl<'a, L: Lock, H: Host, const N: usize> Session<'a, L, H, N> {
         self.ask(Kind::Raw { prefix, phase, timeout_ns: REGISTER_NS }, scratch, true)
     }
 
-    /// The register that was read last.
+    /// The register that was read last, copied.
+    #[inline(never)]
+    pub fn copy(&mut self, to: &mut [u8]) -> Result<(), Failed> {
+        let Some(from) = self.scratch.get(..to.len()) else {
+            return self.refuse("the scratch memory is lost");
+        };
+        for (to, from) in to.iter_mut().zip(from) {
+            *to = *from;
+        }
+        Ok(())
+    }
+
+    /// The register that was read last, where it is.
     pub fn bytes<const B: usize>(&mut self) -> Result<&[u8; B], Failed> {
         self.error = Error::Protocol("the scratch memory is lost");
         self.scratch.first_chunk().ok_or(Failed)
@@ -183,23 +195,26 @@ impl<'a, L: Lock, H: Host, const N: usize> Session<'a, L, H, N> {
     /// found its point.
     pub async fn tune(&mut self, command: Command, bytes: u16, blocks_max: u32) -> Result<(), Failed> {
         self.bus(BusOp::TuneStart).await?;
-        let data = Data { direction: Direction::Read, block_size: bytes, blocks: 1 };
-        let phase = Phase { command, data: Some(data), auto: Auto::None, tuning: true };
-        let mut why = Error::Protocol("tuning found no sampling point");
         for _ in 0..blocks_max {
-            let kind = Kind::Raw { prefix: None, phase, timeout_ns: REGISTER_NS };
-            match self.ask(kind, DmaBuf::EMPTY, false).await {
+            match self.tuning_block(command, bytes).await {
                 Ok(_) if self.tuned => return Ok(()),
                 // A block that is lost at a bad sampling point is part of the procedure; a controller that is gone is not.
                 Err(Failed) if !matches!(self.error, Error::Host(_)) => {
-                    why = self.error;
-                    break;
+                    self.bus(BusOp::TuneAbort).await?;
+                    return Err(Failed);
                 }
                 _ => {}
             }
         }
         self.bus(BusOp::TuneAbort).await?;
-        self.fail(why)
+        self.refuse("tuning found no sampling point")
+    }
+
+    fn tuning_block(&mut self, command: Command, bytes: u16) -> Exchange<'_, 'a, L, H, N> {
+        let data = Data { direction: Direction::Read, block_size: bytes, blocks: 1 };
+        let phase = Phase { command, data: Some(data), auto: Auto::None, tuning: true };
+        let kind = Kind::Raw { prefix: None, phase, timeout_ns: REGISTER_NS };
+        self.ask(kind, DmaBuf::EMPTY, false)
     }
 }
 
