@@ -20,6 +20,7 @@ impl<T> Once<T> {
     }
 
     /// The value, the first time.
+    #[expect(clippy::mut_from_ref, reason = "the flag sees to it that there is one")]
     pub fn take(&'static self) -> Option<&'static mut T> {
         // SAFETY: interrupts are off on the only core, so nobody else is at the flag.
         let before = interrupts_off(|| unsafe { core::mem::replace(&mut *self.taken.get(), true) });

@@ -41,6 +41,7 @@ fn calls() -> Option<()> {
     blocks(stack, scratch)?;
     stack.with(|engine| queue(engine));
     interrupt_task(stack);
+    texts(black_box(Error::Full));
     if black_box(false) {
         plant();
     }
@@ -169,6 +170,18 @@ fn extended(memory: &[u8]) {
     black_box((ext.power_off_long_time_ns(), ext.sleep_awake_time_ns(), ext.sleep_notification_time_ns()));
     black_box((ext.first_power_up_time_ns(), ext.erase_timeout_ns(), ext.trim_timeout_ns()));
     black_box((ext.secure_erase_timeout_ns(), ext.secure_trim_timeout_ns(), ext.firmware_version()));
+}
+
+/// What errors say. `Display` alone: core's own `Debug` of a string can panic.
+fn texts(error: Error) {
+    struct Sink;
+    impl core::fmt::Write for Sink {
+        fn write_str(&mut self, text: &str) -> core::fmt::Result {
+            black_box(text);
+            Ok(())
+        }
+    }
+    black_box(core::fmt::write(&mut Sink, format_args!("{error}")).is_ok());
 }
 
 /// With the feature `planted`: an index that may be out of bounds.
