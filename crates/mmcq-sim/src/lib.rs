@@ -3,5 +3,8 @@
 //! Models are peers of real hardware: a driver cannot tell. Everything is single-threaded and deterministic: one seed, one trace.
 
 pub mod card;
+pub mod charged;
+pub mod cpu;
 pub mod sdhci;
 pub mod time;
+pub mod world;
