@@ -110,6 +110,8 @@ struct Task<A> {
     state: State,
     work: Option<(u64, A)>,
     core: u8,
+    /// The core was chosen by whoever wakes it: no migration.
+    preferred: bool,
 }
 
 /// The model.
@@ -149,7 +151,7 @@ impl<A: Copy> Cpu<A> {
     pub fn spawn(&mut self, priority: Priority) -> Thread {
         let id = Thread(self.tasks.len() as u32);
         let core = (self.tasks.len() % self.cores.len()) as u8;
-        self.tasks.push(Task { priority, state: State::Asleep, work: None, core });
+        self.tasks.push(Task { priority, state: State::Asleep, work: None, core, preferred: false });
         id
     }
 
@@ -205,6 +207,13 @@ impl<A: Copy> Cpu<A> {
         self.counts.deferred += 1;
         self.cores[core as usize].deferred.push_back((cost_ns, action));
         self.fill(core, now_ns, queue);
+    }
+
+    /// The next time the thread wakes, this core is tried first (a worker is bound to the core that kicked it).
+    pub fn prefer(&mut self, thread: Thread, core: u8) {
+        let task = &mut self.tasks[thread.0 as usize];
+        task.core = core;
+        task.preferred = true;
     }
 
     /// A thread that is awake (or runs this very action) goes on to spend a cost and act.
@@ -287,7 +296,8 @@ impl<A: Copy> Cpu<A> {
         let free = |c: &Core<A>| {
             c.running.is_none() && c.acting.is_none() && c.aside.is_none() && c.blocked_until_ns <= now_ns
         };
-        let moves = self.cores.len() > 1 && self.stream.chance(self.migration);
+        let preferred = std::mem::take(&mut self.tasks[thread.0 as usize].preferred);
+        let moves = !preferred && self.cores.len() > 1 && self.stream.chance(self.migration);
         if !moves && free(&self.cores[last as usize]) {
             return last;
         }

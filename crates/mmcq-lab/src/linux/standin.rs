@@ -1,0 +1,301 @@
+//! The mechanisms without registers: the front ends in front of a server whose service times are formulas. Shows in a second whether the
+//! scheduler, the tags and the workers alone bring the published tables about.
+
+use super::elevator::{Elevator, Request};
+use super::hsq::{Hsq, Order, Settings};
+use super::worker::Worker;
+use super::{Ended, Port};
+use crate::system::{Costs, Io, System, Workload};
+use mmcq::host::Direction;
+use mmcq_sim::cpu::Delay;
+use mmcq_sim::time::Time;
+use mmcq_sim::world::{Device, Stream};
+use std::cell::RefCell;
+use std::rc::Rc;
+
+/// A card by formula, microseconds.
+#[derive(Clone, Copy)]
+struct Card {
+    command: f64,
+    read4k: f64,
+    write4k: f64,
+    t_rand: f64,
+    t_seq4k: f64,
+    w0: f64,
+    w4k: f64,
+    drain_bytes_per_us: f64,
+    cache_bytes: f64,
+}
+
+const HBG4A2: Card = Card {
+    command: 0.56,
+    read4k: 11.28,
+    write4k: 11.68,
+    t_rand: 100.5,
+    t_seq4k: 38.1,
+    w0: 24.2,
+    w4k: 10.0,
+    drain_bytes_per_us: 69.7 * 1.048_576,
+    cache_bytes: 512.0 * 1024.0,
+};
+
+struct Server {
+    card: Card,
+    done_ns: Option<u64>,
+    line: bool,
+    status: bool,
+    drained_us: f64,
+    transfers: u64,
+    bytes: u64,
+}
+
+impl Device for Server {
+    fn advance(&mut self, until_ns: u64) -> u64 {
+        match self.done_ns {
+            Some(at) if at <= until_ns => {
+                self.done_ns = None;
+                self.line = true;
+                at
+            }
+            _ => until_ns,
+        }
+    }
+
+    fn next_event_ns(&self) -> Option<u64> {
+        self.done_ns
+    }
+
+    fn irq(&self) -> bool {
+        self.line
+    }
+}
+
+struct Formula {
+    server: Rc<RefCell<Server>>,
+    time: Time,
+    costs: Costs,
+}
+
+impl Port for Formula {
+    fn transfer(&mut self, request: &Request) {
+        self.time.charge(self.costs.start_ns);
+        let mut s = self.server.borrow_mut();
+        let s = &mut *s;
+        let n = f64::from(request.blocks) / 8.0;
+        let now = self.time.now() as f64 / 1e3;
+        let c = s.card;
+        let end = match request.direction {
+            Direction::Read => now + 2.0 * c.command + c.t_rand + (n - 1.0) * c.t_seq4k + n * c.read4k,
+            Direction::Write => {
+                let end = now + 2.0 * c.command + n * c.write4k + c.w0 + n * c.w4k;
+                s.drained_us = s.drained_us.max(now) + n * 4096.0 / c.drain_bytes_per_us;
+                end.max(s.drained_us - c.cache_bytes / c.drain_bytes_per_us)
+            }
+        };
+        s.transfers += 1;
+        s.bytes += u64::from(request.blocks) * 512;
+        s.done_ns = Some((end * 1e3) as u64);
+        s.status = false;
+    }
+
+    fn status(&mut self) {
+        self.time.charge(self.costs.poll_ns);
+        let mut s = self.server.borrow_mut();
+        s.done_ns = Some(self.time.now() + 520);
+        s.status = true;
+    }
+
+    fn irq(&mut self) -> Option<Ended> {
+        self.time.charge(self.costs.irq_ns);
+        let mut s = self.server.borrow_mut();
+        s.line = false;
+        Some(if s.status { Ended::Status(0x900) } else { Ended::Transfer { ok: true } })
+    }
+
+    fn busy(&self) -> bool {
+        false
+    }
+}
+
+/// Jobs that read or write 4 KiB at a time, until so many are done in all.
+struct Jobs {
+    direction: Direction,
+    random: Option<Stream>,
+    positions: Vec<u64>,
+    left: u64,
+    warm_up: u64,
+    began: Vec<u64>,
+    from_ns: u64,
+    counted: u64,
+    latencies_us: Vec<u64>,
+}
+
+impl Jobs {
+    fn new(direction: Direction, random: bool, jobs: usize, total: u64) -> Self {
+        Jobs {
+            direction,
+            random: random.then(|| Stream::new(7, "lba")),
+            positions: vec![0; jobs],
+            left: total,
+            warm_up: total / 10,
+            began: vec![0; jobs],
+            from_ns: 0,
+            counted: 0,
+            latencies_us: Vec::new(),
+        }
+    }
+
+    fn percentile(&mut self, share: f64) -> u64 {
+        self.latencies_us.sort_unstable();
+        self.latencies_us
+            [((self.latencies_us.len() as f64 * share) as usize).min(self.latencies_us.len() - 1)]
+    }
+}
+
+impl Workload for Jobs {
+    fn jobs(&self) -> u32 {
+        self.positions.len() as u32
+    }
+
+    fn next(&mut self, job: u32, core: u8, now_ns: u64) -> Option<Io> {
+        self.left = self.left.checked_sub(1)?;
+        let lba = match &mut self.random {
+            Some(stream) => (u64::from(job) * (1 << 18) + stream.below(1 << 18)) * 8,
+            None => {
+                self.positions[job as usize] += 8;
+                self.positions[job as usize] - 8
+            }
+        };
+        self.began[job as usize] = now_ns;
+        Some(Io { job, core, direction: self.direction, lba, blocks: 8 })
+    }
+
+    fn done(&mut self, io: &Io, ok: bool, now_ns: u64) {
+        assert!(ok);
+        if self.warm_up > 0 {
+            self.warm_up -= 1;
+            self.from_ns = now_ns;
+        } else {
+            self.counted += 1;
+            self.latencies_us.push((now_ns - self.began[io.job as usize]) / 1000);
+        }
+    }
+}
+
+fn delay(us: u64) -> Delay {
+    Delay { mean_ns: us * 1000, tail_share: 0.0, tail_ns: 0 }
+}
+
+fn hsq_costs() -> Costs {
+    Costs {
+        irq_ns: 4500,
+        done_ns: 2000,
+        start_ns: 5000,
+        poll_ns: 3000,
+        dispatch_ns: 3000,
+        prep_ns: 7000,
+        softirq_ns: 6000,
+        user: delay(10),
+        job_wake: delay(20),
+        wake: delay(20),
+        hop: delay(28),
+        retry_ns: 1_000_000,
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Setting {
+    None,
+    Tag,
+    Fifo,
+}
+
+/// MiB/s, mean I/Os a transfer, and the jobs.
+fn run(
+    card: Card,
+    costs: Costs,
+    cores: u8,
+    migration: f64,
+    setting: Setting,
+    mut jobs: Jobs,
+) -> (f64, f64, Jobs) {
+    let time = Time::new();
+    let server =
+        Server { card, done_ns: None, line: false, status: false, drained_us: 0.0, transfers: 0, bytes: 0 };
+    let server = Rc::new(RefCell::new(server));
+    let mut sys = System::new(time.clone(), cores, migration, costs, jobs.jobs(), 1);
+    let port = Formula { server: server.clone(), time, costs };
+    let mut device = Shared(server.clone());
+    let elevator = Elevator::default();
+    let order = match setting {
+        Setting::None => None,
+        Setting::Tag => Some(Order::Tag),
+        Setting::Fifo => Some(Order::Fifo),
+    };
+    let end = match order {
+        None => {
+            let mut front = Worker::new(port, elevator, &mut sys, 1);
+            sys.run(&mut front, &mut device, &mut jobs).unwrap()
+        }
+        Some(order) => {
+            let mut front = Hsq::new(port, Settings { order, defer: false }, elevator, &mut sys, 1);
+            sys.run(&mut front, &mut device, &mut jobs).unwrap()
+        }
+    };
+    let s = server.borrow();
+    (
+        jobs.counted as f64 * 4096.0 / 1.048_576 / ((end - jobs.from_ns) as f64 / 1e3),
+        s.bytes as f64 / 4096.0 / s.transfers as f64,
+        jobs,
+    )
+}
+
+struct Shared(Rc<RefCell<Server>>);
+
+impl Device for Shared {
+    fn advance(&mut self, until_ns: u64) -> u64 {
+        self.0.borrow_mut().advance(until_ns)
+    }
+    fn next_event_ns(&self) -> Option<u64> {
+        self.0.borrow().next_event_ns()
+    }
+    fn irq(&self) -> bool {
+        self.0.borrow().irq()
+    }
+}
+
+#[test]
+fn table() {
+    let n = 200_000;
+    let start = std::time::Instant::now();
+    for (name, direction, random) in [
+        ("seq read", Direction::Read, false),
+        ("rand read", Direction::Read, true),
+        ("seq write", Direction::Write, false),
+        ("rand write", Direction::Write, true),
+    ] {
+        for setting in [Setting::None, Setting::Tag, Setting::Fifo] {
+            let (rate, merge, _) =
+                run(HBG4A2, hsq_costs(), 8, 0.3, setting, Jobs::new(direction, random, 20, n));
+            println!("{name:10} {setting:?} {rate:.2} m {merge:.2}");
+        }
+    }
+    println!("{:?}", start.elapsed());
+}
+
+fn fifo_costs() -> Costs {
+    let tail = |us| Delay { tail_share: 0.0015, tail_ns: 150_000, ..delay(us) };
+    Costs { user: delay(125), job_wake: tail(25), wake: tail(25), hop: tail(25), ..hsq_costs() }
+}
+
+#[test]
+fn fifo_table() {
+    let n = 500_000;
+    let card = Card { t_rand: 143.3, ..HBG4A2 };
+    for setting in [Setting::Tag, Setting::None, Setting::Fifo] {
+        let (rate, _, mut jobs) = run(card, fifo_costs(), 8, 0.3, setting, Jobs::new(Direction::Read, true, 8, n));
+        let p: Vec<u64> =
+            [0.01, 0.1, 0.5, 0.9, 0.95, 0.99, 0.995, 0.999, 0.9995, 0.9999].iter().map(|&p| jobs.percentile(p)).collect();
+        println!("{setting:?} {:.0} {p:?}", rate * 256.0);
+    }
+}
