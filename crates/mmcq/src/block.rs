@@ -1,1 +1,203 @@
-//! Under construction.
+//! A card as a block device: read, write, flush.
+//!
+//! Four ways to hand over memory, from the fastest to the most forgiving: owned buffers that travel through the call ([`BlockDevice::read`]),
+//! borrowed memory in a blocking call ([`BlockDevice::read_blocking`]), and any memory at all through a buffer of the device's own ([`Copying`]).
+//! Blocks have 512 bytes; long requests are cut to what the host can do, and a result says how far it got.
+
+use crate::engine::{BLOCK_BYTES, DmaBuf, Error, Kind, Request};
+use crate::host::Host;
+use crate::task::{Lock, Shared};
+use core::ptr::NonNull;
+
+/// What a card offers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Geometry {
+    /// Blocks of 512 bytes.
+    pub blocks: u64,
+    /// Largest transfer that goes to the controller as one, in blocks; requests may be larger.
+    pub transfer_blocks: u32,
+    /// Alignment of buffers in bytes; others go through [`Copying`].
+    pub align: u32,
+    /// A flush is needed for data to be durable (the card's write cache is on).
+    pub volatile_cache: bool,
+}
+
+/// A failed request, with the blocks that are surely done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Partial {
+    /// Why.
+    pub error: Error,
+    /// Blocks done from the start of the request, at least.
+    pub blocks_done: u32,
+}
+
+impl core::fmt::Display for Partial {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "{} after {} blocks", self.error, self.blocks_done)
+    }
+}
+
+impl core::error::Error for Partial {}
+
+/// A handle on a card; as many as one likes share one queue.
+#[derive(Debug)]
+pub struct BlockDevice<'a, L: Lock, H: Host, const N: usize> {
+    shared: &'a Shared<L, H, N>,
+}
+
+impl<L: Lock, H: Host, const N: usize> Clone for BlockDevice<'_, L, H, N> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<L: Lock, H: Host, const N: usize> Copy for BlockDevice<'_, L, H, N> {}
+
+impl<'a, L: Lock, H: Host, const N: usize> BlockDevice<'a, L, H, N> {
+    /// The card behind `shared`, once it has been brought up.
+    pub fn new(shared: &'a Shared<L, H, N>) -> Self {
+        BlockDevice { shared }
+    }
+
+    /// What the card offers; `None` without a card.
+    pub fn geometry(&self) -> Option<Geometry> {
+        self.shared.with(|engine| {
+            let target = *engine.target()?;
+            let caps = engine.host().caps();
+            Some(Geometry {
+                blocks: target.sectors,
+                transfer_blocks: caps.max_blocks.min(caps.max_bytes / BLOCK_BYTES),
+                align: caps.align,
+                volatile_cache: target.flush != crate::engine::FlushBy::Status,
+            })
+        })
+    }
+
+    /// Reads into an owned buffer; its whole blocks are filled from `lba` on.
+    pub async fn read(&self, lba: u64, buf: DmaBuf) -> (Result<u32, Partial>, DmaBuf) {
+        let blocks = buf.len_bytes() / BLOCK_BYTES;
+        self.moved(Kind::Read { lba, blocks }, buf).await
+    }
+
+    /// Writes the whole blocks of an owned buffer from `lba` on. Done means: the card has reported them programmed (into its cache, where that is on).
+    pub async fn write(&self, lba: u64, buf: DmaBuf) -> (Result<u32, Partial>, DmaBuf) {
+        let blocks = buf.len_bytes() / BLOCK_BYTES;
+        self.moved(Kind::Write { lba, blocks }, buf).await
+    }
+
+    async fn moved(&self, kind: Kind, buf: DmaBuf) -> (Result<u32, Partial>, DmaBuf) {
+        let done = self.shared.request(Request { kind, buf }).await;
+        let blocks_done = done.done_bytes / BLOCK_BYTES;
+        (done.result.map(|_| blocks_done).map_err(|error| Partial { error, blocks_done }), done.buf)
+    }
+
+    /// Everything written before this was called is on the medium when it returns.
+    pub async fn flush(&self) -> Result<(), Error> {
+        self.shared.request(Request { kind: Kind::Flush, buf: DmaBuf::EMPTY }).await.result.map(|_| ())
+    }
+
+    /// Reads into borrowed memory; returns when the controller has let go of it. `idle` is called while waiting.
+    pub fn read_blocking(&self, lba: u64, memory: &mut [u8], idle: impl FnMut()) -> Result<u32, Error> {
+        let blocks = whole_blocks(memory.len())?;
+        // SAFETY: the exclusive borrow lasts until this returns.
+        let output = unsafe { self.shared.lent(Kind::Read { lba, blocks }, NonNull::from(memory), idle) }?;
+        Ok(output.bytes / BLOCK_BYTES)
+    }
+
+    /// Writes from borrowed memory; returns when the card has reported it programmed.
+    pub fn write_blocking(&self, lba: u64, memory: &[u8], idle: impl FnMut()) -> Result<u32, Error> {
+        let blocks = whole_blocks(memory.len())?;
+        // SAFETY: the borrow lasts until this returns, and a write only reads the memory.
+        let output = unsafe { self.shared.lent(Kind::Write { lba, blocks }, NonNull::from(memory), idle) }?;
+        Ok(output.bytes / BLOCK_BYTES)
+    }
+
+    /// [`flush`](Self::flush) on this thread.
+    pub fn flush_blocking(&self, idle: impl FnMut()) -> Result<(), Error> {
+        self.shared.blocking(Request { kind: Kind::Flush, buf: DmaBuf::EMPTY }, idle).result.map(|_| ())
+    }
+}
+
+fn whole_blocks(bytes: usize) -> Result<u32, Error> {
+    let given = u32::try_from(bytes).map_err(|_| Error::Unsupported)?;
+    if given % BLOCK_BYTES != 0 {
+        return Err(Error::Buffer { needed: given.next_multiple_of(BLOCK_BYTES), given });
+    }
+    Ok(given / BLOCK_BYTES)
+}
+
+/// A device that copies through a buffer of its own: for memory that is unaligned, out of the controller's reach, or merely borrowed in async code.
+#[derive(Debug)]
+pub struct Copying<'a, L: Lock, H: Host, const N: usize> {
+    device: BlockDevice<'a, L, H, N>,
+    /// Away while a request has it.
+    bounce: Option<DmaBuf>,
+}
+
+impl<'a, L: Lock, H: Host, const N: usize> Copying<'a, L, H, N> {
+    /// Copies through `bounce`, at least a block long; longer is faster.
+    pub fn new(device: BlockDevice<'a, L, H, N>, bounce: DmaBuf) -> Result<Self, Error> {
+        match bounce.len_bytes() {
+            0..BLOCK_BYTES => Err(Error::Buffer { needed: BLOCK_BYTES, given: bounce.len_bytes() }),
+            _ => Ok(Copying { device, bounce: Some(bounce) }),
+        }
+    }
+
+    /// The buffer; if a call was dropped half-way, the one that the engine has kept for us.
+    fn bounce(&mut self) -> Result<DmaBuf, Error> {
+        let taken = self.bounce.take().or_else(|| self.device.shared.with(|engine| engine.reclaim()));
+        taken.filter(|buf| buf.len_bytes() >= BLOCK_BYTES).ok_or(Error::Full)
+    }
+
+    /// Reads into any memory, a whole number of blocks.
+    pub async fn read(&mut self, lba: u64, memory: &mut [u8]) -> Result<u32, Partial> {
+        whole_blocks(memory.len()).map_err(|error| Partial { error, blocks_done: 0 })?;
+        let mut done = 0;
+        let mut left = memory;
+        while !left.is_empty() {
+            let bounce = self.bounce().map_err(|error| Partial { error, blocks_done: done })?;
+            let blocks = (left.len() as u32).min(bounce.len_bytes()) / BLOCK_BYTES;
+            let bytes = (blocks * BLOCK_BYTES) as usize;
+            let (result, bounce) =
+                self.device.moved(Kind::Read { lba: lba + u64::from(done), blocks }, bounce).await;
+            let (now, later) = left.split_at_mut(bytes);
+            if result.is_ok() {
+                for (to, from) in now.iter_mut().zip(bounce.iter()) {
+                    *to = *from;
+                }
+            }
+            self.bounce = Some(bounce);
+            result.map_err(|p| Partial { error: p.error, blocks_done: done + p.blocks_done })?;
+            done += blocks;
+            left = later;
+        }
+        Ok(done)
+    }
+
+    /// Writes from any memory, a whole number of blocks.
+    pub async fn write(&mut self, lba: u64, memory: &[u8]) -> Result<u32, Partial> {
+        whole_blocks(memory.len()).map_err(|error| Partial { error, blocks_done: 0 })?;
+        let mut done = 0;
+        let mut left = memory;
+        while !left.is_empty() {
+            let mut bounce = self.bounce().map_err(|error| Partial { error, blocks_done: done })?;
+            let blocks = (left.len() as u32).min(bounce.len_bytes()) / BLOCK_BYTES;
+            let (now, later) = left.split_at((blocks * BLOCK_BYTES) as usize);
+            for (to, from) in bounce.iter_mut().zip(now.iter()) {
+                *to = *from;
+            }
+            let (result, bounce) =
+                self.device.moved(Kind::Write { lba: lba + u64::from(done), blocks }, bounce).await;
+            self.bounce = Some(bounce);
+            result.map_err(|p| Partial { error: p.error, blocks_done: done + p.blocks_done })?;
+            done += blocks;
+            left = later;
+        }
+        Ok(done)
+    }
+
+    /// As [`BlockDevice::flush`].
+    pub async fn flush(&mut self) -> Result<(), Error> {
+        self.device.flush().await
+    }
+}

@@ -1,1 +1,371 @@
-//! Under construction.
+//! The edges: a shared handle, futures that borrow a slot, a task that is polled from the interrupt, blocking calls.
+//!
+//! Futures only hold the number of a slot; the slot owns the buffer. So a future may be dropped or forgotten at any point: dropped, its request is
+//! taken back or ends by itself; forgotten, it costs a slot. Nothing here runs a waker or a future while the lock is held.
+
+use crate::engine::{Completion, Config, DmaBuf, Engine, Error, Kind, Output, Request, SlotId, Work};
+use crate::host::{Auto, BusOp, Data, Host, Phase};
+use crate::spec::command::Command;
+use core::cell::UnsafeCell;
+use core::future::Future;
+use core::pin::{Pin, pin};
+use core::task::{Context, Poll, Waker};
+
+/// How the platform keeps everybody else, the interrupt handler above all, out of the engine for a moment: a critical section, a spin lock
+/// with interrupts off, or nothing where there is only one context.
+///
+/// # Safety
+/// While the closure runs, no other closure of the same lock runs, on this core or another. `with` is not called from inside its own closure.
+pub unsafe trait Lock {
+    /// Runs `f` alone.
+    fn with<R>(&self, f: impl FnOnce() -> R) -> R;
+}
+
+/// How the edges learn the time, and ask to be called. The engine itself is told the time.
+#[derive(Clone, Copy, Debug)]
+pub struct Timer {
+    /// Nanoseconds since some moment; never goes back.
+    pub now_ns: fn() -> u64,
+    /// Call [`Shared::poll`] at this time (at once if it has passed); replaces the request before. `None`: no need.
+    pub set_alarm: fn(Option<u64>),
+}
+
+/// The engine behind a lock; what handles and futures borrow. It can live in a `static`.
+#[derive(Debug)]
+pub struct Shared<L, H: Host, const N: usize> {
+    lock: L,
+    timer: Timer,
+    engine: UnsafeCell<Engine<H, N>>,
+}
+
+// SAFETY: the engine is only reached through `with`, which the lock makes exclusive.
+unsafe impl<L: Lock + Sync, H: Host + Send, const N: usize> Sync for Shared<L, H, N> {}
+
+impl<L: Lock, H: Host, const N: usize> Shared<L, H, N> {
+    /// An engine over `host`.
+    pub const fn new(lock: L, timer: Timer, host: H, config: Config) -> Self {
+        Shared { lock, timer, engine: UnsafeCell::new(Engine::new(host, config)) }
+    }
+
+    /// A moment alone with the engine. `f` must be short, and must not come back here.
+    pub fn with<R>(&self, f: impl FnOnce(&mut Engine<H, N>) -> R) -> R {
+        // SAFETY: `Lock::with` guarantees that no other closure runs, so this is the only reference.
+        self.lock.with(|| f(unsafe { &mut *self.engine.get() }))
+    }
+
+    /// Now, by the platform's clock.
+    pub fn now_ns(&self) -> u64 {
+        (self.timer.now_ns)()
+    }
+
+    /// The interrupt handler calls this. Wakers run after the lock is released: a task woken and polled here may submit at once.
+    pub fn on_irq(&self) {
+        let now_ns = self.now_ns();
+        let work = self.with(|engine| engine.on_irq(now_ns));
+        self.wake(work);
+    }
+
+    /// The alarm calls this, and the thread that completes for hosts that must not do so in the interrupt.
+    pub fn poll(&self) {
+        let now_ns = self.now_ns();
+        let work = self.with(|engine| engine.poll(now_ns));
+        self.wake(work);
+    }
+
+    /// One turn of a loop that drives the stack without interrupts.
+    pub fn turn(&self) {
+        self.on_irq();
+        self.poll();
+    }
+
+    fn wake(&self, work: Work) {
+        let mut left = work.completed;
+        while left != 0 {
+            let index = left.trailing_zeros() as usize;
+            left &= left - 1;
+            if let Some(waker) = self.with(|engine| engine.take_waker(index)) {
+                waker.wake();
+            }
+        }
+        // What the wakers did may have moved the deadline.
+        (self.timer.set_alarm)(self.with(|engine| engine.next_deadline_ns()));
+    }
+
+    fn submit(&self, request: Request) -> Result<SlotId, (Error, Request)> {
+        let now_ns = self.now_ns();
+        let (result, deadline) = self.with(|e| (e.submit(request, now_ns), e.next_deadline_ns()));
+        (self.timer.set_alarm)(deadline);
+        result
+    }
+
+    /// A request as a future. Nothing reaches the controller before it is first polled.
+    pub fn request(&self, request: Request) -> Op<'_, L, H, N> {
+        Op { shared: self, at: At::Before(request) }
+    }
+
+    /// One command without data.
+    pub async fn command(&self, command: Command, timeout_ns: u64) -> Result<Output, Error> {
+        self.raw(None, command, None, DmaBuf::EMPTY, timeout_ns).await.0
+    }
+
+    /// One phase, after an optional prefix such as CMD55; the buffer comes back with the result.
+    pub async fn raw(
+        &self,
+        prefix: Option<Command>,
+        command: Command,
+        data: Option<Data>,
+        buf: DmaBuf,
+        timeout_ns: u64,
+    ) -> (Result<Output, Error>, DmaBuf) {
+        let phase = Phase { command, data, auto: Auto::None, tuning: false };
+        let done = self.request(Request { kind: Kind::Raw { prefix, phase, timeout_ns }, buf }).await;
+        (done.result, done.buf)
+    }
+
+    /// One change of the bus.
+    pub async fn bus(&self, op: BusOp) -> Result<(), Error> {
+        self.request(Request { kind: Kind::Bus(op), buf: DmaBuf::EMPTY }).await.result.map(|_| ())
+    }
+
+    /// A pause in the queue.
+    pub async fn pause(&self, ns: u64) -> Result<(), Error> {
+        self.request(Request { kind: Kind::Pause { ns }, buf: DmaBuf::EMPTY }).await.result.map(|_| ())
+    }
+
+    /// Runs a future to its end on this thread, driving the stack by [`turn`](Self::turn); `idle` is called in between (wait for an interrupt,
+    /// yield, or nothing). For start-up code and for platforms without an executor.
+    pub fn block_on<F: Future>(&self, future: F, mut idle: impl FnMut()) -> F::Output {
+        let mut future = pin!(future);
+        let mut context = Context::from_waker(Waker::noop());
+        loop {
+            if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
+                return output;
+            }
+            self.turn();
+            idle();
+        }
+    }
+
+    /// One request, from submit to completion, on this thread.
+    pub fn blocking(&self, request: Request, idle: impl FnMut()) -> Completion {
+        self.block_on(self.request(request), idle)
+    }
+
+    /// As [`blocking`](Self::blocking) with memory that is only lent for the call.
+    ///
+    /// # Safety
+    /// `memory` stays valid and unused by anybody else until this returns or unwinds.
+    pub(crate) unsafe fn lent(
+        &self,
+        kind: Kind,
+        memory: core::ptr::NonNull<[u8]>,
+        mut idle: impl FnMut(),
+    ) -> Result<Output, Error> {
+        let len = u32::try_from(memory.len()).unwrap_or(u32::MAX);
+        // SAFETY: the caller lends the memory until we return, and we do not return (nor unwind) before the slot has given it back.
+        let buf = unsafe { DmaBuf::lent(memory.cast(), len) };
+        let id = self.submit(Request { kind, buf }).map_err(|(error, _)| error)?;
+        let quiesce = Quiesce { shared: self, id };
+        loop {
+            if let Some(completion) = self.with(|engine| engine.take(id)) {
+                core::mem::forget(quiesce);
+                return completion.result;
+            }
+            self.turn();
+            idle();
+        }
+    }
+}
+
+/// Unwinding out of a call with lent memory: stops the controller before the memory goes.
+struct Quiesce<'a, L: Lock, H: Host, const N: usize> {
+    shared: &'a Shared<L, H, N>,
+    id: SlotId,
+}
+
+impl<L: Lock, H: Host, const N: usize> Drop for Quiesce<'_, L, H, N> {
+    fn drop(&mut self) {
+        let now_ns = self.shared.now_ns();
+        self.shared.with(|engine| {
+            engine.cancel(self.id);
+            engine.abort(now_ns);
+        });
+        // Every step of an abort has a deadline, so this ends; returning earlier would free memory that is still being written.
+        while self.shared.with(|engine| engine.id_of(self.id.index()) == Some(self.id)) {
+            self.shared.turn();
+        }
+    }
+}
+
+enum At {
+    /// Not submitted yet.
+    Before(Request),
+    /// In this slot.
+    In(SlotId),
+    /// Its result has been handed over.
+    After,
+}
+
+/// A request as a future: its result, and its buffer back.
+#[must_use = "nothing happens unless it is polled"]
+pub struct Op<'a, L: Lock, H: Host, const N: usize> {
+    shared: &'a Shared<L, H, N>,
+    at: At,
+}
+
+impl<L: Lock, H: Host, const N: usize> Future for Op<'_, L, H, N> {
+    type Output = Completion;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let shared = self.shared;
+        let id = match core::mem::replace(&mut self.at, At::After) {
+            At::Before(request) => match shared.submit(request) {
+                Ok(id) => id,
+                Err((error, request)) => {
+                    return Poll::Ready(Completion { result: Err(error), done_bytes: 0, buf: request.buf });
+                }
+            },
+            At::In(id) => id,
+            // A future that is polled again after its end has nothing more to say.
+            At::After => return Poll::Pending,
+        };
+        let done = shared.with(|engine| {
+            let done = engine.take(id);
+            if done.is_none() {
+                engine.set_waker(id, context.waker());
+            }
+            done
+        });
+        match done {
+            Some(completion) => Poll::Ready(completion),
+            None => {
+                self.at = At::In(id);
+                Poll::Pending
+            }
+        }
+    }
+}
+
+impl<L: Lock, H: Host, const N: usize> Drop for Op<'_, L, H, N> {
+    fn drop(&mut self) {
+        if let At::In(id) = self.at {
+            // The buffer of a request that had not reached the controller has no owner any more; like one that had, it waits for `reclaim`.
+            self.shared.with(|engine| engine.abandon(id));
+        }
+    }
+}
+
+/// A future that is polled from the interrupt: straight-line code at interrupt latency.
+///
+/// Scoped like `std::thread::scope`: the future may borrow, and lives in the stack frame of [`scope`](Self::scope). It must not block; it runs in
+/// whatever context calls [`poll`](Self::poll), at most [`POLLS_MAX`](Self::POLLS_MAX) times a call.
+pub struct IrqTask<L: Lock> {
+    lock: L,
+    state: UnsafeCell<TaskState>,
+}
+
+struct TaskState {
+    future: Option<*mut (dyn Future<Output = ()> + Send)>,
+    /// Some context is inside `poll`.
+    polling: bool,
+    /// Somebody asked for a poll meanwhile.
+    again: bool,
+}
+
+// SAFETY: the state is only reached under the lock; the future is `Send`, and `polling` lets one context at a time poll it.
+unsafe impl<L: Lock + Sync> Sync for IrqTask<L> {}
+// SAFETY: as above.
+unsafe impl<L: Lock + Send> Send for IrqTask<L> {}
+
+impl<L: Lock> IrqTask<L> {
+    /// Polls in one call of [`poll`](Self::poll) at most; then the rest waits for the next.
+    pub const POLLS_MAX: u32 = 8;
+
+    /// No future yet.
+    pub const fn new(lock: L) -> Self {
+        IrqTask { lock, state: UnsafeCell::new(TaskState { future: None, polling: false, again: false }) }
+    }
+
+    fn with<R>(&self, f: impl FnOnce(&mut TaskState) -> R) -> R {
+        // SAFETY: `Lock::with` guarantees that this is the only reference.
+        self.lock.with(|| f(unsafe { &mut *self.state.get() }))
+    }
+
+    /// Polls the future now. A call from inside the poll (a waker) only asks for another turn. True if turns are left over.
+    pub fn poll(&self, waker: &Waker) -> bool {
+        for _ in 0..Self::POLLS_MAX {
+            let future = self.with(|state| {
+                if state.polling {
+                    state.again = true;
+                    return None;
+                }
+                let future = state.future?;
+                (state.polling, state.again) = (true, false);
+                Some(future)
+            });
+            let Some(future) = future else { return false };
+            let turn = Turn(self);
+            // SAFETY: `scope` keeps the future pinned in its frame and waits for `polling` to fall before it lets go; `polling` is ours.
+            let ready =
+                unsafe { Pin::new_unchecked(&mut *future) }.poll(&mut Context::from_waker(waker)).is_ready();
+            let again = self.with(|state| {
+                if ready {
+                    state.future = None;
+                }
+                state.again && !ready
+            });
+            drop(turn);
+            if !again {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Has the future ended (or is there none)?
+    pub fn is_finished(&self) -> bool {
+        self.with(|state| state.future.is_none())
+    }
+
+    /// Runs `main` while the future lives in this frame and is polled by whoever calls [`poll`](Self::poll); takes it out before it returns.
+    pub fn scope<R>(
+        &self,
+        future: impl Future<Output = ()> + Send,
+        waker: &Waker,
+        main: impl FnOnce() -> R,
+    ) -> R {
+        struct Unregister<'a, L: Lock>(&'a IrqTask<L>);
+        impl<L: Lock> Drop for Unregister<'_, L> {
+            fn drop(&mut self) {
+                // A poll on another core ends soon: tasks do not block. On this core none can be under way: `main` has returned.
+                while self.0.with(|state| {
+                    state.future = None;
+                    state.polling
+                }) {
+                    core::hint::spin_loop();
+                }
+            }
+        }
+        let future = pin!(future);
+        // SAFETY: the reference is only turned into a pointer; the future is not moved.
+        let pointer: *mut (dyn Future<Output = ()> + Send + '_) = unsafe { future.get_unchecked_mut() };
+        // SAFETY: only the lifetime changes; `Unregister` takes the pointer out before the future is dropped, also when unwinding.
+        let pointer: *mut (dyn Future<Output = ()> + Send + 'static) =
+            unsafe { core::mem::transmute(pointer) };
+        self.with(|state| state.future = Some(pointer));
+        let unregister = Unregister(self);
+        self.poll(waker);
+        let result = main();
+        drop(unregister);
+        result
+    }
+}
+
+/// Ends a poll, also when the future panics: then it is never polled again, and `scope` does not wait for ever.
+struct Turn<'a, L: Lock>(&'a IrqTask<L>);
+
+impl<L: Lock> Drop for Turn<'_, L> {
+    fn drop(&mut self) {
+        self.0.with(|state| state.polling = false);
+    }
+}

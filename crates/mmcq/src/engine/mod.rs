@@ -1,7 +1,602 @@
 //! The heart: slots, order, look-ahead, phases, deadlines. No waker is called here, no lock taken, no clock read.
+//!
+//! Requests come in by [`Engine::submit`] and wait in one queue. [`Engine::on_irq`] and [`Engine::poll`] move the phases on: each acknowledges,
+//! decides, starts the next phase, and only then completes what ended. Results are fetched with [`Engine::take`].
+//!
+//! Read first: `slot.rs` (a request's life), `order.rs` (who is next), then `phases.rs` (how a transfer runs) and `recover.rs` (how it fails).
 
 mod buffer;
+mod busy;
+mod order;
+mod phases;
+mod recover;
 mod request;
+mod slot;
 
 pub use buffer::DmaBuf;
 pub use request::{BLOCK_BYTES, Completion, Error, Kind, Output, Request, SlotId};
+
+use crate::host::{BusOp, Host, Phase, Segment, Width};
+use busy::BusyTimes;
+use core::task::Waker;
+use order::{Gathered, Limits};
+use phases::Stage;
+use slot::{NONE, Slots, State, bits};
+
+/// How a flush reaches the medium.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FlushBy {
+    /// The card has no volatile cache switched on: its status says all.
+    Status,
+    /// CMD6, `FLUSH_CACHE` [eMMC 6.6.31].
+    EmmcCache {
+        /// Longest time it may take.
+        timeout_ns: u64,
+    },
+}
+
+/// What the engine must know of the card for reads and writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Target {
+    /// Its address on the bus.
+    pub rca: u16,
+    /// Blocks of 512 bytes.
+    pub sectors: u64,
+    /// Commands carry block numbers; otherwise bytes.
+    pub block_addressed: bool,
+    /// It knows CMD23.
+    pub count: bool,
+    /// Addresses beyond 32 bits go by CMD22 (SDUC).
+    pub extended_address: bool,
+    /// Longest wait for the first byte of a read.
+    pub read_timeout_ns: u64,
+    /// Longest busy after a block.
+    pub write_timeout_ns: u64,
+    /// How to flush.
+    pub flush: FlushBy,
+}
+
+/// The three numbers of the queue, and what may be joined.
+#[derive(Clone, Copy, Debug)]
+pub struct Config {
+    /// Requests that may be in the engine at a time (at most N).
+    pub admitted: u8,
+    /// Requests that are mapped for DMA ahead of their turn.
+    pub prepared: u8,
+    /// Blocks in a merged transfer at most; the host's limits apply as well. 1 switches merging off.
+    pub merge_blocks: u32,
+    /// A write is completed when the card's next status shows that it was programmed. If the next transfer is longer than this many blocks,
+    /// CMD13 asks first, so that nobody waits for a long read to learn the fate of a short write.
+    pub settle_blocks: u32,
+}
+
+impl Config {
+    /// Everything the host can do.
+    pub const DEFAULT: Config =
+        Config { admitted: u8::MAX, prepared: u8::MAX, merge_blocks: u32::MAX, settle_blocks: 128 };
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self::DEFAULT
+    }
+}
+
+/// What has happened since the engine was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Requests accepted.
+    pub requests: u64,
+    /// Data transfers started for reads and writes.
+    pub transfers: u64,
+    /// Requests that went out in somebody else's transfer.
+    pub merged: u64,
+    /// Phases started.
+    pub phases: u64,
+    /// Calls of `on_irq` that found an event.
+    pub interrupts: u64,
+    /// Calls of `on_irq` that found nothing.
+    pub spurious: u64,
+    /// Phases that were found complete only when their deadline had passed.
+    pub lost_interrupts: u64,
+    /// Phases that failed.
+    pub faults: u64,
+    /// Questions to a busy card (CMD13 or DAT0).
+    pub busy_polls: u64,
+    /// Writes whose status had to be asked by a CMD13 of its own.
+    pub status_asked: u64,
+    /// Starts refused because the lines were still in use, tried again later.
+    pub start_retries: u64,
+    /// Late errors that came when no write was waiting for its status.
+    pub unowned: u64,
+    /// Buffers that nobody took back before their slot was needed.
+    pub leaked: u64,
+}
+
+/// What a call has done, and what the platform has to do about it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[must_use = "somebody may wait for these completions, and the engine wants to be called again"]
+pub struct Work {
+    /// Slots whose completion can be taken now, one bit each; a bit is reported once.
+    pub completed: u64,
+    /// Completions wait for a [`poll`](Engine::poll) from a context that may unmap
+    /// ([`Caps::defer_completion`](crate::host::Caps::defer_completion)).
+    pub deferred: bool,
+    /// A card function asks for attention.
+    pub card_irq: bool,
+    /// Call [`poll`](Engine::poll) at this time.
+    pub next_deadline_ns: Option<u64>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mode {
+    Running,
+    /// Drains: what is queued goes on, nothing new comes in.
+    Suspended,
+    /// Stopped between transfers: nothing is started.
+    Halted,
+}
+
+/// One controller with one card, and the requests for it. `N` slots, 1 to 64.
+#[derive(Debug)]
+pub struct Engine<H: Host, const N: usize> {
+    host: H,
+    config: Config,
+    target: Option<Target>,
+    mode: Mode,
+    slots: Slots<N>,
+    /// How many queued or active slots are mapped.
+    prepared: u8,
+    /// The stage of the transfer in progress.
+    stage: Stage,
+    /// The phase that the controller has, or is about to get.
+    phase: Phase,
+    /// `phase` could not be started yet; try at `wake_ns`.
+    blocked: bool,
+    /// The requests of the transfer in progress (reads and writes), and their memory in order.
+    gathered: Gathered<N>,
+    segments: [Segment; N],
+    segment_count: u8,
+    /// The slot of a control request in progress (flush, raw, bus, pause).
+    control: u8,
+    /// Why the transfer in progress failed, while the lines are being brought back.
+    failure: Option<Error>,
+    /// Status bits seen while recovering.
+    recovered_status: u32,
+    recovery_faults: u32,
+    /// When the stage in progress wants a `poll`, and when it is given up.
+    wake_ns: u64,
+    deadline_ns: u64,
+    /// End of the data of the write whose busy is being watched, and questions so far.
+    data_end_ns: u64,
+    questions: u32,
+    /// Wire time of a block at the bus's present clock and width.
+    block_ns: u64,
+    clock_hz: u32,
+    width: Width,
+    busy_times: BusyTimes,
+    /// Done, and not yet reported in a `Work`.
+    fresh: u64,
+    card_irq: bool,
+    retune: bool,
+    /// Slots in states Settling and Ended.
+    settling: u64,
+    ended: u64,
+    stats: Stats,
+}
+
+impl<H: Host, const N: usize> Engine<H, N> {
+    /// An idle engine without a card.
+    pub const fn new(host: H, config: Config) -> Self {
+        Engine {
+            host,
+            config,
+            target: None,
+            mode: Mode::Running,
+            slots: Slots::new(),
+            prepared: 0,
+            stage: Stage::Idle,
+            phase: phases::NO_PHASE,
+            blocked: false,
+            gathered: Gathered::NONE,
+            segments: [slot::Slot::NEW.segment; N],
+            segment_count: 0,
+            control: NONE,
+            failure: None,
+            recovered_status: 0,
+            recovery_faults: 0,
+            wake_ns: u64::MAX,
+            deadline_ns: u64::MAX,
+            data_end_ns: 0,
+            questions: 0,
+            block_ns: 0,
+            clock_hz: 0,
+            width: Width::W1,
+            busy_times: BusyTimes::new(),
+            fresh: 0,
+            card_irq: false,
+            retune: false,
+            settling: 0,
+            ended: 0,
+            stats: Stats {
+                requests: 0,
+                transfers: 0,
+                merged: 0,
+                phases: 0,
+                interrupts: 0,
+                spurious: 0,
+                lost_interrupts: 0,
+                faults: 0,
+                busy_polls: 0,
+                status_asked: 0,
+                start_retries: 0,
+                unowned: 0,
+                leaked: 0,
+            },
+        }
+    }
+
+    /// Accepts a request, maps its memory if there is room ahead, and starts it if the controller is idle. A refused request comes back whole.
+    pub fn submit(&mut self, request: Request, now_ns: u64) -> Result<SlotId, (Error, Request)> {
+        if let Err(error) = self.admit(&request) {
+            return Err((error, request));
+        }
+        let Some(index) = self.allocate() else { return Err((Error::Full, request)) };
+        let slot = self.slots.at_mut(index);
+        slot.kind = request.kind;
+        slot.segment = Segment { ptr: request.buf.as_non_null(), len: request.buf.len_bytes(), bus: 0 };
+        slot.buf = request.buf;
+        (slot.solo, slot.prepared, slot.moved_blocks) = (false, false, 0);
+        slot.result = Ok(Output::default());
+        if let Some((_, _, blocks)) = slot.span() {
+            slot.segment.len = blocks.saturating_mul(BLOCK_BYTES);
+        } else if let Kind::Raw { phase, .. } = slot.kind {
+            slot.segment.len = raw_bytes(&phase);
+        }
+        let generation = slot.generation;
+        self.slots.push_back(index);
+        if let Err(error) = self.prepare(index)
+            && error != Error::Dma(crate::host::DmaError::Exhausted)
+        {
+            self.slots.unlink(index);
+            let slot = self.slots.at_mut(index);
+            let buf = core::mem::replace(&mut slot.buf, DmaBuf::EMPTY);
+            let kind = slot.kind;
+            self.slots.release(index);
+            return Err((error, Request { kind, buf }));
+        }
+        self.stats.requests += 1;
+        self.dispatch(now_ns);
+        Ok(SlotId { index, generation })
+    }
+
+    /// Why a request cannot be accepted, if so.
+    fn admit(&self, request: &Request) -> Result<(), Error> {
+        if self.mode == Mode::Suspended {
+            return Err(Error::Suspended);
+        }
+        let in_use = N as u32 - self.slots.free_count();
+        if in_use >= u32::from(self.config.admitted) {
+            return Err(Error::Full);
+        }
+        let needed = match request.kind {
+            Kind::Read { lba, blocks } | Kind::Write { lba, blocks } => {
+                let Some(target) = self.target else { return Err(Error::NoCard) };
+                let end = lba.checked_add(u64::from(blocks));
+                if blocks == 0 || end.is_none_or(|end| end > target.sectors) {
+                    return Err(Error::OutOfRange { lba, sectors: target.sectors });
+                }
+                blocks.checked_mul(BLOCK_BYTES).ok_or(Error::Unsupported)?
+            }
+            Kind::Flush if self.target.is_none() => return Err(Error::NoCard),
+            Kind::Raw { phase, .. } => raw_bytes(&phase),
+            _ => 0,
+        };
+        let given = request.buf.len_bytes();
+        if given < needed {
+            return Err(Error::Buffer { needed, given });
+        }
+        Ok(())
+    }
+
+    /// A free slot, if need be one whose buffer nobody came back for.
+    fn allocate(&mut self) -> Option<u8> {
+        if self.slots.free_count() == 0 {
+            let lost = self.slots.with_state(State::Lost).next()?;
+            self.slots.at_mut(lost).buf = DmaBuf::EMPTY;
+            self.slots.release(lost);
+            self.stats.leaked += 1;
+        }
+        self.slots.allocate()
+    }
+
+    /// Maps a queued request if there is room ahead.
+    fn prepare(&mut self, index: u8) -> Result<(), Error> {
+        if self.prepared >= self.config.prepared {
+            return Ok(());
+        }
+        self.map(index)
+    }
+
+    fn map(&mut self, index: u8) -> Result<(), Error> {
+        let slot = self.slots.at_mut(index);
+        let Some(direction) = slot.direction() else { return Ok(()) };
+        if slot.prepared {
+            return Ok(());
+        }
+        self.host.map(&mut slot.segment, direction).map_err(Error::Dma)?;
+        slot.prepared = true;
+        self.prepared += 1;
+        Ok(())
+    }
+
+    /// Called from the interrupt (or from a loop that polls the controller).
+    pub fn on_irq(&mut self, now_ns: u64) -> Work {
+        if self.acknowledge(now_ns) {
+            self.stats.interrupts += 1;
+        } else {
+            self.stats.spurious += 1;
+        }
+        if !self.host.caps().defer_completion {
+            self.finish();
+        }
+        self.work()
+    }
+
+    /// Called when a deadline has come, when completions were deferred, and whenever somebody likes to.
+    pub fn poll(&mut self, now_ns: u64) -> Work {
+        self.finish();
+        self.advance(now_ns);
+        self.finish();
+        self.work()
+    }
+
+    /// When [`poll`](Self::poll) should be called next.
+    pub fn next_deadline_ns(&self) -> Option<u64> {
+        if self.fresh != 0 || self.ended != 0 {
+            return Some(0);
+        }
+        Some(self.wake_ns.min(self.deadline_ns)).filter(|&at| at != u64::MAX)
+    }
+
+    fn work(&mut self) -> Work {
+        let completed = core::mem::take(&mut self.fresh);
+        Work {
+            completed,
+            deferred: self.ended != 0,
+            card_irq: self.card_irq,
+            next_deadline_ns: self.next_deadline_ns(),
+        }
+    }
+
+    /// Unmaps what has ended and makes it takeable, then maps the next ones ahead.
+    fn finish(&mut self) {
+        if self.ended == 0 {
+            return;
+        }
+        for index in bits(core::mem::take(&mut self.ended)) {
+            let slot = self.slots.at_mut(index);
+            if slot.prepared
+                && let Some(direction) = slot.direction()
+            {
+                slot.prepared = false;
+                self.prepared = self.prepared.saturating_sub(1);
+                self.host.unmap(&slot.segment, direction);
+            }
+            if !slot.orphan {
+                slot.state = State::Done;
+                self.fresh |= 1 << index;
+            } else if slot.buf.owned && slot.buf.len_bytes() > 0 {
+                slot.state = State::Lost;
+            } else {
+                self.slots.release(index);
+            }
+        }
+        while self.prepared < self.config.prepared {
+            let Some(index) = order::first_unprepared(&self.slots) else { break };
+            if self.map(index).is_err() {
+                break;
+            }
+        }
+    }
+
+    /// Takes a completion. `None`: not finished yet, or taken already.
+    pub fn take(&mut self, id: SlotId) -> Option<Completion> {
+        let slot = self.slots.at_mut(id.index);
+        if slot.generation != id.generation || slot.state != State::Done {
+            return None;
+        }
+        let done_bytes = match slot.result {
+            Ok(output) => output.bytes,
+            // A late error of a write may be any of its pieces'.
+            Err(Error::Program(_)) => 0,
+            Err(_) => slot.moved_blocks.saturating_mul(BLOCK_BYTES),
+        };
+        let buf = core::mem::replace(&mut slot.buf, DmaBuf::EMPTY);
+        let completion = Completion { result: slot.result, done_bytes, buf };
+        self.fresh &= !(1 << id.index);
+        self.slots.release(id.index);
+        Some(completion)
+    }
+
+    /// The slot's present id, for platforms that keep their own table by slot index.
+    pub fn id_of(&self, index: usize) -> Option<SlotId> {
+        let index = u8::try_from(index).ok().filter(|&i| usize::from(i) < N)?;
+        let slot = self.slots.at(index);
+        (slot.state != State::Free).then_some(SlotId { index, generation: slot.generation })
+    }
+
+    /// Nobody waits for this request any more. What the controller has not got yet is taken out; what it has got ends by itself, and its
+    /// buffer comes back through [`reclaim`](Self::reclaim). Returns the buffer if it is free at once.
+    pub fn cancel(&mut self, id: SlotId) -> Option<DmaBuf> {
+        let slot = self.slots.at_mut(id.index);
+        if slot.generation != id.generation {
+            return None;
+        }
+        match slot.state {
+            // A write of which a part has gone out, or that shall be tried again alone, is not half undone.
+            State::Queued if slot.moved_blocks == 0 => {
+                self.slots.unlink(id.index);
+                let slot = self.slots.at_mut(id.index);
+                if slot.prepared
+                    && let Some(direction) = slot.direction()
+                {
+                    slot.prepared = false;
+                    self.prepared = self.prepared.saturating_sub(1);
+                    self.host.unmap(&slot.segment, direction);
+                }
+                self.give_up(id.index)
+            }
+            State::Done => {
+                self.fresh &= !(1 << id.index);
+                self.give_up(id.index)
+            }
+            State::Queued | State::Active | State::Settling | State::Ended => {
+                slot.orphan = true;
+                slot.waker = None;
+                None
+            }
+            State::Free | State::Lost => None,
+        }
+    }
+
+    /// As [`cancel`](Self::cancel), for an owner who cannot take the buffer back now: it waits for [`reclaim`](Self::reclaim).
+    pub fn abandon(&mut self, id: SlotId) {
+        let Some(buf) = self.cancel(id) else { return };
+        if !buf.owned || buf.len_bytes() == 0 {
+            return;
+        }
+        // `cancel` has just freed a slot, so there is one to keep the buffer in.
+        if let Some(index) = self.slots.allocate() {
+            let slot = self.slots.at_mut(index);
+            (slot.state, slot.buf) = (State::Lost, buf);
+        }
+    }
+
+    fn give_up(&mut self, index: u8) -> Option<DmaBuf> {
+        let buf = core::mem::replace(&mut self.slots.at_mut(index).buf, DmaBuf::EMPTY);
+        self.slots.release(index);
+        Some(buf)
+    }
+
+    /// A buffer whose request was cancelled while the controller had it.
+    pub fn reclaim(&mut self) -> Option<DmaBuf> {
+        let index = self.slots.with_state(State::Lost).next()?;
+        self.give_up(index)
+    }
+
+    /// Who to wake when this request is done; the engine itself wakes nobody.
+    pub fn set_waker(&mut self, id: SlotId, waker: &Waker) {
+        let slot = self.slots.at_mut(id.index);
+        if slot.generation != id.generation {
+            return;
+        }
+        match &slot.waker {
+            Some(known) if known.will_wake(waker) => {}
+            _ => slot.waker = Some(waker.clone()),
+        }
+    }
+
+    /// The waker of a slot that was reported as completed.
+    pub fn take_waker(&mut self, index: usize) -> Option<Waker> {
+        let index = u8::try_from(index).ok().filter(|&i| usize::from(i) < N)?;
+        self.slots.at_mut(index).waker.take()
+    }
+
+    /// Tells the engine which card it talks to; `None` when there is none any more.
+    pub fn set_target(&mut self, target: Option<Target>) {
+        self.target = target;
+    }
+
+    /// The card's parameters.
+    pub fn target(&self) -> Option<&Target> {
+        self.target.as_ref()
+    }
+
+    /// Refuses new requests; what is queued goes on. The card is quiet when [`is_idle`](Self::is_idle).
+    pub fn suspend(&mut self) {
+        self.mode = Mode::Suspended;
+    }
+
+    /// Accepts requests again, after [`suspend`](Self::suspend) or [`halt`](Self::halt).
+    pub fn resume(&mut self, now_ns: u64) {
+        self.mode = Mode::Running;
+        self.dispatch(now_ns);
+    }
+
+    /// Starts nothing more after the transfer in progress; requests are still accepted and keep their order.
+    pub fn halt(&mut self) {
+        self.mode = Mode::Halted;
+    }
+
+    /// Nothing queued, nothing with the controller, no write whose status is unknown.
+    pub fn is_idle(&self) -> bool {
+        self.stage == Stage::Idle && self.slots.head == NONE && self.settling == 0 && self.ended == 0
+    }
+
+    /// Nothing is with the controller (requests may be queued behind [`halt`](Self::halt)).
+    pub fn is_quiet(&self) -> bool {
+        self.stage == Stage::Idle && self.ended == 0
+    }
+
+    /// The controller asked for a new tuning since this was last called [SDHC 2.2.18].
+    pub fn take_retune(&mut self) -> bool {
+        core::mem::take(&mut self.retune)
+    }
+
+    /// Slots that are not free.
+    pub fn slots_in_use(&self) -> usize {
+        N - self.slots.free_count() as usize
+    }
+
+    /// The driver.
+    pub fn host(&self) -> &H {
+        &self.host
+    }
+
+    /// The driver, for what is outside the queue's business (card detect, statistics of middleware). Starting phases here breaks the engine.
+    pub fn host_mut(&mut self) -> &mut H {
+        &mut self.host
+    }
+
+    /// Counters.
+    pub fn stats(&self) -> &Stats {
+        &self.stats
+    }
+
+    /// The limits of a transfer: host, configuration, engine.
+    fn limits(&self) -> Limits {
+        let caps = self.host.caps();
+        // CMD23 counts 16 bits on eMMC, and so do most controllers.
+        let blocks = caps.max_blocks.min(caps.max_bytes / BLOCK_BYTES).clamp(1, 0xffff);
+        Limits {
+            blocks,
+            merged_blocks: blocks.min(self.config.merge_blocks),
+            segments: caps.max_segments.max(1),
+        }
+    }
+
+    /// Keeps the wire time of a block up to date with what the bus is told.
+    fn note_bus(&mut self, op: BusOp) {
+        match op {
+            BusOp::Clock(hz) => self.clock_hz = hz,
+            BusOp::Width(width) => self.width = width,
+            BusOp::PowerOff | BusOp::PowerOn => (self.clock_hz, self.width) = (0, Width::W1),
+            _ => return,
+        }
+        let lines = match self.width {
+            Width::W1 => 1,
+            Width::W4 => 4,
+            Width::W8 => 8,
+        };
+        // 4096 bits, and some clocks for start, CRC and end.
+        self.block_ns = (4096 / lines + 40) * 1_000_000_000 / u64::from(self.clock_hz.max(1));
+    }
+}
+
+fn raw_bytes(phase: &Phase) -> u32 {
+    match phase.data {
+        Some(data) if !phase.tuning => u32::from(data.block_size).saturating_mul(data.blocks),
+        _ => 0,
+    }
+}

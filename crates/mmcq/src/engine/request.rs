@@ -84,6 +84,8 @@ pub struct Output {
 pub struct Completion {
     /// How it went.
     pub result: Result<Output, Error>,
+    /// Bytes from the start of the request that are surely done, also when it failed.
+    pub done_bytes: u32,
     /// The buffer that was submitted.
     pub buf: DmaBuf,
 }

@@ -1,0 +1,629 @@
+//! How a transfer runs: the chain of phases, each started from the event that ended the one before.
+//!
+//! A read or write is [CMD22] [CMD23] command+data [CMD12] [busy] and, where nothing else will tell, [CMD13]. What the controller adds by itself
+//! (automatic CMD12 or CMD23, busy until the end of a write) is not a phase of ours.
+
+use super::busy::BusyTimes;
+use super::slot::{NONE, State, bits};
+use super::{BLOCK_BYTES, Engine, Error, FlushBy, Kind, Mode, Output, Target};
+use crate::host::{
+    Auto, BusOp, BusyDetect, Data, Direction, Done, Events, Fault, Host, Phase, StartError, Step,
+};
+use crate::spec::command::{self, Command, Resp, emmc};
+use crate::spec::response::{R1, State as CardState};
+
+/// What the engine is doing with the controller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// Nothing.
+    Idle,
+    /// A raw request's prefix (CMD55).
+    Prefix,
+    /// CMD22.
+    Address,
+    /// CMD23.
+    Count,
+    /// The command with its data.
+    Main,
+    /// CMD12 after the data.
+    Stop,
+    /// Waiting to ask a busy card.
+    BusyPause,
+    /// CMD13 to a busy card.
+    BusyStatus,
+    /// CMD13 for writes whose status is unknown.
+    Status,
+    /// CMD6 that flushes the card's cache.
+    Flush,
+    /// CMD13 after it.
+    FlushStatus,
+    /// A bus operation.
+    Bus(BusOp),
+    /// A pause.
+    Pause,
+    /// After a failure: the lines are reset, the card is stopped and asked for its state.
+    Recover(Recovery),
+}
+
+/// Steps of recovery.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Recovery {
+    /// [`BusOp::ResetLines`].
+    ResetLines,
+    /// The same after a phase of the recovery failed itself.
+    ResetAgain,
+    /// [`BusOp::ResetAll`].
+    ResetAll,
+    /// The same, to be sure that nothing is under way when the card is given up.
+    Last,
+    /// CMD12.
+    Stop,
+    /// CMD13.
+    Status,
+    /// Before the next CMD13.
+    Wait,
+}
+
+pub(super) const NO_PHASE: Phase =
+    Phase { command: Command::new(0, 0, Resp::None), data: None, auto: Auto::None, tuning: false };
+
+/// A command alone gets this long; the wire needs microseconds, the slowest clock half a millisecond.
+pub(super) const COMMAND_TIMEOUT_NS: u64 = 20_000_000;
+/// R1b after CMD12 of a read [SD 4.12.4.2]; a write's own limit comes from the card.
+const STOP_TIMEOUT_NS: u64 = 100_000_000;
+/// A controller whose own timer failed is given this much more than the card.
+const SLACK_NS: u64 = 50_000_000;
+/// A start that was refused because of the lines is tried again after this.
+const START_RETRY_NS: u64 = 10_000;
+/// EXT_CSD [32] [eMMC 7.4.90].
+const FLUSH_CACHE: u8 = 32;
+/// Blocks after which the card may pause for its longest time once more.
+const BLOCKS_PER_TIMEOUT: u64 = 64;
+
+impl<H: Host, const N: usize> Engine<H, N> {
+    /// Starts the next thing if nothing is in progress. Bounded: every turn starts a phase or ends a request.
+    pub(super) fn dispatch(&mut self, now_ns: u64) {
+        for _ in 0..=2 * N {
+            if self.stage != Stage::Idle || self.mode == Mode::Halted {
+                return;
+            }
+            let head = self.slots.head;
+            if head == NONE {
+                if self.settling != 0 {
+                    self.ask_status(Stage::Status, now_ns);
+                }
+                return;
+            }
+            if self.slots.at(head).span().is_some() {
+                self.begin_transfer(now_ns);
+            } else if self.settling != 0 {
+                self.ask_status(Stage::Status, now_ns);
+            } else {
+                self.begin_control(head, now_ns);
+            }
+        }
+    }
+
+    /// Collects the next reads or writes and starts their first phase.
+    fn begin_transfer(&mut self, now_ns: u64) {
+        let Some(target) = self.target else {
+            let head = self.slots.head;
+            self.slots.unlink(head);
+            return self.end_slot(head, Err(Error::NoCard));
+        };
+        let limits = self.limits();
+        self.gathered.collect(&self.slots, limits);
+        if self.settling != 0 && self.gathered.blocks > self.config.settle_blocks {
+            return self.ask_status(Stage::Status, now_ns);
+        }
+        let mut left = self.gathered.blocks.saturating_mul(BLOCK_BYTES);
+        self.segment_count = 0;
+        for place in 0..self.gathered.members().len() {
+            let Some(&index) = self.gathered.members().get(place) else { break };
+            if let Err(error) = self.map(index) {
+                // The head's own failure, or a companion's: it finds out when it is its turn.
+                if place == 0 {
+                    self.slots.unlink(index);
+                    return self.end_slot(index, Err(error));
+                }
+                self.slots.at_mut(index).solo = true;
+                for &taken in self.gathered.members() {
+                    self.slots.at_mut(taken).state = State::Queued;
+                }
+                return;
+            }
+            let slot = self.slots.at_mut(index);
+            let skip = slot.moved_blocks.saturating_mul(BLOCK_BYTES);
+            let mut segment = slot.segment;
+            // SAFETY: `skip` bytes of the slot's own buffer have been moved already, so the result is inside or one past its end.
+            segment.ptr = unsafe { segment.ptr.add(skip as usize) };
+            segment.bus = segment.bus.wrapping_add(u64::from(skip));
+            segment.len = segment.len.saturating_sub(skip).min(left);
+            left -= segment.len;
+            if let Some(free) = self.segments.get_mut(place) {
+                *free = segment;
+                self.segment_count += 1;
+            }
+        }
+        for place in 0..self.gathered.members().len() {
+            let Some(&index) = self.gathered.members().get(place) else { break };
+            self.slots.unlink(index);
+            self.slots.at_mut(index).state = State::Active;
+        }
+        self.stats.transfers += 1;
+        self.stats.merged += self.gathered.members().len() as u64 - 1;
+        self.failure = None;
+        self.questions = 0;
+        if target.extended_address {
+            let upper = command::sd::address_extension((self.gathered.lba >> 32) as u8);
+            self.start_command(Stage::Address, upper, COMMAND_TIMEOUT_NS, now_ns);
+        } else {
+            self.begin_counted(&target, now_ns);
+        }
+    }
+
+    /// CMD23 as a phase of its own where it pays, else the data command at once.
+    ///
+    /// Closed-ended by an automatic CMD23 is the cheapest way: the card ends by itself and needs no CMD12. An automatic CMD12 is next.
+    /// A CMD23 or CMD12 of our own costs an interrupt more; of the two, CMD23 does not make the card abandon what it has read ahead.
+    fn begin_counted(&mut self, target: &Target, now_ns: u64) {
+        let caps = self.host.caps();
+        let counts = target.count && !caps.no_count;
+        if self.gathered.blocks > 1 && counts && !caps.auto_count && !caps.auto_stop {
+            let count = command::set_block_count(self.gathered.blocks, false);
+            self.start_command(Stage::Count, count, COMMAND_TIMEOUT_NS, now_ns);
+        } else {
+            self.begin_main(target, false, now_ns);
+        }
+    }
+
+    fn begin_main(&mut self, target: &Target, counted: bool, now_ns: u64) {
+        let caps = self.host.caps();
+        let (lba, blocks, direction) = (self.gathered.lba, self.gathered.blocks, self.gathered.direction);
+        let address =
+            if target.block_addressed { lba as u32 } else { (lba as u32).wrapping_mul(BLOCK_BYTES) };
+        let (command, timeout_ns) = match (direction, blocks) {
+            (Direction::Read, 1) => (command::read_single_block(address), target.read_timeout_ns),
+            (Direction::Read, _) => (command::read_multiple_block(address), target.read_timeout_ns),
+            (Direction::Write, 1) => (command::write_block(address), target.write_timeout_ns),
+            (Direction::Write, _) => (command::write_multiple_block(address), target.write_timeout_ns),
+        };
+        let auto = if blocks == 1 || counted {
+            Auto::None
+        } else if target.count && !caps.no_count && caps.auto_count {
+            Auto::Count(command::set_block_count(blocks, false).arg)
+        } else if caps.auto_stop {
+            Auto::Stop
+        } else {
+            Auto::None
+        };
+        self.phase = Phase {
+            command,
+            data: Some(Data { direction, block_size: BLOCK_BYTES as u16, blocks }),
+            auto,
+            tuning: false,
+        };
+        let pauses = 1 + u64::from(blocks) / BLOCKS_PER_TIMEOUT;
+        let limit = timeout_ns.saturating_mul(pauses) + 2 * u64::from(blocks) * self.block_ns;
+        self.start_phase(Stage::Main, timeout_ns, limit, now_ns);
+    }
+
+    /// Did the transfer in progress go out without a known end (so that CMD12 is ours to send)?
+    fn open_ended(&self) -> bool {
+        let target_counts = self.target.is_some_and(|t| t.count) && !self.host.caps().no_count;
+        let counted = target_counts && !self.host.caps().auto_count && !self.host.caps().auto_stop;
+        self.gathered.blocks > 1 && self.phase.auto == Auto::None && !counted
+    }
+
+    /// Starts a request that is no read or write.
+    fn begin_control(&mut self, index: u8, now_ns: u64) {
+        self.slots.unlink(index);
+        let slot = self.slots.at_mut(index);
+        slot.state = State::Active;
+        self.control = index;
+        self.failure = None;
+        self.segment_count = 0;
+        match slot.kind {
+            Kind::Raw { prefix, phase, timeout_ns } => {
+                let segment = slot.segment;
+                if segment.len > 0 {
+                    if let Err(error) = self.map(index) {
+                        self.control = NONE;
+                        return self.end_slot(index, Err(error));
+                    }
+                    if let Some(first) = self.segments.first_mut() {
+                        *first = self.slots.at(index).segment;
+                        self.segment_count = 1;
+                    }
+                }
+                match prefix {
+                    Some(prefix) => self.start_command(Stage::Prefix, prefix, COMMAND_TIMEOUT_NS, now_ns),
+                    None => self.begin_raw(phase, timeout_ns, now_ns),
+                }
+            }
+            Kind::Flush => match self.target.map(|t| t.flush) {
+                Some(FlushBy::EmmcCache { timeout_ns }) => {
+                    let flush = emmc::switch(emmc::Access::WriteByte, FLUSH_CACHE, 1, 0);
+                    self.start_command(Stage::Flush, flush, timeout_ns, now_ns);
+                }
+                // Without a cache a settled write is on the medium, and none is unsettled here.
+                Some(FlushBy::Status) => self.end_control(Ok(Output::default())),
+                None => self.end_control(Err(Error::NoCard)),
+            },
+            Kind::Bus(op) => {
+                self.stage = Stage::Bus(op);
+                self.step_bus(op, true, now_ns);
+            }
+            Kind::Pause { ns } => {
+                self.stage = Stage::Pause;
+                self.wake_ns = now_ns.saturating_add(ns);
+            }
+            Kind::Read { .. } | Kind::Write { .. } => self.end_control(Err(Error::Unsupported)),
+        }
+    }
+
+    fn begin_raw(&mut self, phase: Phase, timeout_ns: u64, now_ns: u64) {
+        self.phase = phase;
+        let blocks = phase.data.map_or(0, |d| d.blocks);
+        let limit = timeout_ns.saturating_add(2 * u64::from(blocks) * self.block_ns);
+        self.start_phase(Stage::Main, timeout_ns, limit, now_ns);
+    }
+
+    /// Starts a phase without data.
+    pub(super) fn start_command(&mut self, stage: Stage, command: Command, timeout_ns: u64, now_ns: u64) {
+        self.phase = Phase { command, data: None, auto: Auto::None, tuning: false };
+        self.start_phase(stage, timeout_ns, timeout_ns, now_ns);
+    }
+
+    /// Hands `self.phase` to the controller. `limit_ns`: when the engine itself gives up, not counting slack.
+    fn start_phase(&mut self, stage: Stage, timeout_ns: u64, limit_ns: u64, now_ns: u64) {
+        self.stage = stage;
+        self.deadline_ns = now_ns.saturating_add(limit_ns).saturating_add(SLACK_NS);
+        self.wake_ns = u64::MAX;
+        self.try_start(timeout_ns, now_ns);
+    }
+
+    fn try_start(&mut self, timeout_ns: u64, now_ns: u64) {
+        let count = if self.phase.data.is_some() { self.segment_count as usize } else { 0 };
+        let segments = self.segments.get(..count).unwrap_or(&[]);
+        match self.host.start(&self.phase, segments, timeout_ns) {
+            Ok(()) => {
+                self.stats.phases += 1;
+                self.blocked = false;
+                self.wake_ns = u64::MAX;
+            }
+            Err(StartError::CommandLine | StartError::DataLine) => {
+                self.stats.start_retries += 1;
+                self.blocked = true;
+                self.wake_ns = now_ns.saturating_add(START_RETRY_NS);
+            }
+            Err(StartError::Unsupported) => self.fail(Error::Unsupported, now_ns),
+        }
+    }
+
+    /// Asks the card for its status.
+    pub(super) fn ask_status(&mut self, stage: Stage, now_ns: u64) {
+        let rca = self.target.map_or(0, |t| t.rca);
+        if stage == Stage::Status {
+            self.stats.status_asked += 1;
+        }
+        self.start_command(stage, command::send_status(rca), COMMAND_TIMEOUT_NS, now_ns);
+    }
+
+    /// Takes the controller's events and moves on. False if there was none.
+    pub(super) fn acknowledge(&mut self, now_ns: u64) -> bool {
+        let count = if self.phase.data.is_some() { self.segment_count as usize } else { 0 };
+        let events: Events = self.host.ack(self.segments.get(..count).unwrap_or(&[]));
+        self.card_irq |= events.card_irq;
+        self.retune |= events.retune;
+        if events.presence && !self.host.present() {
+            self.removed(now_ns);
+        } else if let Some(result) = events.phase
+            && !self.blocked
+        {
+            match result {
+                Ok(done) => self.phase_done(done, now_ns),
+                Err(fault) => self.phase_failed(fault, now_ns),
+            }
+        }
+        events.phase.is_some() || events.card_irq || events.presence || events.retune
+    }
+
+    /// The phase in progress ended well on the wire; what the card says of it is judged here.
+    fn phase_done(&mut self, done: Done, now_ns: u64) {
+        let status = R1(done.response.words[0]);
+        self.deadline_ns = u64::MAX;
+        match self.stage {
+            Stage::Prefix => match status.0 & R1::OWN {
+                0 => {
+                    if let Kind::Raw { phase, timeout_ns, .. } = self.slots.at(self.control).kind {
+                        self.begin_raw(phase, timeout_ns, now_ns);
+                    }
+                }
+                _ => self.end_control_and_go_on(Err(Error::Card(status.0)), now_ns),
+            },
+            Stage::Address | Stage::Count => {
+                self.settle(status.0);
+                let Some(target) = self.target else { return self.fail(Error::NoCard, now_ns) };
+                if status.0 & R1::OWN != 0 {
+                    self.fail(Error::Card(status.0), now_ns);
+                } else if self.stage == Stage::Address {
+                    self.begin_counted(&target, now_ns);
+                } else {
+                    self.begin_main(&target, true, now_ns);
+                }
+            }
+            Stage::Main if self.control != NONE => {
+                let bytes = self.slots.at(self.control).segment.len;
+                let output = Output { bytes, response: done.response, tuned: done.tuned };
+                self.end_control_and_go_on(Ok(output), now_ns);
+            }
+            Stage::Main => {
+                self.settle(status.0);
+                if status.0 & R1::OWN != 0 {
+                    self.fail(Error::Card(status.0), now_ns);
+                } else if let Some(stop) = done.stop {
+                    self.stopped(stop, now_ns);
+                } else if self.open_ended() {
+                    let limit = match self.gathered.direction {
+                        Direction::Read => STOP_TIMEOUT_NS,
+                        Direction::Write => self.target.map_or(STOP_TIMEOUT_NS, |t| t.write_timeout_ns),
+                    };
+                    self.start_command(Stage::Stop, command::stop_transmission(), limit, now_ns);
+                } else {
+                    self.data_ended(now_ns);
+                }
+            }
+            Stage::Stop => self.stopped(status.0, now_ns),
+            Stage::BusyStatus => {
+                self.recovered_status |= status.0;
+                if status.ready_for_data() && status.current_state() != CardState::Prg {
+                    self.ready(Some(self.recovered_status), now_ns);
+                } else {
+                    self.busy_again(now_ns);
+                }
+            }
+            Stage::Status => {
+                self.stage = Stage::Idle;
+                self.settle(status.0);
+                self.dispatch(now_ns);
+            }
+            Stage::Flush => {
+                if self.host.caps().busy == BusyDetect::Interrupt {
+                    self.ask_status(Stage::FlushStatus, now_ns);
+                } else {
+                    self.watch_busy(now_ns);
+                }
+            }
+            Stage::FlushStatus => {
+                let bad = status.0 & (R1::ERRORS | R1::SWITCH_ERROR);
+                let result = if bad == 0 { Ok(Output::default()) } else { Err(Error::Card(status.0)) };
+                self.end_control_and_go_on(result, now_ns);
+            }
+            Stage::Recover(step) => self.recover_done(step, status, now_ns),
+            Stage::Idle | Stage::BusyPause | Stage::Bus(_) | Stage::Pause => {}
+        }
+    }
+
+    fn phase_failed(&mut self, fault: Fault, now_ns: u64) {
+        self.stats.faults += 1;
+        if let Stage::Recover(step) = self.stage {
+            return self.recover_failed(step, now_ns);
+        }
+        let status = fault.response.map_or(0, |r| r.words[0]);
+        let judged = self.control == NONE && matches!(self.stage, Stage::Main | Stage::Stop);
+        if judged && fault.response.is_some() {
+            self.settle(status);
+        }
+        let error = match status & R1::OWN {
+            0 => Error::Host(fault),
+            _ if judged => Error::Card(status),
+            _ => Error::Host(fault),
+        };
+        self.fail(error, now_ns);
+    }
+
+    /// CMD12 was answered. Reading up to the last block makes some cards report OUT_OF_RANGE there [SD 4.3.3]: no error.
+    fn stopped(&mut self, status: u32, now_ns: u64) {
+        let end = self.gathered.lba + u64::from(self.gathered.blocks);
+        let at_end = self.target.is_some_and(|t| end >= t.sectors);
+        let benign = if at_end { R1::OUT_OF_RANGE } else { 0 };
+        let bad = status & (R1::OWN | R1::DEFERRED) & !benign;
+        match (bad, self.gathered.direction) {
+            (0, _) => self.data_ended(now_ns),
+            (_, Direction::Read) => self.fail(Error::Card(status), now_ns),
+            (_, Direction::Write) => self.fail(Error::Program(status), now_ns),
+        }
+    }
+
+    /// The data are over and the card took them. A write still programs, unless the host has seen the end of that.
+    fn data_ended(&mut self, now_ns: u64) {
+        if self.gathered.direction == Direction::Write && self.host.caps().busy != BusyDetect::Interrupt {
+            self.watch_busy(now_ns);
+        } else {
+            self.end_transfer(None, now_ns);
+        }
+    }
+
+    fn watch_busy(&mut self, now_ns: u64) {
+        self.stage = Stage::BusyPause;
+        self.data_end_ns = now_ns;
+        self.questions = 0;
+        self.recovered_status = 0;
+        let first = self.busy_times.first_ns(self.busy_blocks());
+        self.wake_ns = now_ns.saturating_add(first);
+        let limit = match (self.control, self.target) {
+            (NONE, Some(target)) => target.write_timeout_ns,
+            (_, Some(Target { flush: FlushBy::EmmcCache { timeout_ns }, .. })) => timeout_ns,
+            _ => STOP_TIMEOUT_NS,
+        };
+        self.deadline_ns = now_ns.saturating_add(limit).saturating_add(SLACK_NS);
+        if first == 0 {
+            self.ask_busy(now_ns);
+        }
+    }
+
+    /// Size class of the busy time being watched; a flush has none and takes the largest.
+    fn busy_blocks(&self) -> u32 {
+        if self.control == NONE { self.gathered.blocks } else { u32::MAX }
+    }
+
+    fn ask_busy(&mut self, now_ns: u64) {
+        self.questions += 1;
+        self.stats.busy_polls += 1;
+        if self.host.caps().busy == BusyDetect::Level {
+            if self.host.dat0_busy() { self.busy_again(now_ns) } else { self.ready(None, now_ns) }
+        } else {
+            let deadline = self.deadline_ns;
+            self.ask_status(Stage::BusyStatus, now_ns);
+            self.deadline_ns = deadline;
+        }
+    }
+
+    fn busy_again(&mut self, now_ns: u64) {
+        let waited = now_ns.saturating_sub(self.data_end_ns);
+        let limit = self.target.map_or(STOP_TIMEOUT_NS, |t| match t.flush {
+            FlushBy::EmmcCache { timeout_ns } if self.control != NONE => timeout_ns,
+            _ => t.write_timeout_ns,
+        });
+        self.stage = Stage::BusyPause;
+        self.deadline_ns = self.data_end_ns.saturating_add(limit).saturating_add(SLACK_NS);
+        self.wake_ns = now_ns.saturating_add(BusyTimes::again_ns(waited));
+    }
+
+    /// The card's busy is over; `status` if it was CMD13 that said so.
+    fn ready(&mut self, status: Option<u32>, now_ns: u64) {
+        let waited = now_ns.saturating_sub(self.data_end_ns);
+        self.busy_times.learn(self.busy_blocks(), waited, self.questions == 1);
+        (self.wake_ns, self.deadline_ns) = (u64::MAX, u64::MAX);
+        if self.control != NONE {
+            self.ask_status(Stage::FlushStatus, now_ns);
+        } else {
+            self.end_transfer(status, now_ns);
+        }
+    }
+
+    /// The transfer is over. `status`: its writes' fate is known already. Starts what is next before anything is completed.
+    fn end_transfer(&mut self, status: Option<u32>, now_ns: u64) {
+        let write = self.gathered.direction == Direction::Write;
+        let piece = self.gathered.blocks;
+        self.stage = Stage::Idle;
+        (self.wake_ns, self.deadline_ns) = (u64::MAX, u64::MAX);
+        for place in 0..self.gathered.members().len() {
+            let Some(&index) = self.gathered.members().get(place) else { break };
+            let slot = self.slots.at_mut(index);
+            let left = slot.span().map_or(0, |(_, _, blocks)| blocks);
+            let moved = left.min(piece);
+            slot.moved_blocks += moved;
+            if let Ok(output) = &mut slot.result {
+                output.bytes += moved * BLOCK_BYTES;
+            }
+            if moved < left && slot.result.is_ok() {
+                // The rest is the oldest request of all: it goes next. A late error of this piece comes with its end.
+                self.slots.push_front(index);
+            } else if write {
+                slot.state = State::Settling;
+                self.settling |= 1 << index;
+            } else {
+                slot.state = State::Ended;
+                self.ended |= 1 << index;
+            }
+        }
+        if let Some(status) = status {
+            self.settle(status);
+        }
+        self.dispatch(now_ns);
+    }
+
+    /// A status of the card has come: what was written before now has a result.
+    pub(super) fn settle(&mut self, status: u32) {
+        let bad = status & R1::DEFERRED;
+        if bad != 0 && self.settling == 0 {
+            self.stats.unowned += 1;
+        }
+        for index in bits(core::mem::take(&mut self.settling)) {
+            let slot = self.slots.at_mut(index);
+            if bad != 0 {
+                slot.result = Err(Error::Program(status));
+            }
+            slot.state = State::Ended;
+            self.ended |= 1 << index;
+        }
+    }
+
+    /// A request that is with nobody any more gets its result.
+    pub(super) fn end_slot(&mut self, index: u8, result: Result<Output, Error>) {
+        let slot = self.slots.at_mut(index);
+        slot.result = result;
+        slot.state = State::Ended;
+        self.ended |= 1 << index;
+    }
+
+    pub(super) fn end_control(&mut self, result: Result<Output, Error>) {
+        let index = core::mem::replace(&mut self.control, NONE);
+        self.stage = Stage::Idle;
+        (self.wake_ns, self.deadline_ns) = (u64::MAX, u64::MAX);
+        self.end_slot(index, result);
+    }
+
+    fn end_control_and_go_on(&mut self, result: Result<Output, Error>, now_ns: u64) {
+        self.end_control(result);
+        self.dispatch(now_ns);
+    }
+
+    fn step_bus(&mut self, op: BusOp, first: bool, now_ns: u64) {
+        match self.host.set_bus(op, first, now_ns) {
+            Step::Done => {
+                self.note_bus(op);
+                self.end_control(Ok(Output::default()));
+            }
+            Step::Wait(until_ns) => self.wake_ns = until_ns.max(now_ns),
+            Step::Failed => self.end_control(Err(Error::Bus(op))),
+        }
+    }
+
+    /// Whatever time has brought: retries, steps, questions, deadlines. One turn of each at most.
+    pub(super) fn advance(&mut self, now_ns: u64) {
+        if self.stage == Stage::Idle {
+            return self.dispatch(now_ns);
+        }
+        if now_ns >= self.wake_ns {
+            self.wake_ns = u64::MAX;
+            match self.stage {
+                Stage::Bus(op) => {
+                    self.step_bus(op, false, now_ns);
+                    self.dispatch(now_ns);
+                }
+                Stage::Pause => self.end_control_and_go_on(Ok(Output::default()), now_ns),
+                Stage::BusyPause => self.ask_busy(now_ns),
+                Stage::Recover(step) if !self.blocked => self.recover_wake(step, now_ns),
+                _ if self.blocked => self.try_start(self.retry_timeout_ns(now_ns), now_ns),
+                _ => {}
+            }
+        }
+        if now_ns >= self.deadline_ns {
+            self.overdue(now_ns);
+        }
+    }
+
+    /// The controller's timer for a start that was held up: what is left.
+    fn retry_timeout_ns(&self, now_ns: u64) -> u64 {
+        self.deadline_ns.saturating_sub(now_ns).saturating_sub(SLACK_NS).max(COMMAND_TIMEOUT_NS)
+    }
+
+    /// A deadline has passed: maybe only the interrupt was lost.
+    fn overdue(&mut self, now_ns: u64) {
+        let waiting = !self.blocked && self.stage != Stage::BusyPause;
+        if waiting && self.acknowledge(now_ns) && now_ns < self.deadline_ns {
+            self.stats.lost_interrupts += 1;
+            return;
+        }
+        if now_ns < self.deadline_ns || self.stage == Stage::Idle {
+            return;
+        }
+        match self.stage {
+            Stage::Recover(step) => self.recover_failed(step, now_ns),
+            _ => self.fail(Error::Silent, now_ns),
+        }
+    }
+}

@@ -1,0 +1,216 @@
+//! Slots: where a request lives from submit until its completion is taken.
+
+use super::buffer::DmaBuf;
+use super::request::{Error, Kind, Output};
+use crate::host::{Direction, Segment};
+use core::ptr::NonNull;
+use core::task::Waker;
+
+/// A slot's life: `Free -> Queued -> Active -> [Settling] -> Ended -> Done -> Free`; `Ended -> Lost -> Free` if nobody waits any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    /// Nobody owns it.
+    Free,
+    /// Waits for its turn.
+    Queued,
+    /// Its transfer is with the controller.
+    Active,
+    /// Written; whether it was programmed well, the card's next status tells.
+    Settling,
+    /// The result is known and the controller has let go; still mapped.
+    Ended,
+    /// The completion can be taken.
+    Done,
+    /// Nobody will take it: the buffer waits for `reclaim`.
+    Lost,
+}
+
+#[derive(Debug)]
+pub(super) struct Slot {
+    pub state: State,
+    /// Nobody waits for the result.
+    pub orphan: bool,
+    /// Never merged again: its transfer failed together with others, now each finds out for itself.
+    pub solo: bool,
+    /// `segment` is mapped.
+    pub prepared: bool,
+    pub generation: u32,
+    /// Blocks already moved (a request larger than a transfer goes in pieces).
+    pub moved_blocks: u32,
+    pub kind: Kind,
+    pub segment: Segment,
+    pub buf: DmaBuf,
+    pub result: Result<Output, Error>,
+    pub waker: Option<Waker>,
+    pub previous: u8,
+    pub next: u8,
+}
+
+pub(super) const NONE: u8 = u8::MAX;
+
+impl Slot {
+    pub const NEW: Slot = Slot {
+        state: State::Free,
+        orphan: false,
+        solo: false,
+        prepared: false,
+        generation: 0,
+        moved_blocks: 0,
+        kind: Kind::Flush,
+        segment: Segment { ptr: NonNull::dangling(), len: 0, bus: 0 },
+        buf: DmaBuf::EMPTY,
+        result: Ok(Output {
+            bytes: 0,
+            response: crate::spec::response::Response { words: [0; 4] },
+            tuned: false,
+        }),
+        waker: None,
+        previous: NONE,
+        next: NONE,
+    };
+
+    /// Direction, first block and blocks still to move, of a read or write.
+    pub fn span(&self) -> Option<(Direction, u64, u32)> {
+        let (direction, lba, blocks) = match self.kind {
+            Kind::Read { lba, blocks } => (Direction::Read, lba, blocks),
+            Kind::Write { lba, blocks } => (Direction::Write, lba, blocks),
+            _ => return None,
+        };
+        Some((
+            direction,
+            lba.wrapping_add(u64::from(self.moved_blocks)),
+            blocks.saturating_sub(self.moved_blocks),
+        ))
+    }
+
+    /// The way its data go, if it has any.
+    pub fn direction(&self) -> Option<Direction> {
+        match self.kind {
+            Kind::Read { .. } => Some(Direction::Read),
+            Kind::Write { .. } => Some(Direction::Write),
+            Kind::Raw { phase, .. } => phase.data.filter(|_| !phase.tuning).map(|d| d.direction),
+            _ => None,
+        }
+    }
+}
+
+/// All slots, with the queue threaded through them.
+#[derive(Debug)]
+pub(super) struct Slots<const N: usize> {
+    slots: [Slot; N],
+    /// One bit a free slot.
+    free: u64,
+    pub head: u8,
+    tail: u8,
+}
+
+impl<const N: usize> Slots<N> {
+    /// One bit for each slot that exists; also refuses an N outside 1 to 64 at compile time.
+    pub const ALL: u64 = {
+        assert!(N >= 1 && N <= 64, "an engine has 1 to 64 slots");
+        u64::MAX >> (64 - N)
+    };
+
+    pub const fn new() -> Self {
+        Slots { slots: [const { Slot::NEW }; N], free: Self::ALL, head: NONE, tail: NONE }
+    }
+
+    /// The slot of an index below N.
+    pub fn at(&self, index: u8) -> &Slot {
+        // The remainder keeps the compiler and us from ever seeing a panic; indices come from this module's own lists.
+        &self.slots[index as usize % N]
+    }
+
+    pub fn at_mut(&mut self, index: u8) -> &mut Slot {
+        &mut self.slots[index as usize % N]
+    }
+
+    pub fn free_count(&self) -> u32 {
+        self.free.count_ones()
+    }
+
+    /// Takes a free slot.
+    pub fn allocate(&mut self) -> Option<u8> {
+        if self.free == 0 {
+            return None;
+        }
+        let index = self.free.trailing_zeros() as u8;
+        self.free &= self.free - 1;
+        Some(index)
+    }
+
+    /// A slot becomes free; completions that still name it are void from now on.
+    pub fn release(&mut self, index: u8) {
+        let slot = self.at_mut(index);
+        slot.state = State::Free;
+        slot.orphan = false;
+        slot.waker = None;
+        slot.generation = slot.generation.wrapping_add(1);
+        self.free |= 1 << (index as usize % N);
+    }
+
+    pub fn push_back(&mut self, index: u8) {
+        let tail = self.tail;
+        let slot = self.at_mut(index);
+        slot.state = State::Queued;
+        (slot.previous, slot.next) = (tail, NONE);
+        if tail == NONE {
+            self.head = index
+        } else {
+            self.at_mut(tail).next = index
+        }
+        self.tail = index;
+    }
+
+    pub fn push_front(&mut self, index: u8) {
+        let head = self.head;
+        let slot = self.at_mut(index);
+        slot.state = State::Queued;
+        (slot.previous, slot.next) = (NONE, head);
+        if head == NONE {
+            self.tail = index
+        } else {
+            self.at_mut(head).previous = index
+        }
+        self.head = index;
+    }
+
+    pub fn unlink(&mut self, index: u8) {
+        let (previous, next) = (self.at(index).previous, self.at(index).next);
+        if previous == NONE {
+            self.head = next
+        } else {
+            self.at_mut(previous).next = next
+        }
+        if next == NONE { self.tail = previous } else { self.at_mut(next).previous = previous }
+    }
+
+    /// The queue in order, at most N long whatever happens.
+    pub fn queue(&self) -> impl Iterator<Item = u8> + '_ {
+        let mut at = self.head;
+        (0..N).map_while(move |_| {
+            let here = at;
+            if here == NONE {
+                return None;
+            }
+            at = self.at(here).next;
+            Some(here)
+        })
+    }
+
+    pub fn with_state(&self, wanted: State) -> impl Iterator<Item = u8> + '_ {
+        (0..N as u8).filter(move |&i| self.at(i).state == wanted)
+    }
+}
+
+/// The set bits of a mask, lowest first.
+pub(super) fn bits(mut mask: u64) -> impl Iterator<Item = u8> {
+    core::iter::from_fn(move || {
+        if mask == 0 {
+            return None;
+        }
+        let index = mask.trailing_zeros() as u8;
+        mask &= mask - 1;
+        Some(index)
+    })
+}

@@ -1,0 +1,205 @@
+//! Commands and their argument builders [SD 4.7.4], [eMMC 6.10.4], [SDIO 4, 5].
+//!
+//! Here: the commands that SD and eMMC share. What only one of them has, or has with another argument, is in [`sd`],
+//! [`emmc`] and [`sdio`]. An application command (ACMD41, say) is [`app_cmd`] followed by its builder's command.
+//!
+//! Builders mask their arguments to the field's width; a value that does not fit loses its upper bits, it never spills into the
+//! next field. `rca` is always the 16-bit number itself. Block addresses are in blocks of 512 bytes, on cards up to 2 GB in bytes.
+
+pub mod emmc;
+mod name;
+pub mod sd;
+pub mod sdio;
+
+pub use name::name;
+
+/// The form of a response [SD 4.9], [eMMC 6.12].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Resp {
+    /// No response.
+    None,
+    /// 48 bits: card status.
+    R1,
+    /// 48 bits: card status, followed by busy on DAT0.
+    R1b,
+    /// 136 bits: CID or CSD.
+    R2,
+    /// 48 bits without CRC: OCR.
+    R3,
+    /// 48 bits without CRC: SDIO's OCR.
+    R4,
+    /// 48 bits: SDIO's flags and data (on eMMC: fast I/O).
+    R5,
+    /// 48 bits: published RCA.
+    R6,
+    /// 48 bits: interface condition.
+    R7,
+}
+
+/// One command as it goes over the CMD line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Command {
+    /// Command index, 0 to 63.
+    pub index: u8,
+    /// The 32-bit argument.
+    pub arg: u32,
+    /// The response that the card owes.
+    pub resp: Resp,
+}
+
+impl Command {
+    /// A command from its parts; the builders below are the usual way.
+    pub const fn new(index: u8, arg: u32, resp: Resp) -> Self {
+        Command { index: index & 0x3f, arg, resp }
+    }
+}
+
+/// Puts an RCA where every addressed command wants it.
+const fn rca_arg(rca: u16) -> u32 {
+    (rca as u32) << 16
+}
+
+/// CMD0 `GO_IDLE_STATE`: resets all cards to idle [SD 4.2.1], [eMMC 6.4.1].
+pub const fn go_idle_state() -> Command {
+    Command::new(0, 0, Resp::None)
+}
+
+/// CMD2 `ALL_SEND_CID`: every unidentified card sends its CID [SD 4.2.2], [eMMC 6.4.4].
+pub const fn all_send_cid() -> Command {
+    Command::new(2, 0, Resp::R2)
+}
+
+/// CMD4 `SET_DSR`: programs the driver stage of all cards [SD 5.5], [eMMC 7.6].
+pub const fn set_dsr(dsr: u16) -> Command {
+    Command::new(4, rca_arg(dsr), Resp::None)
+}
+
+/// CMD7 `SELECT/DESELECT_CARD`: stand-by to transfer and back [SD 4.3], [eMMC 6.6.1].
+///
+/// RCA 0 deselects every card, and none answers. A card that is reselected while it programs holds busy: R1b.
+pub const fn select_card(rca: u16) -> Command {
+    Command::new(7, rca_arg(rca), if rca == 0 { Resp::None } else { Resp::R1b })
+}
+
+/// CMD9 `SEND_CSD`: the addressed card, in stand-by, sends its CSD [SD 4.7.4], [eMMC 6.10.4].
+pub const fn send_csd(rca: u16) -> Command {
+    Command::new(9, rca_arg(rca), Resp::R2)
+}
+
+/// CMD10 `SEND_CID`: the addressed card, in stand-by, sends its CID [SD 4.7.4], [eMMC 6.10.4].
+pub const fn send_cid(rca: u16) -> Command {
+    Command::new(10, rca_arg(rca), Resp::R2)
+}
+
+/// CMD12 `STOP_TRANSMISSION` after a write: the card may stay busy programming [SD 4.3.4], [eMMC 6.6.12].
+pub const fn stop_transmission() -> Command {
+    Command::new(12, 0, Resp::R1b)
+}
+
+/// CMD12 `STOP_TRANSMISSION` after a read: no busy follows [SD 4.3.3], [eMMC 6.6.11].
+pub const fn stop_transmission_read() -> Command {
+    Command::new(12, 0, Resp::R1)
+}
+
+/// CMD13 `SEND_STATUS`: the addressed card sends its status [SD 4.10.1], [eMMC 6.13].
+pub const fn send_status(rca: u16) -> Command {
+    Command::new(13, rca_arg(rca), Resp::R1)
+}
+
+/// CMD13 with bit 15: the response holds the queue's task status, bit n for task n, instead of the card status
+/// [SD 4.19.2], [eMMC 6.6.39.4].
+pub const fn send_queue_status(rca: u16) -> Command {
+    Command::new(13, rca_arg(rca) | 1 << 15, Resp::R1)
+}
+
+/// CMD15 `GO_INACTIVE_STATE`: the addressed card is out until the next power cycle [SD 4.2.2], [eMMC 6.4.1].
+pub const fn go_inactive_state(rca: u16) -> Command {
+    Command::new(15, rca_arg(rca), Resp::None)
+}
+
+/// CMD16 `SET_BLOCKLEN`: block length in bytes; on cards over 2 GB it only matters to CMD42 [SD 4.3.2], [eMMC 6.6.7].
+pub const fn set_blocklen(bytes: u32) -> Command {
+    Command::new(16, bytes, Resp::R1)
+}
+
+/// CMD17 `READ_SINGLE_BLOCK` [SD 4.3.3], [eMMC 6.6.10].
+pub const fn read_single_block(addr: u32) -> Command {
+    Command::new(17, addr, Resp::R1)
+}
+
+/// CMD18 `READ_MULTIPLE_BLOCK`: until CMD12, or for as many blocks as CMD23 said [SD 4.3.3], [eMMC 6.6.10].
+pub const fn read_multiple_block(addr: u32) -> Command {
+    Command::new(18, addr, Resp::R1)
+}
+
+/// CMD23 `SET_BLOCK_COUNT`: length of the CMD18 or CMD25 that follows [SD 4.7.4], [eMMC 6.6.8].
+///
+/// `reliable` asks for a reliable write and is eMMC's alone; the count then has 16 bits (as always on eMMC, see
+/// [`emmc::set_block_count`] for its other flags). SD has 32 bits.
+pub const fn set_block_count(blocks: u32, reliable: bool) -> Command {
+    let arg = if reliable { 1 << 31 | blocks & 0xffff } else { blocks };
+    Command::new(23, arg, Resp::R1)
+}
+
+/// CMD24 `WRITE_BLOCK` [SD 4.3.4], [eMMC 6.6.9].
+pub const fn write_block(addr: u32) -> Command {
+    Command::new(24, addr, Resp::R1)
+}
+
+/// CMD25 `WRITE_MULTIPLE_BLOCK`: until CMD12, or for as many blocks as CMD23 said [SD 4.3.4], [eMMC 6.6.9].
+pub const fn write_multiple_block(addr: u32) -> Command {
+    Command::new(25, addr, Resp::R1)
+}
+
+/// CMD27 `PROGRAM_CSD`: writes the programmable bits of the CSD; 16 bytes of data follow [SD 4.3.4], [eMMC 6.6.14].
+pub const fn program_csd() -> Command {
+    Command::new(27, 0, Resp::R1)
+}
+
+/// CMD28 `SET_WRITE_PROT`: protects the group that holds the address [SD 4.3.6], [eMMC 6.6.17].
+pub const fn set_write_prot(addr: u32) -> Command {
+    Command::new(28, addr, Resp::R1b)
+}
+
+/// CMD29 `CLR_WRITE_PROT`: the opposite of CMD28 [SD 4.3.6], [eMMC 6.6.17].
+pub const fn clr_write_prot(addr: u32) -> Command {
+    Command::new(29, addr, Resp::R1b)
+}
+
+/// CMD30 `SEND_WRITE_PROT`: 32 protection bits as 4 bytes of data, lowest group in the last bit [SD 4.3.6], [eMMC 6.6.17].
+pub const fn send_write_prot(addr: u32) -> Command {
+    Command::new(30, addr, Resp::R1)
+}
+
+/// CMD42 `LOCK_UNLOCK`: password and lock; one block of data follows [SD 4.3.7], [eMMC 6.6.19].
+pub const fn lock_unlock() -> Command {
+    Command::new(42, 0, Resp::R1)
+}
+
+/// CMD55 `APP_CMD`: the next command is an application command [SD 4.3.9], [eMMC 6.6.20]. RCA 0 before identification.
+pub const fn app_cmd(rca: u16) -> Command {
+    Command::new(55, rca_arg(rca), Resp::R1)
+}
+
+/// CMD56 `GEN_CMD`: one block of vendor data, from the card if `read` [SD 4.3.9.2], [eMMC 6.6.20].
+pub const fn gen_cmd(read: bool) -> Command {
+    Command::new(56, read as u32, Resp::R1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arguments_are_where_the_tables_say() {
+        assert_eq!(select_card(0), Command::new(7, 0, Resp::None));
+        assert_eq!(select_card(0xb368), Command::new(7, 0xb368_0000, Resp::R1b));
+        assert_eq!(send_queue_status(1).arg, 0x0001_8000);
+        assert_eq!(set_block_count(8, false).arg, 8);
+        assert_eq!(set_block_count(0x0012_0008, false).arg, 0x0012_0008);
+        assert_eq!(set_block_count(0x0012_0008, true).arg, 0x8000_0008);
+        assert_eq!(gen_cmd(true).arg, 1);
+        assert_eq!(stop_transmission().resp, Resp::R1b);
+        assert_eq!(stop_transmission_read().resp, Resp::R1);
+    }
+}

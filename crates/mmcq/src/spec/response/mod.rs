@@ -1,0 +1,249 @@
+//! Responses as the host hands them over [SD 4.9], [eMMC 6.12], [SDIO 4.10].
+
+mod ocr;
+mod status;
+
+pub use ocr::{Access, Ocr};
+pub use status::{R1, State};
+
+use core::fmt;
+
+/// The content of a response, without start bits, index and CRC.
+///
+/// A 48-bit response is in `words[0]` (bits 39:8 on the wire). A 136-bit response fills all four, bits 127:96 first;
+/// the last byte (CRC and end bit) reads as zero, since many controllers do not keep it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Response {
+    /// See above.
+    pub words: [u32; 4],
+}
+
+impl Response {
+    /// A 48-bit response with this content.
+    pub const fn short(content: u32) -> Self {
+        Response { words: [content, 0, 0, 0] }
+    }
+
+    /// Read as R1 or R1b.
+    pub const fn r1(&self) -> R1 {
+        R1(self.words[0])
+    }
+
+    /// Read as R3: the OCR.
+    pub const fn ocr(&self) -> Ocr {
+        Ocr(self.words[0])
+    }
+
+    /// Read as R4 of an I/O card.
+    pub const fn r4(&self) -> R4 {
+        R4(self.words[0])
+    }
+
+    /// Read as R5 of an I/O card.
+    pub const fn r5(&self) -> R5 {
+        R5(self.words[0])
+    }
+
+    /// Read as R6: the published RCA.
+    pub const fn r6(&self) -> R6 {
+        R6(self.words[0])
+    }
+
+    /// Read as R7: the interface condition.
+    pub const fn r7(&self) -> R7 {
+        R7(self.words[0])
+    }
+}
+
+/// Is bit `n` (0 to 31) of `word` set?
+const fn bit(word: u32, n: u32) -> bool {
+    word >> n & 1 != 0
+}
+
+/// An I/O card's answer to CMD5 [SDIO 3.3].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct R4(pub u32);
+
+impl R4 {
+    /// C: the card has powered up.
+    pub const fn ready(self) -> bool {
+        bit(self.0, 31)
+    }
+
+    /// Number of I/O functions besides function 0, 0 to 7.
+    pub const fn functions(self) -> u8 {
+        (self.0 >> 28 & 7) as u8
+    }
+
+    /// The card has memory as well: a combo card.
+    pub const fn memory_present(self) -> bool {
+        bit(self.0, 27)
+    }
+
+    /// S18A: the card will switch to 1.8 V signalling.
+    pub const fn s18a(self) -> bool {
+        bit(self.0, 24)
+    }
+
+    /// Voltage window, bits 23:0 of the I/O OCR: bit 8 is 2.0 to 2.1 V, bit 23 is 3.5 to 3.6 V.
+    pub const fn voltages(self) -> u32 {
+        self.0 & 0x00ff_ffff
+    }
+}
+
+/// State of the I/O part of a card, as in R5 [SDIO 5.2].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IoState {
+    /// Not selected: initialisation, stand-by or inactive.
+    Dis,
+    /// DAT lines free.
+    Cmd,
+    /// A CMD53 transfer is going on.
+    Trn,
+    /// 3, reserved.
+    Reserved,
+}
+
+/// An I/O card's answer to CMD52 and CMD53 [SDIO 5.2].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct R5(pub u32);
+
+impl R5 {
+    /// Bits 15, 14 (both of the previous command), 11, 9 and 8: every error.
+    pub const ERRORS: u32 = 0xcb00;
+
+    /// The byte that was read; after a plain write, the byte that was sent.
+    pub const fn data(self) -> u8 {
+        self.0 as u8
+    }
+
+    /// The CRC of the previous command was wrong.
+    pub const fn com_crc_error(self) -> bool {
+        bit(self.0, 15)
+    }
+
+    /// The previous command was not legal in its state.
+    pub const fn illegal_command(self) -> bool {
+        bit(self.0, 14)
+    }
+
+    /// What the I/O part was doing.
+    pub const fn state(self) -> IoState {
+        match self.0 >> 12 & 3 {
+            0 => IoState::Dis,
+            1 => IoState::Cmd,
+            2 => IoState::Trn,
+            _ => IoState::Reserved,
+        }
+    }
+
+    /// General or unknown error.
+    pub const fn error(self) -> bool {
+        bit(self.0, 11)
+    }
+
+    /// The function does not exist.
+    pub const fn function_number(self) -> bool {
+        bit(self.0, 9)
+    }
+
+    /// The argument was out of this function's range.
+    pub const fn out_of_range(self) -> bool {
+        bit(self.0, 8)
+    }
+
+    /// The error bits alone; 0 is good.
+    pub const fn errors(self) -> u32 {
+        self.0 & Self::ERRORS
+    }
+}
+
+/// An SD card's answer to CMD3 [SD 4.9.5].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct R6(pub u32);
+
+impl R6 {
+    /// The address that the card now has; 0 is no address, ask again.
+    pub const fn rca(self) -> u16 {
+        (self.0 >> 16) as u16
+    }
+
+    /// The card status bits that R6 carries (23, 22, 19 and 12:0), where R1 has them.
+    pub const fn status(self) -> R1 {
+        R1((self.0 & 0xc000) << 8 | (self.0 & 0x2000) << 6 | self.0 & 0x1fff)
+    }
+}
+
+/// An SD card's answer to CMD8 [SD 4.9.6].
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct R7(pub u32);
+
+impl R7 {
+    /// The supply voltage that the card accepts: 1 is 2.7 to 3.6 V, 0 is none of those asked for.
+    pub const fn supply(self) -> u8 {
+        (self.0 >> 8 & 0xf) as u8
+    }
+
+    /// The echo of the pattern.
+    pub const fn pattern(self) -> u8 {
+        self.0 as u8
+    }
+
+    /// The card has a PCIe interface (SD Express).
+    pub const fn pcie(self) -> bool {
+        bit(self.0, 12)
+    }
+
+    /// The card's PCIe interface can do with 1.2 V.
+    pub const fn pcie_1v2(self) -> bool {
+        bit(self.0, 13)
+    }
+
+    /// Did the card accept the supply voltage and echo the pattern of
+    /// [`send_if_cond`](crate::spec::command::sd::send_if_cond)?
+    pub const fn echoes(self, supply: u8, pattern: u8) -> bool {
+        self.supply() == supply & 0xf && self.supply() != 0 && self.pattern() == pattern
+    }
+}
+
+impl fmt::Debug for R7 {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "R7(supply {:#x} pattern {:#04x})", self.supply(), self.pattern())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn published_address_and_its_status() {
+        // RCA 0xb368, ident -> stand-by: state ident (2), ready for data.
+        let r6 = Response::short(0xb368_0500).r6();
+        assert_eq!(r6.rca(), 0xb368);
+        assert_eq!(r6.status().current_state(), State::Ident);
+        assert!(r6.status().ready_for_data());
+        assert_eq!(R6(0xe000).status(), R1(R1::COM_CRC_ERROR | R1::ILLEGAL_COMMAND | R1::ERROR));
+    }
+
+    #[test]
+    fn interface_condition() {
+        assert!(R7(0x1aa).echoes(1, 0xaa));
+        assert!(!R7(0x1ab).echoes(1, 0xaa));
+        assert!(!R7(0x0aa).echoes(1, 0xaa));
+        assert!(!R7(0x0aa).echoes(0, 0xaa));
+        assert!(R7(0x31aa).pcie() && R7(0x31aa).pcie_1v2());
+    }
+
+    #[test]
+    fn io_answers() {
+        // An SDIO card with one function and no memory, powered up, 2.0 to 3.6 V.
+        let r4 = R4(0x90ff_ff00);
+        assert!(r4.ready() && !r4.memory_present() && !r4.s18a());
+        assert_eq!((r4.functions(), r4.voltages()), (1, 0x00ff_ff00));
+        let r5 = R5(0x1102);
+        assert_eq!((r5.data(), r5.state(), r5.errors()), (2, IoState::Cmd, 0x100));
+        assert!(r5.out_of_range() && !r5.function_number() && !r5.error());
+        assert_eq!(R5(0xffff).errors(), R5::ERRORS);
+    }
+}

@@ -1,0 +1,316 @@
+//! The engine's promises: order, merging, one owner for each error, deadlines, nothing lost.
+
+mod support;
+
+use mmcq::engine::{Config, DmaBuf, Engine, Error, Kind, Request, SlotId};
+use mmcq::host::{BusyDetect, Cause};
+use mmcq::spec::response::R1;
+use std::cell::RefCell;
+use std::rc::Rc;
+use support::{TestHost, World, buffer, target};
+
+const BLOCKS: u64 = 256;
+
+type TestEngine<const N: usize> = Engine<TestHost, N>;
+
+fn engine<const N: usize>(world: &Rc<RefCell<World>>) -> TestEngine<N> {
+    let mut engine = Engine::new(TestHost::new(world), Config::DEFAULT);
+    engine.set_target(Some(target(BLOCKS)));
+    engine
+}
+
+fn read(lba: u64, blocks: u32) -> Request {
+    Request { kind: Kind::Read { lba, blocks }, buf: buffer(blocks, 0xee) }
+}
+
+fn write(lba: u64, blocks: u32, fill: u8) -> Request {
+    Request { kind: Kind::Write { lba, blocks }, buf: buffer(blocks, fill) }
+}
+
+/// Interrupts and alarms until nothing is left to do; returns the virtual time. Bounded, so a hang is a failure.
+fn run<const N: usize>(engine: &mut TestEngine<N>, mut now: u64) -> u64 {
+    for _ in 0..100_000 {
+        now += 1_000;
+        let _ = engine.on_irq(now);
+        if engine.is_idle() {
+            let _ = engine.poll(now);
+            return now;
+        }
+        let answers = {
+            let world = engine.host().world.borrow();
+            world.running() && !world.silent && world.present
+        };
+        if !answers {
+            if let Some(at) = engine.next_deadline_ns() {
+                now = now.max(at);
+            }
+            let _ = engine.poll(now);
+        }
+    }
+    panic!("the engine does not come to rest");
+}
+
+#[test]
+fn contiguous_requests_become_one_transfer() {
+    let world = World::new(BLOCKS);
+    let mut e = engine::<8>(&world);
+    e.submit(read(100, 1), 0).unwrap();
+    // These wait behind the first; out of order on purpose.
+    let ids: Vec<SlotId> = [(16, 8), (8, 8), (24, 8), (60, 4), (32, 8)]
+        .map(|(lba, blocks)| e.submit(read(lba, blocks), 0).unwrap())
+        .into();
+    run(&mut e, 0);
+    for id in ids {
+        assert!(e.take(id).unwrap().result.is_ok());
+    }
+    let sizes: Vec<_> = world.borrow().transfers().iter().map(|s| (s.arg, s.blocks, s.segments)).collect();
+    assert_eq!(sizes, [(100, 1, 1), (8, 32, 4), (60, 4, 1)]);
+    assert_eq!(e.stats().merged, 3);
+}
+
+#[test]
+fn a_barrier_is_not_passed() {
+    let world = World::new(BLOCKS);
+    let mut e = engine::<8>(&world);
+    e.submit(write(0, 8, 1), 0).unwrap();
+    e.submit(write(8, 8, 2), 0).unwrap();
+    e.submit(Request { kind: Kind::Flush, buf: DmaBuf::EMPTY }, 0).unwrap();
+    e.submit(write(16, 8, 3), 0).unwrap();
+    run(&mut e, 0);
+    let commands: Vec<_> = world.borrow().log.iter().map(|s| (s.index, s.arg)).collect();
+    // Written, written, status before the flush is done, written, status.
+    assert_eq!(commands, [(25, 0), (25, 8), (13, 1 << 16), (25, 16), (13, 1 << 16)]);
+}
+
+#[test]
+fn a_failed_merge_fails_only_its_owner() {
+    let world = World::new(BLOCKS);
+    let mut e = engine::<8>(&world);
+    e.submit(read(200, 1), 0).unwrap();
+    let ids: Vec<SlotId> = (0..6).map(|i| e.submit(read(8 * i, 8), 0).unwrap()).collect();
+    world.borrow_mut().bad.insert(19, Cause::Crc);
+    run(&mut e, 0);
+    for (i, id) in ids.into_iter().enumerate() {
+        let done = e.take(id).unwrap();
+        match i {
+            2 => assert!(matches!(done.result, Err(Error::Host(f)) if f.cause == Cause::Crc)),
+            _ => assert_eq!(done.done_bytes, 4096, "request {i}: {:?}", done.result),
+        }
+    }
+    assert_eq!(world.borrow().resets, 2, "once for all together, once for the bad one alone");
+    assert_eq!(world.borrow().mapped(), 0);
+}
+
+#[test]
+fn a_late_error_goes_to_the_write_that_caused_it() {
+    let world = World::new(BLOCKS);
+    let mut e = engine::<4>(&world);
+    let first = e.submit(write(0, 8, 1), 0).unwrap();
+    let second = e.submit(read(64, 8), 0).unwrap();
+    let _ = e.on_irq(1_000);
+    assert!(e.take(first).is_none(), "its status is not known yet");
+    world.borrow_mut().next_status = R1::CC_ERROR;
+    run(&mut e, 1_000);
+    assert!(matches!(e.take(first).unwrap().result, Err(Error::Program(s)) if s & R1::CC_ERROR != 0));
+    assert!(e.take(second).unwrap().result.is_ok());
+
+    // With nobody behind, the engine asks by itself.
+    let alone = e.submit(write(0, 8, 1), 10_000).unwrap();
+    let _ = e.on_irq(20_000);
+    world.borrow_mut().next_status = R1::ERROR;
+    run(&mut e, 20_000);
+    assert!(matches!(e.take(alone).unwrap().result, Err(Error::Program(_))));
+    assert_eq!(e.stats().status_asked, 1);
+}
+
+#[test]
+fn a_silent_controller_is_an_error_in_bounded_time() {
+    let world = World::new(BLOCKS);
+    let mut e = engine::<4>(&world);
+    let ids = [e.submit(read(0, 8), 0).unwrap(), e.submit(write(8, 8, 1), 0).unwrap()];
+    world.borrow_mut().silent = true;
+    let end = run(&mut e, 0);
+    for id in ids {
+        assert_eq!(e.take(id).unwrap().result, Err(Error::Silent));
+    }
+    assert!(end < 200_000_000_000, "took {end} ns");
+}
+
+#[test]
+fn a_lost_interrupt_is_found_at_the_deadline() {
+    let world = World::new(BLOCKS);
+    let mut e = engine::<4>(&world);
+    let id = e.submit(read(0, 8), 0).unwrap();
+    let at = e.next_deadline_ns().unwrap();
+    assert!(e.poll(at - 1).completed == 0 && e.take(id).is_none());
+    assert_eq!(e.poll(at).completed, 1 << id.index());
+    assert!(e.take(id).unwrap().result.is_ok());
+    assert_eq!((e.stats().lost_interrupts, world.borrow().resets), (1, 0));
+}
+
+#[test]
+fn large_requests_go_in_pieces() {
+    let world = World::new(BLOCKS);
+    world.borrow_mut().caps.max_bytes = 16 * 512;
+    let mut e = engine::<4>(&world);
+    for (i, byte) in world.borrow_mut().medium.iter_mut().enumerate() {
+        *byte = (i / 512) as u8;
+    }
+    let id = e.submit(read(3, 50), 0).unwrap();
+    run(&mut e, 0);
+    let done = e.take(id).unwrap();
+    assert_eq!(done.result.unwrap().bytes, 50 * 512);
+    assert!(done.buf.iter().enumerate().all(|(i, &b)| b == (3 + i / 512) as u8));
+    let sizes: Vec<_> = world.borrow().transfers().iter().map(|s| (s.arg, s.blocks)).collect();
+    assert_eq!(sizes, [(3, 16), (19, 16), (35, 16), (51, 2)]);
+
+    // A failure in the third piece: the first two are surely done.
+    world.borrow_mut().bad.insert(40, Cause::Timeout);
+    let id = e.submit(read(3, 50), 0).unwrap();
+    run(&mut e, 1_000_000);
+    let done = e.take(id).unwrap();
+    assert!(done.result.is_err());
+    assert_eq!(done.done_bytes, 32 * 512);
+}
+
+#[test]
+fn busy_is_polled_where_nothing_interrupts() {
+    for busy in [BusyDetect::Level, BusyDetect::Status] {
+        let world = World::new(BLOCKS);
+        world.borrow_mut().caps.busy = busy;
+        world.borrow_mut().busy_polls = 5;
+        let mut e = engine::<4>(&world);
+        let mut now = 0;
+        for round in 0..20 {
+            let id = e.submit(write(8 * round, 8, round as u8 + 1), now).unwrap();
+            now = run(&mut e, now);
+            assert!(e.take(id).unwrap().result.is_ok());
+        }
+        assert!(e.stats().busy_polls >= 20);
+        assert!(world.borrow().medium[19 * 4096..20 * 4096].iter().all(|&b| b == 20));
+    }
+}
+
+#[test]
+fn suspend_drains_and_halt_keeps() {
+    let world = World::new(BLOCKS);
+    let mut e = engine::<4>(&world);
+    let ids = [e.submit(read(0, 8), 0).unwrap(), e.submit(read(64, 8), 0).unwrap()];
+    e.suspend();
+    assert_eq!(e.submit(read(0, 1), 0).unwrap_err().0, Error::Suspended);
+    run(&mut e, 0);
+    assert!(ids.into_iter().all(|id| e.take(id).unwrap().result.is_ok()));
+    e.resume(1_000_000);
+
+    let active = e.submit(read(0, 8), 1_000_000).unwrap();
+    let waiting = e.submit(read(64, 8), 1_000_000).unwrap();
+    e.halt();
+    let _ = e.on_irq(2_000_000);
+    assert!(e.is_quiet() && e.take(active).is_some() && e.take(waiting).is_none());
+    e.resume(3_000_000);
+    run(&mut e, 3_000_000);
+    assert!(e.take(waiting).unwrap().result.is_ok());
+}
+
+#[test]
+fn removal_ends_everything() {
+    let world = World::new(BLOCKS);
+    let mut e = engine::<8>(&world);
+    let ids: Vec<_> = (0..5).map(|i| e.submit(write(16 * i, 8, 1), 0).unwrap()).collect();
+    world.borrow_mut().remove();
+    run(&mut e, 0);
+    for id in ids {
+        assert_eq!(e.take(id).unwrap().result, Err(Error::Removed));
+    }
+    assert_eq!(e.submit(read(0, 1), 0).unwrap_err().0, Error::NoCard);
+    assert_eq!(world.borrow().mapped(), 0);
+}
+
+#[test]
+fn bad_requests_come_back_whole() {
+    let world = World::new(BLOCKS);
+    let mut e = engine::<2>(&world);
+    let (error, request) = e.submit(read(BLOCKS - 1, 2), 0).unwrap_err();
+    assert_eq!(error, Error::OutOfRange { lba: BLOCKS - 1, sectors: BLOCKS });
+    assert_eq!(request.buf.len_bytes(), 1024);
+    assert!(matches!(e.submit(read(u64::MAX, 2), 0).unwrap_err().0, Error::OutOfRange { .. }));
+    assert!(matches!(e.submit(read(0, 0), 0).unwrap_err().0, Error::OutOfRange { .. }));
+    let short = Request { kind: Kind::Read { lba: 0, blocks: 2 }, buf: buffer(1, 0) };
+    assert_eq!(e.submit(short, 0).unwrap_err().0, Error::Buffer { needed: 1024, given: 512 });
+    e.submit(read(0, 1), 0).unwrap();
+    e.submit(read(9, 1), 0).unwrap();
+    assert_eq!(e.submit(read(0, 1), 0).unwrap_err().0, Error::Full);
+}
+
+/// Random loads: data as if requests had run in order wherever they overlap, every request ends once, and nobody waits for more transfers than there
+/// were requests before it.
+#[test]
+fn order_and_data_hold_for_random_loads() {
+    arbtest::arbtest(|u| {
+        let world = World::new(BLOCKS);
+        world.borrow_mut().caps.max_segments = u.int_in_range(1..=16)?;
+        world.borrow_mut().caps.max_bytes = 512 * u.int_in_range(4..=64)?;
+        world.borrow_mut().caps.auto_count = u.arbitrary()?;
+        world.borrow_mut().caps.auto_stop = u.arbitrary()?;
+        world.borrow_mut().caps.busy =
+            *u.choose(&[BusyDetect::Interrupt, BusyDetect::Level, BusyDetect::Status])?;
+        world.borrow_mut().busy_polls = u.int_in_range(0..=3)?;
+        let pieces_max = u64::from(16u32.div_ceil(world.borrow().caps.max_bytes / 512));
+        let mut e = engine::<8>(&world);
+        let mut model = vec![0u8; BLOCKS as usize * 512];
+        struct Pending {
+            id: SlotId,
+            lba: u64,
+            blocks: u32,
+            expected: Option<Vec<u8>>,
+            transfers_before: u64,
+            older: u64,
+        }
+        let mut pending: Vec<Pending> = Vec::new();
+        let mut now = 0;
+        for step in 0..u.int_in_range(1..=60)? {
+            now += 500;
+            if u.ratio(2, 3)? && pending.len() < 8 {
+                let blocks = u.int_in_range(1..=16)?;
+                let lba = u.int_in_range(0..=BLOCKS - u64::from(blocks))? & !3;
+                let writes = u.ratio(1, 2)?;
+                let older = pending.len() as u64;
+                let (transfers_before, range) =
+                    (e.stats().transfers, lba as usize * 512..(lba as usize + blocks as usize) * 512);
+                let (request, expected) = if writes {
+                    model[range].fill(step as u8 + 1);
+                    (write(lba, blocks, step as u8 + 1), None)
+                } else {
+                    (read(lba, blocks), Some(model[range].to_vec()))
+                };
+                let id = e.submit(request, now).unwrap();
+                pending.push(Pending { id, lba, blocks, expected, transfers_before, older });
+            } else {
+                now += 1_000_000;
+                let _ = e.on_irq(now);
+                let _ = e.poll(now);
+            }
+            pending.retain(|p| {
+                let Some(done) = e.take(p.id) else { return true };
+                assert!(done.result.is_ok(), "{:?}", done.result);
+                if let Some(expected) = &p.expected {
+                    assert_eq!(&done.buf[..], &expected[..], "read of {} blocks at {}", p.blocks, p.lba);
+                }
+                let waited = e.stats().transfers - p.transfers_before;
+                // Those of everybody before it, its own, the one whose status shows a write's fate, the one started before that is told.
+                assert!(waited <= (p.older + 1) * pieces_max + 2, "waited {waited}, {} before it", p.older);
+                false
+            });
+        }
+        run(&mut e, now);
+        for p in pending {
+            let done = e.take(p.id).unwrap();
+            if let Some(expected) = &p.expected {
+                assert_eq!(&done.buf[..], &expected[..]);
+            }
+        }
+        assert_eq!(world.borrow().medium, model);
+        assert_eq!((world.borrow().mapped(), e.slots_in_use()), (0, 0));
+        Ok(())
+    });
+}

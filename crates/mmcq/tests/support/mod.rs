@@ -1,0 +1,261 @@
+//! A controller and card in one, as simple as can be: the engine's tests script its time, its faults and its busy.
+//!
+//! It checks what every controller relies on: phases one at a time, mapped memory only, no data command to a busy card.
+
+#![allow(dead_code, reason = "each test binary uses its own part")]
+
+use mmcq::host::{
+    BusOp, BusyDetect, Caps, Cause, Data, Direction, DmaError, Done, Events, Fault, Host, Phase, Segment,
+    Stage, StartError, Step, Timing, Width,
+};
+use mmcq::spec::response::{R1, Response};
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::rc::Rc;
+
+/// `tran`, ready for data.
+pub const READY: u32 = 4 << 9 | R1::READY_FOR_DATA;
+/// `prg`, not ready.
+pub const PROGRAMMING: u32 = 7 << 9;
+
+/// A transfer as the card saw it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Seen {
+    pub index: u8,
+    pub arg: u32,
+    pub blocks: u32,
+    pub segments: usize,
+}
+
+/// What the test and the driver share.
+pub struct World {
+    pub medium: Vec<u8>,
+    pub caps: Caps,
+    /// Everything that was started.
+    pub log: Vec<Seen>,
+    /// Blocks that fail: a transfer that touches one ends with this cause.
+    pub bad: HashMap<u64, Cause>,
+    /// R1 bits that the next R1 carries (errors of what was before).
+    pub next_status: u32,
+    /// The next phases are never answered.
+    pub silent: bool,
+    /// How many CMD13 find the card programming after a write.
+    pub busy_polls: u32,
+    still_busy: u32,
+    mapped: Vec<(usize, u32)>,
+    running: Option<Phase>,
+    resetting: bool,
+    pub present: bool,
+    presence_event: bool,
+    pub resets: u32,
+    pub unsent_irq: bool,
+}
+
+impl World {
+    pub fn new(blocks: u64) -> Rc<RefCell<World>> {
+        Rc::new(RefCell::new(World {
+            medium: vec![0; blocks as usize * 512],
+            caps: caps(),
+            log: Vec::new(),
+            bad: HashMap::new(),
+            next_status: 0,
+            silent: false,
+            busy_polls: 0,
+            still_busy: 0,
+            mapped: Vec::new(),
+            running: None,
+            resetting: false,
+            present: true,
+            presence_event: false,
+            resets: 0,
+            unsent_irq: false,
+        }))
+    }
+
+    /// Is a phase waiting for its end?
+    pub fn running(&self) -> bool {
+        self.running.is_some()
+    }
+
+    pub fn mapped(&self) -> usize {
+        self.mapped.len()
+    }
+
+    pub fn remove(&mut self) {
+        self.present = false;
+        self.presence_event = true;
+    }
+
+    /// Data commands seen.
+    pub fn transfers(&self) -> Vec<Seen> {
+        self.log.iter().filter(|s| matches!(s.index, 17 | 18 | 24 | 25)).cloned().collect()
+    }
+}
+
+pub fn caps() -> Caps {
+    Caps {
+        auto_stop: true,
+        auto_count: true,
+        no_count: false,
+        busy: BusyDetect::Interrupt,
+        max_busy_ns: 1_000_000_000,
+        max_segments: 128,
+        max_segment_bytes: 65_536,
+        max_blocks: 65_535,
+        max_bytes: 524_288,
+        align: 4,
+        defer_completion: false,
+        clock_hz: (400_000, 200_000_000),
+        width: Width::W8,
+        timings: Caps::timing_bit(Timing::Legacy),
+        signal18: false,
+        fixed: true,
+    }
+}
+
+pub fn target(blocks: u64) -> mmcq::engine::Target {
+    mmcq::engine::Target {
+        rca: 1,
+        sectors: blocks,
+        block_addressed: true,
+        count: true,
+        extended_address: false,
+        read_timeout_ns: 100_000_000,
+        write_timeout_ns: 250_000_000,
+        flush: mmcq::engine::FlushBy::Status,
+    }
+}
+
+pub struct TestHost {
+    pub world: Rc<RefCell<World>>,
+    caps: Caps,
+}
+
+impl TestHost {
+    pub fn new(world: &Rc<RefCell<World>>) -> Self {
+        TestHost { world: world.clone(), caps: world.borrow().caps }
+    }
+}
+
+impl Host for TestHost {
+    fn caps(&self) -> &Caps {
+        &self.caps
+    }
+
+    fn map(&mut self, segment: &mut Segment, _: Direction) -> Result<(), DmaError> {
+        let mut world = self.world.borrow_mut();
+        if segment.ptr.as_ptr() as usize % 4 != 0 {
+            return Err(DmaError::Alignment);
+        }
+        segment.bus = segment.ptr.as_ptr() as u64;
+        world.mapped.push((segment.bus as usize, segment.len));
+        Ok(())
+    }
+
+    fn unmap(&mut self, segment: &Segment, _: Direction) {
+        let mut world = self.world.borrow_mut();
+        let at = world.mapped.iter().position(|&m| m == (segment.bus as usize, segment.len));
+        world.mapped.remove(at.expect("unmapped what was never mapped"));
+    }
+
+    fn start(&mut self, phase: &Phase, segments: &[Segment], _: u64) -> Result<(), StartError> {
+        let mut world = self.world.borrow_mut();
+        assert!(world.running.is_none(), "{phase:?} started while {:?} runs", world.running);
+        if world.resetting {
+            return Err(StartError::CommandLine);
+        }
+        for s in segments {
+            let inside = |&(at, len): &(usize, u32)| {
+                s.bus as usize >= at && s.bus as usize + s.len as usize <= at + len as usize
+            };
+            assert!(world.mapped.iter().any(inside), "segment is not mapped");
+        }
+        let blocks = phase.data.map_or(0, |d| d.blocks);
+        if let Some(data) = phase.data {
+            let bytes: u32 = segments.iter().map(|s| s.len).sum();
+            assert_eq!(bytes, data.blocks * u32::from(data.block_size), "segments do not make up the data");
+            assert_eq!(world.still_busy, 0, "data command to a busy card");
+        }
+        let seen =
+            Seen { index: phase.command.index, arg: phase.command.arg, blocks, segments: segments.len() };
+        world.log.push(seen);
+        world.running = Some(*phase);
+        Ok(())
+    }
+
+    fn ack(&mut self, segments: &[Segment]) -> Events {
+        let mut world = self.world.borrow_mut();
+        let mut events = Events { presence: std::mem::take(&mut world.presence_event), ..Events::default() };
+        if world.silent || !world.present {
+            return events;
+        }
+        let Some(phase) = world.running.take() else { return events };
+        let index = phase.command.index;
+        let mut status = READY | std::mem::take(&mut world.next_status);
+        if index == 13 && world.still_busy > 0 {
+            world.still_busy -= 1;
+            status = PROGRAMMING;
+        }
+        let response = Response::short(status);
+        let mut done = Done { response, ..Done::default() };
+        if let Some(Data { direction, blocks, .. }) = phase.data
+            && matches!(index, 17 | 18 | 24 | 25)
+        {
+            let first = u64::from(phase.command.arg);
+            if let Some(&cause) = (first..first + u64::from(blocks)).find_map(|block| world.bad.get(&block)) {
+                events.phase = Some(Err(Fault { cause, stage: Stage::Data, response: Some(response) }));
+                return events;
+            }
+            let mut at = first as usize * 512;
+            for s in segments {
+                let memory = &mut world.medium[at..at + s.len as usize];
+                // SAFETY: the engine owns the memory and lends it until the transfer ends.
+                let buffer = unsafe { std::slice::from_raw_parts_mut(s.ptr.as_ptr(), s.len as usize) };
+                match direction {
+                    Direction::Read => buffer.copy_from_slice(memory),
+                    Direction::Write => memory.copy_from_slice(buffer),
+                }
+                at += s.len as usize;
+            }
+            if direction == Direction::Write && self.caps.busy != BusyDetect::Interrupt {
+                world.still_busy = world.busy_polls;
+            }
+            if phase.auto == mmcq::host::Auto::Stop {
+                done.stop = Some(READY);
+            }
+        }
+        events.phase = Some(Ok(done));
+        events
+    }
+
+    fn set_bus(&mut self, op: BusOp, first: bool, now_ns: u64) -> Step {
+        let mut world = self.world.borrow_mut();
+        if matches!(op, BusOp::ResetLines | BusOp::ResetAll) {
+            if first {
+                world.resets += 1;
+                world.resetting = true;
+                return Step::Wait(now_ns + 1_000);
+            }
+            world.resetting = false;
+            world.running = None;
+            world.still_busy = 0;
+        }
+        Step::Done
+    }
+
+    fn dat0_busy(&self) -> bool {
+        let mut world = self.world.borrow_mut();
+        let busy = world.still_busy > 0;
+        world.still_busy = world.still_busy.saturating_sub(1);
+        busy
+    }
+
+    fn present(&self) -> bool {
+        self.world.borrow().present
+    }
+}
+
+/// A buffer that lives for ever.
+pub fn buffer(blocks: u32, fill: u8) -> mmcq::engine::DmaBuf {
+    mmcq::engine::DmaBuf::from_static(Box::leak(vec![fill; blocks as usize * 512].into_boxed_slice()))
+}

@@ -1,0 +1,268 @@
+//! The edges: futures dropped or forgotten at every poll, straight-line code in the interrupt, lent memory.
+
+mod support;
+
+use mmcq::block::{BlockDevice, Copying};
+use mmcq::engine::{Config, DmaBuf, Error, Kind, Request};
+use mmcq::host::{Cause, Host};
+use mmcq::spec::command::send_status;
+use mmcq::task::{IrqTask, Lock, Shared, Timer};
+use std::cell::{Cell, RefCell};
+use std::future::Future;
+use std::pin::pin;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::task::{Context, Poll, RawWaker, RawWakerVTable, Waker};
+use support::{TestHost, World, buffer, target};
+
+/// One context, so nothing to exclude; but taking it twice is the bug that a real lock would hang on.
+struct OneContext(Cell<bool>);
+
+impl OneContext {
+    const fn new() -> Self {
+        OneContext(Cell::new(false))
+    }
+}
+
+// SAFETY: the tests have one thread each; nested use panics.
+unsafe impl Lock for OneContext {
+    fn with<R>(&self, f: impl FnOnce() -> R) -> R {
+        assert!(!self.0.replace(true), "the lock is taken twice");
+        let result = f();
+        self.0.set(false);
+        result
+    }
+}
+
+thread_local!(static NOW: Cell<u64> = const { Cell::new(0) });
+const TIMER: Timer = Timer {
+    now_ns: || {
+        NOW.set(NOW.get() + 1_000);
+        NOW.get()
+    },
+    set_alarm: |_| {},
+};
+
+type TestShared<const N: usize> = Shared<OneContext, TestHost, N>;
+
+fn shared<const N: usize>(world: &Rc<RefCell<World>>) -> TestShared<N> {
+    let shared = Shared::new(OneContext::new(), TIMER, TestHost::new(world), Config::DEFAULT);
+    shared.with(|e| e.set_target(Some(target(256))));
+    shared
+}
+
+fn settle<const N: usize>(shared: &TestShared<N>) {
+    for _ in 0..100 {
+        shared.turn();
+    }
+}
+
+async fn several(device: BlockDevice<'_, OneContext, TestHost, 4>) {
+    for round in 0..4 {
+        let (done, buf) = device.write(8 * round, buffer(8, round as u8 + 1)).await;
+        assert_eq!(done, Ok(8));
+        let (done, buf) = device.read(8 * round, buf).await;
+        assert_eq!(done, Ok(8));
+        assert!(buf.iter().all(|&b| b == round as u8 + 1));
+        device.flush().await.unwrap();
+    }
+}
+
+/// Polls `several` and lets the controller move `polls` times, then does `end` to the future.
+fn interrupted(
+    polls: usize,
+    end: impl FnOnce(std::pin::Pin<Box<dyn Future<Output = ()>>>),
+) -> (bool, usize, usize) {
+    let world = World::new(256);
+    // Leaked on purpose: where the future is forgotten, its borrow lasts for ever.
+    let shared: &'static TestShared<4> = Box::leak(Box::new(shared::<4>(&world)));
+    let mut context = Context::from_waker(Waker::noop());
+    let mut future: std::pin::Pin<Box<dyn Future<Output = ()>>> = Box::pin(several(BlockDevice::new(shared)));
+    let mut finished = false;
+    for _ in 0..polls {
+        if future.as_mut().poll(&mut context).is_ready() {
+            finished = true;
+            break;
+        }
+        shared.on_irq();
+    }
+    if finished {
+        drop(future)
+    } else {
+        end(future)
+    }
+    settle(shared);
+    let mut reclaimed = 0;
+    while shared.with(|e| e.reclaim()).is_some() {
+        reclaimed += 1;
+    }
+    assert!(world.borrow().mapped() <= shared.with(|e| e.slots_in_use()));
+    (finished, shared.with(|e| e.slots_in_use()), reclaimed)
+}
+
+#[test]
+fn a_future_may_be_dropped_at_every_poll() {
+    for polls in 0..100 {
+        let (finished, in_use, reclaimed) = interrupted(polls, drop);
+        assert_eq!(in_use, 0, "after {polls} polls");
+        assert!(reclaimed <= 1);
+        if finished {
+            assert!(polls > 12);
+            return;
+        }
+    }
+    panic!("never finished");
+}
+
+#[test]
+fn a_forgotten_future_costs_a_slot_and_nothing_else() {
+    for polls in 0..100 {
+        let (finished, in_use, _) = interrupted(polls, std::mem::forget);
+        assert!(in_use <= 1, "after {polls} polls");
+        if finished {
+            return;
+        }
+    }
+    panic!("never finished");
+}
+
+/// A waker that polls the task at once: the tail of the interrupt.
+fn irq_waker(task: &IrqTask<OneContext>) -> Waker {
+    unsafe fn clone(p: *const ()) -> RawWaker {
+        RawWaker::new(p, &TABLE)
+    }
+    unsafe fn wake(p: *const ()) {
+        // SAFETY: the test keeps the task alive while its waker is around.
+        let task = unsafe { &*p.cast::<IrqTask<OneContext>>() };
+        // SAFETY: as above.
+        task.poll(&unsafe { Waker::from_raw(RawWaker::new(p, &TABLE)) });
+    }
+    unsafe fn nothing(_: *const ()) {}
+    static TABLE: RawWakerVTable = RawWakerVTable::new(clone, wake, wake, nothing);
+    // SAFETY: the table's functions do what the contract of `RawWaker` asks; nothing is owned.
+    unsafe { Waker::from_raw(RawWaker::new(std::ptr::from_ref(task).cast(), &TABLE)) }
+}
+
+/// The test's world is single-threaded, so its futures may be called `Send`.
+struct OneThread<F>(F);
+// SAFETY: everything of a test runs on its own thread.
+unsafe impl<F> Send for OneThread<F> {}
+impl<F: Future> Future for OneThread<F> {
+    type Output = F::Output;
+    fn poll(self: std::pin::Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
+        // SAFETY: the field is pinned with the whole.
+        unsafe { self.map_unchecked_mut(|s| &mut s.0) }.poll(context)
+    }
+}
+
+#[test]
+fn straight_line_code_runs_in_the_interrupt() {
+    let world = World::new(256);
+    let shared = shared::<4>(&world);
+    let task = IrqTask::new(OneContext::new());
+    let waker = irq_waker(&task);
+    let rounds = AtomicU32::new(0);
+    let chain = OneThread(async {
+        loop {
+            shared.command(send_status(1), 1_000_000).await.unwrap();
+            shared.command(send_status(2), 1_000_000).await.unwrap();
+            rounds.fetch_add(1, Relaxed);
+        }
+    });
+    task.scope(chain, &waker, || {
+        for _ in 0..10 {
+            // One interrupt ends one command and starts the next, in this very call.
+            let before = world.borrow().log.len();
+            shared.on_irq();
+            assert_eq!(world.borrow().log.len(), before + 1);
+        }
+    });
+    assert_eq!(rounds.load(Relaxed), 5);
+    assert_eq!(shared.with(|e| e.slots_in_use()), 1, "one command was under way");
+    settle(&shared);
+    assert_eq!(shared.with(|e| e.slots_in_use()), 0);
+}
+
+#[test]
+fn a_task_that_panics_is_over() {
+    let task = IrqTask::new(OneContext::new());
+    let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        task.scope(async { panic!("planted") }, Waker::noop(), || ());
+    }));
+    assert!(result.is_err());
+    assert!(task.is_finished());
+}
+
+#[test]
+fn lent_memory_comes_back_even_when_the_caller_panics() {
+    let world = World::new(256);
+    let shared = shared::<2>(&world);
+    let device = BlockDevice::new(&shared);
+    #[repr(align(4))]
+    struct Aligned([u8; 1024]);
+    device.write_blocking(4, &Aligned([7; 1024]).0, || ()).unwrap();
+    let mut aligned = Aligned([0; 1024]);
+    let memory = &mut aligned.0;
+    assert_eq!(device.read_blocking(4, memory, || ()), Ok(2));
+    assert_eq!(*memory, [7; 1024]);
+    assert_eq!(
+        device.read_blocking(4, &mut memory[..600], || ()),
+        Err(Error::Buffer { needed: 1024, given: 600 })
+    );
+
+    world.borrow_mut().silent = true;
+    let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        device.read_blocking(4, memory, || panic!("planted"))
+    }));
+    assert!(result.is_err());
+    assert_eq!((world.borrow().mapped(), shared.with(|e| e.slots_in_use())), (0, 0));
+    assert!(world.borrow().resets >= 1, "the controller was stopped before the memory went");
+}
+
+#[test]
+fn any_memory_goes_through_a_bounce_buffer() {
+    let world = World::new(256);
+    let shared = shared::<2>(&world);
+    let mut device = Copying::new(BlockDevice::new(&shared), buffer(4, 0)).unwrap();
+    let data: Vec<u8> = (0..10 * 512 + 1).map(|i| (i % 251) as u8).collect();
+    // Odd on purpose.
+    let unaligned = &data[1..];
+    assert_eq!(shared.block_on(device.write(7, unaligned), || ()), Ok(10));
+    let mut back = vec![0; 10 * 512 + 1];
+    assert_eq!(shared.block_on(device.read(7, &mut back[1..]), || ()), Ok(10));
+    assert_eq!(&back[1..], unaligned);
+
+    // A failure in the second piece: the first is done.
+    world.borrow_mut().bad.insert(12, Cause::Crc);
+    let partial = shared.block_on(device.read(7, &mut back[1..]), || ()).unwrap_err();
+    assert_eq!(partial.blocks_done, 4);
+
+    // Dropped while the controller has the bounce buffer: it is found again.
+    {
+        let mut context = Context::from_waker(Waker::noop());
+        assert!(pin!(device.read(60, &mut back[1..513])).poll(&mut context).is_pending());
+    }
+    settle(&shared);
+    assert_eq!(shared.block_on(device.read(60, &mut back[1..513]), || ()), Ok(1));
+}
+
+#[test]
+fn a_full_queue_gives_the_buffer_back() {
+    let world = World::new(256);
+    let shared = shared::<1>(&world);
+    let mut context = Context::from_waker(Waker::noop());
+    let mut first = pin!(shared.command(send_status(1), 1_000));
+    assert!(first.as_mut().poll(&mut context).is_pending());
+    let request = Request { kind: Kind::Read { lba: 0, blocks: 1 }, buf: buffer(1, 0) };
+    let Poll::Ready(done) = pin!(shared.request(request)).poll(&mut context) else {
+        panic!("must be refused")
+    };
+    assert_eq!((done.result, done.buf.len_bytes()), (Err(Error::Full), 512));
+    let unaligned = DmaBuf::from_static(&mut Box::leak(vec![0; 513].into_boxed_slice())[1..]);
+    settle(&shared);
+    assert!(first.as_mut().poll(&mut context).is_ready());
+    let (result, buf) = shared.block_on(BlockDevice::new(&shared).read(0, unaligned), || ());
+    assert!(matches!(result.unwrap_err().error, Error::Dma(_)));
+    assert_eq!(buf.len_bytes(), 512);
+    assert_eq!(shared.with(|e| e.host().caps().align), 4);
+}
