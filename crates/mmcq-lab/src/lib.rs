@@ -1,5 +1,7 @@
 //! The laboratory: fio jobs on simulated boards, reproductions of published tables, reports.
 
+pub mod buffers;
 pub mod fio;
 pub mod linux;
+pub mod ours;
 pub mod system;

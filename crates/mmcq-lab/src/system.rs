@@ -1,5 +1,6 @@
 //! One machine at work: its event loop, its CPU, its jobs, and the stack that serves them.
 
+use crate::buffers::Buffers;
 use mmcq::host::Direction;
 use mmcq_sim::cpu::{Cpu, CpuEvent, Delay, Priority, Thread};
 use mmcq_sim::time::Time;
@@ -18,18 +19,48 @@ pub struct Io {
     pub lba: u64,
     /// How many blocks.
     pub blocks: u32,
+    /// Where its data are, in [`System::buffers`].
+    pub buffer: u32,
+}
+
+impl Io {
+    /// Its length.
+    pub fn bytes(&self) -> usize {
+        self.blocks as usize * 512
+    }
+}
+
+/// What a job does next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// Another I/O ([`Io::core`] and [`Io::buffer`] are filled in by the machine).
+    Io(Io),
+    /// It waits for an I/O.
+    Wait,
+    /// It waits until this time, or for an I/O.
+    Until(u64),
+    /// It has finished.
+    Finished,
 }
 
 /// Where I/Os come from, and who is told that they are done.
 pub trait Workload {
-    /// How many jobs, each a thread that waits for its I/O.
+    /// How many jobs, each a thread.
     fn jobs(&self) -> u32;
 
-    /// The next I/O of a job; `None`: it has finished. `core` is for [`Io::core`].
-    fn next(&mut self, job: u32, core: u8, now_ns: u64) -> Option<Io>;
+    /// Most I/Os that all jobs together have under way, and the largest of them in bytes.
+    fn memory(&self) -> (usize, usize);
 
-    /// An I/O of a job is done, well or not.
-    fn done(&mut self, io: &Io, ok: bool, now_ns: u64);
+    /// The next I/O of a job.
+    fn next(&mut self, job: u32, now_ns: u64) -> Next;
+
+    /// Fills the memory of a write that is about to be submitted.
+    fn fill(&mut self, io: &Io, data: &mut [u8]) {
+        let _ = (io, data);
+    }
+
+    /// An I/O of a job is done, well or not; `data` is its memory.
+    fn done(&mut self, io: &Io, ok: bool, data: &[u8], now_ns: u64);
 }
 
 /// What the software around the stack costs. Each has a name, a unit and a source in the platform's file.
@@ -49,7 +80,9 @@ pub struct Costs {
     pub prep_ns: u64,
     /// Completion in the soft interrupt.
     pub softirq_ns: u64,
-    /// A job from its wake-up to its next submission.
+    /// What is left of the system call when the job runs again (copying, decrypting); part of the I/O's latency.
+    pub syscall: Delay,
+    /// A job from the end of its system call to its next submission.
     pub user: Delay,
     /// From waking a job to the moment it runs.
     pub job_wake: Delay,
@@ -87,7 +120,7 @@ pub enum Step {
 /// What a thread or a soft interrupt does when its cost is spent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// A job wakes up with its I/O done (or for the first time).
+    /// A job is at the end of its system calls: what is done is done.
     Reap(u32),
     /// A job hands out its next I/O.
     Next(u32),
@@ -104,6 +137,8 @@ pub enum Event {
     Irq,
     /// A timer of the front end; stale ones carry an old number.
     Timer(u64),
+    /// A job has slept long enough.
+    Alarm(u32),
 }
 
 impl From<CpuEvent> for Event {
@@ -145,19 +180,27 @@ pub struct System {
     pub hops: Stream,
     /// Which core takes the controller's interrupt.
     pub irq_core: u8,
+    /// The memory of the I/Os.
+    pub buffers: Buffers,
     job_wakes: Stream,
     users: Stream,
-    threads: Vec<Thread>,
+    jobs: Vec<JobThread>,
     done: Vec<(Io, bool)>,
-    waiting: Vec<Option<(Io, bool)>>,
     locked_until_ns: u64,
+}
+
+struct JobThread {
+    thread: Thread,
+    asleep: bool,
+    done: Vec<(Io, bool)>,
 }
 
 impl System {
     /// A machine with so many cores, and one thread for each job.
     pub fn new(time: Time, cores: u8, migration: f64, costs: Costs, jobs: u32, seed: u64) -> Self {
         let mut cpu = Cpu::new(cores, migration, seed);
-        let threads = (0..jobs).map(|_| cpu.spawn(Priority::Normal)).collect();
+        let mut job = || JobThread { thread: cpu.spawn(Priority::Normal), asleep: true, done: Vec::new() };
+        let jobs = (0..jobs).map(|_| job()).collect();
         System {
             queue: Queue::new(),
             cpu,
@@ -166,11 +209,11 @@ impl System {
             wakes: Stream::new(seed, "wake"),
             hops: Stream::new(seed, "hop"),
             irq_core: 0,
+            buffers: Buffers::default(),
             job_wakes: Stream::new(seed, "job wake"),
             users: Stream::new(seed, "user"),
-            threads,
+            jobs,
             done: Vec::new(),
-            waiting: vec![None; jobs as usize],
             locked_until_ns: 0,
         }
     }
@@ -187,7 +230,12 @@ impl System {
 
     /// The job's thread.
     pub fn job_thread(&self, job: u32) -> Thread {
-        self.threads[job as usize]
+        self.jobs[job as usize].thread
+    }
+
+    /// The job's I/O is under way; it may submit another.
+    pub fn submitted(&mut self, job: u32) {
+        self.cpu.go_on(self.jobs[job as usize].thread, 0, Action::Next(job));
     }
 
     /// An I/O is complete: its job is woken.
@@ -232,10 +280,20 @@ impl System {
         workload: &mut dyn Workload,
     ) -> Result<u64, Stuck> {
         let mut running = workload.jobs();
+        let (count, bytes) = workload.memory();
+        self.buffers.resize(count, bytes);
         for job in 0..running {
-            let thread = self.threads[job as usize];
-            let first = (0, Action::Next(job));
-            self.cpu.wake(thread, self.time.now(), u64::from(job) * 100, first, &mut self.queue);
+            let thread = &mut self.jobs[job as usize];
+            thread.asleep = false;
+            // Threads do not start at the same nanosecond.
+            let stagger_ns = u64::from(job) * 100;
+            self.cpu.wake(
+                thread.thread,
+                self.time.now(),
+                stagger_ns,
+                (0, Action::Next(job)),
+                &mut self.queue,
+            );
         }
         let mut irq_pending = false;
         let mut end_ns = self.time.now();
@@ -280,33 +338,91 @@ impl System {
                         self.cpu.interrupted(self.irq_core, now, self.time.now(), &mut self.queue);
                     }
                 }
+                Event::Alarm(job) => self.wake_job(job, Action::Next(job)),
                 Event::Cpu(event) => {
                     let Some((core, action)) = self.cpu.event(event, now, &mut self.queue) else { continue };
                     match action {
                         Action::Step(step) => front.act(self, step, core),
-                        Action::Reap(job) => {
-                            if let Some((io, ok)) = self.waiting[job as usize].take() {
-                                workload.done(&io, ok, now);
-                            }
-                            let cost = self.costs.user.draw(&mut self.users);
-                            self.cpu.go_on(self.threads[job as usize], cost, Action::Next(job));
-                        }
-                        Action::Next(job) => match workload.next(job, core, now) {
-                            Some(io) => front.submit(self, io),
-                            None => running -= 1,
-                        },
+                        Action::Reap(job) => self.reap(job, workload),
+                        Action::Next(job) => running -= u32::from(self.next(job, core, front, workload)),
                     }
                     self.cpu.resume(core, now, self.time.now(), &mut self.queue);
                 }
             }
-            while let Some((io, ok)) = self.done.pop() {
-                let latency = self.costs.job_wake.draw(&mut self.job_wakes);
-                self.waiting[io.job as usize] = Some((io, ok));
-                let thread = self.threads[io.job as usize];
-                self.cpu.wake(thread, self.time.now(), latency, (0, Action::Reap(io.job)), &mut self.queue);
-            }
+            self.wake_jobs();
         }
         Ok(end_ns)
+    }
+
+    /// The job's completions are its own now; then it thinks.
+    fn reap(&mut self, job: u32, workload: &mut dyn Workload) {
+        let thread = &mut self.jobs[job as usize];
+        let mut done = std::mem::take(&mut thread.done);
+        for (io, ok) in done.drain(..) {
+            workload.done(&io, ok, self.buffers.get(io.buffer), self.time.now());
+            self.buffers.release(io.buffer);
+        }
+        thread.done = done;
+        let cost = self.costs.user.draw(&mut self.users);
+        self.cpu.go_on(self.jobs[job as usize].thread, cost, Action::Next(job));
+    }
+
+    /// The job submits what it has, or sleeps. True: it has finished.
+    fn next<F: Front>(&mut self, job: u32, core: u8, front: &mut F, workload: &mut dyn Workload) -> bool {
+        loop {
+            let next = workload.next(job, self.time.now());
+            let thread = &mut self.jobs[job as usize];
+            if !matches!(next, Next::Io(_)) && !thread.done.is_empty() {
+                let cost = self.costs.syscall.draw(&mut self.users);
+                self.cpu.go_on(thread.thread, cost, Action::Reap(job));
+                return false;
+            }
+            match next {
+                Next::Io(mut io) => {
+                    io.core = core;
+                    io.buffer = self.buffers.acquire();
+                    if io.direction == Direction::Write {
+                        workload.fill(&io, &mut self.buffers.get_mut(io.buffer)[..io.bytes()]);
+                    }
+                    front.submit(self, io);
+                    if self.cpu.goes_on(self.jobs[job as usize].thread) {
+                        return false;
+                    }
+                }
+                Next::Wait => {
+                    thread.asleep = true;
+                    return false;
+                }
+                Next::Until(at_ns) => {
+                    thread.asleep = true;
+                    self.queue.push(at_ns.max(self.time.now()), Event::Alarm(job));
+                    return false;
+                }
+                Next::Finished => return true,
+            }
+        }
+    }
+
+    /// Jobs whose I/Os have just been completed wake up.
+    fn wake_jobs(&mut self) {
+        for (io, ok) in std::mem::take(&mut self.done) {
+            let cost = self.costs.syscall.draw(&mut self.users);
+            self.jobs[io.job as usize].done.push((io, ok));
+            self.wake_job_with(io.job, cost, Action::Reap(io.job));
+        }
+    }
+
+    fn wake_job(&mut self, job: u32, action: Action) {
+        self.wake_job_with(job, 0, action);
+    }
+
+    fn wake_job_with(&mut self, job: u32, cost_ns: u64, action: Action) {
+        let thread = &mut self.jobs[job as usize];
+        if !std::mem::take(&mut thread.asleep) {
+            return;
+        }
+        let latency = self.costs.job_wake.draw(&mut self.job_wakes);
+        self.cpu.wake(thread.thread, self.time.now(), latency, (cost_ns, action), &mut self.queue);
     }
 }
 

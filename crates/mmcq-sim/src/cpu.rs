@@ -223,6 +223,11 @@ impl<A: Copy> Cpu<A> {
         task.work = Some((cost_ns, action));
     }
 
+    /// Does the thread have something to do after this action?
+    pub fn goes_on(&self, thread: Thread) -> bool {
+        self.tasks[thread.0 as usize].work.is_some()
+    }
+
     /// Wakes a sleeping thread: after `latency_ns` it can run, spends the cost and acts.
     pub fn wake<E: From<CpuEvent>>(
         &mut self,

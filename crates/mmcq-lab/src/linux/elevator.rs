@@ -240,7 +240,7 @@ mod tests {
     use super::*;
 
     fn io(lba: u64) -> Io {
-        Io { job: 0, core: 0, direction: Direction::Read, lba, blocks: 8 }
+        Io { job: 0, core: 0, direction: Direction::Read, lba, blocks: 8, buffer: 0 }
     }
 
     fn all(elevator: &mut Elevator) -> Vec<(u64, u32)> {

@@ -136,7 +136,17 @@ impl<P: Port> Hsq<P> {
         if let Some(request) = &self.slots[tag as usize] {
             self.queued -= 1;
             self.active = Some(tag);
-            self.port.transfer(request);
+            self.port.transfer(sys, request);
+        }
+    }
+
+    /// The controller has finished: go on here, or in the thread of the interrupt.
+    fn ended(&mut self, sys: &mut System, ok: bool) {
+        self.result = ok;
+        if self.settings.defer {
+            sys.wake(self.irq_thread, Step::IrqThread);
+        } else {
+            self.finalize(sys, sys.irq_core);
         }
     }
 
@@ -181,12 +191,8 @@ impl<P: Port> Front for Hsq<P> {
     }
 
     fn irq(&mut self, sys: &mut System) {
-        let Some(Ended::Transfer { ok }) = self.port.irq() else { return };
-        self.result = ok;
-        if self.settings.defer {
-            sys.wake(self.irq_thread, Step::IrqThread);
-        } else {
-            self.finalize(sys, sys.irq_core);
+        if let Some(Ended::Transfer { ok }) = self.port.irq(sys) {
+            self.ended(sys, ok);
         }
     }
 
@@ -270,6 +276,9 @@ impl<P: Port> Front for Hsq<P> {
     }
 
     fn timer(&mut self, sys: &mut System, number: u64) {
+        if let Some(Ended::Transfer { ok }) = self.port.timer(sys, number) {
+            self.ended(sys, ok);
+        }
         if number == self.timer && !self.refused.is_empty() {
             self.kick(sys, sys.irq_core);
         }

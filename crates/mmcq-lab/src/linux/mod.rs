@@ -4,12 +4,14 @@
 
 pub mod elevator;
 pub mod hsq;
+pub mod port;
 pub mod tags;
 pub mod worker;
 
 #[cfg(test)]
 mod standin;
 
+use crate::system::System;
 use elevator::Request;
 
 /// What the controller finished.
@@ -27,16 +29,22 @@ pub enum Ended {
 /// The way to the controller, one thing at a time. Costs of starting and of acknowledging are charged inside.
 pub trait Port {
     /// Starts a request.
-    fn transfer(&mut self, request: &Request);
+    fn transfer(&mut self, sys: &mut System, request: &Request);
 
     /// Asks the card for its status (CMD13).
-    fn status(&mut self);
+    fn status(&mut self, sys: &mut System);
 
     /// Takes an interrupt.
-    fn irq(&mut self) -> Option<Ended>;
+    fn irq(&mut self, sys: &mut System) -> Option<Ended>;
 
     /// The controller would refuse a transfer now, because the card is busy.
     fn busy(&self) -> bool;
+
+    /// A timer that the port has set went off.
+    fn timer(&mut self, sys: &mut System, number: u64) -> Option<Ended> {
+        let _ = (sys, number);
+        None
+    }
 }
 
 /// R1: READY_FOR_DATA, and the state field says `tran` [eMMC 6.13].

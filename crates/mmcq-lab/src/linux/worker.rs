@@ -72,7 +72,7 @@ impl<P: Port> Worker<P> {
         let write = self.active.as_ref().is_some_and(|a| a.request.direction == Direction::Write);
         if write {
             sys.lock();
-            self.port.status();
+            self.port.status(sys);
             sys.unlock();
             self.state = State::WaitStatus;
         } else {
@@ -84,7 +84,7 @@ impl<P: Port> Worker<P> {
         self.finished = self.active.take();
         if let Some(request) = self.prepared.take() {
             sys.lock();
-            self.port.transfer(&request);
+            self.port.transfer(sys, &request);
             sys.unlock();
             self.active = Some(Active { request, over: false, ok: true, pause_ns: FIRST_PAUSE_NS });
         }
@@ -94,18 +94,9 @@ impl<P: Port> Worker<P> {
             sys.go_on(self.thread, 0, Step::Take);
         }
     }
-}
 
-impl<P: Port> Front for Worker<P> {
-    fn submit(&mut self, sys: &mut System, io: Io) {
-        if self.elevator.insert(io, sys.time.now()) {
-            self.kick(sys, io.core);
-        }
-    }
-
-    fn irq(&mut self, sys: &mut System) {
-        let ended = self.port.irq();
-        let Some(ended) = ended else { return };
+    /// The controller has finished something: whoever waits for it is woken.
+    fn ended(&mut self, sys: &mut System, ended: Ended) {
         sys.time.charge(sys.costs.done_ns);
         match (ended, &mut self.active) {
             (Ended::Transfer { ok }, Some(active)) => {
@@ -127,6 +118,26 @@ impl<P: Port> Front for Worker<P> {
                 sys.wake(self.thread, Step::Polled);
             }
             (Ended::Transfer { .. }, None) => {}
+        }
+    }
+}
+
+impl<P: Port> Front for Worker<P> {
+    fn submit(&mut self, sys: &mut System, io: Io) {
+        if self.elevator.insert(io, sys.time.now()) {
+            self.kick(sys, io.core);
+        }
+    }
+
+    fn irq(&mut self, sys: &mut System) {
+        if let Some(ended) = self.port.irq(sys) {
+            self.ended(sys, ended);
+        }
+    }
+
+    fn timer(&mut self, sys: &mut System, number: u64) {
+        if let Some(ended) = self.port.timer(sys, number) {
+            self.ended(sys, ended);
         }
     }
 
