@@ -5,6 +5,8 @@
 pub mod card;
 pub mod charged;
 pub mod cpu;
+pub mod memory;
 pub mod sdhci;
 pub mod time;
+pub mod wire;
 pub mod world;

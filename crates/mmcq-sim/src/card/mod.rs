@@ -4,6 +4,25 @@
 //! Cards know the standards by themselves: nothing of the stack's own command builders or parsers is used here, so that a
 //! misreading of the standard in one is not excused by the other.
 
+pub mod emmc;
+pub mod flash;
+mod link;
+mod lock;
+pub mod medium;
+pub mod profile;
+mod registers;
+pub mod sd;
+mod status;
+#[cfg(test)]
+mod tests;
+mod transfer;
+mod tuning;
+
+pub use emmc::EmmcCard;
+pub use medium::{Fill, Medium, MediumError};
+pub use profile::{CardProfile, ProfileError};
+pub use sd::SdCard;
+
 /// How the host drives the bus at this moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct BusState {
@@ -67,6 +86,31 @@ pub struct Reply {
     pub busy_until_ns: Option<u64>,
 }
 
+impl Reply {
+    /// No answer, nothing follows.
+    pub const SILENT: Self = Self { answer: None, flow: Flow::None, busy_until_ns: None };
+
+    /// A short answer with a CRC7, nothing follows.
+    #[must_use]
+    pub const fn short(index: u8, content: u32) -> Self {
+        Self {
+            answer: Some(Answer::Short { index, content, crc: true }),
+            flow: Flow::None,
+            busy_until_ns: None,
+        }
+    }
+
+    /// R3: operating conditions, without a CRC7.
+    #[must_use]
+    pub const fn ocr(content: u32) -> Self {
+        Self {
+            answer: Some(Answer::Short { index: 0x3f, content, crc: false }),
+            flow: Flow::None,
+            busy_until_ns: None,
+        }
+    }
+}
+
 /// The next block of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadBlock {
@@ -113,5 +157,35 @@ pub trait Card {
     /// Mechanical write protection (SD).
     fn write_protect_switch(&self) -> bool {
         false
+    }
+}
+
+impl<C: Card + ?Sized> Card for Box<C> {
+    fn bus_changed(&mut self, bus: &BusState, now_ns: u64) {
+        (**self).bus_changed(bus, now_ns);
+    }
+
+    fn command(&mut self, index: u8, arg: u32, now_ns: u64) -> Reply {
+        (**self).command(index, arg, now_ns)
+    }
+
+    fn read_block(&mut self, buffer: &mut [u8], now_ns: u64) -> ReadBlock {
+        (**self).read_block(buffer, now_ns)
+    }
+
+    fn write_block(&mut self, data: &[u8], crc_ok: bool, now_ns: u64) -> WriteBlock {
+        (**self).write_block(data, crc_ok, now_ns)
+    }
+
+    fn busy(&self, now_ns: u64) -> bool {
+        (**self).busy(now_ns)
+    }
+
+    fn switching_voltage(&self, now_ns: u64) -> bool {
+        (**self).switching_voltage(now_ns)
+    }
+
+    fn write_protect_switch(&self) -> bool {
+        (**self).write_protect_switch()
     }
 }

@@ -1,1 +1,393 @@
-//! SDHCI by register.
+//! An SD host controller by register, versions 3.00 to 4.20 of the standard [SDHC].
+//!
+//! [`Sdhci`] is passive: it is told the time with every call, and [`Sdhci::next_event_ns`] says when something will happen by
+//! itself. Its parts: `registers.rs` (reads, writes and their side effects), `command.rs` (the CMD line, automatic commands),
+//! `data.rs` (the DAT lines, busy, tuning), `dma.rs` (SDMA, ADMA2), `pio.rs` (the buffer port), `config.rs` (what a particular controller
+//! can do, how long it takes and what it does wrong), `port.rs` (how a driver reaches it), `stats.rs` (what went over the bus).
+//!
+//! Where the standard leaves something open the model takes the strict side, so that a driver that relies on luck fails here:
+//! - After a response timeout Command Inhibit (CMD) stays set until a reset of the CMD circuit; after any error of a command that
+//!   uses the DAT lines, or of its data, Command Inhibit (DAT) stays until a reset of the DAT circuit, and no more data move.
+//! - With a damaged response (CRC, end bit, index) Command Complete is set together with the error.
+//! - The lengths of an ADMA2 table must add up to exactly the blocks, and the table must have an end [SDHC 2.2.28].
+//! - A command written while inhibited, in reset, or into an unfinished command is dropped and counted
+//!   ([`Sdhci::protocol_violations`]).
+//! - UHS modes need 1.8 V signalling; a block of a length that the card does not send is a CRC error.
+//! - A write to a busy card waits for DAT0 before its first block; a read does not wait.
+
+mod bits;
+mod command;
+mod config;
+mod data;
+mod dma;
+mod pio;
+mod port;
+mod registers;
+mod stats;
+#[cfg(test)]
+mod tests;
+
+pub use config::{Busy, SdhciConfig};
+pub use port::{Port, PortCounters};
+pub use stats::{BusEvent, BusStats};
+
+use crate::card::{BusState, Card};
+use crate::memory::ShadowMemory;
+use crate::wire::Beat;
+use bits::{int, reset};
+use registers::Registers;
+
+const NEVER: u64 = u64::MAX;
+
+/// Things that happen by themselves, in the order in which simultaneous ones happen.
+#[derive(Clone, Copy)]
+enum Timer {
+    Command,
+    Data,
+    DataTimeout,
+    Reset,
+    ClockStable,
+    Signal18,
+    CardDetect,
+}
+
+const TIMERS: [Timer; 7] = [
+    Timer::Command,
+    Timer::Data,
+    Timer::DataTimeout,
+    Timer::Reset,
+    Timer::ClockStable,
+    Timer::Signal18,
+    Timer::CardDetect,
+];
+
+/// Faults to come; each counter says how many times more.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Mishaps {
+    /// Rises of the interrupt line that get lost; the status is there.
+    pub lost_interrupts: u32,
+    /// Command tokens that the card does not see.
+    pub lost_commands: u32,
+    /// Responses that the controller does not see.
+    pub lost_responses: u32,
+    /// Responses with a wrong CRC7.
+    pub response_crc: u32,
+    /// Responses with a wrong end bit.
+    pub response_end_bit: u32,
+    /// Responses with a wrong index.
+    pub response_index: u32,
+    /// Read blocks that arrive with a wrong CRC16.
+    pub read_crc: u32,
+    /// Read blocks that arrive with a wrong end bit.
+    pub read_end_bit: u32,
+    /// Written blocks that reach the card with a wrong CRC16.
+    pub write_crc: u32,
+    /// Reset bits that never clear themselves.
+    pub reset_hangs: u8,
+    /// Bits of the present state (24h) that read as set whatever happens.
+    pub present_stuck: u32,
+    /// The internal clock never becomes stable.
+    pub clock_unstable: bool,
+    /// Every register reads as ones and ignores writes; the interrupt line is low.
+    pub dead: bool,
+}
+
+impl Mishaps {
+    /// Uses one of a counter up.
+    fn take(counter: &mut u32) -> bool {
+        let some = *counter > 0;
+        *counter = counter.saturating_sub(1);
+        some
+    }
+}
+
+type Log = Box<dyn FnMut(BusEvent)>;
+
+/// The controller, its slot and the bus.
+pub struct Sdhci {
+    config: SdhciConfig,
+    memory: ShadowMemory,
+    card: Option<Box<dyn Card>>,
+    /// What is due to happen, by [`Timer`].
+    timers: [u64; TIMERS.len()],
+    now: u64,
+    /// What the card was told last; its time never goes back.
+    card_now: u64,
+    /// DAT0 is low until then.
+    card_busy_until: u64,
+    regs: Registers,
+    bus: BusState,
+    cmd: command::CmdLine,
+    dat: data::DatLines,
+    dma: dma::Dma,
+    pio: pio::Buffer,
+    card_interrupt: bool,
+    irq: bool,
+    irq_lost: bool,
+    irq_rose_ns: Option<u64>,
+    mishaps: Mishaps,
+    violations: u64,
+    stats: BusStats,
+    log: Option<Log>,
+}
+
+impl Sdhci {
+    /// A controller after power-on reset, at time 0.
+    pub fn new(config: SdhciConfig, memory: ShadowMemory, card: Option<Box<dyn Card>>) -> Self {
+        let inserted = card.is_some() || config.fixed;
+        Sdhci {
+            config,
+            memory,
+            card,
+            timers: [NEVER; TIMERS.len()],
+            now: 0,
+            card_now: 0,
+            card_busy_until: 0,
+            regs: Registers { inserted, detect_stable: true, ..Registers::default() },
+            bus: BusState { width: 1, ..BusState::default() },
+            cmd: command::CmdLine::default(),
+            dat: data::DatLines::default(),
+            dma: dma::Dma::default(),
+            pio: pio::Buffer::default(),
+            card_interrupt: false,
+            irq: false,
+            irq_lost: false,
+            irq_rose_ns: None,
+            mishaps: Mishaps::default(),
+            violations: 0,
+            stats: BusStats::default(),
+            log: None,
+        }
+    }
+
+    /// The level of the interrupt line.
+    pub fn irq(&self) -> bool {
+        self.irq && !self.mishaps.dead
+    }
+
+    /// When the interrupt line last rose.
+    pub fn irq_rose_ns(&self) -> Option<u64> {
+        self.irq_rose_ns
+    }
+
+    /// When something will happen by itself, if nobody does anything before.
+    pub fn next_event_ns(&self) -> Option<u64> {
+        let next = *self.timers.iter().min()?;
+        (next != NEVER).then_some(next)
+    }
+
+    /// Lets everything happen up to and including `until_ns`, in order; stops early at the moment the interrupt line rises.
+    /// Returns how far it came. A time in the past changes nothing.
+    pub fn advance(&mut self, until_ns: u64) -> u64 {
+        while let Some(at) = self.next_event_ns().filter(|&at| at <= until_ns) {
+            let before = self.irq;
+            self.fire();
+            if self.irq && !before {
+                return at.max(self.now);
+            }
+        }
+        self.now = self.now.max(until_ns);
+        until_ns
+    }
+
+    /// Lets everything happen up to `now_ns`, and takes that as the time; whatever the caller says, time does not go back.
+    fn reach(&mut self, now_ns: u64) -> u64 {
+        while self.next_event_ns().is_some_and(|at| at <= now_ns) {
+            self.fire();
+        }
+        self.now = self.now.max(now_ns);
+        self.now
+    }
+
+    /// The next event.
+    fn fire(&mut self) {
+        let Some(timer) = TIMERS.into_iter().min_by_key(|&t| self.timers[t as usize]) else { return };
+        let at = std::mem::replace(&mut self.timers[timer as usize], NEVER);
+        self.now = self.now.max(at);
+        let now = self.now;
+        match timer {
+            Timer::Command => self.command_event(now),
+            Timer::Data => self.data_event(now),
+            Timer::DataTimeout => self.data_timeout(now),
+            Timer::Reset => self.reset_done(),
+            Timer::ClockStable => self.clock_is_stable(now),
+            Timer::Signal18 => self.signal_settled(now),
+            Timer::CardDetect => self.card_detected(now),
+        }
+    }
+
+    fn set_timer(&mut self, timer: Timer, at_ns: u64) {
+        self.timers[timer as usize] = at_ns;
+    }
+
+    fn stop_timer(&mut self, timer: Timer) {
+        self.timers[timer as usize] = NEVER;
+    }
+
+    /// A card comes into the slot.
+    pub fn insert(&mut self, card: Box<dyn Card>, now_ns: u64) {
+        let now = self.reach(now_ns);
+        self.card = Some(card);
+        self.card_busy_until = 0;
+        let bus = self.bus;
+        self.with_card(now, |card, now| card.bus_changed(&bus, now));
+        self.regs.detect_stable = false;
+        self.set_timer(Timer::CardDetect, now.saturating_add(self.config.debounce_ns));
+    }
+
+    /// The card leaves the slot, and is handed back.
+    pub fn remove(&mut self, now_ns: u64) -> Option<Box<dyn Card>> {
+        let now = self.reach(now_ns);
+        let card = self.card.take();
+        self.card_busy_until = 0;
+        self.regs.detect_stable = false;
+        self.set_timer(Timer::CardDetect, now.saturating_add(self.config.debounce_ns));
+        card
+    }
+
+    /// A function on the card asserts, or releases, its interrupt (DAT1).
+    pub fn set_card_interrupt(&mut self, level: bool, now_ns: u64) {
+        let now = self.reach(now_ns);
+        self.card_interrupt = level;
+        self.update_irq(now);
+    }
+
+    /// The card in the slot.
+    pub fn card_mut(&mut self) -> Option<&mut (dyn Card + 'static)> {
+        self.card.as_deref_mut()
+    }
+
+    /// Faults to come.
+    pub fn mishaps_mut(&mut self) -> &mut Mishaps {
+        &mut self.mishaps
+    }
+
+    /// The controller's parameters.
+    pub fn config(&self) -> &SdhciConfig {
+        &self.config
+    }
+
+    /// How the bus is driven now.
+    pub fn bus(&self) -> &BusState {
+        &self.bus
+    }
+
+    /// What went over the bus so far.
+    pub fn stats(&self) -> &BusStats {
+        &self.stats
+    }
+
+    /// Counts from zero again, and returns what there was.
+    pub fn take_stats(&mut self) -> BusStats {
+        std::mem::take(&mut self.stats)
+    }
+
+    /// What the driver did that the standard forbids: commands while inhibited, bad alignment, reserved values ...
+    pub fn protocol_violations(&self) -> u64 {
+        self.violations
+    }
+
+    /// Tells `log` about everything on the bus from now on; `None` for silence.
+    pub fn set_log(&mut self, log: Option<Log>) {
+        self.log = log;
+    }
+
+    fn note(&mut self, event: BusEvent) {
+        if let Some(log) = &mut self.log {
+            log(event);
+        }
+    }
+
+    fn violation(&mut self) {
+        self.violations += 1;
+    }
+
+    /// Calls the card, if there is one; its time never goes back.
+    fn with_card<T>(&mut self, now: u64, call: impl FnOnce(&mut dyn Card, u64) -> T) -> Option<T> {
+        let card = self.card.as_deref_mut()?;
+        self.card_now = self.card_now.max(now);
+        Some(call(card, self.card_now))
+    }
+
+    /// Sets status bits that are enabled.
+    fn raise(&mut self, bits: u32, now: u64) {
+        self.regs.status |= bits & self.regs.enable;
+        self.irq_lost = false;
+        self.update_irq(now);
+    }
+
+    /// The interrupt line follows status and signal enables.
+    fn update_irq(&mut self, now: u64) {
+        // The card interrupt is a level: its status follows the line as long as it is enabled.
+        self.regs.status &= !int::CARD;
+        if self.card_interrupt {
+            self.regs.status |= int::CARD & self.regs.enable;
+        }
+        let level = self.regs.status & self.regs.signal != 0;
+        if !level {
+            self.irq_lost = false;
+        } else if !self.irq && !self.irq_lost {
+            if Mishaps::take(&mut self.mishaps.lost_interrupts) {
+                self.irq_lost = true;
+            } else {
+                self.stats.interrupts += 1;
+                self.irq_rose_ns = Some(now);
+                self.note(BusEvent::Interrupt { at_ns: now, status: self.regs.status_word() });
+            }
+        }
+        self.irq = level && !self.irq_lost;
+    }
+
+    /// A software reset begins; it acts at once and its bits stay for a while.
+    fn software_reset(&mut self, bits: u8, now: u64) {
+        if bits & reset::ALL != 0 {
+            self.regs = Registers {
+                inserted: self.regs.inserted,
+                detect_stable: self.regs.detect_stable,
+                ..Registers::default()
+            };
+            self.stop_timer(Timer::ClockStable);
+            self.stop_timer(Timer::Signal18);
+        }
+        if bits & (reset::ALL | reset::CMD) != 0 {
+            self.reset_command();
+        }
+        if bits & (reset::ALL | reset::DAT) != 0 {
+            self.reset_data();
+        }
+        self.regs.reset |= bits;
+        self.set_timer(Timer::Reset, now.saturating_add(self.config.reset_ns));
+        self.refresh_bus(now);
+        self.update_irq(now);
+    }
+
+    fn reset_done(&mut self) {
+        self.regs.reset &= self.mishaps.reset_hangs;
+    }
+
+    fn card_detected(&mut self, now: u64) {
+        let inserted = self.card.is_some() || self.config.fixed;
+        self.regs.detect_stable = true;
+        if inserted == self.regs.inserted {
+            return;
+        }
+        self.regs.inserted = inserted;
+        if !inserted {
+            // Without a card the controller takes the power and the clock away [SDHC 2.2.11, 2.2.14].
+            self.regs.power &= !1;
+            self.regs.clock &= !bits::clock::CARD;
+            self.refresh_bus(now);
+        }
+        self.raise(if inserted { int::INSERTION } else { int::REMOVAL }, now);
+    }
+
+    /// A place on the SD clock at `now`.
+    fn beat(&self, now: u64) -> Beat {
+        Beat::new(now, self.bus.clock_hz)
+    }
+
+    /// Is somebody there to talk to?
+    fn clocked(&self) -> bool {
+        self.bus.powered && self.bus.clock_hz != 0
+    }
+}

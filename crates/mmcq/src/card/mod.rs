@@ -1,1 +1,125 @@
-//! Under construction.
+//! From power-up to `tran`: who is there, what can it do, how fast do we talk. Straight-line code over the queue.
+//!
+//! [`bring_up`] is all most users need. It finds an SD memory card or an eMMC device, agrees on voltage, width and timing, and tells the engine what
+//! reads and writes need. A speed that fails (no tuning window, a refused switch) is left out in the next try; so it ends with a slower card rather than
+//! with none.
+
+mod emmc;
+mod identify;
+mod sd;
+mod session;
+mod speed;
+
+use crate::engine::{DmaBuf, Error, Target};
+use crate::host::{Host, Timing, Width};
+use crate::spec::ParseError;
+use crate::task::{Lock, Shared};
+pub use emmc::Emmc;
+pub use sd::Sd;
+use session::Session;
+
+/// Bytes of scratch memory that [`bring_up`] needs: the largest register (EXT_CSD).
+pub const SCRATCH_BYTES: u32 = 512;
+
+/// What bring-up may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Timings to leave out, one bit each as in [`Caps::timings`](crate::host::Caps::timings).
+    pub without: u16,
+    /// Upper limit of the SD clock.
+    pub max_clock_hz: u32,
+    /// Upper limit of the bus width.
+    pub max_width: Width,
+    /// Switch an eMMC's volatile write cache on; then only a flush makes data durable.
+    pub cache: bool,
+}
+
+impl Options {
+    /// As fast as host and card can, with the cache of a soldered eMMC.
+    pub const DEFAULT: Options =
+        Options { without: 0, max_clock_hz: u32::MAX, max_width: Width::W8, cache: true };
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self::DEFAULT
+    }
+}
+
+/// What kind of card it is, with what only that kind has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(clippy::large_enum_variant, reason = "there is one, and no heap to put the larger on")]
+pub enum Family {
+    /// SD memory card.
+    Sd(Sd),
+    /// eMMC device.
+    Emmc(Emmc),
+}
+
+/// A card in `tran`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Card {
+    /// SD or eMMC.
+    pub family: Family,
+    /// CID as in a [`Response`](crate::spec::response::Response); the last byte (CRC) may read 0.
+    pub cid: [u32; 4],
+    /// CSD likewise.
+    pub csd: [u32; 4],
+    /// OCR.
+    pub ocr: u32,
+    /// Timing agreed on.
+    pub timing: Timing,
+    /// Width agreed on.
+    pub width: Width,
+    /// SD clock asked of the host, in hertz.
+    pub clock_hz: u32,
+    /// What the engine was told.
+    pub target: Target,
+}
+
+impl From<ParseError> for Error {
+    fn from(error: ParseError) -> Self {
+        Error::Register(error)
+    }
+}
+
+/// Powers the slot, finds the card and brings it to `tran` at the best speed, then opens the engine for reads and writes.
+///
+/// `scratch` ([`SCRATCH_BYTES`] at least) comes back; after an eMMC it holds EXT_CSD as last read.
+pub async fn bring_up<L: Lock, H: Host, const N: usize>(
+    shared: &Shared<L, H, N>,
+    scratch: DmaBuf,
+    options: Options,
+) -> (Result<Card, Error>, DmaBuf) {
+    let given = scratch.len_bytes();
+    if given < SCRATCH_BYTES {
+        return (Err(Error::Buffer { needed: SCRATCH_BYTES, given }), scratch);
+    }
+    let mut session = Session::new(shared, scratch);
+    let result = attempts(&mut session, options).await;
+    (result, session.into_scratch())
+}
+
+async fn attempts<L: Lock, H: Host, const N: usize>(
+    session: &mut Session<'_, L, H, N>,
+    mut options: Options,
+) -> Result<Card, Error> {
+    session.shared.with(|engine| engine.set_target(None));
+    // Each turn but the last leaves out one timing more, or the voltage switch: bounded by their number.
+    for _ in 0..Timing::COUNT {
+        let mut tried = None;
+        match identify::once(session, options, &mut tried).await {
+            Ok(card) => {
+                session.shared.with(|engine| engine.set_target(Some(card.target)));
+                return Ok(card);
+            }
+            Err(error) => match tried {
+                Some(timing) if timing != Timing::Legacy => {
+                    options.without |= speed::and_those_that_need(timing)
+                }
+                _ => return Err(error),
+            },
+        }
+    }
+    Err(Error::Protocol("no timing works"))
+}

@@ -2,6 +2,7 @@
 
 use super::buffer::DmaBuf;
 use crate::host::{BusOp, DmaError, Fault, Phase};
+use crate::spec::ParseError;
 use crate::spec::command::Command;
 use crate::spec::response::Response;
 
@@ -130,7 +131,9 @@ pub enum Error {
     Silent,
     /// A bus operation failed.
     Bus(BusOp),
-    /// The card or its registers make no sense.
+    /// A register of the card has a value that its standard does not define.
+    Register(ParseError),
+    /// The card does not behave as its standard says.
     Protocol(&'static str),
 }
 
@@ -156,7 +159,8 @@ impl core::fmt::Display for Error {
             }
             Error::Silent => f.write_str("the controller stayed silent"),
             Error::Bus(op) => write!(f, "the bus operation {op:?} failed"),
-            Error::Protocol(what) => write!(f, "the card makes no sense: {what}"),
+            Error::Register(error) => write!(f, "{error}"),
+            Error::Protocol(what) => f.write_str(what),
         }
     }
 }

@@ -4,6 +4,7 @@
 //! is done by whoever calls it, with deadlines the engine keeps. Read first: [`Host`].
 
 pub mod dma;
+pub(crate) mod pio;
 pub mod regs;
 pub mod sdhci;
 
@@ -194,6 +195,11 @@ pub enum Timing {
     Hs400,
     /// HS400 with enhanced strobe.
     Hs400Es,
+}
+
+impl Timing {
+    /// How many there are.
+    pub const COUNT: usize = 11;
 }
 
 /// One change of the bus; a step that may need several calls (see [`Host::set_bus`]).

@@ -144,7 +144,7 @@ impl Host for TestHost {
 
     fn map(&mut self, segment: &mut Segment, _: Direction) -> Result<(), DmaError> {
         let mut world = self.world.borrow_mut();
-        if segment.ptr.as_ptr() as usize % 4 != 0 {
+        if !(segment.ptr.as_ptr() as usize).is_multiple_of(4) {
             return Err(DmaError::Alignment);
         }
         segment.bus = segment.ptr.as_ptr() as u64;

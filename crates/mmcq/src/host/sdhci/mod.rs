@@ -1,1 +1,221 @@
-//! SDHCI 3.0 to 4.2.
+//! SDHCI 3.0 to 4.2: the SD Association's standard host controller.
+//!
+//! Read first: `regs.rs` (the register map), then `phase.rs` (how a phase starts), `events.rs` (how it ends) and `bus.rs` (clock, power,
+//! timing, reset). `config.rs` has what a board must say; [`Sdhci::new`] reads the rest.
+//!
+//! One interrupt ends a data transfer: while data are in flight only Transfer Complete and errors are signalled. What a
+//! register already holds is not written again, so that a 4 KiB transfer costs four writes to start and three accesses to end.
+
+mod bus;
+mod capabilities;
+mod clock;
+mod config;
+mod events;
+mod phase;
+mod port;
+pub mod regs;
+mod table;
+#[cfg(test)]
+mod tests;
+
+use crate::host::{
+    BusOp, Caps, Direction, Dma, DmaError, Events, Host, Phase, Regs, Segment, StartError, Step,
+};
+use bus::Bus;
+use capabilities::{ByCpu, Model};
+pub use config::{Config, InitError, Quirks, TransferMode};
+use core::ptr::NonNull;
+use phase::{Active, Transfer};
+use port::Port;
+use regs::*;
+pub use table::Table;
+
+/// A controller: registers `R`, memory seen through `D`, and room for `DESCRIPTORS` ADMA2 descriptors (0: no ADMA2).
+///
+/// Nothing is written by [`new`](Sdhci::new); [`BusOp::ResetAll`] and [`BusOp::PowerOn`] bring the controller up.
+pub struct Sdhci<R: Regs, D: Dma, const DESCRIPTORS: usize> {
+    port: Port<R>,
+    dma: D,
+    table: &'static mut Table<DESCRIPTORS>,
+    table_bus: u64,
+    config: Config,
+    model: Model,
+    caps: Caps,
+    active: Option<Active>,
+    transfer: Transfer,
+    bus: Bus,
+    /// CMD and DAT are known to be idle and nothing stale is in the status: the last phase ended well.
+    idle: bool,
+    /// CMD11 was the last command: all of DAT3 to DAT0 tell about the voltage switch.
+    switching: bool,
+    shadow: Shadow,
+}
+
+/// What the registers hold, as far as we know; `None` after a reset or where it was never written.
+#[derive(Clone, Copy, Debug, Default)]
+struct Shadow {
+    enable: u32,
+    signal: Option<u32>,
+    /// What is always signalled; the enables decide which of them happen.
+    base_signal: u32,
+    timeout: Option<u8>,
+    timeout_ns: Option<u64>,
+    adma_high: Option<u32>,
+}
+
+impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
+    /// A driver for the controller at `regs`; reads version and capabilities and maps the descriptor table, once and for good.
+    pub fn new(
+        regs: R,
+        dma: D,
+        table: &'static mut Table<DESCRIPTORS>,
+        config: Config,
+    ) -> Result<Self, InitError> {
+        let port = Port::new(regs, config.quirks);
+        let version = port.read16(VERSION);
+        if version == u16::MAX {
+            return Err(InitError::Gone);
+        }
+        let announced = config.capabilities.unwrap_or_else(|| {
+            u64::from(port.read32(CAPABILITIES)) | u64::from(port.read32(CAPABILITIES_2)) << 32
+        });
+        let model = Model::new(version as u8, announced, &config, DESCRIPTORS)?;
+        let caps = model.caps(announced, &config, DESCRIPTORS);
+        let mut table_bus = 0;
+        if model.mode == TransferMode::Adma2 {
+            let bytes = Table::<DESCRIPTORS>::BYTES;
+            let place = NonNull::from(&mut *table).cast();
+            table_bus = dma.map(place, bytes, Direction::Write).map_err(InitError::Table)?;
+            let last = table_bus.checked_add(bytes as u64 - 1);
+            if last.is_none_or(|last| last >> 32 != if model.wide { table_bus >> 32 } else { 0 }) {
+                // Out of reach, or across 4 GiB, where the upper half of the address register would move under us.
+                dma.unmap(table_bus, place, bytes, Direction::Write);
+                return Err(InitError::Table(DmaError::Unreachable));
+            }
+        }
+        Ok(Sdhci {
+            port,
+            dma,
+            table,
+            table_bus,
+            bus: Bus::new(&model),
+            config,
+            model,
+            caps,
+            active: None,
+            transfer: Transfer::default(),
+            idle: false,
+            switching: false,
+            shadow: Shadow::default(),
+        })
+    }
+
+    /// The registers, for whoever looks on (vendor registers, models); what the driver owns must not be written.
+    pub fn regs(&self) -> &R {
+        &self.port.regs
+    }
+
+    /// How data move, as chosen.
+    pub fn transfer_mode(&self) -> TransferMode {
+        self.model.mode
+    }
+
+    /// Does this segment go through the buffer port?
+    fn by_pio(&self, len: u32) -> bool {
+        match self.model.by_cpu {
+            ByCpu::Never => false,
+            ByCpu::OddLengths => !len.is_multiple_of(4),
+            ByCpu::Always => true,
+        }
+    }
+
+    /// Writes the signal enables if they differ from what is there.
+    fn set_signal(&mut self, signal: u32) {
+        if self.shadow.signal != Some(signal) {
+            self.port.write32(INT_SIGNAL, signal);
+            self.shadow.signal = Some(signal);
+        }
+    }
+
+    fn set_enable(&mut self, enable: u32) {
+        if self.shadow.enable != enable {
+            self.port.write32(INT_ENABLE, enable);
+            self.shadow.enable = enable;
+        }
+    }
+
+    /// Present State; nothing set if the controller is gone.
+    fn present_state(&self) -> Option<u32> {
+        Some(self.port.read32(PRESENT)).filter(|&state| state != u32::MAX)
+    }
+}
+
+impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Host for Sdhci<R, D, DESCRIPTORS> {
+    fn caps(&self) -> &Caps {
+        &self.caps
+    }
+
+    fn map(&mut self, segment: &mut Segment, direction: Direction) -> Result<(), DmaError> {
+        segment.bus = 0;
+        if self.by_pio(segment.len) {
+            return Ok(());
+        }
+        if !segment.ptr.addr().get().is_multiple_of(4) {
+            return Err(DmaError::Alignment);
+        }
+        let bus = self.dma.map(segment.ptr, segment.len as usize, direction)?;
+        let end = bus.checked_add(segment.len.into());
+        let reach = if self.model.wide { u64::MAX } else { 1 << 32 };
+        let wrong = match end {
+            Some(end) if end <= reach && bus.is_multiple_of(4) => {
+                segment.bus = bus;
+                return Ok(());
+            }
+            Some(end) if end <= reach => DmaError::Alignment,
+            _ => DmaError::Unreachable,
+        };
+        self.dma.unmap(bus, segment.ptr, segment.len as usize, direction);
+        Err(wrong)
+    }
+
+    fn unmap(&mut self, segment: &Segment, direction: Direction) {
+        if !self.by_pio(segment.len) {
+            self.dma.unmap(segment.bus, segment.ptr, segment.len as usize, direction);
+        }
+    }
+
+    fn start(&mut self, phase: &Phase, segments: &[Segment], timeout_ns: u64) -> Result<(), StartError> {
+        self.start_phase(phase, segments, timeout_ns)
+    }
+
+    fn ack(&mut self, segments: &[Segment]) -> Events {
+        self.take_events(segments)
+    }
+
+    fn set_bus(&mut self, op: BusOp, first: bool, now_ns: u64) -> Step {
+        self.step_bus(op, first, now_ns)
+    }
+
+    fn dat0_busy(&self) -> bool {
+        let Some(state) = self.present_state() else { return false };
+        if self.switching { state & PRESENT_DAT == 0 } else { state & PRESENT_DAT0 == 0 }
+    }
+
+    fn present(&self) -> bool {
+        self.caps.fixed || self.present_state().is_some_and(|state| state & PRESENT_INSERTED != 0)
+    }
+
+    fn write_protected(&self) -> bool {
+        if self.caps.fixed {
+            return false;
+        }
+        let Some(state) = self.present_state() else { return false };
+        (state & PRESENT_WRITE_ENABLED == 0) != self.config.quirks.has(Quirks::INVERTED_WRITE_PROTECT)
+    }
+
+    fn card_irq(&mut self, on: bool) {
+        self.bus.card_irq = on;
+        let enable = if on { self.shadow.enable | INT_CARD } else { self.shadow.enable & !INT_CARD };
+        self.set_enable(enable);
+    }
+}

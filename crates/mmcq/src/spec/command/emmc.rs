@@ -12,8 +12,8 @@ pub const fn boot_initiation() -> Command {
     Command::new(0, 0xffff_fffa, Resp::None)
 }
 
-/// CMD1 `SEND_OP_COND`: voltage window in OCR bits 23:7, 0 only asks; `sector_mode` says that the host addresses sectors, which
-/// devices over 2 GB need [eMMC 6.4.2].
+/// CMD1 `SEND_OP_COND`: voltage window in OCR bits 23:7, 0 only asks; `sector_mode` says that the host
+/// addresses sectors, which devices over 2 GB need [eMMC 6.4.2].
 pub const fn send_op_cond(voltages: u32, sector_mode: bool) -> Command {
     let mode = if sector_mode { 1 << 30 } else { 0 };
     Command::new(1, voltages & 0x00ff_ff80 | mode, Resp::R3)
@@ -29,7 +29,7 @@ pub const fn sleep_awake(rca: u16, sleep: bool) -> Command {
     Command::new(5, rca_arg(rca) | (sleep as u32) << 15, Resp::R1b)
 }
 
-/// What CMD6 does to a byte of EXT_CSD [eMMC 6.6.2].
+/// What CMD6 does to a byte of EXT_CSD [eMMC 6.10.4].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     /// Changes the command set; index and value do not matter.
@@ -42,7 +42,7 @@ pub enum Access {
     WriteByte,
 }
 
-/// CMD6 `SWITCH`: changes one byte of EXT_CSD, or the command set (3 bits) [eMMC 6.6.2].
+/// CMD6 `SWITCH`: changes one byte of EXT_CSD, or the command set (3 bits) [eMMC 6.10.4].
 pub const fn switch(access: Access, index: u8, value: u8, set: u8) -> Command {
     let arg = (access as u32) << 24 | (index as u32) << 16 | (value as u32) << 8 | (set & 7) as u32;
     Command::new(6, arg, Resp::R1b)
@@ -53,12 +53,12 @@ pub const fn send_ext_csd() -> Command {
     Command::new(8, 0, Resp::R1)
 }
 
-/// CMD12 `STOP_TRANSMISSION` as high-priority interrupt, on devices that use CMD12 for it [eMMC 6.6.23].
+/// CMD12 `STOP_TRANSMISSION` as high-priority interrupt, on devices that use CMD12 for it [eMMC 6.10.4].
 pub const fn stop_transmission_hpi(rca: u16) -> Command {
     Command::new(12, rca_arg(rca) | 1, Resp::R1b)
 }
 
-/// CMD13 `SEND_STATUS` as high-priority interrupt, on devices that use CMD13 for it [eMMC 6.6.23].
+/// CMD13 `SEND_STATUS` as high-priority interrupt, on devices that use CMD13 for it [eMMC 6.10.4].
 pub const fn send_status_hpi(rca: u16) -> Command {
     Command::new(13, rca_arg(rca) | 1, Resp::R1)
 }
@@ -78,22 +78,22 @@ pub const fn send_tuning_block() -> Command {
     Command::new(21, 0, Resp::R1)
 }
 
-/// What CMD23 says besides the count [eMMC 6.6.8].
+/// What CMD23 says besides the count [eMMC 6.10.4].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Count {
     /// Blocks, or in a packed command the entries' sum and the header.
     pub blocks: u16,
-    /// Reliable write [eMMC 6.6.9.1].
+    /// Reliable write [eMMC 6.10.4].
     pub reliable: bool,
     /// Forced programming: past the cache, to the flash [eMMC 6.6.31].
     pub forced: bool,
-    /// Context, 0 (none) to 15 [eMMC 6.6.27].
+    /// Context, 0 (none) to 15 [eMMC 6.10.4].
     pub context: u8,
-    /// Data tag [eMMC 6.6.28].
+    /// Data tag [eMMC 6.10.4].
     pub tag: bool,
 }
 
-/// CMD23 `SET_BLOCK_COUNT` [eMMC 6.6.8].
+/// CMD23 `SET_BLOCK_COUNT` [eMMC 6.10.4].
 pub const fn set_block_count(count: Count) -> Command {
     Command::new(
         23,
@@ -102,7 +102,8 @@ pub const fn set_block_count(count: Count) -> Command {
     )
 }
 
-/// CMD23 `SET_BLOCK_COUNT` for a packed command; the flags are then in the entries of its header [eMMC 6.6.29].
+/// CMD23 `SET_BLOCK_COUNT` for a packed command; the flags are then in the entries of its header [eMMC
+/// 6.6.29].
 pub const fn set_packed_count(blocks: u16) -> Command {
     Command::new(23, 1 << 30 | blocks as u32, Resp::R1)
 }
@@ -112,27 +113,27 @@ const fn flags_arg(reliable: bool, tag: bool, context: u8, forced: bool) -> u32 
     (reliable as u32) << 31 | (tag as u32) << 29 | ((context & 0xf) as u32) << 25 | (forced as u32) << 24
 }
 
-/// CMD26 `PROGRAM_CID`: 16 bytes of data follow; the manufacturer's, once [eMMC 6.6.14].
+/// CMD26 `PROGRAM_CID`: 16 bytes of data follow; the manufacturer's, once [eMMC 6.10.4].
 pub const fn program_cid() -> Command {
     Command::new(26, 0, Resp::R1)
 }
 
-/// CMD31 `SEND_WRITE_PROT_TYPE`: two bits for each of 32 groups, 8 bytes of data [eMMC 6.6.17].
+/// CMD31 `SEND_WRITE_PROT_TYPE`: two bits for each of 32 groups, 8 bytes of data [eMMC 6.10.4].
 pub const fn send_write_prot_type(addr: u32) -> Command {
     Command::new(31, addr, Resp::R1)
 }
 
-/// CMD35 `ERASE_GROUP_START`: first address to erase [eMMC 6.6.13].
+/// CMD35 `ERASE_GROUP_START`: first address to erase [eMMC 6.10.4].
 pub const fn erase_group_start(addr: u32) -> Command {
     Command::new(35, addr, Resp::R1)
 }
 
-/// CMD36 `ERASE_GROUP_END`: last address to erase, inclusive [eMMC 6.6.13].
+/// CMD36 `ERASE_GROUP_END`: last address to erase, inclusive [eMMC 6.10.4].
 pub const fn erase_group_end(addr: u32) -> Command {
     Command::new(36, addr, Resp::R1)
 }
 
-/// What CMD38 does to the range [eMMC 6.6.13 to 6.6.16].
+/// What CMD38 does to the range [eMMC 6.10.4].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Erase {
     /// Whole erase groups.
@@ -149,7 +150,7 @@ pub enum Erase {
     SecureTrim2,
 }
 
-/// CMD38 `ERASE`: the range of CMD35 and CMD36 [eMMC 6.6.13].
+/// CMD38 `ERASE`: the range of CMD35 and CMD36 [eMMC 6.10.4].
 pub const fn erase(kind: Erase) -> Command {
     let arg = match kind {
         Erase::Erase => 0,
@@ -164,7 +165,8 @@ pub const fn erase(kind: Erase) -> Command {
 
 /// CMD39 `FAST_IO`: reads an 8-bit register (address 7 bits), or writes `data` [eMMC 6.6.20].
 ///
-/// The standard's R4 carries a CRC here, unlike the SDIO response of that name: its form is that of [`Resp::R5`].
+/// The standard's R4 carries a CRC here, unlike the SDIO response of that name: its form is that of
+/// [`Resp::R5`].
 pub const fn fast_io(rca: u16, register: u8, data: Option<u8>) -> Command {
     let write = match data {
         Some(byte) => 1 << 15 | byte as u32,
@@ -178,7 +180,7 @@ pub const fn go_irq_state() -> Command {
     Command::new(40, 0, Resp::R5)
 }
 
-/// The first half of a queued task [eMMC 6.6.39.2].
+/// The first half of a queued task [eMMC 6.6.39].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Task {
     /// Task number, 0 to 31.
@@ -204,7 +206,7 @@ const fn task_arg(task: u8) -> u32 {
     ((task & 0x1f) as u32) << 16
 }
 
-/// CMD44 `QUEUED_TASK_PARAMS`: direction, length, flags and number of a task [eMMC 6.6.39.2].
+/// CMD44 `QUEUED_TASK_PARAMS`: direction, length, flags and number of a task [eMMC 6.6.39].
 pub const fn queued_task_params(task: Task) -> Command {
     let arg = flags_arg(task.reliable, task.tag, task.context, task.forced)
         | (task.read as u32) << 30
@@ -214,22 +216,22 @@ pub const fn queued_task_params(task: Task) -> Command {
     Command::new(44, arg, Resp::R1)
 }
 
-/// CMD45 `QUEUED_TASK_ADDRESS`: the address of the task that CMD44 named [eMMC 6.6.39.2].
+/// CMD45 `QUEUED_TASK_ADDRESS`: the address of the task that CMD44 named [eMMC 6.6.39].
 pub const fn queued_task_address(addr: u32) -> Command {
     Command::new(45, addr, Resp::R1)
 }
 
-/// CMD46 `EXECUTE_READ_TASK`: data of a ready read task [eMMC 6.6.39.5].
+/// CMD46 `EXECUTE_READ_TASK`: data of a ready read task [eMMC 6.6.39].
 pub const fn execute_read_task(task: u8) -> Command {
     Command::new(46, task_arg(task), Resp::R1)
 }
 
-/// CMD47 `EXECUTE_WRITE_TASK`: data of a ready write task [eMMC 6.6.39.5].
+/// CMD47 `EXECUTE_WRITE_TASK`: data of a ready write task [eMMC 6.6.39].
 pub const fn execute_write_task(task: u8) -> Command {
     Command::new(47, task_arg(task), Resp::R1)
 }
 
-/// What CMD48 does to the queue [eMMC 6.6.39.6].
+/// What CMD48 does to the queue [eMMC 6.6.39].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QueueOp {
     /// Discards all tasks.
@@ -238,7 +240,7 @@ pub enum QueueOp {
     Discard(u8),
 }
 
-/// CMD48 `CMDQ_TASK_MGMT`: takes tasks off the queue [eMMC 6.6.39.6].
+/// CMD48 `CMDQ_TASK_MGMT`: takes tasks off the queue [eMMC 6.6.39].
 pub const fn cmdq_task_mgmt(op: QueueOp) -> Command {
     let arg = match op {
         QueueOp::DiscardAll => 1,
@@ -252,12 +254,12 @@ pub const fn set_time() -> Command {
     Command::new(49, 0, Resp::R1)
 }
 
-/// CMD53 `PROTOCOL_RD`: data of a security protocol from the device [eMMC 6.6.38].
+/// CMD53 `PROTOCOL_RD`: data of a security protocol from the device [eMMC 6.10.4].
 pub const fn protocol_rd(specific: u16, protocol: u8) -> Command {
     Command::new(53, rca_arg(specific) | (protocol as u32) << 8, Resp::R1)
 }
 
-/// CMD54 `PROTOCOL_WR`: data of a security protocol to the device [eMMC 6.6.38].
+/// CMD54 `PROTOCOL_WR`: data of a security protocol to the device [eMMC 6.10.4].
 pub const fn protocol_wr(specific: u16, protocol: u8) -> Command {
     Command::new(54, rca_arg(specific) | (protocol as u32) << 8, Resp::R1)
 }

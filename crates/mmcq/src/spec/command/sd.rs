@@ -1,6 +1,6 @@
 //! Commands that only SD memory cards have, or that mean something else on eMMC [SD 4.7.4].
 //!
-//! Builders of application commands start with `acmd` in their documentation: send [`app_cmd`](super::app_cmd) first.
+//! Those documented as ACMD are application commands: send [`app_cmd`](super::app_cmd) first.
 
 use super::{Command, Resp};
 
@@ -67,13 +67,14 @@ impl SwitchFunc {
     }
 }
 
-/// CMD6 `SWITCH_FUNC`: 64 bytes of status come back, see [`SwitchStatus`](crate::spec::switch::SwitchStatus) [SD 4.3.10].
+/// CMD6 `SWITCH_FUNC`: 64 bytes of status come back, see [`SwitchStatus`](crate::spec::switch::SwitchStatus)
+/// [SD 4.3.10].
 pub const fn switch_func(functions: SwitchFunc) -> Command {
     Command::new(6, functions.arg(), Resp::R1)
 }
 
-/// CMD8 `SEND_IF_COND` [SD 4.3.13]: `supply` is the voltage code (1 = 2.7 to 3.6 V, 2 = low voltage), `pattern` any byte that the card
-/// echoes (0xaa by custom).
+/// CMD8 `SEND_IF_COND` [SD 4.3.13]: `supply` is the voltage code (1 = 2.7 to 3.6 V, 2 = low voltage),
+/// `pattern` any byte that the card echoes (0xaa by custom).
 pub const fn send_if_cond(supply: u8, pattern: u8) -> Command {
     Command::new(8, ((supply & 0xf) as u32) << 8 | pattern as u32, Resp::R7)
 }
@@ -88,12 +89,13 @@ pub const fn send_tuning_block() -> Command {
     Command::new(19, 0, Resp::R1)
 }
 
-/// CMD20 `SPEED_CLASS_CONTROL`: a control code (4 bits) and what belongs to it (28 bits) [SD 4.13.2.8].
+/// CMD20 `SPEED_CLASS_CONTROL`: a control code (4 bits) and what belongs to it (28 bits) [SD 4.13].
 pub const fn speed_class_control(control: u8, detail: u32) -> Command {
     Command::new(20, ((control & 0xf) as u32) << 28 | detail & 0x0fff_ffff, Resp::R1b)
 }
 
-/// CMD22 `ADDRESS_EXTENSION`: bits 37:32 of the block address of the command that follows, SDUC only [SD 4.20].
+/// CMD22 `ADDRESS_EXTENSION`: bits 37:32 of the block address of the command that follows, SDUC only [SD
+/// 4.20].
 pub const fn address_extension(upper: u8) -> Command {
     Command::new(22, (upper & 0x3f) as u32, Resp::R1)
 }
@@ -129,7 +131,7 @@ pub const fn erase(kind: Erase) -> Command {
     Command::new(38, arg, Resp::R1b)
 }
 
-/// What CMD43 does to the queue [SD 4.19.5].
+/// What CMD43 does to the queue [SD 4.19].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QueueOp {
     /// Aborts all tasks.
@@ -138,7 +140,7 @@ pub enum QueueOp {
     Abort(u8),
 }
 
-/// CMD43 `Q_MANAGEMENT`: takes tasks off the queue [SD 4.19.5].
+/// CMD43 `Q_MANAGEMENT`: takes tasks off the queue [SD 4.19].
 pub const fn q_management(op: QueueOp) -> Command {
     let arg = match op {
         QueueOp::AbortAll => 1,
@@ -152,7 +154,7 @@ const fn task_arg(task: u8) -> u32 {
     ((task & 0x1f) as u32) << 16
 }
 
-/// The first half of a queued task [SD 4.19.3].
+/// The first half of a queued task [SD 4.19].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Task {
     /// Task number, 0 to 31.
@@ -167,7 +169,7 @@ pub struct Task {
     pub address_upper: u8,
 }
 
-/// CMD44 `Q_TASK_INFO_A`: direction, length and number of a task [SD 4.19.3].
+/// CMD44 `Q_TASK_INFO_A`: direction, length and number of a task [SD 4.19].
 pub const fn q_task_info_a(task: Task) -> Command {
     let arg = (task.read as u32) << 30
         | ((task.address_upper & 0x3f) as u32) << 24
@@ -177,17 +179,17 @@ pub const fn q_task_info_a(task: Task) -> Command {
     Command::new(44, arg, Resp::R1)
 }
 
-/// CMD45 `Q_TASK_INFO_B`: the block address of the task that CMD44 named [SD 4.19.3].
+/// CMD45 `Q_TASK_INFO_B`: the block address of the task that CMD44 named [SD 4.19].
 pub const fn q_task_info_b(addr: u32) -> Command {
     Command::new(45, addr, Resp::R1)
 }
 
-/// CMD46 `Q_RD_TASK`: data of a ready read task [SD 4.19.4].
+/// CMD46 `Q_RD_TASK`: data of a ready read task [SD 4.19].
 pub const fn q_rd_task(task: u8) -> Command {
     Command::new(46, task_arg(task), Resp::R1)
 }
 
-/// CMD47 `Q_WR_TASK`: data of a ready write task [SD 4.19.4].
+/// CMD47 `Q_WR_TASK`: data of a ready write task [SD 4.19].
 pub const fn q_wr_task(task: u8) -> Command {
     Command::new(47, task_arg(task), Resp::R1)
 }
@@ -234,12 +236,12 @@ pub const fn write_extr_masked(at: Extension, mask: u8) -> Command {
     Command::new(49, at.arg() | 1 << 26 | mask as u32, Resp::R1)
 }
 
-/// CMD58 `READ_EXTR_MULTI`: 1 to 512 units of 512 bytes, or of 32 KiB if `large` [SD 5.7.2.3].
+/// CMD58 `READ_EXTR_MULTI`: 1 to 512 units of 512 bytes, or of 32 KiB if `large` [SD 5.7.2.4].
 pub const fn read_extr_multi(at: Extension, large: bool, units: u16) -> Command {
     Command::new(58, at.arg() | (large as u32) << 26 | less_one(units), Resp::R1)
 }
 
-/// CMD59 `WRITE_EXTR_MULTI`: 1 to 512 units of 512 bytes, or of 32 KiB if `large` [SD 5.7.2.4].
+/// CMD59 `WRITE_EXTR_MULTI`: 1 to 512 units of 512 bytes, or of 32 KiB if `large` [SD 5.7.2.5].
 pub const fn write_extr_multi(at: Extension, large: bool, units: u16) -> Command {
     Command::new(59, at.arg() | (large as u32) << 26 | less_one(units), Resp::R1)
 }
@@ -254,7 +256,8 @@ pub const fn sd_status() -> Command {
     Command::new(13, 0, Resp::R1)
 }
 
-/// ACMD22 `SEND_NUM_WR_BLOCKS`: 4 bytes (SDUC: 8), the blocks that the last write got onto the card [SD 4.3.4].
+/// ACMD22 `SEND_NUM_WR_BLOCKS`: 4 bytes (SDUC: 8), the blocks that the last write got onto the card [SD
+/// 4.3.4].
 pub const fn send_num_wr_blocks() -> Command {
     Command::new(22, 0, Resp::R1)
 }

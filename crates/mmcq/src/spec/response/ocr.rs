@@ -60,7 +60,8 @@ impl Ocr {
         self.0 & 0x00ff_ff80
     }
 
-    /// Does the card run from this supply, in millivolts? The windows of 2.7 V and up are closed at both ends.
+    /// Does the card run from this supply, in millivolts? The windows of 2.7 V and up are closed at both
+    /// ends.
     pub const fn supports_mv(self, supply_mv: u32) -> bool {
         if supply_mv >= 1700 && supply_mv <= 1950 {
             return self.0 & Self::V170_195 != 0;
@@ -69,7 +70,7 @@ impl Ocr {
             return false;
         }
         let above = (supply_mv - 2700) / 100;
-        let on_edge = supply_mv % 100 == 0;
+        let on_edge = supply_mv.is_multiple_of(100);
         (above < 9 && bit(self.0, 15 + above)) || (on_edge && above > 0 && bit(self.0, 14 + above))
     }
 }

@@ -90,9 +90,10 @@ impl State {
 
 /// The card status.
 ///
-/// The standards say of each bit when it is found and when it clears. The error bits fall into three sets that do not overlap and
-/// together are [`R1::ERRORS`]: [`R1::OWN`], [`R1::PREVIOUS`], [`R1::DEFERRED`]. A bit that can be found both before the response and
-/// after it (type "R X") is deferred if programming can set it, since then it may speak of another request's data.
+/// The standards say of each bit when it is found and when it clears. The error bits fall into three sets
+/// that do not overlap and together are [`R1::ERRORS`]: [`R1::OWN`], [`R1::PREVIOUS`], [`R1::DEFERRED`]. A
+/// bit that can be found both before the response and after it (type "R X") is deferred if programming can
+/// set it, since then it may speak of another request's data.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub struct R1(pub u32);
 
@@ -168,7 +169,9 @@ impl R1 {
     /// SD: error in the order of the authentication.
     pub const AKE_SEQ_ERROR: u32 = 1 << 3;
 
-    /// Errors of this very command: the card checks them before it answers, and refuses.
+    /// Errors of this very command: the card checks them before it answers, and refuses. In the answer to CMD12
+    /// or CMD13 they speak of the transfer before it; an open-ended read up to the card's last block may leave
+    /// `OUT_OF_RANGE` there although all its data are good [SD 4.3.3].
     pub const OWN: u32 = Self::OUT_OF_RANGE
         | Self::ADDRESS_ERROR
         | Self::BLOCK_LEN_ERROR
@@ -179,8 +182,9 @@ impl R1 {
     /// Errors of the command before this one (clear condition B): the card did not answer that one.
     pub const PREVIOUS: u32 = Self::COM_CRC_ERROR | Self::ILLEGAL_COMMAND;
 
-    /// Errors that an earlier data transfer, programming, erase or switch left behind; the command that shows them may have nothing
-    /// to do with them. Reading clears them (condition C; `SWITCH_ERROR`: B), so whoever sees them first must keep them:
+    /// Errors that an earlier data transfer, programming, erase or switch left behind; the command that shows
+    /// them may have nothing to do with them. Reading clears them (condition C; `SWITCH_ERROR`: B), so
+    /// whoever sees them first must keep them:
     /// - `WP_VIOLATION`: found block by block, while the data of a write come in;
     /// - `LOCK_UNLOCK_FAILED`: CMD42 is judged after its data, when its response is long gone;
     /// - `CARD_ECC_FAILED`, `CC_ERROR`, `ERROR`: found by the read ahead, or by the programming behind;
@@ -198,8 +202,9 @@ impl R1 {
         | Self::ERASE_RESET
         | Self::SWITCH_ERROR;
 
-    /// Every error bit. On SD mask [`SWITCH_ERROR`](Self::SWITCH_ERROR) out, on eMMC [`AKE_SEQ_ERROR`](Self::AKE_SEQ_ERROR), if reserved
-    /// bits are not to be trusted to be 0. Bits 18 and 17 (eMMC: underrun and overrun, obsolete; SD: reserved) do not count.
+    /// Every error bit. On SD mask [`SWITCH_ERROR`](Self::SWITCH_ERROR) out, on eMMC
+    /// [`AKE_SEQ_ERROR`](Self::AKE_SEQ_ERROR), if reserved bits are not to be trusted to be 0. Bits 18 and 17
+    /// (eMMC: underrun and overrun, obsolete; SD: reserved) do not count.
     pub const ERRORS: u32 = Self::OWN | Self::PREVIOUS | Self::DEFERRED;
 
     const fn has(self, mask: u32) -> bool {

@@ -1,0 +1,486 @@
+//! What a command does in which state [eMMC 6.9, 6.10, 6.11].
+
+use super::super::registers::seal;
+use super::super::status::{self, State};
+use super::super::transfer::{Read, Write};
+use super::super::{Answer, Flow, ReadBlock, Reply, tuning};
+use super::config::{ERASE_GROUP_BYTES, byte};
+use super::switch::Effect;
+use super::{Count, EmmcCard, EraseRange, Partition, Transfer};
+
+/// 1.70 to 1.95 V and 2.7 to 3.6 V.
+const VOLTAGES: u32 = 0x00ff_8080;
+/// Arguments of CMD0 that reset.
+const GO_IDLE: u32 = 0;
+const GO_PRE_IDLE: u32 = 0xf0f0_f0f0;
+/// Arguments of CMD38.
+const ERASE: u32 = 0;
+const TRIM: u32 = 1;
+const DISCARD: u32 = 3;
+const SECURE_ERASE: u32 = 0x8000_0000;
+const SECURE_TRIM_1: u32 = 0x8000_0001;
+const SECURE_TRIM_2: u32 = 0x8000_8000;
+
+impl EmmcCard {
+    pub(super) fn execute(&mut self, index: u8, arg: u32, now_ns: u64) -> Reply {
+        let count = self.count.take();
+        if !matches!(index, 13 | 35 | 36 | 38) && (self.erase.start.is_some() || self.erase.end.is_some()) {
+            self.erase = EraseRange::default();
+            self.status.raise(status::ERASE_RESET);
+        }
+        if self.lock.locked() && !matches!(index, 0..=16 | 42) {
+            return self.illegal();
+        }
+        // Falling asleep and waking up take their time.
+        let changing = now_ns < self.busy_until_ns && matches!(self.state, State::Slp | State::Stby);
+        if changing && index != 0 {
+            return self.illegal();
+        }
+        match self.state {
+            State::Idle | State::Ready | State::Ident | State::Slp => self.identification(index, arg, now_ns),
+            State::Tran => self.transfer_state(index, arg, count, now_ns),
+            _ => self.other_states(index, arg, now_ns),
+        }
+    }
+
+    /// Before the device is identified, and asleep.
+    fn identification(&mut self, index: u8, arg: u32, now_ns: u64) -> Reply {
+        match (index, self.state) {
+            (0, _) => self.go_idle(arg),
+            (1, State::Idle) => self.operating_conditions(arg, now_ns),
+            (2, State::Ready) => {
+                self.state = State::Ident;
+                self.long(self.config.cid())
+            }
+            (3, State::Ident) => {
+                let rca = (arg >> 16) as u16;
+                if rca == 0 {
+                    // 0 deselects all: no device may have it.
+                    return self.illegal();
+                }
+                self.rca = rca;
+                self.go(3, State::Stby)
+            }
+            (5, State::Slp) if self.addressed(arg) && arg >> 15 & 1 == 0 => {
+                self.sleep_or_wake(State::Stby, now_ns)
+            }
+            _ => self.illegal(),
+        }
+    }
+
+    /// Not selected, or something is under way.
+    fn other_states(&mut self, index: u8, arg: u32, now_ns: u64) -> Reply {
+        use State::{Btst, Data, Dis, Ina, Prg, Rcv, Slp, Stby, Tran};
+        match (index, self.state) {
+            (0, _) => self.go_idle(arg),
+            (4, Stby) => Reply::SILENT,
+            (5, Stby) if self.addressed(arg) && arg >> 15 & 1 == 1 => self.sleep_or_wake(Slp, now_ns),
+            (7, Stby) if self.addressed(arg) => self.go(7, Tran),
+            (7, Dis) if self.addressed(arg) => {
+                let mut reply = self.go(7, Prg);
+                reply.busy_until_ns = Some(self.busy_until_ns);
+                reply
+            }
+            (7, Data) if !self.addressed(arg) => self.deselect(Stby),
+            (7, Prg) if !self.addressed(arg) => self.deselect(Dis),
+            (7, Stby | Dis) => Reply::SILENT,
+            (5 | 9 | 10 | 13 | 15, _) if !self.addressed(arg) => Reply::SILENT,
+            (9, Stby) => {
+                let mut csd = self.config.csd();
+                csd[14] = self.csd_flags;
+                seal(&mut csd);
+                self.long(csd)
+            }
+            (10, Stby) => self.long(self.config.cid()),
+            (12, Data) => {
+                let reply = self.go(12, Tran);
+                self.transfer = Transfer::None;
+                self.data_end_ns = None;
+                reply
+            }
+            (12, Rcv) => {
+                let mut reply = self.r1(12);
+                reply.busy_until_ns = Some(self.program(now_ns));
+                reply
+            }
+            // No HPI: bit 0 of CMD13 is not looked at.
+            (13, Stby | Data | Rcv | Prg | Dis | Btst) => self.r1(13),
+            (14, Btst) => {
+                let mut reply = self.r1(14);
+                reply.flow = Flow::Read { block_size: self.bus.width.max(4).into() };
+                reply
+            }
+            (15, Stby | Data | Rcv | Prg | Dis | Btst) => {
+                self.state = Ina;
+                Reply::SILENT
+            }
+            _ => self.illegal(),
+        }
+    }
+
+    /// Selected and free.
+    fn transfer_state(&mut self, index: u8, arg: u32, count: Option<Count>, now_ns: u64) -> Reply {
+        let ddr = self.width & 0x0f >= 5;
+        match index {
+            0 => self.go_idle(arg),
+            6 => self.switch_command(arg, now_ns),
+            7 if !self.addressed(arg) => self.deselect(State::Stby),
+            8 => {
+                self.scratch.copy_from_slice(&self.ext_csd);
+                self.send_scratch(8, 512)
+            }
+            13 | 15 if !self.addressed(arg) => Reply::SILENT,
+            13 => self.r1(13),
+            15 => {
+                self.state = State::Ina;
+                Reply::SILENT
+            }
+            16 if !ddr => {
+                if (1..=512).contains(&arg) {
+                    self.block_len = arg as u16;
+                } else {
+                    self.status.raise(status::BLOCK_LEN_ERROR);
+                }
+                self.r1(16)
+            }
+            17 => self.read(17, arg, Some(1), now_ns),
+            18 => self.read(18, arg, count.map(|count| count.blocks), now_ns),
+            19 => {
+                let mut reply = self.go(19, State::Btst);
+                reply.flow = Flow::Write { block_size: self.bus.width.max(4).into() };
+                self.scratch.fill(0);
+                self.transfer = Transfer::BusTest;
+                reply
+            }
+            21 if self.timing & 0xf == 2 => {
+                let len = if self.width == 2 {
+                    self.scratch[..128].copy_from_slice(&tuning::eight_lines());
+                    128
+                } else {
+                    self.scratch[..64].copy_from_slice(&tuning::FOUR_LINES);
+                    64
+                };
+                self.send_scratch(21, len)
+            }
+            23 => {
+                if arg >> 30 & 1 == 1 {
+                    // MAX_PACKED is 0.
+                    return self.refuse(23, status::ERROR);
+                }
+                let blocks = arg & 0xffff;
+                self.count = (blocks != 0).then_some(Count { blocks, reliable: arg >> 31 == 1 });
+                self.r1(23)
+            }
+            24 => self.write(24, arg, Some(Count { blocks: 1, reliable: false }), now_ns),
+            25 => self.write(25, arg, count, now_ns),
+            26 => self.receive(26, Transfer::ProgramCid, 16),
+            27 => self.receive(27, Transfer::ProgramCsd, 16),
+            28 | 29 => self.protect(index, arg, now_ns),
+            30 | 31 => match self.group_address(arg) {
+                Err(errors) => self.refuse(index, errors),
+                Ok(at) if index == 30 => {
+                    let bits = self.protection.bits(at);
+                    self.scratch[..4].copy_from_slice(&bits.to_be_bytes());
+                    self.send_scratch(30, 4)
+                }
+                Ok(at) => {
+                    let kinds = self.protection.kinds(at);
+                    self.scratch[..8].copy_from_slice(&kinds.to_be_bytes());
+                    self.send_scratch(31, 8)
+                }
+            },
+            35 | 36 => {
+                self.erase_edge(index == 35, arg);
+                self.r1(index)
+            }
+            38 => self.erase_command(arg, now_ns),
+            42 => self.receive(42, Transfer::Lock, self.block_len),
+            _ => self.illegal(),
+        }
+    }
+
+    fn go_idle(&mut self, arg: u32) -> Reply {
+        // Any other argument asks for the boot operation, which is not answered here.
+        if matches!(arg, GO_IDLE | GO_PRE_IDLE) {
+            self.reset();
+        }
+        Reply::SILENT
+    }
+
+    fn addressed(&self, arg: u32) -> bool {
+        (arg >> 16) as u16 == self.rca
+    }
+
+    /// CMD1 [eMMC 6.4.2].
+    fn operating_conditions(&mut self, arg: u32, now_ns: u64) -> Reply {
+        self.status.valid_command();
+        let sector_mode = if self.config.sector_mode() { 1 << 30 } else { 0 };
+        let wanted = arg & 0x00ff_ff80;
+        if wanted == 0 {
+            return Reply::ocr(VOLTAGES | sector_mode);
+        }
+        if wanted & VOLTAGES == 0 {
+            self.state = State::Ina;
+            return Reply::SILENT;
+        }
+        let ready_ns = *self.ready_ns.get_or_insert(now_ns.saturating_add(self.config.power_up_ns));
+        if now_ns < ready_ns {
+            return Reply::ocr(VOLTAGES | sector_mode);
+        }
+        if self.config.sector_mode() && arg >> 29 & 3 != 2 {
+            // The host cannot address it.
+            self.state = State::Ina;
+            return Reply::ocr(VOLTAGES | sector_mode | 1 << 31);
+        }
+        self.state = State::Ready;
+        Reply::ocr(VOLTAGES | sector_mode | 1 << 31)
+    }
+
+    fn sleep_or_wake(&mut self, state: State, now_ns: u64) -> Reply {
+        let mut reply = self.go(5, state);
+        self.busy_until_ns = now_ns.saturating_add(self.config.sleep_awake_ns);
+        reply.busy_until_ns = Some(self.busy_until_ns);
+        reply
+    }
+
+    fn deselect(&mut self, state: State) -> Reply {
+        self.status.valid_command();
+        self.transfer = Transfer::None;
+        self.data_end_ns = None;
+        self.state = state;
+        Reply::SILENT
+    }
+
+    fn switch_command(&mut self, arg: u32, now_ns: u64) -> Reply {
+        let mut reply = self.go(6, State::Prg);
+        let usual_ns = now_ns.saturating_add(self.config.switch_ns);
+        self.busy_until_ns = match self.switch(arg) {
+            None => {
+                self.status.raise(status::SWITCH_ERROR);
+                usual_ns
+            }
+            Some(Effect::Usual | Effect::Command) => usual_ns,
+            Some(Effect::Flush | Effect::CacheOff) => usual_ns.max(self.flash.drained_ns(now_ns)),
+            Some(Effect::Partition(partition)) if partition != self.partition => {
+                self.partition = partition;
+                now_ns.saturating_add(self.config.partition_switch_ns)
+            }
+            Some(Effect::Partition(_)) => usual_ns,
+        };
+        reply.busy_until_ns = Some(self.busy_until_ns);
+        reply
+    }
+
+    /// Byte address of an argument.
+    fn byte_address(&self, arg: u32) -> u64 {
+        if self.config.sector_mode() { u64::from(arg) * 512 } else { u64::from(arg) }
+    }
+
+    /// Byte address of a transfer, or the error bit.
+    fn address(&self, arg: u32) -> Result<u64, u32> {
+        let at = self.byte_address(arg);
+        let len = u64::from(self.transfer_len());
+        if at.saturating_add(len) > self.capacity() {
+            return Err(status::OUT_OF_RANGE);
+        }
+        if at % 512 + len > 512 {
+            return Err(status::ADDRESS_ERROR);
+        }
+        Ok(at)
+    }
+
+    fn transfer_len(&self) -> u16 {
+        if self.config.sector_mode() || self.width & 0x0f >= 5 { 512 } else { self.block_len }
+    }
+
+    fn read(&mut self, index: u8, arg: u32, left: Option<u32>, now_ns: u64) -> Reply {
+        if self.transfer_len() != 512 {
+            // READ_BL_PARTIAL is 0.
+            return self.refuse(index, status::BLOCK_LEN_ERROR);
+        }
+        match self.address(arg) {
+            Err(errors) => self.refuse(index, errors),
+            Ok(at) => {
+                if let Some(medium) = self.store_mut(self.partition) {
+                    medium.begin();
+                }
+                let mut reply = self.go(index, State::Data);
+                reply.flow = Flow::Read { block_size: 512 };
+                self.data_end_ns = None;
+                self.transfer = Transfer::Read(Read::new(at, 512, left, &self.flash, now_ns));
+                reply
+            }
+        }
+    }
+
+    fn write(&mut self, index: u8, arg: u32, count: Option<Count>, now_ns: u64) -> Reply {
+        if self.transfer_len() != 512 {
+            return self.refuse(index, status::BLOCK_LEN_ERROR);
+        }
+        let at = match self.address(arg) {
+            Err(errors) => return self.refuse(index, errors),
+            Ok(at) => at,
+        };
+        if self.write_protected(at, 512) {
+            return self.refuse(index, status::WP_VIOLATION);
+        }
+        if let Some(medium) = self.store_mut(self.partition) {
+            medium.begin();
+        }
+        self.busy_until_ns = now_ns;
+        let reliable = count.is_some_and(|count| count.reliable);
+        let write = Write::new(at, 512, count.map(|count| count.blocks), reliable);
+        self.receive(index, Transfer::Write { write, single: index == 24 }, 512)
+    }
+
+    /// Is this range of the selected partition protected?
+    pub(super) fn write_protected(&self, at: u64, bytes: u64) -> bool {
+        let user = self.partition == Partition::User;
+        let boot_wp = self.ext_csd[usize::from(byte::BOOT_WP)] & 0x05 != 0;
+        self.csd_flags & 0x30 != 0
+            || self.store(self.partition).is_some_and(super::Medium::read_only)
+            || (user && self.protection.covers(at, bytes))
+            || (matches!(self.partition, Partition::Boot(_)) && boot_wp)
+    }
+
+    fn receive(&mut self, index: u8, transfer: Transfer, block_size: u16) -> Reply {
+        let mut reply = self.go(index, State::Rcv);
+        reply.flow = Flow::Write { block_size };
+        self.transfer = transfer;
+        reply
+    }
+
+    fn send_scratch(&mut self, index: u8, len: u16) -> Reply {
+        let mut reply = self.go(index, State::Data);
+        reply.flow = Flow::Read { block_size: len };
+        self.data_end_ns = None;
+        self.transfer = Transfer::Register { len };
+        reply
+    }
+
+    /// CMD14: the first two bits of each line come back inverted, the rest is zero.
+    pub(super) fn answer_bus_test(&mut self, buffer: &mut [u8], now_ns: u64) -> ReadBlock {
+        let lines = usize::from(self.bus.width);
+        buffer.fill(0);
+        let bytes = (lines / 4).max(1).min(buffer.len());
+        let mask = if lines == 1 { 0xc0 } else { 0xff };
+        for (to, from) in buffer[..bytes].iter_mut().zip(self.scratch.iter()) {
+            *to = !from & mask;
+        }
+        self.transfer = Transfer::None;
+        self.state = State::Tran;
+        ReadBlock::At { start_ns: now_ns, crc_ok: true }
+    }
+
+    fn group_address(&self, arg: u32) -> Result<u64, u32> {
+        let at = self.byte_address(arg);
+        if at >= self.capacity() { Err(status::OUT_OF_RANGE) } else { Ok(at) }
+    }
+
+    fn protect(&mut self, index: u8, arg: u32, now_ns: u64) -> Reply {
+        let at = match self.group_address(arg) {
+            Err(errors) => return self.refuse(index, errors),
+            Ok(at) => at,
+        };
+        let mut reply = self.go(index, State::Prg);
+        if index == 28 {
+            // US_PWR_WP_EN.
+            let until_power_off = self.ext_csd[usize::from(byte::USER_WP)] & 1 == 1;
+            self.protection.set(at, until_power_off);
+        } else if !self.protection.clear(at) {
+            self.status.raise(status::ERROR);
+        }
+        self.busy_until_ns = now_ns.saturating_add(self.config.switch_ns);
+        reply.busy_until_ns = Some(self.busy_until_ns);
+        reply
+    }
+
+    /// CMD35 and CMD36.
+    fn erase_edge(&mut self, is_start: bool, arg: u32) {
+        let at = self.byte_address(arg) & !511;
+        if at >= self.capacity() {
+            self.status.raise(status::OUT_OF_RANGE);
+            self.erase = EraseRange::default();
+        } else if is_start {
+            self.erase = EraseRange { start: Some(at), end: None };
+        } else if self.erase.start.is_none() || self.erase.end.is_some() {
+            self.status.raise(status::ERASE_SEQ_ERROR);
+            self.erase = EraseRange::default();
+        } else {
+            self.erase.end = Some(at);
+        }
+    }
+
+    /// CMD38: erase works on whole groups, trim and discard on sectors.
+    fn erase_command(&mut self, arg: u32, now_ns: u64) -> Reply {
+        let range = std::mem::take(&mut self.erase);
+        let (Some(start), Some(end)) = (range.start, range.end) else {
+            return self.refuse(38, status::ERASE_SEQ_ERROR);
+        };
+        let features = self.ext_csd[usize::from(byte::SEC_FEATURE_SUPPORT)];
+        let since_4_5 = self.config.revision >= super::config::Revision::V4_5;
+        let whole_groups = match arg {
+            ERASE => true,
+            SECURE_ERASE if features & 0x01 != 0 => true,
+            TRIM if features & 0x10 != 0 => false,
+            SECURE_TRIM_1 | SECURE_TRIM_2 if features & 0x11 == 0x11 => false,
+            DISCARD if since_4_5 => false,
+            _ => return self.refuse(38, status::ERROR),
+        };
+        if end < start {
+            return self.refuse(38, status::ERASE_PARAM);
+        }
+        let (from, to) = if whole_groups {
+            let to = (end / ERASE_GROUP_BYTES + 1) * ERASE_GROUP_BYTES;
+            (start / ERASE_GROUP_BYTES * ERASE_GROUP_BYTES, to.min(self.capacity()))
+        } else {
+            (start, end + 512)
+        };
+        if self.write_protected(from, to - from) {
+            return self.refuse(38, status::WP_ERASE_SKIP);
+        }
+        let erased = match arg {
+            // The first step of a secure trim only marks.
+            SECURE_TRIM_1 => Ok(()),
+            _ => self.store_mut(self.partition).map_or(Ok(()), |medium| medium.erase(from, to - from, 0)),
+        };
+        if erased.is_err() {
+            self.status.raise(status::ERROR);
+        }
+        let mut reply = self.go(38, State::Prg);
+        self.busy_until_ns = self.flash.erase(now_ns, (to - from).div_ceil(ERASE_GROUP_BYTES));
+        reply.busy_until_ns = Some(self.busy_until_ns);
+        reply
+    }
+
+    /// R1 with an error and no data; the device stays where it is.
+    fn refuse(&mut self, index: u8, errors: u32) -> Reply {
+        self.status.raise(errors);
+        self.r1(index)
+    }
+
+    fn r1(&mut self, index: u8) -> Reply {
+        let locked = if self.lock.locked() { status::CARD_IS_LOCKED } else { 0 };
+        let ready = match self.state {
+            State::Prg | State::Dis => 0,
+            _ => status::READY_FOR_DATA,
+        };
+        Reply::short(index, self.status.r1(self.state, locked | ready))
+    }
+
+    fn go(&mut self, index: u8, state: State) -> Reply {
+        let reply = self.r1(index);
+        self.state = state;
+        reply
+    }
+
+    fn long(&mut self, register: [u8; 16]) -> Reply {
+        self.status.valid_command();
+        Reply { answer: Some(Answer::Long(register)), flow: Flow::None, busy_until_ns: None }
+    }
+
+    fn illegal(&mut self) -> Reply {
+        self.status.raise_illegal();
+        Reply::SILENT
+    }
+}

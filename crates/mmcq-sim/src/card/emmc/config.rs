@@ -1,0 +1,209 @@
+//! What an eMMC says about itself: CID, CSD and EXT_CSD [eMMC 7].
+
+use super::super::flash::Timing;
+use super::super::registers::{Identity, emmc_cid, put, seal};
+
+/// Names of EXT_CSD bytes that the model works with [eMMC 7.4].
+pub(super) mod byte {
+    pub(crate) const FLUSH_CACHE: u8 = 32;
+    pub(crate) const CACHE_CTRL: u8 = 33;
+    pub(crate) const POWER_OFF_NOTIFICATION: u8 = 34;
+    pub(crate) const EXCEPTION_EVENTS_CTRL_LOW: u8 = 56;
+    pub(crate) const EXCEPTION_EVENTS_CTRL_HIGH: u8 = 57;
+    pub(crate) const PERIODIC_WAKEUP: u8 = 131;
+    pub(crate) const HPI_MGMT: u8 = 161;
+    pub(crate) const RST_N_FUNCTION: u8 = 162;
+    pub(crate) const BKOPS_EN: u8 = 163;
+    pub(crate) const BKOPS_START: u8 = 164;
+    pub(crate) const SANITIZE_START: u8 = 165;
+    pub(crate) const USER_WP: u8 = 171;
+    pub(crate) const BOOT_WP: u8 = 173;
+    pub(crate) const ERASE_GROUP_DEF: u8 = 175;
+    pub(crate) const BOOT_BUS_CONDITIONS: u8 = 177;
+    pub(crate) const BOOT_CONFIG_PROT: u8 = 178;
+    pub(crate) const PARTITION_CONFIG: u8 = 179;
+    pub(crate) const BUS_WIDTH: u8 = 183;
+    pub(crate) const STROBE_SUPPORT: u8 = 184;
+    pub(crate) const HS_TIMING: u8 = 185;
+    pub(crate) const POWER_CLASS: u8 = 187;
+    pub(crate) const CMD_SET: u8 = 191;
+    pub(crate) const CARD_TYPE: u8 = 196;
+    pub(crate) const DRIVER_STRENGTH: u8 = 197;
+    pub(crate) const SEC_FEATURE_SUPPORT: u8 = 231;
+}
+
+/// CARD_TYPE bits.
+pub(super) const TYPE_HS52: u8 = 0x02;
+pub(super) const TYPE_DDR52: u8 = 0x04;
+pub(super) const TYPE_HS200: u8 = 0x10;
+pub(super) const TYPE_HS400: u8 = 0x40;
+
+/// EXT_CSD_REV.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Revision {
+    /// 4.41
+    V4_41 = 5,
+    /// 4.5, 4.51
+    V4_5 = 6,
+    /// 5.0, 5.01
+    V5_0 = 7,
+    /// 5.1
+    V5_1 = 8,
+}
+
+/// The fastest timing of the part; each includes those before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Fastest {
+    Hs26,
+    Hs52,
+    Ddr52,
+    Hs200,
+    Hs400,
+    Hs400Es,
+}
+
+/// All of an eMMC but its medium.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct EmmcConfig {
+    pub(crate) identity: Identity,
+    pub(crate) capacity_bytes: u64,
+    pub(crate) revision: Revision,
+    pub(crate) fastest: Fastest,
+    /// CACHE_SIZE as the host reads it.
+    pub(crate) cache_size_kib: u32,
+    pub(crate) boot_bytes: u64,
+    pub(crate) gp_bytes: [u64; 4],
+    pub(crate) power_up_ns: u64,
+    pub(crate) switch_ns: u64,
+    pub(crate) partition_switch_ns: u64,
+    pub(crate) sleep_awake_ns: u64,
+    pub(crate) generic_cmd6_time_ms: u64,
+    pub(crate) flash: Timing,
+}
+
+/// Erase group: 512 KiB, both in the old and in the high-capacity counting.
+pub(crate) const ERASE_GROUP_BYTES: u64 = 512 * 1024;
+/// Write protect group: 16 erase groups.
+pub(crate) const WP_GROUP_BYTES: u64 = 16 * ERASE_GROUP_BYTES;
+/// Unit of BOOT_SIZE_MULT.
+pub(crate) const BOOT_UNIT_BYTES: u64 = 128 * 1024;
+/// Up to this size an eMMC is addressed by bytes.
+pub(crate) const BYTE_MODE_BYTES: u64 = 2 << 30;
+
+impl EmmcConfig {
+    pub(crate) fn sector_mode(&self) -> bool {
+        self.capacity_bytes > BYTE_MODE_BYTES
+    }
+
+    pub(crate) fn cid(&self) -> [u8; 16] {
+        emmc_cid(&self.identity, self.revision >= Revision::V4_41)
+    }
+
+    /// CSD [eMMC 7.3]. Parts of more than 2 GiB put the largest C_SIZE here and count in EXT_CSD.
+    pub(crate) fn csd(&self) -> [u8; 16] {
+        let mut csd = [0u8; 16];
+        put(&mut csd, 127, 126, 3);
+        put(&mut csd, 125, 122, 4);
+        // TAAC 10 ms, NSAC 100 clocks, 26 MHz; classes 0, 2, 4, 5, 6, 7.
+        put(&mut csd, 119, 112, 0x0f);
+        put(&mut csd, 111, 104, 1);
+        put(&mut csd, 103, 96, 0x32);
+        put(&mut csd, 95, 84, 0x0f5);
+        let (c_size, block_len) = if self.sector_mode() {
+            (0xfff, 9)
+        } else {
+            let block_len = if self.capacity_bytes <= 1 << 30 { 9 } else { 10 };
+            (self.capacity_bytes / (512u64 << block_len) - 1, block_len)
+        };
+        put(&mut csd, 83, 80, block_len);
+        put(&mut csd, 73, 62, c_size);
+        put(&mut csd, 61, 50, 0o7777);
+        put(&mut csd, 49, 47, 7);
+        put(&mut csd, 46, 42, 31);
+        put(&mut csd, 41, 37, 31);
+        put(&mut csd, 36, 32, 15);
+        put(&mut csd, 31, 31, 1);
+        put(&mut csd, 28, 26, 2);
+        put(&mut csd, 25, 22, block_len);
+        seal(&mut csd);
+        csd
+    }
+
+    /// EXT_CSD after a power-up [eMMC 7.4].
+    pub(crate) fn ext_csd(&self) -> [u8; 512] {
+        let mut ext = [0u8; 512];
+        let since = |revision| self.revision >= revision;
+        // Properties: what the host only reads.
+        ext[504] = 1;
+        ext[502] = 1;
+        if since(Revision::V5_0) {
+            ext[269] = 1;
+            ext[268] = 1;
+            ext[267] = 1;
+            ext[254..262].copy_from_slice(&u64::from(self.identity.revision).to_le_bytes());
+        }
+        if since(Revision::V4_5) {
+            ext[266] = 1;
+            ext[265] = 8;
+            ext[264] = 1;
+            ext[249..253].copy_from_slice(&self.cache_size_kib.to_le_bytes());
+            ext[248] = (self.generic_cmd6_time_ms.div_ceil(10)).min(255) as u8;
+            ext[247] = 100;
+        }
+        ext[241] = (self.power_up_ns.div_ceil(100_000_000)).clamp(1, 255) as u8;
+        // TRIM_MULT; secure erase, secure bad block, trim, sanitize; the secure multipliers.
+        ext[232] = 2;
+        ext[usize::from(byte::SEC_FEATURE_SUPPORT)] = if since(Revision::V4_5) { 0x55 } else { 0x15 };
+        ext[230] = 10;
+        ext[229] = 10;
+        ext[228] = 7;
+        ext[226] = (self.boot_bytes / BOOT_UNIT_BYTES) as u8;
+        ext[225] = 6;
+        ext[224] = 1;
+        ext[223] = 2;
+        ext[222] = 1;
+        ext[221] = (WP_GROUP_BYTES / ERASE_GROUP_BYTES) as u8;
+        ext[220] = 7;
+        ext[219] = 7;
+        ext[217] = sleep_code(self.sleep_awake_ns);
+        let sectors = u32::try_from(self.capacity_bytes / 512).unwrap_or(u32::MAX);
+        ext[212..216].copy_from_slice(&sectors.to_le_bytes());
+        // Minimum performance classes: at least class J (8) at 8 bits and 52 MHz.
+        ext[205..211].fill(8);
+        ext[199] = (self.partition_switch_ns.div_ceil(10_000_000)).clamp(1, 255) as u8;
+        ext[198] = 5;
+        if self.fastest >= Fastest::Hs200 {
+            ext[usize::from(byte::DRIVER_STRENGTH)] = 0x0f;
+        }
+        ext[usize::from(byte::CARD_TYPE)] = self.card_type();
+        ext[194] = 2;
+        ext[192] = self.revision as u8;
+        ext[usize::from(byte::STROBE_SUPPORT)] = (self.fastest == Fastest::Hs400Es).into();
+        // Partitioning is settled in the factory; there is no RPMB.
+        ext[167] = 0x1f;
+        ext[166] = 0x04;
+        ext[160] = 0x03;
+        for (gp, bytes) in self.gp_bytes.iter().enumerate() {
+            let units = (bytes / WP_GROUP_BYTES).to_le_bytes();
+            ext[143 + 3 * gp..146 + 3 * gp].copy_from_slice(&units[..3]);
+        }
+        ext[155] = 1;
+        ext
+    }
+
+    fn card_type(&self) -> u8 {
+        let steps = [
+            (Fastest::Hs26, 0x01),
+            (Fastest::Hs52, TYPE_HS52),
+            (Fastest::Ddr52, TYPE_DDR52),
+            (Fastest::Hs200, TYPE_HS200),
+            (Fastest::Hs400, TYPE_HS400),
+        ];
+        steps.iter().filter(|(step, _)| self.fastest >= *step).fold(0, |bits, (_, bit)| bits | bit)
+    }
+}
+
+/// S_A_TIMEOUT: 100 ns << code.
+fn sleep_code(ns: u64) -> u8 {
+    (1..=0x17).find(|code| 100u64 << code >= ns).unwrap_or(0x17)
+}

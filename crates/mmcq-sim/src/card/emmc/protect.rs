@@ -1,0 +1,63 @@
+//! Write protection by groups, CMD28 to CMD31 [eMMC 6.6.15].
+
+use std::collections::BTreeSet;
+
+use super::config::WP_GROUP_BYTES;
+
+/// Protected groups of the user area. Protection set by CMD28 is temporary: it ends with CMD29, or with a power cycle for
+/// power-on protection.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Protection {
+    temporary: BTreeSet<u64>,
+    until_power_off: BTreeSet<u64>,
+}
+
+impl Protection {
+    /// After a power cycle.
+    pub(super) fn power_up(&mut self) {
+        self.until_power_off.clear();
+    }
+
+    /// CMD28.
+    pub(super) fn set(&mut self, at: u64, until_power_off: bool) {
+        let groups = if until_power_off { &mut self.until_power_off } else { &mut self.temporary };
+        groups.insert(at / WP_GROUP_BYTES);
+    }
+
+    /// CMD29; false: this protection cannot be lifted.
+    pub(super) fn clear(&mut self, at: u64) -> bool {
+        let group = at / WP_GROUP_BYTES;
+        if self.until_power_off.contains(&group) {
+            return false;
+        }
+        self.temporary.remove(&group);
+        true
+    }
+
+    /// Is any byte of the range protected?
+    #[inline]
+    pub(super) fn covers(&self, at: u64, bytes: u64) -> bool {
+        if self.temporary.is_empty() && self.until_power_off.is_empty() {
+            return false;
+        }
+        let groups = at / WP_GROUP_BYTES..=(at + bytes.max(1) - 1) / WP_GROUP_BYTES;
+        let any = |set: &BTreeSet<u64>| set.range(groups.clone()).next().is_some();
+        any(&self.temporary) || any(&self.until_power_off)
+    }
+
+    /// CMD30: 32 groups from this address, the first in bit 0.
+    pub(super) fn bits(&self, at: u64) -> u32 {
+        let first = at / WP_GROUP_BYTES;
+        (0..32).fold(0, |bits, n| bits | (u32::from(self.kind(first + n) != 0) << n))
+    }
+
+    /// CMD31: two bits for each of 32 groups: 0 none, 1 temporary, 2 power-on.
+    pub(super) fn kinds(&self, at: u64) -> u64 {
+        let first = at / WP_GROUP_BYTES;
+        (0..32).fold(0, |bits, n| bits | (self.kind(first + n) << (2 * n)))
+    }
+
+    fn kind(&self, group: u64) -> u64 {
+        if self.until_power_off.contains(&group) { 2 } else { self.temporary.contains(&group).into() }
+    }
+}

@@ -1,0 +1,134 @@
+//! CMD6 on an eMMC: which bytes of EXT_CSD may be written, and with what [eMMC 6.6.1, 7.4].
+
+use super::config::{Revision, TYPE_DDR52, TYPE_HS52, TYPE_HS200, TYPE_HS400, byte};
+use super::{EmmcCard, Partition};
+
+/// What a switch sets off besides the changed byte.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Effect {
+    /// The byte, after the usual time.
+    Usual,
+    /// The byte is a command: the cache is written out.
+    Flush,
+    /// The byte, and the cache is written out.
+    CacheOff,
+    /// The byte is a command that leaves no trace.
+    Command,
+    /// Another partition is addressed.
+    Partition(Partition),
+}
+
+impl EmmcCard {
+    /// Does the switch; `None`: SWITCH_ERROR.
+    pub(super) fn switch(&mut self, arg: u32) -> Option<Effect> {
+        let index = (arg >> 16) as u8;
+        let given = (arg >> 8) as u8;
+        let old = self.ext_csd[usize::from(index)];
+        let value = match arg >> 24 & 3 {
+            // Another command set: there is only the standard one.
+            0 => return (arg & 7 == 0).then_some(Effect::Usual),
+            1 => old | given,
+            2 => old & !given,
+            _ => given,
+        };
+        let effect = self.allowed(index, value)?;
+        if !matches!(effect, Effect::Flush | Effect::Command) {
+            self.ext_csd[usize::from(index)] = value;
+        }
+        Some(effect)
+    }
+
+    fn allowed(&self, index: u8, value: u8) -> Option<Effect> {
+        let since = |revision| self.config.revision >= revision;
+        let within = |mask: u8| (value & !mask == 0).then_some(Effect::Usual);
+        let has_cache = since(Revision::V4_5) && self.config.cache_size_kib > 0;
+        match index {
+            byte::FLUSH_CACHE if has_cache && value == 1 => Some(Effect::Flush),
+            // Turning the cache off writes it out first.
+            byte::CACHE_CTRL if has_cache => match value {
+                0 => Some(Effect::CacheOff),
+                1 => Some(Effect::Usual),
+                _ => None,
+            },
+            byte::POWER_OFF_NOTIFICATION if since(Revision::V4_5) => {
+                (value <= if since(Revision::V5_0) { 4 } else { 3 }).then_some(Effect::Usual)
+            }
+            byte::EXCEPTION_EVENTS_CTRL_LOW if since(Revision::V4_5) => within(0x1e),
+            byte::EXCEPTION_EVENTS_CTRL_HIGH if since(Revision::V4_5) => within(0x00),
+            byte::PERIODIC_WAKEUP if since(Revision::V4_5) => Some(Effect::Usual),
+            // No HPI: the bit cannot be set.
+            byte::HPI_MGMT => within(0x00),
+            byte::RST_N_FUNCTION => {
+                let once = self.ext_csd[usize::from(index)] & 3;
+                (value <= 2 && (once == 0 || value == once)).then_some(Effect::Usual)
+            }
+            byte::BKOPS_EN => {
+                let manual_kept = value & 1 >= self.ext_csd[usize::from(index)] & 1;
+                within(if since(Revision::V5_1) { 0x03 } else { 0x01 }).filter(|_| manual_kept)
+            }
+            byte::BKOPS_START => Some(Effect::Command),
+            byte::SANITIZE_START if since(Revision::V4_5) => Some(Effect::Command),
+            byte::USER_WP => within(0xdd),
+            byte::BOOT_WP => within(0xdf),
+            byte::ERASE_GROUP_DEF | byte::CMD_SET => within(if index == byte::CMD_SET { 0 } else { 1 }),
+            byte::BOOT_BUS_CONDITIONS => within(0x1f),
+            byte::BOOT_CONFIG_PROT => within(0x11),
+            byte::PARTITION_CONFIG => self.partition_config(value),
+            byte::BUS_WIDTH => self.bus_width(value).then_some(Effect::Usual),
+            byte::HS_TIMING => self.hs_timing(value).then_some(Effect::Usual),
+            byte::POWER_CLASS => within(0x0f),
+            _ => None,
+        }
+    }
+
+    fn partition_config(&self, value: u8) -> Option<Effect> {
+        if value & 0x80 != 0 {
+            return None;
+        }
+        let partition = match value & 7 {
+            0 => Partition::User,
+            number @ (1 | 2) => Partition::Boot(number - 1),
+            3 => return None,
+            number => Partition::Gp(number - 4),
+        };
+        if self.store(partition).is_none() {
+            return None;
+        }
+        Some(Effect::Partition(partition))
+    }
+
+    /// HS200 must be entered with a wide single-edge bus, HS400 from HS with eight lines and both edges.
+    fn hs_timing(&self, value: u8) -> bool {
+        let strengths = self.ext_csd[usize::from(byte::DRIVER_STRENGTH)] | 1;
+        let strength = value >> 4;
+        if strength > 7 || strengths >> strength & 1 == 0 {
+            return false;
+        }
+        let card_type = self.ext_csd[usize::from(byte::CARD_TYPE)];
+        let now = self.ext_csd[usize::from(byte::HS_TIMING)] & 0xf;
+        let width = self.ext_csd[usize::from(byte::BUS_WIDTH)];
+        match value & 0xf {
+            0 => width & 0x0f < 5,
+            1 => card_type & TYPE_HS52 != 0,
+            2 => card_type & TYPE_HS200 != 0 && matches!(width, 1 | 2) && now != 3,
+            3 => card_type & TYPE_HS400 != 0 && matches!(width, 0x06 | 0x86) && matches!(now, 1 | 3),
+            _ => false,
+        }
+    }
+
+    /// Both edges only at HS; the strobe only with eight lines and where there is one.
+    fn bus_width(&self, value: u8) -> bool {
+        let card_type = self.ext_csd[usize::from(byte::CARD_TYPE)];
+        let timing = self.ext_csd[usize::from(byte::HS_TIMING)] & 0xf;
+        let strobe = self.ext_csd[usize::from(byte::STROBE_SUPPORT)] == 1;
+        match value {
+            // HS200 has no one-line form.
+            0 => matches!(timing, 0 | 1),
+            1 | 2 => timing != 3,
+            5 => timing == 1 && card_type & TYPE_DDR52 != 0,
+            6 => timing == 1 && card_type & (TYPE_DDR52 | TYPE_HS400) != 0,
+            0x86 => timing == 1 && strobe,
+            _ => false,
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! The time flash takes. All numbers are integer nanoseconds and bytes.
+//!
+//! Reads: [`Timing::read_first_ns`] from the command to its first 4 KiB, [`Timing::read_next_4k_ns`] before each further
+//! 4 KiB. Writes: data are taken at wire speed into a buffer; at the end of the command's data the card is busy for
+//! [`Timing::write_first_ns`] and [`Timing::write_next_4k_ns`] for each 4 KiB touched, and for as long as the write cache has
+//! no room. The cache drains into the flash at a steady rate, a token bucket that is exact to the nanosecond.
+
+/// The unit that flash management works in.
+pub const UNIT_BYTES: u64 = 4096;
+
+/// Parameters of the flash.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Timing {
+    /// From the read command to the first block.
+    pub read_first_ns: u64,
+    /// Before the first block of each further 4 KiB of the same command.
+    pub read_next_4k_ns: u64,
+    /// Busy at the end of a write command.
+    pub write_first_ns: u64,
+    /// More busy for each 4 KiB touched.
+    pub write_next_4k_ns: u64,
+    /// Size of the write cache; 0: no limit by the cache.
+    pub cache_bytes: u64,
+    /// Rate at which the cache empties; 0: at once.
+    pub drain_bytes_per_s: u64,
+    /// A longer transfer than this moves into the cache in pieces of this size, with busy between blocks; 0: never.
+    pub buffer_bytes: u64,
+    /// Busy of an erase command.
+    pub erase_first_ns: u64,
+    /// More busy for each erase group.
+    pub erase_next_group_ns: u64,
+}
+
+/// Flash at work.
+#[derive(Clone, Debug)]
+pub struct Flash {
+    timing: Timing,
+    /// Bytes in the cache, times 10^9: one nanosecond drains `drain_bytes_per_s` of this.
+    level: u64,
+    /// Time for which `level` holds.
+    level_ns: u64,
+}
+
+impl Flash {
+    /// Idle flash with an empty cache.
+    #[must_use]
+    pub fn new(timing: Timing) -> Self {
+        Self { timing, level: 0, level_ns: 0 }
+    }
+
+    /// The parameters.
+    #[must_use]
+    pub fn timing(&self) -> &Timing {
+        &self.timing
+    }
+
+    /// Bytes taken at the end of (part of) a write at `now_ns`; returns when busy ends. `last`: the command's data end here.
+    pub fn write(&mut self, now_ns: u64, bytes: u64, units: u64, last: bool) -> u64 {
+        let room_ns = self.make_room(now_ns, bytes);
+        let first_ns = if last { self.timing.write_first_ns } else { 0 };
+        room_ns.saturating_add(first_ns).saturating_add(units.saturating_mul(self.timing.write_next_4k_ns))
+    }
+
+    /// When the cache will have been written to the flash.
+    pub fn drained_ns(&mut self, now_ns: u64) -> u64 {
+        self.drain(now_ns);
+        match self.timing.drain_bytes_per_s {
+            0 => now_ns,
+            rate => self.level_ns.max(now_ns).saturating_add(self.level.div_ceil(rate)),
+        }
+    }
+
+    /// When an erase of so many groups ends.
+    pub fn erase(&mut self, now_ns: u64, groups: u64) -> u64 {
+        now_ns
+            .saturating_add(self.timing.erase_first_ns)
+            .saturating_add(groups.saturating_mul(self.timing.erase_next_group_ns))
+    }
+
+    /// The cache lost its power.
+    pub fn power_lost(&mut self) {
+        self.level = 0;
+    }
+
+    fn drain(&mut self, now_ns: u64) {
+        let gone_ns = now_ns.saturating_sub(self.level_ns);
+        self.level = self.level.saturating_sub(gone_ns.saturating_mul(self.timing.drain_bytes_per_s));
+        self.level_ns = self.level_ns.max(now_ns);
+    }
+
+    /// Puts bytes into the cache; returns when they are in.
+    fn make_room(&mut self, now_ns: u64, bytes: u64) -> u64 {
+        let rate = self.timing.drain_bytes_per_s;
+        if self.timing.cache_bytes == 0 || rate == 0 {
+            return now_ns;
+        }
+        self.drain(now_ns);
+        let size = self.timing.cache_bytes.saturating_mul(1_000_000_000);
+        let wanted = self.level.saturating_add(bytes.saturating_mul(1_000_000_000));
+        let wait_ns = wanted.saturating_sub(size).div_ceil(rate);
+        let in_ns = self.level_ns.saturating_add(wait_ns);
+        self.level = wanted.saturating_sub(wait_ns.saturating_mul(rate));
+        self.level_ns = in_ns;
+        in_ns
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn timing() -> Timing {
+        Timing {
+            read_first_ns: 100_500,
+            read_next_4k_ns: 38_100,
+            write_first_ns: 24_200,
+            write_next_4k_ns: 10_000,
+            cache_bytes: 8192,
+            drain_bytes_per_s: 4_096_000,
+            buffer_bytes: 0,
+            erase_first_ns: 0,
+            erase_next_group_ns: 0,
+        }
+    }
+
+    #[test]
+    fn room_costs_exactly_the_missing_bytes() {
+        let mut flash = Flash::new(timing());
+        assert_eq!(flash.write(1_000, 4096, 1, true), 1_000 + 34_200);
+        assert_eq!(flash.write(1_000, 4096, 1, true), 1_000 + 34_200);
+        // Full: 4096 bytes drain in 1 ms.
+        assert_eq!(flash.write(1_000, 4096, 1, true), 1_000 + 1_000_000 + 34_200);
+        // A quarter of a millisecond after that, three quarters are missing.
+        assert_eq!(flash.write(1_251_000, 4096, 1, true), 1_251_000 + 750_000 + 34_200);
+        assert_eq!(flash.drained_ns(2_001_000), 4_001_000);
+        assert_eq!(flash.drained_ns(9_000_000), 9_000_000);
+    }
+
+    #[test]
+    fn without_a_cache_size_only_the_fixed_busy() {
+        let mut flash = Flash::new(Timing { cache_bytes: 0, ..timing() });
+        for _ in 0..100 {
+            assert_eq!(flash.write(0, 1 << 20, 256, true), 24_200 + 2_560_000);
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! Does the host drive the bus as the card's mode wants it?
+
+use super::BusState;
+
+/// The clock of identification, open drain or not [SD 4.2.1] [eMMC 6.4].
+pub(crate) const IDENTIFICATION_HZ: u32 = 400_000;
+/// Up to this clock the middle of the eye is wide enough for any sampling point.
+const UNTUNED_HZ: u32 = 52_000_000;
+/// Up to this clock the eye is wide, above it narrow.
+const WIDE_EYE_HZ: u32 = 100_000_000;
+
+/// What the card's present mode asks of the bus.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Mode {
+    /// Highest clock.
+    pub(crate) max_hz: u32,
+    /// Data lines.
+    pub(crate) width: u8,
+    /// Data on both edges.
+    pub(crate) ddr: bool,
+    /// Signalling at 1.8 V: must be, must not be, or the card takes both.
+    pub(crate) signal18: Option<bool>,
+    /// The card sends its strobe with responses too.
+    pub(crate) strobe: bool,
+}
+
+impl Mode {
+    /// The card's receiver understands a command.
+    pub(crate) fn hears(&self, bus: &BusState) -> bool {
+        bus.powered
+            && bus.clock_hz > 0
+            && bus.clock_hz <= self.max_hz
+            && self.signal18.is_none_or(|want| want == bus.signal18)
+    }
+
+    /// The host's receiver understands the answer.
+    pub(crate) fn is_heard(&self, bus: &BusState) -> bool {
+        bus.strobe == self.strobe && (self.strobe || bus.sample_error <= limits(bus).0)
+    }
+
+    /// Data arrive whole, in whichever direction.
+    pub(crate) fn data_ok(&self, bus: &BusState) -> bool {
+        self.hears(bus)
+            && bus.strobe == self.strobe
+            && bus.width == self.width
+            && bus.ddr == self.ddr
+            && (self.strobe || bus.sample_error <= limits(bus).1)
+    }
+}
+
+/// Sampling errors from which on responses and data are lost.
+fn limits(bus: &BusState) -> (u8, u8) {
+    match bus.clock_hz {
+        0..=UNTUNED_HZ => (100, 100),
+        ..=WIDE_EYE_HZ => (80, 70),
+        _ => (60, 40),
+    }
+}
+
+/// Time of the payload of a block on the data lines, without start, CRC and end bits.
+pub(crate) fn payload_ns(bus: &BusState, bytes: u16) -> u64 {
+    let lines = u64::from(bus.width.max(1)) << u32::from(bus.ddr);
+    clocks_ns(bus, (u64::from(bytes) * 8).div_ceil(lines))
+}
+
+/// Time of so many clocks.
+pub(crate) fn clocks_ns(bus: &BusState, clocks: u64) -> u64 {
+    clocks * 1_000_000_000 / u64::from(bus.clock_hz.max(1))
+}
+
+/// When a card may be spoken to after power-up: 1 ms of stable supply and 74 clocks [SD 6.4.1] [eMMC 10.1].
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct PowerUp {
+    powered_ns: u64,
+    clocked_ns: Option<u64>,
+    awake: bool,
+}
+
+impl PowerUp {
+    const SUPPLY_NS: u64 = 1_000_000;
+    const CLOCKS: u64 = 74;
+
+    /// Power came on.
+    pub(crate) fn on(now_ns: u64) -> Self {
+        Self { powered_ns: now_ns, clocked_ns: None, awake: false }
+    }
+
+    /// The clock started or stopped.
+    pub(crate) fn clock(&mut self, running: bool, now_ns: u64) {
+        self.clocked_ns = if running { self.clocked_ns.or(Some(now_ns)) } else { None };
+    }
+
+    /// The card listens.
+    pub(crate) fn awake(&mut self, bus: &BusState, now_ns: u64) -> bool {
+        self.awake |= now_ns >= self.powered_ns.saturating_add(Self::SUPPLY_NS)
+            && self.clocked_ns.is_some_and(|at| now_ns >= at.saturating_add(clocks_ns(bus, Self::CLOCKS)));
+        self.awake
+    }
+}

@@ -1,0 +1,104 @@
+//! Password lock, CMD42 [SD 4.3.7] [eMMC 6.6.21].
+
+const SET_PWD: u8 = 0x01;
+const CLR_PWD: u8 = 0x02;
+const LOCK: u8 = 0x04;
+const ERASE: u8 = 0x08;
+const LONGEST: usize = 16;
+
+/// Password and lock of a card. The password outlives a power cycle, and with it the card wakes up locked.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Lock {
+    password: Vec<u8>,
+    locked: bool,
+}
+
+/// What a lock data block did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// Done.
+    Done,
+    /// Forced erase: all data go, and the password.
+    Erase,
+    /// LOCK_UNLOCK_FAILED.
+    Failed,
+}
+
+impl Lock {
+    pub(crate) fn locked(&self) -> bool {
+        self.locked
+    }
+
+    /// After a power cycle.
+    pub(crate) fn power_up(&mut self) {
+        self.locked = !self.password.is_empty();
+    }
+
+    /// Takes the data block of CMD42: flags, length of the passwords, the old one and the new one.
+    pub(crate) fn apply(&mut self, block: &[u8]) -> Outcome {
+        let flags = block.first().copied().unwrap_or(0);
+        if flags & ERASE != 0 {
+            if flags != ERASE || !self.locked {
+                return Outcome::Failed;
+            }
+            self.password.clear();
+            self.locked = false;
+            return Outcome::Erase;
+        }
+        let len = usize::from(block.get(1).copied().unwrap_or(0));
+        let Some(given) = block.get(2..2 + len) else { return Outcome::Failed };
+        let set = flags & SET_PWD != 0;
+        let Some(rest) = given.strip_prefix(self.password.as_slice()) else { return Outcome::Failed };
+        if self.password.is_empty() && !set {
+            return Outcome::Failed;
+        }
+        if set {
+            if rest.is_empty() || rest.len() > LONGEST || flags & CLR_PWD != 0 {
+                return Outcome::Failed;
+            }
+            self.password = rest.to_vec();
+            self.locked = flags & LOCK != 0;
+            return Outcome::Done;
+        }
+        if !rest.is_empty() {
+            return Outcome::Failed;
+        }
+        if flags & CLR_PWD != 0 {
+            self.password.clear();
+            self.locked = false;
+        } else {
+            // Locking twice, or unlocking what is open, fails.
+            let want = flags & LOCK != 0;
+            if want == self.locked {
+                return Outcome::Failed;
+            }
+            self.locked = want;
+        }
+        Outcome::Done
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn life_of_a_password() {
+        let mut lock = Lock::default();
+        assert_eq!(lock.apply(&[LOCK, 0]), Outcome::Failed);
+        assert_eq!(lock.apply(&[SET_PWD, 2, b'a', b'b']), Outcome::Done);
+        assert!(!lock.locked());
+        lock.power_up();
+        assert!(lock.locked());
+        assert_eq!(lock.apply(&[0, 2, b'a', b'x']), Outcome::Failed);
+        assert_eq!(lock.apply(&[0, 2, b'a', b'b']), Outcome::Done);
+        assert_eq!(lock.apply(&[0, 2, b'a', b'b']), Outcome::Failed);
+        assert_eq!(lock.apply(&[SET_PWD | LOCK, 3, b'a', b'b', b'c']), Outcome::Done);
+        assert!(lock.locked());
+        assert_eq!(lock.apply(&[CLR_PWD, 2, b'a', b'b']), Outcome::Failed);
+        assert_eq!(lock.apply(&[ERASE, 0]), Outcome::Erase);
+        assert!(!lock.locked());
+        assert_eq!(lock.apply(&[ERASE, 0]), Outcome::Failed);
+        assert_eq!(lock.apply(&[0, 200]), Outcome::Failed);
+    }
+}

@@ -1,0 +1,117 @@
+//! An image file, with a window read ahead and a run written behind inside one command.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+const LARGEST: usize = 64 * 1024;
+const SMALLEST: usize = 4096;
+
+#[derive(Debug)]
+pub(super) struct Image {
+    file: File,
+    /// Bytes read ahead.
+    window: Vec<u8>,
+    window_at: u64,
+    /// Bytes not yet in the file.
+    run: Vec<u8>,
+    run_at: u64,
+}
+
+impl Image {
+    pub(super) fn open(path: &Path, read_only: bool) -> io::Result<(Self, u64)> {
+        let file = OpenOptions::new().read(true).write(!read_only).open(path)?;
+        let bytes = file.metadata()?.len();
+        let image = Self {
+            file,
+            window: Vec::with_capacity(LARGEST),
+            window_at: 0,
+            run: Vec::with_capacity(LARGEST),
+            run_at: 0,
+        };
+        Ok((image, bytes))
+    }
+
+    pub(super) fn forget(&mut self) {
+        self.window.clear();
+    }
+
+    pub(super) fn commit(&mut self) -> io::Result<()> {
+        if self.run.is_empty() {
+            return Ok(());
+        }
+        let written = self.file.write_all_at(&self.run, self.run_at);
+        self.run.clear();
+        written
+    }
+
+    #[inline]
+    pub(super) fn read(&mut self, at: u64, buffer: &mut [u8], end: u64) -> io::Result<()> {
+        if !self.run.is_empty() {
+            self.commit()?;
+        }
+        let window_end = self.window_at + self.window.len() as u64;
+        if at < self.window_at || at + buffer.len() as u64 > window_end {
+            if buffer.len() > LARGEST {
+                return self.file.read_exact_at(buffer, at);
+            }
+            self.refill(at, buffer.len(), window_end, end)?;
+        }
+        let from = (at - self.window_at) as usize;
+        buffer.copy_from_slice(&self.window[from..from + buffer.len()]);
+        Ok(())
+    }
+
+    /// Reads a new window: twice the last one when the reader came to its end, otherwise to the end of the 4 KiB.
+    fn refill(&mut self, at: u64, need: usize, window_end: u64, end: u64) -> io::Result<()> {
+        let goes_on = !self.window.is_empty() && at == window_end;
+        let len =
+            if goes_on { (self.window.len() * 2).min(LARGEST) } else { SMALLEST - (at as usize % SMALLEST) };
+        let len = (len.max(need) as u64).min(end - at) as usize;
+        self.window.resize(len, 0);
+        self.window_at = at;
+        let read = self.file.read_exact_at(&mut self.window, at);
+        if read.is_err() {
+            self.window.clear();
+        }
+        read
+    }
+
+    #[inline]
+    pub(super) fn write(&mut self, at: u64, data: &[u8]) -> io::Result<()> {
+        self.window.clear();
+        let run_end = self.run_at + self.run.len() as u64;
+        if !self.run.is_empty() && (at != run_end || self.run.len() + data.len() > LARGEST) {
+            self.commit()?;
+        }
+        if data.len() > LARGEST {
+            return self.file.write_all_at(data, at);
+        }
+        if self.run.is_empty() {
+            self.run_at = at;
+        }
+        self.run.extend_from_slice(data);
+        Ok(())
+    }
+
+    pub(super) fn erase(&mut self, at: u64, bytes: u64, value: u8) -> io::Result<()> {
+        self.commit()?;
+        self.window.clear();
+        let zone = [value; SMALLEST];
+        let mut done = 0;
+        while done < bytes {
+            let len = (bytes - done).min(SMALLEST as u64);
+            self.file.write_all_at(&zone[..len as usize], at + done)?;
+            done += len;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Image {
+    fn drop(&mut self) {
+        // Nobody is left to tell; `commit` at the end of the command is where an error is reported.
+        let _ = self.commit();
+    }
+}

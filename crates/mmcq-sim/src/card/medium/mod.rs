@@ -1,0 +1,177 @@
+//! Where a card keeps its bytes: memory that grows as it is written, or an image file.
+
+mod image;
+mod sparse;
+
+use std::io;
+use std::path::Path;
+
+use image::Image;
+use sparse::Sparse;
+
+/// Bytes in a sector: the unit of capacity.
+pub const SECTOR_BYTES: u64 = 512;
+
+/// What a block holds that was never written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fill {
+    /// Zeros.
+    Zeros,
+    /// Bytes that depend on this seed and the address only.
+    Pattern(u64),
+}
+
+/// Why an image cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum MediumError {
+    /// The file cannot be opened or measured.
+    #[error("{path}: {source}")]
+    Open {
+        /// The file.
+        path: String,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The file has no bytes.
+    #[error("{path}: the image is empty, expected at least one sector of 512 bytes")]
+    Empty {
+        /// The file.
+        path: String,
+    },
+    /// The file does not end at the end of a sector.
+    #[error("{path}: the image has {bytes} bytes, expected a multiple of 512")]
+    Ragged {
+        /// The file.
+        path: String,
+        /// Its length.
+        bytes: u64,
+    },
+    /// In-memory medium of an impossible size.
+    #[error("a medium of {bytes} bytes was asked for, expected a multiple of 512 above 0")]
+    Size {
+        /// What was asked for.
+        bytes: u64,
+    },
+}
+
+/// A card's bytes.
+///
+/// Accesses carry a byte address and any length; they must lie inside [`Medium::bytes`]. Between [`Medium::begin`] and
+/// [`Medium::commit`] an image may be read ahead or written behind; outside of them the file holds everything.
+#[derive(Debug)]
+pub struct Medium {
+    backing: Backing,
+    bytes: u64,
+    read_only: bool,
+}
+
+#[derive(Debug)]
+enum Backing {
+    Sparse(Sparse),
+    Image(Box<Image>),
+}
+
+impl Medium {
+    /// Memory that takes room only where it is written.
+    pub fn sparse(bytes: u64, fill: Fill) -> Result<Self, MediumError> {
+        if bytes == 0 || !bytes.is_multiple_of(SECTOR_BYTES) {
+            return Err(MediumError::Size { bytes });
+        }
+        Ok(Self { backing: Backing::Sparse(Sparse::new(bytes, fill)), bytes, read_only: false })
+    }
+
+    /// An image file; its length is the size. Nothing is written at opening.
+    pub fn image(path: &Path, read_only: bool) -> Result<Self, MediumError> {
+        let name = path.display().to_string();
+        let (image, bytes) = Image::open(path, read_only)
+            .map_err(|source| MediumError::Open { path: name.clone(), source })?;
+        if bytes == 0 {
+            return Err(MediumError::Empty { path: name });
+        }
+        if !bytes.is_multiple_of(SECTOR_BYTES) {
+            return Err(MediumError::Ragged { path: name, bytes });
+        }
+        Ok(Self { backing: Backing::Image(Box::new(image)), bytes, read_only })
+    }
+
+    /// Size.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Writes are refused.
+    #[must_use]
+    pub fn read_only(&self) -> bool {
+        self.read_only
+    }
+
+    /// A command begins: what was read ahead is forgotten, so that changes of the file from outside are seen.
+    pub fn begin(&mut self) {
+        if let Backing::Image(image) = &mut self.backing {
+            image.forget();
+        }
+    }
+
+    /// A command ended: all its bytes are in the file.
+    pub fn commit(&mut self) -> io::Result<()> {
+        match &mut self.backing {
+            Backing::Sparse(_) => Ok(()),
+            Backing::Image(image) => image.commit(),
+        }
+    }
+
+    /// Reads bytes.
+    #[inline]
+    pub fn read(&mut self, at: u64, buffer: &mut [u8]) -> io::Result<()> {
+        self.check(at, buffer.len() as u64)?;
+        match &mut self.backing {
+            Backing::Sparse(sparse) => {
+                sparse.read(at, buffer);
+                Ok(())
+            }
+            Backing::Image(image) => image.read(at, buffer, self.bytes),
+        }
+    }
+
+    /// Writes bytes.
+    #[inline]
+    pub fn write(&mut self, at: u64, data: &[u8]) -> io::Result<()> {
+        self.check(at, data.len() as u64)?;
+        self.check_writable()?;
+        match &mut self.backing {
+            Backing::Sparse(sparse) => {
+                sparse.write(at, data);
+                Ok(())
+            }
+            Backing::Image(image) => image.write(at, data),
+        }
+    }
+
+    /// Sets a range to what erased memory reads as.
+    pub fn erase(&mut self, at: u64, bytes: u64, value: u8) -> io::Result<()> {
+        self.check(at, bytes)?;
+        self.check_writable()?;
+        match &mut self.backing {
+            Backing::Sparse(sparse) => {
+                sparse.erase(at, bytes, value);
+                Ok(())
+            }
+            Backing::Image(image) => image.erase(at, bytes, value),
+        }
+    }
+
+    fn check(&self, at: u64, len: u64) -> io::Result<()> {
+        match at.checked_add(len) {
+            Some(end) if end <= self.bytes => Ok(()),
+            _ => Err(io::Error::new(io::ErrorKind::InvalidInput, "access past the end of the medium")),
+        }
+    }
+
+    fn check_writable(&self) -> io::Result<()> {
+        if self.read_only {
+            return Err(io::Error::new(io::ErrorKind::PermissionDenied, "the medium is read-only"));
+        }
+        Ok(())
+    }
+}

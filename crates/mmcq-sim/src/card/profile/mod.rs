@@ -1,0 +1,126 @@
+//! Card profiles: TOML in, a card out.
+//!
+//! Every quantity has its unit in the name of its key, and every group says where its numbers come from.
+
+mod error;
+mod parse;
+
+pub use error::ProfileError;
+
+use super::emmc::config::EmmcConfig;
+use super::flash::Timing;
+use super::medium::Medium;
+use super::sd::config::SdConfig;
+use super::{Card, EmmcCard, SdCard};
+
+/// A card that can be built.
+#[derive(Clone, Debug)]
+pub struct CardProfile {
+    name: String,
+    description: String,
+    kind: Kind,
+    sources: Vec<(String, String)>,
+}
+
+#[derive(Clone, Debug)]
+enum Kind {
+    Sd(SdConfig),
+    Emmc(EmmcConfig),
+}
+
+impl CardProfile {
+    /// Reads a profile; `name` is the file's, for messages.
+    pub fn from_toml(text: &str, name: &str) -> Result<Self, ProfileError> {
+        parse::profile(text, name)
+    }
+
+    /// The name given at reading.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// One line about the card.
+    #[must_use]
+    pub fn description(&self) -> &str {
+        &self.description
+    }
+
+    /// An eMMC; otherwise an SD card.
+    #[must_use]
+    pub fn is_emmc(&self) -> bool {
+        matches!(self.kind, Kind::Emmc(_))
+    }
+
+    /// What CSD or EXT_CSD claims.
+    #[must_use]
+    pub fn capacity_bytes(&self) -> u64 {
+        match &self.kind {
+            Kind::Sd(config) => config.capacity_bytes,
+            Kind::Emmc(config) => config.capacity_bytes,
+        }
+    }
+
+    /// The same card with another capacity; an error if the registers cannot say it.
+    pub fn with_capacity_bytes(mut self, bytes: u64) -> Result<Self, ProfileError> {
+        match &mut self.kind {
+            Kind::Sd(config) => config.capacity_bytes = bytes,
+            Kind::Emmc(config) => config.capacity_bytes = bytes,
+        }
+        parse::check_capacity(&self.kind, &self.name)?;
+        Ok(self)
+    }
+
+    /// The flash's times.
+    #[must_use]
+    pub fn flash(&self) -> &Timing {
+        match &self.kind {
+            Kind::Sd(config) => &config.flash,
+            Kind::Emmc(config) => &config.flash,
+        }
+    }
+
+    /// Where the numbers come from: group and source.
+    #[must_use]
+    pub fn sources(&self) -> &[(String, String)] {
+        &self.sources
+    }
+
+    /// The card, on these bytes. A medium larger than the card is used as far as the card goes.
+    pub fn build(&self, medium: Medium) -> Result<Box<dyn Card>, ProfileError> {
+        Ok(match &self.kind {
+            Kind::Sd(_) => Box::new(self.build_sd(medium)?),
+            Kind::Emmc(_) => Box::new(self.build_emmc(medium)?),
+        })
+    }
+
+    /// The SD card, on these bytes; an error if the profile is an eMMC's.
+    pub fn build_sd(&self, medium: Medium) -> Result<SdCard, ProfileError> {
+        self.check_medium(&medium)?;
+        match &self.kind {
+            Kind::Sd(config) => Ok(SdCard::new(config.clone(), medium)),
+            Kind::Emmc(_) => Err(self.other_kind("an SD card", "an eMMC")),
+        }
+    }
+
+    /// The eMMC, on these bytes; an error if the profile is an SD card's.
+    pub fn build_emmc(&self, medium: Medium) -> Result<EmmcCard, ProfileError> {
+        self.check_medium(&medium)?;
+        match &self.kind {
+            Kind::Emmc(config) => Ok(EmmcCard::new(config.clone(), medium)?),
+            Kind::Sd(_) => Err(self.other_kind("an eMMC", "an SD card")),
+        }
+    }
+
+    fn other_kind(&self, wanted: &'static str, is: &'static str) -> ProfileError {
+        ProfileError::OtherKind { name: self.name.clone(), wanted, is }
+    }
+
+    fn check_medium(&self, medium: &Medium) -> Result<(), ProfileError> {
+        let (capacity, bytes) = (self.capacity_bytes(), medium.bytes());
+        if bytes < capacity {
+            return Err(ProfileError::MediumTooSmall { name: self.name.clone(), capacity, bytes });
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,113 @@
+//! Bits of big registers, numbered as the standards do: the highest number is the first bit on the wire.
+
+/// Writes `value` into bits `msb..=lsb` of a register of `bytes.len() * 8` bits.
+pub(crate) fn put(bytes: &mut [u8], msb: usize, lsb: usize, value: u64) {
+    let top = bytes.len() * 8 - 1;
+    for bit in lsb..=msb {
+        let on = (value >> (bit - lsb)) & 1 == 1;
+        let place = top - bit;
+        let mask = 0x80u8 >> (place % 8);
+        if on {
+            bytes[place / 8] |= mask;
+        } else {
+            bytes[place / 8] &= !mask;
+        }
+    }
+}
+
+/// CRC7 of the standards, x^7 + x^3 + 1, over whole bytes; in bits 6:0.
+pub(crate) fn crc7(bytes: &[u8]) -> u8 {
+    let mut crc = 0u8;
+    for &byte in bytes {
+        for bit in (0..8).rev() {
+            let feedback = ((crc >> 6) ^ (byte >> bit)) & 1;
+            crc = (crc << 1) & 0x7f;
+            if feedback == 1 {
+                crc ^= 0x09;
+            }
+        }
+    }
+    crc
+}
+
+/// Completes a CID or CSD: CRC7 and the end bit in the last byte.
+pub(crate) fn seal(register: &mut [u8; 16]) {
+    register[15] = (crc7(&register[..15]) << 1) | 1;
+}
+
+/// What is common to the CIDs of both standards.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Identity {
+    /// MID.
+    pub(crate) manufacturer_id: u8,
+    /// OID, two characters (SD) or one byte (eMMC, the second).
+    pub(crate) oem_id: [u8; 2],
+    /// PNM, 5 characters (SD) or 6 (eMMC).
+    pub(crate) product: Vec<u8>,
+    /// PRV, two BCD digits.
+    pub(crate) revision: u8,
+    /// PSN.
+    pub(crate) serial: u32,
+    /// Year of manufacture.
+    pub(crate) year: u16,
+    /// Month, 1 to 12.
+    pub(crate) month: u8,
+}
+
+/// CID of an SD card [SD 5.2].
+pub(crate) fn sd_cid(identity: &Identity) -> [u8; 16] {
+    let mut cid = [0u8; 16];
+    cid[0] = identity.manufacturer_id;
+    cid[1..3].copy_from_slice(&identity.oem_id);
+    for (to, from) in cid[3..8].iter_mut().zip(&identity.product) {
+        *to = *from;
+    }
+    cid[8] = identity.revision;
+    put(&mut cid, 55, 24, identity.serial.into());
+    put(&mut cid, 19, 12, (identity.year - 2000).into());
+    put(&mut cid, 11, 8, identity.month.into());
+    seal(&mut cid);
+    cid
+}
+
+/// CID of an eMMC [eMMC 7.2]. The year nibble counts from 1997, or from 2013 for 4.41 and later.
+pub(crate) fn emmc_cid(identity: &Identity, counts_from_2013: bool) -> [u8; 16] {
+    let mut cid = [0u8; 16];
+    cid[0] = identity.manufacturer_id;
+    // CBX = 1: a BGA, soldered down.
+    cid[1] = 1;
+    cid[2] = identity.oem_id[1];
+    for (to, from) in cid[3..9].iter_mut().zip(&identity.product) {
+        *to = *from;
+    }
+    cid[9] = identity.revision;
+    put(&mut cid, 47, 16, identity.serial.into());
+    put(&mut cid, 15, 12, identity.month.into());
+    let from = if counts_from_2013 && identity.year >= 2013 { 2013 } else { 1997 };
+    put(&mut cid, 11, 8, u64::from(identity.year - from) & 0xf);
+    seal(&mut cid);
+    cid
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn crc7_of_the_standard() {
+        // Examples of [SD 4.5]: CMD0, CMD17 with argument 0, and the answer to it.
+        assert_eq!(crc7(&[0x40, 0, 0, 0, 0]), 0b1001010);
+        assert_eq!(crc7(&[0x51, 0, 0, 0, 0]), 0b0101010);
+        assert_eq!(crc7(&[0x11, 0, 0, 0x09, 0]), 0b0110011);
+    }
+
+    #[test]
+    fn put_numbers_bits_from_the_end() {
+        let mut bytes = [0u8; 2];
+        put(&mut bytes, 15, 12, 0xa);
+        put(&mut bytes, 3, 0, 0x5);
+        assert_eq!(bytes, [0xa0, 0x05]);
+        put(&mut bytes, 13, 10, 0x3);
+        assert_eq!(bytes, [0x8c, 0x05]);
+    }
+}

@@ -1,0 +1,395 @@
+//! What a command does in which state [SD 4.7, 4.8].
+
+use super::super::status::{self, State};
+use super::super::transfer::{Read, Write};
+use super::super::{Answer, Flow, Reply};
+use super::config::Spec;
+use super::voltage::Voltage;
+use super::{EraseRange, SdCard, Transfer, functions, tuning};
+
+/// 2.7 to 3.6 V.
+const VOLTAGES: u32 = 0x00ff_8000;
+
+impl SdCard {
+    pub(super) fn execute(&mut self, index: u8, arg: u32, now_ns: u64) -> Reply {
+        let app = std::mem::take(&mut self.app);
+        let count = self.count.take();
+        if !matches!(index, 13 | 32 | 33 | 38) && (self.erase.start.is_some() || self.erase.end.is_some()) {
+            self.erase = EraseRange::default();
+            self.status.raise(status::ERASE_RESET);
+        }
+        if self.lock.locked() && !works_locked(index, app) {
+            return self.illegal();
+        }
+        if app {
+            if let Some(reply) = self.application(index, arg, now_ns) {
+                return reply;
+            }
+        }
+        self.basic(index, arg, count, now_ns)
+    }
+
+    fn basic(&mut self, index: u8, arg: u32, count: Option<u32>, now_ns: u64) -> Reply {
+        use State::{Data, Dis, Ident, Idle, Ina, Prg, Rcv, Ready, Stby, Tran};
+        let addressed = self.rca != 0 && (arg >> 16) as u16 == self.rca;
+        match (index, self.state) {
+            (0, _) => {
+                self.reset();
+                Reply::SILENT
+            }
+            (2, Ready) => {
+                self.state = Ident;
+                self.long(self.config.cid())
+            }
+            (3, Ident | Stby) => self.publish_address(),
+            (4, Stby) => Reply::SILENT,
+            (6, Tran) if self.config.spec >= Spec::V1_10 => {
+                let is_18 = self.voltage.is_18();
+                let (bytes, next) = functions::switch(&self.config, self.functions, is_18, arg);
+                self.pending_functions = next.map(|next| (next, u64::MAX));
+                self.send_register(6, bytes, now_ns)
+            }
+            (7, Stby) if addressed => self.go(7, Tran, now_ns),
+            (7, Dis) if addressed => {
+                let mut reply = self.go(7, Prg, now_ns);
+                reply.busy_until_ns = Some(self.busy_until_ns);
+                reply
+            }
+            (7, Tran | Data) if !addressed => self.deselect(Stby),
+            (7, Prg) if !addressed => self.deselect(Dis),
+            (7, Stby | Dis) => Reply::SILENT,
+            (8, Idle) if self.config.spec >= Spec::V2 => {
+                if (arg >> 8) & 0xf != 1 {
+                    // Not a supply the card works with.
+                    return Reply::SILENT;
+                }
+                self.saw_cmd8 = true;
+                self.status.valid_command();
+                Reply::short(8, arg & 0xfff)
+            }
+            (9 | 10 | 13 | 15, _) if !addressed => Reply::SILENT,
+            (9, Stby) => {
+                let mut csd = self.config.csd(self.tran_speed());
+                csd[14] = self.csd_flags;
+                super::super::registers::seal(&mut csd);
+                self.long(csd)
+            }
+            (10, Stby) => self.long(self.config.cid()),
+            (11, Ready) if self.switch_agreed => {
+                self.switch_agreed = false;
+                let reply = self.r1(11, now_ns);
+                self.voltage = Voltage::Low;
+                reply
+            }
+            (12, Data) => {
+                if let Transfer::Read(read) = &self.transfer {
+                    let ended = read.left.is_none() && read.at == self.medium.bytes();
+                    if self.config.early_out_of_range && ended {
+                        self.status.raise(status::OUT_OF_RANGE);
+                    }
+                }
+                let reply = self.go(12, Tran, now_ns);
+                self.transfer = Transfer::None;
+                self.data_end_ns = None;
+                self.pending_functions = None;
+                reply
+            }
+            (12, Rcv) => {
+                let mut reply = self.r1(12, now_ns);
+                reply.busy_until_ns = Some(self.program(now_ns));
+                reply
+            }
+            (13, Stby | Tran | Data | Rcv | Prg | Dis) => self.r1(13, now_ns),
+            (15, Stby | Tran | Data | Rcv | Prg | Dis) => {
+                self.transfer = Transfer::None;
+                self.state = Ina;
+                Reply::SILENT
+            }
+            (16, Tran) => {
+                if (1..=512).contains(&arg) {
+                    self.block_len = arg as u16;
+                } else {
+                    self.status.raise(status::BLOCK_LEN_ERROR);
+                }
+                self.r1(16, now_ns)
+            }
+            (17, Tran) => self.read(17, arg, Some(1), now_ns),
+            (18, Tran) => self.read(18, arg, count, now_ns),
+            (19, Tran) if self.voltage.is_18() => self.send_register(19, tuning::FOUR_LINES, now_ns),
+            (23, Tran) if self.config.cmd23 => {
+                self.count = (arg != 0).then_some(arg);
+                self.r1(23, now_ns)
+            }
+            (24, Tran) => self.write(24, arg, Some(1), now_ns),
+            (25, Tran) => self.write(25, arg, count, now_ns),
+            (27, Tran) => self.receive(27, Transfer::ProgramCsd, 16, now_ns),
+            (32 | 33, Tran) => {
+                self.erase_edge(index == 32, arg);
+                self.r1(index, now_ns)
+            }
+            (38, Tran) => self.erase(now_ns),
+            (42, Tran) => self.receive(42, Transfer::Lock, self.block_len, now_ns),
+            (55, Idle | Stby | Tran | Data | Rcv | Prg | Dis) => {
+                if (arg >> 16) as u16 != self.rca {
+                    return Reply::SILENT;
+                }
+                self.app = true;
+                self.r1(55, now_ns)
+            }
+            _ => self.illegal(),
+        }
+    }
+
+    /// Application commands; an index that is none is taken as a basic command.
+    fn application(&mut self, index: u8, arg: u32, now_ns: u64) -> Option<Reply> {
+        let reply = match (index, self.state) {
+            (6, State::Tran) => {
+                match arg & 3 {
+                    0 => self.width = 1,
+                    2 => self.width = 4,
+                    _ => self.status.raise(status::ERROR),
+                }
+                self.app_r1(index, now_ns)
+            }
+            (13, State::Tran) => {
+                let bytes = self.config.sd_status(self.width);
+                self.send_app_register(index, bytes, 64, now_ns)
+            }
+            (22, State::Tran) => {
+                let mut bytes = [0u8; 64];
+                bytes[..4].copy_from_slice(&self.well_written.to_be_bytes());
+                self.send_app_register(index, bytes, 4, now_ns)
+            }
+            // The number of blocks to erase ahead is a hint.
+            (23 | 42, State::Tran) => self.app_r1(index, now_ns),
+            (41, State::Idle) => self.operating_conditions(arg, now_ns),
+            (51, State::Tran) => {
+                let mut bytes = [0u8; 64];
+                bytes[..8].copy_from_slice(&self.config.scr());
+                self.send_app_register(index, bytes, 8, now_ns)
+            }
+            (6 | 13 | 22 | 23 | 41 | 42 | 51, _) => self.illegal(),
+            _ => return None,
+        };
+        Some(reply)
+    }
+
+    /// ACMD41 [SD 4.2.3].
+    fn operating_conditions(&mut self, arg: u32, now_ns: u64) -> Reply {
+        self.status.valid_command();
+        let wanted = arg & 0x00ff_ffff;
+        if wanted == 0 {
+            // An inquiry starts nothing.
+            return Reply::ocr(VOLTAGES);
+        }
+        if wanted & VOLTAGES == 0 {
+            self.state = State::Ina;
+            return Reply::SILENT;
+        }
+        let ready_ns = *self.ready_ns.get_or_insert(now_ns.saturating_add(self.config.power_up_ns));
+        let block_addressed = self.config.block_addressed();
+        let high_capacity = arg >> 30 & 1 == 1 && self.saw_cmd8;
+        if now_ns < ready_ns || (block_addressed && !high_capacity) {
+            // A card that the host could not address stays busy for ever.
+            return Reply::ocr(VOLTAGES);
+        }
+        let asks_18 = arg >> 24 & 1 == 1;
+        self.switch_agreed = asks_18 && self.config.modes.uhs != 0 && !self.voltage.is_18();
+        self.state = State::Ready;
+        let ccs = u32::from(block_addressed) << 30;
+        let s18a = u32::from(self.switch_agreed) << 24;
+        Reply::ocr(VOLTAGES | 1 << 31 | ccs | s18a)
+    }
+
+    /// CMD3: the card chooses its address.
+    fn publish_address(&mut self) -> Reply {
+        let seed = (self.config.identity.serial as u16) | 1;
+        self.rca = if self.rca == 0 { seed } else { self.rca.wrapping_add(2) };
+        let live = self.live();
+        let shown = self.status.r1(self.state, live);
+        // Bits 23, 22, 19 and 12:0 of the card status.
+        let short = (shown >> 8 & 0xc000) | (shown >> 6 & 0x2000) | (shown & 0x1fff);
+        self.state = State::Stby;
+        Reply::short(3, u32::from(self.rca) << 16 | short)
+    }
+
+    fn deselect(&mut self, state: State) -> Reply {
+        self.status.valid_command();
+        self.transfer = Transfer::None;
+        self.data_end_ns = None;
+        self.pending_functions = None;
+        self.state = state;
+        Reply::SILENT
+    }
+
+    /// Byte address of an argument, or the error bit.
+    fn address(&self, arg: u32) -> Result<u64, u32> {
+        let len = self.transfer_len();
+        let at = if self.config.block_addressed() { u64::from(arg) * 512 } else { u64::from(arg) };
+        if at.saturating_add(u64::from(len)) > self.config.capacity_bytes {
+            return Err(status::OUT_OF_RANGE);
+        }
+        // No block may lie over the edge of two physical ones.
+        if at % 512 + u64::from(len) > 512 {
+            return Err(status::ADDRESS_ERROR);
+        }
+        Ok(at)
+    }
+
+    fn transfer_len(&self) -> u16 {
+        if self.config.block_addressed() { 512 } else { self.block_len }
+    }
+
+    fn read(&mut self, index: u8, arg: u32, left: Option<u32>, now_ns: u64) -> Reply {
+        match self.address(arg) {
+            Err(errors) => self.refuse(index, errors, now_ns),
+            Ok(at) => {
+                self.medium.begin();
+                let block = self.transfer_len();
+                let mut reply = self.go(index, State::Data, now_ns);
+                reply.flow = Flow::Read { block_size: block };
+                self.data_end_ns = None;
+                self.transfer = Transfer::Read(Read::new(at, block, left, &self.flash, now_ns));
+                reply
+            }
+        }
+    }
+
+    fn write(&mut self, index: u8, arg: u32, left: Option<u32>, now_ns: u64) -> Reply {
+        if self.transfer_len() != 512 {
+            // WRITE_BL_PARTIAL is 0.
+            return self.refuse(index, status::BLOCK_LEN_ERROR, now_ns);
+        }
+        match self.address(arg) {
+            Err(errors) => self.refuse(index, errors, now_ns),
+            Ok(_) if self.write_protected() => self.refuse(index, status::WP_VIOLATION, now_ns),
+            Ok(at) => {
+                self.medium.begin();
+                self.well_written = 0;
+                self.busy_until_ns = now_ns;
+                let write = Write::new(at, 512, left, false);
+                self.receive(index, Transfer::Write { write, single: index == 24 }, 512, now_ns)
+            }
+        }
+    }
+
+    fn receive(&mut self, index: u8, transfer: Transfer, block_size: u16, now_ns: u64) -> Reply {
+        let mut reply = self.go(index, State::Rcv, now_ns);
+        reply.flow = Flow::Write { block_size };
+        self.transfer = transfer;
+        reply
+    }
+
+    /// CMD32 and CMD33.
+    fn erase_edge(&mut self, is_start: bool, arg: u32) {
+        let at = if self.config.block_addressed() { u64::from(arg) * 512 } else { u64::from(arg) & !511 };
+        if at >= self.config.capacity_bytes {
+            self.status.raise(status::OUT_OF_RANGE);
+            self.erase = EraseRange::default();
+        } else if is_start {
+            self.erase = EraseRange { start: Some(at), end: None };
+        } else if self.erase.start.is_none() || self.erase.end.is_some() {
+            self.status.raise(status::ERASE_SEQ_ERROR);
+            self.erase = EraseRange::default();
+        } else {
+            self.erase.end = Some(at);
+        }
+    }
+
+    /// CMD38.
+    fn erase(&mut self, now_ns: u64) -> Reply {
+        let range = std::mem::take(&mut self.erase);
+        let (Some(start), Some(end)) = (range.start, range.end) else {
+            return self.refuse(38, status::ERASE_SEQ_ERROR, now_ns);
+        };
+        if end < start {
+            return self.refuse(38, status::ERASE_PARAM, now_ns);
+        }
+        if self.write_protected() {
+            return self.refuse(38, status::WP_ERASE_SKIP, now_ns);
+        }
+        let bytes = end + 512 - start;
+        if self.medium.erase(start, bytes, 0).is_err() {
+            self.status.raise(status::ERROR);
+        }
+        let mut reply = self.go(38, State::Prg, now_ns);
+        self.busy_until_ns = self.flash.erase(now_ns, bytes.div_ceil(self.config.au_bytes));
+        reply.busy_until_ns = Some(self.busy_until_ns);
+        reply
+    }
+
+    fn send_register(&mut self, index: u8, bytes: [u8; 64], now_ns: u64) -> Reply {
+        let mut reply = self.go(index, State::Data, now_ns);
+        self.data_end_ns = None;
+        self.transfer = Transfer::Register { bytes, len: 64 };
+        reply.flow = Flow::Read { block_size: 64 };
+        reply
+    }
+
+    fn send_app_register(&mut self, index: u8, bytes: [u8; 64], len: u8, now_ns: u64) -> Reply {
+        let reply = self.app_r1(index, now_ns);
+        self.state = State::Data;
+        self.data_end_ns = None;
+        self.transfer = Transfer::Register { bytes, len };
+        Reply { flow: Flow::Read { block_size: len.into() }, ..reply }
+    }
+
+    /// R1 with an error and no data; the card stays where it is.
+    fn refuse(&mut self, index: u8, errors: u32, now_ns: u64) -> Reply {
+        self.status.raise(errors);
+        self.r1(index, now_ns)
+    }
+
+    /// Bits of clear condition A.
+    fn live(&self) -> u32 {
+        let locked = if self.lock.locked() { status::CARD_IS_LOCKED } else { 0 };
+        let app = if self.app { status::APP_CMD } else { 0 };
+        let ready = match self.state {
+            State::Prg | State::Dis => 0,
+            _ => status::READY_FOR_DATA,
+        };
+        locked | app | ready
+    }
+
+    fn r1(&mut self, index: u8, now_ns: u64) -> Reply {
+        let mut live = self.live();
+        if self.busy_until_ns > now_ns && self.state == State::Rcv {
+            live &= !status::READY_FOR_DATA;
+        }
+        Reply::short(index, self.status.r1(self.state, live))
+    }
+
+    fn app_r1(&mut self, index: u8, now_ns: u64) -> Reply {
+        self.app = true;
+        let reply = self.r1(index, now_ns);
+        self.app = false;
+        reply
+    }
+
+    fn go(&mut self, index: u8, state: State, now_ns: u64) -> Reply {
+        let reply = self.r1(index, now_ns);
+        self.state = state;
+        reply
+    }
+
+    fn long(&mut self, register: [u8; 16]) -> Reply {
+        self.status.valid_command();
+        Reply { answer: Some(Answer::Long(register)), flow: Flow::None, busy_until_ns: None }
+    }
+
+    fn illegal(&mut self) -> Reply {
+        self.status.raise_illegal();
+        Reply::SILENT
+    }
+}
+
+/// Commands that a locked card still takes: class 0, class 7, CMD16 and ACMD41, ACMD42.
+fn works_locked(index: u8, app: bool) -> bool {
+    match index {
+        41 | 42 if app => true,
+        _ if app => false,
+        0..=16 => index != 6,
+        42 | 55 => true,
+        _ => false,
+    }
+}

@@ -1,0 +1,185 @@
+//! What an SD card says about itself [SD 5].
+
+use super::super::flash::Timing;
+use super::super::registers::{Identity, put, sd_cid, seal};
+
+/// Physical layer specification the card follows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Spec {
+    V1_01,
+    V1_10,
+    V2,
+    V3,
+    V4,
+    V5,
+    V6,
+}
+
+/// How capacity is addressed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Class {
+    /// Bytes, CSD version 1.
+    Sdsc,
+    /// Blocks, CSD version 2.
+    Sdhc,
+    /// Blocks, CSD version 2, more than 32 GiB.
+    Sdxc,
+}
+
+/// Bus speed modes, bits as in function group 1; default and high speed are those at 3.3 V.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Modes {
+    pub(crate) high_speed: bool,
+    /// Bits 0 SDR12, 1 SDR25, 2 SDR50, 3 SDR104, 4 DDR50.
+    pub(crate) uhs: u8,
+}
+
+/// All of a card but its medium.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct SdConfig {
+    pub(crate) identity: Identity,
+    pub(crate) capacity_bytes: u64,
+    pub(crate) class: Class,
+    pub(crate) spec: Spec,
+    pub(crate) modes: Modes,
+    pub(crate) cmd23: bool,
+    pub(crate) speed_class: u8,
+    pub(crate) uhs_grade: u8,
+    pub(crate) video_class: u8,
+    pub(crate) app_class: u8,
+    pub(crate) au_bytes: u64,
+    pub(crate) early_out_of_range: bool,
+    pub(crate) power_up_ns: u64,
+    pub(crate) voltage_release_ns: u64,
+    pub(crate) flash: Timing,
+}
+
+/// C_SIZE, C_SIZE_MULT and READ_BL_LEN of a CSD version 1 that give exactly this capacity.
+pub(crate) fn csd1_size(capacity_bytes: u64) -> Option<(u64, u64, u64)> {
+    for block_len in 9..=11u64 {
+        for mult in (0..=7u64).rev() {
+            let unit = 1u64 << (block_len + mult + 2);
+            if capacity_bytes.is_multiple_of(unit) && (1..=4096).contains(&(capacity_bytes / unit)) {
+                return Some((capacity_bytes / unit - 1, mult, block_len));
+            }
+        }
+    }
+    None
+}
+
+impl SdConfig {
+    pub(crate) fn block_addressed(&self) -> bool {
+        self.class != Class::Sdsc
+    }
+
+    pub(crate) fn cid(&self) -> [u8; 16] {
+        sd_cid(&self.identity)
+    }
+
+    /// CSD with the given TRAN_SPEED [SD 5.3].
+    pub(crate) fn csd(&self, tran_speed: u8) -> [u8; 16] {
+        let mut csd = [0u8; 16];
+        put(&mut csd, 103, 96, tran_speed.into());
+        // Classes 0, 2, 4, 5, 7, 8, and 10 (CMD6) since 1.10.
+        put(&mut csd, 95, 84, if self.spec >= Spec::V1_10 { 0x5b5 } else { 0x1b5 });
+        // Erase by single blocks, sector of 64 KiB, write protect group of one; R2W_FACTOR 4.
+        put(&mut csd, 46, 46, 1);
+        put(&mut csd, 45, 39, 0x7f);
+        put(&mut csd, 28, 26, 2);
+        if self.class == Class::Sdsc {
+            let (c_size, mult, block_len) = csd1_size(self.capacity_bytes).unwrap_or((0, 0, 9));
+            // TAAC 1.5 ms.
+            put(&mut csd, 119, 112, 0x26);
+            put(&mut csd, 83, 80, block_len);
+            // READ_BL_PARTIAL is always 1 for SDSC.
+            put(&mut csd, 79, 79, 1);
+            put(&mut csd, 73, 62, c_size);
+            // Currents: 35, 45, 35, 45 mA and so on: 5, 5, 5, 5.
+            put(&mut csd, 61, 50, 0o5555);
+            put(&mut csd, 49, 47, mult);
+            put(&mut csd, 25, 22, block_len);
+        } else {
+            put(&mut csd, 127, 126, 1);
+            // TAAC 1 ms, fixed.
+            put(&mut csd, 119, 112, 0x0e);
+            put(&mut csd, 83, 80, 9);
+            put(&mut csd, 69, 48, self.capacity_bytes / (512 * 1024) - 1);
+            put(&mut csd, 25, 22, 9);
+        }
+        seal(&mut csd);
+        csd
+    }
+
+    /// SCR [SD 5.6].
+    pub(crate) fn scr(&self) -> [u8; 8] {
+        let mut scr = [0u8; 8];
+        let sd_spec = match self.spec {
+            Spec::V1_01 => 0,
+            Spec::V1_10 => 1,
+            _ => 2,
+        };
+        put(&mut scr, 59, 56, sd_spec);
+        let security = match self.class {
+            Class::Sdsc => 2,
+            Class::Sdhc => 3,
+            Class::Sdxc => 4,
+        };
+        put(&mut scr, 54, 52, security);
+        put(&mut scr, 51, 48, 0b0101);
+        put(&mut scr, 47, 47, (self.spec >= Spec::V3).into());
+        put(&mut scr, 42, 42, (self.spec >= Spec::V4).into());
+        let specx = match self.spec {
+            Spec::V5 => 1,
+            Spec::V6 => 2,
+            _ => 0,
+        };
+        put(&mut scr, 41, 38, specx);
+        put(&mut scr, 33, 33, self.cmd23.into());
+        scr
+    }
+
+    /// SD status [SD 4.10.2].
+    pub(crate) fn sd_status(&self, width: u8) -> [u8; 64] {
+        let mut ssr = [0u8; 64];
+        put(&mut ssr, 511, 510, if width == 4 { 2 } else { 0 });
+        let speed_class = match self.speed_class {
+            10 => 4,
+            6 => 3,
+            4 => 2,
+            2 => 1,
+            _ => 0,
+        };
+        put(&mut ssr, 447, 440, speed_class);
+        put(&mut ssr, 431, 428, au_code(self.au_bytes));
+        // One AU in about a second, the offset likewise.
+        put(&mut ssr, 423, 408, 1);
+        put(&mut ssr, 407, 402, 1);
+        put(&mut ssr, 401, 400, 1);
+        put(&mut ssr, 399, 396, self.uhs_grade.into());
+        if self.uhs_grade > 0 {
+            put(&mut ssr, 395, 392, au_code(self.au_bytes));
+        }
+        put(&mut ssr, 391, 384, self.video_class.into());
+        put(&mut ssr, 339, 336, self.app_class.into());
+        put(&mut ssr, 313, 313, (self.spec >= Spec::V5).into());
+        ssr
+    }
+}
+
+/// AU_SIZE: 16 KiB << (code - 1), with 12 and 24 MiB among the large ones.
+fn au_code(bytes: u64) -> u64 {
+    const MIB: [u64; 6] = [8, 12, 16, 24, 32, 64];
+    match bytes / 1024 {
+        kib @ 16..=4096 => u64::from(kib.ilog2()) - 3,
+        kib => match MIB.iter().position(|mib| mib * 1024 == kib) {
+            Some(place) => 10 + place as u64,
+            None => 0,
+        },
+    }
+}
+
+/// Sizes that AU_SIZE can say, in KiB.
+pub(crate) fn au_is_sayable(kib: u64) -> bool {
+    let small = (16..=4096).contains(&kib) && kib.is_power_of_two();
+    small || [8, 12, 16, 24, 32, 64].iter().any(|mib| mib * 1024 == kib)
+}

@@ -1,0 +1,68 @@
+//! CMD6: check and switch functions [SD 4.3.10].
+
+use super::super::registers::put;
+use super::config::{Modes, SdConfig};
+
+/// Selected function of groups 1 to 6.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Functions(pub(super) [u8; 6]);
+
+/// Function bits of a group at this signalling level.
+fn supported(modes: Modes, group: usize, is_18: bool) -> u16 {
+    let bits = match (group, is_18) {
+        (0, false) => 1 | (u16::from(modes.high_speed) << 1),
+        (0, true) => u16::from(modes.uhs) | 1,
+        // Driver types B, A, C, D; current limits 200, 400, 600, 800 mA.
+        (2 | 3, true) => 0xf,
+        _ => 1,
+    };
+    bits | 0x8000
+}
+
+/// What the card would draw in bus speed mode `access` under current limit `limit`, in mA.
+fn current_ma(access: u8, limit: u8) -> u64 {
+    let wanted = match access {
+        0 => 100,
+        1 => 200,
+        3 => 800,
+        _ => 400,
+    };
+    wanted.min(200 * (u64::from(limit) + 1))
+}
+
+/// Answers CMD6: the 64 bytes of status, and what is selected afterwards if the argument switches.
+pub(super) fn switch(
+    config: &SdConfig,
+    now: Functions,
+    is_18: bool,
+    arg: u32,
+) -> ([u8; 64], Option<Functions>) {
+    let mut status = [0u8; 64];
+    let mut next = now;
+    let mut shown = [0u8; 6];
+    let mut refused = false;
+    for group in 0..6 {
+        let bits = supported(config.modes, group, is_18);
+        put(&mut status, 415 + 16 * group, 400 + 16 * group, bits.into());
+        let wanted = (arg >> (4 * group)) as u8 & 0xf;
+        shown[group] = match wanted {
+            0xf => now.0[group],
+            function if bits >> function & 1 == 1 => {
+                next.0[group] = function;
+                function
+            }
+            _ => {
+                refused = true;
+                0xf
+            }
+        };
+        put(&mut status, 379 + 4 * group, 376 + 4 * group, shown[group].into());
+    }
+    if !refused {
+        put(&mut status, 511, 496, current_ma(next.0[0], next.0[3]));
+    }
+    // Structure version 1: busy bits are there, and none is set.
+    put(&mut status, 375, 368, 1);
+    let switches = arg >> 31 == 1 && !refused;
+    (status, switches.then_some(next))
+}

@@ -1,0 +1,62 @@
+//! Voltage switch, CMD11 [SD 4.2.4.2].
+//!
+//! After the answer the card pulls CMD and DAT3 to DAT0 low. The host stops the clock, changes to 1.8 V, waits at least 5 ms and
+//! starts the clock again; within 1 ms the card lets the lines go. Any other order leaves them low until a power cycle.
+
+use super::super::BusState;
+
+const CLOCK_OFF_NS: u64 = 5_000_000;
+
+/// Where the switch is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Voltage {
+    /// 3.3 V.
+    High,
+    /// Answered, lines low, the clock still runs.
+    Low,
+    /// Lines low, clock stopped since then.
+    Stopped(u64),
+    /// 1.8 V; lines go up then.
+    Switched(u64),
+    /// Wrong order: lines stay low.
+    Failed,
+}
+
+impl Voltage {
+    /// The host changed the bus.
+    pub(super) fn bus_changed(&mut self, was: &BusState, bus: &BusState, now_ns: u64, release_ns: u64) {
+        *self = match *self {
+            Self::Low if bus.clock_hz == 0 => {
+                if bus.signal18 && !was.signal18 {
+                    // Together with the clock: the lines changed level under a clock edge.
+                    Self::Failed
+                } else {
+                    Self::Stopped(now_ns)
+                }
+            }
+            Self::Low if bus.signal18 => Self::Failed,
+            Self::Stopped(since_ns) if bus.clock_hz > 0 => {
+                if bus.signal18 && now_ns >= since_ns.saturating_add(CLOCK_OFF_NS) {
+                    Self::Switched(now_ns.saturating_add(release_ns))
+                } else {
+                    Self::Failed
+                }
+            }
+            same => same,
+        };
+    }
+
+    /// CMD and DAT are held low.
+    pub(super) fn lines_low(&self, now_ns: u64) -> bool {
+        match *self {
+            Self::High => false,
+            Self::Low | Self::Stopped(_) | Self::Failed => true,
+            Self::Switched(until_ns) => now_ns < until_ns,
+        }
+    }
+
+    /// The card signals at 1.8 V.
+    pub(super) fn is_18(&self) -> bool {
+        matches!(self, Self::Switched(_))
+    }
+}

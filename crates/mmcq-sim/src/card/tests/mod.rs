@@ -1,0 +1,34 @@
+//! Cards driven by raw commands, written from the standards.
+
+mod emmc;
+mod emmc_modes;
+mod host;
+mod profiles;
+mod sd;
+mod sd_status;
+mod storms;
+mod timing;
+mod voltage;
+
+pub(super) fn profile(file: &str) -> super::CardProfile {
+    let path = format!("{}/../../cards/{file}.toml", env!("CARGO_MANIFEST_DIR"));
+    let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
+    super::CardProfile::from_toml(&text, &format!("{file}.toml")).unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// A medium as large as the card, with a pattern where nothing was written.
+pub(super) fn medium(profile: &super::CardProfile) -> super::Medium {
+    super::Medium::sparse(profile.capacity_bytes(), super::Fill::Pattern(1))
+        .expect("a capacity of whole sectors")
+}
+
+pub(super) const ALL: [&str; 8] = [
+    "hbg4a2",
+    "fifo-emmc",
+    "fifo-emmc-b",
+    "emmc-hs200",
+    "emmc-4g-old",
+    "sdsc-1g",
+    "sdhc-16g-hs",
+    "sdxc-128g-uhs",
+];

@@ -1,0 +1,462 @@
+//! The CMD line: host commands, and the ones the controller sends by itself [SDHC 1.15, 2.2.6].
+
+use super::bits::{auto, host2, int, mode, present, reset};
+use super::{BusEvent, Mishaps, Sdhci, Timer};
+use crate::card::{Answer, Flow, Reply};
+use crate::wire::{
+    Beat, COMMAND_CLK, LONG_RESPONSE_CLK, N_CR_CLK, N_RC_CLK, RESPONSE_CLK, RESPONSE_TIMEOUT_CLK,
+};
+
+/// Without a clock nothing counts the 64 clocks; the model gives up after this.
+const NO_CLOCK_TIMEOUT_NS: u64 = 100_000;
+
+/// Bits of an R1 that are errors [SDHC 4.20, 2.2.5]: out of range, address, block length, write protection, locked, CRC,
+/// ECC, controller, general.
+const R1_ERRORS: u32 = 0xe6b8_0000;
+/// The same of an R5: CRC, general, function number, out of range.
+const R5_ERRORS: u32 = 0x0000_8b00;
+
+/// What the host expects as a response.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Expected {
+    None,
+    Long,
+    Short,
+    ShortBusy,
+}
+
+/// Automatic command of a transfer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Auto {
+    #[default]
+    None,
+    Stop,
+    Count,
+}
+
+/// A command as the registers describe it when it is written.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Issue {
+    pub index: u8,
+    pub arg: u32,
+    pub expected: Expected,
+    check_crc: bool,
+    check_index: bool,
+    pub data: bool,
+    /// Type 11b: ends the transfer in progress.
+    abort: bool,
+    pub auto: Auto,
+    pub mode: u16,
+}
+
+/// Who sent it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sender {
+    Host,
+    AutoCount,
+    AutoStop,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    /// The token is on the line.
+    Token,
+    /// The response is on the line, or nothing (`None`) until the controller gives up.
+    Response(Option<Answer>),
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Active {
+    issue: Issue,
+    sender: Sender,
+    step: Step,
+    /// Where the step ends.
+    beat: Beat,
+    flow: Flow,
+    busy_until_ns: u64,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct CmdLine {
+    /// Command Inhibit (CMD).
+    pub inhibit: bool,
+    active: Option<Active>,
+    /// The line is free for the next token from here on.
+    free_ns: u64,
+    /// A host command that waits for the automatic command on the line.
+    waiting: Option<Issue>,
+    /// An automatic CMD12 that waits for the host's command on the line.
+    stop_due: Option<Beat>,
+}
+
+impl CmdLine {
+    pub fn sending(&self) -> bool {
+        self.active.is_some()
+    }
+}
+
+/// CRC7 over bytes [SD 4.5].
+fn crc7(bytes: &[u8]) -> u8 {
+    bytes.iter().fold(0u8, |crc, &byte| {
+        (0..8).fold(crc, |crc, bit| {
+            let feedback = (crc >> 6 ^ byte >> (7 - bit)) & 1;
+            (crc << 1 & 0x7f) ^ (feedback * 0x09)
+        })
+    })
+}
+
+impl Sdhci {
+    /// The upper byte of the command register was written.
+    pub(super) fn issue(&mut self, now: u64) {
+        let command = self.regs.command;
+        let expected = match command & 3 {
+            0 => Expected::None,
+            1 => Expected::Long,
+            2 => Expected::Short,
+            _ => Expected::ShortBusy,
+        };
+        let data = command & 1 << 5 != 0;
+        let abort = command >> 6 & 3 == 3;
+        let index = (command >> 8) as u8;
+        let uses_dat = data || expected == Expected::ShortBusy;
+        let resetting =
+            self.regs.reset & (reset::ALL | reset::CMD) != 0 || uses_dat && self.regs.reset & reset::DAT != 0;
+        let stuck = self.mishaps.present_stuck;
+        let inhibited = self.cmd.inhibit
+            || stuck & present::CMD_INHIBIT != 0
+            || uses_dat && !abort && (self.dat.active() || stuck & present::DAT_INHIBIT != 0);
+        if resetting || inhibited || abort && data {
+            return self.violation();
+        }
+        let issue = Issue {
+            index,
+            arg: self.regs.argument,
+            expected,
+            check_crc: command & 1 << 3 != 0,
+            check_index: command & 1 << 4 != 0,
+            data,
+            abort,
+            auto: if data { self.auto_command() } else { Auto::None },
+            mode: self.regs.mode,
+        };
+        self.cmd.inhibit = true;
+        self.regs.not_issued = false;
+        if uses_dat && !self.dat.active() {
+            self.reserve_data(&issue);
+        }
+        if self.cmd.active.is_some() {
+            self.cmd.waiting = Some(issue);
+        } else {
+            self.first_token(issue, self.beat(now));
+        }
+    }
+
+    /// The automatic command that the transfer mode asks for.
+    fn auto_command(&mut self) -> Auto {
+        match self.regs.mode >> 2 & 3 {
+            0 => Auto::None,
+            1 => Auto::Stop,
+            2 if self.config.spec >= 2 => Auto::Count,
+            3 if self.config.spec >= 4 && self.regs.version4() => {
+                if self.regs.host2 & host2::CMD23 != 0 {
+                    Auto::Count
+                } else {
+                    Auto::Stop
+                }
+            }
+            _ => {
+                self.violation();
+                Auto::None
+            }
+        }
+    }
+
+    fn first_token(&mut self, issue: Issue, beat: Beat) {
+        if issue.auto == Auto::Count {
+            // With SDMA in version 3 the argument is the DMA address: the two exclude each other, and the card will say so.
+            self.send(issue, Sender::AutoCount, beat);
+        } else {
+            self.send(issue, Sender::Host, beat);
+        }
+    }
+
+    /// Automatic CMD12 after the last block, as soon as the line is free.
+    pub(super) fn send_stop(&mut self, beat: Beat) {
+        if self.cmd.active.is_some() {
+            self.cmd.stop_due = Some(beat);
+            return;
+        }
+        let issue = Issue {
+            index: 12,
+            arg: 0,
+            expected: Expected::ShortBusy,
+            check_crc: true,
+            check_index: true,
+            data: false,
+            abort: true,
+            auto: Auto::None,
+            mode: 0,
+        };
+        self.send(issue, Sender::AutoStop, beat);
+    }
+
+    /// What is on the line: index and argument.
+    fn token(&self, issue: &Issue, sender: Sender) -> (u8, u32) {
+        if sender == Sender::AutoCount { (23, self.regs.argument2) } else { (issue.index, issue.arg) }
+    }
+
+    fn send(&mut self, issue: Issue, sender: Sender, beat: Beat) {
+        let mut active = Active {
+            issue,
+            sender,
+            step: Step::Token,
+            beat: beat.not_before(self.cmd.free_ns),
+            flow: Flow::None,
+            busy_until_ns: 0,
+        };
+        if self.clocked() {
+            let (index, arg) = self.token(&issue, sender);
+            let start_ns = active.beat.ns();
+            active.beat = active.beat.plus(COMMAND_CLK);
+            let end_ns = active.beat.ns();
+            self.stats.commands[usize::from(index & 63)] += 1;
+            self.stats.command_ns += end_ns - start_ns;
+            self.note(BusEvent::Command { index, arg, auto: sender != Sender::Host, start_ns, end_ns });
+            self.set_timer(Timer::Command, end_ns);
+        } else {
+            active.step = Step::Response(None);
+            active.beat = Beat::new(active.beat.ns().saturating_add(NO_CLOCK_TIMEOUT_NS), self.bus.clock_hz);
+            self.set_timer(Timer::Command, active.beat.ns());
+        }
+        self.cmd.active = Some(active);
+    }
+
+    pub(super) fn command_event(&mut self, now: u64) {
+        let Some(active) = self.cmd.active.take() else { return };
+        match active.step {
+            Step::Token => self.token_ended(active, now),
+            Step::Response(answer) => self.response_ended(active, answer, now),
+        }
+    }
+
+    /// The card has the command.
+    fn token_ended(&mut self, mut active: Active, now: u64) {
+        let (index, arg) = self.token(&active.issue, active.sender);
+        let silence = Reply { answer: None, flow: Flow::None, busy_until_ns: None };
+        let lost = Mishaps::take(&mut self.mishaps.lost_commands);
+        let reply = if lost { None } else { self.with_card(now, |card, now| card.command(index, arg, now)) }
+            .unwrap_or(silence);
+        let abort = active.issue.abort && active.sender == Sender::Host;
+        if abort && reply.answer.is_some() {
+            self.cut_data(now);
+        }
+        active.flow = reply.flow;
+        active.busy_until_ns = reply.busy_until_ns.unwrap_or(0);
+        let expected = active.sender != Sender::Host || active.issue.expected != Expected::None;
+        let length = match reply.answer {
+            Some(Answer::Short { .. }) => N_CR_CLK + RESPONSE_CLK,
+            Some(Answer::Long(_)) => N_CR_CLK + LONG_RESPONSE_CLK,
+            None if expected => RESPONSE_TIMEOUT_CLK,
+            None => 0,
+        };
+        let seen = if reply.answer.is_some() && Mishaps::take(&mut self.mishaps.lost_responses) {
+            None
+        } else {
+            reply.answer
+        };
+        let length = if seen.is_none() && expected { RESPONSE_TIMEOUT_CLK } else { length };
+        active.step = Step::Response(seen);
+        active.beat = active.beat.plus(length);
+        if length == 0 {
+            return self.response_ended(active, None, now);
+        }
+        self.cmd.active = Some(active);
+        self.set_timer(Timer::Command, active.beat.ns());
+    }
+
+    /// Error bits (of register 30h) of a response, and its content in the order of the response registers.
+    fn judge(&mut self, issue: &Issue, sent: u8, answer: Answer) -> (u32, [u32; 4]) {
+        let mut errors = 0;
+        let long = issue.expected == Expected::Long;
+        let (index, crc_ok, end_ok, content) = match answer {
+            Answer::Short { index, content, crc } => (index, crc, true, [content, 0, 0, 0]),
+            Answer::Long(b) => {
+                // Bits 127:8 land in bits 119:0 of the registers [SDHC 2.2.7].
+                let word = |at: usize| u32::from_be_bytes([b[at], b[at + 1], b[at + 2], b[at + 3]]);
+                let top = u32::from_be_bytes([0, b[0], b[1], b[2]]);
+                let crc_ok = crc7(&b[..15]) == b[15] >> 1;
+                (0x3f, crc_ok, b[15] & 1 == 1, [word(11), word(7), word(3), top])
+            }
+        };
+        if matches!(answer, Answer::Long(_)) != long {
+            errors |= int::COMMAND_END_BIT | if issue.check_crc { int::COMMAND_CRC } else { 0 };
+        }
+        if Mishaps::take(&mut self.mishaps.response_end_bit) || !end_ok {
+            errors |= int::COMMAND_END_BIT;
+        }
+        if (Mishaps::take(&mut self.mishaps.response_crc) || !crc_ok) && issue.check_crc {
+            errors |= int::COMMAND_CRC;
+        }
+        if (Mishaps::take(&mut self.mishaps.response_index) || index != sent) && issue.check_index {
+            errors |= int::COMMAND_INDEX;
+        }
+        (errors, content)
+    }
+
+    fn response_ended(&mut self, active: Active, answer: Option<Answer>, now: u64) {
+        let Active { mut issue, sender, beat, flow, busy_until_ns, .. } = active;
+        let (index, _) = self.token(&issue, sender);
+        if sender == Sender::AutoCount {
+            issue = Issue { expected: Expected::Short, check_crc: true, check_index: true, ..issue };
+        }
+        let mut content = [0; 4];
+        let mut errors = 0;
+        if let Some(answer) = answer.filter(|_| issue.expected != Expected::None) {
+            (errors, content) = self.judge(&issue, index, answer);
+        } else if issue.expected != Expected::None {
+            errors = int::COMMAND_TIMEOUT;
+            self.stats.silent += 1;
+        }
+        if answer.is_some() {
+            self.note(BusEvent::Response {
+                index,
+                content: if issue.expected == Expected::Long { content[3] } else { content[0] },
+                errors,
+                end_ns: now,
+            });
+        }
+        self.cmd.free_ns = beat.plus(N_RC_CLK).ns();
+        // What the line was used for after the token: response or waiting for one, and the gap.
+        if self.clocked() {
+            let spent = match answer {
+                Some(Answer::Short { .. }) => N_CR_CLK + RESPONSE_CLK + N_RC_CLK,
+                Some(Answer::Long(_)) => N_CR_CLK + LONG_RESPONSE_CLK + N_RC_CLK,
+                None if errors != 0 => RESPONSE_TIMEOUT_CLK + N_RC_CLK,
+                None => N_RC_CLK,
+            };
+            self.stats.command_ns += self.beat(0).plus(spent).ns();
+        }
+        if busy_until_ns > now {
+            self.card_busy_until = self.card_busy_until.max(busy_until_ns);
+        }
+        match sender {
+            Sender::AutoCount => self.count_ended(active.issue, beat, errors, content, now),
+            Sender::AutoStop => {
+                self.regs.response[3] = content[0];
+                if errors == 0 {
+                    self.stop_ended(now);
+                } else {
+                    self.auto_error(errors, now);
+                    self.fail_data();
+                }
+                self.next_on_line();
+            }
+            Sender::Host => {
+                self.host_command_ended(&issue, beat, flow, errors, content, answer.is_some(), now)
+            }
+        }
+    }
+
+    /// An automatic CMD23 is over; the command it was for follows.
+    fn count_ended(&mut self, issue: Issue, beat: Beat, errors: u32, content: [u32; 4], now: u64) {
+        self.regs.response[3] = content[0];
+        if errors == 0 {
+            return self.send(issue, Sender::Host, beat);
+        }
+        // The command is not sent; inhibits stay until a reset [SDHC 2.2.9, 2.2.18].
+        self.regs.not_issued = true;
+        self.auto_error(errors, now);
+        self.fail_data();
+    }
+
+    fn auto_error(&mut self, errors: u32, now: u64) {
+        let pairs = [
+            (int::COMMAND_TIMEOUT, auto::TIMEOUT),
+            (int::COMMAND_CRC, auto::CRC),
+            (int::COMMAND_END_BIT, auto::END_BIT),
+            (int::COMMAND_INDEX, auto::INDEX),
+        ];
+        self.regs.auto_errors =
+            pairs.iter().filter(|(bit, _)| errors & bit != 0).fold(0, |all, (_, status)| all | status);
+        if self.cmd.waiting.take().is_some() {
+            // A command without data waited behind a failed CMD12 and is not sent [SDHC 2.2.24].
+            self.regs.auto_errors |= auto::NOT_ISSUED;
+            self.regs.not_issued = true;
+        }
+        self.raise(int::AUTO_COMMAND, now);
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    fn host_command_ended(
+        &mut self,
+        issue: &Issue,
+        beat: Beat,
+        flow: Flow,
+        mut errors: u32,
+        content: [u32; 4],
+        answered: bool,
+        now: u64,
+    ) {
+        if answered && issue.expected == Expected::Long {
+            // The top byte is where an automatic CMD12 does not write either.
+            self.regs.response = [content[0], content[1], content[2], content[3]];
+        } else if answered && issue.expected != Expected::None {
+            self.regs.response[0] = content[0];
+        }
+        if errors == 0 && issue.mode & mode::RESPONSE_CHECK != 0 && issue.expected != Expected::None {
+            let mask = if issue.mode & mode::R5 != 0 { R5_ERRORS } else { R1_ERRORS };
+            errors |= if content[0] & mask != 0 { int::RESPONSE } else { 0 };
+        }
+        let silent = errors & int::COMMAND_TIMEOUT != 0;
+        self.cmd.inhibit = silent && self.config.inhibit_after_timeout;
+        // In the tuning procedure only Buffer Read Ready tells [SDHC 2.2.25].
+        let tuning = issue.data && self.dat.tuning();
+        let quiet = tuning || silent || issue.mode & mode::NO_COMMAND_COMPLETE != 0 && errors == 0;
+        self.raise(if quiet { 0 } else { int::COMMAND_COMPLETE } | if tuning { 0 } else { errors }, now);
+        let uses_dat = issue.data || issue.expected == Expected::ShortBusy;
+        if uses_dat && errors != 0 && !tuning {
+            self.fail_data();
+        } else if issue.data {
+            self.start_data(flow, beat, now);
+        } else if issue.expected == Expected::ShortBusy {
+            self.start_busy(now);
+        } else if issue.abort {
+            self.abort_without_busy(now);
+        }
+        self.next_on_line();
+    }
+
+    /// Whatever waited for the CMD line.
+    fn next_on_line(&mut self) {
+        if self.cmd.active.is_some() {
+            return;
+        }
+        if let Some(beat) = self.cmd.stop_due.take() {
+            self.send_stop(beat);
+        } else if let Some(issue) = self.cmd.waiting.take() {
+            let beat = self.beat(self.now);
+            self.first_token(issue, beat);
+        }
+    }
+
+    /// Software Reset For CMD Line [SDHC 2.2.16].
+    pub(super) fn reset_command(&mut self) {
+        self.stop_timer(Timer::Command);
+        self.cmd = CmdLine { free_ns: self.cmd.free_ns, ..CmdLine::default() };
+        self.regs.status &= !int::COMMAND_COMPLETE;
+        self.regs.not_issued = false;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::crc7;
+
+    #[test]
+    fn crc7_of_the_standards_examples() {
+        // [SD 4.5]: CMD0, CMD17 with argument 0, and the response to CMD17.
+        assert_eq!(crc7(&[0x40, 0, 0, 0, 0]), 0b100_1010);
+        assert_eq!(crc7(&[0x51, 0, 0, 0, 0]), 0b010_1010);
+        assert_eq!(crc7(&[0x11, 0, 0, 0x09, 0]), 0b011_0011);
+    }
+}

@@ -1,0 +1,166 @@
+//! What a particular controller is: version, capabilities, delays and mistakes.
+
+use serde::{Deserialize, Serialize};
+
+/// What the controller does about a card that holds DAT0 low.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Busy {
+    /// Transfer Complete comes when the card lets go [SDHC 2.2.18].
+    Interrupt,
+    /// Transfer Complete comes when the last data (or the R1b response) are over, busy or not. Between the blocks of
+    /// one write busy is honoured, and the first block of a write waits for it.
+    Ignored,
+}
+
+/// Parameters of a controller. Missing keys of a TOML table take the values of [`SdhciConfig::GENERIC_4_20`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct SdhciConfig {
+    /// Specification version number of register FEh: 2 is 3.00, 3 is 4.00, 4 is 4.10, 5 is 4.20.
+    pub spec: u8,
+    /// Vendor version number of register FFh.
+    pub vendor: u8,
+    /// Capabilities, 40h.
+    pub capabilities: u32,
+    /// Capabilities, 44h.
+    pub capabilities1: u32,
+    /// Maximum current, 48h.
+    pub max_current: u32,
+    /// Preset values, 60h to 6Eh: initialisation, default, high speed, SDR12, SDR25, SDR50, SDR104, DDR50.
+    pub presets: [u16; 8],
+    /// Base clock in hertz; 0 takes the one of the capabilities.
+    pub base_clock_hz: u32,
+    /// Timeout clock in hertz; 0 takes the one of the capabilities.
+    pub timeout_clock_hz: u32,
+    /// A reset bit clears itself after this.
+    pub reset_ns: u64,
+    /// The internal clock, and the PLL, are stable after this.
+    pub clock_stable_ns: u64,
+    /// The 1.8 V regulator has settled after this.
+    pub signal18_settle_ns: u64,
+    /// The regulator does not settle: the 1.8 V bit falls back.
+    pub signal18_fails: bool,
+    /// Card detection is stable after this.
+    pub debounce_ns: u64,
+    /// The card is soldered: always inserted.
+    pub fixed: bool,
+    /// Tuning commands until the sampling point is found (at most 40).
+    pub tuning_rounds: u8,
+    /// Tuning never finds one.
+    pub tuning_fails: bool,
+    /// `sample_error` in the modes that need tuning, before it: 0 to 100.
+    pub untuned_sample_error: u8,
+    /// `sample_error` after it.
+    pub tuned_sample_error: u8,
+    /// Blocks that the buffer holds.
+    pub buffer_blocks: u8,
+    /// End of busy.
+    pub busy: Busy,
+    /// The levels of CMD and DAT can be read in the present state; otherwise they read as high.
+    pub line_levels: bool,
+    /// After a response timeout Command Inhibit (CMD) stays until a reset of the CMD circuit.
+    pub inhibit_after_timeout: bool,
+    /// UHS modes work at 3.3 V too (the standard says they do not).
+    pub uhs_at_33v: bool,
+    /// Value of the UHS mode select that means HS400; the standard knows none.
+    pub hs400_mode: u8,
+    /// Value that means HS400 with enhanced strobe.
+    pub hs400es_mode: u8,
+    /// Alignment of data addresses in ADMA2 descriptors, in bytes; lower bits are ignored.
+    pub adma_align: u8,
+}
+
+impl SdhciConfig {
+    /// 4.20 with everything: 200 MHz base clock, 8 bits, ADMA2, SDMA, 64 bits, all voltages and speeds.
+    pub const GENERIC_4_20: SdhciConfig = SdhciConfig {
+        spec: 5,
+        vendor: 0,
+        // Timeout clock 1 MHz, base 200 MHz, blocks of 2048, 8 bits, ADMA2, high speed, SDMA, 3.3/3.0/1.8 V,
+        // 64 bits in both forms, asynchronous interrupt.
+        capabilities: 0x3f6e_c881,
+        // SDR50, SDR104, DDR50, drivers A/C/D, SDR50 needs tuning.
+        capabilities1: 0x0000_2077,
+        max_current: 0x0032_3232,
+        // Dividers of 200 MHz: 400 kHz, 25, 50, 25, 50, 100, 200, 50 MHz.
+        presets: [250, 4, 2, 4, 2, 1, 0, 2],
+        base_clock_hz: 0,
+        timeout_clock_hz: 0,
+        reset_ns: 500,
+        clock_stable_ns: 20_000,
+        signal18_settle_ns: 3_000_000,
+        signal18_fails: false,
+        debounce_ns: 1_000_000,
+        fixed: false,
+        tuning_rounds: 20,
+        tuning_fails: false,
+        untuned_sample_error: 100,
+        tuned_sample_error: 0,
+        buffer_blocks: 2,
+        busy: Busy::Interrupt,
+        line_levels: true,
+        inhibit_after_timeout: true,
+        uhs_at_33v: false,
+        hs400_mode: 5,
+        hs400es_mode: 6,
+        adma_align: 4,
+    };
+
+    /// 3.00: 4 bits, 100 MHz, ADMA2 and SDMA with 32 bits, blocks of 512, no UHS.
+    pub const GENERIC_3_00: SdhciConfig = SdhciConfig {
+        spec: 2,
+        // Timeout clock 50 MHz, base 100 MHz, ADMA2, high speed, SDMA, 3.3 V.
+        capabilities: 0x0168_64b2,
+        capabilities1: 0,
+        max_current: 0x0000_0032,
+        presets: [0; 8],
+        buffer_blocks: 1,
+        ..Self::GENERIC_4_20
+    };
+
+    /// Base clock in hertz.
+    pub(super) fn base_hz(&self) -> u32 {
+        if self.base_clock_hz != 0 { self.base_clock_hz } else { (self.capabilities >> 8 & 0xff) * 1_000_000 }
+    }
+
+    /// Timeout clock in hertz; 0 if unknown.
+    pub(super) fn timeout_hz(&self) -> u32 {
+        let unit = if self.capabilities & 0x80 != 0 { 1_000_000 } else { 1_000 };
+        if self.timeout_clock_hz != 0 { self.timeout_clock_hz } else { (self.capabilities & 0x3f) * unit }
+    }
+
+    /// Is this capability bit (of 40h) there?
+    pub(super) fn has(&self, bit: u32) -> bool {
+        self.capabilities & bit != 0
+    }
+}
+
+impl Default for SdhciConfig {
+    fn default() -> Self {
+        Self::GENERIC_4_20
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_sets_what_it_names_and_refuses_what_it_does_not_know() {
+        let config: SdhciConfig =
+            toml::from_str("spec = 2\ncapabilities = 0x016864b2\nbusy = \"ignored\"").unwrap();
+        assert_eq!((config.spec, config.base_hz(), config.busy), (2, 100_000_000, Busy::Ignored));
+        assert_eq!(config.tuning_rounds, SdhciConfig::GENERIC_4_20.tuning_rounds);
+        let error = toml::from_str::<SdhciConfig>("spek = 2").unwrap_err().to_string();
+        assert!(error.contains("spek"), "{error}");
+    }
+
+    #[test]
+    fn presets_say_what_their_comments_say() {
+        let c = SdhciConfig::GENERIC_4_20;
+        assert_eq!((c.base_hz(), c.timeout_hz()), (200_000_000, 1_000_000));
+        assert_eq!(c.capabilities >> 16 & 3, 2, "blocks of 2048");
+        let c = SdhciConfig::GENERIC_3_00;
+        assert_eq!((c.base_hz(), c.timeout_hz()), (100_000_000, 50_000_000));
+    }
+}

@@ -1,0 +1,286 @@
+//! Who moves blocks to and from memory: SDMA [SDHC 1.4, 2.2.1] and ADMA2 [SDHC 1.13].
+
+use super::Sdhci;
+use super::bits::{cap, host2, int};
+
+/// More descriptors than this without any data: the engine runs in a circle and never moves a byte again.
+const MAX_IDLE_DESCRIPTORS: u32 = 1024;
+
+/// States of the ADMA engine in register 54h.
+const ST_FDS: u8 = 1;
+const ST_TFR: u8 = 3;
+const LENGTH_MISMATCH: u8 = 1 << 2;
+
+/// Attributes of a descriptor.
+const VALID: u32 = 1;
+const END: u32 = 1 << 1;
+const INT: u32 = 1 << 2;
+const ACT: u32 = 0x38;
+const TRAN: u32 = 0x20;
+const LINK: u32 = 0x30;
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Engine {
+    #[default]
+    Off,
+    /// A selection that this controller does not have.
+    Missing,
+    Sdma,
+    /// With this many bytes a descriptor (8, 12 or 16).
+    Adma2(u8),
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Dma {
+    engine: Engine,
+    /// SDMA is at a boundary and waits for the host; or ADMA runs in a circle.
+    held: bool,
+    stuck: bool,
+    /// The current descriptor: what is left of it.
+    address: u64,
+    left: u32,
+    int: bool,
+    last: bool,
+    /// The last descriptor is used up.
+    ended: bool,
+}
+
+impl Dma {
+    pub fn held(&self) -> bool {
+        self.held || self.stuck
+    }
+
+    pub fn ended(&self) -> bool {
+        self.ended
+    }
+
+    pub fn stop(&mut self) {
+        *self = Dma::default();
+    }
+}
+
+/// What became of a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Moved {
+    All,
+    /// The rest has to wait.
+    Held,
+    /// The transfer is over.
+    Failed,
+}
+
+/// Why an ADMA step failed; the value is register 54h.
+struct AdmaError(u8);
+
+impl Sdhci {
+    /// A transfer with DMA begins.
+    pub(super) fn dma_begin(&mut self) {
+        let v4 = self.regs.version4();
+        let wide = v4 && self.regs.host2 & host2::ADDRESS_64 != 0;
+        let engine = match (self.regs.host1 >> 3 & 3, v4) {
+            (0, _) if self.config.has(cap::SDMA) => Engine::Sdma,
+            (2 | 3, true) if self.config.has(cap::ADMA2) => {
+                let wide_ok = !wide || self.config.has(cap::ADDRESS_64_V4);
+                if wide_ok { Engine::Adma2(if wide { 16 } else { 8 }) } else { Engine::Missing }
+            }
+            (2, false) if self.config.has(cap::ADMA2) => Engine::Adma2(8),
+            (3, false) if self.config.has(cap::ADMA2) && self.config.has(cap::ADDRESS_64_V3) => {
+                Engine::Adma2(12)
+            }
+            _ => Engine::Missing,
+        };
+        if engine == Engine::Missing {
+            self.violation();
+        }
+        self.regs.adma_error = 0;
+        self.dma = Dma { engine, ..Dma::default() };
+    }
+
+    /// Moves the rest of the current block between the lines' side and memory.
+    pub(super) fn dma_move(&mut self, now: u64) -> Moved {
+        match self.dma.engine {
+            Engine::Sdma => self.sdma_move(now),
+            Engine::Adma2(bytes) => match self.adma_move(bytes, now) {
+                Ok(moved) => moved,
+                Err(error) => self.adma_failed(error, now),
+            },
+            Engine::Missing => self.adma_failed(AdmaError(ST_FDS), now),
+            Engine::Off => Moved::Held,
+        }
+    }
+
+    /// After the last block: the table must end here too.
+    pub(super) fn dma_finish(&mut self, now: u64) -> Moved {
+        let Engine::Adma2(bytes) = self.dma.engine else { return Moved::All };
+        match self.adma_tail(bytes, now) {
+            Ok(moved) => moved,
+            Err(error) => self.adma_failed(error, now),
+        }
+    }
+
+    fn adma_failed(&mut self, error: AdmaError, now: u64) -> Moved {
+        self.regs.adma_error = error.0;
+        self.data_error(int::ADMA, now);
+        Moved::Failed
+    }
+
+    /// Bytes `offset..offset + n` of the block to or from memory; false for a bus error.
+    fn dma_copy(&mut self, address: u64, n: usize) -> bool {
+        let at = self.dat.offset;
+        let read = self.dat.read;
+        let Some(part) = self.dat.block_bytes().get_mut(at..at + n) else { return false };
+        let result = if read {
+            self.memory.device_write(address, part)
+        } else {
+            self.memory.device_read(address, part)
+        };
+        self.dat.offset += n;
+        result.is_ok()
+    }
+
+    fn sdma_move(&mut self, now: u64) -> Moved {
+        let v4 = self.regs.version4();
+        let boundary = 4096u64 << (self.regs.block_size >> 12 & 7);
+        while let Some(rest) = self.dat.rest() {
+            if self.dma.held {
+                return Moved::Held;
+            }
+            let address = if v4 { self.regs.adma_address } else { self.regs.argument2.into() };
+            let n = rest.min((boundary - address % boundary) as usize);
+            // SDMA has no way to report a bus error; the memory has written it down.
+            self.dma_copy(address, n);
+            let next = address.wrapping_add(n as u64);
+            if v4 {
+                self.regs.adma_address = next;
+            } else {
+                self.regs.argument2 = next as u32;
+            }
+            if next % boundary == 0 && (self.dat.rest().is_some() || self.dat.more_blocks()) {
+                self.dma.held = true;
+                self.raise(int::DMA, now);
+            }
+        }
+        Moved::All
+    }
+
+    /// The host has written the SDMA address: a transfer that stopped at a boundary goes on.
+    pub(super) fn sdma_restart(&mut self, now: u64) {
+        if self.dma.engine == Engine::Sdma && self.dma.held {
+            self.dma.held = false;
+            self.dma_goes_on(now);
+        }
+    }
+
+    fn adma_move(&mut self, bytes: u8, now: u64) -> Result<Moved, AdmaError> {
+        while let Some(rest) = self.dat.rest() {
+            if !self.adma_data(bytes, now)? {
+                // The table ended inside the data, or never gets there.
+                return if self.dma.stuck {
+                    Ok(Moved::Held)
+                } else {
+                    Err(AdmaError(LENGTH_MISMATCH | ST_TFR))
+                };
+            }
+            let n = rest.min(self.dma.left as usize);
+            let address = self.dma.address;
+            if !self.dma_copy(address, n) {
+                return Err(AdmaError(ST_TFR));
+            }
+            self.dma.address = address.wrapping_add(n as u64);
+            self.dma.left -= n as u32;
+            if self.dma.left == 0 {
+                self.descriptor_done(now);
+            }
+        }
+        // Without a block count only the table says where the end is: look ahead.
+        if self.dat.endless() {
+            self.adma_data(bytes, now)?;
+        }
+        Ok(if self.dma.stuck { Moved::Held } else { Moved::All })
+    }
+
+    fn descriptor_done(&mut self, now: u64) {
+        if self.dma.int {
+            self.raise(int::DMA, now);
+        }
+        self.dma.ended = self.dma.last;
+    }
+
+    fn adma_tail(&mut self, bytes: u8, now: u64) -> Result<Moved, AdmaError> {
+        if self.adma_data(bytes, now)? {
+            return Err(AdmaError(LENGTH_MISMATCH | ST_TFR));
+        }
+        Ok(if self.dma.stuck { Moved::Held } else { Moved::All })
+    }
+
+    /// Goes on to a descriptor with data, if the current one has none left; false at the end of the table.
+    fn adma_data(&mut self, bytes: u8, now: u64) -> Result<bool, AdmaError> {
+        let mut idle = 0;
+        while self.dma.left == 0 {
+            if self.dma.ended || self.dma.stuck {
+                return Ok(false);
+            }
+            idle += 1;
+            if idle > MAX_IDLE_DESCRIPTORS {
+                self.dma.stuck = true;
+                self.violation();
+                return Ok(false);
+            }
+            self.fetch(bytes, now)?;
+        }
+        Ok(true)
+    }
+
+    /// Reads and obeys one descriptor.
+    fn fetch(&mut self, bytes: u8, now: u64) -> Result<(), AdmaError> {
+        let wide = bytes > 8;
+        let mut raw = [0u8; 16];
+        let at = self.regs.adma_address & if wide { u64::MAX } else { 0xffff_ffff };
+        if at & 3 != 0 {
+            self.violation();
+        }
+        let at = at & !3;
+        self.stats.descriptors += 1;
+        if self.memory.device_read(at, &mut raw[..usize::from(bytes)]).is_err() {
+            return Err(AdmaError(ST_FDS));
+        }
+        let word = |i: usize| u32::from_le_bytes([raw[i], raw[i + 1], raw[i + 2], raw[i + 3]]);
+        let head = word(0);
+        if head & VALID == 0 {
+            return Err(AdmaError(ST_FDS));
+        }
+        let high = if wide { u64::from(word(8)) << 32 } else { 0 };
+        let address = u64::from(word(4)) | high;
+        self.regs.adma_address = at.wrapping_add(bytes.into());
+        self.dma.int = head & INT != 0;
+        self.dma.last = head & END != 0;
+        match head & ACT {
+            TRAN => {
+                let align = u64::from(self.config.adma_align.max(1));
+                if address % align != 0 {
+                    self.violation();
+                }
+                self.dma.address = address - address % align;
+                self.dma.left = self.length(head);
+            }
+            LINK => {
+                self.regs.adma_address = address;
+                self.descriptor_done(now);
+            }
+            _ => self.descriptor_done(now),
+        }
+        Ok(())
+    }
+
+    /// Bytes of a transfer descriptor; 0 stands for the most there can be [SDHC 1.13.3].
+    fn length(&self, head: u32) -> u32 {
+        let low = head >> 16;
+        if self.regs.host2 & host2::LENGTH_26 == 0 {
+            return if low == 0 { 0x1_0000 } else { low };
+        }
+        match (head >> 6 & 0x3ff) << 16 | low {
+            0 => 0x400_0000,
+            n => n,
+        }
+    }
+}

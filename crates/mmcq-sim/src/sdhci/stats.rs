@@ -1,0 +1,125 @@
+//! What went over the bus, counted and timed.
+
+/// Counters of one controller. Times are virtual nanoseconds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BusStats {
+    /// Command tokens by index, automatic ones included.
+    pub commands: [u64; 64],
+    /// Commands without an answer that owed one.
+    pub silent: u64,
+    /// Blocks received with a good CRC.
+    pub blocks_read: u64,
+    /// Blocks sent and acknowledged by the card.
+    pub blocks_written: u64,
+    /// Blocks with a bad CRC, either way, or without CRC status.
+    pub blocks_bad: u64,
+    /// Bytes of good blocks.
+    pub bytes: u64,
+    /// Times the interrupt line rose.
+    pub interrupts: u64,
+    /// CMD line in use: command, gap, response, gap.
+    pub command_ns: u64,
+    /// DAT lines in use: gap, block, CRC status.
+    pub data_ns: u64,
+    /// The bus waited for the first or next block of a read.
+    pub access_ns: u64,
+    /// The bus waited for the card to release DAT0.
+    pub busy_ns: u64,
+    /// The card could have gone on, but the controller had no room or no data (PIO, SDMA boundary, block gap).
+    pub held_ns: u64,
+    /// ADMA2 descriptors fetched.
+    pub descriptors: u64,
+}
+
+impl Default for BusStats {
+    fn default() -> Self {
+        BusStats {
+            commands: [0; 64],
+            silent: 0,
+            blocks_read: 0,
+            blocks_written: 0,
+            blocks_bad: 0,
+            bytes: 0,
+            interrupts: 0,
+            command_ns: 0,
+            data_ns: 0,
+            access_ns: 0,
+            busy_ns: 0,
+            held_ns: 0,
+            descriptors: 0,
+        }
+    }
+}
+
+impl BusStats {
+    /// Time that the wires themselves took.
+    pub fn wire_ns(&self) -> u64 {
+        self.command_ns + self.data_ns
+    }
+
+    /// The least time that this work takes on this bus and card, without any host: wires and card, one after the other.
+    pub fn physical_ns(&self) -> u64 {
+        self.wire_ns() + self.access_ns + self.busy_ns
+    }
+
+    /// All command tokens.
+    pub fn command_count(&self) -> u64 {
+        self.commands.iter().sum()
+    }
+}
+
+/// Something that happened on the bus, or on the interrupt line; see [`Sdhci::set_log`](super::Sdhci::set_log).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BusEvent {
+    /// A command token.
+    Command {
+        /// Its index.
+        index: u8,
+        /// Its argument.
+        arg: u32,
+        /// The controller sent it by itself.
+        auto: bool,
+        /// Its start bit.
+        start_ns: u64,
+        /// Its end bit.
+        end_ns: u64,
+    },
+    /// A response token.
+    Response {
+        /// Index of the command.
+        index: u8,
+        /// The content of a short one; the upper 32 bits of a long one.
+        content: u32,
+        /// The error bits of register 30h that it caused.
+        errors: u32,
+        /// Its end bit.
+        end_ns: u64,
+    },
+    /// A data block.
+    Block {
+        /// From the card.
+        read: bool,
+        /// Bytes on the wire.
+        bytes: u32,
+        /// Good CRC, or good CRC status.
+        good: bool,
+        /// Its start bit.
+        start_ns: u64,
+        /// Its end bit.
+        end_ns: u64,
+    },
+    /// The card held DAT0 low while the bus waited for it.
+    Busy {
+        /// From here.
+        from_ns: u64,
+        /// To here.
+        until_ns: u64,
+    },
+    /// The interrupt line rose.
+    Interrupt {
+        /// When.
+        at_ns: u64,
+        /// Register 30h.
+        status: u32,
+    },
+}

@@ -1,0 +1,173 @@
+//! Status, enables, signals and the interrupt line; inhibits; busy.
+
+use super::rig::*;
+use crate::sdhci::{Busy, SdhciConfig, bits::int};
+use mmcq::host::Direction;
+
+const CC: u32 = int::COMMAND_COMPLETE;
+const TC: u32 = int::TRANSFER_COMPLETE;
+
+#[test]
+fn advance_stops_at_the_moment_the_line_rises() {
+    let mut rig = Rig::warm(SdhciConfig::GENERIC_4_20);
+    let start = rig.now;
+    rig.command(13, 0, R1, 0);
+    assert_eq!(rig.host.next_event_ns(), Some(start + 240));
+    let at = rig.host.advance(start + 1_000_000);
+    assert_eq!((at, rig.host.irq(), rig.host.irq_rose_ns()), (start + 520, true, Some(start + 520)));
+    assert_eq!(rig.host.advance(start + 1_000_000), start + 1_000_000, "it is high already");
+    assert_eq!(rig.host.next_event_ns(), None);
+}
+
+#[test]
+fn a_status_that_is_not_enabled_is_not_set() {
+    let mut rig = Rig::warm(SdhciConfig::GENERIC_4_20);
+    rig.w32(0x34, !CC);
+    rig.command(13, 0, R1, 0);
+    rig.run(10_000);
+    assert_eq!((rig.r32(0x30), rig.host.irq()), (0, false));
+    rig.w32(0x34, !0);
+    assert_eq!(rig.r32(0x30), 0, "an event is not remembered");
+    assert_eq!(rig.r32(0x34), 0xffff_71ff, "only bits that exist");
+}
+
+#[test]
+fn a_status_without_signal_is_seen_but_does_not_interrupt() {
+    let mut rig = Rig::warm(SdhciConfig::GENERIC_4_20);
+    rig.w32(0x38, 0);
+    rig.command(13, 0, R1, 0);
+    rig.run(10_000);
+    assert_eq!((rig.r32(0x30), rig.host.irq()), (CC, false));
+    assert_eq!(rig.r8(0xfc), 0);
+    rig.w32(0x38, CC);
+    assert!(rig.host.irq(), "the line is a level");
+    assert_eq!(rig.r8(0xfc), 1);
+}
+
+#[test]
+fn ones_clear_zeros_do_not_and_the_error_summary_follows() {
+    let mut rig = Rig::warm(SdhciConfig::GENERIC_4_20);
+    rig.w16(0x52, 0x0031);
+    rig.command(13, 0, R1, 0);
+    rig.run(10_000);
+    assert_eq!(rig.r32(0x30), 0x0031_8001);
+    rig.w16(0x30, 0x8000);
+    assert_eq!(rig.r16(0x30), 0x8001, "the summary is read-only");
+    rig.w16(0x32, 0x0030);
+    assert_eq!(rig.r32(0x30), 0x0001_8001);
+    rig.w8(0x30, 1);
+    assert_eq!(rig.r32(0x30), 0x0001_8000);
+    assert!(rig.host.irq());
+    rig.w32(0x30, 0xffff_0000);
+    assert_eq!((rig.r32(0x30), rig.host.irq()), (0, false));
+}
+
+#[test]
+fn the_card_interrupt_is_a_level_that_only_the_card_clears() {
+    let mut rig = Rig::warm(SdhciConfig::GENERIC_4_20);
+    rig.host.set_card_interrupt(true, rig.now);
+    assert_eq!(rig.interrupt(), int::CARD);
+    rig.w32(0x30, int::CARD);
+    assert_eq!(rig.r32(0x30), int::CARD);
+    rig.w32(0x34, !int::CARD);
+    assert_eq!((rig.r32(0x30), rig.host.irq()), (0, false), "masked by its status enable");
+    rig.w32(0x34, !0);
+    assert_eq!(rig.r32(0x30), int::CARD, "and back");
+    rig.host.set_card_interrupt(false, rig.now);
+    assert_eq!((rig.r32(0x30), rig.host.irq()), (0, false));
+}
+
+#[test]
+fn force_events_set_auto_command_errors_too() {
+    let mut rig = Rig::warm(SdhciConfig::GENERIC_4_20);
+    rig.w16(0x50, 0x0004);
+    assert_eq!(rig.r32(0x30), int::AUTO_COMMAND | int::ERROR);
+    assert_eq!(rig.r16(0x3c), 4);
+}
+
+#[test]
+fn a_command_while_inhibited_is_dropped_and_counted() {
+    let mut rig = Rig::warm(SdhciConfig::GENERIC_4_20);
+    rig.command(13, 1, R1, 0);
+    assert_eq!(rig.r32(0x24) & 3, 1);
+    rig.command(13, 2, R1, 0);
+    assert_eq!(rig.host.protocol_violations(), 1);
+    rig.run(10_000);
+    let seen: Vec<_> = rig.card.0.borrow().commands.iter().map(|c| (c.0, c.1)).collect();
+    assert_eq!(seen, [(13, 1)]);
+}
+
+#[test]
+fn while_data_move_commands_without_data_pass_and_others_are_dropped() {
+    let mut rig = Rig::warm(SdhciConfig::GENERIC_4_20);
+    rig.select(2);
+    rig.card.0.borrow_mut().access_ns = 100_000;
+    let buffer = rig.mapped(vec![0; 4096], Direction::Read);
+    let table = rig.table(8, &[(buffer.bus, 4096, 0x23)]);
+    rig.point_at(&table);
+    rig.set_up(512, 8);
+    rig.command(18, 0, R1 | DATA, READ_MANY);
+    assert_eq!(rig.wait_for(CC), CC);
+    assert_eq!(rig.r32(0x24) & 0x207, 0x206, "read transfer active, DAT active, DAT inhibit");
+    rig.command(13, 0, R1, 0);
+    assert_eq!(rig.wait_for(CC), CC);
+    rig.command(18, 0, R1 | DATA, READ_MANY);
+    rig.command(7, 0, R1B, 0);
+    assert_eq!(rig.host.protocol_violations(), 2);
+    assert_eq!(rig.wait_for(TC), TC);
+    assert!(buffer.take() == rig.card_bytes(0, 4096));
+}
+
+#[test]
+fn r1b_completes_when_dat0_is_released() {
+    let mut rig = Rig::warm(SdhciConfig::GENERIC_4_20);
+    rig.card.0.borrow_mut().r1b_busy_ns = 1_000_000;
+    let start = rig.now;
+    rig.command(7, 0, R1B, 0);
+    assert_eq!(rig.wait_for(CC), CC);
+    assert_eq!(rig.r32(0x24) & (1 << 20 | 6), 6, "DAT0 is low, DAT inhibited and active");
+    assert_eq!(rig.wait_for(TC), TC);
+    assert_eq!(rig.now - start, 520 + 1_000_000);
+    assert_eq!(rig.r32(0x24) & (1 << 20 | 6), 1 << 20);
+    rig.card.0.borrow_mut().r1b_busy_ns = 0;
+    rig.command(12, 0, R1B, 0);
+    assert_eq!(rig.wait_for(CC | TC), CC | TC, "no busy: at once");
+}
+
+#[test]
+fn a_controller_that_ignores_busy_completes_early_and_holds_the_next_write() {
+    let mut rig = Rig::warm(SdhciConfig { busy: Busy::Ignored, ..SdhciConfig::GENERIC_4_20 });
+    rig.select(2);
+    rig.card.0.borrow_mut().write_busy_ns = 500_000;
+    let mut times = Vec::new();
+    for _ in 0..2 {
+        let buffer = rig.mapped(pattern(512), Direction::Write);
+        let table = rig.table(8, &[(buffer.bus, 512, 0x23)]);
+        rig.point_at(&table);
+        rig.set_up(512, 1);
+        let start = rig.now;
+        rig.command(24, 0, R1 | DATA, 0x01);
+        assert_eq!(rig.wait_for(CC | TC), CC | TC);
+        assert_eq!(rig.r32(0x24) & 1 << 20, 0, "the card is still busy");
+        times.push(rig.now - start);
+    }
+    assert_eq!(times[0], 520 + 1_410 + 50);
+    assert!(times[1] > 490_000, "the second block waited for DAT0: {} ns", times[1]);
+    rig.card.0.borrow_mut().r1b_busy_ns = 1_000_000;
+    let start = rig.now;
+    rig.command(7, 0, R1B, 0);
+    rig.wait_for(CC | TC);
+    assert_eq!(rig.now - start, 520);
+}
+
+#[test]
+fn a_lost_interrupt_leaves_its_status() {
+    let mut rig = Rig::warm(SdhciConfig::GENERIC_4_20);
+    rig.host.mishaps_mut().lost_interrupts = 1;
+    rig.command(13, 0, R1, 0);
+    assert_eq!(rig.interrupt(), 0);
+    assert_eq!(rig.r32(0x30), CC);
+    rig.w32(0x30, CC);
+    rig.command(13, 0, R1, 0);
+    assert_eq!(rig.interrupt(), CC);
+}

@@ -1,0 +1,9 @@
+//! The model against scripted cards, by registers only.
+
+mod bus;
+mod errors;
+mod interrupts;
+mod random;
+mod rig;
+mod speed;
+mod transfers;

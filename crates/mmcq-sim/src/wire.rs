@@ -1,0 +1,121 @@
+//! How long things take on the wires, in clocks, and where a clock lies in virtual time.
+//!
+//! Token lengths and gaps are those of the bus timing diagrams [SD 4.12], [eMMC 6.15]; where a standard gives a range, the
+//! value is the usual one of a controller that does not dawdle.
+
+/// A command token: start, direction, index, argument, CRC7, end.
+pub const COMMAND_CLK: u64 = 48;
+/// A 48-bit response token.
+pub const RESPONSE_CLK: u64 = 48;
+/// A 136-bit response token (R2).
+pub const LONG_RESPONSE_CLK: u64 = 136;
+/// N_CR: from the end of a command to the start of its response (2 to 64; most cards take about 8).
+pub const N_CR_CLK: u64 = 8;
+/// N_RC and N_CC: from a response, or from a command without one, to the next command (at least 8).
+pub const N_RC_CLK: u64 = 8;
+/// N_CR at most: a response that has not begun by then will not come.
+pub const RESPONSE_TIMEOUT_CLK: u64 = 64;
+/// Before the start bit of a data block: N_AC and N_WR at least.
+pub const BLOCK_GAP_CLK: u64 = 8;
+/// After a written block: 2 clocks of turn-around (N_CRC), 5 of CRC status token, 3 to turn around again.
+pub const CRC_STATUS_CLK: u64 = 10;
+
+/// Clocks of one data block: start bit, data, CRC16 on each line (and on each edge), end bit.
+pub fn block_clk(bytes: u32, width: u8, ddr: bool) -> u64 {
+    let bits_a_clock = u64::from(width.max(1)) << u8::from(ddr);
+    1 + (u64::from(bytes) * 8).div_ceil(bits_a_clock) + 16 + 1
+}
+
+const SECOND_NS: u64 = 1_000_000_000;
+
+/// A clock edge: so many clocks after a moment. Adding clocks never gathers rounding errors.
+#[derive(Clone, Copy, Debug)]
+pub struct Beat {
+    anchor_ns: u64,
+    clocks: u64,
+    hz: u64,
+}
+
+impl Beat {
+    /// The edge at `ns` of a clock of `hz` (a stopped clock counts as 1 Hz).
+    pub fn new(ns: u64, hz: u32) -> Self {
+        Beat { anchor_ns: ns, clocks: 0, hz: u64::from(hz.max(1)) }
+    }
+
+    /// So many clocks later.
+    pub fn plus(self, clocks: u64) -> Self {
+        let mut beat = Beat { clocks: self.clocks.saturating_add(clocks), ..self };
+        // Whole seconds move into the anchor, exactly, so that the product in `ns` stays small.
+        if beat.clocks >= beat.hz {
+            beat.anchor_ns = beat.anchor_ns.saturating_add((beat.clocks / beat.hz).saturating_mul(SECOND_NS));
+            beat.clocks %= beat.hz;
+        }
+        beat
+    }
+
+    /// Where it lies, in nanoseconds, rounded down.
+    pub fn ns(self) -> u64 {
+        self.anchor_ns.saturating_add(self.clocks * SECOND_NS / self.hz)
+    }
+
+    /// This edge, or the moment `ns` if that is later (the clock was stopped, or the line in use, until then).
+    pub fn not_before(self, ns: u64) -> Self {
+        if ns > self.ns() { Beat { anchor_ns: ns, clocks: 0, hz: self.hz } } else { self }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Clocks to nanoseconds at a frequency.
+    fn ns(clocks: u64, hz: u32) -> u64 {
+        Beat::new(0, hz).plus(clocks).ns()
+    }
+
+    #[test]
+    fn a_block_takes_what_the_timing_diagrams_say() {
+        // 8 lines, both edges: 256 clocks of data; 4 lines, one edge: 1024; 1 line: 4096.
+        assert_eq!(BLOCK_GAP_CLK + block_clk(512, 8, true), 282);
+        assert_eq!(BLOCK_GAP_CLK + block_clk(512, 4, false), 1024 + 18 + 8);
+        assert_eq!(block_clk(512, 1, false), 4096 + 18);
+        // The tuning blocks and the SCR.
+        assert_eq!(block_clk(64, 4, false), 128 + 18);
+        assert_eq!(block_clk(8, 4, false), 16 + 18);
+    }
+
+    #[test]
+    fn hs400_times_of_commands_and_4_kib() {
+        let command = COMMAND_CLK + N_CR_CLK + RESPONSE_CLK + N_RC_CLK;
+        assert_eq!(ns(command, 200_000_000), 560);
+        let block = BLOCK_GAP_CLK + block_clk(512, 8, true);
+        assert_eq!(ns(block, 200_000_000), 1_410);
+        assert_eq!(ns(8 * block, 200_000_000), 11_280);
+        assert_eq!(ns(8 * (block + CRC_STATUS_CLK), 200_000_000), 11_680);
+    }
+
+    #[test]
+    fn sdr104_block_is_5_05_us() {
+        let block = BLOCK_GAP_CLK + block_clk(512, 4, false);
+        assert_eq!(ns(block, 208_000_000), 5_048);
+        // 101.4 MB/s: 198 068 blocks a second.
+        assert_eq!(ns(block * 198_095, 208_000_000), 999_998_798);
+    }
+
+    #[test]
+    fn clocks_do_not_drift() {
+        let mut beat = Beat::new(17, 208_000_000);
+        for _ in 0..208_000 {
+            beat = beat.plus(3_000);
+        }
+        assert_eq!(beat.ns(), 17 + 3 * SECOND_NS);
+    }
+
+    #[test]
+    fn a_later_moment_moves_the_edge_and_an_earlier_one_does_not() {
+        let beat = Beat::new(100, 200_000_000).plus(1);
+        assert_eq!(beat.not_before(90).ns(), 105);
+        assert_eq!(beat.not_before(105).plus(1).ns(), 110);
+        assert_eq!(beat.not_before(200).plus(2).ns(), 210);
+    }
+}

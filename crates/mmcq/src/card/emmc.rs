@@ -1,0 +1,283 @@
+//! eMMC devices from CMD1 to `tran` [eMMC 6.4, 6.6.2].
+
+use super::session::Session;
+use super::{Card, Family, Options, speed};
+use crate::engine::{Error, FlushBy, Target};
+use crate::host::{BusOp, Caps, Host, Timing, Width};
+use crate::spec::command::{self, emmc as cmd};
+use crate::spec::csd::Csd;
+use crate::spec::ext_csd::ExtCsd;
+use crate::spec::response::{Access, Ocr};
+use crate::spec::timing::emmc as limits;
+use crate::task::Lock;
+
+/// Between two CMD1.
+const POWER_UP_POLL_NS: u64 = 2_000_000;
+/// The address we give it; alone on its bus.
+const RCA: u16 = 1;
+/// Flush of the cache: the standard names no limit, Linux waits 30 s.
+const FLUSH_NS: u64 = limits::FLUSH_NS;
+/// The shortest busy limit of a write that is worth believing.
+const WRITE_NS_MIN: u64 = 500_000_000;
+const READ_NS_MIN: u64 = 100_000_000;
+
+/// Bytes of EXT_CSD that bring-up writes [eMMC 7.4].
+mod field {
+    pub const CACHE_CTRL: u8 = 33;
+    pub const ERASE_GROUP_DEF: u8 = 175;
+    pub const PARTITION_CONFIG: u8 = 179;
+    pub const BUS_WIDTH: u8 = 183;
+    pub const HS_TIMING: u8 = 185;
+}
+
+/// Values of HS_TIMING [eMMC 7.4.65].
+mod hs_timing {
+    pub const HIGH_SPEED: u8 = 1;
+    pub const HS200: u8 = 2;
+    pub const HS400: u8 = 3;
+}
+
+/// Added to BUS_WIDTH: data on both edges; enhanced strobe [eMMC 7.4.67].
+const DDR: u8 = 4;
+const STROBE: u8 = 0x80;
+
+/// What only eMMC devices have; the rest is in EXT_CSD.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Emmc {
+    /// EXT_CSD_REV [192].
+    pub revision: u8,
+    /// Size of the volatile cache, 0 if there is none.
+    pub cache_bytes: u64,
+    /// It is on.
+    pub cache_on: bool,
+}
+
+pub(super) async fn bring_up<L: Lock, H: Host, const N: usize>(
+    session: &mut Session<'_, L, H, N>,
+    options: Options,
+    tried: &mut Option<Timing>,
+) -> Result<Card, Error> {
+    let caps = session.shared.with(|engine| *engine.host().caps());
+    let ocr = power_up(session).await?;
+    let cid = session.command(command::all_send_cid()).await?.response.words;
+    session.rca = RCA;
+    session.status_of(cmd::set_relative_addr(RCA)).await?;
+    let csd_words = session.command(command::send_csd(RCA)).await?.response.words;
+    let csd = Csd::parse_emmc(&csd_words)?;
+    session.busy_command(command::select_card(RCA), limits::SWITCH_NS).await?;
+    let mut clock_hz = speed::clock(&caps, &options, max_hz(Timing::Legacy));
+    session.bus(BusOp::Clock(clock_hz)).await?;
+    if csd.spec_version < 4 {
+        return Err(Error::Protocol("the card is older than MMC 4: no EXT_CSD"));
+    }
+    let offered = Offered::read(session).await?;
+    let switch_ns = offered.switch_ns;
+    if offered.high_capacity_erase {
+        switch(session, field::ERASE_GROUP_DEF, 1, switch_ns).await?;
+    }
+    if offered.partition_config & 7 != 0 {
+        switch(session, field::PARTITION_CONFIG, offered.partition_config & !7, switch_ns).await?;
+    }
+
+    let (timing, width) = choose(&caps, &options, &offered);
+    *tried = Some(timing);
+    if timing == Timing::Legacy {
+        set_width(session, width, 0, switch_ns).await?;
+    } else {
+        clock_hz = go_to(session, &caps, &options, timing, width, switch_ns).await?;
+    }
+
+    let cache_on = options.cache && offered.cache_bytes > 0;
+    if cache_on {
+        switch(session, field::CACHE_CTRL, 1, switch_ns).await?;
+    }
+    // As it is now: and the caller finds it in the scratch memory.
+    let last = Offered::read(session).await?;
+    let small = csd.blocks().unwrap_or(0);
+    let sector_access = ocr.emmc_access() == Some(Access::Sector);
+    let sectors = if last.sectors > 0 { last.sectors } else { small };
+    let target = Target {
+        rca: RCA,
+        // Byte addresses end at 4 GiB.
+        sectors: if sector_access { sectors } else { sectors.min(1 << 23) },
+        block_addressed: sector_access,
+        count: true,
+        extended_address: false,
+        read_timeout_ns: csd.read_timeout_ns(clock_hz).max(READ_NS_MIN),
+        write_timeout_ns: csd.write_timeout_ns(clock_hz).max(WRITE_NS_MIN),
+        flush: if cache_on { FlushBy::EmmcCache { timeout_ns: FLUSH_NS } } else { FlushBy::Status },
+    };
+    let family = Family::Emmc(Emmc { revision: last.revision, cache_bytes: last.cache_bytes, cache_on });
+    Ok(Card { family, cid, csd: csd_words, ocr: ocr.0, timing, width, clock_hz, target })
+}
+
+/// What EXT_CSD says that bring-up needs.
+struct Offered {
+    revision: u8,
+    sectors: u64,
+    cache_bytes: u64,
+    switch_ns: u64,
+    high_capacity_erase: bool,
+    partition_config: u8,
+    timings: u16,
+}
+
+impl Offered {
+    async fn read<L: Lock, H: Host, const N: usize>(
+        session: &mut Session<'_, L, H, N>,
+    ) -> Result<Self, Error> {
+        let bytes = session.register(cmd::send_ext_csd(), false, 512).await?;
+        let bytes: &[u8; 512] = bytes.try_into().map_err(|_| Error::Protocol("EXT_CSD is cut short"))?;
+        let ext = ExtCsd::parse(bytes)?;
+        let mut timings = Caps::timing_bit(Timing::Legacy);
+        for (offered, timing) in [
+            (ext.hs52(), Timing::HighSpeed),
+            (ext.ddr52(), Timing::Ddr52),
+            (ext.hs200(), Timing::Hs200),
+            (ext.hs400(), Timing::Hs400),
+            (ext.hs400() && ext.enhanced_strobe(), Timing::Hs400Es),
+        ] {
+            if offered {
+                timings |= Caps::timing_bit(timing);
+            }
+        }
+        Ok(Offered {
+            revision: ext.ext_csd_rev(),
+            sectors: ext.capacity_bytes() / 512,
+            cache_bytes: ext.cache_bytes(),
+            switch_ns: ext.generic_cmd6_time_ns().max(limits::SWITCH_NS),
+            high_capacity_erase: ext.hc_erase_group_bytes().is_some(),
+            partition_config: ext.partition_config(),
+            timings,
+        })
+    }
+}
+
+/// CMD1 until the device has powered up.
+async fn power_up<L: Lock, H: Host, const N: usize>(
+    session: &mut Session<'_, L, H, N>,
+) -> Result<Ocr, Error> {
+    let inquiry = session.command(cmd::send_op_cond(0, false)).await?.response.ocr();
+    let voltages = inquiry.voltages() & (Ocr::V27_36 | Ocr::V170_195);
+    if voltages & Ocr::V27_36 == 0 {
+        return Err(Error::Protocol("the eMMC device does not run from 2.7 to 3.6 V"));
+    }
+    session.command(command::go_idle_state()).await?;
+    for _ in 0..2 * limits::INIT_NS / POWER_UP_POLL_NS {
+        let ocr = session.command(cmd::send_op_cond(voltages, true)).await?.response.ocr();
+        if ocr.ready() {
+            return Ok(ocr);
+        }
+        session.pause(POWER_UP_POLL_NS).await?;
+    }
+    Err(Error::Protocol("the eMMC device never finishes power-up"))
+}
+
+/// CMD6 writing one byte, its busy, and the status that says whether it was done.
+async fn switch<L: Lock, H: Host, const N: usize>(
+    session: &mut Session<'_, L, H, N>,
+    index: u8,
+    value: u8,
+    timeout_ns: u64,
+) -> Result<(), Error> {
+    session.busy_command(cmd::switch(cmd::Access::WriteByte, index, value, 0), timeout_ns).await
+}
+
+fn max_hz(timing: Timing) -> u32 {
+    limits::speed(timing).map_or(limits::IDENTIFY_MAX_HZ, |speed| speed.max_hz)
+}
+
+/// The best timing, and the width for it.
+fn choose(caps: &Caps, options: &Options, offered: &Offered) -> (Timing, Width) {
+    let width = speed::width(caps, options, Width::W8);
+    let usable = |timing: Timing| {
+        let fits = limits::speed(timing)
+            .is_some_and(|speed| speed.widths.contains(&width) && (speed.at_3v3 || caps.signal18));
+        let entered = timing != Timing::Hs400 || speed::allowed(caps, options, Timing::Hs200);
+        fits && entered
+            && offered.timings & Caps::timing_bit(timing) != 0
+            && speed::allowed(caps, options, timing)
+    };
+    let best = [Timing::Hs400Es, Timing::Hs400, Timing::Hs200, Timing::Ddr52, Timing::HighSpeed];
+    (best.into_iter().find(|&timing| usable(timing)).unwrap_or(Timing::Legacy), width)
+}
+
+/// BUS_WIDTH on both sides; `extra` adds DDR or strobe.
+async fn set_width<L: Lock, H: Host, const N: usize>(
+    session: &mut Session<'_, L, H, N>,
+    width: Width,
+    extra: u8,
+    switch_ns: u64,
+) -> Result<(), Error> {
+    let value = match width {
+        Width::W1 => 0,
+        Width::W4 => 1,
+        Width::W8 => 2,
+    };
+    switch(session, field::BUS_WIDTH, value | extra, switch_ns).await?;
+    session.bus(BusOp::Width(width)).await
+}
+
+/// Goes from legacy timing to a faster one [eMMC 6.6.2.3, 6.6.2.4, 6.6.5]. Returns the clock.
+async fn go_to<L: Lock, H: Host, const N: usize>(
+    session: &mut Session<'_, L, H, N>,
+    caps: &Caps,
+    options: &Options,
+    timing: Timing,
+    width: Width,
+    switch_ns: u64,
+) -> Result<u32, Error> {
+    let clock = |timing| speed::clock(caps, options, max_hz(timing));
+    let fast = matches!(timing, Timing::Hs200 | Timing::Hs400 | Timing::Hs400Es);
+    if fast {
+        session.bus(BusOp::Signal18(true)).await?;
+    }
+    if matches!(timing, Timing::Hs200 | Timing::Hs400) {
+        set_width(session, width, 0, switch_ns).await?;
+        switch_timing(session, hs_timing::HS200, Timing::Hs200, clock(Timing::Hs200), switch_ns).await?;
+        let bytes = if width == Width::W8 { 128 } else { 64 };
+        session.tune(cmd::send_tuning_block(), bytes, limits::TUNING_BLOCKS).await?;
+        if timing == Timing::Hs200 {
+            return Ok(clock(timing));
+        }
+        // Down to high speed before the bus goes to both edges.
+        session.bus(BusOp::Clock(clock(Timing::HighSpeed))).await?;
+    }
+    let high_speed = clock(Timing::HighSpeed);
+    switch_timing(session, hs_timing::HIGH_SPEED, Timing::HighSpeed, high_speed, switch_ns).await?;
+    match timing {
+        Timing::Ddr52 => {
+            set_width(session, width, DDR, switch_ns).await?;
+            session.bus(BusOp::Timing(Timing::Ddr52)).await?;
+            session.status_of(command::send_status(session.rca)).await?;
+            Ok(clock(Timing::Ddr52))
+        }
+        Timing::Hs400 | Timing::Hs400Es => {
+            let strobe = if timing == Timing::Hs400Es { STROBE } else { 0 };
+            set_width(session, width, DDR | strobe, switch_ns).await?;
+            switch_timing(session, hs_timing::HS400, timing, clock(timing), switch_ns).await?;
+            Ok(clock(timing))
+        }
+        _ => {
+            set_width(session, width, 0, switch_ns).await?;
+            Ok(high_speed)
+        }
+    }
+}
+
+/// HS_TIMING on the card, then timing and clock on the host, then a status by the new rules.
+async fn switch_timing<L: Lock, H: Host, const N: usize>(
+    session: &mut Session<'_, L, H, N>,
+    value: u8,
+    timing: Timing,
+    clock_hz: u32,
+    switch_ns: u64,
+) -> Result<(), Error> {
+    let command = cmd::switch(cmd::Access::WriteByte, field::HS_TIMING, value, 0);
+    // The card may answer a status by the new timing only, so the host follows before it asks.
+    session.switch_then(command, switch_ns).await?;
+    session.bus(BusOp::Timing(timing)).await?;
+    session.bus(BusOp::Clock(clock_hz)).await?;
+    session.status_of(command::send_status(session.rca)).await?;
+    Ok(())
+}

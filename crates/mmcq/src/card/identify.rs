@@ -1,0 +1,78 @@
+//! Who is in the slot [SD 4.2], [eMMC 6.4].
+
+use super::session::Session;
+use super::{Card, Options, emmc, sd};
+use crate::engine::Error;
+use crate::host::{BusOp, Cause, Host, Timing, Width};
+use crate::spec::command;
+use crate::spec::timing;
+use crate::task::Lock;
+
+/// The supply must have fallen before it rises again, or a card at 1.8 V signalling stays there.
+const POWER_OFF_NS: u64 = 2 * timing::sd::POWER_OFF_NS;
+/// Supply ramp, and then 74 clocks at 400 kHz with room.
+const POWER_UP_NS: u64 = 2 * timing::sd::POWER_UP_NS;
+const CLOCKS_74_NS: u64 = 500_000;
+/// CMD8's echo.
+const PATTERN: u8 = 0xaa;
+/// CMD8's supply code for 2.7 to 3.6 V.
+const SUPPLY_3V3: u8 = 1;
+
+/// One try from power-up. `tried` is the timing that was being switched to when it failed.
+pub(super) async fn once<L: Lock, H: Host, const N: usize>(
+    session: &mut Session<'_, L, H, N>,
+    options: Options,
+    tried: &mut Option<Timing>,
+) -> Result<Card, Error> {
+    if !session.shared.with(|engine| engine.host().present()) {
+        return Err(Error::NoCard);
+    }
+    power_cycle(session).await?;
+    session.command(command::go_idle_state()).await?;
+    let v2 = match session.command(command::sd::send_if_cond(SUPPLY_3V3, PATTERN)).await {
+        Ok(output) => {
+            let echo = output.response.r7();
+            if echo.pattern() != PATTERN || echo.supply() != SUPPLY_3V3 {
+                return Err(Error::Protocol("CMD8 echoes something else"));
+            }
+            true
+        }
+        Err(error) if unanswered(error) => false,
+        Err(error) => return Err(error),
+    };
+    if !v2 {
+        // A card of version 1 took CMD8 as illegal, and shows that in its next status: away with it.
+        session.command(command::go_idle_state()).await?;
+    }
+    let inquiry = command::sd::sd_send_op_cond(command::sd::OcrRequest::INQUIRY);
+    match session.app_command(inquiry).await {
+        Ok(output) => sd::bring_up(session, options, v2, output.response.ocr(), tried).await,
+        Err(error) if unanswered(error) => {
+            session.command(command::go_idle_state()).await?;
+            emmc::bring_up(session, options, tried).await
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// Power off and on, the bus as a fresh card expects it.
+pub(super) async fn power_cycle<L: Lock, H: Host, const N: usize>(
+    session: &mut Session<'_, L, H, N>,
+) -> Result<(), Error> {
+    let (slowest_hz, _) = session.shared.with(|engine| engine.host().caps().clock_hz);
+    session.rca = 0;
+    session.bus(BusOp::PowerOff).await?;
+    session.pause(POWER_OFF_NS).await?;
+    session.bus(BusOp::PowerOn).await?;
+    session.bus(BusOp::Signal18(false)).await?;
+    session.bus(BusOp::Width(Width::W1)).await?;
+    session.bus(BusOp::Timing(Timing::Legacy)).await?;
+    session.pause(POWER_UP_NS).await?;
+    session.bus(BusOp::Clock(timing::sd::IDENTIFY_MAX_HZ.max(slowest_hz))).await?;
+    session.pause(CLOCKS_74_NS).await
+}
+
+/// No response at all: the card is of another kind, or has no such command.
+pub(super) fn unanswered(error: Error) -> bool {
+    matches!(error, Error::Host(fault) if fault.cause == Cause::Timeout)
+}

@@ -1,0 +1,228 @@
+//! SD memory cards from ACMD41 to `tran` [SD 4.2, 4.3.10].
+
+use super::identify::{power_cycle, unanswered};
+use super::session::Session;
+use super::{Card, Family, Options, speed};
+use crate::engine::{Error, FlushBy, Target};
+use crate::host::{BusOp, Caps, Host, Timing, Width};
+use crate::spec::command::{self, sd as cmd};
+use crate::spec::csd::Csd;
+use crate::spec::response::Ocr;
+use crate::spec::scr::Scr;
+use crate::spec::switch::SwitchStatus;
+use crate::spec::timing::sd as limits;
+use crate::task::Lock;
+use cmd::{Group, OcrRequest, SwitchFunc};
+
+/// Between two ACMD41.
+const POWER_UP_POLL_NS: u64 = 10_000_000;
+/// CSD class 10: CMD6.
+const CLASS_SWITCH: u8 = 10;
+
+/// What only SD cards have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sd {
+    /// SCR, as it came.
+    pub scr: [u8; 8],
+    /// SD status, as it came.
+    pub ssr: [u8; 64],
+    /// CMD6's status at bring-up (mode 0), as it came; zeros if the card has no CMD6.
+    pub switch: [u8; 64],
+    /// It answered CMD8.
+    pub version2: bool,
+    /// Signalling at 1.8 V.
+    pub signal18: bool,
+}
+
+pub(super) async fn bring_up<L: Lock, H: Host, const N: usize>(
+    session: &mut Session<'_, L, H, N>,
+    options: Options,
+    v2: bool,
+    inquiry: Ocr,
+    tried: &mut Option<Timing>,
+) -> Result<Card, Error> {
+    let caps = session.shared.with(|engine| *engine.host().caps());
+    if inquiry.voltages() & Ocr::V27_36 == 0 {
+        return Err(Error::Protocol("the SD card does not run from 2.7 to 3.6 V"));
+    }
+    let uhs = [Timing::Sdr12, Timing::Sdr25, Timing::Sdr50, Timing::Sdr104, Timing::Ddr50];
+    let wants_18 = v2
+        && caps.signal18
+        && speed::width(&caps, &options, Width::W4) == Width::W4
+        && uhs.iter().any(|&timing| speed::allowed(&caps, &options, timing));
+    let mut ocr = power_up(session, v2, inquiry, wants_18).await?;
+    let mut signal18 = false;
+    if wants_18 && ocr.s18a() {
+        match voltage_switch(session).await {
+            Ok(()) => signal18 = true,
+            Err(_) => {
+                // Only a power cycle takes a card out of a failed switch [SD 4.2.4.2]. Then without.
+                power_cycle(session).await?;
+                session.command(command::go_idle_state()).await?;
+                session.command(cmd::send_if_cond(1, 0xaa)).await?;
+                ocr = power_up(session, v2, inquiry, false).await?;
+            }
+        }
+    }
+
+    let cid = session.command(command::all_send_cid()).await?.response.words;
+    // A card may publish 0 once, which is no address.
+    for _ in 0..3 {
+        session.rca = session.command(cmd::send_relative_addr()).await?.response.r6().rca();
+        if session.rca != 0 {
+            break;
+        }
+    }
+    if session.rca == 0 {
+        return Err(Error::Protocol("the SD card publishes no address"));
+    }
+    let csd_words = session.command(command::send_csd(session.rca)).await?.response.words;
+    let csd = Csd::parse_sd(&csd_words)?;
+    session.busy_command(command::select_card(session.rca), limits::WRITE_XC_NS).await?;
+    let mut clock_hz = speed::clock(&caps, &options, limits_of(Timing::Legacy));
+    session.bus(BusOp::Clock(clock_hz)).await?;
+    let scr_bytes: [u8; 8] = session.register_copy(cmd::send_scr(), true).await?;
+    let scr = Scr::parse(&scr_bytes)?;
+    let mut width = Width::W1;
+    if scr.width4 && speed::width(&caps, &options, Width::W4) == Width::W4 {
+        // The pull-up of DAT3 is the card detect of the one-bit days.
+        session.app_command(cmd::set_clr_card_detect(false)).await?;
+        session.app_command(cmd::set_bus_width(true)).await?;
+        session.bus(BusOp::Width(Width::W4)).await?;
+        width = Width::W4;
+    }
+    let ssr: [u8; 64] = session.register_copy(cmd::sd_status(), true).await?;
+
+    let mut timing = Timing::Legacy;
+    let mut switch_bytes = [0; 64];
+    if csd.classes.has(CLASS_SWITCH) && scr.version >= crate::spec::scr::Version::V1_10 {
+        switch_bytes = session.register_copy(cmd::switch_func(SwitchFunc::CHECK), false).await?;
+        let offered = SwitchStatus::parse(&switch_bytes);
+        if let Some((best, function)) = choose(&caps, &options, &offered, signal18, width) {
+            *tried = Some(best);
+            clock_hz = switch(session, &caps, &options, best, function).await?;
+            timing = best;
+        }
+    }
+    if !ocr.ccs() {
+        // Cards of 2 GB have longer blocks by default.
+        session.status_of(command::set_blocklen(512)).await?;
+    }
+
+    let sectors = csd.blocks().ok_or(Error::Protocol("the CSD tells no size"))?;
+    let target = Target {
+        rca: session.rca,
+        sectors: if ocr.ccs() { sectors } else { sectors.min(1 << 23) },
+        block_addressed: ocr.ccs(),
+        count: scr.cmd23,
+        extended_address: sectors > 1 << 32,
+        read_timeout_ns: csd.read_timeout_ns(clock_hz).max(limits::READ_NS),
+        // The standard's 250 ms are not enough for some cards on the market; the controller's timer is only the last resort.
+        write_timeout_ns: csd.write_timeout_ns(clock_hz).max(limits::WRITE_XC_NS),
+        flush: FlushBy::Status,
+    };
+    let family = Family::Sd(Sd { scr: scr_bytes, ssr, switch: switch_bytes, version2: v2, signal18 });
+    Ok(Card { family, cid, csd: csd_words, ocr: ocr.0, timing, width, clock_hz, target })
+}
+
+/// ACMD41 until the card has powered up.
+async fn power_up<L: Lock, H: Host, const N: usize>(
+    session: &mut Session<'_, L, H, N>,
+    v2: bool,
+    inquiry: Ocr,
+    s18r: bool,
+) -> Result<Ocr, Error> {
+    let voltages = inquiry.voltages() & Ocr::V27_36;
+    let request = OcrRequest { voltages, hcs: v2, xpc: s18r, s18r, ho2t: false };
+    for _ in 0..2 * limits::INIT_NS / POWER_UP_POLL_NS {
+        let ocr = session.app_command(cmd::sd_send_op_cond(request)).await?.response.ocr();
+        if ocr.ready() {
+            return Ok(ocr);
+        }
+        session.pause(POWER_UP_POLL_NS).await?;
+    }
+    Err(Error::Protocol("the SD card never finishes power-up"))
+}
+
+/// CMD11 and what belongs to it [SD 4.2.4.2].
+async fn voltage_switch<L: Lock, H: Host, const N: usize>(
+    session: &mut Session<'_, L, H, N>,
+) -> Result<(), Error> {
+    session.status_of(cmd::voltage_switch()).await?;
+    let low = session.shared.with(|engine| engine.host().dat0_busy());
+    if !low {
+        return Err(Error::Protocol("the card does not begin the voltage switch"));
+    }
+    let hz = limits::IDENTIFY_MAX_HZ.max(session.shared.with(|engine| engine.host().caps().clock_hz.0));
+    session.bus(BusOp::Clock(0)).await?;
+    session.bus(BusOp::Signal18(true)).await?;
+    session.pause(2 * limits::VOLTAGE_CLOCK_OFF_NS).await?;
+    session.bus(BusOp::Clock(hz)).await?;
+    session.pause(limits::VOLTAGE_DAT_HIGH_NS).await?;
+    if session.shared.with(|engine| engine.host().dat0_busy()) {
+        return Err(Error::Protocol("the card does not finish the voltage switch"));
+    }
+    Ok(())
+}
+
+/// The fastest access mode (function of group 1) that all agree on.
+fn choose(
+    caps: &Caps,
+    options: &Options,
+    offered: &SwitchStatus,
+    signal18: bool,
+    width: Width,
+) -> Option<(Timing, u8)> {
+    const UHS: [(Timing, u8); 5] =
+        [(Timing::Sdr104, 3), (Timing::Sdr50, 2), (Timing::Ddr50, 4), (Timing::Sdr25, 1), (Timing::Sdr12, 0)];
+    const PLAIN: [(Timing, u8); 1] = [(Timing::HighSpeed, 1)];
+    let modes: &[(Timing, u8)] = if signal18 { &UHS } else { &PLAIN };
+    modes.iter().copied().find(|&(timing, function)| {
+        offered.supports(Group::AccessMode, function)
+            && speed::allowed(caps, options, timing)
+            && (!signal18 || width == Width::W4)
+    })
+}
+
+fn limits_of(timing: Timing) -> u32 {
+    limits::speed(timing).map_or(limits::IDENTIFY_MAX_HZ, |speed| speed.max_hz)
+}
+
+/// Goes to an access mode: card, host, clock, tuning. Returns the clock.
+async fn switch<L: Lock, H: Host, const N: usize>(
+    session: &mut Session<'_, L, H, N>,
+    caps: &Caps,
+    options: &Options,
+    timing: Timing,
+    function: u8,
+) -> Result<u32, Error> {
+    let uhs = timing != Timing::HighSpeed;
+    let mut set = SwitchFunc::SET.with(Group::AccessMode, function);
+    if uhs {
+        // 800 mA if the card can: a card at its default limit of 200 mA may refuse to be fast. What it does not offer it leaves as it is.
+        set = set.with(Group::PowerLimit, if timing == Timing::Sdr12 { 0 } else { 3 });
+    }
+    let status: [u8; 64] = session.register_copy(cmd::switch_func(set), false).await?;
+    let mut selected = SwitchStatus::parse(&status).selected(Group::AccessMode);
+    if selected != Some(function) && uhs {
+        let plain = SwitchFunc::SET.with(Group::AccessMode, function);
+        let status: [u8; 64] = session.register_copy(cmd::switch_func(plain), false).await?;
+        selected = SwitchStatus::parse(&status).selected(Group::AccessMode);
+    }
+    if selected != Some(function) {
+        return Err(Error::Protocol("the SD card refuses the access mode it offers"));
+    }
+    session.bus(BusOp::Timing(timing)).await?;
+    let clock_hz = speed::clock(caps, options, limits_of(timing));
+    session.bus(BusOp::Clock(clock_hz)).await?;
+    if limits::speed(timing).is_some_and(|speed| speed.tuned) {
+        match session.tune(cmd::send_tuning_block(), 64, limits::TUNING_BLOCKS).await {
+            Ok(()) => {}
+            // SDR50 may be used untuned by hosts that do not ask for it; a card that does not know CMD19 there is no worse.
+            Err(error) if timing == Timing::Sdr50 && unanswered(error) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    session.status_of(command::send_status(session.rca)).await?;
+    Ok(clock_hz)
+}

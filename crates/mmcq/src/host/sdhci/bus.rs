@@ -1,0 +1,347 @@
+//! Reset, power, clock, width, timing, voltage, tuning: steps that never block.
+
+use super::Sdhci;
+use super::capabilities::{Model, VERSION_4_10};
+use super::config::{Quirks, TransferMode};
+use super::events::OF_PHASE;
+use super::regs::*;
+use super::{Shadow, capabilities};
+use crate::host::{BusOp, Dma, Regs, Step, Timing, Width};
+
+/// Longest software reset.
+const RESET_NS: u64 = 100_000_000;
+const RESET_POLL_NS: u64 = 10_000;
+/// Longest wait for Internal Clock Stable [SDHC 2.2.14].
+const CLOCK_NS: u64 = 150_000_000;
+const CLOCK_POLL_NS: u64 = 10_000;
+/// 1.8V Signaling Enable is to be read again after this time [SDHC 3.6.1].
+const VOLTAGE_NS: u64 = 5_000_000;
+/// Steps that one call may take when nothing has to be waited for: two resets, two clock waits, and their ends.
+const STEPS: usize = 8;
+
+/// What the bus settings are, and how far the operation in progress has got.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Bus {
+    wait: Wait,
+    deadline_ns: u64,
+    /// Host Control 1.
+    control: u8,
+    /// Host Control 2 without its tuning bits.
+    control_2: u16,
+    power: u8,
+    /// Clock Control without its enables.
+    divider: u16,
+    /// SD clock, 0 while it stands.
+    pub(super) clock_hz: u32,
+    pub(super) card_irq: bool,
+    pub(super) timeout_masked: bool,
+}
+
+/// What an operation waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Wait {
+    Nothing,
+    /// A reset bit to clear, then the next resets.
+    Reset {
+        bits: u8,
+        then: u8,
+    },
+    Stable {
+        pll: bool,
+    },
+    Voltage,
+}
+
+impl Bus {
+    pub(super) fn new(model: &Model) -> Self {
+        Bus {
+            wait: Wait::Nothing,
+            deadline_ns: 0,
+            control: dma_select(model),
+            control_2: static_control_2(model),
+            power: 0,
+            divider: 0,
+            clock_hz: 0,
+            card_irq: false,
+            timeout_masked: false,
+        }
+    }
+}
+
+fn dma_select(model: &Model) -> u8 {
+    match model.mode {
+        TransferMode::Adma2 if model.wide && !model.v4 => CONTROL_ADMA2_64,
+        TransferMode::Adma2 => CONTROL_ADMA2,
+        _ => 0,
+    }
+}
+
+fn static_control_2(model: &Model) -> u16 {
+    let v4 = if model.v4 { CONTROL_2_V4 } else { 0 };
+    v4 | if model.v4 && model.wide { CONTROL_2_64BIT } else { 0 }
+}
+
+impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
+    pub(super) fn step_bus(&mut self, op: BusOp, first: bool, now_ns: u64) -> Step {
+        if first {
+            self.bus.wait = Wait::Nothing;
+            if !self.begin(op, now_ns) {
+                return Step::Failed;
+            }
+        }
+        for _ in 0..STEPS {
+            let (over, poll_ns) = match self.bus.wait {
+                Wait::Nothing => return Step::Done,
+                Wait::Reset { bits, .. } => (self.port.read8(RESET) & bits == 0, RESET_POLL_NS),
+                Wait::Stable { .. } => {
+                    let clock = self.port.read16(CLOCK);
+                    (clock != u16::MAX && clock & CLOCK_STABLE != 0, CLOCK_POLL_NS)
+                }
+                Wait::Voltage => (now_ns >= self.bus.deadline_ns, VOLTAGE_NS),
+            };
+            if !over {
+                if now_ns >= self.bus.deadline_ns {
+                    self.bus.wait = Wait::Nothing;
+                    return Step::Failed;
+                }
+                return Step::Wait(now_ns.saturating_add(poll_ns).min(self.bus.deadline_ns));
+            }
+            if !self.go_on(op, now_ns) {
+                self.bus.wait = Wait::Nothing;
+                return Step::Failed;
+            }
+        }
+        Step::Failed
+    }
+
+    /// The first writes of an operation.
+    fn begin(&mut self, op: BusOp, now_ns: u64) -> bool {
+        match op {
+            BusOp::ResetAll => {
+                self.forget();
+                self.shadow = Shadow::default();
+                self.reset(RESET_ALL, 0, now_ns);
+            }
+            BusOp::ResetLines => self.reset_lines(now_ns),
+            BusOp::PowerOff => self.power_off(),
+            BusOp::PowerOn => return self.power_on(),
+            BusOp::Clock(0) => {
+                self.bus.clock_hz = 0;
+                self.port.write16(CLOCK, 0);
+            }
+            BusOp::Clock(hz) => return self.set_clock(hz, now_ns),
+            BusOp::Width(width) => {
+                if width > self.caps.width {
+                    return false;
+                }
+                let bits = match width {
+                    Width::W1 => 0,
+                    Width::W4 => CONTROL_4BIT,
+                    Width::W8 => CONTROL_8BIT,
+                };
+                self.bus.control = self.bus.control & !(CONTROL_4BIT | CONTROL_8BIT) | bits;
+                self.port.write8(CONTROL, self.bus.control);
+            }
+            BusOp::Timing(timing) => return self.set_timing(timing),
+            BusOp::Signal18(on) => {
+                if on && !self.caps.signal18 {
+                    return false;
+                }
+                self.bus.control_2 = self.bus.control_2 & !CONTROL_2_1V8 | if on { CONTROL_2_1V8 } else { 0 };
+                self.write_control_2(0);
+                self.wait(Wait::Voltage, VOLTAGE_NS, now_ns);
+            }
+            BusOp::TuneStart => {
+                self.idle = false;
+                self.write_control_2(CONTROL_2_TUNE);
+            }
+            BusOp::TuneAbort => {
+                self.port.write16(CONTROL_2, self.bus.control_2);
+                self.reset_lines(now_ns);
+            }
+        }
+        true
+    }
+
+    /// What follows when a wait is over.
+    fn go_on(&mut self, op: BusOp, now_ns: u64) -> bool {
+        match self.bus.wait {
+            Wait::Nothing => {}
+            Wait::Reset { then: 0, .. } => {
+                self.bus.wait = Wait::Nothing;
+                if op == BusOp::ResetAll {
+                    self.restore();
+                    if self.bus.clock_hz != 0 {
+                        self.start_clock(now_ns);
+                    }
+                } else {
+                    self.port.write32(INT_STATUS, OF_PHASE);
+                }
+            }
+            Wait::Reset { then, .. } => self.reset(then, 0, now_ns),
+            Wait::Stable { pll: false } if self.model.v4 && self.model.version >= VERSION_4_10 => {
+                self.port.write16(CLOCK, self.bus.divider | CLOCK_INTERNAL | CLOCK_PLL);
+                self.wait(Wait::Stable { pll: true }, CLOCK_NS, now_ns);
+            }
+            Wait::Stable { pll } => {
+                self.bus.wait = Wait::Nothing;
+                let pll = if pll { CLOCK_PLL } else { 0 };
+                self.port.write16(CLOCK, self.bus.divider | CLOCK_INTERNAL | pll | CLOCK_CARD);
+            }
+            Wait::Voltage => {
+                self.bus.wait = Wait::Nothing;
+                let read = self.port.read16(CONTROL_2);
+                return read & CONTROL_2_1V8 == self.bus.control_2 & CONTROL_2_1V8;
+            }
+        }
+        true
+    }
+
+    fn wait(&mut self, wait: Wait, limit_ns: u64, now_ns: u64) {
+        self.bus.wait = wait;
+        self.bus.deadline_ns = now_ns.saturating_add(limit_ns);
+    }
+
+    /// No phase is in progress any more, and nothing is known of the lines.
+    fn forget(&mut self) {
+        self.active = None;
+        self.idle = false;
+        self.switching = false;
+    }
+
+    fn reset(&mut self, bits: u8, then: u8, now_ns: u64) {
+        self.port.write8(RESET, bits);
+        self.wait(Wait::Reset { bits, then }, RESET_NS, now_ns);
+    }
+
+    fn reset_lines(&mut self, now_ns: u64) {
+        self.forget();
+        if self.config.quirks.has(Quirks::RESET_CMD_DATA_TOGETHER) {
+            self.reset(RESET_CMD | RESET_DAT, 0, now_ns);
+        } else {
+            self.reset(RESET_CMD, RESET_DAT, now_ns);
+        }
+    }
+
+    /// Writes what a reset of the whole controller has cleared; the clock comes after it.
+    fn restore(&mut self) {
+        self.shadow.timeout_ns = None;
+        self.write_power();
+        self.port.write8(CONTROL, self.bus.control);
+        self.port.write16(CONTROL_2, self.bus.control_2);
+        self.enable_interrupts();
+    }
+
+    fn enable_interrupts(&mut self) {
+        let (card, masked) = (
+            if self.bus.card_irq { INT_CARD } else { 0 },
+            if self.bus.timeout_masked { ERROR_DATA_TIMEOUT } else { 0 },
+        );
+        let retune = if self.model.version >= capabilities::VERSION_3_00 { INT_RETUNE } else { 0 };
+        self.shadow.enable = INT_COMMAND
+            | INT_TRANSFER
+            | INT_DMA
+            | INT_BUFFER_READ
+            | INT_BUFFER_WRITE
+            | self.model.errors & !masked
+            | self.presence_enable()
+            | retune
+            | card;
+        self.port.write32(INT_ENABLE, self.shadow.enable);
+        self.shadow.base_signal =
+            self.model.errors & !masked | INT_CARD | INT_RETUNE | INT_INSERT | INT_REMOVE;
+        self.shadow.signal = None;
+        self.set_signal(self.shadow.base_signal);
+    }
+
+    fn write_power(&self) {
+        if self.bus.power == 0 {
+            return self.port.write8(POWER, 0);
+        }
+        // Voltage first: some controllers lose it when both come at once.
+        self.port.write8(POWER, self.bus.power & !POWER_ON);
+        self.port.write8(POWER, self.bus.power);
+    }
+
+    fn power_off(&mut self) {
+        self.forget();
+        self.port.write16(CLOCK, 0);
+        self.bus = Bus { card_irq: self.bus.card_irq, ..Bus::new(&self.model) };
+        self.restore();
+    }
+
+    fn power_on(&mut self) -> bool {
+        self.forget();
+        self.port.write16(CLOCK, 0);
+        self.bus = Bus {
+            card_irq: self.bus.card_irq,
+            power: self.model.voltage | POWER_ON,
+            ..Bus::new(&self.model)
+        };
+        self.restore();
+        // The controller takes power away again where there is no card.
+        self.config.quirks.has(Quirks::EXTERNAL_POWER) || self.port.read8(POWER) & POWER_ON != 0
+    }
+
+    fn set_clock(&mut self, hz: u32, now_ns: u64) -> bool {
+        let Some((divider, actual_hz)) = self.model.clocks.divide(hz.min(self.caps.clock_hz.1)) else {
+            return false;
+        };
+        self.shadow.timeout_ns = None;
+        self.bus.divider = divider;
+        self.bus.clock_hz = actual_hz;
+        self.start_clock(now_ns);
+        true
+    }
+
+    fn start_clock(&mut self, now_ns: u64) {
+        self.port.write16(CLOCK, 0);
+        self.port.write16(CLOCK, self.bus.divider | CLOCK_INTERNAL);
+        self.wait(Wait::Stable { pll: false }, CLOCK_NS, now_ns);
+    }
+
+    /// High Speed Enable and UHS Mode Select; the SD clock stands while they change.
+    fn set_timing(&mut self, timing: Timing) -> bool {
+        if !self.caps.can(timing) {
+            return false;
+        }
+        let mode = match timing {
+            Timing::Legacy | Timing::HighSpeed | Timing::Sdr12 => UHS_SDR12,
+            Timing::Sdr25 => UHS_SDR25,
+            Timing::Sdr50 => UHS_SDR50,
+            Timing::Sdr104 | Timing::Hs200 => UHS_SDR104,
+            Timing::Ddr50 | Timing::Ddr52 => UHS_DDR50,
+            Timing::Hs400 | Timing::Hs400Es => u16::from(self.config.hs400_mode) & UHS_MASK,
+        };
+        let slow = matches!(timing, Timing::Legacy | Timing::Sdr12);
+        let fast = if slow || self.config.quirks.has(Quirks::NO_HISPD_BIT) { 0 } else { CONTROL_HIGH_SPEED };
+        let control = self.bus.control & !CONTROL_HIGH_SPEED | fast;
+        let control_2 = self.bus.control_2 & !UHS_MASK | mode;
+        if control == self.bus.control && control_2 == self.bus.control_2 {
+            return true;
+        }
+        let clock = self.port.read16(CLOCK);
+        let gated = clock & CLOCK_CARD != 0;
+        if gated {
+            self.port.write16(CLOCK, clock & !CLOCK_CARD);
+        }
+        if control != self.bus.control {
+            self.bus.control = control;
+            self.port.write8(CONTROL, control);
+        }
+        if control_2 != self.bus.control_2 {
+            self.bus.control_2 = control_2;
+            self.write_control_2(0);
+        }
+        if gated {
+            self.port.write16(CLOCK, clock);
+        }
+        true
+    }
+
+    /// Host Control 2 as wanted, with the tuning bits as they are and `more`.
+    fn write_control_2(&self, more: u16) {
+        let tuning = self.port.read16(CONTROL_2) & (CONTROL_2_TUNE | CONTROL_2_TUNED);
+        self.port.write16(CONTROL_2, self.bus.control_2 | tuning | more);
+    }
+}

@@ -1,0 +1,185 @@
+//! From version, capabilities and configuration to what the driver will do.
+
+use super::clock::Clocks;
+use super::config::{Config, InitError, Quirks, TransferMode};
+use super::regs::*;
+use super::table::Form;
+use crate::host::{BusyDetect, Caps, Timing, Width};
+
+/// Specification Version Number of version 3.00 [SDHC 2.2.34].
+pub(super) const VERSION_3_00: u8 = 2;
+/// Of version 4.00.
+pub(super) const VERSION_4_00: u8 = 3;
+/// Of version 4.10.
+pub(super) const VERSION_4_10: u8 = 4;
+
+const MAX_BLOCKS: u32 = 65_535;
+/// What one SDMA or PIO transfer may hold: one SDMA boundary.
+const MAX_BYTES_UNSCATTERED: u32 = 512 * 1024;
+const DESCRIPTOR_BYTES: u32 = 65_536;
+
+/// The chosen ways of one controller; constant once the driver exists.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Model {
+    pub(super) version: u8,
+    /// Host Version 4 Enable.
+    pub(super) v4: bool,
+    /// 64-bit addresses.
+    pub(super) wide: bool,
+    pub(super) mode: TransferMode,
+    pub(super) form: Form,
+    pub(super) max_block_bytes: u16,
+    pub(super) clocks: Clocks,
+    /// SD Bus Voltage Select at power-on.
+    pub(super) voltage: u8,
+    /// Error bits that this version has.
+    pub(super) errors: u32,
+    pub(super) busy: BusyDetect,
+    pub(super) by_cpu: ByCpu,
+}
+
+/// Which segments go through the buffer port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ByCpu {
+    Never,
+    OddLengths,
+    Always,
+}
+
+impl Model {
+    /// `caps` is 044h:040h.
+    pub(super) fn new(version: u8, caps: u64, config: &Config, slots: usize) -> Result<Self, InitError> {
+        let (low, high) = (caps as u32, (caps >> 32) as u32);
+        let quirks = config.quirks;
+        let v4 = version >= VERSION_4_00 && !quirks.has(Quirks::NO_V4_MODE);
+        let nop_end = quirks.has(Quirks::ADMA_NOP_END);
+        let adma = low & CAP_ADMA2 != 0 && !quirks.has(Quirks::BROKEN_ADMA) && slots > usize::from(nop_end);
+        let sdma = low & CAP_SDMA != 0 && !quirks.has(Quirks::BROKEN_SDMA);
+        let mode = match config.transfer {
+            TransferMode::Auto if adma => TransferMode::Adma2,
+            TransferMode::Auto if sdma => TransferMode::Sdma,
+            TransferMode::Auto => TransferMode::Pio,
+            TransferMode::Adma2 if !adma => return Err(InitError::TransferMode(TransferMode::Adma2)),
+            TransferMode::Sdma if !sdma => return Err(InitError::TransferMode(TransferMode::Sdma)),
+            forced => forced,
+        };
+        let announced = low & if v4 { CAP_64BIT_V4 } else { CAP_64BIT_V3 } != 0;
+        // Version 3 has 64-bit addresses in ADMA2 only.
+        let wide = version >= VERSION_3_00
+            && announced
+            && !quirks.has(Quirks::BROKEN_ADMA_64)
+            && (mode == TransferMode::Adma2 || v4 && mode == TransferMode::Sdma);
+        let words = match (wide, v4) {
+            (false, _) => 2,
+            (true, false) => 3,
+            (true, true) => 4,
+        };
+        let short = quirks.has(Quirks::ADMA_ZERO_LENGTH_BROKEN);
+        let chunk = if short { DESCRIPTOR_BYTES / 2 } else { DESCRIPTOR_BYTES };
+        let voltage = match low {
+            low if low & CAP_3V3 != 0 => POWER_3V3,
+            low if low & CAP_3V0 != 0 => POWER_3V0,
+            low if low & CAP_1V8 != 0 => POWER_1V8,
+            _ => POWER_3V3,
+        };
+        let busy = match (quirks.has(Quirks::NO_BUSY_IRQ), quirks.has(Quirks::NO_DAT0_LEVEL)) {
+            (false, _) => BusyDetect::Interrupt,
+            (true, false) => BusyDetect::Level,
+            (true, true) => BusyDetect::Status,
+        };
+        let errors = match version {
+            ..VERSION_3_00 => 0x03ff_0000,
+            VERSION_3_00 => 0x07ff_0000,
+            _ => 0x0fff_0000,
+        };
+        Ok(Model {
+            version,
+            v4,
+            wide,
+            mode,
+            form: Form { words, chunk, nop_end },
+            max_block_bytes: match (low >> 16) & 3 {
+                1 => 1024,
+                2 => 2048,
+                _ => 512,
+            },
+            clocks: Clocks::new(version, low, high, config)?,
+            voltage,
+            errors,
+            busy,
+            by_cpu: match mode {
+                TransferMode::Pio => ByCpu::Always,
+                _ if quirks.has(Quirks::DMA_SIZE_32BIT) => ByCpu::OddLengths,
+                _ => ByCpu::Never,
+            },
+        })
+    }
+
+    /// The engine's view; `slots` is the table's size in descriptors.
+    pub(super) fn caps(&self, caps: u64, config: &Config, slots: usize) -> Caps {
+        let (low, high) = (caps as u32, (caps >> 32) as u32);
+        let quirks = config.quirks;
+        let (max_segments, max_segment_bytes, max_bytes) = match self.mode {
+            TransferMode::Adma2 => self.scatter(slots),
+            TransferMode::Pio => (u16::MAX, MAX_BYTES_UNSCATTERED, MAX_BYTES_UNSCATTERED),
+            _ => (1, MAX_BYTES_UNSCATTERED, MAX_BYTES_UNSCATTERED),
+        };
+        let uhs = if self.version >= VERSION_3_00 { high } else { 0 };
+        let signal18 =
+            uhs & (CAP2_SDR50 | CAP2_SDR104 | CAP2_DDR50) != 0 && !quirks.has(Quirks::NO_SIGNAL_18);
+        let wide_bus = low & CAP_8BIT != 0;
+        Caps {
+            auto_stop: !quirks.has(Quirks::NO_AUTO_CMD12),
+            // Below version 4, SDMA's address lives where the automatic CMD23's argument does.
+            auto_count: self.version >= VERSION_3_00
+                && (self.v4 || self.mode == TransferMode::Adma2)
+                && !quirks.has(Quirks::NO_AUTO_CMD23)
+                && !quirks.has(Quirks::NO_CMD23),
+            no_count: quirks.has(Quirks::NO_CMD23),
+            busy: self.busy,
+            max_busy_ns: if quirks.has(Quirks::MASK_LONG_TIMEOUT) {
+                u64::MAX
+            } else {
+                self.clocks.max_timeout_ns()
+            },
+            max_segments,
+            max_segment_bytes,
+            max_blocks: MAX_BLOCKS,
+            max_bytes,
+            align: if self.mode == TransferMode::Pio { 1 } else { 4 },
+            defer_completion: quirks.has(Quirks::DEFER_COMPLETION),
+            clock_hz: self.clocks.range(config.max_clock_hz),
+            width: if wide_bus { config.width } else { config.width.min(Width::W4) },
+            timings: config.extra_timings | timings(low, uhs, signal18),
+            signal18,
+            fixed: config.fixed,
+        }
+    }
+
+    /// Segments, bytes in a segment and bytes in a transfer such that any list within them fits the table: segments that
+    /// add up to `t` chunks need at most `t - 1` descriptors more than there are segments.
+    fn scatter(&self, slots: usize) -> (u16, u32, u32) {
+        let slots = u32::try_from(slots).unwrap_or(u32::MAX).saturating_sub(self.form.nop_end.into());
+        let most = MAX_BLOCKS * 512 / self.form.chunk;
+        let chunks = slots.div_ceil(2).clamp(1, most);
+        let bytes = chunks * self.form.chunk;
+        let segments = u16::try_from(slots.saturating_sub(chunks - 1)).unwrap_or(u16::MAX);
+        (segments, bytes, bytes)
+    }
+}
+
+fn timings(low: u32, uhs: u32, signal18: bool) -> u16 {
+    let fast = low & CAP_HIGH_SPEED != 0;
+    let can = [
+        (Timing::Legacy, true),
+        (Timing::HighSpeed, fast),
+        (Timing::Sdr12, signal18),
+        (Timing::Sdr25, signal18),
+        (Timing::Sdr50, signal18 && uhs & (CAP2_SDR50 | CAP2_SDR104) != 0),
+        (Timing::Sdr104, signal18 && uhs & CAP2_SDR104 != 0),
+        (Timing::Ddr50, signal18 && uhs & CAP2_DDR50 != 0),
+        (Timing::Ddr52, fast && uhs & CAP2_DDR50 != 0),
+        (Timing::Hs200, signal18 && uhs & CAP2_SDR104 != 0),
+    ];
+    can.iter().filter(|(_, can)| *can).fold(0, |bits, (timing, _)| bits | Caps::timing_bit(*timing))
+}

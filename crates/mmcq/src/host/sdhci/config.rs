@@ -1,0 +1,177 @@
+//! What a board knows about its controller and cannot read from it.
+
+use crate::host::{Caps, DmaError, Timing, Width};
+use core::fmt;
+
+/// Where a controller departs from the standard; join several with [`with`](Quirks::with).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Quirks(u32);
+
+impl Quirks {
+    /// Follows the standard.
+    pub const NONE: Quirks = Quirks(0);
+    /// No Transfer Complete at the end of an R1b busy; DAT0 is read instead.
+    pub const NO_BUSY_IRQ: Quirks = Quirks(1 << 0);
+    /// DAT levels in Present State are not to be trusted; with [`NO_BUSY_IRQ`](Self::NO_BUSY_IRQ) only the card's status tells.
+    pub const NO_DAT0_LEVEL: Quirks = Quirks(1 << 1);
+    /// ADMA2 is announced and does not work.
+    pub const BROKEN_ADMA: Quirks = Quirks(1 << 2);
+    /// ADMA2 works with 32-bit descriptors only.
+    pub const BROKEN_ADMA_64: Quirks = Quirks(1 << 3);
+    /// SDMA is announced and does not work.
+    pub const BROKEN_SDMA: Quirks = Quirks(1 << 4);
+    /// Automatic CMD12 does not work.
+    pub const NO_AUTO_CMD12: Quirks = Quirks(1 << 5);
+    /// Automatic CMD23 does not work.
+    pub const NO_AUTO_CMD23: Quirks = Quirks(1 << 6);
+    /// CMD23 must not be sent at all.
+    pub const NO_CMD23: Quirks = Quirks(1 << 7);
+    /// A descriptor length of 0 is not 64 KiB.
+    pub const ADMA_ZERO_LENGTH_BROKEN: Quirks = Quirks(1 << 8);
+    /// The list must end with a descriptor of its own that moves nothing; otherwise the last transfer carries End.
+    pub const ADMA_NOP_END: Quirks = Quirks(1 << 9);
+    /// DMA moves multiples of 4 bytes only; other lengths go through the buffer port.
+    pub const DMA_SIZE_32BIT: Quirks = Quirks(1 << 10);
+    /// The timeout counter value is wrong; the largest is always used.
+    pub const BROKEN_TIMEOUT_VALUE: Quirks = Quirks(1 << 11);
+    /// The timeout counter counts SD clocks.
+    pub const TIMEOUT_USES_SD_CLOCK: Quirks = Quirks(1 << 12);
+    /// Data timeout is masked when the counter is too short for a phase; the engine's deadline remains.
+    pub const MASK_LONG_TIMEOUT: Quirks = Quirks(1 << 13);
+    /// High Speed Enable must stay 0 (it moves the sampling edge the wrong way).
+    pub const NO_HISPD_BIT: Quirks = Quirks(1 << 14);
+    /// 1.8 V signalling is announced and not wired.
+    pub const NO_SIGNAL_18: Quirks = Quirks(1 << 15);
+    /// CMD and DAT must be reset by one write. Without it each is reset alone, which everybody understands.
+    pub const RESET_CMD_DATA_TOGETHER: Quirks = Quirks(1 << 16);
+    /// A 136-bit response is kept with its CRC.
+    pub const RSP136_HAS_CRC: Quirks = Quirks(1 << 17);
+    /// [`Caps::defer_completion`].
+    pub const DEFER_COMPLETION: Quirks = Quirks(1 << 18);
+    /// Only 32-bit accesses work.
+    pub const ACCESS_32BIT: Quirks = Quirks(1 << 19);
+    /// Registers of 16 bits must be written one by one (a 32-bit write at 004h or 00Ch loses a half).
+    pub const ACCESS_16BIT: Quirks = Quirks(1 << 20);
+    /// Host Version 4 Enable must stay 0 on a version 4 controller.
+    pub const NO_V4_MODE: Quirks = Quirks(1 << 21);
+    /// The clock multiplier is announced and does not work.
+    pub const NO_CLOCK_MULTIPLIER: Quirks = Quirks(1 << 22);
+    /// Power is switched elsewhere; the power register is written, never believed.
+    pub const EXTERNAL_POWER: Quirks = Quirks(1 << 23);
+    /// The write-protect pin reads inverted.
+    pub const INVERTED_WRITE_PROTECT: Quirks = Quirks(1 << 24);
+
+    /// These and those.
+    pub const fn with(self, other: Quirks) -> Quirks {
+        Quirks(self.0 | other.0)
+    }
+
+    /// Are all of `other` set?
+    pub const fn has(self, other: Quirks) -> bool {
+        self.0 & other.0 == other.0
+    }
+}
+
+/// How data move between the controller and memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TransferMode {
+    /// The best that is announced: ADMA2, else SDMA, else PIO.
+    #[default]
+    Auto,
+    /// Scatter-gather by descriptors [SDHC 1.13].
+    Adma2,
+    /// One segment, stopped at every 512 KiB boundary [SDHC 1.4].
+    Sdma,
+    /// The CPU moves every word.
+    Pio,
+}
+
+/// What a board says about its controller. Start from [`Config::new`].
+#[derive(Clone, Copy, Debug)]
+pub struct Config {
+    /// Departures from the standard.
+    pub quirks: Quirks,
+    /// How data move.
+    pub transfer: TransferMode,
+    /// Base clock in hertz, instead of what the capabilities say (needed where they say 0).
+    pub base_clock_hz: Option<u32>,
+    /// Timeout clock in hertz, instead of what the capabilities say.
+    pub timeout_clock_hz: Option<u32>,
+    /// Fastest SD clock that the board's wires carry, in hertz.
+    pub max_clock_hz: u32,
+    /// Data lines that are wired; eight also need the controller's capability.
+    pub width: Width,
+    /// The card is soldered: presence is never asked.
+    pub fixed: bool,
+    /// Timings beyond those announced, as [`Caps::timing_bit`]s: HS200, HS400 and enhanced strobe of eMMC have no bit in the capabilities.
+    pub extra_timings: u16,
+    /// UHS Mode Select of HS400; the standard has none.
+    pub hs400_mode: u8,
+    /// The capabilities (044h:040h) instead of the register's.
+    pub capabilities: Option<u64>,
+}
+
+impl Config {
+    /// A controller that follows the standard, all lines wired, in a slot.
+    pub const fn new() -> Self {
+        Config {
+            quirks: Quirks::NONE,
+            transfer: TransferMode::Auto,
+            base_clock_hz: None,
+            timeout_clock_hz: None,
+            max_clock_hz: u32::MAX,
+            width: Width::W8,
+            fixed: false,
+            extra_timings: 0,
+            hs400_mode: super::regs::UHS_HS400 as u8,
+            capabilities: None,
+        }
+    }
+
+    /// An eMMC on a 1.8 V host: soldered, HS200 and HS400.
+    pub const fn emmc_18() -> Self {
+        let mut config = Self::new();
+        config.fixed = true;
+        config.extra_timings = Caps::timing_bit(Timing::Hs200) | Caps::timing_bit(Timing::Hs400);
+        config
+    }
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Why there is no driver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum InitError {
+    /// The registers read as all ones: clock off, or nothing there.
+    Gone,
+    /// The capabilities hold no base clock and the configuration neither.
+    NoBaseClock,
+    /// The demanded mode is not announced, or the descriptor table is too small for it.
+    TransferMode(TransferMode),
+    /// The descriptor table cannot be mapped, or lies where the controller cannot reach.
+    Table(DmaError),
+}
+
+impl fmt::Display for InitError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            InitError::Gone => {
+                f.write_str("sdhci: version and capabilities read as all ones, expected a controller")
+            }
+            InitError::NoBaseClock => {
+                f.write_str("sdhci: base clock in capabilities 15:8 is 0, expected Config::base_clock_hz")
+            }
+            InitError::TransferMode(mode) => {
+                write!(f, "sdhci: transfer mode {mode:?} is not announced, or Table has too few descriptors")
+            }
+            InitError::Table(why) => write!(f, "sdhci: descriptor table cannot be used for DMA: {why:?}"),
+        }
+    }
+}
+
+impl core::error::Error for InitError {}

@@ -1,0 +1,290 @@
+//! How a phase ends, and what else the controller has to say.
+
+use super::Sdhci;
+use super::config::Quirks;
+use super::phase::{Active, BOUNDARY_BYTES, Work};
+use super::regs::*;
+use crate::host::{Auto, Cause, Direction, Dma, Done, Events, Fault, Regs, Segment, Stage};
+use crate::spec::command::Resp;
+use crate::spec::response::Response;
+
+/// What belongs to a phase: everything that is not about the card's presence, and no level.
+pub(super) const OF_PHASE: u32 = !(INT_INSERT | INT_REMOVE | INT_CARD | INT_SHARED | INT_RETUNE | INT_ERROR);
+/// What is acknowledged by writing a one.
+const ACKNOWLEDGED: u32 = OF_PHASE | INT_INSERT | INT_REMOVE | INT_RETUNE;
+const PRESENCE: u32 = INT_INSERT | INT_REMOVE;
+
+impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
+    pub(super) fn take_events(&mut self, segments: &[Segment]) -> Events {
+        let mut events = Events::default();
+        let status = self.port.read32(INT_STATUS);
+        if status == 0 {
+            return events;
+        }
+        if status == u32::MAX {
+            // Nothing that could be written would help.
+            events.phase = self.active.take().map(|active| Err(gone(&active)));
+            self.idle = false;
+            return events;
+        }
+        if status & ACKNOWLEDGED != 0 {
+            // Before any data move: a buffer that becomes ready meanwhile must show again.
+            self.port.write32(INT_STATUS, status & ACKNOWLEDGED);
+        }
+        if status & (PRESENCE | INT_CARD | INT_RETUNE) != 0 {
+            self.take_rare(status, &mut events);
+        }
+        if let Some(mut active) = self.active.take() {
+            events.phase = self.advance(&mut active, status, segments);
+            if events.phase.is_none() {
+                self.active = Some(active);
+            }
+        } else if status & OF_PHASE != 0 {
+            // Late or spurious: whoever starts next looks twice.
+            self.idle = false;
+        }
+        events
+    }
+
+    /// Card presence, card interrupt, re-tuning: each is masked until it makes sense again, so that a level cannot storm.
+    fn take_rare(&mut self, status: u32, events: &mut Events) {
+        let mut enable = self.shadow.enable;
+        if status & PRESENCE & enable != 0 {
+            events.presence = true;
+            enable = enable & !PRESENCE | self.presence_enable();
+        }
+        if status & INT_CARD & enable != 0 {
+            events.card_irq = true;
+            self.bus.card_irq = false;
+            enable &= !INT_CARD;
+        }
+        if status & INT_RETUNE & enable != 0 {
+            events.retune = true;
+            enable &= !INT_RETUNE;
+        }
+        self.set_enable(enable);
+    }
+
+    /// The change of presence that can come next; the other one may be a level that stays.
+    pub(super) fn presence_enable(&self) -> u32 {
+        match self.present_state() {
+            _ if self.caps.fixed => 0,
+            Some(state) if state & PRESENT_INSERTED != 0 => INT_REMOVE,
+            _ => INT_INSERT,
+        }
+    }
+
+    /// One step of the phase in progress; its result if it is over.
+    fn advance(
+        &mut self,
+        active: &mut Active,
+        status: u32,
+        segments: &[Segment],
+    ) -> Option<Result<Done, Fault>> {
+        active.seen |= status & (INT_COMMAND | INT_TRANSFER | INT_BUFFER_READ | INT_BUFFER_WRITE);
+        let errors = self.errors_that_count(active, status);
+        if errors != 0 {
+            return Some(Err(self.fault(active, errors)));
+        }
+        let transferred = active.seen & INT_TRANSFER != 0;
+        match active.work {
+            Work::Tuning => return (active.seen & INT_BUFFER_READ != 0).then(|| self.tuned()),
+            Work::Pio(direction) => {
+                self.move_blocks(direction == Direction::Read, segments);
+                if self.transfer.blocks != 0 {
+                    // A transfer that the card has ended is not over before the CPU has its last block.
+                    return None;
+                }
+            }
+            Work::Sdma if status & INT_DMA != 0 && !transferred => {
+                self.set_sdma(self.transfer.sdma_next);
+                self.transfer.sdma_next = self.transfer.sdma_next.wrapping_add(BOUNDARY_BYTES);
+            }
+            _ => {}
+        }
+        let needs = active.work.needs();
+        if active.seen & needs == needs {
+            return Some(Ok(self.done(active)));
+        }
+        if transferred {
+            // The data were faster than the response: its interrupt is wanted after all.
+            self.set_signal(self.shadow.signal.unwrap_or(0) | INT_COMMAND);
+        }
+        None
+    }
+
+    /// Errors without those that the standard lets another bit overrule.
+    fn errors_that_count(&self, active: &Active, status: u32) -> u32 {
+        let mut errors = status & ERRORS;
+        if active.work == Work::Tuning {
+            // A sampling point that does not work is what the procedure looks for.
+            return errors & ERROR_TUNING;
+        }
+        if active.seen & INT_TRANSFER != 0 || self.bus.timeout_masked {
+            // Transfer Complete wins over Data Timeout [SDHC 2.2.17].
+            errors &= !ERROR_DATA_TIMEOUT;
+        }
+        errors
+    }
+
+    fn done(&mut self, active: &Active) -> Done {
+        // A busy that is not waited for, or a transfer that was cut short, may still have something to say.
+        self.idle = active.alone && (active.resp != Resp::R1b || active.work != Work::Command);
+        Done {
+            response: self.response(active.resp),
+            stop: (active.auto == Auto::Stop).then(|| self.port.read32(RESPONSE_3)),
+            tuned: false,
+        }
+    }
+
+    fn tuned(&mut self) -> Result<Done, Fault> {
+        let control = self.port.read16(CONTROL_2);
+        if control & CONTROL_2_TUNE != 0 {
+            return Ok(Done::default());
+        }
+        if control & CONTROL_2_TUNED == 0 {
+            return Err(Fault { cause: Cause::Other, stage: Stage::Data, response: None });
+        }
+        self.set_enable(self.shadow.enable | INT_RETUNE);
+        Ok(Done { tuned: true, ..Done::default() })
+    }
+
+    fn response(&self, resp: Resp) -> Response {
+        let mut words = [0; 4];
+        match resp {
+            Resp::None => {}
+            Resp::R2 => {
+                let read = [RESPONSE_3, RESPONSE_2, RESPONSE_1, RESPONSE_0].map(|at| self.port.read32(at));
+                let [a, b, c, d] = read;
+                words = if self.config.quirks.has(Quirks::RSP136_HAS_CRC) {
+                    [a, b, c, d & !0xff]
+                } else {
+                    [a << 8 | b >> 24, b << 8 | c >> 24, c << 8 | d >> 24, d << 8]
+                };
+            }
+            _ => words[0] = self.port.read32(RESPONSE_0),
+        }
+        Response { words }
+    }
+
+    fn fault(&mut self, active: &Active, errors: u32) -> Fault {
+        self.idle = false;
+        let auto_status = if errors & ERROR_AUTO != 0 { self.port.read16(AUTO_STATUS) } else { 0 };
+        let (cause, stage) = decode(active, errors, auto_status);
+        let answered = active.seen & INT_COMMAND != 0 && errors & ERRORS_COMMAND == 0;
+        Fault { cause, stage, response: answered.then(|| self.response(active.resp)) }
+    }
+
+    /// Moves the blocks that are ready, at most as many as the transfer has left.
+    fn move_blocks(&mut self, read: bool, segments: &[Segment]) {
+        let ready = if read { PRESENT_BUFFER_READ } else { PRESENT_BUFFER_WRITE };
+        let bytes = self.transfer.block_bytes;
+        while self.transfer.blocks != 0 && self.present_state().is_some_and(|state| state & ready != 0) {
+            match self.transfer.cursor.take(segments, bytes) {
+                Some(place) if read => self.read_block(place, bytes),
+                Some(place) => self.write_block(place, bytes),
+                None => self.move_pieces(read, segments),
+            }
+            self.transfer.blocks -= 1;
+        }
+    }
+
+    /// A block that lies in several pieces.
+    fn move_pieces(&mut self, read: bool, segments: &[Segment]) {
+        let bytes = self.transfer.block_bytes;
+        let cursor = &mut self.transfer.cursor;
+        for at in (0..bytes).step_by(4) {
+            let count = (bytes - at).min(4);
+            if read {
+                cursor.store(segments, self.port.read32(BUFFER), count);
+            } else {
+                self.port.write_lanes(BUFFER, cursor.load(segments, count), count);
+            }
+        }
+    }
+
+    /// A block that lies in one piece at `place`.
+    fn read_block(&self, place: core::ptr::NonNull<u8>, bytes: u32) {
+        let (whole, tail) = (bytes as usize / 4, bytes as usize % 4);
+        let words = place.cast::<u32>();
+        for at in 0..whole {
+            // SAFETY: `place` has room for `bytes`, of which this word is a part; the phase owns that memory.
+            unsafe { words.add(at).write_unaligned(self.port.read32(BUFFER).to_le()) };
+        }
+        if tail != 0 {
+            let last = self.port.read32(BUFFER).to_le_bytes();
+            for (at, value) in last.into_iter().take(tail).enumerate() {
+                // SAFETY: as above; `4 * whole + at < bytes`.
+                unsafe { place.add(4 * whole + at).write(value) };
+            }
+        }
+    }
+
+    /// A block that lies in one piece at `place`.
+    fn write_block(&self, place: core::ptr::NonNull<u8>, bytes: u32) {
+        let (whole, tail) = (bytes as usize / 4, bytes as usize % 4);
+        let words = place.cast::<u32>();
+        for at in 0..whole {
+            // SAFETY: `place` holds `bytes`, of which this word is a part; the phase owns that memory.
+            self.port.write32(BUFFER, u32::from_le(unsafe { words.add(at).read_unaligned() }));
+        }
+        if tail != 0 {
+            let mut last = [0; 4];
+            for (at, value) in last.iter_mut().take(tail).enumerate() {
+                // SAFETY: as above; `4 * whole + at < bytes`.
+                *value = unsafe { place.add(4 * whole + at).read() };
+            }
+            self.port.write_lanes(BUFFER, u32::from_le_bytes(last), tail as u32);
+        }
+    }
+}
+
+fn gone(active: &Active) -> Fault {
+    let stage = if active.work.has_data() { Stage::Data } else { Stage::Command };
+    Fault { cause: Cause::Gone, stage, response: None }
+}
+
+/// What the error bits mean for this phase. The command comes first: without it nothing after it counts.
+fn decode(active: &Active, errors: u32, auto_status: u16) -> (Cause, Stage) {
+    let has = |bits: u32| errors & bits != 0;
+    let late = match active.work {
+        Work::Command => Stage::Command,
+        Work::Busy => Stage::Busy,
+        _ => Stage::Data,
+    };
+    match () {
+        // Timeout and CRC together: somebody else drives the CMD line [SDHC 2.2.18].
+        () if has(ERROR_COMMAND_CRC) => (Cause::Crc, Stage::Command),
+        () if has(ERROR_COMMAND_TIMEOUT) => (Cause::Timeout, Stage::Command),
+        () if has(ERROR_COMMAND_END) => (Cause::EndBit, Stage::Command),
+        () if has(ERROR_COMMAND_INDEX) => (Cause::Index, Stage::Command),
+        () if has(ERROR_RESPONSE) => (Cause::Response, Stage::Command),
+        () if has(ERROR_ADMA) => (Cause::Dma, late),
+        () if has(ERROR_DATA_CRC) => (Cause::Crc, late),
+        () if has(ERROR_DATA_END) => (Cause::EndBit, late),
+        () if has(ERROR_DATA_TIMEOUT) => (Cause::Timeout, late),
+        () if has(ERROR_POWER) => (Cause::Power, late),
+        () if has(ERROR_AUTO) => decode_auto(active.auto, auto_status, late),
+        () if has(ERROR_TUNING) => (Cause::Crc, late),
+        () => (Cause::Other, late),
+    }
+}
+
+fn decode_auto(auto: Auto, status: u16, late: Stage) -> (Cause, Stage) {
+    let stage = match auto {
+        Auto::Stop => Stage::Stop,
+        Auto::Count(_) => Stage::Count,
+        Auto::None => late,
+    };
+    let has = |bit: u16| status & bit != 0;
+    let cause = match () {
+        () if has(AUTO_NOT_EXECUTED) => Cause::Other,
+        () if has(AUTO_CRC) => Cause::Crc,
+        () if has(AUTO_TIMEOUT) => Cause::Timeout,
+        () if has(AUTO_END) => Cause::EndBit,
+        () if has(AUTO_INDEX) => Cause::Index,
+        () if has(AUTO_RESPONSE) => Cause::Response,
+        () => Cause::Other,
+    };
+    (cause, stage)
+}

@@ -1,0 +1,275 @@
+//! How a phase starts.
+
+use super::capabilities::ByCpu;
+use super::config::{Quirks, TransferMode};
+use super::regs::*;
+use super::{Sdhci, Table};
+use crate::host::pio::Cursor;
+use crate::host::{Auto, BusyDetect, Data, Direction, Dma, Phase, Regs, Segment, StartError};
+use crate::spec::command::{Command, Resp};
+use core::ptr::NonNull;
+
+/// A command that stops a transfer.
+const STOP_TRANSMISSION: u8 = 12;
+/// A command that begins the voltage switch.
+const VOLTAGE_SWITCH: u8 = 11;
+/// The distance of SDMA's stops; see [`BOUNDARY_512K`].
+pub(super) const BOUNDARY_BYTES: u64 = 512 * 1024;
+
+/// The phase that the controller works on.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Active {
+    pub(super) resp: Resp,
+    pub(super) auto: Auto,
+    pub(super) work: Work,
+    /// No other phase was in progress when this one started.
+    pub(super) alone: bool,
+    /// Status bits that have come.
+    pub(super) seen: u32,
+}
+
+/// What a phase does beside its command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Work {
+    /// Nothing.
+    Command,
+    /// Waits for the end of busy.
+    Busy,
+    /// The controller moves the data alone.
+    Adma,
+    /// The controller moves the data, and is sent on at boundaries.
+    Sdma,
+    /// The CPU moves the data.
+    Pio(Direction),
+    /// The data stay in the controller.
+    Tuning,
+}
+
+impl Work {
+    /// Status bits that must have come before the phase is over.
+    pub(super) const fn needs(self) -> u32 {
+        match self {
+            Work::Command => INT_COMMAND,
+            Work::Busy | Work::Adma | Work::Sdma | Work::Pio(_) => INT_COMMAND | INT_TRANSFER,
+            Work::Tuning => INT_BUFFER_READ,
+        }
+    }
+
+    /// Interrupts that lead to the end.
+    const fn signal(self) -> u32 {
+        match self {
+            Work::Command => INT_COMMAND,
+            Work::Busy | Work::Adma => INT_TRANSFER,
+            Work::Sdma => INT_TRANSFER | INT_DMA,
+            Work::Pio(Direction::Read) => INT_TRANSFER | INT_BUFFER_READ,
+            Work::Pio(Direction::Write) => INT_TRANSFER | INT_BUFFER_WRITE,
+            Work::Tuning => INT_BUFFER_READ,
+        }
+    }
+
+    pub(super) const fn has_data(self) -> bool {
+        !matches!(self, Work::Command | Work::Busy)
+    }
+}
+
+/// What a transfer without descriptors must remember; apart from [`Active`], which every phase copies.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Transfer {
+    /// Where SDMA starts again after its next stop.
+    pub(super) sdma_next: u64,
+    /// Blocks left to move through the buffer port.
+    pub(super) blocks: u32,
+    pub(super) block_bytes: u32,
+    pub(super) cursor: Cursor,
+}
+
+impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
+    #[inline]
+    pub(super) fn start_phase(
+        &mut self,
+        phase: &Phase,
+        segments: &[Segment],
+        timeout_ns: u64,
+    ) -> Result<(), StartError> {
+        if !self.idle {
+            // Before anything else: a table that the controller may still read must not be written.
+            self.check_lines(&phase.command, phase.data.is_some())?;
+        }
+        let mut command = self.command_bits(&phase.command);
+        let (work, mode) = match &phase.data {
+            Some(data) => {
+                command |= COMMAND_DATA;
+                self.program_data(phase, data, segments, timeout_ns)?
+            }
+            None if phase.auto != Auto::None || phase.tuning => return Err(StartError::Unsupported),
+            None if phase.command.resp == Resp::R1b && self.model.busy == BusyDetect::Interrupt => {
+                self.set_timeout(timeout_ns);
+                (Work::Busy, 0)
+            }
+            None => (Work::Command, 0),
+        };
+        self.set_signal(self.shadow.base_signal | work.signal());
+        self.idle = false;
+        self.switching = phase.command.index == VOLTAGE_SWITCH;
+        let alone = self.active.is_none();
+        self.active = Some(Active { resp: phase.command.resp, auto: phase.auto, work, alone, seen: 0 });
+        self.port.write32(ARGUMENT, phase.command.arg);
+        self.port.write_pair(TRANSFER_MODE, mode, command);
+        Ok(())
+    }
+
+    /// Writes what a data transfer needs, all but argument and command; gives its kind and the transfer mode.
+    #[inline]
+    fn program_data(
+        &mut self,
+        phase: &Phase,
+        data: &Data,
+        segments: &[Segment],
+        timeout_ns: u64,
+    ) -> Result<(Work, u16), StartError> {
+        let bytes = data.blocks.checked_mul(data.block_size.into()).ok_or(StartError::Unsupported)?;
+        if bytes == 0 || data.block_size > self.model.max_block_bytes || data.blocks > self.caps.max_blocks {
+            return Err(StartError::Unsupported);
+        }
+        let mut mode = match phase.auto {
+            Auto::None => 0,
+            Auto::Stop if self.caps.auto_stop => MODE_AUTO_CMD12,
+            Auto::Count(_) if self.caps.auto_count => MODE_AUTO_CMD23,
+            _ => return Err(StartError::Unsupported),
+        };
+        if data.direction == Direction::Read {
+            mode |= MODE_READ;
+        }
+        if data.blocks > 1 || matches!(phase.command.index, 18 | 25) {
+            mode |= MODE_MULTI | MODE_BLOCK_COUNT;
+        }
+        let work = if phase.tuning {
+            Work::Tuning
+        } else if self.model.by_cpu == ByCpu::Never && self.model.mode == TransferMode::Adma2 {
+            self.program_adma(segments, bytes)?
+        } else {
+            self.program_other(data, segments, bytes)?
+        };
+        if matches!(work, Work::Adma | Work::Sdma) {
+            mode |= MODE_DMA;
+        }
+        self.set_timeout(timeout_ns);
+        self.port.write_pair(BLOCK_SIZE, data.block_size | BOUNDARY_512K, data.blocks as u16);
+        if let Auto::Count(argument) = phase.auto {
+            self.port.write32(ARGUMENT_2, argument);
+        }
+        Ok((work, mode))
+    }
+
+    #[inline]
+    fn program_adma(&mut self, segments: &[Segment], bytes: u32) -> Result<Work, StartError> {
+        let table_bytes = self.table.build(self.model.form, segments, bytes);
+        let table_bytes = table_bytes.ok_or(StartError::Unsupported)?;
+        let place: NonNull<Table<DESCRIPTORS>> = NonNull::from(&mut *self.table);
+        self.dma.sync(self.table_bus, place.cast(), table_bytes);
+        let high = (self.table_bus >> 32) as u32;
+        if self.model.wide && self.shadow.adma_high != Some(high) {
+            self.port.write32(ADMA_ADDRESS_HIGH, high);
+            self.shadow.adma_high = Some(high);
+        }
+        // The controller moves this register on while it reads the table.
+        self.port.write32(ADMA_ADDRESS, self.table_bus as u32);
+        Ok(Work::Adma)
+    }
+
+    #[inline(never)]
+    fn program_other(&mut self, data: &Data, segments: &[Segment], bytes: u32) -> Result<Work, StartError> {
+        let by_cpu = segments.iter().filter(|segment| self.by_pio(segment.len)).count();
+        if by_cpu != 0 {
+            let held = segments.iter().fold(0u32, |sum, segment| sum.saturating_add(segment.len));
+            // Memory that is mapped for DMA must not be touched by the CPU, so it is all or nothing.
+            if by_cpu != segments.len() || held < bytes {
+                return Err(StartError::Unsupported);
+            }
+            self.transfer =
+                Transfer { blocks: data.blocks, block_bytes: data.block_size.into(), ..Transfer::default() };
+            return Ok(Work::Pio(data.direction));
+        }
+        match (self.model.mode, segments) {
+            (TransferMode::Adma2, _) => self.program_adma(segments, bytes),
+            (TransferMode::Sdma, [segment]) if segment.len >= bytes => {
+                self.set_sdma(segment.bus);
+                self.transfer.sdma_next = (segment.bus | (BOUNDARY_BYTES - 1)).wrapping_add(1);
+                Ok(Work::Sdma)
+            }
+            _ => Err(StartError::Unsupported),
+        }
+    }
+
+    /// SDMA's address; writing it (its last byte) also lets a stopped transfer go on.
+    pub(super) fn set_sdma(&self, bus: u64) {
+        if !self.model.v4 {
+            return self.port.write32(SDMA_ADDRESS, bus as u32);
+        }
+        self.port.write32(ADMA_ADDRESS, bus as u32);
+        if self.model.wide {
+            self.port.write32(ADMA_ADDRESS_HIGH, (bus >> 32) as u32);
+        }
+    }
+
+    /// All but the data's bit.
+    fn command_bits(&self, command: &Command) -> u16 {
+        let resp = match command.resp {
+            Resp::None => 0,
+            Resp::R2 => COMMAND_136 | COMMAND_CRC,
+            Resp::R3 | Resp::R4 => COMMAND_48,
+            Resp::R1b if self.model.busy == BusyDetect::Interrupt => {
+                COMMAND_48_BUSY | COMMAND_CRC | COMMAND_INDEX
+            }
+            Resp::R1 | Resp::R1b | Resp::R5 | Resp::R6 | Resp::R7 => COMMAND_48 | COMMAND_CRC | COMMAND_INDEX,
+        };
+        let stop = if command.index == STOP_TRANSMISSION { COMMAND_ABORT } else { 0 };
+        u16::from(command.index & 0x3f) << COMMAND_INDEX_SHIFT | resp | stop
+    }
+
+    /// Are the lines free for this command? Beside a phase with data or busy only commands that leave DAT alone may go.
+    /// If they are, late events of whatever was before are forgotten.
+    #[cold]
+    fn check_lines(&self, command: &Command, data: bool) -> Result<(), StartError> {
+        let state = self.port.read32(PRESENT);
+        if state & PRESENT_CMD_INHIBIT != 0 {
+            return Err(StartError::CommandLine);
+        }
+        let needs_dat = data || command.resp == Resp::R1b && command.index != STOP_TRANSMISSION;
+        let held = state & PRESENT_DAT0 == 0 && !self.config.quirks.has(Quirks::NO_DAT0_LEVEL);
+        if needs_dat && (self.active.is_some() || state & PRESENT_DAT_INHIBIT != 0 || data && held) {
+            return Err(StartError::DataLine);
+        }
+        if self.active.is_some_and(|active| matches!(active.work, Work::Command | Work::Tuning)) {
+            return Err(StartError::CommandLine);
+        }
+        self.port.write32(INT_STATUS, super::events::OF_PHASE);
+        Ok(())
+    }
+
+    /// The data timeout counter; computed only when the time asked for is another one.
+    fn set_timeout(&mut self, timeout_ns: u64) {
+        if self.shadow.timeout_ns != Some(timeout_ns) {
+            self.change_timeout(timeout_ns);
+        }
+    }
+
+    #[cold]
+    fn change_timeout(&mut self, timeout_ns: u64) {
+        let quirks = self.config.quirks;
+        let clock = quirks.has(Quirks::TIMEOUT_USES_SD_CLOCK).then_some(self.bus.clock_hz);
+        let (mut count, too_short) = self.model.clocks.timeout(timeout_ns, clock);
+        if quirks.has(Quirks::BROKEN_TIMEOUT_VALUE) {
+            count = TIMEOUT_MAX;
+        }
+        self.shadow.timeout_ns = Some(timeout_ns);
+        self.bus.timeout_masked = too_short && quirks.has(Quirks::MASK_LONG_TIMEOUT);
+        let masked = if self.bus.timeout_masked { ERROR_DATA_TIMEOUT } else { 0 };
+        self.shadow.base_signal = (self.shadow.base_signal | ERROR_DATA_TIMEOUT) & !masked;
+        self.set_enable((self.shadow.enable | ERROR_DATA_TIMEOUT) & !masked);
+        if self.shadow.timeout != Some(count) {
+            self.port.write8(TIMEOUT, count);
+            self.shadow.timeout = Some(count);
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! ADMA2 descriptors [SDHC 1.13.4].
+
+use super::regs::{ADMA_END, ADMA_TRANSFER, ADMA_VALID};
+use crate::host::Segment;
+
+/// Memory for `DESCRIPTORS` ADMA2 descriptors of any form; the controller reads it, so it lives as long as the program.
+#[repr(C, align(16))]
+#[derive(Debug)]
+pub struct Table<const DESCRIPTORS: usize> {
+    words: [[u32; 4]; DESCRIPTORS],
+}
+
+impl<const DESCRIPTORS: usize> Table<DESCRIPTORS> {
+    /// Its size in bytes.
+    pub const BYTES: usize = 16 * DESCRIPTORS;
+
+    /// An empty table.
+    pub const fn new() -> Self {
+        Table { words: [[0; 4]; DESCRIPTORS] }
+    }
+
+    /// Describes the first `bytes` of the segments; gives the bytes of table that are in use, or `None` if there is too
+    /// little memory in the segments or too little room in the table.
+    #[inline]
+    pub(super) fn build(&mut self, form: Form, segments: &[Segment], bytes: u32) -> Option<usize> {
+        if let ([segment, ..], Some(slot)) = (segments, self.words.first_mut())
+            && bytes <= segment.len.min(form.chunk)
+            && !form.nop_end
+        {
+            // One piece: nearly every small request.
+            put(slot, form.words, bytes << 16 | ADMA_TRANSFER | ADMA_VALID | ADMA_END, segment.bus);
+            return Some(form.words * 4);
+        }
+        self.build_list(form, segments, bytes)
+    }
+
+    #[inline(never)]
+    fn build_list(&mut self, form: Form, segments: &[Segment], bytes: u32) -> Option<usize> {
+        let mut slots = self.words.as_flattened_mut().chunks_exact_mut(form.words).take(DESCRIPTORS);
+        let mut used = 0;
+        let mut left = bytes;
+        for segment in segments {
+            let mut bus = segment.bus;
+            let mut here = segment.len.min(left);
+            left -= here;
+            while here != 0 {
+                let chunk = here.min(form.chunk);
+                here -= chunk;
+                let end = if left == 0 && here == 0 && !form.nop_end { ADMA_END } else { 0 };
+                // A length of 64 KiB is written as 0: its upper bits fall off.
+                put(slots.next()?, form.words, chunk << 16 | ADMA_TRANSFER | ADMA_VALID | end, bus);
+                bus = bus.wrapping_add(chunk.into());
+                used += 1;
+            }
+            if left == 0 {
+                break;
+            }
+        }
+        if left != 0 {
+            return None;
+        }
+        if form.nop_end {
+            put(slots.next()?, form.words, ADMA_VALID | ADMA_END, 0);
+            used += 1;
+        }
+        Some(used * form.words * 4)
+    }
+}
+
+impl<const DESCRIPTORS: usize> Default for Table<DESCRIPTORS> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// How descriptors look.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Form {
+    /// 32-bit words in one: 2 (32-bit), 3 (64-bit, version 3), 4 (64-bit, version 4).
+    pub(super) words: usize,
+    /// Most bytes that one may move.
+    pub(super) chunk: u32,
+    /// The end is a descriptor of its own.
+    pub(super) nop_end: bool,
+}
+
+/// Writes one descriptor; the fields that its form does not have are left out.
+fn put(slot: &mut [u32], words: usize, head: u32, bus: u64) {
+    let fields = [head, bus as u32, (bus >> 32) as u32, 0];
+    for (place, value) in slot.iter_mut().zip(fields).take(words) {
+        // SAFETY: a valid, exclusive reference. Volatile, since the reader is the controller and not this program.
+        unsafe { core::ptr::from_mut(place).write_volatile(value.to_le()) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use core::ptr::NonNull;
+
+    fn segment(bus: u64, len: u32) -> Segment {
+        Segment { ptr: NonNull::dangling(), len, bus }
+    }
+
+    fn form(words: usize) -> Form {
+        Form { words, chunk: 65_536, nop_end: false }
+    }
+
+    #[test]
+    fn one_block_in_each_form() {
+        // [SDHC 1.13.4]: attributes 21h (Act 10b, Valid), End is bit 1; length in 31:16, address in 63:32 (95:32).
+        let pieces = [segment(0x12_3456_7890, 512)];
+        let mut table = Table::<2>::new();
+        assert_eq!(table.build(form(2), &pieces, 512), Some(8));
+        assert_eq!(table.words[0], [0x0200_0023, 0x3456_7890, 0, 0]);
+        assert_eq!(table.build(form(3), &pieces, 512), Some(12));
+        assert_eq!(table.words[0], [0x0200_0023, 0x3456_7890, 0x12, 0]);
+        table.words[0][3] = 7;
+        assert_eq!(table.build(form(4), &pieces, 512), Some(16));
+        assert_eq!(table.words[0], [0x0200_0023, 0x3456_7890, 0x12, 0]);
+    }
+
+    #[test]
+    fn splits_at_64_kib_and_trims_to_the_transfer() {
+        let pieces = [segment(0x1000, 0x1_8000), segment(0x9_0000, 0x1_0000)];
+        let mut table = Table::<4>::new();
+        assert_eq!(table.build(form(2), &pieces, 0x1_8000 + 512), Some(24));
+        let words = table.words.as_flattened();
+        assert_eq!(words[..6], [0x21, 0x1000, 0x8000_0021, 0x1_1000, 0x0200_0023, 0x9_0000]);
+    }
+
+    #[test]
+    fn quirks_change_length_and_end() {
+        let pieces = [segment(0x1000, 65_536)];
+        let mut table = Table::<3>::new();
+        let form = Form { words: 2, chunk: 32_768, nop_end: true };
+        assert_eq!(table.build(form, &pieces, 65_536), Some(24));
+        let words = table.words.as_flattened();
+        assert_eq!(words[..6], [0x8000_0021, 0x1000, 0x8000_0021, 0x9000, 0x03, 0]);
+    }
+
+    #[test]
+    fn too_little_memory_or_table_is_refused() {
+        let mut table = Table::<1>::new();
+        assert_eq!(table.build(form(2), &[segment(0, 511)], 512), None);
+        assert_eq!(table.build(form(2), &[segment(0, 256), segment(0x800, 256)], 512), None);
+        assert_eq!(table.build(form(2), &[], 512), None);
+        let nop_end = Form { nop_end: true, ..form(2) };
+        assert_eq!(table.build(nop_end, &[segment(0, 512)], 512), None);
+    }
+}

@@ -1,0 +1,177 @@
+//! Reset, power, clock, timing, tuning, voltage, and how wide registers are written.
+
+use super::*;
+
+#[test]
+fn resets_go_one_bit_at_a_time() {
+    let mut host = ready(Config::new());
+    let resets = |host: &Driver| -> Vec<u32> {
+        let log = host.regs().take_log();
+        log.into_iter()
+            .filter_map(|a| if let Access::Write(RESET, _, v) = a { Some(v) } else { None })
+            .collect()
+    };
+    assert_eq!(host.set_bus(BusOp::ResetLines, true, 0), Step::Done);
+    assert_eq!(resets(&host), [2, 4]);
+    let mut both = ready(quirk(Quirks::RESET_CMD_DATA_TOGETHER));
+    assert_eq!(both.set_bus(BusOp::ResetLines, true, 0), Step::Done);
+    assert_eq!(resets(&both), [6]);
+
+    // A bit that stays set: 100 ms, then no more.
+    host.regs().stuck.set(RESET_DAT);
+    let mut now = 5_000;
+    let mut step = host.set_bus(BusOp::ResetLines, true, now);
+    while let Step::Wait(until) = step {
+        assert!(until > now && until <= 5_000 + 100_000_000);
+        now = until;
+        step = host.set_bus(BusOp::ResetLines, false, now);
+    }
+    assert_eq!((step, now), (Step::Failed, 5_000 + 100_000_000));
+    assert_eq!(resets(&host), [2, 4]);
+}
+
+#[test]
+fn full_reset_restores_the_bus() {
+    let mut host = ready(Config::new());
+    for op in [BusOp::Width(Width::W4), BusOp::Signal18(true), BusOp::Timing(Timing::Sdr50)] {
+        if let Step::Wait(until) = host.set_bus(op, true, 0) {
+            assert_eq!((op, until), (BusOp::Signal18(true), 5_000_000));
+            assert_eq!(host.set_bus(op, false, until), Step::Done);
+        }
+    }
+    let kept = [(CONTROL, 1), (POWER, 1), (CONTROL_2, 2), (CLOCK, 2), (INT_ENABLE, 4)];
+    let before = kept.map(|(at, width)| host.regs().get(at, width));
+    assert_eq!(before[0], 0x16);
+    assert_eq!(before[2], 0x0a);
+    for (at, width) in kept {
+        host.regs().set(at, width, 0);
+    }
+    assert_eq!(host.set_bus(BusOp::ResetAll, true, 0), Step::Done);
+    assert_eq!(kept.map(|(at, width)| host.regs().get(at, width)), before);
+    let segments = [far(0, 512)];
+    host.regs().take_log();
+    run(&mut host, &read(1), &segments);
+    assert!(host.regs().take_log().contains(&Access::Write(TIMEOUT, 1, 4)), "shadows do not outlive a reset");
+}
+
+#[test]
+fn clock_waits_until_it_is_stable() {
+    let mut host = ready_with(5, CAPS, Config::new());
+    host.regs().stable.set(false);
+    let Step::Wait(until) = host.set_bus(BusOp::Clock(400_000), true, 1_000) else { panic!("must wait") };
+    assert!(until > 1_000);
+    host.regs().stable.set(true);
+    host.regs().set(CLOCK, 2, host.regs().get(CLOCK, 2) | 2);
+    assert_eq!(host.set_bus(BusOp::Clock(400_000), false, until), Step::Done);
+    assert_eq!(host.regs().get(CLOCK, 2), 0x3f0f, "divider, card, PLL, stable, internal");
+    assert_eq!(host.set_bus(BusOp::Clock(1), true, 0), Step::Failed);
+    host.regs().stable.set(false);
+    assert!(matches!(host.set_bus(BusOp::Clock(400_000), true, 0), Step::Wait(_)));
+    assert_eq!(host.set_bus(BusOp::Clock(400_000), false, 150_000_000), Step::Failed);
+    assert_eq!(host.set_bus(BusOp::Clock(0), true, 0), Step::Done);
+    assert_eq!(host.regs().get(CLOCK, 2), 0);
+}
+
+#[test]
+fn timing_changes_while_the_clock_stands() {
+    let config = Config { extra_timings: 1 << Timing::Hs400 as u16, ..Config::new() };
+    let mut host = ready(config);
+    for (timing, control, mode) in [
+        (Timing::HighSpeed, 0x14, 0),
+        (Timing::Hs200, 0x14, 3),
+        (Timing::Hs400, 0x14, 5),
+        (Timing::Sdr12, 0x10, 0),
+        (Timing::Ddr52, 0x14, 4),
+    ] {
+        host.regs().take_log();
+        assert_eq!(host.set_bus(BusOp::Timing(timing), true, 0), Step::Done);
+        assert_eq!(
+            (host.regs().get(CONTROL, 1), host.regs().get(CONTROL_2, 2)),
+            (control, mode),
+            "{timing:?}"
+        );
+        let mut running = true;
+        for access in host.regs().take_log() {
+            match access {
+                Access::Write(CLOCK, _, value) => running = value & u32::from(CLOCK_CARD) != 0,
+                Access::Write(CONTROL | CONTROL_2, ..) => assert!(!running),
+                _ => {}
+            }
+        }
+        assert!(running);
+    }
+    assert_eq!(host.set_bus(BusOp::Timing(Timing::Hs400Es), true, 0), Step::Failed);
+}
+
+#[test]
+fn power_needs_a_card_that_draws_it() {
+    let mut host = ready(Config::new());
+    assert_eq!(host.regs().get(POWER, 1), 0x0f);
+    assert_eq!(host.set_bus(BusOp::PowerOff, true, 0), Step::Done);
+    assert_eq!((host.regs().get(POWER, 1), host.regs().get(CLOCK, 2)), (0, 0));
+    host.regs().set(PRESENT, 4, PRESENT_DAT);
+    assert!(!host.present());
+    assert_eq!(host.set_bus(BusOp::PowerOn, true, 0), Step::Failed);
+    assert_eq!(host.regs().get(INT_ENABLE, 4) & (INT_INSERT | INT_REMOVE), INT_INSERT);
+    let mut external = ready(quirk(Quirks::EXTERNAL_POWER));
+    external.regs().set(PRESENT, 4, PRESENT_DAT);
+    assert_eq!(external.set_bus(BusOp::PowerOn, true, 0), Step::Done);
+}
+
+#[test]
+fn tuning_ends_where_the_controller_says() {
+    let mut host = ready(Config::new());
+    let phase = Phase { tuning: true, ..data(19, Direction::Read, 64, 1) };
+    assert_eq!(host.set_bus(BusOp::TuneStart, true, 0), Step::Done);
+    assert_eq!(host.regs().get(CONTROL_2, 2), CONTROL_2_TUNE.into());
+    host.start(&phase, &[], 1).unwrap();
+    assert_eq!(host.regs().get(TRANSFER_MODE, 4), 0x133a_0010);
+    assert!(report(&mut host, INT_COMMAND | ERROR_DATA_CRC, &[]).phase.is_none());
+    assert!(!report(&mut host, INT_BUFFER_READ, &[]).phase.unwrap().unwrap().tuned);
+    host.start(&phase, &[], 1).unwrap();
+    host.regs().set(CONTROL_2, 2, CONTROL_2_TUNED.into());
+    assert!(report(&mut host, INT_BUFFER_READ, &[]).phase.unwrap().unwrap().tuned);
+    // The sampling point survives a change of timing, and goes with an abort.
+    assert_eq!(host.set_bus(BusOp::Timing(Timing::Sdr104), true, 0), Step::Done);
+    assert_eq!(host.regs().get(CONTROL_2, 2), 0x83);
+    assert_eq!(host.set_bus(BusOp::TuneAbort, true, 0), Step::Done);
+    assert_eq!(host.regs().get(CONTROL_2, 2), 0x03);
+}
+
+#[test]
+fn voltage_switch_watches_all_four_lines() {
+    let mut host = ready(Config::new());
+    host.regs().set(PRESENT, 4, PRESENT_DAT & !PRESENT_DAT0);
+    assert!(host.dat0_busy());
+    host.regs().set(PRESENT, 4, PRESENT_DAT);
+    run(&mut host, &command(11, Resp::R1), &[]);
+    host.regs().set(PRESENT, 4, PRESENT_DAT & !PRESENT_DAT0);
+    assert!(!host.dat0_busy());
+    host.regs().set(PRESENT, 4, 0);
+    assert!(host.dat0_busy());
+    host.start(&command(2, Resp::R2), &[], 1).unwrap();
+    host.regs().set(PRESENT, 4, PRESENT_DAT & !PRESENT_DAT0);
+    assert!(host.dat0_busy());
+}
+
+#[test]
+fn narrow_access_quirks_keep_the_neighbours() {
+    let mut host = ready_with(2, CAPS, quirk(Quirks::ACCESS_32BIT));
+    assert_eq!(host.set_bus(BusOp::Width(Width::W4), true, 0), Step::Done);
+    run(&mut host, &read(1), &[far(0, 512)]);
+    let log = host.regs().take_log();
+    assert!(log.iter().all(|access| !matches!(access, Access::Write(_, 1 | 2, _))));
+    assert_eq!((host.regs().get(CONTROL, 1), host.regs().get(POWER, 1)), (0x12, 0x0f));
+
+    let mut host = ready(quirk(Quirks::ACCESS_16BIT));
+    run(&mut host, &read(2), &[far(0, 1024)]);
+    let log = host.regs().take_log();
+    for split in [
+        Access::Write(BLOCK_SIZE, 2, 0x7200),
+        Access::Write(BLOCK_SIZE + 2, 2, 2),
+        Access::Write(TRANSFER_MODE, 2, 0x33),
+        Access::Write(TRANSFER_MODE + 2, 2, 0x123a),
+    ] {
+        assert!(log.contains(&split), "{split:?}");
+    }
+}

@@ -1,0 +1,137 @@
+//! Descriptors, boundaries, words: how data reach memory, and what is promised about it.
+
+use super::*;
+
+#[test]
+fn pio_moves_every_byte_of_odd_blocks() {
+    for (block, blocks, cut) in [(512, 3, 512), (1, 1, 1), (3, 2, 3), (7, 5, 14), (513, 2, 100), (64, 1, 64)]
+    {
+        let total = block as usize * blocks as usize;
+        let pattern: Vec<u8> = (0..total).map(|at| (at * 7 + 3) as u8).collect();
+        // Each block begins on a fresh word of the port.
+        let padded: Vec<u8> = pattern
+            .chunks(block.into())
+            .flat_map(|chunk| {
+                let mut chunk = chunk.to_vec();
+                chunk.resize(chunk.len().next_multiple_of(4), 0xdd);
+                chunk
+            })
+            .collect();
+        let mut host = ready(by(TransferMode::Pio));
+        assert_eq!(host.caps().align, 1);
+
+        let mut memory = vec![0xaa; total + 1];
+        let segments: Vec<Segment> = memory[..total].chunks_mut(cut).map(near).collect();
+        let phase = data(18, Direction::Read, block, blocks);
+        host.start(&phase, &segments, 1).unwrap();
+        host.regs().buffer.borrow_mut().extend(&padded);
+        assert!(report(&mut host, INT_COMMAND, &segments).phase.is_none());
+        // Transfer Complete alone must not end it while the buffer holds data.
+        assert!(report(&mut host, INT_TRANSFER, &segments).phase.is_none());
+        host.regs().set(PRESENT, 4, PRESENT_BUFFER_READ | PRESENT_DAT);
+        assert!(report(&mut host, INT_BUFFER_READ, &segments).phase.unwrap().is_ok());
+        assert!(host.regs().buffer.borrow().is_empty());
+        drop(segments);
+        assert_eq!(memory[..total], pattern);
+        assert_eq!(memory[total], 0xaa);
+
+        let segments: Vec<Segment> = memory[..total].chunks_mut(cut).map(near).collect();
+        host.regs().set(PRESENT, 4, PRESENT_BUFFER_WRITE | PRESENT_DAT);
+        host.start(&data(25, Direction::Write, block, blocks), &segments, 1).unwrap();
+        assert_ne!(host.regs().get(INT_SIGNAL, 4) & INT_BUFFER_WRITE, 0);
+        assert!(report(&mut host, INT_COMMAND | INT_BUFFER_WRITE, &segments).phase.is_none());
+        // Byte lanes: what the port took is exactly the data.
+        assert_eq!(host.regs().buffer.take(), pattern);
+        assert!(report(&mut host, INT_TRANSFER, &segments).phase.unwrap().is_ok());
+    }
+}
+
+#[test]
+fn sdma_goes_on_at_each_boundary() {
+    for (version, at) in [(2, SDMA_ADDRESS), (3, ADMA_ADDRESS)] {
+        let mut host = ready_with(version, CAPS, by(TransferMode::Sdma));
+        let segments = [far(0x7_f000, 512 * 1024)];
+        host.start(&read(1024), &segments, 1).unwrap();
+        assert_eq!(host.regs().get(at, 4), 0x7_f000);
+        assert_ne!(host.regs().get(INT_SIGNAL, 4) & INT_DMA, 0);
+        assert!(report(&mut host, INT_COMMAND | INT_DMA, &segments).phase.is_none());
+        assert_eq!(host.regs().get(at, 4), 0x8_0000);
+        host.regs().take_log();
+        assert!(report(&mut host, INT_DMA | INT_TRANSFER, &segments).phase.unwrap().is_ok());
+        assert!(!host.regs().take_log().iter().any(|access| matches!(access, Access::Write(0 | 0x58, ..))));
+    }
+}
+
+#[test]
+fn sixty_four_bit_forms_follow_the_version() {
+    let segments = [far(0x12_0000_0000, 512)];
+    for (version, caps, bytes, control, control_2) in [
+        (2, CAPS | ADDRESS_64_V3, 12, CONTROL_ADMA2_64, 0),
+        (3, CAPS | ADDRESS_64_V4, 16, CONTROL_ADMA2, CONTROL_2_V4 | CONTROL_2_64BIT),
+        (3, CAPS | ADDRESS_64_V3, 8, CONTROL_ADMA2, CONTROL_2_V4),
+    ] {
+        let mut host = ready_with(version, caps, Config::new());
+        run(&mut host, &read(1), &segments);
+        assert_eq!(host.dma.synced.take(), [(0x4000, bytes)]);
+        assert_eq!(host.regs().get(CONTROL, 1), control.into());
+        assert_eq!(host.regs().get(CONTROL_2, 2), control_2.into());
+        host.regs().take_log();
+        run(&mut host, &read(1), &segments);
+        assert_eq!(host.regs().take_log().len(), 7);
+    }
+}
+
+#[test]
+fn memory_out_of_reach_is_refused_and_let_go() {
+    let dma: &'static FakeDma = Box::leak(Box::default());
+    dma.bus.set(1 << 32);
+    assert_eq!(
+        build(2, CAPS, Config::new(), dma).err(),
+        Some(InitError::Table(DmaError::Unreachable)),
+        "the table"
+    );
+    assert_eq!(dma.open.get(), 0);
+    dma.bus.set(0x1000);
+    let mut host = build(2, CAPS, Config::new(), dma).unwrap();
+    let mut memory = [0u32; 128];
+    let ptr = NonNull::from(&mut memory).cast::<u8>();
+    let mut segment = Segment { ptr, len: 512, bus: 7 };
+    dma.bus.set((1 << 32) - 512);
+    assert_eq!(host.map(&mut segment, Direction::Read), Ok(()));
+    host.unmap(&segment, Direction::Read);
+    dma.bus.set((1 << 32) - 508);
+    assert_eq!(host.map(&mut segment, Direction::Read), Err(DmaError::Unreachable));
+    // SAFETY: inside `memory`.
+    segment.ptr = unsafe { ptr.add(2) };
+    assert_eq!(host.map(&mut segment, Direction::Read), Err(DmaError::Alignment));
+    assert_eq!(dma.open.get(), 1, "the table's mapping alone remains");
+}
+
+#[test]
+fn limits_promise_only_what_fits() {
+    let host = ready(Config::new());
+    let caps = *host.caps();
+    assert_eq!((caps.max_segments, caps.max_bytes), (5, 4 * 65_536));
+    assert_eq!((caps.max_blocks, caps.align, caps.clock_hz), (65_535, 4, (24_438, 50_000_000)));
+    assert_eq!(caps.max_busy_ns, 134_217_728_000);
+    assert!(caps.can(Timing::Sdr104) && caps.can(Timing::Hs200) && !caps.can(Timing::Hs400));
+    // The worst list within them: every piece one block over a descriptor, as often as the sum allows.
+    let mut host = ready(Config::new());
+    let pieces = [512, 512, 512, 65_536 + 512, caps.max_bytes - 65_536 - 2048].map(|len| far(0, len));
+    host.start(&read(caps.max_bytes / 512), &pieces, 1).unwrap();
+    for unsupported in
+        [read(0), data(17, Direction::Read, 0, 1), data(17, Direction::Read, 2049, 1), read(513)]
+    {
+        let mut host = ready(Config::new());
+        assert_eq!(host.start(&unsupported, &pieces, 1), Err(StartError::Unsupported));
+    }
+    let sdma = ready(by(TransferMode::Sdma));
+    assert_eq!(sdma.caps().max_segments, 1);
+    let tables = Sdhci::new(
+        Fake::new(2, CAPS),
+        Box::leak(Box::<FakeDma>::default()) as &'static FakeDma,
+        Box::leak(Box::new(Table::<0>::new())),
+        by(TransferMode::Adma2),
+    );
+    assert_eq!(tables.err(), Some(InitError::TransferMode(TransferMode::Adma2)));
+}

@@ -1,0 +1,225 @@
+//! The driver against a register file that is told what to say.
+
+extern crate std;
+
+mod bus;
+mod events;
+mod memory;
+mod phases;
+
+use super::events::OF_PHASE;
+use super::*;
+use crate::host::{Auto, BusyDetect, Cause, Data, Done, Fault, Stage, Timing, Width};
+use crate::spec::command::{Command, Resp};
+use crate::spec::response::Response;
+use core::cell::{Cell, RefCell};
+use std::boxed::Box;
+use std::collections::VecDeque;
+use std::vec;
+use std::vec::Vec;
+
+/// 50 MHz base, 1 MHz timeout clock, blocks of 2048, ADMA2, SDMA, high speed, 3.3 V, 8 bits; SDR50, SDR104, DDR50.
+const CAPS: u64 = 0x0000_0007_016e_3281;
+const ADDRESS_64_V3: u64 = 1 << 28;
+const ADDRESS_64_V4: u64 = 1 << 27;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Access {
+    Read(u16),
+    Write(u16, u8, u32),
+}
+
+/// Memory with the side effects that the driver waits for.
+struct Fake {
+    bytes: RefCell<[u8; 256]>,
+    log: RefCell<Vec<Access>>,
+    buffer: RefCell<VecDeque<u8>>,
+    /// Reset bits that stay.
+    stuck: Cell<u8>,
+    stable: Cell<bool>,
+}
+
+impl Fake {
+    fn new(version: u8, caps: u64) -> Self {
+        let fake = Fake {
+            bytes: RefCell::new([0; 256]),
+            log: RefCell::default(),
+            buffer: RefCell::default(),
+            stuck: Cell::new(0),
+            stable: Cell::new(true),
+        };
+        fake.set(VERSION, 1, version.into());
+        fake.set(CAPABILITIES, 4, caps as u32);
+        fake.set(CAPABILITIES_2, 4, (caps >> 32) as u32);
+        fake.set(PRESENT, 4, PRESENT_INSERTED | PRESENT_DAT | PRESENT_WRITE_ENABLED);
+        fake
+    }
+
+    fn set(&self, offset: u16, width: usize, value: u32) {
+        let at = offset as usize;
+        self.bytes.borrow_mut()[at..at + width].copy_from_slice(&value.to_le_bytes()[..width]);
+    }
+
+    fn get(&self, offset: u16, width: usize) -> u32 {
+        let mut value = [0; 4];
+        let at = offset as usize;
+        value[..width].copy_from_slice(&self.bytes.borrow()[at..at + width]);
+        u32::from_le_bytes(value)
+    }
+
+    fn read(&self, offset: u16, width: usize) -> u32 {
+        assert_eq!(offset as usize % width, 0);
+        self.log.borrow_mut().push(Access::Read(offset));
+        if offset == BUFFER {
+            let mut value = [0; 4];
+            value.iter_mut().for_each(|byte| *byte = self.buffer.borrow_mut().pop_front().unwrap_or(0xee));
+            return u32::from_le_bytes(value);
+        }
+        self.get(offset, width)
+    }
+
+    fn write(&self, offset: u16, width: usize, value: u32) {
+        assert_eq!(offset as usize % width, 0);
+        self.log.borrow_mut().push(Access::Write(offset, width as u8, value));
+        match (offset, width) {
+            (BUFFER..=0x23, _) => self.buffer.borrow_mut().extend(&value.to_le_bytes()[..width]),
+            (INT_STATUS, 4) => self.set(offset, 4, self.get(offset, 4) & !value),
+            // Timeout and reset are this word's upper half.
+            (CLOCK, 4) => {
+                self.set(CLOCK, 4, value);
+                self.side_effect(CLOCK, 2, value & 0xffff);
+                self.side_effect(RESET, 1, value >> 24);
+            }
+            (CONTROL, 4) => {
+                self.set(CONTROL, 4, value);
+                self.side_effect(POWER, 1, value >> 8 & 0xff);
+            }
+            _ => self.side_effect(offset, width, value),
+        }
+    }
+
+    fn side_effect(&self, offset: u16, width: usize, value: u32) {
+        match offset {
+            RESET => self.set(offset, 1, value & u32::from(self.stuck.get())),
+            POWER => {
+                let card = self.get(PRESENT, 4) & PRESENT_INSERTED != 0;
+                self.set(offset, 1, if card { value } else { value & !u32::from(POWER_ON) });
+            }
+            CLOCK => {
+                let stable = value & 1 != 0 && self.stable.get();
+                self.set(offset, 2, value & !2 | if stable { 2 } else { 0 });
+            }
+            _ => self.set(offset, width, value),
+        }
+    }
+
+    fn take_log(&self) -> Vec<Access> {
+        core::mem::take(&mut self.log.borrow_mut())
+    }
+}
+
+impl Regs for Fake {
+    fn read8(&self, offset: u16) -> u8 {
+        self.read(offset, 1) as u8
+    }
+    fn read16(&self, offset: u16) -> u16 {
+        self.read(offset, 2) as u16
+    }
+    fn read32(&self, offset: u16) -> u32 {
+        self.read(offset, 4)
+    }
+    fn write8(&self, offset: u16, value: u8) {
+        self.write(offset, 1, value.into());
+    }
+    fn write16(&self, offset: u16, value: u16) {
+        self.write(offset, 2, value.into());
+    }
+    fn write32(&self, offset: u16, value: u32) {
+        self.write(offset, 4, value);
+    }
+}
+
+/// Gives every mapping the same bus address.
+#[derive(Default)]
+struct FakeDma {
+    bus: Cell<u64>,
+    synced: RefCell<Vec<(u64, usize)>>,
+    open: Cell<i32>,
+}
+
+// SAFETY: no controller reads what this maps.
+unsafe impl Dma for &'static FakeDma {
+    fn map(&self, _: NonNull<u8>, _: usize, _: Direction) -> Result<u64, DmaError> {
+        self.open.set(self.open.get() + 1);
+        Ok(self.bus.get())
+    }
+    fn unmap(&self, _: u64, _: NonNull<u8>, _: usize, _: Direction) {
+        self.open.set(self.open.get() - 1);
+    }
+    fn sync(&self, bus: u64, _: NonNull<u8>, len: usize) {
+        self.synced.borrow_mut().push((bus, len));
+    }
+}
+
+type Driver = Sdhci<Fake, &'static FakeDma, 8>;
+
+fn build(version: u8, caps: u64, config: Config, dma: &'static FakeDma) -> Result<Driver, InitError> {
+    Sdhci::new(Fake::new(version, caps), dma, Box::leak(Box::new(Table::new())), config)
+}
+
+/// A driver after reset, power and clock.
+fn ready_with(version: u8, caps: u64, config: Config) -> Driver {
+    let dma: &'static FakeDma = Box::leak(Box::default());
+    dma.bus.set(0x4000);
+    let mut host = build(version, caps, config, dma).unwrap();
+    for op in [BusOp::ResetAll, BusOp::PowerOn, BusOp::Clock(25_000_000)] {
+        assert_eq!(host.set_bus(op, true, 0), Step::Done, "{op:?}");
+    }
+    host.regs().take_log();
+    host
+}
+
+fn ready(config: Config) -> Driver {
+    ready_with(2, CAPS, config)
+}
+
+fn quirk(quirks: Quirks) -> Config {
+    Config { quirks, ..Config::new() }
+}
+
+fn by(transfer: TransferMode) -> Config {
+    Config { transfer, ..Config::new() }
+}
+
+fn command(index: u8, resp: Resp) -> Phase {
+    Phase { command: Command::new(index, 0x1234_5678, resp), data: None, auto: Auto::None, tuning: false }
+}
+
+fn data(index: u8, direction: Direction, block_size: u16, blocks: u32) -> Phase {
+    Phase { data: Some(Data { direction, block_size, blocks }), ..command(index, Resp::R1) }
+}
+
+fn read(blocks: u32) -> Phase {
+    data(18, Direction::Read, 512, blocks)
+}
+
+/// Memory that nobody touches.
+fn far(bus: u64, len: u32) -> Segment {
+    Segment { ptr: NonNull::dangling(), len, bus }
+}
+
+fn near(memory: &mut [u8]) -> Segment {
+    Segment { ptr: NonNull::from(&mut *memory).cast(), len: memory.len() as u32, bus: 0 }
+}
+
+fn report(host: &mut Driver, status: u32, segments: &[Segment]) -> Events {
+    host.regs().set(INT_STATUS, 4, status);
+    host.ack(segments)
+}
+
+/// Runs one phase to its good end.
+fn run(host: &mut Driver, phase: &Phase, segments: &[Segment]) -> Done {
+    host.start(phase, segments, 100_000_000).unwrap();
+    let status = INT_COMMAND | if phase.data.is_some() { INT_TRANSFER } else { 0 };
+    report(host, status, segments).phase.unwrap().unwrap()
+}

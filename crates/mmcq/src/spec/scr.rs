@@ -1,0 +1,129 @@
+//! What an SD card adds to its CSD [SD 5.6].
+
+use super::{ParseError, bits};
+
+/// Version of the SD physical layer specification.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Version {
+    /// 1.0 or 1.01: no CMD6.
+    V1_0,
+    /// 1.10.
+    V1_10,
+    /// 2.00: CMD8, high capacity.
+    V2,
+    /// 3.0x: UHS-I.
+    V3,
+    /// 4.xx: extension registers.
+    V4,
+    /// 5.xx: video speed classes.
+    V5,
+    /// 6.xx: cache and command queue.
+    V6,
+    /// 7.xx: SDUC, SD Express.
+    V7,
+    /// 8.xx.
+    V8,
+    /// 9.xx.
+    V9,
+    /// A code that came after this was written.
+    Later,
+}
+
+/// The SCR, 8 bytes of data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Scr {
+    /// Version of the specification.
+    pub version: Version,
+    /// The value of every bit of an erased block.
+    pub erased_ones: bool,
+    /// Version of the copy protection (SD_SECURITY): 0 none, 2 SDSC, 3 SDHC, 4 SDXC.
+    pub security: u8,
+    /// Extended security is supported (EX_SECURITY).
+    pub ex_security: u8,
+    /// One data line works; every card should say so.
+    pub width1: bool,
+    /// Four data lines work.
+    pub width4: bool,
+    /// CMD20, speed class control.
+    pub cmd20: bool,
+    /// CMD23, block count.
+    pub cmd23: bool,
+    /// CMD48 and CMD49, extension registers.
+    pub cmd48: bool,
+    /// CMD58 and CMD59, extension registers by many blocks.
+    pub cmd58: bool,
+    /// ACMD53 and ACMD54, secure receive and send.
+    pub acmd53: bool,
+}
+
+impl Scr {
+    /// From the bytes as they came. Error: an unknown structure; other reserved codes are put up with.
+    pub fn parse(bytes: &[u8; 8]) -> Result<Self, ParseError> {
+        let at = |hi, lo| bits::of_bytes(bytes, hi, lo);
+        let flag = |n| at(n, n) != 0;
+        if at(63, 60) != 0 {
+            return Err(ParseError { register: "SCR", field: "SCR_STRUCTURE", value: at(63, 60) });
+        }
+        // SD_SPEC, SD_SPEC3, SD_SPEC4, SD_SPECX.
+        let version = match (at(59, 56), flag(47), flag(42), at(41, 38)) {
+            (0, ..) => Version::V1_0,
+            (1, ..) => Version::V1_10,
+            (2, false, ..) => Version::V2,
+            (2, true, false, 0) => Version::V3,
+            (2, true, true, 0) => Version::V4,
+            // From here on SD_SPEC4 does not matter.
+            (2, true, _, 1) => Version::V5,
+            (2, true, _, 2) => Version::V6,
+            (2, true, _, 3) => Version::V7,
+            (2, true, _, 4) => Version::V8,
+            (2, true, _, 5) => Version::V9,
+            _ => Version::Later,
+        };
+        Ok(Scr {
+            version,
+            erased_ones: flag(55),
+            security: at(54, 52) as u8,
+            width1: flag(48),
+            width4: flag(50),
+            ex_security: at(46, 43) as u8,
+            acmd53: flag(36),
+            cmd58: flag(35),
+            cmd48: flag(34),
+            cmd23: flag(33),
+            cmd20: flag(32),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions() {
+        let version = |bytes: [u8; 4]| {
+            let [a, b, c, d] = bytes;
+            Scr::parse(&[a, b, c, d, 0, 0, 0, 0]).map(|scr| scr.version)
+        };
+        assert_eq!(version([0x00, 0xa5, 0x00, 0x00]), Ok(Version::V1_0));
+        assert_eq!(version([0x01, 0x25, 0x00, 0x00]), Ok(Version::V1_10));
+        assert_eq!(version([0x02, 0x25, 0x00, 0x00]), Ok(Version::V2));
+        assert_eq!(version([0x02, 0x35, 0x80, 0x02]), Ok(Version::V3));
+        assert_eq!(version([0x02, 0x45, 0x84, 0x03]), Ok(Version::V4));
+        assert_eq!(version([0x02, 0x45, 0x84, 0x43]), Ok(Version::V5));
+        assert_eq!(version([0x02, 0x45, 0x84, 0x87]), Ok(Version::V6));
+        assert_eq!(version([0x02, 0x45, 0x85, 0x40]), Ok(Version::V9));
+        assert_eq!(version([0x0f, 0x45, 0x85, 0x40]), Ok(Version::Later));
+        assert!(version([0x12, 0x45, 0x84, 0x43]).is_err());
+        assert!(Version::V9 > Version::V3);
+    }
+
+    #[test]
+    fn any_input_is_read_or_refused() {
+        arbtest::arbtest(|u| {
+            let bytes: [u8; 8] = u.arbitrary()?;
+            assert_eq!(Scr::parse(&bytes).is_err(), bytes[0] >> 4 != 0);
+            Ok(())
+        });
+    }
+}

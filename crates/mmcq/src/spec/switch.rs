@@ -1,0 +1,132 @@
+//! The 64 bytes that answer CMD6 [SD 4.3.10.4].
+
+use super::bits;
+use super::command::sd::Group;
+
+/// The status of a switch: what can be, and what is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SwitchStatus {
+    /// Current in mA that the card would draw (or draws) with the selected functions; `None`: the card
+    /// refused some of them.
+    pub max_current_ma: Option<u16>,
+    /// Data structure version: from 1 on the busy bits are there.
+    pub version: u8,
+    supported: [u16; 6],
+    selected: [u8; 6],
+    busy: [u16; 6],
+}
+
+impl SwitchStatus {
+    /// From the bytes as they came. Every input has a reading.
+    pub fn parse(bytes: &[u8; 64]) -> Self {
+        let at = |hi, lo| bits::of_bytes(bytes, hi, lo);
+        let version = at(375, 368) as u8;
+        let each = |base: u32, step: u32, last: u32| {
+            Group::ALL.map(|group| {
+                let lo = base + step * group as u32;
+                at(lo + last, lo) as u16
+            })
+        };
+        SwitchStatus {
+            max_current_ma: match at(511, 496) {
+                0 => None,
+                current => Some(current as u16),
+            },
+            version,
+            supported: each(400, 16, 15),
+            selected: each(376, 4, 3).map(|function| function as u8),
+            busy: if version == 0 { [0; 6] } else { each(272, 16, 15) },
+        }
+    }
+
+    /// Does the card have this function (0 to 15) of the group?
+    pub fn supports(&self, group: Group, function: u8) -> bool {
+        function < 16 && of(&self.supported, group) >> function & 1 != 0
+    }
+
+    /// All functions of the group, bit n for function n.
+    pub fn supported(&self, group: Group) -> u16 {
+        of(&self.supported, group)
+    }
+
+    /// The function that was selected; `None`: the card refused (0xf).
+    pub fn selected(&self, group: Group) -> Option<u8> {
+        match of(&self.selected, group) {
+            0xf => None,
+            function => Some(function),
+        }
+    }
+
+    /// Is this function (0 to 15) busy, so that it cannot be switched now?
+    pub fn busy(&self, group: Group, function: u8) -> bool {
+        function < 16 && of(&self.busy, group) >> function & 1 != 0
+    }
+}
+
+/// The group's entry.
+fn of<T: Copy>(each: &[T; 6], group: Group) -> T {
+    let [one, two, three, four, five, six] = *each;
+    match group {
+        Group::AccessMode => one,
+        Group::CommandSystem => two,
+        Group::DriverStrength => three,
+        Group::PowerLimit => four,
+        Group::Group5 => five,
+        Group::Group6 => six,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_uhs_card_in_sdr104() {
+        // 200 mA; groups 6 to 1: only defaults, but all driver strengths and access modes; SDR104 selected;
+        // version 1.
+        let mut bytes = [0; 64];
+        bytes[..18].copy_from_slice(&[
+            0x00, 0xc8, 0x80, 0x01, 0x80, 0x01, 0x80, 0x0f, 0x80, 0x0f, 0x80, 0x01, 0x80, 0x1f, 0x00, 0x01,
+            0x03, 0x01,
+        ]);
+        // Busy bits of group 1 are bytes 28 and 29.
+        bytes[29] = 0x08;
+        let status = SwitchStatus::parse(&bytes);
+        assert_eq!((status.max_current_ma, status.version), (Some(200), 1));
+        assert_eq!(status.supported(Group::AccessMode), 0x801f);
+        assert_eq!(status.supported(Group::PowerLimit), 0x800f);
+        assert!(status.supports(Group::DriverStrength, 3) && !status.supports(Group::DriverStrength, 4));
+        assert!(!status.supports(Group::AccessMode, 16));
+        assert_eq!(status.selected(Group::AccessMode), Some(3));
+        assert_eq!(status.selected(Group::PowerLimit), Some(0));
+        assert_eq!(status.selected(Group::DriverStrength), Some(1));
+        assert!(status.busy(Group::AccessMode, 3) && !status.busy(Group::PowerLimit, 3));
+    }
+
+    #[test]
+    fn refusal() {
+        let mut bytes = [0; 64];
+        bytes[16] = 0x0f;
+        bytes[28] = 0xff;
+        let status = SwitchStatus::parse(&bytes);
+        assert_eq!((status.max_current_ma, status.selected(Group::AccessMode)), (None, None));
+        // Version 0 has no busy bits.
+        assert!(!status.busy(Group::AccessMode, 15));
+    }
+
+    #[test]
+    fn any_input_is_read() {
+        arbtest::arbtest(|u| {
+            let mut bytes = [0; 64];
+            u.fill_buffer(&mut bytes)?;
+            let status = SwitchStatus::parse(&bytes);
+            let function = u.arbitrary()?;
+            for group in Group::ALL {
+                assert!(status.selected(group).is_none_or(|function| function < 15));
+                assert!(function < 16 || !status.supports(group, function));
+                assert!(status.version != 0 || !status.busy(group, function));
+            }
+            Ok(())
+        });
+    }
+}

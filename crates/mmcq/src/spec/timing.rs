@@ -1,0 +1,272 @@
+//! Speeds, gaps and time limits of the bus.
+
+use crate::host::{Timing, Width};
+
+/// One line of a standard's table of bus speeds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Speed {
+    /// The mode.
+    pub timing: Timing,
+    /// Its fastest clock.
+    pub max_hz: u32,
+    /// Data on both edges.
+    pub ddr: bool,
+    /// It works at 3.3 V signalling.
+    pub at_3v3: bool,
+    /// It works at 1.8 V signalling.
+    pub at_1v8: bool,
+    /// The widths that it allows.
+    pub widths: &'static [Width],
+    /// The sampling point has to be tuned first.
+    pub tuned: bool,
+}
+
+impl Speed {
+    /// Bytes a second at the fastest clock with these data lines, without gaps and checksums.
+    pub const fn bytes_per_second(&self, width: Width) -> u64 {
+        let lines = match width {
+            Width::W1 => 1,
+            Width::W4 => 4,
+            Width::W8 => 8,
+        };
+        self.max_hz as u64 * lines * (1 + self.ddr as u64) / 8
+    }
+
+    const fn new(timing: Timing, max_hz: u32, widths: &'static [Width]) -> Self {
+        Speed { timing, max_hz, ddr: false, at_3v3: true, at_1v8: false, widths, tuned: false }
+    }
+
+    const fn only_1v8(self) -> Self {
+        Speed { at_3v3: false, at_1v8: true, ..self }
+    }
+
+    const fn also_1v8(self) -> Self {
+        Speed { at_1v8: true, ..self }
+    }
+
+    const fn ddr(self) -> Self {
+        Speed { ddr: true, ..self }
+    }
+
+    const fn tuned(self) -> Self {
+        Speed { tuned: true, ..self }
+    }
+}
+
+/// The tuning block on four lines: CMD19 [SD 4.2.4.5], CMD21 [eMMC 6.6.5].
+pub const TUNING_64: [u8; 64] = [
+    0xff, 0x0f, 0xff, 0x00, 0xff, 0xcc, 0xc3, 0xcc, 0xc3, 0x3c, 0xcc, 0xff, 0xfe, 0xff, 0xfe, 0xef, //
+    0xff, 0xdf, 0xff, 0xdd, 0xff, 0xfb, 0xff, 0xfb, 0xbf, 0xff, 0x7f, 0xff, 0x77, 0xf7, 0xbd, 0xef, //
+    0xff, 0xf0, 0xff, 0xf0, 0x0f, 0xfc, 0xcc, 0x3c, 0xcc, 0x33, 0xcc, 0xcf, 0xff, 0xef, 0xff, 0xee, //
+    0xff, 0xfd, 0xff, 0xfd, 0xdf, 0xff, 0xbf, 0xff, 0xbb, 0xff, 0xf7, 0xff, 0xf7, 0x7f, 0x7b, 0xde, //
+];
+
+/// The tuning block on eight lines: CMD21 [eMMC 6.6.5]. The upper four lines carry what the lower four do.
+pub const TUNING_128: [u8; 128] = {
+    let mut block = [0; 128];
+    let mut i = 0;
+    while i < 64 {
+        let (upper, lower) = (TUNING_64[i] >> 4, TUNING_64[i] & 0xf);
+        block[2 * i] = upper << 4 | upper;
+        block[2 * i + 1] = lower << 4 | lower;
+        i += 1;
+    }
+    block
+};
+
+/// Gaps in clocks [SD 4.12], [eMMC 6.15].
+pub mod clocks {
+    /// N_CR: from the end of a command to its response, at least.
+    pub const N_CR_MIN: u32 = 2;
+    /// N_CR: from the end of a command to its response, at most; then it is a timeout.
+    pub const N_CR_MAX: u32 = 64;
+    /// N_ID: from the end of CMD2 or ACMD41 (eMMC: CMD1) to its response, exactly.
+    pub const N_ID: u32 = 5;
+    /// N_AC: from the end of a read command to its data, at least; at most is a time, see
+    /// `Csd::read_timeout_ns`.
+    pub const N_AC_MIN: u32 = 2;
+    /// N_RC: from the end of a response to the next command, at least.
+    pub const N_RC: u32 = 8;
+    /// N_CC: from the end of a command without response to the next command, at least.
+    pub const N_CC: u32 = 8;
+    /// N_WR: from the end of a response or CRC status to data to the card, at least.
+    pub const N_WR: u32 = 2;
+    /// N_ST: from the end of CMD12 to the last data bit that the card sends.
+    pub const N_ST: u32 = 2;
+    /// N_CRC: from the end of a written block to its CRC status.
+    pub const N_CRC: u32 = 2;
+    /// Length of a command or a short response.
+    pub const SHORT: u32 = 48;
+    /// Length of R2.
+    pub const LONG: u32 = 136;
+    /// Before the first command after power-up [SD 6.4.1], [eMMC 10.1].
+    pub const POWER_UP: u32 = 74;
+    /// After the last transaction, before the clock may stop [SD 4.4].
+    pub const BEFORE_STOP: u32 = 8;
+}
+
+/// SD [SD 4, 6].
+pub mod sd {
+    use super::{Speed, Timing, Width};
+
+    /// Fastest clock during identification [SD 4.2.1].
+    pub const IDENTIFY_MAX_HZ: u32 = 400_000;
+    /// Slowest clock during ACMD41 [SD 4.2.1].
+    pub const IDENTIFY_MIN_HZ: u32 = 100_000;
+    /// Supply ramp and stable supply before the clock [SD 6.4.1].
+    pub const POWER_UP_NS: u64 = 1_000_000;
+    /// Supply below 0.5 V to be a power cycle [SD 6.4.1.2].
+    pub const POWER_OFF_NS: u64 = 1_000_000;
+    /// From the first ACMD41 with a voltage window to "ready" [SD 4.2.3].
+    pub const INIT_NS: u64 = 1_000_000_000;
+    /// Between two ACMD41, at most [SD 4.2.3].
+    pub const INIT_POLL_MAX_NS: u64 = 50_000_000;
+    /// Read access time of cards with fixed limits, the upper bound for others [SD 4.6.2.1].
+    pub const READ_NS: u64 = 100_000_000;
+    /// Busy after a written block, up to 32 GB [SD 4.6.2.2].
+    pub const WRITE_NS: u64 = 250_000_000;
+    /// Busy after a written block, SDXC and SDUC [SD 4.6.2.2].
+    pub const WRITE_XC_NS: u64 = 500_000_000;
+    /// Erase of one write block, where the status does not tell [SD 4.6.2.3].
+    pub const ERASE_BLOCK_NS: u64 = 250_000_000;
+    /// FULE: busy, at most [SD 4.6.2.3].
+    pub const FULE_NS: u64 = 1_000_000_000;
+    /// Discard: busy, at most [SD 4.6.2.3].
+    pub const DISCARD_NS: u64 = 250_000_000;
+    /// CMD6: status block, at most [SD 4.6.2.1].
+    pub const SWITCH_NS: u64 = 100_000_000;
+    /// CMD6: clocks until the new function works, counted from the end of the status block [SD 4.3.10].
+    pub const SWITCH_SETTLE_CLOCKS: u32 = 8;
+    /// CMD11: the clock stands still at least so long while the voltage changes [SD 4.2.4.2].
+    pub const VOLTAGE_CLOCK_OFF_NS: u64 = 5_000_000;
+    /// CMD11: from the clock at 1.8 V to DAT high, at most [SD 4.2.4.2].
+    pub const VOLTAGE_DAT_HIGH_NS: u64 = 1_000_000;
+    /// CMD19: all of a tuning procedure [SD 4.2.4.5].
+    pub const TUNING_NS: u64 = 150_000_000;
+    /// CMD19: tuning blocks, at most [SD 4.2.4.5].
+    pub const TUNING_BLOCKS: u32 = 40;
+    /// Busy of CMD20 [SD 4.13].
+    pub const SPEED_CLASS_CONTROL_NS: u64 = 1_000_000_000;
+    /// Busy of a write to an extension register (CMD49, CMD59) [SD 5.7].
+    pub const EXTENSION_WRITE_NS: u64 = 1_000_000_000;
+    /// Flush of the cache [SD 4.17].
+    pub const FLUSH_NS: u64 = 1_000_000_000;
+    /// CMD42 with forced erase [SD 4.3.7].
+    pub const FORCE_ERASE_NS: u64 = 180_000_000_000;
+
+    const NARROW: &[Width] = &[Width::W1, Width::W4];
+    const WIDE: &[Width] = &[Width::W4];
+
+    /// The bus speeds, slowest first [SD 3.9.2].
+    pub const SPEEDS: [Speed; 7] = [
+        Speed::new(Timing::Legacy, 25_000_000, NARROW),
+        Speed::new(Timing::HighSpeed, 50_000_000, NARROW),
+        Speed::new(Timing::Sdr12, 25_000_000, WIDE).only_1v8(),
+        Speed::new(Timing::Sdr25, 50_000_000, WIDE).only_1v8(),
+        Speed::new(Timing::Ddr50, 50_000_000, WIDE).only_1v8().ddr(),
+        Speed::new(Timing::Sdr50, 100_000_000, WIDE).only_1v8().tuned(),
+        Speed::new(Timing::Sdr104, 208_000_000, WIDE).only_1v8().tuned(),
+    ];
+
+    /// The line of a mode; `None` if SD does not have it.
+    pub fn speed(timing: Timing) -> Option<&'static Speed> {
+        const { &SPEEDS }.iter().find(|speed| speed.timing == timing)
+    }
+}
+
+/// eMMC [eMMC 5, 6, 10].
+pub mod emmc {
+    use super::{Speed, Timing, Width};
+
+    /// Fastest clock during identification [eMMC 10.5].
+    pub const IDENTIFY_MAX_HZ: u32 = 400_000;
+    /// Supply ramp and stable supply before the first command [eMMC 10.1].
+    pub const POWER_UP_NS: u64 = 1_000_000;
+    /// From the first CMD1 to "ready" [eMMC 6.4.2]; longer once after partitioning, see
+    /// `ExtCsd::first_power_up_time_ns`.
+    pub const INIT_NS: u64 = 1_000_000_000;
+    /// CMD6 where EXT_CSD does not tell; the standard has no figure, this is the custom of hosts.
+    pub const SWITCH_NS: u64 = 500_000_000;
+    /// CMD21: all of a tuning procedure [eMMC 6.6.5].
+    pub const TUNING_NS: u64 = 150_000_000;
+    /// CMD21: tuning blocks, at most [eMMC 6.6.5].
+    pub const TUNING_BLOCKS: u32 = 40;
+    /// CMD5 where EXT_CSD does not tell: the largest value that it can hold [eMMC 7.4, 217].
+    pub const SLEEP_NS: u64 = 100 << 0x17;
+    /// Flush of the cache: the standard sets no limit, this is the custom of hosts.
+    pub const FLUSH_NS: u64 = 30_000_000_000;
+    /// Reset pin held low, at least [eMMC 6.15.10].
+    pub const RESET_PULSE_NS: u64 = 1_000;
+    /// From the end of reset to the first command [eMMC 6.15.10].
+    pub const RESET_RECOVERY_NS: u64 = 200_000;
+    /// CMD42 with forced erase [eMMC 6.6.19].
+    pub const FORCE_ERASE_NS: u64 = 180_000_000_000;
+    /// Boot: from CMD low to the acknowledge, at most [eMMC 6.3.3].
+    pub const BOOT_ACK_NS: u64 = 50_000_000;
+    /// Boot: from CMD low to data, at most [eMMC 6.3.3].
+    pub const BOOT_DATA_NS: u64 = 1_000_000_000;
+
+    const ALL: &[Width] = &[Width::W1, Width::W4, Width::W8];
+    const WIDE: &[Width] = &[Width::W4, Width::W8];
+    const EIGHT: &[Width] = &[Width::W8];
+
+    /// The bus speeds, slowest first [eMMC 5.3.2].
+    pub const SPEEDS: [Speed; 6] = [
+        Speed::new(Timing::Legacy, 26_000_000, ALL).also_1v8(),
+        Speed::new(Timing::HighSpeed, 52_000_000, ALL).also_1v8(),
+        Speed::new(Timing::Ddr52, 52_000_000, WIDE).also_1v8().ddr(),
+        Speed::new(Timing::Hs200, 200_000_000, WIDE).only_1v8().tuned(),
+        // The sampling point is that of HS200, tuned before the switch.
+        Speed::new(Timing::Hs400, 200_000_000, EIGHT).only_1v8().ddr().tuned(),
+        Speed::new(Timing::Hs400Es, 200_000_000, EIGHT).only_1v8().ddr(),
+    ];
+
+    /// The line of a mode; `None` if eMMC does not have it.
+    pub fn speed(timing: Timing) -> Option<&'static Speed> {
+        const { &SPEEDS }.iter().find(|speed| speed.timing == timing)
+    }
+}
+
+/// SDIO [SDIO 3, 4, 6].
+pub mod sdio {
+    /// From the first CMD5 with a voltage window to "ready" [SDIO 3.2].
+    pub const INIT_NS: u64 = 1_000_000_000;
+    /// From CMD53 to its data, or the busy after, at most, unless the function says otherwise [SDIO 5.3].
+    pub const DATA_NS: u64 = 1_000_000_000;
+    /// Enabling a function, where its tuples do not tell [SDIO 16].
+    pub const ENABLE_NS: u64 = 1_000_000_000;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn throughput_is_that_of_the_tables() {
+        let sd = |timing, width| sd::speed(timing).unwrap().bytes_per_second(width);
+        assert_eq!(sd(Timing::Legacy, Width::W4), 12_500_000);
+        assert_eq!(sd(Timing::HighSpeed, Width::W4), 25_000_000);
+        assert_eq!(sd(Timing::Ddr50, Width::W4), 50_000_000);
+        assert_eq!(sd(Timing::Sdr50, Width::W4), 50_000_000);
+        assert_eq!(sd(Timing::Sdr104, Width::W4), 104_000_000);
+        let emmc = |timing| emmc::speed(timing).unwrap().bytes_per_second(Width::W8);
+        assert_eq!(emmc(Timing::HighSpeed), 52_000_000);
+        assert_eq!(emmc(Timing::Ddr52), 104_000_000);
+        assert_eq!(emmc(Timing::Hs200), 200_000_000);
+        assert_eq!(emmc(Timing::Hs400), 400_000_000);
+        assert!(sd::speed(Timing::Hs400).is_none() && emmc::speed(Timing::Sdr104).is_none());
+    }
+
+    #[test]
+    fn tuning_blocks_have_the_shape_of_the_standard() {
+        // First and last bytes of the table of eight lines [eMMC 6.6.5].
+        assert_eq!(TUNING_128[..8], [0xff, 0xff, 0x00, 0xff, 0xff, 0xff, 0x00, 0x00]);
+        assert_eq!(
+            TUNING_128[56..72],
+            [0x77, 0x77, 0xff, 0x77, 0xbb, 0xdd, 0xee, 0xff, 0xff, 0xff, 0xff, 0x00, 0xff, 0xff, 0xff, 0x00]
+        );
+        assert_eq!(TUNING_128[120..], [0xff, 0x77, 0x77, 0xff, 0x77, 0xbb, 0xdd, 0xee]);
+        // The second half is the first, one clock later.
+        assert_eq!(TUNING_128[65..], TUNING_128[..63]);
+    }
+}

@@ -1,0 +1,45 @@
+//! A judge that we did not write: QEMU's `sdhci-pci` and `sd-card`, driven through the qtest socket.
+//!
+//! No guest code runs. The test process is the processor: it reads and writes the controller's registers over
+//! a socket, shares the guest's memory as a file, and hears the interrupt line. Read first: `machine.rs`.
+//!
+//! Without QEMU the tests say so and pass, unless `CI` is set. `MMCQ_QEMU` names another binary.
+
+mod engine;
+mod errors;
+mod image;
+mod machine;
+mod memory;
+mod pci;
+mod phases;
+mod qtest;
+mod registers;
+mod runner;
+mod small;
+mod smoke;
+mod window;
+
+use machine::{Machine, Options};
+use qtest::Qemu;
+use std::io::Write;
+use std::sync::OnceLock;
+
+/// A machine to test with, or `None` when there is no QEMU and that is no failure.
+fn machine(options: &Options) -> Option<Machine> {
+    static QEMU: OnceLock<Option<Qemu>> = OnceLock::new();
+    let qemu = QEMU.get_or_init(|| {
+        Qemu::find()
+            .inspect_err(|error| {
+                // Past the test harness, which shows what a passing test prints to nobody.
+                let mut stderr = std::io::stderr();
+                let _ = writeln!(stderr, "no QEMU, skipped: {error}; install it with tools/install-qemu.sh");
+            })
+            .ok()
+    });
+    let Some(qemu) = qemu else {
+        let ci = std::env::var_os("CI").is_some_and(|value| !value.is_empty());
+        assert!(!ci, "no QEMU although CI is set; install it with tools/install-qemu.sh");
+        return None;
+    };
+    Some(Machine::start(qemu, options).unwrap_or_else(|error| panic!("{error}")))
+}

@@ -1,0 +1,141 @@
+//! The guest's memory, a file that QEMU maps, and bounce DMA in it.
+//!
+//! The controller sees only this file, the driver only its own buffers: what no `map`, `sync` or `unmap`
+//! copies is not there. Memory that is given back is overwritten, so a controller that still uses it does not
+//! go unseen.
+
+use mmcq::host::{Direction, Dma, DmaError};
+use std::collections::BTreeMap;
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::ptr::NonNull;
+use std::sync::{Arc, Mutex};
+
+/// Bytes of guest memory.
+pub const RAM_BYTES: u64 = 64 << 20;
+/// The window for DMA: above the first megabytes, where a PC has holes.
+const FIRST: u64 = 16 << 20;
+/// The CPU's page: inside it a buffer keeps its offset, as real memory does.
+const PAGE: u64 = 4096;
+/// What memory holds before a mapping and after it.
+const POISON: u8 = 0xdb;
+
+/// DMA for the driver under test. Clones share the memory.
+#[derive(Clone, Debug)]
+pub struct QtestDma {
+    state: Arc<Mutex<State>>,
+}
+
+#[derive(Debug)]
+struct State {
+    ram: File,
+    live: BTreeMap<u64, Mapping>,
+    next: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Mapping {
+    ptr: usize,
+    len: usize,
+    direction: Direction,
+}
+
+impl QtestDma {
+    /// Makes the file that is to be the guest's memory.
+    pub fn create(path: &Path) -> Result<QtestDma, String> {
+        let say = |error: std::io::Error| format!("{}: {error}", path.display());
+        let ram = OpenOptions::new().read(true).write(true).create_new(true).open(path).map_err(say)?;
+        ram.set_len(RAM_BYTES).map_err(say)?;
+        let state = State { ram, live: BTreeMap::new(), next: FIRST };
+        Ok(QtestDma { state: Arc::new(Mutex::new(state)) })
+    }
+
+    /// Mappings that have not been ended.
+    pub fn live(&self) -> usize {
+        self.with(|state| state.live.len())
+    }
+
+    fn with<T>(&self, work: impl FnOnce(&mut State) -> T) -> T {
+        work(&mut self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner()))
+    }
+}
+
+impl State {
+    /// A free place with the same offset in its page as `ptr`. It moves on with every call, so that in the
+    /// end each boundary of the controller has been crossed.
+    fn place(&mut self, ptr: usize, len: usize) -> Option<u64> {
+        let len = len as u64;
+        let mut at = self.next;
+        for _ in 0..=2 * self.live.len() + 2 {
+            let bus = at.next_multiple_of(PAGE) + ptr as u64 % PAGE;
+            if bus + len > RAM_BYTES {
+                at = FIRST;
+                continue;
+            }
+            let before = self.live.range(..bus + len).next_back();
+            match before.map(|(start, mapping)| start + mapping.len as u64) {
+                Some(end) if end > bus => at = end,
+                _ => {
+                    self.next = bus + len;
+                    return Some(bus);
+                }
+            }
+        }
+        None
+    }
+
+    fn copy_in(&self, bus: u64, bytes: &[u8]) {
+        self.ram.write_all_at(bytes, bus).expect("guest memory can be written");
+    }
+
+    /// The mapping that holds these bytes at these addresses.
+    fn holder(&self, bus: u64, ptr: usize, len: usize) -> Option<Mapping> {
+        let (start, mapping) = self.live.range(..=bus).next_back()?;
+        let offset = usize::try_from(bus - start).ok()?;
+        (mapping.ptr + offset == ptr && offset + len <= mapping.len).then_some(*mapping)
+    }
+}
+
+// SAFETY: a bus address leads QEMU to a stand-in of exactly `len` bytes, which `map` and `sync` fill from
+// `ptr` and `unmap` copies back; `place` gives no byte twice.
+unsafe impl Dma for QtestDma {
+    fn map(&self, ptr: NonNull<u8>, len: usize, direction: Direction) -> Result<u64, DmaError> {
+        assert!(len > 0, "map: a mapping of no bytes");
+        self.with(|state| {
+            let bus = state.place(ptr.as_ptr() as usize, len).ok_or(DmaError::Exhausted)?;
+            // SAFETY: the caller of `map` vouches for `len` bytes at `ptr`; nothing writes them meanwhile.
+            let buffer = unsafe { std::slice::from_raw_parts(ptr.as_ptr(), len) };
+            // For a read as well: it may turn out shorter than the buffer.
+            state.copy_in(bus, buffer);
+            state.live.insert(bus, Mapping { ptr: ptr.as_ptr() as usize, len, direction });
+            Ok(bus)
+        })
+    }
+
+    fn unmap(&self, bus: u64, ptr: NonNull<u8>, len: usize, direction: Direction) {
+        self.with(|state| {
+            let asked = Mapping { ptr: ptr.as_ptr() as usize, len, direction };
+            let made = state.live.remove(&bus);
+            assert_eq!(made, Some(asked), "unmap of bus address {bus:#x}: not as it was mapped");
+            if direction == Direction::Read {
+                // SAFETY: `map`'s caller vouched for these bytes until now, and a read may write them.
+                let buffer = unsafe { std::slice::from_raw_parts_mut(ptr.as_ptr(), len) };
+                state.ram.read_exact_at(buffer, bus).expect("guest memory can be read");
+            }
+            state.copy_in(bus, &vec![POISON; len]);
+        });
+    }
+
+    fn sync(&self, bus: u64, ptr: NonNull<u8>, len: usize) {
+        self.with(|state| {
+            let holder = state.holder(bus, ptr.as_ptr() as usize, len);
+            assert!(
+                holder.is_some_and(|mapping| mapping.direction == Direction::Write),
+                "sync of {len} bytes at bus address {bus:#x}: not inside a mapping for writing"
+            );
+            // SAFETY: inside a live mapping, whose memory its owner keeps.
+            state.copy_in(bus, unsafe { std::slice::from_raw_parts(ptr.as_ptr(), len) });
+        });
+    }
+}

@@ -1,0 +1,387 @@
+//! QEMU as a child process and its qtest socket: one text line a command, one a reply, interrupts in between.
+
+use std::fs::File;
+use std::io::{ErrorKind, Read, Write};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+/// The longest a living QEMU takes to answer; it needs microseconds.
+const REPLY: Duration = Duration::from_secs(10);
+/// The longest from `exec` to the socket; 30 to 300 ms are usual.
+const START: Duration = Duration::from_secs(20);
+/// Writes under way whose replies have not been read.
+const POSTED: u32 = 64;
+/// Interrupt lines that are watched (an I/O APIC has 24).
+const LINES: usize = 32;
+
+/// A QEMU binary that was found on this machine.
+#[derive(Clone, Debug)]
+pub struct Qemu {
+    /// The program.
+    pub program: PathBuf,
+    /// It has the qtest accelerator, and so a virtual clock; otherwise TCG with a halted CPU and the wall
+    /// clock.
+    pub virtual_clock: bool,
+}
+
+impl Qemu {
+    /// `MMCQ_QEMU` if it is set, `qemu-system-x86_64` from the path otherwise. The error is one line.
+    pub fn find() -> Result<Qemu, String> {
+        let (program, from) = match std::env::var_os("MMCQ_QEMU") {
+            Some(path) => (PathBuf::from(path), "MMCQ_QEMU"),
+            None => (PathBuf::from("qemu-system-x86_64"), "PATH"),
+        };
+        let say = |arguments: &[&str]| {
+            let output = Command::new(&program)
+                .args(arguments)
+                .stdin(Stdio::null())
+                .output()
+                .map_err(|error| format!("{} (from {from}): {error}", program.display()))?;
+            if !output.status.success() {
+                return Err(format!("{} {arguments:?}: {}", program.display(), output.status));
+            }
+            Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+        };
+        let virtual_clock = say(&["-accel", "help"])?.lines().any(|line| line.trim() == "qtest");
+        Ok(Qemu { program, virtual_clock })
+    }
+}
+
+/// A running QEMU. Dropping it kills the process.
+#[derive(Debug)]
+pub struct Qtest {
+    link: Mutex<Link>,
+    clock: Clock,
+}
+
+#[derive(Debug)]
+enum Clock {
+    Wall(Instant),
+    /// Nanoseconds that QEMU reported last.
+    Virtual(Mutex<u64>),
+}
+
+#[derive(Debug)]
+struct Link {
+    child: Child,
+    socket: UnixStream,
+    received: Vec<u8>,
+    level: [bool; LINES],
+    raised: [u64; LINES],
+    operations: u64,
+    posted: u32,
+    timeout: Duration,
+    stderr: PathBuf,
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        // Errors mean that it is gone already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Qtest {
+    /// Starts QEMU with these arguments plus the ones that qtest needs. Files go to `folder`, which must
+    /// outlive the value.
+    pub fn start(qemu: &Qemu, folder: &Path, arguments: &[String]) -> Result<Qtest, String> {
+        let path = folder.join("qtest");
+        let stderr = folder.join("stderr");
+        let listener = UnixListener::bind(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+        listener.set_nonblocking(true).map_err(|error| format!("qtest socket: {error}"))?;
+        let log = File::create(&stderr).map_err(|error| format!("{}: {error}", stderr.display()))?;
+        let mut child = Command::new(&qemu.program)
+            .args(arguments)
+            .args(["-accel", if qemu.virtual_clock { "qtest" } else { "tcg" }])
+            .args(["-qtest", &format!("unix:{}", path.display()), "-qtest-log", "/dev/null"])
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(log)
+            .spawn()
+            .map_err(|error| format!("{}: {error}", qemu.program.display()))?;
+        let since = Instant::now();
+        let socket = loop {
+            match listener.accept() {
+                Ok((socket, _)) => break socket,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                Err(error) => return Err(format!("qtest socket: {error}")),
+            }
+            let ended = child.try_wait().map_err(|error| format!("QEMU: {error}"))?;
+            if ended.is_some() || since.elapsed() > START {
+                let _ = child.kill();
+                let _ = child.wait();
+                let why = ended.map_or("no connection in 20 s".to_string(), |status| status.to_string());
+                return Err(format!("QEMU did not start: {why}; it said: {}", said(&stderr)));
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        };
+        let link = Link {
+            child,
+            socket,
+            received: Vec::new(),
+            level: [false; LINES],
+            raised: [0; LINES],
+            operations: 0,
+            posted: 0,
+            timeout: Duration::ZERO,
+            stderr,
+        };
+        let clock =
+            if qemu.virtual_clock { Clock::Virtual(Mutex::new(0)) } else { Clock::Wall(Instant::now()) };
+        link.socket.set_nonblocking(false).map_err(|error| format!("qtest socket: {error}"))?;
+        Ok(Qtest { link: Mutex::new(link), clock })
+    }
+
+    /// Works on the link, and panics with what QEMU said when that fails: a test has nothing better to do,
+    /// and register access has no error to return.
+    fn link<T>(&self, what: &str, work: impl FnOnce(&mut Link) -> Result<T, String>) -> T {
+        let mut link = self.link.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        match work(&mut link) {
+            Ok(value) => value,
+            Err(error) => panic!("qtest `{what}`: {error}; QEMU said: {}", said(&link.stderr)),
+        }
+    }
+
+    /// Sends one command and returns the number in its reply (0 when there is none).
+    fn run(&self, command: &str) -> u64 {
+        self.link(command, |link| link.run(command))
+    }
+
+    /// Sends one command and leaves its reply for later, as PCI posts its writes. QEMU works in order.
+    fn post(&self, command: &str) {
+        self.link(command, |link| link.post(command));
+    }
+
+    /// Reads a port of `width` bits (8, 16 or 32).
+    pub fn port_read(&self, width: u8, port: u16) -> u32 {
+        self.run(&format!("in{} {port:#x}", letter(width))) as u32
+    }
+
+    /// Writes a port.
+    pub fn port_write(&self, width: u8, port: u16, value: u32) {
+        self.run(&format!("out{} {port:#x} {value:#x}", letter(width)));
+    }
+
+    /// Reads `width` bits (8, 16 or 32) at a guest physical address.
+    pub fn read(&self, width: u8, address: u64) -> u32 {
+        self.run(&format!("read{} {address:#x}", letter(width))) as u32
+    }
+
+    /// Writes at a guest physical address.
+    pub fn write(&self, width: u8, address: u64, value: u32) {
+        self.post(&format!("write{} {address:#x} {value:#x}", letter(width)));
+    }
+
+    /// From now on the I/O APIC's inputs come here instead of to the guest's CPU.
+    pub fn intercept_interrupts(&self) {
+        self.run("irq_intercept_in ioapic");
+    }
+
+    /// Is this line asserted? QEMU tells of a change before it answers the access that caused it.
+    pub fn line(&self, line: u8) -> bool {
+        self.link("interrupt line", |link| {
+            link.flush()?;
+            Ok(link.level.get(line as usize) == Some(&true))
+        })
+    }
+
+    /// How often this line has been raised.
+    pub fn raised(&self, line: u8) -> u64 {
+        self.link("interrupt line", |link| {
+            link.flush()?;
+            Ok(link.raised.get(line as usize).copied().unwrap_or(0))
+        })
+    }
+
+    /// Commands sent so far.
+    pub fn operations(&self) -> u64 {
+        self.link("operations", |link| Ok(link.operations))
+    }
+
+    /// Waits until this line is asserted, or for `timeout_ns`. On the virtual clock this is what makes time
+    /// pass.
+    pub fn wait_line(&self, line: u8, timeout_ns: u64) -> bool {
+        let end_ns = self.now_ns().saturating_add(timeout_ns);
+        let mut step_ns = 1_000;
+        loop {
+            if self.line(line) {
+                return true;
+            }
+            let left_ns = end_ns.saturating_sub(self.now_ns());
+            if left_ns == 0 {
+                return false;
+            }
+            match &self.clock {
+                Clock::Wall(_) => {
+                    self.link("interrupt line", |link| link.receive(Duration::from_nanos(left_ns)));
+                }
+                Clock::Virtual(_) => {
+                    self.step(left_ns.min(step_ns));
+                    step_ns = (step_ns * 2).min(1_000_000);
+                }
+            }
+        }
+    }
+
+    /// The time: since the start, or QEMU's virtual one.
+    pub fn now_ns(&self) -> u64 {
+        match &self.clock {
+            Clock::Wall(start) => start.elapsed().as_nanos() as u64,
+            Clock::Virtual(now) => now.lock().map(|now| *now).unwrap_or(0),
+        }
+    }
+
+    /// Lets time pass until `at_ns`; QEMU's timers run meanwhile.
+    pub fn sleep_until(&self, at_ns: u64) {
+        let left_ns = at_ns.saturating_sub(self.now_ns());
+        match &self.clock {
+            Clock::Wall(_) => std::thread::sleep(Duration::from_nanos(left_ns)),
+            // A step of 0 is refused.
+            Clock::Virtual(_) if left_ns == 0 => {}
+            Clock::Virtual(_) => self.step(left_ns),
+        }
+    }
+
+    fn step(&self, ns: u64) {
+        if let Clock::Virtual(now) = &self.clock {
+            let reached = self.run(&format!("clock_step {ns}"));
+            if let Ok(mut now) = now.lock() {
+                *now = reached;
+            }
+        }
+    }
+}
+
+impl Link {
+    fn send(&mut self, command: &str) -> Result<(), String> {
+        self.operations += 1;
+        self.socket.write_all(format!("{command}\n").as_bytes()).map_err(|error| error.to_string())
+    }
+
+    fn run(&mut self, command: &str) -> Result<u64, String> {
+        self.send(command)?;
+        self.flush()?;
+        self.reply()
+    }
+
+    fn post(&mut self, command: &str) -> Result<(), String> {
+        if self.posted >= POSTED {
+            self.flush()?;
+        }
+        self.send(command)?;
+        self.posted += 1;
+        Ok(())
+    }
+
+    /// Reads the replies of the posted writes.
+    fn flush(&mut self) -> Result<(), String> {
+        while self.posted > 0 {
+            self.posted -= 1;
+            self.reply()?;
+        }
+        Ok(())
+    }
+
+    /// Waits for the next reply; interrupts before it are noted.
+    fn reply(&mut self) -> Result<u64, String> {
+        let since = Instant::now();
+        loop {
+            while let Some(line) = self.line() {
+                if let Some(reply) = self.digest(&line)? {
+                    return Ok(reply);
+                }
+            }
+            let left = REPLY.saturating_sub(since.elapsed());
+            if left.is_zero() {
+                return Err(format!("no reply in {} s", REPLY.as_secs()));
+            }
+            // In whole seconds, so that the socket's timeout seldom changes.
+            self.fill(Duration::from_secs(left.as_secs() + 1))?;
+        }
+    }
+
+    /// Waits for interrupt messages; returns after some came, or after `timeout`.
+    fn receive(&mut self, timeout: Duration) -> Result<(), String> {
+        self.flush()?;
+        self.fill(timeout)?;
+        while let Some(line) = self.line() {
+            if self.digest(&line)?.is_some() {
+                return Err(format!("a reply that nobody asked for: {line}"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes one line: `OK`, `OK 0x12`, `OK 12`, `IRQ raise 20`, `FAIL ...`.
+    fn digest(&mut self, line: &str) -> Result<Option<u64>, String> {
+        let mut words = line.split_whitespace();
+        match (words.next(), words.next(), words.next()) {
+            (Some("OK"), value, _) => {
+                let value = value.unwrap_or("0");
+                let parsed = match value.strip_prefix("0x") {
+                    Some(digits) => u64::from_str_radix(digits, 16),
+                    None => value.parse(),
+                };
+                parsed.map(Some).map_err(|_| format!("reply `{line}`: expected a number"))
+            }
+            (Some("IRQ"), Some(what), Some(number)) => {
+                let number: usize = number.parse().map_err(|_| format!("`{line}`: expected a line"))?;
+                let (Some(level), Some(raised)) = (self.level.get_mut(number), self.raised.get_mut(number))
+                else {
+                    return Err(format!("`{line}`: expected a line below {LINES}"));
+                };
+                let up = what == "raise";
+                *raised += u64::from(up && !*level);
+                *level = up;
+                Ok(None)
+            }
+            _ => Err(format!("reply `{line}`: expected OK")),
+        }
+    }
+
+    fn line(&mut self) -> Option<String> {
+        let end = self.received.iter().position(|&byte| byte == b'\n')?;
+        let rest = self.received.split_off(end + 1);
+        let line = std::mem::replace(&mut self.received, rest);
+        Some(String::from_utf8_lossy(&line).trim_end().to_string())
+    }
+
+    fn fill(&mut self, timeout: Duration) -> Result<(), String> {
+        let mut buffer = [0; 4096];
+        if self.timeout != timeout {
+            self.timeout = timeout.max(Duration::from_micros(1));
+            self.socket.set_read_timeout(Some(self.timeout)).map_err(|error| error.to_string())?;
+        }
+        match self.socket.read(&mut buffer) {
+            Ok(0) => Err("QEMU closed the socket".to_string()),
+            Ok(count) => {
+                self.received.extend(buffer.iter().take(count));
+                Ok(())
+            }
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => Ok(()),
+            Err(error) if error.kind() == ErrorKind::Interrupted => Ok(()),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+}
+
+/// What a width is called in a command.
+fn letter(width: u8) -> char {
+    match width {
+        8 => 'b',
+        16 => 'w',
+        32 => 'l',
+        _ => panic!("an access of {width} bits: expected 8, 16 or 32"),
+    }
+}
+
+/// What QEMU wrote to its standard error, on one line.
+fn said(path: &Path) -> String {
+    let text = std::fs::read_to_string(path).unwrap_or_default();
+    let text = text.trim().replace('\n', " | ");
+    if text.is_empty() { "nothing".to_string() } else { text }
+}
