@@ -1,7 +1,9 @@
 //! The laboratory: fio jobs on simulated boards, reproductions of published tables, reports.
 
+pub mod board;
 pub mod buffers;
 pub mod fio;
 pub mod linux;
 pub mod ours;
+pub mod platform;
 pub mod system;

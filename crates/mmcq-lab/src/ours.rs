@@ -1,15 +1,17 @@
 //! Our engine alone: jobs submit to it directly, the interrupt picks the next transfer from everything that is pending, and nothing is parked anywhere else.
 
+use crate::board::Alone;
 use crate::system::{Event, Front, Io, Step, System};
-use mmcq::engine::{Engine, Error, Kind, Request, SlotId, Work};
+use mmcq::engine::{Error, Kind, Request, SlotId, Work};
 use mmcq::host::{Direction, Host};
+use mmcq::task::Shared;
 use mmcq_sim::cpu::{Priority, Thread};
 use std::collections::VecDeque;
 
 /// The front end: an engine with its table of who waits for which slot.
 pub struct Ours<H: Host, const N: usize> {
     /// The engine.
-    pub engine: Engine<H, N>,
+    pub stack: Shared<Alone, H, N>,
     /// I/Os whose job is on its way into the engine.
     entering: Vec<Option<Io>>,
     /// I/Os for which there was no slot.
@@ -27,9 +29,9 @@ pub struct Ours<H: Host, const N: usize> {
 
 impl<H: Host, const N: usize> Ours<H, N> {
     /// Sets it up on a machine with so many jobs.
-    pub fn new(engine: Engine<H, N>, sys: &mut System, jobs: u32) -> Self {
+    pub fn new(stack: Shared<Alone, H, N>, sys: &mut System, jobs: u32) -> Self {
         Ours {
-            engine,
+            stack,
             entering: vec![None; jobs as usize],
             outside: VecDeque::new(),
             slots: [None; N],
@@ -50,7 +52,7 @@ impl<H: Host, const N: usize> Ours<H, N> {
             Direction::Write => Kind::Write { lba, blocks },
         };
         let buf = sys.buffers.lend(io.buffer);
-        match self.engine.submit(Request { kind, buf }, sys.time.now()) {
+        match self.stack.with(|e| e.submit(Request { kind, buf }, sys.time.now())) {
             Ok(id) => {
                 if let Some(place) = self.slots.get_mut(id.index()) {
                     *place = Some((id, io));
@@ -67,7 +69,7 @@ impl<H: Host, const N: usize> Ours<H, N> {
                 }
             }
         }
-        self.set_timer(sys, self.engine.next_deadline_ns());
+        self.set_timer(sys, self.stack.with(|e| e.next_deadline_ns()));
     }
 
     /// Takes what is done, and has it completed by a soft interrupt of this core.
@@ -80,7 +82,7 @@ impl<H: Host, const N: usize> Ours<H, N> {
                 let index = bits.trailing_zeros() as usize;
                 bits &= bits - 1;
                 let Some((id, io)) = self.slots.get_mut(index).and_then(Option::take) else { continue };
-                if let Some(completion) = self.engine.take(id) {
+                if let Some(completion) = self.stack.with(|e| e.take(id)) {
                     sys.buffers.restore(io.buffer, completion.buf);
                     if let Err(error) = completion.result {
                         self.error.get_or_insert(error);
@@ -90,7 +92,7 @@ impl<H: Host, const N: usize> Ours<H, N> {
             }
             self.finished.push_back(list);
             sys.defer(core, sys.costs.softirq_ns, Step::Complete);
-            while self.engine.slots_in_use() < N {
+            while self.stack.with(|e| e.slots_in_use()) < N {
                 let Some(io) = self.outside.pop_front() else { break };
                 self.enter(sys, io);
             }
@@ -119,7 +121,7 @@ impl<H: Host, const N: usize> Front for Ours<H, N> {
     }
 
     fn irq(&mut self, sys: &mut System) {
-        let work = self.engine.on_irq(sys.time.now());
+        let work = self.stack.with(|e| e.on_irq(sys.time.now()));
         self.handle(sys, work, sys.irq_core);
     }
 
@@ -136,7 +138,7 @@ impl<H: Host, const N: usize> Front for Ours<H, N> {
             Step::IrqThread => {
                 self.thread_runs = false;
                 sys.lock();
-                let work = self.engine.poll(sys.time.now());
+                let work = self.stack.with(|e| e.poll(sys.time.now()));
                 self.handle(sys, work, core);
                 sys.unlock();
             }
@@ -157,10 +159,10 @@ impl<H: Host, const N: usize> Front for Ours<H, N> {
             return;
         }
         self.timer_ns = u64::MAX;
-        match self.engine.next_deadline_ns() {
+        match self.stack.with(|e| e.next_deadline_ns()) {
             Some(at) if at > 0 && at <= sys.time.now() => {
                 sys.time.charge(sys.costs.irq_ns);
-                let work = self.engine.poll(sys.time.now());
+                let work = self.stack.with(|e| e.poll(sys.time.now()));
                 self.handle(sys, work, sys.irq_core);
             }
             later => self.set_timer(sys, later),

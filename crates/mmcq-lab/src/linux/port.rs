@@ -2,16 +2,18 @@
 
 use super::elevator::Request;
 use super::{Ended, Port};
+use crate::board::Alone;
 use crate::buffers;
 use crate::system::{Event, System};
-use mmcq::engine::{DmaBuf, Engine, Kind, Request as EngineRequest, SlotId, Target, Work};
+use mmcq::engine::{DmaBuf, Kind, Request as EngineRequest, SlotId, Target, Work};
 use mmcq::host::{Auto, Data, Direction, Host, Phase};
 use mmcq::spec::command;
+use mmcq::task::Shared;
 
 /// One thing at a time through an engine.
 pub struct EnginePort<H: Host> {
     /// The engine.
-    pub engine: Engine<H, 1>,
+    pub stack: Shared<Alone, H, 1>,
     target: Target,
     /// All data of a request in one piece.
     memory: Option<DmaBuf>,
@@ -26,16 +28,16 @@ const TIMERS: u64 = 1 << 63;
 
 impl<H: Host> EnginePort<H> {
     /// Takes an engine whose card is in the transfer state. `max_bytes`: the largest request.
-    pub fn new(engine: Engine<H, 1>, target: Target, max_bytes: usize) -> Self {
+    pub fn new(stack: Shared<Alone, H, 1>, target: Target, max_bytes: usize) -> Self {
         let memory = Some(buffers::piece(max_bytes));
-        EnginePort { engine, target, memory, under_way: None, timer: 0, errors: 0 }
+        EnginePort { stack, target, memory, under_way: None, timer: 0, errors: 0 }
     }
 
     fn submit(&mut self, sys: &mut System, phase: Phase, timeout_ns: u64, request: Option<Request>) {
         let buf = if request.is_some() { self.memory.take() } else { None };
         let kind = Kind::Raw { prefix: None, phase, timeout_ns };
         let engine_request = EngineRequest { kind, buf: buf.unwrap_or(DmaBuf::EMPTY) };
-        match self.engine.submit(engine_request, sys.time.now()) {
+        match self.stack.with(|e| e.submit(engine_request, sys.time.now())) {
             Ok(id) => {
                 self.under_way = Some((id, request));
                 self.set_timer(sys);
@@ -51,7 +53,7 @@ impl<H: Host> EnginePort<H> {
 
     fn set_timer(&mut self, sys: &mut System) {
         self.timer += 1;
-        if let Some(at) = self.engine.next_deadline_ns().filter(|&at| at > 0) {
+        if let Some(at) = self.stack.with(|e| e.next_deadline_ns()).filter(|&at| at > 0) {
             // Deadlines of a phase that ends in time are far away: looking after them that often is enough.
             const FAR_NS: u64 = 1_000_000;
             if at < sys.time.now() + FAR_NS || self.timer % 64 == 0 {
@@ -63,14 +65,14 @@ impl<H: Host> EnginePort<H> {
     fn ended(&mut self, sys: &mut System, work: Work) -> Option<Ended> {
         if work.deferred {
             // The host wants the rest in a thread; the front end knows, and calls from its context what unmapping costs. The data are here.
-            let work = self.engine.poll(sys.time.now());
+            let work = self.stack.with(|e| e.poll(sys.time.now()));
             return self.ended(sys, work);
         }
         if work.completed == 0 {
             return None;
         }
         let (id, request) = self.under_way.take()?;
-        let completion = self.engine.take(id)?;
+        let completion = self.stack.with(|e| e.take(id))?;
         let output = completion.result;
         let Some(request) = request else {
             return Some(Ended::Status(output.map_or(0, |o| o.response.words[0])));
@@ -111,12 +113,10 @@ impl<H: Host> Port for EnginePort<H> {
             (Direction::Write, 1) => (command::write_block(address), self.target.write_timeout_ns),
             (Direction::Write, _) => (command::write_multiple_block(address), self.target.write_timeout_ns),
         };
-        let caps = self.engine.host().caps();
+        let auto_count = self.stack.with(|e| e.host().caps().auto_count);
         let auto = match blocks {
             1 => Auto::None,
-            _ if self.target.count && caps.auto_count => {
-                Auto::Count(command::set_block_count(blocks, false).arg)
-            }
+            _ if self.target.count && auto_count => Auto::Count(command::set_block_count(blocks, false).arg),
             _ => Auto::Stop,
         };
         let data = Some(Data { direction: request.direction, block_size: 512, blocks });
@@ -131,19 +131,19 @@ impl<H: Host> Port for EnginePort<H> {
     }
 
     fn irq(&mut self, sys: &mut System) -> Option<Ended> {
-        let work = self.engine.on_irq(sys.time.now());
+        let work = self.stack.with(|e| e.on_irq(sys.time.now()));
         self.ended(sys, work)
     }
 
     fn busy(&self) -> bool {
-        self.engine.host().dat0_busy()
+        self.stack.with(|e| e.host().dat0_busy())
     }
 
     fn timer(&mut self, sys: &mut System, number: u64) -> Option<Ended> {
         if number != TIMERS + self.timer {
             return None;
         }
-        let work = self.engine.poll(sys.time.now());
+        let work = self.stack.with(|e| e.poll(sys.time.now()));
         let ended = self.ended(sys, work);
         if ended.is_none() {
             self.set_timer(sys);

@@ -5,14 +5,16 @@ use super::elevator::Elevator;
 use super::hsq::{Hsq, Order, Settings};
 use super::port::EnginePort;
 use super::worker::Worker;
+use crate::board::{Alone, TIMER};
 use crate::ours::Ours;
 use crate::system::{Costs, Io, Next, System, Workload};
-use mmcq::engine::{Config, Engine, FlushBy, Target};
+use mmcq::engine::{Config, FlushBy, Target};
 use mmcq::host::{
     BusOp, BusyDetect, Caps, Direction, DmaError, Done, Events, Host, Phase, Segment, StartError,
     Step as HostStep, Width,
 };
 use mmcq::spec::response::Response;
+use mmcq::task::Shared;
 use mmcq_sim::charged::{CallCosts, Charged};
 use mmcq_sim::cpu::Delay;
 use mmcq_sim::time::Time;
@@ -306,18 +308,18 @@ fn run(
     };
     let end = match setting {
         Setting::Ours => {
-            let mut engine = Engine::<_, 64>::new(host, Config::DEFAULT);
-            engine.set_target(Some(target));
-            let mut front = Ours::new(engine, &mut sys, jobs.jobs());
+            let stack = Shared::<_, _, 64>::new(Alone, TIMER, host, Config::DEFAULT);
+            stack.with(|engine| engine.set_target(Some(target)));
+            let mut front = Ours::new(stack, &mut sys, jobs.jobs());
             sys.run(&mut front, &mut device, &mut jobs).unwrap()
         }
         Setting::None => {
-            let port = EnginePort::new(Engine::new(host, Config::DEFAULT), target, 1 << 20);
+            let port = EnginePort::new(Shared::new(Alone, TIMER, host, Config::DEFAULT), target, 1 << 20);
             let mut front = Worker::new(port, elevator, &mut sys, 1);
             sys.run(&mut front, &mut device, &mut jobs).unwrap()
         }
         Setting::Tag | Setting::Fifo => {
-            let port = EnginePort::new(Engine::new(host, Config::DEFAULT), target, 1 << 20);
+            let port = EnginePort::new(Shared::new(Alone, TIMER, host, Config::DEFAULT), target, 1 << 20);
             let mut front = Hsq::new(port, Settings { order, defer: false }, elevator, &mut sys, 1);
             sys.run(&mut front, &mut device, &mut jobs).unwrap()
         }
