@@ -1,0 +1,90 @@
+//! The one-line error of the job reader: place, value, what was expected.
+
+use std::fmt;
+
+/// Where an option was written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// A line (from 1) of a job file.
+    Line {
+        /// The file as the user named it.
+        file: String,
+        /// The line, counted from 1.
+        line: u32,
+    },
+    /// An argument (from 1) of the command line.
+    Argument(u32),
+    /// A job file or command line as a whole.
+    Whole(String),
+    /// A job as a whole, named.
+    Job(String),
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Place::Line { file, line } => write!(f, "{file}:{line}"),
+            Place::Argument(n) => write!(f, "argument {n}"),
+            Place::Whole(name) => f.write_str(name),
+            Place::Job(name) => write!(f, "job '{name}'"),
+        }
+    }
+}
+
+/// A job file or command line that cannot be used. Its text is one line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ParseError {
+    /// Where.
+    pub place: Place,
+    /// What was found and what was expected.
+    pub message: String,
+}
+
+impl ParseError {
+    /// An error at `place`.
+    pub fn new(place: &Place, message: impl Into<String>) -> Self {
+        ParseError { place: place.clone(), message: one_line(&message.into()) }
+    }
+}
+
+impl fmt::Display for ParseError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.place, self.message)
+    }
+}
+
+impl std::error::Error for ParseError {}
+
+/// Something that was accepted and has no effect here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Note {
+    /// Where the option was written.
+    pub place: Place,
+    /// The option.
+    pub option: String,
+    /// Why it changes nothing.
+    pub reason: String,
+}
+
+impl fmt::Display for Note {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {} has no effect: {}", self.place, self.option, self.reason)
+    }
+}
+
+/// Makes hostile text safe for one terminal line: control characters escaped, length bounded.
+fn one_line(text: &str) -> String {
+    const MAX_CHARS: usize = 400;
+    let mut out = String::new();
+    for c in text.chars().take(MAX_CHARS) {
+        if c.is_control() {
+            out.extend(c.escape_default());
+        } else {
+            out.push(c);
+        }
+    }
+    if text.chars().nth(MAX_CHARS).is_some() {
+        out.push_str("...");
+    }
+    out
+}

@@ -1,0 +1,489 @@
+//! What a job asks for, after all options are read, and the workers it becomes.
+
+use super::error::{ParseError, Place};
+use std::sync::Arc;
+
+/// Direction of one transfer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Dir {
+    /// From the card.
+    Read,
+    /// To the card.
+    Write,
+}
+
+impl Dir {
+    /// Both, in the order of fio's reports.
+    pub const ALL: [Dir; 2] = [Dir::Read, Dir::Write];
+
+    /// Index into the pairs `[read, write]` of a [`Job`].
+    pub fn index(self) -> usize {
+        match self {
+            Dir::Read => 0,
+            Dir::Write => 1,
+        }
+    }
+
+    /// The other one.
+    pub fn other(self) -> Dir {
+        match self {
+            Dir::Read => Dir::Write,
+            Dir::Write => Dir::Read,
+        }
+    }
+}
+
+/// A number of bytes, or a share of the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Size {
+    /// Bytes.
+    Bytes(u64),
+    /// 1 to 100 percent of the file.
+    Percent(u8),
+}
+
+impl Size {
+    /// The size in bytes when the whole is `whole_bytes`.
+    pub fn of(self, whole_bytes: u64) -> u64 {
+        match self {
+            Size::Bytes(n) => n,
+            Size::Percent(p) => {
+                u64::try_from(u128::from(whole_bytes) * u128::from(p) / 100).unwrap_or(whole_bytes)
+            }
+        }
+    }
+}
+
+/// `rw=`: directions and order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rw {
+    /// It reads.
+    pub read: bool,
+    /// It writes.
+    pub write: bool,
+    /// Offsets are random.
+    pub random: bool,
+}
+
+impl Rw {
+    /// fio's word for it.
+    pub fn word(self) -> &'static str {
+        match (self.read, self.write, self.random) {
+            (true, true, false) => "rw",
+            (true, true, true) => "randrw",
+            (_, true, false) => "write",
+            (_, true, true) => "randwrite",
+            (_, _, false) => "read",
+            (_, _, true) => "randread",
+        }
+    }
+
+    /// It mixes both directions.
+    pub fn mixed(self) -> bool {
+        self.read && self.write
+    }
+}
+
+/// Block sizes of one direction.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BlockSize {
+    /// Smallest.
+    pub min: u64,
+    /// Largest.
+    pub max: u64,
+    /// `bssplit=`: sizes with their percent, in the order written; empty without.
+    pub split: Vec<(u64, u8)>,
+}
+
+impl BlockSize {
+    /// One fixed size.
+    pub fn fixed(bytes: u64) -> Self {
+        BlockSize { min: bytes, max: bytes, split: Vec::new() }
+    }
+}
+
+/// `ioengine=`: how a program would submit. Only the depth and the CPU's path differ here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IoEngine {
+    /// `pread`/`pwrite`, the default.
+    Psync,
+    /// `lseek`, `read`, `write`.
+    Sync,
+    /// Linux's native asynchronous calls.
+    Libaio,
+    /// Linux's rings.
+    IoUring,
+    /// POSIX asynchronous calls.
+    PosixAio,
+}
+
+impl IoEngine {
+    /// fio's word for it.
+    pub fn word(self) -> &'static str {
+        match self {
+            IoEngine::Psync => "psync",
+            IoEngine::Sync => "sync",
+            IoEngine::Libaio => "libaio",
+            IoEngine::IoUring => "io_uring",
+            IoEngine::PosixAio => "posixaio",
+        }
+    }
+
+    /// Whether a call returns only when the transfer is over: the depth is then 1, whatever `iodepth=` says.
+    pub fn blocks(self) -> bool {
+        matches!(self, IoEngine::Psync | IoEngine::Sync)
+    }
+}
+
+/// `verify=`: how written data is recognised.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verify {
+    /// Not at all.
+    Off,
+    /// A header with place and seed, no checksum over the data.
+    Meta,
+    /// CRC-7 of the data.
+    Crc7,
+    /// CRC-16 of the data.
+    Crc16,
+    /// CRC-32 (IEEE) of the data.
+    Crc32,
+    /// CRC-32C (Castagnoli) of the data.
+    Crc32c,
+    /// The bytes of `verify_pattern=`, no header.
+    Pattern,
+}
+
+/// `continue_on_error=`: which errors do not end the job.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Continue {
+    /// Failed reads.
+    pub read: bool,
+    /// Failed writes.
+    pub write: bool,
+    /// Data that differs.
+    pub verify: bool,
+}
+
+/// `rw=...:N` and `rw_sequencer=`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sequencer {
+    /// Between random jumps the offsets go on.
+    Sequential,
+    /// Between random jumps the offset stays.
+    Identical,
+}
+
+/// What a write's buffer holds when `verify=` does not say.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Buffers {
+    /// Random bytes, made once.
+    Random,
+    /// Random bytes, new for each write.
+    Refill,
+    /// Zeros.
+    Zero,
+    /// A repeated pattern.
+    Pattern(Vec<u8>),
+}
+
+/// Percentiles that fio prints when `percentile_list=` does not say.
+pub const DEFAULT_PERCENTILES: [f64; 17] =
+    [1.0, 5.0, 10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 70.0, 80.0, 90.0, 95.0, 99.0, 99.5, 99.9, 99.95, 99.99];
+
+/// One section of a job file: `numjobs` equal workers.
+#[derive(Clone, Debug, PartialEq)]
+#[allow(
+    missing_docs,
+    reason = "each field is the fio option of its name; the unit stands in the name or type"
+)]
+pub struct Job {
+    pub name: String,
+    /// Where the section starts.
+    pub place: Place,
+    /// The options as written in the section itself, in order; flags without a value are left out, as in fio's JSON.
+    pub given: Vec<(String, String)>,
+    pub description: Option<String>,
+    /// Names of `filename=`; empty: one file a worker is named after the job.
+    pub filename: Vec<String>,
+    pub filename_format: Option<String>,
+    pub directory: Option<String>,
+    /// `None`: the whole file.
+    pub size: Option<Size>,
+    pub io_size: Option<Size>,
+    pub number_ios: Option<u64>,
+    pub nrfiles: u32,
+    pub overwrite: bool,
+    pub rw: Rw,
+    /// `rw=randread:N`: a random jump each N transfers.
+    pub rw_every: u32,
+    /// `rw=read:BYTES`: added after each sequential transfer.
+    pub rw_add_bytes: i64,
+    pub rw_sequencer: Sequencer,
+    /// Percent of reads in mixed jobs.
+    pub rwmixread: u8,
+    /// `[read, write]`
+    pub bs: [BlockSize; 2],
+    pub bs_unaligned: bool,
+    /// `[read, write]`; `None`: the smallest block.
+    pub blockalign: [Option<u64>; 2],
+    pub numjobs: u32,
+    pub iodepth: u32,
+    pub iodepth_batch: u32,
+    pub iodepth_batch_complete_min: u32,
+    /// 0: as the minimum.
+    pub iodepth_batch_complete_max: u32,
+    /// 0: as `iodepth`.
+    pub iodepth_low: u32,
+    pub ioengine: IoEngine,
+    pub direct: bool,
+    pub thread: bool,
+    pub loops: u32,
+    pub stonewall: bool,
+    pub new_group: bool,
+    pub startdelay_ns: u64,
+    pub runtime_ns: Option<u64>,
+    pub time_based: bool,
+    pub ramp_time_ns: u64,
+    pub thinktime_ns: u64,
+    pub thinktime_blocks: u32,
+    /// Bytes a second, `[read, write]`.
+    pub rate_bytes: [Option<u64>; 2],
+    pub rate_iops: [Option<u32>; 2],
+    /// A flush after so many writes; 0: none.
+    pub fsync: u32,
+    pub fdatasync: u32,
+    pub end_fsync: bool,
+    pub verify: Verify,
+    pub verify_pattern: Vec<u8>,
+    pub do_verify: bool,
+    pub verify_fatal: bool,
+    pub randrepeat: bool,
+    pub allrandrepeat: bool,
+    pub randseed: Option<u64>,
+    pub norandommap: bool,
+    pub offset: Size,
+    pub offset_increment: Size,
+    pub buffers: Buffers,
+    pub group_reporting: bool,
+    pub clat_percentiles: bool,
+    pub lat_percentiles: bool,
+    pub slat_percentiles: bool,
+    pub percentile_list: Vec<f64>,
+    pub significant_figures: u8,
+    pub bwavgtime_ms: u64,
+    pub iopsavgtime_ms: u64,
+    /// Prefix of the log files; the empty prefix means the job's name.
+    pub write_bw_log: Option<String>,
+    pub write_lat_log: Option<String>,
+    pub write_iops_log: Option<String>,
+    pub write_iolog: Option<String>,
+    pub log_avg_msec: u64,
+    pub log_offset: bool,
+    pub continue_on_error: Continue,
+    pub kb_base: u64,
+}
+
+impl Job {
+    /// A job with fio's defaults.
+    pub fn new(name: &str, place: Place) -> Self {
+        Job {
+            name: name.to_string(),
+            place,
+            given: Vec::new(),
+            description: None,
+            filename: Vec::new(),
+            filename_format: None,
+            directory: None,
+            size: None,
+            io_size: None,
+            number_ios: None,
+            nrfiles: 1,
+            overwrite: false,
+            rw: Rw { read: true, write: false, random: false },
+            rw_every: 1,
+            rw_add_bytes: 0,
+            rw_sequencer: Sequencer::Sequential,
+            rwmixread: 50,
+            bs: [BlockSize::fixed(4096), BlockSize::fixed(4096)],
+            bs_unaligned: false,
+            blockalign: [None; 2],
+            numjobs: 1,
+            iodepth: 1,
+            iodepth_batch: 1,
+            iodepth_batch_complete_min: 1,
+            iodepth_batch_complete_max: 0,
+            iodepth_low: 0,
+            ioengine: IoEngine::Psync,
+            direct: false,
+            thread: false,
+            loops: 1,
+            stonewall: false,
+            new_group: false,
+            startdelay_ns: 0,
+            runtime_ns: None,
+            time_based: false,
+            ramp_time_ns: 0,
+            thinktime_ns: 0,
+            thinktime_blocks: 1,
+            rate_bytes: [None; 2],
+            rate_iops: [None; 2],
+            fsync: 0,
+            fdatasync: 0,
+            end_fsync: false,
+            verify: Verify::Off,
+            verify_pattern: Vec::new(),
+            do_verify: true,
+            verify_fatal: false,
+            randrepeat: true,
+            allrandrepeat: false,
+            randseed: None,
+            norandommap: false,
+            offset: Size::Bytes(0),
+            offset_increment: Size::Bytes(0),
+            buffers: Buffers::Random,
+            group_reporting: false,
+            clat_percentiles: true,
+            lat_percentiles: false,
+            slat_percentiles: false,
+            percentile_list: DEFAULT_PERCENTILES.to_vec(),
+            significant_figures: 4,
+            bwavgtime_ms: 500,
+            iopsavgtime_ms: 500,
+            write_bw_log: None,
+            write_lat_log: None,
+            write_iops_log: None,
+            write_iolog: None,
+            log_avg_msec: 0,
+            log_offset: false,
+            continue_on_error: Continue::default(),
+            kb_base: 1024,
+        }
+    }
+
+    /// How many transfers may be outstanding: `iodepth`, or 1 with an engine that blocks.
+    pub fn depth(&self) -> u32 {
+        if self.ioengine.blocks() { 1 } else { self.iodepth }
+    }
+
+    /// Alignment of the offsets of one direction.
+    pub fn align(&self, dir: Dir) -> u64 {
+        self.blockalign[dir.index()].unwrap_or(self.bs[dir.index()].min)
+    }
+
+    /// The smallest block among the directions in use: the unit of the random map.
+    pub fn map_unit(&self) -> u64 {
+        match (self.rw.read, self.rw.write) {
+            (true, true) => self.bs[0].min.min(self.bs[1].min),
+            (_, true) => self.bs[1].min,
+            _ => self.bs[0].min,
+        }
+    }
+
+    /// The largest block among the directions in use.
+    pub fn max_block(&self) -> u64 {
+        match (self.rw.read, self.rw.write) {
+            (true, true) => self.bs[0].max.max(self.bs[1].max),
+            (_, true) => self.bs[1].max,
+            _ => self.bs[0].max,
+        }
+    }
+
+    /// Checks what no single option can: the combination.
+    pub fn check(&self) -> Result<(), ParseError> {
+        let fail = |message: String| Err(ParseError::new(&Place::Job(self.name.clone()), message));
+        for dir in Dir::ALL {
+            let bs = &self.bs[dir.index()];
+            if bs.min > bs.max {
+                return fail(format!("block range {}-{}: expected the smaller size first", bs.min, bs.max));
+            }
+        }
+        if self.time_based && self.runtime_ns.is_none_or(|ns| ns == 0) {
+            return fail("time_based: expected runtime= beside it".to_string());
+        }
+        if self.verify == Verify::Pattern && self.verify_pattern.is_empty() {
+            return fail("verify=pattern: expected verify_pattern= beside it".to_string());
+        }
+        if self.rw.random
+            && !self.norandommap
+            && self.blockalign.iter().flatten().any(|a| *a != self.map_unit())
+        {
+            return fail("blockalign= differs from bs=: expected norandommap beside it".to_string());
+        }
+        if let Some(header) = super::verify::header_bytes(self.verify)
+            && super::verify::interval(self) < header
+        {
+            return fail(format!("verify needs {header} bytes of each block: expected a larger bs="));
+        }
+        Ok(())
+    }
+
+    /// Names of the files of worker `subjob` of this job.
+    pub fn files(&self, subjob: u32) -> Vec<String> {
+        let replace = |text: &str, file: u32| {
+            text.replace("$jobname", &self.name)
+                .replace("$jobnum", &subjob.to_string())
+                .replace("$filenum", &file.to_string())
+        };
+        let names: Vec<String> = if self.filename.is_empty() {
+            let format = self.filename_format.as_deref().unwrap_or("$jobname.$jobnum.$filenum");
+            (0..self.nrfiles).map(|i| replace(format, i)).collect()
+        } else {
+            self.filename.iter().zip(0u32..).map(|(name, i)| replace(name, i)).collect()
+        };
+        match &self.directory {
+            Some(dir) => names.iter().map(|n| format!("{}/{n}", dir.trim_end_matches('/'))).collect(),
+            None => names,
+        }
+    }
+}
+
+/// One running copy of a job.
+#[derive(Clone, Debug)]
+pub struct Worker {
+    /// What it does.
+    pub job: Arc<Job>,
+    /// Number among all workers, from 1: the seed of its random offsets.
+    pub thread_number: u32,
+    /// Number among the copies of its job, from 0.
+    pub subjob: u32,
+    /// Report group, from 0.
+    pub group: u32,
+    /// It starts only when all earlier workers are done.
+    pub waits_for_earlier: bool,
+    /// Names of its files.
+    pub files: Vec<String>,
+}
+
+/// Most workers of one run, as in fio.
+pub const MAX_WORKERS: u32 = 4096;
+
+/// Turns jobs into workers, in order: copies, groups and stonewalls are resolved here.
+pub fn expand(jobs: &[Job]) -> Result<Vec<Worker>, ParseError> {
+    let mut workers: Vec<Worker> = Vec::new();
+    let mut group = 0;
+    for job in jobs {
+        let total = u64::try_from(workers.len()).unwrap_or(u64::MAX).saturating_add(u64::from(job.numjobs));
+        if total > u64::from(MAX_WORKERS) {
+            return Err(ParseError::new(
+                &job.place,
+                format!("numjobs={}: expected at most {MAX_WORKERS} workers in all", job.numjobs),
+            ));
+        }
+        if (job.stonewall || job.new_group) && !workers.is_empty() {
+            group += 1;
+        }
+        let shared = Arc::new(job.clone());
+        for subjob in 0..job.numjobs {
+            workers.push(Worker {
+                job: Arc::clone(&shared),
+                thread_number: u32::try_from(workers.len()).unwrap_or(u32::MAX).saturating_add(1),
+                subjob,
+                group,
+                waits_for_earlier: job.stonewall && subjob == 0,
+                files: job.files(subjob),
+            });
+        }
+    }
+    Ok(workers)
+}

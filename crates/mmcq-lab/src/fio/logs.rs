@@ -1,0 +1,240 @@
+//! The log files of `write_bw_log`, `write_lat_log`, `write_iops_log` and `write_iolog`.
+//!
+//! A line is `msec, value, direction (0 read, 1 write), bytes[, offset], priority`. Without `log_avg_msec` there is one
+//! line a transfer; with it one line a window and direction, with the mean and without bytes and offset.
+
+use super::job::{Dir, Job};
+use super::state::Io;
+use std::fmt::Write;
+
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    ms: u64,
+    value: u64,
+    dir: Dir,
+    bytes: u64,
+    offset: u64,
+}
+
+/// What a window gathers for one direction.
+#[derive(Clone, Copy, Debug, Default)]
+struct Sum {
+    amount: u128,
+    count: u64,
+}
+
+#[derive(Debug)]
+struct Log {
+    suffix: &'static str,
+    prefix: String,
+    /// The value is amount a second, not the mean of the amounts.
+    rate: bool,
+    entries: Vec<Entry>,
+    sums: [Sum; 2],
+}
+
+/// All logs of one worker.
+#[derive(Debug)]
+pub struct Logs {
+    avg_ms: u64,
+    with_offset: bool,
+    window_end_ms: u64,
+    bw: Option<Log>,
+    iops: Option<Log>,
+    slat_clat_lat: Option<[Log; 3]>,
+    io: Option<(String, Vec<(u64, Io)>)>,
+}
+
+impl Logs {
+    /// Whether the job asks for any.
+    pub fn wanted(job: &Job) -> bool {
+        [&job.write_bw_log, &job.write_iops_log, &job.write_lat_log, &job.write_iolog]
+            .iter()
+            .any(|log| log.is_some())
+    }
+
+    /// Empty logs.
+    pub fn new(job: &Job) -> Self {
+        let log = |prefix: &Option<String>, suffix, rate| {
+            prefix.as_ref().map(|prefix| {
+                let prefix = if prefix.is_empty() { job.name.clone() } else { prefix.clone() };
+                Log { suffix, prefix, rate, entries: Vec::new(), sums: [Sum::default(); 2] }
+            })
+        };
+        let latencies = (
+            log(&job.write_lat_log, "slat", false),
+            log(&job.write_lat_log, "clat", false),
+            log(&job.write_lat_log, "lat", false),
+        );
+        Logs {
+            avg_ms: job.log_avg_msec,
+            with_offset: job.log_offset,
+            window_end_ms: job.log_avg_msec,
+            bw: log(&job.write_bw_log, "bw", true),
+            iops: log(&job.write_iops_log, "iops", true),
+            slat_clat_lat: match latencies {
+                (Some(slat), Some(clat), Some(lat)) => Some([slat, clat, lat]),
+                _ => None,
+            },
+            io: job.write_iolog.as_ref().map(|name| (name.clone(), Vec::new())),
+        }
+    }
+
+    /// Notes a completed transfer; `latencies_ns` are submission, completion and both.
+    pub(super) fn transfer(&mut self, at_ns: u64, io: &Io, bytes: u64, latencies_ns: [Option<u64>; 3]) {
+        let ms = at_ns / 1_000_000;
+        if let Some((_, list)) = &mut self.io {
+            list.push((ms, *io));
+        }
+        if self.avg_ms > 0 {
+            self.close_windows(ms);
+        }
+        let single = self.avg_ms == 0;
+        let [_, clat_ns, _] = latencies_ns;
+        let per_second = u128::from(bytes) * 1_000_000 / u128::from(clat_ns.unwrap_or(1).max(1));
+        // fio logs a single transfer's bandwidth in units of 1000 bytes, and its rate as 1.
+        let bw = if single { u64::try_from(per_second).unwrap_or(u64::MAX) } else { bytes };
+        for (log, value) in [(&mut self.bw, bw), (&mut self.iops, 1)] {
+            if let Some(log) = log {
+                log.note(single, Entry { ms, value, dir: io.dir, bytes, offset: io.offset });
+            }
+        }
+        for (log, ns) in self.slat_clat_lat.iter_mut().flatten().zip(latencies_ns) {
+            if let Some(value) = ns {
+                log.note(single, Entry { ms, value, dir: io.dir, bytes, offset: io.offset });
+            }
+        }
+    }
+
+    fn close_windows(&mut self, ms: u64) {
+        if ms < self.window_end_ms {
+            return;
+        }
+        let (end_ms, avg_ms) = (self.window_end_ms, self.avg_ms);
+        let logs = self.bw.iter_mut().chain(&mut self.iops).chain(self.slat_clat_lat.iter_mut().flatten());
+        for log in logs {
+            log.close_window(end_ms, avg_ms);
+        }
+        let passed = (ms - end_ms) / avg_ms + 1;
+        self.window_end_ms = end_ms.saturating_add(passed.saturating_mul(avg_ms));
+    }
+
+    /// The files: name and text. `thread_number` tells the workers' files apart.
+    pub fn files(&self, thread_number: u32, file_names: &[String]) -> Vec<(String, String)> {
+        let logs = self.bw.iter().chain(&self.iops).chain(self.slat_clat_lat.iter().flatten());
+        let mut files: Vec<(String, String)> = logs
+            .filter(|log| !log.entries.is_empty())
+            .map(|log| {
+                (format!("{}_{}.{thread_number}.log", log.prefix, log.suffix), log.text(self.with_offset))
+            })
+            .collect();
+        if let Some((name, list)) = &self.io {
+            let mut text = String::from("fio version 3 iolog\n");
+            let named = |index: usize| file_names.get(index).map_or("?", String::as_str);
+            for what in ["add", "open"] {
+                for name in file_names {
+                    let _ = writeln!(text, "0 {name} {what}");
+                }
+            }
+            for (ms, io) in list {
+                let word = if io.dir == Dir::Read { "read" } else { "write" };
+                let _ = writeln!(text, "{ms} {} {word} {} {}", named(io.file), io.offset, io.bytes);
+            }
+            let end_ms = list.last().map_or(0, |(ms, _)| *ms);
+            for name in file_names {
+                let _ = writeln!(text, "{end_ms} {name} close");
+            }
+            files.push((
+                if thread_number == 1 { name.clone() } else { format!("{name}.{thread_number}") },
+                text,
+            ));
+        }
+        files
+    }
+}
+
+impl Log {
+    fn note(&mut self, single: bool, entry: Entry) {
+        if single {
+            self.entries.push(entry);
+        } else {
+            let sum = &mut self.sums[entry.dir.index()];
+            sum.amount += u128::from(entry.value);
+            sum.count += 1;
+        }
+    }
+
+    fn close_window(&mut self, end_ms: u64, window_ms: u64) {
+        for (dir, sum) in Dir::ALL.into_iter().zip(&mut self.sums) {
+            let Sum { amount, count } = std::mem::take(sum);
+            if count == 0 {
+                continue;
+            }
+            // Bandwidth is in KiB a second.
+            let unit = if self.suffix == "bw" { 1024 } else { 1 };
+            let value = if self.rate {
+                amount * 1000 / u128::from(window_ms) / unit
+            } else {
+                amount / u128::from(count)
+            };
+            let value = u64::try_from(value).unwrap_or(u64::MAX);
+            self.entries.push(Entry { ms: end_ms, value, dir, bytes: 0, offset: 0 });
+        }
+    }
+
+    fn text(&self, with_offset: bool) -> String {
+        let mut text = String::new();
+        for Entry { ms, value, dir, bytes, offset } in &self.entries {
+            let _ = write!(text, "{ms}, {value}, {}, {bytes}, ", dir.index());
+            if with_offset {
+                let _ = write!(text, "{offset}, ");
+            }
+            text.push_str("0\n");
+        }
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fio::error::Place;
+
+    fn read(offset: u64) -> Io {
+        Io { dir: Dir::Read, file: 0, offset, bytes: 4096, stamp: None, check: false }
+    }
+
+    #[test]
+    fn one_line_a_transfer() {
+        let mut job = Job::new("a", Place::Argument(1));
+        job.write_bw_log = Some("p".to_string());
+        job.write_lat_log = Some(String::new());
+        job.write_iolog = Some("x".to_string());
+        let mut logs = Logs::new(&job);
+        logs.transfer(10_500_000, &read(8192), 4096, [None, Some(13_289), Some(14_111)]);
+        let files = logs.files(1, &["f".to_string()]);
+        let names: Vec<&str> = files.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(names, ["p_bw.1.log", "a_clat.1.log", "a_lat.1.log", "x"]);
+        // The first two lines are those of fio 3.33 for these latencies.
+        assert_eq!(files[0].1, "10, 308224, 0, 4096, 0\n");
+        assert_eq!(files[1].1, "10, 13289, 0, 4096, 0\n");
+        assert_eq!(files[3].1, "fio version 3 iolog\n0 f add\n0 f open\n10 f read 8192 4096\n10 f close\n");
+    }
+
+    #[test]
+    fn windows_average() {
+        let mut job = Job::new("a", Place::Argument(1));
+        (job.write_bw_log, job.write_iops_log) = (Some("p".to_string()), Some("p".to_string()));
+        job.write_lat_log = Some("p".to_string());
+        (job.log_avg_msec, job.log_offset) = (500, true);
+        let mut logs = Logs::new(&job);
+        for i in 0..100 {
+            logs.transfer(i * 10_000_000, &read(0), 4096, [None, Some(100 + i), Some(200)]);
+        }
+        logs.transfer(1_000_000_000, &read(0), 4096, [None, Some(1), Some(1)]);
+        let files = logs.files(2, &[]);
+        assert_eq!(files[0], ("p_bw.2.log".into(), "500, 400, 0, 0, 0, 0\n1000, 400, 0, 0, 0, 0\n".into()));
+        assert_eq!(files[1], ("p_iops.2.log".into(), "500, 100, 0, 0, 0, 0\n1000, 100, 0, 0, 0, 0\n".into()));
+        assert_eq!(files[2], ("p_clat.2.log".into(), "500, 124, 0, 0, 0, 0\n1000, 174, 0, 0, 0, 0\n".into()));
+    }
+}

@@ -1,0 +1,346 @@
+//! Where a worker's next transfer goes: direction, file, offset and length, in the order fio 3.33 has.
+//!
+//! Random offsets come from `taus88` and a map of the blocks already done: a taken block is replaced by the next free
+//! one. Reads and writes of a mixed job share offsets and map; sequential positions are kept apart.
+
+mod map;
+mod random;
+mod region;
+
+use super::job::{Dir, Job, Sequencer};
+pub use map::RandomMap;
+pub use random::{Seeds, Taus88};
+pub use region::{Extent, Region, extent};
+use std::sync::Arc;
+
+/// One transfer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// Direction.
+    pub dir: Dir,
+    /// Index of the file.
+    pub file: usize,
+    /// Byte in the file.
+    pub offset: u64,
+    /// Length.
+    pub bytes: u64,
+}
+
+/// What comes next in a pass.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// A transfer.
+    Transfer(Place),
+    /// A flush of this file; `data_only` for `fdatasync`.
+    Sync {
+        /// Index of the file.
+        file: usize,
+        /// It need not write the file's own data about itself.
+        data_only: bool,
+    },
+    /// Every file is done.
+    End,
+}
+
+#[derive(Debug)]
+struct File {
+    region: Region,
+    map: Option<RandomMap>,
+    last_start: [Option<u64>; 2],
+    last_end: [u64; 2],
+    done: bool,
+}
+
+impl File {
+    fn reset(&mut self) {
+        self.last_start = [None; 2];
+        self.last_end = [self.region.start; 2];
+        if let Some(map) = &mut self.map {
+            map.reset();
+        }
+    }
+
+    fn fits(&self, offset: u64, bytes: u64) -> bool {
+        offset.checked_add(bytes).is_some_and(|end| end <= self.region.start + self.region.len)
+    }
+}
+
+/// The generator of one worker.
+#[derive(Debug)]
+pub struct Offsets {
+    job: Arc<Job>,
+    seeds: Seeds,
+    files: Vec<File>,
+    next_file: usize,
+    offset: Taus88,
+    mix: Taus88,
+    block_size: [Taus88; 2],
+    issued: [u64; 2],
+    mix_dir: Dir,
+    mix_until: u64,
+    jump_in: u32,
+    last_was_sync: bool,
+}
+
+/// Draws of one block size before the smallest is taken.
+const SIZE_DRAWS_MAX: u32 = 10_000;
+
+impl Offsets {
+    /// A generator over these regions.
+    pub fn new(job: &Arc<Job>, regions: &[Region], seeds: Seeds) -> Self {
+        let unit = job.map_unit();
+        let files = regions
+            .iter()
+            .map(|region| {
+                let mapped = job.rw.random && !job.norandommap;
+                let map = mapped.then(|| RandomMap::new(region.len / unit));
+                let mut file =
+                    File { region: *region, map, last_start: [None; 2], last_end: [0; 2], done: false };
+                file.reset();
+                file
+            })
+            .collect();
+        Offsets {
+            seeds,
+            files,
+            next_file: 0,
+            offset: Taus88::new(seeds.offset),
+            mix: Taus88::new(seeds.mix),
+            block_size: seeds.block_size.map(Taus88::new),
+            issued: [0; 2],
+            mix_dir: Dir::Read,
+            mix_until: 0,
+            jump_in: 1,
+            last_was_sync: false,
+            job: Arc::clone(job),
+        }
+    }
+
+    /// Begins the next pass: files and maps start afresh, and with `randrepeat` the random streams too.
+    pub fn restart(&mut self) {
+        for file in &mut self.files {
+            file.reset();
+            file.done = false;
+        }
+        self.mix_until = 0;
+        self.last_was_sync = false;
+        if self.job.randrepeat {
+            self.offset = Taus88::new(self.seeds.offset);
+            self.mix = Taus88::new(self.seeds.mix);
+            self.block_size = self.seeds.block_size.map(Taus88::new);
+        }
+    }
+
+    /// Forgets which files are done, as fio does when it turns to verifying.
+    pub fn reopen(&mut self) {
+        self.files.iter_mut().for_each(|file| file.done = false);
+    }
+
+    /// The last step was a flush.
+    pub fn last_was_sync(&self) -> bool {
+        self.last_was_sync
+    }
+
+    /// Every file has been worked through in this pass.
+    pub fn all_done(&self) -> bool {
+        self.files.iter().all(|f| f.done)
+    }
+
+    /// The next step of this pass.
+    pub fn step(&mut self) -> Step {
+        while let Some(index) = self.pick_file() {
+            let dir = match self.direction() {
+                Ok(dir) => dir,
+                Err(data_only) => {
+                    self.last_was_sync = true;
+                    return Step::Sync { file: index, data_only };
+                }
+            };
+            if let Some((offset, bytes)) = self.fill(index, dir) {
+                self.last_was_sync = false;
+                self.issued[dir.index()] += 1;
+                return Step::Transfer(Place { dir, file: index, offset, bytes });
+            }
+            self.files[index].done = true;
+        }
+        Step::End
+    }
+
+    /// Round robin over the files that are not done.
+    fn pick_file(&mut self) -> Option<usize> {
+        for _ in 0..self.files.len() {
+            let index = self.next_file;
+            self.next_file = (self.next_file + 1) % self.files.len();
+            if !self.files[index].done {
+                return Some(index);
+            }
+        }
+        None
+    }
+
+    /// The next direction, or a flush (`Err(data only)`).
+    fn direction(&mut self) -> Result<Dir, bool> {
+        let job = &self.job;
+        let writes = self.issued[Dir::Write.index()];
+        if job.rw.write && !self.last_was_sync && writes > 0 {
+            if job.fsync > 0 && writes % u64::from(job.fsync) == 0 {
+                return Err(false);
+            }
+            if job.fdatasync > 0 && writes % u64::from(job.fdatasync) == 0 {
+                return Err(true);
+            }
+        }
+        if !job.rw.mixed() {
+            return Ok(if job.rw.write { Dir::Write } else { Dir::Read });
+        }
+        if self.issued[self.mix_dir.index()] >= self.mix_until {
+            let percent = 1 + (self.mix.share() * 100.0) as u64;
+            let dir = if percent <= u64::from(job.rwmixread) { Dir::Read } else { Dir::Write };
+            if dir != self.mix_dir {
+                let other_percent = match self.mix_dir.other() {
+                    Dir::Read => u64::from(job.rwmixread),
+                    Dir::Write => 100 - u64::from(job.rwmixread),
+                };
+                self.mix_until = self.issued[self.mix_dir.index()] * other_percent / 100;
+            }
+            self.mix_dir = dir;
+        }
+        Ok(self.mix_dir)
+    }
+
+    /// Offset and length in this file, or nothing when it is done.
+    fn fill(&mut self, index: usize, dir: Dir) -> Option<(u64, u64)> {
+        let (relative, keep_map) = self.relative_offset(index, dir)?;
+        let file = &self.files[index];
+        if relative >= file.region.len {
+            return None;
+        }
+        let offset = file.region.start + relative;
+        let mut bytes = self.length(index, dir, offset)?;
+        let file = &mut self.files[index];
+        if offset.checked_add(bytes).is_none_or(|end| end > file.region.file_bytes) {
+            return None;
+        }
+        if let Some(map) = &mut file.map
+            && !keep_map
+        {
+            let unit = self.job.bs[dir.index()].min;
+            let taken = map.take_run(relative / unit, bytes.div_ceil(unit));
+            bytes = bytes.min(taken.saturating_mul(unit));
+        }
+        if bytes == 0 {
+            return None;
+        }
+        file.last_start[dir.index()] = Some(offset);
+        file.last_end[dir.index()] = offset + bytes;
+        Some((offset, bytes))
+    }
+
+    /// Offset within the region, and whether the map stays as it is.
+    fn relative_offset(&mut self, index: usize, dir: Dir) -> Option<(u64, bool)> {
+        if !self.job.rw.random {
+            return self.sequential(index, dir).map(|offset| (offset, false));
+        }
+        if self.job.rw_every > 1 {
+            self.jump_in -= 1;
+            if self.jump_in > 0 {
+                if self.job.rw_sequencer == Sequencer::Identical {
+                    let file = &self.files[index];
+                    let last = file.last_start[dir.index()].map_or(0, |at| at - file.region.start);
+                    return Some((last, true));
+                }
+                let offset = self.sequential(index, dir).or_else(|| self.random(index, dir))?;
+                return Some((offset, true));
+            }
+            self.jump_in = self.job.rw_every;
+        }
+        self.random(index, dir).map(|offset| (offset, false))
+    }
+
+    fn sequential(&mut self, index: usize, dir: Dir) -> Option<u64> {
+        let file = &mut self.files[index];
+        let end = file.region.start + file.region.len;
+        let last = &mut file.last_end[dir.index()];
+        if *last >= end && self.job.time_based {
+            *last = file.region.start;
+        }
+        if *last >= file.region.file_bytes {
+            return None;
+        }
+        let position = *last - file.region.start;
+        let step = self.job.rw_add_bytes;
+        if position == 0 || step == 0 {
+            return Some(position);
+        }
+        match position.checked_add_signed(step) {
+            Some(position) if position < file.region.file_bytes => Some(position),
+            _ if step > 0 => Some(0),
+            _ => file.region.len.checked_add_signed(step),
+        }
+    }
+
+    fn random(&mut self, index: usize, dir: Dir) -> Option<u64> {
+        let found = self.random_block(index, dir);
+        let found = if found.is_none() && self.job.time_based {
+            self.files[index].reset();
+            self.random_block(index, dir)
+        } else {
+            found
+        };
+        found.map(|block| block.saturating_mul(self.job.align(dir)))
+    }
+
+    fn random_block(&mut self, index: usize, dir: Dir) -> Option<u64> {
+        let file = &self.files[index];
+        let (align, min) = (self.job.align(dir), self.job.bs[dir.index()].min);
+        let size = file.region.len.min(file.region.file_bytes).saturating_sub(min.saturating_sub(align));
+        let blocks = size / align;
+        if blocks == 0 {
+            return None;
+        }
+        let block = (blocks as f64 * self.offset.share()) as u64;
+        match &file.map {
+            Some(map) if !map.is_free(block) => map.next_free(block),
+            _ => Some(block),
+        }
+    }
+
+    /// The length at `offset`, or nothing when not even the smallest block fits.
+    fn length(&mut self, index: usize, dir: Dir, offset: u64) -> Option<u64> {
+        let bs = &self.job.bs[dir.index()];
+        let file = &self.files[index];
+        // As in fio, a block of fixed size may begin inside the region and end behind it.
+        if bs.min == bs.max {
+            return Some(bs.min);
+        }
+        if !file.fits(offset, bs.min) {
+            return None;
+        }
+        for _ in 0..SIZE_DRAWS_MAX {
+            let stream = &mut self.block_size[dir.index()];
+            let mut bytes = if bs.split.is_empty() {
+                bs.min + (bs.max as f64 * stream.share()) as u64
+            } else {
+                let draw = u64::from(stream.next_u32());
+                let mut percent = 0;
+                let mut chosen = bs.min;
+                for (size, share) in bs.split.iter().filter(|(_, share)| *share > 0) {
+                    chosen = *size;
+                    percent += u64::from(*share);
+                    if draw / percent <= u64::from(u32::MAX) / 100 && file.fits(offset, chosen) {
+                        break;
+                    }
+                }
+                chosen
+            };
+            if !self.job.bs_unaligned {
+                bytes -= bytes % bs.min;
+            }
+            bytes = bytes.min(bs.max);
+            if file.fits(offset, bytes) {
+                return Some(bytes);
+            }
+        }
+        Some(bs.min)
+    }
+}

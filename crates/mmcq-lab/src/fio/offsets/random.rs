@@ -1,0 +1,107 @@
+//! The random numbers of fio: L'Ecuyer's combined Tausworthe generator `taus88`, and how its streams are seeded.
+
+use crate::fio::job::{Job, Verify};
+
+/// `taus88` (L'Ecuyer, "Maximally equidistributed combined Tausworthe generators", 1996), with fio's seeding.
+#[derive(Clone, Debug)]
+pub struct Taus88 {
+    s: [u32; 3],
+}
+
+impl Taus88 {
+    /// A stream from its seed.
+    pub fn new(seed: u32) -> Self {
+        // Each word must exceed a bound, else its recurrence stays at zero.
+        let floor = |x: u32, min: u32| if x < min { x.wrapping_add(min) } else { x };
+        let step = |x: u32| x.wrapping_mul(69069) ^ seed;
+        let a = floor(step(53), 1);
+        let b = floor(step(a), 7);
+        let c = floor(step(b), 15);
+        let mut stream = Taus88 { s: [a, b, c] };
+        for _ in 0..6 {
+            stream.next_u32();
+        }
+        stream
+    }
+
+    /// The next 32 bits.
+    pub fn next_u32(&mut self) -> u32 {
+        let [a, b, c] = &mut self.s;
+        *a = ((*a & 0xffff_fffe) << 12) ^ (((*a << 13) ^ *a) >> 19);
+        *b = ((*b & 0xffff_fff8) << 4) ^ (((*b << 2) ^ *b) >> 25);
+        *c = ((*c & 0xffff_fff0) << 17) ^ (((*c << 3) ^ *c) >> 11);
+        *a ^ *b ^ *c
+    }
+
+    /// The next number as a share: 0 <= x < 1.
+    pub fn share(&mut self) -> f64 {
+        f64::from(self.next_u32()) / 4_294_967_296.0
+    }
+}
+
+/// The seeds of one worker's streams.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Seeds {
+    /// Block sizes, `[read, write]`.
+    pub block_size: [u32; 2],
+    /// Seeds inside verification headers.
+    pub verify: u32,
+    /// Reads or writes.
+    pub mix: u32,
+    /// Offsets.
+    pub offset: u32,
+}
+
+const GOLDEN: u64 = 0x9e37_0001;
+const FIO_SEED: u64 = 0xb189_9bed;
+
+impl Seeds {
+    /// The seeds of worker `thread_number` (from 1) of a job, as fio chooses them: a table from `randseed` (0x89 unless
+    /// given), except that repeatable offsets depend on the worker alone. Where fio would ask the system
+    /// (`randrepeat=0` without `randseed`) `run_seed` takes its place, so that a run can be repeated.
+    pub fn of(job: &Job, thread_number: u32, run_seed: u64) -> Self {
+        let thread = u64::from(thread_number);
+        let base = match (job.randseed, job.randrepeat) {
+            (Some(seed), _) => seed,
+            (None, true) => 0x89,
+            (None, false) => run_seed ^ 0x9e37_79b9_7f4a_7c15,
+        };
+        let mut seed = base;
+        for _ in 0..4 {
+            seed = seed.wrapping_mul(GOLDEN);
+        }
+        let mut table = [0u32; 8];
+        for (entry, i) in table.iter_mut().zip(0u64..) {
+            // fio keeps 64 bits and seeds with the lower 32.
+            *entry = (seed.wrapping_mul(thread).wrapping_add(i) & 0xffff_ffff) as u32;
+            seed = seed.wrapping_mul(GOLDEN);
+        }
+        if job.allrandrepeat {
+            for (entry, i) in table.iter_mut().zip(0u64..) {
+                *entry = (FIO_SEED.wrapping_mul(thread).wrapping_add(i) & 0xffff_ffff) as u32;
+            }
+        }
+        let [read_size, mut write_size, _, verify, mix, _, mut offset, _] = table;
+        if job.verify != Verify::Off {
+            // A job that only reads draws the sizes that the writing one drew.
+            write_size = read_size;
+        }
+        if job.randrepeat {
+            offset = (FIO_SEED.wrapping_mul(thread) & 0xffff_ffff) as u32;
+        }
+        Seeds { block_size: [read_size, write_size], verify, mix, offset }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn first_numbers_are_fios() {
+        // fio 3.33, --debug=random, first worker of a randread job.
+        let mut stream = Taus88::new(0xb189_9bed);
+        let first: Vec<u32> = (0..6).map(|_| stream.next_u32()).collect();
+        assert_eq!(first, [259043585, 3179521932, 3621444214, 2018697059, 1726199243, 3608323581]);
+    }
+}

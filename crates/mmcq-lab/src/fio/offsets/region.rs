@@ -1,0 +1,78 @@
+//! Which part of each file a worker works on.
+
+use crate::fio::error::{ParseError, Place};
+use crate::fio::job::{Job, Size};
+
+/// A worker's part of one file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Region {
+    /// First byte.
+    pub start: u64,
+    /// Length in bytes.
+    pub len: u64,
+    /// Length of the whole file.
+    pub file_bytes: u64,
+}
+
+/// What a worker works on in all.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Extent {
+    /// One for each file.
+    pub regions: Vec<Region>,
+    /// Bytes of one pass: `size=`.
+    pub pass_bytes: u64,
+    /// Bytes in all: `io_size=`, or else `size=`.
+    pub limit_bytes: u64,
+}
+
+/// Computes the extent of copy `subjob` of `job` over files of these sizes.
+pub fn extent(job: &Job, subjob: u32, file_bytes: &[u64]) -> Result<Extent, ParseError> {
+    let fail = |message: String| Err(ParseError::new(&Place::Job(job.name.clone()), message));
+    let files = file_bytes.len() as u64;
+    if files == 0 {
+        return fail("no file: expected filename= or nrfiles= to give one".to_string());
+    }
+    let mut regions = Vec::new();
+    for &whole in file_bytes {
+        let mut start = job.offset.of(whole);
+        if matches!(job.offset, Size::Percent(_)) {
+            let unit = job.map_unit();
+            start = start.div_ceil(unit).saturating_mul(unit);
+        }
+        let increment = job.offset_increment.of(whole).saturating_mul(u64::from(subjob));
+        start = start.saturating_add(increment);
+        let Some(left) = whole.checked_sub(start) else {
+            return fail(format!("offset={start}: expected at most {whole}, the bytes of the file"));
+        };
+        let len = match job.size {
+            None => left,
+            Some(Size::Percent(_)) => {
+                let share = job.size.map_or(left, |size| size.of(whole)).min(left);
+                share - share % job.map_unit()
+            }
+            Some(Size::Bytes(total)) => total / files,
+        };
+        if len > left {
+            return fail(format!(
+                "size={len} at offset {start}: expected at most {left} bytes, the file's rest"
+            ));
+        }
+        if len < job.map_unit() {
+            return fail(format!("size={len} of a file: expected at least one block of {}", job.map_unit()));
+        }
+        if job.rw.random && len / job.map_unit() > super::RandomMap::MAX_BLOCKS {
+            return fail(format!(
+                "{} blocks: expected at most 2^32 for random offsets",
+                len / job.map_unit()
+            ));
+        }
+        regions.push(Region { start, len, file_bytes: whole });
+    }
+    let sum = regions.iter().fold(0u64, |sum, r| sum.saturating_add(r.len));
+    let pass_bytes = match job.size {
+        Some(Size::Bytes(total)) => total,
+        _ => sum,
+    };
+    let limit_bytes = job.io_size.map_or(pass_bytes, |size| size.of(pass_bytes));
+    Ok(Extent { regions, pass_bytes, limit_bytes })
+}

@@ -1,0 +1,130 @@
+//! The options: which exist, what each does to a [`Job`], and the errors for those that do not.
+
+mod others;
+mod used;
+
+use super::error::{Note, ParseError, Place};
+use super::job::Job;
+use super::value::Expected;
+pub use others::{IGNORED, UNSUPPORTED};
+pub use used::USED;
+
+/// How an option changes a job.
+pub struct Opt {
+    /// Name in job files.
+    pub name: &'static str,
+    /// It may stand without a value.
+    pub flag: bool,
+    /// Writes the value into the job, or says what it had expected.
+    pub apply: fn(&mut Job, &str) -> Result<(), Expected>,
+}
+
+/// Second names of options, as fio knows them.
+pub const ALIASES: &[(&str, &str)] = &[
+    ("blocksize", "bs"),
+    ("blocksize_range", "bsrange"),
+    ("blocksize_unaligned", "bs_unaligned"),
+    ("ba", "blockalign"),
+    ("readwrite", "rw"),
+    ("iodepth_batch_submit", "iodepth_batch"),
+    ("iodepth_batch_complete", "iodepth_batch_complete_min"),
+    ("wait_for_previous", "stonewall"),
+    ("io_limit", "io_size"),
+    ("timeout", "runtime"),
+];
+
+/// Applies `name=value` to `job`. `value` is `None` when no `=` was written. A note says that nothing changed.
+pub fn apply(
+    job: &mut Job,
+    name: &str,
+    value: Option<&str>,
+    place: &Place,
+) -> Result<Option<Note>, ParseError> {
+    let canonical = ALIASES.iter().find(|(alias, _)| *alias == name).map_or(name, |(_, name)| name);
+    if let Some(opt) = USED.iter().find(|o| o.name == canonical) {
+        let value = match value {
+            Some(v) => v,
+            None if opt.flag => "1",
+            None => {
+                return Err(ParseError::new(place, format!("{name}: expected a value, as in {name}=...")));
+            }
+        };
+        return (opt.apply)(job, value)
+            .map(|()| None)
+            .map_err(|expected| ParseError::new(place, format!("{name}={value}: expected {expected}")));
+    }
+    if let Some((_, reason)) = IGNORED.iter().find(|(ignored, _)| *ignored == canonical) {
+        return Ok(Some(Note {
+            place: place.clone(),
+            option: canonical.to_string(),
+            reason: (*reason).to_string(),
+        }));
+    }
+    if UNSUPPORTED.contains(&canonical) {
+        return Err(ParseError::new(place, format!("option '{name}' of fio is not supported here")));
+    }
+    Err(ParseError::new(place, unknown(name)))
+}
+
+/// The message for a name that nobody knows, with the nearest one that is.
+pub fn unknown(name: &str) -> String {
+    // A hostile name costs no more than a long option does.
+    let short: String = name.chars().take(64).collect();
+    let known = USED.iter().map(|o| o.name).chain(IGNORED.iter().map(|(n, _)| *n));
+    let nearest = known
+        .chain(ALIASES.iter().map(|(alias, _)| *alias))
+        .map(|known| (strsim::osa_distance(&short, known), known))
+        .min_by_key(|(distance, _)| *distance);
+    match nearest {
+        Some((distance, known)) if distance <= 1 + short.chars().count() / 3 => {
+            format!("unknown option '{short}'; did you mean '{known}'?")
+        }
+        _ => format!("unknown option '{short}'"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place() -> Place {
+        Place::Line { file: "x.fio".to_string(), line: 7 }
+    }
+
+    #[test]
+    fn no_name_twice() {
+        let mut names: Vec<&str> = USED.iter().map(|o| o.name).collect();
+        names.extend(IGNORED.iter().map(|(n, _)| *n));
+        names.extend(UNSUPPORTED);
+        names.extend(ALIASES.iter().map(|(a, _)| *a));
+        names.sort_unstable();
+        for pair in names.windows(2) {
+            assert_ne!(pair[0], pair[1]);
+        }
+        for (_, target) in ALIASES {
+            assert!(names.contains(target), "{target}");
+        }
+    }
+
+    #[test]
+    fn errors_are_one_line() {
+        let mut job = Job::new("a", place());
+        for (name, value, message) in [
+            ("itdepth", Some("3"), "x.fio:7: unknown option 'itdepth'; did you mean 'iodepth'?"),
+            ("bs", Some("4q"), "x.fio:7: bs=4q: expected a size such as 4k"),
+            ("blocksize", Some(""), "x.fio:7: blocksize=: expected a size such as 4k"),
+            ("bs", None, "x.fio:7: bs: expected a value, as in bs=..."),
+            ("iodepth", Some("0"), "x.fio:7: iodepth=0: expected a number from 1 to 65536"),
+            ("zonemode", Some("zbd"), "x.fio:7: option 'zonemode' of fio is not supported here"),
+            ("qqqqqqqqqqqq", None, "x.fio:7: unknown option 'qqqqqqqqqqqq'"),
+            (
+                "rw",
+                Some("random"),
+                "x.fio:7: rw=random: expected one of read, write, randread, randwrite, rw, readwrite, randrw",
+            ),
+        ] {
+            let error = apply(&mut job, name, value, &place()).unwrap_err();
+            assert_eq!(error.to_string(), message);
+        }
+    }
+}

@@ -1,0 +1,519 @@
+//! Reads job files and fio command lines into [`Job`]s.
+//!
+//! A job file is lines: `[section]`, `option=value`, `flag`, `include FILE`, and comments from `;` or `#` to the end.
+//! `[global]` sets what later sections start from, and may come back. On a command line the options before the
+//! first `--name` are global, one dash does as well as two, and words without a dash are job files.
+
+use super::error::{Note, ParseError, Place};
+use super::job::Job;
+use super::options;
+use std::path::Path;
+
+/// Longest job file, in bytes.
+pub const FILE_BYTES_MAX: usize = 1 << 20;
+/// Deepest chain of `include`.
+pub const INCLUDE_DEPTH_MAX: u32 = 16;
+/// Most files that one run reads.
+pub const FILES_MAX: u32 = 64;
+/// Most sections of one run.
+pub const SECTIONS_MAX: usize = 4096;
+/// Most options of one section.
+const OPTIONS_MAX: usize = 4096;
+
+/// Where text and variables come from: the system, or a test.
+pub trait Sources {
+    /// The environment variable `name`.
+    fn variable(&self, name: &str) -> Option<String>;
+    /// The bytes of a file.
+    fn file(&self, path: &Path) -> std::io::Result<Vec<u8>>;
+}
+
+/// The process's own environment and files.
+pub struct System;
+
+impl Sources for System {
+    fn variable(&self, name: &str) -> Option<String> {
+        std::env::var(name).ok()
+    }
+
+    fn file(&self, path: &Path) -> std::io::Result<Vec<u8>> {
+        use std::io::Read;
+        let limit = u64::try_from(FILE_BYTES_MAX).unwrap_or(u64::MAX) + 1;
+        let mut bytes = Vec::new();
+        std::fs::File::open(path)?.take(limit).read_to_end(&mut bytes)?;
+        Ok(bytes)
+    }
+}
+
+/// `--output-format=`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OutputFormat {
+    /// For people.
+    Normal,
+    /// JSON.
+    Json,
+    /// JSON with every histogram bucket.
+    JsonPlus,
+    /// One line a job, version 3.
+    Terse,
+}
+
+/// All jobs of a run, and the options of fio's own command line.
+#[derive(Clone, Debug)]
+pub struct JobFile {
+    /// The sections other than `[global]`, in order.
+    pub jobs: Vec<Job>,
+    /// The options of `[global]` as written, in order; repeated ones repeat.
+    pub global_options: Vec<(String, String)>,
+    /// `--output-format=`, in the order given; empty without.
+    pub formats: Vec<OutputFormat>,
+    /// `--output=`.
+    pub output: Option<String>,
+    /// What was accepted without effect.
+    pub notes: Vec<Note>,
+}
+
+/// Reads the job file `path`.
+pub fn parse_file(path: &Path, sources: &dyn Sources) -> Result<JobFile, ParseError> {
+    let mut reader = Reader::new(sources);
+    reader.file(path, &Place::Argument(1), 0)?;
+    reader.finish(&path.display().to_string())
+}
+
+/// Reads a job file's text; `name` stands for it in errors.
+pub fn parse_text(name: &str, text: &[u8], sources: &dyn Sources) -> Result<JobFile, ParseError> {
+    let mut reader = Reader::new(sources);
+    reader.text(name, Path::new(name), text, 0)?;
+    reader.finish(name)
+}
+
+/// Reads the arguments of a fio command line, without the program's name.
+pub fn parse_command_line(args: &[String], sources: &dyn Sources) -> Result<JobFile, ParseError> {
+    let mut reader = Reader::new(sources);
+    reader.section = Section::Global;
+    let mut files: Vec<(&str, Place)> = Vec::new();
+    let mut args = args.iter().zip(1u32..).peekable();
+    while let Some((arg, number)) = args.next() {
+        let place = Place::Argument(number);
+        let Some(option) = arg.strip_prefix("--").or_else(|| arg.strip_prefix('-')) else {
+            files.push((arg, place));
+            continue;
+        };
+        if option.is_empty() {
+            return Err(ParseError::new(&place, format!("'{arg}': expected an option such as --rw=read")));
+        }
+        let (name, mut value) = split_option(option);
+        // As with getopt, a value may be the next word; a flag takes none that way.
+        let needs = name == "name" || is_run_option(name) || takes_value(name);
+        if value.is_none()
+            && needs
+            && let Some((next, _)) = args.next_if(|(next, _)| !next.starts_with('-'))
+        {
+            value = Some(next);
+        }
+        if !reader.run_option(name, value, &place)? {
+            reader.option(name, value, &place)?;
+        }
+    }
+    reader.end_section()?;
+    for (path, place) in files {
+        reader.file(Path::new(path), &place, 0)?;
+        reader.end_section()?;
+    }
+    reader.finish("command line")
+}
+
+/// Splits `name=value`; blanks around both do not count.
+fn split_option(text: &str) -> (&str, Option<&str>) {
+    match text.split_once('=') {
+        Some((name, value)) => (name.trim(), Some(value.trim())),
+        None => (text.trim(), None),
+    }
+}
+
+/// Whether an option of a job stands with a value.
+fn takes_value(name: &str) -> bool {
+    let name = options::ALIASES.iter().find(|(alias, _)| *alias == name).map_or(name, |(_, n)| n);
+    options::USED.iter().any(|o| o.name == name && !o.flag)
+}
+
+/// Whether an option belongs to the run as a whole.
+fn is_run_option(name: &str) -> bool {
+    matches!(
+        name,
+        "output-format" | "output" | "max-jobs" | "section" | "terse-version" | "eta" | "alloc-size"
+    )
+}
+
+enum Section {
+    /// Before the first `[section]` of a file.
+    Outside,
+    Global,
+    Job(Box<Job>),
+    /// Left out by `--section`.
+    Skipped,
+}
+
+struct Reader<'a> {
+    sources: &'a dyn Sources,
+    global: Job,
+    section: Section,
+    out: JobFile,
+    wanted: Vec<String>,
+    max_jobs: Option<u32>,
+    files: u32,
+}
+
+impl<'a> Reader<'a> {
+    fn new(sources: &'a dyn Sources) -> Self {
+        Reader {
+            sources,
+            global: Job::new("global", Place::Argument(0)),
+            section: Section::Outside,
+            out: JobFile {
+                jobs: Vec::new(),
+                global_options: Vec::new(),
+                formats: Vec::new(),
+                output: None,
+                notes: Vec::new(),
+            },
+            wanted: Vec::new(),
+            max_jobs: None,
+            files: 0,
+        }
+    }
+
+    fn finish(mut self, name: &str) -> Result<JobFile, ParseError> {
+        self.end_section()?;
+        let place = Place::Whole(name.to_string());
+        if self.out.jobs.is_empty() {
+            let message = if self.wanted.is_empty() {
+                "expected at least one job, a line such as [read] or --name=read".to_string()
+            } else {
+                format!("expected a section named {}", self.wanted.join(" or "))
+            };
+            return Err(ParseError::new(&place, message));
+        }
+        let workers: u64 = self.out.jobs.iter().map(|j| u64::from(j.numjobs)).sum();
+        let max = self.max_jobs.unwrap_or(super::job::MAX_WORKERS);
+        if workers > u64::from(max) {
+            return Err(ParseError::new(
+                &place,
+                format!("{workers} workers: expected at most max-jobs={max}"),
+            ));
+        }
+        Ok(self.out)
+    }
+
+    /// Reads a whole file.
+    fn file(&mut self, path: &Path, place: &Place, depth: u32) -> Result<(), ParseError> {
+        let shown = path.display().to_string();
+        self.files += 1;
+        if self.files > FILES_MAX || depth > INCLUDE_DEPTH_MAX {
+            let message =
+                format!("include {shown}: expected at most {INCLUDE_DEPTH_MAX} levels and {FILES_MAX} files");
+            return Err(ParseError::new(place, message));
+        }
+        let bytes = self
+            .sources
+            .file(path)
+            .map_err(|error| ParseError::new(place, format!("cannot read job file '{shown}': {error}")))?;
+        if depth == 0 {
+            self.section = Section::Outside;
+        }
+        self.text(&shown, path, &bytes, depth)
+    }
+
+    /// Reads the lines of one file.
+    fn text(&mut self, name: &str, path: &Path, bytes: &[u8], depth: u32) -> Result<(), ParseError> {
+        let at = |line: u32| Place::Line { file: name.to_string(), line };
+        if bytes.len() > FILE_BYTES_MAX {
+            return Err(ParseError::new(&at(1), format!("expected at most {FILE_BYTES_MAX} bytes")));
+        }
+        for (line, number) in bytes.split(|b| *b == b'\n').zip(1u32..) {
+            let place = at(number);
+            let line = std::str::from_utf8(line)
+                .ok()
+                .filter(|text| !text.contains('\0'))
+                .ok_or_else(|| ParseError::new(&place, "not text: expected lines of UTF-8"))?;
+            let line = line.split([';', '#']).next().unwrap_or("").trim();
+            if line.is_empty() {
+                continue;
+            }
+            if let Some(rest) = line.strip_prefix('[') {
+                let section = rest.strip_suffix(']').map(str::trim).filter(|s| !s.is_empty());
+                let section = section.ok_or_else(|| {
+                    ParseError::new(&place, format!("'{line}': expected a section such as [name]"))
+                })?;
+                self.begin_section(section, place)?;
+            } else if let Some(target) = line.strip_prefix("include").filter(|t| t.starts_with([' ', '\t'])) {
+                let target = self.expand(target.trim(), &place)?;
+                let target = path.parent().unwrap_or(Path::new("")).join(target);
+                self.file(&target, &place, depth + 1)?;
+            } else {
+                let (name, value) = split_option(line);
+                self.option(name, value, &place)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn begin_section(&mut self, name: &str, place: Place) -> Result<(), ParseError> {
+        self.end_section()?;
+        self.section = if name == "global" {
+            Section::Global
+        } else if !self.wanted.is_empty() && !self.wanted.iter().any(|w| w == name) {
+            Section::Skipped
+        } else {
+            let mut job = self.global.clone();
+            job.name = name.to_string();
+            job.place = place;
+            Section::Job(Box::new(job))
+        };
+        Ok(())
+    }
+
+    fn end_section(&mut self) -> Result<(), ParseError> {
+        if let Section::Job(job) = std::mem::replace(&mut self.section, Section::Outside) {
+            job.check()?;
+            if self.out.jobs.len() >= SECTIONS_MAX {
+                let message = format!("[{}]: expected at most {SECTIONS_MAX} jobs", job.name);
+                return Err(ParseError::new(&job.place, message));
+            }
+            self.out.jobs.push(*job);
+        }
+        Ok(())
+    }
+
+    /// An option that belongs to the run and not to a job; false: it is none.
+    fn run_option(&mut self, name: &str, value: Option<&str>, place: &Place) -> Result<bool, ParseError> {
+        let fail = |expected: &str| {
+            Err(ParseError::new(place, format!("{name}={}: expected {expected}", value.unwrap_or(""))))
+        };
+        match (name, value) {
+            ("output-format", Some(list)) => {
+                for word in list.split(',') {
+                    self.out.formats.push(match word.trim() {
+                        "normal" => OutputFormat::Normal,
+                        "json" => OutputFormat::Json,
+                        "json+" => OutputFormat::JsonPlus,
+                        "terse" | "minimal" => OutputFormat::Terse,
+                        _ => return fail("normal, json, json+ or terse"),
+                    });
+                }
+            }
+            ("minimal", _) => self.out.formats.push(OutputFormat::Terse),
+            ("output", Some(path)) if !path.is_empty() => self.out.output = Some(path.to_string()),
+            ("max-jobs", Some(n)) => match n.parse() {
+                Ok(n) if (1..=super::job::MAX_WORKERS).contains(&n) => self.max_jobs = Some(n),
+                _ => return fail("a number from 1 to 4096"),
+            },
+            ("section", Some(name)) => self.wanted.push(name.to_string()),
+            ("terse-version", Some("3")) | ("eta" | "alloc-size", Some(_)) => {}
+            ("terse-version", _) => return fail("3"),
+            ("output-format" | "output" | "max-jobs" | "section" | "eta" | "alloc-size", _) => {
+                return fail("a value");
+            }
+            ("name", Some(job)) if !job.is_empty() => self.begin_section(job, place.clone())?,
+            ("name", _) => return fail("a job's name"),
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    /// An option of the section that is being read.
+    fn option(&mut self, name: &str, value: Option<&str>, place: &Place) -> Result<(), ParseError> {
+        let expanded = value.map(|v| self.expand(v, place)).transpose()?;
+        let (job, given) = match &mut self.section {
+            Section::Skipped => return Ok(()),
+            Section::Outside => {
+                let message = format!("'{name}' stands before any section: expected a line such as [global]");
+                return Err(ParseError::new(place, message));
+            }
+            Section::Global => (&mut self.global, Some(&mut self.out.global_options)),
+            Section::Job(job) => (&mut **job, None),
+        };
+        if name == "name" {
+            let new = expanded.filter(|v| !v.is_empty());
+            job.name = new.ok_or_else(|| ParseError::new(place, "name=: expected a job's name"))?;
+            return Ok(());
+        }
+        let note = options::apply(job, name, expanded.as_deref(), place)?;
+        self.out.notes.extend(note);
+        let given = given.unwrap_or(&mut job.given);
+        if let Some(value) = expanded {
+            given.push((name.to_string(), value));
+        }
+        if given.len() > OPTIONS_MAX {
+            return Err(ParseError::new(
+                place,
+                format!("expected at most {OPTIONS_MAX} options in a section"),
+            ));
+        }
+        Ok(())
+    }
+
+    /// Replaces `${NAME}` by the environment variable.
+    fn expand(&self, text: &str, place: &Place) -> Result<String, ParseError> {
+        const VALUE_BYTES_MAX: usize = 4096;
+        let mut out = String::new();
+        let mut rest = text;
+        while let Some((before, after)) = rest.split_once("${") {
+            let (name, left) = after
+                .split_once('}')
+                .ok_or_else(|| ParseError::new(place, format!("'{text}': expected '}}' after '${{'")))?;
+            let value = self.sources.variable(name).ok_or_else(|| {
+                ParseError::new(
+                    place,
+                    format!("'{text}': expected the environment variable {name} to be set"),
+                )
+            })?;
+            out.push_str(before);
+            out.push_str(&value);
+            rest = left;
+            if out.len() > VALUE_BYTES_MAX {
+                break;
+            }
+        }
+        out.push_str(rest);
+        if out.len() > VALUE_BYTES_MAX {
+            return Err(ParseError::new(
+                place,
+                format!("expected a value of at most {VALUE_BYTES_MAX} bytes"),
+            ));
+        }
+        Ok(out)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fio::job::{Size, expand};
+
+    /// Files and variables of a test.
+    struct Fixed(Vec<(&'static str, &'static str)>);
+
+    impl Sources for Fixed {
+        fn variable(&self, name: &str) -> Option<String> {
+            (name == "DISK").then(|| "/dev/mmcblk0".to_string())
+        }
+
+        fn file(&self, path: &Path) -> std::io::Result<Vec<u8>> {
+            let found = self.0.iter().find(|(name, _)| Path::new(name) == path);
+            found.map(|(_, text)| text.as_bytes().to_vec()).ok_or_else(|| std::io::ErrorKind::NotFound.into())
+        }
+    }
+
+    fn text(text: &str) -> Result<JobFile, String> {
+        parse_text("x.fio", text.as_bytes(), &Fixed(Vec::new())).map_err(|e| e.to_string())
+    }
+
+    fn line(args: &str) -> Result<JobFile, String> {
+        let args: Vec<String> = args.split(' ').map(str::to_string).collect();
+        let files =
+            vec![("a.fio", "[a]\nbs=8k\n[b]\n"), ("d/m.fio", "include n.fio\n"), ("d/n.fio", "[n]\nbs=2k\n")];
+        parse_command_line(&args, &Fixed(files)).map_err(|e| e.to_string())
+    }
+
+    #[test]
+    fn global_holds_from_where_it_stands() {
+        let file = text(
+            "; a comment\n[global]\nbs=4k # trailing\n rw = randread\nthread\n[a]\nnumjobs=2\n\n\
+             [global]\nbs=8k\n[b]\nstonewall\nsize=1m\nfilename=${DISK}:x\\:y\n",
+        )
+        .unwrap();
+        let [a, b] = file.jobs.as_slice() else { panic!("two jobs") };
+        assert_eq!((a.name.as_str(), a.bs[0].min, a.numjobs, a.thread), ("a", 4096, 2, true));
+        assert_eq!(
+            (b.name.as_str(), b.bs[0].min, b.numjobs, b.size),
+            ("b", 8192, 1, Some(Size::Bytes(1 << 20)))
+        );
+        assert_eq!(b.filename, ["/dev/mmcblk0", "x:y"]);
+        let globals: Vec<&str> = file.global_options.iter().map(|(n, _)| n.as_str()).collect();
+        assert_eq!(globals, ["bs", "rw", "bs"]);
+        assert_eq!(a.given, [("numjobs".to_string(), "2".to_string())]);
+        let workers = expand(&file.jobs).unwrap();
+        let seen: Vec<_> = workers
+            .iter()
+            .map(|w| (w.thread_number, w.subjob, w.group, w.waits_for_earlier, w.files[0].as_str()))
+            .collect();
+        assert_eq!(
+            seen,
+            [(1, 0, 0, false, "a.0.0"), (2, 1, 0, false, "a.1.0"), (3, 0, 1, true, "/dev/mmcblk0")]
+        );
+    }
+
+    #[test]
+    fn errors_name_the_line() {
+        for (input, message) in [
+            ("[a]\nitdepth=3\n", "x.fio:2: unknown option 'itdepth'; did you mean 'iodepth'?"),
+            ("[a]\n\nbs=4q\n", "x.fio:3: bs=4q: expected a size such as 4k"),
+            ("bs=4k\n[a]\n", "x.fio:1: 'bs' stands before any section: expected a line such as [global]"),
+            ("[a\n", "x.fio:1: '[a': expected a section such as [name]"),
+            ("[]\n", "x.fio:1: '[]': expected a section such as [name]"),
+            ("[global]\nbs=4k\n", "x.fio: expected at least one job, a line such as [read] or --name=read"),
+            (
+                "[a]\nfilename=${NONE}\n",
+                "x.fio:2: '${NONE}': expected the environment variable NONE to be set",
+            ),
+            ("[a]\nfilename=${NONE\n", "x.fio:2: '${NONE': expected '}' after '${'"),
+            ("[a]\ninclude y.fio\n", "x.fio:2: cannot read job file 'y.fio': entity not found"),
+            ("[a]\ntime_based\n", "job 'a': time_based: expected runtime= beside it"),
+            ("[a]\nverify=pattern\n", "job 'a': verify=pattern: expected verify_pattern= beside it"),
+            ("[a]\nsteadystate=iops:0.3%\n", "x.fio:2: option 'steadystate' of fio is not supported here"),
+        ] {
+            assert_eq!(text(input).map(|_| ()), Err(message.to_string()), "{input}");
+        }
+    }
+
+    #[test]
+    fn command_lines_as_in_the_threads() {
+        let hsq = line(
+            "--filename=/dev/mmcblk0p30 --direct=1 --iodepth=20 --rw=randread --bs=4K --size=1G --group_reporting \
+             --numjobs=20 --name=test_read",
+        )
+        .unwrap();
+        let job = &hsq.jobs[0];
+        assert_eq!((job.name.as_str(), job.numjobs, job.iodepth, job.depth()), ("test_read", 20, 20, 1));
+        assert!(job.group_reporting && job.direct && job.rw.random);
+
+        let stream = line(
+            "-filename=/dev/mmcblk0 -direct=1 -numjobs=1 -thread -group_reporting -ioengine=psync -iodepth=1 \
+             -size=1G -name=mytest -bs=1M -rw=randwrite",
+        )
+        .unwrap();
+        assert_eq!((stream.jobs[0].bs[1].min, stream.jobs[0].rw.word()), (1 << 20, "randwrite"));
+
+        let two =
+            line("--bs=8k --name=a --rw read --thread --name=b --bs=2k --output-format=json+,terse").unwrap();
+        assert_eq!(two.jobs.iter().map(|j| j.bs[0].min).collect::<Vec<_>>(), [8192, 2048]);
+        assert!(two.jobs[0].thread && !two.jobs[1].thread);
+        assert_eq!(two.formats, [OutputFormat::JsonPlus, OutputFormat::Terse]);
+        assert_eq!(two.global_options, [("bs".to_string(), "8k".to_string())]);
+
+        assert_eq!(line("a.fio --section=b").unwrap().jobs[0].name, "b");
+        assert_eq!(line("d/m.fio").unwrap().jobs[0].bs[0].min, 2048);
+        assert_eq!(
+            line("--name=a --max-jobs=3 --numjobs=4").unwrap_err().split(": ").nth(1),
+            Some("4 workers")
+        );
+        assert!(line("--rw=read").is_err());
+        assert_eq!(line("--name=a --bs 4q").unwrap_err(), "argument 2: bs=4q: expected a size such as 4k");
+    }
+
+    #[test]
+    fn includes_are_bounded() {
+        let files = vec![("loop.fio", "include loop.fio\n")];
+        let error = parse_file(Path::new("loop.fio"), &Fixed(files)).unwrap_err();
+        assert!(error.to_string().contains("at most 16 levels"), "{error}");
+    }
+
+    #[test]
+    fn notes_say_what_has_no_effect() {
+        let file = text("[global]\nmem=mmap\n[a]\n[b]\nnice=3\n").unwrap();
+        let notes: Vec<String> = file.notes.iter().map(ToString::to_string).collect();
+        assert_eq!(notes.len(), 2);
+        assert_eq!(notes[0], "x.fio:2: mem has no effect: buffers belong to the model");
+    }
+}

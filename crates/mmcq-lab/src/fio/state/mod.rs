@@ -1,0 +1,651 @@
+//! One running worker, without a clock and without I/O: the runner asks what comes next, does it in its own time,
+//! and says when it was over.
+//!
+//! ```text
+//! let mut state = JobState::new(&worker, &file_bytes, run_seed)?;
+//! loop {
+//!     match state.next(now) {
+//!         Next::Io(io) => { if io.dir == Dir::Write { state.fill(&io, now, &mut buffer) }; /* submit */ }
+//!         Next::Sync(sync) => { /* flush */ }
+//!         Next::Wait(until_ns) => { /* call again then, or after a completion */ }
+//!         Next::AfterCompletion => { /* call again after a completion */ }
+//!         Next::Done => break,
+//!     }
+//!     // at each completion: state.complete(io, times, result, data) or state.complete_sync(..)
+//! }
+//! let stats = state.finish(now);
+//! ```
+//! Times never run backwards. At most [`crate::fio::Job::depth`] transfers and flushes are outstanding.
+
+mod written;
+
+use super::error::ParseError;
+use super::job::{Dir, Job, Verify, Worker};
+use super::logs::Logs;
+use super::offsets::{Extent, Offsets, Place, Seeds, Step, Taus88, extent};
+use super::stats::{Cpu, Stats, Windows, WorkerError};
+use super::verify::{self, Stamp, VerifyError};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use written::Written;
+
+/// A transfer to do. It is given back to [`JobState::complete`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Io {
+    /// Direction.
+    pub dir: Dir,
+    /// Index into the worker's files.
+    pub file: usize,
+    /// Byte in the file.
+    pub offset: u64,
+    /// Length.
+    pub bytes: u64,
+    /// What a write leaves behind, and what a read of the verify phase must find.
+    pub stamp: Option<Stamp>,
+    /// Data of a read is to be handed to [`JobState::complete`] and will be checked.
+    pub check: bool,
+}
+
+/// A flush to do. It is given back to [`JobState::complete_sync`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sync {
+    /// Index into the worker's files.
+    pub file: usize,
+    /// It stands for `fdatasync`.
+    pub data_only: bool,
+}
+
+/// What a worker wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// Do this transfer.
+    Io(Io),
+    /// Do this flush.
+    Sync(Sync),
+    /// Nothing before this time.
+    Wait(u64),
+    /// Nothing before something outstanding completes.
+    AfterCompletion,
+    /// All is over, nothing is outstanding.
+    Done,
+}
+
+/// Moments of one transfer or flush.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Times {
+    /// The worker began to submit it.
+    pub start_ns: u64,
+    /// The submission returned (engines that do not block), or the call began to wait (those that do).
+    pub issue_ns: u64,
+    /// The worker saw its completion.
+    pub complete_ns: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// Before the start delay is over.
+    Waiting,
+    /// Transfers of a pass.
+    Pass,
+    /// The pass is issued; what is outstanding must complete.
+    Draining,
+    /// Flushes of `end_fsync`: the next file.
+    EndSync(usize),
+    /// Written data is read back.
+    Verify,
+    Done,
+}
+
+/// One running worker.
+#[derive(Debug)]
+pub struct JobState {
+    job: Arc<Job>,
+    thread: u32,
+    extent: Extent,
+    offsets: Offsets,
+    seeds: Taus88,
+    phase: Phase,
+    outstanding: u32,
+    filling: bool,
+    started_ns: u64,
+    begin_ns: Option<u64>,
+    ramping: bool,
+    phase_start_ns: u64,
+    phase_bytes: [u64; 2],
+    last_ns: u64,
+    loops_left: u32,
+    issued_bytes: [u64; 2],
+    pass_issued_bytes: u64,
+    pass_issued: u64,
+    issued: u64,
+    done_bytes: u64,
+    write_number: u64,
+    held: Option<Place>,
+    rest: VecDeque<Io>,
+    blocks_since_think: u32,
+    think_until_ns: Option<u64>,
+    paced_from_ns: u64,
+    paced: [(u64, u64); 2],
+    written: Written,
+    verify_errors: Vec<VerifyError>,
+    stop: bool,
+    stats: Stats,
+    windows: [(Windows, Windows); 2],
+    logs: Option<Logs>,
+}
+
+/// Verify errors that are kept; later ones are only counted.
+pub const VERIFY_ERRORS_KEPT: usize = 100;
+const EIO: u32 = 5;
+/// fio's "invalid or incomplete multibyte character" stands for data that differs.
+const EILSEQ: u32 = 84;
+
+impl JobState {
+    /// A worker over files of these sizes. `run_seed` replaces the system's randomness where fio would ask for it.
+    pub fn new(worker: &Worker, file_bytes: &[u64], run_seed: u64) -> Result<Self, ParseError> {
+        let job = Arc::clone(&worker.job);
+        let extent = extent(&job, worker.subjob, file_bytes)?;
+        let seeds = Seeds::of(&job, worker.thread_number, run_seed);
+        let ordered = job.rw.random && !job.norandommap;
+        Ok(JobState {
+            offsets: Offsets::new(&job, &extent.regions, seeds),
+            seeds: Taus88::new(seeds.verify),
+            thread: worker.thread_number,
+            extent,
+            phase: Phase::Waiting,
+            outstanding: 0,
+            filling: true,
+            started_ns: 0,
+            begin_ns: None,
+            ramping: job.ramp_time_ns > 0,
+            phase_start_ns: 0,
+            phase_bytes: [0; 2],
+            last_ns: 0,
+            loops_left: job.loops,
+            issued_bytes: [0; 2],
+            pass_issued_bytes: 0,
+            pass_issued: 0,
+            issued: 0,
+            done_bytes: 0,
+            write_number: 0,
+            held: None,
+            rest: VecDeque::new(),
+            blocks_since_think: 0,
+            think_until_ns: None,
+            paced_from_ns: 0,
+            paced: [(0, 0); 2],
+            written: Written::new(ordered),
+            verify_errors: Vec::new(),
+            stop: false,
+            stats: Stats::default(),
+            windows: [0, 1].map(|_| (Windows::new(0, job.bwavgtime_ms), Windows::new(0, job.iopsavgtime_ms))),
+            logs: Logs::wanted(&job).then(|| Logs::new(&job)),
+            job,
+        })
+    }
+
+    /// The job.
+    pub fn job(&self) -> &Job {
+        &self.job
+    }
+
+    /// Bytes that the worker will move, without its verify phase: for a progress bar.
+    pub fn planned_bytes(&self) -> u64 {
+        let passes = u64::from(self.job.loops).saturating_mul(self.extent.pass_bytes);
+        passes.max(self.extent.limit_bytes).min(self.extent.limit_bytes.saturating_mul(self.job.loops.into()))
+    }
+
+    /// Bytes moved so far.
+    pub fn moved_bytes(&self) -> u64 {
+        self.done_bytes
+    }
+
+    /// What comes next at `now_ns`.
+    pub fn next(&mut self, now_ns: u64) -> Next {
+        let begin_ns = match self.begin_ns {
+            Some(at) => at,
+            None => self.begin(now_ns),
+        };
+        self.tick(now_ns);
+        // Each turn changes the phase or answers; a pass that issues nothing ends the worker.
+        loop {
+            match self.phase {
+                Phase::Waiting if now_ns < begin_ns => return Next::Wait(begin_ns),
+                Phase::Waiting => self.begin_pass(now_ns),
+                Phase::Done if self.outstanding > 0 => return Next::AfterCompletion,
+                Phase::Done => return Next::Done,
+                Phase::Pass => {
+                    if let Some(next) = self.next_of_pass(now_ns) {
+                        return next;
+                    }
+                    self.phase = Phase::Draining;
+                }
+                Phase::Draining if self.outstanding > 0 => return Next::AfterCompletion,
+                Phase::Draining if !self.rest.is_empty() && !self.stop => self.phase = Phase::Pass,
+                Phase::Draining => self.after_pass(),
+                Phase::EndSync(_) if self.outstanding > 0 => return Next::AfterCompletion,
+                Phase::EndSync(file) if file < self.extent.regions.len() => {
+                    self.phase = Phase::EndSync(file + 1);
+                    self.outstanding += 1;
+                    return Next::Sync(Sync { file, data_only: false });
+                }
+                Phase::EndSync(_) => self.begin_verify(now_ns),
+                Phase::Verify => {
+                    if let Some(next) = self.next_of_verify(now_ns) {
+                        return next;
+                    }
+                    self.end_phase(now_ns);
+                    self.begin_pass(now_ns);
+                }
+            }
+        }
+    }
+
+    fn begin(&mut self, now_ns: u64) -> u64 {
+        let begin_ns = now_ns.saturating_add(self.job.startdelay_ns);
+        self.begin_ns = Some(begin_ns);
+        self.set_start(begin_ns);
+        begin_ns
+    }
+
+    /// Measuring starts here.
+    fn set_start(&mut self, at_ns: u64) {
+        self.started_ns = at_ns;
+        self.last_ns = at_ns;
+        self.phase_start_ns = at_ns;
+        self.paced_from_ns = at_ns;
+        self.paced = [(0, 0); 2];
+        let job = &self.job;
+        self.windows =
+            [0, 1].map(|_| (Windows::new(at_ns, job.bwavgtime_ms), Windows::new(at_ns, job.iopsavgtime_ms)));
+    }
+
+    /// Ends the ramp and closes measuring windows.
+    fn tick(&mut self, now_ns: u64) {
+        if self.ramping {
+            let end_ns = self.begin_ns.unwrap_or(now_ns).saturating_add(self.job.ramp_time_ns);
+            if now_ns < end_ns {
+                return;
+            }
+            self.ramping = false;
+            self.stats = Stats { error: self.stats.error.take(), ..Stats::default() };
+            self.phase_bytes = [0; 2];
+            self.set_start(end_ns);
+            self.logs = Logs::wanted(&self.job).then(|| Logs::new(&self.job));
+        }
+        for (dir, (bw, iops)) in Dir::ALL.into_iter().zip(&mut self.windows) {
+            let stats = &mut self.stats.dirs[dir.index()];
+            bw.advance(now_ns, 1024, &mut stats.bw_kib);
+            iops.advance(now_ns, 1, &mut stats.iops);
+        }
+    }
+
+    /// The time is up.
+    fn timed_out(&self, now_ns: u64) -> bool {
+        let Some(runtime_ns) = self.job.runtime_ns.filter(|ns| *ns > 0) else { return false };
+        let ramp_ns = if self.ramping { self.job.ramp_time_ns } else { 0 };
+        now_ns.saturating_sub(self.started_ns) >= runtime_ns.saturating_add(ramp_ns)
+    }
+
+    /// Whether another pass follows, and its beginning.
+    fn begin_pass(&mut self, now_ns: u64) {
+        let job = &self.job;
+        let first = self.phase == Phase::Waiting;
+        let again = if self.stop || self.timed_out(now_ns) {
+            false
+        } else if job.time_based {
+            true
+        } else if self.loops_left > 0 {
+            self.loops_left -= 1;
+            true
+        } else if job.number_ios.is_some_and(|n| self.issued >= n) {
+            false
+        } else {
+            let left = self.extent.limit_bytes.saturating_sub(self.done_bytes);
+            left >= job.max_block().max(1) && !(self.offsets.all_done() && job.io_size.is_none())
+        };
+        if !again || (!first && self.pass_issued == 0) {
+            self.phase = Phase::Done;
+            return;
+        }
+        if !first {
+            self.offsets.restart();
+            if job.randrepeat {
+                self.seeds = self.verify_seeds();
+            }
+        }
+        (self.pass_issued_bytes, self.pass_issued) = (0, 0);
+        self.phase_start_ns = now_ns.max(self.started_ns);
+        self.phase = Phase::Pass;
+    }
+
+    fn verify_seeds(&self) -> Taus88 {
+        Taus88::new(Seeds::of(&self.job, self.thread, 0).verify)
+    }
+
+    /// The pass has drained.
+    fn after_pass(&mut self) {
+        self.end_phase(self.last_ns);
+        self.phase = if self.stop {
+            Phase::Done
+        } else if self.job.end_fsync && self.job.rw.write && !self.offsets.last_was_sync() {
+            Phase::EndSync(0)
+        } else {
+            Phase::EndSync(usize::MAX)
+        };
+    }
+
+    /// Adds the phase's time to the directions that moved bytes in it.
+    fn end_phase(&mut self, now_ns: u64) {
+        let elapsed_ns = now_ns.saturating_sub(self.phase_start_ns);
+        for (stats, bytes) in self.stats.dirs.iter_mut().zip(&mut self.phase_bytes) {
+            if std::mem::take(bytes) > 0 {
+                stats.runtime_ns += elapsed_ns;
+            }
+        }
+        self.phase_start_ns = now_ns;
+    }
+
+    fn begin_verify(&mut self, now_ns: u64) {
+        if self.job.verify != Verify::Off
+            && self.job.do_verify
+            && self.job.rw.write
+            && !self.written.is_empty()
+        {
+            self.phase_start_ns = now_ns;
+            self.offsets.reopen();
+            self.phase = Phase::Verify;
+        } else {
+            self.written.clear();
+            // `begin_pass` tells a first pass by its phase.
+            self.phase = Phase::Draining;
+            self.begin_pass(now_ns);
+        }
+    }
+
+    /// Whether the depth allows one more.
+    fn has_room(&mut self) -> bool {
+        let depth = self.job.depth();
+        let low = if self.job.iodepth_low == 0 { depth - 1 } else { self.job.iodepth_low.min(depth - 1) };
+        if self.outstanding >= depth {
+            self.filling = false;
+        } else if self.outstanding <= low {
+            self.filling = true;
+        }
+        self.filling
+    }
+
+    /// The next step of a pass; `None` when the pass is issued.
+    fn next_of_pass(&mut self, now_ns: u64) -> Option<Next> {
+        if self.stop {
+            return None;
+        }
+        if !self.has_room() {
+            return Some(Next::AfterCompletion);
+        }
+        if let Some(io) = self.rest.pop_front() {
+            return Some(self.issue(io));
+        }
+        if self.timed_out(now_ns) || self.pass_is_issued() {
+            return None;
+        }
+        if let Some(next) = self.think(now_ns) {
+            return Some(next);
+        }
+        let place = match self.held.take() {
+            Some(place) => place,
+            None => match self.offsets.step() {
+                Step::Transfer(place) => place,
+                Step::Sync { file, data_only } => {
+                    self.outstanding += 1;
+                    return Some(Next::Sync(Sync { file, data_only }));
+                }
+                Step::End => return None,
+            },
+        };
+        let allowed_ns = self.allowed_ns(place.dir);
+        if now_ns < allowed_ns {
+            self.held = Some(place);
+            return Some(Next::Wait(allowed_ns));
+        }
+        Some(self.issue_place(place))
+    }
+
+    fn pass_is_issued(&self) -> bool {
+        let job = &self.job;
+        if job.number_ios.is_some_and(|n| self.issued >= n.saturating_mul(job.loops.into())) {
+            return true;
+        }
+        if job.time_based {
+            // Without an end by bytes, what was written is still verified once a round.
+            return job.verify != Verify::Off && self.pass_issued_bytes >= self.extent.pass_bytes;
+        }
+        let limit = self.extent.limit_bytes.saturating_mul(job.loops.into());
+        self.issued_bytes.iter().sum::<u64>() >= limit
+    }
+
+    /// `thinktime=`: after some blocks all is drained, then nothing happens for a while.
+    fn think(&mut self, now_ns: u64) -> Option<Next> {
+        if let Some(until_ns) = self.think_until_ns {
+            if now_ns < until_ns {
+                return Some(Next::Wait(until_ns));
+            }
+            self.think_until_ns = None;
+        }
+        if self.job.thinktime_ns == 0 || self.blocks_since_think < self.job.thinktime_blocks {
+            return None;
+        }
+        if self.outstanding > 0 {
+            return Some(Next::AfterCompletion);
+        }
+        self.blocks_since_think = 0;
+        let until_ns = now_ns.saturating_add(self.job.thinktime_ns);
+        self.think_until_ns = Some(until_ns);
+        Some(Next::Wait(until_ns))
+    }
+
+    /// When `rate=` and `rate_iops=` let the next transfer of this direction go.
+    fn allowed_ns(&self, dir: Dir) -> u64 {
+        let (bytes, ios) = self.paced[dir.index()];
+        let after = |amount: u64, per_second: u64| {
+            let ns = u128::from(amount) * 1_000_000_000 / u128::from(per_second.max(1));
+            u64::try_from(ns).unwrap_or(u64::MAX)
+        };
+        let by_bytes = self.job.rate_bytes[dir.index()].map_or(0, |rate| after(bytes, rate));
+        let by_ios = self.job.rate_iops[dir.index()].map_or(0, |rate| after(ios, rate.into()));
+        self.paced_from_ns.saturating_add(by_bytes.max(by_ios))
+    }
+
+    fn issue_place(&mut self, place: Place) -> Next {
+        let Place { dir, file, offset, bytes } = place;
+        let verifies = self.job.verify != Verify::Off;
+        let stamp = (dir == Dir::Write).then(|| self.stamp());
+        if let Some(stamp) = stamp
+            && verifies
+            && self.job.do_verify
+        {
+            self.written.add(file, offset, bytes, stamp);
+        }
+        let check = dir == Dir::Read && verifies && !self.job.rw.mixed();
+        self.issued_bytes[dir.index()] += bytes;
+        self.pass_issued_bytes += bytes;
+        self.pass_issued += 1;
+        self.issued += 1;
+        self.blocks_since_think = self.blocks_since_think.saturating_add(1);
+        self.paced[dir.index()].0 += bytes;
+        self.paced[dir.index()].1 += 1;
+        self.issue(Io { dir, file, offset, bytes, stamp, check })
+    }
+
+    fn stamp(&mut self) -> Stamp {
+        let seed = u64::from(self.seeds.next_u32()).wrapping_mul(u64::from(self.seeds.next_u32()));
+        let number = (self.write_number & 0xffff) as u16;
+        self.write_number += 1;
+        Stamp { seed, number, thread: (self.thread & 0xffff) as u16 }
+    }
+
+    fn issue(&mut self, io: Io) -> Next {
+        self.outstanding += 1;
+        self.stats.mark_depth(self.outstanding);
+        Next::Io(io)
+    }
+
+    fn next_of_verify(&mut self, now_ns: u64) -> Option<Next> {
+        if self.outstanding > 0 && !self.has_room() {
+            return Some(Next::AfterCompletion);
+        }
+        let next = match self.rest.pop_front() {
+            Some(io) if !self.stop => Some(io),
+            _ if self.stop || self.timed_out(now_ns) => None,
+            _ => self.written.pop(),
+        };
+        match next {
+            Some(io) => Some(self.issue(io)),
+            None if self.outstanding > 0 => Some(Next::AfterCompletion),
+            None => None,
+        }
+    }
+
+    /// Writes the contents of a write into `buffer`; `now_ns` is what headers carry as time.
+    pub fn fill(&self, io: &Io, now_ns: u64, buffer: &mut [u8]) {
+        if let Some(stamp) = &io.stamp {
+            verify::fill(&self.job, stamp, io.offset, now_ns, buffer);
+        }
+    }
+
+    /// A transfer is over: so many bytes moved, or an error. `data` is what a read with [`Io::check`] brought.
+    pub fn complete(&mut self, io: &Io, times: Times, result: Result<u64, WorkerError>, data: Option<&[u8]>) {
+        self.tick(times.complete_ns);
+        self.outstanding = self.outstanding.saturating_sub(1);
+        self.last_ns = self.last_ns.max(times.complete_ns);
+        let bytes = match result {
+            Ok(0) if io.bytes > 0 => {
+                let text = format!("{} of 0 bytes at offset {}", word(io.dir), io.offset);
+                return self.failed(io, WorkerError { errno: EIO, text });
+            }
+            Ok(bytes) => bytes.min(io.bytes),
+            Err(error) => return self.failed(io, error),
+        };
+        self.account(io, bytes, times);
+        if bytes < io.bytes {
+            self.stats.dirs[io.dir.index()].short_ios += 1;
+        }
+        if io.check
+            && let Some(data) = data
+        {
+            let whole = bytes == io.bytes;
+            let stamp = io.stamp.as_ref().filter(|_| whole);
+            if whole && let Err(error) = verify::check(&self.job, stamp, io.offset, data) {
+                return self.differs(error);
+            }
+        }
+        if bytes < io.bytes && !io.check {
+            // The rest goes first. A stamp covers a whole block, so a checked read is not cut.
+            let rest = Io { offset: io.offset + bytes, bytes: io.bytes - bytes, ..*io };
+            self.rest.push_back(rest);
+        } else if bytes < io.bytes {
+            let text = format!("short read of {bytes} bytes at offset {} cannot be verified", io.offset);
+            self.failed(io, WorkerError { errno: EIO, text });
+        }
+    }
+
+    fn account(&mut self, io: &Io, bytes: u64, times: Times) {
+        let Times { start_ns, issue_ns, complete_ns } = times;
+        let slat_ns = (!self.job.ioengine.blocks()).then(|| issue_ns.saturating_sub(start_ns));
+        let clat_ns = complete_ns.saturating_sub(issue_ns);
+        let lat_ns = complete_ns.saturating_sub(start_ns);
+        self.stats.transfer(io.dir, bytes, slat_ns, clat_ns, lat_ns);
+        self.done_bytes += bytes;
+        self.phase_bytes[io.dir.index()] += bytes;
+        let (bw, iops) = &mut self.windows[io.dir.index()];
+        bw.add(bytes);
+        iops.add(1);
+        if let Some(logs) = &mut self.logs {
+            let at_ns = complete_ns.saturating_sub(self.started_ns);
+            logs.transfer(at_ns, io, bytes, [slat_ns, Some(clat_ns), Some(lat_ns)]);
+        }
+    }
+
+    /// A flush is over.
+    pub fn complete_sync(&mut self, _sync: &Sync, times: Times, result: Result<(), WorkerError>) {
+        self.tick(times.complete_ns);
+        self.outstanding = self.outstanding.saturating_sub(1);
+        self.last_ns = self.last_ns.max(times.complete_ns);
+        match result {
+            Ok(()) => self.stats.sync.add(times.complete_ns.saturating_sub(times.start_ns)),
+            Err(error) => self.fail(error, self.job.continue_on_error.write),
+        }
+    }
+
+    fn failed(&mut self, io: &Io, error: WorkerError) {
+        if io.dir == Dir::Write {
+            self.written.remove(io.file, io.offset);
+        }
+        let go_on = match io.dir {
+            Dir::Read => self.job.continue_on_error.read,
+            Dir::Write => self.job.continue_on_error.write,
+        };
+        self.stats.dirs[io.dir.index()].drop_ios += 1;
+        self.fail(error, go_on);
+    }
+
+    fn differs(&mut self, error: VerifyError) {
+        let text = error.to_string();
+        if self.verify_errors.len() < VERIFY_ERRORS_KEPT {
+            self.verify_errors.push(error);
+        }
+        // Without verify_fatal fio reads on to the end of the phase and fails then; every difference is counted.
+        let go_on = self.job.continue_on_error.verify;
+        let stop_now = self.job.verify_fatal && !go_on;
+        self.stats.total_errors += 1;
+        self.stats.error.get_or_insert(WorkerError { errno: EILSEQ, text });
+        self.stop |= stop_now || (!go_on && self.phase != Phase::Verify);
+    }
+
+    fn fail(&mut self, error: WorkerError, go_on: bool) {
+        self.stats.total_errors += 1;
+        self.stats.error.get_or_insert(error);
+        self.stop |= !go_on;
+    }
+
+    /// Ends the worker from outside at the next call of [`JobState::next`]; outstanding transfers still complete.
+    pub fn stop(&mut self) {
+        self.stop = true;
+    }
+
+    /// What the verify phase found wrong, at most [`VERIFY_ERRORS_KEPT`].
+    pub fn verify_errors(&self) -> &[VerifyError] {
+        &self.verify_errors
+    }
+
+    /// For the runner to note how many transfers it submitted or took at once.
+    pub fn stats_mut(&mut self) -> &mut Stats {
+        &mut self.stats
+    }
+
+    /// The results so far.
+    pub fn stats(&self) -> &Stats {
+        &self.stats
+    }
+
+    /// The logs that the job asked for.
+    pub fn logs(&self) -> Option<&Logs> {
+        self.logs.as_ref()
+    }
+
+    /// Ends measuring: charges the CPU time that the model counted and gives the results.
+    pub fn finish(&mut self, now_ns: u64, cpu: Cpu) -> Stats {
+        self.tick(now_ns);
+        self.end_phase(self.last_ns);
+        self.stats.cpu = cpu;
+        self.stats.job_runtime_ns = self.last_ns.saturating_sub(self.started_ns);
+        self.stats.clone()
+    }
+}
+
+fn word(dir: Dir) -> &'static str {
+    match dir {
+        Dir::Read => "read",
+        Dir::Write => "write",
+    }
+}
