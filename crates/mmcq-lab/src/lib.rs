@@ -6,4 +6,5 @@ pub mod fio;
 pub mod linux;
 pub mod ours;
 pub mod platform;
+pub mod runner;
 pub mod system;

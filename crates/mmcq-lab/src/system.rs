@@ -199,7 +199,11 @@ impl System {
     /// A machine with so many cores, and one thread for each job.
     pub fn new(time: Time, cores: u8, migration: f64, costs: Costs, jobs: u32, seed: u64) -> Self {
         let mut cpu = Cpu::new(cores, migration, seed);
-        let mut job = || JobThread { thread: cpu.spawn(Priority::Normal), asleep: true, done: Vec::new() };
+        let mut job = || JobThread {
+            thread: cpu.spawn(Priority::Normal),
+            asleep: true,
+            done: Vec::new(),
+        };
         let jobs = (0..jobs).map(|_| job()).collect();
         System {
             queue: Queue::new(),
@@ -344,7 +348,12 @@ impl System {
                     match action {
                         Action::Step(step) => front.act(self, step, core),
                         Action::Reap(job) => self.reap(job, workload),
-                        Action::Next(job) => running -= u32::from(self.next(job, core, front, workload)),
+                        Action::Next(job) => {
+                            if self.next(job, core, front, workload) {
+                                running -= 1;
+                                self.wake_sleepers();
+                            }
+                        }
                     }
                     self.cpu.resume(core, now, self.time.now(), &mut self.queue);
                 }
@@ -409,6 +418,13 @@ impl System {
             let cost = self.costs.syscall.draw(&mut self.users);
             self.jobs[io.job as usize].done.push((io, ok));
             self.wake_job_with(io.job, cost, Action::Reap(io.job));
+        }
+    }
+
+    /// A job has finished: others may have waited for that.
+    fn wake_sleepers(&mut self) {
+        for job in 0..self.jobs.len() as u32 {
+            self.wake_job(job, Action::Next(job));
         }
     }
 

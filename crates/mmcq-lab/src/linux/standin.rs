@@ -300,7 +300,7 @@ fn run(
         ..CallCosts::default()
     };
     let host = Charged::new(Formula { server: server.clone(), time: time.clone(), caps }, time, calls);
-    let mut device = Shared(server.clone());
+    let mut device = Line(server.clone());
     let elevator = Elevator::default();
     let order = match setting {
         Setting::Tag => Order::Tag,
@@ -332,9 +332,9 @@ fn run(
     )
 }
 
-struct Shared(Rc<RefCell<Server>>);
+struct Line(Rc<RefCell<Server>>);
 
-impl Device for Shared {
+impl Device for Line {
     fn advance(&mut self, until_ns: u64) -> u64 {
         self.0.borrow_mut().advance(until_ns)
     }
