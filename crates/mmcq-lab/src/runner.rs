@@ -463,7 +463,7 @@ mod tests {
     use super::*;
     use crate::fio;
 
-    fn hsq(rw: &str, mib: u64) -> Vec<FioWorker> {
+    pub fn hsq(rw: &str, mib: u64) -> Vec<FioWorker> {
         let text = format!(
             "[test]\nfilename=/dev/mmcblk0p30\ndirect=1\niodepth=20\nrw={rw}\nbs=4K\nsize=1G\nio_size={mib}M\ngroup_reporting\nnumjobs=20\n"
         );
@@ -475,7 +475,7 @@ mod tests {
     fn hsq_cells() {
         let platform = Platform::load("hsq-sprd").unwrap();
         for rw in ["read", "randread", "write", "randwrite"] {
-            let workers = hsq(rw, 8);
+            let workers = hsq(rw, 16);
             for setting in [Setting::None, Setting::HsqFifo, Setting::Mmcq, Setting::MmcqOwn, Setting::Limit]
             {
                 let start = std::time::Instant::now();
@@ -497,5 +497,21 @@ mod tests {
                 );
             }
         }
+    }
+}
+
+#[test]
+fn merging() {
+    let platform = Platform::load("hsq-sprd").unwrap();
+    let workers = tests::hsq("read", std::env::var("MIB").map_or(16, |m| m.parse().unwrap()));
+    for setting in [Setting::None, Setting::HsqTag, Setting::HsqFifo, Setting::Mmcq, Setting::Limit] {
+        let mut all = Vec::new();
+        for seed in 1..=6 {
+            let run_ = Run { workers: &workers, platform: &platform, card: None, setting, seed };
+            let c = run(&run_, None, &mut |_, _| ()).unwrap().counters;
+            let mib_s = c.bytes as f64 / 1_048_576.0 / (c.elapsed_ns as f64 / 1e9);
+            all.push(format!("{mib_s:.2}/{:.2}", c.merge()));
+        }
+        println!("merging {:8} {}", setting.name(), all.join(" "));
     }
 }

@@ -164,6 +164,9 @@ pub trait Front {
     }
 }
 
+/// Between two threads that fio releases at its start: a system call.
+const RELEASE_NS: u64 = 10_000;
+
 /// The machine without the stack.
 pub struct System {
     /// Events to come.
@@ -289,15 +292,10 @@ impl System {
         for job in 0..running {
             let thread = &mut self.jobs[job as usize];
             thread.asleep = false;
-            // Threads do not start at the same nanosecond.
-            let stagger_ns = u64::from(job) * 100;
-            self.cpu.wake(
-                thread.thread,
-                self.time.now(),
-                stagger_ns,
-                (0, Action::Next(job)),
-                &mut self.queue,
-            );
+            // fio releases its threads one after the other.
+            let latency = u64::from(job) * RELEASE_NS + self.costs.job_wake.draw(&mut self.job_wakes);
+            let first = (0, Action::Next(job));
+            self.cpu.wake(thread.thread, self.time.now(), latency, first, &mut self.queue);
         }
         let mut irq_pending = false;
         let mut end_ns = self.time.now();
@@ -338,7 +336,7 @@ impl System {
                         }
                     }
                     self.unlock();
-                    if self.time.now() > now {
+                    if self.time.now() > now || event == Event::Irq {
                         self.cpu.interrupted(self.irq_core, now, self.time.now(), &mut self.queue);
                     }
                 }
