@@ -58,6 +58,19 @@ pub enum OutputFormat {
     Terse,
 }
 
+impl OutputFormat {
+    /// By fio's name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Some(match name {
+            "normal" => OutputFormat::Normal,
+            "json" => OutputFormat::Json,
+            "json+" => OutputFormat::JsonPlus,
+            "terse" | "minimal" => OutputFormat::Terse,
+            _ => return None,
+        })
+    }
+}
+
 /// All jobs of a run, and the options of fio's own command line.
 #[derive(Clone, Debug)]
 pub struct JobFile {
@@ -293,13 +306,10 @@ impl<'a> Reader<'a> {
         match (name, value) {
             ("output-format", Some(list)) => {
                 for word in list.split(',') {
-                    self.out.formats.push(match word.trim() {
-                        "normal" => OutputFormat::Normal,
-                        "json" => OutputFormat::Json,
-                        "json+" => OutputFormat::JsonPlus,
-                        "terse" | "minimal" => OutputFormat::Terse,
-                        _ => return fail("normal, json, json+ or terse"),
-                    });
+                    match OutputFormat::from_name(word.trim()) {
+                        Some(format) => self.out.formats.push(format),
+                        None => return fail("normal, json, json+ or terse"),
+                    }
                 }
             }
             ("minimal", _) => self.out.formats.push(OutputFormat::Terse),
