@@ -371,8 +371,13 @@ impl Job {
         self.blockalign[dir.index()].unwrap_or(self.bs[dir.index()].min)
     }
 
-    /// The smallest block among the directions in use: the unit of the random map.
+    /// The unit of the random map: as in fio the smallest block of both directions, in use or not.
     pub fn map_unit(&self) -> u64 {
+        self.bs[0].min.min(self.bs[1].min)
+    }
+
+    /// The smallest block among the directions in use.
+    pub fn min_block(&self) -> u64 {
         match (self.rw.read, self.rw.write) {
             (true, true) => self.bs[0].min.min(self.bs[1].min),
             (_, true) => self.bs[1].min,
@@ -406,7 +411,7 @@ impl Job {
         }
         if self.rw.random
             && !self.norandommap
-            && self.blockalign.iter().flatten().any(|a| *a != self.map_unit())
+            && self.blockalign.iter().flatten().any(|a| *a != self.min_block())
         {
             return fail("blockalign= differs from bs=: expected norandommap beside it".to_string());
         }
