@@ -69,8 +69,10 @@ fn fio_accepts_what_we_wrote() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("image");
     for kind in KINDS {
-        for shape in ["--bs=4k", "--bs=64k", "--bsrange=2k-16k"] {
-            for order in ["write", "randwrite"] {
+        // One kind in all shapes, the others in one: the header is the same for all.
+        let all = kind == "--verify=crc32c";
+        for shape in ["--bs=4k", "--bs=64k", "--bsrange=2k-16k"].into_iter().take(if all { 3 } else { 1 }) {
+            for order in ["write", "randwrite"].into_iter().take(if all { 2 } else { 1 }) {
                 let mut image = vec![0; 262_144];
                 let (state, _) =
                     run(&worker(&options(&path, &format!("--rw={order} {shape} {kind}"))), &mut image);
@@ -134,7 +136,8 @@ fn python_reads_our_json() {
     };
     let text = json::json(&Report::new(context, vec![(worker, stats)], Vec::new()), true);
     let script = "import json,sys; r=json.load(sys.stdin); j=r['jobs'][0]; \
-                  print(j['read']['total_ios']+j['write']['total_ios'], j['desc'], r['global options']['bs'])";
+                  o=r['global options']; \
+                  print(j['read']['total_ios']+j['write']['total_ios'], j['desc'], o['bs'])";
     let mut python = Command::new("python3")
         .args(["-c", script])
         .stdin(Stdio::piped())

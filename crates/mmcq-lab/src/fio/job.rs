@@ -201,7 +201,8 @@ pub struct Job {
     pub name: String,
     /// Where the section starts.
     pub place: Place,
-    /// The options as written in the section itself, in order; flags without a value are left out, as in fio's JSON.
+    /// The options as written in the section itself, in order; flags without a value are left out, as in
+    /// fio's JSON.
     pub given: Vec<(String, String)>,
     pub description: Option<String>,
     /// Names of `filename=`; empty: one file a worker is named after the job.

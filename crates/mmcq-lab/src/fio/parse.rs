@@ -1,8 +1,9 @@
 //! Reads job files and fio command lines into [`Job`]s.
 //!
-//! A job file is lines: `[section]`, `option=value`, `flag`, `include FILE`, and comments from `;` or `#` to the end.
-//! `[global]` sets what later sections start from, and may come back. On a command line the options before the
-//! first `--name` are global, one dash does as well as two, and words without a dash are job files.
+//! A job file is lines: `[section]`, `option=value`, `flag`, `include FILE`, and comments from `;` or `#` to
+//! the end.
+//! `[global]` sets what later sections start from, and may come back. On a command line the options before
+//! the first `--name` are global, one dash does as well as two, and words without a dash are job files.
 
 use super::error::{Note, ParseError, Place};
 use super::job::Job;
@@ -475,8 +476,8 @@ mod tests {
     #[test]
     fn command_lines_as_in_the_threads() {
         let hsq = line(
-            "--filename=/dev/mmcblk0p30 --direct=1 --iodepth=20 --rw=randread --bs=4K --size=1G --group_reporting \
-             --numjobs=20 --name=test_read",
+            "--filename=/dev/mmcblk0p30 --direct=1 --iodepth=20 --rw=randread --bs=4K --size=1G \
+             --group_reporting --numjobs=20 --name=test_read",
         )
         .unwrap();
         let job = &hsq.jobs[0];
