@@ -464,10 +464,14 @@ pub struct Worker {
 /// Most workers of one run, as in fio.
 pub const MAX_WORKERS: u32 = 4096;
 
+/// Most files of one run, all workers together.
+pub const MAX_FILES: usize = 100_000;
+
 /// Turns jobs into workers, in order: copies, groups and stonewalls are resolved here.
 pub fn expand(jobs: &[Job]) -> Result<Vec<Worker>, ParseError> {
     let mut workers: Vec<Worker> = Vec::new();
     let mut group = 0;
+    let mut files = 0usize;
     for job in jobs {
         let total = u64::try_from(workers.len()).unwrap_or(u64::MAX).saturating_add(u64::from(job.numjobs));
         if total > u64::from(MAX_WORKERS) {
@@ -475,6 +479,12 @@ pub fn expand(jobs: &[Job]) -> Result<Vec<Worker>, ParseError> {
                 &job.place,
                 format!("numjobs={}: expected at most {MAX_WORKERS} workers in all", job.numjobs),
             ));
+        }
+        let each = if job.filename.is_empty() { job.nrfiles as usize } else { job.filename.len() };
+        files = files.saturating_add(each.saturating_mul(job.numjobs as usize));
+        if files > MAX_FILES {
+            let message = format!("nrfiles={each}: expected at most {MAX_FILES} files in all");
+            return Err(ParseError::new(&job.place, message));
         }
         if (job.stonewall || job.new_group) && !workers.is_empty() {
             group += 1;

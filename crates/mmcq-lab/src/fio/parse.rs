@@ -509,6 +509,18 @@ mod tests {
     }
 
     #[test]
+    fn workers_and_files_are_bounded() {
+        for (options, message) in [
+            ("numjobs=4000\n[b]\nnumjobs=4000", "x.fio: 8000 workers: expected at most max-jobs=4096"),
+            ("nrfiles=5000\nnumjobs=30", "x.fio:1: nrfiles=5000: expected at most 100000 files in all"),
+        ] {
+            let found = parse_text("x.fio", format!("[a]\n{options}\n").as_bytes(), &Fixed(Vec::new()))
+                .and_then(|file| expand(&file.jobs));
+            assert_eq!(found.map(|_| ()).map_err(|e| e.to_string()), Err(message.to_string()));
+        }
+    }
+
+    #[test]
     fn includes_are_bounded() {
         let files = vec![("loop.fio", "include loop.fio\n")];
         let error = parse_file(Path::new("loop.fio"), &Fixed(files)).unwrap_err();
