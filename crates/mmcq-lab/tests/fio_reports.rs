@@ -171,7 +171,7 @@ fn compare(name: &str, text: &str) {
     // fio shows disks only in the last line; readers take them from any.
     let ours = terse(&report);
     for (fio, ours) in lines.lines().zip(ours.lines()) {
-        same(&format!("{name} terse"), fio, &ours[..]);
+        same(&format!("{name} terse"), fio, ours);
     }
     assert!(lines.lines().count() > 0);
 }

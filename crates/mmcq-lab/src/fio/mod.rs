@@ -3,14 +3,14 @@
 //!
 //! A run goes through these steps:
 //!
-//! 1. [`parse_file`] or [`parse_command_line`] gives a [`JobFile`]; its `notes` name the options without effect.
-//! 2. [`expand`] turns its jobs into [`Worker`]s. One that `waits_for_earlier` starts when all before it are done.
+//! 1. [`parse_file`] or [`parse_command_line`] gives a [`JobFile`]; its `notes` name options without effect.
+//! 2. [`expand`] turns its jobs into [`Worker`]s. One that `waits_for_earlier` starts when all before are done.
 //! 3. [`state::JobState`] says, for each worker, what to submit and when, and is told what completed.
-//! 4. [`report::Report`] gathers the workers' [`stats::Stats`]; [`report::normal()`], [`report::json::json`] and
-//!    [`report::terse()`] write it. [`logs::Logs::files`] gives the log files.
+//! 4. [`report::Report`] gathers the workers' [`stats::Stats`]; [`report::normal()`], [`report::json::json`]
+//!    and [`report::terse()`] write it. [`logs::Logs::files`] gives the log files.
 //!
-//! The rules are those of fio 3.33, which the tests hold beside it: same offsets for the same job, same bytes of
-//! a report for the same measurements, and contents that either verifies.
+//! The rules are those of fio 3.33, which the tests hold beside it: same offsets for the same job, same bytes
+//! of a report for the same measurements, and contents that either verifies.
 
 pub mod error;
 pub mod hist;

@@ -48,7 +48,8 @@ pub struct Io {
     pub check: bool,
 }
 
-/// A flush to do. It is given back to [`JobState::complete_sync`].
+/// A flush to do. It is given back to [`JobState::complete_sync`]. As in fio, earlier transfers may still be
+/// outstanding, and it covers those that completed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sync {
     /// Index into the worker's files.
