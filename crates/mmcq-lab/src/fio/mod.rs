@@ -4,7 +4,7 @@
 //! A run goes through these steps:
 //!
 //! 1. [`parse_file`] or [`parse_command_line`] gives a [`JobFile`]; its `notes` name options without effect.
-//! 2. [`expand`] turns its jobs into [`Worker`]s. One that `waits_for_earlier` starts when all before are done.
+//! 2. [`expand`] turns its jobs into [`Worker`]s. One that `waits_for_earlier` starts after all before it.
 //! 3. [`state::JobState`] says, for each worker, what to submit and when, and is told what completed.
 //! 4. [`report::Report`] gathers the workers' [`stats::Stats`]; [`report::normal()`], [`report::json::json`]
 //!    and [`report::terse()`] write it. [`logs::Logs::files`] gives the log files.
