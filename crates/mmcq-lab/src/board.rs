@@ -278,6 +278,8 @@ impl<const N: usize> Board<N> {
         let config = sdhci::Config {
             quirks,
             fixed: platform.controller.fixed,
+            hs400_mode: platform.controller.hs400_mode,
+            hs400es_mode: platform.controller.hs400es_mode,
             width: Width::W8,
             extra_timings: platform.timings.iter().fold(0, |bits, t| bits | Caps::timing_bit(*t)),
             ..sdhci::Config::new()

@@ -137,8 +137,8 @@ impl Run {
             .iter()
             .map(|format| match format {
                 OutputFormat::Normal => report::normal(report),
-                OutputFormat::Json => report::json(report, false),
-                OutputFormat::JsonPlus => report::json(report, true),
+                OutputFormat::Json => report::json::json(report, false),
+                OutputFormat::JsonPlus => report::json::json(report, true),
                 OutputFormat::Terse => report::terse(report),
             })
             .collect();
