@@ -43,13 +43,22 @@ section() {
   done
   echo "$bytes"
 }
+# Bytes of code in an image that are the compiler's: copying and filling memory, division of 64 bits.
+runtime() {
+  local bytes=0 size
+  for size in $(readelf -sW "$1" | awk '$4 == "FUNC" && $8 ~ /compiler_builtins|^__aeabi_|^mem(cpy|move|set|cmp)$|^__u?div/ { print $2 " " $3 }' |
+    sort -u | awk '{ print $2 }'); do
+    bytes=$((bytes + size))
+  done
+  echo "$bytes"
+}
 # A line of the text section that the image `ram` carries.
 noted() { readelf -p .mmcq_sizes "$1" | sed -E 's/^ *\[ *[0-9a-f]+\] *//; s/\\n$//' | awk -v want="$2" '$1 == want { print $2 }'; }
 
 bad=0
 targets=("$@")
 [ ${#targets[@]} -gt 0 ] || targets=(thumbv7em-none-eabihf thumbv6m-none-eabi)
-row="%-22s %-4s %-9s %7s %7s %9s\n"
+row="%-22s %-4s %-9s %7s %8s %7s %9s\n"
 ram_row="%-22s %8s %8s %8s %8s %8s %9s %6s\n"
 images="" rams=""
 for target in "${targets[@]}"; do
@@ -61,9 +70,9 @@ for target in "${targets[@]}"; do
     case $profile in release) opt=z ;; *) opt=$profile ;; esac
     for image in reader transfer; do
       file=$folder/$image
-      text=$(section "$file" '^\.text') rodata=$(section "$file" '^\.rodata') data=$(section "$file" '^\.(data|bss)')
+      runtime=$(runtime "$file") text=$(section "$file" '^\.text') rodata=$(section "$file" '^\.rodata') data=$(section "$file" '^\.(data|bss)')
       # shellcheck disable=SC2059 # the format is ours
-      images+=$(printf "$row" "$target" "$opt" "$image" "$text" "$rodata" "$data")$'\n'
+      images+=$(printf "$row" "$target" "$opt" "$image" "$text" "$runtime" "$rodata" "$data")$'\n'
       if [ "$image-$opt" = reader-z ] && [ $((text + rodata)) -gt "$limit_text" ]; then
         say "$target: reader: text and rodata have $((text + rodata)) bytes, expected at most $limit_text"
         bad=1
@@ -83,15 +92,16 @@ for target in "${targets[@]}"; do
 done
 
 # shellcheck disable=SC2059
-printf "$row" target opt image text rodata data+bss
+printf "$row" target opt image text runtime rodata data+bss
 printf '%s\n' "$images"
 # shellcheck disable=SC2059
 printf "$ram_row" "memory of" engine1 engine8 engine32 shared8 driver table bring_up
 printf '%s' "$rams"
 cat <<'END'
 
-reader: driver, queue, bring-up of SD and eMMC, read, write, flush; transfer: the same without bring-up. Both with their board's few
-lines and the compiler's own memcpy and division. data+bss: 8 slots, table, one block, scratch. engineN: N slots with the driver in it.
+reader: driver, queue, bring-up of SD and eMMC, read, write, flush; transfer: the same without bring-up; both with their board's few
+lines. runtime: the part of text that is the compiler's own (memcpy, memmove, 64-bit division), which other code of a firmware shares.
+data+bss: 8 slots, table, one block, scratch. engineN: N slots with the driver in it.
 bring_up: the future, on the stack while a card is brought up.
 END
 if [ "${NO_PANIC:-}" != skip ]; then

@@ -2,6 +2,7 @@
 
 use crate::board::interrupts_off;
 use core::cell::UnsafeCell;
+use core::mem::MaybeUninit;
 
 /// A value that is handed out once, for good.
 pub struct Once<T> {
@@ -29,7 +30,8 @@ impl<T> Once<T> {
 
 /// A value that comes later and is shared from then on.
 pub struct Late<T> {
-    value: UnsafeCell<Option<T>>,
+    value: UnsafeCell<MaybeUninit<T>>,
+    there: UnsafeCell<bool>,
 }
 
 // SAFETY: written once with interrupts off on the one core, before any reference exists; shared afterwards.
@@ -38,15 +40,19 @@ unsafe impl<T: Sync + Send> Sync for Late<T> {}
 impl<T> Late<T> {
     /// Nothing yet.
     pub const fn new() -> Self {
-        Late { value: UnsafeCell::new(None) }
+        Late { value: UnsafeCell::new(MaybeUninit::uninit()), there: UnsafeCell::new(false) }
     }
 
     /// Puts the value in if there is none; then as [`get`](Self::get).
+    #[inline(never)]
     pub fn set(&'static self, value: T) -> Option<&'static T> {
         interrupts_off(|| {
             if self.get().is_none() {
-                // SAFETY: nothing is in it, so no reference to the inside exists; interrupts are off on the only core.
-                unsafe { *self.value.get() = Some(value) };
+                // SAFETY: the flag is down, so no reference to the inside exists; interrupts are off on the only core.
+                unsafe {
+                    (*self.value.get()).write(value);
+                    *self.there.get() = true;
+                }
             }
         });
         self.get()
@@ -54,8 +60,8 @@ impl<T> Late<T> {
 
     /// The value, once it is there.
     pub fn get(&'static self) -> Option<&'static T> {
-        // SAFETY: the only write was before the first reference to the inside, and not interrupted.
-        unsafe { (*self.value.get()).as_ref() }
+        // SAFETY: the flag goes up once, after the value was written, and neither is written again.
+        unsafe { (*self.there.get()).then(|| (*self.value.get()).assume_init_ref()) }
     }
 }
 

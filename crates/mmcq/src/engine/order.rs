@@ -51,12 +51,13 @@ impl<const N: usize> Gathered<N> {
     fn prepend(&mut self, index: u8, blocks: u32) {
         let count = self.count as usize;
         if count < N {
-            self.members.copy_within(0..count, 1);
             self.count += 1;
             self.lba = self.lba.saturating_sub(u64::from(blocks));
             self.blocks = self.blocks.saturating_add(blocks);
-            if let Some(first) = self.members.first_mut() {
-                *first = index;
+            // Each member moves one place on.
+            let mut pushed = index;
+            for place in self.members.iter_mut().take(count + 1) {
+                core::mem::swap(place, &mut pushed);
             }
         }
     }
