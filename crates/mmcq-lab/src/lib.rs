@@ -1,4 +1,11 @@
 //! The laboratory: fio jobs on simulated boards, reproductions of published tables, reports.
 
+pub mod board;
+pub mod buffers;
 pub mod fio;
+pub mod linux;
+pub mod ours;
+pub mod platform;
 pub mod registers;
+pub mod runner;
+pub mod system;

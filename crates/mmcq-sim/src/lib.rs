@@ -3,7 +3,10 @@
 //! Models are peers of real hardware: a driver cannot tell. Everything is single-threaded and deterministic: one seed, one trace.
 
 pub mod card;
+pub mod charged;
+pub mod cpu;
 pub mod memory;
 pub mod sdhci;
 pub mod time;
 pub mod wire;
+pub mod world;

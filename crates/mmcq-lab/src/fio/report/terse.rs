@@ -85,7 +85,8 @@ fn direction(out: &mut String, job: &Job, d: &DirStats, group: &GroupDir) {
     );
 }
 
-/// The entry's share of its group's bandwidth; unlike the other formats this one takes whole KiB of the group.
+/// The entry's share of its group's bandwidth; unlike the other formats this one takes whole KiB of the
+/// group.
 fn share(bw_kib: &Running, group: &GroupDir) -> f64 {
     match group.aggregate_bw / 1024 {
         0 => 100.0,

@@ -1,0 +1,378 @@
+//! From files to a running machine: controller, card, driver and engine, brought up and ready.
+
+use crate::platform::{Busy, Platform};
+use crate::system::Costs;
+use mmcq::card::{Card, Family, Options, bring_up};
+use mmcq::engine::{Config, DmaBuf};
+use mmcq::host::sdhci::{self, Quirks, Table};
+use mmcq::host::{Caps, Width};
+use mmcq::task::{Lock, Shared, Timer};
+use mmcq_sim::card::{CardProfile, Fill, Medium};
+use mmcq_sim::charged::{CallCosts, Charged};
+use mmcq_sim::cpu::Delay;
+use mmcq_sim::memory::{MemoryConfig, ShadowMemory};
+use mmcq_sim::sdhci::{BusStats, Port, PortCounters, Sdhci};
+use mmcq_sim::time::Time;
+use mmcq_sim::world::Device;
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+/// The cards that come with the program.
+const CARDS: [(&str, &str); 8] = [
+    ("hbg4a2", include_str!("../../../cards/hbg4a2.toml")),
+    ("fifo-emmc", include_str!("../../../cards/fifo-emmc.toml")),
+    ("fifo-emmc-b", include_str!("../../../cards/fifo-emmc-b.toml")),
+    ("emmc-hs200", include_str!("../../../cards/emmc-hs200.toml")),
+    ("emmc-4g-old", include_str!("../../../cards/emmc-4g-old.toml")),
+    ("sdhc-16g-hs", include_str!("../../../cards/sdhc-16g-hs.toml")),
+    ("sdsc-1g", include_str!("../../../cards/sdsc-1g.toml")),
+    ("sdxc-128g-uhs", include_str!("../../../cards/sdxc-128g-uhs.toml")),
+];
+
+/// Descriptors: the largest merged transfer of the laboratory has one for each of its I/Os.
+const DESCRIPTORS: usize = 257;
+/// Turns without any event after which bring-up is stuck; steps that need no time take one each.
+const QUIET_MAX: u32 = 100;
+/// Bring-up that takes longer than this in virtual time has failed.
+const BRING_UP_LIMIT_NS: u64 = 30_000_000_000;
+
+/// The driver as it runs in the laboratory.
+pub type Driver = Charged<sdhci::Sdhci<Port, ShadowMemory, DESCRIPTORS>>;
+
+/// The engine's handle.
+pub type Stack<const N: usize> = Shared<Alone, Driver, N>;
+
+/// The laboratory has one thread, and its machine takes the stack's lock in virtual time.
+pub struct Alone;
+
+// SAFETY: one thread, and nothing in the laboratory comes back to the engine from inside a closure.
+unsafe impl Lock for Alone {
+    fn with<R>(&self, f: impl FnOnce() -> R) -> R {
+        f()
+    }
+}
+
+thread_local! {
+    /// The clock of the board that is being brought up; afterwards the machine passes the time itself.
+    static CLOCK: RefCell<Time> = RefCell::new(Time::new());
+    static ALARM: Cell<Option<u64>> = const { Cell::new(None) };
+}
+
+/// The platform's clock and alarm during bring-up.
+pub const TIMER: Timer = Timer {
+    now_ns: || CLOCK.with(|clock| clock.borrow().now()),
+    set_alarm: |at| ALARM.with(|alarm| alarm.set(at)),
+};
+
+/// Why there is no board.
+#[derive(Debug, thiserror::Error)]
+pub enum BoardError {
+    /// The platform's file.
+    #[error(transparent)]
+    Platform(#[from] crate::platform::PlatformError),
+    /// No card of this name.
+    #[error("card {name}: unknown; expected a file ending in .toml or one of: {known}")]
+    NoCard {
+        /// Asked for.
+        name: String,
+        /// Known ones.
+        known: String,
+    },
+    /// The card's file cannot be read.
+    #[error("card {name}: cannot be read: {source}")]
+    CardFile {
+        /// The file.
+        name: String,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The card's profile.
+    #[error(transparent)]
+    Profile(#[from] mmcq_sim::card::ProfileError),
+    /// The card's memory.
+    #[error(transparent)]
+    Medium(#[from] mmcq_sim::card::MediumError),
+    /// The driver does not take the controller.
+    #[error("platform {platform}: {error}")]
+    Driver {
+        /// Whose.
+        platform: String,
+        /// Why.
+        error: String,
+    },
+    /// The card does not come up.
+    #[error("platform {platform}, card {card}: bring-up failed: {error}")]
+    BringUp {
+        /// Platform.
+        platform: String,
+        /// Card.
+        card: String,
+        /// Why.
+        error: String,
+    },
+}
+
+/// Names of the cards that come with the program.
+pub fn card_names() -> impl Iterator<Item = &'static str> {
+    CARDS.iter().map(|(name, _)| *name)
+}
+
+/// Reads a card's profile by name, or from a file whose name ends in `.toml`.
+pub fn card_profile(name: &str) -> Result<CardProfile, BoardError> {
+    if let Some((_, text)) = CARDS.iter().find(|(known, _)| *known == name) {
+        return Ok(CardProfile::from_toml(text, name)?);
+    }
+    if name.ends_with(".toml") {
+        let text = std::fs::read_to_string(name)
+            .map_err(|source| BoardError::CardFile { name: name.to_owned(), source })?;
+        return Ok(CardProfile::from_toml(&text, name)?);
+    }
+    let known = CARDS.map(|(known, _)| known).join(", ");
+    Err(BoardError::NoCard { name: name.to_owned(), known })
+}
+
+/// Whose software runs around the driver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Price {
+    /// The platform's costs, Linux's.
+    Linux,
+    /// Our own path length, register accesses priced one by one; the rest of the kernel as it is.
+    Own,
+    /// Nothing: what is left is wire and card.
+    Nothing,
+}
+
+/// A machine with its card in `tran`.
+pub struct Board<const N: usize> {
+    /// The engine.
+    pub stack: Stack<N>,
+    /// EXT_CSD of an eMMC, as last read.
+    pub ext_csd: Option<Box<[u8; 512]>>,
+    /// The controller.
+    pub controller: Controller,
+    /// Its clock.
+    pub time: Time,
+    /// What was found.
+    pub card: Card,
+    /// Software costs.
+    pub costs: Costs,
+    /// Cores.
+    pub cores: u8,
+    /// Threads that change their core without need, 0 to 1.
+    pub migration: f64,
+    /// The host completes in a thread.
+    pub defer: bool,
+    /// Register accesses.
+    pub port: Port,
+    /// DMA memory.
+    pub memory: ShadowMemory,
+}
+
+/// The controller as the event loop sees it.
+#[derive(Clone)]
+pub struct Controller(pub Rc<RefCell<Sdhci>>);
+
+impl Device for Controller {
+    fn advance(&mut self, until_ns: u64) -> u64 {
+        self.0.borrow_mut().advance(until_ns)
+    }
+
+    fn next_event_ns(&self) -> Option<u64> {
+        self.0.borrow().next_event_ns()
+    }
+
+    fn irq(&self) -> bool {
+        self.0.borrow().irq()
+    }
+}
+
+impl Controller {
+    /// What went over the bus so far.
+    pub fn stats(&self) -> BusStats {
+        self.0.borrow().stats().clone()
+    }
+}
+
+/// Costs of a platform, paid by this price.
+fn costs(platform: &Platform, price: Price) -> (Costs, CallCosts, (u64, u64)) {
+    if price == Price::Nothing {
+        return Default::default();
+    }
+    let ns = |name: &str| platform.costs.ns(name);
+    let tail_share = platform.shares.value("tail");
+    let delay = |name: &str| Delay { mean_ns: ns(name), tail_share, tail_ns: ns("tail") };
+    let steady = |name: &str| Delay { mean_ns: ns(name), ..Delay::default() };
+    let mut costs = Costs {
+        irq_ns: ns("irq"),
+        done_ns: ns("done"),
+        start_ns: ns("start"),
+        poll_ns: ns("poll"),
+        dispatch_ns: ns("dispatch"),
+        prep_ns: ns("prep"),
+        softirq_ns: ns("softirq"),
+        syscall: steady("syscall"),
+        user: steady("user"),
+        job_wake: delay("job_wake"),
+        wake: delay("wake"),
+        hop: delay("hop"),
+        retry_ns: ns("retry"),
+    };
+    let mut registers = (0, 0);
+    if price == Price::Own {
+        let own = |name: &str| (platform.own.value(name) * platform.own.value("cycle_ns")).round() as u64;
+        costs.irq_ns = own("interrupt_instructions") + own("ack_instructions");
+        costs.start_ns = own("start_instructions");
+        costs.poll_ns = own("start_instructions");
+        costs.done_ns = own("done_instructions");
+        costs.dispatch_ns = 0;
+        costs.prep_ns = own("submit_instructions");
+        registers = (platform.own.ns("register_read_ns"), platform.own.ns("register_write_ns"));
+    }
+    let calls = CallCosts {
+        start_data_ns: costs.start_ns,
+        start_command_ns: costs.poll_ns,
+        ack_ns: costs.irq_ns,
+        map_ns: 0,
+        unmap_ns: 0,
+    };
+    (costs, calls, registers)
+}
+
+impl<const N: usize> Board<N> {
+    /// Builds a board and brings its card up. `card` instead of the platform's own; `medium` instead of generated memory. A card that was named must fit its
+    /// medium; the platform's own takes the medium's size.
+    pub fn new(
+        platform: &Platform,
+        card: Option<&str>,
+        medium: Option<Medium>,
+        price: Price,
+    ) -> Result<Self, BoardError> {
+        let mut profile = card_profile(card.unwrap_or(&platform.card))?;
+        let medium = match medium {
+            Some(medium) => {
+                if card.is_none() && medium.bytes() != profile.capacity_bytes() {
+                    profile = profile.with_capacity_bytes(medium.bytes())?;
+                }
+                medium
+            }
+            None => Medium::sparse(profile.capacity_bytes(), Fill::Zeros)?,
+        };
+        let time = Time::new();
+        let memory = ShadowMemory::new(MemoryConfig::BITS32);
+        let model = Sdhci::new(platform.controller, memory.clone(), Some(profile.build(medium)?));
+        let controller = Controller(Rc::new(RefCell::new(model)));
+        let mut port = Port::new(controller.0.clone(), time.clone(), 0, 0);
+        let (costs, calls, registers) = costs(platform, price);
+        (port.read_cost_ns, port.write_cost_ns) = registers;
+
+        let mut quirks = Quirks::NONE;
+        if platform.defer_completion {
+            quirks = quirks.with(Quirks::DEFER_COMPLETION);
+        }
+        if platform.busy != Busy::Interrupt {
+            quirks = quirks.with(Quirks::NO_BUSY_IRQ);
+        }
+        if platform.busy == Busy::Status {
+            quirks = quirks.with(Quirks::NO_DAT0_LEVEL);
+        }
+        let config = sdhci::Config {
+            quirks,
+            fixed: platform.controller.fixed,
+            hs400_mode: platform.controller.hs400_mode,
+            hs400es_mode: platform.controller.hs400es_mode,
+            width: Width::W8,
+            extra_timings: platform.timings.iter().fold(0, |bits, t| bits | Caps::timing_bit(*t)),
+            ..sdhci::Config::new()
+        };
+        // The table lives as long as the process: a few kilobytes for each board of a run.
+        let table: &'static mut Table<DESCRIPTORS> = Box::leak(Box::new(Table::new()));
+        let driver = sdhci::Sdhci::new(port.clone(), memory.clone(), table, config)
+            .map_err(|e| BoardError::Driver { platform: platform.name.clone(), error: e.to_string() })?;
+        let host = Charged::new(driver, time.clone(), CallCosts::default());
+        let stack = Shared::new(Alone, TIMER, host, Config::DEFAULT);
+        let (card, ext_csd) = start(&stack, &controller, &time).map_err(|error| BoardError::BringUp {
+            platform: platform.name.clone(),
+            card: profile.name().to_owned(),
+            error,
+        })?;
+        stack.with(|engine| engine.host_mut().costs = calls);
+        controller.0.borrow_mut().take_stats();
+        let migration = platform.shares.value("migration");
+        let (cores, defer) = (platform.cores, platform.defer_completion);
+        Ok(Board { stack, ext_csd, controller, time, card, costs, cores, migration, defer, port, memory })
+    }
+
+    /// Register accesses so far.
+    pub fn accesses(&self) -> PortCounters {
+        self.port.counters()
+    }
+}
+
+/// Brings the card up, letting virtual time run whenever the stack waits.
+type Found = (Card, Option<Box<[u8; 512]>>);
+
+fn start<const N: usize>(stack: &Stack<N>, controller: &Controller, time: &Time) -> Result<Found, String> {
+    CLOCK.with(|clock| *clock.borrow_mut() = time.clone());
+    ALARM.with(|alarm| alarm.set(None));
+    let scratch: DmaBuf = crate::buffers::piece(mmcq::card::SCRATCH_BYTES as usize);
+    let mut device = controller.clone();
+    let future = async {
+        let (result, scratch) = bring_up(stack, scratch, Options::DEFAULT).await;
+        let ext_csd = scratch.first_chunk().copied().map(Box::new);
+        crate::buffers::free(scratch);
+        result.map(|card| (card, ext_csd.filter(|_| matches!(card.family, Family::Emmc(_)))))
+    };
+    let mut future = std::pin::pin!(future);
+    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    let mut quiet = 0;
+    loop {
+        if let std::task::Poll::Ready(result) = future.as_mut().poll(&mut context) {
+            return result.map_err(|e| e.to_string());
+        }
+        stack.turn();
+        if device.irq() {
+            continue;
+        }
+        let alarm = ALARM.with(Cell::get).map(|at| at.max(time.now()));
+        let next = [device.next_event_ns(), alarm].into_iter().flatten().min();
+        match next {
+            Some(at) if at <= BRING_UP_LIMIT_NS => {
+                let came = device.advance(at);
+                time.set(time.now().max(came));
+                quiet = 0;
+            }
+            // The turn itself may have completed what the future waits for.
+            None if quiet < QUIET_MAX => quiet += 1,
+            _ => return Err("nothing happens any more".to_owned()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mmcq::host::Timing;
+
+    #[test]
+    fn every_platform_comes_up_at_its_speed() {
+        for (name, timing) in [
+            ("hsq-sprd", Timing::Hs400Es),
+            ("hsq-sprd-busy", Timing::Hs400Es),
+            ("hsq-defer", Timing::Hs400Es),
+            ("fifo-allwinner", Timing::Hs400),
+            ("fifo-allwinner-busy", Timing::Hs400),
+        ] {
+            let platform = Platform::load(name).unwrap();
+            let board = Board::<64>::new(&platform, None, None, Price::Linux).unwrap();
+            assert_eq!((board.card.timing, board.card.width), (timing, Width::W8), "{name}");
+            assert_eq!(board.memory.violation_count(), 0, "{name}: {:?}", board.memory.violations());
+        }
+    }
+
+    #[test]
+    fn an_unknown_card_is_named() {
+        let platform = Platform::load("hsq-sprd").unwrap();
+        let error = Board::<8>::new(&platform, Some("hbg4a3"), None, Price::Linux).err().unwrap();
+        assert!(error.to_string().contains("hbg4a2"), "{error}");
+    }
+}

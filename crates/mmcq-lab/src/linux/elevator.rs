@@ -1,0 +1,318 @@
+//! The block layer's I/O scheduler (mq-deadline): sorting, batches, expiry, and merging at insert.
+//!
+//! A new I/O merges into a request that still waits here, before it or behind it. What has been handed to the driver cannot grow any more: so
+//! how many requests the driver takes out decides how large they get.
+
+use crate::system::Io;
+use mmcq::host::Direction;
+
+/// A request of the block layer: contiguous I/Os of one direction.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// Which way.
+    pub direction: Direction,
+    /// First block.
+    pub lba: u64,
+    /// How many blocks.
+    pub blocks: u32,
+    /// What it was merged from, in the order of their addresses.
+    pub ios: Vec<Io>,
+    /// Names it among those that wait.
+    id: u64,
+    /// Place in the order of arrival (a merge keeps the older one's).
+    arrival: u64,
+    /// When it should have been dispatched.
+    expires_ns: u64,
+    /// Greater: more recently entered in the hash of end addresses.
+    hashed: u64,
+}
+
+impl Request {
+    fn end(&self) -> u64 {
+        self.lba + u64::from(self.blocks)
+    }
+}
+
+/// The scheduler's tunables.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tunables {
+    /// Largest request, in blocks.
+    pub max_blocks: u32,
+    /// Most I/Os in a request.
+    pub max_segments: usize,
+    /// Requests in a batch of one direction.
+    pub fifo_batch: u32,
+    /// How often reads may be preferred while writes wait.
+    pub writes_starved: u32,
+    /// When a read or a write expires.
+    pub expire_ns: [u64; 2],
+}
+
+impl Default for Tunables {
+    fn default() -> Self {
+        Tunables {
+            max_blocks: 1024,
+            max_segments: 128,
+            fifo_batch: 16,
+            writes_starved: 2,
+            expire_ns: [500_000_000, 5_000_000_000],
+        }
+    }
+}
+
+/// The scheduler.
+#[derive(Default)]
+pub struct Elevator {
+    tunables: Tunables,
+    /// Waiting requests of each direction, sorted by address; equals in the order of arrival.
+    sorted: [Vec<Request>; 2],
+    next: [Option<u64>; 2],
+    last_merge: Option<u64>,
+    last_direction: usize,
+    batching: u32,
+    starved: u32,
+    sequence: u64,
+    spare: Vec<Vec<Io>>,
+}
+
+fn index(direction: Direction) -> usize {
+    match direction {
+        Direction::Read => 0,
+        Direction::Write => 1,
+    }
+}
+
+impl Elevator {
+    /// An empty one.
+    pub fn new(tunables: Tunables) -> Self {
+        Elevator { tunables, ..Self::default() }
+    }
+
+    /// Nothing waits.
+    pub fn is_empty(&self) -> bool {
+        self.sorted.iter().all(Vec::is_empty)
+    }
+
+    /// Takes an I/O in. True: it became a request of its own (and the driver must be told); false: it was merged into a waiting one.
+    pub fn insert(&mut self, io: Io, now_ns: u64) -> bool {
+        let dir = index(io.direction);
+        self.sequence += 1;
+        if let Some((i, back)) = self.merge_candidate(&io, dir) {
+            let request = &mut self.sorted[dir][i];
+            request.blocks += io.blocks;
+            self.last_merge = Some(request.id);
+            if back {
+                request.ios.push(io);
+                request.hashed = self.sequence;
+                if i + 1 < self.sorted[dir].len() {
+                    self.join(dir, i, i + 1);
+                }
+            } else {
+                request.lba = io.lba;
+                request.ios.insert(0, io);
+                let request = self.sorted[dir].remove(i);
+                let at = self.place(dir, request.lba);
+                self.sorted[dir].insert(at, request);
+                if at > 0 {
+                    self.join(dir, at - 1, at);
+                }
+            }
+            return false;
+        }
+        let mut ios = self.spare.pop().unwrap_or_default();
+        ios.push(io);
+        let request = Request {
+            direction: io.direction,
+            lba: io.lba,
+            blocks: io.blocks,
+            ios,
+            id: self.sequence,
+            arrival: self.sequence,
+            expires_ns: now_ns + self.tunables.expire_ns[dir],
+            hashed: self.sequence,
+        };
+        self.last_merge.get_or_insert(request.id);
+        let at = self.place(dir, request.lba);
+        self.sorted[dir].insert(at, request);
+        true
+    }
+
+    /// Hands the next request to the driver.
+    pub fn dispatch(&mut self, now_ns: u64) -> Option<Request> {
+        let position =
+            |e: &Self, dir: usize| e.next[dir].and_then(|id| e.sorted[dir].iter().position(|r| r.id == id));
+        let in_batch =
+            position(self, self.last_direction).filter(|_| self.batching < self.tunables.fifo_batch);
+        let (dir, at) = match in_batch {
+            Some(at) => (self.last_direction, at),
+            None => {
+                let dir = if !self.sorted[0].is_empty() {
+                    let starving = !self.sorted[1].is_empty() && {
+                        self.starved += 1;
+                        self.starved > self.tunables.writes_starved
+                    };
+                    usize::from(starving)
+                } else if !self.sorted[1].is_empty() {
+                    1
+                } else {
+                    return None;
+                };
+                if dir == 1 {
+                    self.starved = 0;
+                }
+                let oldest = (0..self.sorted[dir].len()).min_by_key(|&i| self.sorted[dir][i].arrival)?;
+                let expired = self.sorted[dir][oldest].expires_ns <= now_ns;
+                self.last_direction = dir;
+                self.batching = 0;
+                (dir, position(self, dir).filter(|_| !expired).unwrap_or(oldest))
+            }
+        };
+        self.batching += 1;
+        self.next[dir] = self.sorted[dir].get(at + 1).map(|r| r.id);
+        let request = self.sorted[dir].remove(at);
+        if self.last_merge == Some(request.id) {
+            self.last_merge = None;
+        }
+        Some(request)
+    }
+
+    /// Takes a finished request's memory back.
+    pub fn recycle(&mut self, mut ios: Vec<Io>) {
+        ios.clear();
+        self.spare.push(ios);
+    }
+
+    fn place(&self, dir: usize, lba: u64) -> usize {
+        self.sorted[dir].partition_point(|r| r.lba <= lba)
+    }
+
+    fn fits(&self, request: &Request, blocks: u32, ios: usize) -> bool {
+        request.blocks + blocks <= self.tunables.max_blocks
+            && request.ios.len() + ios <= self.tunables.max_segments
+    }
+
+    /// Which request an I/O can join, and whether at its back: first the last one that grew, then by end address (the most recent), then by start.
+    fn merge_candidate(&self, io: &Io, dir: usize) -> Option<(usize, bool)> {
+        let requests = &self.sorted[dir];
+        let io_end = io.lba + u64::from(io.blocks);
+        let fits = |r: &Request| self.fits(r, io.blocks, 1);
+        if let Some(i) = self.last_merge.and_then(|id| requests.iter().position(|r| r.id == id && fits(r))) {
+            if requests[i].end() == io.lba {
+                return Some((i, true));
+            }
+            if requests[i].lba == io_end {
+                return Some((i, false));
+            }
+        }
+        let back =
+            (0..requests.len()).filter(|&i| requests[i].end() == io.lba).max_by_key(|&i| requests[i].hashed);
+        if let Some(i) = back.filter(|&i| fits(&requests[i])) {
+            return Some((i, true));
+        }
+        requests.iter().position(|r| r.lba == io_end).filter(|&i| fits(&requests[i])).map(|i| (i, false))
+    }
+
+    /// Joins two neighbours if the second continues the first.
+    fn join(&mut self, dir: usize, first: usize, second: usize) {
+        let (a, b) = (&self.sorted[dir][first], &self.sorted[dir][second]);
+        if a.end() != b.lba || !self.fits(a, b.blocks, b.ios.len()) {
+            return;
+        }
+        let mut gone = self.sorted[dir].remove(second);
+        if self.next[dir] == Some(gone.id) {
+            self.next[dir] = self.sorted[dir].get(second).map(|r| r.id);
+        }
+        let request = &mut self.sorted[dir][first];
+        request.blocks += gone.blocks;
+        request.ios.append(&mut gone.ios);
+        request.arrival = request.arrival.min(gone.arrival);
+        request.expires_ns = request.expires_ns.min(gone.expires_ns);
+        request.hashed = self.sequence;
+        if self.last_merge == Some(gone.id) {
+            self.last_merge = Some(request.id);
+        }
+        self.spare.push(gone.ios);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn io(lba: u64) -> Io {
+        Io { job: 0, core: 0, direction: Direction::Read, lba, blocks: 8, buffer: 0 }
+    }
+
+    fn all(elevator: &mut Elevator) -> Vec<(u64, u32)> {
+        std::iter::from_fn(|| elevator.dispatch(0)).map(|r| (r.lba, r.blocks)).collect()
+    }
+
+    #[test]
+    fn merges_at_the_back_at_the_front_and_across_a_gap() {
+        let mut e = Elevator::default();
+        assert!(e.insert(io(8), 0));
+        assert!(!e.insert(io(16), 0), "back");
+        assert!(!e.insert(io(0), 0), "front");
+        assert!(e.insert(io(32), 0));
+        assert!(!e.insert(io(24), 0), "closes the gap");
+        assert_eq!(all(&mut e), [(0, 40)]);
+    }
+
+    #[test]
+    fn the_same_address_twice_is_two_requests() {
+        let mut e = Elevator::default();
+        assert!(e.insert(io(8), 0));
+        assert!(e.insert(io(8), 0));
+        assert!(!e.insert(io(16), 0));
+        assert_eq!(all(&mut e).iter().map(|r| r.1).sum::<u32>(), 24);
+    }
+
+    #[test]
+    fn what_was_dispatched_cannot_grow() {
+        let mut e = Elevator::default();
+        e.insert(io(8), 0);
+        assert_eq!(e.dispatch(0).unwrap().blocks, 8);
+        assert!(e.insert(io(16), 0));
+    }
+
+    #[test]
+    fn sweeps_upwards_then_returns_to_the_oldest() {
+        let mut e = Elevator::default();
+        for lba in [800, 400, 1600] {
+            e.insert(io(lba), 0);
+        }
+        assert_eq!(e.dispatch(0).unwrap().lba, 800, "nothing swept yet: the oldest");
+        e.insert(io(80), 0);
+        assert_eq!(all(&mut e), [(1600, 8), (400, 8), (80, 8)].map(|(a, b)| (a, b)));
+    }
+
+    #[test]
+    fn an_expired_request_goes_first_at_the_end_of_a_batch() {
+        let mut e = Elevator::new(Tunables { fifo_batch: 1, ..Tunables::default() });
+        e.insert(io(800), 0);
+        e.insert(io(80), 0);
+        e.insert(io(1600), 10);
+        assert_eq!(e.dispatch(20).unwrap().lba, 800);
+        assert_eq!(e.dispatch(500_000_001).unwrap().lba, 80, "1600 is next in the sweep but younger");
+    }
+
+    #[test]
+    fn writes_get_their_turn() {
+        let mut e = Elevator::new(Tunables { fifo_batch: 1, ..Tunables::default() });
+        e.insert(Io { direction: Direction::Write, ..io(0) }, 0);
+        for i in 0..5 {
+            e.insert(io(100 + 100 * i), 0);
+        }
+        let order: Vec<_> = std::iter::from_fn(|| e.dispatch(0)).map(|r| r.direction).collect();
+        assert_eq!(order.iter().position(|&d| d == Direction::Write), Some(2));
+    }
+
+    #[test]
+    fn limits_hold() {
+        let mut e = Elevator::new(Tunables { max_blocks: 16, ..Tunables::default() });
+        for i in 0..4 {
+            e.insert(io(8 * i), 0);
+        }
+        assert_eq!(all(&mut e), [(0, 16), (16, 16)]);
+    }
+}

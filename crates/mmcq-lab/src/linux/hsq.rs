@@ -1,0 +1,286 @@
+//! The software queue: requests are admitted while no more than two are in flight (tested before the new one is counted, so three get in), and the
+//! interrupt that ends one starts the next. Completion is a soft interrupt, and a hop to the worker takes the next request out of the scheduler.
+
+use super::elevator::{Elevator, Request};
+use super::tags::Tags;
+use super::{Ended, Port};
+use crate::system::{Front, Io, Step, System};
+use mmcq_sim::cpu::{Priority, Thread};
+use mmcq_sim::world::Stream;
+use std::collections::VecDeque;
+
+/// Requests in flight above which no more are admitted.
+const DEPTH: u32 = 2;
+/// Slots, as many as there are tags.
+const SLOTS: u32 = 64;
+/// When a refused request is tried again although nothing has completed.
+const RESOURCE_DELAY_NS: u64 = 3_000_000;
+
+/// Which queued request is next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// The tag after the last one if it is queued, else the lowest.
+    Tag,
+    /// First in, first out.
+    Fifo,
+}
+
+/// The queue's settings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// Order of dispatch.
+    pub order: Order,
+    /// The host completes requests in the thread of its interrupt, not in the interrupt.
+    pub defer: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Worker {
+    Idle,
+    Running,
+}
+
+/// The front end.
+pub struct Hsq<P> {
+    /// The way to the controller.
+    pub port: P,
+    settings: Settings,
+    elevator: Elevator,
+    tags: Tags,
+    worker: (Thread, Worker),
+    worker_core: u8,
+    kicked: bool,
+    irq_thread: Thread,
+    retry_thread: Thread,
+    retrying: bool,
+    /// A completion must run the worker again.
+    restart: bool,
+    /// Taken out of the scheduler but refused: first when the worker runs again, and beyond merging.
+    refused: VecDeque<Request>,
+    taken: Option<(Request, u32)>,
+    in_flight: u32,
+    slots: Vec<Option<Request>>,
+    queued: u32,
+    next_tag: Option<u32>,
+    fifo: VecDeque<u32>,
+    active: Option<u32>,
+    result: bool,
+    finished: VecDeque<(Request, u32, bool)>,
+    timer: u64,
+    retries: Stream,
+    /// Dispatches that were refused.
+    pub refusals: u64,
+}
+
+impl<P: Port> Hsq<P> {
+    /// Sets it up on a machine.
+    pub fn new(port: P, settings: Settings, elevator: Elevator, sys: &mut System, seed: u64) -> Self {
+        let worker = sys.cpu.spawn(Priority::Normal);
+        let retry_thread = sys.cpu.spawn(Priority::Normal);
+        let irq_thread = sys.cpu.spawn(Priority::RealTime);
+        let tags = Tags::new(SLOTS, sys.cpu.cores(), &mut Stream::new(seed, "tags"));
+        Hsq {
+            port,
+            settings,
+            elevator,
+            tags,
+            worker: (worker, Worker::Idle),
+            worker_core: 0,
+            kicked: false,
+            irq_thread,
+            retry_thread,
+            retrying: false,
+            restart: false,
+            refused: VecDeque::new(),
+            taken: None,
+            in_flight: 0,
+            slots: (0..SLOTS).map(|_| None).collect(),
+            queued: 0,
+            next_tag: None,
+            fifo: VecDeque::new(),
+            active: None,
+            result: true,
+            finished: VecDeque::new(),
+            timer: 0,
+            retries: Stream::new(seed, "retry"),
+            refusals: 0,
+        }
+    }
+
+    fn kick(&mut self, sys: &mut System, core: u8) {
+        if self.worker.1 == Worker::Idle {
+            self.worker.1 = Worker::Running;
+            self.worker_core = core;
+            sys.hop(self.worker.0, core, Step::Take);
+        } else {
+            self.kicked = true;
+        }
+    }
+
+    /// Hands the next queued request to the controller.
+    fn pump(&mut self, sys: &mut System) {
+        if self.active.is_some() || self.queued == 0 || self.retrying {
+            return;
+        }
+        let tag = match self.settings.order {
+            Order::Tag => self.next_tag,
+            Order::Fifo => self.fifo.front().copied(),
+        };
+        let Some(tag) = tag else { return };
+        if self.port.busy() {
+            self.retrying = true;
+            sys.hop(self.retry_thread, sys.irq_core, Step::Retry);
+            return;
+        }
+        self.fifo.retain(|&t| t != tag);
+        if let Some(request) = &self.slots[tag as usize] {
+            self.queued -= 1;
+            self.active = Some(tag);
+            self.port.transfer(sys, request);
+        }
+    }
+
+    /// The controller has finished: go on here, or in the thread of the interrupt.
+    fn ended(&mut self, sys: &mut System, ok: bool) {
+        self.result = ok;
+        if self.settings.defer {
+            sys.wake(self.irq_thread, Step::IrqThread);
+        } else {
+            self.finalize(sys, sys.irq_core);
+        }
+    }
+
+    /// The active transfer is over: complete it, then start the next.
+    fn finalize(&mut self, sys: &mut System, core: u8) {
+        sys.time.charge(sys.costs.done_ns);
+        let Some(tag) = self.active.take() else { return };
+        if let Some(request) = self.slots[tag as usize].take() {
+            self.finished.push_back((request, tag, self.result));
+            sys.defer(core, sys.costs.softirq_ns, Step::Complete);
+        }
+        let following = (tag + 1 < SLOTS && self.slots[tag as usize + 1].is_some()).then_some(tag + 1);
+        let lowest = || self.slots.iter().position(Option::is_some).map(|t| t as u32);
+        self.next_tag = if self.queued == 0 { None } else { following.or_else(lowest) };
+        self.pump(sys);
+    }
+
+    /// The request goes back before all others, and its tag is burnt.
+    fn refuse(&mut self, sys: &mut System, request: Request, tag: Option<u32>) {
+        self.refusals += 1;
+        if let Some(tag) = tag {
+            self.tags.put(tag, request.ios[0].core);
+        }
+        self.refused.push_front(request);
+        self.worker.1 = Worker::Idle;
+        if std::mem::take(&mut self.kicked) || !self.restart {
+            // The work queue runs an item that was queued meanwhile at once, on the same thread.
+            self.worker.1 = Worker::Running;
+            sys.go_on(self.worker.0, 0, Step::Take);
+        } else {
+            self.timer += 1;
+            sys.queue.push(sys.time.now() + RESOURCE_DELAY_NS, crate::system::Event::Timer(self.timer));
+        }
+    }
+}
+
+impl<P: Port> Front for Hsq<P> {
+    fn submit(&mut self, sys: &mut System, io: Io) {
+        if self.elevator.insert(io, sys.time.now()) {
+            self.kick(sys, io.core);
+        }
+    }
+
+    fn irq(&mut self, sys: &mut System) {
+        if let Some(Ended::Transfer { ok }) = self.port.irq(sys) {
+            self.ended(sys, ok);
+        }
+    }
+
+    fn act(&mut self, sys: &mut System, step: Step, core: u8) {
+        match step {
+            Step::Take => {
+                self.kicked = false;
+                let request = match self.refused.pop_front() {
+                    Some(request) => {
+                        self.restart = true;
+                        Some(request)
+                    }
+                    None => self.elevator.dispatch(sys.time.now()),
+                };
+                match request {
+                    Some(request) => {
+                        let tag = self.tags.get(self.worker_core);
+                        match tag {
+                            Some(tag) => {
+                                self.taken = Some((request, tag));
+                                sys.go_on(self.worker.0, sys.costs.dispatch_ns, Step::Admit);
+                            }
+                            None => self.refuse(sys, request, None),
+                        }
+                    }
+                    None => self.worker.1 = Worker::Idle,
+                }
+            }
+            Step::Admit => {
+                if self.in_flight > DEPTH {
+                    if let Some((request, tag)) = self.taken.take() {
+                        self.refuse(sys, request, Some(tag));
+                    }
+                } else {
+                    self.in_flight += 1;
+                    sys.go_on(self.worker.0, sys.costs.prep_ns, Step::Prepared);
+                }
+            }
+            Step::Prepared => {
+                if let Some((request, tag)) = self.taken.take() {
+                    sys.lock();
+                    self.slots[tag as usize] = Some(request);
+                    self.queued += 1;
+                    self.next_tag.get_or_insert(tag);
+                    self.fifo.push_back(tag);
+                    self.pump(sys);
+                    sys.unlock();
+                }
+                sys.go_on(self.worker.0, 0, Step::Take);
+            }
+            Step::IrqThread => {
+                sys.lock();
+                self.finalize(sys, core);
+                sys.unlock();
+            }
+            Step::Retry => {
+                if self.port.busy() {
+                    let pause = sys.costs.retry_ns + self.retries.below(sys.costs.retry_ns / 4 + 1);
+                    sys.pause(self.retry_thread, pause, Step::Retry);
+                } else {
+                    sys.lock();
+                    self.retrying = false;
+                    self.pump(sys);
+                    sys.unlock();
+                }
+            }
+            Step::Complete => {
+                if let Some((request, tag, ok)) = self.finished.pop_front() {
+                    self.in_flight -= 1;
+                    self.tags.put(tag, request.ios[0].core);
+                    for io in &request.ios {
+                        sys.complete(*io, ok);
+                    }
+                    self.elevator.recycle(request.ios);
+                    self.restart = false;
+                    self.kick(sys, core);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn timer(&mut self, sys: &mut System, number: u64) {
+        if let Some(Ended::Transfer { ok }) = self.port.timer(sys, number) {
+            self.ended(sys, ok);
+        }
+        if number == self.timer && !self.refused.is_empty() {
+            self.kick(sys, sys.irq_core);
+        }
+    }
+}

@@ -1,0 +1,394 @@
+//! The mechanisms without registers: the front ends in front of a server whose service times are formulas. Shows in a second whether the
+//! scheduler, the tags and the workers alone bring the published tables about.
+
+use super::elevator::Elevator;
+use super::hsq::{Hsq, Order, Settings};
+use super::port::EnginePort;
+use super::worker::Worker;
+use crate::board::{Alone, TIMER};
+use crate::ours::Ours;
+use crate::system::{Costs, Io, Next, System, Workload};
+use mmcq::engine::{Config, FlushBy, Target};
+use mmcq::host::{
+    BusOp, BusyDetect, Caps, Direction, DmaError, Done, Events, Host, Phase, Segment, StartError,
+    Step as HostStep, Width,
+};
+use mmcq::spec::response::Response;
+use mmcq::task::Shared;
+use mmcq_sim::charged::{CallCosts, Charged};
+use mmcq_sim::cpu::Delay;
+use mmcq_sim::time::Time;
+use mmcq_sim::world::{Device, Stream};
+use std::cell::RefCell;
+use std::rc::Rc;
+
+/// A card by formula, microseconds.
+#[derive(Clone, Copy)]
+struct Card {
+    command: f64,
+    read4k: f64,
+    write4k: f64,
+    t_rand: f64,
+    t_seq4k: f64,
+    w0: f64,
+    w4k: f64,
+    drain_bytes_per_us: f64,
+    cache_bytes: f64,
+}
+
+const HBG4A2: Card = Card {
+    command: 0.56,
+    read4k: 11.28,
+    write4k: 11.68,
+    t_rand: 100.5,
+    t_seq4k: 38.1,
+    w0: 24.2,
+    w4k: 10.0,
+    drain_bytes_per_us: 69.7 * 1.048_576,
+    cache_bytes: 512.0 * 1024.0,
+};
+
+struct Server {
+    card: Card,
+    done_ns: Option<u64>,
+    line: bool,
+    drained_us: f64,
+    transfers: u64,
+    bytes: u64,
+}
+
+impl Device for Server {
+    fn advance(&mut self, until_ns: u64) -> u64 {
+        match self.done_ns {
+            Some(at) if at <= until_ns => {
+                self.done_ns = None;
+                self.line = true;
+                at
+            }
+            _ => until_ns,
+        }
+    }
+
+    fn next_event_ns(&self) -> Option<u64> {
+        self.done_ns
+    }
+
+    fn irq(&self) -> bool {
+        self.line
+    }
+}
+
+/// A driver whose controller is the formula.
+struct Formula {
+    server: Rc<RefCell<Server>>,
+    time: Time,
+    caps: Caps,
+}
+
+impl Host for Formula {
+    fn caps(&self) -> &Caps {
+        &self.caps
+    }
+
+    fn map(&mut self, _: &mut Segment, _: Direction) -> Result<(), DmaError> {
+        Ok(())
+    }
+
+    fn unmap(&mut self, _: &Segment, _: Direction) {}
+
+    fn start(&mut self, phase: &Phase, _: &[Segment], _: u64) -> Result<(), StartError> {
+        let mut s = self.server.borrow_mut();
+        let s = &mut *s;
+        let now = self.time.now() as f64 / 1e3;
+        let c = s.card;
+        let end = match phase.data {
+            None => now + 0.52,
+            Some(data) => {
+                let n = f64::from(data.blocks) / 8.0;
+                s.transfers += 1;
+                s.bytes += u64::from(data.blocks) * 512;
+                match data.direction {
+                    Direction::Read => {
+                        now + 2.0 * c.command + c.t_rand + (n - 1.0) * c.t_seq4k + n * c.read4k
+                    }
+                    Direction::Write => {
+                        let end = now + 2.0 * c.command + n * c.write4k + c.w0 + n * c.w4k;
+                        s.drained_us = s.drained_us.max(now) + n * 4096.0 / c.drain_bytes_per_us;
+                        end.max(s.drained_us - c.cache_bytes / c.drain_bytes_per_us)
+                    }
+                }
+            }
+        };
+        s.done_ns = Some((end * 1e3) as u64);
+        Ok(())
+    }
+
+    fn ack(&mut self, _: &[Segment]) -> Events {
+        let line = std::mem::take(&mut self.server.borrow_mut().line);
+        let done = Done { response: Response { words: [0x900, 0, 0, 0] }, ..Done::default() };
+        Events { phase: line.then_some(Ok(done)), ..Events::default() }
+    }
+
+    fn set_bus(&mut self, _: BusOp, _: bool, _: u64) -> HostStep {
+        HostStep::Done
+    }
+
+    fn dat0_busy(&self) -> bool {
+        false
+    }
+
+    fn present(&self) -> bool {
+        true
+    }
+}
+
+/// Jobs that read or write 4 KiB at a time, until so many are done in all.
+struct Jobs {
+    direction: Direction,
+    random: Option<Stream>,
+    positions: Vec<u64>,
+    left: u64,
+    warm_up: u64,
+    began: Vec<u64>,
+    busy: Vec<bool>,
+    from_ns: u64,
+    counted: u64,
+    latencies_us: Vec<u64>,
+}
+
+impl Jobs {
+    fn new(direction: Direction, random: bool, jobs: usize, total: u64) -> Self {
+        Jobs {
+            direction,
+            random: random.then(|| Stream::new(7, "lba")),
+            positions: vec![0; jobs],
+            left: total,
+            warm_up: total / 10,
+            began: vec![0; jobs],
+            busy: vec![false; jobs],
+            from_ns: 0,
+            counted: 0,
+            latencies_us: Vec::new(),
+        }
+    }
+
+    fn percentile(&mut self, share: f64) -> u64 {
+        self.latencies_us.sort_unstable();
+        self.latencies_us
+            [((self.latencies_us.len() as f64 * share) as usize).min(self.latencies_us.len() - 1)]
+    }
+}
+
+impl Workload for Jobs {
+    fn jobs(&self) -> u32 {
+        self.positions.len() as u32
+    }
+
+    fn memory(&self) -> (usize, usize) {
+        (self.positions.len(), 4096)
+    }
+
+    fn next(&mut self, job: u32, now_ns: u64) -> Next {
+        let busy = &mut self.busy[job as usize];
+        if *busy {
+            return Next::Wait;
+        }
+        if self.left == 0 {
+            return Next::Finished;
+        }
+        *busy = true;
+        self.left -= 1;
+        let lba = match &mut self.random {
+            Some(stream) => (u64::from(job) * (1 << 18) + stream.below(1 << 18)) * 8,
+            None => {
+                self.positions[job as usize] += 8;
+                self.positions[job as usize] - 8
+            }
+        };
+        self.began[job as usize] = now_ns;
+        Next::Io(Io { job, core: 0, direction: self.direction, lba, blocks: 8, buffer: 0 })
+    }
+
+    fn done(&mut self, io: &Io, ok: bool, _: &[u8], now_ns: u64) {
+        assert!(ok);
+        self.busy[io.job as usize] = false;
+        if self.warm_up > 0 {
+            self.warm_up -= 1;
+            self.from_ns = now_ns;
+        } else {
+            self.counted += 1;
+            self.latencies_us.push((now_ns - self.began[io.job as usize]) / 1000);
+        }
+    }
+}
+
+fn delay(us: u64) -> Delay {
+    Delay { mean_ns: us * 1000, tail_share: 0.0, tail_ns: 0 }
+}
+
+fn hsq_costs() -> Costs {
+    Costs {
+        irq_ns: 4500,
+        done_ns: 2000,
+        start_ns: 5000,
+        poll_ns: 3000,
+        dispatch_ns: 3000,
+        prep_ns: 7000,
+        softirq_ns: 6000,
+        syscall: delay(0),
+        user: delay(10),
+        job_wake: delay(20),
+        wake: delay(20),
+        hop: delay(28),
+        retry_ns: 1_000_000,
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Setting {
+    None,
+    Tag,
+    Fifo,
+    Ours,
+}
+
+/// MiB/s, mean I/Os a transfer, and the jobs.
+fn run(
+    card: Card,
+    costs: Costs,
+    cores: u8,
+    migration: f64,
+    setting: Setting,
+    mut jobs: Jobs,
+) -> (f64, f64, Jobs) {
+    let time = Time::new();
+    let server = Server { card, done_ns: None, line: false, drained_us: 0.0, transfers: 0, bytes: 0 };
+    let server = Rc::new(RefCell::new(server));
+    let mut sys = System::new(time.clone(), cores, migration, costs, jobs.jobs(), 1);
+    let caps = Caps {
+        auto_stop: true,
+        auto_count: true,
+        no_count: false,
+        busy: BusyDetect::Interrupt,
+        max_busy_ns: u64::MAX,
+        max_segments: 128,
+        max_segment_bytes: 65536,
+        max_blocks: 65535,
+        max_bytes: 1 << 20,
+        align: 4,
+        dma_bits: 32,
+        defer_completion: false,
+        clock_hz: (400_000, 200_000_000),
+        width: Width::W8,
+        timings: u16::MAX,
+        signal18: true,
+        fixed: true,
+    };
+    let target = Target {
+        rca: 1,
+        sectors: 1 << 32,
+        block_addressed: true,
+        count: true,
+        extended_address: false,
+        read_timeout_ns: 100_000_000,
+        write_timeout_ns: 500_000_000,
+        flush: FlushBy::Status,
+    };
+    let calls = CallCosts {
+        start_data_ns: costs.start_ns,
+        start_command_ns: costs.poll_ns,
+        ack_ns: costs.irq_ns,
+        ..CallCosts::default()
+    };
+    let host = Charged::new(Formula { server: server.clone(), time: time.clone(), caps }, time, calls);
+    let mut device = Line(server.clone());
+    let elevator = Elevator::default();
+    let order = match setting {
+        Setting::Tag => Order::Tag,
+        _ => Order::Fifo,
+    };
+    let end = match setting {
+        Setting::Ours => {
+            let stack = Shared::<_, _, 64>::new(Alone, TIMER, host, Config::DEFAULT);
+            stack.with(|engine| engine.set_target(Some(target)));
+            let mut front = Ours::new(stack, &mut sys, jobs.jobs());
+            sys.run(&mut front, &mut device, &mut jobs).unwrap()
+        }
+        Setting::None => {
+            let port = EnginePort::new(Shared::new(Alone, TIMER, host, Config::DEFAULT), target, 1 << 20);
+            let mut front = Worker::new(port, elevator, &mut sys, 1);
+            sys.run(&mut front, &mut device, &mut jobs).unwrap()
+        }
+        Setting::Tag | Setting::Fifo => {
+            let port = EnginePort::new(Shared::new(Alone, TIMER, host, Config::DEFAULT), target, 1 << 20);
+            let mut front = Hsq::new(port, Settings { order, defer: false }, elevator, &mut sys, 1);
+            sys.run(&mut front, &mut device, &mut jobs).unwrap()
+        }
+    };
+    let s = server.borrow();
+    (
+        jobs.counted as f64 * 4096.0 / 1.048_576 / ((end - jobs.from_ns) as f64 / 1e3),
+        s.bytes as f64 / 4096.0 / s.transfers as f64,
+        jobs,
+    )
+}
+
+struct Line(Rc<RefCell<Server>>);
+
+impl Device for Line {
+    fn advance(&mut self, until_ns: u64) -> u64 {
+        self.0.borrow_mut().advance(until_ns)
+    }
+    fn next_event_ns(&self) -> Option<u64> {
+        self.0.borrow().next_event_ns()
+    }
+    fn irq(&self) -> bool {
+        self.0.borrow().irq()
+    }
+}
+
+#[test]
+fn table() {
+    let n = 200_000;
+    let start = std::time::Instant::now();
+    for (name, direction, random) in [
+        ("seq read", Direction::Read, false),
+        ("rand read", Direction::Read, true),
+        ("seq write", Direction::Write, false),
+        ("rand write", Direction::Write, true),
+    ] {
+        for setting in [Setting::None, Setting::Tag, Setting::Fifo, Setting::Ours] {
+            let (rate, merge, _) =
+                run(HBG4A2, hsq_costs(), 8, 0.3, setting, Jobs::new(direction, random, 20, n));
+            println!("{name:10} {setting:?} {rate:.2} m {merge:.2}");
+        }
+    }
+    println!("{:?}", start.elapsed());
+}
+
+fn fifo_costs() -> Costs {
+    let tail = |us| Delay { tail_share: 0.0015, tail_ns: 150_000, ..delay(us) };
+    Costs {
+        syscall: delay(125),
+        user: delay(0),
+        job_wake: tail(25),
+        wake: tail(25),
+        hop: tail(25),
+        ..hsq_costs()
+    }
+}
+
+#[test]
+fn fifo_table() {
+    let n = 500_000;
+    let card = Card { t_rand: 143.3, ..HBG4A2 };
+    for setting in [Setting::Tag, Setting::None, Setting::Fifo, Setting::Ours] {
+        let (rate, _, mut jobs) =
+            run(card, fifo_costs(), 8, 0.3, setting, Jobs::new(Direction::Read, true, 8, n));
+        let p: Vec<u64> = [0.01, 0.1, 0.5, 0.9, 0.95, 0.99, 0.995, 0.999, 0.9995, 0.9999]
+            .iter()
+            .map(|&p| jobs.percentile(p))
+            .collect();
+        println!("{setting:?} {:.0} {p:?}", rate * 256.0);
+    }
+}

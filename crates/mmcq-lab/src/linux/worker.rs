@@ -1,0 +1,183 @@
+//! Without a software queue: a worker thread takes a request, prepares it, waits for the one before (and after a write polls the card's
+//! status), starts it, and only then completes the one before. Two context switches for each request.
+
+use super::elevator::{Elevator, Request};
+use super::{Ended, Port, ready};
+use crate::system::{Front, Io, Step, System};
+use mmcq::host::Direction;
+use mmcq_sim::cpu::{Priority, Thread};
+use mmcq_sim::world::Stream;
+
+/// First pause between two status polls; doubles up to [`LAST_PAUSE_NS`].
+const FIRST_PAUSE_NS: u64 = 32_000;
+const LAST_PAUSE_NS: u64 = 32_768_000;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Idle,
+    Running,
+    /// Sleeps until the transfer in progress is over.
+    WaitTransfer,
+    /// Sleeps until the status has come.
+    WaitStatus,
+}
+
+struct Active {
+    request: Request,
+    over: bool,
+    ok: bool,
+    pause_ns: u64,
+}
+
+/// The front end.
+pub struct Worker<P> {
+    /// The way to the controller.
+    pub port: P,
+    elevator: Elevator,
+    thread: Thread,
+    state: State,
+    prepared: Option<Request>,
+    active: Option<Active>,
+    finished: Option<Active>,
+    status: u32,
+    pauses: Stream,
+}
+
+impl<P: Port> Worker<P> {
+    /// Sets it up on a machine.
+    pub fn new(port: P, elevator: Elevator, sys: &mut System, seed: u64) -> Self {
+        let thread = sys.cpu.spawn(Priority::Normal);
+        Worker {
+            port,
+            elevator,
+            thread,
+            state: State::Idle,
+            prepared: None,
+            active: None,
+            finished: None,
+            status: 0,
+            pauses: Stream::new(seed, "status pause"),
+        }
+    }
+
+    fn kick(&mut self, sys: &mut System, core: u8) {
+        if self.state == State::Idle {
+            self.state = State::Running;
+            sys.hop(self.thread, core, Step::Take);
+        }
+    }
+
+    /// The request before (if any) is over: ask for the status after a write, else go on.
+    fn over(&mut self, sys: &mut System) {
+        let write = self.active.as_ref().is_some_and(|a| a.request.direction == Direction::Write);
+        if write {
+            sys.lock();
+            self.port.status(sys);
+            sys.unlock();
+            self.state = State::WaitStatus;
+        } else {
+            self.start(sys);
+        }
+    }
+
+    fn start(&mut self, sys: &mut System) {
+        self.finished = self.active.take();
+        if let Some(request) = self.prepared.take() {
+            sys.lock();
+            self.port.transfer(sys, &request);
+            sys.unlock();
+            self.active = Some(Active { request, over: false, ok: true, pause_ns: FIRST_PAUSE_NS });
+        }
+        if self.finished.is_some() {
+            sys.go_on(self.thread, sys.costs.softirq_ns, Step::Complete);
+        } else {
+            sys.go_on(self.thread, 0, Step::Take);
+        }
+    }
+
+    /// The controller has finished something: whoever waits for it is woken.
+    fn ended(&mut self, sys: &mut System, ended: Ended) {
+        sys.time.charge(sys.costs.done_ns);
+        match (ended, &mut self.active) {
+            (Ended::Transfer { ok }, Some(active)) => {
+                active.over = true;
+                active.ok = ok;
+                match self.state {
+                    State::WaitTransfer => {
+                        self.state = State::Running;
+                        sys.wake(self.thread, Step::Finished);
+                    }
+                    // Nobody waits: the completion goes to the work queue.
+                    State::Idle => self.kick(sys, sys.irq_core),
+                    _ => {}
+                }
+            }
+            (Ended::Status(status), _) => {
+                self.status = status;
+                self.state = State::Running;
+                sys.wake(self.thread, Step::Polled);
+            }
+            (Ended::Transfer { .. }, None) => {}
+        }
+    }
+}
+
+impl<P: Port> Front for Worker<P> {
+    fn submit(&mut self, sys: &mut System, io: Io) {
+        if self.elevator.insert(io, sys.time.now()) {
+            self.kick(sys, io.core);
+        }
+    }
+
+    fn irq(&mut self, sys: &mut System) {
+        if let Some(ended) = self.port.irq(sys) {
+            self.ended(sys, ended);
+        }
+    }
+
+    fn timer(&mut self, sys: &mut System, number: u64) {
+        if let Some(ended) = self.port.timer(sys, number) {
+            self.ended(sys, ended);
+        }
+    }
+
+    fn act(&mut self, sys: &mut System, step: Step, _core: u8) {
+        match step {
+            Step::Take => {
+                if let Some(request) = self.elevator.dispatch(sys.time.now()) {
+                    self.prepared = Some(request);
+                    sys.go_on(self.thread, sys.costs.dispatch_ns + sys.costs.prep_ns, Step::Prepared);
+                } else if self.active.as_ref().is_some_and(|a| a.over) {
+                    self.over(sys);
+                } else {
+                    self.state = State::Idle;
+                }
+            }
+            Step::Prepared => match &self.active {
+                Some(active) if !active.over => self.state = State::WaitTransfer,
+                Some(_) => self.over(sys),
+                None => self.start(sys),
+            },
+            Step::Finished => self.over(sys),
+            Step::Polled => {
+                if ready(self.status) {
+                    self.start(sys);
+                } else if let Some(active) = &mut self.active {
+                    let pause = active.pause_ns + self.pauses.below(active.pause_ns);
+                    active.pause_ns = (active.pause_ns * 2).min(LAST_PAUSE_NS);
+                    sys.pause(self.thread, pause, Step::Finished);
+                }
+            }
+            Step::Complete => {
+                if let Some(done) = self.finished.take() {
+                    for io in &done.request.ios {
+                        sys.complete(*io, done.ok);
+                    }
+                    self.elevator.recycle(done.request.ios);
+                }
+                sys.go_on(self.thread, 0, Step::Take);
+            }
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,436 @@
+//! Platform files: a board as TOML. Every cost carries its unit in its name, its kind and its source.
+
+use mmcq_sim::sdhci::SdhciConfig;
+use serde::Deserialize;
+use std::path::{Path, PathBuf};
+use toml::{Table, Value};
+
+/// The platforms that come with the program.
+const BUILT_IN: [(&str, &str); 7] = [
+    ("generic", include_str!("../../../platforms/generic.toml")),
+    ("hsq-sprd", include_str!("../../../platforms/hsq-sprd.toml")),
+    ("hsq-sprd-busy", include_str!("../../../platforms/hsq-sprd-busy.toml")),
+    ("hsq-defer", include_str!("../../../platforms/hsq-defer.toml")),
+    ("hsq-nobusy", include_str!("../../../platforms/hsq-nobusy.toml")),
+    ("fifo-allwinner", include_str!("../../../platforms/fifo-allwinner.toml")),
+    ("fifo-allwinner-busy", include_str!("../../../platforms/fifo-allwinner-busy.toml")),
+];
+
+/// Platforms that a file may stand on, one on the other.
+const DEPTH_MAX: usize = 8;
+
+/// What is wrong with a platform: one line.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct PlatformError(String);
+
+/// Where a number comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Kind {
+    /// By a standard or a data sheet.
+    Spec,
+    /// A usual value.
+    Prior,
+    /// Fitted to a published figure of a "before" column.
+    Fit,
+    /// Checked against other published figures.
+    Val,
+    /// Measured on our own code.
+    Measured,
+}
+
+/// A number with its origin.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Quantity {
+    /// In the unit of its name.
+    pub value: f64,
+    /// Where it comes from.
+    pub kind: Kind,
+    /// The same in words.
+    pub source: String,
+}
+
+/// Named times, in nanoseconds.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Times {
+    named: Vec<(String, f64, Quantity)>,
+}
+
+impl Times {
+    /// One of them; 0 if the file does not say.
+    pub fn ns(&self, name: &str) -> u64 {
+        self.named.iter().find(|t| t.0 == name).map_or(0, |t| t.1.round() as u64)
+    }
+
+    /// All of them: name, nanoseconds, origin.
+    pub fn iter(&self) -> impl Iterator<Item = &(String, f64, Quantity)> {
+        self.named.iter()
+    }
+}
+
+/// How the controller learns of the end of busy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Busy {
+    /// By interrupt.
+    Interrupt,
+    /// By the level of DAT0.
+    Level,
+    /// Not at all: the card's status tells.
+    Status,
+}
+
+/// A board.
+#[derive(Clone, Debug)]
+pub struct Platform {
+    /// Its name.
+    pub name: String,
+    /// One line about it.
+    pub description: String,
+    /// Its card's name.
+    pub card: String,
+    /// End of busy.
+    pub busy: Busy,
+    /// Requests must be completed in a thread.
+    pub defer_completion: bool,
+    /// The controller model.
+    pub controller: SdhciConfig,
+    /// Timings of the wires that the controller's capabilities cannot tell.
+    pub timings: Vec<mmcq::host::Timing>,
+    /// Cores.
+    pub cores: u8,
+    /// Costs of the software around the stack.
+    pub costs: Times,
+    /// Shares, 0 to 1.
+    pub shares: Times,
+    /// Our own path.
+    pub own: Times,
+}
+
+/// Costs that a platform must give, without their unit.
+const COSTS: [&str; 14] = [
+    "irq", "done", "start", "poll", "dispatch", "prep", "softirq", "syscall", "user", "job_wake", "wake",
+    "hop", "tail", "retry",
+];
+const SHARES: [&str; 2] = ["tail", "migration"];
+/// Those of our own path; the first ones are instructions, `cycle` and registers are times.
+const OWN: [&str; 8] = [
+    "cycle_ns",
+    "interrupt_instructions",
+    "ack_instructions",
+    "start_instructions",
+    "done_instructions",
+    "submit_instructions",
+    "register_read_ns",
+    "register_write_ns",
+];
+const UNITS: [(&str, f64); 4] = [("_ns", 1.0), ("_us", 1e3), ("_ms", 1e6), ("_s", 1e9)];
+
+impl Platform {
+    /// Reads a platform by name, or from a file whose name ends in `.toml`.
+    pub fn load(name: &str) -> Result<Self, PlatformError> {
+        Self::load_with(name, &[])
+    }
+
+    /// Likewise, with single values changed: `cost.wake_us=30`, `card="sdsc-1g"`, `controller.signal18_fails=true`.
+    pub fn load_with(name: &str, changes: &[String]) -> Result<Self, PlatformError> {
+        let mut table = tree(name, None, 0)?;
+        for change in changes {
+            set(&mut table, change)?;
+        }
+        Self::read(name, table)
+    }
+
+    /// Names of those that come with the program.
+    pub fn names() -> impl Iterator<Item = &'static str> {
+        BUILT_IN.iter().map(|(name, _)| *name)
+    }
+
+    fn read(name: &str, mut table: Table) -> Result<Self, PlatformError> {
+        let place = |key: &str| format!("platform {name}: {key}");
+        let mut section = |key: &str| match table.remove(key) {
+            Some(Value::Table(section)) => Ok(section),
+            Some(other) => Err(error(&place(key), &other, "a table")),
+            None => Ok(Table::new()),
+        };
+        let (costs, shares, own) = (section("cost")?, section("share")?, section("own")?);
+        let (controller, mut driver, mut cpu) = (section("controller")?, section("driver")?, section("cpu")?);
+        let controller = Value::Table(controller).try_into().map_err(|e: toml::de::Error| {
+            PlatformError(format!("{}: {}", place("controller"), e.message()))
+        })?;
+        let timings = match driver.remove("timings") {
+            Some(value) => timings(&place("driver.timings"), &value)?,
+            None => Vec::new(),
+        };
+        let cores = match cpu.remove("cores") {
+            Some(Value::Integer(n @ 1..=64)) => n as u8,
+            Some(other) => return Err(error(&place("cpu.cores"), &other, "1 to 64")),
+            None => 1,
+        };
+        let busy = match table.remove("busy") {
+            Some(value) => value
+                .clone()
+                .try_into()
+                .map_err(|_| error(&place("busy"), &value, "\"interrupt\", \"level\" or \"status\""))?,
+            None => Busy::Interrupt,
+        };
+        let defer_completion = match table.remove("defer_completion") {
+            Some(Value::Boolean(yes)) => yes,
+            Some(other) => return Err(error(&place("defer_completion"), &other, "true or false")),
+            None => false,
+        };
+        let mut text = |key: &str| match table.remove(key) {
+            Some(Value::String(text)) => Ok(text),
+            Some(other) => Err(error(&place(key), &other, "a text")),
+            None => Err(PlatformError(format!("{}: missing; expected a text", place(key)))),
+        };
+        let (card, description) = (text("card")?, text("description")?);
+        for (section, left) in [("", &table), ("driver.", &driver), ("cpu.", &cpu)] {
+            if let Some(key) = left.keys().next() {
+                let known = [
+                    "extends",
+                    "description",
+                    "card",
+                    "busy",
+                    "defer_completion",
+                    "controller",
+                    "driver",
+                    "cost",
+                    "share",
+                    "cpu",
+                    "own",
+                ];
+                return Err(unknown(&place(&format!("{section}{key}")), key, &known));
+            }
+        }
+        Ok(Platform {
+            name: name.to_owned(),
+            description,
+            card,
+            busy,
+            defer_completion,
+            controller,
+            timings,
+            cores,
+            costs: quantities(&place("cost"), costs, &COSTS, true)?,
+            shares: quantities(&place("share"), shares, &SHARES, false)?,
+            own: quantities(&place("own"), own, &OWN, false)?,
+        })
+    }
+}
+
+/// One `key=value` from the command line. A quantity keeps its form; its kind and source say where it came from.
+fn set(table: &mut Table, change: &str) -> Result<(), PlatformError> {
+    let fault = |what: &str| PlatformError(format!("--set {change}: {what}"));
+    let (path, text) = change.split_once('=').ok_or_else(|| fault("expected KEY=VALUE"))?;
+    // A bare word is a text.
+    let value = match format!("v = {text}").parse::<Table>() {
+        Ok(mut parsed) => parsed.remove("v").ok_or_else(|| fault("expected a value"))?,
+        Err(_) => Value::String(text.to_owned()),
+    };
+    let (section, key) = match path.rsplit_once('.') {
+        Some((section, key)) => (Some(section), key),
+        None => (None, path),
+    };
+    let place = match section {
+        None => table,
+        Some(section) => match table.entry(section).or_insert_with(|| Value::Table(Table::new())) {
+            Value::Table(place) => place,
+            _ => return Err(fault("is not inside a table")),
+        },
+    };
+    let quantity = matches!(section, Some("cost" | "share" | "own"));
+    let value = match value {
+        Value::Integer(_) | Value::Float(_) if quantity => {
+            let mut quantity = Table::new();
+            quantity.insert("value".to_owned(), value);
+            quantity.insert("kind".to_owned(), Value::String("prior".to_owned()));
+            quantity.insert("source".to_owned(), Value::String("--set".to_owned()));
+            Value::Table(quantity)
+        }
+        _ if quantity => return Err(fault("expected a number")),
+        value => value,
+    };
+    if quantity && !place.contains_key(key) {
+        let known: Vec<&str> = place.keys().map(String::as_str).collect();
+        return Err(unknown(&format!("--set {change}"), key, &known));
+    }
+    place.insert(key.to_owned(), value);
+    Ok(())
+}
+
+/// A platform's table on top of the one it extends.
+fn tree(name: &str, beside: Option<&Path>, depth: usize) -> Result<Table, PlatformError> {
+    if depth >= DEPTH_MAX {
+        return Err(PlatformError(format!(
+            "platform {name}: extends: more than {DEPTH_MAX} platforms on each other"
+        )));
+    }
+    let (text, directory) = text(name, beside)?;
+    let mut table: Table = text.parse().map_err(|e: toml::de::Error| {
+        let line = e.span().map_or(1, |s| text[..s.start.min(text.len())].lines().count().max(1));
+        PlatformError(format!("platform {name}: line {line}: {}", e.message()))
+    })?;
+    match table.remove("extends") {
+        None => Ok(table),
+        Some(Value::String(parent)) => {
+            let mut base = tree(&parent, directory.as_deref(), depth + 1)?;
+            lay(&mut base, table);
+            Ok(base)
+        }
+        Some(other) => Err(error(&format!("platform {name}: extends"), &other, "a platform's name")),
+    }
+}
+
+fn text(name: &str, beside: Option<&Path>) -> Result<(String, Option<PathBuf>), PlatformError> {
+    if let Some((_, text)) = BUILT_IN.iter().find(|(known, _)| *known == name) {
+        return Ok(((*text).to_owned(), None));
+    }
+    if name.ends_with(".toml") {
+        let path = beside.map_or_else(|| PathBuf::from(name), |d| d.join(name));
+        return match std::fs::read_to_string(&path) {
+            Ok(text) => Ok((text, path.parent().map(Path::to_owned))),
+            Err(e) => Err(PlatformError(format!("platform {}: cannot be read: {e}", path.display()))),
+        };
+    }
+    let known: Vec<_> = Platform::names().collect();
+    Err(unknown(&format!("platform {name}"), name, &known))
+}
+
+/// Lays `over` on `base`: tables key by key, but a quantity as a whole.
+fn lay(base: &mut Table, over: Table) {
+    for (key, value) in over {
+        match (base.get_mut(&key), value) {
+            (Some(Value::Table(below)), Value::Table(above)) if !above.contains_key("value") => {
+                lay(below, above)
+            }
+            (_, value) => {
+                base.insert(key, value);
+            }
+        }
+    }
+}
+
+fn quantities(place: &str, table: Table, names: &[&str], timed: bool) -> Result<Times, PlatformError> {
+    let mut named = Vec::new();
+    for (key, value) in table {
+        let (name, factor) = if timed {
+            let unit = UNITS
+                .iter()
+                .find_map(|(unit, factor)| key.strip_suffix(unit).map(|name| (name.to_owned(), *factor)));
+            match unit {
+                Some(unit) => unit,
+                None if names.contains(&key.as_str()) => {
+                    return Err(PlatformError(format!(
+                        "{place}.{key}: no unit; expected {key}_ns, {key}_us, {key}_ms or {key}_s"
+                    )));
+                }
+                None => return Err(unknown(&format!("{place}.{key}"), &key, names)),
+            }
+        } else {
+            (key.clone(), 1.0)
+        };
+        if !names.contains(&name.as_str()) {
+            return Err(unknown(&format!("{place}.{key}"), &name, names));
+        }
+        let quantity: Quantity = value.try_into().map_err(|e: toml::de::Error| {
+            PlatformError(format!("{place}.{key}: {}; expected {{ value, kind, source }}", e.message()))
+        })?;
+        if !(0.0..1e9).contains(&quantity.value) {
+            return Err(PlatformError(format!(
+                "{place}.{key}: {} is out of range; expected 0 to 10^9",
+                quantity.value
+            )));
+        }
+        if named.iter().any(|(known, _, _)| *known == name) {
+            return Err(PlatformError(format!("{place}.{key}: given twice, in two units")));
+        }
+        named.push((name, quantity.value * factor, quantity));
+    }
+    match names.iter().find(|name| !named.iter().any(|(known, _, _)| known == *name)) {
+        Some(missing) => Err(PlatformError(format!("{place}.{missing}: missing; expected a quantity"))),
+        None => Ok(Times { named }),
+    }
+}
+
+impl Times {
+    /// One of them, as it is written.
+    pub fn value(&self, name: &str) -> f64 {
+        self.named.iter().find(|t| t.0 == name).map_or(0.0, |t| t.2.value)
+    }
+}
+
+fn timings(place: &str, value: &Value) -> Result<Vec<mmcq::host::Timing>, PlatformError> {
+    use mmcq::host::Timing;
+    let names = [
+        ("hs200", Timing::Hs200),
+        ("hs400", Timing::Hs400),
+        ("hs400es", Timing::Hs400Es),
+        ("ddr52", Timing::Ddr52),
+    ];
+    let known: Vec<_> = names.iter().map(|(name, _)| *name).collect();
+    let Value::Array(list) = value else { return Err(error(place, value, "a list")) };
+    list.iter()
+        .map(|item| {
+            let found = names.iter().find(|(name, _)| Some(*name) == item.as_str());
+            found.map(|(_, timing)| *timing).ok_or_else(|| error(place, item, &known.join(", ")))
+        })
+        .collect()
+}
+
+fn error(place: &str, value: &Value, expected: &str) -> PlatformError {
+    PlatformError(format!("{place}: {value}; expected {expected}"))
+}
+
+fn unknown(place: &str, name: &str, known: &[&str]) -> PlatformError {
+    let nearest = known.iter().max_by(|a, b| strsim::jaro(a, name).total_cmp(&strsim::jaro(b, name)));
+    PlatformError(format!("{place}: unknown; the nearest known name is {}", nearest.unwrap_or(&"none")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_that_come_with_the_program_can_be_read() {
+        for name in Platform::names() {
+            let platform = Platform::load(name).unwrap();
+            assert!(platform.costs.ns("irq") > 0, "{name}");
+        }
+        let busy = Platform::load("hsq-sprd-busy").unwrap();
+        assert_eq!((busy.costs.ns("wake"), busy.costs.ns("irq")), (60_000, 4_500));
+        assert!(Platform::load("hsq-defer").unwrap().defer_completion);
+    }
+
+    fn broken(line: &str, instead: &str) -> String {
+        let text = BUILT_IN[0].1.replace(line, instead);
+        assert_ne!(text, BUILT_IN[0].1, "{line}");
+        let file = tempfile::Builder::new().suffix(".toml").tempfile().unwrap();
+        std::fs::write(file.path(), text).unwrap();
+        let message = Platform::load(file.path().to_str().unwrap()).unwrap_err().to_string();
+        assert_eq!(message.lines().count(), 1, "{message}");
+        message
+    }
+
+    #[test]
+    fn mistakes_are_named_with_what_was_expected() {
+        assert!(broken("\nwake_us = ", "\nwake = ").contains("cost.wake: no unit; expected wake_ns"));
+        assert!(broken("hop_us", "hopp_us").contains("nearest known name is hop"));
+        assert!(broken("cores = 8", "cores = 0").contains("cpu.cores: 0; expected 1 to 64"));
+        assert!(broken("done_us = { value = 2, ", "done_us = { ").contains("missing field `value`"));
+        assert!(broken("fixed = true", "fixt = true").contains("fixt"));
+        assert!(broken("\"hs200\"", "\"hs300\"").contains("hs300"));
+        assert!(broken("card = ", "card = = ").contains("line 2"));
+        assert!(Platform::load("hsq-spard").unwrap_err().to_string().contains("hsq-sprd"));
+    }
+
+    #[test]
+    fn a_platform_cannot_stand_on_itself() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("loop.toml");
+        std::fs::write(&path, "extends = \"loop.toml\"").unwrap();
+        assert!(Platform::load(path.to_str().unwrap()).unwrap_err().to_string().contains("more than 8"));
+    }
+}

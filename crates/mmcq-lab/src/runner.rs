@@ -1,0 +1,522 @@
+//! Runs fio jobs on a board, in virtual time.
+
+use crate::board::{Board, BoardError, Price};
+use crate::fio::state::{Io as FioIo, JobState, Next as FioNext, Sync as FioSync, Times};
+use crate::fio::stats::{Cpu as FioCpu, Stats, WorkerError};
+use crate::fio::{Dir, ParseError, Worker as FioWorker};
+use crate::linux::elevator::{Elevator, Tunables};
+use crate::linux::hsq::{Hsq, Order, Settings};
+use crate::linux::port::EnginePort;
+use crate::linux::worker::Worker;
+use crate::ours::Ours;
+use crate::platform::Platform;
+use crate::system::{Io, Next, Stuck, System, Workload};
+use mmcq::host::Direction;
+use mmcq_sim::card::Medium;
+use mmcq_sim::cpu::Counts;
+use mmcq_sim::sdhci::BusStats;
+use std::collections::BTreeMap;
+
+/// Slots of our engine.
+const SLOTS: usize = 64;
+/// Linux's largest request, in blocks.
+const LINUX_BLOCKS: u32 = 1024;
+
+/// Which stack serves the jobs, and at what price.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Setting {
+    /// Linux without a queue.
+    None,
+    /// Linux's software queue, in the order of tags.
+    HsqTag,
+    /// Linux's software queue, first in first out.
+    HsqFifo,
+    /// Ours, at Linux's prices.
+    Mmcq,
+    /// Ours, at the price of its own path.
+    MmcqOwn,
+    /// Ours for nothing: what wire and card allow.
+    Limit,
+}
+
+impl Setting {
+    /// All of them.
+    pub const ALL: [Setting; 6] =
+        [Setting::None, Setting::HsqTag, Setting::HsqFifo, Setting::Mmcq, Setting::MmcqOwn, Setting::Limit];
+
+    /// Its name in commands and reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Setting::None => "none",
+            Setting::HsqTag => "hsq-tag",
+            Setting::HsqFifo => "hsq-fifo",
+            Setting::Mmcq => "mmcq",
+            Setting::MmcqOwn => "mmcq-own",
+            Setting::Limit => "limit",
+        }
+    }
+
+    fn price(self) -> Price {
+        match self {
+            Setting::None | Setting::HsqTag | Setting::HsqFifo | Setting::Mmcq => Price::Linux,
+            Setting::MmcqOwn => Price::Own,
+            Setting::Limit => Price::Nothing,
+        }
+    }
+}
+
+impl std::str::FromStr for Setting {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        let names = Setting::ALL.map(Setting::name).join(", ");
+        let found = Setting::ALL.into_iter().find(|s| s.name() == name);
+        found.ok_or_else(|| format!("setting {name}: unknown; expected one of: {names}"))
+    }
+}
+
+/// Why a run did not come to its end.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// The board.
+    #[error(transparent)]
+    Board(#[from] BoardError),
+    /// A job that does not fit.
+    #[error(transparent)]
+    Job(#[from] ParseError),
+    /// The files of all jobs do not fit the card.
+    #[error("file {name}: {bytes} bytes do not fit the card; {left} bytes are left")]
+    Space {
+        /// The file.
+        name: String,
+        /// Its size.
+        bytes: u64,
+        /// What is left.
+        left: u64,
+    },
+    /// A lost completion.
+    #[error(transparent)]
+    Stuck(#[from] Stuck),
+    /// The stack touched memory that it must not touch.
+    #[error("DMA violation: {0}")]
+    Memory(String),
+}
+
+/// What to run.
+#[derive(Clone, Copy, Debug)]
+pub struct Run<'a> {
+    /// The jobs, expanded.
+    pub workers: &'a [FioWorker],
+    /// The board.
+    pub platform: &'a Platform,
+    /// Another card than the board's.
+    pub card: Option<&'a str>,
+    /// The stack.
+    pub setting: Setting,
+    /// Seed of everything random that is not fio's own.
+    pub seed: u64,
+}
+
+/// What was counted besides fio's statistics.
+#[derive(Clone, Debug, Default)]
+pub struct Counters {
+    /// I/Os.
+    pub ios: u64,
+    /// Data commands.
+    pub transfers: u64,
+    /// Bytes moved.
+    pub bytes: u64,
+    /// The bus.
+    pub bus: BusStats,
+    /// The CPU.
+    pub cpu: Counts,
+    /// Register reads and writes.
+    pub accesses: (u64, u64),
+    /// From the first submission to the last completion.
+    pub elapsed_ns: u64,
+    /// Cores.
+    pub cores: u8,
+    /// I/Os that failed.
+    pub failed: u64,
+}
+
+impl Counters {
+    /// Mean of 4 KiB units in a transfer.
+    pub fn merge(&self) -> f64 {
+        self.bytes as f64 / 4096.0 / self.transfers.max(1) as f64
+    }
+
+    /// Share of the time in which wire or card were at work for somebody.
+    pub fn bus_share(&self) -> f64 {
+        self.bus.physical_ns() as f64 / self.elapsed_ns.max(1) as f64
+    }
+
+    /// Share of the CPU's time that was left.
+    pub fn idle_share(&self) -> f64 {
+        1.0 - self.cpu.busy_ns as f64 / (self.elapsed_ns.max(1) as f64 * f64::from(self.cores.max(1)))
+    }
+}
+
+/// A finished run.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// Statistics of each worker, in order.
+    pub stats: Vec<Stats>,
+    /// The workers' states, for logs and verify errors.
+    pub verify_errors: Vec<String>,
+    /// fio's log files: name and content.
+    pub logs: Vec<(String, String)>,
+    /// Counters.
+    pub counters: Counters,
+}
+
+impl Outcome {
+    /// All workers as one group.
+    pub fn group(&self) -> Stats {
+        let mut all = Stats::default();
+        for stats in &self.stats {
+            all.sum(stats);
+        }
+        all
+    }
+}
+
+/// Runs the jobs. `medium` instead of generated memory; `progress` is told bytes moved and planned, now and then.
+pub fn run(
+    run: &Run<'_>,
+    medium: Option<Medium>,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<Outcome, RunError> {
+    match run.setting {
+        Setting::None | Setting::HsqTag | Setting::HsqFifo => {
+            let board = Board::<1>::new(run.platform, run.card, medium, run.setting.price())?;
+            on_board(run, board, progress)
+        }
+        Setting::Mmcq | Setting::MmcqOwn | Setting::Limit => {
+            let board = Board::<SLOTS>::new(run.platform, run.card, medium, run.setting.price())?;
+            on_board(run, board, progress)
+        }
+    }
+}
+
+/// What differs between boards for Linux (one slot, one thing at a time) and ours.
+trait Serve<const N: usize> {
+    fn serve(self, run: &Run<'_>, sys: &mut System, load: &mut Load<'_>) -> Result<u64, Stuck>;
+}
+
+impl Serve<1> for Board<1> {
+    fn serve(self, run: &Run<'_>, sys: &mut System, load: &mut Load<'_>) -> Result<u64, Stuck> {
+        let mut controller = self.controller.clone();
+        let bytes = load.memory().1.max(LINUX_BLOCKS as usize * 512);
+        let port = EnginePort::new(self.stack, self.card.target, bytes);
+        let elevator = Elevator::new(Tunables { max_blocks: LINUX_BLOCKS, ..Tunables::default() });
+        let order = match run.setting {
+            Setting::HsqTag => Order::Tag,
+            Setting::HsqFifo => Order::Fifo,
+            _ => {
+                let mut front = Worker::new(port, elevator, sys, run.seed);
+                return sys.run(&mut front, &mut controller, load);
+            }
+        };
+        let settings = Settings { order, defer: self.defer };
+        let mut front = Hsq::new(port, settings, elevator, sys, run.seed);
+        sys.run(&mut front, &mut controller, load)
+    }
+}
+
+impl Serve<SLOTS> for Board<SLOTS> {
+    fn serve(self, _: &Run<'_>, sys: &mut System, load: &mut Load<'_>) -> Result<u64, Stuck> {
+        let mut controller = self.controller.clone();
+        let mut front = Ours::new(self.stack, sys, load.jobs());
+        sys.run(&mut front, &mut controller, load)
+    }
+}
+
+fn on_board<const N: usize>(
+    run: &Run<'_>,
+    board: Board<N>,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<Outcome, RunError>
+where
+    Board<N>: Serve<N>,
+{
+    let jobs = run.workers.len() as u32;
+    let mut sys = System::new(board.time.clone(), board.cores, board.migration, board.costs, jobs, run.seed);
+    let mut load = Load::new(run, board.card.target.sectors, progress)?;
+    let start_ns = board.time.now();
+    let (controller, memory, port, cores) =
+        (board.controller.clone(), board.memory.clone(), board.port.clone(), board.cores);
+    let before = port.counters();
+    let end_ns = board.serve(run, &mut sys, &mut load)?;
+    if memory.violation_count() > 0 {
+        return Err(RunError::Memory(memory.violations().first().cloned().unwrap_or_default()));
+    }
+    let bus = controller.stats();
+    let transfers = [17, 18, 24, 25].iter().map(|&c: &usize| bus.commands[c]).sum();
+    let accesses = (port.counters().reads - before.reads, port.counters().writes - before.writes);
+    let counters = Counters {
+        ios: load.ios,
+        transfers,
+        bytes: bus.bytes,
+        bus,
+        cpu: sys.cpu.counts(),
+        accesses,
+        elapsed_ns: end_ns - start_ns,
+        cores,
+        failed: load.failed,
+    };
+    let (mut verify_errors, mut logs) = (Vec::new(), Vec::new());
+    let mut stats = Vec::new();
+    for (state, worker) in load.states.iter_mut().zip(run.workers) {
+        verify_errors.extend(state.verify_errors().iter().map(ToString::to_string));
+        stats.push(state.finish(end_ns, FioCpu::default()));
+        if let Some(kept) = state.logs() {
+            logs.extend(kept.files(worker.thread_number, &worker.files));
+        }
+    }
+    Ok(Outcome { stats, verify_errors, logs, counters })
+}
+
+/// A fio I/O under way.
+#[derive(Clone, Copy)]
+enum UnderWay {
+    Io(FioIo, u64),
+    Sync(FioSync, u64),
+}
+
+/// fio's workers as the machine's jobs.
+struct Load<'a> {
+    states: Vec<JobState>,
+    workers: &'a [FioWorker],
+    /// First block of each file of each worker.
+    files: Vec<Vec<u64>>,
+    under_way: Vec<Vec<(u64, UnderWay)>>,
+    finished: Vec<bool>,
+    max_bytes: usize,
+    depth: usize,
+    ios: u64,
+    failed: u64,
+    planned: u64,
+    moved: u64,
+    told: u64,
+    progress: &'a mut dyn FnMut(u64, u64),
+}
+
+/// Files are placed at multiples of this, as a file system would.
+const FILE_ALIGN: u64 = 1 << 20;
+
+impl<'a> Load<'a> {
+    fn new(run: &Run<'a>, sectors: u64, progress: &'a mut dyn FnMut(u64, u64)) -> Result<Self, RunError> {
+        let capacity = sectors * 512;
+        let mut place = 0;
+        let mut known: BTreeMap<&str, (u64, u64)> = BTreeMap::new();
+        let (mut states, mut files) = (Vec::new(), Vec::new());
+        for worker in run.workers {
+            let (mut bytes, mut bases) = (Vec::new(), Vec::new());
+            for name in &worker.files {
+                let (base, size) = match known.get(name.as_str()) {
+                    Some(&found) => found,
+                    // A device is the whole card.
+                    None if name.starts_with("/dev/") => (0, capacity),
+                    None => {
+                        let each = worker.job.size.map_or(capacity, |size| size.of(capacity))
+                            / u64::from(worker.job.nrfiles.max(1));
+                        if each > capacity - place {
+                            return Err(RunError::Space {
+                                name: name.clone(),
+                                bytes: each,
+                                left: capacity - place,
+                            });
+                        }
+                        let base = place;
+                        place = (place + each).next_multiple_of(FILE_ALIGN).min(capacity);
+                        (base, each)
+                    }
+                };
+                known.insert(name, (base, size));
+                bases.push(base / 512);
+                bytes.push(size);
+            }
+            states.push(JobState::new(worker, &bytes, run.seed)?);
+            files.push(bases);
+        }
+        let depth = run.workers.iter().map(|w| w.job.depth() as usize).sum();
+        let max_bytes = run.workers.iter().map(|w| w.job.max_block()).max().unwrap_or(512) as usize;
+        let planned = states.iter().map(JobState::planned_bytes).sum();
+        Ok(Load {
+            under_way: states.iter().map(|_| Vec::new()).collect(),
+            finished: vec![false; states.len()],
+            states,
+            workers: run.workers,
+            files,
+            max_bytes: max_bytes.next_multiple_of(512),
+            depth,
+            ios: 0,
+            failed: 0,
+            planned,
+            moved: 0,
+            told: 0,
+            progress,
+        })
+    }
+
+    /// A worker behind a stone wall starts when all before it have finished.
+    fn may_run(&self, job: usize) -> bool {
+        let wall = (0..=job).rev().find(|&j| self.workers[j].waits_for_earlier);
+        wall.is_none_or(|wall| self.finished[..wall].iter().all(|f| *f))
+    }
+}
+
+impl Workload for Load<'_> {
+    fn jobs(&self) -> u32 {
+        self.states.len() as u32
+    }
+
+    fn memory(&self) -> (usize, usize) {
+        (self.depth + self.states.len(), self.max_bytes)
+    }
+
+    fn next(&mut self, job: u32, now_ns: u64) -> Next {
+        let j = job as usize;
+        if !self.may_run(j) {
+            return Next::Wait;
+        }
+        loop {
+            match self.states[j].next(now_ns) {
+                FioNext::Io(fio) => {
+                    let start = self.files[j].get(fio.file).copied().unwrap_or(0);
+                    let whole = fio.offset % 512 == 0 && fio.bytes % 512 == 0 && fio.bytes > 0;
+                    let key = start + fio.offset / 512;
+                    if !whole {
+                        let text = format!(
+                            "offset {} and length {} must be multiples of 512",
+                            fio.offset, fio.bytes
+                        );
+                        let times = Times { start_ns: now_ns, issue_ns: now_ns, complete_ns: now_ns };
+                        self.states[j].complete(&fio, times, Err(WorkerError { errno: 22, text }), None);
+                        continue;
+                    }
+                    let direction = match fio.dir {
+                        Dir::Read => Direction::Read,
+                        Dir::Write => Direction::Write,
+                    };
+                    self.ios += 1;
+                    self.under_way[j].push((key, UnderWay::Io(fio, now_ns)));
+                    return Next::Io(Io {
+                        job,
+                        core: 0,
+                        direction,
+                        lba: key,
+                        blocks: (fio.bytes / 512) as u32,
+                        buffer: 0,
+                    });
+                }
+                FioNext::Sync(sync) => {
+                    self.under_way[j].push((u64::MAX, UnderWay::Sync(sync, now_ns)));
+                    return Next::Io(Io {
+                        job,
+                        core: 0,
+                        direction: Direction::Write,
+                        lba: u64::MAX,
+                        blocks: 0,
+                        buffer: 0,
+                    });
+                }
+                FioNext::Wait(until_ns) => return Next::Until(until_ns),
+                FioNext::AfterCompletion => return Next::Wait,
+                FioNext::Done => {
+                    self.finished[j] = true;
+                    return Next::Finished;
+                }
+            }
+        }
+    }
+
+    fn fill(&mut self, io: &Io, data: &mut [u8]) {
+        let j = io.job as usize;
+        if let Some((_, UnderWay::Io(fio, start_ns))) = self.under_way[j].last() {
+            self.states[j].fill(fio, *start_ns, data);
+        }
+    }
+
+    fn done(&mut self, io: &Io, ok: bool, data: &[u8], now_ns: u64) {
+        let j = io.job as usize;
+        let Some(at) = self.under_way[j].iter().position(|(key, _)| *key == io.lba) else { return };
+        let failed = || WorkerError { errno: 5, text: format!("I/O error at block {}", io.lba) };
+        self.failed += u64::from(!ok);
+        match self.under_way[j].remove(at).1 {
+            UnderWay::Io(fio, start_ns) => {
+                let times = Times { start_ns, issue_ns: start_ns, complete_ns: now_ns };
+                let result = if ok { Ok(fio.bytes) } else { Err(failed()) };
+                self.states[j].complete(&fio, times, result, fio.check.then_some(&data[..io.bytes()]));
+                self.moved += fio.bytes;
+            }
+            UnderWay::Sync(sync, start_ns) => {
+                let times = Times { start_ns, issue_ns: start_ns, complete_ns: now_ns };
+                self.states[j].complete_sync(&sync, times, if ok { Ok(()) } else { Err(failed()) });
+            }
+        }
+        if self.moved - self.told >= 1 << 22 {
+            self.told = self.moved;
+            (self.progress)(self.moved, self.planned);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fio;
+
+    pub fn hsq(rw: &str, mib: u64) -> Vec<FioWorker> {
+        let text = format!(
+            "[test]\nfilename=/dev/mmcblk0p30\ndirect=1\niodepth=20\nrw={rw}\nbs=4K\nsize=1G\nio_size={mib}M\ngroup_reporting\nnumjobs=20\n"
+        );
+        let file = fio::parse_text("test.fio", text.as_bytes(), &fio::System).unwrap();
+        fio::expand(&file.jobs).unwrap()
+    }
+
+    #[test]
+    fn hsq_cells() {
+        let platform = Platform::load("hsq-sprd").unwrap();
+        for rw in ["read", "randread", "write", "randwrite"] {
+            let workers = hsq(rw, 16);
+            for setting in [Setting::None, Setting::HsqFifo, Setting::Mmcq, Setting::MmcqOwn, Setting::Limit]
+            {
+                let start = std::time::Instant::now();
+                let run_ = Run { workers: &workers, platform: &platform, card: None, setting, seed: 1 };
+                let outcome = run(&run_, None, &mut |_, _| ()).unwrap();
+                let c = &outcome.counters;
+                let mib_s = c.bytes as f64 / 1_048_576.0 / (c.elapsed_ns as f64 / 1e9);
+                println!(
+                    "{rw:9} {:8} {mib_s:6.2} m {:.2} irq/io {:.2} sw/io {:.2} bus {:.3} idle {:.3} regs {:.1} cmds {:.2}  {:.0} kIO/s",
+                    setting.name(),
+                    c.merge(),
+                    c.cpu.interrupts as f64 / c.ios as f64,
+                    c.cpu.switches as f64 / c.ios as f64,
+                    c.bus_share(),
+                    c.idle_share(),
+                    (c.accesses.0 + c.accesses.1) as f64 / c.ios as f64,
+                    c.bus.command_count() as f64 / c.ios as f64,
+                    c.ios as f64 / start.elapsed().as_secs_f64() / 1e3
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn merging() {
+    let platform = Platform::load("hsq-sprd").unwrap();
+    let workers = tests::hsq("read", std::env::var("MIB").map_or(16, |m| m.parse().unwrap()));
+    for setting in [Setting::None, Setting::HsqTag, Setting::HsqFifo, Setting::Mmcq, Setting::Limit] {
+        let mut all = Vec::new();
+        for seed in 1..=6 {
+            let run_ = Run { workers: &workers, platform: &platform, card: None, setting, seed };
+            let c = run(&run_, None, &mut |_, _| ()).unwrap().counters;
+            let mib_s = c.bytes as f64 / 1_048_576.0 / (c.elapsed_ns as f64 / 1e9);
+            all.push(format!("{mib_s:.2}/{:.2}", c.merge()));
+        }
+        println!("merging {:8} {}", setting.name(), all.join(" "));
+    }
+}

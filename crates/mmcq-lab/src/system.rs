@@ -1,0 +1,447 @@
+//! One machine at work: its event loop, its CPU, its jobs, and the stack that serves them.
+
+use crate::buffers::Buffers;
+use mmcq::host::Direction;
+use mmcq_sim::cpu::{Cpu, CpuEvent, Delay, Priority, Thread};
+use mmcq_sim::time::Time;
+use mmcq_sim::world::{Device, Queue, Stream};
+
+/// One I/O of a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Io {
+    /// Whose.
+    pub job: u32,
+    /// Which core it was submitted on.
+    pub core: u8,
+    /// Which way.
+    pub direction: Direction,
+    /// First block of 512 bytes.
+    pub lba: u64,
+    /// How many blocks.
+    pub blocks: u32,
+    /// Where its data are, in [`System::buffers`].
+    pub buffer: u32,
+}
+
+impl Io {
+    /// Its length.
+    pub fn bytes(&self) -> usize {
+        self.blocks as usize * 512
+    }
+}
+
+/// What a job does next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// Another I/O ([`Io::core`] and [`Io::buffer`] are filled in by the machine).
+    Io(Io),
+    /// It waits for an I/O.
+    Wait,
+    /// It waits until this time, or for an I/O.
+    Until(u64),
+    /// It has finished.
+    Finished,
+}
+
+/// Where I/Os come from, and who is told that they are done.
+pub trait Workload {
+    /// How many jobs, each a thread.
+    fn jobs(&self) -> u32;
+
+    /// Most I/Os that all jobs together have under way, and the largest of them in bytes.
+    fn memory(&self) -> (usize, usize);
+
+    /// The next I/O of a job.
+    fn next(&mut self, job: u32, now_ns: u64) -> Next;
+
+    /// Fills the memory of a write that is about to be submitted.
+    fn fill(&mut self, io: &Io, data: &mut [u8]) {
+        let _ = (io, data);
+    }
+
+    /// An I/O of a job is done, well or not; `data` is its memory.
+    fn done(&mut self, io: &Io, ok: bool, data: &[u8], now_ns: u64);
+}
+
+/// What the software around the stack costs. Each has a name, a unit and a source in the platform's file.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Costs {
+    /// Interrupt entry, and the handler up to "the transfer is over".
+    pub irq_ns: u64,
+    /// Ending a request in the handler.
+    pub done_ns: u64,
+    /// Starting a request on the controller.
+    pub start_ns: u64,
+    /// Starting a command without data (a status poll).
+    pub poll_ns: u64,
+    /// Taking a request out of the scheduler and finding out whether the driver admits it.
+    pub dispatch_ns: u64,
+    /// Building its commands and mapping its memory.
+    pub prep_ns: u64,
+    /// Completion in the soft interrupt.
+    pub softirq_ns: u64,
+    /// What is left of the system call when the job runs again (copying, decrypting); part of the I/O's latency.
+    pub syscall: Delay,
+    /// A job from the end of its system call to its next submission.
+    pub user: Delay,
+    /// From waking a job to the moment it runs.
+    pub job_wake: Delay,
+    /// From waking a kernel thread to the moment it runs.
+    pub wake: Delay,
+    /// From kicking the block layer's worker to the moment it runs.
+    pub hop: Delay,
+    /// How long a retry of a busy controller sleeps (at least; up to a quarter more).
+    pub retry_ns: u64,
+}
+
+/// Named steps of a front end, done when their cost has been spent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// The worker asks the scheduler.
+    Take,
+    /// The driver admits the request, or not.
+    Admit,
+    /// The request is prepared.
+    Prepared,
+    /// The transfer before is known to be over.
+    Finished,
+    /// The status of the card has come.
+    Polled,
+    /// The block layer completes.
+    Complete,
+    /// The controller was busy: try again.
+    Retry,
+    /// The threaded half of the interrupt handler.
+    IrqThread,
+    /// A job's I/O is ready to be handed to the stack.
+    Submit(u32),
+}
+
+/// What a thread or a soft interrupt does when its cost is spent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// A job is at the end of its system calls: what is done is done.
+    Reap(u32),
+    /// A job hands out its next I/O.
+    Next(u32),
+    /// A step of the front end.
+    Step(Step),
+}
+
+/// What happens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// In the CPU.
+    Cpu(CpuEvent),
+    /// The controller's interrupt reaches its core.
+    Irq,
+    /// A timer of the front end; stale ones carry an old number.
+    Timer(u64),
+    /// A job has slept long enough.
+    Alarm(u32),
+}
+
+impl From<CpuEvent> for Event {
+    fn from(event: CpuEvent) -> Self {
+        Event::Cpu(event)
+    }
+}
+
+/// A stack with whatever stands around it: it gets I/Os, interrupts and timers.
+pub trait Front {
+    /// A job hands an I/O over, in its own context.
+    fn submit(&mut self, sys: &mut System, io: Io);
+
+    /// The controller interrupts.
+    fn irq(&mut self, sys: &mut System);
+
+    /// A step's cost has been spent, on this core.
+    fn act(&mut self, sys: &mut System, step: Step, core: u8);
+
+    /// A timer went off, in interrupt context.
+    fn timer(&mut self, sys: &mut System, number: u64) {
+        let _ = (sys, number);
+    }
+}
+
+/// Between two threads that fio releases at its start: a system call.
+const RELEASE_NS: u64 = 10_000;
+
+/// The machine without the stack.
+pub struct System {
+    /// Events to come.
+    pub queue: Queue<Event>,
+    /// Cores and threads.
+    pub cpu: Cpu<Action>,
+    /// The time of whoever runs.
+    pub time: Time,
+    /// Costs.
+    pub costs: Costs,
+    /// Draws of wake-ups of kernel threads.
+    pub wakes: Stream,
+    /// Draws of hops to the worker.
+    pub hops: Stream,
+    /// Which core takes the controller's interrupt.
+    pub irq_core: u8,
+    /// The memory of the I/Os.
+    pub buffers: Buffers,
+    job_wakes: Stream,
+    users: Stream,
+    jobs: Vec<JobThread>,
+    done: Vec<(Io, bool)>,
+    locked_until_ns: u64,
+}
+
+struct JobThread {
+    thread: Thread,
+    asleep: bool,
+    done: Vec<(Io, bool)>,
+}
+
+impl System {
+    /// A machine with so many cores, and one thread for each job.
+    pub fn new(time: Time, cores: u8, migration: f64, costs: Costs, jobs: u32, seed: u64) -> Self {
+        let mut cpu = Cpu::new(cores, migration, seed);
+        let mut job = || JobThread { thread: cpu.spawn(Priority::Normal), asleep: true, done: Vec::new() };
+        let jobs = (0..jobs).map(|_| job()).collect();
+        System {
+            queue: Queue::new(),
+            cpu,
+            time,
+            costs,
+            wakes: Stream::new(seed, "wake"),
+            hops: Stream::new(seed, "hop"),
+            irq_core: 0,
+            buffers: Buffers::default(),
+            job_wakes: Stream::new(seed, "job wake"),
+            users: Stream::new(seed, "user"),
+            jobs,
+            done: Vec::new(),
+            locked_until_ns: 0,
+        }
+    }
+
+    /// The running code takes the stack's lock: it spins until the last holder has let go.
+    pub fn lock(&mut self) {
+        self.time.set(self.time.now().max(self.locked_until_ns));
+    }
+
+    /// ... and lets go.
+    pub fn unlock(&mut self) {
+        self.locked_until_ns = self.time.now();
+    }
+
+    /// The job's thread.
+    pub fn job_thread(&self, job: u32) -> Thread {
+        self.jobs[job as usize].thread
+    }
+
+    /// The job's I/O is under way; it may submit another.
+    pub fn submitted(&mut self, job: u32) {
+        self.cpu.go_on(self.jobs[job as usize].thread, 0, Action::Next(job));
+    }
+
+    /// An I/O is complete: its job is woken.
+    pub fn complete(&mut self, io: Io, ok: bool) {
+        self.done.push((io, ok));
+    }
+
+    /// Wakes a kernel thread that sleeps until an event.
+    pub fn wake(&mut self, thread: Thread, step: Step) {
+        let latency = self.costs.wake.draw(&mut self.wakes);
+        self.cpu.wake(thread, self.time.now(), latency, (0, Action::Step(step)), &mut self.queue);
+    }
+
+    /// A thread sleeps for so long.
+    pub fn pause(&mut self, thread: Thread, ns: u64, step: Step) {
+        let latency = ns + self.costs.wake.draw(&mut self.wakes);
+        self.cpu.wake(thread, self.time.now(), latency, (0, Action::Step(step)), &mut self.queue);
+    }
+
+    /// Wakes a worker through the work queue, preferably on this core.
+    pub fn hop(&mut self, thread: Thread, core: u8, step: Step) {
+        let latency = self.costs.hop.draw(&mut self.hops);
+        self.cpu.prefer(thread, core);
+        self.cpu.wake(thread, self.time.now(), latency, (0, Action::Step(step)), &mut self.queue);
+    }
+
+    /// The acting thread spends a cost and then does a step.
+    pub fn go_on(&mut self, thread: Thread, cost_ns: u64, step: Step) {
+        self.cpu.go_on(thread, cost_ns, Action::Step(step));
+    }
+
+    /// Adds a soft interrupt.
+    pub fn defer(&mut self, core: u8, cost_ns: u64, step: Step) {
+        self.cpu.defer(core, self.time.now(), cost_ns, Action::Step(step), &mut self.queue);
+    }
+
+    /// Runs until every job has finished. Returns the time of the end.
+    pub fn run<F: Front>(
+        &mut self,
+        front: &mut F,
+        device: &mut dyn Device,
+        workload: &mut dyn Workload,
+    ) -> Result<u64, Stuck> {
+        let mut running = workload.jobs();
+        let (count, bytes) = workload.memory();
+        self.buffers.resize(count, bytes);
+        for job in 0..running {
+            let thread = &mut self.jobs[job as usize];
+            thread.asleep = false;
+            // fio releases its threads one after the other.
+            let latency = u64::from(job) * RELEASE_NS + self.costs.job_wake.draw(&mut self.job_wakes);
+            let first = (0, Action::Next(job));
+            self.cpu.wake(thread.thread, self.time.now(), latency, first, &mut self.queue);
+        }
+        let mut irq_pending = false;
+        let mut end_ns = self.time.now();
+        while running > 0 {
+            let limit = self.queue.next_ns().unwrap_or(u64::MAX);
+            if !irq_pending {
+                if !device.irq() && device.next_event_ns().is_some_and(|at| at <= limit) {
+                    let came = device.advance(limit);
+                    end_ns = end_ns.max(came.min(limit));
+                    if device.irq() {
+                        self.queue.push(came.max(end_ns), Event::Irq);
+                        irq_pending = true;
+                    }
+                    continue;
+                }
+                if device.irq() {
+                    self.queue.push(end_ns, Event::Irq);
+                    irq_pending = true;
+                    continue;
+                }
+            }
+            let Some((now, event)) = self.queue.pop() else { return Err(Stuck { at_ns: end_ns, running }) };
+            end_ns = end_ns.max(now);
+            self.time.set(now);
+            match event {
+                Event::Irq | Event::Timer(_) => {
+                    let start = self.cpu.interruptible_ns(self.irq_core, now);
+                    if start > now {
+                        self.queue.push(start, event);
+                        continue;
+                    }
+                    self.lock();
+                    match event {
+                        Event::Timer(number) => front.timer(self, number),
+                        _ => {
+                            irq_pending = false;
+                            front.irq(self);
+                        }
+                    }
+                    self.unlock();
+                    if self.time.now() > now || event == Event::Irq {
+                        self.cpu.interrupted(self.irq_core, now, self.time.now(), &mut self.queue);
+                    }
+                }
+                Event::Alarm(job) => self.wake_job(job, Action::Next(job)),
+                Event::Cpu(event) => {
+                    let Some((core, action)) = self.cpu.event(event, now, &mut self.queue) else { continue };
+                    match action {
+                        Action::Step(step) => front.act(self, step, core),
+                        Action::Reap(job) => self.reap(job, workload),
+                        Action::Next(job) => {
+                            if self.next(job, core, front, workload) {
+                                running -= 1;
+                                self.wake_sleepers();
+                            }
+                        }
+                    }
+                    self.cpu.resume(core, now, self.time.now(), &mut self.queue);
+                }
+            }
+            self.wake_jobs();
+        }
+        Ok(end_ns)
+    }
+
+    /// The job's completions are its own now; then it thinks.
+    fn reap(&mut self, job: u32, workload: &mut dyn Workload) {
+        let thread = &mut self.jobs[job as usize];
+        let mut done = std::mem::take(&mut thread.done);
+        for (io, ok) in done.drain(..) {
+            workload.done(&io, ok, self.buffers.get(io.buffer), self.time.now());
+            self.buffers.release(io.buffer);
+        }
+        thread.done = done;
+        let cost = self.costs.user.draw(&mut self.users);
+        self.cpu.go_on(self.jobs[job as usize].thread, cost, Action::Next(job));
+    }
+
+    /// The job submits what it has, or sleeps. True: it has finished.
+    fn next<F: Front>(&mut self, job: u32, core: u8, front: &mut F, workload: &mut dyn Workload) -> bool {
+        loop {
+            let next = workload.next(job, self.time.now());
+            let thread = &mut self.jobs[job as usize];
+            if !matches!(next, Next::Io(_)) && !thread.done.is_empty() {
+                let cost = self.costs.syscall.draw(&mut self.users);
+                self.cpu.go_on(thread.thread, cost, Action::Reap(job));
+                return false;
+            }
+            match next {
+                Next::Io(mut io) => {
+                    io.core = core;
+                    io.buffer = self.buffers.acquire();
+                    if io.direction == Direction::Write {
+                        workload.fill(&io, &mut self.buffers.get_mut(io.buffer)[..io.bytes()]);
+                    }
+                    front.submit(self, io);
+                    if self.cpu.goes_on(self.jobs[job as usize].thread) {
+                        return false;
+                    }
+                }
+                Next::Wait => {
+                    thread.asleep = true;
+                    return false;
+                }
+                Next::Until(at_ns) => {
+                    thread.asleep = true;
+                    self.queue.push(at_ns.max(self.time.now()), Event::Alarm(job));
+                    return false;
+                }
+                Next::Finished => return true,
+            }
+        }
+    }
+
+    /// Jobs whose I/Os have just been completed wake up.
+    fn wake_jobs(&mut self) {
+        for (io, ok) in std::mem::take(&mut self.done) {
+            let cost = self.costs.syscall.draw(&mut self.users);
+            self.jobs[io.job as usize].done.push((io, ok));
+            self.wake_job_with(io.job, cost, Action::Reap(io.job));
+        }
+    }
+
+    /// A job has finished: others may have waited for that.
+    fn wake_sleepers(&mut self) {
+        for job in 0..self.jobs.len() as u32 {
+            self.wake_job(job, Action::Next(job));
+        }
+    }
+
+    fn wake_job(&mut self, job: u32, action: Action) {
+        self.wake_job_with(job, 0, action);
+    }
+
+    fn wake_job_with(&mut self, job: u32, cost_ns: u64, action: Action) {
+        let thread = &mut self.jobs[job as usize];
+        if !std::mem::take(&mut thread.asleep) {
+            return;
+        }
+        let latency = self.costs.job_wake.draw(&mut self.job_wakes);
+        self.cpu.wake(thread.thread, self.time.now(), latency, (cost_ns, action), &mut self.queue);
+    }
+}
+
+/// Nothing more will happen, but jobs still wait: a lost completion.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("nothing happens any more at {at_ns} ns, but {running} jobs still wait")]
+pub struct Stuck {
+    /// When.
+    pub at_ns: u64,
+    /// How many jobs.
+    pub running: u32,
+}

@@ -1,0 +1,94 @@
+//! What software costs: a middleware on [`Host`] that charges virtual time for each call.
+//!
+//! A setting that stands for another stack pays that stack's costs; our own pays its measured path length. Register accesses are charged by the
+//! port that carries them, not here.
+
+use crate::time::Time;
+use mmcq::host::{BusOp, Caps, Direction, DmaError, Events, Host, Phase, Segment, StartError, Step};
+
+/// Costs of the calls, in nanoseconds; charged before the call does its work.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CallCosts {
+    /// Starting a phase with data.
+    pub start_data_ns: u64,
+    /// Starting a phase without data.
+    pub start_command_ns: u64,
+    /// Taking an interrupt: from the line to the controller's status read and cleared.
+    pub ack_ns: u64,
+    /// Making a segment ready.
+    pub map_ns: u64,
+    /// The opposite.
+    pub unmap_ns: u64,
+}
+
+/// A driver whose calls cost time.
+pub struct Charged<H> {
+    inner: H,
+    time: Time,
+    /// The costs in force.
+    pub costs: CallCosts,
+}
+
+impl<H> Charged<H> {
+    /// Wraps a driver.
+    pub fn new(inner: H, time: Time, costs: CallCosts) -> Self {
+        Charged { inner, time, costs }
+    }
+
+    /// The driver inside.
+    pub fn inner(&self) -> &H {
+        &self.inner
+    }
+
+    /// The driver inside, to change.
+    pub fn inner_mut(&mut self) -> &mut H {
+        &mut self.inner
+    }
+}
+
+impl<H: Host> Host for Charged<H> {
+    fn caps(&self) -> &Caps {
+        self.inner.caps()
+    }
+
+    fn map(&mut self, segment: &mut Segment, direction: Direction) -> Result<(), DmaError> {
+        self.time.charge(self.costs.map_ns);
+        self.inner.map(segment, direction)
+    }
+
+    fn unmap(&mut self, segment: &Segment, direction: Direction) {
+        self.time.charge(self.costs.unmap_ns);
+        self.inner.unmap(segment, direction);
+    }
+
+    fn start(&mut self, phase: &Phase, segments: &[Segment], timeout_ns: u64) -> Result<(), StartError> {
+        let data = phase.data.is_some();
+        self.time.charge(if data { self.costs.start_data_ns } else { self.costs.start_command_ns });
+        self.inner.start(phase, segments, timeout_ns)
+    }
+
+    fn ack(&mut self, segments: &[Segment]) -> Events {
+        self.time.charge(self.costs.ack_ns);
+        self.inner.ack(segments)
+    }
+
+    fn set_bus(&mut self, op: BusOp, first: bool, now_ns: u64) -> Step {
+        self.inner.set_bus(op, first, now_ns)
+    }
+
+    fn dat0_busy(&self) -> bool {
+        self.inner.dat0_busy()
+    }
+
+    fn present(&self) -> bool {
+        self.inner.present()
+    }
+
+    fn write_protected(&self) -> bool {
+        self.inner.write_protected()
+    }
+
+    fn card_irq(&mut self, on: bool) {
+        self.inner.card_irq(on);
+    }
+}

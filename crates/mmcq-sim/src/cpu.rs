@@ -1,0 +1,459 @@
+//! The CPU: cores, priorities, and what it costs to get from one to another.
+//!
+//! Hard interrupts come before deferred work (softirq, tasklet), that before real-time threads, those before normal ones. Work that can be interrupted
+//! is "spend a cost, then act": the action happens when the cost has been spent, and interruptions extend it. Code that cannot be interrupted (an
+//! interrupt handler, an action under a lock) runs at once, with the [`Time`](crate::time::Time) cursor charged as it goes, and keeps its core until the
+//! cursor's end.
+
+use crate::world::{Queue, Stream};
+use std::collections::VecDeque;
+
+/// A latency with its spread: gamma with a coefficient of variation of 1/4, and rarely an exponential delay on top.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Delay {
+    /// Mean of the body.
+    pub mean_ns: u64,
+    /// How often (0 to 1) the tail is added.
+    pub tail_share: f64,
+    /// Mean of the tail.
+    pub tail_ns: u64,
+}
+
+impl Delay {
+    /// Draws one.
+    pub fn draw(&self, stream: &mut Stream) -> u64 {
+        let tail = stream.chance(self.tail_share);
+        let mut ns = if self.mean_ns == 0 { 0.0 } else { self.mean_ns as f64 * stream.gamma16() };
+        if tail {
+            ns += self.tail_ns as f64 * stream.exponential();
+        }
+        ns as u64
+    }
+}
+
+/// Who may push whom aside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Priority {
+    /// An ordinary thread.
+    Normal,
+    /// A real-time thread (a threaded interrupt handler).
+    RealTime,
+}
+
+/// Names a thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Thread(pub u32);
+
+/// Something of the CPU's own that happens: hand it to [`Cpu::event`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CpuEvent {
+    /// The work in progress on a core ends, if nothing has changed since.
+    End {
+        /// Which core.
+        core: u8,
+        /// What was current when this was foreseen.
+        generation: u64,
+    },
+    /// A woken thread can run.
+    Ready(Thread),
+}
+
+/// Counters, since the beginning.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Hard interrupts.
+    pub interrupts: u64,
+    /// Times a core turned to another thread than it ran last.
+    pub switches: u64,
+    /// Threads woken from sleep.
+    pub wakeups: u64,
+    /// Pieces of deferred work.
+    pub deferred: u64,
+    /// Time all cores together were busy.
+    pub busy_ns: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Who {
+    Thread(Thread),
+    Deferred,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Running<A> {
+    who: Who,
+    end_ns: u64,
+    action: A,
+}
+
+struct Core<A> {
+    running: Option<Running<A>>,
+    /// A thread pushed aside by deferred work, with what is left of its cost.
+    aside: Option<(Thread, u64, A)>,
+    deferred: VecDeque<(u64, A)>,
+    blocked_until_ns: u64,
+    generation: u64,
+    last: Option<Thread>,
+    acting: Option<Option<Thread>>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Asleep,
+    Waking,
+    Ready,
+    OnCore,
+}
+
+struct Task<A> {
+    priority: Priority,
+    state: State,
+    work: Option<(u64, A)>,
+    core: u8,
+    /// The core was chosen by whoever wakes it: no migration.
+    preferred: bool,
+}
+
+/// The model.
+pub struct Cpu<A> {
+    cores: Vec<Core<A>>,
+    tasks: Vec<Task<A>>,
+    ready: [VecDeque<Thread>; 2],
+    /// How often (0 to 1) a thread that wakes lands on another core than its last although that one is free.
+    migration: f64,
+    stream: Stream,
+    counts: Counts,
+}
+
+impl<A: Copy> Cpu<A> {
+    /// So many cores (1 to 64). `migration` is how often (0 to 1) a woken thread changes its core without need.
+    pub fn new(cores: u8, migration: f64, seed: u64) -> Self {
+        let core = || Core {
+            running: None,
+            aside: None,
+            deferred: VecDeque::new(),
+            blocked_until_ns: 0,
+            generation: 0,
+            last: None,
+            acting: None,
+        };
+        Cpu {
+            cores: (0..cores.clamp(1, 64)).map(|_| core()).collect(),
+            tasks: Vec::new(),
+            ready: Default::default(),
+            migration,
+            stream: Stream::new(seed, "migration"),
+            counts: Counts::default(),
+        }
+    }
+
+    /// Adds a thread; it sleeps.
+    pub fn spawn(&mut self, priority: Priority) -> Thread {
+        let id = Thread(self.tasks.len() as u32);
+        let core = (self.tasks.len() % self.cores.len()) as u8;
+        self.tasks.push(Task { priority, state: State::Asleep, work: None, core, preferred: false });
+        id
+    }
+
+    /// Counters.
+    pub fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    /// How many cores there are.
+    pub fn cores(&self) -> usize {
+        self.cores.len()
+    }
+
+    /// The core a thread runs on, or ran on last.
+    pub fn core_of(&self, thread: Thread) -> u8 {
+        self.tasks[thread.0 as usize].core
+    }
+
+    /// When a core can take a hard interrupt that comes now.
+    pub fn interruptible_ns(&self, core: u8, now_ns: u64) -> u64 {
+        self.cores[core as usize].blocked_until_ns.max(now_ns)
+    }
+
+    /// A hard interrupt ran on a core from `from_ns` to `to_ns`; whatever ran there takes that much longer.
+    pub fn interrupted<E: From<CpuEvent>>(
+        &mut self,
+        core: u8,
+        from_ns: u64,
+        to_ns: u64,
+        queue: &mut Queue<E>,
+    ) {
+        self.counts.interrupts += 1;
+        self.counts.busy_ns += to_ns - from_ns;
+        let c = &mut self.cores[core as usize];
+        c.blocked_until_ns = c.blocked_until_ns.max(to_ns);
+        if let Some(running) = &mut c.running {
+            running.end_ns += to_ns - from_ns;
+            c.generation += 1;
+            queue.push(running.end_ns, CpuEvent::End { core, generation: c.generation }.into());
+        }
+        self.fill(core, to_ns, queue);
+    }
+
+    /// Adds deferred work to a core: it runs before any thread.
+    pub fn defer<E: From<CpuEvent>>(
+        &mut self,
+        core: u8,
+        now_ns: u64,
+        cost_ns: u64,
+        action: A,
+        queue: &mut Queue<E>,
+    ) {
+        self.counts.deferred += 1;
+        self.cores[core as usize].deferred.push_back((cost_ns, action));
+        self.fill(core, now_ns, queue);
+    }
+
+    /// The next time the thread wakes, this core is tried first (a worker is bound to the core that kicked it).
+    pub fn prefer(&mut self, thread: Thread, core: u8) {
+        let task = &mut self.tasks[thread.0 as usize];
+        task.core = core;
+        task.preferred = true;
+    }
+
+    /// A thread that is awake (or runs this very action) goes on to spend a cost and act.
+    pub fn go_on(&mut self, thread: Thread, cost_ns: u64, action: A) {
+        let task = &mut self.tasks[thread.0 as usize];
+        debug_assert!(task.state == State::OnCore, "only a thread on a core can go on");
+        task.work = Some((cost_ns, action));
+    }
+
+    /// Does the thread have something to do after this action?
+    pub fn goes_on(&self, thread: Thread) -> bool {
+        self.tasks[thread.0 as usize].work.is_some()
+    }
+
+    /// Wakes a sleeping thread: after `latency_ns` it can run, spends the cost and acts.
+    pub fn wake<E: From<CpuEvent>>(
+        &mut self,
+        thread: Thread,
+        now_ns: u64,
+        latency_ns: u64,
+        (cost_ns, action): (u64, A),
+        queue: &mut Queue<E>,
+    ) {
+        let task = &mut self.tasks[thread.0 as usize];
+        debug_assert!(task.work.is_none(), "a thread does one thing at a time");
+        self.counts.wakeups += 1;
+        task.work = Some((cost_ns, action));
+        if task.state == State::Asleep {
+            task.state = State::Waking;
+            queue.push(now_ns + latency_ns, CpuEvent::Ready(thread).into());
+        }
+    }
+
+    /// Takes an event. If it ends a piece of work, its action is to be done now, on that core: do it, then call [`Cpu::resume`].
+    pub fn event<E: From<CpuEvent>>(
+        &mut self,
+        event: CpuEvent,
+        now_ns: u64,
+        queue: &mut Queue<E>,
+    ) -> Option<(u8, A)> {
+        match event {
+            CpuEvent::Ready(thread) => {
+                let core = self.place(thread, now_ns);
+                let task = &mut self.tasks[thread.0 as usize];
+                task.state = State::Ready;
+                self.ready[task.priority as usize].push_back(thread);
+                self.fill(core, now_ns, queue);
+                None
+            }
+            CpuEvent::End { core, generation } => {
+                let c = &mut self.cores[core as usize];
+                if c.generation != generation {
+                    return None;
+                }
+                let running = c.running.take()?;
+                c.acting = Some(match running.who {
+                    Who::Thread(thread) => Some(thread),
+                    Who::Deferred => None,
+                });
+                Some((core, running.action))
+            }
+        }
+    }
+
+    /// The action that [`Cpu::event`] gave is done; it took until `end_ns`.
+    pub fn resume<E: From<CpuEvent>>(&mut self, core: u8, from_ns: u64, end_ns: u64, queue: &mut Queue<E>) {
+        self.counts.busy_ns += end_ns - from_ns;
+        let c = &mut self.cores[core as usize];
+        c.blocked_until_ns = c.blocked_until_ns.max(end_ns);
+        let acted = c.acting.take().flatten();
+        if let Some(thread) = acted {
+            let task = &mut self.tasks[thread.0 as usize];
+            if let Some((cost, action)) = task.work.take() {
+                c.aside = Some((thread, cost, action));
+            } else {
+                task.state = State::Asleep;
+            }
+        }
+        self.fill(core, end_ns, queue);
+    }
+
+    /// Picks the core for a woken thread: its last one if free, else a free one, else its last one all the same.
+    fn place(&mut self, thread: Thread, now_ns: u64) -> u8 {
+        let last = self.tasks[thread.0 as usize].core;
+        let free = |c: &Core<A>| {
+            c.running.is_none() && c.acting.is_none() && c.aside.is_none() && c.blocked_until_ns <= now_ns
+        };
+        let preferred = std::mem::take(&mut self.tasks[thread.0 as usize].preferred);
+        let moves = !preferred && self.cores.len() > 1 && self.stream.chance(self.migration);
+        if !moves && free(&self.cores[last as usize]) {
+            return last;
+        }
+        let n = self.cores.len();
+        let start = if moves { self.stream.below(n as u64) as usize } else { last as usize };
+        let core =
+            (0..n).map(|i| (start + i) % n).find(|&i| free(&self.cores[i])).unwrap_or(last as usize) as u8;
+        self.tasks[thread.0 as usize].core = core;
+        core
+    }
+
+    /// Gives a core its next piece of work, and lets a real-time thread push a normal one aside.
+    fn fill<E: From<CpuEvent>>(&mut self, core: u8, now_ns: u64, queue: &mut Queue<E>) {
+        let Cpu { cores, tasks, ready, counts, .. } = self;
+        let c = &mut cores[core as usize];
+        if c.acting.is_some() {
+            return;
+        }
+        if let Some(running) = c.running {
+            let Who::Thread(thread) = running.who else { return };
+            let outranked = !c.deferred.is_empty()
+                || (tasks[thread.0 as usize].priority == Priority::Normal && !ready[1].is_empty());
+            if !outranked {
+                return;
+            }
+            // What it has spent so far stays spent; blocked time does not count as spent.
+            let left = running.end_ns.saturating_sub(now_ns.max(c.blocked_until_ns));
+            counts.busy_ns -= left;
+            c.running = None;
+            c.generation += 1;
+            c.aside = Some((thread, left, running.action));
+        }
+        let start = now_ns.max(c.blocked_until_ns);
+        let (who, cost, action) = if let Some((cost, action)) = c.deferred.pop_front() {
+            (Who::Deferred, cost, action)
+        } else {
+            let aside_rt =
+                c.aside.as_ref().is_some_and(|(t, ..)| tasks[t.0 as usize].priority == Priority::RealTime);
+            let other = if aside_rt { None } else { ready[1].pop_front() };
+            let other = match other {
+                None if c.aside.is_none() => ready[0].pop_front(),
+                found => found,
+            };
+            let (thread, cost, action) = if let Some(thread) = other {
+                if let Some((old, left, action)) = c.aside.take() {
+                    let task = &mut tasks[old.0 as usize];
+                    task.work = Some((left, action));
+                    task.state = State::Ready;
+                    ready[task.priority as usize].push_front(old);
+                }
+                let Some((cost, action)) = tasks[thread.0 as usize].work.take() else { return };
+                (thread, cost, action)
+            } else if let Some(aside) = c.aside.take() {
+                aside
+            } else {
+                return;
+            };
+            let task = &mut tasks[thread.0 as usize];
+            task.state = State::OnCore;
+            task.core = core;
+            if c.last != Some(thread) {
+                counts.switches += 1;
+                c.last = Some(thread);
+            }
+            (Who::Thread(thread), cost, action)
+        };
+        counts.busy_ns += cost;
+        c.running = Some(Running { who, end_ns: start + cost, action });
+        c.generation += 1;
+        queue.push(start + cost, CpuEvent::End { core, generation: c.generation }.into());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    type Q = Queue<CpuEvent>;
+
+    /// Runs everything; gives (time, core, action) of each action.
+    fn drain(cpu: &mut Cpu<char>, queue: &mut Q) -> Vec<(u64, u8, char)> {
+        let mut acted = Vec::new();
+        while let Some((now, event)) = queue.pop() {
+            if let Some((core, action)) = cpu.event(event, now, queue) {
+                acted.push((now, core, action));
+                cpu.resume(core, now, now, queue);
+            }
+        }
+        acted
+    }
+
+    #[test]
+    fn an_interrupt_extends_what_it_interrupts() {
+        let (mut cpu, mut queue) = (Cpu::new(1, 0.0, 1), Q::new());
+        let a = cpu.spawn(Priority::Normal);
+        cpu.wake(a, 0, 10, (100, 'a'), &mut queue);
+        let (now, event) = queue.pop().unwrap();
+        assert!(cpu.event(event, now, &mut queue).is_none());
+        cpu.interrupted(0, 50, 80, &mut queue);
+        assert_eq!(cpu.interruptible_ns(0, 60), 80);
+        assert_eq!(drain(&mut cpu, &mut queue), [(140, 0, 'a')]);
+        assert_eq!(cpu.counts().busy_ns, 130);
+    }
+
+    #[test]
+    fn deferred_work_goes_before_threads_and_real_time_before_normal() {
+        let (mut cpu, mut queue) = (Cpu::new(1, 0.0, 1), Q::new());
+        let (a, b, rt) =
+            (cpu.spawn(Priority::Normal), cpu.spawn(Priority::Normal), cpu.spawn(Priority::RealTime));
+        cpu.wake(a, 0, 0, (100, 'a'), &mut queue);
+        cpu.wake(b, 0, 1, (10, 'b'), &mut queue);
+        cpu.wake(rt, 0, 20, (10, 'r'), &mut queue);
+        while queue.next_ns().unwrap() <= 20 {
+            let (now, event) = queue.pop().unwrap();
+            assert!(cpu.event(event, now, &mut queue).is_none());
+        }
+        cpu.defer(0, 25, 5, 'd', &mut queue);
+        // r 20-25, d 25-30, r 30-35, then a has 80 left (35-115), then b.
+        assert_eq!(drain(&mut cpu, &mut queue), [(30, 0, 'd'), (35, 0, 'r'), (115, 0, 'a'), (125, 0, 'b')]);
+        assert_eq!(cpu.counts().switches, 4);
+        assert_eq!(cpu.counts().wakeups, 3);
+    }
+
+    #[test]
+    fn two_cores_work_side_by_side() {
+        let (mut cpu, mut queue) = (Cpu::new(2, 0.0, 1), Q::new());
+        let threads: Vec<_> = (0..3).map(|_| cpu.spawn(Priority::Normal)).collect();
+        for (t, name) in threads.iter().zip(['a', 'b', 'c']) {
+            cpu.wake(*t, 0, 0, (10, name), &mut queue);
+        }
+        let acted: Vec<_> = drain(&mut cpu, &mut queue).into_iter().map(|(t, _, n)| (t, n)).collect();
+        assert_eq!(acted, [(10, 'a'), (10, 'b'), (20, 'c')]);
+    }
+
+    #[test]
+    fn a_thread_can_go_on_without_a_switch() {
+        let (mut cpu, mut queue) = (Cpu::new(1, 0.0, 1), Q::new());
+        let a = cpu.spawn(Priority::Normal);
+        cpu.wake(a, 0, 5, (10, 'x'), &mut queue);
+        let mut times = Vec::new();
+        while let Some((now, event)) = queue.pop() {
+            if let Some((core, action)) = cpu.event(event, now, &mut queue) {
+                times.push((now, action));
+                if action == 'x' {
+                    cpu.go_on(a, 7, 'y');
+                }
+                // The action itself held the core for 3.
+                cpu.resume(core, now, now + 3, &mut queue);
+            }
+        }
+        assert_eq!(times, [(15, 'x'), (25, 'y')]);
+        assert_eq!(cpu.counts().switches, 1);
+    }
+}

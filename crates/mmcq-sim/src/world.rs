@@ -1,0 +1,192 @@
+//! The order of events, and randomness that stays put.
+//!
+//! One queue of events in virtual time; ties go to whoever was first. Every purpose draws from a stream of its own, so that one more event
+//! somewhere does not shift the numbers everywhere else.
+
+use rand_xoshiro::Xoshiro256StarStar;
+use rand_xoshiro::rand_core::{Rng, SeedableRng};
+use std::cmp::Ordering;
+use std::collections::BinaryHeap;
+
+/// A model that lives beside the CPU and interrupts it: a controller with its card.
+pub trait Device {
+    /// Lets the model run until this time, but stops as soon as its interrupt line rises. Returns how far it came; never goes back, and returns
+    /// at once while the line is high.
+    fn advance(&mut self, until_ns: u64) -> u64;
+
+    /// When something happens next by itself.
+    fn next_event_ns(&self) -> Option<u64>;
+
+    /// The interrupt line.
+    fn irq(&self) -> bool;
+}
+
+struct Entry<E> {
+    at_ns: u64,
+    sequence: u64,
+    event: E,
+}
+
+impl<E> PartialEq for Entry<E> {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl<E> Eq for Entry<E> {}
+
+impl<E> PartialOrd for Entry<E> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl<E> Ord for Entry<E> {
+    // The heap gives the greatest first: turned round, the earliest.
+    fn cmp(&self, other: &Self) -> Ordering {
+        (other.at_ns, other.sequence).cmp(&(self.at_ns, self.sequence))
+    }
+}
+
+/// Events in the order of their time.
+pub struct Queue<E> {
+    heap: BinaryHeap<Entry<E>>,
+    sequence: u64,
+}
+
+impl<E> Default for Queue<E> {
+    fn default() -> Self {
+        Queue { heap: BinaryHeap::new(), sequence: 0 }
+    }
+}
+
+impl<E> Queue<E> {
+    /// An empty queue.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds an event.
+    pub fn push(&mut self, at_ns: u64, event: E) {
+        self.heap.push(Entry { at_ns, sequence: self.sequence, event });
+        self.sequence += 1;
+    }
+
+    /// When the next event is.
+    pub fn next_ns(&self) -> Option<u64> {
+        self.heap.peek().map(|e| e.at_ns)
+    }
+
+    /// Takes the next event.
+    pub fn pop(&mut self) -> Option<(u64, E)> {
+        self.heap.pop().map(|e| (e.at_ns, e.event))
+    }
+}
+
+/// A stream of random numbers for one purpose.
+#[derive(Clone, Debug)]
+pub struct Stream(Xoshiro256StarStar);
+
+impl Stream {
+    /// The stream of this purpose under this seed.
+    pub fn new(seed: u64, purpose: &str) -> Self {
+        // FNV-1a over the purpose's name: streams depend on their names alone, not on the order in which they are made.
+        let name = purpose.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+        });
+        Stream(Xoshiro256StarStar::seed_from_u64(seed ^ name))
+    }
+
+    /// 64 random bits.
+    pub fn bits(&mut self) -> u64 {
+        self.0.next_u64()
+    }
+
+    /// Evenly from 0 to `n` - 1; 0 for `n` = 0.
+    pub fn below(&mut self, n: u64) -> u64 {
+        ((u128::from(self.bits()) * u128::from(n)) >> 64) as u64
+    }
+
+    /// Evenly from the open interval (0, 1).
+    pub fn unit(&mut self) -> f64 {
+        ((self.bits() >> 11) as f64 + 0.5) / (1u64 << 53) as f64
+    }
+
+    /// True with this probability.
+    pub fn chance(&mut self, share: f64) -> bool {
+        share > 0.0 && self.unit() < share
+    }
+
+    /// Exponentially distributed with mean 1.
+    pub fn exponential(&mut self) -> f64 {
+        -ln(self.unit())
+    }
+
+    /// Gamma distributed with mean 1 and a coefficient of variation of 1/4: the mean of 16 exponentials.
+    pub fn gamma16(&mut self) -> f64 {
+        // Sixteen factors of at least 2^-54 each stay above the smallest normal number (2^-1022).
+        let product = (0..16).fold(1.0, |p, _| p * self.unit());
+        -ln(product) / 16.0
+    }
+}
+
+/// Natural logarithm of a positive normal number. Only the four exact operations are used, so that a seed gives the same trace on every
+/// platform, whatever its mathematical library.
+fn ln(x: f64) -> f64 {
+    let bits = x.to_bits();
+    let exponent = ((bits >> 52) & 0x7ff) as i64 - 1023;
+    let mantissa = f64::from_bits((bits & 0x000f_ffff_ffff_ffff) | 0x3ff0_0000_0000_0000);
+    // ln m = 2 artanh((m - 1) / (m + 1)), |argument| <= 1/3.
+    let z = (mantissa - 1.0) / (mantissa + 1.0);
+    let square = z * z;
+    let mut sum = 0.0;
+    let mut power = z;
+    for k in 0..16 {
+        sum += power / f64::from(2 * k + 1);
+        power *= square;
+    }
+    2.0 * sum + exponent as f64 * std::f64::consts::LN_2
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_come_in_order_and_ties_keep_theirs() {
+        let mut queue = Queue::new();
+        for (at, name) in [(5, 'c'), (1, 'a'), (5, 'd'), (2, 'b')] {
+            queue.push(at, name);
+        }
+        let order: Vec<_> = std::iter::from_fn(|| queue.pop()).collect();
+        assert_eq!(order, [(1, 'a'), (2, 'b'), (5, 'c'), (5, 'd')]);
+    }
+
+    #[test]
+    fn logarithm_agrees_with_the_library() {
+        for x in [1e-300, 1e-9, 0.1, 0.5, 0.999_999, 1.0, 1.5, 2.0, 3.25, 1e17] {
+            assert!((ln(x) - x.ln()).abs() <= 1e-13 * x.ln().abs().max(1.0), "{x}");
+        }
+    }
+
+    #[test]
+    fn distributions_have_their_moments() {
+        let mut stream = Stream::new(1, "test");
+        let n = 100_000;
+        let draws: Vec<f64> = (0..n).map(|_| stream.gamma16()).collect();
+        let mean = draws.iter().sum::<f64>() / n as f64;
+        let variance = draws.iter().map(|x| (x - mean) * (x - mean)).sum::<f64>() / n as f64;
+        assert!((mean - 1.0).abs() < 0.005, "{mean}");
+        assert!((variance.sqrt() - 0.25).abs() < 0.005, "{variance}");
+        let mean = (0..n).map(|_| stream.exponential()).sum::<f64>() / n as f64;
+        assert!((mean - 1.0).abs() < 0.02, "{mean}");
+        assert!((0..10_000).all(|_| stream.below(7) < 7));
+    }
+
+    #[test]
+    fn streams_are_named_not_numbered() {
+        let (mut a, mut b) = (Stream::new(3, "wake"), Stream::new(3, "hop"));
+        assert_ne!(a.bits(), b.bits());
+        assert_eq!(Stream::new(3, "wake").bits(), Stream::new(3, "wake").bits());
+    }
+}
