@@ -1,13 +1,15 @@
 #!/bin/bash
-# no-panic.sh [target ...]: shows that no panic can be reached from the interface of crate mmcq. Without targets: the machine's own, and
-# thumbv7em-none-eabihf and thumbv6m-none-eabi where rustup has them.
+# no-panic.sh [target ...]: shows that no panic can be reached from the interface of crate mmcq. Without
+# targets: the machine's own, and thumbv7em-none-eabihf and thumbv6m-none-eabi where rustup has them.
 #
-# How: boards/size calls the whole interface with values the compiler cannot know; its panic handler calls a function that nobody
-# defines. The linker optimises the program as one (-Clinker-plugin-lto) and keeps core's panic functions apart; so linking fails exactly
-# if a live piece of code refers to one of them, and the linker tells by which chain of callers.
+# How: boards/size calls the whole interface with values the compiler cannot know; its panic handler calls a
+# function that nobody defines. The linker optimises the program as one (-Clinker-plugin-lto) and keeps
+# core's panic functions apart; so linking fails exactly if a live piece of code refers to one of them, and
+# the linker tells by which chain of callers.
 #
-# One panic is let through: that of a future polled again after it has ended. The compiler puts it into every `async fn`, nobody can
-# write it away; `.await` and `Shared::block_on` never poll a future that has ended. Its function in core gets another address here, and no other.
+# One panic is let through: that of a future polled again after it has ended. The compiler puts it into
+# every `async fn`, nobody can write it away; `.await` and `Shared::block_on` never poll a future that has
+# ended. Its function in core gets another address here, and no other.
 #
 # Then the check is checked: with a panic planted, linking must fail for it.
 set -euo pipefail
@@ -46,7 +48,10 @@ link() { # target binary features
   done
   case $1 in
     thumb*) ;;
-    *) rust="$rust -Crelocation-model=static -Clink-arg=-fuse-ld=lld -Clink-arg=-nostartfiles -Clink-arg=-static -Clink-arg=-lc" ;;
+    *)
+      for flag in -fuse-ld=lld -nostartfiles -static -lc; do rust="$rust -Clink-arg=$flag"; done
+      rust="$rust -Crelocation-model=static"
+      ;;
   esac
   RUSTFLAGS="$rust" cargo build -q --locked --profile proof --features "$3" --target "$1" --bin "$2" >"$log" 2>&1
 }
@@ -54,7 +59,8 @@ link() { # target binary features
 # The chain of callers, without the paths of object files.
 chain() {
   grep -E 'referenced by: ' "$log" | sed -E 's/.*\.o[^:]*:\((.*)\)( \(.*\))?$/  called from \1/' | c++filt |
-    sed -E 's/_\$LT\$/</g; s/\$LT\$/</g; s/\$GT\$/>/g; s/\$u20\$/ /g; s/\$C\$/,/g; s/\$u7b\$/{/g; s/\$u7d\$/}/g; s/\.\./::/g; s/::h[0-9a-f]{16}//g'
+    sed -E 's/_?\$LT\$/</g; s/\$GT\$/>/g; s/\$u20\$/ /g; s/\$C\$/,/g; s/\$u7b\$/{/g; s/\$u7d\$/}/g' |
+    sed -E 's/\.\./::/g; s/::h[0-9a-f]{16}//g'
 }
 
 targets=("$@")

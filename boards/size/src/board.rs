@@ -1,6 +1,8 @@
-//! One Cortex-M core: interrupts off is the lock, SysTick is the clock, memory is the same for CPU and controller.
+//! One Cortex-M core: interrupts off is the lock, SysTick is the clock, memory is the same for CPU and
+//! controller.
 //!
-//! Elsewhere (the check for panics is built for the development machine too) the parts that need the core's own instructions do nothing.
+//! Elsewhere (the check for panics is built for the development machine too) the parts that need the core's
+//! own instructions do nothing.
 
 use core::ptr::NonNull;
 use mmcq::host::{Direction, Dma, DmaError};
@@ -10,7 +12,8 @@ use mmcq::task::Lock;
 #[derive(Debug)]
 pub struct InterruptsOff;
 
-// SAFETY: one core, and no interrupt comes in between. Nesting would be harmless; the closures do not nest anyway.
+// SAFETY: one core, and no interrupt comes in between. Nesting would be harmless; the closures do not nest
+// anyway.
 unsafe impl Lock for InterruptsOff {
     fn with<R>(&self, f: impl FnOnce() -> R) -> R {
         interrupts_off(f)
@@ -48,7 +51,8 @@ pub fn idle() {
 #[derive(Debug)]
 pub struct Identity;
 
-// SAFETY: the controller's address of a byte is the CPU's; there is no cache, and the barrier orders the CPU's accesses.
+// SAFETY: the controller's address of a byte is the CPU's; there is no cache, and the barrier orders the
+// CPU's accesses.
 unsafe impl Dma for Identity {
     fn map(&self, ptr: NonNull<u8>, _: usize, _: Direction) -> Result<u64, DmaError> {
         barrier();

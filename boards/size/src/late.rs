@@ -10,7 +10,8 @@ pub struct Once<T> {
     taken: UnsafeCell<bool>,
 }
 
-// SAFETY: the flag is only touched with interrupts off on the one core, the value only by who has raised the flag.
+// SAFETY: the flag is only touched with interrupts off on the one core, the value only by who has raised
+// the flag.
 unsafe impl<T: Send> Sync for Once<T> {}
 
 impl<T> Once<T> {
@@ -49,7 +50,8 @@ impl<T> Late<T> {
     pub fn set(&'static self, value: T) -> Option<&'static T> {
         interrupts_off(|| {
             if self.get().is_none() {
-                // SAFETY: the flag is down, so no reference to the inside exists; interrupts are off on the only core.
+                // SAFETY: the flag is down, so no reference to the inside exists; interrupts are off on the
+                // only core.
                 unsafe {
                     (*self.value.get()).write(value);
                     *self.there.get() = true;

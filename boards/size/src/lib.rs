@@ -1,7 +1,7 @@
 //! What the images share: a board with one SDHCI controller, a lock, a clock, memory without caches.
 //!
-//! The images are built to be measured and to be linked, not to be run: the controller lies where a SAM E54 has its first, at that part's reset
-//! clock of 48 MHz; its clocks and pins are nobody's.
+//! The images are built to be measured and to be linked, not to be run: the controller lies where a SAM E54
+//! has its first, at that part's reset clock of 48 MHz; its clocks and pins are nobody's.
 #![no_std]
 
 pub mod board;

@@ -1,5 +1,5 @@
-//! Calls the whole public interface with values that the compiler cannot know, so that every panic it could reach is in the image. It is only ever
-//! linked: the handler for panics calls what nobody defines.
+//! Calls the whole public interface with values that the compiler cannot know, so that every panic it could
+//! reach is in the image. It is only ever linked: the handler for panics calls what nobody defines.
 #![no_std]
 #![no_main]
 
@@ -39,7 +39,7 @@ fn calls() -> Option<()> {
     let _ = black_box(card.is_ok_and(|card| registers(&card)));
     extended(&scratch);
     blocks(stack, scratch)?;
-    stack.with(|engine| queue(engine));
+    stack.with(queue);
     interrupt_task(stack);
     texts(black_box(Error::Full));
     if black_box(false) {

@@ -1,7 +1,7 @@
 //! What bring-up says to a card, one exchange at a time.
 //!
-//! Bring-up is some eighty waits. Each is the same small future here, and an error stays in the session while `?` carries a mark of no
-//! size: that is half of what the code of bring-up would weigh otherwise.
+//! Bring-up is some eighty waits. Each is the same small future here, and an error stays in the session
+//! while `?` carries a mark of no size: that is half of what the code of bring-up would weigh otherwise.
 
 use crate::engine::{DmaBuf, Error, Kind, Request};
 use crate::host::{Auto, BusOp, BusyDetect, Cause, Data, Direction, Host, Phase};
@@ -67,7 +67,8 @@ impl<'a, L: Lock, H: Host, const N: usize> Session<'a, L, H, N> {
         result.or_else(|error| self.fail(error.into()))
     }
 
-    /// Did the last step fail for want of any response? Then the card is of another kind, or has no such command.
+    /// Did the last step fail for want of any response? Then the card is of another kind, or has no such
+    /// command.
     #[inline(never)]
     pub fn unanswered(&self) -> bool {
         matches!(self.error, Error::Host(fault) if fault.cause == Cause::Timeout)
@@ -123,8 +124,8 @@ impl<'a, L: Lock, H: Host, const N: usize> Session<'a, L, H, N> {
         self.wait_ready(timeout_ns).await
     }
 
-    /// As [`busy_command`](Self::busy_command), for a change after which the host must follow before it may ask:
-    /// no status unless there is no other way to see the end of busy.
+    /// As [`busy_command`](Self::busy_command), for a change after which the host must follow before it may
+    /// ask: no status unless there is no other way to see the end of busy.
     pub async fn switch_then(&mut self, command: Command, timeout_ns: u64) -> Result<(), Failed> {
         self.send(None, command, timeout_ns, true).await?;
         match self.shared.with(|engine| engine.host().caps().busy) {
@@ -163,7 +164,8 @@ impl<'a, L: Lock, H: Host, const N: usize> Session<'a, L, H, N> {
         self.shared.with(|engine| engine.host().dat0_busy())
     }
 
-    /// Reads `bytes` (at most 512) of register data by a command, or by CMD55 and the command; [`bytes`](Self::bytes) has them then.
+    /// Reads `bytes` (at most 512) of register data by a command, or by CMD55 and the command;
+    /// [`bytes`](Self::bytes) has them then.
     #[inline(never)]
     pub fn register(&mut self, command: Command, app: bool, bytes: u16) -> Exchange<'_, 'a, L, H, N> {
         let data = Data { direction: Direction::Read, block_size: bytes, blocks: 1 };
@@ -191,14 +193,15 @@ impl<'a, L: Lock, H: Host, const N: usize> Session<'a, L, H, N> {
         self.scratch.first_chunk().ok_or(Failed)
     }
 
-    /// Tunes by this command's block of `bytes` [SD 4.2.4.5], [eMMC 6.6.5]: the controller compares, and says when it has
-    /// found its point.
+    /// Tunes by this command's block of `bytes` [SD 4.2.4.5], [eMMC 6.6.5]: the controller compares, and
+    /// says when it has found its point.
     pub async fn tune(&mut self, command: Command, bytes: u16, blocks_max: u32) -> Result<(), Failed> {
         self.bus(BusOp::TuneStart).await?;
         for _ in 0..blocks_max {
             match self.tuning_block(command, bytes).await {
                 Ok(_) if self.tuned => return Ok(()),
-                // A block that is lost at a bad sampling point is part of the procedure; a controller that is gone is not.
+                // A block that is lost at a bad sampling point is part of the procedure; a controller that
+                // is gone is not.
                 Err(Failed) if !matches!(self.error, Error::Host(_)) => {
                     self.bus(BusOp::TuneAbort).await?;
                     return Err(Failed);
@@ -237,7 +240,8 @@ impl<L: Lock, H: Host, const N: usize> Future for Exchange<'_, '_, L, H, N> {
             session.scratch = done.buf;
         }
         Poll::Ready(match done.result {
-            // Errors that any R1 of the bring-up may show; of an SD card, whose bit 7 is reserved, nobody sets `SWITCH_ERROR`.
+            // Errors that any R1 of the bring-up may show; of an SD card, whose bit 7 is reserved, nobody
+            // sets `SWITCH_ERROR`.
             Ok(output) if session.judged && output.response.r1().0 & (R1::OWN | R1::DEFERRED) != 0 => {
                 session.fail(Error::Card(output.response.r1().0))
             }
