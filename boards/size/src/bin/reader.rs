@@ -18,8 +18,14 @@ pub extern "C" fn main() {
     let _ = copy();
 }
 
+/// On a stack frame of its own: the stack is made there before it is moved to where it stays.
+#[inline(never)]
+fn made() -> Option<&'static Stack<8>> {
+    STACK.set(size::stack(size::CONFIG)?.ok()?)
+}
+
 fn copy() -> Option<()> {
-    let stack = STACK.set(size::stack(size::CONFIG)?.ok()?)?;
+    let stack = made()?;
     let (card, _) = stack.block_on(bring_up(stack, size::scratch()?, Options::DEFAULT), board::idle);
     card.ok()?;
     let device = BlockDevice::new(stack);

@@ -44,7 +44,7 @@ const STROBE: u8 = 0x80;
 /// What only eMMC devices have; the rest is in EXT_CSD.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Emmc {
-    /// EXT_CSD_REV [192].
+    /// EXT_CSD_REV, byte 192 of EXT_CSD.
     pub revision: u8,
     /// Size of the volatile cache, 0 if there is none.
     pub cache_bytes: u64,
