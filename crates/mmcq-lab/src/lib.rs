@@ -6,5 +6,6 @@ pub mod fio;
 pub mod linux;
 pub mod ours;
 pub mod platform;
+pub mod reproduce;
 pub mod runner;
 pub mod system;

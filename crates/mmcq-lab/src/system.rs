@@ -202,11 +202,7 @@ impl System {
     /// A machine with so many cores, and one thread for each job.
     pub fn new(time: Time, cores: u8, migration: f64, costs: Costs, jobs: u32, seed: u64) -> Self {
         let mut cpu = Cpu::new(cores, migration, seed);
-        let mut job = || JobThread {
-            thread: cpu.spawn(Priority::Normal),
-            asleep: true,
-            done: Vec::new(),
-        };
+        let mut job = || JobThread { thread: cpu.spawn(Priority::Normal), asleep: true, done: Vec::new() };
         let jobs = (0..jobs).map(|_| job()).collect();
         System {
             queue: Queue::new(),
