@@ -460,20 +460,34 @@ impl Workload for Load<'_> {
 
 #[cfg(test)]
 mod dump {
+    use super::*;
+    use crate::reproduce::{Amount, fifo, hsq, table};
+
     #[test]
-    fn tables() {
-        use crate::reproduce::{Amount, fifo, hsq, table};
-        let start = std::time::Instant::now();
-        let rows = hsq::rows(Amount::default(), &mut |_| ()).unwrap();
-        println!("{}{:?}", table(&rows), start.elapsed());
-        let start = std::time::Instant::now();
-        let rows = fifo::rows(Amount::default(), &mut |_| ()).unwrap();
-        println!("{}{:?}", table(&rows), start.elapsed());
-        for name in ["hsq-sprd-busy", "hsq-defer", "hsq-nobusy"] {
-            let rows = hsq::board(name, Amount::default(), &mut |_| ()).unwrap();
-            println!("{}", table(&rows));
+    fn dump_one() {
+        let name = std::env::var("BOARD").unwrap_or_else(|_| "fifo-allwinner".into());
+        let rw = std::env::var("RW").unwrap_or_else(|_| "randread".into());
+        let platform = Platform::load(&name).unwrap();
+        let text = if name.starts_with("fifo") { fifo::job(&rw, 4) } else { hsq::job(&rw, Some(1)) };
+        let file = crate::fio::parse_text("test.fio", text.as_bytes(), &crate::fio::System).unwrap();
+        let workers = crate::fio::expand(&file.jobs).unwrap();
+        let b = Board::<1>::new(&platform, None, None, Price::Linux).unwrap();
+        println!("one {:?} {:?}", b.controller.0.borrow().bus(), b.card.timing);
+        for setting in [Setting::None, Setting::HsqTag, Setting::HsqFifo, Setting::Mmcq, Setting::Limit] {
+            println!("one {name} {rw} {}", setting.name());
+            let c = run(&Run { workers: &workers, platform: &platform, card: None, setting, seed: 1 }, None, &mut |_, _| ()).unwrap().counters;
+            println!("one {:.2} {} per io: phys {:.1} wire {:.1} access {:.1} us, cmds {:?}", c.bytes as f64 / 1048576.0 / (c.elapsed_ns as f64 / 1e9), c.merge(), c.bus.physical_ns() as f64 / c.ios as f64 / 1e3, c.bus.wire_ns() as f64 / c.ios as f64 / 1e3, c.bus.access_ns as f64 / c.ios as f64 / 1e3,
+            c.bus.commands.iter().enumerate().filter(|c| *c.1 > 0).collect::<Vec<_>>());
         }
-        let rows = fifo::board("fifo-allwinner-busy", Amount::default(), &mut |_| ()).unwrap();
-        println!("{}", table(&rows[60..]));
+    }
+    #[test]
+    fn dump_fifo() {
+        println!("{}", table(&fifo::rows(Amount::default(), &mut |_| ()).unwrap()));
+    }
+    #[test]
+    fn dump_hsq() {
+        for name in std::env::var("BOARD").unwrap_or_else(|_| "hsq-sprd".into()).split(',') {
+            println!("{}", table(&hsq::board(name, Amount::default(), &mut |_| ()).unwrap()));
+        }
     }
 }

@@ -46,7 +46,7 @@ pub fn board(name: &str, amount: Amount, progress: &mut dyn FnMut(&str)) -> Resu
     let own_board = name == BOARDS[0];
     let mut rows = Vec::new();
     for (cell, rw, before, after) in CELLS {
-        let workers = workers(&job(rw, (!amount.full).then_some(4)))?;
+        let workers = workers(&job(rw, (!amount.full).then_some(if rw == "read" { 16 } else { 4 })))?;
         let cell = if own_board { cell.to_owned() } else { format!("{cell} @{name}") };
         let mean = |setting: Setting, progress: &mut dyn FnMut(&str)| {
             progress(&format!("{cell}, {}", setting.name()));
