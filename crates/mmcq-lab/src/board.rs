@@ -2,7 +2,7 @@
 
 use crate::platform::{Busy, Platform};
 use crate::system::Costs;
-use mmcq::card::{Card, Options, bring_up};
+use mmcq::card::{Card, Family, Options, bring_up};
 use mmcq::engine::{Config, DmaBuf};
 use mmcq::host::sdhci::{self, Quirks, Table};
 use mmcq::host::{Caps, Width};
@@ -112,6 +112,11 @@ pub enum BoardError {
     },
 }
 
+/// Names of the cards that come with the program.
+pub fn card_names() -> impl Iterator<Item = &'static str> {
+    CARDS.iter().map(|(name, _)| *name)
+}
+
 /// Reads a card's profile by name, or from a file whose name ends in `.toml`.
 pub fn card_profile(name: &str) -> Result<CardProfile, BoardError> {
     if let Some((_, text)) = CARDS.iter().find(|(known, _)| *known == name) {
@@ -141,6 +146,8 @@ pub enum Price {
 pub struct Board<const N: usize> {
     /// The engine.
     pub stack: Stack<N>,
+    /// EXT_CSD of an eMMC, as last read.
+    pub ext_csd: Option<Box<[u8; 512]>>,
     /// The controller.
     pub controller: Controller,
     /// Its clock.
@@ -232,16 +239,22 @@ fn costs(platform: &Platform, price: Price) -> (Costs, CallCosts, (u64, u64)) {
 }
 
 impl<const N: usize> Board<N> {
-    /// Builds a board and brings its card up. `card` instead of the platform's own; `medium` instead of generated memory.
+    /// Builds a board and brings its card up. `card` instead of the platform's own; `medium` instead of generated memory. A card that was named must fit its
+    /// medium; the platform's own takes the medium's size.
     pub fn new(
         platform: &Platform,
         card: Option<&str>,
         medium: Option<Medium>,
         price: Price,
     ) -> Result<Self, BoardError> {
-        let profile = card_profile(card.unwrap_or(&platform.card))?;
+        let mut profile = card_profile(card.unwrap_or(&platform.card))?;
         let medium = match medium {
-            Some(medium) => medium,
+            Some(medium) => {
+                if card.is_none() && medium.bytes() != profile.capacity_bytes() {
+                    profile = profile.with_capacity_bytes(medium.bytes())?;
+                }
+                medium
+            }
             None => Medium::sparse(profile.capacity_bytes(), Fill::Zeros)?,
         };
         let time = Time::new();
@@ -266,6 +279,8 @@ impl<const N: usize> Board<N> {
         let config = sdhci::Config {
             quirks,
             fixed: platform.controller.fixed,
+            hs400_mode: platform.controller.hs400_mode,
+            hs400es_mode: platform.controller.hs400es_mode,
             width: Width::W8,
             extra_timings: platform.timings.iter().fold(0, |bits, t| bits | Caps::timing_bit(*t)),
             ..sdhci::Config::new()
@@ -276,7 +291,7 @@ impl<const N: usize> Board<N> {
             .map_err(|e| BoardError::Driver { platform: platform.name.clone(), error: e.to_string() })?;
         let host = Charged::new(driver, time.clone(), CallCosts::default());
         let stack = Shared::new(Alone, TIMER, host, Config::DEFAULT);
-        let card = start(&stack, &controller, &time).map_err(|error| BoardError::BringUp {
+        let (card, ext_csd) = start(&stack, &controller, &time).map_err(|error| BoardError::BringUp {
             platform: platform.name.clone(),
             card: profile.name().to_owned(),
             error,
@@ -285,7 +300,7 @@ impl<const N: usize> Board<N> {
         controller.0.borrow_mut().take_stats();
         let migration = platform.shares.value("migration");
         let (cores, defer) = (platform.cores, platform.defer_completion);
-        Ok(Board { stack, controller, time, card, costs, cores, migration, defer, port, memory })
+        Ok(Board { stack, ext_csd, controller, time, card, costs, cores, migration, defer, port, memory })
     }
 
     /// Register accesses so far.
@@ -295,15 +310,18 @@ impl<const N: usize> Board<N> {
 }
 
 /// Brings the card up, letting virtual time run whenever the stack waits.
-fn start<const N: usize>(stack: &Stack<N>, controller: &Controller, time: &Time) -> Result<Card, String> {
+type Found = (Card, Option<Box<[u8; 512]>>);
+
+fn start<const N: usize>(stack: &Stack<N>, controller: &Controller, time: &Time) -> Result<Found, String> {
     CLOCK.with(|clock| *clock.borrow_mut() = time.clone());
     ALARM.with(|alarm| alarm.set(None));
     let scratch: DmaBuf = crate::buffers::piece(mmcq::card::SCRATCH_BYTES as usize);
     let mut device = controller.clone();
     let future = async {
         let (result, scratch) = bring_up(stack, scratch, Options::DEFAULT).await;
+        let ext_csd = scratch.first_chunk().copied().map(Box::new);
         crate::buffers::free(scratch);
-        result
+        result.map(|card| (card, ext_csd.filter(|_| matches!(card.family, Family::Emmc(_)))))
     };
     let mut future = std::pin::pin!(future);
     let mut context = std::task::Context::from_waker(std::task::Waker::noop());

@@ -6,6 +6,7 @@ pub mod fio;
 pub mod linux;
 pub mod ours;
 pub mod platform;
+pub mod registers;
 pub mod reproduce;
 pub mod runner;
 pub mod system;

@@ -1,3 +1,16 @@
-//! The program `mmcq`.
+//! The program `mmcq`: run fio jobs on simulated boards, reproduce published tables, look at cards.
 
-fn main() {}
+mod cli;
+
+use clap::Parser;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    match cli::Cli::parse().run() {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("mmcq: {error}");
+            error.code()
+        }
+    }
+}

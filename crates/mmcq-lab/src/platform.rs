@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use toml::{Table, Value};
 
 /// The platforms that come with the program.
-const BUILT_IN: [(&str, &str); 6] = [
+const BUILT_IN: [(&str, &str); 7] = [
+    ("generic", include_str!("../../../platforms/generic.toml")),
     ("hsq-sprd", include_str!("../../../platforms/hsq-sprd.toml")),
     ("hsq-sprd-busy", include_str!("../../../platforms/hsq-sprd-busy.toml")),
     ("hsq-defer", include_str!("../../../platforms/hsq-defer.toml")),
@@ -130,7 +131,15 @@ const UNITS: [(&str, f64); 4] = [("_ns", 1.0), ("_us", 1e3), ("_ms", 1e6), ("_s"
 impl Platform {
     /// Reads a platform by name, or from a file whose name ends in `.toml`.
     pub fn load(name: &str) -> Result<Self, PlatformError> {
-        let table = tree(name, None, 0)?;
+        Self::load_with(name, &[])
+    }
+
+    /// Likewise, with single values changed: `cost.wake_us=30`, `card="sdsc-1g"`, `controller.signal18_fails=true`.
+    pub fn load_with(name: &str, changes: &[String]) -> Result<Self, PlatformError> {
+        let mut table = tree(name, None, 0)?;
+        for change in changes {
+            set(&mut table, change)?;
+        }
         Self::read(name, table)
     }
 
@@ -210,6 +219,46 @@ impl Platform {
             own: quantities(&place("own"), own, &OWN, false)?,
         })
     }
+}
+
+/// One `key=value` from the command line. A quantity keeps its form; its kind and source say where it came from.
+fn set(table: &mut Table, change: &str) -> Result<(), PlatformError> {
+    let fault = |what: &str| PlatformError(format!("--set {change}: {what}"));
+    let (path, text) = change.split_once('=').ok_or_else(|| fault("expected KEY=VALUE"))?;
+    // A bare word is a text.
+    let value = match format!("v = {text}").parse::<Table>() {
+        Ok(mut parsed) => parsed.remove("v").ok_or_else(|| fault("expected a value"))?,
+        Err(_) => Value::String(text.to_owned()),
+    };
+    let (section, key) = match path.rsplit_once('.') {
+        Some((section, key)) => (Some(section), key),
+        None => (None, path),
+    };
+    let place = match section {
+        None => table,
+        Some(section) => match table.entry(section).or_insert_with(|| Value::Table(Table::new())) {
+            Value::Table(place) => place,
+            _ => return Err(fault("is not inside a table")),
+        },
+    };
+    let quantity = matches!(section, Some("cost" | "share" | "own"));
+    let value = match value {
+        Value::Integer(_) | Value::Float(_) if quantity => {
+            let mut quantity = Table::new();
+            quantity.insert("value".to_owned(), value);
+            quantity.insert("kind".to_owned(), Value::String("prior".to_owned()));
+            quantity.insert("source".to_owned(), Value::String("--set".to_owned()));
+            Value::Table(quantity)
+        }
+        _ if quantity => return Err(fault("expected a number")),
+        value => value,
+    };
+    if quantity && !place.contains_key(key) {
+        let known: Vec<&str> = place.keys().map(String::as_str).collect();
+        return Err(unknown(&format!("--set {change}"), key, &known));
+    }
+    place.insert(key.to_owned(), value);
+    Ok(())
 }
 
 /// A platform's table on top of the one it extends.

@@ -164,6 +164,8 @@ pub struct Outcome {
     pub stats: Vec<Stats>,
     /// The workers' states, for logs and verify errors.
     pub verify_errors: Vec<String>,
+    /// fio's log files: name and content.
+    pub logs: Vec<(String, String)>,
     /// Counters.
     pub counters: Counters,
 }
@@ -263,13 +265,16 @@ where
         cores,
         failed: load.failed,
     };
-    let mut verify_errors = Vec::new();
+    let (mut verify_errors, mut logs) = (Vec::new(), Vec::new());
     let mut stats = Vec::new();
-    for state in &mut load.states {
+    for (state, worker) in load.states.iter_mut().zip(run.workers) {
         verify_errors.extend(state.verify_errors().iter().map(ToString::to_string));
         stats.push(state.finish(end_ns, FioCpu::default()));
+        if let Some(kept) = state.logs() {
+            logs.extend(kept.files(worker.thread_number, &worker.files));
+        }
     }
-    Ok(Outcome { stats, verify_errors, counters })
+    Ok(Outcome { stats, verify_errors, logs, counters })
 }
 
 /// A fio I/O under way.

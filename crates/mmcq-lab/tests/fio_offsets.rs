@@ -1,6 +1,8 @@
 //! The order of transfers against fio 3.33: first the recorded orders, then fio itself where it is installed.
 //!
-//! A record is `file bytes,.. options`, then up to 256 steps `rF:OFFSET+LENGTH` (read of file F, hexadecimal), `w`,
+//! The records are the `queue:` lines of `fio --name=a --filename=F0:F1.. --debug=io OPTIONS` on sparse
+//! files. A record is `file bytes,.. options`, then up to 256 steps `rF:OFFSET+LENGTH` (read of file F,
+//! hexadecimal), `w`,
 //! `sF` (fsync) or `dF` (fdatasync), then `= number of all steps`, or `= any`.
 
 use mmcq_lab::fio::state::{Io, JobState, Next, Times};
@@ -39,7 +41,7 @@ fn steps_of(sizes: &[u64], files: &[String], options: &[&str]) -> Vec<String> {
             Next::Done => break,
         }
         now += 1000;
-        assert!(steps.len() < 100_000, "{options:?} does not end");
+        assert!(steps.len() < 500_000, "{options:?} does not end");
     }
     assert_eq!(state.verify_errors(), [], "{options:?}");
     steps
@@ -81,4 +83,75 @@ fn recorded_orders() {
     }
     assert!(seen > 80, "only {seen} records");
     assert!(wrong.is_empty(), "{} of {seen}:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+/// Runs fio itself on sparse files.
+fn fio_steps(folder: &std::path::Path, sizes: &[u64], options: &[&str]) -> Vec<String> {
+    let files = names(sizes.len(), &folder.display().to_string());
+    for (name, bytes) in files.iter().zip(sizes) {
+        std::fs::File::create(name).and_then(|f| f.set_len(*bytes)).expect("a sparse file");
+    }
+    let output = std::process::Command::new("fio")
+        .current_dir(folder)
+        .args(["--name=a", "--debug=io", &format!("--filename={}", files.join(":"))])
+        .args(options)
+        .output()
+        .expect("fio runs");
+    let text = String::from_utf8_lossy(&output.stdout);
+    let step = |line: &str| {
+        let rest = line.split_once("queue: io_u ")?.1;
+        let field = |name: &str| Some(rest.split_once(name)?.1.split(',').next()?.to_string());
+        let file = field("file=")?;
+        let file = files.iter().position(|f| *f == file.trim())?;
+        let hex = |text: String| text.trim_start_matches("0x").to_string();
+        let place = format!("{file}:{}+{}", hex(field("off=")?), hex(field("len=")?));
+        Some(match field("ddir=")?.as_str() {
+            "0" => format!("r{place}"),
+            "1" => format!("w{place}"),
+            "3" => format!("s{file}"),
+            _ => format!("d{file}"),
+        })
+    };
+    text.lines().filter_map(step).collect()
+}
+
+#[test]
+fn orders_of_the_installed_fio() {
+    let version = std::process::Command::new("fio").arg("--version").output();
+    if !version.is_ok_and(|v| v.stdout.starts_with(b"fio-3.33")) {
+        println!("skipped: fio 3.33 is not installed");
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut cases: Vec<(Vec<u64>, String)> = Vec::new();
+    // Combinations that no record holds, made from a fixed walk over the choices.
+    let choices: [&[&str]; 5] = [
+        &["--rw=read", "--rw=randread", "--rw=randrw", "--rw=rw", "--rw=randwrite", "--rw=randread:3"],
+        &["--bs=4k", "--bs=2k,8k", "--bsrange=1k-6k", "--bssplit=1k/30:4k/50:16k/", "--bs=3000"],
+        &["--size=96k", "--size=100000", "--size=25%", "--offset=25% --size=50000"],
+        &["--loops=2", "--io_size=250k", "--norandommap", "--rwmixread=80", "--randrepeat=0 --randseed=123"],
+        &["--fsync=5", "--number_ios=30", "--allrandrepeat=1", "--end_fsync=1"],
+    ];
+    for case in 0..24usize {
+        let pick = |list: &'static [&str], by: usize| list[case * by % list.len()];
+        let words: Vec<&str> = choices.iter().zip([1, 3, 3, 2, 1]).map(|(list, by)| pick(list, by)).collect();
+        cases.push((if case % 3 == 0 { vec![262_144; 2] } else { vec![524_288] }, words.join(" ")));
+    }
+    let mut wrong = Vec::new();
+    for (sizes, line) in &cases {
+        let options: Vec<&str> = line.split(' ').collect();
+        let (fio, ours) =
+            (fio_steps(folder.path(), sizes, &options), steps_of(sizes, &names(sizes.len(), "/x"), &options));
+        if fio != ours {
+            let i = (0..fio.len().max(ours.len())).find(|i| fio.get(*i) != ours.get(*i)).unwrap_or(0);
+            wrong.push(format!(
+                "{sizes:?} {line}\n  step {i}: fio {:?} of {}, ours {:?} of {}",
+                fio.get(i),
+                fio.len(),
+                ours.get(i),
+                ours.len()
+            ));
+        }
+    }
+    assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), cases.len(), wrong.join("\n"));
 }

@@ -1,7 +1,7 @@
 //! How long things take on the wires, in clocks, and where a clock lies in virtual time.
 //!
-//! Token lengths and gaps are those of the bus timing diagrams [SD 4.12], [eMMC 6.15]; where a standard gives a range, the
-//! value is the usual one of a controller that does not dawdle.
+//! Token lengths and gaps are those of the bus timing diagrams [SD 4.12], [eMMC 6.15]; where a standard gives
+//! a range, the value is the usual one of a controller that does not dawdle.
 
 /// A command token: start, direction, index, argument, CRC7, end.
 pub const COMMAND_CLK: u64 = 48;
@@ -58,7 +58,8 @@ impl Beat {
         self.anchor_ns.saturating_add(self.clocks * SECOND_NS / self.hz)
     }
 
-    /// This edge, or the moment `ns` if that is later (the clock was stopped, or the line in use, until then).
+    /// This edge, or the moment `ns` if that is later (the clock was stopped, or the line in use, until
+    /// then).
     pub fn not_before(self, ns: u64) -> Self {
         if ns > self.ns() { Beat { anchor_ns: ns, clocks: 0, hz: self.hz } } else { self }
     }

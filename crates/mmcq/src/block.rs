@@ -126,6 +126,11 @@ fn whole_blocks(bytes: usize) -> Result<u32, Error> {
     Ok(given / BLOCK_BYTES)
 }
 
+/// The whole blocks of a buffer, in bytes.
+fn bounce_bytes(buf: &DmaBuf) -> usize {
+    (buf.len_bytes() - buf.len_bytes() % BLOCK_BYTES) as usize
+}
+
 /// A device that copies through a buffer of its own: for memory that is unaligned, out of the controller's reach, or merely borrowed in async code.
 #[derive(Debug)]
 pub struct Copying<'a, L: Lock, H: Host, const N: usize> {
@@ -156,11 +161,12 @@ impl<'a, L: Lock, H: Host, const N: usize> Copying<'a, L, H, N> {
         let mut left = memory;
         while !left.is_empty() {
             let bounce = self.bounce().map_err(|error| Partial { error, blocks_done: done })?;
-            let blocks = (left.len() as u32).min(bounce.len_bytes()) / BLOCK_BYTES;
-            let bytes = (blocks * BLOCK_BYTES) as usize;
+            // Split by what `min` has just bounded: the compiler sees that it cannot fail.
+            let bytes = left.len().min(bounce_bytes(&bounce));
+            let (now, later) = left.split_at_mut(bytes);
+            let blocks = bytes as u32 / BLOCK_BYTES;
             let (result, bounce) =
                 self.device.moved(Kind::Read { lba: lba + u64::from(done), blocks }, bounce).await;
-            let (now, later) = left.split_at_mut(bytes);
             if result.is_ok() {
                 for (to, from) in now.iter_mut().zip(bounce.iter()) {
                     *to = *from;
@@ -181,8 +187,8 @@ impl<'a, L: Lock, H: Host, const N: usize> Copying<'a, L, H, N> {
         let mut left = memory;
         while !left.is_empty() {
             let mut bounce = self.bounce().map_err(|error| Partial { error, blocks_done: done })?;
-            let blocks = (left.len() as u32).min(bounce.len_bytes()) / BLOCK_BYTES;
-            let (now, later) = left.split_at((blocks * BLOCK_BYTES) as usize);
+            let (now, later) = left.split_at(left.len().min(bounce_bytes(&bounce)));
+            let blocks = now.len() as u32 / BLOCK_BYTES;
             for (to, from) in bounce.iter_mut().zip(now.iter()) {
                 *to = *from;
             }

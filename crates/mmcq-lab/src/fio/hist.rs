@@ -1,4 +1,5 @@
-//! fio's latency histogram: 64 buckets an octave, exact below 128 ns, percentiles as the middle of their bucket.
+//! fio's latency histogram: 64 buckets an octave, exact below 128 ns, percentiles as the middle of their
+//! bucket.
 
 const BITS: u32 = 6;
 const PER_OCTAVE: u64 = 1 << BITS;

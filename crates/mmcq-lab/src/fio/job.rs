@@ -201,7 +201,8 @@ pub struct Job {
     pub name: String,
     /// Where the section starts.
     pub place: Place,
-    /// The options as written in the section itself, in order; flags without a value are left out, as in fio's JSON.
+    /// The options as written in the section itself, in order; flags without a value are left out, as in
+    /// fio's JSON.
     pub given: Vec<(String, String)>,
     pub description: Option<String>,
     /// Names of `filename=`; empty: one file a worker is named after the job.
@@ -371,8 +372,13 @@ impl Job {
         self.blockalign[dir.index()].unwrap_or(self.bs[dir.index()].min)
     }
 
-    /// The smallest block among the directions in use: the unit of the random map.
+    /// The unit of the random map: as in fio the smallest block of both directions, in use or not.
     pub fn map_unit(&self) -> u64 {
+        self.bs[0].min.min(self.bs[1].min)
+    }
+
+    /// The smallest block among the directions in use.
+    pub fn min_block(&self) -> u64 {
         match (self.rw.read, self.rw.write) {
             (true, true) => self.bs[0].min.min(self.bs[1].min),
             (_, true) => self.bs[1].min,
@@ -406,7 +412,7 @@ impl Job {
         }
         if self.rw.random
             && !self.norandommap
-            && self.blockalign.iter().flatten().any(|a| *a != self.map_unit())
+            && self.blockalign.iter().flatten().any(|a| *a != self.min_block())
         {
             return fail("blockalign= differs from bs=: expected norandommap beside it".to_string());
         }
@@ -458,10 +464,14 @@ pub struct Worker {
 /// Most workers of one run, as in fio.
 pub const MAX_WORKERS: u32 = 4096;
 
+/// Most files of one run, all workers together.
+pub const MAX_FILES: usize = 100_000;
+
 /// Turns jobs into workers, in order: copies, groups and stonewalls are resolved here.
 pub fn expand(jobs: &[Job]) -> Result<Vec<Worker>, ParseError> {
     let mut workers: Vec<Worker> = Vec::new();
     let mut group = 0;
+    let mut files = 0usize;
     for job in jobs {
         let total = u64::try_from(workers.len()).unwrap_or(u64::MAX).saturating_add(u64::from(job.numjobs));
         if total > u64::from(MAX_WORKERS) {
@@ -469,6 +479,12 @@ pub fn expand(jobs: &[Job]) -> Result<Vec<Worker>, ParseError> {
                 &job.place,
                 format!("numjobs={}: expected at most {MAX_WORKERS} workers in all", job.numjobs),
             ));
+        }
+        let each = if job.filename.is_empty() { job.nrfiles as usize } else { job.filename.len() };
+        files = files.saturating_add(each.saturating_mul(job.numjobs as usize));
+        if files > MAX_FILES {
+            let message = format!("nrfiles={each}: expected at most {MAX_FILES} files in all");
+            return Err(ParseError::new(&job.place, message));
         }
         if (job.stonewall || job.new_group) && !workers.is_empty() {
             group += 1;

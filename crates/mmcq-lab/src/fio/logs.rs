@@ -1,7 +1,8 @@
 //! The log files of `write_bw_log`, `write_lat_log`, `write_iops_log` and `write_iolog`.
 //!
-//! A line is `msec, value, direction (0 read, 1 write), bytes[, offset], priority`. Without `log_avg_msec` there is one
-//! line a transfer; with it one line a window and direction, with the mean and without bytes and offset.
+//! A line is `msec, value, direction (0 read, 1 write), bytes[, offset], priority`. Without `log_avg_msec`
+//! there is one line a transfer; with it one line a window and direction, with the mean and without bytes and
+//! offset. The I/O log is fio's version 3: microseconds, file, what, offset, bytes.
 
 use super::job::{Dir, Job};
 use super::state::Io;
@@ -84,7 +85,7 @@ impl Logs {
     pub(super) fn transfer(&mut self, at_ns: u64, io: &Io, bytes: u64, latencies_ns: [Option<u64>; 3]) {
         let ms = at_ns / 1_000_000;
         if let Some((_, list)) = &mut self.io {
-            list.push((ms, *io));
+            list.push((at_ns / 1000, *io));
         }
         if self.avg_ms > 0 {
             self.close_windows(ms);
@@ -136,13 +137,13 @@ impl Logs {
                     let _ = writeln!(text, "0 {name} {what}");
                 }
             }
-            for (ms, io) in list {
+            for (us, io) in list {
                 let word = if io.dir == Dir::Read { "read" } else { "write" };
-                let _ = writeln!(text, "{ms} {} {word} {} {}", named(io.file), io.offset, io.bytes);
+                let _ = writeln!(text, "{us} {} {word} {} {}", named(io.file), io.offset, io.bytes);
             }
-            let end_ms = list.last().map_or(0, |(ms, _)| *ms);
+            let end_us = list.last().map_or(0, |(us, _)| *us);
             for name in file_names {
-                let _ = writeln!(text, "{end_ms} {name} close");
+                let _ = writeln!(text, "{end_us} {name} close");
             }
             files.push((
                 if thread_number == 1 { name.clone() } else { format!("{name}.{thread_number}") },
@@ -218,7 +219,10 @@ mod tests {
         // The first two lines are those of fio 3.33 for these latencies.
         assert_eq!(files[0].1, "10, 308224, 0, 4096, 0\n");
         assert_eq!(files[1].1, "10, 13289, 0, 4096, 0\n");
-        assert_eq!(files[3].1, "fio version 3 iolog\n0 f add\n0 f open\n10 f read 8192 4096\n10 f close\n");
+        assert_eq!(
+            files[3].1,
+            "fio version 3 iolog\n0 f add\n0 f open\n10500 f read 8192 4096\n10500 f close\n"
+        );
     }
 
     #[test]

@@ -1,8 +1,9 @@
 //! Reads job files and fio command lines into [`Job`]s.
 //!
-//! A job file is lines: `[section]`, `option=value`, `flag`, `include FILE`, and comments from `;` or `#` to the end.
-//! `[global]` sets what later sections start from, and may come back. On a command line the options before the
-//! first `--name` are global, one dash does as well as two, and words without a dash are job files.
+//! A job file is lines: `[section]`, `option=value`, `flag`, `include FILE`, and comments from `;` or `#` to
+//! the end.
+//! `[global]` sets what later sections start from, and may come back. On a command line the options before
+//! the first `--name` are global, one dash does as well as two, and words without a dash are job files.
 
 use super::error::{Note, ParseError, Place};
 use super::job::Job;
@@ -56,6 +57,19 @@ pub enum OutputFormat {
     JsonPlus,
     /// One line a job, version 3.
     Terse,
+}
+
+impl OutputFormat {
+    /// By fio's name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Some(match name {
+            "normal" => OutputFormat::Normal,
+            "json" => OutputFormat::Json,
+            "json+" => OutputFormat::JsonPlus,
+            "terse" | "minimal" => OutputFormat::Terse,
+            _ => return None,
+        })
+    }
 }
 
 /// All jobs of a run, and the options of fio's own command line.
@@ -293,13 +307,10 @@ impl<'a> Reader<'a> {
         match (name, value) {
             ("output-format", Some(list)) => {
                 for word in list.split(',') {
-                    self.out.formats.push(match word.trim() {
-                        "normal" => OutputFormat::Normal,
-                        "json" => OutputFormat::Json,
-                        "json+" => OutputFormat::JsonPlus,
-                        "terse" | "minimal" => OutputFormat::Terse,
-                        _ => return fail("normal, json, json+ or terse"),
-                    });
+                    match OutputFormat::from_name(word.trim()) {
+                        Some(format) => self.out.formats.push(format),
+                        None => return fail("normal, json, json+ or terse"),
+                    }
                 }
             }
             ("minimal", _) => self.out.formats.push(OutputFormat::Terse),
@@ -314,7 +325,12 @@ impl<'a> Reader<'a> {
             ("output-format" | "output" | "max-jobs" | "section" | "eta" | "alloc-size", _) => {
                 return fail("a value");
             }
-            ("name", Some(job)) if !job.is_empty() => self.begin_section(job, place.clone())?,
+            ("name", Some(name)) if !name.is_empty() => {
+                self.begin_section(name, place.clone())?;
+                if let Section::Job(job) = &mut self.section {
+                    job.given.push(("name".to_string(), name.to_string()));
+                }
+            }
             ("name", _) => return fail("a job's name"),
             _ => return Ok(false),
         }
@@ -470,8 +486,8 @@ mod tests {
     #[test]
     fn command_lines_as_in_the_threads() {
         let hsq = line(
-            "--filename=/dev/mmcblk0p30 --direct=1 --iodepth=20 --rw=randread --bs=4K --size=1G --group_reporting \
-             --numjobs=20 --name=test_read",
+            "--filename=/dev/mmcblk0p30 --direct=1 --iodepth=20 --rw=randread --bs=4K --size=1G \
+             --group_reporting --numjobs=20 --name=test_read",
         )
         .unwrap();
         let job = &hsq.jobs[0];
@@ -500,6 +516,18 @@ mod tests {
         );
         assert!(line("--rw=read").is_err());
         assert_eq!(line("--name=a --bs 4q").unwrap_err(), "argument 2: bs=4q: expected a size such as 4k");
+    }
+
+    #[test]
+    fn workers_and_files_are_bounded() {
+        for (options, message) in [
+            ("numjobs=4000\n[b]\nnumjobs=4000", "x.fio: 8000 workers: expected at most max-jobs=4096"),
+            ("nrfiles=5000\nnumjobs=30", "x.fio:1: nrfiles=5000: expected at most 100000 files in all"),
+        ] {
+            let found = parse_text("x.fio", format!("[a]\n{options}\n").as_bytes(), &Fixed(Vec::new()))
+                .and_then(|file| expand(&file.jobs));
+            assert_eq!(found.map(|_| ()).map_err(|e| e.to_string()), Err(message.to_string()));
+        }
     }
 
     #[test]

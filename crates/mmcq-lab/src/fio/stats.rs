@@ -93,7 +93,7 @@ impl Latency {
 pub struct DirStats {
     /// Bytes moved.
     pub io_bytes: u64,
-    /// Transfers ended.
+    /// Transfers ended, failed ones too.
     pub total_ios: u64,
     /// Transfers that ended early.
     pub short_ios: u64,
@@ -117,7 +117,7 @@ impl DirStats {
     /// Time in this direction in whole milliseconds, at least 1 when anything moved: the base of every rate.
     pub fn runtime_ms(&self) -> u64 {
         let ms = (self.runtime_ns + 500_000) / 1_000_000;
-        if ms == 0 && self.total_ios > 0 { 1 } else { ms }
+        if ms == 0 && self.io_bytes > 0 { 1 } else { ms }
     }
 
     fn sum(&mut self, other: &DirStats) {

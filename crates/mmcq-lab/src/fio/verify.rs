@@ -1,8 +1,8 @@
 //! Contents of written blocks, and how a read recognises them.
 //!
-//! The header is fio 3.33's, so that fio can check what we wrote and the other way round: magic, kind, length,
-//! seed, offset, time, worker, number of the write and a CRC-32C over those 36 bytes; then the checksum of the rest of
-//! the block. All numbers are little-endian.
+//! The header is fio 3.33's, so that fio can check what we wrote and the other way round: magic, kind,
+//! length, seed, offset, time, worker, number of the write and a CRC-32C over those 36 bytes; then the
+//! checksum of the rest of the block. All numbers are little-endian.
 
 use super::job::{Buffers, Dir, Job, Verify};
 use std::fmt;
@@ -63,7 +63,7 @@ fn checksum_kind(verify: Verify) -> Option<(u16, usize)> {
 /// Distance between headers: the block, or what divides all blocks when they vary.
 pub fn interval(job: &Job) -> u64 {
     let bs = &job.bs[Dir::Write.index()];
-    if bs.max % bs.min == 0 && bs.split.iter().all(|(size, _)| size % bs.min == 0) {
+    if bs.max.is_multiple_of(bs.min) && bs.split.iter().all(|(size, _)| size.is_multiple_of(bs.min)) {
         return bs.min;
     }
     bs.split.iter().fold(gcd(bs.min, bs.max), |g, (size, _)| gcd(g, *size))

@@ -276,6 +276,7 @@ fn run(
         max_blocks: 65535,
         max_bytes: 1 << 20,
         align: 4,
+        dma_bits: 32,
         defer_completion: false,
         clock_hz: (400_000, 200_000_000),
         width: Width::W8,

@@ -52,7 +52,7 @@ impl Mode {
 fn limits(bus: &BusState) -> (u8, u8) {
     match bus.clock_hz {
         0..=UNTUNED_HZ => (100, 100),
-        ..=WIDE_EYE_HZ => (80, 70),
+        hz if hz <= WIDE_EYE_HZ => (80, 70),
         _ => (60, 40),
     }
 }

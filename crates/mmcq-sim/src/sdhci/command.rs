@@ -10,8 +10,8 @@ use crate::wire::{
 /// Without a clock nothing counts the 64 clocks; the model gives up after this.
 const NO_CLOCK_TIMEOUT_NS: u64 = 100_000;
 
-/// Bits of an R1 that are errors [SDHC 4.20, 2.2.5]: out of range, address, block length, write protection, locked, CRC,
-/// ECC, controller, general.
+/// Bits of an R1 that are errors [SDHC 4.20, 2.2.5]: out of range, address, block length, write protection,
+/// locked, CRC, ECC, controller, general.
 const R1_ERRORS: u32 = 0xe6b8_0000;
 /// The same of an R5: CRC, general, function number, out of range.
 const R5_ERRORS: u32 = 0x0000_8b00;
@@ -85,6 +85,8 @@ pub(super) struct CmdLine {
     free_ns: u64,
     /// A host command that waits for the automatic command on the line.
     waiting: Option<Issue>,
+    /// The DAT circuit was reset after the host's command was written.
+    detached: bool,
     /// An automatic CMD12 that waits for the host's command on the line.
     stop_due: Option<Beat>,
 }
@@ -92,6 +94,12 @@ pub(super) struct CmdLine {
 impl CmdLine {
     pub fn sending(&self) -> bool {
         self.active.is_some()
+    }
+
+    /// The DAT circuit was reset: the command on the line no longer has to do with it.
+    pub fn forget_data(&mut self) {
+        self.stop_due = None;
+        self.detached = true;
     }
 }
 
@@ -140,6 +148,7 @@ impl Sdhci {
             mode: self.regs.mode,
         };
         self.cmd.inhibit = true;
+        self.cmd.detached = false;
         self.regs.not_issued = false;
         if uses_dat && !self.dat.active() {
             self.reserve_data(&issue);
@@ -173,7 +182,8 @@ impl Sdhci {
 
     fn first_token(&mut self, issue: Issue, beat: Beat) {
         if issue.auto == Auto::Count {
-            // With SDMA in version 3 the argument is the DMA address: the two exclude each other, and the card will say so.
+            // With SDMA in version 3 the argument is the DMA address: the two exclude each other, and the
+            // card will say so.
             self.send(issue, Sender::AutoCount, beat);
         } else {
             self.send(issue, Sender::Host, beat);
@@ -398,8 +408,7 @@ impl Sdhci {
         now: u64,
     ) {
         if answered && issue.expected == Expected::Long {
-            // The top byte is where an automatic CMD12 does not write either.
-            self.regs.response = [content[0], content[1], content[2], content[3]];
+            self.regs.response = content;
         } else if answered && issue.expected != Expected::None {
             self.regs.response[0] = content[0];
         }
@@ -414,7 +423,9 @@ impl Sdhci {
         let quiet = tuning || silent || issue.mode & mode::NO_COMMAND_COMPLETE != 0 && errors == 0;
         self.raise(if quiet { 0 } else { int::COMMAND_COMPLETE } | if tuning { 0 } else { errors }, now);
         let uses_dat = issue.data || issue.expected == Expected::ShortBusy;
-        if uses_dat && errors != 0 && !tuning {
+        if self.cmd.detached {
+            // Nobody waits for data or busy any more.
+        } else if uses_dat && errors != 0 && !tuning {
             self.fail_data();
         } else if issue.data {
             self.start_data(flow, beat, now);

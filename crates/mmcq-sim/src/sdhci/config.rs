@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 pub enum Busy {
     /// Transfer Complete comes when the card lets go [SDHC 2.2.18].
     Interrupt,
-    /// Transfer Complete comes when the last data (or the R1b response) are over, busy or not. Between the blocks of
-    /// one write busy is honoured, and the first block of a write waits for it.
+    /// Transfer Complete comes when the last data (or the R1b response) are over, busy or not. Between the
+    /// blocks of one write busy is honoured, and the first block of a write waits for it.
     Ignored,
 }
 
@@ -118,6 +118,45 @@ impl SdhciConfig {
         ..Self::GENERIC_4_20
     };
 
+    /// The preset of this name: `generic-4.20` or `generic-3.00`.
+    pub fn preset(name: &str) -> Option<SdhciConfig> {
+        match name {
+            "generic-4.20" => Some(Self::GENERIC_4_20),
+            "generic-3.00" => Some(Self::GENERIC_3_00),
+            _ => None,
+        }
+    }
+
+    /// Refuses values that no controller has: one line with the key, the value and what was expected.
+    pub fn check(&self) -> Result<(), String> {
+        let within = |key: &str, value: u32, low: u32, high: u32| {
+            if (low..=high).contains(&value) {
+                Ok(())
+            } else {
+                Err(format!("sdhci: {key} = {value}: expected {low} to {high}"))
+            }
+        };
+        within("spec (2 is 3.00, 5 is 4.20)", self.spec.into(), 2, 5)?;
+        within("base clock in hertz", self.base_hz(), 400_000, 1_000_000_000)?;
+        within("tuning_rounds", self.tuning_rounds.into(), 1, 40)?;
+        within("untuned_sample_error", self.untuned_sample_error.into(), 0, 100)?;
+        within("tuned_sample_error", self.tuned_sample_error.into(), 0, 100)?;
+        within("buffer_blocks", self.buffer_blocks.into(), 1, 255)?;
+        within("hs400_mode", self.hs400_mode.into(), 5, 7)?;
+        within("hs400es_mode", self.hs400es_mode.into(), 5, 7)?;
+        within("adma_align", self.adma_align.into(), 1, 64)?;
+        if !self.adma_align.is_power_of_two() {
+            return Err(format!("sdhci: adma_align = {}: expected a power of two", self.adma_align));
+        }
+        if self.hs400_mode == self.hs400es_mode {
+            return Err(format!(
+                "sdhci: hs400es_mode = {}: expected another than hs400_mode",
+                self.hs400es_mode
+            ));
+        }
+        Ok(())
+    }
+
     /// Base clock in hertz.
     pub(super) fn base_hz(&self) -> u32 {
         if self.base_clock_hz != 0 { self.base_clock_hz } else { (self.capabilities >> 8 & 0xff) * 1_000_000 }
@@ -153,6 +192,25 @@ mod tests {
         assert_eq!(config.tuning_rounds, SdhciConfig::GENERIC_4_20.tuning_rounds);
         let error = toml::from_str::<SdhciConfig>("spek = 2").unwrap_err().to_string();
         assert!(error.contains("spek"), "{error}");
+    }
+
+    #[test]
+    fn senseless_values_are_refused_by_name() {
+        for name in ["generic-4.20", "generic-3.00"] {
+            assert_eq!(SdhciConfig::preset(name).unwrap().check(), Ok(()));
+        }
+        assert_eq!(SdhciConfig::preset("generic"), None);
+        let good = SdhciConfig::GENERIC_4_20;
+        for (bad, key) in [
+            (SdhciConfig { spec: 9, ..good }, "spec"),
+            (SdhciConfig { capabilities: 0, ..good }, "base clock"),
+            (SdhciConfig { tuning_rounds: 41, ..good }, "tuning_rounds = 41: expected 1 to 40"),
+            (SdhciConfig { adma_align: 6, ..good }, "adma_align = 6: expected a power of two"),
+            (SdhciConfig { hs400es_mode: 5, ..good }, "hs400es_mode"),
+        ] {
+            let error = bad.check().unwrap_err();
+            assert!(error.contains(key), "{error}");
+        }
     }
 
     #[test]

@@ -1,21 +1,27 @@
-//! An SD host controller by register, versions 3.00 to 4.20 of the standard [SDHC].
+//! An SD host controller by register, versions 3.00 to 4.20 of the standard (SDHC).
 //!
-//! [`Sdhci`] is passive: it is told the time with every call, and [`Sdhci::next_event_ns`] says when something will happen by
-//! itself. Its parts: `registers.rs` (reads, writes and their side effects), `command.rs` (the CMD line, automatic commands),
-//! `data.rs` (the DAT lines, busy, tuning), `dma.rs` (SDMA, ADMA2), `pio.rs` (the buffer port), `config.rs` (what a particular controller
-//! can do, how long it takes and what it does wrong), `port.rs` (how a driver reaches it), `stats.rs` (what went over the bus).
+//! [`Sdhci`] is passive: it is told the time with every call, and [`Sdhci::next_event_ns`] says when
+//! something will happen by itself. Its parts: `registers.rs` (reads, writes and their side effects),
+//! `command.rs` (the CMD line, automatic commands), `data.rs` (a transfer from command to end, busy, tuning),
+//! `blocks.rs` (its blocks), `dma.rs` (SDMA, ADMA2), `pio.rs` (the buffer port), `config.rs` (what a
+//! particular controller can do, how long it takes and what it does wrong), `port.rs` (how a driver reaches
+//! it), `stats.rs` (what went over the bus).
 //!
-//! Where the standard leaves something open the model takes the strict side, so that a driver that relies on luck fails here:
-//! - After a response timeout Command Inhibit (CMD) stays set until a reset of the CMD circuit; after any error of a command that
-//!   uses the DAT lines, or of its data, Command Inhibit (DAT) stays until a reset of the DAT circuit, and no more data move.
+//! Where the standard leaves something open the model takes the strict side, so that a driver that relies on
+//! luck fails here:
+//! - After a response timeout Command Inhibit (CMD) stays set until a reset of the CMD circuit; after any
+//!   error of a command that uses the DAT lines, or of its data, Command Inhibit (DAT) stays until a reset of
+//!   the DAT circuit, and no more data move.
 //! - With a damaged response (CRC, end bit, index) Command Complete is set together with the error.
-//! - The lengths of an ADMA2 table must add up to exactly the blocks, and the table must have an end [SDHC 2.2.28].
+//! - The lengths of an ADMA2 table must add up to exactly the blocks, and the table must have an end [SDHC
+//!   2.2.28].
 //! - A command written while inhibited, in reset, or into an unfinished command is dropped and counted
 //!   ([`Sdhci::protocol_violations`]).
 //! - UHS modes need 1.8 V signalling; a block of a length that the card does not send is a CRC error.
 //! - A write to a busy card waits for DAT0 before its first block; a read does not wait.
 
 mod bits;
+mod blocks;
 mod command;
 mod config;
 mod data;
@@ -172,37 +178,50 @@ impl Sdhci {
 
     /// When something will happen by itself, if nobody does anything before.
     pub fn next_event_ns(&self) -> Option<u64> {
-        let next = *self.timers.iter().min()?;
-        (next != NEVER).then_some(next)
+        let (_, at) = self.next_timer();
+        (at != NEVER).then_some(at)
     }
 
-    /// Lets everything happen up to and including `until_ns`, in order; stops early at the moment the interrupt line rises.
-    /// Returns how far it came. A time in the past changes nothing.
-    pub fn advance(&mut self, until_ns: u64) -> u64 {
-        while let Some(at) = self.next_event_ns().filter(|&at| at <= until_ns) {
-            let before = self.irq;
-            self.fire();
-            if self.irq && !before {
-                return at.max(self.now);
+    /// The timer that fires next.
+    fn next_timer(&self) -> (Timer, u64) {
+        let mut next = (TIMERS[0], self.timers[0]);
+        for timer in TIMERS {
+            if self.timers[timer as usize] < next.1 {
+                next = (timer, self.timers[timer as usize]);
             }
+        }
+        next
+    }
+
+    /// Lets everything happen up to and including `until_ns`, in order; stops early at the moment the
+    /// interrupt line rises. Returns how far it came. A time in the past changes nothing.
+    pub fn advance(&mut self, until_ns: u64) -> u64 {
+        let mut before = self.irq;
+        while self.fire(until_ns) {
+            if self.irq && !before {
+                return self.now;
+            }
+            before = self.irq;
         }
         self.now = self.now.max(until_ns);
         until_ns
     }
 
-    /// Lets everything happen up to `now_ns`, and takes that as the time; whatever the caller says, time does not go back.
+    /// Lets everything happen up to `now_ns`, and takes that as the time; whatever the caller says, time does
+    /// not go back.
     fn reach(&mut self, now_ns: u64) -> u64 {
-        while self.next_event_ns().is_some_and(|at| at <= now_ns) {
-            self.fire();
-        }
+        while self.fire(now_ns) {}
         self.now = self.now.max(now_ns);
         self.now
     }
 
-    /// The next event.
-    fn fire(&mut self) {
-        let Some(timer) = TIMERS.into_iter().min_by_key(|&t| self.timers[t as usize]) else { return };
-        let at = std::mem::replace(&mut self.timers[timer as usize], NEVER);
+    /// The next event, if it is due by `until_ns`.
+    fn fire(&mut self, until_ns: u64) -> bool {
+        let (timer, at) = self.next_timer();
+        if at > until_ns || at == NEVER {
+            return false;
+        }
+        self.stop_timer(timer);
         self.now = self.now.max(at);
         let now = self.now;
         match timer {
@@ -214,6 +233,7 @@ impl Sdhci {
             Timer::Signal18 => self.signal_settled(now),
             Timer::CardDetect => self.card_detected(now),
         }
+        true
     }
 
     fn set_timer(&mut self, timer: Timer, at_ns: u64) {
@@ -282,7 +302,8 @@ impl Sdhci {
         std::mem::take(&mut self.stats)
     }
 
-    /// What the driver did that the standard forbids: commands while inhibited, bad alignment, reserved values ...
+    /// What the driver did that the standard forbids: commands while inhibited, bad alignment, reserved
+    /// values ...
     pub fn protocol_violations(&self) -> u64 {
         self.violations
     }

@@ -157,12 +157,11 @@ impl Sdhci {
                     self.sdma_restart(now);
                 }
             }
+            // While a transfer runs writes to size and count are ignored [SDHC 2.2.2, 2.2.3].
+            0x04 if self.dat.active() => {}
             0x04 => {
                 self.regs.block_size = half(self.regs.block_size, 0) & 0x7fff;
-                // While a transfer runs writes to the block count are ignored [SDHC 2.2.3].
-                if !self.dat.active() {
-                    self.regs.block_count = half(self.regs.block_count, 16);
-                }
+                self.regs.block_count = half(self.regs.block_count, 16);
             }
             0x08 => self.regs.argument = merge(self.regs.argument, value, mask),
             0x0c => self.set_command(value, mask, now),

@@ -1,9 +1,9 @@
 //! Who is in the slot [SD 4.2], [eMMC 6.4].
 
-use super::session::Session;
+use super::session::{Failed, Session};
 use super::{Card, Options, emmc, sd};
 use crate::engine::Error;
-use crate::host::{BusOp, Cause, Host, Timing, Width};
+use crate::host::{BusOp, Host, Timing, Width};
 use crate::spec::command;
 use crate::spec::timing;
 use crate::task::Lock;
@@ -23,22 +23,22 @@ pub(super) async fn once<L: Lock, H: Host, const N: usize>(
     session: &mut Session<'_, L, H, N>,
     options: Options,
     tried: &mut Option<Timing>,
-) -> Result<Card, Error> {
+) -> Result<Card, Failed> {
     if !session.shared.with(|engine| engine.host().present()) {
-        return Err(Error::NoCard);
+        return session.fail(Error::NoCard);
     }
     power_cycle(session).await?;
     session.command(command::go_idle_state()).await?;
     let v2 = match session.command(command::sd::send_if_cond(SUPPLY_3V3, PATTERN)).await {
-        Ok(output) => {
-            let echo = output.response.r7();
+        Ok(response) => {
+            let echo = response.r7();
             if echo.pattern() != PATTERN || echo.supply() != SUPPLY_3V3 {
-                return Err(Error::Protocol("CMD8 echoes something else"));
+                return session.refuse("CMD8 echoes something else");
             }
             true
         }
-        Err(error) if unanswered(error) => false,
-        Err(error) => return Err(error),
+        Err(Failed) if session.unanswered() => false,
+        Err(Failed) => return Err(Failed),
     };
     if !v2 {
         // A card of version 1 took CMD8 as illegal, and shows that in its next status: away with it.
@@ -46,19 +46,19 @@ pub(super) async fn once<L: Lock, H: Host, const N: usize>(
     }
     let inquiry = command::sd::sd_send_op_cond(command::sd::OcrRequest::INQUIRY);
     match session.app_command(inquiry).await {
-        Ok(output) => sd::bring_up(session, options, v2, output.response.ocr(), tried).await,
-        Err(error) if unanswered(error) => {
+        Ok(response) => sd::bring_up(session, options, v2, response.ocr(), tried).await,
+        Err(Failed) if session.unanswered() => {
             session.command(command::go_idle_state()).await?;
             emmc::bring_up(session, options, tried).await
         }
-        Err(error) => Err(error),
+        Err(Failed) => Err(Failed),
     }
 }
 
 /// Power off and on, the bus as a fresh card expects it.
 pub(super) async fn power_cycle<L: Lock, H: Host, const N: usize>(
     session: &mut Session<'_, L, H, N>,
-) -> Result<(), Error> {
+) -> Result<(), Failed> {
     let (slowest_hz, _) = session.shared.with(|engine| engine.host().caps().clock_hz);
     session.rca = 0;
     session.bus(BusOp::PowerOff).await?;
@@ -69,10 +69,6 @@ pub(super) async fn power_cycle<L: Lock, H: Host, const N: usize>(
     session.bus(BusOp::Timing(Timing::Legacy)).await?;
     session.pause(POWER_UP_NS).await?;
     session.bus(BusOp::Clock(timing::sd::IDENTIFY_MAX_HZ.max(slowest_hz))).await?;
-    session.pause(CLOCKS_74_NS).await
-}
-
-/// No response at all: the card is of another kind, or has no such command.
-pub(super) fn unanswered(error: Error) -> bool {
-    matches!(error, Error::Host(fault) if fault.cause == Cause::Timeout)
+    session.pause(CLOCKS_74_NS).await?;
+    Ok(())
 }

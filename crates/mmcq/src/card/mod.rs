@@ -16,7 +16,7 @@ use crate::spec::ParseError;
 use crate::task::{Lock, Shared};
 pub use emmc::Emmc;
 pub use sd::Sd;
-use session::Session;
+use session::{Failed, Session};
 
 /// Bytes of scratch memory that [`bring_up`] needs: the largest register (EXT_CSD).
 pub const SCRATCH_BYTES: u32 = 512;
@@ -96,14 +96,14 @@ pub async fn bring_up<L: Lock, H: Host, const N: usize>(
         return (Err(Error::Buffer { needed: SCRATCH_BYTES, given }), scratch);
     }
     let mut session = Session::new(shared, scratch);
-    let result = attempts(&mut session, options).await;
+    let result = attempts(&mut session, options).await.map_err(|Failed| session.error);
     (result, session.into_scratch())
 }
 
 async fn attempts<L: Lock, H: Host, const N: usize>(
     session: &mut Session<'_, L, H, N>,
     mut options: Options,
-) -> Result<Card, Error> {
+) -> Result<Card, Failed> {
     session.shared.with(|engine| engine.set_target(None));
     // Each turn but the last leaves out one timing more, or the voltage switch: bounded by their number.
     for _ in 0..Timing::COUNT {
@@ -113,13 +113,13 @@ async fn attempts<L: Lock, H: Host, const N: usize>(
                 session.shared.with(|engine| engine.set_target(Some(card.target)));
                 return Ok(card);
             }
-            Err(error) => match tried {
+            Err(Failed) => match tried {
                 Some(timing) if timing != Timing::Legacy => {
                     options.without |= speed::and_those_that_need(timing)
                 }
-                _ => return Err(error),
+                _ => return Err(Failed),
             },
         }
     }
-    Err(Error::Protocol("no timing works"))
+    session.refuse("no timing works")
 }

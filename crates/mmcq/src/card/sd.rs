@@ -1,9 +1,9 @@
 //! SD memory cards from ACMD41 to `tran` [SD 4.2, 4.3.10].
 
-use super::identify::{power_cycle, unanswered};
-use super::session::Session;
+use super::identify::power_cycle;
+use super::session::{Failed, Session};
 use super::{Card, Family, Options, speed};
-use crate::engine::{Error, FlushBy, Target};
+use crate::engine::{FlushBy, Target};
 use crate::host::{BusOp, Caps, Host, Timing, Width};
 use crate::spec::command::{self, sd as cmd};
 use crate::spec::csd::Csd;
@@ -40,10 +40,10 @@ pub(super) async fn bring_up<L: Lock, H: Host, const N: usize>(
     v2: bool,
     inquiry: Ocr,
     tried: &mut Option<Timing>,
-) -> Result<Card, Error> {
+) -> Result<Card, Failed> {
     let caps = session.shared.with(|engine| *engine.host().caps());
     if inquiry.voltages() & Ocr::V27_36 == 0 {
-        return Err(Error::Protocol("the SD card does not run from 2.7 to 3.6 V"));
+        return session.refuse("the SD card does not run from 2.7 to 3.6 V");
     }
     let uhs = [Timing::Sdr12, Timing::Sdr25, Timing::Sdr50, Timing::Sdr104, Timing::Ddr50];
     let wants_18 = v2
@@ -55,7 +55,7 @@ pub(super) async fn bring_up<L: Lock, H: Host, const N: usize>(
     if wants_18 && ocr.s18a() {
         match voltage_switch(session).await {
             Ok(()) => signal18 = true,
-            Err(_) => {
+            Err(Failed) => {
                 // Only a power cycle takes a card out of a failed switch [SD 4.2.4.2]. Then without.
                 power_cycle(session).await?;
                 session.command(command::go_idle_state()).await?;
@@ -65,24 +65,26 @@ pub(super) async fn bring_up<L: Lock, H: Host, const N: usize>(
         }
     }
 
-    let cid = session.command(command::all_send_cid()).await?.response.words;
+    let cid = session.command(command::all_send_cid()).await?.words;
     // A card may publish 0 once, which is no address.
     for _ in 0..3 {
-        session.rca = session.command(cmd::send_relative_addr()).await?.response.r6().rca();
+        session.rca = session.command(cmd::send_relative_addr()).await?.r6().rca();
         if session.rca != 0 {
             break;
         }
     }
     if session.rca == 0 {
-        return Err(Error::Protocol("the SD card publishes no address"));
+        return session.refuse("the SD card publishes no address");
     }
-    let csd_words = session.command(command::send_csd(session.rca)).await?.response.words;
-    let csd = Csd::parse_sd(&csd_words)?;
+    let csd_words = session.command(command::send_csd(session.rca)).await?.words;
+    let csd = session.parsed(Csd::parse_sd(&csd_words))?;
     session.busy_command(command::select_card(session.rca), limits::WRITE_XC_NS).await?;
     let mut clock_hz = speed::clock(&caps, &options, limits_of(Timing::Legacy));
     session.bus(BusOp::Clock(clock_hz)).await?;
-    let scr_bytes: [u8; 8] = session.register_copy(cmd::send_scr(), true).await?;
-    let scr = Scr::parse(&scr_bytes)?;
+    session.register(cmd::send_scr(), true, 8).await?;
+    let mut sd = Sd { scr: [0; 8], ssr: [0; 64], switch: [0; 64], version2: v2, signal18 };
+    session.copy(&mut sd.scr)?;
+    let scr = session.parsed(Scr::parse(&sd.scr))?;
     let mut width = Width::W1;
     if scr.width4 && speed::width(&caps, &options, Width::W4) == Width::W4 {
         // The pull-up of DAT3 is the card detect of the one-bit days.
@@ -91,13 +93,14 @@ pub(super) async fn bring_up<L: Lock, H: Host, const N: usize>(
         session.bus(BusOp::Width(Width::W4)).await?;
         width = Width::W4;
     }
-    let ssr: [u8; 64] = session.register_copy(cmd::sd_status(), true).await?;
+    session.register(cmd::sd_status(), true, 64).await?;
+    session.copy(&mut sd.ssr)?;
 
     let mut timing = Timing::Legacy;
-    let mut switch_bytes = [0; 64];
     if csd.classes.has(CLASS_SWITCH) && scr.version >= crate::spec::scr::Version::V1_10 {
-        switch_bytes = session.register_copy(cmd::switch_func(SwitchFunc::CHECK), false).await?;
-        let offered = SwitchStatus::parse(&switch_bytes);
+        session.register(cmd::switch_func(SwitchFunc::CHECK), false, 64).await?;
+        session.copy(&mut sd.switch)?;
+        let offered = SwitchStatus::parse(&sd.switch);
         if let Some((best, function)) = choose(&caps, &options, &offered, signal18, width) {
             *tried = Some(best);
             clock_hz = switch(session, &caps, &options, best, function).await?;
@@ -109,7 +112,7 @@ pub(super) async fn bring_up<L: Lock, H: Host, const N: usize>(
         session.status_of(command::set_blocklen(512)).await?;
     }
 
-    let sectors = csd.blocks().ok_or(Error::Protocol("the CSD tells no size"))?;
+    let Some(sectors) = csd.blocks() else { return session.refuse("the CSD tells no size") };
     let target = Target {
         rca: session.rca,
         sectors: if ocr.ccs() { sectors } else { sectors.min(1 << 23) },
@@ -121,8 +124,7 @@ pub(super) async fn bring_up<L: Lock, H: Host, const N: usize>(
         write_timeout_ns: csd.write_timeout_ns(clock_hz).max(limits::WRITE_XC_NS),
         flush: FlushBy::Status,
     };
-    let family = Family::Sd(Sd { scr: scr_bytes, ssr, switch: switch_bytes, version2: v2, signal18 });
-    Ok(Card { family, cid, csd: csd_words, ocr: ocr.0, timing, width, clock_hz, target })
+    Ok(Card { family: Family::Sd(sd), cid, csd: csd_words, ocr: ocr.0, timing, width, clock_hz, target })
 }
 
 /// ACMD41 until the card has powered up.
@@ -131,27 +133,26 @@ async fn power_up<L: Lock, H: Host, const N: usize>(
     v2: bool,
     inquiry: Ocr,
     s18r: bool,
-) -> Result<Ocr, Error> {
+) -> Result<Ocr, Failed> {
     let voltages = inquiry.voltages() & Ocr::V27_36;
     let request = OcrRequest { voltages, hcs: v2, xpc: s18r, s18r, ho2t: false };
     for _ in 0..2 * limits::INIT_NS / POWER_UP_POLL_NS {
-        let ocr = session.app_command(cmd::sd_send_op_cond(request)).await?.response.ocr();
+        let ocr = session.app_command(cmd::sd_send_op_cond(request)).await?.ocr();
         if ocr.ready() {
             return Ok(ocr);
         }
         session.pause(POWER_UP_POLL_NS).await?;
     }
-    Err(Error::Protocol("the SD card never finishes power-up"))
+    session.refuse("the SD card never finishes power-up")
 }
 
 /// CMD11 and what belongs to it [SD 4.2.4.2].
 async fn voltage_switch<L: Lock, H: Host, const N: usize>(
     session: &mut Session<'_, L, H, N>,
-) -> Result<(), Error> {
+) -> Result<(), Failed> {
     session.status_of(cmd::voltage_switch()).await?;
-    let low = session.shared.with(|engine| engine.host().dat0_busy());
-    if !low {
-        return Err(Error::Protocol("the card does not begin the voltage switch"));
+    if !session.dat0_busy() {
+        return session.refuse("the card does not begin the voltage switch");
     }
     let hz = limits::IDENTIFY_MAX_HZ.max(session.shared.with(|engine| engine.host().caps().clock_hz.0));
     session.bus(BusOp::Clock(0)).await?;
@@ -159,8 +160,8 @@ async fn voltage_switch<L: Lock, H: Host, const N: usize>(
     session.pause(2 * limits::VOLTAGE_CLOCK_OFF_NS).await?;
     session.bus(BusOp::Clock(hz)).await?;
     session.pause(limits::VOLTAGE_DAT_HIGH_NS).await?;
-    if session.shared.with(|engine| engine.host().dat0_busy()) {
-        return Err(Error::Protocol("the card does not finish the voltage switch"));
+    if session.dat0_busy() {
+        return session.refuse("the card does not finish the voltage switch");
     }
     Ok(())
 }
@@ -195,22 +196,22 @@ async fn switch<L: Lock, H: Host, const N: usize>(
     options: &Options,
     timing: Timing,
     function: u8,
-) -> Result<u32, Error> {
+) -> Result<u32, Failed> {
     let uhs = timing != Timing::HighSpeed;
     let mut set = SwitchFunc::SET.with(Group::AccessMode, function);
     if uhs {
         // 800 mA if the card can: a card at its default limit of 200 mA may refuse to be fast. What it does not offer it leaves as it is.
         set = set.with(Group::PowerLimit, if timing == Timing::Sdr12 { 0 } else { 3 });
     }
-    let status: [u8; 64] = session.register_copy(cmd::switch_func(set), false).await?;
-    let mut selected = SwitchStatus::parse(&status).selected(Group::AccessMode);
+    session.register(cmd::switch_func(set), false, 64).await?;
+    let mut selected = SwitchStatus::parse(session.bytes()?).selected(Group::AccessMode);
     if selected != Some(function) && uhs {
         let plain = SwitchFunc::SET.with(Group::AccessMode, function);
-        let status: [u8; 64] = session.register_copy(cmd::switch_func(plain), false).await?;
-        selected = SwitchStatus::parse(&status).selected(Group::AccessMode);
+        session.register(cmd::switch_func(plain), false, 64).await?;
+        selected = SwitchStatus::parse(session.bytes()?).selected(Group::AccessMode);
     }
     if selected != Some(function) {
-        return Err(Error::Protocol("the SD card refuses the access mode it offers"));
+        return session.refuse("the SD card refuses the access mode it offers");
     }
     session.bus(BusOp::Timing(timing)).await?;
     let clock_hz = speed::clock(caps, options, limits_of(timing));
@@ -219,8 +220,8 @@ async fn switch<L: Lock, H: Host, const N: usize>(
         match session.tune(cmd::send_tuning_block(), 64, limits::TUNING_BLOCKS).await {
             Ok(()) => {}
             // SDR50 may be used untuned by hosts that do not ask for it; a card that does not know CMD19 there is no worse.
-            Err(error) if timing == Timing::Sdr50 && unanswered(error) => {}
-            Err(error) => return Err(error),
+            Err(Failed) if timing == Timing::Sdr50 && session.unanswered() => {}
+            Err(Failed) => return Err(Failed),
         }
     }
     session.status_of(command::send_status(session.rca)).await?;

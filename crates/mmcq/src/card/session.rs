@@ -1,10 +1,17 @@
 //! What bring-up says to a card, one exchange at a time.
+//!
+//! Bring-up is some eighty waits. Each is the same small future here, and an error stays in the session
+//! while `?` carries a mark of no size: that is half of what the code of bring-up would weigh otherwise.
 
-use crate::engine::{DmaBuf, Error, Kind, Output, Request};
-use crate::host::{Auto, BusOp, BusyDetect, Data, Direction, Host, Phase};
+use crate::engine::{DmaBuf, Error, Kind, Request};
+use crate::host::{Auto, BusOp, BusyDetect, Cause, Data, Direction, Host, Phase};
+use crate::spec::ParseError;
 use crate::spec::command::{self, Command};
-use crate::spec::response::{R1, State};
-use crate::task::{Lock, Shared};
+use crate::spec::response::{R1, Response, State};
+use crate::task::{Lock, Op, Shared};
+use core::future::Future;
+use core::pin::Pin;
+use core::task::{Context, Poll, ready};
 
 /// A command and its response; the slowest identification clock needs about a millisecond.
 const COMMAND_NS: u64 = 20_000_000;
@@ -13,6 +20,10 @@ const REGISTER_NS: u64 = 150_000_000;
 /// Between two questions to a busy card.
 const BUSY_INTERVAL_NS: u64 = 200_000;
 
+/// A step went wrong; why is in [`Session::error`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Failed;
+
 /// A conversation with the card on this bus.
 pub(super) struct Session<'a, L: Lock, H: Host, const N: usize> {
     pub shared: &'a Shared<L, H, N>,
@@ -20,135 +31,225 @@ pub(super) struct Session<'a, L: Lock, H: Host, const N: usize> {
     scratch: DmaBuf,
     /// The card's address; 0 before it has one.
     pub rca: u16,
+    /// The exchange under way.
+    op: Option<Op<'a, L, H, N>>,
+    /// It is answered by R1, which must show no error.
+    judged: bool,
+    /// The last one was the end of tuning.
+    tuned: bool,
+    /// Why the last step that failed did.
+    pub error: Error,
 }
 
 impl<'a, L: Lock, H: Host, const N: usize> Session<'a, L, H, N> {
     pub fn new(shared: &'a Shared<L, H, N>, scratch: DmaBuf) -> Self {
-        Session { shared, scratch, rca: 0 }
+        Session { shared, scratch, rca: 0, op: None, judged: false, tuned: false, error: Error::Silent }
     }
 
     pub fn into_scratch(self) -> DmaBuf {
         self.scratch
     }
 
-    pub async fn bus(&self, op: BusOp) -> Result<(), Error> {
-        self.shared.bus(op).await
+    /// Ends a step by an error of its own.
+    pub fn fail<T>(&mut self, error: Error) -> Result<T, Failed> {
+        self.error = error;
+        Err(Failed)
     }
 
-    pub async fn pause(&self, ns: u64) -> Result<(), Error> {
-        self.shared.pause(ns).await
+    /// As [`fail`](Self::fail), for a card or a host that does not keep to the protocol.
+    #[inline(never)]
+    pub fn refuse<T>(&mut self, what: &'static str) -> Result<T, Failed> {
+        self.fail(Error::Protocol(what))
+    }
+
+    /// A parsed register.
+    pub fn parsed<T>(&mut self, result: Result<T, ParseError>) -> Result<T, Failed> {
+        result.or_else(|error| self.fail(error.into()))
+    }
+
+    /// Did the last step fail for want of any response? Then the card is of another kind, or has no such
+    /// command.
+    #[inline(never)]
+    pub fn unanswered(&self) -> bool {
+        matches!(self.error, Error::Host(fault) if fault.cause == Cause::Timeout)
+    }
+
+    #[inline(never)]
+    fn ask(&mut self, kind: Kind, buf: DmaBuf, judged: bool) -> Exchange<'_, 'a, L, H, N> {
+        self.judged = judged;
+        self.op = Some(self.shared.request(Request { kind, buf }));
+        Exchange { session: self }
+    }
+
+    #[inline(never)]
+    fn send(
+        &mut self,
+        prefix: Option<Command>,
+        command: Command,
+        timeout_ns: u64,
+        judged: bool,
+    ) -> Exchange<'_, 'a, L, H, N> {
+        let phase = Phase { command, data: None, auto: Auto::None, tuning: false };
+        self.ask(Kind::Raw { prefix, phase, timeout_ns }, DmaBuf::EMPTY, judged)
+    }
+
+    /// A change of the bus.
+    pub fn bus(&mut self, op: BusOp) -> Exchange<'_, 'a, L, H, N> {
+        self.ask(Kind::Bus(op), DmaBuf::EMPTY, false)
+    }
+
+    /// A pause.
+    pub fn pause(&mut self, ns: u64) -> Exchange<'_, 'a, L, H, N> {
+        self.ask(Kind::Pause { ns }, DmaBuf::EMPTY, false)
     }
 
     /// A command whose response is read by the caller.
-    pub async fn command(&self, command: Command) -> Result<Output, Error> {
-        self.shared.command(command, COMMAND_NS).await
+    pub fn command(&mut self, command: Command) -> Exchange<'_, 'a, L, H, N> {
+        self.send(None, command, COMMAND_NS, false)
     }
 
     /// A command answered by R1, which must show no error of its own or of what was before.
-    pub async fn status_of(&self, command: Command) -> Result<R1, Error> {
-        judge(self.command(command).await?)
+    pub fn status_of(&mut self, command: Command) -> Exchange<'_, 'a, L, H, N> {
+        self.send(None, command, COMMAND_NS, true)
     }
 
     /// As [`command`](Self::command), after CMD55.
-    pub async fn app_command(&self, command: Command) -> Result<Output, Error> {
-        self.app_data(command, None).await
-    }
-
-    async fn app_data(&self, command: Command, data: Option<Data>) -> Result<Output, Error> {
-        let prefix = Some(command::app_cmd(self.rca));
-        self.shared.raw(prefix, command, data, DmaBuf::EMPTY, COMMAND_NS).await.0
+    pub fn app_command(&mut self, command: Command) -> Exchange<'_, 'a, L, H, N> {
+        self.send(Some(command::app_cmd(self.rca)), command, COMMAND_NS, false)
     }
 
     /// A command with R1b, waited for to the end of busy and judged by a status after it.
-    pub async fn busy_command(&self, command: Command, timeout_ns: u64) -> Result<(), Error> {
-        judge(self.shared.command(command, timeout_ns).await?)?;
+    pub async fn busy_command(&mut self, command: Command, timeout_ns: u64) -> Result<(), Failed> {
+        self.send(None, command, timeout_ns, true).await?;
         self.wait_ready(timeout_ns).await
     }
 
-    /// As [`busy_command`](Self::busy_command), for a change after which the host must follow before it may ask: no status unless there is no other
-    /// way to see the end of busy.
-    pub async fn switch_then(&self, command: Command, timeout_ns: u64) -> Result<(), Error> {
-        judge(self.shared.command(command, timeout_ns).await?)?;
+    /// As [`busy_command`](Self::busy_command), for a change after which the host must follow before it may
+    /// ask: no status unless there is no other way to see the end of busy.
+    pub async fn switch_then(&mut self, command: Command, timeout_ns: u64) -> Result<(), Failed> {
+        self.send(None, command, timeout_ns, true).await?;
         match self.shared.with(|engine| engine.host().caps().busy) {
             BusyDetect::Interrupt => Ok(()),
             BusyDetect::Status => self.wait_ready(timeout_ns).await,
             BusyDetect::Level => {
                 for _ in 0..=timeout_ns / BUSY_INTERVAL_NS {
-                    if !self.shared.with(|engine| engine.host().dat0_busy()) {
+                    if !self.dat0_busy() {
                         return Ok(());
                     }
                     self.pause(BUSY_INTERVAL_NS).await?;
                 }
-                Err(Error::Silent)
+                self.fail(Error::Silent)
             }
         }
     }
 
     /// Waits until the card is ready. Where the controller has seen the end of busy, that is one CMD13.
-    async fn wait_ready(&self, timeout_ns: u64) -> Result<(), Error> {
+    async fn wait_ready(&mut self, timeout_ns: u64) -> Result<(), Failed> {
         let detect = self.shared.with(|engine| engine.host().caps().busy);
         for _ in 0..=timeout_ns / BUSY_INTERVAL_NS {
-            if detect != BusyDetect::Level || !self.shared.with(|engine| engine.host().dat0_busy()) {
-                let status = self.status_of(command::send_status(self.rca)).await?;
+            if detect != BusyDetect::Level || !self.dat0_busy() {
+                let status = self.status_of(command::send_status(self.rca)).await?.r1();
                 if status.current_state() != State::Prg {
                     return Ok(());
                 }
             }
             self.pause(BUSY_INTERVAL_NS).await?;
         }
-        Err(Error::Silent)
+        self.fail(Error::Silent)
     }
 
-    /// Reads `bytes` (at most 512) of register data by a command, or by CMD55 and the command.
-    pub async fn register(&mut self, command: Command, app: bool, bytes: u16) -> Result<&[u8], Error> {
+    /// Does the card hold DAT0 (or what stands for it) low?
+    #[inline(never)]
+    pub fn dat0_busy(&self) -> bool {
+        self.shared.with(|engine| engine.host().dat0_busy())
+    }
+
+    /// Reads `bytes` (at most 512) of register data by a command, or by CMD55 and the command;
+    /// [`bytes`](Self::bytes) has them then.
+    #[inline(never)]
+    pub fn register(&mut self, command: Command, app: bool, bytes: u16) -> Exchange<'_, 'a, L, H, N> {
         let data = Data { direction: Direction::Read, block_size: bytes, blocks: 1 };
         let prefix = app.then_some(command::app_cmd(self.rca));
         let scratch = core::mem::replace(&mut self.scratch, DmaBuf::EMPTY);
-        let (result, scratch) = self.shared.raw(prefix, command, Some(data), scratch, REGISTER_NS).await;
-        self.scratch = scratch;
-        judge(result?)?;
-        self.scratch.get(..usize::from(bytes)).ok_or(Error::Protocol("the scratch memory is lost"))
+        let phase = Phase { command, data: Some(data), auto: Auto::None, tuning: false };
+        self.ask(Kind::Raw { prefix, phase, timeout_ns: REGISTER_NS }, scratch, true)
     }
 
-    /// As [`register`](Self::register), a copy of known size.
-    pub async fn register_copy<const B: usize>(
-        &mut self,
-        command: Command,
-        app: bool,
-    ) -> Result<[u8; B], Error> {
-        let bytes = self.register(command, app, B as u16).await?;
-        bytes.try_into().map_err(|_| Error::Protocol("a register has another length"))
+    /// The register that was read last, copied.
+    #[inline(never)]
+    pub fn copy(&mut self, to: &mut [u8]) -> Result<(), Failed> {
+        let Some(from) = self.scratch.get(..to.len()) else {
+            return self.refuse("the scratch memory is lost");
+        };
+        for (to, from) in to.iter_mut().zip(from) {
+            *to = *from;
+        }
+        Ok(())
     }
 
-    /// Tunes by this command's block of `bytes` [SD 4.2.4.5], [eMMC 6.6.5]: the controller compares, and says when it has found its point.
-    pub async fn tune(&self, command: Command, bytes: u16, blocks_max: u32) -> Result<(), Error> {
+    /// The register that was read last, where it is.
+    pub fn bytes<const B: usize>(&mut self) -> Result<&[u8; B], Failed> {
+        self.error = Error::Protocol("the scratch memory is lost");
+        self.scratch.first_chunk().ok_or(Failed)
+    }
+
+    /// Tunes by this command's block of `bytes` [SD 4.2.4.5], [eMMC 6.6.5]: the controller compares, and
+    /// says when it has found its point.
+    pub async fn tune(&mut self, command: Command, bytes: u16, blocks_max: u32) -> Result<(), Failed> {
         self.bus(BusOp::TuneStart).await?;
-        let data = Data { direction: Direction::Read, block_size: bytes, blocks: 1 };
-        let phase = Phase { command, data: Some(data), auto: Auto::None, tuning: true };
         for _ in 0..blocks_max {
-            let kind = Kind::Raw { prefix: None, phase, timeout_ns: REGISTER_NS };
-            let done = self.shared.request(Request { kind, buf: DmaBuf::EMPTY }).await.result;
-            match done {
-                Ok(output) if output.tuned => return Ok(()),
-                Ok(_) => {}
-                // A block that is lost at a bad sampling point is part of the procedure; a controller that is gone is not.
-                Err(Error::Host(_)) => {}
-                Err(error) => {
+            match self.tuning_block(command, bytes).await {
+                Ok(_) if self.tuned => return Ok(()),
+                // A block that is lost at a bad sampling point is part of the procedure; a controller that
+                // is gone is not.
+                Err(Failed) if !matches!(self.error, Error::Host(_)) => {
                     self.bus(BusOp::TuneAbort).await?;
-                    return Err(error);
+                    return Err(Failed);
                 }
+                _ => {}
             }
         }
         self.bus(BusOp::TuneAbort).await?;
-        Err(Error::Protocol("tuning found no sampling point"))
+        self.refuse("tuning found no sampling point")
+    }
+
+    fn tuning_block(&mut self, command: Command, bytes: u16) -> Exchange<'_, 'a, L, H, N> {
+        let data = Data { direction: Direction::Read, block_size: bytes, blocks: 1 };
+        let phase = Phase { command, data: Some(data), auto: Auto::None, tuning: true };
+        let kind = Kind::Raw { prefix: None, phase, timeout_ns: REGISTER_NS };
+        self.ask(kind, DmaBuf::EMPTY, false)
     }
 }
 
-/// Errors that any R1 of the bring-up may show; of an SD card, whose bit 7 is reserved, nobody sets `SWITCH_ERROR`.
-fn judge(output: Output) -> Result<R1, Error> {
-    let status = output.response.r1();
-    match status.0 & (R1::OWN | R1::DEFERRED) {
-        0 => Ok(status),
-        _ => Err(Error::Card(status.0)),
+/// One exchange, from its submission to its end.
+#[must_use = "nothing happens unless it is awaited"]
+pub(super) struct Exchange<'s, 'a, L: Lock, H: Host, const N: usize> {
+    session: &'s mut Session<'a, L, H, N>,
+}
+
+impl<L: Lock, H: Host, const N: usize> Future for Exchange<'_, '_, L, H, N> {
+    type Output = Result<Response, Failed>;
+
+    #[inline(never)]
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let session = &mut *self.session;
+        let Some(op) = &mut session.op else { return Poll::Pending };
+        let done = ready!(Pin::new(op).poll(context));
+        session.op = None;
+        if done.buf.len_bytes() > 0 {
+            session.scratch = done.buf;
+        }
+        Poll::Ready(match done.result {
+            // Errors that any R1 of the bring-up may show; of an SD card, whose bit 7 is reserved, nobody
+            // sets `SWITCH_ERROR`.
+            Ok(output) if session.judged && output.response.r1().0 & (R1::OWN | R1::DEFERRED) != 0 => {
+                session.fail(Error::Card(output.response.r1().0))
+            }
+            Ok(output) => {
+                session.tuned = output.tuned;
+                Ok(output.response)
+            }
+            Err(error) => session.fail(error),
+        })
     }
 }

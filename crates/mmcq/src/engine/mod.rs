@@ -147,6 +147,8 @@ pub struct Engine<H: Host, const N: usize> {
     slots: Slots<N>,
     /// How many queued or active slots are mapped.
     prepared: u8,
+    /// Some queued slot may not be mapped.
+    unprepared: bool,
     /// The stage of the transfer in progress.
     stage: Stage,
     /// The phase that the controller has, or is about to get.
@@ -195,6 +197,7 @@ impl<H: Host, const N: usize> Engine<H, N> {
             mode: Mode::Running,
             slots: Slots::new(),
             prepared: 0,
+            unprepared: false,
             stage: Stage::Idle,
             phase: phases::NO_PHASE,
             blocked: false,
@@ -313,9 +316,33 @@ impl<H: Host, const N: usize> Engine<H, N> {
     /// Maps a queued request if there is room ahead.
     fn prepare(&mut self, index: u8) -> Result<(), Error> {
         if self.prepared >= self.config.prepared {
+            self.unprepared = true;
             return Ok(());
         }
-        self.map(index)
+        let result = self.map(index);
+        self.unprepared |= result.is_err();
+        result
+    }
+
+    /// Maps what waits unmapped, oldest first, as far as there is room.
+    fn prepare_more(&mut self) {
+        for _ in 0..N {
+            if self.prepared >= self.config.prepared {
+                return;
+            }
+            let waiting = self.slots.queue().find(|&i| {
+                let slot = self.slots.at(i);
+                !slot.prepared && slot.direction().is_some()
+            });
+            match waiting {
+                Some(index) if self.map(index).is_ok() => {}
+                Some(_) => return,
+                None => {
+                    self.unprepared = false;
+                    return;
+                }
+            }
+        }
     }
 
     fn map(&mut self, index: u8) -> Result<(), Error> {
@@ -392,11 +419,8 @@ impl<H: Host, const N: usize> Engine<H, N> {
                 self.slots.release(index);
             }
         }
-        while self.prepared < self.config.prepared {
-            let Some(index) = order::first_unprepared(&self.slots) else { break };
-            if self.map(index).is_err() {
-                break;
-            }
+        if self.unprepared {
+            self.prepare_more();
         }
     }
 

@@ -3,8 +3,10 @@
 //! The oldest pending request is always the next. Pending requests of the same direction that continue it on either side go with it, in
 //! one transfer, within the limits of host and configuration. So a request waits for at most as many transfers as there were requests before it,
 //! and nothing passes a barrier, an overlapping write, or (if it is a write) an overlapping read that is older than it.
+//!
+//! The pending set is at most 64 requests, so a look through their spans beats any index that would have to be kept.
 
-use super::slot::{NONE, Slots, State};
+use super::slot::{NONE, Slots, bits};
 use crate::host::Direction;
 
 /// The requests that go out together, in the order of their blocks.
@@ -26,9 +28,6 @@ pub(super) struct Limits {
     pub segments: u16,
 }
 
-/// Times the pending set is looked through for one transfer; one pass finds all of an ascending run.
-const PASSES_MAX: u32 = 4;
-
 impl<const N: usize> Gathered<N> {
     pub const NONE: Self =
         Gathered { members: [NONE; N], count: 0, direction: Direction::Read, lba: 0, blocks: 0 };
@@ -38,26 +37,27 @@ impl<const N: usize> Gathered<N> {
     }
 
     fn end(&self) -> u64 {
-        self.lba + u64::from(self.blocks)
+        self.lba.wrapping_add(u64::from(self.blocks))
     }
 
     fn append(&mut self, index: u8, blocks: u32) {
         if let Some(place) = self.members.get_mut(self.count as usize) {
             *place = index;
             self.count += 1;
-            self.blocks += blocks;
+            self.blocks = self.blocks.saturating_add(blocks);
         }
     }
 
     fn prepend(&mut self, index: u8, blocks: u32) {
         let count = self.count as usize;
         if count < N {
-            self.members.copy_within(0..count, 1);
             self.count += 1;
-            self.lba -= u64::from(blocks);
-            self.blocks += blocks;
-            if let Some(first) = self.members.first_mut() {
-                *first = index;
+            self.lba = self.lba.saturating_sub(u64::from(blocks));
+            self.blocks = self.blocks.saturating_add(blocks);
+            // Each member moves one place on.
+            let mut pushed = index;
+            for place in self.members.iter_mut().take(count + 1) {
+                core::mem::swap(place, &mut pushed);
             }
         }
     }
@@ -71,60 +71,53 @@ impl<const N: usize> Gathered<N> {
         };
         (self.direction, self.lba, self.blocks, self.count) = (direction, lba, 0, 0);
         self.append(head, blocks.min(limits.blocks));
-        if slots.at(head).solo || blocks >= limits.merged_blocks || slots.at(head).next == NONE {
+        if slots.at(head).solo || blocks >= limits.merged_blocks {
             return;
         }
-        let mut taken = 1u64 << head;
-        for _ in 0..PASSES_MAX {
-            let before = self.count;
-            for index in slots.queue().skip(1) {
-                let slot = slots.at(index);
-                let Some((d, lba, blocks)) = slot.span() else { break };
-                if d != direction || slot.solo || taken & (1 << index) != 0 {
-                    continue;
-                }
-                let (behind, ahead) = (lba == self.end(), lba + u64::from(blocks) == self.lba);
-                if !(behind || ahead) {
-                    continue;
-                }
-                if u32::from(limits.segments) <= u32::from(self.count)
-                    || self.blocks.saturating_add(blocks) > limits.merged_blocks
-                {
-                    continue;
-                }
-                if overtakes_overlap(slots, index, taken) {
-                    continue;
-                }
-                if behind {
-                    self.append(index, blocks)
-                } else {
-                    self.prepend(index, blocks)
-                }
-                taken |= 1 << index;
+        let mut left = slots.mergeable(direction) & !(1 << head);
+        // Every turn takes one request in, or is the last.
+        while left != 0 && u16::from(self.count) < limits.segments {
+            let Some(index) = self.neighbour(slots, left, limits) else { break };
+            let span = slots.span(index);
+            // The limit above keeps it far below 2^32.
+            let blocks = span.end.saturating_sub(span.start) as u32;
+            if span.start == self.end() {
+                self.append(index, blocks)
+            } else {
+                self.prepend(index, blocks)
             }
-            if self.count == before {
-                break;
-            }
+            left &= !(1 << index);
         }
     }
 }
 
-/// Would `index`, sent now, pass an older request on the same blocks where one of the two writes?
-fn overtakes_overlap<const N: usize>(slots: &Slots<N>, index: u8, taken: u64) -> bool {
-    let Some((direction, lba, blocks)) = slots.at(index).span() else { return true };
-    slots.queue().take_while(|&older| older != index).filter(|&older| taken & (1 << older) == 0).any(
-        |older| {
-            let Some((d, l, b)) = slots.at(older).span() else { return true };
-            let overlap = l < lba + u64::from(blocks) && lba < l + u64::from(b);
-            overlap && (d == Direction::Write || direction == Direction::Write)
-        },
-    )
+impl<const N: usize> Gathered<N> {
+    /// One of `left` that continues the transfer on either side and may join it.
+    fn neighbour(&self, slots: &Slots<N>, left: u64, limits: Limits) -> Option<u8> {
+        let (start, end) = (self.lba, self.end());
+        bits(left).find(|&index| {
+            let span = slots.span(index);
+            // Nearly all of a random load ends here.
+            if span.start != end && span.end != start {
+                return false;
+            }
+            let blocks = span.end.saturating_sub(span.start) + u64::from(self.blocks);
+            blocks <= u64::from(limits.merged_blocks)
+                && !slots.at(index).solo
+                && !overtakes_overlap(slots, index, left)
+        })
+    }
 }
 
-/// Any request of the queue that is still unmapped, oldest first.
-pub(super) fn first_unprepared<const N: usize>(slots: &Slots<N>) -> Option<u8> {
-    slots.queue().find(|&i| {
-        let slot = slots.at(i);
-        slot.state == State::Queued && !slot.prepared && slot.direction().is_some()
+/// Would `index`, sent now, pass an older request on the same blocks where one of the two writes? `left`: those of its direction that stay behind.
+fn overtakes_overlap<const N: usize>(slots: &Slots<N>, index: u8, left: u64) -> bool {
+    let span = slots.span(index);
+    let rivals = match span.direction {
+        Direction::Read => slots.queued_writes(),
+        Direction::Write => slots.queued_reads() | left,
+    };
+    bits(rivals & !(1 << index)).any(|other| {
+        let rival = slots.span(other);
+        rival.start < span.end && span.start < rival.end && rival.age.wrapping_sub(span.age) as i32 <= 0
     })
 }

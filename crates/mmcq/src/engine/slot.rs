@@ -94,12 +94,29 @@ impl Slot {
     }
 }
 
+/// Where a queued read or write wants to go, kept apart from the slots so that looking for neighbours stays in a few cache lines.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Span {
+    pub direction: Direction,
+    pub start: u64,
+    /// One past the last block.
+    pub end: u64,
+    /// Order of arrival.
+    pub age: u32,
+}
+
 /// All slots, with the queue threaded through them.
 #[derive(Debug)]
 pub(super) struct Slots<const N: usize> {
     slots: [Slot; N],
+    spans: [Span; N],
     /// One bit a free slot.
     free: u64,
+    /// One bit a queued read; a queued write; anything else that is queued.
+    reads: u64,
+    writes: u64,
+    barriers: u64,
+    next_age: u32,
     pub head: u8,
     tail: u8,
 }
@@ -112,7 +129,18 @@ impl<const N: usize> Slots<N> {
     };
 
     pub const fn new() -> Self {
-        Slots { slots: [const { Slot::NEW }; N], free: Self::ALL, head: NONE, tail: NONE }
+        const EMPTY: Span = Span { direction: Direction::Read, start: 0, end: 0, age: 0 };
+        Slots {
+            slots: [const { Slot::NEW }; N],
+            spans: [EMPTY; N],
+            free: Self::ALL,
+            reads: 0,
+            writes: 0,
+            barriers: 0,
+            next_age: 0,
+            head: NONE,
+            tail: NONE,
+        }
     }
 
     /// The slot of an index below N.
@@ -149,6 +177,50 @@ impl<const N: usize> Slots<N> {
         self.free |= 1 << (index as usize % N);
     }
 
+    /// The span of a queued read or write.
+    pub fn span(&self, index: u8) -> &Span {
+        &self.spans[index as usize % N]
+    }
+
+    pub fn queued_reads(&self) -> u64 {
+        self.reads
+    }
+
+    pub fn queued_writes(&self) -> u64 {
+        self.writes
+    }
+
+    /// Queued reads or writes that may join the head's transfer: none from behind a barrier.
+    pub fn mergeable(&self, direction: Direction) -> u64 {
+        let all = match direction {
+            Direction::Read => self.reads,
+            Direction::Write => self.writes,
+        };
+        if self.barriers == 0 {
+            return all;
+        }
+        let before =
+            self.queue().take_while(|&i| self.barriers & (1 << i) == 0).fold(0u64, |set, i| set | 1 << i);
+        all & before
+    }
+
+    /// Enters a request into the sets of what is queued.
+    fn enter(&mut self, index: u8, age: u32) {
+        let bit = 1u64 << (index as usize % N);
+        match self.at(index).span() {
+            Some((direction, start, blocks)) => {
+                let end = start.saturating_add(u64::from(blocks));
+                self.spans[index as usize % N] = Span { direction, start, end, age };
+                match direction {
+                    Direction::Read => self.reads |= bit,
+                    Direction::Write => self.writes |= bit,
+                }
+            }
+            None => self.barriers |= bit,
+        }
+    }
+
+    /// At the end of the queue: a new request.
     pub fn push_back(&mut self, index: u8) {
         let tail = self.tail;
         let slot = self.at_mut(index);
@@ -160,8 +232,11 @@ impl<const N: usize> Slots<N> {
             self.at_mut(tail).next = index
         }
         self.tail = index;
+        self.next_age = self.next_age.wrapping_add(1);
+        self.enter(index, self.next_age);
     }
 
+    /// At its front: one that was there before, with its old age.
     pub fn push_front(&mut self, index: u8) {
         let head = self.head;
         let slot = self.at_mut(index);
@@ -173,6 +248,8 @@ impl<const N: usize> Slots<N> {
             self.at_mut(head).previous = index
         }
         self.head = index;
+        let age = self.span(index).age;
+        self.enter(index, age);
     }
 
     pub fn unlink(&mut self, index: u8) {
@@ -182,7 +259,15 @@ impl<const N: usize> Slots<N> {
         } else {
             self.at_mut(previous).next = next
         }
-        if next == NONE { self.tail = previous } else { self.at_mut(next).previous = previous }
+        if next == NONE {
+            self.tail = previous
+        } else {
+            self.at_mut(next).previous = previous
+        }
+        let others = !(1u64 << (index as usize % N));
+        self.reads &= others;
+        self.writes &= others;
+        self.barriers &= others;
     }
 
     /// The queue in order, at most N long whatever happens.

@@ -272,6 +272,8 @@ pub struct Caps {
     pub max_bytes: u32,
     /// Alignment a segment's address must have; a power of two.
     pub align: u32,
+    /// Address bits its DMA reaches; 0 where the CPU moves the data.
+    pub dma_bits: u8,
     /// Data requests must not be completed in the hard interrupt (unmapping sleeps, say): the engine ends the transfer and starts
     /// the next one there, and completes in the next [`poll`](crate::engine::Engine::poll).
     pub defer_completion: bool,

@@ -32,13 +32,14 @@ fn machine(options: &Options) -> Option<Machine> {
             .inspect_err(|error| {
                 // Past the test harness, which shows what a passing test prints to nobody.
                 let mut stderr = std::io::stderr();
-                let _ = writeln!(stderr, "no QEMU, skipped: {error}; install it with tools/install-qemu.sh");
+                let _ =
+                    writeln!(stderr, "no QEMU, skipped: {error}; install it with tools/install-judges.sh");
             })
             .ok()
     });
     let Some(qemu) = qemu else {
         let ci = std::env::var_os("CI").is_some_and(|value| !value.is_empty());
-        assert!(!ci, "no QEMU although CI is set; install it with tools/install-qemu.sh");
+        assert!(!ci, "no QEMU although CI is set; install it with tools/install-judges.sh");
         return None;
     };
     Some(Machine::start(qemu, options).unwrap_or_else(|error| panic!("{error}")))

@@ -104,6 +104,7 @@ pub fn caps() -> Caps {
         max_blocks: 65_535,
         max_bytes: 524_288,
         align: 4,
+        dma_bits: 32,
         defer_completion: false,
         clock_hz: (400_000, 200_000_000),
         width: Width::W8,

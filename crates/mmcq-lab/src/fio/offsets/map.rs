@@ -1,7 +1,7 @@
 //! The random map: which blocks of a file a pass has already touched.
 
-/// A bitmap in levels: bit i of a level says that word i of the level below is full, so that the next free block
-/// is found in a few steps however full the map is.
+/// A bitmap in levels: bit i of a level says that word i of the level below is full, so that the next free
+/// block is found in a few steps however full the map is.
 #[derive(Clone, Debug)]
 pub struct RandomMap {
     blocks: u64,
@@ -45,7 +45,7 @@ impl RandomMap {
             level.fill(0);
             // Bits beyond the end count as taken, so that no search ends there.
             if let Some(last) = level.last_mut()
-                && bits % 64 != 0
+                && !bits.is_multiple_of(64)
             {
                 *last = u64::MAX << (bits % 64);
             }

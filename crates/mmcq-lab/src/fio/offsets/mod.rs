@@ -1,7 +1,7 @@
 //! Where a worker's next transfer goes: direction, file, offset and length, in the order fio 3.33 has.
 //!
-//! Random offsets come from `taus88` and a map of the blocks already done: a taken block is replaced by the next free
-//! one. Reads and writes of a mixed job share offsets and map; sequential positions are kept apart.
+//! Random offsets come from `taus88` and a map of the blocks already done: a taken block is replaced by the
+//! next free one. Reads and writes of a mixed job share offsets and map; sequential positions are kept apart.
 
 mod map;
 mod random;
@@ -183,10 +183,10 @@ impl Offsets {
         let job = &self.job;
         let writes = self.issued[Dir::Write.index()];
         if job.rw.write && !self.last_was_sync && writes > 0 {
-            if job.fsync > 0 && writes % u64::from(job.fsync) == 0 {
+            if job.fsync > 0 && writes.is_multiple_of(job.fsync.into()) {
                 return Err(false);
             }
-            if job.fdatasync > 0 && writes % u64::from(job.fdatasync) == 0 {
+            if job.fdatasync > 0 && writes.is_multiple_of(job.fdatasync.into()) {
                 return Err(true);
             }
         }

@@ -36,7 +36,7 @@ pub fn extent(job: &Job, subjob: u32, file_bytes: &[u64]) -> Result<Extent, Pars
     for &whole in file_bytes {
         let mut start = job.offset.of(whole);
         if matches!(job.offset, Size::Percent(_)) {
-            let unit = job.map_unit();
+            let unit = job.min_block();
             start = start.div_ceil(unit).saturating_mul(unit);
         }
         let increment = job.offset_increment.of(whole).saturating_mul(u64::from(subjob));
@@ -48,7 +48,7 @@ pub fn extent(job: &Job, subjob: u32, file_bytes: &[u64]) -> Result<Extent, Pars
             None => left,
             Some(Size::Percent(_)) => {
                 let share = job.size.map_or(left, |size| size.of(whole)).min(left);
-                share - share % job.map_unit()
+                share - share % job.min_block()
             }
             Some(Size::Bytes(total)) => total / files,
         };
@@ -57,13 +57,13 @@ pub fn extent(job: &Job, subjob: u32, file_bytes: &[u64]) -> Result<Extent, Pars
                 "size={len} at offset {start}: expected at most {left} bytes, the file's rest"
             ));
         }
-        if len < job.map_unit() {
-            return fail(format!("size={len} of a file: expected at least one block of {}", job.map_unit()));
+        if len < job.min_block() {
+            return fail(format!("size={len} of a file: expected at least one block of {}", job.min_block()));
         }
-        if job.rw.random && len / job.map_unit() > super::RandomMap::MAX_BLOCKS {
+        if job.rw.random && len / job.min_block() > super::RandomMap::MAX_BLOCKS {
             return fail(format!(
                 "{} blocks: expected at most 2^32 for random offsets",
-                len / job.map_unit()
+                len / job.min_block()
             ));
         }
         regions.push(Region { start, len, file_bytes: whole });

@@ -289,7 +289,8 @@ pub static USED: &[Opt] = &[
     }),
 ];
 
-/// `rw=word[:N]`: N counts transfers between jumps for random words, and is a step in bytes for sequential ones.
+/// `rw=word[:N]`: N counts transfers between jumps for random words, and is a step in bytes for sequential
+/// ones.
 fn rw(job: &mut Job, text: &str) -> Result<(), Expected> {
     let (word, suffix) = match text.split_once(':') {
         Some((word, suffix)) => (word, Some(suffix)),
@@ -377,7 +378,7 @@ fn split(text: &str, kb_base: u64) -> Result<BlockSize, Expected> {
     let given: u32 = parts.iter().filter_map(|(_, p)| p.map(u32::from)).sum();
     let open = u32::try_from(parts.iter().filter(|(_, p)| p.is_none()).count()).unwrap_or(u32::MAX);
     let left = 100u32.checked_sub(given).ok_or_else(expected)?;
-    let share = if open == 0 { 0 } else { left / open };
+    let share = left.checked_div(open).unwrap_or(0);
     if (open == 0 && left != 0) || (open > 0 && share == 0) {
         return Err(expected());
     }

@@ -1,5 +1,5 @@
-//! One running worker, without a clock and without I/O: the runner asks what comes next, does it in its own time,
-//! and says when it was over.
+//! One running worker, without a clock and without I/O: the runner asks what comes next, does it in its own
+//! time, and says when it was over.
 //!
 //! ```text
 //! let mut state = JobState::new(&worker, &file_bytes, run_seed)?;
@@ -17,13 +17,15 @@
 //! ```
 //! Times never run backwards. At most [`crate::fio::Job::depth`] transfers and flushes are outstanding.
 
+mod complete;
+mod pace;
 mod written;
 
 use super::error::ParseError;
 use super::job::{Dir, Job, Verify, Worker};
 use super::logs::Logs;
 use super::offsets::{Extent, Offsets, Place, Seeds, Step, Taus88, extent};
-use super::stats::{Cpu, Stats, Windows, WorkerError};
+use super::stats::{Cpu, Stats, Windows};
 use super::verify::{self, Stamp, VerifyError};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -46,7 +48,8 @@ pub struct Io {
     pub check: bool,
 }
 
-/// A flush to do. It is given back to [`JobState::complete_sync`].
+/// A flush to do. It is given back to [`JobState::complete_sync`]. As in fio, earlier transfers may still be
+/// outstanding, and it covers those that completed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sync {
     /// Index into the worker's files.
@@ -136,12 +139,10 @@ pub struct JobState {
 
 /// Verify errors that are kept; later ones are only counted.
 pub const VERIFY_ERRORS_KEPT: usize = 100;
-const EIO: u32 = 5;
-/// fio's "invalid or incomplete multibyte character" stands for data that differs.
-const EILSEQ: u32 = 84;
 
 impl JobState {
-    /// A worker over files of these sizes. `run_seed` replaces the system's randomness where fio would ask for it.
+    /// A worker over files of these sizes. `run_seed` replaces the system's randomness where fio would ask
+    /// for it.
     pub fn new(worker: &Worker, file_bytes: &[u64], run_seed: u64) -> Result<Self, ParseError> {
         let job = Arc::clone(&worker.job);
         let extent = extent(&job, worker.subjob, file_bytes)?;
@@ -226,7 +227,7 @@ impl JobState {
                 Phase::EndSync(_) if self.outstanding > 0 => return Next::AfterCompletion,
                 Phase::EndSync(file) if file < self.extent.regions.len() => {
                     self.phase = Phase::EndSync(file + 1);
-                    self.outstanding += 1;
+                    self.submitted();
                     return Next::Sync(Sync { file, data_only: false });
                 }
                 Phase::EndSync(_) => self.begin_verify(now_ns),
@@ -397,7 +398,7 @@ impl JobState {
             None => match self.offsets.step() {
                 Step::Transfer(place) => place,
                 Step::Sync { file, data_only } => {
-                    self.outstanding += 1;
+                    self.submitted();
                     return Some(Next::Sync(Sync { file, data_only }));
                 }
                 Step::End => return None,
@@ -422,38 +423,6 @@ impl JobState {
         }
         let limit = self.extent.limit_bytes.saturating_mul(job.loops.into());
         self.issued_bytes.iter().sum::<u64>() >= limit
-    }
-
-    /// `thinktime=`: after some blocks all is drained, then nothing happens for a while.
-    fn think(&mut self, now_ns: u64) -> Option<Next> {
-        if let Some(until_ns) = self.think_until_ns {
-            if now_ns < until_ns {
-                return Some(Next::Wait(until_ns));
-            }
-            self.think_until_ns = None;
-        }
-        if self.job.thinktime_ns == 0 || self.blocks_since_think < self.job.thinktime_blocks {
-            return None;
-        }
-        if self.outstanding > 0 {
-            return Some(Next::AfterCompletion);
-        }
-        self.blocks_since_think = 0;
-        let until_ns = now_ns.saturating_add(self.job.thinktime_ns);
-        self.think_until_ns = Some(until_ns);
-        Some(Next::Wait(until_ns))
-    }
-
-    /// When `rate=` and `rate_iops=` let the next transfer of this direction go.
-    fn allowed_ns(&self, dir: Dir) -> u64 {
-        let (bytes, ios) = self.paced[dir.index()];
-        let after = |amount: u64, per_second: u64| {
-            let ns = u128::from(amount) * 1_000_000_000 / u128::from(per_second.max(1));
-            u64::try_from(ns).unwrap_or(u64::MAX)
-        };
-        let by_bytes = self.job.rate_bytes[dir.index()].map_or(0, |rate| after(bytes, rate));
-        let by_ios = self.job.rate_iops[dir.index()].map_or(0, |rate| after(ios, rate.into()));
-        self.paced_from_ns.saturating_add(by_bytes.max(by_ios))
     }
 
     fn issue_place(&mut self, place: Place) -> Next {
@@ -485,9 +454,15 @@ impl JobState {
     }
 
     fn issue(&mut self, io: Io) -> Next {
+        self.submitted();
+        Next::Io(io)
+    }
+
+    /// Counts a submission as fio does, flushes too.
+    fn submitted(&mut self) {
         self.outstanding += 1;
         self.stats.mark_depth(self.outstanding);
-        Next::Io(io)
+        self.stats.mark_submit(1);
     }
 
     fn next_of_verify(&mut self, now_ns: u64) -> Option<Next> {
@@ -513,102 +488,8 @@ impl JobState {
         }
     }
 
-    /// A transfer is over: so many bytes moved, or an error. `data` is what a read with [`Io::check`] brought.
-    pub fn complete(&mut self, io: &Io, times: Times, result: Result<u64, WorkerError>, data: Option<&[u8]>) {
-        self.tick(times.complete_ns);
-        self.outstanding = self.outstanding.saturating_sub(1);
-        self.last_ns = self.last_ns.max(times.complete_ns);
-        let bytes = match result {
-            Ok(0) if io.bytes > 0 => {
-                let text = format!("{} of 0 bytes at offset {}", word(io.dir), io.offset);
-                return self.failed(io, WorkerError { errno: EIO, text });
-            }
-            Ok(bytes) => bytes.min(io.bytes),
-            Err(error) => return self.failed(io, error),
-        };
-        self.account(io, bytes, times);
-        if bytes < io.bytes {
-            self.stats.dirs[io.dir.index()].short_ios += 1;
-        }
-        if io.check
-            && let Some(data) = data
-        {
-            let whole = bytes == io.bytes;
-            let stamp = io.stamp.as_ref().filter(|_| whole);
-            if whole && let Err(error) = verify::check(&self.job, stamp, io.offset, data) {
-                return self.differs(error);
-            }
-        }
-        if bytes < io.bytes && !io.check {
-            // The rest goes first. A stamp covers a whole block, so a checked read is not cut.
-            let rest = Io { offset: io.offset + bytes, bytes: io.bytes - bytes, ..*io };
-            self.rest.push_back(rest);
-        } else if bytes < io.bytes {
-            let text = format!("short read of {bytes} bytes at offset {} cannot be verified", io.offset);
-            self.failed(io, WorkerError { errno: EIO, text });
-        }
-    }
-
-    fn account(&mut self, io: &Io, bytes: u64, times: Times) {
-        let Times { start_ns, issue_ns, complete_ns } = times;
-        let slat_ns = (!self.job.ioengine.blocks()).then(|| issue_ns.saturating_sub(start_ns));
-        let clat_ns = complete_ns.saturating_sub(issue_ns);
-        let lat_ns = complete_ns.saturating_sub(start_ns);
-        self.stats.transfer(io.dir, bytes, slat_ns, clat_ns, lat_ns);
-        self.done_bytes += bytes;
-        self.phase_bytes[io.dir.index()] += bytes;
-        let (bw, iops) = &mut self.windows[io.dir.index()];
-        bw.add(bytes);
-        iops.add(1);
-        if let Some(logs) = &mut self.logs {
-            let at_ns = complete_ns.saturating_sub(self.started_ns);
-            logs.transfer(at_ns, io, bytes, [slat_ns, Some(clat_ns), Some(lat_ns)]);
-        }
-    }
-
-    /// A flush is over.
-    pub fn complete_sync(&mut self, _sync: &Sync, times: Times, result: Result<(), WorkerError>) {
-        self.tick(times.complete_ns);
-        self.outstanding = self.outstanding.saturating_sub(1);
-        self.last_ns = self.last_ns.max(times.complete_ns);
-        match result {
-            Ok(()) => self.stats.sync.add(times.complete_ns.saturating_sub(times.start_ns)),
-            Err(error) => self.fail(error, self.job.continue_on_error.write),
-        }
-    }
-
-    fn failed(&mut self, io: &Io, error: WorkerError) {
-        if io.dir == Dir::Write {
-            self.written.remove(io.file, io.offset);
-        }
-        let go_on = match io.dir {
-            Dir::Read => self.job.continue_on_error.read,
-            Dir::Write => self.job.continue_on_error.write,
-        };
-        self.stats.dirs[io.dir.index()].drop_ios += 1;
-        self.fail(error, go_on);
-    }
-
-    fn differs(&mut self, error: VerifyError) {
-        let text = error.to_string();
-        if self.verify_errors.len() < VERIFY_ERRORS_KEPT {
-            self.verify_errors.push(error);
-        }
-        // Without verify_fatal fio reads on to the end of the phase and fails then; every difference is counted.
-        let go_on = self.job.continue_on_error.verify;
-        let stop_now = self.job.verify_fatal && !go_on;
-        self.stats.total_errors += 1;
-        self.stats.error.get_or_insert(WorkerError { errno: EILSEQ, text });
-        self.stop |= stop_now || (!go_on && self.phase != Phase::Verify);
-    }
-
-    fn fail(&mut self, error: WorkerError, go_on: bool) {
-        self.stats.total_errors += 1;
-        self.stats.error.get_or_insert(error);
-        self.stop |= !go_on;
-    }
-
-    /// Ends the worker from outside at the next call of [`JobState::next`]; outstanding transfers still complete.
+    /// Ends the worker from outside at the next call of [`JobState::next`]; outstanding transfers still
+    /// complete.
     pub fn stop(&mut self) {
         self.stop = true;
     }
@@ -616,11 +497,6 @@ impl JobState {
     /// What the verify phase found wrong, at most [`VERIFY_ERRORS_KEPT`].
     pub fn verify_errors(&self) -> &[VerifyError] {
         &self.verify_errors
-    }
-
-    /// For the runner to note how many transfers it submitted or took at once.
-    pub fn stats_mut(&mut self) -> &mut Stats {
-        &mut self.stats
     }
 
     /// The results so far.
@@ -640,12 +516,5 @@ impl JobState {
         self.stats.cpu = cpu;
         self.stats.job_runtime_ns = self.last_ns.saturating_sub(self.started_ns);
         self.stats.clone()
-    }
-}
-
-fn word(dir: Dir) -> &'static str {
-    match dir {
-        Dir::Read => "read",
-        Dir::Write => "write",
     }
 }

@@ -92,7 +92,8 @@ pub struct EmmcCard {
 }
 
 impl EmmcCard {
-    pub(crate) fn new(config: EmmcConfig, user: Medium) -> Result<Self, MediumError> {
+    pub(crate) fn new(config: EmmcConfig, mut user: Medium) -> Result<Self, MediumError> {
+        user.shorten(config.capacity_bytes);
         let mut boot = Vec::new();
         if config.boot_bytes > 0 {
             boot.push(Medium::sparse(config.boot_bytes, Fill::Zeros)?);
@@ -209,12 +210,10 @@ impl EmmcCard {
     /// Lets everything happen that was due.
     fn settle(&mut self, now_ns: u64) {
         match self.state {
-            State::Data => {
-                if self.data_end_ns.is_some_and(|end_ns| now_ns >= end_ns) {
-                    self.transfer = Transfer::None;
-                    self.data_end_ns = None;
-                    self.state = State::Tran;
-                }
+            State::Data if self.data_end_ns.is_some_and(|end_ns| now_ns >= end_ns) => {
+                self.transfer = Transfer::None;
+                self.data_end_ns = None;
+                self.state = State::Tran;
             }
             State::Prg if now_ns >= self.busy_until_ns => self.programmed(State::Tran),
             State::Dis if now_ns >= self.busy_until_ns => self.programmed(State::Stby),

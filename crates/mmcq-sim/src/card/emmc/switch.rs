@@ -91,9 +91,7 @@ impl EmmcCard {
             3 => return None,
             number => Partition::Gp(number - 4),
         };
-        if self.store(partition).is_none() {
-            return None;
-        }
+        self.store(partition)?;
         Some(Effect::Partition(partition))
     }
 

@@ -100,6 +100,11 @@ impl Medium {
         self.bytes
     }
 
+    /// Only the first bytes are used from now on.
+    pub(crate) fn shorten(&mut self, bytes: u64) {
+        self.bytes = self.bytes.min(bytes);
+    }
+
     /// Writes are refused.
     #[must_use]
     pub fn read_only(&self) -> bool {

@@ -249,13 +249,13 @@ impl Place<'_> {
 /// If an unknown key is a known one without its unit, that is what the message says.
 fn with_unit_hint(message: &str) -> String {
     let mut quoted = message.split('`').skip(1).step_by(2);
-    if message.starts_with("unknown field") {
-        if let Some(key) = quoted.next() {
-            let stem = format!("{key}_");
-            let longer: Vec<&str> = quoted.filter(|known| known.starts_with(&stem)).collect();
-            if let [known] = longer[..] {
-                return format!("key `{key}` has no unit: expected `{known}`");
-            }
+    if message.starts_with("unknown field")
+        && let Some(key) = quoted.next()
+    {
+        let stem = format!("{key}_");
+        let longer: Vec<&str> = quoted.filter(|known| known.starts_with(&stem)).collect();
+        if let [known] = longer[..] {
+            return format!("key `{key}` has no unit: expected `{known}`");
         }
     }
     message.to_owned()

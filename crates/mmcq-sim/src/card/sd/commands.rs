@@ -21,10 +21,8 @@ impl SdCard {
         if self.lock.locked() && !works_locked(index, app) {
             return self.illegal();
         }
-        if app {
-            if let Some(reply) = self.application(index, arg, now_ns) {
-                return reply;
-            }
+        if app && let Some(reply) = self.application(index, arg, now_ns) {
+            return reply;
         }
         self.basic(index, arg, count, now_ns)
     }
@@ -67,7 +65,7 @@ impl SdCard {
                 self.status.valid_command();
                 Reply::short(8, arg & 0xfff)
             }
-            (9 | 10 | 13 | 15, _) if !addressed => Reply::SILENT,
+            (9 | 10 | 13 | 15, Stby | Tran | Data | Rcv | Prg | Dis) if !addressed => Reply::SILENT,
             (9, Stby) => {
                 let mut csd = self.config.csd(self.tran_speed());
                 csd[14] = self.csd_flags;

@@ -39,16 +39,16 @@ pub(super) fn switch(
 ) -> ([u8; 64], Option<Functions>) {
     let mut status = [0u8; 64];
     let mut next = now;
-    let mut shown = [0u8; 6];
     let mut refused = false;
-    for group in 0..6 {
+    for (group, chosen) in next.0.iter_mut().enumerate() {
         let bits = supported(config.modes, group, is_18);
         put(&mut status, 415 + 16 * group, 400 + 16 * group, bits.into());
         let wanted = (arg >> (4 * group)) as u8 & 0xf;
-        shown[group] = match wanted {
-            0xf => now.0[group],
+        let shown = match wanted {
+            // No influence: what is selected stays.
+            0xf => *chosen,
             function if bits >> function & 1 == 1 => {
-                next.0[group] = function;
+                *chosen = function;
                 function
             }
             _ => {
@@ -56,7 +56,7 @@ pub(super) fn switch(
                 0xf
             }
         };
-        put(&mut status, 379 + 4 * group, 376 + 4 * group, shown[group].into());
+        put(&mut status, 379 + 4 * group, 376 + 4 * group, shown.into());
     }
     if !refused {
         put(&mut status, 511, 496, current_ma(next.0[0], next.0[3]));

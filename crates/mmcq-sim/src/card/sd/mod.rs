@@ -74,7 +74,8 @@ pub struct SdCard {
 }
 
 impl SdCard {
-    pub(crate) fn new(config: SdConfig, medium: Medium) -> Self {
+    pub(crate) fn new(config: SdConfig, mut medium: Medium) -> Self {
+        medium.shorten(config.capacity_bytes);
         let flash = Flash::new(config.flash);
         Self {
             config,
@@ -168,19 +169,17 @@ impl SdCard {
 
     /// Lets everything happen that was due.
     fn settle(&mut self, now_ns: u64) {
-        if let Some((functions, at_ns)) = self.pending_functions {
-            if now_ns >= at_ns {
-                self.functions = functions;
-                self.pending_functions = None;
-            }
+        if let Some((functions, at_ns)) = self.pending_functions
+            && now_ns >= at_ns
+        {
+            self.functions = functions;
+            self.pending_functions = None;
         }
         match self.state {
-            State::Data => {
-                if self.data_end_ns.is_some_and(|end_ns| now_ns >= end_ns) {
-                    self.transfer = Transfer::None;
-                    self.data_end_ns = None;
-                    self.state = State::Tran;
-                }
+            State::Data if self.data_end_ns.is_some_and(|end_ns| now_ns >= end_ns) => {
+                self.transfer = Transfer::None;
+                self.data_end_ns = None;
+                self.state = State::Tran;
             }
             State::Prg if now_ns >= self.busy_until_ns => self.state = State::Tran,
             State::Dis if now_ns >= self.busy_until_ns => self.state = State::Stby,

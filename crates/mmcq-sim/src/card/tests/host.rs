@@ -245,6 +245,14 @@ impl<C: Card> Host<C> {
         self.status() & 0x80 == 0
     }
 
+    /// The same for a byte that changes the bus: the host follows before it asks for the status.
+    pub(super) fn ext_mode(&mut self, index: u32, value: u32, change: impl FnOnce(&mut BusState)) {
+        self.short(6, 0x0300_0000 | index << 16 | value << 8);
+        self.wait_busy();
+        self.set(change);
+        assert_eq!(self.status() & 0x80, 0, "EXT_CSD[{index}] = {value:#x}");
+    }
+
     pub(super) fn ext_csd(&mut self) -> Vec<u8> {
         self.ok(8, 0);
         self.receive(1)

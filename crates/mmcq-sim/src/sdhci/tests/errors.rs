@@ -357,3 +357,16 @@ fn hung_resets_stuck_bits_and_a_dead_controller() {
     rig.host.mishaps_mut().dead = true;
     assert_eq!((rig.r32(0x30), rig.r16(0x2c), rig.r8(0x29), rig.host.irq()), (!0, !0, !0, false));
 }
+
+#[test]
+fn commands_during_a_reset_of_their_circuit_are_dropped() {
+    for (bits, index, flags, dropped) in
+        [(1, 13, R1, true), (2, 13, R1, true), (4, 13, R1, false), (4, 7, R1B, true), (2, 7, R1B, true)]
+    {
+        let mut rig = Rig::warm(SdhciConfig::GENERIC_4_20);
+        rig.w8(0x2f, bits);
+        rig.command(index, 0, flags, 0);
+        assert_eq!(rig.host.protocol_violations() > 0, dropped, "reset {bits}, CMD{index}");
+        assert_eq!(rig.r32(0x24) & 1 == 0, dropped);
+    }
+}

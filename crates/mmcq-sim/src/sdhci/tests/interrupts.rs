@@ -171,3 +171,54 @@ fn a_lost_interrupt_leaves_its_status() {
     rig.command(13, 0, R1, 0);
     assert_eq!(rig.interrupt(), CC);
 }
+
+#[test]
+fn an_abort_that_comes_just_too_late_still_waits_for_its_busy() {
+    let mut rig = Rig::warm(SdhciConfig::GENERIC_4_20);
+    rig.select(2);
+    rig.card.0.borrow_mut().r1b_busy_ns = 20_000;
+    let buffer = rig.mapped(vec![0; 512], Direction::Read);
+    let table = rig.table(8, &[(buffer.bus, 512, 0x23)]);
+    rig.point_at(&table);
+    rig.set_up(512, 1);
+    rig.command(18, 0, R1 | DATA, READ_MANY);
+    assert_eq!(rig.wait_for(CC), CC);
+    // The block ends 1.41 us after the response; the abort's token takes 0.24 us.
+    rig.run(1_300);
+    let written = rig.now;
+    rig.command(12, 0, R1B | ABORT, 0);
+    assert_eq!(rig.wait_for(TC), TC, "of the data");
+    assert_eq!(rig.wait_for(CC | TC), CC | TC, "of CMD12");
+    assert_eq!(rig.now - written, 240 + 20_000);
+}
+
+#[test]
+fn after_a_reset_of_dat_nobody_waits_for_busy() {
+    let mut rig = Rig::warm(SdhciConfig::GENERIC_4_20);
+    rig.card.0.borrow_mut().r1b_busy_ns = 20_000;
+    rig.command(7, 0, R1B, 0);
+    rig.w8(0x2f, 4);
+    assert_eq!(rig.wait_for(CC), CC);
+    rig.run(1_000_000);
+    assert_eq!((rig.r32(0x30), rig.r32(0x24) & 3), (0, 0));
+}
+
+#[test]
+fn a_command_that_ends_in_the_gap_between_blocks_comes_before_the_next_block() {
+    let mut rig = Rig::warm(SdhciConfig::GENERIC_4_20);
+    rig.select(2);
+    let buffer = rig.mapped(vec![0; 1024], Direction::Read);
+    let table = rig.table(8, &[(buffer.bus, 1024, 0x23)]);
+    rig.point_at(&table);
+    rig.set_up(512, 2);
+    let start = rig.now;
+    rig.command(18, 0, R1 | DATA, READ_MANY);
+    assert_eq!(rig.wait_for(CC), CC);
+    // The first block ends 1.41 us after the response; the gap takes 40 ns, the token 240 ns.
+    rig.run(1_410 - 220);
+    rig.command(13, 0, R1, 0);
+    assert_eq!(rig.wait_for(TC) & (TC | int::ERRORS), TC);
+    assert_eq!(rig.card.0.borrow().commands.last(), Some(&(13, 0, start + 520 + 1_410 + 20)));
+    assert_eq!(rig.now, start + 520 + 2 * 1_410);
+    assert!(buffer.take() == rig.card_bytes(0, 1024));
+}

@@ -7,6 +7,7 @@ use mmcq::host::{Direction, Dma};
 use std::cell::RefCell;
 use std::ptr::NonNull;
 use std::rc::Rc;
+use std::sync::LazyLock;
 
 /// What the card does and what it saw.
 #[derive(Debug)]
@@ -43,7 +44,9 @@ pub const CID: [u8; 15] = [0x03, 0x53, 0x44, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 
 
 impl TestCard {
     pub fn new() -> Self {
-        let blocks = (0..1024 * 512).map(|i: u32| (i ^ i >> 8 ^ i >> 9) as u8).collect();
+        static BLOCKS: LazyLock<Vec<u8>> =
+            LazyLock::new(|| (0..1024 * 512).map(|i: u32| (i ^ i >> 8 ^ i >> 9) as u8).collect());
+        let blocks = BLOCKS.clone();
         TestCard(Rc::new(RefCell::new(Script {
             blocks,
             access_ns: 0,
@@ -304,7 +307,8 @@ impl Rig {
         if self.host.irq() { self.r32(0x30) } else { 0 }
     }
 
-    /// Waits until all these bits, or an error, are set; acknowledges as it goes. Returns everything that was set.
+    /// Waits until all these bits, or an error, are set; acknowledges as it goes. Returns everything that was
+    /// set.
     pub fn wait_for(&mut self, bits: u32) -> u32 {
         let mut seen = 0;
         for _ in 0..10_000 {

@@ -40,7 +40,8 @@ impl Card for Plain {
     }
 }
 
-/// What a driver does for one request of 4 KiB: map, table, registers, wait for the interrupt, acknowledge, unmap.
+/// What a driver does for one request of 4 KiB: map, table, registers, wait for the interrupt, acknowledge,
+/// unmap.
 fn request(
     port: &Port,
     memory: &ShadowMemory,

@@ -16,7 +16,8 @@ const CLOCK_NS: u64 = 150_000_000;
 const CLOCK_POLL_NS: u64 = 10_000;
 /// 1.8V Signaling Enable is to be read again after this time [SDHC 3.6.1].
 const VOLTAGE_NS: u64 = 5_000_000;
-/// Steps that one call may take when nothing has to be waited for: two resets, two clock waits, and their ends.
+/// Steps that one call may take when nothing has to be waited for: two resets, two clock waits, and their
+/// ends.
 const STEPS: usize = 8;
 
 /// What the bus settings are, and how far the operation in progress has got.
@@ -311,7 +312,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
             Timing::Sdr50 => UHS_SDR50,
             Timing::Sdr104 | Timing::Hs200 => UHS_SDR104,
             Timing::Ddr50 | Timing::Ddr52 => UHS_DDR50,
-            Timing::Hs400 | Timing::Hs400Es => u16::from(self.config.hs400_mode) & UHS_MASK,
+            Timing::Hs400 => u16::from(self.config.hs400_mode) & UHS_MASK,
+            Timing::Hs400Es => u16::from(self.config.hs400es_mode) & UHS_MASK,
         };
         let slow = matches!(timing, Timing::Legacy | Timing::Sdr12);
         let fast = if slow || self.config.quirks.has(Quirks::NO_HISPD_BIT) { 0 } else { CONTROL_HIGH_SPEED };

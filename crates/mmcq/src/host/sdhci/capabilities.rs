@@ -125,8 +125,14 @@ impl Model {
             _ => (1, MAX_BYTES_UNSCATTERED, MAX_BYTES_UNSCATTERED),
         };
         let uhs = if self.version >= VERSION_3_00 { high } else { 0 };
-        let signal18 =
-            uhs & (CAP2_SDR50 | CAP2_SDR104 | CAP2_DDR50) != 0 && !quirks.has(Quirks::NO_SIGNAL_18);
+        // A board that adds eMMC's fast timings has 1.8 V lines, whatever SD's bits say.
+        let fast_emmc = [Timing::Hs200, Timing::Hs400, Timing::Hs400Es]
+            .map(Caps::timing_bit)
+            .iter()
+            .fold(0, |a, b| a | b);
+        let low_voltage =
+            uhs & (CAP2_SDR50 | CAP2_SDR104 | CAP2_DDR50) != 0 || config.extra_timings & fast_emmc != 0;
+        let signal18 = low_voltage && !quirks.has(Quirks::NO_SIGNAL_18);
         let wide_bus = low & CAP_8BIT != 0;
         Caps {
             auto_stop: !quirks.has(Quirks::NO_AUTO_CMD12),
@@ -147,6 +153,11 @@ impl Model {
             max_blocks: MAX_BLOCKS,
             max_bytes,
             align: if self.mode == TransferMode::Pio { 1 } else { 4 },
+            dma_bits: match self.mode {
+                TransferMode::Pio => 0,
+                _ if self.wide => 64,
+                _ => 32,
+            },
             defer_completion: quirks.has(Quirks::DEFER_COMPLETION),
             clock_hz: self.clocks.range(config.max_clock_hz),
             width: if wide_bus { config.width } else { config.width.min(Width::W4) },
@@ -156,12 +167,13 @@ impl Model {
         }
     }
 
-    /// Segments, bytes in a segment and bytes in a transfer such that any list within them fits the table: segments that
-    /// add up to `t` chunks need at most `t - 1` descriptors more than there are segments.
+    /// Segments, bytes in a segment and bytes in a transfer such that any list within them fits the table:
+    /// segments that add up to `t` chunks need at most `t - 1` descriptors more than there are segments.
     fn scatter(&self, slots: usize) -> (u16, u32, u32) {
         let slots = u32::try_from(slots).unwrap_or(u32::MAX).saturating_sub(self.form.nop_end.into());
-        let most = MAX_BLOCKS * 512 / self.form.chunk;
-        let chunks = slots.div_ceil(2).clamp(1, most);
+        // A chunk is neither 0 nor longer than a transfer; said here in a way that cannot panic.
+        let most = MAX_BLOCKS * 512 / self.form.chunk.max(1);
+        let chunks = slots.div_ceil(2).min(most).max(1);
         let bytes = chunks * self.form.chunk;
         let segments = u16::try_from(slots.saturating_sub(chunks - 1)).unwrap_or(u16::MAX);
         (segments, bytes, bytes)

@@ -45,13 +45,15 @@ impl Clocks {
         (slowest, self.base.max(self.programmable).min(limit_hz))
     }
 
-    /// The bits of Clock Control for the fastest clock not above `hz`, and that clock; `None` if it cannot be that slow.
+    /// The bits of Clock Control for the fastest clock not above `hz`, and that clock; `None` if it cannot be
+    /// that slow.
     pub(super) fn divide(&self, hz: u32) -> Option<(u16, u32)> {
         if hz == 0 {
             return None;
         }
         if self.programmable != 0 {
-            let divisor = self.programmable.div_ceil(hz);
+            // At least 1 anyway; said where the compiler can see it, so that no division can panic.
+            let divisor = self.programmable.div_ceil(hz).max(1);
             if divisor <= DIVIDER_MAX + 1 {
                 return Some((encode(divisor - 1) | CLOCK_PROGRAMMABLE, self.programmable / divisor));
             }
@@ -63,7 +65,7 @@ impl Clocks {
             let divisor = self.base.div_ceil(hz).checked_next_power_of_two().filter(|&d| d <= 256)?;
             return Some((encode(divisor / 2), self.base / divisor));
         }
-        let half = self.base.div_ceil(hz).div_ceil(2);
+        let half = self.base.div_ceil(hz).div_ceil(2).max(1);
         (half <= DIVIDER_MAX).then(|| (encode(half), self.base / (2 * half)))
     }
 
@@ -72,8 +74,8 @@ impl Clocks {
         (NS_IN_S << (13 + TIMEOUT_MAX)).checked_div(self.timeout.into()).unwrap_or(0)
     }
 
-    /// The counter value that waits at least `timeout_ns`, and whether even the largest is too short. `sd_clock_hz` replaces the timeout
-    /// clock if it is given.
+    /// The counter value that waits at least `timeout_ns`, and whether even the largest is too short.
+    /// `sd_clock_hz` replaces the timeout clock if it is given.
     pub(super) fn timeout(&self, timeout_ns: u64, sd_clock_hz: Option<u32>) -> (u8, bool) {
         let hz = sd_clock_hz.unwrap_or(self.timeout);
         if hz == 0 {

@@ -12,7 +12,8 @@ impl Quirks {
     pub const NONE: Quirks = Quirks(0);
     /// No Transfer Complete at the end of an R1b busy; DAT0 is read instead.
     pub const NO_BUSY_IRQ: Quirks = Quirks(1 << 0);
-    /// DAT levels in Present State are not to be trusted; with [`NO_BUSY_IRQ`](Self::NO_BUSY_IRQ) only the card's status tells.
+    /// DAT levels in Present State are not to be trusted; with [`NO_BUSY_IRQ`](Self::NO_BUSY_IRQ) only the
+    /// card's status tells.
     pub const NO_DAT0_LEVEL: Quirks = Quirks(1 << 1);
     /// ADMA2 is announced and does not work.
     pub const BROKEN_ADMA: Quirks = Quirks(1 << 2);
@@ -28,7 +29,8 @@ impl Quirks {
     pub const NO_CMD23: Quirks = Quirks(1 << 7);
     /// A descriptor length of 0 is not 64 KiB.
     pub const ADMA_ZERO_LENGTH_BROKEN: Quirks = Quirks(1 << 8);
-    /// The list must end with a descriptor of its own that moves nothing; otherwise the last transfer carries End.
+    /// The list must end with a descriptor of its own that moves nothing; otherwise the last transfer carries
+    /// End.
     pub const ADMA_NOP_END: Quirks = Quirks(1 << 9);
     /// DMA moves multiples of 4 bytes only; other lengths go through the buffer port.
     pub const DMA_SIZE_32BIT: Quirks = Quirks(1 << 10);
@@ -103,10 +105,13 @@ pub struct Config {
     pub width: Width,
     /// The card is soldered: presence is never asked.
     pub fixed: bool,
-    /// Timings beyond those announced, as [`Caps::timing_bit`]s: HS200, HS400 and enhanced strobe of eMMC have no bit in the capabilities.
+    /// Timings beyond those announced, as [`Caps::timing_bit`]s: HS200, HS400 and enhanced strobe of eMMC
+    /// have no bit in the capabilities.
     pub extra_timings: u16,
     /// UHS Mode Select of HS400; the standard has none.
     pub hs400_mode: u8,
+    /// UHS Mode Select of HS400 with enhanced strobe (Spreadtrum's controllers have one).
+    pub hs400es_mode: u8,
     /// The capabilities (044h:040h) instead of the register's.
     pub capabilities: Option<u64>,
 }
@@ -124,15 +129,18 @@ impl Config {
             fixed: false,
             extra_timings: 0,
             hs400_mode: super::regs::UHS_HS400 as u8,
+            hs400es_mode: super::regs::UHS_HS400ES as u8,
             capabilities: None,
         }
     }
 
-    /// An eMMC on a 1.8 V host: soldered, HS200 and HS400.
+    /// An eMMC on a 1.8 V host: soldered, HS200 and HS400, also with enhanced strobe.
     pub const fn emmc_18() -> Self {
         let mut config = Self::new();
         config.fixed = true;
-        config.extra_timings = Caps::timing_bit(Timing::Hs200) | Caps::timing_bit(Timing::Hs400);
+        config.extra_timings = Caps::timing_bit(Timing::Hs200)
+            | Caps::timing_bit(Timing::Hs400)
+            | Caps::timing_bit(Timing::Hs400Es);
         config
     }
 }

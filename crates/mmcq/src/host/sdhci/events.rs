@@ -18,7 +18,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
     pub(super) fn take_events(&mut self, segments: &[Segment]) -> Events {
         let mut events = Events::default();
         let status = self.port.read32(INT_STATUS);
-        if status == 0 {
+        if status == 0 && self.active.is_none_or(|active| active.work != Work::Tuning) {
             return events;
         }
         if status == u32::MAX {
@@ -46,7 +46,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         events
     }
 
-    /// Card presence, card interrupt, re-tuning: each is masked until it makes sense again, so that a level cannot storm.
+    /// Card presence, card interrupt, re-tuning: each is masked until it makes sense again, so that a level
+    /// cannot storm.
     fn take_rare(&mut self, status: u32, events: &mut Events) {
         let mut enable = self.shadow.enable;
         if status & PRESENCE & enable != 0 {
@@ -88,7 +89,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         }
         let transferred = active.seen & INT_TRANSFER != 0;
         match active.work {
-            Work::Tuning => return (active.seen & INT_BUFFER_READ != 0).then(|| self.tuned()),
+            Work::Tuning => return self.tuned(active.seen & INT_BUFFER_READ != 0),
             Work::Pio(direction) => {
                 self.move_blocks(direction == Direction::Read, segments);
                 if self.transfer.blocks != 0 {
@@ -137,16 +138,18 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         }
     }
 
-    fn tuned(&mut self) -> Result<Done, Fault> {
+    /// The end of a tuning phase: its block has come, or (some controllers say no more) the whole procedure
+    /// is over.
+    fn tuned(&mut self, block: bool) -> Option<Result<Done, Fault>> {
         let control = self.port.read16(CONTROL_2);
         if control & CONTROL_2_TUNE != 0 {
-            return Ok(Done::default());
+            return block.then(|| Ok(Done::default()));
         }
         if control & CONTROL_2_TUNED == 0 {
-            return Err(Fault { cause: Cause::Other, stage: Stage::Data, response: None });
+            return Some(Err(Fault { cause: Cause::Other, stage: Stage::Data, response: None }));
         }
         self.set_enable(self.shadow.enable | INT_RETUNE);
-        Ok(Done { tuned: true, ..Done::default() })
+        Some(Ok(Done { tuned: true, ..Done::default() }))
     }
 
     fn response(&self, resp: Resp) -> Response {

@@ -1,10 +1,12 @@
 //! SDHCI 3.0 to 4.2: the SD Association's standard host controller.
 //!
-//! Read first: `regs.rs` (the register map), then `phase.rs` (how a phase starts), `events.rs` (how it ends) and `bus.rs` (clock, power,
-//! timing, reset). `config.rs` has what a board must say; [`Sdhci::new`] reads the rest.
+//! Read first: `regs.rs` (the register map), then `phase.rs` (how a phase starts), `events.rs` (how it ends)
+//! and `bus.rs` (clock, power, timing, reset). `config.rs` has what a board must say; [`Sdhci::new`] reads
+//! the rest.
 //!
-//! One interrupt ends a data transfer: while data are in flight only Transfer Complete and errors are signalled. What a
-//! register already holds is not written again, so that a 4 KiB transfer costs four writes to start and three accesses to end.
+//! One interrupt ends a data transfer: while data are in flight only Transfer Complete and errors are
+//! signalled. What a register already holds is not written again, so that a 4 KiB transfer costs four writes
+//! to start and three accesses to end.
 
 mod bus;
 mod capabilities;
@@ -30,9 +32,11 @@ use port::Port;
 use regs::*;
 pub use table::Table;
 
-/// A controller: registers `R`, memory seen through `D`, and room for `DESCRIPTORS` ADMA2 descriptors (0: no ADMA2).
+/// A controller: registers `R`, memory seen through `D`, and room for `DESCRIPTORS` ADMA2 descriptors (0: no
+/// ADMA2).
 ///
-/// Nothing is written by [`new`](Sdhci::new); [`BusOp::ResetAll`] and [`BusOp::PowerOn`] bring the controller up.
+/// Nothing is written by [`new`](Sdhci::new); [`BusOp::ResetAll`] and [`BusOp::PowerOn`] bring the controller
+/// up.
 pub struct Sdhci<R: Regs, D: Dma, const DESCRIPTORS: usize> {
     port: Port<R>,
     dma: D,
@@ -64,7 +68,8 @@ struct Shadow {
 }
 
 impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
-    /// A driver for the controller at `regs`; reads version and capabilities and maps the descriptor table, once and for good.
+    /// A driver for the controller at `regs`; reads version and capabilities and maps the descriptor table,
+    /// once and for good.
     pub fn new(
         regs: R,
         dma: D,
@@ -88,7 +93,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
             table_bus = dma.map(place, bytes, Direction::Write).map_err(InitError::Table)?;
             let last = table_bus.checked_add(bytes as u64 - 1);
             if last.is_none_or(|last| last >> 32 != if model.wide { table_bus >> 32 } else { 0 }) {
-                // Out of reach, or across 4 GiB, where the upper half of the address register would move under us.
+                // Out of reach, or across 4 GiB, where the upper half of the address register would move
+                // under us.
                 dma.unmap(table_bus, place, bytes, Direction::Write);
                 return Err(InitError::Table(DmaError::Unreachable));
             }
@@ -110,7 +116,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         })
     }
 
-    /// The registers, for whoever looks on (vendor registers, models); what the driver owns must not be written.
+    /// The registers, for whoever looks on (vendor registers, models); what the driver owns must not be
+    /// written.
     pub fn regs(&self) -> &R {
         &self.port.regs
     }

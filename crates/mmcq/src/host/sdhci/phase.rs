@@ -141,7 +141,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
             mode |= MODE_READ;
         }
         if data.blocks > 1 || matches!(phase.command.index, 18 | 25) {
-            mode |= MODE_MULTI | MODE_BLOCK_COUNT;
+            mode |= MODE_MULTI;
         }
         let work = if phase.tuning {
             Work::Tuning
@@ -150,9 +150,13 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         } else {
             self.program_other(data, segments, bytes)?
         };
-        if matches!(work, Work::Adma | Work::Sdma) {
-            mode |= MODE_DMA;
-        }
+        // The block count is counted for a single block too: controllers are used to it, and some end a
+        // descriptor list by it.
+        mode |= match work {
+            Work::Adma | Work::Sdma => MODE_DMA | MODE_BLOCK_COUNT,
+            Work::Tuning => 0,
+            _ => MODE_BLOCK_COUNT,
+        };
         self.set_timeout(timeout_ns);
         self.port.write_pair(BLOCK_SIZE, data.block_size | BOUNDARY_512K, data.blocks as u16);
         if let Auto::Count(argument) = phase.auto {
@@ -227,8 +231,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         u16::from(command.index & 0x3f) << COMMAND_INDEX_SHIFT | resp | stop
     }
 
-    /// Are the lines free for this command? Beside a phase with data or busy only commands that leave DAT alone may go.
-    /// If they are, late events of whatever was before are forgotten.
+    /// Are the lines free for this command? Beside a phase with data or busy only commands that leave DAT
+    /// alone may go. If they are, late events of whatever was before are forgotten.
     #[cold]
     fn check_lines(&self, command: &Command, data: bool) -> Result<(), StartError> {
         let state = self.port.read32(PRESENT);

@@ -1,6 +1,7 @@
 //! Registers and their bits, named as the standard names them.
 //!
-//! Sections are those of the SD Host Controller Simplified Specification 3.00 unless a later edition is given.
+//! Sections are those of the SD Host Controller Simplified Specification 3.00 unless a later edition is
+//! given.
 
 // --- 000h SDMA System Address / Argument 2 / 32-bit Block Count [SDHC 2.2.1] ---
 
@@ -247,6 +248,8 @@ pub const UHS_SDR104: u16 = 3;
 pub const UHS_DDR50: u16 = 4;
 /// UHS Mode Select: reserved by the standard, used for HS400 by most controllers that can.
 pub const UHS_HS400: u16 = 5;
+/// UHS Mode Select: likewise, for HS400 with enhanced strobe.
+pub const UHS_HS400ES: u16 = 6;
 /// UHS Mode Select.
 pub const UHS_MASK: u16 = 7;
 /// 1.8V Signaling Enable.

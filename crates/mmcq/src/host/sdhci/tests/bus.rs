@@ -131,6 +131,12 @@ fn tuning_ends_where_the_controller_says() {
     host.start(&phase, &[], 1).unwrap();
     host.regs().set(CONTROL_2, 2, CONTROL_2_TUNED.into());
     assert!(report(&mut host, INT_BUFFER_READ, &[]).phase.unwrap().unwrap().tuned);
+    // A controller that ends the procedure without another interrupt is found out by whoever looks.
+    assert_eq!(host.set_bus(BusOp::TuneStart, true, 0), Step::Done);
+    host.start(&phase, &[], 1).unwrap();
+    assert!(report(&mut host, INT_COMMAND, &[]).phase.is_none());
+    host.regs().set(CONTROL_2, 2, CONTROL_2_TUNED.into());
+    assert!(report(&mut host, 0, &[]).phase.unwrap().unwrap().tuned);
     // The sampling point survives a change of timing, and goes with an abort.
     assert_eq!(host.set_bus(BusOp::Timing(Timing::Sdr104), true, 0), Step::Done);
     assert_eq!(host.regs().get(CONTROL_2, 2), 0x83);

@@ -51,7 +51,8 @@ fn automatic_commands_report_apart() {
     }
 }
 
-/// Every status word of one or two bits, in every kind of phase: never a panic, always an end that the word justifies.
+/// Every status word of one or two bits, in every kind of phase: never a panic, always an end that the word
+/// justifies.
 #[test]
 fn every_status_has_a_meaning() {
     let segments = [far(0, 512)];

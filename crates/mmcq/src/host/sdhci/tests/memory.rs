@@ -115,6 +115,9 @@ fn limits_promise_only_what_fits() {
     assert_eq!((caps.max_blocks, caps.align, caps.clock_hz), (65_535, 4, (24_438, 50_000_000)));
     assert_eq!(caps.max_busy_ns, 134_217_728_000);
     assert!(caps.can(Timing::Sdr104) && caps.can(Timing::Hs200) && !caps.can(Timing::Hs400));
+    let soldered = ready_with(2, CAPS & 0xffff_ffff, Config::emmc_18());
+    assert!(soldered.caps().signal18 && soldered.caps().can(Timing::Hs400) && soldered.present());
+    assert!(!soldered.caps().can(Timing::Sdr104));
     // The worst list within them: every piece one block over a descriptor, as often as the sum allows.
     let mut host = ready(Config::new());
     let pieces = [512, 512, 512, 65_536 + 512, caps.max_bytes - 65_536 - 2048].map(|len| far(0, len));

@@ -1,0 +1,201 @@
+//! Calls the whole public interface with values that the compiler cannot know, so that every panic it could
+//! reach is in the image. It is only ever linked: the handler for panics calls what nobody defines.
+#![no_std]
+#![no_main]
+
+use core::hint::black_box;
+use core::task::Waker;
+use mmcq::block::{BlockDevice, Copying};
+use mmcq::card::{Card, Options, bring_up};
+use mmcq::engine::{DmaBuf, Engine, Error, Kind, Request, SlotId, Target};
+use mmcq::host::{BusOp, Host};
+use mmcq::spec::cid::Cid;
+use mmcq::spec::crc;
+use mmcq::spec::csd::Csd;
+use mmcq::spec::ext_csd::ExtCsd;
+use mmcq::spec::scr::Scr;
+use mmcq::spec::ssr::Ssr;
+use mmcq::spec::switch::SwitchStatus;
+use mmcq::task::IrqTask;
+use size::board::{self, InterruptsOff};
+use size::late::{Late, Once};
+use size::{Driver, Stack};
+
+static STACK: Late<Stack<8>> = Late::new();
+static BLOCK: Once<[u8; 512]> = Once::new([0; _]);
+static TASK: IrqTask<InterruptsOff> = IrqTask::new(InterruptsOff);
+
+/// Every call, in the order in which a program would make them.
+#[unsafe(no_mangle)]
+pub extern "C" fn main() {
+    board::start_clock();
+    let _ = calls();
+}
+
+fn calls() -> Option<()> {
+    let stack = STACK.set(size::stack(black_box(size::CONFIG))?.ok()?)?;
+    let (card, scratch) =
+        stack.block_on(bring_up(stack, size::scratch()?, black_box(Options::DEFAULT)), board::idle);
+    let _ = black_box(card.is_ok_and(|card| registers(&card)));
+    extended(&scratch);
+    blocks(stack, scratch)?;
+    stack.with(queue);
+    interrupt_task(stack);
+    texts(black_box(Error::Full));
+    if black_box(false) {
+        plant();
+    }
+    Some(())
+}
+
+/// The block device, in its four ways.
+fn blocks(stack: &'static Stack<8>, scratch: DmaBuf) -> Option<()> {
+    let device = BlockDevice::new(stack);
+    black_box(device.geometry());
+    let memory = BLOCK.take()?;
+    let lba = black_box(7);
+    let some = memory.get_mut(..black_box(512))?;
+    black_box(device.read_blocking(lba, some, board::idle).is_ok());
+    black_box(device.write_blocking(lba, some, board::idle).is_ok());
+    black_box(device.flush_blocking(board::idle).is_ok());
+    let future = async {
+        let (read, buf) = device.read(lba, scratch).await;
+        let (written, buf) = device.write(lba, buf).await;
+        let flushed = device.flush().await;
+        black_box(read.is_ok() & written.is_ok() & flushed.is_ok());
+        let mut copying = Copying::new(device, buf).ok()?;
+        let done = copying.read(lba, some).await.is_ok() & copying.write(lba, some).await.is_ok();
+        black_box(done & copying.flush().await.is_ok());
+        Some(())
+    };
+    stack.block_on(future, board::idle)
+}
+
+/// The engine's own calls.
+fn queue(engine: &mut Engine<Driver, 8>) {
+    let now_ns = black_box(1);
+    let mut id: Option<SlotId> = None;
+    for kind in black_box([
+        Kind::Read { lba: 0, blocks: 1 },
+        Kind::Write { lba: 0, blocks: 1 },
+        Kind::Flush,
+        Kind::Bus(BusOp::ResetAll),
+        Kind::Pause { ns: 1 },
+    ]) {
+        id = engine.submit(Request { kind, buf: DmaBuf::EMPTY }, now_ns).ok();
+    }
+    let _ = black_box(engine.on_irq(now_ns));
+    let _ = black_box(engine.poll(now_ns));
+    black_box(engine.next_deadline_ns());
+    if let Some(id) = id {
+        engine.set_waker(id, Waker::noop());
+        black_box(engine.take(id).is_some());
+        black_box(engine.cancel(id).is_some());
+        engine.abandon(id);
+    }
+    black_box(engine.id_of(black_box(3)));
+    black_box(engine.take_waker(black_box(3)).is_some());
+    black_box(engine.reclaim().is_some());
+    engine.abort(now_ns);
+    engine.suspend();
+    engine.resume(now_ns);
+    engine.halt();
+    engine.set_target(black_box(None::<Target>));
+    black_box((engine.is_idle(), engine.is_quiet(), engine.take_retune(), engine.slots_in_use()));
+    black_box(engine.stats());
+    let host = engine.host_mut();
+    host.card_irq(black_box(true));
+    black_box((host.present(), host.write_protected(), host.dat0_busy()));
+}
+
+/// Straight-line code in the interrupt.
+fn interrupt_task(stack: &'static Stack<8>) {
+    let future = async {
+        let result: Result<(), Error> = stack.pause(black_box(1)).await;
+        black_box(result.is_ok());
+    };
+    TASK.scope(future, Waker::noop(), || {
+        while !TASK.is_finished() {
+            board::idle();
+        }
+    });
+}
+
+/// Every field of a card's registers.
+fn registers(card: &Card) -> bool {
+    let clock_hz = black_box(card.clock_hz);
+    for words in black_box([card.cid, card.csd]) {
+        black_box((Cid::parse_sd(&words), Cid::parse_emmc(&words)));
+        black_box(Cid::parse_sd(&words).name());
+        black_box(Cid::parse_emmc(&words).emmc_year(black_box(5)));
+        for csd in [Csd::parse_sd(&words), Csd::parse_emmc(&words)].into_iter().flatten() {
+            black_box((csd.blocks(), csd.erase_unit_bytes(), csd.access_time_ns(clock_hz)));
+            black_box((csd.read_timeout_ns(clock_hz), csd.write_timeout_ns(clock_hz)));
+            black_box(csd);
+        }
+    }
+    let bytes = black_box([0; 64]);
+    let ssr = Ssr::parse(&bytes);
+    black_box(ssr.erase_timeout_ns(black_box(9)));
+    black_box(ssr);
+    let switch = SwitchStatus::parse(&bytes);
+    for group in black_box([mmcq::spec::command::sd::Group::AccessMode]) {
+        let function = black_box(15);
+        black_box((switch.supports(group, function), switch.selected(group), switch.busy(group, function)));
+    }
+    black_box((crc::crc7(&bytes), crc::crc16(&bytes), crc::crc16_lanes4(&bytes), crc::crc16_lanes8(&bytes)));
+    Scr::parse(&black_box([0; 8])).is_ok()
+}
+
+/// EXT_CSD and what follows from it.
+fn extended(memory: &[u8]) {
+    let Ok(bytes) = memory.try_into() else { return };
+    let Ok(ext) = ExtCsd::parse(bytes) else { return };
+    let partition = black_box(3);
+    black_box((
+        ext.capacity_bytes(),
+        ext.sector_bytes(),
+        ext.hc_erase_group_bytes(),
+        ext.hc_wp_group_bytes(),
+    ));
+    black_box((ext.boot_bytes(), ext.rpmb_bytes(), ext.gp_bytes(partition), ext.context_conf(partition)));
+    black_box((
+        ext.enhanced_start_bytes(),
+        ext.enhanced_bytes(),
+        ext.max_enhanced_bytes(),
+        ext.cache_bytes(),
+    ));
+    black_box((ext.cmdq_depth(), ext.hpi(), ext.vendor_health(), ext.pre_eol(), ext.life_time_a()));
+    black_box((ext.generic_cmd6_time_ns(), ext.part_switch_time_ns(), ext.out_of_interrupt_time_ns()));
+    black_box((ext.power_off_long_time_ns(), ext.sleep_awake_time_ns(), ext.sleep_notification_time_ns()));
+    black_box((ext.first_power_up_time_ns(), ext.erase_timeout_ns(), ext.trim_timeout_ns()));
+    black_box((ext.secure_erase_timeout_ns(), ext.secure_trim_timeout_ns(), ext.firmware_version()));
+}
+
+/// What errors say. `Display` alone: core's own `Debug` of a string can panic.
+fn texts(error: Error) {
+    struct Sink;
+    impl core::fmt::Write for Sink {
+        fn write_str(&mut self, text: &str) -> core::fmt::Result {
+            black_box(text);
+            Ok(())
+        }
+    }
+    black_box(core::fmt::write(&mut Sink, format_args!("{error}")).is_ok());
+}
+
+/// With the feature `planted`: an index that may be out of bounds.
+fn plant() {
+    #[cfg(feature = "planted")]
+    black_box(black_box([1, 2, 3])[black_box(3)]);
+}
+
+/// The controller's interrupt.
+#[unsafe(no_mangle)]
+pub extern "C" fn controller_interrupt() {
+    if let Some(stack) = STACK.get() {
+        stack.on_irq();
+        stack.poll();
+    }
+    TASK.poll(Waker::noop());
+}

@@ -1,0 +1,47 @@
+//! A card that somebody else has brought up (a boot loader, say): queue and driver alone, without bring-up.
+#![no_std]
+#![no_main]
+
+use mmcq::block::BlockDevice;
+use mmcq::engine::{FlushBy, Target};
+use size::late::{Late, Once};
+use size::{Stack, board};
+
+static STACK: Late<Stack<8>> = Late::new();
+static BLOCK: Once<[u8; 512]> = Once::new([0; _]);
+
+const TARGET: Target = Target {
+    rca: 1,
+    sectors: 1 << 21,
+    block_addressed: true,
+    count: true,
+    extended_address: false,
+    read_timeout_ns: 100_000_000,
+    write_timeout_ns: 500_000_000,
+    flush: FlushBy::Status,
+};
+
+/// The program: block 0 is read and written back.
+#[unsafe(no_mangle)]
+pub extern "C" fn main() {
+    board::start_clock();
+    let _ = copy();
+}
+
+fn copy() -> Option<()> {
+    let stack = STACK.set(size::stack(size::CONFIG)?.ok()?)?;
+    stack.with(|engine| engine.set_target(Some(core::hint::black_box(TARGET))));
+    let device = BlockDevice::new(stack);
+    let block = BLOCK.take()?;
+    device.read_blocking(0, block, board::idle).ok()?;
+    device.write_blocking(0, block, board::idle).ok()?;
+    device.flush_blocking(board::idle).ok()
+}
+
+/// The controller's interrupt.
+#[unsafe(no_mangle)]
+pub extern "C" fn controller_interrupt() {
+    if let Some(stack) = STACK.get() {
+        stack.on_irq();
+    }
+}

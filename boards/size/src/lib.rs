@@ -1,0 +1,68 @@
+//! What the images share: a board with one SDHCI controller, a lock, a clock, memory without caches.
+//!
+//! The images are built to be measured and to be linked, not to be run: the controller lies where a SAM E54
+//! has its first, at that part's reset clock of 48 MHz; its clocks and pins are nobody's.
+#![no_std]
+
+pub mod board;
+pub mod late;
+#[cfg(target_arch = "arm")]
+mod start;
+
+use core::panic::PanicInfo;
+use core::ptr::NonNull;
+use mmcq::engine::{Config, DmaBuf};
+use mmcq::host::regs::Mmio;
+use mmcq::host::sdhci::{self, InitError, Sdhci, Table};
+use mmcq::task::{Shared, Timer};
+
+/// Segments that a transfer may have; one ADMA2 descriptor moves up to 64 KiB.
+pub const DESCRIPTORS: usize = 8;
+/// The driver of this board's controller.
+pub type Driver = Sdhci<Mmio, board::Identity, DESCRIPTORS>;
+/// A card stack with `N` slots.
+pub type Stack<const N: usize> = Shared<board::InterruptsOff, Driver, N>;
+
+/// Registers of the controller.
+const BASE: usize = 0x4500_0000;
+
+static TABLE: late::Once<Table<DESCRIPTORS>> = late::Once::new(Table::new());
+static SCRATCH: late::Once<[u8; mmcq::card::SCRATCH_BYTES as usize]> = late::Once::new([0; _]);
+
+/// What this board says about its controller.
+pub const CONFIG: sdhci::Config = sdhci::Config { base_clock_hz: Some(48_000_000), ..sdhci::Config::new() };
+
+/// The stack over this board's controller; `None` if it has been made before.
+pub fn stack<const N: usize>(config: sdhci::Config) -> Option<Result<Stack<N>, InitError>> {
+    let table = TABLE.take()?;
+    let base = NonNull::new(core::ptr::without_provenance_mut::<u8>(BASE))?;
+    // SAFETY: the linker script leaves the device's addresses alone, and `take` succeeds once.
+    let regs = unsafe { Mmio::new(base) };
+    let timer = Timer { now_ns: board::now_ns, set_alarm: |_| {} };
+    Some(
+        Sdhci::new(regs, board::Identity, table, config)
+            .map(|host| Shared::new(board::InterruptsOff, timer, host, Config::DEFAULT)),
+    )
+}
+
+/// Memory for bring-up; `None` if it is in use for good.
+pub fn scratch() -> Option<DmaBuf> {
+    Some(DmaBuf::from_static(SCRATCH.take()?))
+}
+
+#[panic_handler]
+fn panic(_: &PanicInfo<'_>) -> ! {
+    #[cfg(feature = "no-panic")]
+    {
+        unsafe extern "C" {
+            /// Defined nowhere: a reference to it that survives is a panic that can be reached.
+            fn a_panic_can_be_reached() -> !;
+        }
+        // SAFETY: an image with this call cannot be linked, so it is never made.
+        unsafe { a_panic_can_be_reached() }
+    }
+    #[cfg(not(feature = "no-panic"))]
+    loop {
+        core::hint::spin_loop();
+    }
+}

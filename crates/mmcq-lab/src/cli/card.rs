@@ -1,0 +1,95 @@
+//! `mmcq card`: bring a card up and show what it told. `mmcq platforms`: what there is to choose from.
+
+use super::{Error, print};
+use clap::Args;
+use mmcq_lab::board::{self, Board, Price};
+use mmcq_lab::platform::Platform;
+use mmcq_lab::registers::{self, Field};
+use mmcq_sim::card::Medium;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Bring a card up on a board and print its registers, decoded
+#[derive(Debug, Args)]
+pub struct Card {
+    /// Image file behind the card (opened read-only); its size becomes the card's
+    image: Option<PathBuf>,
+    /// Card: a name from `mmcq platforms`, or a TOML file [default: the board's]
+    #[arg(long, value_name = "CARD")]
+    card: Option<String>,
+    /// Board: a name from `mmcq platforms`, or a TOML file
+    #[arg(long, value_name = "PLATFORM", default_value = "generic")]
+    platform: String,
+    /// One JSON object a line: register, field, value
+    #[arg(long)]
+    json: bool,
+}
+
+impl Card {
+    pub fn run(self) -> Result<ExitCode, Error> {
+        let platform = Platform::load(&self.platform).map_err(Error::input)?;
+        let medium = match &self.image {
+            Some(path) => Some(Medium::image(path, true).map_err(Error::input)?),
+            None => None,
+        };
+        let board =
+            Board::<8>::new(&platform, self.card.as_deref(), medium, Price::Nothing).map_err(Error::input)?;
+        let fields = registers::decode(&board.card, board.ext_csd.as_deref())
+            .map_err(|e| Error::Run(e.to_string()))?;
+        print(&if self.json { as_json(&fields) } else { as_table(&fields) })?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+fn as_json(fields: &[Field]) -> String {
+    fields.iter().filter_map(|field| serde_json::to_string(field).ok()).map(|line| line + "\n").collect()
+}
+
+fn as_table(fields: &[Field]) -> String {
+    let width = |text: fn(&Field) -> &str| fields.iter().map(|f| text(f).len()).max().unwrap_or(0);
+    let (register_width, field_width) = (width(|f| f.register), width(|f| &f.field));
+    let mut last = "";
+    let mut out = String::new();
+    for Field { register, field, value } in fields {
+        let shown = if *register == last { "" } else { register };
+        if shown != "" && !out.is_empty() {
+            out.push('\n');
+        }
+        last = register;
+        out += format!("{shown:register_width$}  {field:field_width$}  {value}").trim_end();
+        out.push('\n');
+    }
+    out
+}
+
+/// List the boards and cards that come with the program
+#[derive(Debug, Args)]
+pub struct Platforms {
+    /// One JSON object a line: kind, name, description
+    #[arg(long)]
+    json: bool,
+}
+
+impl Platforms {
+    pub fn run(self) -> Result<ExitCode, Error> {
+        let mut rows = Vec::new();
+        for name in Platform::names() {
+            let platform = Platform::load(name).map_err(Error::input)?;
+            rows.push(("platform", name.to_owned(), platform.description));
+        }
+        for name in board::card_names() {
+            let profile = board::card_profile(name).map_err(Error::input)?;
+            rows.push(("card", name.to_owned(), profile.description().to_owned()));
+        }
+        let width = rows.iter().map(|(_, name, _)| name.len()).max().unwrap_or(0);
+        for (kind, name, description) in rows {
+            print(&if self.json {
+                let row = serde_json::json!({ "kind": kind, "name": name, "description": description });
+                format!("{row}\n")
+            } else {
+                format!("{kind:8}  {name:width$}  {description}\n")
+            })?;
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}

@@ -1,0 +1,78 @@
+//! Command line: one file a command. Exit codes: 0 well, 1 the run found errors (I/O, verification), 2 bad input.
+
+mod card;
+mod run;
+
+use clap::{Parser, Subcommand};
+use std::fmt;
+use std::process::ExitCode;
+
+/// A laboratory for card stacks: the mmcq stack on register-accurate controllers and timed cards, in virtual time.
+///
+/// Nothing here touches real hardware, and no result depends on the speed of this machine: the same job and seed give the same bytes.
+#[derive(Debug, Parser)]
+#[command(
+    version,
+    after_help = "Exit codes: 0 well; 1 the run found errors (I/O, verification); 2 bad input, nothing written."
+)]
+pub struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Run(run::Run),
+    Card(card::Card),
+    Platforms(card::Platforms),
+}
+
+impl Cli {
+    /// Does what was asked.
+    pub fn run(self) -> Result<ExitCode, Error> {
+        match self.command {
+            Command::Run(command) => command.run(),
+            Command::Card(command) => command.run(),
+            Command::Platforms(command) => command.run(),
+        }
+    }
+}
+
+/// Why a command failed, in one line.
+#[derive(Debug)]
+pub enum Error {
+    /// Something given is wrong; nothing was done.
+    Input(String),
+    /// The run itself failed.
+    Run(String),
+}
+
+impl Error {
+    /// What the program ends with.
+    pub fn code(&self) -> ExitCode {
+        match self {
+            Error::Input(_) => ExitCode::from(2),
+            Error::Run(_) => ExitCode::from(1),
+        }
+    }
+
+    fn input(error: impl fmt::Display) -> Self {
+        Error::Input(error.to_string())
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (Error::Input(text) | Error::Run(text)) = self;
+        f.write_str(text)
+    }
+}
+
+/// Prints a line to standard output; a reader that has gone away ends the program quietly.
+fn print(text: &str) -> Result<(), Error> {
+    use std::io::{ErrorKind, Write};
+    match std::io::stdout().write_all(text.as_bytes()) {
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => std::process::exit(0),
+        result => result.map_err(|error| Error::Run(format!("standard output: {error}"))),
+    }
+}

@@ -1,0 +1,201 @@
+//! Reports in fio 3.33's formats: for people ([`normal`]), JSON ([`json`]) and semicolons ([`terse`]).
+//!
+//! Time and version come from the caller, so that equal runs give equal bytes.
+
+pub mod json;
+mod normal;
+mod number;
+mod terse;
+
+use super::job::{Dir, Job, Worker};
+use super::stats::{DirStats, DiskUtil, Running, Stats};
+pub use normal::normal;
+use std::sync::Arc;
+pub use terse::terse;
+
+/// The version whose formats these are; programs that read reports look for it.
+pub const FORMAT_VERSION: &str = "fio-3.33";
+
+/// One entry: a worker, or the workers of a group together.
+#[derive(Clone, Debug)]
+pub struct Entry {
+    /// The job of the (first) worker.
+    pub job: Arc<Job>,
+    /// How many workers.
+    pub jobs: u32,
+    /// Report group.
+    pub group: u32,
+    /// Shown as process number.
+    pub pid: u32,
+    /// What was measured.
+    pub stats: Stats,
+}
+
+/// Moments and names that a report shows beside the measurements.
+#[derive(Clone, Debug)]
+pub struct Context {
+    /// Shown as fio's version; [`FORMAT_VERSION`] unless a reader wants another.
+    pub version: String,
+    /// Time of the report, milliseconds since 1970 (UTC).
+    pub timestamp_ms: u64,
+    /// Length of the run.
+    pub elapsed_ns: u64,
+    /// `[global]` options as written.
+    pub global_options: Vec<(String, String)>,
+}
+
+/// All results of a run.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// What is shown beside.
+    pub context: Context,
+    /// In the order of the workers.
+    pub entries: Vec<Entry>,
+    /// Use of the disks.
+    pub disks: Vec<DiskUtil>,
+}
+
+/// What a "run status group" sums up for one direction. Rates are bytes a second.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct GroupDir {
+    /// Bytes moved by all.
+    pub bytes: u64,
+    /// Shortest entry.
+    pub min_run_ms: u64,
+    /// Longest entry; 0: nothing moved.
+    pub max_run_ms: u64,
+    /// Slowest entry.
+    pub min_bw: u64,
+    /// Fastest entry.
+    pub max_bw: u64,
+    /// All together.
+    pub aggregate_bw: u64,
+}
+
+impl Report {
+    /// Gathers the workers' results; workers of one group whose jobs say `group_reporting` become one entry.
+    pub fn new(context: Context, results: Vec<(Worker, Stats)>, disks: Vec<DiskUtil>) -> Self {
+        let mut entries: Vec<Entry> = Vec::new();
+        let mut open: Option<u32> = None;
+        for (worker, stats) in results {
+            let grouped = worker.job.group_reporting;
+            match entries.last_mut() {
+                Some(last) if grouped && open == Some(worker.group) => {
+                    last.jobs += 1;
+                    last.stats.sum(&stats);
+                }
+                _ => entries.push(Entry {
+                    jobs: 1,
+                    group: worker.group,
+                    pid: worker.thread_number,
+                    job: worker.job,
+                    stats,
+                }),
+            }
+            open = grouped.then_some(worker.group);
+        }
+        Report { context, entries, disks }
+    }
+
+    /// The numbers of the groups, in order.
+    pub fn groups(&self) -> Vec<u32> {
+        let mut groups: Vec<u32> = self.entries.iter().map(|e| e.group).collect();
+        groups.dedup();
+        groups
+    }
+
+    /// Sums up one direction of a group.
+    pub fn group(&self, group: u32, dir: Dir) -> GroupDir {
+        let mut sum = GroupDir { min_bw: u64::MAX, ..GroupDir::default() };
+        for entry in self.entries.iter().filter(|e| e.group == group) {
+            let stats = &entry.stats.dirs[dir.index()];
+            let ms = stats.runtime_ms();
+            if ms == 0 {
+                continue;
+            }
+            sum.min_run_ms = if sum.max_run_ms == 0 { ms } else { sum.min_run_ms.min(ms) };
+            sum.max_run_ms = sum.max_run_ms.max(ms);
+            sum.bytes += stats.io_bytes;
+            sum.min_bw = sum.min_bw.min(rate(stats.io_bytes, ms));
+            sum.max_bw = sum.max_bw.max(rate(stats.io_bytes, ms));
+        }
+        sum.aggregate_bw = rate(sum.bytes, sum.max_run_ms);
+        sum
+    }
+}
+
+/// So much a second; 0 in no time.
+fn rate(amount: u64, ms: u64) -> u64 {
+    u64::try_from(u128::from(amount) * 1000 / u128::from(ms.max(1))).unwrap_or(u64::MAX)
+}
+
+/// The share of the group's bandwidth that an entry's windows had on average, in percent.
+fn share_of_group(bw_kib: &Running, group: &GroupDir) -> f64 {
+    if group.aggregate_bw <= 1024 {
+        return 100.0;
+    }
+    (bw_kib.mean.trunc() * 100.0 / (group.aggregate_bw as f64 / 1024.0)).min(100.0)
+}
+
+/// Shares of `counts` in `total` in percent; what is not zero shows as at least `least`.
+fn shares<const N: usize>(counts: &[u64; N], total: u64, least: f64) -> [f64; N] {
+    counts.map(|count| match count {
+        0 => 0.0,
+        _ if total == 0 => 0.0,
+        _ => (count as f64 / total as f64 * 100.0).max(least),
+    })
+}
+
+/// User and system time in percent of the workers' time.
+fn cpu_percent(stats: &Stats) -> (f64, f64) {
+    let share = |ns: u64| {
+        if stats.job_runtime_ns == 0 { 0.0 } else { ns as f64 * 100.0 / stats.job_runtime_ns as f64 }
+    };
+    (share(stats.cpu.user_ns), share(stats.cpu.system_ns))
+}
+
+/// The percentiles that terse shows: of `clat` unless the job wants only `lat`.
+fn main_percentiles(job: &Job, stats: &DirStats) -> Vec<u64> {
+    let latency = if job.clat_percentiles || !job.lat_percentiles { &stats.clat } else { &stats.lat };
+    latency.histogram.percentiles(&job.percentile_list)
+}
+
+/// `Sat Nov 21 22:02:12 2026`, in UTC.
+fn date(timestamp_ms: u64) -> String {
+    const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
+    const MONTHS: [&str; 12] =
+        ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+    let seconds = timestamp_ms / 1000;
+    let days = seconds / 86400;
+    // Years counted from a March 1st, in eras of 400 years, so that the leap day comes last.
+    let shifted = days + 719_468;
+    let (era, day) = (shifted / 146_097, shifted % 146_097);
+    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
+    let day = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * day + 2) / 153;
+    let day = day - (153 * month + 2) / 5 + 1;
+    let month = if month < 10 { month + 3 } else { month - 9 };
+    let year = year + era * 400 + u64::from(month <= 2);
+    let (h, m, s) = (seconds / 3600 % 24, seconds / 60 % 60, seconds % 60);
+    let (week, name) = (DAYS[(days % 7) as usize], MONTHS[(month - 1) as usize]);
+    format!("{week} {name} {day:2} {h:02}:{m:02}:{s:02} {year}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dates() {
+        assert_eq!(date(0), "Thu Jan  1 00:00:00 1970");
+        assert_eq!(date(951_782_400_000), "Tue Feb 29 00:00:00 2000");
+        assert_eq!(date(1_795_296_509_242), "Sat Nov 21 21:28:29 2026");
+        assert_eq!(date(4_107_542_399_000), "Sun Feb 28 23:59:59 2100");
+    }
+
+    #[test]
+    fn small_shares_are_still_seen() {
+        assert_eq!(shares(&[0, 1, 999_999], 1_000_000, 0.1), [0.0, 0.1, 99.9999]);
+        assert_eq!(shares(&[1], 0, 0.1), [0.0]);
+    }
+}

@@ -1,0 +1,118 @@
+//! What a completion changes: measurements, errors, verification.
+
+use super::{Io, JobState, Phase, Sync, Times, VERIFY_ERRORS_KEPT};
+use crate::fio::job::Dir;
+use crate::fio::stats::WorkerError;
+use crate::fio::verify::{self, VerifyError};
+
+const EIO: u32 = 5;
+/// fio's "invalid or incomplete multibyte character" stands for data that differs.
+const EILSEQ: u32 = 84;
+
+impl JobState {
+    /// A transfer is over: so many bytes moved, or an error. `data` is what a read with [`Io::check`]
+    /// brought.
+    pub fn complete(&mut self, io: &Io, times: Times, result: Result<u64, WorkerError>, data: Option<&[u8]>) {
+        self.tick(times.complete_ns);
+        self.outstanding = self.outstanding.saturating_sub(1);
+        self.stats.mark_complete(1);
+        self.last_ns = self.last_ns.max(times.complete_ns);
+        let bytes = match result {
+            Ok(0) if io.bytes > 0 => {
+                let text = format!("{} of 0 bytes at offset {}", word(io.dir), io.offset);
+                return self.failed(io, WorkerError { errno: EIO, text });
+            }
+            Ok(bytes) => bytes.min(io.bytes),
+            Err(error) => return self.failed(io, error),
+        };
+        self.account(io, bytes, times);
+        if bytes < io.bytes {
+            self.stats.dirs[io.dir.index()].short_ios += 1;
+        }
+        if io.check
+            && let Some(data) = data
+        {
+            let whole = bytes == io.bytes;
+            let stamp = io.stamp.as_ref().filter(|_| whole);
+            if whole && let Err(error) = verify::check(&self.job, stamp, io.offset, data) {
+                return self.differs(error);
+            }
+        }
+        if bytes < io.bytes && !io.check {
+            // The rest goes first. A stamp covers a whole block, so a checked read is not cut.
+            let rest = Io { offset: io.offset + bytes, bytes: io.bytes - bytes, ..*io };
+            self.rest.push_back(rest);
+        } else if bytes < io.bytes {
+            let text = format!("short read of {bytes} bytes at offset {} cannot be verified", io.offset);
+            self.failed(io, WorkerError { errno: EIO, text });
+        }
+    }
+
+    fn account(&mut self, io: &Io, bytes: u64, times: Times) {
+        let Times { start_ns, issue_ns, complete_ns } = times;
+        let slat_ns = (!self.job.ioengine.blocks()).then(|| issue_ns.saturating_sub(start_ns));
+        let clat_ns = complete_ns.saturating_sub(issue_ns);
+        let lat_ns = complete_ns.saturating_sub(start_ns);
+        self.stats.transfer(io.dir, bytes, slat_ns, clat_ns, lat_ns);
+        self.done_bytes += bytes;
+        self.phase_bytes[io.dir.index()] += bytes;
+        let (bw, iops) = &mut self.windows[io.dir.index()];
+        bw.add(bytes);
+        iops.add(1);
+        if let Some(logs) = &mut self.logs {
+            let at_ns = complete_ns.saturating_sub(self.started_ns);
+            logs.transfer(at_ns, io, bytes, [slat_ns, Some(clat_ns), Some(lat_ns)]);
+        }
+    }
+
+    /// A flush is over.
+    pub fn complete_sync(&mut self, _sync: &Sync, times: Times, result: Result<(), WorkerError>) {
+        self.tick(times.complete_ns);
+        self.outstanding = self.outstanding.saturating_sub(1);
+        self.stats.mark_complete(1);
+        self.last_ns = self.last_ns.max(times.complete_ns);
+        match result {
+            Ok(()) => self.stats.sync.add(times.complete_ns.saturating_sub(times.start_ns)),
+            Err(error) => self.fail(error, self.job.continue_on_error.write),
+        }
+    }
+
+    fn failed(&mut self, io: &Io, error: WorkerError) {
+        if io.dir == Dir::Write {
+            self.written.remove(io.file, io.offset);
+        }
+        let go_on = match io.dir {
+            Dir::Read => self.job.continue_on_error.read,
+            Dir::Write => self.job.continue_on_error.write,
+        };
+        self.stats.dirs[io.dir.index()].total_ios += 1;
+        self.fail(error, go_on);
+    }
+
+    fn differs(&mut self, error: VerifyError) {
+        let text = error.to_string();
+        if self.verify_errors.len() < VERIFY_ERRORS_KEPT {
+            self.verify_errors.push(error);
+        }
+        // Without verify_fatal fio reads on to the end of the phase and fails then; every difference is
+        // counted.
+        let go_on = self.job.continue_on_error.verify;
+        let stop_now = self.job.verify_fatal && !go_on;
+        self.stats.total_errors += 1;
+        self.stats.error.get_or_insert(WorkerError { errno: EILSEQ, text });
+        self.stop |= stop_now || (!go_on && self.phase != Phase::Verify);
+    }
+
+    fn fail(&mut self, error: WorkerError, go_on: bool) {
+        self.stats.total_errors += 1;
+        self.stats.error.get_or_insert(error);
+        self.stop |= !go_on;
+    }
+}
+
+fn word(dir: Dir) -> &'static str {
+    match dir {
+        Dir::Read => "read",
+        Dir::Write => "write",
+    }
+}

@@ -1,0 +1,152 @@
+//! The program as its users meet it: exit codes, one-line errors that name the place, reports that repeat.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+struct Folder(tempfile::TempDir);
+
+impl Folder {
+    fn new() -> Self {
+        Folder(tempfile::tempdir().unwrap())
+    }
+
+    fn file(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.0.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path
+    }
+
+    fn image(&self, name: &str, bytes: u64) -> PathBuf {
+        let path = self.file(name, "");
+        std::fs::File::options().write(true).open(&path).unwrap().set_len(bytes).unwrap();
+        path
+    }
+
+    fn mmcq(&self, line: &str) -> Output {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_mmcq"));
+        command.current_dir(self.0.path()).args(line.split_whitespace()).output().unwrap()
+    }
+
+    /// Exit code 2, nothing on standard output, and one line that holds all of these.
+    fn refused(&self, line: &str, expected: &[&str]) {
+        let output = self.mmcq(line);
+        let text = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{line}: {text}");
+        assert!(output.stdout.is_empty(), "{line}");
+        assert_eq!(text.lines().count(), 1, "{line}: {text}");
+        for part in expected {
+            assert!(text.contains(part), "{line}: {text:?} does not name {part:?}");
+        }
+    }
+
+    fn accepted(&self, line: &str) -> String {
+        let output = self.mmcq(line);
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(0), "{line}: {text}");
+        String::from_utf8(output.stdout).unwrap()
+    }
+}
+
+const JOB: &str = "[global]\nfilename=/dev/mmcblk0\ndirect=1\nbs=4k\nsize=4M\n\n[one]\nrw=randread\n";
+
+fn card(name: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../cards/{name}.toml"));
+    std::fs::read_to_string(path).unwrap()
+}
+
+#[test]
+fn bad_input_is_one_line_that_names_the_place() {
+    let folder = Folder::new();
+    folder.file("job.fio", JOB);
+    folder.file("typo.fio", &JOB.replace("bs=", "bz="));
+    folder.file("value.fio", &JOB.replace("4M", "4Q"));
+    folder.file("write.fio", &JOB.replace("randread", "randwrite"));
+    folder.file("unit.toml", &card("hbg4a2").replace("read_first_us", "read_first"));
+    folder.image("odd.img", 1000);
+    folder.image("empty.img", 0);
+    folder.image("small.img", 64 << 20);
+    folder.refused("run job.fio --image absent.img", &["absent.img", "No such file"]);
+    folder.refused("run job.fio --image odd.img", &["odd.img", "1000 bytes", "multiple of 512"]);
+    folder.refused("run job.fio --image empty.img", &["empty.img", "empty"]);
+    folder.refused("card odd.img", &["odd.img", "1000 bytes"]);
+    folder.refused(
+        "run job.fio --image small.img --card sdhc-16g-hs",
+        &["sdhc-16g-hs", "15502147584", "67108864"],
+    );
+    folder.refused("run typo.fio", &["typo.fio:4", "'bz'", "did you mean 'bs'"]);
+    folder.refused("run value.fio", &["value.fio:5", "size=4Q", "expected a size"]);
+    folder.refused("run absent.fio", &["absent.fio", "No such file"]);
+    folder.refused(
+        "run job.fio --card unit.toml",
+        &["unit.toml:", "`read_first` has no unit", "read_first_us"],
+    );
+    folder.refused("run job.fio --card nonsense", &["nonsense", "hbg4a2"]);
+    folder.refused("run job.fio --platform hsq-spr", &["hsq-spr", "hsq-sprd"]);
+    folder.refused("run job.fio --set cost.wake=3", &["cost.wake=3", "wake_us"]);
+    folder.refused("run job.fio --set cost.wake_us=slow", &["cost.wake_us=slow", "number"]);
+    folder.refused("run job.fio --set cpu.cores=99", &["cpu.cores", "99", "1 to 64"]);
+    folder.refused("run job.fio --output-format=xml", &["xml", "json"]);
+    folder.refused("run -- -rw=random -bs=4k", &["rw=random", "randread"]);
+    let before = std::fs::read(folder.0.path().join("small.img")).unwrap();
+    folder.refused("run write.fio --image small.img", &["small.img", "job one writes", "--write"]);
+    assert!(std::fs::read(folder.0.path().join("small.img")).unwrap() == before);
+}
+
+#[test]
+fn the_same_job_and_seed_give_the_same_bytes() {
+    let folder = Folder::new();
+    folder.file("job.fio", JOB);
+    for format in ["normal", "json", "json+", "terse"] {
+        for setting in ["none", "hsq-tag", "mmcq"] {
+            let line = format!("run job.fio --setting {setting} --output-format {format}");
+            assert_eq!(folder.accepted(&line), folder.accepted(&line), "{line}");
+        }
+    }
+    let seeds = [1, 2].map(|seed| folder.accepted(&format!("run job.fio --setting none --seed {seed}")));
+    assert_ne!(seeds[0], seeds[1], "the seed moves what is random");
+}
+
+#[test]
+fn an_image_keeps_what_a_job_wrote_and_a_later_run_verifies_it() {
+    let folder = Folder::new();
+    let image = folder.image("card.img", 64 << 20);
+    let job = "[w]\nfilename=/dev/mmcblk0\nrw=randwrite\nbs=4k\nsize=2M\nverify=crc32c\ndo_verify=0\n";
+    folder.file("write.fio", job);
+    folder
+        .file("check.fio", &job.replace("rw=randwrite", "rw=randread").replace("do_verify=0", "do_verify=1"));
+    folder.accepted("run write.fio --image card.img --write");
+    let written = std::fs::read(&image).unwrap();
+    assert!(written[..2 << 20].chunks(4096).all(|block| block.iter().any(|&byte| byte != 0)));
+    folder.accepted("run check.fio --image card.img");
+
+    // One bit of one block, and it is found.
+    let mut spoiled = written;
+    spoiled[(1 << 20) + 1234] ^= 4;
+    std::fs::write(&image, spoiled).unwrap();
+    let output = folder.mmcq("run check.fio --image card.img");
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    assert!(text.contains("1048576"), "{text:?} names the offset of the block");
+}
+
+#[test]
+fn fio_options_may_have_one_dash() {
+    let folder = Folder::new();
+    let line = "run -- -filename=/dev/mmcblk0 --rw=read -bs=64k -size=1M -name=seq -output-format=json";
+    let report: serde_json::Value = serde_json::from_str(&folder.accepted(line)).unwrap();
+    assert_eq!(report["jobs"][0]["jobname"], "seq");
+    assert_eq!(report["jobs"][0]["read"]["io_bytes"], 1 << 20);
+}
+
+#[test]
+fn cards_are_shown_decoded() {
+    let folder = Folder::new();
+    folder.image("card.img", 3 << 30);
+    let shown = folder.accepted("card card.img");
+    assert!(shown.contains("3 GiB (6291456 blocks of 512 bytes)"), "{shown}");
+    let emmc = folder.accepted("card --platform hsq-sprd --json");
+    let fields: Vec<serde_json::Value> = emmc.lines().map(|l| serde_json::from_str(l).unwrap()).collect();
+    let value = |field: &str| fields.iter().find(|f| f["field"] == field).unwrap()["value"].clone();
+    assert_eq!(value("bus"), "Hs400Es, W8, 200 MHz");
+    assert!(value("SEC_COUNT [215:212]").as_str().unwrap().starts_with("29.1"));
+}

@@ -1,0 +1,309 @@
+//! Whole jobs on a tiny model of a disk: what the state machine asks for, when, and what it measures.
+
+use mmcq_lab::fio::report::{Context, FORMAT_VERSION, Report, json, normal, terse};
+use mmcq_lab::fio::state::{Io, JobState, Next, Sync, Times};
+use mmcq_lab::fio::stats::{Cpu, Stats, WorkerError};
+use mmcq_lab::fio::{Dir, System, Worker, expand, parse_file, parse_text};
+use std::collections::BTreeMap;
+use std::path::Path;
+
+const MS: u64 = 1_000_000;
+
+enum Doing {
+    Io(Io),
+    Sync(Sync),
+}
+
+/// A disk that serves each transfer in `service_ns`, all at once, and fails or spoils some offsets.
+struct Disk {
+    service_ns: u64,
+    image: Vec<u8>,
+    fails_at: Option<u64>,
+    spoils_at: Option<u64>,
+    deepest: usize,
+    trace: Vec<(u64, Io)>,
+    syncs: u32,
+}
+
+impl Disk {
+    fn new(bytes: usize, service_ns: u64) -> Self {
+        Disk {
+            service_ns,
+            image: vec![0; bytes],
+            fails_at: None,
+            spoils_at: None,
+            deepest: 0,
+            trace: Vec::new(),
+            syncs: 0,
+        }
+    }
+
+    /// Runs a worker to its end; gives its state and the time.
+    fn run(&mut self, worker: &Worker) -> (JobState, u64) {
+        let sizes = vec![self.image.len() as u64; worker.files.len()];
+        let mut state = JobState::new(worker, &sizes, 7).expect("a job that fits");
+        let mut busy: BTreeMap<(u64, u64), (u64, Doing)> = BTreeMap::new();
+        let (mut now, mut serial) = (0, 0);
+        for _ in 0..2_000_000 {
+            serial += 1;
+            let done_at = (now + self.service_ns, serial);
+            let until = match state.next(now) {
+                Next::Io(io) => {
+                    self.trace.push((now, io));
+                    busy.insert(done_at, (now, Doing::Io(io)));
+                    self.deepest = self.deepest.max(busy.len());
+                    continue;
+                }
+                Next::Sync(sync) => {
+                    self.syncs += 1;
+                    busy.insert(done_at, (now, Doing::Sync(sync)));
+                    continue;
+                }
+                Next::Done => return (state, now),
+                Next::Wait(until_ns) => {
+                    assert!(until_ns > now, "waiting for the past");
+                    Some(until_ns)
+                }
+                Next::AfterCompletion => {
+                    assert!(!busy.is_empty(), "nothing can complete");
+                    None
+                }
+            };
+            match busy.first_entry() {
+                Some(first) if until.is_none_or(|until| first.key().0 <= until) => {
+                    let ((complete_ns, _), (start_ns, doing)) = first.remove_entry();
+                    now = complete_ns;
+                    let times = Times { start_ns, issue_ns: start_ns + 1000, complete_ns };
+                    self.complete(&mut state, &doing, times);
+                }
+                _ => now = until.expect("something to wait for"),
+            }
+        }
+        panic!("the job does not end");
+    }
+
+    fn complete(&mut self, state: &mut JobState, doing: &Doing, times: Times) {
+        let io = match doing {
+            Doing::Io(io) => io,
+            Doing::Sync(sync) => return state.complete_sync(sync, times, Ok(())),
+        };
+        if self.fails_at == Some(io.offset) {
+            let error = WorkerError { errno: 5, text: "Input/output error".to_string() };
+            return state.complete(io, times, Err(error), None);
+        }
+        let place = io.offset as usize..(io.offset + io.bytes) as usize;
+        if io.dir == Dir::Write {
+            state.fill(io, times.start_ns, &mut self.image[place.clone()]);
+            if self.spoils_at == Some(io.offset) {
+                self.image[place.start + 100] ^= 1;
+            }
+        }
+        state.complete(io, times, Ok(io.bytes), Some(&self.image[place]));
+    }
+}
+
+fn workers(text: &str) -> Vec<Worker> {
+    let file = parse_text("t.fio", text.as_bytes(), &System).unwrap_or_else(|e| panic!("{e}"));
+    expand(&file.jobs).expect("few workers")
+}
+
+fn run(disk: &mut Disk, options: &str) -> Stats {
+    let workers = workers(&format!("[a]\nfilename=f\n{options}\n"));
+    let (mut state, now) = disk.run(&workers[0]);
+    state.finish(now, Cpu::default())
+}
+
+#[test]
+fn the_depth_is_the_engines() {
+    for (options, depth) in [
+        ("iodepth=8", 1),
+        ("ioengine=libaio\niodepth=8", 8),
+        ("ioengine=io_uring\niodepth=8\niodepth_low=2", 8),
+    ] {
+        let mut disk = Disk::new(1 << 20, 100_000);
+        let stats = run(&mut disk, &format!("rw=randread\n{options}"));
+        assert_eq!(disk.deepest, depth, "{options}");
+        assert_eq!(stats.dirs[0].io_bytes, 1 << 20);
+        assert_eq!(stats.dirs[0].slat.ns.samples > 0, depth > 1);
+        assert_eq!(stats.transfers(), stats.depth.iter().sum::<u64>());
+    }
+}
+
+#[test]
+fn time_is_measured() {
+    let mut disk = Disk::new(1 << 20, 100_000);
+    let stats = run(&mut disk, "rw=read\ntime_based\nruntime=3s");
+    let d = &stats.dirs[0];
+    assert_eq!((d.runtime_ms(), d.total_ios, d.clat.ns.min, d.lat.ns.max), (3000, 30_000, 99_000, 100_000));
+    assert_eq!((d.bw_kib.samples, d.bw_kib.min, d.bw_kib.max), (6, 39_992, 40_000));
+    assert!((d.iops.mean - 10_000.0).abs() < 1.0, "{}", d.iops.mean);
+    assert_eq!(stats.lat_us[5], 30_000);
+}
+
+#[test]
+fn the_ramp_is_not_measured() {
+    let mut disk = Disk::new(1 << 20, 100_000);
+    let stats = run(&mut disk, "rw=read\ntime_based\nruntime=1s\nramp_time=2s");
+    assert_eq!((stats.dirs[0].runtime_ms(), stats.dirs[0].total_ios), (1000, 10_001));
+    assert_eq!(disk.trace.len(), 30_000);
+}
+
+#[test]
+fn pacing_and_thinking() {
+    let mut disk = Disk::new(1 << 20, 100_000);
+    let stats = run(&mut disk, "rw=read\nrate_iops=100");
+    assert_eq!((disk.trace[1].0, disk.trace[255].0), (10 * MS, 2550 * MS));
+    assert_eq!(stats.dirs[0].bw_kib.max, 400);
+    let mut disk = Disk::new(1 << 20, 100_000);
+    run(&mut disk, "rw=read\nsize=64k\nrate=40k");
+    assert_eq!(disk.trace[10].0, 1000 * MS);
+    let mut disk = Disk::new(1 << 20, 100_000);
+    run(&mut disk, "rw=read\nsize=64k\nthinktime=5ms\nthinktime_blocks=4\nstartdelay=1s");
+    let starts: Vec<u64> = disk.trace.iter().map(|(at, _)| at / 100_000).collect();
+    assert_eq!(starts[..6], [10_000, 10_001, 10_002, 10_003, 10_054, 10_055]);
+}
+
+#[test]
+fn flushes_happen_and_are_measured() {
+    let mut disk = Disk::new(1 << 20, 100_000);
+    let stats = run(&mut disk, "rw=write\nsize=40k\nfsync=4\nend_fsync=1");
+    assert_eq!((disk.syncs, stats.sync.ns.samples, stats.sync.ns.max), (3, 3, 100_000));
+}
+
+#[test]
+fn spoiled_data_is_found_and_named() {
+    for verify in ["crc32c", "crc32", "crc16", "crc7", "pattern\nverify_pattern=0x5a"] {
+        let mut disk = Disk::new(1 << 20, 100_000);
+        disk.spoils_at = Some(0x3000);
+        let stats = run(&mut disk, &format!("rw=randwrite\nsize=64k\nverify={verify}"));
+        let error = stats.error.expect("an error");
+        assert_eq!((error.errno, stats.total_errors), (84, 1), "{verify}");
+        assert!(error.text.contains("offset 12288") || error.text.contains("offset 12388"), "{}", error.text);
+        assert_eq!(stats.dirs[0].total_ios, 16, "fio reads on without verify_fatal");
+    }
+    let mut disk = Disk::new(1 << 20, 100_000);
+    disk.spoils_at = Some(0x3000);
+    let stats = run(&mut disk, "rw=write\nsize=64k\nverify=crc32c\nverify_fatal=1");
+    assert_eq!(stats.dirs[0].total_ios, 4);
+    let mut disk = Disk::new(1 << 20, 100_000);
+    let stats = run(&mut disk, "rw=write\nsize=64k\nverify=crc32c\nioengine=libaio\niodepth=4");
+    assert_eq!((stats.error, stats.dirs[0].total_ios, stats.dirs[1].total_ios), (None, 16, 16));
+    assert_eq!(stats.dirs.each_ref().map(|d| d.runtime_ns), [400_000, 400_000]);
+}
+
+#[test]
+fn errors_end_the_job_unless_it_says_otherwise() {
+    for (options, transfers) in [("", 4), ("continue_on_error=write", 4), ("continue_on_error=read", 16)] {
+        let mut disk = Disk::new(1 << 20, 100_000);
+        disk.fails_at = Some(0x3000);
+        let stats = run(&mut disk, &format!("rw=read\nsize=64k\n{options}"));
+        assert_eq!(stats.error.map(|e| e.errno), Some(5), "{options}");
+        assert_eq!((stats.dirs[0].total_ios, stats.dirs[0].clat.ns.samples), (transfers, transfers - 1));
+    }
+}
+
+#[test]
+fn a_short_transfer_goes_on_where_it_stopped() {
+    let workers = workers("[a]\nfilename=f\nrw=read\nbs=64k\nsize=64k\n");
+    let mut state = JobState::new(&workers[0], &[65536], 1).unwrap();
+    let times = Times { start_ns: 0, issue_ns: 0, complete_ns: 1000 };
+    let Next::Io(first) = state.next(0) else { panic!("a transfer") };
+    state.complete(&first, times, Ok(4096), None);
+    let Next::Io(rest) = state.next(1000) else { panic!("the rest") };
+    assert_eq!((rest.offset, rest.bytes), (4096, 61440));
+    state.complete(&rest, times, Ok(61440), None);
+    assert_eq!(state.next(1000), Next::Done);
+    assert_eq!((state.stats().dirs[0].io_bytes, state.stats().dirs[0].short_ios), (65536, 1));
+}
+
+fn results(text: &str) -> Report {
+    let results = workers(text)
+        .into_iter()
+        .map(|worker| {
+            let (mut state, now) = Disk::new(1 << 20, 100_000).run(&worker);
+            let cpu = Cpu { user_ns: now / 10, system_ns: now / 5, context_switches: 12, ..Cpu::default() };
+            (worker, state.finish(now, cpu))
+        })
+        .collect();
+    let context = Context {
+        version: FORMAT_VERSION.to_string(),
+        timestamp_ms: 1_795_296_509_242,
+        elapsed_ns: 2_000_000_000,
+        global_options: Vec::new(),
+    };
+    Report::new(context, results, Vec::new())
+}
+
+#[test]
+fn a_group_sums_what_each_worker_shows() {
+    let job = "filename=f\nrw=randread\ntime_based\nruntime=2s\nnumjobs=3\n";
+    let single = results(&format!("[a]\n{job}"));
+    let group = results(&format!("[a]\n{job}group_reporting\n[b]\n{job}stonewall\ngroup_reporting\n"));
+    assert_eq!((single.entries.len(), group.entries.len(), group.groups()), (3, 2, vec![0, 1]));
+    let (one, all) = (&single.entries[0].stats.dirs[0], &group.entries[0].stats.dirs[0]);
+    assert_eq!((all.io_bytes, all.runtime_ms()), (3 * one.io_bytes, one.runtime_ms()));
+    assert_eq!((all.iops.min, all.iops.max), (3 * one.iops.min, 3 * one.iops.max));
+    assert!((all.bw_kib.mean - 3.0 * one.bw_kib.mean).abs() < 1e-6);
+    assert_eq!(all.clat.ns.max, one.clat.ns.max);
+    let text = normal(&group);
+    assert!(text.contains("a: (groupid=0, jobs=3): err= 0: pid=1: Sat Nov 21 21:28:29 2026\n"), "{text}");
+    assert!(text.contains("  read: IOPS=30.0k, BW=117MiB/s (123MB/s)(234MiB/2000msec)\n"), "{text}");
+    assert!(text.contains("usr=10.00%, sys=20.00%, ctx=36"), "{text}");
+    assert_eq!(
+        normal(&group),
+        normal(&results(&format!("[a]\n{job}group_reporting\n[b]\n{job}stonewall\ngroup_reporting\n")))
+    );
+    assert_eq!(terse(&single).lines().count(), 3);
+}
+
+#[test]
+fn json_has_the_keys_that_fio_has() {
+    let report = results("[a]\nfilename=f\nrw=randrw\nfsync=4\nsize=256k\n");
+    let value: serde_json::Value = serde_json::from_str(&json::json(&report, true)).expect("JSON");
+    let mut keys = Vec::new();
+    paths(&value, String::new(), &mut keys);
+    for wanted in include_str!("fio_golden/json_keys.txt").lines() {
+        assert!(keys.iter().any(|k| k == wanted), "{wanted} is missing");
+    }
+    assert_eq!(value["jobs"][0]["read"]["clat_ns"]["percentile"]["99.990000"], 98816);
+}
+
+/// Paths of all keys; the buckets of histograms left out.
+fn paths(value: &serde_json::Value, at: String, keys: &mut Vec<String>) {
+    match value {
+        serde_json::Value::Object(fields) if !at.ends_with("/bins") => {
+            for (key, value) in fields {
+                keys.push(format!("{at}/{key}"));
+                paths(value, format!("{at}/{key}"), keys);
+            }
+        }
+        serde_json::Value::Array(list) => list.iter().for_each(|v| paths(v, format!("{at}/*"), keys)),
+        _ => {}
+    }
+}
+
+#[test]
+fn the_projects_jobs_are_read() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../jobs");
+    for (name, jobs, count) in
+        [("hsq", 4, 80), ("fifo", 4, 32), ("stream", 8, 8), ("verify", 4, 4), ("quickstart", 1, 1)]
+    {
+        let file = parse_file(&folder.join(format!("{name}.fio")), &System).unwrap_or_else(|e| panic!("{e}"));
+        assert_eq!(file.jobs.len(), jobs, "{name}");
+        assert_eq!(file.notes, [], "{name}");
+        assert_eq!(expand(&file.jobs).expect("few workers").len(), count, "{name}");
+    }
+}
+
+#[test]
+fn the_verify_job_passes() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../jobs");
+    let file = parse_file(&folder.join("verify.fio"), &System).expect("a job file");
+    for worker in expand(&file.jobs).expect("few workers") {
+        let mut disk = Disk::new(16 << 20, 100_000);
+        let (mut state, now) = disk.run(&worker);
+        let stats = state.finish(now, Cpu::default());
+        assert_eq!(stats.error, None, "{}", worker.job.name);
+        assert!(stats.dirs[0].total_ios > 0 && stats.dirs[1].total_ios > 0);
+    }
+}

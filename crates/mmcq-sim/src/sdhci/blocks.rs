@@ -1,0 +1,263 @@
+//! Blocks on the DAT lines, one after the other, both ways.
+
+use super::bits::int;
+use super::data::State;
+use super::dma::Moved;
+use super::{BusEvent, Busy, Mishaps, NEVER, Sdhci, Timer};
+use crate::card::{Flow, ReadBlock};
+use crate::wire::{BLOCK_GAP_CLK, CRC_STATUS_CLK, block_clk};
+
+impl Sdhci {
+    pub(super) fn next_read(&mut self, now: u64) {
+        let gap = self.data_beat(now).plus(BLOCK_GAP_CLK);
+        let at = gap.ns();
+        // The card must see commands and blocks in their order: ask now only if no command ends in the gap.
+        if at > now && self.timers[Timer::Command as usize] <= at {
+            self.dat.state = State::ReadGap;
+            self.set_timer(Timer::Data, at);
+        } else {
+            self.ask_for_block(now);
+        }
+    }
+
+    pub(super) fn ask_for_block(&mut self, now: u64) {
+        let before = self.data_beat(now);
+        let free = before.plus(BLOCK_GAP_CLK);
+        let free_ns = free.ns();
+        let Some(Flow::Read { block_size }) = self.dat.flow else { return self.silence(free_ns) };
+        let n = usize::from(block_size);
+        let mut bytes = std::mem::take(&mut self.dat.bytes);
+        if bytes.len() < n.max(self.dat.block) {
+            bytes.resize(n.max(self.dat.block), 0);
+        }
+        let reply = self.with_card(free_ns, |card, now| card.read_block(&mut bytes[..n], now));
+        self.dat.bytes = bytes;
+        let Some(ReadBlock::At { start_ns, crc_ok }) = reply else { return self.silence(free_ns) };
+        let start = free.not_before(start_ns);
+        let end = start.plus(block_clk(block_size.into(), self.bus.width, self.bus.ddr));
+        let (start_ns, end_ns) = (start.ns(), end.ns());
+        self.stats.access_ns += start_ns - free_ns;
+        self.stats.data_ns += (free_ns - before.ns()) + (end_ns - start_ns);
+        self.dat.good = crc_ok && n == self.dat.block;
+        self.dat.start_ns = start_ns;
+        self.dat.beat = Some(end);
+        self.dat.state = State::ReadBlock;
+        self.watch(free_ns, start_ns);
+        self.set_timer(Timer::Data, end_ns);
+    }
+
+    pub(super) fn read_block_ended(&mut self, now: u64) {
+        self.stop_timer(Timer::DataTimeout);
+        let good = self.dat.good && !Mishaps::take(&mut self.mishaps.read_crc) && self.card.is_some();
+        self.count_block(good, now);
+        if self.dat.tuning {
+            return self.tuning_round(now);
+        }
+        if !good {
+            return self.data_error(int::DATA_CRC, now);
+        }
+        if Mishaps::take(&mut self.mishaps.read_end_bit) {
+            return self.data_error(int::DATA_END_BIT, now);
+        }
+        self.one_block_less();
+        self.dat.offset = 0;
+        if self.dat.dma {
+            self.dat.state = State::ReadHeld;
+            self.dat.held_since = now;
+        } else {
+            let n = self.dat.block;
+            self.pio.push(&self.dat.bytes[..n]);
+            self.dat.offset = n;
+            self.offer_block(now);
+        }
+        self.read_goes_on(now);
+    }
+
+    /// Memory takes what is left of the block, and the next one comes.
+    pub(super) fn read_goes_on(&mut self, now: u64) {
+        if self.dat.dma && self.dat.rest().is_some() && self.dma_move(now) != Moved::All {
+            return;
+        }
+        let finished = self.dat.left.map_or(self.dat.dma && self.dma.ended(), |left| left == 0);
+        if finished {
+            self.blocks_are_over(now);
+        } else if self.regs.block_gap & 1 != 0 {
+            self.pause(now);
+        } else if if self.dat.dma { self.dma.held() } else { !self.pio.room() } {
+            if self.dat.state != State::ReadHeld {
+                self.dat.held_since = now;
+            }
+            self.dat.state = State::ReadHeld;
+        } else {
+            if self.dat.state == State::ReadHeld {
+                self.lines_stood(now);
+            }
+            self.next_read(now);
+        }
+    }
+
+    /// The lines waited for the host; they go on now.
+    pub(super) fn lines_stood(&mut self, now: u64) {
+        self.stats.held_ns += now.saturating_sub(self.dat.held_since);
+        self.dat.beat = Some(self.data_beat(now).not_before(now));
+    }
+
+    /// The host has emptied a block of the buffer.
+    pub(super) fn buffer_has_room(&mut self, now: u64) {
+        match self.dat.state {
+            State::ReadHeld if !self.dat.dma => self.read_goes_on(now),
+            State::Drain if self.pio.is_empty() => self.complete(now),
+            _ => {}
+        }
+    }
+
+    /// The host has filled a block of the buffer.
+    pub(super) fn buffer_has_data(&mut self, now: u64) {
+        if self.dat.state == State::WriteHeld {
+            self.lines_stood(now);
+            self.next_write(now);
+        }
+    }
+
+    /// SDMA may go on.
+    pub(super) fn dma_goes_on(&mut self, now: u64) {
+        match self.dat.state {
+            State::ReadHeld => self.read_goes_on(now),
+            State::WriteHeld => {
+                self.lines_stood(now);
+                self.next_write(now);
+            }
+            _ => {}
+        }
+    }
+
+    pub(super) fn next_write(&mut self, now: u64) {
+        let n = self.dat.block;
+        if self.dat.bytes.len() < n {
+            self.dat.bytes.resize(n, 0);
+        }
+        // A block that SDMA left half fetched at a boundary goes on where it was.
+        if self.dat.state != State::WriteHeld {
+            self.dat.offset = 0;
+            self.dat.held_since = now;
+        }
+        self.dat.state = State::WriteHeld;
+        let ready = if self.dat.dma {
+            self.dma_move(now) == Moved::All
+        } else {
+            let ready = self.pio.pull(&mut self.dat.bytes[..n]);
+            if ready {
+                self.offer_block(now);
+            }
+            ready
+        };
+        if !ready {
+            return;
+        }
+        let before = self.data_beat(now);
+        let free = before.plus(BLOCK_GAP_CLK);
+        let free_ns = free.ns();
+        if self.card_busy_until == NEVER {
+            return self.silence(free_ns);
+        }
+        let start = free.not_before(self.card_busy_until);
+        let end = start.plus(block_clk(n as u32, self.bus.width, self.bus.ddr));
+        let (start_ns, end_ns) = (start.ns(), end.ns());
+        self.busy_from(free_ns, start_ns);
+        self.stats.data_ns += (free_ns - before.ns()) + (end_ns - start_ns);
+        self.dat.start_ns = start_ns;
+        self.dat.beat = Some(end);
+        self.dat.state = State::WriteBlock;
+        self.watch(free_ns, start_ns);
+        self.set_timer(Timer::Data, end_ns);
+    }
+
+    pub(super) fn written_block_ended(&mut self, now: u64) {
+        self.stop_timer(Timer::DataTimeout);
+        let damaged = Mishaps::take(&mut self.mishaps.write_crc);
+        let n = self.dat.block;
+        let reply = match self.dat.flow {
+            Some(Flow::Write { block_size }) => {
+                let crc_ok = usize::from(block_size) == n && !damaged;
+                let bytes = std::mem::take(&mut self.dat.bytes);
+                let reply = self.with_card(now, |card, now| card.write_block(&bytes[..n], crc_ok, now));
+                self.dat.bytes = bytes;
+                reply
+            }
+            _ => None,
+        };
+        let end = self.data_beat(now);
+        let Some((good, busy_until)) = reply.and_then(|r| Some((r.status?, r.busy_until_ns))) else {
+            self.count_block(false, now);
+            return self.silence(now);
+        };
+        self.count_block(good, now);
+        self.dat.good = good;
+        let token = end.plus(CRC_STATUS_CLK);
+        let token_ns = token.ns();
+        self.stats.data_ns += token_ns - end.ns();
+        if busy_until > now {
+            self.card_busy_until = self.card_busy_until.max(busy_until);
+        }
+        if good {
+            self.one_block_less();
+        }
+        let last = self.write_is_over();
+        let waits = good && !(last && self.config.busy == Busy::Ignored);
+        let until = if waits { self.card_busy_until.max(token_ns) } else { token_ns };
+        self.busy_from(token_ns, until);
+        self.dat.beat = Some(token);
+        self.dat.state = State::WriteStatus;
+        self.watch(token_ns, until);
+        self.set_timer(Timer::Data, until);
+    }
+
+    fn write_is_over(&self) -> bool {
+        self.dat.left.map_or(self.dat.dma && self.dma.ended(), |left| left == 0)
+    }
+
+    pub(super) fn write_status_ended(&mut self, now: u64) {
+        self.stop_timer(Timer::DataTimeout);
+        if !self.dat.good {
+            return self.data_error(int::DATA_CRC, now);
+        }
+        self.dat.beat = Some(self.data_beat(now).not_before(now));
+        if self.write_is_over() {
+            self.blocks_are_over(now);
+        } else if self.regs.block_gap & 1 != 0 {
+            self.pause(now);
+        } else {
+            self.next_write(now);
+        }
+    }
+
+    pub(super) fn count_block(&mut self, good: bool, now: u64) {
+        let read = self.dat.read;
+        match (good, read) {
+            (false, _) => self.stats.blocks_bad += 1,
+            (true, true) => self.stats.blocks_read += 1,
+            (true, false) => self.stats.blocks_written += 1,
+        }
+        if good {
+            self.stats.bytes += self.dat.block as u64;
+        }
+        let (bytes, start_ns) = (self.dat.block as u32, self.dat.start_ns);
+        self.note(BusEvent::Block { read, bytes, good, start_ns, end_ns: now });
+    }
+
+    fn one_block_less(&mut self) {
+        self.dat.left = self.dat.left.map(|left| left.saturating_sub(1));
+        if self.dat.counted && self.dat.wide_count {
+            self.regs.argument2 = self.regs.argument2.saturating_sub(1);
+        } else if self.dat.counted {
+            self.regs.block_count = self.regs.block_count.saturating_sub(1);
+        }
+    }
+
+    /// Stop At Block Gap Request [SDHC 2.2.12].
+    fn pause(&mut self, now: u64) {
+        self.dat.state = State::Gap;
+        self.dat.held_since = now;
+        self.raise(int::BLOCK_GAP | int::TRANSFER_COMPLETE, now);
+    }
+}

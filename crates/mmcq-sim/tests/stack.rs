@@ -1,0 +1,258 @@
+//! The whole stack on our models: every card profile, every transfer mode, bring-up and data, in virtual time.
+
+use mmcq::block::BlockDevice;
+use mmcq::card::{self, Card, Family};
+use mmcq::engine::{Config, DmaBuf, Error, Kind, Request, SlotId};
+use mmcq::host::sdhci::{self, Quirks, Table, TransferMode};
+use mmcq::host::{Caps, Host, Timing, Width};
+use mmcq::task::{Lock, Shared, Timer};
+use mmcq_sim::card::medium::{Fill, Medium};
+use mmcq_sim::card::profile::CardProfile;
+use mmcq_sim::memory::{MemoryConfig, ShadowMemory};
+use mmcq_sim::sdhci::{Busy, Port, Sdhci, SdhciConfig};
+use mmcq_sim::time::Time;
+use std::cell::{Cell, RefCell};
+use std::future::Future;
+use std::pin::pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+
+type Driver = sdhci::Sdhci<Port, ShadowMemory, 129>;
+type Stack = Shared<OneThread, Driver, 16>;
+
+struct OneThread;
+// SAFETY: a test has one thread, and `with` is not nested.
+unsafe impl Lock for OneThread {
+    fn with<R>(&self, f: impl FnOnce() -> R) -> R {
+        f()
+    }
+}
+
+thread_local!(static NOW_NS: Cell<u64> = const { Cell::new(0) });
+const TIMER: Timer = Timer { now_ns: || NOW_NS.get(), set_alarm: |_| {} };
+
+struct Rig {
+    time: Time,
+    model: Rc<RefCell<Sdhci>>,
+    memory: ShadowMemory,
+    stack: Stack,
+}
+
+impl Rig {
+    fn new(card: &str, model: SdhciConfig, driver: sdhci::Config) -> Rig {
+        let path = format!("{}/../../cards/{card}.toml", env!("CARGO_MANIFEST_DIR"));
+        let text = std::fs::read_to_string(&path).unwrap();
+        let profile = CardProfile::from_toml(&text, card).unwrap_or_else(|error| panic!("{error}"));
+        let medium = Medium::sparse(profile.capacity_bytes(), Fill::Pattern(7)).unwrap();
+        let card = profile.build(medium).unwrap_or_else(|error| panic!("{error}"));
+        let time = Time::new();
+        let memory = ShadowMemory::new(MemoryConfig::BITS32);
+        let model = Rc::new(RefCell::new(Sdhci::new(model, memory.clone(), Some(card))));
+        let port = Port::new(model.clone(), time.clone(), 0, 0);
+        let table = Box::leak(Box::new(Table::new()));
+        let host = sdhci::Sdhci::new(port, memory.clone(), table, driver).unwrap();
+        NOW_NS.set(0);
+        Rig { time, model, memory, stack: Shared::new(OneThread, TIMER, host, Config::DEFAULT) }
+    }
+
+    /// Goes to the next interrupt or deadline, and moves the stack by it.
+    fn turn(&self) {
+        let deadline = self.stack.with(|engine| engine.next_deadline_ns());
+        if !self.model.borrow().irq() {
+            let next = self.model.borrow().next_event_ns();
+            let until = deadline.or(next).expect("nothing will ever happen").max(self.time.now());
+            let reached = self.model.borrow_mut().advance(until);
+            self.time.set(reached.max(self.time.now()));
+        }
+        NOW_NS.set(self.time.now());
+        if self.model.borrow().irq() {
+            // By PIO the next block may be ready at once; otherwise a line that stays up is a storm.
+            for _ in 0..=256 {
+                self.stack.on_irq();
+                if !self.model.borrow().irq() {
+                    return;
+                }
+            }
+            panic!("the driver left the interrupt asserted");
+        } else {
+            self.stack.poll();
+        }
+    }
+
+    fn drive<F: Future>(&self, future: F) -> F::Output {
+        let mut future = pin!(future);
+        let mut context = Context::from_waker(Waker::noop());
+        loop {
+            NOW_NS.set(self.time.now());
+            if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
+                return output;
+            }
+            self.turn();
+        }
+    }
+
+    fn bring_up(&self, options: card::Options) -> Result<Card, Error> {
+        self.drive(card::bring_up(&self.stack, buffer(1), options)).0
+    }
+
+    fn checked(&self) {
+        assert_eq!(self.memory.violations(), Vec::<String>::new());
+        assert_eq!(self.model.borrow().protocol_violations(), 0);
+    }
+
+    /// Random reads and writes, up to 16 at a time, against a model.
+    fn mixed_load(&self, sectors: u64, rounds: u64) {
+        const WINDOW: u64 = 4096;
+        let base = sectors / 2;
+        let mut random = 0x9e37_79b9_7f4a_7c15u64;
+        let mut below = |limit: u64| {
+            random ^= random << 13;
+            random ^= random >> 7;
+            random ^= random << 17;
+            random % limit
+        };
+        let mut model = Vec::new();
+        for at in (0..WINDOW).step_by(64) {
+            let (result, buf) = self.drive(BlockDevice::new(&self.stack).read(base + at, buffer(64)));
+            result.unwrap();
+            model.extend_from_slice(&buf);
+        }
+        let mut pending: Vec<(SlotId, Option<Vec<u8>>)> = Vec::new();
+        for round in 0..rounds {
+            let blocks = [1, 8, 1 + below(256), 256][below(4) as usize];
+            let at = below(WINDOW - blocks + 1);
+            let range = at as usize * 512..(at + blocks) as usize * 512;
+            let mut buf = buffer(blocks as usize);
+            let (lba, blocks) = (base + at, blocks as u32);
+            let (kind, expected) = if below(2) == 0 {
+                buf.fill(round as u8);
+                buf[0] = !(round as u8);
+                model[range].copy_from_slice(&buf);
+                (Kind::Write { lba, blocks }, None)
+            } else {
+                (Kind::Read { lba, blocks }, Some(model[range].to_vec()))
+            };
+            let now = self.time.now();
+            let id = self.stack.with(|engine| engine.submit(Request { kind, buf }, now)).unwrap();
+            pending.push((id, expected));
+            while pending.len() > 15 || (round + 1 == rounds && !pending.is_empty()) {
+                self.turn();
+                pending.retain(|(id, expected)| {
+                    let Some(done) = self.stack.with(|engine| engine.take(*id)) else { return true };
+                    done.result.unwrap();
+                    if let Some(expected) = expected {
+                        assert!(
+                            done.buf[..] == expected[..],
+                            "a read brings something else than was written"
+                        );
+                    }
+                    false
+                });
+            }
+        }
+        self.drive(BlockDevice::new(&self.stack).flush()).unwrap();
+        assert_eq!(self.stack.with(|engine| engine.stats().lost_interrupts), 0);
+        assert!(self.memory.live_mappings() <= 1, "only the descriptor table stays mapped");
+    }
+}
+
+fn buffer(blocks: usize) -> DmaBuf {
+    let words: &'static mut [u64] = Box::leak(vec![0; blocks * 64].into_boxed_slice());
+    // SAFETY: bytes of the same memory, of the same length.
+    DmaBuf::from_static(unsafe { std::slice::from_raw_parts_mut(words.as_mut_ptr().cast(), blocks * 512) })
+}
+
+#[test]
+fn every_profile_comes_up_at_its_best_speed() {
+    let generic = SdhciConfig::GENERIC_4_20;
+    for (card, timing, width, is_sd) in [
+        ("sdsc-1g", Timing::HighSpeed, Width::W4, true),
+        ("sdhc-16g-hs", Timing::HighSpeed, Width::W4, true),
+        ("sdxc-128g-uhs", Timing::Sdr104, Width::W4, true),
+        ("hbg4a2", Timing::Hs400Es, Width::W8, false),
+        ("emmc-hs200", Timing::Hs200, Width::W8, false),
+        ("emmc-4g-old", Timing::Ddr52, Width::W8, false),
+    ] {
+        let driver = if is_sd { sdhci::Config::new() } else { sdhci::Config::emmc_18() };
+        let rig = Rig::new(card, SdhciConfig { uhs_at_33v: !is_sd, ..generic }, driver);
+        let found = rig.bring_up(card::Options::DEFAULT).unwrap_or_else(|error| panic!("{card}: {error}"));
+        assert_eq!(matches!(found.family, Family::Sd(_)), is_sd, "{card}");
+        assert_eq!((found.timing, found.width), (timing, width), "{card}");
+        rig.mixed_load(found.target.sectors, 60);
+        rig.checked();
+    }
+}
+
+#[test]
+fn every_transfer_mode_moves_the_same_data() {
+    for mode in [TransferMode::Adma2, TransferMode::Sdma, TransferMode::Pio] {
+        for model in [SdhciConfig::GENERIC_4_20, SdhciConfig::GENERIC_3_00] {
+            let driver = sdhci::Config { transfer: mode, ..sdhci::Config::new() };
+            let rig = Rig::new("sdhc-16g-hs", model, driver);
+            let found = rig.bring_up(card::Options::DEFAULT).unwrap();
+            rig.mixed_load(found.target.sectors, 60);
+            rig.checked();
+        }
+    }
+}
+
+#[test]
+fn a_host_without_busy_detection_loses_nothing() {
+    for quirks in [Quirks::NO_BUSY_IRQ, Quirks::NO_BUSY_IRQ.with(Quirks::NO_DAT0_LEVEL)] {
+        let model = SdhciConfig { busy: Busy::Ignored, ..SdhciConfig::GENERIC_4_20 };
+        let driver = sdhci::Config { quirks, ..sdhci::Config::new() };
+        let rig = Rig::new("sdhc-16g-hs", model, driver);
+        let found = rig.bring_up(card::Options::DEFAULT).unwrap();
+        rig.mixed_load(found.target.sectors, 60);
+        assert!(rig.stack.with(|engine| engine.stats().busy_polls) > 0);
+        rig.checked();
+    }
+}
+
+#[test]
+fn a_host_that_must_defer_completes_in_poll() {
+    let driver = sdhci::Config { quirks: Quirks::DEFER_COMPLETION, ..sdhci::Config::new() };
+    let rig = Rig::new("sdhc-16g-hs", SdhciConfig::GENERIC_4_20, driver);
+    let found = rig.bring_up(card::Options::DEFAULT).unwrap();
+    assert!(rig.stack.with(|engine| engine.host().caps().defer_completion));
+    rig.mixed_load(found.target.sectors, 60);
+    rig.checked();
+}
+
+#[test]
+fn a_speed_that_fails_ends_in_a_slower_card() {
+    let model = SdhciConfig { tuning_fails: true, ..SdhciConfig::GENERIC_4_20 };
+    let rig = Rig::new("sdxc-128g-uhs", model, sdhci::Config::new());
+    let found = rig.bring_up(card::Options::DEFAULT).unwrap();
+    assert!(!matches!(found.timing, Timing::Sdr104 | Timing::Sdr50), "{:?} needs tuning", found.timing);
+    rig.mixed_load(found.target.sectors, 20);
+
+    let model = SdhciConfig { signal18_fails: true, ..SdhciConfig::GENERIC_4_20 };
+    let rig = Rig::new("sdxc-128g-uhs", model, sdhci::Config::new());
+    let found = rig.bring_up(card::Options::DEFAULT).unwrap();
+    assert_eq!(found.timing, Timing::HighSpeed);
+    rig.mixed_load(found.target.sectors, 20);
+}
+
+#[test]
+fn emmc_speeds_can_be_left_out_one_by_one() {
+    let mut without = 0;
+    for timing in [Timing::Hs400Es, Timing::Hs400, Timing::Hs200, Timing::Ddr52, Timing::HighSpeed] {
+        let model = SdhciConfig { uhs_at_33v: true, ..SdhciConfig::GENERIC_4_20 };
+        let rig = Rig::new("hbg4a2", model, sdhci::Config::emmc_18());
+        let found = rig.bring_up(card::Options { without, ..card::Options::DEFAULT }).unwrap();
+        assert_eq!(found.timing, timing);
+        rig.mixed_load(found.target.sectors, 20);
+        rig.checked();
+        without |= Caps::timing_bit(timing);
+    }
+}
+
+#[test]
+fn an_empty_slot_is_no_card() {
+    let rig = Rig::new("sdsc-1g", SdhciConfig::GENERIC_4_20, sdhci::Config::new());
+    rig.model.borrow_mut().remove(0);
+    let debounced = SdhciConfig::GENERIC_4_20.debounce_ns;
+    rig.time.set(rig.model.borrow_mut().advance(debounced));
+    assert_eq!(rig.bring_up(card::Options::DEFAULT), Err(Error::NoCard));
+}

@@ -1,0 +1,200 @@
+//! How many instructions a 4 KiB request takes through queue and driver; run it by `tools/path-length.sh`, which counts with callgrind.
+//!
+//! The controller is a handful of cells: a command completes as soon as it is written, so that only the stack's own work is left. Register accesses are counted
+//! by the cells.
+
+use mmcq::engine::{Config, DmaBuf, Engine, FlushBy, Kind, Request, SlotId, Target};
+use mmcq::host::sdhci::{Config as SdhciConfig, Sdhci, Table, TransferMode};
+use mmcq::host::{BusOp, Direction, Dma, DmaError, Host, Regs, Step, Timing, Width};
+use std::cell::Cell;
+use std::hint::black_box;
+use std::ptr::NonNull;
+
+/// A register file that completes everything at once.
+struct Cells {
+    words: [Cell<u32>; 64],
+    accesses: Cell<u64>,
+}
+
+const STATUS: usize = 0x30 / 4;
+/// Command Complete and Transfer Complete.
+const DONE: u32 = 3;
+
+impl Cells {
+    fn count(&self) {
+        self.accesses.set(self.accesses.get() + 1);
+    }
+
+    fn write(&self, offset: u16, mask: u32, value: u32) {
+        self.count();
+        let at = offset as usize / 4;
+        if let Some(cell) = self.words.get(at) {
+            let old = cell.get();
+            match offset {
+                // Write one to clear.
+                0x30 | 0x32 => cell.set(old & !value),
+                // Software reset clears itself; the clock is stable at once.
+                0x2c..0x30 => cell.set((old & !mask | value | 2) & 0x00ff_ffff),
+                _ => cell.set(old & !mask | value),
+            }
+            if offset == 0x0c || offset == 0x0e {
+                self.words[STATUS].set(DONE);
+            }
+        }
+    }
+
+    fn read(&self, offset: u16) -> u32 {
+        self.count();
+        self.words.get(offset as usize / 4).map_or(0, Cell::get) >> (8 * (offset & 3))
+    }
+}
+
+/// The cells live for ever, so that the test can look at them too.
+#[derive(Clone, Copy)]
+struct Port(&'static Cells);
+
+impl Regs for Port {
+    fn read8(&self, offset: u16) -> u8 {
+        self.0.read(offset) as u8
+    }
+    fn read16(&self, offset: u16) -> u16 {
+        self.0.read(offset) as u16
+    }
+    fn read32(&self, offset: u16) -> u32 {
+        self.0.read(offset)
+    }
+    fn write8(&self, offset: u16, value: u8) {
+        let shift = 8 * (offset & 3);
+        self.0.write(offset, 0xff << shift, u32::from(value) << shift);
+    }
+    fn write16(&self, offset: u16, value: u16) {
+        let shift = 8 * (offset & 3);
+        self.0.write(offset, 0xffff << shift, u32::from(value) << shift);
+    }
+    fn write32(&self, offset: u16, value: u32) {
+        self.0.write(offset, u32::MAX, value);
+    }
+}
+
+/// One memory for CPU and controller.
+struct Identity;
+
+// SAFETY: the pretended controller touches no memory at all.
+unsafe impl Dma for Identity {
+    fn map(&self, ptr: NonNull<u8>, _: usize, _: Direction) -> Result<u64, DmaError> {
+        Ok(ptr.as_ptr() as u64 & 0xffff_ffff)
+    }
+    fn unmap(&self, _: u64, _: NonNull<u8>, _: usize, _: Direction) {}
+    fn sync(&self, _: u64, _: NonNull<u8>, _: usize) {}
+}
+
+type Stack = Engine<Sdhci<Port, Identity, 64>, 32>;
+
+#[inline(never)]
+fn submit(stack: &mut Stack, kind: Kind, buf: DmaBuf, now_ns: u64) -> SlotId {
+    match stack.submit(Request { kind, buf }, now_ns) {
+        Ok(id) => id,
+        Err((error, _)) => panic!("refused: {error}"),
+    }
+}
+
+#[inline(never)]
+fn interrupt(stack: &mut Stack, now_ns: u64) -> u64 {
+    stack.on_irq(now_ns).completed
+}
+
+#[inline(never)]
+fn take(stack: &mut Stack, id: SlotId) -> Option<DmaBuf> {
+    let completion = stack.take(id)?;
+    completion.result.expect("a transfer failed");
+    Some(completion.buf)
+}
+
+fn machine() -> (Stack, &'static Cells) {
+    let cells: &'static Cells =
+        Box::leak(Box::new(Cells { words: std::array::from_fn(|_| Cell::new(0)), accesses: Cell::new(0) }));
+    // Version 3, ADMA2, 8 bits, all voltages, 200 MHz; a card is inserted and DAT is high.
+    cells.words[0x40 / 4].set(0x076c_c881);
+    cells.words[0xfc / 4].set(2 << 16);
+    cells.words[0x24 / 4].set(0x01ff_0000);
+    let config = SdhciConfig { transfer: TransferMode::Adma2, ..SdhciConfig::emmc_18() };
+    let table = Box::leak(Box::new(Table::new()));
+    let mut host = Sdhci::new(Port(cells), Identity, table, config).expect("a controller");
+    for op in
+        [BusOp::PowerOn, BusOp::Clock(50_000_000), BusOp::Width(Width::W8), BusOp::Timing(Timing::HighSpeed)]
+    {
+        let mut now_ns = 0;
+        let mut first = true;
+        while let Step::Wait(at) = host.set_bus(op, first, now_ns) {
+            (now_ns, first) = (at, false);
+        }
+    }
+    // Every R1 says: tran, ready.
+    cells.words[0x10 / 4].set(0x900);
+    let mut stack = Engine::new(host, Config::DEFAULT);
+    stack.set_target(Some(Target {
+        rca: 1,
+        sectors: 1 << 26,
+        block_addressed: true,
+        count: true,
+        extended_address: false,
+        read_timeout_ns: 100_000_000,
+        write_timeout_ns: 500_000_000,
+        flush: FlushBy::Status,
+    }));
+    (stack, cells)
+}
+
+fn main() {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let [direction, order, depth, count] = args.as_slice() else {
+        eprintln!("usage: path_length read|write random|sequential DEPTH COUNT");
+        std::process::exit(2);
+    };
+    let depth: usize = depth.parse().expect("DEPTH is a number");
+    let count: u64 = count.parse().expect("COUNT is a number");
+    let (mut stack, cells) = machine();
+    let buffer = || DmaBuf::from_static(Box::leak(vec![0u64; 512].into_boxed_slice()).as_bytes());
+    let mut buffers: Vec<DmaBuf> = (0..depth).map(|_| buffer()).collect();
+    let mut pending: [Option<SlotId>; 32] = [None; 32];
+    let (mut done, mut next, mut now_ns, mut interrupts) = (0, 0u64, 0, 0u64);
+    cells.accesses.set(0);
+    // Only what an interrupt reported is taken, as a driver of ours would.
+    while done < count {
+        while let Some(buf) = buffers.pop() {
+            let slot = if order == "random" { next.wrapping_mul(0x9e37_79b9) % (1 << 22) } else { next };
+            next += 1;
+            let (lba, blocks) = (8 * slot, 8);
+            let kind = match direction.as_str() {
+                "read" => Kind::Read { lba, blocks },
+                _ => Kind::Write { lba, blocks },
+            };
+            let id = submit(&mut stack, kind, buf, now_ns);
+            pending[id.index()] = Some(id);
+        }
+        now_ns += 100_000;
+        interrupts += 1;
+        let mut completed = black_box(interrupt(&mut stack, now_ns));
+        while completed != 0 {
+            let index = completed.trailing_zeros() as usize;
+            completed &= completed - 1;
+            let id = pending[index].take().expect("a slot in use");
+            buffers.push(take(&mut stack, id).expect("a completion"));
+            done += 1;
+        }
+    }
+    let per = |n: u64| n as f64 / done as f64;
+    println!("requests {done} accesses {:.2} interrupts {:.2}", per(cells.accesses.get()), per(interrupts));
+}
+
+/// Words as bytes, so that buffers are aligned.
+trait AsBytes {
+    fn as_bytes(&'static mut self) -> &'static mut [u8];
+}
+
+impl AsBytes for [u64] {
+    fn as_bytes(&'static mut self) -> &'static mut [u8] {
+        // SAFETY: any bytes are a `u64` and the other way round; the length is that of the same memory.
+        unsafe { std::slice::from_raw_parts_mut(self.as_mut_ptr().cast(), self.len() * 8) }
+    }
+}
