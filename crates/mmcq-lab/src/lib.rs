@@ -7,5 +7,6 @@ pub mod linux;
 pub mod ours;
 pub mod platform;
 pub mod registers;
+pub mod reproduce;
 pub mod runner;
 pub mod system;

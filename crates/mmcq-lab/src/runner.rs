@@ -464,59 +464,35 @@ impl Workload for Load<'_> {
 }
 
 #[cfg(test)]
-mod tests {
+mod dump {
     use super::*;
-    use crate::fio;
-
-    pub fn hsq(rw: &str, mib: u64) -> Vec<FioWorker> {
-        let text = format!(
-            "[test]\nfilename=/dev/mmcblk0p30\ndirect=1\niodepth=20\nrw={rw}\nbs=4K\nsize=1G\nio_size={mib}M\ngroup_reporting\nnumjobs=20\n"
-        );
-        let file = fio::parse_text("test.fio", text.as_bytes(), &fio::System).unwrap();
-        fio::expand(&file.jobs).unwrap()
-    }
+    use crate::reproduce::{Amount, fifo, hsq, table};
 
     #[test]
-    fn hsq_cells() {
-        let platform = Platform::load("hsq-sprd").unwrap();
-        for rw in ["read", "randread", "write", "randwrite"] {
-            let workers = hsq(rw, 16);
-            for setting in [Setting::None, Setting::HsqFifo, Setting::Mmcq, Setting::MmcqOwn, Setting::Limit]
-            {
-                let start = std::time::Instant::now();
-                let run_ = Run { workers: &workers, platform: &platform, card: None, setting, seed: 1 };
-                let outcome = run(&run_, None, &mut |_, _| ()).unwrap();
-                let c = &outcome.counters;
-                let mib_s = c.bytes as f64 / 1_048_576.0 / (c.elapsed_ns as f64 / 1e9);
-                println!(
-                    "{rw:9} {:8} {mib_s:6.2} m {:.2} irq/io {:.2} sw/io {:.2} bus {:.3} idle {:.3} regs {:.1} cmds {:.2}  {:.0} kIO/s",
-                    setting.name(),
-                    c.merge(),
-                    c.cpu.interrupts as f64 / c.ios as f64,
-                    c.cpu.switches as f64 / c.ios as f64,
-                    c.bus_share(),
-                    c.idle_share(),
-                    (c.accesses.0 + c.accesses.1) as f64 / c.ios as f64,
-                    c.bus.command_count() as f64 / c.ios as f64,
-                    c.ios as f64 / start.elapsed().as_secs_f64() / 1e3
-                );
-            }
+    fn dump_one() {
+        let name = std::env::var("BOARD").unwrap_or_else(|_| "fifo-allwinner".into());
+        let rw = std::env::var("RW").unwrap_or_else(|_| "randread".into());
+        let platform = Platform::load(&name).unwrap();
+        let text = if name.starts_with("fifo") { fifo::job(&rw, 4) } else { hsq::job(&rw, Some(1)) };
+        let file = crate::fio::parse_text("test.fio", text.as_bytes(), &crate::fio::System).unwrap();
+        let workers = crate::fio::expand(&file.jobs).unwrap();
+        let b = Board::<1>::new(&platform, None, None, Price::Linux).unwrap();
+        println!("one {:?} {:?}", b.controller.0.borrow().bus(), b.card.timing);
+        for setting in [Setting::None, Setting::HsqTag, Setting::HsqFifo, Setting::Mmcq, Setting::Limit] {
+            println!("one {name} {rw} {}", setting.name());
+            let c = run(&Run { workers: &workers, platform: &platform, card: None, setting, seed: 1 }, None, &mut |_, _| ()).unwrap().counters;
+            println!("one {:.2} {} per io: phys {:.1} wire {:.1} access {:.1} us, cmds {:?}", c.bytes as f64 / 1048576.0 / (c.elapsed_ns as f64 / 1e9), c.merge(), c.bus.physical_ns() as f64 / c.ios as f64 / 1e3, c.bus.wire_ns() as f64 / c.ios as f64 / 1e3, c.bus.access_ns as f64 / c.ios as f64 / 1e3,
+            c.bus.commands.iter().enumerate().filter(|c| *c.1 > 0).collect::<Vec<_>>());
         }
     }
-}
-
-#[test]
-fn merging() {
-    let platform = Platform::load("hsq-sprd").unwrap();
-    let workers = tests::hsq("read", std::env::var("MIB").map_or(16, |m| m.parse().unwrap()));
-    for setting in [Setting::None, Setting::HsqTag, Setting::HsqFifo, Setting::Mmcq, Setting::Limit] {
-        let mut all = Vec::new();
-        for seed in 1..=6 {
-            let run_ = Run { workers: &workers, platform: &platform, card: None, setting, seed };
-            let c = run(&run_, None, &mut |_, _| ()).unwrap().counters;
-            let mib_s = c.bytes as f64 / 1_048_576.0 / (c.elapsed_ns as f64 / 1e9);
-            all.push(format!("{mib_s:.2}/{:.2}", c.merge()));
+    #[test]
+    fn dump_fifo() {
+        println!("{}", table(&fifo::rows(Amount::default(), &mut |_| ()).unwrap()));
+    }
+    #[test]
+    fn dump_hsq() {
+        for name in std::env::var("BOARD").unwrap_or_else(|_| "hsq-sprd".into()).split(',') {
+            println!("{}", table(&hsq::board(name, Amount::default(), &mut |_| ()).unwrap()));
         }
-        println!("merging {:8} {}", setting.name(), all.join(" "));
     }
 }

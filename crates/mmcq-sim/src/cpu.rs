@@ -228,7 +228,7 @@ impl<A: Copy> Cpu<A> {
         self.tasks[thread.0 as usize].work.is_some()
     }
 
-    /// Wakes a sleeping thread: after `latency_ns` it can run, spends the cost and acts.
+    /// Wakes a sleeping thread (or lets the acting one sleep so long): after `latency_ns` it can run, spends the cost and acts.
     pub fn wake<E: From<CpuEvent>>(
         &mut self,
         thread: Thread,
@@ -241,7 +241,8 @@ impl<A: Copy> Cpu<A> {
         debug_assert!(task.work.is_none(), "a thread does one thing at a time");
         self.counts.wakeups += 1;
         task.work = Some((cost_ns, action));
-        if task.state == State::Asleep {
+        // A thread that wakes itself sleeps from the end of its action.
+        if matches!(task.state, State::Asleep | State::OnCore) {
             task.state = State::Waking;
             queue.push(now_ns + latency_ns, CpuEvent::Ready(thread).into());
         }
@@ -286,7 +287,9 @@ impl<A: Copy> Cpu<A> {
         let acted = c.acting.take().flatten();
         if let Some(thread) = acted {
             let task = &mut self.tasks[thread.0 as usize];
-            if let Some((cost, action)) = task.work.take() {
+            if task.state == State::Waking {
+                // It sleeps until its own alarm.
+            } else if let Some((cost, action)) = task.work.take() {
                 c.aside = Some((thread, cost, action));
             } else {
                 task.state = State::Asleep;
@@ -435,6 +438,24 @@ mod tests {
         }
         let acted: Vec<_> = drain(&mut cpu, &mut queue).into_iter().map(|(t, _, n)| (t, n)).collect();
         assert_eq!(acted, [(10, 'a'), (10, 'b'), (20, 'c')]);
+    }
+
+    #[test]
+    fn a_thread_can_sleep_by_itself() {
+        let (mut cpu, mut queue) = (Cpu::new(1, 0.0, 1), Q::new());
+        let a = cpu.spawn(Priority::Normal);
+        cpu.wake(a, 0, 5, (10, 'x'), &mut queue);
+        let mut times = Vec::new();
+        while let Some((now, event)) = queue.pop() {
+            if let Some((core, action)) = cpu.event(event, now, &mut queue) {
+                times.push((now, action));
+                if action == 'x' {
+                    cpu.wake(a, now, 1000, (1, 'y'), &mut queue);
+                }
+                cpu.resume(core, now, now, &mut queue);
+            }
+        }
+        assert_eq!(times, [(15, 'x'), (1016, 'y')]);
     }
 
     #[test]
