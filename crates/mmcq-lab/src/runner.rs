@@ -480,9 +480,22 @@ mod dump {
         println!("one {:?} {:?}", b.controller.0.borrow().bus(), b.card.timing);
         for setting in [Setting::None, Setting::HsqTag, Setting::HsqFifo, Setting::Mmcq, Setting::Limit] {
             println!("one {name} {rw} {}", setting.name());
-            let c = run(&Run { workers: &workers, platform: &platform, card: None, setting, seed: 1 }, None, &mut |_, _| ()).unwrap().counters;
-            println!("one {:.2} {} per io: phys {:.1} wire {:.1} access {:.1} us, cmds {:?}", c.bytes as f64 / 1048576.0 / (c.elapsed_ns as f64 / 1e9), c.merge(), c.bus.physical_ns() as f64 / c.ios as f64 / 1e3, c.bus.wire_ns() as f64 / c.ios as f64 / 1e3, c.bus.access_ns as f64 / c.ios as f64 / 1e3,
-            c.bus.commands.iter().enumerate().filter(|c| *c.1 > 0).collect::<Vec<_>>());
+            let c = run(
+                &Run { workers: &workers, platform: &platform, card: None, setting, seed: 1 },
+                None,
+                &mut |_, _| (),
+            )
+            .unwrap()
+            .counters;
+            println!(
+                "one {:.2} {} per io: phys {:.1} wire {:.1} access {:.1} us, cmds {:?}",
+                c.bytes as f64 / 1048576.0 / (c.elapsed_ns as f64 / 1e9),
+                c.merge(),
+                c.bus.physical_ns() as f64 / c.ios as f64 / 1e3,
+                c.bus.wire_ns() as f64 / c.ios as f64 / 1e3,
+                c.bus.access_ns as f64 / c.ios as f64 / 1e3,
+                c.bus.commands.iter().enumerate().filter(|c| *c.1 > 0).collect::<Vec<_>>()
+            );
         }
     }
     #[test]
