@@ -36,17 +36,18 @@ pub fn board(name: &str, amount: Amount, progress: &mut dyn FnMut(&str)) -> Resu
         let cell = if own_board { cell.to_owned() } else { format!("{cell} @{name}") };
         let mean = |setting: Setting, progress: &mut dyn FnMut(&str)| {
             progress(&format!("{cell}, {}", setting.name()));
-            let (mut rate, mut merge) = (0.0, 0.0);
+            let (mut rate, mut merge, mut at_work) = (0.0, 0.0, 0.0);
             for k in 0..RUNS {
                 let outcome = one(&platform, None, &workers, setting, amount.seed + k)?;
                 rate += mib_per_s(&outcome) / RUNS as f64;
                 merge += outcome.counters.merge() / RUNS as f64;
+                at_work += 100.0 * outcome.counters.bus_share() / RUNS as f64;
             }
-            Ok::<_, RunError>((rate, merge))
+            Ok::<_, RunError>((rate, merge, at_work))
         };
-        let (limit, _) = mean(Setting::Limit, progress)?;
+        let (limit, ..) = mean(Setting::Limit, progress)?;
         for setting in [Setting::None, Setting::HsqTag, Setting::HsqFifo, Setting::Mmcq, Setting::MmcqOwn] {
-            let (model, merge) = mean(setting, progress)?;
+            let (model, merge, at_work) = mean(setting, progress)?;
             let published = match setting {
                 Setting::None => Some(before),
                 Setting::HsqTag => Some(after),
@@ -62,14 +63,19 @@ pub fn board(name: &str, amount: Amount, progress: &mut dyn FnMut(&str)) -> Resu
                 limit,
             };
             rows.push(row(cell.clone(), "MiB/s", published.filter(|_| own_board), model, Some(limit)));
-            if own_board && !rw.starts_with("rand") {
-                rows.push(row(format!("{cell}, merging"), "4K/transfer", None, merge, None));
+            let named = |what: &str| match cell.split_once(" @") {
+                Some((cell, board)) => format!("{cell}, {what} @{board}"),
+                None => format!("{cell}, {what}"),
+            };
+            if !rw.starts_with("rand") {
+                rows.push(row(named("merging"), "4K/transfer", None, merge, None));
             }
+            rows.push(row(named("bus at work"), "% of time", None, at_work, None));
         }
     }
-    // Rates of a cell together, then its merging.
-    rows.sort_by_key(|row| {
-        CELLS.iter().position(|c| row.cell.starts_with(c.0)).map(|at| (at, row.cell.contains("merging")))
-    });
+    // Rates of a cell together, then how they came about.
+    let extra =
+        |row: &Row| 2 * u8::from(row.cell.contains("bus at work")) + u8::from(row.cell.contains("merging"));
+    rows.sort_by_key(|row| CELLS.iter().position(|c| row.cell.starts_with(c.0)).map(|at| (at, extra(row))));
     Ok(rows)
 }

@@ -65,60 +65,102 @@ pub fn json_lines(rows: &[Row]) -> Result<String, serde_json::Error> {
     Ok(text)
 }
 
-/// The rows as an aligned table.
+/// One column of [`table`]: of a setting, or of the whole line.
+struct Column {
+    /// Setting; empty for columns of the line.
+    group: String,
+    head: &'static str,
+    cells: Vec<String>,
+}
+
+/// The rows as an aligned table: a line for each cell, a group of columns for each setting. A published value that was fitted to carries a star.
 pub fn table(rows: &[Row]) -> String {
-    let number = |value: f64| {
-        let digits = if value.abs() < 10_000.0 && value.fract() != 0.0 { 2 } else { 0 };
-        format!("{value:.digits$}")
-    };
-    let cells: Vec<[String; 8]> = rows
-        .iter()
-        .map(|row| {
-            let percent = |value: Option<f64>, sign: bool| match value {
-                Some(value) if sign => format!("{value:+.1} %"),
-                Some(value) => format!("{value:.1} %"),
-                None => String::new(),
-            };
-            let published = row.published.map_or(String::new(), number);
-            let fitted = if row.fitted { "fit" } else { "" };
-            [
-                row.cell.clone(),
-                row.setting.clone(),
-                row.unit.clone(),
-                published,
-                number(row.model),
-                percent(row.error_percent(), true),
-                fitted.to_owned(),
-                percent(row.share_percent(), false),
-            ]
+    fn distinct<T: PartialEq>(all: impl Iterator<Item = T>) -> Vec<T> {
+        all.fold(Vec::new(), |mut known, next| {
+            if !known.contains(&next) {
+                known.push(next);
+            }
+            known
         })
-        .collect();
-    let heads = ["cell", "setting", "unit", "published", "model", "error", "", "of limit"];
-    let width =
-        |column: usize| cells.iter().map(|c| c[column].len()).chain([heads[column].len()]).max().unwrap_or(0);
-    let widths: [usize; 8] = std::array::from_fn(width);
-    let mut text = String::new();
-    let mut line = |columns: [&str; 8]| {
+    }
+    let lines: Vec<(&str, &str)> = distinct(rows.iter().map(|r| (r.cell.as_str(), r.unit.as_str())));
+    let settings: Vec<&str> = distinct(rows.iter().map(|r| r.setting.as_str()));
+    let mut columns = Vec::new();
+    let mut column = |group: &str, head: &'static str, cell: &dyn Fn(&(&str, &str)) -> String| {
+        let cells: Vec<String> = lines.iter().map(cell).collect();
+        if cells.iter().any(|text| !text.is_empty()) {
+            columns.push(Column { group: group.to_owned(), head, cells });
+        }
+    };
+    column("", "cell", &|line| line.0.to_owned());
+    column("", "unit", &|line| line.1.to_owned());
+    column("", "limit", &|line| {
+        let row = rows.iter().find(|r| (r.cell.as_str(), r.unit.as_str()) == *line && r.limit.is_some());
+        row.and_then(|r| r.limit).map_or(String::new(), number)
+    });
+    for setting in settings {
+        let of = |line: &(&str, &str), f: &dyn Fn(&Row) -> String| {
+            let row =
+                rows.iter().find(|r| r.setting == setting && (r.cell.as_str(), r.unit.as_str()) == *line);
+            row.map_or(String::new(), f)
+        };
+        column(setting, "published", &|line| {
+            let star = |row: &Row| if row.fitted { "*" } else { "" };
+            of(line, &|row| row.published.map_or(String::new(), |p| number(p) + star(row)))
+        });
+        column(setting, "model", &|line| of(line, &|row| number(row.model)));
+        column(setting, "error", &|line| {
+            of(line, &|row| row.error_percent().map_or(String::new(), |e| format!("{e:+.1} %")))
+        });
+        column(setting, "of limit", &|line| {
+            of(line, &|row| row.share_percent().map_or(String::new(), |s| format!("{s:.1} %")))
+        });
+    }
+    print_columns(&columns, lines.len())
+}
+
+fn number(value: f64) -> String {
+    let digits = if value.abs() < 1_000.0 && value.fract() != 0.0 { 2 } else { 0 };
+    format!("{value:.digits$}")
+}
+
+fn print_columns(columns: &[Column], lines: usize) -> String {
+    let width = |c: &Column| c.cells.iter().map(String::len).chain([c.head.len()]).max().unwrap_or(0);
+    let (mut text, mut groups, mut heads) = (String::new(), String::new(), String::new());
+    for (i, column) in columns.iter().enumerate() {
+        let new_group = i > 0 && columns[i - 1].group != column.group;
+        let bar = if new_group { " | " } else { "  " };
+        if new_group {
+            // The name stands over the group's first columns; it may be wider than one of them.
+            let room = heads.chars().count();
+            let _ = write!(
+                groups,
+                "{:room$} | {}",
+                "",
+                column.group,
+                room = room - groups.chars().count().min(room)
+            );
+        }
+        let w = width(column);
+        let _ = if i < 2 {
+            write!(heads, "{:w$}  ", column.head)
+        } else {
+            write!(heads, "{bar}{:>w$}", column.head)
+        };
+    }
+    for line in [groups, heads] {
+        text.push_str(line.trim_end());
+        text.push('\n');
+    }
+    for line in 0..lines {
         let mut out = String::new();
         for (i, column) in columns.iter().enumerate() {
-            // Names to the left, numbers to the right.
-            let _ = if i < 3 || i == 6 {
-                write!(out, "{column:<w$}  ", w = widths[i])
-            } else {
-                write!(out, "{column:>w$}  ", w = widths[i])
-            };
+            let (w, cell) = (width(column), &column.cells[line]);
+            let bar = if i > 0 && columns[i - 1].group != column.group { " | " } else { "  " };
+            let _ = if i < 2 { write!(out, "{cell:w$}  ") } else { write!(out, "{bar}{cell:>w$}") };
         }
         text.push_str(out.trim_end());
         text.push('\n');
-    };
-    line(heads);
-    let mut last = "";
-    for (row, c) in rows.iter().zip(&cells) {
-        if !last.is_empty() && last != row.cell {
-            line([""; 8]);
-        }
-        last = &row.cell;
-        line([&c[0], &c[1], &c[2], &c[3], &c[4], &c[5], &c[6], &c[7]]);
     }
     text
 }
@@ -174,9 +216,16 @@ mod tests {
 
     #[test]
     fn the_table_is_aligned() {
-        let text = table(&[row(), Row { model: 131.5, ..row() }]);
-        let ends: Vec<_> = text.lines().map(|l| l.len()).collect();
-        assert!(ends.iter().all(|&e| e == ends[0]), "{text}");
-        assert!(text.contains("+0.3 %") && text.contains("fit") && text.contains("78.1 %"), "{text}");
+        let ours = |model| Row { setting: "mmcq".to_owned(), published: None, fitted: false, model, ..row() };
+        let other = |row: Row| Row { cell: "a longer cell".to_owned(), ..row };
+        let text = table(&[row(), ours(31.4), other(row()), other(ours(123.4))]);
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines.len(), 4, "{text}");
+        let bars = |line: &str| line.match_indices('|').map(|(at, _)| at).collect::<Vec<_>>();
+        assert!(lines.iter().all(|line| bars(line) == bars(lines[1])), "{text}");
+        assert!(lines[0].contains("| none") && lines[0].contains("| mmcq"), "{text}");
+        for part in ["27.04*", "+0.3 %", "78.1 %", "123.40"] {
+            assert!(text.contains(part), "{text}");
+        }
     }
 }
