@@ -362,7 +362,7 @@ mod tests {
             ("hsq-defer", Timing::Hs400Es),
             ("fifo-allwinner", Timing::Hs400Es),
             ("fifo-allwinner-busy", Timing::Hs400Es),
-            ("hsq-nobusy", Timing::Ddr52),
+            ("hsq-nobusy", Timing::Hs200),
         ] {
             let platform = Platform::load(name).unwrap();
             let board = Board::<64>::new(&platform, None, None, Price::Linux).unwrap();

@@ -292,6 +292,7 @@ struct Load<'a> {
     files: Vec<Vec<u64>>,
     under_way: Vec<Vec<(u64, UnderWay)>>,
     finished: Vec<bool>,
+    behind_wall: Vec<bool>,
     max_bytes: usize,
     depth: usize,
     ios: u64,
@@ -346,6 +347,7 @@ impl<'a> Load<'a> {
         Ok(Load {
             under_way: states.iter().map(|_| Vec::new()).collect(),
             finished: vec![false; states.len()],
+            behind_wall: vec![false; states.len()],
             states,
             workers: run.workers,
             files,
@@ -378,7 +380,8 @@ impl Workload for Load<'_> {
 
     fn next(&mut self, job: u32, now_ns: u64) -> Next {
         let j = job as usize;
-        if !self.may_run(j) {
+        self.behind_wall[j] = !self.may_run(j);
+        if self.behind_wall[j] {
             return Next::Wait;
         }
         loop {
@@ -432,6 +435,10 @@ impl Workload for Load<'_> {
         }
     }
 
+    fn waits_for_others(&self, job: u32) -> bool {
+        self.behind_wall[job as usize]
+    }
+
     fn fill(&mut self, io: &Io, data: &mut [u8]) {
         let j = io.job as usize;
         if let Some((_, UnderWay::Io(fio, start_ns))) = self.under_way[j].last() {
@@ -464,35 +471,60 @@ impl Workload for Load<'_> {
 }
 
 #[cfg(test)]
-mod dump {
+mod tests {
     use super::*;
-    use crate::reproduce::{Amount, fifo, hsq, table};
+    use crate::fio;
+    use crate::reproduce::hsq;
+
+    fn cell(board: &str, rw: &str, setting: Setting) -> (f64, Counters) {
+        let platform = Platform::load(board).unwrap();
+        let file = fio::parse_text("test", hsq::job(rw, Some(1)).as_bytes(), &fio::System).unwrap();
+        let workers = fio::expand(&file.jobs).unwrap();
+        let what = Run { workers: &workers, platform: &platform, card: None, setting, seed: 1 };
+        let outcome = run(&what, None, &mut |_, _| ()).unwrap();
+        let c = outcome.counters;
+        assert_eq!((c.failed, c.ios, c.bytes), (0, 5120, 20 << 20));
+        (c.bytes as f64 / f64::from(1 << 20) / (c.elapsed_ns as f64 / 1e9), c)
+    }
+
+    #[track_caller]
+    fn near(model: f64, published: f64, share: f64) {
+        assert!((model / published - 1.0).abs() <= share, "{model} is not {published}");
+    }
 
     #[test]
-    fn dump_one() {
-        let name = std::env::var("BOARD").unwrap_or_else(|_| "fifo-allwinner".into());
-        let rw = std::env::var("RW").unwrap_or_else(|_| "randread".into());
-        let platform = Platform::load(&name).unwrap();
-        let text = if name.starts_with("fifo") { fifo::job(&rw, 4) } else { hsq::job(&rw, Some(1)) };
-        let file = crate::fio::parse_text("test.fio", text.as_bytes(), &crate::fio::System).unwrap();
-        let workers = crate::fio::expand(&file.jobs).unwrap();
-        let b = Board::<1>::new(&platform, None, None, Price::Linux).unwrap();
-        println!("one {:?} {:?}", b.controller.0.borrow().bus(), b.card.timing);
-        for setting in [Setting::None, Setting::HsqTag, Setting::HsqFifo, Setting::Mmcq, Setting::Limit] {
-            println!("one {name} {rw} {}", setting.name());
-            let c = run(&Run { workers: &workers, platform: &platform, card: None, setting, seed: 1 }, None, &mut |_, _| ()).unwrap().counters;
-            println!("one {:.2} {} per io: phys {:.1} wire {:.1} access {:.1} us, cmds {:?}", c.bytes as f64 / 1048576.0 / (c.elapsed_ns as f64 / 1e9), c.merge(), c.bus.physical_ns() as f64 / c.ios as f64 / 1e3, c.bus.wire_ns() as f64 / c.ios as f64 / 1e3, c.bus.access_ns as f64 / c.ios as f64 / 1e3,
-            c.bus.commands.iter().enumerate().filter(|c| *c.1 > 0).collect::<Vec<_>>());
+    fn random_cells_without_the_queue_are_fitted_and_with_it_predicted() {
+        near(cell("hsq-sprd", "randread", Setting::None).0, 27.04, 0.02);
+        near(cell("hsq-sprd", "randwrite", Setting::None).0, 35.96, 0.02);
+        near(cell("hsq-sprd", "randread", Setting::HsqTag).0, 31.36, 0.08);
+        near(cell("hsq-sprd", "randwrite", Setting::HsqTag).0, 68.76, 0.08);
+    }
+
+    #[test]
+    fn ours_takes_one_interrupt_and_no_thread_for_a_random_read() {
+        let (rate, c) = cell("hsq-sprd", "randread", Setting::Mmcq);
+        near(c.cpu.interrupts as f64, c.ios as f64, 0.001);
+        // Only the jobs themselves are woken: once at the start, and once for each I/O.
+        assert!(c.cpu.wakeups <= c.ios + 20, "{c:?}");
+        assert!(rate > cell("hsq-sprd", "randread", Setting::HsqTag).0);
+        let (limit, _) = cell("hsq-sprd", "randread", Setting::Limit);
+        assert!(rate >= 0.9 * limit, "{rate} of {limit}");
+    }
+
+    #[test]
+    fn ours_never_loses_on_hosts_that_defer_or_cannot_see_busy() {
+        for board in ["hsq-defer", "hsq-nobusy"] {
+            for rw in ["read", "randread", "write", "randwrite"] {
+                let (without, ours) = (cell(board, rw, Setting::None).0, cell(board, rw, Setting::Mmcq).0);
+                assert!(ours >= without, "{board}, {rw}: {ours} against {without}");
+            }
         }
     }
+
     #[test]
-    fn dump_fifo() {
-        println!("{}", table(&fifo::rows(Amount::default(), &mut |_| ()).unwrap()));
-    }
-    #[test]
-    fn dump_hsq() {
-        for name in std::env::var("BOARD").unwrap_or_else(|_| "hsq-sprd".into()).split(',') {
-            println!("{}", table(&hsq::board(name, Amount::default(), &mut |_| ()).unwrap()));
-        }
+    fn a_seed_gives_the_same_run_again() {
+        let once = cell("hsq-sprd-busy", "randwrite", Setting::HsqTag).1;
+        let again = cell("hsq-sprd-busy", "randwrite", Setting::HsqTag).1;
+        assert_eq!((once.elapsed_ns, once.cpu, once.bus), (again.elapsed_ns, again.cpu, again.bus));
     }
 }

@@ -54,6 +54,12 @@ pub trait Workload {
     /// The next I/O of a job.
     fn next(&mut self, job: u32, now_ns: u64) -> Next;
 
+    /// Does the job wait for others to finish?
+    fn waits_for_others(&self, job: u32) -> bool {
+        let _ = job;
+        false
+    }
+
     /// Fills the memory of a write that is about to be submitted.
     fn fill(&mut self, io: &Io, data: &mut [u8]) {
         let _ = (io, data);
@@ -345,7 +351,7 @@ impl System {
                         Action::Next(job) => {
                             if self.next(job, core, front, workload) {
                                 running -= 1;
-                                self.wake_sleepers();
+                                self.wake_sleepers(workload);
                             }
                         }
                     }
@@ -416,8 +422,8 @@ impl System {
     }
 
     /// A job has finished: others may have waited for that.
-    fn wake_sleepers(&mut self) {
-        for job in 0..self.jobs.len() as u32 {
+    fn wake_sleepers(&mut self, workload: &mut dyn Workload) {
+        for job in (0..self.jobs.len() as u32).filter(|&job| workload.waits_for_others(job)) {
             self.wake_job(job, Action::Next(job));
         }
     }
