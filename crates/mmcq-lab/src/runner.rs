@@ -94,6 +94,16 @@ pub enum RunError {
         /// What is left.
         left: u64,
     },
+    /// The settings that stand for Linux know reads and writes only.
+    #[error(
+        "job {job}: fsync, fdatasync or end_fsync with setting {setting}; expected setting mmcq, mmcq-own or limit"
+    )]
+    Flush {
+        /// Which job.
+        job: String,
+        /// The setting.
+        setting: &'static str,
+    },
     /// A lost completion.
     #[error(transparent)]
     Stuck(#[from] Stuck),
@@ -189,6 +199,10 @@ pub fn run(
 ) -> Result<Outcome, RunError> {
     match run.setting {
         Setting::None | Setting::HsqTag | Setting::HsqFifo => {
+            let flushes = |w: &&FioWorker| w.job.fsync > 0 || w.job.fdatasync > 0 || w.job.end_fsync;
+            if let Some(worker) = run.workers.iter().find(flushes) {
+                return Err(RunError::Flush { job: worker.job.name.clone(), setting: run.setting.name() });
+            }
             let board = Board::<1>::new(run.platform, run.card, medium, run.setting.price())?;
             on_board(run, board, progress)
         }
@@ -519,6 +533,28 @@ mod tests {
                 assert!(ours >= without, "{board}, {rw}: {ours} against {without}");
             }
         }
+    }
+
+    fn flushing(setting: Setting) -> Result<Outcome, RunError> {
+        let platform = Platform::load("hsq-sprd").unwrap();
+        let text =
+            "[t]\nfilename=/dev/mmcblk0\nrw=write\nbs=4k\nsize=64k\nfsync=4\nverify=crc32c\ndirect=1\n";
+        let file = fio::parse_text("test", text.as_bytes(), &fio::System).unwrap();
+        let workers = fio::expand(&file.jobs).unwrap();
+        run(
+            &Run { workers: &workers, platform: &platform, card: None, setting, seed: 1 },
+            None,
+            &mut |_, _| (),
+        )
+    }
+
+    #[test]
+    fn flushes_and_verified_data_go_through_ours_and_are_refused_elsewhere() {
+        let outcome = flushing(Setting::Mmcq).unwrap();
+        assert_eq!((outcome.counters.failed, outcome.verify_errors.len()), (0, 0));
+        assert_eq!(outcome.group().sync.ns.samples, 3, "after 4, 8 and 12 of 16 writes");
+        assert_eq!(outcome.group().dirs[0].io_bytes, 65536, "read back");
+        assert!(flushing(Setting::None).unwrap_err().to_string().contains("setting none"));
     }
 
     #[test]

@@ -17,7 +17,7 @@ pub struct Io {
     pub direction: Direction,
     /// First block of 512 bytes.
     pub lba: u64,
-    /// How many blocks.
+    /// How many blocks; 0 is a flush.
     pub blocks: u32,
     /// Where its data are, in [`System::buffers`].
     pub buffer: u32,
