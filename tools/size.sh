@@ -12,6 +12,7 @@ set -euo pipefail
 cd "$(dirname "$0")/../boards/size"
 say() { echo "size.sh: $*" >&2; }
 limit_reader=${LIMIT_READER:-38912}
+limit_sd_reader=${LIMIT_SD_READER:-32768}
 limit_transfer=${LIMIT_TRANSFER:-22528}
 limit_ram=${LIMIT_RAM:-4096}
 sysroot=$(rustc --print sysroot)
@@ -72,11 +73,11 @@ images="" rams=""
 for target in "${targets[@]}"; do
   choose "$target"
   for profile in release s; do
-    "${build[@]}" --profile "$profile" --bin reader --bin transfer --bin ram
+    "${build[@]}" --profile "$profile" --bin reader --bin sd_reader --bin transfer --bin ram
     folder=$output/$target/$profile
     case ${build[0]} in env) folder=$output/debian/$target/$profile ;; esac
     case $profile in release) opt=z ;; *) opt=$profile ;; esac
-    for image in reader transfer; do
+    for image in reader sd_reader transfer; do
       file=$folder/$image
       runtime=$(runtime "$file") text=$(section "$file" '^\.text') rodata=$(section "$file" '^\.rodata') data=$(section "$file" '^\.(data|bss)')
       # shellcheck disable=SC2059 # the format is ours
@@ -109,8 +110,8 @@ printf "$ram_row" "memory of" engine1 engine8 engine32 shared8 driver table brin
 printf '%s' "$rams"
 cat <<'END'
 
-reader: driver, queue, bring-up of SD and eMMC, read, write, flush; transfer: the same without bring-up; both
-with their board's few lines. runtime: the part of text that is the compiler's own (memcpy, 64-bit division),
+reader: driver, queue, bring-up of SD and eMMC, read, write, flush; sd_reader: the same for SD alone;
+transfer: the same without bring-up; all with their board's few lines. runtime: the part of text that is the compiler's own (memcpy, 64-bit division),
 which other code of a firmware shares. data+bss: 8 slots, table, one block, scratch. engineN: N slots with the
 driver in it.
 bring_up: the future, on the stack while a card is brought up.

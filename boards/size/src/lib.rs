@@ -66,3 +66,50 @@ fn panic(_: &PanicInfo<'_>) -> ! {
         core::hint::spin_loop();
     }
 }
+
+pub use mmcq::block::BlockDevice;
+pub use mmcq::card::Options;
+
+/// A whole reader with this bring-up: block 0 is read and written back.
+#[macro_export]
+macro_rules! reader {
+    ($bring_up:path) => {
+        static STACK: $crate::late::Late<$crate::Stack<8>> = $crate::late::Late::new();
+        static BLOCK: $crate::late::Once<[u8; 512]> = $crate::late::Once::new([0; _]);
+
+        /// The program: block 0 is read and written back.
+        #[unsafe(no_mangle)]
+        pub extern "C" fn main() {
+            $crate::board::start_clock();
+            let _ = copy();
+        }
+
+        /// On a stack frame of its own: the stack is made there before it is moved to where it stays.
+        #[inline(never)]
+        fn made() -> Option<&'static $crate::Stack<8>> {
+            STACK.set($crate::stack($crate::CONFIG)?.ok()?)
+        }
+
+        fn copy() -> Option<()> {
+            let stack = made()?;
+            let (card, _) = stack.block_on(
+                $bring_up(stack, $crate::scratch()?, $crate::Options::DEFAULT),
+                $crate::board::idle,
+            );
+            card.ok()?;
+            let device = $crate::BlockDevice::new(stack);
+            let block = BLOCK.take()?;
+            device.read_blocking(0, block, $crate::board::idle).ok()?;
+            device.write_blocking(0, block, $crate::board::idle).ok()?;
+            device.flush_blocking($crate::board::idle).ok()
+        }
+
+        /// The controller's interrupt.
+        #[unsafe(no_mangle)]
+        pub extern "C" fn controller_interrupt() {
+            if let Some(stack) = STACK.get() {
+                stack.on_irq();
+            }
+        }
+    };
+}

@@ -249,6 +249,19 @@ fn emmc_speeds_can_be_left_out_one_by_one() {
 }
 
 #[test]
+fn a_slot_for_one_family_takes_no_other() {
+    let model = SdhciConfig { uhs_at_33v: true, ..SdhciConfig::GENERIC_4_20 };
+    let rig = |card| Rig::new(card, model, sdhci::Config::emmc_18());
+    let (sd, emmc) = (rig("sdxc-128g-uhs"), rig("hbg4a2"));
+    let options = card::Options::DEFAULT;
+    assert!(sd.drive(card::bring_up_sd(&sd.stack, buffer(1), options)).0.is_ok());
+    assert!(sd.drive(card::bring_up_emmc(&sd.stack, buffer(1), options)).0.is_err());
+    let found = emmc.drive(card::bring_up_emmc(&emmc.stack, buffer(1), options)).0.unwrap();
+    assert_eq!(found.timing, Timing::Hs400Es);
+    assert_eq!(emmc.drive(card::bring_up_sd(&emmc.stack, buffer(1), options)).0, Err(Error::NoCard));
+}
+
+#[test]
 fn an_empty_slot_is_no_card() {
     let rig = Rig::new("sdsc-1g", SdhciConfig::GENERIC_4_20, sdhci::Config::new());
     rig.model.borrow_mut().remove(0);

@@ -1,6 +1,7 @@
 //! Command line: one file a command. Exit codes: 0 well, 1 the run found errors (I/O, verification), 2 bad input.
 
 mod card;
+mod reproduce;
 mod run;
 
 use clap::{Parser, Subcommand};
@@ -23,6 +24,7 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     Run(run::Run),
+    Reproduce(reproduce::Reproduce),
     Card(card::Card),
     Platforms(card::Platforms),
 }
@@ -32,6 +34,7 @@ impl Cli {
     pub fn run(self) -> Result<ExitCode, Error> {
         match self.command {
             Command::Run(command) => command.run(),
+            Command::Reproduce(command) => command.run(),
             Command::Card(command) => command.run(),
             Command::Platforms(command) => command.run(),
         }

@@ -39,15 +39,13 @@ pub fn job(rw: &str, io_mib: u64) -> String {
     )
 }
 
-/// Runs the experiment on its own board.
-pub fn rows(amount: Amount, progress: &mut dyn FnMut(&str)) -> Result<Vec<Row>, RunError> {
-    board("fifo-allwinner", amount, progress)
-}
+/// The experiment's board, and the same with a busy CPU.
+pub const BOARDS: [&str; 2] = ["fifo-allwinner", "fifo-allwinner-busy"];
 
-/// Runs it on one board.
+/// Runs the experiment on one board.
 pub fn board(name: &str, amount: Amount, progress: &mut dyn FnMut(&str)) -> Result<Vec<Row>, RunError> {
     let platform = Platform::load(name).map_err(crate::board::BoardError::from)?;
-    let own_board = name == "fifo-allwinner";
+    let own_board = name == BOARDS[0];
     let at = |cell: &str| if own_board { cell.to_owned() } else { format!("{cell} @{name}") };
     let settings = [Setting::HsqTag, Setting::None, Setting::HsqFifo, Setting::Mmcq, Setting::MmcqOwn];
     // The tail at 99.99 % needs every I/O of the job, so it always runs whole.

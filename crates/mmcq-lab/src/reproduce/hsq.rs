@@ -16,7 +16,7 @@ const CELLS: [(&str, &str, f64, f64); 4] = [
 ];
 
 /// The experiment's board, and the same with another CPU or host.
-const BOARDS: [&str; 4] = ["hsq-sprd", "hsq-sprd-busy", "hsq-defer", "hsq-nobusy"];
+pub const BOARDS: [&str; 4] = ["hsq-sprd", "hsq-sprd-busy", "hsq-defer", "hsq-nobusy"];
 
 /// The published job. `io_size` in MiB for each of the 20 jobs; `None`: all of it.
 pub fn job(rw: &str, io_mib: Option<u64>) -> String {
@@ -26,21 +26,7 @@ pub fn job(rw: &str, io_mib: Option<u64>) -> String {
     )
 }
 
-/// Runs the experiment on its own board.
-pub fn rows(amount: Amount, progress: &mut dyn FnMut(&str)) -> Result<Vec<Row>, RunError> {
-    board(BOARDS[0], amount, progress)
-}
-
-/// Runs it on the variants of the board, too.
-pub fn all_rows(amount: Amount, progress: &mut dyn FnMut(&str)) -> Result<Vec<Row>, RunError> {
-    let mut rows = Vec::new();
-    for name in BOARDS {
-        rows.extend(board(name, amount, progress)?);
-    }
-    Ok(rows)
-}
-
-/// Runs it on one board.
+/// Runs the experiment on one board.
 pub fn board(name: &str, amount: Amount, progress: &mut dyn FnMut(&str)) -> Result<Vec<Row>, RunError> {
     let platform = Platform::load(name).map_err(crate::board::BoardError::from)?;
     let own_board = name == BOARDS[0];

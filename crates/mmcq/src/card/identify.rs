@@ -5,6 +5,7 @@ use super::{Card, Options, emmc, sd};
 use crate::engine::Error;
 use crate::host::{BusOp, Host, Timing, Width};
 use crate::spec::command;
+use crate::spec::response::Ocr;
 use crate::spec::timing;
 use crate::task::Lock;
 
@@ -18,8 +19,62 @@ const PATTERN: u8 = 0xaa;
 /// CMD8's supply code for 2.7 to 3.6 V.
 const SUPPLY_3V3: u8 = 1;
 
-/// One try from power-up. `tried` is the timing that was being switched to when it failed.
-pub(super) async fn once<L: Lock, H: Host, const N: usize>(
+/// Which families a slot may hold. A type, so that the code of the others is not linked.
+pub(super) trait Families {
+    /// From `idle` to `tran`. `tried` is the timing that was being switched to when it failed.
+    async fn identify<L: Lock, H: Host, const N: usize>(
+        session: &mut Session<'_, L, H, N>,
+        options: Options,
+        tried: &mut Option<Timing>,
+    ) -> Result<Card, Failed>;
+}
+
+/// SD memory cards and eMMC.
+pub(super) struct Any;
+/// SD memory cards alone.
+pub(super) struct OnlySd;
+/// eMMC alone.
+pub(super) struct OnlyEmmc;
+
+impl Families for Any {
+    async fn identify<L: Lock, H: Host, const N: usize>(
+        session: &mut Session<'_, L, H, N>,
+        options: Options,
+        tried: &mut Option<Timing>,
+    ) -> Result<Card, Failed> {
+        if let Some((v2, ocr)) = ask_sd(session).await? {
+            return sd::bring_up(session, options, v2, ocr, tried).await;
+        }
+        session.command(command::go_idle_state()).await?;
+        emmc::bring_up(session, options, tried).await
+    }
+}
+
+impl Families for OnlySd {
+    async fn identify<L: Lock, H: Host, const N: usize>(
+        session: &mut Session<'_, L, H, N>,
+        options: Options,
+        tried: &mut Option<Timing>,
+    ) -> Result<Card, Failed> {
+        match ask_sd(session).await? {
+            Some((v2, ocr)) => sd::bring_up(session, options, v2, ocr, tried).await,
+            None => session.fail(Error::NoCard),
+        }
+    }
+}
+
+impl Families for OnlyEmmc {
+    async fn identify<L: Lock, H: Host, const N: usize>(
+        session: &mut Session<'_, L, H, N>,
+        options: Options,
+        tried: &mut Option<Timing>,
+    ) -> Result<Card, Failed> {
+        emmc::bring_up(session, options, tried).await
+    }
+}
+
+/// One try from power-up.
+pub(super) async fn once<F: Families, L: Lock, H: Host, const N: usize>(
     session: &mut Session<'_, L, H, N>,
     options: Options,
     tried: &mut Option<Timing>,
@@ -29,6 +84,13 @@ pub(super) async fn once<L: Lock, H: Host, const N: usize>(
     }
     power_cycle(session).await?;
     session.command(command::go_idle_state()).await?;
+    F::identify(session, options, tried).await
+}
+
+/// Is it an SD card? Then: does it know CMD8, and its OCR.
+async fn ask_sd<L: Lock, H: Host, const N: usize>(
+    session: &mut Session<'_, L, H, N>,
+) -> Result<Option<(bool, Ocr)>, Failed> {
     let v2 = match session.command(command::sd::send_if_cond(SUPPLY_3V3, PATTERN)).await {
         Ok(response) => {
             let echo = response.r7();
@@ -46,11 +108,8 @@ pub(super) async fn once<L: Lock, H: Host, const N: usize>(
     }
     let inquiry = command::sd::sd_send_op_cond(command::sd::OcrRequest::INQUIRY);
     match session.app_command(inquiry).await {
-        Ok(response) => sd::bring_up(session, options, v2, response.ocr(), tried).await,
-        Err(Failed) if session.unanswered() => {
-            session.command(command::go_idle_state()).await?;
-            emmc::bring_up(session, options, tried).await
-        }
+        Ok(response) => Ok(Some((v2, response.ocr()))),
+        Err(Failed) if session.unanswered() => Ok(None),
         Err(Failed) => Err(Failed),
     }
 }

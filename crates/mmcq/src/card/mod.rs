@@ -91,16 +91,42 @@ pub async fn bring_up<L: Lock, H: Host, const N: usize>(
     scratch: DmaBuf,
     options: Options,
 ) -> (Result<Card, Error>, DmaBuf) {
+    of_families::<identify::Any, L, H, N>(shared, scratch, options).await
+}
+
+/// As [`bring_up`] for a slot that only takes SD memory cards: no code for eMMC is linked.
+pub async fn bring_up_sd<L: Lock, H: Host, const N: usize>(
+    shared: &Shared<L, H, N>,
+    scratch: DmaBuf,
+    options: Options,
+) -> (Result<Card, Error>, DmaBuf) {
+    of_families::<identify::OnlySd, L, H, N>(shared, scratch, options).await
+}
+
+/// As [`bring_up`] for a soldered eMMC: no code for SD cards is linked, and nobody asks whether there is one.
+pub async fn bring_up_emmc<L: Lock, H: Host, const N: usize>(
+    shared: &Shared<L, H, N>,
+    scratch: DmaBuf,
+    options: Options,
+) -> (Result<Card, Error>, DmaBuf) {
+    of_families::<identify::OnlyEmmc, L, H, N>(shared, scratch, options).await
+}
+
+async fn of_families<F: identify::Families, L: Lock, H: Host, const N: usize>(
+    shared: &Shared<L, H, N>,
+    scratch: DmaBuf,
+    options: Options,
+) -> (Result<Card, Error>, DmaBuf) {
     let given = scratch.len_bytes();
     if given < SCRATCH_BYTES {
         return (Err(Error::Buffer { needed: SCRATCH_BYTES, given }), scratch);
     }
     let mut session = Session::new(shared, scratch);
-    let result = attempts(&mut session, options).await.map_err(|Failed| session.error);
+    let result = attempts::<F, L, H, N>(&mut session, options).await.map_err(|Failed| session.error);
     (result, session.into_scratch())
 }
 
-async fn attempts<L: Lock, H: Host, const N: usize>(
+async fn attempts<F: identify::Families, L: Lock, H: Host, const N: usize>(
     session: &mut Session<'_, L, H, N>,
     mut options: Options,
 ) -> Result<Card, Failed> {
@@ -108,7 +134,7 @@ async fn attempts<L: Lock, H: Host, const N: usize>(
     // Each turn but the last leaves out one timing more, or the voltage switch: bounded by their number.
     for _ in 0..Timing::COUNT {
         let mut tried = None;
-        match identify::once(session, options, &mut tried).await {
+        match identify::once::<F, L, H, N>(session, options, &mut tried).await {
             Ok(card) => {
                 session.shared.with(|engine| engine.set_target(Some(card.target)));
                 return Ok(card);

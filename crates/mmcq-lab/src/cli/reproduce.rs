@@ -1,0 +1,92 @@
+//! `mmcq reproduce`: published tables, run again.
+
+use super::{Error, print};
+use clap::{Args, ValueEnum};
+use indicatif::{ProgressBar, ProgressStyle};
+use mmcq_lab::reproduce::{self, Amount, Row, fifo, hsq};
+use mmcq_lab::runner::RunError;
+use std::io::IsTerminal;
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// Run a published experiment again: published value, model, error, share of the physical limit
+///
+/// A cell marked `fit` was used to find the model's parameters; all others are predicted. `limit` is the same workload with wire and card alone, no host
+/// cost. Settings: none (Linux without the queue), hsq-tag and hsq-fifo (its software queue), mmcq (this stack at Linux's prices), mmcq-own (at its own
+/// measured path length).
+#[derive(Debug, Args)]
+pub struct Reproduce {
+    /// Which experiment
+    experiment: Experiment,
+    /// The exact sizes of the published jobs instead of a steady-state share
+    #[arg(long)]
+    full: bool,
+    /// Another board: a name from `mmcq platforms` (nothing was published for it)
+    #[arg(long, value_name = "PLATFORM", conflicts_with = "all")]
+    platform: Option<String>,
+    /// The experiment's board and its variants: busy CPU, deferring host, host without busy detection
+    #[arg(long)]
+    all: bool,
+    /// Seed
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// One JSON object a line: cell, setting, unit, published, fitted, model, limit
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Experiment {
+    /// A software queue for cards without a hardware one: 4 KiB loads of 20 jobs
+    Hsq,
+    /// Order of dispatch in that queue: latency percentiles of 8 readers
+    Fifo,
+}
+
+type Board = fn(&str, Amount, &mut dyn FnMut(&str)) -> Result<Vec<Row>, RunError>;
+
+impl Reproduce {
+    pub fn run(self) -> Result<ExitCode, Error> {
+        let amount = Amount { full: self.full, seed: self.seed };
+        let (board, boards): (Board, &[&str]) = match self.experiment {
+            Experiment::Hsq => (hsq::board, &hsq::BOARDS),
+            Experiment::Fifo => (fifo::board, &fifo::BOARDS),
+        };
+        let named = self.platform.as_deref().map(|name| [name]);
+        let wanted: &[&str] = match &named {
+            Some(name) => name,
+            None if self.all => boards,
+            None => &boards[..1],
+        };
+        let spinner = spinner();
+        let mut rows = Vec::new();
+        for name in wanted {
+            let more = board(name, amount, &mut |what| spinner.set_message(what.to_owned()));
+            rows.extend(more.map_err(|error| match error {
+                RunError::Stuck(_) | RunError::Memory(_) => Error::Run(error.to_string()),
+                other => Error::input(other),
+            })?);
+        }
+        spinner.finish_and_clear();
+        if self.json {
+            let lines = reproduce::json_lines(&rows).map_err(|error| Error::Run(error.to_string()))?;
+            print(&lines)?;
+        } else {
+            print(&reproduce::table(&rows))?;
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// What is being run, on a terminal.
+fn spinner() -> ProgressBar {
+    if !std::io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let spinner = ProgressBar::new_spinner();
+    if let Ok(style) = ProgressStyle::with_template("{spinner} {msg} {elapsed}") {
+        spinner.set_style(style);
+    }
+    spinner.enable_steady_tick(Duration::from_millis(200));
+    spinner
+}
