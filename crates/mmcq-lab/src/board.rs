@@ -360,8 +360,8 @@ mod tests {
             ("hsq-sprd", Timing::Hs400Es),
             ("hsq-sprd-busy", Timing::Hs400Es),
             ("hsq-defer", Timing::Hs400Es),
-            ("fifo-allwinner", Timing::Hs400Es),
-            ("fifo-allwinner-busy", Timing::Hs400Es),
+            ("fifo-allwinner", Timing::Hs400),
+            ("fifo-allwinner-busy", Timing::Hs400),
             ("hsq-nobusy", Timing::Hs200),
         ] {
             let platform = Platform::load(name).unwrap();
