@@ -360,9 +360,9 @@ mod tests {
             ("hsq-sprd", Timing::Hs400Es),
             ("hsq-sprd-busy", Timing::Hs400Es),
             ("hsq-defer", Timing::Hs400Es),
-            ("fifo-allwinner", Timing::Hs400Es),
-            ("fifo-allwinner-busy", Timing::Hs400Es),
-            ("hsq-nobusy", Timing::Ddr52),
+            ("fifo-allwinner", Timing::Hs400),
+            ("fifo-allwinner-busy", Timing::Hs400),
+            ("hsq-nobusy", Timing::Hs200),
         ] {
             let platform = Platform::load(name).unwrap();
             let board = Board::<64>::new(&platform, None, None, Price::Linux).unwrap();

@@ -48,6 +48,7 @@ impl<H: Host, const N: usize> Ours<H, N> {
     fn enter(&mut self, sys: &mut System, io: Io) {
         let (lba, blocks) = (io.lba, io.blocks);
         let kind = match io.direction {
+            _ if blocks == 0 => Kind::Flush,
             Direction::Read => Kind::Read { lba, blocks },
             Direction::Write => Kind::Write { lba, blocks },
         };

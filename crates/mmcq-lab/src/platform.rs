@@ -405,8 +405,9 @@ mod tests {
     }
 
     fn broken(line: &str, instead: &str) -> String {
-        let text = BUILT_IN[0].1.replace(line, instead);
-        assert_ne!(text, BUILT_IN[0].1, "{line}");
+        let original = include_str!("../../../platforms/hsq-sprd.toml");
+        let text = original.replace(line, instead);
+        assert_ne!(text, original, "{line}");
         let file = tempfile::Builder::new().suffix(".toml").tempfile().unwrap();
         std::fs::write(file.path(), text).unwrap();
         let message = Platform::load(file.path().to_str().unwrap()).unwrap_err().to_string();

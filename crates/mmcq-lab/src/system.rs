@@ -17,7 +17,7 @@ pub struct Io {
     pub direction: Direction,
     /// First block of 512 bytes.
     pub lba: u64,
-    /// How many blocks.
+    /// How many blocks; 0 is a flush.
     pub blocks: u32,
     /// Where its data are, in [`System::buffers`].
     pub buffer: u32,
@@ -53,6 +53,12 @@ pub trait Workload {
 
     /// The next I/O of a job.
     fn next(&mut self, job: u32, now_ns: u64) -> Next;
+
+    /// Does the job wait for others to finish?
+    fn waits_for_others(&self, job: u32) -> bool {
+        let _ = job;
+        false
+    }
 
     /// Fills the memory of a write that is about to be submitted.
     fn fill(&mut self, io: &Io, data: &mut [u8]) {
@@ -345,7 +351,7 @@ impl System {
                         Action::Next(job) => {
                             if self.next(job, core, front, workload) {
                                 running -= 1;
-                                self.wake_sleepers();
+                                self.wake_sleepers(workload);
                             }
                         }
                     }
@@ -416,8 +422,8 @@ impl System {
     }
 
     /// A job has finished: others may have waited for that.
-    fn wake_sleepers(&mut self) {
-        for job in 0..self.jobs.len() as u32 {
+    fn wake_sleepers(&mut self, workload: &mut dyn Workload) {
+        for job in (0..self.jobs.len() as u32).filter(|&job| workload.waits_for_others(job)) {
             self.wake_job(job, Action::Next(job));
         }
     }

@@ -19,6 +19,7 @@ pub struct EnginePort<H: Host> {
     memory: Option<DmaBuf>,
     under_way: Option<(SlotId, Option<Request>)>,
     timer: u64,
+    timer_ns: u64,
     /// Requests that failed.
     pub errors: u64,
 }
@@ -30,7 +31,7 @@ impl<H: Host> EnginePort<H> {
     /// Takes an engine whose card is in the transfer state. `max_bytes`: the largest request.
     pub fn new(stack: Shared<Alone, H, 1>, target: Target, max_bytes: usize) -> Self {
         let memory = Some(buffers::piece(max_bytes));
-        EnginePort { stack, target, memory, under_way: None, timer: 0, errors: 0 }
+        EnginePort { stack, target, memory, under_way: None, timer: 0, timer_ns: u64::MAX, errors: 0 }
     }
 
     fn submit(&mut self, sys: &mut System, phase: Phase, timeout_ns: u64, request: Option<Request>) {
@@ -51,15 +52,13 @@ impl<H: Host> EnginePort<H> {
         }
     }
 
+    /// One timer, which is never set later: if it goes off too early, it is set again then.
     fn set_timer(&mut self, sys: &mut System) {
+        let deadline_ns = self.stack.with(|e| e.next_deadline_ns());
+        let Some(at_ns) = deadline_ns.filter(|&at| at > 0 && at < self.timer_ns) else { return };
+        self.timer_ns = at_ns;
         self.timer += 1;
-        if let Some(at) = self.stack.with(|e| e.next_deadline_ns()).filter(|&at| at > 0) {
-            // Deadlines of a phase that ends in time are far away: looking after them that often is enough.
-            const FAR_NS: u64 = 1_000_000;
-            if at < sys.time.now() + FAR_NS || self.timer % 64 == 0 {
-                sys.queue.push(at.max(sys.time.now()), Event::Timer(TIMERS + self.timer));
-            }
-        }
+        sys.queue.push(at_ns.max(sys.time.now()), Event::Timer(TIMERS + self.timer));
     }
 
     fn ended(&mut self, sys: &mut System, work: Work) -> Option<Ended> {
@@ -143,11 +142,16 @@ impl<H: Host> Port for EnginePort<H> {
         if number != TIMERS + self.timer {
             return None;
         }
-        let work = self.stack.with(|e| e.poll(sys.time.now()));
-        let ended = self.ended(sys, work);
-        if ended.is_none() {
-            self.set_timer(sys);
-        }
+        self.timer_ns = u64::MAX;
+        let now_ns = sys.time.now();
+        let due = self.stack.with(|e| e.next_deadline_ns()).is_some_and(|at| at <= now_ns);
+        let ended = if due {
+            let work = self.stack.with(|e| e.poll(now_ns));
+            self.ended(sys, work)
+        } else {
+            None
+        };
+        self.set_timer(sys);
         ended
     }
 }
