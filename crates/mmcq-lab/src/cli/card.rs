@@ -52,7 +52,7 @@ fn as_table(fields: &[Field]) -> String {
     let mut out = String::new();
     for Field { register, field, value } in fields {
         let shown = if *register == last { "" } else { register };
-        if shown != "" && !out.is_empty() {
+        if !shown.is_empty() && !out.is_empty() {
             out.push('\n');
         }
         last = register;
