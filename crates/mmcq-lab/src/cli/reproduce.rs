@@ -73,6 +73,7 @@ impl Reproduce {
             print(&lines)?;
         } else {
             print(&reproduce::table(&rows))?;
+            print("* the model's parameters were fitted to this value; everything else is predicted\n")?;
         }
         Ok(ExitCode::SUCCESS)
     }

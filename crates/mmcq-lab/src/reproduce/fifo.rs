@@ -1,6 +1,6 @@
 //! FIFO: order of dispatch in the software queue, by tag or first in first out: latency percentiles of eight readers, and the rows that the reviewer asked for.
 
-use super::{Amount, Row, mib_per_s, one, workers};
+use super::{Amount, Row, each, mib_per_s, workers};
 use crate::platform::Platform;
 use crate::runner::{Outcome, RunError, Setting};
 
@@ -29,7 +29,7 @@ const PERCENTILES: [(f64, f64, f64); 17] = [
 const IOPS: [(&str, f64, f64); 3] =
     [("iops min", 3175.0, 7300.0), ("iops avg", 5981.67, 7544.62), ("iops max", 8554.0, 7736.0)];
 
-/// A second card, fitted to the mean of the column without the queue: the two published columns cannot come from one card (see `timing.md`).
+/// A second card, fitted to the mean of the column without the queue.
 const CARD_B: &str = "fifo-emmc-b";
 
 /// The published job for `rw=`; `io_mib` for each of its eight threads.
@@ -48,72 +48,60 @@ pub fn board(name: &str, amount: Amount, progress: &mut dyn FnMut(&str)) -> Resu
     let own_board = name == BOARDS[0];
     let at = |cell: &str| if own_board { cell.to_owned() } else { format!("{cell} @{name}") };
     let settings = [Setting::HsqTag, Setting::None, Setting::HsqFifo, Setting::Mmcq, Setting::MmcqOwn];
+    let runs: Vec<(Setting, u64)> =
+        settings.into_iter().chain([Setting::Limit]).map(|setting| (setting, amount.seed)).collect();
     // The tail at 99.99 % needs every I/O of the job, so it always runs whole.
     let reads = workers(&job("randread", 64))?;
     let mut rows = Vec::new();
-    let mut outcomes = Vec::new();
-    for setting in settings {
-        progress(&format!("{}, {}", at("rand read"), setting.name()));
-        outcomes.push((setting, one(&platform, None, &reads, setting, amount.seed)?));
-    }
-    let limit = one(&platform, None, &reads, Setting::Limit, amount.seed)?;
-    for (percent, tag, none) in PERCENTILES {
-        for (setting, outcome) in &outcomes {
-            let published = published(*setting, tag, none).filter(|_| own_board);
-            rows.push(Row {
-                cell: at(&format!("rand read p{percent}")),
-                setting: setting.name().to_owned(),
-                unit: "us".to_owned(),
-                published,
-                fitted: published.is_some() && *setting == Setting::HsqTag && percent == 99.99,
-                model: percentile_us(outcome, percent),
-                limit: None,
-            });
+    // The published columns cannot come from one card (see ARCHITECTURE.md): each is compared with the card that was fitted to it.
+    let cards = if own_board { vec![(None, ""), (Some(CARD_B), ", card B")] } else { vec![(None, "")] };
+    for (card, suffix) in cards {
+        progress(&at(&format!("rand read{suffix}")));
+        let outcomes = each(&platform, card, &reads, &runs)?;
+        let limit = outcomes.last().map(|outcome| iops(outcome)[1]);
+        let fitted_to = if card.is_some() { Setting::None } else { Setting::HsqTag };
+        let mut add = |cell: String,
+                       unit: &str,
+                       tag: f64,
+                       none: f64,
+                       fitted: bool,
+                       limit,
+                       f: &dyn Fn(&Outcome) -> f64| {
+            for (setting, outcome) in settings.into_iter().zip(&outcomes) {
+                let published = published(setting, tag, none).filter(|_| own_board);
+                rows.push(Row {
+                    cell: at(&format!("rand read {cell}{suffix}")),
+                    setting: setting.name().to_owned(),
+                    unit: unit.to_owned(),
+                    published,
+                    fitted: fitted && published.is_some() && setting == fitted_to,
+                    model: f(outcome),
+                    limit,
+                });
+            }
+        };
+        for (percent, tag, none) in PERCENTILES {
+            let fitted = card.is_none() && percent == 99.99;
+            add(format!("p{percent}"), "us", tag, none, fitted, None, &|o| percentile_us(o, percent));
         }
-    }
-    for (i, (cell, tag, none)) in IOPS.into_iter().enumerate() {
-        for (setting, outcome) in &outcomes {
-            let published = published(*setting, tag, none).filter(|_| own_board);
-            rows.push(Row {
-                cell: at(&format!("rand read {cell}")),
-                setting: setting.name().to_owned(),
-                unit: "IOPS".to_owned(),
-                published,
-                fitted: published.is_some() && *setting == Setting::HsqTag && i < 2,
-                model: iops(outcome)[i],
-                limit: (i == 1).then(|| iops(&limit)[1]),
-            });
-        }
-    }
-    if own_board {
-        for setting in settings {
-            progress(&format!("rand read, card B, {}", setting.name()));
-            let outcome = one(&platform, Some(CARD_B), &reads, setting, amount.seed)?;
-            let none = setting == Setting::None;
-            rows.push(Row {
-                cell: "rand read iops avg, card B".to_owned(),
-                setting: setting.name().to_owned(),
-                unit: "IOPS".to_owned(),
-                published: none.then_some(IOPS[1].2),
-                fitted: none,
-                model: iops(&outcome)[1],
-                limit: None,
-            });
+        for (i, (name, tag, none)) in IOPS.into_iter().enumerate() {
+            let fitted = i == 1 || (card.is_none() && i == 0);
+            add(name.to_owned(), "IOPS", tag, none, fitted, limit.filter(|_| i == 1), &|o| iops(o)[i]);
         }
     }
     for (cell, rw) in [("seq read", "read"), ("seq write", "write"), ("rand write", "randwrite")] {
+        progress(&at(cell));
         let workers = workers(&job(rw, if amount.full { 64 } else { 8 }))?;
-        let limit = mib_per_s(&one(&platform, None, &workers, Setting::Limit, amount.seed)?);
-        for setting in settings {
-            progress(&format!("{}, {}", at(cell), setting.name()));
+        let outcomes = each(&platform, None, &workers, &runs)?;
+        for (setting, outcome) in settings.into_iter().zip(&outcomes) {
             rows.push(Row {
                 cell: at(cell),
                 setting: setting.name().to_owned(),
                 unit: "MiB/s".to_owned(),
                 published: None,
                 fitted: false,
-                model: mib_per_s(&one(&platform, None, &workers, setting, amount.seed)?),
-                limit: Some(limit),
+                model: mib_per_s(outcome),
+                limit: outcomes.last().map(mib_per_s),
             });
         }
     }

@@ -8,6 +8,8 @@ use crate::platform::Platform;
 use crate::runner::{Outcome, Run, RunError, Setting, run};
 use serde::{Deserialize, Serialize};
 use std::fmt::Write;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// One number of a reproduction.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -177,14 +179,30 @@ fn mib_per_s(outcome: &Outcome) -> f64 {
     c.bytes as f64 / f64::from(1 << 20) / (c.elapsed_ns.max(1) as f64 / 1e9)
 }
 
-fn one(
+/// Runs these settings and seeds, each in a world of its own, on as many threads as there are cores; results in order.
+fn each(
     platform: &Platform,
     card: Option<&str>,
     workers: &[FioWorker],
-    setting: Setting,
-    seed: u64,
-) -> Result<Outcome, RunError> {
-    run(&Run { workers, platform, card, setting, seed }, None, &mut |_, _| ())
+    runs: &[(Setting, u64)],
+) -> Result<Vec<Outcome>, RunError> {
+    let next = AtomicUsize::new(0);
+    let results: Vec<OnceLock<_>> = runs.iter().map(|_| OnceLock::new()).collect();
+    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(runs.len());
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                while let Some(at) = Some(next.fetch_add(1, Ordering::Relaxed)).filter(|&at| at < runs.len())
+                {
+                    let (setting, seed) = runs[at];
+                    let what = Run { workers, platform, card, setting, seed };
+                    let _ = results[at].set(run(&what, None, &mut |_, _| ()));
+                }
+            });
+        }
+    });
+    // Every place was set by the thread that took its number.
+    results.into_iter().filter_map(OnceLock::into_inner).collect()
 }
 
 #[cfg(test)]
