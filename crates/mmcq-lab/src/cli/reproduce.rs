@@ -73,7 +73,9 @@ impl Reproduce {
             print(&lines)?;
         } else {
             print(&reproduce::table(&rows))?;
-            print("* the model's parameters were fitted to this value; everything else is predicted\n")?;
+            print(
+                "* the model's parameters were fitted to this value; everything else is predicted. limit: wire and card alone, no host;\n  under a setting, the share of it. merging: 4 KiB requests in a transfer.\n",
+            )?;
         }
         Ok(ExitCode::SUCCESS)
     }

@@ -80,9 +80,9 @@ pub fn board(name: &str, amount: Amount, progress: &mut dyn FnMut(&str)) -> Resu
                 None => format!("{cell}, {what}"),
             };
             if !rw.starts_with("rand") {
-                rows.push(row(named("merging"), "4K/transfer", None, merge, None));
+                rows.push(row(named("merging"), "x 4K", None, merge, None));
             }
-            rows.push(row(named("bus at work"), "% of time", None, at_work, None));
+            rows.push(row(named("bus at work"), "%", None, at_work, None));
         }
     }
     // Rates of a cell together, then how they came about.

@@ -106,16 +106,16 @@ pub fn table(rows: &[Row]) -> String {
                 rows.iter().find(|r| r.setting == setting && (r.cell.as_str(), r.unit.as_str()) == *line);
             row.map_or(String::new(), f)
         };
-        column(setting, "published", &|line| {
+        column(setting, "paper", &|line| {
             let star = |row: &Row| if row.fitted { "*" } else { "" };
             of(line, &|row| row.published.map_or(String::new(), |p| number(p) + star(row)))
         });
         column(setting, "model", &|line| of(line, &|row| number(row.model)));
         column(setting, "error", &|line| {
-            of(line, &|row| row.error_percent().map_or(String::new(), |e| format!("{e:+.1} %")))
+            of(line, &|row| row.error_percent().map_or(String::new(), |e| format!("{e:+.1}%")))
         });
-        column(setting, "of limit", &|line| {
-            of(line, &|row| row.share_percent().map_or(String::new(), |s| format!("{s:.1} %")))
+        column(setting, "limit", &|line| {
+            of(line, &|row| row.share_percent().map_or(String::new(), |s| format!("{s:.1}%")))
         });
     }
     print_columns(&columns, lines.len())
@@ -242,7 +242,7 @@ mod tests {
         let bars = |line: &str| line.match_indices('|').map(|(at, _)| at).collect::<Vec<_>>();
         assert!(lines.iter().all(|line| bars(line) == bars(lines[1])), "{text}");
         assert!(lines[0].contains("| none") && lines[0].contains("| mmcq"), "{text}");
-        for part in ["27.04*", "+0.3 %", "78.1 %", "123.40"] {
+        for part in ["27.04*", "+0.3%", "78.1%", "123.40"] {
             assert!(text.contains(part), "{text}");
         }
     }
