@@ -6,6 +6,7 @@ pub mod fio;
 pub mod linux;
 pub mod ours;
 pub mod platform;
+pub mod plot;
 pub mod registers;
 pub mod reproduce;
 pub mod runner;

@@ -3,9 +3,11 @@
 use super::{Error, print};
 use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
+use mmcq_lab::plot;
 use mmcq_lab::reproduce::{self, Amount, Row, fifo, hsq};
 use mmcq_lab::runner::RunError;
 use std::io::IsTerminal;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -27,6 +29,9 @@ pub struct Reproduce {
     /// The experiment's board and its variants: busy CPU, deferring host, host without busy detection
     #[arg(long)]
     all: bool,
+    /// Draws the rates as an SVG picture into this file as well
+    #[arg(long, value_name = "FILE.svg")]
+    plot: Option<PathBuf>,
     /// Seed
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -68,6 +73,11 @@ impl Reproduce {
             })?);
         }
         spinner.finish_and_clear();
+        if let Some(path) = &self.plot {
+            let title = "4 KiB loads in MiB/s; the line is what wire and card allow";
+            let svg = plot::rates(&rows, title).map_err(Error::Run)?;
+            std::fs::write(path, svg).map_err(|error| Error::Run(format!("{}: {error}", path.display())))?;
+        }
         if self.json {
             let lines = reproduce::json_lines(&rows).map_err(|error| Error::Run(error.to_string()))?;
             print(&lines)?;

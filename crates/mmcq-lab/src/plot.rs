@@ -1,0 +1,127 @@
+//! A reproduction as a picture: rates of each cell as bars, published values beside the model's, the physical limit as a line.
+
+use crate::reproduce::Row;
+use plotters::prelude::*;
+use plotters::style::text_anchor::{HPos, Pos, VPos};
+
+/// One kind of bar: legend, setting, published or model, colour.
+struct Bar {
+    legend: &'static str,
+    setting: &'static str,
+    published: bool,
+    colour: RGBColor,
+}
+
+const BARS: [Bar; 6] = [
+    Bar { legend: "no queue, published", setting: "none", published: true, colour: RGBColor(176, 190, 197) },
+    Bar { legend: "no queue, model", setting: "none", published: false, colour: RGBColor(96, 125, 139) },
+    Bar {
+        legend: "software queue, published",
+        setting: "hsq-tag",
+        published: true,
+        colour: RGBColor(255, 204, 128),
+    },
+    Bar {
+        legend: "software queue, model",
+        setting: "hsq-tag",
+        published: false,
+        colour: RGBColor(245, 124, 0),
+    },
+    Bar { legend: "mmcq, same prices", setting: "mmcq", published: false, colour: RGBColor(67, 160, 71) },
+    Bar { legend: "mmcq, own path", setting: "mmcq-own", published: false, colour: RGBColor(27, 94, 32) },
+];
+
+/// The rows whose unit is a rate, as an SVG picture.
+pub fn rates(rows: &[Row], title: &str) -> Result<String, String> {
+    let mut svg = String::new();
+    draw(rows, title, &mut svg).map_err(|error| format!("the picture cannot be drawn: {error}"))?;
+    Ok(svg)
+}
+
+fn draw(rows: &[Row], title: &str, svg: &mut String) -> Result<(), Box<dyn std::error::Error>> {
+    let rates: Vec<&Row> = rows.iter().filter(|row| row.unit == "MiB/s").collect();
+    let mut cells: Vec<&str> = rates.iter().map(|row| row.cell.as_str()).collect();
+    cells.dedup();
+    let top = rates
+        .iter()
+        .flat_map(|row| [Some(row.model), row.published, row.limit])
+        .flatten()
+        .fold(1.0, f64::max);
+    let group = BARS.len() as f64 + 1.5;
+    let area = SVGBackend::with_string(svg, (900, 420)).into_drawing_area();
+    area.fill(&WHITE)?;
+    let mut chart = ChartBuilder::on(&area)
+        .caption(title, ("sans-serif", 18))
+        .margin(12)
+        .x_label_area_size(28)
+        .y_label_area_size(52)
+        .build_cartesian_2d(0.0..group * cells.len() as f64, 0.0..top * 1.62)?;
+    chart
+        .configure_mesh()
+        .disable_x_mesh()
+        .disable_x_axis()
+        .y_desc("MiB/s")
+        .light_line_style(WHITE)
+        .draw()?;
+    for (b, bar) in BARS.iter().enumerate() {
+        let boxes = cells.iter().enumerate().filter_map(|(c, cell)| {
+            let row = rates.iter().find(|row| row.cell == *cell && row.setting == bar.setting)?;
+            let value = if bar.published { row.published? } else { row.model };
+            let left = group * c as f64 + b as f64 + 0.75;
+            Some(Rectangle::new([(left, 0.0), (left + 0.9, value)], bar.colour.filled()))
+        });
+        let colour = bar.colour;
+        chart
+            .draw_series(boxes)?
+            .label(bar.legend)
+            .legend(move |(x, y)| Rectangle::new([(x, y - 5), (x + 14, y + 5)], colour.filled()));
+    }
+    for (c, cell) in cells.iter().enumerate() {
+        let (left, right) = (group * c as f64 + 0.5, group * (c + 1) as f64 - 0.5);
+        if let Some(limit) = rates.iter().find(|row| row.cell == *cell).and_then(|row| row.limit) {
+            chart.draw_series([PathElement::new([(left, limit), (right, limit)], BLACK.stroke_width(1))])?;
+        }
+        let middle = chart.backend_coord(&((left + right) / 2.0, 0.0));
+        let style = TextStyle::from(("sans-serif", 14).into_font()).pos(Pos::new(HPos::Center, VPos::Top));
+        area.draw(&Text::new((*cell).to_owned(), (middle.0, middle.1 + 8), style))?;
+    }
+    chart
+        .configure_series_labels()
+        .position(SeriesLabelPosition::UpperRight)
+        .border_style(BLACK.mix(0.3))
+        .background_style(WHITE)
+        .label_font(("sans-serif", 12))
+        .draw()?;
+    area.present()?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_bar_and_the_limit_are_drawn() {
+        let row = |setting: &str, published| Row {
+            cell: "rand read".to_owned(),
+            setting: setting.to_owned(),
+            unit: "MiB/s".to_owned(),
+            published,
+            fitted: false,
+            model: 27.0,
+            limit: Some(34.7),
+        };
+        let rows = [
+            row("none", Some(27.04)),
+            row("hsq-tag", None),
+            Row { unit: "us".to_owned(), ..row("mmcq", None) },
+        ];
+        let svg = rates(&rows, "a title").unwrap();
+        // Background, three bars (one row is no rate), six in the legend and its frame.
+        let bars =
+            BARS.iter().map(|bar| format!("#{:02X}{:02X}{:02X}", bar.colour.0, bar.colour.1, bar.colour.2));
+        let drawn: Vec<usize> = bars.map(|colour| svg.matches(&colour).count()).collect();
+        assert_eq!(drawn.iter().map(|&n| n.min(2)).collect::<Vec<_>>(), [2, 2, 1, 2, 1, 1], "{drawn:?}");
+        assert!(svg.contains("a title") && svg.contains("rand read"));
+    }
+}
