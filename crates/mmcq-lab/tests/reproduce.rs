@@ -1,6 +1,7 @@
 //! What the reproductions promise, cell by cell. Virtual time: the same numbers on every machine.
 
 use mmcq_lab::reproduce::{Amount, Row, fifo, hsq};
+use std::sync::OnceLock;
 
 const CELLS: [&str; 4] = ["seq read", "rand read", "seq write", "rand write"];
 
@@ -9,28 +10,33 @@ fn find<'a>(rows: &'a [Row], cell: &str, setting: &str) -> &'a Row {
     found.unwrap_or_else(|| panic!("no row for {cell}, {setting}"))
 }
 
+/// The experiment's own board, run once for all tests.
+fn quiet() -> &'static [Row] {
+    static ROWS: OnceLock<Vec<Row>> = OnceLock::new();
+    ROWS.get_or_init(|| hsq::board("hsq-sprd", Amount::default(), &mut |_| ()).unwrap())
+}
+
 #[test]
 fn hsq_before_is_fitted_and_after_is_predicted() {
-    let rows = hsq::board("hsq-sprd", Amount::default(), &mut |_| ()).unwrap();
+    let rows = quiet();
     for cell in CELLS {
-        let (before, after) = (find(&rows, cell, "none"), find(&rows, cell, "hsq-tag"));
+        let (before, after) = (find(rows, cell, "none"), find(rows, cell, "hsq-tag"));
         assert!(before.fitted && before.error_percent().unwrap().abs() <= 2.0, "{before:?}");
         assert!(!after.fitted && after.error_percent().unwrap().abs() <= 8.0, "{after:?}");
         // Ours, at the same prices: at least the queue's figure, and close to what card and wire allow.
-        let (ours, own) = (find(&rows, cell, "mmcq"), find(&rows, cell, "mmcq-own"));
+        let (ours, own) = (find(rows, cell, "mmcq"), find(rows, cell, "mmcq-own"));
         let goal = if cell == "rand read" { 90.0 } else { 96.0 };
         for row in [ours, own] {
             assert!(row.model >= after.model && row.share_percent().unwrap() >= goal, "{row:?}");
         }
     }
     // The mechanism: three requests taken out of the scheduler merge less than two.
-    let merging = |setting| find(&rows, "seq read, merging", setting).model;
+    let merging = |setting| find(rows, "seq read, merging", setting).model;
     assert!((5.0..7.0).contains(&merging("none")) && (3.5..4.5).contains(&merging("hsq-tag")));
 }
 
 #[test]
 fn a_busy_cpu_costs_linux_and_not_the_interrupt() {
-    let quiet = hsq::board("hsq-sprd", Amount::default(), &mut |_| ()).unwrap();
     let rows = hsq::board("hsq-sprd-busy", Amount::default(), &mut |_| ()).unwrap();
     for cell in CELLS {
         let at = format!("{cell} @hsq-sprd-busy");
@@ -49,7 +55,7 @@ fn a_busy_cpu_costs_linux_and_not_the_interrupt() {
         }
     }
     let lost = |cell: &str| {
-        find(&rows, &format!("{cell} @hsq-sprd-busy"), "none").model / find(&quiet, cell, "none").model
+        find(&rows, &format!("{cell} @hsq-sprd-busy"), "none").model / find(quiet(), cell, "none").model
     };
     assert!(lost("rand write") < 0.6, "a busy CPU halves the stack without a queue");
 }

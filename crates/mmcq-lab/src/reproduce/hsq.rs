@@ -36,7 +36,11 @@ pub fn board(name: &str, amount: Amount, progress: &mut dyn FnMut(&str)) -> Resu
     let own_board = name == BOARDS[0];
     let mut rows = Vec::new();
     for (cell, rw, before, after) in CELLS {
-        let share = if rw == "read" { READ_MIB } else { SHARE_MIB };
+        let share = match (rw, own_board) {
+            ("read", true) => READ_MIB,
+            ("read", false) => READ_MIB / 4,
+            _ => SHARE_MIB,
+        };
         let workers = workers(&job(rw, (!amount.full).then_some(share)))?;
         let cell = if own_board { cell.to_owned() } else { format!("{cell} @{name}") };
         progress(&cell);
