@@ -84,8 +84,13 @@ fn job_file(u: &mut Unstructured) -> Result<String> {
     Ok(text)
 }
 
+/// Milliseconds for each test: `MMCQ_FUZZ_MS`, or this.
+fn budget_ms(usual: u64) -> u64 {
+    std::env::var("MMCQ_FUZZ_MS").ok().and_then(|ms| ms.parse().ok()).unwrap_or(usual)
+}
+
 #[test]
-fn any_bytes() {
+fn fuzz_any_bytes() {
     arbtest::arbtest(|u| {
         let bytes: Vec<u8> = u.arbitrary()?;
         let _ = parse_text("x", &bytes, &Hostile(&bytes));
@@ -96,11 +101,12 @@ fn any_bytes() {
         let args: Vec<String> = u.arbitrary()?;
         let _ = parse_command_line(&args, &Hostile(&bytes));
         Ok(())
-    });
+    })
+    .budget_ms(budget_ms(500));
 }
 
 #[test]
-fn any_accepted_job_runs() {
+fn fuzz_any_accepted_job_runs() {
     arbtest::arbtest(|u| {
         let text = job_file(u)?;
         if let Ok(file) = parse_text("x", text.as_bytes(), &Hostile(b"bs=512\n")) {
@@ -108,7 +114,7 @@ fn any_accepted_job_runs() {
         }
         Ok(())
     })
-    .budget_ms(4_000);
+    .budget_ms(budget_ms(4_000));
 }
 
 /// Some thousand steps of the first workers, with results at random.

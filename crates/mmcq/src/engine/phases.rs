@@ -3,7 +3,6 @@
 //! A read or write is [CMD22] [CMD23] command+data [CMD12] [busy] and, where nothing else will tell, [CMD13]. What the controller adds by itself
 //! (automatic CMD12 or CMD23, busy until the end of a write) is not a phase of ours.
 
-use super::busy::BusyTimes;
 use super::slot::{NONE, State, bits};
 use super::{BLOCK_BYTES, Engine, Error, FlushBy, Kind, Mode, Output, Target};
 use crate::host::{
@@ -70,9 +69,9 @@ pub(super) const NO_PHASE: Phase =
 /// A command alone gets this long; the wire needs microseconds, the slowest clock half a millisecond.
 pub(super) const COMMAND_TIMEOUT_NS: u64 = 20_000_000;
 /// R1b after CMD12 of a read [SD 4.12.4.2]; a write's own limit comes from the card.
-const STOP_TIMEOUT_NS: u64 = 100_000_000;
+pub(super) const STOP_TIMEOUT_NS: u64 = 100_000_000;
 /// A controller whose own timer failed is given this much more than the card.
-const SLACK_NS: u64 = 50_000_000;
+pub(super) const SLACK_NS: u64 = 50_000_000;
 /// A start that was refused because of the lines is tried again after this.
 const START_RETRY_NS: u64 = 10_000;
 /// EXT_CSD [32] [eMMC 7.4.90].
@@ -445,66 +444,8 @@ impl<H: Host, const N: usize> Engine<H, N> {
         }
     }
 
-    fn watch_busy(&mut self, now_ns: u64) {
-        self.stage = Stage::BusyPause;
-        self.data_end_ns = now_ns;
-        self.questions = 0;
-        self.recovered_status = 0;
-        let first = self.busy_times.first_ns(self.busy_blocks());
-        self.wake_ns = now_ns.saturating_add(first);
-        let limit = match (self.control, self.target) {
-            (NONE, Some(target)) => target.write_timeout_ns,
-            (_, Some(Target { flush: FlushBy::EmmcCache { timeout_ns }, .. })) => timeout_ns,
-            _ => STOP_TIMEOUT_NS,
-        };
-        self.deadline_ns = now_ns.saturating_add(limit).saturating_add(SLACK_NS);
-        if first == 0 {
-            self.ask_busy(now_ns);
-        }
-    }
-
-    /// Size class of the busy time being watched; a flush has none and takes the largest.
-    fn busy_blocks(&self) -> u32 {
-        if self.control == NONE { self.gathered.blocks } else { u32::MAX }
-    }
-
-    fn ask_busy(&mut self, now_ns: u64) {
-        self.questions += 1;
-        self.stats.busy_polls += 1;
-        if self.host.caps().busy == BusyDetect::Level {
-            if self.host.dat0_busy() { self.busy_again(now_ns) } else { self.ready(None, now_ns) }
-        } else {
-            let deadline = self.deadline_ns;
-            self.ask_status(Stage::BusyStatus, now_ns);
-            self.deadline_ns = deadline;
-        }
-    }
-
-    fn busy_again(&mut self, now_ns: u64) {
-        let waited = now_ns.saturating_sub(self.data_end_ns);
-        let limit = self.target.map_or(STOP_TIMEOUT_NS, |t| match t.flush {
-            FlushBy::EmmcCache { timeout_ns } if self.control != NONE => timeout_ns,
-            _ => t.write_timeout_ns,
-        });
-        self.stage = Stage::BusyPause;
-        self.deadline_ns = self.data_end_ns.saturating_add(limit).saturating_add(SLACK_NS);
-        self.wake_ns = now_ns.saturating_add(BusyTimes::again_ns(waited));
-    }
-
-    /// The card's busy is over; `status` if it was CMD13 that said so.
-    fn ready(&mut self, status: Option<u32>, now_ns: u64) {
-        let waited = now_ns.saturating_sub(self.data_end_ns);
-        self.busy_times.learn(self.busy_blocks(), waited, self.questions == 1);
-        (self.wake_ns, self.deadline_ns) = (u64::MAX, u64::MAX);
-        if self.control != NONE {
-            self.ask_status(Stage::FlushStatus, now_ns);
-        } else {
-            self.end_transfer(status, now_ns);
-        }
-    }
-
     /// The transfer is over. `status`: its writes' fate is known already. Starts what is next before anything is completed.
-    fn end_transfer(&mut self, status: Option<u32>, now_ns: u64) {
+    pub(super) fn end_transfer(&mut self, status: Option<u32>, now_ns: u64) {
         let write = self.gathered.direction == Direction::Write;
         let piece = self.gathered.blocks;
         self.stage = Stage::Idle;

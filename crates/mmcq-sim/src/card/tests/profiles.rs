@@ -185,7 +185,8 @@ fn bad_profiles_say_where_and_what() {
 }
 
 #[test]
-fn random_profiles_never_panic() {
+fn fuzz_profiles() {
+    let budget_ms = std::env::var("MMCQ_FUZZ_MS").ok().and_then(|ms| ms.parse().ok()).unwrap_or(1_000);
     let path = format!("{}/../../cards/sdxc-128g-uhs.toml", env!("CARGO_MANIFEST_DIR"));
     let good = std::fs::read(path).unwrap();
     arbtest::arbtest(|u| {
@@ -204,7 +205,7 @@ fn random_profiles_never_panic() {
         }
         Ok(())
     })
-    .budget_ms(1000);
+    .budget_ms(budget_ms);
 }
 
 #[test]

@@ -1,0 +1,106 @@
+//! What the engine is told of card and policy, and what it tells of its work.
+
+/// How a flush reaches the medium.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FlushBy {
+    /// The card has no volatile cache switched on: its status says all.
+    Status,
+    /// CMD6, `FLUSH_CACHE` [eMMC 6.6.31].
+    EmmcCache {
+        /// Longest time it may take.
+        timeout_ns: u64,
+    },
+}
+
+/// What the engine must know of the card for reads and writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Target {
+    /// Its address on the bus.
+    pub rca: u16,
+    /// Blocks of 512 bytes.
+    pub sectors: u64,
+    /// Commands carry block numbers; otherwise bytes.
+    pub block_addressed: bool,
+    /// It knows CMD23.
+    pub count: bool,
+    /// Addresses beyond 32 bits go by CMD22 (SDUC).
+    pub extended_address: bool,
+    /// Longest wait for the first byte of a read.
+    pub read_timeout_ns: u64,
+    /// Longest busy after a block.
+    pub write_timeout_ns: u64,
+    /// How to flush.
+    pub flush: FlushBy,
+}
+
+/// The three numbers of the queue, and what may be joined.
+#[derive(Clone, Copy, Debug)]
+pub struct Config {
+    /// Requests that may be in the engine at a time (at most N).
+    pub admitted: u8,
+    /// Requests that are mapped for DMA ahead of their turn.
+    pub prepared: u8,
+    /// Blocks in a merged transfer at most; the host's limits apply as well. 1 switches merging off.
+    pub merge_blocks: u32,
+    /// A write is completed when the card's next status shows that it was programmed. If the next transfer is longer than this many blocks,
+    /// CMD13 asks first, so that nobody waits for a long read to learn the fate of a short write.
+    pub settle_blocks: u32,
+}
+
+impl Config {
+    /// Everything the host can do.
+    pub const DEFAULT: Config =
+        Config { admitted: u8::MAX, prepared: u8::MAX, merge_blocks: u32::MAX, settle_blocks: 128 };
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self::DEFAULT
+    }
+}
+
+/// What has happened since the engine was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Requests accepted.
+    pub requests: u64,
+    /// Data transfers started for reads and writes.
+    pub transfers: u64,
+    /// Requests that went out in somebody else's transfer.
+    pub merged: u64,
+    /// Phases started.
+    pub phases: u64,
+    /// Calls of `on_irq` that found an event.
+    pub interrupts: u64,
+    /// Calls of `on_irq` that found nothing.
+    pub spurious: u64,
+    /// Phases that were found complete only when their deadline had passed.
+    pub lost_interrupts: u64,
+    /// Phases that failed.
+    pub faults: u64,
+    /// Questions to a busy card (CMD13 or DAT0).
+    pub busy_polls: u64,
+    /// Writes whose status had to be asked by a CMD13 of its own.
+    pub status_asked: u64,
+    /// Starts refused because the lines were still in use, tried again later.
+    pub start_retries: u64,
+    /// Late errors that came when no write was waiting for its status.
+    pub unowned: u64,
+    /// Buffers that nobody took back before their slot was needed.
+    pub leaked: u64,
+}
+
+/// What a call has done, and what the platform has to do about it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[must_use = "somebody may wait for these completions, and the engine wants to be called again"]
+pub struct Work {
+    /// Slots whose completion can be taken now, one bit each; a bit is reported once.
+    pub completed: u64,
+    /// Completions wait for a [`poll`](Engine::poll) from a context that may unmap
+    /// ([`Caps::defer_completion`](crate::host::Caps::defer_completion)).
+    pub deferred: bool,
+    /// A card function asks for attention.
+    pub card_irq: bool,
+    /// Call [`poll`](Engine::poll) at this time.
+    pub next_deadline_ns: Option<u64>,
+}
