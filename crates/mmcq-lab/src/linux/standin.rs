@@ -41,7 +41,7 @@ const HBG4A2: Card = Card {
     read4k: 11.28,
     write4k: 11.68,
     t_rand: 100.5,
-    t_seq4k: 38.1,
+    t_seq4k: 38.9,
     w0: 24.2,
     w4k: 10.0,
     drain_bytes_per_us: 69.7 * 1.048_576,
