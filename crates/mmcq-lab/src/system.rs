@@ -381,6 +381,7 @@ impl System {
                         self.queue.push(start, event);
                         continue;
                     }
+                    self.cpu.interrupt(self.irq_core);
                     if front.irq_locks() {
                         self.lock();
                     }
@@ -396,6 +397,8 @@ impl System {
                     }
                     if self.time.now() > now || event == Event::Irq {
                         self.cpu.interrupted(self.irq_core, now, self.time.now(), &mut self.queue);
+                    } else {
+                        self.cpu.resume(self.irq_core, now, now, &mut self.queue);
                     }
                 }
                 Event::Alarm(job) => self.wake_job(job, Action::Next(job)),

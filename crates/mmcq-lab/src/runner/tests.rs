@@ -112,7 +112,7 @@ fn random_reads(advance: &str, board: &str, jobs: u32) -> Reads {
 
 #[test]
 fn the_closer_to_the_interrupt_the_engine_is_moved_the_faster_it_is() {
-    for jobs in [20] {
+    for jobs in [20, 1] {
         let [irq, tasklet, thread, spin] = CONTEXTS.map(|advance| random_reads(advance, "hsq-sprd", jobs));
         for r in [&irq, &tasklet, &thread] {
             near(r.interrupts, 1.0, 0.001);
