@@ -1,6 +1,7 @@
 //! From files to a running machine: controller, card, driver and engine, brought up and ready.
 
-use crate::platform::{Busy, Platform};
+use crate::ours::Context;
+use crate::platform::{Advance, Busy, Platform};
 use crate::system::Costs;
 use mmcq::card::{Card, Family, Options, bring_up};
 use mmcq::engine::{Config, DmaBuf};
@@ -162,6 +163,8 @@ pub struct Board<const N: usize> {
     pub migration: f64,
     /// The host completes in a thread.
     pub defer: bool,
+    /// Who moves our engine, and what that costs.
+    pub context: Context,
     /// Register accesses.
     pub port: Port,
     /// DMA memory.
@@ -238,6 +241,25 @@ fn costs(platform: &Platform, price: Price) -> (Costs, CallCosts, (u64, u64)) {
     (costs, calls, registers)
 }
 
+/// Who moves the engine of a platform, at this price, in a machine with these costs.
+fn context(platform: &Platform, price: Price, costs: &Costs) -> Context {
+    let entry_ns = match price {
+        Price::Nothing => return Context::default(),
+        Price::Own => {
+            let cycles = platform.own.value("interrupt_instructions");
+            (cycles * platform.own.value("cycle_ns")).round() as u64
+        }
+        Price::Linux if platform.costs.has("entry") => platform.costs.ns("entry"),
+        Price::Linux => costs.irq_ns,
+    };
+    Context {
+        advance: platform.advance,
+        entry_ns: entry_ns.min(costs.irq_ns),
+        tasklet_ns: platform.costs.ns("tasklet"),
+        look_ns: platform.own.ns("register_read_ns"),
+    }
+}
+
 impl<const N: usize> Board<N> {
     /// Builds a board and brings its card up. `card` instead of the platform's own; `medium` instead of generated memory. A card that was named must fit its
     /// medium; the platform's own takes the medium's size.
@@ -262,7 +284,13 @@ impl<const N: usize> Board<N> {
         let model = Sdhci::new(platform.controller, memory.clone(), Some(profile.build(medium)?));
         let controller = Controller(Rc::new(RefCell::new(model)));
         let mut port = Port::new(controller.0.clone(), time.clone(), 0, 0);
-        let (costs, calls, registers) = costs(platform, price);
+        let (costs, mut calls, registers) = costs(platform, price);
+        // Linux has one slot, and its own ideas of who moves it.
+        let context = if N > 1 { context(platform, price, &costs) } else { Context::default() };
+        if context.advance != Advance::Irq {
+            // The interrupt's entry is paid where there is one.
+            calls.ack_ns -= context.entry_ns;
+        }
         (port.read_cost_ns, port.write_cost_ns) = registers;
 
         let mut quirks = Quirks::NONE;
@@ -300,7 +328,20 @@ impl<const N: usize> Board<N> {
         controller.0.borrow_mut().take_stats();
         let migration = platform.shares.value("migration");
         let (cores, defer) = (platform.cores, platform.defer_completion);
-        Ok(Board { stack, ext_csd, controller, time, card, costs, cores, migration, defer, port, memory })
+        Ok(Board {
+            stack,
+            ext_csd,
+            controller,
+            time,
+            card,
+            costs,
+            cores,
+            migration,
+            defer,
+            context,
+            port,
+            memory,
+        })
     }
 
     /// Register accesses so far.

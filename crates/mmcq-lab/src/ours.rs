@@ -1,12 +1,37 @@
-//! Our engine alone: jobs submit to it directly, the interrupt picks the next transfer from everything that is pending, and nothing is parked anywhere else.
+//! Our engine alone: jobs submit to it directly, whoever moves it picks the next transfer from everything that is pending, and nothing is parked anywhere else.
+//!
+//! Who moves it is the board's choice ([`Advance`]):
+//! - the hard interrupt calls it;
+//! - the hard interrupt leaves the line masked and raises a deferred interrupt, or wakes a real-time thread, and that calls it and unmasks;
+//! - no interrupt is taken at all. The first job that would sleep until one of its I/Os is done keeps its core instead, reads the controller's status
+//!   again and again, and moves the engine (deadlines too) and completes for everybody, until an I/O of its own is done. Jobs that come to wait meanwhile
+//!   sleep. When it leaves, it wakes one of those whose I/Os are still under way, which spins next; whoever waits first gets the role, and until then
+//!   nobody looks. A spinner does not make room for other threads that would like its core: there must be one to spare.
 
 use crate::board::Alone;
+use crate::platform::Advance;
 use crate::system::{Event, Front, Io, Step, System};
 use mmcq::engine::{Error, Kind, Request, SlotId, Work};
 use mmcq::host::{Direction, Host};
 use mmcq::task::Shared;
 use mmcq_sim::cpu::{Priority, Thread};
 use std::collections::VecDeque;
+
+/// Most looks that a spinner takes as one step: what others do meanwhile is seen after these at the latest.
+const LOOKS_MAX: u64 = 64;
+
+/// Who moves the engine, and what getting there costs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Context {
+    /// Who.
+    pub advance: Advance,
+    /// Interrupt entry and exit alone; part of [`Costs::irq_ns`](crate::system::Costs::irq_ns).
+    pub entry_ns: u64,
+    /// From the hard interrupt to the deferred one.
+    pub tasklet_ns: u64,
+    /// A spinner's look at the controller.
+    pub look_ns: u64,
+}
 
 /// The front end: an engine with its table of who waits for which slot.
 pub struct Ours<H: Host, const N: usize> {
@@ -21,6 +46,15 @@ pub struct Ours<H: Host, const N: usize> {
     spare: Vec<Vec<(Io, bool)>>,
     thread: Thread,
     thread_runs: bool,
+    context: Context,
+    /// The interrupt has been noted, and its line masked.
+    noted: bool,
+    /// Until when the job that spins does so at the latest.
+    spinner: Option<u64>,
+    /// What the spinner is about to complete.
+    spun: Vec<(Io, bool)>,
+    /// I/Os of each job that are not complete.
+    outstanding: Vec<u32>,
     timer_ns: u64,
     timer: u64,
     /// The first error that a request had.
@@ -39,10 +73,24 @@ impl<H: Host, const N: usize> Ours<H, N> {
             spare: Vec::new(),
             thread: sys.cpu.spawn(Priority::RealTime),
             thread_runs: false,
+            context: Context::default(),
+            noted: false,
+            spinner: None,
+            spun: Vec::new(),
+            outstanding: vec![0; jobs as usize],
             timer_ns: u64::MAX,
             timer: 0,
             error: None,
         }
+    }
+
+    /// Has it moved from this context instead of the hard interrupt, before it runs.
+    pub fn moved_by(mut self, context: Context, sys: &mut System) -> Self {
+        self.context = context;
+        if context.advance == Advance::Spin {
+            sys.mask();
+        }
+        self
     }
 
     fn enter(&mut self, sys: &mut System, io: Io) {
@@ -73,7 +121,7 @@ impl<H: Host, const N: usize> Ours<H, N> {
         self.set_timer(sys, self.stack.with(|e| e.next_deadline_ns()));
     }
 
-    /// Takes what is done, and has it completed by a soft interrupt of this core.
+    /// Takes what is done, and has it completed by a soft interrupt of this core, or by the spinner.
     fn handle(&mut self, sys: &mut System, work: Work, core: u8) {
         if work.completed != 0 {
             sys.time.charge(sys.costs.done_ns);
@@ -91,23 +139,126 @@ impl<H: Host, const N: usize> Ours<H, N> {
                     list.push((io, completion.result.is_ok()));
                 }
             }
-            self.finished.push_back(list);
-            sys.defer(core, sys.costs.softirq_ns, Step::Complete);
+            if self.context.advance == Advance::Spin {
+                self.spun.append(&mut list);
+                self.spare.push(list);
+            } else {
+                self.finished.push_back(list);
+                sys.defer(core, sys.costs.softirq_ns, Step::Complete);
+            }
             while self.stack.with(|e| e.slots_in_use()) < N {
                 let Some(io) = self.outside.pop_front() else { break };
                 self.enter(sys, io);
             }
         }
-        if work.deferred && !std::mem::replace(&mut self.thread_runs, true) {
-            sys.wake(self.thread, Step::IrqThread);
+        if work.deferred {
+            self.wake_thread(sys);
         }
         if !work.deferred {
             self.set_timer(sys, work.next_deadline_ns);
         }
     }
 
+    fn wake_thread(&mut self, sys: &mut System) {
+        if !std::mem::replace(&mut self.thread_runs, true) {
+            sys.wake(self.thread, Step::IrqThread);
+        }
+    }
+
+    /// The hard interrupt only passes it on.
+    fn pass_on(&mut self, sys: &mut System) {
+        sys.time.charge(self.context.entry_ns);
+        match self.context.advance {
+            Advance::Tasklet => sys.defer(sys.irq_core, self.context.tasklet_ns, Step::Tasklet),
+            _ => self.wake_thread(sys),
+        }
+    }
+
+    /// A context that is not the hard interrupt moves the engine: the controller has something to say, a deadline has come, or both.
+    fn turn(&mut self, sys: &mut System, core: u8, interrupt: bool) {
+        // Only a thread may unmap on hosts that insist; the tasklet leaves 0, "at once", to it.
+        let first = if self.context.advance == Advance::Tasklet { 1 } else { 0 };
+        let mut work = Work::default();
+        if interrupt {
+            work = self.stack.with(|e| e.on_irq(sys.time.now()));
+        } else if self.context.advance != Advance::Spin {
+            sys.time.charge(sys.costs.irq_ns.saturating_sub(self.context.entry_ns));
+        }
+        let next_ns = self.stack.with(|e| e.next_deadline_ns());
+        if next_ns.is_some_and(|at| (first..=sys.time.now()).contains(&at)) {
+            let more = self.stack.with(|e| e.poll(sys.time.now()));
+            work = Work { completed: work.completed | more.completed, ..more };
+        } else if !interrupt {
+            work.next_deadline_ns = next_ns;
+        }
+        self.handle(sys, work, core);
+    }
+
+    /// ... and if it was told by the interrupt, listens to it again.
+    fn turn_noted(&mut self, sys: &mut System, core: u8) {
+        sys.lock();
+        let noted = std::mem::take(&mut self.noted);
+        self.turn(sys, core, noted);
+        if noted {
+            sys.unmask();
+        }
+        sys.unlock();
+    }
+
+    /// The spinner has looked.
+    fn look(&mut self, sys: &mut System, job: u32, core: u8) {
+        let mut list = std::mem::take(&mut self.spun);
+        self.complete(sys, &mut list);
+        self.spun = list;
+        let thread = sys.job_thread(job);
+        let until_ns = self.spinner;
+        if sys.has_completions(job) || until_ns.is_some_and(|at| at <= sys.time.now()) {
+            return self.leave(sys, job);
+        }
+        let deadline_ns = self.stack.with(|e| e.next_deadline_ns());
+        if sys.line.up || deadline_ns.is_some_and(|at| at <= sys.time.now()) {
+            sys.lock();
+            self.turn(sys, core, sys.line.up);
+            sys.unlock();
+            let cost = if self.spun.is_empty() { self.context.look_ns } else { sys.costs.softirq_ns };
+            return sys.go_on(thread, cost.max(1), Step::Look(job));
+        }
+        // Looks that cannot see anything are taken in one step. With nothing to come at all, it would spin for ever.
+        let next_ns = [sys.line.next_ns, deadline_ns, until_ns].into_iter().flatten().min();
+        if let Some(next_ns) = next_ns.or_else(|| sys.queue.next_ns()) {
+            let look_ns = self.context.look_ns.max(1);
+            let looks = next_ns.saturating_sub(sys.time.now()).div_ceil(look_ns).clamp(1, LOOKS_MAX);
+            sys.go_on(thread, looks * look_ns, Step::Look(job));
+        }
+    }
+
+    /// The spinner has what it waited for; somebody else must look now, unless it will come back anyway.
+    fn leave(&mut self, sys: &mut System, job: u32) {
+        self.spinner = None;
+        let jobs = self.outstanding.len() as u32;
+        if self.outstanding[job as usize] == 0 {
+            let next = (1..jobs)
+                .map(|n| (job + n) % jobs)
+                .find(|&other| self.outstanding[other as usize] > 0 && sys.sleeps(other));
+            if let Some(next) = next {
+                sys.rouse(next);
+            }
+        }
+        sys.submitted(job);
+    }
+
+    fn complete(&mut self, sys: &mut System, list: &mut Vec<(Io, bool)>) {
+        for (io, ok) in list.drain(..) {
+            self.outstanding[io.job as usize] -= 1;
+            sys.complete(io, ok);
+        }
+    }
+
     /// One timer, which is never set later: if it goes off too early, it is set again then.
     fn set_timer(&mut self, sys: &mut System, deadline_ns: Option<u64>) {
+        if self.context.advance == Advance::Spin {
+            return;
+        }
         let Some(at_ns) = deadline_ns.filter(|&at| at < self.timer_ns && at > 0) else { return };
         self.timer_ns = at_ns;
         self.timer += 1;
@@ -118,10 +269,31 @@ impl<H: Host, const N: usize> Ours<H, N> {
 impl<H: Host, const N: usize> Front for Ours<H, N> {
     fn submit(&mut self, sys: &mut System, io: Io) {
         self.entering[io.job as usize] = Some(io);
+        self.outstanding[io.job as usize] += 1;
         sys.go_on(sys.job_thread(io.job), sys.costs.dispatch_ns + sys.costs.prep_ns, Step::Submit(io.job));
     }
 
+    fn irq_locks(&self) -> bool {
+        self.context.advance == Advance::Irq
+    }
+
+    fn waits(&mut self, sys: &mut System, job: u32, until_ns: Option<u64>) -> bool {
+        let looks = self.context.advance == Advance::Spin
+            && self.outstanding[job as usize] > 0
+            && self.spinner.is_none();
+        if looks {
+            self.spinner = Some(until_ns.unwrap_or(u64::MAX));
+            sys.go_on(sys.job_thread(job), self.context.look_ns, Step::Look(job));
+        }
+        looks
+    }
+
     fn irq(&mut self, sys: &mut System) {
+        if self.context.advance != Advance::Irq {
+            sys.mask();
+            self.noted = true;
+            return self.pass_on(sys);
+        }
         let work = self.stack.with(|e| e.on_irq(sys.time.now()));
         self.handle(sys, work, sys.irq_core);
     }
@@ -138,16 +310,19 @@ impl<H: Host, const N: usize> Front for Ours<H, N> {
             }
             Step::IrqThread => {
                 self.thread_runs = false;
+                if self.context.advance == Advance::Thread {
+                    return self.turn_noted(sys, core);
+                }
                 sys.lock();
                 let work = self.stack.with(|e| e.poll(sys.time.now()));
                 self.handle(sys, work, core);
                 sys.unlock();
             }
+            Step::Tasklet => self.turn_noted(sys, core),
+            Step::Look(job) => self.look(sys, job, core),
             Step::Complete => {
                 if let Some(mut list) = self.finished.pop_front() {
-                    for (io, ok) in list.drain(..) {
-                        sys.complete(io, ok);
-                    }
+                    self.complete(sys, &mut list);
                     self.spare.push(list);
                 }
             }
@@ -161,6 +336,9 @@ impl<H: Host, const N: usize> Front for Ours<H, N> {
         }
         self.timer_ns = u64::MAX;
         match self.stack.with(|e| e.next_deadline_ns()) {
+            Some(at) if at > 0 && at <= sys.time.now() && self.context.advance != Advance::Irq => {
+                self.pass_on(sys);
+            }
             Some(at) if at > 0 && at <= sys.time.now() => {
                 sys.time.charge(sys.costs.irq_ns);
                 let work = self.stack.with(|e| e.poll(sys.time.now()));

@@ -1,4 +1,8 @@
 //! Platform files: a board as TOML. Every cost carries its unit in its name, its kind and its source.
+//!
+//! `[stack] advance` says who moves our engine: `"irq"` (as if it were not there), `"tasklet"`, `"thread"` or `"spin"`, see [`Advance`]. Two costs may be
+//! left out: `cost.entry_us`, the part of `cost.irq_us` that is interrupt entry and exit (without it: all of it), and `cost.tasklet_us`, from the hard
+//! interrupt to the deferred one, which only a board that uses it must give.
 
 use mmcq_sim::sdhci::SdhciConfig;
 use serde::Deserialize;
@@ -82,6 +86,21 @@ pub enum Busy {
     Status,
 }
 
+/// Who moves our engine's state machine when the controller has something to say.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Advance {
+    /// The hard interrupt.
+    #[default]
+    Irq,
+    /// The deferred interrupt, which the hard one raises.
+    Tasklet,
+    /// A real-time kernel thread, which the interrupt wakes.
+    Thread,
+    /// No interrupt: a job that waits for its I/O stays on its core and reads the controller's status.
+    Spin,
+}
+
 /// A board.
 #[derive(Clone, Debug)]
 pub struct Platform {
@@ -95,6 +114,8 @@ pub struct Platform {
     pub busy: Busy,
     /// Requests must be completed in a thread.
     pub defer_completion: bool,
+    /// Who moves our engine.
+    pub advance: Advance,
     /// The controller model.
     pub controller: SdhciConfig,
     /// Timings of the wires that the controller's capabilities cannot tell.
@@ -109,11 +130,28 @@ pub struct Platform {
     pub own: Times,
 }
 
+/// What stands outside of all tables, and the tables.
+const KEYS: [&str; 12] = [
+    "extends",
+    "description",
+    "card",
+    "busy",
+    "defer_completion",
+    "controller",
+    "driver",
+    "stack",
+    "cost",
+    "share",
+    "cpu",
+    "own",
+];
 /// Costs that a platform must give, without their unit.
 const COSTS: [&str; 14] = [
     "irq", "done", "start", "poll", "dispatch", "prep", "softirq", "syscall", "user", "job_wake", "wake",
     "hop", "tail", "retry",
 ];
+/// Costs that a platform may give.
+const COSTS_OPTIONAL: [&str; 2] = ["entry", "tasklet"];
 const SHARES: [&str; 2] = ["tail", "migration"];
 /// Those of our own path; the first ones are instructions, `cycle` and registers are times.
 const OWN: [&str; 8] = [
@@ -160,6 +198,14 @@ impl Platform {
         let controller = Value::Table(controller).try_into().map_err(|e: toml::de::Error| {
             PlatformError(format!("{}: {}", place("controller"), e.message()))
         })?;
+        let mut stack = section("stack")?;
+        let advance = match stack.remove("advance") {
+            Some(value) => value.clone().try_into().map_err(|_| {
+                let expected = "\"irq\", \"tasklet\", \"thread\" or \"spin\"";
+                error(&place("stack.advance"), &value, expected)
+            })?,
+            None => Advance::default(),
+        };
         let timings = match driver.remove("timings") {
             Some(value) => timings(&place("driver.timings"), &value)?,
             None => Vec::new(),
@@ -187,23 +233,23 @@ impl Platform {
             None => Err(PlatformError(format!("{}: missing; expected a text", place(key)))),
         };
         let (card, description) = (text("card")?, text("description")?);
-        for (section, left) in [("", &table), ("driver.", &driver), ("cpu.", &cpu)] {
+        for (section, left) in [("", &table), ("driver.", &driver), ("cpu.", &cpu), ("stack.", &stack)] {
             if let Some(key) = left.keys().next() {
-                let known = [
-                    "extends",
-                    "description",
-                    "card",
-                    "busy",
-                    "defer_completion",
-                    "controller",
-                    "driver",
-                    "cost",
-                    "share",
-                    "cpu",
-                    "own",
-                ];
-                return Err(unknown(&place(&format!("{section}{key}")), key, &known));
+                let known: &[&str] = match section {
+                    "driver." => &["timings"],
+                    "cpu." => &["cores"],
+                    "stack." => &["advance"],
+                    _ => &KEYS,
+                };
+                return Err(unknown(&place(&format!("{section}{key}")), key, known));
             }
+        }
+        let costs = quantities(&place("cost"), costs, &COSTS, &COSTS_OPTIONAL, true)?;
+        if advance == Advance::Tasklet && !costs.has("tasklet") {
+            return Err(PlatformError(format!(
+                "{}: missing; expected a quantity, because stack.advance is \"tasklet\"",
+                place("cost.tasklet")
+            )));
         }
         Ok(Platform {
             name: name.to_owned(),
@@ -211,12 +257,13 @@ impl Platform {
             card,
             busy,
             defer_completion,
+            advance,
             controller,
             timings,
             cores,
-            costs: quantities(&place("cost"), costs, &COSTS, true)?,
-            shares: quantities(&place("share"), shares, &SHARES, false)?,
-            own: quantities(&place("own"), own, &OWN, false)?,
+            costs,
+            shares: quantities(&place("share"), shares, &SHARES, &[], false)?,
+            own: quantities(&place("own"), own, &OWN, &[], false)?,
         })
     }
 }
@@ -253,7 +300,9 @@ fn set(table: &mut Table, change: &str) -> Result<(), PlatformError> {
         _ if quantity => return Err(fault("expected a number")),
         value => value,
     };
-    if quantity && !place.contains_key(key) {
+    let optional =
+        section == Some("cost") && unit(key).is_some_and(|(name, _)| COSTS_OPTIONAL.contains(&name));
+    if quantity && !optional && !place.contains_key(key) {
         let known: Vec<&str> = place.keys().map(String::as_str).collect();
         return Err(unknown(&format!("--set {change}"), key, &known));
     }
@@ -313,15 +362,25 @@ fn lay(base: &mut Table, over: Table) {
     }
 }
 
-fn quantities(place: &str, table: Table, names: &[&str], timed: bool) -> Result<Times, PlatformError> {
+/// The name of a time without its unit, and the unit in nanoseconds.
+fn unit(key: &str) -> Option<(&str, f64)> {
+    UNITS.iter().find_map(|(unit, factor)| key.strip_suffix(unit).map(|name| (name, *factor)))
+}
+
+/// Reads all of `needed`, and those of `optional` that are there.
+fn quantities(
+    place: &str,
+    table: Table,
+    needed: &[&str],
+    optional: &[&str],
+    timed: bool,
+) -> Result<Times, PlatformError> {
+    let names = &[needed, optional].concat()[..];
     let mut named = Vec::new();
     for (key, value) in table {
         let (name, factor) = if timed {
-            let unit = UNITS
-                .iter()
-                .find_map(|(unit, factor)| key.strip_suffix(unit).map(|name| (name.to_owned(), *factor)));
-            match unit {
-                Some(unit) => unit,
+            match unit(&key) {
+                Some((name, factor)) => (name.to_owned(), factor),
                 None if names.contains(&key.as_str()) => {
                     return Err(PlatformError(format!(
                         "{place}.{key}: no unit; expected {key}_ns, {key}_us, {key}_ms or {key}_s"
@@ -349,13 +408,18 @@ fn quantities(place: &str, table: Table, names: &[&str], timed: bool) -> Result<
         }
         named.push((name, quantity.value * factor, quantity));
     }
-    match names.iter().find(|name| !named.iter().any(|(known, _, _)| known == *name)) {
+    match needed.iter().find(|name| !named.iter().any(|(known, _, _)| known == *name)) {
         Some(missing) => Err(PlatformError(format!("{place}.{missing}: missing; expected a quantity"))),
         None => Ok(Times { named }),
     }
 }
 
 impl Times {
+    /// Does the file say?
+    pub fn has(&self, name: &str) -> bool {
+        self.named.iter().any(|t| t.0 == name)
+    }
+
     /// One of them, as it is written.
     pub fn value(&self, name: &str) -> f64 {
         self.named.iter().find(|t| t.0 == name).map_or(0.0, |t| t.2.value)
@@ -425,6 +489,43 @@ mod tests {
         assert!(broken("\"hs200\"", "\"hs300\"").contains("hs300"));
         assert!(broken("card = ", "card = = ").contains("line 2"));
         assert!(Platform::load("hsq-spard").unwrap_err().to_string().contains("hsq-sprd"));
+    }
+
+    #[test]
+    fn who_moves_the_engine_is_a_value_of_the_board() {
+        let with = |changes: &[&str]| {
+            let changes: Vec<String> = changes.iter().map(|&c| c.to_owned()).collect();
+            Platform::load_with("hsq-sprd", &changes).map(|p| p.advance).map_err(|e| e.to_string())
+        };
+        assert_eq!(with(&[]), Ok(Advance::Irq));
+        assert_eq!(with(&["stack.advance=thread"]), Ok(Advance::Thread));
+        assert_eq!(with(&["stack.advance=\"spin\""]), Ok(Advance::Spin));
+        assert_eq!(
+            with(&["stack.advance=fast"]).unwrap_err(),
+            "platform hsq-sprd: stack.advance: \"fast\"; expected \"irq\", \"tasklet\", \"thread\" or \"spin\""
+        );
+        assert!(with(&["stack.advance=3"]).unwrap_err().contains("stack.advance: 3; expected"));
+        assert!(with(&["stack.advanc=irq"]).unwrap_err().contains("nearest known name is advance"));
+        assert!(with(&["stack=irq"]).unwrap_err().contains("expected a table"));
+    }
+
+    #[test]
+    fn a_board_that_says_no_cost_of_the_tasklet_can_do_without_it_but_not_use_it() {
+        let original = include_str!("../../../platforms/hsq-sprd.toml");
+        let without =
+            |name: &str| original.lines().filter(|l| !l.starts_with(name)).collect::<Vec<_>>().join("\n");
+        let file = tempfile::Builder::new().suffix(".toml").tempfile().unwrap();
+        std::fs::write(file.path(), without("tasklet_us")).unwrap();
+        let name = file.path().to_str().unwrap();
+        let with = |changes: &[&str]| {
+            Platform::load_with(name, &changes.iter().map(|&c| c.to_owned()).collect::<Vec<_>>())
+        };
+        assert_eq!(with(&["stack.advance=thread"]).unwrap().advance, Advance::Thread);
+        let error = with(&["stack.advance=tasklet"]).unwrap_err().to_string();
+        assert!(error.contains("cost.tasklet: missing; expected a quantity"), "{error}");
+        let given = with(&["stack.advance=tasklet", "cost.tasklet_us=5"]).unwrap();
+        assert_eq!(given.costs.ns("tasklet"), 5000);
+        assert!(with(&["cost.tasklets_us=5"]).is_err());
     }
 
     #[test]

@@ -241,7 +241,7 @@ impl Serve<1> for Board<1> {
 impl Serve<SLOTS> for Board<SLOTS> {
     fn serve(self, _: &Run<'_>, sys: &mut System, load: &mut Load<'_>) -> Result<u64, Stuck> {
         let mut controller = self.controller.clone();
-        let mut front = Ours::new(self.stack, sys, load.jobs());
+        let mut front = Ours::new(self.stack, sys, load.jobs()).moved_by(self.context, sys);
         sys.run(&mut front, &mut controller, load)
     }
 }
@@ -485,82 +485,4 @@ impl Workload for Load<'_> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::fio;
-    use crate::reproduce::hsq;
-
-    fn cell(board: &str, rw: &str, setting: Setting) -> (f64, Counters) {
-        let platform = Platform::load(board).unwrap();
-        let file = fio::parse_text("test", hsq::job(rw, Some(1)).as_bytes(), &fio::System).unwrap();
-        let workers = fio::expand(&file.jobs).unwrap();
-        let what = Run { workers: &workers, platform: &platform, card: None, setting, seed: 1 };
-        let outcome = run(&what, None, &mut |_, _| ()).unwrap();
-        let c = outcome.counters;
-        assert_eq!((c.failed, c.ios, c.bytes), (0, 5120, 20 << 20));
-        (c.bytes as f64 / f64::from(1 << 20) / (c.elapsed_ns as f64 / 1e9), c)
-    }
-
-    #[track_caller]
-    fn near(model: f64, published: f64, share: f64) {
-        assert!((model / published - 1.0).abs() <= share, "{model} is not {published}");
-    }
-
-    #[test]
-    fn random_cells_without_the_queue_are_fitted_and_with_it_predicted() {
-        near(cell("hsq-sprd", "randread", Setting::None).0, 27.04, 0.02);
-        near(cell("hsq-sprd", "randwrite", Setting::None).0, 35.96, 0.02);
-        near(cell("hsq-sprd", "randread", Setting::HsqTag).0, 31.36, 0.08);
-        near(cell("hsq-sprd", "randwrite", Setting::HsqTag).0, 68.76, 0.08);
-    }
-
-    #[test]
-    fn ours_takes_one_interrupt_and_no_thread_for_a_random_read() {
-        let (rate, c) = cell("hsq-sprd", "randread", Setting::Mmcq);
-        near(c.cpu.interrupts as f64, c.ios as f64, 0.001);
-        // Only the jobs themselves are woken: once at the start, and once for each I/O.
-        assert!(c.cpu.wakeups <= c.ios + 20, "{c:?}");
-        assert!(rate > cell("hsq-sprd", "randread", Setting::HsqTag).0);
-        let (limit, _) = cell("hsq-sprd", "randread", Setting::Limit);
-        assert!(rate >= 0.9 * limit, "{rate} of {limit}");
-    }
-
-    #[test]
-    fn ours_never_loses_on_hosts_that_defer_or_cannot_see_busy() {
-        for board in ["hsq-defer", "hsq-nobusy"] {
-            for rw in ["read", "randread", "write", "randwrite"] {
-                let (without, ours) = (cell(board, rw, Setting::None).0, cell(board, rw, Setting::Mmcq).0);
-                assert!(ours >= without, "{board}, {rw}: {ours} against {without}");
-            }
-        }
-    }
-
-    fn flushing(setting: Setting) -> Result<Outcome, RunError> {
-        let platform = Platform::load("hsq-sprd").unwrap();
-        let text =
-            "[t]\nfilename=/dev/mmcblk0\nrw=write\nbs=4k\nsize=64k\nfsync=4\nverify=crc32c\ndirect=1\n";
-        let file = fio::parse_text("test", text.as_bytes(), &fio::System).unwrap();
-        let workers = fio::expand(&file.jobs).unwrap();
-        run(
-            &Run { workers: &workers, platform: &platform, card: None, setting, seed: 1 },
-            None,
-            &mut |_, _| (),
-        )
-    }
-
-    #[test]
-    fn flushes_and_verified_data_go_through_ours_and_are_refused_elsewhere() {
-        let outcome = flushing(Setting::Mmcq).unwrap();
-        assert_eq!((outcome.counters.failed, outcome.verify_errors.len()), (0, 0));
-        assert_eq!(outcome.group().sync.ns.samples, 3, "after 4, 8 and 12 of 16 writes");
-        assert_eq!(outcome.group().dirs[0].io_bytes, 65536, "read back");
-        assert!(flushing(Setting::None).unwrap_err().to_string().contains("setting none"));
-    }
-
-    #[test]
-    fn a_seed_gives_the_same_run_again() {
-        let once = cell("hsq-sprd-busy", "randwrite", Setting::HsqTag).1;
-        let again = cell("hsq-sprd-busy", "randwrite", Setting::HsqTag).1;
-        assert_eq!((once.elapsed_ns, once.cpu, once.bus), (again.elapsed_ns, again.cpu, again.bus));
-    }
-}
+mod tests;

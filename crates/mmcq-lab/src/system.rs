@@ -119,6 +119,10 @@ pub enum Step {
     Retry,
     /// The threaded half of the interrupt handler.
     IrqThread,
+    /// The deferred half of the interrupt handler.
+    Tasklet,
+    /// A job that spins looks at the controller.
+    Look(u32),
     /// A job's I/O is ready to be handed to the stack.
     Submit(u32),
 }
@@ -168,6 +172,18 @@ pub trait Front {
     fn timer(&mut self, sys: &mut System, number: u64) {
         let _ = (sys, number);
     }
+
+    /// A job has nothing to do before an I/O is done, or before `until_ns`. True: it stays awake for something (which it has been given to
+    /// go on with) instead of sleeping.
+    fn waits(&mut self, sys: &mut System, job: u32, until_ns: Option<u64>) -> bool {
+        let _ = (sys, job, until_ns);
+        false
+    }
+
+    /// Does the interrupt handler take the stack's lock?
+    fn irq_locks(&self) -> bool {
+        true
+    }
 }
 
 /// Between two threads that fio releases at its start: a system call.
@@ -191,11 +207,23 @@ pub struct System {
     pub irq_core: u8,
     /// The memory of the I/Os.
     pub buffers: Buffers,
+    /// The controller, as an action finds it.
+    pub line: Line,
+    heard_from_ns: u64,
     job_wakes: Stream,
     users: Stream,
     jobs: Vec<JobThread>,
     done: Vec<(Io, bool)>,
     locked_until_ns: u64,
+}
+
+/// The controller, looked at from outside.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Line {
+    /// The interrupt line.
+    pub up: bool,
+    /// When something happens next in there by itself.
+    pub next_ns: Option<u64>,
 }
 
 struct JobThread {
@@ -219,6 +247,8 @@ impl System {
             hops: Stream::new(seed, "hop"),
             irq_core: 0,
             buffers: Buffers::default(),
+            line: Line::default(),
+            heard_from_ns: 0,
             job_wakes: Stream::new(seed, "job wake"),
             users: Stream::new(seed, "user"),
             jobs,
@@ -235,6 +265,26 @@ impl System {
     /// ... and lets go.
     pub fn unlock(&mut self) {
         self.locked_until_ns = self.time.now();
+    }
+
+    /// The controller's interrupt line is not listened to before [`unmask`](Self::unmask).
+    pub fn mask(&mut self) {
+        self.heard_from_ns = u64::MAX;
+    }
+
+    /// The running code listens to the controller's interrupt line again.
+    pub fn unmask(&mut self) {
+        self.heard_from_ns = self.time.now();
+    }
+
+    /// Has the job completions that it has not seen?
+    pub fn has_completions(&self, job: u32) -> bool {
+        !self.jobs[job as usize].done.is_empty() || self.done.iter().any(|(io, _)| io.job == job)
+    }
+
+    /// Does the job sleep, and has nothing happened that will wake it?
+    pub fn sleeps(&self, job: u32) -> bool {
+        self.jobs[job as usize].asleep && !self.has_completions(job)
     }
 
     /// The job's thread.
@@ -300,6 +350,7 @@ impl System {
             self.cpu.wake(thread.thread, self.time.now(), latency, first, &mut self.queue);
         }
         let mut irq_pending = false;
+        let masked = u64::MAX;
         let mut end_ns = self.time.now();
         while running > 0 {
             let limit = self.queue.next_ns().unwrap_or(u64::MAX);
@@ -307,14 +358,14 @@ impl System {
                 if !device.irq() && device.next_event_ns().is_some_and(|at| at <= limit) {
                     let came = device.advance(limit);
                     end_ns = end_ns.max(came.min(limit));
-                    if device.irq() {
-                        self.queue.push(came.max(end_ns), Event::Irq);
+                    if device.irq() && self.heard_from_ns != masked {
+                        self.queue.push(came.max(end_ns).max(self.heard_from_ns), Event::Irq);
                         irq_pending = true;
                     }
                     continue;
                 }
-                if device.irq() {
-                    self.queue.push(end_ns, Event::Irq);
+                if device.irq() && self.heard_from_ns != masked {
+                    self.queue.push(end_ns.max(self.heard_from_ns), Event::Irq);
                     irq_pending = true;
                     continue;
                 }
@@ -322,6 +373,7 @@ impl System {
             let Some((now, event)) = self.queue.pop() else { return Err(Stuck { at_ns: end_ns, running }) };
             end_ns = end_ns.max(now);
             self.time.set(now);
+            self.line = Line { up: device.irq(), next_ns: device.next_event_ns() };
             match event {
                 Event::Irq | Event::Timer(_) => {
                     let start = self.cpu.interruptible_ns(self.irq_core, now);
@@ -329,7 +381,10 @@ impl System {
                         self.queue.push(start, event);
                         continue;
                     }
-                    self.lock();
+                    self.cpu.interrupt(self.irq_core);
+                    if front.irq_locks() {
+                        self.lock();
+                    }
                     match event {
                         Event::Timer(number) => front.timer(self, number),
                         _ => {
@@ -337,9 +392,13 @@ impl System {
                             front.irq(self);
                         }
                     }
-                    self.unlock();
+                    if front.irq_locks() {
+                        self.unlock();
+                    }
                     if self.time.now() > now || event == Event::Irq {
                         self.cpu.interrupted(self.irq_core, now, self.time.now(), &mut self.queue);
+                    } else {
+                        self.cpu.resume(self.irq_core, now, now, &mut self.queue);
                     }
                 }
                 Event::Alarm(job) => self.wake_job(job, Action::Next(job)),
@@ -399,11 +458,11 @@ impl System {
                     }
                 }
                 Next::Wait => {
-                    thread.asleep = true;
+                    self.jobs[job as usize].asleep = !front.waits(self, job, None);
                     return false;
                 }
                 Next::Until(at_ns) => {
-                    thread.asleep = true;
+                    self.jobs[job as usize].asleep = !front.waits(self, job, Some(at_ns));
                     self.queue.push(at_ns.max(self.time.now()), Event::Alarm(job));
                     return false;
                 }
@@ -426,6 +485,11 @@ impl System {
         for job in (0..self.jobs.len() as u32).filter(|&job| workload.waits_for_others(job)) {
             self.wake_job(job, Action::Next(job));
         }
+    }
+
+    /// Wakes a job that sleeps, to think again about what it does next.
+    pub fn rouse(&mut self, job: u32) {
+        self.wake_job(job, Action::Next(job));
     }
 
     fn wake_job(&mut self, job: u32, action: Action) {

@@ -175,6 +175,11 @@ impl<A: Copy> Cpu<A> {
         self.cores[core as usize].blocked_until_ns.max(now_ns)
     }
 
+    /// A hard interrupt begins on a core: what it raises there waits until it is over. Then call [`Cpu::interrupted`], or [`Cpu::resume`] if it was none.
+    pub fn interrupt(&mut self, core: u8) {
+        self.cores[core as usize].acting = Some(None);
+    }
+
     /// A hard interrupt ran on a core from `from_ns` to `to_ns`; whatever ran there takes that much longer.
     pub fn interrupted<E: From<CpuEvent>>(
         &mut self,
@@ -186,6 +191,7 @@ impl<A: Copy> Cpu<A> {
         self.counts.interrupts += 1;
         self.counts.busy_ns += to_ns - from_ns;
         let c = &mut self.cores[core as usize];
+        c.acting = None;
         c.blocked_until_ns = c.blocked_until_ns.max(to_ns);
         if let Some(running) = &mut c.running {
             running.end_ns += to_ns - from_ns;
@@ -408,6 +414,21 @@ mod tests {
         assert_eq!(cpu.interruptible_ns(0, 60), 80);
         assert_eq!(drain(&mut cpu, &mut queue), [(140, 0, 'a')]);
         assert_eq!(cpu.counts().busy_ns, 130);
+    }
+
+    #[test]
+    fn what_an_interrupt_raises_begins_at_its_end() {
+        let (mut cpu, mut queue) = (Cpu::new(1, 0.0, 1), Q::new());
+        let a = cpu.spawn(Priority::Normal);
+        cpu.wake(a, 0, 10, (100, 'a'), &mut queue);
+        let (now, event) = queue.pop().unwrap();
+        assert!(cpu.event(event, now, &mut queue).is_none());
+        cpu.interrupt(0);
+        cpu.defer(0, 60, 5, 'd', &mut queue);
+        cpu.interrupted(0, 50, 80, &mut queue);
+        // a had spent 40 when the interrupt came.
+        assert_eq!(drain(&mut cpu, &mut queue), [(85, 0, 'd'), (145, 0, 'a')]);
+        assert_eq!(cpu.counts().busy_ns, 30 + 5 + 100);
     }
 
     #[test]

@@ -1,0 +1,186 @@
+use super::*;
+use crate::fio;
+use crate::reproduce::hsq;
+
+fn cell(board: &str, rw: &str, setting: Setting) -> (f64, Counters) {
+    let platform = Platform::load(board).unwrap();
+    let file = fio::parse_text("test", hsq::job(rw, Some(1)).as_bytes(), &fio::System).unwrap();
+    let workers = fio::expand(&file.jobs).unwrap();
+    let what = Run { workers: &workers, platform: &platform, card: None, setting, seed: 1 };
+    let outcome = run(&what, None, &mut |_, _| ()).unwrap();
+    let c = outcome.counters;
+    assert_eq!((c.failed, c.ios, c.bytes), (0, 5120, 20 << 20));
+    (c.bytes as f64 / f64::from(1 << 20) / (c.elapsed_ns as f64 / 1e9), c)
+}
+
+#[track_caller]
+fn near(model: f64, published: f64, share: f64) {
+    assert!((model / published - 1.0).abs() <= share, "{model} is not {published}");
+}
+
+#[test]
+fn random_cells_without_the_queue_are_fitted_and_with_it_predicted() {
+    near(cell("hsq-sprd", "randread", Setting::None).0, 27.04, 0.02);
+    near(cell("hsq-sprd", "randwrite", Setting::None).0, 35.96, 0.02);
+    near(cell("hsq-sprd", "randread", Setting::HsqTag).0, 31.36, 0.08);
+    near(cell("hsq-sprd", "randwrite", Setting::HsqTag).0, 68.76, 0.08);
+}
+
+#[test]
+fn ours_takes_one_interrupt_and_no_thread_for_a_random_read() {
+    let (rate, c) = cell("hsq-sprd", "randread", Setting::Mmcq);
+    near(c.cpu.interrupts as f64, c.ios as f64, 0.001);
+    // Only the jobs themselves are woken: once at the start, and once for each I/O.
+    assert!(c.cpu.wakeups <= c.ios + 20, "{c:?}");
+    assert!(rate > cell("hsq-sprd", "randread", Setting::HsqTag).0);
+    let (limit, _) = cell("hsq-sprd", "randread", Setting::Limit);
+    assert!(rate >= 0.9 * limit, "{rate} of {limit}");
+}
+
+#[test]
+fn ours_never_loses_on_hosts_that_defer_or_cannot_see_busy() {
+    for board in ["hsq-defer", "hsq-nobusy"] {
+        for rw in ["read", "randread", "write", "randwrite"] {
+            let (without, ours) = (cell(board, rw, Setting::None).0, cell(board, rw, Setting::Mmcq).0);
+            assert!(ours >= without, "{board}, {rw}: {ours} against {without}");
+        }
+    }
+}
+
+fn flushing(setting: Setting) -> Result<Outcome, RunError> {
+    let platform = Platform::load("hsq-sprd").unwrap();
+    let text = "[t]\nfilename=/dev/mmcblk0\nrw=write\nbs=4k\nsize=64k\nfsync=4\nverify=crc32c\ndirect=1\n";
+    let file = fio::parse_text("test", text.as_bytes(), &fio::System).unwrap();
+    let workers = fio::expand(&file.jobs).unwrap();
+    run(&Run { workers: &workers, platform: &platform, card: None, setting, seed: 1 }, None, &mut |_, _| ())
+}
+
+#[test]
+fn flushes_and_verified_data_go_through_ours_and_are_refused_elsewhere() {
+    let outcome = flushing(Setting::Mmcq).unwrap();
+    assert_eq!((outcome.counters.failed, outcome.verify_errors.len()), (0, 0));
+    assert_eq!(outcome.group().sync.ns.samples, 3, "after 4, 8 and 12 of 16 writes");
+    assert_eq!(outcome.group().dirs[0].io_bytes, 65536, "read back");
+    assert!(flushing(Setting::None).unwrap_err().to_string().contains("setting none"));
+}
+
+#[test]
+fn a_seed_gives_the_same_run_again() {
+    let once = cell("hsq-sprd-busy", "randwrite", Setting::HsqTag).1;
+    let again = cell("hsq-sprd-busy", "randwrite", Setting::HsqTag).1;
+    assert_eq!((once.elapsed_ns, once.cpu, once.bus), (again.elapsed_ns, again.cpu, again.bus));
+}
+
+const CONTEXTS: [&str; 4] = ["irq", "tasklet", "thread", "spin"];
+
+/// What a job file does on a board whose engine is moved from there.
+fn moved_from(advance: &str, board: &str, text: &str) -> Outcome {
+    let platform = Platform::load_with(board, &[format!("stack.advance={advance}")]).unwrap();
+    let file = fio::parse_text("test", text.as_bytes(), &fio::System).unwrap();
+    let workers = fio::expand(&file.jobs).unwrap();
+    let what = Run { workers: &workers, platform: &platform, card: None, setting: Setting::Mmcq, seed: 1 };
+    let outcome = run(&what, None, &mut |_, _| ()).unwrap_or_else(|e| panic!("{advance}, {board}: {e}"));
+    assert_eq!((outcome.counters.failed, outcome.verify_errors.len()), (0, 0), "{advance}, {board}");
+    outcome
+}
+
+/// Random reads of 4 KiB by so many jobs.
+struct Reads {
+    rate: f64,
+    interrupts: f64,
+    switches: f64,
+    deferred: f64,
+    idle: f64,
+    latency_ns: f64,
+}
+
+fn random_reads(advance: &str, board: &str, jobs: u32) -> Reads {
+    let job = "[t]\nfilename=/dev/mmcblk0\nrw=randread\nbs=4k\nsize=1G\nio_size=1M\ndirect=1";
+    let outcome = moved_from(advance, board, &format!("{job}\nnumjobs={jobs}\n"));
+    let c = &outcome.counters;
+    assert_eq!(c.ios, 256 * u64::from(jobs));
+    let each = |count: u64| count as f64 / c.ios as f64;
+    Reads {
+        rate: c.ios as f64 / (c.elapsed_ns as f64 / 1e9),
+        interrupts: each(c.cpu.interrupts),
+        switches: each(c.cpu.switches),
+        deferred: each(c.cpu.deferred),
+        idle: c.idle_share(),
+        latency_ns: outcome.group().dirs[0].lat.ns.mean,
+    }
+}
+
+#[test]
+fn the_closer_to_the_interrupt_the_engine_is_moved_the_faster_it_is() {
+    for jobs in [20, 1] {
+        let [irq, tasklet, thread, spin] = CONTEXTS.map(|advance| random_reads(advance, "hsq-sprd", jobs));
+        for r in [&irq, &tasklet, &thread] {
+            near(r.interrupts, 1.0, 0.001);
+        }
+        assert_eq!(spin.interrupts, 0.0);
+        // The deferred interrupt of the completion, and the one that moves the engine.
+        near(irq.deferred, 1.0, 0.001);
+        near(tasklet.deferred, 2.0, 0.001);
+        assert!((tasklet.switches - irq.switches).abs() < 0.01, "{} {}", tasklet.switches, irq.switches);
+        assert!(thread.switches > irq.switches + 0.3, "{} {}", thread.switches, irq.switches);
+        assert!(irq.rate >= tasklet.rate && tasklet.rate >= thread.rate, "{jobs} jobs");
+        assert!(irq.rate > 1.05 * thread.rate, "{} {}", irq.rate, thread.rate);
+    }
+}
+
+#[test]
+fn a_busy_cpu_costs_the_thread_and_not_the_interrupt() {
+    let [irq, tasklet, thread, _] = CONTEXTS.map(|advance| {
+        random_reads(advance, "hsq-sprd-busy", 20).rate / random_reads(advance, "hsq-sprd", 20).rate
+    });
+    assert!(irq > 0.99 && tasklet > 0.99, "{irq} {tasklet}");
+    assert!(thread < 0.8, "{thread}");
+}
+
+#[test]
+fn a_spinning_job_takes_no_interrupt_and_keeps_a_core() {
+    for board in ["hsq-sprd", "hsq-sprd-busy"] {
+        let (irq, spin) = (random_reads("irq", board, 1), random_reads("spin", board, 1));
+        assert_eq!((spin.interrupts, spin.deferred), (0.0, 0.0));
+        assert!(spin.latency_ns <= irq.latency_ns, "{} {}", spin.latency_ns, irq.latency_ns);
+        // One of eight cores never rests.
+        assert!(irq.idle > 0.95 && (0.87..0.88).contains(&spin.idle), "{} {}", irq.idle, spin.idle);
+        // Others sleep while one looks for all of them.
+        let many = random_reads("spin", board, 20);
+        assert!(many.interrupts == 0.0 && many.idle > 0.8, "{} {}", many.interrupts, many.idle);
+    }
+}
+
+#[test]
+fn data_flushes_depths_and_pauses_are_safe_in_every_context_on_every_host() {
+    let job = "[t]\nfilename=/dev/mmcblk0\nrw=randwrite\nbs=4k\nsize=128k\nverify=crc32c\ndirect=1\n\
+        offset_increment=1M\nnumjobs=3\n";
+    for board in ["hsq-sprd", "hsq-defer", "hsq-nobusy", "hsq-sprd-busy"] {
+        for more in
+            ["fsync=4\n", "ioengine=libaio\niodepth=5\n", "rate_iops=900\nioengine=libaio\niodepth=3\n"]
+        {
+            for advance in CONTEXTS {
+                let outcome = moved_from(advance, board, &format!("{job}{more}"));
+                assert_eq!(
+                    outcome.group().dirs[0].io_bytes,
+                    3 << 17,
+                    "read back: {advance}, {board}, {more}"
+                );
+                assert_eq!(outcome.counters.cpu.interrupts == 0, advance == "spin", "{board}, {more}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_single_core_can_spin_too() {
+    let platform = ["stack.advance=spin".to_owned(), "cpu.cores=1".to_owned()];
+    let platform = Platform::load_with("hsq-sprd", &platform).unwrap();
+    let job = "[t]\nfilename=/dev/mmcblk0\nrw=randread\nbs=4k\nsize=1M\ndirect=1\nnumjobs=4\n";
+    let file = fio::parse_text("test", job.as_bytes(), &fio::System).unwrap();
+    let workers = fio::expand(&file.jobs).unwrap();
+    let what = Run { workers: &workers, platform: &platform, card: None, setting: Setting::MmcqOwn, seed: 1 };
+    let c = run(&what, None, &mut |_, _| ()).unwrap().counters;
+    assert_eq!((c.ios, c.failed, c.cpu.interrupts), (1024, 0, 0));
+    assert!(c.idle_share() < 0.01, "{}", c.idle_share());
+}
