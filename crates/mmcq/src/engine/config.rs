@@ -96,11 +96,11 @@ pub struct Stats {
 pub struct Work {
     /// Slots whose completion can be taken now, one bit each; a bit is reported once.
     pub completed: u64,
-    /// Completions wait for a [`poll`](Engine::poll) from a context that may unmap
+    /// Completions wait for a [`poll`](super::Engine::poll) from a context that may unmap
     /// ([`Caps::defer_completion`](crate::host::Caps::defer_completion)).
     pub deferred: bool,
     /// A card function asks for attention.
     pub card_irq: bool,
-    /// Call [`poll`](Engine::poll) at this time.
+    /// Call [`poll`](super::Engine::poll) at this time.
     pub next_deadline_ns: Option<u64>,
 }
