@@ -304,7 +304,8 @@ fn set(table: &mut Table, change: &str) -> Result<(), PlatformError> {
         section == Some("cost") && unit(key).is_some_and(|(name, _)| COSTS_OPTIONAL.contains(&name));
     if quantity && !optional && !place.contains_key(key) {
         let known: Vec<&str> = place.keys().map(String::as_str).collect();
-        return Err(unknown(&format!("--set {change}"), key, &known));
+        let error = unknown(&format!("--set {change}"), key, &known);
+        return Err(PlatformError(format!("{error} (in {})", section.unwrap_or("the file"))));
     }
     place.insert(key.to_owned(), value);
     Ok(())
@@ -344,8 +345,10 @@ fn text(name: &str, beside: Option<&Path>) -> Result<(String, Option<PathBuf>), 
             Err(e) => Err(PlatformError(format!("platform {}: cannot be read: {e}", path.display()))),
         };
     }
-    let known: Vec<_> = Platform::names().collect();
-    Err(unknown(&format!("platform {name}"), name, &known))
+    let known = Platform::names().collect::<Vec<_>>().join(", ");
+    Err(PlatformError(format!(
+        "platform {name}: unknown; expected a file ending in .toml or one of: {known}"
+    )))
 }
 
 /// Lays `over` on `base`: tables key by key, but a quantity as a whole.
@@ -450,7 +453,11 @@ fn error(place: &str, value: &Value, expected: &str) -> PlatformError {
 
 fn unknown(place: &str, name: &str, known: &[&str]) -> PlatformError {
     let nearest = known.iter().max_by(|a, b| strsim::jaro(a, name).total_cmp(&strsim::jaro(b, name)));
-    PlatformError(format!("{place}: unknown; the nearest known name is {}", nearest.unwrap_or(&"none")))
+    PlatformError(format!(
+        "{place}: unknown; the nearest known name is {}; all: {}",
+        nearest.unwrap_or(&"none"),
+        known.join(", ")
+    ))
 }
 
 #[cfg(test)]

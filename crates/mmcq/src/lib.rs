@@ -5,6 +5,45 @@
 //! platform's choice. The edges are futures that borrow a slot ([`task`]) and plain calls ([`block`]).
 //!
 //! Nothing here allocates, blocks, spins, reads a clock or panics.
+//!
+//! From power-up to the first block, with a stack of eight slots that lives in the program's static memory:
+//!
+//! ```
+//! use mmcq::block::BlockDevice;
+//! use mmcq::card::{Options, bring_up};
+//! use mmcq::engine::{DmaBuf, Error};
+//! use mmcq::host::Host;
+//! use mmcq::task::{Lock, Shared};
+//!
+//! /// The controller's interrupt handler: all of the hot path.
+//! fn on_interrupt<L: Lock, H: Host>(stack: &Shared<L, H, 8>) {
+//!     stack.on_irq();
+//! }
+//!
+//! /// The alarm that the stack asked for by `Timer::set_alarm`.
+//! fn on_alarm<L: Lock, H: Host>(stack: &Shared<L, H, 8>) {
+//!     stack.poll();
+//! }
+//!
+//! async fn app<L: Lock, H: Host>(
+//!     stack: &Shared<L, H, 8>,
+//!     scratch: DmaBuf,
+//!     buf: DmaBuf,
+//! ) -> Result<(), Error> {
+//!     let (card, _scratch) = bring_up(stack, scratch, Options::DEFAULT).await;
+//!     let blocks = card?.target.sectors;
+//!     let disk = BlockDevice::new(stack);
+//!     // The buffer travels with the request, and comes back with its result.
+//!     let (result, buf) = disk.read(blocks - 1, buf).await;
+//!     result.map_err(|partial| partial.error)?;
+//!     let (result, _buf) = disk.write(0, buf).await;
+//!     result.map_err(|partial| partial.error)?;
+//!     disk.flush().await
+//! }
+//! ```
+//!
+//! A platform brings a [`host::Host`] (say [`host::sdhci::Sdhci`] over [`host::regs::Mmio`]), a [`host::Dma`], a [`task::Lock`] and a
+//! [`task::Timer`]. Without an executor, [`task::Shared::block_on`] runs the same code; `boards/size` is a complete small image.
 #![no_std]
 
 pub mod block;

@@ -12,7 +12,7 @@ use std::process::ExitCode;
 /// Bring a card up on a board and print its registers, decoded
 #[derive(Debug, Args)]
 pub struct Card {
-    /// Image file behind the card (opened read-only); its size becomes the card's
+    /// Image file behind the card (opened read-only). The board's own card takes its size; a card named by --card must fit into it
     image: Option<PathBuf>,
     /// Card: a name from `mmcq platforms`, or a TOML file [default: the board's]
     #[arg(long, value_name = "CARD")]

@@ -71,6 +71,12 @@ impl fmt::Display for Error {
     }
 }
 
+/// A file that a run will write: better known before than after it.
+fn writable(option: &str, path: &std::path::Path) -> Result<(), Error> {
+    let file = std::fs::File::options().append(true).create(true).open(path);
+    file.map(|_| ()).map_err(|error| Error::Input(format!("{option} {}: {error}", path.display())))
+}
+
 /// Prints a line to standard output; a reader that has gone away ends the program quietly.
 fn print(text: &str) -> Result<(), Error> {
     use std::io::{ErrorKind, Write};

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 /// Run a published experiment again: published value, model, error, share of the physical limit
 ///
-/// A cell marked `fit` was used to find the model's parameters; all others are predicted. `limit` is the same workload with wire and card alone, no host
+/// Published values with a star were used to find the model's parameters; all others are predicted. `limit` is the same workload with wire and card alone, no host
 /// cost. Settings: none (Linux without the queue), hsq-tag and hsq-fifo (its software queue), mmcq (this stack at Linux's prices), mmcq-own (at its own
 /// measured path length).
 #[derive(Debug, Args)]
@@ -63,6 +63,9 @@ impl Reproduce {
             None if self.all => boards,
             None => &boards[..1],
         };
+        if let Some(path) = &self.plot {
+            super::writable("--plot", path)?;
+        }
         let spinner = spinner();
         let mut rows = Vec::new();
         for name in wanted {
@@ -74,7 +77,7 @@ impl Reproduce {
         }
         spinner.finish_and_clear();
         if let Some(path) = &self.plot {
-            let title = "4 KiB loads in MiB/s; the line is what wire and card allow";
+            let title = "MiB/s of 4 KiB loads; the line is what wire and card allow";
             let svg = plot::rates(&rows, title).map_err(Error::Run)?;
             std::fs::write(path, svg).map_err(|error| Error::Run(format!("{}: {error}", path.display())))?;
         }
@@ -84,7 +87,7 @@ impl Reproduce {
         } else {
             print(&reproduce::table(&rows))?;
             print(
-                "* the model's parameters were fitted to this value; everything else is predicted. limit: wire and card alone, no host;\n  under a setting, the share of it. merging: 4 KiB requests in a transfer.\n",
+                "* the model's parameters were fitted to this value; everything else is predicted. limit: wire and card alone, no host;\n  under a setting, the share of it.\n",
             )?;
         }
         Ok(ExitCode::SUCCESS)

@@ -20,7 +20,11 @@ use std::process::ExitCode;
 #[derive(Debug, Args)]
 pub struct Run {
     /// fio job file
-    #[arg(value_name = "JOB.fio", required_unless_present = "options")]
+    #[arg(
+        value_name = "JOB.fio",
+        required_unless_present = "options",
+        help = "fio job file (or fio's options after --)"
+    )]
     job: Option<PathBuf>,
     /// Jobs as fio options, with one dash or two
     #[arg(last = true, value_name = "FIO OPTIONS")]
@@ -40,7 +44,7 @@ pub struct Run {
     /// Seed of everything random that is not fio's own
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Image file behind the card instead of generated memory; its size must be what the card claims
+    /// Image file behind the card instead of generated memory. The board's own card takes its size; a card named by --card must fit into it
     #[arg(long, value_name = "FILE")]
     image: Option<PathBuf>,
     /// Lets jobs write to the image
@@ -67,6 +71,9 @@ impl Run {
         let workers = fio::expand(&file.jobs).map_err(Error::input)?;
         let formats = self.formats(&file)?;
         let medium = self.medium(&workers)?;
+        if let Some(path) = &self.output {
+            super::writable("--output", path)?;
+        }
         let run = runner::Run {
             workers: &workers,
             platform: &platform,

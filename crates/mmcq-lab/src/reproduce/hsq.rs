@@ -84,7 +84,7 @@ pub fn board(name: &str, amount: Amount, progress: &mut dyn FnMut(&str)) -> Resu
                 None => format!("{cell}, {what}"),
             };
             if !rw.starts_with("rand") {
-                rows.push(row(named("merging"), "x 4K", None, merge, None));
+                rows.push(row(named("merging"), "4K each", None, merge, None));
             }
             rows.push(row(named("bus at work"), "%", None, at_work, None));
         }

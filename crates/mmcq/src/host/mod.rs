@@ -135,7 +135,8 @@ pub struct Fault {
     pub response: Option<Response>,
 }
 
-/// A phase that ended well.
+/// A phase that ended well. The engine judges an R1 itself: a driver hands over what the card sent, also error bits, and reports a fault only for what
+/// the controller found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Done {
     /// The command's response.

@@ -83,6 +83,10 @@ impl Medium {
     /// An image file; its length is the size. Nothing is written at opening.
     pub fn image(path: &Path, read_only: bool) -> Result<Self, MediumError> {
         let name = path.display().to_string();
+        if path.is_dir() {
+            let source = io::Error::new(io::ErrorKind::IsADirectory, "a directory, expected an image file");
+            return Err(MediumError::Open { path: name, source });
+        }
         let (image, bytes) = Image::open(path, read_only)
             .map_err(|source| MediumError::Open { path: name.clone(), source })?;
         if bytes == 0 {
