@@ -6,7 +6,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 command -v valgrind >/dev/null || { echo "path-length.sh: needs valgrind (Debian package valgrind)" >&2; exit 1; }
 CARGO_PROFILE_RELEASE_DEBUG=1 cargo build --release --quiet --locked -p mmcq --example path_length
-program=target/release/examples/path_length
+program=${CARGO_TARGET_DIR:-target}/release/examples/path_length
 count=2000
 # instructions FUNCTION ARGS...: collected inside that function only
 instructions() {

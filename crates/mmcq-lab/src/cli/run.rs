@@ -19,12 +19,8 @@ use std::process::ExitCode;
 /// simulated card. The report is fio's.
 #[derive(Debug, Args)]
 pub struct Run {
-    /// fio job file
-    #[arg(
-        value_name = "JOB.fio",
-        required_unless_present = "options",
-        help = "fio job file (or fio's options after --)"
-    )]
+    /// fio job file (or fio's options after --)
+    #[arg(value_name = "JOB.fio", required_unless_present = "options")]
     job: Option<PathBuf>,
     /// Jobs as fio options, with one dash or two
     #[arg(last = true, value_name = "FIO OPTIONS")]
