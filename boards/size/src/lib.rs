@@ -54,6 +54,7 @@ pub fn scratch() -> Option<DmaBuf> {
 fn panic(_: &PanicInfo<'_>) -> ! {
     #[cfg(feature = "no-panic")]
     {
+        // SAFETY: a program that still refers to it does not link.
         unsafe extern "C" {
             /// Defined nowhere: a reference to it that survives is a panic that can be reached.
             fn a_panic_can_be_reached() -> !;

@@ -30,6 +30,7 @@ core::arch::global_asm!(
     ".pool",
 );
 
+// SAFETY: signatures of the assembly above, the linker script's symbol, and each image's `controller_interrupt`.
 unsafe extern "C" {
     fn start();
     fn stack_top();
@@ -47,6 +48,7 @@ extern "C" fn systick() {
     board::tick();
 }
 
+/// An entry of the vector table; unsafe to call, and only the core calls it.
 type Vector = Option<unsafe extern "C" fn()>;
 
 #[used]

@@ -128,6 +128,7 @@ fn a_forgotten_future_costs_a_slot_and_nothing_else() {
 
 /// A waker that polls the task at once: the tail of the interrupt.
 fn irq_waker(task: &IrqTask<OneContext>) -> Waker {
+    // SAFETY (of all three): called with the pointer that `irq_waker` was given.
     unsafe fn clone(p: *const ()) -> RawWaker {
         RawWaker::new(p, &TABLE)
     }
@@ -217,6 +218,27 @@ fn lent_memory_comes_back_even_when_the_caller_panics() {
     assert!(result.is_err());
     assert_eq!((world.borrow().mapped(), shared.with(|e| e.slots_in_use())), (0, 0));
     assert!(world.borrow().resets >= 1, "the controller was stopped before the memory went");
+}
+
+#[test]
+fn lent_memory_is_handed_to_nobody_else() {
+    let world = World::new(256);
+    let shared = shared::<2>(&world);
+    #[repr(align(4))]
+    struct Aligned([u8; 512]);
+    let mut memory = Aligned([0; 512]);
+    let stolen = Cell::new(None);
+    let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        BlockDevice::new(&shared).read_blocking(0, &mut memory.0, || {
+            let taken = shared.with(|e| e.id_of(0).and_then(|id| e.take(id)));
+            if let Some(completion) = taken {
+                stolen.set(Some(completion.buf.len_bytes()));
+                panic!("nobody else completes this call");
+            }
+        })
+    }));
+    assert!(result.is_err());
+    assert_eq!(stolen.get(), Some(0), "the completion is there, the memory is not");
 }
 
 #[test]

@@ -43,6 +43,11 @@ impl DmaBuf {
         DmaBuf { ptr, len, owned: false }
     }
 
+    /// What may leave the crate: lent memory goes back to its owner by the end of the call that lent it, and to nobody else.
+    pub(crate) fn unless_lent(self) -> Self {
+        if self.owned { self } else { Self::EMPTY }
+    }
+
     /// Gives the memory back as the slice it came from.
     pub fn into_static(self) -> &'static mut [u8] {
         // SAFETY: owned buffers come from a `'static` slice or from a caller of `from_raw` who promised the same; lent ones

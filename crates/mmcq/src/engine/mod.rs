@@ -333,7 +333,7 @@ impl<H: Host, const N: usize> Engine<H, N> {
             Err(Error::Program(_)) => 0,
             Err(_) => slot.moved_blocks.saturating_mul(BLOCK_BYTES),
         };
-        let buf = core::mem::replace(&mut slot.buf, DmaBuf::EMPTY);
+        let buf = core::mem::replace(&mut slot.buf, DmaBuf::EMPTY).unless_lent();
         let completion = Completion { result: slot.result, done_bytes, buf };
         self.fresh &= !(1 << id.index);
         self.slots.release(id.index);
@@ -397,7 +397,7 @@ impl<H: Host, const N: usize> Engine<H, N> {
     fn give_up(&mut self, index: u8) -> Option<DmaBuf> {
         let buf = core::mem::replace(&mut self.slots.at_mut(index).buf, DmaBuf::EMPTY);
         self.slots.release(index);
-        Some(buf)
+        Some(buf.unless_lent())
     }
 
     /// A buffer whose request was cancelled while the controller had it.
