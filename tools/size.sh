@@ -6,8 +6,8 @@
 # Fails if, at opt-level z, text and rodata without the runtime have more bytes than LIMIT_READER or
 # LIMIT_TRANSFER, or 8 slots with their descriptor table more than LIMIT_RAM.
 #
-# A target's `core` comes from rustup. Where rustup cannot get it, Debian's rustc-web and rust-web-src (if
-# installed) build it from source.
+# A target's `core` comes from rustup. Where rustup cannot get it, Debian's rustc-web and rust-web-src build
+# it from source; they are installed then.
 set -euo pipefail
 cd "$(dirname "$0")/../boards/size"
 say() { echo "size.sh: $*" >&2; }
@@ -32,6 +32,13 @@ choose() {
   build=(cargo build -q --locked --target "$1")
   has "$1" && return
   local debian=/usr/bin/rustc
+  if ! dpkg -s rust-web-src >/dev/null 2>&1 && command -v apt-get >/dev/null; then
+    say "$1: rustup has it not; installing Debian's compiler and the source of core"
+    local as_root=()
+    [ "$(id -u)" -eq 0 ] || as_root=(sudo)
+    "${as_root[@]}" apt-get update -q >&2
+    DEBIAN_FRONTEND=noninteractive "${as_root[@]}" apt-get install -q -y --no-install-recommends rustc-web rust-web-src >&2
+  fi
   if [ ! -x "$debian" ] || [ ! -d "$("$debian" --print sysroot)/lib/rustlib/src/rust/library/core" ]; then
     say "$1: got neither by 'rustup target add $1' nor from Debian's compiler (apt-get install rustc-web rust-web-src)"
     exit 2
