@@ -9,7 +9,7 @@ use mmcq::task::{Lock, Shared, Timer};
 use mmcq_sim::card::medium::{Fill, Medium};
 use mmcq_sim::card::profile::CardProfile;
 use mmcq_sim::memory::{MemoryConfig, ShadowMemory};
-use mmcq_sim::sdhci::{Busy, Port, Sdhci, SdhciConfig};
+use mmcq_sim::sdhci::{Busy, Mishaps, Port, Sdhci, SdhciConfig};
 use mmcq_sim::time::Time;
 use std::cell::{Cell, RefCell};
 use std::future::Future;
@@ -100,8 +100,21 @@ impl Rig {
         assert_eq!(self.model.borrow().protocol_violations(), 0);
     }
 
+    /// As [`mixed_load`](Self::mixed_load), where interrupts may have been lost before.
+    fn mixed_load_after(&self, sectors: u64) {
+        let lost = || self.stack.with(|engine| engine.stats().lost_interrupts);
+        let before = lost();
+        self.load(sectors, 20);
+        assert_eq!(lost(), before);
+    }
+
     /// Random reads and writes, up to 16 at a time, against a model.
     fn mixed_load(&self, sectors: u64, rounds: u64) {
+        self.load(sectors, rounds);
+        assert_eq!(self.stack.with(|engine| engine.stats().lost_interrupts), 0);
+    }
+
+    fn load(&self, sectors: u64, rounds: u64) {
         const WINDOW: u64 = 4096;
         let base = sectors / 2;
         let mut random = 0x9e37_79b9_7f4a_7c15u64;
@@ -151,7 +164,6 @@ impl Rig {
             }
         }
         self.drive(BlockDevice::new(&self.stack).flush()).unwrap();
-        assert_eq!(self.stack.with(|engine| engine.stats().lost_interrupts), 0);
         assert!(self.memory.live_mappings() <= 1, "only the descriptor table stays mapped");
     }
 }
@@ -245,6 +257,56 @@ fn emmc_speeds_can_be_left_out_one_by_one() {
         rig.mixed_load(found.target.sectors, 20);
         rig.checked();
         without |= Caps::timing_bit(timing);
+    }
+}
+
+/// One mishap each, in the middle of a queue of eight requests: somebody may get an error, everybody gets an answer, and the queue goes on.
+#[test]
+fn a_mishap_has_an_owner_and_the_queue_goes_on() {
+    type Plant = fn(&mut Mishaps);
+    let mishaps: [(&str, Plant, bool); 9] = [
+        ("lost interrupt", |m| m.lost_interrupts = 1, false),
+        ("lost command", |m| m.lost_commands = 1, true),
+        ("lost response", |m| m.lost_responses = 1, true),
+        ("response CRC", |m| m.response_crc = 1, true),
+        ("response end bit", |m| m.response_end_bit = 1, true),
+        ("response index", |m| m.response_index = 1, true),
+        ("read CRC", |m| m.read_crc = 1, true),
+        ("read end bit", |m| m.read_end_bit = 1, true),
+        ("write CRC", |m| m.write_crc = 1, true),
+    ];
+    for (name, plant, fails) in mishaps {
+        let rig = Rig::new("sdhc-16g-hs", SdhciConfig::GENERIC_4_20, sdhci::Config::new());
+        let found = rig.bring_up(card::Options::DEFAULT).unwrap();
+        let write = name.starts_with("write");
+        let now = rig.time.now();
+        let ids: Vec<SlotId> = (0..8u64)
+            .map(|i| {
+                let (lba, blocks) = (1000 * i, 8);
+                let kind = if write { Kind::Write { lba, blocks } } else { Kind::Read { lba, blocks } };
+                rig.stack.with(|e| e.submit(Request { kind, buf: buffer(8) }, now)).unwrap()
+            })
+            .collect();
+        rig.turn();
+        // The second request is on the bus now.
+        plant(rig.model.borrow_mut().mishaps_mut());
+        let mut results = vec![None; ids.len()];
+        for _ in 0..10_000 {
+            if results.iter().all(Option::is_some) {
+                break;
+            }
+            rig.turn();
+            for (id, result) in ids.iter().zip(&mut results) {
+                if let Some(done) = rig.stack.with(|e| e.take(*id)) {
+                    assert!(result.replace(done.result.is_ok()).is_none(), "{name}: completed twice");
+                }
+            }
+        }
+        let failed = results.iter().filter(|r| **r == Some(false)).count();
+        assert!(results.iter().all(Option::is_some), "{name}: {results:?}");
+        assert_eq!(failed, usize::from(fails), "{name}: {results:?}");
+        rig.mixed_load_after(found.target.sectors);
+        rig.checked();
     }
 }
 
