@@ -1,6 +1,7 @@
 //! The registers of a card as a person reads them.
 
 use mmcq::card::{Card, Family};
+use mmcq::host::{Timing, Width};
 use mmcq::spec::ParseError;
 use mmcq::spec::cid::Cid;
 use mmcq::spec::command::sd::Group;
@@ -46,7 +47,8 @@ pub fn decode(card: &Card, ext_csd: Option<&[u8; 512]>) -> Result<Vec<Field>, Pa
     let sectors = card.target.sectors;
     of.put("kind", kind(card));
     of.put("size", format!("{} ({sectors} blocks of 512 bytes)", binary(sectors * 512)));
-    of.put("bus", format!("{:?}, {:?}, {} MHz", card.timing, card.width, f64::from(card.clock_hz) / 1e6));
+    let mhz = f64::from(card.clock_hz) / 1e6;
+    of.put("bus", format!("{}, {}, {mhz} MHz", timing(card.timing), width(card.width)));
     of.put("RCA", format!("{:#06x}", card.target.rca));
     of.put("addresses", if card.target.block_addressed { "blocks" } else { "bytes" });
     of.put("CMD23", yes(card.target.count));
@@ -235,6 +237,31 @@ fn ext_csd_fields(of: &mut Of, ext: &ExtCsd) {
             (ext.reliable_write_enhanced(), "enhanced reliable write"),
         ],
     );
+}
+
+/// The standards' names.
+fn timing(timing: Timing) -> &'static str {
+    match timing {
+        Timing::Legacy => "default speed",
+        Timing::HighSpeed => "high speed",
+        Timing::Sdr12 => "SDR12",
+        Timing::Sdr25 => "SDR25",
+        Timing::Sdr50 => "SDR50",
+        Timing::Sdr104 => "SDR104",
+        Timing::Ddr50 => "DDR50",
+        Timing::Ddr52 => "DDR52",
+        Timing::Hs200 => "HS200",
+        Timing::Hs400 => "HS400",
+        Timing::Hs400Es => "HS400ES",
+    }
+}
+
+fn width(width: Width) -> &'static str {
+    match width {
+        Width::W1 => "1 bit",
+        Width::W4 => "4 bits",
+        Width::W8 => "8 bits",
+    }
 }
 
 fn yes(on: bool) -> &'static str {

@@ -147,6 +147,6 @@ fn cards_are_shown_decoded() {
     let emmc = folder.accepted("card --platform hsq-sprd --json");
     let fields: Vec<serde_json::Value> = emmc.lines().map(|l| serde_json::from_str(l).unwrap()).collect();
     let value = |field: &str| fields.iter().find(|f| f["field"] == field).unwrap()["value"].clone();
-    assert_eq!(value("bus"), "Hs400Es, W8, 200 MHz");
+    assert_eq!(value("bus"), "HS400ES, 8 bits, 200 MHz");
     assert!(value("SEC_COUNT [215:212]").as_str().unwrap().starts_with("29.1"));
 }
