@@ -1,6 +1,8 @@
 //! Arbitrary bytes for every parser, and an arbitrary card for the whole stack. `MMCQ_FUZZ_MS` is the time for each test
 //! (`check --long` gives a minute).
 
+#[path = "support/one_thread.rs"]
+mod one_thread;
 mod support;
 
 use arbtest::arbitrary::{Result, Unstructured};
@@ -14,8 +16,8 @@ use mmcq::host::{
 use mmcq::host::{Direction, Timing};
 use mmcq::spec::response::Response;
 use mmcq::spec::{cid::Cid, csd::Csd, ext_csd::ExtCsd, scr::Scr, ssr::Ssr, switch::SwitchStatus};
-use mmcq::task::{Lock, Shared, Timer};
-use std::cell::Cell;
+use mmcq::task::Shared;
+use one_thread::{NOW_NS, OneThread, TIMER};
 use std::future::Future;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
@@ -153,16 +155,6 @@ impl Host for Anything {
     }
 }
 
-struct OneThread;
-// SAFETY: a test has one thread, and `with` is not nested.
-unsafe impl Lock for OneThread {
-    fn with<R>(&self, f: impl FnOnce() -> R) -> R {
-        f()
-    }
-}
-
-thread_local!(static NOW_NS: Cell<u64> = const { Cell::new(0) });
-const TIMER: Timer = Timer { now_ns: || NOW_NS.get(), set_alarm: |_| {} };
 /// Interrupts and alarms that one call may take: every wait of the stack is bounded, so a hang shows here.
 const TURNS_MAX: u32 = 3_000_000;
 

@@ -3,13 +3,13 @@
 use crate::image::{BLOCK, Random};
 use crate::machine::{DESCRIPTORS, Machine, Options, SDHC_BYTES, SDSC_BYTES};
 use crate::memory::QtestDma;
+use crate::one_thread::{NOW_NS, OneThread, TIMER};
 use crate::registers::QtestRegs;
 use mmcq::block::BlockDevice;
 use mmcq::card::{self, Card, Family};
 use mmcq::engine::{Config, DmaBuf, Kind, Request, SlotId};
 use mmcq::host::sdhci::{Sdhci, TransferMode};
-use mmcq::task::{Lock, Shared, Timer};
-use std::cell::Cell;
+use mmcq::task::Shared;
 use std::future::Future;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
@@ -17,18 +17,6 @@ use std::task::{Context, Poll, Waker};
 type Driver = Sdhci<QtestRegs, QtestDma, DESCRIPTORS>;
 type Stack = Shared<OneThread, Driver, 16>;
 
-/// Every test has one thread, and nothing interrupts it.
-struct OneThread;
-
-// SAFETY: one thread; the stack never nests `with`.
-unsafe impl Lock for OneThread {
-    fn with<R>(&self, f: impl FnOnce() -> R) -> R {
-        f()
-    }
-}
-
-thread_local!(static NOW_NS: Cell<u64> = const { Cell::new(0) });
-const TIMER: Timer = Timer { now_ns: || NOW_NS.get(), set_alarm: |_| {} };
 /// The longest time without any event.
 const PATIENCE_NS: u64 = 5_000_000_000;
 

@@ -10,6 +10,8 @@ mod errors;
 mod image;
 mod machine;
 mod memory;
+#[path = "../support/one_thread.rs"]
+mod one_thread;
 mod pci;
 mod phases;
 mod qtest;
