@@ -50,5 +50,6 @@ pub mod block;
 pub mod card;
 pub mod engine;
 pub mod host;
+pub mod sched;
 pub mod spec;
 pub mod task;

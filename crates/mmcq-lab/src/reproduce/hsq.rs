@@ -7,9 +7,12 @@ use crate::runner::{Outcome, RunError, Setting};
 /// Runs of which the mean is taken, as the publication does.
 const RUNS: u64 = 5;
 
-/// Steady-state share of each of the 20 jobs, in MiB. Readers of one file take longer until their positions, and so the merging, have settled.
+/// Steady-state share of each of the 20 jobs, in MiB.
 const SHARE_MIB: u64 = 4;
-const READ_MIB: u64 = 32;
+
+/// Readers of one file take long until their positions, and so the merging, have settled: over 32 MiB the mean is 1 % low, over 256 MiB within 0.3 %
+/// of the whole GiB, and two runs differ as little. So there is one long run of them instead of five short ones.
+const READ_MIB: u64 = 256;
 
 /// Cell, `rw=`, published without and with the queue, in MiB/s.
 const CELLS: [(&str, &str, f64, f64); 4] = [
@@ -36,10 +39,10 @@ pub fn board(name: &str, amount: Amount, progress: &mut dyn FnMut(&str)) -> Resu
     let own_board = name == BOARDS[0];
     let mut rows = Vec::new();
     for (cell, rw, before, after) in CELLS {
-        let share = match (rw, own_board) {
-            ("read", true) => READ_MIB,
-            ("read", false) => READ_MIB / 4,
-            _ => SHARE_MIB,
+        let (share, runs) = match (rw, own_board) {
+            ("read", true) => (READ_MIB, if amount.full { RUNS } else { 1 }),
+            ("read", false) => (2 * SHARE_MIB, RUNS),
+            _ => (SHARE_MIB, RUNS),
         };
         let workers = workers(&job(rw, (!amount.full).then_some(share)))?;
         let cell = if own_board { cell.to_owned() } else { format!("{cell} @{name}") };
@@ -52,12 +55,12 @@ pub fn board(name: &str, amount: Amount, progress: &mut dyn FnMut(&str)) -> Resu
             Setting::Mmcq,
             Setting::MmcqOwn,
         ];
-        let runs: Vec<(Setting, u64)> =
-            settings.iter().flat_map(|&s| (0..RUNS).map(move |k| (s, amount.seed + k))).collect();
-        let outcomes = each(&platform, None, &workers, &runs)?;
+        let seeds: Vec<(Setting, u64)> =
+            settings.iter().flat_map(|&s| (0..runs).map(move |k| (s, amount.seed + k))).collect();
+        let outcomes = each(&platform, None, &workers, &seeds)?;
         let mean = |at: usize, f: fn(&Outcome) -> f64| {
-            let runs = RUNS as usize;
-            outcomes.iter().skip(at * runs).take(runs).map(f).sum::<f64>() / RUNS as f64
+            let runs = runs as usize;
+            outcomes.iter().skip(at * runs).take(runs).map(f).sum::<f64>() / runs as f64
         };
         let limit = mean(0, mib_per_s);
         for (at, setting) in settings.into_iter().enumerate().skip(1) {

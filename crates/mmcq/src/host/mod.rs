@@ -50,11 +50,14 @@ pub struct Data {
     pub blocks: u32,
 }
 
-/// What the host may send by itself around a data command [SDHC 1.15].
+/// What the host does by itself around a data command, or without it [SDHC 1.15].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Auto {
     /// Nothing.
     None,
+    /// Only the data move: `command` (CMD18 or CMD25) was sent before without an end, and its transfer is still open (needs
+    /// [`Caps::continue_data`]). There is no response.
+    Continue,
     /// CMD12 after the last block (needs [`Caps::auto_stop`]).
     Stop,
     /// CMD23 with this argument before the command (needs [`Caps::auto_count`]).
@@ -259,6 +262,8 @@ pub struct Caps {
     pub auto_count: bool,
     /// Must not be sent at all (some controllers cannot).
     pub no_count: bool,
+    /// The data of an open transfer (CMD18 or CMD25 without an end) can be moved in several phases: see [`Auto::Continue`].
+    pub continue_data: bool,
     /// End of busy.
     pub busy: BusyDetect,
     /// Longest busy its own timer can wait for.

@@ -97,6 +97,7 @@ pub fn caps() -> Caps {
         auto_stop: true,
         auto_count: true,
         no_count: false,
+        continue_data: false,
         busy: BusyDetect::Interrupt,
         max_busy_ns: 1_000_000_000,
         max_segments: 128,

@@ -5,7 +5,7 @@ use super::{medium, profile};
 use crate::card::{Card, EmmcCard, ReadBlock};
 
 const T_RAND_NS: u64 = 100_500;
-const T_SEQ4K_NS: u64 = 38_900;
+const T_SEQ4K_NS: u64 = 40_200;
 const W0_NS: u64 = 24_200;
 const W4K_NS: u64 = 10_000;
 /// 69.7 MiB/s.

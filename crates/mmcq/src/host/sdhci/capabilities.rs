@@ -142,6 +142,7 @@ impl Model {
                 && !quirks.has(Quirks::NO_AUTO_CMD23)
                 && !quirks.has(Quirks::NO_CMD23),
             no_count: quirks.has(Quirks::NO_CMD23),
+            continue_data: false,
             busy: self.busy,
             max_busy_ns: if quirks.has(Quirks::MASK_LONG_TIMEOUT) {
                 u64::MAX

@@ -277,7 +277,7 @@ fn decode_auto(auto: Auto, status: u16, late: Stage) -> (Cause, Stage) {
     let stage = match auto {
         Auto::Stop => Stage::Stop,
         Auto::Count(_) => Stage::Count,
-        Auto::None => late,
+        Auto::None | Auto::Continue => late,
     };
     let has = |bit: u16| status & bit != 0;
     let cause = match () {

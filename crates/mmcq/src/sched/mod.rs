@@ -1,0 +1,77 @@
+//! Schedulers: who of those that wait is served next.
+//!
+//! The engine asks a [`Policy`] whenever the controller is free and shows it everything that waits before the next barrier. It takes the request that
+//! the policy picks, and what continues it on either side goes along. The engine never lets a request pass an older one on the same blocks where one of
+//! the two writes, whatever the policy says.
+
+mod fifo;
+
+pub use fifo::Fifo;
+
+use crate::host::Direction;
+
+/// A request that waits, as far as a policy may know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Waiting {
+    /// Names it until it has left.
+    pub index: u8,
+    /// Which way.
+    pub direction: Direction,
+    /// First block of 512 bytes that is still to move.
+    pub lba: u64,
+    /// Blocks still to move.
+    pub blocks: u32,
+    /// Who asked: see [`Origin`].
+    pub origin: Origin,
+    /// When it came in, in nanoseconds.
+    pub arrived_ns: u64,
+}
+
+/// Who asked for a request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Origin {
+    /// The client's number: a process, a partition, a queue.
+    pub client: u8,
+    /// Somebody waits for this write now (a read always counts as such).
+    pub sync: bool,
+}
+
+impl Origin {
+    /// Client 0, nobody waits.
+    pub const DEFAULT: Self = Origin { client: 0, sync: false };
+}
+
+/// What shall happen next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Choice {
+    /// This one ([`Waiting::index`]).
+    Go(u8),
+    /// Nothing before this time, in nanoseconds, unless another request comes in: the client that was served last is about to ask for more.
+    IdleUntil(u64),
+}
+
+/// A scheduler. It holds no requests; it is told what comes and goes, and asked who is next.
+pub trait Policy {
+    /// A request has come in.
+    fn arrived(&mut self, request: &Waiting, now_ns: u64) {
+        let _ = (request, now_ns);
+    }
+
+    /// Picks one. `waiting`: at least one, in the order of arrival; at most 64.
+    fn pick<I: Iterator<Item = Waiting> + Clone>(&mut self, waiting: I, now_ns: u64) -> Choice;
+
+    /// A request has gone to the controller, by itself or along with another.
+    fn sent(&mut self, request: &Waiting, now_ns: u64) {
+        let _ = (request, now_ns);
+    }
+
+    /// A request was taken back before it was sent.
+    fn cancelled(&mut self, request: &Waiting) {
+        let _ = request;
+    }
+
+    /// A request that was sent is over; `request` as it was sent. A piece of one that was too long for a transfer is reported as well, and the rest arrives anew.
+    fn done(&mut self, request: &Waiting, now_ns: u64) {
+        let _ = (request, now_ns);
+    }
+}
