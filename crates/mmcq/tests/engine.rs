@@ -20,11 +20,11 @@ fn engine<const N: usize>(world: &Rc<RefCell<World>>) -> TestEngine<N> {
 }
 
 fn read(lba: u64, blocks: u32) -> Request {
-    Request { kind: Kind::Read { lba, blocks }, buf: buffer(blocks, 0xee) }
+    Request::new(Kind::Read { lba, blocks }, buffer(blocks, 0xee))
 }
 
 fn write(lba: u64, blocks: u32, fill: u8) -> Request {
-    Request { kind: Kind::Write { lba, blocks }, buf: buffer(blocks, fill) }
+    Request::new(Kind::Write { lba, blocks }, buffer(blocks, fill))
 }
 
 /// Interrupts and alarms until nothing is left to do; returns the virtual time. Bounded, so a hang is a failure.
@@ -74,7 +74,7 @@ fn a_barrier_is_not_passed() {
     let mut e = engine::<8>(&world);
     e.submit(write(0, 8, 1), 0).unwrap();
     e.submit(write(8, 8, 2), 0).unwrap();
-    e.submit(Request { kind: Kind::Flush, buf: DmaBuf::EMPTY }, 0).unwrap();
+    e.submit(Request::new(Kind::Flush, DmaBuf::EMPTY), 0).unwrap();
     e.submit(write(16, 8, 3), 0).unwrap();
     run(&mut e, 0);
     let commands: Vec<_> = world.borrow().log.iter().map(|s| (s.index, s.arg)).collect();
@@ -235,7 +235,7 @@ fn bad_requests_come_back_whole() {
     assert_eq!(request.buf.len_bytes(), 1024);
     assert!(matches!(e.submit(read(u64::MAX, 2), 0).unwrap_err().0, Error::OutOfRange { .. }));
     assert!(matches!(e.submit(read(0, 0), 0).unwrap_err().0, Error::OutOfRange { .. }));
-    let short = Request { kind: Kind::Read { lba: 0, blocks: 2 }, buf: buffer(1, 0) };
+    let short = Request::new(Kind::Read { lba: 0, blocks: 2 }, buffer(1, 0));
     assert_eq!(e.submit(short, 0).unwrap_err().0, Error::Buffer { needed: 1024, given: 512 });
     e.submit(read(0, 1), 0).unwrap();
     e.submit(read(9, 1), 0).unwrap();

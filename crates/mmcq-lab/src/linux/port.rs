@@ -37,7 +37,7 @@ impl<H: Host> EnginePort<H> {
     fn submit(&mut self, sys: &mut System, phase: Phase, timeout_ns: u64, request: Option<Request>) {
         let buf = if request.is_some() { self.memory.take() } else { None };
         let kind = Kind::Raw { prefix: None, phase, timeout_ns };
-        let engine_request = EngineRequest { kind, buf: buf.unwrap_or(DmaBuf::EMPTY) };
+        let engine_request = EngineRequest::new(kind, buf.unwrap_or(DmaBuf::EMPTY));
         match self.stack.with(|e| e.submit(engine_request, sys.time.now())) {
             Ok(id) => {
                 self.under_way = Some((id, request));

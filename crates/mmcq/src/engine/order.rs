@@ -1,8 +1,9 @@
 //! Which requests make the next transfer.
 //!
-//! The oldest pending request is always the next. Pending requests of the same direction that continue it on either side go with it, in
-//! one transfer, within the limits of host and configuration. So a request waits for at most as many transfers as there were requests before it,
-//! and nothing passes a barrier, an overlapping write, or (if it is a write) an overlapping read that is older than it.
+//! The policy picks a pending request ([`sched`](crate::sched); without one it is the oldest). Pending requests of the same direction that continue it on
+//! either side go with it, in one transfer, within the limits of host and configuration. So without a policy a request waits for at most as many
+//! transfers as there were requests before it; and under any policy nothing passes a barrier, an overlapping write, or (if it is a write) an overlapping
+//! read that is older than it.
 //!
 //! The pending set is at most 64 requests, so a look through their spans beats any index that would have to be kept.
 
@@ -26,6 +27,8 @@ pub(super) struct Limits {
     /// The same for several requests together.
     pub merged_blocks: u32,
     pub segments: u16,
+    /// Nothing is put in front of a transfer that begins here: it goes on where an open one stopped.
+    pub floor: Option<u64>,
 }
 
 impl<const N: usize> Gathered<N> {
@@ -62,9 +65,8 @@ impl<const N: usize> Gathered<N> {
         }
     }
 
-    /// Collects the next transfer around the queue's head, which is a read or write. Changes no slot.
-    pub fn collect(&mut self, slots: &Slots<N>, limits: Limits) {
-        let head = slots.head;
+    /// Collects the next transfer around a queued read or write. Changes no slot.
+    pub fn collect(&mut self, slots: &Slots<N>, head: u8, limits: Limits) {
         let Some((direction, lba, blocks)) = slots.at(head).span() else {
             self.count = 0;
             return;
@@ -98,7 +100,7 @@ impl<const N: usize> Gathered<N> {
         bits(left).find(|&index| {
             let span = slots.span(index);
             // Nearly all of a random load ends here.
-            if span.start != end && span.end != start {
+            if span.start != end && (span.end != start || limits.floor == Some(start)) {
                 return false;
             }
             let blocks = span.end.saturating_sub(span.start) + u64::from(self.blocks);
@@ -107,6 +109,28 @@ impl<const N: usize> Gathered<N> {
                 && !overtakes_overlap(slots, index, left)
         })
     }
+}
+
+/// The request that goes if this one is picked: the oldest of those on the same blocks that it must not pass, or itself.
+pub(super) fn not_before<const N: usize>(slots: &Slots<N>, picked: u8) -> u8 {
+    let mut index = picked;
+    // Each turn finds an older one, or is the last.
+    for _ in 0..N {
+        let span = slots.span(index);
+        let rivals = match span.direction {
+            Direction::Read => slots.queued_writes(),
+            Direction::Write => slots.queued_writes() | slots.queued_reads(),
+        };
+        let older = bits(rivals & !(1 << index)).find(|&other| {
+            let rival = slots.span(other);
+            rival.start < span.end && span.start < rival.end && (rival.age.wrapping_sub(span.age) as i32) < 0
+        });
+        match older {
+            Some(other) => index = other,
+            None => return index,
+        }
+    }
+    index
 }
 
 /// Would `index`, sent now, pass an older request on the same blocks where one of the two writes? `left`: those of its direction that stay behind.
