@@ -497,7 +497,13 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         match (bad, self.gathered.direction) {
             (0, _) => self.data_ended(now_ns),
             (_, Direction::Read) => self.fail(Error::Card(status), now_ns),
-            (_, Direction::Write) => self.fail(Error::Program(status), now_ns),
+            (_, Direction::Write) => {
+                // Those of the run that were complete before cannot be told any more.
+                if core::mem::take(&mut self.unsettled) {
+                    self.late = Some(status);
+                }
+                self.fail(Error::Program(status), now_ns);
+            }
         }
     }
 

@@ -214,8 +214,6 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         }
         let before = self.open.is_some_and(|open| open.acknowledged);
         let mut open = Open { direction, next, acknowledged: before };
-        let run = self.run(direction);
-        (run.next, run.ended_ns) = (next, now_ns);
         match (self.goes_on(now_ns), direction) {
             (Ok(until_ns), _) => {
                 open.acknowledged |= direction == Direction::Write;
@@ -341,7 +339,9 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     pub(super) fn release_members(&mut self, now_ns: u64) {
         let write = self.gathered.direction == Direction::Write;
         let settles = write && self.open.is_none();
-        let piece = self.gathered.blocks;
+        let (piece, next) = (self.gathered.blocks, self.gathered_end());
+        let run = self.run(self.gathered.direction);
+        (run.next, run.ended_ns) = (next, now_ns);
         for place in 0..self.gathered.members().len() {
             let Some(&index) = self.gathered.members().get(place) else { break };
             if let Some(sent) = self.slots.waiting(index) {
