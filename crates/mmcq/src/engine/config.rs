@@ -44,6 +44,8 @@ pub struct Config {
     pub prepared: u8,
     /// Blocks in a merged transfer at most; the host's limits apply as well. 1 switches merging off.
     pub merge_blocks: u32,
+    /// ... and as soon as a request would join that came in later than one which stays behind: so long may those that follow keep the oldest waiting more.
+    pub fair_blocks: u32,
     /// A write is completed when the card's next status shows that it was programmed. If the next transfer is longer than this many blocks,
     /// CMD13 asks first, so that nobody waits for a long read to learn the fate of a short write.
     pub settle_blocks: u32,
@@ -60,6 +62,7 @@ impl Config {
         admitted: u8::MAX,
         prepared: u8::MAX,
         merge_blocks: u32::MAX,
+        fair_blocks: 1024,
         settle_blocks: 128,
         hold_ns: 1_000_000,
         close_always: false,

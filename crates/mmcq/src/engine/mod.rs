@@ -28,7 +28,7 @@ use core::task::Waker;
 use order::{Gathered, Limits};
 use phases::Stage;
 use slot::{NONE, Slots, State, bits};
-use stream::{Open, Run};
+use stream::{End, Open, Run};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mode {
@@ -84,9 +84,9 @@ pub struct Engine<H: Host, const N: usize, P: Policy = Fifo> {
     fresh: u64,
     card_irq: bool,
     retune: bool,
-    /// The transfer that the card has not seen the end of; the transfer in progress shall become one.
+    /// The transfer that the card has not seen the end of; how the transfer in progress ends.
     open: Option<Open>,
-    leave_open: bool,
+    end: End,
     /// Until when it is held without a request.
     hold_until_ns: u64,
     /// The busy being watched belongs to the end of an open transfer whose requests are complete.
@@ -150,7 +150,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             card_irq: false,
             retune: false,
             open: None,
-            leave_open: false,
+            end: End::Here,
             hold_until_ns: 0,
             closing: false,
             unsettled: false,
@@ -550,10 +550,14 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     fn limits(&self) -> Limits {
         let caps = self.host.caps();
         // CMD23 counts 16 bits on eMMC, and so do most controllers.
-        let blocks = caps.max_blocks.min(caps.max_bytes / BLOCK_BYTES).clamp(1, 0xffff);
+        let mut blocks = caps.max_blocks.min(caps.max_bytes / BLOCK_BYTES).clamp(1, 0xffff);
+        if let Some(open) = self.open.filter(|open| open.counted > 0) {
+            blocks = blocks.min(open.counted);
+        }
         Limits {
             blocks,
             merged_blocks: blocks.min(self.config.merge_blocks),
+            fair_blocks: self.config.fair_blocks,
             segments: caps.max_segments.max(1),
             floor: self.open.map(|open| open.next),
         }

@@ -26,6 +26,8 @@ pub(super) struct Limits {
     pub blocks: u32,
     /// The same for several requests together.
     pub merged_blocks: u32,
+    /// The same if a younger one would join while an older one stays behind.
+    pub fair_blocks: u32,
     pub segments: u16,
     /// Nothing is put in front of a transfer that begins here: it goes on where an open one stopped.
     pub floor: Option<u64>,
@@ -77,9 +79,10 @@ impl<const N: usize> Gathered<N> {
             return;
         }
         let mut left = slots.mergeable(direction) & !(1 << head);
+        let mut taken = 1u64 << head;
         // Every turn takes one request in, or is the last.
         while left != 0 && u16::from(self.count) < limits.segments {
-            let Some(index) = self.neighbour(slots, left, limits) else { break };
+            let Some(index) = self.neighbour(slots, left, taken, limits) else { break };
             let span = slots.span(index);
             // The limit above keeps it far below 2^32.
             let blocks = span.end.saturating_sub(span.start) as u32;
@@ -89,13 +92,14 @@ impl<const N: usize> Gathered<N> {
                 self.prepend(index, blocks)
             }
             left &= !(1 << index);
+            taken |= 1 << index;
         }
     }
 }
 
 impl<const N: usize> Gathered<N> {
     /// One of `left` that continues the transfer on either side and may join it.
-    fn neighbour(&self, slots: &Slots<N>, left: u64, limits: Limits) -> Option<u8> {
+    fn neighbour(&self, slots: &Slots<N>, left: u64, taken: u64, limits: Limits) -> Option<u8> {
         let (start, end) = (self.lba, self.end());
         bits(left).find(|&index| {
             let span = slots.span(index);
@@ -106,6 +110,7 @@ impl<const N: usize> Gathered<N> {
             let blocks = span.end.saturating_sub(span.start) + u64::from(self.blocks);
             blocks <= u64::from(limits.merged_blocks)
                 && !slots.at(index).solo
+                && (blocks <= u64::from(limits.fair_blocks) || !overtakes(slots, index, taken))
                 && !overtakes_overlap(slots, index, left)
         })
     }
@@ -131,6 +136,13 @@ pub(super) fn not_before<const N: usize>(slots: &Slots<N>, picked: u8) -> u8 {
         }
     }
     index
+}
+
+/// Would `index`, sent now, pass any older request that stays behind?
+fn overtakes<const N: usize>(slots: &Slots<N>, index: u8, taken: u64) -> bool {
+    let age = slots.span(index).age;
+    let others = (slots.queued_reads() | slots.queued_writes()) & !taken & !(1 << index);
+    bits(others).any(|other| (slots.span(other).age.wrapping_sub(age) as i32) < 0)
 }
 
 /// Would `index`, sent now, pass an older request on the same blocks where one of the two writes? `left`: those of its direction that stay behind.

@@ -5,7 +5,7 @@
 
 use super::order::not_before;
 use super::slot::{NONE, State, bits};
-use super::stream::Close;
+use super::stream::{Close, End};
 use super::{BLOCK_BYTES, Engine, Error, FlushBy, Kind, Mode, Output, Target};
 use crate::host::{
     Auto, BusOp, BusyDetect, Data, Direction, Done, Events, Fault, Host, Phase, StartError, Step,
@@ -203,7 +203,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         if let Some(&lowest) = self.gathered.members().first() {
             self.note_run(lowest);
         }
-        self.leave_open = self.open.is_some() || self.evidence();
+        self.end = if self.open.is_some() { End::Unknown } else { self.foresee() };
         self.stats.transfers += 1;
         self.stats.merged += self.gathered.members().len() as u64 - 1;
         self.failure = None;
@@ -225,8 +225,14 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     fn begin_counted(&mut self, target: &Target, now_ns: u64) {
         let caps = self.host.caps();
         let counts = target.count && !caps.no_count;
-        if self.gathered.blocks > 1 && counts && !caps.auto_count && !caps.auto_stop && !self.leave_open {
-            let count = command::set_block_count(self.gathered.blocks, false);
+        let by_hand = self.gathered.blocks > 1 && !caps.auto_count && !caps.auto_stop;
+        let blocks = match self.end {
+            End::Here if by_hand => self.gathered.blocks,
+            End::After(total) => total,
+            _ => 0,
+        };
+        if blocks > 0 && counts {
+            let count = command::set_block_count(blocks, false);
             self.start_command(Stage::Count, count, COMMAND_TIMEOUT_NS, now_ns);
         } else {
             self.begin_main(target, false, now_ns);
@@ -238,7 +244,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         let (lba, blocks, direction) = (self.gathered.lba, self.gathered.blocks, self.gathered.direction);
         let address =
             if target.block_addressed { lba as u32 } else { (lba as u32).wrapping_mul(BLOCK_BYTES) };
-        let single = blocks == 1 && !self.leave_open;
+        let single = blocks == 1 && self.end == End::Here;
         let (command, timeout_ns) = match (direction, single) {
             (Direction::Read, true) => (command::read_single_block(address), target.read_timeout_ns),
             (Direction::Read, false) => (command::read_multiple_block(address), target.read_timeout_ns),
@@ -248,7 +254,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         let auto = if self.open.is_some() {
             self.stats.continued += 1;
             Auto::Continue
-        } else if single || counted || self.leave_open {
+        } else if single || counted || self.end != End::Here {
             Auto::None
         } else if target.count && !caps.no_count && caps.auto_count {
             Auto::Count(command::set_block_count(blocks, false).arg)
@@ -270,7 +276,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
 
     /// Did the transfer in progress go out without a known end (so that CMD12 is ours to send)?
     fn open_ended(&self) -> bool {
-        if self.leave_open {
+        if self.end != End::Here {
             return true;
         }
         let target_counts = self.target.is_some_and(|t| t.count) && !self.host.caps().no_count;
@@ -508,7 +514,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     }
 
     /// The data are over and the card took them. A write still programs, unless the host has seen the end of that.
-    fn data_ended(&mut self, now_ns: u64) {
+    pub(super) fn data_ended(&mut self, now_ns: u64) {
         if self.gathered.direction == Direction::Write && self.host.caps().busy != BusyDetect::Interrupt {
             self.watch_busy(now_ns);
         } else {

@@ -211,7 +211,10 @@ impl<const N: usize> Slots<N> {
 
     /// Is this a queued read or write before the first barrier?
     pub fn is_offered(&self, index: u8) -> bool {
-        let bit = 1u64 << (index as usize % N);
+        if usize::from(index) >= N {
+            return false;
+        }
+        let bit = 1u64 << index;
         (self.mergeable(Direction::Read) | self.mergeable(Direction::Write)) & bit != 0
     }
 

@@ -65,6 +65,19 @@ pub(super) struct Open {
     pub next: u64,
     /// Writes of it were completed.
     pub acknowledged: bool,
+    /// Blocks left of what CMD23 announced; 0: nothing was announced.
+    pub counted: u32,
+}
+
+/// Where a transfer ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum End {
+    /// With the blocks that are collected.
+    Here,
+    /// After so many blocks in all, in several phases: the request is longer than one.
+    After(u32),
+    /// It goes on as long as the run does.
+    Unknown,
 }
 
 /// The run of one direction.
@@ -109,6 +122,9 @@ impl Run {
     }
 }
 
+/// CMD23 counts 16 bits.
+const COUNT_MAX: u32 = 0xffff;
+
 /// Continuations in a row that may fail before the host is not believed any more.
 const CONTINUE_FAULTS_MAX: u8 = 2;
 
@@ -139,31 +155,42 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         self.gathered.lba.saturating_add(u64::from(self.gathered.blocks))
     }
 
-    /// A request that continues the collected transfer is queued, or is the rest of one of its own.
-    fn successor(&self) -> bool {
-        let end = self.gathered_end();
-        let direction = self.gathered.direction;
-        let rest = self.gathered.members().last().is_some_and(|&last| {
-            self.slots
-                .at(last)
-                .span()
-                .is_some_and(|(_, lba, blocks)| lba.saturating_add(u64::from(blocks)) > end)
-        });
-        rest || bits(self.slots.mergeable(direction))
-            .any(|index| self.slots.span(index).start == end && !self.slots.at(index).solo)
+    /// A request of the collected transfer's direction is queued that begins here.
+    fn queued_at(&self, lba: u64) -> bool {
+        bits(self.slots.mergeable(self.gathered.direction))
+            .any(|index| self.slots.span(index).start == lba && !self.slots.at(index).solo)
     }
 
-    /// Shall the collected transfer be sent without an end?
-    pub(super) fn evidence(&mut self) -> bool {
+    /// Blocks of the collected transfer's last request that do not fit into it.
+    fn rest(&self) -> u32 {
+        let Some(&last) = self.gathered.members().last() else { return 0 };
+        let left =
+            self.slots.at(last).span().map_or(0, |(_, lba, blocks)| lba.saturating_add(u64::from(blocks)));
+        u32::try_from(left.saturating_sub(self.gathered_end())).unwrap_or(0)
+    }
+
+    /// What is known of the end of the collected transfer.
+    pub(super) fn foresee(&mut self) -> End {
         if !self.can_continue() || self.mode != Mode::Running {
-            return false;
+            return End::Here;
         }
         if self.target.is_none_or(|t| self.gathered_end() >= t.sectors) {
-            return false;
+            return End::Here;
         }
         let limit_ns = self.config.hold_ns;
         let run = *self.run(self.gathered.direction);
-        self.successor() || (run.length >= 1 && run.hold_ns(limit_ns) > 0)
+        let rest = self.rest();
+        if self.queued_at(self.gathered_end().saturating_add(u64::from(rest)))
+            || (run.length >= 1 && run.hold_ns(limit_ns) > 0)
+        {
+            return End::Unknown;
+        }
+        let counts = self.target.is_some_and(|t| t.count) && !self.host.caps().no_count;
+        match self.gathered.blocks.saturating_add(rest) {
+            _ if rest == 0 => End::Here,
+            total if counts && total <= COUNT_MAX => End::After(total),
+            _ => End::Unknown,
+        }
     }
 
     /// Does the collected transfer go on where the open one stopped?
@@ -189,7 +216,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         if self.mode == Mode::Halted {
             return Err(Close::Stop);
         }
-        if self.successor() {
+        if self.rest() > 0 || self.queued_at(self.gathered_end()) {
             return Ok(now_ns);
         }
         let head = self.slots.head;
@@ -213,10 +240,23 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             self.continue_faults = 0;
         }
         let before = self.open.is_some_and(|open| open.acknowledged);
-        let mut open = Open { direction, next, acknowledged: before };
+        let announced = match (self.open, self.end) {
+            (Some(open), _) => open.counted,
+            (None, End::After(total)) => total,
+            (None, _) => 0,
+        };
+        let counted = announced.saturating_sub(self.gathered.blocks);
+        if announced > 0 && counted == 0 {
+            // The card ends by itself.
+            self.open = None;
+            self.unsettled |= before;
+            return self.data_ended(now_ns);
+        }
+        let mut open = Open { direction, next, acknowledged: before, counted };
         match (self.goes_on(now_ns), direction) {
             (Ok(until_ns), _) => {
-                open.acknowledged |= direction == Direction::Write;
+                // A write of which a part is still to go is not complete.
+                open.acknowledged |= direction == Direction::Write && self.rest() == 0;
                 self.open = Some(open);
                 self.hold_until_ns = until_ns;
                 self.end_transfer(None, now_ns);

@@ -53,7 +53,7 @@ pub struct World {
     pub unsent_irq: bool,
     /// The transfer that the card has not seen the end of: direction, next block, blocks left if it was counted.
     pub open: Option<(Direction, u64)>,
-    counted: bool,
+    counted: u32,
     /// So many continuations fail.
     pub refuse_continue: u32,
     /// The controller asks for a new tuning at the next interrupt.
@@ -79,7 +79,7 @@ impl World {
             resets: 0,
             unsent_irq: false,
             open: None,
-            counted: false,
+            counted: 0,
             refuse_continue: 0,
             retune: false,
         }))
@@ -229,12 +229,13 @@ impl Host for TestHost {
         }
         match index {
             12 => {
+                world.counted = 0;
                 let wrote = world.open.take().is_some_and(|(direction, _)| direction == Direction::Write);
                 if wrote && self.caps.busy != BusyDetect::Interrupt {
                     world.still_busy = world.busy_polls;
                 }
             }
-            23 => world.counted = true,
+            23 => world.counted = phase.command.arg & 0xffff,
             _ => {}
         }
         let mut status = READY | std::mem::take(&mut world.next_status);
@@ -263,9 +264,11 @@ impl Host for TestHost {
                 }
                 at += s.len as usize;
             }
-            let ends = std::mem::take(&mut world.counted)
-                || matches!(index, 17 | 24)
-                || !matches!(phase.auto, Auto::None | Auto::Continue);
+            let counted = world.counted;
+            world.counted = counted.saturating_sub(blocks);
+            assert!(counted == 0 || counted >= blocks, "more blocks than CMD23 said");
+            let by_itself = matches!(index, 17 | 24) || counted == blocks;
+            let ends = by_itself || !matches!(phase.auto, Auto::None | Auto::Continue);
             world.open = (!ends).then_some((direction, first + u64::from(blocks)));
             if direction == Direction::Write && self.caps.busy != BusyDetect::Interrupt && ends {
                 world.still_busy = world.busy_polls;
