@@ -551,7 +551,9 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         let caps = self.host.caps();
         // CMD23 counts 16 bits on eMMC, and so do most controllers.
         let mut blocks = caps.max_blocks.min(caps.max_bytes / BLOCK_BYTES).clamp(1, 0xffff);
-        if let Some(open) = self.open.filter(|open| open.counted > 0) {
+        if H::CONTINUES
+            && let Some(open) = self.open.filter(|open| open.counted > 0)
+        {
             blocks = blocks.min(open.counted);
         }
         Limits {

@@ -94,7 +94,8 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
                 return;
             }
             self.wake_ns = u64::MAX;
-            if self.open.is_some()
+            if H::CONTINUES
+                && self.open.is_some()
                 && let Some(reason) = self.must_close(now_ns)
             {
                 return self.close(reason, now_ns);
@@ -154,7 +155,8 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         };
         let limits = self.limits();
         self.gathered.collect(&self.slots, first, limits);
-        if let Some(open) = self.open
+        if H::CONTINUES
+            && let Some(open) = self.open
             && !self.continues(open)
         {
             let reason = if self.retune { Close::Retune } else { Close::Break };
@@ -431,7 +433,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
                 self.end_control_and_go_on(Ok(output), now_ns);
             }
             // No command was sent, so there is no status either.
-            Stage::Main if self.phase.auto == Auto::Continue => self.open_data_ended(now_ns),
+            Stage::Main if H::CONTINUES && self.phase.auto == Auto::Continue => self.open_data_ended(now_ns),
             Stage::Main => {
                 self.settle(status.0);
                 if status.0 & R1::OWN != 0 {
@@ -445,7 +447,8 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
                 }
             }
             Stage::Stop => self.stopped(status.0, now_ns),
-            Stage::Close => self.closed(status.0, now_ns),
+            Stage::Close if H::CONTINUES => self.closed(status.0, now_ns),
+            Stage::Close => {}
             Stage::BusyStatus => {
                 self.recovered_status |= status.0;
                 if status.ready_for_data() && status.current_state() != CardState::Prg {
