@@ -314,6 +314,9 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             _ if self.retune => return Some(Close::Retune),
             _ => {}
         }
+        if self.slots.oldest_io().is_some() {
+            return Some(Close::Break);
+        }
         if head != NONE {
             return self.slots.at(head).span().is_none().then_some(Close::Barrier);
         }
