@@ -1,0 +1,907 @@
+//! The schedulers' written bounds, checked on a synthetic server by checkers that know nothing of how a scheduler works.
+
+use arbtest::arbtest;
+use mmcq::host::Direction::{self, Read, Write};
+use mmcq::sched::{Any, Choice, ConfigError, Deadline, Fair, Fifo, Origin, Policy, Waiting, deadline, fair};
+
+const MS: u64 = 1_000_000;
+const BUDGET_MS: u64 = 400;
+
+/// Splitmix64.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, end: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (z ^ z >> 31) % end
+    }
+
+    fn within(&mut self, range: std::ops::RangeInclusive<u64>) -> u64 {
+        range.start() + self.below(range.end() - range.start() + 1)
+    }
+}
+
+/// A client that keeps `depth` requests going and thinks before each.
+#[derive(Clone, Debug)]
+struct Client {
+    client: u8,
+    /// Percent of writes.
+    writes: u64,
+    sync: bool,
+    depth: u8,
+    requests: u32,
+    think_ns: std::ops::RangeInclusive<u64>,
+    blocks: std::ops::RangeInclusive<u64>,
+    sequential: bool,
+}
+
+impl Client {
+    fn reader(client: u8, depth: u8, requests: u32, blocks: u64) -> Self {
+        let blocks = blocks..=blocks;
+        let think_ns = 1_000..=1_000;
+        Client { client, writes: 0, sync: false, depth, requests, think_ns, blocks, sequential: true }
+    }
+
+    fn random(client: u8, r: &mut Random) -> Self {
+        let longest = *[8, 64, 700].get(r.below(3) as usize).unwrap();
+        Client {
+            client,
+            writes: *[0, 30, 100].get(r.below(3) as usize).unwrap(),
+            sync: r.below(2) == 0,
+            depth: r.within(1..=12) as u8,
+            requests: r.within(1..=400) as u32,
+            think_ns: 1..=r.within(1..=3 * MS),
+            blocks: 1..=longest,
+            sequential: r.below(2) == 0,
+        }
+    }
+}
+
+/// The card and what goes wrong on the way.
+#[derive(Clone, Copy)]
+struct Server {
+    block_ns: u64,
+    transfer_ns: u64,
+    /// Longer requests are split.
+    longest_blocks: u32,
+    /// Contiguous requests go along.
+    merges: bool,
+    /// Of a thousand picks, before how many a waiting request is taken back.
+    cancels: u64,
+    /// A completion is reported after the next request was sent.
+    late_done: bool,
+}
+
+/// 25 MB/s without a cost for each transfer: nobody is slower than the rate at which time is charged.
+const FAST: Server = Server {
+    block_ns: 20_000,
+    transfer_ns: 0,
+    longest_blocks: 512,
+    merges: false,
+    cancels: 0,
+    late_done: false,
+};
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Event {
+    Arrived(u32, Waiting),
+    /// Sent at this time, as it was sent; true: along with another.
+    Sent(u32, Waiting, u64, bool),
+    Cancelled(u32),
+    /// The card stood idle though somebody waited: from, to.
+    Idle(u64, u64),
+}
+
+fn is_sync(w: &Waiting) -> bool {
+    w.direction == Read || w.origin.sync
+}
+
+struct World<'a, P> {
+    policy: &'a mut P,
+    clients: &'a [Client],
+    random: Random,
+    waiting: Vec<(u32, usize, Waiting)>,
+    /// Time, client.
+    coming: Vec<(u64, usize)>,
+    left: Vec<u32>,
+    at_lba: Vec<u64>,
+    next_id: u32,
+    log: Vec<Event>,
+}
+
+impl<P: Policy> World<'_, P> {
+    fn arrive(&mut self, who: usize, mut w: Waiting) {
+        w.index = (0..64).find(|i| self.waiting.iter().all(|(.., o)| o.index != *i)).expect("64 at most");
+        self.policy.arrived(&w, w.arrived_ns);
+        self.log.push(Event::Arrived(self.next_id, w));
+        self.waiting.push((self.next_id, who, w));
+        self.next_id += 1;
+    }
+
+    fn arrive_until(&mut self, now_ns: u64) {
+        self.coming.sort_unstable();
+        while let Some(&(at_ns, who)) = self.coming.first()
+            && at_ns <= now_ns
+        {
+            self.coming.remove(0);
+            let client = &self.clients[who];
+            let blocks = self.random.within(client.blocks.clone()) as u32;
+            let lba = if client.sequential { self.at_lba[who] } else { self.random.below(1 << 30) };
+            self.at_lba[who] = lba + u64::from(blocks);
+            let direction = if self.random.below(100) < client.writes { Write } else { Read };
+            let origin = Origin { client: client.client, sync: client.sync };
+            self.arrive(who, Waiting { index: 0, direction, lba, blocks, origin, arrived_ns: at_ns });
+        }
+    }
+
+    fn think(&mut self, who: usize, now_ns: u64) {
+        if self.left[who] > 0 {
+            self.left[who] -= 1;
+            let think_ns = self.random.within(self.clients[who].think_ns.clone());
+            self.coming.push((now_ns + think_ns, who));
+        }
+    }
+
+    fn take(&mut self, index: u8) -> (u32, usize, Waiting) {
+        let at = self.waiting.iter().position(|(.., w)| w.index == index).expect("picked one that waits");
+        self.waiting.remove(at)
+    }
+}
+
+/// Serves everything, and says what happened.
+fn serve<P: Policy>(policy: &mut P, clients: &[Client], server: Server, seed: u64) -> Vec<Event> {
+    let mut world = World {
+        policy,
+        clients,
+        random: Random(seed),
+        waiting: vec![],
+        coming: vec![],
+        left: clients.iter().map(|c| c.requests).collect(),
+        at_lba: (0..clients.len() as u64).map(|i| i << 32).collect(),
+        next_id: 0,
+        log: vec![],
+    };
+    let mut now_ns = 1;
+    let mut late: Vec<Waiting> = vec![];
+    for (who, client) in clients.iter().enumerate() {
+        (0..client.depth).for_each(|_| world.think(who, now_ns));
+    }
+    for _ in 0..1_000_000 {
+        world.arrive_until(now_ns);
+        if !world.waiting.is_empty() && world.random.below(1000) < server.cancels {
+            let at = world.random.below(world.waiting.len() as u64) as usize;
+            let (id, who, w) = world.waiting.remove(at);
+            world.policy.cancelled(&w);
+            world.log.push(Event::Cancelled(id));
+            world.think(who, now_ns);
+            continue;
+        }
+        let coming_ns = world.coming.iter().map(|(at_ns, _)| *at_ns).min();
+        if world.waiting.is_empty() {
+            let Some(at_ns) = coming_ns else { return world.log };
+            now_ns = at_ns;
+            continue;
+        }
+        let index = match world.policy.pick(world.waiting.iter().map(|(.., w)| *w), now_ns) {
+            Choice::Go(index) => index,
+            Choice::IdleUntil(until_ns) => {
+                assert!(until_ns > now_ns, "idles for nothing");
+                let to_ns = coming_ns.map_or(until_ns, |at_ns| at_ns.min(until_ns));
+                world.log.push(Event::Idle(now_ns, to_ns));
+                now_ns = to_ns;
+                continue;
+            }
+        };
+        let mut batch = vec![world.take(index)];
+        while server.merges
+            && batch.len() < 8
+            && let Some(&(.., last)) = batch.last()
+            && last.blocks <= server.longest_blocks
+            && let Some((.., next)) = world
+                .waiting
+                .iter()
+                .find(|(.., w)| w.direction == last.direction && w.lba == last.lba + u64::from(last.blocks))
+        {
+            let index = next.index;
+            batch.push(world.take(index));
+        }
+        let mut blocks = 0;
+        for (nth, (id, _, w)) in batch.iter().enumerate() {
+            let sent = Waiting { blocks: w.blocks.min(server.longest_blocks), ..*w };
+            world.policy.sent(&sent, now_ns);
+            world.log.push(Event::Sent(*id, sent, now_ns, nth > 0));
+            blocks += u64::from(sent.blocks);
+        }
+        for w in late.drain(..) {
+            world.policy.done(&w, now_ns);
+        }
+        now_ns += server.transfer_ns + blocks * server.block_ns;
+        world.arrive_until(now_ns);
+        for (_, who, w) in batch {
+            let sent = Waiting { blocks: w.blocks.min(server.longest_blocks), ..w };
+            if server.late_done {
+                late.push(sent);
+            } else {
+                world.policy.done(&sent, now_ns);
+            }
+            if sent.blocks < w.blocks {
+                let lba = w.lba + u64::from(sent.blocks);
+                let blocks = w.blocks - sent.blocks;
+                world.arrive(who, Waiting { lba, blocks, arrived_ns: now_ns, ..w });
+            } else {
+                world.think(who, now_ns);
+            }
+        }
+    }
+    panic!("somebody is never served");
+}
+
+/// Everything that came was sent once and whole, or cancelled, and nothing else was sent.
+fn check_served_once(log: &[Event]) -> Result<(), String> {
+    let mut left = std::collections::BTreeMap::new();
+    for event in log {
+        let was = match event {
+            Event::Arrived(id, w) => left.insert(*id, *w).map_or(Ok(()), |_| Err("twice")),
+            Event::Sent(id, w, ..) => match left.remove(id) {
+                Some(was) if was.lba == w.lba && w.blocks > 0 && w.blocks <= was.blocks => Ok(()),
+                _ => Err("not waiting"),
+            },
+            Event::Cancelled(id) => left.remove(id).map(|_| ()).ok_or("not waiting"),
+            Event::Idle(..) => Ok(()),
+        };
+        was.map_err(|what| format!("{event:?}: {what}"))?;
+    }
+    if left.is_empty() { Ok(()) } else { Err(format!("left: {left:?}")) }
+}
+
+/// A request that waits, and what passed it.
+struct Passed {
+    id: u32,
+    w: Waiting,
+    /// What may pass: transfers, or blocks of each client.
+    limit: Vec<f64>,
+    passed: Vec<f64>,
+}
+
+fn check_fifo(log: &[Event]) -> Result<(), String> {
+    let mut waiting = vec![];
+    for event in log {
+        match event {
+            Event::Arrived(id, _) => waiting.push(*id),
+            Event::Cancelled(id) => waiting.retain(|other| other != id),
+            Event::Sent(id, _, _, along) => {
+                if !along && waiting.first() != Some(id) {
+                    return Err(format!("{id} before {:?}", waiting.first()));
+                }
+                waiting.retain(|other| other != id);
+            }
+            Event::Idle(..) => return Err("idles".into()),
+        }
+    }
+    Ok(())
+}
+
+/// The bound of `sched::deadline`, in transfers that an expired request may see. Gives how many requests were bound.
+fn check_deadline(log: &[Event], expire_ns: [u64; 2], starved: u64, batch: u64) -> Result<u32, String> {
+    let mut waiting: Vec<Passed> = vec![];
+    let mut bound = 0;
+    for event in log {
+        match event {
+            Event::Arrived(id, w) => waiting.push(Passed { id: *id, w: *w, limit: vec![], passed: vec![] }),
+            Event::Cancelled(id) => waiting.retain(|p| p.id != *id),
+            Event::Idle(..) => return Err("idles".into()),
+            Event::Sent(id, _, now_ns, along) => {
+                let mut older = [0, 0];
+                for p in waiting.iter_mut().filter(|_| !along) {
+                    let way = usize::from(p.w.direction == Write);
+                    let k = older[way];
+                    older[way] += 1;
+                    if p.limit.is_empty() && p.w.arrived_ns + expire_ns[way] <= *now_ns {
+                        let batches = match p.w.direction {
+                            Read => 1 + k + (k + 1u64).div_ceil(starved),
+                            Write => 1 + k + starved * (k + 1),
+                        };
+                        (p.limit, p.passed) = (vec![(batch * batches) as f64], vec![0.0]);
+                        bound += 1;
+                    }
+                    if p.id != *id
+                        && let (Some(passed), Some(limit)) = (p.passed.first_mut(), p.limit.first())
+                    {
+                        *passed += 1.0;
+                        if *passed > *limit {
+                            return Err(format!("{:?} was passed by {passed}, at most {limit}", p.w));
+                        }
+                    }
+                }
+                waiting.retain(|p| p.id != *id);
+            }
+        }
+    }
+    Ok(bound)
+}
+
+/// What a fair scheduler was told.
+#[derive(Clone)]
+struct Told {
+    weights: [u16; 8],
+    budget_blocks: u32,
+    longest_blocks: u32,
+    sync_turns: u32,
+    async_blocks: u32,
+}
+
+impl Told {
+    fn turn(&self) -> f64 {
+        f64::from(self.budget_blocks + self.longest_blocks - 1)
+    }
+
+    fn weight(&self, client: usize) -> f64 {
+        f64::from(self.weights[client])
+    }
+}
+
+/// Bound 2 of `sched::fair` in blocks, for requests of one class. Gives the largest share of a limit that was used.
+fn check_fair_waiting(log: &[Event], told: &Told, sync: bool) -> Result<f64, String> {
+    let mut waiting: Vec<Passed> = vec![];
+    let mut used: f64 = 0.0;
+    let client_of = |w: &Waiting| usize::from(w.origin.client.min(7));
+    for event in log {
+        match event {
+            Event::Arrived(id, w) if is_sync(w) == sync => {
+                let i = client_of(w);
+                let before = waiting.iter().filter(|p| client_of(&p.w) == i);
+                let before: f64 = before.map(|p| f64::from(p.w.blocks)).sum();
+                let limit = |j| (before + told.turn()) * told.weight(j) / told.weight(i) + told.turn() + 1.0;
+                let limit = (0..8).map(limit).collect();
+                waiting.push(Passed { id: *id, w: *w, limit, passed: vec![0.0; 8] });
+            }
+            Event::Cancelled(id) => waiting.retain(|p| p.id != *id),
+            Event::Sent(id, w, ..) if is_sync(w) == sync => {
+                waiting.retain(|p| p.id != *id);
+                let j = client_of(w);
+                for p in waiting.iter_mut().filter(|p| client_of(&p.w) != j) {
+                    p.passed[j] += f64::from(w.blocks);
+                    used = used.max(p.passed[j] / p.limit[j]);
+                    if p.passed[j] > p.limit[j] {
+                        let (passed, limit) = (p.passed[j], p.limit[j]);
+                        return Err(format!("{:?} saw {passed} blocks of {j}, at most {limit}", p.w));
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+    Ok(used)
+}
+
+/// Bounds 3 and 4 of `sched::fair`: runs of one class while the other waits.
+fn check_fair_classes(log: &[Event], told: &Told) -> Result<(), String> {
+    let mut waiting: Vec<(u32, bool)> = vec![];
+    // Blocks of the other class in a row while [async, sync] waits.
+    let mut run = [0.0, 0.0];
+    let sync_limit = f64::from(told.sync_turns + 1) * told.turn();
+    let async_limit = f64::from(told.async_blocks + told.longest_blocks - 1);
+    for event in log {
+        match event {
+            Event::Arrived(id, w) => waiting.push((*id, is_sync(w))),
+            Event::Cancelled(id) => waiting.retain(|(other, _)| other != id),
+            Event::Sent(id, w, ..) => {
+                let sync = is_sync(w);
+                waiting.retain(|(other, _)| other != id);
+                run[usize::from(sync)] = 0.0;
+                run[usize::from(!sync)] += f64::from(w.blocks);
+            }
+            Event::Idle(..) => {}
+        }
+        for class in [false, true] {
+            if !waiting.iter().any(|(_, sync)| *sync == class) {
+                run[usize::from(class)] = 0.0;
+            }
+        }
+        if run[0] > sync_limit || run[1] > async_limit {
+            return Err(format!("{run:?} blocks of the other class, at most [{sync_limit}, {async_limit}]"));
+        }
+    }
+    Ok(())
+}
+
+/// Bound 1 of `sched::fair` between two clients as long as both have something waiting.
+fn check_fair_share(log: &[Event], told: &Told, i: usize, j: usize) -> Result<f64, String> {
+    let mut waits = [0u32; 8];
+    let (mut least, mut most, mut lead) = (0.0f64, 0.0f64, 0.0);
+    let limit = told.turn() / told.weight(i) + told.turn() / told.weight(j) + 1.0 / told.weight(i).max(1.0);
+    let mut used: f64 = 0.0;
+    for event in log {
+        match event {
+            Event::Arrived(_, w) => waits[usize::from(w.origin.client)] += 1,
+            Event::Sent(_, w, ..) => {
+                let client = usize::from(w.origin.client);
+                let served = f64::from(w.blocks) / told.weight(client);
+                lead += if client == i { served } else { 0.0 } - if client == j { served } else { 0.0 };
+                waits[client] -= 1;
+            }
+            _ => return Err(format!("{event:?} does not belong here")),
+        }
+        if waits[i] == 0 || waits[j] == 0 {
+            (least, most, lead) = (0.0, 0.0, 0.0);
+        }
+        (least, most) = (least.min(lead), most.max(lead));
+        used = used.max((most - least) / limit);
+        if most - least > limit {
+            return Err(format!("{i} and {j} are {} apart, at most {limit}", most - least));
+        }
+    }
+    Ok(used)
+}
+
+fn some_clients(r: &mut Random) -> Vec<Client> {
+    (0..r.within(1..=5)).map(|_| Client::random(r.below(10) as u8, r)).collect()
+}
+
+fn some_server(r: &mut Random) -> Server {
+    Server {
+        block_ns: r.within(1_000..=50_000),
+        transfer_ns: r.below(3 * MS),
+        longest_blocks: r.within(1..=600) as u32,
+        merges: r.below(2) == 0,
+        cancels: r.below(100),
+        late_done: r.below(2) == 0,
+    }
+}
+
+fn some_fair(r: &mut Random, server: &Server) -> (fair::Config, Told) {
+    let heaviest = [1, 4, 1000][r.below(3) as usize];
+    let weights = std::array::from_fn(|_| r.within(1..=heaviest) as u16);
+    let told = Told {
+        weights,
+        budget_blocks: r.within(1..=3000) as u32,
+        longest_blocks: server.longest_blocks,
+        sync_turns: r.within(1..=5) as u32,
+        async_blocks: r.within(1..=1000) as u32,
+    };
+    let config = fair::Config::new(weights)
+        .and_then(|c| c.with_budget(told.budget_blocks, 125 * MS))
+        .and_then(|c| c.with_async(told.sync_turns as u8, told.async_blocks))
+        .unwrap();
+    (config, told)
+}
+
+fn some_deadline(r: &mut Random) -> ([u64; 2], u8, u8, deadline::Config) {
+    let expire_ns = [r.below(100) * MS, r.below(300) * MS];
+    let (starved, batch) = (r.within(1..=4) as u8, r.within(1..=20) as u8);
+    (expire_ns, starved, batch, deadline::Config::new(expire_ns[0], expire_ns[1], starved, batch).unwrap())
+}
+
+#[test]
+fn each_is_served_once_by_every_scheduler() {
+    arbtest(|u| {
+        let seed: u64 = u.arbitrary()?;
+        let r = &mut Random(seed);
+        let (clients, server) = (some_clients(r), some_server(r));
+        let (_, _, _, deadline) = some_deadline(r);
+        let (fair, _) = some_fair(r, &server);
+        let all = [Any::Fifo(Fifo), Any::Deadline(Deadline::new(deadline)), Any::Fair(Fair::new(fair))];
+        for (mut policy, name) in all.into_iter().zip(Any::NAMES) {
+            assert_eq!(policy.name(), name);
+            let log = serve(&mut policy, &clients, server, seed);
+            assert_eq!(check_served_once(&log), Ok(()), "{name}, {seed}");
+        }
+        Ok(())
+    })
+    .budget_ms(BUDGET_MS);
+}
+
+#[test]
+fn a_choice_at_run_time_is_the_same_scheduler() {
+    let r = &mut Random(7);
+    for seed in 0..20 {
+        let (clients, server) = (some_clients(r), some_server(r));
+        let (config, _) = some_fair(r, &server);
+        let (_, _, _, deadline) = some_deadline(r);
+        let direct = serve(&mut Fair::new(config), &clients, server, seed);
+        assert!(direct == serve(&mut Any::Fair(Fair::new(config)), &clients, server, seed));
+        let direct = serve(&mut Deadline::new(deadline), &clients, server, seed);
+        assert!(direct == serve(&mut Any::<8>::Deadline(Deadline::new(deadline)), &clients, server, seed));
+    }
+}
+
+#[test]
+fn fifo_keeps_the_order() {
+    arbtest(|u| {
+        let seed: u64 = u.arbitrary()?;
+        let r = &mut Random(seed);
+        let (clients, server) = (some_clients(r), some_server(r));
+        assert_eq!(check_fifo(&serve(&mut Fifo, &clients, server, seed)), Ok(()), "{seed}");
+        Ok(())
+    })
+    .budget_ms(BUDGET_MS);
+}
+
+#[test]
+fn deadline_keeps_its_bound() {
+    let mut bound = 0;
+    arbtest(|u| {
+        let seed: u64 = u.arbitrary()?;
+        let r = &mut Random(seed);
+        let (clients, server) = (some_clients(r), some_server(r));
+        let (expire_ns, starved, batch, config) = some_deadline(r);
+        let log = serve(&mut Deadline::new(config), &clients, server, seed);
+        let checked = check_deadline(&log, expire_ns, starved.into(), batch.into());
+        bound += checked.unwrap_or_else(|e| panic!("{seed}: {e}"));
+        Ok(())
+    })
+    .budget_ms(BUDGET_MS);
+    assert!(bound > 100, "only {bound} requests expired");
+}
+
+#[test]
+fn deadline_serves_expired_requests_in_order() {
+    // Batches of one: every choice starts a batch, so no expired request may be passed by a younger one of its direction.
+    let mut checked = 0;
+    for seed in 0..200 {
+        let r = &mut Random(seed);
+        let (clients, server) = (some_clients(r), Server { merges: false, ..some_server(r) });
+        let expire_ns = r.below(100) * MS;
+        let config = deadline::Config::new(expire_ns, expire_ns, 2, 1).unwrap();
+        let mut waiting: Vec<(u32, Waiting)> = vec![];
+        for event in serve(&mut Deadline::new(config), &clients, server, seed) {
+            match event {
+                Event::Arrived(id, w) => waiting.push((id, w)),
+                Event::Cancelled(id) => waiting.retain(|(other, _)| *other != id),
+                Event::Sent(id, sent, now_ns, _) => {
+                    let oldest = waiting.iter().find(|(_, w)| w.direction == sent.direction).unwrap();
+                    if oldest.1.arrived_ns + expire_ns <= now_ns {
+                        assert_eq!(id, oldest.0, "{seed}: {:?} has expired", oldest.1);
+                        checked += 1;
+                    }
+                    waiting.retain(|(other, _)| *other != id);
+                }
+                Event::Idle(..) => panic!("idles"),
+            }
+        }
+    }
+    assert!(checked > 1000, "only {checked} choices with an expired request");
+}
+
+fn waiting(index: u8, direction: Direction, lba: u64, arrived_ns: u64) -> Waiting {
+    Waiting { index, direction, lba, blocks: 8, origin: Origin::DEFAULT, arrived_ns }
+}
+
+#[test]
+fn deadline_goes_up_in_batches() {
+    let mut policy = Deadline::new(deadline::Config::new(500 * MS, 5_000 * MS, 2, 3).unwrap());
+    let lbas = [
+        (Read, 500),
+        (Write, 40),
+        (Read, 100),
+        (Read, 900),
+        (Write, 20),
+        (Read, 300),
+        (Read, 700),
+        (Read, 8),
+    ];
+    let mut queue: Vec<_> =
+        lbas.iter().zip(0..).map(|(&(direction, lba), index)| waiting(index, direction, lba, 0)).collect();
+    let mut order = vec![];
+    while !queue.is_empty() {
+        let Choice::Go(index) = policy.pick(queue.iter().copied(), MS) else { panic!("idles") };
+        let at = queue.iter().position(|w| w.index == index).unwrap();
+        let w = queue.remove(at);
+        policy.sent(&w, MS);
+        order.push(w.lba);
+    }
+    // Three reads upwards; the second batch goes on; nothing lies above, so the third goes to the writes, that were passed over twice, and the read that is
+    // below comes last.
+    assert_eq!(order, [8, 100, 300, 500, 700, 900, 20, 40]);
+}
+
+#[test]
+fn fair_keeps_its_bounds_in_blocks() {
+    let mut used: f64 = 0.0;
+    arbtest(|u| {
+        let seed: u64 = u.arbitrary()?;
+        let r = &mut Random(seed);
+        let server = Server { longest_blocks: r.within(1..=600) as u32, cancels: r.below(100), ..FAST };
+        let (config, told) = some_fair(r, &server);
+        // Budgets small against the time-out, and no idling: charges are blocks.
+        let config = config.with_budget(told.budget_blocks, 10_000 * MS).unwrap().with_idling(0, 0).unwrap();
+        let log = serve(&mut Fair::new(config), &some_clients(r), server, seed);
+        for sync in [false, true] {
+            let checked = check_fair_waiting(&log, &told, sync);
+            used = used.max(checked.unwrap_or_else(|e| panic!("{seed}: {e}")));
+        }
+        assert_eq!(check_fair_classes(&log, &told), Ok(()), "{seed}");
+        assert!(!log.iter().any(|event| matches!(event, Event::Idle(..))));
+        Ok(())
+    })
+    .budget_ms(2 * BUDGET_MS);
+    assert!(used > 0.3, "the bound was never put to the test: {used}");
+}
+
+/// Four clients that always have something waiting.
+fn backlogged(blocks: [u64; 4]) -> Vec<Client> {
+    blocks.iter().zip(0..).map(|(&blocks, client)| Client::reader(client, 4, 3000, blocks)).collect()
+}
+
+#[test]
+fn weights_give_service_in_proportion() {
+    for (weights, blocks) in [
+        ([100, 100, 100, 100], [8, 64, 512, 1]),
+        ([1, 2, 3, 4], [8, 8, 8, 8]),
+        ([1000, 1, 500, 250], [512, 8, 100, 3]),
+    ] {
+        let [a, b, c, d] = weights;
+        let told = Told {
+            weights: [a, b, c, d, 1, 1, 1, 1],
+            budget_blocks: 1000,
+            longest_blocks: 512,
+            sync_turns: 2,
+            async_blocks: 1,
+        };
+        let config = fair::Config::new(told.weights).unwrap();
+        let config = config.with_budget(1000, 125 * MS).unwrap().with_idling(0, 0).unwrap();
+        let log = serve(&mut Fair::new(config), &backlogged(blocks), FAST, 1);
+        let mut used: f64 = 0.0;
+        for (i, j) in [(0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3)] {
+            used = used.max(check_fair_share(&log, &told, i, j).unwrap());
+        }
+        assert!(used > 0.4, "{used}");
+        // The planted fault: weights that nobody was told.
+        let told = Told { weights: [a, b * 9, c, d, 1, 1, 1, 1], ..told };
+        assert!(check_fair_share(&log, &told, 0, 1).is_err());
+    }
+}
+
+#[test]
+fn who_is_slow_pays_for_time() {
+    // 8 blocks in 5 ms against 128 blocks in 7.4 ms: by blocks alone the slow one would take 91 % of the card.
+    let slow = Client { sequential: false, ..Client::reader(0, 4, 2000, 8) };
+    let clients = [slow, Client::reader(1, 4, 2000, 128)];
+    let server = Server { block_ns: 20_000, transfer_ns: 4_840_000, ..FAST };
+    let config = fair::Config::<8>::DEFAULT.with_idling(0, 0).unwrap();
+    let log = serve(&mut Fair::new(config), &clients, server, 1);
+    let (mut time_ns, mut apart_ns) = ([0i64; 2], 0);
+    let mut last: Option<(usize, u64)> = None;
+    let mut sent = [0; 2];
+    for event in &log {
+        if let Event::Sent(_, w, at_ns, _) = event {
+            if let Some((who, from_ns)) = last {
+                time_ns[who] += (at_ns - from_ns) as i64;
+            }
+            let who = usize::from(w.origin.client);
+            last = Some((who, *at_ns));
+            sent[who] += 1;
+            if sent[who] == 1900 {
+                break;
+            }
+            apart_ns = apart_ns.max((time_ns[0] - time_ns[1]).abs());
+        }
+    }
+    // Both are slower than the rate: each turn is a time-out and one transfer at most, and two turns are as far as they may be apart.
+    let transfer_ns = 4_840_000 + 128 * 20_000;
+    assert!(apart_ns <= 2 * (125_000_000 + transfer_ns), "{apart_ns}");
+    assert!(apart_ns > 100_000_000, "turns are longer than that: {apart_ns}");
+}
+
+#[test]
+fn asynchronous_writes_wait_but_do_not_starve() {
+    let writer = Client { writes: 100, ..Client::reader(1, 8, 500, 512) };
+    let reader = Client { sequential: false, ..Client::reader(0, 4, 20_000, 8) };
+    let server = Server { transfer_ns: 100_000, ..FAST };
+    let told = Told {
+        weights: [100; 8],
+        budget_blocks: 4096,
+        longest_blocks: 512,
+        sync_turns: 2,
+        async_blocks: 512,
+    };
+    let log = serve(&mut Fair::<8>::new(fair::Config::DEFAULT), &[writer.clone(), reader.clone()], server, 3);
+    assert_eq!(check_fair_classes(&log, &told), Ok(()));
+    assert!(check_fair_classes(&log, &Told { sync_turns: 0, ..told.clone() }).is_err());
+    // Written by one whom somebody waits for, it is a peer.
+    let log = serve(
+        &mut Fair::<8>::new(fair::Config::DEFAULT),
+        &[Client { sync: true, ..writer }, reader],
+        server,
+        3,
+    );
+    assert!(check_fair_waiting(&log, &told, true).unwrap() > 0.1);
+}
+
+/// Idle time while somebody waited: all, and the longest between two transfers of `other`.
+fn idled(log: &[Event], other: u8) -> (u64, u64) {
+    let (mut all, mut since, mut longest) = (0, 0, 0);
+    for event in log {
+        match event {
+            Event::Idle(from_ns, to_ns) => {
+                assert!(to_ns - from_ns <= 8 * MS);
+                all += to_ns - from_ns;
+                since += to_ns - from_ns;
+                longest = longest.max(since);
+            }
+            Event::Sent(_, w, ..) if w.origin.client == other => since = 0,
+            _ => {}
+        }
+    }
+    (all, longest)
+}
+
+#[test]
+fn idling_is_for_the_near_and_quick_and_is_bounded() {
+    let thinker = Client { think_ns: MS / 2..=MS, ..Client::reader(0, 1, 2000, 64) };
+    let writer = Client { writes: 100, sync: true, ..Client::reader(1, 8, 2000, 128) };
+    let run = |thinker: &Client, weights| {
+        let config = fair::Config::<8>::new(weights).unwrap();
+        let log = serve(&mut Fair::new(config), &[thinker.clone(), writer.clone()], FAST, 5);
+        assert_eq!(check_served_once(&log), Ok(()));
+        idled(&log, 1)
+    };
+    let equal = [100; 8];
+    let (all, longest) = run(&thinker, equal);
+    assert!(all > 100 * MS, "a sequential quick reader is worth it: {all}");
+    // Two turns in a row may be his, as far as the writer was ahead; all of it is card time that he pays for.
+    assert!(longest <= 2 * 125 * MS * (4096 + 127) / 4096, "{longest}");
+    let jumps = Client { sequential: false, blocks: 8..=8, ..thinker.clone() };
+    // The first twenty requests are what it takes to see that he jumps.
+    assert!(run(&jumps, equal).0 < 20 * 8 * MS);
+    let (all, longest) = run(&jumps, [300, 100, 100, 100, 100, 100, 100, 100]);
+    assert!(all > 100 * MS, "a weight is worth nothing to a client that is not waited for: {all}");
+    assert!(longest <= 4 * 125 * MS * (4096 + 127) / 4096 + 125 * MS, "{longest}");
+    let slow = Client { think_ns: 20 * MS..=30 * MS, ..thinker.clone() };
+    assert_eq!(run(&slow, equal).0, 0, "too slow a thinker");
+    let nobody_waits = Client { writes: 100, ..thinker };
+    assert_eq!(run(&nobody_waits, equal).0, 0, "asynchronous");
+}
+
+#[test]
+fn idling_ends_when_nobody_comes() {
+    let mut policy = Fair::<8>::new(fair::Config::DEFAULT);
+    let mut now_ns = 0;
+    let own = |lba, arrived_ns| waiting(0, Read, lba, arrived_ns);
+    for nth in 0..10 {
+        let w = own(nth * 8, now_ns);
+        policy.arrived(&w, now_ns);
+        assert_eq!(policy.pick([w].into_iter(), now_ns), Choice::Go(0));
+        policy.sent(&w, now_ns);
+        now_ns += MS / 4;
+        policy.done(&w, now_ns);
+        now_ns += MS / 2;
+    }
+    let other = Waiting { origin: Origin { client: 3, sync: false }, ..waiting(9, Read, 5000, now_ns) };
+    policy.arrived(&other, now_ns);
+    let Choice::IdleUntil(until_ns) = policy.pick([other].into_iter(), now_ns) else { panic!("no idling") };
+    assert!(until_ns > now_ns && until_ns <= now_ns + 8 * MS);
+    // Asking again does not begin again.
+    assert_eq!(policy.pick([other].into_iter(), until_ns - 1), Choice::IdleUntil(until_ns));
+    assert_eq!(policy.pick([other].into_iter(), until_ns), Choice::Go(9));
+}
+
+/// Serves the newest first: starves.
+struct Newest;
+
+impl Policy for Newest {
+    fn pick<I: Iterator<Item = Waiting> + Clone>(&mut self, waiting: I, _: u64) -> Choice {
+        Choice::Go(waiting.last().unwrap().index)
+    }
+}
+
+/// A scheduler that does not see client 0 while anybody else waits.
+struct Blind<P>(P);
+
+impl<P: Policy> Policy for Blind<P> {
+    fn pick<I: Iterator<Item = Waiting> + Clone>(&mut self, waiting: I, now_ns: u64) -> Choice {
+        let others = waiting.clone().filter(|w| w.origin.client != 0);
+        if others.clone().next().is_some() {
+            self.0.pick(others, now_ns)
+        } else {
+            self.0.pick(waiting, now_ns)
+        }
+    }
+    fn sent(&mut self, request: &Waiting, now_ns: u64) {
+        self.0.sent(request, now_ns);
+    }
+}
+
+#[test]
+fn the_checkers_find_who_starves() {
+    let clients = backlogged([8, 8, 8, 8]);
+    let told = Told {
+        weights: [100; 8],
+        budget_blocks: 1000,
+        longest_blocks: 512,
+        sync_turns: 2,
+        async_blocks: 512,
+    };
+    let config = fair::Config::DEFAULT.with_budget(1000, 125 * MS).unwrap().with_idling(0, 0).unwrap();
+    let honest = serve(&mut Fair::<8>::new(config), &clients, FAST, 1);
+    assert!(check_fair_waiting(&honest, &told, true).is_ok() && check_fifo(&honest).is_err());
+    for log in [
+        serve(&mut Newest, &clients, FAST, 1),
+        serve(&mut Blind(Fair::<8>::new(config)), &clients, FAST, 1),
+        serve(&mut Blind(Fifo), &clients, FAST, 1),
+    ] {
+        assert_eq!(check_served_once(&log), Ok(()));
+        assert!(check_fair_waiting(&log, &told, true).is_err());
+        assert!(check_fair_share(&log, &told, 0, 1).is_err());
+        assert!(check_fifo(&log).is_err());
+        assert!(check_deadline(&log, [MS, MS], 2, 16).is_err());
+    }
+    let config = deadline::Config::new(MS, MS, 2, 255).unwrap();
+    let log = serve(&mut Deadline::new(config), &clients, FAST, 1);
+    assert!(check_deadline(&log, [MS, MS], 2, 16).is_err(), "batches of 255 are not of 16");
+    assert!(check_deadline(&log, [MS, MS], 2, 255).is_ok());
+}
+
+#[test]
+fn reports_in_any_order_leave_it_working() {
+    arbtest(|u| {
+        let seed: u64 = u.arbitrary()?;
+        let r = &mut Random(seed);
+        let (_, _, _, deadline) = some_deadline(r);
+        let (config, _) = some_fair(r, &FAST);
+        let all = [Any::Fifo(Fifo), Any::Deadline(Deadline::new(deadline)), Any::Fair(Fair::new(config))];
+        for mut policy in all {
+            let far = [1, 1000, u64::MAX][r.below(3) as usize];
+            let mut w = || Waiting {
+                index: r.below(64) as u8,
+                direction: if r.below(2) == 0 { Read } else { Write },
+                lba: u64::MAX - r.below(far),
+                blocks: r.below(1 << 32) as u32,
+                origin: Origin { client: r.below(256) as u8, sync: r.below(2) == 0 },
+                arrived_ns: r.below(far),
+            };
+            for _ in 0..300 {
+                let (a, b, now_ns) = (w(), w(), w().arrived_ns);
+                match a.index % 6 {
+                    0 => policy.arrived(&b, now_ns),
+                    1 => policy.sent(&b, now_ns),
+                    2 => policy.done(&b, now_ns),
+                    3 => policy.cancelled(&b),
+                    4 => assert!(matches!(policy.pick(std::iter::empty(), now_ns), Choice::IdleUntil(_))),
+                    _ => match policy.pick([a, b].into_iter(), now_ns) {
+                        Choice::Go(index) => assert!(index == a.index || index == b.index),
+                        Choice::IdleUntil(until_ns) => {
+                            assert!(until_ns > now_ns && until_ns <= now_ns.saturating_add(8 * MS));
+                        }
+                    },
+                }
+            }
+            let log = serve(&mut policy, &some_clients(r), FAST, seed);
+            assert_eq!(check_served_once(&log), Ok(()), "{seed}");
+        }
+        Ok(())
+    })
+    .budget_ms(BUDGET_MS);
+}
+
+#[test]
+fn clients_beyond_the_last_share_and_are_counted() {
+    let mut policy = Fair::<2>::new(fair::Config::new([1, 1]).unwrap());
+    for client in [0, 1, 2, 255] {
+        policy.arrived(&Waiting { origin: Origin { client, sync: false }, ..waiting(client, Read, 0, 0) }, 0);
+    }
+    assert_eq!(policy.crowded(), 2);
+}
+
+#[test]
+fn settings_out_of_range_are_refused_by_name() {
+    let shown = |e: Result<(), ConfigError>| e.unwrap_err().to_string();
+    let fair = fair::Config::<8>::DEFAULT;
+    for (refused, line) in [
+        (deadline::Config::new(1, 1, 0, 16).map(drop), "deadline.writes_starved: 0, expected 1..=255"),
+        (deadline::Config::new(1, 1, 2, 0).map(drop), "deadline.batch: 0, expected 1..=255"),
+        (fair::Config::new([100, 0]).map(drop), "fair.weight: 0, expected 1..=1000"),
+        (fair::Config::new([1001]).map(drop), "fair.weight: 1001, expected 1..=1000"),
+        (fair.with_budget(0, MS).map(drop), "fair.budget_blocks: 0, expected 1..=1048576"),
+        (fair.with_budget(1, 0).map(drop), "fair.timeout_ns: 0, expected 1000000..=10000000000"),
+        (fair.with_idling(2_000 * MS, 0).map(drop), "fair.idle_ns: 2000000000, expected 0..=1000000000"),
+        (fair.with_idling(5, 6).map(drop), "fair.think_ns: 6, expected 0..=5"),
+        (fair.with_async(0, 1).map(drop), "fair.sync_turns: 0, expected 1..=254"),
+        (fair.with_async(1, 0).map(drop), "fair.async_blocks: 0, expected 1..=1048576"),
+    ] {
+        assert_eq!(shown(refused), line);
+    }
+}
