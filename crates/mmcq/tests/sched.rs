@@ -760,6 +760,8 @@ fn idling_is_for_the_near_and_quick_and_is_bounded() {
     assert!(longest <= 4 * 125 * MS * (4096 + 127) / 4096, "{longest}");
     let slow = Client { think_ns: 20 * MS..=30 * MS, ..thinker.clone() };
     assert_eq!(run(&slow, equal).0, 0, "too slow a thinker");
+    let long = Client { blocks: 3000..=3000, requests: 300, ..slow };
+    assert_eq!(run(&long, equal).0, 0, "the rest of a long request is no thought");
     let nobody_waits = Client { writes: 100, ..thinker };
     assert_eq!(run(&nobody_waits, equal).0, 0, "asynchronous");
 }
@@ -784,7 +786,15 @@ fn idling_ends_when_nobody_comes() {
     assert!(until_ns > now_ns && until_ns <= now_ns + 8 * MS);
     // Asking again does not begin again.
     assert_eq!(policy.pick([other].into_iter(), until_ns - 1), Choice::IdleUntil(until_ns));
-    assert_eq!(policy.pick([other].into_iter(), until_ns), Choice::Go(9));
+    // He comes at the last moment and is served; then it begins again, and this time he does not come.
+    let w = own(80, until_ns - 1);
+    policy.arrived(&w, until_ns - 1);
+    assert_eq!(policy.pick([other, w].into_iter(), until_ns - 1), Choice::Go(0));
+    policy.sent(&w, until_ns - 1);
+    policy.done(&w, until_ns);
+    let Choice::IdleUntil(again_ns) = policy.pick([other].into_iter(), until_ns) else { panic!("no idling") };
+    assert!(again_ns > until_ns && again_ns <= until_ns + 8 * MS);
+    assert_eq!(policy.pick([other].into_iter(), again_ns), Choice::Go(9));
 }
 
 #[test]

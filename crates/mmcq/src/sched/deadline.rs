@@ -22,7 +22,8 @@
 //! two write batches lie at most s batches of reads, and a write batch only follows s read batches during
 //! which it waited.
 //!
-//! Cost of a pick: one pass over what waits, some ten instructions each. 48 bytes of state and settings.
+//! Cost: one pass over what waits at each pick, some 30 instructions each; 130 for a request that waits alone,
+//! all calls together (x86-64, optimised). 48 bytes of state and settings.
 
 use super::{Choice, ConfigError, Policy, Waiting};
 use crate::host::Direction;
@@ -56,13 +57,6 @@ impl Config {
             return Err(error);
         }
         Ok(Config { read_expire_ns, write_expire_ns, writes_starved, batch })
-    }
-
-    const fn expire_ns(&self, direction: Direction) -> u64 {
-        match direction {
-            Direction::Read => self.read_expire_ns,
-            Direction::Write => self.write_expire_ns,
-        }
     }
 }
 
@@ -100,16 +94,17 @@ pub struct Deadline {
 /// What waits in one direction.
 #[derive(Clone, Copy, Default)]
 struct Side {
-    oldest: Option<Waiting>,
-    /// The lowest that lies where the last one ended, or above.
-    above: Option<Waiting>,
+    /// Index and arrival.
+    oldest: Option<(u8, u64)>,
+    /// The lowest that lies where the last one ended, or above: index and address.
+    above: Option<(u8, u64)>,
 }
 
 impl Side {
-    fn see(&mut self, request: Waiting, from_lba: u64) {
-        self.oldest.get_or_insert(request);
-        if request.lba >= from_lba && self.above.is_none_or(|best| request.lba < best.lba) {
-            self.above = Some(request);
+    fn see(&mut self, request: &Waiting, from_lba: u64) {
+        self.oldest.get_or_insert((request.index, request.arrived_ns));
+        if request.lba >= from_lba && self.above.is_none_or(|(_, best_lba)| request.lba < best_lba) {
+            self.above = Some((request.index, request.lba));
         }
     }
 }
@@ -128,10 +123,11 @@ impl Deadline {
         }
     }
 
-    fn start_of(&self, side: &Side, now_ns: u64) -> Option<Waiting> {
-        let oldest = side.oldest?;
-        let expire_ns = oldest.arrived_ns.saturating_add(self.config.expire_ns(oldest.direction));
-        if expire_ns <= now_ns { Some(oldest) } else { side.above.or(Some(oldest)) }
+    /// Where a batch of this side starts.
+    fn start_of(side: &Side, expire_ns: u64, now_ns: u64) -> Option<u8> {
+        let (oldest, arrived_ns) = side.oldest?;
+        let expired = arrived_ns.saturating_add(expire_ns) <= now_ns;
+        Some(side.above.filter(|_| !expired).map_or(oldest, |(index, _)| index))
     }
 }
 
@@ -140,29 +136,33 @@ impl Policy for Deadline {
         let (mut reads, mut writes) = (Side::default(), Side::default());
         for request in waiting {
             match request.direction {
-                Direction::Read => reads.see(request, self.read_from_lba),
-                Direction::Write => writes.see(request, self.write_from_lba),
+                Direction::Read => reads.see(&request, self.read_from_lba),
+                Direction::Write => writes.see(&request, self.write_from_lba),
             }
         }
         let current = match self.direction {
             Direction::Read => &reads,
             Direction::Write => &writes,
         };
-        if let Some(next) = current.above
+        if let Some((index, _)) = current.above
             && self.batched < self.config.batch
         {
-            self.proposal = Some(Proposal { index: next.index, starts: false, passes_writes: false });
-            return Choice::Go(next.index);
+            self.proposal = Some(Proposal { index, starts: false, passes_writes: false });
+            return Choice::Go(index);
         }
-        let writes_wait = writes.oldest.is_some();
-        let writes_due = writes_wait && self.starved >= self.config.writes_starved;
-        let first = if writes_due { None } else { self.start_of(&reads, now_ns) };
-        let Some(first) = first.or_else(|| self.start_of(&writes, now_ns)) else {
+        let passes_writes = writes.oldest.is_some();
+        let writes_due = passes_writes && self.starved >= self.config.writes_starved;
+        if let Some(index) = Self::start_of(&reads, self.config.read_expire_ns, now_ns)
+            && !writes_due
+        {
+            self.proposal = Some(Proposal { index, starts: true, passes_writes });
+            return Choice::Go(index);
+        }
+        let Some(index) = Self::start_of(&writes, self.config.write_expire_ns, now_ns) else {
             return Choice::IdleUntil(now_ns);
         };
-        let passes_writes = writes_wait && first.direction == Direction::Read;
-        self.proposal = Some(Proposal { index: first.index, starts: true, passes_writes });
-        Choice::Go(first.index)
+        self.proposal = Some(Proposal { index, starts: true, passes_writes: false });
+        Choice::Go(index)
     }
 
     fn sent(&mut self, request: &Waiting, _now_ns: u64) {
