@@ -148,7 +148,8 @@ impl Rig {
         self.now = until;
     }
 
-    /// Waits until all these bits, or a failure, are pending; acknowledges as it goes. Returns everything that was.
+    /// Waits until all these bits, or a failure, are pending; acknowledges as it goes. Returns all that
+    /// were.
     pub fn wait_for(&mut self, bits: u32) -> u32 {
         let mut seen = 0;
         for _ in 0..10 {
