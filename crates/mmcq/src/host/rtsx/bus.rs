@@ -156,7 +156,8 @@ impl Bus {
         true
     }
 
-    /// Sets both phases, which count at SDR50 and SDR104 only, while the clock stands for it. Without a clock they wait for one.
+    /// Sets both phases, which count at SDR50 and SDR104 only, while the clock is held. Without a clock they
+    /// wait for one.
     fn set_phases(&mut self) {
         if self.clock_hz != 0 {
             self.script.write(CLOCK_CTL, CLOCK_CHANGE, CLOCK_CHANGE);
