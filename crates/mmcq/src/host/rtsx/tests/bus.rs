@@ -201,3 +201,28 @@ fn no_call_blocks_and_every_operation_ends() {
     host.regs().broken.set(true);
     assert_eq!(finish(&mut host, BusOp::Width(Width::W4)).0, Step::Failed);
 }
+
+#[test]
+fn a_clock_that_runs_between_transfers_is_stopped_by_the_next_list() {
+    for (ops, stops) in [
+        (&[][..], false),
+        (&[BusOp::Clock(25_000_000)], true),
+        (&[BusOp::Clock(25_000_000), BusOp::Width(Width::W4), BusOp::ResetLines], true),
+        (&[BusOp::ResetLines], false),
+        (&[BusOp::ResetAll], true),
+        (&[BusOp::Timing(Timing::HighSpeed)], false),
+        (&[BusOp::Timing(Timing::Sdr50)], true),
+        (&[BusOp::Clock(25_000_000), BusOp::PowerOff], false),
+        (&[BusOp::TuneStart, BusOp::TuneAbort], false),
+    ] {
+        let mut host = ready(Config::new());
+        for &op in ops {
+            assert_eq!(finish(&mut host, op).0, Step::Done);
+        }
+        host.start(&command(0, Resp::None), &[], 1).unwrap();
+        assert_eq!(host.dma.list()[0] == 0x7da5_8000, stops, "{ops:?}");
+        assert!(report(&mut host, LIST_OK).phase.unwrap().is_ok());
+        host.start(&command(0, Resp::None), &[], 1).unwrap();
+        assert_eq!(host.dma.list()[0], 0x7da9_ff40);
+    }
+}
