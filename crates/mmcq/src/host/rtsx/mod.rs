@@ -193,6 +193,8 @@ fn caps(config: &Config) -> Caps {
 }
 
 impl<R: Regs, D: Dma> Host for Rtsx<R, D> {
+    const CONTINUES: bool = true;
+
     fn caps(&self) -> &Caps {
         &self.caps
     }

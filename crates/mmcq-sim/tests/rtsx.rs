@@ -1,0 +1,282 @@
+//! The whole stack on the model of Realtek's reader, whose driver was written by another hand: bring-up, streams, a power cut in the middle of one.
+
+use mmcq::block::BlockDevice;
+use mmcq::card;
+use mmcq::engine::{Close, Config, DmaBuf, Error, Kind, Request, SlotId};
+use mmcq::host::rtsx::{self, Buffers};
+use mmcq::host::{Timing, Width};
+use mmcq::task::{Lock, Shared, Timer};
+use mmcq_sim::card::medium::{Fill, Medium};
+use mmcq_sim::card::profile::CardProfile;
+use mmcq_sim::memory::{MemoryConfig, ShadowMemory};
+use mmcq_sim::rtsx::{Port, Rtsx, RtsxConfig};
+use mmcq_sim::time::Time;
+use std::cell::{Cell, RefCell};
+use std::future::Future;
+use std::pin::pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+
+type Driver = rtsx::Rtsx<Port, ShadowMemory>;
+type Stack = Shared<OneThread, Driver, 16>;
+
+struct OneThread;
+// SAFETY: a test has one thread, and `with` is not nested.
+unsafe impl Lock for OneThread {
+    fn with<R>(&self, f: impl FnOnce() -> R) -> R {
+        f()
+    }
+}
+
+thread_local!(static NOW_NS: Cell<u64> = const { Cell::new(0) });
+const TIMER: Timer = Timer { now_ns: || NOW_NS.get(), set_alarm: |_| {} };
+
+struct Rig {
+    time: Time,
+    model: Rc<RefCell<Rtsx>>,
+    memory: ShadowMemory,
+    stack: Stack,
+}
+
+impl Rig {
+    fn new(card: &str, model: RtsxConfig, driver: rtsx::Config, engine: Config) -> Rig {
+        let path = format!("{}/../../cards/{card}.toml", env!("CARGO_MANIFEST_DIR"));
+        let text = std::fs::read_to_string(&path).unwrap();
+        let profile = CardProfile::from_toml(&text, card).unwrap_or_else(|error| panic!("{error}"));
+        let medium = Medium::sparse(profile.capacity_bytes(), Fill::Pattern(7)).unwrap();
+        let card = profile.build(medium).unwrap_or_else(|error| panic!("{error}"));
+        let time = Time::new();
+        let memory = ShadowMemory::new(MemoryConfig::BITS32);
+        let model = Rc::new(RefCell::new(Rtsx::new(model, memory.clone(), Some(card))));
+        let port = Port::new(model.clone(), time.clone(), 200, 50);
+        let host = rtsx::Rtsx::new(port, memory.clone(), Box::leak(Box::new(Buffers::new())), driver);
+        let host = host.unwrap_or_else(|error| panic!("{error}"));
+        NOW_NS.set(0);
+        Rig { time, model, memory, stack: Shared::new(OneThread, TIMER, host, engine) }
+    }
+
+    /// Goes to the next interrupt or deadline, and moves the stack by it.
+    fn turn(&self) {
+        let deadline = self.stack.with(|engine| engine.next_deadline_ns());
+        if !self.model.borrow().irq() {
+            let next = self.model.borrow().next_event_ns();
+            let until = deadline.or(next).expect("nothing will ever happen").max(self.time.now());
+            let reached = self.model.borrow_mut().advance(until);
+            self.time.set(reached.max(self.time.now()));
+        }
+        NOW_NS.set(self.time.now());
+        if self.model.borrow().irq() {
+            self.stack.on_irq()
+        } else {
+            self.stack.poll()
+        }
+        NOW_NS.set(self.time.now());
+    }
+
+    fn drive<F: Future>(&self, future: F) -> F::Output {
+        let mut future = pin!(future);
+        let mut context = Context::from_waker(Waker::noop());
+        loop {
+            NOW_NS.set(self.time.now());
+            if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
+                return output;
+            }
+            self.turn();
+        }
+    }
+
+    fn up(card: &str, driver: rtsx::Config, engine: Config) -> (Rig, u64) {
+        let rig = Rig::new(card, RtsxConfig::GENERIC, driver, engine);
+        let found = rig.drive(card::bring_up(&rig.stack, buffer(1), card::Options::DEFAULT)).0;
+        let found = found.unwrap_or_else(|error| panic!("{card}: {error}"));
+        assert_eq!((found.timing, found.width), (Timing::Sdr104, Width::W4));
+        (rig, found.target.sectors)
+    }
+
+    fn submit(&self, kind: Kind, buf: DmaBuf) -> SlotId {
+        let now = self.time.now();
+        self.stack.with(|engine| engine.submit(Request::new(kind, buf), now)).unwrap()
+    }
+
+    fn finish(&self, id: SlotId) -> (Result<u32, Error>, DmaBuf) {
+        loop {
+            if let Some(done) = self.stack.with(|engine| engine.take(id)) {
+                return (done.result.map(|output| output.bytes), done.buf);
+            }
+            self.turn();
+        }
+    }
+
+    fn checked(&self) {
+        assert_eq!(self.memory.violations(), Vec::<String>::new());
+        assert_eq!(self.model.borrow().protocol_violations(), 0);
+        assert_eq!(self.stack.with(|engine| engine.stats().lost_interrupts), 0);
+    }
+}
+
+fn buffer(blocks: usize) -> DmaBuf {
+    let words: &'static mut [u64] = Box::leak(vec![0; blocks * 64].into_boxed_slice());
+    // SAFETY: bytes of the same memory, of the same length.
+    DmaBuf::from_static(unsafe { std::slice::from_raw_parts_mut(words.as_mut_ptr().cast(), blocks * 512) })
+}
+
+fn filled(blocks: usize, byte: u8) -> DmaBuf {
+    let mut buf = buffer(blocks);
+    buf.fill(byte);
+    buf
+}
+
+/// Sequential runs and random places, reads and writes, one at a time and many: with streams, without, and on a chip that cannot continue.
+#[test]
+fn mixed_loads_bring_what_was_written() {
+    for (continues, close_always, lies) in
+        [(true, false, false), (true, true, false), (false, false, false), (true, false, true)]
+    {
+        let driver = rtsx::Config { continue_data: continues, ..rtsx::Config::default() };
+        let engine = Config { close_always, ..Config::DEFAULT };
+        let model = RtsxConfig { continue_data: !lies, ..RtsxConfig::GENERIC };
+        let rig = Rig::new("pro-plus-128", model, driver, engine);
+        let found = rig.drive(card::bring_up(&rig.stack, buffer(1), card::Options::DEFAULT)).0.unwrap();
+        let base = found.target.sectors / 2;
+        let mut random = 0x9e37_79b9_7f4a_7c15u64;
+        let mut below = |limit: u64| {
+            random ^= random << 13;
+            random ^= random >> 7;
+            random ^= random << 17;
+            random % limit
+        };
+        const WINDOW: u64 = 16_384;
+        let mut medium = vec![0u8; WINDOW as usize];
+        for at in (0..WINDOW).step_by(1024) {
+            let id = rig.submit(Kind::Write { lba: base + at, blocks: 1024 }, filled(1024, 0));
+            rig.finish(id).0.unwrap();
+        }
+        let mut pending: Vec<(SlotId, Option<Vec<u8>>)> = Vec::new();
+        let (mut at, mut depth, mut write) = (0, 1, false);
+        for round in 0..400u64 {
+            if below(6) == 0 {
+                (at, depth, write) = (below(WINDOW), 1 + below(12) as usize, below(2) == 0);
+            }
+            let blocks = [1, 8, 64, 256, 1500][below(5) as usize];
+            at = if at + blocks > WINDOW { 0 } else { at };
+            let range = at as usize..(at + blocks) as usize;
+            let (lba, count) = (base + at, blocks as u32);
+            let id = if write {
+                let byte = round as u8 | 1;
+                medium[range].fill(byte);
+                (rig.submit(Kind::Write { lba, blocks: count }, filled(blocks as usize, byte)), None)
+            } else {
+                let expected = medium[range].to_vec();
+                (rig.submit(Kind::Read { lba, blocks: count }, buffer(blocks as usize)), Some(expected))
+            };
+            pending.push(id);
+            at += blocks;
+            while pending.len() >= depth {
+                let (id, expected) = pending.remove(0);
+                let (result, buf) = rig.finish(id);
+                assert_eq!(result, Ok(buf.len() as u32));
+                let same = |expected: &Vec<u8>| {
+                    buf.chunks(512).zip(expected).all(|(got, &byte)| got.iter().all(|&b| b == byte))
+                };
+                assert!(expected.as_ref().is_none_or(same), "round {round}: other data than written");
+            }
+        }
+        for (id, _) in pending {
+            rig.finish(id).0.unwrap();
+        }
+        rig.drive(BlockDevice::new(&rig.stack).flush()).unwrap();
+        let stats = rig.stack.with(|engine| *engine.stats());
+        assert_eq!(stats.continued > 50, continues && !close_always && !lies, "{stats:?}");
+        assert_eq!(stats.not_continued, if lies { 2 } else { 0 });
+        assert_eq!(rig.stack.with(|engine| engine.take_continue_lost()), lies);
+        if !lies {
+            rig.checked();
+        }
+    }
+}
+
+/// One request at a time, 64 KiB each: the run is seen, held, and costs one command in all.
+#[test]
+fn a_run_of_single_requests_is_one_transfer() {
+    let (rig, _) = Rig::up("pro-plus-128", rtsx::Config::default(), Config::DEFAULT);
+    for write in [false, true] {
+        rig.model.borrow_mut().take_stats();
+        for i in 0..40 {
+            let (lba, blocks) = (8192 + i * 128, 128);
+            let kind = if write { Kind::Write { lba, blocks } } else { Kind::Read { lba, blocks } };
+            let id = rig.submit(kind, buffer(128));
+            rig.finish(id).0.unwrap();
+            rig.time.charge(60_000);
+        }
+        let id = rig.submit(Kind::Flush, DmaBuf::EMPTY);
+        rig.finish(id).0.unwrap();
+        let commands = rig.model.borrow().stats().commands;
+        // The first alone, the second opens, one close.
+        let index = if write { 25 } else { 18 };
+        assert_eq!((commands[index], commands[12]), (2, 1));
+    }
+    rig.checked();
+}
+
+/// What was flushed before is there; what was not may be lost, newest first, and the next flush says so.
+#[test]
+fn a_power_cut_in_a_stream_loses_only_what_was_not_flushed() {
+    for cut_after in [1, 3, 10, 17, 30] {
+        let (rig, _) = Rig::up("pro-plus-128", rtsx::Config::default(), Config::DEFAULT);
+        let write = |i: u64, byte| {
+            let id = rig.submit(Kind::Write { lba: 8192 + i * 128, blocks: 128 }, filled(128, byte));
+            rig.finish(id).0
+        };
+        for i in 0..40 {
+            write(i, 1).unwrap();
+        }
+        rig.drive(BlockDevice::new(&rig.stack).flush()).unwrap();
+        for i in 0..cut_after {
+            write(i, 2).unwrap();
+        }
+        if cut_after > 2 {
+            assert!(rig.stack.with(|engine| !engine.is_quiet()), "the transfer is held open");
+        }
+        let now = rig.time.now();
+        rig.model.borrow_mut().card_mut().unwrap().power_cut(now);
+        // The card is dead to the bus now; whoever asks is told.
+        let (result, _) = {
+            let id = rig.submit(Kind::Flush, DmaBuf::EMPTY);
+            rig.finish(id)
+        };
+        if cut_after > 2 {
+            assert!(result.is_err(), "a flush after lost writes must not say that all is well");
+        }
+        let mut block = [0; 512];
+        let mut seen_lost = false;
+        for sector in 8192..8192 + 40 * 128u64 {
+            rig.model.borrow_mut().card_mut().unwrap().peek(sector * 512, &mut block).unwrap();
+            let byte = block[0];
+            assert!(block.iter().all(|&b| b == byte), "torn block");
+            let written = sector < 8192 + cut_after * 128;
+            assert!(byte == 1 || (byte == 2 && written), "sector {sector}: {byte}");
+            // Newest first: nothing that was written later survives what was lost.
+            seen_lost |= written && byte == 1;
+            assert!(!(seen_lost && byte == 2), "sector {sector} survived, an older one did not");
+        }
+    }
+}
+
+#[test]
+fn reasons_are_counted() {
+    let (rig, sectors) = Rig::up("pro-plus-128", rtsx::Config::default(), Config::DEFAULT);
+    let read = |lba, blocks| {
+        let id = rig.submit(Kind::Read { lba, blocks }, buffer(blocks as usize));
+        rig.finish(id).0.unwrap();
+    };
+    for lba in [100, 164, 228] {
+        read(lba, 64);
+    }
+    read(90_000, 8);
+    for i in (1..=3).rev() {
+        read(sectors - i * 64, 64);
+    }
+    let closed = rig.stack.with(|engine| engine.stats().closed);
+    assert_eq!((closed[Close::Break as usize], closed[Close::Edge as usize]), (1, 1));
+    rig.checked();
+}
