@@ -13,6 +13,7 @@ use core::panic::PanicInfo;
 use core::ptr::NonNull;
 use mmcq::engine::{Config, DmaBuf};
 use mmcq::host::regs::Mmio;
+use mmcq::host::rtsx;
 use mmcq::host::sdhci::{self, InitError, Sdhci, Table};
 use mmcq::task::{Shared, Timer};
 
@@ -20,6 +21,8 @@ use mmcq::task::{Shared, Timer};
 pub const DESCRIPTORS: usize = 8;
 /// The driver of this board's controller.
 pub type Driver = Sdhci<Mmio, board::Identity, DESCRIPTORS>;
+/// The driver of a PCIe card reader.
+pub type CardReader = rtsx::Rtsx<Mmio, board::Identity>;
 /// A card stack with `N` slots.
 pub type Stack<const N: usize> = Shared<board::InterruptsOff, Driver, N>;
 
@@ -27,6 +30,7 @@ pub type Stack<const N: usize> = Shared<board::InterruptsOff, Driver, N>;
 const BASE: usize = 0x4500_0000;
 
 static TABLE: late::Once<Table<DESCRIPTORS>> = late::Once::new(Table::new());
+static BUFFERS: late::Once<rtsx::Buffers> = late::Once::new(rtsx::Buffers::new());
 static SCRATCH: late::Once<[u8; mmcq::card::SCRATCH_BYTES as usize]> = late::Once::new([0; _]);
 
 /// What this board says about its controller.
@@ -43,6 +47,15 @@ pub fn stack<const N: usize>(config: sdhci::Config) -> Option<Result<Stack<N>, I
         Sdhci::new(regs, board::Identity, table, config)
             .map(|host| Shared::new(board::InterruptsOff, timer, host, Config::DEFAULT)),
     )
+}
+
+/// Another controller at the same place; `None` if it has been made before.
+pub fn card_reader(config: rtsx::Config) -> Option<Result<CardReader, rtsx::SetupError>> {
+    let buffers = BUFFERS.take()?;
+    let base = NonNull::new(core::ptr::without_provenance_mut::<u8>(BASE))?;
+    // SAFETY: as above; only the images that are linked and never run have both.
+    let regs = unsafe { Mmio::new(base) };
+    Some(rtsx::Rtsx::new(regs, board::Identity, buffers, config))
 }
 
 /// Memory for bring-up; `None` if it is in use for good.

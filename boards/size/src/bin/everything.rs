@@ -7,8 +7,9 @@ use core::hint::black_box;
 use core::task::Waker;
 use mmcq::block::{BlockDevice, Copying};
 use mmcq::card::{Card, Options, bring_up};
-use mmcq::engine::{DmaBuf, Engine, Error, Kind, Request, SlotId, Target};
-use mmcq::host::{BusOp, Host};
+use mmcq::engine::{Config, DmaBuf, Engine, Error, Kind, Request, SlotId, Target};
+use mmcq::host::{BusOp, Host, rtsx};
+use mmcq::sched::{Any, Deadline, Fair, Fifo, Origin, deadline, fair};
 use mmcq::spec::cid::Cid;
 use mmcq::spec::crc;
 use mmcq::spec::csd::Csd;
@@ -40,6 +41,7 @@ fn calls() -> Option<()> {
     extended(&scratch);
     blocks(stack, scratch)?;
     stack.with(queue);
+    scheduled();
     interrupt_task(stack);
     texts(black_box(Error::Full));
     if black_box(false) {
@@ -106,6 +108,39 @@ fn queue(engine: &mut Engine<Driver, 8>) {
     let host = engine.host_mut();
     host.card_irq(black_box(true));
     black_box((host.present(), host.write_protected(), host.dat0_busy()));
+}
+
+/// Another controller, which continues open transfers, behind every scheduler.
+fn scheduled() -> Option<()> {
+    let config = deadline::Config::new(black_box(1), black_box(2), black_box(3), black_box(4)).ok()?;
+    let weights = fair::Config::<8>::new(black_box([1; 8])).ok()?;
+    let weights =
+        weights.with_budget(black_box(8), black_box(9)).ok()?.with_idling(black_box(1), black_box(2)).ok()?;
+    let weights = weights.with_async(black_box(2), black_box(3)).ok()?;
+    let policy = match black_box(0) {
+        0 => Any::<8>::Fifo(Fifo),
+        1 => Any::Deadline(Deadline::new(config)),
+        _ => Any::Fair(Fair::new(weights)),
+    };
+    let host = size::card_reader(black_box(rtsx::Config::new()))?.ok()?;
+    let mut engine =
+        Engine::<size::CardReader, 8, Any<8>>::with_policy(host, black_box(Config::DEFAULT), policy);
+    let now_ns = black_box(1);
+    engine.set_target(black_box(None::<Target>));
+    for kind in black_box([
+        Kind::Read { lba: 0, blocks: 1 },
+        Kind::Write { lba: 0, blocks: 1 },
+        Kind::Flush,
+        Kind::Bus(BusOp::ResetAll),
+    ]) {
+        let request = Request::new(kind, DmaBuf::EMPTY).from(black_box(Origin::DEFAULT));
+        black_box(engine.submit(request, now_ns).is_ok());
+    }
+    let _ = black_box(engine.on_irq(now_ns));
+    let _ = black_box(engine.poll(now_ns));
+    engine.halt();
+    black_box((engine.take_continue_lost(), engine.is_quiet(), engine.policy().name()));
+    Some(())
 }
 
 /// Straight-line code in the interrupt.
