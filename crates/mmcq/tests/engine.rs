@@ -254,7 +254,7 @@ fn order_and_data_hold_for_random_loads() {
         world.borrow_mut().caps.auto_count = u.arbitrary()?;
         world.borrow_mut().caps.auto_stop = u.arbitrary()?;
         world.borrow_mut().caps.busy =
-            *u.choose(&[BusyDetect::Interrupt, BusyDetect::Level, BusyDetect::Status])?;
+            *u.choose(&[BusyDetect::Interrupt, BusyDetect::Level, BusyDetect::Status, BusyDetect::Response])?;
         world.borrow_mut().busy_polls = u.int_in_range(0..=3)?;
         let pieces_max = u64::from(16u32.div_ceil(world.borrow().caps.max_bytes / 512));
         let mut e = engine::<8>(&world);

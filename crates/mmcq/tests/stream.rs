@@ -267,6 +267,21 @@ fn everything_else_closes_first() {
 }
 
 #[test]
+fn where_only_a_response_shows_the_end_of_busy_writes_are_stopped_by_us() {
+    let world = world(true);
+    world.borrow_mut().caps.busy = BusyDetect::Response;
+    world.borrow_mut().busy_polls = 3;
+    let mut e = engine::<4>(&world);
+    let mut now = 0;
+    one(&mut e, write(100, 8, 1), &mut now).unwrap();
+    one(&mut e, write(300, 40, 1), &mut now).unwrap();
+    // Nobody asks a busy card: one CMD13 each, for the status.
+    assert_eq!(log(&world), "25+8 12 13 25+16 +16 +8 12 13");
+    one(&mut e, read(100, 8), &mut now).unwrap();
+    assert_eq!((log(&world), e.stats().busy_polls), ("23 18+8".to_owned(), 0));
+}
+
+#[test]
 fn the_end_of_the_card_closes() {
     let world = world(true);
     let mut e = engine::<4>(&world);
@@ -366,10 +381,9 @@ fn a_host_that_cannot_do_what_it_claims_is_found_out_once() {
 fn data_hold_for_random_mixes() {
     arbtest(|u| {
         let world = world(true);
-        if u.arbitrary()? {
-            world.borrow_mut().caps.busy = BusyDetect::Status;
-            world.borrow_mut().busy_polls = 2;
-        }
+        world.borrow_mut().caps.busy =
+            *u.choose(&[BusyDetect::Interrupt, BusyDetect::Level, BusyDetect::Status, BusyDetect::Response])?;
+        world.borrow_mut().busy_polls = 2;
         let mut e = engine::<8>(&world);
         let (mut now, mut fill) = (0, 0u8);
         let mut expected = vec![0u8; BLOCKS as usize];

@@ -130,7 +130,7 @@ impl<'a, L: Lock, H: Host, const N: usize, P: Policy> Session<'a, L, H, N, P> {
     pub async fn switch_then(&mut self, command: Command, timeout_ns: u64) -> Result<(), Failed> {
         self.send(None, command, timeout_ns, true).await?;
         match self.shared.with(|engine| engine.host().caps().busy) {
-            BusyDetect::Interrupt => Ok(()),
+            BusyDetect::Interrupt | BusyDetect::Response => Ok(()),
             BusyDetect::Status => self.wait_ready(timeout_ns).await,
             BusyDetect::Level => {
                 for _ in 0..=timeout_ns / BUSY_INTERVAL_NS {

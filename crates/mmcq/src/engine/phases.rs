@@ -234,13 +234,20 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         }
     }
 
+    /// May the end of a transfer be announced by a CMD23 of our own? Where only the busy after a response ends by interrupt, a write is better off with CMD12.
+    pub(super) fn counts(&self, direction: Direction) -> bool {
+        let caps = self.host.caps();
+        !caps.no_count
+            && (direction == Direction::Read || caps.busy != BusyDetect::Response || caps.auto_count)
+    }
+
     /// CMD23 as a phase of its own where it pays, else the data command at once.
     ///
     /// Closed-ended by an automatic CMD23 is the cheapest way: the card ends by itself and needs no CMD12. An automatic CMD12 is next.
     /// A CMD23 or CMD12 of our own costs an interrupt more; of the two, CMD23 does not make the card abandon what it has read ahead.
     fn begin_counted(&mut self, target: &Target, now_ns: u64) {
         let caps = self.host.caps();
-        let counts = target.count && !caps.no_count;
+        let counts = target.count && self.counts(self.gathered.direction);
         let by_hand = self.gathered.blocks > 1 && !caps.auto_count && !caps.auto_stop;
         let blocks = match self.end {
             End::Here if by_hand => self.gathered.blocks,
@@ -295,7 +302,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         if self.end != End::Here {
             return true;
         }
-        let target_counts = self.target.is_some_and(|t| t.count) && !self.host.caps().no_count;
+        let target_counts = self.target.is_some_and(|t| t.count) && self.counts(self.gathered.direction);
         let counted = target_counts && !self.host.caps().auto_count && !self.host.caps().auto_stop;
         self.gathered.blocks > 1 && self.phase.auto == Auto::None && !counted
     }
@@ -494,7 +501,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
                 self.dispatch(now_ns);
             }
             Stage::Flush => {
-                if self.host.caps().busy == BusyDetect::Interrupt {
+                if matches!(self.host.caps().busy, BusyDetect::Interrupt | BusyDetect::Response) {
                     self.ask_status(Stage::FlushStatus, now_ns);
                 } else {
                     self.watch_busy(now_ns);
@@ -534,7 +541,11 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         let at_end = self.target.is_some_and(|t| end >= t.sectors);
         let benign = if at_end { R1::OUT_OF_RANGE } else { 0 };
         let bad = status & (R1::OWN | R1::DEFERRED) & !benign;
+        let by_us = self.stage == Stage::Stop;
         match (bad, self.gathered.direction) {
+            (0, _) if by_us && self.host.caps().busy == BusyDetect::Response => {
+                self.end_transfer(None, now_ns)
+            }
             (0, _) => self.data_ended(now_ns),
             (_, Direction::Read) => self.fail(Error::Card(status), now_ns),
             (_, Direction::Write) => {

@@ -188,7 +188,10 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         {
             return End::Unknown;
         }
-        let counts = self.target.is_some_and(|t| t.count) && !self.host.caps().no_count;
+        // What goes on without a command ends without busy, also where the host sees busy after data: a write is then better closed by CMD12.
+        let write = self.gathered.direction == Direction::Write;
+        let unseen = write && self.host.caps().busy == BusyDetect::Interrupt;
+        let counts = self.target.is_some_and(|t| t.count) && self.counts(self.gathered.direction) && !unseen;
         match self.gathered.blocks.saturating_add(rest) {
             _ if rest == 0 => End::Here,
             total if counts && total <= COUNT_MAX => End::After(total),
@@ -344,7 +347,8 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             self.late = Some(status);
         }
         self.unsettled |= open.acknowledged;
-        if open.direction == Direction::Write && self.host.caps().busy != BusyDetect::Interrupt {
+        let shown = matches!(self.host.caps().busy, BusyDetect::Interrupt | BusyDetect::Response);
+        if open.direction == Direction::Write && !shown {
             self.closing = true;
             self.watch_busy(now_ns);
         } else {

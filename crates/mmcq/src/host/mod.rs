@@ -248,6 +248,8 @@ pub enum Step {
 pub enum BusyDetect {
     /// The end of a phase includes the end of busy, by interrupt.
     Interrupt,
+    /// The same for busy after a response (R1b); after data only the card's status (CMD13) tells.
+    Response,
     /// [`Host::dat0_busy`] can be read, nothing interrupts.
     Level,
     /// Only the card's status (CMD13) tells.

@@ -233,7 +233,7 @@ impl Host for TestHost {
             12 => {
                 world.counted = 0;
                 let wrote = world.open.take().is_some_and(|(direction, _)| direction == Direction::Write);
-                if wrote && self.caps.busy != BusyDetect::Interrupt {
+                if wrote && !matches!(self.caps.busy, BusyDetect::Interrupt | BusyDetect::Response) {
                     world.still_busy = world.busy_polls;
                 }
             }

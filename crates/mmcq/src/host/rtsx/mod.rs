@@ -25,7 +25,7 @@
 //! # Busy
 //! The chip can hold the end of a command until the card lets DAT0 go, and does so for each R1b. A write's
 //! data end with the card's CRC status; whether the same bit works there is not known of the real chip. So
-//! [`Caps::busy`] is [`Status`](BusyDetect::Status) unless [`Config::busy_after_data`] says more: the level
+//! [`Caps::busy`] is [`Response`](BusyDetect::Response) unless [`Config::busy_after_data`] says more: the level
 //! of DAT0 is no substitute, since the chip samples it only while the SD clock runs. After CMD12 the first
 //! CMD13 finds the card ready.
 
@@ -175,7 +175,7 @@ fn caps(config: &Config) -> Caps {
         auto_count: false,
         no_count: false,
         continue_data: config.continue_data,
-        busy: if config.busy_after_data { BusyDetect::Interrupt } else { BusyDetect::Status },
+        busy: if config.busy_after_data { BusyDetect::Interrupt } else { BusyDetect::Response },
         max_busy_ns: CHECK_NS,
         max_segments: list::SEGMENTS as u16,
         max_segment_bytes: list::SEGMENT_BYTES,

@@ -52,7 +52,7 @@ fn capabilities_follow_the_configuration() {
     let host = build(Config::new());
     let caps = host.caps();
     assert!(caps.continue_data && !caps.auto_stop && !caps.auto_count && !caps.no_count);
-    assert_eq!((caps.busy, caps.width), (BusyDetect::Status, Width::W4));
+    assert_eq!((caps.busy, caps.width), (BusyDetect::Response, Width::W4));
     assert_eq!((caps.max_segments, caps.max_segment_bytes, caps.max_blocks), (256, 0x8_0000, 65_535));
     assert_eq!((caps.max_bytes, caps.align, caps.dma_bits), (0x8_0000, 4, 32));
     assert!(caps.can(Timing::Sdr104) && !caps.can(Timing::Hs200) && caps.signal18);
