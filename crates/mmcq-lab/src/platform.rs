@@ -4,7 +4,7 @@
 //! left out: `cost.entry_us`, the part of `cost.irq_us` that is interrupt entry and exit (without it: all of it), and `cost.tasklet_us`, from the hard
 //! interrupt to the deferred one, which only a board that uses it must give.
 
-use mmcq_sim::sdhci::SdhciConfig;
+use crate::controller::ControllerConfig;
 use serde::Deserialize;
 use std::path::{Path, PathBuf};
 use toml::{Table, Value};
@@ -27,6 +27,13 @@ const DEPTH_MAX: usize = 8;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct PlatformError(String);
+
+impl PlatformError {
+    /// From the whole line.
+    pub(crate) fn new(line: String) -> Self {
+        PlatformError(line)
+    }
+}
 
 /// Where a number comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
@@ -117,7 +124,7 @@ pub struct Platform {
     /// Who moves our engine.
     pub advance: Advance,
     /// The controller model.
-    pub controller: SdhciConfig,
+    pub controller: ControllerConfig,
     /// Timings of the wires that the controller's capabilities cannot tell.
     pub timings: Vec<mmcq::host::Timing>,
     /// Cores.
@@ -195,9 +202,7 @@ impl Platform {
         };
         let (costs, shares, own) = (section("cost")?, section("share")?, section("own")?);
         let (controller, mut driver, mut cpu) = (section("controller")?, section("driver")?, section("cpu")?);
-        let controller = Value::Table(controller).try_into().map_err(|e: toml::de::Error| {
-            PlatformError(format!("{}: {}", place("controller"), e.message()))
-        })?;
+        let controller = ControllerConfig::read(&place("controller"), controller)?;
         let mut stack = section("stack")?;
         let advance = match stack.remove("advance") {
             Some(value) => value.clone().try_into().map_err(|_| {
@@ -493,6 +498,8 @@ mod tests {
         assert!(broken("cores = 8", "cores = 0").contains("cpu.cores: 0; expected 1 to 64"));
         assert!(broken("done_us = { value = 2, ", "done_us = { ").contains("missing field `value`"));
         assert!(broken("fixed = true", "fixt = true").contains("fixt"));
+        let kind = broken("fixed = true", "kind = \"sdhc\"");
+        assert!(kind.contains("controller.kind: \"sdhc\"; expected \"sdhci\""), "{kind}");
         assert!(broken("\"hs200\"", "\"hs300\"").contains("hs300"));
         assert!(broken("card = ", "card = = ").contains("line 2"));
         assert!(Platform::load("hsq-spard").unwrap_err().to_string().contains("hsq-sprd"));

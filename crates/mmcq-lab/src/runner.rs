@@ -258,16 +258,16 @@ where
     let mut sys = System::new(board.time.clone(), board.cores, board.migration, board.costs, jobs, run.seed);
     let mut load = Load::new(run, board.card.target.sectors, progress)?;
     let start_ns = board.time.now();
-    let (controller, memory, port, cores) =
-        (board.controller.clone(), board.memory.clone(), board.port.clone(), board.cores);
-    let before = port.counters();
+    let (controller, memory, cores) = (board.controller.clone(), board.memory.clone(), board.cores);
+    let before = controller.accesses();
     let end_ns = board.serve(run, &mut sys, &mut load)?;
     if memory.violation_count() > 0 {
         return Err(RunError::Memory(memory.violations().first().cloned().unwrap_or_default()));
     }
     let bus = controller.stats();
     let transfers = [17, 18, 24, 25].iter().map(|&c: &usize| bus.commands[c]).sum();
-    let accesses = (port.counters().reads - before.reads, port.counters().writes - before.writes);
+    let after = controller.accesses();
+    let accesses = (after.reads - before.reads, after.writes - before.writes);
     let counters = Counters {
         ios: load.ios,
         transfers,
