@@ -3,7 +3,7 @@
 use crate::controller::{self, Controller};
 use crate::ours::Context;
 use crate::platform::{Advance, Platform};
-use crate::system::Costs;
+use crate::system::{Costs, SleepDepth};
 use mmcq::card::{Card, Family, Options, bring_up};
 use mmcq::engine::{Config, DmaBuf};
 use mmcq::task::{Lock, Shared, Timer};
@@ -187,6 +187,13 @@ fn costs(platform: &Platform, price: Price) -> (Costs, CallCosts, (u64, u64)) {
         wake: delay("wake"),
         hop: delay("hop"),
         retry_ns: ns("retry"),
+        close_ns: ns("stop_pause") + ns("flush"),
+        pin_ns: ns("pin"),
+        depth: SleepDepth {
+            light_ns: ns("light_sleep"),
+            deep_ns: ns("deep_sleep"),
+            extra_ns: ns("deep_wake"),
+        },
     };
     let mut registers = (0, 0);
     if price == Price::Own {
@@ -317,7 +324,7 @@ fn start<const N: usize>(stack: &Stack<N>, controller: &Controller, time: &Time)
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mmcq::host::Timing;
+    use mmcq::host::{Timing, Width};
 
     #[test]
     fn every_platform_comes_up_at_its_speed() {

@@ -1,8 +1,12 @@
 //! Platform files: a board as TOML. Every cost carries its unit in its name, its kind and its source.
 //!
-//! `[stack] advance` says who moves our engine: `"irq"` (as if it were not there), `"tasklet"`, `"thread"` or `"spin"`, see [`Advance`]. Two costs may be
-//! left out: `cost.entry_us`, the part of `cost.irq_us` that is interrupt entry and exit (without it: all of it), and `cost.tasklet_us`, from the hard
-//! interrupt to the deferred one, which only a board that uses it must give.
+//! `[stack] advance` says who moves our engine: `"irq"` (as if it were not there), `"tasklet"`, `"thread"` or `"spin"`, see [`Advance`]. Some costs may be
+//! left out:
+//! - `cost.entry_us`, the part of `cost.irq_us` that is interrupt entry and exit (without it: all of it);
+//! - `cost.tasklet_us`, from the hard interrupt to the deferred one, which only a board that uses it must give;
+//! - `cost.stop_pause_us` and `cost.flush_us`, what Linux's driver of a reader does after a late CMD12;
+//! - `cost.pin_us`, a job's work for each 512 KiB of an I/O of more than 1 MiB;
+//! - `cost.deep_wake_us`, what waking a job costs more when it has slept for `cost.deep_sleep_us` or longer, nothing up to `cost.light_sleep_us`.
 
 use crate::controller::ControllerConfig;
 use serde::Deserialize;
@@ -158,7 +162,8 @@ const COSTS: [&str; 14] = [
     "hop", "tail", "retry",
 ];
 /// Costs that a platform may give.
-const COSTS_OPTIONAL: [&str; 2] = ["entry", "tasklet"];
+const COSTS_OPTIONAL: [&str; 8] =
+    ["entry", "tasklet", "stop_pause", "flush", "pin", "light_sleep", "deep_sleep", "deep_wake"];
 const SHARES: [&str; 2] = ["tail", "migration"];
 /// Those of our own path; the first ones are instructions, `cycle` and registers are times.
 const OWN: [&str; 8] = [
