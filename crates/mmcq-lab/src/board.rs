@@ -16,7 +16,7 @@ use mmcq_sim::world::Device;
 use std::cell::{Cell, RefCell};
 
 /// The cards that come with the program.
-const CARDS: [(&str, &str); 8] = [
+const CARDS: [(&str, &str); 10] = [
     ("hbg4a2", include_str!("../../../cards/hbg4a2.toml")),
     ("fifo-emmc", include_str!("../../../cards/fifo-emmc.toml")),
     ("fifo-emmc-b", include_str!("../../../cards/fifo-emmc-b.toml")),
@@ -25,6 +25,8 @@ const CARDS: [(&str, &str); 8] = [
     ("sdhc-16g-hs", include_str!("../../../cards/sdhc-16g-hs.toml")),
     ("sdsc-1g", include_str!("../../../cards/sdsc-1g.toml")),
     ("sdxc-128g-uhs", include_str!("../../../cards/sdxc-128g-uhs.toml")),
+    ("pro-plus-128", include_str!("../../../cards/pro-plus-128.toml")),
+    ("pro-plus-128-ahead", include_str!("../../../cards/pro-plus-128-ahead.toml")),
 ];
 
 /// Turns without any event after which bring-up is stuck; steps that need no time take one each.

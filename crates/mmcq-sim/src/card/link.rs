@@ -63,6 +63,12 @@ pub(crate) fn payload_ns(bus: &BusState, bytes: u16) -> u64 {
     clocks_ns(bus, (u64::from(bytes) * 8).div_ceil(lines))
 }
 
+/// Clocks of a block on the data lines: start bit, payload, CRC16, end bit.
+pub(crate) fn block_clk(bus: &BusState, bytes: u16) -> u64 {
+    let lines = u64::from(bus.width.max(1)) << u32::from(bus.ddr);
+    1 + (u64::from(bytes) * 8).div_ceil(lines) + 16 + 1
+}
+
 /// Time of so many clocks.
 pub(crate) fn clocks_ns(bus: &BusState, clocks: u64) -> u64 {
     clocks * 1_000_000_000 / u64::from(bus.clock_hz.max(1))

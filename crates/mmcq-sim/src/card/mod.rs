@@ -18,6 +18,8 @@ mod tests;
 mod transfer;
 mod tuning;
 
+use std::io;
+
 pub use emmc::EmmcCard;
 pub use medium::{Fill, Medium, MediumError};
 pub use profile::{CardProfile, ProfileError};
@@ -158,6 +160,17 @@ pub trait Card {
     fn write_protect_switch(&self) -> bool {
         false
     }
+
+    /// The supply is cut, whatever the host believes; what the card keeps of its writes is then in [`Card::peek`].
+    fn power_cut(&mut self, now_ns: u64) {
+        self.bus_changed(&BusState::default(), now_ns);
+    }
+
+    /// Bytes that the medium (of an eMMC: the user area) holds, looked at without the bus.
+    fn peek(&mut self, at: u64, buffer: &mut [u8]) -> io::Result<()> {
+        let _ = (at, buffer);
+        Err(io::Error::new(io::ErrorKind::Unsupported, "this card has no medium to look at"))
+    }
 }
 
 impl<C: Card + ?Sized> Card for Box<C> {
@@ -187,5 +200,13 @@ impl<C: Card + ?Sized> Card for Box<C> {
 
     fn write_protect_switch(&self) -> bool {
         (**self).write_protect_switch()
+    }
+
+    fn power_cut(&mut self, now_ns: u64) {
+        (**self).power_cut(now_ns);
+    }
+
+    fn peek(&mut self, at: u64, buffer: &mut [u8]) -> io::Result<()> {
+        (**self).peek(at, buffer)
     }
 }

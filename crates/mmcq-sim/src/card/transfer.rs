@@ -1,8 +1,8 @@
 //! Blocks between the bus and the medium, the same for both standards.
 
-use super::flash::{Flash, UNIT_BYTES};
+use super::flash::{Flash, Reading, UNIT_BYTES};
 use super::medium::Medium;
-use super::status;
+use super::{BusState, link, status};
 
 /// A read command at work.
 #[derive(Clone, Copy, Debug)]
@@ -17,6 +17,10 @@ pub(crate) struct Read {
     ready_ns: u64,
     /// 4 KiB that is open, once a block was sent.
     unit: Option<u64>,
+    /// CMD17.
+    single: bool,
+    /// With reads by page.
+    reading: Reading,
 }
 
 /// What a read gives.
@@ -28,8 +32,15 @@ pub(crate) enum Sent {
 }
 
 impl Read {
+    /// CMD18; `left`: as many blocks as CMD23 said.
     pub(crate) fn new(at: u64, block: u16, left: Option<u32>, flash: &Flash, now_ns: u64) -> Self {
-        Self { at, block, left, ready_ns: now_ns.saturating_add(flash.timing().read_first_ns), unit: None }
+        let ready_ns = flash.first_page_ns(now_ns);
+        Self { at, block, left, ready_ns, unit: None, single: false, reading: Reading::default() }
+    }
+
+    /// CMD17.
+    pub(crate) fn single(at: u64, block: u16, flash: &Flash, now_ns: u64) -> Self {
+        Self { single: true, ..Self::new(at, block, Some(1), flash, now_ns) }
     }
 
     /// The next block.
@@ -37,8 +48,9 @@ impl Read {
     pub(crate) fn next(
         &mut self,
         medium: &mut Medium,
-        flash: &Flash,
+        flash: &mut Flash,
         buffer: &mut [u8],
+        bus: &BusState,
         now_ns: u64,
     ) -> Sent {
         if self.left == Some(0) {
@@ -55,17 +67,34 @@ impl Read {
             return Sent::Nothing(status::CARD_ECC_FAILED);
         }
         let unit = self.at / UNIT_BYTES;
-        let start_ns = match self.unit {
-            None => now_ns.max(self.ready_ns),
-            Some(open) if open == unit => now_ns,
-            Some(_) => now_ns.saturating_add(flash.timing().read_next_4k_ns),
+        let start_ns = match (&flash.timing().pages, self.unit) {
+            (Some(pages), _) => self.reading.start_ns(pages, self.at, self.block, self.ready_ns, bus, now_ns),
+            (None, None) => now_ns.max(self.ready_ns),
+            (None, Some(open)) if open == unit => now_ns,
+            (None, Some(_)) => now_ns.saturating_add(flash.timing().read_next_4k_ns),
         };
         self.unit = Some(unit);
         self.at += len;
         if let Some(left) = &mut self.left {
             *left -= 1;
+            if *left == 0 {
+                let end_ns = start_ns + link::clocks_ns(bus, link::block_clk(bus, self.block));
+                self.stop(medium, flash, end_ns);
+            }
         }
         Sent::Block(start_ns)
+    }
+
+    /// The read ends here: after its last block, by CMD12, or because the card is deselected.
+    pub(crate) fn stop(&self, medium: &Medium, flash: &mut Flash, now_ns: u64) {
+        let beyond =
+            flash.timing().pages.and_then(|pages| pages.ahead).is_some_and(|ahead| ahead.when_counted);
+        let limit = match self.left {
+            _ if self.single => return,
+            Some(left) if !beyond => self.at.saturating_add(u64::from(left) * u64::from(self.block)),
+            _ => medium.bytes(),
+        };
+        self.reading.stop(flash, self.block, limit, now_ns);
     }
 }
 
@@ -125,8 +154,15 @@ impl Write {
         if self.at.saturating_add(len) > medium.bytes() {
             return Taken::Refused(status::OUT_OF_RANGE);
         }
+        let Ok(before) = flash.before(medium, self.at, data.len()) else {
+            return Taken::Refused(status::ERROR);
+        };
         if medium.write(self.at, data).is_err() {
             return Taken::Refused(status::ERROR);
+        }
+        let mut busy_ns = now_ns;
+        if flash.timing().close.is_some() {
+            busy_ns = flash.take(self.at, len, before, now_ns);
         }
         let unit = self.at / UNIT_BYTES;
         if self.last_unit != Some(unit) {
@@ -144,7 +180,7 @@ impl Write {
         }
         let buffer = flash.timing().buffer_bytes;
         if buffer == 0 || self.pending_bytes < buffer {
-            return Taken::More(now_ns);
+            return Taken::More(busy_ns);
         }
         let busy_ns = flash.write(now_ns, self.pending_bytes, self.pending_units, false);
         self.pending_bytes = 0;
@@ -158,7 +194,13 @@ impl Write {
         if self.stored == 0 {
             return (now_ns, errors);
         }
-        let busy_ns = flash.write(now_ns, self.pending_bytes, self.pending_units, true);
+        let busy_ns = match flash.timing().close {
+            None => flash.write(now_ns, self.pending_bytes, self.pending_units, true),
+            Some(close) => {
+                let bytes = u64::from(self.stored) * u64::from(self.block);
+                flash.close(&close, self.at.saturating_sub(bytes), bytes, now_ns)
+            }
+        };
         let busy_ns = if self.reliable { busy_ns.max(flash.drained_ns(now_ns)) } else { busy_ns };
         (busy_ns, errors)
     }

@@ -6,7 +6,7 @@ use super::super::transfer::{Read, Write};
 use super::super::{Answer, Flow, ReadBlock, Reply, tuning};
 use super::config::{ERASE_GROUP_BYTES, byte};
 use super::switch::Effect;
-use super::{Count, EmmcCard, EraseRange, Partition, Transfer};
+use super::{Count, EmmcCard, EraseRange, Partition, Transfer, active};
 
 /// 1.70 to 1.95 V and 2.7 to 3.6 V.
 const VOLTAGES: u32 = 0x00ff_8080;
@@ -81,8 +81,8 @@ impl EmmcCard {
                 reply.busy_until_ns = Some(self.busy_until_ns);
                 reply
             }
-            (7, Data) if !self.addressed(arg) => self.deselect(Stby),
-            (7, Prg) if !self.addressed(arg) => self.deselect(Dis),
+            (7, Data) if !self.addressed(arg) => self.deselect(Stby, now_ns),
+            (7, Prg) if !self.addressed(arg) => self.deselect(Dis, now_ns),
             (7, Stby | Dis) => Reply::SILENT,
             (5 | 9 | 10 | 13 | 15, _) if !self.addressed(arg) => Reply::SILENT,
             (9, Stby) => {
@@ -94,6 +94,7 @@ impl EmmcCard {
             (10, Stby) => self.long(self.config.cid()),
             (12, Data) => {
                 let reply = self.go(12, Tran);
+                self.stop_reading(now_ns);
                 self.transfer = Transfer::None;
                 self.data_end_ns = None;
                 reply
@@ -124,7 +125,7 @@ impl EmmcCard {
         match index {
             0 => self.go_idle(arg),
             6 => self.switch_command(arg, now_ns),
-            7 if !self.addressed(arg) => self.deselect(State::Stby),
+            7 if !self.addressed(arg) => self.deselect(State::Stby, now_ns),
             8 => {
                 self.scratch.copy_from_slice(&self.ext_csd);
                 self.send_scratch(8, 512)
@@ -143,7 +144,7 @@ impl EmmcCard {
                 }
                 self.r1(16)
             }
-            17 => self.read(17, arg, Some(1), now_ns),
+            17 => self.read(17, arg, None, now_ns),
             18 => self.read(18, arg, count.map(|count| count.blocks), now_ns),
             19 => {
                 let mut reply = self.go(19, State::Btst);
@@ -243,8 +244,19 @@ impl EmmcCard {
         reply
     }
 
-    fn deselect(&mut self, state: State) -> Reply {
+    /// A read that is cut off may leave a page fetch behind.
+    fn stop_reading(&mut self, now_ns: u64) {
+        if let Transfer::Read(read) = self.transfer
+            && self.data_end_ns.is_none()
+        {
+            let medium = active(&mut self.user, &mut self.boot, &mut self.gp, self.partition);
+            read.stop(medium, &mut self.flash, now_ns);
+        }
+    }
+
+    fn deselect(&mut self, state: State, now_ns: u64) -> Reply {
         self.status.valid_command();
+        self.stop_reading(now_ns);
         self.transfer = Transfer::None;
         self.data_end_ns = None;
         self.state = state;
@@ -293,6 +305,7 @@ impl EmmcCard {
         if self.config.sector_mode() || self.width & 0x0f >= 5 { 512 } else { self.block_len }
     }
 
+    /// CMD17, or CMD18 with the count of CMD23.
     fn read(&mut self, index: u8, arg: u32, left: Option<u32>, now_ns: u64) -> Reply {
         if self.transfer_len() != 512 {
             // READ_BL_PARTIAL is 0.
@@ -307,7 +320,10 @@ impl EmmcCard {
                 let mut reply = self.go(index, State::Data);
                 reply.flow = Flow::Read { block_size: 512 };
                 self.data_end_ns = None;
-                self.transfer = Transfer::Read(Read::new(at, 512, left, &self.flash, now_ns));
+                self.transfer = Transfer::Read(match index {
+                    17 => Read::single(at, 512, &self.flash, now_ns),
+                    _ => Read::new(at, 512, left, &self.flash, now_ns),
+                });
                 reply
             }
         }

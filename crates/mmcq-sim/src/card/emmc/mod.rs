@@ -5,6 +5,8 @@ pub(crate) mod config;
 mod protect;
 mod switch;
 
+use std::io;
+
 use super::flash::Flash;
 use super::link::{self, IDENTIFICATION_HZ, Mode, PowerUp};
 use super::lock::{Lock, Outcome};
@@ -307,7 +309,7 @@ impl Card for EmmcCard {
         if !bus.powered {
             if was.powered {
                 self.reset();
-                self.flash.power_lost();
+                self.flash.power_lost(&mut self.user, now_ns);
             }
             return;
         }
@@ -353,7 +355,7 @@ impl Card for EmmcCard {
             }
             Transfer::Read(read) => {
                 let medium = active(&mut self.user, &mut self.boot, &mut self.gp, self.partition);
-                match read.next(medium, &self.flash, buffer, now_ns) {
+                match read.next(medium, &mut self.flash, buffer, &self.bus, now_ns) {
                     Sent::Block(start_ns) => (start_ns, read.block, read.left == Some(0)),
                     Sent::Nothing(errors) => {
                         self.status.raise(errors);
@@ -416,7 +418,7 @@ impl Card for EmmcCard {
             Transfer::ProgramCid | Transfer::ProgramCsd | Transfer::Lock => {
                 self.busy_until_ns = now_ns;
                 if good {
-                    self.busy_until_ns = now_ns.saturating_add(self.config.flash.write_first_ns);
+                    self.busy_until_ns = now_ns.saturating_add(self.config.flash.register_ns());
                     self.take_register(data, now_ns);
                 }
                 self.transfer = Transfer::None;
@@ -437,5 +439,9 @@ impl Card for EmmcCard {
 
     fn write_protect_switch(&self) -> bool {
         false
+    }
+
+    fn peek(&mut self, at: u64, buffer: &mut [u8]) -> io::Result<()> {
+        self.user.read(at, buffer)
     }
 }

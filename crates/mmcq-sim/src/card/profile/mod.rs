@@ -3,6 +3,7 @@
 //! Every quantity has its unit in the name of its key, and every group says where its numbers come from.
 
 mod error;
+mod flash;
 mod parse;
 
 pub use error::ProfileError;

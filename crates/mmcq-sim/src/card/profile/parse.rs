@@ -9,6 +9,7 @@ use super::super::emmc::config::{
 use super::super::flash::Timing;
 use super::super::registers::Identity;
 use super::super::sd::config::{Class, Modes, SdConfig, Spec, au_is_sayable, csd1_size};
+use super::flash::{self, FlashKeys};
 use super::{CardProfile, Kind, ProfileError};
 
 const MIB: u64 = 1 << 20;
@@ -165,43 +166,8 @@ enum EmmcFastest {
     Hs400Es,
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct FlashKeys {
-    read: ReadKeys,
-    write: WriteKeys,
-    erase: EraseKeys,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct ReadKeys {
-    source: String,
-    read_first_us: Spanned<f64>,
-    read_next_4k_us: Spanned<f64>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct WriteKeys {
-    source: String,
-    write_first_us: Spanned<f64>,
-    write_next_4k_us: Spanned<f64>,
-    cache_kib: Option<u32>,
-    drain_mib_s: Option<Spanned<f64>>,
-    buffer_kib: Option<u32>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct EraseKeys {
-    source: String,
-    erase_first_us: Spanned<f64>,
-    erase_next_group_us: Spanned<f64>,
-}
-
 /// Where a value stands in the text.
-struct Place<'a> {
+pub(super) struct Place<'a> {
     text: &'a str,
     name: &'a str,
 }
@@ -211,7 +177,7 @@ impl Place<'_> {
         1 + self.text.as_bytes().iter().take(at).filter(|byte| **byte == b'\n').count()
     }
 
-    fn value<T>(&self, key: &str, at: &Spanned<T>, expected: &str) -> ProfileError {
+    pub(super) fn value<T>(&self, key: &str, at: &Spanned<T>, expected: &str) -> ProfileError {
         let span = at.span();
         ProfileError::Value {
             name: self.name.into(),
@@ -223,7 +189,7 @@ impl Place<'_> {
     }
 
     /// A time as integer nanoseconds.
-    fn ns(&self, key: &str, value: &Spanned<f64>, ns_per_unit: f64) -> Result<u64, ProfileError> {
+    pub(super) fn ns(&self, key: &str, value: &Spanned<f64>, ns_per_unit: f64) -> Result<u64, ProfileError> {
         let ns = value.get_ref() * ns_per_unit;
         if !(0.0..=LONGEST_NS).contains(&ns) {
             return Err(self.value(key, value, "a time from 0 to one hour"));
@@ -231,12 +197,18 @@ impl Place<'_> {
         Ok(ns.round() as u64)
     }
 
-    fn us(&self, key: &str, value: &Spanned<f64>) -> Result<u64, ProfileError> {
+    pub(super) fn us(&self, key: &str, value: &Spanned<f64>) -> Result<u64, ProfileError> {
         self.ns(key, value, 1e3)
     }
 
-    fn ms(&self, key: &str, value: &Spanned<f64>) -> Result<u64, ProfileError> {
+    pub(super) fn ms(&self, key: &str, value: &Spanned<f64>) -> Result<u64, ProfileError> {
         self.ns(key, value, 1e6)
+    }
+
+    /// A key that a table must have and has not.
+    pub(super) fn missing<T>(&self, table: &Spanned<T>, key: &str) -> ProfileError {
+        let message = format!("missing field `{key}`");
+        ProfileError::Toml { name: self.name.into(), line: self.line(table.span().start), message }
     }
 
     fn toml(&self, error: &toml::de::Error) -> ProfileError {
@@ -264,11 +236,11 @@ fn with_unit_hint(message: &str) -> String {
 pub(super) fn profile(text: &str, name: &str) -> Result<CardProfile, ProfileError> {
     let place = Place { text, name };
     let file: File = toml::from_str(text).map_err(|error| place.toml(&error))?;
-    let flash = flash(&place, &file.flash)?;
+    let flash = flash::timing(&place, &file.flash)?;
     let mut sources = vec![
         ("identity".to_owned(), file.identity.source.clone()),
-        ("flash.read".to_owned(), file.flash.read.source.clone()),
-        ("flash.write".to_owned(), file.flash.write.source.clone()),
+        ("flash.read".to_owned(), file.flash.read.get_ref().source.clone()),
+        ("flash.write".to_owned(), file.flash.write.get_ref().source.clone()),
         ("flash.erase".to_owned(), file.flash.erase.source.clone()),
     ];
     let kind = match (&file.sd, &file.emmc) {
@@ -279,6 +251,11 @@ pub(super) fn profile(text: &str, name: &str) -> Result<CardProfile, ProfileErro
             Kind::Sd(sd(&place, keys, identity, flash)?)
         }
         (None, Some(keys)) => {
+            if let Some(key) = &file.flash.write.get_ref().volatile_open_write
+                && *key.get_ref()
+            {
+                return Err(place.value("volatile_open_write", key, "false, or an SD card"));
+            }
             sources.push(("emmc".into(), keys.source.clone()));
             sources.push(("emmc.time".into(), keys.time.source.clone()));
             let identity = identity(&place, &file.identity, 1, 6)?;
@@ -291,25 +268,6 @@ pub(super) fn profile(text: &str, name: &str) -> Result<CardProfile, ProfileErro
     };
     check_capacity(&kind, name)?;
     Ok(CardProfile { name: name.into(), description: file.description, kind, sources })
-}
-
-fn flash(place: &Place<'_>, keys: &FlashKeys) -> Result<Timing, ProfileError> {
-    let drain_bytes_per_s = match &keys.write.drain_mib_s {
-        None => 0,
-        Some(rate) if (0.001..=1e6).contains(rate.get_ref()) => (rate.get_ref() * MIB as f64).round() as u64,
-        Some(rate) => return Err(place.value("drain_mib_s", rate, "a rate from 0.001 to 1000000 MiB/s")),
-    };
-    Ok(Timing {
-        read_first_ns: place.us("read_first_us", &keys.read.read_first_us)?,
-        read_next_4k_ns: place.us("read_next_4k_us", &keys.read.read_next_4k_us)?,
-        write_first_ns: place.us("write_first_us", &keys.write.write_first_us)?,
-        write_next_4k_ns: place.us("write_next_4k_us", &keys.write.write_next_4k_us)?,
-        cache_bytes: u64::from(keys.write.cache_kib.unwrap_or(0)) * 1024,
-        drain_bytes_per_s,
-        buffer_bytes: u64::from(keys.write.buffer_kib.unwrap_or(0)) * 1024,
-        erase_first_ns: place.us("erase_first_us", &keys.erase.erase_first_us)?,
-        erase_next_group_ns: place.us("erase_next_group_us", &keys.erase.erase_next_group_us)?,
-    })
 }
 
 fn identity(

@@ -53,8 +53,8 @@ impl SdCard {
                 reply.busy_until_ns = Some(self.busy_until_ns);
                 reply
             }
-            (7, Tran | Data) if !addressed => self.deselect(Stby),
-            (7, Prg) if !addressed => self.deselect(Dis),
+            (7, Tran | Data) if !addressed => self.deselect(Stby, now_ns),
+            (7, Prg) if !addressed => self.deselect(Dis, now_ns),
             (7, Stby | Dis) => Reply::SILENT,
             (8, Idle) if self.config.spec >= Spec::V2 => {
                 if (arg >> 8) & 0xf != 1 {
@@ -87,6 +87,7 @@ impl SdCard {
                     }
                 }
                 let reply = self.go(12, Tran, now_ns);
+                self.stop_reading(now_ns);
                 self.transfer = Transfer::None;
                 self.data_end_ns = None;
                 self.pending_functions = None;
@@ -111,7 +112,7 @@ impl SdCard {
                 }
                 self.r1(16, now_ns)
             }
-            (17, Tran) => self.read(17, arg, Some(1), now_ns),
+            (17, Tran) => self.read(17, arg, None, now_ns),
             (18, Tran) => self.read(18, arg, count, now_ns),
             (19, Tran) if self.voltage.is_18() => self.send_register(19, tuning::FOUR_LINES, now_ns),
             (23, Tran) if self.config.cmd23 => {
@@ -211,8 +212,18 @@ impl SdCard {
         Reply::short(3, u32::from(self.rca) << 16 | short)
     }
 
-    fn deselect(&mut self, state: State) -> Reply {
+    /// A read that is cut off may leave a page fetch behind.
+    fn stop_reading(&mut self, now_ns: u64) {
+        if let Transfer::Read(read) = &self.transfer
+            && self.data_end_ns.is_none()
+        {
+            read.stop(&self.medium, &mut self.flash, now_ns);
+        }
+    }
+
+    fn deselect(&mut self, state: State, now_ns: u64) -> Reply {
         self.status.valid_command();
+        self.stop_reading(now_ns);
         self.transfer = Transfer::None;
         self.data_end_ns = None;
         self.pending_functions = None;
@@ -238,6 +249,7 @@ impl SdCard {
         if self.config.block_addressed() { 512 } else { self.block_len }
     }
 
+    /// CMD17, or CMD18 with the count of CMD23.
     fn read(&mut self, index: u8, arg: u32, left: Option<u32>, now_ns: u64) -> Reply {
         match self.address(arg) {
             Err(errors) => self.refuse(index, errors, now_ns),
@@ -247,7 +259,10 @@ impl SdCard {
                 let mut reply = self.go(index, State::Data, now_ns);
                 reply.flow = Flow::Read { block_size: block };
                 self.data_end_ns = None;
-                self.transfer = Transfer::Read(Read::new(at, block, left, &self.flash, now_ns));
+                self.transfer = Transfer::Read(match index {
+                    17 => Read::single(at, block, &self.flash, now_ns),
+                    _ => Read::new(at, block, left, &self.flash, now_ns),
+                });
                 reply
             }
         }

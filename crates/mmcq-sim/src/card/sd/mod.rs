@@ -5,6 +5,8 @@ pub(crate) mod config;
 mod functions;
 mod voltage;
 
+use std::io;
+
 use super::flash::Flash;
 use super::link::{self, IDENTIFICATION_HZ, Mode, PowerUp};
 use super::lock::{Lock, Outcome};
@@ -244,7 +246,7 @@ impl Card for SdCard {
             if was.powered {
                 self.reset();
                 self.voltage = Voltage::High;
-                self.flash.power_lost();
+                self.flash.power_lost(&mut self.medium, now_ns);
             }
             return;
         }
@@ -286,13 +288,15 @@ impl Card for SdCard {
                 to.copy_from_slice(bytes);
                 (now_ns, u16::from(*len), true)
             }
-            Transfer::Read(read) => match read.next(&mut self.medium, &self.flash, buffer, now_ns) {
-                Sent::Block(start_ns) => (start_ns, read.block, read.left == Some(0)),
-                Sent::Nothing(errors) => {
-                    self.status.raise(errors);
-                    return ReadBlock::Never;
+            Transfer::Read(read) => {
+                match read.next(&mut self.medium, &mut self.flash, buffer, &self.bus, now_ns) {
+                    Sent::Block(start_ns) => (start_ns, read.block, read.left == Some(0)),
+                    Sent::Nothing(errors) => {
+                        self.status.raise(errors);
+                        return ReadBlock::Never;
+                    }
                 }
-            },
+            }
             _ => return ReadBlock::Never,
         };
         if last {
@@ -343,7 +347,7 @@ impl Card for SdCard {
             }
             Transfer::ProgramCsd | Transfer::Lock => {
                 let is_csd = matches!(self.transfer, Transfer::ProgramCsd);
-                self.busy_until_ns = now_ns.saturating_add(self.config.flash.write_first_ns);
+                self.busy_until_ns = now_ns.saturating_add(self.config.flash.register_ns());
                 if !good {
                     self.busy_until_ns = now_ns;
                 } else if is_csd {
@@ -369,5 +373,9 @@ impl Card for SdCard {
 
     fn write_protect_switch(&self) -> bool {
         self.medium.read_only()
+    }
+
+    fn peek(&mut self, at: u64, buffer: &mut [u8]) -> io::Result<()> {
+        self.medium.read(at, buffer)
     }
 }

@@ -2,13 +2,17 @@
 
 mod emmc;
 mod emmc_modes;
+mod flash_profiles;
 mod host;
+mod pages;
+mod power;
 mod profiles;
 mod sd;
 mod sd_status;
 mod storms;
 mod timing;
 mod voltage;
+mod writes;
 
 pub(super) fn profile(file: &str) -> super::CardProfile {
     let path = format!("{}/../../cards/{file}.toml", env!("CARGO_MANIFEST_DIR"));
@@ -22,7 +26,7 @@ pub(super) fn medium(profile: &super::CardProfile) -> super::Medium {
         .expect("a capacity of whole sectors")
 }
 
-pub(super) const ALL: [&str; 8] = [
+pub(super) const ALL: [&str; 10] = [
     "hbg4a2",
     "fifo-emmc",
     "fifo-emmc-b",
@@ -31,4 +35,6 @@ pub(super) const ALL: [&str; 8] = [
     "sdsc-1g",
     "sdhc-16g-hs",
     "sdxc-128g-uhs",
+    "pro-plus-128",
+    "pro-plus-128-ahead",
 ];

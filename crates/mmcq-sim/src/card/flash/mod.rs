@@ -4,6 +4,21 @@
 //! 4 KiB. Writes: data are taken at wire speed into a buffer; at the end of the command's data the card is busy for
 //! [`Timing::write_first_ns`] and [`Timing::write_next_4k_ns`] for each 4 KiB touched, and for as long as the write cache has
 //! no room. The cache drains into the flash at a steady rate, a token bucket that is exact to the nanosecond.
+//!
+//! A card may tell more about itself; what its profile does not ask for does not exist:
+//! - [`Pages`]: reads go by page through a pipeline, and on beyond what was asked for ([`Ahead`]).
+//! - [`Close`]: a write command ends only when all of it is in the flash; what was sent and is not there yet may be lost
+//!   with the power.
+
+mod close;
+mod pages;
+
+pub use close::{Close, Gc, Reopen};
+pub(crate) use pages::Reading;
+pub use pages::{Ahead, Pages};
+
+use super::medium::Medium;
+use close::{Runs, Unprogrammed};
 
 /// The unit that flash management works in.
 pub const UNIT_BYTES: u64 = 4096;
@@ -13,9 +28,11 @@ pub const UNIT_BYTES: u64 = 4096;
 pub struct Timing {
     /// From the read command to the first block.
     pub read_first_ns: u64,
-    /// Before the first block of each further 4 KiB of the same command.
+    /// Before the first block of each further 4 KiB of the same command; not with [`Timing::pages`].
     pub read_next_4k_ns: u64,
-    /// Busy at the end of a write command.
+    /// Reads go by page.
+    pub pages: Option<Pages>,
+    /// Busy at the end of a write command; this, the next and [`Timing::buffer_bytes`] not with [`Timing::close`].
     pub write_first_ns: u64,
     /// More busy for each 4 KiB touched.
     pub write_next_4k_ns: u64,
@@ -25,10 +42,20 @@ pub struct Timing {
     pub drain_bytes_per_s: u64,
     /// A longer transfer than this moves into the cache in pieces of this size, with busy between blocks; 0: never.
     pub buffer_bytes: u64,
+    /// A write command ends when all of it is in the flash.
+    pub close: Option<Close>,
     /// Busy of an erase command.
     pub erase_first_ns: u64,
     /// More busy for each erase group.
     pub erase_next_group_ns: u64,
+}
+
+impl Timing {
+    /// Busy of a write into a register.
+    #[must_use]
+    pub fn register_ns(&self) -> u64 {
+        self.close.map_or(self.write_first_ns, |close| close.close_ns)
+    }
 }
 
 /// Flash at work.
@@ -39,13 +66,24 @@ pub struct Flash {
     level: u64,
     /// Time for which `level` holds.
     level_ns: u64,
+    /// A page that nobody wants any more is being fetched until then.
+    fetching_until_ns: u64,
+    runs: Runs,
+    unprogrammed: Unprogrammed,
 }
 
 impl Flash {
     /// Idle flash with an empty cache.
     #[must_use]
     pub fn new(timing: Timing) -> Self {
-        Self { timing, level: 0, level_ns: 0 }
+        Self {
+            timing,
+            level: 0,
+            level_ns: 0,
+            fetching_until_ns: 0,
+            runs: Runs::default(),
+            unprogrammed: Unprogrammed::default(),
+        }
     }
 
     /// The parameters.
@@ -72,14 +110,29 @@ impl Flash {
 
     /// When an erase of so many groups ends.
     pub fn erase(&mut self, now_ns: u64, groups: u64) -> u64 {
+        // What was there before may not come back.
+        self.unprogrammed.clear();
         now_ns
             .saturating_add(self.timing.erase_first_ns)
             .saturating_add(groups.saturating_mul(self.timing.erase_next_group_ns))
     }
 
-    /// The cache lost its power.
-    pub fn power_lost(&mut self) {
+    /// The supply was cut: what the cache held is gone, and the medium is as it was before that came.
+    pub fn power_lost(&mut self, medium: &mut Medium, now_ns: u64) {
+        let bytes = self.cached_bytes(now_ns);
+        self.unprogrammed.undo(medium, bytes);
         self.level = 0;
+        self.fetching_until_ns = 0;
+        self.runs.forget_place();
+    }
+
+    /// Bytes taken that are not in the flash yet.
+    fn cached_bytes(&mut self, now_ns: u64) -> u64 {
+        self.drain(now_ns);
+        // The level may be that of a later moment: the end of a wait for room.
+        let early_ns = self.level_ns.saturating_sub(now_ns);
+        let level = self.level.saturating_add(early_ns.saturating_mul(self.timing.drain_bytes_per_s));
+        level.div_ceil(1_000_000_000)
     }
 
     fn drain(&mut self, now_ns: u64) {
@@ -113,11 +166,13 @@ mod tests {
         Timing {
             read_first_ns: 100_500,
             read_next_4k_ns: 38_100,
+            pages: None,
             write_first_ns: 24_200,
             write_next_4k_ns: 10_000,
             cache_bytes: 8192,
             drain_bytes_per_s: 4_096_000,
             buffer_bytes: 0,
+            close: None,
             erase_first_ns: 0,
             erase_next_group_ns: 0,
         }

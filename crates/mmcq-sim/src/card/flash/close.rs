@@ -1,0 +1,226 @@
+//! Writes that end only when all of them are in the flash.
+//!
+//! Blocks go into the cache one by one, and the flash programs beside the bus at [`super::Timing::drain_bytes_per_s`], also
+//! while the host pauses; when the cache is full, the card is busy between blocks. The end of the command (CMD12, the last
+//! block of a count, CMD24) waits until the cache is empty and then takes [`Close::close_ns`]. A write that goes on in the
+//! open transfer pays nothing.
+//!
+//! A *run* is a chain of write commands each of which begins where the one before ended. Ending a command of a run that was
+//! already long when the command began costs [`Reopen::reopen_ns`] more.
+//!
+//! The first [`Gc::run_bytes`] of each run count as not sequential. For every [`Gc::every_bytes`] of them one stall of
+//! garbage collection falls due, at a place inside that stretch which moves by the golden ratio from stretch to stretch
+//! (the same each time, but with no rhythm); the command that passes it is busy for [`Gc::stall_ns`] longer.
+//!
+//! With [`Close::volatile`] the power takes what the cache holds with it, the newest blocks: those places then read as
+//! before they were written.
+
+use std::collections::VecDeque;
+
+use super::super::medium::Medium;
+use super::Flash;
+
+/// The end of a write command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Close {
+    /// Busy once all is in the flash.
+    pub close_ns: u64,
+    /// More for a command that goes on with a long run.
+    pub reopen: Option<Reopen>,
+    /// Garbage collection.
+    pub gc: Option<Gc>,
+    /// What is not in the flash yet is lost with the power.
+    pub volatile: bool,
+}
+
+/// The price of ending the same run again and again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reopen {
+    /// More busy at the end.
+    pub reopen_ns: u64,
+    /// For commands that begin after this much of the run.
+    pub from_bytes: u64,
+}
+
+/// Garbage collection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gc {
+    /// So much of each run is not sequential.
+    pub run_bytes: u64,
+    /// One stall for so many bytes that are not sequential.
+    pub every_bytes: u64,
+    /// How long it is.
+    pub stall_ns: u64,
+}
+
+impl Gc {
+    /// Bytes after which stall number `index`, from 0, is due.
+    fn due_bytes(&self, index: u64) -> u64 {
+        // 2^64 / golden ratio: multiples of it spread evenly over the stretch.
+        let place = index.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let offset = (u128::from(self.every_bytes) * u128::from(place)) >> 64;
+        self.every_bytes.saturating_mul(index).saturating_add(offset as u64)
+    }
+}
+
+/// What earlier write commands left behind.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Runs {
+    /// Where the last command ended.
+    end: Option<u64>,
+    /// Length of its run.
+    bytes: u64,
+    /// Bytes that were not sequential.
+    scattered: u64,
+    /// Stalls so far.
+    stalls: u64,
+}
+
+impl Runs {
+    pub(super) fn forget_place(&mut self) {
+        self.end = None;
+    }
+
+    /// A command wrote this; what it is busy for once all is in the flash.
+    fn close(&mut self, close: &Close, at: u64, bytes: u64) -> u64 {
+        let before = if self.end == Some(at) { self.bytes } else { 0 };
+        self.end = at.checked_add(bytes);
+        self.bytes = before.saturating_add(bytes);
+        let mut busy_ns = close.close_ns;
+        if let Some(reopen) = close.reopen
+            && before > 0
+            && before >= reopen.from_bytes
+        {
+            busy_ns = busy_ns.saturating_add(reopen.reopen_ns);
+        }
+        if let Some(gc) = close.gc {
+            self.scattered = self
+                .scattered
+                .saturating_add(self.bytes.min(gc.run_bytes))
+                .saturating_sub(before.min(gc.run_bytes));
+            while gc.due_bytes(self.stalls) < self.scattered {
+                self.stalls += 1;
+                busy_ns = busy_ns.saturating_add(gc.stall_ns);
+            }
+        }
+        busy_ns
+    }
+}
+
+/// A block that was taken, and what its place held before.
+#[derive(Clone, Debug)]
+struct Before {
+    at: u64,
+    bytes: Box<[u8]>,
+}
+
+/// The newest blocks, oldest first.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Unprogrammed {
+    blocks: VecDeque<Before>,
+    bytes: u64,
+}
+
+impl Unprogrammed {
+    pub(super) fn clear(&mut self) {
+        self.blocks.clear();
+        self.bytes = 0;
+    }
+
+    fn push(&mut self, before: Before) {
+        self.bytes += before.bytes.len() as u64;
+        self.blocks.push_back(before);
+    }
+
+    /// The cache holds only so many bytes: blocks of which nothing is left in it are safe.
+    fn keep(&mut self, cached_bytes: u64) {
+        while let Some(oldest) = self.blocks.front()
+            && self.bytes - oldest.bytes.len() as u64 >= cached_bytes
+        {
+            self.bytes -= oldest.bytes.len() as u64;
+            self.blocks.pop_front();
+        }
+    }
+
+    /// Takes back what the cache held.
+    pub(super) fn undo(&mut self, medium: &mut Medium, cached_bytes: u64) {
+        self.keep(cached_bytes);
+        while let Some(newest) = self.blocks.pop_back() {
+            // The supply is gone: nobody is there to be told of a failure.
+            let _ = medium.write(newest.at, &newest.bytes);
+        }
+        let _ = medium.commit();
+        self.bytes = 0;
+    }
+}
+
+impl Flash {
+    /// The content of a place that is about to be written, if it may have to come back.
+    pub(crate) fn before(
+        &self,
+        medium: &mut Medium,
+        at: u64,
+        len: usize,
+    ) -> std::io::Result<Option<Box<[u8]>>> {
+        if !self.timing.close.is_some_and(|close| close.volatile) {
+            return Ok(None);
+        }
+        let mut bytes = vec![0; len].into_boxed_slice();
+        medium.read(at, &mut bytes)?;
+        Ok(Some(bytes))
+    }
+
+    /// Takes a block of an open write into the cache; returns when there was room.
+    pub(crate) fn take(&mut self, at: u64, len: u64, before: Option<Box<[u8]>>, now_ns: u64) -> u64 {
+        let room_ns = self.make_room(now_ns, len);
+        if let Some(bytes) = before {
+            self.unprogrammed.push(Before { at, bytes });
+            let cached = self.cached_bytes(now_ns);
+            self.unprogrammed.keep(cached);
+        }
+        room_ns
+    }
+
+    /// A write command of these bytes ends; returns when busy does.
+    pub(crate) fn close(&mut self, close: &Close, at: u64, bytes: u64, now_ns: u64) -> u64 {
+        self.drained_ns(now_ns).saturating_add(self.runs.close(close, at, bytes))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    #[test]
+    fn stalls_come_as_often_as_they_should_but_not_in_step() {
+        let gc = Gc { run_bytes: MIB, every_bytes: MIB * 15 + MIB * 15 / 100, stall_ns: 39 };
+        let close = Close { close_ns: 0, reopen: None, gc: Some(gc), volatile: false };
+        let mut runs = Runs::default();
+        let at: Vec<u64> = (0..6060).filter(|n| runs.close(&close, n * 7 * MIB, MIB) == 39).collect();
+        assert_eq!(at.len(), 400);
+        let gaps: Vec<u64> = at.windows(2).map(|pair| pair[1] - pair[0]).collect();
+        assert!(gaps.iter().all(|gap| (5..=26).contains(gap)), "{gaps:?}");
+        assert!(gaps.iter().any(|gap| *gap < 10) && gaps.iter().any(|gap| *gap > 20));
+    }
+
+    #[test]
+    fn only_the_beginning_of_a_run_counts() {
+        let gc = Gc { run_bytes: MIB, every_bytes: MIB, stall_ns: 1 };
+        let close = Close { close_ns: 0, reopen: None, gc: Some(gc), volatile: false };
+        let mut runs = Runs::default();
+        let stalls: u64 = (0..100).map(|n| runs.close(&close, n * MIB / 4, MIB / 4)).sum();
+        assert_eq!((stalls, runs.scattered), (1, MIB));
+        // One long command: the same.
+        assert_eq!(runs.close(&close, 500 * MIB, 100 * MIB), 1);
+        assert_eq!(runs.scattered, 2 * MIB);
+    }
+
+    #[test]
+    fn several_stalls_fall_into_one_command() {
+        let gc = Gc { run_bytes: 100 * MIB, every_bytes: 10 * MIB, stall_ns: 1000 };
+        let close = Close { close_ns: 5, reopen: None, gc: Some(gc), volatile: false };
+        assert_eq!(Runs::default().close(&close, 0, 100 * MIB), 10_005);
+    }
+}

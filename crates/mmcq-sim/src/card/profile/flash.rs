@@ -1,0 +1,227 @@
+//! The tables `[flash.read]`, `[flash.write]` and `[flash.erase]`.
+
+use serde::Deserialize;
+use toml::Spanned;
+
+use super::super::flash::{Ahead, Close, Gc, Pages, Reopen, Timing};
+use super::ProfileError;
+use super::parse::Place;
+
+const KIB: u64 = 1024;
+const MIB: u64 = 1 << 20;
+/// A buffer of fewer pages does not hide the restart of the pipeline.
+const LEAST_AHEAD_PAGES: u64 = 4;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct FlashKeys {
+    pub(super) read: Spanned<ReadKeys>,
+    pub(super) write: Spanned<WriteKeys>,
+    pub(super) erase: EraseKeys,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ReadKeys {
+    pub(super) source: String,
+    read_first_us: Spanned<f64>,
+    read_next_4k_us: Option<Spanned<f64>>,
+    page_kib: Option<Spanned<u64>>,
+    read_second_page_us: Option<Spanned<f64>>,
+    read_gap_ns: Option<Spanned<f64>>,
+    read_ahead_kib: Option<Spanned<u64>>,
+    abort_us: Option<Spanned<f64>>,
+    reads_ahead_when_counted: Option<Spanned<bool>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct WriteKeys {
+    pub(super) source: String,
+    write_first_us: Option<Spanned<f64>>,
+    write_next_4k_us: Option<Spanned<f64>>,
+    cache_kib: Option<u32>,
+    drain_mib_s: Option<Spanned<f64>>,
+    buffer_kib: Option<Spanned<u32>>,
+    close_us: Option<Spanned<f64>>,
+    reopen_us: Option<Spanned<f64>>,
+    reopen_from_kib: Option<Spanned<u32>>,
+    gc_run_kib: Option<Spanned<u32>>,
+    gc_every_mib: Option<Spanned<f64>>,
+    gc_ms: Option<Spanned<f64>>,
+    pub(super) volatile_open_write: Option<Spanned<bool>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct EraseKeys {
+    pub(super) source: String,
+    erase_first_us: Spanned<f64>,
+    erase_next_group_us: Spanned<f64>,
+}
+
+impl Place<'_> {
+    /// A key that has no meaning without (or together with) another one.
+    fn only<T>(&self, key: &str, value: Option<&Spanned<T>>, expected: &str) -> Result<(), ProfileError> {
+        value.map_or(Ok(()), |value| Err(self.value(key, value, expected)))
+    }
+
+    /// A key that this table must have.
+    fn must<'v, T, U>(
+        &self,
+        table: &Spanned<U>,
+        key: &str,
+        value: Option<&'v Spanned<T>>,
+    ) -> Result<&'v Spanned<T>, ProfileError> {
+        value.ok_or_else(|| self.missing(table, key))
+    }
+}
+
+pub(super) fn timing(place: &Place<'_>, keys: &FlashKeys) -> Result<Timing, ProfileError> {
+    let (read, write) = (keys.read.get_ref(), keys.write.get_ref());
+    let drain_bytes_per_s = match &write.drain_mib_s {
+        None => 0,
+        Some(rate) if (0.001..=1e6).contains(rate.get_ref()) => (rate.get_ref() * MIB as f64).round() as u64,
+        Some(rate) => return Err(place.value("drain_mib_s", rate, "a rate from 0.001 to 1000000 MiB/s")),
+    };
+    let cache_bytes = u64::from(write.cache_kib.unwrap_or(0)) * KIB;
+    let pages = pages(place, read)?;
+    let read_next_4k_ns = match pages {
+        Some(_) => 0,
+        None => {
+            let time = place.must(&keys.read, "read_next_4k_us", read.read_next_4k_us.as_ref())?;
+            place.us("read_next_4k_us", time)?
+        }
+    };
+    let close = close(place, write, cache_bytes > 0 && drain_bytes_per_s > 0)?;
+    let (write_first_ns, write_next_4k_ns) = match close {
+        Some(_) => (0, 0),
+        None => {
+            let first = place.must(&keys.write, "write_first_us", write.write_first_us.as_ref())?;
+            let next = place.must(&keys.write, "write_next_4k_us", write.write_next_4k_us.as_ref())?;
+            (place.us("write_first_us", first)?, place.us("write_next_4k_us", next)?)
+        }
+    };
+    Ok(Timing {
+        read_first_ns: place.us("read_first_us", &read.read_first_us)?,
+        read_next_4k_ns,
+        pages,
+        write_first_ns,
+        write_next_4k_ns,
+        cache_bytes,
+        drain_bytes_per_s,
+        buffer_bytes: write.buffer_kib.as_ref().map_or(0, |size| u64::from(*size.get_ref()) * KIB),
+        close,
+        erase_first_ns: place.us("erase_first_us", &keys.erase.erase_first_us)?,
+        erase_next_group_ns: place.us("erase_next_group_us", &keys.erase.erase_next_group_us)?,
+    })
+}
+
+/// Reads by page, if there is a page.
+fn pages(place: &Place<'_>, keys: &ReadKeys) -> Result<Option<Pages>, ProfileError> {
+    let Some(page_kib) = &keys.page_kib else {
+        let expected = "only beside `page_kib`";
+        place.only("read_second_page_us", keys.read_second_page_us.as_ref(), expected)?;
+        place.only("read_gap_ns", keys.read_gap_ns.as_ref(), expected)?;
+        place.only("read_ahead_kib", keys.read_ahead_kib.as_ref(), expected)?;
+        place.only("abort_us", keys.abort_us.as_ref(), expected)?;
+        place.only("reads_ahead_when_counted", keys.reads_ahead_when_counted.as_ref(), expected)?;
+        return Ok(None);
+    };
+    place.only("read_next_4k_us", keys.read_next_4k_us.as_ref(), "not beside `page_kib`")?;
+    let page = *page_kib.get_ref();
+    if !page.is_power_of_two() || page > 1024 {
+        return Err(place.value("page_kib", page_kib, "a power of two from 1 to 1024"));
+    }
+    Ok(Some(Pages {
+        page_bytes: page * KIB,
+        second_ns: time_or_0(place, "read_second_page_us", keys.read_second_page_us.as_ref(), 1e3)?,
+        gap_ns: time_or_0(place, "read_gap_ns", keys.read_gap_ns.as_ref(), 1.0)?,
+        ahead: ahead(place, keys, page)?,
+    }))
+}
+
+fn ahead(place: &Place<'_>, keys: &ReadKeys, page_kib: u64) -> Result<Option<Ahead>, ProfileError> {
+    let Some(size) = &keys.read_ahead_kib else {
+        let expected = "only beside `read_ahead_kib`";
+        place.only("abort_us", keys.abort_us.as_ref(), expected)?;
+        place.only("reads_ahead_when_counted", keys.reads_ahead_when_counted.as_ref(), expected)?;
+        return Ok(None);
+    };
+    let kib = *size.get_ref();
+    if !kib.is_multiple_of(page_kib) || kib < LEAST_AHEAD_PAGES * page_kib || kib > MIB {
+        let expected = format!("whole pages of {page_kib} KiB, at least {LEAST_AHEAD_PAGES}, up to 1 GiB");
+        return Err(place.value("read_ahead_kib", size, &expected));
+    }
+    Ok(Some(Ahead {
+        bytes: kib * KIB,
+        abort_ns: time_or_0(place, "abort_us", keys.abort_us.as_ref(), 1e3)?,
+        when_counted: keys.reads_ahead_when_counted.as_ref().is_some_and(|value| *value.get_ref()),
+    }))
+}
+
+/// Writes that end in the flash, if closing takes its time; `drains`: there is a cache with a rate.
+fn close(place: &Place<'_>, keys: &WriteKeys, drains: bool) -> Result<Option<Close>, ProfileError> {
+    let Some(close_us) = &keys.close_us else {
+        let expected = "only beside `close_us`";
+        place.only("reopen_us", keys.reopen_us.as_ref(), expected)?;
+        place.only("reopen_from_kib", keys.reopen_from_kib.as_ref(), expected)?;
+        place.only("gc_run_kib", keys.gc_run_kib.as_ref(), expected)?;
+        place.only("gc_every_mib", keys.gc_every_mib.as_ref(), expected)?;
+        place.only("gc_ms", keys.gc_ms.as_ref(), expected)?;
+        place.only("volatile_open_write", keys.volatile_open_write.as_ref(), expected)?;
+        return Ok(None);
+    };
+    let expected = "not beside `close_us`";
+    place.only("write_first_us", keys.write_first_us.as_ref(), expected)?;
+    place.only("write_next_4k_us", keys.write_next_4k_us.as_ref(), expected)?;
+    place.only("buffer_kib", keys.buffer_kib.as_ref(), expected)?;
+    if !drains {
+        return Err(place.value("close_us", close_us, "`cache_kib` above 0 and `drain_mib_s` beside it"));
+    }
+    let reopen = match (&keys.reopen_us, &keys.reopen_from_kib) {
+        (None, None) => None,
+        (Some(time), Some(from)) => Some(Reopen {
+            reopen_ns: place.us("reopen_us", time)?,
+            from_bytes: u64::from(*from.get_ref()) * KIB,
+        }),
+        (time, from) => {
+            place.only("reopen_us", time.as_ref(), "`reopen_from_kib` beside it")?;
+            place.only("reopen_from_kib", from.as_ref(), "`reopen_us` beside it")?;
+            None
+        }
+    };
+    let gc = match (&keys.gc_run_kib, &keys.gc_every_mib, &keys.gc_ms) {
+        (None, None, None) => None,
+        (Some(run), Some(every), Some(time)) => Some(Gc {
+            run_bytes: u64::from(*run.get_ref()) * KIB,
+            every_bytes: match *every.get_ref() {
+                mib if (0.01..=1e6).contains(&mib) => (mib * MIB as f64).round() as u64,
+                _ => return Err(place.value("gc_every_mib", every, "a size from 0.01 to 1000000 MiB")),
+            },
+            stall_ns: place.ms("gc_ms", time)?,
+        }),
+        (run, every, time) => {
+            let expected = "all of `gc_run_kib`, `gc_every_mib` and `gc_ms`";
+            place.only("gc_run_kib", run.as_ref(), expected)?;
+            place.only("gc_every_mib", every.as_ref(), expected)?;
+            place.only("gc_ms", time.as_ref(), expected)?;
+            None
+        }
+    };
+    Ok(Some(Close {
+        close_ns: place.us("close_us", close_us)?,
+        reopen,
+        gc,
+        volatile: keys.volatile_open_write.as_ref().is_some_and(|value| *value.get_ref()),
+    }))
+}
+
+fn time_or_0(
+    place: &Place<'_>,
+    key: &str,
+    value: Option<&Spanned<f64>>,
+    ns_per_unit: f64,
+) -> Result<u64, ProfileError> {
+    value.map_or(Ok(0), |value| place.ns(key, value, ns_per_unit))
+}

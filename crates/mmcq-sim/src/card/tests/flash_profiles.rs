@@ -1,0 +1,128 @@
+//! What a profile's flash tables may say together, and what a bad one is told.
+
+use crate::card::CardProfile;
+
+fn text() -> String {
+    let path = format!("{}/../../cards/pro-plus-128.toml", env!("CARGO_MANIFEST_DIR"));
+    std::fs::read_to_string(path).unwrap()
+}
+
+/// Replaces a line, which begins with this, by another text.
+fn with(text: &str, begin: &str, line: &str) -> String {
+    let key = format!("{begin} = ");
+    assert_eq!(text.lines().filter(|line| line.starts_with(&key)).count(), 1, "{begin}");
+    text.lines()
+        .map(|old| if old.starts_with(&key) { line } else { old })
+        .fold(String::new(), |all, line| all + line + "\n")
+}
+
+/// The message, without the place, and the line that it names.
+fn refused(text: &str) -> (String, String) {
+    let message = CardProfile::from_toml(text, "bad.toml").expect_err("must be refused").to_string();
+    assert!(!message.contains('\n'), "one line: {message}");
+    let rest = message.strip_prefix("bad.toml:").unwrap();
+    let (line, what) = rest.split_once(": ").unwrap();
+    let line = text.lines().nth(line.parse::<usize>().unwrap() - 1).unwrap();
+    (what.to_owned(), line.to_owned())
+}
+
+#[test]
+fn the_two_cards_differ_in_reading_ahead_only() {
+    let (one, two) = (super::profile("pro-plus-128"), super::profile("pro-plus-128-ahead"));
+    let mut flash = *one.flash();
+    let ahead = flash.pages.as_mut().unwrap().ahead.as_mut().unwrap();
+    assert!(!ahead.when_counted);
+    ahead.when_counted = true;
+    assert_eq!(flash, *two.flash());
+}
+
+#[test]
+fn bad_values_say_where_and_what() {
+    let good = text();
+    for (key, value, expected) in [
+        ("page_kib", "0", "a power of two from 1 to 1024"),
+        ("page_kib", "12", "a power of two from 1 to 1024"),
+        ("read_ahead_kib", "24", "whole pages of 8 KiB, at least 4, up to 1 GiB"),
+        ("read_ahead_kib", "36", "whole pages of 8 KiB, at least 4, up to 1 GiB"),
+        ("read_gap_ns", "-1", "a time from 0 to one hour"),
+        ("abort_us", "nan", "a time from 0 to one hour"),
+        ("close_us", "1e12", "a time from 0 to one hour"),
+        ("gc_every_mib", "0", "a size from 0.01 to 1000000 MiB"),
+        ("drain_mib_s", "0", "a rate from 0.001 to 1000000 MiB/s"),
+    ] {
+        let bad = format!("{key} = {value}");
+        assert_eq!(refused(&with(&good, key, &bad)), (format!("`{bad}`: expected {expected}"), bad.clone()));
+    }
+    let (what, line) = refused(&with(&good, "reads_ahead_when_counted", "reads_ahead_when_counted = 1"));
+    assert!(what.contains("boolean") && line.contains("when_counted"), "{what}");
+}
+
+#[test]
+fn keys_without_their_unit_and_unknown_ones() {
+    let good = text();
+    for key in [
+        "page_kib",
+        "read_second_page_us",
+        "read_gap_ns",
+        "read_ahead_kib",
+        "abort_us",
+        "close_us",
+        "reopen_from_kib",
+        "gc_run_kib",
+        "gc_every_mib",
+    ] {
+        let (bare, _) = key.rsplit_once('_').unwrap();
+        let bad = format!("{bare} = 8");
+        assert_eq!(
+            refused(&with(&good, key, &bad)),
+            (format!("key `{bare}` has no unit: expected `{key}`"), bad.clone())
+        );
+    }
+}
+
+#[test]
+fn keys_that_need_or_exclude_others() {
+    let good = text();
+    for (gone, added, key, expected) in [
+        ("page_kib", "", "read_second_page_us = 113", "only beside `page_kib`"),
+        ("page_kib", "page_kib = 8\nread_next_4k_us = 1", "read_next_4k_us = 1", "not beside `page_kib`"),
+        ("read_ahead_kib", "", "abort_us = 194", "only beside `read_ahead_kib`"),
+        ("close_us", "", "reopen_us = 1712", "only beside `close_us`"),
+        ("close_us", "close_us = 1\nwrite_first_us = 1", "write_first_us = 1", "not beside `close_us`"),
+        ("close_us", "close_us = 1\nbuffer_kib = 64", "buffer_kib = 64", "not beside `close_us`"),
+        ("cache_kib", "", "close_us = 1566", "`cache_kib` above 0 and `drain_mib_s` beside it"),
+        ("drain_mib_s", "", "close_us = 1566", "`cache_kib` above 0 and `drain_mib_s` beside it"),
+        ("reopen_us", "", "reopen_from_kib = 1024", "`reopen_us` beside it"),
+        ("gc_ms", "", "gc_run_kib = 1024", "all of `gc_run_kib`, `gc_every_mib` and `gc_ms`"),
+    ] {
+        let bad = with(&good, gone, added);
+        assert_eq!(refused(&bad), (format!("`{key}`: expected {expected}"), key.to_owned()), "{gone}");
+    }
+    // Without reads by page, and without a close, the plain times must be there.
+    let plain: String = good
+        .lines()
+        .filter(|line| {
+            !line.starts_with("read_second_page")
+                && !line.starts_with("read_gap")
+                && !line.starts_with("read_ahead")
+                && !line.starts_with("abort")
+                && !line.starts_with("reads_ahead")
+                && !line.starts_with("page_kib")
+        })
+        .map(|line| format!("{line}\n"))
+        .collect();
+    assert_eq!(refused(&plain), ("missing field `read_next_4k_us`".to_owned(), "[flash.read]".to_owned()));
+    // An eMMC's partitions have no such write.
+    let path = format!("{}/../../cards/hbg4a2.toml", env!("CARGO_MANIFEST_DIR"));
+    let emmc = std::fs::read_to_string(path).unwrap();
+    let emmc = with(&emmc, "write_first_us", "close_us = 5");
+    let emmc = with(&emmc, "buffer_kib", "");
+    let emmc = with(&emmc, "write_next_4k_us", "volatile_open_write = true");
+    assert_eq!(
+        refused(&emmc),
+        (
+            "`volatile_open_write = true`: expected false, or an SD card".to_owned(),
+            "volatile_open_write = true".to_owned()
+        )
+    );
+}
