@@ -74,7 +74,8 @@ fn draw(rows: &[Row], title: &str, svg: &mut String) -> Result<(), Box<dyn std::
         |bar: &&Bar| rates.iter().any(|row| row.setting == bar.setting && value_of(row, bar).is_some());
     let bars: Vec<&Bar> = BARS.iter().filter(drawn).collect();
     let group = bars.len() as f64 + 1.5;
-    let area = SVGBackend::with_string(svg, (900, 420)).into_drawing_area();
+    let width = 900.max(110 * u32::try_from(cells.len())?);
+    let area = SVGBackend::with_string(svg, (width, 420)).into_drawing_area();
     area.fill(&WHITE)?;
     let mut chart = ChartBuilder::on(&area)
         .caption(title, ("sans-serif", 18))

@@ -313,3 +313,6 @@ impl<H: Host> Port for Reader<H> {
         None
     }
 }
+
+#[cfg(test)]
+mod tests;
