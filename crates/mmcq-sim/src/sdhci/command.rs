@@ -104,7 +104,7 @@ impl CmdLine {
 }
 
 /// CRC7 over bytes [SD 4.5].
-fn crc7(bytes: &[u8]) -> u8 {
+pub(crate) fn crc7(bytes: &[u8]) -> u8 {
     bytes.iter().fold(0u8, |crc, &byte| {
         (0..8).fold(crc, |crc, bit| {
             let feedback = (crc >> 6 ^ byte >> (7 - bit)) & 1;

@@ -5,7 +5,7 @@
 //! `command.rs` (the CMD line, automatic commands), `data.rs` (a transfer from command to end, busy, tuning),
 //! `blocks.rs` (its blocks), `dma.rs` (SDMA, ADMA2), `pio.rs` (the buffer port), `config.rs` (what a
 //! particular controller can do, how long it takes and what it does wrong), `port.rs` (how a driver reaches
-//! it), `stats.rs` (what went over the bus).
+//! it).
 //!
 //! Where the standard leaves something open the model takes the strict side, so that a driver that relies on
 //! luck fails here:
@@ -29,13 +29,13 @@ mod dma;
 mod pio;
 mod port;
 mod registers;
-mod stats;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
+pub use crate::stats::{BusEvent, BusStats};
+pub(crate) use command::crc7;
 pub use config::{Busy, SdhciConfig};
 pub use port::{Port, PortCounters};
-pub use stats::{BusEvent, BusStats};
 
 use crate::card::{BusState, Card};
 use crate::memory::ShadowMemory;

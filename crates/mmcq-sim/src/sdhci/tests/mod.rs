@@ -4,6 +4,6 @@ mod bus;
 mod errors;
 mod interrupts;
 mod random;
-mod rig;
+pub(crate) mod rig;
 mod speed;
 mod transfers;

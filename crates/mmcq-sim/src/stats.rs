@@ -26,9 +26,9 @@ pub struct BusStats {
     /// The bus waited for the card to release DAT0.
     pub busy_ns: u64,
     /// The card could have gone on, but the controller had no room or no data (PIO, SDMA boundary, block
-    /// gap).
+    /// gap, DMA not started).
     pub held_ns: u64,
-    /// ADMA2 descriptors fetched.
+    /// Descriptors fetched.
     pub descriptors: u64,
 }
 
@@ -71,7 +71,7 @@ impl BusStats {
 }
 
 /// Something that happened on the bus, or on the interrupt line; see
-/// [`Sdhci::set_log`](super::Sdhci::set_log).
+/// [`Sdhci::set_log`](crate::sdhci::Sdhci::set_log) and [`Rtsx::set_log`](crate::rtsx::Rtsx::set_log).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BusEvent {
     /// A command token.
@@ -93,7 +93,7 @@ pub enum BusEvent {
         index: u8,
         /// The content of a short one; the upper 32 bits of a long one.
         content: u32,
-        /// The error bits of register 30h that it caused.
+        /// What the controller found wrong: error bits of SDHCI's register 30h, or rtsx's STAT2 and STAT1 (15:8 and 7:0).
         errors: u32,
         /// Its end bit.
         end_ns: u64,
@@ -122,7 +122,7 @@ pub enum BusEvent {
     Interrupt {
         /// When.
         at_ns: u64,
-        /// Register 30h.
+        /// SDHCI's register 30h, or rtsx's BIPR.
         status: u32,
     },
 }

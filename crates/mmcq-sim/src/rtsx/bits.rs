@@ -1,0 +1,151 @@
+//! Registers and their bits. Internal registers carry their 16-bit names; 14 bits of them travel.
+
+/// The MMIO window, by offset.
+pub mod window {
+    /// Bus address of the host command buffer.
+    pub const HCBAR: u16 = 0x00;
+    pub const HCBCTLR: u16 = 0x04;
+    /// Bus address of the SG table.
+    pub const HDBAR: u16 = 0x08;
+    pub const HDBCTLR: u16 = 0x0c;
+    /// One immediate access to an internal register.
+    pub const HAIMR: u16 = 0x10;
+    pub const BIPR: u16 = 0x14;
+    pub const BIER: u16 = 0x18;
+    pub const SCRATCH: u16 = 0x1c;
+
+    /// HCBCTLR, HDBCTLR and HAIMR.
+    pub const START: u32 = 1 << 31;
+    /// HCBCTLR: write READ and CHECK bytes back.
+    pub const WRITE_BACK: u32 = 1 << 30;
+    /// HCBCTLR and HDBCTLR.
+    pub const STOP: u32 = 1 << 28;
+    /// HAIMR.
+    pub const WRITE: u32 = 1 << 30;
+    /// HDBCTLR: from card to memory.
+    pub const TO_MEMORY: u32 = 1 << 29;
+    /// HDBCTLR 27:26.
+    pub const DMA_MODE: u32 = 3 << 26;
+    pub const ADMA: u32 = 2 << 26;
+}
+
+/// BIPR and BIER.
+pub mod int {
+    pub const CMD_DONE: u32 = 1 << 31;
+    pub const DATA_DONE: u32 = 1 << 30;
+    pub const TRANS_OK: u32 = 1 << 29;
+    pub const TRANS_FAIL: u32 = 1 << 28;
+    pub const SD: u32 = 1 << 25;
+    /// What latches.
+    pub const LATCHED: u32 = 0xffc0_0000;
+    /// Level: write protected.
+    pub const WRITE_PROTECT: u32 = 1 << 19;
+    /// Level: a card is there.
+    pub const SD_EXIST: u32 = 1 << 16;
+}
+
+/// Clocks and phases.
+pub mod clk {
+    pub const CLK_CTL: u16 = 0xfc02;
+    pub const CHANGE_CLK: u8 = 1;
+    pub const CLK_DIV: u16 = 0xfc03;
+    pub const SSC_DIV_N_0: u16 = 0xfc0f;
+    pub const SSC_CTL1: u16 = 0xfc11;
+    pub const SSC_RSTB: u8 = 0x80;
+    /// Phase of what is sent.
+    pub const VPTX: u16 = 0xfc2a;
+    /// Phase of what is sampled.
+    pub const VPRX: u16 = 0xfc2b;
+    pub const PHASE_NOT_RESET: u8 = 0x40;
+}
+
+/// The card's supply, pins and selection.
+pub mod card {
+    pub const PWR_CTL: u16 = 0xfd50;
+    pub const POWER_MASK: u8 = 3;
+    pub const POWER_OFF: u8 = 3;
+    pub const SHARE_MODE: u16 = 0xfd52;
+    pub const SHARE_SD: u8 = 4;
+    pub const STOP: u16 = 0xfd54;
+    pub const SD_STOP: u8 = 4;
+    pub const SD_CLR_ERR: u8 = 0x40;
+    pub const OE: u16 = 0xfd55;
+    pub const SD_OE: u8 = 4;
+    pub const DATA_SOURCE: u16 = 0xfd5b;
+    pub const SELECT: u16 = 0xfd5c;
+    pub const SELECT_SD: u8 = 2;
+    pub const CLK_EN: u16 = 0xfd69;
+    pub const SD_CLK_EN: u8 = 4;
+}
+
+/// The SD block.
+pub mod sd {
+    pub const CFG1: u16 = 0xfda0;
+    pub const CFG2: u16 = 0xfda1;
+    pub const CFG3: u16 = 0xfda2;
+    pub const STAT1: u16 = 0xfda3;
+    pub const STAT2: u16 = 0xfda4;
+    pub const BUS_STAT: u16 = 0xfda5;
+    pub const PAD_CTL: u16 = 0xfda6;
+    pub const CMD0: u16 = 0xfda9;
+    /// Two registers each, the lower byte first.
+    pub const BYTE_CNT: u16 = 0xfdaf;
+    pub const BLOCK_CNT: u16 = 0xfdb1;
+    pub const TRANSFER: u16 = 0xfdb3;
+    pub const CMD_STATE: u16 = 0xfdb5;
+    pub const DATA_STATE: u16 = 0xfdb6;
+    /// Ping-pong buffer 2.
+    pub const PING_PONG: u16 = 0xfa00;
+    pub const PING_PONG_BYTES: usize = 512;
+
+    /// CFG1: mode.
+    pub const MODE_DDR: u8 = 0x04;
+    pub const MODE_SD30: u8 = 0x08;
+    /// CFG2.
+    pub const NO_CRC7_CHECK: u8 = 1 << 2;
+    pub const WAIT_BUSY_END: u8 = 1 << 3;
+    pub const NO_STATUS_TIMEOUT: u8 = 1 << 5;
+    pub const NO_CRC16_CHECK: u8 = 1 << 6;
+    pub const NO_CRC7: u8 = 1 << 7;
+    /// CFG3.
+    pub const RESPONSE_TIMEOUT: u8 = 1;
+    /// STAT1.
+    pub const CRC7_ERR: u8 = 0x80;
+    pub const CRC16_ERR: u8 = 0x40;
+    pub const CRC_WRITE_ERR: u8 = 0x20;
+    /// CRC status token 010.
+    pub const STATUS_GOOD: u8 = 0b010 << 2;
+    /// CRC status token 101.
+    pub const STATUS_BAD: u8 = 0b101 << 2;
+    pub const CRC_TIMEOUT: u8 = 0x02;
+    pub const TUNING_ERR: u8 = 0x01;
+    /// STAT2.
+    pub const NO_RESPONSE: u8 = 1;
+    /// BUS_STAT.
+    pub const TOGGLE: u8 = 0x80;
+    pub const FORCE_STOP: u8 = 0x40;
+    pub const LINES: u8 = 0x1f;
+    pub const DAT0: u8 = 0x02;
+    /// PAD_CTL.
+    pub const AT_18V: u8 = 0x80;
+    /// TRANSFER.
+    pub const START: u8 = 0x80;
+    pub const END: u8 = 0x40;
+    pub const IDLE: u8 = 0x20;
+    pub const ERR: u8 = 0x10;
+}
+
+/// DMA and the ring buffer.
+pub mod dma {
+    pub const IRQSTAT0: u16 = 0xfe21;
+    pub const DONE: u8 = 0x80;
+    /// Byte count, lowest byte first.
+    pub const COUNT: u16 = 0xfe28;
+    pub const CTL: u16 = 0xfe2c;
+    pub const RESET: u8 = 0x80;
+    pub const BUSY: u8 = 0x04;
+    pub const FROM_CARD: u8 = 0x02;
+    pub const ENABLE: u8 = 0x01;
+    pub const RBCTL: u16 = 0xfe34;
+    pub const FLUSH: u8 = 0x80;
+}

@@ -1,0 +1,215 @@
+//! How the bus is driven: supply, PLL, dividers, phases, signalling level, width.
+
+use super::bits::{card, clk, sd};
+use super::{NEVER, Rtsx, Timer};
+use crate::card::BusState;
+
+/// The card's capacitors charge over the weak switch for at least this long.
+const PARTIAL_POWER_NS: u64 = 100_000;
+
+/// SD30 mode above this needs a chip that can do it.
+const SDR50_HZ: u32 = 100_000_000;
+
+/// What is not in a register.
+#[derive(Debug, Default)]
+pub(super) struct Clock {
+    /// N that the PLL runs at, or is on its way to.
+    n: Option<u8>,
+    locked: bool,
+    /// Phases of sending and sampling; `None` in reset.
+    phases: [Option<u8>; 2],
+    /// The pads signal at 1.8 V.
+    at_18v: bool,
+    /// The weak power switch is on since then.
+    partial_since_ns: Option<u64>,
+}
+
+impl Rtsx {
+    pub(super) fn set_power(&mut self, old: u8, new: u8, now: u64) {
+        self.regs.put(card::PWR_CTL, new);
+        match new & card::POWER_MASK {
+            card::POWER_OFF => self.clock.partial_since_ns = None,
+            0 if old & card::POWER_MASK != 0 => {
+                let charged = self
+                    .clock
+                    .partial_since_ns
+                    .take()
+                    .is_some_and(|at| now >= at.saturating_add(PARTIAL_POWER_NS));
+                if !charged {
+                    self.violation();
+                }
+            }
+            0 => {}
+            _ => self.clock.partial_since_ns = self.clock.partial_since_ns.or(Some(now)),
+        }
+        if new & card::POWER_MASK != 0 {
+            // Whatever the card was doing it does no more.
+            self.card_busy_until = 0;
+            self.sd.open = None;
+        }
+        self.refresh_bus(now);
+    }
+
+    /// The card is gone: the chip switches its supply, outputs and clock off.
+    pub(super) fn take_supply_away(&mut self, now: u64) {
+        let power = self.regs.at(card::PWR_CTL) | card::POWER_OFF;
+        self.regs.put(card::PWR_CTL, power);
+        self.clock.partial_since_ns = None;
+        let (oe, enable) = (self.regs.at(card::OE), self.regs.at(card::CLK_EN));
+        self.regs.put(card::OE, oe & !card::SD_OE);
+        self.regs.put(card::CLK_EN, enable & !card::SD_CLK_EN);
+        self.refresh_bus(now);
+    }
+
+    /// The gates of the SD clock are open, but for the short stop of BUS_STAT.
+    fn gates_open(&self) -> bool {
+        self.regs.at(card::CLK_EN) & card::SD_CLK_EN != 0 && self.regs.at(clk::CLK_CTL) & clk::CHANGE_CLK == 0
+    }
+
+    /// CHANGE_CLK or the clock enable were written.
+    pub(super) fn clock_gate_changed(&mut self, now: u64) {
+        if self.gates_open() && !self.clock.locked {
+            self.violation();
+        }
+        self.refresh_bus(now);
+    }
+
+    /// Divider, PLL control or a phase were written with another value.
+    pub(super) fn clock_changed(&mut self, name: u16, old: u8, new: u8, now: u64) {
+        if self.gates_open() {
+            self.violation();
+        }
+        match name {
+            clk::SSC_CTL1 if new & !old & clk::SSC_RSTB != 0 => {
+                let n = self.regs.at(clk::SSC_DIV_N_0);
+                self.clock.locked = false;
+                if (80..=208).contains(&n) {
+                    self.clock.n = Some(n);
+                    self.set_timer(Timer::Pll, now.saturating_add(self.config.pll_ns));
+                } else {
+                    self.violation();
+                }
+            }
+            clk::SSC_CTL1 if new & clk::SSC_RSTB == 0 => {
+                self.clock.locked = false;
+                self.clock.n = None;
+                self.stop_timer(Timer::Pll);
+            }
+            clk::CLK_DIV if !(1..=4).contains(&(new >> 4 & 7)) => self.violation(),
+            clk::VPTX | clk::VPRX => {
+                let phase = &mut self.clock.phases[usize::from(name == clk::VPRX)];
+                if new & clk::PHASE_NOT_RESET == 0 {
+                    *phase = None;
+                } else if old & clk::PHASE_NOT_RESET == 0 {
+                    *phase = Some(new & 0x1f);
+                }
+            }
+            _ => {}
+        }
+        self.refresh_bus(now);
+    }
+
+    pub(super) fn pll_locked(&mut self, now: u64) {
+        self.clock.locked = true;
+        self.refresh_bus(now);
+    }
+
+    pub(super) fn set_signal(&mut self, at_18v: bool, now: u64) {
+        if !at_18v {
+            self.stop_timer(Timer::Signal18);
+            self.clock.at_18v = false;
+        } else if !self.clock.at_18v && self.timers[Timer::Signal18 as usize] == NEVER {
+            self.set_timer(Timer::Signal18, now.saturating_add(self.config.signal18_settle_ns));
+        }
+        self.refresh_bus(now);
+    }
+
+    pub(super) fn signal_settled(&mut self, now: u64) {
+        self.clock.at_18v = true;
+        self.refresh_bus(now);
+    }
+
+    /// SD clock while the gates are open, in hertz.
+    fn sd_hz(&self) -> u32 {
+        let Some(n) = self.clock.n.filter(|_| self.clock.locked) else { return 0 };
+        let divider = match self.regs.at(clk::CLK_DIV) >> 4 & 7 {
+            1 => 1,
+            2 => 2,
+            3 => 4,
+            _ => 8,
+        };
+        let config1 = self.regs.at(sd::CFG1);
+        let halves = if config1 & 0x0c == sd::MODE_SD30 { 1 } else { 2 };
+        let slow = match config1 & 0xc0 {
+            0x80 => 128,
+            0xc0 => 256,
+            _ => 1,
+        };
+        self.config.base_hz.saturating_mul(u32::from(n) + 2) / (divider * halves * slow)
+    }
+
+    fn sample_error(&self, clock_hz: u32) -> u8 {
+        if self.regs.at(sd::CFG1) & 0x0c != sd::MODE_SD30 {
+            return 0;
+        }
+        if clock_hz > SDR50_HZ && !self.config.sdr104 {
+            return 100;
+        }
+        let error = |phase: Option<u8>, middle| phase.map_or(100, |p| self.config.phase_error(p, middle));
+        let [tx, rx] = self.clock.phases;
+        error(tx, self.config.tx_phase).max(error(rx, self.config.rx_phase))
+    }
+
+    /// Tells the card if the bus is driven in another way now.
+    pub(super) fn refresh_bus(&mut self, now: u64) {
+        let config1 = self.regs.at(sd::CFG1);
+        let stopped = self.regs.at(sd::BUS_STAT) & sd::FORCE_STOP != 0;
+        let clock_hz = if self.gates_open() && !stopped { self.sd_hz() } else { 0 };
+        let bus = BusState {
+            powered: self.regs.at(card::PWR_CTL) & card::POWER_MASK == 0,
+            clock_hz,
+            width: match config1 & 3 {
+                1 => 4,
+                2 => 8,
+                _ => 1,
+            },
+            ddr: config1 & 0x0c == sd::MODE_DDR && self.config.ddr,
+            signal18: self.clock.at_18v,
+            strobe: false,
+            sample_error: self.sample_error(clock_hz),
+        };
+        if bus != self.bus {
+            // Lines in use do not like it when the clock changes under them.
+            if self.sd.on_the_lines() && bus.clock_hz != self.bus.clock_hz {
+                self.violation();
+            }
+            self.bus = bus;
+            self.with_card(now, |card, now| card.bus_changed(&bus, now));
+        }
+    }
+
+    /// Does the mode that CFG1 selects go with this chip and this signalling?
+    pub(super) fn mode_possible(&self) -> bool {
+        match self.regs.at(sd::CFG1) & 0x0c {
+            0 => true,
+            sd::MODE_DDR => self.config.ddr,
+            sd::MODE_SD30 => self.bus.signal18 && (self.bus.clock_hz <= SDR50_HZ || self.config.sdr104),
+            _ => false,
+        }
+    }
+
+    /// The SD clock samples the lines, if it runs.
+    pub(super) fn sample_lines(&mut self, now: u64) {
+        let toggles = self.regs.at(sd::BUS_STAT) & sd::TOGGLE != 0 || self.sd.running();
+        if !toggles || self.bus.clock_hz == 0 {
+            return;
+        }
+        let busy = self.card_busy_until > now;
+        let lines = self.with_card(now, |card, now| (card.switching_voltage(now), card.busy(now)));
+        self.sd.lines = match lines {
+            Some((true, _)) => 0,
+            Some((_, low)) if low || busy => sd::LINES & !sd::DAT0,
+            _ => sd::LINES,
+        };
+    }
+}

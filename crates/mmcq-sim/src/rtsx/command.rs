@@ -1,0 +1,150 @@
+//! The CMD line of a transfer.
+
+use super::bits::sd;
+use super::transfer::{Data, Open, Step};
+use super::{BusEvent, Mishaps, Rtsx, Timer};
+use crate::card::{Answer, Flow, Reply};
+use crate::sdhci::crc7;
+use crate::wire::{Beat, COMMAND_CLK, LONG_RESPONSE_CLK, N_CR_CLK, N_RC_CLK, RESPONSE_CLK};
+
+/// A response, or a CRC status, that has not come after so many clocks will not come.
+pub(super) const TIMEOUT_CLK: u64 = 80;
+
+impl Rtsx {
+    pub(super) fn send_command(&mut self, beat: Beat) {
+        let token: [u8; 5] = std::array::from_fn(|i| self.regs.at(sd::CMD0 + i as u16));
+        self.sd.index = token[0] & 0x3f;
+        self.sd.arg = u32::from_be_bytes([token[1], token[2], token[3], token[4]]);
+        if token[0] & 0xc0 != 0x40 {
+            self.violation();
+            self.sd.deaf = true;
+        }
+        self.sd.deaf |= self.sd.config2 & sd::NO_CRC7 != 0;
+        let beat = beat.not_before(self.sd.free_ns);
+        let start_ns = beat.ns();
+        let beat = beat.plus(COMMAND_CLK);
+        let end_ns = beat.ns();
+        let (index, arg) = (self.sd.index, self.sd.arg);
+        self.stats.commands[usize::from(index)] += 1;
+        self.stats.command_ns += end_ns - start_ns;
+        self.note(BusEvent::Command { index, arg, auto: false, start_ns, end_ns });
+        self.sd.beat = Some(beat);
+        self.sd.step = Step::Token;
+        self.set_timer(Timer::Sd, end_ns);
+    }
+
+    /// The card has the command.
+    pub(super) fn token_ended(&mut self, now: u64) {
+        let (index, arg) = (self.sd.index, self.sd.arg);
+        let deaf = Mishaps::take(&mut self.mishaps.lost_commands) || self.sd.deaf;
+        let reply = if deaf { None } else { self.with_card(now, |card, now| card.command(index, arg, now)) }
+            .unwrap_or(Reply::SILENT);
+        if !deaf {
+            self.follow_card(&reply);
+        }
+        let lost = reply.answer.is_some() && Mishaps::take(&mut self.mishaps.lost_responses);
+        let answer = reply.answer.filter(|_| !lost);
+        let beat = self.beat(now);
+        let (clocks, seen) = match (self.sd.config2 & 3, answer) {
+            (0, answer) => {
+                if answer.is_some() {
+                    self.violation();
+                }
+                (0, None)
+            }
+            (_, Some(Answer::Short { .. })) => (N_CR_CLK + RESPONSE_CLK, answer),
+            (_, Some(Answer::Long(_))) => (N_CR_CLK + LONG_RESPONSE_CLK, answer),
+            (_, None) if self.regs.at(sd::CFG3) & sd::RESPONSE_TIMEOUT != 0 => (TIMEOUT_CLK, None),
+            (_, None) => return self.silence(),
+        };
+        let beat = beat.plus(clocks);
+        self.stats.command_ns += beat.plus(N_RC_CLK).ns().saturating_sub(now);
+        self.sd.beat = Some(beat);
+        self.sd.step = Step::Response(seen);
+        if clocks == 0 {
+            self.response_ended(None, now);
+        } else {
+            self.set_timer(Timer::Sd, beat.ns());
+        }
+    }
+
+    /// What the card's lines will do from its reply on.
+    fn follow_card(&mut self, reply: &Reply) {
+        if let Some(until) = reply.busy_until_ns {
+            self.card_busy_until = self.card_busy_until.max(until);
+        }
+        if reply.flow != Flow::None {
+            self.sd.open = Some(Open { flow: reply.flow, moved: false });
+        } else if matches!(self.sd.index, 0 | 12 | 15) {
+            self.sd.open = None;
+        }
+    }
+
+    pub(super) fn response_ended(&mut self, answer: Option<Answer>, now: u64) {
+        let beat = self.beat(now);
+        self.sd.free_ns = beat.plus(N_RC_CLK).ns();
+        let expected = self.sd.config2 & 3;
+        let mut stat1 = 0;
+        let mut stat2 = 0;
+        if let Some(answer) = answer {
+            let (content, crc_ok) = self.store_response(answer);
+            if !crc_ok && self.sd.config2 & sd::NO_CRC7_CHECK == 0 {
+                stat1 = sd::CRC7_ERR;
+            }
+            let errors = u32::from(stat1);
+            self.note(BusEvent::Response { index: self.sd.index, content, errors, end_ns: now });
+        } else if expected != 0 {
+            self.stats.silent += 1;
+            stat2 = sd::NO_RESPONSE;
+        }
+        if stat1 | stat2 != 0 {
+            return self.fail_transfer(stat1, stat2, now);
+        }
+        if self.sd.data == Data::None {
+            self.finish_after_busy(now);
+        } else {
+            self.start_data(beat, now);
+        }
+    }
+
+    /// Puts a response where the driver looks for it. Returns its upper 32 bits of content, and if its length and CRC are
+    /// right.
+    fn store_response(&mut self, answer: Answer) -> (u32, bool) {
+        let wanted = match answer {
+            Answer::Short { .. } => 1,
+            Answer::Long(_) => 2,
+        };
+        let fits = self.sd.config2 & 3 == wanted;
+        if !fits {
+            self.violation();
+        }
+        let damaged = Mishaps::take(&mut self.mishaps.response_crc);
+        let (first, content, last, crc_ok) = match answer {
+            Answer::Short { index, content, crc } => {
+                let wrong = Mishaps::take(&mut self.mishaps.response_index);
+                let index = if wrong { index ^ 1 } else { index } & 0x3f;
+                let [a, b, c, d] = content.to_be_bytes();
+                let last = if crc { crc7(&[index, a, b, c, d]) << 1 | 1 } else { 0xff };
+                (index, content, last, crc)
+            }
+            Answer::Long(bytes) => {
+                let crc_ok = crc7(&bytes[..15]) == bytes[15] >> 1;
+                let buffer = self.regs.ping_pong(16);
+                buffer[0] = 0x3f;
+                buffer[1..].copy_from_slice(&bytes[..15]);
+                (0x3f, u32::from_be_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]), bytes[15], crc_ok)
+            }
+        };
+        self.regs.put(sd::CMD0, first);
+        for (register, byte) in (sd::CMD0 + 1..).zip(content.to_be_bytes()) {
+            self.regs.put(register, byte);
+        }
+        self.regs.put(sd::CMD0 + 5, last);
+        (content, crc_ok && fits && !damaged)
+    }
+
+    /// The edge at which the lines were last in use.
+    pub(super) fn beat(&self, now: u64) -> Beat {
+        self.sd.beat.unwrap_or_else(|| Beat::new(now, self.bus.clock_hz))
+    }
+}

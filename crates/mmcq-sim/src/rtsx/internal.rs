@@ -1,0 +1,134 @@
+//! The internal registers: 14 bits of address, 8 bits each, and what happens when they are written.
+
+use super::Rtsx;
+use super::bits::{card, clk, dma, sd};
+
+const BYTES: usize = 0x4000;
+
+/// What travels of a register's name.
+pub(super) const fn short(name: u16) -> u16 {
+    name & 0x3fff
+}
+
+/// The values as they read, but for levels and states.
+pub(super) struct Registers(Box<[u8; BYTES]>);
+
+impl Default for Registers {
+    fn default() -> Self {
+        let mut registers = Registers(Box::new([0; BYTES]));
+        registers.put(card::PWR_CTL, 0x0f);
+        registers.put(sd::CFG3, sd::RESPONSE_TIMEOUT);
+        registers.put(sd::TRANSFER, sd::END | sd::IDLE);
+        registers
+    }
+}
+
+impl Registers {
+    /// By name, or by what travels of it.
+    pub fn at(&self, name: u16) -> u8 {
+        self.0[usize::from(short(name))]
+    }
+
+    pub fn put(&mut self, name: u16, value: u8) {
+        self.0[usize::from(short(name))] = value;
+    }
+
+    /// Two registers, the lower byte first.
+    pub fn pair(&self, name: u16) -> u16 {
+        u16::from_le_bytes([self.at(name), self.at(name + 1)])
+    }
+
+    /// Four registers, the lowest byte first.
+    pub fn word(&self, name: u16) -> u32 {
+        u32::from(self.pair(name)) | u32::from(self.pair(name + 2)) << 16
+    }
+
+    /// The first bytes of ping-pong buffer 2.
+    pub fn ping_pong(&mut self, bytes: usize) -> &mut [u8] {
+        let at = usize::from(short(sd::PING_PONG));
+        &mut self.0[at..at + bytes.min(sd::PING_PONG_BYTES)]
+    }
+}
+
+impl Rtsx {
+    /// Reads an internal register.
+    pub(super) fn get(&mut self, register: u16, now: u64) -> u8 {
+        let idle = if self.sd.running() { 0 } else { 0x80 };
+        match register | 0xc000 {
+            sd::BUS_STAT => {
+                let switches = self.regs.at(sd::BUS_STAT) & (sd::TOGGLE | sd::FORCE_STOP);
+                self.sample_lines(now);
+                switches | self.sd.lines
+            }
+            sd::CMD_STATE | sd::DATA_STATE => idle,
+            dma::CTL => self.dma_control(),
+            _ => self.regs.at(register),
+        }
+    }
+
+    /// Writes the masked bits of an internal register.
+    pub(super) fn set(&mut self, register: u16, mask: u8, data: u8, now: u64) {
+        let name = register | 0xc000;
+        let old = self.regs.at(register);
+        let new = old & !mask | data & mask;
+        let set = data & mask;
+        match name {
+            // Read-only.
+            sd::STAT1 | sd::STAT2 | sd::CMD_STATE | sd::DATA_STATE => {}
+            sd::TRANSFER => self.set_transfer(new, set & sd::START != 0, now),
+            sd::BUS_STAT => {
+                // What the lines were when the clock last ran stays visible.
+                self.sample_lines(now);
+                self.regs.put(name, new & (sd::TOGGLE | sd::FORCE_STOP));
+                self.refresh_bus(now);
+            }
+            sd::CFG1 => {
+                if new & 0xc0 == 0x40 || new & 0x0c == 0x0c || new & 3 == 3 {
+                    self.violation();
+                }
+                self.regs.put(name, new);
+                self.refresh_bus(now);
+            }
+            sd::PAD_CTL => {
+                self.regs.put(name, new);
+                self.set_signal(new & sd::AT_18V != 0, now);
+            }
+            card::STOP => self.card_stop(set, now),
+            card::PWR_CTL => self.set_power(old, new, now),
+            clk::CLK_CTL | card::CLK_EN => {
+                self.regs.put(name, new);
+                if new != old {
+                    self.clock_gate_changed(now);
+                }
+            }
+            clk::CLK_DIV | clk::SSC_CTL1 | clk::VPTX | clk::VPRX => {
+                self.regs.put(name, new);
+                if new != old {
+                    self.clock_changed(name, old, new, now);
+                }
+            }
+            dma::IRQSTAT0 => self.regs.put(name, old & !set),
+            dma::CTL => self.set_dma_control(mask, data, now),
+            dma::RBCTL => {
+                self.regs.put(name, new & !dma::FLUSH);
+                if set & dma::FLUSH != 0 {
+                    self.flush_ring();
+                }
+            }
+            _ => self.regs.put(name, new),
+        }
+    }
+
+    /// CARD_STOP: both bits act at once and clear themselves.
+    fn card_stop(&mut self, set: u8, now: u64) {
+        if set & card::SD_STOP != 0 {
+            self.stop_transfer(now);
+        }
+        if set & card::SD_CLR_ERR != 0 {
+            let transfer = self.regs.at(sd::TRANSFER);
+            self.regs.put(sd::TRANSFER, transfer & !sd::ERR);
+            self.regs.put(sd::STAT1, 0);
+            self.regs.put(sd::STAT2, 0);
+        }
+    }
+}

@@ -1,0 +1,299 @@
+//! A transfer from START to its end: what the modes mean, what a START needs, how it ends.
+
+use super::bits::{card, dma, sd};
+use super::{NEVER, Rtsx, Timer};
+use crate::card::{Answer, Flow};
+use crate::wire::Beat;
+
+/// What moves after the command, or without one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Data {
+    None,
+    Read,
+    Write,
+    Tuning,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) enum Step {
+    #[default]
+    Idle,
+    /// The command token is on the line.
+    Token,
+    /// The response is on the line, or nothing (`None`) until the chip gives up.
+    Response(Option<Answer>),
+    ReadBlock,
+    /// No room in the ring for the next block: the clock stands.
+    ReadHeld,
+    /// Everything came; memory has still to take the rest of the ring.
+    Drain,
+    /// The ring does not hold the next block yet.
+    WriteHeld,
+    WriteBlock,
+    /// CRC status, and busy until the next block or the end.
+    WriteStatus,
+    /// No CRC status came.
+    NoStatus,
+    /// Busy after a command.
+    Busy,
+    /// Something is due from the card, and will not come.
+    Silence,
+}
+
+/// The open transfer on the card, as far as the chip's lines know of it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Open {
+    pub flow: Flow,
+    /// It has moved data.
+    pub moved: bool,
+}
+
+#[derive(Debug)]
+pub(super) struct Transfer {
+    pub step: Step,
+    pub data: Data,
+    /// CFG2 at the START.
+    pub config2: u8,
+    /// Blocks and bytes go through the ping-pong buffer.
+    pub ping_pong: bool,
+    /// The card cannot hear the command.
+    pub deaf: bool,
+    pub index: u8,
+    pub arg: u32,
+    /// Bytes in a block, and blocks still to go over the wires.
+    pub block: usize,
+    pub left: u32,
+    pub open: Option<Open>,
+    /// The last thing on the lines ended, or ends, here.
+    pub beat: Option<Beat>,
+    /// The CMD line is free for the next token from here on.
+    pub free_ns: u64,
+    pub bytes: Vec<u8>,
+    pub good: bool,
+    pub start_ns: u64,
+    pub held_since: u64,
+    /// Levels of DAT3 to DAT0 and CMD as the SD clock sampled them last.
+    pub lines: u8,
+}
+
+impl Default for Transfer {
+    fn default() -> Self {
+        Transfer {
+            step: Step::Idle,
+            data: Data::None,
+            config2: 0,
+            ping_pong: false,
+            deaf: false,
+            index: 0,
+            arg: 0,
+            block: 0,
+            left: 0,
+            open: None,
+            beat: None,
+            free_ns: 0,
+            bytes: Vec::new(),
+            good: false,
+            start_ns: 0,
+            held_since: 0,
+            lines: sd::LINES,
+        }
+    }
+}
+
+impl Transfer {
+    pub fn running(&self) -> bool {
+        self.step != Step::Idle
+    }
+
+    /// Is a token or a block on the lines?
+    pub fn on_the_lines(&self) -> bool {
+        matches!(self.step, Step::Token | Step::Response(_) | Step::ReadBlock | Step::WriteBlock)
+    }
+}
+
+/// What a mode does: a command first, data, always through the ping-pong buffer.
+struct Plan {
+    command: bool,
+    data: Data,
+    single: bool,
+}
+
+impl Plan {
+    fn new(mode: u8) -> Option<Plan> {
+        let (command, data, single) = match mode {
+            0x0 => (true, Data::Write, true),
+            0x1 => (false, Data::Write, false),
+            0x5 => (false, Data::Read, false),
+            0x8 => (true, Data::None, false),
+            0xa => (true, Data::Write, false),
+            0xc => (true, Data::Read, true),
+            0xe => (true, Data::Read, false),
+            0xf => (true, Data::Tuning, false),
+            // AUTO_*_1 and AUTO_*_4: nobody knows what they do.
+            _ => return None,
+        };
+        Some(Plan { command, data, single })
+    }
+}
+
+impl Rtsx {
+    /// TRANSFER was written.
+    pub(super) fn set_transfer(&mut self, value: u8, start: bool, now: u64) {
+        if self.sd.running() {
+            if start {
+                self.violation();
+            }
+            return;
+        }
+        let kept = self.regs.at(sd::TRANSFER) & sd::ERR;
+        self.regs.put(sd::TRANSFER, value & 0x0f | sd::IDLE | kept);
+        if !start {
+            return;
+        }
+        if kept != 0 {
+            return self.violation();
+        }
+        self.regs.put(sd::STAT1, 0);
+        self.regs.put(sd::STAT2, 0);
+        match Plan::new(value & 0x0f) {
+            Some(plan) => self.start_transfer(&plan, now),
+            None => {
+                self.violation();
+                self.fail_transfer(0, 0, now);
+            }
+        }
+    }
+
+    fn start_transfer(&mut self, plan: &Plan, now: u64) {
+        let block = usize::from(self.regs.pair(sd::BYTE_CNT));
+        let blocks = u32::from(self.regs.pair(sd::BLOCK_CNT));
+        let ping_pong = plan.single || self.regs.at(card::DATA_SOURCE) & 1 != 0;
+        self.sd.config2 = self.regs.at(sd::CFG2);
+        self.sd.data = plan.data;
+        self.sd.ping_pong = ping_pong;
+        self.sd.block = block;
+        self.sd.left = if plan.single || plan.data == Data::Tuning { 1 } else { blocks };
+        self.sd.beat = None;
+        if !self.sizes_fit() {
+            self.violation();
+            return self.fail_transfer(0, 0, now);
+        }
+        if matches!(plan.data, Data::Read | Data::Write) && !ping_pong && !self.dma_prepared() {
+            self.violation();
+        }
+        let continued = !plan.command && self.sd.open.is_some_and(|open| open.moved);
+        if continued && !self.config.continue_data {
+            return self.fail_transfer(0, 0, now);
+        }
+        let transfer = self.regs.at(sd::TRANSFER);
+        self.regs.put(sd::TRANSFER, transfer & 0x0f | sd::START);
+        if !self.bus.powered || self.bus.clock_hz == 0 {
+            self.violation();
+            self.sd.step = Step::Silence;
+            return;
+        }
+        let connected = self.connected();
+        if !connected || !self.mode_possible() {
+            self.violation();
+        }
+        self.sd.deaf = !connected;
+        let beat = Beat::new(now, self.bus.clock_hz);
+        if plan.command {
+            self.send_command(beat);
+        } else {
+            self.start_data(beat, now);
+        }
+    }
+
+    /// Do byte and block counts go with the mode and the buffer?
+    fn sizes_fit(&self) -> bool {
+        let limit = match self.sd.data {
+            Data::None => return true,
+            Data::Tuning => return self.sd.block == 64,
+            _ if self.sd.ping_pong => sd::PING_PONG_BYTES,
+            _ => 2048.min(self.config.ring_bytes as usize),
+        };
+        let blocks = if self.sd.ping_pong { 1..=1 } else { 1..=0xffff };
+        (1..=limit).contains(&self.sd.block) && blocks.contains(&self.sd.left)
+    }
+
+    /// Outputs on, SD selected, pins shared as they must be.
+    fn connected(&self) -> bool {
+        self.regs.at(card::OE) & card::SD_OE != 0
+            && self.regs.at(card::SELECT) & 7 == card::SELECT_SD
+            && self.regs.at(card::SHARE_MODE) & 0x0f == card::SHARE_SD
+    }
+
+    /// Is DMA ready for this transfer?
+    fn dma_prepared(&self) -> bool {
+        let bytes = self.sd.block as u64 * u64::from(self.sd.left);
+        let from_card = self.sd.data == Data::Read;
+        let direction = self.regs.at(dma::CTL) & dma::FROM_CARD != 0;
+        // Short data on their way to the card may all be in the ring already.
+        let ready = if from_card {
+            self.dma.armed() && self.dma.ring_is_empty()
+        } else {
+            self.dma.armed() || self.dma.ring_bytes() as u64 == bytes
+        };
+        ready && direction == from_card && u64::from(self.regs.word(dma::COUNT)) == bytes
+    }
+
+    pub(super) fn sd_event(&mut self, now: u64) {
+        match self.sd.step {
+            Step::Token => self.token_ended(now),
+            Step::Response(answer) => self.response_ended(answer, now),
+            Step::ReadBlock => self.read_block_ended(now),
+            Step::WriteBlock => self.written_block_ended(now),
+            Step::WriteStatus => self.write_status_ended(now),
+            Step::NoStatus => self.fail_transfer(sd::CRC_TIMEOUT, 0, now),
+            Step::Busy => self.finish_transfer(now),
+            Step::Idle | Step::ReadHeld | Step::Drain | Step::WriteHeld | Step::Silence => {}
+        }
+    }
+
+    pub(super) fn silence(&mut self) {
+        self.sd.step = Step::Silence;
+        self.stop_timer(Timer::Sd);
+    }
+
+    /// Ends well when the card lets DAT0 go, if the driver wants to know.
+    pub(super) fn finish_after_busy(&mut self, now: u64) {
+        let until = self.card_busy_until;
+        if self.sd.config2 & sd::WAIT_BUSY_END == 0 || until <= now {
+            return self.finish_transfer(now);
+        }
+        if until == NEVER {
+            return self.silence();
+        }
+        self.busy_from(now, until);
+        self.sd.step = Step::Busy;
+        self.set_timer(Timer::Sd, until);
+    }
+
+    pub(super) fn finish_transfer(&mut self, now: u64) {
+        self.leave(sd::END, now);
+    }
+
+    pub(super) fn fail_transfer(&mut self, stat1: u8, stat2: u8, now: u64) {
+        let old = self.regs.at(sd::STAT1);
+        self.regs.put(sd::STAT1, old | stat1);
+        self.regs.put(sd::STAT2, stat2);
+        self.leave(sd::ERR, now);
+        self.fail_list(now);
+    }
+
+    fn leave(&mut self, how: u8, now: u64) {
+        self.stop_timer(Timer::Sd);
+        self.sample_lines(now);
+        self.sd.step = Step::Idle;
+        let mode = self.regs.at(sd::TRANSFER) & 0x0f;
+        self.regs.put(sd::TRANSFER, mode | sd::IDLE | how);
+    }
+
+    /// CARD_STOP: whatever runs ends here, well or not.
+    pub(super) fn stop_transfer(&mut self, now: u64) {
+        if self.sd.running() {
+            self.leave(0, now);
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! The MMIO window: what a read gives and what a write does.
+
+use super::bits::{int, window as w};
+use super::{Rtsx, Timer};
+
+/// Registers of the window that are no more than what was written or what happened.
+#[derive(Debug, Default)]
+pub(super) struct Window {
+    pub list_address: u32,
+    list_control: u32,
+    pub table_address: u32,
+    pub table_control: u32,
+    /// The immediate access; bit 31 while it runs.
+    access: u32,
+    /// Latched bits of BIPR.
+    pub pending: u32,
+    pub enable: u32,
+    scratch: u32,
+}
+
+impl Rtsx {
+    /// Reads a register; only 4 bytes at a time are possible.
+    pub fn read(&mut self, offset: u16, size: u8, now_ns: u64) -> u32 {
+        let now = self.reach(now_ns);
+        let ones = if size == 4 { u32::MAX } else { (1u32 << (u32::from(size.min(3)) * 8)) - 1 };
+        if self.mishaps.dead {
+            return ones;
+        }
+        if size != 4 || !offset.is_multiple_of(4) || offset > w::SCRATCH {
+            self.violation();
+            return ones;
+        }
+        let flag = |on: bool| if on { w::START } else { 0 };
+        let r = &self.window;
+        match offset {
+            w::HCBAR => r.list_address,
+            w::HCBCTLR => r.list_control | flag(self.list.is_some()),
+            w::HDBAR => r.table_address,
+            w::HDBCTLR => r.table_control | flag(self.dma.has_table()),
+            w::HAIMR => r.access,
+            w::BIPR => r.pending | self.levels(),
+            w::BIER => r.enable,
+            _ => r.scratch,
+        }
+    }
+
+    /// Writes a register; only 4 bytes at a time are possible.
+    pub fn write(&mut self, offset: u16, size: u8, value: u32, now_ns: u64) {
+        let now = self.reach(now_ns);
+        if self.mishaps.dead {
+            return;
+        }
+        if size != 4 || !offset.is_multiple_of(4) || offset > w::SCRATCH {
+            return self.violation();
+        }
+        match offset {
+            w::HCBAR => self.window.list_address = value,
+            w::HCBCTLR => self.set_list_control(value, now),
+            w::HDBAR => self.window.table_address = value,
+            w::HDBCTLR => self.set_table_control(value, now),
+            w::HAIMR => self.set_access(value, now),
+            w::BIPR => {
+                self.window.pending &= !(value & int::LATCHED);
+                self.update_irq(now);
+            }
+            w::BIER => {
+                self.window.enable = value;
+                self.update_irq(now);
+            }
+            _ => self.window.scratch = value,
+        }
+        self.check_again(now);
+    }
+
+    fn levels(&self) -> u32 {
+        let protected = self.card.as_ref().is_some_and(|card| card.write_protect_switch());
+        (if self.inserted { int::SD_EXIST } else { 0 })
+            | if self.inserted && protected { int::WRITE_PROTECT } else { 0 }
+    }
+
+    fn set_list_control(&mut self, value: u32, now: u64) {
+        if value & w::STOP != 0 {
+            self.stop_list();
+        } else if value & w::START != 0 {
+            let bytes = value & 0x00ff_ffff;
+            let sound = bytes.is_multiple_of(4) && (4..=1024).contains(&bytes);
+            if self.list.is_some() || !sound || !self.window.list_address.is_multiple_of(4) {
+                return self.violation();
+            }
+            self.start_list(bytes as usize, value & w::WRITE_BACK != 0, now);
+        }
+        self.window.list_control = value & !(w::START | w::STOP);
+    }
+
+    fn set_table_control(&mut self, value: u32, now: u64) {
+        if value & w::STOP != 0 {
+            self.forget_table();
+            self.window.table_control = 0;
+        } else if value & w::START != 0 {
+            let sound = value & w::DMA_MODE == w::ADMA && self.window.table_address.is_multiple_of(8);
+            if self.dma.has_table() || !sound {
+                return self.violation();
+            }
+            self.window.table_control = value & !w::START;
+            self.trigger_dma(now);
+        } else {
+            self.window.table_control = value;
+        }
+    }
+
+    fn set_access(&mut self, value: u32, now: u64) {
+        if value & w::START == 0 {
+            return;
+        }
+        if self.window.access & w::START != 0 {
+            return self.violation();
+        }
+        self.window.access = value;
+        if !self.mishaps.access_hangs {
+            self.set_timer(Timer::Access, now.saturating_add(self.config.access_ns));
+        }
+    }
+
+    /// The immediate access takes place.
+    pub(super) fn access_event(&mut self, now: u64) {
+        let access = self.window.access;
+        let register = (access >> 16) as u16 & 0x3fff;
+        let (mask, data) = ((access >> 8) as u8, access as u8);
+        let data = if access & w::WRITE != 0 {
+            let merged = self.get(register, now) & !mask | data & mask;
+            self.set(register, mask, data, now);
+            merged
+        } else {
+            self.get(register, now)
+        };
+        self.window.access = access & !w::START & !0xff | u32::from(data);
+    }
+}
