@@ -6,6 +6,7 @@
 pub mod dma;
 pub(crate) mod pio;
 pub mod regs;
+pub mod rtsx;
 pub mod sdhci;
 
 use crate::spec::command::Command;

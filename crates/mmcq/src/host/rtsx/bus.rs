@@ -1,0 +1,391 @@
+//! Power, clock, width, timing, voltage, tuning, reset: scripts of register accesses that never block.
+
+use super::port::write_word;
+use super::regs::*;
+use super::tuning::Sweep;
+use super::{Condition, Config, Rtsx};
+use crate::host::{BusOp, Dma, Regs, Step, Timing};
+
+/// Fastest SD clock, and the slowest in every mode.
+pub(super) const CLOCK_HZ_MAX: u32 = 208_000_000;
+pub(super) const CLOCK_HZ_MIN: u32 = 40_040;
+/// What the PLL can give, in MHz.
+const PLL_MHZ: core::ops::RangeInclusive<u32> = 82..=210;
+const HZ_IN_MHZ: u64 = 1_000_000;
+/// A new setting of the PLL is stable.
+const PLL_NS: u32 = 130_000;
+/// Soft start of the supply: the inrush of the card's capacitors.
+const SOFT_START_NS: u32 = 150_000;
+/// The pads' supply has gone over to another voltage [SD 4.2.4.2].
+const VOLTAGE_NS: u32 = 5_000_000;
+/// Longest time for one access, and how often it is looked at.
+const ACCESS_NS: u64 = 10_000_000;
+const ACCESS_POLL_NS: u64 = 10_000;
+/// Looks at one access before the caller is asked to come back.
+const LOOKS: u32 = 8;
+/// Acts in one call.
+const ACTS_PER_CALL: usize = 16;
+/// Acts in a script: the longest is the reset of everything.
+const ACTS: usize = 32;
+
+/// One step of a script.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Act {
+    /// A write, as [`HAIMR`] wants it.
+    Write(u32),
+    /// A pause in nanoseconds.
+    Pause(u32),
+}
+
+/// What a bus operation does, in order.
+#[derive(Clone, Copy, Debug)]
+struct Script {
+    acts: [Act; ACTS],
+    used: usize,
+    next: usize,
+}
+
+impl Script {
+    const fn new() -> Self {
+        Script { acts: [Act::Pause(0); ACTS], used: 0, next: 0 }
+    }
+
+    fn push(&mut self, act: Act) {
+        // `acts` has room for the longest script, which a test runs.
+        if let Some(place) = self.acts.get_mut(self.used) {
+            *place = act;
+            self.used += 1;
+        }
+    }
+
+    fn write(&mut self, register: u16, mask: u8, value: u8) {
+        self.push(Act::Write(write_word(register, mask, value)));
+    }
+
+    fn pause(&mut self, ns: u32) {
+        self.push(Act::Pause(ns));
+    }
+
+    fn take(&mut self) -> Option<Act> {
+        let act = self.acts.get(..self.used)?.get(self.next).copied()?;
+        self.next += 1;
+        Some(act)
+    }
+}
+
+/// What the bus settings are, and how far the operation in progress has got.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Bus {
+    script: Script,
+    wait: Wait,
+    /// Mode and width in CFG1.
+    mode: u8,
+    width: u8,
+    pads: u8,
+    /// SD clock as it was asked for, 0 while it stands.
+    clock_hz: u32,
+    send_phase: u8,
+    sample_phase: u8,
+}
+
+/// What an operation waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Wait {
+    /// Nothing is in progress.
+    Nothing,
+    /// The end of an access by somebody else.
+    Free { deadline_ns: u64 },
+    /// The end of this write.
+    Write { word: u32, deadline_ns: u64 },
+    /// A time.
+    Until(u64),
+}
+
+impl Bus {
+    pub(super) fn new(config: &Config) -> Self {
+        Bus {
+            script: Script::new(),
+            wait: Wait::Nothing,
+            mode: CFG1_SD20,
+            width: 0,
+            pads: 0,
+            clock_hz: 0,
+            send_phase: config.send_phase & PHASE_MASK,
+            sample_phase: config.sample_phase & PHASE_MASK,
+        }
+    }
+
+    /// Is an operation in progress?
+    pub(super) fn in_progress(&self) -> bool {
+        self.wait != Wait::Nothing
+    }
+
+    /// The phase that tuning has found, and set.
+    pub(super) fn set_sample_phase(&mut self, phase: u8) {
+        self.sample_phase = phase & PHASE_MASK;
+    }
+
+    /// Connects the SD circuits to the pins.
+    fn select(&mut self) {
+        self.script.write(CARD_SHARE_MODE, SHARE_MASK, SHARE_SD);
+        self.script.write(CARD_SELECT, SELECT_MASK, SELECT_SD);
+        self.script.write(SD_CFG1, CFG1_DIVIDER | CFG1_MODE | CFG1_WIDTH, self.mode | self.width);
+        self.script.write(SD_CFG3, CFG3_RESPONSE_TIMEOUT, CFG3_RESPONSE_TIMEOUT);
+        self.script.write(SD_PAD_CTL, PAD_1V8, self.pads);
+    }
+
+    /// Sets the clock as asked for and lets it run; false if it cannot be that slow.
+    fn run_clock(&mut self) -> bool {
+        let Some(setting) = Setting::of(self.clock_hz, self.mode) else { return false };
+        let script = &mut self.script;
+        script.write(CLOCK_CTL, CLOCK_CHANGE, CLOCK_CHANGE);
+        script.write(PLL_CTL, PLL_RUN, 0);
+        script.write(PLL_N, 0xff, setting.pll_n);
+        script.write(CLOCK_DIV, CLOCK_DIV_MASK, setting.divider);
+        script.write(PLL_CTL, PLL_RUN, PLL_RUN);
+        script.pause(PLL_NS);
+        if self.mode == CFG1_SD30 {
+            self.write_phases();
+        }
+        let script = &mut self.script;
+        script.write(CLOCK_CTL, CLOCK_CHANGE, 0);
+        script.write(CLOCK_ENABLE, CLOCK_SD, CLOCK_SD);
+        script.write(SD_CFG1, CFG1_DIVIDER, setting.cfg1);
+        // A card wants clocks before its first command and in the voltage switch; the next list ends it.
+        script.write(SD_BUS_STAT, BUS_CLOCK_TOGGLE | BUS_CLOCK_STOP, BUS_CLOCK_TOGGLE);
+        true
+    }
+
+    /// Sets both phases, which count at SDR50 and SDR104 only, while the clock stands for it. Without a clock they wait for one.
+    fn set_phases(&mut self) {
+        if self.clock_hz != 0 {
+            self.script.write(CLOCK_CTL, CLOCK_CHANGE, CLOCK_CHANGE);
+            self.write_phases();
+            self.script.write(CLOCK_CTL, CLOCK_CHANGE, 0);
+        }
+    }
+
+    fn write_phases(&mut self) {
+        let script = &mut self.script;
+        for (register, phase) in [(PHASE_SEND, self.send_phase), (PHASE_SAMPLE, self.sample_phase)] {
+            script.write(register, PHASE_NOT_RESET | PHASE_MASK, phase);
+            script.write(register, PHASE_NOT_RESET | PHASE_MASK, phase | PHASE_NOT_RESET);
+        }
+    }
+
+    /// Makes the SD circuits, DMA and the ring buffer forget what was under way.
+    fn stop(&mut self) {
+        self.script.write(CARD_STOP, STOP_SD | STOP_SD_CLEAR, STOP_SD | STOP_SD_CLEAR);
+        self.script.write(DMA_CTL, DMA_RESET, DMA_RESET);
+        self.script.write(RING_CTL, RING_FLUSH, RING_FLUSH);
+    }
+}
+
+/// How a clock is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Setting {
+    pll_n: u8,
+    divider: u8,
+    cfg1: u8,
+}
+
+impl Setting {
+    /// The fastest clock not above `hz`: PLL / (1, 2, 4, 8) / (2, or 1 at SDR50 and SDR104) / (1, 128, 256).
+    fn of(hz: u32, mode: u8) -> Option<Setting> {
+        let half = if mode == CFG1_SD30 { 1 } else { 2 };
+        let mut best: Option<(u64, Setting)> = None;
+        for (cfg1, slow) in [(CFG1_DIVIDE_1, 1), (CFG1_DIVIDE_128, 128), (CFG1_DIVIDE_256, 256)] {
+            for power in 0..4u8 {
+                // At least 1 anyway; said where the compiler can see it, so that no division can panic.
+                let divisor = ((half * slow) << power).max(1);
+                let mhz = u64::from(hz) * divisor / HZ_IN_MHZ;
+                let mhz = mhz.min((*PLL_MHZ.end()).into()) as u32;
+                if !PLL_MHZ.contains(&mhz) {
+                    continue;
+                }
+                let result = u64::from(mhz) * HZ_IN_MHZ / divisor;
+                if best.is_none_or(|(other, _)| result > other) {
+                    let setting = Setting { pll_n: (mhz - 2) as u8, divider: (power + 1) << 4, cfg1 };
+                    best = Some((result, setting));
+                }
+            }
+        }
+        best.map(|(_, setting)| setting)
+    }
+}
+
+impl<R: Regs, D: Dma> Rtsx<R, D> {
+    pub(super) fn step_bus(&mut self, op: BusOp, first: bool, now_ns: u64) -> Step {
+        if first {
+            self.bus.script = Script::new();
+            self.bus.wait = Wait::Nothing;
+            if !self.begin(op) {
+                return Step::Failed;
+            }
+            self.bus.wait = Wait::Free { deadline_ns: now_ns.saturating_add(ACCESS_NS) };
+        }
+        for _ in 0..ACTS_PER_CALL {
+            let (written, deadline_ns) = match self.bus.wait {
+                Wait::Nothing => return Step::Done,
+                Wait::Until(until_ns) if now_ns < until_ns => return Step::Wait(until_ns),
+                Wait::Until(_) => {
+                    self.next_act(op, now_ns);
+                    continue;
+                }
+                Wait::Free { deadline_ns } => (None, deadline_ns),
+                Wait::Write { word, deadline_ns } => (Some(word), deadline_ns),
+            };
+            match (self.port.look(LOOKS), written) {
+                (None, _) if now_ns < deadline_ns => {
+                    return Step::Wait(now_ns.saturating_add(ACCESS_POLL_NS).min(deadline_ns));
+                }
+                // What was written comes back, or the write was lost.
+                (Some(Ok(byte)), Some(word)) if (byte ^ word as u8) & (word >> 8) as u8 != 0 => {}
+                (Some(Ok(_)), _) => {
+                    self.next_act(op, now_ns);
+                    continue;
+                }
+                (None | Some(Err(_)), _) => {}
+            }
+            self.bus.wait = Wait::Nothing;
+            return Step::Failed;
+        }
+        if self.bus.in_progress() { Step::Wait(now_ns) } else { Step::Done }
+    }
+
+    fn next_act(&mut self, op: BusOp, now_ns: u64) {
+        self.bus.wait = match self.bus.script.take() {
+            Some(Act::Write(word)) => {
+                self.port.begin(word);
+                Wait::Write { word, deadline_ns: now_ns.saturating_add(ACCESS_NS) }
+            }
+            Some(Act::Pause(ns)) => Wait::Until(now_ns.saturating_add(ns.into())),
+            None => {
+                self.end(op);
+                Wait::Nothing
+            }
+        };
+    }
+
+    /// Writes an operation's script, and what can be done at once.
+    fn begin(&mut self, op: BusOp) -> bool {
+        match op {
+            BusOp::PowerOff | BusOp::PowerOn => {
+                self.halt();
+                self.enable = self.base_enable();
+                self.port.regs.write32(BIER, self.enable);
+                self.bus = Bus::new(&self.config);
+                self.script_power(op == BusOp::PowerOn);
+            }
+            BusOp::Clock(0) => {
+                self.bus.clock_hz = 0;
+                self.bus.script.write(SD_BUS_STAT, BUS_CLOCK_STOP, BUS_CLOCK_STOP);
+            }
+            BusOp::Clock(hz) => {
+                let before = core::mem::replace(&mut self.bus.clock_hz, hz.min(self.caps.clock_hz.1));
+                if !self.bus.run_clock() {
+                    self.bus.clock_hz = before;
+                    return false;
+                }
+            }
+            BusOp::Width(width) => {
+                if width > self.caps.width {
+                    return false;
+                }
+                self.bus.width = width as u8;
+                self.bus.script.write(SD_CFG1, CFG1_WIDTH, self.bus.width);
+            }
+            BusOp::Timing(timing) => return self.script_timing(timing),
+            BusOp::Signal18(on) => {
+                if on && !self.caps.signal18 {
+                    return false;
+                }
+                let pads = if on { PAD_1V8 } else { 0 };
+                self.bus.script.write(SD_PAD_CTL, PAD_1V8, pads);
+                if pads != self.bus.pads {
+                    self.bus.script.pause(VOLTAGE_NS);
+                }
+                self.bus.pads = pads;
+            }
+            BusOp::TuneStart => {
+                self.sweep = Sweep::new();
+                self.bus.set_phases();
+            }
+            BusOp::TuneAbort => {
+                self.halt();
+                self.sweep = Sweep::new();
+                self.bus.sample_phase = self.config.sample_phase & PHASE_MASK;
+                self.bus.stop();
+                self.bus.set_phases();
+            }
+            BusOp::ResetLines => {
+                self.halt();
+                self.bus.stop();
+            }
+            BusOp::ResetAll => {
+                self.halt();
+                self.enable = self.base_enable();
+                self.port.regs.write32(BIER, self.enable);
+                self.bus.stop();
+                self.bus.select();
+                return self.bus.clock_hz == 0 || self.bus.run_clock();
+            }
+        }
+        true
+    }
+
+    /// What follows when a script is over.
+    fn end(&mut self, op: BusOp) {
+        match op {
+            BusOp::PowerOff | BusOp::PowerOn | BusOp::ResetLines | BusOp::ResetAll | BusOp::TuneAbort => {
+                self.port.regs.write32(BIPR, super::events::OF_PHASE);
+                let toggling = op == BusOp::ResetAll && self.bus.clock_hz != 0;
+                self.state = Condition { toggling, ..Condition::default() };
+            }
+            BusOp::Clock(hz) => self.state.toggling = hz != 0,
+            BusOp::Timing(_) => self.state.toggling |= self.bus.clock_hz != 0,
+            BusOp::Width(_) | BusOp::Signal18(_) | BusOp::TuneStart => {}
+        }
+    }
+
+    /// Ends list and DMA; no phase is in progress any more.
+    fn halt(&mut self) {
+        self.active = None;
+        self.state = Condition { upset: true, ..Condition::default() };
+        self.port.regs.write32(HCBCTLR, HCB_STOP);
+        self.port.regs.write32(HDBCTLR, HDB_STOP);
+    }
+
+    fn script_power(&mut self, on: bool) {
+        let bus = &mut self.bus;
+        bus.stop();
+        bus.script.write(CARD_OE, OE_SD, 0);
+        bus.script.write(CLOCK_ENABLE, CLOCK_SD, 0);
+        bus.script.write(SD_BUS_STAT, BUS_CLOCK_TOGGLE | BUS_CLOCK_STOP, BUS_CLOCK_STOP);
+        bus.select();
+        if on {
+            bus.script.write(POWER_CTL, POWER_MASK, POWER_PARTIAL);
+            bus.script.pause(SOFT_START_NS);
+            bus.script.write(POWER_CTL, POWER_MASK, POWER_ON);
+            bus.script.write(CARD_OE, OE_SD, OE_SD);
+        } else {
+            bus.script.write(POWER_CTL, POWER_MASK, POWER_OFF);
+        }
+    }
+
+    fn script_timing(&mut self, timing: Timing) -> bool {
+        if !self.caps.can(timing) {
+            return false;
+        }
+        let mode = match timing {
+            Timing::Sdr50 | Timing::Sdr104 => CFG1_SD30,
+            Timing::Ddr50 => CFG1_DDR,
+            _ => CFG1_SD20,
+        };
+        let before = core::mem::replace(&mut self.bus.mode, mode);
+        self.bus.script.write(SD_CFG1, CFG1_MODE, mode);
+        // The mode halves the clock, or no longer does.
+        let same = (before == CFG1_SD30) == (mode == CFG1_SD30) || self.bus.clock_hz == 0;
+        same || self.bus.run_clock()
+    }
+}

@@ -1,0 +1,199 @@
+//! How a phase ends, and what else the reader has to say.
+
+use super::Rtsx;
+use super::phase::{Active, Work};
+use super::regs::*;
+use crate::host::{Cause, Direction, Dma, Done, Events, Fault, Regs, Stage};
+use crate::spec::command::Resp;
+use crate::spec::response::{R1, R5, Response};
+use core::sync::atomic::{Ordering, fence};
+
+/// What belongs to a phase.
+pub(super) const OF_PHASE: u32 = INT_COMMAND | INT_DATA | INT_OK | INT_FAIL;
+/// First byte of an R2 (and R3): an index of ones.
+const RESERVED_INDEX: u8 = 0x3f;
+
+impl<R: Regs, D: Dma> Rtsx<R, D> {
+    pub(super) fn take_events(&mut self) -> Events {
+        let mut events = Events::default();
+        let Some(status) = self.pending() else {
+            events.phase = self.active.take().map(|active| {
+                self.state.upset = true;
+                Err(Fault { cause: Cause::Gone, stage: late(&active), response: active.response })
+            });
+            return events;
+        };
+        let latched = status & INT_LATCHED;
+        if latched == 0 {
+            return events;
+        }
+        self.port.regs.write32(BIPR, latched);
+        events.presence = latched & INT_CARD != 0 && !self.config.fixed;
+        if let Some(mut active) = self.active.take() {
+            events.phase = self.advance(&mut active, latched);
+            match events.phase {
+                None => self.active = Some(active),
+                Some(Err(_)) => self.state.upset = true,
+                Some(Ok(_)) => {}
+            }
+        } else if latched & OF_PHASE != 0 {
+            // Late or spurious: whoever starts next looks twice.
+            self.state.unsettled = true;
+        }
+        events
+    }
+
+    /// One step of the phase in progress; its result if it is over.
+    fn advance(&mut self, active: &mut Active, latched: u32) -> Option<Result<Done, Fault>> {
+        active.seen |= latched & OF_PHASE;
+        let seen = active.seen;
+        if latched & (INT_OVERCURRENT | INT_CARD_OVERCURRENT) != 0 {
+            return Some(Err(Fault { cause: Cause::Power, stage: late(active), response: active.response }));
+        }
+        if seen & INT_FAIL != 0 && active.work == Work::Tuning {
+            return Some(self.tuned(false));
+        }
+        if seen & INT_FAIL != 0 {
+            return Some(Err(self.fault(active)));
+        }
+        let needs = active.work.needs();
+        if seen & needs != needs {
+            if seen & INT_COMMAND != 0 {
+                // The list was faster than DMA: its interrupt is wanted after all.
+                self.set_enable(self.base_enable() | INT_DATA);
+            }
+            return None;
+        }
+        self.set_enable(self.base_enable());
+        if seen & INT_OK == 0 {
+            return Some(Err(Fault { cause: Cause::Other, stage: late(active), response: active.response }));
+        }
+        self.go_on(active).transpose()
+    }
+
+    /// The list has ended well: the phase's result, or its next list.
+    fn go_on(&mut self, active: &mut Active) -> Result<Option<Done>, Fault> {
+        let data = match active.work {
+            Work::Tuning => return self.tuned(true).map(Some),
+            Work::CommandOfWrite(data) => Some(data),
+            Work::Command | Work::Read | Work::Data => None,
+        };
+        if active.work.answered() {
+            let fail = |cause| Fault { cause, stage: Stage::Command, response: None };
+            active.response = Some(self.response(active, self.config.coherent).map_err(fail)?);
+        }
+        let response = active.response.unwrap_or_default();
+        let done = Done { response, ..Done::default() };
+        // A card that refuses the command takes no data; what it said is for the engine to judge.
+        let Some(data) = data.filter(|_| !refused(active.command.resp, &response)) else {
+            return Ok(Some(done));
+        };
+        let unlisted = Fault { cause: Cause::Other, stage: Stage::Data, response: active.response };
+        let extent = self.list_data(&data, false).ok_or(unlisted)?;
+        active.work = Work::Data;
+        active.seen = 0;
+        self.launch(extent, Some(Direction::Write));
+        Ok(None)
+    }
+
+    /// The end of a tuning block.
+    fn tuned(&mut self, good: bool) -> Result<Done, Fault> {
+        // A sampling phase that does not work is what the procedure looks for; what it leaves is cleared by the next list.
+        self.state.uncleared = !good;
+        let tuned = self.sweep.judge(good);
+        if let Some(phase) = tuned {
+            self.bus.set_sample_phase(phase);
+        }
+        Ok(Done { tuned: tuned.is_some(), ..Done::default() })
+    }
+
+    /// The response of a command that ended well, from the list's beginning or from the registers.
+    fn response(&self, active: &Active, from_list: bool) -> Result<Response, Cause> {
+        let resp = active.command.resp;
+        let mut bytes = [0u8; 17];
+        let (count, rest) = match resp {
+            Resp::None => return Ok(Response::default()),
+            Resp::R2 => (16, PING_PONG),
+            _ => (5, SD_CMD0),
+        };
+        if from_list {
+            // Not before the interrupt was seen.
+            fence(Ordering::Acquire);
+        }
+        for (at, (byte, register)) in bytes.iter_mut().take(count).zip(rest..).enumerate() {
+            // The list's own CHECK gave back the first byte.
+            let register = if at == 0 { SD_CMD0 } else { register };
+            *byte = if from_list { self.buffers.returned(at + 1) } else { self.port.fetch(register)? };
+        }
+        let [first, content @ ..] = bytes;
+        let right = match resp {
+            Resp::R2 => first & RESERVED_INDEX == RESERVED_INDEX,
+            Resp::R3 | Resp::R4 => true,
+            _ => first & RESERVED_INDEX == active.command.index,
+        };
+        // Start bit and direction, then the index.
+        if first >> 6 != 0 || !right {
+            return Err(Cause::Index);
+        }
+        let mut words = [0; 4];
+        let (groups, _) = content.as_chunks::<4>();
+        for (word, group) in words.iter_mut().zip(groups) {
+            *word = u32::from_be_bytes(*group);
+        }
+        if resp != Resp::R2 {
+            words = [words.first().copied().unwrap_or(0), 0, 0, 0];
+        }
+        Ok(Response { words })
+    }
+
+    /// Why the list failed, and where.
+    fn fault(&self, active: &Active) -> Fault {
+        let (cause, stage) = self.diagnose(active).unwrap_or_else(|cause| (cause, late(active)));
+        let mut response = active.response;
+        if stage != Stage::Command && cause != Cause::Gone && active.work.answered() {
+            // What was given back to memory is there only for a list that got that far.
+            response = self.response(active, false).ok();
+        }
+        Fault { cause, stage, response }
+    }
+
+    fn diagnose(&self, active: &Active) -> Result<(Cause, Stage), Cause> {
+        let transfer = self.port.fetch(SD_TRANSFER)?;
+        let stat1 = self.port.fetch(SD_STAT1)?;
+        let stat2 = self.port.fetch(SD_STAT2)?;
+        Ok(decode(transfer, stat1, stat2, late(active)))
+    }
+}
+
+/// Where a list without an error of the command has stopped.
+fn late(active: &Active) -> Stage {
+    match active.work {
+        Work::Command if active.command.resp == Resp::R1b => Stage::Busy,
+        Work::Command | Work::CommandOfWrite(_) => Stage::Command,
+        Work::Read | Work::Data | Work::Tuning => Stage::Data,
+    }
+}
+
+/// What the status says. The command comes first: without it nothing after it counts.
+fn decode(transfer: u8, stat1: u8, stat2: u8, late: Stage) -> (Cause, Stage) {
+    match () {
+        () if stat2 & STAT2_RESPONSE_TIMEOUT != 0 => (Cause::Timeout, Stage::Command),
+        () if stat1 & STAT1_CRC7 != 0 => (Cause::Crc, Stage::Command),
+        () if stat1 & (STAT1_CRC16 | STAT1_WRITE_CRC | STAT1_TUNING) != 0 => (Cause::Crc, Stage::Data),
+        () if stat1 & STAT1_CRC_TIMEOUT != 0 => (Cause::Timeout, Stage::Data),
+        // No error: a CHECK has waited for its longest time.
+        () if transfer & TRANSFER_ERROR == 0 => (Cause::Timeout, late),
+        // An error that the card had no part in.
+        () if late == Stage::Data => (Cause::Dma, Stage::Data),
+        () => (Cause::Other, late),
+    }
+}
+
+/// Did the card refuse the command?
+fn refused(resp: Resp, response: &Response) -> bool {
+    match resp {
+        Resp::R1 | Resp::R1b => response.r1().0 & R1::OWN != 0,
+        Resp::R5 => response.r5().0 & R5::ERRORS != 0,
+        _ => false,
+    }
+}

@@ -1,0 +1,246 @@
+//! Realtek's PCIe card reader (RTS5209 and its successors).
+//!
+//! Read first: `regs.rs` (the registers), `list.rs` (what the chip fetches from memory), then `phase.rs` (how a phase
+//! starts), `events.rs` (how it ends), `bus.rs` (power, clock, timing, reset) and `tuning.rs`.
+//!
+//! A phase is one list of register operations, plus a scatter/gather table where data move. Only a write with its command
+//! is two: the data's list goes out from the interrupt that ended the command's. The chip sends no CMD12 and no CMD23 by
+//! itself; but the data of a transfer that is open on the card can be moved without a command, any number of times
+//! ([`Auto::Continue`](crate::host::Auto::Continue)).
+//!
+//! # Register accesses
+//! Writes and reads by the CPU; a `response` is 0 with [`Config::coherent`], else 5 writes and at least 5 reads:
+//!
+//! | phase | to start | from the interrupt |
+//! |---|---|---|
+//! | command | 2 writes | 1 read, 1 write, response |
+//! | read | 4 writes | 1 read, 1 write, response |
+//! | write | 2 writes | 2 reads, 6 writes, response |
+//! | data alone | 4 writes | 1 read, 1 write |
+//!
+//! One interrupt ends a list: the end of DMA, which comes before it, is only signalled where it does not.
+//!
+//! # Busy
+//! The chip can hold the end of a command until the card lets DAT0 go, and does so for each R1b. A write's data end with the
+//! card's CRC status; whether the same bit works there is not known of the real chip. So [`Caps::busy`] is
+//! [`Status`](BusyDetect::Status) unless [`Config::busy_after_data`] says more; the level of DAT0 is no substitute, since the chip
+//! samples it only while the SD clock runs. After CMD12 the first CMD13 then finds the card ready.
+
+mod bus;
+mod config;
+mod events;
+mod list;
+mod phase;
+mod port;
+pub mod regs;
+#[cfg(test)]
+mod tests;
+mod tuning;
+
+use crate::host::{
+    BusOp, BusyDetect, Caps, Direction, Dma, DmaError, Events, Host, Phase, Regs, Segment, StartError, Step,
+    Timing, Width,
+};
+use bus::Bus;
+pub use config::{Config, SetupError};
+use core::ptr::NonNull;
+pub use list::Buffers;
+use phase::Active;
+use port::Port;
+use regs::*;
+use tuning::Sweep;
+
+/// Longest wait of a CHECK.
+const CHECK_NS: u64 = 1_000_000_000;
+
+/// A reader: registers `R`, memory seen through `D`.
+///
+/// Nothing is written by [`new`](Rtsx::new); [`BusOp::PowerOff`] and [`BusOp::PowerOn`] bring the reader up.
+pub struct Rtsx<R: Regs, D: Dma> {
+    port: Port<R>,
+    dma: D,
+    buffers: &'static mut Buffers,
+    list_bus: u32,
+    table_bus: u32,
+    config: Config,
+    caps: Caps,
+    active: Option<Active>,
+    bus: Bus,
+    sweep: Sweep,
+    state: Condition,
+    /// What [`BIER`] holds.
+    enable: u32,
+}
+
+/// What is known of the chip between two phases.
+#[derive(Clone, Copy, Debug, Default)]
+struct Condition {
+    /// The last phase failed, and nobody has reset the lines since.
+    upset: bool,
+    /// Something came that belonged to no phase; more of it may be pending.
+    unsettled: bool,
+    /// The last tuning block was a bad one: the error it left must be cleared first.
+    uncleared: bool,
+    /// The SD clock runs between transfers too; the next list stops that.
+    toggling: bool,
+    /// CMD11 was the last command: all of DAT3 to DAT0 tell about the voltage switch.
+    switching: bool,
+}
+
+impl<R: Regs, D: Dma> Rtsx<R, D> {
+    /// A driver for the reader at `regs`; maps list and table, once and for good.
+    pub fn new(regs: R, dma: D, buffers: &'static mut Buffers, config: Config) -> Result<Self, SetupError> {
+        if regs.read32(BIPR) == u32::MAX {
+            return Err(SetupError::Gone);
+        }
+        let list = NonNull::from(&mut buffers.operations).cast();
+        let table = NonNull::from(&mut buffers.table).cast();
+        let list_bus = map_low(&dma, list, Buffers::LIST_BYTES).map_err(SetupError::List)?;
+        let table_bus = match map_low(&dma, table, Buffers::TABLE_BYTES) {
+            Ok(bus) => bus,
+            Err(why) => {
+                dma.unmap(list_bus.into(), list, Buffers::LIST_BYTES, Direction::Write);
+                return Err(SetupError::Table(why));
+            }
+        };
+        Ok(Rtsx {
+            port: Port { regs },
+            dma,
+            buffers,
+            list_bus,
+            table_bus,
+            config,
+            caps: caps(&config),
+            active: None,
+            bus: Bus::new(&config),
+            sweep: Sweep::new(),
+            state: Condition::default(),
+            enable: 0,
+        })
+    }
+
+    /// The registers, for whoever looks on (models); what the driver owns must not be written.
+    pub fn regs(&self) -> &R {
+        &self.port.regs
+    }
+
+    /// Pending interrupts and levels; `None` if the reader is gone.
+    fn pending(&self) -> Option<u32> {
+        Some(self.port.regs.read32(BIPR)).filter(|&status| status != u32::MAX)
+    }
+
+    /// Writes the enables if they differ from what is there.
+    fn set_enable(&mut self, enable: u32) {
+        if self.enable != enable {
+            self.port.regs.write32(BIER, enable);
+            self.enable = enable;
+        }
+    }
+
+    /// What is signalled all the time. The end of DMA is not: it comes before the end of the list.
+    fn base_enable(&self) -> u32 {
+        let card = if self.config.fixed { 0 } else { INT_CARD };
+        INT_COMMAND | INT_FAIL | INT_OVERCURRENT | INT_CARD_OVERCURRENT | card
+    }
+}
+
+/// Maps memory that the chip reads, below 4 GiB and aligned to 8.
+fn map_low<D: Dma>(dma: &D, place: NonNull<u8>, bytes: usize) -> Result<u32, DmaError> {
+    let bus = dma.map(place, bytes, Direction::Write)?;
+    let end = bus.checked_add(bytes as u64);
+    let wrong = match u32::try_from(bus) {
+        Ok(low) if low.is_multiple_of(8) && end.is_some_and(|end| end <= 1 << 32) => return Ok(low),
+        Ok(low) if !low.is_multiple_of(8) => DmaError::Alignment,
+        _ => DmaError::Unreachable,
+    };
+    dma.unmap(bus, place, bytes, Direction::Write);
+    Err(wrong)
+}
+
+fn caps(config: &Config) -> Caps {
+    let bit = Caps::timing_bit;
+    let mut timings = bit(Timing::Legacy) | bit(Timing::HighSpeed);
+    if config.signal18 {
+        timings |= bit(Timing::Sdr12)
+            | bit(Timing::Sdr25)
+            | bit(Timing::Sdr50)
+            | bit(Timing::Sdr104)
+            | bit(Timing::Ddr50);
+    }
+    Caps {
+        auto_stop: false,
+        auto_count: false,
+        no_count: false,
+        continue_data: config.continue_data,
+        busy: if config.busy_after_data { BusyDetect::Interrupt } else { BusyDetect::Status },
+        max_busy_ns: CHECK_NS,
+        max_segments: list::SEGMENTS as u16,
+        max_segment_bytes: list::SEGMENT_BYTES,
+        max_blocks: u16::MAX.into(),
+        max_bytes: list::SEGMENT_BYTES,
+        align: 4,
+        dma_bits: 32,
+        defer_completion: false,
+        clock_hz: (bus::CLOCK_HZ_MIN, bus::CLOCK_HZ_MAX.min(config.max_clock_hz).max(bus::CLOCK_HZ_MIN)),
+        width: config.width.min(Width::W4),
+        timings,
+        signal18: config.signal18,
+        fixed: config.fixed,
+    }
+}
+
+impl<R: Regs, D: Dma> Host for Rtsx<R, D> {
+    fn caps(&self) -> &Caps {
+        &self.caps
+    }
+
+    fn map(&mut self, segment: &mut Segment, direction: Direction) -> Result<(), DmaError> {
+        segment.bus = 0;
+        if !segment.ptr.addr().get().is_multiple_of(4) {
+            return Err(DmaError::Alignment);
+        }
+        let bus = self.dma.map(segment.ptr, segment.len as usize, direction)?;
+        let wrong = match bus.checked_add(segment.len.into()) {
+            Some(end) if end <= 1 << 32 && bus.is_multiple_of(4) => {
+                segment.bus = bus;
+                return Ok(());
+            }
+            Some(end) if end <= 1 << 32 => DmaError::Alignment,
+            _ => DmaError::Unreachable,
+        };
+        self.dma.unmap(bus, segment.ptr, segment.len as usize, direction);
+        Err(wrong)
+    }
+
+    fn unmap(&mut self, segment: &Segment, direction: Direction) {
+        self.dma.unmap(segment.bus, segment.ptr, segment.len as usize, direction);
+    }
+
+    fn start(&mut self, phase: &Phase, segments: &[Segment], _timeout_ns: u64) -> Result<(), StartError> {
+        self.start_phase(phase, segments)
+    }
+
+    fn ack(&mut self, _segments: &[Segment]) -> Events {
+        self.take_events()
+    }
+
+    fn set_bus(&mut self, op: BusOp, first: bool, now_ns: u64) -> Step {
+        self.step_bus(op, first, now_ns)
+    }
+
+    fn dat0_busy(&self) -> bool {
+        if self.bus.in_progress() {
+            return false;
+        }
+        let Ok(levels) = self.port.fetch(SD_BUS_STAT) else { return false };
+        if self.state.switching { levels & BUS_DAT == 0 } else { levels & BUS_DAT0 == 0 }
+    }
+
+    fn present(&self) -> bool {
+        self.caps.fixed || self.pending().is_some_and(|status| status & LEVEL_SD != 0)
+    }
+
+    fn write_protected(&self) -> bool {
+        !self.caps.fixed && self.pending().is_some_and(|status| status & LEVEL_WRITE_PROTECT != 0)
+    }
+}

@@ -1,0 +1,44 @@
+//! Immediate access to a register of 8 bits.
+
+use super::regs::*;
+use crate::host::{Cause, Regs};
+
+/// An access takes the chip a fraction of a microsecond, about as long as one read by the CPU.
+const POLLS: u32 = 64;
+
+/// The registers that the CPU sees.
+pub(super) struct Port<R> {
+    pub(super) regs: R,
+}
+
+/// The word that starts a write.
+pub(super) const fn write_word(register: u16, mask: u8, value: u8) -> u32 {
+    HAIMR_BUSY | HAIMR_WRITE | (register as u32 & 0x3fff) << 16 | (mask as u32) << 8 | (value & mask) as u32
+}
+
+impl<R: Regs> Port<R> {
+    /// Starts an access.
+    pub(super) fn begin(&self, word: u32) {
+        self.regs.write32(HAIMR, word);
+    }
+
+    /// The end of an access, if it comes within so many looks: the register's (or the written) byte.
+    pub(super) fn look(&self, polls: u32) -> Option<Result<u8, Cause>> {
+        for _ in 0..polls {
+            let word = self.regs.read32(HAIMR);
+            if word == u32::MAX {
+                return Some(Err(Cause::Gone));
+            }
+            if word & HAIMR_BUSY == 0 {
+                return Some(Ok(word as u8));
+            }
+        }
+        None
+    }
+
+    /// Reads a register.
+    pub(super) fn fetch(&self, register: u16) -> Result<u8, Cause> {
+        self.begin(HAIMR_BUSY | (u32::from(register) & 0x3fff) << 16);
+        self.look(POLLS).unwrap_or(Err(Cause::Other))
+    }
+}

@@ -1,0 +1,258 @@
+//! The lists of each kind of phase. Words are written out by hand: kind 31:30 (0 READ, 1 WRITE, 2 CHECK), the low 14 bits of the
+//! address in 29:16, mask in 15:8, data in 7:0. So FDA9 is 7da9 under WRITE, bda9 under CHECK and 3da9 under READ.
+
+use super::*;
+
+/// CMD0 to CMD4 with the argument 12345678h.
+fn token(index: u8) -> Vec<u32> {
+    vec![0x7da9_ff40 | u32::from(index), 0x7daa_ff12, 0x7dab_ff34, 0x7dac_ff56, 0x7dad_ff78]
+}
+
+/// Block length 512 (or as given), and the number of blocks.
+fn counts(length: u32, blocks: u32) -> Vec<u32> {
+    vec![
+        0x7daf_ff00 | length & 0xff,
+        0x7db0_ff00 | length >> 8,
+        0x7db1_ff00 | blocks & 0xff,
+        0x7db2_ff00 | blocks >> 8,
+    ]
+}
+
+/// DMA done cleared, the byte count, control: burst 512, enable, and bit 1 from the card.
+fn dma(bytes: u32, control: u32) -> Vec<u32> {
+    vec![
+        0x7e21_8080,
+        0x7e28_ff00 | bytes & 0xff,
+        0x7e29_ff00 | bytes >> 8 & 0xff,
+        0x7e2a_ff00 | bytes >> 16 & 0xff,
+        0x7e2b_ff00,
+        0x7e2c_3300 | control,
+    ]
+}
+
+/// Response type, data source, transfer mode with start, and the wait for end and idle.
+fn commanded(cfg2: u32) -> Vec<u32> {
+    vec![0x7da1_ff00 | cfg2, 0x7d5b_ff01, 0x7db3_ff88, 0xbdb3_6060]
+}
+
+fn moved(cfg2: u32, mode: u32) -> Vec<u32> {
+    vec![0x7d5b_ff00, 0x7da1_ff00 | cfg2, 0x7db3_ff80 | mode, 0xbdb3_6060]
+}
+
+const READ_SHORT: [u32; 5] = [0x3da9_0000, 0x3daa_0000, 0x3dab_0000, 0x3dac_0000, 0x3dad_0000];
+
+fn started(host: &mut Driver, phase: &Phase, segments: &[Segment]) -> Vec<u32> {
+    host.start(phase, segments, 1).unwrap();
+    host.dma.list()
+}
+
+#[test]
+fn each_response_has_its_type() {
+    for (resp, cfg2) in [
+        (Resp::None, 0x04),
+        (Resp::R1, 0x01),
+        (Resp::R1b, 0x09),
+        (Resp::R2, 0x02),
+        (Resp::R3, 0x05),
+        (Resp::R4, 0x05),
+        (Resp::R5, 0x01),
+        (Resp::R6, 0x01),
+        (Resp::R7, 0x01),
+    ] {
+        let mut host = ready(Config::new());
+        let list = started(&mut host, &command(13, resp), &[]);
+        assert_eq!(list, [token(13), commanded(cfg2)].concat(), "{resp:?}");
+        // Two writes start it; nothing is read.
+        assert_eq!(host.regs().reads.get(), 0);
+        assert_eq!(host.regs().take(), [(0x00, 0x1000_0000), (0x04, 0x8000_0024)]);
+    }
+}
+
+#[test]
+fn coherent_memory_gets_the_response_with_the_list() {
+    let coherent = Config { coherent: true, ..Config::new() };
+    let mut host = ready(coherent);
+    let list = started(&mut host, &command(13, Resp::R1), &[]);
+    assert_eq!(list, [token(13), commanded(1), READ_SHORT.to_vec()].concat());
+    assert_eq!(host.regs().take()[1], (0x04, 0xc000_0038));
+    host.dma.give_back(&[0, 13, 0x00, 0x00, 0x09, 0x00]);
+    let done = report(&mut host, LIST_OK).phase.unwrap().unwrap();
+    assert_eq!(done.response.words, [0x900, 0, 0, 0]);
+    // One read, one write end it.
+    assert_eq!(host.regs().reads.get(), 1);
+    assert_eq!(host.regs().take(), [(0x14, LIST_OK)]);
+
+    let list = started(&mut host, &command(9, Resp::R2), &[]);
+    let r2: Vec<u32> = [0x3da9_0000].into_iter().chain((0x3a01..=0x3a0f).map(|at| at << 16)).collect();
+    assert_eq!(list, [token(9), commanded(2), r2].concat());
+    host.dma.give_back(&[0, 0x3f, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15]);
+    let done = report(&mut host, LIST_OK).phase.unwrap().unwrap();
+    assert_eq!(done.response.words, [0x0102_0304, 0x0506_0708, 0x090a_0b0c, 0x0d0e_0f00]);
+
+    // Without a response nothing is given back.
+    host.regs().take();
+    assert_eq!(started(&mut host, &command(0, Resp::None), &[]).len(), 9);
+    assert_eq!(host.regs().take()[1], (0x04, 0x8000_0024));
+}
+
+#[test]
+fn reads_of_every_size_are_one_list_and_a_table() {
+    for (length, blocks, bytes) in
+        [(8, 1, 8), (64, 1, 64), (512, 1, 512), (512, 1024, 0x8_0000), (2048, 256, 0x8_0000)]
+    {
+        let mut host = ready(Config::new());
+        host.start(&data(18, Direction::Read, length as u16, blocks), &[far(0x2000_0000, 0x8_0000)], 1)
+            .unwrap();
+        let table: Vec<_> =
+            host.dma.synced.borrow().iter().filter(|(bus, _)| *bus == TABLE_BUS).cloned().collect();
+        let entry = 0x2000_0000_0000_0023 | u64::from(bytes) << 12;
+        assert_eq!(table, [(TABLE_BUS, entry.to_le_bytes().to_vec())]);
+        let expected = [token(18), counts(length, blocks), dma(bytes, 0x23), moved(0x01, 0xe)].concat();
+        assert_eq!(host.dma.list(), expected);
+        let length = 4 * expected.len() as u32;
+        assert_eq!(
+            host.regs().take(),
+            [(0x00, 0x1000_0000), (0x04, 0x8000_0000 | length), (0x08, 0x1000_0400), (0x0c, 0xa800_0000)]
+        );
+    }
+}
+
+#[test]
+fn a_write_is_its_command_and_then_its_data() {
+    for (busy_after_data, cfg2) in [(false, 0x84), (true, 0x8c)] {
+        let mut host = ready(Config { busy_after_data, ..Config::new() });
+        let phase = data(25, Direction::Write, 512, 300);
+        let list = started(&mut host, &phase, &[far(0x2000_0000, 100 * 512), far(0x3000_0000, 200 * 512)]);
+        assert_eq!(list, [token(25), commanded(0x01)].concat());
+        assert_eq!(host.regs().take().len(), 2);
+        host.regs().answer(&[25, 0, 0, 0x09, 0]);
+        assert!(report(&mut host, LIST_OK).phase.is_none());
+        let expected = [counts(512, 300), dma(300 * 512, 0x21), moved(cfg2, 0x1)].concat();
+        assert_eq!(host.dma.list(), expected);
+        let outside: Vec<_> = host.regs().take().into_iter().filter(|(offset, _)| *offset != 0x10).collect();
+        let length = 4 * expected.len() as u32;
+        assert_eq!(
+            outside,
+            [
+                (0x14, LIST_OK),
+                (0x00, 0x1000_0000),
+                (0x04, 0x8000_0000 | length),
+                (0x08, 0x1000_0400),
+                (0x0c, 0x8800_0000)
+            ]
+        );
+        // The end of DMA, long before the card has it all, says nothing.
+        assert!(report(&mut host, TABLE_OK).phase.is_none());
+        let done = report(&mut host, LIST_OK).phase.unwrap().unwrap();
+        assert_eq!(done.response.words[0], 0x900);
+    }
+}
+
+#[test]
+fn open_transfers_move_data_without_a_command() {
+    let mut host = ready(Config { busy_after_data: true, ..Config::new() });
+    let memory = [far(0x2000_0000, 0x8_0000)];
+    let list = started(&mut host, &more(Direction::Read, 1024), &memory);
+    assert_eq!(list, [counts(512, 1024), dma(0x8_0000, 0x23), moved(0x84, 0x5)].concat());
+    host.regs().take();
+    assert!(report(&mut host, TABLE_OK).phase.is_none());
+    assert_eq!(report(&mut host, LIST_OK).phase, Some(Ok(Done::default())));
+    assert_eq!(host.regs().take(), [(0x14, TABLE_OK), (0x14, LIST_OK)]);
+
+    // Even where the chip could: the busy of an open transfer is between blocks, and passes by itself.
+    let list = started(&mut host, &more(Direction::Write, 8), &memory);
+    assert_eq!(list, [counts(512, 8), dma(4096, 0x21), moved(0x84, 0x1)].concat());
+    assert_eq!(host.regs().take().len(), 4);
+    assert_eq!(report(&mut host, LIST_OK | TABLE_OK).phase, Some(Ok(Done::default())));
+
+    let mut host = ready(Config { continue_data: false, ..Config::new() });
+    assert!(!host.caps().continue_data);
+    assert_eq!(host.start(&more(Direction::Read, 8), &memory, 1), Err(StartError::Unsupported));
+}
+
+#[test]
+fn cmd12_flushes_the_ring_and_cmd11_lets_the_clock_run() {
+    let mut host = ready(Config::new());
+    let list = started(&mut host, &command(12, Resp::R1b), &[]);
+    assert_eq!(list, [token(12), commanded(0x09), vec![0x7e34_8080]].concat());
+    host.regs().answer(&[12, 0, 0, 0x0b, 0]);
+    assert!(report(&mut host, LIST_OK).phase.unwrap().is_ok());
+    host.dma.synced.take();
+
+    let list = started(&mut host, &command(11, Resp::R1), &[]);
+    assert_eq!(list, [vec![0x7da5_c080], token(11), commanded(0x01)].concat());
+    host.regs().answer(&[11, 0, 0, 0x03, 0x20]);
+    assert!(report(&mut host, LIST_OK).phase.unwrap().is_ok());
+    host.dma.synced.take();
+    // All of DAT3 to DAT0 count until the switch is over; CMD is bit 0, the toggling clock bit 7.
+    for (levels, busy) in [(0x80, true), (0x81, true), (0x82, false), (0x90, false), (0x9f, false)] {
+        host.regs().set(0xfda5, levels);
+        assert_eq!(host.dat0_busy(), busy, "{levels:#x}");
+    }
+    // The next list stops the clock between transfers; then DAT0 alone counts.
+    let list = started(&mut host, &command(2, Resp::R2), &[]);
+    assert_eq!(list, [vec![0x7da5_8000], token(2), commanded(0x02)].concat());
+    host.regs().set(0xfda5, 0x1c);
+    assert!(host.dat0_busy());
+    host.regs().set(0xfda5, 0x02);
+    assert!(!host.dat0_busy());
+}
+
+#[test]
+fn tables_are_split_trimmed_and_refused() {
+    let mut buffers = Buffers::new();
+    let pieces = [far(0x1000, 0x9_0000), far(0xffff_f000, 0x1000)];
+    assert_eq!(buffers.build_table(&pieces, 0x9_0000 + 4), Some(24));
+    assert_eq!(buffers.table[..3], [0x0000_1000_8000_0021, 0x0008_1000_1000_0021, 0xffff_f000_0000_4023]);
+    let many = vec![far(0x1000, 512); 257];
+    assert_eq!(buffers.build_table(&many, 256 * 512), Some(2048));
+    assert_eq!(buffers.build_table(&many, 257 * 512), None);
+    assert_eq!(buffers.build_table(&pieces[1..], 0x1001), None);
+    assert_eq!(buffers.build_table(&[], 512), None);
+
+    let mut host = ready(Config::new());
+    let memory = [far(0x2000_0000, 0x10_0000)];
+    for phase in [
+        data(18, Direction::Read, 512, 0),
+        data(18, Direction::Read, 0, 1),
+        data(18, Direction::Read, 2049, 1),
+        data(18, Direction::Read, 512, 1025),
+        data(18, Direction::Read, 1, 0x1_0000),
+        data(18, Direction::Read, 512, u32::MAX),
+        Phase { auto: Auto::Stop, ..data(18, Direction::Read, 512, 8) },
+        Phase { auto: Auto::Count(8), ..data(18, Direction::Read, 512, 8) },
+        Phase { auto: Auto::Continue, ..command(18, Resp::R1) },
+        Phase { tuning: true, ..data(21, Direction::Read, 128, 1) },
+    ] {
+        assert_eq!(host.start(&phase, &memory, 1), Err(StartError::Unsupported), "{phase:?}");
+    }
+    assert_eq!(host.regs().take(), []);
+    assert!(host.start(&data(18, Direction::Read, 512, 1024), &memory, 1).is_ok());
+}
+
+#[test]
+fn tuning_blocks_go_from_phase_to_phase() {
+    let mut host = ready(Config::new());
+    for op in [BusOp::Timing(Timing::Sdr104), BusOp::Clock(208_000_000), BusOp::TuneStart] {
+        assert_eq!(finish(&mut host, op).0, Step::Done);
+    }
+    let block = Phase { tuning: true, ..data(19, Direction::Read, 64, 1) };
+    let mut clear = vec![0x7da5_8000];
+    for phase in 0..32u32 {
+        host.dma.synced.take();
+        let list = started(&mut host, &block, &[]);
+        let set = vec![0x7c02_0101, 0x7c2b_5f00 | phase, 0x7c2b_5f40 | phase, 0x7c02_0100];
+        let tune = vec![0x7d5b_ff01, 0x7da1_ff01, 0x7db3_ff8f, 0xbdb3_6060];
+        assert_eq!(list, [clear.clone(), set, token(19), counts(64, 1), tune].concat(), "{phase}");
+        let good = (5..=15).contains(&phase);
+        // A bad block is no fault, but leaves an error that the next list clears.
+        let end = report(&mut host, if good { LIST_OK } else { LIST_FAIL }).phase;
+        assert_eq!(end, Some(Ok(Done::default())));
+        clear = if good { vec![] } else { vec![0x7d54_4444] };
+    }
+    let list = started(&mut host, &block, &[]);
+    assert_eq!(list[1..5], [0x7c02_0101, 0x7c2b_5f0a, 0x7c2b_5f4a, 0x7c02_0100]);
+    assert!(report(&mut host, LIST_OK).phase.unwrap().unwrap().tuned);
+    let all = finish(&mut host, BusOp::ResetAll);
+    assert_eq!((all.0, host.regs().get(0xfc2b)), (Step::Done, 0x4a));
+}
