@@ -101,7 +101,7 @@ impl<H: Host, const N: usize> Ours<H, N> {
             Direction::Write => Kind::Write { lba, blocks },
         };
         let buf = sys.buffers.lend(io.buffer);
-        match self.stack.with(|e| e.submit(Request { kind, buf }, sys.time.now())) {
+        match self.stack.with(|e| e.submit(Request::new(kind, buf), sys.time.now())) {
             Ok(id) => {
                 if let Some(place) = self.slots.get_mut(id.index()) {
                     *place = Some((id, io));

@@ -146,7 +146,7 @@ impl Rig {
                 (Kind::Read { lba, blocks }, Some(model[range].to_vec()))
             };
             let now = self.time.now();
-            let id = self.stack.with(|engine| engine.submit(Request { kind, buf }, now)).unwrap();
+            let id = self.stack.with(|engine| engine.submit(Request::new(kind, buf), now)).unwrap();
             pending.push((id, expected));
             while pending.len() > 15 || (round + 1 == rounds && !pending.is_empty()) {
                 self.turn();
@@ -284,7 +284,7 @@ fn a_mishap_has_an_owner_and_the_queue_goes_on() {
             .map(|i| {
                 let (lba, blocks) = (1000 * i, 8);
                 let kind = if write { Kind::Write { lba, blocks } } else { Kind::Read { lba, blocks } };
-                rig.stack.with(|e| e.submit(Request { kind, buf: buffer(8) }, now)).unwrap()
+                rig.stack.with(|e| e.submit(Request::new(kind, buffer(8)), now)).unwrap()
             })
             .collect();
         rig.turn();

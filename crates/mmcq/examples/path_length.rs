@@ -92,7 +92,7 @@ type Stack = Engine<Sdhci<Port, Identity, 64>, 32>;
 
 #[inline(never)]
 fn submit(stack: &mut Stack, kind: Kind, buf: DmaBuf, now_ns: u64) -> SlotId {
-    match stack.submit(Request { kind, buf }, now_ns) {
+    match stack.submit(Request::new(kind, buf), now_ns) {
         Ok(id) => id,
         Err((error, _)) => panic!("refused: {error}"),
     }

@@ -6,6 +6,7 @@
 
 use crate::engine::{BLOCK_BYTES, DmaBuf, Error, Kind, Request};
 use crate::host::Host;
+use crate::sched::{Fifo, Policy};
 use crate::task::{Lock, Shared};
 use core::ptr::NonNull;
 
@@ -41,21 +42,21 @@ impl core::error::Error for Partial {}
 
 /// A handle on a card; as many as one likes share one queue.
 #[derive(Debug)]
-pub struct BlockDevice<'a, L: Lock, H: Host, const N: usize> {
-    shared: &'a Shared<L, H, N>,
+pub struct BlockDevice<'a, L: Lock, H: Host, const N: usize, P: Policy = Fifo> {
+    shared: &'a Shared<L, H, N, P>,
 }
 
-impl<L: Lock, H: Host, const N: usize> Clone for BlockDevice<'_, L, H, N> {
+impl<L: Lock, H: Host, const N: usize, P: Policy> Clone for BlockDevice<'_, L, H, N, P> {
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<L: Lock, H: Host, const N: usize> Copy for BlockDevice<'_, L, H, N> {}
+impl<L: Lock, H: Host, const N: usize, P: Policy> Copy for BlockDevice<'_, L, H, N, P> {}
 
-impl<'a, L: Lock, H: Host, const N: usize> BlockDevice<'a, L, H, N> {
+impl<'a, L: Lock, H: Host, const N: usize, P: Policy> BlockDevice<'a, L, H, N, P> {
     /// The card behind `shared`, once it has been brought up.
-    pub fn new(shared: &'a Shared<L, H, N>) -> Self {
+    pub fn new(shared: &'a Shared<L, H, N, P>) -> Self {
         BlockDevice { shared }
     }
 
@@ -86,14 +87,14 @@ impl<'a, L: Lock, H: Host, const N: usize> BlockDevice<'a, L, H, N> {
     }
 
     async fn moved(&self, kind: Kind, buf: DmaBuf) -> (Result<u32, Partial>, DmaBuf) {
-        let done = self.shared.request(Request { kind, buf }).await;
+        let done = self.shared.request(Request::new(kind, buf)).await;
         let blocks_done = done.done_bytes / BLOCK_BYTES;
         (done.result.map(|_| blocks_done).map_err(|error| Partial { error, blocks_done }), done.buf)
     }
 
     /// Everything written before this was called is on the medium when it returns.
     pub async fn flush(&self) -> Result<(), Error> {
-        self.shared.request(Request { kind: Kind::Flush, buf: DmaBuf::EMPTY }).await.result.map(|_| ())
+        self.shared.request(Request::new(Kind::Flush, DmaBuf::EMPTY)).await.result.map(|_| ())
     }
 
     /// Reads into borrowed memory; returns when the controller has let go of it. `idle` is called while waiting.
@@ -114,7 +115,7 @@ impl<'a, L: Lock, H: Host, const N: usize> BlockDevice<'a, L, H, N> {
 
     /// [`flush`](Self::flush) on this thread.
     pub fn flush_blocking(&self, idle: impl FnMut()) -> Result<(), Error> {
-        self.shared.blocking(Request { kind: Kind::Flush, buf: DmaBuf::EMPTY }, idle).result.map(|_| ())
+        self.shared.blocking(Request::new(Kind::Flush, DmaBuf::EMPTY), idle).result.map(|_| ())
     }
 }
 
@@ -133,15 +134,15 @@ fn bounce_bytes(buf: &DmaBuf) -> usize {
 
 /// A device that copies through a buffer of its own: for memory that is unaligned, out of the controller's reach, or merely borrowed in async code.
 #[derive(Debug)]
-pub struct Copying<'a, L: Lock, H: Host, const N: usize> {
-    device: BlockDevice<'a, L, H, N>,
+pub struct Copying<'a, L: Lock, H: Host, const N: usize, P: Policy = Fifo> {
+    device: BlockDevice<'a, L, H, N, P>,
     /// Away while a request has it.
     bounce: Option<DmaBuf>,
 }
 
-impl<'a, L: Lock, H: Host, const N: usize> Copying<'a, L, H, N> {
+impl<'a, L: Lock, H: Host, const N: usize, P: Policy> Copying<'a, L, H, N, P> {
     /// Copies through `bounce`, at least a block long; longer is faster.
-    pub fn new(device: BlockDevice<'a, L, H, N>, bounce: DmaBuf) -> Result<Self, Error> {
+    pub fn new(device: BlockDevice<'a, L, H, N, P>, bounce: DmaBuf) -> Result<Self, Error> {
         match bounce.len_bytes() {
             0..BLOCK_BYTES => Err(Error::Buffer { needed: BLOCK_BYTES, given: bounce.len_bytes() }),
             _ => Ok(Copying { device, bounce: Some(bounce) }),

@@ -5,6 +5,7 @@
 
 use crate::engine::{Completion, Config, DmaBuf, Engine, Error, Kind, Output, Request, SlotId, Work};
 use crate::host::{Auto, BusOp, Data, Host, Phase};
+use crate::sched::{Fifo, Policy};
 use crate::spec::command::Command;
 use core::cell::UnsafeCell;
 use core::future::Future;
@@ -32,23 +33,30 @@ pub struct Timer {
 
 /// The engine behind a lock; what handles and futures borrow. It can live in a `static`.
 #[derive(Debug)]
-pub struct Shared<L, H: Host, const N: usize> {
+pub struct Shared<L, H: Host, const N: usize, P: Policy = Fifo> {
     lock: L,
     timer: Timer,
-    engine: UnsafeCell<Engine<H, N>>,
+    engine: UnsafeCell<Engine<H, N, P>>,
 }
 
 // SAFETY: the engine is only reached through `with`, which the lock makes exclusive.
-unsafe impl<L: Lock + Sync, H: Host + Send, const N: usize> Sync for Shared<L, H, N> {}
+unsafe impl<L: Lock + Sync, H: Host + Send, const N: usize, P: Policy + Send> Sync for Shared<L, H, N, P> {}
 
 impl<L: Lock, H: Host, const N: usize> Shared<L, H, N> {
-    /// An engine over `host`.
+    /// An engine over `host`, first in first out.
     pub const fn new(lock: L, timer: Timer, host: H, config: Config) -> Self {
-        Shared { lock, timer, engine: UnsafeCell::new(Engine::new(host, config)) }
+        Self::with_policy(lock, timer, host, config, Fifo)
+    }
+}
+
+impl<L: Lock, H: Host, const N: usize, P: Policy> Shared<L, H, N, P> {
+    /// An engine over `host`, with a scheduler.
+    pub const fn with_policy(lock: L, timer: Timer, host: H, config: Config, policy: P) -> Self {
+        Shared { lock, timer, engine: UnsafeCell::new(Engine::with_policy(host, config, policy)) }
     }
 
     /// A moment alone with the engine. `f` must be short, and must not come back here.
-    pub fn with<R>(&self, f: impl FnOnce(&mut Engine<H, N>) -> R) -> R {
+    pub fn with<R>(&self, f: impl FnOnce(&mut Engine<H, N, P>) -> R) -> R {
         // SAFETY: `Lock::with` guarantees that no other closure runs, so this is the only reference.
         self.lock.with(|| f(unsafe { &mut *self.engine.get() }))
     }
@@ -99,7 +107,7 @@ impl<L: Lock, H: Host, const N: usize> Shared<L, H, N> {
     }
 
     /// A request as a future. Nothing reaches the controller before it is first polled.
-    pub fn request(&self, request: Request) -> Op<'_, L, H, N> {
+    pub fn request(&self, request: Request) -> Op<'_, L, H, N, P> {
         Op { shared: self, at: At::Before(request) }
     }
 
@@ -118,18 +126,18 @@ impl<L: Lock, H: Host, const N: usize> Shared<L, H, N> {
         timeout_ns: u64,
     ) -> (Result<Output, Error>, DmaBuf) {
         let phase = Phase { command, data, auto: Auto::None, tuning: false };
-        let done = self.request(Request { kind: Kind::Raw { prefix, phase, timeout_ns }, buf }).await;
+        let done = self.request(Request::new(Kind::Raw { prefix, phase, timeout_ns }, buf)).await;
         (done.result, done.buf)
     }
 
     /// One change of the bus.
     pub async fn bus(&self, op: BusOp) -> Result<(), Error> {
-        self.request(Request { kind: Kind::Bus(op), buf: DmaBuf::EMPTY }).await.result.map(|_| ())
+        self.request(Request::new(Kind::Bus(op), DmaBuf::EMPTY)).await.result.map(|_| ())
     }
 
     /// A pause in the queue.
     pub async fn pause(&self, ns: u64) -> Result<(), Error> {
-        self.request(Request { kind: Kind::Pause { ns }, buf: DmaBuf::EMPTY }).await.result.map(|_| ())
+        self.request(Request::new(Kind::Pause { ns }, DmaBuf::EMPTY)).await.result.map(|_| ())
     }
 
     /// Runs a future to its end on this thread, driving the stack by [`turn`](Self::turn); `idle` is called in between (wait for an interrupt,
@@ -164,7 +172,7 @@ impl<L: Lock, H: Host, const N: usize> Shared<L, H, N> {
         let len = u32::try_from(memory.len()).unwrap_or(u32::MAX);
         // SAFETY: the caller lends the memory until we return, and we do not return (nor unwind) before the slot has given it back.
         let buf = unsafe { DmaBuf::lent(memory.cast(), len) };
-        let id = self.submit(Request { kind, buf }).map_err(|(error, _)| error)?;
+        let id = self.submit(Request::new(kind, buf)).map_err(|(error, _)| error)?;
         let quiesce = Quiesce { shared: self, id };
         loop {
             if let Some(completion) = self.with(|engine| engine.take(id)) {
@@ -178,12 +186,12 @@ impl<L: Lock, H: Host, const N: usize> Shared<L, H, N> {
 }
 
 /// Unwinding out of a call with lent memory: stops the controller before the memory goes.
-struct Quiesce<'a, L: Lock, H: Host, const N: usize> {
-    shared: &'a Shared<L, H, N>,
+struct Quiesce<'a, L: Lock, H: Host, const N: usize, P: Policy> {
+    shared: &'a Shared<L, H, N, P>,
     id: SlotId,
 }
 
-impl<L: Lock, H: Host, const N: usize> Drop for Quiesce<'_, L, H, N> {
+impl<L: Lock, H: Host, const N: usize, P: Policy> Drop for Quiesce<'_, L, H, N, P> {
     fn drop(&mut self) {
         let now_ns = self.shared.now_ns();
         self.shared.with(|engine| {
@@ -208,12 +216,12 @@ enum At {
 
 /// A request as a future: its result, and its buffer back.
 #[must_use = "nothing happens unless it is polled"]
-pub struct Op<'a, L: Lock, H: Host, const N: usize> {
-    shared: &'a Shared<L, H, N>,
+pub struct Op<'a, L: Lock, H: Host, const N: usize, P: Policy = Fifo> {
+    shared: &'a Shared<L, H, N, P>,
     at: At,
 }
 
-impl<L: Lock, H: Host, const N: usize> Future for Op<'_, L, H, N> {
+impl<L: Lock, H: Host, const N: usize, P: Policy> Future for Op<'_, L, H, N, P> {
     type Output = Completion;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
@@ -246,7 +254,7 @@ impl<L: Lock, H: Host, const N: usize> Future for Op<'_, L, H, N> {
     }
 }
 
-impl<L: Lock, H: Host, const N: usize> Drop for Op<'_, L, H, N> {
+impl<L: Lock, H: Host, const N: usize, P: Policy> Drop for Op<'_, L, H, N, P> {
     fn drop(&mut self) {
         if let At::In(id) = self.at {
             // The buffer of a request that had not reached the controller has no owner any more; like one that had, it waits for `reclaim`.

@@ -4,6 +4,7 @@ mod support;
 
 use mmcq::engine::{Config, DmaBuf, Engine, Error, Kind, Request, SlotId};
 use mmcq::host::{BusyDetect, Cause};
+use mmcq::sched::{Choice, Policy, Waiting};
 use mmcq::spec::response::R1;
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -20,11 +21,11 @@ fn engine<const N: usize>(world: &Rc<RefCell<World>>) -> TestEngine<N> {
 }
 
 fn read(lba: u64, blocks: u32) -> Request {
-    Request { kind: Kind::Read { lba, blocks }, buf: buffer(blocks, 0xee) }
+    Request::new(Kind::Read { lba, blocks }, buffer(blocks, 0xee))
 }
 
 fn write(lba: u64, blocks: u32, fill: u8) -> Request {
-    Request { kind: Kind::Write { lba, blocks }, buf: buffer(blocks, fill) }
+    Request::new(Kind::Write { lba, blocks }, buffer(blocks, fill))
 }
 
 /// Interrupts and alarms until nothing is left to do; returns the virtual time. Bounded, so a hang is a failure.
@@ -74,7 +75,7 @@ fn a_barrier_is_not_passed() {
     let mut e = engine::<8>(&world);
     e.submit(write(0, 8, 1), 0).unwrap();
     e.submit(write(8, 8, 2), 0).unwrap();
-    e.submit(Request { kind: Kind::Flush, buf: DmaBuf::EMPTY }, 0).unwrap();
+    e.submit(Request::new(Kind::Flush, DmaBuf::EMPTY), 0).unwrap();
     e.submit(write(16, 8, 3), 0).unwrap();
     run(&mut e, 0);
     let commands: Vec<_> = world.borrow().log.iter().map(|s| (s.index, s.arg)).collect();
@@ -235,7 +236,7 @@ fn bad_requests_come_back_whole() {
     assert_eq!(request.buf.len_bytes(), 1024);
     assert!(matches!(e.submit(read(u64::MAX, 2), 0).unwrap_err().0, Error::OutOfRange { .. }));
     assert!(matches!(e.submit(read(0, 0), 0).unwrap_err().0, Error::OutOfRange { .. }));
-    let short = Request { kind: Kind::Read { lba: 0, blocks: 2 }, buf: buffer(1, 0) };
+    let short = Request::new(Kind::Read { lba: 0, blocks: 2 }, buffer(1, 0));
     assert_eq!(e.submit(short, 0).unwrap_err().0, Error::Buffer { needed: 1024, given: 512 });
     e.submit(read(0, 1), 0).unwrap();
     e.submit(read(9, 1), 0).unwrap();
@@ -313,4 +314,100 @@ fn order_and_data_hold_for_random_loads() {
         assert_eq!((world.borrow().mapped(), e.slots_in_use()), (0, 0));
         Ok(())
     });
+}
+
+/// Picks anything, idles, and even names what does not wait.
+struct Whim(u64);
+
+impl Policy for Whim {
+    fn pick<I: Iterator<Item = Waiting> + Clone>(&mut self, waiting: I, now_ns: u64) -> Choice {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let draw = self.0 >> 33;
+        match draw % 8 {
+            0 => Choice::IdleUntil(now_ns + draw % 30_000_000),
+            1 => Choice::Go(draw as u8),
+            _ => {
+                let count = waiting.clone().count();
+                waiting
+                    .clone()
+                    .nth(draw as usize % count.max(1))
+                    .map_or(Choice::Go(0), |chosen| Choice::Go(chosen.index))
+            }
+        }
+    }
+}
+
+#[test]
+fn whatever_the_policy_says_data_are_right_and_nobody_is_lost() {
+    arbtest::arbtest(|u| {
+        let world = World::new(BLOCKS);
+        let mut e: Engine<TestHost, 8, Whim> =
+            Engine::with_policy(TestHost::new(&world), Config::DEFAULT, Whim(u.arbitrary()?));
+        e.set_target(Some(target(BLOCKS)));
+        let mut model = vec![0u8; BLOCKS as usize * 512];
+        let mut pending: Vec<(SlotId, Option<Vec<u8>>)> = Vec::new();
+        let mut now = 0;
+        for step in 0..u.int_in_range(1..=40)? {
+            let blocks = u.int_in_range(1..=16)?;
+            let lba = u.int_in_range(0..=BLOCKS - u64::from(blocks))? & !7;
+            let range = lba as usize * 512..(lba as usize + blocks as usize) * 512;
+            let request = match u.int_in_range(0..=9)? {
+                0 => Request::new(Kind::Flush, DmaBuf::EMPTY),
+                1..=4 => read(lba, blocks),
+                _ => write(lba, blocks, step as u8 + 1),
+            };
+            let kind = request.kind;
+            if let Ok(id) = e.submit(request, now) {
+                let expected = match kind {
+                    Kind::Read { .. } => Some(model[range].to_vec()),
+                    Kind::Write { .. } => {
+                        model[range].fill(step as u8 + 1);
+                        None
+                    }
+                    _ => None,
+                };
+                pending.push((id, expected));
+            }
+            for _ in 0..u.int_in_range(0..=4)? {
+                now += 1_000_000;
+                let _ = e.on_irq(now);
+                let _ = e.poll(now);
+            }
+            pending.retain(|(id, expected)| {
+                let Some(done) = e.take(*id) else { return true };
+                assert!(done.result.is_ok());
+                assert!(expected.as_ref().is_none_or(|data| done.buf[..] == data[..]));
+                false
+            });
+        }
+        for _ in 0..1_000 {
+            now = e.next_deadline_ns().map_or(now + 1_000, |at| at.clamp(now, now + 1_000_000));
+            let _ = e.on_irq(now);
+            let _ = e.poll(now);
+        }
+        assert!(e.is_idle());
+        for (id, expected) in pending {
+            let done = e.take(id).unwrap();
+            assert!(expected.is_none_or(|data| done.buf[..] == data[..]));
+        }
+        assert_eq!(world.borrow().medium, model);
+        Ok(())
+    });
+}
+
+#[test]
+fn a_merged_transfer_does_not_grow_past_the_bound_over_who_came_before() {
+    let world = World::new(BLOCKS);
+    let config = Config { fair_blocks: 16, ..Config::DEFAULT };
+    let mut e: Engine<TestHost, 8> = Engine::new(TestHost::new(&world), config);
+    e.set_target(Some(target(BLOCKS)));
+    e.submit(read(200, 1), 0).unwrap();
+    e.submit(read(0, 8), 0).unwrap();
+    e.submit(read(100, 4), 0).unwrap();
+    // These came after 100: one may join 0, the next would make it wait for more than the bound.
+    e.submit(read(8, 8), 0).unwrap();
+    e.submit(read(16, 8), 0).unwrap();
+    run(&mut e, 0);
+    let order: Vec<_> = world.borrow().transfers().iter().map(|s| (s.arg, s.blocks)).collect();
+    assert_eq!(order, [(200, 1), (0, 16), (100, 4), (16, 8)]);
 }

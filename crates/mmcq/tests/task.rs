@@ -275,7 +275,7 @@ fn a_full_queue_gives_the_buffer_back() {
     let mut context = Context::from_waker(Waker::noop());
     let mut first = pin!(shared.command(send_status(1), 1_000));
     assert!(first.as_mut().poll(&mut context).is_pending());
-    let request = Request { kind: Kind::Read { lba: 0, blocks: 1 }, buf: buffer(1, 0) };
+    let request = Request::new(Kind::Read { lba: 0, blocks: 1 }, buffer(1, 0));
     let Poll::Ready(done) = pin!(shared.request(request)).poll(&mut context) else {
         panic!("must be refused")
     };

@@ -82,7 +82,7 @@ fn queue(engine: &mut Engine<Driver, 8>) {
         Kind::Bus(BusOp::ResetAll),
         Kind::Pause { ns: 1 },
     ]) {
-        id = engine.submit(Request { kind, buf: DmaBuf::EMPTY }, now_ns).ok();
+        id = engine.submit(Request::new(kind, DmaBuf::EMPTY), now_ns).ok();
     }
     let _ = black_box(engine.on_irq(now_ns));
     let _ = black_box(engine.poll(now_ns));

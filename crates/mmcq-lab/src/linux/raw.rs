@@ -32,7 +32,7 @@ impl<H: Host> Raw<H> {
         timeout_ns: u64,
         buf: DmaBuf,
     ) -> Result<(), DmaBuf> {
-        let request = Request { kind: Kind::Raw { prefix: None, phase, timeout_ns }, buf };
+        let request = Request::new(Kind::Raw { prefix: None, phase, timeout_ns }, buf);
         match self.stack.with(|e| e.submit(request, sys.time.now())) {
             Ok(id) => {
                 self.under_way = Some(id);

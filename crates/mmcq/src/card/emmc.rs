@@ -4,6 +4,7 @@ use super::session::{Failed, Session};
 use super::{Card, Family, Options, speed};
 use crate::engine::{FlushBy, Target};
 use crate::host::{BusOp, Caps, Host, Timing, Width};
+use crate::sched::Policy;
 use crate::spec::command::{self, emmc as cmd};
 use crate::spec::csd::Csd;
 use crate::spec::ext_csd::ExtCsd;
@@ -52,8 +53,8 @@ pub struct Emmc {
     pub cache_on: bool,
 }
 
-pub(super) async fn bring_up<L: Lock, H: Host, const N: usize>(
-    session: &mut Session<'_, L, H, N>,
+pub(super) async fn bring_up<L: Lock, H: Host, const N: usize, P: Policy>(
+    session: &mut Session<'_, L, H, N, P>,
     options: Options,
     tried: &mut Option<Timing>,
 ) -> Result<Card, Failed> {
@@ -123,8 +124,8 @@ struct Offered {
 }
 
 impl Offered {
-    async fn read<L: Lock, H: Host, const N: usize>(
-        session: &mut Session<'_, L, H, N>,
+    async fn read<L: Lock, H: Host, const N: usize, P: Policy>(
+        session: &mut Session<'_, L, H, N, P>,
     ) -> Result<Self, Failed> {
         session.register(cmd::send_ext_csd(), false, 512).await?;
         let ext = match ExtCsd::parse(session.bytes()?) {
@@ -156,8 +157,8 @@ impl Offered {
 }
 
 /// CMD1 until the device has powered up.
-async fn power_up<L: Lock, H: Host, const N: usize>(
-    session: &mut Session<'_, L, H, N>,
+async fn power_up<L: Lock, H: Host, const N: usize, P: Policy>(
+    session: &mut Session<'_, L, H, N, P>,
 ) -> Result<Ocr, Failed> {
     let inquiry = session.command(cmd::send_op_cond(0, false)).await?.ocr();
     let voltages = inquiry.voltages() & (Ocr::V27_36 | Ocr::V170_195);
@@ -176,8 +177,8 @@ async fn power_up<L: Lock, H: Host, const N: usize>(
 }
 
 /// CMD6 writing one byte, its busy, and the status that says whether it was done.
-async fn switch<L: Lock, H: Host, const N: usize>(
-    session: &mut Session<'_, L, H, N>,
+async fn switch<L: Lock, H: Host, const N: usize, P: Policy>(
+    session: &mut Session<'_, L, H, N, P>,
     index: u8,
     value: u8,
     timeout_ns: u64,
@@ -205,8 +206,8 @@ fn choose(caps: &Caps, options: &Options, offered: &Offered) -> (Timing, Width) 
 }
 
 /// BUS_WIDTH on both sides; `extra` adds DDR or strobe.
-async fn set_width<L: Lock, H: Host, const N: usize>(
-    session: &mut Session<'_, L, H, N>,
+async fn set_width<L: Lock, H: Host, const N: usize, P: Policy>(
+    session: &mut Session<'_, L, H, N, P>,
     width: Width,
     extra: u8,
     switch_ns: u64,
@@ -222,8 +223,8 @@ async fn set_width<L: Lock, H: Host, const N: usize>(
 }
 
 /// Goes from legacy timing to a faster one [eMMC 6.6.2.3, 6.6.2.4, 6.6.5]. Returns the clock.
-async fn go_to<L: Lock, H: Host, const N: usize>(
-    session: &mut Session<'_, L, H, N>,
+async fn go_to<L: Lock, H: Host, const N: usize, P: Policy>(
+    session: &mut Session<'_, L, H, N, P>,
     caps: &Caps,
     options: &Options,
     timing: Timing,
@@ -270,8 +271,8 @@ async fn go_to<L: Lock, H: Host, const N: usize>(
 }
 
 /// HS_TIMING on the card, then timing and clock on the host, then a status by the new rules.
-async fn switch_timing<L: Lock, H: Host, const N: usize>(
-    session: &mut Session<'_, L, H, N>,
+async fn switch_timing<L: Lock, H: Host, const N: usize, P: Policy>(
+    session: &mut Session<'_, L, H, N, P>,
     value: u8,
     timing: Timing,
     clock_hz: u32,

@@ -4,6 +4,7 @@ use super::session::{Failed, Session};
 use super::{Card, Options, emmc, sd};
 use crate::engine::Error;
 use crate::host::{BusOp, Host, Timing, Width};
+use crate::sched::Policy;
 use crate::spec::command;
 use crate::spec::response::Ocr;
 use crate::spec::timing;
@@ -22,8 +23,8 @@ const SUPPLY_3V3: u8 = 1;
 /// Which families a slot may hold. A type, so that the code of the others is not linked.
 pub(super) trait Families {
     /// From `idle` to `tran`. `tried` is the timing that was being switched to when it failed.
-    async fn identify<L: Lock, H: Host, const N: usize>(
-        session: &mut Session<'_, L, H, N>,
+    async fn identify<L: Lock, H: Host, const N: usize, P: Policy>(
+        session: &mut Session<'_, L, H, N, P>,
         options: Options,
         tried: &mut Option<Timing>,
     ) -> Result<Card, Failed>;
@@ -37,8 +38,8 @@ pub(super) struct OnlySd;
 pub(super) struct OnlyEmmc;
 
 impl Families for Any {
-    async fn identify<L: Lock, H: Host, const N: usize>(
-        session: &mut Session<'_, L, H, N>,
+    async fn identify<L: Lock, H: Host, const N: usize, P: Policy>(
+        session: &mut Session<'_, L, H, N, P>,
         options: Options,
         tried: &mut Option<Timing>,
     ) -> Result<Card, Failed> {
@@ -51,8 +52,8 @@ impl Families for Any {
 }
 
 impl Families for OnlySd {
-    async fn identify<L: Lock, H: Host, const N: usize>(
-        session: &mut Session<'_, L, H, N>,
+    async fn identify<L: Lock, H: Host, const N: usize, P: Policy>(
+        session: &mut Session<'_, L, H, N, P>,
         options: Options,
         tried: &mut Option<Timing>,
     ) -> Result<Card, Failed> {
@@ -64,8 +65,8 @@ impl Families for OnlySd {
 }
 
 impl Families for OnlyEmmc {
-    async fn identify<L: Lock, H: Host, const N: usize>(
-        session: &mut Session<'_, L, H, N>,
+    async fn identify<L: Lock, H: Host, const N: usize, P: Policy>(
+        session: &mut Session<'_, L, H, N, P>,
         options: Options,
         tried: &mut Option<Timing>,
     ) -> Result<Card, Failed> {
@@ -74,8 +75,8 @@ impl Families for OnlyEmmc {
 }
 
 /// One try from power-up.
-pub(super) async fn once<F: Families, L: Lock, H: Host, const N: usize>(
-    session: &mut Session<'_, L, H, N>,
+pub(super) async fn once<F: Families, L: Lock, H: Host, const N: usize, P: Policy>(
+    session: &mut Session<'_, L, H, N, P>,
     options: Options,
     tried: &mut Option<Timing>,
 ) -> Result<Card, Failed> {
@@ -88,8 +89,8 @@ pub(super) async fn once<F: Families, L: Lock, H: Host, const N: usize>(
 }
 
 /// Is it an SD card? Then: does it know CMD8, and its OCR.
-async fn ask_sd<L: Lock, H: Host, const N: usize>(
-    session: &mut Session<'_, L, H, N>,
+async fn ask_sd<L: Lock, H: Host, const N: usize, P: Policy>(
+    session: &mut Session<'_, L, H, N, P>,
 ) -> Result<Option<(bool, Ocr)>, Failed> {
     let v2 = match session.command(command::sd::send_if_cond(SUPPLY_3V3, PATTERN)).await {
         Ok(response) => {
@@ -115,8 +116,8 @@ async fn ask_sd<L: Lock, H: Host, const N: usize>(
 }
 
 /// Power off and on, the bus as a fresh card expects it.
-pub(super) async fn power_cycle<L: Lock, H: Host, const N: usize>(
-    session: &mut Session<'_, L, H, N>,
+pub(super) async fn power_cycle<L: Lock, H: Host, const N: usize, P: Policy>(
+    session: &mut Session<'_, L, H, N, P>,
 ) -> Result<(), Failed> {
     let (slowest_hz, _) = session.shared.with(|engine| engine.host().caps().clock_hz);
     session.rca = 0;

@@ -12,6 +12,7 @@ mod speed;
 
 use crate::engine::{DmaBuf, Error, Target};
 use crate::host::{Host, Timing, Width};
+use crate::sched::Policy;
 use crate::spec::ParseError;
 use crate::task::{Lock, Shared};
 pub use emmc::Emmc;
@@ -86,34 +87,34 @@ impl From<ParseError> for Error {
 /// Powers the slot, finds the card and brings it to `tran` at the best speed, then opens the engine for reads and writes.
 ///
 /// `scratch` ([`SCRATCH_BYTES`] at least) comes back; after an eMMC it holds EXT_CSD as last read.
-pub async fn bring_up<L: Lock, H: Host, const N: usize>(
-    shared: &Shared<L, H, N>,
+pub async fn bring_up<L: Lock, H: Host, const N: usize, P: Policy>(
+    shared: &Shared<L, H, N, P>,
     scratch: DmaBuf,
     options: Options,
 ) -> (Result<Card, Error>, DmaBuf) {
-    of_families::<identify::Any, L, H, N>(shared, scratch, options).await
+    of_families::<identify::Any, L, H, N, P>(shared, scratch, options).await
 }
 
 /// As [`bring_up`] for a slot that only takes SD memory cards: no code for eMMC is linked.
-pub async fn bring_up_sd<L: Lock, H: Host, const N: usize>(
-    shared: &Shared<L, H, N>,
+pub async fn bring_up_sd<L: Lock, H: Host, const N: usize, P: Policy>(
+    shared: &Shared<L, H, N, P>,
     scratch: DmaBuf,
     options: Options,
 ) -> (Result<Card, Error>, DmaBuf) {
-    of_families::<identify::OnlySd, L, H, N>(shared, scratch, options).await
+    of_families::<identify::OnlySd, L, H, N, P>(shared, scratch, options).await
 }
 
 /// As [`bring_up`] for a soldered eMMC: no code for SD cards is linked, and nobody asks whether there is one.
-pub async fn bring_up_emmc<L: Lock, H: Host, const N: usize>(
-    shared: &Shared<L, H, N>,
+pub async fn bring_up_emmc<L: Lock, H: Host, const N: usize, P: Policy>(
+    shared: &Shared<L, H, N, P>,
     scratch: DmaBuf,
     options: Options,
 ) -> (Result<Card, Error>, DmaBuf) {
-    of_families::<identify::OnlyEmmc, L, H, N>(shared, scratch, options).await
+    of_families::<identify::OnlyEmmc, L, H, N, P>(shared, scratch, options).await
 }
 
-async fn of_families<F: identify::Families, L: Lock, H: Host, const N: usize>(
-    shared: &Shared<L, H, N>,
+async fn of_families<F: identify::Families, L: Lock, H: Host, const N: usize, P: Policy>(
+    shared: &Shared<L, H, N, P>,
     scratch: DmaBuf,
     options: Options,
 ) -> (Result<Card, Error>, DmaBuf) {
@@ -122,19 +123,19 @@ async fn of_families<F: identify::Families, L: Lock, H: Host, const N: usize>(
         return (Err(Error::Buffer { needed: SCRATCH_BYTES, given }), scratch);
     }
     let mut session = Session::new(shared, scratch);
-    let result = attempts::<F, L, H, N>(&mut session, options).await.map_err(|Failed| session.error);
+    let result = attempts::<F, L, H, N, P>(&mut session, options).await.map_err(|Failed| session.error);
     (result, session.into_scratch())
 }
 
-async fn attempts<F: identify::Families, L: Lock, H: Host, const N: usize>(
-    session: &mut Session<'_, L, H, N>,
+async fn attempts<F: identify::Families, L: Lock, H: Host, const N: usize, P: Policy>(
+    session: &mut Session<'_, L, H, N, P>,
     mut options: Options,
 ) -> Result<Card, Failed> {
     session.shared.with(|engine| engine.set_target(None));
     // Each turn but the last leaves out one timing more, or the voltage switch: bounded by their number.
     for _ in 0..Timing::COUNT {
         let mut tried = None;
-        match identify::once::<F, L, H, N>(session, options, &mut tried).await {
+        match identify::once::<F, L, H, N, P>(session, options, &mut tried).await {
             Ok(card) => {
                 session.shared.with(|engine| engine.set_target(Some(card.target)));
                 return Ok(card);

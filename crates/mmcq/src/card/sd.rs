@@ -5,6 +5,7 @@ use super::session::{Failed, Session};
 use super::{Card, Family, Options, speed};
 use crate::engine::{FlushBy, Target};
 use crate::host::{BusOp, Caps, Host, Timing, Width};
+use crate::sched::Policy;
 use crate::spec::command::{self, sd as cmd};
 use crate::spec::csd::Csd;
 use crate::spec::response::Ocr;
@@ -34,8 +35,8 @@ pub struct Sd {
     pub signal18: bool,
 }
 
-pub(super) async fn bring_up<L: Lock, H: Host, const N: usize>(
-    session: &mut Session<'_, L, H, N>,
+pub(super) async fn bring_up<L: Lock, H: Host, const N: usize, P: Policy>(
+    session: &mut Session<'_, L, H, N, P>,
     options: Options,
     v2: bool,
     inquiry: Ocr,
@@ -128,8 +129,8 @@ pub(super) async fn bring_up<L: Lock, H: Host, const N: usize>(
 }
 
 /// ACMD41 until the card has powered up.
-async fn power_up<L: Lock, H: Host, const N: usize>(
-    session: &mut Session<'_, L, H, N>,
+async fn power_up<L: Lock, H: Host, const N: usize, P: Policy>(
+    session: &mut Session<'_, L, H, N, P>,
     v2: bool,
     inquiry: Ocr,
     s18r: bool,
@@ -147,8 +148,8 @@ async fn power_up<L: Lock, H: Host, const N: usize>(
 }
 
 /// CMD11 and what belongs to it [SD 4.2.4.2].
-async fn voltage_switch<L: Lock, H: Host, const N: usize>(
-    session: &mut Session<'_, L, H, N>,
+async fn voltage_switch<L: Lock, H: Host, const N: usize, P: Policy>(
+    session: &mut Session<'_, L, H, N, P>,
 ) -> Result<(), Failed> {
     session.status_of(cmd::voltage_switch()).await?;
     if !session.dat0_busy() {
@@ -190,8 +191,8 @@ fn limits_of(timing: Timing) -> u32 {
 }
 
 /// Goes to an access mode: card, host, clock, tuning. Returns the clock.
-async fn switch<L: Lock, H: Host, const N: usize>(
-    session: &mut Session<'_, L, H, N>,
+async fn switch<L: Lock, H: Host, const N: usize, P: Policy>(
+    session: &mut Session<'_, L, H, N, P>,
     caps: &Caps,
     options: &Options,
     timing: Timing,

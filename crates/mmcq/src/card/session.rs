@@ -5,6 +5,7 @@
 
 use crate::engine::{DmaBuf, Error, Kind, Request};
 use crate::host::{Auto, BusOp, BusyDetect, Cause, Data, Direction, Host, Phase};
+use crate::sched::Policy;
 use crate::spec::ParseError;
 use crate::spec::command::{self, Command};
 use crate::spec::response::{R1, Response, State};
@@ -25,14 +26,14 @@ const BUSY_INTERVAL_NS: u64 = 200_000;
 pub(super) struct Failed;
 
 /// A conversation with the card on this bus.
-pub(super) struct Session<'a, L: Lock, H: Host, const N: usize> {
-    pub shared: &'a Shared<L, H, N>,
+pub(super) struct Session<'a, L: Lock, H: Host, const N: usize, P: Policy> {
+    pub shared: &'a Shared<L, H, N, P>,
     /// Register data come in here; away only while a request has it.
     scratch: DmaBuf,
     /// The card's address; 0 before it has one.
     pub rca: u16,
     /// The exchange under way.
-    op: Option<Op<'a, L, H, N>>,
+    op: Option<Op<'a, L, H, N, P>>,
     /// It is answered by R1, which must show no error.
     judged: bool,
     /// The last one was the end of tuning.
@@ -41,8 +42,8 @@ pub(super) struct Session<'a, L: Lock, H: Host, const N: usize> {
     pub error: Error,
 }
 
-impl<'a, L: Lock, H: Host, const N: usize> Session<'a, L, H, N> {
-    pub fn new(shared: &'a Shared<L, H, N>, scratch: DmaBuf) -> Self {
+impl<'a, L: Lock, H: Host, const N: usize, P: Policy> Session<'a, L, H, N, P> {
+    pub fn new(shared: &'a Shared<L, H, N, P>, scratch: DmaBuf) -> Self {
         Session { shared, scratch, rca: 0, op: None, judged: false, tuned: false, error: Error::Silent }
     }
 
@@ -75,9 +76,9 @@ impl<'a, L: Lock, H: Host, const N: usize> Session<'a, L, H, N> {
     }
 
     #[inline(never)]
-    fn ask(&mut self, kind: Kind, buf: DmaBuf, judged: bool) -> Exchange<'_, 'a, L, H, N> {
+    fn ask(&mut self, kind: Kind, buf: DmaBuf, judged: bool) -> Exchange<'_, 'a, L, H, N, P> {
         self.judged = judged;
-        self.op = Some(self.shared.request(Request { kind, buf }));
+        self.op = Some(self.shared.request(Request::new(kind, buf)));
         Exchange { session: self }
     }
 
@@ -88,33 +89,33 @@ impl<'a, L: Lock, H: Host, const N: usize> Session<'a, L, H, N> {
         command: Command,
         timeout_ns: u64,
         judged: bool,
-    ) -> Exchange<'_, 'a, L, H, N> {
+    ) -> Exchange<'_, 'a, L, H, N, P> {
         let phase = Phase { command, data: None, auto: Auto::None, tuning: false };
         self.ask(Kind::Raw { prefix, phase, timeout_ns }, DmaBuf::EMPTY, judged)
     }
 
     /// A change of the bus.
-    pub fn bus(&mut self, op: BusOp) -> Exchange<'_, 'a, L, H, N> {
+    pub fn bus(&mut self, op: BusOp) -> Exchange<'_, 'a, L, H, N, P> {
         self.ask(Kind::Bus(op), DmaBuf::EMPTY, false)
     }
 
     /// A pause.
-    pub fn pause(&mut self, ns: u64) -> Exchange<'_, 'a, L, H, N> {
+    pub fn pause(&mut self, ns: u64) -> Exchange<'_, 'a, L, H, N, P> {
         self.ask(Kind::Pause { ns }, DmaBuf::EMPTY, false)
     }
 
     /// A command whose response is read by the caller.
-    pub fn command(&mut self, command: Command) -> Exchange<'_, 'a, L, H, N> {
+    pub fn command(&mut self, command: Command) -> Exchange<'_, 'a, L, H, N, P> {
         self.send(None, command, COMMAND_NS, false)
     }
 
     /// A command answered by R1, which must show no error of its own or of what was before.
-    pub fn status_of(&mut self, command: Command) -> Exchange<'_, 'a, L, H, N> {
+    pub fn status_of(&mut self, command: Command) -> Exchange<'_, 'a, L, H, N, P> {
         self.send(None, command, COMMAND_NS, true)
     }
 
     /// As [`command`](Self::command), after CMD55.
-    pub fn app_command(&mut self, command: Command) -> Exchange<'_, 'a, L, H, N> {
+    pub fn app_command(&mut self, command: Command) -> Exchange<'_, 'a, L, H, N, P> {
         self.send(Some(command::app_cmd(self.rca)), command, COMMAND_NS, false)
     }
 
@@ -167,7 +168,7 @@ impl<'a, L: Lock, H: Host, const N: usize> Session<'a, L, H, N> {
     /// Reads `bytes` (at most 512) of register data by a command, or by CMD55 and the command;
     /// [`bytes`](Self::bytes) has them then.
     #[inline(never)]
-    pub fn register(&mut self, command: Command, app: bool, bytes: u16) -> Exchange<'_, 'a, L, H, N> {
+    pub fn register(&mut self, command: Command, app: bool, bytes: u16) -> Exchange<'_, 'a, L, H, N, P> {
         let data = Data { direction: Direction::Read, block_size: bytes, blocks: 1 };
         let prefix = app.then_some(command::app_cmd(self.rca));
         let scratch = core::mem::replace(&mut self.scratch, DmaBuf::EMPTY);
@@ -213,7 +214,7 @@ impl<'a, L: Lock, H: Host, const N: usize> Session<'a, L, H, N> {
         self.refuse("tuning found no sampling point")
     }
 
-    fn tuning_block(&mut self, command: Command, bytes: u16) -> Exchange<'_, 'a, L, H, N> {
+    fn tuning_block(&mut self, command: Command, bytes: u16) -> Exchange<'_, 'a, L, H, N, P> {
         let data = Data { direction: Direction::Read, block_size: bytes, blocks: 1 };
         let phase = Phase { command, data: Some(data), auto: Auto::None, tuning: true };
         let kind = Kind::Raw { prefix: None, phase, timeout_ns: REGISTER_NS };
@@ -223,11 +224,11 @@ impl<'a, L: Lock, H: Host, const N: usize> Session<'a, L, H, N> {
 
 /// One exchange, from its submission to its end.
 #[must_use = "nothing happens unless it is awaited"]
-pub(super) struct Exchange<'s, 'a, L: Lock, H: Host, const N: usize> {
-    session: &'s mut Session<'a, L, H, N>,
+pub(super) struct Exchange<'s, 'a, L: Lock, H: Host, const N: usize, P: Policy> {
+    session: &'s mut Session<'a, L, H, N, P>,
 }
 
-impl<L: Lock, H: Host, const N: usize> Future for Exchange<'_, '_, L, H, N> {
+impl<L: Lock, H: Host, const N: usize, P: Policy> Future for Exchange<'_, '_, L, H, N, P> {
     type Output = Result<Response, Failed>;
 
     #[inline(never)]

@@ -7,6 +7,7 @@ use super::phases::{SLACK_NS, STOP_TIMEOUT_NS, Stage};
 use super::slot::NONE;
 use super::{Engine, FlushBy, Target};
 use crate::host::{BusyDetect, Host};
+use crate::sched::Policy;
 
 /// Learned busy times, one for each power of two of blocks up to 2^10.
 #[derive(Debug)]
@@ -58,7 +59,7 @@ impl BusyTimes {
     }
 }
 
-impl<H: Host, const N: usize> Engine<H, N> {
+impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     /// The data are over; the card may program for a while, and nobody tells when it is ready.
     pub(super) fn watch_busy(&mut self, now_ns: u64) {
         self.stage = Stage::BusyPause;
@@ -111,7 +112,12 @@ impl<H: Host, const N: usize> Engine<H, N> {
         let waited = now_ns.saturating_sub(self.data_end_ns);
         self.busy_times.learn(self.busy_blocks(), waited, self.questions == 1);
         (self.wake_ns, self.deadline_ns) = (u64::MAX, u64::MAX);
-        if self.control != NONE {
+        if core::mem::take(&mut self.closing) {
+            if let Some(status) = status {
+                self.settle(status);
+            }
+            self.go_idle(now_ns);
+        } else if self.control != NONE {
             self.ask_status(Stage::FlushStatus, now_ns);
         } else {
             self.end_transfer(status, now_ns);

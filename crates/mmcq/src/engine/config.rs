@@ -1,5 +1,7 @@
 //! What the engine is told of card and policy, and what it tells of its work.
 
+pub use super::stream::Close;
+
 /// How a flush reaches the medium.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FlushBy {
@@ -42,15 +44,29 @@ pub struct Config {
     pub prepared: u8,
     /// Blocks in a merged transfer at most; the host's limits apply as well. 1 switches merging off.
     pub merge_blocks: u32,
+    /// ... and as soon as a request would join that came in later than one which stays behind: so long may those that follow keep the oldest waiting more.
+    pub fair_blocks: u32,
     /// A write is completed when the card's next status shows that it was programmed. If the next transfer is longer than this many blocks,
     /// CMD13 asks first, so that nobody waits for a long read to learn the fate of a short write.
     pub settle_blocks: u32,
+    /// How long a transfer is held open at most when the run it belongs to is expected to go on, in nanoseconds; hosts that can
+    /// [continue](crate::host::Caps::continue_data) only. 0: a transfer stays open only while what continues it is queued already.
+    pub hold_ns: u64,
+    /// No transfer is left open at all.
+    pub close_always: bool,
 }
 
 impl Config {
     /// Everything the host can do.
-    pub const DEFAULT: Config =
-        Config { admitted: u8::MAX, prepared: u8::MAX, merge_blocks: u32::MAX, settle_blocks: 128 };
+    pub const DEFAULT: Config = Config {
+        admitted: u8::MAX,
+        prepared: u8::MAX,
+        merge_blocks: u32::MAX,
+        fair_blocks: 1024,
+        settle_blocks: 128,
+        hold_ns: 1_000_000,
+        close_always: false,
+    };
 }
 
 impl Default for Config {
@@ -88,6 +104,33 @@ pub struct Stats {
     pub unowned: u64,
     /// Buffers that nobody took back before their slot was needed.
     pub leaked: u64,
+    /// Transfers that went on in an open one, without a command.
+    pub continued: u64,
+    /// Open transfers closed, by [`Close`].
+    pub closed: [u64; Close::COUNT],
+    /// Attempts to continue that failed and were made again with a command.
+    pub not_continued: u64,
+}
+
+impl Stats {
+    pub(super) const ZERO: Self = Stats {
+        requests: 0,
+        transfers: 0,
+        merged: 0,
+        phases: 0,
+        interrupts: 0,
+        spurious: 0,
+        lost_interrupts: 0,
+        faults: 0,
+        busy_polls: 0,
+        status_asked: 0,
+        start_retries: 0,
+        unowned: 0,
+        leaked: 0,
+        continued: 0,
+        closed: [0; Close::COUNT],
+        not_continued: 0,
+    };
 }
 
 /// What a call has done, and what the platform has to do about it.

@@ -3,7 +3,8 @@
 //! Requests come in by [`Engine::submit`] and wait in one queue. [`Engine::on_irq`] and [`Engine::poll`] move the phases on: each acknowledges,
 //! decides, starts the next phase, and only then completes what ended. Results are fetched with [`Engine::take`].
 //!
-//! Read first: `slot.rs` (a request's life), `order.rs` (who is next), then `phases.rs` (how a transfer runs) and `recover.rs` (how it fails).
+//! Read first: `slot.rs` (a request's life), `order.rs` (who is next), then `phases.rs` (how a transfer runs), `stream.rs` (how it stays
+//! open) and `recover.rs` (how it fails).
 
 mod buffer;
 mod busy;
@@ -13,17 +14,21 @@ mod phases;
 mod recover;
 mod request;
 mod slot;
+mod stream;
 
 pub use buffer::DmaBuf;
 pub use config::{Config, FlushBy, Stats, Target, Work};
 pub use request::{BLOCK_BYTES, Completion, Error, Kind, Output, Request, SlotId};
+pub use stream::Close;
 
 use crate::host::{BusOp, Host, Phase, Segment, Width};
+use crate::sched::{Fifo, Policy};
 use busy::BusyTimes;
 use core::task::Waker;
 use order::{Gathered, Limits};
 use phases::Stage;
 use slot::{NONE, Slots, State, bits};
+use stream::{End, Open, Run};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mode {
@@ -36,9 +41,10 @@ enum Mode {
 
 /// One controller with one card, and the requests for it. `N` slots, 1 to 64.
 #[derive(Debug)]
-pub struct Engine<H: Host, const N: usize> {
+pub struct Engine<H: Host, const N: usize, P: Policy = Fifo> {
     host: H,
     config: Config,
+    policy: P,
     target: Option<Target>,
     mode: Mode,
     slots: Slots<N>,
@@ -78,6 +84,25 @@ pub struct Engine<H: Host, const N: usize> {
     fresh: u64,
     card_irq: bool,
     retune: bool,
+    /// The transfer that the card has not seen the end of; how the transfer in progress ends.
+    open: Option<Open>,
+    end: End,
+    /// Until when it is held without a request.
+    hold_until_ns: u64,
+    /// The busy being watched belongs to the end of an open transfer whose requests are complete.
+    closing: bool,
+    /// Writes were completed of which no status has come since.
+    unsettled: bool,
+    /// A late error that nobody has been told yet: the next flush is.
+    late: Option<u32>,
+    runs: [Run; 2],
+    continue_faults: u8,
+    continue_lost: bool,
+    continue_notice: bool,
+    /// Recovery is followed by a second try of the same transfer.
+    again: bool,
+    /// Since when the policy has kept the controller idle.
+    idle_since_ns: Option<u64>,
     /// Slots in states Settling and Ended.
     settling: u64,
     ended: u64,
@@ -85,11 +110,19 @@ pub struct Engine<H: Host, const N: usize> {
 }
 
 impl<H: Host, const N: usize> Engine<H, N> {
-    /// An idle engine without a card.
+    /// An idle engine without a card, first in first out.
     pub const fn new(host: H, config: Config) -> Self {
+        Self::with_policy(host, config, Fifo)
+    }
+}
+
+impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
+    /// An idle engine without a card, with a scheduler.
+    pub const fn with_policy(host: H, config: Config, policy: P) -> Self {
         Engine {
             host,
             config,
+            policy,
             target: None,
             mode: Mode::Running,
             slots: Slots::new(),
@@ -116,23 +149,21 @@ impl<H: Host, const N: usize> Engine<H, N> {
             fresh: 0,
             card_irq: false,
             retune: false,
+            open: None,
+            end: End::Here,
+            hold_until_ns: 0,
+            closing: false,
+            unsettled: false,
+            late: None,
+            runs: [Run::NEW; 2],
+            continue_faults: 0,
+            continue_lost: false,
+            continue_notice: false,
+            again: false,
+            idle_since_ns: None,
             settling: 0,
             ended: 0,
-            stats: Stats {
-                requests: 0,
-                transfers: 0,
-                merged: 0,
-                phases: 0,
-                interrupts: 0,
-                spurious: 0,
-                lost_interrupts: 0,
-                faults: 0,
-                busy_polls: 0,
-                status_asked: 0,
-                start_retries: 0,
-                unowned: 0,
-                leaked: 0,
-            },
+            stats: Stats::ZERO,
         }
     }
 
@@ -144,6 +175,7 @@ impl<H: Host, const N: usize> Engine<H, N> {
         let Some(index) = self.allocate() else { return Err((Error::Full, request)) };
         let slot = self.slots.at_mut(index);
         slot.kind = request.kind;
+        (slot.origin, slot.arrived_ns) = (request.origin, now_ns);
         slot.segment = Segment { ptr: request.buf.as_non_null(), len: request.buf.len_bytes(), bus: 0 };
         slot.buf = request.buf;
         (slot.solo, slot.prepared, slot.moved_blocks) = (false, false, 0);
@@ -161,11 +193,14 @@ impl<H: Host, const N: usize> Engine<H, N> {
             self.slots.unlink(index);
             let slot = self.slots.at_mut(index);
             let buf = core::mem::replace(&mut slot.buf, DmaBuf::EMPTY);
-            let kind = slot.kind;
+            let (kind, origin) = (slot.kind, slot.origin);
             self.slots.release(index);
-            return Err((error, Request { kind, buf }));
+            return Err((error, Request { kind, buf, origin }));
         }
         self.stats.requests += 1;
+        if let Some(waiting) = self.slots.waiting(index) {
+            self.policy.arrived(&waiting, now_ns);
+        }
         self.dispatch(now_ns);
         Ok(SlotId { index, generation })
     }
@@ -357,6 +392,9 @@ impl<H: Host, const N: usize> Engine<H, N> {
         match slot.state {
             // A write of which a part has gone out, or that shall be tried again alone, is not half undone.
             State::Queued if slot.moved_blocks == 0 => {
+                if let Some(waiting) = self.slots.waiting(id.index) {
+                    self.policy.cancelled(&waiting);
+                }
                 self.slots.unlink(id.index);
                 let slot = self.slots.at_mut(id.index);
                 if slot.prepared
@@ -427,6 +465,10 @@ impl<H: Host, const N: usize> Engine<H, N> {
     /// Tells the engine which card it talks to; `None` when there is none any more.
     pub fn set_target(&mut self, target: Option<Target>) {
         self.target = target;
+        if target.is_none() {
+            (self.open, self.unsettled, self.late) = (None, false, None);
+        }
+        self.runs = [Run::NEW; 2];
     }
 
     /// The card's parameters.
@@ -437,6 +479,7 @@ impl<H: Host, const N: usize> Engine<H, N> {
     /// Refuses new requests; what is queued goes on. The card is quiet when [`is_idle`](Self::is_idle).
     pub fn suspend(&mut self) {
         self.mode = Mode::Suspended;
+        self.let_go();
     }
 
     /// Accepts requests again, after [`suspend`](Self::suspend) or [`halt`](Self::halt).
@@ -448,16 +491,24 @@ impl<H: Host, const N: usize> Engine<H, N> {
     /// Starts nothing more after the transfer in progress; requests are still accepted and keep their order.
     pub fn halt(&mut self) {
         self.mode = Mode::Halted;
+        self.let_go();
+    }
+
+    /// An open transfer that is being held is closed by the next `poll`, which wants to be called at once.
+    fn let_go(&mut self) {
+        if self.stage == Stage::Idle && self.open.is_some() {
+            self.wake_ns = 0;
+        }
     }
 
     /// Nothing queued, nothing with the controller, no write whose status is unknown.
     pub fn is_idle(&self) -> bool {
-        self.stage == Stage::Idle && self.slots.head == NONE && self.settling == 0 && self.ended == 0
+        self.is_quiet() && self.slots.head == NONE && self.settling == 0 && !self.unsettled
     }
 
     /// Nothing is with the controller (requests may be queued behind [`halt`](Self::halt)).
     pub fn is_quiet(&self) -> bool {
-        self.stage == Stage::Idle && self.ended == 0
+        self.stage == Stage::Idle && self.ended == 0 && self.open.is_none()
     }
 
     /// The controller asked for a new tuning since this was last called [SDHC 2.2.18].
@@ -480,6 +531,16 @@ impl<H: Host, const N: usize> Engine<H, N> {
         &mut self.host
     }
 
+    /// The scheduler.
+    pub fn policy(&self) -> &P {
+        &self.policy
+    }
+
+    /// The scheduler, to change weights, say.
+    pub fn policy_mut(&mut self) -> &mut P {
+        &mut self.policy
+    }
+
     /// Counters.
     pub fn stats(&self) -> &Stats {
         &self.stats
@@ -489,11 +550,16 @@ impl<H: Host, const N: usize> Engine<H, N> {
     fn limits(&self) -> Limits {
         let caps = self.host.caps();
         // CMD23 counts 16 bits on eMMC, and so do most controllers.
-        let blocks = caps.max_blocks.min(caps.max_bytes / BLOCK_BYTES).clamp(1, 0xffff);
+        let mut blocks = caps.max_blocks.min(caps.max_bytes / BLOCK_BYTES).clamp(1, 0xffff);
+        if let Some(open) = self.open.filter(|open| open.counted > 0) {
+            blocks = blocks.min(open.counted);
+        }
         Limits {
             blocks,
             merged_blocks: blocks.min(self.config.merge_blocks),
+            fair_blocks: self.config.fair_blocks,
             segments: caps.max_segments.max(1),
+            floor: self.open.map(|open| open.next),
         }
     }
 

@@ -1,8 +1,9 @@
 //! Which requests make the next transfer.
 //!
-//! The oldest pending request is always the next. Pending requests of the same direction that continue it on either side go with it, in
-//! one transfer, within the limits of host and configuration. So a request waits for at most as many transfers as there were requests before it,
-//! and nothing passes a barrier, an overlapping write, or (if it is a write) an overlapping read that is older than it.
+//! The policy picks a pending request ([`sched`](crate::sched); without one it is the oldest). Pending requests of the same direction that continue it on
+//! either side go with it, in one transfer, within the limits of host and configuration. So without a policy a request waits for at most as many
+//! transfers as there were requests before it; and under any policy nothing passes a barrier, an overlapping write, or (if it is a write) an overlapping
+//! read that is older than it.
 //!
 //! The pending set is at most 64 requests, so a look through their spans beats any index that would have to be kept.
 
@@ -25,7 +26,11 @@ pub(super) struct Limits {
     pub blocks: u32,
     /// The same for several requests together.
     pub merged_blocks: u32,
+    /// The same if a younger one would join while an older one stays behind.
+    pub fair_blocks: u32,
     pub segments: u16,
+    /// Nothing is put in front of a transfer that begins here: it goes on where an open one stopped.
+    pub floor: Option<u64>,
 }
 
 impl<const N: usize> Gathered<N> {
@@ -62,9 +67,8 @@ impl<const N: usize> Gathered<N> {
         }
     }
 
-    /// Collects the next transfer around the queue's head, which is a read or write. Changes no slot.
-    pub fn collect(&mut self, slots: &Slots<N>, limits: Limits) {
-        let head = slots.head;
+    /// Collects the next transfer around a queued read or write. Changes no slot.
+    pub fn collect(&mut self, slots: &Slots<N>, head: u8, limits: Limits) {
         let Some((direction, lba, blocks)) = slots.at(head).span() else {
             self.count = 0;
             return;
@@ -75,9 +79,10 @@ impl<const N: usize> Gathered<N> {
             return;
         }
         let mut left = slots.mergeable(direction) & !(1 << head);
+        let mut taken = 1u64 << head;
         // Every turn takes one request in, or is the last.
         while left != 0 && u16::from(self.count) < limits.segments {
-            let Some(index) = self.neighbour(slots, left, limits) else { break };
+            let Some(index) = self.neighbour(slots, left, taken, limits) else { break };
             let span = slots.span(index);
             // The limit above keeps it far below 2^32.
             let blocks = span.end.saturating_sub(span.start) as u32;
@@ -87,26 +92,57 @@ impl<const N: usize> Gathered<N> {
                 self.prepend(index, blocks)
             }
             left &= !(1 << index);
+            taken |= 1 << index;
         }
     }
 }
 
 impl<const N: usize> Gathered<N> {
     /// One of `left` that continues the transfer on either side and may join it.
-    fn neighbour(&self, slots: &Slots<N>, left: u64, limits: Limits) -> Option<u8> {
+    fn neighbour(&self, slots: &Slots<N>, left: u64, taken: u64, limits: Limits) -> Option<u8> {
         let (start, end) = (self.lba, self.end());
         bits(left).find(|&index| {
             let span = slots.span(index);
             // Nearly all of a random load ends here.
-            if span.start != end && span.end != start {
+            if span.start != end && (span.end != start || limits.floor == Some(start)) {
                 return false;
             }
             let blocks = span.end.saturating_sub(span.start) + u64::from(self.blocks);
             blocks <= u64::from(limits.merged_blocks)
                 && !slots.at(index).solo
+                && (blocks <= u64::from(limits.fair_blocks) || !overtakes(slots, index, taken))
                 && !overtakes_overlap(slots, index, left)
         })
     }
+}
+
+/// The request that goes if this one is picked: the oldest of those on the same blocks that it must not pass, or itself.
+pub(super) fn not_before<const N: usize>(slots: &Slots<N>, picked: u8) -> u8 {
+    let mut index = picked;
+    // Each turn finds an older one, or is the last.
+    for _ in 0..N {
+        let span = slots.span(index);
+        let rivals = match span.direction {
+            Direction::Read => slots.queued_writes(),
+            Direction::Write => slots.queued_writes() | slots.queued_reads(),
+        };
+        let older = bits(rivals & !(1 << index)).find(|&other| {
+            let rival = slots.span(other);
+            rival.start < span.end && span.start < rival.end && (rival.age.wrapping_sub(span.age) as i32) < 0
+        });
+        match older {
+            Some(other) => index = other,
+            None => return index,
+        }
+    }
+    index
+}
+
+/// Would `index`, sent now, pass any older request that stays behind?
+fn overtakes<const N: usize>(slots: &Slots<N>, index: u8, taken: u64) -> bool {
+    let age = slots.span(index).age;
+    let others = (slots.queued_reads() | slots.queued_writes()) & !taken & !(1 << index);
+    bits(others).any(|other| (slots.span(other).age.wrapping_sub(age) as i32) < 0)
 }
 
 /// Would `index`, sent now, pass an older request on the same blocks where one of the two writes? `left`: those of its direction that stay behind.

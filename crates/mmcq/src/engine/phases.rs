@@ -3,11 +3,14 @@
 //! A read or write is [CMD22] [CMD23] command+data [CMD12] [busy] and, where nothing else will tell, [CMD13]. What the controller adds by itself
 //! (automatic CMD12 or CMD23, busy until the end of a write) is not a phase of ours.
 
+use super::order::not_before;
 use super::slot::{NONE, State, bits};
+use super::stream::{Close, End};
 use super::{BLOCK_BYTES, Engine, Error, FlushBy, Kind, Mode, Output, Target};
 use crate::host::{
     Auto, BusOp, BusyDetect, Data, Direction, Done, Events, Fault, Host, Phase, StartError, Step,
 };
+use crate::sched::{Choice, Policy};
 use crate::spec::command::{self, Command, Resp, emmc};
 use crate::spec::response::{R1, State as CardState};
 
@@ -26,6 +29,8 @@ pub(super) enum Stage {
     Main,
     /// CMD12 after the data.
     Stop,
+    /// CMD12 to a transfer that nobody waits for any more.
+    Close,
     /// Waiting to ask a busy card.
     BusyPause,
     /// CMD13 to a busy card.
@@ -76,26 +81,40 @@ pub(super) const SLACK_NS: u64 = 50_000_000;
 const START_RETRY_NS: u64 = 10_000;
 /// EXT_CSD [32] [eMMC 7.4.90].
 const FLUSH_CACHE: u8 = 32;
+/// The controller is kept idle for a policy no longer than this.
+const IDLE_NS_MAX: u64 = 20_000_000;
 /// Blocks after which the card may pause for its longest time once more.
 const BLOCKS_PER_TIMEOUT: u64 = 64;
 
-impl<H: Host, const N: usize> Engine<H, N> {
+impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     /// Starts the next thing if nothing is in progress. Bounded: every turn starts a phase or ends a request.
     pub(super) fn dispatch(&mut self, now_ns: u64) {
         for _ in 0..=2 * N {
-            if self.stage != Stage::Idle || self.mode == Mode::Halted {
+            if self.stage != Stage::Idle {
+                return;
+            }
+            self.wake_ns = u64::MAX;
+            if self.open.is_some()
+                && let Some(reason) = self.must_close(now_ns)
+            {
+                return self.close(reason, now_ns);
+            }
+            if self.mode == Mode::Halted {
                 return;
             }
             let head = self.slots.head;
             if head == NONE {
-                if self.settling != 0 {
+                if self.open.is_some() {
+                    self.wake_ns = self.hold_until_ns;
+                } else if self.settling != 0 || self.unsettled {
                     self.ask_status(Stage::Status, now_ns);
                 }
                 return;
             }
             if self.slots.at(head).span().is_some() {
-                self.begin_transfer(now_ns);
-            } else if self.settling != 0 {
+                let Some(first) = self.pick(head, now_ns) else { return };
+                self.begin_transfer(first, now_ns);
+            } else if self.settling != 0 || self.unsettled {
                 self.ask_status(Stage::Status, now_ns);
             } else {
                 self.begin_control(head, now_ns);
@@ -103,15 +122,44 @@ impl<H: Host, const N: usize> Engine<H, N> {
         }
     }
 
+    /// Which read or write is next; `None`: the policy wants to wait (until `wake_ns`).
+    fn pick(&mut self, head: u8, now_ns: u64) -> Option<u8> {
+        let oldest = self.slots.at(head);
+        // What has begun goes on first, and what failed together finds out for itself before anything new.
+        if oldest.solo || oldest.moved_blocks > 0 {
+            return Some(head);
+        }
+        match self.policy.pick(self.slots.offered(), now_ns) {
+            Choice::IdleUntil(at_ns) if at_ns > now_ns => {
+                let since_ns = *self.idle_since_ns.get_or_insert(now_ns);
+                if now_ns.saturating_sub(since_ns) < IDLE_NS_MAX {
+                    self.wake_ns = at_ns.min(since_ns.saturating_add(IDLE_NS_MAX));
+                    return None;
+                }
+                Some(head)
+            }
+            Choice::Go(index) if index != head && self.slots.is_offered(index) => {
+                Some(not_before(&self.slots, index))
+            }
+            _ => Some(head),
+        }
+    }
+
     /// Collects the next reads or writes and starts their first phase.
-    fn begin_transfer(&mut self, now_ns: u64) {
+    fn begin_transfer(&mut self, first: u8, now_ns: u64) {
+        self.idle_since_ns = None;
         let Some(target) = self.target else {
-            let head = self.slots.head;
-            self.slots.unlink(head);
-            return self.end_slot(head, Err(Error::NoCard));
+            self.withdraw(first);
+            return self.end_slot(first, Err(Error::NoCard));
         };
         let limits = self.limits();
-        self.gathered.collect(&self.slots, limits);
+        self.gathered.collect(&self.slots, first, limits);
+        if let Some(open) = self.open
+            && !self.continues(open)
+        {
+            let reason = if self.retune { Close::Retune } else { Close::Break };
+            return self.close(reason, now_ns);
+        }
         if self.settling != 0 && self.gathered.blocks > self.config.settle_blocks {
             return self.ask_status(Stage::Status, now_ns);
         }
@@ -122,7 +170,7 @@ impl<H: Host, const N: usize> Engine<H, N> {
             if let Err(error) = self.map(index) {
                 // The head's own failure, or a companion's: it finds out when it is its turn.
                 if place == 0 {
-                    self.slots.unlink(index);
+                    self.withdraw(index);
                     return self.end_slot(index, Err(error));
                 }
                 self.slots.at_mut(index).solo = true;
@@ -146,14 +194,23 @@ impl<H: Host, const N: usize> Engine<H, N> {
         }
         for place in 0..self.gathered.members().len() {
             let Some(&index) = self.gathered.members().get(place) else { break };
+            if let Some(waiting) = self.slots.waiting(index) {
+                self.policy.sent(&waiting, now_ns);
+            }
             self.slots.unlink(index);
             self.slots.at_mut(index).state = State::Active;
         }
+        if let Some(&lowest) = self.gathered.members().first() {
+            self.note_run(lowest);
+        }
+        self.end = if self.open.is_some() { End::Unknown } else { self.foresee() };
         self.stats.transfers += 1;
         self.stats.merged += self.gathered.members().len() as u64 - 1;
         self.failure = None;
         self.questions = 0;
-        if target.extended_address {
+        if self.open.is_some() {
+            self.begin_main(&target, false, now_ns);
+        } else if target.extended_address {
             let upper = command::sd::address_extension((self.gathered.lba >> 32) as u8);
             self.start_command(Stage::Address, upper, COMMAND_TIMEOUT_NS, now_ns);
         } else {
@@ -168,8 +225,14 @@ impl<H: Host, const N: usize> Engine<H, N> {
     fn begin_counted(&mut self, target: &Target, now_ns: u64) {
         let caps = self.host.caps();
         let counts = target.count && !caps.no_count;
-        if self.gathered.blocks > 1 && counts && !caps.auto_count && !caps.auto_stop {
-            let count = command::set_block_count(self.gathered.blocks, false);
+        let by_hand = self.gathered.blocks > 1 && !caps.auto_count && !caps.auto_stop;
+        let blocks = match self.end {
+            End::Here if by_hand => self.gathered.blocks,
+            End::After(total) => total,
+            _ => 0,
+        };
+        if blocks > 0 && counts {
+            let count = command::set_block_count(blocks, false);
             self.start_command(Stage::Count, count, COMMAND_TIMEOUT_NS, now_ns);
         } else {
             self.begin_main(target, false, now_ns);
@@ -181,13 +244,17 @@ impl<H: Host, const N: usize> Engine<H, N> {
         let (lba, blocks, direction) = (self.gathered.lba, self.gathered.blocks, self.gathered.direction);
         let address =
             if target.block_addressed { lba as u32 } else { (lba as u32).wrapping_mul(BLOCK_BYTES) };
-        let (command, timeout_ns) = match (direction, blocks) {
-            (Direction::Read, 1) => (command::read_single_block(address), target.read_timeout_ns),
-            (Direction::Read, _) => (command::read_multiple_block(address), target.read_timeout_ns),
-            (Direction::Write, 1) => (command::write_block(address), target.write_timeout_ns),
-            (Direction::Write, _) => (command::write_multiple_block(address), target.write_timeout_ns),
+        let single = blocks == 1 && self.end == End::Here;
+        let (command, timeout_ns) = match (direction, single) {
+            (Direction::Read, true) => (command::read_single_block(address), target.read_timeout_ns),
+            (Direction::Read, false) => (command::read_multiple_block(address), target.read_timeout_ns),
+            (Direction::Write, true) => (command::write_block(address), target.write_timeout_ns),
+            (Direction::Write, false) => (command::write_multiple_block(address), target.write_timeout_ns),
         };
-        let auto = if blocks == 1 || counted {
+        let auto = if self.open.is_some() {
+            self.stats.continued += 1;
+            Auto::Continue
+        } else if single || counted || self.end != End::Here {
             Auto::None
         } else if target.count && !caps.no_count && caps.auto_count {
             Auto::Count(command::set_block_count(blocks, false).arg)
@@ -209,6 +276,9 @@ impl<H: Host, const N: usize> Engine<H, N> {
 
     /// Did the transfer in progress go out without a known end (so that CMD12 is ours to send)?
     fn open_ended(&self) -> bool {
+        if self.end != End::Here {
+            return true;
+        }
         let target_counts = self.target.is_some_and(|t| t.count) && !self.host.caps().no_count;
         let counted = target_counts && !self.host.caps().auto_count && !self.host.caps().auto_stop;
         self.gathered.blocks > 1 && self.phase.auto == Auto::None && !counted
@@ -246,7 +316,10 @@ impl<H: Host, const N: usize> Engine<H, N> {
                     self.start_command(Stage::Flush, flush, timeout_ns, now_ns);
                 }
                 // Without a cache a settled write is on the medium, and none is unsettled here.
-                Some(FlushBy::Status) => self.end_control(Ok(Output::default())),
+                Some(FlushBy::Status) => {
+                    let result = self.flushed();
+                    self.end_control(result);
+                }
                 None => self.end_control(Err(Error::NoCard)),
             },
             Kind::Bus(op) => {
@@ -357,6 +430,8 @@ impl<H: Host, const N: usize> Engine<H, N> {
                 let output = Output { bytes, response: done.response, tuned: done.tuned };
                 self.end_control_and_go_on(Ok(output), now_ns);
             }
+            // No command was sent, so there is no status either.
+            Stage::Main if self.phase.auto == Auto::Continue => self.open_data_ended(now_ns),
             Stage::Main => {
                 self.settle(status.0);
                 if status.0 & R1::OWN != 0 {
@@ -364,16 +439,13 @@ impl<H: Host, const N: usize> Engine<H, N> {
                 } else if let Some(stop) = done.stop {
                     self.stopped(stop, now_ns);
                 } else if self.open_ended() {
-                    let limit = match self.gathered.direction {
-                        Direction::Read => STOP_TIMEOUT_NS,
-                        Direction::Write => self.target.map_or(STOP_TIMEOUT_NS, |t| t.write_timeout_ns),
-                    };
-                    self.start_command(Stage::Stop, command::stop_transmission(), limit, now_ns);
+                    self.open_data_ended(now_ns);
                 } else {
                     self.data_ended(now_ns);
                 }
             }
             Stage::Stop => self.stopped(status.0, now_ns),
+            Stage::Close => self.closed(status.0, now_ns),
             Stage::BusyStatus => {
                 self.recovered_status |= status.0;
                 if status.ready_for_data() && status.current_state() != CardState::Prg {
@@ -396,7 +468,7 @@ impl<H: Host, const N: usize> Engine<H, N> {
             }
             Stage::FlushStatus => {
                 let bad = status.0 & (R1::ERRORS | R1::SWITCH_ERROR);
-                let result = if bad == 0 { Ok(Output::default()) } else { Err(Error::Card(status.0)) };
+                let result = if bad == 0 { self.flushed() } else { Err(Error::Card(status.0)) };
                 self.end_control_and_go_on(result, now_ns);
             }
             Stage::Recover(step) => self.recover_done(step, status, now_ns),
@@ -431,12 +503,18 @@ impl<H: Host, const N: usize> Engine<H, N> {
         match (bad, self.gathered.direction) {
             (0, _) => self.data_ended(now_ns),
             (_, Direction::Read) => self.fail(Error::Card(status), now_ns),
-            (_, Direction::Write) => self.fail(Error::Program(status), now_ns),
+            (_, Direction::Write) => {
+                // Those of the run that were complete before cannot be told any more.
+                if core::mem::take(&mut self.unsettled) {
+                    self.late = Some(status);
+                }
+                self.fail(Error::Program(status), now_ns);
+            }
         }
     }
 
     /// The data are over and the card took them. A write still programs, unless the host has seen the end of that.
-    fn data_ended(&mut self, now_ns: u64) {
+    pub(super) fn data_ended(&mut self, now_ns: u64) {
         if self.gathered.direction == Direction::Write && self.host.caps().busy != BusyDetect::Interrupt {
             self.watch_busy(now_ns);
         } else {
@@ -446,42 +524,47 @@ impl<H: Host, const N: usize> Engine<H, N> {
 
     /// The transfer is over. `status`: its writes' fate is known already. Starts what is next before anything is completed.
     pub(super) fn end_transfer(&mut self, status: Option<u32>, now_ns: u64) {
-        let write = self.gathered.direction == Direction::Write;
-        let piece = self.gathered.blocks;
         self.stage = Stage::Idle;
         (self.wake_ns, self.deadline_ns) = (u64::MAX, u64::MAX);
-        for place in 0..self.gathered.members().len() {
-            let Some(&index) = self.gathered.members().get(place) else { break };
-            let slot = self.slots.at_mut(index);
-            let left = slot.span().map_or(0, |(_, _, blocks)| blocks);
-            let moved = left.min(piece);
-            slot.moved_blocks += moved;
-            if let Ok(output) = &mut slot.result {
-                output.bytes += moved * BLOCK_BYTES;
-            }
-            if moved < left && slot.result.is_ok() {
-                // The rest is the oldest request of all: it goes next. A late error of this piece comes with its end.
-                self.slots.push_front(index);
-            } else if write {
-                slot.state = State::Settling;
-                self.settling |= 1 << index;
-            } else {
-                slot.state = State::Ended;
-                self.ended |= 1 << index;
-            }
-        }
+        self.release_members(now_ns);
         if let Some(status) = status {
             self.settle(status);
         }
         self.dispatch(now_ns);
     }
 
+    /// What a flush reports: an error that came too late for its owner comes here, once.
+    fn flushed(&mut self) -> Result<Output, Error> {
+        match self.late.take() {
+            Some(status) => Err(Error::Program(status)),
+            None => Ok(Output::default()),
+        }
+    }
+
+    /// Takes a request out of the queue without sending it.
+    pub(super) fn withdraw(&mut self, index: u8) {
+        if let Some(waiting) = self.slots.waiting(index) {
+            self.policy.cancelled(&waiting);
+        }
+        self.slots.unlink(index);
+    }
+
+    /// A request, or its rest, is the oldest again.
+    pub(super) fn push_front(&mut self, index: u8, now_ns: u64) {
+        self.slots.push_front(index);
+        if let Some(waiting) = self.slots.waiting(index) {
+            self.policy.arrived(&waiting, now_ns);
+        }
+    }
+
     /// A status of the card has come: what was written before now has a result.
     pub(super) fn settle(&mut self, status: u32) {
         let bad = status & R1::DEFERRED;
-        if bad != 0 && self.settling == 0 {
-            self.stats.unowned += 1;
+        if bad != 0 && (self.settling == 0 || self.unsettled) {
+            self.stats.unowned += u64::from(!self.unsettled);
+            self.late = Some(status);
         }
+        self.unsettled = false;
         for index in bits(core::mem::take(&mut self.settling)) {
             let slot = self.slots.at_mut(index);
             if bad != 0 {

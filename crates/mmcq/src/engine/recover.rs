@@ -8,6 +8,7 @@ use super::slot::{NONE, State};
 use super::{Engine, Error};
 use crate::host::BusOp;
 use crate::host::{Host, Step};
+use crate::sched::Policy;
 use crate::spec::command;
 use crate::spec::response::{R1, State as CardState};
 
@@ -20,9 +21,10 @@ const FAULTS_MAX: u32 = 3;
 /// CMD12 with its busy.
 const STOP_TIMEOUT_NS: u64 = 1_000_000_000;
 
-impl<H: Host, const N: usize> Engine<H, N> {
+impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     /// The phase in progress has failed with this error.
     pub(super) fn fail(&mut self, error: Error, now_ns: u64) {
+        self.again = self.continue_failed(error);
         self.failure = Some(error);
         self.blocked = false;
         self.questions = 0;
@@ -124,6 +126,8 @@ impl<H: Host, const N: usize> Engine<H, N> {
             let status = if silent { R1::ERROR } else { self.recovered_status };
             self.settle(status);
         }
+        self.recovered_run();
+        let again = core::mem::take(&mut self.again);
         if self.control != NONE {
             self.end_control(Err(error));
             return self.dispatch(now_ns);
@@ -135,9 +139,13 @@ impl<H: Host, const N: usize> Engine<H, N> {
             if self.slots.at(index).state != State::Active {
                 continue;
             }
-            if together {
-                self.slots.at_mut(index).solo = true;
-                self.slots.push_front(index);
+            if let Some(sent) = self.slots.waiting(index) {
+                self.policy.done(&sent, now_ns);
+            }
+            if together || again && error != Error::Removed {
+                // A transfer that could not continue another is whole once it has a command of its own.
+                self.slots.at_mut(index).solo |= !again;
+                self.push_front(index, now_ns);
             } else {
                 self.end_slot(index, Err(error));
             }
@@ -153,12 +161,13 @@ impl<H: Host, const N: usize> Engine<H, N> {
             let queued = slot.state == State::Queued && slot.span().is_some();
             if queued || slot.state == State::Settling {
                 if queued {
-                    self.slots.unlink(index);
+                    self.withdraw(index);
                 }
                 self.end_slot(index, Err(Error::Removed));
             }
         }
         self.settling = 0;
+        (self.open, self.unsettled, self.late) = (None, false, None);
         match self.stage {
             Stage::Idle | Stage::Bus(_) | Stage::Pause => {}
             Stage::Recover(_) => self.failure = Some(Error::Removed),

@@ -2,6 +2,7 @@
 
 use super::buffer::DmaBuf;
 use crate::host::{BusOp, DmaError, Fault, Phase};
+use crate::sched::Origin;
 use crate::spec::ParseError;
 use crate::spec::command::Command;
 use crate::spec::response::Response;
@@ -53,6 +54,21 @@ pub struct Request {
     pub kind: Kind,
     /// Where the data are or go; at least as long as the request's data.
     pub buf: DmaBuf,
+    /// Who asks; for the scheduler.
+    pub origin: Origin,
+}
+
+impl Request {
+    /// A request of client 0.
+    pub const fn new(kind: Kind, buf: DmaBuf) -> Self {
+        Request { kind, buf, origin: Origin::DEFAULT }
+    }
+
+    /// The same, asked by somebody else.
+    #[must_use]
+    pub fn from(self, origin: Origin) -> Self {
+        Request { origin, ..self }
+    }
 }
 
 /// Names a slot from submit until its completion is taken.

@@ -3,6 +3,7 @@
 use super::buffer::DmaBuf;
 use super::request::{Error, Kind, Output};
 use crate::host::{Direction, Segment};
+use crate::sched::{Origin, Waiting};
 use core::ptr::NonNull;
 use core::task::Waker;
 
@@ -37,6 +38,8 @@ pub(super) struct Slot {
     pub generation: u32,
     /// Blocks already moved (a request larger than a transfer goes in pieces).
     pub moved_blocks: u32,
+    pub origin: Origin,
+    pub arrived_ns: u64,
     pub kind: Kind,
     pub segment: Segment,
     pub buf: DmaBuf,
@@ -56,6 +59,8 @@ impl Slot {
         prepared: false,
         generation: 0,
         moved_blocks: 0,
+        origin: Origin::DEFAULT,
+        arrived_ns: 0,
         kind: Kind::Flush,
         segment: Segment { ptr: NonNull::dangling(), len: 0, bus: 0 },
         buf: DmaBuf::EMPTY,
@@ -204,6 +209,15 @@ impl<const N: usize> Slots<N> {
         all & before
     }
 
+    /// Is this a queued read or write before the first barrier?
+    pub fn is_offered(&self, index: u8) -> bool {
+        if usize::from(index) >= N {
+            return false;
+        }
+        let bit = 1u64 << index;
+        (self.mergeable(Direction::Read) | self.mergeable(Direction::Write)) & bit != 0
+    }
+
     /// Enters a request into the sets of what is queued.
     fn enter(&mut self, index: u8, age: u32) {
         let bit = 1u64 << (index as usize % N);
@@ -270,8 +284,20 @@ impl<const N: usize> Slots<N> {
         self.barriers &= others;
     }
 
+    /// What a policy may pick from: queued reads and writes before the first barrier, oldest first.
+    pub fn offered(&self) -> impl Iterator<Item = Waiting> + Clone + '_ {
+        self.queue().map_while(|index| self.waiting(index))
+    }
+
+    /// A queued read or write as a policy sees it.
+    pub fn waiting(&self, index: u8) -> Option<Waiting> {
+        let slot = self.at(index);
+        let (direction, lba, blocks) = slot.span()?;
+        Some(Waiting { index, direction, lba, blocks, origin: slot.origin, arrived_ns: slot.arrived_ns })
+    }
+
     /// The queue in order, at most N long whatever happens.
-    pub fn queue(&self) -> impl Iterator<Item = u8> + '_ {
+    pub fn queue(&self) -> impl Iterator<Item = u8> + Clone + '_ {
         let mut at = self.head;
         (0..N).map_while(move |_| {
             let here = at;

@@ -96,7 +96,7 @@ fn mixed_load(machine: &Machine, stack: &Stack, blocks_on_card: u64, rounds: usi
         } else {
             (Kind::Read { lba, blocks }, Some(model[range].to_vec()))
         };
-        let id = stack.with(|engine| engine.submit(Request { kind, buf }, machine.now_ns())).unwrap();
+        let id = stack.with(|engine| engine.submit(Request::new(kind, buf), machine.now_ns())).unwrap();
         pending.push((id, expected));
         while pending.len() > 15 || (round + 1 == rounds && !pending.is_empty()) {
             turn(machine, stack);

@@ -5,8 +5,8 @@
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
 use mmcq::host::{
-    BusOp, BusyDetect, Caps, Cause, Data, Direction, DmaError, Done, Events, Fault, Host, Phase, Segment,
-    Stage, StartError, Step, Timing, Width,
+    Auto, BusOp, BusyDetect, Caps, Cause, Data, Direction, DmaError, Done, Events, Fault, Host, Phase,
+    Segment, Stage, StartError, Step, Timing, Width,
 };
 use mmcq::spec::response::{R1, Response};
 use std::cell::RefCell;
@@ -25,6 +25,8 @@ pub struct Seen {
     pub arg: u32,
     pub blocks: u32,
     pub segments: usize,
+    /// Only data, in a transfer that was open.
+    pub continued: bool,
 }
 
 /// What the test and the driver share.
@@ -49,6 +51,13 @@ pub struct World {
     presence_event: bool,
     pub resets: u32,
     pub unsent_irq: bool,
+    /// The transfer that the card has not seen the end of: direction, next block, blocks left if it was counted.
+    pub open: Option<(Direction, u64)>,
+    counted: u32,
+    /// So many continuations fail.
+    pub refuse_continue: u32,
+    /// The controller asks for a new tuning at the next interrupt.
+    pub retune: bool,
 }
 
 impl World {
@@ -69,6 +78,10 @@ impl World {
             presence_event: false,
             resets: 0,
             unsent_irq: false,
+            open: None,
+            counted: 0,
+            refuse_continue: 0,
+            retune: false,
         }))
     }
 
@@ -178,8 +191,22 @@ impl Host for TestHost {
             assert_eq!(bytes, data.blocks * u32::from(data.block_size), "segments do not make up the data");
             assert_eq!(world.still_busy, 0, "data command to a busy card");
         }
-        let seen =
-            Seen { index: phase.command.index, arg: phase.command.arg, blocks, segments: segments.len() };
+        let index = phase.command.index;
+        let continued = phase.auto == Auto::Continue;
+        match (world.open, continued) {
+            (Some((direction, next)), true) => {
+                let data = phase.data.expect("nothing to continue with");
+                assert_eq!(
+                    (direction, next),
+                    (data.direction, u64::from(phase.command.arg)),
+                    "another transfer is open"
+                );
+            }
+            (None, true) => panic!("nothing is open that could be continued"),
+            (Some(_), false) => assert!(matches!(index, 12 | 13), "CMD{index} while a transfer is open"),
+            (None, false) => {}
+        }
+        let seen = Seen { index, arg: phase.command.arg, blocks, segments: segments.len(), continued };
         world.log.push(seen);
         world.running = Some(*phase);
         Ok(())
@@ -191,8 +218,26 @@ impl Host for TestHost {
         if world.silent || !world.present {
             return events;
         }
+        events.retune = std::mem::take(&mut world.retune);
         let Some(phase) = world.running.take() else { return events };
         let index = phase.command.index;
+        if phase.auto == Auto::Continue && world.refuse_continue > 0 {
+            world.refuse_continue -= 1;
+            let fault = Fault { cause: Cause::Dma, stage: Stage::Data, response: None };
+            events.phase = Some(Err(fault));
+            return events;
+        }
+        match index {
+            12 => {
+                world.counted = 0;
+                let wrote = world.open.take().is_some_and(|(direction, _)| direction == Direction::Write);
+                if wrote && self.caps.busy != BusyDetect::Interrupt {
+                    world.still_busy = world.busy_polls;
+                }
+            }
+            23 => world.counted = phase.command.arg & 0xffff,
+            _ => {}
+        }
         let mut status = READY | std::mem::take(&mut world.next_status);
         if index == 13 && world.still_busy > 0 {
             world.still_busy -= 1;
@@ -219,10 +264,16 @@ impl Host for TestHost {
                 }
                 at += s.len as usize;
             }
-            if direction == Direction::Write && self.caps.busy != BusyDetect::Interrupt {
+            let counted = world.counted;
+            world.counted = counted.saturating_sub(blocks);
+            assert!(counted == 0 || counted >= blocks, "more blocks than CMD23 said");
+            let by_itself = matches!(index, 17 | 24) || counted == blocks;
+            let ends = by_itself || !matches!(phase.auto, Auto::None | Auto::Continue);
+            world.open = (!ends).then_some((direction, first + u64::from(blocks)));
+            if direction == Direction::Write && self.caps.busy != BusyDetect::Interrupt && ends {
                 world.still_busy = world.busy_polls;
             }
-            if phase.auto == mmcq::host::Auto::Stop {
+            if phase.auto == Auto::Stop {
                 done.stop = Some(READY);
             }
         }

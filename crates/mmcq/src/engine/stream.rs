@@ -1,0 +1,409 @@
+//! Transfers that stay open over several requests: CMD18 or CMD25 once, then only data.
+//!
+//! A host that [can](crate::host::Caps::continue_data) moves the data of the next request in the transfer that is still open, without CMD12, CMD13 and a new
+//! command. That pays for sequential runs, and costs a random load its CMD12 in front of the next command; so a transfer is left open on evidence alone:
+//! a request that continues it is queued, the rest of a long request follows, or the last two requests were contiguous (then it is held for a time learned
+//! from the submitter's pauses, [`Config::hold_ns`](super::Config::hold_ns) at most). It is closed before anything else goes to the card.
+//!
+//! What a run costs in certainty: a write in an open transfer is complete when the card has taken its data, as with a volatile write cache. Its status comes
+//! with the CMD12 and CMD13 (or the next command) after the close, and an error in it is the result of the requests of the run that are not yet complete, and of
+//! the next flush, once. A flush closes first. Reads are complete with their data: a card that cannot read sends none [SD 4.3.3].
+//!
+//! Where the host cannot continue, or has failed to, transfers are closed each time; with CMD23, by the host or by us, they close themselves.
+
+use super::phases::{COMMAND_TIMEOUT_NS, STOP_TIMEOUT_NS, Stage};
+use super::slot::{NONE, State, bits};
+use super::{Engine, Error, Mode};
+use crate::host::{Auto, BusyDetect, Direction, Host};
+use crate::sched::Policy;
+use crate::spec::command;
+use crate::spec::response::R1;
+
+/// Why an open transfer was closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Close {
+    /// The next request does not continue it.
+    Break,
+    /// A flush or another request that is no read or write is next.
+    Barrier,
+    /// Nobody continued it in the learned time.
+    Idle,
+    /// Nothing was known that might continue it.
+    End,
+    /// The end of the card.
+    Edge,
+    /// The queue was suspended or halted.
+    Stop,
+    /// The controller asked for a new tuning.
+    Retune,
+    /// The host failed to continue it.
+    Fault,
+}
+
+impl Close {
+    /// How many reasons there are.
+    pub const COUNT: usize = 8;
+
+    /// All of them, in the order of [`Stats::closed`](super::Stats::closed).
+    pub const ALL: [Close; Self::COUNT] = [
+        Close::Break,
+        Close::Barrier,
+        Close::Idle,
+        Close::End,
+        Close::Edge,
+        Close::Stop,
+        Close::Retune,
+        Close::Fault,
+    ];
+}
+
+/// A transfer that the card has not seen the end of.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Open {
+    pub direction: Direction,
+    /// The block that would continue it.
+    pub next: u64,
+    /// Writes of it were completed.
+    pub acknowledged: bool,
+    /// Blocks left of what CMD23 announced; 0: nothing was announced.
+    pub counted: u32,
+}
+
+/// Where a transfer ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum End {
+    /// With the blocks that are collected.
+    Here,
+    /// After so many blocks in all, in several phases: the request is longer than one.
+    After(u32),
+    /// It goes on as long as the run does.
+    Unknown,
+}
+
+/// The run of one direction.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Run {
+    /// One past the last block that went out.
+    next: u64,
+    /// Requests that continued the one before.
+    length: u8,
+    /// Learned pause between the end of the data and the next request; 0: not known.
+    think_ns: u32,
+    ended_ns: u64,
+}
+
+impl Run {
+    pub const NEW: Run = Run { next: u64::MAX, length: 0, think_ns: 0, ended_ns: 0 };
+
+    /// A request begins here that came in then.
+    pub fn arrived(&mut self, lba: u64, arrived_ns: u64) {
+        if lba != self.next {
+            self.length = 0;
+            return;
+        }
+        self.length = self.length.saturating_add(1);
+        if arrived_ns > self.ended_ns {
+            let think = u32::try_from(arrived_ns - self.ended_ns).unwrap_or(u32::MAX);
+            self.think_ns = match self.think_ns {
+                0 => think,
+                known => (known / 4).saturating_mul(3).saturating_add(think / 4),
+            };
+        }
+    }
+
+    /// How long to wait for the next request of the run, if that is worth it.
+    fn hold_ns(&self, limit_ns: u64) -> u64 {
+        let think_ns = u64::from(self.think_ns);
+        match think_ns {
+            0 => limit_ns,
+            _ if 2 * think_ns > limit_ns => 0,
+            _ => (4 * think_ns).min(limit_ns),
+        }
+    }
+}
+
+/// CMD23 counts 16 bits.
+const COUNT_MAX: u32 = 0xffff;
+
+/// Continuations in a row that may fail before the host is not believed any more.
+const CONTINUE_FAULTS_MAX: u8 = 2;
+
+impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
+    fn run(&mut self, direction: Direction) -> &mut Run {
+        let [reads, writes] = &mut self.runs;
+        match direction {
+            Direction::Read => reads,
+            Direction::Write => writes,
+        }
+    }
+
+    /// The collected transfer is about to begin with this request.
+    pub(super) fn note_run(&mut self, first: u8) {
+        let slot = self.slots.at(first);
+        if slot.moved_blocks == 0 {
+            let (lba, arrived_ns) = (self.gathered.lba, slot.arrived_ns);
+            self.run(self.gathered.direction).arrived(lba, arrived_ns);
+        }
+    }
+
+    fn can_continue(&self) -> bool {
+        self.host.caps().continue_data && !self.continue_lost && !self.config.close_always
+    }
+
+    /// One past the collected transfer's last block.
+    fn gathered_end(&self) -> u64 {
+        self.gathered.lba.saturating_add(u64::from(self.gathered.blocks))
+    }
+
+    /// A request of the collected transfer's direction is queued that begins here.
+    fn queued_at(&self, lba: u64) -> bool {
+        bits(self.slots.mergeable(self.gathered.direction))
+            .any(|index| self.slots.span(index).start == lba && !self.slots.at(index).solo)
+    }
+
+    /// Blocks of the collected transfer's last request that do not fit into it.
+    fn rest(&self) -> u32 {
+        let Some(&last) = self.gathered.members().last() else { return 0 };
+        let left =
+            self.slots.at(last).span().map_or(0, |(_, lba, blocks)| lba.saturating_add(u64::from(blocks)));
+        u32::try_from(left.saturating_sub(self.gathered_end())).unwrap_or(0)
+    }
+
+    /// What is known of the end of the collected transfer.
+    pub(super) fn foresee(&mut self) -> End {
+        if !self.can_continue() || self.mode != Mode::Running {
+            return End::Here;
+        }
+        if self.target.is_none_or(|t| self.gathered_end() >= t.sectors) {
+            return End::Here;
+        }
+        let limit_ns = self.config.hold_ns;
+        let run = *self.run(self.gathered.direction);
+        let rest = self.rest();
+        if self.queued_at(self.gathered_end().saturating_add(u64::from(rest)))
+            || (run.length >= 1 && run.hold_ns(limit_ns) > 0)
+        {
+            return End::Unknown;
+        }
+        let counts = self.target.is_some_and(|t| t.count) && !self.host.caps().no_count;
+        match self.gathered.blocks.saturating_add(rest) {
+            _ if rest == 0 => End::Here,
+            total if counts && total <= COUNT_MAX => End::After(total),
+            _ => End::Unknown,
+        }
+    }
+
+    /// Does the collected transfer go on where the open one stopped?
+    pub(super) fn continues(&self, open: Open) -> bool {
+        open.direction == self.gathered.direction
+            && open.next == self.gathered.lba
+            && !self.retune
+            && self.can_continue()
+            && !self.gathered.members().first().is_some_and(|&first| self.slots.at(first).solo)
+    }
+
+    /// The data of a transfer without an end are over; the card waits for more. The answer: until when it may, or why it is closed.
+    fn goes_on(&mut self, now_ns: u64) -> Result<u64, Close> {
+        if !self.can_continue() {
+            return Err(Close::End);
+        }
+        if self.retune {
+            return Err(Close::Retune);
+        }
+        if self.target.is_none_or(|t| self.gathered_end() >= t.sectors) {
+            return Err(Close::Edge);
+        }
+        if self.mode == Mode::Halted {
+            return Err(Close::Stop);
+        }
+        if self.rest() > 0 || self.queued_at(self.gathered_end()) {
+            return Ok(now_ns);
+        }
+        let head = self.slots.head;
+        if head != NONE {
+            return Err(if self.slots.at(head).span().is_some() { Close::Break } else { Close::Barrier });
+        }
+        let limit_ns = self.config.hold_ns;
+        let run = *self.run(self.gathered.direction);
+        match run.hold_ns(limit_ns) {
+            _ if self.mode != Mode::Running => Err(Close::Stop),
+            0 => Err(Close::End),
+            _ if run.length == 0 => Err(Close::End),
+            hold_ns => Ok(now_ns.saturating_add(hold_ns)),
+        }
+    }
+
+    /// The data of a transfer that the card has not seen the end of are over.
+    pub(super) fn open_data_ended(&mut self, now_ns: u64) {
+        let (direction, next) = (self.gathered.direction, self.gathered_end());
+        if self.phase.auto == Auto::Continue {
+            self.continue_faults = 0;
+        }
+        let before = self.open.is_some_and(|open| open.acknowledged);
+        let announced = match (self.open, self.end) {
+            (Some(open), _) => open.counted,
+            (None, End::After(total)) => total,
+            (None, _) => 0,
+        };
+        let counted = announced.saturating_sub(self.gathered.blocks);
+        if announced > 0 && counted == 0 {
+            // The card ends by itself.
+            self.open = None;
+            self.unsettled |= before;
+            return self.data_ended(now_ns);
+        }
+        let mut open = Open { direction, next, acknowledged: before, counted };
+        match (self.goes_on(now_ns), direction) {
+            (Ok(until_ns), _) => {
+                // A write of which a part is still to go is not complete.
+                open.acknowledged |= direction == Direction::Write && self.rest() == 0;
+                self.open = Some(open);
+                self.hold_until_ns = until_ns;
+                self.end_transfer(None, now_ns);
+            }
+            // What was read is here: its owners need not wait for the end of the transfer.
+            (Err(reason), Direction::Read) => {
+                self.open = Some(open);
+                self.close(reason, now_ns);
+                self.release_members(now_ns);
+            }
+            // What was written last has an owner who still waits: he gets what the end of the transfer says.
+            (Err(reason), Direction::Write) => {
+                self.open = None;
+                self.unsettled |= before;
+                self.count_close(reason);
+                let limit_ns = self.stop_timeout_ns(direction);
+                self.start_command(Stage::Stop, command::stop_transmission(), limit_ns, now_ns);
+            }
+        }
+    }
+
+    fn stop_timeout_ns(&self, direction: Direction) -> u64 {
+        match direction {
+            Direction::Read => STOP_TIMEOUT_NS,
+            Direction::Write => self.target.map_or(STOP_TIMEOUT_NS, |t| t.write_timeout_ns),
+        }
+    }
+
+    fn count_close(&mut self, reason: Close) {
+        if let Some(count) = self.stats.closed.get_mut(reason as usize) {
+            *count += 1;
+        }
+    }
+
+    /// Why the open transfer cannot wait any longer, if so.
+    pub(super) fn must_close(&self, now_ns: u64) -> Option<Close> {
+        let head = self.slots.head;
+        match self.mode {
+            Mode::Halted => return Some(Close::Stop),
+            Mode::Suspended if head == NONE => return Some(Close::Stop),
+            _ if self.retune => return Some(Close::Retune),
+            _ => {}
+        }
+        if head != NONE {
+            return self.slots.at(head).span().is_none().then_some(Close::Barrier);
+        }
+        (now_ns >= self.hold_until_ns).then_some(Close::Idle)
+    }
+
+    /// Ends the open transfer by CMD12.
+    pub(super) fn close(&mut self, reason: Close, now_ns: u64) {
+        let Some(open) = self.open else { return };
+        self.count_close(reason);
+        if reason == Close::Idle {
+            self.run(open.direction).length = 0;
+        }
+        self.questions = 0;
+        let limit_ns = self.stop_timeout_ns(open.direction).max(COMMAND_TIMEOUT_NS);
+        self.start_command(Stage::Close, command::stop_transmission(), limit_ns, now_ns);
+    }
+
+    /// CMD12 was answered with nobody waiting for it.
+    pub(super) fn closed(&mut self, status: u32, now_ns: u64) {
+        let Some(open) = self.open.take() else { return self.go_idle(now_ns) };
+        let at_end = self.target.is_some_and(|t| open.next >= t.sectors);
+        let benign = if at_end { R1::OUT_OF_RANGE } else { 0 };
+        if status & (R1::OWN | R1::DEFERRED) & !benign != 0 {
+            self.late = Some(status);
+        }
+        self.unsettled |= open.acknowledged;
+        if open.direction == Direction::Write && self.host.caps().busy != BusyDetect::Interrupt {
+            self.closing = true;
+            self.watch_busy(now_ns);
+        } else {
+            self.go_idle(now_ns);
+        }
+    }
+
+    pub(super) fn go_idle(&mut self, now_ns: u64) {
+        self.stage = Stage::Idle;
+        (self.wake_ns, self.deadline_ns) = (u64::MAX, u64::MAX);
+        self.dispatch(now_ns);
+    }
+
+    /// A phase failed. True: it was one that should have continued a transfer, and its requests are tried again with a command of their own.
+    pub(super) fn continue_failed(&mut self, error: Error) -> bool {
+        let ours = self.stage == Stage::Main && self.control == NONE;
+        if !ours || self.phase.auto != Auto::Continue || error == Error::Removed {
+            return false;
+        }
+        self.stats.not_continued += 1;
+        self.count_close(Close::Fault);
+        self.continue_faults += 1;
+        if error == Error::Unsupported || self.continue_faults >= CONTINUE_FAULTS_MAX {
+            self.continue_lost = true;
+            self.continue_notice = true;
+        }
+        true
+    }
+
+    /// The host said that it can continue data and could not: since then no transfer is left open. True once.
+    pub fn take_continue_lost(&mut self) -> bool {
+        core::mem::take(&mut self.continue_notice)
+    }
+
+    /// After a recovery: what became of the writes of a run that were completed before their status was known?
+    pub(super) fn recovered_run(&mut self) {
+        let exposed = self.open.take().is_some_and(|open| open.acknowledged);
+        if core::mem::take(&mut self.unsettled) || exposed {
+            let silent = self.recovered_status == 0;
+            let status = if silent { R1::ERROR } else { self.recovered_status };
+            if status & R1::DEFERRED != 0 {
+                self.late = Some(status);
+            }
+        }
+        self.closing = false;
+    }
+
+    /// Gives the transfer's requests back in the state that they are in now: done, unsettled, or with a rest to move.
+    pub(super) fn release_members(&mut self, now_ns: u64) {
+        let write = self.gathered.direction == Direction::Write;
+        let settles = write && self.open.is_none();
+        let (piece, next) = (self.gathered.blocks, self.gathered_end());
+        let run = self.run(self.gathered.direction);
+        (run.next, run.ended_ns) = (next, now_ns);
+        for place in 0..self.gathered.members().len() {
+            let Some(&index) = self.gathered.members().get(place) else { break };
+            if let Some(sent) = self.slots.waiting(index) {
+                self.policy.done(&sent, now_ns);
+            }
+            let slot = self.slots.at_mut(index);
+            let left = slot.span().map_or(0, |(_, _, blocks)| blocks);
+            let moved = left.min(piece);
+            slot.moved_blocks += moved;
+            if let Ok(output) = &mut slot.result {
+                output.bytes += moved * super::BLOCK_BYTES;
+            }
+            if moved < left && slot.result.is_ok() {
+                // The rest is the oldest request of all: it goes next. A late error of this piece comes with its end.
+                self.push_front(index, now_ns);
+            } else if settles {
+                slot.state = State::Settling;
+                self.settling |= 1 << index;
+            } else {
+                slot.state = State::Ended;
+                self.ended |= 1 << index;
+            }
+        }
+    }
+}

@@ -1,0 +1,429 @@
+//! Transfers that stay open: when they are opened, what closes them, what a late error becomes, and what a host that lies gets.
+
+mod support;
+
+use arbtest::arbtest;
+use mmcq::engine::{Close, Config, DmaBuf, Engine, Error, Kind, Request, SlotId};
+use mmcq::host::{BusyDetect, Cause};
+use mmcq::spec::command;
+use mmcq::spec::response::R1;
+use std::cell::RefCell;
+use std::rc::Rc;
+use support::{Seen, TestHost, World, buffer, target};
+
+const BLOCKS: u64 = 1024;
+
+type TestEngine<const N: usize> = Engine<TestHost, N>;
+
+/// A host that can continue data and adds nothing by itself, as rtsx.
+fn world(continues: bool) -> Rc<RefCell<World>> {
+    let world = World::new(BLOCKS);
+    let caps = &mut world.borrow_mut().caps;
+    (caps.auto_stop, caps.auto_count, caps.continue_data) = (false, false, continues);
+    caps.max_bytes = 16 * 512;
+    world.clone()
+}
+
+fn engine<const N: usize>(world: &Rc<RefCell<World>>) -> TestEngine<N> {
+    let mut engine = Engine::new(TestHost::new(world), Config::DEFAULT);
+    engine.set_target(Some(target(BLOCKS)));
+    engine
+}
+
+fn read(lba: u64, blocks: u32) -> Request {
+    Request::new(Kind::Read { lba, blocks }, buffer(blocks, 0xee))
+}
+
+fn write(lba: u64, blocks: u32, fill: u8) -> Request {
+    Request::new(Kind::Write { lba, blocks }, buffer(blocks, fill))
+}
+
+fn flush() -> Request {
+    Request::new(Kind::Flush, DmaBuf::EMPTY)
+}
+
+/// Interrupts until this request is done; alarms only where nothing else would happen.
+fn finish<const N: usize>(e: &mut TestEngine<N>, id: SlotId, now: &mut u64) -> Result<u32, Error> {
+    for _ in 0..10_000 {
+        if let Some(completion) = e.take(id) {
+            return completion.result.map(|output| output.bytes);
+        }
+        *now += 1_000;
+        if e.host().world.borrow().running() {
+            let _ = e.on_irq(*now);
+        } else {
+            *now = e.next_deadline_ns().map_or(*now, |at| at.max(*now));
+            let _ = e.poll(*now);
+        }
+    }
+    panic!("never done");
+}
+
+/// One request after the other.
+fn one<const N: usize>(e: &mut TestEngine<N>, request: Request, now: &mut u64) -> Result<u32, Error> {
+    let id = e.submit(request, *now).unwrap();
+    finish(e, id, now)
+}
+
+/// Lets everything come to rest, alarms included.
+fn rest<const N: usize>(e: &mut TestEngine<N>, now: &mut u64) {
+    for _ in 0..10_000 {
+        *now += 1_000;
+        if e.host().world.borrow().running() {
+            let _ = e.on_irq(*now);
+        } else if let Some(at) = e.next_deadline_ns() {
+            *now = at.max(*now);
+            let _ = e.poll(*now);
+        }
+        if e.is_idle() {
+            return;
+        }
+    }
+    panic!("never idle");
+}
+
+/// CMD18+16 for a command with 16 blocks, +16 for a continuation, CMD12.
+fn spell(log: &[Seen]) -> String {
+    let word = |s: &Seen| match (s.continued, s.blocks) {
+        (true, n) => format!("+{n}"),
+        (false, 0) => s.index.to_string(),
+        (false, n) => format!("{}+{n}", s.index),
+    };
+    log.iter().map(word).collect::<Vec<_>>().join(" ")
+}
+
+fn log(world: &Rc<RefCell<World>>) -> String {
+    spell(&std::mem::take(&mut world.borrow_mut().log))
+}
+
+fn closed<const N: usize>(e: &TestEngine<N>, reason: Close) -> u64 {
+    e.stats().closed[reason as usize]
+}
+
+#[test]
+fn random_requests_are_never_left_open() {
+    let world = world(true);
+    let mut e = engine::<4>(&world);
+    let mut now = 0;
+    for lba in [100, 8, 300, 200] {
+        one(&mut e, read(lba, 4), &mut now).unwrap();
+    }
+    assert_eq!(log(&world), "23 18+4 23 18+4 23 18+4 23 18+4");
+    for lba in [100, 8] {
+        one(&mut e, write(lba, 1, 1), &mut now).unwrap();
+    }
+    assert_eq!(log(&world), "24+1 13 24+1 13");
+}
+
+#[test]
+fn a_queued_run_is_one_open_transfer() {
+    let world = world(true);
+    let mut e = engine::<8>(&world);
+    let mut now = 0;
+    // Each is as large as a transfer may be: merging cannot help.
+    let ids: Vec<_> = (0..5).map(|i| e.submit(read(i * 16, 16), 0).unwrap()).collect();
+    for id in ids {
+        assert_eq!(finish(&mut e, id, &mut now), Ok(16 * 512));
+    }
+    rest(&mut e, &mut now);
+    // The first went out before there was another.
+    assert_eq!(log(&world), "23 18+16 18+16 +16 +16 +16 12");
+    assert_eq!((e.stats().continued, closed(&e, Close::Idle)), (3, 1));
+}
+
+#[test]
+fn a_long_request_goes_on_in_its_own_transfer() {
+    let world = world(true);
+    let mut e = engine::<4>(&world);
+    let mut now = 0;
+    // Its length is known: CMD23 says it, and the card ends by itself.
+    assert_eq!(one(&mut e, read(64, 40), &mut now), Ok(40 * 512));
+    rest(&mut e, &mut now);
+    assert_eq!(log(&world), "23 18+16 +16 +8");
+    assert_eq!(one(&mut e, write(64, 40, 3), &mut now), Ok(40 * 512));
+    rest(&mut e, &mut now);
+    assert_eq!(log(&world), "23 25+16 +16 +8 13");
+    assert!(world.borrow().medium[64 * 512..104 * 512].iter().all(|&b| b == 3));
+    // Halted on the way, it is stopped, and goes on later from where it was.
+    let id = e.submit(read(200, 40), now).unwrap();
+    e.halt();
+    for _ in 0..10 {
+        now += 1_000;
+        let _ = e.on_irq(now);
+    }
+    assert!(e.is_quiet());
+    e.resume(now);
+    assert_eq!(finish(&mut e, id, &mut now), Ok(40 * 512));
+    assert_eq!(log(&world), "23 18+16 12 23 18+16 +8");
+    // A card without CMD23.
+    let mut target = target(BLOCKS);
+    target.count = false;
+    e.set_target(Some(target));
+    assert_eq!(one(&mut e, read(64, 40), &mut now), Ok(40 * 512));
+    rest(&mut e, &mut now);
+    assert_eq!(log(&world), "18+16 +16 +8 12");
+}
+
+#[test]
+fn a_run_of_single_requests_is_seen_and_held() {
+    let world = world(true);
+    let mut e = engine::<4>(&world);
+    let mut now = 0;
+    for i in 0..4 {
+        one(&mut e, read(i * 8, 8), &mut now).unwrap();
+        now += 50_000;
+    }
+    assert_eq!(log(&world), "23 18+8 18+8 +8 +8");
+    // Nobody comes: it is closed after the learned time, four times the pause, and not after the limit.
+    let held_until = e.next_deadline_ns().unwrap();
+    assert!(held_until - (now - 50_000) <= 4 * 52_000, "{held_until} {now}");
+    rest(&mut e, &mut now);
+    assert_eq!((log(&world), closed(&e, Close::Idle)), ("12".to_owned(), 1));
+    // The same with writes; they are complete before the close, and the close asks the card.
+    for i in 0..4 {
+        one(&mut e, write(i * 8, 8, 9), &mut now).unwrap();
+        now += 50_000;
+    }
+    rest(&mut e, &mut now);
+    assert_eq!(log(&world), "23 25+8 13 25+8 +8 +8 12 13");
+}
+
+#[test]
+fn slow_submitters_are_not_waited_for() {
+    let world = world(true);
+    let mut e = engine::<4>(&world);
+    let mut now = 0;
+    for i in 0..6 {
+        one(&mut e, read(i * 8, 8), &mut now).unwrap();
+        now += 3_000_000;
+        let _ = e.poll(now);
+        rest(&mut e, &mut now);
+    }
+    // Once held in vain; then it is known.
+    assert_eq!(log(&world), "23 18+8 23 18+8 23 18+8 23 18+8 23 18+8 23 18+8");
+}
+
+/// Two contiguous requests, so that the transfer is open and held.
+fn held<const N: usize>(world: &Rc<RefCell<World>>, write_run: bool) -> (TestEngine<N>, u64) {
+    let mut e = engine::<N>(world);
+    let mut now = 0;
+    for i in 0..3 {
+        let request = if write_run { write(i * 8, 8, 5) } else { read(i * 8, 8) };
+        one(&mut e, request, &mut now).unwrap();
+    }
+    assert!(world.borrow().open.is_some());
+    log(world);
+    (e, now)
+}
+
+#[test]
+fn everything_else_closes_first() {
+    let world = world(true);
+    // Another place, the other direction.
+    let (mut e, mut now) = held::<4>(&world, false);
+    one(&mut e, read(500, 4), &mut now).unwrap();
+    assert_eq!((log(&world), closed(&e, Close::Break)), ("12 23 18+4".to_owned(), 1));
+    let (mut e, mut now) = held::<4>(&world, false);
+    one(&mut e, write(24, 4, 1), &mut now).unwrap();
+    assert_eq!(log(&world), "12 23 25+4 13");
+    // A flush after writes asks the card.
+    let (mut e, mut now) = held::<4>(&world, true);
+    one(&mut e, flush(), &mut now).unwrap();
+    assert_eq!((log(&world), closed(&e, Close::Barrier)), ("12 13".to_owned(), 1));
+    // A raw command.
+    let (mut e, mut now) = held::<4>(&world, false);
+    let phase = mmcq::host::Phase {
+        command: command::send_status(1),
+        data: None,
+        auto: mmcq::host::Auto::None,
+        tuning: false,
+    };
+    let raw = Kind::Raw { prefix: None, phase, timeout_ns: 1_000_000 };
+    one(&mut e, Request::new(raw, DmaBuf::EMPTY), &mut now).unwrap();
+    assert_eq!(log(&world), "12 13");
+    // Suspend and halt, at once.
+    for halt in [false, true] {
+        let (mut e, mut now) = held::<4>(&world, true);
+        if halt {
+            e.halt()
+        } else {
+            e.suspend()
+        }
+        assert_eq!(e.next_deadline_ns(), Some(0));
+        let _ = e.poll(now);
+        assert_eq!(log(&world), "12");
+        for _ in 0..10 {
+            now += 1_000;
+            let _ = e.on_irq(now);
+        }
+        assert_eq!((e.is_quiet(), closed(&e, Close::Stop)), (true, 1));
+    }
+    // The controller asks for a new tuning.
+    let (mut e, now) = held::<4>(&world, false);
+    world.borrow_mut().retune = true;
+    let _ = e.on_irq(now);
+    let _ = e.poll(now);
+    assert_eq!((log(&world), closed(&e, Close::Retune)), ("12".to_owned(), 1));
+}
+
+#[test]
+fn the_end_of_the_card_closes() {
+    let world = world(true);
+    let mut e = engine::<4>(&world);
+    let mut now = 0;
+    for i in (1..=3).rev() {
+        one(&mut e, read(BLOCKS - i * 8, 8), &mut now).unwrap();
+    }
+    rest(&mut e, &mut now);
+    assert_eq!((log(&world), closed(&e, Close::Edge)), ("23 18+8 18+8 +8 12".to_owned(), 1));
+}
+
+#[test]
+fn a_late_error_of_a_run_is_told_once() {
+    let world = world(true);
+    // Nobody waits any more: the next flush is told, and only that.
+    let (mut e, mut now) = held::<4>(&world, true);
+    world.borrow_mut().next_status = R1::ERROR;
+    assert!(matches!(one(&mut e, flush(), &mut now), Err(Error::Program(status)) if status & R1::ERROR != 0));
+    assert_eq!(one(&mut e, flush(), &mut now), Ok(0));
+    // Programming fails after the close: CMD13 says so, the flush is told.
+    let (mut e, mut now) = held::<4>(&world, true);
+    let id = e.submit(flush(), now).unwrap();
+    now += 1_000;
+    let _ = e.on_irq(now);
+    world.borrow_mut().next_status = R1::ERROR;
+    assert!(matches!(finish(&mut e, id, &mut now), Err(Error::Program(_))));
+    // One that is not complete yet has it as its own; the earlier ones of its run tell the flush.
+    let (mut e, mut now) = held::<4>(&world, true);
+    let last = e.submit(write(24, 8, 7), now).unwrap();
+    let other = e.submit(read(500, 1), now).unwrap();
+    now += 1_000;
+    let _ = e.on_irq(now);
+    world.borrow_mut().next_status = R1::ERROR;
+    assert!(matches!(finish(&mut e, last, &mut now), Err(Error::Program(_))));
+    assert!(finish(&mut e, other, &mut now).is_ok());
+    assert!(matches!(one(&mut e, flush(), &mut now), Err(Error::Program(_))));
+    assert_eq!(one(&mut e, flush(), &mut now), Ok(0));
+}
+
+#[test]
+fn a_card_that_dies_in_a_run_tells_the_flush() {
+    let world = world(true);
+    let (mut e, mut now) = held::<4>(&world, true);
+    world.borrow_mut().bad.insert(24, Cause::Timeout);
+    world.borrow_mut().next_status = 0;
+    // The next piece fails: its own owner gets it after a second try; what was complete before was programmed, says the card.
+    let id = e.submit(write(24, 8, 7), now).unwrap();
+    assert!(matches!(finish(&mut e, id, &mut now), Err(Error::Host(_))));
+    assert_eq!(one(&mut e, flush(), &mut now), Ok(0));
+    // The same, but the card has an error to report when it is asked.
+    world.borrow_mut().bad.clear();
+    let (mut e, mut now) = held::<4>(&world, true);
+    world.borrow_mut().bad.insert(24, Cause::Timeout);
+    let id = e.submit(write(24, 8, 7), now).unwrap();
+    now += 1_000;
+    let _ = e.on_irq(now);
+    world.borrow_mut().next_status = R1::ERROR;
+    assert!(finish(&mut e, id, &mut now).is_err());
+    assert!(matches!(one(&mut e, flush(), &mut now), Err(Error::Program(_))));
+}
+
+#[test]
+fn a_host_that_cannot_do_what_it_claims_is_found_out_once() {
+    let world = world(true);
+    world.borrow_mut().refuse_continue = u32::MAX;
+    let mut e = engine::<8>(&world);
+    let mut now = 0;
+    let ids: Vec<_> = (0..6).map(|i| e.submit(write(i * 16, 16, i as u8 + 1), 0).unwrap()).collect();
+    for id in ids {
+        assert_eq!(finish(&mut e, id, &mut now), Ok(16 * 512));
+    }
+    rest(&mut e, &mut now);
+    assert_eq!((e.stats().not_continued, e.take_continue_lost(), e.take_continue_lost()), (2, true, false));
+    for i in 0..6 {
+        let at = i * 16 * 512;
+        assert!(world.borrow().medium[at..at + 8192].iter().all(|&b| b == i as u8 + 1));
+    }
+    log(&world);
+    for i in 0..4 {
+        one(&mut e, read(i * 16, 16), &mut now).unwrap();
+    }
+    assert_eq!(log(&world), "23 18+16 23 18+16 23 18+16 23 18+16");
+    // One failure alone is forgiven.
+    let world = self::world(true);
+    let (mut e, mut now) = held::<4>(&world, true);
+    world.borrow_mut().refuse_continue = 1;
+    one(&mut e, write(24, 8, 1), &mut now).unwrap();
+    for i in 4..8 {
+        one(&mut e, write(i * 8, 8, 1), &mut now).unwrap();
+    }
+    assert!(!e.take_continue_lost());
+    assert!(log(&world).ends_with("+8 +8 +8"));
+}
+
+/// Random mixes against a host that refuses everything a card in `data` or `rcv` would refuse: order on each block, data, and rest at the end.
+#[test]
+fn data_hold_for_random_mixes() {
+    arbtest(|u| {
+        let world = world(true);
+        if u.arbitrary()? {
+            world.borrow_mut().caps.busy = BusyDetect::Status;
+            world.borrow_mut().busy_polls = 2;
+        }
+        let mut e = engine::<8>(&world);
+        let (mut now, mut fill) = (0, 0u8);
+        let mut expected = vec![0u8; BLOCKS as usize];
+        let mut lba = 0;
+        let mut waiting: Vec<(SlotId, Option<Vec<u8>>)> = Vec::new();
+        for _ in 0..u.int_in_range(1..=60)? {
+            world.borrow_mut().refuse_continue = u32::from(u.ratio(1, 20)?);
+            let blocks = u.int_in_range(1..=40u32)?;
+            if u.ratio(1, 3)? {
+                lba = u.int_in_range(0..=BLOCKS - 1)?;
+            }
+            lba = lba.min(BLOCKS - u64::from(blocks));
+            let range = lba as usize..lba as usize + blocks as usize;
+            let request = match u.int_in_range(0..=9)? {
+                0 => flush(),
+                1..=5 => read(lba, blocks),
+                _ => {
+                    fill = fill.wrapping_add(1);
+                    write(lba, blocks, fill)
+                }
+            };
+            let kind = request.kind;
+            let Ok(id) = e.submit(request, now) else { continue };
+            match kind {
+                Kind::Read { .. } => waiting.push((id, Some(expected[range].to_vec()))),
+                Kind::Write { .. } => {
+                    expected[range].fill(fill);
+                    waiting.push((id, None));
+                }
+                _ => waiting.push((id, None)),
+            }
+            lba += u64::from(blocks);
+            for _ in 0..u.int_in_range(0..=6)? {
+                now += u.int_in_range(100..=400_000)?;
+                let _ = e.on_irq(now);
+                let _ = e.poll(now);
+            }
+            waiting.retain(|(id, read)| {
+                let Some(completion) = e.take(*id) else { return true };
+                assert!(completion.result.is_ok(), "{:?}", completion.result);
+                if let Some(read) = read {
+                    let got: Vec<u8> = completion.buf.chunks(512).map(|block| block[0]).collect();
+                    assert_eq!(&got, read);
+                }
+                false
+            });
+        }
+        world.borrow_mut().refuse_continue = 0;
+        rest(&mut e, &mut now);
+        assert!(world.borrow().open.is_none());
+        let medium = &world.borrow().medium;
+        for (block, &byte) in expected.iter().enumerate() {
+            assert!(medium[block * 512..][..512].iter().all(|&b| b == byte), "block {block}");
+        }
+        Ok(())
+    });
+}
