@@ -3,10 +3,12 @@
 //! Everything that depends on the kind is in this file; a new kind is a variant of each of the three enums.
 
 use crate::platform::{Busy, Platform, PlatformError};
+use mmcq::host::rtsx;
 use mmcq::host::sdhci::{self, Quirks, Table};
 use mmcq::host::{BusOp, Caps, Direction, DmaError, Events, Host, Phase, Segment, StartError, Step, Width};
 use mmcq_sim::card::Card;
 use mmcq_sim::memory::ShadowMemory;
+use mmcq_sim::rtsx::{Port as RtsxPort, Rtsx, RtsxConfig};
 use mmcq_sim::sdhci::{BusStats, Port, PortCounters, Sdhci, SdhciConfig};
 use mmcq_sim::time::Time;
 use mmcq_sim::world::Device;
@@ -18,13 +20,15 @@ use toml::{Table as Toml, Value};
 const DESCRIPTORS: usize = 257;
 
 /// Names of the kinds, as `controller.kind` in a platform's file.
-const KINDS: [&str; 1] = ["sdhci"];
+const KINDS: [&str; 2] = ["sdhci", "rtsx"];
 
 /// What a platform's file says of its controller.
 #[derive(Clone, Copy, Debug)]
 pub enum ControllerConfig {
     /// `kind = "sdhci"`, and if no kind is given.
     Sdhci(SdhciConfig),
+    /// `kind = "rtsx"`.
+    Rtsx(RtsxConfig),
 }
 
 impl ControllerConfig {
@@ -35,6 +39,11 @@ impl ControllerConfig {
         let message = |e: toml::de::Error| PlatformError::new(format!("{place}: {}", e.message()));
         match kind.as_str() {
             Some("sdhci") => config.try_into().map(ControllerConfig::Sdhci).map_err(message),
+            Some("rtsx") => {
+                let config: RtsxConfig = config.try_into().map_err(message)?;
+                config.check().map_err(|e| PlatformError::new(format!("{place}: {e}")))?;
+                Ok(ControllerConfig::Rtsx(config))
+            }
             _ => {
                 let known = KINDS.map(|kind| format!("\"{kind}\"")).join(" or ");
                 Err(PlatformError::new(format!("{place}.kind: {kind}; expected {known}")))
@@ -48,6 +57,8 @@ impl ControllerConfig {
 pub enum Controller {
     /// SD host controller by the standard.
     Sdhci(Rc<RefCell<Sdhci>>, Port),
+    /// Realtek's reader.
+    Rtsx(Rc<RefCell<Rtsx>>, RtsxPort),
 }
 
 /// Calls the same method of whichever model it is.
@@ -55,6 +66,7 @@ macro_rules! model {
     ($self:ident, $model:ident => $call:expr) => {
         match $self {
             Controller::Sdhci($model, _) => $call,
+            Controller::Rtsx($model, _) => $call,
         }
     };
 }
@@ -95,6 +107,15 @@ impl Controller {
                     .map_err(|e| e.to_string())?;
                 Ok((Controller::Sdhci(model, port), Driver::Sdhci(driver)))
             }
+            ControllerConfig::Rtsx(config) => {
+                let model = Rc::new(RefCell::new(Rtsx::new(config, memory.clone(), Some(card))));
+                let port = RtsxPort::new(model.clone(), time.clone(), access_ns.0, access_ns.1);
+                let buffers: &'static mut rtsx::Buffers = Box::leak(Box::new(rtsx::Buffers::new()));
+                let setup = rtsx_setup(platform, &config);
+                let driver = rtsx::Rtsx::new(port.clone(), memory.clone(), buffers, setup)
+                    .map_err(|e| e.to_string())?;
+                Ok((Controller::Rtsx(model, port), Driver::Rtsx(driver)))
+            }
         }
     }
 
@@ -112,6 +133,7 @@ impl Controller {
     pub fn accesses(&self) -> PortCounters {
         match self {
             Controller::Sdhci(_, port) => port.counters(),
+            Controller::Rtsx(_, port) => port.counters(),
         }
     }
 }
@@ -139,12 +161,23 @@ fn sdhci_setup(platform: &Platform, config: &SdhciConfig, engine: bool) -> sdhci
     }
 }
 
+fn rtsx_setup(platform: &Platform, config: &RtsxConfig) -> rtsx::Config {
+    rtsx::Config {
+        continue_data: config.continue_data,
+        busy_after_data: platform.busy == Busy::Interrupt,
+        fixed: config.fixed,
+        ..rtsx::Config::new()
+    }
+}
+
 /// The driver, of whichever controller.
 // One of them exists for each board.
 #[allow(clippy::large_enum_variant)]
 pub enum Driver {
     /// SD host controller by the standard.
     Sdhci(sdhci::Sdhci<Port, ShadowMemory, DESCRIPTORS>),
+    /// Realtek's reader.
+    Rtsx(rtsx::Rtsx<RtsxPort, ShadowMemory>),
 }
 
 /// Calls the same method of whichever driver it is.
@@ -152,6 +185,7 @@ macro_rules! driver {
     ($self:ident, $driver:ident => $call:expr) => {
         match $self {
             Driver::Sdhci($driver) => $call,
+            Driver::Rtsx($driver) => $call,
         }
     };
 }

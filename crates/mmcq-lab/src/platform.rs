@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use toml::{Table, Value};
 
 /// The platforms that come with the program.
-const BUILT_IN: [(&str, &str); 7] = [
+const BUILT_IN: [(&str, &str); 8] = [
     ("generic", include_str!("../../../platforms/generic.toml")),
     ("hsq-sprd", include_str!("../../../platforms/hsq-sprd.toml")),
     ("hsq-sprd-busy", include_str!("../../../platforms/hsq-sprd-busy.toml")),
@@ -22,6 +22,7 @@ const BUILT_IN: [(&str, &str); 7] = [
     ("hsq-nobusy", include_str!("../../../platforms/hsq-nobusy.toml")),
     ("fifo-allwinner", include_str!("../../../platforms/fifo-allwinner.toml")),
     ("fifo-allwinner-busy", include_str!("../../../platforms/fifo-allwinner-busy.toml")),
+    ("stream-rtsx", include_str!("../../../platforms/stream-rtsx.toml")),
 ];
 
 /// Platforms that a file may stand on, one on the other.
@@ -504,7 +505,7 @@ mod tests {
         assert!(broken("done_us = { value = 2, ", "done_us = { ").contains("missing field `value`"));
         assert!(broken("fixed = true", "fixt = true").contains("fixt"));
         let kind = broken("fixed = true", "kind = \"sdhc\"");
-        assert!(kind.contains("controller.kind: \"sdhc\"; expected \"sdhci\""), "{kind}");
+        assert!(kind.contains("controller.kind: \"sdhc\"; expected \"sdhci\" or \"rtsx\""), "{kind}");
         assert!(broken("\"hs200\"", "\"hs300\"").contains("hs300"));
         assert!(broken("card = ", "card = = ").contains("line 2"));
         assert!(Platform::load("hsq-spard").unwrap_err().to_string().contains("hsq-sprd"));
