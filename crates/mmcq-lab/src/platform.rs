@@ -4,6 +4,7 @@
 //! left out:
 //! - `cost.entry_us`, the part of `cost.irq_us` that is interrupt entry and exit (without it: all of it);
 //! - `cost.tasklet_us`, from the hard interrupt to the deferred one, which only a board that uses it must give;
+//! - `cost.setup_us`, the part of `cost.start_us` and `cost.poll_us` that Linux's driver of a reader pays once for each request, not for each round;
 //! - `cost.stop_pause_us` and `cost.flush_us`, what Linux's driver of a reader does after a late CMD12;
 //! - `cost.pin_us`, a job's work for each 512 KiB of an I/O of more than 1 MiB;
 //! - `cost.deep_wake_us`, what waking a job costs more when it has slept for `cost.deep_sleep_us` or longer, nothing up to `cost.light_sleep_us`.
@@ -163,8 +164,8 @@ const COSTS: [&str; 14] = [
     "hop", "tail", "retry",
 ];
 /// Costs that a platform may give.
-const COSTS_OPTIONAL: [&str; 8] =
-    ["entry", "tasklet", "stop_pause", "flush", "pin", "light_sleep", "deep_sleep", "deep_wake"];
+const COSTS_OPTIONAL: [&str; 9] =
+    ["entry", "tasklet", "setup", "stop_pause", "flush", "pin", "light_sleep", "deep_sleep", "deep_wake"];
 const SHARES: [&str; 2] = ["tail", "migration"];
 /// Those of our own path; the first ones are instructions, `cycle` and registers are times.
 const OWN: [&str; 8] = [

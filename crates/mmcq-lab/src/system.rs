@@ -106,6 +106,8 @@ pub struct Costs {
     pub hop: Delay,
     /// How long a retry of a busy controller sleeps (at least; up to a quarter more).
     pub retry_ns: u64,
+    /// What a host driver's work item does before its first round: clock, card selection, waking the chip.
+    pub setup_ns: u64,
     /// After a CMD12 that the host driver sends to close an open transfer: its pause, and the flush of its buffer.
     pub close_ns: u64,
     /// A job's own work for each started 512 KiB of an I/O of more than 1 MiB, before it is handed over.

@@ -266,7 +266,11 @@ impl<H: Host> Port for Reader<H> {
     fn work(&mut self, sys: &mut System) -> Option<Ended> {
         let ended = self.ended.take();
         match (self.round, ended) {
-            (Round::None | Round::Pause, _) => self.begin(sys),
+            (Round::None, _) => {
+                sys.time.charge(sys.costs.setup_ns);
+                self.begin(sys)
+            }
+            (Round::Pause, _) => self.begin(sys),
             (Round::Close, Some(completion)) => {
                 self.open = None;
                 self.close_due = false;

@@ -32,17 +32,17 @@ const fn published(cell: Cell, before: f64, after: f64) -> Cell {
 }
 
 const CELLS: [Cell; 10] = [
-    Cell { unit: "MB/s", ..published(cell("seq read", "read", "10M", (1000, 100)), 86.9, 91.5) },
-    Cell { unit: "MB/s", ..published(cell("seq write", "write", "10M", (1000, 100)), 38.3, 55.5) },
-    published(cell("rand read 1M", "randread", "1M", (1024, 64)), 85.1, 86.6),
+    Cell { unit: "MB/s", ..published(cell("seq read", "read", "10M", (1000, 300)), 86.9, 91.5) },
+    Cell { unit: "MB/s", ..published(cell("seq write", "write", "10M", (1000, 300)), 38.3, 55.5) },
+    published(cell("rand read 1M", "randread", "1M", (1024, 128)), 85.1, 86.6),
     // Garbage collection comes every 15 MiB: enough of it for a mean.
     published(cell("rand write 1M", "randwrite", "1M", (1024, 256)), 38.4, 39.3),
-    published(cell("rand read 8k", "randread", "8k", (1024, 8)), 16.5, 12.4),
-    published(cell("rand read 16k", "randread", "16k", (1024, 16)), 23.3, 20.0),
-    published(cell("rand write 8k", "randwrite", "8k", (100, 8)), 4060.0 / 1024.0, 4215.0 / 1024.0),
+    published(cell("rand read 8k", "randread", "8k", (1024, 16)), 16.5, 12.4),
+    published(cell("rand read 16k", "randread", "16k", (1024, 32)), 23.3, 20.0),
+    published(cell("rand write 8k", "randwrite", "8k", (100, 16)), 4060.0 / 1024.0, 4215.0 / 1024.0),
     Cell {
         fitted: false,
-        ..published(cell("rand write 16k", "randwrite", "16k", (100, 16)), 7201.0 / 1024.0, 6499.0 / 1024.0)
+        ..published(cell("rand write 16k", "randwrite", "16k", (100, 32)), 7201.0 / 1024.0, 6499.0 / 1024.0)
     },
     cell("seq read 64k", "read", "64k", (256, 32)),
     cell("seq write 64k", "write", "64k", (256, 32)),
