@@ -47,6 +47,8 @@ impl<H> Charged<H> {
 }
 
 impl<H: Host> Host for Charged<H> {
+    const CONTINUES: bool = H::CONTINUES;
+
     fn caps(&self) -> &Caps {
         self.inner.caps()
     }

@@ -93,7 +93,7 @@ pub enum BusEvent {
         index: u8,
         /// The content of a short one; the upper 32 bits of a long one.
         content: u32,
-        /// What the controller found wrong: error bits of SDHCI's register 30h, or rtsx's STAT2 and STAT1 (15:8 and 7:0).
+        /// What the controller found wrong: error bits of SDHCI's register 30h, or rtsx's STAT1.
         errors: u32,
         /// Its end bit.
         end_ns: u64,

@@ -95,6 +95,11 @@ impl<L: Lock, H: Host, const N: usize, P: Policy> Shared<L, H, N, P> {
                 waker.wake();
             }
         }
+        if work.card_irq
+            && let Some(waker) = self.with(|engine| engine.take_card_irq_waker())
+        {
+            waker.wake();
+        }
         // What the wakers did may have moved the deadline.
         (self.timer.set_alarm)(self.with(|engine| engine.next_deadline_ns()));
     }

@@ -28,8 +28,8 @@ pub struct RtsxConfig {
     pub ring_bytes: u32,
     /// Speed of the DMA engine, in megabytes a second.
     pub dma_mb_s: u32,
-    /// Data of a transfer that is open go on without a command. `false` is a chip that lies: AUTO_READ_3 and AUTO_WRITE_3
-    /// fail once the open transfer has moved data.
+    /// Data of a transfer that is open go on without a command. `false` is a chip that lies: AUTO_READ_3 and
+    /// AUTO_WRITE_3 fail once the open transfer has moved data.
     pub continue_data: bool,
     /// The bus can use both edges.
     pub ddr: bool,

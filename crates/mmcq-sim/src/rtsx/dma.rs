@@ -150,7 +150,7 @@ impl Rtsx {
         }
         let burst = (128u32 << (control >> 4 & 3)).min(self.config.ring_bytes).min(left);
         let possible = if table.to_memory { self.dma.ring_bytes() } else { self.ring_room() };
-        if possible < burst as usize {
+        if burst == 0 || possible < burst as usize {
             return;
         }
         self.dma.moving = Some(burst as usize);

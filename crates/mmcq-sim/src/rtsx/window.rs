@@ -21,7 +21,7 @@ pub(super) struct Window {
 impl Rtsx {
     /// Reads a register; only 4 bytes at a time are possible.
     pub fn read(&mut self, offset: u16, size: u8, now_ns: u64) -> u32 {
-        let now = self.reach(now_ns);
+        self.reach(now_ns);
         let ones = if size == 4 { u32::MAX } else { (1u32 << (u32::from(size.min(3)) * 8)) - 1 };
         if self.mishaps.dead {
             return ones;

@@ -54,6 +54,10 @@ pub struct Config {
     pub hold_ns: u64,
     /// No transfer is left open at all.
     pub close_always: bool,
+    /// Phases of I/O functions in a row while memory requests wait; then one of those gets its turn.
+    pub io_burst: u8,
+    /// How long the bus is kept for the next step of a chain of I/O phases while memory requests wait, in nanoseconds.
+    pub chain_ns: u64,
 }
 
 impl Config {
@@ -66,6 +70,8 @@ impl Config {
         settle_blocks: 128,
         hold_ns: 1_000_000,
         close_always: false,
+        io_burst: 8,
+        chain_ns: 50_000,
     };
 }
 

@@ -82,7 +82,12 @@ pub struct Engine<H: Host, const N: usize, P: Policy = Fifo> {
     busy_times: BusyTimes,
     /// Done, and not yet reported in a `Work`.
     fresh: u64,
+    /// A function asks for attention, and nobody has taken note yet; who wants to.
     card_irq: bool,
+    card_irq_waker: Option<Waker>,
+    /// Phases of I/O functions in a row while memory waited; until when the bus is kept for the next.
+    io_run: u8,
+    chain_until_ns: u64,
     retune: bool,
     /// The transfer that the card has not seen the end of; how the transfer in progress ends.
     open: Option<Open>,
@@ -148,6 +153,9 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             busy_times: BusyTimes::new(),
             fresh: 0,
             card_irq: false,
+            card_irq_waker: None,
+            io_run: 0,
+            chain_until_ns: 0,
             retune: false,
             open: None,
             end: End::Here,
@@ -182,11 +190,15 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         slot.result = Ok(Output::default());
         if let Some((_, _, blocks)) = slot.span() {
             slot.segment.len = blocks.saturating_mul(BLOCK_BYTES);
-        } else if let Kind::Raw { phase, .. } = slot.kind {
+        } else if let Kind::Raw { phase, .. } | Kind::Io { phase, .. } = slot.kind {
             slot.segment.len = raw_bytes(&phase);
         }
         let generation = slot.generation;
-        self.slots.push_back(index);
+        if matches!(slot.kind, Kind::Io { .. }) {
+            self.slots.push_io(index);
+        } else {
+            self.slots.push_back(index);
+        }
         if let Err(error) = self.prepare(index)
             && error != Error::Dma(crate::host::DmaError::Exhausted)
         {
@@ -224,7 +236,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
                 blocks.checked_mul(BLOCK_BYTES).ok_or(Error::Unsupported)?
             }
             Kind::Flush if self.target.is_none() => return Err(Error::NoCard),
-            Kind::Raw { phase, .. } => raw_bytes(&phase),
+            Kind::Raw { phase, .. } | Kind::Io { phase, .. } => raw_bytes(&phase),
             _ => 0,
         };
         let given = request.buf.len_bytes();
@@ -503,12 +515,43 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
 
     /// Nothing queued, nothing with the controller, no write whose status is unknown.
     pub fn is_idle(&self) -> bool {
-        self.is_quiet() && self.slots.head == NONE && self.settling == 0 && !self.unsettled
+        self.is_quiet()
+            && self.slots.head == NONE
+            && self.slots.oldest_io().is_none()
+            && self.settling == 0
+            && !self.unsettled
     }
 
     /// Nothing is with the controller (requests may be queued behind [`halt`](Self::halt)).
     pub fn is_quiet(&self) -> bool {
         self.stage == Stage::Idle && self.ended == 0 && self.open.is_none()
+    }
+
+    /// A function on the card asked for attention since this was last called. The interrupt stays masked until
+    /// [`unmask_card_irq`](Self::unmask_card_irq): it is a level, so nothing is lost meanwhile.
+    pub fn take_card_irq(&mut self) -> bool {
+        core::mem::take(&mut self.card_irq)
+    }
+
+    /// Who to wake when a function asks for attention; the engine itself wakes nobody.
+    pub fn set_card_irq_waker(&mut self, waker: Option<&Waker>) {
+        self.card_irq_waker = waker.cloned();
+    }
+
+    /// The waker of a card interrupt that was reported.
+    pub fn take_card_irq_waker(&mut self) -> Option<Waker> {
+        if self.card_irq { self.card_irq_waker.take() } else { None }
+    }
+
+    /// The functions' causes have been cleared: listens to the card interrupt again, or for the first time.
+    pub fn unmask_card_irq(&mut self) {
+        self.host.card_irq(true);
+    }
+
+    /// Nobody wants to hear of card interrupts any more.
+    pub fn mask_card_irq(&mut self) {
+        self.host.card_irq(false);
+        self.card_irq = false;
     }
 
     /// The controller asked for a new tuning since this was last called [SDHC 2.2.18].
@@ -551,7 +594,9 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         let caps = self.host.caps();
         // CMD23 counts 16 bits on eMMC, and so do most controllers.
         let mut blocks = caps.max_blocks.min(caps.max_bytes / BLOCK_BYTES).clamp(1, 0xffff);
-        if let Some(open) = self.open.filter(|open| open.counted > 0) {
+        if H::CONTINUES
+            && let Some(open) = self.open.filter(|open| open.counted > 0)
+        {
             blocks = blocks.min(open.counted);
         }
         Limits {

@@ -94,7 +94,8 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
                 return;
             }
             self.wake_ns = u64::MAX;
-            if self.open.is_some()
+            if H::CONTINUES
+                && self.open.is_some()
                 && let Some(reason) = self.must_close(now_ns)
             {
                 return self.close(reason, now_ns);
@@ -103,6 +104,20 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
                 return;
             }
             let head = self.slots.head;
+            let memory_waits = head != NONE || self.settling != 0 || self.unsettled;
+            let turn = !memory_waits || self.io_run < self.config.io_burst;
+            if let Some(io) = self.slots.oldest_io().filter(|_| turn) {
+                self.io_run = if memory_waits { self.io_run + 1 } else { 0 };
+                self.begin_control(io, now_ns);
+                continue;
+            }
+            if memory_waits && turn && now_ns < self.chain_until_ns {
+                self.wake_ns = self.chain_until_ns;
+                return;
+            }
+            if memory_waits {
+                (self.io_run, self.chain_until_ns) = (0, 0);
+            }
             if head == NONE {
                 if self.open.is_some() {
                     self.wake_ns = self.hold_until_ns;
@@ -154,7 +169,8 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         };
         let limits = self.limits();
         self.gathered.collect(&self.slots, first, limits);
-        if let Some(open) = self.open
+        if H::CONTINUES
+            && let Some(open) = self.open
             && !self.continues(open)
         {
             let reason = if self.retune { Close::Retune } else { Close::Break };
@@ -294,20 +310,17 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         self.segment_count = 0;
         match slot.kind {
             Kind::Raw { prefix, phase, timeout_ns } => {
-                let segment = slot.segment;
-                if segment.len > 0 {
-                    if let Err(error) = self.map(index) {
-                        self.control = NONE;
-                        return self.end_slot(index, Err(error));
-                    }
-                    if let Some(first) = self.segments.first_mut() {
-                        *first = self.slots.at(index).segment;
-                        self.segment_count = 1;
-                    }
+                if !self.place_data(index) {
+                    return;
                 }
                 match prefix {
                     Some(prefix) => self.start_command(Stage::Prefix, prefix, COMMAND_TIMEOUT_NS, now_ns),
                     None => self.begin_raw(phase, timeout_ns, now_ns),
+                }
+            }
+            Kind::Io { phase, timeout_ns, .. } => {
+                if self.place_data(index) {
+                    self.begin_raw(phase, timeout_ns, now_ns);
                 }
             }
             Kind::Flush => match self.target.map(|t| t.flush) {
@@ -332,6 +345,23 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             }
             Kind::Read { .. } | Kind::Write { .. } => self.end_control(Err(Error::Unsupported)),
         }
+    }
+
+    /// The memory of a control request. False: it could not be mapped, and the request has ended.
+    fn place_data(&mut self, index: u8) -> bool {
+        if self.slots.at(index).segment.len == 0 {
+            return true;
+        }
+        if let Err(error) = self.map(index) {
+            self.control = NONE;
+            self.end_slot(index, Err(error));
+            return false;
+        }
+        if let Some(first) = self.segments.first_mut() {
+            *first = self.slots.at(index).segment;
+            self.segment_count = 1;
+        }
+        true
     }
 
     fn begin_raw(&mut self, phase: Phase, timeout_ns: u64, now_ns: u64) {
@@ -428,10 +458,13 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             Stage::Main if self.control != NONE => {
                 let bytes = self.slots.at(self.control).segment.len;
                 let output = Output { bytes, response: done.response, tuned: done.tuned };
+                if let Kind::Io { chain: true, .. } = self.slots.at(self.control).kind {
+                    self.chain_until_ns = now_ns.saturating_add(self.config.chain_ns);
+                }
                 self.end_control_and_go_on(Ok(output), now_ns);
             }
             // No command was sent, so there is no status either.
-            Stage::Main if self.phase.auto == Auto::Continue => self.open_data_ended(now_ns),
+            Stage::Main if H::CONTINUES && self.phase.auto == Auto::Continue => self.open_data_ended(now_ns),
             Stage::Main => {
                 self.settle(status.0);
                 if status.0 & R1::OWN != 0 {
@@ -445,7 +478,8 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
                 }
             }
             Stage::Stop => self.stopped(status.0, now_ns),
-            Stage::Close => self.closed(status.0, now_ns),
+            Stage::Close if H::CONTINUES => self.closed(status.0, now_ns),
+            Stage::Close => {}
             Stage::BusyStatus => {
                 self.recovered_status |= status.0;
                 if status.ready_for_data() && status.current_state() != CardState::Prg {

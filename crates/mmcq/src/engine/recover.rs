@@ -5,7 +5,7 @@
 
 use super::phases::{Recovery, Stage};
 use super::slot::{NONE, State};
-use super::{Engine, Error};
+use super::{Engine, Error, Kind};
 use crate::host::BusOp;
 use crate::host::{Host, Step};
 use crate::sched::Policy;
@@ -158,7 +158,8 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         self.target = None;
         for index in 0..N as u8 {
             let slot = self.slots.at(index);
-            let queued = slot.state == State::Queued && slot.span().is_some();
+            let card = slot.span().is_some() || matches!(slot.kind, Kind::Io { .. });
+            let queued = slot.state == State::Queued && card;
             if queued || slot.state == State::Settling {
                 if queued {
                     self.withdraw(index);

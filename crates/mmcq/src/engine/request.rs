@@ -38,6 +38,16 @@ pub enum Kind {
         /// Longest time for the phase.
         timeout_ns: u64,
     },
+    /// One phase of an I/O function (CMD52, CMD53), exactly as given. No barrier: these go in their own order, before waiting reads and writes, but no more than
+    /// [`Config::io_burst`](super::Config::io_burst) in a row. The response is not judged, only handed over.
+    Io {
+        /// The phase; its data use the request's buffer.
+        phase: Phase,
+        /// Longest time for the phase.
+        timeout_ns: u64,
+        /// The owner will ask for the next step as soon as this one is done: for a moment ([`Config::chain_ns`](super::Config::chain_ns)) nobody else gets the bus.
+        chain: bool,
+    },
     /// A change of the bus. A barrier.
     Bus(BusOp),
     /// Nothing, for so long. A barrier.

@@ -93,7 +93,9 @@ impl Slot {
         match self.kind {
             Kind::Read { .. } => Some(Direction::Read),
             Kind::Write { .. } => Some(Direction::Write),
-            Kind::Raw { phase, .. } => phase.data.filter(|_| !phase.tuning).map(|d| d.direction),
+            Kind::Raw { phase, .. } | Kind::Io { phase, .. } => {
+                phase.data.filter(|_| !phase.tuning).map(|d| d.direction)
+            }
             _ => None,
         }
     }
@@ -121,6 +123,8 @@ pub(super) struct Slots<const N: usize> {
     reads: u64,
     writes: u64,
     barriers: u64,
+    /// One bit an I/O function's phase; these are not in the list.
+    ios: u64,
     next_age: u32,
     pub head: u8,
     tail: u8,
@@ -142,6 +146,7 @@ impl<const N: usize> Slots<N> {
             reads: 0,
             writes: 0,
             barriers: 0,
+            ios: 0,
             next_age: 0,
             head: NONE,
             tail: NONE,
@@ -234,6 +239,20 @@ impl<const N: usize> Slots<N> {
         }
     }
 
+    /// An I/O function's phase waits beside the queue.
+    pub fn push_io(&mut self, index: u8) {
+        self.next_age = self.next_age.wrapping_add(1);
+        self.ios |= 1 << (index as usize % N);
+        self.spans[index as usize % N].age = self.next_age;
+        self.at_mut(index).state = State::Queued;
+    }
+
+    /// The I/O function's phase that has waited longest.
+    pub fn oldest_io(&self) -> Option<u8> {
+        let newest = self.next_age;
+        bits(self.ios).max_by_key(|&index| newest.wrapping_sub(self.span(index).age))
+    }
+
     /// At the end of the queue: a new request.
     pub fn push_back(&mut self, index: u8) {
         let tail = self.tail;
@@ -267,6 +286,11 @@ impl<const N: usize> Slots<N> {
     }
 
     pub fn unlink(&mut self, index: u8) {
+        let bit = 1u64 << (index as usize % N);
+        if self.ios & bit != 0 {
+            self.ios &= !bit;
+            return;
+        }
         let (previous, next) = (self.at(index).previous, self.at(index).next);
         if previous == NONE {
             self.head = next
@@ -278,10 +302,9 @@ impl<const N: usize> Slots<N> {
         } else {
             self.at_mut(next).previous = previous
         }
-        let others = !(1u64 << (index as usize % N));
-        self.reads &= others;
-        self.writes &= others;
-        self.barriers &= others;
+        self.reads &= !bit;
+        self.writes &= !bit;
+        self.barriers &= !bit;
     }
 
     /// What a policy may pick from: queued reads and writes before the first barrier, oldest first.

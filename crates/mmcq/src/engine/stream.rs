@@ -139,6 +139,9 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
 
     /// The collected transfer is about to begin with this request.
     pub(super) fn note_run(&mut self, first: u8) {
+        if !H::CONTINUES {
+            return;
+        }
         let slot = self.slots.at(first);
         if slot.moved_blocks == 0 {
             let (lba, arrived_ns) = (self.gathered.lba, slot.arrived_ns);
@@ -147,7 +150,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     }
 
     fn can_continue(&self) -> bool {
-        self.host.caps().continue_data && !self.continue_lost && !self.config.close_always
+        H::CONTINUES && self.host.caps().continue_data && !self.continue_lost && !self.config.close_always
     }
 
     /// One past the collected transfer's last block.
@@ -239,6 +242,9 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         if self.phase.auto == Auto::Continue {
             self.continue_faults = 0;
         }
+        if !H::CONTINUES {
+            return self.stop_alone(now_ns);
+        }
         let before = self.open.is_some_and(|open| open.acknowledged);
         let announced = match (self.open, self.end) {
             (Some(open), _) => open.counted,
@@ -272,10 +278,15 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
                 self.open = None;
                 self.unsettled |= before;
                 self.count_close(reason);
-                let limit_ns = self.stop_timeout_ns(direction);
-                self.start_command(Stage::Stop, command::stop_transmission(), limit_ns, now_ns);
+                self.stop_alone(now_ns);
             }
         }
+    }
+
+    /// The end of a transfer on a host that neither ends it by itself nor goes on with it.
+    fn stop_alone(&mut self, now_ns: u64) {
+        let limit_ns = self.stop_timeout_ns(self.gathered.direction);
+        self.start_command(Stage::Stop, command::stop_transmission(), limit_ns, now_ns);
     }
 
     fn stop_timeout_ns(&self, direction: Direction) -> u64 {
@@ -293,12 +304,18 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
 
     /// Why the open transfer cannot wait any longer, if so.
     pub(super) fn must_close(&self, now_ns: u64) -> Option<Close> {
+        if !H::CONTINUES {
+            return None;
+        }
         let head = self.slots.head;
         match self.mode {
             Mode::Halted => return Some(Close::Stop),
             Mode::Suspended if head == NONE => return Some(Close::Stop),
             _ if self.retune => return Some(Close::Retune),
             _ => {}
+        }
+        if self.slots.oldest_io().is_some() {
+            return Some(Close::Break);
         }
         if head != NONE {
             return self.slots.at(head).span().is_none().then_some(Close::Barrier);
@@ -343,6 +360,9 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
 
     /// A phase failed. True: it was one that should have continued a transfer, and its requests are tried again with a command of their own.
     pub(super) fn continue_failed(&mut self, error: Error) -> bool {
+        if !H::CONTINUES {
+            return false;
+        }
         let ours = self.stage == Stage::Main && self.control == NONE;
         if !ours || self.phase.auto != Auto::Continue || error == Error::Removed {
             return false;
@@ -364,6 +384,9 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
 
     /// After a recovery: what became of the writes of a run that were completed before their status was known?
     pub(super) fn recovered_run(&mut self) {
+        if !H::CONTINUES {
+            return;
+        }
         let exposed = self.open.take().is_some_and(|open| open.acknowledged);
         if core::mem::take(&mut self.unsettled) || exposed {
             let silent = self.recovered_status == 0;
@@ -380,8 +403,10 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         let write = self.gathered.direction == Direction::Write;
         let settles = write && self.open.is_none();
         let (piece, next) = (self.gathered.blocks, self.gathered_end());
-        let run = self.run(self.gathered.direction);
-        (run.next, run.ended_ns) = (next, now_ns);
+        if H::CONTINUES {
+            let run = self.run(self.gathered.direction);
+            (run.next, run.ended_ns) = (next, now_ns);
+        }
         for place in 0..self.gathered.members().len() {
             let Some(&index) = self.gathered.members().get(place) else { break };
             if let Some(sent) = self.slots.waiting(index) {

@@ -310,6 +310,9 @@ impl Caps {
 
 /// A controller's driver. No method blocks; none is called from two contexts at once.
 pub trait Host {
+    /// [`Caps::continue_data`] may be set. Where it is false, the engine's part that keeps transfers open is not even linked.
+    const CONTINUES: bool = false;
+
     /// Its capabilities; constant once the driver exists.
     fn caps(&self) -> &Caps;
 

@@ -4,8 +4,16 @@
 //! the policy picks, and what continues it on either side goes along. The engine never lets a request pass an older one on the same blocks where one of
 //! the two writes, whatever the policy says.
 
+mod any;
+mod config_error;
+pub mod deadline;
+pub mod fair;
 mod fifo;
 
+pub use any::Any;
+pub use config_error::ConfigError;
+pub use deadline::Deadline;
+pub use fair::Fair;
 pub use fifo::Fifo;
 
 use crate::host::Direction;

@@ -153,6 +153,8 @@ impl TestHost {
 }
 
 impl Host for TestHost {
+    const CONTINUES: bool = true;
+
     fn caps(&self) -> &Caps {
         &self.caps
     }

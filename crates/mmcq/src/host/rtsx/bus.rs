@@ -82,6 +82,8 @@ pub(super) struct Bus {
     mode: u8,
     width: u8,
     pads: u8,
+    /// The operation in progress lets the clock run between transfers.
+    starts_clock: bool,
     /// SD clock as it was asked for, 0 while it stands.
     clock_hz: u32,
     send_phase: u8,
@@ -109,6 +111,7 @@ impl Bus {
             mode: CFG1_SD20,
             width: 0,
             pads: 0,
+            starts_clock: false,
             clock_hz: 0,
             send_phase: config.send_phase & PHASE_MASK,
             sample_phase: config.sample_phase & PHASE_MASK,
@@ -137,6 +140,7 @@ impl Bus {
     /// Sets the clock as asked for and lets it run; false if it cannot be that slow.
     fn run_clock(&mut self) -> bool {
         let Some(setting) = Setting::of(self.clock_hz, self.mode) else { return false };
+        self.starts_clock = true;
         let script = &mut self.script;
         script.write(CLOCK_CTL, CLOCK_CHANGE, CLOCK_CHANGE);
         script.write(PLL_CTL, PLL_RUN, 0);
@@ -156,7 +160,8 @@ impl Bus {
         true
     }
 
-    /// Sets both phases, which count at SDR50 and SDR104 only, while the clock stands for it. Without a clock they wait for one.
+    /// Sets both phases, which count at SDR50 and SDR104 only, while the clock is held. Without a clock they
+    /// wait for one.
     fn set_phases(&mut self) {
         if self.clock_hz != 0 {
             self.script.write(CLOCK_CTL, CLOCK_CHANGE, CLOCK_CHANGE);
@@ -219,6 +224,7 @@ impl<R: Regs, D: Dma> Rtsx<R, D> {
         if first {
             self.bus.script = Script::new();
             self.bus.wait = Wait::Nothing;
+            self.bus.starts_clock = false;
             if !self.begin(op) {
                 return Step::Failed;
             }
@@ -339,19 +345,18 @@ impl<R: Regs, D: Dma> Rtsx<R, D> {
         match op {
             BusOp::PowerOff | BusOp::PowerOn | BusOp::ResetLines | BusOp::ResetAll | BusOp::TuneAbort => {
                 self.port.regs.write32(BIPR, super::events::OF_PHASE);
-                let toggling = op == BusOp::ResetAll && self.bus.clock_hz != 0;
+                let toggling = self.state.toggling && !matches!(op, BusOp::PowerOff | BusOp::PowerOn);
                 self.state = Condition { toggling, ..Condition::default() };
             }
-            BusOp::Clock(hz) => self.state.toggling = hz != 0,
-            BusOp::Timing(_) => self.state.toggling |= self.bus.clock_hz != 0,
-            BusOp::Width(_) | BusOp::Signal18(_) | BusOp::TuneStart => {}
+            _ => {}
         }
+        self.state.toggling |= self.bus.starts_clock;
     }
 
     /// Ends list and DMA; no phase is in progress any more.
     fn halt(&mut self) {
         self.active = None;
-        self.state = Condition { upset: true, ..Condition::default() };
+        self.state = Condition { upset: true, toggling: self.state.toggling, ..Condition::default() };
         self.port.regs.write32(HCBCTLR, HCB_STOP);
         self.port.regs.write32(HDBCTLR, HDB_STOP);
     }

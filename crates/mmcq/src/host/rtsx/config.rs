@@ -6,14 +6,17 @@ use core::fmt;
 /// A reader and how it is wired.
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
-    /// [`Caps::continue_data`](crate::host::Caps::continue_data): data of an open transfer can be moved without a command.
+    /// Data of an open transfer can be moved without a command:
+    /// [`Caps::continue_data`](crate::host::Caps::continue_data).
     pub continue_data: bool,
-    /// The chip's waiting for the end of busy also works after written data (it does after a response): the end of a write is then an
-    /// interrupt, and nobody polls. Realtek's own drivers never ask for it there, so it is off unless tried on the very chip.
+    /// The chip's waiting for the end of busy also works after written data (it does after a response): the
+    /// end of a write is then an interrupt, and nobody polls. The drivers that are known never ask for it
+    /// there, so it is off unless tried on the very chip.
     pub busy_after_data: bool,
-    /// What the chip writes into the list's memory can be read there without more ado, through a mapping made for writing (as on
-    /// x86 without an IOMMU that forbids it): responses then come with the end of the list. Otherwise they are read byte by byte
-    /// through [`HAIMR`](super::regs::HAIMR).
+    /// The chip may write into the list's memory, and the CPU sees it there without more ado, although
+    /// [`Dma`](crate::host::Dma) was only asked for a mapping for `Write` (x86, unless an IOMMU forbids it):
+    /// responses then come with the end of the list. Otherwise they are read byte by byte through
+    /// [`HAIMR`](super::regs::HAIMR).
     pub coherent: bool,
     /// Fastest SD clock that the board's wires carry, in hertz.
     pub max_clock_hz: u32,

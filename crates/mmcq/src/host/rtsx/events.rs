@@ -33,8 +33,10 @@ impl<R: Regs, D: Dma> Rtsx<R, D> {
             events.phase = self.advance(&mut active, latched);
             match events.phase {
                 None => self.active = Some(active),
-                Some(Err(_)) => self.state.upset = true,
-                Some(Ok(_)) => {}
+                Some(result) => {
+                    self.state.upset |= result.is_err();
+                    self.set_enable(self.base_enable());
+                }
             }
         } else if latched & OF_PHASE != 0 {
             // Late or spurious: whoever starts next looks twice.
@@ -64,7 +66,6 @@ impl<R: Regs, D: Dma> Rtsx<R, D> {
             }
             return None;
         }
-        self.set_enable(self.base_enable());
         if seen & INT_OK == 0 {
             return Some(Err(Fault { cause: Cause::Other, stage: late(active), response: active.response }));
         }
@@ -98,7 +99,8 @@ impl<R: Regs, D: Dma> Rtsx<R, D> {
 
     /// The end of a tuning block.
     fn tuned(&mut self, good: bool) -> Result<Done, Fault> {
-        // A sampling phase that does not work is what the procedure looks for; what it leaves is cleared by the next list.
+        // A sampling phase that does not work is what the procedure looks for; what it leaves is cleared by
+        // the next list.
         self.state.uncleared = !good;
         let tuned = self.sweep.judge(good);
         if let Some(phase) = tuned {
@@ -148,10 +150,13 @@ impl<R: Regs, D: Dma> Rtsx<R, D> {
 
     /// Why the list failed, and where.
     fn fault(&self, active: &Active) -> Fault {
-        let (cause, stage) = self.diagnose(active).unwrap_or_else(|cause| (cause, late(active)));
         let mut response = active.response;
-        if stage != Stage::Command && cause != Cause::Gone && active.work.answered() {
-            // What was given back to memory is there only for a list that got that far.
+        let (cause, stage) = match self.diagnose(active) {
+            Ok(found) => found,
+            Err(cause) => return Fault { cause, stage: late(active), response },
+        };
+        if stage != Stage::Command && active.work.answered() {
+            // By register: what a list gives back is there only for one that got that far.
             response = self.response(active, false).ok();
         }
         Fault { cause, stage, response }
@@ -174,7 +179,8 @@ fn late(active: &Active) -> Stage {
     }
 }
 
-/// What the status says. The command comes first: without it nothing after it counts.
+/// What the status says; `late` is where a list without any error has stopped. The command comes first:
+/// without it nothing after it counts.
 fn decode(transfer: u8, stat1: u8, stat2: u8, late: Stage) -> (Cause, Stage) {
     match () {
         () if stat2 & STAT2_RESPONSE_TIMEOUT != 0 => (Cause::Timeout, Stage::Command),

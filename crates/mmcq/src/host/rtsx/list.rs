@@ -1,8 +1,8 @@
 //! What the chip fetches from memory: the list of register operations, and the scatter/gather table.
 //!
-//! An operation is a little-endian word: kind in 31:30, register address in 29:16, mask in 15:8, data in 7:0. WRITE
-//! changes the bits under the mask, CHECK waits until they have this value, READ fetches the byte. READ and CHECK give
-//! back one byte each, which the chip packs over the beginning of the same list.
+//! An operation is a little-endian word: kind in 31:30, register address in 29:16, mask in 15:8, data in 7:0.
+//! WRITE changes the bits under the mask, CHECK waits until they have this value, READ fetches the byte. READ
+//! and CHECK give back one byte each, which the chip packs over the beginning of the same list, if asked to.
 
 use super::regs::*;
 use crate::host::Segment;
@@ -24,7 +24,7 @@ const ENTRY_VALID: u64 = 1 << 0;
 const ENTRY_END: u64 = 1 << 1;
 const ENTRY_TRANSFER: u64 = 1 << 5;
 
-/// Memory for one list (1024 bytes) and one table (2048 bytes); the chip reads and writes it, so it lives as long as the
+/// Memory for one list (1024 bytes) and one table (2048 bytes); the chip uses it, so it lives as long as the
 /// program.
 #[repr(C, align(1024))]
 #[derive(Debug)]
@@ -57,8 +57,8 @@ impl Buffers {
         word.to_le_bytes().get(at % 4).copied().unwrap_or(0)
     }
 
-    /// Describes the first `bytes` of the segments; gives the bytes of table in use, or `None` if there is too little memory
-    /// in the segments or too little room in the table.
+    /// Describes the first `bytes` of the segments; gives the bytes of table in use, or `None` if there is
+    /// too little memory in the segments or too little room in the table.
     pub(super) fn build_table(&mut self, segments: &[Segment], bytes: u32) -> Option<usize> {
         let mut entries = self.table.iter_mut();
         let mut used = 0;

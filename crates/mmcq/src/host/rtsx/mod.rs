@@ -1,15 +1,17 @@
 //! Realtek's PCIe card reader (RTS5209 and its successors).
 //!
-//! Read first: `regs.rs` (the registers), `list.rs` (what the chip fetches from memory), then `phase.rs` (how a phase
-//! starts), `events.rs` (how it ends), `bus.rs` (power, clock, timing, reset) and `tuning.rs`.
+//! Read first: `regs.rs` (the registers), `list.rs` (what the chip fetches from memory), then `phase.rs` (how
+//! a phase starts), `events.rs` (how it ends), `bus.rs` (power, clock, timing, reset) and `tuning.rs`.
 //!
-//! A phase is one list of register operations, plus a scatter/gather table where data move. Only a write with its command
-//! is two: the data's list goes out from the interrupt that ended the command's. The chip sends no CMD12 and no CMD23 by
-//! itself; but the data of a transfer that is open on the card can be moved without a command, any number of times
+//! A phase is one list of register operations, plus a scatter/gather table where data move. Only a write with
+//! its command is two: the data's list goes out from the interrupt that ended the command's. All data, also
+//! registers of a few bytes, go by DMA. The chip sends no CMD12 and no CMD23 by itself; but the data of a
+//! transfer that is open on the card can be moved without a command, any number of times
 //! ([`Auto::Continue`](crate::host::Auto::Continue)).
 //!
 //! # Register accesses
-//! Writes and reads by the CPU; a `response` is 0 with [`Config::coherent`], else 5 writes and at least 5 reads:
+//! Writes and reads by the CPU; a `response` is 0 with [`Config::coherent`], else 5 writes and at least 5
+//! reads (R2: 16):
 //!
 //! | phase | to start | from the interrupt |
 //! |---|---|---|
@@ -18,13 +20,14 @@
 //! | write | 2 writes | 2 reads, 6 writes, response |
 //! | data alone | 4 writes | 1 read, 1 write |
 //!
-//! One interrupt ends a list: the end of DMA, which comes before it, is only signalled where it does not.
+//! One interrupt ends a list: the end of DMA is only signalled where it does not come before that.
 //!
 //! # Busy
-//! The chip can hold the end of a command until the card lets DAT0 go, and does so for each R1b. A write's data end with the
-//! card's CRC status; whether the same bit works there is not known of the real chip. So [`Caps::busy`] is
-//! [`Status`](BusyDetect::Status) unless [`Config::busy_after_data`] says more; the level of DAT0 is no substitute, since the chip
-//! samples it only while the SD clock runs. After CMD12 the first CMD13 then finds the card ready.
+//! The chip can hold the end of a command until the card lets DAT0 go, and does so for each R1b. A write's
+//! data end with the card's CRC status; whether the same bit works there is not known of the real chip. So
+//! [`Caps::busy`] is [`Status`](BusyDetect::Status) unless [`Config::busy_after_data`] says more: the level
+//! of DAT0 is no substitute, since the chip samples it only while the SD clock runs. After CMD12 the first
+//! CMD13 finds the card ready.
 
 mod bus;
 mod config;

@@ -51,7 +51,8 @@ fn power_comes_softly_and_goes() {
 
 #[test]
 fn clocks_are_the_nearest_not_above() {
-    // Mode, asked for, PLL N, divider bits, CFG1 7:6; the clock is (N + 2) MHz / divider / (2, or 1 at SD30) / slow.
+    // Mode, asked for, PLL N, divider bits, CFG1 7:6; the clock is (N + 2) MHz / divider / (2, or 1 at SD30)
+    // / slow.
     for (timing, hz, n, divider, cfg1) in [
         (Timing::Legacy, 400_000, 100, 0x10, 0x80),
         (Timing::Legacy, 25_000_000, 98, 0x20, 0),
@@ -199,4 +200,29 @@ fn no_call_blocks_and_every_operation_ends() {
     let mut host = ready(Config::new());
     host.regs().broken.set(true);
     assert_eq!(finish(&mut host, BusOp::Width(Width::W4)).0, Step::Failed);
+}
+
+#[test]
+fn a_clock_that_runs_between_transfers_is_stopped_by_the_next_list() {
+    for (ops, stops) in [
+        (&[][..], false),
+        (&[BusOp::Clock(25_000_000)], true),
+        (&[BusOp::Clock(25_000_000), BusOp::Width(Width::W4), BusOp::ResetLines], true),
+        (&[BusOp::ResetLines], false),
+        (&[BusOp::ResetAll], true),
+        (&[BusOp::Timing(Timing::HighSpeed)], false),
+        (&[BusOp::Timing(Timing::Sdr50)], true),
+        (&[BusOp::Clock(25_000_000), BusOp::PowerOff], false),
+        (&[BusOp::TuneStart, BusOp::TuneAbort], false),
+    ] {
+        let mut host = ready(Config::new());
+        for &op in ops {
+            assert_eq!(finish(&mut host, op).0, Step::Done);
+        }
+        host.start(&command(0, Resp::None), &[], 1).unwrap();
+        assert_eq!(host.dma.list()[0] == 0x7da5_8000, stops, "{ops:?}");
+        assert!(report(&mut host, LIST_OK).phase.unwrap().is_ok());
+        host.start(&command(0, Resp::None), &[], 1).unwrap();
+        assert_eq!(host.dma.list()[0], 0x7da9_ff40);
+    }
 }

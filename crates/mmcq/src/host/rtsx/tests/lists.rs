@@ -1,5 +1,6 @@
-//! The lists of each kind of phase. Words are written out by hand: kind 31:30 (0 READ, 1 WRITE, 2 CHECK), the low 14 bits of the
-//! address in 29:16, mask in 15:8, data in 7:0. So FDA9 is 7da9 under WRITE, bda9 under CHECK and 3da9 under READ.
+//! The lists of each kind of phase. Words are written out by hand: kind 31:30 (0 READ, 1 WRITE, 2 CHECK), the
+//! low 14 bits of the address in 29:16, mask in 15:8, data in 7:0. So FDA9 is 7da9 under WRITE, bda9 under
+//! CHECK and 3da9 under READ.
 
 use super::*;
 

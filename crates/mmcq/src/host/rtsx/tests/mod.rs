@@ -4,6 +4,7 @@ extern crate std;
 
 mod bus;
 mod events;
+mod hostile;
 mod lists;
 mod setup;
 

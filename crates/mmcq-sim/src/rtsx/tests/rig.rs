@@ -1,0 +1,284 @@
+//! A chip with a scripted card, and a driver's hands.
+
+use crate::card::Card;
+use crate::memory::ShadowMemory;
+use crate::rtsx::bits::{card, clk, dma, int, sd, window as w};
+use crate::rtsx::{Rtsx, RtsxConfig};
+pub use crate::sdhci::tests::rig::{CID, Mapped, TestCard, pattern};
+use mmcq::host::Direction;
+
+pub const DONE: u32 = int::CMD_DONE | int::TRANS_OK;
+pub const FAILED: u32 = int::CMD_DONE | int::TRANS_FAIL;
+pub const DATA: u32 = int::DATA_DONE | int::TRANS_OK;
+
+/// Response types of CFG2.
+pub const R0: u8 = 0x04;
+pub const R1: u8 = 0x01;
+pub const R1B: u8 = 0x09;
+pub const R2: u8 = 0x02;
+pub const R3: u8 = 0x05;
+
+/// Modes of TRANSFER.
+pub const WRITE_3: u8 = 0x01;
+pub const READ_3: u8 = 0x05;
+pub const COMMAND: u8 = 0x08;
+pub const WRITE_2: u8 = 0x0a;
+pub const NORMAL_READ: u8 = 0x0c;
+pub const READ_2: u8 = 0x0e;
+pub const TUNING: u8 = 0x0f;
+
+/// List entries.
+pub fn rd(register: u16) -> u32 {
+    u32::from(register & 0x3fff) << 16
+}
+pub fn wr(register: u16, mask: u8, data: u8) -> u32 {
+    1 << 30 | rd(register) | u32::from(mask) << 8 | u32::from(data)
+}
+pub fn ck(register: u16, mask: u8, data: u8) -> u32 {
+    2 << 30 | rd(register) | u32::from(mask) << 8 | u32::from(data)
+}
+pub fn ended() -> u32 {
+    ck(sd::TRANSFER, sd::END | sd::IDLE, sd::END | sd::IDLE)
+}
+
+pub struct Rig {
+    pub host: Rtsx,
+    pub card: TestCard,
+    pub memory: ShadowMemory,
+    pub now: u64,
+    /// The list and table last started: mapped until the next.
+    list: Option<Mapped>,
+    table: Option<Mapped>,
+}
+
+impl Rig {
+    /// Bare, powered off, every interrupt enabled.
+    pub fn cold(config: RtsxConfig) -> Self {
+        let card = TestCard::new();
+        Self::with_card(config, card.clone(), Box::new(card))
+    }
+
+    pub fn with_card(config: RtsxConfig, card: TestCard, inside: Box<dyn Card>) -> Self {
+        let memory = ShadowMemory::default();
+        let host = Rtsx::new(config, memory.clone(), Some(inside));
+        let mut rig = Rig { host, card, memory, now: 0, list: None, table: None };
+        rig.w(w::BIER, u32::MAX);
+        rig
+    }
+
+    /// Powered and clocked: SDR104, 4 bits, 208 MHz, good phases.
+    pub fn warm(config: RtsxConfig) -> Self {
+        let mut rig = Self::cold(config);
+        rig.power_up();
+        rig.set(sd::PAD_CTL, 0x80, 0x80);
+        rig.run(2_000_000);
+        rig.set(sd::CFG1, 0xff, sd::MODE_SD30 | 1);
+        rig.clock(206, 0x10);
+        rig.phase(clk::VPTX, 26);
+        rig.phase(clk::VPRX, 12);
+        assert_eq!((rig.host.bus().clock_hz, rig.host.bus().sample_error), (208_000_000, 0));
+        rig.assert_clean();
+        rig
+    }
+
+    /// The recipe: identification clock, supply, outputs, first clocks.
+    pub fn power_up(&mut self) {
+        self.set(card::SHARE_MODE, 0x0f, card::SHARE_SD);
+        self.set(card::SELECT, 7, card::SELECT_SD);
+        self.set(sd::CFG1, 0xff, 0x80);
+        self.clock(118, 0x30);
+        self.set(card::CLK_EN, 4, 4);
+        self.set(card::PWR_CTL, 3, 1);
+        self.run(150_000);
+        self.set(card::PWR_CTL, 3, 0);
+        self.set(card::OE, 4, 4);
+        self.set(sd::BUS_STAT, sd::TOGGLE, sd::TOGGLE);
+        self.run(2_000_000);
+        self.set(sd::BUS_STAT, sd::TOGGLE, 0);
+    }
+
+    pub fn clock(&mut self, n: u8, divider: u8) {
+        self.set(clk::CLK_CTL, 1, 1);
+        self.set(clk::SSC_CTL1, 0x80, 0);
+        self.set(clk::SSC_DIV_N_0, 0xff, n);
+        self.set(clk::CLK_DIV, 0x70, divider);
+        self.set(clk::SSC_CTL1, 0x80, 0x80);
+        self.run(130_000);
+        self.set(clk::CLK_CTL, 1, 0);
+    }
+
+    pub fn phase(&mut self, register: u16, phase: u8) {
+        self.set(clk::CLK_CTL, 1, 1);
+        self.set(register, 0x5f, phase);
+        self.set(register, 0x5f, phase | clk::PHASE_NOT_RESET);
+        self.set(clk::CLK_CTL, 1, 0);
+    }
+
+    pub fn r(&mut self, offset: u16) -> u32 {
+        self.host.read(offset, 4, self.now)
+    }
+    pub fn w(&mut self, offset: u16, value: u32) {
+        self.host.write(offset, 4, value, self.now);
+    }
+
+    /// Immediate accesses.
+    pub fn get(&mut self, register: u16) -> u8 {
+        self.access(w::START | rd(register))
+    }
+    pub fn set(&mut self, register: u16, mask: u8, data: u8) {
+        let told = self.access(w::START | w::WRITE | rd(register) | u32::from(mask) << 8 | u32::from(data));
+        assert_eq!(told & mask, data & mask, "write of {register:#x} is verified");
+    }
+    fn access(&mut self, value: u32) -> u8 {
+        self.w(w::HAIMR, value);
+        for _ in 0..1024 {
+            let value = self.r(w::HAIMR);
+            if value & w::START == 0 {
+                return value as u8;
+            }
+            self.now += 50;
+        }
+        panic!("HAIMR stays busy");
+    }
+
+    /// Lets time pass, interrupts or not.
+    pub fn run(&mut self, ns: u64) {
+        let until = self.now + ns;
+        while self.host.advance(until) < until {}
+        self.now = until;
+    }
+
+    /// Waits until all these bits, or a failure, are pending; acknowledges as it goes. Returns all that
+    /// were.
+    pub fn wait_for(&mut self, bits: u32) -> u32 {
+        let mut seen = 0;
+        for _ in 0..10 {
+            if !self.host.irq() {
+                self.now = self.host.advance(self.now + 10_000_000_000);
+            }
+            let pending = self.r(w::BIPR) & int::LATCHED;
+            seen |= pending;
+            self.w(w::BIPR, pending);
+            if pending == 0 || seen & bits == bits || seen & int::TRANS_FAIL != 0 {
+                break;
+            }
+        }
+        seen
+    }
+
+    pub fn start_list(&mut self, entries: &[u32], flags: u32) {
+        let bytes = entries.iter().flat_map(|e| e.to_le_bytes()).collect::<Vec<_>>();
+        let n = bytes.len() as u32;
+        let list = Mapped::new(&self.memory, bytes, Direction::Write);
+        self.w(w::HCBAR, list.bus as u32);
+        self.w(w::HCBCTLR, w::START | flags | n);
+        self.list = Some(list);
+    }
+
+    pub fn run_list(&mut self, entries: &[u32]) -> u32 {
+        self.start_list(entries, 0);
+        self.wait_for(int::CMD_DONE)
+    }
+
+    /// An SG table over pieces of a buffer: address, length, low bits.
+    pub fn trigger(&mut self, entries: &[(u64, u32, u32)], to_memory: bool) {
+        let bytes = entries
+            .iter()
+            .flat_map(|&(at, n, low)| (at << 32 | u64::from(n) << 12 | u64::from(low)).to_le_bytes())
+            .collect();
+        let table = Mapped::new(&self.memory, bytes, Direction::Write);
+        self.w(w::HDBAR, table.bus as u32);
+        let direction = if to_memory { w::TO_MEMORY } else { 0 };
+        self.w(w::HDBCTLR, w::START | w::ADMA | direction);
+        self.table = Some(table);
+    }
+
+    pub fn mapped(&self, bytes: usize) -> Mapped {
+        Mapped::new(&self.memory, vec![0; bytes], Direction::Read)
+    }
+
+    pub fn card_bytes(&self, block: usize, bytes: usize) -> Vec<u8> {
+        self.card.0.borrow().blocks[block * 512..block * 512 + bytes].to_vec()
+    }
+
+    /// Sends a command alone; pending bits then.
+    pub fn command(&mut self, index: u8, arg: u32, response: u8) -> u32 {
+        let mut list = token(index, arg, response);
+        list.push(wr(card::DATA_SOURCE, 1, 1));
+        list.extend([wr(sd::TRANSFER, 0xff, COMMAND | sd::START), ended()]);
+        self.run_list(&list)
+    }
+
+    /// The five bytes of the last response.
+    pub fn response(&mut self) -> (u8, u32) {
+        let content = (1..5).fold(0, |all, i| all << 8 | u32::from(self.get(sd::CMD0 + i)));
+        (self.get(sd::CMD0), content)
+    }
+
+    /// After a failure: everything back to idle.
+    pub fn clear_error(&mut self) {
+        self.w(w::HCBCTLR, w::STOP);
+        self.w(w::HDBCTLR, w::STOP);
+        self.set(dma::CTL, dma::RESET, dma::RESET);
+        self.set(dma::RBCTL, dma::FLUSH, dma::FLUSH);
+        self.set(card::STOP, 0x44, 0x44);
+        assert_eq!(self.get(sd::TRANSFER) & 0xb0, sd::IDLE);
+    }
+
+    /// Starts a read through the ring and DMA, the DMA `late_ns` after the list; pending bits then.
+    pub fn read(&mut self, command: Option<(u8, u32)>, buffer: &Mapped, late_ns: u64) -> u32 {
+        let bytes = buffer.cpu.len() as u32;
+        let mode = if command.is_some() { READ_2 } else { READ_3 };
+        let mut list = command.map_or(vec![wr(sd::CFG2, 0xff, R0)], |(index, arg)| token(index, arg, R1));
+        list.extend(data_set_up(bytes, true));
+        list.extend([wr(sd::TRANSFER, 0xff, mode | sd::START), ended()]);
+        self.start_list(&list, 0);
+        self.run(late_ns);
+        self.trigger(&[(buffer.bus, bytes, 0x23)], true);
+        self.wait_for(DONE | DATA)
+    }
+
+    pub fn write(&mut self, command: Option<(u8, u32)>, data: &[u8], flags: u8) -> u32 {
+        let buffer = Mapped::new(&self.memory, data.to_vec(), Direction::Write);
+        let bytes = data.len() as u32;
+        let mode = if command.is_some() { WRITE_2 } else { WRITE_3 };
+        let none = vec![wr(sd::CFG2, 0xff, R0 | flags)];
+        let mut list = command.map_or(none, |(index, arg)| token(index, arg, R1 | flags));
+        list.extend(data_set_up(bytes, false));
+        list.extend([wr(sd::TRANSFER, 0xff, mode | sd::START), ended()]);
+        self.start_list(&list, 0);
+        self.trigger(&[(buffer.bus, bytes, 0x23)], false);
+        self.wait_for(DONE | DATA)
+    }
+
+    /// Nobody did anything forbidden.
+    pub fn assert_clean(&self) {
+        assert_eq!(self.memory.violations(), Vec::<String>::new());
+        assert_eq!(self.host.protocol_violations(), 0);
+    }
+}
+
+/// Command registers and response type.
+pub fn token(index: u8, arg: u32, response: u8) -> Vec<u32> {
+    let mut list = vec![wr(sd::CMD0, 0xff, 0x40 | index)];
+    list.extend((1..).zip(arg.to_be_bytes()).map(|(i, byte)| wr(sd::CMD0 + i, 0xff, byte)));
+    list.push(wr(sd::CFG2, 0xff, response));
+    list
+}
+
+/// Counts, DMA, ring buffer.
+pub fn data_set_up(bytes: u32, from_card: bool) -> Vec<u32> {
+    let [low, high] = ((bytes / 512) as u16).to_le_bytes();
+    let mut list = vec![
+        wr(sd::BYTE_CNT, 0xff, 0),
+        wr(sd::BYTE_CNT + 1, 0xff, 2),
+        wr(sd::BLOCK_CNT, 0xff, low),
+        wr(sd::BLOCK_CNT + 1, 0xff, high),
+        wr(dma::IRQSTAT0, dma::DONE, dma::DONE),
+    ];
+    list.extend((0..).zip(bytes.to_le_bytes()).map(|(i, byte)| wr(dma::COUNT + i, 0xff, byte)));
+    let direction = if from_card { dma::FROM_CARD } else { 0 };
+    list.push(wr(dma::CTL, 0x33, 0x20 | direction | dma::ENABLE));
+    list.push(wr(card::DATA_SOURCE, 1, 0));
+    list
+}

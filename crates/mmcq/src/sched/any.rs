@@ -1,0 +1,73 @@
+//! One of the schedulers, chosen at run time.
+
+use super::{Choice, Deadline, Fair, Fifo, Policy, Waiting};
+
+/// One of the schedulers. Each keeps its own bound; a call costs one comparison more.
+#[derive(Clone, Copy, Debug)]
+pub enum Any<const CLIENTS: usize = 8> {
+    /// The oldest first.
+    Fifo(Fifo),
+    /// Batches in address order, with expiry.
+    Deadline(Deadline),
+    /// Turns by budget and weight.
+    Fair(Fair<CLIENTS>),
+}
+
+impl Any {
+    /// The schedulers' names, in the order of the variants.
+    pub const NAMES: [&'static str; 3] = ["fifo", "deadline", "fair"];
+}
+
+impl<const CLIENTS: usize> Any<CLIENTS> {
+    /// Its name, one of [`Any::NAMES`].
+    pub const fn name(&self) -> &'static str {
+        let [fifo, deadline, fair] = Any::NAMES;
+        match self {
+            Any::Fifo(_) => fifo,
+            Any::Deadline(_) => deadline,
+            Any::Fair(_) => fair,
+        }
+    }
+}
+
+impl<const CLIENTS: usize> Policy for Any<CLIENTS> {
+    fn arrived(&mut self, request: &Waiting, now_ns: u64) {
+        match self {
+            Any::Fifo(policy) => policy.arrived(request, now_ns),
+            Any::Deadline(policy) => policy.arrived(request, now_ns),
+            Any::Fair(policy) => policy.arrived(request, now_ns),
+        }
+    }
+
+    fn pick<I: Iterator<Item = Waiting> + Clone>(&mut self, waiting: I, now_ns: u64) -> Choice {
+        match self {
+            Any::Fifo(policy) => policy.pick(waiting, now_ns),
+            Any::Deadline(policy) => policy.pick(waiting, now_ns),
+            Any::Fair(policy) => policy.pick(waiting, now_ns),
+        }
+    }
+
+    fn sent(&mut self, request: &Waiting, now_ns: u64) {
+        match self {
+            Any::Fifo(policy) => policy.sent(request, now_ns),
+            Any::Deadline(policy) => policy.sent(request, now_ns),
+            Any::Fair(policy) => policy.sent(request, now_ns),
+        }
+    }
+
+    fn cancelled(&mut self, request: &Waiting) {
+        match self {
+            Any::Fifo(policy) => policy.cancelled(request),
+            Any::Deadline(policy) => policy.cancelled(request),
+            Any::Fair(policy) => policy.cancelled(request),
+        }
+    }
+
+    fn done(&mut self, request: &Waiting, now_ns: u64) {
+        match self {
+            Any::Fifo(policy) => policy.done(request, now_ns),
+            Any::Deadline(policy) => policy.done(request, now_ns),
+            Any::Fair(policy) => policy.done(request, now_ns),
+        }
+    }
+}

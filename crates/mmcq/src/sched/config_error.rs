@@ -1,0 +1,31 @@
+//! A setting that is refused.
+
+use core::fmt;
+
+/// A setting outside its range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ConfigError {
+    /// Which one, as `scheduler.key`.
+    pub key: &'static str,
+    /// What was given.
+    pub value: u64,
+    /// Smallest value that is taken.
+    pub min: u64,
+    /// Largest value that is taken.
+    pub max: u64,
+}
+
+impl ConfigError {
+    /// `value` if it lies in `min..=max`.
+    pub(super) const fn check(key: &'static str, value: u64, min: u64, max: u64) -> Result<u64, Self> {
+        if value < min || value > max { Err(ConfigError { key, value, min, max }) } else { Ok(value) }
+    }
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}, expected {}..={}", self.key, self.value, self.min, self.max)
+    }
+}
+
+impl core::error::Error for ConfigError {}

@@ -1,0 +1,198 @@
+//! Batches in address order, with an expiry for each direction.
+//!
+//! Source: the published behaviour and defaults of Linux' mq-deadline (read expiry 500 ms, write expiry 5 s,
+//! two read batches before a write batch, 16 requests a batch), without its priority classes and zones.
+//!
+//! Reads and writes go in batches of one direction. A batch goes upwards in address (one way), and is over
+//! when it is full or nothing lies above. Reads start the next batch unless writes were passed over
+//! `writes_starved` times. A batch starts with the oldest request of its direction if that one has expired or
+//! nothing lies above the last; otherwise it goes on upwards.
+//!
+//! # Bound
+//! Counted in transfers (calls of `pick` that were followed; what a transfer takes along counts with it). Let
+//! b be `batch` and s `writes_starved`. A request that has expired, with k older ones of its direction
+//! waiting, is sent
+//!
+//! - a read: after at most b · (1 + k + ⌈(k + 1) / s⌉) other transfers;
+//! - a write: after at most b · (1 + k + s · (k + 1)) other transfers.
+//!
+//! For the oldest one (k = 0) that is 2 b and (1 + s) b: 32 and 48 with the defaults. Why: a batch has at
+//! most b transfers. One may be running. From then on every batch of the direction starts with the oldest,
+//! since whatever is older has expired too, so the request is at the latest the first of batch k + 1. Between
+//! two write batches lie at most s batches of reads, and a write batch only follows s read batches during
+//! which it waited.
+//!
+//! Cost: one pass over what waits at each pick, some 30 instructions each; 130 for a request that waits alone,
+//! all calls together (x86-64, optimised). 48 bytes of state and settings.
+
+use super::{Choice, ConfigError, Policy, Waiting};
+use crate::host::Direction;
+
+/// The settings of [`Deadline`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Config {
+    read_expire_ns: u64,
+    write_expire_ns: u64,
+    writes_starved: u8,
+    batch: u8,
+}
+
+impl Config {
+    /// 500 ms, 5 s, 2 and 16.
+    pub const DEFAULT: Config =
+        Config { read_expire_ns: 500_000_000, write_expire_ns: 5_000_000_000, writes_starved: 2, batch: 16 };
+
+    /// Expiries in nanoseconds (0 serves every batch from the oldest), read batches that may pass waiting
+    /// writes (1 to 255; 0 would starve reads), requests a batch (1 to 255).
+    pub const fn new(
+        read_expire_ns: u64,
+        write_expire_ns: u64,
+        writes_starved: u8,
+        batch: u8,
+    ) -> Result<Config, ConfigError> {
+        if let Err(error) = ConfigError::check("deadline.writes_starved", writes_starved as u64, 1, 255) {
+            return Err(error);
+        }
+        if let Err(error) = ConfigError::check("deadline.batch", batch as u64, 1, 255) {
+            return Err(error);
+        }
+        Ok(Config { read_expire_ns, write_expire_ns, writes_starved, batch })
+    }
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self::DEFAULT
+    }
+}
+
+/// What was picked, until it is sent: a pick that is not followed leaves no trace.
+#[derive(Clone, Copy, Debug)]
+struct Proposal {
+    index: u8,
+    /// It starts a batch.
+    starts: bool,
+    /// It passes over writes that wait.
+    passes_writes: bool,
+}
+
+/// Batches in address order with expiry; see [the module](self).
+#[derive(Clone, Copy, Debug)]
+pub struct Deadline {
+    config: Config,
+    /// The direction of the batch.
+    direction: Direction,
+    /// Transfers of the batch so far.
+    batched: u8,
+    /// Read batches since writes were passed over first.
+    starved: u8,
+    proposal: Option<Proposal>,
+    read_from_lba: u64,
+    write_from_lba: u64,
+}
+
+/// What waits in one direction.
+#[derive(Clone, Copy, Default)]
+struct Side {
+    /// Index and arrival.
+    oldest: Option<(u8, u64)>,
+    /// The lowest that lies where the last one ended, or above: index and address.
+    above: Option<(u8, u64)>,
+}
+
+impl Side {
+    fn see(&mut self, request: &Waiting, from_lba: u64) {
+        self.oldest.get_or_insert((request.index, request.arrived_ns));
+        if request.lba >= from_lba && self.above.is_none_or(|(_, best_lba)| request.lba < best_lba) {
+            self.above = Some((request.index, request.lba));
+        }
+    }
+}
+
+impl Deadline {
+    /// A scheduler that has seen nothing yet.
+    pub const fn new(config: Config) -> Self {
+        Deadline {
+            config,
+            direction: Direction::Read,
+            batched: config.batch,
+            starved: 0,
+            proposal: None,
+            read_from_lba: 0,
+            write_from_lba: 0,
+        }
+    }
+
+    /// Where a batch of this side starts.
+    fn start_of(side: &Side, expire_ns: u64, now_ns: u64) -> Option<u8> {
+        let (oldest, arrived_ns) = side.oldest?;
+        let expired = arrived_ns.saturating_add(expire_ns) <= now_ns;
+        Some(side.above.filter(|_| !expired).map_or(oldest, |(index, _)| index))
+    }
+}
+
+impl Policy for Deadline {
+    fn pick<I: Iterator<Item = Waiting> + Clone>(&mut self, waiting: I, now_ns: u64) -> Choice {
+        let (mut reads, mut writes) = (Side::default(), Side::default());
+        for request in waiting {
+            match request.direction {
+                Direction::Read => reads.see(&request, self.read_from_lba),
+                Direction::Write => writes.see(&request, self.write_from_lba),
+            }
+        }
+        let current = match self.direction {
+            Direction::Read => &reads,
+            Direction::Write => &writes,
+        };
+        if let Some((index, _)) = current.above
+            && self.batched < self.config.batch
+        {
+            self.proposal = Some(Proposal { index, starts: false, passes_writes: false });
+            return Choice::Go(index);
+        }
+        let passes_writes = writes.oldest.is_some();
+        let writes_due = passes_writes && self.starved >= self.config.writes_starved;
+        if let Some(index) = Self::start_of(&reads, self.config.read_expire_ns, now_ns)
+            && !writes_due
+        {
+            self.proposal = Some(Proposal { index, starts: true, passes_writes });
+            return Choice::Go(index);
+        }
+        let Some(index) = Self::start_of(&writes, self.config.write_expire_ns, now_ns) else {
+            return Choice::IdleUntil(now_ns);
+        };
+        self.proposal = Some(Proposal { index, starts: true, passes_writes: false });
+        Choice::Go(index)
+    }
+
+    fn sent(&mut self, request: &Waiting, _now_ns: u64) {
+        let end_lba = request.lba.saturating_add(u64::from(request.blocks));
+        let from_lba = match request.direction {
+            Direction::Read => &mut self.read_from_lba,
+            Direction::Write => &mut self.write_from_lba,
+        };
+        let Some(picked) = self.proposal.take_if(|picked| picked.index == request.index) else {
+            // It went along with another.
+            if request.lba == *from_lba {
+                *from_lba = end_lba;
+            }
+            return;
+        };
+        *from_lba = end_lba;
+        if !picked.starts {
+            self.batched = self.batched.saturating_add(1);
+            return;
+        }
+        self.batched = 1;
+        self.direction = request.direction;
+        match request.direction {
+            Direction::Write => self.starved = 0,
+            Direction::Read if picked.passes_writes => self.starved = self.starved.saturating_add(1),
+            Direction::Read => {}
+        }
+    }
+
+    fn cancelled(&mut self, request: &Waiting) {
+        self.proposal.take_if(|picked| picked.index == request.index);
+    }
+}

@@ -1,0 +1,109 @@
+//! What is known of a client: how far it is ahead of its share, how long it thinks, whether it jumps about.
+
+use super::super::Waiting;
+
+/// Fraction bits of a block in `ahead`.
+const FRACTION: u32 = 32;
+/// Think times seen before the mean is believed.
+const LEARNED: u8 = 4;
+/// A request that begins farther than this from the end of the one before is a jump (BFQ's figure).
+const NEAR_BLOCKS: u64 = 800;
+/// A request this long is no jump, wherever it begins: flash has no head to move (BFQ's figure).
+const LONG_BLOCKS: u32 = 64;
+/// More jumps than this among the last 32 requests: the client is seeky (BFQ's figure).
+const SEEKY: u32 = 19;
+
+/// A client's two queues, and the habits of its synchronous one.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Client {
+    /// Start tag of the synchronous and the asynchronous queue, less the class's virtual time: blocks by
+    /// weight, with [`FRACTION`] bits behind the point. Never below the virtual time.
+    sync_ahead: u64,
+    async_ahead: u64,
+    last_end_lba: u64,
+    last_done_ns: u64,
+    think_ns: u32,
+    /// One bit a request, the last one lowest.
+    jumps: u32,
+    thinks: u8,
+    /// Synchronous requests that wait or are on the card.
+    outstanding: u8,
+}
+
+impl Client {
+    pub(super) const NEW: Client = Client {
+        sync_ahead: 0,
+        async_ahead: 0,
+        last_end_lba: 0,
+        last_done_ns: u64::MAX,
+        think_ns: 0,
+        jumps: 0,
+        thinks: 0,
+        outstanding: 0,
+    };
+
+    pub(super) fn ahead(&self, sync: bool) -> u64 {
+        if sync { self.sync_ahead } else { self.async_ahead }
+    }
+
+    fn ahead_mut(&mut self, sync: bool) -> &mut u64 {
+        if sync { &mut self.sync_ahead } else { &mut self.async_ahead }
+    }
+
+    /// The client is charged for service.
+    pub(super) fn charge(&mut self, sync: bool, blocks: u64, weight: u16) {
+        let cost = (blocks.min(u64::MAX >> FRACTION) << FRACTION).checked_div(u64::from(weight)).unwrap_or(0);
+        let ahead = self.ahead_mut(sync);
+        *ahead = ahead.saturating_add(cost);
+    }
+
+    /// The virtual time of a class moves on. A tag that falls behind it moves along: who did not ask has no
+    /// claim left.
+    pub(super) fn advance(&mut self, sync: bool, by: u64) {
+        let ahead = self.ahead_mut(sync);
+        *ahead = ahead.saturating_sub(by);
+    }
+
+    /// A synchronous request has come in. `longest_ns` is the longest think time that is told apart.
+    pub(super) fn arrived(&mut self, request: &Waiting, longest_ns: u64) {
+        let was_idle = self.outstanding == 0;
+        self.outstanding = self.outstanding.saturating_add(1);
+        // What arrived no later than the last completion was not thought about: the rest of a long one, say.
+        if was_idle && request.arrived_ns > self.last_done_ns {
+            let think_ns = request.arrived_ns.saturating_sub(self.last_done_ns).min(longest_ns);
+            let think_ns = u32::try_from(think_ns).unwrap_or(u32::MAX);
+            self.think_ns = match self.thinks {
+                0 => think_ns,
+                _ => (self.think_ns - self.think_ns / 8).saturating_add(think_ns / 8),
+            };
+            self.thinks = self.thinks.saturating_add(1);
+        }
+    }
+
+    /// A synchronous request has gone to the card.
+    pub(super) fn sent(&mut self, request: &Waiting) {
+        let jump = request.blocks < LONG_BLOCKS && request.lba.abs_diff(self.last_end_lba) > NEAR_BLOCKS;
+        self.jumps = self.jumps << 1 | u32::from(jump);
+        self.last_end_lba = request.lba.saturating_add(u64::from(request.blocks));
+    }
+
+    /// A synchronous request is over.
+    pub(super) fn done(&mut self, now_ns: u64) {
+        self.outstanding = self.outstanding.saturating_sub(1);
+        self.last_done_ns = now_ns;
+    }
+
+    /// A synchronous request was taken back.
+    pub(super) fn cancelled(&mut self) {
+        self.outstanding = self.outstanding.saturating_sub(1);
+    }
+
+    pub(super) fn is_seeky(&self) -> bool {
+        self.jumps.count_ones() > SEEKY
+    }
+
+    /// Its mean think time, once learned.
+    pub(super) fn think_ns(&self) -> Option<u64> {
+        (self.thinks >= LEARNED).then_some(u64::from(self.think_ns))
+    }
+}

@@ -1,0 +1,87 @@
+//! Settings of the budget-fair scheduler.
+
+use super::super::ConfigError;
+
+/// The settings of [`Fair`](super::Fair).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Config<const CLIENTS: usize = 8> {
+    pub(super) weights: [u16; CLIENTS],
+    pub(super) budget_blocks: u32,
+    pub(super) timeout_ns: u64,
+    pub(super) idle_ns: u64,
+    pub(super) think_ns: u64,
+    pub(super) sync_turns: u8,
+    pub(super) async_blocks: u32,
+}
+
+impl<const CLIENTS: usize> Config<CLIENTS> {
+    /// Equal weights (100); turns of 4096 blocks (2 MiB) or 125 ms; at most 8 ms of idling for clients that
+    /// think for 2 ms at most; an asynchronous turn of 512 blocks after two synchronous ones.
+    pub const DEFAULT: Self = {
+        assert!(CLIENTS >= 1 && CLIENTS <= 256);
+        Config {
+            weights: [100; CLIENTS],
+            budget_blocks: 4096,
+            timeout_ns: 125_000_000,
+            idle_ns: 8_000_000,
+            think_ns: 2_000_000,
+            sync_turns: 2,
+            async_blocks: 512,
+        }
+    };
+
+    /// The defaults with these weights, 1 to 1000 each; a client's place is its number.
+    pub const fn new(weights: [u16; CLIENTS]) -> Result<Self, ConfigError> {
+        let mut left: &[u16] = &weights;
+        while let [weight, rest @ ..] = left {
+            if let Err(error) = ConfigError::check("fair.weight", *weight as u64, 1, 1000) {
+                return Err(error);
+            }
+            left = rest;
+        }
+        Ok(Config { weights, ..Self::DEFAULT })
+    }
+
+    /// With a turn of `blocks` (1 to 1048576) of 512 bytes, or `timeout_ns` of card time (1 ms to 10 s),
+    /// whichever ends first. The quotient of the two is the rate below which a client pays for time instead
+    /// of blocks.
+    pub const fn with_budget(self, blocks: u32, timeout_ns: u64) -> Result<Self, ConfigError> {
+        if let Err(error) = ConfigError::check("fair.budget_blocks", blocks as u64, 1, 1 << 20) {
+            return Err(error);
+        }
+        match ConfigError::check("fair.timeout_ns", timeout_ns, 1_000_000, 10_000_000_000) {
+            Ok(timeout_ns) => Ok(Config { budget_blocks: blocks, timeout_ns, ..self }),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// With idling of `idle_ns` at most (0 for none, up to 1 s) for clients whose mean think time is at most
+    /// `think_ns` (up to `idle_ns`).
+    pub const fn with_idling(self, idle_ns: u64, think_ns: u64) -> Result<Self, ConfigError> {
+        if let Err(error) = ConfigError::check("fair.idle_ns", idle_ns, 0, 1_000_000_000) {
+            return Err(error);
+        }
+        match ConfigError::check("fair.think_ns", think_ns, 0, idle_ns) {
+            Ok(think_ns) => Ok(Config { idle_ns, think_ns, ..self }),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// With an asynchronous turn of `async_blocks` (1 to 1048576) after `sync_turns` (1 to 254) synchronous
+    /// ones that passed over it.
+    pub const fn with_async(self, sync_turns: u8, async_blocks: u32) -> Result<Self, ConfigError> {
+        if let Err(error) = ConfigError::check("fair.sync_turns", sync_turns as u64, 1, 254) {
+            return Err(error);
+        }
+        match ConfigError::check("fair.async_blocks", async_blocks as u64, 1, 1 << 20) {
+            Ok(_) => Ok(Config { sync_turns, async_blocks, ..self }),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+impl<const CLIENTS: usize> Default for Config<CLIENTS> {
+    fn default() -> Self {
+        Self::DEFAULT
+    }
+}
