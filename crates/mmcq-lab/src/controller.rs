@@ -191,6 +191,9 @@ macro_rules! driver {
 }
 
 impl Host for Driver {
+    // One of them does; the capabilities say which.
+    const CONTINUES: bool = true;
+
     fn caps(&self) -> &Caps {
         driver!(self, d => d.caps())
     }
