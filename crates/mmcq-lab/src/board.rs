@@ -1,22 +1,19 @@
 //! From files to a running machine: controller, card, driver and engine, brought up and ready.
 
+use crate::controller::{self, Controller};
 use crate::ours::Context;
-use crate::platform::{Advance, Busy, Platform};
-use crate::system::Costs;
+use crate::platform::{Advance, Platform};
+use crate::system::{Costs, SleepDepth};
 use mmcq::card::{Card, Family, Options, bring_up};
 use mmcq::engine::{Config, DmaBuf};
-use mmcq::host::sdhci::{self, Quirks, Table};
-use mmcq::host::{Caps, Width};
 use mmcq::task::{Lock, Shared, Timer};
 use mmcq_sim::card::{CardProfile, Fill, Medium};
 use mmcq_sim::charged::{CallCosts, Charged};
 use mmcq_sim::cpu::Delay;
 use mmcq_sim::memory::{MemoryConfig, ShadowMemory};
-use mmcq_sim::sdhci::{BusStats, Port, PortCounters, Sdhci};
 use mmcq_sim::time::Time;
 use mmcq_sim::world::Device;
 use std::cell::{Cell, RefCell};
-use std::rc::Rc;
 
 /// The cards that come with the program.
 const CARDS: [(&str, &str); 10] = [
@@ -32,15 +29,13 @@ const CARDS: [(&str, &str); 10] = [
     ("pro-plus-128-ahead", include_str!("../../../cards/pro-plus-128-ahead.toml")),
 ];
 
-/// Descriptors: the largest merged transfer of the laboratory has one for each of its I/Os.
-const DESCRIPTORS: usize = 257;
 /// Turns without any event after which bring-up is stuck; steps that need no time take one each.
 const QUIET_MAX: u32 = 100;
 /// Bring-up that takes longer than this in virtual time has failed.
 const BRING_UP_LIMIT_NS: u64 = 30_000_000_000;
 
 /// The driver as it runs in the laboratory.
-pub type Driver = Charged<sdhci::Sdhci<Port, ShadowMemory, DESCRIPTORS>>;
+pub type Driver = Charged<controller::Driver>;
 
 /// The engine's handle.
 pub type Stack<const N: usize> = Shared<Alone, Driver, N>;
@@ -167,35 +162,8 @@ pub struct Board<const N: usize> {
     pub defer: bool,
     /// Who moves our engine, and what that costs.
     pub context: Context,
-    /// Register accesses.
-    pub port: Port,
     /// DMA memory.
     pub memory: ShadowMemory,
-}
-
-/// The controller as the event loop sees it.
-#[derive(Clone)]
-pub struct Controller(pub Rc<RefCell<Sdhci>>);
-
-impl Device for Controller {
-    fn advance(&mut self, until_ns: u64) -> u64 {
-        self.0.borrow_mut().advance(until_ns)
-    }
-
-    fn next_event_ns(&self) -> Option<u64> {
-        self.0.borrow().next_event_ns()
-    }
-
-    fn irq(&self) -> bool {
-        self.0.borrow().irq()
-    }
-}
-
-impl Controller {
-    /// What went over the bus so far.
-    pub fn stats(&self) -> BusStats {
-        self.0.borrow().stats().clone()
-    }
 }
 
 /// Costs of a platform, paid by this price.
@@ -221,6 +189,14 @@ fn costs(platform: &Platform, price: Price) -> (Costs, CallCosts, (u64, u64)) {
         wake: delay("wake"),
         hop: delay("hop"),
         retry_ns: ns("retry"),
+        setup_ns: ns("setup"),
+        close_ns: ns("stop_pause") + ns("flush"),
+        pin_ns: ns("pin"),
+        depth: SleepDepth {
+            light_ns: ns("light_sleep"),
+            deep_ns: ns("deep_sleep"),
+            extra_ns: ns("deep_wake"),
+        },
     };
     let mut registers = (0, 0);
     if price == Price::Own {
@@ -283,42 +259,21 @@ impl<const N: usize> Board<N> {
         };
         let time = Time::new();
         let memory = ShadowMemory::new(MemoryConfig::BITS32);
-        let model = Sdhci::new(platform.controller, memory.clone(), Some(profile.build(medium)?));
-        let controller = Controller(Rc::new(RefCell::new(model)));
-        let mut port = Port::new(controller.0.clone(), time.clone(), 0, 0);
         let (costs, mut calls, registers) = costs(platform, price);
         // Linux has one slot, and its own ideas of who moves it.
+        if N == 1 {
+            // ... and its driver's work item pays the setup once.
+            calls.start_data_ns = calls.start_data_ns.saturating_sub(costs.setup_ns);
+            calls.start_command_ns = calls.start_command_ns.saturating_sub(costs.setup_ns);
+        }
         let context = if N > 1 { context(platform, price, &costs) } else { Context::default() };
         if context.advance != Advance::Irq {
             // The interrupt's entry is paid where there is one.
             calls.ack_ns -= context.entry_ns;
         }
-        (port.read_cost_ns, port.write_cost_ns) = registers;
-
-        let mut quirks = Quirks::NONE;
-        if platform.defer_completion {
-            quirks = quirks.with(Quirks::DEFER_COMPLETION);
-        }
-        if platform.busy != Busy::Interrupt {
-            quirks = quirks.with(Quirks::NO_BUSY_IRQ);
-        }
-        // Linux's raw phases need no end of busy; that its driver looks at the lines before a start is modelled by their level.
-        if platform.busy == Busy::Status && N > 1 {
-            quirks = quirks.with(Quirks::NO_DAT0_LEVEL);
-        }
-        let config = sdhci::Config {
-            quirks,
-            fixed: platform.controller.fixed,
-            hs400_mode: platform.controller.hs400_mode,
-            hs400es_mode: platform.controller.hs400es_mode,
-            width: Width::W8,
-            extra_timings: platform.timings.iter().fold(0, |bits, t| bits | Caps::timing_bit(*t)),
-            ..sdhci::Config::new()
-        };
-        // The table lives as long as the process: a few kilobytes for each board of a run.
-        let table: &'static mut Table<DESCRIPTORS> = Box::leak(Box::new(Table::new()));
-        let driver = sdhci::Sdhci::new(port.clone(), memory.clone(), table, config)
-            .map_err(|e| BoardError::Driver { platform: platform.name.clone(), error: e.to_string() })?;
+        let card = profile.build(medium)?;
+        let (controller, driver) = Controller::new(platform, N > 1, &memory, &time, card, registers)
+            .map_err(|error| BoardError::Driver { platform: platform.name.clone(), error })?;
         let host = Charged::new(driver, time.clone(), CallCosts::default());
         let stack = Shared::new(Alone, TIMER, host, Config::DEFAULT);
         let (card, ext_csd) = start(&stack, &controller, &time).map_err(|error| BoardError::BringUp {
@@ -327,28 +282,10 @@ impl<const N: usize> Board<N> {
             error,
         })?;
         stack.with(|engine| engine.host_mut().costs = calls);
-        controller.0.borrow_mut().take_stats();
+        controller.take_stats();
         let migration = platform.shares.value("migration");
         let (cores, defer) = (platform.cores, platform.defer_completion);
-        Ok(Board {
-            stack,
-            ext_csd,
-            controller,
-            time,
-            card,
-            costs,
-            cores,
-            migration,
-            defer,
-            context,
-            port,
-            memory,
-        })
-    }
-
-    /// Register accesses so far.
-    pub fn accesses(&self) -> PortCounters {
-        self.port.counters()
+        Ok(Board { stack, ext_csd, controller, time, card, costs, cores, migration, defer, context, memory })
     }
 }
 
@@ -395,7 +332,7 @@ fn start<const N: usize>(stack: &Stack<N>, controller: &Controller, time: &Time)
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mmcq::host::Timing;
+    use mmcq::host::{Timing, Width};
 
     #[test]
     fn every_platform_comes_up_at_its_speed() {
@@ -406,10 +343,12 @@ mod tests {
             ("fifo-allwinner", Timing::Hs400),
             ("fifo-allwinner-busy", Timing::Hs400),
             ("hsq-nobusy", Timing::Hs200),
+            ("stream-rtsx", Timing::Sdr104),
         ] {
             let platform = Platform::load(name).unwrap();
             let board = Board::<64>::new(&platform, None, None, Price::Linux).unwrap();
-            assert_eq!((board.card.timing, board.card.width), (timing, Width::W8), "{name}");
+            let width = if timing == Timing::Sdr104 { Width::W4 } else { Width::W8 };
+            assert_eq!((board.card.timing, board.card.width), (timing, width), "{name}");
             assert_eq!(board.memory.violation_count(), 0, "{name}: {:?}", board.memory.violations());
         }
     }

@@ -2,6 +2,7 @@
 
 pub mod board;
 pub mod buffers;
+pub mod controller;
 pub mod fio;
 pub mod linux;
 pub mod ours;

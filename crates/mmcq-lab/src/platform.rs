@@ -1,16 +1,21 @@
 //! Platform files: a board as TOML. Every cost carries its unit in its name, its kind and its source.
 //!
-//! `[stack] advance` says who moves our engine: `"irq"` (as if it were not there), `"tasklet"`, `"thread"` or `"spin"`, see [`Advance`]. Two costs may be
-//! left out: `cost.entry_us`, the part of `cost.irq_us` that is interrupt entry and exit (without it: all of it), and `cost.tasklet_us`, from the hard
-//! interrupt to the deferred one, which only a board that uses it must give.
+//! `[stack] advance` says who moves our engine: `"irq"` (as if it were not there), `"tasklet"`, `"thread"` or `"spin"`, see [`Advance`]. Some costs may be
+//! left out:
+//! - `cost.entry_us`, the part of `cost.irq_us` that is interrupt entry and exit (without it: all of it);
+//! - `cost.tasklet_us`, from the hard interrupt to the deferred one, which only a board that uses it must give;
+//! - `cost.setup_us`, the part of `cost.start_us` and `cost.poll_us` that Linux's driver of a reader pays once for each request, not for each round;
+//! - `cost.stop_pause_us` and `cost.flush_us`, what Linux's driver of a reader does after a late CMD12;
+//! - `cost.pin_us`, a job's work for each 512 KiB of an I/O of more than 1 MiB;
+//! - `cost.deep_wake_us`, what waking a job costs more when it has slept for `cost.deep_sleep_us` or longer, nothing up to `cost.light_sleep_us`.
 
-use mmcq_sim::sdhci::SdhciConfig;
+use crate::controller::ControllerConfig;
 use serde::Deserialize;
 use std::path::{Path, PathBuf};
 use toml::{Table, Value};
 
 /// The platforms that come with the program.
-const BUILT_IN: [(&str, &str); 7] = [
+const BUILT_IN: [(&str, &str); 8] = [
     ("generic", include_str!("../../../platforms/generic.toml")),
     ("hsq-sprd", include_str!("../../../platforms/hsq-sprd.toml")),
     ("hsq-sprd-busy", include_str!("../../../platforms/hsq-sprd-busy.toml")),
@@ -18,6 +23,7 @@ const BUILT_IN: [(&str, &str); 7] = [
     ("hsq-nobusy", include_str!("../../../platforms/hsq-nobusy.toml")),
     ("fifo-allwinner", include_str!("../../../platforms/fifo-allwinner.toml")),
     ("fifo-allwinner-busy", include_str!("../../../platforms/fifo-allwinner-busy.toml")),
+    ("stream-rtsx", include_str!("../../../platforms/stream-rtsx.toml")),
 ];
 
 /// Platforms that a file may stand on, one on the other.
@@ -27,6 +33,13 @@ const DEPTH_MAX: usize = 8;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct PlatformError(String);
+
+impl PlatformError {
+    /// From the whole line.
+    pub(crate) fn new(line: String) -> Self {
+        PlatformError(line)
+    }
+}
 
 /// Where a number comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
@@ -117,7 +130,7 @@ pub struct Platform {
     /// Who moves our engine.
     pub advance: Advance,
     /// The controller model.
-    pub controller: SdhciConfig,
+    pub controller: ControllerConfig,
     /// Timings of the wires that the controller's capabilities cannot tell.
     pub timings: Vec<mmcq::host::Timing>,
     /// Cores.
@@ -151,7 +164,8 @@ const COSTS: [&str; 14] = [
     "hop", "tail", "retry",
 ];
 /// Costs that a platform may give.
-const COSTS_OPTIONAL: [&str; 2] = ["entry", "tasklet"];
+const COSTS_OPTIONAL: [&str; 9] =
+    ["entry", "tasklet", "setup", "stop_pause", "flush", "pin", "light_sleep", "deep_sleep", "deep_wake"];
 const SHARES: [&str; 2] = ["tail", "migration"];
 /// Those of our own path; the first ones are instructions, `cycle` and registers are times.
 const OWN: [&str; 8] = [
@@ -195,9 +209,7 @@ impl Platform {
         };
         let (costs, shares, own) = (section("cost")?, section("share")?, section("own")?);
         let (controller, mut driver, mut cpu) = (section("controller")?, section("driver")?, section("cpu")?);
-        let controller = Value::Table(controller).try_into().map_err(|e: toml::de::Error| {
-            PlatformError(format!("{}: {}", place("controller"), e.message()))
-        })?;
+        let controller = ControllerConfig::read(&place("controller"), controller)?;
         let mut stack = section("stack")?;
         let advance = match stack.remove("advance") {
             Some(value) => value.clone().try_into().map_err(|_| {
@@ -493,6 +505,8 @@ mod tests {
         assert!(broken("cores = 8", "cores = 0").contains("cpu.cores: 0; expected 1 to 64"));
         assert!(broken("done_us = { value = 2, ", "done_us = { ").contains("missing field `value`"));
         assert!(broken("fixed = true", "fixt = true").contains("fixt"));
+        let kind = broken("fixed = true", "kind = \"sdhc\"");
+        assert!(kind.contains("controller.kind: \"sdhc\"; expected \"sdhci\" or \"rtsx\""), "{kind}");
         assert!(broken("\"hs200\"", "\"hs300\"").contains("hs300"));
         assert!(broken("card = ", "card = = ").contains("line 2"));
         assert!(Platform::load("hsq-spard").unwrap_err().to_string().contains("hsq-sprd"));

@@ -12,7 +12,7 @@ struct Bar {
     colour: RGBColor,
 }
 
-const BARS: [Bar; 6] = [
+const BARS: [Bar; 10] = [
     Bar { legend: "no queue, published", setting: "none", published: true, colour: RGBColor(176, 190, 197) },
     Bar { legend: "no queue, model", setting: "none", published: false, colour: RGBColor(96, 125, 139) },
     Bar {
@@ -27,6 +27,25 @@ const BARS: [Bar; 6] = [
         published: false,
         colour: RGBColor(245, 124, 0),
     },
+    Bar {
+        legend: "close each time, published",
+        setting: "close",
+        published: true,
+        colour: RGBColor(159, 168, 218),
+    },
+    Bar {
+        legend: "close each time, model",
+        setting: "close",
+        published: false,
+        colour: RGBColor(63, 81, 181),
+    },
+    Bar {
+        legend: "kept open, published",
+        setting: "patch",
+        published: true,
+        colour: RGBColor(244, 143, 177),
+    },
+    Bar { legend: "kept open, model", setting: "patch", published: false, colour: RGBColor(194, 24, 91) },
     Bar { legend: "mmcq, same prices", setting: "mmcq", published: false, colour: RGBColor(67, 160, 71) },
     Bar { legend: "mmcq, own path", setting: "mmcq-own", published: false, colour: RGBColor(27, 94, 32) },
 ];
@@ -39,7 +58,10 @@ pub fn rates(rows: &[Row], title: &str) -> Result<String, String> {
 }
 
 fn draw(rows: &[Row], title: &str, svg: &mut String) -> Result<(), Box<dyn std::error::Error>> {
-    let rates: Vec<&Row> = rows.iter().filter(|row| row.unit == "MiB/s").collect();
+    let rates: Vec<&Row> = rows.iter().filter(|row| matches!(row.unit.as_str(), "MiB/s" | "MB/s")).collect();
+    let mut units: Vec<&str> = rates.iter().map(|row| row.unit.as_str()).collect();
+    units.sort_unstable();
+    units.dedup();
     let mut cells: Vec<&str> = rates.iter().map(|row| row.cell.as_str()).collect();
     cells.dedup();
     let top = rates
@@ -47,8 +69,13 @@ fn draw(rows: &[Row], title: &str, svg: &mut String) -> Result<(), Box<dyn std::
         .flat_map(|row| [Some(row.model), row.published, row.limit])
         .flatten()
         .fold(1.0, f64::max);
-    let group = BARS.len() as f64 + 1.5;
-    let area = SVGBackend::with_string(svg, (900, 420)).into_drawing_area();
+    let value_of = |row: &Row, bar: &Bar| if bar.published { row.published } else { Some(row.model) };
+    let drawn =
+        |bar: &&Bar| rates.iter().any(|row| row.setting == bar.setting && value_of(row, bar).is_some());
+    let bars: Vec<&Bar> = BARS.iter().filter(drawn).collect();
+    let group = bars.len() as f64 + 1.5;
+    let width = 900.max(110 * u32::try_from(cells.len())?);
+    let area = SVGBackend::with_string(svg, (width, 420)).into_drawing_area();
     area.fill(&WHITE)?;
     let mut chart = ChartBuilder::on(&area)
         .caption(title, ("sans-serif", 18))
@@ -60,14 +87,10 @@ fn draw(rows: &[Row], title: &str, svg: &mut String) -> Result<(), Box<dyn std::
         .configure_mesh()
         .disable_x_mesh()
         .disable_x_axis()
-        .y_desc("MiB/s")
+        .y_desc(units.join(" or "))
         .light_line_style(WHITE)
         .draw()?;
-    let value_of = |row: &Row, bar: &Bar| if bar.published { row.published } else { Some(row.model) };
-    for (b, bar) in BARS.iter().enumerate() {
-        if !rates.iter().any(|row| row.setting == bar.setting && value_of(row, bar).is_some()) {
-            continue;
-        }
+    for (b, bar) in bars.iter().enumerate() {
         let boxes = cells.iter().enumerate().filter_map(|(c, cell)| {
             let row = rates.iter().find(|row| row.cell == *cell && row.setting == bar.setting)?;
             let value = value_of(row, bar)?;
@@ -125,7 +148,7 @@ mod tests {
         let bars =
             BARS.iter().map(|bar| format!("#{:02X}{:02X}{:02X}", bar.colour.0, bar.colour.1, bar.colour.2));
         let drawn: Vec<usize> = bars.map(|colour| svg.matches(&colour).count().min(2)).collect();
-        assert_eq!(drawn, [2, 2, 0, 2, 0, 0]);
+        assert_eq!(drawn, [2, 2, 0, 2, 0, 0, 0, 0, 0, 0]);
         assert!(svg.contains("a title") && svg.contains("rand read"));
     }
 }

@@ -7,11 +7,12 @@ use crate::fio::{Dir, ParseError, Worker as FioWorker};
 use crate::linux::elevator::{Elevator, Tunables};
 use crate::linux::hsq::{Hsq, Order, Settings};
 use crate::linux::port::EnginePort;
+use crate::linux::reader::{Close, Reader};
 use crate::linux::worker::Worker;
 use crate::ours::Ours;
 use crate::platform::Platform;
 use crate::system::{Io, Next, Stuck, System, Workload};
-use mmcq::host::Direction;
+use mmcq::host::{Caps, Direction, Host};
 use mmcq_sim::card::Medium;
 use mmcq_sim::cpu::Counts;
 use mmcq_sim::sdhci::BusStats;
@@ -31,6 +32,10 @@ pub enum Setting {
     HsqTag,
     /// Linux's software queue, first in first out.
     HsqFifo,
+    /// Linux on a host that can continue data: every multi-block request is ended by CMD12.
+    Close,
+    /// The same with the STREAM thread's patch: a transfer stays open until a request does not continue it.
+    Patch,
     /// Ours, at Linux's prices.
     Mmcq,
     /// Ours, at the price of its own path.
@@ -41,8 +46,16 @@ pub enum Setting {
 
 impl Setting {
     /// All of them.
-    pub const ALL: [Setting; 6] =
-        [Setting::None, Setting::HsqTag, Setting::HsqFifo, Setting::Mmcq, Setting::MmcqOwn, Setting::Limit];
+    pub const ALL: [Setting; 8] = [
+        Setting::None,
+        Setting::HsqTag,
+        Setting::HsqFifo,
+        Setting::Close,
+        Setting::Patch,
+        Setting::Mmcq,
+        Setting::MmcqOwn,
+        Setting::Limit,
+    ];
 
     /// Its name in commands and reports.
     pub fn name(self) -> &'static str {
@@ -50,6 +63,8 @@ impl Setting {
             Setting::None => "none",
             Setting::HsqTag => "hsq-tag",
             Setting::HsqFifo => "hsq-fifo",
+            Setting::Close => "close",
+            Setting::Patch => "patch",
             Setting::Mmcq => "mmcq",
             Setting::MmcqOwn => "mmcq-own",
             Setting::Limit => "limit",
@@ -58,9 +73,23 @@ impl Setting {
 
     fn price(self) -> Price {
         match self {
-            Setting::None | Setting::HsqTag | Setting::HsqFifo | Setting::Mmcq => Price::Linux,
+            Setting::None | Setting::HsqTag | Setting::HsqFifo => Price::Linux,
+            Setting::Close | Setting::Patch | Setting::Mmcq => Price::Linux,
             Setting::MmcqOwn => Price::Own,
             Setting::Limit => Price::Nothing,
+        }
+    }
+
+    /// Why the setting cannot run on a host: what it lacks, and the settings that can.
+    fn misses(self, caps: &Caps) -> Option<&'static str> {
+        match self {
+            Setting::Close | Setting::Patch if !caps.continue_data => Some(
+                "cannot continue the data of an open transfer; expected setting none, hsq-tag or hsq-fifo",
+            ),
+            Setting::None | Setting::HsqTag | Setting::HsqFifo if !caps.auto_stop => {
+                Some("sends no CMD12 by itself; expected setting close or patch")
+            }
+            _ => None,
         }
     }
 }
@@ -103,6 +132,16 @@ pub enum RunError {
         job: String,
         /// The setting.
         setting: &'static str,
+    },
+    /// The board's host is not one that this setting was made for.
+    #[error("platform {platform}, setting {setting}: the host {misses} (or mmcq, mmcq-own, limit)")]
+    Host {
+        /// The board.
+        platform: String,
+        /// The setting.
+        setting: &'static str,
+        /// What it lacks, and what to use instead.
+        misses: &'static str,
     },
     /// A lost completion.
     #[error(transparent)]
@@ -198,19 +237,32 @@ pub fn run(
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Outcome, RunError> {
     match run.setting {
+        Setting::Close | Setting::Patch => linux(run, medium, progress),
         Setting::None | Setting::HsqTag | Setting::HsqFifo => {
             let flushes = |w: &&FioWorker| w.job.fsync > 0 || w.job.fdatasync > 0 || w.job.end_fsync;
             if let Some(worker) = run.workers.iter().find(flushes) {
                 return Err(RunError::Flush { job: worker.job.name.clone(), setting: run.setting.name() });
             }
-            let board = Board::<1>::new(run.platform, run.card, medium, run.setting.price())?;
-            on_board(run, board, progress)
+            linux(run, medium, progress)
         }
         Setting::Mmcq | Setting::MmcqOwn | Setting::Limit => {
             let board = Board::<SLOTS>::new(run.platform, run.card, medium, run.setting.price())?;
             on_board(run, board, progress)
         }
     }
+}
+
+fn linux(
+    run: &Run<'_>,
+    medium: Option<Medium>,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<Outcome, RunError> {
+    let board = Board::<1>::new(run.platform, run.card, medium, run.setting.price())?;
+    if let Some(misses) = board.stack.with(|e| run.setting.misses(e.host().caps())) {
+        let platform = run.platform.name.clone();
+        return Err(RunError::Host { platform, setting: run.setting.name(), misses });
+    }
+    on_board(run, board, progress)
 }
 
 /// What differs between boards for Linux (one slot, one thing at a time) and ours.
@@ -222,8 +274,18 @@ impl Serve<1> for Board<1> {
     fn serve(self, run: &Run<'_>, sys: &mut System, load: &mut Load<'_>) -> Result<u64, Stuck> {
         let mut controller = self.controller.clone();
         let bytes = load.memory().1.max(LINUX_BLOCKS as usize * 512);
-        let port = EnginePort::new(self.stack, self.card.target, bytes);
         let elevator = Elevator::new(Tunables { max_blocks: LINUX_BLOCKS, ..Tunables::default() });
+        let close = match run.setting {
+            Setting::Close => Some(Close::AtOnce),
+            Setting::Patch => Some(Close::Late),
+            _ => None,
+        };
+        if let Some(close) = close {
+            let port = Reader::new(self.stack, self.card.target, bytes, close, sys);
+            let mut front = Worker::new(port, elevator, sys, run.seed);
+            return sys.run(&mut front, &mut controller, load);
+        }
+        let port = EnginePort::new(self.stack, self.card.target, bytes);
         let order = match run.setting {
             Setting::HsqTag => Order::Tag,
             Setting::HsqFifo => Order::Fifo,
@@ -258,16 +320,16 @@ where
     let mut sys = System::new(board.time.clone(), board.cores, board.migration, board.costs, jobs, run.seed);
     let mut load = Load::new(run, board.card.target.sectors, progress)?;
     let start_ns = board.time.now();
-    let (controller, memory, port, cores) =
-        (board.controller.clone(), board.memory.clone(), board.port.clone(), board.cores);
-    let before = port.counters();
+    let (controller, memory, cores) = (board.controller.clone(), board.memory.clone(), board.cores);
+    let before = controller.accesses();
     let end_ns = board.serve(run, &mut sys, &mut load)?;
     if memory.violation_count() > 0 {
         return Err(RunError::Memory(memory.violations().first().cloned().unwrap_or_default()));
     }
     let bus = controller.stats();
     let transfers = [17, 18, 24, 25].iter().map(|&c: &usize| bus.commands[c]).sum();
-    let accesses = (port.counters().reads - before.reads, port.counters().writes - before.writes);
+    let after = controller.accesses();
+    let accesses = (after.reads - before.reads, after.writes - before.writes);
     let counters = Counters {
         ios: load.ios,
         transfers,
@@ -426,6 +488,7 @@ impl Workload for Load<'_> {
                         lba: key,
                         blocks: (fio.bytes / 512) as u32,
                         buffer: 0,
+                        skip: 0,
                     });
                 }
                 FioNext::Sync(sync) => {
@@ -437,6 +500,7 @@ impl Workload for Load<'_> {
                         lba: u64::MAX,
                         blocks: 0,
                         buffer: 0,
+                        skip: 0,
                     });
                 }
                 FioNext::Wait(until_ns) => return Next::Until(until_ns),

@@ -21,12 +21,20 @@ pub struct Io {
     pub blocks: u32,
     /// Where its data are, in [`System::buffers`].
     pub buffer: u32,
+    /// Blocks before its own in there, if it is a piece of an I/O.
+    pub skip: u32,
 }
 
 impl Io {
     /// Its length.
     pub fn bytes(&self) -> usize {
         self.blocks as usize * 512
+    }
+
+    /// Where its data are inside of its buffer.
+    pub fn range(&self) -> std::ops::Range<usize> {
+        let start = self.skip as usize * 512;
+        start..start + self.bytes()
     }
 }
 
@@ -98,6 +106,45 @@ pub struct Costs {
     pub hop: Delay,
     /// How long a retry of a busy controller sleeps (at least; up to a quarter more).
     pub retry_ns: u64,
+    /// What a host driver's work item does before its first round: clock, card selection, waking the chip.
+    pub setup_ns: u64,
+    /// After a CMD12 that the host driver sends to close an open transfer: its pause, and the flush of its buffer.
+    pub close_ns: u64,
+    /// A job's own work for each started 512 KiB of an I/O of more than 1 MiB, before it is handed over.
+    pub pin_ns: u64,
+    /// Waking a job takes longer if it has slept for long, because its core sleeps deeper.
+    pub depth: SleepDepth,
+}
+
+/// Blocks of a part of an I/O that costs the job [`Costs::pin_ns`], and those that an I/O may have for nothing.
+const PIN_BLOCKS: u32 = 1024;
+const PIN_FREE_BLOCKS: u32 = 2048;
+
+impl Costs {
+    /// What an I/O costs its job before it is handed over.
+    fn pin(&self, io: &Io) -> u64 {
+        if io.blocks <= PIN_FREE_BLOCKS { 0 } else { self.pin_ns * u64::from(io.blocks.div_ceil(PIN_BLOCKS)) }
+    }
+}
+
+/// What a core's idle states cost whoever is woken there: nothing after a short sleep, `extra_ns` after a long one, evenly more in between.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SleepDepth {
+    /// Longest sleep that costs nothing.
+    pub light_ns: u64,
+    /// Shortest sleep that costs all.
+    pub deep_ns: u64,
+    /// What that is.
+    pub extra_ns: u64,
+}
+
+impl SleepDepth {
+    /// What waking costs more after so long a sleep.
+    pub fn extra(&self, asleep_ns: u64) -> u64 {
+        let span_ns = self.deep_ns.saturating_sub(self.light_ns).max(1);
+        let into_ns = asleep_ns.saturating_sub(self.light_ns).min(span_ns);
+        (u128::from(self.extra_ns) * u128::from(into_ns) / u128::from(span_ns)) as u64
+    }
 }
 
 /// Named steps of a front end, done when their cost has been spent.
@@ -121,6 +168,8 @@ pub enum Step {
     IrqThread,
     /// The deferred half of the interrupt handler.
     Tasklet,
+    /// The work item of a host driver that does everything in one.
+    HostWork,
     /// A job that spins looks at the controller.
     Look(u32),
     /// A job's I/O is ready to be handed to the stack.
@@ -229,6 +278,9 @@ pub struct Line {
 struct JobThread {
     thread: Thread,
     asleep: bool,
+    asleep_since_ns: u64,
+    /// An I/O that the job has prepared and will hand over next.
+    pinned: Option<Io>,
     done: Vec<(Io, bool)>,
 }
 
@@ -236,7 +288,13 @@ impl System {
     /// A machine with so many cores, and one thread for each job.
     pub fn new(time: Time, cores: u8, migration: f64, costs: Costs, jobs: u32, seed: u64) -> Self {
         let mut cpu = Cpu::new(cores, migration, seed);
-        let mut job = || JobThread { thread: cpu.spawn(Priority::Normal), asleep: true, done: Vec::new() };
+        let mut job = || JobThread {
+            thread: cpu.spawn(Priority::Normal),
+            asleep: true,
+            asleep_since_ns: 0,
+            pinned: None,
+            done: Vec::new(),
+        };
         let jobs = (0..jobs).map(|_| job()).collect();
         System {
             queue: Queue::new(),
@@ -438,6 +496,12 @@ impl System {
     /// The job submits what it has, or sleeps. True: it has finished.
     fn next<F: Front>(&mut self, job: u32, core: u8, front: &mut F, workload: &mut dyn Workload) -> bool {
         loop {
+            if let Some(io) = self.jobs[job as usize].pinned.take() {
+                front.submit(self, io);
+                if self.cpu.goes_on(self.jobs[job as usize].thread) {
+                    return false;
+                }
+            }
             let next = workload.next(job, self.time.now());
             let thread = &mut self.jobs[job as usize];
             if !matches!(next, Next::Io(_)) && !thread.done.is_empty() {
@@ -452,23 +516,33 @@ impl System {
                     if io.direction == Direction::Write {
                         workload.fill(&io, &mut self.buffers.get_mut(io.buffer)[..io.bytes()]);
                     }
-                    front.submit(self, io);
-                    if self.cpu.goes_on(self.jobs[job as usize].thread) {
+                    let thread = &mut self.jobs[job as usize];
+                    thread.pinned = Some(io);
+                    let cost_ns = self.costs.pin(&io);
+                    if cost_ns > 0 {
+                        self.cpu.go_on(thread.thread, cost_ns, Action::Next(job));
                         return false;
                     }
                 }
                 Next::Wait => {
-                    self.jobs[job as usize].asleep = !front.waits(self, job, None);
+                    let asleep = !front.waits(self, job, None);
+                    self.sleep(job, asleep);
                     return false;
                 }
                 Next::Until(at_ns) => {
-                    self.jobs[job as usize].asleep = !front.waits(self, job, Some(at_ns));
+                    let asleep = !front.waits(self, job, Some(at_ns));
+                    self.sleep(job, asleep);
                     self.queue.push(at_ns.max(self.time.now()), Event::Alarm(job));
                     return false;
                 }
                 Next::Finished => return true,
             }
         }
+    }
+
+    fn sleep(&mut self, job: u32, asleep: bool) {
+        let thread = &mut self.jobs[job as usize];
+        (thread.asleep, thread.asleep_since_ns) = (asleep, self.time.now());
     }
 
     /// Jobs whose I/Os have just been completed wake up.
@@ -501,7 +575,8 @@ impl System {
         if !std::mem::take(&mut thread.asleep) {
             return;
         }
-        let latency = self.costs.job_wake.draw(&mut self.job_wakes);
+        let asleep_ns = self.time.now().saturating_sub(thread.asleep_since_ns);
+        let latency = self.costs.job_wake.draw(&mut self.job_wakes) + self.costs.depth.extra(asleep_ns);
         self.cpu.wake(thread.thread, self.time.now(), latency, (cost_ns, action), &mut self.queue);
     }
 }

@@ -285,9 +285,15 @@ fn paths(value: &serde_json::Value, at: String, keys: &mut Vec<String>) {
 #[test]
 fn the_projects_jobs_are_read() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../jobs");
-    for (name, jobs, count) in
-        [("hsq", 4, 80), ("fifo", 4, 32), ("stream", 8, 8), ("verify", 4, 4), ("quickstart", 1, 1)]
-    {
+    for (name, jobs, count) in [
+        ("hsq", 4, 80),
+        ("fifo", 4, 32),
+        ("stream", 8, 8),
+        ("gnome-disks", 2, 2),
+        ("iozone", 36, 36),
+        ("verify", 4, 4),
+        ("quickstart", 1, 1),
+    ] {
         let file = parse_file(&folder.join(format!("{name}.fio")), &System).unwrap_or_else(|e| panic!("{e}"));
         assert_eq!(file.jobs.len(), jobs, "{name}");
         assert_eq!(file.notes, [], "{name}");

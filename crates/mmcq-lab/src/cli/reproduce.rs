@@ -4,7 +4,7 @@ use super::{Error, print};
 use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
 use mmcq_lab::plot;
-use mmcq_lab::reproduce::{self, Amount, Row, fifo, hsq};
+use mmcq_lab::reproduce::{self, Amount, Row, fifo, hsq, stream};
 use mmcq_lab::runner::RunError;
 use std::io::IsTerminal;
 use std::path::PathBuf;
@@ -14,8 +14,8 @@ use std::time::Duration;
 /// Run a published experiment again: published value, model, error, share of the physical limit
 ///
 /// Published values with a star were used to find the model's parameters; all others are predicted. `limit` is the same workload with wire and card alone, no host
-/// cost. Settings: none (Linux without the queue), hsq-tag and hsq-fifo (its software queue), mmcq (this stack at Linux's prices), mmcq-own (at its own
-/// measured path length).
+/// cost. Settings: none (Linux without the queue), hsq-tag and hsq-fifo (its software queue), close and patch (Linux's driver of a reader as it is, and keeping
+/// transfers open), mmcq (this stack at Linux's prices), mmcq-own (at its own measured path length).
 #[derive(Debug, Args)]
 pub struct Reproduce {
     /// Which experiment
@@ -46,6 +46,8 @@ enum Experiment {
     Hsq,
     /// Order of dispatch in that queue: latency percentiles of 8 readers
     Fifo,
+    /// A multi-block transfer that stays open while requests are sequential: one thread, 8 KiB to 10 MiB
+    Stream,
 }
 
 type Board = fn(&str, Amount, &mut dyn FnMut(&str)) -> Result<Vec<Row>, RunError>;
@@ -56,6 +58,7 @@ impl Reproduce {
         let (board, boards): (Board, &[&str]) = match self.experiment {
             Experiment::Hsq => (hsq::board, &hsq::BOARDS),
             Experiment::Fifo => (fifo::board, &fifo::BOARDS),
+            Experiment::Stream => (stream::board, &stream::BOARDS),
         };
         let named = self.platform.as_deref().map(|name| [name]);
         let wanted: &[&str] = match &named {
@@ -77,7 +80,10 @@ impl Reproduce {
         }
         spinner.finish_and_clear();
         if let Some(path) = &self.plot {
-            let title = "MiB/s of 4 KiB loads; the line is what wire and card allow";
+            let title = match self.experiment {
+                Experiment::Stream => "One thread's rates; the line is what wire and card allow",
+                _ => "MiB/s of 4 KiB loads; the line is what wire and card allow",
+            };
             let svg = plot::rates(&rows, title).map_err(Error::Run)?;
             std::fs::write(path, svg).map_err(|error| Error::Run(format!("{}: {error}", path.display())))?;
         }

@@ -88,6 +88,11 @@ impl Elevator {
         Elevator { tunables, ..Self::default() }
     }
 
+    /// Largest request, in blocks.
+    pub fn max_blocks(&self) -> u32 {
+        self.tunables.max_blocks
+    }
+
     /// Nothing waits.
     pub fn is_empty(&self) -> bool {
         self.sorted.iter().all(Vec::is_empty)
@@ -240,7 +245,7 @@ mod tests {
     use super::*;
 
     fn io(lba: u64) -> Io {
-        Io { job: 0, core: 0, direction: Direction::Read, lba, blocks: 8, buffer: 0 }
+        Io { job: 0, core: 0, direction: Direction::Read, lba, blocks: 8, buffer: 0, skip: 0 }
     }
 
     fn all(elevator: &mut Elevator) -> Vec<(u64, u32)> {

@@ -5,6 +5,8 @@
 pub mod elevator;
 pub mod hsq;
 pub mod port;
+pub mod raw;
+pub mod reader;
 pub mod tags;
 pub mod worker;
 
@@ -39,6 +41,12 @@ pub trait Port {
 
     /// The controller would refuse a transfer now, because the card is busy.
     fn busy(&self) -> bool;
+
+    /// The work item of the host driver runs, if it has one ([`Step::HostWork`](crate::system::Step::HostWork)).
+    fn work(&mut self, sys: &mut System) -> Option<Ended> {
+        let _ = sys;
+        None
+    }
 
     /// A timer that the port has set went off.
     fn timer(&mut self, sys: &mut System, number: u64) -> Option<Ended> {

@@ -206,7 +206,7 @@ impl Workload for Jobs {
             }
         };
         self.began[job as usize] = now_ns;
-        Next::Io(Io { job, core: 0, direction: self.direction, lba, blocks: 8, buffer: 0 })
+        Next::Io(Io { job, core: 0, direction: self.direction, lba, blocks: 8, buffer: 0, skip: 0 })
     }
 
     fn done(&mut self, io: &Io, ok: bool, _: &[u8], now_ns: u64) {
@@ -241,6 +241,7 @@ fn hsq_costs() -> Costs {
         wake: delay(20),
         hop: delay(28),
         retry_ns: 1_000_000,
+        ..Costs::default()
     }
 }
 

@@ -7,6 +7,7 @@ use crate::system::{Front, Io, Step, System};
 use mmcq::host::Direction;
 use mmcq_sim::cpu::{Priority, Thread};
 use mmcq_sim::world::Stream;
+use std::collections::BTreeMap;
 
 /// First pause between two status polls; doubles up to [`LAST_PAUSE_NS`].
 const FIRST_PAUSE_NS: u64 = 32_000;
@@ -41,6 +42,10 @@ pub struct Worker<P> {
     finished: Option<Active>,
     status: u32,
     pauses: Stream,
+    /// Largest request, in blocks; a longer I/O becomes several.
+    max_blocks: u32,
+    /// I/Os in pieces, by their buffer: the I/O, pieces that are not done, and all well so far.
+    pieces: BTreeMap<u32, (Io, u32, bool)>,
 }
 
 impl<P: Port> Worker<P> {
@@ -48,6 +53,8 @@ impl<P: Port> Worker<P> {
     pub fn new(port: P, elevator: Elevator, sys: &mut System, seed: u64) -> Self {
         let thread = sys.cpu.spawn(Priority::Normal);
         Worker {
+            max_blocks: elevator.max_blocks(),
+            pieces: BTreeMap::new(),
             port,
             elevator,
             thread,
@@ -64,6 +71,19 @@ impl<P: Port> Worker<P> {
         if self.state == State::Idle {
             self.state = State::Running;
             sys.hop(self.thread, core, Step::Take);
+        }
+    }
+
+    /// A piece of an I/O, or a whole one, is done.
+    fn complete(&mut self, sys: &mut System, io: Io, ok: bool) {
+        let Some((whole, left, all_ok)) = self.pieces.get_mut(&io.buffer) else {
+            return sys.complete(io, ok);
+        };
+        *left -= 1;
+        *all_ok &= ok;
+        if *left == 0 {
+            sys.complete(*whole, *all_ok);
+            self.pieces.remove(&io.buffer);
         }
     }
 
@@ -124,7 +144,20 @@ impl<P: Port> Worker<P> {
 
 impl<P: Port> Front for Worker<P> {
     fn submit(&mut self, sys: &mut System, io: Io) {
-        if self.elevator.insert(io, sys.time.now()) {
+        // A card without a cache: what is complete is on the medium, and the block layer passes no flush on.
+        if io.blocks == 0 {
+            return sys.complete(io, true);
+        }
+        if io.blocks > self.max_blocks {
+            self.pieces.insert(io.buffer, (io, io.blocks.div_ceil(self.max_blocks), true));
+        }
+        let mut fresh = false;
+        for skip in (0..io.blocks).step_by(self.max_blocks as usize) {
+            let blocks = (io.blocks - skip).min(self.max_blocks);
+            let piece = Io { lba: io.lba + u64::from(skip), blocks, skip: io.skip + skip, ..io };
+            fresh |= self.elevator.insert(piece, sys.time.now());
+        }
+        if fresh {
             self.kick(sys, io.core);
         }
     }
@@ -171,11 +204,16 @@ impl<P: Port> Front for Worker<P> {
             Step::Complete => {
                 if let Some(done) = self.finished.take() {
                     for io in &done.request.ios {
-                        sys.complete(*io, done.ok);
+                        self.complete(sys, *io, done.ok);
                     }
                     self.elevator.recycle(done.request.ios);
                 }
                 sys.go_on(self.thread, 0, Step::Take);
+            }
+            Step::HostWork => {
+                if let Some(ended) = self.port.work(sys) {
+                    self.ended(sys, ended);
+                }
             }
             _ => {}
         }

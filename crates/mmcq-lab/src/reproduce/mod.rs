@@ -2,6 +2,7 @@
 
 pub mod fifo;
 pub mod hsq;
+pub mod stream;
 
 use crate::fio::{self, Worker as FioWorker};
 use crate::platform::Platform;

@@ -184,3 +184,57 @@ fn a_single_core_can_spin_too() {
     assert_eq!((c.ios, c.failed, c.cpu.interrupts), (1024, 0, 0));
     assert!(c.idle_share() < 0.01, "{}", c.idle_share());
 }
+
+/// A job on the board of the STREAM thread.
+fn on_the_reader(setting: Setting, job: &str) -> Result<Outcome, RunError> {
+    let platform = Platform::load("stream-rtsx").unwrap();
+    let file = fio::parse_text("test", job.as_bytes(), &fio::System).unwrap();
+    let workers = fio::expand(&file.jobs).unwrap();
+    run(&Run { workers: &workers, platform: &platform, card: None, setting, seed: 1 }, None, &mut |_, _| ())
+}
+
+#[test]
+fn data_are_right_on_the_reader_in_every_setting() {
+    let sizes = [("512", "64k"), ("4k", "256k"), ("64k", "2M"), ("1M", "8M"), ("2560k", "10M")];
+    for setting in [Setting::Close, Setting::Patch, Setting::Mmcq, Setting::MmcqOwn, Setting::Limit] {
+        for (bs, size) in sizes {
+            for rw in ["write", "randwrite", "randrw"] {
+                let job = format!(
+                    "[t]\nfilename=/dev/mmcblk0\nrw={rw}\nbs={bs}\nsize={size}\nverify=crc32c\ndirect=1\n\
+                     offset_increment=1G\nnumjobs=2\nfsync=3\n"
+                );
+                let outcome = on_the_reader(setting, &job).unwrap_or_else(|e| panic!("{setting:?}: {e}"));
+                let found = (outcome.counters.failed, outcome.verify_errors.len());
+                assert_eq!(found, (0, 0), "{setting:?}, {rw}, {bs}");
+                assert!(outcome.group().dirs[0].io_bytes > 0, "read back");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_setting_names_the_host_that_it_needs() {
+    let job = "[t]\nfilename=/dev/mmcblk0\nrw=read\nbs=64k\nsize=1M\ndirect=1\n";
+    let error = on_the_reader(Setting::None, job).unwrap_err().to_string();
+    assert!(error.contains("platform stream-rtsx, setting none: the host sends no CMD12"), "{error}");
+    let platform = Platform::load("hsq-sprd").unwrap();
+    let file = fio::parse_text("test", job.as_bytes(), &fio::System).unwrap();
+    let workers = fio::expand(&file.jobs).unwrap();
+    let what = Run { workers: &workers, platform: &platform, card: None, setting: Setting::Patch, seed: 1 };
+    let error = run(&what, None, &mut |_, _| ()).unwrap_err().to_string();
+    assert!(error.contains("setting patch: the host cannot continue the data"), "{error}");
+}
+
+#[test]
+fn the_patch_leaves_commands_out_only_where_a_run_goes_on() {
+    let commands = |rw: &str, setting| {
+        let job = format!("[t]\nfilename=/dev/mmcblk0\nrw={rw}\nbs=64k\nsize=2M\ndirect=1\n");
+        let c = on_the_reader(setting, &job).unwrap().counters.bus.commands;
+        (c[18] + c[25], c[12], c[13])
+    };
+    assert_eq!(commands("write", Setting::Close), (32, 32, 32));
+    assert_eq!(commands("write", Setting::Patch), (1, 0, 0));
+    assert_eq!(commands("read", Setting::Patch), (1, 0, 0));
+    let (opened, closed, asked) = commands("randread", Setting::Patch);
+    assert!(opened > 24 && closed == opened - 1 && asked == 0, "{opened} {closed} {asked}");
+}

@@ -1,0 +1,236 @@
+//! The kinds of controller that a board can have: configuration, model, driver.
+//!
+//! Everything that depends on the kind is in this file; a new kind is a variant of each of the three enums.
+
+use crate::platform::{Busy, Platform, PlatformError};
+use mmcq::host::rtsx;
+use mmcq::host::sdhci::{self, Quirks, Table};
+use mmcq::host::{BusOp, Caps, Direction, DmaError, Events, Host, Phase, Segment, StartError, Step, Width};
+use mmcq_sim::card::Card;
+use mmcq_sim::memory::ShadowMemory;
+use mmcq_sim::rtsx::{Port as RtsxPort, Rtsx, RtsxConfig};
+use mmcq_sim::sdhci::{BusStats, Port, PortCounters, Sdhci, SdhciConfig};
+use mmcq_sim::time::Time;
+use mmcq_sim::world::Device;
+use std::cell::RefCell;
+use std::rc::Rc;
+use toml::{Table as Toml, Value};
+
+/// Descriptors: the largest merged transfer of the laboratory has one for each of its I/Os.
+const DESCRIPTORS: usize = 257;
+
+/// Names of the kinds, as `controller.kind` in a platform's file.
+const KINDS: [&str; 2] = ["sdhci", "rtsx"];
+
+/// What a platform's file says of its controller.
+#[derive(Clone, Copy, Debug)]
+pub enum ControllerConfig {
+    /// `kind = "sdhci"`, and if no kind is given.
+    Sdhci(SdhciConfig),
+    /// `kind = "rtsx"`.
+    Rtsx(RtsxConfig),
+}
+
+impl ControllerConfig {
+    /// Reads the section `[controller]`; `place` names it in errors.
+    pub fn read(place: &str, mut section: Toml) -> Result<Self, PlatformError> {
+        let kind = section.remove("kind").unwrap_or_else(|| Value::String(KINDS[0].to_owned()));
+        let config = Value::Table(section);
+        let message = |e: toml::de::Error| PlatformError::new(format!("{place}: {}", e.message()));
+        match kind.as_str() {
+            Some("sdhci") => config.try_into().map(ControllerConfig::Sdhci).map_err(message),
+            Some("rtsx") => {
+                let config: RtsxConfig = config.try_into().map_err(message)?;
+                config.check().map_err(|e| PlatformError::new(format!("{place}: {e}")))?;
+                Ok(ControllerConfig::Rtsx(config))
+            }
+            _ => {
+                let known = KINDS.map(|kind| format!("\"{kind}\"")).join(" or ");
+                Err(PlatformError::new(format!("{place}.kind: {kind}; expected {known}")))
+            }
+        }
+    }
+}
+
+/// The controller as the event loop sees it. Clones are the same controller.
+#[derive(Clone)]
+pub enum Controller {
+    /// SD host controller by the standard.
+    Sdhci(Rc<RefCell<Sdhci>>, Port),
+    /// Realtek's reader.
+    Rtsx(Rc<RefCell<Rtsx>>, RtsxPort),
+}
+
+/// Calls the same method of whichever model it is.
+macro_rules! model {
+    ($self:ident, $model:ident => $call:expr) => {
+        match $self {
+            Controller::Sdhci($model, _) => $call,
+            Controller::Rtsx($model, _) => $call,
+        }
+    };
+}
+
+impl Device for Controller {
+    fn advance(&mut self, until_ns: u64) -> u64 {
+        model!(self, m => m.borrow_mut().advance(until_ns))
+    }
+
+    fn next_event_ns(&self) -> Option<u64> {
+        model!(self, m => m.borrow().next_event_ns())
+    }
+
+    fn irq(&self) -> bool {
+        model!(self, m => m.borrow().irq())
+    }
+}
+
+impl Controller {
+    /// A controller with its card in the slot, and the driver of it. `engine`: the driver serves our engine, not phases that stand for Linux's.
+    /// A register access costs so many nanoseconds, read and write.
+    pub fn new(
+        platform: &Platform,
+        engine: bool,
+        memory: &ShadowMemory,
+        time: &Time,
+        card: Box<dyn Card>,
+        access_ns: (u64, u64),
+    ) -> Result<(Self, Driver), String> {
+        match platform.controller {
+            ControllerConfig::Sdhci(config) => {
+                let model = Rc::new(RefCell::new(Sdhci::new(config, memory.clone(), Some(card))));
+                let port = Port::new(model.clone(), time.clone(), access_ns.0, access_ns.1);
+                // The table lives as long as the process: a few kilobytes for each board of a run.
+                let table: &'static mut Table<DESCRIPTORS> = Box::leak(Box::new(Table::new()));
+                let setup = sdhci_setup(platform, &config, engine);
+                let driver = sdhci::Sdhci::new(port.clone(), memory.clone(), table, setup)
+                    .map_err(|e| e.to_string())?;
+                Ok((Controller::Sdhci(model, port), Driver::Sdhci(driver)))
+            }
+            ControllerConfig::Rtsx(config) => {
+                let model = Rc::new(RefCell::new(Rtsx::new(config, memory.clone(), Some(card))));
+                let port = RtsxPort::new(model.clone(), time.clone(), access_ns.0, access_ns.1);
+                let buffers: &'static mut rtsx::Buffers = Box::leak(Box::new(rtsx::Buffers::new()));
+                let setup = rtsx_setup(platform, &config);
+                let driver = rtsx::Rtsx::new(port.clone(), memory.clone(), buffers, setup)
+                    .map_err(|e| e.to_string())?;
+                Ok((Controller::Rtsx(model, port), Driver::Rtsx(driver)))
+            }
+        }
+    }
+
+    /// What went over the bus so far.
+    pub fn stats(&self) -> BusStats {
+        model!(self, m => m.borrow().stats().clone())
+    }
+
+    /// The same, and counts from zero again.
+    pub fn take_stats(&self) -> BusStats {
+        model!(self, m => m.borrow_mut().take_stats())
+    }
+
+    /// Register accesses so far.
+    pub fn accesses(&self) -> PortCounters {
+        match self {
+            Controller::Sdhci(_, port) => port.counters(),
+            Controller::Rtsx(_, port) => port.counters(),
+        }
+    }
+}
+
+fn sdhci_setup(platform: &Platform, config: &SdhciConfig, engine: bool) -> sdhci::Config {
+    let mut quirks = Quirks::NONE;
+    if platform.defer_completion {
+        quirks = quirks.with(Quirks::DEFER_COMPLETION);
+    }
+    if platform.busy != Busy::Interrupt {
+        quirks = quirks.with(Quirks::NO_BUSY_IRQ);
+    }
+    // Linux's raw phases need no end of busy; that its driver looks at the lines before a start is modelled by their level.
+    if platform.busy == Busy::Status && engine {
+        quirks = quirks.with(Quirks::NO_DAT0_LEVEL);
+    }
+    sdhci::Config {
+        quirks,
+        fixed: config.fixed,
+        hs400_mode: config.hs400_mode,
+        hs400es_mode: config.hs400es_mode,
+        width: Width::W8,
+        extra_timings: platform.timings.iter().fold(0, |bits, t| bits | Caps::timing_bit(*t)),
+        ..sdhci::Config::new()
+    }
+}
+
+fn rtsx_setup(platform: &Platform, config: &RtsxConfig) -> rtsx::Config {
+    rtsx::Config {
+        continue_data: config.continue_data,
+        busy_after_data: platform.busy == Busy::Interrupt,
+        fixed: config.fixed,
+        ..rtsx::Config::new()
+    }
+}
+
+/// The driver, of whichever controller.
+// One of them exists for each board.
+#[allow(clippy::large_enum_variant)]
+pub enum Driver {
+    /// SD host controller by the standard.
+    Sdhci(sdhci::Sdhci<Port, ShadowMemory, DESCRIPTORS>),
+    /// Realtek's reader.
+    Rtsx(rtsx::Rtsx<RtsxPort, ShadowMemory>),
+}
+
+/// Calls the same method of whichever driver it is.
+macro_rules! driver {
+    ($self:ident, $driver:ident => $call:expr) => {
+        match $self {
+            Driver::Sdhci($driver) => $call,
+            Driver::Rtsx($driver) => $call,
+        }
+    };
+}
+
+impl Host for Driver {
+    // One of them does; the capabilities say which.
+    const CONTINUES: bool = true;
+
+    fn caps(&self) -> &Caps {
+        driver!(self, d => d.caps())
+    }
+
+    fn map(&mut self, segment: &mut Segment, direction: Direction) -> Result<(), DmaError> {
+        driver!(self, d => d.map(segment, direction))
+    }
+
+    fn unmap(&mut self, segment: &Segment, direction: Direction) {
+        driver!(self, d => d.unmap(segment, direction))
+    }
+
+    fn start(&mut self, phase: &Phase, segments: &[Segment], timeout_ns: u64) -> Result<(), StartError> {
+        driver!(self, d => d.start(phase, segments, timeout_ns))
+    }
+
+    fn ack(&mut self, segments: &[Segment]) -> Events {
+        driver!(self, d => d.ack(segments))
+    }
+
+    fn set_bus(&mut self, op: BusOp, first: bool, now_ns: u64) -> Step {
+        driver!(self, d => d.set_bus(op, first, now_ns))
+    }
+
+    fn dat0_busy(&self) -> bool {
+        driver!(self, d => d.dat0_busy())
+    }
+
+    fn present(&self) -> bool {
+        driver!(self, d => d.present())
+    }
+
+    fn write_protected(&self) -> bool {
+        driver!(self, d => d.write_protected())
+    }
+
+    fn card_irq(&mut self, on: bool) {
+        driver!(self, d => d.card_irq(on))
+    }
+}

@@ -1,0 +1,322 @@
+//! Linux's driver of Realtek's reader: one work item does everything, round by round. A round is a command list in the chip, its interrupt, and waking the work
+//! item. A request is: CMD25 (for a write, a round of its own), data (a read's with CMD18), CMD12; whoever sent a write asks with CMD13 then.
+//!
+//! [`Close::Late`] is the patch of the STREAM thread: the transfer stays open, a request that continues it moves data alone, and CMD12, a pause and a flush
+//! of the chip's buffer stand in front of the next one that does not. CMD13 is answered "ready" without asking while the transfer is open, and what CMD12
+//! says is dropped.
+
+use super::elevator::Request;
+use super::port::{COMMAND_TIMEOUT_NS, Memory, alone, data_command, status, well};
+use super::raw::Raw;
+use super::{Ended, Port};
+use crate::board::Alone;
+use crate::system::{Event, Step, System};
+use mmcq::engine::{Completion, DmaBuf, Target};
+use mmcq::host::{Auto, Direction, Host, Phase};
+use mmcq::spec::command;
+use mmcq::spec::response::R1;
+use mmcq::task::Shared;
+use mmcq_sim::cpu::{Priority, Thread};
+
+/// An open transfer is closed when nothing has come for so long.
+const IDLE_NS: u64 = 150_000_000;
+/// Its timer's number, which no other has.
+const IDLE_TIMER: u64 = 1 << 62;
+/// Busy after the CMD12 of a read [SD 4.12.4.2]; a write's own limit comes from the card.
+const STOP_TIMEOUT_NS: u64 = 100_000_000;
+/// What the patch answers for the card: READY_FOR_DATA, `tran`.
+const READY: u32 = 0x900;
+
+/// When a multi-block transfer is ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Close {
+    /// After every request.
+    AtOnce,
+    /// When it turns out that nothing continues it.
+    Late,
+}
+
+/// What the work item has been asked for.
+enum Task {
+    Transfer(Request),
+    Status,
+}
+
+/// What the chip is doing, or the pause after it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Round {
+    /// Nothing: the work item takes the next task.
+    None,
+    /// CMD12 for an open transfer.
+    Close,
+    /// The pause after it.
+    Pause,
+    /// CMD25 alone.
+    Command,
+    Data,
+    /// CMD12 of the request's own.
+    Stop,
+    Status,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Open {
+    direction: Direction,
+    next_lba: u64,
+}
+
+/// The driver.
+pub struct Reader<H: Host> {
+    raw: Raw<H>,
+    target: Target,
+    memory: Memory,
+    close: Close,
+    thread: Thread,
+    /// The work item is queued or runs.
+    scheduled: bool,
+    task: Option<Task>,
+    round: Round,
+    /// How the last round ended.
+    ended: Option<Completion>,
+    ok: bool,
+    open: Option<Open>,
+    /// When the open transfer has been idle for long enough.
+    idle_at_ns: u64,
+    idle_timer: bool,
+    close_due: bool,
+    /// Requests that failed.
+    pub errors: u64,
+    /// Requests that continued an open transfer.
+    pub continued: u64,
+    /// Errors that a late CMD12 told, and nobody heard.
+    pub dropped: u64,
+}
+
+impl<H: Host> Reader<H> {
+    /// Takes an engine whose card is in the transfer state and whose host can continue data. `max_bytes`: the largest request.
+    pub fn new(
+        stack: Shared<Alone, H, 1>,
+        target: Target,
+        max_bytes: usize,
+        close: Close,
+        sys: &mut System,
+    ) -> Self {
+        Reader {
+            raw: Raw::new(stack),
+            target,
+            memory: Memory::new(max_bytes),
+            close,
+            thread: sys.cpu.spawn(Priority::Normal),
+            scheduled: false,
+            task: None,
+            round: Round::None,
+            ended: None,
+            ok: true,
+            open: None,
+            idle_at_ns: 0,
+            idle_timer: false,
+            close_due: false,
+            errors: 0,
+            continued: 0,
+            dropped: 0,
+        }
+    }
+
+    fn schedule(&mut self, sys: &mut System) {
+        if !std::mem::replace(&mut self.scheduled, true) {
+            sys.hop(self.thread, sys.irq_core, Step::HostWork);
+        }
+    }
+
+    fn start(&mut self, sys: &mut System, round: Round, phase: Phase, timeout_ns: u64) {
+        self.round = round;
+        let memory = if phase.data.is_some() { self.memory.0.take() } else { None };
+        if let Err(memory) = self.raw.start(sys, phase, timeout_ns, memory.unwrap_or(DmaBuf::EMPTY)) {
+            self.errors += 1;
+            if phase.data.is_some() {
+                self.memory.0 = Some(memory);
+            }
+        }
+    }
+
+    fn stop(&mut self, sys: &mut System, round: Round, direction: Direction) {
+        let timeout_ns = match direction {
+            Direction::Read => STOP_TIMEOUT_NS,
+            Direction::Write => self.target.write_timeout_ns,
+        };
+        self.start(sys, round, alone(command::stop_transmission()), timeout_ns);
+    }
+
+    /// Begins the task, or closes what is in its way.
+    fn begin(&mut self, sys: &mut System) -> Option<Ended> {
+        match (&self.task, self.open) {
+            (Some(Task::Status), Some(_)) => return self.finish(sys, Ended::Status(READY)),
+            (Some(Task::Status), None) => {
+                let phase = alone(command::send_status(self.target.rca));
+                self.start(sys, Round::Status, phase, COMMAND_TIMEOUT_NS);
+            }
+            (Some(Task::Transfer(request)), open) => {
+                let here = Open { direction: request.direction, next_lba: request.lba };
+                let multiple = request.blocks > 1;
+                match open {
+                    Some(open) if open == here && multiple => {
+                        self.continued += 1;
+                        self.data(sys, Auto::Continue);
+                    }
+                    Some(open) => self.stop(sys, Round::Close, open.direction),
+                    None if multiple && here.direction == Direction::Write => {
+                        let (command, _, _) = data_command(&self.target, request);
+                        self.start(sys, Round::Command, alone(command), COMMAND_TIMEOUT_NS);
+                    }
+                    None => self.data(sys, Auto::None),
+                }
+            }
+            (None, Some(open)) if self.close_due => self.stop(sys, Round::Close, open.direction),
+            (None, _) => self.rest(),
+        }
+        None
+    }
+
+    fn data(&mut self, sys: &mut System, auto: Auto) {
+        let Some(Task::Transfer(request)) = &self.task else { return };
+        self.memory.gather(sys, request);
+        let (command, data, timeout_ns) = data_command(&self.target, request);
+        let phase = Phase { command, data: Some(data), auto, tuning: false };
+        self.start(sys, Round::Data, phase, timeout_ns);
+    }
+
+    /// The data have moved, or not.
+    fn data_ended(&mut self, sys: &mut System, completion: Completion) -> Option<Ended> {
+        let Some(Task::Transfer(request)) = &self.task else { return None };
+        self.ok = well(&completion);
+        self.memory.scatter(sys, request, self.ok, completion.buf);
+        let (direction, blocks) = (request.direction, request.blocks);
+        let next_lba = request.lba + u64::from(blocks);
+        if blocks == 1 {
+            return self.finish(sys, Ended::Transfer { ok: self.ok });
+        }
+        if self.close == Close::Late && self.ok {
+            self.open = Some(Open { direction, next_lba });
+            self.idle_at_ns = sys.time.now() + IDLE_NS;
+            self.set_idle_timer(sys);
+            return self.finish(sys, Ended::Transfer { ok: true });
+        }
+        self.open = None;
+        self.stop(sys, Round::Stop, direction);
+        None
+    }
+
+    /// The task is done; the work item ends.
+    fn finish(&mut self, sys: &mut System, ended: Ended) -> Option<Ended> {
+        self.task = None;
+        if let Ended::Transfer { ok } = ended {
+            self.errors += u64::from(!ok);
+        }
+        if self.close_due && self.open.is_some() {
+            self.round = Round::None;
+            sys.go_on(self.thread, 0, Step::HostWork);
+        } else {
+            self.rest();
+        }
+        Some(ended)
+    }
+
+    fn rest(&mut self) {
+        self.round = Round::None;
+        self.scheduled = false;
+        self.close_due = false;
+    }
+
+    /// One timer for the idle transfer; if it goes off too early, it is set again then.
+    fn set_idle_timer(&mut self, sys: &mut System) {
+        if !std::mem::replace(&mut self.idle_timer, true) {
+            sys.queue.push(self.idle_at_ns, Event::Timer(IDLE_TIMER));
+        }
+    }
+
+    fn wake(&mut self, sys: &mut System, completion: Option<Completion>) {
+        if completion.is_some() {
+            self.ended = completion;
+            sys.wake(self.thread, Step::HostWork);
+        }
+    }
+}
+
+impl<H: Host> Port for Reader<H> {
+    fn transfer(&mut self, sys: &mut System, request: &Request) {
+        self.task = Some(Task::Transfer(request.clone()));
+        self.schedule(sys);
+    }
+
+    fn status(&mut self, sys: &mut System) {
+        self.task = Some(Task::Status);
+        self.schedule(sys);
+    }
+
+    fn irq(&mut self, sys: &mut System) -> Option<Ended> {
+        let completion = self.raw.irq(sys);
+        self.wake(sys, completion);
+        None
+    }
+
+    fn busy(&self) -> bool {
+        false
+    }
+
+    fn work(&mut self, sys: &mut System) -> Option<Ended> {
+        let ended = self.ended.take();
+        match (self.round, ended) {
+            (Round::None, _) => {
+                sys.time.charge(sys.costs.setup_ns);
+                self.begin(sys)
+            }
+            (Round::Pause, _) => self.begin(sys),
+            (Round::Close, Some(completion)) => {
+                self.open = None;
+                self.close_due = false;
+                let errors = status(&completion) & R1::ERRORS & !R1::OUT_OF_RANGE;
+                self.dropped += u64::from(errors != 0 || completion.result.is_err());
+                self.round = Round::Pause;
+                sys.go_on(self.thread, sys.costs.close_ns, Step::HostWork);
+                None
+            }
+            (Round::Command, Some(completion)) => {
+                if well(&completion) {
+                    self.data(sys, Auto::Continue);
+                    return None;
+                }
+                self.finish(sys, Ended::Transfer { ok: false })
+            }
+            (Round::Data, Some(completion)) => self.data_ended(sys, completion),
+            (Round::Stop, Some(completion)) => {
+                // Reading up to the last block makes some cards report OUT_OF_RANGE here.
+                let errors = status(&completion) & R1::ERRORS & !R1::OUT_OF_RANGE;
+                let ok = self.ok && errors == 0 && completion.result.is_ok();
+                self.finish(sys, Ended::Transfer { ok })
+            }
+            (Round::Status, Some(completion)) => self.finish(sys, Ended::Status(status(&completion))),
+            (_, None) => None,
+        }
+    }
+
+    fn timer(&mut self, sys: &mut System, number: u64) -> Option<Ended> {
+        if number != IDLE_TIMER {
+            let completion = self.raw.timer(sys, number);
+            self.wake(sys, completion);
+            return None;
+        }
+        self.idle_timer = false;
+        if self.open.is_some() {
+            if sys.time.now() < self.idle_at_ns {
+                self.set_idle_timer(sys);
+            } else {
+                self.close_due = true;
+                self.schedule(sys);
+            }
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests;

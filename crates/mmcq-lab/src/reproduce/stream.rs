@@ -1,0 +1,130 @@
+//! STREAM: a multi-block transfer that stays open while requests are sequential: GNOME Disks' samples of 10 MiB, and one thread's loads from 8 KiB to 1 MiB.
+
+use super::{Amount, Row, each, mib_per_s, workers};
+use crate::platform::Platform;
+use crate::runner::{Outcome, RunError, Setting};
+
+/// A cell of the table.
+struct Cell {
+    name: &'static str,
+    rw: &'static str,
+    bs: &'static str,
+    /// What the job moves in all, in MiB: as published, and the share of it that is in the steady state.
+    full_mib: u64,
+    share_mib: u64,
+    unit: &'static str,
+    /// Published before and after the patch.
+    published: Option<(f64, f64)>,
+    /// The card's or the board's parameters were fitted to the value before.
+    fitted: bool,
+}
+
+/// The gap between two samples of GNOME Disks: 100 of them and their gaps are the card.
+const SAMPLE_GAP_MIB: u64 = 1211;
+const SAMPLE_MIB: u64 = 10;
+
+const fn cell(name: &'static str, rw: &'static str, bs: &'static str, mib: (u64, u64)) -> Cell {
+    Cell { name, rw, bs, full_mib: mib.0, share_mib: mib.1, unit: "MiB/s", published: None, fitted: false }
+}
+
+const fn published(cell: Cell, before: f64, after: f64) -> Cell {
+    Cell { published: Some((before, after)), fitted: true, ..cell }
+}
+
+const CELLS: [Cell; 10] = [
+    Cell { unit: "MB/s", ..published(cell("seq read", "read", "10M", (1000, 300)), 86.9, 91.5) },
+    Cell { unit: "MB/s", ..published(cell("seq write", "write", "10M", (1000, 300)), 38.3, 55.5) },
+    published(cell("rand read 1M", "randread", "1M", (1024, 128)), 85.1, 86.6),
+    // Garbage collection comes every 15 MiB: enough of it for a mean.
+    published(cell("rand write 1M", "randwrite", "1M", (1024, 256)), 38.4, 39.3),
+    published(cell("rand read 8k", "randread", "8k", (1024, 16)), 16.5, 12.4),
+    published(cell("rand read 16k", "randread", "16k", (1024, 32)), 23.3, 20.0),
+    published(cell("rand write 8k", "randwrite", "8k", (100, 16)), 4060.0 / 1024.0, 4215.0 / 1024.0),
+    Cell {
+        fitted: false,
+        ..published(cell("rand write 16k", "randwrite", "16k", (100, 32)), 7201.0 / 1024.0, 6499.0 / 1024.0)
+    },
+    cell("seq read 64k", "read", "64k", (256, 32)),
+    cell("seq write 64k", "write", "64k", (256, 32)),
+];
+
+/// The same card, but one that reads ahead beyond the count of CMD23, and the cells that this matters for.
+const CARD_AHEAD: &str = "pro-plus-128-ahead";
+const CELLS_AHEAD: [&str; 2] = ["rand read 8k", "rand read 16k"];
+
+/// The experiment's board.
+pub const BOARDS: [&str; 1] = ["stream-rtsx"];
+
+impl Cell {
+    /// The published job, or a share of it.
+    fn job(&self, full: bool) -> String {
+        let mib = if full { self.full_mib } else { self.share_mib };
+        let amount = if self.bs == "10M" {
+            format!("rw={}:{SAMPLE_GAP_MIB}M\nnumber_ios={}\n", self.rw, mib / SAMPLE_MIB)
+        } else {
+            // Small random writes stay within their 100 MiB.
+            let size = if self.full_mib < 256 { format!("{}M", self.full_mib) } else { "1G".to_owned() };
+            format!("rw={}\nsize={size}\nio_size={mib}M\n", self.rw)
+        };
+        let name = self.name.replace(' ', "_");
+        format!("[{name}]\nfilename=/dev/mmcblk0\ndirect=1\nioengine=psync\nbs={}\n{amount}", self.bs)
+    }
+
+    fn rate(&self, outcome: &Outcome) -> f64 {
+        let mib = mib_per_s(outcome);
+        if self.unit == "MB/s" { mib * 1.048_576 } else { mib }
+    }
+}
+
+/// Runs the experiment on one board.
+pub fn board(name: &str, amount: Amount, progress: &mut dyn FnMut(&str)) -> Result<Vec<Row>, RunError> {
+    let platform = Platform::load(name).map_err(crate::board::BoardError::from)?;
+    let own_board = name == BOARDS[0];
+    let at = |cell: &str| if own_board { cell.to_owned() } else { format!("{cell} @{name}") };
+    let mut rows = Vec::new();
+    let mut extra = Vec::new();
+    let on_card = CELLS.iter().map(|cell| (cell, None));
+    let ahead = CELLS.iter().filter(|cell| CELLS_AHEAD.contains(&cell.name));
+    for (cell, card) in on_card.chain(ahead.map(|cell| (cell, Some(CARD_AHEAD)))) {
+        let label = match card {
+            Some(_) => at(&format!("{}, card reads ahead", cell.name)),
+            None => at(cell.name),
+        };
+        progress(&label);
+        let settings: &[Setting] = match card {
+            Some(_) => &[Setting::Limit, Setting::Mmcq, Setting::MmcqOwn],
+            None => &[Setting::Limit, Setting::Close, Setting::Patch, Setting::Mmcq, Setting::MmcqOwn],
+        };
+        let runs: Vec<(Setting, u64)> = settings.iter().map(|&setting| (setting, amount.seed)).collect();
+        let outcomes = each(&platform, card, &workers(&cell.job(amount.full))?, &runs)?;
+        let limit = outcomes.first().map(|outcome| cell.rate(outcome));
+        for (&setting, outcome) in settings.iter().zip(&outcomes).skip(1) {
+            let published = cell.published.filter(|_| own_board).and_then(|(before, after)| match setting {
+                Setting::Close => Some(before),
+                Setting::Patch => Some(after),
+                _ => None,
+            });
+            rows.push(Row {
+                cell: label.clone(),
+                setting: setting.name().to_owned(),
+                unit: cell.unit.to_owned(),
+                published,
+                fitted: cell.fitted && published.is_some() && setting == Setting::Close,
+                model: cell.rate(outcome),
+                limit,
+            });
+            let c = &outcome.counters;
+            extra.push(Row {
+                cell: format!("commands: {label}"),
+                setting: setting.name().to_owned(),
+                unit: "each I/O".to_owned(),
+                published: None,
+                fitted: false,
+                model: c.bus.command_count() as f64 / c.ios.max(1) as f64,
+                limit: None,
+            });
+        }
+    }
+    rows.extend(extra);
+    Ok(rows)
+}
