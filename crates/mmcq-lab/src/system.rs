@@ -17,6 +17,8 @@ pub struct Io {
     pub direction: Direction,
     /// First block of 512 bytes.
     pub lba: u64,
+    /// Somebody waits for it: a read, or a write past the page cache.
+    pub sync: bool,
     /// How many blocks; 0 is a flush.
     pub blocks: u32,
     /// Where its data are, in [`System::buffers`].
