@@ -5,8 +5,8 @@
 //! Scheduler", 2015) for turns, budgets, time-outs, charging by time and idling; start-time fair queueing
 //! (Goyal, Vin & Cheng, SIGCOMM 1996) in place of B-WF2Q+ for the order of turns: it needs no length in
 //! advance, so a turn may end early without correcting a finish tag, and its state is one number a queue.
-//! Idling: Iyer & Druschel, "Anticipatory scheduling", SOSP 2001. Weight raising and queue merging are left
-//! out.
+//! Idling: Iyer & Druschel, "Anticipatory scheduling", SOSP 2001; also for clients that jump about, as BFQ does
+//! on devices that take one command at a time. Weight raising and queue merging are left out.
 //!
 //! Every client ([`Origin::client`](super::Origin)) has two queues, each first in, first out: a synchronous
 //! one (reads, and writes somebody waits for) and an asynchronous one. One queue at a time has the turn. The
@@ -146,14 +146,10 @@ impl<const CLIENTS: usize> Fair<CLIENTS> {
     }
 
     /// How long the client of this turn, which has nothing waiting, is worth waiting for.
-    fn idle_until_ns(&self, turn: &Turn, weights_differ: bool, now_ns: u64) -> Option<u64> {
+    fn idle_until_ns(&self, turn: &Turn, now_ns: u64) -> Option<u64> {
         let client = self.clients.get(usize::from(turn.slot))?;
         let think_ns = client.think_ns()?;
-        if !turn.sync
-            || turn.blocks == 0
-            || think_ns > self.config.think_ns
-            || (client.is_seeky() && !weights_differ)
-        {
+        if !turn.sync || turn.blocks == 0 || think_ns > self.config.think_ns {
             return None;
         }
         let until_ns = turn.idle_until_ns.unwrap_or_else(|| {
@@ -222,13 +218,11 @@ impl<const CLIENTS: usize> Policy for Fair<CLIENTS> {
         self.count_time(now_ns);
         let Some(turn) = self.turn else { return self.begin(waiting, now_ns) };
         let (mut next, mut oldest_ns) = (None, None);
-        let (mut sync_waits, mut weights_differ) = (false, false);
-        let own_weight = self.weight(turn.slot);
+        let mut sync_waits = false;
         for request in waiting.clone() {
             let (sync, slot) = (is_sync(&request), self.slot(&request));
             oldest_ns.get_or_insert(request.arrived_ns);
             sync_waits |= sync;
-            weights_differ |= self.weight(slot) != own_weight;
             if next.is_none() && slot == turn.slot && sync == turn.sync {
                 next = Some(request.index);
             }
@@ -253,7 +247,7 @@ impl<const CLIENTS: usize> Policy for Fair<CLIENTS> {
             if let Some(index) = next {
                 return Choice::Go(index);
             }
-            if let Some(until_ns) = self.idle_until_ns(&turn, weights_differ, now_ns) {
+            if let Some(until_ns) = self.idle_until_ns(&turn, now_ns) {
                 self.turn = Some(Turn { idle_until_ns: Some(until_ns), ..turn });
                 return Choice::IdleUntil(until_ns);
             }
@@ -272,9 +266,6 @@ impl<const CLIENTS: usize> Policy for Fair<CLIENTS> {
         }
         if let Some(client) = self.client(request) {
             client.charge(sync, u64::from(request.blocks), weight);
-            if sync {
-                client.sent(request);
-            }
         }
         if let Some(turn) = &mut self.turn
             && (turn.slot, turn.sync) == (slot, sync)
