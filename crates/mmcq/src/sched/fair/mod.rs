@@ -40,7 +40,8 @@
 //! 4. *Asynchronous*: while one waits, at most (`sync_turns` + 1) Q synchronous blocks are sent in a row.
 //!    Among asynchronous queues 1 and 2 hold, counting asynchronous charges.
 //! 5. *Idling*: `idle_ns` at a stretch, and no more than the time-out in a turn; the client pays for it as
-//!    for card time.
+//!    for card time. A turn that begins with idling (its client was served last, and its tag is still the
+//!    smallest) and in which nothing comes is followed by somebody else's.
 //!
 //! Rounding adds less than one block in four million transfers.
 //!
@@ -161,6 +162,26 @@ impl<const CLIENTS: usize> Fair<CLIENTS> {
         (until_ns > now_ns).then_some(until_ns)
     }
 
+    /// The client whose turn has just ended is thinking, and would still be the next by its tag: it gets another turn, and is waited for.
+    fn again<I: Iterator<Item = Waiting>>(&mut self, ended: &Turn, waiting: I, now_ns: u64) -> Option<u64> {
+        let tag = |client: &Client| client.ahead(ended.sync);
+        let ahead = self.clients.get(usize::from(ended.slot)).map(tag)?;
+        for request in waiting {
+            let other = self.clients.get(usize::from(self.slot(&request))).map(tag)?;
+            if is_sync(&request) == ended.sync && other <= ahead {
+                return None;
+            }
+        }
+        let until_ns = self.idle_until_ns(&Turn { used_ns: 0, idle_until_ns: None, ..*ended }, now_ns)?;
+        for client in &mut self.clients {
+            client.advance(ended.sync, ahead);
+        }
+        let turn =
+            Turn { blocks: 0, used_ns: 0, counted_ns: now_ns, idle_until_ns: Some(until_ns), ..*ended };
+        self.turn = Some(turn);
+        Some(until_ns)
+    }
+
     /// A queue gets the turn: the one with the smallest tag in its class, and of several the one that has
     /// waited longest.
     fn begin<I: Iterator<Item = Waiting>>(&mut self, waiting: I, now_ns: u64) -> Choice {
@@ -253,6 +274,9 @@ impl<const CLIENTS: usize> Policy for Fair<CLIENTS> {
             }
         }
         self.end(&turn);
+        if let Some(until_ns) = next.map_or_else(|| self.again(&turn, waiting.clone(), now_ns), |_| None) {
+            return Choice::IdleUntil(until_ns);
+        }
         self.begin(waiting, now_ns)
     }
 
