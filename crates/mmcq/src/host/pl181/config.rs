@@ -77,7 +77,7 @@ impl Config {
     }
 
     /// Words in the FIFO.
-    pub(super) fn fifo_words(&self, id: u32) -> Result<u16, InitError> {
+    pub(super) fn fifo(&self, id: u32) -> Result<u16, InitError> {
         match self.fifo_words {
             Some(words) if words >= 2 && words.is_power_of_two() => Ok(words),
             Some(words) => Err(InitError::Fifo(words)),

@@ -56,7 +56,7 @@ impl<R: Regs> Pl181<R> {
                 .fold(0, |id, n| id | (regs.read32(PERIPHERAL_ID_0 + 4 * n) & 0xff) << (8 * n)),
         };
         Ok(Pl181 {
-            fifo_words: config.fifo_words(id)?,
+            fifo_words: config.fifo(id)?,
             gap_reads: config.gap_reads(),
             caps: config.caps(),
             regs,
