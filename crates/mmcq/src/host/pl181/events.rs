@@ -46,8 +46,9 @@ impl<R: Regs> Pl181<R> {
     /// the result, if the phase is over.
     fn advance(&mut self, active: &mut Active, segments: &[Segment]) -> Option<Result<Done, Fault>> {
         let mut words_left = WORDS_MAX.max(self.fifo_words.into());
-        // Each turn but two (response, end) moves a word at least.
-        for _ in 0..words_left + 2 {
+        let mut look_again = false;
+        // Each turn but two (response, end) moves a word at least, or follows one that did.
+        for _ in 0..2 * words_left + 2 {
             let status = self.regs.read32(STATUS);
             if status == u32::MAX {
                 let stage = if active.work == Work::Command { Stage::Command } else { Stage::Data };
@@ -70,10 +71,17 @@ impl<R: Regs> Pl181<R> {
             }
             let words = self.due(active.work, status).min(words_left);
             if words == 0 {
-                return self.over(active);
+                let result = self.over(active);
+                // QEMU's model refills the FIFO only after a look at the status, and shows it in the next.
+                if result.is_some() || !look_again || words_left == 0 {
+                    return result;
+                }
+                look_again = false;
+                continue;
             }
             self.move_words(active.work, words, segments);
             words_left -= words;
+            look_again = active.work == Work::Read && self.transfer.left_bytes != 0;
         }
         None
     }
