@@ -64,9 +64,17 @@ impl Cursor {
         match self.take(segments, whole * 4) {
             Some(place) => {
                 let words = place.cast::<u32>();
-                for at in 0..whole as usize {
-                    // SAFETY: `place` has room for `whole` words, of which this is one; the caller's phase owns that memory.
-                    unsafe { words.add(at).write_unaligned(pop().to_le()) };
+                // Worth two loops: cores that cannot reach across words store byte by byte in the second.
+                if words.is_aligned() {
+                    for at in 0..whole as usize {
+                        // SAFETY: `place` has room for `whole` words, of which this is one; the caller's phase owns that memory.
+                        unsafe { words.add(at).write(pop().to_le()) };
+                    }
+                } else {
+                    for at in 0..whole as usize {
+                        // SAFETY: as above.
+                        unsafe { words.add(at).write_unaligned(pop().to_le()) };
+                    }
                 }
             }
             None => (0..whole).for_each(|_| self.store(segments, pop(), 4)),
@@ -83,9 +91,17 @@ impl Cursor {
         match self.take(segments, whole * 4) {
             Some(place) => {
                 let words = place.cast::<u32>();
-                for at in 0..whole as usize {
-                    // SAFETY: `place` holds `whole` words, of which this is one; the caller's phase owns that memory.
-                    push(u32::from_le(unsafe { words.add(at).read_unaligned() }));
+                // As in `fill`.
+                if words.is_aligned() {
+                    for at in 0..whole as usize {
+                        // SAFETY: `place` holds `whole` words, of which this is one; the caller's phase owns that memory.
+                        push(u32::from_le(unsafe { words.add(at).read() }));
+                    }
+                } else {
+                    for at in 0..whole as usize {
+                        // SAFETY: as above.
+                        push(u32::from_le(unsafe { words.add(at).read_unaligned() }));
+                    }
                 }
             }
             None => (0..whole).for_each(|_| push(self.load(segments, 4))),
