@@ -4,7 +4,8 @@
 # whether all went well; then the card's file is compared byte for byte with what boards/arm/expect.rs expects in it.
 #
 # Needs qemu-system-arm (tools/install-judges.sh). The target's `core` comes from rustup; where rustup cannot get it, Debian's rustc-web and
-# rust-web-src build it from source, and are installed then. BOARDS_TIMEOUT: seconds that a run may take, 300 without it.
+# rust-web-src build it from source, and are installed then; BOARDS_CORE=debian takes that way in any case. BOARDS_TIMEOUT: seconds that
+# a run may take, 300 without it.
 set -euo pipefail
 cd "$(dirname "$0")/../boards/arm"
 say() { echo "boards.sh: $*" >&2; }
@@ -16,16 +17,16 @@ output=$(cargo metadata --format-version 1 --no-deps --locked | sed 's/.*"target
 command -v qemu-system-arm >/dev/null || { say "no qemu-system-arm; tools/install-judges.sh installs it"; exit 2; }
 
 has_core() { compgen -G "$sysroot/lib/rustlib/$target/lib/libcore-*.rlib" >/dev/null; }
-if ! has_core && command -v rustup >/dev/null; then
+if [ "${BOARDS_CORE:-}" != debian ] && ! has_core && command -v rustup >/dev/null; then
   say "$target: asking rustup for it"
   rustup target add "$target" >/dev/null 2>&1 || true
 fi
 flags="-Clink-arg=-T$PWD/link.x"
 build=(cargo build -q --locked --release --target "$target")
-if ! has_core || [ "${BOARDS_CORE:-}" = debian ]; then
+if [ "${BOARDS_CORE:-}" = debian ] || ! has_core; then
   debian=/usr/bin/rustc
   if ! dpkg -s rust-web-src >/dev/null 2>&1 && command -v apt-get >/dev/null; then
-    say "$target: rustup has it not; installing Debian's compiler and the source of core"
+    say "$target: installing Debian's compiler and the source of core"
     as_root=()
     [ "$(id -u)" -eq 0 ] || as_root=(sudo)
     "${as_root[@]}" apt-get update -q >&2
@@ -35,7 +36,7 @@ if ! has_core || [ "${BOARDS_CORE:-}" = debian ]; then
     say "$target: got neither by 'rustup target add $target' nor from Debian's compiler (apt-get install rustc-web rust-web-src)"
     exit 2
   fi
-  say "$target: rustup has it not; $("$debian" --version) builds core from source"
+  say "$target: $("$debian" --version) builds core from source"
   flags="$flags -Clinker=$sysroot/lib/rustlib/$machine/bin/rust-lld"
   output=$output/debian
   build=(env "RUSTC=$debian" RUSTC_BOOTSTRAP=1 "${build[@]}" -Zbuild-std=core --target-dir "$output")

@@ -22,7 +22,7 @@ if [ "$(id -u)" -ne 0 ]; then
   command -v sudo >/dev/null || { echo "install-judges.sh: not root, and no sudo; run it as root" >&2; exit 1; }
   as_root=(sudo)
 fi
-echo "installing ${missing[*]} (about 80 MB to download, no recommended packages)"
+echo "installing ${missing[*]} (about 70 MB to download, no recommended packages)"
 export DEBIAN_FRONTEND=noninteractive
 "${as_root[@]}" apt-get update -q
 "${as_root[@]}" apt-get install -q -y --no-install-recommends "${missing[@]}"
