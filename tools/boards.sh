@@ -1,11 +1,13 @@
 #!/bin/bash
-# boards.sh: runs the whole stack, bare metal, on machines that others wrote: boards/arm on QEMU's vexpress-a9 (Cortex-A9, ARM's PL181,
-# QEMU's SD card), once with a card addressed in bytes and once in blocks. The image says by its exit status and in its report
-# whether all went well; then the card's file is compared byte for byte with what boards/arm/expect.rs expects in it.
+# boards.sh: runs the whole stack, bare metal, on machines that others wrote: boards/arm on QEMU's
+# vexpress-a9 (Cortex-A9, ARM's PL181, QEMU's SD card), once with a card addressed in bytes and once in
+# blocks. The image says by its exit status and in its report whether all went well; then the card's file is
+# compared byte for byte with what boards/arm/expect.rs expects in it.
 #
-# Needs qemu-system-arm (tools/install-judges.sh). The target's `core` comes from rustup; where rustup cannot get it, Debian's rustc-web and
-# rust-web-src build it from source, and are installed then; BOARDS_CORE=debian takes that way in any case. BOARDS_TIMEOUT: seconds that
-# a run may take, 300 without it.
+# Needs qemu-system-arm (tools/install-judges.sh). The target's `core` comes from rustup; where rustup
+# cannot get it, Debian's rustc-web and rust-web-src build it from source, and are installed then;
+# BOARDS_CORE=debian takes that way in any case. BOARDS_TIMEOUT: seconds that a run may take, 300 without
+# it.
 set -euo pipefail
 cd "$(dirname "$0")/../boards/arm"
 say() { echo "boards.sh: $*" >&2; }
@@ -29,11 +31,13 @@ if [ "${BOARDS_CORE:-}" = debian ] || ! has_core; then
     say "$target: installing Debian's compiler and the source of core"
     as_root=()
     [ "$(id -u)" -eq 0 ] || as_root=(sudo)
+    export DEBIAN_FRONTEND=noninteractive
     "${as_root[@]}" apt-get update -q >&2
-    DEBIAN_FRONTEND=noninteractive "${as_root[@]}" apt-get install -q -y --no-install-recommends rustc-web rust-web-src >&2
+    "${as_root[@]}" apt-get install -q -y --no-install-recommends rustc-web rust-web-src >&2
   fi
   if [ ! -x "$debian" ] || [ ! -d "$("$debian" --print sysroot)/lib/rustlib/src/rust/library/core" ]; then
-    say "$target: got neither by 'rustup target add $target' nor from Debian's compiler (apt-get install rustc-web rust-web-src)"
+    say "$target: got neither by 'rustup target add $target' nor from Debian's compiler" \
+      "(apt-get install rustc-web rust-web-src)"
     exit 2
   fi
   say "$target: $("$debian" --version) builds core from source"
@@ -57,7 +61,8 @@ bad=0
 run() { # name blocks how-it-is-addressed
   local card=$work/card.img status=0 line
   "$work/expect" make "$card" "$2"
-  # An instruction takes a nanosecond and sleep takes no time, so that a slow machine is none to the guest, and each run is the same.
+  # An instruction takes a nanosecond and sleep takes no time, so that a slow machine is none to the guest,
+  # and each run is the same.
   QEMU_AUDIO_DRV=none timeout "$limit_s" qemu-system-arm -M vexpress-a9 -icount shift=0,sleep=off -display none -monitor none -serial "file:$work/report" \
     -semihosting-config enable=on,target=native -drive "if=sd,format=raw,file=$card" -kernel "$image" \
     </dev/null >"$work/log" 2>&1 || status=$?

@@ -1,8 +1,9 @@
-//! The other side of `src/pattern.rs`: fills a card's image before the judge runs, and says what it must hold afterwards.
-//! For the machine that builds; plain `rustc`, no crate, nothing shared with the image.
+//! The other side of `src/pattern.rs`: fills a card's image before the judge runs, and says what it must
+//! hold afterwards. For the machine that builds; plain `rustc`, no crate, nothing shared with the image.
 //!
 //! `expect make FILE BLOCKS` makes the image: in the windows "written by nobody", elsewhere zeros.
-//! `expect check FILE` compares it byte for byte with what the steps must have left, and prints the line that the judge must have printed.
+//! `expect check FILE` compares it byte for byte with what the steps must have left, and prints the line
+//! that the judge must have printed.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom, Write};
@@ -110,7 +111,8 @@ fn check(name: &str, last: &[u32]) -> std::io::Result<Result<(), String>> {
     let (mut number, mut data) = (0, 0);
     let mut piece = vec![0; 512 * WINDOW as usize];
     while number < blocks {
-        // A piece is whatever lies before the next megabyte's end; of holes only what must not be one is looked at.
+        // A piece is whatever lies before the next megabyte's end; of holes only what must not be one is
+        // looked at.
         let count = (WINDOW - number % WINDOW).min(blocks - number);
         let (start, end) = (512 * number, 512 * (number + count));
         if data < start {

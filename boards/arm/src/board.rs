@@ -52,7 +52,8 @@ fn write(address: usize, value: u32) {
 #[derive(Debug)]
 pub struct InterruptsOff;
 
-// SAFETY: one core, and no interrupt comes in between. Nesting would be harmless; the closures do not nest anyway.
+// SAFETY: one core, and no interrupt comes in between. Nesting would be harmless; the closures do not nest
+// anyway.
 unsafe impl Lock for InterruptsOff {
     fn with<R>(&self, f: impl FnOnce() -> R) -> R {
         interrupts_off(f)
@@ -62,7 +63,8 @@ unsafe impl Lock for InterruptsOff {
 /// Runs `f` with interrupts off; they come back as they were.
 pub fn interrupts_off<R>(f: impl FnOnce() -> R) -> R {
     let before: u32;
-    // SAFETY: reads CPSR and sets its I bit; memory accesses do not move across, since the asm may touch memory.
+    // SAFETY: reads CPSR and sets its I bit; memory accesses do not move across, since the asm may touch
+    // memory.
     unsafe {
         core::arch::asm!("mrs {0}, cpsr", "cpsid i", out(reg) before, options(nostack, preserves_flags))
     };
@@ -207,7 +209,12 @@ pub fn exit(status: u32) -> ! {
     loop {
         // SAFETY: the call reads two words at r1.
         unsafe {
-            core::arch::asm!("svc #0x123456", inout("r0") SYS_EXIT_EXTENDED => _, in("r1") block.as_ptr(), out("lr") _);
+            core::arch::asm!(
+                "svc #0x123456",
+                inout("r0") SYS_EXIT_EXTENDED => _,
+                in("r1") block.as_ptr(),
+                out("lr") _
+            );
         }
     }
 }

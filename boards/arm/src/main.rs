@@ -1,7 +1,9 @@
-//! Judges the stack with a controller and a card that others wrote: QEMU's PL181 and its SD card, on the machine vexpress-a9.
+//! Judges the stack with a controller and a card that others wrote: QEMU's PL181 and its SD card, on the
+//! machine vexpress-a9.
 //!
-//! The card is brought up, written and read by mmcq as any firmware would, driven by nothing but interrupts: those of the PL181, and the
-//! alarm that the engine asks for. `tools/boards.sh` builds and runs this, and looks at the card's image afterwards.
+//! The card is brought up, written and read by mmcq as any firmware would, driven by nothing but
+//! interrupts: those of the PL181, and the alarm that the engine asks for. `tools/boards.sh` builds and
+//! runs this, and looks at the card's image afterwards.
 #![no_std]
 #![no_main]
 
@@ -70,7 +72,8 @@ fn wake(_: *const ()) {
     WOKEN.store(true, Ordering::Release);
 }
 
-/// Runs a future to its end; sleeps while nobody wakes it. The stack is not touched from here: interrupts drive it.
+/// Runs a future to its end; sleeps while nobody wakes it. The stack is not touched from here: interrupts
+/// drive it.
 fn run<F: Future>(future: F) -> F::Output {
     // SAFETY: the functions of the table ignore their pointer.
     let waker = unsafe { Waker::from_raw(RawWaker::new(core::ptr::null(), &WAKER)) };

@@ -57,8 +57,8 @@ impl Cursor {
         u32::from_le_bytes(bytes)
     }
 
-    /// Fills the next `bytes` of the segments with words that `pop` takes from a FIFO, the first byte in the low end; what finds
-    /// no room is dropped, but popped.
+    /// Fills the next `bytes` of the segments with words that `pop` takes from a FIFO, the first byte in
+    /// the low end; what finds no room is dropped, but popped.
     pub(crate) fn fill(&mut self, segments: &[Segment], bytes: u32, mut pop: impl FnMut() -> u32) {
         let (whole, tail) = (bytes / 4, bytes % 4);
         match self.take(segments, whole * 4) {
@@ -67,7 +67,8 @@ impl Cursor {
                 // Worth two loops: cores that cannot reach across words store byte by byte in the second.
                 if words.is_aligned() {
                     for at in 0..whole as usize {
-                        // SAFETY: `place` has room for `whole` words, of which this is one; the caller's phase owns that memory.
+                        // SAFETY: `place` has room for `whole` words, of which this is one; the caller's
+                        // phase owns that memory.
                         unsafe { words.add(at).write(pop().to_le()) };
                     }
                 } else {
@@ -84,8 +85,8 @@ impl Cursor {
         }
     }
 
-    /// Gives the next `bytes` of the segments to `push`, which puts words into a FIFO, the first byte in the low end; what is
-    /// missing, also in a last word of fewer bytes, goes as zero.
+    /// Gives the next `bytes` of the segments to `push`, which puts words into a FIFO, the first byte in
+    /// the low end; what is missing, also in a last word of fewer bytes, goes as zero.
     pub(crate) fn drain(&mut self, segments: &[Segment], bytes: u32, mut push: impl FnMut(u32)) {
         let (whole, tail) = (bytes / 4, bytes % 4);
         match self.take(segments, whole * 4) {
@@ -94,7 +95,8 @@ impl Cursor {
                 // As in `fill`.
                 if words.is_aligned() {
                     for at in 0..whole as usize {
-                        // SAFETY: `place` holds `whole` words, of which this is one; the caller's phase owns that memory.
+                        // SAFETY: `place` holds `whole` words, of which this is one; the caller's phase
+                        // owns that memory.
                         push(u32::from_le(unsafe { words.add(at).read() }));
                     }
                 } else {

@@ -18,19 +18,23 @@ const FIFO_WORDS_EXTENDED: u16 = 128;
 pub struct Config {
     /// MCLK, from which the card's clock is divided, in hertz.
     pub mclk_hz: u32,
-    /// PCLK, the clock of the register bus, in hertz: how long registers have to rest between two writes follows from both.
+    /// PCLK, the clock of the register bus, in hertz: how long registers have to rest between two writes
+    /// follows from both.
     pub pclk_hz: u32,
     /// Fastest card clock that the board's wires carry, in hertz.
     pub max_clock_hz: u32,
     /// Data lines that are wired: one, or four where the cell has the wide bus (PL181).
     pub width: Width,
-    /// High speed timing: the card samples and drives as above 25 MHz. The controller has no setting for it; the board must fit.
+    /// High speed timing: the card samples and drives as above 25 MHz. The controller has no setting for
+    /// it; the board must fit.
     pub high_speed: bool,
-    /// More bits for MCIPower while power is on: voltage (5:2), open drain (6), resistor (7), where something is wired to them.
+    /// More bits for MCIPower while power is on: voltage (5:2), open drain (6), resistor (7), where
+    /// something is wired to them.
     pub power: u32,
     /// How long the supply takes from power-up to power-on, in nanoseconds.
     pub power_up_ns: u64,
-    /// Words in the FIFO, instead of what the peripheral's identification says (for cells without one, or with another).
+    /// Words in the FIFO, instead of what the peripheral's identification says (for cells without one, or
+    /// with another).
     pub fifo_words: Option<u16>,
 }
 
@@ -89,8 +93,8 @@ impl Config {
         }
     }
 
-    /// Register accesses (two PCLK each, at least) that fill the rest a register needs between two writes: three MCLK and
-    /// two PCLK.
+    /// Register accesses (two PCLK each, at least) that fill the rest a register needs between two writes:
+    /// three MCLK and two PCLK.
     pub(super) fn gap_reads(&self) -> u32 {
         let mclk = u64::from(self.mclk_hz.max(1));
         let pclk_cycles = 2 + (3 * u64::from(self.pclk_hz)).div_ceil(mclk);
@@ -105,7 +109,8 @@ impl Config {
 pub enum InitError {
     /// The registers read as all ones: clock off, or nothing there.
     Gone,
-    /// This identification is neither PL180 nor PL181; [`Config::fifo_words`] says that it is one all the same.
+    /// This identification is neither PL180 nor PL181; [`Config::fifo_words`] says that it is one all the
+    /// same.
     Unknown(u32),
     /// [`Config::fifo_words`] is not a power of two from 2 on.
     Fifo(u16),
@@ -120,7 +125,7 @@ impl fmt::Display for InitError {
             InitError::Unknown(id) => {
                 write!(
                     f,
-                    "pl181: MCIPeriphID reads {id:#010x}, expected xxx41180h or xxx41181h, or Config::fifo_words"
+                    "pl181: MCIPeriphID reads {id:#010x}, expected ...41180h, ...41181h or Config::fifo_words"
                 )
             }
             InitError::Fifo(words) => {

@@ -7,7 +7,8 @@ use crate::host::{Cause, Done, Events, Fault, Regs, Segment, Stage};
 use crate::spec::command::Resp;
 use crate::spec::response::Response;
 
-/// Words that one call moves at most, unless the FIFO is longer: a block of 512 bytes. What is left interrupts again.
+/// Words that one call moves at most, unless the FIFO is longer: a block of 512 bytes. What is left
+/// interrupts again.
 const WORDS_MAX: u32 = 128;
 const DATA_ERRORS: u32 = DATA_CRC_FAIL | DATA_TIMEOUT | TX_UNDERRUN | RX_OVERRUN | START_BIT;
 
@@ -42,8 +43,8 @@ impl<R: Regs> Pl181<R> {
         }
     }
 
-    /// Looks at the status and moves data for as long as the FIFO has them or room for them, and some more words are due;
-    /// the result, if the phase is over.
+    /// Looks at the status and moves data for as long as the FIFO has them or room for them, and some more
+    /// words are due; the result, if the phase is over.
     fn advance(&mut self, active: &mut Active, segments: &[Segment]) -> Option<Result<Done, Fault>> {
         let mut words_left = WORDS_MAX.max(self.fifo_words.into());
         let mut look_again = false;
@@ -164,7 +165,8 @@ impl<R: Regs> Pl181<R> {
         Some(Ok(Done { response: self.response(active.resp), ..Done::default() }))
     }
 
-    /// The response carries another index. QEMU's model, which keeps none, reads as 0, and CMD0 is not answered.
+    /// The response carries another index. QEMU's model, which keeps none, reads as 0, and CMD0 is not
+    /// answered.
     fn answers_another(&self, active: &Active) -> bool {
         if matches!(active.resp, Resp::None | Resp::R2 | Resp::R3 | Resp::R4) {
             return false;

@@ -1,12 +1,13 @@
 //! ARM's PrimeCell MCI: PL180 and PL181, and the cells built after them.
 //!
-//! Read first: `regs.rs` (the register map), then `phase.rs` (how a phase starts), `events.rs` (how it goes on and ends)
-//! and `bus.rs` (clock, power, lines). `config.rs` has what a board must say.
+//! Read first: `regs.rs` (the register map), then `phase.rs` (how a phase starts), `events.rs` (how it goes
+//! on and ends) and `bus.rs` (clock, power, lines). `config.rs` has what a board must say.
 //!
-//! Command path and data path are two machines. The command path sends 48 bits and takes 48 or 136 in; the data path moves
-//! `DATA_LENGTH` bytes in blocks of a power of two through a FIFO of words, which the CPU serves. There is no flow control:
-//! a FIFO that is served too late runs over, and that is an error. For a read the data path starts before the command, for a write
-//! after the response. A phase may move up to 65535 bytes; nothing tells about busy.
+//! Command path and data path are two machines. The command path sends 48 bits and takes 48 or 136 in; the
+//! data path moves `DATA_LENGTH` bytes in blocks of a power of two through a FIFO of words, which the CPU
+//! serves. There is no flow control: a FIFO that is served too late runs over, and that is an error. For a
+//! read the data path starts before the command, for a write after the response. A phase may move up to
+//! 65535 bytes; nothing tells about busy.
 //!
 //! Two interrupt lines can be had; everything goes to the first (MCIINTR0), the second stays masked.
 
@@ -24,9 +25,11 @@ pub use config::{Config, InitError};
 use phase::{Active, Transfer};
 use regs::*;
 
-/// A controller behind registers `R`; the identification registers at FE0h included, unless [`Config::fifo_words`] is given.
+/// A controller behind registers `R`; the identification registers at FE0h included, unless
+/// [`Config::fifo_words`] is given.
 ///
-/// Nothing is written by [`new`](Pl181::new); [`BusOp::ResetAll`] and [`BusOp::PowerOn`] bring the controller up.
+/// Nothing is written by [`new`](Pl181::new); [`BusOp::ResetAll`] and [`BusOp::PowerOn`] bring the
+/// controller up.
 pub struct Pl181<R: Regs> {
     regs: R,
     config: Config,
