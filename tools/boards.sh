@@ -61,9 +61,11 @@ bad=0
 run() { # name blocks how-it-is-addressed
   local card=$work/card.img status=0 line
   "$work/expect" make "$card" "$2"
+  : >"$work/report"
   # An instruction takes a nanosecond and sleep takes no time, so that a slow machine is none to the guest,
   # and each run is the same.
-  QEMU_AUDIO_DRV=none timeout "$limit_s" qemu-system-arm -M vexpress-a9 -icount shift=0,sleep=off -display none -monitor none -serial "file:$work/report" \
+  QEMU_AUDIO_DRV=none timeout "$limit_s" qemu-system-arm -M vexpress-a9 -icount shift=0,sleep=off \
+    -display none -monitor none -serial "file:$work/report" \
     -semihosting-config enable=on,target=native -drive "if=sd,format=raw,file=$card" -kernel "$image" \
     </dev/null >"$work/log" 2>&1 || status=$?
   tr -d '\r' <"$work/report" >"$work/lines" && mv "$work/lines" "$work/report"
