@@ -5,6 +5,7 @@
 
 pub mod dma;
 pub(crate) mod pio;
+pub mod pl181;
 pub mod regs;
 pub mod rtsx;
 pub mod sdhci;
