@@ -7,6 +7,7 @@ pub mod dma;
 pub(crate) mod pio;
 pub mod regs;
 pub mod rtsx;
+pub mod s3c_sdi;
 pub mod sdhci;
 
 use crate::spec::command::Command;
