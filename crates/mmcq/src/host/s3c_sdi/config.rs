@@ -41,7 +41,7 @@ impl Config {
 pub enum SetupError {
     /// The registers read as all ones: clock off, or nothing there.
     Gone,
-    /// The fastest SD clock asked for, in hertz, is slower than the slowest (PCLK / 256), or one of them is 0.
+    /// The fastest SD clock asked for is slower than the slowest (PCLK / 256), or one of them is 0.
     Clock {
         /// [`Config::pclk_hz`].
         pclk_hz: u32,

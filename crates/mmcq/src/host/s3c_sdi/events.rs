@@ -44,8 +44,10 @@ impl<R: Regs, D: Dma> S3cSdi<R, D> {
                     self.regs.write32(FSTA, FSTA_RESET);
                 }
                 events.phase = Some(result);
-                // Edges during the phase were lost.
-                events.card_irq = self.level_asks();
+                // Edges during the phase were lost. Where data may still move, DAT1 is theirs; the reset that
+                // must follow looks again.
+                let moving = active.work != Work::Command && active.data & DSTA_FINISH == 0;
+                events.card_irq = !moving && self.level_asks();
             }
         }
         events

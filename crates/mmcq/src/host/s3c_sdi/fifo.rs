@@ -33,8 +33,7 @@ impl<R: Regs, D: Dma> S3cSdi<R, D> {
         }
     }
 
-    /// Fills a FIFO that holds `count` bytes, all but its last word: no driver of the real chip has been seen to
-    /// go to the brim.
+    /// Fills a FIFO that holds `count` bytes, all but its last word: known drivers never go to the brim.
     pub(super) fn fill(&mut self, segments: &[Segment], count: u32) {
         let room = (FIFO_BYTES - 1).saturating_sub(count) & !3;
         let bytes = room.min(self.transfer.left);

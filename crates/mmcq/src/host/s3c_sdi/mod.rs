@@ -29,7 +29,7 @@
 //! # Card interrupt
 //! The controller sees the falling edge of DAT1 only while it is idle, so the driver looks at the level
 //! itself (a GPIO, [`regs::DAT1`]) after each phase, when it is unmasked, after a reset, and whenever an
-//! idle controller is acknowledged. A level that is low with nothing in progress is to be reported although
+//! idle controller is acknowledged. Unmasked in the middle of a phase, it is looked at when that ends. A level that is low with nothing in progress is to be reported although
 //! no edge will come: the driver then enables the interrupt *transmit FIFO half empty*, which an empty
 //! FIFO asserts at once, so that the next `ack` comes by itself and reports it. On a chip where that does not
 //! interrupt, the platform calls [`Engine::on_irq`](crate::engine::Engine::on_irq) once after each
@@ -60,7 +60,7 @@ use fifo::Transfer;
 use phase::Active;
 use regs::*;
 
-/// In [`Segment::bus`]: the segment is mapped for DMA. Bus addresses have 32 bits, so it cannot be one of theirs.
+/// In [`Segment::bus`]: the segment is mapped for DMA. Bus addresses have 32 bits, so it is none of theirs.
 const MAPPED: u64 = 1 << 63;
 /// Bytes in a block that a phase may ask for.
 const BLOCK_BYTES_MAX: u32 = 2048;

@@ -44,7 +44,7 @@ fn an_edge_lost_in_a_phase_is_found_at_its_end() {
         (cmd53(Direction::Read, 4, 1), DSTA_FINISH),
         (cmd53(Direction::Write, 4, 1), DSTA_FINISH),
         // Also when it ends badly.
-        (cmd53(Direction::Read, 4, 1), DSTA_CRC),
+        (cmd53(Direction::Read, 4, 1), DSTA_CRC | DSTA_FINISH),
     ] {
         let mut host = ready();
         host.card_irq(true);
@@ -58,6 +58,23 @@ fn an_edge_lost_in_a_phase_is_found_at_its_end() {
         assert!(events.phase.is_some() && events.card_irq);
         assert!(!host.ack(&[]).card_irq);
     }
+}
+
+#[test]
+fn data_that_still_move_are_no_card_interrupt() {
+    let mut memory = [0; 64];
+    let segments = [near(&mut memory)];
+    let mut host = ready();
+    host.card_irq(true);
+    host.start(&cmd53(Direction::Read, 64, 1), &segments, 0).unwrap();
+    // The response is broken, and the first bits of the data are on DAT1.
+    host.regs().dat1.set(false);
+    let events = report(&mut host, CMDSTAT_RESPONSE | CMDSTAT_CRC, 0, &segments);
+    assert!(events.phase.unwrap().is_err() && !events.card_irq);
+    // After the reset it counts.
+    assert_eq!(host.set_bus(BusOp::ResetLines, true, 0), Step::Done);
+    assert!(host.regs().line());
+    assert!(host.ack(&[]).card_irq);
 }
 
 #[test]
