@@ -28,11 +28,12 @@
 //!
 //! # Card interrupt
 //! The controller sees the falling edge of DAT1 only while it is idle, so the driver looks at the level
-//! itself (a GPIO, [`regs::DAT1`]) after each phase, when it is unmasked, after a reset, and whenever an
-//! idle controller is acknowledged. Unmasked in the middle of a phase, it is looked at when that ends. A level that is low with nothing in progress is to be reported although
-//! no edge will come: the driver then enables the interrupt *transmit FIFO half empty*, which an empty
-//! FIFO asserts at once, so that the next `ack` comes by itself and reports it. On a chip where that does not
-//! interrupt, the platform calls [`Engine::on_irq`](crate::engine::Engine::on_irq) once after each
+//! itself (a GPIO, [`regs::DAT1`]) after each phase, when it is unmasked, after a reset, and whenever an idle
+//! controller is acknowledged. Unmasked in the middle of a phase, it is looked at when that ends. A level
+//! that is low with nothing in progress is to be reported although no edge will come: the driver then enables
+//! the interrupt *transmit FIFO half empty*, which an empty FIFO asserts at once, so that the next `ack`
+//! comes by itself and reports it. On a chip where that does not interrupt, the platform calls
+//! [`Engine::on_irq`](crate::engine::Engine::on_irq) once after each
 //! [`unmask_card_irq`](crate::engine::Engine::unmask_card_irq); that is always allowed.
 //!
 //! # What it cannot do

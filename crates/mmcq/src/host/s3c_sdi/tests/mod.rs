@@ -35,6 +35,8 @@ struct Fake {
     data: Cell<u32>,
     fail: Cell<u32>,
     fifo: RefCell<VecDeque<u8>>,
+    /// Bytes of a word that was read before they came: they are lost.
+    torn: Cell<usize>,
     imsk: Cell<u32>,
     dat1: Cell<bool>,
     /// Looks at CON until a reset is over; `None`: until it is cleared by hand.
@@ -54,6 +56,7 @@ impl Fake {
             data: Cell::new(0),
             fail: Cell::new(0),
             fifo: RefCell::default(),
+            torn: Cell::new(0),
             imsk: Cell::new(0),
             dat1: Cell::new(true),
             reset_looks: Cell::new(Some(0)),
@@ -106,7 +109,9 @@ impl Fake {
     }
 
     fn receive(&self, bytes: &[u8]) {
-        self.fifo.borrow_mut().extend(bytes);
+        let lost = self.torn.get().min(bytes.len());
+        self.torn.set(self.torn.get() - lost);
+        self.fifo.borrow_mut().extend(&bytes[lost..]);
         assert!(self.fifo.borrow().len() <= 64);
     }
 
@@ -149,11 +154,12 @@ impl Regs for Fake {
             DAT1 => u32::from(self.dat1.get()),
             DATA => {
                 let mut word = [0x5a; 4];
-                word.iter_mut().for_each(|byte| {
-                    if let Some(value) = self.fifo.borrow_mut().pop_front() {
-                        *byte = value;
+                for byte in &mut word {
+                    match self.fifo.borrow_mut().pop_front() {
+                        Some(value) => *byte = value,
+                        None => self.torn.set(self.torn.get() + 1),
                     }
-                });
+                }
                 u32::from_le_bytes(word)
             }
             _ => self.get(offset),
@@ -183,6 +189,10 @@ impl Regs for Fake {
                 }
             }
             IMSK => self.imsk.set(value),
+            CMDCON => {
+                self.torn.set(0);
+                self.set(offset, value);
+            }
             _ => self.set(offset, value),
         }
     }
@@ -311,9 +321,10 @@ fn send_all(host: &mut Driver, len: usize, keep: usize, segments: &[Segment]) ->
     while got.len() < len {
         let fill = host.regs().fifo.borrow().len();
         got.extend(host.regs().send((fill.saturating_sub(keep)).max(1)));
-        while host.regs().line() {
+        if host.regs().line() {
             interrupts += 1;
             assert!(host.ack(segments).phase.is_none());
+            assert!(!host.regs().line());
         }
     }
     got.truncate(len);
