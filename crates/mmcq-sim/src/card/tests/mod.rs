@@ -3,7 +3,7 @@
 mod emmc;
 mod emmc_modes;
 mod flash_profiles;
-mod host;
+pub(super) mod host;
 mod pages;
 mod power;
 mod profiles;
