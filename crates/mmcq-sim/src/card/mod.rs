@@ -15,7 +15,7 @@ mod registers;
 pub mod sd;
 mod status;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod transfer;
 mod tuning;
 
