@@ -193,7 +193,7 @@ impl<'a, L: Lock, H: Host, const N: usize, P: Policy> Function<'a, L, H, N, P> {
         let addr = at.addr();
         let room = match at {
             _ if addr >= ADDRESSES => 0,
-            At::Fifo(_) => u32::MAX,
+            At::Fifo(_) => DmaBuf::AFTER_MAX,
             At::From(_) => ADDRESSES - addr,
         };
         let max_bytes = room.min(given);
@@ -238,7 +238,7 @@ impl<'a, L: Lock, H: Host, const N: usize, P: Policy> Function<'a, L, H, N, P> {
                 tuning: false,
             };
             let kind = Kind::Io { phase, timeout_ns: limits::DATA_NS, chain: more };
-            let done = self.shared.request(Request::new(kind, buf.from_byte(done_bytes))).await;
+            let done = self.shared.request(Request::new(kind, buf.after(done_bytes))).await;
             buf = done.buf.whole();
             let judged = match done.result {
                 Ok(output) => judge(self.number, addr, output.response.r5()).map(|_| ()),
