@@ -13,13 +13,13 @@ use mmcq::host::{
 };
 use mmcq::spec::command::Command;
 use mmcq::spec::response::Response;
-use mmcq::task::Shared;
+use mmcq::task::{IrqTask, Shared};
 use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
 use std::future::Future;
 use std::pin::{Pin, pin};
 use std::rc::Rc;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll, RawWaker, RawWakerVTable, Waker};
 
 pub type Stack<const N: usize> = Shared<OneThread, IoHost, N>;
 
@@ -568,4 +568,40 @@ pub fn memory(bytes: usize) -> DmaBuf {
     let words: &'static mut [u64] = Box::leak(vec![0u64; bytes.div_ceil(8)].into_boxed_slice());
     // SAFETY: any bytes are valid, and the memory lives for ever.
     DmaBuf::from_static(unsafe { std::slice::from_raw_parts_mut(words.as_mut_ptr().cast(), bytes) })
+}
+
+/// Polls its task when woken: the tail of the interrupt.
+pub fn irq_waker(task: &IrqTask<OneThread>) -> Waker {
+    // SAFETY (of all three): called with the pointer that `irq_waker` was given.
+    unsafe fn clone(task: *const ()) -> RawWaker {
+        RawWaker::new(task, &TABLE)
+    }
+    unsafe fn wake(task: *const ()) {
+        // SAFETY: whoever made the waker keeps the task alive while it is around.
+        let it = unsafe { &*task.cast::<IrqTask<OneThread>>() };
+        // SAFETY: as above.
+        it.poll(&unsafe { Waker::from_raw(RawWaker::new(task, &TABLE)) });
+    }
+    unsafe fn nothing(_: *const ()) {}
+    static TABLE: RawWakerVTable = RawWakerVTable::new(clone, wake, wake, nothing);
+    // SAFETY: the table's functions do what the contract of `RawWaker` asks; nothing is owned.
+    unsafe { Waker::from_raw(RawWaker::new(std::ptr::from_ref(task).cast(), &TABLE)) }
+}
+
+/// Everything here has one thread, so its futures may be called `Send`.
+pub struct Here<F>(pub F);
+// SAFETY: as said.
+unsafe impl<F> Send for Here<F> {}
+impl<F: Future> Future for Here<F> {
+    type Output = F::Output;
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
+        // SAFETY: the field is pinned with the whole.
+        unsafe { self.map_unchecked_mut(|here| &mut here.0) }.poll(context)
+    }
+}
+
+/// A packet as it lies in the function's FIFO.
+pub fn packet(kind: u8, payload: &[u8]) -> Vec<u8> {
+    let header = (payload.len() as u32 + 4 | u32::from(kind) << 24).to_le_bytes();
+    [&header[..], payload].concat()
 }
