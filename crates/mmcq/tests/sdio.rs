@@ -2,10 +2,13 @@
 
 #[path = "support/io_card.rs"]
 mod io_card;
+#[path = "support/io_drive.rs"]
+mod io_drive;
 #[path = "support/one_thread.rs"]
 mod one_thread;
 
-use io_card::{World, caps, function_tuple, memory, poll_once, run, settle, stack, step};
+use io_card::{World, caps, function_tuple};
+use io_drive::{Stack, memory, poll_once, run, settle, stack, step};
 use mmcq::block::BlockDevice;
 use mmcq::card::{IoCard, Options, bring_up_io};
 use mmcq::engine::{self, Config};
@@ -20,7 +23,7 @@ use std::cell::RefCell;
 use std::pin::pin;
 use std::rc::Rc;
 
-fn brought_up<const N: usize>(world: &Rc<RefCell<World>>) -> (io_card::Stack<N>, IoCard) {
+fn brought_up<const N: usize>(world: &Rc<RefCell<World>>) -> (Stack<N>, IoCard) {
     let stack = stack::<N>(world);
     let (card, _) = run(&stack, bring_up_io(&stack, memory(512), Options::DEFAULT));
     (stack, card.unwrap())
@@ -227,7 +230,7 @@ fn oracle(split: &Split, mut left: u32) -> Vec<(bool, u32)> {
     while left > 0 {
         let most = u32::from(split.bytes_max);
         // The longest that is allowed, blocks before bytes; what does not end the transfer keeps its successor aligned.
-        let fits = |bytes: u32| bytes == left || bytes % split.align == 0;
+        let fits = |bytes: u32| bytes == left || bytes.is_multiple_of(split.align);
         let blocks = (1..=u32::from(split.blocks_max)).rev().map(|n| n * size);
         let by_blocks =
             blocks.filter(|_| size > 0 && left > most).find(|&bytes| bytes <= left && fits(bytes));

@@ -2,10 +2,13 @@
 
 #[path = "support/io_card.rs"]
 mod io_card;
+#[path = "support/io_drive.rs"]
+mod io_drive;
 #[path = "support/one_thread.rs"]
 mod one_thread;
 
-use io_card::{Here, Stack, World, irq_waker, memory, packet, poll_once, run, settle, stack, step};
+use io_card::World;
+use io_drive::{Here, Stack, irq_waker, memory, packet, poll_once, run, settle, stack, step};
 use mmcq::card::{IoCard, Options, bring_up_io};
 use mmcq::engine::{self, DmaBuf};
 use mmcq::host::Cause;

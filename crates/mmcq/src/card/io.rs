@@ -377,7 +377,8 @@ impl<L: Lock, H: Host, const N: usize, P: Policy> Io<'_, '_, L, H, N, P> {
                 return Err(Failed);
             }
         }
-        // Is it still heard?
+        // Is it still heard? The first answer may speak of tuning blocks that were lost.
+        self.session.command(cmd::io_read(0, reg::REVISION)).await?;
         self.read(reg::REVISION).await?;
         Ok(clock_hz)
     }

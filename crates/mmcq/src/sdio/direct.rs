@@ -3,10 +3,13 @@
 use super::{Error, Refusal};
 use crate::engine::{self, DmaBuf, Kind, Request};
 use crate::host::{Auto, Host, Phase};
-use crate::sched::Policy;
+use crate::sched::{Fifo, Policy};
 use crate::spec::command::{Command, sdio as cmd};
 use crate::spec::response::R5;
-use crate::task::{Lock, Shared};
+use crate::task::{Lock, Op, Shared};
+use core::future::Future;
+use core::pin::Pin;
+use core::task::{Context, Poll, ready};
 
 /// CMD52; on the wire at most some hundred microseconds.
 const DIRECT_NS: u64 = 20_000_000;
@@ -39,42 +42,60 @@ pub(crate) fn judge(function: u8, addr: u32, response: R5) -> Result<u8, Error> 
     Err(Error::Refused { function, addr, why })
 }
 
+/// One CMD52, from its submission to its judged response; see [`Function::read_u8`](super::Function::read_u8).
+///
+/// One future and not several around each other: this is what most of a driver's polls go through.
+#[must_use = "nothing happens unless it is awaited"]
+pub struct Direct<'a, L: Lock, H: Host, const N: usize, P: Policy = Fifo> {
+    shared: &'a Shared<L, H, N, P>,
+    op: Op<'a, L, H, N, P>,
+    function: u8,
+    addr: u32,
+    /// How it failed on the wire, while the card is asked what it has to say of that.
+    failed: Option<engine::Error>,
+}
+
+impl<L: Lock, H: Host, const N: usize, P: Policy> Future for Direct<'_, L, H, N, P> {
+    /// The byte that the card sent back.
+    type Output = Result<u8, Error>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        loop {
+            let done = ready!(Pin::new(&mut self.op).poll(context));
+            match (self.failed.take(), done.result) {
+                (None, Ok(output)) => {
+                    return Poll::Ready(judge(self.function, self.addr, output.response.r5()));
+                }
+                // The card tells in its next response that a command was lost; that must not hit somebody innocent.
+                (None, Err(error @ engine::Error::Host(_))) => {
+                    self.failed = Some(error);
+                    self.op = submitted(self.shared, cmd::io_read(0, 0), Chain::Last);
+                }
+                (Some(error), _) | (None, Err(error)) => return Poll::Ready(Err(error.into())),
+            }
+        }
+    }
+}
+
 /// CMD52 in one of its forms to this register.
-pub(super) async fn direct<L: Lock, H: Host, const N: usize, P: Policy>(
+pub(super) fn direct<L: Lock, H: Host, const N: usize, P: Policy>(
     shared: &Shared<L, H, N, P>,
     function: u8,
     addr: u32,
     command: Command,
     chain: Chain,
-) -> Result<u8, Error> {
-    match send(shared, command, chain).await {
-        Ok(response) => judge(function, addr, response),
-        Err(error) => {
-            forget(shared, error).await;
-            Err(error.into())
-        }
-    }
+) -> Direct<'_, L, H, N, P> {
+    Direct { shared, op: submitted(shared, command, chain), function, addr, failed: None }
 }
 
-/// After a command that was lost on the wire: the card tells so in its next response, which must not hit somebody innocent.
-pub(super) async fn forget<L: Lock, H: Host, const N: usize, P: Policy>(
-    shared: &Shared<L, H, N, P>,
-    error: engine::Error,
-) {
-    if matches!(error, engine::Error::Host(_)) {
-        let _ = send(shared, cmd::io_read(0, 0), Chain::Last).await;
-    }
-}
-
-async fn send<L: Lock, H: Host, const N: usize, P: Policy>(
+fn submitted<L: Lock, H: Host, const N: usize, P: Policy>(
     shared: &Shared<L, H, N, P>,
     command: Command,
     chain: Chain,
-) -> Result<R5, engine::Error> {
+) -> Op<'_, L, H, N, P> {
     let phase = Phase { command, data: None, auto: Auto::None, tuning: false };
     let kind = Kind::Io { phase, timeout_ns: DIRECT_NS, chain: chain == Chain::More };
-    let done = shared.request(Request::new(kind, DmaBuf::EMPTY)).await;
-    done.result.map(|output| output.response.r5())
+    shared.request(Request::new(kind, DmaBuf::EMPTY))
 }
 
 #[cfg(test)]

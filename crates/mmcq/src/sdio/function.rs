@@ -1,12 +1,13 @@
 //! One I/O function: enable, registers, data [SDIO 5, 6].
 
 use super::cccr::{Cccr, reg};
-use super::direct::{Chain, direct, forget, judge};
+use super::direct::{Chain, Direct, direct, judge};
 use super::{ADDRESSES, Error, Split, fbr};
 use crate::card::IoCard;
-use crate::engine::{DmaBuf, Kind, Request};
+use crate::engine::{self, DmaBuf, Kind, Request};
 use crate::host::{Auto, Data, Direction, Host, Phase};
 use crate::sched::{Fifo, Policy};
+use crate::spec::command::Command;
 use crate::spec::command::sdio::{self as cmd, Count, Extended};
 use crate::spec::timing::sdio as limits;
 use crate::task::{Lock, Shared};
@@ -121,13 +122,8 @@ impl<'a, L: Lock, H: Host, const N: usize, P: Policy> Function<'a, L, H, N, P> {
     }
 
     /// A register of function 0.
-    async fn common(
-        &self,
-        command: crate::spec::command::Command,
-        addr: u32,
-        chain: Chain,
-    ) -> Result<u8, Error> {
-        direct(self.shared, 0, addr, command, chain).await
+    fn common(&self, command: Command, addr: u32, chain: Chain) -> Direct<'a, L, H, N, P> {
+        direct(self.shared, 0, addr, command, chain)
     }
 
     /// Tells the card how long a block is; from then on long transfers go by blocks. If this fails, they go by bytes.
@@ -185,8 +181,8 @@ impl<'a, L: Lock, H: Host, const N: usize, P: Policy> Function<'a, L, H, N, P> {
 
     /// How transfers are cut now.
     pub fn split(&self) -> Split {
-        let caps = self.shared.with(|engine| *engine.host().caps());
-        Split::new(&caps, &self.cccr, self.block_bytes, self.max_block_bytes)
+        let (block, max_block) = (self.block_bytes, self.max_block_bytes);
+        self.shared.with(|engine| Split::new(engine.host().caps(), &self.cccr, block, max_block))
     }
 
     fn bounds(&self, at: At, bytes: u32, given: u32) -> Result<(), Error> {
@@ -243,7 +239,10 @@ impl<'a, L: Lock, H: Host, const N: usize, P: Policy> Function<'a, L, H, N, P> {
             let judged = match done.result {
                 Ok(output) => judge(self.number, addr, output.response.r5()).map(|_| ()),
                 Err(error) => {
-                    forget(self.shared, error).await;
+                    if matches!(error, engine::Error::Host(_)) {
+                        // As for CMD52: what the card has to say of a lost command is ours.
+                        let _ = self.common(cmd::io_read(0, 0), 0, Chain::Last).await;
+                    }
                     Err(error.into())
                 }
             };

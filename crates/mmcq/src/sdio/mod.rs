@@ -16,8 +16,8 @@ mod function;
 mod interrupt;
 mod split;
 
-pub use direct::Chain;
 pub(crate) use direct::judge;
+pub use direct::{Chain, Direct};
 pub use error::{Error, Refusal};
 pub use function::{At, Function};
 pub use interrupt::{CardInterrupt, Wait};
