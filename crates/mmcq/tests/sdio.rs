@@ -229,7 +229,8 @@ fn oracle(split: &Split, mut left: u32) -> Vec<(bool, u32)> {
     let (size, mut pieces) = (u32::from(split.block_bytes), Vec::new());
     while left > 0 {
         let most = u32::from(split.bytes_max);
-        // The longest that is allowed, blocks before bytes; what does not end the transfer keeps its successor aligned.
+        // The longest that is allowed, blocks before bytes; what does not end the transfer keeps its
+        // successor aligned.
         let fits = |bytes: u32| bytes == left || bytes.is_multiple_of(split.align);
         let blocks = (1..=u32::from(split.blocks_max)).rev().map(|n| n * size);
         let by_blocks =

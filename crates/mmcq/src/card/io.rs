@@ -1,7 +1,8 @@
 //! I/O cards from CMD5 to their functions, alone or with memory [SDIO 3, 6].
 //!
-//! The order is: reset, CMD8, CMD5, [the memory's bring-up, slow and narrow], [CMD11], CMD3, CMD7, CCCR, tuples, width, speed, asynchronous interrupt.
-//! What a card says of itself is read before anything gets fast. A combo card goes no further than high speed.
+//! The order is: reset, CMD8, CMD5, [the memory's bring-up, slow and narrow], [CMD11], CMD3, CMD7, CCCR,
+//! tuples, width, speed, asynchronous interrupt. What a card says of itself is read before anything gets
+//! fast. A combo card goes no further than high speed.
 
 use super::identify::{self, Families, power_cycle};
 use super::session::{Failed, Session};
@@ -133,7 +134,8 @@ impl<L: Lock, H: Host, const N: usize, P: Policy> Io<'_, '_, L, H, N, P> {
         if inquiry.memory_present()
             && let Some(ocr) = identify::ask_memory(self.session).await?
         {
-            // CMD2, CMD3 and CMD7 are for both halves. Width and speed wait until it is known what the other half can do.
+            // CMD2, CMD3 and CMD7 are for both halves. Width and speed wait until it is known what the other
+            // half can do.
             let slow = Options {
                 without: !Caps::timing_bit(Timing::Legacy),
                 max_width: Width::W1,

@@ -116,10 +116,11 @@ pub async fn bring_up_emmc<L: Lock, H: Host, const N: usize, P: Policy>(
     of_families::<identify::OnlyEmmc, L, H, N, P>(shared, scratch, options).await
 }
 
-/// As [`bring_up`] for a slot that holds an I/O card, alone or with memory ([`IoCard::memory`]; then the engine is opened for reads and writes as well).
+/// As [`bring_up`] for a slot that holds an I/O card, alone or with memory ([`IoCard::memory`]; then the
+/// engine is opened for reads and writes as well).
 ///
-/// [`Error::NoCard`] if nothing answers CMD5; then [`bring_up`] may find a card without I/O functions. Functions are not enabled: that is their drivers'
-/// business ([`sdio::Function`]).
+/// [`Error::NoCard`] if nothing answers CMD5; then [`bring_up`] may find a card without I/O functions.
+/// Functions are not enabled: that is their drivers' business ([`sdio::Function`]).
 pub async fn bring_up_io<L: Lock, H: Host, const N: usize, P: Policy>(
     shared: &Shared<L, H, N, P>,
     scratch: DmaBuf,

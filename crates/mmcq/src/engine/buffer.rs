@@ -10,7 +10,8 @@ use core::ptr::NonNull;
 pub struct DmaBuf {
     ptr: NonNull<u8>,
     len: u32,
-    /// Bytes of the same memory before `ptr`, while a transfer goes to a later part of it; lowest byte first. Three bytes fit beside the flag.
+    /// Bytes of the same memory before `ptr`, while a transfer goes to a later part of it; lowest byte first.
+    /// Three bytes fit beside the flag.
     skipped: [u8; 3],
     /// May be handed to anybody by `reclaim`; false for memory that was only lent.
     pub(crate) owned: bool,
@@ -53,7 +54,8 @@ impl DmaBuf {
     /// Bytes that [`after`](Self::after) can go forward, at most.
     pub(crate) const AFTER_MAX: u32 = (1 << 24) - 1;
 
-    /// The memory after its first `bytes`, for the next piece of a transfer. However the request ends, and whoever gets the buffer back, it is whole then.
+    /// The memory after its first `bytes`, for the next piece of a transfer. However the request ends, and
+    /// whoever gets the buffer back, it is whole then.
     pub(crate) fn after(self, bytes: u32) -> Self {
         let whole = self.whole();
         let bytes = bytes.min(whole.len).min(Self::AFTER_MAX);

@@ -1,7 +1,8 @@
 //! The card information structure: chains of tuples in function 0, 1000h to 17FFFh [SDIO 6.11, 16].
 //!
-//! [`Walker`] reads a chain a byte at a time, from wherever the caller gets the bytes; it says which one it wants next. It goes forward only, at most
-//! [`TUPLES_MAX`] tuples and [`BYTES_MAX`] bytes, inside of the area that the standard gives. Bodies nobody asks for are not even read.
+//! [`Walker`] reads a chain a byte at a time, from wherever the caller gets the bytes; it says which one it
+//! wants next. It goes forward only, at most [`TUPLES_MAX`] tuples and [`BYTES_MAX`] bytes, inside of the
+//! area that the standard gives. Bodies nobody asks for are not even read.
 
 use core::fmt;
 
@@ -371,7 +372,8 @@ impl Walker {
         Ok(())
     }
 
-    /// What the chain told, once [`wants`](Self::wants) is `None`. A function must have told its largest block.
+    /// What the chain told, once [`wants`](Self::wants) is `None`. A function must have told its largest
+    /// block.
     pub fn finish(self) -> Result<Cis, CisError> {
         if self.function != 0 && self.cis.function.is_none() {
             return self.fail(CisFault::NoExtension);

@@ -23,8 +23,8 @@ pub enum Chain {
     Last,
 }
 
-/// The response of a CMD52 or CMD53 to this register: its data, or what it complains of. The two lowest complaints are about the command before; whoever sent
-/// that has had no response, and has asked for them.
+/// The response of a CMD52 or CMD53 to this register: its data, or what it complains of. The two lowest
+/// complaints are about the command before; whoever sent that has had no response, and has asked for them.
 pub(crate) fn judge(function: u8, addr: u32, response: R5) -> Result<u8, Error> {
     let why = if response.errors() == 0 {
         return Ok(response.data());
@@ -42,7 +42,8 @@ pub(crate) fn judge(function: u8, addr: u32, response: R5) -> Result<u8, Error> 
     Err(Error::Refused { function, addr, why })
 }
 
-/// One CMD52, from its submission to its judged response; see [`Function::read_u8`](super::Function::read_u8).
+/// One CMD52, from its submission to its judged response; see
+/// [`Function::read_u8`](super::Function::read_u8).
 ///
 /// One future and not several around each other: this is what most of a driver's polls go through.
 #[must_use = "nothing happens unless it is awaited"]
@@ -66,7 +67,8 @@ impl<L: Lock, H: Host, const N: usize, P: Policy> Future for Direct<'_, L, H, N,
                 (None, Ok(output)) => {
                     return Poll::Ready(judge(self.function, self.addr, output.response.r5()));
                 }
-                // The card tells in its next response that a command was lost; that must not hit somebody innocent.
+                // The card tells in its next response that a command was lost; that must not hit somebody
+                // innocent.
                 (None, Err(error @ engine::Error::Host(_))) => {
                     self.failed = Some(error);
                     self.op = submitted(self.shared, cmd::io_read(0, 0), Chain::Last);

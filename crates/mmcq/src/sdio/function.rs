@@ -34,7 +34,8 @@ impl At {
     }
 }
 
-/// A handle on one function; see the module. Futures of its methods may be dropped at any point: what is on the wire ends by itself.
+/// A handle on one function; see the module. Futures of its methods may be dropped at any point: what is on
+/// the wire ends by itself.
 #[derive(Debug)]
 pub struct Function<'a, L: Lock, H: Host, const N: usize, P: Policy = Fifo> {
     shared: &'a Shared<L, H, N, P>,
@@ -72,8 +73,8 @@ impl<'a, L: Lock, H: Host, const N: usize, P: Policy> Function<'a, L, H, N, P> {
         self.block_bytes
     }
 
-    /// Enables the function and waits until it is ready, for as long as its tuples say [SDIO 6.9]. The register is shared by all functions: enable and
-    /// disable those of a card one after the other.
+    /// Enables the function and waits until it is ready, for as long as its tuples say [SDIO 6.9]. The
+    /// register is shared by all functions: enable and disable those of a card one after the other.
     pub async fn enable(&self) -> Result<(), Error> {
         self.switch(true).await?;
         self.wait_ready(true).await
@@ -126,7 +127,8 @@ impl<'a, L: Lock, H: Host, const N: usize, P: Policy> Function<'a, L, H, N, P> {
         direct(self.shared, 0, addr, command, chain)
     }
 
-    /// Tells the card how long a block is; from then on long transfers go by blocks. If this fails, they go by bytes.
+    /// Tells the card how long a block is; from then on long transfers go by blocks. If this fails, they go
+    /// by bytes.
     pub async fn set_block_size(&mut self, bytes: u16) -> Result<(), Error> {
         let max_bytes = self.max_block_bytes.min(BLOCK_BYTES_MAX);
         if bytes == 0 || bytes > max_bytes {
@@ -163,17 +165,20 @@ impl<'a, L: Lock, H: Host, const N: usize, P: Policy> Function<'a, L, H, N, P> {
         direct(self.shared, self.number, addr, cmd::io_write_read(self.number, addr, value), chain).await
     }
 
-    /// CMD53: reads into the first `bytes` of a buffer, in as many commands as it takes. After an error nothing is known of the buffer's content.
+    /// CMD53: reads into the first `bytes` of a buffer, in as many commands as it takes. After an error
+    /// nothing is known of the buffer's content.
     pub async fn read(&self, at: At, bytes: u32, buf: DmaBuf, chain: Chain) -> (Result<(), Error>, DmaBuf) {
         self.moved(Direction::Read, at, bytes, buf, chain).await
     }
 
-    /// CMD53: writes the first `bytes` of a buffer, in as many commands as it takes. After an error nothing is known of how much the function got.
+    /// CMD53: writes the first `bytes` of a buffer, in as many commands as it takes. After an error nothing
+    /// is known of how much the function got.
     pub async fn write(&self, at: At, bytes: u32, buf: DmaBuf, chain: Chain) -> (Result<(), Error>, DmaBuf) {
         self.moved(Direction::Write, at, bytes, buf, chain).await
     }
 
-    /// Ends a CMD53 of this function that is still going on [SDIO 4.8]. [`read`](Self::read) and [`write`](Self::write) do so themselves when they fail.
+    /// Ends a CMD53 of this function that is still going on [SDIO 4.8]. [`read`](Self::read) and
+    /// [`write`](Self::write) do so themselves when they fail.
     pub async fn abort(&self) -> Result<(), Error> {
         let command = cmd::io_write(0, reg::ABORT, self.number);
         self.common(command, reg::ABORT, Chain::Last).await.map(|_| ())

@@ -1,7 +1,8 @@
 //! The card interrupt: a level that the engine keeps [SDIO 8].
 //!
-//! While a function asks for attention the line is low; the controller reports that once and is masked until [`CardInterrupt::ack`]. What has been
-//! reported stays in the engine until then. So a waiter may be dropped at any point, even after it was woken: the next one finds it still there.
+//! While a function asks for attention the line is low; the controller reports that once and is masked until
+//! [`CardInterrupt::ack`]. What has been reported stays in the engine until then. So a waiter may be dropped
+//! at any point, even after it was woken: the next one finds it still there.
 
 use super::cccr::reg;
 use super::direct::{Chain, direct};
@@ -17,11 +18,13 @@ use core::task::{Context, Poll};
 /// The master switch in IENx.
 const MASTER: u8 = 1;
 
-/// The card's interrupt line; make one of it for a card. Its owner waits, serves the functions that ask, and acknowledges:
+/// The card's interrupt line; make one of it for a card. Its owner waits, serves the functions that ask, and
+/// acknowledges:
 ///
 /// ```
 /// # use mmcq::{host::Host, sdio::{CardInterrupt, Error, Function}, task::Lock};
-/// # async fn serve<L: Lock, H: Host, const N: usize>(f: &Function<'_, L, H, N>) -> Result<(), Error> { Ok(()) }
+/// # type Served = Result<(), Error>;
+/// # async fn serve<L: Lock, H: Host, const N: usize>(f: &Function<'_, L, H, N>) -> Served { Ok(()) }
 /// async fn driver<L: Lock, H: Host, const N: usize>(
 ///     irq: &mut CardInterrupt<'_, L, H, N>,
 ///     function: &Function<'_, L, H, N>,
@@ -85,7 +88,8 @@ impl<'a, L: Lock, H: Host, const N: usize, P: Policy> CardInterrupt<'a, L, H, N,
         Wait { irq: self }
     }
 
-    /// Which functions ask, one bit each: CCCR INTx, without those that may not. Where only one may, it is that one, and nothing is sent.
+    /// Which functions ask, one bit each: CCCR INTx, without those that may not. Where only one may, it is
+    /// that one, and nothing is sent.
     pub async fn pending(&mut self) -> Result<u8, Error> {
         if self.enabled.is_power_of_two() {
             return Ok(self.enabled);
@@ -95,7 +99,8 @@ impl<'a, L: Lock, H: Host, const N: usize, P: Policy> CardInterrupt<'a, L, H, N,
         Ok(pending & self.enabled)
     }
 
-    /// The causes have been cleared in the functions: listens again. A cause that came meanwhile, or is still there, is reported anew.
+    /// The causes have been cleared in the functions: listens again. A cause that came meanwhile, or is still
+    /// there, is reported anew.
     pub fn ack(&mut self) {
         let listens = self.enabled != 0;
         self.shared.with(|engine| {
@@ -123,7 +128,8 @@ impl<L: Lock, H: Host, const N: usize, P: Policy> Future for Wait<'_, '_, L, H, 
     type Output = ();
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-        // Registered, then looked: the engine hands a waker back if it has something to report. That it has, stays.
+        // Registered, then looked: the engine hands a waker back if it has something to report. That it has,
+        // stays.
         let reported = self.irq.shared.with(|engine| {
             engine.set_card_irq_waker(Some(context.waker()));
             engine.take_card_irq_waker()

@@ -1,8 +1,9 @@
-//! I/O functions of a card: registers, data, interrupts [SDIO].
+//! I/O functions of a card: registers, data, interrupts [SDIO 5, 6, 8].
 //!
-//! [`bring_up_io`](crate::card::bring_up_io) finds them. Then a driver is straight-line code over a [`Function`] (enable, CMD52, CMD53) and the
-//! [`CardInterrupt`]; [`bluetooth`] is a complete one. All phases go beside the queue ([`Kind::Io`](crate::engine::Kind::Io)), so functions
-//! share the bus with each other and with a combo card's memory.
+//! [`bring_up_io`](crate::card::bring_up_io) finds them. Then a driver is straight-line code over a
+//! [`Function`] (enable, CMD52, CMD53) and the [`CardInterrupt`]; [`bluetooth`] is a complete one. All phases
+//! go beside the queue ([`Kind::Io`](crate::engine::Kind::Io)), so functions share the bus with each other
+//! and with a combo card's memory.
 //!
 //! Read first: `function.rs`, then `interrupt.rs`. `cccr.rs`, `fbr.rs` and `cis.rs` are the card's registers.
 
