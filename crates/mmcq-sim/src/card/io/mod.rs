@@ -1,4 +1,5 @@
-//! I/O card, SD mode of the SDIO specification: up to seven functions, alone or beside the memory part of a combo card.
+//! I/O card, SD mode of the SDIO specification: up to seven functions, alone or beside the memory part of a
+//! combo card.
 //!
 //! `commands.rs` (states and commands), `registers.rs` (function 0: CCCR, FBR, CIS), `transfer.rs` (CMD53),
 //! `config.rs` (what the card says about itself), `profile.rs` (TOML), `function.rs` and `type_a.rs` (what
