@@ -285,6 +285,7 @@ impl<const N: usize> Board<N> {
         let memory = ShadowMemory::new(MemoryConfig::BITS32);
         let model = Sdhci::new(platform.controller, memory.clone(), Some(profile.build(medium)?));
         let controller = Controller(Rc::new(RefCell::new(model)));
+        crate::trace::attach(|probe| controller.0.borrow_mut().set_probe(Some(probe)));
         let mut port = Port::new(controller.0.clone(), time.clone(), 0, 0);
         let (costs, mut calls, registers) = costs(platform, price);
         // Linux has one slot, and its own ideas of who moves it.

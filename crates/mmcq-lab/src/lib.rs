@@ -11,3 +11,4 @@ pub mod registers;
 pub mod reproduce;
 pub mod runner;
 pub mod system;
+pub mod trace;
