@@ -17,21 +17,31 @@ pub(super) enum Line {
     Cmd,
     Dat(u8),
     Irq,
-    /// 0 idle, 1 thread, 2 soft interrupt, 3 hard interrupt.
-    Context(u8),
-    /// Number of the thread that runs; [`NO_THREAD`] for none.
-    Thread(u8),
+    /// A core is in a hard interrupt.
+    Hard(u8),
+    /// ... in deferred work.
+    Deferred(u8),
+    /// ... in this thread.
+    Thread(u8, u32),
 }
 
-/// No thread.
-pub(super) const NO_THREAD: u32 = 0xffff;
+impl Line {
+    /// High while a core is in this context.
+    fn of(core: u8, context: Context) -> Line {
+        match context {
+            Context::Hard => Line::Hard(core),
+            Context::Deferred => Line::Deferred(core),
+            Context::Thread(thread) => Line::Thread(core, thread.0),
+        }
+    }
+}
 
 /// A line has this value from then on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Change {
     pub at_ps: u64,
     pub line: Line,
-    pub value: u32,
+    pub value: bool,
 }
 
 /// Between busy and a start bit DAT0 is high for at least so many clocks.
@@ -68,7 +78,7 @@ pub(super) fn changes(capture: &Capture) -> Result<(Grid, Vec<Change>), WindowEr
     }
     busy(capture, &grid, &mut out);
     for (at_ns, level) in &capture.interrupts {
-        out.push(Change { at_ps: at_ns * 1_000, line: Line::Irq, value: u32::from(*level) });
+        out.push(Change { at_ps: at_ns * 1_000, line: Line::Irq, value: *level });
     }
     for core in 0..capture.cores as u8 {
         contexts(capture, core, &mut out);
@@ -88,7 +98,7 @@ fn limit_ps(grid: &Grid, place: &Place, event: &Event) -> u64 {
 /// Lines without tokens: pulled up with the supply on, held low in a voltage switch while the clock stands.
 fn levels(capture: &Capture, lines: u8, out: &mut Vec<Change>) {
     for (at_ns, bus, low) in &capture.bus {
-        let value = u32::from(bus.powered && !(*low && bus.clock_hz == 0));
+        let value = bus.powered && !(*low && bus.clock_hz == 0);
         let at_ps = (*at_ns).max(capture.from_ns) * 1_000;
         for line in (0..lines).map(Line::Dat).chain([Line::Cmd]) {
             out.push(Change { at_ps, line, value });
@@ -154,11 +164,11 @@ impl Pen<'_> {
                 break;
             }
             if last.replace(bit) != Some(bit) {
-                self.out.push(Change { at_ps, line, value: u32::from(bit) });
+                self.out.push(Change { at_ps, line, value: bit });
             }
             at_ps = self.anchor.cycle_ps(n + 1);
         }
-        self.out.push(Change { at_ps: at_ps.min(self.limit_ps), line, value: 1 });
+        self.out.push(Change { at_ps: at_ps.min(self.limit_ps), line, value: true });
     }
 
     fn token(&mut self, bits: &[bool], line: Line) {
@@ -189,12 +199,16 @@ impl Pen<'_> {
             for bit in [rise, fall] {
                 let at_ps = self.anchor.quarter_ps(quarter);
                 if at_ps < self.limit_ps && last.replace(*bit) != Some(*bit) {
-                    self.out.push(Change { at_ps, line, value: u32::from(*bit) });
+                    self.out.push(Change { at_ps, line, value: *bit });
                 }
                 quarter += 2;
             }
         }
-        self.out.push(Change { at_ps: self.anchor.quarter_ps(quarter).min(self.limit_ps), line, value: 1 });
+        self.out.push(Change {
+            at_ps: self.anchor.quarter_ps(quarter).min(self.limit_ps),
+            line,
+            value: true,
+        });
     }
 }
 
@@ -237,8 +251,8 @@ fn busy(capture: &Capture, grid: &Grid, out: &mut Vec<Change>) {
             }
             let (stop_ps, next_ps) = taken.map_or((to_ps, to_ps), |(from, until)| (from.min(to_ps), until));
             if from_ps < stop_ps {
-                out.push(Change { at_ps: from_ps, line: Line::Dat(0), value: 0 });
-                out.push(Change { at_ps: stop_ps, line: Line::Dat(0), value: 1 });
+                out.push(Change { at_ps: from_ps, line: Line::Dat(0), value: false });
+                out.push(Change { at_ps: stop_ps, line: Line::Dat(0), value: true });
             }
             from_ps = next_ps.max(stop_ps);
         }
@@ -277,7 +291,7 @@ fn clock(capture: &Capture, grid: &Grid, out: &mut Vec<Change>) {
         .collect();
     used.sort_unstable();
     let (mut h, mut u, mut used_until) = (0, 0, 0);
-    out.push(Change { at_ps: capture.from_ns * 1_000, line: Line::Clk, value: 0 });
+    out.push(Change { at_ps: capture.from_ns * 1_000, line: Line::Clk, value: false });
     for anchor in &grid.anchors {
         for cycle in 0..anchor.cycles {
             let (from, to) = (anchor.cycle_ps(cycle), anchor.cycle_ps(cycle + 1));
@@ -291,24 +305,22 @@ fn clock(capture: &Capture, grid: &Grid, out: &mut Vec<Change>) {
             if held.get(h).is_some_and(|held| held.0 <= from) && used_until <= from {
                 continue;
             }
-            out.push(Change { at_ps: anchor.quarter_ps(cycle * 4 + 2), line: Line::Clk, value: 1 });
-            out.push(Change { at_ps: to, line: Line::Clk, value: 0 });
+            out.push(Change { at_ps: anchor.quarter_ps(cycle * 4 + 2), line: Line::Clk, value: true });
+            out.push(Change { at_ps: to, line: Line::Clk, value: false });
         }
     }
 }
 
 /// What a core does: of what overlaps, the most urgent.
 fn contexts(capture: &Capture, core: u8, out: &mut Vec<Change>) {
+    let mut last = None;
     for (at_ns, context) in flat(capture, core) {
-        let (value, thread) = match context {
-            None => (0, NO_THREAD),
-            Some(Context::Thread(thread)) => (1, thread.0.min(NO_THREAD)),
-            Some(Context::Deferred) => (2, NO_THREAD),
-            Some(Context::Hard) => (3, NO_THREAD),
-        };
         let at_ps = at_ns * 1_000;
-        out.push(Change { at_ps, line: Line::Context(core), value });
-        out.push(Change { at_ps, line: Line::Thread(core), value: thread });
+        let ends = std::mem::replace(&mut last, context).map(|context| (context, false));
+        let begins = context.map(|context| (context, true));
+        for (context, value) in [ends, begins].into_iter().flatten() {
+            out.push(Change { at_ps, line: Line::of(core, context), value });
+        }
     }
 }
 

@@ -1,7 +1,10 @@
 //! A capture as a value change dump [IEEE 1364-2005, 18].
+//!
+//! Every signal is one bit wide: common readers refuse or drop anything else. A core has a line for each context that it was in.
 
-use super::lines::{self, Change, Line, NO_THREAD};
+use super::lines::{self, Change, Line};
 use super::recorder::Capture;
+use super::steps::thread_name;
 use super::window::{WindowError, time};
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -9,43 +12,45 @@ use std::fmt::Write;
 /// The waveform. Time 0 is the begin of the window; the unit is 1 ns where all edges lie on nanoseconds, else 1 ps.
 pub fn write(capture: &Capture) -> Result<String, WindowError> {
     let (grid, changes) = lines::changes(capture)?;
-    let quarter = capture.bus.iter().any(|b| b.1.ddr);
-    let whole = |hz: u32| hz == 0 || 1_000_000_000 % (u64::from(hz) * if quarter { 4 } else { 2 }) == 0;
+    let parts = if capture.bus.iter().any(|b| b.1.ddr) { 4 } else { 2 };
+    let whole = |hz: u32| hz == 0 || 1_000_000_000 % (u64::from(hz) * parts) == 0;
     let unit_ps = if grid.anchors.iter().all(|a| whole(a.hz)) { 1_000 } else { 1 };
-    let lines = wires(capture);
-    let mut out = header(capture, &lines, unit_ps);
-    body(capture, &lines, &changes, unit_ps, &mut out);
+    let wires = wires(capture, &changes);
+    let mut out = header(capture, &wires, unit_ps);
+    body(capture, &wires, &changes, unit_ps, &mut out);
     Ok(out)
 }
 
-/// A line in the file: its name, its width in bits, its short identifier.
-struct Wire {
-    name: String,
-    bits: u8,
-    id: char,
-}
+/// Identifiers of the lines in the file.
+type Wires = BTreeMap<Line, String>;
 
-fn wires(capture: &Capture) -> BTreeMap<Line, Wire> {
-    let mut wires = BTreeMap::new();
-    let mut add = |line, name: String, bits| {
-        let id = char::from(b'!' + wires.len() as u8);
-        wires.insert(line, Wire { name, bits, id });
-    };
-    add(Line::Clk, "CLK".to_owned(), 1);
-    add(Line::Cmd, "CMD".to_owned(), 1);
-    for n in 0..lines::dat_lines(capture) {
-        add(Line::Dat(n), format!("DAT{n}"), 1);
-    }
-    add(Line::Irq, "IRQ".to_owned(), 1);
-    // One character for each line: enough for 38 cores.
-    for core in 0..capture.cores.min(38) as u8 {
-        add(Line::Context(core), format!("CPU{core}_context"), 2);
-        add(Line::Thread(core), format!("CPU{core}_thread"), 16);
+fn wires(capture: &Capture, changes: &[Change]) -> Wires {
+    let mut wires: Wires = changes.iter().map(|change| (change.line, String::new())).collect();
+    let bus =
+        [Line::Clk, Line::Cmd, Line::Irq].into_iter().chain((0..lines::dat_lines(capture)).map(Line::Dat));
+    let cores = (0..capture.cores as u8).flat_map(|core| [Line::Hard(core), Line::Deferred(core)]);
+    wires.extend(bus.chain(cores).map(|line| (line, String::new())));
+    for (n, id) in wires.values_mut().enumerate() {
+        // Printable characters without the space: 94 of them.
+        let digit = |n: usize| char::from(b'!' + (n % 94) as u8);
+        *id = if n < 94 { digit(n).to_string() } else { [digit(n / 94 - 1), digit(n)].iter().collect() };
     }
     wires
 }
 
-fn header(capture: &Capture, wires: &BTreeMap<Line, Wire>, unit_ps: u64) -> String {
+fn name(capture: &Capture, line: Line) -> String {
+    match line {
+        Line::Clk => "CLK".to_owned(),
+        Line::Cmd => "CMD".to_owned(),
+        Line::Dat(n) => format!("DAT{n}"),
+        Line::Irq => "IRQ".to_owned(),
+        Line::Hard(core) => format!("CPU{core}_hard"),
+        Line::Deferred(core) => format!("CPU{core}_soft"),
+        Line::Thread(core, thread) => format!("CPU{core}_{}", thread_name(capture, thread).replace(' ', "")),
+    }
+}
+
+fn header(capture: &Capture, wires: &Wires, unit_ps: u64) -> String {
     let mut out = String::new();
     let begin = match capture.work_ns.filter(|at| *at <= capture.from_ns) {
         Some(at_ns) => format!("{} after the jobs began", time(capture.from_ns - at_ns)),
@@ -55,58 +60,47 @@ fn header(capture: &Capture, wires: &BTreeMap<Line, Wire>, unit_ps: u64) -> Stri
     let _ = write!(
         out,
         "$version mmcq {} $end\n$comment\n  time 0 is {begin} (virtual time)\n  \
-         CPUn_context: 0 idle, 1 thread, 2 soft interrupt, 3 hard interrupt; CPUn_thread: its number, {NO_THREAD} for none\n\
+         CPUn_hard, CPUn_soft, CPUn_job1 ...: the core is in a hard or soft interrupt, in this thread; none: idle\n\
          $end\n$timescale {unit} $end\n$scope module mmcq $end\n",
         env!("CARGO_PKG_VERSION")
     );
-    for Wire { name, bits, id } in wires.values() {
-        let range = if *bits > 1 { format!(" [{}:0]", bits - 1) } else { String::new() };
-        let _ = writeln!(out, "$var wire {bits} {id} {name}{range} $end");
+    for (line, id) in wires {
+        let _ = writeln!(out, "$var wire 1 {id} {} $end", name(capture, *line));
     }
     out.push_str("$upscope $end\n$enddefinitions $end\n");
     out
 }
 
-fn body(capture: &Capture, wires: &BTreeMap<Line, Wire>, changes: &[Change], unit_ps: u64, out: &mut String) {
-    let from_ps = capture.from_ns * 1_000;
-    let end_ps = capture.until_ns * 1_000;
-    let idle = |line: &Line| match line {
-        Line::Thread(_) => NO_THREAD,
-        _ => 0,
-    };
-    let mut values: BTreeMap<Line, u32> = wires.keys().map(|line| (*line, idle(line))).collect();
+fn body(capture: &Capture, wires: &Wires, changes: &[Change], unit_ps: u64, out: &mut String) {
+    let (from_ps, end_ps) = (capture.from_ns * 1_000, capture.until_ns * 1_000);
+    let mut values: BTreeMap<Line, bool> = wires.keys().map(|line| (*line, false)).collect();
     let first = changes.partition_point(|c| c.at_ps <= from_ps);
-    for change in &changes[..first] {
-        values.insert(change.line, change.value);
-    }
+    values.extend(changes[..first].iter().map(|c| (c.line, c.value)));
     out.push_str("#0\n$dumpvars\n");
     for (line, value) in &values {
         put(&wires[line], *value, out);
     }
     out.push_str("$end\n");
     // Changes at one time of the file count together: only what a line ends with is written.
-    let mut rest = &changes[first..];
-    while let Some(at) = rest.first().map(|c| c.at_ps / unit_ps).filter(|at| *at <= end_ps / unit_ps) {
-        let n = rest.partition_point(|c| c.at_ps / unit_ps == at);
-        let mut stamped = false;
-        let now: BTreeMap<Line, u32> = rest[..n].iter().map(|c| (c.line, c.value)).collect();
-        for (line, value) in now {
-            let Some(wire) = wires.get(&line) else { continue };
-            if values.insert(line, value) != Some(value) {
-                if !std::mem::replace(&mut stamped, true) {
-                    let _ = writeln!(out, "#{}", at - from_ps / unit_ps);
-                }
-                put(wire, value, out);
-            }
+    let mut now: BTreeMap<Line, bool> = BTreeMap::new();
+    let mut rest = changes[first..].iter().take_while(|c| c.at_ps <= end_ps).peekable();
+    while let Some(change) = rest.next() {
+        now.insert(change.line, change.value);
+        let at = change.at_ps / unit_ps;
+        if rest.peek().is_some_and(|next| next.at_ps / unit_ps == at) {
+            continue;
         }
-        rest = &rest[n..];
+        now.retain(|line, value| values.insert(*line, *value) != Some(*value));
+        if !now.is_empty() {
+            let _ = writeln!(out, "#{}", at - from_ps / unit_ps);
+        }
+        for (line, value) in std::mem::take(&mut now) {
+            put(&wires[&line], value, out);
+        }
     }
     let _ = writeln!(out, "#{}", (end_ps - from_ps) / unit_ps);
 }
 
-fn put(wire: &Wire, value: u32, out: &mut String) {
-    let _ = match wire.bits {
-        1 => writeln!(out, "{value}{}", wire.id),
-        bits => writeln!(out, "b{value:0width$b} {}", wire.id, width = usize::from(bits)),
-    };
+fn put(id: &str, value: bool, out: &mut String) {
+    let _ = writeln!(out, "{}{id}", u8::from(value));
 }
