@@ -20,8 +20,11 @@ const FOLD: f64 = 34.0;
 const ROWS_MAX: usize = 12;
 /// About the width of a letter.
 const LETTER: f64 = 6.2;
+/// Boxes narrower than this are joined with their neighbours of one kind.
+const NARROW: f64 = 4.0;
 
 /// Something to draw in a lane.
+#[derive(Clone)]
 struct Piece {
     from_ns: u64,
     to_ns: u64,
@@ -57,15 +60,47 @@ pub fn write(capture: &Capture, title: &str) -> String {
             LEFT + WIDTH,
             b = y + BOX
         );
-        for piece in pieces {
-            draw(piece, capture, &axis, y, &mut out);
+        let pieces = joined(pieces, &axis);
+        let nexts = pieces.iter().skip(1).map(|next| axis.x(next.from_ns)).chain([LEFT + WIDTH]);
+        for (piece, next_x) in pieces.iter().zip(nexts) {
+            draw(piece, next_x, capture, &axis, y, &mut out);
         }
     }
     out.push_str("</svg>\n");
     out
 }
 
-fn draw(piece: &Piece, capture: &Capture, axis: &Axis, y: f64, out: &mut String) {
+/// Blocks (with their CRC status) that are too narrow to be seen one by one become one box.
+fn joined(pieces: &[Piece], axis: &Axis) -> Vec<Piece> {
+    let mut out: Vec<(Piece, u32)> = Vec::new();
+    for piece in pieces {
+        let status = piece.label == "crc";
+        let narrow = axis.x(piece.to_ns) - axis.x(piece.from_ns) < NARROW * if status { 1.0 } else { 3.0 };
+        match out.last_mut() {
+            Some((last, count))
+                if narrow
+                    && *count > 0
+                    && (status || last.label == piece.label)
+                    && axis.x(piece.from_ns) - axis.x(last.to_ns) < NARROW =>
+            {
+                last.to_ns = piece.to_ns;
+                *count += u32::from(!status);
+            }
+            _ => out.push((piece.clone(), u32::from(narrow && piece.label.ends_with(" B")))),
+        }
+    }
+    let named = |(mut piece, count): (Piece, u32)| {
+        if count > 1 {
+            piece.label = format!("{count} x {}", piece.label);
+            piece.detail = format!("{count} times {}", piece.detail);
+        }
+        piece
+    };
+    out.into_iter().map(named).collect()
+}
+
+/// A box with the longest text that fits in it, or behind it and before the next.
+fn draw(piece: &Piece, next_x: f64, capture: &Capture, axis: &Axis, y: f64, out: &mut String) {
     let from = axis.x(piece.from_ns);
     let width = (axis.x(piece.to_ns) - from).max(0.6);
     let begin = time(piece.from_ns.saturating_sub(capture.from_ns));
@@ -77,14 +112,18 @@ fn draw(piece: &Piece, capture: &Capture, axis: &Axis, y: f64, out: &mut String)
         escaped(&piece.detail),
         piece.colour
     );
-    // The longest text that fits, if any.
+    let room = |text: &str| text.chars().count() as f64 * LETTER + 4.0;
     let longer = format!("{} {length}", piece.label);
-    let fits = [longer.as_str(), piece.label.as_str()]
-        .into_iter()
-        .find(|text| text.chars().count() as f64 * LETTER + 4.0 <= width);
-    if let Some(text) = fits {
-        let (x, y) = (from + width / 2.0, y + 15.0);
-        let _ = writeln!(out, "<text x=\"{x:.2}\" y=\"{y}\" text-anchor=\"middle\">{}</text>", escaped(text));
+    let inside = [&longer, &piece.label].into_iter().find(|text| room(text) <= width);
+    let (text, x, anchor) = match inside {
+        Some(text) => (text, from + width / 2.0, "middle"),
+        None if from + width + room(&piece.label) <= next_x => (&piece.label, from + width + 3.0, "start"),
+        None => (&piece.detail, 0.0, ""),
+    };
+    if !anchor.is_empty() {
+        let y = y + 15.0;
+        let _ =
+            writeln!(out, "<text x=\"{x:.2}\" y=\"{y}\" text-anchor=\"{anchor}\">{}</text>", escaped(text));
     }
     out.push_str("</g>\n");
 }
@@ -121,7 +160,8 @@ fn lanes(capture: &Capture) -> Vec<(String, Vec<Piece>)> {
     lanes.push(("CMD".to_owned(), cmd));
     lanes.push(("DAT".to_owned(), dat));
     lanes.push(("interrupt".to_owned(), interrupts(capture)));
-    for core in 0..capture.cores as u8 {
+    let at_work = |core: &u8| capture.spans.iter().any(|span| span.core == *core);
+    for core in (0..capture.cores as u8).filter(at_work) {
         let pieces = steps::contexts(capture, core).into_iter().map(|(from_ns, to_ns, context)| {
             let label = steps::context_name(capture, context);
             let colour = match context {
