@@ -24,46 +24,49 @@ class Wrong(Exception):
 
 
 def samples(path):
-    """Levels at rising edges, and at the falling edges after them: name -> list. Times of the rising edges, in units of the file."""
-    names, levels = {}, {}
+    """Levels at the rising edges, and at the falling edges after them, by line; times of the rising edges, in units of the file."""
+    names, bits, levels, clk = [], {}, 0, 0
     rising, falling, times = [], [], []
-    now, body = 0, False
-    pending = []
-
-    def settle():
-        # Lines as they were before the edge: what changes together with it is not sampled.
-        for name, value in pending:
-            if name == "CLK" and levels.get("CLK") != value:
-                if value == 1:
-                    rising.append(dict(levels))
-                    times.append(now)
-                elif rising and len(falling) < len(rising):
-                    falling.append(dict(levels))
-        for name, value in pending:
-            levels[name] = value
-        pending.clear()
+    now, body, to, mask = 0, False, 0, 0
 
     with open(path) as file:
         for line in file:
-            word = line.split()
-            if not word:
-                continue
-            if not body:
-                if word[0] == "$var":
-                    if word[2] != "1":
-                        raise Wrong(f"variable {word[4]} is {word[2]} bits wide")
-                    names[word[3]] = word[4]
-                body = word[0] == "$enddefinitions"
-            elif line[0] == "#":
-                settle()
+            first = line[0]
+            if first in "01":
+                bit = bits[line[1:-1]]
+                mask |= bit
+                to = to | bit if first == "1" else to & ~bit
+            elif first == "#":
+                # Lines are sampled as they were before the edge, not as they change together with it.
+                if mask & clk and (levels ^ to) & clk:
+                    if to & clk:
+                        rising.append(levels)
+                        times.append(now)
+                    elif len(falling) < len(rising):
+                        falling.append(levels)
+                levels, mask = to, 0
                 at = int(line[1:])
                 if at < now:
                     raise Wrong(f"time goes back at {at}")
                 now = at
-            elif line[0] in "01":
-                pending.append((names[line[1:].strip()], int(line[0])))
-    settle()
-    return rising, falling, times
+            elif not body:
+                word = line.split()
+                if word[:1] == ["$var"]:
+                    if word[2] != "1":
+                        raise Wrong(f"variable {word[4]} is {word[2]} bits wide")
+                    bits[word[3]] = 1 << len(names)
+                    if word[4] == "CLK":
+                        clk = bits[word[3]]
+                    names.append(word[4])
+                body = word[:1] == ["$enddefinitions"]
+    falling += rising[-1:] * (len(rising) - len(falling))
+
+    def line_of(edges, name):
+        at = names.index(name)
+        return [levels >> at & 1 for levels in edges]
+
+    used = [name for name in names if name == "CMD" or name.startswith("DAT")]
+    return {n: line_of(rising, n) for n in used}, {n: line_of(falling, n) for n in used}, times
 
 
 def number(bits):
@@ -221,16 +224,15 @@ def main():
     ddr, emmc = "--ddr" in arguments, "--emmc" in arguments
     path = next(a for a in arguments if not a.startswith("--"))
     rising, falling, times = samples(path)
-    falling += [rising[-1]] * (len(rising) - len(falling))
-    cmd = [s["CMD"] for s in rising]
-    width = sum(1 for name in rising[0] if name.startswith("DAT"))
-    lines = [[s[f"DAT{n}"] for s in rising] for n in range(width)]
-    falls = [[s[f"DAT{n}"] for s in falling] for n in range(width)]
+    cmd = rising["CMD"]
+    width = sum(1 for name in rising if name.startswith("DAT"))
+    lines = [rising[f"DAT{n}"] for n in range(width)]
+    falls = [falling[f"DAT{n}"] for n in range(width)]
     found, early = tokens(cmd, times, emmc)
     blocks, status, busy = data(lines, falls, found, ddr, emmc)
     gaps = [b - a for a, b in zip(times, times[1:])]
     print(json.dumps({
-        "clocks": len(rising),
+        "clocks": len(times),
         "shortest_cycle": min(gaps, default=0),
         "commands": [("ACMD" if t[5] else "CMD") + str(t[3]) for t in found if t[2]],
         "responses": sum(1 for t in found if not t[2]),

@@ -6,7 +6,7 @@ use std::process::{Command, Output};
 
 /// Single and multiple blocks, both ways; the reads verify what the writes left.
 const JOB: &str = "[global]\nfilename=/dev/mmcblk0\ndirect=1\nverify=pattern\nverify_pattern=0xdeadbeef\n\
-                   [one]\nrw=write\nbs=512\nsize=2k\n[many]\nstonewall\nrw=write\nbs=16k\nsize=64k\n";
+                   [one]\nrw=write\nbs=512\nsize=1k\n[many]\nstonewall\nrw=write\nbs=8k\nsize=16k\n";
 
 struct Folder(tempfile::TempDir);
 
@@ -140,7 +140,7 @@ fn an_sd_card_comes_up_before_both_judges() {
 #[test]
 fn single_and_multiple_blocks_both_ways_before_both_judges() {
     let folder = Folder::new();
-    let commands = folder.trace(&format!("{SD} --for 60ms"));
+    let commands = folder.trace(&format!("{SD} --for 20ms"));
     for command in ["CMD17", "CMD18", "CMD24", "CMD25", "CMD12", "CMD13"] {
         assert!(commands.iter().any(|c| c == command), "{command} is not in {commands:?}");
     }
@@ -149,9 +149,9 @@ fn single_and_multiple_blocks_both_ways_before_both_judges() {
     assert_eq!(judged["commands"], serde_json::json!(commands));
     let blocks = blocks(&judged);
     let written = blocks.iter().filter(|b| matches!(b.0, 24 | 25)).count();
-    // 2 KiB and 64 KiB, written and read.
-    assert_eq!((blocks.len(), written), (2 * 132, 132));
-    assert_eq!((judged["status_good"].as_u64(), judged["status_bad"].as_u64()), (Some(132), Some(0)));
+    // 1 KiB and 16 KiB, written and read.
+    assert_eq!((blocks.len(), written), (2 * 34, 34));
+    assert_eq!((judged["status_good"].as_u64(), judged["status_bad"].as_u64()), (Some(34), Some(0)));
     assert!(judged["busy"].as_u64() > Some(0));
     for block in &blocks {
         assert_eq!((block.1, block.2, block.3.as_str()), (4, 512, "deadbeefdeadbeefdeadbeefdeadbeef"));
@@ -161,7 +161,7 @@ fn single_and_multiple_blocks_both_ways_before_both_judges() {
 #[test]
 fn eight_lines_at_two_data_rates_have_their_checksums() {
     let folder = Folder::new();
-    let commands = folder.trace("--platform hsq-sprd --for 2ms");
+    let commands = folder.trace("--platform hsq-sprd --for 1ms");
     let Some(judged) = crccheck(&folder, &["--ddr", "--emmc"]) else { return };
     assert_eq!(judged["commands"], serde_json::json!(commands));
     let blocks = blocks(&judged);
