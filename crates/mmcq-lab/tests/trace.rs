@@ -57,7 +57,7 @@ fn bad_input_is_one_line_and_leaves_nothing_behind() {
         ("--trigger dma", &["trigger dma", "expected bringup, irq or cmd="][..]),
         ("--trigger cmd=64", &["cmd=64", "0 to 63"]),
         ("--trigger cmd=18,n=1000", &["cmd=18,n=1000", "expected at least 1000"]),
-        ("--trigger cmd=25", &["cmd=25", "it came 0 times"]),
+        ("--trigger cmd=25", &["cmd=25", "it comes 0 times"]),
         ("--from 100s", &["window from 100 s", "the run ends"]),
         ("--from 5", &["--from: time 5", "250us"]),
         ("--for 0us", &["--for 0"]),

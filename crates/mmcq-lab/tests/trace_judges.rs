@@ -1,5 +1,6 @@
-//! Waveforms of `mmcq trace` before judges that know nothing of this program: sigrok's decoder of the SD bus, and a reader of value change dumps with
-//! PyPI's checksums (`tools/judge-vcd.py`). `tools/install-judges.sh` installs both; where one is missing its part is skipped, but not where `CI` is set.
+//! Waveforms of `mmcq trace` before judges that know nothing of this program: sigrok's decoder of the SD bus,
+//! and a reader of value change dumps with PyPI's checksums (`tools/judge-vcd.py`). `tools/install-judges.sh`
+//! installs both; where one is missing its part is skipped, but not where `CI` is set.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

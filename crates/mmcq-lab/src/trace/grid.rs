@@ -1,8 +1,9 @@
 //! Where the clock's edges lie.
 //!
-//! The model of the bus counts clocks from the moment at which a token begins, which may be any nanosecond. Here every token is put on one clock: while
-//! anything is on the lines the clock keeps its phase (and a token that begins meanwhile on the other line is moved by less than half a cycle); a token that
-//! begins on idle lines takes a new phase, and the clock's low time before it is stretched by less than one cycle.
+//! The model of the bus counts clocks from the moment at which a token begins, which may be any nanosecond.
+//! Here every token is put on one clock: while anything is on the lines the clock keeps its phase (and a
+//! token that begins meanwhile on the other line is moved by less than half a cycle); a token that begins on
+//! idle lines takes a new phase, and the clock's low time before it is stretched by less than one cycle.
 //!
 //! A cycle is low first: lines change at its beginning, and the rising edge in its middle samples them.
 

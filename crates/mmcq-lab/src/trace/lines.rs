@@ -1,7 +1,9 @@
-//! Every line's changes, bit by bit: tokens with CRC7, blocks with start bit, data, CRC16 on each line and end bit, CRC status, busy [SD 4.3, 4.5, 4.12].
+//! Every line's changes, bit by bit: tokens with CRC7, blocks with start bit, data, CRC16 on each line and
+//! end bit, CRC status, busy [SD 4.3, 4.5, 4.12].
 //!
-//! At one data rate a bit lasts from the beginning of its cycle to the next. At two data rates a line carries two streams, one sampled by the rising and one by
-//! the falling edges, each with a CRC16 of its own; odd bytes (the first, third ...) go with rising edges [eMMC 6.15.4].
+//! At one data rate a bit lasts from the beginning of its cycle to the next. At two data rates a line carries
+//! two streams, one sampled by the rising and one by the falling edges, each with a CRC16 of its own; odd
+//! bytes (the first, third ...) go with rising edges [eMMC 6.15.4].
 
 use super::crc::{Crc16, crc7};
 use super::grid::{Anchor, Grid, Place};
@@ -191,7 +193,8 @@ impl Pen<'_> {
         }
     }
 
-    /// Two streams: the bit for the rising edge lasts from the first to the third quarter of the cycle, that for the falling edge from there on.
+    /// Two streams: the bit for the rising edge lasts from the first to the third quarter of the cycle, that
+    /// for the falling edge from there on.
     fn double(&mut self, rising: &[bool], falling: &[bool], line: Line) {
         let mut last = None;
         let mut quarter = self.place.cycle * 4 + 1;
@@ -212,8 +215,9 @@ impl Pen<'_> {
     }
 }
 
-/// What one line carries of a block: start bit, its bits of each byte, CRC16, end bit. A byte goes over 8 lines at once, over 4 in two halves, the upper
-/// one first, and over one line from its top bit on [SD 3.6.1].
+/// What one line carries of a block: start bit, its bits of each byte, CRC16, end bit. A byte goes over 8
+/// lines at once, over 4 in two halves, the upper one first, and over one line from its top bit on [SD
+/// 3.6.1].
 fn framed(data: &[u8], line: u8, width: u8, damage: u16) -> Vec<bool> {
     let mut bits = Vec::with_capacity(data.len() * 8 / usize::from(width.max(1)) + 18);
     let mut crc = Crc16::default();

@@ -1,5 +1,5 @@
-//! A capture as a picture: lanes with named boxes over a time axis, like a photograph of an oscilloscope with notes. Stretches in which nothing happens are
-//! folded.
+//! A capture as a picture: lanes with named boxes over a time axis, like a photograph of an oscilloscope with
+//! notes. Stretches in which nothing happens are folded.
 
 use super::recorder::Capture;
 use super::steps::{self, Lane};
@@ -240,7 +240,7 @@ impl Axis {
             .iter()
             .filter(|(name, _)| !name.is_empty() && name != "requests")
             .flat_map(|(_, pieces)| pieces.iter().map(|p| (p.from_ns, p.to_ns)))
-            .chain(capture.requests.iter().map(|r| (r.submitted_ns.max(capture.from_ns), r.submitted_ns)))
+            .chain(capture.requests.iter().map(|r| r.submitted_ns.max(capture.from_ns)).map(|at| (at, at)))
             .chain([(capture.from_ns, capture.from_ns), (capture.until_ns, capture.until_ns)])
             .collect();
         busy.sort_unstable();

@@ -7,7 +7,8 @@ use mmcq_sim::card::{Answer, BusState};
 use mmcq_sim::cpu::Span;
 use mmcq_sim::probe::Signal;
 
-/// Recorded beyond the end of the window, so that what lies across it is complete: longer than a block on one line at 400 kHz.
+/// Recorded beyond the end of the window, so that what lies across it is complete: longer than a block on one
+/// line at 400 kHz.
 const SLACK_NS: u64 = 20_000_000;
 /// How many records come between two clean-ups.
 const CLEAN_EVERY: u32 = 4096;
@@ -122,7 +123,8 @@ pub struct Capture {
     pub cores: usize,
     /// Jobs: threads of the first numbers.
     pub jobs: u32,
-    /// How the bus was driven from when on, and whether the card held the lines low; the first is in force at the begin.
+    /// How the bus was driven from when on, and whether the card held the lines low; the first is in force at
+    /// the begin.
     pub bus: Vec<(u64, BusState, bool)>,
     /// The interrupt line, the first in force at the begin.
     pub interrupts: Vec<(u64, bool)>,
@@ -399,7 +401,7 @@ mod tests {
         let mut r = recorder(Start::Command { index: 18, n: 3 });
         r.signal(&command(18, 5));
         let error = r.capture().unwrap_err();
-        assert_eq!(error.to_string(), "trigger cmd=18,n=3: it came 1 times in the run; expected at least 3");
+        assert_eq!(error.to_string(), "trigger cmd=18,n=3: it comes 1 times in the run; expected at least 3");
     }
 
     #[test]

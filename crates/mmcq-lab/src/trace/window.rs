@@ -25,7 +25,8 @@ pub enum Start {
     },
 }
 
-/// A part of a run. Tokens, blocks and their gaps are never cut: the window grows until nothing lies across its ends.
+/// A part of a run. Tokens, blocks and their gaps are never cut: the window grows until nothing lies across
+/// its ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
     /// Where it starts.
@@ -113,7 +114,7 @@ pub enum WindowError {
     )]
     NoProbe,
     /// The trigger never came.
-    #[error("trigger {start}: it came {came} times in the run; expected at least {n}")]
+    #[error("trigger {start}: it comes {came} times in the run; expected at least {n}")]
     NotSeen {
         /// The trigger.
         start: Start,
