@@ -99,6 +99,7 @@ impl Controller {
         match platform.controller {
             ControllerConfig::Sdhci(config) => {
                 let model = Rc::new(RefCell::new(Sdhci::new(config, memory.clone(), Some(card))));
+                crate::trace::attach(|probe| model.borrow_mut().set_probe(Some(probe)));
                 let port = Port::new(model.clone(), time.clone(), access_ns.0, access_ns.1);
                 // The table lives as long as the process: a few kilobytes for each board of a run.
                 let table: &'static mut Table<DESCRIPTORS> = Box::leak(Box::new(Table::new()));

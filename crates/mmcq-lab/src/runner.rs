@@ -318,6 +318,7 @@ where
 {
     let jobs = run.workers.len() as u32;
     let mut sys = System::new(board.time.clone(), board.cores, board.migration, board.costs, jobs, run.seed);
+    crate::trace::watch(&mut sys, jobs);
     let mut load = Load::new(run, board.card.target.sectors, progress)?;
     let start_ns = board.time.now();
     let (controller, memory, cores) = (board.controller.clone(), board.memory.clone(), board.cores);

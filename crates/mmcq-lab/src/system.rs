@@ -260,6 +260,8 @@ pub struct System {
     pub buffers: Buffers,
     /// The controller, as an action finds it.
     pub line: Line,
+    /// Who is told of I/Os: submitted (`None`), done well or not.
+    pub log: Option<IoLog>,
     heard_from_ns: u64,
     job_wakes: Stream,
     users: Stream,
@@ -267,6 +269,9 @@ pub struct System {
     done: Vec<(Io, bool)>,
     locked_until_ns: u64,
 }
+
+/// Told of an I/O, what became of it, and when.
+pub type IoLog = Box<dyn FnMut(&Io, Option<bool>, u64)>;
 
 /// The controller, looked at from outside.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -308,6 +313,7 @@ impl System {
             irq_core: 0,
             buffers: Buffers::default(),
             line: Line::default(),
+            log: None,
             heard_from_ns: 0,
             job_wakes: Stream::new(seed, "job wake"),
             users: Stream::new(seed, "user"),
@@ -359,7 +365,14 @@ impl System {
 
     /// An I/O is complete: its job is woken.
     pub fn complete(&mut self, io: Io, ok: bool) {
+        self.note(&io, Some(ok));
         self.done.push((io, ok));
+    }
+
+    fn note(&mut self, io: &Io, ok: Option<bool>) {
+        if let Some(log) = &mut self.log {
+            log(io, ok, self.time.now());
+        }
     }
 
     /// Wakes a kernel thread that sleeps until an event.
@@ -499,6 +512,7 @@ impl System {
     fn next<F: Front>(&mut self, job: u32, core: u8, front: &mut F, workload: &mut dyn Workload) -> bool {
         loop {
             if let Some(io) = self.jobs[job as usize].pinned.take() {
+                self.note(&io, None);
                 front.submit(self, io);
                 if self.cpu.goes_on(self.jobs[job as usize].thread) {
                     return false;

@@ -3,6 +3,7 @@
 mod card;
 mod reproduce;
 mod run;
+mod trace;
 
 use clap::{Parser, Subcommand};
 use std::fmt;
@@ -24,6 +25,7 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     Run(run::Run),
+    Trace(trace::Trace),
     Reproduce(reproduce::Reproduce),
     Card(card::Card),
     Platforms(card::Platforms),
@@ -34,6 +36,7 @@ impl Cli {
     pub fn run(self) -> Result<ExitCode, Error> {
         match self.command {
             Command::Run(command) => command.run(),
+            Command::Trace(command) => command.run(),
             Command::Reproduce(command) => command.run(),
             Command::Card(command) => command.run(),
             Command::Platforms(command) => command.run(),
