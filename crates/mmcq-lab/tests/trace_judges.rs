@@ -130,6 +130,8 @@ fn an_sd_card_comes_up_before_both_judges() {
     sigrok_agrees(&folder, &commands);
     let Some(judged) = crccheck(&folder, &[]) else { return };
     assert_eq!(judged["commands"], serde_json::json!(commands));
+    // The card has its eight clocks after each token before the clock changes.
+    assert_eq!(judged["clock_stopped_early"], 0);
     assert_eq!(judged["responses"], commands.iter().filter(|c| *c != "CMD0").count());
     let blocks = blocks(&judged);
     // SCR on one line: version 2.00, both bus widths. Then four lines; the switch to high speed at last.
