@@ -12,3 +12,4 @@ pub mod registers;
 pub mod reproduce;
 pub mod runner;
 pub mod system;
+pub mod why;

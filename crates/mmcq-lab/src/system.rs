@@ -73,6 +73,11 @@ pub trait Workload {
         let _ = (io, data);
     }
 
+    /// A job hands an I/O to the stack; or it is complete, and its job has still to wake up.
+    fn passes(&mut self, into_stack: bool, now_ns: u64) {
+        let _ = (into_stack, now_ns);
+    }
+
     /// An I/O of a job is done, well or not; `data` is its memory.
     fn done(&mut self, io: &Io, ok: bool, data: &[u8], now_ns: u64);
 }
@@ -475,7 +480,7 @@ impl System {
                     self.cpu.resume(core, now, self.time.now(), &mut self.queue);
                 }
             }
-            self.wake_jobs();
+            self.wake_jobs(workload);
         }
         Ok(end_ns)
     }
@@ -497,6 +502,7 @@ impl System {
     fn next<F: Front>(&mut self, job: u32, core: u8, front: &mut F, workload: &mut dyn Workload) -> bool {
         loop {
             if let Some(io) = self.jobs[job as usize].pinned.take() {
+                workload.passes(true, self.time.now());
                 front.submit(self, io);
                 if self.cpu.goes_on(self.jobs[job as usize].thread) {
                     return false;
@@ -546,8 +552,9 @@ impl System {
     }
 
     /// Jobs whose I/Os have just been completed wake up.
-    fn wake_jobs(&mut self) {
+    fn wake_jobs(&mut self, workload: &mut dyn Workload) {
         for (io, ok) in std::mem::take(&mut self.done) {
+            workload.passes(false, self.time.now());
             let cost = self.costs.syscall.draw(&mut self.users);
             self.jobs[io.job as usize].done.push((io, ok));
             self.wake_job_with(io.job, cost, Action::Reap(io.job));
