@@ -80,9 +80,9 @@ impl Reproduce {
         for name in wanted {
             rows.extend(board(name, amount, &mut progress).map_err(failed)?);
         }
-        let mut swept = Vec::new();
+        let (mut merged, mut swept) = (Vec::new(), Vec::new());
         if self.all && matches!(self.experiment, Experiment::Stream) {
-            rows.extend(stream_sweep::merging(amount, &mut progress).map_err(failed)?);
+            merged = stream_sweep::merging(amount, &mut progress).map_err(failed)?;
             swept = stream_sweep::sweep(&stream_sweep::Grid::FULL, amount, &mut progress).map_err(failed)?;
         }
         spinner.finish_and_clear();
@@ -95,7 +95,7 @@ impl Reproduce {
             std::fs::write(path, svg).map_err(|error| Error::Run(format!("{}: {error}", path.display())))?;
         }
         if self.json {
-            rows.extend(swept);
+            rows.extend(merged.into_iter().chain(swept));
             let lines = reproduce::json_lines(&rows).map_err(|error| Error::Run(error.to_string()))?;
             print(&lines)?;
         } else {
@@ -104,7 +104,7 @@ impl Reproduce {
                 "* the model's parameters were fitted to this value; everything else is predicted. limit: wire and card alone, no host;\n  under a setting, the share of it.\n",
             )?;
             if !swept.is_empty() {
-                print(&format!("\n{}", stream_sweep::table(&swept)))?;
+                print(&format!("\n{}\n{}", reproduce::table(&merged), stream_sweep::table(&swept)))?;
             }
         }
         Ok(ExitCode::SUCCESS)

@@ -118,7 +118,7 @@ pub fn sweep(grid: &Grid<'_>, amount: Amount, progress: &mut dyn FnMut(&str)) ->
 /// Sequential 4 KiB on a host that cannot continue data: rate, and commands for each MiB.
 pub fn merging(amount: Amount, progress: &mut dyn FnMut(&str)) -> Result<Vec<Row>, RunError> {
     let platform = Platform::load(BOARD_SDHCI).map_err(crate::board::BoardError::from)?;
-    let settings = [Setting::Limit, Setting::None, Setting::Mmcq, Setting::MmcqOwn];
+    let settings = [Setting::Limit, Setting::None, Setting::HsqFifo, Setting::Mmcq, Setting::MmcqOwn];
     let (mut rows, mut extra) = (Vec::new(), Vec::new());
     for pattern in ["read", "write"] {
         for depth in [1, 4, 32] {
@@ -152,7 +152,7 @@ pub fn table(rows: &[Row]) -> String {
     };
     let gains: Vec<&Row> = rows.iter().filter(|row| row.setting == GAIN).collect();
     let width = gains.iter().map(|row| row.cell.len()).max().unwrap_or(0);
-    let head = |text: &str| format!("{text:>11}");
+    let head = |text: &str| format!("  {text:>11}");
     let mut out = format!("{:width$}  unit ", "cell");
     for setting in [CLOSE, OFF, OURS] {
         out += &head(setting);

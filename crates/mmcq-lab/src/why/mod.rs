@@ -5,8 +5,8 @@
 //! - card: access (the bus waits for a block of a read), busy (the bus waits for DAT0);
 //! - held: the controller has no room, or no data;
 //! - waiting: the wires are quiet and no request is with the stack: the jobs think, sleep or wake up;
-//! - CPU: the rest, which is: the wires are quiet although a request is with the stack. Interrupts, wake-ups, the driver's and the engine's work, and pauses
-//!   between questions to a card whose busy the host does not see.
+//! - CPU: the rest, which is: the wires are quiet although a request is with the stack. Interrupts, wake-ups, the driver's and the engine's work, the time that a
+//!   controller itself takes to begin and to tell, and pauses between questions to a card whose busy the host does not see.
 //!
 //! A command during busy is wire, not busy. The physical limit is the same job with software that takes no time ([`Setting::Limit`]).
 
