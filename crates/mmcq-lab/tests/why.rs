@@ -36,12 +36,12 @@ fn every_nanosecond_is_in_one_phase_whoever_serves() {
                 let sum: u64 = phases.named().iter().map(|(_, ns)| ns).sum();
                 let at = format!("{board}, {}, {options}: {phases:?}", setting.name());
                 assert_eq!(sum, why.counters.elapsed_ns, "{at}");
+                // The parts were disjoint, but for the gaps of a few clocks that two of them share.
                 let bus = &why.counters.bus;
-                // Nothing was cut to fit: the parts were disjoint.
-                let wires = (bus.command_ns, bus.data_ns, bus.access_ns, bus.busy_ns, bus.held_ns);
-                let kept =
-                    (phases.command_ns, phases.data_ns, phases.access_ns, phases.busy_ns, phases.held_ns);
-                assert_eq!(kept, wires, "{at}");
+                let wires = bus.physical_ns() + bus.held_ns + why.counters.waiting_ns;
+                let cut = wires - (sum - phases.cpu_ns);
+                assert!(cut <= sum / 1000, "{cut}: {at}");
+                assert!(setting == Setting::Limit || cut == 0, "{cut}: {at}");
             }
         }
     }
