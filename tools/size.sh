@@ -4,14 +4,15 @@
 # targets: thumbv7em-none-eabihf and thumbv6m-none-eabi. Then runs no-panic.sh, unless NO_PANIC=skip.
 #
 # Fails if, at opt-level z, text and rodata without the runtime have more bytes than LIMIT_READER or
-# LIMIT_TRANSFER, or 8 slots with their descriptor table more than LIMIT_RAM.
+# LIMIT_TRANSFER (an eighth more on ARMv6-M, whose code is that much larger), or 8 slots with their descriptor
+# table more than LIMIT_RAM.
 #
 # A target's `core` comes from rustup. Where rustup cannot get it, Debian's rustc-web and rust-web-src build
 # it from source; they are installed then.
 set -euo pipefail
 cd "$(dirname "$0")/../boards/size"
 say() { echo "size.sh: $*" >&2; }
-limit_reader=${LIMIT_READER:-38912}
+limit_reader=${LIMIT_READER:-39936}
 limit_sd_reader=${LIMIT_SD_READER:-32768}
 limit_transfer=${LIMIT_TRANSFER:-22528}
 limit_ram=${LIMIT_RAM:-4096}
@@ -90,9 +91,11 @@ for target in "${targets[@]}"; do
       # shellcheck disable=SC2059 # the format is ours
       images+=$(printf "$row" "$target" "$opt" "$image" "$text" "$runtime" "$rodata" "$data")$'\n'
       limit=limit_$image
+      allowed=${!limit}
+      case $target in thumbv6m*) allowed=$((allowed * 9 / 8)) ;; esac
       own=$((text - runtime + rodata))
-      if [ "$opt" = z ] && [ "$own" -gt "${!limit}" ]; then
-        say "$target: $image: text and rodata without the runtime have $own bytes, expected at most ${!limit}"
+      if [ "$opt" = z ] && [ "$own" -gt "$allowed" ]; then
+        say "$target: $image: text and rodata without the runtime have $own bytes, expected at most $allowed"
         bad=1
       fi
     done

@@ -6,6 +6,7 @@ use crate::platform::{Advance, Platform};
 use crate::system::{Costs, SleepDepth};
 use mmcq::card::{Card, Family, Options, bring_up};
 use mmcq::engine::{Config, DmaBuf};
+use mmcq::sched::{Any, Fifo};
 use mmcq::task::{Lock, Shared, Timer};
 use mmcq_sim::card::{CardProfile, Fill, Medium};
 use mmcq_sim::charged::{CallCosts, Charged};
@@ -38,7 +39,7 @@ const BRING_UP_LIMIT_NS: u64 = 30_000_000_000;
 pub type Driver = Charged<controller::Driver>;
 
 /// The engine's handle.
-pub type Stack<const N: usize> = Shared<Alone, Driver, N>;
+pub type Stack<const N: usize> = Shared<Alone, Driver, N, Any>;
 
 /// The laboratory has one thread, and its machine takes the stack's lock in virtual time.
 pub struct Alone;
@@ -231,7 +232,7 @@ fn context(platform: &Platform, price: Price, costs: &Costs) -> Context {
         Price::Linux => costs.irq_ns,
     };
     Context {
-        advance: platform.advance,
+        advance: platform.stack.advance,
         entry_ns: entry_ns.min(costs.irq_ns),
         tasklet_ns: platform.costs.ns("tasklet"),
         look_ns: platform.own.ns("register_read_ns"),
@@ -275,7 +276,11 @@ impl<const N: usize> Board<N> {
         let (controller, driver) = Controller::new(platform, N > 1, &memory, &time, card, registers)
             .map_err(|error| BoardError::Driver { platform: platform.name.clone(), error })?;
         let host = Charged::new(driver, time.clone(), CallCosts::default());
-        let stack = Shared::new(Alone, TIMER, host, Config::DEFAULT);
+        let (streams, scheduler) = (platform.stack.streams, platform.stack.scheduler);
+        let config = Config { close_always: !streams, ..Config::DEFAULT };
+        // Linux has a scheduler of its own before the engine.
+        let scheduler = if N > 1 { scheduler } else { Any::Fifo(Fifo) };
+        let stack = Shared::with_policy(Alone, TIMER, host, config, scheduler);
         let (card, ext_csd) = start(&stack, &controller, &time).map_err(|error| BoardError::BringUp {
             platform: platform.name.clone(),
             card: profile.name().to_owned(),

@@ -13,6 +13,7 @@ use crate::platform::Advance;
 use crate::system::{Event, Front, Io, Step, System};
 use mmcq::engine::{Error, Kind, Request, SlotId, Work};
 use mmcq::host::{Direction, Host};
+use mmcq::sched::{Any, Origin};
 use mmcq::task::Shared;
 use mmcq_sim::cpu::{Priority, Thread};
 use std::collections::VecDeque;
@@ -36,7 +37,7 @@ pub struct Context {
 /// The front end: an engine with its table of who waits for which slot.
 pub struct Ours<H: Host, const N: usize> {
     /// The engine.
-    pub stack: Shared<Alone, H, N>,
+    pub stack: Shared<Alone, H, N, Any>,
     /// I/Os whose job is on its way into the engine.
     entering: Vec<Option<Io>>,
     /// I/Os for which there was no slot.
@@ -63,7 +64,7 @@ pub struct Ours<H: Host, const N: usize> {
 
 impl<H: Host, const N: usize> Ours<H, N> {
     /// Sets it up on a machine with so many jobs.
-    pub fn new(stack: Shared<Alone, H, N>, sys: &mut System, jobs: u32) -> Self {
+    pub fn new(stack: Shared<Alone, H, N, Any>, sys: &mut System, jobs: u32) -> Self {
         Ours {
             stack,
             entering: vec![None; jobs as usize],
@@ -101,7 +102,9 @@ impl<H: Host, const N: usize> Ours<H, N> {
             Direction::Write => Kind::Write { lba, blocks },
         };
         let buf = sys.buffers.lend(io.buffer);
-        match self.stack.with(|e| e.submit(Request::new(kind, buf), sys.time.now())) {
+        let client = u8::try_from(io.job).unwrap_or(u8::MAX);
+        let request = Request::new(kind, buf).from(Origin { client, sync: io.sync });
+        match self.stack.with(|e| e.submit(request, sys.time.now())) {
             Ok(id) => {
                 if let Some(place) = self.slots.get_mut(id.index()) {
                     *place = Some((id, io));

@@ -9,6 +9,10 @@
 //! - `cost.pin_us`, a job's work for each 512 KiB of an I/O of more than 1 MiB;
 //! - `cost.deep_wake_us`, what waking a job costs more when it has slept for `cost.deep_sleep_us` or longer, nothing up to `cost.light_sleep_us`.
 
+mod stack;
+
+pub use stack::Stack;
+
 use crate::controller::ControllerConfig;
 use serde::Deserialize;
 use std::path::{Path, PathBuf};
@@ -127,8 +131,8 @@ pub struct Platform {
     pub busy: Busy,
     /// Requests must be completed in a thread.
     pub defer_completion: bool,
-    /// Who moves our engine.
-    pub advance: Advance,
+    /// How our engine is set up.
+    pub stack: Stack,
     /// The controller model.
     pub controller: ControllerConfig,
     /// Timings of the wires that the controller's capabilities cannot tell.
@@ -210,14 +214,8 @@ impl Platform {
         let (costs, shares, own) = (section("cost")?, section("share")?, section("own")?);
         let (controller, mut driver, mut cpu) = (section("controller")?, section("driver")?, section("cpu")?);
         let controller = ControllerConfig::read(&place("controller"), controller)?;
-        let mut stack = section("stack")?;
-        let advance = match stack.remove("advance") {
-            Some(value) => value.clone().try_into().map_err(|_| {
-                let expected = "\"irq\", \"tasklet\", \"thread\" or \"spin\"";
-                error(&place("stack.advance"), &value, expected)
-            })?,
-            None => Advance::default(),
-        };
+        let stack = section("stack")?;
+        let stack = Stack::read(&place, stack)?;
         let timings = match driver.remove("timings") {
             Some(value) => timings(&place("driver.timings"), &value)?,
             None => Vec::new(),
@@ -245,19 +243,18 @@ impl Platform {
             None => Err(PlatformError(format!("{}: missing; expected a text", place(key)))),
         };
         let (card, description) = (text("card")?, text("description")?);
-        for (section, left) in [("", &table), ("driver.", &driver), ("cpu.", &cpu), ("stack.", &stack)] {
+        for (section, left) in [("", &table), ("driver.", &driver), ("cpu.", &cpu)] {
             if let Some(key) = left.keys().next() {
                 let known: &[&str] = match section {
                     "driver." => &["timings"],
                     "cpu." => &["cores"],
-                    "stack." => &["advance"],
                     _ => &KEYS,
                 };
                 return Err(unknown(&place(&format!("{section}{key}")), key, known));
             }
         }
         let costs = quantities(&place("cost"), costs, &COSTS, &COSTS_OPTIONAL, true)?;
-        if advance == Advance::Tasklet && !costs.has("tasklet") {
+        if stack.advance == Advance::Tasklet && !costs.has("tasklet") {
             return Err(PlatformError(format!(
                 "{}: missing; expected a quantity, because stack.advance is \"tasklet\"",
                 place("cost.tasklet")
@@ -269,7 +266,7 @@ impl Platform {
             card,
             busy,
             defer_completion,
-            advance,
+            stack,
             controller,
             timings,
             cores,
@@ -516,7 +513,7 @@ mod tests {
     fn who_moves_the_engine_is_a_value_of_the_board() {
         let with = |changes: &[&str]| {
             let changes: Vec<String> = changes.iter().map(|&c| c.to_owned()).collect();
-            Platform::load_with("hsq-sprd", &changes).map(|p| p.advance).map_err(|e| e.to_string())
+            Platform::load_with("hsq-sprd", &changes).map(|p| p.stack.advance).map_err(|e| e.to_string())
         };
         assert_eq!(with(&[]), Ok(Advance::Irq));
         assert_eq!(with(&["stack.advance=thread"]), Ok(Advance::Thread));
@@ -541,7 +538,7 @@ mod tests {
         let with = |changes: &[&str]| {
             Platform::load_with(name, &changes.iter().map(|&c| c.to_owned()).collect::<Vec<_>>())
         };
-        assert_eq!(with(&["stack.advance=thread"]).unwrap().advance, Advance::Thread);
+        assert_eq!(with(&["stack.advance=thread"]).unwrap().stack.advance, Advance::Thread);
         let error = with(&["stack.advance=tasklet"]).unwrap_err().to_string();
         assert!(error.contains("cost.tasklet: missing; expected a quantity"), "{error}");
         let given = with(&["stack.advance=tasklet", "cost.tasklet_us=5"]).unwrap();

@@ -17,6 +17,8 @@ pub struct Io {
     pub direction: Direction,
     /// First block of 512 bytes.
     pub lba: u64,
+    /// Somebody waits for it: a read, or a write past the page cache.
+    pub sync: bool,
     /// How many blocks; 0 is a flush.
     pub blocks: u32,
     /// Where its data are, in [`System::buffers`].
@@ -74,9 +76,7 @@ pub trait Workload {
     }
 
     /// A job hands an I/O to the stack; or it is complete, and its job has still to wake up.
-    fn passes(&mut self, into_stack: bool, now_ns: u64) {
-        let _ = (into_stack, now_ns);
-    }
+    fn passes(&mut self, _into_stack: bool, _now_ns: u64) {}
 
     /// An I/O of a job is done, well or not; `data` is its memory.
     fn done(&mut self, io: &Io, ok: bool, data: &[u8], now_ns: u64);

@@ -7,6 +7,7 @@ pub mod charged;
 pub mod cpu;
 pub mod memory;
 pub mod rtsx;
+pub mod s3c_sdi;
 pub mod sdhci;
 pub mod stats;
 pub mod time;

@@ -51,5 +51,6 @@ pub mod card;
 pub mod engine;
 pub mod host;
 pub mod sched;
+pub mod sdio;
 pub mod spec;
 pub mod task;

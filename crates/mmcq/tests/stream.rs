@@ -134,6 +134,7 @@ fn a_queued_run_is_one_open_transfer() {
 #[test]
 fn a_long_request_goes_on_in_its_own_transfer() {
     let world = world(true);
+    world.borrow_mut().caps.busy = BusyDetect::Status;
     let mut e = engine::<4>(&world);
     let mut now = 0;
     // Its length is known: CMD23 says it, and the card ends by itself.

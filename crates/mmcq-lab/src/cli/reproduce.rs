@@ -4,7 +4,7 @@ use super::{Error, print};
 use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
 use mmcq_lab::plot;
-use mmcq_lab::reproduce::{self, Amount, Row, fifo, hsq, stream, stream_sweep};
+use mmcq_lab::reproduce::{self, Amount, Row, fair, fifo, hsq, stream, stream_sweep};
 use mmcq_lab::runner::RunError;
 use std::io::IsTerminal;
 use std::path::PathBuf;
@@ -49,6 +49,8 @@ enum Experiment {
     Fifo,
     /// A multi-block transfer that stays open while requests are sequential: one thread, 8 KiB to 10 MiB
     Stream,
+    /// A sequential writer and a random reader share a card: schedulers side by side (nothing was published)
+    Fair,
 }
 
 type Board = fn(&str, Amount, &mut dyn FnMut(&str)) -> Result<Vec<Row>, RunError>;
@@ -60,6 +62,7 @@ impl Reproduce {
             Experiment::Hsq => (hsq::board, &hsq::BOARDS),
             Experiment::Fifo => (fifo::board, &fifo::BOARDS),
             Experiment::Stream => (stream::board, &stream::BOARDS),
+            Experiment::Fair => (fair::board, &fair::BOARDS),
         };
         let named = self.platform.as_deref().map(|name| [name]);
         let wanted: &[&str] = match &named {
@@ -88,6 +91,7 @@ impl Reproduce {
         spinner.finish_and_clear();
         if let Some(path) = &self.plot {
             let title = match self.experiment {
+                Experiment::Fair => "Rates of a writer and a reader that share a card",
                 Experiment::Stream => "One thread's rates; the line is what wire and card allow",
                 _ => "MiB/s of 4 KiB loads; the line is what wire and card allow",
             };

@@ -4,6 +4,7 @@ use crate::board::Alone;
 use crate::system::{Event, System};
 use mmcq::engine::{Completion, DmaBuf, Kind, Request, SlotId, Work};
 use mmcq::host::{Host, Phase};
+use mmcq::sched::Any;
 use mmcq::task::Shared;
 
 /// Timers of a port are numbered from here, those of a front end from 0.
@@ -12,7 +13,7 @@ const TIMERS: u64 = 1 << 63;
 /// The engine, as a way to the controller.
 pub struct Raw<H: Host> {
     /// The engine.
-    pub stack: Shared<Alone, H, 1>,
+    pub stack: Shared<Alone, H, 1, Any>,
     under_way: Option<SlotId>,
     timer: u64,
     timer_ns: u64,
@@ -20,7 +21,7 @@ pub struct Raw<H: Host> {
 
 impl<H: Host> Raw<H> {
     /// Takes an engine whose card is in the transfer state.
-    pub fn new(stack: Shared<Alone, H, 1>) -> Self {
+    pub fn new(stack: Shared<Alone, H, 1, Any>) -> Self {
         Raw { stack, under_way: None, timer: 0, timer_ns: u64::MAX }
     }
 

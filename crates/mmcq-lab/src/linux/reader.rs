@@ -13,6 +13,7 @@ use crate::board::Alone;
 use crate::system::{Event, Step, System};
 use mmcq::engine::{Completion, DmaBuf, Target};
 use mmcq::host::{Auto, Direction, Host, Phase};
+use mmcq::sched::Any;
 use mmcq::spec::command;
 use mmcq::spec::response::R1;
 use mmcq::task::Shared;
@@ -95,7 +96,7 @@ pub struct Reader<H: Host> {
 impl<H: Host> Reader<H> {
     /// Takes an engine whose card is in the transfer state and whose host can continue data. `max_bytes`: the largest request.
     pub fn new(
-        stack: Shared<Alone, H, 1>,
+        stack: Shared<Alone, H, 1, Any>,
         target: Target,
         max_bytes: usize,
         close: Close,

@@ -13,6 +13,7 @@ use mmcq::host::{
     BusOp, BusyDetect, Caps, Direction, DmaError, Done, Events, Host, Phase, Segment, StartError,
     Step as HostStep, Width,
 };
+use mmcq::sched::{Any, Fifo};
 use mmcq::spec::response::Response;
 use mmcq::task::Shared;
 use mmcq_sim::charged::{CallCosts, Charged};
@@ -206,7 +207,16 @@ impl Workload for Jobs {
             }
         };
         self.began[job as usize] = now_ns;
-        Next::Io(Io { job, core: 0, direction: self.direction, lba, blocks: 8, buffer: 0, skip: 0 })
+        Next::Io(Io {
+            job,
+            core: 0,
+            direction: self.direction,
+            sync: true,
+            lba,
+            blocks: 8,
+            buffer: 0,
+            skip: 0,
+        })
     }
 
     fn done(&mut self, io: &Io, ok: bool, _: &[u8], now_ns: u64) {
@@ -311,18 +321,27 @@ fn run(
     };
     let end = match setting {
         Setting::Ours => {
-            let stack = Shared::<_, _, 64>::new(Alone, TIMER, host, Config::DEFAULT);
+            let stack =
+                Shared::<_, _, 64, Any>::with_policy(Alone, TIMER, host, Config::DEFAULT, Any::Fifo(Fifo));
             stack.with(|engine| engine.set_target(Some(target)));
             let mut front = Ours::new(stack, &mut sys, jobs.jobs());
             sys.run(&mut front, &mut device, &mut jobs).unwrap()
         }
         Setting::None => {
-            let port = EnginePort::new(Shared::new(Alone, TIMER, host, Config::DEFAULT), target, 1 << 20);
+            let port = EnginePort::new(
+                Shared::with_policy(Alone, TIMER, host, Config::DEFAULT, Any::Fifo(Fifo)),
+                target,
+                1 << 20,
+            );
             let mut front = Worker::new(port, elevator, &mut sys, 1);
             sys.run(&mut front, &mut device, &mut jobs).unwrap()
         }
         Setting::Tag | Setting::Fifo => {
-            let port = EnginePort::new(Shared::new(Alone, TIMER, host, Config::DEFAULT), target, 1 << 20);
+            let port = EnginePort::new(
+                Shared::with_policy(Alone, TIMER, host, Config::DEFAULT, Any::Fifo(Fifo)),
+                target,
+                1 << 20,
+            );
             let mut front = Hsq::new(port, Settings { order, defer: false }, elevator, &mut sys, 1);
             sys.run(&mut front, &mut device, &mut jobs).unwrap()
         }

@@ -1,5 +1,6 @@
 //! Published tables, run again: published value, model and error side by side, with the physical limit, and which cells were fitted.
 
+pub mod fair;
 pub mod fifo;
 pub mod hsq;
 pub mod stream;

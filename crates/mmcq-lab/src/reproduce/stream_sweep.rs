@@ -37,7 +37,7 @@ impl Grid<'static> {
 
 /// The experiment's board, the value that switches its streams off, and a board whose host cannot continue data.
 const BOARD: &str = "stream-rtsx";
-const STREAMS_OFF: &str = "controller.continue_data=false";
+const STREAMS_OFF: &str = "stack.streams=off";
 const BOARD_SDHCI: &str = "hsq-sprd";
 
 /// Settings of a cell's rows.

@@ -6,6 +6,7 @@
 
 pub mod emmc;
 pub mod flash;
+pub mod io;
 mod link;
 mod lock;
 pub mod medium;
@@ -14,13 +15,12 @@ mod registers;
 pub mod sd;
 mod status;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod transfer;
 mod tuning;
 
-use std::io;
-
 pub use emmc::EmmcCard;
+pub use io::IoCard;
 pub use medium::{Fill, Medium, MediumError};
 pub use profile::{CardProfile, ProfileError};
 pub use sd::SdCard;
@@ -166,10 +166,22 @@ pub trait Card {
         self.bus_changed(&BusState::default(), now_ns);
     }
 
+    /// A function asks for attention: outside of data the card holds DAT1 low (the interrupt of an I/O card).
+    fn interrupt(&self, now_ns: u64) -> bool {
+        let _ = now_ns;
+        false
+    }
+
+    /// The next moment after `now_ns` at which [`Card::interrupt`] changes if nobody speaks to the card.
+    fn next_event_ns(&self, now_ns: u64) -> Option<u64> {
+        let _ = now_ns;
+        None
+    }
+
     /// Bytes that the medium (of an eMMC: the user area) holds, looked at without the bus.
-    fn peek(&mut self, at: u64, buffer: &mut [u8]) -> io::Result<()> {
+    fn peek(&mut self, at: u64, buffer: &mut [u8]) -> std::io::Result<()> {
         let _ = (at, buffer);
-        Err(io::Error::new(io::ErrorKind::Unsupported, "this card has no medium to look at"))
+        Err(std::io::Error::new(std::io::ErrorKind::Unsupported, "this card has no medium to look at"))
     }
 }
 
@@ -206,7 +218,15 @@ impl<C: Card + ?Sized> Card for Box<C> {
         (**self).power_cut(now_ns);
     }
 
-    fn peek(&mut self, at: u64, buffer: &mut [u8]) -> io::Result<()> {
+    fn interrupt(&self, now_ns: u64) -> bool {
+        (**self).interrupt(now_ns)
+    }
+
+    fn next_event_ns(&self, now_ns: u64) -> Option<u64> {
+        (**self).next_event_ns(now_ns)
+    }
+
+    fn peek(&mut self, at: u64, buffer: &mut [u8]) -> std::io::Result<()> {
         (**self).peek(at, buffer)
     }
 }

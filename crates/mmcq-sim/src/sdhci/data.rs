@@ -78,6 +78,12 @@ impl DatLines {
         matches!(self.state, State::ReadBlock | State::WriteBlock)
     }
 
+    /// Data are under way: DAT1 carries no interrupt in 4-bit mode.
+    pub fn hides_interrupt(&self) -> bool {
+        use State::{Busy, Cut, Drain, Failed, Idle, Reserved, Stop};
+        !matches!(self.state, Idle | Reserved | Drain | Stop | Cut | Busy | Failed)
+    }
+
     /// A block of the tuning procedure?
     pub fn tuning(&self) -> bool {
         self.tuning && self.active()

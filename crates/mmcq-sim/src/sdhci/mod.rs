@@ -55,9 +55,10 @@ enum Timer {
     ClockStable,
     Signal18,
     CardDetect,
+    Card,
 }
 
-const TIMERS: [Timer; 7] = [
+const TIMERS: [Timer; 8] = [
     Timer::Command,
     Timer::Data,
     Timer::DataTimeout,
@@ -65,6 +66,7 @@ const TIMERS: [Timer; 7] = [
     Timer::ClockStable,
     Timer::Signal18,
     Timer::CardDetect,
+    Timer::Card,
 ];
 
 /// Faults to come; each counter says how many times more.
@@ -128,6 +130,8 @@ pub struct Sdhci {
     dma: dma::Dma,
     pio: pio::Buffer,
     card_interrupt: bool,
+    /// DAT1 as the card last held it low outside of data.
+    card_line: bool,
     irq: bool,
     irq_lost: bool,
     irq_rose_ns: Option<u64>,
@@ -156,6 +160,7 @@ impl Sdhci {
             dma: dma::Dma::default(),
             pio: pio::Buffer::default(),
             card_interrupt: false,
+            card_line: false,
             irq: false,
             irq_lost: false,
             irq_rose_ns: None,
@@ -232,7 +237,9 @@ impl Sdhci {
             Timer::ClockStable => self.clock_is_stable(now),
             Timer::Signal18 => self.signal_settled(now),
             Timer::CardDetect => self.card_detected(now),
+            Timer::Card => {}
         }
+        self.look_at_card(now);
         true
     }
 
@@ -253,6 +260,7 @@ impl Sdhci {
         self.with_card(now, |card, now| card.bus_changed(&bus, now));
         self.regs.detect_stable = false;
         self.set_timer(Timer::CardDetect, now.saturating_add(self.config.debounce_ns));
+        self.look_at_card(now);
     }
 
     /// The card leaves the slot, and is handed back.
@@ -262,10 +270,28 @@ impl Sdhci {
         self.card_busy_until = 0;
         self.regs.detect_stable = false;
         self.set_timer(Timer::CardDetect, now.saturating_add(self.config.debounce_ns));
+        self.look_at_card(now);
         card
     }
 
-    /// A function on the card asserts, or releases, its interrupt (DAT1).
+    /// The interrupt that the card itself holds on DAT1, and when it may change; in 4-bit mode data hide it
+    /// [SDIO 8.1.2].
+    pub(super) fn look_at_card(&mut self, now: u64) {
+        let at = self.card_now.max(now);
+        let hidden = self.bus.width != 1 && self.dat.hides_interrupt();
+        let (line, next) = match &self.card {
+            None => (false, None),
+            Some(card) if hidden => (self.card_line, card.next_event_ns(at)),
+            Some(card) => (card.interrupt(at), card.next_event_ns(at)),
+        };
+        self.set_timer(Timer::Card, next.unwrap_or(NEVER));
+        if line != self.card_line {
+            self.card_line = line;
+            self.update_irq(now);
+        }
+    }
+
+    /// A function on a card that is not modelled asserts, or releases, its interrupt (DAT1).
     pub fn set_card_interrupt(&mut self, level: bool, now_ns: u64) {
         let now = self.reach(now_ns);
         self.card_interrupt = level;
@@ -341,7 +367,7 @@ impl Sdhci {
     fn update_irq(&mut self, now: u64) {
         // The card interrupt is a level: its status follows the line as long as it is enabled.
         self.regs.status &= !int::CARD;
-        if self.card_interrupt {
+        if self.card_interrupt || self.card_line {
             self.regs.status |= int::CARD & self.regs.enable;
         }
         let level = self.regs.status & self.regs.signal != 0;

@@ -110,6 +110,7 @@ impl Sdhci {
         }
         let mask = lanes(offset, size);
         self.set_word(offset & !3, value << (u32::from(offset & 3) * 8), mask, now);
+        self.look_at_card(now);
     }
 
     fn word(&mut self, offset: u16, now: u64) -> u32 {

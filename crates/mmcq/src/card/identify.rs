@@ -2,7 +2,7 @@
 
 use super::session::{Failed, Session};
 use super::{Card, Options, emmc, sd};
-use crate::engine::Error;
+use crate::engine::{Error, Target};
 use crate::host::{BusOp, Host, Timing, Width};
 use crate::sched::Policy;
 use crate::spec::command;
@@ -22,12 +22,18 @@ const SUPPLY_3V3: u8 = 1;
 
 /// Which families a slot may hold. A type, so that the code of the others is not linked.
 pub(super) trait Families {
+    /// What bring-up ends with.
+    type Found;
+
+    /// What the engine is told of it.
+    fn target(found: &Self::Found) -> Option<Target>;
+
     /// From `idle` to `tran`. `tried` is the timing that was being switched to when it failed.
     async fn identify<L: Lock, H: Host, const N: usize, P: Policy>(
         session: &mut Session<'_, L, H, N, P>,
         options: Options,
         tried: &mut Option<Timing>,
-    ) -> Result<Card, Failed>;
+    ) -> Result<Self::Found, Failed>;
 }
 
 /// SD memory cards and eMMC.
@@ -38,6 +44,12 @@ pub(super) struct OnlySd;
 pub(super) struct OnlyEmmc;
 
 impl Families for Any {
+    type Found = Card;
+
+    fn target(found: &Card) -> Option<Target> {
+        Some(found.target)
+    }
+
     async fn identify<L: Lock, H: Host, const N: usize, P: Policy>(
         session: &mut Session<'_, L, H, N, P>,
         options: Options,
@@ -52,6 +64,12 @@ impl Families for Any {
 }
 
 impl Families for OnlySd {
+    type Found = Card;
+
+    fn target(found: &Card) -> Option<Target> {
+        Some(found.target)
+    }
+
     async fn identify<L: Lock, H: Host, const N: usize, P: Policy>(
         session: &mut Session<'_, L, H, N, P>,
         options: Options,
@@ -65,6 +83,12 @@ impl Families for OnlySd {
 }
 
 impl Families for OnlyEmmc {
+    type Found = Card;
+
+    fn target(found: &Card) -> Option<Target> {
+        Some(found.target)
+    }
+
     async fn identify<L: Lock, H: Host, const N: usize, P: Policy>(
         session: &mut Session<'_, L, H, N, P>,
         options: Options,
@@ -79,7 +103,7 @@ pub(super) async fn once<F: Families, L: Lock, H: Host, const N: usize, P: Polic
     session: &mut Session<'_, L, H, N, P>,
     options: Options,
     tried: &mut Option<Timing>,
-) -> Result<Card, Failed> {
+) -> Result<F::Found, Failed> {
     if !session.shared.with(|engine| engine.host().present()) {
         return session.fail(Error::NoCard);
     }
@@ -92,6 +116,14 @@ pub(super) async fn once<F: Families, L: Lock, H: Host, const N: usize, P: Polic
 async fn ask_sd<L: Lock, H: Host, const N: usize, P: Policy>(
     session: &mut Session<'_, L, H, N, P>,
 ) -> Result<Option<(bool, Ocr)>, Failed> {
+    let v2 = knows_cmd8(session).await?;
+    Ok(ask_memory(session).await?.map(|ocr| (v2, ocr)))
+}
+
+/// CMD8: is the card of version 2 or later?
+pub(super) async fn knows_cmd8<L: Lock, H: Host, const N: usize, P: Policy>(
+    session: &mut Session<'_, L, H, N, P>,
+) -> Result<bool, Failed> {
     let v2 = match session.command(command::sd::send_if_cond(SUPPLY_3V3, PATTERN)).await {
         Ok(response) => {
             let echo = response.r7();
@@ -107,9 +139,16 @@ async fn ask_sd<L: Lock, H: Host, const N: usize, P: Policy>(
         // A card of version 1 took CMD8 as illegal, and shows that in its next status: away with it.
         session.command(command::go_idle_state()).await?;
     }
+    Ok(v2)
+}
+
+/// ACMD41 that only asks: the OCR of the card's memory, if it has one.
+pub(super) async fn ask_memory<L: Lock, H: Host, const N: usize, P: Policy>(
+    session: &mut Session<'_, L, H, N, P>,
+) -> Result<Option<Ocr>, Failed> {
     let inquiry = command::sd::sd_send_op_cond(command::sd::OcrRequest::INQUIRY);
     match session.app_command(inquiry).await {
-        Ok(response) => Ok(Some((v2, response.ocr()))),
+        Ok(response) => Ok(Some(response.ocr())),
         Err(Failed) if session.unanswered() => Ok(None),
         Err(Failed) => Err(Failed),
     }

@@ -6,6 +6,7 @@
 
 mod emmc;
 mod identify;
+mod io;
 mod sd;
 mod session;
 mod speed;
@@ -13,9 +14,11 @@ mod speed;
 use crate::engine::{DmaBuf, Error, Target};
 use crate::host::{Host, Timing, Width};
 use crate::sched::Policy;
+use crate::sdio;
 use crate::spec::ParseError;
 use crate::task::{Lock, Shared};
 pub use emmc::Emmc;
+pub use io::{FunctionInfo, IoCard};
 pub use sd::Sd;
 use session::{Failed, Session};
 
@@ -113,11 +116,25 @@ pub async fn bring_up_emmc<L: Lock, H: Host, const N: usize, P: Policy>(
     of_families::<identify::OnlyEmmc, L, H, N, P>(shared, scratch, options).await
 }
 
+/// As [`bring_up`] for a slot that holds an I/O card, alone or with memory ([`IoCard::memory`]; then the
+/// engine is opened for reads and writes as well).
+///
+/// [`Error::NoCard`] if nothing answers CMD5; then [`bring_up`] may find a card without I/O functions.
+/// Functions are not enabled: that is their drivers' business ([`sdio::Function`]).
+pub async fn bring_up_io<L: Lock, H: Host, const N: usize, P: Policy>(
+    shared: &Shared<L, H, N, P>,
+    scratch: DmaBuf,
+    options: Options,
+) -> (Result<IoCard, sdio::Error>, DmaBuf) {
+    let (result, scratch) = of_families::<io::OnlyIo, L, H, N, P>(shared, scratch, options).await;
+    (result.unwrap_or_else(|error| Err(error.into())), scratch)
+}
+
 async fn of_families<F: identify::Families, L: Lock, H: Host, const N: usize, P: Policy>(
     shared: &Shared<L, H, N, P>,
     scratch: DmaBuf,
     options: Options,
-) -> (Result<Card, Error>, DmaBuf) {
+) -> (Result<F::Found, Error>, DmaBuf) {
     let given = scratch.len_bytes();
     if given < SCRATCH_BYTES {
         return (Err(Error::Buffer { needed: SCRATCH_BYTES, given }), scratch);
@@ -130,14 +147,14 @@ async fn of_families<F: identify::Families, L: Lock, H: Host, const N: usize, P:
 async fn attempts<F: identify::Families, L: Lock, H: Host, const N: usize, P: Policy>(
     session: &mut Session<'_, L, H, N, P>,
     mut options: Options,
-) -> Result<Card, Failed> {
+) -> Result<F::Found, Failed> {
     session.shared.with(|engine| engine.set_target(None));
     // Each turn but the last leaves out one timing more, or the voltage switch: bounded by their number.
     for _ in 0..Timing::COUNT {
         let mut tried = None;
         match identify::once::<F, L, H, N, P>(session, options, &mut tried).await {
             Ok(card) => {
-                session.shared.with(|engine| engine.set_target(Some(card.target)));
+                session.shared.with(|engine| engine.set_target(F::target(&card)));
                 return Ok(card);
             }
             Err(Failed) => match tried {

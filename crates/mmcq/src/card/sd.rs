@@ -148,7 +148,7 @@ async fn power_up<L: Lock, H: Host, const N: usize, P: Policy>(
 }
 
 /// CMD11 and what belongs to it [SD 4.2.4.2].
-async fn voltage_switch<L: Lock, H: Host, const N: usize, P: Policy>(
+pub(super) async fn voltage_switch<L: Lock, H: Host, const N: usize, P: Policy>(
     session: &mut Session<'_, L, H, N, P>,
 ) -> Result<(), Failed> {
     session.status_of(cmd::voltage_switch()).await?;
@@ -186,7 +186,7 @@ fn choose(
     })
 }
 
-fn limits_of(timing: Timing) -> u32 {
+pub(super) fn limits_of(timing: Timing) -> u32 {
     limits::speed(timing).map_or(limits::IDENTIFY_MAX_HZ, |speed| speed.max_hz)
 }
 

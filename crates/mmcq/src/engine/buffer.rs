@@ -10,6 +10,9 @@ use core::ptr::NonNull;
 pub struct DmaBuf {
     ptr: NonNull<u8>,
     len: u32,
+    /// Bytes of the same memory before `ptr`, while a transfer goes to a later part of it; lowest byte first.
+    /// Three bytes fit beside the flag.
+    skipped: [u8; 3],
     /// May be handed to anybody by `reclaim`; false for memory that was only lent.
     pub(crate) owned: bool,
 }
@@ -19,12 +22,12 @@ unsafe impl Send for DmaBuf {}
 
 impl DmaBuf {
     /// No memory: for requests without data.
-    pub const EMPTY: DmaBuf = DmaBuf { ptr: NonNull::dangling(), len: 0, owned: true };
+    pub const EMPTY: DmaBuf = DmaBuf { ptr: NonNull::dangling(), len: 0, skipped: [0; 3], owned: true };
 
     /// Takes a buffer that lives for ever. Bytes beyond 4 GiB minus one are left out.
     pub fn from_static(memory: &'static mut [u8]) -> Self {
         let len = u32::try_from(memory.len()).unwrap_or(u32::MAX);
-        DmaBuf { ptr: NonNull::from(memory).cast(), len, owned: true }
+        DmaBuf { ptr: NonNull::from(memory).cast(), len, skipped: [0; 3], owned: true }
     }
 
     /// Takes memory by address.
@@ -32,7 +35,7 @@ impl DmaBuf {
     /// # Safety
     /// The `len` bytes at `ptr` are initialised, and nobody else uses or frees them until the buffer has come back and been given up.
     pub const unsafe fn from_raw(ptr: NonNull<u8>, len: u32) -> Self {
-        DmaBuf { ptr, len, owned: true }
+        DmaBuf { ptr, len, skipped: [0; 3], owned: true }
     }
 
     /// Memory that is lent for one transfer: never handed out by `reclaim`.
@@ -40,12 +43,35 @@ impl DmaBuf {
     /// # Safety
     /// As for [`from_raw`](Self::from_raw).
     pub(crate) const unsafe fn lent(ptr: NonNull<u8>, len: u32) -> Self {
-        DmaBuf { ptr, len, owned: false }
+        DmaBuf { ptr, len, skipped: [0; 3], owned: false }
     }
 
     /// What may leave the crate: lent memory goes back to its owner by the end of the call that lent it, and to nobody else.
     pub(crate) fn unless_lent(self) -> Self {
-        if self.owned { self } else { Self::EMPTY }
+        if self.owned { self.whole() } else { Self::EMPTY }
+    }
+
+    /// Bytes that [`after`](Self::after) can go forward, at most.
+    pub(crate) const AFTER_MAX: u32 = (1 << 24) - 1;
+
+    /// The memory after its first `bytes`, for the next piece of a transfer. However the request ends, and
+    /// whoever gets the buffer back, it is whole then.
+    pub(crate) fn after(self, bytes: u32) -> Self {
+        let whole = self.whole();
+        let bytes = bytes.min(whole.len).min(Self::AFTER_MAX);
+        let [a, b, c, _] = bytes.to_le_bytes();
+        // SAFETY: inside the buffer or one past its end, since `bytes` is no more than its length.
+        let ptr = unsafe { whole.ptr.add(bytes as usize) };
+        DmaBuf { ptr, len: whole.len - bytes, skipped: [a, b, c], owned: whole.owned }
+    }
+
+    /// All of the memory again, after [`after`](Self::after).
+    pub(crate) fn whole(self) -> Self {
+        let [a, b, c] = self.skipped;
+        let bytes = u32::from_le_bytes([a, b, c, 0]);
+        // SAFETY: `after` has gone forward by just so many bytes.
+        let ptr = unsafe { self.ptr.sub(bytes as usize) };
+        DmaBuf { ptr, len: self.len + bytes, skipped: [0; 3], owned: self.owned }
     }
 
     /// Gives the memory back as the slice it came from.

@@ -210,7 +210,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             return Err((error, Request { kind, buf, origin }));
         }
         self.stats.requests += 1;
-        if let Some(waiting) = self.slots.waiting(index) {
+        if let Some(waiting) = self.told(index) {
             self.policy.arrived(&waiting, now_ns);
         }
         self.dispatch(now_ns);
@@ -404,7 +404,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         match slot.state {
             // A write of which a part has gone out, or that shall be tried again alone, is not half undone.
             State::Queued if slot.moved_blocks == 0 => {
-                if let Some(waiting) = self.slots.waiting(id.index) {
+                if let Some(waiting) = self.told(id.index) {
                     self.policy.cancelled(&waiting);
                 }
                 self.slots.unlink(id.index);

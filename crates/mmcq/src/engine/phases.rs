@@ -10,7 +10,7 @@ use super::{BLOCK_BYTES, Engine, Error, FlushBy, Kind, Mode, Output, Target};
 use crate::host::{
     Auto, BusOp, BusyDetect, Data, Direction, Done, Events, Fault, Host, Phase, StartError, Step,
 };
-use crate::sched::{Choice, Policy};
+use crate::sched::{Choice, Policy, Waiting};
 use crate::spec::command::{self, Command, Resp, emmc};
 use crate::spec::response::{R1, State as CardState};
 
@@ -141,7 +141,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     fn pick(&mut self, head: u8, now_ns: u64) -> Option<u8> {
         let oldest = self.slots.at(head);
         // What has begun goes on first, and what failed together finds out for itself before anything new.
-        if oldest.solo || oldest.moved_blocks > 0 {
+        if P::IN_ORDER || oldest.solo || oldest.moved_blocks > 0 {
             return Some(head);
         }
         match self.policy.pick(self.slots.offered(), now_ns) {
@@ -210,7 +210,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         }
         for place in 0..self.gathered.members().len() {
             let Some(&index) = self.gathered.members().get(place) else { break };
-            if let Some(waiting) = self.slots.waiting(index) {
+            if let Some(waiting) = self.told(index) {
                 self.policy.sent(&waiting, now_ns);
             }
             self.slots.unlink(index);
@@ -586,9 +586,14 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         }
     }
 
+    /// What the policy is told of a request, if it is told anything.
+    pub(super) fn told(&self, index: u8) -> Option<Waiting> {
+        if P::IN_ORDER { None } else { self.slots.waiting(index) }
+    }
+
     /// Takes a request out of the queue without sending it.
     pub(super) fn withdraw(&mut self, index: u8) {
-        if let Some(waiting) = self.slots.waiting(index) {
+        if let Some(waiting) = self.told(index) {
             self.policy.cancelled(&waiting);
         }
         self.slots.unlink(index);
@@ -597,7 +602,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     /// A request, or its rest, is the oldest again.
     pub(super) fn push_front(&mut self, index: u8, now_ns: u64) {
         self.slots.push_front(index);
-        if let Some(waiting) = self.slots.waiting(index) {
+        if let Some(waiting) = self.told(index) {
             self.policy.arrived(&waiting, now_ns);
         }
     }

@@ -139,7 +139,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             if self.slots.at(index).state != State::Active {
                 continue;
             }
-            if let Some(sent) = self.slots.waiting(index) {
+            if let Some(sent) = self.told(index) {
                 self.policy.done(&sent, now_ns);
             }
             if together || again && error != Error::Removed {

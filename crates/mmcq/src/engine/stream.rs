@@ -413,7 +413,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         }
         for place in 0..self.gathered.members().len() {
             let Some(&index) = self.gathered.members().get(place) else { break };
-            if let Some(sent) = self.slots.waiting(index) {
+            if let Some(sent) = self.told(index) {
                 self.policy.done(&sent, now_ns);
             }
             let slot = self.slots.at_mut(index);

@@ -5,8 +5,10 @@
 
 pub mod dma;
 pub(crate) mod pio;
+pub mod pl181;
 pub mod regs;
 pub mod rtsx;
+pub mod s3c_sdi;
 pub mod sdhci;
 
 use crate::spec::command::Command;

@@ -56,4 +56,117 @@ impl Cursor {
         }
         u32::from_le_bytes(bytes)
     }
+
+    /// Fills the next `bytes` of the segments with words that `pop` takes from a FIFO, the first byte in
+    /// the low end; what finds no room is dropped, but popped.
+    pub(crate) fn fill(&mut self, segments: &[Segment], bytes: u32, mut pop: impl FnMut() -> u32) {
+        let (whole, tail) = (bytes / 4, bytes % 4);
+        match self.take(segments, whole * 4) {
+            Some(place) => {
+                let words = place.cast::<u32>();
+                // Worth two loops: cores that cannot reach across words store byte by byte in the second.
+                if words.is_aligned() {
+                    for at in 0..whole as usize {
+                        // SAFETY: `place` has room for `whole` words, of which this is one; the caller's
+                        // phase owns that memory.
+                        unsafe { words.add(at).write(pop().to_le()) };
+                    }
+                } else {
+                    for at in 0..whole as usize {
+                        // SAFETY: as above.
+                        unsafe { words.add(at).write_unaligned(pop().to_le()) };
+                    }
+                }
+            }
+            None => (0..whole).for_each(|_| self.store(segments, pop(), 4)),
+        }
+        if tail != 0 {
+            self.store(segments, pop(), tail);
+        }
+    }
+
+    /// Gives the next `bytes` of the segments to `push`, which puts words into a FIFO, the first byte in
+    /// the low end; what is missing, also in a last word of fewer bytes, goes as zero.
+    pub(crate) fn drain(&mut self, segments: &[Segment], bytes: u32, mut push: impl FnMut(u32)) {
+        let (whole, tail) = (bytes / 4, bytes % 4);
+        match self.take(segments, whole * 4) {
+            Some(place) => {
+                let words = place.cast::<u32>();
+                // As in `fill`.
+                if words.is_aligned() {
+                    for at in 0..whole as usize {
+                        // SAFETY: `place` holds `whole` words, of which this is one; the caller's phase
+                        // owns that memory.
+                        push(u32::from_le(unsafe { words.add(at).read() }));
+                    }
+                } else {
+                    for at in 0..whole as usize {
+                        // SAFETY: as above.
+                        push(u32::from_le(unsafe { words.add(at).read_unaligned() }));
+                    }
+                }
+            }
+            None => (0..whole).for_each(|_| push(self.load(segments, 4))),
+        }
+        if tail != 0 {
+            push(self.load(segments, tail));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+
+    use super::*;
+    use std::vec::Vec;
+
+    /// 23 bytes in pieces of these lengths, moved in runs of these: always the same bytes, in order.
+    #[test]
+    fn words_meet_pieces_of_any_length() {
+        let content: Vec<u8> = (1..=23).collect();
+        let cuts: [&[usize]; 5] = [&[23], &[4, 19], &[0, 3, 0, 5, 15], &[1; 23], &[20, 3]];
+        let runs: [&[u32]; 4] = [&[23], &[8, 15], &[4, 4, 4, 4, 4, 3], &[16, 7]];
+        for (cut, run) in cuts.into_iter().flat_map(|cut| runs.map(|run| (cut, run))) {
+            let mut from = content.clone();
+            let mut into = [0u8; 23];
+            let (source, target) = (pieces(&mut from, cut), pieces(&mut into, cut));
+            let (mut reads, mut writes) = (Cursor::default(), Cursor::default());
+            for &bytes in run {
+                let mut words = Vec::new();
+                reads.drain(&source, bytes, |word| words.push(word));
+                assert_eq!(words.len() as u32, bytes.div_ceil(4));
+                let mut words = words.into_iter();
+                writes.fill(&target, bytes, || words.next().unwrap());
+            }
+            assert_eq!(into[..], content[..], "{cut:?} {run:?}");
+        }
+    }
+
+    #[test]
+    fn what_finds_no_room_is_dropped_and_what_is_missing_is_zero() {
+        let mut memory = [9u8; 6];
+        let segments = pieces(&mut memory, &[6]);
+        let mut cursor = Cursor::default();
+        let mut popped = 0;
+        cursor.fill(&segments, 12, || {
+            popped += 1;
+            0x0403_0201
+        });
+        assert_eq!(popped, 3);
+        let mut words = Vec::new();
+        Cursor::default().drain(&segments, 12, |word| words.push(word));
+        assert_eq!(words, [0x0403_0201, 0x0201, 0]);
+        assert_eq!(memory, [1, 2, 3, 4, 1, 2]);
+    }
+
+    fn pieces(memory: &mut [u8], lengths: &[usize]) -> Vec<Segment> {
+        let mut rest = memory;
+        let cut = lengths.iter().map(|&len| {
+            let (piece, after) = core::mem::take(&mut rest).split_at_mut(len);
+            rest = after;
+            Segment { ptr: NonNull::from(&mut *piece).cast(), len: len as u32, bus: 0 }
+        });
+        cut.collect()
+    }
 }

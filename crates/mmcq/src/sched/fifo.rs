@@ -7,6 +7,8 @@ use super::{Choice, Policy, Waiting};
 pub struct Fifo;
 
 impl Policy for Fifo {
+    const IN_ORDER: bool = true;
+
     fn pick<I: Iterator<Item = Waiting> + Clone>(&mut self, mut waiting: I, now_ns: u64) -> Choice {
         waiting.next().map_or(Choice::IdleUntil(now_ns), |oldest| Choice::Go(oldest.index))
     }

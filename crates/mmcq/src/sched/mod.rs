@@ -60,6 +60,9 @@ pub enum Choice {
 
 /// A scheduler. It holds no requests; it is told what comes and goes, and asked who is next.
 pub trait Policy {
+    /// Always the oldest: the engine neither asks nor tells such a policy anything, and firmware does not carry what that takes.
+    const IN_ORDER: bool = false;
+
     /// A request has come in.
     fn arrived(&mut self, request: &Waiting, now_ns: u64) {
         let _ = (request, now_ns);

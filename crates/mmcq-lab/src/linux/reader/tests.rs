@@ -9,6 +9,7 @@ use mmcq::engine::{Config, FlushBy};
 use mmcq::host::{
     BusOp, BusyDetect, Caps, DmaError, Done, Events, Segment, StartError, Step as HostStep, Width,
 };
+use mmcq::sched::{Any, Fifo};
 use mmcq::spec::response::Response;
 use mmcq_sim::cpu::Delay;
 use mmcq_sim::time::Time;
@@ -148,7 +149,7 @@ impl Workload for Script {
             }
         };
         self.waits = true;
-        Next::Io(Io { job, core: 0, direction, lba, blocks, buffer: 0, skip: 0 })
+        Next::Io(Io { job, core: 0, direction, sync: true, lba, blocks, buffer: 0, skip: 0 })
     }
 
     fn done(&mut self, _: &Io, ok: bool, _: &[u8], _: u64) {
@@ -202,7 +203,7 @@ fn run(close: Close, steps: &[Do], stop_status: u32) -> Ran {
     let us = |us: u64| Delay { mean_ns: us * 1000, ..Delay::default() };
     let costs = Costs { wake: us(12), hop: us(12), close_ns: 55_000, ..Costs::default() };
     let mut sys = System::new(time, 2, 0.0, costs, 1, 1);
-    let stack = Shared::new(Alone, TIMER, host, Config::DEFAULT);
+    let stack = Shared::with_policy(Alone, TIMER, host, Config::DEFAULT, Any::Fifo(Fifo));
     let port = Reader::new(stack, target, 1 << 20, close, &mut sys);
     let mut front = Worker::new(port, Elevator::new(Tunables::default()), &mut sys, 1);
     let mut script =

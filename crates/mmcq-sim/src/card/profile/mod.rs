@@ -7,6 +7,7 @@ mod flash;
 mod parse;
 
 pub use error::ProfileError;
+pub(crate) use parse::Place;
 
 use super::emmc::config::EmmcConfig;
 use super::flash::Timing;

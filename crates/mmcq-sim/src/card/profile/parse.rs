@@ -167,9 +167,9 @@ enum EmmcFastest {
 }
 
 /// Where a value stands in the text.
-pub(super) struct Place<'a> {
-    text: &'a str,
-    name: &'a str,
+pub(crate) struct Place<'a> {
+    pub(crate) text: &'a str,
+    pub(crate) name: &'a str,
 }
 
 impl Place<'_> {
@@ -177,7 +177,7 @@ impl Place<'_> {
         1 + self.text.as_bytes().iter().take(at).filter(|byte| **byte == b'\n').count()
     }
 
-    pub(super) fn value<T>(&self, key: &str, at: &Spanned<T>, expected: &str) -> ProfileError {
+    pub(crate) fn value<T>(&self, key: &str, at: &Spanned<T>, expected: &str) -> ProfileError {
         let span = at.span();
         ProfileError::Value {
             name: self.name.into(),
@@ -189,7 +189,7 @@ impl Place<'_> {
     }
 
     /// A time as integer nanoseconds.
-    pub(super) fn ns(&self, key: &str, value: &Spanned<f64>, ns_per_unit: f64) -> Result<u64, ProfileError> {
+    pub(crate) fn ns(&self, key: &str, value: &Spanned<f64>, ns_per_unit: f64) -> Result<u64, ProfileError> {
         let ns = value.get_ref() * ns_per_unit;
         if !(0.0..=LONGEST_NS).contains(&ns) {
             return Err(self.value(key, value, "a time from 0 to one hour"));
@@ -197,21 +197,21 @@ impl Place<'_> {
         Ok(ns.round() as u64)
     }
 
-    pub(super) fn us(&self, key: &str, value: &Spanned<f64>) -> Result<u64, ProfileError> {
+    pub(crate) fn us(&self, key: &str, value: &Spanned<f64>) -> Result<u64, ProfileError> {
         self.ns(key, value, 1e3)
     }
 
-    pub(super) fn ms(&self, key: &str, value: &Spanned<f64>) -> Result<u64, ProfileError> {
+    pub(crate) fn ms(&self, key: &str, value: &Spanned<f64>) -> Result<u64, ProfileError> {
         self.ns(key, value, 1e6)
     }
 
     /// A key that a table must have and has not.
-    pub(super) fn missing<T>(&self, table: &Spanned<T>, key: &str) -> ProfileError {
+    pub(crate) fn missing<T>(&self, table: &Spanned<T>, key: &str) -> ProfileError {
         let message = format!("missing field `{key}`");
         ProfileError::Toml { name: self.name.into(), line: self.line(table.span().start), message }
     }
 
-    fn toml(&self, error: &toml::de::Error) -> ProfileError {
+    pub(crate) fn toml(&self, error: &toml::de::Error) -> ProfileError {
         let line = error.span().map_or(1, |span| self.line(span.start));
         let message = with_unit_hint(error.message()).replace('\n', " ");
         ProfileError::Toml { name: self.name.into(), line, message }

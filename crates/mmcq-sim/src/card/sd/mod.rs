@@ -3,7 +3,7 @@
 mod commands;
 pub(crate) mod config;
 mod functions;
-mod voltage;
+pub(crate) mod voltage;
 
 use std::io;
 

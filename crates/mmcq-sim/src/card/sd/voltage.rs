@@ -9,7 +9,7 @@ const CLOCK_OFF_NS: u64 = 5_000_000;
 
 /// Where the switch is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Voltage {
+pub(crate) enum Voltage {
     /// 3.3 V.
     High,
     /// Answered, lines low, the clock still runs.
@@ -24,7 +24,7 @@ pub(super) enum Voltage {
 
 impl Voltage {
     /// The host changed the bus.
-    pub(super) fn bus_changed(&mut self, was: &BusState, bus: &BusState, now_ns: u64, release_ns: u64) {
+    pub(crate) fn bus_changed(&mut self, was: &BusState, bus: &BusState, now_ns: u64, release_ns: u64) {
         *self = match *self {
             Self::Low if bus.clock_hz == 0 => {
                 if bus.signal18 && !was.signal18 {
@@ -47,7 +47,7 @@ impl Voltage {
     }
 
     /// CMD and DAT are held low.
-    pub(super) fn lines_low(&self, now_ns: u64) -> bool {
+    pub(crate) fn lines_low(&self, now_ns: u64) -> bool {
         match *self {
             Self::High => false,
             Self::Low | Self::Stopped(_) | Self::Failed => true,
@@ -56,7 +56,7 @@ impl Voltage {
     }
 
     /// The card signals at 1.8 V.
-    pub(super) fn is_18(&self) -> bool {
+    pub(crate) fn is_18(&self) -> bool {
         matches!(self, Self::Switched(_))
     }
 }

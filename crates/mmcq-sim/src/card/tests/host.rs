@@ -2,54 +2,54 @@
 
 use crate::card::{Answer, BusState, Card, Flow, ReadBlock, Reply, WriteBlock};
 
-pub(super) struct Host<C> {
-    pub(super) card: C,
-    pub(super) bus: BusState,
-    pub(super) now_ns: u64,
-    pub(super) rca: u32,
-    pub(super) last: Reply,
+pub(crate) struct Host<C> {
+    pub(crate) card: C,
+    pub(crate) bus: BusState,
+    pub(crate) now_ns: u64,
+    pub(crate) rca: u32,
+    pub(crate) last: Reply,
 }
 
 impl<C: Card> Host<C> {
     /// Power, 400 kHz, and the wait that the standards ask for.
-    pub(super) fn new(card: C) -> Self {
+    pub(crate) fn new(card: C) -> Self {
         let bus = BusState::default();
         let mut host = Self { card, bus, now_ns: 1_000, rca: 0, last: Reply::SILENT };
         host.power_up();
         host
     }
 
-    pub(super) fn power_up(&mut self) {
+    pub(crate) fn power_up(&mut self) {
         self.set(|bus| *bus = BusState { powered: true, clock_hz: 400_000, width: 1, ..BusState::default() });
         self.wait(1_000_000);
     }
 
-    pub(super) fn power_off(&mut self) {
+    pub(crate) fn power_off(&mut self) {
         self.set(|bus| *bus = BusState::default());
         self.wait(1_000_000);
     }
 
-    pub(super) fn set(&mut self, change: impl FnOnce(&mut BusState)) {
+    pub(crate) fn set(&mut self, change: impl FnOnce(&mut BusState)) {
         change(&mut self.bus);
         self.card.bus_changed(&self.bus, self.now_ns);
     }
 
-    pub(super) fn wait(&mut self, ns: u64) {
+    pub(crate) fn wait(&mut self, ns: u64) {
         self.now_ns += ns;
     }
 
-    pub(super) fn clocks_ns(&self, clocks: u64) -> u64 {
+    pub(crate) fn clocks_ns(&self, clocks: u64) -> u64 {
         (clocks * 1_000_000_000).div_ceil(u64::from(self.bus.clock_hz.max(1)))
     }
 
     /// Wire time of a block: start bit, data, CRC16, end bit.
-    pub(super) fn block_ns(&self, bytes: usize) -> u64 {
+    pub(crate) fn block_ns(&self, bytes: usize) -> u64 {
         let lines = u64::from(self.bus.width) << u32::from(self.bus.ddr);
         self.clocks_ns((bytes as u64 * 8).div_ceil(lines) + 18)
     }
 
     /// Sends a command; time stands at the end of its answer.
-    pub(super) fn send(&mut self, index: u8, arg: u32) -> Reply {
+    pub(crate) fn send(&mut self, index: u8, arg: u32) -> Reply {
         self.wait(self.clocks_ns(48 + 8));
         self.last = self.card.command(index, arg, self.now_ns);
         let answer = match self.last.answer {
@@ -62,7 +62,7 @@ impl<C: Card> Host<C> {
     }
 
     /// Sends a command that must be answered by a short answer; its content.
-    pub(super) fn short(&mut self, index: u8, arg: u32) -> u32 {
+    pub(crate) fn short(&mut self, index: u8, arg: u32) -> u32 {
         match self.send(index, arg).answer {
             Some(Answer::Short { index: echoed, content, crc }) => {
                 assert_eq!((echoed, crc), (index, true), "answer to CMD{index}");
@@ -72,41 +72,41 @@ impl<C: Card> Host<C> {
         }
     }
 
-    pub(super) fn ocr(&mut self, index: u8, arg: u32) -> u32 {
+    pub(crate) fn ocr(&mut self, index: u8, arg: u32) -> u32 {
         match self.send(index, arg).answer {
             Some(Answer::Short { index: 0x3f, content, crc: false }) => content,
             other => panic!("CMD{index} {arg:#x} was answered by {other:?}"),
         }
     }
 
-    pub(super) fn long(&mut self, index: u8, arg: u32) -> [u8; 16] {
+    pub(crate) fn long(&mut self, index: u8, arg: u32) -> [u8; 16] {
         match self.send(index, arg).answer {
             Some(Answer::Long(register)) => register,
             other => panic!("CMD{index} {arg:#x} was answered by {other:?}"),
         }
     }
 
-    pub(super) fn silent(&mut self, index: u8, arg: u32) {
+    pub(crate) fn silent(&mut self, index: u8, arg: u32) {
         let reply = self.send(index, arg);
         assert_eq!(reply, Reply::SILENT, "CMD{index} {arg:#x}");
     }
 
     /// An application command in the present RCA.
-    pub(super) fn app(&mut self, index: u8, arg: u32) -> u32 {
+    pub(crate) fn app(&mut self, index: u8, arg: u32) -> u32 {
         let status = self.short(55, self.rca << 16);
         assert_eq!(status & 0x20, 0x20, "APP_CMD after CMD55");
         self.short(index, arg)
     }
 
     /// A command whose answer has no error bit; waits for the end of busy.
-    pub(super) fn ok(&mut self, index: u8, arg: u32) -> u32 {
+    pub(crate) fn ok(&mut self, index: u8, arg: u32) -> u32 {
         let status = self.short(index, arg);
         assert_eq!(status & 0xfdf9_a080, 0, "errors in {status:#010x} after CMD{index} {arg:#x}");
         self.wait_busy();
         status
     }
 
-    pub(super) fn wait_busy(&mut self) {
+    pub(crate) fn wait_busy(&mut self) {
         if let Some(until_ns) = self.last.busy_until_ns {
             if until_ns > self.now_ns {
                 assert!(self.card.busy(self.now_ns));
@@ -116,16 +116,16 @@ impl<C: Card> Host<C> {
         }
     }
 
-    pub(super) fn status(&mut self) -> u32 {
+    pub(crate) fn status(&mut self) -> u32 {
         self.short(13, self.rca << 16)
     }
 
     /// CURRENT_STATE.
-    pub(super) fn state(&mut self) -> u32 {
+    pub(crate) fn state(&mut self) -> u32 {
         self.status() >> 9 & 0xf
     }
 
-    pub(super) fn block(&mut self, buffer: &mut [u8]) -> ReadBlock {
+    pub(crate) fn block(&mut self, buffer: &mut [u8]) -> ReadBlock {
         let block = self.card.read_block(buffer, self.now_ns);
         if let ReadBlock::At { start_ns, .. } = block {
             assert!(start_ns >= self.now_ns, "a block starts before the bus is free");
@@ -135,7 +135,7 @@ impl<C: Card> Host<C> {
     }
 
     /// The block size that the last command announced, and this many blocks, all with a good CRC.
-    pub(super) fn receive(&mut self, blocks: usize) -> Vec<u8> {
+    pub(crate) fn receive(&mut self, blocks: usize) -> Vec<u8> {
         let Flow::Read { block_size } = self.last.flow else { panic!("no data follow: {:?}", self.last) };
         let mut data = vec![0u8; usize::from(block_size) * blocks];
         for block in data.chunks_exact_mut(block_size.into()) {
@@ -147,7 +147,7 @@ impl<C: Card> Host<C> {
         data
     }
 
-    pub(super) fn give(&mut self, data: &[u8]) -> WriteBlock {
+    pub(crate) fn give(&mut self, data: &[u8]) -> WriteBlock {
         self.wait(self.clocks_ns(2) + self.block_ns(data.len()));
         let taken = self.card.write_block(data, true, self.now_ns);
         if taken.busy_until_ns > self.now_ns {
@@ -159,7 +159,7 @@ impl<C: Card> Host<C> {
     }
 
     /// Sends blocks, all of them accepted.
-    pub(super) fn transmit(&mut self, data: &[u8]) {
+    pub(crate) fn transmit(&mut self, data: &[u8]) {
         let Flow::Write { block_size } = self.last.flow else { panic!("no data wanted: {:?}", self.last) };
         for block in data.chunks(block_size.into()) {
             let taken = self.give(block);
@@ -168,7 +168,7 @@ impl<C: Card> Host<C> {
     }
 
     /// SD from power-up to `tran`: 4 lines, at 1.8 V if `uhs`, in default speed.
-    pub(super) fn bring_up_sd(&mut self, uhs: bool) -> [u8; 16] {
+    pub(crate) fn bring_up_sd(&mut self, uhs: bool) -> [u8; 16] {
         self.silent(0, 0);
         let v2 = self.send(8, 0x1aa).answer.is_some();
         let arg = 0x00ff_8000 | if v2 { 1 << 30 } else { 0 } | if uhs { 1 << 24 } else { 0 };
@@ -199,7 +199,7 @@ impl<C: Card> Host<C> {
         csd
     }
 
-    pub(super) fn switch_voltage(&mut self) {
+    pub(crate) fn switch_voltage(&mut self) {
         self.short(11, 0);
         assert!(self.card.switching_voltage(self.now_ns));
         self.wait(1_000_000);
@@ -212,7 +212,7 @@ impl<C: Card> Host<C> {
     }
 
     /// CMD6 on an SD card; the status block.
-    pub(super) fn sd_switch(&mut self, arg: u32) -> Vec<u8> {
+    pub(crate) fn sd_switch(&mut self, arg: u32) -> Vec<u8> {
         self.short(6, arg);
         let status = self.receive(1);
         self.wait(self.clocks_ns(8));
@@ -220,7 +220,7 @@ impl<C: Card> Host<C> {
     }
 
     /// eMMC from power-up to `tran`: one line, 26 MHz, RCA 1.
-    pub(super) fn bring_up_emmc(&mut self) -> [u8; 16] {
+    pub(crate) fn bring_up_emmc(&mut self) -> [u8; 16] {
         self.silent(0, 0);
         let mut tries = 0;
         while self.ocr(1, 0x40ff_8080) >> 31 == 0 {
@@ -239,27 +239,27 @@ impl<C: Card> Host<C> {
     }
 
     /// Writes a byte of EXT_CSD and looks at the status; true if it was taken.
-    pub(super) fn ext_write(&mut self, index: u32, value: u32) -> bool {
+    pub(crate) fn ext_write(&mut self, index: u32, value: u32) -> bool {
         self.short(6, 0x0300_0000 | index << 16 | value << 8);
         self.wait_busy();
         self.status() & 0x80 == 0
     }
 
     /// The same for a byte that changes the bus: the host follows before it asks for the status.
-    pub(super) fn ext_mode(&mut self, index: u32, value: u32, change: impl FnOnce(&mut BusState)) {
+    pub(crate) fn ext_mode(&mut self, index: u32, value: u32, change: impl FnOnce(&mut BusState)) {
         self.short(6, 0x0300_0000 | index << 16 | value << 8);
         self.wait_busy();
         self.set(change);
         assert_eq!(self.status() & 0x80, 0, "EXT_CSD[{index}] = {value:#x}");
     }
 
-    pub(super) fn ext_csd(&mut self) -> Vec<u8> {
+    pub(crate) fn ext_csd(&mut self) -> Vec<u8> {
         self.ok(8, 0);
         self.receive(1)
     }
 
     /// Eight lines at HS.
-    pub(super) fn emmc_hs8(&mut self) {
+    pub(crate) fn emmc_hs8(&mut self) {
         assert!(self.ext_write(183, 2));
         self.set(|bus| bus.width = 8);
         assert!(self.ext_write(185, 1));

@@ -3,7 +3,7 @@
 mod emmc;
 mod emmc_modes;
 mod flash_profiles;
-mod host;
+pub(super) mod host;
 mod pages;
 mod power;
 mod profiles;
@@ -14,7 +14,7 @@ mod timing;
 mod voltage;
 mod writes;
 
-pub(super) fn profile(file: &str) -> super::CardProfile {
+pub(crate) fn profile(file: &str) -> super::CardProfile {
     let path = format!("{}/../../cards/{file}.toml", env!("CARGO_MANIFEST_DIR"));
     let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
     super::CardProfile::from_toml(&text, &format!("{file}.toml")).unwrap_or_else(|error| panic!("{error}"))

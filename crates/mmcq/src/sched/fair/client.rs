@@ -1,4 +1,4 @@
-//! What is known of a client: how far it is ahead of its share, how long it thinks, whether it jumps about.
+//! What is known of a client: how far it is ahead of its share, and how long it thinks.
 
 use super::super::Waiting;
 
@@ -6,12 +6,6 @@ use super::super::Waiting;
 const FRACTION: u32 = 32;
 /// Think times seen before the mean is believed.
 const LEARNED: u8 = 4;
-/// A request that begins farther than this from the end of the one before is a jump (BFQ's figure).
-const NEAR_BLOCKS: u64 = 800;
-/// A request this long is no jump, wherever it begins: flash has no head to move (BFQ's figure).
-const LONG_BLOCKS: u32 = 64;
-/// More jumps than this among the last 32 requests: the client is seeky (BFQ's figure).
-const SEEKY: u32 = 19;
 
 /// A client's two queues, and the habits of its synchronous one.
 #[derive(Clone, Copy, Debug)]
@@ -20,11 +14,8 @@ pub(super) struct Client {
     /// weight, with [`FRACTION`] bits behind the point. Never below the virtual time.
     sync_ahead: u64,
     async_ahead: u64,
-    last_end_lba: u64,
     last_done_ns: u64,
     think_ns: u32,
-    /// One bit a request, the last one lowest.
-    jumps: u32,
     thinks: u8,
     /// Synchronous requests that wait or are on the card.
     outstanding: u8,
@@ -34,10 +25,8 @@ impl Client {
     pub(super) const NEW: Client = Client {
         sync_ahead: 0,
         async_ahead: 0,
-        last_end_lba: 0,
         last_done_ns: u64::MAX,
         think_ns: 0,
-        jumps: 0,
         thinks: 0,
         outstanding: 0,
     };
@@ -80,13 +69,6 @@ impl Client {
         }
     }
 
-    /// A synchronous request has gone to the card.
-    pub(super) fn sent(&mut self, request: &Waiting) {
-        let jump = request.blocks < LONG_BLOCKS && request.lba.abs_diff(self.last_end_lba) > NEAR_BLOCKS;
-        self.jumps = self.jumps << 1 | u32::from(jump);
-        self.last_end_lba = request.lba.saturating_add(u64::from(request.blocks));
-    }
-
     /// A synchronous request is over.
     pub(super) fn done(&mut self, now_ns: u64) {
         self.outstanding = self.outstanding.saturating_sub(1);
@@ -96,10 +78,6 @@ impl Client {
     /// A synchronous request was taken back.
     pub(super) fn cancelled(&mut self) {
         self.outstanding = self.outstanding.saturating_sub(1);
-    }
-
-    pub(super) fn is_seeky(&self) -> bool {
-        self.jumps.count_ones() > SEEKY
     }
 
     /// Its mean think time, once learned.

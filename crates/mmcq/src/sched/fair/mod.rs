@@ -5,8 +5,8 @@
 //! Scheduler", 2015) for turns, budgets, time-outs, charging by time and idling; start-time fair queueing
 //! (Goyal, Vin & Cheng, SIGCOMM 1996) in place of B-WF2Q+ for the order of turns: it needs no length in
 //! advance, so a turn may end early without correcting a finish tag, and its state is one number a queue.
-//! Idling: Iyer & Druschel, "Anticipatory scheduling", SOSP 2001. Weight raising and queue merging are left
-//! out.
+//! Idling: Iyer & Druschel, "Anticipatory scheduling", SOSP 2001; also for clients that jump about, as BFQ does
+//! on devices that take one command at a time. Weight raising and queue merging are left out.
 //!
 //! Every client ([`Origin::client`](super::Origin)) has two queues, each first in, first out: a synchronous
 //! one (reads, and writes somebody waits for) and an asynchronous one. One queue at a time has the turn. The
@@ -40,7 +40,8 @@
 //! 4. *Asynchronous*: while one waits, at most (`sync_turns` + 1) Q synchronous blocks are sent in a row.
 //!    Among asynchronous queues 1 and 2 hold, counting asynchronous charges.
 //! 5. *Idling*: `idle_ns` at a stretch, and no more than the time-out in a turn; the client pays for it as
-//!    for card time.
+//!    for card time. A turn that begins with idling (its client was served last, and its tag is still the
+//!    smallest) and in which nothing comes is followed by somebody else's.
 //!
 //! Rounding adds less than one block in four million transfers.
 //!
@@ -146,14 +147,10 @@ impl<const CLIENTS: usize> Fair<CLIENTS> {
     }
 
     /// How long the client of this turn, which has nothing waiting, is worth waiting for.
-    fn idle_until_ns(&self, turn: &Turn, weights_differ: bool, now_ns: u64) -> Option<u64> {
+    fn idle_until_ns(&self, turn: &Turn, now_ns: u64) -> Option<u64> {
         let client = self.clients.get(usize::from(turn.slot))?;
         let think_ns = client.think_ns()?;
-        if !turn.sync
-            || turn.blocks == 0
-            || think_ns > self.config.think_ns
-            || (client.is_seeky() && !weights_differ)
-        {
+        if !turn.sync || turn.blocks == 0 || think_ns > self.config.think_ns {
             return None;
         }
         let until_ns = turn.idle_until_ns.unwrap_or_else(|| {
@@ -163,6 +160,26 @@ impl<const CLIENTS: usize> Fair<CLIENTS> {
             now_ns.saturating_add(wait_ns.min(left_ns))
         });
         (until_ns > now_ns).then_some(until_ns)
+    }
+
+    /// The client whose turn has just ended is thinking, and would still be the next by its tag: it gets another turn, and is waited for.
+    fn again<I: Iterator<Item = Waiting>>(&mut self, ended: &Turn, waiting: I, now_ns: u64) -> Option<u64> {
+        let tag = |client: &Client| client.ahead(ended.sync);
+        let ahead = self.clients.get(usize::from(ended.slot)).map(tag)?;
+        for request in waiting {
+            let other = self.clients.get(usize::from(self.slot(&request))).map(tag)?;
+            if is_sync(&request) == ended.sync && other <= ahead {
+                return None;
+            }
+        }
+        let until_ns = self.idle_until_ns(&Turn { used_ns: 0, idle_until_ns: None, ..*ended }, now_ns)?;
+        for client in &mut self.clients {
+            client.advance(ended.sync, ahead);
+        }
+        let turn =
+            Turn { blocks: 0, used_ns: 0, counted_ns: now_ns, idle_until_ns: Some(until_ns), ..*ended };
+        self.turn = Some(turn);
+        Some(until_ns)
     }
 
     /// A queue gets the turn: the one with the smallest tag in its class, and of several the one that has
@@ -222,13 +239,11 @@ impl<const CLIENTS: usize> Policy for Fair<CLIENTS> {
         self.count_time(now_ns);
         let Some(turn) = self.turn else { return self.begin(waiting, now_ns) };
         let (mut next, mut oldest_ns) = (None, None);
-        let (mut sync_waits, mut weights_differ) = (false, false);
-        let own_weight = self.weight(turn.slot);
+        let mut sync_waits = false;
         for request in waiting.clone() {
             let (sync, slot) = (is_sync(&request), self.slot(&request));
             oldest_ns.get_or_insert(request.arrived_ns);
             sync_waits |= sync;
-            weights_differ |= self.weight(slot) != own_weight;
             if next.is_none() && slot == turn.slot && sync == turn.sync {
                 next = Some(request.index);
             }
@@ -253,12 +268,15 @@ impl<const CLIENTS: usize> Policy for Fair<CLIENTS> {
             if let Some(index) = next {
                 return Choice::Go(index);
             }
-            if let Some(until_ns) = self.idle_until_ns(&turn, weights_differ, now_ns) {
+            if let Some(until_ns) = self.idle_until_ns(&turn, now_ns) {
                 self.turn = Some(Turn { idle_until_ns: Some(until_ns), ..turn });
                 return Choice::IdleUntil(until_ns);
             }
         }
         self.end(&turn);
+        if let Some(until_ns) = next.map_or_else(|| self.again(&turn, waiting.clone(), now_ns), |_| None) {
+            return Choice::IdleUntil(until_ns);
+        }
         self.begin(waiting, now_ns)
     }
 
@@ -272,9 +290,6 @@ impl<const CLIENTS: usize> Policy for Fair<CLIENTS> {
         }
         if let Some(client) = self.client(request) {
             client.charge(sync, u64::from(request.blocks), weight);
-            if sync {
-                client.sent(request);
-            }
         }
         if let Some(turn) = &mut self.turn
             && (turn.slot, turn.sync) == (slot, sync)

@@ -1,0 +1,206 @@
+//! Does the plan on a card, and looks at every byte that comes back.
+
+use crate::board::say;
+use crate::pattern::{self, STEP_BLOCKS, Step, WINDOW_BLOCKS, WINDOWS};
+use crate::{Stack, board};
+use core::future::poll_fn;
+use core::pin::Pin;
+use core::task::Poll;
+use mmcq::block::{BlockDevice, Copying};
+use mmcq::engine::{BLOCK_BYTES, DmaBuf, Error, Kind, Request};
+use mmcq::host::{Auto, Data, Direction, Phase};
+use mmcq::spec::command::{Command, Resp};
+
+/// Bytes of the longest step.
+pub const BUFFER_BYTES: usize = (STEP_BLOCKS * BLOCK_BYTES) as usize;
+/// Steps that run at the same time.
+pub const DEPTH: usize = 4;
+const BLOCK: usize = BLOCK_BYTES as usize;
+
+/// The step that wrote each block last.
+pub type Writers = [[u16; WINDOW_BLOCKS as usize]; WINDOWS as usize];
+
+/// What happened so far.
+pub struct Judge {
+    /// Blocks on the card.
+    pub card_blocks: u64,
+    /// See [`Writers`].
+    pub writers: &'static mut Writers,
+    /// Writes, their blocks, reads, their blocks.
+    pub done: [u32; 4],
+    /// Blocks that were not as they should be.
+    pub wrong: u32,
+}
+
+impl Judge {
+    fn lba(&self, step: &Step) -> u64 {
+        pattern::window_start(step.window, self.card_blocks) + u64::from(step.at)
+    }
+
+    fn writers_of(&mut self, step: &Step) -> &mut [u16] {
+        let at = step.at as usize;
+        &mut self.writers[step.window as usize][at..at + step.blocks as usize]
+    }
+
+    /// Fills the buffer for a write.
+    fn prepare(&mut self, step: &Step, buffer: &mut [u8]) {
+        for (lba, block) in (self.lba(step)..).zip(buffer.chunks_exact_mut(BLOCK).take(step.blocks as usize))
+        {
+            if step.read {
+                block.fill(0x5a);
+            } else {
+                pattern::fill(block, lba, step.number);
+            }
+        }
+    }
+
+    /// Books a step that has ended well.
+    fn book(&mut self, step: &Step, buffer: &[u8]) {
+        let lba = self.lba(step);
+        let kind = if step.read { 2 } else { 0 };
+        self.done[kind] += 1;
+        self.done[kind + 1] += step.blocks;
+        if !step.read {
+            return self.writers_of(step).fill(step.number as u16);
+        }
+        let mut wrong = 0;
+        let blocks = buffer.chunks_exact(BLOCK);
+        for ((lba, block), &mut writer) in (lba..).zip(blocks).zip(self.writers_of(step)) {
+            if !pattern::holds(block, lba, writer.into()) {
+                wrong += 1;
+                say(format_args!("step {}: block {lba} is not as step {writer} left it", step.number));
+            }
+        }
+        self.wrong += wrong;
+    }
+
+    /// The first steps, one by one, through the block device with borrowed memory.
+    pub async fn one_by_one(
+        &mut self,
+        stack: &Stack,
+        bounce: &'static mut [u8],
+        buffer: &mut [u8],
+    ) -> Result<(), Error> {
+        let device = BlockDevice::new(stack);
+        let mut device = Copying::new(device, DmaBuf::from_static(bounce))?;
+        for step in pattern::steps().take(pattern::SINGLE as usize) {
+            let part = &mut buffer[..step.blocks as usize * BLOCK];
+            self.prepare(&step, part);
+            let lba = self.lba(&step);
+            let result = if step.read { device.read(lba, part).await } else { device.write(lba, part).await };
+            let blocks = result.map_err(|partial| partial.error)?;
+            if blocks != step.blocks {
+                say(format_args!("step {}: {blocks} blocks, expected {}", step.number, step.blocks));
+                return Err(Error::Silent);
+            }
+            self.book(&step, part);
+        }
+        device.flush().await
+    }
+
+    /// The other steps, some at a time, straight through the queue.
+    pub async fn together(&mut self, stack: &Stack, buffers: &mut [DmaBuf; DEPTH]) -> Result<(), Error> {
+        let mut steps = pattern::steps().skip(pattern::SINGLE as usize);
+        while let Some(first) = steps.next() {
+            let mut group = [Some(first), steps.next(), steps.next(), steps.next()];
+            let mut ops = [const { None }; DEPTH];
+            for ((step, buffer), op) in group.iter().zip(&mut *buffers).zip(&mut ops) {
+                let Some(step) = step else { continue };
+                let mut buf = core::mem::replace(buffer, DmaBuf::EMPTY);
+                self.prepare(step, &mut buf);
+                let (lba, blocks) = (self.lba(step), step.blocks);
+                let kind = if step.read { Kind::Read { lba, blocks } } else { Kind::Write { lba, blocks } };
+                *op = Some(stack.request(Request::new(kind, buf)));
+            }
+            let mut failed = None;
+            poll_fn(|context| {
+                for ((step, buffer), op) in group.iter_mut().zip(&mut *buffers).zip(&mut ops) {
+                    let Some(running) = op else { continue };
+                    let Poll::Ready(done) = Pin::new(running).poll(context) else { continue };
+                    *op = None;
+                    *buffer = done.buf;
+                    match (done.result, step.take()) {
+                        (Ok(_), Some(step)) => self.book(&step, buffer),
+                        (Err(error), _) => failed = Some(error),
+                        (Ok(_), None) => {}
+                    }
+                }
+                if ops.iter().all(Option::is_none) { Poll::Ready(()) } else { Poll::Pending }
+            })
+            .await;
+            if let Some(error) = failed {
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads every window once more.
+    pub async fn read_back(&mut self, stack: &Stack, mut buf: DmaBuf) -> Result<(u32, DmaBuf), Error> {
+        let device = BlockDevice::new(stack);
+        let before = self.done;
+        for window in 0..WINDOWS {
+            for at in (0..WINDOW_BLOCKS).step_by(STEP_BLOCKS as usize) {
+                let step = Step { number: 0, read: true, window, at, blocks: STEP_BLOCKS };
+                self.prepare(&step, &mut buf);
+                let (result, back) = device.read(self.lba(&step), buf).await;
+                buf = back;
+                result.map_err(|partial| partial.error)?;
+                self.book(&step, &buf);
+            }
+        }
+        let verified = self.done[3] - before[3];
+        self.done = before;
+        Ok((verified, buf))
+    }
+}
+
+/// The machine's time from submit to completion of a read of eight blocks, alone. `tools/boards.sh` runs
+/// QEMU so that every instruction takes a nanosecond.
+pub async fn path_ns(stack: &Stack, mut buf: DmaBuf) -> Result<(u64, DmaBuf), Error> {
+    const ROUNDS: u64 = 16;
+    let start = board::now_ns();
+    for _ in 0..ROUNDS {
+        let done = stack.request(Request::new(Kind::Read { lba: 0, blocks: 8 }, buf)).await;
+        done.result?;
+        buf = done.buf;
+    }
+    Ok(((board::now_ns() - start) / ROUNDS, buf))
+}
+
+/// Provokes what QEMU's controller never reports by itself: data that do not come, all or half of them. The
+/// engine must notice by its deadline, stop both paths of the controller, and go on as if nothing had been:
+/// block 0, read afterwards, holds what it should. The number of wrong ends.
+pub async fn provoke(stack: &Stack, judge: &mut Judge, mut buf: DmaBuf) -> u32 {
+    const TIMEOUT_NS: u64 = 20_000_000;
+    // A command that brings no data, and one that brings a block where two are awaited.
+    let rca = stack.with(|engine| engine.target().map_or(0, |target| target.rca));
+    let commands = [Command::new(13, u32::from(rca) << 16, Resp::R1), Command::new(17, 0, Resp::R1)];
+    let mut bad = 0;
+    for (number, command) in (0..).zip(commands) {
+        let data = Some(Data { direction: Direction::Read, block_size: 512, blocks: 2 });
+        let phase = Phase { command, data, auto: Auto::None, tuning: false };
+        let kind = Kind::Raw { prefix: None, phase, timeout_ns: TIMEOUT_NS };
+        let done = stack.request(Request::new(kind, buf)).await;
+        buf = done.buf;
+        match done.result {
+            Ok(_) => {
+                say(format_args!("provoked {number}: all is well, expected an error"));
+                bad += 1;
+            }
+            Err(error) => say(format_args!("provoked {number}: {error}")),
+        }
+        let step = Step { number: 0, read: true, window: 0, at: 0, blocks: 2 };
+        judge.prepare(&step, &mut buf);
+        let done = stack.request(Request::new(Kind::Read { lba: 0, blocks: 2 }, buf)).await;
+        buf = done.buf;
+        match done.result {
+            Ok(_) => judge.book(&step, &buf),
+            Err(error) => {
+                say(format_args!("provoked {number}: then {error}, expected a read that goes well"));
+                bad += 1;
+            }
+        }
+    }
+    bad
+}

@@ -1,0 +1,70 @@
+//! Reset and the vector table of an ARMv7-A core, in the one mode that QEMU starts it in.
+
+use crate::board;
+
+core::arch::global_asm!(
+    ".arm",
+    ".section .vectors, \"ax\", %progbits",
+    ".balign 32",
+    "vectors:",
+    "b start",
+    "b undefined",
+    "b supervisor",
+    "b prefetch_abort",
+    "b data_abort",
+    "b .",
+    "b irq",
+    "b .",
+    ".global start",
+    "start:",
+    // The vector table is ours.
+    "ldr r0, =vectors",
+    "mcr p15, 0, r0, c12, c0, 0",
+    // Stacks of interrupt mode and of supervisor mode; interrupts stay off.
+    "cps #0x12",
+    "ldr sp, =irq_stack_top",
+    "cps #0x13",
+    "ldr sp, =stack_top",
+    "ldr r0, =bss_start",
+    "ldr r1, =bss_end",
+    "mov r2, #0",
+    "1: cmp r0, r1",
+    "strlo r2, [r0], #4",
+    "blo 1b",
+    "bl main",
+    "b .",
+    "irq:",
+    "sub lr, lr, #4",
+    "push {{r0-r3, r12, lr}}",
+    "bl interrupt",
+    "pop {{r0-r3, r12, lr}}",
+    "movs pc, lr",
+    // What should not happen ends the program; lr tells where it did.
+    "undefined: mov r0, #1",
+    "b 2f",
+    "supervisor: mov r0, #2",
+    "b 2f",
+    "prefetch_abort: mov r0, #3",
+    "b 2f",
+    "data_abort: mov r0, #4",
+    "2: mov r1, lr",
+    "ldr sp, =stack_top",
+    "bl exception",
+    "b .",
+    ".pool",
+);
+
+/// An exception that nobody expects.
+#[unsafe(no_mangle)]
+extern "C" fn exception(number: u32, address: u32) -> ! {
+    let names = ["reset", "undefined instruction", "supervisor call", "prefetch abort", "data abort"];
+    let name = names.get(number as usize).unwrap_or(&"exception");
+    board::say(format_args!("{name} near {address:#010x}"));
+    board::exit(3)
+}
+
+#[panic_handler]
+fn panic(info: &core::panic::PanicInfo<'_>) -> ! {
+    board::say(format_args!("{info}"));
+    board::exit(2)
+}

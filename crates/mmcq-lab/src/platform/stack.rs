@@ -1,0 +1,122 @@
+//! `[stack]`: what a board says about our engine.
+//!
+//! `advance` says who moves it, see [`Advance`]. `streams = "off"` ends each transfer, also where the host could go on. `scheduler` is one of
+//! `"fifo"`, `"deadline"` and `"fair"`; `weights = [1, 4]` are the fair one's, by client (the first job is client 0; those that are not named have 1).
+
+use super::{Advance, PlatformError, error, unknown};
+use mmcq::sched::{Any, Deadline, Fair, Fifo, deadline, fair};
+use toml::{Table, Value};
+
+/// Clients with a queue of their own.
+const CLIENTS: usize = 8;
+
+/// How our engine is set up.
+#[derive(Clone, Copy, Debug)]
+pub struct Stack {
+    /// Who moves it.
+    pub advance: Advance,
+    /// Transfers may stay open.
+    pub streams: bool,
+    /// Who is next.
+    pub scheduler: Any<CLIENTS>,
+}
+
+impl Stack {
+    /// Reads the section. `place` names the platform.
+    pub(super) fn read(place: &dyn Fn(&str) -> String, mut table: Table) -> Result<Self, PlatformError> {
+        let advance = match table.remove("advance") {
+            Some(value) => value.clone().try_into().map_err(|_| {
+                let expected = "\"irq\", \"tasklet\", \"thread\" or \"spin\"";
+                error(&place("stack.advance"), &value, expected)
+            })?,
+            None => Advance::default(),
+        };
+        let streams = match table.remove("streams") {
+            None => true,
+            Some(Value::String(word)) if word == "on" => true,
+            Some(Value::String(word)) if word == "off" => false,
+            Some(other) => return Err(error(&place("stack.streams"), &other, "\"on\" or \"off\"")),
+        };
+        let name = match table.remove("scheduler") {
+            None => "fifo".to_owned(),
+            Some(Value::String(name)) if Any::NAMES.contains(&name.as_str()) => name,
+            Some(Value::String(name)) => return Err(unknown(&place("stack.scheduler"), &name, &Any::NAMES)),
+            Some(other) => return Err(error(&place("stack.scheduler"), &other, "the name of a scheduler")),
+        };
+        let weights = match table.remove("weights") {
+            None => None,
+            Some(value) if name != "fair" => {
+                return Err(error(&place("stack.weights"), &value, "stack.scheduler = \"fair\" beside them"));
+            }
+            Some(value) => Some(weights(&place("stack.weights"), &value)?),
+        };
+        if let Some(key) = table.keys().next() {
+            let known = ["advance", "streams", "scheduler", "weights"];
+            return Err(unknown(&place(&format!("stack.{key}")), key, &known));
+        }
+        let scheduler = match name.as_str() {
+            "fair" => {
+                let config = match weights {
+                    Some(weights) => fair::Config::new(weights)
+                        .map_err(|e| PlatformError(format!("{}: {e}", place("stack.weights"))))?,
+                    None => fair::Config::DEFAULT,
+                };
+                Any::Fair(Fair::new(config))
+            }
+            "deadline" => Any::Deadline(Deadline::new(deadline::Config::DEFAULT)),
+            _ => Any::Fifo(Fifo),
+        };
+        Ok(Stack { advance, streams, scheduler })
+    }
+}
+
+fn weights(place: &str, value: &Value) -> Result<[u16; CLIENTS], PlatformError> {
+    let fault = || error(place, value, "an array of up to 8 integers, 1 to 1000");
+    let mut weights = [1; CLIENTS];
+    let given = value.as_array().ok_or_else(fault)?;
+    if given.len() > CLIENTS {
+        return Err(fault());
+    }
+    for (weight, value) in weights.iter_mut().zip(given) {
+        *weight = value.as_integer().and_then(|n| u16::try_from(n).ok()).ok_or_else(fault)?;
+    }
+    Ok(weights)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::platform::Platform;
+
+    fn with(changes: &[&str]) -> Result<Platform, String> {
+        let changes: Vec<String> = changes.iter().map(|c| (*c).to_owned()).collect();
+        Platform::load_with("hsq-sprd", &changes).map_err(|e| e.to_string())
+    }
+
+    #[test]
+    fn a_scheduler_is_chosen_by_name() {
+        for name in ["fifo", "deadline", "fair"] {
+            let platform = with(&[&format!("stack.scheduler={name}")]).unwrap();
+            assert_eq!(platform.stack.scheduler.name(), name);
+        }
+        assert!(with(&["stack.scheduler=fair", "stack.weights=[1, 4]"]).is_ok());
+        assert!(!with(&["stack.streams=off"]).unwrap().stack.streams);
+    }
+
+    #[test]
+    fn faults_name_the_place_and_what_was_expected() {
+        let fault = |changes: &[&str]| with(changes).unwrap_err();
+        assert_eq!(
+            fault(&["stack.scheduler=fare"]),
+            "platform hsq-sprd: stack.scheduler: unknown; the nearest known name is fair; all: fifo, deadline, fair"
+        );
+        assert_eq!(
+            fault(&["stack.scheduler=fair", "stack.weights=[1, 0]"]),
+            "platform hsq-sprd: stack.weights: fair.weight: 0, expected 1..=1000"
+        );
+        assert!(fault(&["stack.weights=[1, 2]"]).contains("expected stack.scheduler"));
+        assert!(fault(&["stack.scheduler=fair", "stack.weights=[-1]"]).contains("up to 8 integers"));
+        assert!(fault(&["stack.scheduler=fair", "stack.weights=3"]).contains("up to 8 integers"));
+        assert!(fault(&["stack.streams=3"]).contains("expected \"on\" or \"off\""));
+        assert!(fault(&["stack.schedule=fair"]).contains("nearest known name is scheduler"));
+    }
+}

@@ -1,0 +1,157 @@
+//! What an I/O card says about itself, and the bytes of its CIS [SDIO 6.9, 16].
+
+use std::fmt;
+
+/// First address of the CIS area in function 0.
+pub const CIS_BASE: u32 = 0x1000;
+
+/// Bytes of the CIS area, and where each chain begins.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Cis {
+    /// From [`CIS_BASE`] on.
+    pub image: Vec<u8>,
+    /// Behind the image.
+    pub fill: u8,
+    /// Pointers of the card and of the functions 1 to 7, 24 bits.
+    pub pointers: [u32; 8],
+}
+
+impl fmt::Debug for Cis {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Cis {{ {} bytes, then {:#04x}, {:x?} }}", self.image.len(), self.fill, self.pointers)
+    }
+}
+
+impl Cis {
+    /// Chains one after the other: the card's, and one for each function.
+    #[must_use]
+    pub fn chains(chains: &[Vec<u8>]) -> Self {
+        let mut cis = Cis { image: Vec::new(), fill: 0xff, pointers: [0; 8] };
+        for (pointer, chain) in cis.pointers.iter_mut().zip(chains) {
+            *pointer = CIS_BASE + cis.image.len() as u32;
+            cis.image.extend_from_slice(chain);
+        }
+        cis
+    }
+
+    /// These bytes as the card's chain and as that of every function; `fill` behind them. Nothing is
+    /// checked.
+    #[must_use]
+    pub fn raw(image: Vec<u8>, fill: u8) -> Self {
+        Cis { image, fill, pointers: [CIS_BASE; 8] }
+    }
+
+    /// The byte at an address of function 0.
+    pub(super) fn byte(&self, address: u32) -> u8 {
+        let at = address.checked_sub(CIS_BASE).map(|at| at as usize);
+        at.and_then(|at| self.image.get(at).copied()).unwrap_or(self.fill)
+    }
+}
+
+/// What a card says of one of its functions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FunctionConfig {
+    /// Standard interface code: 2 is Bluetooth Type-A; 0: none.
+    pub class: u8,
+    /// Largest block, and most bytes of a CMD53 in byte mode: 1 to 2048.
+    pub max_block_bytes: u16,
+    /// From IOEx to IORx; `u64::MAX`: never ready.
+    pub enable_ns: u64,
+    /// What the CIS says of it, in units of 10 ms.
+    pub enable_timeout_10ms: u16,
+}
+
+/// An I/O card without its functions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IoConfig {
+    /// CCCR 00h: formats of CCCR and of the SDIO specification.
+    pub revision: u8,
+    /// CCCR 01h: physical layer.
+    pub sd_revision: u8,
+    /// CCCR 08h: what the card can do; bit 5 (interrupt between blocks) starts at 0.
+    pub capabilities: u8,
+    /// Supply voltages of R4, bits 23:0.
+    pub ocr: u32,
+    /// CCCR 13h bit 0.
+    pub high_speed: bool,
+    /// CCCR 14h: bits 0 SDR50, 1 SDR104, 2 DDR50.
+    pub uhs: u8,
+    /// CCCR 16h bit 0: the interrupt needs no clock.
+    pub async_interrupt: bool,
+    /// Largest block of function 0.
+    pub max_block_bytes: u16,
+    /// From the first CMD5 with voltages to readiness.
+    pub power_up_ns: u64,
+    /// Of a voltage switch.
+    pub voltage_release_ns: u64,
+    /// Relative card address; 0 is not one.
+    pub rca: u16,
+    /// One for each function, 1 to 7.
+    pub functions: Vec<FunctionConfig>,
+    /// The CIS.
+    pub cis: Cis,
+}
+
+/// TRAN_SPEED of a clock, if it has one exactly.
+pub(super) fn tran_speed(khz: u32) -> Option<u8> {
+    const VALUES: [u32; 15] = [10, 12, 13, 15, 20, 25, 30, 35, 40, 45, 50, 55, 60, 70, 80];
+    let mut unit_khz = 10;
+    for unit in 0..4u8 {
+        if let Some(value) = VALUES.iter().position(|value| value * unit_khz == khz) {
+            return Some(((value as u8 + 1) << 3) | unit);
+        }
+        unit_khz *= 10;
+    }
+    None
+}
+
+fn tuple(to: &mut Vec<u8>, code: u8, body: &[u8]) {
+    to.push(code);
+    to.push(body.len() as u8);
+    to.extend_from_slice(body);
+}
+
+/// Chain of the card: manufacturer, function 0's extension.
+pub(super) fn common_chain(manufacturer: u16, device: u16, max_block: u16, tran_speed: u8) -> Vec<u8> {
+    let mut chain = Vec::new();
+    let ([m0, m1], [d0, d1], [b0, b1]) =
+        (manufacturer.to_le_bytes(), device.to_le_bytes(), max_block.to_le_bytes());
+    tuple(&mut chain, 0x20, &[m0, m1, d0, d1]);
+    tuple(&mut chain, 0x21, &[0x0c, 0]);
+    tuple(&mut chain, 0x22, &[0, b0, b1, tran_speed]);
+    chain.push(0xff);
+    chain
+}
+
+/// Chain of a function.
+pub(super) fn function_chain(function: &FunctionConfig, ocr: u32) -> Vec<u8> {
+    let mut body = [0u8; 42];
+    body[0] = 1;
+    body[12..14].copy_from_slice(&function.max_block_bytes.to_le_bytes());
+    body[14..18].copy_from_slice(&ocr.to_le_bytes());
+    body[28..30].copy_from_slice(&function.enable_timeout_10ms.to_le_bytes());
+    let mut chain = Vec::new();
+    tuple(&mut chain, 0x21, &[0x0c, 0]);
+    tuple(&mut chain, 0x22, &body);
+    chain.push(0xff);
+    chain
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn speeds_have_the_codes_of_the_standard() {
+        // [SD 5.3.2]: 25 MHz, 50 MHz; 10 MHz is 1.0 in units of 10 MHz or 10 in none.
+        assert_eq!((tran_speed(25_000), tran_speed(50_000)), (Some(0x32), Some(0x5a)));
+        assert_eq!((tran_speed(400), tran_speed(26)), (Some(0x48), None));
+    }
+
+    #[test]
+    fn chains_lie_one_after_the_other() {
+        let cis = Cis::chains(&[vec![1, 2, 3], vec![4]]);
+        assert_eq!(cis.pointers[..3], [0x1000, 0x1003, 0]);
+        assert_eq!([cis.byte(0x1002), cis.byte(0x1003), cis.byte(0x1004), cis.byte(5)], [3, 4, 0xff, 0xff]);
+    }
+}

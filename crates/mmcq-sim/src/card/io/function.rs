@@ -1,0 +1,143 @@
+//! What lies behind a function's registers, and a plain one for tests.
+
+use std::collections::VecDeque;
+
+/// Addresses of a function's register space: 17 bits [SDIO 5.1].
+pub const ADDRESSES: u32 = 0x2_0000;
+
+/// An I/O function of a card, behind its own register space.
+///
+/// The card deals with enabling, interrupt enables and the forms of CMD52 and CMD53; a function sees bytes at
+/// addresses. Times are absolute and never go back.
+pub trait Function {
+    /// Addresses from here on are out of range.
+    fn addresses(&self) -> u32 {
+        ADDRESSES
+    }
+
+    /// A byte is read, with its side effects.
+    fn read(&mut self, address: u32, now_ns: u64) -> u8;
+
+    /// A byte is written.
+    fn write(&mut self, address: u32, value: u8, now_ns: u64);
+
+    /// From a read command to its first block, at least.
+    fn access_ns(&self) -> u64 {
+        0
+    }
+
+    /// Busy after a written block.
+    fn busy_ns(&self) -> u64 {
+        0
+    }
+
+    /// A CMD53 is over: all of it went by, or it was aborted.
+    fn ended(&mut self, write: bool, now_ns: u64) {
+        let _ = (write, now_ns);
+    }
+
+    /// The function asks for attention.
+    fn interrupt(&self, now_ns: u64) -> bool;
+
+    /// The next moment after `now_ns` at which [`Function::interrupt`] changes by itself.
+    fn next_event_ns(&self, now_ns: u64) -> Option<u64>;
+
+    /// Disabled, or the card was reset: everything as after power-up.
+    fn reset(&mut self, now_ns: u64);
+}
+
+/// Registers of [`Loopback`].
+pub mod loopback {
+    /// FIFO: bytes come back in the order in which they were written; zero when it is empty.
+    pub const FIFO: u32 = 0x00;
+    /// Bytes in the FIFO, at most 255.
+    pub const COUNT: u32 = 0x04;
+    /// Bit 0: the interrupt. Writing sets or clears it at once.
+    pub const INTERRUPT: u32 = 0x08;
+    /// Writing n sets the interrupt after n microseconds.
+    pub const TIMER_US: u32 = 0x0c;
+    /// From here to the end: memory.
+    pub const MEMORY: u32 = 0x100;
+    /// Bytes of memory.
+    pub const MEMORY_BYTES: u32 = 0x2000;
+    /// Bytes that the FIFO keeps; more are lost.
+    pub const FIFO_BYTES: usize = 0x1_0000;
+}
+
+/// A FIFO, some memory and an interrupt that the host sets itself.
+#[derive(Debug)]
+pub struct Loopback {
+    fifo: VecDeque<u8>,
+    memory: Vec<u8>,
+    interrupt: bool,
+    due_ns: Option<u64>,
+    access_ns: u64,
+    busy_ns: u64,
+}
+
+impl Loopback {
+    /// As after power-up, with these times to the first block and after a written block.
+    #[must_use]
+    pub fn new(access_ns: u64, busy_ns: u64) -> Self {
+        Loopback {
+            fifo: VecDeque::new(),
+            memory: vec![0; loopback::MEMORY_BYTES as usize],
+            interrupt: false,
+            due_ns: None,
+            access_ns,
+            busy_ns,
+        }
+    }
+
+    fn place(address: u32) -> Option<usize> {
+        address.checked_sub(loopback::MEMORY).map(|at| at as usize)
+    }
+}
+
+impl Function for Loopback {
+    fn addresses(&self) -> u32 {
+        loopback::MEMORY + loopback::MEMORY_BYTES
+    }
+
+    fn read(&mut self, address: u32, now_ns: u64) -> u8 {
+        match address {
+            loopback::FIFO => self.fifo.pop_front().unwrap_or(0),
+            loopback::COUNT => self.fifo.len().min(255) as u8,
+            loopback::INTERRUPT => self.interrupt(now_ns).into(),
+            _ => Self::place(address).and_then(|at| self.memory.get(at).copied()).unwrap_or(0),
+        }
+    }
+
+    fn write(&mut self, address: u32, value: u8, now_ns: u64) {
+        match address {
+            loopback::FIFO if self.fifo.len() < loopback::FIFO_BYTES => self.fifo.push_back(value),
+            loopback::INTERRUPT => (self.interrupt, self.due_ns) = (value & 1 != 0, None),
+            loopback::TIMER_US => self.due_ns = Some(now_ns.saturating_add(u64::from(value) * 1_000)),
+            _ => {
+                if let Some(byte) = Self::place(address).and_then(|at| self.memory.get_mut(at)) {
+                    *byte = value;
+                }
+            }
+        }
+    }
+
+    fn access_ns(&self) -> u64 {
+        self.access_ns
+    }
+
+    fn busy_ns(&self) -> u64 {
+        self.busy_ns
+    }
+
+    fn interrupt(&self, now_ns: u64) -> bool {
+        self.interrupt || self.due_ns.is_some_and(|due| now_ns >= due)
+    }
+
+    fn next_event_ns(&self, now_ns: u64) -> Option<u64> {
+        self.due_ns.filter(|&due| !self.interrupt && due > now_ns)
+    }
+
+    fn reset(&mut self, _now_ns: u64) {
+        *self = Loopback::new(self.access_ns, self.busy_ns);
+    }
+}

@@ -1,0 +1,315 @@
+//! I/O card, SD mode of the SDIO specification: up to seven functions, alone or beside the memory part of a
+//! combo card.
+//!
+//! `commands.rs` (states and commands), `registers.rs` (function 0: CCCR, FBR, CIS), `transfer.rs` (CMD53),
+//! `config.rs` (what the card says about itself), `profile.rs` (TOML), `function.rs` and `type_a.rs` (what
+//! lies behind the functions).
+//!
+//! Where the standard leaves something open the card takes the strict side: a command to a function that is
+//! not ready is answered with ERROR, byte mode beyond the largest block with OUT_OF_RANGE, block mode without
+//! a block size with ERROR.
+
+mod commands;
+pub mod config;
+pub mod function;
+pub mod profile;
+mod registers;
+#[cfg(test)]
+pub(crate) mod tests;
+mod transfer;
+pub mod type_a;
+
+pub use config::{Cis, FunctionConfig, IoConfig};
+pub use function::{Function, Loopback};
+pub use profile::{Behind, IoProfile};
+pub use type_a::TypeA;
+
+use super::link::{self, IDENTIFICATION_HZ, Mode, PowerUp};
+use super::sd::voltage::Voltage;
+use super::{BusState, Card, Flow, ReadBlock, Reply, SdCard, WriteBlock};
+use registers::{Registers, Speed};
+use transfer::Transfer;
+
+/// The state of the I/O part [SDIO 3.4].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// Until CMD3.
+    Init,
+    /// Has an address, not selected.
+    Stby,
+    /// Selected; data move while there is a transfer.
+    Cmd,
+    /// Silent until the next power cycle.
+    Ina,
+}
+
+/// A function and what the card keeps for it.
+struct Slot {
+    config: FunctionConfig,
+    function: Box<dyn Function>,
+    block_bytes: u16,
+    /// Enabled, and ready from then on.
+    ready_ns: Option<u64>,
+}
+
+/// An I/O card, or a combo card.
+pub struct IoCard {
+    config: IoConfig,
+    memory: Option<SdCard>,
+    slots: Vec<Slot>,
+    bus: BusState,
+    power: PowerUp,
+    voltage: Voltage,
+    state: State,
+    ready_ns: Option<u64>,
+    switch_agreed: bool,
+    rca: u16,
+    /// The command before was illegal.
+    illegal: bool,
+    registers: Registers,
+    transfer: Option<Transfer>,
+    tuning: bool,
+    busy_until_ns: u64,
+    /// The memory part has the DAT lines.
+    memory_moves: bool,
+    /// DAT1 while the clock stands that the card would need to change it.
+    frozen: Option<bool>,
+}
+
+impl IoCard {
+    /// A card with these functions, number 1 first; one for each of the configuration's.
+    ///
+    /// # Panics
+    ///
+    /// If there are not as many functions as the configuration says, or more than seven.
+    #[must_use]
+    pub fn new(config: IoConfig, functions: Vec<Box<dyn Function>>) -> Self {
+        assert_eq!(config.functions.len(), functions.len(), "functions of an I/O card");
+        assert!(functions.len() <= 7, "an I/O card has at most seven functions");
+        let slots = config.functions.iter().zip(functions);
+        let slots =
+            slots.map(|(&config, function)| Slot { config, function, block_bytes: 0, ready_ns: None });
+        IoCard {
+            slots: slots.collect(),
+            config,
+            memory: None,
+            bus: BusState::default(),
+            power: PowerUp::default(),
+            voltage: Voltage::High,
+            state: State::Init,
+            ready_ns: None,
+            switch_agreed: false,
+            rca: 0,
+            illegal: false,
+            registers: Registers::default(),
+            transfer: None,
+            tuning: false,
+            busy_until_ns: 0,
+            memory_moves: false,
+            frozen: None,
+        }
+    }
+
+    /// The same with a memory part: a combo card.
+    #[must_use]
+    pub fn with_memory(self, memory: SdCard) -> Self {
+        IoCard { memory: Some(memory), ..self }
+    }
+
+    /// The same with another CIS, which nobody checks.
+    #[must_use]
+    pub fn with_cis(mut self, cis: Cis) -> Self {
+        self.config.cis = cis;
+        self
+    }
+
+    /// What the card is.
+    #[must_use]
+    pub fn config(&self) -> &IoConfig {
+        &self.config
+    }
+
+    /// The memory part of a combo card.
+    pub fn memory_mut(&mut self) -> Option<&mut SdCard> {
+        self.memory.as_mut()
+    }
+
+    /// What the bus must be like now.
+    fn mode(&self) -> Mode {
+        let is_18 = self.voltage.is_18();
+        let (max_hz, ddr) = match (self.state, self.registers.speed) {
+            (State::Init, _) => (IDENTIFICATION_HZ, false),
+            (_, Speed::Default) => (25_000_000, false),
+            (_, Speed::High) => (50_000_000, false),
+            (_, Speed::Sdr50) => (100_000_000, false),
+            (_, Speed::Sdr104) => (208_000_000, false),
+            (_, Speed::Ddr50) => (50_000_000, true),
+        };
+        Mode { max_hz, width: self.registers.width(), ddr, signal18: Some(is_18), strobe: false }
+    }
+
+    /// CMD52 write of RES, or a power cycle: the I/O part starts over; the memory part does not notice.
+    fn reset(&mut self, now_ns: u64) {
+        self.state = State::Init;
+        self.ready_ns = None;
+        self.switch_agreed = false;
+        self.rca = 0;
+        self.illegal = false;
+        self.registers = Registers::default();
+        self.transfer = None;
+        self.tuning = false;
+        self.busy_until_ns = 0;
+        self.frozen = None;
+        for slot in &mut self.slots {
+            slot.block_bytes = 0;
+            if slot.ready_ns.take().is_some() {
+                slot.function.reset(now_ns);
+            }
+        }
+    }
+
+    /// Lets everything happen that was due.
+    fn settle(&mut self, now_ns: u64) {
+        if let Some(transfer) = &self.transfer
+            && transfer.end_ns.is_some_and(|end_ns| now_ns >= end_ns)
+        {
+            self.end_transfer(now_ns);
+        }
+    }
+
+    /// The interrupt lines of the functions that may use DAT1, before the matter of the clock.
+    fn asked(&self, now_ns: u64) -> bool {
+        self.audible(now_ns).any(|slot| slot.function.interrupt(now_ns))
+    }
+
+    /// Functions that are ready and whose interrupt is enabled.
+    fn audible(&self, now_ns: u64) -> impl Iterator<Item = &Slot> {
+        self.enabled().filter(move |slot| slot.ready(now_ns))
+    }
+
+    /// Functions whose interrupt is enabled.
+    fn enabled(&self) -> impl Iterator<Item = &Slot> {
+        let enable = if self.state == State::Cmd && self.registers.interrupts & 1 != 0 {
+            self.registers.interrupts
+        } else {
+            0
+        };
+        let enabled = move |place: usize| enable >> (place + 1) & 1 != 0;
+        self.slots.iter().enumerate().filter_map(move |(place, slot)| enabled(place).then_some(slot))
+    }
+}
+
+impl Slot {
+    fn ready(&self, now_ns: u64) -> bool {
+        self.ready_ns.is_some_and(|ready_ns| now_ns >= ready_ns)
+    }
+}
+
+impl Card for IoCard {
+    fn bus_changed(&mut self, bus: &BusState, now_ns: u64) {
+        self.settle(now_ns);
+        if let Some(memory) = &mut self.memory {
+            memory.bus_changed(bus, now_ns);
+        }
+        let was = std::mem::replace(&mut self.bus, *bus);
+        if bus.powered != was.powered {
+            self.reset(now_ns);
+            self.voltage = Voltage::High;
+            self.memory_moves = false;
+            self.power = PowerUp::on(now_ns);
+        }
+        if !bus.powered {
+            return;
+        }
+        self.power.clock(bus.clock_hz > 0, now_ns);
+        self.voltage.bus_changed(&was, bus, now_ns, self.config.voltage_release_ns);
+        let needs_clock = self.registers.width() == 4 && !self.registers.async_interrupt;
+        self.frozen = match self.frozen {
+            _ if bus.clock_hz > 0 || !needs_clock => None,
+            Some(level) => Some(level),
+            None => Some(self.asked(now_ns)),
+        };
+    }
+
+    fn command(&mut self, index: u8, arg: u32, now_ns: u64) -> Reply {
+        self.settle(now_ns);
+        let from_memory = match &mut self.memory {
+            // CMD5, CMD52 and CMD53 are not the memory part's.
+            Some(memory) if !matches!(index, 5 | 52 | 53) => memory.command(index, arg, now_ns),
+            _ => Reply::SILENT,
+        };
+        let mode = self.mode();
+        let deaf =
+            !mode.hears(&self.bus) || self.voltage.lines_low(now_ns) || !self.power.awake(&self.bus, now_ns);
+        let own = if deaf || self.state == State::Ina {
+            Reply::SILENT
+        } else {
+            let mut reply = self.execute(index, arg, &from_memory, now_ns);
+            if index != 19 && !mode.is_heard(&self.bus) {
+                reply.answer = None;
+            }
+            reply
+        };
+        let reply = if from_memory.answer.is_some() { from_memory } else { own };
+        if reply.flow != Flow::None {
+            self.memory_moves = from_memory.answer.is_some();
+        }
+        reply
+    }
+
+    fn read_block(&mut self, buffer: &mut [u8], now_ns: u64) -> ReadBlock {
+        self.settle(now_ns);
+        if let Some(memory) = self.memory.as_mut().filter(|_| self.memory_moves) {
+            return memory.read_block(buffer, now_ns);
+        }
+        self.send_block(buffer, now_ns)
+    }
+
+    fn write_block(&mut self, data: &[u8], crc_ok: bool, now_ns: u64) -> WriteBlock {
+        self.settle(now_ns);
+        if let Some(memory) = self.memory.as_mut().filter(|_| self.memory_moves) {
+            return memory.write_block(data, crc_ok, now_ns);
+        }
+        self.take_block(data, crc_ok, now_ns)
+    }
+
+    fn busy(&self, now_ns: u64) -> bool {
+        let memory = self.memory.as_ref().is_some_and(|memory| memory.busy(now_ns));
+        memory || self.bus.powered && now_ns < self.busy_until_ns
+    }
+
+    fn switching_voltage(&self, now_ns: u64) -> bool {
+        let memory = self.memory.as_ref().is_some_and(|memory| memory.switching_voltage(now_ns));
+        memory || self.bus.powered && self.voltage.lines_low(now_ns)
+    }
+
+    fn write_protect_switch(&self) -> bool {
+        self.memory.as_ref().is_some_and(Card::write_protect_switch)
+    }
+
+    fn interrupt(&self, now_ns: u64) -> bool {
+        self.bus.powered && self.frozen.unwrap_or_else(|| self.asked(now_ns))
+    }
+
+    fn next_event_ns(&self, now_ns: u64) -> Option<u64> {
+        if !self.bus.powered || self.frozen.is_some() {
+            return None;
+        }
+        let next = |slot: &Slot| match slot.ready_ns {
+            Some(ready_ns) if ready_ns > now_ns => (ready_ns != u64::MAX).then_some(ready_ns),
+            Some(_) => slot.function.next_event_ns(now_ns),
+            None => None,
+        };
+        self.enabled().filter_map(next).min()
+    }
+
+    fn peek(&mut self, at: u64, buffer: &mut [u8]) -> std::io::Result<()> {
+        match &mut self.memory {
+            Some(memory) => memory.peek(at, buffer),
+            None => Err(std::io::Error::new(
+                std::io::ErrorKind::Unsupported,
+                "an I/O card has no medium to look at",
+            )),
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! Blocks on the DAT lines, word by word, both ways.
+
+use super::bits::dsta;
+use super::data::State;
+use super::{BusEvent, Mishaps, NEVER, S3cSdi, Timer};
+use crate::card::{Flow, ReadBlock};
+use crate::wire::{BLOCK_GAP_CLK, CRC_STATUS_CLK};
+
+/// CRC16 and end bit.
+const TAIL_CLK: u64 = 17;
+
+impl S3cSdi {
+    /// The next word or the next block, if there is room for it.
+    pub(super) fn read_goes_on(&mut self, now: u64) {
+        if self.fifo.is_full() {
+            return self.hold(State::ReadHeld, now);
+        }
+        self.end_hold(now);
+        if self.dat.at == 0 {
+            self.after_clocks(BLOCK_GAP_CLK, State::ReadGap, now);
+        } else {
+            let clocks = self.byte_clocks(self.dat.word());
+            self.after_clocks(clocks, State::ReadWord, now);
+        }
+    }
+
+    pub(super) fn ask_for_block(&mut self, now: u64) {
+        let Some(Flow::Read { block_size }) = self.dat.flow else { return self.silence(now) };
+        let sent = usize::from(block_size);
+        let mut bytes = std::mem::take(&mut self.dat.bytes);
+        bytes.clear();
+        // Behind the end of a shorter block the lines are high.
+        bytes.resize(sent.max(self.dat.block), 0xff);
+        let reply = self.with_card(now, |card, now| card.read_block(&mut bytes[..sent], now));
+        self.dat.bytes = bytes;
+        let Some(ReadBlock::At { start_ns, crc_ok }) = reply else { return self.silence(now) };
+        let start = self.data_beat(now).not_before(start_ns);
+        let start_ns = start.ns();
+        self.stats.access_ns += start_ns.saturating_sub(now);
+        self.dat.good = crc_ok && sent == self.dat.block;
+        self.dat.start_ns = start_ns;
+        self.dat.beat = Some(start);
+        let clocks = 1 + self.byte_clocks(self.dat.word());
+        self.after_clocks(clocks, State::ReadWord, now);
+        self.watch(now, start_ns);
+    }
+
+    pub(super) fn word_came(&mut self, now: u64) {
+        let (from, to) = (self.dat.at, self.dat.at + self.dat.word());
+        self.fifo.push(&self.dat.bytes[from..to]);
+        self.dat.at = to;
+        if to < self.dat.block {
+            self.read_goes_on(now);
+        } else {
+            self.dat.last = self.dat.left == 1;
+            self.after_clocks(TAIL_CLK, State::ReadTail, now);
+        }
+        self.dma_moves(now);
+    }
+
+    pub(super) fn read_block_ended(&mut self, now: u64) {
+        let good = self.dat.good && !Mishaps::take(&mut self.mishaps.read_crc) && self.card.is_some();
+        self.count_block(good, now);
+        if !good {
+            return self.data_error(dsta::DATA_CRC, now);
+        }
+        self.dat.left = self.dat.left.saturating_sub(1);
+        if self.dat.left == 0 {
+            return self.blocks_are_over(now);
+        }
+        self.dat.at = 0;
+        self.read_goes_on(now);
+    }
+
+    /// The next word or the next block, if the FIFO has it.
+    pub(super) fn write_goes_on(&mut self, now: u64) {
+        if self.fifo.is_empty() {
+            return self.hold(State::WriteHeld, now);
+        }
+        self.end_hold(now);
+        if self.dat.at > 0 {
+            return self.send_word(0, now);
+        }
+        let free = self.data_beat(now).plus(BLOCK_GAP_CLK);
+        let free_ns = free.ns();
+        if self.card_busy_until == NEVER {
+            return self.silence(free_ns);
+        }
+        let start = free.not_before(self.card_busy_until);
+        let start_ns = start.ns();
+        self.busy_from(free_ns, start_ns);
+        self.dat.beat = Some(start);
+        self.dat.state = State::WriteGap;
+        self.set_timer(Timer::Data, start_ns);
+        self.watch(free_ns, start_ns);
+    }
+
+    pub(super) fn write_block_begins(&mut self, now: u64) {
+        self.dat.start_ns = now;
+        self.dat.bytes.clear();
+        self.send_word(1, now);
+    }
+
+    /// The next word goes out, after so many clocks.
+    fn send_word(&mut self, before_clk: u64, now: u64) {
+        let wanted = self.dat.word();
+        let Some((word, _)) = self.fifo.pop() else { return self.hold(State::WriteHeld, now) };
+        self.dat.bytes.extend_from_slice(&word[..wanted]);
+        self.dat.at += wanted;
+        let clocks = before_clk + self.byte_clocks(wanted);
+        self.after_clocks(clocks, State::WriteWord, now);
+        self.dma_moves(now);
+    }
+
+    pub(super) fn word_went(&mut self, now: u64) {
+        if self.dat.at < self.dat.block {
+            self.write_goes_on(now);
+        } else {
+            self.after_clocks(TAIL_CLK, State::WriteTail, now);
+        }
+    }
+
+    pub(super) fn written_block_ended(&mut self, now: u64) {
+        let damaged = Mishaps::take(&mut self.mishaps.write_crc);
+        let reply = match self.dat.flow {
+            Some(Flow::Write { block_size }) => {
+                let crc_ok = usize::from(block_size) == self.dat.block && !damaged;
+                let bytes = std::mem::take(&mut self.dat.bytes);
+                let reply = self.with_card(now, |card, now| card.write_block(&bytes, crc_ok, now));
+                self.dat.bytes = bytes;
+                reply
+            }
+            _ => None,
+        };
+        let Some((good, busy_until)) = reply.and_then(|r| Some((r.status?, r.busy_until_ns))) else {
+            self.count_block(false, now);
+            return self.silence(now);
+        };
+        self.count_block(good, now);
+        self.dat.good = good;
+        if busy_until > now {
+            self.card_busy_until = self.card_busy_until.max(busy_until);
+        }
+        let token = self.data_beat(now).plus(CRC_STATUS_CLK);
+        let token_ns = token.ns();
+        self.stats.data_ns += token_ns - now;
+        let until = if good { self.card_busy_until.max(token_ns) } else { token_ns };
+        self.busy_from(token_ns, until);
+        self.dat.beat = Some(token);
+        self.dat.state = State::WriteStatus;
+        self.set_timer(Timer::Data, until);
+        self.watch(token_ns, until);
+    }
+
+    pub(super) fn write_status_ended(&mut self, now: u64) {
+        if !self.dat.good {
+            return self.data_error(dsta::CRC_STATUS, now);
+        }
+        self.dat.beat = Some(self.data_beat(now).not_before(now));
+        self.dat.left = self.dat.left.saturating_sub(1);
+        if self.dat.left == 0 {
+            return self.blocks_are_over(now);
+        }
+        self.dat.at = 0;
+        self.write_goes_on(now);
+    }
+
+    fn busy_from(&mut self, from_ns: u64, until_ns: u64) {
+        if until_ns > from_ns && until_ns != NEVER {
+            self.stats.busy_ns += until_ns - from_ns;
+            self.note(BusEvent::Busy { from_ns, until_ns });
+        }
+    }
+}

@@ -1,0 +1,388 @@
+//! Samsung's SDI, the SD controller of the S3C2440, by register.
+//!
+//! A FIFO of 64 bytes, no buffers behind it: while it has no room for what comes in, or nothing to send, the
+//! bus clock stops. [`S3cSdi`] is passive: it is told the time with every call, and
+//! [`S3cSdi::next_event_ns`] says when something will happen by itself. Its parts: `registers.rs` (reads,
+//! writes and their side effects), `command.rs` (the CMD line), `data.rs` (a transfer from DCON to its end),
+//! `blocks.rs` (its blocks, word by word), `fifo.rs`, `dma.rs` (the platform's engine), `config.rs`,
+//! `port.rs` (how a driver reaches it).
+//!
+//! The board adds two windows: DAT1 as a GPIO (100h), and the DMA engine (110h to 118h; bit 31 of the length
+//! is set for the way from memory to the card).
+//!
+//! Where nothing is written down the model takes the strict side:
+//! - Command sent is latched after every token, response end and response CRC (R3 and R4 have none that is
+//!   right) together.
+//! - A command written while another is under way is dropped and counted ([`S3cSdi::protocol_violations`]);
+//!   so is a start of data without the bits that say when they begin, and a FIFO access without room or data.
+//! - Without a clock a command stays on the line and nothing counts its time.
+//! - After an error of data the transfer is over; the FIFO keeps what it has until it is reset.
+//! - A falling edge of DAT1 is latched only while SDIO interrupts are enabled and neither command nor data
+//!   are under way. The level is to be read from the GPIO.
+
+mod bits;
+mod blocks;
+mod command;
+mod config;
+mod data;
+mod dma;
+mod fifo;
+mod port;
+mod registers;
+#[cfg(test)]
+mod tests;
+
+pub use crate::stats::{BusEvent, BusStats};
+pub use config::S3cSdiConfig;
+pub use port::{Port, PortCounters};
+
+use crate::card::{BusState, Card};
+use crate::memory::ShadowMemory;
+use crate::wire::Beat;
+use bits::{con, dsta};
+
+const NEVER: u64 = u64::MAX;
+
+/// Things that happen by themselves, in the order in which simultaneous ones happen.
+#[derive(Clone, Copy)]
+enum Timer {
+    Command,
+    Data,
+    DataTimeout,
+    Card,
+}
+
+const TIMERS: [Timer; 4] = [Timer::Command, Timer::Data, Timer::DataTimeout, Timer::Card];
+
+/// Faults to come; each counter says how many times more.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Mishaps {
+    /// Rises of the interrupt line that get lost; the status is there.
+    pub lost_interrupts: u32,
+    /// Command tokens that the card does not see.
+    pub lost_commands: u32,
+    /// Responses that the controller does not see.
+    pub lost_responses: u32,
+    /// Responses with a wrong CRC7.
+    pub response_crc: u32,
+    /// Read blocks that arrive with a wrong CRC16.
+    pub read_crc: u32,
+    /// Written blocks that reach the card with a wrong CRC16.
+    pub write_crc: u32,
+    /// The peripheral's clock is off: every register reads as ones and ignores writes; the interrupt line is
+    /// low.
+    pub dead: bool,
+}
+
+impl Mishaps {
+    /// Uses one of a counter up.
+    fn take(counter: &mut u32) -> bool {
+        let some = *counter > 0;
+        *counter = counter.saturating_sub(1);
+        some
+    }
+}
+
+type Log = Box<dyn FnMut(BusEvent)>;
+type HoldLog = Box<dyn FnMut(u64, u64)>;
+
+/// The controller, its slot and the bus.
+pub struct S3cSdi {
+    config: S3cSdiConfig,
+    memory: ShadowMemory,
+    card: Option<Box<dyn Card>>,
+    /// What is due to happen, by [`Timer`].
+    timers: [u64; TIMERS.len()],
+    now: u64,
+    /// What the card was told last; its time never goes back.
+    card_now: u64,
+    /// DAT0 is low until then.
+    card_busy_until: u64,
+    /// The board's supply of the card.
+    supply: bool,
+    regs: registers::Registers,
+    bus: BusState,
+    cmd: command::CmdLine,
+    dat: data::DatLines,
+    fifo: fifo::Fifo,
+    dma: dma::Dma,
+    /// DAT1 as the edge detector saw it last.
+    was_low: bool,
+    lost_edges: u64,
+    /// Enabled events at the last look.
+    pending: u32,
+    irq: bool,
+    irq_lost: bool,
+    irq_rose_ns: Option<u64>,
+    mishaps: Mishaps,
+    violations: u64,
+    stats: BusStats,
+    log: Option<Log>,
+    hold_log: Option<HoldLog>,
+}
+
+impl S3cSdi {
+    /// A controller after power-on reset, at time 0, with the card's supply on.
+    pub fn new(config: S3cSdiConfig, memory: ShadowMemory, card: Option<Box<dyn Card>>) -> Self {
+        let mut model = S3cSdi {
+            config,
+            memory,
+            card,
+            timers: [NEVER; TIMERS.len()],
+            now: 0,
+            card_now: 0,
+            card_busy_until: 0,
+            supply: true,
+            regs: registers::Registers::default(),
+            bus: BusState { width: 1, ..BusState::default() },
+            cmd: command::CmdLine::default(),
+            dat: data::DatLines::default(),
+            fifo: fifo::Fifo::default(),
+            dma: dma::Dma::default(),
+            was_low: false,
+            lost_edges: 0,
+            pending: 0,
+            irq: false,
+            irq_lost: false,
+            irq_rose_ns: None,
+            mishaps: Mishaps::default(),
+            violations: 0,
+            stats: BusStats::default(),
+            log: None,
+            hold_log: None,
+        };
+        model.refresh_bus(0);
+        model
+    }
+
+    /// The level of the interrupt line.
+    pub fn irq(&self) -> bool {
+        self.irq && !self.mishaps.dead
+    }
+
+    /// When the interrupt line last rose.
+    pub fn irq_rose_ns(&self) -> Option<u64> {
+        self.irq_rose_ns
+    }
+
+    /// When something will happen by itself, if nobody does anything before.
+    pub fn next_event_ns(&self) -> Option<u64> {
+        let (_, at) = self.next_timer();
+        (at != NEVER).then_some(at)
+    }
+
+    /// The timer that fires next.
+    fn next_timer(&self) -> (Timer, u64) {
+        let mut next = (TIMERS[0], self.timers[0]);
+        for timer in TIMERS {
+            if self.timers[timer as usize] < next.1 {
+                next = (timer, self.timers[timer as usize]);
+            }
+        }
+        next
+    }
+
+    /// Lets everything happen up to and including `until_ns`, in order; stops early at the moment the
+    /// interrupt line rises. Returns how far it came. A time in the past changes nothing.
+    pub fn advance(&mut self, until_ns: u64) -> u64 {
+        let mut before = self.irq;
+        while self.fire(until_ns) {
+            if self.irq && !before {
+                return self.now;
+            }
+            before = self.irq;
+        }
+        self.now = self.now.max(until_ns);
+        until_ns
+    }
+
+    /// Lets everything happen up to `now_ns`, and takes that as the time; whatever the caller says, time does
+    /// not go back.
+    fn reach(&mut self, now_ns: u64) -> u64 {
+        while self.fire(now_ns) {}
+        self.now = self.now.max(now_ns);
+        self.now
+    }
+
+    /// The next event, if it is due by `until_ns`.
+    fn fire(&mut self, until_ns: u64) -> bool {
+        let (timer, at) = self.next_timer();
+        if at > until_ns || at == NEVER {
+            return false;
+        }
+        self.set_timer(timer, NEVER);
+        self.now = self.now.max(at);
+        let now = self.now;
+        match timer {
+            Timer::Command => self.command_event(now),
+            Timer::Data => self.data_event(now),
+            Timer::DataTimeout => self.data_timeout(now),
+            Timer::Card => {}
+        }
+        self.look(now);
+        true
+    }
+
+    fn set_timer(&mut self, timer: Timer, at_ns: u64) {
+        self.timers[timer as usize] = at_ns;
+    }
+
+    /// A card comes into the slot. How the board detects that is its own matter.
+    pub fn insert(&mut self, card: Box<dyn Card>, now_ns: u64) {
+        let now = self.reach(now_ns);
+        self.card = Some(card);
+        self.card_busy_until = 0;
+        let bus = self.bus;
+        self.with_card(now, |card, now| card.bus_changed(&bus, now));
+        self.look(now);
+    }
+
+    /// The card leaves the slot, and is handed back.
+    pub fn remove(&mut self, now_ns: u64) -> Option<Box<dyn Card>> {
+        let now = self.reach(now_ns);
+        let card = self.card.take();
+        self.card_busy_until = 0;
+        self.look(now);
+        card
+    }
+
+    /// The board switches the card's supply.
+    pub fn set_supply(&mut self, on: bool, now_ns: u64) {
+        let now = self.reach(now_ns);
+        self.supply = on;
+        self.card_busy_until = 0;
+        self.refresh_bus(now);
+        self.look(now);
+    }
+
+    /// The card in the slot.
+    pub fn card_mut(&mut self) -> Option<&mut (dyn Card + 'static)> {
+        self.card.as_deref_mut()
+    }
+
+    /// Faults to come.
+    pub fn mishaps_mut(&mut self) -> &mut Mishaps {
+        &mut self.mishaps
+    }
+
+    /// Faults that are still to come.
+    pub fn mishaps(&self) -> &Mishaps {
+        &self.mishaps
+    }
+
+    /// The controller's parameters.
+    pub fn config(&self) -> &S3cSdiConfig {
+        &self.config
+    }
+
+    /// How the bus is driven now.
+    pub fn bus(&self) -> &BusState {
+        &self.bus
+    }
+
+    /// What went over the bus so far.
+    pub fn stats(&self) -> &BusStats {
+        &self.stats
+    }
+
+    /// Counts from zero again, and returns what there was.
+    pub fn take_stats(&mut self) -> BusStats {
+        std::mem::take(&mut self.stats)
+    }
+
+    /// What the driver did that the controller does not bear: a command into a command, a FIFO access
+    /// without room or data, a clock changed under bits on the lines ...
+    pub fn protocol_violations(&self) -> u64 {
+        self.violations
+    }
+
+    /// Falling edges of DAT1 that were not latched: the controller was busy, or SDIO interrupts were not
+    /// enabled.
+    pub fn lost_edges(&self) -> u64 {
+        self.lost_edges
+    }
+
+    /// Tells `log` about everything on the bus from now on; `None` for silence.
+    pub fn set_log(&mut self, log: Option<Log>) {
+        self.log = log;
+    }
+
+    /// Tells `log` from when to when the bus clock stood, because the FIFO had no room or no data.
+    pub fn set_hold_log(&mut self, log: Option<HoldLog>) {
+        self.hold_log = log;
+    }
+
+    fn note(&mut self, event: BusEvent) {
+        if let Some(log) = &mut self.log {
+            log(event);
+        }
+    }
+
+    fn violation(&mut self) {
+        self.violations += 1;
+    }
+
+    /// Calls the card, if there is one; its time never goes back.
+    fn with_card<T>(&mut self, now: u64, call: impl FnOnce(&mut dyn Card, u64) -> T) -> Option<T> {
+        let card = self.card.as_deref_mut()?;
+        self.card_now = self.card_now.max(now);
+        Some(call(card, self.card_now))
+    }
+
+    /// The card pulls DAT1 low, and no data are in its way.
+    fn dat1_low(&self, now: u64) -> bool {
+        let free = self.bus.width == 1 || !self.dat.moving();
+        self.config.dat1_gpio && free && self.card_low(now)
+    }
+
+    fn card_low(&self, now: u64) -> bool {
+        self.card.as_ref().is_some_and(|card| card.interrupt(self.card_now.max(now)))
+    }
+
+    /// Looks at DAT1 and at the events, after anything that may have changed them.
+    fn look(&mut self, now: u64) {
+        let at = self.card_now.max(now);
+        let low = self.card_low(now);
+        if low && !self.was_low {
+            let busy = self.config.loses_edges && (self.cmd.active() || self.dat.busy());
+            if busy || self.regs.con & con::SDIO_IRQ == 0 {
+                self.lost_edges += 1;
+            } else {
+                self.regs.data_status |= dsta::SDIO_IRQ;
+            }
+        }
+        self.was_low = low;
+        let next = self.card.as_ref().and_then(|card| card.next_event_ns(at));
+        self.set_timer(Timer::Card, next.unwrap_or(NEVER));
+        self.update_irq(now);
+    }
+
+    /// The interrupt line follows the enabled events.
+    fn update_irq(&mut self, now: u64) {
+        let pending = self.events() & self.regs.mask;
+        if pending == 0 || pending & !self.pending != 0 {
+            self.irq_lost = false;
+        }
+        self.pending = pending;
+        if pending != 0 && !self.irq && !self.irq_lost {
+            if Mishaps::take(&mut self.mishaps.lost_interrupts) {
+                self.irq_lost = true;
+            } else {
+                self.stats.interrupts += 1;
+                self.irq_rose_ns = Some(now);
+                self.note(BusEvent::Interrupt { at_ns: now, status: pending });
+            }
+        }
+        self.irq = pending != 0 && !self.irq_lost;
+    }
+
+    /// A place on the bus clock at `now`.
+    fn beat(&self, now: u64) -> Beat {
+        Beat::new(now, self.bus.clock_hz)
+    }
+
+    /// Is there a clock that carries bits?
+    fn clocked(&self) -> bool {
+        self.bus.clock_hz != 0
+    }
+}

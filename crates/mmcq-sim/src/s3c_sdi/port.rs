@@ -1,0 +1,73 @@
+//! The registers as a driver reaches them: each access happens at a moment and takes time.
+
+use super::S3cSdi;
+pub use crate::sdhci::PortCounters;
+use crate::time::Time;
+use mmcq::host::Regs;
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+/// Register access to a model for the code that runs at [`Time::now`].
+///
+/// Every access first lets the model reach now, then acts, then charges its price. Clones share model, time
+/// and counters.
+#[derive(Clone)]
+pub struct Port {
+    /// The controller.
+    pub model: Rc<RefCell<S3cSdi>>,
+    /// The time of the code that accesses it.
+    pub time: Time,
+    /// Price of a read.
+    pub read_cost_ns: u64,
+    /// Price of a write.
+    pub write_cost_ns: u64,
+    counters: Rc<Cell<PortCounters>>,
+}
+
+impl Port {
+    /// Access to `model`, without counts so far.
+    pub fn new(model: Rc<RefCell<S3cSdi>>, time: Time, read_cost_ns: u64, write_cost_ns: u64) -> Self {
+        Port { model, time, read_cost_ns, write_cost_ns, counters: Rc::default() }
+    }
+
+    /// Accesses so far.
+    pub fn counters(&self) -> PortCounters {
+        self.counters.get()
+    }
+
+    fn read(&self, offset: u16, size: u8) -> u32 {
+        let value = self.model.borrow_mut().read(offset, size, self.time.now());
+        self.time.charge(self.read_cost_ns);
+        let counters = self.counters.get();
+        self.counters.set(PortCounters { reads: counters.reads + 1, ..counters });
+        value
+    }
+
+    fn write(&self, offset: u16, size: u8, value: u32) {
+        self.model.borrow_mut().write(offset, size, value, self.time.now());
+        self.time.charge(self.write_cost_ns);
+        let counters = self.counters.get();
+        self.counters.set(PortCounters { writes: counters.writes + 1, ..counters });
+    }
+}
+
+impl Regs for Port {
+    fn read8(&self, offset: u16) -> u8 {
+        self.read(offset, 1) as u8
+    }
+    fn read16(&self, offset: u16) -> u16 {
+        self.read(offset, 2) as u16
+    }
+    fn read32(&self, offset: u16) -> u32 {
+        self.read(offset, 4)
+    }
+    fn write8(&self, offset: u16, value: u8) {
+        self.write(offset, 1, value.into());
+    }
+    fn write16(&self, offset: u16, value: u16) {
+        self.write(offset, 2, value.into());
+    }
+    fn write32(&self, offset: u16, value: u32) {
+        self.write(offset, 4, value);
+    }
+}

@@ -1,0 +1,429 @@
+//! I/O cards from CMD5 to their functions, alone or with memory [SDIO 3, 6].
+//!
+//! The order is: reset, CMD8, CMD5, [the memory's bring-up, slow and narrow], [CMD11], CMD3, CMD7, CCCR,
+//! tuples, width, speed, asynchronous interrupt. What a card says of itself is read before anything gets
+//! fast. A combo card goes no further than high speed.
+
+use super::identify::{self, Families, power_cycle};
+use super::session::{Failed, Session};
+use super::{Card, Family, Options, sd, speed};
+use crate::engine::{Error, Target};
+use crate::host::{BusOp, Caps, Host, Timing, Width};
+use crate::sched::Policy;
+use crate::sdio::cccr::{self, Cccr, reg};
+use crate::sdio::cis::{Cis, CisFault, FunctionExtension, Manufacturer, Walker};
+use crate::sdio::fbr::{self, Fbr};
+use crate::sdio::{self, FUNCTIONS_MAX, judge};
+use crate::spec::command::sd::{self as sd_cmd, Group, SwitchFunc};
+use crate::spec::command::{self, Command, sdio as cmd};
+use crate::spec::response::{Ocr, R4};
+use crate::spec::scr::Scr;
+use crate::spec::switch::SwitchStatus;
+use crate::spec::timing::{sd as sd_limits, sdio as limits};
+use crate::task::Lock;
+
+/// Between two CMD5.
+const POWER_UP_POLL_NS: u64 = 10_000_000;
+/// CMD5 that only ask; a card may need one to wake up.
+const INQUIRIES: u32 = 3;
+/// All tuples of a card. A byte takes 4 microseconds on the wire at 25 MHz, 260 at 400 kHz.
+const TUPLES_NS: u64 = 200_000_000;
+/// A low-speed card's clock [SDIO 3].
+const LOW_SPEED_HZ: u32 = 400_000;
+/// BSS in CCCR 13h.
+const SPEED_MASK: u8 = 7 << 1;
+
+/// One function, as the card describes it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FunctionInfo {
+    /// 1 to 7.
+    pub number: u8,
+    /// Its basic registers.
+    pub fbr: Fbr,
+    /// Who made it; the card's if its own tuples do not tell.
+    pub manufacturer: Option<Manufacturer>,
+    /// What it can do.
+    pub extension: FunctionExtension,
+}
+
+/// An I/O card, selected, with its functions still disabled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IoCard {
+    /// Its address.
+    pub rca: u16,
+    /// Last answer to CMD5.
+    pub r4: R4,
+    /// Common registers, as read before width and speed were set.
+    pub cccr: Cccr,
+    /// What the common tuples tell.
+    pub cis: Cis,
+    /// Function 1 is the first.
+    pub functions: [Option<FunctionInfo>; FUNCTIONS_MAX as usize],
+    /// A combo card's memory, in `tran`.
+    pub memory: Option<Card>,
+    /// Timing agreed on.
+    pub timing: Timing,
+    /// Width agreed on.
+    pub width: Width,
+    /// SD clock asked of the host, in hertz.
+    pub clock_hz: u32,
+    /// Interrupts come without a clock, also on four lines.
+    pub async_interrupt: bool,
+}
+
+impl IoCard {
+    /// Function `number`, 1 to 7.
+    pub fn function(&self, number: u8) -> Option<&FunctionInfo> {
+        self.functions.get(usize::from(number.checked_sub(1)?))?.as_ref()
+    }
+
+    /// How many functions it has.
+    pub fn count(&self) -> u8 {
+        self.functions.iter().flatten().count() as u8
+    }
+
+    /// Who made the card.
+    pub fn manufacturer(&self) -> Option<Manufacturer> {
+        self.cis.manufacturer
+    }
+}
+
+/// I/O cards and combo cards.
+pub(super) struct OnlyIo;
+
+impl Families for OnlyIo {
+    // A card that describes itself wrongly does so at every speed: no second try.
+    type Found = Result<IoCard, sdio::Error>;
+
+    fn target(found: &Self::Found) -> Option<Target> {
+        found.as_ref().ok()?.memory.as_ref().map(|memory| memory.target)
+    }
+
+    async fn identify<L: Lock, H: Host, const N: usize, P: Policy>(
+        session: &mut Session<'_, L, H, N, P>,
+        options: Options,
+        tried: &mut Option<Timing>,
+    ) -> Result<Self::Found, Failed> {
+        let mut io = Io { session, refusal: None };
+        match io.bring_up(options, tried).await {
+            Ok(card) => Ok(Ok(card)),
+            Err(Failed) => match io.refusal.filter(|_| tried.is_none()) {
+                Some(error) => Ok(Err(error)),
+                None => Err(Failed),
+            },
+        }
+    }
+}
+
+/// A session with an I/O card.
+struct Io<'s, 'a, L: Lock, H: Host, const N: usize, P: Policy> {
+    session: &'s mut Session<'a, L, H, N, P>,
+    /// Why the step that failed did, where the session has no word for it.
+    refusal: Option<sdio::Error>,
+}
+
+impl<L: Lock, H: Host, const N: usize, P: Policy> Io<'_, '_, L, H, N, P> {
+    async fn bring_up(&mut self, options: Options, tried: &mut Option<Timing>) -> Result<IoCard, Failed> {
+        let caps = self.session.shared.with(|engine| *engine.host().caps());
+        let v2 = self.wake().await?;
+        let inquiry = self.inquire().await?;
+        let fast = !inquiry.memory_present() && wants_18(&caps, &options);
+        let mut r4 = self.power_up(inquiry, fast).await?;
+        let mut signal18 = false;
+        let mut memory = None;
+        if inquiry.memory_present()
+            && let Some(ocr) = identify::ask_memory(self.session).await?
+        {
+            // CMD2, CMD3 and CMD7 are for both halves. Width and speed wait until it is known what the other
+            // half can do.
+            let slow = Options {
+                without: !Caps::timing_bit(Timing::Legacy),
+                max_width: Width::W1,
+                max_clock_hz: LOW_SPEED_HZ,
+                ..options
+            };
+            memory = Some(sd::bring_up(self.session, slow, v2, ocr, &mut None).await?);
+        } else {
+            if fast && r4.s18a() {
+                signal18 = sd::voltage_switch(self.session).await.is_ok();
+                if !signal18 {
+                    // Only a power cycle takes a card out of a failed switch.
+                    power_cycle(self.session).await?;
+                    self.wake().await?;
+                    r4 = self.power_up(inquiry, false).await?;
+                }
+            }
+            self.select().await?;
+        }
+
+        let cccr = self.cccr().await?;
+        let own_hz = if cccr.low_speed() { LOW_SPEED_HZ } else { sd::limits_of(Timing::Legacy) };
+        self.session.bus(BusOp::Clock(speed::clock(&caps, &options, own_hz))).await?;
+        let until_ns = self.session.shared.now_ns().saturating_add(TUPLES_NS);
+        let cis = self.tuples(0, cccr.cis, until_ns).await?;
+        let mut functions = [None; FUNCTIONS_MAX as usize];
+        for (number, place) in (1..=r4.functions()).zip(&mut functions) {
+            *place = Some(self.function(number, &cis, until_ns).await?);
+        }
+
+        let legacy_hz = own_hz.min(cis.card.and_then(|card| card.max_clock_hz).unwrap_or(own_hz));
+        let mut clock_hz = speed::clock(&caps, &options, legacy_hz);
+        self.session.bus(BusOp::Clock(clock_hz)).await?;
+        let width = self.set_width(&caps, &options, &cccr, memory.as_ref()).await?;
+        let timing = choose(&caps, &options, &cccr, memory.as_ref(), signal18, width);
+        if timing != Timing::Legacy {
+            *tried = Some(timing);
+            clock_hz = self.switch(&caps, &options, &cccr, memory.is_some(), timing).await?;
+        }
+        let async_interrupt = cccr.async_interrupt() && width == Width::W4;
+        if async_interrupt {
+            let on = cccr.interrupt_extension | cccr::ASYNC_ON;
+            self.write(reg::INTERRUPT_EXTENSION, on, cccr::ASYNC_ON).await?;
+        }
+        if let Some(card) = &mut memory {
+            (card.timing, card.width, card.clock_hz) = (timing, width, clock_hz);
+        }
+        let rca = self.session.rca;
+        Ok(IoCard { rca, r4, cccr, cis, functions, memory, timing, width, clock_hz, async_interrupt })
+    }
+
+    fn refuse<T>(&mut self, error: sdio::Error) -> Result<T, Failed> {
+        self.refusal = Some(error);
+        // What is told if this happens at a speed that is then left out.
+        self.session.refuse("the I/O card refuses an access")
+    }
+
+    /// Resets both halves. True if the card answers CMD8.
+    async fn wake(&mut self) -> Result<bool, Failed> {
+        // CMD0 does not reach the I/O half. A card without one does not answer.
+        let reset = cmd::io_write(0, reg::ABORT, cccr::RESET);
+        if self.session.command(reset).await.is_err() && !self.session.unanswered() {
+            return Err(Failed);
+        }
+        self.session.command(command::go_idle_state()).await?;
+        identify::knows_cmd8(self.session).await
+    }
+
+    /// CMD5 that only asks [SDIO 3.2].
+    async fn inquire(&mut self) -> Result<R4, Failed> {
+        for _ in 0..INQUIRIES {
+            match self.session.command(cmd::io_send_op_cond(0, false)).await {
+                Ok(response) => {
+                    let r4 = response.r4();
+                    if r4.functions() == 0 {
+                        return self.session.refuse("the card answers CMD5, but has no I/O functions");
+                    }
+                    if r4.voltages() & Ocr::V27_36 == 0 {
+                        return self.session.refuse("the I/O card does not run from 2.7 to 3.6 V");
+                    }
+                    return Ok(r4);
+                }
+                Err(Failed) if self.session.unanswered() => {}
+                Err(Failed) => return Err(Failed),
+            }
+        }
+        self.session.fail(Error::NoCard)
+    }
+
+    /// CMD5 with the supply's window until the card has powered up.
+    async fn power_up(&mut self, inquiry: R4, s18r: bool) -> Result<R4, Failed> {
+        let request = cmd::io_send_op_cond(inquiry.voltages() & Ocr::V27_36, s18r);
+        for _ in 0..=limits::INIT_NS / POWER_UP_POLL_NS {
+            let r4 = self.session.command(request).await?.r4();
+            if r4.ready() {
+                if r4.functions() == 0 {
+                    return self.session.refuse("the I/O card has lost its functions");
+                }
+                return Ok(r4);
+            }
+            self.session.pause(POWER_UP_POLL_NS).await?;
+        }
+        self.session.refuse("the I/O card never finishes power-up")
+    }
+
+    /// CMD3, CMD7.
+    async fn select(&mut self) -> Result<(), Failed> {
+        for _ in 0..3 {
+            self.session.rca = self.session.command(sd_cmd::send_relative_addr()).await?.r6().rca();
+            if self.session.rca != 0 {
+                // No CMD13 to see the end of busy: I/O cards do not know it.
+                self.session.status_of(command::select_card(self.session.rca)).await?;
+                return Ok(());
+            }
+        }
+        self.session.refuse("the I/O card publishes no address")
+    }
+
+    async fn direct(&mut self, addr: u32, command: Command) -> Result<u8, Failed> {
+        let response = self.session.command(command).await?.r5();
+        match judge(0, addr, response) {
+            Ok(data) => Ok(data),
+            Err(error) => self.refuse(error),
+        }
+    }
+
+    async fn read(&mut self, addr: u32) -> Result<u8, Failed> {
+        self.direct(addr, cmd::io_read(0, addr)).await
+    }
+
+    /// Writes a register of function 0; the bits of `mask` must read as written.
+    async fn write(&mut self, addr: u32, wrote: u8, mask: u8) -> Result<(), Failed> {
+        let read = self.direct(addr, cmd::io_write_read(0, addr, wrote)).await?;
+        match (read ^ wrote) & mask {
+            0 => Ok(()),
+            _ => self.refuse(sdio::Error::NotTaken { addr, wrote, read }),
+        }
+    }
+
+    async fn cccr(&mut self) -> Result<Cccr, Failed> {
+        let mut bytes = [0; cccr::BYTES];
+        for (addr, byte) in (0..).zip(&mut bytes) {
+            // Reading the abort register means nothing, and suspend and resume are nobody's business.
+            if addr != reg::ABORT && !(0x0c..reg::BLOCK_SIZE).contains(&addr) {
+                *byte = self.read(addr).await?;
+            }
+        }
+        self.session.parsed(Cccr::parse(&bytes))
+    }
+
+    /// The tuples of a function, 0 for the card's.
+    async fn tuples(&mut self, function: u8, pointer: u32, until_ns: u64) -> Result<Cis, Failed> {
+        let mut walker = match Walker::new(function, pointer) {
+            Ok(walker) => walker,
+            Err(error) => return self.refuse(sdio::Error::Cis(error)),
+        };
+        // The walker wants a bounded number of bytes.
+        while let Some(addr) = walker.wants() {
+            let byte = self.read(addr).await?;
+            let late = self.session.shared.now_ns() > until_ns;
+            let given = if late { Err(walker.error(CisFault::Time)) } else { walker.give(byte) };
+            if let Err(error) = given {
+                return self.refuse(sdio::Error::Cis(error));
+            }
+        }
+        walker.finish().or_else(|error| self.refuse(sdio::Error::Cis(error)))
+    }
+
+    async fn function(&mut self, number: u8, card: &Cis, until_ns: u64) -> Result<FunctionInfo, Failed> {
+        let mut bytes = [0; fbr::BYTES];
+        for (offset, byte) in (0..).zip(&mut bytes) {
+            if matches!(offset, 0..=2 | 9..=0x11) {
+                *byte = self.read(fbr::base(number) + offset).await?;
+            }
+        }
+        let fbr = Fbr::parse(&bytes);
+        let cis = self.tuples(number, fbr.cis, until_ns).await?;
+        let Some(extension) = cis.function else {
+            return self.session.refuse("a function's tuples do not tell its largest block");
+        };
+        Ok(FunctionInfo { number, fbr, manufacturer: cis.manufacturer.or(card.manufacturer), extension })
+    }
+
+    /// Four lines if all can; and no pull-up on DAT3, which was the card detect of the one-bit days.
+    async fn set_width(
+        &mut self,
+        caps: &Caps,
+        options: &Options,
+        cccr: &Cccr,
+        memory: Option<&Card>,
+    ) -> Result<Width, Failed> {
+        let four = cccr.width4()
+            && memory.is_none_or(|card| scr(card).is_some_and(|scr| scr.width4))
+            && speed::width(caps, options, Width::W4) == Width::W4;
+        let lines = if four { cccr::WIDTH_4 } else { 0 };
+        let interface = cccr.interface & !cccr::WIDTH_MASK | cccr::DETECT_OFF | lines;
+        self.write(reg::INTERFACE, interface, cccr::WIDTH_MASK).await?;
+        if !four {
+            return Ok(Width::W1);
+        }
+        if memory.is_some() {
+            self.session.app_command(sd_cmd::set_clr_card_detect(false)).await?;
+            self.session.app_command(sd_cmd::set_bus_width(true)).await?;
+        }
+        self.session.bus(BusOp::Width(Width::W4)).await?;
+        Ok(Width::W4)
+    }
+
+    /// Goes to a faster timing: card, host, clock, tuning. Returns the clock.
+    async fn switch(
+        &mut self,
+        caps: &Caps,
+        options: &Options,
+        cccr: &Cccr,
+        combo: bool,
+        timing: Timing,
+    ) -> Result<u32, Failed> {
+        let select = match timing {
+            Timing::HighSpeed | Timing::Sdr25 => 1,
+            Timing::Sdr50 => 2,
+            Timing::Sdr104 => 3,
+            Timing::Ddr50 => 4,
+            _ => 0,
+        };
+        self.write(reg::SPEED, cccr.speed & !SPEED_MASK | select << 1, SPEED_MASK).await?;
+        if combo {
+            let set = SwitchFunc::SET.with(Group::AccessMode, 1);
+            self.session.register(sd_cmd::switch_func(set), false, 64).await?;
+            if SwitchStatus::parse(self.session.bytes()?).selected(Group::AccessMode) != Some(1) {
+                return self.session.refuse("the combo card's memory refuses the high speed it offers");
+            }
+        }
+        self.session.bus(BusOp::Timing(timing)).await?;
+        let clock_hz = speed::clock(caps, options, sd::limits_of(timing));
+        self.session.bus(BusOp::Clock(clock_hz)).await?;
+        if sd_limits::speed(timing).is_some_and(|speed| speed.tuned) {
+            let bytes = 64;
+            let tuned = self.session.tune(sd_cmd::send_tuning_block(), bytes, sd_limits::TUNING_BLOCKS).await;
+            // As for memory: SDR50 may go untuned if the card does not know CMD19.
+            if tuned.is_err() && !(timing == Timing::Sdr50 && self.session.unanswered()) {
+                return Err(Failed);
+            }
+        }
+        // Is it still heard? The first answer may speak of tuning blocks that were lost.
+        self.session.command(cmd::io_read(0, reg::REVISION)).await?;
+        self.read(reg::REVISION).await?;
+        Ok(clock_hz)
+    }
+}
+
+fn scr(memory: &Card) -> Option<Scr> {
+    match &memory.family {
+        Family::Sd(sd) => Scr::parse(&sd.scr).ok(),
+        Family::Emmc(_) => None,
+    }
+}
+
+/// Is 1.8 V signalling of use?
+fn wants_18(caps: &Caps, options: &Options) -> bool {
+    let uhs = [Timing::Sdr12, Timing::Sdr25, Timing::Sdr50, Timing::Sdr104, Timing::Ddr50];
+    caps.signal18
+        && speed::width(caps, options, Width::W4) == Width::W4
+        && uhs.iter().any(|&timing| speed::allowed(caps, options, timing))
+}
+
+/// The fastest timing that all agree on.
+fn choose(
+    caps: &Caps,
+    options: &Options,
+    cccr: &Cccr,
+    memory: Option<&Card>,
+    signal18: bool,
+    width: Width,
+) -> Timing {
+    let memory_is_fast = memory.is_none_or(|card| match &card.family {
+        Family::Sd(sd) => SwitchStatus::parse(&sd.switch).supports(Group::AccessMode, 1),
+        Family::Emmc(_) => false,
+    });
+    let uhs = signal18 && width == Width::W4;
+    [
+        (Timing::Sdr104, uhs && cccr.sdr104()),
+        (Timing::Sdr50, uhs && cccr.sdr50()),
+        (Timing::Ddr50, uhs && cccr.ddr50()),
+        (Timing::Sdr25, uhs && cccr.high_speed()),
+        (Timing::Sdr12, uhs),
+        (Timing::HighSpeed, !signal18 && cccr.high_speed() && memory_is_fast),
+    ]
+    .into_iter()
+    .find(|&(timing, offered)| offered && !cccr.low_speed() && speed::allowed(caps, options, timing))
+    .map_or(Timing::Legacy, |(timing, _)| timing)
+}

@@ -1,0 +1,139 @@
+//! What a board says about its controller, and what follows from it.
+
+use super::regs::*;
+use crate::host::{BusyDetect, Caps, Timing, Width};
+use core::fmt;
+
+/// Default speed: what a card bears before any switch, in hertz [SD 6.6.6].
+const DEFAULT_SPEED_HZ: u32 = 25_000_000;
+/// The peripheral's part numbers and its designer in MCIPeriphID: 11:0 and 19:12.
+const PARTS: [u32; 2] = [0x180, 0x181];
+const DESIGNER_ARM: u32 = 0x41;
+/// Words in the FIFO; the second is that of ARM's FPGA images, which say so in the upper byte of MCIPeriphID.
+const FIFO_WORDS: u16 = 16;
+const FIFO_WORDS_EXTENDED: u16 = 128;
+
+/// What a board says about its controller. Start from [`Config::new`].
+#[derive(Clone, Copy, Debug)]
+pub struct Config {
+    /// MCLK, from which the card's clock is divided, in hertz.
+    pub mclk_hz: u32,
+    /// PCLK, the clock of the register bus, in hertz: how long registers have to rest between two writes
+    /// follows from both.
+    pub pclk_hz: u32,
+    /// Fastest card clock that the board's wires carry, in hertz.
+    pub max_clock_hz: u32,
+    /// Data lines that are wired: one, or four where the cell has the wide bus (PL181).
+    pub width: Width,
+    /// High speed timing: the card samples and drives as above 25 MHz. The controller has no setting for
+    /// it; the board must fit.
+    pub high_speed: bool,
+    /// More bits for MCIPower while power is on: voltage (5:2), open drain (6), resistor (7), where
+    /// something is wired to them.
+    pub power: u32,
+    /// How long the supply takes from power-up to power-on, in nanoseconds.
+    pub power_up_ns: u64,
+    /// Words in the FIFO, instead of what the peripheral's identification says (for cells without one, or
+    /// with another).
+    pub fifo_words: Option<u16>,
+}
+
+impl Config {
+    /// One line, default speed, as identified.
+    pub const fn new(mclk_hz: u32, pclk_hz: u32) -> Self {
+        Config {
+            mclk_hz,
+            pclk_hz,
+            max_clock_hz: DEFAULT_SPEED_HZ,
+            width: Width::W1,
+            high_speed: false,
+            power: 0,
+            power_up_ns: 1_000_000,
+            fifo_words: None,
+        }
+    }
+
+    /// Capabilities of a controller on this board.
+    pub(super) fn caps(&self) -> Caps {
+        let slowest = self.mclk_hz.div_ceil(2 * (CLOCK_DIVIDER_MAX + 1));
+        let fastest = self.mclk_hz.min(self.max_clock_hz).max(slowest);
+        let high = if self.high_speed { Caps::timing_bit(Timing::HighSpeed) } else { 0 };
+        Caps {
+            auto_stop: false,
+            auto_count: false,
+            no_count: false,
+            continue_data: false,
+            busy: BusyDetect::Status,
+            max_busy_ns: 0,
+            max_segments: 64,
+            max_segment_bytes: DATA_BYTES_MAX,
+            max_blocks: DATA_BYTES_MAX,
+            max_bytes: DATA_BYTES_MAX,
+            align: 1,
+            dma_bits: 0,
+            defer_completion: false,
+            clock_hz: (slowest, fastest),
+            width: self.width.min(Width::W4),
+            timings: Caps::timing_bit(Timing::Legacy) | high,
+            signal18: false,
+            fixed: true,
+        }
+    }
+
+    /// Words in the FIFO.
+    pub(super) fn fifo(&self, id: u32) -> Result<u16, InitError> {
+        match self.fifo_words {
+            Some(words) if words >= 2 && words.is_power_of_two() => Ok(words),
+            Some(words) => Err(InitError::Fifo(words)),
+            None if !PARTS.contains(&(id & 0xfff)) || id >> 12 & 0xff != DESIGNER_ARM => {
+                Err(InitError::Unknown(id))
+            }
+            None if id >> 24 != 0 => Ok(FIFO_WORDS_EXTENDED),
+            None => Ok(FIFO_WORDS),
+        }
+    }
+
+    /// Register accesses (two PCLK each, at least) that fill the rest a register needs between two writes:
+    /// three MCLK and two PCLK.
+    pub(super) fn gap_reads(&self) -> u32 {
+        let mclk = u64::from(self.mclk_hz.max(1));
+        let pclk_cycles = 2 + (3 * u64::from(self.pclk_hz)).div_ceil(mclk);
+        // Beyond that the bus would be a thousand times faster than the controller's clock.
+        pclk_cycles.div_ceil(2).min(1_500) as u32
+    }
+}
+
+/// Why there is no driver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum InitError {
+    /// The registers read as all ones: clock off, or nothing there.
+    Gone,
+    /// This identification is neither PL180 nor PL181; [`Config::fifo_words`] says that it is one all the
+    /// same.
+    Unknown(u32),
+    /// [`Config::fifo_words`] is not a power of two from 2 on.
+    Fifo(u16),
+    /// [`Config::mclk_hz`] is 0.
+    NoClock,
+}
+
+impl fmt::Display for InitError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            InitError::Gone => f.write_str("pl181: status reads as all ones, expected a controller"),
+            InitError::Unknown(id) => {
+                write!(
+                    f,
+                    "pl181: MCIPeriphID reads {id:#010x}, expected ...41180h, ...41181h or Config::fifo_words"
+                )
+            }
+            InitError::Fifo(words) => {
+                write!(f, "pl181: Config::fifo_words is {words}, expected a power of two from 2 on")
+            }
+            InitError::NoClock => f.write_str("pl181: Config::mclk_hz is 0, expected MCLK in hertz"),
+        }
+    }
+}
+
+impl core::error::Error for InitError {}

@@ -1,0 +1,133 @@
+//! ARM's PrimeCell MCI: PL180 and PL181, and the cells built after them.
+//!
+//! Read first: `regs.rs` (the register map), then `phase.rs` (how a phase starts), `events.rs` (how it goes
+//! on and ends) and `bus.rs` (clock, power, lines). `config.rs` has what a board must say.
+//!
+//! Command path and data path are two machines. The command path sends 48 bits and takes 48 or 136 in; the
+//! data path moves `DATA_LENGTH` bytes in blocks of a power of two through a FIFO of words, which the CPU
+//! serves. There is no flow control: a FIFO that is served too late runs over, and that is an error. For a
+//! read the data path starts before the command, for a write after the response. A phase may move up to
+//! 65535 bytes; nothing tells about busy.
+//!
+//! Two interrupt lines can be had; everything goes to the first (MCIINTR0), the second stays masked.
+
+mod bus;
+mod config;
+mod events;
+mod phase;
+pub mod regs;
+#[cfg(test)]
+mod tests;
+
+use crate::host::{BusOp, Caps, Direction, DmaError, Events, Host, Phase, Regs, Segment, StartError, Step};
+use bus::Bus;
+pub use config::{Config, InitError};
+use phase::{Active, Transfer};
+use regs::*;
+
+/// A controller behind registers `R`; the identification registers at FE0h included, unless
+/// [`Config::fifo_words`] is given.
+///
+/// Nothing is written by [`new`](Pl181::new); [`BusOp::ResetAll`] and [`BusOp::PowerOn`] bring the
+/// controller up.
+pub struct Pl181<R: Regs> {
+    regs: R,
+    config: Config,
+    caps: Caps,
+    fifo_words: u16,
+    gap_reads: u32,
+    active: Option<Active>,
+    transfer: Transfer,
+    bus: Bus,
+    /// What MCIMask0 holds; `None` where it was never written.
+    mask: Option<u32>,
+}
+
+impl<R: Regs> Pl181<R> {
+    /// A driver for the controller at `regs`.
+    pub fn new(regs: R, config: Config) -> Result<Self, InitError> {
+        if config.mclk_hz == 0 {
+            return Err(InitError::NoClock);
+        }
+        if regs.read32(STATUS) == u32::MAX {
+            return Err(InitError::Gone);
+        }
+        let id = match config.fifo_words {
+            Some(_) => 0,
+            None => [0, 1, 2, 3]
+                .into_iter()
+                .fold(0, |id, n| id | (regs.read32(PERIPHERAL_ID_0 + 4 * n) & 0xff) << (8 * n)),
+        };
+        Ok(Pl181 {
+            fifo_words: config.fifo(id)?,
+            gap_reads: config.gap_reads(),
+            caps: config.caps(),
+            regs,
+            config,
+            active: None,
+            transfer: Transfer::default(),
+            bus: Bus::default(),
+            mask: None,
+        })
+    }
+
+    /// The registers, for whoever looks on; what the driver owns must not be written.
+    pub fn regs(&self) -> &R {
+        &self.regs
+    }
+
+    /// Words in the FIFO.
+    pub fn fifo_words(&self) -> u16 {
+        self.fifo_words
+    }
+
+    /// Writes the interrupt mask if it differs from what is there.
+    fn set_mask(&mut self, mask: u32) {
+        if self.mask != Some(mask) {
+            self.regs.write32(MASK_0, mask);
+            self.mask = Some(mask);
+        }
+    }
+
+    /// Lets a register rest between two writes. `passed` accesses have been made since the first.
+    fn rest(&self, passed: u32) {
+        for _ in passed..self.gap_reads {
+            self.regs.read32(MASK_0);
+        }
+    }
+}
+
+impl<R: Regs> Host for Pl181<R> {
+    fn caps(&self) -> &Caps {
+        &self.caps
+    }
+
+    fn map(&mut self, segment: &mut Segment, _: Direction) -> Result<(), DmaError> {
+        segment.bus = 0;
+        Ok(())
+    }
+
+    fn unmap(&mut self, _: &Segment, _: Direction) {}
+
+    fn start(&mut self, phase: &Phase, segments: &[Segment], timeout_ns: u64) -> Result<(), StartError> {
+        self.start_phase(phase, segments, timeout_ns)
+    }
+
+    fn ack(&mut self, segments: &[Segment]) -> Events {
+        self.take_events(segments)
+    }
+
+    fn set_bus(&mut self, op: BusOp, first: bool, now_ns: u64) -> Step {
+        self.step_bus(op, first, now_ns)
+    }
+
+    /// The level cannot be read.
+    fn dat0_busy(&self) -> bool {
+        false
+    }
+
+    /// The slot's switch is not the controller's; a missing card does not answer.
+    fn present(&self) -> bool {
+        true
+    }
+}

@@ -1,0 +1,191 @@
+//! How a phase starts.
+
+use super::Pl181;
+use super::regs::*;
+use crate::host::pio::Cursor;
+use crate::host::{Auto, Data, Direction, Phase, Regs, Segment, StartError};
+use crate::spec::command::{Command, Resp};
+
+/// Added to the data timeout of a read, whose timer starts before the command: command, N_CR and response,
+/// in card clocks.
+const COMMAND_CLOCKS: u64 = 48 + 64 + 136;
+
+/// The phase that the controller works on.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Active {
+    pub(super) index: u8,
+    pub(super) resp: Resp,
+    pub(super) work: Work,
+    /// Static flags that have come.
+    pub(super) seen: u32,
+}
+
+/// What a phase does beside its command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Work {
+    /// Nothing.
+    Command,
+    /// The data path receives.
+    Read,
+    /// The data path will send, once the response is there.
+    WriteLater,
+    /// The data path sends.
+    Write,
+}
+
+impl Work {
+    /// Does the data path work?
+    pub(super) const fn moves(self) -> bool {
+        matches!(self, Work::Read | Work::Write)
+    }
+}
+
+/// The data of the phase in progress.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Transfer {
+    /// Bytes that the CPU has still to move.
+    pub(super) left_bytes: u32,
+    pub(super) cursor: Cursor,
+    /// What starts the data path.
+    pub(super) control: u32,
+}
+
+impl Active {
+    /// Flags that end the command, well or not.
+    pub(super) const fn command_ends(&self) -> u32 {
+        match self.resp {
+            Resp::None => COMMAND_SENT,
+            _ => RESPONSE_END | COMMAND_CRC_FAIL | COMMAND_TIMEOUT,
+        }
+    }
+
+    /// Flags that say that the command went well. The controller checks the CRC of R3 and R4 too, which
+    /// have none.
+    pub(super) const fn command_good(&self) -> u32 {
+        match self.resp {
+            Resp::None => COMMAND_SENT,
+            Resp::R3 | Resp::R4 => RESPONSE_END | COMMAND_CRC_FAIL,
+            _ => RESPONSE_END,
+        }
+    }
+}
+
+impl<R: Regs> Pl181<R> {
+    pub(super) fn start_phase(
+        &mut self,
+        phase: &Phase,
+        segments: &[Segment],
+        timeout_ns: u64,
+    ) -> Result<(), StartError> {
+        if phase.auto != Auto::None || phase.tuning {
+            return Err(StartError::Unsupported);
+        }
+        let transfer = match &phase.data {
+            Some(data) => Some(plan(data, segments)?),
+            None => None,
+        };
+        match self.active {
+            Some(Active { work: Work::Command, .. }) => return Err(StartError::CommandLine),
+            Some(_) if phase.data.is_some() => return Err(StartError::DataLine),
+            Some(_) => return Err(StartError::CommandLine),
+            None => {}
+        }
+        // All ones (a controller that is gone) has this bit too.
+        if self.regs.read32(STATUS) & COMMAND_ACTIVE != 0 {
+            return Err(StartError::CommandLine);
+        }
+        // Late flags of whatever was before; QEMU's model also says with every command that some data have
+        // ended.
+        self.regs.write32(CLEAR, STATIC);
+        let work = match (&phase.data, transfer) {
+            (Some(data), Some((bytes, transfer))) => {
+                self.transfer = transfer;
+                self.regs.write32(DATA_TIMER, self.timeout_clocks(timeout_ns));
+                self.regs.write32(DATA_LENGTH, bytes);
+                match data.direction {
+                    Direction::Read => {
+                        self.regs.write32(DATA_CONTROL, transfer.control);
+                        Work::Read
+                    }
+                    Direction::Write => Work::WriteLater,
+                }
+            }
+            _ => Work::Command,
+        };
+        let active = Active { index: phase.command.index, resp: phase.command.resp, work, seen: 0 };
+        self.active = Some(active);
+        self.set_mask(self.wanted_mask(&active));
+        self.regs.write32(ARGUMENT, phase.command.arg);
+        // The command path was switched off when the last phase ended: status, clear and argument lie
+        // between.
+        self.rest(3);
+        self.regs.write32(COMMAND, command_bits(&phase.command));
+        Ok(())
+    }
+
+    /// The flags that have to interrupt for the phase to go on.
+    pub(super) fn wanted_mask(&self, active: &Active) -> u32 {
+        let answered = active.seen & active.command_good() != 0;
+        let command = if answered { 0 } else { active.command_ends() };
+        let left = self.transfer.left_bytes;
+        let end = DATA_END & !active.seen;
+        match active.work {
+            Work::Command | Work::WriteLater => command,
+            Work::Read => {
+                let level = match left {
+                    0 => 0,
+                    _ if left >= self.half_bytes() => RX_HALF_FULL,
+                    _ => RX_AVAILABLE,
+                };
+                // The response is taken along when data come; it is waited for only when all of them are
+                // there.
+                let response = if level | end != 0 { RESPONSE_END } else { 0 };
+                command & !response | end | DATA_CRC_FAIL | DATA_TIMEOUT | RX_OVERRUN | START_BIT | level
+            }
+            Work::Write => {
+                let level = if left != 0 { TX_HALF_EMPTY } else { 0 };
+                command | end | DATA_CRC_FAIL | DATA_TIMEOUT | TX_UNDERRUN | START_BIT | level
+            }
+        }
+    }
+
+    pub(super) fn half_bytes(&self) -> u32 {
+        u32::from(self.fifo_words) / 2 * 4
+    }
+
+    fn timeout_clocks(&self, timeout_ns: u64) -> u32 {
+        let clocks = timeout_ns.saturating_mul(self.bus.clock_hz.into()).div_ceil(1_000_000_000);
+        u32::try_from(clocks.saturating_add(COMMAND_CLOCKS)).unwrap_or(u32::MAX)
+    }
+}
+
+/// How the data move: bytes, and the transfer.
+fn plan(data: &Data, segments: &[Segment]) -> Result<(u32, Transfer), StartError> {
+    let size = data.block_size;
+    let bytes = data.blocks.checked_mul(size.into()).ok_or(StartError::Unsupported)?;
+    // Blocks shorter than a word would share it.
+    let shared = size < 4 && data.blocks != 1;
+    if bytes == 0
+        || bytes > DATA_BYTES_MAX
+        || !size.is_power_of_two()
+        || size > DATA_BLOCK_BYTES_MAX
+        || shared
+    {
+        return Err(StartError::Unsupported);
+    }
+    if segments.iter().fold(0u32, |sum, segment| sum.saturating_add(segment.len)) < bytes {
+        return Err(StartError::Unsupported);
+    }
+    let read = if data.direction == Direction::Read { DATA_READ } else { 0 };
+    let control = DATA_ENABLE | read | size.trailing_zeros() << DATA_BLOCK_SHIFT;
+    Ok((bytes, Transfer { left_bytes: bytes, cursor: Cursor::default(), control }))
+}
+
+fn command_bits(command: &Command) -> u32 {
+    let resp = match command.resp {
+        Resp::None => 0,
+        Resp::R2 => COMMAND_RESPONSE | COMMAND_LONG,
+        _ => COMMAND_RESPONSE,
+    };
+    u32::from(command.index & 0x3f) | resp | COMMAND_ENABLE
+}

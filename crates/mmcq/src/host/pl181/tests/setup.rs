@@ -1,0 +1,32 @@
+//! What makes a driver, and what does not.
+
+use super::*;
+use std::string::ToString;
+
+#[test]
+fn the_identification_tells_the_fifo() {
+    for (id, words) in [(0x0004_1180, 16), (0x0014_1181, 16), (0x0104_1180, 128), (0x0204_1180, 128)] {
+        assert_eq!(Pl181::new(Fake::new(id), config()).map(|host| host.fifo_words()).ok(), Some(words));
+    }
+    // ARM's UART, and the same part number by somebody else.
+    for id in [0x0014_1011, 0x0008_0181, 0] {
+        let error = Pl181::new(Fake::new(id), config()).err();
+        assert_eq!(error, Some(InitError::Unknown(id)));
+        assert!(error.unwrap().to_string().contains("expected"));
+        let told = Config { fifo_words: Some(32), ..config() };
+        assert_eq!(Pl181::new(Fake::new(id), told).map(|host| host.fifo_words()).ok(), Some(32));
+    }
+}
+
+#[test]
+fn what_cannot_be_is_said() {
+    for words in [0, 1, 3, 24] {
+        let wrong = Config { fifo_words: Some(words), ..config() };
+        assert_eq!(Pl181::new(Fake::new(0), wrong).err(), Some(InitError::Fifo(words)));
+    }
+    let stopped = Config { mclk_hz: 0, ..config() };
+    assert_eq!(Pl181::new(Fake::new(0x0004_1181), stopped).err(), Some(InitError::NoClock));
+    let dead = Fake::new(u32::MAX);
+    dead.raise(u32::MAX);
+    assert_eq!(Pl181::new(dead, config()).err(), Some(InitError::Gone));
+}

@@ -1,0 +1,129 @@
+//! Clock, width, reset: steps that never block.
+
+use super::S3cSdi;
+use super::config::DmaUse;
+use super::regs::*;
+use crate::host::{BusOp, Dma, Regs, Step, Width};
+
+/// Longest reset: a few SD clocks, the slowest of which takes microseconds.
+const RESET_NS: u64 = 1_000_000;
+const RESET_POLL_NS: u64 = 10_000;
+
+/// What the bus settings are, and how far a reset has got.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Bus {
+    pub(super) width: Width,
+    /// The prescaler's value.
+    prescaler: u32,
+    /// The SD clock runs.
+    running: bool,
+    /// When the reset in progress must be over.
+    reset_until_ns: Option<u64>,
+}
+
+impl Bus {
+    pub(super) fn new() -> Self {
+        Bus { width: Width::W1, prescaler: DIVISOR_MAX - 1, running: false, reset_until_ns: None }
+    }
+
+    fn con(&self) -> u32 {
+        CON_SDIO | if self.running { CON_CLOCK } else { 0 }
+    }
+}
+
+impl<R: Regs, D: Dma> S3cSdi<R, D> {
+    pub(super) fn step_bus(&mut self, op: BusOp, first: bool, now_ns: u64) -> Step {
+        if first {
+            self.bus.reset_until_ns = None;
+            if !self.begin(op, now_ns) {
+                return Step::Failed;
+            }
+        }
+        let Some(until_ns) = self.bus.reset_until_ns else { return Step::Done };
+        if self.regs.read32(CON) & CON_RESET != 0 {
+            if now_ns >= until_ns {
+                self.bus.reset_until_ns = None;
+                return Step::Failed;
+            }
+            if !first {
+                // A chip that does not clear it by itself.
+                self.regs.write32(CON, self.bus.con());
+            }
+            return Step::Wait(now_ns.saturating_add(RESET_POLL_NS).min(until_ns));
+        }
+        self.bus.reset_until_ns = None;
+        self.restore();
+        Step::Done
+    }
+
+    /// The first writes of an operation.
+    fn begin(&mut self, op: BusOp, now_ns: u64) -> bool {
+        match op {
+            BusOp::ResetLines | BusOp::ResetAll => self.reset(now_ns),
+            BusOp::PowerOff | BusOp::PowerOn => {
+                self.bus = Bus::new();
+                self.reset(now_ns);
+            }
+            BusOp::Clock(0) => {
+                self.bus.running = false;
+                self.regs.write32(CON, self.bus.con());
+            }
+            BusOp::Clock(hz) => return self.set_clock(hz),
+            BusOp::Width(width) => {
+                if width > self.caps.width {
+                    return false;
+                }
+                self.bus.width = width;
+            }
+            // High speed needs nothing but its clock.
+            BusOp::Timing(timing) => return self.caps.can(timing),
+            BusOp::Signal18(on) => return !on,
+            BusOp::TuneStart => return false,
+            BusOp::TuneAbort => {}
+        }
+        true
+    }
+
+    /// The whole controller: nothing smaller brings the data circuits back with certainty.
+    fn reset(&mut self, now_ns: u64) {
+        self.active = None;
+        self.idle = false;
+        if self.config.dma != DmaUse::Never {
+            self.regs.write32(DMA_START, 0);
+        }
+        self.regs.write32(CON, self.bus.con() | CON_RESET);
+        self.bus.reset_until_ns = Some(now_ns.saturating_add(RESET_NS));
+    }
+
+    /// Writes what a reset has cleared; the clock comes last.
+    fn restore(&mut self) {
+        self.imsk = None;
+        self.block_bytes = None;
+        self.regs.write32(PRE, self.bus.prescaler);
+        self.regs.write32(TIMER, TIMER_MAX);
+        self.regs.write32(DCON, 0);
+        self.armed = false;
+        self.forget_status();
+        self.enable(0);
+        self.regs.write32(CON, self.bus.con());
+        self.idle = true;
+        // The reset has forgotten an edge, if there was one.
+        self.ring();
+    }
+
+    fn set_clock(&mut self, hz: u32) -> bool {
+        let divisor = self.config.pclk_hz.div_ceil(hz.min(self.caps.clock_hz.1).max(1));
+        if divisor > DIVISOR_MAX {
+            return false;
+        }
+        if self.bus.running {
+            self.bus.running = false;
+            self.regs.write32(CON, self.bus.con());
+        }
+        self.bus.prescaler = divisor.saturating_sub(1);
+        self.bus.running = true;
+        self.regs.write32(PRE, self.bus.prescaler);
+        self.regs.write32(CON, self.bus.con());
+        true
+    }
+}

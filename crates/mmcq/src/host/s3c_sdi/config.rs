@@ -1,0 +1,68 @@
+//! What a board knows about its controller and cannot read from it.
+
+use crate::host::Width;
+use core::fmt;
+
+/// Who moves the data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DmaUse {
+    /// The CPU, always.
+    Never,
+    /// The platform's DMA moves buffers of at least so many bytes that are made of whole words; the CPU moves
+    /// the others. Starting it costs three accesses and the cache's maintenance, which small buffers do not
+    /// pay back.
+    From(u32),
+}
+
+/// A controller and how it is wired.
+#[derive(Clone, Copy, Debug)]
+pub struct Config {
+    /// Who moves the data.
+    pub dma: DmaUse,
+    /// The controller's clock input, in hertz.
+    pub pclk_hz: u32,
+    /// Fastest SD clock that the controller and the board's wires carry, in hertz. Above 25 MHz the board
+    /// vouches for high-speed timing.
+    pub max_clock_hz: u32,
+    /// Data lines that are wired: one or four.
+    pub width: Width,
+}
+
+impl Config {
+    /// Four lines at up to 25 MHz from this PCLK, data by the CPU.
+    pub const fn new(pclk_hz: u32) -> Self {
+        Config { dma: DmaUse::Never, pclk_hz, max_clock_hz: 25_000_000, width: Width::W4 }
+    }
+}
+
+/// Why there is no driver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum SetupError {
+    /// The registers read as all ones: clock off, or nothing there.
+    Gone,
+    /// The fastest SD clock asked for is slower than the slowest (PCLK / 256), or one of them is 0.
+    Clock {
+        /// [`Config::pclk_hz`].
+        pclk_hz: u32,
+        /// [`Config::max_clock_hz`].
+        max_clock_hz: u32,
+    },
+    /// The controller has no eight data lines.
+    Width(Width),
+}
+
+impl fmt::Display for SetupError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            SetupError::Gone => f.write_str("s3c_sdi: CON reads as all ones, expected a controller"),
+            SetupError::Clock { pclk_hz, max_clock_hz } => write!(
+                f,
+                "s3c_sdi: pclk_hz {pclk_hz} with max_clock_hz {max_clock_hz}, expected at least pclk_hz / 256"
+            ),
+            SetupError::Width(width) => write!(f, "s3c_sdi: width {width:?}, expected W1 or W4"),
+        }
+    }
+}
+
+impl core::error::Error for SetupError {}

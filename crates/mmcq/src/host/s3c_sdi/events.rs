@@ -1,0 +1,218 @@
+//! How a phase ends, and what else the controller has to say.
+
+use super::S3cSdi;
+use super::phase::{Active, Work};
+use super::regs::*;
+use crate::host::{Cause, Dma, Done, Events, Fault, Regs, Segment, Stage};
+use crate::spec::command::Resp;
+use crate::spec::response::Response;
+
+/// Where a call has brought the phase in progress.
+enum Progress {
+    /// Nowhere: the interrupt was not its own.
+    None,
+    /// On.
+    Some,
+    /// To its end.
+    Ended(Result<Done, Fault>),
+}
+
+impl<R: Regs, D: Dma> S3cSdi<R, D> {
+    pub(super) fn take_events(&mut self, segments: &[Segment]) -> Events {
+        let mut events = Events::default();
+        let Some(mut active) = self.active.take() else {
+            events.card_irq = self.take_idle();
+            return events;
+        };
+        let progress = match active.work {
+            Work::Command => self.step_command(&mut active),
+            _ => self.step_data(&mut active, segments),
+        };
+        match progress {
+            Progress::None => {
+                self.active = Some(active);
+                events.card_irq = self.edge_asks();
+            }
+            Progress::Some => self.active = Some(active),
+            Progress::Ended(result) => {
+                self.idle = result.is_ok();
+                if result.is_err() {
+                    // Whatever the circuits still do is nobody's interest.
+                    self.enable(0);
+                } else if core::mem::take(&mut self.transfer.odd) {
+                    // Bytes that filled the last word up may be left.
+                    self.regs.write32(FSTA, FSTA_RESET);
+                }
+                events.phase = Some(result);
+                // Edges during the phase were lost. Where data may still move, DAT1 is theirs; the reset that
+                // must follow looks again.
+                let moving = active.work != Work::Command && active.data & DSTA_FINISH == 0;
+                events.card_irq = !moving && self.level_asks();
+            }
+        }
+        events
+    }
+
+    /// Nothing is in progress: the card interrupt, and late events. Does the card ask for attention?
+    fn take_idle(&mut self) -> bool {
+        let (command, data) = (self.regs.read32(CMDSTAT), self.regs.read32(DSTA));
+        if command == u32::MAX || data == u32::MAX {
+            self.idle = false;
+            return false;
+        }
+        if command & CMDSTAT_LATCHED != 0 || data & DSTA_LATCHED != 0 {
+            // Whoever starts next looks twice.
+            self.idle = false;
+            self.forget(command, data);
+        }
+        // Nothing is expected, and if this driver rang itself, it has come.
+        self.enable(0);
+        if !self.card_irq {
+            return false;
+        }
+        if data & DSTA_SDIO != 0 {
+            self.mask_card();
+            return true;
+        }
+        self.level_asks()
+    }
+
+    fn step_command(&mut self, active: &mut Active) -> Progress {
+        let status = self.regs.read32(CMDSTAT);
+        if status == u32::MAX {
+            return gone(Stage::Command);
+        }
+        if status & CMDSTAT_LATCHED == 0 {
+            return Progress::None;
+        }
+        self.forget(status, 0);
+        active.command |= status & CMDSTAT_LATCHED;
+        match command_error(active) {
+            Some(cause) => Progress::Ended(Err(Fault { cause, stage: Stage::Command, response: None })),
+            None if active.answered() => self.done(active),
+            None => Progress::Some,
+        }
+    }
+
+    fn step_data(&mut self, active: &mut Active, segments: &[Segment]) -> Progress {
+        // First what most calls are about; what else there is calls again.
+        match active.work {
+            Work::Read if self.transfer.left >= FIFO_HALF => {
+                let fifo = self.regs.read32(FSTA);
+                let count = fifo & FSTA_COUNT;
+                if fifo != u32::MAX && fifo & FSTA_FAIL == 0 && count >= FIFO_HALF {
+                    self.drain(segments, count);
+                    return Progress::Some;
+                }
+            }
+            Work::Write if self.transfer.left != 0 => {
+                let fifo = self.regs.read32(FSTA);
+                let count = fifo & FSTA_COUNT;
+                if fifo & FSTA_FAIL == 0 && count <= FIFO_HALF {
+                    self.fill(segments, count);
+                    if self.transfer.left == 0 {
+                        self.enable(self.events & !INT_TX_HALF);
+                    }
+                    return Progress::Some;
+                }
+            }
+            _ => {}
+        }
+        let (data, command) = (self.regs.read32(DSTA), self.regs.read32(CMDSTAT));
+        if data == u32::MAX || command == u32::MAX {
+            return gone(Stage::Data);
+        }
+        let known = (active.command, active.data);
+        active.command |= command & CMDSTAT_LATCHED;
+        active.data |= data & DSTA_LATCHED;
+        self.forget(command, data);
+        if let Some(cause) = command_error(active) {
+            return Progress::Ended(Err(Fault { cause, stage: Stage::Command, response: None }));
+        }
+        if let Some(cause) = data_error(active) {
+            return self.data_fault(active, cause);
+        }
+        if active.data & DSTA_FINISH == 0 {
+            if self.regs.read32(FSTA) & FSTA_FAIL != 0 {
+                return self.data_fault(active, Cause::Other);
+            }
+            return if known == (active.command, active.data) { Progress::None } else { Progress::Some };
+        }
+        if self.transfer.left != 0 && !self.take_last(active.work, segments) {
+            return self.data_fault(active, Cause::Other);
+        }
+        if active.answered() {
+            return self.done(active);
+        }
+        // The data were faster than the response: its interrupt is wanted after all.
+        self.enable(self.events | active.command_end());
+        Progress::Some
+    }
+
+    /// The data are over on the bus. What is left of them is in the FIFO, or the transfer was cut short.
+    fn take_last(&mut self, work: Work, segments: &[Segment]) -> bool {
+        let fifo = self.regs.read32(FSTA);
+        let count = (fifo & FSTA_COUNT).min(FIFO_BYTES);
+        if work != Work::Read || fifo & FSTA_FAIL != 0 || count < self.transfer.left {
+            return false;
+        }
+        self.drain(segments, count);
+        true
+    }
+
+    /// Clears what was read, all but the card interrupt.
+    fn forget(&self, command: u32, data: u32) {
+        if command & CMDSTAT_LATCHED != 0 {
+            self.regs.write32(CMDSTAT, command & CMDSTAT_LATCHED);
+        }
+        if data & DSTA_LATCHED != 0 {
+            self.regs.write32(DSTA, data & DSTA_LATCHED);
+        }
+    }
+
+    fn done(&self, active: &Active) -> Progress {
+        let response = self.response(active.resp);
+        Progress::Ended(Ok(Done { response, ..Done::default() }))
+    }
+
+    fn data_fault(&self, active: &Active, cause: Cause) -> Progress {
+        let response = active.answered().then(|| self.response(active.resp));
+        Progress::Ended(Err(Fault { cause, stage: Stage::Data, response }))
+    }
+
+    fn response(&self, resp: Resp) -> Response {
+        match resp {
+            Resp::None => Response::default(),
+            Resp::R2 => {
+                let [a, b, c, d] = [RSP0, RSP0 + 4, RSP0 + 8, RSP0 + 12].map(|at| self.regs.read32(at));
+                Response { words: [a, b, c, d & !0xff] }
+            }
+            _ => Response::short(self.regs.read32(RSP0)),
+        }
+    }
+}
+
+fn gone(stage: Stage) -> Progress {
+    Progress::Ended(Err(Fault { cause: Cause::Gone, stage, response: None }))
+}
+
+/// What is wrong with the command; it comes first, since without it nothing after it counts.
+fn command_error(active: &Active) -> Option<Cause> {
+    match () {
+        () if active.resp == Resp::None => None,
+        () if active.command & CMDSTAT_CRC != 0 && !active.without_crc() => Some(Cause::Crc),
+        () if active.command & CMDSTAT_TIMEOUT != 0 => Some(Cause::Timeout),
+        () => None,
+    }
+}
+
+fn data_error(active: &Active) -> Option<Cause> {
+    let has = |bits: u32| active.data & bits != 0;
+    match () {
+        () if has(DSTA_CRC | DSTA_CRC_STATUS) => Some(Cause::Crc),
+        () if has(DSTA_FIFO) => Some(Cause::Other),
+        // Data that are over were in time.
+        () if has(DSTA_TIMEOUT) && !has(DSTA_FINISH) => Some(Cause::Timeout),
+        () => None,
+    }
+}

@@ -1,0 +1,235 @@
+//! SDI: the SD controller in Samsung's S3C24xx SoCs (register layout of the S3C2440).
+//!
+//! Read first: `regs.rs` (the register map), then `phase.rs` (how a phase starts), `events.rs` (how it ends),
+//! `fifo.rs` (the CPU's side of the FIFO), `bus.rs` (clock, reset) and `card.rs` (the card interrupt).
+//!
+//! # Data
+//! The FIFO has 64 bytes. [`ack`](Host::ack) moves what it holds, or has room for, and returns: at most 16
+//! words. It does so in whatever context calls it, the interrupt or a tasklet; meanwhile the controller stops
+//! the SD clock rather than lose data. Where [`DmaUse::From`] says so, the platform's DMA moves a buffer
+//! instead; it takes one piece of memory, so that [`Caps::max_segments`] is 1 then.
+//!
+//! # Accesses
+//! Words of the FIFO apart, reads and writes of registers are, from start to end:
+//!
+//! | phase | to start | to end | sum |
+//! |---|---|---|---|
+//! | CMD52 | 2 | 3 | 5 |
+//! | CMD53, 4 bytes from the card | 3 | 6 | 9 |
+//! | CMD53, 2 KiB from the card | 3 | 5 or 6, and 1 at each half full: at most 64 | at most 72 |
+//! | CMD53, 2 KiB to the card | 4 | 6, and 1 at each half empty: at most 71 | at most 81 |
+//! | CMD53, 2 KiB by DMA | 6 | 5 | 11 |
+//!
+//! To these come: 1 where the kind of phase differs from the last one's (interrupt enables), 1 for the first
+//! command after data (the data circuits are disarmed), 1 for a new block size, 1 after data that are not
+//! whole words (the FIFO is emptied), 1 while the card interrupt is unmasked (DAT1 is looked at).
+//! [`Done`](crate::host::Done) comes with one interrupt for a command and for up to 31 bytes from, 60 bytes
+//! to the card.
+//!
+//! # Card interrupt
+//! The controller sees the falling edge of DAT1 only while it is idle, so the driver looks at the level
+//! itself (a GPIO, [`regs::DAT1`]) after each phase, when it is unmasked, after a reset, and whenever an idle
+//! controller is acknowledged. Unmasked in the middle of a phase, it is looked at when that ends. A level
+//! that is low with nothing in progress is to be reported although no edge will come: the driver then enables
+//! the interrupt *transmit FIFO half empty*, which an empty FIFO asserts at once, so that the next `ack`
+//! comes by itself and reports it. On a chip where that does not interrupt, the platform calls
+//! [`Engine::on_irq`](crate::engine::Engine::on_irq) once after each
+//! [`unmask_card_irq`](crate::engine::Engine::unmask_card_irq); that is always allowed.
+//!
+//! # What it cannot do
+//! The end of data to the card includes the card's busy, but that of an R1b without data is not seen, and
+//! DAT0 cannot be read: [`BusyDetect::Status`]. There is no card detection, no 1.8 V, no automatic command.
+//! The controller's own timer always has its longest time; shorter limits are the engine's.
+
+mod bus;
+mod card;
+mod config;
+mod events;
+mod fifo;
+mod phase;
+pub mod regs;
+#[cfg(test)]
+mod tests;
+
+use crate::host::{
+    BusOp, BusyDetect, Caps, Direction, Dma, DmaError, Events, Host, Phase, Regs, Segment, StartError, Step,
+    Timing, Width,
+};
+use bus::Bus;
+pub use config::{Config, DmaUse, SetupError};
+use fifo::Transfer;
+use phase::Active;
+use regs::*;
+
+/// In [`Segment::bus`]: the segment is mapped for DMA. Bus addresses have 32 bits, so it is none of theirs.
+const MAPPED: u64 = 1 << 63;
+/// Bytes in a block that a phase may ask for.
+const BLOCK_BYTES_MAX: u32 = 2048;
+
+/// A controller: registers `R`, memory seen through `D`.
+///
+/// `R` shows the registers at their own offsets, the level of DAT1 at [`regs::DAT1`], and the platform's
+/// DMA (unless [`DmaUse::Never`]) at [`regs::DMA_ADDRESS`]. Nothing is written by [`new`](S3cSdi::new);
+/// [`BusOp::PowerOn`] brings the controller up.
+pub struct S3cSdi<R: Regs, D: Dma> {
+    regs: R,
+    dma: D,
+    config: Config,
+    caps: Caps,
+    active: Option<Active>,
+    transfer: Transfer,
+    bus: Bus,
+    /// Nothing stale is in the status, and the FIFO is empty: the last phase ended well.
+    idle: bool,
+    /// The card interrupt is unmasked.
+    card_irq: bool,
+    /// Interrupts enabled, all but the card's; and IMSK as it was written last.
+    events: u32,
+    imsk: Option<u32>,
+    /// BSIZE as it was written last.
+    block_bytes: Option<u32>,
+    /// DCON holds a transfer.
+    armed: bool,
+}
+
+impl<R: Regs, D: Dma> S3cSdi<R, D> {
+    /// A driver for the controller at `regs`, which is read once.
+    pub fn new(regs: R, dma: D, config: Config) -> Result<Self, SetupError> {
+        if config.width > Width::W4 {
+            return Err(SetupError::Width(config.width));
+        }
+        let slowest_hz = config.pclk_hz.div_ceil(DIVISOR_MAX);
+        let fastest_hz = config.max_clock_hz.min(config.pclk_hz);
+        if slowest_hz == 0 || fastest_hz < slowest_hz {
+            let Config { pclk_hz, max_clock_hz, .. } = config;
+            return Err(SetupError::Clock { pclk_hz, max_clock_hz });
+        }
+        if regs.read32(CON) == u32::MAX {
+            return Err(SetupError::Gone);
+        }
+        Ok(S3cSdi {
+            regs,
+            dma,
+            config,
+            caps: caps(&config, slowest_hz, fastest_hz),
+            active: None,
+            transfer: Transfer::default(),
+            bus: Bus::new(),
+            idle: false,
+            card_irq: false,
+            events: 0,
+            imsk: None,
+            block_bytes: None,
+            armed: false,
+        })
+    }
+
+    /// The registers, for whoever looks on; what the driver owns must not be written.
+    pub fn regs(&self) -> &R {
+        &self.regs
+    }
+
+    /// Does DMA move a buffer like this?
+    fn by_dma(&self, segment: &Segment) -> bool {
+        match self.config.dma {
+            DmaUse::Never => false,
+            DmaUse::From(bytes) => {
+                segment.len >= bytes
+                    && segment.len.is_multiple_of(4)
+                    && segment.ptr.addr().get().is_multiple_of(4)
+                    && segment.len != 0
+            }
+        }
+    }
+
+    /// Sets the interrupts that are enabled beside the card's.
+    fn enable(&mut self, events: u32) {
+        self.events = events;
+        let imsk = events | if self.card_irq { INT_SDIO } else { 0 };
+        if self.imsk != Some(imsk) {
+            self.regs.write32(IMSK, imsk);
+            self.imsk = Some(imsk);
+        }
+    }
+}
+
+fn caps(config: &Config, slowest_hz: u32, fastest_hz: u32) -> Caps {
+    let dma = config.dma != DmaUse::Never;
+    let high_speed = fastest_hz > 25_000_000;
+    let max_bytes = COUNT_MAX * BLOCK_BYTES_MAX;
+    Caps {
+        auto_stop: false,
+        auto_count: false,
+        no_count: false,
+        continue_data: false,
+        busy: BusyDetect::Status,
+        max_busy_ns: u64::from(TIMER_MAX) * 1_000_000_000 / u64::from(fastest_hz.max(1)),
+        max_segments: if dma { 1 } else { u16::MAX },
+        max_segment_bytes: max_bytes,
+        max_blocks: COUNT_MAX,
+        max_bytes,
+        align: 1,
+        dma_bits: if dma { 32 } else { 0 },
+        defer_completion: false,
+        clock_hz: (slowest_hz, fastest_hz),
+        width: config.width,
+        timings: Caps::timing_bit(Timing::Legacy)
+            | if high_speed { Caps::timing_bit(Timing::HighSpeed) } else { 0 },
+        signal18: false,
+        fixed: true,
+    }
+}
+
+impl<R: Regs, D: Dma> Host for S3cSdi<R, D> {
+    fn caps(&self) -> &Caps {
+        &self.caps
+    }
+
+    fn map(&mut self, segment: &mut Segment, direction: Direction) -> Result<(), DmaError> {
+        segment.bus = 0;
+        if !self.by_dma(segment) {
+            return Ok(());
+        }
+        let len = segment.len as usize;
+        let bus = self.dma.map(segment.ptr, len, direction)?;
+        let reached = bus.checked_add(segment.len.into()).is_some_and(|end| end <= 1 << 32);
+        if reached && bus.is_multiple_of(4) {
+            segment.bus = bus | MAPPED;
+            return Ok(());
+        }
+        self.dma.unmap(bus, segment.ptr, len, direction);
+        Err(if reached { DmaError::Alignment } else { DmaError::Unreachable })
+    }
+
+    fn unmap(&mut self, segment: &Segment, direction: Direction) {
+        if segment.bus & MAPPED != 0 {
+            self.dma.unmap(segment.bus & !MAPPED, segment.ptr, segment.len as usize, direction);
+        }
+    }
+
+    fn start(&mut self, phase: &Phase, segments: &[Segment], _timeout_ns: u64) -> Result<(), StartError> {
+        self.start_phase(phase, segments)
+    }
+
+    fn ack(&mut self, segments: &[Segment]) -> Events {
+        self.take_events(segments)
+    }
+
+    fn set_bus(&mut self, op: BusOp, first: bool, now_ns: u64) -> Step {
+        self.step_bus(op, first, now_ns)
+    }
+
+    /// Never: DAT0 cannot be read.
+    fn dat0_busy(&self) -> bool {
+        false
+    }
+
+    /// Always: nothing tells.
+    fn present(&self) -> bool {
+        true
+    }
+
+    fn card_irq(&mut self, on: bool) {
+        if on { self.unmask_card() } else { self.mask_card() }
+    }
+}

@@ -1,0 +1,197 @@
+//! How a phase starts.
+
+use super::fifo::Transfer;
+use super::regs::*;
+use super::{BLOCK_BYTES_MAX, MAPPED, S3cSdi};
+use crate::host::{Auto, Data, Direction, Dma, Phase, Regs, Segment, StartError, Width};
+use crate::spec::command::{Command, Resp};
+
+/// Interrupts that end a command early.
+const COMMAND_ERRORS: u32 = INT_RESPONSE_CRC | INT_COMMAND_TIMEOUT;
+/// Interrupts that end data, well or early.
+const DATA_EVENTS: u32 = INT_FIFO | INT_CRC_STATUS | INT_DATA_CRC | INT_DATA_TIMEOUT | INT_FINISH;
+
+/// The phase that the controller works on.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Active {
+    pub(super) resp: Resp,
+    pub(super) work: Work,
+    /// Bits of CMDSTAT and DSTA that have come.
+    pub(super) command: u32,
+    pub(super) data: u32,
+}
+
+/// What a phase does beside its command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Work {
+    /// Nothing.
+    Command,
+    /// The CPU takes data out of the FIFO.
+    Read,
+    /// The CPU puts data into the FIFO.
+    Write,
+    /// DMA moves the data.
+    Dma,
+}
+
+impl Active {
+    /// The interrupt that tells that the command is over.
+    pub(super) fn command_end(&self) -> u32 {
+        if self.resp == Resp::None { INT_SENT } else { INT_RESPONSE }
+    }
+
+    /// Has the response no CRC [SD 4.9.4], [SDIO 3.3]?
+    pub(super) fn without_crc(&self) -> bool {
+        matches!(self.resp, Resp::R3 | Resp::R4)
+    }
+
+    /// Is the command over, with its response?
+    pub(super) fn answered(&self) -> bool {
+        let wanted = match self.resp {
+            Resp::None => CMDSTAT_SENT,
+            // The missing CRC tells of a response as well.
+            _ if self.without_crc() => CMDSTAT_RESPONSE | CMDSTAT_CRC,
+            _ => CMDSTAT_RESPONSE,
+        };
+        self.command & wanted != 0
+    }
+}
+
+impl<R: Regs, D: Dma> S3cSdi<R, D> {
+    pub(super) fn start_phase(&mut self, phase: &Phase, segments: &[Segment]) -> Result<(), StartError> {
+        if phase.auto != Auto::None || phase.tuning {
+            return Err(StartError::Unsupported);
+        }
+        let plan = match &phase.data {
+            Some(data) => Some((data, self.plan(data, segments)?)),
+            None => None,
+        };
+        if self.active.is_some() {
+            // While data move the controller sends no other command.
+            return Err(StartError::CommandLine);
+        }
+        if !self.idle {
+            self.check_lines(plan.is_some())?;
+        }
+        let work = plan.map_or(Work::Command, |(_, work)| work);
+        let active = Active { resp: phase.command.resp, work, command: 0, data: 0 };
+        match plan {
+            Some((data, work)) => self.program_data(data, work, segments),
+            None => {
+                self.disarm();
+                self.enable(COMMAND_ERRORS | active.command_end());
+            }
+        }
+        self.idle = false;
+        self.active = Some(active);
+        self.regs.write32(CMDARG, phase.command.arg);
+        self.regs.write32(CMDCON, command_bits(&phase.command));
+        Ok(())
+    }
+
+    /// Who moves these data; nothing is written.
+    fn plan(&self, data: &Data, segments: &[Segment]) -> Result<Work, StartError> {
+        let block = u32::from(data.block_size);
+        if !(1..=BLOCK_BYTES_MAX).contains(&block) || !(1..=COUNT_MAX).contains(&data.blocks) {
+            return Err(StartError::Unsupported);
+        }
+        if data.blocks > 1 && !block.is_multiple_of(4) {
+            // The FIFO is filled by words, and a word does not hold bytes of two blocks.
+            return Err(StartError::Unsupported);
+        }
+        let bytes = block * data.blocks;
+        let held = segments.iter().fold(0u32, |sum, segment| sum.saturating_add(segment.len));
+        let mapped = segments.iter().filter(|segment| segment.bus & MAPPED != 0).count();
+        match (mapped, segments) {
+            _ if held < bytes => Err(StartError::Unsupported),
+            (0, _) if data.direction == Direction::Read => Ok(Work::Read),
+            (0, _) => Ok(Work::Write),
+            (_, [_]) if bytes.is_multiple_of(4) => Ok(Work::Dma),
+            // Memory that is mapped for DMA must not be touched by the CPU, so it is all or nothing.
+            _ => Err(StartError::Unsupported),
+        }
+    }
+
+    /// Writes what a data transfer needs, all but argument and command.
+    fn program_data(&mut self, data: &Data, work: Work, segments: &[Segment]) {
+        let block = u32::from(data.block_size);
+        let bytes = block * data.blocks;
+        if self.block_bytes != Some(block) {
+            self.regs.write32(BSIZE, block);
+            self.block_bytes = Some(block);
+        }
+        let way = match data.direction {
+            Direction::Read => DCON_RECEIVE | DCON_AFTER_COMMAND,
+            Direction::Write => DCON_TRANSMIT | DCON_AFTER_RESPONSE,
+        };
+        let dma = if work == Work::Dma { DCON_DMA } else { 0 };
+        let wide = if self.bus.width == Width::W4 { DCON_WIDE } else { 0 };
+        let dcon = DCON_WORDS | DCON_BLOCKS | DCON_START | way | dma | wide | data.blocks;
+        self.regs.write32(DCON, dcon);
+        self.armed = true;
+        self.transfer = Transfer { left: 0, odd: !bytes.is_multiple_of(4), ..Transfer::default() };
+        let mut events = COMMAND_ERRORS | DATA_EVENTS;
+        match (work, segments) {
+            (Work::Read, _) => {
+                self.transfer.left = bytes;
+                if bytes >= FIFO_HALF {
+                    events |= INT_RX_HALF;
+                }
+            }
+            (Work::Write, _) => {
+                self.transfer.left = bytes;
+                self.fill(segments, 0);
+                if self.transfer.left != 0 {
+                    events |= INT_TX_HALF;
+                }
+            }
+            (Work::Dma, [segment, ..]) => {
+                let to_card = if data.direction == Direction::Write { DMA_TO_CARD } else { 0 };
+                self.regs.write32(DMA_ADDRESS, segment.bus as u32);
+                self.regs.write32(DMA_LENGTH, bytes | to_card);
+                self.regs.write32(DMA_START, 1);
+            }
+            (Work::Dma | Work::Command, _) => {}
+        }
+        // Last: before the first words are in the FIFO, it is half empty.
+        self.enable(events);
+    }
+
+    /// Takes the last transfer out of the data circuits: a command without data must not start them again.
+    fn disarm(&mut self) {
+        if self.armed {
+            self.regs.write32(DCON, 0);
+            self.armed = false;
+        }
+    }
+
+    /// After a phase that did not end well, and without a reset: are the lines free? If they are, late events
+    /// and data are forgotten.
+    #[cold]
+    fn check_lines(&self, data: bool) -> Result<(), StartError> {
+        if self.regs.read32(CMDSTAT) & CMDSTAT_ON != 0 {
+            return Err(StartError::CommandLine);
+        }
+        if data && self.regs.read32(DSTA) & DSTA_ON != 0 {
+            return Err(StartError::DataLine);
+        }
+        self.forget_status();
+        Ok(())
+    }
+
+    /// Clears all that latches but the card interrupt, and empties the FIFO.
+    pub(super) fn forget_status(&self) {
+        self.regs.write32(FSTA, FSTA_RESET | FSTA_FAIL);
+        self.regs.write32(CMDSTAT, CMDSTAT_LATCHED);
+        self.regs.write32(DSTA, DSTA_LATCHED);
+    }
+}
+
+fn command_bits(command: &Command) -> u32 {
+    let resp = match command.resp {
+        Resp::None => 0,
+        Resp::R2 => CMDCON_RESPONSE | CMDCON_LONG,
+        _ => CMDCON_RESPONSE,
+    };
+    CMDCON_START | CMDCON_HOST | resp | u32::from(command.index & 0x3f)
+}

@@ -1,0 +1,121 @@
+//! Data by DMA, from a threshold on.
+
+use super::*;
+
+fn config() -> Config {
+    Config { dma: DmaUse::From(256), ..Config::new(PCLK_HZ) }
+}
+
+/// A word-aligned piece of memory.
+fn aligned(len: usize) -> &'static mut [u8] {
+    let words: &'static mut [u32] = vec![0u32; len.div_ceil(4) + 1].leak();
+    // SAFETY: the words' own memory, as bytes.
+    let bytes = unsafe { core::slice::from_raw_parts_mut(words.as_mut_ptr().cast::<u8>(), 4 * words.len()) };
+    &mut bytes[..len]
+}
+
+#[test]
+fn the_threshold_decides() {
+    let mut host = ready_with(config());
+    for (len, offset, mapped) in
+        [(252, 0, false), (256, 0, true), (257, 0, false), (2048, 0, true), (2048, 1, false), (0, 0, false)]
+    {
+        let memory = aligned(len + offset);
+        let mut segment = near(&mut memory[offset..]);
+        host.map(&mut segment, Direction::Read).unwrap();
+        assert_eq!(host.dma.open.get(), i32::from(mapped), "{len} at {offset}");
+        assert_eq!(segment.bus, if mapped { 0x3000_0000 | MAPPED } else { 0 });
+        host.unmap(&segment, Direction::Read);
+        assert_eq!(host.dma.open.get(), 0);
+    }
+    let mut never = ready();
+    let mut segment = near(aligned(2048));
+    never.map(&mut segment, Direction::Read).unwrap();
+    assert_eq!((segment.bus, never.dma.open.get()), (0, 0));
+}
+
+#[test]
+fn memory_that_dma_does_not_reach_is_refused() {
+    let mut host = ready_with(config());
+    for (bus, error) in [
+        (0x1_0000_0000, DmaError::Unreachable),
+        (0xffff_ff04, DmaError::Unreachable),
+        (u64::MAX - 3, DmaError::Unreachable),
+        (0x3000_0002, DmaError::Alignment),
+    ] {
+        host.dma.bus.set(bus);
+        let mut segment = near(aligned(256));
+        assert_eq!(host.map(&mut segment, Direction::Write), Err(error), "{bus:x}");
+        assert_eq!((segment.bus, host.dma.open.get()), (0, 0));
+    }
+    host.dma.bus.set(0xffff_ff00);
+    host.map(&mut near(aligned(256)), Direction::Write).unwrap();
+}
+
+#[test]
+fn a_transfer_costs_eleven_accesses() {
+    for (direction, length) in [(Direction::Read, 2048), (Direction::Write, 1 << 31 | 2048)] {
+        let mut host = ready_with(config());
+        let mut segment = near(aligned(2048));
+        host.map(&mut segment, direction).unwrap();
+        let phase = cmd53(direction, 512, 4);
+        for first in [true, false] {
+            host.start(&phase, &[segment], 0).unwrap();
+            let mut log = host.regs().take_log();
+            log.retain(|access| !matches!(access, Write(BSIZE | IMSK, _)) || !first);
+            let arg = if direction == Direction::Read { 0x1800_0004 } else { 0x9800_0004 };
+            assert_eq!(
+                log[1..],
+                [
+                    Write(DMA_ADDRESS, 0x3000_0000),
+                    Write(DMA_LENGTH, length),
+                    Write(DMA_START, 1),
+                    Write(CMDARG, arg),
+                    Write(CMDCON, 0x375),
+                ]
+            );
+            let Write(DCON, dcon) = log[0] else { panic!("{log:?}") };
+            assert_ne!(dcon & DCON_DMA, 0);
+            // The FIFO's fill is not the CPU's business.
+            for fill in [0, 32, 64] {
+                host.regs().fifo.borrow_mut().resize(fill, 0);
+                assert!(!host.regs().line());
+            }
+            host.regs().fifo.borrow_mut().clear();
+            let end = report(&mut host, CMDSTAT_RESPONSE, DSTA_FINISH, &[segment]);
+            assert!(end.phase.unwrap().is_ok());
+            assert_eq!(host.regs().take_log().len(), 5);
+        }
+    }
+}
+
+#[test]
+fn what_is_mapped_is_moved_by_dma_or_not_at_all() {
+    let mut host = ready_with(config());
+    let mut mapped = near(aligned(512));
+    host.map(&mut mapped, Direction::Read).unwrap();
+    let small = near(aligned(4));
+    let refused = Err(StartError::Unsupported);
+    assert_eq!(host.start(&cmd53(Direction::Read, 512, 1), &[mapped, small], 0), refused);
+    assert_eq!(host.start(&cmd53(Direction::Read, 512, 2), &[mapped, mapped], 0), refused);
+    assert_eq!(host.start(&cmd53(Direction::Read, 510, 1), &[mapped], 0), refused);
+    assert_eq!(host.caps().max_segments, 1);
+    // The rest of a buffer whose beginning has been moved stays DMA's, however small.
+    let rest = Segment { len: 4, bus: mapped.bus.wrapping_add(508), ..mapped };
+    host.start(&cmd53(Direction::Read, 4, 1), &[rest], 0).unwrap();
+    assert_eq!(host.regs().get(DMA_ADDRESS), 0x3000_01fc);
+}
+
+#[test]
+fn a_reset_stops_dma_first() {
+    let mut host = ready_with(config());
+    let mut segment = near(aligned(512));
+    host.map(&mut segment, Direction::Read).unwrap();
+    host.start(&cmd53(Direction::Read, 512, 1), &[segment], 0).unwrap();
+    report(&mut host, CMDSTAT_RESPONSE, DSTA_CRC, &[segment]).phase.unwrap().unwrap_err();
+    host.regs().take_log();
+    assert_eq!(host.set_bus(BusOp::ResetLines, true, 0), Step::Done);
+    let log = host.regs().take_log();
+    assert_eq!(log[0], Write(DMA_START, 0));
+    assert!(matches!(log[1], Write(CON, con) if con & CON_RESET != 0));
+}

@@ -1,0 +1,156 @@
+//! Bluetooth Type-A: HCI packets through a function's FIFO [SDIO Bluetooth 2].
+//!
+//! A packet comes in six steps: whose interrupt, the function's interrupt register, clear it, header,
+//! payload, acknowledge. Clearing comes before the header and the acknowledge after the payload, or an
+//! interrupt is lost. Packets carry their length (24 bits, with the header) and a type.
+
+use super::{At, CardInterrupt, Chain, Error, Function};
+use crate::engine::{self, DmaBuf};
+use crate::host::Host;
+use crate::sched::{Fifo, Policy};
+use crate::task::Lock;
+use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+/// Registers of the function: packets, acknowledge (0) or ask again (1), send again, interrupt, its switch,
+/// mode.
+const DATA: At = At::Fifo(0x00);
+const READ_RETRY: u32 = 0x10;
+const WRITE_RETRY: u32 = 0x11;
+const INTERRUPT: u32 = 0x13;
+const INTERRUPT_ENABLE: u32 = 0x14;
+const MODE: u32 = 0x20;
+
+/// Length and type before each packet.
+pub const HEADER_BYTES: u32 = 4;
+/// A packet with its header, at most.
+pub const PACKET_BYTES_MAX: u32 = 65_543;
+/// Times that a packet is asked for, or sent, again.
+pub const RETRIES: u8 = 3;
+
+/// What came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Packet {
+    /// ACL 2, SCO 3, event 4, ISO 5; commands (1) only go to the card.
+    pub kind: u8,
+    /// Bytes of its payload, at the start of the buffer.
+    pub bytes: u32,
+}
+
+/// A Type-A function, enabled. Receiving and sending may go on at the same time.
+#[derive(Debug)]
+pub struct TypeA<'a, L: Lock, H: Host, const N: usize, P: Policy = Fifo> {
+    function: Function<'a, L, H, N, P>,
+    /// The card waits for our word on a packet: also when the future that fetched it was dropped.
+    owes: AtomicBool,
+}
+
+impl<'a, L: Lock, H: Host, const N: usize, P: Policy> TypeA<'a, L, H, N, P> {
+    /// Enables the function and its interrupt.
+    pub async fn open(
+        mut function: Function<'a, L, H, N, P>,
+        irq: &mut CardInterrupt<'a, L, H, N, P>,
+        block_bytes: u16,
+    ) -> Result<Self, Error> {
+        function.enable().await?;
+        function.set_block_size(block_bytes).await?;
+        irq.enable(function.number()).await?;
+        function.write_u8(MODE, 0, Chain::More).await?;
+        function.write_u8(INTERRUPT_ENABLE, 1, Chain::Last).await?;
+        Ok(TypeA { function, owes: AtomicBool::new(false) })
+    }
+
+    /// The next packet. What arrives broken, or makes no sense, is asked for again; if it never gets better
+    /// it is given up, with its error.
+    pub async fn receive(
+        &self,
+        irq: &mut CardInterrupt<'a, L, H, N, P>,
+        mut buf: DmaBuf,
+    ) -> (Result<Packet, Error>, DmaBuf) {
+        let mut failures = 0;
+        loop {
+            let last = failures == RETRIES;
+            match self.serve(irq, &mut buf, last).await {
+                Ok(Some(packet)) => return (Ok(packet), buf),
+                Err(error) if last => return (Err(error), buf),
+                Err(_) => failures += 1,
+                Ok(None) => {}
+            }
+        }
+    }
+
+    /// One interrupt. `last`: a packet that fails now is given up.
+    async fn serve(
+        &self,
+        irq: &mut CardInterrupt<'a, L, H, N, P>,
+        buf: &mut DmaBuf,
+        last: bool,
+    ) -> Result<Option<Packet>, Error> {
+        let f = &self.function;
+        if self.owes.load(Relaxed) {
+            self.answer(true).await?;
+        }
+        irq.wait().await;
+        let ours = irq.pending().await? & 1 << f.number() != 0;
+        if !ours || f.read_u8(INTERRUPT, Chain::More).await? & 1 == 0 {
+            irq.ack();
+            return Ok(None);
+        }
+        self.owes.store(true, Relaxed);
+        f.write_u8(INTERRUPT, 1, Chain::More).await?;
+        let fetched = self.fetch(buf).await;
+        self.answer(fetched.is_err() && !last).await?;
+        irq.ack();
+        fetched.map(Some)
+    }
+
+    /// Acknowledges a packet, or asks for it again.
+    async fn answer(&self, again: bool) -> Result<(), Error> {
+        let told = self.function.write_u8(READ_RETRY, u8::from(again), Chain::Last).await;
+        self.owes.store(told.is_err(), Relaxed);
+        told
+    }
+
+    /// Header, payload: both to the start of the buffer, which is aligned.
+    async fn fetch(&self, buf: &mut DmaBuf) -> Result<Packet, Error> {
+        self.read(HEADER_BYTES, buf).await?;
+        let [a, b, c, kind] = buf.first_chunk().copied().unwrap_or_default();
+        let bytes = u32::from_le_bytes([a, b, c, 0]);
+        let max_bytes = buf.len_bytes().saturating_add(HEADER_BYTES).min(PACKET_BYTES_MAX);
+        if bytes <= HEADER_BYTES || bytes > max_bytes || !(2..=5).contains(&kind) {
+            return Err(Error::Packet { bytes, max_bytes, kind });
+        }
+        self.read(bytes - HEADER_BYTES, buf).await?;
+        Ok(Packet { kind, bytes: bytes - HEADER_BYTES })
+    }
+
+    async fn read(&self, bytes: u32, buf: &mut DmaBuf) -> Result<(), Error> {
+        let memory = core::mem::replace(buf, DmaBuf::EMPTY);
+        let result;
+        (result, *buf) = self.function.read(DATA, bytes, memory, Chain::More).await;
+        result
+    }
+
+    /// Sends a packet: `payload` bytes that follow [`HEADER_BYTES`] of room at the start of the buffer. Sent
+    /// again if it fails, some times.
+    pub async fn transmit(&self, kind: u8, payload: u32, mut buf: DmaBuf) -> (Result<(), Error>, DmaBuf) {
+        let bytes = payload.saturating_add(HEADER_BYTES);
+        let max_bytes = buf.len_bytes().min(PACKET_BYTES_MAX);
+        match buf.first_chunk_mut() {
+            Some(room) if bytes <= max_bytes => *room = (bytes | u32::from(kind) << 24).to_le_bytes(),
+            _ => return (Err(Error::Packet { bytes, max_bytes, kind }), buf),
+        }
+        let mut failures = 0;
+        loop {
+            let result;
+            (result, buf) = self.function.write(DATA, bytes, buf, Chain::Last).await;
+            let wire = matches!(result, Err(Error::Engine(engine::Error::Host(_)) | Error::Refused { .. }));
+            if !wire || failures == RETRIES {
+                return (result, buf);
+            }
+            failures += 1;
+            // The card forgets what it has got of the packet; if it does not hear this, the next try fails as
+            // well.
+            let _ = self.function.write_u8(WRITE_RETRY, 1, Chain::Last).await;
+        }
+    }
+}

@@ -1,0 +1,273 @@
+//! The card common control registers, function 0, 00h to 16h [SDIO 6.9].
+
+use crate::spec::ParseError;
+
+/// Addresses of the registers in function 0.
+pub mod reg {
+    /// CCCR and SDIO revision.
+    pub const REVISION: u32 = 0x00;
+    /// SD revision.
+    pub const SD_REVISION: u32 = 0x01;
+    /// IOEx: function x is enabled.
+    pub const IO_ENABLE: u32 = 0x02;
+    /// IORx: function x is ready.
+    pub const IO_READY: u32 = 0x03;
+    /// IENx: function x may interrupt; bit 0 is the master switch.
+    pub const INT_ENABLE: u32 = 0x04;
+    /// INTx: function x interrupts.
+    pub const INT_PENDING: u32 = 0x05;
+    /// ASx: the function to abort; bit 3 resets all I/O.
+    pub const ABORT: u32 = 0x06;
+    /// Bus width, pull-up of DAT3.
+    pub const INTERFACE: u32 = 0x07;
+    /// What the card can do.
+    pub const CAPABILITY: u32 = 0x08;
+    /// First of three bytes: where the common CIS begins.
+    pub const CIS: u32 = 0x09;
+    /// First of two bytes: block size of function 0.
+    pub const BLOCK_SIZE: u32 = 0x10;
+    /// Power control.
+    pub const POWER: u32 = 0x12;
+    /// High speed and UHS modes.
+    pub const SPEED: u32 = 0x13;
+    /// UHS modes that the card offers.
+    pub const UHS: u32 = 0x14;
+    /// Strength of its drivers.
+    pub const DRIVE: u32 = 0x15;
+    /// Asynchronous interrupt.
+    pub const INTERRUPT_EXTENSION: u32 = 0x16;
+}
+
+/// RES in [`reg::ABORT`]: resets all I/O functions.
+pub const RESET: u8 = 1 << 3;
+/// Bus width 4 in [`reg::INTERFACE`].
+pub const WIDTH_4: u8 = 2;
+/// Mask of the bus width.
+pub const WIDTH_MASK: u8 = 3;
+/// In [`reg::INTERFACE`]: the pull-up of DAT3 is off.
+pub const DETECT_OFF: u8 = 1 << 7;
+/// EAI in [`reg::INTERRUPT_EXTENSION`]: interrupts without a clock.
+pub const ASYNC_ON: u8 = 1 << 1;
+
+/// Bytes of the CCCR.
+pub const BYTES: usize = 0x17;
+
+/// CCCR's structure by its revision number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Revision {
+    /// 1.00.
+    V1_00,
+    /// 1.10.
+    V1_10,
+    /// 1.20 (SDIO 2.00): power and high speed.
+    V1_20,
+    /// 3.00: UHS, asynchronous interrupt.
+    V3_00,
+}
+
+/// The CCCR as it was read. What a register of a later revision offers reads as "no" in earlier ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cccr {
+    /// Structure of the CCCR.
+    pub revision: Revision,
+    /// SDIO revision code, 0 to 15: 0 is 1.00, 4 is 3.00.
+    pub sdio_revision: u8,
+    /// SD revision code, 0 to 15.
+    pub sd_revision: u8,
+    /// IOEx, one bit a function.
+    pub io_enable: u8,
+    /// IORx.
+    pub io_ready: u8,
+    /// IENx; bit 0 is the master switch.
+    pub int_enable: u8,
+    /// INTx.
+    pub int_pending: u8,
+    /// Bus interface control, as it came.
+    pub interface: u8,
+    /// Card capability, as it came; the methods name its bits.
+    pub capability: u8,
+    /// Where the common CIS begins, 24 bits.
+    pub cis: u32,
+    /// Block size of function 0, in bytes; 0 if never set.
+    pub block_bytes: u16,
+    /// Power control, as it came.
+    pub power: u8,
+    /// Bus speed select, as it came.
+    pub speed: u8,
+    /// UHS support, as it came.
+    pub uhs: u8,
+    /// Driver strength, as it came.
+    pub drive: u8,
+    /// Interrupt extension, as it came.
+    pub interrupt_extension: u8,
+}
+
+impl Cccr {
+    /// Reads 00h to 16h. Only an unknown revision is refused: then the rest means nothing.
+    pub fn parse(bytes: &[u8; BYTES]) -> Result<Self, ParseError> {
+        let at = |addr: u32| bytes.get(addr as usize).copied().unwrap_or(0);
+        let revision = match at(reg::REVISION) & 0xf {
+            0 => Revision::V1_00,
+            1 => Revision::V1_10,
+            2 => Revision::V1_20,
+            3 => Revision::V3_00,
+            other => {
+                return Err(ParseError { register: "CCCR", field: "CCCR revision", value: u32::from(other) });
+            }
+        };
+        let since = |first: Revision, addr| if revision >= first { at(addr) } else { 0 };
+        Ok(Cccr {
+            revision,
+            sdio_revision: at(reg::REVISION) >> 4,
+            sd_revision: at(reg::SD_REVISION) & 0xf,
+            io_enable: at(reg::IO_ENABLE) & 0xfe,
+            io_ready: at(reg::IO_READY) & 0xfe,
+            int_enable: at(reg::INT_ENABLE),
+            int_pending: at(reg::INT_PENDING) & 0xfe,
+            interface: at(reg::INTERFACE),
+            capability: at(reg::CAPABILITY),
+            cis: little_endian([at(reg::CIS), at(reg::CIS + 1), at(reg::CIS + 2)]),
+            block_bytes: u16::from_le_bytes([at(reg::BLOCK_SIZE), at(reg::BLOCK_SIZE + 1)]),
+            power: since(Revision::V1_20, reg::POWER),
+            speed: since(Revision::V1_20, reg::SPEED),
+            uhs: since(Revision::V3_00, reg::UHS),
+            drive: since(Revision::V3_00, reg::DRIVE),
+            interrupt_extension: since(Revision::V3_00, reg::INTERRUPT_EXTENSION),
+        })
+    }
+
+    const fn can(&self, bit: u32) -> bool {
+        self.capability >> bit & 1 != 0
+    }
+
+    /// SDC: CMD52 is answered while data move.
+    pub const fn direct_during_data(&self) -> bool {
+        self.can(0)
+    }
+
+    /// SMB: CMD53 in block mode.
+    pub const fn multi_block(&self) -> bool {
+        self.can(1)
+    }
+
+    /// SRW: read wait.
+    pub const fn read_wait(&self) -> bool {
+        self.can(2)
+    }
+
+    /// SBS: suspend and resume.
+    pub const fn suspend(&self) -> bool {
+        self.can(3)
+    }
+
+    /// S4MI: interrupts between the blocks of a transfer on four lines.
+    pub const fn interrupt_between_blocks(&self) -> bool {
+        self.can(4)
+    }
+
+    /// E4MI: and they are on.
+    pub const fn interrupt_between_blocks_on(&self) -> bool {
+        self.can(5)
+    }
+
+    /// LSC: up to 400 kHz only.
+    pub const fn low_speed(&self) -> bool {
+        self.can(6)
+    }
+
+    /// Four data lines: every full-speed card, and a low-speed card with 4BLS.
+    pub const fn width4(&self) -> bool {
+        !self.low_speed() || self.can(7)
+    }
+
+    /// SHS: high speed.
+    pub const fn high_speed(&self) -> bool {
+        self.speed & 1 != 0
+    }
+
+    /// SSDR50.
+    pub const fn sdr50(&self) -> bool {
+        self.uhs & 1 != 0
+    }
+
+    /// SSDR104.
+    pub const fn sdr104(&self) -> bool {
+        self.uhs & 2 != 0
+    }
+
+    /// SDDR50.
+    pub const fn ddr50(&self) -> bool {
+        self.uhs & 4 != 0
+    }
+
+    /// SMPC: the card may be told how much power it gets.
+    pub const fn power_control(&self) -> bool {
+        self.power & 1 != 0
+    }
+
+    /// EMPC: it may draw more than 200 mA.
+    pub const fn power_control_on(&self) -> bool {
+        self.power & 2 != 0
+    }
+
+    /// SDTA, SDTC, SDTD: driver types A, C and D, one bit each from bit 0; type B always works.
+    pub const fn driver_types(&self) -> u8 {
+        self.drive & 7
+    }
+
+    /// The driver type in use: 0 B, 1 A, 2 C, 3 D.
+    pub const fn driver_type(&self) -> u8 {
+        self.drive >> 4 & 3
+    }
+
+    /// SAI: interrupts without a clock.
+    pub const fn async_interrupt(&self) -> bool {
+        self.interrupt_extension & 1 != 0
+    }
+}
+
+/// Three bytes, lowest first.
+pub(super) const fn little_endian(bytes: [u8; 3]) -> u32 {
+    u32::from_le_bytes([bytes[0], bytes[1], bytes[2], 0])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_uhs_card() {
+        let mut bytes = [0; BYTES];
+        bytes[..0x0c].copy_from_slice(&[0x43, 3, 0, 0, 0, 0, 0, 0, 0x1f, 0x00, 0x10, 0x00]);
+        bytes[0x12..].copy_from_slice(&[1, 1, 7, 0x17, 1]);
+        let cccr = Cccr::parse(&bytes).unwrap();
+        assert_eq!((cccr.revision, cccr.sdio_revision, cccr.cis), (Revision::V3_00, 4, 0x1000));
+        assert!(cccr.multi_block() && cccr.direct_during_data() && cccr.read_wait() && cccr.suspend());
+        assert!(cccr.interrupt_between_blocks() && !cccr.interrupt_between_blocks_on());
+        assert!(cccr.width4() && !cccr.low_speed() && cccr.high_speed());
+        assert!(cccr.sdr50() && cccr.sdr104() && cccr.ddr50() && cccr.async_interrupt());
+        assert_eq!((cccr.driver_types(), cccr.driver_type()), (7, 1));
+        assert!(cccr.power_control() && !cccr.power_control_on());
+    }
+
+    #[test]
+    fn earlier_revisions_have_no_later_registers() {
+        let mut bytes = [0xff; BYTES];
+        bytes[0] = 0x11;
+        let cccr = Cccr::parse(&bytes).unwrap();
+        assert!(!cccr.high_speed() && !cccr.sdr50() && !cccr.async_interrupt() && !cccr.power_control());
+        bytes[0] = 0x32;
+        assert!(Cccr::parse(&bytes).unwrap().high_speed());
+        bytes[0] = 0x34;
+        assert_eq!(Cccr::parse(&bytes).unwrap_err().value, 4);
+    }
+
+    #[test]
+    fn low_speed_cards_have_four_lines_only_if_they_say_so() {
+        let mut bytes = [0; BYTES];
+        bytes[8] = 0x40;
+        assert!(!Cccr::parse(&bytes).unwrap().width4());
+        bytes[8] = 0xc0;
+        assert!(Cccr::parse(&bytes).unwrap().width4());
+    }
+}

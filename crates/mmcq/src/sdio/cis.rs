@@ -1,0 +1,489 @@
+//! The card information structure: chains of tuples in function 0, 1000h to 17FFFh [SDIO 6.11, 16].
+//!
+//! [`Walker`] reads a chain a byte at a time, from wherever the caller gets the bytes; it says which one it
+//! wants next. It goes forward only, at most [`TUPLES_MAX`] tuples and [`BYTES_MAX`] bytes, inside of the
+//! area that the standard gives. Bodies nobody asks for are not even read.
+
+use core::fmt;
+
+/// Tuples in a chain.
+pub const TUPLES_MAX: u8 = 64;
+/// Bytes that are read of a chain.
+pub const BYTES_MAX: u16 = 1024;
+/// Where tuples may be [SDIO 6.11].
+pub const AREA: core::ops::Range<u32> = 0x1000..0x1_8000;
+/// Bytes of a body that are kept; those beyond are skipped.
+const BODY_MAX: usize = 64;
+
+/// Tuple codes [SDIO 16.2].
+pub mod code {
+    /// CISTPL_NULL: nothing, not even a link.
+    pub const NULL: u8 = 0x00;
+    /// CISTPL_CHECKSUM.
+    pub const CHECKSUM: u8 = 0x10;
+    /// CISTPL_VERS_1: revision and texts.
+    pub const VERS_1: u8 = 0x15;
+    /// CISTPL_ALTSTR: texts in another language.
+    pub const ALTSTR: u8 = 0x16;
+    /// CISTPL_MANFID: manufacturer and product.
+    pub const MANFID: u8 = 0x20;
+    /// CISTPL_FUNCID: kind of function.
+    pub const FUNCID: u8 = 0x21;
+    /// CISTPL_FUNCE: what card or function can do.
+    pub const FUNCE: u8 = 0x22;
+    /// CISTPL_SDIO_STD: standard interface.
+    pub const SDIO_STD: u8 = 0x91;
+    /// CISTPL_END.
+    pub const END: u8 = 0xff;
+}
+
+/// The ways of PC Cards to go on elsewhere; SDIO has none of them.
+const LONG_LINKS: [u8; 4] = [0x02, 0x06, 0x11, 0x12];
+
+/// What is wrong with a chain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum CisFault {
+    /// The pointer in CCCR or FBR, or a link, leaves [`AREA`].
+    Outside,
+    /// The link is FFh.
+    Endless,
+    /// A tuple that goes on elsewhere.
+    LongLink,
+    /// More than [`TUPLES_MAX`] tuples.
+    Tuples,
+    /// More than [`BYTES_MAX`] bytes.
+    Bytes,
+    /// Reading all of the card's tuples took too long.
+    Time,
+    /// The body is too short for its fields.
+    Short {
+        /// Its bytes.
+        bytes: u8,
+        /// What its fields need.
+        needed: u8,
+    },
+    /// The largest block has no bytes.
+    BlockSize,
+    /// The chain ended without the CISTPL_FUNCE that a function must have.
+    NoExtension,
+}
+
+/// A chain that cannot be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CisError {
+    /// Whose: 0 is the common CIS.
+    pub function: u8,
+    /// Where the tuple begins.
+    pub addr: u32,
+    /// Its code.
+    pub tuple: u8,
+    /// What is wrong.
+    pub fault: CisFault,
+}
+
+impl fmt::Display for CisError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let CisError { function, addr, tuple, fault } = self;
+        write!(f, "CIS of function {function}, tuple {tuple:#04x} at {addr:#07x}: ")?;
+        match fault {
+            CisFault::Outside => write!(f, "leaves {:#07x} to {:#07x}", AREA.start, AREA.end - 1),
+            CisFault::Endless => f.write_str("its link is 0xff, expected at most 0xfe"),
+            CisFault::LongLink => f.write_str("it links elsewhere, which SDIO does not have"),
+            CisFault::Tuples => write!(f, "one more than the {TUPLES_MAX} tuples expected at most"),
+            CisFault::Bytes => write!(f, "more than the {BYTES_MAX} bytes expected at most"),
+            CisFault::Time => f.write_str("reading the tuples takes too long"),
+            CisFault::Short { bytes, needed } => {
+                write!(f, "its body has {bytes} bytes, expected at least {needed}")
+            }
+            CisFault::BlockSize => f.write_str("its largest block has 0 bytes, expected at least 1"),
+            CisFault::NoExtension => f.write_str("the chain ends without a CISTPL_FUNCE"),
+        }
+    }
+}
+
+impl core::error::Error for CisError {}
+
+/// CISTPL_MANFID.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Manufacturer {
+    /// TPLMID_MANF.
+    pub vendor: u16,
+    /// TPLMID_CARD.
+    pub product: u16,
+}
+
+/// CISTPL_FUNCE of the card (type 0).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CardExtension {
+    /// TPLFE_FN0_BLK_SIZE, in bytes.
+    pub block_bytes: u16,
+    /// TPLFE_MAX_TRAN_SPEED in hertz; `None` for a reserved code.
+    pub max_clock_hz: Option<u32>,
+}
+
+/// CISTPL_FUNCE of a function (type 1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FunctionExtension {
+    /// TPLFE_FUNCTION_INFO bit 0: it can wake the host.
+    pub wakes: bool,
+    /// TPLFE_STD_IO_REV.
+    pub standard_revision: u8,
+    /// TPLFE_CARD_PSN: serial number.
+    pub serial: u32,
+    /// TPLFE_CSA_SIZE in bytes.
+    pub csa_bytes: u32,
+    /// TPLFE_CSA_PROPERTY, as it came.
+    pub csa_property: u8,
+    /// TPLFE_MAX_BLK_SIZE in bytes, at least 1.
+    pub max_block_bytes: u16,
+    /// TPLFE_OCR.
+    pub ocr: u32,
+    /// TPLFE_OP_MIN_PWR, OP_AVG_PWR, OP_MAX_PWR, SB_MIN_PWR, SB_AVG_PWR, SB_MAX_PWR, in milliamperes.
+    pub power_ma: [u8; 6],
+    /// TPLFE_MIN_BW and TPLFE_OPT_BW, in kilobytes a second.
+    pub bandwidth: [u16; 2],
+    /// TPLFE_ENABLE_TIMEOUT_VAL in nanoseconds; `None` in tuples of SDIO 1.00, and where it is 0.
+    pub enable_timeout_ns: Option<u64>,
+}
+
+/// The texts of CISTPL_VERS_1, at most 62 bytes of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Version {
+    /// TPLLV1_MAJOR and TPLLV1_MINOR.
+    pub revision: (u8, u8),
+    bytes: [u8; BODY_MAX],
+    len: u8,
+}
+
+impl Version {
+    /// What follows the revision, as it came.
+    pub fn bytes(&self) -> &[u8] {
+        self.bytes.get(2..usize::from(self.len)).unwrap_or(&[])
+    }
+
+    /// The texts in their order (manufacturer, product, ...), in whatever code the card uses.
+    pub fn texts(&self) -> impl Iterator<Item = &[u8]> {
+        let all = self.bytes().split(|&byte| byte == 0xff).next().unwrap_or(&[]);
+        all.split(|&byte| byte == 0).filter(|text| !text.is_empty())
+    }
+}
+
+/// What a chain tells that we keep.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Cis {
+    /// Who made it.
+    pub manufacturer: Option<Manufacturer>,
+    /// TPLFID_FUNCTION of CISTPL_FUNCID; 0Ch for SDIO.
+    pub function_id: Option<u8>,
+    /// The card's extension; in the common CIS only.
+    pub card: Option<CardExtension>,
+    /// The function's extension; in a function's CIS only.
+    pub function: Option<FunctionExtension>,
+    /// Its texts.
+    pub version: Option<Version>,
+    /// Tuples that were skipped: vendors', and those that nobody needs.
+    pub skipped: u8,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    Code,
+    Link,
+    /// So many bytes of the body are wanted; its length is the other.
+    Body(u8, u8),
+    End,
+}
+
+/// Reads one chain; see the module.
+#[derive(Clone, Debug)]
+pub struct Walker {
+    function: u8,
+    step: Step,
+    /// The byte that is wanted next.
+    at: u32,
+    tuple: u8,
+    tuple_at: u32,
+    tuples: u8,
+    bytes: u16,
+    body: [u8; BODY_MAX],
+    cis: Cis,
+}
+
+impl Walker {
+    /// A chain of this function (0: the card's) that begins here.
+    pub fn new(function: u8, pointer: u32) -> Result<Self, CisError> {
+        let walker = Walker {
+            function,
+            step: Step::Code,
+            at: pointer,
+            tuple: code::NULL,
+            tuple_at: pointer,
+            tuples: 0,
+            bytes: 0,
+            body: [0; BODY_MAX],
+            cis: Cis::default(),
+        };
+        if AREA.contains(&pointer) { Ok(walker) } else { walker.fail(CisFault::Outside) }
+    }
+
+    /// The address in function 0 that it wants; `None` at the end of the chain.
+    pub fn wants(&self) -> Option<u32> {
+        (self.step != Step::End).then_some(self.at)
+    }
+
+    /// The error for this fault in the tuple being read.
+    pub fn error(&self, fault: CisFault) -> CisError {
+        CisError { function: self.function, addr: self.tuple_at, tuple: self.tuple, fault }
+    }
+
+    fn fail<T>(&self, fault: CisFault) -> Result<T, CisError> {
+        Err(self.error(fault))
+    }
+
+    /// The byte that was wanted.
+    pub fn give(&mut self, byte: u8) -> Result<(), CisError> {
+        match self.step {
+            Step::Code => {
+                (self.tuple, self.tuple_at) = (byte, self.at);
+                if byte == code::END {
+                    self.step = Step::End;
+                    return Ok(());
+                }
+                if self.tuples == TUPLES_MAX {
+                    return self.fail(CisFault::Tuples);
+                }
+                self.tuples += 1;
+                if LONG_LINKS.contains(&byte) {
+                    return self.fail(CisFault::LongLink);
+                }
+                self.step = if byte == code::NULL { Step::Code } else { Step::Link };
+                self.advance(1)
+            }
+            Step::Link => {
+                if byte == 0xff {
+                    return self.fail(CisFault::Endless);
+                }
+                // One more: there has to be room for the next tuple's code.
+                if self.at + 1 + u32::from(byte) >= AREA.end {
+                    return self.fail(CisFault::Outside);
+                }
+                let kept = matches!(self.tuple, code::VERS_1 | code::MANFID | code::FUNCID | code::FUNCE);
+                if !kept {
+                    self.cis.skipped += 1;
+                    self.step = Step::Code;
+                    return self.advance(1 + u32::from(byte));
+                }
+                self.step = Step::Body(0, byte);
+                if byte == 0 {
+                    self.keep(0)?;
+                }
+                self.advance(1)
+            }
+            Step::Body(have, length) => {
+                if let Some(place) = self.body.get_mut(usize::from(have)) {
+                    *place = byte;
+                }
+                let have = have.saturating_add(1);
+                self.step = Step::Body(have, length);
+                if have < length && usize::from(have) < BODY_MAX {
+                    return self.advance(1);
+                }
+                self.keep(have)?;
+                self.advance(1 + u32::from(length.saturating_sub(have)))
+            }
+            Step::End => Ok(()),
+        }
+    }
+
+    /// On to a later byte.
+    fn advance(&mut self, by: u32) -> Result<(), CisError> {
+        self.at = self.at.saturating_add(by);
+        self.bytes = self.bytes.saturating_add(1);
+        if !AREA.contains(&self.at) {
+            return self.fail(CisFault::Outside);
+        }
+        if self.bytes >= BYTES_MAX {
+            return self.fail(CisFault::Bytes);
+        }
+        Ok(())
+    }
+
+    /// The wanted part of a body is complete.
+    fn keep(&mut self, length: u8) -> Result<(), CisError> {
+        self.step = Step::Code;
+        let body = &self.body;
+        let at = |place: usize| body.get(place).copied().unwrap_or(0);
+        let two = |place| u16::from_le_bytes([at(place), at(place + 1)]);
+        let four = |place| u32::from_le_bytes([at(place), at(place + 1), at(place + 2), at(place + 3)]);
+        let extension = (length > 0).then_some(at(0));
+        let needed = match (self.tuple, extension) {
+            (code::MANFID, _) => 4,
+            (code::VERS_1, _) => 2,
+            (code::FUNCE, Some(0)) if self.function == 0 => 4,
+            (code::FUNCE, Some(1)) if self.function != 0 => 14,
+            _ => 1,
+        };
+        if length < needed {
+            return self.fail(CisFault::Short { bytes: length, needed });
+        }
+        match (self.tuple, extension) {
+            (code::MANFID, _) => {
+                self.cis.manufacturer = Some(Manufacturer { vendor: two(0), product: two(2) });
+            }
+            (code::FUNCID, _) => self.cis.function_id = Some(at(0)),
+            (code::VERS_1, _) => {
+                self.cis.version = Some(Version { revision: (at(0), at(1)), bytes: *body, len: length });
+            }
+            (code::FUNCE, Some(0)) if self.function == 0 => {
+                self.cis.card =
+                    Some(CardExtension { block_bytes: two(1), max_clock_hz: transfer_speed_hz(at(3)) });
+                if two(1) == 0 {
+                    return self.fail(CisFault::BlockSize);
+                }
+            }
+            (code::FUNCE, Some(1)) if self.function != 0 => {
+                // Fields beyond a shorter body belong to later revisions: 0.
+                let field = |place: usize, bytes: usize| usize::from(length) >= place + bytes;
+                let timeout = if field(28, 2) { u64::from(two(28)) } else { 0 };
+                let extension = FunctionExtension {
+                    wakes: at(1) & 1 != 0,
+                    standard_revision: at(2),
+                    serial: four(3),
+                    csa_bytes: four(7),
+                    csa_property: at(11),
+                    max_block_bytes: two(12),
+                    ocr: if field(14, 4) { four(14) } else { 0 },
+                    power_ma: if field(18, 6) {
+                        [at(18), at(19), at(20), at(21), at(22), at(23)]
+                    } else {
+                        [0; 6]
+                    },
+                    bandwidth: if field(24, 4) { [two(24), two(26)] } else { [0; 2] },
+                    enable_timeout_ns: (timeout > 0).then_some(timeout * 10_000_000),
+                };
+                if extension.max_block_bytes == 0 {
+                    return self.fail(CisFault::BlockSize);
+                }
+                self.cis.function = Some(extension);
+            }
+            _ => self.cis.skipped += 1,
+        }
+        Ok(())
+    }
+
+    /// What the chain told, once [`wants`](Self::wants) is `None`. A function must have told its largest
+    /// block.
+    pub fn finish(self) -> Result<Cis, CisError> {
+        if self.function != 0 && self.cis.function.is_none() {
+            return self.fail(CisFault::NoExtension);
+        }
+        Ok(self.cis)
+    }
+}
+
+/// TPLFE_MAX_TRAN_SPEED: a unit and a factor, as in the CSD [SD 5.3.2].
+fn transfer_speed_hz(code: u8) -> Option<u32> {
+    const TENTHS: [u32; 16] = [0, 10, 12, 13, 15, 20, 25, 30, 35, 40, 45, 50, 55, 60, 70, 80];
+    const UNIT_HZ: [u32; 4] = [10_000, 100_000, 1_000_000, 10_000_000];
+    let tenths = TENTHS.get(usize::from(code >> 3 & 0xf)).copied()?;
+    let unit_hz = UNIT_HZ.get(usize::from(code & 7)).copied()?;
+    (tenths > 0 && code & 0x80 == 0).then_some(tenths * unit_hz)
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+    use super::*;
+
+    /// Reads a chain that lies at 1000h; what is beyond reads as FFh.
+    fn walk(function: u8, bytes: &[u8]) -> Result<Cis, CisError> {
+        let mut walker = Walker::new(function, 0x1000)?;
+        let mut reads = 0;
+        while let Some(at) = walker.wants() {
+            walker.give(*bytes.get(at as usize - 0x1000).unwrap_or(&0xff))?;
+            reads += 1;
+            assert!(reads <= BYTES_MAX);
+        }
+        walker.finish()
+    }
+
+    #[test]
+    fn the_common_chain_of_a_card() {
+        let chain = [
+            0x21, 2, 0x0c, 0, 0x22, 4, 0, 0x00, 0x02, 0x32, 0x80, 3, 9, 9, 9, 0x20, 4, 0x92, 0x02, 0x21,
+            0x43, //
+            0x15, 9, 1, 1, b'A', b'b', 0, b'C', 0, 0xff, 0xff, 0, 0xff,
+        ];
+        let cis = walk(0, &chain).unwrap();
+        assert_eq!(cis.manufacturer, Some(Manufacturer { vendor: 0x0292, product: 0x4321 }));
+        assert_eq!(cis.function_id, Some(0x0c));
+        assert_eq!(cis.card, Some(CardExtension { block_bytes: 512, max_clock_hz: Some(25_000_000) }));
+        let version = cis.version.unwrap();
+        assert_eq!(version.revision, (1, 1));
+        assert_eq!(version.texts().collect::<std::vec::Vec<_>>(), [&b"Ab"[..], b"C"]);
+        assert_eq!((cis.skipped, cis.function), (1, None));
+    }
+
+    fn function_chain(max_block: u16, length: usize) -> std::vec::Vec<u8> {
+        let mut body = [0; 42];
+        body[..3].copy_from_slice(&[1, 1, 0x10]);
+        body[3..7].copy_from_slice(&0x1234_5678u32.to_le_bytes());
+        body[12..14].copy_from_slice(&max_block.to_le_bytes());
+        body[28..30].copy_from_slice(&25u16.to_le_bytes());
+        let mut chain = std::vec![0x22, length as u8];
+        chain.extend(&body[..length]);
+        chain.push(0xff);
+        chain
+    }
+
+    #[test]
+    fn a_functions_chain() {
+        let told = walk(1, &function_chain(512, 42)).unwrap().function.unwrap();
+        assert_eq!((told.max_block_bytes, told.serial, told.wakes), (512, 0x1234_5678, true));
+        assert_eq!(told.enable_timeout_ns, Some(250_000_000));
+        let old = walk(1, &function_chain(64, 28)).unwrap().function.unwrap();
+        assert_eq!((old.max_block_bytes, old.enable_timeout_ns), (64, None));
+    }
+
+    #[test]
+    fn hostile_chains_name_tuple_and_address() {
+        let fault = |function, bytes: &[u8]| walk(function, bytes).unwrap_err();
+        let short = fault(1, &function_chain(512, 13));
+        assert_eq!(short.fault, CisFault::Short { bytes: 13, needed: 14 });
+        assert_eq!(fault(1, &function_chain(0, 42)).fault, CisFault::BlockSize);
+        assert_eq!(fault(1, &[0xff]).fault, CisFault::NoExtension);
+        assert_eq!(fault(0, &[0x22, 4, 0, 0, 0, 0x32]).fault, CisFault::BlockSize);
+        let endless = fault(0, &[0x21, 2, 0x0c, 0, 0x80, 0xff]);
+        assert_eq!((endless.fault, endless.addr, endless.tuple), (CisFault::Endless, 0x1004, 0x80));
+        assert_eq!(
+            std::format!("{endless}"),
+            "CIS of function 0, tuple 0x80 at 0x01004: its link is 0xff, expected at most 0xfe"
+        );
+        assert_eq!(fault(0, &[0; 2000]).fault, CisFault::Tuples);
+        assert_eq!(fault(0, &[0x80, 0].repeat(1000)).fault, CisFault::Tuples);
+        assert_eq!(fault(0, &[0x15, 254].repeat(4000)).fault, CisFault::Bytes);
+        assert_eq!(fault(0, &[0x11, 4, 0, 0, 0, 0]).fault, CisFault::LongLink);
+        assert_eq!(fault(0, &[0x20, 3, 0, 0, 0]).fault, CisFault::Short { bytes: 3, needed: 4 });
+        for pointer in [0, 0xfff, 0x1_8000, 0x1_ffff, 0xff_ffff] {
+            assert_eq!(Walker::new(1, pointer).unwrap_err().fault, CisFault::Outside);
+        }
+    }
+
+    #[test]
+    fn a_chain_does_not_leave_its_area() {
+        for (at, bytes) in [(AREA.end - 1, &[0x80][..]), (AREA.end - 4, &[0x80, 2]), (AREA.end - 1, &[0])] {
+            let mut walker = Walker::new(0, at).unwrap();
+            let result = bytes.iter().try_for_each(|&byte| walker.give(byte));
+            assert_eq!(result.unwrap_err().fault, CisFault::Outside);
+        }
+    }
+
+    #[test]
+    fn clock_codes() {
+        assert_eq!(transfer_speed_hz(0x32), Some(25_000_000));
+        assert_eq!(transfer_speed_hz(0x5a), Some(50_000_000));
+        assert_eq!(transfer_speed_hz(0x0b), Some(100_000_000));
+        assert_eq!([transfer_speed_hz(0), transfer_speed_hz(0x0c), transfer_speed_hz(0xff)], [None; 3]);
+    }
+}

@@ -1,0 +1,147 @@
+//! Why something with an I/O function failed.
+
+use super::cis::CisError;
+use crate::engine;
+use core::fmt;
+
+/// What an I/O card's response (R5) complains of [SDIO 5.2].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// The argument is outside of the function's range.
+    OutOfRange,
+    /// The card has no such function.
+    FunctionNumber,
+    /// General or unknown error.
+    General,
+    /// A command that was not legal in the card's state.
+    IllegalCommand,
+    /// A command arrived with a wrong CRC.
+    Crc,
+}
+
+/// Why something with an I/O function failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Error {
+    /// Below the functions: controller, wire, queue, or another part of the card.
+    Engine(engine::Error),
+    /// The card answered, and refused.
+    Refused {
+        /// Function that was addressed; 0 for CCCR, FBR and CIS.
+        function: u8,
+        /// Register that was addressed.
+        addr: u32,
+        /// Its complaint.
+        why: Refusal,
+    },
+    /// The card's description of itself cannot be used.
+    Cis(CisError),
+    /// The card has no such function.
+    NoFunction {
+        /// Asked for.
+        function: u8,
+        /// What the card has, 0 to 7.
+        functions: u8,
+    },
+    /// Enabled, and not ready in time [SDIO 6.9].
+    NotReady {
+        /// Which.
+        function: u8,
+        /// How long it had.
+        limit_ns: u64,
+    },
+    /// A block size that function or standard do not allow.
+    BlockSize {
+        /// Which.
+        function: u8,
+        /// Asked for.
+        bytes: u16,
+        /// Its largest, in bytes.
+        max_bytes: u16,
+    },
+    /// No bytes, more than the buffer has, or beyond the last register.
+    Range {
+        /// First register.
+        addr: u32,
+        /// Bytes asked for.
+        bytes: u32,
+        /// Bytes that were possible.
+        max_bytes: u32,
+    },
+    /// A register did not take what was written to it.
+    NotTaken {
+        /// Register of function 0.
+        addr: u32,
+        /// Written.
+        wrote: u8,
+        /// Read back.
+        read: u8,
+    },
+    /// A packet whose header makes no sense, or that the buffer cannot hold.
+    Packet {
+        /// Its length by its header, in bytes.
+        bytes: u32,
+        /// What would have been possible.
+        max_bytes: u32,
+        /// Its type by its header.
+        kind: u8,
+    },
+}
+
+impl From<engine::Error> for Error {
+    fn from(error: engine::Error) -> Self {
+        Error::Engine(error)
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Refusal::OutOfRange => "argument out of range",
+            Refusal::FunctionNumber => "no such function",
+            Refusal::General => "general error",
+            Refusal::IllegalCommand => "illegal command",
+            Refusal::Crc => "CRC error in a command",
+        })
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Error::Engine(error) => write!(f, "{error}"),
+            Error::Refused { function, addr, why } => {
+                write!(f, "function {function}, register {addr:#07x}: the card refuses: {why}")
+            }
+            Error::Cis(error) => write!(f, "{error}"),
+            Error::NoFunction { function, functions } => {
+                write!(f, "there is no function {function}, the card has {functions}")
+            }
+            Error::NotReady { function, limit_ns } => {
+                write!(f, "function {function} is not ready after {} ms", limit_ns / 1_000_000)
+            }
+            Error::BlockSize { function, bytes, max_bytes } => {
+                write!(f, "function {function}: a block size of {bytes}, expected 1 to {max_bytes}")
+            }
+            Error::Range { addr, bytes, max_bytes } => {
+                write!(f, "register {addr:#07x}: {bytes} bytes, expected 1 to {max_bytes}")
+            }
+            Error::NotTaken { addr, wrote, read } => {
+                write!(f, "register {addr:#07x} of function 0: wrote {wrote:#04x}, reads {read:#04x}")
+            }
+            Error::Packet { bytes, max_bytes, kind } => {
+                write!(f, "a packet of type {kind} with {bytes} bytes, expected at most {max_bytes}")
+            }
+        }
+    }
+}
+
+impl core::error::Error for Error {
+    fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
+        match self {
+            Error::Engine(error) => Some(error),
+            Error::Cis(error) => Some(error),
+            _ => None,
+        }
+    }
+}

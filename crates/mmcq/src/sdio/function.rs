@@ -1,0 +1,262 @@
+//! One I/O function: enable, registers, data [SDIO 5, 6].
+
+use super::cccr::{Cccr, reg};
+use super::direct::{Chain, Direct, direct, judge};
+use super::{ADDRESSES, Error, Split, fbr};
+use crate::card::IoCard;
+use crate::engine::{self, DmaBuf, Kind, Request};
+use crate::host::{Auto, Data, Direction, Host, Phase};
+use crate::sched::{Fifo, Policy};
+use crate::spec::command::Command;
+use crate::spec::command::sdio::{self as cmd, Count, Extended};
+use crate::spec::timing::sdio as limits;
+use crate::task::{Lock, Shared};
+
+/// Between two questions for "ready": first, and at most.
+const READY_POLL_NS: (u64, u64) = (50_000, 1_000_000);
+/// A block as the host's drivers know it.
+const BLOCK_BYTES_MAX: u16 = 2048;
+
+/// Where a transfer goes on the function's side.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum At {
+    /// Every byte to this one register: a FIFO.
+    Fifo(u32),
+    /// The first byte to this register, each further one to the next.
+    From(u32),
+}
+
+impl At {
+    const fn addr(self) -> u32 {
+        match self {
+            At::Fifo(addr) | At::From(addr) => addr,
+        }
+    }
+}
+
+/// A handle on one function; see the module. Futures of its methods may be dropped at any point: what is on
+/// the wire ends by itself.
+#[derive(Debug)]
+pub struct Function<'a, L: Lock, H: Host, const N: usize, P: Policy = Fifo> {
+    shared: &'a Shared<L, H, N, P>,
+    number: u8,
+    cccr: Cccr,
+    max_block_bytes: u16,
+    /// What the card was told; 0: nothing, so only bytes go.
+    block_bytes: u16,
+    enable_timeout_ns: u64,
+}
+
+impl<'a, L: Lock, H: Host, const N: usize, P: Policy> Function<'a, L, H, N, P> {
+    /// Function `number` (1 to 7) of a card that has been brought up. Nothing is sent.
+    pub fn new(shared: &'a Shared<L, H, N, P>, card: &IoCard, number: u8) -> Result<Self, Error> {
+        let Some(info) = card.function(number) else {
+            return Err(Error::NoFunction { function: number, functions: card.count() });
+        };
+        Ok(Function {
+            shared,
+            number,
+            cccr: card.cccr,
+            max_block_bytes: info.extension.max_block_bytes,
+            block_bytes: 0,
+            enable_timeout_ns: info.extension.enable_timeout_ns.unwrap_or(limits::ENABLE_NS),
+        })
+    }
+
+    /// Its number.
+    pub fn number(&self) -> u8 {
+        self.number
+    }
+
+    /// The block size that the card was told, in bytes; 0 if none.
+    pub fn block_bytes(&self) -> u16 {
+        self.block_bytes
+    }
+
+    /// Enables the function and waits until it is ready, for as long as its tuples say [SDIO 6.9]. The
+    /// register is shared by all functions: enable and disable those of a card one after the other.
+    pub async fn enable(&self) -> Result<(), Error> {
+        self.switch(true).await?;
+        self.wait_ready(true).await
+    }
+
+    /// Disables the function: it stops at once, and forgets what it was doing.
+    pub async fn disable(&self) -> Result<(), Error> {
+        self.switch(false).await
+    }
+
+    /// Disables it, waits until it is not ready any more, and enables it again.
+    pub async fn reset(&self) -> Result<(), Error> {
+        self.switch(false).await?;
+        self.wait_ready(false).await?;
+        self.enable().await
+    }
+
+    async fn switch(&self, on: bool) -> Result<(), Error> {
+        let bit = 1 << self.number;
+        let enabled = self.common(cmd::io_read(0, reg::IO_ENABLE), reg::IO_ENABLE, Chain::More).await?;
+        let wanted = if on { enabled | bit } else { enabled & !bit };
+        let command = cmd::io_write_read(0, reg::IO_ENABLE, wanted);
+        let read = self.common(command, reg::IO_ENABLE, Chain::Last).await?;
+        match (read ^ wanted) & bit {
+            0 => Ok(()),
+            _ => Err(Error::NotTaken { addr: reg::IO_ENABLE, wrote: wanted, read }),
+        }
+    }
+
+    async fn wait_ready(&self, wanted: bool) -> Result<(), Error> {
+        let limit_ns = self.enable_timeout_ns;
+        let (mut waited_ns, mut pause_ns) = (0, READY_POLL_NS.0);
+        // Pauses grow to a millisecond and are at least a twentieth of that: bounded by the limit.
+        loop {
+            let ready = self.common(cmd::io_read(0, reg::IO_READY), reg::IO_READY, Chain::Last).await?;
+            if (ready >> self.number & 1 != 0) == wanted {
+                return Ok(());
+            }
+            if waited_ns >= limit_ns {
+                return Err(Error::NotReady { function: self.number, limit_ns });
+            }
+            self.shared.pause(pause_ns).await?;
+            waited_ns += pause_ns;
+            pause_ns = (2 * pause_ns).min(READY_POLL_NS.1);
+        }
+    }
+
+    /// A register of function 0.
+    fn common(&self, command: Command, addr: u32, chain: Chain) -> Direct<'a, L, H, N, P> {
+        direct(self.shared, 0, addr, command, chain)
+    }
+
+    /// Tells the card how long a block is; from then on long transfers go by blocks. If this fails, they go
+    /// by bytes.
+    pub async fn set_block_size(&mut self, bytes: u16) -> Result<(), Error> {
+        let max_bytes = self.max_block_bytes.min(BLOCK_BYTES_MAX);
+        if bytes == 0 || bytes > max_bytes {
+            return Err(Error::BlockSize { function: self.number, bytes, max_bytes });
+        }
+        self.block_bytes = 0;
+        let addr = fbr::base(self.number) + fbr::reg::BLOCK_SIZE;
+        for (addr, byte) in (addr..).zip(bytes.to_le_bytes()) {
+            let read = self.common(cmd::io_write_read(0, addr, byte), addr, Chain::More).await?;
+            if read != byte {
+                return Err(Error::NotTaken { addr, wrote: byte, read });
+            }
+        }
+        self.block_bytes = bytes;
+        Ok(())
+    }
+
+    /// CMD52: reads a register.
+    pub async fn read_u8(&self, addr: u32, chain: Chain) -> Result<u8, Error> {
+        self.bounds(At::Fifo(addr), 1, u32::MAX)?;
+        direct(self.shared, self.number, addr, cmd::io_read(self.number, addr), chain).await
+    }
+
+    /// CMD52: writes a register.
+    pub async fn write_u8(&self, addr: u32, value: u8, chain: Chain) -> Result<(), Error> {
+        self.bounds(At::Fifo(addr), 1, u32::MAX)?;
+        direct(self.shared, self.number, addr, cmd::io_write(self.number, addr, value), chain).await?;
+        Ok(())
+    }
+
+    /// CMD52: writes a register and reads it back.
+    pub async fn write_read_u8(&self, addr: u32, value: u8, chain: Chain) -> Result<u8, Error> {
+        self.bounds(At::Fifo(addr), 1, u32::MAX)?;
+        direct(self.shared, self.number, addr, cmd::io_write_read(self.number, addr, value), chain).await
+    }
+
+    /// CMD53: reads into the first `bytes` of a buffer, in as many commands as it takes. After an error
+    /// nothing is known of the buffer's content.
+    pub async fn read(&self, at: At, bytes: u32, buf: DmaBuf, chain: Chain) -> (Result<(), Error>, DmaBuf) {
+        self.moved(Direction::Read, at, bytes, buf, chain).await
+    }
+
+    /// CMD53: writes the first `bytes` of a buffer, in as many commands as it takes. After an error nothing
+    /// is known of how much the function got.
+    pub async fn write(&self, at: At, bytes: u32, buf: DmaBuf, chain: Chain) -> (Result<(), Error>, DmaBuf) {
+        self.moved(Direction::Write, at, bytes, buf, chain).await
+    }
+
+    /// Ends a CMD53 of this function that is still going on [SDIO 4.8]. [`read`](Self::read) and
+    /// [`write`](Self::write) do so themselves when they fail.
+    pub async fn abort(&self) -> Result<(), Error> {
+        let command = cmd::io_write(0, reg::ABORT, self.number);
+        self.common(command, reg::ABORT, Chain::Last).await.map(|_| ())
+    }
+
+    /// How transfers are cut now.
+    pub fn split(&self) -> Split {
+        let (block, max_block) = (self.block_bytes, self.max_block_bytes);
+        self.shared.with(|engine| Split::new(engine.host().caps(), &self.cccr, block, max_block))
+    }
+
+    fn bounds(&self, at: At, bytes: u32, given: u32) -> Result<(), Error> {
+        let addr = at.addr();
+        let room = match at {
+            _ if addr >= ADDRESSES => 0,
+            At::Fifo(_) => DmaBuf::AFTER_MAX,
+            At::From(_) => ADDRESSES - addr,
+        };
+        let max_bytes = room.min(given);
+        match bytes {
+            0 => Err(Error::Range { addr, bytes, max_bytes }),
+            _ if bytes > max_bytes => Err(Error::Range { addr, bytes, max_bytes }),
+            _ => Ok(()),
+        }
+    }
+
+    async fn moved(
+        &self,
+        direction: Direction,
+        at: At,
+        bytes: u32,
+        mut buf: DmaBuf,
+        chain: Chain,
+    ) -> (Result<(), Error>, DmaBuf) {
+        if let Err(error) = self.bounds(at, bytes, buf.len_bytes()) {
+            return (Err(error), buf);
+        }
+        let split = self.split();
+        let mut done_bytes = 0;
+        // Every turn moves a byte at least.
+        while let Some(count) = split.next(bytes - done_bytes) {
+            let piece = split.bytes(count).clamp(1, bytes - done_bytes);
+            let (block_size, blocks) = match count {
+                Count::Blocks(blocks) => (split.block_bytes, u32::from(blocks)),
+                _ => (piece as u16, 1),
+            };
+            let (addr, increment) = match at {
+                At::Fifo(addr) => (addr, false),
+                At::From(addr) => (addr + done_bytes, true),
+            };
+            let write = direction == Direction::Write;
+            let what = Extended { write, function: self.number, addr, increment, count };
+            let more = chain == Chain::More || done_bytes + piece < bytes;
+            let phase = Phase {
+                command: cmd::io_rw_extended(what),
+                data: Some(Data { direction, block_size, blocks }),
+                auto: Auto::None,
+                tuning: false,
+            };
+            let kind = Kind::Io { phase, timeout_ns: limits::DATA_NS, chain: more };
+            let done = self.shared.request(Request::new(kind, buf.after(done_bytes))).await;
+            buf = done.buf.whole();
+            let judged = match done.result {
+                Ok(output) => judge(self.number, addr, output.response.r5()).map(|_| ()),
+                Err(error) => {
+                    if matches!(error, engine::Error::Host(_)) {
+                        // As for CMD52: what the card has to say of a lost command is ours.
+                        let _ = self.common(cmd::io_read(0, 0), 0, Chain::Last).await;
+                    }
+                    Err(error.into())
+                }
+            };
+            if judged.is_err() {
+                let _ = self.abort().await;
+                return (judged, buf);
+            }
+            done_bytes += piece;
+        }
+        (Ok(()), buf)
+    }
+}

@@ -1,0 +1,145 @@
+//! The card interrupt: a level that the engine keeps [SDIO 8].
+//!
+//! While a function asks for attention the line is low; the controller reports that once and is masked until
+//! [`CardInterrupt::ack`]. What has been reported stays in the engine until then. So a waiter may be dropped
+//! at any point, even after it was woken: the next one finds it still there.
+
+use super::cccr::reg;
+use super::direct::{Chain, direct};
+use super::{Error, FUNCTIONS_MAX};
+use crate::host::Host;
+use crate::sched::{Fifo, Policy};
+use crate::spec::command::sdio as cmd;
+use crate::task::{Lock, Shared};
+use core::future::Future;
+use core::pin::Pin;
+use core::task::{Context, Poll};
+
+/// The master switch in IENx.
+const MASTER: u8 = 1;
+
+/// The card's interrupt line; make one of it for a card. Its owner waits, serves the functions that ask, and
+/// acknowledges:
+///
+/// ```
+/// # use mmcq::{host::Host, sdio::{CardInterrupt, Error, Function}, task::Lock};
+/// # type Served = Result<(), Error>;
+/// # async fn serve<L: Lock, H: Host, const N: usize>(f: &Function<'_, L, H, N>) -> Served { Ok(()) }
+/// async fn driver<L: Lock, H: Host, const N: usize>(
+///     irq: &mut CardInterrupt<'_, L, H, N>,
+///     function: &Function<'_, L, H, N>,
+/// ) -> Result<(), Error> {
+///     loop {
+///         irq.wait().await;
+///         if irq.pending().await? & 1 << function.number() != 0 {
+///             serve(function).await?;
+///         }
+///         irq.ack();
+///     }
+/// }
+/// ```
+#[derive(Debug)]
+pub struct CardInterrupt<'a, L: Lock, H: Host, const N: usize, P: Policy = Fifo> {
+    shared: &'a Shared<L, H, N, P>,
+    /// IENx without the master switch: functions that may interrupt.
+    enabled: u8,
+}
+
+impl<'a, L: Lock, H: Host, const N: usize, P: Policy> CardInterrupt<'a, L, H, N, P> {
+    /// The interrupt of a card that has been brought up; no function may use it yet.
+    pub fn new(shared: &'a Shared<L, H, N, P>) -> Self {
+        CardInterrupt { shared, enabled: 0 }
+    }
+
+    /// Functions that may interrupt, one bit each.
+    pub fn enabled(&self) -> u8 {
+        self.enabled
+    }
+
+    /// Lets a function (1 to 7) interrupt.
+    pub async fn enable(&mut self, function: u8) -> Result<(), Error> {
+        self.switch(self.enabled | bit(function)?).await
+    }
+
+    /// Keeps it from interrupting; with the last one the controller stops listening.
+    pub async fn disable(&mut self, function: u8) -> Result<(), Error> {
+        self.switch(self.enabled & !bit(function)?).await
+    }
+
+    async fn switch(&mut self, enabled: u8) -> Result<(), Error> {
+        let wrote = if enabled == 0 { 0 } else { enabled | MASTER };
+        let command = cmd::io_write_read(0, reg::INT_ENABLE, wrote);
+        let read = direct(self.shared, 0, reg::INT_ENABLE, command, Chain::Last).await?;
+        if read != wrote {
+            return Err(Error::NotTaken { addr: reg::INT_ENABLE, wrote, read });
+        }
+        let before = core::mem::replace(&mut self.enabled, enabled);
+        match (before, enabled) {
+            (_, 0) => self.shared.with(|engine| engine.mask_card_irq()),
+            (0, _) => self.shared.with(|engine| engine.unmask_card_irq()),
+            // It is listened to already, or masked because something waits to be acknowledged.
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Waits until the card asks for attention. At once if it has, and nobody has acknowledged.
+    pub fn wait(&mut self) -> Wait<'_, 'a, L, H, N, P> {
+        Wait { irq: self }
+    }
+
+    /// Which functions ask, one bit each: CCCR INTx, without those that may not. Where only one may, it is
+    /// that one, and nothing is sent.
+    pub async fn pending(&mut self) -> Result<u8, Error> {
+        if self.enabled.is_power_of_two() {
+            return Ok(self.enabled);
+        }
+        let command = cmd::io_read(0, reg::INT_PENDING);
+        let pending = direct(self.shared, 0, reg::INT_PENDING, command, Chain::More).await?;
+        Ok(pending & self.enabled)
+    }
+
+    /// The causes have been cleared in the functions: listens again. A cause that came meanwhile, or is still
+    /// there, is reported anew.
+    pub fn ack(&mut self) {
+        let listens = self.enabled != 0;
+        self.shared.with(|engine| {
+            if engine.take_card_irq() && listens {
+                engine.unmask_card_irq();
+            }
+        });
+    }
+}
+
+fn bit(function: u8) -> Result<u8, Error> {
+    match function {
+        1..=FUNCTIONS_MAX => Ok(1 << function),
+        _ => Err(Error::NoFunction { function, functions: FUNCTIONS_MAX }),
+    }
+}
+
+/// Resolves when the card asks for attention; see [`CardInterrupt::wait`].
+#[must_use = "nothing happens unless it is awaited"]
+pub struct Wait<'i, 'a, L: Lock, H: Host, const N: usize, P: Policy = Fifo> {
+    irq: &'i mut CardInterrupt<'a, L, H, N, P>,
+}
+
+impl<L: Lock, H: Host, const N: usize, P: Policy> Future for Wait<'_, '_, L, H, N, P> {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        // Registered, then looked: the engine hands a waker back if it has something to report. That it has,
+        // stays.
+        let reported = self.irq.shared.with(|engine| {
+            engine.set_card_irq_waker(Some(context.waker()));
+            engine.take_card_irq_waker()
+        });
+        if reported.is_some() { Poll::Ready(()) } else { Poll::Pending }
+    }
+}
+
+impl<L: Lock, H: Host, const N: usize, P: Policy> Drop for Wait<'_, '_, L, H, N, P> {
+    fn drop(&mut self) {
+        self.irq.shared.with(|engine| engine.set_card_irq_waker(None));
+    }
+}

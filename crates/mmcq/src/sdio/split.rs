@@ -1,0 +1,73 @@
+//! How a transfer of any length is cut into commands [SDIO 5.3].
+
+use super::cccr::Cccr;
+use crate::host::Caps;
+use crate::spec::command::sdio::Count;
+
+/// Blocks that CMD53 can count; 0 means endless.
+const BLOCKS_MAX: u32 = 511;
+/// Bytes that CMD53 can count in byte mode.
+const BYTES_MAX: u32 = 512;
+
+/// What bounds a command: as many whole blocks as go first, then bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Split {
+    /// Bytes in a block; 0 where only bytes go.
+    pub block_bytes: u16,
+    /// Blocks in a command.
+    pub blocks_max: u16,
+    /// Bytes in a command in byte mode, 1 to 512.
+    pub bytes_max: u16,
+    /// What must begin at a multiple of this, in bytes; a power of two.
+    pub align: u32,
+}
+
+impl Split {
+    /// For a function with this block size (0: none was set) and largest block.
+    pub fn new(caps: &Caps, cccr: &Cccr, block_bytes: u16, max_block_bytes: u16) -> Self {
+        let host_bytes = caps.max_bytes.min(caps.max_segment_bytes).max(1);
+        let size = u32::from(block_bytes);
+        let blocks = BLOCKS_MAX.min(caps.max_blocks).min(host_bytes.checked_div(size).unwrap_or(0));
+        let bytes = BYTES_MAX.min(u32::from(max_block_bytes)).min(host_bytes).max(1);
+        Split {
+            block_bytes: if cccr.multi_block() && blocks > 0 { block_bytes } else { 0 },
+            blocks_max: blocks as u16,
+            bytes_max: bytes as u16,
+            align: caps.align.max(1),
+        }
+    }
+
+    /// The next command when `left` bytes are left; `None` at the end. Never 0 of anything, which CMD53 would
+    /// understand otherwise.
+    pub fn next(&self, left: u32) -> Option<Count> {
+        if left == 0 {
+            return None;
+        }
+        let (size, bytes_max) = (u32::from(self.block_bytes), u32::from(self.bytes_max).clamp(1, BYTES_MAX));
+        if size > 0 && left > bytes_max {
+            let mut blocks = (left / size).min(u32::from(self.blocks_max)).min(BLOCKS_MAX);
+            if blocks * size < left {
+                // What follows has to begin aligned: so many blocks at a time.
+                blocks -= blocks % (self.align >> size.trailing_zeros().min(self.align.trailing_zeros()));
+            }
+            if blocks > 0 {
+                return Some(Count::Blocks(blocks as u16));
+            }
+        }
+        let aligned = bytes_max - bytes_max % self.align.max(1);
+        let bytes = match left > bytes_max {
+            true if aligned > 0 => aligned,
+            _ => left.min(bytes_max),
+        };
+        Some(Count::Bytes(bytes as u16))
+    }
+
+    /// Bytes that a command of [`next`](Self::next) moves.
+    pub fn bytes(&self, count: Count) -> u32 {
+        match count {
+            Count::Bytes(bytes) => u32::from(bytes),
+            Count::Blocks(blocks) => u32::from(blocks) * u32::from(self.block_bytes),
+            Count::Endless => 0,
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! Drives a stack over the scripted I/O card in virtual time: from one event to the next, by hand or from
+//! "interrupts".
+
+#![allow(dead_code, reason = "each test binary uses its own part")]
+
+use crate::io_card::{IoHost, World};
+use crate::one_thread::{NOW_NS, OneThread, TIMER};
+use mmcq::engine::{Config, DmaBuf};
+use mmcq::task::{IrqTask, Shared};
+use std::cell::RefCell;
+use std::future::Future;
+use std::pin::{Pin, pin};
+use std::rc::Rc;
+use std::task::{Context, Poll, RawWaker, RawWakerVTable, Waker};
+
+pub type Stack<const N: usize> = Shared<OneThread, IoHost, N>;
+
+pub fn stack<const N: usize>(world: &Rc<RefCell<World>>) -> Stack<N> {
+    Shared::new(OneThread, TIMER, IoHost::new(world), Config::DEFAULT)
+}
+
+/// Goes to the next moment at which something happens, and lets it. False: nothing ever will.
+pub fn step<const N: usize>(stack: &Stack<N>) -> bool {
+    let (running_ns, asks) = stack.with(|engine| engine.host().due());
+    let deadline_ns = stack.with(|engine| engine.next_deadline_ns());
+    let irq_ns = if asks { Some(NOW_NS.get()) } else { running_ns };
+    let Some(next_ns) = irq_ns.into_iter().chain(deadline_ns).min() else { return false };
+    NOW_NS.set(NOW_NS.get().max(next_ns));
+    if irq_ns.is_some_and(|at| at <= NOW_NS.get()) {
+        stack.on_irq();
+    } else {
+        stack.poll();
+    }
+    true
+}
+
+pub fn poll_once<F: Future + ?Sized>(future: Pin<&mut F>) -> Option<F::Output> {
+    match future.poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(output) => Some(output),
+        Poll::Pending => None,
+    }
+}
+
+/// Runs a future to its end.
+pub fn run<F: Future, const N: usize>(stack: &Stack<N>, future: F) -> F::Output {
+    let mut future = pin!(future);
+    loop {
+        if let Some(output) = poll_once(future.as_mut()) {
+            return output;
+        }
+        assert!(step(stack), "nothing will ever happen");
+    }
+}
+
+/// Lets everything end that is under way.
+pub fn settle<const N: usize>(stack: &Stack<N>) {
+    for _ in 0..1000 {
+        if stack.with(|engine| engine.is_idle() && engine.next_deadline_ns().is_none()) {
+            return;
+        }
+        step(stack);
+    }
+    panic!("never idle");
+}
+
+pub fn memory(bytes: usize) -> DmaBuf {
+    // Eight bytes at a time, so that it is aligned.
+    let words: &'static mut [u64] = Box::leak(vec![0u64; bytes.div_ceil(8)].into_boxed_slice());
+    // SAFETY: any bytes are valid, and the memory lives for ever.
+    DmaBuf::from_static(unsafe { std::slice::from_raw_parts_mut(words.as_mut_ptr().cast(), bytes) })
+}
+
+/// Polls its task when woken: the tail of the interrupt.
+pub fn irq_waker(task: &IrqTask<OneThread>) -> Waker {
+    // SAFETY (of all three): called with the pointer that `irq_waker` was given.
+    unsafe fn clone(task: *const ()) -> RawWaker {
+        RawWaker::new(task, &TABLE)
+    }
+    unsafe fn wake(task: *const ()) {
+        // SAFETY: whoever made the waker keeps the task alive while it is around.
+        let it = unsafe { &*task.cast::<IrqTask<OneThread>>() };
+        // SAFETY: as above.
+        it.poll(&unsafe { Waker::from_raw(RawWaker::new(task, &TABLE)) });
+    }
+    unsafe fn nothing(_: *const ()) {}
+    static TABLE: RawWakerVTable = RawWakerVTable::new(clone, wake, wake, nothing);
+    // SAFETY: the table's functions do what the contract of `RawWaker` asks; nothing is owned.
+    unsafe { Waker::from_raw(RawWaker::new(std::ptr::from_ref(task).cast(), &TABLE)) }
+}
+
+/// Everything here has one thread, so its futures may be called `Send`.
+pub struct Here<F>(pub F);
+// SAFETY: as said.
+unsafe impl<F> Send for Here<F> {}
+impl<F: Future> Future for Here<F> {
+    type Output = F::Output;
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
+        // SAFETY: the field is pinned with the whole.
+        unsafe { self.map_unchecked_mut(|here| &mut here.0) }.poll(context)
+    }
+}
+
+/// A packet as it lies in the function's FIFO.
+pub fn packet(kind: u8, payload: &[u8]) -> Vec<u8> {
+    let header = ((payload.len() as u32 + 4) | (u32::from(kind) << 24)).to_le_bytes();
+    [&header[..], payload].concat()
+}
