@@ -9,7 +9,7 @@ use mmcq::host::{BusOp, Caps, Direction, DmaError, Events, Host, Phase, Segment,
 use mmcq_sim::card::Card;
 use mmcq_sim::memory::ShadowMemory;
 use mmcq_sim::rtsx::{Port as RtsxPort, Rtsx, RtsxConfig};
-use mmcq_sim::sdhci::{BusStats, Port, PortCounters, Sdhci, SdhciConfig};
+use mmcq_sim::sdhci::{BusEvent, BusStats, Port, PortCounters, Sdhci, SdhciConfig};
 use mmcq_sim::time::Time;
 use mmcq_sim::world::Device;
 use std::cell::RefCell;
@@ -128,6 +128,11 @@ impl Controller {
     /// The same, and counts from zero again.
     pub fn take_stats(&self) -> BusStats {
         model!(self, m => m.borrow_mut().take_stats())
+    }
+
+    /// Tells `log` about everything on the bus from now on.
+    pub fn set_log(&self, log: Box<dyn FnMut(BusEvent)>) {
+        model!(self, m => m.borrow_mut().set_log(Some(log)))
     }
 
     /// Register accesses so far.

@@ -13,3 +13,4 @@ pub mod reproduce;
 pub mod runner;
 pub mod system;
 pub mod trace;
+pub mod why;

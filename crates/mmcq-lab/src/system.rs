@@ -75,6 +75,9 @@ pub trait Workload {
         let _ = (io, data);
     }
 
+    /// A job hands an I/O to the stack; or it is complete, and its job has still to wake up.
+    fn passes(&mut self, _into_stack: bool, _now_ns: u64) {}
+
     /// An I/O of a job is done, well or not; `data` is its memory.
     fn done(&mut self, io: &Io, ok: bool, data: &[u8], now_ns: u64);
 }
@@ -490,7 +493,7 @@ impl System {
                     self.cpu.resume(core, now, self.time.now(), &mut self.queue);
                 }
             }
-            self.wake_jobs();
+            self.wake_jobs(workload);
         }
         Ok(end_ns)
     }
@@ -513,6 +516,7 @@ impl System {
         loop {
             if let Some(io) = self.jobs[job as usize].pinned.take() {
                 self.note(&io, None);
+                workload.passes(true, self.time.now());
                 front.submit(self, io);
                 if self.cpu.goes_on(self.jobs[job as usize].thread) {
                     return false;
@@ -562,8 +566,9 @@ impl System {
     }
 
     /// Jobs whose I/Os have just been completed wake up.
-    fn wake_jobs(&mut self) {
+    fn wake_jobs(&mut self, workload: &mut dyn Workload) {
         for (io, ok) in std::mem::take(&mut self.done) {
+            workload.passes(false, self.time.now());
             let cost = self.costs.syscall.draw(&mut self.users);
             self.jobs[io.job as usize].done.push((io, ok));
             self.wake_job_with(io.job, cost, Action::Reap(io.job));

@@ -1,6 +1,6 @@
 //! `[stack]`: what a board says about our engine.
 //!
-//! `advance` says who moves it, see [`Advance`]. `streams = "off"` ends each transfer, also where the host could go on. `scheduler` is one of
+//! `advance` says who moves it, see [`Advance`]. `streams = "off"` ends each transfer, also where the host could go on; `merging = "off"` sends each request alone. `scheduler` is one of
 //! `"fifo"`, `"deadline"` and `"fair"`; `weights = [1, 4]` are the fair one's, by client (the first job is client 0; those that are not named have 1).
 
 use super::{Advance, PlatformError, error, unknown};
@@ -17,6 +17,8 @@ pub struct Stack {
     pub advance: Advance,
     /// Transfers may stay open.
     pub streams: bool,
+    /// Contiguous requests go out together.
+    pub merging: bool,
     /// Who is next.
     pub scheduler: Any<CLIENTS>,
 }
@@ -31,12 +33,13 @@ impl Stack {
             })?,
             None => Advance::default(),
         };
-        let streams = match table.remove("streams") {
-            None => true,
-            Some(Value::String(word)) if word == "on" => true,
-            Some(Value::String(word)) if word == "off" => false,
-            Some(other) => return Err(error(&place("stack.streams"), &other, "\"on\" or \"off\"")),
+        let mut switch = |key: &str| match table.remove(key) {
+            None => Ok(true),
+            Some(Value::String(word)) if word == "on" => Ok(true),
+            Some(Value::String(word)) if word == "off" => Ok(false),
+            Some(other) => Err(error(&place(&format!("stack.{key}")), &other, "\"on\" or \"off\"")),
         };
+        let (streams, merging) = (switch("streams")?, switch("merging")?);
         let name = match table.remove("scheduler") {
             None => "fifo".to_owned(),
             Some(Value::String(name)) if Any::NAMES.contains(&name.as_str()) => name,
@@ -51,7 +54,7 @@ impl Stack {
             Some(value) => Some(weights(&place("stack.weights"), &value)?),
         };
         if let Some(key) = table.keys().next() {
-            let known = ["advance", "streams", "scheduler", "weights"];
+            let known = ["advance", "streams", "merging", "scheduler", "weights"];
             return Err(unknown(&place(&format!("stack.{key}")), key, &known));
         }
         let scheduler = match name.as_str() {
@@ -66,7 +69,7 @@ impl Stack {
             "deadline" => Any::Deadline(Deadline::new(deadline::Config::DEFAULT)),
             _ => Any::Fifo(Fifo),
         };
-        Ok(Stack { advance, streams, scheduler })
+        Ok(Stack { advance, streams, merging, scheduler })
     }
 }
 
