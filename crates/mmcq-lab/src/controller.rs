@@ -169,7 +169,8 @@ fn sdhci_setup(platform: &Platform, config: &SdhciConfig, engine: bool) -> sdhci
 
 fn rtsx_setup(platform: &Platform, config: &RtsxConfig) -> rtsx::Config {
     rtsx::Config {
-        continue_data: config.continue_data,
+        // A board may say that the driver claims what its chip cannot do.
+        continue_data: platform.continue_data.unwrap_or(config.continue_data),
         busy_after_data: platform.busy == Busy::Interrupt,
         fixed: config.fixed,
         ..rtsx::Config::new()

@@ -90,6 +90,12 @@ impl Run {
         for error in &outcome.verify_errors {
             eprintln!("mmcq: {error}");
         }
+        if outcome.counters.stack.continue_lost {
+            eprintln!(
+                "mmcq: platform {}: the controller does not continue data although its driver says so; every transfer was closed since",
+                self.platform
+            );
+        }
         self.write_logs(&outcome)?;
         let counters = self.counters.then(|| counters_line(&outcome));
         let failed = !outcome.verify_errors.is_empty() || outcome.counters.failed > 0;
