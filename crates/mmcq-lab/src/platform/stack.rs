@@ -43,8 +43,9 @@ impl Stack {
         let name = match table.remove("scheduler") {
             None => "fifo".to_owned(),
             Some(Value::String(name)) if Any::NAMES.contains(&name.as_str()) => name,
-            Some(Value::String(name)) => return Err(unknown(&place("stack.scheduler"), &name, &Any::NAMES)),
-            Some(other) => return Err(error(&place("stack.scheduler"), &other, "the name of a scheduler")),
+            Some(other) => {
+                return Err(error(&place("stack.scheduler"), &other, "\"fifo\", \"deadline\" or \"fair\""));
+            }
         };
         let weights = match table.remove("weights") {
             None => None,
@@ -80,8 +81,13 @@ fn weights(place: &str, value: &Value) -> Result<[u16; CLIENTS], PlatformError> 
     if given.len() > CLIENTS {
         return Err(fault());
     }
-    for (weight, value) in weights.iter_mut().zip(given) {
-        *weight = value.as_integer().and_then(|n| u16::try_from(n).ok()).ok_or_else(fault)?;
+    for (at, (weight, value)) in weights.iter_mut().zip(given).enumerate() {
+        let fault = || error(&format!("{place}[{at}]"), value, "1 to 1000");
+        *weight = value
+            .as_integer()
+            .and_then(|n| u16::try_from(n).ok())
+            .filter(|n| (1..=1000).contains(n))
+            .ok_or_else(fault)?;
     }
     Ok(weights)
 }
@@ -110,14 +116,14 @@ mod tests {
         let fault = |changes: &[&str]| with(changes).unwrap_err();
         assert_eq!(
             fault(&["stack.scheduler=fare"]),
-            "platform hsq-sprd: stack.scheduler: unknown; the nearest known name is fair; all: fifo, deadline, fair"
+            "platform hsq-sprd: stack.scheduler: \"fare\"; expected \"fifo\", \"deadline\" or \"fair\""
         );
         assert_eq!(
             fault(&["stack.scheduler=fair", "stack.weights=[1, 0]"]),
-            "platform hsq-sprd: stack.weights: fair.weight: 0, expected 1..=1000"
+            "platform hsq-sprd: stack.weights[1]: 0; expected 1 to 1000"
         );
         assert!(fault(&["stack.weights=[1, 2]"]).contains("expected stack.scheduler"));
-        assert!(fault(&["stack.scheduler=fair", "stack.weights=[-1]"]).contains("up to 8 integers"));
+        assert!(fault(&["stack.scheduler=fair", "stack.weights=[-1]"]).contains("stack.weights[0]: -1"));
         assert!(fault(&["stack.scheduler=fair", "stack.weights=3"]).contains("up to 8 integers"));
         assert!(fault(&["stack.streams=3"]).contains("expected \"on\" or \"off\""));
         assert!(fault(&["stack.schedule=fair"]).contains("nearest known name is scheduler"));

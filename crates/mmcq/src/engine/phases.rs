@@ -129,8 +129,10 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
                 return;
             }
             if self.slots.at(head).span().is_some() {
-                let Some(first) = self.pick(head, now_ns) else { return };
-                self.begin_transfer(first, now_ns);
+                match self.pick(head, now_ns) {
+                    Some(first) => self.begin_transfer(first, now_ns),
+                    None => return self.kept_idle(now_ns),
+                }
             } else if self.settling != 0 || self.unsettled {
                 self.ask_status(Stage::Status, now_ns);
             } else {
@@ -159,6 +161,20 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
                 Some(not_before(&self.slots, index))
             }
             _ => Some(head),
+        }
+    }
+
+    /// The policy keeps the controller idle. What is left open then is closed in time, and what has been written gets its result: its owner may be the one
+    /// whom the policy waits for.
+    fn kept_idle(&mut self, now_ns: u64) {
+        if self.open.is_none() {
+            if self.settling != 0 || self.unsettled {
+                self.ask_status(Stage::Status, now_ns);
+            }
+        } else if now_ns >= self.hold_until_ns {
+            self.close(Close::Idle, now_ns);
+        } else {
+            self.wake_ns = self.wake_ns.min(self.hold_until_ns);
         }
     }
 
