@@ -11,4 +11,5 @@ pub mod plot;
 pub mod registers;
 pub mod reproduce;
 pub mod runner;
+pub mod sdio;
 pub mod system;

@@ -1,0 +1,112 @@
+//! SDIO: a Bluetooth card on a slow CPU: from the interrupt to its clearing, and what is left of the CPU.
+
+use super::{Amount, Row};
+use crate::sdio::linux::Advance;
+use crate::sdio::machine::Thief;
+use crate::sdio::ours::Stay;
+use crate::sdio::platform::{Board, NAME};
+use crate::sdio::trace::Step;
+use crate::sdio::{Failure, Outcome, Run, Way, run};
+
+/// The experiment's board.
+pub const BOARDS: [&str; 1] = [NAME];
+
+const fn ours(stay: Stay, own: bool, dma: bool, asks: bool) -> Way {
+    Way::Ours { stay, own, dma, asks }
+}
+
+/// Setting, published latency in microseconds and counter in kcycles/s.
+const SETTINGS: [(&str, Way, Option<(f64, f64)>); 11] = [
+    ("thread+tasklet", Way::Linux(Advance::ThreadTasklet), Some((340.0, 154.0))),
+    ("thread", Way::Linux(Advance::Thread), Some((320.0, 156.0))),
+    ("async", Way::Linux(Advance::Async), Some((132.0, 185.0))),
+    ("thread+spin", Way::Linux(Advance::ThreadSpin), None),
+    ("mmcq", ours(Stay::Fifo, false, false, false), None),
+    ("mmcq asks", ours(Stay::Fifo, false, false, true), None),
+    ("mmcq spin", ours(Stay::Commands, false, false, false), None),
+    ("mmcq dma", ours(Stay::Fifo, false, true, false), None),
+    ("mmcq-own", ours(Stay::Commands, true, false, false), None),
+    ("mmcq-own asks", ours(Stay::Commands, true, false, true), None),
+    ("mmcq-own dma", ours(Stay::Commands, true, true, false), None),
+];
+
+/// What was fitted to.
+const FITTED: &str = "thread+tasklet";
+
+/// Clocks of a CMD52 with its response; of a block of 512 bytes on four lines, with its gap.
+const COMMAND_CLK: u64 = 104;
+const BLOCK_CLK: u64 = 8 + 1 + 1024 + 17;
+
+/// Runs the experiment.
+pub fn board(name: &str, amount: Amount, progress: &mut dyn FnMut(&str)) -> Result<Vec<Row>, Failure> {
+    let board = Board::load(name)?;
+    let for_ns = if amount.full { 60_000_000_000 } else { 8_000_000_000 };
+    let thief = Thief { hold_ns: board.thief_hold_ns, per_second: board.thief_per_second };
+    let mut rows = Vec::new();
+    for (setting, way, published) in SETTINGS {
+        progress(setting);
+        let of = |thief| run(&Run { board: &board, way, thief, for_ns, seed: amount.seed });
+        let (quiet, robbed) = (of(None)?, of(Some(thief))?);
+        rows.extend(rows_of(&board, setting, way, published, &quiet, &robbed));
+    }
+    Ok(rows)
+}
+
+fn rows_of(
+    board: &Board,
+    setting: &str,
+    way: Way,
+    published: Option<(f64, f64)>,
+    quiet: &Outcome,
+    robbed: &Outcome,
+) -> Vec<Row> {
+    let mut rows = Vec::new();
+    let mut row = |cell: &str, unit: &str, published, model: f64, limit| {
+        let (cell, setting, unit) = (cell.to_owned(), setting.to_owned(), unit.to_owned());
+        let fitted = setting == FITTED && published.is_some();
+        rows.push(Row { cell, setting, unit, published, fitted, model, limit });
+    };
+    let clk_ns = 1e9 / f64::from(board.clock_hz);
+    // Three commands, also where the first is not needed: what the experiment's steps cost on the wire.
+    let wire_us = 3.0 * COMMAND_CLK as f64 * clk_ns / 1e3;
+    // By PIO the CPU is busy as long as the payload is on the bus; by DMA it only has the packet's work.
+    let dma = matches!(way, Way::Ours { dma: true, .. });
+    let payload_ns = if dma { 0.0 } else { 4.0 * BLOCK_CLK as f64 * clk_ns };
+    let busy = (board.cost.work_ns as f64 + payload_ns) / PERIOD_NS;
+    let most = board.idle_kcycles * (1.0 - busy);
+    let us = |ns: f64| ns / 1e3;
+    row("interrupt to cleared", "us", published.map(|p| p.0), us(quiet.mean_ns()), Some(wire_us));
+    row("counter", "kcycles/s", published.map(|p| p.1), quiet.kcycles, Some(most));
+    row("interrupt to cleared p99.9", "us", None, us(quiet.percentile_ns(99.9) as f64), None);
+    row("with thief: mean", "us", None, us(robbed.mean_ns()), None);
+    row("with thief: p99.9", "us", None, us(robbed.percentile_ns(99.9) as f64), None);
+    row("with thief: packets lost", "%", None, share(robbed.overrun, robbed.packets), None);
+    row("interrupts", "per packet", None, quiet.interrupts, None);
+    row("bus clock stopped", "us per packet", None, us(quiet.held_ns), None);
+    for step in Step::ALL {
+        let Some((_, ns)) = quiet.steps_ns.iter().find(|(s, _)| *s == step) else { continue };
+        row(&format!("step {}", step.name()), "us", None, us(*ns), None);
+    }
+    rows
+}
+
+/// Of the experiment's packets.
+const PERIOD_NS: f64 = 4_000_000.0;
+
+fn share(part: u64, rest: u64) -> f64 {
+    100.0 * part as f64 / (part + rest).max(1) as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quick_look() {
+        let rows = board(NAME, Amount::default(), &mut |_| ()).unwrap();
+        for setting in SETTINGS {
+            let own: Vec<Row> = rows.iter().filter(|r| r.setting == setting.0).cloned().collect();
+            println!("{}", super::super::table(&own));
+        }
+    }
+}
