@@ -4,8 +4,9 @@ use super::{Error, print};
 use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
 use mmcq_lab::plot;
-use mmcq_lab::reproduce::{self, Amount, Row, fair, fifo, hsq, stream};
+use mmcq_lab::reproduce::{self, Amount, Row, fair, fifo, hsq, sdio, stream};
 use mmcq_lab::runner::RunError;
+use mmcq_lab::sdio::Failure;
 use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -50,18 +51,40 @@ enum Experiment {
     Stream,
     /// A sequential writer and a random reader share a card: schedulers side by side (nothing was published)
     Fair,
+    /// A Bluetooth card on a slow CPU: six commands for each packet, advanced by a thread or by the interrupt
+    Sdio,
 }
 
-type Board = fn(&str, Amount, &mut dyn FnMut(&str)) -> Result<Vec<Row>, RunError>;
+type Board = fn(&str, Amount, &mut dyn FnMut(&str)) -> Result<Vec<Row>, Error>;
+
+/// The same with this program's errors.
+macro_rules! blocks {
+    ($board:path) => {
+        |name, amount, progress| {
+            $board(name, amount, progress).map_err(|error| match error {
+                RunError::Stuck(_) | RunError::Memory(_) => Error::Run(error.to_string()),
+                other => Error::input(other),
+            })
+        }
+    };
+}
+
+fn packets(name: &str, amount: Amount, progress: &mut dyn FnMut(&str)) -> Result<Vec<Row>, Error> {
+    sdio::board(name, amount, progress).map_err(|error| match error {
+        Failure::Platform(_) | Failure::Card(_) | Failure::Setup(_) => Error::input(error),
+        other => Error::Run(other.to_string()),
+    })
+}
 
 impl Reproduce {
     pub fn run(self) -> Result<ExitCode, Error> {
         let amount = Amount { full: self.full, seed: self.seed };
         let (board, boards): (Board, &[&str]) = match self.experiment {
-            Experiment::Hsq => (hsq::board, &hsq::BOARDS),
-            Experiment::Fifo => (fifo::board, &fifo::BOARDS),
-            Experiment::Stream => (stream::board, &stream::BOARDS),
-            Experiment::Fair => (fair::board, &fair::BOARDS),
+            Experiment::Hsq => (blocks!(hsq::board), &hsq::BOARDS),
+            Experiment::Fifo => (blocks!(fifo::board), &fifo::BOARDS),
+            Experiment::Stream => (blocks!(stream::board), &stream::BOARDS),
+            Experiment::Fair => (blocks!(fair::board), &fair::BOARDS),
+            Experiment::Sdio => (packets, &sdio::BOARDS),
         };
         let named = self.platform.as_deref().map(|name| [name]);
         let wanted: &[&str] = match &named {
@@ -76,15 +99,13 @@ impl Reproduce {
         let mut rows = Vec::new();
         for name in wanted {
             let more = board(name, amount, &mut |what| spinner.set_message(what.to_owned()));
-            rows.extend(more.map_err(|error| match error {
-                RunError::Stuck(_) | RunError::Memory(_) => Error::Run(error.to_string()),
-                other => Error::input(other),
-            })?);
+            rows.extend(more?);
         }
         spinner.finish_and_clear();
         if let Some(path) = &self.plot {
             let title = match self.experiment {
                 Experiment::Fair => "Rates of a writer and a reader that share a card",
+                Experiment::Sdio => "A Bluetooth card on a slow CPU",
                 Experiment::Stream => "One thread's rates; the line is what wire and card allow",
                 _ => "MiB/s of 4 KiB loads; the line is what wire and card allow",
             };
@@ -95,7 +116,13 @@ impl Reproduce {
             let lines = reproduce::json_lines(&rows).map_err(|error| Error::Run(error.to_string()))?;
             print(&lines)?;
         } else {
-            print(&reproduce::table(&rows))?;
+            let parts = match self.experiment {
+                Experiment::Sdio => sdio::parts(&rows),
+                _ => vec![rows],
+            };
+            for part in &parts {
+                print(&reproduce::table(part))?;
+            }
             print(
                 "* the model's parameters were fitted to this value; everything else is predicted. limit: wire and card alone, no host;\n  under a setting, the share of it.\n",
             )?;

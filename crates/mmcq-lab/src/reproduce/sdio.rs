@@ -5,6 +5,7 @@ use crate::sdio::linux::Advance;
 use crate::sdio::machine::Thief;
 use crate::sdio::ours::Stay;
 use crate::sdio::platform::{Board, NAME};
+use crate::sdio::spin::{self, Wait};
 use crate::sdio::trace::Step;
 use crate::sdio::{Failure, Outcome, Run, Way, run};
 
@@ -33,9 +34,10 @@ const SETTINGS: [(&str, Way, Option<(f64, f64)>); 11] = [
 /// What was fitted to.
 const FITTED: &str = "thread+tasklet";
 
-/// Clocks of a CMD52 with its response; of a block of 512 bytes on four lines, with its gap.
+/// Clocks of a CMD52 with its response.
 const COMMAND_CLK: u64 = 104;
-const BLOCK_CLK: u64 = 8 + 1 + 1024 + 17;
+/// Words of a packet's payload.
+const PAYLOAD_WORDS: f64 = 512.0;
 
 /// Runs the experiment.
 pub fn board(name: &str, amount: Amount, progress: &mut dyn FnMut(&str)) -> Result<Vec<Row>, Failure> {
@@ -49,7 +51,30 @@ pub fn board(name: &str, amount: Amount, progress: &mut dyn FnMut(&str)) -> Resu
         let (quiet, robbed) = (of(None)?, of(Some(thief))?);
         rows.extend(rows_of(&board, setting, way, published, &quiet, &robbed));
     }
+    for (cpu, costs) in [("ARM926", board.cost), ("fast CPU", board.fast)] {
+        for clock_hz in [400_000, 10_000_000, 25_000_000, 50_000_000] {
+            let cell = format!("CMD52, {} MHz, {cpu}", f64::from(clock_hz) / 1e6);
+            progress(&cell);
+            for wait in Wait::ALL {
+                let (cell, setting, unit) = (cell.clone(), wait.name().to_owned(), "us of CPU".to_owned());
+                let model = spin::price_ns(&board, costs, clock_hz, wait)? / 1e3;
+                rows.push(Row { cell, setting, unit, published: None, fitted: false, model, limit: None });
+            }
+        }
+    }
     Ok(rows)
+}
+
+/// The rows as tables that fit on a screen: the historic settings, ours at Linux's costs, ours at its own, the
+/// ways to wait.
+pub fn parts(rows: &[Row]) -> Vec<Vec<Row>> {
+    let part = |row: &Row| match SETTINGS.iter().find(|(setting, ..)| *setting == row.setting) {
+        Some((_, Way::Linux(_), _)) => 0,
+        Some((_, Way::Ours { own: false, .. }, _)) => 1,
+        Some((_, Way::Ours { own: true, .. }, _)) => 2,
+        None => 3,
+    };
+    (0..4).map(|at| rows.iter().filter(|row| part(row) == at).cloned().collect()).collect()
 }
 
 fn rows_of(
@@ -61,7 +86,7 @@ fn rows_of(
     robbed: &Outcome,
 ) -> Vec<Row> {
     let mut rows = Vec::new();
-    let mut row = |cell: &str, unit: &str, published, model: f64, limit| {
+    let mut row = |cell: &str, unit: &str, published: Option<f64>, model: f64, limit: Option<f64>| {
         let (cell, setting, unit) = (cell.to_owned(), setting.to_owned(), unit.to_owned());
         let fitted = setting == FITTED && published.is_some();
         rows.push(Row { cell, setting, unit, published, fitted, model, limit });
@@ -69,9 +94,9 @@ fn rows_of(
     let clk_ns = 1e9 / f64::from(board.clock_hz);
     // Three commands, also where the first is not needed: what the experiment's steps cost on the wire.
     let wire_us = 3.0 * COMMAND_CLK as f64 * clk_ns / 1e3;
-    // By PIO the CPU is busy as long as the payload is on the bus; by DMA it only has the packet's work.
+    // The packet's work, and the payload's words where the CPU moves them.
     let dma = matches!(way, Way::Ours { dma: true, .. });
-    let payload_ns = if dma { 0.0 } else { 4.0 * BLOCK_CLK as f64 * clk_ns };
+    let payload_ns = if dma { 0.0 } else { PAYLOAD_WORDS * board.cost.fifo_word_ns as f64 };
     let busy = (board.cost.work_ns as f64 + payload_ns) / PERIOD_NS;
     let most = board.idle_kcycles * (1.0 - busy);
     let us = |ns: f64| ns / 1e3;
@@ -81,8 +106,8 @@ fn rows_of(
     row("with thief: mean", "us", None, us(robbed.mean_ns()), None);
     row("with thief: p99.9", "us", None, us(robbed.percentile_ns(99.9) as f64), None);
     row("with thief: packets lost", "%", None, share(robbed.overrun, robbed.packets), None);
-    row("interrupts", "per packet", None, quiet.interrupts, None);
-    row("bus clock stopped", "us per packet", None, us(quiet.held_ns), None);
+    row("interrupts", "/packet", None, quiet.interrupts, None);
+    row("bus clock stopped", "us/packet", None, us(quiet.held_ns), None);
     for step in Step::ALL {
         let Some((_, ns)) = quiet.steps_ns.iter().find(|(s, _)| *s == step) else { continue };
         row(&format!("step {}", step.name()), "us", None, us(*ns), None);
@@ -102,11 +127,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn quick_look() {
+    fn the_table_has_every_setting() {
         let rows = board(NAME, Amount::default(), &mut |_| ()).unwrap();
-        for setting in SETTINGS {
-            let own: Vec<Row> = rows.iter().filter(|r| r.setting == setting.0).cloned().collect();
-            println!("{}", super::super::table(&own));
+        for part in parts(&rows) {
+            println!("{}", super::super::table(&part));
         }
     }
 }

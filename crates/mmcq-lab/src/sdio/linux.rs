@@ -26,6 +26,8 @@ const PAYLOAD_BYTES: usize = 2048;
 const BLOCK_BYTES: u16 = 512;
 /// CCCR INTx.
 const INT_PENDING: u32 = 0x05;
+/// Between two looks of whoever spins.
+const LOOK_NS: u64 = 250;
 /// Looks at the FIFO without a new word after which Linux's loop finds it empty. More words keep coming
 /// inside a block: one takes about three looks.
 const QUIET_LOOKS: u32 = 6;
@@ -159,10 +161,7 @@ impl Handler for Chain {
         while self.advance == Advance::ThreadSpin
             && self.host.phase().is_some_and(|phase| phase.data.is_none())
         {
-            let until_ns = m.time.now() + 100_000;
-            let came_ns = m.model.borrow_mut().advance(until_ns);
-            m.time.set(came_ns.max(m.time.now()));
-            if !self.take(m) {
+            if !m.spin(100_000, LOOK_NS) || !self.take(m) {
                 break;
             }
             self.send(m);

@@ -119,9 +119,9 @@ impl Machine {
         self.cpu.counts().busy_ns
     }
 
-    /// Threads woken so far.
-    pub fn wakeups(&self) -> u64 {
-        self.cpu.counts().wakeups
+    /// Interrupts taken so far.
+    pub fn interrupts(&self) -> u64 {
+        self.cpu.counts().interrupts
     }
 
     /// Wakes the stack's thread.
@@ -158,6 +158,18 @@ impl Machine {
     pub fn line(&self) -> bool {
         self.model.borrow_mut().advance(self.time.now());
         self.model.borrow().irq()
+    }
+
+    /// The running code looks at the line again and again, for no longer than `patience_ns`. True: it is up.
+    pub fn spin(&self, patience_ns: u64, look_ns: u64) -> bool {
+        if !self.line() {
+            let began_ns = self.time.now();
+            let came_ns = self.model.borrow_mut().advance(began_ns + patience_ns).max(began_ns);
+            // It is seen at the next look.
+            let look_ns = look_ns.max(1);
+            self.time.set(began_ns + (came_ns - began_ns).div_ceil(look_ns) * look_ns);
+        }
+        self.line()
     }
 
     fn next_theft(&mut self) {

@@ -10,6 +10,7 @@ pub mod machine;
 pub mod ours;
 pub mod platform;
 pub mod policy;
+pub mod spin;
 pub mod trace;
 
 use crate::board::Alone;
@@ -89,7 +90,7 @@ pub struct Outcome {
     pub packets: u64,
     /// Packets lost in the card because nobody fetched them.
     pub overrun: u64,
-    /// Interrupts of the controller, for each packet.
+    /// Interrupts that the CPU took, for each packet.
     pub interrupts: f64,
 }
 
@@ -204,7 +205,7 @@ impl Bench {
         let trace = Trace::start(&self.model);
         self.model.borrow_mut().take_stats();
         self.counts.borrow_mut().latency_ns.clear();
-        let (busy_ns, overrun) = (m.busy_ns(), self.counts.borrow().overrun);
+        let (busy_ns, interrupts, overrun) = (m.busy_ns(), m.interrupts(), self.counts.borrow().overrun);
         let delivered = self.counts.borrow().delivered;
         m.run(handler, run.for_ns);
         let busy_ns = m.busy_ns() - busy_ns;
@@ -224,7 +225,7 @@ impl Bench {
             held_ns: each(stats.held_ns),
             packets,
             overrun: counts.overrun - overrun,
-            interrupts: each(stats.interrupts),
+            interrupts: each(m.interrupts() - interrupts),
         }
     }
 }

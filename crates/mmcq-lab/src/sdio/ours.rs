@@ -21,7 +21,7 @@ pub enum Stay {
     Never,
     /// For the next words in the FIFO.
     Fifo,
-    /// And for commands and short data.
+    /// And for commands, short data, and the beginning of others.
     Commands,
 }
 
@@ -60,14 +60,15 @@ impl<'a> Ours<'a> {
         Ours { stack, host, stay, price_ns, received, learned, since, alarm_ns }
     }
 
-    /// What the controller works on.
-    fn class(&self) -> Option<Class> {
+    /// What the controller works on; `begun`: the phase has been waited for before.
+    fn class(&self, begun: bool) -> Option<Class> {
         let phase = self.host.phase()?;
         let bytes = phase.data.map_or(0, |data| u32::from(data.block_size) * data.blocks);
         Some(match bytes {
             0 => Class::Command,
             _ if bytes < FIFO_HALF => Class::Short,
-            _ => Class::Fifo,
+            _ if begun => Class::Fifo,
+            _ => Class::First,
         })
     }
 
@@ -80,15 +81,10 @@ impl<'a> Ours<'a> {
         allowed && self.learned.stays(class, self.price_ns)
     }
 
-    /// Waits for the controller, for no longer than the price of not waiting. True: it has something.
+    /// Waits for the controller, for some time. True: it has something.
     fn wait(&self, m: &Machine) -> bool {
-        let began_ns = m.time.now();
-        let until_ns = began_ns + self.price_ns;
-        let came_ns = m.model.borrow_mut().advance(until_ns).max(began_ns);
-        // It is seen at the next look.
         let look_ns = self.host.costs().register_ns.max(LOOK_NS);
-        m.time.set(began_ns + (came_ns - began_ns).div_ceil(look_ns) * look_ns);
-        m.line()
+        m.spin(Learned::patience_ns(self.price_ns), look_ns)
     }
 
     fn turn(&mut self, m: &mut Machine, entry_ns: u64) {
@@ -97,11 +93,12 @@ impl<'a> Ours<'a> {
             if let Some((class, since_ns)) = self.since.take() {
                 self.learned.saw(class, m.time.now().saturating_sub(since_ns + entry_ns));
             }
-            self.stack.on_irq();
+            let phases = self.host.phases();
+            advance(self.stack);
             for _ in 0..self.received.take() {
                 m.packet();
             }
-            let Some(class) = self.class() else { break };
+            let Some(class) = self.class(phases == self.host.phases()) else { break };
             self.since = Some((class, m.time.now()));
             if !self.may_stay(class) || !self.wait(m) {
                 break;
@@ -133,6 +130,12 @@ impl Handler for Ours<'_> {
         self.stack.poll();
         self.alarm_ns = self.stack.with(|engine| engine.next_deadline_ns());
     }
+}
+
+/// What the interrupt does of ours; not inlined, so that its instructions can be counted.
+#[inline(never)]
+fn advance(stack: &Stack) {
+    stack.on_irq();
 }
 
 /// Polls its task when woken: in the interrupt.

@@ -19,6 +19,7 @@ struct File {
     bus: Section,
     cost: Section,
     thief: Section,
+    fast: Section,
     own: Section,
 }
 
@@ -37,6 +38,8 @@ pub struct Board {
     pub idle_kcycles: f64,
     /// Linux's costs.
     pub cost: Costs,
+    /// The same on a fast CPU.
+    pub fast: Costs,
     /// The longest hold of the other device's driver.
     pub thief_hold_ns: u64,
     /// How often it holds the CPU.
@@ -128,7 +131,7 @@ impl Board {
         let ns = |section: &Section, table: &str, key: &str| {
             value(section, table, key, 1e6).map(|us| (us * 1e3).round() as u64)
         };
-        let known: [(&str, &Section, &[&str]); 4] = [
+        let known: [(&str, &Section, &[&str]); 5] = [
             ("bus", &file.bus, &["pclk_hz", "clock_hz", "idle_kcycles"]),
             (
                 "cost",
@@ -137,6 +140,11 @@ impl Board {
                     "irq_in_us", "finalize_us", "irq_out_us", "tasklet_us", "issue_us", "switch_out_us", "wake_us",
                     "work_us", "fifo_word_us", "fifo_count_us", "cache_us",
                 ],
+            ),
+            (
+                "fast",
+                &file.fast,
+                &["irq_in_us", "finalize_us", "irq_out_us", "issue_us", "switch_out_us", "wake_us"],
             ),
             ("thief", &file.thief, &["hold_us", "per_second"]),
             (
@@ -154,6 +162,7 @@ impl Board {
             }
         }
         let cost = |key: &str| ns(&file.cost, "cost", key);
+        let fast = |key: &str| ns(&file.fast, "fast", key);
         let own = |key: &str| value(&file.own, "own", key, 1e6);
         let hz = |key: &str| value(&file.bus, "bus", key, 200e6).map(|hz| hz.round() as u32);
         let board = Board {
@@ -176,6 +185,15 @@ impl Board {
                 register_ns: 0,
                 cache_ns: cost("cache_us")?,
                 fifo_turn_ns: 0,
+            },
+            fast: Costs {
+                irq_in_ns: fast("irq_in_us")?,
+                finalize_ns: fast("finalize_us")?,
+                irq_out_ns: fast("irq_out_us")?,
+                issue_ns: fast("issue_us")?,
+                switch_out_ns: fast("switch_out_us")?,
+                wake_ns: fast("wake_us")?,
+                ..Costs::default()
             },
             thief_hold_ns: ns(&file.thief, "thief", "hold_us")?,
             thief_per_second: value(&file.thief, "thief", "per_second", 1e4)?,

@@ -11,12 +11,14 @@ pub enum Class {
     Command,
     /// Data of at most so many bytes that they come with one interrupt.
     Short,
+    /// Data: from the command to the first service of the FIFO, or to the end of DMA.
+    First,
     /// From one service of the FIFO to the next.
     Fifo,
 }
 
 /// How many classes there are.
-const CLASSES: usize = 3;
+const CLASSES: usize = 4;
 /// A new time counts for one part in `1 << SHIFT`.
 const SHIFT: u32 = 3;
 /// Nothing is known.
@@ -47,6 +49,11 @@ impl Learned {
     /// How long the next one is expected to take; `None` before the first.
     pub fn expected_ns(&self, class: Class) -> Option<u64> {
         Some(self.mean_ns[class as usize]).filter(|&ns| ns != UNKNOWN)
+    }
+
+    /// How long to wait at most where it is cheaper: a wrong guess costs no more than that again.
+    pub fn patience_ns(price_ns: u64) -> u64 {
+        price_ns.saturating_mul(2)
     }
 
     /// Is it cheaper to wait here, if leaving and coming back takes `price_ns` of the CPU? Who knows nothing
