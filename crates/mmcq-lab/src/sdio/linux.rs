@@ -28,9 +28,8 @@ const BLOCK_BYTES: u16 = 512;
 const INT_PENDING: u32 = 0x05;
 /// Between two looks of whoever spins.
 const LOOK_NS: u64 = 250;
-/// Looks at the FIFO without a new word after which Linux's loop finds it empty. More words keep coming
-/// inside a block: one takes about three looks.
-const QUIET_LOOKS: u32 = 6;
+/// Looks at a FIFO that does not change after which its loop is left in any case.
+const LOOKS_MAX: u32 = 100;
 
 /// The receive chain.
 pub struct Chain {
@@ -118,19 +117,20 @@ impl Chain {
         }
     }
 
-    /// Linux's loop stays while the FIFO is not empty. True: the controller wants to be looked at.
+    /// Linux's loop stays while the FIFO is not empty: it empties it at the end of a block only. True: the
+    /// controller wants to be looked at.
     fn more(&self, m: &Machine) -> bool {
         let port = self.host.port();
-        let (mut seen, mut quiet) = (port.fifo_bytes(), 0);
-        while quiet < QUIET_LOOKS {
+        let (mut seen, mut same) = (port.fifo_bytes(), 0);
+        while seen > 0 && same < LOOKS_MAX {
             if m.line() {
                 return true;
             }
             let now = port.fifo_bytes();
-            quiet = if now == seen { quiet + 1 } else { 0 };
+            same = if now == seen { same + 1 } else { 0 };
             seen = now;
         }
-        false
+        m.line()
     }
 }
 

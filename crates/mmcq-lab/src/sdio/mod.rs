@@ -289,3 +289,44 @@ pub fn run(run: &Run<'_>) -> Result<Outcome, Failure> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use platform::NAME;
+
+    fn second(stay: Stay, own: bool, dma: bool) -> Outcome {
+        let board = Board::load(NAME).unwrap();
+        let way = Way::Ours { stay, own, dma, asks: false };
+        run(&Run { board: &board, way, thief: None, for_ns: 1_000_000_000, seed: 1 }).unwrap()
+    }
+
+    #[test]
+    fn a_second_by_the_cpu_has_all_its_packets() {
+        let outcome = second(Stay::Never, true, false);
+        assert_eq!((outcome.packets, outcome.overrun), (250, 0));
+        let steps: Vec<trace::Step> = outcome.steps_ns.iter().map(|(step, _)| *step).collect();
+        assert_eq!(steps, trace::Step::ALL[2..]);
+    }
+
+    #[test]
+    fn a_second_by_dma_has_all_its_packets() {
+        let outcome = second(Stay::Never, true, true);
+        assert_eq!((outcome.packets, outcome.overrun), (250, 0));
+        // The card's, and one for each of five commands.
+        assert!((outcome.interrupts - 6.0).abs() < 0.05, "{}", outcome.interrupts);
+    }
+
+    #[test]
+    fn one_seed_gives_one_result() {
+        let board = Board::load(NAME).unwrap();
+        let thief = Some(Thief { hold_ns: 12_000_000, per_second: 20.0 });
+        let way = Way::Linux(Advance::Thread);
+        let once = |seed| {
+            run(&Run { board: &board, way, thief, for_ns: 1_000_000_000, seed }).unwrap().latency_ns
+        };
+        assert_eq!(once(1), once(1));
+        assert_ne!(once(1), once(2));
+        assert!(once(1).last().is_some_and(|&ns| ns > 1_000_000), "the thief holds the thread up");
+    }
+}
