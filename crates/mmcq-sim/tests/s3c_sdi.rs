@@ -113,7 +113,9 @@ fn buffer(bytes: usize) -> DmaBuf {
 #[test]
 fn packets_arrive_whole_and_answers_leave() {
     use s3c_sdi::DmaUse::{From, Never};
-    for (dma, bytes) in [(Never, 2048), (Never, 1), (Never, 31), (Never, 517), (From(64), 2048), (From(4), 62)] {
+    for (dma, bytes) in
+        [(Never, 2048), (Never, 1), (Never, 31), (Never, 517), (From(64), 2048), (From(4), 62)]
+    {
         let rig = Rig::new(dma, 20, bytes);
         let seen = rig.drive(async {
             let (card, _) = card::bring_up_io(&rig.stack, buffer(512), Options::DEFAULT).await;

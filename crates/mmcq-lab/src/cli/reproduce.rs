@@ -16,7 +16,9 @@ use std::time::Duration;
 ///
 /// Published values with a star were used to find the model's parameters; all others are predicted. `limit` is the same workload with wire and card alone, no host
 /// cost. Settings: none (Linux without the queue), hsq-tag and hsq-fifo (its software queue), close and patch (Linux's driver of a reader as it is, and keeping
-/// transfers open), mmcq (this stack at Linux's prices), mmcq-own (at its own measured path length).
+/// transfers open), mmcq (this stack at Linux's prices), mmcq-own (at its own measured path length). Of sdio: thread+tasklet, thread, async (who advances
+/// Linux's six commands), thread+spin (the thread spins for CMD52), mmcq asks (two functions may interrupt, so INTx is read), mmcq spin (CMD52 is spun
+/// for), mmcq dma (the payload by DMA), mmcq-own slow (most cycles for an instruction); then the CPU time of a CMD52 by the way of waiting for it.
 #[derive(Debug, Args)]
 pub struct Reproduce {
     /// Which experiment
@@ -92,6 +94,11 @@ impl Reproduce {
             None if self.all => boards,
             None => &boards[..1],
         };
+        if self.plot.is_some() && matches!(self.experiment, Experiment::Sdio) {
+            return Err(Error::Input(
+                "--plot: sdio has no rates to draw; expected another experiment".to_owned(),
+            ));
+        }
         if let Some(path) = &self.plot {
             super::writable("--plot", path)?;
         }
@@ -105,7 +112,6 @@ impl Reproduce {
         if let Some(path) = &self.plot {
             let title = match self.experiment {
                 Experiment::Fair => "Rates of a writer and a reader that share a card",
-                Experiment::Sdio => "A Bluetooth card on a slow CPU",
                 Experiment::Stream => "One thread's rates; the line is what wire and card allow",
                 _ => "MiB/s of 4 KiB loads; the line is what wire and card allow",
             };

@@ -2,9 +2,7 @@
 
 use super::platform::Costs;
 use mmcq::host::s3c_sdi::{self, DmaUse, regs};
-use mmcq::host::{
-    BusOp, Caps, Direction, DmaError, Events, Host, Phase, Regs, Segment, StartError, Step,
-};
+use mmcq::host::{BusOp, Caps, Direction, DmaError, Events, Host, Phase, Regs, Segment, StartError, Step};
 use mmcq_sim::memory::ShadowMemory;
 use mmcq_sim::s3c_sdi::S3cSdi;
 use mmcq_sim::time::Time;
@@ -89,7 +87,13 @@ impl Priced {
         let config = s3c_sdi::Config { dma, max_clock_hz: clock_hz, ..s3c_sdi::Config::new(pclk_hz) };
         let driver = Driver::new(port.clone(), memory, config)?;
         let caps = *driver.caps();
-        Ok(Priced { driver: Rc::new(RefCell::new(driver)), caps, port, phase: Rc::default(), phases: Rc::default() })
+        Ok(Priced {
+            driver: Rc::new(RefCell::new(driver)),
+            caps,
+            port,
+            phase: Rc::default(),
+            phases: Rc::default(),
+        })
     }
 
     /// From now on calls cost this.

@@ -55,7 +55,13 @@ impl Chain {
 
     fn phase(step: usize) -> Option<Phase> {
         let read53 = |count| {
-            cmd::io_rw_extended(Extended { write: false, function: 1, addr: register::DATA, increment: false, count })
+            cmd::io_rw_extended(Extended {
+                write: false,
+                function: 1,
+                addr: register::DATA,
+                increment: false,
+                count,
+            })
         };
         let data = |block_size, blocks| Some(Data { direction: Direction::Read, block_size, blocks });
         let blocks = PAYLOAD_BYTES as u16 / BLOCK_BYTES;

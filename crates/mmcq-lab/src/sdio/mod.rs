@@ -42,8 +42,7 @@ use trace::Trace;
 pub type Stack = Shared<Alone, Priced, 4>;
 
 thread_local!(static CLOCK: RefCell<Time> = RefCell::new(Time::new()));
-const TIMER: Timer =
-    Timer { now_ns: || CLOCK.with(|clock| clock.borrow().now()), set_alarm: |_| {} };
+const TIMER: Timer = Timer { now_ns: || CLOCK.with(|clock| clock.borrow().now()), set_alarm: |_| {} };
 
 const CARD: &str = include_str!("../../../../cards/bt-type-a.toml");
 /// A second function that may interrupt: then somebody has to ask whose interrupt it is.
@@ -156,8 +155,8 @@ struct Bench {
 impl Bench {
     fn new(board: &Board, dma: DmaUse, neighbour: bool) -> Result<Self, Failure> {
         let text = if neighbour { format!("{CARD}{NEIGHBOUR}") } else { CARD.to_owned() };
-        let mut profile = IoProfile::from_toml(&text, &board.card)
-            .map_err(|error| Failure::Card(error.to_string()))?;
+        let mut profile =
+            IoProfile::from_toml(&text, &board.card).map_err(|error| Failure::Card(error.to_string()))?;
         for behind in profile.behind_mut() {
             if let Behind::TypeA(source) = behind {
                 source.packets = None;
@@ -322,9 +321,8 @@ mod tests {
         let board = Board::load(NAME).unwrap();
         let thief = Some(Thief { hold_ns: 12_000_000, per_second: 20.0 });
         let way = Way::Linux(Advance::Thread);
-        let once = |seed| {
-            run(&Run { board: &board, way, thief, for_ns: 1_000_000_000, seed }).unwrap().latency_ns
-        };
+        let once =
+            |seed| run(&Run { board: &board, way, thief, for_ns: 1_000_000_000, seed }).unwrap().latency_ns;
         assert_eq!(once(1), once(1));
         assert_ne!(once(1), once(2));
         assert!(once(1).last().is_some_and(|&ns| ns > 1_000_000), "the thief holds the thread up");

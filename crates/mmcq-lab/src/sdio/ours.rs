@@ -49,13 +49,7 @@ pub struct Ours<'a> {
 
 impl<'a> Ours<'a> {
     /// An engine that knows nothing yet.
-    pub fn new(
-        stack: &'a Stack,
-        host: Priced,
-        stay: Stay,
-        price_ns: u64,
-        received: Rc<Cell<u64>>,
-    ) -> Self {
+    pub fn new(stack: &'a Stack, host: Priced, stay: Stay, price_ns: u64, received: Rc<Cell<u64>>) -> Self {
         let (learned, since, alarm_ns) = (Learned::default(), None, None);
         Ours { stack, host, stay, price_ns, received, learned, since, alarm_ns }
     }

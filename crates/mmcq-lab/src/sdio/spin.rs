@@ -131,7 +131,8 @@ impl Handler for Repeat {
 pub fn price_ns(board: &Board, costs: Costs, clock_hz: u32, wait: Wait) -> Result<f64, Failure> {
     let board = Board { clock_hz, ..board.clone() };
     let bench = Bench::new(&board, DmaUse::Never, false)?;
-    let brought = bench.drive(async { card::bring_up_io(&bench.stack, buffer(512), Options::DEFAULT).await.0 })?;
+    let brought =
+        bench.drive(async { card::bring_up_io(&bench.stack, buffer(512), Options::DEFAULT).await.0 })?;
     brought.map_err(Failure::BringUp)?;
     bench.host.set_costs(costs);
     let mut machine = Machine::new(bench.time.clone(), bench.model.clone(), costs, None, 1);
