@@ -86,8 +86,7 @@ impl IoCard {
         assert_eq!(config.functions.len(), functions.len(), "functions of an I/O card");
         assert!(functions.len() <= 7, "an I/O card has at most seven functions");
         let slots = config.functions.iter().zip(functions);
-        let slots =
-            slots.map(|(&config, function)| Slot { config, function, block_bytes: 0, ready_ns: None });
+        let slots = slots.map(|(&config, function)| Slot { config, function, block_bytes: 0, ready_ns: None });
         IoCard {
             slots: slots.collect(),
             config,

@@ -6,8 +6,8 @@ mod interrupts;
 mod window;
 
 use super::{BusEvent, S3cSdi, S3cSdiConfig};
-use crate::card::io::{Cis, Function, FunctionConfig, IoConfig, Loopback};
 use crate::card::{Card, IoCard};
+use crate::card::io::{Cis, Function, FunctionConfig, IoConfig, Loopback};
 use crate::memory::ShadowMemory;
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -43,7 +43,8 @@ pub(super) struct Rig {
 
 /// One loopback function, ready at once, 2 KiB blocks.
 pub(super) fn card() -> IoCard {
-    let function = FunctionConfig { class: 0, max_block_bytes: 2048, enable_ns: 0, enable_timeout_10ms: 1 };
+    let function =
+        FunctionConfig { class: 0, max_block_bytes: 2048, enable_ns: 0, enable_timeout_10ms: 1 };
     let config = IoConfig {
         revision: 0x32,
         sd_revision: 2,

@@ -56,8 +56,11 @@ pub(super) fn type_a() -> IoProfile {
 impl Host<IoCard> {
     /// CMD52; the content of R5.
     fn direct(&mut self, write: bool, number: u32, raw: bool, address: u32, data: u8) -> u32 {
-        let arg =
-            u32::from(write) << 31 | number << 28 | u32::from(raw) << 27 | address << 9 | u32::from(data);
+        let arg = u32::from(write) << 31
+            | number << 28
+            | u32::from(raw) << 27
+            | address << 9
+            | u32::from(data);
         self.short(52, arg)
     }
 
@@ -80,14 +83,7 @@ impl Host<IoCard> {
         self.short(53, arg)
     }
 
-    fn read53(
-        &mut self,
-        number: u32,
-        modes: (bool, bool),
-        address: u32,
-        count: u32,
-        blocks: usize,
-    ) -> Vec<u8> {
+    fn read53(&mut self, number: u32, modes: (bool, bool), address: u32, count: u32, blocks: usize) -> Vec<u8> {
         assert_eq!(self.extended(false, number, modes, address, count), 0x1000);
         let data = self.receive(blocks);
         self.wait(self.clocks_ns(8));
