@@ -1,10 +1,12 @@
 #!/bin/bash
 # install-judges.sh: installs what the tests are judged by and what is not there yet, from Debian's packages:
 # qemu-system-x86 (its controller and card, driven by the test `qemu` of crate mmcq), qemu-system-arm (its PL181, card and machine, under
-# the image of boards/arm) and fio (offsets, options and reports of crate mmcq-lab).
+# the image of boards/arm), fio (offsets, options and reports of crate mmcq-lab) and sigrok-cli (decodes the waveforms of `mmcq trace`). And in a
+# Python environment of its own, target/judges, PyPI's crccheck (checksums of the waveforms).
 set -euo pipefail
+judges=$(dirname "$0")/../target/judges
 missing=()
-for pair in qemu-system-x86_64:qemu-system-x86 qemu-system-arm:qemu-system-arm fio:fio; do
+for pair in qemu-system-x86_64:qemu-system-x86 qemu-system-arm:qemu-system-arm fio:fio sigrok-cli:sigrok-cli; do
   program=${pair%%:*}
   if command -v "$program" >/dev/null; then
     echo "$program is there: $("$program" --version | head -1)"
@@ -12,17 +14,28 @@ for pair in qemu-system-x86_64:qemu-system-x86 qemu-system-arm:qemu-system-arm f
     missing+=("${pair#*:}")
   fi
 done
-[ ${#missing[@]} -gt 0 ] || exit 0
-command -v apt-get >/dev/null || {
-  echo "install-judges.sh: no apt-get here; install ${missing[*]} by the system's own means" >&2
-  exit 1
+# The environment must be able to come into being: Debian keeps that in a package of its own.
+python3 -c "import ensurepip" 2>/dev/null || missing+=(python3-venv)
+install_packages() {
+  command -v apt-get >/dev/null || {
+    echo "install-judges.sh: no apt-get here; install $* by the system's own means" >&2
+    exit 1
+  }
+  as_root=()
+  if [ "$(id -u)" -ne 0 ]; then
+    command -v sudo >/dev/null || { echo "install-judges.sh: not root, and no sudo; run it as root" >&2; exit 1; }
+    as_root=(sudo)
+  fi
+  echo "installing $* (up to 80 MB to download, no recommended packages)"
+  export DEBIAN_FRONTEND=noninteractive
+  "${as_root[@]}" apt-get update -q
+  "${as_root[@]}" apt-get install -q -y --no-install-recommends "$@"
 }
-as_root=()
-if [ "$(id -u)" -ne 0 ]; then
-  command -v sudo >/dev/null || { echo "install-judges.sh: not root, and no sudo; run it as root" >&2; exit 1; }
-  as_root=(sudo)
+[ ${#missing[@]} -eq 0 ] || install_packages "${missing[@]}"
+if "$judges/bin/python" -c "import crccheck" 2>/dev/null; then
+  echo "crccheck is there: $judges"
+else
+  echo "installing crccheck into $judges"
+  python3 -m venv "$judges"
+  "$judges/bin/pip" install -q --disable-pip-version-check "crccheck==1.3.1"
 fi
-echo "installing ${missing[*]} (about 70 MB to download, no recommended packages)"
-export DEBIAN_FRONTEND=noninteractive
-"${as_root[@]}" apt-get update -q
-"${as_root[@]}" apt-get install -q -y --no-install-recommends "${missing[@]}"

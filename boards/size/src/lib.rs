@@ -13,8 +13,8 @@ use core::panic::PanicInfo;
 use core::ptr::NonNull;
 use mmcq::engine::{Config, DmaBuf};
 use mmcq::host::regs::Mmio;
-use mmcq::host::rtsx;
 use mmcq::host::sdhci::{self, InitError, Sdhci, Table};
+use mmcq::host::{rtsx, s3c_sdi};
 use mmcq::task::{Shared, Timer};
 
 /// Segments that a transfer may have; one ADMA2 descriptor moves up to 64 KiB.
@@ -42,12 +42,24 @@ pub fn stack<const N: usize>(config: sdhci::Config) -> Option<Result<Stack<N>, I
     let base = NonNull::new(core::ptr::without_provenance_mut::<u8>(BASE))?;
     // SAFETY: the linker script leaves the device's addresses alone, and `take` succeeds once.
     let regs = unsafe { Mmio::new(base) };
-    let timer = Timer { now_ns: board::now_ns, set_alarm: |_| {} };
     Some(
         Sdhci::new(regs, board::Identity, table, config)
-            .map(|host| Shared::new(board::InterruptsOff, timer, host, Config::DEFAULT)),
+            .map(|host| Shared::new(board::InterruptsOff, TIMER, host, Config::DEFAULT)),
     )
 }
+
+/// The same registers for the images that are linked and never run.
+pub fn registers() -> Option<Mmio> {
+    let base = NonNull::new(core::ptr::without_provenance_mut::<u8>(BASE))?;
+    // SAFETY: nothing runs, so nobody touches them.
+    Some(unsafe { Mmio::new(base) })
+}
+
+/// The board's clock.
+pub const TIMER: Timer = Timer { now_ns: board::now_ns, set_alarm: |_| {} };
+
+/// The driver of an SoC's controller.
+pub type SocHost = s3c_sdi::S3cSdi<Mmio, board::Identity>;
 
 /// Another controller at the same place; `None` if it has been made before.
 pub fn card_reader(config: rtsx::Config) -> Option<Result<CardReader, rtsx::SetupError>> {

@@ -9,7 +9,7 @@ use mmcq::host::{BusOp, Caps, Direction, DmaError, Events, Host, Phase, Segment,
 use mmcq_sim::card::Card;
 use mmcq_sim::memory::ShadowMemory;
 use mmcq_sim::rtsx::{Port as RtsxPort, Rtsx, RtsxConfig};
-use mmcq_sim::sdhci::{BusStats, Port, PortCounters, Sdhci, SdhciConfig};
+use mmcq_sim::sdhci::{BusEvent, BusStats, Port, PortCounters, Sdhci, SdhciConfig};
 use mmcq_sim::time::Time;
 use mmcq_sim::world::Device;
 use std::cell::RefCell;
@@ -99,6 +99,7 @@ impl Controller {
         match platform.controller {
             ControllerConfig::Sdhci(config) => {
                 let model = Rc::new(RefCell::new(Sdhci::new(config, memory.clone(), Some(card))));
+                crate::trace::attach(|probe| model.borrow_mut().set_probe(Some(probe)));
                 let port = Port::new(model.clone(), time.clone(), access_ns.0, access_ns.1);
                 // The table lives as long as the process: a few kilobytes for each board of a run.
                 let table: &'static mut Table<DESCRIPTORS> = Box::leak(Box::new(Table::new()));
@@ -127,6 +128,11 @@ impl Controller {
     /// The same, and counts from zero again.
     pub fn take_stats(&self) -> BusStats {
         model!(self, m => m.borrow_mut().take_stats())
+    }
+
+    /// Tells `log` about everything on the bus from now on.
+    pub fn set_log(&self, log: Box<dyn FnMut(BusEvent)>) {
+        model!(self, m => m.borrow_mut().set_log(Some(log)))
     }
 
     /// Register accesses so far.
@@ -163,7 +169,8 @@ fn sdhci_setup(platform: &Platform, config: &SdhciConfig, engine: bool) -> sdhci
 
 fn rtsx_setup(platform: &Platform, config: &RtsxConfig) -> rtsx::Config {
     rtsx::Config {
-        continue_data: config.continue_data,
+        // A board may say that the driver claims what its chip cannot do.
+        continue_data: platform.continue_data.unwrap_or(config.continue_data),
         busy_after_data: platform.busy == Busy::Interrupt,
         fixed: config.fixed,
         ..rtsx::Config::new()

@@ -13,3 +13,5 @@ pub mod reproduce;
 pub mod runner;
 pub mod sdio;
 pub mod system;
+pub mod trace;
+pub mod why;

@@ -137,6 +137,8 @@ pub struct Platform {
     pub controller: ControllerConfig,
     /// Timings of the wires that the controller's capabilities cannot tell.
     pub timings: Vec<mmcq::host::Timing>,
+    /// The driver is told that the controller can continue data, or cannot, whatever the truth.
+    pub continue_data: Option<bool>,
     /// Cores.
     pub cores: u8,
     /// Costs of the software around the stack.
@@ -220,6 +222,11 @@ impl Platform {
             Some(value) => timings(&place("driver.timings"), &value)?,
             None => Vec::new(),
         };
+        let continue_data = match driver.remove("continue_data") {
+            Some(Value::Boolean(yes)) => Some(yes),
+            Some(other) => return Err(error(&place("driver.continue_data"), &other, "true or false")),
+            None => None,
+        };
         let cores = match cpu.remove("cores") {
             Some(Value::Integer(n @ 1..=64)) => n as u8,
             Some(other) => return Err(error(&place("cpu.cores"), &other, "1 to 64")),
@@ -246,7 +253,7 @@ impl Platform {
         for (section, left) in [("", &table), ("driver.", &driver), ("cpu.", &cpu)] {
             if let Some(key) = left.keys().next() {
                 let known: &[&str] = match section {
-                    "driver." => &["timings"],
+                    "driver." => &["timings", "continue_data"],
                     "cpu." => &["cores"],
                     _ => &KEYS,
                 };
@@ -269,6 +276,7 @@ impl Platform {
             stack,
             controller,
             timings,
+            continue_data,
             cores,
             costs,
             shares: quantities(&place("share"), shares, &SHARES, &[], false)?,

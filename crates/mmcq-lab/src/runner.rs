@@ -12,6 +12,8 @@ use crate::linux::worker::Worker;
 use crate::ours::Ours;
 use crate::platform::Platform;
 use crate::system::{Io, Next, Stuck, System, Workload};
+use crate::why::{Served, Waiting};
+use mmcq::card::Family;
 use mmcq::host::{Caps, Direction, Host};
 use mmcq_sim::card::Medium;
 use mmcq_sim::cpu::Counts;
@@ -187,6 +189,12 @@ pub struct Counters {
     pub cores: u8,
     /// I/Os that failed.
     pub failed: u64,
+    /// Nobody had work for the bus: no I/O was with the stack, and the wires were quiet.
+    pub waiting_ns: u64,
+    /// The card is an eMMC.
+    pub emmc: bool,
+    /// What the stack itself counted.
+    pub stack: Served,
 }
 
 impl Counters {
@@ -267,11 +275,11 @@ fn linux(
 
 /// What differs between boards for Linux (one slot, one thing at a time) and ours.
 trait Serve<const N: usize> {
-    fn serve(self, run: &Run<'_>, sys: &mut System, load: &mut Load<'_>) -> Result<u64, Stuck>;
+    fn serve(self, run: &Run<'_>, sys: &mut System, load: &mut Load<'_>) -> Result<(u64, Served), Stuck>;
 }
 
 impl Serve<1> for Board<1> {
-    fn serve(self, run: &Run<'_>, sys: &mut System, load: &mut Load<'_>) -> Result<u64, Stuck> {
+    fn serve(self, run: &Run<'_>, sys: &mut System, load: &mut Load<'_>) -> Result<(u64, Served), Stuck> {
         let mut controller = self.controller.clone();
         let bytes = load.memory().1.max(LINUX_BLOCKS as usize * 512);
         let elevator = Elevator::new(Tunables { max_blocks: LINUX_BLOCKS, ..Tunables::default() });
@@ -283,7 +291,8 @@ impl Serve<1> for Board<1> {
         if let Some(close) = close {
             let port = Reader::new(self.stack, self.card.target, bytes, close, sys);
             let mut front = Worker::new(port, elevator, sys, run.seed);
-            return sys.run(&mut front, &mut controller, load);
+            let end_ns = sys.run(&mut front, &mut controller, load)?;
+            return Ok((end_ns, Served { continued: front.port.continued, ..Served::default() }));
         }
         let port = EnginePort::new(self.stack, self.card.target, bytes);
         let order = match run.setting {
@@ -291,20 +300,22 @@ impl Serve<1> for Board<1> {
             Setting::HsqFifo => Order::Fifo,
             _ => {
                 let mut front = Worker::new(port, elevator, sys, run.seed);
-                return sys.run(&mut front, &mut controller, load);
+                return sys.run(&mut front, &mut controller, load).map(|end_ns| (end_ns, Served::default()));
             }
         };
         let settings = Settings { order, defer: self.defer };
         let mut front = Hsq::new(port, settings, elevator, sys, run.seed);
-        sys.run(&mut front, &mut controller, load)
+        sys.run(&mut front, &mut controller, load).map(|end_ns| (end_ns, Served::default()))
     }
 }
 
 impl Serve<SLOTS> for Board<SLOTS> {
-    fn serve(self, _: &Run<'_>, sys: &mut System, load: &mut Load<'_>) -> Result<u64, Stuck> {
+    fn serve(self, _: &Run<'_>, sys: &mut System, load: &mut Load<'_>) -> Result<(u64, Served), Stuck> {
         let mut controller = self.controller.clone();
+        let before = self.stack.with(|e| *e.stats());
         let mut front = Ours::new(self.stack, sys, load.jobs()).moved_by(self.context, sys);
-        sys.run(&mut front, &mut controller, load)
+        let end_ns = sys.run(&mut front, &mut controller, load)?;
+        Ok((end_ns, front.stack.with(|e| Served::by_engine(&before, *e.stats(), e.take_continue_lost()))))
     }
 }
 
@@ -318,11 +329,16 @@ where
 {
     let jobs = run.workers.len() as u32;
     let mut sys = System::new(board.time.clone(), board.cores, board.migration, board.costs, jobs, run.seed);
-    let mut load = Load::new(run, board.card.target.sectors, progress)?;
+    crate::trace::watch(&mut sys, jobs);
     let start_ns = board.time.now();
+    let waiting = Waiting::new(start_ns);
+    let mut load = Load::new(run, board.card.target.sectors, waiting.clone(), progress)?;
+    let emmc = matches!(board.card.family, Family::Emmc(_));
     let (controller, memory, cores) = (board.controller.clone(), board.memory.clone(), board.cores);
     let before = controller.accesses();
-    let end_ns = board.serve(run, &mut sys, &mut load)?;
+    let heard = waiting.clone();
+    controller.set_log(Box::new(move |event| heard.bus(event)));
+    let (end_ns, stack) = board.serve(run, &mut sys, &mut load)?;
     if memory.violation_count() > 0 {
         return Err(RunError::Memory(memory.violations().first().cloned().unwrap_or_default()));
     }
@@ -340,6 +356,9 @@ where
         elapsed_ns: end_ns - start_ns,
         cores,
         failed: load.failed,
+        waiting_ns: waiting.end(end_ns),
+        emmc,
+        stack,
     };
     let (mut verify_errors, mut logs) = (Vec::new(), Vec::new());
     let mut stats = Vec::new();
@@ -376,6 +395,7 @@ struct Load<'a> {
     planned: u64,
     moved: u64,
     told: u64,
+    waiting: Waiting,
     progress: &'a mut dyn FnMut(u64, u64),
 }
 
@@ -383,7 +403,12 @@ struct Load<'a> {
 const FILE_ALIGN: u64 = 1 << 20;
 
 impl<'a> Load<'a> {
-    fn new(run: &Run<'a>, sectors: u64, progress: &'a mut dyn FnMut(u64, u64)) -> Result<Self, RunError> {
+    fn new(
+        run: &Run<'a>,
+        sectors: u64,
+        waiting: Waiting,
+        progress: &'a mut dyn FnMut(u64, u64),
+    ) -> Result<Self, RunError> {
         let capacity = sectors * 512;
         let mut place = 0;
         let mut known: BTreeMap<&str, (u64, u64)> = BTreeMap::new();
@@ -434,6 +459,7 @@ impl<'a> Load<'a> {
             planned,
             moved: 0,
             told: 0,
+            waiting,
             progress,
         })
     }
@@ -517,6 +543,10 @@ impl Workload for Load<'_> {
 
     fn waits_for_others(&self, job: u32) -> bool {
         self.behind_wall[job as usize]
+    }
+
+    fn passes(&mut self, into_stack: bool, now_ns: u64) {
+        if into_stack { self.waiting.enters(now_ns) } else { self.waiting.leaves(now_ns) }
     }
 
     fn fill(&mut self, io: &Io, data: &mut [u8]) {

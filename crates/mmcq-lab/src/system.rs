@@ -75,6 +75,9 @@ pub trait Workload {
         let _ = (io, data);
     }
 
+    /// A job hands an I/O to the stack; or it is complete, and its job has still to wake up.
+    fn passes(&mut self, _into_stack: bool, _now_ns: u64) {}
+
     /// An I/O of a job is done, well or not; `data` is its memory.
     fn done(&mut self, io: &Io, ok: bool, data: &[u8], now_ns: u64);
 }
@@ -260,6 +263,8 @@ pub struct System {
     pub buffers: Buffers,
     /// The controller, as an action finds it.
     pub line: Line,
+    /// Who is told of I/Os: submitted (`None`), done well or not.
+    pub log: Option<IoLog>,
     heard_from_ns: u64,
     job_wakes: Stream,
     users: Stream,
@@ -267,6 +272,9 @@ pub struct System {
     done: Vec<(Io, bool)>,
     locked_until_ns: u64,
 }
+
+/// Told of an I/O, what became of it, and when.
+pub type IoLog = Box<dyn FnMut(&Io, Option<bool>, u64)>;
 
 /// The controller, looked at from outside.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -308,6 +316,7 @@ impl System {
             irq_core: 0,
             buffers: Buffers::default(),
             line: Line::default(),
+            log: None,
             heard_from_ns: 0,
             job_wakes: Stream::new(seed, "job wake"),
             users: Stream::new(seed, "user"),
@@ -359,7 +368,14 @@ impl System {
 
     /// An I/O is complete: its job is woken.
     pub fn complete(&mut self, io: Io, ok: bool) {
+        self.note(&io, Some(ok));
         self.done.push((io, ok));
+    }
+
+    fn note(&mut self, io: &Io, ok: Option<bool>) {
+        if let Some(log) = &mut self.log {
+            log(io, ok, self.time.now());
+        }
     }
 
     /// Wakes a kernel thread that sleeps until an event.
@@ -477,7 +493,7 @@ impl System {
                     self.cpu.resume(core, now, self.time.now(), &mut self.queue);
                 }
             }
-            self.wake_jobs();
+            self.wake_jobs(workload);
         }
         Ok(end_ns)
     }
@@ -499,6 +515,8 @@ impl System {
     fn next<F: Front>(&mut self, job: u32, core: u8, front: &mut F, workload: &mut dyn Workload) -> bool {
         loop {
             if let Some(io) = self.jobs[job as usize].pinned.take() {
+                self.note(&io, None);
+                workload.passes(true, self.time.now());
                 front.submit(self, io);
                 if self.cpu.goes_on(self.jobs[job as usize].thread) {
                     return false;
@@ -548,8 +566,9 @@ impl System {
     }
 
     /// Jobs whose I/Os have just been completed wake up.
-    fn wake_jobs(&mut self) {
+    fn wake_jobs(&mut self, workload: &mut dyn Workload) {
         for (io, ok) in std::mem::take(&mut self.done) {
+            workload.passes(false, self.time.now());
             let cost = self.costs.syscall.draw(&mut self.users);
             self.jobs[io.job as usize].done.push((io, ok));
             self.wake_job_with(io.job, cost, Action::Reap(io.job));

@@ -150,3 +150,20 @@ fn cards_are_shown_decoded() {
     assert_eq!(value("bus"), "HS400ES, 8 bits, 200 MHz");
     assert!(value("SEC_COUNT [215:212]").as_str().unwrap().starts_with("29.1"));
 }
+
+#[test]
+fn a_controller_that_does_not_continue_data_is_named_once_and_nothing_is_lost() {
+    let folder = Folder::new();
+    let lies = "--platform stream-rtsx --set controller.continue_data=false --set driver.continue_data=true";
+    let options = "-- -name=w -rw=write -bs=64k -size=8M -direct=1 -verify=crc32c -do_verify=1";
+    let output = folder.mmcq(&format!("run {lies} {options}"));
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(0), "{text}");
+    assert_eq!(text.matches("does not continue data although its driver says so").count(), 1, "{text}");
+    let honest = folder.mmcq(&format!("run --platform stream-rtsx {options}"));
+    assert!(honest.stderr.is_empty(), "{}", String::from_utf8_lossy(&honest.stderr));
+    folder.refused(
+        "run --platform stream-rtsx --set driver.continue_data=3 -- -name=r -rw=read -size=1M",
+        &["driver.continue_data: 3", "expected true or false"],
+    );
+}

@@ -1,6 +1,6 @@
 //! What the reproductions promise, cell by cell. Virtual time: the same numbers on every machine.
 
-use mmcq_lab::reproduce::{Amount, Row, fifo, hsq, stream};
+use mmcq_lab::reproduce::{Amount, Row, fifo, hsq, stream, stream_sweep};
 use std::sync::OnceLock;
 
 const CELLS: [&str; 4] = ["seq read", "rand read", "seq write", "rand write"];
@@ -154,4 +154,47 @@ fn commands_of_a_stream_are_gone_and_not_hidden() {
     // CMD25, CMD12 and CMD13 of each write.
     assert_eq!(commands("rand write 8k", "close"), 3.0);
     assert!(commands("seq write 64k", "mmcq") < 0.1);
+}
+
+#[test]
+fn no_cell_pays_for_streams() {
+    let grid = stream_sweep::Grid::THIN;
+    let rows = stream_sweep::sweep(&grid, Amount::default(), &mut |_| ()).unwrap();
+    let (gain, ours) = (stream_sweep::GAIN, stream_sweep::OURS);
+    let cells: Vec<&Row> = rows.iter().filter(|row| row.setting == ours).collect();
+    assert_eq!(cells.len(), grid.sizes.len() * grid.depths.len() * grid.patterns.len());
+    for row in &cells {
+        let (off, close) =
+            (find(&rows, &row.cell, stream_sweep::OFF), find(&rows, &row.cell, stream_sweep::CLOSE));
+        assert!(row.model >= 0.995 * off.model, "{row:?} {off:?}");
+        assert!(row.model >= 0.995 * close.model, "{row:?} {close:?}");
+    }
+    // The last row is the worst, and random cells are where nothing is gained.
+    let gains = rows.iter().filter(|row| row.setting == gain);
+    let worst = rows.last().unwrap();
+    assert!(worst.cell.starts_with(stream_sweep::WORST) && gains.clone().all(|row| row.model >= worst.model));
+    assert!(find(&rows, "write 64k, depth 1", gain).model >= 140.0);
+    let table = stream_sweep::table(&rows);
+    let end = |line: &str| line.trim_end().len();
+    assert!(table.lines().all(|line| end(line) == end(table.lines().next().unwrap())), "{table}");
+}
+
+#[test]
+fn merging_brings_sequential_4_kib_to_the_limit_where_nothing_can_be_continued() {
+    let rows = stream_sweep::merging(Amount::default(), &mut |_| ()).unwrap();
+    for pattern in ["read", "write"] {
+        let cell = format!("{pattern} 4k, depth 32 @hsq-sprd");
+        let ours = find(&rows, &cell, "mmcq");
+        assert!(ours.share_percent().unwrap() >= 97.0, "{ours:?}");
+        // One by one, a request has two commands, a write three.
+        let commands = |depth: u32| {
+            find(&rows, &format!("commands: {pattern} 4k, depth {depth} @hsq-sprd"), "mmcq").model
+        };
+        assert!(commands(1) >= 512.0 && commands(32) <= 64.0, "{} {}", commands(1), commands(32));
+        for depth in [1, 4, 32] {
+            let cell = format!("{pattern} 4k, depth {depth} @hsq-sprd");
+            let (ours, none) = (find(&rows, &cell, "mmcq"), find(&rows, &cell, "none"));
+            assert!(ours.model >= none.model, "{ours:?} {none:?}");
+        }
+    }
 }

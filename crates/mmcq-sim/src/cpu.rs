@@ -73,6 +73,32 @@ pub struct Counts {
     pub busy_ns: u64,
 }
 
+/// In what a core spends its time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Context {
+    /// A hard interrupt.
+    Hard,
+    /// Deferred work.
+    Deferred,
+    /// A thread.
+    Thread(Thread),
+}
+
+/// A core was in one context from here to there; hard interrupts lie inside the spans that they interrupt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span {
+    /// Which core.
+    pub core: u8,
+    /// In what.
+    pub context: Context,
+    /// From here.
+    pub from_ns: u64,
+    /// To here.
+    pub to_ns: u64,
+}
+
+type Log = Box<dyn FnMut(Span)>;
+
 #[derive(Clone, Copy, Debug)]
 enum Who {
     Thread(Thread),
@@ -82,6 +108,7 @@ enum Who {
 #[derive(Clone, Copy, Debug)]
 struct Running<A> {
     who: Who,
+    start_ns: u64,
     end_ns: u64,
     action: A,
 }
@@ -123,6 +150,22 @@ pub struct Cpu<A> {
     migration: f64,
     stream: Stream,
     counts: Counts,
+    log: Option<Log>,
+}
+
+fn note(log: &mut Option<Log>, core: u8, context: Context, from_ns: u64, to_ns: u64) {
+    if let Some(log) = log.as_mut().filter(|_| to_ns > from_ns) {
+        log(Span { core, context, from_ns, to_ns });
+    }
+}
+
+impl Who {
+    fn context(self) -> Context {
+        match self {
+            Who::Thread(thread) => Context::Thread(thread),
+            Who::Deferred => Context::Deferred,
+        }
+    }
 }
 
 impl<A: Copy> Cpu<A> {
@@ -144,7 +187,13 @@ impl<A: Copy> Cpu<A> {
             migration,
             stream: Stream::new(seed, "migration"),
             counts: Counts::default(),
+            log: None,
         }
+    }
+
+    /// Tells `log` what each core does from now on, when it has done it; `None` for silence.
+    pub fn set_log(&mut self, log: Option<Log>) {
+        self.log = log;
     }
 
     /// Adds a thread; it sleeps.
@@ -190,6 +239,7 @@ impl<A: Copy> Cpu<A> {
     ) {
         self.counts.interrupts += 1;
         self.counts.busy_ns += to_ns - from_ns;
+        note(&mut self.log, core, Context::Hard, from_ns, to_ns);
         let c = &mut self.cores[core as usize];
         c.acting = None;
         c.blocked_until_ns = c.blocked_until_ns.max(to_ns);
@@ -276,6 +326,7 @@ impl<A: Copy> Cpu<A> {
                     return None;
                 }
                 let running = c.running.take()?;
+                note(&mut self.log, core, running.who.context(), running.start_ns, now_ns);
                 c.acting = Some(match running.who {
                     Who::Thread(thread) => Some(thread),
                     Who::Deferred => None,
@@ -290,7 +341,12 @@ impl<A: Copy> Cpu<A> {
         self.counts.busy_ns += end_ns - from_ns;
         let c = &mut self.cores[core as usize];
         c.blocked_until_ns = c.blocked_until_ns.max(end_ns);
-        let acted = c.acting.take().flatten();
+        let acting = c.acting.take();
+        let acted = acting.flatten();
+        if acting.is_some() {
+            let context = acted.map_or(Context::Deferred, Context::Thread);
+            note(&mut self.log, core, context, from_ns, end_ns);
+        }
         if let Some(thread) = acted {
             let task = &mut self.tasks[thread.0 as usize];
             if task.state == State::Waking {
@@ -325,7 +381,7 @@ impl<A: Copy> Cpu<A> {
 
     /// Gives a core its next piece of work, and lets a real-time thread push a normal one aside.
     fn fill<E: From<CpuEvent>>(&mut self, core: u8, now_ns: u64, queue: &mut Queue<E>) {
-        let Cpu { cores, tasks, ready, counts, .. } = self;
+        let Cpu { cores, tasks, ready, counts, log, .. } = self;
         let c = &mut cores[core as usize];
         if c.acting.is_some() {
             return;
@@ -340,6 +396,7 @@ impl<A: Copy> Cpu<A> {
             // What it has spent so far stays spent; blocked time does not count as spent.
             let left = running.end_ns.saturating_sub(now_ns.max(c.blocked_until_ns));
             counts.busy_ns -= left;
+            note(log, core, running.who.context(), running.start_ns, now_ns);
             c.running = None;
             c.generation += 1;
             c.aside = Some((thread, left, running.action));
@@ -379,7 +436,7 @@ impl<A: Copy> Cpu<A> {
             (Who::Thread(thread), cost, action)
         };
         counts.busy_ns += cost;
-        c.running = Some(Running { who, end_ns: start + cost, action });
+        c.running = Some(Running { who, start_ns: start, end_ns: start + cost, action });
         c.generation += 1;
         queue.push(start + cost, CpuEvent::End { core, generation: c.generation }.into());
     }

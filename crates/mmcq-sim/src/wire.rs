@@ -19,6 +19,10 @@ pub const RESPONSE_TIMEOUT_CLK: u64 = 64;
 pub const BLOCK_GAP_CLK: u64 = 8;
 /// After a written block: 2 clocks of turn-around (N_CRC), 5 of CRC status token, 3 to turn around again.
 pub const CRC_STATUS_CLK: u64 = 10;
+/// Of these, before the token.
+pub const CRC_TURN_CLK: u64 = 2;
+/// Of these, the token: start, three bits, end.
+pub const CRC_TOKEN_CLK: u64 = 5;
 
 /// Clocks of one data block: start bit, data, CRC16 on each line (and on each edge), end bit.
 pub fn block_clk(bytes: u32, width: u8, ddr: bool) -> u64 {

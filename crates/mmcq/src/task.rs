@@ -27,7 +27,8 @@ pub unsafe trait Lock {
 pub struct Timer {
     /// Nanoseconds since some moment; never goes back.
     pub now_ns: fn() -> u64,
-    /// Call [`Shared::poll`] at this time (at once if it has passed); replaces the request before. `None`: no need.
+    /// Call [`Shared::poll`] at this time (at once if it has passed); replaces the request before. `None`: no need. Called with the lock held, so that alarms come in
+    /// the order of what they are for: it must not come back here.
     pub set_alarm: fn(Option<u64>),
 }
 
@@ -101,14 +102,17 @@ impl<L: Lock, H: Host, const N: usize, P: Policy> Shared<L, H, N, P> {
             waker.wake();
         }
         // What the wakers did may have moved the deadline.
-        (self.timer.set_alarm)(self.with(|engine| engine.next_deadline_ns()));
+        self.with(|engine| (self.timer.set_alarm)(engine.next_deadline_ns()));
     }
 
     fn submit(&self, request: Request) -> Result<SlotId, (Error, Request)> {
         let now_ns = self.now_ns();
-        let (result, deadline) = self.with(|e| (e.submit(request, now_ns), e.next_deadline_ns()));
-        (self.timer.set_alarm)(deadline);
-        result
+        // Under the lock: an alarm set after it could overwrite that of an interrupt in between, and a silent controller would never be found out.
+        self.with(|engine| {
+            let result = engine.submit(request, now_ns);
+            (self.timer.set_alarm)(engine.next_deadline_ns());
+            result
+        })
     }
 
     /// A request as a future. Nothing reaches the controller before it is first polled.

@@ -411,3 +411,36 @@ fn a_merged_transfer_does_not_grow_past_the_bound_over_who_came_before() {
     let order: Vec<_> = world.borrow().transfers().iter().map(|s| (s.arg, s.blocks)).collect();
     assert_eq!(order, [(200, 1), (0, 16), (100, 4), (16, 8)]);
 }
+
+/// Waits for client 0 whenever anybody else is all that waits.
+struct Waits;
+
+impl Policy for Waits {
+    fn pick<I: Iterator<Item = Waiting> + Clone>(&mut self, mut waiting: I, now_ns: u64) -> Choice {
+        match waiting.find(|request| request.origin.client == 0) {
+            Some(request) => Choice::Go(request.index),
+            None => Choice::IdleUntil(now_ns + 8_000_000),
+        }
+    }
+}
+
+/// The one whom the policy waits for may be waiting himself, for the fate of what he wrote.
+#[test]
+fn idling_for_a_client_does_not_keep_his_result_from_him() {
+    let world = World::new(BLOCKS);
+    let mut e: Engine<TestHost, 8, Waits> =
+        Engine::with_policy(TestHost::new(&world), Config::DEFAULT, Waits);
+    e.set_target(Some(target(BLOCKS)));
+    let own = e.submit(write(0, 8, 1), 0).unwrap();
+    e.submit(read(100, 8).from(mmcq::sched::Origin { client: 1, sync: true }), 0).unwrap();
+    let _ = e.on_irq(1_000);
+    let _ = e.on_irq(2_000);
+    assert!(e.take(own).is_some_and(|done| done.result.is_ok()), "the status was not asked");
+    // The other is served at the latest when the engine's patience ends.
+    let mut now = 2_000;
+    while world.borrow().transfers().len() < 2 {
+        now = e.next_deadline_ns().expect("nothing will happen").max(now);
+        let _ = e.poll(now);
+    }
+    assert!(now <= 2_000 + 20_000_000, "{now}");
+}

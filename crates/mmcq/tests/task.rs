@@ -28,19 +28,23 @@ impl OneContext {
 unsafe impl Lock for OneContext {
     fn with<R>(&self, f: impl FnOnce() -> R) -> R {
         assert!(!self.0.replace(true), "the lock is taken twice");
+        HELD.set(true);
         let result = f();
+        HELD.set(false);
         self.0.set(false);
         result
     }
 }
 
 thread_local!(static NOW: Cell<u64> = const { Cell::new(0) });
+thread_local!(static HELD: Cell<bool> = const { Cell::new(false) });
 const TIMER: Timer = Timer {
     now_ns: || {
         NOW.set(NOW.get() + 1_000);
         NOW.get()
     },
-    set_alarm: |_| {},
+    // Without the lock an older alarm could replace a newer one.
+    set_alarm: |_| assert!(HELD.get(), "the alarm is set without the lock"),
 };
 
 type TestShared<const N: usize> = Shared<OneContext, TestHost, N>;

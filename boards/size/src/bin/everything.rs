@@ -6,10 +6,12 @@
 use core::hint::black_box;
 use core::task::Waker;
 use mmcq::block::{BlockDevice, Copying};
-use mmcq::card::{Card, Options, bring_up};
+use mmcq::card::{Card, Options, bring_up, bring_up_io};
 use mmcq::engine::{Config, DmaBuf, Engine, Error, Kind, Request, SlotId, Target};
-use mmcq::host::{BusOp, Host, rtsx};
+use mmcq::host::{BusOp, Host, pl181, rtsx, s3c_sdi};
 use mmcq::sched::{Any, Deadline, Fair, Fifo, Origin, deadline, fair};
+use mmcq::sdio::bluetooth::TypeA;
+use mmcq::sdio::{At, CardInterrupt, Chain, Function};
 use mmcq::spec::cid::Cid;
 use mmcq::spec::crc;
 use mmcq::spec::csd::Csd;
@@ -17,7 +19,7 @@ use mmcq::spec::ext_csd::ExtCsd;
 use mmcq::spec::scr::Scr;
 use mmcq::spec::ssr::Ssr;
 use mmcq::spec::switch::SwitchStatus;
-use mmcq::task::IrqTask;
+use mmcq::task::{IrqTask, Shared};
 use size::board::{self, InterruptsOff};
 use size::late::{Late, Once};
 use size::{Driver, Stack};
@@ -42,6 +44,7 @@ fn calls() -> Option<()> {
     blocks(stack, scratch)?;
     stack.with(queue);
     scheduled();
+    by_cpu();
     interrupt_task(stack);
     texts(black_box(Error::Full));
     if black_box(false) {
@@ -141,6 +144,56 @@ fn scheduled() -> Option<()> {
     engine.halt();
     black_box((engine.take_continue_lost(), engine.is_quiet(), engine.policy().name()));
     Some(())
+}
+
+/// The controllers that are fed by the CPU, and an I/O card's functions through one of them.
+fn by_cpu() -> Option<()> {
+    let regs = size::registers()?;
+    let mut pl181 = pl181::Pl181::new(regs, black_box(pl181::Config::new(1, 2))).ok()?;
+    whole_host(&mut pl181);
+    let host =
+        s3c_sdi::S3cSdi::new(size::registers()?, board::Identity, black_box(s3c_sdi::Config::new(1))).ok()?;
+    let stack: Shared<InterruptsOff, size::SocHost, 8> =
+        Shared::new(InterruptsOff, size::TIMER, host, Config::DEFAULT);
+    stack.with(|engine| whole_host(engine.host_mut()));
+    let (card, scratch) =
+        stack.block_on(bring_up_io(&stack, size::scratch()?, black_box(Options::DEFAULT)), board::idle);
+    let card = card.ok()?;
+    black_box((card.count(), card.manufacturer()));
+    let mut function = Function::new(&stack, &card, black_box(1)).ok()?;
+    let future = async {
+        let mut irq = CardInterrupt::new(&stack);
+        black_box(function.enable().await.is_ok() & function.set_block_size(black_box(64)).await.is_ok());
+        let (done, scratch) = function.read(At::Fifo(black_box(0)), black_box(9), scratch, Chain::More).await;
+        let (more, scratch) =
+            function.write(At::From(black_box(0)), black_box(9), scratch, Chain::Last).await;
+        black_box(
+            done.is_ok() & more.is_ok() & function.abort().await.is_ok() & function.reset().await.is_ok(),
+        );
+        black_box(function.write_read_u8(black_box(1), black_box(2), Chain::Last).await.is_ok());
+        let bluetooth = TypeA::open(function, &mut irq, black_box(256)).await.ok()?;
+        let (packet, scratch) = bluetooth.receive(&mut irq, scratch).await;
+        black_box(packet.is_ok());
+        black_box(bluetooth.transmit(black_box(1), black_box(2), scratch).await.0.is_ok());
+        black_box(irq.disable(black_box(1)).await.is_ok());
+        Some(())
+    };
+    stack.block_on(future, board::idle)
+}
+
+/// Every method of a driver.
+fn whole_host<H: Host>(host: &mut H) {
+    let phase = black_box(mmcq::host::Phase {
+        command: mmcq::spec::command::Command::new(18, 0, mmcq::spec::command::Resp::R1),
+        data: Some(mmcq::host::Data { direction: mmcq::host::Direction::Read, block_size: 512, blocks: 1 }),
+        auto: mmcq::host::Auto::None,
+        tuning: false,
+    });
+    black_box(host.start(&phase, &[], black_box(1)).is_ok());
+    black_box(host.ack(&[]));
+    black_box(host.set_bus(black_box(BusOp::ResetAll), black_box(true), black_box(1)));
+    host.card_irq(black_box(true));
+    black_box((host.present(), host.write_protected(), host.dat0_busy()));
 }
 
 /// Straight-line code in the interrupt.

@@ -3,8 +3,11 @@
 mod card;
 mod reproduce;
 mod run;
+mod trace;
+mod why;
 
 use clap::{Parser, Subcommand};
+use mmcq_lab::fio;
 use std::fmt;
 use std::process::ExitCode;
 
@@ -24,6 +27,8 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     Run(run::Run),
+    Trace(trace::Trace),
+    Why(why::Explain),
     Reproduce(reproduce::Reproduce),
     Card(card::Card),
     Platforms(card::Platforms),
@@ -34,6 +39,8 @@ impl Cli {
     pub fn run(self) -> Result<ExitCode, Error> {
         match self.command {
             Command::Run(command) => command.run(),
+            Command::Trace(command) => command.run(),
+            Command::Why(command) => command.run(),
             Command::Reproduce(command) => command.run(),
             Command::Card(command) => command.run(),
             Command::Platforms(command) => command.run(),
@@ -69,6 +76,16 @@ impl fmt::Display for Error {
         let (Error::Input(text) | Error::Run(text)) = self;
         f.write_str(text)
     }
+}
+
+/// The jobs of a file, or of options in fio's form.
+fn jobs(file: Option<&std::path::Path>, options: &[String]) -> Result<fio::JobFile, Error> {
+    match file {
+        Some(path) if options.is_empty() => fio::parse_file(path, &fio::System),
+        None => fio::parse_command_line(options, &fio::System),
+        Some(_) => return Err(Error::input("give a job file or options after --, not both")),
+    }
+    .map_err(Error::input)
 }
 
 /// A file that a run will write: better known before than after it.

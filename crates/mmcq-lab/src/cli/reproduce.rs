@@ -4,7 +4,7 @@ use super::{Error, print};
 use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
 use mmcq_lab::plot;
-use mmcq_lab::reproduce::{self, Amount, Row, fair, fifo, hsq, sdio, stream};
+use mmcq_lab::reproduce::{self, Amount, Row, fair, fifo, hsq, sdio, stream, stream_sweep};
 use mmcq_lab::runner::RunError;
 use mmcq_lab::sdio::Failure;
 use std::io::IsTerminal;
@@ -29,7 +29,8 @@ pub struct Reproduce {
     /// Another board: a name from `mmcq platforms` (nothing was published for it)
     #[arg(long, value_name = "PLATFORM", conflicts_with = "all")]
     platform: Option<String>,
-    /// The experiment's board and its variants: busy CPU, deferring host, host without busy detection
+    /// The experiment's board and its variants: busy CPU, deferring host, host without busy detection. For stream: block sizes from 4 KiB to 1 MiB, depths from 1 to
+    /// 32 and mixes, with streams and without; and merging on a host that cannot continue data
     #[arg(long)]
     all: bool,
     /// Draws the rates as an SVG picture into this file as well
@@ -59,15 +60,17 @@ enum Experiment {
 
 type Board = fn(&str, Amount, &mut dyn FnMut(&str)) -> Result<Vec<Row>, Error>;
 
-/// The same with this program's errors.
+fn failed(error: RunError) -> Error {
+    match error {
+        RunError::Stuck(_) | RunError::Memory(_) => Error::Run(error.to_string()),
+        other => Error::input(other),
+    }
+}
+
+/// An experiment on blocks, with this program's errors.
 macro_rules! blocks {
     ($board:path) => {
-        |name, amount, progress| {
-            $board(name, amount, progress).map_err(|error| match error {
-                RunError::Stuck(_) | RunError::Memory(_) => Error::Run(error.to_string()),
-                other => Error::input(other),
-            })
-        }
+        |name, amount, progress| $board(name, amount, progress).map_err(failed)
     };
 }
 
@@ -103,10 +106,15 @@ impl Reproduce {
             super::writable("--plot", path)?;
         }
         let spinner = spinner();
+        let mut progress = |what: &str| spinner.set_message(what.to_owned());
         let mut rows = Vec::new();
         for name in wanted {
-            let more = board(name, amount, &mut |what| spinner.set_message(what.to_owned()));
-            rows.extend(more?);
+            rows.extend(board(name, amount, &mut progress)?);
+        }
+        let (mut merged, mut swept) = (Vec::new(), Vec::new());
+        if self.all && matches!(self.experiment, Experiment::Stream) {
+            merged = stream_sweep::merging(amount, &mut progress).map_err(failed)?;
+            swept = stream_sweep::sweep(&stream_sweep::Grid::FULL, amount, &mut progress).map_err(failed)?;
         }
         spinner.finish_and_clear();
         if let Some(path) = &self.plot {
@@ -119,6 +127,7 @@ impl Reproduce {
             std::fs::write(path, svg).map_err(|error| Error::Run(format!("{}: {error}", path.display())))?;
         }
         if self.json {
+            rows.extend(merged.into_iter().chain(swept));
             let lines = reproduce::json_lines(&rows).map_err(|error| Error::Run(error.to_string()))?;
             print(&lines)?;
         } else {
@@ -132,6 +141,9 @@ impl Reproduce {
             print(
                 "* the model's parameters were fitted to this value; everything else is predicted. limit: wire and card alone, no host;\n  under a setting, the share of it.\n",
             )?;
+            if !swept.is_empty() {
+                print(&format!("\n{}\n{}", reproduce::table(&merged), stream_sweep::table(&swept)))?;
+            }
         }
         Ok(ExitCode::SUCCESS)
     }

@@ -59,7 +59,7 @@ pub struct Run {
 
 impl Run {
     pub fn run(self) -> Result<ExitCode, Error> {
-        let file = self.jobs()?;
+        let file = super::jobs(self.job.as_deref(), &self.options)?;
         for note in &file.notes {
             eprintln!("mmcq: {note}");
         }
@@ -90,6 +90,12 @@ impl Run {
         for error in &outcome.verify_errors {
             eprintln!("mmcq: {error}");
         }
+        if outcome.counters.stack.continue_lost {
+            eprintln!(
+                "mmcq: platform {}: the controller does not continue data although its driver says so; every transfer was closed since",
+                self.platform
+            );
+        }
         self.write_logs(&outcome)?;
         let counters = self.counters.then(|| counters_line(&outcome));
         let failed = !outcome.verify_errors.is_empty() || outcome.counters.failed > 0;
@@ -98,15 +104,6 @@ impl Run {
             eprint!("{line}");
         }
         Ok(if failed { ExitCode::from(1) } else { ExitCode::SUCCESS })
-    }
-
-    fn jobs(&self) -> Result<JobFile, Error> {
-        match &self.job {
-            Some(path) if self.options.is_empty() => fio::parse_file(path, &fio::System),
-            None => fio::parse_command_line(&self.options, &fio::System),
-            Some(_) => return Err(Error::input("give a job file or options after --, not both")),
-        }
-        .map_err(Error::input)
     }
 
     fn formats(&self, file: &JobFile) -> Result<Vec<OutputFormat>, Error> {

@@ -1,6 +1,6 @@
 //! `[stack]`: what a board says about our engine.
 //!
-//! `advance` says who moves it, see [`Advance`]. `streams = "off"` ends each transfer, also where the host could go on. `scheduler` is one of
+//! `advance` says who moves it, see [`Advance`]. `streams = "off"` ends each transfer, also where the host could go on; `merging = "off"` sends each request alone. `scheduler` is one of
 //! `"fifo"`, `"deadline"` and `"fair"`; `weights = [1, 4]` are the fair one's, by client (the first job is client 0; those that are not named have 1).
 
 use super::{Advance, PlatformError, error, unknown};
@@ -17,6 +17,8 @@ pub struct Stack {
     pub advance: Advance,
     /// Transfers may stay open.
     pub streams: bool,
+    /// Contiguous requests go out together.
+    pub merging: bool,
     /// Who is next.
     pub scheduler: Any<CLIENTS>,
 }
@@ -31,17 +33,19 @@ impl Stack {
             })?,
             None => Advance::default(),
         };
-        let streams = match table.remove("streams") {
-            None => true,
-            Some(Value::String(word)) if word == "on" => true,
-            Some(Value::String(word)) if word == "off" => false,
-            Some(other) => return Err(error(&place("stack.streams"), &other, "\"on\" or \"off\"")),
+        let mut switch = |key: &str| match table.remove(key) {
+            None => Ok(true),
+            Some(Value::String(word)) if word == "on" => Ok(true),
+            Some(Value::String(word)) if word == "off" => Ok(false),
+            Some(other) => Err(error(&place(&format!("stack.{key}")), &other, "\"on\" or \"off\"")),
         };
+        let (streams, merging) = (switch("streams")?, switch("merging")?);
         let name = match table.remove("scheduler") {
             None => "fifo".to_owned(),
             Some(Value::String(name)) if Any::NAMES.contains(&name.as_str()) => name,
-            Some(Value::String(name)) => return Err(unknown(&place("stack.scheduler"), &name, &Any::NAMES)),
-            Some(other) => return Err(error(&place("stack.scheduler"), &other, "the name of a scheduler")),
+            Some(other) => {
+                return Err(error(&place("stack.scheduler"), &other, "\"fifo\", \"deadline\" or \"fair\""));
+            }
         };
         let weights = match table.remove("weights") {
             None => None,
@@ -51,7 +55,7 @@ impl Stack {
             Some(value) => Some(weights(&place("stack.weights"), &value)?),
         };
         if let Some(key) = table.keys().next() {
-            let known = ["advance", "streams", "scheduler", "weights"];
+            let known = ["advance", "streams", "merging", "scheduler", "weights"];
             return Err(unknown(&place(&format!("stack.{key}")), key, &known));
         }
         let scheduler = match name.as_str() {
@@ -66,7 +70,7 @@ impl Stack {
             "deadline" => Any::Deadline(Deadline::new(deadline::Config::DEFAULT)),
             _ => Any::Fifo(Fifo),
         };
-        Ok(Stack { advance, streams, scheduler })
+        Ok(Stack { advance, streams, merging, scheduler })
     }
 }
 
@@ -77,8 +81,13 @@ fn weights(place: &str, value: &Value) -> Result<[u16; CLIENTS], PlatformError> 
     if given.len() > CLIENTS {
         return Err(fault());
     }
-    for (weight, value) in weights.iter_mut().zip(given) {
-        *weight = value.as_integer().and_then(|n| u16::try_from(n).ok()).ok_or_else(fault)?;
+    for (at, (weight, value)) in weights.iter_mut().zip(given).enumerate() {
+        let fault = || error(&format!("{place}[{at}]"), value, "1 to 1000");
+        *weight = value
+            .as_integer()
+            .and_then(|n| u16::try_from(n).ok())
+            .filter(|n| (1..=1000).contains(n))
+            .ok_or_else(fault)?;
     }
     Ok(weights)
 }
@@ -107,14 +116,14 @@ mod tests {
         let fault = |changes: &[&str]| with(changes).unwrap_err();
         assert_eq!(
             fault(&["stack.scheduler=fare"]),
-            "platform hsq-sprd: stack.scheduler: unknown; the nearest known name is fair; all: fifo, deadline, fair"
+            "platform hsq-sprd: stack.scheduler: \"fare\"; expected \"fifo\", \"deadline\" or \"fair\""
         );
         assert_eq!(
             fault(&["stack.scheduler=fair", "stack.weights=[1, 0]"]),
-            "platform hsq-sprd: stack.weights: fair.weight: 0, expected 1..=1000"
+            "platform hsq-sprd: stack.weights[1]: 0; expected 1 to 1000"
         );
         assert!(fault(&["stack.weights=[1, 2]"]).contains("expected stack.scheduler"));
-        assert!(fault(&["stack.scheduler=fair", "stack.weights=[-1]"]).contains("up to 8 integers"));
+        assert!(fault(&["stack.scheduler=fair", "stack.weights=[-1]"]).contains("stack.weights[0]: -1"));
         assert!(fault(&["stack.scheduler=fair", "stack.weights=3"]).contains("up to 8 integers"));
         assert!(fault(&["stack.streams=3"]).contains("expected \"on\" or \"off\""));
         assert!(fault(&["stack.schedule=fair"]).contains("nearest known name is scheduler"));

@@ -5,6 +5,7 @@ pub mod fifo;
 pub mod hsq;
 pub mod sdio;
 pub mod stream;
+pub mod stream_sweep;
 
 use crate::fio::{self, Worker as FioWorker};
 use crate::platform::Platform;
@@ -182,24 +183,30 @@ fn mib_per_s(outcome: &Outcome) -> f64 {
     c.bytes as f64 / f64::from(1 << 20) / (c.elapsed_ns.max(1) as f64 / 1e9)
 }
 
-/// Runs these settings and seeds, each in a world of its own, on as many threads as there are cores; results in order.
+/// Runs these settings and seeds, each in a world of its own; results in order.
 fn each(
     platform: &Platform,
     card: Option<&str>,
     workers: &[FioWorker],
     runs: &[(Setting, u64)],
 ) -> Result<Vec<Outcome>, RunError> {
+    let results = each_of(runs.len(), |n| {
+        let (setting, seed) = runs[n];
+        run(&Run { workers, platform, card, setting, seed }, None, &mut |_, _| ())
+    });
+    results.into_iter().collect()
+}
+
+/// Does each of so many works, on as many threads as there are cores; results in order.
+fn each_of<T: Send + Sync>(count: usize, work: impl Fn(usize) -> T + Sync) -> Vec<T> {
     let next = AtomicUsize::new(0);
-    let results: Vec<OnceLock<_>> = runs.iter().map(|_| OnceLock::new()).collect();
-    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(runs.len());
+    let results: Vec<OnceLock<T>> = (0..count).map(|_| OnceLock::new()).collect();
+    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(count);
     std::thread::scope(|scope| {
         for _ in 0..threads {
             scope.spawn(|| {
-                while let Some(at) = Some(next.fetch_add(1, Ordering::Relaxed)).filter(|&at| at < runs.len())
-                {
-                    let (setting, seed) = runs[at];
-                    let what = Run { workers, platform, card, setting, seed };
-                    let _ = results[at].set(run(&what, None, &mut |_, _| ()));
+                while let Some(at) = Some(next.fetch_add(1, Ordering::Relaxed)).filter(|&at| at < count) {
+                    let _ = results[at].set(work(at));
                 }
             });
         }

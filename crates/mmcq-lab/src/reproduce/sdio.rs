@@ -105,3 +105,55 @@ pub fn parts(rows: &[Row]) -> Vec<Vec<Row>> {
     });
     tables.collect()
 }
+
+fn rows_of(
+    board: &Board,
+    setting: &str,
+    way: Way,
+    published: Option<(f64, f64)>,
+    quiet: &Outcome,
+    robbed: &Outcome,
+) -> Vec<Row> {
+    let mut rows = Vec::new();
+    let mut row = |cell: &str, unit: &str, published: Option<f64>, model: f64, limit: Option<f64>| {
+        let (cell, setting, unit) = (cell.to_owned(), setting.to_owned(), unit.to_owned());
+        let fitted = setting == FITTED && published.is_some();
+        rows.push(Row { cell, setting, unit, published, fitted, model, limit });
+    };
+    let clk_ns = 1e9 / f64::from(board.clock_hz);
+    // Who knows whose interrupt it is needs two commands and not three.
+    let knows = matches!(way, Way::Ours { asks: false, .. });
+    let wire_us = if knows { 2.0 } else { 3.0 } * COMMAND_CLK as f64 * clk_ns / 1e3;
+    // The packet's work, and the payload's words where the CPU moves them.
+    let dma = matches!(way, Way::Ours { dma: true, .. });
+    let payload_ns = if dma { 0.0 } else { PAYLOAD_WORDS * board.cost.fifo_word_ns as f64 };
+    let busy = (board.cost.work_ns as f64 + payload_ns) / PERIOD_NS;
+    let most = board.idle_kcycles * (1.0 - busy);
+    let us = |ns: f64| ns / 1e3;
+    row("interrupt to cleared", "us", published.map(|p| p.0), us(quiet.mean_ns()), Some(wire_us));
+    row("counter", "kcycles/s", published.map(|p| p.1), quiet.kcycles, Some(most));
+    row("interrupt to cleared p99.9", "us", None, us(quiet.percentile_ns(99.9) as f64), None);
+    row("with thief: mean", "us", None, us(robbed.mean_ns()), None);
+    row("with thief: p99.9", "us", None, us(robbed.percentile_ns(99.9) as f64), None);
+    row("with thief: packets lost", "%", None, share(robbed.overrun, robbed.packets), None);
+    row("interrupts", "/packet", None, quiet.interrupts, None);
+    row("bus clock stopped", "us/packet", None, us(quiet.held_ns), None);
+    let of = |step: Step| quiet.steps_ns.iter().find(|(s, _)| *s == step).map(|(_, ns)| *ns);
+    // The first begins with the interrupt: what the others until the clearing leave of the latency.
+    let first = Step::ALL.into_iter().take_while(|step| of(*step).is_none()).last();
+    let others: f64 = Step::ALL[..=Step::Clear as usize].iter().filter_map(|step| of(*step)).sum();
+    for step in Step::ALL {
+        let ns = if Some(step) == first { Some(quiet.mean_ns() - others) } else { of(step) };
+        if let Some(ns) = ns {
+            row(&format!("step {}", step.name()), "us", None, us(ns), None);
+        }
+    }
+    rows
+}
+
+/// Of the experiment's packets.
+const PERIOD_NS: f64 = 4_000_000.0;
+
+fn share(part: u64, rest: u64) -> f64 {
+    100.0 * part as f64 / (part + rest).max(1) as f64
+}

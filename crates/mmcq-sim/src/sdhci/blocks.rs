@@ -5,7 +5,8 @@ use super::data::State;
 use super::dma::Moved;
 use super::{BusEvent, Busy, Mishaps, NEVER, Sdhci, Timer};
 use crate::card::{Flow, ReadBlock};
-use crate::wire::{BLOCK_GAP_CLK, CRC_STATUS_CLK, block_clk};
+use crate::probe::Signal;
+use crate::wire::{BLOCK_GAP_CLK, CRC_STATUS_CLK, CRC_TOKEN_CLK, CRC_TURN_CLK, block_clk};
 
 impl Sdhci {
     pub(super) fn next_read(&mut self, now: u64) {
@@ -98,7 +99,11 @@ impl Sdhci {
 
     /// The lines waited for the host; they go on now.
     pub(super) fn lines_stood(&mut self, now: u64) {
-        self.stats.held_ns += now.saturating_sub(self.dat.held_since);
+        let from_ns = self.dat.held_since;
+        self.stats.held_ns += now.saturating_sub(from_ns);
+        if self.dat.read && now > from_ns {
+            self.show(|_| Signal::ClockStopped { from_ns, until_ns: now });
+        }
         self.dat.beat = Some(self.data_beat(now).not_before(now));
     }
 
@@ -195,6 +200,12 @@ impl Sdhci {
         self.dat.good = good;
         let token = end.plus(CRC_STATUS_CLK);
         let token_ns = token.ns();
+        let (status_ns, status_end_ns) = (end.plus(CRC_TURN_CLK), end.plus(CRC_TURN_CLK + CRC_TOKEN_CLK));
+        let (start_ns, end_ns) = (status_ns.ns(), status_end_ns.ns());
+        self.show(|_| Signal::CrcStatus { good, start_ns, end_ns });
+        if busy_until > end_ns {
+            self.show(|_| Signal::Busy { from_ns: end_ns, until_ns: busy_until });
+        }
         self.stats.data_ns += token_ns - end.ns();
         if busy_until > now {
             self.card_busy_until = self.card_busy_until.max(busy_until);
@@ -243,6 +254,14 @@ impl Sdhci {
         }
         let (bytes, start_ns) = (self.dat.block as u32, self.dat.start_ns);
         self.note(BusEvent::Block { read, bytes, good, start_ns, end_ns: now });
+        self.show(|dat| Signal::Block {
+            read,
+            data: dat.on_wire(),
+            crc_ok: good,
+            start_ns,
+            end_ns: now,
+            cut: false,
+        });
     }
 
     fn one_block_less(&mut self) {

@@ -3,6 +3,7 @@
 use super::bits::{auto, host2, int, mode, present, reset};
 use super::{BusEvent, Mishaps, Sdhci, Timer};
 use crate::card::{Answer, Flow, Reply};
+use crate::probe::Signal;
 use crate::wire::{
     Beat, COMMAND_CLK, LONG_RESPONSE_CLK, N_CR_CLK, N_RC_CLK, RESPONSE_CLK, RESPONSE_TIMEOUT_CLK,
 };
@@ -72,6 +73,8 @@ struct Active {
     step: Step,
     /// Where the step ends.
     beat: Beat,
+    /// The start bit of the response.
+    answer_ns: u64,
     flow: Flow,
     busy_until_ns: u64,
 }
@@ -221,6 +224,7 @@ impl Sdhci {
             sender,
             step: Step::Token,
             beat: beat.not_before(self.cmd.free_ns),
+            answer_ns: 0,
             flow: Flow::None,
             busy_until_ns: 0,
         };
@@ -231,7 +235,9 @@ impl Sdhci {
             let end_ns = active.beat.ns();
             self.stats.commands[usize::from(index & 63)] += 1;
             self.stats.command_ns += end_ns - start_ns;
-            self.note(BusEvent::Command { index, arg, auto: sender != Sender::Host, start_ns, end_ns });
+            let auto = sender != Sender::Host;
+            self.note(BusEvent::Command { index, arg, auto, start_ns, end_ns });
+            self.show(|_| Signal::Command { index, arg, auto, start_ns, end_ns });
             self.set_timer(Timer::Command, end_ns);
         } else {
             active.step = Step::Response(None);
@@ -276,6 +282,7 @@ impl Sdhci {
         };
         let length = if seen.is_none() && expected { RESPONSE_TIMEOUT_CLK } else { length };
         active.step = Step::Response(seen);
+        active.answer_ns = active.beat.plus(N_CR_CLK).ns();
         active.beat = active.beat.plus(length);
         if length == 0 {
             return self.response_ended(active, None, now);
@@ -314,7 +321,7 @@ impl Sdhci {
     }
 
     fn response_ended(&mut self, active: Active, answer: Option<Answer>, now: u64) {
-        let Active { mut issue, sender, beat, flow, busy_until_ns, .. } = active;
+        let Active { mut issue, sender, beat, answer_ns, flow, busy_until_ns, .. } = active;
         let (index, _) = self.token(&issue, sender);
         if sender == Sender::AutoCount {
             issue = Issue { expected: Expected::Short, check_crc: true, check_index: true, ..issue };
@@ -327,11 +334,19 @@ impl Sdhci {
             errors = int::COMMAND_TIMEOUT;
             self.stats.silent += 1;
         }
-        if answer.is_some() {
+        if let Some(answer) = answer {
             self.note(BusEvent::Response {
                 index,
                 content: if issue.expected == Expected::Long { content[3] } else { content[0] },
                 errors,
+                end_ns: now,
+            });
+            self.show(|_| Signal::Response {
+                command: index,
+                answer,
+                crc_ok: errors & int::COMMAND_CRC == 0,
+                end_ok: errors & int::COMMAND_END_BIT == 0,
+                start_ns: answer_ns,
                 end_ns: now,
             });
         }
@@ -347,6 +362,7 @@ impl Sdhci {
             self.stats.command_ns += self.beat(0).plus(spent).ns();
         }
         if busy_until_ns > now {
+            self.show(|_| Signal::Busy { from_ns: now, until_ns: busy_until_ns });
             self.card_busy_until = self.card_busy_until.max(busy_until_ns);
         }
         match sender {

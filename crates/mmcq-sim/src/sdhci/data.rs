@@ -6,6 +6,7 @@ use super::command::{Auto, Issue};
 use super::dma::Moved;
 use super::{BusEvent, Busy, NEVER, Sdhci, Timer};
 use crate::card::Flow;
+use crate::probe::Signal;
 use crate::wire::{BLOCK_GAP_CLK, Beat};
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -97,6 +98,15 @@ impl DatLines {
     pub fn block_bytes(&mut self) -> &mut [u8] {
         let n = self.block.min(self.bytes.len());
         &mut self.bytes[..n]
+    }
+
+    /// Bytes of the current block that the wires carry: a card may send another length than the host expects.
+    pub fn on_wire(&self) -> &[u8] {
+        let n = match self.flow {
+            Some(Flow::Read { block_size }) if self.read => usize::from(block_size),
+            _ => self.block,
+        };
+        &self.bytes[..n.min(self.bytes.len())]
     }
 
     /// Bytes of the current block that memory has not seen yet.
@@ -285,11 +295,31 @@ impl Sdhci {
         if matches!(self.dat.state, State::Idle | State::Reserved) {
             return;
         }
+        self.show_cut(now);
         self.stop_data_timers();
         self.pio.clear();
         self.dma.stop();
         self.dat.beat = Some(self.beat(now));
         self.dat.state = State::Cut;
+    }
+
+    /// What of the lines was in use when the abort command came.
+    fn show_cut(&mut self, now: u64) {
+        let (read, from_ns) = (self.dat.read, self.dat.held_since);
+        match self.dat.state {
+            State::ReadBlock | State::WriteBlock if now > self.dat.start_ns => {
+                self.show(|dat| Signal::Block {
+                    read,
+                    data: dat.on_wire(),
+                    crc_ok: true,
+                    start_ns: dat.start_ns,
+                    end_ns: now,
+                    cut: true,
+                });
+            }
+            State::ReadHeld => self.show(|_| Signal::ClockStopped { from_ns, until_ns: now }),
+            _ => {}
+        }
     }
 
     /// Transfer Complete, unless the host has still to read the buffer.

@@ -39,6 +39,7 @@ pub use port::{Port, PortCounters};
 
 use crate::card::{BusState, Card};
 use crate::memory::ShadowMemory;
+use crate::probe::{Probe, Signal};
 use crate::wire::Beat;
 use bits::{int, reset};
 use registers::Registers;
@@ -139,6 +140,7 @@ pub struct Sdhci {
     violations: u64,
     stats: BusStats,
     log: Option<Log>,
+    probe: Option<Probe>,
 }
 
 impl Sdhci {
@@ -168,6 +170,7 @@ impl Sdhci {
             violations: 0,
             stats: BusStats::default(),
             log: None,
+            probe: None,
         }
     }
 
@@ -339,6 +342,22 @@ impl Sdhci {
         self.log = log;
     }
 
+    /// Shows `probe` every signal at the slot from now on; `None` takes it away.
+    pub fn set_probe(&mut self, probe: Option<Probe>) {
+        self.probe = probe;
+        let at_ns = self.now;
+        let (bus, level) = (self.bus, self.irq);
+        self.show(|_| Signal::Bus { at_ns, bus, low: false });
+        self.show(|_| Signal::Interrupt { at_ns, level });
+    }
+
+    /// Shows the probe, if there is one, a signal.
+    fn show<'a>(&'a mut self, signal: impl FnOnce(&'a data::DatLines) -> Signal<'a>) {
+        if let Some(probe) = &mut self.probe {
+            probe(&signal(&self.dat));
+        }
+    }
+
     fn note(&mut self, event: BusEvent) {
         if let Some(log) = &mut self.log {
             log(event);
@@ -382,7 +401,10 @@ impl Sdhci {
                 self.note(BusEvent::Interrupt { at_ns: now, status: self.regs.status_word() });
             }
         }
-        self.irq = level && !self.irq_lost;
+        let level = level && !self.irq_lost;
+        if std::mem::replace(&mut self.irq, level) != level {
+            self.show(|_| Signal::Interrupt { at_ns: now, level });
+        }
     }
 
     /// A software reset begins; it acts at once and its bits stay for a while.

@@ -3,6 +3,7 @@
 use super::bits::{cap, clock, host1, host2, int, present, reset};
 use super::{NEVER, Sdhci, Timer};
 use crate::card::BusState;
+use crate::probe::Signal;
 
 /// Registers that are no more than what was written or what happened.
 #[derive(Clone, Debug, Default)]
@@ -421,7 +422,11 @@ impl Sdhci {
                 self.violation();
             }
             self.bus = bus;
-            self.with_card(now, |card, now| card.bus_changed(&bus, now));
+            let low = self.with_card(now, |card, now| {
+                card.bus_changed(&bus, now);
+                card.switching_voltage(now)
+            });
+            self.show(|_| Signal::Bus { at_ns: now, bus, low: low == Some(true) });
         }
     }
 }

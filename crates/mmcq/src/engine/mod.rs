@@ -78,6 +78,8 @@ pub struct Engine<H: Host, const N: usize, P: Policy = Fifo> {
     /// Wire time of a block at the bus's present clock and width.
     block_ns: u64,
     clock_hz: u32,
+    /// The bus operation in progress has been given to the driver.
+    bus_begun: bool,
     width: Width,
     busy_times: BusyTimes,
     /// Done, and not yet reported in a `Work`.
@@ -149,6 +151,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             questions: 0,
             block_ns: 0,
             clock_hz: 0,
+            bus_begun: true,
             width: Width::W1,
             busy_times: BusyTimes::new(),
             fresh: 0,

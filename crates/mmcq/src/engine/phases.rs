@@ -79,6 +79,8 @@ pub(super) const STOP_TIMEOUT_NS: u64 = 100_000_000;
 pub(super) const SLACK_NS: u64 = 50_000_000;
 /// A start that was refused because of the lines is tried again after this.
 const START_RETRY_NS: u64 = 10_000;
+/// Clocks after the last token before the clock changes [SD 4.4].
+const LAST_CLOCKS: u64 = 8;
 /// EXT_CSD [32] [eMMC 7.4.90].
 const FLUSH_CACHE: u8 = 32;
 /// The controller is kept idle for a policy no longer than this.
@@ -127,8 +129,10 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
                 return;
             }
             if self.slots.at(head).span().is_some() {
-                let Some(first) = self.pick(head, now_ns) else { return };
-                self.begin_transfer(first, now_ns);
+                match self.pick(head, now_ns) {
+                    Some(first) => self.begin_transfer(first, now_ns),
+                    None => return self.kept_idle(now_ns),
+                }
             } else if self.settling != 0 || self.unsettled {
                 self.ask_status(Stage::Status, now_ns);
             } else {
@@ -157,6 +161,20 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
                 Some(not_before(&self.slots, index))
             }
             _ => Some(head),
+        }
+    }
+
+    /// The policy keeps the controller idle. What is left open then is closed in time, and what has been written gets its result: its owner may be the one
+    /// whom the policy waits for.
+    fn kept_idle(&mut self, now_ns: u64) {
+        if self.open.is_none() {
+            if self.settling != 0 || self.unsettled {
+                self.ask_status(Stage::Status, now_ns);
+            }
+        } else if now_ns >= self.hold_until_ns {
+            self.close(Close::Idle, now_ns);
+        } else {
+            self.wake_ns = self.wake_ns.min(self.hold_until_ns);
         }
     }
 
@@ -344,7 +362,14 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             },
             Kind::Bus(op) => {
                 self.stage = Stage::Bus(op);
-                self.step_bus(op, true, now_ns);
+                // Before its clock changes a card wants some more after the last token [SD 4.4].
+                self.bus_begun = self.clock_hz == 0 || !matches!(op, BusOp::Clock(_));
+                if self.bus_begun {
+                    self.step_bus(op, true, now_ns);
+                } else {
+                    let clock_ns = 1_000_000_000 / self.clock_hz.max(1);
+                    self.wake_ns = now_ns.saturating_add(LAST_CLOCKS * u64::from(clock_ns + 1));
+                }
             }
             Kind::Pause { ns } => {
                 self.stage = Stage::Pause;
@@ -665,7 +690,8 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             self.wake_ns = u64::MAX;
             match self.stage {
                 Stage::Bus(op) => {
-                    self.step_bus(op, false, now_ns);
+                    let begun = core::mem::replace(&mut self.bus_begun, true);
+                    self.step_bus(op, !begun, now_ns);
                     self.dispatch(now_ns);
                 }
                 Stage::Pause => self.end_control_and_go_on(Ok(Output::default()), now_ns),

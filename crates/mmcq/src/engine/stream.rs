@@ -211,7 +211,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     /// The data of a transfer without an end are over; the card waits for more. The answer: until when it may, or why it is closed.
     fn goes_on(&mut self, now_ns: u64) -> Result<u64, Close> {
         if !self.can_continue() {
-            return Err(Close::End);
+            return Err(if self.continue_lost { Close::Fault } else { Close::End });
         }
         if self.retune {
             return Err(Close::Retune);
@@ -248,6 +248,8 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         if !H::CONTINUES {
             return self.stop_alone(now_ns);
         }
+        // An ordinary transfer that only lacks somebody who ends it is none that was left open.
+        let left_open = self.open.is_some() || self.end != End::Here;
         let before = self.open.is_some_and(|open| open.acknowledged);
         let announced = match (self.open, self.end) {
             (Some(open), _) => open.counted,
@@ -273,14 +275,19 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             // What was read is here: its owners need not wait for the end of the transfer.
             (Err(reason), Direction::Read) => {
                 self.open = Some(open);
-                self.close(reason, now_ns);
+                if left_open {
+                    self.count_close(reason);
+                }
+                self.stop_open(now_ns);
                 self.release_members(now_ns);
             }
             // What was written last has an owner who still waits: he gets what the end of the transfer says.
             (Err(reason), Direction::Write) => {
                 self.open = None;
                 self.unsettled |= before;
-                self.count_close(reason);
+                if left_open {
+                    self.count_close(reason);
+                }
                 self.stop_alone(now_ns);
             }
         }
@@ -333,6 +340,11 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         if reason == Close::Idle {
             self.run(open.direction).length = 0;
         }
+        self.stop_open(now_ns);
+    }
+
+    fn stop_open(&mut self, now_ns: u64) {
+        let Some(open) = self.open else { return };
         self.questions = 0;
         let limit_ns = self.stop_timeout_ns(open.direction).max(COMMAND_TIMEOUT_NS);
         self.start_command(Stage::Close, command::stop_transmission(), limit_ns, now_ns);
@@ -344,7 +356,11 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         let at_end = self.target.is_some_and(|t| open.next >= t.sectors);
         let benign = if at_end { R1::OUT_OF_RANGE } else { 0 };
         if status & (R1::OWN | R1::DEFERRED) & !benign != 0 {
-            self.late = Some(status);
+            // A read has its data; what its read-ahead met is nobody's loss, and no flush's business.
+            match open.acknowledged {
+                true => self.late = Some(status),
+                false => self.stats.unowned += 1,
+            }
         }
         self.unsettled |= open.acknowledged;
         let shown = matches!(self.host.caps().busy, BusyDetect::Interrupt | BusyDetect::Response);

@@ -2,7 +2,7 @@
 //!
 //! The engine asks a [`Policy`] whenever the controller is free and shows it everything that waits before the next barrier. It takes the request that
 //! the policy picks, and what continues it on either side goes along. The engine never lets a request pass an older one on the same blocks where one of
-//! the two writes, whatever the policy says.
+//! the two writes, whatever the policy says; and what has begun (the rest of a long request) or failed together with others goes first, without asking.
 
 mod any;
 mod config_error;
@@ -54,7 +54,8 @@ impl Origin {
 pub enum Choice {
     /// This one ([`Waiting::index`]).
     Go(u8),
-    /// Nothing before this time, in nanoseconds, unless another request comes in: the client that was served last is about to ask for more.
+    /// Nothing before this time, in nanoseconds, unless another request comes in: the client that was served last is about to ask for more. The engine bears it for 20 ms in
+    /// a row, then the oldest goes.
     IdleUntil(u64),
 }
 

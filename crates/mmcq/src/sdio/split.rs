@@ -48,7 +48,8 @@ impl Split {
             let mut blocks = (left / size).min(u32::from(self.blocks_max)).min(BLOCKS_MAX);
             if blocks * size < left {
                 // What follows has to begin aligned: so many blocks at a time.
-                blocks -= blocks % (self.align >> size.trailing_zeros().min(self.align.trailing_zeros()));
+                let step = self.align >> size.trailing_zeros().min(self.align.trailing_zeros());
+                blocks -= blocks % step.max(1);
             }
             if blocks > 0 {
                 return Some(Count::Blocks(blocks as u16));

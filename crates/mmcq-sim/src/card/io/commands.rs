@@ -209,13 +209,15 @@ impl IoCard {
         if size > most {
             return self.r5(53, flag::OUT_OF_RANGE, 0);
         }
-        let wait_ns =
-            number.checked_sub(1).and_then(|place| self.slots.get(place)).map_or(0, |s| s.function.access_ns());
+        let wait_ns = number
+            .checked_sub(1)
+            .and_then(|place| self.slots.get(place))
+            .map_or(0, |s| s.function.access_ns());
         let mut reply = self.r5(53, 0, 0);
         let first_ns = now_ns.saturating_add(wait_ns);
-        self.transfer = Some(Transfer { number, write, increment, address, size, left, first_ns, end_ns: None });
-        reply.flow =
-            if write { Flow::Write { block_size: size } } else { Flow::Read { block_size: size } };
+        self.transfer =
+            Some(Transfer { number, write, increment, address, size, left, first_ns, end_ns: None });
+        reply.flow = if write { Flow::Write { block_size: size } } else { Flow::Read { block_size: size } };
         reply
     }
 }

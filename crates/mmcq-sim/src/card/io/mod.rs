@@ -1,4 +1,5 @@
-//! I/O card, SD mode [SDIO]: up to seven functions, alone or beside the memory part of a combo card.
+//! I/O card, SD mode of the SDIO specification: up to seven functions, alone or beside the memory part of a
+//! combo card.
 //!
 //! `commands.rs` (states and commands), `registers.rs` (function 0: CCCR, FBR, CIS), `transfer.rs` (CMD53),
 //! `config.rs` (what the card says about itself), `profile.rs` (TOML), `function.rs` and `type_a.rs` (what
@@ -14,7 +15,7 @@ pub mod function;
 pub mod profile;
 mod registers;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod transfer;
 pub mod type_a;
 
@@ -86,7 +87,8 @@ impl IoCard {
         assert_eq!(config.functions.len(), functions.len(), "functions of an I/O card");
         assert!(functions.len() <= 7, "an I/O card has at most seven functions");
         let slots = config.functions.iter().zip(functions);
-        let slots = slots.map(|(&config, function)| Slot { config, function, block_bytes: 0, ready_ns: None });
+        let slots =
+            slots.map(|(&config, function)| Slot { config, function, block_bytes: 0, ready_ns: None });
         IoCard {
             slots: slots.collect(),
             config,

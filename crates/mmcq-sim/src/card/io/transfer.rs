@@ -79,8 +79,11 @@ impl IoCard {
         for &byte in data.iter().take(transfer.size.into()) {
             self.write_byte(transfer.number, transfer.step(), byte, now_ns);
         }
-        let busy_ns =
-            transfer.number.checked_sub(1).and_then(|n| self.slots.get(n)).map_or(0, |s| s.function.busy_ns());
+        let busy_ns = transfer
+            .number
+            .checked_sub(1)
+            .and_then(|n| self.slots.get(n))
+            .map_or(0, |s| s.function.busy_ns());
         let busy_until_ns = now_ns.saturating_add(busy_ns);
         self.busy_until_ns = busy_until_ns;
         let over = transfer.block_done();

@@ -246,11 +246,9 @@ impl Function for TypeA {
     fn write(&mut self, address: u32, value: u8, now_ns: u64) {
         self.settle(now_ns);
         match address {
-            register::DATA => {
-                // Behind a whole packet comes padding.
-                if self.whole().is_none_or(|whole| self.sending.len() < whole) {
-                    self.sending.push(value);
-                }
+            // Behind a whole packet comes padding, which falls through.
+            register::DATA if self.whole().is_none_or(|whole| self.sending.len() < whole) => {
+                self.sending.push(value);
             }
             register::PC_RRT => {
                 self.control = value & 1;

@@ -153,3 +153,18 @@ fn without_a_clock_a_command_waits() {
     rig.until(CSTA, 1 << 9);
     assert_eq!(rig.now, start + 10_400);
 }
+
+#[test]
+fn the_port_charges_every_access_and_counts_it() {
+    use crate::s3c_sdi::Port;
+    use crate::time::Time;
+    use mmcq::host::Regs;
+    let host = S3cSdi::new(S3cSdiConfig::S3C2440, ShadowMemory::default(), None);
+    let time = Time::new();
+    let port = Port::new(Rc::new(RefCell::new(host)), time.clone(), 220, 100);
+    port.write32(PRE, 4);
+    port.write32(CON, 1);
+    assert_eq!((port.read32(PRE), time.now()), (4, 420));
+    assert_eq!((port.counters().reads, port.counters().writes), (1, 2));
+    assert_eq!(port.model.borrow().bus().clock_hz, 10_000_000);
+}

@@ -3,11 +3,13 @@
 mod commands;
 mod fifo;
 mod interrupts;
+mod packets;
+mod random;
 mod window;
 
 use super::{BusEvent, S3cSdi, S3cSdiConfig};
-use crate::card::{Card, IoCard};
 use crate::card::io::{Cis, Function, FunctionConfig, IoConfig, Loopback};
+use crate::card::{Card, IoCard};
 use crate::memory::ShadowMemory;
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -43,8 +45,7 @@ pub(super) struct Rig {
 
 /// One loopback function, ready at once, 2 KiB blocks.
 pub(super) fn card() -> IoCard {
-    let function =
-        FunctionConfig { class: 0, max_block_bytes: 2048, enable_ns: 0, enable_timeout_10ms: 1 };
+    let function = FunctionConfig { class: 0, max_block_bytes: 2048, enable_ns: 0, enable_timeout_10ms: 1 };
     let config = IoConfig {
         revision: 0x32,
         sd_revision: 2,

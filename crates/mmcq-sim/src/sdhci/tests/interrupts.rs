@@ -1,7 +1,7 @@
 //! Status, enables, signals and the interrupt line; inhibits; busy.
 
 use super::rig::*;
-use crate::sdhci::{Busy, SdhciConfig, bits::int};
+use crate::sdhci::{Busy, Sdhci, SdhciConfig, bits::int};
 use mmcq::host::Direction;
 
 const CC: u32 = int::COMMAND_COMPLETE;
@@ -221,4 +221,59 @@ fn a_command_that_ends_in_the_gap_between_blocks_comes_before_the_next_block() {
     assert_eq!(rig.card.0.borrow().commands.last(), Some(&(13, 0, start + 520 + 1_410 + 20)));
     assert_eq!(rig.now, start + 520 + 2 * 1_410);
     assert!(buffer.take() == rig.card_bytes(0, 1024));
+}
+
+#[test]
+fn a_function_of_an_io_card_holds_the_interrupt_until_it_is_cleared() {
+    let mut rig = Rig::cold(SdhciConfig::GENERIC_3_00);
+    let (card, handles) = crate::card::io::tests::type_a().build();
+    rig.host = Sdhci::new(SdhciConfig::GENERIC_3_00, rig.memory.clone(), Some(Box::new(card)));
+    rig.w8(0x29, 0x0f);
+    rig.w16(0x2c, 0x7d01);
+    rig.run(100_000);
+    rig.w16(0x2c, 0x7d05);
+    rig.run(2_000_000);
+    rig.w8(0x2e, 0x0e);
+    rig.w32(0x34, !0);
+    rig.w32(0x38, !0);
+    let short = |rig: &mut Rig, index, arg, flags| {
+        rig.command(index, arg, flags, 0);
+        assert_eq!(rig.wait_for(CC) & 0x8000, 0, "CMD{index}");
+        rig.r32(0x10)
+    };
+    let put = |rig: &mut Rig, number: u32, address: u32, value: u32| {
+        short(rig, 52, 1 << 31 | number << 28 | address << 9 | value, R1);
+    };
+    short(&mut rig, 5, 0x00ff_8000, 0x02);
+    rig.run(30_000_000);
+    assert_eq!(short(&mut rig, 5, 0x00ff_8000, 0x02) >> 31, 1);
+    let rca = short(&mut rig, 3, 0, R1);
+    short(&mut rig, 7, rca, R1);
+    put(&mut rig, 0, 7, 2);
+    rig.w8(0x28, 0x02);
+    put(&mut rig, 0, 2, 2);
+    rig.run(10_000_000);
+    put(&mut rig, 0, 4, 3);
+    put(&mut rig, 1, 0x14, 1);
+    let enabled = rig.now;
+    assert_eq!(rig.interrupt(), int::CARD);
+    let waited = rig.now - enabled;
+    // A period after the end of the command; its response took 56 clocks.
+    assert_eq!(waited, 4_000_000 - 140_000);
+    rig.w32(0x30, int::CARD);
+    assert_eq!(rig.r32(0x30), int::CARD);
+    // The header of the packet passes with the interrupt standing.
+    rig.set_up(4, 1);
+    rig.command(53, 1 << 28 | 4, R1 | DATA, 0x10);
+    rig.w32(0x34, !int::CARD);
+    rig.wait_for(int::BUFFER_READ_READY);
+    assert_eq!(rig.r32(0x20), 0x0200_0804);
+    rig.w32(0x34, !0);
+    assert_eq!(rig.r32(0x30) & int::CARD, int::CARD);
+    rig.w32(0x38, !int::CARD);
+    put(&mut rig, 1, 0x13, 1);
+    assert_eq!(rig.r32(0x30) & int::CARD, 0);
+    assert_eq!(handles[0].1.borrow().latency_ns.len(), 1);
+    rig.host.remove(rig.now);
+    assert_eq!(rig.r32(0x30) & int::CARD, 0);
 }

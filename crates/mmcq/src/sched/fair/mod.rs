@@ -164,6 +164,10 @@ impl<const CLIENTS: usize> Fair<CLIENTS> {
 
     /// The client whose turn has just ended is thinking, and would still be the next by its tag: it gets another turn, and is waited for.
     fn again<I: Iterator<Item = Waiting>>(&mut self, ended: &Turn, waiting: I, now_ns: u64) -> Option<u64> {
+        // Once waited for in vain is enough.
+        if ended.idle_until_ns.is_some() {
+            return None;
+        }
         let tag = |client: &Client| client.ahead(ended.sync);
         let ahead = self.clients.get(usize::from(ended.slot)).map(tag)?;
         for request in waiting {

@@ -87,7 +87,10 @@ fn chains_hold_the_tuples_that_the_standard_wants() {
             assert_eq!(*funce, [0, 0x00, 0x02, 0x32]);
         } else {
             let block = if number == 1 { [0x00, 0x02] } else { [64, 0] };
-            assert_eq!((funce.len(), funce[0], &funce[12..14], &funce[28..30]), (42, 1, &block[..], &[100, 0][..]));
+            assert_eq!(
+                (funce.len(), funce[0], &funce[12..14], &funce[28..30]),
+                (42, 1, &block[..], &[100, 0][..])
+            );
         }
     }
 }

@@ -46,7 +46,7 @@ pub(super) fn card(config: IoConfig) -> IoCard {
     IoCard::new(config, functions)
 }
 
-pub(super) fn type_a() -> IoProfile {
+pub(crate) fn type_a() -> IoProfile {
     let path = format!("{}/../../cards/bt-type-a.toml", env!("CARGO_MANIFEST_DIR"));
     let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
     IoProfile::from_toml(&text, "bt-type-a.toml").unwrap_or_else(|error| panic!("{error}"))
@@ -56,11 +56,8 @@ pub(super) fn type_a() -> IoProfile {
 impl Host<IoCard> {
     /// CMD52; the content of R5.
     fn direct(&mut self, write: bool, number: u32, raw: bool, address: u32, data: u8) -> u32 {
-        let arg = u32::from(write) << 31
-            | number << 28
-            | u32::from(raw) << 27
-            | address << 9
-            | u32::from(data);
+        let arg =
+            u32::from(write) << 31 | number << 28 | u32::from(raw) << 27 | address << 9 | u32::from(data);
         self.short(52, arg)
     }
 
@@ -83,7 +80,14 @@ impl Host<IoCard> {
         self.short(53, arg)
     }
 
-    fn read53(&mut self, number: u32, modes: (bool, bool), address: u32, count: u32, blocks: usize) -> Vec<u8> {
+    fn read53(
+        &mut self,
+        number: u32,
+        modes: (bool, bool),
+        address: u32,
+        count: u32,
+        blocks: usize,
+    ) -> Vec<u8> {
         assert_eq!(self.extended(false, number, modes, address, count), 0x1000);
         let data = self.receive(blocks);
         self.wait(self.clocks_ns(8));

@@ -1,0 +1,67 @@
+//! `mmcq why`: where the time of a run went.
+
+use super::{Error, print};
+use clap::Args;
+use mmcq_lab::fio;
+use mmcq_lab::platform::Platform;
+use mmcq_lab::runner::{self, RunError, Setting};
+use mmcq_lab::why::{self, Why};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Explain a run: transfers, commands, and where the time went
+///
+/// Runs the job, and once more with wire and card alone; if the job has one request at a time under way and that costs most, also with two. The time of the run is
+/// in phases that add up to 100 %: wire (commands, data), card (access, busy), controller held, waiting (no request is with the stack and the wires are quiet: the
+/// jobs think, sleep or wake up) and CPU (the wires are quiet although a request is with the stack; where the host does not see the card's busy, that is in here).
+#[derive(Debug, Args)]
+pub struct Explain {
+    /// fio job file (or fio's options after --)
+    #[arg(value_name = "JOB.fio", required_unless_present = "options")]
+    job: Option<PathBuf>,
+    /// Jobs as fio options, with one dash or two
+    #[arg(last = true, value_name = "FIO OPTIONS")]
+    options: Vec<String>,
+    /// Board: a name from `mmcq platforms`, or a TOML file
+    #[arg(long, value_name = "PLATFORM", default_value = "hsq-sprd")]
+    platform: String,
+    /// Card: a name from `mmcq platforms`, or a TOML file [default: the board's]
+    #[arg(long, value_name = "CARD")]
+    card: Option<String>,
+    /// Whose stack, at whose price, as in `mmcq run`
+    #[arg(long, value_name = "SETTING", default_value = "mmcq")]
+    setting: Setting,
+    /// Changes one value of the board, as `cost.wake_us=30`; may be repeated
+    #[arg(long, value_name = "KEY=VALUE")]
+    set: Vec<String>,
+    /// Seed of everything random that is not fio's own
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// One JSON object a line: group, name, value, unit, and what that is for each request, MiB or in percent
+    #[arg(long)]
+    json: bool,
+}
+
+impl Explain {
+    pub fn run(self) -> Result<ExitCode, Error> {
+        let file = super::jobs(self.job.as_deref(), &self.options)?;
+        for note in &file.notes {
+            eprintln!("mmcq: {note}");
+        }
+        let platform = Platform::load_with(&self.platform, &self.set).map_err(Error::input)?;
+        let workers = fio::expand(&file.jobs).map_err(Error::input)?;
+        let run = runner::Run {
+            workers: &workers,
+            platform: &platform,
+            card: self.card.as_deref(),
+            setting: self.setting,
+            seed: self.seed,
+        };
+        let why = Why::new(&run).map_err(|error| match error {
+            RunError::Stuck(_) | RunError::Memory(_) => Error::Run(error.to_string()),
+            other => Error::input(other),
+        })?;
+        print(&if self.json { why::json_lines(&why) } else { why::text(&why) })?;
+        Ok(if why.counters.failed > 0 { ExitCode::from(1) } else { ExitCode::SUCCESS })
+    }
+}

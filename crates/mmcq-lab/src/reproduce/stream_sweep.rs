@@ -1,0 +1,178 @@
+//! Streams against closing each time, over block sizes, depths and mixes: does a cell pay for the others? And commands for each MiB with and without merging.
+
+use super::{Amount, Row, each_of, mib_per_s, workers};
+use crate::platform::Platform;
+use crate::runner::{Outcome, Run, RunError, Setting, run};
+use std::fmt::Write;
+
+/// What is swept.
+#[derive(Clone, Copy, Debug)]
+pub struct Grid<'a> {
+    /// `bs=`.
+    pub sizes: &'a [(&'a str, u64)],
+    /// `iodepth=`.
+    pub depths: &'a [u32],
+    /// `rw=`.
+    pub patterns: &'a [&'a str],
+}
+
+/// Block sizes with their bytes.
+const SIZES: [(&str, u64); 5] =
+    [("4k", 4 << 10), ("16k", 16 << 10), ("64k", 64 << 10), ("256k", 256 << 10), ("1M", 1 << 20)];
+
+impl Grid<'static> {
+    /// All of it.
+    pub const FULL: Self = Grid {
+        sizes: &SIZES,
+        depths: &[1, 4, 32],
+        patterns: &["read", "write", "randread", "randwrite", "rw", "randrw"],
+    };
+    /// A part of it that runs in seconds without optimisation.
+    pub const THIN: Self = Grid {
+        sizes: &[SIZES[0], SIZES[2], SIZES[4]],
+        depths: &[1, 32],
+        patterns: &["read", "write", "randread", "randwrite", "rw"],
+    };
+}
+
+/// The experiment's board, the value that switches its streams off, and a board whose host cannot continue data.
+const BOARD: &str = "stream-rtsx";
+const STREAMS_OFF: &str = "stack.streams=off";
+const BOARD_SDHCI: &str = "hsq-sprd";
+
+/// Settings of a cell's rows.
+pub const CLOSE: &str = "close";
+/// Ours, with no transfer left open.
+pub const OFF: &str = "streams off";
+/// Ours.
+pub const OURS: &str = "mmcq";
+/// How much more ours gives than the same without streams, in percent.
+pub const GAIN: &str = "mmcq to streams off";
+/// The cell of the last row: the worst gain of all.
+pub const WORST: &str = "worst cell";
+
+/// Bytes that a cell moves, in MiB: enough of the steady state, and of the card's garbage collection where there is any.
+fn amount_mib(pattern: &str, bytes: u64) -> u64 {
+    match (pattern, bytes) {
+        ("read" | "randread", 0..=0xffff) => 8,
+        ("read" | "randread", _) => 32,
+        (_, 0..=0xffff) => 16,
+        _ => 64,
+    }
+}
+
+fn job(pattern: &str, size: &str, depth: u32, mib: u64) -> String {
+    format!(
+        "[cell]\nfilename=/dev/mmcblk0\ndirect=1\nioengine=libaio\niodepth={depth}\nbs={size}\nrw={pattern}\nsize=1G\nio_size={mib}M\n"
+    )
+}
+
+fn row(cell: &str, setting: &str, unit: &str, model: f64, limit: Option<f64>) -> Row {
+    let (cell, setting, unit) = (cell.to_owned(), setting.to_owned(), unit.to_owned());
+    Row { cell, setting, unit, published: None, fitted: false, model, limit }
+}
+
+fn percent_more(this: f64, than: f64) -> f64 {
+    100.0 * (this / than.max(f64::MIN_POSITIVE) - 1.0)
+}
+
+/// The sweep: three rates and a difference for each cell, and the worst of the differences.
+pub fn sweep(grid: &Grid<'_>, amount: Amount, progress: &mut dyn FnMut(&str)) -> Result<Vec<Row>, RunError> {
+    let load = |changes: &[String]| Platform::load_with(BOARD, changes);
+    let on = load(&[]).map_err(crate::board::BoardError::from)?;
+    let off = load(&[STREAMS_OFF.to_owned()]).map_err(crate::board::BoardError::from)?;
+    let settings = [(CLOSE, &on, Setting::Close), (OFF, &off, Setting::Mmcq), (OURS, &on, Setting::Mmcq)];
+    let mut rows = Vec::new();
+    let mut worst: Option<(f64, String)> = None;
+    for &pattern in grid.patterns {
+        progress(&format!("sweep: {pattern}"));
+        let mut cells = Vec::new();
+        for &(size, bytes) in grid.sizes {
+            for &depth in grid.depths {
+                let label = format!("{pattern} {size}, depth {depth}");
+                cells.push((label, workers(&job(pattern, size, depth, amount_mib(pattern, bytes)))?));
+            }
+        }
+        let outcomes = each_of(cells.len() * settings.len(), |n| {
+            let (_, platform, setting) = settings[n % settings.len()];
+            let workers = &cells[n / settings.len()].1;
+            run(&Run { workers, platform, card: None, setting, seed: amount.seed }, None, &mut |_, _| ())
+        });
+        let rates = outcomes.into_iter().map(|outcome| outcome.map(|o| mib_per_s(&o)));
+        let rates = rates.collect::<Result<Vec<f64>, RunError>>()?;
+        for ((label, _), rates) in cells.iter().zip(rates.chunks(settings.len())) {
+            for (rate, (name, ..)) in rates.iter().zip(settings) {
+                rows.push(row(label, name, "MiB/s", *rate, None));
+            }
+            let gain = percent_more(rates[2], rates[1]);
+            rows.push(row(label, GAIN, "%", gain, None));
+            if worst.as_ref().is_none_or(|(least, _)| gain < *least) {
+                worst = Some((gain, label.clone()));
+            }
+        }
+    }
+    rows.extend(worst.map(|(gain, label)| row(&format!("{WORST}: {label}"), GAIN, "%", gain, None)));
+    Ok(rows)
+}
+
+/// Sequential 4 KiB on a host that cannot continue data: rate, and commands for each MiB.
+pub fn merging(amount: Amount, progress: &mut dyn FnMut(&str)) -> Result<Vec<Row>, RunError> {
+    let platform = Platform::load(BOARD_SDHCI).map_err(crate::board::BoardError::from)?;
+    let settings = [Setting::Limit, Setting::None, Setting::HsqFifo, Setting::Mmcq, Setting::MmcqOwn];
+    let apart = Platform::load_with(BOARD_SDHCI, &["stack.merging=off".to_owned()])
+        .map_err(crate::board::BoardError::from)?;
+    let (mut rows, mut extra) = (Vec::new(), Vec::new());
+    for pattern in ["read", "write"] {
+        for depth in [1, 4, 32] {
+            let cell = format!("{pattern} 4k, depth {depth} @{BOARD_SDHCI}");
+            progress(&cell);
+            let workers = workers(&job(pattern, "4k", depth, 64))?;
+            let runs = settings.map(|setting| (setting, amount.seed));
+            let outcomes = super::each(&platform, None, &workers, &runs)?;
+            let alone = super::each(&apart, None, &workers, &[(Setting::Mmcq, amount.seed)])?;
+            let limit = outcomes.first().map(mib_per_s);
+            let named = settings.iter().map(|setting| setting.name()).zip(&outcomes).skip(1);
+            for (setting, outcome) in named.chain(alone.iter().map(|outcome| ("not merged", outcome))) {
+                rows.push(row(&cell, setting, "MiB/s", mib_per_s(outcome), limit));
+                let commands = format!("commands: {cell}");
+                extra.push(row(&commands, setting, "each MiB", commands_per_mib(outcome), None));
+            }
+        }
+    }
+    rows.extend(extra);
+    Ok(rows)
+}
+
+fn commands_per_mib(outcome: &Outcome) -> f64 {
+    let c = &outcome.counters;
+    c.bus.command_count() as f64 / (c.bytes as f64 / f64::from(1 << 20)).max(f64::MIN_POSITIVE)
+}
+
+/// The sweep as an aligned table, a line for each cell.
+pub fn table(rows: &[Row]) -> String {
+    let of = |cell: &str, setting: &str| {
+        let found = rows.iter().find(|row| row.cell == cell && row.setting == setting);
+        found.map(|row| row.model)
+    };
+    let gains: Vec<&Row> = rows.iter().filter(|row| row.setting == GAIN).collect();
+    let width = gains.iter().map(|row| row.cell.len()).max().unwrap_or(0);
+    let head = |text: &str| format!("  {text:>11}");
+    let mut out = format!("{:width$}  unit ", "cell");
+    for setting in [CLOSE, OFF, OURS] {
+        out += &head(setting);
+    }
+    let _ = writeln!(out, "  {GAIN}");
+    for row in gains {
+        let rate = |setting| of(&row.cell, setting).map_or(head(""), |rate| head(&format!("{rate:.2}")));
+        let unit = if of(&row.cell, OURS).is_some() { "MiB/s" } else { "" };
+        let rates = [CLOSE, OFF, OURS].map(rate).concat();
+        let gain = format!("{:+.2}%", row.model);
+        let _ = writeln!(
+            out,
+            "{:width$}  {unit:5}{rates}  {gain:>gain_width$}",
+            row.cell,
+            gain_width = GAIN.len()
+        );
+    }
+    out
+}

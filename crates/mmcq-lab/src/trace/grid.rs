@@ -1,0 +1,180 @@
+//! Where the clock's edges lie.
+//!
+//! The model of the bus counts clocks from the moment at which a token begins, which may be any nanosecond.
+//! Here every token is put on one clock: while anything is on the lines the clock keeps its phase (and a
+//! token that begins meanwhile on the other line is moved by less than half a cycle); a token that begins on
+//! idle lines takes a new phase, and the clock's low time before it is stretched by less than one cycle.
+//!
+//! A cycle is low first: lines change at its beginning, and the rising edge in its middle samples them.
+
+use super::recorder::{Capture, Event, What};
+use super::window::WindowError;
+
+/// The model's times are rounded down to nanoseconds: so near to an edge is on it.
+const NEAR_PS: u64 = 1_500;
+/// Most cycles of a window: some hundred megabytes of waveform.
+pub(super) const CYCLES_MAX: u64 = 3_000_000;
+
+/// The clock keeps frequency and phase from here until the next anchor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Anchor {
+    pub at_ps: u64,
+    /// 0: it stands.
+    pub hz: u32,
+    /// Whole cycles until the next anchor.
+    pub cycles: u64,
+}
+
+impl Anchor {
+    /// So many quarters of a cycle after the anchor.
+    pub fn quarter_ps(&self, quarters: u64) -> u64 {
+        let ps = u128::from(quarters) * 250_000_000_000 / u128::from(self.hz.max(1));
+        self.at_ps.saturating_add(u64::try_from(ps).unwrap_or(u64::MAX))
+    }
+
+    pub fn cycle_ps(&self, cycle: u64) -> u64 {
+        self.quarter_ps(cycle.saturating_mul(4))
+    }
+
+    /// The cycle that begins nearest to a moment.
+    fn nearest(&self, at_ps: u64) -> u64 {
+        let half_cycles =
+            u128::from(at_ps.saturating_sub(self.at_ps)) * u128::from(self.hz) * 2 / 1_000_000_000_000;
+        (half_cycles as u64).div_ceil(2)
+    }
+}
+
+/// A token or block on the clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Place {
+    /// Which event.
+    pub event: usize,
+    /// From which anchor it counts.
+    pub anchor: usize,
+    /// Its first cycle.
+    pub cycle: u64,
+    /// Its length.
+    pub cycles: u64,
+}
+
+/// The clock of a window.
+pub(super) struct Grid {
+    pub anchors: Vec<Anchor>,
+    pub places: Vec<Place>,
+}
+
+/// Clocks of a token or block; 0 for what has no bits.
+pub(super) fn clocks(event: &Event) -> u64 {
+    match &event.what {
+        What::Command { .. } => 48,
+        What::Response { answer: mmcq_sim::card::Answer::Short { .. }, .. } => 48,
+        What::Response { .. } => 136,
+        What::Block { data, width, ddr, .. } => {
+            let bits_a_clock = u64::from((*width).max(1)) << u8::from(*ddr);
+            2 + (data.len() as u64 * 8).div_ceil(bits_a_clock) + 16
+        }
+        What::CrcStatus { .. } => 5,
+        What::Busy | What::ClockStopped => 0,
+    }
+}
+
+impl Grid {
+    pub fn new(capture: &Capture) -> Result<Grid, WindowError> {
+        let mut grid = Grid { anchors: Vec::new(), places: Vec::new() };
+        let mut bus = capture.bus.iter().peekable();
+        let mut free_ps = 0;
+        for (index, event) in capture.events.iter().enumerate() {
+            let length = clocks(event);
+            if length == 0 {
+                continue;
+            }
+            while let Some((at_ns, state, _)) = bus.next_if(|b| b.0 <= event.start_ns) {
+                grid.clock_is(*at_ns.max(&capture.from_ns) * 1_000, state.clock_hz);
+            }
+            grid.place(index, event.start_ns * 1_000, length, &mut free_ps);
+        }
+        for (at_ns, state, _) in bus {
+            grid.clock_is(*at_ns.max(&capture.from_ns) * 1_000, state.clock_hz);
+        }
+        grid.count(capture)?;
+        Ok(grid)
+    }
+
+    fn clock_is(&mut self, at_ps: u64, hz: u32) {
+        if self.anchors.last().is_none_or(|last| last.hz != hz) {
+            self.anchors.push(Anchor { at_ps, hz, cycles: 0 });
+        }
+    }
+
+    fn place(&mut self, event: usize, start_ps: u64, cycles: u64, free_ps: &mut u64) {
+        let Some(&last) = self.anchors.last() else { return };
+        let mut anchor = last;
+        let mut cycle = anchor.nearest(start_ps);
+        if anchor.cycle_ps(cycle).abs_diff(start_ps) > NEAR_PS && *free_ps <= start_ps {
+            anchor = Anchor { at_ps: start_ps, ..anchor };
+            cycle = 0;
+            self.anchors.push(anchor);
+        }
+        *free_ps = (*free_ps).max(anchor.cycle_ps(cycle + cycles));
+        self.places.push(Place { event, anchor: self.anchors.len() - 1, cycle, cycles });
+    }
+
+    /// How long each phase lasts.
+    fn count(&mut self, capture: &Capture) -> Result<(), WindowError> {
+        let mut sum = 0;
+        for i in 0..self.anchors.len() {
+            let end_ps = self.anchors.get(i + 1).map_or(capture.until_ns * 1_000, |next| next.at_ps);
+            let anchor = &mut self.anchors[i];
+            if anchor.hz > 0 {
+                let length_ps = u128::from(end_ps.saturating_sub(anchor.at_ps) + NEAR_PS);
+                anchor.cycles = (length_ps * u128::from(anchor.hz) / 1_000_000_000_000) as u64;
+                sum += anchor.cycles;
+            }
+        }
+        if sum > CYCLES_MAX {
+            let length_ns = capture.until_ns - capture.from_ns;
+            return Err(WindowError::TooLong { length_ns, cycles: sum, most: CYCLES_MAX });
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn anchor(hz: u32) -> Anchor {
+        Anchor { at_ps: 1_000, hz, cycles: 0 }
+    }
+
+    #[test]
+    fn edges_do_not_drift() {
+        assert_eq!(anchor(50_000_000).cycle_ps(3), 61_000);
+        assert_eq!(anchor(208_000_000).cycle_ps(208_000_000), 1_000_000_001_000);
+        assert_eq!(anchor(400_000).quarter_ps(2), 1_251_000);
+    }
+
+    #[test]
+    fn the_nearest_cycle() {
+        let a = anchor(50_000_000);
+        let found = [1_000, 10_999, 11_001, 21_000, 30_999].map(|ps| a.nearest(ps));
+        assert_eq!(found, [0, 0, 1, 1, 1]);
+    }
+
+    #[test]
+    fn idle_lines_take_a_new_phase_and_busy_ones_keep_theirs() {
+        let mut grid = Grid { anchors: vec![anchor(50_000_000)], places: Vec::new() };
+        let mut free = 0;
+        grid.place(0, 101_000, 48, &mut free);
+        assert_eq!((grid.places[0].anchor, grid.places[0].cycle, free), (0, 5, 1_061_000));
+        // Begins while the first is on the lines: moved to the nearest cycle.
+        grid.place(1, 1_054_000, 48, &mut free);
+        assert_eq!((grid.places[1].anchor, grid.places[1].cycle), (0, 53));
+        // On idle lines, off the edges.
+        grid.place(2, 5_007_000, 48, &mut free);
+        assert_eq!((grid.places[2].anchor, grid.places[2].cycle, grid.anchors[1].at_ps), (1, 0, 5_007_000));
+        // A nanosecond of rounding is no new phase.
+        grid.place(3, 6_006_000, 48, &mut free);
+        assert_eq!((grid.places[3].anchor, grid.places[3].cycle), (1, 50));
+    }
+}

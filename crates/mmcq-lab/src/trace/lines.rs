@@ -1,0 +1,411 @@
+//! Every line's changes, bit by bit: tokens with CRC7, blocks with start bit, data, CRC16 on each line and
+//! end bit, CRC status, busy [SD 4.3, 4.5, 4.12].
+//!
+//! At one data rate a bit lasts from the beginning of its cycle to the next. At two data rates a line carries
+//! two streams, one sampled by the rising and one by the falling edges, each with a CRC16 of its own; odd
+//! bytes (the first, third ...) go with rising edges [eMMC 6.15.4].
+
+use super::crc::{Crc16, crc7};
+use super::grid::{Anchor, Grid, Place};
+use super::recorder::{Capture, Event, What};
+use super::window::WindowError;
+use mmcq_sim::card::Answer;
+use mmcq_sim::cpu::{Context, Span};
+
+/// A line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Line {
+    Clk,
+    Cmd,
+    Dat(u8),
+    Irq,
+    /// A core is in a hard interrupt.
+    Hard(u8),
+    /// ... in deferred work.
+    Deferred(u8),
+    /// ... in this thread.
+    Thread(u8, u32),
+}
+
+impl Line {
+    /// High while a core is in this context.
+    fn of(core: u8, context: Context) -> Line {
+        match context {
+            Context::Hard => Line::Hard(core),
+            Context::Deferred => Line::Deferred(core),
+            Context::Thread(thread) => Line::Thread(core, thread.0),
+        }
+    }
+}
+
+/// A line has this value from then on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Change {
+    pub at_ps: u64,
+    pub line: Line,
+    pub value: bool,
+}
+
+/// Between busy and a start bit DAT0 is high for at least so many clocks.
+const RELEASE_CLK: u64 = 2;
+
+/// Which data lines are drawn.
+pub(super) fn dat_lines(capture: &Capture) -> u8 {
+    if capture.emmc || capture.bus.iter().any(|b| b.1.width == 8) { 8 } else { 4 }
+}
+
+/// All changes in the window, by time; those at its begin give the first values.
+pub(super) fn changes(capture: &Capture) -> Result<(Grid, Vec<Change>), WindowError> {
+    let grid = Grid::new(capture)?;
+    let mut out = Vec::new();
+    let lines = dat_lines(capture);
+    levels(capture, lines, &mut out);
+    for place in &grid.places {
+        let event = &capture.events[place.event];
+        let limit_ps = limit_ps(&grid, place, event);
+        let mut pen = Pen { anchor: &grid.anchors[place.anchor], place, limit_ps, out: &mut out };
+        match &event.what {
+            What::Command { index, arg, .. } => pen.token(&command_bits(*index, *arg), Line::Cmd),
+            What::Response { answer, crc_ok, end_ok, .. } => {
+                pen.token(&response_bits(answer, *crc_ok, *end_ok), Line::Cmd)
+            }
+            What::Block { data, crc_ok, width, ddr, .. } => pen.block(data, *crc_ok, *width, *ddr),
+            What::CrcStatus { good } => {
+                let bits =
+                    if *good { [false, false, true, false, true] } else { [false, true, false, true, true] };
+                pen.token(&bits, Line::Dat(0));
+            }
+            What::Busy | What::ClockStopped => {}
+        }
+    }
+    busy(capture, &grid, &mut out);
+    for (at_ns, level) in &capture.interrupts {
+        out.push(Change { at_ps: at_ns * 1_000, line: Line::Irq, value: *level });
+    }
+    for core in 0..capture.cores as u8 {
+        contexts(capture, core, &mut out);
+    }
+    clock(capture, &grid, &mut out);
+    out.sort_by_key(|change| change.at_ps);
+    Ok((grid, out))
+}
+
+/// Where a token ends: at its end, at an abort, or where the clock changes under it.
+fn limit_ps(grid: &Grid, place: &Place, event: &Event) -> u64 {
+    let cut_ps =
+        if matches!(event.what, What::Block { cut: true, .. }) { event.end_ns * 1_000 } else { u64::MAX };
+    grid.anchors.get(place.anchor + 1).map_or(cut_ps, |next| cut_ps.min(next.at_ps + 1_500))
+}
+
+/// Lines without tokens: pulled up with the supply on, held low in a voltage switch while the clock stands.
+fn levels(capture: &Capture, lines: u8, out: &mut Vec<Change>) {
+    for (at_ns, bus, low) in &capture.bus {
+        let value = bus.powered && !(*low && bus.clock_hz == 0);
+        let at_ps = (*at_ns).max(capture.from_ns) * 1_000;
+        for line in (0..lines).map(Line::Dat).chain([Line::Cmd]) {
+            out.push(Change { at_ps, line, value });
+        }
+    }
+}
+
+fn bits_of(bytes: &[u8]) -> Vec<bool> {
+    bytes.iter().flat_map(|byte| (0..8).rev().map(move |n| byte >> n & 1 == 1)).collect()
+}
+
+fn short(first: u8, content: u32, crc: Option<u8>, end: bool) -> Vec<bool> {
+    let mut bytes = [first, 0, 0, 0, 0, 0xff];
+    bytes[1..5].copy_from_slice(&content.to_be_bytes());
+    bytes[5] = crc.unwrap_or(0x7f) << 1 | u8::from(end);
+    bits_of(&bytes)
+}
+
+fn crc_of(first: u8, content: u32) -> u8 {
+    let [a, b, c, d] = content.to_be_bytes();
+    crc7(&[first, a, b, c, d])
+}
+
+fn command_bits(index: u8, arg: u32) -> Vec<bool> {
+    let first = 0x40 | index & 0x3f;
+    short(first, arg, Some(crc_of(first, arg)), true)
+}
+
+fn response_bits(answer: &Answer, crc_ok: bool, end_ok: bool) -> Vec<bool> {
+    let damage = u8::from(!crc_ok);
+    match *answer {
+        Answer::Short { index, content, crc } => {
+            let first = index & 0x3f;
+            let crc = crc.then(|| crc_of(first, content) ^ damage);
+            short(first, content, crc, end_ok)
+        }
+        Answer::Long(mut bytes) => {
+            // The register carries its CRC7 in its last byte [SD 4.9.3].
+            bytes[15] ^= damage << 1 | u8::from(!end_ok);
+            let mut bits = bits_of(&[0x3f]);
+            bits.extend(bits_of(&bytes));
+            bits
+        }
+    }
+}
+
+/// Draws one token or block.
+struct Pen<'a> {
+    anchor: &'a Anchor,
+    place: &'a Place,
+    limit_ps: u64,
+    out: &'a mut Vec<Change>,
+}
+
+impl Pen<'_> {
+    /// Bits at one rate, the first at the beginning of the first cycle; the line is high afterwards.
+    fn bits(&mut self, bits: impl Iterator<Item = bool>, line: Line) {
+        let mut last = None;
+        let mut at_ps = self.anchor.cycle_ps(self.place.cycle);
+        for (n, bit) in (self.place.cycle..).zip(bits) {
+            at_ps = self.anchor.cycle_ps(n);
+            if at_ps >= self.limit_ps {
+                break;
+            }
+            if last.replace(bit) != Some(bit) {
+                self.out.push(Change { at_ps, line, value: bit });
+            }
+            at_ps = self.anchor.cycle_ps(n + 1);
+        }
+        self.out.push(Change { at_ps: at_ps.min(self.limit_ps), line, value: true });
+    }
+
+    fn token(&mut self, bits: &[bool], line: Line) {
+        self.bits(bits.iter().copied(), line);
+    }
+
+    fn block(&mut self, data: &[u8], crc_ok: bool, width: u8, ddr: bool) {
+        for line in 0..width {
+            // A damaged block is wrong on DAT0 alone.
+            let damage = u16::from(!crc_ok && line == 0);
+            if ddr {
+                let edge = |first: usize| {
+                    let half: Vec<u8> = data.iter().copied().skip(first).step_by(2).collect();
+                    framed(&half, line, width, damage)
+                };
+                self.double(&edge(0), &edge(1), Line::Dat(line));
+            } else {
+                self.bits(framed(data, line, width, damage).into_iter(), Line::Dat(line));
+            }
+        }
+    }
+
+    /// Two streams: the bit for the rising edge lasts from the first to the third quarter of the cycle, that
+    /// for the falling edge from there on.
+    fn double(&mut self, rising: &[bool], falling: &[bool], line: Line) {
+        let mut last = None;
+        let mut quarter = self.place.cycle * 4 + 1;
+        for (rise, fall) in rising.iter().zip(falling) {
+            for bit in [rise, fall] {
+                let at_ps = self.anchor.quarter_ps(quarter);
+                if at_ps < self.limit_ps && last.replace(*bit) != Some(*bit) {
+                    self.out.push(Change { at_ps, line, value: *bit });
+                }
+                quarter += 2;
+            }
+        }
+        self.out.push(Change {
+            at_ps: self.anchor.quarter_ps(quarter).min(self.limit_ps),
+            line,
+            value: true,
+        });
+    }
+}
+
+/// What one line carries of a block: start bit, its bits of each byte, CRC16, end bit. A byte goes over 8
+/// lines at once, over 4 in two halves, the upper one first, and over one line from its top bit on [SD
+/// 3.6.1].
+fn framed(data: &[u8], line: u8, width: u8, damage: u16) -> Vec<bool> {
+    let mut bits = Vec::with_capacity(data.len() * 8 / usize::from(width.max(1)) + 18);
+    let mut crc = Crc16::default();
+    bits.push(false);
+    for byte in data {
+        for n in (0..8u8).rev().filter(|n| n % width.max(1) == line) {
+            let bit = byte >> n & 1 == 1;
+            crc.shift(bit);
+            bits.push(bit);
+        }
+    }
+    let crc = crc.value() ^ damage;
+    bits.extend((0..16).rev().map(|n| crc >> n & 1 == 1));
+    bits.push(true);
+    bits
+}
+
+/// DAT0 low where the card is busy, and nothing else is on it.
+fn busy(capture: &Capture, grid: &Grid, out: &mut Vec<Change>) {
+    let mut tokens = grid.places.iter().filter_map(|place| {
+        let event = &capture.events[place.event];
+        let on_dat0 = matches!(event.what, What::Block { .. } | What::CrcStatus { .. });
+        let anchor = &grid.anchors[place.anchor];
+        let from_ps = anchor.cycle_ps(place.cycle.saturating_sub(RELEASE_CLK));
+        on_dat0.then(|| (from_ps, anchor.cycle_ps(place.cycle + place.cycles)))
+    });
+    let mut taken = tokens.next();
+    let mut low: Option<(u64, u64)> = None;
+    let end_ps = capture.until_ns * 1_000;
+    let mut draw = |(from_ps, to_ps): (u64, u64)| {
+        let mut from_ps = from_ps.max(capture.from_ns * 1_000);
+        while from_ps < to_ps {
+            while taken.is_some_and(|(_, until)| until <= from_ps) {
+                taken = tokens.next();
+            }
+            let (stop_ps, next_ps) = taken.map_or((to_ps, to_ps), |(from, until)| (from.min(to_ps), until));
+            if from_ps < stop_ps {
+                out.push(Change { at_ps: from_ps, line: Line::Dat(0), value: false });
+                out.push(Change { at_ps: stop_ps, line: Line::Dat(0), value: true });
+            }
+            from_ps = next_ps.max(stop_ps);
+        }
+    };
+    for event in capture.events.iter().filter(|e| e.what == What::Busy) {
+        let (from_ps, to_ps) = (event.start_ns * 1_000, event.end_ns.saturating_mul(1_000).min(end_ps));
+        low = match low {
+            Some((from, to)) if from_ps <= to => Some((from, to.max(to_ps))),
+            Some(whole) => {
+                draw(whole);
+                Some((from_ps, to_ps))
+            }
+            None => Some((from_ps, to_ps)),
+        };
+    }
+    if let Some(whole) = low {
+        draw(whole);
+    }
+}
+
+/// The clock's edges. Where the controller holds it, and no token needs it, it stays low.
+fn clock(capture: &Capture, grid: &Grid, out: &mut Vec<Change>) {
+    let held: Vec<(u64, u64)> = capture
+        .events
+        .iter()
+        .filter(|e| e.what == What::ClockStopped)
+        .map(|e| (e.start_ns * 1_000, e.end_ns * 1_000))
+        .collect();
+    let mut used: Vec<(u64, u64)> = grid
+        .places
+        .iter()
+        .map(|p| {
+            let anchor = &grid.anchors[p.anchor];
+            (anchor.cycle_ps(p.cycle), anchor.cycle_ps(p.cycle + p.cycles))
+        })
+        .collect();
+    used.sort_unstable();
+    let (mut h, mut u, mut used_until) = (0, 0, 0);
+    out.push(Change { at_ps: capture.from_ns * 1_000, line: Line::Clk, value: false });
+    for anchor in &grid.anchors {
+        for cycle in 0..anchor.cycles {
+            let (from, to) = (anchor.cycle_ps(cycle), anchor.cycle_ps(cycle + 1));
+            while held.get(h).is_some_and(|held| held.1 < to) {
+                h += 1;
+            }
+            while let Some(next) = used.get(u).filter(|next| next.0 < to) {
+                used_until = used_until.max(next.1);
+                u += 1;
+            }
+            if held.get(h).is_some_and(|held| held.0 <= from) && used_until <= from {
+                continue;
+            }
+            out.push(Change { at_ps: anchor.quarter_ps(cycle * 4 + 2), line: Line::Clk, value: true });
+            out.push(Change { at_ps: to, line: Line::Clk, value: false });
+        }
+    }
+}
+
+/// What a core does: of what overlaps, the most urgent.
+fn contexts(capture: &Capture, core: u8, out: &mut Vec<Change>) {
+    let mut last = None;
+    for (at_ns, context) in flat(capture, core) {
+        let at_ps = at_ns * 1_000;
+        let ends = std::mem::replace(&mut last, context).map(|context| (context, false));
+        let begins = context.map(|context| (context, true));
+        for (context, value) in [ends, begins].into_iter().flatten() {
+            out.push(Change { at_ps, line: Line::of(core, context), value });
+        }
+    }
+}
+
+/// A core's contexts one after the other, `None` for idle; the first in force at the window's begin.
+pub(super) fn flat(capture: &Capture, core: u8) -> Vec<(u64, Option<Context>)> {
+    let mut edges: Vec<(u64, bool, &Span)> = Vec::new();
+    for span in capture.spans.iter().filter(|s| s.core == core) {
+        edges.push((span.from_ns.max(capture.from_ns), true, span));
+        edges.push((span.to_ns.min(capture.until_ns), false, span));
+    }
+    // Ends before begins.
+    edges.sort_by_key(|(at_ns, begins, _)| (*at_ns, *begins));
+    let (mut hard, mut deferred, mut threads) = (0u32, 0u32, Vec::new());
+    let mut out = vec![(capture.from_ns, None)];
+    for (at_ns, begins, span) in edges {
+        match (span.context, begins) {
+            (Context::Hard, true) => hard += 1,
+            (Context::Hard, false) => hard -= 1,
+            (Context::Deferred, true) => deferred += 1,
+            (Context::Deferred, false) => deferred -= 1,
+            (Context::Thread(thread), true) => threads.push(thread),
+            (Context::Thread(thread), false) => {
+                if let Some(at) = threads.iter().position(|t| *t == thread) {
+                    threads.remove(at);
+                }
+            }
+        }
+        let now = if hard > 0 {
+            Some(Context::Hard)
+        } else if deferred > 0 {
+            Some(Context::Deferred)
+        } else {
+            threads.last().copied().map(Context::Thread)
+        };
+        match out.last_mut() {
+            Some(last) if last.0 == at_ns => last.1 = now,
+            Some(last) if last.1 == now => {}
+            _ => out.push((at_ns, now)),
+        }
+    }
+    out.dedup_by(|b, a| a.1 == b.1);
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn number(bits: &[bool]) -> u64 {
+        bits.iter().fold(0, |n, bit| n << 1 | u64::from(*bit))
+    }
+
+    #[test]
+    fn tokens_as_in_the_standard() {
+        // [SD 4.5].
+        assert_eq!(number(&command_bits(0, 0)), 0x4000_0000_0095);
+        assert_eq!(number(&command_bits(17, 0)), 0x5100_0000_0055);
+        let r1 = Answer::Short { index: 17, content: 0x900, crc: true };
+        assert_eq!(number(&response_bits(&r1, true, true)), 0x1100_0009_0067);
+        let r3 = Answer::Short { index: 0x3f, content: 0x80ff_8000, crc: false };
+        assert_eq!(number(&response_bits(&r3, true, true)), 0x3f80_ff80_00ff);
+        assert_eq!(number(&response_bits(&r1, false, false)), 0x1100_0009_0064);
+    }
+
+    #[test]
+    fn a_byte_on_one_four_and_eight_lines() {
+        let body = |line, width| {
+            let bits = framed(&[0xa5, 0x0f], line, width, 0);
+            assert!(!bits[0] && bits[bits.len() - 1]);
+            bits[1..bits.len() - 17].to_vec()
+        };
+        assert_eq!(number(&body(0, 1)), 0xa50f);
+        // 1010 0101 0000 1111: DAT3 has the top bit of each half.
+        assert_eq!([3, 2, 1, 0].map(|l| number(&body(l, 4))), [0b1001, 0b0101, 0b1001, 0b0101]);
+        assert_eq!([7, 6, 0].map(|l| number(&body(l, 8))), [0b10, 0b00, 0b11]);
+    }
+
+    #[test]
+    fn the_crc_of_a_line_is_that_of_its_own_bits() {
+        let bits = framed(&[0xff; 512], 0, 1, 0);
+        assert_eq!(number(&bits[4097..4113]), 0x7fa1);
+        assert_eq!(number(&framed(&[0xff; 512], 0, 1, 1)[4097..4113]), 0x7fa0);
+    }
+}

@@ -1,0 +1,205 @@
+//! The window in words: what was on the lines with its name, and the phases that the controller was given.
+
+use super::lines;
+use super::recorder::{Capture, Event, What};
+use super::window::time;
+use mmcq::spec::command::name;
+use mmcq_sim::card::Answer;
+use mmcq_sim::cpu::Context;
+use std::fmt::Write;
+
+/// Where a step is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lane {
+    /// The CMD line.
+    Cmd,
+    /// The DAT lines.
+    Dat,
+}
+
+/// Something with a begin, an end and a name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Step {
+    /// Where.
+    pub lane: Lane,
+    /// Its begin.
+    pub from_ns: u64,
+    /// Its end.
+    pub to_ns: u64,
+    /// Short: `CMD18`, `R1`, `512 B`, `busy`.
+    pub label: String,
+    /// All of it.
+    pub detail: String,
+}
+
+/// What was on the lines, by its start.
+pub fn steps(capture: &Capture) -> Vec<Step> {
+    let mut command = (0, false);
+    capture
+        .events
+        .iter()
+        .map(|event| {
+            if let What::Command { index, app, .. } = event.what {
+                command = (index, app);
+            }
+            step(event, command, capture)
+        })
+        .collect()
+}
+
+fn step(event: &Event, command: (u8, bool), capture: &Capture) -> Step {
+    let (lane, label, detail) = match &event.what {
+        What::Command { index, arg, auto, app } => {
+            let label = format!("{}CMD{index}", if *app { "A" } else { "" });
+            let by = if *auto { ", by the controller itself" } else { "" };
+            let detail = format!("{label} {} {arg:#010x}{by}", name(*index, *app, capture.emmc));
+            (Lane::Cmd, label, detail)
+        }
+        What::Response { command: index, answer, crc_ok, end_ok } => {
+            let (label, content) = match answer {
+                Answer::Long(bytes) => {
+                    let hex = bytes.iter().fold(String::new(), |hex, byte| hex + &format!("{byte:02x}"));
+                    ("R2".to_owned(), hex)
+                }
+                Answer::Short { content, .. } => {
+                    (kind(*index, command.1, capture.emmc).to_owned(), format!("{content:#010x}"))
+                }
+            };
+            let wrong = match (crc_ok, end_ok) {
+                (true, true) => "",
+                (false, _) => ", wrong CRC7",
+                (true, false) => ", wrong end bit",
+            };
+            (Lane::Cmd, label.clone(), format!("{label} {content}{wrong}"))
+        }
+        What::Block { read, data, crc_ok, cut, width, ddr } => {
+            let way = if *read { "read" } else { "write" };
+            let rate = if *ddr { ", both edges" } else { "" };
+            let fate = match (cut, crc_ok) {
+                (true, _) => ", cut off",
+                (false, true) => "",
+                (false, false) => ", wrong CRC16",
+            };
+            let detail = format!("{way} {} bytes on {width} lines{rate}{fate}", data.len());
+            (Lane::Dat, format!("{} B", data.len()), detail)
+        }
+        What::CrcStatus { good } => {
+            (Lane::Dat, "crc".to_owned(), format!("CRC status {}", if *good { "010" } else { "101" }))
+        }
+        What::Busy => (Lane::Dat, "busy".to_owned(), "busy".to_owned()),
+        What::ClockStopped => (Lane::Dat, "clock stopped".to_owned(), "clock stopped".to_owned()),
+    };
+    let to_ns = event.end_ns.min(capture.until_ns);
+    Step { lane, from_ns: event.start_ns, to_ns, label, detail }
+}
+
+/// Format of a short response.
+fn kind(index: u8, app: bool, emmc: bool) -> &'static str {
+    match (index, app, emmc) {
+        (41, true, _) | (1, _, true) => "R3",
+        (3, false, false) => "R6",
+        (8, false, false) => "R7",
+        (5, false, false) => "R4",
+        (52 | 53, false, false) => "R5",
+        _ => "R1",
+    }
+}
+
+/// What a driver is given at once: a command with its data, busy, and automatic commands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Phase {
+    /// The command and what moved.
+    pub label: String,
+    /// Start bit of its first token.
+    pub from_ns: u64,
+    /// The end of the last thing that belongs to it.
+    pub to_ns: u64,
+}
+
+/// Phases, by their start.
+pub fn phases(capture: &Capture) -> Vec<Phase> {
+    let mut phases: Vec<(Phase, u32)> = Vec::new();
+    let mut prefix = false;
+    for event in &capture.events {
+        if let What::Command { index, auto, app, .. } = event.what {
+            let opens = !auto || index == 23;
+            if opens && !std::mem::replace(&mut prefix, false) {
+                phases.push((Phase { label: String::new(), from_ns: event.start_ns, to_ns: 0 }, 0));
+            }
+            prefix = auto && index == 23;
+            if let (false, Some((phase, _))) = (auto, phases.last_mut()) {
+                phase.label = format!("{}CMD{index}", if app { "A" } else { "" });
+            }
+        }
+        let Some((phase, blocks)) = phases.last_mut() else { continue };
+        *blocks += u32::from(matches!(event.what, What::Block { .. }));
+        phase.to_ns = phase.to_ns.max(event.end_ns.min(capture.until_ns));
+    }
+    let named = |(mut phase, blocks): (Phase, u32)| {
+        if blocks > 0 {
+            let _ = write!(phase.label, ", {blocks} block{}", if blocks == 1 { "" } else { "s" });
+        }
+        phase
+    };
+    phases.into_iter().map(named).collect()
+}
+
+/// A thread's name: jobs come first.
+pub fn thread_name(capture: &Capture, thread: u32) -> String {
+    if thread < capture.jobs { format!("job {}", thread + 1) } else { format!("thread {thread}") }
+}
+
+/// What a core does, in a word.
+pub fn context_name(capture: &Capture, context: Context) -> String {
+    match context {
+        Context::Hard => "irq".to_owned(),
+        Context::Deferred => "softirq".to_owned(),
+        Context::Thread(thread) => thread_name(capture, thread.0),
+    }
+}
+
+/// A core's contexts one after the other: from, to, what.
+pub fn contexts(capture: &Capture, core: u8) -> Vec<(u64, u64, Context)> {
+    let flat = lines::flat(capture, core);
+    let ends = flat.iter().skip(1).map(|(at_ns, _)| *at_ns).chain([capture.until_ns]);
+    flat.iter().zip(ends).filter_map(|((from_ns, what), to_ns)| what.map(|w| (*from_ns, to_ns, w))).collect()
+}
+
+/// The window as a list: nanoseconds from its begin, how long, what.
+pub fn list(capture: &Capture) -> String {
+    let mut rows: Vec<(u64, u64, String)> = steps(capture)
+        .into_iter()
+        .map(|step| (step.from_ns.max(capture.from_ns), step.to_ns, step.detail))
+        .collect();
+    for (at_ns, level) in capture.interrupts.iter().skip(1) {
+        rows.push((*at_ns, *at_ns, format!("interrupt line {}", if *level { "up" } else { "down" })));
+    }
+    for (at_ns, bus, low) in capture.bus.iter().skip(1) {
+        let clock = if bus.clock_hz == 0 { "stopped".to_owned() } else { format!("{} Hz", bus.clock_hz) };
+        let power = if bus.powered { "on" } else { "off" };
+        let low = if *low { ", lines held low" } else { "" };
+        let rate = if bus.ddr { ", both edges" } else { "" };
+        let volts = if bus.signal18 { ", 1.8 V" } else { "" };
+        rows.push((
+            *at_ns,
+            *at_ns,
+            format!("bus: power {power}, clock {clock}, {} lines{rate}{volts}{low}", bus.width),
+        ));
+    }
+    for request in &capture.requests {
+        rows.push((request.submitted_ns, request.submitted_ns, format!("request {}", request.label())));
+        if let Some((at_ns, ok)) = request.done.filter(|(at_ns, _)| *at_ns <= capture.until_ns) {
+            let latency = time(at_ns - request.submitted_ns);
+            let how = if ok { "done" } else { "failed" };
+            rows.push((at_ns, at_ns, format!("request {} {how} after {latency}", request.label())));
+        }
+    }
+    rows.retain(|row| row.0 >= capture.from_ns);
+    rows.sort_by_key(|row| row.0);
+    let mut out = format!("{:>14} {:>11}  what\n", "at ns", "for ns");
+    for (from_ns, to_ns, what) in rows {
+        let length = if to_ns > from_ns { (to_ns - from_ns).to_string() } else { String::new() };
+        let _ = writeln!(out, "{:>14} {length:>11}  {what}", from_ns - capture.from_ns);
+    }
+    out
+}

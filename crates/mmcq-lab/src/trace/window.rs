@@ -1,0 +1,180 @@
+//! Which part of a run is looked at.
+
+use crate::fio::value;
+use std::fmt;
+use std::str::FromStr;
+
+/// Where a window starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Start {
+    /// At power-on; without a length it ends where the jobs begin.
+    BringUp,
+    /// So many nanoseconds after the jobs begin.
+    At(u64),
+    /// At the n-th token of a command since power-on.
+    Command {
+        /// Its index.
+        index: u8,
+        /// 1 is the first.
+        n: u64,
+    },
+    /// At the n-th rise of the interrupt line since the jobs began.
+    Interrupt {
+        /// 1 is the first.
+        n: u64,
+    },
+}
+
+/// A part of a run. Tokens, blocks and their gaps are never cut: the window grows until nothing lies across
+/// its ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Window {
+    /// Where it starts.
+    pub start: Start,
+    /// It begins so much earlier than that.
+    pub before_ns: u64,
+    /// Its length from the start; `None`: [`Window::LENGTH_NS`], or the whole bring-up.
+    pub for_ns: Option<u64>,
+}
+
+impl Window {
+    /// The length where none is given.
+    pub const LENGTH_NS: u64 = 1_000_000;
+    /// What is shown before a trigger where nothing is given.
+    pub const BEFORE_NS: u64 = 5_000;
+}
+
+/// A trigger as it is written: `bringup`, `irq,n=2`, `cmd=18,n=3`.
+impl FromStr for Start {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || {
+            format!(
+                "trigger {text}: unknown; expected bringup, irq or cmd=INDEX (0 to 63), the last two with ,n=COUNT if wanted"
+            )
+        };
+        let (what, n) = match text.split_once(",n=") {
+            Some((what, n)) => (what, n.parse().ok().filter(|n| *n > 0).ok_or_else(wrong)?),
+            None => (text, 1),
+        };
+        match (what, what.strip_prefix("cmd=")) {
+            ("bringup", _) if what == text => Ok(Start::BringUp),
+            ("irq", _) => Ok(Start::Interrupt { n }),
+            (_, Some(index)) => {
+                let index = index.parse().ok().filter(|i| *i < 64).ok_or_else(wrong)?;
+                Ok(Start::Command { index, n })
+            }
+            _ => Err(wrong()),
+        }
+    }
+}
+
+impl fmt::Display for Start {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Start::BringUp => f.write_str("bringup"),
+            Start::At(ns) => write!(f, "{}", time(ns)),
+            Start::Command { index, n } => write!(f, "cmd={index},n={n}"),
+            Start::Interrupt { n } => write!(f, "irq,n={n}"),
+        }
+    }
+}
+
+/// A time of the command line: a number with ns, us, ms or s.
+pub fn parse_time(text: &str) -> Result<u64, String> {
+    let number = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let unit = &text[number.len()..];
+    let known = ["ns", "us", "usec", "ms", "msec", "s", "sec"].contains(&unit);
+    let whole = number.bytes().all(|b| b.is_ascii_digit()) && !number.is_empty();
+    let parsed = if unit == "ns" { number.parse().ok() } else { value::time_ns(text, 1_000).ok() };
+    parsed
+        .filter(|_| known && whole)
+        .ok_or_else(|| format!("time {text}: expected a whole number with ns, us, ms or s, as 250us"))
+}
+
+/// A time for people: up to six digits and a unit.
+pub fn time(ns: u64) -> String {
+    let (value, unit) = match ns {
+        0..1_000 => return format!("{ns} ns"),
+        1_000..1_000_000 => (ns as f64 / 1e3, "us"),
+        1_000_000..1_000_000_000 => (ns as f64 / 1e6, "ms"),
+        _ => (ns as f64 / 1e9, "s"),
+    };
+    let digits = format!("{value:.3}");
+    format!("{} {unit}", digits.trim_end_matches('0').trim_end_matches('.'))
+}
+
+/// Why there is nothing to show.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum WindowError {
+    /// The controller of the board has no probe.
+    #[error(
+        "this board's controller cannot be traced; expected a board with an SDHCI controller, as generic"
+    )]
+    NoProbe,
+    /// The trigger never came.
+    #[error("trigger {start}: it comes {came} times in the run; expected at least {n}")]
+    NotSeen {
+        /// The trigger.
+        start: Start,
+        /// How often.
+        n: u64,
+        /// How often it came.
+        came: u64,
+    },
+    /// The window begins after the end.
+    #[error(
+        "window from {}: the run ends {} after the jobs begin; expected an earlier start",
+        time(*from_ns),
+        time(*end_ns)
+    )]
+    Outside {
+        /// Where it would begin, after the jobs begin.
+        from_ns: u64,
+        /// Where the run ends.
+        end_ns: u64,
+    },
+    /// More than can sensibly be written.
+    #[error(
+        "window of {}: {cycles} clock cycles; expected at most {most}, so a shorter --for",
+        time(*length_ns)
+    )]
+    TooLong {
+        /// Its length.
+        length_ns: u64,
+        /// Its clock cycles.
+        cycles: u64,
+        /// Most of them.
+        most: u64,
+    },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn triggers_are_read_as_they_are_shown() {
+        for text in ["bringup", "irq,n=2", "cmd=18,n=3", "cmd=0,n=1"] {
+            assert_eq!(text.parse::<Start>().unwrap().to_string(), text);
+        }
+        assert_eq!("cmd=17".parse::<Start>().unwrap(), Start::Command { index: 17, n: 1 });
+        for text in ["", "cmd", "cmd=64", "cmd=18,n=0", "cmd=18,n=x", "bringup,n=1", "irq,m=1", "cmd=-1"] {
+            let error = text.parse::<Start>().unwrap_err();
+            assert!(error.contains("expected bringup, irq or cmd="), "{error}");
+        }
+    }
+
+    #[test]
+    fn times_have_units() {
+        let good = [("250us", 250_000), ("3ns", 3), ("2ms", 2_000_000), ("1s", 1_000_000_000)];
+        for (text, ns) in good {
+            assert_eq!(parse_time(text), Ok(ns), "{text}");
+        }
+        for text in ["", "5", "us", "1.5us", "-1us", "1h", "1 us", "99999999999999999999s"] {
+            assert!(parse_time(text).is_err(), "{text}");
+        }
+        assert_eq!([time(999), time(1_500), time(2_000_000)], ["999 ns", "1.5 us", "2 ms"]);
+    }
+}

@@ -1,0 +1,79 @@
+//! One line: what costs most against the physical limit.
+
+use super::report::transfers;
+use super::{Phases, Why, mib_per_s};
+
+/// A run at this share of the limit, in percent, has nothing worth naming to gain.
+const ENOUGH_PERCENT: f64 = 97.0;
+/// Another depth helps if it gives so much more, in percent.
+const HELPS_PERCENT: f64 = 2.0;
+
+/// A phase's name, and what it takes longer than at the limit, in microseconds for each request of the run.
+fn largest_loss(why: &Why) -> (&'static str, f64) {
+    let (run, limit) = (&why.counters, &why.limit);
+    let each = run.bytes as f64 / run.ios.max(1) as f64;
+    let of = |ns: u64, bytes: u64| ns as f64 / bytes.max(1) as f64 * each / 1e3;
+    let (spent, needed) = (Phases::of(run).named(), Phases::of(limit).named());
+    let losses = spent.into_iter().zip(needed);
+    let losses = losses.map(|((name, ns), (_, least))| (name, of(ns, run.bytes) - of(least, limit.bytes)));
+    losses.max_by(|a, b| a.1.total_cmp(&b.1)).unwrap_or(("CPU", 0.0))
+}
+
+/// The job that submits is what is waited for most.
+pub(super) fn waits(why: &Why) -> bool {
+    why.share_percent() < ENOUGH_PERCENT && largest_loss(why).0 == "waiting"
+}
+
+pub(super) fn line(why: &Why) -> String {
+    let share = why.share_percent();
+    if share >= ENOUGH_PERCENT {
+        return format!("{share:.1} % of what wire and card allow: nothing worth naming is lost");
+    }
+    let c = &why.counters;
+    let (name, us) = largest_loss(why);
+    let lost = format!("{share:.1} % of the limit; most of the loss");
+    match name {
+        "waiting" => {
+            let who = if why.deeper.is_some() { "the submitter thinks" } else { "the jobs think" };
+            format!(
+                "{lost}: {who} {us:.0} us for each request while nobody has work for the bus{}",
+                depth(why)
+            )
+        }
+        "CPU" => {
+            let each = c.ios as f64 / transfers(c).max(1) as f64;
+            let per = |count: u64| count as f64 / transfers(c).max(1) as f64;
+            format!(
+                "{lost}: software takes {:.0} us for each transfer while the bus is quiet ({:.2} interrupts, {:.2} context switches each)",
+                us * each,
+                per(c.cpu.interrupts),
+                per(c.cpu.switches),
+            )
+        }
+        "wire, commands" => {
+            let each = |c: &crate::runner::Counters| c.bus.command_count() as f64 / c.ios.max(1) as f64;
+            let (run, limit) = (each(c), each(&why.limit));
+            format!("{lost}: {run:.2} commands for each request, where the limit's queue needs {limit:.2}")
+        }
+        "card, access" | "card, busy" => {
+            let each = |c: &crate::runner::Counters| c.ios as f64 / transfers(c).max(1) as f64;
+            let (run, limit) = (each(c), each(&why.limit));
+            format!(
+                "{lost}: {name}, {us:.0} us more for each request ({run:.2} requests a transfer, {limit:.2} at the limit)"
+            )
+        }
+        other => format!("{lost}: {other}, {us:.0} us for each request"),
+    }
+}
+
+/// Would one more request under way hide what the job thinks?
+fn depth(why: &Why) -> String {
+    let Some(deeper) = &why.deeper else { return String::new() };
+    let (now, then) = (mib_per_s(&why.counters), mib_per_s(deeper));
+    let gain = 100.0 * (then / now.max(f64::MIN_POSITIVE) - 1.0);
+    if gain >= HELPS_PERCENT {
+        format!("; depth 2 hides it: {then:.2} MiB/s, {gain:+.1} %")
+    } else {
+        format!("; depth 2 does not help: {then:.2} MiB/s, {gain:+.1} %")
+    }
+}

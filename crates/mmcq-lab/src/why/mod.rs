@@ -1,0 +1,145 @@
+//! Why a run was as fast as it was: what came in, what went over the bus, and where the time went.
+//!
+//! Every nanosecond from the first submission to the last completion is in one phase:
+//! - wire: commands with their responses, data with their gaps and CRC status;
+//! - card: access (the bus waits for a block of a read), busy (the bus waits for DAT0);
+//! - held: the controller has no room, or no data;
+//! - waiting: the wires are quiet and no request is with the stack: the jobs think, sleep or wake up;
+//! - CPU: the rest, which is: the wires are quiet although a request is with the stack. Interrupts, wake-ups, the driver's and the engine's work, the time that a
+//!   controller itself takes to begin and to tell, and pauses between questions to a card whose busy the host does not see.
+//!
+//! A command during busy is wire, not busy, and so are the few clocks of a gap that both may claim. The physical limit is the same job with software that takes no time ([`Setting::Limit`]).
+
+mod conclusion;
+mod report;
+mod served;
+pub mod waiting;
+
+pub use report::{Fact, facts, json_lines, text};
+pub use served::Served;
+pub use waiting::Waiting;
+
+use crate::fio::Worker;
+use crate::fio::job::IoEngine;
+use crate::platform::Platform;
+use crate::runner::{Counters, Run, RunError, Setting, run};
+use std::sync::Arc;
+
+/// Where the time of a run went, in nanoseconds; the fields add up to the whole.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Phases {
+    /// Commands and responses.
+    pub command_ns: u64,
+    /// Blocks.
+    pub data_ns: u64,
+    /// The bus waits for a block.
+    pub access_ns: u64,
+    /// The bus waits for DAT0.
+    pub busy_ns: u64,
+    /// The controller has no room or no data.
+    pub held_ns: u64,
+    /// A request is with the stack, and the bus is quiet.
+    pub cpu_ns: u64,
+    /// Nobody has work for the bus.
+    pub waiting_ns: u64,
+}
+
+impl Phases {
+    /// How many there are.
+    pub const COUNT: usize = 7;
+
+    /// Of a run.
+    pub fn of(c: &Counters) -> Self {
+        let bus = &c.bus;
+        // One after the other, what fits is taken. Busy is last: it may overlap with the commands that ask for its end, and gaps of a few clocks are counted twice.
+        let mut left_ns = c.elapsed_ns;
+        let mut take = |ns: u64| {
+            let taken = ns.min(left_ns);
+            left_ns -= taken;
+            taken
+        };
+        Phases {
+            waiting_ns: take(c.waiting_ns),
+            command_ns: take(bus.command_ns),
+            data_ns: take(bus.data_ns),
+            access_ns: take(bus.access_ns),
+            held_ns: take(bus.held_ns),
+            busy_ns: take(bus.busy_ns),
+            cpu_ns: left_ns,
+        }
+    }
+
+    /// With their names, in the order of the report.
+    pub fn named(&self) -> [(&'static str, u64); Self::COUNT] {
+        [
+            ("wire, commands", self.command_ns),
+            ("wire, data", self.data_ns),
+            ("card, access", self.access_ns),
+            ("card, busy", self.busy_ns),
+            ("controller held", self.held_ns),
+            ("CPU", self.cpu_ns),
+            ("waiting", self.waiting_ns),
+        ]
+    }
+}
+
+/// A run, its limit, and what another depth would give.
+#[derive(Clone, Debug)]
+pub struct Why {
+    /// Board, card and setting, as they were named.
+    pub title: String,
+    /// The run.
+    pub counters: Counters,
+    /// The same job, held up by wire and card alone.
+    pub limit: Counters,
+    /// One job, one request at a time: the same with two.
+    pub deeper: Option<Counters>,
+}
+
+/// MiB a second.
+pub fn mib_per_s(c: &Counters) -> f64 {
+    c.bytes as f64 / f64::from(1 << 20) / (c.elapsed_ns.max(1) as f64 / 1e9)
+}
+
+impl Why {
+    /// Runs the job, and what it is compared with.
+    pub fn new(run: &Run<'_>) -> Result<Self, RunError> {
+        let of = |run: &Run<'_>| self::run(run, None, &mut |_, _| ()).map(|outcome| outcome.counters);
+        let counters = of(run)?;
+        let limit = of(&Run { setting: Setting::Limit, ..*run })?;
+        let mut why = Why { title: title(run.platform, run), counters, limit, deeper: None };
+        if conclusion::waits(&why)
+            && let Some(workers) = with_depth_2(run.workers)
+        {
+            why.deeper = Some(of(&Run { workers: &workers, ..*run })?);
+        }
+        Ok(why)
+    }
+
+    /// Share of the physical limit, in percent.
+    pub fn share_percent(&self) -> f64 {
+        100.0 * mib_per_s(&self.counters) / mib_per_s(&self.limit).max(f64::MIN_POSITIVE)
+    }
+
+    /// What costs most, in one line.
+    pub fn conclusion(&self) -> String {
+        conclusion::line(self)
+    }
+}
+
+fn title(platform: &Platform, run: &Run<'_>) -> String {
+    let card = run.card.unwrap_or(&platform.card);
+    format!("platform {}, card {card}, setting {}", platform.name, run.setting.name())
+}
+
+/// A single job that has one request at a time under way, with two.
+fn with_depth_2(workers: &[Worker]) -> Option<Vec<Worker>> {
+    let [only] = workers else { return None };
+    if only.job.depth() != 1 {
+        return None;
+    }
+    let mut deeper = only.clone();
+    let job = Arc::make_mut(&mut deeper.job);
+    (job.ioengine, job.iodepth) = (IoEngine::Libaio, 2);
+    Some(vec![deeper])
+}

@@ -1,0 +1,217 @@
+//! A run's facts, as a table or as one JSON object a line.
+
+use super::served::reason;
+use super::{Phases, Why, mib_per_s};
+use crate::runner::Counters;
+use mmcq::engine::Close;
+use mmcq::spec::command;
+use serde_json::{Map, Value, json};
+use std::fmt::Write;
+
+/// One line: a number, and what it is for each of something.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Fact {
+    /// What it belongs to.
+    pub group: &'static str,
+    /// Its name.
+    pub name: String,
+    /// The number.
+    pub value: f64,
+    /// Its unit; empty for a count.
+    pub unit: &'static str,
+    /// The same for each of something: number, unit.
+    pub rates: Vec<(f64, &'static str)>,
+}
+
+const EACH_REQUEST: &str = "each request";
+const EACH_MIB: &str = "each MiB";
+const OF_REQUESTS: &str = "% of requests";
+const OF_TIME: &str = "%";
+
+/// Collects the facts of one run.
+struct Facts<'a> {
+    c: &'a Counters,
+    facts: Vec<Fact>,
+}
+
+impl Facts<'_> {
+    fn add(
+        &mut self,
+        group: &'static str,
+        name: &str,
+        value: f64,
+        unit: &'static str,
+        rates: &[(f64, &'static str)],
+    ) {
+        self.facts.push(Fact { group, name: name.to_owned(), value, unit, rates: rates.to_vec() });
+    }
+
+    fn each_request(&self, value: f64) -> (f64, &'static str) {
+        (value / self.c.ios.max(1) as f64, EACH_REQUEST)
+    }
+
+    fn share(&self, count: u64) -> (f64, &'static str) {
+        (100.0 * count as f64 / self.c.ios.max(1) as f64, OF_REQUESTS)
+    }
+
+    fn count(&mut self, group: &'static str, name: &str, count: u64) {
+        let rate = self.each_request(count as f64);
+        self.add(group, name, count as f64, "", &[rate]);
+    }
+}
+
+/// All facts of a run, in the order of the report.
+pub fn facts(why: &Why) -> Vec<Fact> {
+    let c = &why.counters;
+    let mut all = Facts { c, facts: Vec::new() };
+    all.add("rate", "this run", mib_per_s(c), "MiB/s", &[(why.share_percent(), "% of the limit")]);
+    all.add("rate", "physical limit", mib_per_s(&why.limit), "MiB/s", &[]);
+    queue(&mut all);
+    commands(&mut all);
+    all.count("CPU", "interrupts", c.cpu.interrupts);
+    all.count("CPU", "context switches", c.cpu.switches);
+    let phases = Phases::of(c).named();
+    all.add("time", "in all", c.elapsed_ns as f64 / 1e6, "ms", &[(100.0, OF_TIME)]);
+    for (name, ns) in phases {
+        let percent = 100.0 * ns as f64 / c.elapsed_ns.max(1) as f64;
+        let us = ns as f64 / 1e3 / c.ios.max(1) as f64;
+        all.add("time", name, ns as f64 / 1e6, "ms", &[(percent, OF_TIME), (us, "us each request")]);
+    }
+    all.facts
+}
+
+/// What became of the requests.
+fn queue(all: &mut Facts<'_>) {
+    let c = all.c;
+    let out = transfers(c);
+    let kib = c.bytes as f64 / 1024.0 / out.max(1) as f64;
+    all.add("queue", "requests in", c.ios as f64, "", &[]);
+    all.add("queue", "transfers out", out as f64, "", &[(kib, "KiB each")]);
+    let Some(engine) = c.stack.engine else {
+        // Linux merges in its scheduler, and cuts what is longer than its largest request.
+        let merged = c.ios.saturating_sub(out);
+        let share = all.share(merged);
+        all.add("queue", "merged", merged as f64, "", &[share]);
+        let share = all.share(c.stack.continued);
+        all.add("queue", "continued", c.stack.continued as f64, "", &[share]);
+        return;
+    };
+    for (name, count) in [
+        ("merged", engine.merged),
+        ("continued", engine.continued),
+        ("continuations that failed", engine.not_continued),
+    ] {
+        let share = all.share(count);
+        all.add("queue", name, count as f64, "", &[share]);
+    }
+    let closed: u64 = engine.closed.iter().sum();
+    all.count("queue", "open transfers closed", closed);
+    for (close, count) in Close::ALL.into_iter().zip(engine.closed).filter(|(_, count)| *count > 0) {
+        all.count("closed because", reason(close), count);
+    }
+    all.count("queue", "questions to a busy card", engine.busy_polls);
+    all.count("queue", "CMD13 for a write's status", engine.status_asked);
+}
+
+/// Commands by opcode.
+fn commands(all: &mut Facts<'_>) {
+    let c = all.c;
+    let mib = (c.bytes as f64 / f64::from(1 << 20)).max(f64::MIN_POSITIVE);
+    let mut add = |name: &str, count: u64| {
+        let rates = [all.each_request(count as f64), (count as f64 / mib, EACH_MIB)];
+        all.add("commands", name, count as f64, "", &rates);
+    };
+    add("in all", c.bus.command_count());
+    for (index, &count) in (0u8..).zip(&c.bus.commands).filter(|(_, count)| **count > 0) {
+        add(&format!("CMD{index} {}", command::name(index, false, c.emmc)), count);
+    }
+}
+
+/// Data transfers, those without a command included.
+pub(super) fn transfers(c: &Counters) -> u64 {
+    c.transfers + c.stack.continued
+}
+
+fn number(value: f64, unit: &str) -> String {
+    match unit {
+        "" => format!("{value:.0}"),
+        OF_TIME => format!("{value:.1}"),
+        _ => format!("{value:.2}"),
+    }
+}
+
+/// The facts as an aligned table, with the conclusion below.
+pub fn text(why: &Why) -> String {
+    let facts = facts(why);
+    let label = |fact: &Fact| {
+        let indent = if fact.group == "closed because" { "  " } else { "" };
+        format!("{indent}{}", fact.name)
+    };
+    let widest = |f: &dyn Fn(&Fact) -> usize| facts.iter().map(f).max().unwrap_or(0);
+    let group_width = widest(&|fact| heading(fact).len());
+    let name_width = widest(&|fact| label(fact).len());
+    let value_width = widest(&|fact| number(fact.value, fact.unit).len());
+    let unit_width = widest(&|fact| fact.unit.len());
+    let rate = |fact: &Fact, n: usize| {
+        fact.rates.get(n).map_or((String::new(), ""), |(value, unit)| (number(*value, unit), *unit))
+    };
+    let rate_widths = [0, 1].map(|n| (widest(&|f| rate(f, n).0.len()), widest(&|f| rate(f, n).1.len())));
+    let mut out = format!("{}\n", why.title);
+    let mut last = "";
+    for fact in &facts {
+        let head = if heading(fact) == last { "" } else { heading(fact) };
+        if !head.is_empty() {
+            out.push('\n');
+        }
+        last = heading(fact);
+        let mut line = format!(
+            "{head:group_width$}  {:name_width$}  {:>value_width$} {:unit_width$}",
+            label(fact),
+            number(fact.value, fact.unit),
+            fact.unit,
+        );
+        for (n, (value_width, unit_width)) in rate_widths.into_iter().enumerate() {
+            let (value, unit) = rate(fact, n);
+            let _ = write!(line, "  {value:>value_width$} {unit:unit_width$}");
+        }
+        out.push_str(line.trim_end());
+        out.push('\n');
+    }
+    out.push('\n');
+    for line in remarks(why) {
+        out.push_str(&line);
+        out.push('\n');
+    }
+    out
+}
+
+/// What a fact stands under in the table.
+fn heading(fact: &Fact) -> &'static str {
+    if fact.group == "closed because" { "queue" } else { fact.group }
+}
+
+/// What is said in words: a host that broke its promise, and the conclusion.
+fn remarks(why: &Why) -> Vec<String> {
+    let lost = why.counters.stack.continue_lost;
+    let broken = "the host claims to continue data and cannot: transfers are closed each time since then";
+    lost.then(|| broken.to_owned()).into_iter().chain([why.conclusion()]).collect()
+}
+
+/// The facts and the remarks, one JSON object a line.
+pub fn json_lines(why: &Why) -> String {
+    let mut lines = vec![json!({ "group": "run", "name": why.title })];
+    for fact in facts(why) {
+        let mut object = Map::new();
+        object.insert("group".to_owned(), fact.group.into());
+        object.insert("name".to_owned(), fact.name.into());
+        let value = if fact.unit.is_empty() { Value::from(fact.value as u64) } else { fact.value.into() };
+        object.insert("value".to_owned(), value);
+        object.insert("unit".to_owned(), fact.unit.into());
+        for (value, unit) in fact.rates {
+            object.insert(unit.replace('%', "percent").replace(' ', "_"), value.into());
+        }
+        lines.push(Value::Object(object));
+    }
+    lines.extend(remarks(why).into_iter().map(|text| json!({ "group": "remark", "name": text })));
+    lines.iter().map(|line| format!("{line}\n")).collect()
+}

@@ -1,0 +1,135 @@
+//! When nobody had work for the bus: no request was with the stack, and no command of the stack's own (the close of a transfer, say) was on the wires.
+
+use mmcq_sim::sdhci::BusEvent;
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+/// Periods that a later word from the bus may still be about.
+const IDLES_KEPT: usize = 4;
+
+/// Follows a run. Clones follow the same one.
+#[derive(Clone)]
+pub struct Waiting(Rc<RefCell<State>>);
+
+struct State {
+    /// Requests with the stack.
+    inside: u32,
+    idle_from_ns: u64,
+    /// Without a request, the last few: from, until.
+    idles: VecDeque<(u64, u64)>,
+    /// The wires in use, as far as a later idle period may overlap.
+    bus: VecDeque<(u64, u64)>,
+    waited_ns: u64,
+}
+
+fn overlap(a: (u64, u64), b: (u64, u64)) -> u64 {
+    a.1.min(b.1).saturating_sub(a.0.max(b.0))
+}
+
+impl State {
+    fn idle(&mut self, until_ns: u64) {
+        let idle = (self.idle_from_ns, until_ns.max(self.idle_from_ns));
+        let used: u64 = self.bus.iter().map(|&bus| overlap(bus, idle)).sum();
+        self.waited_ns += (idle.1 - idle.0).saturating_sub(used);
+        self.idles.push_back(idle);
+        if self.idles.len() > IDLES_KEPT {
+            self.idles.pop_front();
+        }
+    }
+
+    fn used(&mut self, bus: (u64, u64)) {
+        let idle: u64 = self.idles.iter().map(|&idle| overlap(bus, idle)).sum();
+        self.waited_ns = self.waited_ns.saturating_sub(idle);
+        if self.inside > 0 {
+            while self.bus.front().is_some_and(|old| old.1 <= bus.0) {
+                self.bus.pop_front();
+            }
+        }
+        self.bus.push_back(bus);
+    }
+}
+
+impl Waiting {
+    /// From here on.
+    pub fn new(now_ns: u64) -> Self {
+        let (idles, bus) = (VecDeque::new(), VecDeque::new());
+        Waiting(Rc::new(RefCell::new(State { inside: 0, idle_from_ns: now_ns, idles, bus, waited_ns: 0 })))
+    }
+
+    /// Something happened on the bus. Data belong to a request, so commands and busy are enough.
+    pub fn bus(&self, event: BusEvent) {
+        let mut state = self.0.borrow_mut();
+        match event {
+            BusEvent::Command { start_ns, end_ns, .. } => state.used((start_ns, end_ns)),
+            BusEvent::Response { end_ns, .. } => {
+                let from_ns = state.bus.back().map_or(end_ns, |last| last.1.min(end_ns));
+                state.used((from_ns, end_ns));
+            }
+            BusEvent::Busy { from_ns, until_ns } => state.used((from_ns, until_ns)),
+            BusEvent::Block { .. } | BusEvent::Interrupt { .. } => {}
+        }
+    }
+
+    /// A job hands a request to the stack.
+    pub fn enters(&self, now_ns: u64) {
+        let mut state = self.0.borrow_mut();
+        if state.inside == 0 {
+            state.idle(now_ns);
+        }
+        state.inside += 1;
+    }
+
+    /// The stack has completed one.
+    pub fn leaves(&self, now_ns: u64) {
+        let mut state = self.0.borrow_mut();
+        state.inside = state.inside.saturating_sub(1);
+        if state.inside == 0 {
+            state.idle_from_ns = now_ns;
+        }
+    }
+
+    /// The run is over: how long the bus had nothing to do.
+    pub fn end(&self, now_ns: u64) -> u64 {
+        let mut state = self.0.borrow_mut();
+        if state.inside == 0 {
+            state.idle(now_ns);
+        }
+        state.waited_ns
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_time_without_request_and_without_bus_counts() {
+        let waiting = Waiting::new(100);
+        waiting.enters(150);
+        waiting.enters(160);
+        waiting.leaves(200);
+        waiting.bus(BusEvent::Busy { from_ns: 190, until_ns: 260 });
+        waiting.leaves(210);
+        // Idle from 210: busy until 260, a close at 270 to 280 with its response to 285.
+        let close = BusEvent::Command { index: 12, arg: 0, auto: false, start_ns: 270, end_ns: 280 };
+        waiting.bus(close);
+        waiting.bus(BusEvent::Response { index: 12, content: 0, errors: 0, end_ns: 285 });
+        waiting.enters(300);
+        waiting.leaves(400);
+        // Busy that is told while idle and lasts into the next request.
+        waiting.bus(BusEvent::Busy { from_ns: 410, until_ns: 500 });
+        waiting.enters(450);
+        waiting.leaves(480);
+        assert_eq!(waiting.end(520), 50 + (90 - 50 - 15) + 10 + 20);
+    }
+
+    #[test]
+    fn what_is_told_late_counts_for_its_own_time() {
+        let waiting = Waiting::new(0);
+        waiting.bus(BusEvent::Command { index: 12, arg: 0, auto: false, start_ns: 80, end_ns: 95 });
+        waiting.enters(100);
+        waiting.bus(BusEvent::Response { index: 12, content: 0, errors: 0, end_ns: 120 });
+        assert_eq!(waiting.end(200), 80);
+    }
+}

@@ -1,0 +1,158 @@
+//! `mmcq trace` as its users meet it: what it writes, that it repeats, and what it refuses.
+
+use mmcq_lab::fio;
+use mmcq_lab::platform::Platform;
+use mmcq_lab::runner::{self, Run, Setting};
+use mmcq_lab::trace::{self, Start, Window};
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+const JOB: &str =
+    "[one]\nfilename=/dev/mmcblk0\ndirect=1\nbs=4k\nsize=64k\nrw=randread\nioengine=libaio\niodepth=4\n";
+
+struct Folder(tempfile::TempDir);
+
+impl Folder {
+    fn new() -> Self {
+        let folder = Folder(tempfile::tempdir().unwrap());
+        std::fs::write(folder.path("job.fio"), JOB).unwrap();
+        folder
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn trace(&self, options: &str) -> Output {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_mmcq"));
+        command.current_dir(self.0.path()).args(["trace", "job.fio"]);
+        command.args(options.split_whitespace()).output().unwrap()
+    }
+
+    fn accepted(&self, options: &str) -> String {
+        let output = self.trace(options);
+        assert!(output.status.success(), "{options}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// Exit code 2, one line that holds all of these, and no file left behind.
+    #[track_caller]
+    fn refused(&self, options: &str, expected: &[&str]) {
+        let output = self.trace(&format!("{options} --svg left.svg"));
+        let text = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{options}: {text}");
+        assert!(output.stdout.is_empty(), "{options}");
+        assert_eq!(text.lines().count(), 1, "{options}: {text}");
+        for part in expected {
+            assert!(text.contains(part), "{options}: {text:?} does not name {part:?}");
+        }
+        assert!(!self.path("left.svg").exists(), "{options}");
+    }
+}
+
+#[test]
+fn bad_input_is_one_line_and_leaves_nothing_behind() {
+    let folder = Folder::new();
+    for (options, expected) in [
+        ("--trigger dma", &["trigger dma", "expected bringup, irq or cmd="][..]),
+        ("--trigger cmd=64", &["cmd=64", "0 to 63"]),
+        ("--trigger cmd=18,n=1000", &["cmd=18,n=1000", "expected at least 1000"]),
+        ("--trigger cmd=25", &["cmd=25", "it comes 0 times"]),
+        ("--from 100s", &["window from 100 s", "the run ends"]),
+        ("--from 5", &["--from: time 5", "250us"]),
+        ("--for 0us", &["--for 0"]),
+        ("--for 3parsecs", &["--for: time 3parsecs"]),
+        ("--vcd nowhere/w.vcd", &["--vcd nowhere/w.vcd"]),
+        ("--platform generic --card nothing", &["card nothing: unknown"]),
+        ("--setting nothing", &["nothing"]),
+    ] {
+        if options.starts_with("--setting") {
+            // The parser of the command line answers in its own way.
+            assert_eq!(folder.trace(options).status.code(), Some(2));
+        } else {
+            folder.refused(options, expected);
+        }
+    }
+}
+
+#[test]
+fn a_window_is_limited_before_it_fills_the_disk() {
+    let folder = Folder::new();
+    // The jobs sleep for a second between two reads; the clock runs on at 200 MHz.
+    let lazy = "[one]\nfilename=/dev/mmcblk0\ndirect=1\nbs=4k\nsize=8k\nrw=read\nthinktime=1s\n";
+    std::fs::write(folder.path("job.fio"), lazy).unwrap();
+    folder.refused("--platform hsq-sprd --for 1s --vcd w.vcd", &["clock cycles", "a shorter --for"]);
+    assert!(!folder.path("w.vcd").exists());
+    // Without a waveform any length will do.
+    folder.accepted("--platform hsq-sprd --for 1s");
+}
+
+#[test]
+fn the_same_run_gives_the_same_bytes() {
+    let folder = Folder::new();
+    let once = |name: &str| {
+        let list = folder.accepted(&format!(
+            "--trigger cmd=18 --for 200us --vcd {name}.vcd --svg {name}.svg --chrome {name}.json"
+        ));
+        let files =
+            ["vcd", "svg", "json"].map(|end| std::fs::read(folder.path(&format!("{name}.{end}"))).unwrap());
+        (list, files)
+    };
+    assert!(once("a") == once("b"));
+}
+
+#[test]
+fn the_trace_viewers_file_has_every_lane_and_pairs_its_requests() {
+    let folder = Folder::new();
+    let list = folder.accepted("--for 5ms --chrome t.json --svg t.svg");
+    let text = std::fs::read_to_string(folder.path("t.json")).unwrap();
+    let trace: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let events = trace["traceEvents"].as_array().unwrap();
+    let count = |ph: &str| events.iter().filter(|e| e["ph"] == ph).count();
+    // 16 reads of 4 KiB, all in the window.
+    assert_eq!((count("b"), count("e")), (16, 16));
+    let requests = list.lines().filter(|l| l.contains(" request read") && !l.contains("done")).count();
+    assert_eq!(requests, 16);
+    for (process, lane) in [(1, 1), (1, 2), (1, 3), (1, 4)] {
+        let there = |e: &&serde_json::Value| e["ph"] == "X" && e["pid"] == process && e["tid"] == lane;
+        assert!(events.iter().any(|e| there(&e)), "process {process}, lane {lane}");
+    }
+    assert!(events.iter().any(|e| e["name"] == "irq") && events.iter().any(|e| e["name"] == "job 1"));
+    // A core does one thing at a time.
+    let mut cores: Vec<(u64, f64, f64)> = Vec::new();
+    for event in events.iter().filter(|e| e["ph"] == "X" && e["pid"] == 2) {
+        let (ts, dur) = (event["ts"].as_f64().unwrap(), event["dur"].as_f64().unwrap());
+        cores.push((event["tid"].as_u64().unwrap(), ts, ts + dur));
+    }
+    cores.sort_by(|a, b| a.partial_cmp(b).unwrap());
+    assert!(cores.windows(2).all(|w| w[0].0 != w[1].0 || w[0].2 <= w[1].1 + 1e-6), "{cores:?}");
+    let svg = std::fs::read_to_string(folder.path("t.svg")).unwrap();
+    for lane in ["phase", "CMD", "DAT", "interrupt", "core ", "requests"] {
+        assert!(svg.contains(&format!(">{lane}")), "{lane}");
+    }
+    assert!(svg.contains("CMD18 READ_MULTIPLE_BLOCK") && svg.ends_with("</svg>\n"));
+}
+
+#[test]
+fn a_trace_does_not_change_the_run() {
+    let platform = Platform::load("generic").unwrap();
+    let file = fio::parse_text("job", JOB.as_bytes(), &fio::System).unwrap();
+    let workers = fio::expand(&file.jobs).unwrap();
+    let what = Run { workers: &workers, platform: &platform, card: None, setting: Setting::Mmcq, seed: 1 };
+    let run = || format!("{:?}", runner::run(&what, None, &mut |_, _| ()).unwrap());
+    let window = Window { start: Start::At(0), before_ns: 0, for_ns: None };
+    let (traced, recording) = trace::record(window, run);
+    assert!(traced == run());
+    assert!(recording.capture().unwrap().requests.len() > 4);
+}
+
+#[test]
+fn every_setting_and_a_uhs_card_can_be_traced() {
+    let folder = Folder::new();
+    for setting in ["none", "hsq-tag", "mmcq", "mmcq-own", "limit"] {
+        let list = folder.accepted(&format!("--setting {setting} --vcd {setting}.vcd --for 500us"));
+        assert!(list.contains("request read") && list.contains("R1 0x00000900"), "{setting}: {list}");
+    }
+    let list = folder.accepted("--card sdxc-128g-uhs --trigger bringup --vcd b.vcd");
+    assert!(list.contains("CMD0 GO_IDLE_STATE") && list.contains("ACMD41"), "{list}");
+}

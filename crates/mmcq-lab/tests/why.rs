@@ -1,0 +1,156 @@
+//! `mmcq why`: the phases of a run are the whole of it, the counts agree with the bus, and the conclusion is what the numbers say.
+
+use mmcq_lab::fio;
+use mmcq_lab::platform::Platform;
+use mmcq_lab::runner::{Run, Setting};
+use mmcq_lab::why::{self, Phases, Why, mib_per_s};
+use std::process::Command;
+
+fn why(board: &str, setting: Setting, options: &str) -> Why {
+    let platform = Platform::load(board).unwrap();
+    let text = format!("[t]\nfilename=/dev/mmcblk0\ndirect=1\nsize=1G\n{}\n", options.replace(' ', "\n"));
+    let file = fio::parse_text("test", text.as_bytes(), &fio::System).unwrap();
+    let workers = fio::expand(&file.jobs).unwrap();
+    Why::new(&Run { workers: &workers, platform: &platform, card: None, setting, seed: 1 }).unwrap()
+}
+
+fn value(why: &Why, group: &str, name: &str) -> f64 {
+    let facts = why::facts(why);
+    let found = facts.iter().find(|fact| fact.group == group && fact.name == name);
+    found.unwrap_or_else(|| panic!("no {group}, {name} in {facts:?}")).value
+}
+
+#[test]
+fn every_nanosecond_is_in_one_phase_whoever_serves() {
+    for (board, settings) in [
+        ("hsq-sprd", &[Setting::None, Setting::HsqTag, Setting::Mmcq, Setting::Limit][..]),
+        ("hsq-nobusy", &[Setting::None, Setting::Mmcq]),
+        ("stream-rtsx", &[Setting::Close, Setting::Patch, Setting::Mmcq, Setting::MmcqOwn]),
+    ] {
+        for &setting in settings {
+            for options in
+                ["rw=randrw bs=4k io_size=1M", "rw=write bs=64k io_size=2M iodepth=8 ioengine=libaio"]
+            {
+                let why = why(board, setting, options);
+                let phases = Phases::of(&why.counters);
+                let sum: u64 = phases.named().iter().map(|(_, ns)| ns).sum();
+                let at = format!("{board}, {}, {options}: {phases:?}", setting.name());
+                assert_eq!(sum, why.counters.elapsed_ns, "{at}");
+                // The parts were disjoint, but for the gaps of a few clocks that two of them share.
+                let bus = &why.counters.bus;
+                let wires = bus.physical_ns() + bus.held_ns + why.counters.waiting_ns;
+                let cut = wires - (sum - phases.cpu_ns);
+                assert!(cut <= sum / 1000, "{cut}: {at}");
+                assert!(setting == Setting::Limit || cut == 0, "{cut}: {at}");
+            }
+        }
+    }
+}
+
+#[test]
+fn what_the_submitter_thinks_is_waiting_and_what_the_stack_does_is_not() {
+    // 200 us between two reads of one thread, at no price of software: the rest is wire and card.
+    let why = why("hsq-sprd", Setting::Limit, "rw=randread bs=4k io_size=1M thinktime=200 ioengine=psync");
+    let phases = Phases::of(&why.counters);
+    let each = |ns: u64| ns as f64 / why.counters.ios as f64 / 1e3;
+    assert!((each(phases.waiting_ns) - 200.0).abs() < 2.0, "{phases:?}");
+    assert!(each(phases.cpu_ns) < 0.1, "{phases:?}");
+}
+
+#[test]
+fn a_thinking_submitter_is_named_with_what_depth_2_gives() {
+    let slow = "rw=randread bs=4k io_size=1M ioengine=psync";
+    let platform = Platform::load_with("hsq-sprd", &["cost.user_us=100".to_owned()]).unwrap();
+    let text = format!("[t]\nfilename=/dev/mmcblk0\ndirect=1\nsize=1G\n{}\n", slow.replace(' ', "\n"));
+    let file = fio::parse_text("test", text.as_bytes(), &fio::System).unwrap();
+    let workers = fio::expand(&file.jobs).unwrap();
+    let run = Run { workers: &workers, platform: &platform, card: None, setting: Setting::MmcqOwn, seed: 1 };
+    let why = Why::new(&run).unwrap();
+    let deeper = why.deeper.as_ref().unwrap();
+    assert!(mib_per_s(deeper) > 1.3 * mib_per_s(&why.counters));
+    let line = why.conclusion();
+    assert!(line.contains("the submitter thinks") && line.contains("depth 2 hides it"), "{line}");
+}
+
+#[test]
+fn other_losses_are_named_for_what_they_are() {
+    let cpu = why("hsq-sprd", Setting::None, "rw=randread bs=4k io_size=1M").conclusion();
+    assert!(cpu.contains("software takes") && cpu.contains("context switches"), "{cpu}");
+    let none = why("stream-rtsx", Setting::Mmcq, "rw=write bs=64k io_size=8M").conclusion();
+    assert!(none.contains("nothing worth naming"), "{none}");
+}
+
+#[test]
+fn requests_transfers_and_commands_agree() {
+    let merged = why("hsq-sprd", Setting::Mmcq, "rw=read bs=4k io_size=4M iodepth=32 ioengine=libaio");
+    let of = |name| value(&merged, "queue", name);
+    assert_eq!(of("requests in"), 1024.0);
+    assert_eq!(of("requests in"), of("transfers out") + of("merged"));
+    assert_eq!(value(&merged, "commands", "CMD18 READ_MULTIPLE_BLOCK"), of("transfers out"));
+    // The host counts by itself: as many CMD23 as CMD18, and nothing else.
+    assert_eq!(value(&merged, "commands", "in all"), 2.0 * of("transfers out"));
+
+    let open = why("stream-rtsx", Setting::Mmcq, "rw=write bs=64k io_size=4M");
+    let of = |name| value(&open, "queue", name);
+    assert_eq!((of("requests in"), of("transfers out")), (64.0, 64.0));
+    assert!(of("continued") >= 60.0 && of("open transfers closed") >= 1.0);
+    assert_eq!(of("transfers out") - of("continued"), value(&open, "commands", "CMD25 WRITE_MULTIPLE_BLOCK"));
+    let reasons: f64 =
+        why::facts(&open).iter().filter(|f| f.group == "closed because").map(|f| f.value).sum();
+    assert_eq!(of("open transfers closed"), reasons);
+    assert_eq!(of("CMD13 for a write's status"), value(&open, "commands", "CMD13 SEND_STATUS"));
+
+    let patch = why("stream-rtsx", Setting::Patch, "rw=write bs=64k io_size=4M");
+    let (out, continued) = (value(&patch, "queue", "transfers out"), value(&patch, "queue", "continued"));
+    assert_eq!((out, continued), (64.0, 63.0));
+}
+
+#[test]
+fn a_host_that_cannot_continue_after_all_is_said_once() {
+    let mut open = why("stream-rtsx", Setting::Mmcq, "rw=write bs=64k io_size=1M");
+    let says = |why: &Why| why::text(why).matches("claims to continue data").count();
+    assert_eq!(says(&open), 0);
+    open.counters.stack.continue_lost = true;
+    assert_eq!(says(&open), 1);
+    assert_eq!(why::json_lines(&open).matches("claims to continue data").count(), 1);
+}
+
+fn mmcq(line: &str) -> (i32, String, String) {
+    let output = Command::new(env!("CARGO_BIN_EXE_mmcq")).args(line.split_whitespace()).output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
+}
+
+const JOB: &str = "-- -filename=/dev/mmcblk0 -rw=randrw -bs=8k -size=1M -name=t";
+
+#[test]
+fn the_command_prints_an_aligned_table_or_one_object_a_line() {
+    let (code, table, _) = mmcq(&format!("why --platform stream-rtsx {JOB}"));
+    assert_eq!(code, 0);
+    let lines: Vec<&str> = table.lines().filter(|line| line.contains("each request")).collect();
+    let units = lines.iter().filter(|l| !l.contains(" us ")).map(|l| l.find("each request").unwrap());
+    let units: Vec<usize> = units.collect();
+    assert!(units.len() > 5 && units.iter().all(|&at| at == units[0]), "{table}");
+    let (code, lines, _) = mmcq(&format!("why --json --platform stream-rtsx {JOB}"));
+    assert_eq!(code, 0);
+    let objects: Vec<serde_json::Value> = lines.lines().map(|l| serde_json::from_str(l).unwrap()).collect();
+    let percent = |o: &serde_json::Value| o["percent"].as_f64().unwrap();
+    let phases: Vec<_> = objects.iter().filter(|o| o["group"] == "time" && o["name"] != "in all").collect();
+    assert_eq!(phases.len(), Phases::COUNT);
+    assert!((phases.into_iter().map(percent).sum::<f64>() - 100.0).abs() < 1e-6);
+    assert_eq!(objects.last().unwrap()["group"], "remark");
+}
+
+#[test]
+fn bad_input_is_one_line() {
+    for (line, part) in [
+        (format!("why --setting fast {JOB}"), "fast"),
+        (format!("why --platform hsq-spr {JOB}"), "hsq-sprd"),
+        (format!("why --setting patch {JOB}"), "cannot continue"),
+        ("why absent.fio".to_owned(), "absent.fio"),
+    ] {
+        let (code, out, error) = mmcq(&line);
+        assert_eq!((code, out.as_str()), (2, ""), "{line}");
+        assert!(error.contains(part), "{line}: {error}");
+    }
+}

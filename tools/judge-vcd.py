@@ -1,0 +1,251 @@
+#!/usr/bin/env python3
+"""judge-vcd.py FILE.vcd [--ddr] [--emmc]: reads a waveform of an SD or eMMC bus as a receiver would, sampling at the edges of CLK,
+and checks frames, gaps and checksums with PyPI's crccheck. Shares nothing with the program that wrote the file.
+
+--ddr: data move on both edges; --emmc: the card is an eMMC (other lengths of CMD6 and CMD8, no CMD55).
+Prints one JSON object; an error is one line on standard error and exit code 1.
+"""
+
+import json
+import sys
+
+from crccheck.crc import Crc7, Crc16Xmodem
+
+# Bytes of a block, by command; commands that read and that write.
+SD_BLOCKS = {6: 64, 17: 512, 18: 512, 19: 64, 24: 512, 25: 512, 30: 4}
+SD_APP_BLOCKS = {13: 64, 22: 4, 51: 8}
+EMMC_BLOCKS = {8: 512, 17: 512, 18: 512, 21: 128, 24: 512, 25: 512, 30: 4, 31: 8}
+WRITES = (24, 25)
+OPEN_ENDED = (18, 25)
+
+
+class Wrong(Exception):
+    pass
+
+
+def samples(path):
+    """Levels at the rising edges, and at the falling edges after them, by line; times of the rising edges, in units of the file."""
+    names, bits, levels, clk = [], {}, 0, 0
+    rising, falling, times = [], [], []
+    now, body, to, mask = 0, False, 0, 0
+
+    with open(path) as file:
+        for line in file:
+            first = line[0]
+            if first in "01":
+                bit = bits[line[1:-1]]
+                mask |= bit
+                to = to | bit if first == "1" else to & ~bit
+            elif first == "#":
+                # Lines are sampled as they were before the edge, not as they change together with it.
+                if mask & clk and (levels ^ to) & clk:
+                    if to & clk:
+                        rising.append(levels)
+                        times.append(now)
+                    elif len(falling) < len(rising):
+                        falling.append(levels)
+                levels, mask = to, 0
+                at = int(line[1:])
+                if at < now:
+                    raise Wrong(f"time goes back at {at}")
+                now = at
+            elif not body:
+                word = line.split()
+                if word[:1] == ["$var"]:
+                    if word[2] != "1":
+                        raise Wrong(f"variable {word[4]} is {word[2]} bits wide")
+                    bits[word[3]] = 1 << len(names)
+                    if word[4] == "CLK":
+                        clk = bits[word[3]]
+                    names.append(word[4])
+                body = word[:1] == ["$enddefinitions"]
+    falling += rising[-1:] * (len(rising) - len(falling))
+
+    def line_of(edges, name):
+        at = names.index(name)
+        return [levels >> at & 1 for levels in edges]
+
+    used = [name for name in names if name == "CMD" or name.startswith("DAT")]
+    return {n: line_of(rising, n) for n in used}, {n: line_of(falling, n) for n in used}, times
+
+
+def number(bits):
+    return int("".join(map(str, bits)), 2)
+
+
+def octets(bits):
+    return [number(bits[i : i + 8]) for i in range(0, len(bits), 8)]
+
+
+def tokens(cmd, times, emmc):
+    """Everything on the CMD line: (first cycle, last cycle, from the host, index, argument, follows CMD55); and how often the
+    clock was stopped less than 8 clocks after a token."""
+    found, i, last, app, end, early = [], 0, None, False, None, 0
+    while i < len(cmd):
+        if cmd[i]:
+            i += 1
+            continue
+        if i + 48 > len(cmd):
+            break
+        host = cmd[i + 1] == 1
+        if host:
+            length = 48
+        else:
+            if last is None:
+                raise Wrong(f"cycle {i}: a response without a command")
+            length = 136 if last in (2, 9, 10) else 48
+        bits = cmd[i : i + length]
+        if len(bits) < length:
+            break
+        if bits[-1] != 1:
+            raise Wrong(f"cycle {i}: no end bit")
+        gap = i - end - 1 if end is not None else None
+        if host:
+            if gap is not None and gap < 8:
+                # Eight cycles' time without eight cycles: the clock stood.
+                if times[i] - times[end] < 8 * (times[end] - times[end - 1]):
+                    raise Wrong(f"cycle {i}: {gap} clocks before a command")
+                early += 1
+            is_app = app
+            last, argument = number(bits[2:8]), number(bits[8:40])
+            app = last == 55
+        else:
+            if not 2 <= gap <= 64:
+                raise Wrong(f"cycle {i}: {gap} clocks before a response")
+            argument = number(bits[8:40])
+        index = number(bits[2:8])
+        body, crc = (bits[8:128], bits[128:135]) if length == 136 else (bits[:40], bits[40:47])
+        bare = not host and (last == 1 if emmc else (last == 41 and found[-1][5]) or last == 5)
+        wanted = 0x7F if bare else Crc7.calc(octets(body))
+        if number(crc) != wanted:
+            raise Wrong(f"cycle {i}: CRC7 {number(crc):#x}, expected {wanted:#x}")
+        if not host and length == 48 and index != (0x3F if bare else last):
+            raise Wrong(f"cycle {i}: a response of {index} to {last}")
+        end = i + length - 1
+        found.append((i, end, host, last if host else index, argument, is_app if host else False))
+        i += length
+    return found, early
+
+
+def block(lines, falls, i, size, ddr):
+    """A block whose start bit is in cycle i: its bytes, its lines, and the first cycle after it."""
+    low = [n for n in range(len(lines)) if lines[n][i] == 0]
+    width = len(low)
+    if width not in (1, 4, 8) or low != list(range(width)):
+        raise Wrong(f"cycle {i}: a start bit on lines {low}")
+    per_line = size * 8 // width // (2 if ddr else 1)
+    end = i + 1 + per_line + 16
+    streams = []
+    for edges in (lines, falls) if ddr else (lines,):
+        stream = []
+        for n in range(width):
+            bits = edges[n][i : end + 1]
+            if len(bits) < end + 1 - i:
+                return None, width, len(lines[0])
+            data, crc = bits[1 : 1 + per_line], number(bits[1 + per_line : 17 + per_line])
+            if bits[-1] != 1:
+                raise Wrong(f"cycle {i}: DAT{n} has no end bit")
+            wanted = Crc16Xmodem.calc(octets(data))
+            if crc != wanted:
+                raise Wrong(f"cycle {i}: DAT{n} CRC16 {crc:#x}, expected {wanted:#x}")
+            stream.append(data)
+        bits = [stream[n][at] for at in range(per_line) for n in reversed(range(width))]
+        streams.append(octets(bits))
+    data = [byte for pair in zip(*streams) for byte in pair]
+    return bytes(data), width, end + 1
+
+
+def data(lines, falls, found, ddr, emmc):
+    """Follows the DAT lines through the commands."""
+    blocks, status, busy = [], [], 0
+    active, left, count = None, None, None
+    dat0, i, t = lines[0], 0, 0
+    while i < len(dat0):
+        while t < len(found) and found[t][1] < i:
+            _, _, host, index, argument, app = found[t]
+            t += 1
+            if host:
+                if index == 12:
+                    active = None
+                elif index == 23:
+                    count = argument & 0xFFFF
+                # A write goes on where its command was answered, a read may start before.
+                sizes = EMMC_BLOCKS if emmc else SD_APP_BLOCKS if app else SD_BLOCKS
+                if index in sizes and (app or not emmc or index != 6):
+                    active = (index, sizes[index])
+                    left = (count if index in OPEN_ENDED else 1) or None
+                    count = None
+        if dat0[i]:
+            i += 1
+            continue
+        if active is None:
+            # Busy.
+            busy += 1
+            while i < len(dat0) and not dat0[i]:
+                i += 1
+            continue
+        index, size = active
+        stop = next((c[1] for c in found if c[2] and c[3] == 12 and c[1] >= i), None)
+        length = 2 + size * 8 + 16
+        try:
+            content, width, after = block(lines, falls, i, size, ddr)
+        except Wrong:
+            if index == 18 and stop is not None and stop < i + length:
+                active, i = None, stop + 1
+                continue
+            raise
+        if content is None:
+            break
+        write = index in WRITES
+        blocks.append({"command": index, "write": write, "width": width, "bytes": len(content),
+                       "begin": content[:16].hex()})
+        if left is not None:
+            left -= 1
+            if left == 0:
+                active = None
+        i = after
+        if write:
+            i += 2
+            token = dat0[i : i + 5]
+            if len(token) == 5:
+                if token not in ([0, 0, 1, 0, 1], [0, 1, 0, 1, 1]):
+                    raise Wrong(f"cycle {i}: CRC status {token}")
+                status.append(token == [0, 0, 1, 0, 1])
+            i += 5
+            if i < len(dat0) and not dat0[i]:
+                busy += 1
+                while i < len(dat0) and not dat0[i]:
+                    i += 1
+    return blocks, status, busy
+
+
+def main():
+    arguments = sys.argv[1:]
+    ddr, emmc = "--ddr" in arguments, "--emmc" in arguments
+    path = next(a for a in arguments if not a.startswith("--"))
+    rising, falling, times = samples(path)
+    cmd = rising["CMD"]
+    width = sum(1 for name in rising if name.startswith("DAT"))
+    lines = [rising[f"DAT{n}"] for n in range(width)]
+    falls = [falling[f"DAT{n}"] for n in range(width)]
+    found, early = tokens(cmd, times, emmc)
+    blocks, status, busy = data(lines, falls, found, ddr, emmc)
+    gaps = [b - a for a, b in zip(times, times[1:])]
+    print(json.dumps({
+        "clocks": len(times),
+        "shortest_cycle": min(gaps, default=0),
+        "commands": [("ACMD" if t[5] else "CMD") + str(t[3]) for t in found if t[2]],
+        "responses": sum(1 for t in found if not t[2]),
+        "blocks": blocks,
+        "status_good": sum(status),
+        "status_bad": len(status) - sum(status),
+        "busy": busy,
+        "clock_stopped_early": early,
+    }))
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except Wrong as error:
+        sys.exit(f"judge-vcd.py: {error}")
