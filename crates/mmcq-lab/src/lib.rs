@@ -11,6 +11,7 @@ pub mod plot;
 pub mod registers;
 pub mod reproduce;
 pub mod runner;
+pub mod sdio;
 pub mod system;
 pub mod trace;
 pub mod why;

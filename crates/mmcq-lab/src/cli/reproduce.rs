@@ -4,8 +4,9 @@ use super::{Error, print};
 use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
 use mmcq_lab::plot;
-use mmcq_lab::reproduce::{self, Amount, Row, fair, fifo, hsq, stream, stream_sweep};
+use mmcq_lab::reproduce::{self, Amount, Row, fair, fifo, hsq, sdio, stream, stream_sweep};
 use mmcq_lab::runner::RunError;
+use mmcq_lab::sdio::Failure;
 use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -15,7 +16,9 @@ use std::time::Duration;
 ///
 /// Published values with a star were used to find the model's parameters; all others are predicted. `limit` is the same workload with wire and card alone, no host
 /// cost. Settings: none (Linux without the queue), hsq-tag and hsq-fifo (its software queue), close and patch (Linux's driver of a reader as it is, and keeping
-/// transfers open), mmcq (this stack at Linux's prices), mmcq-own (at its own measured path length).
+/// transfers open), mmcq (this stack at Linux's prices), mmcq-own (at its own measured path length). Of sdio: thread+tasklet, thread, async (who advances
+/// Linux's six commands), thread+spin (the thread spins for CMD52), mmcq asks (two functions may interrupt, so INTx is read), mmcq spin (CMD52 is spun
+/// for), mmcq dma (the payload by DMA), mmcq-own slow (most cycles for an instruction); then the CPU time of a CMD52 by the way of waiting for it.
 #[derive(Debug, Args)]
 pub struct Reproduce {
     /// Which experiment
@@ -51,18 +54,42 @@ enum Experiment {
     Stream,
     /// A sequential writer and a random reader share a card: schedulers side by side (nothing was published)
     Fair,
+    /// A Bluetooth card on a slow CPU: six commands for each packet, advanced by a thread or by the interrupt
+    Sdio,
 }
 
-type Board = fn(&str, Amount, &mut dyn FnMut(&str)) -> Result<Vec<Row>, RunError>;
+type Board = fn(&str, Amount, &mut dyn FnMut(&str)) -> Result<Vec<Row>, Error>;
+
+fn failed(error: RunError) -> Error {
+    match error {
+        RunError::Stuck(_) | RunError::Memory(_) => Error::Run(error.to_string()),
+        other => Error::input(other),
+    }
+}
+
+/// An experiment on blocks, with this program's errors.
+macro_rules! blocks {
+    ($board:path) => {
+        |name, amount, progress| $board(name, amount, progress).map_err(failed)
+    };
+}
+
+fn packets(name: &str, amount: Amount, progress: &mut dyn FnMut(&str)) -> Result<Vec<Row>, Error> {
+    sdio::board(name, amount, progress).map_err(|error| match error {
+        Failure::Platform(_) | Failure::Card(_) | Failure::Setup(_) => Error::input(error),
+        other => Error::Run(other.to_string()),
+    })
+}
 
 impl Reproduce {
     pub fn run(self) -> Result<ExitCode, Error> {
         let amount = Amount { full: self.full, seed: self.seed };
         let (board, boards): (Board, &[&str]) = match self.experiment {
-            Experiment::Hsq => (hsq::board, &hsq::BOARDS),
-            Experiment::Fifo => (fifo::board, &fifo::BOARDS),
-            Experiment::Stream => (stream::board, &stream::BOARDS),
-            Experiment::Fair => (fair::board, &fair::BOARDS),
+            Experiment::Hsq => (blocks!(hsq::board), &hsq::BOARDS),
+            Experiment::Fifo => (blocks!(fifo::board), &fifo::BOARDS),
+            Experiment::Stream => (blocks!(stream::board), &stream::BOARDS),
+            Experiment::Fair => (blocks!(fair::board), &fair::BOARDS),
+            Experiment::Sdio => (packets, &sdio::BOARDS),
         };
         let named = self.platform.as_deref().map(|name| [name]);
         let wanted: &[&str] = match &named {
@@ -70,18 +97,19 @@ impl Reproduce {
             None if self.all => boards,
             None => &boards[..1],
         };
+        if self.plot.is_some() && matches!(self.experiment, Experiment::Sdio) {
+            return Err(Error::Input(
+                "--plot: sdio has no rates to draw; expected another experiment".to_owned(),
+            ));
+        }
         if let Some(path) = &self.plot {
             super::writable("--plot", path)?;
         }
         let spinner = spinner();
         let mut progress = |what: &str| spinner.set_message(what.to_owned());
-        let failed = |error| match error {
-            RunError::Stuck(_) | RunError::Memory(_) => Error::Run(error.to_string()),
-            other => Error::input(other),
-        };
         let mut rows = Vec::new();
         for name in wanted {
-            rows.extend(board(name, amount, &mut progress).map_err(failed)?);
+            rows.extend(board(name, amount, &mut progress)?);
         }
         let (mut merged, mut swept) = (Vec::new(), Vec::new());
         if self.all && matches!(self.experiment, Experiment::Stream) {
@@ -103,7 +131,13 @@ impl Reproduce {
             let lines = reproduce::json_lines(&rows).map_err(|error| Error::Run(error.to_string()))?;
             print(&lines)?;
         } else {
-            print(&reproduce::table(&rows))?;
+            let parts = match self.experiment {
+                Experiment::Sdio => sdio::parts(&rows),
+                _ => vec![rows],
+            };
+            for part in &parts {
+                print(&reproduce::table(part))?;
+            }
             print(
                 "* the model's parameters were fitted to this value; everything else is predicted. limit: wire and card alone, no host;\n  under a setting, the share of it.\n",
             )?;

@@ -179,8 +179,9 @@ impl S3cSdi {
         self.dat.last && !self.fifo.is_empty()
     }
 
+    /// No more than the fill: true also when nothing is armed.
     fn tx_half(&self) -> bool {
-        self.writing() && self.fifo.half_empty()
+        self.fifo.half_empty()
     }
 
     /// What happened and how the FIFO stands, as IMSK numbers it.

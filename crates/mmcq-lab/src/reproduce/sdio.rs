@@ -1,0 +1,159 @@
+//! SDIO: a Bluetooth card on a slow CPU: from the interrupt to its clearing, and what is left of the CPU.
+
+use super::{Amount, Row};
+use crate::sdio::linux::Advance;
+use crate::sdio::machine::Thief;
+use crate::sdio::ours::Stay;
+use crate::sdio::platform::{Board, NAME};
+use crate::sdio::spin::{self, Wait};
+use crate::sdio::trace::Step;
+use crate::sdio::{Failure, Outcome, Run, Way, run};
+
+/// The experiment's board.
+pub const BOARDS: [&str; 1] = [NAME];
+
+const fn ours(stay: Stay, own: bool, dma: bool, asks: bool) -> Way {
+    Way::Ours { stay, own, dma, asks }
+}
+
+/// Setting, published latency in microseconds and counter in kcycles/s.
+const SETTINGS: [(&str, Way, Option<(f64, f64)>); 12] = [
+    ("thread+tasklet", Way::Linux(Advance::ThreadTasklet), Some((340.0, 154.0))),
+    ("thread", Way::Linux(Advance::Thread), Some((320.0, 156.0))),
+    ("async", Way::Linux(Advance::Async), Some((132.0, 185.0))),
+    ("thread+spin", Way::Linux(Advance::ThreadSpin), None),
+    ("mmcq", ours(Stay::Fifo, false, false, false), None),
+    ("mmcq asks", ours(Stay::Fifo, false, false, true), None),
+    ("mmcq spin", ours(Stay::Commands, false, false, false), None),
+    ("mmcq dma", ours(Stay::Fifo, false, true, false), None),
+    ("mmcq-own", ours(Stay::Commands, true, false, false), None),
+    ("mmcq-own asks", ours(Stay::Commands, true, false, true), None),
+    ("mmcq-own dma", ours(Stay::Commands, true, true, false), None),
+    (SLOW, ours(Stay::Commands, true, false, false), None),
+];
+
+/// `mmcq-own` on a CPU that takes the most cycles for an instruction.
+const SLOW: &str = "mmcq-own slow";
+/// What was fitted to.
+const FITTED: &str = "thread+tasklet";
+
+/// Clocks of a CMD52 with its response.
+const COMMAND_CLK: u64 = 104;
+/// Words of a packet's payload.
+const PAYLOAD_WORDS: f64 = 512.0;
+
+/// Runs the experiment.
+pub fn board(name: &str, amount: Amount, progress: &mut dyn FnMut(&str)) -> Result<Vec<Row>, Failure> {
+    let board = Board::load(name)?;
+    let for_ns = if amount.full { 60_000_000_000 } else { 8_000_000_000 };
+    let thief = Thief { hold_ns: board.thief_hold_ns, per_second: board.thief_per_second };
+    let mut rows = Vec::new();
+    for (setting, way, published) in SETTINGS {
+        progress(setting);
+        let mut board = board.clone();
+        if setting == SLOW {
+            board.own.cycles_per_instruction = board.own.cycles_per_instruction_most;
+        }
+        let of = |thief| run(&Run { board: &board, way, thief, for_ns, seed: amount.seed });
+        let (quiet, robbed) = (of(None)?, of(Some(thief))?);
+        rows.extend(rows_of(&board, setting, way, published, &quiet, &robbed));
+    }
+    for (cpu, costs) in [("ARM926", board.cost), ("fast CPU", board.fast)] {
+        for clock_hz in [400_000, 10_000_000, 25_000_000, 50_000_000] {
+            let cell = format!("CMD52, {} MHz, {cpu}", f64::from(clock_hz) / 1e6);
+            progress(&cell);
+            for wait in Wait::ALL {
+                let (cell, setting, unit) = (cell.clone(), wait.name().to_owned(), "us of CPU".to_owned());
+                let model = spin::price_ns(&board, costs, clock_hz, wait)? / 1e3;
+                rows.push(Row { cell, setting, unit, published: None, fitted: false, model, limit: None });
+            }
+        }
+    }
+    Ok(rows)
+}
+
+/// The rows as tables that fit on a screen: the historic settings, ours at Linux's costs, ours at its own, the
+/// ways to wait.
+pub fn parts(rows: &[Row]) -> Vec<Vec<Row>> {
+    let part = |row: &Row| match SETTINGS.iter().find(|(setting, ..)| *setting == row.setting) {
+        Some((_, Way::Linux(_), _)) => 0,
+        Some((_, Way::Ours { own: false, .. }, _)) => 1,
+        Some((_, Way::Ours { own: true, .. }, _)) => 2,
+        None => 3,
+    };
+    let mut cells: Vec<&str> = Vec::new();
+    for row in rows {
+        if !cells.contains(&row.cell.as_str()) {
+            cells.push(&row.cell);
+        }
+    }
+    let tables = (0..4).map(|at| {
+        let mut table: Vec<Row> = Vec::new();
+        for cell in &cells {
+            let line = rows.iter().filter(|row| row.cell == *cell && part(row) == at);
+            // Limits differ by setting here, so they get a line and not a column.
+            let limit = |row: &Row| row.limit.map(|limit| (format!("{cell}: limit"), limit));
+            let limits = line.clone().filter_map(|row| {
+                let (cell, model) = limit(row)?;
+                Some(Row { cell, model, published: None, fitted: false, limit: None, ..row.clone() })
+            });
+            let limits: Vec<Row> = limits.collect();
+            table.extend(line.map(|row| Row { limit: None, ..row.clone() }));
+            table.extend(limits);
+        }
+        table
+    });
+    tables.collect()
+}
+
+fn rows_of(
+    board: &Board,
+    setting: &str,
+    way: Way,
+    published: Option<(f64, f64)>,
+    quiet: &Outcome,
+    robbed: &Outcome,
+) -> Vec<Row> {
+    let mut rows = Vec::new();
+    let mut row = |cell: &str, unit: &str, published: Option<f64>, model: f64, limit: Option<f64>| {
+        let (cell, setting, unit) = (cell.to_owned(), setting.to_owned(), unit.to_owned());
+        let fitted = setting == FITTED && published.is_some();
+        rows.push(Row { cell, setting, unit, published, fitted, model, limit });
+    };
+    let clk_ns = 1e9 / f64::from(board.clock_hz);
+    // Who knows whose interrupt it is needs two commands and not three.
+    let knows = matches!(way, Way::Ours { asks: false, .. });
+    let wire_us = if knows { 2.0 } else { 3.0 } * COMMAND_CLK as f64 * clk_ns / 1e3;
+    // The packet's work, and the payload's words where the CPU moves them.
+    let dma = matches!(way, Way::Ours { dma: true, .. });
+    let payload_ns = if dma { 0.0 } else { PAYLOAD_WORDS * board.cost.fifo_word_ns as f64 };
+    let busy = (board.cost.work_ns as f64 + payload_ns) / PERIOD_NS;
+    let most = board.idle_kcycles * (1.0 - busy);
+    let us = |ns: f64| ns / 1e3;
+    row("interrupt to cleared", "us", published.map(|p| p.0), us(quiet.mean_ns()), Some(wire_us));
+    row("counter", "kcycles/s", published.map(|p| p.1), quiet.kcycles, Some(most));
+    row("interrupt to cleared p99.9", "us", None, us(quiet.percentile_ns(99.9) as f64), None);
+    row("with thief: mean", "us", None, us(robbed.mean_ns()), None);
+    row("with thief: p99.9", "us", None, us(robbed.percentile_ns(99.9) as f64), None);
+    row("with thief: packets lost", "%", None, share(robbed.overrun, robbed.packets), None);
+    row("interrupts", "/packet", None, quiet.interrupts, None);
+    row("bus clock stopped", "us/packet", None, us(quiet.held_ns), None);
+    let of = |step: Step| quiet.steps_ns.iter().find(|(s, _)| *s == step).map(|(_, ns)| *ns);
+    // The first begins with the interrupt: what the others until the clearing leave of the latency.
+    let first = Step::ALL.into_iter().take_while(|step| of(*step).is_none()).last();
+    let others: f64 = Step::ALL[..=Step::Clear as usize].iter().filter_map(|step| of(*step)).sum();
+    for step in Step::ALL {
+        let ns = if Some(step) == first { Some(quiet.mean_ns() - others) } else { of(step) };
+        if let Some(ns) = ns {
+            row(&format!("step {}", step.name()), "us", None, us(ns), None);
+        }
+    }
+    rows
+}
+
+/// Of the experiment's packets.
+const PERIOD_NS: f64 = 4_000_000.0;
+
+fn share(part: u64, rest: u64) -> f64 {
+    100.0 * part as f64 / (part + rest).max(1) as f64
+}

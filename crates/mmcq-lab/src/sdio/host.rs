@@ -1,0 +1,187 @@
+//! The driver with its prices: registers, and the software that calls it.
+
+use super::platform::Costs;
+use mmcq::host::s3c_sdi::{self, DmaUse, regs};
+use mmcq::host::{BusOp, Caps, Direction, DmaError, Events, Host, Phase, Regs, Segment, StartError, Step};
+use mmcq_sim::memory::ShadowMemory;
+use mmcq_sim::s3c_sdi::S3cSdi;
+use mmcq_sim::time::Time;
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+/// The registers: each access lets the model reach now, acts, and is charged.
+#[derive(Clone)]
+pub struct Port {
+    model: Rc<RefCell<S3cSdi>>,
+    time: Time,
+    costs: Rc<Cell<Costs>>,
+}
+
+impl Port {
+    fn charge(&self, offset: u16) {
+        let costs = self.costs.get();
+        self.time.charge(match offset {
+            regs::DATA => costs.fifo_word_ns,
+            regs::FSTA => costs.fifo_count_ns,
+            _ => costs.register_ns,
+        });
+    }
+
+    /// How many bytes the FIFO holds.
+    pub fn fifo_bytes(&self) -> u32 {
+        self.read32(regs::FSTA) & regs::FSTA_COUNT
+    }
+}
+
+impl Regs for Port {
+    fn read8(&self, offset: u16) -> u8 {
+        self.read32(offset) as u8
+    }
+    fn read16(&self, offset: u16) -> u16 {
+        self.read32(offset) as u16
+    }
+    // Not inlined: what it does is the model's, and does not count as instructions of ours.
+    #[inline(never)]
+    fn read32(&self, offset: u16) -> u32 {
+        let value = self.model.borrow_mut().read(offset, 4, self.time.now());
+        self.charge(offset);
+        value
+    }
+    fn write8(&self, offset: u16, value: u8) {
+        self.write32(offset, value.into());
+    }
+    fn write16(&self, offset: u16, value: u16) {
+        self.write32(offset, value.into());
+    }
+    #[inline(never)]
+    fn write32(&self, offset: u16, value: u32) {
+        self.model.borrow_mut().write(offset, 4, value, self.time.now());
+        self.charge(offset);
+    }
+}
+
+type Driver = s3c_sdi::S3cSdi<Port, ShadowMemory>;
+
+/// The driver, shared by the engine that brings the card up and whoever uses it afterwards. Its calls cost
+/// what [`Costs`] say; nothing before [`set_costs`](Priced::set_costs).
+#[derive(Clone)]
+pub struct Priced {
+    driver: Rc<RefCell<Driver>>,
+    caps: Caps,
+    port: Port,
+    phase: Rc<Cell<Option<Phase>>>,
+    phases: Rc<Cell<u64>>,
+}
+
+impl Priced {
+    /// A driver for the model.
+    pub fn new(
+        model: Rc<RefCell<S3cSdi>>,
+        memory: ShadowMemory,
+        time: Time,
+        clock_hz: u32,
+        dma: DmaUse,
+    ) -> Result<Self, s3c_sdi::SetupError> {
+        let pclk_hz = model.borrow().config().pclk_hz;
+        let port = Port { model, time, costs: Rc::default() };
+        let config = s3c_sdi::Config { dma, max_clock_hz: clock_hz, ..s3c_sdi::Config::new(pclk_hz) };
+        let driver = Driver::new(port.clone(), memory, config)?;
+        let caps = *driver.caps();
+        Ok(Priced {
+            driver: Rc::new(RefCell::new(driver)),
+            caps,
+            port,
+            phase: Rc::default(),
+            phases: Rc::default(),
+        })
+    }
+
+    /// From now on calls cost this.
+    pub fn set_costs(&self, costs: Costs) {
+        self.port.costs.set(costs);
+    }
+
+    /// What calls cost.
+    pub fn costs(&self) -> Costs {
+        self.port.costs.get()
+    }
+
+    /// The registers.
+    pub fn port(&self) -> &Port {
+        &self.port
+    }
+
+    /// The phase in progress.
+    pub fn phase(&self) -> Option<Phase> {
+        self.phase.get()
+    }
+
+    /// Phases started so far.
+    pub fn phases(&self) -> u64 {
+        self.phases.get()
+    }
+
+    fn charge(&self, ns: u64) {
+        self.port.time.charge(ns);
+    }
+}
+
+impl Host for Priced {
+    fn caps(&self) -> &Caps {
+        &self.caps
+    }
+
+    fn map(&mut self, segment: &mut Segment, direction: Direction) -> Result<(), DmaError> {
+        let mapped = self.driver.borrow_mut().map(segment, direction);
+        if segment.bus != 0 {
+            self.charge(self.costs().cache_ns / 2);
+        }
+        mapped
+    }
+
+    fn unmap(&mut self, segment: &Segment, direction: Direction) {
+        if segment.bus != 0 {
+            self.charge(self.costs().cache_ns / 2);
+        }
+        self.driver.borrow_mut().unmap(segment, direction);
+    }
+
+    fn start(&mut self, phase: &Phase, segments: &[Segment], timeout_ns: u64) -> Result<(), StartError> {
+        self.charge(self.costs().issue_ns);
+        let started = self.driver.borrow_mut().start(phase, segments, timeout_ns);
+        if started.is_ok() {
+            self.phase.set(Some(*phase));
+            self.phases.set(self.phases.get() + 1);
+        }
+        started
+    }
+
+    fn ack(&mut self, segments: &[Segment]) -> Events {
+        let events = self.driver.borrow_mut().ack(segments);
+        if events.phase.is_some() || events.card_irq {
+            self.charge(self.costs().finalize_ns);
+        } else if self.phase.get().is_some_and(|phase| phase.data.is_some()) {
+            self.charge(self.costs().fifo_turn_ns);
+        }
+        if events.phase.is_some() {
+            self.phase.set(None);
+        }
+        events
+    }
+
+    fn set_bus(&mut self, op: BusOp, first: bool, now_ns: u64) -> Step {
+        self.driver.borrow_mut().set_bus(op, first, now_ns)
+    }
+
+    fn dat0_busy(&self) -> bool {
+        self.driver.borrow().dat0_busy()
+    }
+
+    fn present(&self) -> bool {
+        self.driver.borrow().present()
+    }
+
+    fn card_irq(&mut self, on: bool) {
+        self.driver.borrow_mut().card_irq(on);
+    }
+}

@@ -1,0 +1,278 @@
+//! The board's CPU around the controller: one core, its interrupt, a tasklet, threads, and the counter that
+//! runs when nothing else does.
+
+use super::platform::Costs;
+use mmcq_sim::cpu::{Cpu, CpuEvent, Priority, Thread};
+use mmcq_sim::s3c_sdi::S3cSdi;
+use mmcq_sim::time::Time;
+use mmcq_sim::world::{Queue, Stream};
+use std::cell::RefCell;
+use std::rc::Rc;
+
+/// What happens.
+#[derive(Clone, Copy, Debug)]
+pub enum Event {
+    /// To the CPU.
+    Cpu(CpuEvent),
+    /// The other device has frames.
+    Thief,
+}
+
+impl From<CpuEvent> for Event {
+    fn from(event: CpuEvent) -> Self {
+        Event::Cpu(event)
+    }
+}
+
+/// What is done when a cost has been spent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// The stack's tasklet.
+    Tasklet,
+    /// The stack's thread.
+    Thread,
+    /// A packet's work is over.
+    Worked,
+    /// The other device's driver is done.
+    Robbed,
+}
+
+/// What is called by interrupt, tasklet and thread; it charges what it does to the time.
+pub trait Handler {
+    /// In the interrupt.
+    fn irq(&mut self, m: &mut Machine);
+    /// In the tasklet.
+    fn tasklet(&mut self, m: &mut Machine);
+    /// In the thread, which was woken.
+    fn thread(&mut self, m: &mut Machine);
+    /// When the engine wants to be called without an interrupt, if at all.
+    fn alarm_ns(&self) -> Option<u64> {
+        None
+    }
+    /// That time has come.
+    fn alarm(&mut self, m: &mut Machine) {
+        let _ = m;
+    }
+}
+
+/// Another device's driver: it holds the CPU in its tasklet, evenly up to `hold_ns`, on average so often.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Thief {
+    /// At most so long.
+    pub hold_ns: u64,
+    /// How often.
+    pub per_second: f64,
+}
+
+/// The machine.
+pub struct Machine {
+    queue: Queue<Event>,
+    cpu: Cpu<Action>,
+    /// The time of whoever runs.
+    pub time: Time,
+    /// The controller.
+    pub model: Rc<RefCell<S3cSdi>>,
+    costs: Costs,
+    thread: Thread,
+    user: Thread,
+    packets_waiting: u64,
+    /// Something was woken or deferred in this interrupt.
+    raised: bool,
+    masked: bool,
+    heard_from_ns: u64,
+    thief: Option<(Thief, Stream)>,
+}
+
+const CORE: u8 = 0;
+
+impl Machine {
+    /// A machine at the controller's present.
+    pub fn new(
+        time: Time,
+        model: Rc<RefCell<S3cSdi>>,
+        costs: Costs,
+        thief: Option<Thief>,
+        seed: u64,
+    ) -> Self {
+        let mut cpu = Cpu::new(1, 0.0, seed);
+        let (thread, user) = (cpu.spawn(Priority::RealTime), cpu.spawn(Priority::Normal));
+        let mut machine = Machine {
+            queue: Queue::new(),
+            cpu,
+            heard_from_ns: time.now(),
+            time,
+            model,
+            costs,
+            thread,
+            user,
+            packets_waiting: 0,
+            raised: false,
+            masked: false,
+            thief: thief.map(|thief| (thief, Stream::new(seed, "thief"))),
+        };
+        machine.next_theft();
+        machine
+    }
+
+    /// The CPU's time so far that was not idle.
+    pub fn busy_ns(&self) -> u64 {
+        self.cpu.counts().busy_ns
+    }
+
+    /// Interrupts taken so far.
+    pub fn interrupts(&self) -> u64 {
+        self.cpu.counts().interrupts
+    }
+
+    /// Wakes the stack's thread.
+    pub fn wake(&mut self) {
+        self.raised = true;
+        let cost = (self.costs.wake_ns, Action::Thread);
+        self.cpu.wake(self.thread, self.time.now(), 0, cost, &mut self.queue);
+    }
+
+    /// Raises the tasklet, and does not listen to the controller before it says [`listen`](Self::listen).
+    pub fn defer(&mut self) {
+        self.raised = true;
+        self.masked = true;
+        let cost = self.costs.tasklet_ns;
+        self.cpu.defer(CORE, self.time.now(), cost, Action::Tasklet, &mut self.queue);
+    }
+
+    /// Listens to the controller's interrupt again.
+    pub fn listen(&mut self) {
+        self.masked = false;
+        self.heard_from_ns = self.time.now();
+    }
+
+    /// A packet is there: its driver and its user have work.
+    pub fn packet(&mut self) {
+        self.packets_waiting += 1;
+        if self.packets_waiting == 1 {
+            let cost = (self.costs.work_ns, Action::Worked);
+            self.cpu.wake(self.user, self.time.now(), 0, cost, &mut self.queue);
+        }
+    }
+
+    /// The controller's interrupt line, now.
+    pub fn line(&self) -> bool {
+        self.model.borrow_mut().advance(self.time.now());
+        self.model.borrow().irq()
+    }
+
+    /// The running code looks at the line again and again, for no longer than `patience_ns`. True: it is up.
+    pub fn spin(&self, patience_ns: u64, look_ns: u64) -> bool {
+        if !self.line() {
+            let began_ns = self.time.now();
+            let came_ns = self.model.borrow_mut().advance(began_ns + patience_ns).max(began_ns);
+            // It is seen at the next look.
+            let look_ns = look_ns.max(1);
+            self.time.set(began_ns + (came_ns - began_ns).div_ceil(look_ns) * look_ns);
+        }
+        self.line()
+    }
+
+    fn next_theft(&mut self) {
+        let now = self.time.now();
+        if let Some((thief, stream)) = &mut self.thief
+            && thief.per_second > 0.0
+        {
+            let gap_ns = (1e9 / thief.per_second * stream.exponential()) as u64;
+            self.queue.push(now + gap_ns, Event::Thief);
+        }
+    }
+
+    /// When the interrupt that the line asks for can begin.
+    fn irq_ns(&self, clock_ns: u64) -> Option<u64> {
+        let model = self.model.borrow();
+        if self.masked || !model.irq() {
+            return None;
+        }
+        let asked_ns = model.irq_rose_ns().unwrap_or(0).max(self.heard_from_ns).max(clock_ns);
+        Some(self.cpu.interruptible_ns(CORE, asked_ns))
+    }
+
+    /// Runs for so long.
+    pub fn run(&mut self, handler: &mut dyn Handler, for_ns: u64) {
+        let mut clock_ns = self.time.now();
+        let end_ns = clock_ns + for_ns;
+        while clock_ns < end_ns {
+            let queued_ns = self.queue.next_ns().unwrap_or(u64::MAX);
+            let alarm_ns = handler.alarm_ns().map_or(u64::MAX, |at| at.max(clock_ns));
+            let limit_ns = queued_ns.min(alarm_ns).min(end_ns);
+            let irq_ns = self.irq_ns(clock_ns);
+            if irq_ns.is_none() && !self.masked {
+                let next_ns = self.model.borrow().next_event_ns();
+                if next_ns.is_some_and(|at| at <= limit_ns) {
+                    let came_ns = self.model.borrow_mut().advance(limit_ns);
+                    clock_ns = clock_ns.max(came_ns);
+                    if self.model.borrow().irq() {
+                        continue;
+                    }
+                }
+            }
+            if let Some(at_ns) = irq_ns.filter(|at| *at <= limit_ns) {
+                clock_ns = at_ns;
+                self.interrupt(at_ns, true, |m| handler.irq(m));
+            } else if queued_ns <= limit_ns {
+                let Some((at_ns, event)) = self.queue.pop() else { return };
+                clock_ns = clock_ns.max(at_ns);
+                self.happen(at_ns, event, handler);
+            } else if alarm_ns <= limit_ns {
+                clock_ns = self.cpu.interruptible_ns(CORE, alarm_ns);
+                self.interrupt(clock_ns, false, |m| handler.alarm(m));
+            } else {
+                clock_ns = end_ns;
+            }
+        }
+        self.time.set(end_ns);
+    }
+
+    fn interrupt(&mut self, at_ns: u64, controllers: bool, mut handle: impl FnMut(&mut Machine)) {
+        self.time.set(at_ns);
+        if controllers {
+            self.model.borrow_mut().advance(at_ns);
+            if !self.model.borrow().irq() {
+                return;
+            }
+        }
+        self.cpu.interrupt(CORE);
+        self.raised = false;
+        self.time.charge(self.costs.irq_in_ns);
+        handle(self);
+        if !self.raised {
+            self.time.charge(self.costs.irq_out_ns);
+        }
+        self.cpu.interrupted(CORE, at_ns, self.time.now(), &mut self.queue);
+    }
+
+    fn happen(&mut self, at_ns: u64, event: Event, handler: &mut dyn Handler) {
+        self.time.set(at_ns);
+        let event = match event {
+            Event::Cpu(event) => event,
+            Event::Thief => {
+                if let Some((thief, stream)) = &mut self.thief {
+                    let hold_ns = stream.below(thief.hold_ns + 1);
+                    self.cpu.defer(CORE, at_ns, hold_ns, Action::Robbed, &mut self.queue);
+                }
+                return self.next_theft();
+            }
+        };
+        let Some((core, action)) = self.cpu.event(event, at_ns, &mut self.queue) else { return };
+        match action {
+            Action::Tasklet => handler.tasklet(self),
+            Action::Thread => {
+                handler.thread(self);
+                self.time.charge(self.costs.switch_out_ns);
+            }
+            Action::Worked => {
+                self.packets_waiting -= 1;
+                if self.packets_waiting > 0 {
+                    self.cpu.go_on(self.user, self.costs.work_ns, Action::Worked);
+                }
+            }
+            Action::Robbed => {}
+        }
+        self.cpu.resume(core, at_ns, self.time.now(), &mut self.queue);
+    }
+}

@@ -1,0 +1,330 @@
+//! The SDIO experiment: a Bluetooth card on a slow CPU, and who advances its six steps for each packet.
+//!
+//! `machine.rs` is the CPU, `host.rs` the driver with its prices, `linux.rs` the historic ways, `ours.rs` the
+//! engine with `policy.rs`, which decides to stay in the interrupt or to leave; `platform.rs` reads the board's
+//! file, `trace.rs` finds the steps in what went over the bus, `spin.rs` compares the ways to wait.
+
+pub mod host;
+pub mod linux;
+pub mod machine;
+pub mod ours;
+pub mod platform;
+pub mod policy;
+pub mod spin;
+pub mod trace;
+
+use crate::board::Alone;
+use crate::platform::PlatformError;
+use host::Priced;
+use linux::{Advance, Chain};
+use machine::{Handler, Machine, Thief};
+use mmcq::card::{self, Options};
+use mmcq::engine::{Config, DmaBuf};
+use mmcq::host::s3c_sdi::DmaUse;
+use mmcq::sdio::bluetooth::TypeA;
+use mmcq::sdio::{self, CardInterrupt, Function};
+use mmcq::task::{IrqTask, Shared, Timer};
+use mmcq_sim::card::io::{Behind, IoProfile, type_a};
+use mmcq_sim::memory::{MemoryConfig, ShadowMemory};
+use mmcq_sim::s3c_sdi::{S3cSdi, S3cSdiConfig};
+use mmcq_sim::time::Time;
+use ours::{Here, InIrq, Ours, Stay};
+use platform::Board;
+use std::cell::{Cell, RefCell};
+use std::future::Future;
+use std::pin::pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use trace::Trace;
+
+/// The engine's handle.
+pub type Stack = Shared<Alone, Priced, 4>;
+
+thread_local!(static CLOCK: RefCell<Time> = RefCell::new(Time::new()));
+const TIMER: Timer = Timer { now_ns: || CLOCK.with(|clock| clock.borrow().now()), set_alarm: |_| {} };
+
+const CARD: &str = include_str!("../../../../cards/bt-type-a.toml");
+/// A second function that may interrupt: then somebody has to ask whose interrupt it is.
+const NEIGHBOUR: &str = "\n[[io.function]]\nsource = \"prior\"\nkind = \"loopback\"\nclass = 0\n\
+    max_block_bytes = 512\nenable_us = 5000\nenable_timeout_ms = 1000\naccess_us = 2\nwrite_busy_us = 0\n";
+const BLOCK_BYTES: u16 = 512;
+/// From DMA on: less than a payload, more than a header.
+const DMA_BYTES: u32 = 512;
+/// Bring-up takes some tens of milliseconds.
+const BRING_UP_LIMIT_NS: u64 = 10_000_000_000;
+/// Packets that come before anything is measured.
+const WARM_UP_NS: u64 = 40_000_000;
+
+/// Who advances the steps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// As Linux did, or was to do.
+    Linux(Advance),
+    /// Our engine.
+    Ours {
+        /// What the interrupt waits for.
+        stay: Stay,
+        /// At its own path length instead of Linux's costs.
+        own: bool,
+        /// The payload by DMA.
+        dma: bool,
+        /// Two functions may interrupt: INTx is read.
+        asks: bool,
+    },
+}
+
+/// What came out.
+#[derive(Clone, Debug, Default)]
+pub struct Outcome {
+    /// From each interrupt of the function to the end of the command that clears it, sorted.
+    pub latency_ns: Vec<u64>,
+    /// The counter.
+    pub kcycles: f64,
+    /// The mean time of each step, by what it is, from the end of the one before.
+    pub steps_ns: Vec<(trace::Step, f64)>,
+    /// The bus clock stood for want of room in the FIFO, for each packet.
+    pub held_ns: f64,
+    /// Packets.
+    pub packets: u64,
+    /// Packets lost in the card because nobody fetched them.
+    pub overrun: u64,
+    /// Interrupts that the CPU took, for each packet.
+    pub interrupts: f64,
+}
+
+impl Outcome {
+    /// Mean latency.
+    pub fn mean_ns(&self) -> f64 {
+        self.latency_ns.iter().sum::<u64>() as f64 / self.latency_ns.len().max(1) as f64
+    }
+
+    /// The latency that this share, in percent, does not exceed.
+    pub fn percentile_ns(&self, percent: f64) -> u64 {
+        let rank = (percent / 100.0 * self.latency_ns.len() as f64).ceil() as usize;
+        self.latency_ns.get(rank.max(1) - 1).copied().unwrap_or(0)
+    }
+}
+
+/// Why there is no result.
+#[derive(Debug, thiserror::Error)]
+pub enum Failure {
+    /// The board's file.
+    #[error(transparent)]
+    Platform(#[from] PlatformError),
+    /// The card's file.
+    #[error("{0}")]
+    Card(String),
+    /// The controller.
+    #[error("{0}")]
+    Setup(String),
+    /// The card did not come up.
+    #[error("bring-up: {0}")]
+    BringUp(sdio::Error),
+    /// Nothing happens any more.
+    #[error("bring-up: not done after {0} ns")]
+    Stuck(u64),
+    /// Commands failed, or packets came damaged.
+    #[error("{0} commands failed")]
+    Commands(u64),
+}
+
+/// One run of a way: what is measured takes `for_ns`.
+pub struct Run<'a> {
+    /// The board.
+    pub board: &'a Board,
+    /// Who advances.
+    pub way: Way,
+    /// The other device.
+    pub thief: Option<Thief>,
+    /// How long.
+    pub for_ns: u64,
+    /// Seed.
+    pub seed: u64,
+}
+
+/// A controller with its card and the driver.
+struct Bench {
+    time: Time,
+    model: Rc<RefCell<S3cSdi>>,
+    host: Priced,
+    stack: Stack,
+    counts: type_a::Handle,
+}
+
+impl Bench {
+    fn new(board: &Board, dma: DmaUse, neighbour: bool) -> Result<Self, Failure> {
+        let text = if neighbour { format!("{CARD}{NEIGHBOUR}") } else { CARD.to_owned() };
+        let mut profile =
+            IoProfile::from_toml(&text, &board.card).map_err(|error| Failure::Card(error.to_string()))?;
+        for behind in profile.behind_mut() {
+            if let Behind::TypeA(source) = behind {
+                source.packets = None;
+            }
+        }
+        let (card, handles) = profile.build();
+        let Some((_, counts)) = handles.into_iter().next() else {
+            return Err(Failure::Card(format!("card {}: no Type-A function", board.card)));
+        };
+        let time = Time::new();
+        CLOCK.with(|clock| *clock.borrow_mut() = time.clone());
+        let memory = ShadowMemory::new(MemoryConfig::BITS32);
+        let config = S3cSdiConfig { pclk_hz: board.pclk_hz, ..S3cSdiConfig::S3C2440 };
+        let model = Rc::new(RefCell::new(S3cSdi::new(config, memory.clone(), Some(Box::new(card)))));
+        let host = Priced::new(model.clone(), memory, time.clone(), board.clock_hz, dma)
+            .map_err(|error| Failure::Setup(error.to_string()))?;
+        let stack = Shared::new(Alone, TIMER, host.clone(), Config::DEFAULT);
+        Ok(Bench { time, model, host, stack, counts })
+    }
+
+    /// Runs a future by interrupts and deadlines, at no cost.
+    fn drive<F: Future>(&self, future: F) -> Result<F::Output, Failure> {
+        let mut future = pin!(future);
+        let mut context = Context::from_waker(Waker::noop());
+        loop {
+            if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
+                return Ok(output);
+            }
+            let now = self.time.now();
+            let deadline = self.stack.with(|engine| engine.next_deadline_ns());
+            if !self.model.borrow().irq() {
+                let next = self.model.borrow().next_event_ns();
+                let until = deadline.or(next).filter(|_| now < BRING_UP_LIMIT_NS);
+                let until = until.ok_or(Failure::Stuck(now))?.max(now);
+                let reached = self.model.borrow_mut().advance(until);
+                self.time.set(reached.max(now));
+            }
+            if self.model.borrow().irq() { self.stack.on_irq() } else { self.stack.poll() }
+        }
+    }
+
+    /// Lets the machine run; what is measured begins after the warm-up.
+    fn measure(&self, run: &Run<'_>, m: &mut Machine, handler: &mut dyn Handler) -> Outcome {
+        m.run(handler, WARM_UP_NS);
+        let trace = Trace::start(&self.model);
+        self.model.borrow_mut().take_stats();
+        self.counts.borrow_mut().latency_ns.clear();
+        let (busy_ns, interrupts, overrun) = (m.busy_ns(), m.interrupts(), self.counts.borrow().overrun);
+        let delivered = self.counts.borrow().delivered;
+        m.run(handler, run.for_ns);
+        let busy_ns = m.busy_ns() - busy_ns;
+        let stats = self.model.borrow_mut().take_stats();
+        let counts = self.counts.borrow();
+        let packets = counts.delivered - delivered;
+        // The card takes a command at the end of its token; the step ends with the response.
+        let response_ns = trace::RESPONSE_CLK * 1_000_000_000 / u64::from(run.board.clock_hz);
+        let mut latency_ns: Vec<u64> = counts.latency_ns.iter().map(|ns| ns + response_ns).collect();
+        latency_ns.sort_unstable();
+        let idle = 1.0 - busy_ns as f64 / run.for_ns as f64;
+        let each = |total: u64| total as f64 / packets.max(1) as f64;
+        Outcome {
+            latency_ns,
+            kcycles: run.board.idle_kcycles * idle.max(0.0),
+            steps_ns: trace.steps(),
+            held_ns: each(stats.held_ns),
+            packets,
+            overrun: counts.overrun - overrun,
+            interrupts: each(m.interrupts() - interrupts),
+        }
+    }
+}
+
+fn buffer(bytes: usize) -> DmaBuf {
+    DmaBuf::from_static(Box::leak(vec![0u8; bytes].into_boxed_slice()))
+}
+
+/// Runs it.
+pub fn run(run: &Run<'_>) -> Result<Outcome, Failure> {
+    let (dma, asks, own) = match run.way {
+        Way::Linux(_) => (false, false, false),
+        Way::Ours { dma, asks, own, .. } => (dma, asks, own),
+    };
+    let dma = if dma { DmaUse::From(DMA_BYTES) } else { DmaUse::Never };
+    let bench = Bench::new(run.board, dma, asks)?;
+    let stack = &bench.stack;
+    let brought = bench.drive(async {
+        let (card, _) = card::bring_up_io(stack, buffer(512), Options::DEFAULT).await;
+        let function = Function::new(stack, &card?, 1)?;
+        let mut irq = CardInterrupt::new(stack);
+        if asks {
+            irq.enable(2).await?;
+        }
+        let bluetooth = TypeA::open(function, &mut irq, BLOCK_BYTES).await?;
+        Ok((bluetooth, irq))
+    })?;
+    let (bluetooth, mut irq) = brought.map_err(Failure::BringUp)?;
+    let costs = if own { run.board.own_costs() } else { run.board.cost };
+    bench.host.set_costs(costs);
+    let (time, model) = (bench.time.clone(), bench.model.clone());
+    let mut machine = Machine::new(time, model, costs, run.thief, run.seed);
+    match run.way {
+        Way::Linux(advance) => {
+            let mut chain = Chain::new(bench.host.clone(), advance);
+            let outcome = bench.measure(run, &mut machine, &mut chain);
+            if chain.failures == 0 { Ok(outcome) } else { Err(Failure::Commands(chain.failures)) }
+        }
+        Way::Ours { stay, .. } => {
+            let received = Rc::new(Cell::new(0));
+            let failed = Cell::new(0);
+            let driver = Here(async {
+                let mut buf = buffer(2048);
+                loop {
+                    let packet;
+                    (packet, buf) = bluetooth.receive(&mut irq, buf).await;
+                    match packet {
+                        Ok(_) => received.set(received.get() + 1),
+                        Err(_) => failed.set(failed.get() + 1),
+                    }
+                }
+            });
+            let price_ns = costs.irq_in_ns + costs.irq_out_ns;
+            let mut ours = Ours::new(stack, bench.host.clone(), stay, price_ns, Rc::clone(&received));
+            // It lives as long as the wakers that may point to it.
+            let task: &'static IrqTask<Alone> = Box::leak(Box::new(IrqTask::new(Alone)));
+            let waker = Waker::from(Arc::new(InIrq(task)));
+            let outcome = task.scope(driver, &waker, || bench.measure(run, &mut machine, &mut ours));
+            let faults = failed.get();
+            if faults == 0 { Ok(outcome) } else { Err(Failure::Commands(faults)) }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use platform::NAME;
+
+    fn second(stay: Stay, own: bool, dma: bool) -> Outcome {
+        let board = Board::load(NAME).unwrap();
+        let way = Way::Ours { stay, own, dma, asks: false };
+        run(&Run { board: &board, way, thief: None, for_ns: 1_000_000_000, seed: 1 }).unwrap()
+    }
+
+    #[test]
+    fn a_second_by_the_cpu_has_all_its_packets() {
+        let outcome = second(Stay::Never, true, false);
+        assert_eq!((outcome.packets, outcome.overrun), (250, 0));
+        let steps: Vec<trace::Step> = outcome.steps_ns.iter().map(|(step, _)| *step).collect();
+        assert_eq!(steps, trace::Step::ALL[2..]);
+    }
+
+    #[test]
+    fn a_second_by_dma_has_all_its_packets() {
+        let outcome = second(Stay::Never, true, true);
+        assert_eq!((outcome.packets, outcome.overrun), (250, 0));
+        // The card's, and one for each of five commands.
+        assert!((outcome.interrupts - 6.0).abs() < 0.05, "{}", outcome.interrupts);
+    }
+
+    #[test]
+    fn one_seed_gives_one_result() {
+        let board = Board::load(NAME).unwrap();
+        let thief = Some(Thief { hold_ns: 12_000_000, per_second: 20.0 });
+        let way = Way::Linux(Advance::Thread);
+        let once =
+            |seed| run(&Run { board: &board, way, thief, for_ns: 1_000_000_000, seed }).unwrap().latency_ns;
+        assert_eq!(once(1), once(1));
+        assert_ne!(once(1), once(2));
+        assert!(once(1).last().is_some_and(|&ns| ns > 1_000_000), "the thief holds the thread up");
+    }
+}

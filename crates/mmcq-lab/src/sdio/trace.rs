@@ -1,0 +1,117 @@
+//! The steps of a packet, found in what went over the bus.
+
+use mmcq_sim::card::io::type_a::register;
+use mmcq_sim::s3c_sdi::{BusEvent, S3cSdi};
+use std::cell::RefCell;
+use std::rc::Rc;
+
+/// Clocks from the end of a command's token to the end of its response.
+pub const RESPONSE_CLK: u64 = 8 + 48;
+
+/// What a command is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Step {
+    /// CMD52: CCCR INTx.
+    Whose,
+    /// CMD52: the function's interrupt register.
+    Ask,
+    /// CMD52: clear it.
+    Clear,
+    /// CMD53: length and type.
+    Header,
+    /// CMD53: the packet.
+    Payload,
+    /// CMD52: acknowledge.
+    Acknowledge,
+}
+
+impl Step {
+    /// All of them, in order.
+    pub const ALL: [Step; 6] =
+        [Step::Whose, Step::Ask, Step::Clear, Step::Header, Step::Payload, Step::Acknowledge];
+
+    /// As the tables call it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Step::Whose => "1 whose interrupt",
+            Step::Ask => "2 function's register",
+            Step::Clear => "3 clear it",
+            Step::Header => "4 header",
+            Step::Payload => "5 payload",
+            Step::Acknowledge => "6 acknowledge",
+        }
+    }
+
+    /// What an argument of CMD52 or CMD53 asks for.
+    fn of(index: u8, arg: u32) -> Option<Step> {
+        let (write, function, address) = (arg >> 31 != 0, arg >> 28 & 7, arg >> 9 & 0x1_ffff);
+        match (index, write, function, address) {
+            (52, false, 0, 0x05) => Some(Step::Whose),
+            (52, false, 1, register::INTRD) => Some(Step::Ask),
+            (52, true, 1, register::INTRD) => Some(Step::Clear),
+            (52, true, 1, register::PC_RRT) => Some(Step::Acknowledge),
+            (53, false, 1, register::DATA) if arg >> 27 & 1 == 0 => Some(Step::Header),
+            (53, false, 1, register::DATA) => Some(Step::Payload),
+            _ => None,
+        }
+    }
+}
+
+/// Listens to the bus.
+pub struct Trace {
+    log: Rc<RefCell<Log>>,
+}
+
+#[derive(Default)]
+struct Log {
+    step: Option<Step>,
+    end_ns: u64,
+    before_ns: Option<u64>,
+    /// Sum and count, by step.
+    sums: [(u64, u64); 6],
+}
+
+impl Log {
+    fn take(&mut self, event: BusEvent) {
+        match event {
+            BusEvent::Command { index, arg, .. } => {
+                self.close();
+                self.step = Step::of(index, arg);
+            }
+            BusEvent::Response { end_ns, .. } | BusEvent::Block { end_ns, .. } => {
+                self.end_ns = self.end_ns.max(end_ns);
+            }
+            BusEvent::Busy { .. } | BusEvent::Interrupt { .. } => {}
+        }
+    }
+
+    /// The command before is over.
+    fn close(&mut self) {
+        let Some(step) = self.step.take() else { return };
+        if let Some(before_ns) = self.before_ns {
+            let (sum, count) = &mut self.sums[step as usize];
+            *sum += self.end_ns - before_ns;
+            *count += 1;
+        }
+        // After the last the next interrupt comes when it likes.
+        self.before_ns = (step != Step::Acknowledge).then_some(self.end_ns);
+    }
+}
+
+impl Trace {
+    /// From now on.
+    pub fn start(model: &RefCell<S3cSdi>) -> Self {
+        let log = Rc::new(RefCell::new(Log::default()));
+        let sink = Rc::clone(&log);
+        model.borrow_mut().set_log(Some(Box::new(move |event| sink.borrow_mut().take(event))));
+        Trace { log }
+    }
+
+    /// Mean times from the end of the step before to the end of each; the first one's beginning, the
+    /// interrupt, is not on the bus.
+    pub fn steps(&self) -> Vec<(Step, f64)> {
+        let log = self.log.borrow();
+        let means = Step::ALL.into_iter().zip(log.sums);
+        means.filter(|(_, (_, n))| *n > 0).map(|(step, (sum, n))| (step, sum as f64 / n as f64)).collect()
+    }
+}

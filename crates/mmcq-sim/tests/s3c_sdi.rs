@@ -1,0 +1,169 @@
+//! The whole stack on the model of Samsung's SDI, whose driver was written by another hand: an I/O card comes
+//! up, packets move both ways, by the CPU and by DMA, from the interrupt alone.
+
+use mmcq::card::{self, Options};
+use mmcq::engine::{Config, DmaBuf};
+use mmcq::host::s3c_sdi;
+use mmcq::sdio::bluetooth::TypeA;
+use mmcq::sdio::{CardInterrupt, Function};
+use mmcq::task::{Lock, Shared, Timer};
+use mmcq_sim::card::io::{Behind, IoProfile, type_a};
+use mmcq_sim::memory::{MemoryConfig, ShadowMemory};
+use mmcq_sim::s3c_sdi::{Port, S3cSdi, S3cSdiConfig};
+use mmcq_sim::time::Time;
+use std::cell::{Cell, RefCell};
+use std::future::Future;
+use std::pin::pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+
+type Driver = s3c_sdi::S3cSdi<Port, ShadowMemory>;
+type Stack = Shared<OneThread, Driver, 4>;
+
+struct OneThread;
+// SAFETY: a test has one thread, and `with` is not nested.
+unsafe impl Lock for OneThread {
+    fn with<R>(&self, f: impl FnOnce() -> R) -> R {
+        f()
+    }
+}
+
+thread_local!(static NOW_NS: Cell<u64> = const { Cell::new(0) });
+const TIMER: Timer = Timer { now_ns: || NOW_NS.get(), set_alarm: |_| {} };
+
+struct Rig {
+    time: Time,
+    model: Rc<RefCell<S3cSdi>>,
+    memory: ShadowMemory,
+    stack: Stack,
+    counts: type_a::Handle,
+}
+
+impl Rig {
+    /// The Bluetooth card with so many packets of so many bytes.
+    fn new(dma: s3c_sdi::DmaUse, packets: u64, payload_bytes: u32) -> Rig {
+        let path = format!("{}/../../cards/bt-type-a.toml", env!("CARGO_MANIFEST_DIR"));
+        let text = std::fs::read_to_string(&path).unwrap();
+        let mut profile = IoProfile::from_toml(&text, "bt-type-a").unwrap();
+        for behind in profile.behind_mut() {
+            if let Behind::TypeA(source) = behind {
+                (source.packets, source.payload_bytes) = (Some(packets), payload_bytes);
+            }
+        }
+        let (card, mut handles) = profile.build();
+        let time = Time::new();
+        let memory = ShadowMemory::new(MemoryConfig::BITS32);
+        let model = S3cSdi::new(S3cSdiConfig::S3C2440, memory.clone(), Some(Box::new(card)));
+        let model = Rc::new(RefCell::new(model));
+        let port = Port::new(model.clone(), time.clone(), 100, 100);
+        let config = s3c_sdi::Config { dma, max_clock_hz: 10_000_000, ..s3c_sdi::Config::new(50_000_000) };
+        let host = Driver::new(port, memory.clone(), config).unwrap_or_else(|error| panic!("{error}"));
+        NOW_NS.set(0);
+        let stack = Shared::new(OneThread, TIMER, host, Config::DEFAULT);
+        Rig { time, model, memory, stack, counts: handles.remove(0).1 }
+    }
+
+    /// Goes to the next interrupt or deadline, and moves the stack by it.
+    fn turn(&self) {
+        let deadline = self.stack.with(|engine| engine.next_deadline_ns());
+        if !self.model.borrow().irq() {
+            let next = self.model.borrow().next_event_ns();
+            let until = deadline.or(next).expect("nothing will ever happen").max(self.time.now());
+            let reached = self.model.borrow_mut().advance(until);
+            self.time.set(reached.max(self.time.now()));
+        }
+        NOW_NS.set(self.time.now());
+        if self.model.borrow().irq() {
+            self.stack.on_irq()
+        } else {
+            self.stack.poll()
+        }
+        NOW_NS.set(self.time.now());
+    }
+
+    fn drive<F: Future>(&self, future: F) -> F::Output {
+        let mut future = pin!(future);
+        let mut context = Context::from_waker(Waker::noop());
+        loop {
+            NOW_NS.set(self.time.now());
+            if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
+                return output;
+            }
+            assert!(self.time.now() < 60_000_000_000, "a minute, and no end");
+            self.turn();
+        }
+    }
+
+    fn checked(&self) {
+        assert_eq!(self.memory.violations(), Vec::<String>::new());
+        assert_eq!(self.model.borrow().protocol_violations(), 0);
+        let stats = self.stack.with(|engine| *engine.stats());
+        // CMD52 (reset) and CMD8, before there is anybody to answer.
+        assert_eq!((stats.lost_interrupts, stats.faults), (0, 2), "{stats:?}");
+    }
+}
+
+fn buffer(bytes: usize) -> DmaBuf {
+    let words: &'static mut [u64] = Box::leak(vec![0; bytes.div_ceil(8)].into_boxed_slice());
+    // SAFETY: bytes of the same memory, no longer than it.
+    DmaBuf::from_static(unsafe { std::slice::from_raw_parts_mut(words.as_mut_ptr().cast(), bytes) })
+}
+
+/// 2 KiB, odd lengths, one byte; by the CPU, by DMA, and whichever fits.
+#[test]
+fn packets_arrive_whole_and_answers_leave() {
+    use s3c_sdi::DmaUse::{From, Never};
+    for (dma, bytes) in
+        [(Never, 2048), (Never, 1), (Never, 31), (Never, 517), (From(64), 2048), (From(4), 62)]
+    {
+        let rig = Rig::new(dma, 20, bytes);
+        let seen = rig.drive(async {
+            let (card, _) = card::bring_up_io(&rig.stack, buffer(512), Options::DEFAULT).await;
+            let card = card.unwrap_or_else(|error| panic!("{error}"));
+            let function = Function::new(&rig.stack, &card, 1).unwrap();
+            let mut irq = CardInterrupt::new(&rig.stack);
+            let bluetooth = TypeA::open(function, &mut irq, 512).await.unwrap();
+            let (mut buf, mut reply) = (buffer(2048), buffer(100));
+            let mut seen = Vec::new();
+            for number in 0..20 {
+                let received;
+                (received, buf) = bluetooth.receive(&mut irq, buf).await;
+                let received = received.unwrap_or_else(|error| panic!("{dma:?} {bytes}: {error}"));
+                let expected = type_a::packet(number, bytes);
+                seen.push(buf[..received.bytes as usize] == expected[4..]);
+                reply[4..].fill(number as u8);
+                let sent;
+                (sent, reply) = bluetooth.transmit(received.kind, 90 + number as u32 % 4, reply).await;
+                sent.unwrap();
+            }
+            seen
+        });
+        assert_eq!(seen, [true; 20], "{dma:?} {bytes}");
+        let counts = rig.counts.borrow();
+        assert_eq!((counts.delivered, counts.sent_count, counts.overrun), (20, 20, 0));
+        assert_eq!((counts.retried, counts.stray, counts.sent_dropped), (0, 0, 0));
+        rig.checked();
+    }
+}
+
+/// Packets that wait in the card pull DAT1 low again at the acknowledgement, in the middle of a command: no
+/// edge will tell.
+#[test]
+fn an_interrupt_whose_edge_was_lost_is_found_by_its_level() {
+    let rig = Rig::new(s3c_sdi::DmaUse::Never, 8, 2048);
+    rig.drive(async {
+        let (card, _) = card::bring_up_io(&rig.stack, buffer(512), Options::DEFAULT).await;
+        let function = Function::new(&rig.stack, &card.unwrap(), 1).unwrap();
+        let mut irq = CardInterrupt::new(&rig.stack);
+        let bluetooth = TypeA::open(function, &mut irq, 512).await.unwrap();
+        rig.stack.pause(15_000_000).await.unwrap();
+        let mut buf = buffer(2048);
+        for _ in 0..4 {
+            let received;
+            (received, buf) = bluetooth.receive(&mut irq, buf).await;
+            received.unwrap();
+        }
+    });
+    assert!(rig.model.borrow().lost_edges() >= 3, "{}", rig.model.borrow().lost_edges());
+    rig.checked();
+}
