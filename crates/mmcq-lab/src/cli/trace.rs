@@ -2,10 +2,13 @@
 
 use super::{Error, print, writable};
 use clap::Args;
+use mmcq_lab::controller::ControllerConfig;
 use mmcq_lab::fio;
 use mmcq_lab::platform::Platform;
 use mmcq_lab::runner::{self, RunError, Setting};
-use mmcq_lab::trace::{self, Capture, Start, Window, chrome, picture, steps, vcd};
+use mmcq_lab::sdio::platform::{Board, NAME};
+use mmcq_lab::trace::packet::{self, PacketError};
+use mmcq_lab::trace::{self, Capture, Start, Window, WindowError, chrome, picture, stacked, steps, vcd};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -13,11 +16,17 @@ use std::process::ExitCode;
 ///
 /// Runs the jobs as `mmcq run` does and writes what an oscilloscope at the card's slot shows: as a waveform, a picture, slices for a trace viewer, and on
 /// standard output as a list. Times have a unit: 250us, 2ms.
+///
+/// With --sdio, instead of jobs: one packet of the experiment `mmcq reproduce sdio`, from the card's interrupt (the fall of DAT1) to the acknowledge. Waveform,
+/// slices and list show one setting; the picture shows all four on one time axis.
 #[derive(Debug, Args)]
 pub struct Trace {
     /// fio job file
-    #[arg(value_name = "JOB.fio")]
-    job: PathBuf,
+    #[arg(value_name = "JOB.fio", required_unless_present = "sdio")]
+    job: Option<PathBuf>,
+    /// One packet of the SDIO experiment, advanced by: thread+tasklet, thread, async (Linux's six commands) or mmcq
+    #[arg(long, value_name = "SETTING", num_args = 0..=1, default_missing_value = "mmcq", conflicts_with_all = OF_JOBS)]
+    sdio: Option<String>,
     /// Board: a name from `mmcq platforms`, or a TOML file; its controller must be an SDHCI
     #[arg(long, value_name = "PLATFORM", default_value = "generic")]
     platform: String,
@@ -56,22 +65,78 @@ pub struct Trace {
     before: String,
 }
 
+/// What says which jobs, and where to look at them.
+const OF_JOBS: [&str; 9] =
+    ["job", "platform", "card", "setting", "set", "from", "trigger", "length", "before"];
+
 impl Trace {
     pub fn run(self) -> Result<ExitCode, Error> {
+        match (&self.sdio, &self.job) {
+            (Some(setting), _) => self.packet(setting),
+            (None, Some(job)) => self.jobs(job),
+            (None, None) => Err(Error::input("expected a job file or --sdio")),
+        }
+    }
+
+    /// A packet of the SDIO experiment.
+    fn packet(&self, setting: &str) -> Result<ExitCode, Error> {
+        let failed = |error: PacketError| match error {
+            PacketError::Setting(_) => Error::input(error),
+            other => Error::Run(other.to_string()),
+        };
+        let board = Board::load(NAME).map_err(Error::input)?;
+        if !packet::SETTINGS.iter().any(|(name, _)| *name == setting) {
+            return Err(failed(PacketError::Setting(setting.to_owned())));
+        }
+        let mut created = self.ready()?;
+        let one = packet::record(&board, setting, self.seed).map_err(failed)?;
+        if let Some(path) = &self.vcd {
+            save(path, &vcd::write(&one.capture).map_err(Error::input)?)?;
+        }
+        if let Some(path) = &self.svg {
+            let all = packet::SETTINGS.iter().map(|(name, _)| packet::record(&board, name, self.seed));
+            let all = all.collect::<Result<Vec<_>, _>>().map_err(failed)?;
+            let title = format!("One packet of the SDIO experiment on {NAME}, by who advances its steps");
+            save(path, &stacked::write(&all, &title))?;
+        }
+        if let Some(path) = &self.chrome {
+            save(path, &chrome::write(&one.capture))?;
+        }
+        created.keep();
+        print(&steps::list(&one.capture))?;
+        Ok(ExitCode::SUCCESS)
+    }
+
+    /// The files that are wanted can be written, and are different ones.
+    fn ready(&self) -> Result<Created, Error> {
+        let files = [("--vcd", &self.vcd), ("--svg", &self.svg), ("--chrome", &self.chrome)];
+        let mut created = Created::default();
+        let mut before: Vec<(&str, PathBuf)> = Vec::new();
+        for (option, path) in files {
+            let Some(path) = path else { continue };
+            created.ready(option, path)?;
+            // Devices, as /dev/null, may be given twice.
+            let Some(place) = path.canonicalize().ok().filter(|place| place.is_file()) else { continue };
+            if let Some((other, _)) = before.iter().find(|(_, known)| *known == place) {
+                let path = path.display();
+                return Err(Error::Input(format!(
+                    "{option} {path}: {other} writes the same file; expected another"
+                )));
+            }
+            before.push((option, place));
+        }
+        Ok(created)
+    }
+
+    fn jobs(&self, job: &Path) -> Result<ExitCode, Error> {
         let window = self.window()?;
-        let file = fio::parse_file(&self.job, &fio::System).map_err(Error::input)?;
+        let file = fio::parse_file(job, &fio::System).map_err(Error::input)?;
         for note in &file.notes {
             eprintln!("mmcq: {note}");
         }
         let platform = Platform::load_with(&self.platform, &self.set).map_err(Error::input)?;
         let workers = fio::expand(&file.jobs).map_err(Error::input)?;
-        let files = [("--vcd", &self.vcd), ("--svg", &self.svg), ("--chrome", &self.chrome)];
-        let mut created = Created::default();
-        for (option, path) in files {
-            if let Some(path) = path {
-                created.ready(option, path)?;
-            }
-        }
+        let mut created = self.ready()?;
         let run = runner::Run {
             workers: &workers,
             platform: &platform,
@@ -84,8 +149,20 @@ impl Trace {
             RunError::Stuck(_) | RunError::Memory(_) => Error::Run(error.to_string()),
             other => Error::input(other),
         })?;
-        let capture = recording.capture().map_err(Error::input)?;
-        self.write(&capture)?;
+        let capture = recording.capture().map_err(|error| match error {
+            WindowError::NoProbe => {
+                let kind = match platform.controller {
+                    ControllerConfig::Sdhci(_) => "sdhci",
+                    ControllerConfig::Rtsx(_) => "rtsx",
+                };
+                let board = &self.platform;
+                Error::Input(format!(
+                    "board {board}: its controller {kind} cannot be traced; expected a board with sdhci, as generic"
+                ))
+            }
+            other => Error::input(other),
+        })?;
+        self.write(job, &capture)?;
         created.keep();
         print(&steps::list(&capture))?;
         Ok(ExitCode::SUCCESS)
@@ -101,22 +178,24 @@ impl Trace {
             (None, None) => Start::At(0),
         };
         let before_ns = match start {
-            Start::Command { .. } | Start::Interrupt { .. } => time("--before", &self.before)?,
+            Start::Command { .. } | Start::Interrupt { .. } | Start::CardInterrupt { .. } => {
+                time("--before", &self.before)?
+            }
             Start::BringUp | Start::At(_) => 0,
         };
         let for_ns = self.length.as_ref().map(|length| time("--for", length)).transpose()?;
-        if for_ns == Some(0) {
-            return Err(Error::Input("--for 0: expected a time above 0".to_owned()));
+        if let (Some(0), Some(length)) = (for_ns, &self.length) {
+            return Err(Error::Input(format!("--for {length}: expected a time above 0")));
         }
         Ok(Window { start, before_ns, for_ns })
     }
 
-    fn write(&self, capture: &Capture) -> Result<(), Error> {
+    fn write(&self, job: &Path, capture: &Capture) -> Result<(), Error> {
         if let Some(path) = &self.vcd {
             save(path, &vcd::write(capture).map_err(Error::input)?)?;
         }
         if let Some(path) = &self.svg {
-            let title = format!("{}, {}, setting {}", self.job.display(), self.platform, self.setting.name());
+            let title = format!("{}, {}, setting {}", job.display(), self.platform, self.setting.name());
             save(path, &picture::write(capture, &title))?;
         }
         if let Some(path) = &self.chrome {

@@ -114,6 +114,11 @@ impl Machine {
         machine
     }
 
+    /// Shows what it does from now on to whoever records.
+    pub fn watch(&mut self) {
+        crate::trace::watch_cpu(self.time.now(), &mut self.cpu, &["sdio thread", "user"]);
+    }
+
     /// The CPU's time so far that was not idle.
     pub fn busy_ns(&self) -> u64 {
         self.cpu.counts().busy_ns

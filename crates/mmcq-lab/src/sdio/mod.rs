@@ -171,6 +171,7 @@ impl Bench {
         let memory = ShadowMemory::new(MemoryConfig::BITS32);
         let config = S3cSdiConfig { pclk_hz: board.pclk_hz, ..S3cSdiConfig::S3C2440 };
         let model = Rc::new(RefCell::new(S3cSdi::new(config, memory.clone(), Some(Box::new(card)))));
+        crate::trace::attach_sdi(&model);
         let host = Priced::new(model.clone(), memory, time.clone(), board.clock_hz, dma)
             .map_err(|error| Failure::Setup(error.to_string()))?;
         let stack = Shared::new(Alone, TIMER, host.clone(), Config::DEFAULT);
@@ -202,6 +203,7 @@ impl Bench {
     fn measure(&self, run: &Run<'_>, m: &mut Machine, handler: &mut dyn Handler) -> Outcome {
         m.run(handler, WARM_UP_NS);
         let trace = Trace::start(&self.model);
+        m.watch();
         self.model.borrow_mut().take_stats();
         self.counts.borrow_mut().latency_ns.clear();
         let (busy_ns, interrupts, overrun) = (m.busy_ns(), m.interrupts(), self.counts.borrow().overrun);

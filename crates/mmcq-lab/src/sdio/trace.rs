@@ -43,7 +43,7 @@ impl Step {
     }
 
     /// What an argument of CMD52 or CMD53 asks for.
-    fn of(index: u8, arg: u32) -> Option<Step> {
+    pub fn of(index: u8, arg: u32) -> Option<Step> {
         let (write, function, address) = (arg >> 31 != 0, arg >> 28 & 7, arg >> 9 & 0x1_ffff);
         match (index, write, function, address) {
             (52, false, 0, 0x05) => Some(Step::Whose),

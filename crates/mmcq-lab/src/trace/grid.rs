@@ -5,6 +5,9 @@
 //! token that begins meanwhile on the other line is moved by less than half a cycle); a token that begins on
 //! idle lines takes a new phase, and the clock's low time before it is stretched by less than one cycle.
 //!
+//! A controller that stops the clock within a block does so between two bits: the block lies on the clock in
+//! parts, with a new phase after each stop.
+//!
 //! A cycle is low first: lines change at its beginning, and the rising edge in its middle samples them.
 
 use super::recorder::{Capture, Event, What};
@@ -44,7 +47,7 @@ impl Anchor {
     }
 }
 
-/// A token or block on the clock.
+/// A token or block on the clock, or a part of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Place {
     /// Which event.
@@ -55,6 +58,10 @@ pub(super) struct Place {
     pub cycle: u64,
     /// Its length.
     pub cycles: u64,
+    /// Cycles of the event that lie in earlier parts.
+    pub before: u64,
+    /// The clock stops after it, and another part follows.
+    pub goes_on: bool,
 }
 
 /// The clock of a window.
@@ -78,11 +85,20 @@ pub(super) fn clocks(event: &Event) -> u64 {
     }
 }
 
+/// Stops of the clock within an event, of all of them by their time.
+fn stops<'a>(held: &'a [(u64, u64)], event: &Event) -> &'a [(u64, u64)] {
+    let first = held.partition_point(|(from_ns, _)| *from_ns <= event.start_ns);
+    let last = held.partition_point(|(_, until_ns)| *until_ns <= event.end_ns);
+    held.get(first..last).unwrap_or_default()
+}
+
 impl Grid {
     pub fn new(capture: &Capture) -> Result<Grid, WindowError> {
         let mut grid = Grid { anchors: Vec::new(), places: Vec::new() };
         let mut bus = capture.bus.iter().peekable();
         let mut free_ps = 0;
+        let held = capture.events.iter().filter(|e| e.what == What::ClockStopped);
+        let held: Vec<(u64, u64)> = held.map(|e| (e.start_ns, e.end_ns)).collect();
         for (index, event) in capture.events.iter().enumerate() {
             let length = clocks(event);
             if length == 0 {
@@ -91,7 +107,8 @@ impl Grid {
             while let Some((at_ns, state, _)) = bus.next_if(|b| b.0 <= event.start_ns) {
                 grid.clock_is(*at_ns.max(&capture.from_ns) * 1_000, state.clock_hz);
             }
-            grid.place(index, event.start_ns * 1_000, length, &mut free_ps);
+            let stops = if matches!(event.what, What::Block { .. }) { stops(&held, event) } else { &[] };
+            grid.place(index, event.start_ns * 1_000, length, stops, &mut free_ps);
         }
         for (at_ns, state, _) in bus {
             grid.clock_is(*at_ns.max(&capture.from_ns) * 1_000, state.clock_hz);
@@ -106,17 +123,32 @@ impl Grid {
         }
     }
 
-    fn place(&mut self, event: usize, start_ps: u64, cycles: u64, free_ps: &mut u64) {
-        let Some(&last) = self.anchors.last() else { return };
-        let mut anchor = last;
+    /// `stops`: from when to when the clock stands within it.
+    fn place(&mut self, event: usize, start_ps: u64, cycles: u64, stops: &[(u64, u64)], free_ps: &mut u64) {
+        let Some(last) = self.anchors.len().checked_sub(1) else { return };
+        // A block that stops has put anchors into the time to come; what is on the other line starts before.
+        let mut at = self.anchors.iter().rposition(|a| a.at_ps <= start_ps && a.hz > 0).unwrap_or(last);
+        let mut anchor = self.anchors[at];
         let mut cycle = anchor.nearest(start_ps);
-        if anchor.cycle_ps(cycle).abs_diff(start_ps) > NEAR_PS && *free_ps <= start_ps {
+        if anchor.cycle_ps(cycle).abs_diff(start_ps) > NEAR_PS && *free_ps <= start_ps && at == last {
             anchor = Anchor { at_ps: start_ps, ..anchor };
             cycle = 0;
             self.anchors.push(anchor);
+            at += 1;
         }
-        *free_ps = (*free_ps).max(anchor.cycle_ps(cycle + cycles));
-        self.places.push(Place { event, anchor: self.anchors.len() - 1, cycle, cycles });
+        let mut before = 0;
+        for &(from_ns, until_ns) in stops {
+            let part = anchor.nearest(from_ns * 1_000).saturating_sub(cycle).min(cycles - before);
+            self.places.push(Place { event, anchor: at, cycle, cycles: part, before, goes_on: true });
+            before += part;
+            self.anchors.push(Anchor { at_ps: anchor.cycle_ps(cycle + part), hz: 0, cycles: 0 });
+            anchor = Anchor { at_ps: until_ns * 1_000, ..anchor };
+            self.anchors.push(anchor);
+            (at, cycle) = (self.anchors.len() - 1, 0);
+        }
+        let part = cycles - before;
+        *free_ps = (*free_ps).max(anchor.cycle_ps(cycle + part));
+        self.places.push(Place { event, anchor: at, cycle, cycles: part, before, goes_on: false });
     }
 
     /// How long each phase lasts.
@@ -165,16 +197,33 @@ mod tests {
     fn idle_lines_take_a_new_phase_and_busy_ones_keep_theirs() {
         let mut grid = Grid { anchors: vec![anchor(50_000_000)], places: Vec::new() };
         let mut free = 0;
-        grid.place(0, 101_000, 48, &mut free);
+        grid.place(0, 101_000, 48, &[], &mut free);
         assert_eq!((grid.places[0].anchor, grid.places[0].cycle, free), (0, 5, 1_061_000));
         // Begins while the first is on the lines: moved to the nearest cycle.
-        grid.place(1, 1_054_000, 48, &mut free);
+        grid.place(1, 1_054_000, 48, &[], &mut free);
         assert_eq!((grid.places[1].anchor, grid.places[1].cycle), (0, 53));
         // On idle lines, off the edges.
-        grid.place(2, 5_007_000, 48, &mut free);
+        grid.place(2, 5_007_000, 48, &[], &mut free);
         assert_eq!((grid.places[2].anchor, grid.places[2].cycle, grid.anchors[1].at_ps), (1, 0, 5_007_000));
         // A nanosecond of rounding is no new phase.
-        grid.place(3, 6_006_000, 48, &mut free);
+        grid.place(3, 6_006_000, 48, &[], &mut free);
         assert_eq!((grid.places[3].anchor, grid.places[3].cycle), (1, 50));
+    }
+
+    #[test]
+    fn a_block_lies_in_parts_where_the_clock_stops() {
+        let mut grid =
+            Grid { anchors: vec![Anchor { at_ps: 0, hz: 10_000_000, cycles: 0 }], places: Vec::new() };
+        let mut free = 0;
+        // Ten cycles, then 333 ns nothing, then the rest.
+        grid.place(0, 1_000_000, 26, &[(2_000, 2_333)], &mut free);
+        let parts: Vec<_> =
+            grid.places.iter().map(|p| (p.anchor, p.cycle, p.cycles, p.before, p.goes_on)).collect();
+        assert_eq!(parts, [(0, 10, 10, 0, true), (2, 0, 16, 10, false)]);
+        assert_eq!(
+            (grid.anchors[1].hz, grid.anchors[1].at_ps, grid.anchors[2].at_ps),
+            (0, 2_000_000, 2_333_000)
+        );
+        assert_eq!(free, 2_333_000 + 1_600_000);
     }
 }

@@ -79,6 +79,7 @@ pub(super) fn changes(capture: &Capture) -> Result<(Grid, Vec<Change>), WindowEr
         }
     }
     busy(capture, &grid, &mut out);
+    asking(capture, &grid, &mut out);
     for (at_ns, level) in &capture.interrupts {
         out.push(Change { at_ps: at_ns * 1_000, line: Line::Irq, value: *level });
     }
@@ -160,7 +161,8 @@ impl Pen<'_> {
     fn bits(&mut self, bits: impl Iterator<Item = bool>, line: Line) {
         let mut last = None;
         let mut at_ps = self.anchor.cycle_ps(self.place.cycle);
-        for (n, bit) in (self.place.cycle..).zip(bits) {
+        let part = bits.skip(self.place.before as usize).take(self.place.cycles as usize);
+        for (n, bit) in (self.place.cycle..).zip(part) {
             at_ps = self.anchor.cycle_ps(n);
             if at_ps >= self.limit_ps {
                 break;
@@ -170,7 +172,10 @@ impl Pen<'_> {
             }
             at_ps = self.anchor.cycle_ps(n + 1);
         }
-        self.out.push(Change { at_ps: at_ps.min(self.limit_ps), line, value: true });
+        // While the clock stands the line stays as it is.
+        if !self.place.goes_on {
+            self.out.push(Change { at_ps: at_ps.min(self.limit_ps), line, value: true });
+        }
     }
 
     fn token(&mut self, bits: &[bool], line: Line) {
@@ -274,6 +279,36 @@ fn busy(capture: &Capture, grid: &Grid, out: &mut Vec<Change>) {
     }
     if let Some(whole) = low {
         draw(whole);
+    }
+}
+
+/// DAT1 low where an I/O card asks for attention. Over four lines it must let go from the end of a command
+/// with data until two clocks after the data [SDIO 8.1.2].
+fn asking(capture: &Capture, grid: &Grid, out: &mut Vec<Change>) {
+    let (mut taken, mut command_ps): (Vec<(u64, u64)>, u64) = (Vec::new(), 0);
+    for place in &grid.places {
+        let anchor = &grid.anchors[place.anchor];
+        let end_ps = |more| anchor.cycle_ps(place.cycle + place.cycles + more);
+        match capture.events[place.event].what {
+            What::Command { .. } => command_ps = end_ps(0),
+            What::Block { width: 4.., .. } => taken.push((command_ps, end_ps(RELEASE_CLK))),
+            _ => {}
+        }
+    }
+    let ends = capture.card_irqs.iter().skip(1).map(|i| i.0).chain([capture.until_ns]);
+    for ((from_ns, _), to_ns) in capture.card_irqs.iter().zip(ends).filter(|((_, low), _)| *low) {
+        let (mut from_ps, to_ps) = ((*from_ns).max(capture.from_ns) * 1_000, to_ns * 1_000);
+        let mut low = |from_ps, to_ps| {
+            if from_ps < to_ps {
+                out.push(Change { at_ps: from_ps, line: Line::Dat(1), value: false });
+                out.push(Change { at_ps: to_ps, line: Line::Dat(1), value: true });
+            }
+        };
+        for &(data_ps, free_ps) in taken.iter().filter(|(from, _)| *from < to_ps) {
+            low(from_ps, data_ps.min(to_ps));
+            from_ps = from_ps.max(free_ps);
+        }
+        low(from_ps, to_ps);
     }
 }
 

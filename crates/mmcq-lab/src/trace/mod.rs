@@ -8,8 +8,10 @@ pub mod chrome;
 mod crc;
 mod grid;
 mod lines;
+pub mod packet;
 pub mod picture;
 mod recorder;
+pub mod stacked;
 pub mod steps;
 pub mod vcd;
 mod window;
@@ -18,7 +20,9 @@ pub use recorder::{Capture, Event, Request, What};
 pub use window::{Start, Window, WindowError, parse_time};
 
 use crate::system::System;
+use mmcq_sim::cpu::Cpu;
 use mmcq_sim::probe::Probe;
+use mmcq_sim::s3c_sdi::S3cSdi;
 use recorder::Recorder;
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -63,4 +67,20 @@ pub fn watch(sys: &mut System, jobs: u32) {
     let cpu = recorder.clone();
     sys.cpu.set_log(Some(Box::new(move |span| cpu.borrow_mut().span(span))));
     sys.log = Some(Box::new(move |io, result, now_ns| recorder.borrow_mut().io(io, result, now_ns)));
+}
+
+/// The same of the SDIO board, whose card also asks by DAT1.
+pub fn attach_sdi(model: &RefCell<S3cSdi>) {
+    let Some(recorder) = RECORDER.with(|r| r.borrow().clone()) else { return };
+    attach(|probe| model.borrow_mut().set_probe(Some(probe)));
+    let log = move |at_ns, low| recorder.borrow_mut().card_irq(at_ns, low);
+    model.borrow_mut().set_dat1_log(Some(Box::new(log)));
+}
+
+/// A CPU with these threads begins its work.
+pub fn watch_cpu<A: Copy>(now_ns: u64, cpu: &mut Cpu<A>, threads: &[&'static str]) {
+    let Some(recorder) = RECORDER.with(|r| r.borrow().clone()) else { return };
+    recorder.borrow_mut().work_begins(now_ns, cpu.cores(), 0);
+    recorder.borrow_mut().threads(threads);
+    cpu.set_log(Some(Box::new(move |span| recorder.borrow_mut().span(span))));
 }

@@ -128,7 +128,7 @@ fn draw(piece: &Piece, next_x: f64, capture: &Capture, axis: &Axis, y: f64, out:
     out.push_str("</g>\n");
 }
 
-fn escaped(text: &str) -> String {
+pub(super) fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 

@@ -123,11 +123,15 @@ pub struct Capture {
     pub cores: usize,
     /// Jobs: threads of the first numbers.
     pub jobs: u32,
+    /// Names of the first threads, on a machine without jobs.
+    pub threads: Vec<&'static str>,
     /// How the bus was driven from when on, and whether the card held the lines low; the first is in force at
     /// the begin.
     pub bus: Vec<(u64, BusState, bool)>,
     /// The interrupt line, the first in force at the begin.
     pub interrupts: Vec<(u64, bool)>,
+    /// The card asks for attention by DAT1, the first in force at the begin.
+    pub card_irqs: Vec<(u64, bool)>,
     /// What was on the lines, by its start.
     pub events: Vec<Event>,
     /// What the cores did.
@@ -176,8 +180,10 @@ impl Recorder {
                 emmc: false,
                 cores: 0,
                 jobs: 0,
+                threads: Vec::new(),
                 bus: vec![(0, BusState { width: 1, ..BusState::default() }, false)],
                 interrupts: vec![(0, false)],
+                card_irqs: vec![(0, false)],
                 events: Vec::new(),
                 spans: Vec::new(),
                 requests: Vec::new(),
@@ -197,7 +203,7 @@ impl Recorder {
     fn trigger(&mut self, at_ns: u64) {
         self.came += 1;
         let n = match self.window.start {
-            Start::Command { n, .. } | Start::Interrupt { n } => n,
+            Start::Command { n, .. } | Start::Interrupt { n } | Start::CardInterrupt { n } => n,
             _ => return,
         };
         if self.came == n {
@@ -241,6 +247,7 @@ impl Recorder {
         got.requests.retain(|r| r.done.is_none_or(|(at_ns, _)| at_ns >= horizon_ns));
         forget(&mut got.bus, horizon_ns, |b| b.0);
         forget(&mut got.interrupts, horizon_ns, |i| i.0);
+        forget(&mut got.card_irqs, horizon_ns, |i| i.0);
     }
 
     pub(super) fn signal(&mut self, signal: &Signal<'_>) {
@@ -288,6 +295,19 @@ impl Recorder {
         }
     }
 
+    pub(super) fn card_irq(&mut self, at_ns: u64, low: bool) {
+        if low && self.work_ns.is_some() && matches!(self.window.start, Start::CardInterrupt { .. }) {
+            self.trigger(at_ns);
+        }
+        if self.wants(at_ns, at_ns) {
+            self.got.card_irqs.push((at_ns, low));
+        }
+    }
+
+    pub(super) fn threads(&mut self, names: &[&'static str]) {
+        self.got.threads = names.to_vec();
+    }
+
     pub(super) fn span(&mut self, span: Span) {
         if self.wants(span.from_ns, span.to_ns) {
             self.got.spans.push(span);
@@ -315,7 +335,9 @@ impl Recorder {
         let end_ns = self.end_ns();
         let Recorder { window, start_ns, work_ns, came, last_ns, mut got, .. } = self;
         let Some(start_ns) = start_ns else {
-            let (Start::Command { n, .. } | Start::Interrupt { n }) = window.start else {
+            let (Start::Command { n, .. } | Start::Interrupt { n } | Start::CardInterrupt { n }) =
+                window.start
+            else {
                 return Err(WindowError::Outside { from_ns: 0, end_ns: 0 });
             };
             return Err(WindowError::NotSeen { start: window.start, n, came });
@@ -328,18 +350,33 @@ impl Recorder {
         got.events.sort_by_key(|e| e.start_ns);
         let from_ns = start_ns.saturating_sub(window.before_ns);
         (got.from_ns, got.until_ns) = whole(&got.events, from_ns, end_ns.min(last_ns));
-        let (from_ns, until_ns) = (got.from_ns, got.until_ns);
-        got.events.retain(|e| e.end_ns > from_ns && e.start_ns < until_ns);
-        got.spans.retain(|s| s.to_ns > from_ns && s.from_ns < until_ns);
-        let in_window =
-            |r: &Request| r.done.is_none_or(|(at_ns, _)| at_ns > from_ns) && r.submitted_ns < until_ns;
-        got.requests.retain(in_window);
-        forget(&mut got.bus, from_ns, |b| b.0);
-        forget(&mut got.interrupts, from_ns, |i| i.0);
-        got.bus.retain(|b| b.0 < until_ns);
-        got.interrupts.retain(|i| i.0 < until_ns);
+        got.drop_the_rest();
         (got.work_ns, got.start_ns) = (work_ns, start_ns);
         Ok(got)
+    }
+}
+
+impl Capture {
+    /// The window ends earlier, but not within a token or block.
+    pub fn shorten(&mut self, until_ns: u64) {
+        self.until_ns = whole(&self.events, self.from_ns, until_ns.clamp(self.from_ns, self.until_ns)).1;
+        self.drop_the_rest();
+    }
+
+    /// Forgets what lies outside.
+    fn drop_the_rest(&mut self) {
+        let (from_ns, until_ns) = (self.from_ns, self.until_ns);
+        self.events.retain(|e| e.end_ns > from_ns && e.start_ns < until_ns);
+        self.spans.retain(|s| s.to_ns > from_ns && s.from_ns < until_ns);
+        let in_window =
+            |r: &Request| r.done.is_none_or(|(at_ns, _)| at_ns > from_ns) && r.submitted_ns < until_ns;
+        self.requests.retain(in_window);
+        forget(&mut self.bus, from_ns, |b| b.0);
+        forget(&mut self.interrupts, from_ns, |i| i.0);
+        forget(&mut self.card_irqs, from_ns, |i| i.0);
+        self.bus.retain(|b| b.0 < until_ns);
+        self.interrupts.retain(|i| i.0 < until_ns);
+        self.card_irqs.retain(|i| i.0 < until_ns);
     }
 }
 

@@ -146,7 +146,11 @@ pub fn phases(capture: &Capture) -> Vec<Phase> {
 
 /// A thread's name: jobs come first.
 pub fn thread_name(capture: &Capture, thread: u32) -> String {
-    if thread < capture.jobs { format!("job {}", thread + 1) } else { format!("thread {thread}") }
+    match capture.threads.get(thread as usize) {
+        Some(name) => (*name).to_owned(),
+        None if thread < capture.jobs => format!("job {}", thread + 1),
+        None => format!("thread {thread}"),
+    }
 }
 
 /// What a core does, in a word.
@@ -173,6 +177,10 @@ pub fn list(capture: &Capture) -> String {
         .collect();
     for (at_ns, level) in capture.interrupts.iter().skip(1) {
         rows.push((*at_ns, *at_ns, format!("interrupt line {}", if *level { "up" } else { "down" })));
+    }
+    for (at_ns, low) in capture.card_irqs.iter().skip(1) {
+        let what = if *low { "DAT1 low: the card asks" } else { "DAT1 high: the card is content" };
+        rows.push((*at_ns, *at_ns, what.to_owned()));
     }
     for (at_ns, bus, low) in capture.bus.iter().skip(1) {
         let clock = if bus.clock_hz == 0 { "stopped".to_owned() } else { format!("{} Hz", bus.clock_hz) };

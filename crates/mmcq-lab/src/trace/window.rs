@@ -23,6 +23,11 @@ pub enum Start {
         /// 1 is the first.
         n: u64,
     },
+    /// At the n-th fall of DAT1 by which an I/O card asks for attention, since the work began.
+    CardInterrupt {
+        /// 1 is the first.
+        n: u64,
+    },
 }
 
 /// A part of a run. Tokens, blocks and their gaps are never cut: the window grows until nothing lies across
@@ -77,6 +82,7 @@ impl fmt::Display for Start {
             Start::At(ns) => write!(f, "{}", time(ns)),
             Start::Command { index, n } => write!(f, "cmd={index},n={n}"),
             Start::Interrupt { n } => write!(f, "irq,n={n}"),
+            Start::CardInterrupt { n } => write!(f, "card interrupt {n}"),
         }
     }
 }
@@ -109,9 +115,7 @@ pub fn time(ns: u64) -> String {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WindowError {
     /// The controller of the board has no probe.
-    #[error(
-        "this board's controller cannot be traced; expected a board with an SDHCI controller, as generic"
-    )]
+    #[error("the controller cannot be traced; expected a board with an SDHCI controller, as generic")]
     NoProbe,
     /// The trigger never came.
     #[error("trigger {start}: it comes {came} times in the run; expected at least {n}")]

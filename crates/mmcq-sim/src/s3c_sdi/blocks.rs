@@ -4,7 +4,8 @@ use super::bits::dsta;
 use super::data::State;
 use super::{BusEvent, Mishaps, NEVER, S3cSdi, Timer};
 use crate::card::{Flow, ReadBlock};
-use crate::wire::{BLOCK_GAP_CLK, CRC_STATUS_CLK};
+use crate::probe::Signal;
+use crate::wire::{BLOCK_GAP_CLK, CRC_STATUS_CLK, CRC_TOKEN_CLK, CRC_TURN_CLK};
 
 /// CRC16 and end bit.
 const TAIL_CLK: u64 = 17;
@@ -39,6 +40,7 @@ impl S3cSdi {
         self.stats.access_ns += start_ns.saturating_sub(now);
         self.dat.good = crc_ok && sent == self.dat.block;
         self.dat.start_ns = start_ns;
+        self.dat.shown = false;
         self.dat.beat = Some(start);
         let clocks = 1 + self.byte_clocks(self.dat.word());
         self.after_clocks(clocks, State::ReadWord, now);
@@ -61,6 +63,7 @@ impl S3cSdi {
     pub(super) fn read_block_ended(&mut self, now: u64) {
         let good = self.dat.good && !Mishaps::take(&mut self.mishaps.read_crc) && self.card.is_some();
         self.count_block(good, now);
+        self.show_block(good, false, now);
         if !good {
             return self.data_error(dsta::DATA_CRC, now);
         }
@@ -97,6 +100,7 @@ impl S3cSdi {
 
     pub(super) fn write_block_begins(&mut self, now: u64) {
         self.dat.start_ns = now;
+        self.dat.shown = false;
         self.dat.bytes.clear();
         self.send_word(1, now);
     }
@@ -132,6 +136,7 @@ impl S3cSdi {
             }
             _ => None,
         };
+        self.show_block(!damaged, false, now);
         let Some((good, busy_until)) = reply.and_then(|r| Some((r.status?, r.busy_until_ns))) else {
             self.count_block(false, now);
             return self.silence(now);
@@ -140,6 +145,12 @@ impl S3cSdi {
         self.dat.good = good;
         if busy_until > now {
             self.card_busy_until = self.card_busy_until.max(busy_until);
+        }
+        let status = self.data_beat(now).plus(CRC_TURN_CLK);
+        let (start_ns, end_ns) = (status.ns(), status.plus(CRC_TOKEN_CLK).ns());
+        self.show(|_| Signal::CrcStatus { good, start_ns, end_ns });
+        if busy_until > end_ns {
+            self.show(|_| Signal::Busy { from_ns: end_ns, until_ns: busy_until });
         }
         let token = self.data_beat(now).plus(CRC_STATUS_CLK);
         let token_ns = token.ns();

@@ -3,6 +3,7 @@
 use super::bits::{cmd_con, cmd_sta};
 use super::{BusEvent, Mishaps, NEVER, S3cSdi, Timer};
 use crate::card::{Answer, Flow, Reply};
+use crate::probe::Signal;
 use crate::sdhci::crc7;
 use crate::wire::{
     Beat, COMMAND_CLK, LONG_RESPONSE_CLK, N_CR_CLK, N_RC_CLK, RESPONSE_CLK, RESPONSE_TIMEOUT_CLK,
@@ -32,6 +33,10 @@ struct Active {
     /// Where the step ends.
     beat: Beat,
     flow: Flow,
+    /// Start bit of the response.
+    answer_ns: u64,
+    /// The card holds DAT0 low until then.
+    busy_until_ns: u64,
 }
 
 #[derive(Debug, Default)]
@@ -86,7 +91,10 @@ impl S3cSdi {
         self.stats.commands[usize::from(issue.index)] += 1;
         self.stats.command_ns += end_ns - start_ns;
         self.note(BusEvent::Command { index: issue.index, arg: issue.arg, auto: false, start_ns, end_ns });
-        self.cmd.active = Some(Active { issue, step: Step::Token, beat, flow: Flow::None });
+        let (index, arg) = (issue.index, issue.arg);
+        self.show(|_| Signal::Command { index, arg, auto: false, start_ns, end_ns });
+        let (step, flow) = (Step::Token, Flow::None);
+        self.cmd.active = Some(Active { issue, step, beat, flow, answer_ns: 0, busy_until_ns: 0 });
         self.set_timer(Timer::Command, end_ns);
     }
 
@@ -107,6 +115,7 @@ impl S3cSdi {
         self.regs.cmd_status |= cmd_sta::SENT;
         if let Some(until_ns) = reply.busy_until_ns {
             self.card_busy_until = self.card_busy_until.max(until_ns);
+            active.busy_until_ns = until_ns;
         }
         active.flow = reply.flow;
         let lost = reply.answer.is_some() && Mishaps::take(&mut self.mishaps.lost_responses);
@@ -117,6 +126,7 @@ impl S3cSdi {
             None if waits => RESPONSE_TIMEOUT_CLK,
             None => 0,
         };
+        active.answer_ns = active.beat.plus(N_CR_CLK).ns();
         active.beat = active.beat.plus(clocks);
         active.step = Step::Response(seen);
         if clocks == 0 {
@@ -127,7 +137,7 @@ impl S3cSdi {
     }
 
     fn response_ended(&mut self, active: Active, answer: Option<Answer>, now: u64) {
-        let Active { issue, beat, flow, .. } = active;
+        let Active { issue, beat, flow, answer_ns, busy_until_ns, .. } = active;
         self.regs.cmd_status &= !cmd_sta::ON;
         self.cmd.free_ns = beat.plus(N_RC_CLK).ns();
         let spent = match answer {
@@ -138,16 +148,19 @@ impl S3cSdi {
         };
         self.stats.command_ns += self.beat(0).plus(spent).ns();
         if let Some(answer) = answer {
-            self.take_response(&issue, answer, now);
+            self.take_response(&issue, answer, answer_ns, now);
         } else if issue.waits {
             self.stats.silent += 1;
             self.regs.cmd_status |= cmd_sta::TIMEOUT;
+        }
+        if busy_until_ns > now {
+            self.show(|_| Signal::Busy { from_ns: now, until_ns: busy_until_ns });
         }
         self.start_data(flow, beat, now);
     }
 
     /// Content, index and CRC of a response.
-    fn take_response(&mut self, issue: &Issue, answer: Answer, now: u64) {
+    fn take_response(&mut self, issue: &Issue, answer: Answer, start_ns: u64, now: u64) {
         let (index, mut crc_ok, content) = match answer {
             Answer::Short { index, content, crc } => (index, crc, [content, 0, 0, 0]),
             Answer::Long(bytes) => {
@@ -162,11 +175,21 @@ impl S3cSdi {
         };
         // A response of the other length is cut, or filled up with ones: either way its CRC is wrong.
         crc_ok &= matches!(answer, Answer::Long(_)) == issue.long;
-        crc_ok &= !Mishaps::take(&mut self.mishaps.response_crc);
+        let damaged = Mishaps::take(&mut self.mishaps.response_crc);
+        crc_ok &= !damaged;
         self.regs.response = content;
         let errors = if crc_ok { 0 } else { cmd_sta::CRC };
         self.regs.cmd_status |= u32::from(index) | cmd_sta::RESPONSE | errors;
         self.note(BusEvent::Response { index: issue.index, content: content[0], errors, end_ns: now });
+        let command = issue.index;
+        self.show(|_| Signal::Response {
+            command,
+            answer,
+            crc_ok: !damaged,
+            end_ok: true,
+            start_ns,
+            end_ns: now,
+        });
     }
 
     /// Reset: whatever was on the line is forgotten.

@@ -3,6 +3,7 @@
 use super::bits::{dcon, dsta};
 use super::{BusEvent, NEVER, S3cSdi, Timer};
 use crate::card::Flow;
+use crate::probe::Signal;
 use crate::wire::{BLOCK_GAP_CLK, Beat};
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -55,6 +56,8 @@ pub(super) struct DatLines {
     pub(super) good: bool,
     pub(super) start_ns: u64,
     pub(super) held_since: u64,
+    /// The probe has seen the block.
+    pub(super) shown: bool,
 }
 
 impl DatLines {
@@ -127,7 +130,11 @@ impl S3cSdi {
 
     /// Whatever was on the lines is forgotten; the FIFO keeps what it has.
     pub(super) fn stop_data(&mut self, now: u64) {
+        let moving = self.dat.moving();
         self.end_hold(now);
+        if moving && !self.dat.shown {
+            self.show_block(true, true, now);
+        }
         self.set_timer(Timer::Data, NEVER);
         self.set_timer(Timer::DataTimeout, NEVER);
         self.dat.state = State::Idle;
@@ -207,6 +214,9 @@ impl S3cSdi {
         let since_ns = self.dat.held_since;
         self.stats.held_ns += now.saturating_sub(since_ns);
         self.dat.beat = Some(self.data_beat(now).not_before(now));
+        if now > since_ns {
+            self.show(|_| Signal::ClockStopped { from_ns: since_ns, until_ns: now });
+        }
         if now > since_ns
             && let Some(log) = &mut self.hold_log
         {
@@ -259,6 +269,19 @@ impl S3cSdi {
     fn finish(&mut self, now: u64) {
         self.regs.data_status |= dsta::FINISH;
         self.stop_data(now);
+    }
+
+    /// The probe sees the block whose lines were in use until now.
+    pub(super) fn show_block(&mut self, crc_ok: bool, cut: bool, now: u64) {
+        self.dat.shown = true;
+        self.show(|dat| Signal::Block {
+            read: dat.read,
+            data: &dat.bytes[..dat.block.min(dat.bytes.len())],
+            crc_ok,
+            start_ns: dat.start_ns,
+            end_ns: now,
+            cut,
+        });
     }
 
     pub(super) fn count_block(&mut self, good: bool, now: u64) {

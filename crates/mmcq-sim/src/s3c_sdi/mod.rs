@@ -38,6 +38,7 @@ pub use port::{Port, PortCounters};
 
 use crate::card::{BusState, Card};
 use crate::memory::ShadowMemory;
+use crate::probe::{Probe, Signal};
 use crate::wire::Beat;
 use bits::{con, dsta};
 
@@ -85,6 +86,7 @@ impl Mishaps {
 
 type Log = Box<dyn FnMut(BusEvent)>;
 type HoldLog = Box<dyn FnMut(u64, u64)>;
+type Dat1Log = Box<dyn FnMut(u64, bool)>;
 
 /// The controller, its slot and the bus.
 pub struct S3cSdi {
@@ -119,6 +121,8 @@ pub struct S3cSdi {
     stats: BusStats,
     log: Option<Log>,
     hold_log: Option<HoldLog>,
+    dat1_log: Option<Dat1Log>,
+    probe: Option<Probe>,
 }
 
 impl S3cSdi {
@@ -150,6 +154,8 @@ impl S3cSdi {
             stats: BusStats::default(),
             log: None,
             hold_log: None,
+            dat1_log: None,
+            probe: None,
         };
         model.refresh_bus(0);
         model
@@ -312,6 +318,27 @@ impl S3cSdi {
         self.hold_log = log;
     }
 
+    /// Tells `log` when the card pulls DAT1 low to ask for attention (true), and when it lets go.
+    pub fn set_dat1_log(&mut self, log: Option<Dat1Log>) {
+        self.dat1_log = log;
+    }
+
+    /// Shows `probe` every signal at the slot from now on; `None` takes it away.
+    pub fn set_probe(&mut self, probe: Option<Probe>) {
+        self.probe = probe;
+        let at_ns = self.now;
+        let (bus, level) = (self.bus, self.irq);
+        self.show(|_| Signal::Bus { at_ns, bus, low: false });
+        self.show(|_| Signal::Interrupt { at_ns, level });
+    }
+
+    /// Shows the probe, if there is one, a signal.
+    fn show<'a>(&'a mut self, signal: impl FnOnce(&'a data::DatLines) -> Signal<'a>) {
+        if let Some(probe) = &mut self.probe {
+            probe(&signal(&self.dat));
+        }
+    }
+
     fn note(&mut self, event: BusEvent) {
         if let Some(log) = &mut self.log {
             log(event);
@@ -351,7 +378,11 @@ impl S3cSdi {
                 self.regs.data_status |= dsta::SDIO_IRQ;
             }
         }
-        self.was_low = low;
+        if std::mem::replace(&mut self.was_low, low) != low
+            && let Some(log) = &mut self.dat1_log
+        {
+            log(now, low);
+        }
         let next = self.card.as_ref().and_then(|card| card.next_event_ns(at));
         self.set_timer(Timer::Card, next.unwrap_or(NEVER));
         self.update_irq(now);
@@ -373,7 +404,10 @@ impl S3cSdi {
                 self.note(BusEvent::Interrupt { at_ns: now, status: pending });
             }
         }
-        self.irq = pending != 0 && !self.irq_lost;
+        let level = pending != 0 && !self.irq_lost;
+        if std::mem::replace(&mut self.irq, level) != level {
+            self.show(|_| Signal::Interrupt { at_ns: now, level });
+        }
     }
 
     /// A place on the bus clock at `now`.

@@ -3,6 +3,7 @@
 use super::bits::{cmd_con, cmd_sta, con, dcon, dsta, event, fsta, reg};
 use super::{S3cSdi, Timer};
 use crate::card::BusState;
+use crate::probe::Signal;
 
 /// Bits of the timer register.
 const TIMER_BITS: u32 = 0x7f_ffff;
@@ -255,6 +256,7 @@ impl S3cSdi {
             }
         }
         self.bus = bus;
+        self.show(|_| Signal::Bus { at_ns: now, bus, low: false });
         self.with_card(now, |card, now| card.bus_changed(&bus, now));
     }
 }

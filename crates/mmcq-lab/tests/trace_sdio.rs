@@ -1,0 +1,267 @@
+//! `mmcq trace --sdio`: a packet of the SDIO experiment as an oscilloscope shows it, before PyPI's checksums
+//! (`tools/judge-vcd.py`); and what `mmcq trace` refuses of its options.
+
+use mmcq_lab::sdio::platform::{Board, NAME};
+use mmcq_lab::sdio::trace::Step;
+use mmcq_lab::sdio::{Run, run};
+use mmcq_lab::trace::packet::{self, Packet};
+use mmcq_lab::trace::{Event, What};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+/// The judge knows commands with blocks by their index. CMD53 says its size in its argument (blocks of 512 bytes
+/// here), so each kind of it goes under a name of its own.
+const JUDGE: &str = r#"
+import importlib.util, sys
+spec = importlib.util.spec_from_file_location("judge", sys.argv[1])
+judge = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(judge)
+plain = judge.data
+def data(lines, falls, found, ddr, emmc):
+    named = []
+    for first, last, host, index, argument, app in found:
+        if host and index == 53:
+            count, blocks = argument & 0x1ff, argument >> 27 & 1
+            index = 1000 + (512 if blocks else count or 512)
+            judge.SD_BLOCKS[index] = index - 1000
+            if blocks:
+                judge.OPEN_ENDED += (index,)
+                named.append((first, last, True, 23, count, False))
+        named.append((first, last, host, index, argument, app))
+    return plain(lines, falls, named, ddr, emmc)
+judge.data = data
+sys.argv = sys.argv[1:]
+try:
+    judge.main()
+except judge.Wrong as error:
+    sys.exit(f"judge-vcd.py: {error}")
+"#;
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn trace(folder: &Path, options: &str) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_mmcq"));
+    command.current_dir(folder).arg("trace").args(options.split_whitespace()).output().unwrap()
+}
+
+/// What the judge makes of a waveform; `None` where it is not installed, which is fatal in CI.
+fn judge(vcd: &Path) -> Option<Output> {
+    let root = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
+    let own = root.join("target/judges/bin/python");
+    let python = if own.exists() { own } else { PathBuf::from("python3") };
+    let has = Command::new(&python).args(["-c", "import crccheck"]).output();
+    if !has.is_ok_and(|output| output.status.success()) {
+        let line = "PyPI's crccheck is not there; tools/install-judges.sh installs it";
+        assert!(std::env::var_os("CI").is_none(), "{line}");
+        println!("skipped: {line}");
+        return None;
+    }
+    let mut command = Command::new(python);
+    command.args(["-c", JUDGE]).arg(root.join("tools/judge-vcd.py")).arg(vcd);
+    Some(command.output().unwrap())
+}
+
+fn packet(setting: &str) -> Packet {
+    packet::record(&Board::load(NAME).unwrap(), setting, 1).unwrap()
+}
+
+/// Rising edges of CLK, in nanoseconds.
+fn rises(vcd: &str) -> Vec<u64> {
+    assert!(vcd.contains("$timescale 1 ns"), "10 MHz has its edges on nanoseconds");
+    let id = vcd.lines().find(|l| l.ends_with(" CLK $end")).unwrap().split(' ').nth(3).unwrap();
+    let rise = format!("1{id}");
+    let (mut now, mut rises) = (0, Vec::new());
+    for line in vcd.lines() {
+        if let Some(at) = line.strip_prefix('#') {
+            now = at.parse().unwrap();
+        } else if line == rise {
+            rises.push(now);
+        }
+    }
+    rises
+}
+
+#[test]
+fn every_setting_has_right_checksums() {
+    let folder = tempfile::tempdir().unwrap();
+    for (setting, _) in packet::SETTINGS {
+        let output = trace(folder.path(), &format!("--sdio {setting} --vcd w.vcd"));
+        assert!(output.status.success(), "{setting}: {}", text(&output.stderr));
+        let Some(judged) = judge(&folder.path().join("w.vcd")) else { return };
+        assert!(judged.status.success(), "{setting}: {}", text(&judged.stderr));
+        let judged: serde_json::Value = serde_json::from_slice(&judged.stdout).unwrap();
+        // One function may interrupt: ours need not ask whose it is.
+        let asks = if setting == "mmcq" { 2 } else { 3 };
+        let mut commands = vec!["CMD52"; asks];
+        commands.extend(["CMD53", "CMD53", "CMD52"]);
+        assert_eq!(judged["commands"], serde_json::json!(commands), "{setting}");
+        assert_eq!(judged["responses"], commands.len(), "{setting}");
+        let blocks = judged["blocks"].as_array().unwrap().iter();
+        let blocks: Vec<_> = blocks.map(|b| (b["bytes"].as_u64(), b["width"].as_u64())).collect();
+        assert_eq!(blocks, [4, 512, 512, 512, 512].map(|bytes| (Some(bytes), Some(4))), "{setting}");
+        // Nothing else pulls DAT0 low.
+        assert_eq!((&judged["busy"], &judged["shortest_cycle"]), (&0.into(), &100.into()), "{setting}");
+    }
+}
+
+#[test]
+fn the_judge_sees_a_spoiled_bit_of_a_payload() {
+    let folder = tempfile::tempdir().unwrap();
+    assert!(trace(folder.path(), "--sdio async --vcd w.vcd").status.success());
+    let path = folder.path().join("w.vcd");
+    if judge(&path).is_none() {
+        return;
+    }
+    let good = std::fs::read_to_string(&path).unwrap();
+    for name in ["CMD", "DAT0", "DAT3"] {
+        let var = good.lines().find(|l| l.ends_with(&format!(" {name} $end"))).unwrap();
+        let change = format!("\n0{}\n", var.split(' ').nth(3).unwrap());
+        let changes: Vec<usize> = good.match_indices(&change).map(|m| m.0).collect();
+        let at = changes[changes.len() / 2];
+        std::fs::write(&path, format!("{}{}", &good[..at], &good[at + change.len() - 1..])).unwrap();
+        let output = judge(&path).unwrap();
+        assert!(!output.status.success(), "{name}");
+        assert!(text(&output.stderr).starts_with("judge-vcd.py: cycle "), "{name}: {}", text(&output.stderr));
+    }
+}
+
+#[test]
+fn the_clock_stops_in_the_payload_and_nowhere_else_while_bits_move() {
+    let folder = tempfile::tempdir().unwrap();
+    for (setting, _) in packet::SETTINGS {
+        assert!(trace(folder.path(), &format!("--sdio {setting} --vcd w.vcd")).status.success());
+        let rises = rises(&std::fs::read_to_string(folder.path().join("w.vcd")).unwrap());
+        let packet = packet(setting);
+        let capture = &packet.capture;
+        let blocks = capture.events.iter().filter(|e| matches!(e.what, What::Block { .. }));
+        for Event { start_ns, end_ns, what } in blocks {
+            let What::Block { data, .. } = what else { unreachable!() };
+            let (from, to) = (start_ns - capture.from_ns, end_ns - capture.from_ns);
+            let inside: Vec<u64> = rises.iter().copied().filter(|at| (from..to).contains(at)).collect();
+            // Start bit, two clocks a byte, CRC16, end bit: no clock more, however long it took.
+            assert_eq!(inside.len(), 18 + 2 * data.len(), "{setting}");
+            let stood = inside.windows(2).map(|pair| pair[1] - pair[0] - 100).sum::<u64>();
+            let held = capture.events.iter().filter(|e| e.what == What::ClockStopped);
+            let held = held.filter(|e| e.start_ns > *start_ns && e.end_ns <= *end_ns);
+            assert_eq!(stood, held.map(|e| e.end_ns - e.start_ns).sum::<u64>(), "{setting}");
+            // 64 bytes last 12.8 us: a tasklet is too late for them, and four bytes always have room.
+            if setting == "thread+tasklet" {
+                assert_eq!(stood > 0, data.len() == 512, "{stood}");
+            }
+        }
+    }
+}
+
+#[test]
+fn one_packet_is_as_all_of_them() {
+    let board = Board::load(NAME).unwrap();
+    for (setting, way) in packet::SETTINGS {
+        let packet = packet(setting);
+        let steps: Vec<Step> = packet.steps.iter().map(|(step, ..)| *step).collect();
+        let first = if setting == "mmcq" { 1 } else { 0 };
+        assert_eq!(steps, Step::ALL[first..], "{setting}");
+        assert!(packet.steps.windows(2).all(|two| two[0].2 == two[1].1 && two[1].1 < two[1].2), "{setting}");
+        let of = |step| packet.steps.iter().find(|(s, ..)| *s == step).unwrap();
+        let latency_ns = (of(Step::Clear).2 - packet.capture.start_ns) as f64;
+        let many = run(&Run { board: &board, way, thief: None, for_ns: 400_000_000, seed: 1 }).unwrap();
+        let off = (latency_ns / many.mean_ns() - 1.0).abs();
+        assert!(off < 0.02, "{setting}: {latency_ns} ns, on average {} ns", many.mean_ns());
+        // The card asks until it is cleared, and no longer.
+        let falls: Vec<(u64, bool)> = packet.capture.card_irqs.iter().copied().skip(1).collect();
+        let [(fall_ns, true), (rise_ns, false)] = falls[..] else { panic!("{setting}: {falls:?}") };
+        assert!(fall_ns == packet.capture.start_ns && rise_ns <= of(Step::Clear).2, "{setting}");
+    }
+}
+
+#[test]
+fn a_recorded_packet_is_the_same_as_one_that_nobody_looks_at() {
+    let board = Board::load(NAME).unwrap();
+    let (_, way) = packet::SETTINGS[0];
+    let all = || {
+        format!("{:?}", run(&Run { board: &board, way, thief: None, for_ns: 40_000_000, seed: 1 }).unwrap())
+    };
+    let window = mmcq_lab::trace::Window {
+        start: mmcq_lab::trace::Start::CardInterrupt { n: 1 },
+        before_ns: 0,
+        for_ns: None,
+    };
+    let (seen, _) = mmcq_lab::trace::record(window, all);
+    assert_eq!(seen, all());
+}
+
+#[test]
+fn the_picture_has_all_settings_with_their_steps() {
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["a", "b"] {
+        let output = trace(folder.path(), &format!("--sdio --svg {name}.svg --chrome {name}.json"));
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        let list = text(&output.stdout);
+        assert!(list.contains("DAT1 low: the card asks") && list.contains("CMD53"), "{list}");
+    }
+    let read = |name: &str| std::fs::read_to_string(folder.path().join(name)).unwrap();
+    assert_eq!(read("a.svg"), read("b.svg"));
+    let svg = read("a.svg");
+    for (setting, _) in packet::SETTINGS {
+        assert!(svg.contains(&format!(">{setting}: cleared after ")), "{setting}");
+    }
+    for lane in
+        ["steps", "DAT1 (interrupt)", "CLK", "CMD", "DAT", "hard interrupt", "tasklet", "thread", "idle"]
+    {
+        assert_eq!(svg.matches(&format!("\"end\">{lane}</text>")).count(), 4, "{lane}");
+    }
+    for step in Step::ALL {
+        // Ours does without the first.
+        let count = if step == Step::Whose { 3 } else { 4 };
+        assert_eq!(svg.matches(&format!("<title>{}, ", step.name())).count(), count, "{}", step.name());
+    }
+    let json: serde_json::Value = serde_json::from_str(&read("a.json")).unwrap();
+    assert!(json.is_object());
+}
+
+/// Exit code 2 and one line that holds all of these.
+#[track_caller]
+fn refused(folder: &Path, options: &str, expected: &[&str]) {
+    let output = trace(folder, options);
+    let line = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{options}: {line}");
+    assert!(output.stdout.is_empty() && line.lines().count() == 1, "{options}: {line}");
+    for part in expected {
+        assert!(line.contains(part), "{options}: {line:?} does not name {part:?}");
+    }
+}
+
+#[test]
+fn wrong_options_are_refused_in_one_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    std::fs::write(folder.join("job.fio"), "[a]\nfilename=/dev/mmcblk0\nbs=4k\nsize=8k\nrw=read\n").unwrap();
+    let same = "writes the same file";
+    refused(folder, "job.fio --vcd w --svg w", &["--svg w: --vcd", same]);
+    refused(folder, "job.fio --vcd w --chrome ./w", &["--chrome ./w: --vcd", same]);
+    refused(folder, "--sdio --svg w --chrome w", &["--chrome w: --svg", same]);
+    assert!(!folder.join("w").exists());
+    refused(folder, "job.fio --for 0us", &["--for 0us: expected a time above 0"]);
+    refused(folder, "job.fio --for 0ms", &["--for 0ms: "]);
+    refused(folder, "--sdio tasklet", &["--sdio tasklet", "thread+tasklet, thread, async or mmcq"]);
+    // A device is no file that is written over.
+    assert!(trace(folder, "--sdio async --vcd /dev/null --chrome /dev/null").status.success());
+    // Jobs and the experiment do not go together, and one of them is needed.
+    for options in ["", "job.fio --sdio", "--sdio --trigger irq", "--sdio --platform generic"] {
+        assert_eq!(trace(folder, options).status.code(), Some(2), "{options}");
+    }
+}
+
+#[test]
+fn a_board_that_cannot_be_traced_is_named_with_its_controller() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    std::fs::write(folder.join("job.fio"), "[a]\nfilename=/dev/mmcblk0\nbs=4k\nsize=8k\nrw=read\n").unwrap();
+    refused(
+        folder,
+        "job.fio --platform stream-rtsx --vcd w.vcd",
+        &["board stream-rtsx", "controller rtsx cannot be traced"],
+    );
+    assert!(!folder.join("w.vcd").exists());
+}
