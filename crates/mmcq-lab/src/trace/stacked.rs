@@ -5,12 +5,13 @@ use super::picture::escaped;
 use super::recorder::What;
 use super::steps::{self, Lane};
 use super::window::time;
+use crate::sdio::trace::Step;
 use mmcq_sim::cpu::Context;
 use std::fmt::Write;
 
 const WIDTH: f64 = 1_300.0;
 const LEFT: f64 = 104.0;
-const TOP: f64 = 48.0;
+const TOP: f64 = 50.0;
 const LANE: f64 = 19.0;
 const BOX: f64 = 15.0;
 /// Name of a setting, and the space before the next.
@@ -45,6 +46,12 @@ pub fn write(packets: &[Packet], title: &str) -> String {
          font-family=\"sans-serif\" font-size=\"10\">\n<rect width=\"{full}\" height=\"{height}\" fill=\"white\"/>\n\
          <text x=\"{LEFT}\" y=\"22\" font-size=\"15\">{}</text>",
         escaped(title)
+    );
+    let _ = writeln!(
+        out,
+        "<text x=\"{LEFT}\" y=\"38\" fill=\"#546e7a\">Steps, each from the end of the one before: {}. Dark on DAT: the clock stands, \
+         for want of room in the FIFO.</text>",
+        Step::ALL.map(Step::name).join(", ")
     );
     let tick_ns = tick_ns(px_per_ns);
     for tick in 0..=tail_ns / tick_ns {
@@ -89,7 +96,6 @@ pub fn write(packets: &[Packet], title: &str) -> String {
 
 /// Setting, latency and what the clock stood for.
 fn heading(packet: &Packet) -> String {
-    use crate::sdio::trace::Step;
     let start_ns = packet.capture.start_ns;
     let at = |wanted: Step| packet.steps.iter().find(|(step, ..)| *step == wanted).map(|s| s.2 - start_ns);
     let of = |step| at(step).map_or_else(|| "never".to_owned(), time);
