@@ -72,8 +72,8 @@ pub fn board(name: &str, amount: Amount, progress: &mut dyn FnMut(&str)) -> Resu
     Ok(rows)
 }
 
-/// The rows as tables that fit on a screen: the historic settings, ours at Linux's costs, ours at its own, the
-/// ways to wait.
+/// The rows as tables that fit on a screen: the historic settings, ours at Linux's costs, ours at its own,
+/// the ways to wait.
 pub fn parts(rows: &[Row]) -> Vec<Vec<Row>> {
     let part = |row: &Row| match SETTINGS.iter().find(|(setting, ..)| *setting == row.setting) {
         Some((_, Way::Linux(_), _)) => 0,
