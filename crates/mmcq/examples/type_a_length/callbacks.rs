@@ -58,8 +58,7 @@ impl Machine {
             && let Some(done) = self.engine.take(id)
         {
             self.completed(done, now_ns);
-        }
-        if work.card_irq && self.state == State::Idle {
+        } else if work.card_irq && self.state == State::Idle {
             self.begin(now_ns);
         }
         (TIMER.set_alarm)(self.engine.next_deadline_ns());

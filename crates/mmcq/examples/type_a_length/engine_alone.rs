@@ -1,4 +1,4 @@
-//! Nothing but the engine: the same phases in the same order, from a list; no response is looked at.
+//! Nothing but the engine: the same phases in the same order, one after the other; no response is looked at.
 
 use super::card::{Card, PAYLOAD_BYTES};
 use super::steps;
@@ -7,8 +7,8 @@ use mmcq::sdio::bluetooth::HEADER_BYTES;
 
 pub struct Loop {
     engine: Engine<Card, 4>,
-    kinds: Vec<Kind>,
-    next: usize,
+    first: u8,
+    next: u8,
     id: Option<SlotId>,
     buf: DmaBuf,
     pub packets: u64,
@@ -18,18 +18,8 @@ impl Loop {
     pub fn new(buf: DmaBuf, fast: bool) -> Self {
         let mut engine = Engine::new(Card::new(), Config::DEFAULT);
         engine.unmask_card_irq();
-        let mut kinds = vec![
-            steps::pending(),
-            steps::interrupt(),
-            steps::clear(),
-            steps::data(HEADER_BYTES),
-            steps::data(PAYLOAD_BYTES),
-            steps::answer(false),
-        ];
-        if fast {
-            kinds.remove(0);
-        }
-        Loop { engine, kinds, next: 0, id: None, buf, packets: 0 }
+        let first = u8::from(fast);
+        Loop { engine, first, next: first, id: None, buf, packets: 0 }
     }
 
     pub fn on_irq(&mut self) {
@@ -43,14 +33,29 @@ impl Loop {
         if !work.card_irq {
             return;
         }
-        let Some(&kind) = self.kinds.get(self.next) else {
-            (self.next, self.packets) = (0, self.packets + 1);
-            self.engine.take_card_irq();
-            return self.engine.unmask_card_irq();
+        let kind = match self.next {
+            0 => steps::pending(),
+            1 => steps::interrupt(),
+            2 => steps::clear(),
+            3 => return self.submit_data(HEADER_BYTES),
+            4 => return self.submit_data(PAYLOAD_BYTES),
+            5 => steps::answer(false),
+            _ => {
+                (self.next, self.packets) = (self.first, self.packets + 1);
+                self.engine.take_card_irq();
+                return self.engine.unmask_card_irq();
+            }
         };
+        self.submit(kind, DmaBuf::EMPTY);
+    }
+
+    fn submit_data(&mut self, bytes: u32) {
+        let buf = core::mem::replace(&mut self.buf, DmaBuf::EMPTY);
+        self.submit(steps::data(bytes), buf);
+    }
+
+    fn submit(&mut self, kind: Kind, buf: DmaBuf) {
         self.next += 1;
-        let data = matches!(kind, Kind::Io { phase, .. } if phase.data.is_some());
-        let buf = if data { core::mem::replace(&mut self.buf, DmaBuf::EMPTY) } else { DmaBuf::EMPTY };
         self.id = Some(self.engine.submit(Request::new(kind, buf), 0).expect("a free slot"));
     }
 }
