@@ -91,7 +91,9 @@ impl Machine {
     }
 
     fn begin(&mut self, now_ns: u64) {
-        if self.enabled.is_power_of_two() {
+        if self.owes {
+            self.register(State::Answer { again: true }, steps::answer(true), now_ns);
+        } else if self.enabled.is_power_of_two() {
             self.register(State::Interrupt, steps::interrupt(), now_ns);
         } else {
             self.register(State::Pending, steps::pending(), now_ns);
@@ -131,7 +133,7 @@ impl Machine {
                 let bytes = u32::from_le_bytes([a, b, c, 0]);
                 let payload = bytes.wrapping_sub(HEADER_BYTES);
                 let size = u32::from(BLOCK_BYTES);
-                let whole = payload <= size || payload % size == 0 && payload / size < 512;
+                let whole = payload <= size || payload.is_multiple_of(size) && payload / size < 512;
                 if bytes > HEADER_BYTES && payload <= self.buf.len_bytes() && (2..=5).contains(&kind) && whole
                 {
                     self.bytes = payload;
@@ -148,8 +150,9 @@ impl Machine {
                 if again {
                     return self.begin(now_ns);
                 }
-                if self.failures <= RETRIES {
-                    self.packets += 1;
+                match self.failures {
+                    0..=RETRIES => self.packets += 1,
+                    _ => self.lost += 1,
                 }
                 self.failures = 0;
                 self.end();

@@ -37,7 +37,7 @@ pub fn answer(again: bool) -> Kind {
 pub fn data(bytes: u32) -> Kind {
     let size = u32::from(BLOCK_BYTES);
     let (count, block_size, blocks) = match bytes {
-        _ if bytes > size && bytes % size == 0 => {
+        _ if bytes > size && bytes.is_multiple_of(size) => {
             (Count::Blocks((bytes / size) as u16), BLOCK_BYTES, bytes / size)
         }
         _ => (Count::Bytes(bytes as u16), bytes as u16, 1),
