@@ -6,6 +6,7 @@ pub mod card;
 pub mod charged;
 pub mod cpu;
 pub mod memory;
+pub mod port;
 pub mod probe;
 pub mod rtsx;
 pub mod s3c_sdi;

@@ -16,8 +16,11 @@ const fn ours(stay: Stay, own: bool, dma: bool, asks: bool) -> Way {
     Way::Ours { stay, own, dma, asks }
 }
 
-/// Setting, published latency in microseconds and counter in kcycles/s.
-const SETTINGS: [(&str, Way, Option<(f64, f64)>); 12] = [
+/// Latency in microseconds and counter in kcycles/s.
+type Published = (f64, f64);
+
+/// Setting, and what was published of it.
+const SETTINGS: [(&str, Way, Option<Published>); 12] = [
     ("thread+tasklet", Way::Linux(Advance::ThreadTasklet), Some((340.0, 154.0))),
     ("thread", Way::Linux(Advance::Thread), Some((320.0, 156.0))),
     ("async", Way::Linux(Advance::Async), Some((132.0, 185.0))),
@@ -72,8 +75,8 @@ pub fn board(name: &str, amount: Amount, progress: &mut dyn FnMut(&str)) -> Resu
     Ok(rows)
 }
 
-/// The rows as tables that fit on a screen: the historic settings, ours at Linux's costs, ours at its own, the
-/// ways to wait.
+/// The rows as tables that fit on a screen: the historic settings, ours at Linux's costs, ours at its own,
+/// the ways to wait.
 pub fn parts(rows: &[Row]) -> Vec<Vec<Row>> {
     let part = |row: &Row| match SETTINGS.iter().find(|(setting, ..)| *setting == row.setting) {
         Some((_, Way::Linux(_), _)) => 0,
@@ -110,7 +113,7 @@ fn rows_of(
     board: &Board,
     setting: &str,
     way: Way,
-    published: Option<(f64, f64)>,
+    published: Option<Published>,
     quiet: &Outcome,
     robbed: &Outcome,
 ) -> Vec<Row> {

@@ -1,8 +1,8 @@
 //! The SDIO experiment: a Bluetooth card on a slow CPU, and who advances its six steps for each packet.
 //!
 //! `machine.rs` is the CPU, `host.rs` the driver with its prices, `linux.rs` the historic ways, `ours.rs` the
-//! engine with `policy.rs`, which decides to stay in the interrupt or to leave; `platform.rs` reads the board's
-//! file, `trace.rs` finds the steps in what went over the bus, `spin.rs` compares the ways to wait.
+//! engine with `policy.rs`, which decides to stay in the interrupt or to leave; `platform.rs` reads the
+//! board's file, `trace.rs` finds the steps in what went over the bus, `spin.rs` compares the ways to wait.
 
 pub mod host;
 pub mod linux;

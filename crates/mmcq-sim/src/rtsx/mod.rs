@@ -53,20 +53,31 @@ mod config;
 mod dma;
 mod internal;
 mod list;
-mod port;
 #[cfg(test)]
 mod tests;
 mod transfer;
 mod window;
 
-pub use crate::sdhci::PortCounters;
 pub use crate::stats::{BusEvent, BusStats};
 pub use config::RtsxConfig;
-pub use port::Port;
 
 use crate::card::{BusState, Card};
 use crate::memory::ShadowMemory;
+pub use crate::port::PortCounters;
 use bits::int;
+
+/// The registers as a driver reaches them.
+pub type Port = crate::port::Port<Rtsx>;
+
+impl crate::port::RegisterFile for Rtsx {
+    fn read(&mut self, offset: u16, size: u8, now_ns: u64) -> u32 {
+        Rtsx::read(self, offset, size, now_ns)
+    }
+
+    fn write(&mut self, offset: u16, size: u8, value: u32, now_ns: u64) {
+        Rtsx::write(self, offset, size, value, now_ns);
+    }
+}
 
 const NEVER: u64 = u64::MAX;
 

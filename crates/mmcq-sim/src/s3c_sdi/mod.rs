@@ -27,20 +27,32 @@ mod config;
 mod data;
 mod dma;
 mod fifo;
-mod port;
 mod registers;
 #[cfg(test)]
 mod tests;
 
 pub use crate::stats::{BusEvent, BusStats};
 pub use config::S3cSdiConfig;
-pub use port::{Port, PortCounters};
 
 use crate::card::{BusState, Card};
 use crate::memory::ShadowMemory;
+pub use crate::port::PortCounters;
 use crate::probe::{Probe, Signal};
 use crate::wire::Beat;
 use bits::{con, dsta};
+
+/// The registers as a driver reaches them.
+pub type Port = crate::port::Port<S3cSdi>;
+
+impl crate::port::RegisterFile for S3cSdi {
+    fn read(&mut self, offset: u16, size: u8, now_ns: u64) -> u32 {
+        S3cSdi::read(self, offset, size, now_ns)
+    }
+
+    fn write(&mut self, offset: u16, size: u8, value: u32, now_ns: u64) {
+        S3cSdi::write(self, offset, size, value, now_ns);
+    }
+}
 
 const NEVER: u64 = u64::MAX;
 

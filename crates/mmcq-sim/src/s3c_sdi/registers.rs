@@ -161,7 +161,7 @@ impl S3cSdi {
             | bit(!writing && self.fifo.is_full(), fsta::RX_FULL)
             | bit(self.rx_last(), fsta::RX_LAST)
             | bit(writing && self.fifo.is_empty(), fsta::TX_EMPTY)
-            | bit(self.tx_half(), fsta::TX_HALF)
+            | bit(writing && self.fifo.half_empty(), fsta::TX_HALF)
             | bit(!writing && !self.fifo.is_empty(), fsta::RX_DETECT)
             | bit(writing && !self.fifo.is_full(), fsta::TX_DETECT)
             | bit(self.regs.fifo_failed, fsta::FAIL)
@@ -180,11 +180,6 @@ impl S3cSdi {
         self.dat.last && !self.fifo.is_empty()
     }
 
-    /// No more than the fill: true also when nothing is armed.
-    fn tx_half(&self) -> bool {
-        self.fifo.half_empty()
-    }
-
     /// What happened and how the FIFO stands, as IMSK numbers it.
     pub(super) fn events(&self) -> u32 {
         let r = &self.regs;
@@ -199,7 +194,8 @@ impl S3cSdi {
             (r.data_status & dsta::DATA_CRC != 0, event::DATA_CRC),
             (r.data_status & dsta::TIMEOUT != 0, event::DATA_TIMEOUT),
             (r.data_status & dsta::FINISH != 0, event::FINISH),
-            (self.tx_half(), event::TX_HALF),
+            // No more than the fill: true also when nothing is armed.
+            (self.fifo.half_empty(), event::TX_HALF),
             (self.rx_last(), event::RX_LAST),
             (self.rx_half(), event::RX_HALF),
         ];

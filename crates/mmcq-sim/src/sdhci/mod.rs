@@ -27,7 +27,6 @@ mod config;
 mod data;
 mod dma;
 mod pio;
-mod port;
 mod registers;
 #[cfg(test)]
 pub(crate) mod tests;
@@ -35,14 +34,27 @@ pub(crate) mod tests;
 pub use crate::stats::{BusEvent, BusStats};
 pub(crate) use command::crc7;
 pub use config::{Busy, SdhciConfig};
-pub use port::{Port, PortCounters};
 
 use crate::card::{BusState, Card};
 use crate::memory::ShadowMemory;
+pub use crate::port::PortCounters;
 use crate::probe::{Probe, Signal};
 use crate::wire::Beat;
 use bits::{int, reset};
 use registers::Registers;
+
+/// The registers as a driver reaches them.
+pub type Port = crate::port::Port<Sdhci>;
+
+impl crate::port::RegisterFile for Sdhci {
+    fn read(&mut self, offset: u16, size: u8, now_ns: u64) -> u32 {
+        Sdhci::read(self, offset, size, now_ns)
+    }
+
+    fn write(&mut self, offset: u16, size: u8, value: u32, now_ns: u64) {
+        Sdhci::write(self, offset, size, value, now_ns);
+    }
+}
 
 const NEVER: u64 = u64::MAX;
 

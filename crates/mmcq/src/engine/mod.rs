@@ -3,12 +3,15 @@
 //! Requests come in by [`Engine::submit`] and wait in one queue. [`Engine::on_irq`] and [`Engine::poll`] move the phases on: each acknowledges,
 //! decides, starts the next phase, and only then completes what ended. Results are fetched with [`Engine::take`].
 //!
-//! Read first: `slot.rs` (a request's life), `order.rs` (who is next), then `phases.rs` (how a transfer runs), `stream.rs` (how it stays
+//! Read first: `slot.rs` (a request's life), `order.rs` (who is next), then `phases.rs` (how a transfer runs), `control.rs` (everything else), `stream.rs` (how it stays
 //! open) and `recover.rs` (how it fails).
 
 mod buffer;
 mod busy;
+mod cancel;
 mod config;
+mod control;
+mod deadline;
 mod order;
 mod phases;
 mod recover;
@@ -395,68 +398,6 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         let index = u8::try_from(index).ok().filter(|&i| usize::from(i) < N)?;
         let slot = self.slots.at(index);
         (slot.state != State::Free).then_some(SlotId { index, generation: slot.generation })
-    }
-
-    /// Nobody waits for this request any more. What the controller has not got yet is taken out; what it has got ends by itself, and its
-    /// buffer comes back through [`reclaim`](Self::reclaim). Returns the buffer if it is free at once.
-    pub fn cancel(&mut self, id: SlotId) -> Option<DmaBuf> {
-        let slot = self.slots.at_mut(id.index);
-        if slot.generation != id.generation {
-            return None;
-        }
-        match slot.state {
-            // A write of which a part has gone out, or that shall be tried again alone, is not half undone.
-            State::Queued if slot.moved_blocks == 0 => {
-                if let Some(waiting) = self.told(id.index) {
-                    self.policy.cancelled(&waiting);
-                }
-                self.slots.unlink(id.index);
-                let slot = self.slots.at_mut(id.index);
-                if slot.prepared
-                    && let Some(direction) = slot.direction()
-                {
-                    slot.prepared = false;
-                    self.prepared = self.prepared.saturating_sub(1);
-                    self.host.unmap(&slot.segment, direction);
-                }
-                self.give_up(id.index)
-            }
-            State::Done => {
-                self.fresh &= !(1 << id.index);
-                self.give_up(id.index)
-            }
-            State::Queued | State::Active | State::Settling | State::Ended => {
-                slot.orphan = true;
-                slot.waker = None;
-                None
-            }
-            State::Free | State::Lost => None,
-        }
-    }
-
-    /// As [`cancel`](Self::cancel), for an owner who cannot take the buffer back now: it waits for [`reclaim`](Self::reclaim).
-    pub fn abandon(&mut self, id: SlotId) {
-        let Some(buf) = self.cancel(id) else { return };
-        if !buf.owned || buf.len_bytes() == 0 {
-            return;
-        }
-        // `cancel` has just freed a slot, so there is one to keep the buffer in.
-        if let Some(index) = self.slots.allocate() {
-            let slot = self.slots.at_mut(index);
-            (slot.state, slot.buf) = (State::Lost, buf);
-        }
-    }
-
-    fn give_up(&mut self, index: u8) -> Option<DmaBuf> {
-        let buf = core::mem::replace(&mut self.slots.at_mut(index).buf, DmaBuf::EMPTY);
-        self.slots.release(index);
-        Some(buf.unless_lent())
-    }
-
-    /// A buffer whose request was cancelled while the controller had it.
-    pub fn reclaim(&mut self) -> Option<DmaBuf> {
-        let index = self.slots.with_state(State::Lost).next()?;
-        self.give_up(index)
     }
 
     /// Who to wake when this request is done; the engine itself wakes nobody.

@@ -6,12 +6,10 @@
 use super::order::not_before;
 use super::slot::{NONE, State, bits};
 use super::stream::{Close, End};
-use super::{BLOCK_BYTES, Engine, Error, FlushBy, Kind, Mode, Output, Target};
-use crate::host::{
-    Auto, BusOp, BusyDetect, Data, Direction, Done, Events, Fault, Host, Phase, StartError, Step,
-};
+use super::{BLOCK_BYTES, Engine, Error, Kind, Mode, Output, Target};
+use crate::host::{Auto, BusOp, BusyDetect, Data, Direction, Done, Events, Fault, Host, Phase, StartError};
 use crate::sched::{Choice, Policy, Waiting};
-use crate::spec::command::{self, Command, Resp, emmc};
+use crate::spec::command::{self, Command, Resp};
 use crate::spec::response::{R1, State as CardState};
 
 /// What the engine is doing with the controller.
@@ -79,10 +77,6 @@ pub(super) const STOP_TIMEOUT_NS: u64 = 100_000_000;
 pub(super) const SLACK_NS: u64 = 50_000_000;
 /// A start that was refused because of the lines is tried again after this.
 const START_RETRY_NS: u64 = 10_000;
-/// Clocks after the last token before the clock changes [SD 4.4].
-const LAST_CLOCKS: u64 = 8;
-/// EXT_CSD [32] [eMMC 7.4.90].
-const FLUSH_CACHE: u8 = 32;
 /// The controller is kept idle for a policy no longer than this.
 const IDLE_NS_MAX: u64 = 20_000_000;
 /// Blocks after which the card may pause for its longest time once more.
@@ -325,84 +319,6 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         self.gathered.blocks > 1 && self.phase.auto == Auto::None && !counted
     }
 
-    /// Starts a request that is no read or write.
-    fn begin_control(&mut self, index: u8, now_ns: u64) {
-        self.slots.unlink(index);
-        let slot = self.slots.at_mut(index);
-        slot.state = State::Active;
-        self.control = index;
-        self.failure = None;
-        self.segment_count = 0;
-        match slot.kind {
-            Kind::Raw { prefix, phase, timeout_ns } => {
-                if !self.place_data(index) {
-                    return;
-                }
-                match prefix {
-                    Some(prefix) => self.start_command(Stage::Prefix, prefix, COMMAND_TIMEOUT_NS, now_ns),
-                    None => self.begin_raw(phase, timeout_ns, now_ns),
-                }
-            }
-            Kind::Io { phase, timeout_ns, .. } => {
-                if self.place_data(index) {
-                    self.begin_raw(phase, timeout_ns, now_ns);
-                }
-            }
-            Kind::Flush => match self.target.map(|t| t.flush) {
-                Some(FlushBy::EmmcCache { timeout_ns }) => {
-                    let flush = emmc::switch(emmc::Access::WriteByte, FLUSH_CACHE, 1, 0);
-                    self.start_command(Stage::Flush, flush, timeout_ns, now_ns);
-                }
-                // Without a cache a settled write is on the medium, and none is unsettled here.
-                Some(FlushBy::Status) => {
-                    let result = self.flushed();
-                    self.end_control(result);
-                }
-                None => self.end_control(Err(Error::NoCard)),
-            },
-            Kind::Bus(op) => {
-                self.stage = Stage::Bus(op);
-                // Before its clock changes a card wants some more after the last token [SD 4.4].
-                self.bus_begun = self.clock_hz == 0 || !matches!(op, BusOp::Clock(_));
-                if self.bus_begun {
-                    self.step_bus(op, true, now_ns);
-                } else {
-                    let clock_ns = 1_000_000_000 / self.clock_hz.max(1);
-                    self.wake_ns = now_ns.saturating_add(LAST_CLOCKS * u64::from(clock_ns + 1));
-                }
-            }
-            Kind::Pause { ns } => {
-                self.stage = Stage::Pause;
-                self.wake_ns = now_ns.saturating_add(ns);
-            }
-            Kind::Read { .. } | Kind::Write { .. } => self.end_control(Err(Error::Unsupported)),
-        }
-    }
-
-    /// The memory of a control request. False: it could not be mapped, and the request has ended.
-    fn place_data(&mut self, index: u8) -> bool {
-        if self.slots.at(index).segment.len == 0 {
-            return true;
-        }
-        if let Err(error) = self.map(index) {
-            self.control = NONE;
-            self.end_slot(index, Err(error));
-            return false;
-        }
-        if let Some(first) = self.segments.first_mut() {
-            *first = self.slots.at(index).segment;
-            self.segment_count = 1;
-        }
-        true
-    }
-
-    fn begin_raw(&mut self, phase: Phase, timeout_ns: u64, now_ns: u64) {
-        self.phase = phase;
-        let blocks = phase.data.map_or(0, |d| d.blocks);
-        let limit = timeout_ns.saturating_add(2 * u64::from(blocks) * self.block_ns);
-        self.start_phase(Stage::Main, timeout_ns, limit, now_ns);
-    }
-
     /// Starts a phase without data.
     pub(super) fn start_command(&mut self, stage: Stage, command: Command, timeout_ns: u64, now_ns: u64) {
         self.phase = Phase { command, data: None, auto: Auto::None, tuning: false };
@@ -410,14 +326,14 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     }
 
     /// Hands `self.phase` to the controller. `limit_ns`: when the engine itself gives up, not counting slack.
-    fn start_phase(&mut self, stage: Stage, timeout_ns: u64, limit_ns: u64, now_ns: u64) {
+    pub(super) fn start_phase(&mut self, stage: Stage, timeout_ns: u64, limit_ns: u64, now_ns: u64) {
         self.stage = stage;
         self.deadline_ns = now_ns.saturating_add(limit_ns).saturating_add(SLACK_NS);
         self.wake_ns = u64::MAX;
         self.try_start(timeout_ns, now_ns);
     }
 
-    fn try_start(&mut self, timeout_ns: u64, now_ns: u64) {
+    pub(super) fn try_start(&mut self, timeout_ns: u64, now_ns: u64) {
         let count = if self.phase.data.is_some() { self.segment_count as usize } else { 0 };
         let segments = self.segments.get(..count).unwrap_or(&[]);
         match self.host.start(&self.phase, segments, timeout_ns) {
@@ -603,14 +519,6 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         self.dispatch(now_ns);
     }
 
-    /// What a flush reports: an error that came too late for its owner comes here, once.
-    fn flushed(&mut self) -> Result<Output, Error> {
-        match self.late.take() {
-            Some(status) => Err(Error::Program(status)),
-            None => Ok(Output::default()),
-        }
-    }
-
     /// What the policy is told of a request, if it is told anything.
     pub(super) fn told(&self, index: u8) -> Option<Waiting> {
         if P::IN_ORDER { None } else { self.slots.waiting(index) }
@@ -656,74 +564,5 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         slot.result = result;
         slot.state = State::Ended;
         self.ended |= 1 << index;
-    }
-
-    pub(super) fn end_control(&mut self, result: Result<Output, Error>) {
-        let index = core::mem::replace(&mut self.control, NONE);
-        self.stage = Stage::Idle;
-        (self.wake_ns, self.deadline_ns) = (u64::MAX, u64::MAX);
-        self.end_slot(index, result);
-    }
-
-    fn end_control_and_go_on(&mut self, result: Result<Output, Error>, now_ns: u64) {
-        self.end_control(result);
-        self.dispatch(now_ns);
-    }
-
-    fn step_bus(&mut self, op: BusOp, first: bool, now_ns: u64) {
-        match self.host.set_bus(op, first, now_ns) {
-            Step::Done => {
-                self.note_bus(op);
-                self.end_control(Ok(Output::default()));
-            }
-            Step::Wait(until_ns) => self.wake_ns = until_ns.max(now_ns),
-            Step::Failed => self.end_control(Err(Error::Bus(op))),
-        }
-    }
-
-    /// Whatever time has brought: retries, steps, questions, deadlines. One turn of each at most.
-    pub(super) fn advance(&mut self, now_ns: u64) {
-        if self.stage == Stage::Idle {
-            return self.dispatch(now_ns);
-        }
-        if now_ns >= self.wake_ns {
-            self.wake_ns = u64::MAX;
-            match self.stage {
-                Stage::Bus(op) => {
-                    let begun = core::mem::replace(&mut self.bus_begun, true);
-                    self.step_bus(op, !begun, now_ns);
-                    self.dispatch(now_ns);
-                }
-                Stage::Pause => self.end_control_and_go_on(Ok(Output::default()), now_ns),
-                Stage::BusyPause => self.ask_busy(now_ns),
-                Stage::Recover(step) if !self.blocked => self.recover_wake(step, now_ns),
-                _ if self.blocked => self.try_start(self.retry_timeout_ns(now_ns), now_ns),
-                _ => {}
-            }
-        }
-        if now_ns >= self.deadline_ns {
-            self.overdue(now_ns);
-        }
-    }
-
-    /// The controller's timer for a start that was held up: what is left.
-    fn retry_timeout_ns(&self, now_ns: u64) -> u64 {
-        self.deadline_ns.saturating_sub(now_ns).saturating_sub(SLACK_NS).max(COMMAND_TIMEOUT_NS)
-    }
-
-    /// A deadline has passed: maybe only the interrupt was lost.
-    fn overdue(&mut self, now_ns: u64) {
-        let waiting = !self.blocked && self.stage != Stage::BusyPause;
-        if waiting && self.acknowledge(now_ns) && now_ns < self.deadline_ns {
-            self.stats.lost_interrupts += 1;
-            return;
-        }
-        if now_ns < self.deadline_ns || self.stage == Stage::Idle {
-            return;
-        }
-        match self.stage {
-            Stage::Recover(step) => self.recover_failed(step, now_ns),
-            _ => self.fail(Error::Silent, now_ns),
-        }
     }
 }

@@ -91,3 +91,14 @@ fn a_controller_without_the_flaw_latches_every_edge() {
     other.put(1, 8, 1);
     assert_eq!((other.r(DSTA), other.r(GPIO), other.host.lost_edges()), (1 << 9, 1, 0));
 }
+
+/// A driver may ring itself by it; the FIFO's status says nothing of a write that is not there.
+#[test]
+fn an_empty_fifo_is_half_empty_also_when_nothing_is_armed() {
+    let mut rig = listening();
+    assert!(!rig.host.irq());
+    rig.w(IMSK, 1 << 12 | 1 << 4);
+    assert_eq!((rig.host.irq(), rig.r(FSTA)), (true, 0));
+    rig.w(IMSK, 1 << 12);
+    assert!(!rig.host.irq());
+}

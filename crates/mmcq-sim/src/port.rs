@@ -1,20 +1,35 @@
 //! The registers as a driver reaches them: each access happens at a moment and takes time.
 
-use super::S3cSdi;
-pub use crate::sdhci::PortCounters;
 use crate::time::Time;
 use mmcq::host::Regs;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
+/// A controller model as its registers see it.
+pub trait RegisterFile {
+    /// Reads `size` bytes at `offset`, at this time.
+    fn read(&mut self, offset: u16, size: u8, now_ns: u64) -> u32;
+
+    /// Writes `size` bytes at `offset`, at this time.
+    fn write(&mut self, offset: u16, size: u8, value: u32, now_ns: u64);
+}
+
+/// Accesses counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PortCounters {
+    /// Reads.
+    pub reads: u64,
+    /// Writes.
+    pub writes: u64,
+}
+
 /// Register access to a model for the code that runs at [`Time::now`].
 ///
 /// Every access first lets the model reach now, then acts, then charges its price. Clones share model, time
 /// and counters.
-#[derive(Clone)]
-pub struct Port {
+pub struct Port<M> {
     /// The controller.
-    pub model: Rc<RefCell<S3cSdi>>,
+    pub model: Rc<RefCell<M>>,
     /// The time of the code that accesses it.
     pub time: Time,
     /// Price of a read.
@@ -24,9 +39,21 @@ pub struct Port {
     counters: Rc<Cell<PortCounters>>,
 }
 
-impl Port {
+impl<M> Clone for Port<M> {
+    fn clone(&self) -> Self {
+        Port {
+            model: self.model.clone(),
+            time: self.time.clone(),
+            read_cost_ns: self.read_cost_ns,
+            write_cost_ns: self.write_cost_ns,
+            counters: self.counters.clone(),
+        }
+    }
+}
+
+impl<M: RegisterFile> Port<M> {
     /// Access to `model`, without counts so far.
-    pub fn new(model: Rc<RefCell<S3cSdi>>, time: Time, read_cost_ns: u64, write_cost_ns: u64) -> Self {
+    pub fn new(model: Rc<RefCell<M>>, time: Time, read_cost_ns: u64, write_cost_ns: u64) -> Self {
         Port { model, time, read_cost_ns, write_cost_ns, counters: Rc::default() }
     }
 
@@ -51,7 +78,7 @@ impl Port {
     }
 }
 
-impl Regs for Port {
+impl<M: RegisterFile> Regs for Port<M> {
     fn read8(&self, offset: u16) -> u8 {
         self.read(offset, 1) as u8
     }

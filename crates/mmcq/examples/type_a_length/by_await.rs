@@ -1,0 +1,90 @@
+//! The driver of the crate, `async fn`, polled from the interrupt.
+
+use super::card::{BLOCK_BYTES, Card, description};
+use super::{TIMER, drive};
+use mmcq::engine::{Config, DmaBuf};
+use mmcq::sdio::bluetooth::TypeA;
+use mmcq::sdio::{CardInterrupt, Error, Function};
+use mmcq::task::{IrqTask, Lock, Shared};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::task::{RawWaker, RawWakerVTable, Waker};
+
+/// Nothing to exclude: what a platform's lock costs is its own.
+#[derive(Clone, Copy)]
+pub struct OneThread;
+
+// SAFETY: one thread; the stack never nests `with`.
+unsafe impl Lock for OneThread {
+    fn with<R>(&self, f: impl FnOnce() -> R) -> R {
+        f()
+    }
+}
+
+/// Counts how often it is taken.
+#[derive(Clone, Copy)]
+pub struct Counted;
+
+pub static LOCKED: AtomicU64 = AtomicU64::new(0);
+
+// SAFETY: as above.
+unsafe impl Lock for Counted {
+    fn with<R>(&self, f: impl FnOnce() -> R) -> R {
+        LOCKED.fetch_add(1, Relaxed);
+        f()
+    }
+}
+
+async fn receive<L: Lock>(
+    shared: &Shared<L, Card, 4>,
+    mut buf: DmaBuf,
+    fast: bool,
+    packets: &AtomicU64,
+) -> Result<(), Error> {
+    let function = Function::new(shared, &description(), 1)?;
+    let mut irq = CardInterrupt::new(shared);
+    if !fast {
+        irq.enable(2).await?;
+    }
+    let bluetooth = TypeA::open(function, &mut irq, BLOCK_BYTES).await?;
+    loop {
+        let received;
+        (received, buf) = bluetooth.receive(&mut irq, buf).await;
+        received?;
+        packets.store(packets.load(Relaxed) + 1, Relaxed);
+    }
+}
+
+/// Polls its task when woken.
+fn waker<L: Lock>(task: &IrqTask<L>) -> Waker {
+    struct Table<L>(L);
+    impl<L: Lock> Table<L> {
+        const TABLE: RawWakerVTable = RawWakerVTable::new(Self::clone, Self::wake, Self::wake, Self::nothing);
+        // SAFETY (of all three): called with the pointer that `waker` was given.
+        unsafe fn clone(task: *const ()) -> RawWaker {
+            RawWaker::new(task, &Self::TABLE)
+        }
+        unsafe fn wake(task: *const ()) {
+            // SAFETY: the task outlives its wakers.
+            let it = unsafe { &*task.cast::<IrqTask<L>>() };
+            // SAFETY: as above.
+            it.poll(&unsafe { Waker::from_raw(RawWaker::new(task, &Self::TABLE)) });
+        }
+        unsafe fn nothing(_: *const ()) {}
+    }
+    // SAFETY: the table's functions do what the contract of `RawWaker` asks; nothing is owned.
+    unsafe { Waker::from_raw(RawWaker::new(std::ptr::from_ref(task).cast(), &Table::<L>::TABLE)) }
+}
+
+pub fn run<L: Lock + Sync + Send + Copy>(lock: L, buf: DmaBuf, fast: bool, count: u64, which: Option<u64>) {
+    let shared = Shared::new(lock, TIMER, Card::new(), Config::DEFAULT);
+    let packets = AtomicU64::new(0);
+    let task = IrqTask::new(lock);
+    let driver = async {
+        if let Err(error) = receive(&shared, buf, fast, &packets).await {
+            panic!("the driver ends: {error}");
+        }
+    };
+    task.scope(driver, &waker(&task), || {
+        drive(&mut || shared.on_irq(), &|| packets.load(Relaxed), fast, count, which);
+    });
+}

@@ -1,0 +1,124 @@
+//! Requests that are no reads or writes: flush, raw phases, phases of I/O functions, changes of the bus, pauses.
+
+use super::phases::{COMMAND_TIMEOUT_NS, Stage};
+use super::slot::{NONE, State};
+use super::{Engine, Error, FlushBy, Kind, Output};
+use crate::host::{BusOp, Host, Phase, Step};
+use crate::sched::Policy;
+use crate::spec::command::emmc;
+
+/// EXT_CSD [32] [eMMC 7.4.90].
+const FLUSH_CACHE: u8 = 32;
+/// Clocks after the last token before the clock changes [SD 4.4].
+const LAST_CLOCKS: u64 = 8;
+
+impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
+    /// Starts a request that is no read or write.
+    pub(super) fn begin_control(&mut self, index: u8, now_ns: u64) {
+        self.slots.unlink(index);
+        let slot = self.slots.at_mut(index);
+        slot.state = State::Active;
+        self.control = index;
+        self.failure = None;
+        self.segment_count = 0;
+        match slot.kind {
+            Kind::Raw { prefix, phase, timeout_ns } => {
+                if !self.place_data(index) {
+                    return;
+                }
+                match prefix {
+                    Some(prefix) => self.start_command(Stage::Prefix, prefix, COMMAND_TIMEOUT_NS, now_ns),
+                    None => self.begin_raw(phase, timeout_ns, now_ns),
+                }
+            }
+            Kind::Io { phase, timeout_ns, .. } => {
+                if self.place_data(index) {
+                    self.begin_raw(phase, timeout_ns, now_ns);
+                }
+            }
+            Kind::Flush => match self.target.map(|t| t.flush) {
+                Some(FlushBy::EmmcCache { timeout_ns }) => {
+                    let flush = emmc::switch(emmc::Access::WriteByte, FLUSH_CACHE, 1, 0);
+                    self.start_command(Stage::Flush, flush, timeout_ns, now_ns);
+                }
+                // Without a cache a settled write is on the medium, and none is unsettled here.
+                Some(FlushBy::Status) => {
+                    let result = self.flushed();
+                    self.end_control(result);
+                }
+                None => self.end_control(Err(Error::NoCard)),
+            },
+            Kind::Bus(op) => {
+                self.stage = Stage::Bus(op);
+                // Before its clock changes a card wants some more after the last token [SD 4.4].
+                self.bus_begun = self.clock_hz == 0 || !matches!(op, BusOp::Clock(_));
+                if self.bus_begun {
+                    self.step_bus(op, true, now_ns);
+                } else {
+                    let clock_ns = 1_000_000_000 / self.clock_hz.max(1);
+                    self.wake_ns = now_ns.saturating_add(LAST_CLOCKS * u64::from(clock_ns + 1));
+                }
+            }
+            Kind::Pause { ns } => {
+                self.stage = Stage::Pause;
+                self.wake_ns = now_ns.saturating_add(ns);
+            }
+            Kind::Read { .. } | Kind::Write { .. } => self.end_control(Err(Error::Unsupported)),
+        }
+    }
+
+    /// The memory of a control request. False: it could not be mapped, and the request has ended.
+    pub(super) fn place_data(&mut self, index: u8) -> bool {
+        if self.slots.at(index).segment.len == 0 {
+            return true;
+        }
+        if let Err(error) = self.map(index) {
+            self.control = NONE;
+            self.end_slot(index, Err(error));
+            return false;
+        }
+        if let Some(first) = self.segments.first_mut() {
+            *first = self.slots.at(index).segment;
+            self.segment_count = 1;
+        }
+        true
+    }
+
+    pub(super) fn begin_raw(&mut self, phase: Phase, timeout_ns: u64, now_ns: u64) {
+        self.phase = phase;
+        let blocks = phase.data.map_or(0, |d| d.blocks);
+        let limit = timeout_ns.saturating_add(2 * u64::from(blocks) * self.block_ns);
+        self.start_phase(Stage::Main, timeout_ns, limit, now_ns);
+    }
+
+    pub(super) fn step_bus(&mut self, op: BusOp, first: bool, now_ns: u64) {
+        match self.host.set_bus(op, first, now_ns) {
+            Step::Done => {
+                self.note_bus(op);
+                self.end_control(Ok(Output::default()));
+            }
+            Step::Wait(until_ns) => self.wake_ns = until_ns.max(now_ns),
+            Step::Failed => self.end_control(Err(Error::Bus(op))),
+        }
+    }
+
+    pub(super) fn end_control(&mut self, result: Result<Output, Error>) {
+        let index = core::mem::replace(&mut self.control, NONE);
+        self.stage = Stage::Idle;
+        (self.wake_ns, self.deadline_ns) = (u64::MAX, u64::MAX);
+        self.end_slot(index, result);
+    }
+
+    pub(super) fn end_control_and_go_on(&mut self, result: Result<Output, Error>, now_ns: u64) {
+        self.end_control(result);
+        self.dispatch(now_ns);
+    }
+
+    /// What a flush reports: an error that came too late for its owner comes here, once.
+    pub(super) fn flushed(&mut self) -> Result<Output, Error> {
+        match self.late.take() {
+            Some(status) => Err(Error::Program(status)),
+            None => Ok(Output::default()),
+        }
+    }
+}

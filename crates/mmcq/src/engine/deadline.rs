@@ -1,0 +1,54 @@
+//! What time brings: retries, the next step of something slow, questions to a busy card, and the end of patience.
+
+use super::phases::{COMMAND_TIMEOUT_NS, SLACK_NS, Stage};
+use super::{Engine, Error, Output};
+use crate::host::Host;
+use crate::sched::Policy;
+
+impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
+    /// Whatever time has brought: retries, steps, questions, deadlines. One turn of each at most.
+    pub(super) fn advance(&mut self, now_ns: u64) {
+        if self.stage == Stage::Idle {
+            return self.dispatch(now_ns);
+        }
+        if now_ns >= self.wake_ns {
+            self.wake_ns = u64::MAX;
+            match self.stage {
+                Stage::Bus(op) => {
+                    let begun = core::mem::replace(&mut self.bus_begun, true);
+                    self.step_bus(op, !begun, now_ns);
+                    self.dispatch(now_ns);
+                }
+                Stage::Pause => self.end_control_and_go_on(Ok(Output::default()), now_ns),
+                Stage::BusyPause => self.ask_busy(now_ns),
+                Stage::Recover(step) if !self.blocked => self.recover_wake(step, now_ns),
+                _ if self.blocked => self.try_start(self.retry_timeout_ns(now_ns), now_ns),
+                _ => {}
+            }
+        }
+        if now_ns >= self.deadline_ns {
+            self.overdue(now_ns);
+        }
+    }
+
+    /// The controller's timer for a start that was held up: what is left.
+    pub(super) fn retry_timeout_ns(&self, now_ns: u64) -> u64 {
+        self.deadline_ns.saturating_sub(now_ns).saturating_sub(SLACK_NS).max(COMMAND_TIMEOUT_NS)
+    }
+
+    /// A deadline has passed: maybe only the interrupt was lost.
+    pub(super) fn overdue(&mut self, now_ns: u64) {
+        let waiting = !self.blocked && self.stage != Stage::BusyPause;
+        if waiting && self.acknowledge(now_ns) && now_ns < self.deadline_ns {
+            self.stats.lost_interrupts += 1;
+            return;
+        }
+        if now_ns < self.deadline_ns || self.stage == Stage::Idle {
+            return;
+        }
+        match self.stage {
+            Stage::Recover(step) => self.recover_failed(step, now_ns),
+            _ => self.fail(Error::Silent, now_ns),
+        }
+    }
+}
