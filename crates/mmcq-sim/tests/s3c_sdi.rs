@@ -1,17 +1,21 @@
 //! The whole stack on the model of Samsung's SDI, whose driver was written by another hand: an I/O card comes
 //! up, packets move both ways, by the CPU and by DMA, from the interrupt alone.
 
+#[path = "../../mmcq/tests/support/one_thread.rs"]
+mod one_thread;
+
 use mmcq::card::{self, Options};
 use mmcq::engine::{Config, DmaBuf};
 use mmcq::host::s3c_sdi;
 use mmcq::sdio::bluetooth::TypeA;
 use mmcq::sdio::{CardInterrupt, Function};
-use mmcq::task::{Lock, Shared, Timer};
+use mmcq::task::Shared;
 use mmcq_sim::card::io::{Behind, IoProfile, type_a};
 use mmcq_sim::memory::{MemoryConfig, ShadowMemory};
 use mmcq_sim::s3c_sdi::{Port, S3cSdi, S3cSdiConfig};
 use mmcq_sim::time::Time;
-use std::cell::{Cell, RefCell};
+use one_thread::{NOW_NS, OneThread, TIMER};
+use std::cell::RefCell;
 use std::future::Future;
 use std::pin::pin;
 use std::rc::Rc;
@@ -19,17 +23,6 @@ use std::task::{Context, Poll, Waker};
 
 type Driver = s3c_sdi::S3cSdi<Port, ShadowMemory>;
 type Stack = Shared<OneThread, Driver, 4>;
-
-struct OneThread;
-// SAFETY: a test has one thread, and `with` is not nested.
-unsafe impl Lock for OneThread {
-    fn with<R>(&self, f: impl FnOnce() -> R) -> R {
-        f()
-    }
-}
-
-thread_local!(static NOW_NS: Cell<u64> = const { Cell::new(0) });
-const TIMER: Timer = Timer { now_ns: || NOW_NS.get(), set_alarm: |_| {} };
 
 struct Rig {
     time: Time,

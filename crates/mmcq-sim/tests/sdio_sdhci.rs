@@ -1,17 +1,21 @@
 //! An I/O card behind the SDHCI model: bring-up, functions, the card interrupt by the controller's own bit, and packets in the interrupt's time.
 
+#[path = "../../mmcq/tests/support/one_thread.rs"]
+mod one_thread;
+
 use mmcq::card::{Options, bring_up_io};
 use mmcq::engine::{Config, DmaBuf};
 use mmcq::host::sdhci::{self, Table};
 use mmcq::host::{Timing, Width};
 use mmcq::sdio::bluetooth::{self, TypeA};
 use mmcq::sdio::{CardInterrupt, Function};
-use mmcq::task::{Lock, Shared, Timer};
+use mmcq::task::Shared;
 use mmcq_sim::card::io::{IoProfile, type_a};
 use mmcq_sim::memory::{MemoryConfig, ShadowMemory};
 use mmcq_sim::sdhci::{Port, Sdhci, SdhciConfig};
 use mmcq_sim::time::Time;
-use std::cell::{Cell, RefCell};
+use one_thread::{NOW_NS, OneThread, TIMER};
+use std::cell::RefCell;
 use std::future::Future;
 use std::pin::pin;
 use std::rc::Rc;
@@ -19,17 +23,6 @@ use std::task::{Context, Poll, Waker};
 
 type Driver = sdhci::Sdhci<Port, ShadowMemory, 17>;
 type Stack = Shared<OneThread, Driver, 4>;
-
-struct OneThread;
-// SAFETY: a test has one thread, and `with` is not nested.
-unsafe impl Lock for OneThread {
-    fn with<R>(&self, f: impl FnOnce() -> R) -> R {
-        f()
-    }
-}
-
-thread_local!(static NOW_NS: Cell<u64> = const { Cell::new(0) });
-const TIMER: Timer = Timer { now_ns: || NOW_NS.get(), set_alarm: |_| {} };
 
 /// Polls the future and lets virtual time run to the next interrupt or deadline whenever it waits.
 fn drive<F: Future>(stack: &Stack, model: &Rc<RefCell<Sdhci>>, time: &Time, future: F) -> F::Output {

@@ -1,17 +1,21 @@
 //! The whole stack on our models: every card profile, every transfer mode, bring-up and data, in virtual time.
 
+#[path = "../../mmcq/tests/support/one_thread.rs"]
+mod one_thread;
+
 use mmcq::block::BlockDevice;
 use mmcq::card::{self, Card, Family};
 use mmcq::engine::{Config, DmaBuf, Error, Kind, Request, SlotId};
 use mmcq::host::sdhci::{self, Quirks, Table, TransferMode};
 use mmcq::host::{Caps, Host, Timing, Width};
-use mmcq::task::{Lock, Shared, Timer};
+use mmcq::task::Shared;
 use mmcq_sim::card::medium::{Fill, Medium};
 use mmcq_sim::card::profile::CardProfile;
 use mmcq_sim::memory::{MemoryConfig, ShadowMemory};
 use mmcq_sim::sdhci::{Busy, Mishaps, Port, Sdhci, SdhciConfig};
 use mmcq_sim::time::Time;
-use std::cell::{Cell, RefCell};
+use one_thread::{NOW_NS, OneThread, TIMER};
+use std::cell::RefCell;
 use std::future::Future;
 use std::pin::pin;
 use std::rc::Rc;
@@ -19,17 +23,6 @@ use std::task::{Context, Poll, Waker};
 
 type Driver = sdhci::Sdhci<Port, ShadowMemory, 129>;
 type Stack = Shared<OneThread, Driver, 16>;
-
-struct OneThread;
-// SAFETY: a test has one thread, and `with` is not nested.
-unsafe impl Lock for OneThread {
-    fn with<R>(&self, f: impl FnOnce() -> R) -> R {
-        f()
-    }
-}
-
-thread_local!(static NOW_NS: Cell<u64> = const { Cell::new(0) });
-const TIMER: Timer = Timer { now_ns: || NOW_NS.get(), set_alarm: |_| {} };
 
 struct Rig {
     time: Time,

@@ -33,20 +33,23 @@ struct Piece {
     colour: &'static str,
 }
 
+/// The beginning of a picture of this size, with its title.
+pub(super) fn head((full, height): (f64, f64), left: f64, font: u32, title: &str) -> String {
+    format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {full} {height}\" width=\"{full}\" height=\"{height}\" \
+         font-family=\"sans-serif\" font-size=\"{font}\">\n<rect width=\"{full}\" height=\"{height}\" fill=\"white\"/>\n\
+         <text x=\"{left}\" y=\"22\" font-size=\"15\">{}</text>\n",
+        escaped(title)
+    )
+}
+
 /// The picture as SVG.
 pub fn write(capture: &Capture, title: &str) -> String {
     let lanes = lanes(capture);
     let axis = Axis::new(capture, &lanes);
     let height = TOP + LANE * lanes.len() as f64 + 44.0;
     let full = LEFT + WIDTH + 16.0;
-    let mut out = String::new();
-    let _ = writeln!(
-        out,
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {full} {height}\" width=\"{full}\" height=\"{height}\" \
-         font-family=\"sans-serif\" font-size=\"11\">\n<rect width=\"{full}\" height=\"{height}\" fill=\"white\"/>\n\
-         <text x=\"{LEFT}\" y=\"22\" font-size=\"15\">{}</text>",
-        escaped(title)
-    );
+    let mut out = head((full, height), LEFT, 11, title);
     axis.draw(&mut out, TOP + LANE * lanes.len() as f64);
     for (row, (name, pieces)) in lanes.iter().enumerate() {
         let y = TOP + LANE * row as f64;

@@ -39,14 +39,7 @@ pub fn write(packets: &[Packet], title: &str) -> String {
     let height_of = |rows: &[Row]| HEAD + LANE * rows.len() as f64;
     let bottom = TOP + panels.iter().map(|(_, rows)| height_of(rows)).sum::<f64>();
     let (full, height) = (LEFT + WIDTH + 16.0, bottom + 26.0);
-    let mut out = String::new();
-    let _ = writeln!(
-        out,
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {full} {height}\" width=\"{full}\" height=\"{height}\" \
-         font-family=\"sans-serif\" font-size=\"10\">\n<rect width=\"{full}\" height=\"{height}\" fill=\"white\"/>\n\
-         <text x=\"{LEFT}\" y=\"22\" font-size=\"15\">{}</text>",
-        escaped(title)
-    );
+    let mut out = super::picture::head((full, height), LEFT, 10, title);
     let _ = writeln!(
         out,
         "<text x=\"{LEFT}\" y=\"38\" fill=\"#546e7a\">Steps, each from the end of the one before: {}. Dark on DAT: the clock stands, \
