@@ -5,6 +5,7 @@
 pub mod card;
 pub mod charged;
 pub mod cpu;
+pub mod faults;
 pub mod memory;
 pub mod port;
 pub mod probe;

@@ -1,0 +1,284 @@
+//! What goes wrong, and when.
+//!
+//! Models have *points*: places where nature, or a bad design, may strike. Each time the simulation comes by a point it asks
+//! [`Faults::strike`], which counts the event and answers with what happens there, mostly nothing. A [`Plan`] says what strikes:
+//! at the nth event of a point ([`Shot`]), or by chance ([`Plan::chance`], seeded). What struck is recorded, as shots: so a run by chance
+//! can be repeated, and made shorter, as a list.
+
+use rand_xoshiro::Xoshiro256PlusPlus;
+use rand_xoshiro::rand_core::{Rng, SeedableRng};
+use std::cell::RefCell;
+use std::rc::Rc;
+
+/// A place where something may go wrong. Each counts its own events, from 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Point {
+    /// A command token leaves the controller.
+    Command,
+    /// A response token arrives there.
+    Response,
+    /// A block read from the card arrives at the controller.
+    ReadBlock,
+    /// A written block arrives at the card.
+    WriteBlock,
+    /// The card begins to be busy (after a write, an R1b, a switch).
+    Busy,
+    /// A tuning block is sampled.
+    Tuning,
+    /// The supply of the card comes up.
+    PowerUp,
+    /// The signalling voltage changes (CMD11 or the host's regulator).
+    Voltage,
+    /// The controller raises its interrupt line.
+    Interrupt,
+    /// The controller's DMA fetches a descriptor, or begins a segment.
+    Dma,
+    /// A software reset of the controller begins.
+    Reset,
+    /// The controller's clock starts.
+    Clock,
+    /// The controller sends an automatic command.
+    AutoCommand,
+    /// The card accepts data into its volatile cache.
+    Cache,
+    /// The card programs, reads or erases its medium.
+    Medium,
+    /// A function of an I/O card is spoken to.
+    Function,
+}
+
+impl Point {
+    /// How many points there are.
+    pub const COUNT: usize = 16;
+}
+
+/// What goes wrong. Each means something at certain points only; elsewhere it is without effect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum Strike {
+    /// The token does not arrive: the card never saw the command (A2), the host never sees the response (A3), the interrupt
+    /// never reaches the CPU (E1), the automatic command is not sent (E8), what the medium was told does not happen (D5).
+    Lost,
+    /// Wrong checksum: of a response (A1), a read block (A6), a written block (A7, the card answers 101).
+    Crc,
+    /// Wrong end bit (A4, A8).
+    EndBit,
+    /// A response with another index (A4).
+    Index,
+    /// These bits are set in the R1 that arrives (A5, G4).
+    Status(u32),
+    /// A written block gets no CRC status (A7).
+    NoStatus,
+    /// It comes so much later, in nanoseconds: a read block (A9), the end of busy (B1), an interrupt (E4).
+    Late(u64),
+    /// It never ends: busy (B2), a reset (E9), power-up (G4), the start of the clock (E11).
+    Never,
+    /// Busy is not shown on DAT0 although the card is busy (B4).
+    Hidden,
+    /// It fails outright: DMA (E6), tuning (A11, A12), voltage switch (A13), a medium that cannot be read or programmed (D3, D5).
+    Fail,
+    /// One bit of the data is wrong, the checksum right: bit number in the block (D4).
+    Flip(u32),
+    /// The data go elsewhere: so many blocks away (D9).
+    Astray(i32),
+    /// The interrupt line rises without a cause, so many times (E2, E3).
+    Spurious(u32),
+    /// The card is taken out (C1).
+    Remove,
+    /// The card loses its supply for a moment and is back in `idle`, the host is not told (C9).
+    BrownOut,
+    /// The controller reads as all ones from now on (E15).
+    Gone,
+}
+
+/// Something goes wrong once: at this event of this point.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Shot {
+    /// Where.
+    pub point: Point,
+    /// At which event, from 1 (the first after the plan was made).
+    pub nth: u64,
+    /// What.
+    pub strike: Strike,
+}
+
+/// Something goes wrong by chance.
+#[derive(Clone, Copy, Debug)]
+struct Chance {
+    point: Point,
+    strike: Strike,
+    /// Of 2^32 events.
+    share: u32,
+}
+
+/// Everything that will go wrong.
+#[derive(Debug)]
+pub struct Plan {
+    counts: [u64; Point::COUNT],
+    shots: Vec<Shot>,
+    always: Vec<(Point, u64, Strike)>,
+    chances: Vec<Chance>,
+    random: Xoshiro256PlusPlus,
+    struck: Vec<Shot>,
+    /// Nothing strikes while false; events are counted all the same.
+    armed: bool,
+}
+
+impl Plan {
+    /// Nothing goes wrong.
+    #[must_use]
+    pub fn none() -> Self {
+        Self::seeded(0)
+    }
+
+    /// Nothing goes wrong yet; chances take their luck from this seed.
+    #[must_use]
+    pub fn seeded(seed: u64) -> Self {
+        Plan {
+            counts: [0; Point::COUNT],
+            shots: Vec::new(),
+            always: Vec::new(),
+            chances: Vec::new(),
+            random: Xoshiro256PlusPlus::seed_from_u64(seed),
+            struck: Vec::new(),
+            armed: true,
+        }
+    }
+
+    /// Adds a shot; of several at the same event the first is taken.
+    #[must_use]
+    pub fn shot(mut self, point: Point, nth: u64, strike: Strike) -> Self {
+        self.shots.push(Shot { point, nth, strike });
+        self
+    }
+
+    /// Adds shots, as recorded by [`Faults::struck`].
+    #[must_use]
+    pub fn shots(mut self, shots: &[Shot]) -> Self {
+        self.shots.extend_from_slice(shots);
+        self
+    }
+
+    /// From the nth event of a point on, each is struck.
+    #[must_use]
+    pub fn from(mut self, point: Point, nth: u64, strike: Strike) -> Self {
+        self.always.push((point, nth, strike));
+        self
+    }
+
+    /// Each event of a point is struck with this probability, 0 to 1.
+    #[must_use]
+    pub fn chance(mut self, point: Point, strike: Strike, probability: f64) -> Self {
+        let share = (probability.clamp(0.0, 1.0) * f64::from(u32::MAX)) as u32;
+        self.chances.push(Chance { point, strike, share });
+        self
+    }
+
+    fn strike(&mut self, point: Point) -> Option<Strike> {
+        let count = &mut self.counts[point as usize];
+        *count += 1;
+        let nth = *count;
+        if !self.armed {
+            return None;
+        }
+        let shot = self.shots.iter().find(|s| s.point == point && s.nth == nth).map(|s| s.strike);
+        let always = self.always.iter().find(|a| a.0 == point && a.1 <= nth).map(|a| a.2);
+        let mut strike = shot.or(always);
+        for chance in self.chances.iter().filter(|c| c.point == point) {
+            // Drawn also when something else struck: one chance more or less does not change the luck of the others.
+            if self.random.next_u32() < chance.share {
+                strike = strike.or(Some(chance.strike));
+            }
+        }
+        if let Some(strike) = strike {
+            self.struck.push(Shot { point, nth, strike });
+        }
+        strike
+    }
+}
+
+/// A plan as models share it: controller, card and campaign hold the same one.
+#[derive(Clone, Debug, Default)]
+pub struct Faults(Option<Rc<RefCell<Plan>>>);
+
+impl Faults {
+    /// Nothing ever goes wrong, and nothing is counted.
+    #[must_use]
+    pub fn none() -> Self {
+        Faults(None)
+    }
+
+    /// What goes wrong by this plan.
+    #[must_use]
+    pub fn new(plan: Plan) -> Self {
+        Faults(Some(Rc::new(RefCell::new(plan))))
+    }
+
+    /// An event at this point: what goes wrong there, if anything.
+    #[must_use]
+    pub fn strike(&self, point: Point) -> Option<Strike> {
+        self.0.as_ref().and_then(|plan| plan.borrow_mut().strike(point))
+    }
+
+    /// Events at this point so far.
+    #[must_use]
+    pub fn events(&self, point: Point) -> u64 {
+        self.0.as_ref().map_or(0, |plan| plan.borrow().counts[point as usize])
+    }
+
+    /// What has struck so far, in order.
+    #[must_use]
+    pub fn struck(&self) -> Vec<Shot> {
+        self.0.as_ref().map_or_else(Vec::new, |plan| plan.borrow().struck.clone())
+    }
+
+    /// Strikes are on (as at first) or off; off, events are still counted.
+    pub fn arm(&self, on: bool) {
+        if let Some(plan) = &self.0 {
+            plan.borrow_mut().armed = on;
+        }
+    }
+
+    /// Another plan from now on, for all who share this one; events are counted from 1 again.
+    pub fn replace(&self, plan: Plan) {
+        if let Some(old) = &self.0 {
+            *old.borrow_mut() = plan;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shots_hit_their_event_and_are_recorded() {
+        let faults = Faults::new(Plan::none().shot(Point::Response, 2, Strike::Crc));
+        assert_eq!(faults.strike(Point::Response), None);
+        assert_eq!(faults.strike(Point::Command), None);
+        assert_eq!(faults.strike(Point::Response), Some(Strike::Crc));
+        assert_eq!(faults.strike(Point::Response), None);
+        assert_eq!(faults.struck(), [Shot { point: Point::Response, nth: 2, strike: Strike::Crc }]);
+        assert_eq!(faults.events(Point::Response), 3);
+    }
+
+    #[test]
+    fn a_run_by_chance_can_be_repeated_as_a_list() {
+        let by_chance = Faults::new(Plan::seeded(7).chance(Point::ReadBlock, Strike::Crc, 0.1));
+        let first: Vec<_> = (0..1000).map(|_| by_chance.strike(Point::ReadBlock)).collect();
+        let hits = by_chance.struck();
+        assert!((60..140).contains(&hits.len()), "{}", hits.len());
+        let listed = Faults::new(Plan::none().shots(&hits));
+        let again: Vec<_> = (0..1000).map(|_| listed.strike(Point::ReadBlock)).collect();
+        assert_eq!(first, again);
+    }
+
+    #[test]
+    fn from_a_moment_on_everything() {
+        let faults = Faults::new(Plan::none().from(Point::Busy, 3, Strike::Never));
+        let hits: Vec<_> = (0..5).map(|_| faults.strike(Point::Busy).is_some()).collect();
+        assert_eq!(hits, [false, false, true, true, true]);
+        faults.arm(false);
+        assert_eq!(faults.strike(Point::Busy), None);
+    }
+}
