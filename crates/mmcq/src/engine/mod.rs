@@ -190,6 +190,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         let slot = self.slots.at_mut(index);
         slot.kind = request.kind;
         (slot.origin, slot.arrived_ns) = (request.origin, now_ns);
+        (slot.durable, slot.urgent) = (request.durable, request.urgent);
         slot.segment = Segment { ptr: request.buf.as_non_null(), len: request.buf.len_bytes(), bus: 0 };
         slot.buf = request.buf;
         (slot.solo, slot.prepared, slot.moved_blocks) = (false, false, 0);
@@ -211,9 +212,9 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             self.slots.unlink(index);
             let slot = self.slots.at_mut(index);
             let buf = core::mem::replace(&mut slot.buf, DmaBuf::EMPTY);
-            let (kind, origin) = (slot.kind, slot.origin);
+            let (kind, origin, durable, urgent) = (slot.kind, slot.origin, slot.durable, slot.urgent);
             self.slots.release(index);
-            return Err((error, Request { kind, buf, origin }));
+            return Err((error, Request { kind, buf, origin, durable, urgent }));
         }
         self.stats.requests += 1;
         if let Some(waiting) = self.told(index) {

@@ -66,12 +66,28 @@ pub struct Request {
     pub buf: DmaBuf,
     /// Who asks; for the scheduler.
     pub origin: Origin,
+    /// A write that completes only when its data are on the medium.
+    pub durable: bool,
+    /// It passes a queue that is stopped for recovery: part of the recovery itself.
+    pub urgent: bool,
 }
 
 impl Request {
     /// A request of client 0.
     pub const fn new(kind: Kind, buf: DmaBuf) -> Self {
-        Request { kind, buf, origin: Origin::DEFAULT }
+        Request { kind, buf, origin: Origin::DEFAULT, durable: false, urgent: false }
+    }
+
+    /// The same write, complete only when its data are on the medium (forced unit access).
+    #[must_use]
+    pub fn durable(self) -> Self {
+        Request { durable: true, ..self }
+    }
+
+    /// The same, as a part of the recovery that everybody else waits for.
+    #[must_use]
+    pub fn urgent(self) -> Self {
+        Request { urgent: true, ..self }
     }
 
     /// The same, asked by somebody else.
@@ -161,6 +177,16 @@ pub enum Error {
     Register(ParseError),
     /// The card does not behave as its standard says.
     Protocol(&'static str),
+    /// Recovery has come to its end without success: card or controller is given up.
+    Dead,
+    /// The card can no longer be written, only read.
+    ReadOnly,
+    /// The blocks are write-protected.
+    Protected,
+    /// The card lost its supply, and with it writes in its cache that were complete and not yet flushed. Said once, to the next flush.
+    CacheLost,
+    /// Another card is in the slot.
+    Changed,
 }
 
 impl core::fmt::Display for Error {
@@ -187,6 +213,11 @@ impl core::fmt::Display for Error {
             Error::Bus(op) => write!(f, "the bus operation {op:?} failed"),
             Error::Register(error) => write!(f, "{error}"),
             Error::Protocol(what) => f.write_str(what),
+            Error::Dead => f.write_str("the card or its controller is given up"),
+            Error::ReadOnly => f.write_str("the card can only be read any more"),
+            Error::Protected => f.write_str("the blocks are write-protected"),
+            Error::CacheLost => f.write_str("the card lost writes that were in its cache"),
+            Error::Changed => f.write_str("another card is in the slot"),
         }
     }
 }

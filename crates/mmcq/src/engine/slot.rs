@@ -39,6 +39,8 @@ pub(super) struct Slot {
     /// Blocks already moved (a request larger than a transfer goes in pieces).
     pub moved_blocks: u32,
     pub origin: Origin,
+    pub durable: bool,
+    pub urgent: bool,
     pub arrived_ns: u64,
     pub kind: Kind,
     pub segment: Segment,
@@ -60,6 +62,8 @@ impl Slot {
         generation: 0,
         moved_blocks: 0,
         origin: Origin::DEFAULT,
+        durable: false,
+        urgent: false,
         arrived_ns: 0,
         kind: Kind::Flush,
         segment: Segment { ptr: NonNull::dangling(), len: 0, bus: 0 },
