@@ -46,6 +46,7 @@
 //! [`task::Timer`]. Without an executor, [`task::Shared::block_on`] runs the same code; `boards/size` is a complete small image.
 #![no_std]
 
+pub mod advance;
 pub mod block;
 pub mod card;
 pub mod engine;
