@@ -6,6 +6,7 @@
 //! Read first: `slot.rs` (a request's life), `order.rs` (who is next), then `phases.rs` (how a transfer runs), `control.rs` (everything else), `stream.rs` (how it stays
 //! open) and `recover.rs` (how it fails).
 
+mod awaited;
 mod buffer;
 mod busy;
 mod cancel;
@@ -19,12 +20,13 @@ mod request;
 mod slot;
 mod stream;
 
+pub use awaited::Span;
 pub use buffer::DmaBuf;
 pub use config::{Config, FlushBy, Stats, Target, Work};
 pub use request::{BLOCK_BYTES, Completion, Error, Kind, Output, Request, SlotId};
 pub use stream::Close;
 
-use crate::host::{BusOp, Host, Phase, Segment, Width};
+use crate::host::{BusOp, Host, Phase, Segment, Timing, Width};
 use crate::sched::{Fifo, Policy};
 use busy::BusyTimes;
 use core::task::Waker;
@@ -59,6 +61,9 @@ pub struct Engine<H: Host, const N: usize, P: Policy = Fifo> {
     stage: Stage,
     /// The phase that the controller has, or is about to get.
     phase: Phase,
+    /// When it got it; the one before.
+    began_ns: u64,
+    last: Option<Span>,
     /// `phase` could not be started yet; try at `wake_ns`.
     blocked: bool,
     /// The requests of the transfer in progress (reads and writes), and their memory in order.
@@ -84,6 +89,7 @@ pub struct Engine<H: Host, const N: usize, P: Policy = Fifo> {
     /// The bus operation in progress has been given to the driver.
     bus_begun: bool,
     width: Width,
+    timing: Timing,
     busy_times: BusyTimes,
     /// Done, and not yet reported in a `Work`.
     fresh: u64,
@@ -140,6 +146,8 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             unprepared: false,
             stage: Stage::Idle,
             phase: phases::NO_PHASE,
+            began_ns: 0,
+            last: None,
             blocked: false,
             gathered: Gathered::NONE,
             segments: [slot::Slot::NEW.segment; N],
@@ -156,6 +164,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             clock_hz: 0,
             bus_begun: true,
             width: Width::W1,
+            timing: Timing::Legacy,
             busy_times: BusyTimes::new(),
             fresh: 0,
             card_irq: false,
@@ -558,7 +567,10 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         match op {
             BusOp::Clock(hz) => self.clock_hz = hz,
             BusOp::Width(width) => self.width = width,
-            BusOp::PowerOff | BusOp::PowerOn => (self.clock_hz, self.width) = (0, Width::W1),
+            BusOp::Timing(timing) => self.timing = timing,
+            BusOp::PowerOff | BusOp::PowerOn => {
+                (self.clock_hz, self.width, self.timing) = (0, Width::W1, Timing::Legacy);
+            }
             _ => return,
         }
         let lines = match self.width {

@@ -6,7 +6,7 @@
 use super::order::not_before;
 use super::slot::{NONE, State, bits};
 use super::stream::{Close, End};
-use super::{BLOCK_BYTES, Engine, Error, Kind, Mode, Output, Target};
+use super::{BLOCK_BYTES, Engine, Error, Kind, Mode, Output, Span, Target};
 use crate::host::{Auto, BusOp, BusyDetect, Data, Direction, Done, Events, Fault, Host, Phase, StartError};
 use crate::sched::{Choice, Policy, Waiting};
 use crate::spec::command::{self, Command, Resp};
@@ -340,6 +340,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             Ok(()) => {
                 self.stats.phases += 1;
                 self.blocked = false;
+                self.began_ns = now_ns;
                 self.wake_ns = u64::MAX;
             }
             Err(StartError::CommandLine | StartError::DataLine) => {
@@ -371,6 +372,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         } else if let Some(result) = events.phase
             && !self.blocked
         {
+            self.last = Some(Span { phase: self.phase, began_ns: self.began_ns, ended_ns: now_ns });
             match result {
                 Ok(done) => self.phase_done(done, now_ns),
                 Err(fault) => self.phase_failed(fault, now_ns),
