@@ -8,6 +8,9 @@ use crate::sched::Policy;
 impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     /// Whatever time has brought: retries, steps, questions, deadlines. One turn of each at most.
     pub(super) fn advance(&mut self, now_ns: u64) {
+        if H::BESIDE && now_ns >= self.beside.wake_ns {
+            self.beside_due(now_ns);
+        }
         if self.stage == Stage::Idle {
             return self.dispatch(now_ns);
         }

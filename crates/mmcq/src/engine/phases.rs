@@ -76,7 +76,7 @@ pub(super) const STOP_TIMEOUT_NS: u64 = 100_000_000;
 /// A controller whose own timer failed is given this much more than the card.
 pub(super) const SLACK_NS: u64 = 50_000_000;
 /// A start that was refused because of the lines is tried again after this.
-const START_RETRY_NS: u64 = 10_000;
+pub(super) const START_RETRY_NS: u64 = 10_000;
 /// The controller is kept idle for a policy no longer than this.
 const IDLE_NS_MAX: u64 = 20_000_000;
 /// Blocks after which the card may pause for its longest time once more.
@@ -87,6 +87,10 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     pub(super) fn dispatch(&mut self, now_ns: u64) {
         for _ in 0..=2 * N {
             if self.stage != Stage::Idle {
+                self.try_beside(now_ns);
+                return;
+            }
+            if self.is_beside() {
                 return;
             }
             self.wake_ns = u64::MAX;
@@ -366,6 +370,11 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         let events: Events = self.host.ack(self.segments.get(..count).unwrap_or(&[]));
         self.card_irq |= events.card_irq;
         self.retune |= events.retune;
+        if H::BESIDE
+            && let Some(result) = events.beside
+        {
+            self.beside_ended(result, now_ns);
+        }
         if events.presence && !self.host.present() {
             self.removed(now_ns);
         } else if let Some(result) = events.phase
@@ -376,7 +385,11 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
                 Err(fault) => self.phase_failed(fault, now_ns),
             }
         }
-        events.phase.is_some() || events.card_irq || events.presence || events.retune
+        let mut found = events.phase.is_some() || events.card_irq || events.presence || events.retune;
+        if H::BESIDE && (events.beside.is_some() || events.phase.is_none()) {
+            found |= self.go_on_beside(events.beside.is_some(), now_ns);
+        }
+        found
     }
 
     /// The phase in progress ended well on the wire; what the card says of it is judged here.

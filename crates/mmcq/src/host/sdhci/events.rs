@@ -17,13 +17,14 @@ const PRESENCE: u32 = INT_INSERT | INT_REMOVE;
 impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
     pub(super) fn take_events(&mut self, segments: &[Segment]) -> Events {
         let mut events = Events::default();
-        let status = self.port.read32(INT_STATUS);
+        let mut status = self.port.read32(INT_STATUS);
         if status == 0 && self.active.is_none_or(|active| active.work != Work::Tuning) {
             return events;
         }
         if status == u32::MAX {
             // Nothing that could be written would help.
             events.phase = self.active.take().map(|active| Err(gone(&active)));
+            events.beside = self.beside_is_gone();
             self.idle = false;
             return events;
         }
@@ -33,6 +34,9 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         }
         if status & (PRESENCE | INT_CARD | INT_RETUNE) != 0 {
             self.take_rare(status, &mut events);
+        }
+        if self.beside.is_some() {
+            (events.beside, status) = self.take_beside(status);
         }
         if let Some(mut active) = self.active.take() {
             events.phase = self.advance(&mut active, status, segments);
@@ -132,7 +136,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         // A busy that is not waited for, or a transfer that was cut short, may still have something to say.
         self.idle = active.alone && (active.resp != Resp::R1b || active.work != Work::Command);
         Done {
-            response: self.response(active.resp),
+            response: self.own_response(active),
             stop: (active.auto == Auto::Stop).then(|| self.port.read32(RESPONSE_3)),
             tuned: false,
         }
@@ -152,7 +156,12 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         Some(Ok(Done { tuned: true, ..Done::default() }))
     }
 
-    fn response(&self, resp: Resp) -> Response {
+    /// The response of the phase, which a command beside its data may have followed.
+    fn own_response(&mut self, active: &Active) -> Response {
+        if self.beside.is_some() { self.leave_beside() } else { self.response(active.resp) }
+    }
+
+    pub(super) fn response(&self, resp: Resp) -> Response {
         let mut words = [0; 4];
         match resp {
             Resp::None => {}
@@ -175,7 +184,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         let auto_status = if errors & ERROR_AUTO != 0 { self.port.read16(AUTO_STATUS) } else { 0 };
         let (cause, stage) = decode(active, errors, auto_status);
         let answered = active.seen & INT_COMMAND != 0 && errors & ERRORS_COMMAND == 0;
-        Fault { cause, stage, response: answered.then(|| self.response(active.resp)) }
+        Fault { cause, stage, response: answered.then(|| self.own_response(active)) }
     }
 
     /// Moves the blocks that are ready, at most as many as the transfer has left.
@@ -248,7 +257,7 @@ fn gone(active: &Active) -> Fault {
 }
 
 /// What the error bits mean for this phase. The command comes first: without it nothing after it counts.
-fn decode(active: &Active, errors: u32, auto_status: u16) -> (Cause, Stage) {
+pub(super) fn decode(active: &Active, errors: u32, auto_status: u16) -> (Cause, Stage) {
     let has = |bits: u32| errors & bits != 0;
     let late = match active.work {
         Work::Command => Stage::Command,
