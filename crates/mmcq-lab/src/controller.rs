@@ -5,7 +5,9 @@
 use crate::platform::{Busy, Platform, PlatformError};
 use mmcq::host::rtsx;
 use mmcq::host::sdhci::{self, Quirks, Table};
-use mmcq::host::{BusOp, Caps, Direction, DmaError, Events, Host, Phase, Segment, StartError, Step, Width};
+use mmcq::host::{
+    BusOp, Caps, Cause, Direction, DmaError, Events, Host, Phase, Segment, StartError, Step, Width,
+};
 use mmcq::spec::command::Command;
 use mmcq_sim::card::Card;
 use mmcq_sim::memory::ShadowMemory;
@@ -221,6 +223,10 @@ impl Host for Driver {
 
     fn start_beside(&mut self, command: &Command) -> Result<(), StartError> {
         driver!(self, d => d.start_beside(command))
+    }
+
+    fn ack_beside(&mut self) -> Option<Result<u32, Cause>> {
+        driver!(self, d => d.ack_beside())
     }
 
     fn abort_beside(&mut self) {

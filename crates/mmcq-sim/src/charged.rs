@@ -4,7 +4,7 @@
 //! port that carries them, not here.
 
 use crate::time::Time;
-use mmcq::host::{BusOp, Caps, Direction, DmaError, Events, Host, Phase, Segment, StartError, Step};
+use mmcq::host::{BusOp, Caps, Cause, Direction, DmaError, Events, Host, Phase, Segment, StartError, Step};
 use mmcq::spec::command::Command;
 
 /// Costs of the calls, in nanoseconds; charged before the call does its work.
@@ -74,6 +74,10 @@ impl<H: Host> Host for Charged<H> {
     fn start_beside(&mut self, command: &Command) -> Result<(), StartError> {
         self.time.charge(self.costs.start_command_ns);
         self.inner.start_beside(command)
+    }
+
+    fn ack_beside(&mut self) -> Option<Result<u32, Cause>> {
+        self.inner.ack_beside()
     }
 
     fn abort_beside(&mut self) {

@@ -387,6 +387,27 @@ fn registers_are_read_beside_the_longest_cmd53() {
     }
 }
 
+#[test]
+fn registers_are_read_beside_a_mib_written_to_memory() {
+    for memory in ["sdhc-16g-hs", "sdxc-128g-uhs"] {
+        let rig = Rig::new(Setup { memory: Some(memory), ..SETUP });
+        let (lba, blocks) = (rig.lba(), (MIB / 512) as u32);
+        let mut buf = buffer(MIB);
+        buf.iter_mut().enumerate().for_each(|(at, byte)| *byte = pattern(at));
+        let id = rig.submit(Request::new(Kind::Write { lba, blocks }, buf));
+        let mut latencies = Vec::new();
+        while !rig.rests() {
+            latencies.push(rig.keeps(latencies.len() as u8));
+        }
+        rig.finish(id).result.unwrap();
+        let (half, worst) = (percentile(&mut latencies, 0.5), percentile(&mut latencies, 1.0));
+        println!("{memory} write: beside {half} ns, worst {worst} ns, {} in all", latencies.len());
+        assert!(half < 5_000 && worst < 20_000 && rig.stats().beside > 1_000, "{half} {worst}");
+        assert!(rig.medium(MIB).iter().enumerate().all(|(at, &byte)| byte == pattern(at)));
+        rig.checked();
+    }
+}
+
 /// Lets a transfer come so far that its data move.
 fn under_way(rig: &Rig) {
     let moved = |rig: &Rig| rig.model.borrow().stats().blocks_read;

@@ -4,11 +4,9 @@ mod support;
 
 use mmcq::engine::{Config, DmaBuf, Engine, Error, Kind, Request, SlotId};
 use mmcq::host::{
-    Auto, BusOp, Caps, Cause, Direction, DmaError, Events, Fault, Host, Phase, Segment, Stage, StartError,
-    Step,
+    Auto, BusOp, Caps, Cause, Direction, DmaError, Events, Host, Phase, Segment, StartError, Step,
 };
 use mmcq::spec::command::{Command, sdio};
-use mmcq::spec::response::Response;
 use std::cell::RefCell;
 use std::rc::Rc;
 use support::{TestHost, World, buffer, target};
@@ -23,7 +21,7 @@ struct Line {
     out: Option<Command>,
     sent: Vec<Command>,
     /// Found by the next `ack`.
-    answer: Option<Result<Response, Fault>>,
+    answer: Option<Result<u32, Cause>>,
     refuse: Option<StartError>,
     tries: u32,
     aborted: u32,
@@ -71,16 +69,14 @@ impl Host for Twin {
         line.aborted += 1;
     }
     fn ack(&mut self, segments: &[Segment]) -> Events {
+        if self.line.borrow().hold { Events::default() } else { self.host.ack(segments) }
+    }
+    fn ack_beside(&mut self) -> Option<Result<u32, Cause>> {
         let mut line = self.line.borrow_mut();
-        let mut events = Events::default();
-        if !line.hold {
-            events = self.host.ack(segments);
-        }
-        events.beside = line.answer.take();
-        if events.beside.is_some() {
-            line.out = None;
-        }
-        events
+        assert!(line.out.is_some(), "asked for nothing");
+        let answer = line.answer.take()?;
+        line.out = None;
+        Some(answer)
     }
     fn set_bus(&mut self, op: BusOp, first: bool, now_ns: u64) -> Step {
         if matches!(op, BusOp::ResetLines | BusOp::ResetAll) {
@@ -127,8 +123,7 @@ impl Rig {
     }
 
     fn answer(&self, result: Result<u32, Cause>) {
-        let fault = |cause| Fault { cause, stage: Stage::Command, response: None };
-        self.line.borrow_mut().answer = Some(result.map(Response::short).map_err(fault));
+        self.line.borrow_mut().answer = Some(result);
     }
 
     fn transfers(&self) -> usize {

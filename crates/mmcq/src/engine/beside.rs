@@ -45,6 +45,10 @@ fn suits(phase: &Phase) -> bool {
         && (!write || function != 0 || addr == reg::INT_ENABLE)
 }
 
+fn failed(cause: Cause) -> Error {
+    Error::Host(Fault { cause, stage: host::Stage::Command, response: None })
+}
+
 impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     /// Whether the I/O card answers CMD52 while data move (SDC in its CCCR). Bring-up tells; a board may take it back. Without a card it is off.
     pub fn set_beside(&mut self, allowed: bool) {
@@ -91,12 +95,10 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         false
     }
 
-    /// The host has its response, or knows that none will come.
+    /// Asks the host what has become of it. True if it is over.
     #[inline(never)]
-    pub(super) fn beside_ended(&mut self, result: Result<Response, Fault>, now_ns: u64) {
-        if !self.is_beside() {
-            return;
-        }
+    pub(super) fn ack_beside(&mut self, now_ns: u64) -> bool {
+        let Some(result) = self.host.ack_beside() else { return false };
         match (&result, self.slots.at(self.beside.slot).kind) {
             (Ok(_), Kind::Io { chain: true, .. }) => {
                 self.chain_until_ns = now_ns.saturating_add(self.config.chain_ns);
@@ -104,8 +106,9 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             (Ok(_), _) => {}
             (Err(_), _) => self.stats.faults += 1,
         }
-        let output = |response| Output { response, ..Output::default() };
-        self.end_beside(result.map(output).map_err(Error::Host));
+        let output = |content| Output { response: Response::short(content), ..Output::default() };
+        self.end_beside(result.map(output).map_err(failed));
+        true
     }
 
     fn end_beside(&mut self, result: Result<Output, Error>) {
@@ -157,7 +160,6 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         if !self.is_beside() {
             return;
         }
-        let unknown = Fault { cause: Cause::Other, stage: host::Stage::Command, response: None };
-        self.end_beside(Err(if error == Error::Removed { error } else { Error::Host(unknown) }));
+        self.end_beside(Err(if error == Error::Removed { error } else { failed(Cause::Other) }));
     }
 }

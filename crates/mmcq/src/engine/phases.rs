@@ -366,15 +366,11 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
 
     /// Takes the controller's events and moves on. False if there was none.
     pub(super) fn acknowledge(&mut self, now_ns: u64) -> bool {
+        let ended = self.is_beside() && self.ack_beside(now_ns);
         let count = if self.phase.data.is_some() { self.segment_count as usize } else { 0 };
         let events: Events = self.host.ack(self.segments.get(..count).unwrap_or(&[]));
         self.card_irq |= events.card_irq;
         self.retune |= events.retune;
-        if H::BESIDE
-            && let Some(result) = events.beside
-        {
-            self.beside_ended(result, now_ns);
-        }
         if events.presence && !self.host.present() {
             self.removed(now_ns);
         } else if let Some(result) = events.phase
@@ -385,11 +381,8 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
                 Err(fault) => self.phase_failed(fault, now_ns),
             }
         }
-        let mut found = events.phase.is_some() || events.card_irq || events.presence || events.retune;
-        if H::BESIDE && (events.beside.is_some() || events.phase.is_none()) {
-            found |= self.go_on_beside(events.beside.is_some(), now_ns);
-        }
-        found
+        let moved = events.phase.is_some() || H::BESIDE && self.go_on_beside(ended, now_ns);
+        moved || events.card_irq || events.presence || events.retune
     }
 
     /// The phase in progress ended well on the wire; what the card says of it is judged here.

@@ -164,8 +164,6 @@ pub struct Events {
     pub presence: bool,
     /// The controller asks for a new tuning [SDHC 2.2.18 re-tuning event].
     pub retune: bool,
-    /// The command beside the data ended ([`Host::start_beside`]).
-    pub beside: Option<Result<Response, Fault>>,
 }
 
 /// Data lines in use.
@@ -338,7 +336,7 @@ pub trait Host {
     fn start(&mut self, phase: &Phase, segments: &[Segment], timeout_ns: u64) -> Result<(), StartError>;
 
     /// Starts a command that leaves DAT alone (no data, no busy, a short response) while the data of the phase in progress move. It ends by
-    /// [`Events::beside`], also after that phase has. A fault of it is the driver's to clean up, on the CMD line alone; until that is done
+    /// [`ack_beside`](Host::ack_beside), maybe after that phase has. A fault of it is the driver's to clean up, on the CMD line alone; until that is done
     /// nothing starts. [`BusOp::ResetLines`] and [`BusOp::ResetAll`] forget it.
     ///
     /// [`StartError::CommandLine`]: not yet, try again; when the response of the phase itself is still missing, its coming interrupts.
@@ -346,6 +344,12 @@ pub trait Host {
     fn start_beside(&mut self, command: &Command) -> Result<(), StartError> {
         let _ = command;
         Err(StartError::Unsupported)
+    }
+
+    /// Acknowledges the end of the command beside the data: the content of its response, or what went wrong. Called before each
+    /// [`ack`](Host::ack) while there is one.
+    fn ack_beside(&mut self) -> Option<Result<u32, Cause>> {
+        None
     }
 
     /// Gives the command beside the data up, without harm to the data.

@@ -17,14 +17,13 @@ const PRESENCE: u32 = INT_INSERT | INT_REMOVE;
 impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
     pub(super) fn take_events(&mut self, segments: &[Segment]) -> Events {
         let mut events = Events::default();
-        let mut status = self.port.read32(INT_STATUS);
+        let status = self.port.read32(INT_STATUS) & self.own_bits;
         if status == 0 && self.active.is_none_or(|active| active.work != Work::Tuning) {
             return events;
         }
         if status == u32::MAX {
             // Nothing that could be written would help.
             events.phase = self.active.take().map(|active| Err(gone(&active)));
-            events.beside = self.beside_is_gone();
             self.idle = false;
             return events;
         }
@@ -34,9 +33,6 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         }
         if status & (PRESENCE | INT_CARD | INT_RETUNE) != 0 {
             self.take_rare(status, &mut events);
-        }
-        if self.beside.is_some() {
-            (events.beside, status) = self.take_beside(status);
         }
         if let Some(mut active) = self.active.take() {
             events.phase = self.advance(&mut active, status, segments);
@@ -136,7 +132,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         // A busy that is not waited for, or a transfer that was cut short, may still have something to say.
         self.idle = active.alone && (active.resp != Resp::R1b || active.work != Work::Command);
         Done {
-            response: self.own_response(active),
+            response: self.response(active.resp),
             stop: (active.auto == Auto::Stop).then(|| self.port.read32(RESPONSE_3)),
             tuned: false,
         }
@@ -156,15 +152,10 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         Some(Ok(Done { tuned: true, ..Done::default() }))
     }
 
-    /// The response of the phase, which a command beside its data may have followed.
-    fn own_response(&mut self, active: &Active) -> Response {
-        if self.beside.is_some() { self.leave_beside() } else { self.response(active.resp) }
-    }
-
-    pub(super) fn response(&self, resp: Resp) -> Response {
+    fn response(&self, resp: Resp) -> Response {
         let mut words = [0; 4];
         match resp {
-            Resp::None => {}
+            Resp::None => words[0] = self.kept_response(),
             Resp::R2 => {
                 let read = [RESPONSE_3, RESPONSE_2, RESPONSE_1, RESPONSE_0].map(|at| self.port.read32(at));
                 let [a, b, c, d] = read;
@@ -184,7 +175,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         let auto_status = if errors & ERROR_AUTO != 0 { self.port.read16(AUTO_STATUS) } else { 0 };
         let (cause, stage) = decode(active, errors, auto_status);
         let answered = active.seen & INT_COMMAND != 0 && errors & ERRORS_COMMAND == 0;
-        Fault { cause, stage, response: answered.then(|| self.own_response(active)) }
+        Fault { cause, stage, response: answered.then(|| self.response(active.resp)) }
     }
 
     /// Moves the blocks that are ready, at most as many as the transfer has left.

@@ -22,7 +22,7 @@ mod table;
 mod tests;
 
 use crate::host::{
-    BusOp, Caps, Direction, Dma, DmaError, Events, Host, Phase, Regs, Segment, StartError, Step,
+    BusOp, Caps, Cause, Direction, Dma, DmaError, Events, Host, Phase, Regs, Segment, StartError, Step,
 };
 use crate::spec::command::Command;
 use beside::Beside;
@@ -51,6 +51,8 @@ pub struct Sdhci<R: Regs, D: Dma, const DESCRIPTORS: usize> {
     active: Option<Active>,
     /// A command has gone beside the data of the phase in progress, or has not been finished since.
     beside: Option<Beside>,
+    /// Status bits of everything but the command beside the data.
+    own_bits: u32,
     transfer: Transfer,
     bus: Bus,
     /// CMD and DAT are known to be idle and nothing stale is in the status: the last phase ended well.
@@ -115,6 +117,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
             caps,
             active: None,
             beside: None,
+            own_bits: u32::MAX,
             transfer: Transfer::default(),
             idle: false,
             switching: false,
@@ -205,6 +208,10 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Host for Sdhci<R, D, DESCRIPTORS
 
     fn start_beside(&mut self, command: &Command) -> Result<(), StartError> {
         self.send_beside(command)
+    }
+
+    fn ack_beside(&mut self) -> Option<Result<u32, Cause>> {
+        self.take_beside()
     }
 
     fn abort_beside(&mut self) {
