@@ -19,19 +19,36 @@ use crate::spec::response::Response;
 /// IO_RW_DIRECT.
 const CMD52: u8 = 52;
 
-/// The command beside.
+/// The command beside; `E` is the engine.
 #[derive(Debug)]
-pub(super) struct Beside {
+pub(super) struct Beside<E> {
     /// The card answers it.
     pub allowed: bool,
     /// Its slot while it is on the line.
     slot: u8,
     /// When it is given up; while there is none, when the next is tried again.
     pub wake_ns: u64,
+    /// All the work. A pointer, so that firmware that never [allows](Engine::set_beside) it does not carry it.
+    turn: Option<fn(&mut E, Turn, u64) -> bool>,
 }
 
-impl Beside {
-    pub const NONE: Self = Beside { allowed: false, slot: NONE, wake_ns: u64::MAX };
+/// Why there is work.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Turn {
+    /// A phase of an I/O function waits while something is in progress. True if it goes beside that.
+    Begin,
+    /// Before the controller is asked for its events. True if the command is over.
+    Ack,
+    /// It is over: whatever waited for the line goes on.
+    GoOn,
+    /// A second try is due, or the command's deadline has passed.
+    Due,
+    /// The lines are about to be reset: nobody will know what became of it.
+    Lost { removed: bool },
+}
+
+impl<E> Beside<E> {
+    pub const NONE: Self = Beside { allowed: false, slot: NONE, wake_ns: u64::MAX, turn: None };
 }
 
 /// May this go beside data?
@@ -52,7 +69,10 @@ fn failed(cause: Cause) -> Error {
 impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     /// Whether the I/O card answers CMD52 while data move (SDC in its CCCR). Bring-up tells; a board may take it back. Without a card it is off.
     pub fn set_beside(&mut self, allowed: bool) {
-        self.beside.allowed = allowed;
+        self.beside.allowed = allowed && H::BESIDE;
+        if self.beside.allowed {
+            self.beside.turn = Some(Self::work_beside);
+        }
     }
 
     /// Is a command on the line beside data, or left over from beside them?
@@ -63,10 +83,44 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     /// Something is in progress: what waits may go beside it.
     #[inline]
     pub(super) fn try_beside(&mut self, now_ns: u64) -> bool {
-        H::BESIDE && self.slots.has_io() && self.begin_beside(now_ns)
+        H::BESIDE && self.slots.has_io() && self.beside_turn(Turn::Begin, now_ns)
+    }
+
+    /// After the controller's events. `ended`: the command beside is over.
+    #[inline]
+    pub(super) fn go_on_beside(&mut self, ended: bool, now_ns: u64) -> bool {
+        if ended {
+            self.beside_turn(Turn::GoOn, now_ns);
+            return true;
+        }
+        self.try_beside(now_ns)
+    }
+
+    /// The data have failed, and take the command with them.
+    pub(super) fn beside_lost(&mut self, error: Error) {
+        if self.is_beside() {
+            self.beside_turn(Turn::Lost { removed: matches!(error, Error::Removed) }, 0);
+        }
     }
 
     #[inline(never)]
+    pub(super) fn beside_turn(&mut self, turn: Turn, now_ns: u64) -> bool {
+        self.beside.turn.is_some_and(|work| work(self, turn, now_ns))
+    }
+
+    fn work_beside(&mut self, turn: Turn, now_ns: u64) -> bool {
+        match turn {
+            Turn::Begin => return self.begin_beside(now_ns),
+            Turn::Ack => return self.ack_beside(now_ns),
+            // A phase that was refused meanwhile is tried again soon anyway.
+            Turn::GoOn => self.dispatch(now_ns),
+            Turn::Due => self.beside_due(now_ns),
+            Turn::Lost { removed: true } => self.end_beside(Err(Error::Removed)),
+            Turn::Lost { removed: false } => self.end_beside(Err(failed(Cause::Other))),
+        }
+        false
+    }
+
     fn begin_beside(&mut self, now_ns: u64) -> bool {
         let moving = self.stage == Stage::Main && !self.blocked && self.phase.data.is_some();
         let theirs = self.control == NONE || matches!(self.slots.at(self.control).kind, Kind::Io { .. });
@@ -95,9 +149,8 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         false
     }
 
-    /// Asks the host what has become of it. True if it is over.
-    #[inline(never)]
-    pub(super) fn ack_beside(&mut self, now_ns: u64) -> bool {
+    /// Asks the host what has become of it.
+    fn ack_beside(&mut self, now_ns: u64) -> bool {
         let Some(result) = self.host.ack_beside() else { return false };
         match (&result, self.slots.at(self.beside.slot).kind) {
             (Ok(_), Kind::Io { chain: true, .. }) => {
@@ -119,26 +172,8 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         }
     }
 
-    /// After the controller's events: what waited for the CMD line. True if a command went out.
-    #[inline]
-    pub(super) fn go_on_beside(&mut self, ended: bool, now_ns: u64) -> bool {
-        if ended {
-            self.line_is_free(now_ns);
-        }
-        self.try_beside(now_ns) || ended
-    }
-
-    fn line_is_free(&mut self, now_ns: u64) {
-        if self.stage == Stage::Idle {
-            self.dispatch(now_ns);
-        } else if self.blocked {
-            self.try_start(self.retry_timeout_ns(now_ns), now_ns);
-        }
-    }
-
-    /// A second try is due, or the command's deadline has passed: maybe only the interrupt was lost.
-    #[inline(never)]
-    pub(super) fn beside_due(&mut self, now_ns: u64) {
+    /// Of a command that is on the line maybe only the interrupt was lost.
+    fn beside_due(&mut self, now_ns: u64) {
         if !self.is_beside() {
             self.beside.wake_ns = u64::MAX;
             self.try_beside(now_ns);
@@ -152,14 +187,6 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         self.host.abort_beside();
         self.stats.faults += 1;
         self.end_beside(Err(Error::Silent));
-        self.line_is_free(now_ns);
-    }
-
-    /// The data have failed, and the lines are about to be reset: nobody will know what became of the command.
-    pub(super) fn beside_lost(&mut self, error: Error) {
-        if !self.is_beside() {
-            return;
-        }
-        self.end_beside(Err(if error == Error::Removed { error } else { failed(Cause::Other) }));
+        self.dispatch(now_ns);
     }
 }

@@ -97,7 +97,7 @@ pub struct Engine<H: Host, const N: usize, P: Policy = Fifo> {
     chain_until_ns: u64,
     retune: bool,
     /// The command on the CMD line while data move.
-    beside: Beside,
+    beside: Beside<Self>,
     /// The transfer that the card has not seen the end of; how the transfer in progress ends.
     open: Option<Open>,
     end: End,

@@ -3,6 +3,7 @@
 //! A read or write is [CMD22] [CMD23] command+data [CMD12] [busy] and, where nothing else will tell, [CMD13]. What the controller adds by itself
 //! (automatic CMD12 or CMD23, busy until the end of a write) is not a phase of ours.
 
+use super::beside::Turn;
 use super::order::not_before;
 use super::slot::{NONE, State, bits};
 use super::stream::{Close, End};
@@ -366,7 +367,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
 
     /// Takes the controller's events and moves on. False if there was none.
     pub(super) fn acknowledge(&mut self, now_ns: u64) -> bool {
-        let ended = self.is_beside() && self.ack_beside(now_ns);
+        let ended = self.is_beside() && self.beside_turn(Turn::Ack, now_ns);
         let count = if self.phase.data.is_some() { self.segment_count as usize } else { 0 };
         let events: Events = self.host.ack(self.segments.get(..count).unwrap_or(&[]));
         self.card_irq |= events.card_irq;

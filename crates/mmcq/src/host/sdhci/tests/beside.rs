@@ -4,8 +4,11 @@ use super::*;
 
 const DIRECT: Command = Command::new(52, 0x1000_0e00, Resp::R5);
 
+/// What has become of the command and of the phase.
+type Told = (Option<Result<u32, Cause>>, Option<Result<Done, Fault>>);
+
 /// What each is told of a status.
-fn told(host: &mut Driver, status: u32) -> (Option<Result<u32, Cause>>, Option<Result<Done, Fault>>) {
+fn told(host: &mut Driver, status: u32) -> Told {
     host.regs().set(INT_STATUS, 4, status);
     (host.ack_beside(), host.ack(&[]).phase)
 }
