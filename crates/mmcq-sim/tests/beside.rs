@@ -401,7 +401,6 @@ fn registers_are_read_beside_a_mib_written_to_memory() {
         }
         rig.finish(id).result.unwrap();
         let (half, worst) = (percentile(&mut latencies, 0.5), percentile(&mut latencies, 1.0));
-        println!("{memory} write: beside {half} ns, worst {worst} ns, {} in all", latencies.len());
         assert!(half < 5_000 && worst < 20_000 && rig.stats().beside > 1_000, "{half} {worst}");
         assert!(rig.medium(MIB).iter().enumerate().all(|(at, &byte)| byte == pattern(at)));
         rig.checked();
@@ -585,10 +584,6 @@ fn a_storm_of_faults() {
         for id in data.into_iter().chain(direct_id) {
             let _ = rig.finish(id);
         }
-        println!(
-            "{memory}: {good} reads good, {bad} bad; {answered} answers, {refused} none; {:?}",
-            rig.stats()
-        );
         assert!(
             good > 100 && bad > 20 && answered > 500 && refused > 10,
             "{good} {bad} {answered} {refused}"
