@@ -3,6 +3,7 @@
 //! A read or write is [CMD22] [CMD23] command+data [CMD12] [busy] and, where nothing else will tell, [CMD13]. What the controller adds by itself
 //! (automatic CMD12 or CMD23, busy until the end of a write) is not a phase of ours.
 
+use super::beside::Turn;
 use super::order::not_before;
 use super::slot::{NONE, State, bits};
 use super::stream::{Close, End};
@@ -76,7 +77,7 @@ pub(super) const STOP_TIMEOUT_NS: u64 = 100_000_000;
 /// A controller whose own timer failed is given this much more than the card.
 pub(super) const SLACK_NS: u64 = 50_000_000;
 /// A start that was refused because of the lines is tried again after this.
-const START_RETRY_NS: u64 = 10_000;
+pub(super) const START_RETRY_NS: u64 = 10_000;
 /// The controller is kept idle for a policy no longer than this.
 const IDLE_NS_MAX: u64 = 20_000_000;
 /// Blocks after which the card may pause for its longest time once more.
@@ -87,6 +88,10 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     pub(super) fn dispatch(&mut self, now_ns: u64) {
         for _ in 0..=2 * N {
             if self.stage != Stage::Idle {
+                self.try_beside(now_ns);
+                return;
+            }
+            if self.is_beside() {
                 return;
             }
             self.wake_ns = u64::MAX;
@@ -363,6 +368,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
 
     /// Takes the controller's events and moves on. False if there was none.
     pub(super) fn acknowledge(&mut self, now_ns: u64) -> bool {
+        let ended = self.is_beside() && self.beside_turn(Turn::Ack, now_ns);
         let count = if self.phase.data.is_some() { self.segment_count as usize } else { 0 };
         let events: Events = self.host.ack(self.segments.get(..count).unwrap_or(&[]));
         self.card_irq |= events.card_irq;
@@ -378,7 +384,8 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
                 Err(fault) => self.phase_failed(fault, now_ns),
             }
         }
-        events.phase.is_some() || events.card_irq || events.presence || events.retune
+        let moved = events.phase.is_some() || H::BESIDE && self.go_on_beside(ended, now_ns);
+        moved || events.card_irq || events.presence || events.retune
     }
 
     /// The phase in progress ended well on the wire; what the card says of it is judged here.

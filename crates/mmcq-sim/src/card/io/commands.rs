@@ -145,7 +145,9 @@ impl IoCard {
         let (write, number, raw) = (arg >> 31 != 0, (arg >> 28 & 7) as usize, arg >> 27 & 1 != 0);
         let (address, value) = (arg >> 9 & 0x1_ffff, arg as u8);
         let abort = write && number == 0 && address == 0x06;
-        if self.transfer.is_some() && !abort && self.config.capabilities & capability::DIRECT == 0 {
+        // The SDC bit speaks of the card's data, its memory's too.
+        let moving = self.transfer.is_some() || self.memory_is_moving(now_ns);
+        if moving && !abort && self.config.capabilities & capability::DIRECT == 0 {
             self.illegal = true;
             return Reply::SILENT;
         }

@@ -26,7 +26,7 @@ pub use type_a::TypeA;
 
 use super::link::{self, IDENTIFICATION_HZ, Mode, PowerUp};
 use super::sd::voltage::Voltage;
-use super::{BusState, Card, Flow, ReadBlock, Reply, SdCard, WriteBlock};
+use super::{BusState, Card, Flow, ReadBlock, Reply, SdCard, WriteBlock, status};
 use registers::{Registers, Speed};
 use transfer::Transfer;
 
@@ -175,6 +175,12 @@ impl IoCard {
         {
             self.end_transfer(now_ns);
         }
+    }
+
+    /// Is data of the memory part on the lines?
+    fn memory_is_moving(&mut self, now_ns: u64) -> bool {
+        let state = self.memory.as_mut().map(|memory| memory.state(now_ns));
+        matches!(state, Some(status::State::Data | status::State::Rcv))
     }
 
     /// The interrupt lines of the functions that may use DAT1, before the matter of the clock.

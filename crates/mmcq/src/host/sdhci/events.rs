@@ -17,7 +17,7 @@ const PRESENCE: u32 = INT_INSERT | INT_REMOVE;
 impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
     pub(super) fn take_events(&mut self, segments: &[Segment]) -> Events {
         let mut events = Events::default();
-        let status = self.port.read32(INT_STATUS);
+        let status = self.port.read32(INT_STATUS) & self.own_bits;
         if status == 0 && self.active.is_none_or(|active| active.work != Work::Tuning) {
             return events;
         }
@@ -155,7 +155,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
     fn response(&self, resp: Resp) -> Response {
         let mut words = [0; 4];
         match resp {
-            Resp::None => {}
+            Resp::None => words[0] = self.kept_response(),
             Resp::R2 => {
                 let read = [RESPONSE_3, RESPONSE_2, RESPONSE_1, RESPONSE_0].map(|at| self.port.read32(at));
                 let [a, b, c, d] = read;
@@ -248,7 +248,7 @@ fn gone(active: &Active) -> Fault {
 }
 
 /// What the error bits mean for this phase. The command comes first: without it nothing after it counts.
-fn decode(active: &Active, errors: u32, auto_status: u16) -> (Cause, Stage) {
+pub(super) fn decode(active: &Active, errors: u32, auto_status: u16) -> (Cause, Stage) {
     let has = |bits: u32| errors & bits != 0;
     let late = match active.work {
         Work::Command => Stage::Command,

@@ -217,7 +217,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
     }
 
     /// All but the data's bit.
-    fn command_bits(&self, command: &Command) -> u16 {
+    pub(super) fn command_bits(&self, command: &Command) -> u16 {
         let resp = match command.resp {
             Resp::None => 0,
             Resp::R2 => COMMAND_136 | COMMAND_CRC,
@@ -234,7 +234,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
     /// Are the lines free for this command? Beside a phase with data or busy only commands that leave DAT
     /// alone may go. If they are, late events of whatever was before are forgotten.
     #[cold]
-    fn check_lines(&self, command: &Command, data: bool) -> Result<(), StartError> {
+    fn check_lines(&mut self, command: &Command, data: bool) -> Result<(), StartError> {
+        self.end_beside()?;
         let state = self.port.read32(PRESENT);
         if state & PRESENT_CMD_INHIBIT != 0 {
             return Err(StartError::CommandLine);
