@@ -187,7 +187,9 @@ impl Rig {
                 let mut wrong = Ok(());
                 pending.retain(|(id, expected)| {
                     let Some(done) = self.stack.with(|engine| engine.take(*id)) else { return true };
-                    if let Err(error) = done.result {
+                    if wrong.is_err() {
+                        // The first tells.
+                    } else if let Err(error) = done.result {
                         wrong = Err(format!("{kind:?} or another before it: {error}"));
                     } else if expected.as_ref().is_some_and(|expected| done.buf[..] != expected[..]) {
                         wrong = Err("a read brings something else than was written".into());
