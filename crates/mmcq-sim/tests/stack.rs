@@ -1,171 +1,14 @@
 //! The whole stack on our models: every card profile, every transfer mode, bring-up and data, in virtual time.
 
-#[path = "../../mmcq/tests/support/one_thread.rs"]
-mod one_thread;
+mod rig;
 
-use mmcq::block::BlockDevice;
-use mmcq::card::{self, Card, Family};
-use mmcq::engine::{Config, DmaBuf, Error, Kind, Request, SlotId};
-use mmcq::host::sdhci::{self, Quirks, Table, TransferMode};
+use mmcq::card::{self, Family};
+use mmcq::engine::{Error, Kind, Request, SlotId};
+use mmcq::host::sdhci::{self, Quirks, TransferMode};
 use mmcq::host::{Caps, Host, Timing, Width};
-use mmcq::task::Shared;
-use mmcq_sim::card::medium::{Fill, Medium};
-use mmcq_sim::card::profile::CardProfile;
-use mmcq_sim::memory::{MemoryConfig, ShadowMemory};
-use mmcq_sim::sdhci::{Busy, Mishaps, Port, Sdhci, SdhciConfig};
-use mmcq_sim::time::Time;
-use one_thread::{NOW_NS, OneThread, TIMER};
-use std::cell::RefCell;
-use std::future::Future;
-use std::pin::pin;
-use std::rc::Rc;
-use std::task::{Context, Poll, Waker};
-
-type Driver = sdhci::Sdhci<Port, ShadowMemory, 129>;
-type Stack = Shared<OneThread, Driver, 16>;
-
-struct Rig {
-    time: Time,
-    model: Rc<RefCell<Sdhci>>,
-    memory: ShadowMemory,
-    stack: Stack,
-}
-
-impl Rig {
-    fn new(card: &str, model: SdhciConfig, driver: sdhci::Config) -> Rig {
-        let path = format!("{}/../../cards/{card}.toml", env!("CARGO_MANIFEST_DIR"));
-        let text = std::fs::read_to_string(&path).unwrap();
-        let profile = CardProfile::from_toml(&text, card).unwrap_or_else(|error| panic!("{error}"));
-        let medium = Medium::sparse(profile.capacity_bytes(), Fill::Pattern(7)).unwrap();
-        let card = profile.build(medium).unwrap_or_else(|error| panic!("{error}"));
-        let time = Time::new();
-        let memory = ShadowMemory::new(MemoryConfig::BITS32);
-        let model = Rc::new(RefCell::new(Sdhci::new(model, memory.clone(), Some(card))));
-        let port = Port::new(model.clone(), time.clone(), 0, 0);
-        let table = Box::leak(Box::new(Table::new()));
-        let host = sdhci::Sdhci::new(port, memory.clone(), table, driver).unwrap();
-        NOW_NS.set(0);
-        Rig { time, model, memory, stack: Shared::new(OneThread, TIMER, host, Config::DEFAULT) }
-    }
-
-    /// Goes to the next interrupt or deadline, and moves the stack by it.
-    fn turn(&self) {
-        let deadline = self.stack.with(|engine| engine.next_deadline_ns());
-        if !self.model.borrow().irq() {
-            let next = self.model.borrow().next_event_ns();
-            let until = deadline.or(next).expect("nothing will ever happen").max(self.time.now());
-            let reached = self.model.borrow_mut().advance(until);
-            self.time.set(reached.max(self.time.now()));
-        }
-        NOW_NS.set(self.time.now());
-        if self.model.borrow().irq() {
-            // By PIO the next block may be ready at once; otherwise a line that stays up is a storm.
-            for _ in 0..=256 {
-                self.stack.on_irq();
-                if !self.model.borrow().irq() {
-                    return;
-                }
-            }
-            panic!("the driver left the interrupt asserted");
-        } else {
-            self.stack.poll();
-        }
-    }
-
-    fn drive<F: Future>(&self, future: F) -> F::Output {
-        let mut future = pin!(future);
-        let mut context = Context::from_waker(Waker::noop());
-        loop {
-            NOW_NS.set(self.time.now());
-            if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
-                return output;
-            }
-            self.turn();
-        }
-    }
-
-    fn bring_up(&self, options: card::Options) -> Result<Card, Error> {
-        self.drive(card::bring_up(&self.stack, buffer(1), options)).0
-    }
-
-    fn checked(&self) {
-        assert_eq!(self.memory.violations(), Vec::<String>::new());
-        assert_eq!(self.model.borrow().protocol_violations(), 0);
-    }
-
-    /// As [`mixed_load`](Self::mixed_load), where interrupts may have been lost before.
-    fn mixed_load_after(&self, sectors: u64) {
-        let lost = || self.stack.with(|engine| engine.stats().lost_interrupts);
-        let before = lost();
-        self.load(sectors, 20);
-        assert_eq!(lost(), before);
-    }
-
-    /// Random reads and writes, up to 16 at a time, against a model.
-    fn mixed_load(&self, sectors: u64, rounds: u64) {
-        self.load(sectors, rounds);
-        assert_eq!(self.stack.with(|engine| engine.stats().lost_interrupts), 0);
-    }
-
-    fn load(&self, sectors: u64, rounds: u64) {
-        const WINDOW: u64 = 4096;
-        let base = sectors / 2;
-        let mut random = 0x9e37_79b9_7f4a_7c15u64;
-        let mut below = |limit: u64| {
-            random ^= random << 13;
-            random ^= random >> 7;
-            random ^= random << 17;
-            random % limit
-        };
-        let mut model = Vec::new();
-        for at in (0..WINDOW).step_by(64) {
-            let (result, buf) = self.drive(BlockDevice::new(&self.stack).read(base + at, buffer(64)));
-            result.unwrap();
-            model.extend_from_slice(&buf);
-        }
-        let mut pending: Vec<(SlotId, Option<Vec<u8>>)> = Vec::new();
-        for round in 0..rounds {
-            let blocks = [1, 8, 1 + below(256), 256][below(4) as usize];
-            let at = below(WINDOW - blocks + 1);
-            let range = at as usize * 512..(at + blocks) as usize * 512;
-            let mut buf = buffer(blocks as usize);
-            let (lba, blocks) = (base + at, blocks as u32);
-            let (kind, expected) = if below(2) == 0 {
-                buf.fill(round as u8);
-                buf[0] = !(round as u8);
-                model[range].copy_from_slice(&buf);
-                (Kind::Write { lba, blocks }, None)
-            } else {
-                (Kind::Read { lba, blocks }, Some(model[range].to_vec()))
-            };
-            let now = self.time.now();
-            let id = self.stack.with(|engine| engine.submit(Request::new(kind, buf), now)).unwrap();
-            pending.push((id, expected));
-            while pending.len() > 15 || (round + 1 == rounds && !pending.is_empty()) {
-                self.turn();
-                pending.retain(|(id, expected)| {
-                    let Some(done) = self.stack.with(|engine| engine.take(*id)) else { return true };
-                    done.result.unwrap();
-                    if let Some(expected) = expected {
-                        assert!(
-                            done.buf[..] == expected[..],
-                            "a read brings something else than was written"
-                        );
-                    }
-                    false
-                });
-            }
-        }
-        self.drive(BlockDevice::new(&self.stack).flush()).unwrap();
-        assert!(self.memory.live_mappings() <= 1, "only the descriptor table stays mapped");
-    }
-}
-
-fn buffer(blocks: usize) -> DmaBuf {
-    let words: &'static mut [u64] = Box::leak(vec![0; blocks * 64].into_boxed_slice());
-    // SAFETY: bytes of the same memory, of the same length.
-    DmaBuf::from_static(unsafe { std::slice::from_raw_parts_mut(words.as_mut_ptr().cast(), blocks * 512) })
-}
+use mmcq_sim::faults::{Faults, Plan, Point, Strike};
+use mmcq_sim::sdhci::{Busy, SdhciConfig};
+use rig::{Rig, buffer};
 
 #[test]
 fn every_profile_comes_up_at_its_best_speed() {
@@ -256,19 +99,29 @@ fn emmc_speeds_can_be_left_out_one_by_one() {
 /// One mishap each, in the middle of a queue of eight requests: somebody may get an error, everybody gets an answer, and the queue goes on.
 #[test]
 fn a_mishap_has_an_owner_and_the_queue_goes_on() {
-    type Plant = fn(&mut Mishaps);
-    let mishaps: [(&str, Plant, bool); 9] = [
-        ("lost interrupt", |m| m.lost_interrupts = 1, false),
-        ("lost command", |m| m.lost_commands = 1, true),
-        ("lost response", |m| m.lost_responses = 1, true),
-        ("response CRC", |m| m.response_crc = 1, true),
-        ("response end bit", |m| m.response_end_bit = 1, true),
-        ("response index", |m| m.response_index = 1, true),
-        ("read CRC", |m| m.read_crc = 1, true),
-        ("read end bit", |m| m.read_end_bit = 1, true),
-        ("write CRC", |m| m.write_crc = 1, true),
+    let mishaps = [
+        ("lost interrupt", Point::Interrupt, Strike::Lost, false),
+        ("late interrupt", Point::Interrupt, Strike::Late(500_000), false),
+        ("interrupts for nothing", Point::Interrupt, Strike::Spurious(20), false),
+        ("lost command", Point::Command, Strike::Lost, true),
+        ("lost response", Point::Response, Strike::Lost, true),
+        ("response CRC", Point::Response, Strike::Crc, true),
+        ("response end bit", Point::Response, Strike::EndBit, true),
+        ("response index", Point::Response, Strike::Index, true),
+        ("late response", Point::Response, Strike::Late(5_000_000), false),
+        ("read CRC", Point::ReadBlock, Strike::Crc, true),
+        ("read CRC with the end", Point::ReadBlock, Strike::CrcAndEnd, true),
+        ("read end bit", Point::ReadBlock, Strike::EndBit, true),
+        ("read lost", Point::ReadBlock, Strike::Lost, true),
+        ("read late", Point::ReadBlock, Strike::Late(10_000_000), false),
+        ("write CRC", Point::WriteBlock, Strike::Crc, true),
+        ("write CRC with the end", Point::WriteBlock, Strike::CrcAndEnd, true),
+        ("write end bit", Point::WriteBlock, Strike::EndBit, true),
+        ("write without status", Point::WriteBlock, Strike::NoStatus, true),
+        ("write lost", Point::WriteBlock, Strike::Lost, true),
+        ("descriptor", Point::Dma, Strike::Fail, true),
     ];
-    for (name, plant, fails) in mishaps {
+    for (name, point, strike, fails) in mishaps {
         let rig = Rig::new("sdhc-16g-hs", SdhciConfig::GENERIC_4_20, sdhci::Config::new());
         let found = rig.bring_up(card::Options::DEFAULT).unwrap();
         let write = name.starts_with("write");
@@ -282,7 +135,7 @@ fn a_mishap_has_an_owner_and_the_queue_goes_on() {
             .collect();
         rig.turn();
         // The second request is on the bus now.
-        plant(rig.model.borrow_mut().mishaps_mut());
+        rig.model.borrow_mut().set_faults(Faults::new(Plan::none().next(point, &[strike])));
         let mut results = vec![None; ids.len()];
         for _ in 0..10_000 {
             if results.iter().all(Option::is_some) {

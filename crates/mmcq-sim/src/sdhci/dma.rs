@@ -2,6 +2,7 @@
 
 use super::Sdhci;
 use super::bits::{cap, host2, int};
+use crate::faults::{Point, Strike};
 
 /// More descriptors than this without any data: the engine runs in a circle and never moves a byte again.
 const MAX_IDLE_DESCRIPTORS: u32 = 1024;
@@ -33,9 +34,14 @@ enum Engine {
 #[derive(Debug, Default)]
 pub(super) struct Dma {
     engine: Engine,
-    /// SDMA is at a boundary and waits for the host; or ADMA runs in a circle.
+    /// SDMA is at a boundary and waits for the host.
     held: bool,
+    /// ADMA runs in a circle, or an access never ends.
     stuck: bool,
+    /// What is wrong with the segment in progress.
+    strike: Option<Strike>,
+    /// SDMA is inside a segment.
+    begun: bool,
     /// The current descriptor: what is left of it.
     address: u64,
     left: u32,
@@ -100,6 +106,7 @@ impl Sdhci {
     pub(super) fn dma_move(&mut self, now: u64) -> Moved {
         match self.dma.engine {
             Engine::Sdma => self.sdma_move(now),
+            Engine::Adma2(_) if self.config.mistakes.adma_fails => self.adma_failed(AdmaError(ST_FDS), now),
             Engine::Adma2(bytes) => match self.adma_move(bytes, now) {
                 Ok(moved) => moved,
                 Err(error) => self.adma_failed(error, now),
@@ -127,8 +134,9 @@ impl Sdhci {
     /// Bytes `offset..offset + n` of the block to or from memory; false for a bus error.
     fn dma_copy(&mut self, address: u64, n: usize) -> bool {
         let at = self.dat.offset;
+        let lost = if self.config.mistakes.odd_bytes_lost { n % 4 } else { 0 };
         let read = self.dat.read;
-        let Some(part) = self.dat.block_bytes().get_mut(at..at + n) else { return false };
+        let Some(part) = self.dat.block_bytes().get_mut(at..at + n - lost) else { return false };
         let result = if read {
             self.memory.device_write(address, part)
         } else {
@@ -142,7 +150,12 @@ impl Sdhci {
         let v4 = self.regs.version4();
         let boundary = 4096u64 << (self.regs.block_size >> 12 & 7);
         while let Some(rest) = self.dat.rest() {
-            if self.dma.held {
+            if !self.dma.held && !std::mem::replace(&mut self.dma.begun, true) {
+                self.dma.strike = self.strike(Point::Dma, now);
+                // SDMA has no way to report that memory failed: it stands.
+                self.dma.stuck = matches!(self.dma.strike, Some(Strike::Fail | Strike::Never));
+            }
+            if self.dma.held() {
                 return Moved::Held;
             }
             let address = if v4 { self.regs.adma_address } else { self.regs.argument2.into() };
@@ -157,7 +170,8 @@ impl Sdhci {
             }
             if next % boundary == 0 && (self.dat.rest().is_some() || self.dat.more_blocks()) {
                 self.dma.held = true;
-                self.raise(int::DMA, now);
+                self.dma.begun = false;
+                self.dma_news(now);
             }
         }
         Moved::All
@@ -201,9 +215,18 @@ impl Sdhci {
 
     fn descriptor_done(&mut self, now: u64) {
         if self.dma.int {
-            self.raise(int::DMA, now);
+            self.dma_news(now);
         }
         self.dma.ended = self.dma.last;
+    }
+
+    /// The DMA interrupt, unless it is late or lost.
+    fn dma_news(&mut self, now: u64) {
+        match self.dma.strike.take() {
+            Some(Strike::Lost) => {}
+            Some(Strike::Late(ns)) => self.raise_after(ns, int::DMA, now),
+            _ => self.raise(int::DMA, now),
+        }
     }
 
     fn adma_tail(&mut self, bytes: u8, now: u64) -> Result<Moved, AdmaError> {
@@ -226,13 +249,19 @@ impl Sdhci {
                 self.violation();
                 return Ok(false);
             }
-            self.fetch(bytes, now)?;
+            self.dma.strike = self.strike(Point::Dma, now);
+            match self.dma.strike {
+                Some(Strike::Fail) => return Err(AdmaError(ST_FDS)),
+                Some(Strike::Never) => self.dma.stuck = true,
+                _ => self.fetch(bytes, now)?,
+            }
         }
         Ok(true)
     }
 
     /// Reads and obeys one descriptor.
     fn fetch(&mut self, bytes: u8, now: u64) -> Result<(), AdmaError> {
+        let bytes = if self.config.mistakes.wide_descriptors_short { 8 } else { bytes };
         let wide = bytes > 8;
         let mut raw = [0u8; 16];
         let at = self.regs.adma_address & if wide { u64::MAX } else { 0xffff_ffff };
@@ -275,6 +304,9 @@ impl Sdhci {
     /// Bytes of a transfer descriptor; 0 stands for the most there can be [SDHC 1.13.3].
     fn length(&self, head: u32) -> u32 {
         let low = head >> 16;
+        if low == 0 && self.config.mistakes.zero_length_moves_nothing {
+            return 0;
+        }
         if self.regs.host2 & host2::LENGTH_26 == 0 {
             return if low == 0 { 0x1_0000 } else { low };
         }

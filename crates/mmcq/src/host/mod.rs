@@ -4,6 +4,7 @@
 //! is done by whoever calls it, with deadlines the engine keeps. Read first: [`Host`].
 
 pub mod dma;
+pub mod faulty;
 pub(crate) mod pio;
 pub mod pl181;
 pub mod regs;

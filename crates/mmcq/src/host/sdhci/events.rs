@@ -13,6 +13,8 @@ pub(super) const OF_PHASE: u32 = !(INT_INSERT | INT_REMOVE | INT_CARD | INT_SHAR
 /// What is acknowledged by writing a one.
 const ACKNOWLEDGED: u32 = OF_PHASE | INT_INSERT | INT_REMOVE | INT_RETUNE;
 const PRESENCE: u32 = INT_INSERT | INT_REMOVE;
+/// Times that a late ready bit of the buffer is looked for: some ten to a hundred microseconds of register reads.
+const READY_LOOKS: u32 = 256;
 
 impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
     pub(super) fn take_events(&mut self, segments: &[Segment]) -> Events {
@@ -91,7 +93,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         match active.work {
             Work::Tuning => return self.tuned(active.seen & INT_BUFFER_READ != 0),
             Work::Pio(direction) => {
-                self.move_blocks(direction == Direction::Read, segments);
+                let offered = status & (INT_BUFFER_READ | INT_BUFFER_WRITE) != 0;
+                self.move_blocks(direction == Direction::Read, offered, segments);
                 if self.transfer.blocks != 0 {
                     // A transfer that the card has ended is not over before the CPU has its last block.
                     return None;
@@ -179,10 +182,12 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
     }
 
     /// Moves the blocks that are ready, at most as many as the transfer has left.
-    fn move_blocks(&mut self, read: bool, segments: &[Segment]) {
+    fn move_blocks(&mut self, read: bool, offered: bool, segments: &[Segment]) {
         let ready = if read { PRESENT_BUFFER_READ } else { PRESENT_BUFFER_WRITE };
         let bytes = self.transfer.block_bytes;
-        while self.transfer.blocks != 0 && self.present_state().is_some_and(|state| state & ready != 0) {
+        let mut looks = if offered && self.config.quirks.has(Quirks::PIO_DELAY) { READY_LOOKS } else { 1 };
+        while self.transfer.blocks != 0 && self.buffer_is(ready, looks) {
+            looks = 1;
             match self.transfer.cursor.take(segments, bytes) {
                 Some(place) if read => self.read_block(place, bytes),
                 Some(place) => self.write_block(place, bytes),
@@ -190,6 +195,11 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
             }
             self.transfer.blocks -= 1;
         }
+    }
+
+    /// Is the buffer ready for a block, at one of so many looks?
+    fn buffer_is(&self, ready: u32, looks: u32) -> bool {
+        (0..looks).any(|_| self.present_state().is_some_and(|state| state & ready != 0))
     }
 
     /// A block that lies in several pieces.

@@ -102,7 +102,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
                 self.program_data(phase, data, segments, timeout_ns)?
             }
             None if phase.auto != Auto::None || phase.tuning => return Err(StartError::Unsupported),
-            None if phase.command.resp == Resp::R1b && self.model.busy == BusyDetect::Interrupt => {
+            None if self.ends_with_transfer(&phase.command) => {
                 self.set_timeout(timeout_ns);
                 (Work::Busy, 0)
             }
@@ -214,6 +214,12 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         if self.model.wide {
             self.port.write32(ADMA_ADDRESS_HIGH, (bus >> 32) as u32);
         }
+    }
+
+    /// Does Transfer Complete come after this command although it has no data?
+    fn ends_with_transfer(&self, command: &Command) -> bool {
+        command.resp == Resp::R1b && self.model.busy == BusyDetect::Interrupt
+            || command.index == STOP_TRANSMISSION && self.config.quirks.has(Quirks::STOP_WITH_TC)
     }
 
     /// All but the data's bit.
