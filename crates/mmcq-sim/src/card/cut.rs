@@ -74,6 +74,8 @@ impl Media for Medium {
     }
 }
 
+/// Sectors of a page that is programmed as one, 16 KiB.
+const PAGE_SECTORS: u64 = 32;
 /// More sectors than this are not kept in mind: the oldest are taken as safe.
 const LONGEST: usize = 1 << 17;
 /// In the cache, sectors drain by themselves within this time, or not at all.
@@ -86,6 +88,10 @@ pub(crate) struct Journal {
     pub(crate) follow: bool,
     /// The cache is on.
     pub(crate) volatile: bool,
+    /// A cut spoils the page around each sector in flight.
+    pub(crate) neighbours: bool,
+    /// A cut keeps of a sector in flight what it likes.
+    pub(crate) shorn: bool,
     /// Sectors that the cache holds.
     pub(crate) capacity: usize,
     /// Oldest first.
@@ -102,6 +108,8 @@ impl Default for Journal {
         Journal {
             follow: false,
             volatile: false,
+            neighbours: false,
+            shorn: false,
             capacity: 1024,
             entries: VecDeque::new(),
             seq: 0,
@@ -196,6 +204,41 @@ impl Journal {
     pub(crate) fn at_stake(&mut self, now_ns: u64) -> Vec<AtStake> {
         self.tidy(now_ns);
         self.entries.iter().map(|entry| entry.what).collect()
+    }
+
+    /// The supply goes: everything is decided, and more may be damaged than was at stake.
+    pub(crate) fn cut(&mut self, media: &mut dyn Media, now_ns: u64, keep: &mut dyn FnMut(&AtStake) -> Kept) {
+        let stake = self.at_stake(now_ns);
+        let shorn = self.shorn;
+        self.decide(media, now_ns, &mut |what| match keep(what) {
+            Kept::New if shorn && what.stage == Stage::InFlight => match mixed(what.seq) % 3 {
+                0 => Kept::New,
+                1 => Kept::Mixed,
+                _ => Kept::Torn,
+            },
+            kept => kept,
+        });
+        if !self.neighbours {
+            return;
+        }
+        for what in stake.iter().filter(|what| what.stage == Stage::InFlight) {
+            let first = what.sector / PAGE_SECTORS * PAGE_SECTORS;
+            for sector in first..first + PAGE_SECTORS {
+                let own = stake.iter().any(|s| s.partition == what.partition && s.sector == sector);
+                if let Some(medium) = media.of(what.partition).filter(|_| !own) {
+                    medium.spoil(sector);
+                }
+            }
+        }
+    }
+
+    /// The flush that is going on ends here: what is not safe by now stays in the cache.
+    pub(crate) fn interrupt_flush(&mut self, now_ns: u64) {
+        for entry in self.entries.iter_mut() {
+            if entry.what.stage == Stage::Cached && entry.safe_ns > now_ns {
+                entry.safe_ns = u64::MAX;
+            }
+        }
     }
 
     /// Everything is decided now; afterwards nothing is at stake.

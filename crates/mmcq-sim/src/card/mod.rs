@@ -12,6 +12,7 @@ mod link;
 mod lock;
 pub mod medium;
 pub mod profile;
+pub mod quirk;
 mod registers;
 pub mod sd;
 mod status;
@@ -26,6 +27,7 @@ pub use emmc::EmmcCard;
 pub use io::IoCard;
 pub use medium::{Fill, Medium, MediumError};
 pub use profile::{CardProfile, ProfileError};
+pub use quirk::Quirks;
 pub use sd::SdCard;
 pub use trouble::Violation;
 

@@ -42,7 +42,7 @@ impl IoCard {
             (7, State::Stby) => Reply::SILENT,
             (11, State::Init) if self.switch_agreed || memory.answer.is_some() => {
                 self.switch_agreed = false;
-                self.voltage = super::Voltage::Low;
+                self.leaves_3v3(now_ns);
                 self.r1(11)
             }
             (15, State::Stby | State::Cmd) if !addressed => Reply::SILENT,
@@ -165,6 +165,12 @@ impl IoCard {
         if abort {
             return self.abort(value, now_ns);
         }
+        if !write
+            && number == 0
+            && let Some(flags) = self.before_reading_zero(address, now_ns)
+        {
+            return self.r5(52, flags, 0);
+        }
         if !write {
             let value = self.read_byte(number, address, now_ns);
             return self.r5(52, 0, value);
@@ -221,6 +227,9 @@ impl IoCard {
         }
         if let Some(flags) = self.strike_function(number, address, !write, now_ns) {
             return self.r5(53, flags, 0);
+        }
+        if self.stumbles((!blocks).then_some(size), block, now_ns) {
+            return self.r5(53, flag::ERROR, 0);
         }
         let wait_ns = number
             .checked_sub(1)

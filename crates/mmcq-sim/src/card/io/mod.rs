@@ -13,6 +13,7 @@ mod commands;
 pub mod config;
 pub mod function;
 pub mod profile;
+pub mod quirk;
 mod registers;
 mod sick;
 #[cfg(test)]
@@ -23,6 +24,7 @@ pub mod type_a;
 pub use config::{Cis, FunctionConfig, IoConfig};
 pub use function::{Function, Loopback};
 pub use profile::{Behind, IoProfile};
+pub use quirk::IoQuirks;
 pub use type_a::TypeA;
 
 use super::cut::{AtStake, Kept};
@@ -83,6 +85,12 @@ pub struct IoCard {
     frozen: Option<bool>,
     faults: Faults,
     trouble: Trouble,
+    /// CCCR 05h was read, and FFh was not since.
+    polled: bool,
+    /// CCCR 05h shows an interrupt that is none.
+    fake_interrupt: bool,
+    /// The byte was written that wakes the functions.
+    woken: bool,
 }
 
 impl IoCard {
@@ -123,6 +131,9 @@ impl IoCard {
             frozen: None,
             faults: Faults::none(),
             trouble: Trouble::default(),
+            polled: false,
+            fake_interrupt: false,
+            woken: false,
         }
     }
 
@@ -176,6 +187,7 @@ impl IoCard {
         self.tuning = false;
         self.busy_until_ns = 0;
         self.frozen = None;
+        (self.polled, self.fake_interrupt, self.woken) = (false, false, false);
         for slot in &mut self.slots {
             slot.block_bytes = 0;
             slot.sick = Sick::default();

@@ -44,7 +44,7 @@ impl IoCard {
     }
 
     pub(super) fn send_block(&mut self, buffer: &mut [u8], now_ns: u64) -> ReadBlock {
-        let crc_ok = self.mode().data_ok(&self.bus);
+        let crc_ok = self.mode().data_ok(&self.bus) && !self.damaged(now_ns);
         if std::mem::take(&mut self.tuning) {
             let Some(to) = buffer.get_mut(..FOUR_LINES.len()) else { return ReadBlock::Never };
             to.copy_from_slice(&FOUR_LINES);
@@ -69,7 +69,7 @@ impl IoCard {
         let Some(mut transfer) = self.transfer.filter(|transfer| transfer.write) else {
             return WriteBlock { status: None, busy_until_ns: now_ns };
         };
-        if !(crc_ok && self.mode().data_ok(&self.bus)) {
+        if !(crc_ok && self.mode().data_ok(&self.bus)) || self.damaged(now_ns) {
             // A single block has had its chance; several wait for the abort.
             if transfer.left == Some(1) {
                 self.end_transfer(now_ns);
