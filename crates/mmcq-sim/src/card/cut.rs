@@ -99,6 +99,8 @@ pub(crate) struct Journal {
     seq: u64,
     /// First version of the command under way.
     open: u64,
+    /// All versions before `open` are safe then.
+    all_safe_ns: u64,
     /// Tidied up when there are so many entries.
     tidy_at: usize,
 }
@@ -114,6 +116,7 @@ impl Default for Journal {
             entries: VecDeque::new(),
             seq: 0,
             open: 0,
+            all_safe_ns: 0,
             tidy_at: 256,
         }
     }
@@ -128,6 +131,14 @@ impl Journal {
 
     /// A write command begins.
     pub(crate) fn begin(&mut self, now_ns: u64) {
+        if self.open != self.seq {
+            // The command before was broken off.
+            self.all_safe_ns = u64::MAX;
+        }
+        if now_ns >= self.all_safe_ns {
+            self.entries.clear();
+            self.all_safe_ns = 0;
+        }
         if self.entries.len() >= self.tidy_at {
             self.tidy(now_ns);
             if self.entries.len() > self.capacity {
@@ -170,6 +181,7 @@ impl Journal {
                 let drain_ns = if lost || luck & 3 == 0 { u64::MAX } else { (luck >> 2) % DRAIN_NS };
                 entry.safe_ns = busy_ns.saturating_add(drain_ns);
             }
+            self.all_safe_ns = self.all_safe_ns.max(entry.safe_ns);
         }
         self.open = self.seq;
     }
@@ -180,6 +192,7 @@ impl Journal {
         {
             entry.safe_ns = entry.safe_ns.min(until_ns);
         }
+        self.all_safe_ns = self.entries.iter().map(|entry| entry.safe_ns).max().unwrap_or(0);
     }
 
     /// These sectors were erased: what was there before does not come back.
@@ -237,6 +250,7 @@ impl Journal {
         for entry in self.entries.iter_mut() {
             if entry.what.stage == Stage::Cached && entry.safe_ns > now_ns {
                 entry.safe_ns = u64::MAX;
+                self.all_safe_ns = u64::MAX;
             }
         }
     }
@@ -295,6 +309,7 @@ impl Journal {
             }
         }
         self.open = self.seq;
+        self.all_safe_ns = 0;
     }
 }
 

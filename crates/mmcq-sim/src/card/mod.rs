@@ -199,6 +199,11 @@ pub trait Card {
         let _ = sector;
     }
 
+    /// Somebody stands between the host and the RPMB of an eMMC.
+    fn attack_rpmb(&mut self, attack: emmc::Attack) {
+        let _ = attack;
+    }
+
     /// What the host did that this card does not stand, oldest first.
     fn violations(&self) -> &[Violation] {
         &[]
@@ -280,6 +285,10 @@ impl<C: Card + ?Sized> Card for Box<C> {
 
     fn spoil(&mut self, sector: u64) {
         (**self).spoil(sector);
+    }
+
+    fn attack_rpmb(&mut self, attack: emmc::Attack) {
+        (**self).attack_rpmb(attack);
     }
 
     fn violations(&self) -> &[Violation] {

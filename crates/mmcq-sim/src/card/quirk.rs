@@ -66,6 +66,8 @@ pub struct Quirks {
     pub stuck_1v8: bool,
     /// From the second initialisation on the card has half its capacity.
     pub shrinks: bool,
+    /// From the second initialisation on the card has another serial number.
+    pub changes_serial: bool,
     /// A power cut makes the sectors around those in flight unreadable as well, 16 KiB of them.
     pub neighbour_damage: bool,
     /// Of a sector in flight a power cut may leave parts even if it was to be kept whole.

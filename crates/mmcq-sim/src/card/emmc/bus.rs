@@ -9,7 +9,7 @@ use super::super::transfer::{Sent, Taken};
 use super::super::trouble::Violation;
 use super::super::{BusState, Card, ReadBlock, Reply, WriteBlock};
 use super::config::byte;
-use super::{EmmcCard, Partition, Transfer, rpmb};
+use super::{Attack, EmmcCard, Partition, Transfer, rpmb};
 use crate::faults::Faults;
 
 impl EmmcCard {
@@ -265,6 +265,12 @@ impl Card for EmmcCard {
 
     fn spoil(&mut self, sector: u64) {
         self.stores.user.spoil(sector);
+    }
+
+    fn attack_rpmb(&mut self, attack: Attack) {
+        if let Some(rpmb) = &mut self.rpmb {
+            rpmb.attack(attack);
+        }
     }
 
     fn violations(&self) -> &[Violation] {

@@ -33,8 +33,9 @@ impl EmmcCard {
     pub(super) fn background_level(&self) -> u8 {
         let Some(mib) = self.config.quirks.urgent_after_mib else { return 0 };
         let waiting = self.flash.wear.written_bytes - self.background_done_bytes;
-        match waiting / (mib.max(1) << 20) {
-            0 if waiting >= mib << 19 => 1,
+        let urgent = mib.saturating_mul(1 << 20).max(1);
+        match waiting / urgent {
+            0 if waiting >= urgent / 2 => 1,
             0 => 0,
             1 => 2,
             _ => 3,

@@ -164,13 +164,6 @@ impl EmmcCard {
         self.stores.get_mut(partition)
     }
 
-    /// Somebody stands between the host and RPMB.
-    pub fn attack_rpmb(&mut self, attack: Attack) {
-        if let Some(rpmb) = &mut self.rpmb {
-            rpmb.attack(attack);
-        }
-    }
-
     /// RPMB has been written so many times.
     pub fn set_rpmb_counter(&mut self, counter: u32) {
         if let Some(rpmb) = &mut self.rpmb {
@@ -190,6 +183,7 @@ impl EmmcCard {
             BKOPS_EN, BOOT_BUS_CONDITIONS, BOOT_CONFIG_PROT, BOOT_WP, PARTITION_CONFIG, RST_N_FUNCTION,
             USER_WP,
         };
+        // A reset turns the cache off; that it saves what is in it, the standard does not promise [eMMC 6.6.31].
         if self.flash.journal.follows() {
             self.flash.journal.decide(&mut self.stores, now_ns, &mut cut::reset);
         }
@@ -197,8 +191,11 @@ impl EmmcCard {
         if let Some(rpmb) = &mut self.rpmb {
             rpmb.reset();
         }
-        if std::mem::take(&mut self.was_up) && self.config.quirks.shrinks {
-            self.config.quirks.shrinks = false;
+        let was_up = std::mem::take(&mut self.was_up);
+        if was_up && std::mem::take(&mut self.config.quirks.changes_serial) {
+            self.config.identity.serial ^= 0x00ff_00ff;
+        }
+        if was_up && std::mem::take(&mut self.config.quirks.shrinks) {
             self.config.capacity_bytes =
                 self.config.capacity_bytes / 2 / config::ERASE_GROUP_BYTES * config::ERASE_GROUP_BYTES;
         }

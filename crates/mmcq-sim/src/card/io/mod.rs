@@ -314,7 +314,8 @@ impl Card for IoCard {
 
     fn busy(&self, now_ns: u64) -> bool {
         let memory = self.memory.as_ref().is_some_and(|memory| memory.busy(now_ns));
-        memory || self.bus.powered && now_ns < self.busy_until_ns
+        let seen = self.trouble.shows_busy(now_ns) || self.trouble.stuck;
+        memory || self.bus.powered && seen && now_ns < self.busy_until_ns
     }
 
     fn switching_voltage(&self, now_ns: u64) -> bool {

@@ -84,8 +84,13 @@ impl IoCard {
             .checked_sub(1)
             .and_then(|n| self.slots.get(n))
             .map_or(0, |s| s.function.busy_ns());
-        let busy_until_ns = now_ns.saturating_add(busy_ns);
+        let mut busy_until_ns = now_ns.saturating_add(busy_ns);
         self.busy_until_ns = busy_until_ns;
+        if busy_ns > 0 {
+            let (until_ns, seen_ns) = self.trouble.busy(&self.faults, busy_until_ns);
+            self.busy_until_ns = until_ns;
+            busy_until_ns = seen_ns.unwrap_or(now_ns);
+        }
         let over = transfer.block_done();
         self.transfer = Some(transfer);
         if over {

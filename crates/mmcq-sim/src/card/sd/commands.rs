@@ -302,7 +302,7 @@ impl SdCard {
                 let block = self.transfer_len();
                 self.reads += 1;
                 let late_ns = self.counted(index == 18 && left.is_some(), now_ns);
-                let long_ns = self.config.quirks.read_late_ms * 1_000_000;
+                let long_ns = self.config.quirks.read_late_ms.saturating_mul(1_000_000);
                 let late_ns = if self.reads.is_multiple_of(32) { late_ns.max(long_ns) } else { late_ns };
                 let from_ns = now_ns.saturating_add(late_ns);
                 let mut reply = self.go(index, State::Data, now_ns);

@@ -158,8 +158,11 @@ impl SdCard {
         }
         self.flash.journal.volatile = false;
         self.extensions = Extensions::default();
-        if std::mem::take(&mut self.was_up) && self.config.quirks.shrinks {
-            self.config.quirks.shrinks = false;
+        let was_up = std::mem::take(&mut self.was_up);
+        if was_up && std::mem::take(&mut self.config.quirks.changes_serial) {
+            self.config.identity.serial ^= 0x00ff_00ff;
+        }
+        if was_up && std::mem::take(&mut self.config.quirks.shrinks) {
             self.config.capacity_bytes = self.config.capacity_bytes / 2 / (512 * 1024) * (512 * 1024);
         }
         self.state = State::Idle;

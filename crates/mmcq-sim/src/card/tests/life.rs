@@ -239,7 +239,7 @@ fn cuts_that_damage_more() {
             host.card.peek(sector * 512, block).map(|()| (block[0], block[511]))
         };
         assert_eq!(look(&mut host, 75, &mut block).is_err(), damaged);
-        assert_eq!(look(&mut host, 96, &mut block).is_ok(), true);
+        assert!(look(&mut host, 96, &mut block).is_ok());
         let whole =
             (68..72).filter(|&n| look(&mut host, n, &mut block).is_ok_and(|ends| ends == (2, 2))).count();
         assert_eq!(whole == 4, !shorn, "{sector}");

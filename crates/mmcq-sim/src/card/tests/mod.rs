@@ -1,5 +1,6 @@
 //! Cards driven by raw commands, written from the standards.
 
+mod contract;
 mod cuts;
 mod emmc;
 mod emmc_modes;

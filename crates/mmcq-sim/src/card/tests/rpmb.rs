@@ -3,7 +3,7 @@
 use super::emmc::card;
 use super::host::Host;
 use crate::card::emmc::Attack;
-use crate::card::{EmmcCard, ReadBlock};
+use crate::card::{Card, EmmcCard, ReadBlock};
 use sha2::{Digest, Sha256};
 
 const KEY: [u8; 32] = [0x5a; 32];
