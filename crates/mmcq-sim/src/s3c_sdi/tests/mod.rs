@@ -61,6 +61,7 @@ pub(super) fn card() -> IoCard {
         rca: 1,
         functions: vec![function],
         cis: Cis::raw(vec![0xff], 0xff),
+        quirks: crate::card::io::IoQuirks::default(),
     };
     let function: Box<dyn Function> = Box::new(Loopback::new(0, 0));
     IoCard::new(config, vec![function])
