@@ -67,7 +67,8 @@ pub enum Strike {
     EndBit,
     /// A response with another index (A4).
     Index,
-    /// These bits are set in the response that arrives (A5, G4), or in the status that an interrupt brings (E2).
+    /// These bits are set in the response that arrives (A5, G4), in the status that an interrupt brings (E2), or stay set of those that a
+    /// reset wrote (E9).
     Status(u32),
     /// A written block gets no CRC status (A7).
     NoStatus,
