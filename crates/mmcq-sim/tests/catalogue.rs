@@ -1,14 +1,14 @@
 //! Every strike of the catalogue, once early in bring-up and once in a load, on the whole stack: somebody may get an error, nobody waits for ever,
 //! and the controller never touches memory that was taken back.
 
-mod rig;
+mod machine;
 
+use machine::{Rig, buffer};
 use mmcq::card;
 use mmcq::host::sdhci;
 use mmcq_sim::faults::catalogue::{Injection, entries};
 use mmcq_sim::faults::{Faults, Point, Strike};
 use mmcq_sim::sdhci::SdhciConfig;
-use rig::{Rig, buffer};
 
 /// Bring-up and a load, struck at the nth event of either; how many strikes there were.
 fn run(injection: &Injection, nth: u64, in_load: bool) -> usize {

@@ -1,7 +1,8 @@
 //! Controllers that depart from the standard: the stack lives with each, given its quirk, and each departure is a real one.
 
-mod rig;
+mod machine;
 
+use machine::{Rig, bytes, storage_card};
 use mmcq::card::{self, Card, bring_up_io};
 use mmcq::engine::{Kind, Request};
 use mmcq::host::sdhci::{self, Quirks, TransferMode};
@@ -9,7 +10,6 @@ use mmcq::host::{Auto, Data, Direction, Phase, Timing, Width};
 use mmcq::spec::command::sdio::{Count, Extended, io_read, io_rw_extended};
 use mmcq_sim::card::io::IoProfile;
 use mmcq_sim::sdhci::{PROFILES, Profile, SdhciConfig};
-use rig::{Rig, bytes, storage_card};
 
 /// What a register access costs: the bus of a small system.
 const ACCESS_NS: u64 = 100;
@@ -21,7 +21,7 @@ fn profile(name: &str) -> Profile {
 /// Bring-up and a mixed load; why it failed, if it did.
 fn storage(profile: &Profile, driver: sdhci::Config) -> Result<(Rig, Card), String> {
     let rig = Rig::with_card(storage_card(&profile.card), profile.controller, driver, ACCESS_NS)?;
-    let found = rig.try_drive(card::bring_up(&rig.stack, rig::buffer(1), card::Options::DEFAULT))?.0;
+    let found = rig.try_drive(card::bring_up(&rig.stack, machine::buffer(1), card::Options::DEFAULT))?.0;
     let found = found.map_err(|error| format!("bring-up: {error}"))?;
     let hurt = || rig.stack.with(|engine| (engine.stats().faults, engine.stats().lost_interrupts));
     let before = hurt();

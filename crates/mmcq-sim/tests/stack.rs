@@ -1,14 +1,14 @@
 //! The whole stack on our models: every card profile, every transfer mode, bring-up and data, in virtual time.
 
-mod rig;
+mod machine;
 
+use machine::{Rig, buffer};
 use mmcq::card::{self, Family};
 use mmcq::engine::{Error, Kind, Request, SlotId};
 use mmcq::host::sdhci::{self, Quirks, TransferMode};
 use mmcq::host::{Caps, Host, Timing, Width};
 use mmcq_sim::faults::{Faults, Plan, Point, Strike};
 use mmcq_sim::sdhci::{Busy, SdhciConfig};
-use rig::{Rig, buffer};
 
 #[test]
 fn every_profile_comes_up_at_its_best_speed() {

@@ -67,7 +67,8 @@ pub enum Strike {
     EndBit,
     /// A response with another index (A4).
     Index,
-    /// These bits are set in the response that arrives (A5, G4), or in the status that an interrupt brings (E2).
+    /// These bits are set in the response that arrives (A5, G4), in the status that an interrupt brings (E2), or stay set of those that a
+    /// reset wrote (E9).
     Status(u32),
     /// A written block gets no CRC status (A7).
     NoStatus,
@@ -82,7 +83,7 @@ pub enum Strike {
     Fail,
     /// One bit of the data is wrong, the checksum right: bit number in the block (D4).
     Flip(u32),
-    /// The data go elsewhere: so many blocks away (D9).
+    /// The data go elsewhere: so many blocks away (D9). A function gives so many bytes more, or fewer, than it said (G6).
     Astray(i32),
     /// The interrupt line rises without a cause, so many times (E2, E3).
     Spurious(u32),

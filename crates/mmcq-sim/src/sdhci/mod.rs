@@ -427,6 +427,7 @@ impl Sdhci {
         }
         match self.strike(Point::Reset, now) {
             Some(Strike::Never) => self.hurt.resets |= bits,
+            Some(Strike::Status(stay)) => self.hurt.resets |= bits & stay as u8,
             Some(Strike::Late(ns)) => ends_ns = ends_ns.saturating_add(ns),
             _ => {}
         }

@@ -1,8 +1,10 @@
 //! Chapter E: the controller.
 
-use super::{Entry, always, entry, once, profile, test};
+use super::{Entry, always, entry, from, once, profile, test};
 use crate::faults::{Point, Strike};
 
+/// Software Reset For CMD Line of an SD host controller.
+const RESET_CMD: u32 = 1 << 1;
 /// Data Timeout Error in the status of an SD host controller.
 const DATA_TIMEOUT: u32 = 1 << 20;
 
@@ -77,7 +79,10 @@ pub(super) const ENTRIES: &[Entry] = &[
         "E9",
         "A reset bit never clears itself",
         "a deadline; if even the whole reset hangs the controller is dead",
-        &[once("reset_hang", Point::Reset, Strike::Never)],
+        &[
+            once("reset_hang", Point::Reset, Strike::Never),
+            from("reset_hang_cmd", Point::Reset, Strike::Status(RESET_CMD)),
+        ],
     ),
     entry(
         "E10",

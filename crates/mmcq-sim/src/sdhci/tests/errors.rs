@@ -1,7 +1,7 @@
 //! What goes wrong, and what must not happen afterwards.
 
 use super::rig::*;
-use crate::faults::{Point, Strike};
+use crate::faults::{Faults, Plan, Point, Strike};
 use crate::sdhci::{SdhciConfig, bits::int};
 use mmcq::host::Direction;
 
@@ -353,6 +353,12 @@ fn hung_resets_stuck_bits_and_a_dead_controller() {
     rig.w8(0x2f, 4);
     rig.run(1_000_000);
     assert_eq!(rig.r8(0x2f), 2, "the second one has ended");
+    let mut rig = Rig::warm(SdhciConfig::GENERIC_4_20);
+    rig.host.set_faults(Faults::new(Plan::none().from(Point::Reset, 1, Strike::Status(2))));
+    rig.w8(0x2f, 6);
+    rig.run(1_000_000);
+    assert_eq!(rig.r8(0x2f), 2);
+    reset(&mut rig, 1);
     let mut rig = Rig::warm(SdhciConfig::GENERIC_4_20);
     rig.next(Point::Response, &[Strike::Stuck]);
     rig.command(13, 0, R1, 0);
