@@ -253,22 +253,22 @@ fn emmc_speeds_can_be_left_out_one_by_one() {
     }
 }
 
-/// One mishap each, in the middle of a queue of eight requests: somebody may get an error, everybody gets an answer, and the queue goes on.
+/// One mishap each, in the middle of a queue of eight requests: everybody gets his answer, once, and it is a good one.
 #[test]
-fn a_mishap_has_an_owner_and_the_queue_goes_on() {
+fn nobody_is_told_of_a_single_mishap() {
     type Plant = fn(&mut Mishaps);
-    let mishaps: [(&str, Plant, bool); 9] = [
-        ("lost interrupt", |m| m.lost_interrupts = 1, false),
-        ("lost command", |m| m.lost_commands = 1, true),
-        ("lost response", |m| m.lost_responses = 1, true),
-        ("response CRC", |m| m.response_crc = 1, true),
-        ("response end bit", |m| m.response_end_bit = 1, true),
-        ("response index", |m| m.response_index = 1, true),
-        ("read CRC", |m| m.read_crc = 1, true),
-        ("read end bit", |m| m.read_end_bit = 1, true),
-        ("write CRC", |m| m.write_crc = 1, true),
+    let mishaps: [(&str, Plant); 9] = [
+        ("lost interrupt", |m| m.lost_interrupts = 1),
+        ("lost command", |m| m.lost_commands = 1),
+        ("lost response", |m| m.lost_responses = 1),
+        ("response CRC", |m| m.response_crc = 1),
+        ("response end bit", |m| m.response_end_bit = 1),
+        ("response index", |m| m.response_index = 1),
+        ("read CRC", |m| m.read_crc = 1),
+        ("read end bit", |m| m.read_end_bit = 1),
+        ("write CRC", |m| m.write_crc = 1),
     ];
-    for (name, plant, fails) in mishaps {
+    for (name, plant) in mishaps {
         let rig = Rig::new("sdhc-16g-hs", SdhciConfig::GENERIC_4_20, sdhci::Config::new());
         let found = rig.bring_up(card::Options::DEFAULT).unwrap();
         let write = name.starts_with("write");
@@ -297,7 +297,7 @@ fn a_mishap_has_an_owner_and_the_queue_goes_on() {
         }
         let failed = results.iter().filter(|r| **r == Some(false)).count();
         assert!(results.iter().all(Option::is_some), "{name}: {results:?}");
-        assert_eq!(failed, usize::from(fails), "{name}: {results:?}");
+        assert_eq!(failed, 0, "{name}: {results:?}");
         rig.mixed_load_after(found.target.sectors);
         rig.checked();
     }

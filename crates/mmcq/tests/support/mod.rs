@@ -229,6 +229,12 @@ impl Host for TestHost {
             events.phase = Some(Err(fault));
             return events;
         }
+        if index == 12 && world.open.is_none() {
+            // Illegal in `tran`: no answer.
+            let fault = Fault { cause: Cause::Timeout, stage: Stage::Command, response: None };
+            events.phase = Some(Err(fault));
+            return events;
+        }
         match index {
             12 => {
                 world.counted = 0;
@@ -245,6 +251,12 @@ impl Host for TestHost {
             world.still_busy -= 1;
             status = PROGRAMMING;
         }
+        if index == 13
+            && let Some((direction, _)) = world.open
+        {
+            let state = if direction == Direction::Read { 5 } else { 6 };
+            status = status & !(0xf << 9) | state << 9;
+        }
         let response = Response::short(status);
         let mut done = Done { response, ..Done::default() };
         if let Some(Data { direction, blocks, .. }) = phase.data
@@ -252,6 +264,10 @@ impl Host for TestHost {
         {
             let first = u64::from(phase.command.arg);
             if let Some(&cause) = (first..first + u64::from(blocks)).find_map(|block| world.bad.get(&block)) {
+                if matches!(index, 18 | 25) {
+                    world.open = Some((direction, first));
+                    world.counted = 0;
+                }
                 events.phase = Some(Err(Fault { cause, stage: Stage::Data, response: Some(response) }));
                 return events;
             }
