@@ -41,8 +41,9 @@ pub struct Ills {
     pub detuned: bool,
     /// The nth block read from now on is damaged, each time it comes by.
     pub bad_byte: Option<u8>,
-    /// Busy never ends, until the supply has been off.
+    /// The busy after the next block never ends, until the supply has been off.
     pub stuck_busy: bool,
+    pub is_stuck: bool,
     /// Another card takes its place before the next command.
     pub swap: Option<Box<dyn Card>>,
     /// Data commands heard, with their arguments.
@@ -59,7 +60,7 @@ impl Card for Sick {
     fn bus_changed(&mut self, bus: &BusState, now_ns: u64) {
         if !bus.powered {
             let mut ills = self.ills.borrow_mut();
-            (ills.mute, ills.stuck_busy) = (false, false);
+            (ills.mute, ills.is_stuck) = (false, false);
         }
         self.bus = *bus;
         self.card.bus_changed(bus, now_ns);
@@ -79,6 +80,10 @@ impl Card for Sick {
         let nth = ills.commands;
         if ills.mute || ills.mute_for_ever || ills.deaf_at.contains(&nth) {
             return Reply::SILENT;
+        }
+        if ills.is_stuck {
+            // `prg`, and deaf for everything else.
+            return if index == 13 { Reply::short(13, 7 << 9) } else { Reply::SILENT };
         }
         if matches!(index, 19 | 21) {
             ills.detuned = false;
@@ -103,11 +108,17 @@ impl Card for Sick {
     }
 
     fn write_block(&mut self, data: &[u8], crc_ok: bool, now_ns: u64) -> WriteBlock {
-        self.card.write_block(data, crc_ok, now_ns)
+        let mut block = self.card.write_block(data, crc_ok, now_ns);
+        let mut ills = self.ills.borrow_mut();
+        if std::mem::take(&mut ills.stuck_busy) {
+            ills.is_stuck = true;
+            block.busy_until_ns = now_ns + 1_000_000_000_000_000;
+        }
+        block
     }
 
     fn busy(&self, now_ns: u64) -> bool {
-        self.ills.borrow().stuck_busy || self.card.busy(now_ns)
+        self.ills.borrow().is_stuck || self.card.busy(now_ns)
     }
 
     fn switching_voltage(&self, now_ns: u64) -> bool {

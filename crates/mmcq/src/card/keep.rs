@@ -9,12 +9,16 @@ use super::{Card, Family, Options, SCRATCH_BYTES, attempts, emmc, sd, speed};
 use crate::engine::{DmaBuf, Error, Help, Target};
 use crate::host::{Host, Timing, Width};
 use crate::sched::Policy;
+use crate::spec::command;
 use crate::task::{Lock, Shared};
 use core::future::poll_fn;
 use core::task::Poll;
 
 /// Between two power cycles of the same card.
 const POWER_CYCLE_PAUSE_NS: u64 = 60_000_000_000;
+
+/// Registers read to judge the bus.
+const PROBES: u32 = 8;
 
 /// What the user of a card must know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -127,6 +131,11 @@ async fn of_families<F: Families<Found = Card>, L: Lock, H: Host, const N: usize
                 From::Cold
             }
             Help::Slower => {
+                let frequent = shared.with(|engine| engine.damaged_often());
+                if !frequent && bus_is_well(&mut session, &card).await {
+                    helper.helped(Err(Error::Unsupported));
+                    continue;
+                }
                 flush(&mut session, &card).await;
                 slower = slower_than(slower, &card);
                 From::Cold
@@ -202,6 +211,23 @@ async fn retune<L: Lock, H: Host, const N: usize, P: Policy>(
         Family::Sd(_) => sd::retune(session, card.timing).await,
         Family::Emmc(_) => emmc::retune(session, options, card).await,
     }
+}
+
+/// Is it a block that is damaged, and not the bus? Registers that come over the data lines tell.
+async fn bus_is_well<L: Lock, H: Host, const N: usize, P: Policy>(
+    session: &mut Session<'_, L, H, N, P>,
+    card: &Card,
+) -> bool {
+    for _ in 0..PROBES {
+        let read = match card.family {
+            Family::Sd(_) => session.register(command::sd::sd_status(), true, 64),
+            Family::Emmc(_) => session.register(command::emmc::send_ext_csd(), false, 512),
+        };
+        if read.await.is_err() {
+            return false;
+        }
+    }
+    true
 }
 
 /// Saves what is in the cache, if the device still listens.

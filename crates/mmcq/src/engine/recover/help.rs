@@ -106,8 +106,9 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
                     self.rebar();
                 }
                 self.target = Some(target);
-                if help != Help::Retune {
-                    self.incident.forget_damages();
+                if help == Help::Slower {
+                    self.piece_blocks = u32::MAX;
+                    self.incident.is_slower();
                 }
             }
             Err(Error::Changed) => {
@@ -126,8 +127,8 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
 
     fn next_help(&mut self, help: Help, error: Error, now_ns: u64) {
         match help {
-            // A mode that is not tuned is no worse for that.
-            Help::Retune if error == Error::Unsupported => {}
+            // A mode that is not tuned is no worse for that; a bus that is well need not be slower.
+            Help::Retune | Help::Slower if error == Error::Unsupported => {}
             Help::Retune if self.incident.spend(Rung::Slower) => self.ask(Help::Slower, now_ns),
             Help::Retune | Help::Slower | Help::Reinit if self.incident.spend(Rung::PowerCycle) => {
                 self.ask(Help::PowerCycle, now_ns);
@@ -280,8 +281,10 @@ impl Help {
 }
 
 impl Incident {
-    fn forget_damages(&mut self) {
-        self.damages = [0; 3];
+    /// What was tried before says nothing of the new mode.
+    fn is_slower(&mut self) {
+        (self.damages, self.tries) = ([0; 3], 0);
+        self.spent &= !(1 << Rung::Slower as u16);
     }
 
     fn card_is_new(&mut self) {

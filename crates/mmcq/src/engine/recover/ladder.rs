@@ -6,10 +6,10 @@
 //! |---|---|---|
 //! | again, together | everything but refusals | commands 5 times, data 2 times |
 //! | retune ([`Help::Retune`]) | damage | once, and not within a second of the last |
-//! | slower ([`Help::Slower`]) | damage, three in 64 transfers | once |
 //! | each request alone | requests that failed together | once |
-//! | reset of the controller | its own trouble | once |
+//! | reset of the controller | its own trouble, writes that never end | once |
 //! | half of the blocks | a request of several blocks | down to one block |
+//! | slower ([`Help::Slower`]) | damage; at once if it met three in 64 transfers | five times, each with tries of its own |
 //! | the error as the answer | | |
 //!
 //! A card that does not come back to `tran` has the controller reset, is initialised again and power-cycled, once each ([`Help`]); then everything is given up.
@@ -28,6 +28,8 @@ const DAMAGES: usize = 3;
 const DAMAGE_WINDOW: u64 = 64;
 /// Between two tunings that damage asked for.
 const RETUNE_PAUSE_NS: u64 = 1_000_000_000;
+/// Slower modes in one incident.
+const SLOWER_MAX: u8 = 5;
 /// Writes in a row that fail for good while reads are well: the card is worn out.
 const WRITES_FAILED_MAX: u8 = 3;
 
@@ -69,14 +71,12 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             return self.answer(now_ns);
         }
         let spent = tries > class.retries();
-        if class.damaged() {
-            let often = self.damaged_often();
-            if (spent || often) && self.may_retune(now_ns) {
-                return self.ask_help(Help::Retune, now_ns);
-            }
-            if often && self.helping.keeper && self.incident.spend(Rung::Slower) {
-                return self.ask_help(Help::Slower, now_ns);
-            }
+        let often = class.damaged() && self.damaged_often();
+        if class.damaged() && (spent || often) && self.may_retune(now_ns) {
+            return self.ask_help(Help::Retune, now_ns);
+        }
+        if often && self.may_slow_down() {
+            return self.ask_help(Help::Slower, now_ns);
         }
         if together && (spent || tries >= 2 && !matches!(class, Class::Command { .. })) {
             return self.each_alone(now_ns);
@@ -84,13 +84,19 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         if !spent {
             return self.try_again(now_ns);
         }
-        if class == Class::Controller && self.incident.spend(Rung::Reset) {
+        // A write that nobody ends may be a busy that nobody sees; a read that brings nothing is most likely a bad block.
+        let silent_write =
+            class == Class::Data { damaged: false } && self.gathered.direction == Direction::Write;
+        if (class == Class::Controller || silent_write) && self.incident.spend(Rung::Reset) {
             self.incident.tries = class.retries();
             self.pass_begins(now_ns);
             return self.reset_all(now_ns);
         }
         if self.gathered.blocks > 1 && class != Class::Refused {
             return self.halve(now_ns);
+        }
+        if class.damaged() && self.may_slow_down() {
+            return self.ask_help(Help::Slower, now_ns);
         }
         self.failed_for_good(self.gathered.direction);
         self.answer(now_ns);
@@ -112,7 +118,8 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         self.try_again(now_ns);
     }
 
-    fn damaged_often(&self) -> bool {
+    /// Were several transfers damaged lately, so that one bad block is no explanation?
+    pub(crate) fn damaged_often(&self) -> bool {
         let [_, _, oldest] = self.incident.damages;
         const { assert!(DAMAGES == 3) };
         oldest != 0 && self.stats.transfers.saturating_sub(oldest) < DAMAGE_WINDOW
@@ -123,6 +130,13 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             || now_ns.saturating_sub(self.incident.retuned_ns) >= RETUNE_PAUSE_NS;
         self.helping.keeper && rested && self.incident.spend(Rung::Retune) && {
             self.incident.retuned_ns = now_ns;
+            true
+        }
+    }
+
+    fn may_slow_down(&mut self) -> bool {
+        self.helping.keeper && self.incident.slowed < SLOWER_MAX && self.incident.spend(Rung::Slower) && {
+            self.incident.slowed += 1;
             true
         }
     }

@@ -50,6 +50,7 @@ pub(super) struct Incident {
     class: Class,
     /// Measures that were taken, one bit a [`Rung`].
     spent: u16,
+    slowed: u8,
     /// It failed at CMD23.
     counting: bool,
     until_ns: u64,
@@ -79,6 +80,7 @@ impl Incident {
         generation: 0,
         class: Class::Hopeless,
         spent: 0,
+        slowed: 0,
         counting: false,
         until_ns: 0,
         ready_by_ns: 0,
@@ -162,7 +164,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         let incident = &mut self.incident;
         if !incident.open || (incident.owner, incident.generation) != (owner, generation) {
             (incident.open, incident.owner, incident.generation) = (true, owner, generation);
-            (incident.tries, incident.spent) = (0, 0);
+            (incident.tries, incident.spent, incident.slowed) = (0, 0, 0);
             incident.until_ns = now_ns.saturating_add(INCIDENT_NS).saturating_add(card_ns);
         }
         incident.tries = incident.tries.saturating_add(u8::from(!self.again));
@@ -170,7 +172,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         incident.stops = 0;
         incident.counting = self.stage == Stage::Count
             || matches!(error, Error::Host(fault) if fault.stage == crate::host::Stage::Count);
-        if incident.class.damaged() {
+        if incident.class.damaged() && incident.tries == 1 {
             let [newest, second, _] = incident.damages;
             incident.damages = [self.stats.transfers, newest, second];
         }
@@ -223,6 +225,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         match self.incident.faults {
             // What does not even tell its state may be sending still.
             2 => self.send_stop(now_ns),
+            FAULTS_MAX.. => self.escalate(now_ns),
             _ => self.ask_state(now_ns),
         }
     }
@@ -277,9 +280,6 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             Recovery::Stop | Recovery::Status | Recovery::Wait => {
                 self.note_lost_status();
                 self.incident.faults = self.incident.faults.saturating_add(1);
-                if self.incident.faults >= FAULTS_MAX && !self.owner_recovers() {
-                    return self.escalate(now_ns);
-                }
                 self.reset(Recovery::Lines, now_ns);
             }
             Recovery::Lines => self.reset_all(now_ns),
