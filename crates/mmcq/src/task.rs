@@ -101,7 +101,8 @@ impl<L: Lock, H: Host, const N: usize, P: Policy> Shared<L, H, N, P> {
         {
             waker.wake();
         }
-        if work.help
+        if P::RECOVERS
+            && work.help
             && let Some(waker) = self.with(|engine| engine.take_help_waker())
         {
             waker.wake();

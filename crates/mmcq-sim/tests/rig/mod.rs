@@ -148,18 +148,24 @@ pub struct Rig {
     keeper: RefCell<Option<Pin<Box<dyn Future<Output = (Event, DmaBuf)>>>>>,
     pub events: RefCell<Vec<Event>>,
     pub found: Found,
+    options: Options,
 }
 
 impl Rig {
     /// A card in `tran`, with a keeper.
     pub fn new(name: &str) -> Rig {
-        let rig = Rig::alone(name);
+        Rig::with(name, Options::DEFAULT)
+    }
+
+    /// The same, brought up with these options.
+    pub fn with(name: &str, options: Options) -> Rig {
+        let rig = Rig::alone(name, options);
         rig.keep();
         rig
     }
 
-    /// The same without.
-    pub fn alone(name: &str) -> Rig {
+    /// The same without a keeper.
+    pub fn alone(name: &str, options: Options) -> Rig {
         let emmc = name.contains("emmc") || name == "hbg4a2";
         let (config, driver) = match emmc {
             true => (SdhciConfig { uhs_at_33v: true, ..SdhciConfig::GENERIC_4_20 }, sdhci::Config::emmc_18()),
@@ -179,8 +185,8 @@ impl Rig {
         let events = RefCell::new(Vec::new());
         let turn = |rig: &Parts<'_>| rig.turn();
         let parts = Parts { time: &time, model: &model, stack };
-        let found = drive(&parts, turn, card::bring_up(stack, buffer(1, 0), Options::DEFAULT)).0.unwrap();
-        Rig { time, model, memory, stack, ills, keeper, events, found }
+        let found = drive(&parts, turn, card::bring_up(stack, buffer(1, 0), options)).0.unwrap();
+        Rig { time, model, memory, stack, ills, keeper, events, found, options }
     }
 
     /// (Again) somebody helps.
@@ -189,7 +195,7 @@ impl Rig {
             Some(Event::Inserted(Ok(card)) | Event::Changed(card)) => *card,
             _ => self.found,
         };
-        let future = card::keep(self.stack, buffer(1, 0), Options::DEFAULT, card);
+        let future = card::keep(self.stack, buffer(1, 0), self.options, card);
         *self.keeper.borrow_mut() = Some(Box::pin(future));
         self.poll_keeper();
     }

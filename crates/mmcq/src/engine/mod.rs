@@ -225,7 +225,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             slot.segment.len = raw_bytes(&phase);
         }
         let generation = slot.generation;
-        if slot.urgent {
+        if P::RECOVERS && slot.urgent {
             self.slots.push_urgent(index);
         } else if matches!(slot.kind, Kind::Io { .. }) {
             self.slots.push_io(index);
@@ -369,7 +369,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             completed,
             deferred: self.ended != 0,
             card_irq: self.card_irq,
-            help: self.helping.wanted(),
+            help: P::RECOVERS && self.helping.wanted(),
             next_deadline_ns: self.next_deadline_ns(),
         }
     }
@@ -451,8 +451,10 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     pub fn set_target(&mut self, target: Option<Target>) {
         if target.is_none() {
             self.supply_lost();
-            (self.is_dead, self.read_only) = (false, false);
-            self.rebar();
+            if P::RECOVERS {
+                (self.is_dead, self.read_only) = (false, false);
+                self.rebar();
+            }
         }
         self.target = target;
         self.runs = [Run::NEW; 2];

@@ -299,7 +299,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         } else {
             Auto::None
         };
-        self.dirty |= direction == Direction::Write;
+        self.dirty |= P::RECOVERS && direction == Direction::Write;
         self.phase = Phase {
             command,
             data: Some(Data { direction, block_size: BLOCK_BYTES as u16, blocks }),
@@ -549,7 +549,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         let bad = status & R1::DEFERRED;
         if bad != 0 {
             self.late_error(status);
-        } else if self.settling != 0 {
+        } else if P::RECOVERS && self.settling != 0 {
             self.note_written();
         }
         self.unsettled = false;
@@ -568,7 +568,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     fn late_error(&mut self, status: u32) {
         self.failed_for_good(Direction::Write);
         let mut owned = self.settling != 0;
-        if self.gathered.direction == Direction::Write && self.control == NONE {
+        if P::RECOVERS && self.gathered.direction == Direction::Write && self.control == NONE {
             for &index in self.gathered.members() {
                 let slot = self.slots.at_mut(index);
                 if slot.state == State::Active && slot.moved_blocks != 0 {

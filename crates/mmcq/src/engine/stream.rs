@@ -440,7 +440,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
                 self.ended |= 1 << index;
             }
         }
-        if self.incident.open {
+        if P::RECOVERS && self.incident.open {
             self.went_well();
         }
     }

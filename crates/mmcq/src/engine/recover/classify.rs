@@ -68,7 +68,10 @@ pub struct RungEvent {
 /// The last steps.
 #[derive(Debug)]
 pub(in super::super) struct Trace {
-    events: [RungEvent; Trace::LENGTH],
+    // Apart, since together they would take a quarter more.
+    at_ns: [u64; Trace::LENGTH],
+    status: [u32; Trace::LENGTH],
+    rung: [Rung; Trace::LENGTH],
     /// Steps ever, wrapping.
     count: u32,
 }
@@ -77,19 +80,23 @@ impl Trace {
     const LENGTH: usize = 16;
 
     pub const fn new() -> Self {
-        const NOTHING: RungEvent = RungEvent { at_ns: 0, status: 0, rung: Rung::Classify };
-        Trace { events: [NOTHING; Self::LENGTH], count: 0 }
+        let (at_ns, status) = ([0; Self::LENGTH], [0; Self::LENGTH]);
+        Trace { at_ns, status, rung: [Rung::Classify; Self::LENGTH], count: 0 }
     }
 
     pub fn push(&mut self, event: RungEvent) {
-        self.events[self.count as usize % Self::LENGTH] = event;
+        let place = self.count as usize % Self::LENGTH;
+        (self.at_ns[place], self.status[place], self.rung[place]) = (event.at_ns, event.status, event.rung);
         self.count = self.count.wrapping_add(1);
     }
 
     /// Oldest first.
     pub fn iter(&self) -> impl Iterator<Item = RungEvent> + '_ {
         let (kept, count) = ((self.count).min(Self::LENGTH as u32), self.count);
-        (0..kept).map(move |n| self.events[count.wrapping_sub(kept - n) as usize % Self::LENGTH])
+        (0..kept).map(move |n| {
+            let place = count.wrapping_sub(kept - n) as usize % Self::LENGTH;
+            RungEvent { at_ns: self.at_ns[place], status: self.status[place], rung: self.rung[place] }
+        })
     }
 }
 

@@ -77,6 +77,9 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     /// Who to wake when help is needed; the engine itself wakes nobody. As long as somebody is named here (and after [`take_help`](Self::take_help)) the engine waits for
     /// help, and keeps one slot free for urgent requests; `None`: nobody helps any more.
     pub fn set_help_waker(&mut self, waker: Option<&Waker>) {
+        if !P::RECOVERS {
+            return;
+        }
         self.helping.keeper = waker.is_some();
         self.helping.waker = waker.cloned();
         if waker.is_some() {
@@ -128,7 +131,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     fn next_help(&mut self, help: Help, error: Error, now_ns: u64) {
         match help {
             // A mode that is not tuned is no worse for that; a bus that is well need not be slower.
-            Help::Retune | Help::Slower if error == Error::Unsupported => {}
+            Help::Retune | Help::Slower if matches!(error, Error::Unsupported) => {}
             Help::Retune if self.incident.spend(Rung::Slower) => self.ask(Help::Slower, now_ns),
             Help::Retune | Help::Slower | Help::Reinit if self.incident.spend(Rung::PowerCycle) => {
                 self.ask(Help::PowerCycle, now_ns);
@@ -172,19 +175,22 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
 
     /// Is nothing to be started but urgent requests?
     pub(in super::super) fn restop(&mut self) {
-        self.stopped = self.mode == Mode::Halted
-            || self.helping.asked.is_some()
-            || self.helping.presence_at_ns != u64::MAX;
+        let helping = self.helping.asked.is_some() || self.helping.presence_at_ns != u64::MAX;
+        self.stopped = self.mode == Mode::Halted || P::RECOVERS && helping;
     }
 
     /// Which requests are not even accepted?
     pub(in super::super) fn rebar(&mut self) {
-        self.barred = self.mode == Mode::Suspended || self.is_dead || self.read_only || self.cache_lost;
+        let broken = self.is_dead || self.read_only || self.cache_lost;
+        self.barred = self.mode == Mode::Suspended || P::RECOVERS && broken;
     }
 
     /// Why a request is not accepted, if so.
     #[cold]
     pub(in super::super) fn bar(&mut self, request: &super::super::Request) -> Result<(), Error> {
+        if !P::RECOVERS {
+            return Err(Error::Suspended);
+        }
         let write = matches!(request.kind, Kind::Write { .. });
         if self.is_dead && !(request.urgent && self.helping.asked.is_some()) {
             return Err(Error::Dead);
@@ -204,6 +210,9 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     /// One turn of an engine that is stopped. True: there is nothing to do now.
     #[cold]
     pub(in super::super) fn stopped_turn(&mut self, now_ns: u64) -> bool {
+        if !P::RECOVERS {
+            return true;
+        }
         if let Some(index) = self.slots.oldest_urgent() {
             self.begin_control(index, now_ns);
             return false;
@@ -238,7 +247,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     #[cold]
     pub(in super::super) fn retune_wanted(&mut self, now_ns: u64) {
         self.retune = true;
-        if self.helping.keeper && self.target.is_some() && self.helping.asked.is_none() {
+        if P::RECOVERS && self.helping.keeper && self.target.is_some() && self.helping.asked.is_none() {
             self.ask(Help::Retune, now_ns);
         }
     }
@@ -247,6 +256,12 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     /// [`Help::Inserted`] or [`Help::Removed`].
     #[cold]
     pub fn presence_changed(&mut self, now_ns: u64) {
+        if !P::RECOVERS {
+            if !self.host.present() {
+                self.removed(now_ns);
+            }
+            return;
+        }
         self.helping.forget();
         self.helping.presence_at_ns = now_ns.saturating_add(DEBOUNCE_NS);
         self.restop();

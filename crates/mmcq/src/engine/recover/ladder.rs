@@ -36,10 +36,17 @@ const WRITES_FAILED_MAX: u8 = 3;
 impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     /// CMD13 has found the card in `tran`.
     pub(super) fn card_is_back(&mut self, now_ns: u64) {
-        if self.failure == Some(Error::Removed) {
+        if matches!(self.failure, Some(Error::Removed)) {
             return self.answer(now_ns);
         }
         self.settle_pass();
+        if !P::RECOVERS {
+            return if self.gathered.members().len() > 1 || self.again {
+                self.each_alone(now_ns)
+            } else {
+                self.answer(now_ns)
+            };
+        }
         if self.incident.counting
             && self.incident.tries >= 2
             && let Some(target) = &mut self.target
@@ -89,7 +96,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             class == Class::Data { damaged: false } && self.gathered.direction == Direction::Write;
         if (class == Class::Controller || silent_write) && self.incident.spend(Rung::Reset) {
             self.incident.tries = class.retries();
-            self.pass_begins(now_ns);
+            self.pass_begins();
             return self.reset_all(now_ns);
         }
         if self.gathered.blocks > 1 && class != Class::Refused {
@@ -153,7 +160,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         self.incident.tries = 0;
         for place in 0..self.gathered.members().len() {
             let Some(&index) = self.gathered.members().get(place) else { break };
-            self.slots.at_mut(index).solo = true;
+            self.slots.at_mut(index).solo |= !self.again;
         }
         self.try_again(now_ns);
     }
@@ -171,6 +178,19 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     pub(super) fn put_back(&mut self, now_ns: u64) {
         let error = self.failure.take().unwrap_or(Error::Silent);
         self.again = false;
+        self.return_members(true, error, now_ns);
+        if P::RECOVERS {
+            if self.control != NONE {
+                let index = core::mem::replace(&mut self.control, NONE);
+                self.push_front(index, now_ns);
+            }
+            self.write_again(now_ns);
+        }
+    }
+
+    /// The requests of the transfer go back to the front of the queue, or end with this error.
+    #[inline(never)]
+    fn return_members(&mut self, back: bool, error: Error, now_ns: u64) {
         for place in (0..self.gathered.members().len()).rev() {
             let Some(&index) = self.gathered.members().get(place) else { continue };
             if self.slots.at(index).state != State::Active {
@@ -180,56 +200,37 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
                 self.policy.done(&sent, now_ns);
             }
             let slot = self.slots.at(index);
+            let known = slot.result.err();
             let forgotten = slot.orphan && self.gathered.direction == Direction::Read;
-            match slot.result {
-                Ok(_) if !forgotten => self.push_front(index, now_ns),
-                Ok(_) => self.end_slot(index, Err(error)),
-                Err(known) => self.end_slot(index, Err(known)),
+            if back && known.is_none() && !forgotten {
+                self.push_front(index, now_ns);
+            } else {
+                self.end_slot(index, Err(known.unwrap_or(error)));
             }
         }
-        if self.control != NONE {
-            let index = core::mem::replace(&mut self.control, NONE);
-            self.push_front(index, now_ns);
-        }
-        self.write_again(now_ns);
     }
 
     /// The incident is over: its requests get the error.
     pub(super) fn answer(&mut self, now_ns: u64) {
         let error = self.failure.take().unwrap_or(Error::Silent);
-        if !self.owner_recovers() {
+        if P::RECOVERS && !self.owner_recovers() {
             self.close_incident();
         }
         self.again = false;
-        self.write_again(now_ns);
+        if P::RECOVERS {
+            self.write_again(now_ns);
+        }
         if self.control != NONE {
-            let error = match error {
-                Error::Host(_) | Error::Silent if self.flush_was_lost() => Error::CacheLost,
-                other => other,
-            };
-            self.end_control(Err(error));
+            let lost = P::RECOVERS && self.flush_was_lost();
+            self.end_control(Err(if lost { Error::CacheLost } else { error }));
             return self.dispatch(now_ns);
         }
-        self.end_members(error, now_ns);
+        self.return_members(false, error, now_ns);
         self.go_idle(now_ns);
     }
 
     fn flush_was_lost(&mut self) -> bool {
         matches!(self.slots.at(self.control).kind, super::Kind::Flush) && self.take_cache_lost()
-    }
-
-    fn end_members(&mut self, error: Error, now_ns: u64) {
-        for place in 0..self.gathered.members().len() {
-            let Some(&index) = self.gathered.members().get(place) else { break };
-            if self.slots.at(index).state != State::Active {
-                continue;
-            }
-            if let Some(sent) = self.told(index) {
-                self.policy.done(&sent, now_ns);
-            }
-            let known = self.slots.at(index).result.err();
-            self.end_slot(index, Err(known.unwrap_or(error)));
-        }
     }
 
     fn close_incident(&mut self) {
@@ -252,7 +253,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     }
 
     pub(in super::super) fn failed_for_good(&mut self, direction: Direction) {
-        if self.incident.class == Class::Refused {
+        if !P::RECOVERS || self.incident.class == Class::Refused {
             return;
         }
         let count = match direction {
@@ -263,6 +264,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     }
 
     /// Writes have gone well.
+    #[inline]
     pub(in super::super) fn note_written(&mut self) {
         self.incident.writes_failed = 0;
     }
@@ -303,7 +305,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         for index in bits(core::mem::take(&mut self.settling)) {
             self.end_slot(index, Err(Error::Dead));
         }
-        self.end_members(Error::Dead, now_ns);
+        self.return_members(false, Error::Dead, now_ns);
         if self.control != NONE {
             self.end_control(Err(error));
         }

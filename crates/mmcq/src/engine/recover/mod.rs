@@ -15,7 +15,6 @@ mod salvage;
 pub use classify::{Rung, RungEvent};
 pub use help::Help;
 
-use super::busy::BusyTimes;
 use super::phases::{Recovery, Stage};
 use super::slot::{NONE, State, bits};
 use super::{Engine, Error, Kind};
@@ -29,10 +28,12 @@ pub(super) use help::Helping;
 
 /// An incident lasts no longer than this and the card's own times for a read and a write.
 const INCIDENT_NS: u64 = 12_000_000_000;
-/// A card that was stopped may be busy for its own time for a write and this.
-const BUSY_BEYOND_NS: u64 = 1_000_000_000;
 /// CMD12's response; the busy after it is watched by CMD13.
 const STOP_TIMEOUT_NS: u64 = 100_000_000;
+/// Between two questions for the card's state.
+const STATE_INTERVAL_NS: u64 = 200_000;
+/// Questions in one pass: a second and a half. What failed has had the card's own time before.
+const STATE_QUESTIONS_MAX: u32 = 7_500;
 /// Phases of one pass that may fail themselves: two CMD13, a CMD12, and one CMD13 more.
 const FAULTS_MAX: u8 = 4;
 /// CMD12 in one pass.
@@ -54,9 +55,7 @@ pub(super) struct Incident {
     /// It failed at CMD23.
     counting: bool,
     until_ns: u64,
-    /// This pass: when the card must be ready, failed phases, CMD12 sent.
-    ready_by_ns: u64,
-    began_ns: u64,
+    /// This pass: failed phases, CMD12 sent.
     faults: u8,
     stops: u8,
     /// A response that may have told what became of earlier writes did not arrive.
@@ -83,8 +82,6 @@ impl Incident {
         slowed: 0,
         counting: false,
         until_ns: 0,
-        ready_by_ns: 0,
-        began_ns: 0,
         faults: 0,
         stops: 0,
         status_lost: false,
@@ -113,6 +110,9 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
 
     /// Counts and traces a step.
     fn climb(&mut self, rung: Rung, now_ns: u64) {
+        if !P::RECOVERS {
+            return;
+        }
         if let Some(count) = self.stats.rungs.get_mut(rung as usize) {
             *count += 1;
         }
@@ -138,7 +138,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         self.recovered_status = 0;
         if matches!(error, Error::Host(fault) if fault.cause == Cause::Gone) {
             // What is not there moves no data any more.
-            return self.dead(now_ns);
+            return self.hopeless(now_ns);
         }
         self.incident.faults = 0;
         if !self.owner_recovers() {
@@ -147,7 +147,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
                 Error::Card(_) | Error::Program(_) => true,
                 _ => false,
             };
-            if !answered {
+            if P::RECOVERS && !answered {
                 self.note_lost_status();
             }
             self.begin_pass(error, now_ns);
@@ -155,8 +155,16 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         self.reset(Recovery::Lines, now_ns);
     }
 
+    fn hopeless(&mut self, now_ns: u64) {
+        if P::RECOVERS { self.dead(now_ns) } else { self.answer(now_ns) }
+    }
+
     /// A new incident, or the next try of an old one.
     fn begin_pass(&mut self, error: Error, now_ns: u64) {
+        if !P::RECOVERS {
+            self.incident.stops = 0;
+            return self.pass_begins();
+        }
         let first = self.gathered.members().first().copied().unwrap_or(NONE);
         let owner = if self.control != NONE { self.control } else { first };
         let generation = if owner == NONE { 0 } else { self.slots.at(owner).generation };
@@ -177,13 +185,10 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             incident.damages = [self.stats.transfers, newest, second];
         }
         self.climb(Rung::Classify, now_ns);
-        self.pass_begins(now_ns);
+        self.pass_begins();
     }
 
-    fn pass_begins(&mut self, now_ns: u64) {
-        let busy_ns = self.target.map_or(0, |t| t.write_timeout_ns).saturating_add(BUSY_BEYOND_NS);
-        self.incident.began_ns = now_ns;
-        self.incident.ready_by_ns = now_ns.saturating_add(busy_ns);
+    fn pass_begins(&mut self) {
         self.incident.faults = 0;
         self.questions = 0;
     }
@@ -219,7 +224,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
 
     /// The controller is idle again; now the card.
     fn lines_are_back(&mut self, now_ns: u64) {
-        if self.owner_recovers() || self.failure == Some(Error::Removed) {
+        if self.owner_recovers() || matches!(self.failure, Some(Error::Removed)) {
             return self.answer(now_ns);
         }
         match self.incident.faults {
@@ -241,7 +246,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         if self.questions == 0 {
             self.climb(Rung::Status, now_ns);
         }
-        self.questions = self.questions.saturating_add(1);
+        self.questions += 1;
         self.ask_status(Stage::Recover(Recovery::Status), now_ns);
     }
 
@@ -258,12 +263,11 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             // CMD12 in `tran` gets no answer, so it is sent only where something is open.
             CardState::Data | CardState::Rcv if self.incident.stops < STOPS_MAX => self.send_stop(now_ns),
             CardState::Tran | CardState::Prg | CardState::Data | CardState::Rcv => {
-                if now_ns >= self.incident.ready_by_ns {
+                if self.questions >= STATE_QUESTIONS_MAX {
                     return self.escalate(now_ns);
                 }
-                let waited_ns = now_ns.saturating_sub(self.incident.began_ns);
                 self.stage = Stage::Recover(Recovery::Wait);
-                self.wake_ns = now_ns.saturating_add(BusyTimes::again_ns(waited_ns, self.questions));
+                self.wake_ns = now_ns.saturating_add(STATE_INTERVAL_NS);
             }
             // It was reset, or has lost its supply for a moment.
             _ => self.card_lost_itself(now_ns),
@@ -274,11 +278,13 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     pub(super) fn recover_failed(&mut self, step: Recovery, gone: bool, now_ns: u64) {
         self.blocked = false;
         if gone {
-            return self.dead(now_ns);
+            return self.hopeless(now_ns);
         }
         match step {
             Recovery::Stop | Recovery::Status | Recovery::Wait => {
-                self.note_lost_status();
+                if P::RECOVERS {
+                    self.note_lost_status();
+                }
                 self.incident.faults = self.incident.faults.saturating_add(1);
                 self.reset(Recovery::Lines, now_ns);
             }
@@ -297,15 +303,15 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
 
     /// The card does not come back to `tran`.
     fn escalate(&mut self, now_ns: u64) {
-        if now_ns >= self.incident.until_ns {
+        if P::RECOVERS && now_ns >= self.incident.until_ns {
             return self.dead(now_ns);
         }
-        if self.incident.class.damaged() && self.may_retune(now_ns) {
+        if P::RECOVERS && self.incident.class.damaged() && self.may_retune(now_ns) {
             self.settle_unknown();
             return self.ask_help(Help::Retune, now_ns);
         }
         if self.incident.spend(Rung::Reset) {
-            self.pass_begins(now_ns);
+            self.pass_begins();
             self.climb(Rung::Reset, now_ns);
             return self.reset(Recovery::All, now_ns);
         }
@@ -316,6 +322,9 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     fn card_lost_itself(&mut self, now_ns: u64) {
         self.supply_lost();
         self.settle_unknown();
+        if !P::RECOVERS {
+            return self.answer(now_ns);
+        }
         if self.incident.spend(Rung::Reinit) {
             self.ask_help(Help::Reinit, now_ns);
         } else if self.incident.spend(Rung::PowerCycle) {

@@ -18,6 +18,15 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     /// The pass is over and the card's status known: what became of the writes before?
     pub(super) fn settle_pass(&mut self) {
         let status = self.recovered_status;
+        if !P::RECOVERS {
+            let known = if status == 0 { R1::ERROR } else { status };
+            if self.recovered_run() && known & R1::DEFERRED != 0 {
+                self.late = Some(known);
+            }
+            return if self.settling != 0 {
+                self.settle(known)
+            };
+        }
         let lost = core::mem::take(&mut self.incident.status_lost) || status == 0;
         let bad = status & R1::DEFERRED != 0;
         let unowned = self.recovered_run();
@@ -83,6 +92,10 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
 
     /// The card's supply was, or will be, switched off, or it was reset: a volatile cache has lost what was not flushed.
     pub(crate) fn supply_lost(&mut self) {
+        if !P::RECOVERS {
+            (self.open, self.unsettled, self.late) = (None, false, None);
+            return;
+        }
         let cached = core::mem::take(&mut self.dirty)
             && self.target.is_some_and(|target| !matches!(target.flush, FlushBy::Status));
         let streamed = self.open.take().is_some_and(|open| open.acknowledged);
@@ -115,12 +128,9 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             if slot.state == State::Active && slot.buf.owned && slot.segment.len > 0 {
                 slot.buf = DmaBuf::EMPTY;
                 self.stats.leaked += 1;
-                if core::mem::take(&mut slot.prepared) {
-                    self.prepared = self.prepared.saturating_sub(1);
-                }
             }
         }
         self.failure = Some(Error::Dead);
-        self.dead(now_ns);
+        self.hopeless(now_ns);
     }
 }
