@@ -4,7 +4,7 @@
 //! decides, starts the next phase, and only then completes what ended. Results are fetched with [`Engine::take`].
 //!
 //! Read first: `slot.rs` (a request's life), `order.rs` (who is next), then `phases.rs` (how a transfer runs), `control.rs` (everything else), `stream.rs` (how it stays
-//! open) and `recover.rs` (how it fails).
+//! open) and `recover/` (how it fails).
 
 mod buffer;
 mod busy;
@@ -21,6 +21,7 @@ mod stream;
 
 pub use buffer::DmaBuf;
 pub use config::{Config, FlushBy, Stats, Target, Work};
+pub use recover::{Help, Rung, RungEvent};
 pub use request::{BLOCK_BYTES, Completion, Error, Kind, Output, Request, SlotId};
 pub use stream::Close;
 
@@ -30,6 +31,7 @@ use busy::BusyTimes;
 use core::task::Waker;
 use order::{Gathered, Limits};
 use phases::Stage;
+use recover::{Helping, Incident};
 use slot::{NONE, Slots, State, bits};
 use stream::{End, Open, Run};
 
@@ -71,7 +73,6 @@ pub struct Engine<H: Host, const N: usize, P: Policy = Fifo> {
     failure: Option<Error>,
     /// Status bits seen while recovering.
     recovered_status: u32,
-    recovery_faults: u32,
     /// When the stage in progress wants a `poll`, and when it is given up.
     wake_ns: u64,
     deadline_ns: u64,
@@ -111,6 +112,20 @@ pub struct Engine<H: Host, const N: usize, P: Policy = Fifo> {
     continue_notice: bool,
     /// Recovery is followed by a second try of the same transfer.
     again: bool,
+    incident: Incident,
+    helping: Helping,
+    /// Nothing is started but urgent requests; some requests are not even accepted.
+    stopped: bool,
+    barred: bool,
+    is_dead: bool,
+    read_only: bool,
+    /// Requests that may be in the engine at a time.
+    room: u8,
+    /// Blocks in a transfer at most, while a bad one is being looked for.
+    piece_blocks: u32,
+    /// Something was written since the last flush; writes were lost with a cache, and no flush has been told.
+    dirty: bool,
+    cache_lost: bool,
     /// Since when the policy has kept the controller idle.
     idle_since_ns: Option<u64>,
     /// Slots in states Settling and Ended.
@@ -147,7 +162,6 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             control: NONE,
             failure: None,
             recovered_status: 0,
-            recovery_faults: 0,
             wake_ns: u64::MAX,
             deadline_ns: u64::MAX,
             data_end_ns: 0,
@@ -174,6 +188,16 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             continue_lost: false,
             continue_notice: false,
             again: false,
+            incident: Incident::NONE,
+            helping: Helping::NONE,
+            stopped: false,
+            barred: false,
+            is_dead: false,
+            read_only: false,
+            room: config.admitted,
+            piece_blocks: u32::MAX,
+            dirty: false,
+            cache_lost: false,
             idle_since_ns: None,
             settling: 0,
             ended: 0,
@@ -193,7 +217,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         (slot.durable, slot.urgent) = (request.durable, request.urgent);
         slot.segment = Segment { ptr: request.buf.as_non_null(), len: request.buf.len_bytes(), bus: 0 };
         slot.buf = request.buf;
-        (slot.solo, slot.prepared, slot.moved_blocks) = (false, false, 0);
+        (slot.solo, slot.redone, slot.prepared, slot.moved_blocks) = (false, false, false, 0);
         slot.result = Ok(Output::default());
         if let Some((_, _, blocks)) = slot.span() {
             slot.segment.len = blocks.saturating_mul(BLOCK_BYTES);
@@ -201,7 +225,9 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             slot.segment.len = raw_bytes(&phase);
         }
         let generation = slot.generation;
-        if matches!(slot.kind, Kind::Io { .. }) {
+        if P::RECOVERS && slot.urgent {
+            self.slots.push_urgent(index);
+        } else if matches!(slot.kind, Kind::Io { .. }) {
             self.slots.push_io(index);
         } else {
             self.slots.push_back(index);
@@ -225,12 +251,12 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     }
 
     /// Why a request cannot be accepted, if so.
-    fn admit(&self, request: &Request) -> Result<(), Error> {
-        if self.mode == Mode::Suspended {
-            return Err(Error::Suspended);
+    fn admit(&mut self, request: &Request) -> Result<(), Error> {
+        if self.barred {
+            self.bar(request)?;
         }
         let in_use = N as u32 - self.slots.free_count();
-        if in_use >= u32::from(self.config.admitted) {
+        if in_use >= u32::from(self.room) && !request.urgent {
             return Err(Error::Full);
         }
         let needed = match request.kind {
@@ -343,6 +369,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             completed,
             deferred: self.ended != 0,
             card_irq: self.card_irq,
+            help: P::RECOVERS && self.helping.wanted(),
             next_deadline_ns: self.next_deadline_ns(),
         }
     }
@@ -419,12 +446,17 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         self.slots.at_mut(index).waker.take()
     }
 
-    /// Tells the engine which card it talks to; `None` when there is none any more.
+    /// Tells the engine which card it talks to; `None` when there is none any more, or before it is brought up anew:
+    /// what was wrong with it is forgotten then.
     pub fn set_target(&mut self, target: Option<Target>) {
-        self.target = target;
         if target.is_none() {
-            (self.open, self.unsettled, self.late) = (None, false, None);
+            self.supply_lost();
+            if P::RECOVERS {
+                (self.is_dead, self.read_only) = (false, false);
+                self.rebar();
+            }
         }
+        self.target = target;
         self.runs = [Run::NEW; 2];
     }
 
@@ -436,18 +468,24 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     /// Refuses new requests; what is queued goes on. The card is quiet when [`is_idle`](Self::is_idle).
     pub fn suspend(&mut self) {
         self.mode = Mode::Suspended;
+        self.rebar();
+        self.restop();
         self.let_go();
     }
 
     /// Accepts requests again, after [`suspend`](Self::suspend) or [`halt`](Self::halt).
     pub fn resume(&mut self, now_ns: u64) {
         self.mode = Mode::Running;
+        self.rebar();
+        self.restop();
         self.dispatch(now_ns);
     }
 
     /// Starts nothing more after the transfer in progress; requests are still accepted and keep their order.
     pub fn halt(&mut self) {
         self.mode = Mode::Halted;
+        self.rebar();
+        self.restop();
         self.let_go();
     }
 
@@ -538,7 +576,8 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     fn limits(&self) -> Limits {
         let caps = self.host.caps();
         // CMD23 counts 16 bits on eMMC, and so do most controllers.
-        let mut blocks = caps.max_blocks.min(caps.max_bytes / BLOCK_BYTES).clamp(1, 0xffff);
+        let mut blocks =
+            caps.max_blocks.min(caps.max_bytes / BLOCK_BYTES).clamp(1, 0xffff).min(self.piece_blocks);
         if H::CONTINUES
             && let Some(open) = self.open.filter(|open| open.counted > 0)
         {
