@@ -83,7 +83,7 @@ pub enum Strike {
     Fail,
     /// One bit of the data is wrong, the checksum right: bit number in the block (D4).
     Flip(u32),
-    /// The data go elsewhere: so many blocks away (D9).
+    /// The data go elsewhere: so many blocks away (D9). A function gives so many bytes more, or fewer, than it said (G6).
     Astray(i32),
     /// The interrupt line rises without a cause, so many times (E2, E3).
     Spurious(u32),

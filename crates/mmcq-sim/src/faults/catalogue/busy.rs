@@ -35,7 +35,7 @@ pub(super) const ENTRIES: &[Entry] = &[
         "B5",
         "Erase, trim and sanitize take seconds to minutes",
         "a deadline of their own; other requests are told to wait, or interrupt it",
-        &[once("erase_slow", Point::Busy, Strike::Late(2_000_000_000))],
+        &[once("erase_slow", Point::Busy, Strike::Late(2_000_000_000)), profile("secure-erase-2s")],
     ),
     entry(
         "B6",
@@ -47,13 +47,13 @@ pub(super) const ENTRIES: &[Entry] = &[
         "B7",
         "The high priority interrupt confuses the card",
         "known cards never get one",
-        &[profile("broken_hpi")],
+        &[profile("hpi-breaks")],
     ),
     entry(
         "B8",
         "A flush of the cache never ends",
         "a deadline, then the cache stays off for this card, and that is reported",
-        &[profile("flush_hang")],
+        &[profile("sd-cache-broken")],
     ),
     entry(
         "B9",

@@ -44,13 +44,19 @@ pub(super) const ENTRIES: &[Entry] = &[
         "G6",
         "A function gives fewer or more bytes than it said",
         "the host counts; short is an error",
-        &[once("function_short", Point::Function, Strike::Lost)],
+        &[
+            once("function_short", Point::Function, Strike::Astray(-16)),
+            once("function_long", Point::Function, Strike::Astray(16)),
+        ],
     ),
     entry(
         "G7",
         "A function disappears or falls over after its reset",
         "an error of that function, not the death of the host",
-        &[from("function_gone", Point::Function, Strike::Fail)],
+        &[
+            once("function_gone", Point::Function, Strike::Lost),
+            once("function_error", Point::Function, Strike::Fail),
+        ],
     ),
     entry(
         "G8",

@@ -1,6 +1,6 @@
 //! Chapter A: the wires between controller and card.
 
-use super::{Entry, entry, once, profile};
+use super::{Entry, entry, once, quirk};
 use crate::faults::{Point, Strike};
 
 /// R1 bit 22: the command is not legal in the card's state.
@@ -99,13 +99,17 @@ pub(super) const ENTRIES: &[Entry] = &[
         "A13",
         "The switch to 1.8 V fails: no response, lines not released, regulator does not follow",
         "cycle the power, stay at 3.3 V; a bounded number of times",
-        &[once("vswitch_fail", Point::Voltage, Strike::Fail)],
+        &[
+            once("vswitch_fail", Point::Voltage, Strike::Fail),
+            once("vswitch_lost", Point::Voltage, Strike::Lost),
+            once("vswitch_late", Point::Voltage, Strike::Late(20_000_000)),
+        ],
     ),
     entry(
         "A14",
         "A warm reset finds the card still at 1.8 V and without the offer to switch",
         "see it in the card's functions, or force a power cycle",
-        &[profile("stuck_1v8")],
+        &[quirk("stuck_1v8", "stuck_1v8 = true")],
     ),
     entry(
         "A15",

@@ -1,6 +1,6 @@
 //! Chapter D: medium and capacity.
 
-use super::{Entry, campaign, entry, from, once, profile};
+use super::{Entry, entry, once, profile, quirk};
 use crate::faults::{Point, Strike};
 
 /// R1 bit 31: an address beyond the end.
@@ -19,7 +19,10 @@ pub(super) const ENTRIES: &[Entry] = &[
         "D2",
         "Write protection: the switch, a bit of the CSD, a group",
         "a read-only disk; a violation is final and not repeated",
-        &[once("wp", Point::Response, Strike::Status(WP_VIOLATION))],
+        &[
+            once("wp", Point::Response, Strike::Status(WP_VIOLATION)),
+            quirk("wp_range", "protected_mib = [[1, 1]]"),
+        ],
     ),
     entry(
         "D3",
@@ -40,25 +43,31 @@ pub(super) const ENTRIES: &[Entry] = &[
         "D5",
         "The card has no spare blocks any more: writes fail, or are dropped",
         "read-only, and the health report says why; dropping is found by reading back",
-        &[from("eol_ro", Point::Medium, Strike::Fail), from("eol_drop", Point::Medium, Strike::Lost)],
+        &[
+            quirk("eol_ro", "life_mib = 1\nworn_out = \"read-only\""),
+            quirk("eol_drop", "life_mib = 1\nworn_out = \"drop\""),
+        ],
     ),
     entry(
         "D6",
         "The card is smaller than it says: writes beyond vanish, or come back elsewhere",
         "a probe, if it is wanted; the host's memory never depends on the capacity",
-        &[profile("limbo"), profile("wrap")],
+        &[
+            quirk("limbo", "real_mib = 32\nbeyond = \"limbo\""),
+            quirk("wrap", "real_mib = 32\nbeyond = \"wrap\""),
+        ],
     ),
     entry(
         "D7",
         "CID, CSD or capacity is another after a re-initialisation",
         "it counts as another card",
-        &[campaign("csd_mutate")],
+        &[quirk("csd_mutate", "shrinks = true"), quirk("cid_mutate", "changes_serial = true")],
     ),
     entry(
         "D8",
         "Trim, discard or secure erase damages the card",
         "known cards are never asked; secure erase by nobody without a capability",
-        &[profile("trim_broken"), profile("secure_erase_broken"), profile("broken_discard")],
+        &[profile("trim-corrupts"), profile("secure-erase-corrupts"), profile("discard-corrupts")],
     ),
     entry(
         "D9",

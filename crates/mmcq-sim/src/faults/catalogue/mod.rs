@@ -43,8 +43,10 @@ pub enum Means {
     Once(Point, Strike),
     /// A strike at every event from one on.
     From(Point, Strike),
-    /// A card or a controller that is made that way: the name of its profile.
+    /// A card (`cards/quirks`) or a controller (`platforms/quirks`) that is made that way: the name of its profile.
     Profile(&'static str),
+    /// Any card, with these lines in the `[quirk]` table of its profile.
+    Quirk(&'static str),
     /// Something that is done to the machine from outside: power cut, another card, a clock near its end.
     Campaign,
     /// Nothing to inject: the model looks at every access.
@@ -162,6 +164,10 @@ const fn profile(name: &'static str) -> Injection {
     Injection { name, means: Means::Profile(name) }
 }
 
+const fn quirk(name: &'static str, lines: &'static str) -> Injection {
+    Injection { name, means: Means::Quirk(lines) }
+}
+
 const fn campaign(name: &'static str) -> Injection {
     Injection { name, means: Means::Campaign }
 }
@@ -211,6 +217,25 @@ mod tests {
         }
         assert_eq!(by_id("A16"), None);
         assert_eq!(by_injection("resp"), None);
+    }
+
+    #[test]
+    fn profiles_of_controllers_exist_and_lines_of_quirks_are_toml() {
+        for entry in entries() {
+            for injection in entry.injections {
+                match injection.means {
+                    Means::Quirk(lines) => {
+                        let table: toml::Table = lines.parse().unwrap();
+                        assert!(!table.is_empty(), "{}", injection.name);
+                    }
+                    // The chapter of the controller has no cards' profiles.
+                    Means::Profile(name) if entry.id.starts_with('E') => {
+                        assert!(crate::sdhci::Profile::named(name).is_some_and(|p| p.is_ok()), "{name}");
+                    }
+                    _ => {}
+                }
+            }
+        }
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Chapter C: presence and power.
 
-use super::{Entry, campaign, entry, from, once, profile};
+use super::{Entry, campaign, entry, from, once, profile, quirk};
 use crate::faults::{Point, Strike};
 
 pub(super) const ENTRIES: &[Entry] = &[
@@ -49,13 +49,13 @@ pub(super) const ENTRIES: &[Entry] = &[
         "C7",
         "A power cut also damages data that nobody was writing",
         "beyond the contract: no panic, no hang; seen if there are checksums on top",
-        &[profile("neighbour_damage")],
+        &[quirk("neighbour_damage", "neighbour_damage = true")],
     ),
     entry(
         "C8",
         "After a power cut writes are shorn or out of every possible order",
         "beyond the contract: no panic, no hang",
-        &[profile("shorn_writes")],
+        &[quirk("shorn_writes", "shorn = true")],
     ),
     entry(
         "C9",
@@ -76,6 +76,6 @@ pub(super) const ENTRIES: &[Entry] = &[
         "C11",
         "The card ignores the power-off notification",
         "a deadline, then the power goes off all the same",
-        &[profile("poweroff_ignored")],
+        &[profile("power-off-never-ready")],
     ),
 ];
