@@ -119,14 +119,11 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         self.incident.trace.push(RungEvent { at_ns: now_ns, status: self.recovered_status, rung });
     }
 
-    /// Is what failed its owner's business alone? The card of a raw phase, of an I/O function or of the recovery itself is.
+    /// Is what failed its owner's business alone? The card of a raw phase (of the recovery itself, say) or of an I/O function is.
     fn owner_recovers(&self) -> bool {
-        self.target.is_none()
-            || self.control != NONE
-                && !matches!(
-                    self.slots.at(self.control).kind,
-                    Kind::Flush | Kind::Read { .. } | Kind::Write { .. }
-                )
+        let kind = &self.slots.at(self.control).kind;
+        let direct = matches!(kind, Kind::Raw { .. } | Kind::Io { .. } | Kind::Bus(_) | Kind::Pause { .. });
+        self.target.is_none() || self.control != NONE && direct
     }
 
     /// The phase in progress has failed with this error.
