@@ -39,7 +39,7 @@ fn damage_on_the_bus_costs_two_milliseconds() {
                 let at = ills.commands + nth;
                 if mute { ills.mute_at.push(at) } else { ills.deaf_at.push(at) }
             });
-            assert!(took <= undisturbed + 2 * MS + 3 * MS, "command {nth}: {took} for {undisturbed}");
+            assert!(took <= undisturbed + 2 * MS, "command {nth}: {took} for {undisturbed}");
             assert_eq!(rig.rung(Rung::Reset) + rig.rung(Rung::Reinit) + rig.rung(Rung::Dead), 0);
             rig.checked();
         }
@@ -54,7 +54,7 @@ fn damage_on_the_bus_costs_two_milliseconds() {
     ] {
         let rig = Rig::new("sdhc-16g-hs");
         let took = load(&rig, |rig| rig.faults(Plan::none().next(point, &[strike])));
-        assert!(took <= undisturbed + 2 * MS + 3 * MS, "{took} for {undisturbed}");
+        assert!(took <= undisturbed + 2 * MS, "{took} for {undisturbed}");
         assert_eq!(rig.rung(Rung::Retry), 1, "{:?}", rig.trace());
         rig.checked();
     }
@@ -299,4 +299,32 @@ fn nothing_meant_for_one_card_reaches_another() {
     let done = rig.one(rig.read(3000, 8));
     assert!(done.result.is_ok() && done.buf.iter().any(|&byte| byte != 0xaa));
     load(&rig, |_| {});
+}
+
+/// Wherever it happens, also in the middle of a recovery.
+#[test]
+fn a_card_may_be_taken_out_at_any_moment() {
+    for after_us in (0..3_000).step_by(61) {
+        for ill in [false, true] {
+            let rig = Rig::new("sdhc-16g-hs");
+            let ids: Vec<_> = (0..8).map(|i| rig.write(1000 * i, 8, 1)).collect();
+            if ill {
+                let mut ills = rig.ills.borrow_mut();
+                let next = ills.commands + 1;
+                ills.mute_at.extend(next + 2..next + 5);
+            }
+            rig.until(rig.time.now() + after_us * 1_000);
+            rig.model.borrow_mut().remove(rig.time.now());
+            let debounce_ns = rig.model.borrow().config().debounce_ns;
+            for done in rig.finish(&ids, debounce_ns + 100 * MS) {
+                // Of a write whose status was lost, twice, nobody can say more than that.
+                let known = matches!(done.result, Ok(_) | Err(Error::Removed));
+                assert!(known || ill && matches!(done.result, Err(Error::Program(_))), "{:?}", done.result);
+                assert_eq!(done.buf.len_bytes(), 4096);
+            }
+            rig.until(rig.time.now() + 100 * MS);
+            assert_eq!(*rig.events.borrow(), [Event::Removed]);
+            assert_eq!(rig.memory.violations(), Vec::<String>::new());
+        }
+    }
 }

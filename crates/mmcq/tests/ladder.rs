@@ -267,7 +267,7 @@ fn what_must_not_be_repeated_is_not() {
 fn a_flush_that_was_not_understood_is_sent_again_and_one_that_failed_is_not() {
     let flush = || Request::new(Kind::Flush, DmaBuf::EMPTY);
     let cached = |b: &mut Bench| {
-        let flush = FlushBy::EmmcCache { timeout_ns: MS };
+        let flush = FlushBy::EmmcCache { timeout_ns: 5_000 * MS };
         b.e.set_target(Some(mmcq::engine::Target { flush, ..target(BLOCKS) }));
     };
     let mut b = bench();
@@ -276,6 +276,19 @@ fn a_flush_that_was_not_understood_is_sent_again_and_one_that_failed_is_not() {
     let id = b.submit(flush());
     assert!(b.finish(id).result.is_ok());
     assert_eq!(b.commands(), [6, 13, 6, 13]);
+    // The controller's timer gives up before the card is done: it is waited for.
+    let mut b = bench();
+    cached(&mut b);
+    b.fault(1, Cause::Timeout, Stage::Busy, true);
+    let id = b.submit(flush());
+    b.step();
+    b.world.borrow_mut().stuck_state = Some(7 << 9);
+    for _ in 0..2 * 5_000 {
+        b.step();
+    }
+    assert!(b.e.take(id).is_none() && b.rung(Rung::Reset) == 0);
+    b.world.borrow_mut().stuck_state = None;
+    assert!(b.finish(id).result.is_ok());
     let mut b = bench();
     cached(&mut b);
     b.fault(1, Cause::Timeout, Stage::Command, true);

@@ -140,13 +140,15 @@ pub fn card(name: &str) -> Box<dyn Card> {
     profile.build(medium).unwrap_or_else(|error| panic!("{error}"))
 }
 
+type Keeper = Pin<Box<dyn Future<Output = (Event, DmaBuf)>>>;
+
 pub struct Rig {
     pub time: Time,
     pub model: Rc<RefCell<Sdhci>>,
     pub memory: ShadowMemory,
     pub stack: &'static Stack,
     pub ills: Rc<RefCell<Ills>>,
-    keeper: RefCell<Option<Pin<Box<dyn Future<Output = (Event, DmaBuf)>>>>>,
+    keeper: RefCell<Option<Keeper>>,
     pub events: RefCell<Vec<Event>>,
     pub found: Found,
     options: Options,

@@ -132,7 +132,8 @@ async fn of_families<F: Families<Found = Card>, L: Lock, H: Host, const N: usize
             }
             Help::Slower => {
                 let frequent = shared.with(|engine| engine.damaged_often());
-                if !frequent && bus_is_well(&mut session, &card).await {
+                let slowest = (card.timing, card.width) == (Timing::Legacy, Width::W1);
+                if slowest || !frequent && bus_is_well(&mut session, &card).await {
                     helper.helped(Err(Error::Unsupported));
                     continue;
                 }
@@ -235,9 +236,8 @@ async fn flush<L: Lock, H: Host, const N: usize, P: Policy>(
     session: &mut Session<'_, L, H, N, P>,
     card: &Card,
 ) {
-    if matches!(card.family, Family::Emmc(emmc) if emmc.cache_on) {
-        if emmc::flush(session).await.is_ok() {
-            session.shared.with(|engine| engine.note_flushed());
-        }
+    let cached = matches!(card.family, Family::Emmc(emmc) if emmc.cache_on);
+    if cached && emmc::flush(session).await.is_ok() {
+        session.shared.with(|engine| engine.note_flushed());
     }
 }

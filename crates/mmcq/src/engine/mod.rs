@@ -12,6 +12,7 @@ mod cancel;
 mod config;
 mod control;
 mod deadline;
+mod limits;
 mod order;
 mod phases;
 mod recover;
@@ -25,11 +26,11 @@ pub use recover::{Help, Rung, RungEvent};
 pub use request::{BLOCK_BYTES, Completion, Error, Kind, Output, Request, SlotId};
 pub use stream::Close;
 
-use crate::host::{BusOp, Host, Phase, Segment, Width};
+use crate::host::{Host, Phase, Segment, Width};
 use crate::sched::{Fifo, Policy};
 use busy::BusyTimes;
 use core::task::Waker;
-use order::{Gathered, Limits};
+use order::Gathered;
 use phases::Stage;
 use recover::{Helping, Incident};
 use slot::{NONE, Slots, State, bits};
@@ -570,43 +571,6 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     /// Counters.
     pub fn stats(&self) -> &Stats {
         &self.stats
-    }
-
-    /// The limits of a transfer: host, configuration, engine.
-    fn limits(&self) -> Limits {
-        let caps = self.host.caps();
-        // CMD23 counts 16 bits on eMMC, and so do most controllers.
-        let mut blocks =
-            caps.max_blocks.min(caps.max_bytes / BLOCK_BYTES).clamp(1, 0xffff).min(self.piece_blocks);
-        if H::CONTINUES
-            && let Some(open) = self.open.filter(|open| open.counted > 0)
-        {
-            blocks = blocks.min(open.counted);
-        }
-        Limits {
-            blocks,
-            merged_blocks: blocks.min(self.config.merge_blocks),
-            fair_blocks: self.config.fair_blocks,
-            segments: caps.max_segments.max(1),
-            floor: self.open.map(|open| open.next),
-        }
-    }
-
-    /// Keeps the wire time of a block up to date with what the bus is told.
-    fn note_bus(&mut self, op: BusOp) {
-        match op {
-            BusOp::Clock(hz) => self.clock_hz = hz,
-            BusOp::Width(width) => self.width = width,
-            BusOp::PowerOff | BusOp::PowerOn => (self.clock_hz, self.width) = (0, Width::W1),
-            _ => return,
-        }
-        let lines = match self.width {
-            Width::W1 => 1,
-            Width::W4 => 4,
-            Width::W8 => 8,
-        };
-        // 4096 bits, and some clocks for start, CRC and end.
-        self.block_ns = (4096 / lines + 40) * 1_000_000_000 / u64::from(self.clock_hz.max(1));
     }
 }
 

@@ -150,7 +150,11 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     }
 
     fn can_continue(&self) -> bool {
-        H::CONTINUES && self.host.caps().continue_data && !self.continue_lost && !self.config.close_always
+        H::CONTINUES
+            && self.host.caps().continue_data
+            && !self.continue_lost
+            && !self.config.close_always
+            && !self.incident.open
     }
 
     /// One past the collected transfer's last block.

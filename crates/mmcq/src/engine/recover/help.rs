@@ -213,6 +213,11 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         if !P::RECOVERS {
             return true;
         }
+        if self.settling != 0 || self.unsettled {
+            // A conversation would hear, and clear, what is these writes' own.
+            self.ask_status(super::Stage::Status, now_ns);
+            return false;
+        }
         if let Some(index) = self.slots.oldest_urgent() {
             self.begin_control(index, now_ns);
             return false;
@@ -222,10 +227,10 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             return false;
         }
         if self.helping.asked.is_some() && now_ns >= self.helping.until_ns {
-            let hot_plug = matches!(self.helping.asked, Some(Help::Inserted | Help::Removed));
+            let needed = matches!(self.helping.asked, Some(Help::Reinit | Help::PowerCycle));
             self.helping.forget();
             self.restop();
-            if !hot_plug {
+            if needed {
                 self.failure = None;
                 self.dead(now_ns);
             }

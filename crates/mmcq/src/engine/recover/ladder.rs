@@ -112,10 +112,11 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         }
     }
 
-    /// A flush is tried again if it was not understood; its own errors are the answer.
+    /// A flush is tried again if it was not understood, or took longer than the controller could wait; its own errors are the answer. Nothing else of the kind is: who knows how far it got.
     fn control_is_back(&mut self, now_ns: u64) {
         let refused = self.recovered_status & (R1::DEFERRED | R1::SWITCH_ERROR) != 0;
-        let retried = matches!(self.incident.class, Class::Command { .. })
+        let retried = matches!(self.slots.at(self.control).kind, super::Kind::Flush)
+            && matches!(self.incident.class, Class::Command { .. } | Class::Data { damaged: false })
             && self.incident.tries <= self.incident.class.retries()
             && now_ns < self.incident.until_ns
             && !refused;

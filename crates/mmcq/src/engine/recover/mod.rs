@@ -17,7 +17,7 @@ pub use help::Help;
 
 use super::phases::{Recovery, Stage};
 use super::slot::{NONE, State, bits};
-use super::{Engine, Error, Kind};
+use super::{Engine, Error, FlushBy, Kind};
 use crate::host::{Auto, BusOp, Cause, Host, Step};
 use crate::sched::Policy;
 use crate::spec::command::{self, Resp};
@@ -119,14 +119,11 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         self.incident.trace.push(RungEvent { at_ns: now_ns, status: self.recovered_status, rung });
     }
 
-    /// Is what failed its owner's business alone? The card of a raw phase, of an I/O function or of the recovery itself is.
+    /// Is what failed its owner's business alone? The card of a raw phase (of the recovery itself, say) or of an I/O function is.
     fn owner_recovers(&self) -> bool {
-        self.target.is_none()
-            || self.control != NONE
-                && !matches!(
-                    self.slots.at(self.control).kind,
-                    Kind::Flush | Kind::Read { .. } | Kind::Write { .. }
-                )
+        let kind = &self.slots.at(self.control).kind;
+        let direct = matches!(kind, Kind::Raw { .. } | Kind::Io { .. } | Kind::Bus(_) | Kind::Pause { .. });
+        self.target.is_none() || self.control != NONE && direct
     }
 
     /// The phase in progress has failed with this error.
@@ -169,6 +166,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         let owner = if self.control != NONE { self.control } else { first };
         let generation = if owner == NONE { 0 } else { self.slots.at(owner).generation };
         let card_ns = self.target.map_or(0, |t| t.read_timeout_ns.saturating_add(t.write_timeout_ns));
+        let card_ns = card_ns.saturating_add(self.flush_ns());
         let incident = &mut self.incident;
         if !incident.open || (incident.owner, incident.generation) != (owner, generation) {
             (incident.open, incident.owner, incident.generation) = (true, owner, generation);
@@ -263,7 +261,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             // CMD12 in `tran` gets no answer, so it is sent only where something is open.
             CardState::Data | CardState::Rcv if self.incident.stops < STOPS_MAX => self.send_stop(now_ns),
             CardState::Tran | CardState::Prg | CardState::Data | CardState::Rcv => {
-                if self.questions >= STATE_QUESTIONS_MAX {
+                if self.questions >= self.questions_max() {
                     return self.escalate(now_ns);
                 }
                 self.stage = Stage::Recover(Recovery::Wait);
@@ -271,6 +269,20 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             }
             // It was reset, or has lost its supply for a moment.
             _ => self.card_lost_itself(now_ns),
+        }
+    }
+
+    /// A flush may take much longer than the controller's own timer could wait for.
+    fn questions_max(&self) -> u32 {
+        let asked = (self.flush_ns() / STATE_INTERVAL_NS) as u32;
+        if P::RECOVERS { asked.max(STATE_QUESTIONS_MAX) } else { STATE_QUESTIONS_MAX }
+    }
+
+    /// The time for the flush that failed, if it was one.
+    fn flush_ns(&self) -> u64 {
+        match self.target.map(|t| t.flush) {
+            Some(FlushBy::EmmcCache { timeout_ns }) if self.control != NONE => timeout_ns,
+            _ => 0,
         }
     }
 
