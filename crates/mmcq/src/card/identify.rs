@@ -160,7 +160,8 @@ pub(super) async fn power_cycle<L: Lock, H: Host, const N: usize, P: Policy>(
 ) -> Result<(), Failed> {
     let (slowest_hz, _) = session.shared.with(|engine| engine.host().caps().clock_hz);
     session.rca = 0;
-    if !core::mem::take(&mut session.warm) {
+    let warm = P::RECOVERS && core::mem::take(&mut session.warm);
+    if !warm {
         session.bus(BusOp::PowerOff).await?;
         session.pause(POWER_OFF_NS).await?;
         session.bus(BusOp::PowerOn).await?;

@@ -97,7 +97,9 @@ impl<'a, L: Lock, H: Host, const N: usize, P: Policy> Session<'a, L, H, N, P> {
     #[inline(never)]
     fn ask(&mut self, kind: Kind, buf: DmaBuf, judged: bool) -> Exchange<'_, 'a, L, H, N, P> {
         self.judged = judged;
-        self.op = Some(self.shared.request(Request { urgent: self.urgent, ..Request::new(kind, buf) }));
+        self.op = Some(
+            self.shared.request(Request { urgent: P::RECOVERS && self.urgent, ..Request::new(kind, buf) }),
+        );
         Exchange { session: self }
     }
 

@@ -257,7 +257,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             self.bar(request)?;
         }
         let in_use = N as u32 - self.slots.free_count();
-        if in_use >= u32::from(self.room) && !request.urgent {
+        if in_use >= u32::from(self.room) && !(P::RECOVERS && request.urgent) {
             return Err(Error::Full);
         }
         let needed = match request.kind {

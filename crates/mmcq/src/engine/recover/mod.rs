@@ -131,13 +131,15 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     pub(super) fn fail(&mut self, error: Error, now_ns: u64) {
         self.again = self.continue_failed(error);
         self.failure = Some(error);
-        (self.blocked, self.closing) = (false, false);
+        self.blocked = false;
+        if H::CONTINUES {
+            self.closing = false;
+        }
         self.recovered_status = 0;
         if matches!(error, Error::Host(fault) if fault.cause == Cause::Gone) {
             // What is not there moves no data any more.
             return self.hopeless(now_ns);
         }
-        self.incident.faults = 0;
         if !self.owner_recovers() {
             let answered = match error {
                 Error::Host(fault) => fault.response.is_some(),
@@ -159,7 +161,6 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     /// A new incident, or the next try of an old one.
     fn begin_pass(&mut self, error: Error, now_ns: u64) {
         if !P::RECOVERS {
-            self.incident.stops = 0;
             return self.pass_begins();
         }
         let first = self.gathered.members().first().copied().unwrap_or(NONE);
@@ -175,7 +176,6 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         }
         incident.tries = incident.tries.saturating_add(u8::from(!self.again));
         incident.class = Class::of(error);
-        incident.stops = 0;
         incident.counting = self.stage == Stage::Count
             || matches!(error, Error::Host(fault) if fault.stage == crate::host::Stage::Count);
         if incident.class.damaged() && incident.tries == 1 {
@@ -187,7 +187,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     }
 
     fn pass_begins(&mut self) {
-        self.incident.faults = 0;
+        (self.incident.faults, self.incident.stops) = (0, 0);
         self.questions = 0;
     }
 
@@ -332,11 +332,12 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
 
     /// The card must be initialised again: what it had not yet put on its medium is lost.
     fn card_lost_itself(&mut self, now_ns: u64) {
-        self.supply_lost();
-        self.settle_unknown();
         if !P::RECOVERS {
+            self.settle_pass();
             return self.answer(now_ns);
         }
+        self.supply_lost();
+        self.settle_unknown();
         if self.incident.spend(Rung::Reinit) {
             self.ask_help(Help::Reinit, now_ns);
         } else if self.incident.spend(Rung::PowerCycle) {
