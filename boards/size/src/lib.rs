@@ -15,6 +15,7 @@ use mmcq::engine::{Config, DmaBuf};
 use mmcq::host::regs::Mmio;
 use mmcq::host::sdhci::{self, InitError, Sdhci, Table};
 use mmcq::host::{rtsx, s3c_sdi};
+use mmcq::sched::{Fifo, Policy};
 use mmcq::task::{Shared, Timer};
 
 /// Segments that a transfer may have; one ADMA2 descriptor moves up to 64 KiB.
@@ -23,8 +24,8 @@ pub const DESCRIPTORS: usize = 8;
 pub type Driver = Sdhci<Mmio, board::Identity, DESCRIPTORS>;
 /// The driver of a PCIe card reader.
 pub type CardReader = rtsx::Rtsx<Mmio, board::Identity>;
-/// A card stack with `N` slots.
-pub type Stack<const N: usize> = Shared<board::InterruptsOff, Driver, N>;
+/// A card stack with `N` slots; with [`Lean`] without the ladder of recovery.
+pub type Stack<const N: usize, P = Fifo> = Shared<board::InterruptsOff, Driver, N, P>;
 
 /// Registers of the controller.
 const BASE: usize = 0x4500_0000;
@@ -37,14 +38,17 @@ static SCRATCH: late::Once<[u8; mmcq::card::SCRATCH_BYTES as usize]> = late::Onc
 pub const CONFIG: sdhci::Config = sdhci::Config { base_clock_hz: Some(48_000_000), ..sdhci::Config::new() };
 
 /// The stack over this board's controller; `None` if it has been made before.
-pub fn stack<const N: usize>(config: sdhci::Config) -> Option<Result<Stack<N>, InitError>> {
+pub fn stack<const N: usize, P: Policy + Default>(
+    config: sdhci::Config,
+) -> Option<Result<Stack<N, P>, InitError>> {
     let table = TABLE.take()?;
     let base = NonNull::new(core::ptr::without_provenance_mut::<u8>(BASE))?;
     // SAFETY: the linker script leaves the device's addresses alone, and `take` succeeds once.
     let regs = unsafe { Mmio::new(base) };
     Some(
-        Sdhci::new(regs, board::Identity, table, config)
-            .map(|host| Shared::new(board::InterruptsOff, TIMER, host, Config::DEFAULT)),
+        Sdhci::new(regs, board::Identity, table, config).map(|host| {
+            Shared::with_policy(board::InterruptsOff, TIMER, host, Config::DEFAULT, P::default())
+        }),
     )
 }
 
@@ -95,12 +99,13 @@ fn panic(_: &PanicInfo<'_>) -> ! {
 
 pub use mmcq::block::BlockDevice;
 pub use mmcq::card::Options;
+pub use mmcq::sched::Lean;
 
 /// A whole reader with this bring-up: block 0 is read and written back.
 #[macro_export]
 macro_rules! reader {
     ($bring_up:path) => {
-        static STACK: $crate::late::Late<$crate::Stack<8>> = $crate::late::Late::new();
+        static STACK: $crate::late::Late<$crate::Stack<8, $crate::Lean>> = $crate::late::Late::new();
         static BLOCK: $crate::late::Once<[u8; 512]> = $crate::late::Once::new([0; _]);
 
         /// The program: block 0 is read and written back.
@@ -112,7 +117,7 @@ macro_rules! reader {
 
         /// On a stack frame of its own: the stack is made there before it is moved to where it stays.
         #[inline(never)]
-        fn made() -> Option<&'static $crate::Stack<8>> {
+        fn made() -> Option<&'static $crate::Stack<8, $crate::Lean>> {
             STACK.set($crate::stack($crate::CONFIG)?.ok()?)
         }
 

@@ -147,32 +147,32 @@ fn emmc_speeds_can_be_left_out_one_by_one() {
     }
 }
 
-/// One mishap each, in the middle of a queue of eight requests: somebody may get an error, everybody gets an answer, and the queue goes on.
+/// One mishap each, in the middle of a queue of eight requests: everybody gets his answer, once, and it is a good one.
 #[test]
-fn a_mishap_has_an_owner_and_the_queue_goes_on() {
+fn nobody_is_told_of_a_single_mishap() {
     let mishaps = [
-        ("lost interrupt", Point::Interrupt, Strike::Lost, false),
-        ("late interrupt", Point::Interrupt, Strike::Late(500_000), false),
-        ("interrupts for nothing", Point::Interrupt, Strike::Spurious(20), false),
-        ("lost command", Point::Command, Strike::Lost, true),
-        ("lost response", Point::Response, Strike::Lost, true),
-        ("response CRC", Point::Response, Strike::Crc, true),
-        ("response end bit", Point::Response, Strike::EndBit, true),
-        ("response index", Point::Response, Strike::Index, true),
-        ("late response", Point::Response, Strike::Late(5_000_000), false),
-        ("read CRC", Point::ReadBlock, Strike::Crc, true),
-        ("read CRC with the end", Point::ReadBlock, Strike::CrcAndEnd, true),
-        ("read end bit", Point::ReadBlock, Strike::EndBit, true),
-        ("read lost", Point::ReadBlock, Strike::Lost, true),
-        ("read late", Point::ReadBlock, Strike::Late(10_000_000), false),
-        ("write CRC", Point::WriteBlock, Strike::Crc, true),
-        ("write CRC with the end", Point::WriteBlock, Strike::CrcAndEnd, true),
-        ("write end bit", Point::WriteBlock, Strike::EndBit, true),
-        ("write without status", Point::WriteBlock, Strike::NoStatus, true),
-        ("write lost", Point::WriteBlock, Strike::Lost, true),
-        ("descriptor", Point::Dma, Strike::Fail, true),
+        ("lost interrupt", Point::Interrupt, Strike::Lost),
+        ("late interrupt", Point::Interrupt, Strike::Late(500_000)),
+        ("interrupts for nothing", Point::Interrupt, Strike::Spurious(20)),
+        ("lost command", Point::Command, Strike::Lost),
+        ("lost response", Point::Response, Strike::Lost),
+        ("response CRC", Point::Response, Strike::Crc),
+        ("response end bit", Point::Response, Strike::EndBit),
+        ("response index", Point::Response, Strike::Index),
+        ("late response", Point::Response, Strike::Late(5_000_000)),
+        ("read CRC", Point::ReadBlock, Strike::Crc),
+        ("read CRC with the end", Point::ReadBlock, Strike::CrcAndEnd),
+        ("read end bit", Point::ReadBlock, Strike::EndBit),
+        ("read lost", Point::ReadBlock, Strike::Lost),
+        ("read late", Point::ReadBlock, Strike::Late(10_000_000)),
+        ("write CRC", Point::WriteBlock, Strike::Crc),
+        ("write CRC with the end", Point::WriteBlock, Strike::CrcAndEnd),
+        ("write end bit", Point::WriteBlock, Strike::EndBit),
+        ("write without status", Point::WriteBlock, Strike::NoStatus),
+        ("write lost", Point::WriteBlock, Strike::Lost),
+        ("descriptor", Point::Dma, Strike::Fail),
     ];
-    for (name, point, strike, fails) in mishaps {
+    for (name, point, strike) in mishaps {
         let rig = Rig::new("sdhc-16g-hs", SdhciConfig::GENERIC_4_20, sdhci::Config::new());
         let found = rig.bring_up(card::Options::DEFAULT).unwrap();
         let write = name.starts_with("write");
@@ -201,7 +201,7 @@ fn a_mishap_has_an_owner_and_the_queue_goes_on() {
         }
         let failed = results.iter().filter(|r| **r == Some(false)).count();
         assert!(results.iter().all(Option::is_some), "{name}: {results:?}");
-        assert_eq!(failed, usize::from(fails), "{name}: {results:?}");
+        assert_eq!(failed, 0, "{name}: {results:?}");
         rig.mixed_load_after(found.target.sectors);
         rig.checked();
     }

@@ -105,6 +105,12 @@ impl<L: Lock, H: Host, const N: usize, P: Policy> Shared<L, H, N, P> {
         {
             waker.wake();
         }
+        if P::RECOVERS
+            && work.help
+            && let Some(waker) = self.with(|engine| engine.take_help_waker())
+        {
+            waker.wake();
+        }
         // What the wakers did may have moved the deadline.
         self.with(|engine| (self.timer.set_alarm)(engine.next_deadline_ns()));
     }

@@ -7,7 +7,7 @@ use core::hint::black_box;
 use core::task::Waker;
 use mmcq::advance::{Advance, Bus, Context, Costs, Wait};
 use mmcq::block::{BlockDevice, Copying};
-use mmcq::card::{Card, Options, bring_up, bring_up_io};
+use mmcq::card::{Card, Event, Options, bring_up, bring_up_io, keep, keep_emmc, keep_sd};
 use mmcq::engine::{Config, DmaBuf, Engine, Error, Kind, Request, SlotId, Target};
 use mmcq::host::{BusOp, Host, pl181, rtsx, s3c_sdi};
 use mmcq::sched::{Any, Deadline, Fair, Fifo, Origin, deadline, fair};
@@ -42,6 +42,7 @@ fn calls() -> Option<()> {
         stack.block_on(bring_up(stack, size::scratch()?, black_box(Options::DEFAULT)), board::idle);
     let _ = black_box(card.is_ok_and(|card| registers(&card)));
     extended(&scratch);
+    let scratch = kept(stack, scratch, card.ok()?);
     blocks(stack, scratch)?;
     waiting(stack);
     stack.with(queue);
@@ -53,6 +54,20 @@ fn calls() -> Option<()> {
         plant();
     }
     Some(())
+}
+
+/// A card's keepers.
+fn kept(stack: &'static Stack<8>, scratch: DmaBuf, mut card: Card) -> DmaBuf {
+    let options = black_box(Options::DEFAULT);
+    let (event, scratch) = stack.block_on(keep(stack, scratch, options, card), board::idle);
+    if let Event::Inserted(Ok(found)) | Event::Changed(found) = event {
+        card = found;
+    }
+    let (event, scratch) = stack.block_on(keep_sd(stack, scratch, options, card), board::idle);
+    black_box(event);
+    let (event, scratch) = stack.block_on(keep_emmc(stack, scratch, options, card), board::idle);
+    black_box(event);
+    scratch
 }
 
 /// The block device, in its four ways.
@@ -134,6 +149,10 @@ fn queue(engine: &mut Engine<Driver, 8>) {
     engine.set_target(black_box(None::<Target>));
     black_box((engine.is_idle(), engine.is_quiet(), engine.take_retune(), engine.slots_in_use()));
     black_box(engine.stats());
+    engine.set_help_waker(black_box(Some(Waker::noop())));
+    black_box((engine.take_help(), engine.take_help_waker().is_some(), engine.incidents().count()));
+    engine.helped(black_box(Err(Error::Silent)), now_ns);
+    engine.presence_changed(now_ns);
     let host = engine.host_mut();
     host.card_irq(black_box(true));
     black_box((host.present(), host.write_protected(), host.dat0_busy()));

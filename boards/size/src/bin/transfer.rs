@@ -5,9 +5,9 @@
 use mmcq::block::BlockDevice;
 use mmcq::engine::{FlushBy, Target};
 use size::late::{Late, Once};
-use size::{Stack, board};
+use size::{Lean, Stack, board};
 
-static STACK: Late<Stack<8>> = Late::new();
+static STACK: Late<Stack<8, Lean>> = Late::new();
 static BLOCK: Once<[u8; 512]> = Once::new([0; _]);
 
 const TARGET: Target = Target {

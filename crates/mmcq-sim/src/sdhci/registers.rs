@@ -433,6 +433,10 @@ impl Sdhci {
             },
         };
         if bus != self.bus {
+            if !bus.powered {
+                // Without a supply nobody holds DAT0.
+                self.card_busy_until = 0;
+            }
             // Lines in use do not like it when the clock changes under them.
             if (self.cmd.sending() || self.dat.moving()) && bus.clock_hz != self.bus.clock_hz {
                 self.violation();

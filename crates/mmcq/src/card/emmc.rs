@@ -2,7 +2,7 @@
 
 use super::session::{Failed, Session};
 use super::{Card, Family, Options, speed};
-use crate::engine::{FlushBy, Target};
+use crate::engine::{Error, FlushBy, Target};
 use crate::host::{BusOp, Caps, Host, Timing, Width};
 use crate::sched::Policy;
 use crate::spec::command::{self, emmc as cmd};
@@ -18,12 +18,15 @@ const POWER_UP_POLL_NS: u64 = 2_000_000;
 const RCA: u16 = 1;
 /// Flush of the cache: the standard names no limit, Linux waits 30 s.
 const FLUSH_NS: u64 = limits::FLUSH_NS;
+/// The same in an emergency, where others wait.
+const FLUSH_LAST_NS: u64 = 2_000_000_000;
 /// The shortest busy limit of a write that is worth believing.
 const WRITE_NS_MIN: u64 = 500_000_000;
 const READ_NS_MIN: u64 = 100_000_000;
 
 /// Bytes of EXT_CSD that bring-up writes [eMMC 7.4].
 mod field {
+    pub const FLUSH_CACHE: u8 = 32;
     pub const CACHE_CTRL: u8 = 33;
     pub const ERASE_GROUP_DEF: u8 = 175;
     pub const PARTITION_CONFIG: u8 = 179;
@@ -268,6 +271,41 @@ async fn go_to<L: Lock, H: Host, const N: usize, P: Policy>(
             Ok(high_speed)
         }
     }
+}
+
+/// A new sampling point in the mode of now; from HS400 by way of HS200 [eMMC 6.6.2.3].
+pub(super) async fn retune<L: Lock, H: Host, const N: usize, P: Policy>(
+    session: &mut Session<'_, L, H, N, P>,
+    options: Options,
+    card: &Card,
+) -> Result<(), Failed> {
+    let caps = session.shared.with(|engine| *engine.host().caps());
+    let (width, switch_ns) = (card.width, limits::SWITCH_NS);
+    match card.timing {
+        Timing::Hs200 => {
+            let bytes = if width == Width::W8 { 128 } else { 64 };
+            session.tune(cmd::send_tuning_block(), bytes, limits::TUNING_BLOCKS).await?;
+            session.status_of(command::send_status(session.rca)).await?;
+        }
+        Timing::Hs400 => {
+            let high_speed = speed::clock(&caps, &options, max_hz(Timing::HighSpeed));
+            session.bus(BusOp::Clock(high_speed)).await?;
+            // The bus keeps both edges until its width is written anew.
+            switch_timing(session, hs_timing::HIGH_SPEED, Timing::Ddr52, high_speed, switch_ns).await?;
+            set_width(session, width, 0, switch_ns).await?;
+            session.bus(BusOp::Timing(Timing::HighSpeed)).await?;
+            go_to(session, &caps, &options, Timing::Hs400, width, switch_ns).await?;
+        }
+        _ => return session.fail(Error::Unsupported),
+    }
+    Ok(())
+}
+
+/// The cache goes to the medium, while the device still can.
+pub(super) async fn flush<L: Lock, H: Host, const N: usize, P: Policy>(
+    session: &mut Session<'_, L, H, N, P>,
+) -> Result<(), Failed> {
+    switch(session, field::FLUSH_CACHE, 1, FLUSH_LAST_NS).await
 }
 
 /// HS_TIMING on the card, then timing and clock on the host, then a status by the new rules.

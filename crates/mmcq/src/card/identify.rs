@@ -154,16 +154,19 @@ pub(super) async fn ask_memory<L: Lock, H: Host, const N: usize, P: Policy>(
     }
 }
 
-/// Power off and on, the bus as a fresh card expects it.
+/// Power off and on (unless the session keeps the card warm), the bus as a fresh card expects it.
 pub(super) async fn power_cycle<L: Lock, H: Host, const N: usize, P: Policy>(
     session: &mut Session<'_, L, H, N, P>,
 ) -> Result<(), Failed> {
     let (slowest_hz, _) = session.shared.with(|engine| engine.host().caps().clock_hz);
     session.rca = 0;
-    session.bus(BusOp::PowerOff).await?;
-    session.pause(POWER_OFF_NS).await?;
-    session.bus(BusOp::PowerOn).await?;
-    session.bus(BusOp::Signal18(false)).await?;
+    let warm = P::RECOVERS && core::mem::take(&mut session.warm);
+    if !warm {
+        session.bus(BusOp::PowerOff).await?;
+        session.pause(POWER_OFF_NS).await?;
+        session.bus(BusOp::PowerOn).await?;
+        session.bus(BusOp::Signal18(false)).await?;
+    }
     session.bus(BusOp::Width(Width::W1)).await?;
     session.bus(BusOp::Timing(Timing::Legacy)).await?;
     session.pause(POWER_UP_NS).await?;

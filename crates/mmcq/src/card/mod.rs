@@ -2,11 +2,12 @@
 //!
 //! [`bring_up`] is all most users need. It finds an SD memory card or an eMMC device, agrees on voltage, width and timing, and tells the engine what
 //! reads and writes need. A speed that fails (no tuning window, a refused switch) is left out in the next try; so it ends with a slower card rather than
-//! with none.
+//! with none. [`keep`] stays with the card afterwards.
 
 mod emmc;
 mod identify;
 mod io;
+mod keep;
 mod sd;
 mod session;
 mod speed;
@@ -19,6 +20,7 @@ use crate::spec::ParseError;
 use crate::task::{Lock, Shared};
 pub use emmc::Emmc;
 pub use io::{FunctionInfo, IoCard};
+pub use keep::{Event, keep, keep_emmc, keep_sd};
 pub use sd::Sd;
 use session::{Failed, Session};
 
@@ -144,7 +146,11 @@ async fn of_families<F: identify::Families, L: Lock, H: Host, const N: usize, P:
         return (Err(Error::Buffer { needed: SCRATCH_BYTES, given }), scratch);
     }
     let mut session = Session::new(shared, scratch);
+    shared.with(|engine| engine.set_target(None));
     let result = attempts::<F, L, H, N, P>(&mut session, options).await.map_err(|Failed| session.error);
+    if let Ok(found) = &result {
+        shared.with(|engine| engine.set_target(F::target(found)));
+    }
     (result, session.into_scratch())
 }
 
@@ -152,15 +158,11 @@ async fn attempts<F: identify::Families, L: Lock, H: Host, const N: usize, P: Po
     session: &mut Session<'_, L, H, N, P>,
     mut options: Options,
 ) -> Result<F::Found, Failed> {
-    session.shared.with(|engine| engine.set_target(None));
     // Each turn but the last leaves out one timing more, or the voltage switch: bounded by their number.
     for _ in 0..Timing::COUNT {
         let mut tried = None;
         match identify::once::<F, L, H, N, P>(session, options, &mut tried).await {
-            Ok(card) => {
-                session.shared.with(|engine| engine.set_target(F::target(&card)));
-                return Ok(card);
-            }
+            Ok(card) => return Ok(card),
             Err(Failed) => match tried {
                 Some(timing) if timing != Timing::Legacy => {
                     options.without |= speed::and_those_that_need(timing)

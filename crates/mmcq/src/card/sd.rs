@@ -3,7 +3,7 @@
 use super::identify::power_cycle;
 use super::session::{Failed, Session};
 use super::{Card, Family, Options, speed};
-use crate::engine::{FlushBy, Target};
+use crate::engine::{Error, FlushBy, Target};
 use crate::host::{BusOp, Caps, Host, Timing, Width};
 use crate::sched::Policy;
 use crate::spec::command::{self, sd as cmd};
@@ -188,6 +188,19 @@ fn choose(
 
 pub(super) fn limits_of(timing: Timing) -> u32 {
     limits::speed(timing).map_or(limits::IDENTIFY_MAX_HZ, |speed| speed.max_hz)
+}
+
+/// A new sampling point in the mode of now.
+pub(super) async fn retune<L: Lock, H: Host, const N: usize, P: Policy>(
+    session: &mut Session<'_, L, H, N, P>,
+    timing: Timing,
+) -> Result<(), Failed> {
+    if limits::speed(timing).is_none_or(|speed| !speed.tuned) {
+        return session.fail(Error::Unsupported);
+    }
+    session.tune(cmd::send_tuning_block(), 64, limits::TUNING_BLOCKS).await?;
+    session.status_of(command::send_status(session.rca)).await?;
+    Ok(())
 }
 
 /// Goes to an access mode: card, host, clock, tuning. Returns the clock.

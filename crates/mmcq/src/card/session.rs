@@ -38,17 +38,36 @@ pub(super) struct Session<'a, L: Lock, H: Host, const N: usize, P: Policy> {
     judged: bool,
     /// The last one was the end of tuning.
     tuned: bool,
+    /// The queue is stopped for this conversation.
+    pub urgent: bool,
+    /// The next power cycle is none: the card's supply stays on.
+    pub warm: bool,
     /// Why the last step that failed did.
     pub error: Error,
 }
 
 impl<'a, L: Lock, H: Host, const N: usize, P: Policy> Session<'a, L, H, N, P> {
     pub fn new(shared: &'a Shared<L, H, N, P>, scratch: DmaBuf) -> Self {
-        Session { shared, scratch, rca: 0, op: None, judged: false, tuned: false, error: Error::Silent }
+        Session {
+            shared,
+            scratch,
+            rca: 0,
+            op: None,
+            judged: false,
+            tuned: false,
+            urgent: false,
+            warm: false,
+            error: Error::Silent,
+        }
     }
 
     pub fn into_scratch(self) -> DmaBuf {
         self.scratch
+    }
+
+    /// Length of the memory for registers.
+    pub fn scratch_bytes(&self) -> u32 {
+        self.scratch.len_bytes()
     }
 
     /// Ends a step by an error of its own.
@@ -78,7 +97,9 @@ impl<'a, L: Lock, H: Host, const N: usize, P: Policy> Session<'a, L, H, N, P> {
     #[inline(never)]
     fn ask(&mut self, kind: Kind, buf: DmaBuf, judged: bool) -> Exchange<'_, 'a, L, H, N, P> {
         self.judged = judged;
-        self.op = Some(self.shared.request(Request::new(kind, buf)));
+        self.op = Some(
+            self.shared.request(Request { urgent: P::RECOVERS && self.urgent, ..Request::new(kind, buf) }),
+        );
         Exchange { session: self }
     }
 

@@ -1,5 +1,6 @@
 //! What the engine is told of card and policy, and what it tells of its work.
 
+use super::recover::Rung;
 pub use super::stream::Close;
 
 /// How a flush reaches the medium.
@@ -118,6 +119,10 @@ pub struct Stats {
     pub not_continued: u64,
     /// Commands sent beside the data of a phase.
     pub beside: u64,
+    /// Steps of recovery, by [`Rung`].
+    pub rungs: [u64; Rung::COUNT],
+    /// Times that completed writes were lost with the card's cache.
+    pub cache_lost: u64,
 }
 
 impl Stats {
@@ -139,6 +144,8 @@ impl Stats {
         closed: [0; Close::COUNT],
         not_continued: 0,
         beside: 0,
+        rungs: [0; Rung::COUNT],
+        cache_lost: 0,
     };
 }
 
@@ -153,6 +160,8 @@ pub struct Work {
     pub deferred: bool,
     /// A card function asks for attention.
     pub card_irq: bool,
+    /// [Help](super::Help) is needed.
+    pub help: bool,
     /// Call [`poll`](super::Engine::poll) at this time.
     pub next_deadline_ns: Option<u64>,
 }

@@ -116,6 +116,10 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
 
     /// What a flush reports: an error that came too late for its owner comes here, once.
     pub(super) fn flushed(&mut self) -> Result<Output, Error> {
+        (self.dirty, self.incident.open) = (false, false);
+        if P::RECOVERS && self.cache_lost && self.take_cache_lost() {
+            return Err(Error::CacheLost);
+        }
         match self.late.take() {
             Some(status) => Err(Error::Program(status)),
             None => Ok(Output::default()),

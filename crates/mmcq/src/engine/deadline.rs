@@ -51,7 +51,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             return;
         }
         match self.stage {
-            Stage::Recover(step) => self.recover_failed(step, now_ns),
+            Stage::Recover(step) => self.recover_failed(step, false, now_ns),
             _ => self.fail(Error::Silent, now_ns),
         }
     }

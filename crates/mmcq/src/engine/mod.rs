@@ -4,7 +4,7 @@
 //! decides, starts the next phase, and only then completes what ended. Results are fetched with [`Engine::take`].
 //!
 //! Read first: `slot.rs` (a request's life), `order.rs` (who is next), then `phases.rs` (how a transfer runs), `control.rs` (everything else), `beside.rs`
-//! (what goes beside its data), `stream.rs` (how it stays open) and `recover.rs` (how it fails).
+//! (what goes beside its data), `stream.rs` (how it stays open) and `recover/` (how it fails).
 
 mod awaited;
 mod beside;
@@ -14,6 +14,7 @@ mod cancel;
 mod config;
 mod control;
 mod deadline;
+mod limits;
 mod order;
 mod phases;
 mod recover;
@@ -24,16 +25,18 @@ mod stream;
 pub use awaited::Span;
 pub use buffer::DmaBuf;
 pub use config::{Config, FlushBy, Stats, Target, Work};
+pub use recover::{Help, Rung, RungEvent};
 pub use request::{BLOCK_BYTES, Completion, Error, Kind, Output, Request, SlotId};
 pub use stream::Close;
 
-use crate::host::{BusOp, Host, Phase, Segment, Timing, Width};
+use crate::host::{Host, Phase, Segment, Timing, Width};
 use crate::sched::{Fifo, Policy};
 use beside::Beside;
 use busy::BusyTimes;
 use core::task::Waker;
-use order::{Gathered, Limits};
+use order::Gathered;
 use phases::Stage;
+use recover::{Helping, Incident};
 use slot::{NONE, Slots, State, bits};
 use stream::{End, Open, Run};
 
@@ -78,7 +81,6 @@ pub struct Engine<H: Host, const N: usize, P: Policy = Fifo> {
     failure: Option<Error>,
     /// Status bits seen while recovering.
     recovered_status: u32,
-    recovery_faults: u32,
     /// When the stage in progress wants a `poll`, and when it is given up.
     wake_ns: u64,
     deadline_ns: u64,
@@ -121,6 +123,20 @@ pub struct Engine<H: Host, const N: usize, P: Policy = Fifo> {
     continue_notice: bool,
     /// Recovery is followed by a second try of the same transfer.
     again: bool,
+    incident: Incident,
+    helping: Helping,
+    /// Nothing is started but urgent requests; some requests are not even accepted.
+    stopped: bool,
+    barred: bool,
+    is_dead: bool,
+    read_only: bool,
+    /// Requests that may be in the engine at a time.
+    room: u8,
+    /// Blocks in a transfer at most, while a bad one is being looked for.
+    piece_blocks: u32,
+    /// Something was written since the last flush; writes were lost with a cache, and no flush has been told.
+    dirty: bool,
+    cache_lost: bool,
     /// Since when the policy has kept the controller idle.
     idle_since_ns: Option<u64>,
     /// Slots in states Settling and Ended.
@@ -159,7 +175,6 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             control: NONE,
             failure: None,
             recovered_status: 0,
-            recovery_faults: 0,
             wake_ns: u64::MAX,
             deadline_ns: u64::MAX,
             data_end_ns: 0,
@@ -188,6 +203,16 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             continue_lost: false,
             continue_notice: false,
             again: false,
+            incident: Incident::NONE,
+            helping: Helping::NONE,
+            stopped: false,
+            barred: false,
+            is_dead: false,
+            read_only: false,
+            room: config.admitted,
+            piece_blocks: u32::MAX,
+            dirty: false,
+            cache_lost: false,
             idle_since_ns: None,
             settling: 0,
             ended: 0,
@@ -207,7 +232,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         (slot.durable, slot.urgent) = (request.durable, request.urgent);
         slot.segment = Segment { ptr: request.buf.as_non_null(), len: request.buf.len_bytes(), bus: 0 };
         slot.buf = request.buf;
-        (slot.solo, slot.prepared, slot.moved_blocks) = (false, false, 0);
+        (slot.solo, slot.redone, slot.prepared, slot.moved_blocks) = (false, false, false, 0);
         slot.result = Ok(Output::default());
         if let Some((_, _, blocks)) = slot.span() {
             slot.segment.len = blocks.saturating_mul(BLOCK_BYTES);
@@ -215,7 +240,9 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             slot.segment.len = raw_bytes(&phase);
         }
         let generation = slot.generation;
-        if matches!(slot.kind, Kind::Io { .. }) {
+        if P::RECOVERS && slot.urgent {
+            self.slots.push_urgent(index);
+        } else if matches!(slot.kind, Kind::Io { .. }) {
             self.slots.push_io(index);
         } else {
             self.slots.push_back(index);
@@ -239,12 +266,12 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     }
 
     /// Why a request cannot be accepted, if so.
-    fn admit(&self, request: &Request) -> Result<(), Error> {
-        if self.mode == Mode::Suspended {
-            return Err(Error::Suspended);
+    fn admit(&mut self, request: &Request) -> Result<(), Error> {
+        if self.barred {
+            self.bar(request)?;
         }
         let in_use = N as u32 - self.slots.free_count();
-        if in_use >= u32::from(self.config.admitted) {
+        if in_use >= u32::from(self.room) && !(P::RECOVERS && request.urgent) {
             return Err(Error::Full);
         }
         let needed = match request.kind {
@@ -358,6 +385,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             completed,
             deferred: self.ended != 0,
             card_irq: self.card_irq,
+            help: P::RECOVERS && self.helping.wanted(),
             next_deadline_ns: self.next_deadline_ns(),
         }
     }
@@ -434,13 +462,18 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         self.slots.at_mut(index).waker.take()
     }
 
-    /// Tells the engine which card it talks to; `None` when there is none any more.
+    /// Tells the engine which card it talks to; `None` when there is none any more, or before it is brought up anew:
+    /// what was wrong with it is forgotten then.
     pub fn set_target(&mut self, target: Option<Target>) {
-        self.target = target;
         if target.is_none() {
-            (self.open, self.unsettled, self.late) = (None, false, None);
+            self.supply_lost();
             self.beside.allowed = false;
+            if P::RECOVERS {
+                (self.is_dead, self.read_only) = (false, false);
+                self.rebar();
+            }
         }
+        self.target = target;
         self.runs = [Run::NEW; 2];
     }
 
@@ -452,18 +485,24 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     /// Refuses new requests; what is queued goes on. The card is quiet when [`is_idle`](Self::is_idle).
     pub fn suspend(&mut self) {
         self.mode = Mode::Suspended;
+        self.rebar();
+        self.restop();
         self.let_go();
     }
 
     /// Accepts requests again, after [`suspend`](Self::suspend) or [`halt`](Self::halt).
     pub fn resume(&mut self, now_ns: u64) {
         self.mode = Mode::Running;
+        self.rebar();
+        self.restop();
         self.dispatch(now_ns);
     }
 
     /// Starts nothing more after the transfer in progress; requests are still accepted and keep their order.
     pub fn halt(&mut self) {
         self.mode = Mode::Halted;
+        self.rebar();
+        self.restop();
         self.let_go();
     }
 
@@ -548,45 +587,6 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     /// Counters.
     pub fn stats(&self) -> &Stats {
         &self.stats
-    }
-
-    /// The limits of a transfer: host, configuration, engine.
-    fn limits(&self) -> Limits {
-        let caps = self.host.caps();
-        // CMD23 counts 16 bits on eMMC, and so do most controllers.
-        let mut blocks = caps.max_blocks.min(caps.max_bytes / BLOCK_BYTES).clamp(1, 0xffff);
-        if H::CONTINUES
-            && let Some(open) = self.open.filter(|open| open.counted > 0)
-        {
-            blocks = blocks.min(open.counted);
-        }
-        Limits {
-            blocks,
-            merged_blocks: blocks.min(self.config.merge_blocks),
-            fair_blocks: self.config.fair_blocks,
-            segments: caps.max_segments.max(1),
-            floor: self.open.map(|open| open.next),
-        }
-    }
-
-    /// Keeps the wire time of a block up to date with what the bus is told.
-    fn note_bus(&mut self, op: BusOp) {
-        match op {
-            BusOp::Clock(hz) => self.clock_hz = hz,
-            BusOp::Width(width) => self.width = width,
-            BusOp::Timing(timing) => self.timing = timing,
-            BusOp::PowerOff | BusOp::PowerOn => {
-                (self.clock_hz, self.width, self.timing) = (0, Width::W1, Timing::Legacy);
-            }
-            _ => return,
-        }
-        let lines = match self.width {
-            Width::W1 => 1,
-            Width::W4 => 4,
-            Width::W8 => 8,
-        };
-        // 4096 bits, and some clocks for start, CRC and end.
-        self.block_ns = (4096 / lines + 40) * 1_000_000_000 / u64::from(self.clock_hz.max(1));
     }
 }
 

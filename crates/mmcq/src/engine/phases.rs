@@ -7,8 +7,10 @@ use super::beside::Turn;
 use super::order::not_before;
 use super::slot::{NONE, State, bits};
 use super::stream::{Close, End};
-use super::{BLOCK_BYTES, Engine, Error, Kind, Mode, Output, Span, Target};
-use crate::host::{Auto, BusOp, BusyDetect, Data, Direction, Done, Events, Fault, Host, Phase, StartError};
+use super::{BLOCK_BYTES, Engine, Error, Kind, Output, Span, Target};
+use crate::host::{
+    Auto, BusOp, BusyDetect, Cause, Data, Direction, Done, Events, Fault, Host, Phase, StartError,
+};
 use crate::sched::{Choice, Policy, Waiting};
 use crate::spec::command::{self, Command, Resp};
 use crate::spec::response::{R1, State as CardState};
@@ -52,13 +54,9 @@ pub(super) enum Stage {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Recovery {
     /// [`BusOp::ResetLines`].
-    ResetLines,
-    /// The same after a phase of the recovery failed itself.
-    ResetAgain,
+    Lines,
     /// [`BusOp::ResetAll`].
-    ResetAll,
-    /// The same, to be sure that nothing is under way when the card is given up.
-    Last,
+    All,
     /// CMD12.
     Stop,
     /// CMD13.
@@ -101,8 +99,11 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             {
                 return self.close(reason, now_ns);
             }
-            if self.mode == Mode::Halted {
-                return;
+            if self.stopped {
+                if self.stopped_turn(now_ns) {
+                    return;
+                }
+                continue;
             }
             let head = self.slots.head;
             let memory_waits = head != NONE || self.settling != 0 || self.unsettled;
@@ -144,7 +145,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     fn pick(&mut self, head: u8, now_ns: u64) -> Option<u8> {
         let oldest = self.slots.at(head);
         // What has begun goes on first, and what failed together finds out for itself before anything new.
-        if P::IN_ORDER || oldest.solo || oldest.moved_blocks > 0 {
+        if P::IN_ORDER || oldest.solo || oldest.moved_blocks > 0 || self.incident.open {
             return Some(head);
         }
         match self.policy.pick(self.slots.offered(), now_ns) {
@@ -303,6 +304,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         } else {
             Auto::None
         };
+        self.dirty |= P::RECOVERS && direction == Direction::Write;
         self.phase = Phase {
             command,
             data: Some(Data { direction, block_size: BLOCK_BYTES as u16, blocks }),
@@ -372,9 +374,11 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         let count = if self.phase.data.is_some() { self.segment_count as usize } else { 0 };
         let events: Events = self.host.ack(self.segments.get(..count).unwrap_or(&[]));
         self.card_irq |= events.card_irq;
-        self.retune |= events.retune;
-        if events.presence && !self.host.present() {
-            self.removed(now_ns);
+        if events.retune {
+            self.retune_wanted(now_ns);
+        }
+        if events.presence {
+            self.presence_changed(now_ns);
         } else if let Some(result) = events.phase
             && !self.blocked
         {
@@ -470,7 +474,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     fn phase_failed(&mut self, fault: Fault, now_ns: u64) {
         self.stats.faults += 1;
         if let Stage::Recover(step) = self.stage {
-            return self.recover_failed(step, now_ns);
+            return self.recover_failed(step, fault.cause == Cause::Gone, now_ns);
         }
         let status = fault.response.map_or(0, |r| r.words[0]);
         let judged = self.control == NONE && matches!(self.stage, Stage::Main | Stage::Stop);
@@ -552,9 +556,10 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     /// A status of the card has come: what was written before now has a result.
     pub(super) fn settle(&mut self, status: u32) {
         let bad = status & R1::DEFERRED;
-        if bad != 0 && (self.settling == 0 || self.unsettled) {
-            self.stats.unowned += u64::from(!self.unsettled);
-            self.late = Some(status);
+        if bad != 0 {
+            self.late_error(status);
+        } else if P::RECOVERS && self.settling != 0 {
+            self.note_written();
         }
         self.unsettled = false;
         for index in bits(core::mem::take(&mut self.settling)) {
@@ -564,6 +569,26 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             }
             slot.state = State::Ended;
             self.ended |= 1 << index;
+        }
+    }
+
+    /// Programming failed: whose? Of the requests that are not yet complete those of the last transfer, which include the rest of one that goes on.
+    #[cold]
+    fn late_error(&mut self, status: u32) {
+        self.failed_for_good(Direction::Write);
+        let mut owned = self.settling != 0;
+        if P::RECOVERS && self.gathered.direction == Direction::Write && self.control == NONE {
+            for &index in self.gathered.members() {
+                let slot = self.slots.at_mut(index);
+                if slot.state == State::Active && slot.moved_blocks != 0 {
+                    slot.result = Err(Error::Program(status));
+                    owned = true;
+                }
+            }
+        }
+        if !owned || self.unsettled {
+            self.stats.unowned += u64::from(!self.unsettled);
+            self.late = Some(status);
         }
     }
 

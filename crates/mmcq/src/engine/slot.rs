@@ -33,6 +33,8 @@ pub(super) struct Slot {
     pub orphan: bool,
     /// Never merged again: its transfer failed together with others, now each finds out for itself.
     pub solo: bool,
+    /// Written a second time, because what became of the first got lost.
+    pub redone: bool,
     /// `segment` is mapped.
     pub prepared: bool,
     pub generation: u32,
@@ -58,6 +60,7 @@ impl Slot {
         state: State::Free,
         orphan: false,
         solo: false,
+        redone: false,
         prepared: false,
         generation: 0,
         moved_blocks: 0,
@@ -129,6 +132,8 @@ pub(super) struct Slots<const N: usize> {
     barriers: u64,
     /// One bit an I/O function's phase; these are not in the list.
     ios: u64,
+    /// Those of `ios` that pass a stopped engine.
+    urgents: u64,
     next_age: u32,
     pub head: u8,
     tail: u8,
@@ -151,6 +156,7 @@ impl<const N: usize> Slots<N> {
             writes: 0,
             barriers: 0,
             ios: 0,
+            urgents: 0,
             next_age: 0,
             head: NONE,
             tail: NONE,
@@ -256,6 +262,18 @@ impl<const N: usize> Slots<N> {
         self.ios != 0
     }
 
+    /// A part of the recovery waits with them.
+    pub fn push_urgent(&mut self, index: u8) {
+        self.push_io(index);
+        self.urgents |= 1 << (index as usize % N);
+    }
+
+    /// The urgent request that has waited longest.
+    pub fn oldest_urgent(&self) -> Option<u8> {
+        let newest = self.next_age;
+        bits(self.ios & self.urgents).max_by_key(|&index| newest.wrapping_sub(self.span(index).age))
+    }
+
     /// The I/O function's phase that has waited longest.
     pub fn oldest_io(&self) -> Option<u8> {
         let newest = self.next_age;
@@ -298,6 +316,7 @@ impl<const N: usize> Slots<N> {
         let bit = 1u64 << (index as usize % N);
         if self.ios & bit != 0 {
             self.ios &= !bit;
+            self.urgents &= !bit;
             return;
         }
         let (previous, next) = (self.at(index).previous, self.at(index).next);

@@ -150,7 +150,11 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     }
 
     fn can_continue(&self) -> bool {
-        H::CONTINUES && self.host.caps().continue_data && !self.continue_lost && !self.config.close_always
+        H::CONTINUES
+            && self.host.caps().continue_data
+            && !self.continue_lost
+            && !self.config.close_always
+            && !self.incident.open
     }
 
     /// One past the collected transfer's last block.
@@ -402,20 +406,10 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         core::mem::take(&mut self.continue_notice)
     }
 
-    /// After a recovery: what became of the writes of a run that were completed before their status was known?
-    pub(super) fn recovered_run(&mut self) {
-        if !H::CONTINUES {
-            return;
-        }
+    /// After a recovery no transfer is open any more. True: writes of a run were completed before their status was known, and what became of them is asked now.
+    pub(super) fn recovered_run(&mut self) -> bool {
         let exposed = self.open.take().is_some_and(|open| open.acknowledged);
-        if core::mem::take(&mut self.unsettled) || exposed {
-            let silent = self.recovered_status == 0;
-            let status = if silent { R1::ERROR } else { self.recovered_status };
-            if status & R1::DEFERRED != 0 {
-                self.late = Some(status);
-            }
-        }
-        self.closing = false;
+        core::mem::take(&mut self.unsettled) || exposed
     }
 
     /// Gives the transfer's requests back in the state that they are in now: done, unsettled, or with a rest to move.
@@ -449,6 +443,9 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
                 slot.state = State::Ended;
                 self.ended |= 1 << index;
             }
+        }
+        if P::RECOVERS && self.incident.open {
+            self.went_well();
         }
     }
 }

@@ -9,12 +9,14 @@ mod config_error;
 pub mod deadline;
 pub mod fair;
 mod fifo;
+mod lean;
 
 pub use any::Any;
 pub use config_error::ConfigError;
 pub use deadline::Deadline;
 pub use fair::Fair;
 pub use fifo::Fifo;
+pub use lean::Lean;
 
 use crate::host::Direction;
 
@@ -63,6 +65,10 @@ pub enum Choice {
 pub trait Policy {
     /// Always the oldest: the engine neither asks nor tells such a policy anything, and firmware does not carry what that takes.
     const IN_ORDER: bool = false;
+
+    /// Failed transfers are tried again, and help is asked for: the whole ladder of recovery. Where not, lines and card are brought back, requests that failed
+    /// together are tried one by one, and the error is the answer; firmware does not carry the rest then.
+    const RECOVERS: bool = true;
 
     /// A request has come in.
     fn arrived(&mut self, request: &Waiting, now_ns: u64) {

@@ -37,6 +37,14 @@ pub struct World {
     pub log: Vec<Seen>,
     /// Blocks that fail: a transfer that touches one ends with this cause.
     pub bad: HashMap<u64, Cause>,
+    /// Only writes of them fail.
+    pub bad_for_writes: bool,
+    /// The nth phase that is started (from 1, by [`World::log`]) fails so; `true`: the card has done all the same.
+    pub faults: HashMap<usize, (Cause, Stage, bool)>,
+    /// The card is in this state whatever happens, until it is set again; as it shows in CMD13.
+    pub stuck_state: Option<u32>,
+    /// Resets of the whole controller.
+    pub resets_of_all: u32,
     /// R1 bits that the next R1 carries (errors of what was before).
     pub next_status: u32,
     /// The next phases are never answered.
@@ -67,6 +75,10 @@ impl World {
             caps: caps(),
             log: Vec::new(),
             bad: HashMap::new(),
+            bad_for_writes: false,
+            faults: HashMap::new(),
+            stuck_state: None,
+            resets_of_all: 0,
             next_status: 0,
             silent: false,
             busy_polls: 0,
@@ -216,6 +228,45 @@ impl Host for TestHost {
     }
 
     fn ack(&mut self, segments: &[Segment]) -> Events {
+        let (nth, running) = (self.world.borrow().log.len(), self.world.borrow().running());
+        let fault =
+            self.world.borrow().faults.get(&nth).copied().filter(|_| running && !self.world.borrow().silent);
+        let Some((cause, stage, executed)) = fault else { return self.executed(segments) };
+        let events = if executed { self.executed(segments) } else { Events::default() };
+        self.world.borrow_mut().running = None;
+        Events { phase: Some(Err(Fault { cause, stage, response: None })), ..events }
+    }
+
+    fn set_bus(&mut self, op: BusOp, first: bool, now_ns: u64) -> Step {
+        let mut world = self.world.borrow_mut();
+        if matches!(op, BusOp::ResetLines | BusOp::ResetAll) {
+            if first {
+                world.resets += 1;
+                world.resets_of_all += u32::from(op == BusOp::ResetAll);
+                world.resetting = true;
+                return Step::Wait(now_ns + 1_000);
+            }
+            world.resetting = false;
+            world.running = None;
+            world.still_busy = 0;
+        }
+        Step::Done
+    }
+
+    fn dat0_busy(&self) -> bool {
+        let mut world = self.world.borrow_mut();
+        let busy = world.still_busy > 0;
+        world.still_busy = world.still_busy.saturating_sub(1);
+        busy
+    }
+
+    fn present(&self) -> bool {
+        self.world.borrow().present
+    }
+}
+
+impl TestHost {
+    fn executed(&mut self, segments: &[Segment]) -> Events {
         let mut world = self.world.borrow_mut();
         let mut events = Events { presence: std::mem::take(&mut world.presence_event), ..Events::default() };
         if world.silent || !world.present {
@@ -227,6 +278,12 @@ impl Host for TestHost {
         if phase.auto == Auto::Continue && world.refuse_continue > 0 {
             world.refuse_continue -= 1;
             let fault = Fault { cause: Cause::Dma, stage: Stage::Data, response: None };
+            events.phase = Some(Err(fault));
+            return events;
+        }
+        if index == 12 && world.open.is_none() {
+            // Illegal in `tran`: no answer.
+            let fault = Fault { cause: Cause::Timeout, stage: Stage::Command, response: None };
             events.phase = Some(Err(fault));
             return events;
         }
@@ -246,13 +303,30 @@ impl Host for TestHost {
             world.still_busy -= 1;
             status = PROGRAMMING;
         }
+        if index == 13
+            && let Some((direction, _)) = world.open
+        {
+            let state = if direction == Direction::Read { 5 } else { 6 };
+            status = status & !(0xf << 9) | state << 9;
+        }
+        if let Some(state) = world.stuck_state.filter(|_| index == 13) {
+            status = status & !(0xf << 9 | R1::READY_FOR_DATA) | state;
+        }
         let response = Response::short(status);
         let mut done = Done { response, ..Done::default() };
         if let Some(Data { direction, blocks, .. }) = phase.data
             && matches!(index, 17 | 18 | 24 | 25)
         {
             let first = u64::from(phase.command.arg);
-            if let Some(&cause) = (first..first + u64::from(blocks)).find_map(|block| world.bad.get(&block)) {
+            let spared = world.bad_for_writes && direction == Direction::Read;
+            if !spared
+                && let Some(&cause) =
+                    (first..first + u64::from(blocks)).find_map(|block| world.bad.get(&block))
+            {
+                if matches!(index, 18 | 25) {
+                    world.open = Some((direction, first));
+                    world.counted = 0;
+                }
                 events.phase = Some(Err(Fault { cause, stage: Stage::Data, response: Some(response) }));
                 return events;
             }
@@ -282,32 +356,6 @@ impl Host for TestHost {
         }
         events.phase = Some(Ok(done));
         events
-    }
-
-    fn set_bus(&mut self, op: BusOp, first: bool, now_ns: u64) -> Step {
-        let mut world = self.world.borrow_mut();
-        if matches!(op, BusOp::ResetLines | BusOp::ResetAll) {
-            if first {
-                world.resets += 1;
-                world.resetting = true;
-                return Step::Wait(now_ns + 1_000);
-            }
-            world.resetting = false;
-            world.running = None;
-            world.still_busy = 0;
-        }
-        Step::Done
-    }
-
-    fn dat0_busy(&self) -> bool {
-        let mut world = self.world.borrow_mut();
-        let busy = world.still_busy > 0;
-        world.still_busy = world.still_busy.saturating_sub(1);
-        busy
-    }
-
-    fn present(&self) -> bool {
-        self.world.borrow().present
     }
 }
 

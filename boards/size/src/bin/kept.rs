@@ -1,0 +1,54 @@
+//! As the reader, with the whole ladder of recovery and somebody who keeps the card.
+#![no_std]
+#![no_main]
+
+use core::future::Future;
+use core::pin::pin;
+use core::task::{Context, Waker};
+use mmcq::block::BlockDevice;
+use mmcq::card::{Options, bring_up, keep};
+use size::late::{Late, Once};
+use size::{Stack, board};
+
+static STACK: Late<Stack<8>> = Late::new();
+static BLOCK: Once<[u8; 512]> = Once::new([0; _]);
+
+/// The program: block 0 is read and written back, while the card is kept.
+#[unsafe(no_mangle)]
+pub extern "C" fn main() {
+    board::start_clock();
+    let _ = copy();
+}
+
+/// On a stack frame of its own: the stack is made there before it is moved to where it stays.
+#[inline(never)]
+fn made() -> Option<&'static Stack<8>> {
+    STACK.set(size::stack(size::CONFIG)?.ok()?)
+}
+
+fn copy() -> Option<()> {
+    let stack = made()?;
+    let (card, scratch) = stack.block_on(bring_up(stack, size::scratch()?, Options::DEFAULT), board::idle);
+    let mut keeper = pin!(keep(stack, scratch, Options::DEFAULT, card.ok()?));
+    let mut kept = true;
+    let mut idle = || {
+        if kept {
+            let mut context = Context::from_waker(Waker::noop());
+            kept = keeper.as_mut().poll(&mut context).is_pending();
+        }
+        board::idle();
+    };
+    let device = BlockDevice::new(stack);
+    let block = BLOCK.take()?;
+    device.read_blocking(0, block, &mut idle).ok()?;
+    device.write_blocking(0, block, &mut idle).ok()?;
+    device.flush_blocking(&mut idle).ok()
+}
+
+/// The controller's interrupt.
+#[unsafe(no_mangle)]
+pub extern "C" fn controller_interrupt() {
+    if let Some(stack) = STACK.get() {
+        stack.on_irq();
+    }
+}

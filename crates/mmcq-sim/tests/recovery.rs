@@ -1,0 +1,330 @@
+//! Every rung of the recovery ladder, reached and left, on the SDHCI model with cards that fall ill; in virtual time, with the longest time that each may take.
+
+mod rig;
+
+use mmcq::card::{Event, Options};
+use mmcq::engine::{Error, Rung};
+use mmcq::host::{Caps, Timing};
+use mmcq_sim::faults::{Plan, Point, Strike};
+use rig::{Rig, buffer, card};
+
+const MS: u64 = 1_000_000;
+
+/// Writes and reads back, eight requests each, with `plant` once the second is on the bus; returns how much longer it took than without.
+fn load(rig: &Rig, plant: impl FnOnce(&Rig)) -> u64 {
+    let begin = rig.time.now();
+    let writes: Vec<_> = (0..8).map(|i| rig.write(1000 * i, 8, i as u8 + 1)).collect();
+    rig.turn();
+    plant(rig);
+    for done in rig.finish(&writes, 15_000 * MS) {
+        assert_eq!(done.result.unwrap().bytes, 4096);
+    }
+    let reads: Vec<_> = (0..8).map(|i| rig.read(1000 * i, 8)).collect();
+    for (i, done) in rig.finish(&reads, 15_000 * MS).into_iter().enumerate() {
+        done.result.unwrap();
+        assert!(done.buf.iter().all(|&byte| byte == i as u8 + 1), "request {i}");
+    }
+    rig.time.now() - begin
+}
+
+#[test]
+fn damage_on_the_bus_costs_two_milliseconds() {
+    let undisturbed = load(&Rig::new("sdhc-16g-hs"), |_| {});
+    // Whichever command or block it is.
+    for nth in 0..40 {
+        for mute in [true, false] {
+            let rig = Rig::new("sdhc-16g-hs");
+            let took = load(&rig, |rig| {
+                let mut ills = rig.ills.borrow_mut();
+                let at = ills.commands + nth;
+                if mute { ills.mute_at.push(at) } else { ills.deaf_at.push(at) }
+            });
+            assert!(took <= undisturbed + 2 * MS, "command {nth}: {took} for {undisturbed}");
+            assert_eq!(rig.rung(Rung::Reset) + rig.rung(Rung::Reinit) + rig.rung(Rung::Dead), 0);
+            rig.checked();
+        }
+    }
+    for (point, strike) in [
+        (Point::Response, Strike::Crc),
+        (Point::Response, Strike::EndBit),
+        (Point::Response, Strike::Index),
+        (Point::ReadBlock, Strike::Crc),
+        (Point::ReadBlock, Strike::EndBit),
+        (Point::WriteBlock, Strike::Crc),
+    ] {
+        let rig = Rig::new("sdhc-16g-hs");
+        let took = load(&rig, |rig| rig.faults(Plan::none().next(point, &[strike])));
+        assert!(took <= undisturbed + 2 * MS, "{took} for {undisturbed}");
+        assert_eq!(rig.rung(Rung::Retry), 1, "{:?}", rig.trace());
+        rig.checked();
+    }
+}
+
+#[test]
+fn a_lost_interrupt_is_found_at_its_deadline() {
+    let rig = Rig::new("sdhc-16g-hs");
+    let id = rig.read(0, 8);
+    let deadline = rig.stack.with(|engine| engine.next_deadline_ns()).unwrap();
+    rig.faults(Plan::none().next(Point::Interrupt, &[Strike::Lost]));
+    assert!(rig.one(id).result.is_ok());
+    assert!(rig.time.now() <= deadline + 10 * MS);
+    assert_eq!((rig.stats().lost_interrupts, rig.rung(Rung::Classify)), (1, 0));
+}
+
+/// A second fault in the recovery from the first: the nth command after it is not heard, or its answer gets lost.
+#[test]
+fn recovery_may_fault_at_any_step() {
+    for nth in 1..14 {
+        for more in [1, 2, 3] {
+            for mute in [true, false] {
+                let rig = Rig::new("sdhc-16g-hs");
+                load(&rig, |rig| {
+                    let mut ills = rig.ills.borrow_mut();
+                    let at = ills.commands + 2;
+                    ills.mute_at.push(at);
+                    let second = (at + nth..at + nth + more).collect();
+                    if mute { ills.mute_at.append(&mut { second }) } else { ills.deaf_at = second }
+                });
+                assert_eq!(rig.rung(Rung::Dead), 0);
+                rig.checked();
+            }
+        }
+    }
+}
+
+#[test]
+fn a_bad_block_fails_its_request_alone_and_exactly() {
+    let rig = Rig::new("sdhc-16g-hs");
+    let mark = |lba: u64, fill: u8| rig.one(rig.write(lba, 1, fill)).result.unwrap();
+    for lba in 0..96 {
+        mark(lba, 1);
+    }
+    mark(40, 0xbd);
+    rig.ills.borrow_mut().bad_byte = Some(0xbd);
+    rig.read(500, 1);
+    let ids: Vec<_> = (0..6).map(|i| rig.read(16 * i, 16)).collect();
+    for (i, done) in rig.finish(&ids, 12_000 * MS).into_iter().enumerate() {
+        match i {
+            2 => {
+                assert!(matches!(done.result, Err(Error::Host(_))), "{:?}", done.result);
+                assert_eq!(done.done_bytes, 8 * 512);
+            }
+            _ => assert!(done.result.is_ok(), "request {i}: {:?}", done.result),
+        }
+    }
+    rig.checked();
+}
+
+#[test]
+fn lost_tuning_is_found_again() {
+    for (name, timing) in
+        [("sdxc-128g-uhs", Timing::Sdr104), ("emmc-hs200", Timing::Hs200), ("hbg4a2", Timing::Hs400)]
+    {
+        // HS400 with enhanced strobe needs no tuning.
+        let options = Options { without: Caps::timing_bit(Timing::Hs400Es), ..Options::DEFAULT };
+        let rig = Rig::with(name, options);
+        assert_eq!(rig.found.timing, timing, "{name}");
+        let undisturbed = load(&rig, |_| {});
+        rig.ills.borrow_mut().detuned = true;
+        let took = load(&rig, |_| {});
+        assert_eq!(rig.rung(Rung::Retune), 1, "{name}: {:?}", rig.trace());
+        assert_eq!(rig.rung(Rung::Slower), 0);
+        assert!(took <= undisturbed + 20 * MS, "{name}: {took} for {undisturbed}");
+        rig.checked();
+    }
+}
+
+#[test]
+fn too_much_damage_makes_it_slower() {
+    let rig = Rig::new("sdxc-128g-uhs");
+    rig.ills.borrow_mut().reads_up_to_hz = Some(60_000_000);
+    load(&rig, |_| {});
+    assert!(rig.rung(Rung::Slower) > 0);
+    assert_eq!(rig.rung(Rung::Dead), 0);
+    assert!(rig.model.borrow().bus().clock_hz <= 60_000_000);
+    // Nothing is damaged any more.
+    let before = rig.stats().faults;
+    load(&rig, |_| {});
+    assert_eq!(rig.stats().faults, before);
+}
+
+#[test]
+fn a_card_that_lost_its_state_is_initialised_again() {
+    for name in ["sdhc-16g-hs", "sdxc-128g-uhs", "emmc-hs200", "hbg4a2"] {
+        let rig = Rig::new(name);
+        let undisturbed = load(&rig, |_| {});
+        let took = load(&rig, |rig| rig.ills.borrow_mut().brown_out = true);
+        assert_eq!((rig.rung(Rung::Reinit), rig.rung(Rung::PowerCycle)), (1, 0), "{name}: {:?}", rig.trace());
+        assert!(took <= undisturbed + 2_000 * MS, "{name}: {took}");
+        assert!(rig.events.borrow().is_empty());
+    }
+}
+
+#[test]
+fn a_cache_that_was_lost_is_told_to_one_flush() {
+    let rig = Rig::new("hbg4a2");
+    assert!(rig.one(rig.write(0, 8, 1)).result.is_ok());
+    assert!(rig.one(rig.flush()).result.is_ok());
+    // Nothing was in the cache.
+    rig.ills.borrow_mut().brown_out = true;
+    assert!(rig.one(rig.read(0, 8)).result.is_ok());
+    assert_eq!((rig.rung(Rung::Reinit), rig.stats().cache_lost), (1, 0));
+    assert!(rig.one(rig.flush()).result.is_ok());
+    // Now there is.
+    assert!(rig.one(rig.write(64, 8, 1)).result.is_ok());
+    rig.ills.borrow_mut().brown_out = true;
+    assert!(rig.one(rig.read(0, 8)).result.is_ok());
+    assert_eq!((rig.rung(Rung::Reinit), rig.stats().cache_lost), (2, 1));
+    assert_eq!(rig.one(rig.flush()).result, Err(Error::CacheLost));
+    assert!(rig.one(rig.flush()).result.is_ok());
+}
+
+#[test]
+fn a_card_that_wants_its_supply_off_gets_it() {
+    let rig = Rig::new("sdhc-16g-hs");
+    load(&rig, |rig| rig.ills.borrow_mut().mute = true);
+    // The reset of the controller takes the supply away for a moment; that is enough for this one.
+    assert!(rig.rung(Rung::Reinit) + rig.rung(Rung::PowerCycle) > 0, "{:?}", rig.trace());
+    assert_eq!(rig.rung(Rung::Dead), 0);
+}
+
+#[test]
+fn a_card_that_is_busy_for_ever_is_reset() {
+    let rig = Rig::new("sdhc-16g-hs");
+    load(&rig, |rig| rig.ills.borrow_mut().stuck_busy = true);
+    assert!(rig.rung(Rung::Reset) > 0, "{:?}", rig.trace());
+    assert_eq!(rig.rung(Rung::Dead), 0);
+}
+
+#[test]
+fn a_dead_card_is_given_up_and_everybody_answered() {
+    for keeper in [true, false] {
+        let rig = if keeper { Rig::new("sdhc-16g-hs") } else { Rig::alone("sdhc-16g-hs", Options::DEFAULT) };
+        let ids: Vec<_> = (0..8).map(|i| rig.write(1000 * i, 8, 1)).collect();
+        rig.ills.borrow_mut().mute_for_ever = true;
+        let last: Vec<_> = rig.finish(&ids, 13_000 * MS);
+        assert!(last.iter().skip(1).all(|done| done.result == Err(Error::Dead)), "{last:?}");
+        assert_eq!(rig.rung(Rung::Dead), 1);
+        let before = rig.time.now();
+        let refused = rig.stack.with(|engine| {
+            engine.submit(
+                mmcq::engine::Request::new(mmcq::engine::Kind::Read { lba: 0, blocks: 1 }, buffer(1, 0)),
+                before,
+            )
+        });
+        assert_eq!(refused.unwrap_err().0, Error::Dead);
+        assert_eq!(rig.time.now(), before);
+        rig.checked();
+    }
+}
+
+#[test]
+fn a_controller_that_is_gone_ends_everything_at_once() {
+    let rig = Rig::new("sdhc-16g-hs");
+    let ids: Vec<_> = (0..8).map(|i| rig.read(1000 * i, 8)).collect();
+    rig.faults(Plan::none().next(Point::Response, &[Strike::Gone]));
+    for done in rig.finish(&ids, 1_000 * MS) {
+        assert_eq!(done.result, Err(Error::Dead));
+        assert_eq!(done.buf.len_bytes(), 4096, "what is gone moves no data");
+    }
+}
+
+#[test]
+fn lines_that_cannot_be_reset_cost_a_reset_of_the_controller() {
+    let rig = Rig::new("sdhc-16g-hs");
+    // Each time that they should be, for ever: the bit is waited for 100 ms; the reset takes the card's supply away.
+    load(&rig, |rig| {
+        let hung = Plan::none().from(Point::Reset, 1, Strike::Status(2));
+        rig.faults(hung.next(Point::WriteBlock, &[Strike::Crc]));
+    });
+    assert!(rig.rung(Rung::Reset) > 0);
+    assert_eq!(rig.rung(Rung::Dead), 0, "{:?}", rig.trace());
+}
+
+#[test]
+fn a_controller_that_cannot_be_reset_keeps_the_buffer() {
+    let rig = Rig::new("sdhc-16g-hs");
+    let ids = [rig.read(0, 8), rig.read(1000, 8)];
+    let hung = Plan::none().from(Point::Reset, 1, Strike::Never);
+    rig.faults(hung.next(Point::ReadBlock, &[Strike::Crc]));
+    let done = rig.finish(&ids, 1_000 * MS);
+    assert!(done.iter().all(|done| done.result == Err(Error::Dead)), "{done:?}");
+    assert_eq!((done[0].buf.len_bytes(), done[1].buf.len_bytes()), (0, 4096));
+    assert_eq!(rig.stats().leaked, 1);
+    assert_eq!(rig.memory.violations(), Vec::<String>::new());
+}
+
+#[test]
+fn a_card_that_is_taken_out_and_put_back() {
+    let rig = Rig::new("sdhc-16g-hs");
+    let ids: Vec<_> = (0..8).map(|i| rig.write(1000 * i, 8, 1)).collect();
+    rig.turn();
+    let out = rig.model.borrow_mut().remove(rig.time.now()).unwrap();
+    let done = rig.finish(&ids, 100 * MS);
+    assert!(done.iter().skip(2).all(|done| done.result == Err(Error::Removed)), "{done:?}");
+    rig.until(rig.time.now() + 100 * MS);
+    assert_eq!(*rig.events.borrow(), [Event::Removed]);
+    // Twenty bounces in 50 ms.
+    let mut out = Some(out);
+    for n in 0..21 {
+        let now = rig.time.now();
+        if n % 2 == 0 {
+            rig.model.borrow_mut().insert(out.take().unwrap(), now);
+        } else {
+            out = rig.model.borrow_mut().remove(now);
+        }
+        rig.until(now + 2_500_000);
+    }
+    let commands = rig.ills.borrow().commands;
+    rig.until(rig.time.now() + 2_000 * MS);
+    assert!(commands < rig.ills.borrow().commands);
+    let events = rig.events.borrow().clone();
+    let [Event::Removed, Event::Inserted(Ok(found))] = events[..] else { panic!("{events:?}") };
+    assert_eq!(found.cid, rig.found.cid);
+    load(&rig, |_| {});
+}
+
+#[test]
+fn nothing_meant_for_one_card_reaches_another() {
+    let rig = Rig::new("sdhc-16g-hs");
+    let ids: Vec<_> = (0..8).map(|i| rig.write(1000 * i, 8, 0xaa)).collect();
+    rig.turn();
+    rig.ills.borrow_mut().swap = Some(card("sdsc-1g"));
+    rig.ills.borrow_mut().heard.clear();
+    let done = rig.finish(&ids, 12_000 * MS);
+    assert!(done.iter().skip(2).all(|done| done.result == Err(Error::Changed)), "{done:?}");
+    let events = rig.events.borrow().clone();
+    let [Event::Changed(found)] = events[..] else { panic!("{events:?}") };
+    assert_ne!(found.cid, rig.found.cid);
+    let done = rig.one(rig.read(3000, 8));
+    assert!(done.result.is_ok() && done.buf.iter().any(|&byte| byte != 0xaa));
+    load(&rig, |_| {});
+}
+
+/// Wherever it happens, also in the middle of a recovery.
+#[test]
+fn a_card_may_be_taken_out_at_any_moment() {
+    for after_us in (0..3_000).step_by(61) {
+        for ill in [false, true] {
+            let rig = Rig::new("sdhc-16g-hs");
+            let ids: Vec<_> = (0..8).map(|i| rig.write(1000 * i, 8, 1)).collect();
+            if ill {
+                let mut ills = rig.ills.borrow_mut();
+                let next = ills.commands + 1;
+                ills.mute_at.extend(next + 2..next + 5);
+            }
+            rig.until(rig.time.now() + after_us * 1_000);
+            rig.model.borrow_mut().remove(rig.time.now());
+            let debounce_ns = rig.model.borrow().config().debounce_ns;
+            for done in rig.finish(&ids, debounce_ns + 100 * MS) {
+                // Of a write whose status was lost, twice, nobody can say more than that.
+                let known = matches!(done.result, Ok(_) | Err(Error::Removed));
+                assert!(known || ill && matches!(done.result, Err(Error::Program(_))), "{:?}", done.result);
+                assert_eq!(done.buf.len_bytes(), 4096);
+            }
+            rig.until(rig.time.now() + 100 * MS);
+            assert_eq!(*rig.events.borrow(), [Event::Removed]);
+            assert_eq!(rig.memory.violations(), Vec::<String>::new());
+        }
+    }
+}

@@ -1,0 +1,351 @@
+//! The stack over an SDHCI model, with a keeper, and a card that falls ill when it is told to.
+
+#[path = "../../../mmcq/tests/support/one_thread.rs"]
+mod one_thread;
+
+use mmcq::card::{self, Card as Found, Event, Options};
+use mmcq::engine::{Completion, Config, DmaBuf, Kind, Request, Rung, SlotId, Stats};
+use mmcq::host::sdhci::{self, Table};
+use mmcq::task::Shared;
+use mmcq_sim::card::medium::{Fill, Medium};
+use mmcq_sim::card::profile::CardProfile;
+use mmcq_sim::card::{BusState, Card, ReadBlock, Reply, WriteBlock};
+use mmcq_sim::faults::{Faults, Plan};
+use mmcq_sim::memory::{MemoryConfig, ShadowMemory};
+use mmcq_sim::sdhci::{Port, Sdhci, SdhciConfig};
+use mmcq_sim::time::Time;
+use one_thread::{NOW_NS, OneThread, TIMER};
+use std::cell::RefCell;
+use std::future::Future;
+use std::pin::{Pin, pin};
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+
+pub type Driver = sdhci::Sdhci<Port, ShadowMemory, 129>;
+pub type Stack = Shared<OneThread, Driver, 16>;
+
+/// What is wrong with the card.
+#[derive(Default)]
+pub struct Ills {
+    /// At its next command it loses its supply for a moment.
+    pub brown_out: bool,
+    /// Commands so far; those with these ordinals it does not hear, or executes without an answer.
+    pub commands: u64,
+    pub deaf_at: Vec<u64>,
+    pub mute_at: Vec<u64>,
+    /// It answers nothing at all, until its supply has been off; or for ever.
+    pub mute: bool,
+    pub mute_for_ever: bool,
+    /// Blocks read above this clock are damaged.
+    pub reads_up_to_hz: Option<u32>,
+    /// Blocks read are damaged until somebody tunes.
+    pub detuned: bool,
+    /// The nth block read from now on is damaged, each time it comes by.
+    pub bad_byte: Option<u8>,
+    /// The busy after the next block never ends, until the supply has been off.
+    pub stuck_busy: bool,
+    pub is_stuck: bool,
+    /// Another card takes its place before the next command.
+    pub swap: Option<Box<dyn Card>>,
+    /// Data commands heard, with their arguments.
+    pub heard: Vec<(u8, u32)>,
+}
+
+struct Sick {
+    card: Box<dyn Card>,
+    ills: Rc<RefCell<Ills>>,
+    bus: BusState,
+}
+
+impl Card for Sick {
+    fn bus_changed(&mut self, bus: &BusState, now_ns: u64) {
+        if !bus.powered {
+            let mut ills = self.ills.borrow_mut();
+            (ills.mute, ills.is_stuck) = (false, false);
+        }
+        self.bus = *bus;
+        self.card.bus_changed(bus, now_ns);
+    }
+
+    fn command(&mut self, index: u8, arg: u32, now_ns: u64) -> Reply {
+        let mut ills = self.ills.borrow_mut();
+        ills.commands += 1;
+        if let Some(other) = ills.swap.take() {
+            self.card = other;
+            self.card.bus_changed(&self.bus, now_ns);
+        }
+        if std::mem::take(&mut ills.brown_out) {
+            self.card.power_cut(now_ns);
+            self.card.bus_changed(&self.bus, now_ns);
+        }
+        let nth = ills.commands;
+        if ills.mute || ills.mute_for_ever || ills.deaf_at.contains(&nth) {
+            return Reply::SILENT;
+        }
+        if ills.is_stuck {
+            // `prg`, and deaf for everything else.
+            return if index == 13 { Reply::short(13, 7 << 9) } else { Reply::SILENT };
+        }
+        if matches!(index, 19 | 21) {
+            ills.detuned = false;
+        }
+        if matches!(index, 17 | 18 | 24 | 25) {
+            ills.heard.push((index, arg));
+        }
+        let reply = self.card.command(index, arg, now_ns);
+        if ills.mute_at.contains(&nth) { Reply::SILENT } else { reply }
+    }
+
+    fn read_block(&mut self, buffer: &mut [u8], now_ns: u64) -> ReadBlock {
+        let block = self.card.read_block(buffer, now_ns);
+        let ills = self.ills.borrow();
+        let slow = ills.reads_up_to_hz.is_none_or(|hz| self.bus.clock_hz <= hz);
+        let well =
+            slow && !ills.detuned && ills.bad_byte.is_none_or(|bad| buffer.len() != 512 || buffer[0] != bad);
+        match block {
+            ReadBlock::At { start_ns, crc_ok } => ReadBlock::At { start_ns, crc_ok: crc_ok && well },
+            never => never,
+        }
+    }
+
+    fn write_block(&mut self, data: &[u8], crc_ok: bool, now_ns: u64) -> WriteBlock {
+        let mut block = self.card.write_block(data, crc_ok, now_ns);
+        let mut ills = self.ills.borrow_mut();
+        if std::mem::take(&mut ills.stuck_busy) {
+            ills.is_stuck = true;
+            block.busy_until_ns = now_ns + 1_000_000_000_000_000;
+        }
+        block
+    }
+
+    fn busy(&self, now_ns: u64) -> bool {
+        self.ills.borrow().is_stuck || self.card.busy(now_ns)
+    }
+
+    fn switching_voltage(&self, now_ns: u64) -> bool {
+        self.card.switching_voltage(now_ns)
+    }
+
+    fn peek(&mut self, at: u64, buffer: &mut [u8]) -> std::io::Result<()> {
+        self.card.peek(at, buffer)
+    }
+}
+
+/// A card of a profile, by its file's name.
+pub fn card(name: &str) -> Box<dyn Card> {
+    let path = format!("{}/../../cards/{name}.toml", env!("CARGO_MANIFEST_DIR"));
+    let text = std::fs::read_to_string(&path).unwrap();
+    let profile = CardProfile::from_toml(&text, name).unwrap_or_else(|error| panic!("{error}"));
+    let medium = Medium::sparse(profile.capacity_bytes(), Fill::Pattern(7)).unwrap();
+    profile.build(medium).unwrap_or_else(|error| panic!("{error}"))
+}
+
+type Keeper = Pin<Box<dyn Future<Output = (Event, DmaBuf)>>>;
+
+pub struct Rig {
+    pub time: Time,
+    pub model: Rc<RefCell<Sdhci>>,
+    pub memory: ShadowMemory,
+    pub stack: &'static Stack,
+    pub ills: Rc<RefCell<Ills>>,
+    keeper: RefCell<Option<Keeper>>,
+    pub events: RefCell<Vec<Event>>,
+    pub found: Found,
+    options: Options,
+}
+
+impl Rig {
+    /// A card in `tran`, with a keeper.
+    pub fn new(name: &str) -> Rig {
+        Rig::with(name, Options::DEFAULT)
+    }
+
+    /// The same, brought up with these options.
+    pub fn with(name: &str, options: Options) -> Rig {
+        let rig = Rig::alone(name, options);
+        rig.keep();
+        rig
+    }
+
+    /// The same without a keeper.
+    pub fn alone(name: &str, options: Options) -> Rig {
+        let emmc = name.contains("emmc") || name == "hbg4a2";
+        let (config, driver) = match emmc {
+            true => (SdhciConfig { uhs_at_33v: true, ..SdhciConfig::GENERIC_4_20 }, sdhci::Config::emmc_18()),
+            false => (SdhciConfig::GENERIC_4_20, sdhci::Config::new()),
+        };
+        let ills = Rc::new(RefCell::new(Ills::default()));
+        let sick = Sick { card: card(name), ills: ills.clone(), bus: BusState::default() };
+        let time = Time::new();
+        let memory = ShadowMemory::new(MemoryConfig::BITS32);
+        let model = Rc::new(RefCell::new(Sdhci::new(config, memory.clone(), Some(Box::new(sick)))));
+        let port = Port::new(model.clone(), time.clone(), 0, 0);
+        let table = Box::leak(Box::new(Table::new()));
+        let host = sdhci::Sdhci::new(port, memory.clone(), table, driver).unwrap();
+        NOW_NS.set(0);
+        let stack: &'static Stack = Box::leak(Box::new(Shared::new(OneThread, TIMER, host, Config::DEFAULT)));
+        let keeper = RefCell::new(None);
+        let events = RefCell::new(Vec::new());
+        let turn = |rig: &Parts<'_>| rig.turn();
+        let parts = Parts { time: &time, model: &model, stack };
+        let found = drive(&parts, turn, card::bring_up(stack, buffer(1, 0), options)).0.unwrap();
+        Rig { time, model, memory, stack, ills, keeper, events, found, options }
+    }
+
+    /// (Again) somebody helps.
+    pub fn keep(&self) {
+        let card = match self.events.borrow().last() {
+            Some(Event::Inserted(Ok(card)) | Event::Changed(card)) => *card,
+            _ => self.found,
+        };
+        let future = card::keep(self.stack, buffer(1, 0), self.options, card);
+        *self.keeper.borrow_mut() = Some(Box::pin(future));
+        self.poll_keeper();
+    }
+
+    fn poll_keeper(&self) {
+        NOW_NS.set(self.time.now());
+        let mut keeper = self.keeper.borrow_mut();
+        let Some(future) = keeper.as_mut() else { return };
+        if let Poll::Ready((event, _)) = future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            *keeper = None;
+            drop(keeper);
+            self.events.borrow_mut().push(event);
+            self.keep();
+        }
+    }
+
+    /// Goes to the next interrupt or deadline, and moves the stack by it.
+    pub fn turn(&self) {
+        Parts { time: &self.time, model: &self.model, stack: self.stack }.turn();
+        self.poll_keeper();
+    }
+
+    /// Turns until this time has come.
+    pub fn until(&self, at_ns: u64) {
+        for _ in 0..1_000_000 {
+            let next = self.stack.with(|engine| engine.next_deadline_ns()).unwrap_or(u64::MAX);
+            let event = self.model.borrow().next_event_ns().unwrap_or(u64::MAX);
+            if next.min(event) > at_ns && !self.model.borrow().irq() {
+                self.time.set(self.model.borrow_mut().advance(at_ns).max(self.time.now()));
+                NOW_NS.set(self.time.now());
+                return;
+            }
+            self.turn();
+        }
+        panic!("time does not pass");
+    }
+
+    pub fn submit(&self, request: Request) -> SlotId {
+        let now = self.time.now();
+        NOW_NS.set(now);
+        self.stack.with(|engine| engine.submit(request, now)).map_err(|(error, _)| error).unwrap()
+    }
+
+    pub fn read(&self, lba: u64, blocks: u32) -> SlotId {
+        self.submit(Request::new(Kind::Read { lba, blocks }, buffer(blocks as usize, 0xee)))
+    }
+
+    pub fn write(&self, lba: u64, blocks: u32, fill: u8) -> SlotId {
+        self.submit(Request::new(Kind::Write { lba, blocks }, buffer(blocks as usize, fill)))
+    }
+
+    pub fn flush(&self) -> SlotId {
+        self.submit(Request::new(Kind::Flush, DmaBuf::EMPTY))
+    }
+
+    /// Turns until these are answered, for so long at most.
+    pub fn finish(&self, ids: &[SlotId], limit_ns: u64) -> Vec<Completion> {
+        let begin = self.time.now();
+        let mut done: Vec<Option<Completion>> = ids.iter().map(|_| None).collect();
+        for _ in 0..1_000_000 {
+            for (id, done) in ids.iter().zip(&mut done) {
+                if let Some(completion) = self.stack.with(|engine| engine.take(*id)) {
+                    assert!(done.replace(completion).is_none(), "completed twice");
+                }
+            }
+            if done.iter().all(Option::is_some) {
+                return done.into_iter().flatten().collect();
+            }
+            let waited = self.time.now() - begin;
+            assert!(waited <= limit_ns, "{waited} ns, and not answered; {:?}", self.trace());
+            self.turn();
+        }
+        panic!("never answered; {:?}", self.trace());
+    }
+
+    pub fn one(&self, id: SlotId) -> Completion {
+        self.finish(&[id], 20_000_000_000).pop().unwrap()
+    }
+
+    pub fn stats(&self) -> Stats {
+        self.stack.with(|engine| *engine.stats())
+    }
+
+    pub fn rung(&self, rung: Rung) -> u64 {
+        self.stats().rungs[rung as usize]
+    }
+
+    pub fn trace(&self) -> Vec<(u64, Rung)> {
+        self.stack.with(|engine| engine.incidents().map(|event| (event.at_ns, event.rung)).collect())
+    }
+
+    /// What goes wrong with the controller and its bus from now on.
+    pub fn faults(&self, plan: Plan) {
+        self.model.borrow_mut().set_faults(Faults::new(plan));
+    }
+
+    /// Nothing was done that a controller or memory forbids.
+    pub fn checked(&self) {
+        assert_eq!(self.memory.violations(), Vec::<String>::new());
+        assert_eq!(self.model.borrow().protocol_violations(), 0);
+    }
+}
+
+struct Parts<'a> {
+    time: &'a Time,
+    model: &'a Rc<RefCell<Sdhci>>,
+    stack: &'static Stack,
+}
+
+impl Parts<'_> {
+    fn turn(&self) {
+        let deadline = self.stack.with(|engine| engine.next_deadline_ns());
+        if !self.model.borrow().irq() {
+            let next = self.model.borrow().next_event_ns();
+            let until = deadline.or(next).expect("nothing will ever happen").max(self.time.now());
+            let reached = self.model.borrow_mut().advance(until);
+            self.time.set(reached.max(self.time.now()));
+        }
+        NOW_NS.set(self.time.now());
+        if self.model.borrow().irq() {
+            for _ in 0..=256 {
+                self.stack.on_irq();
+                if !self.model.borrow().irq() {
+                    return;
+                }
+            }
+            panic!("the driver left the interrupt asserted");
+        }
+        self.stack.poll();
+    }
+}
+
+fn drive<F: Future>(parts: &Parts<'_>, turn: impl Fn(&Parts<'_>), future: F) -> F::Output {
+    let mut future = pin!(future);
+    loop {
+        NOW_NS.set(parts.time.now());
+        if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            return output;
+        }
+        turn(parts);
+    }
+}
+
+pub fn buffer(blocks: usize, fill: u8) -> DmaBuf {
+    let words: &'static mut [u64] = Box::leak(vec![0; blocks * 64].into_boxed_slice());
+    // SAFETY: bytes of the same memory, of the same length.
+    let bytes = unsafe { std::slice::from_raw_parts_mut(words.as_mut_ptr().cast::<u8>(), blocks * 512) };
+    bytes.fill(fill);
+    DmaBuf::from_static(bytes)
+}

@@ -1,0 +1,243 @@
+//! What the engine asks for when a card misbehaves, comes or goes: the part of recovery that is a conversation.
+//!
+//! The engine has stopped then; what is said here passes its queue. A card that is initialised again must be the same, by CID and CSD, or nothing that was meant for
+//! it is sent.
+
+use super::identify::{self, Families};
+use super::session::{Failed, Session};
+use super::{Card, Family, Options, SCRATCH_BYTES, attempts, emmc, sd, speed};
+use crate::engine::{DmaBuf, Error, Help, Target};
+use crate::host::{Host, Timing, Width};
+use crate::sched::Policy;
+use crate::spec::command;
+use crate::task::{Lock, Shared};
+use core::future::poll_fn;
+use core::task::Poll;
+
+/// Between two power cycles of the same card.
+const POWER_CYCLE_PAUSE_NS: u64 = 60_000_000_000;
+
+/// Registers read to judge the bus.
+const PROBES: u32 = 8;
+
+/// What the user of a card must know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(clippy::large_enum_variant, reason = "there is one, and no heap to put the larger on")]
+pub enum Event {
+    /// The card was taken out, and the slot has been empty for a moment. Its requests have failed with [`Error::Removed`].
+    Removed,
+    /// A card came, perhaps the same. `Ok`: it is ready for requests.
+    Inserted(Result<Card, Error>),
+    /// There is another card although nobody saw it come; it is ready for requests. What was meant for the one before has failed with [`Error::Changed`].
+    Changed(Card),
+}
+
+/// Helps the engine with `card` until there is something to tell: tunes again, goes to slower modes, initialises again, power-cycles, brings new cards up.
+///
+/// Run it beside everything else from the moment that [`bring_up`](super::bring_up) is done, and again after each [`Event`] (with the new card, if there is one). `scratch`
+/// ([`SCRATCH_BYTES`]) comes back. The engine must have two slots at least.
+pub async fn keep<L: Lock, H: Host, const N: usize, P: Policy>(
+    shared: &Shared<L, H, N, P>,
+    scratch: DmaBuf,
+    options: Options,
+    card: Card,
+) -> (Event, DmaBuf) {
+    of_families::<identify::Any, L, H, N, P>(shared, scratch, options, card).await
+}
+
+/// As [`keep`] for a slot that only takes SD memory cards.
+pub async fn keep_sd<L: Lock, H: Host, const N: usize, P: Policy>(
+    shared: &Shared<L, H, N, P>,
+    scratch: DmaBuf,
+    options: Options,
+    card: Card,
+) -> (Event, DmaBuf) {
+    of_families::<identify::OnlySd, L, H, N, P>(shared, scratch, options, card).await
+}
+
+/// As [`keep`] for a soldered eMMC.
+pub async fn keep_emmc<L: Lock, H: Host, const N: usize, P: Policy>(
+    shared: &Shared<L, H, N, P>,
+    scratch: DmaBuf,
+    options: Options,
+    card: Card,
+) -> (Event, DmaBuf) {
+    of_families::<identify::OnlyEmmc, L, H, N, P>(shared, scratch, options, card).await
+}
+
+/// As long as it lives the engine may count on help.
+struct Helper<'a, L: Lock, H: Host, const N: usize, P: Policy>(&'a Shared<L, H, N, P>);
+
+impl<L: Lock, H: Host, const N: usize, P: Policy> Drop for Helper<'_, L, H, N, P> {
+    fn drop(&mut self) {
+        self.0.with(|engine| engine.set_help_waker(None));
+    }
+}
+
+impl<L: Lock, H: Host, const N: usize, P: Policy> Helper<'_, L, H, N, P> {
+    async fn wanted(&self) -> Help {
+        poll_fn(|context| {
+            self.0.with(|engine| {
+                engine.set_help_waker(Some(context.waker()));
+                engine.take_help().map_or(Poll::Pending, Poll::Ready)
+            })
+        })
+        .await
+    }
+
+    fn helped(&self, result: Result<Target, Error>) {
+        let now_ns = self.0.now_ns();
+        self.0.with(|engine| engine.helped(result, now_ns));
+        // What goes on now has deadlines, and may have ended requests.
+        self.0.poll();
+    }
+}
+
+/// How far back a conversation begins.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum From {
+    /// The supply stays on.
+    Warm,
+    /// Off and on.
+    Cold,
+}
+
+async fn of_families<F: Families<Found = Card>, L: Lock, H: Host, const N: usize, P: Policy>(
+    shared: &Shared<L, H, N, P>,
+    scratch: DmaBuf,
+    options: Options,
+    mut card: Card,
+) -> (Event, DmaBuf) {
+    let helper = Helper(shared);
+    let mut session = Session::new(shared, scratch);
+    session.urgent = true;
+    let mut slower = options;
+    let mut cycled_ns: Option<u64> = None;
+    loop {
+        let help = helper.wanted().await;
+        session.rca = card.target.rca;
+        let from = match help {
+            Help::Removed => {
+                helper.helped(Err(Error::Removed));
+                return (Event::Removed, session.into_scratch());
+            }
+            Help::Retune => {
+                let result = retune(&mut session, slower, &card).await;
+                helper.helped(result.map(|()| card.target).map_err(|Failed| session.error));
+                continue;
+            }
+            Help::Inserted => {
+                slower = options;
+                From::Cold
+            }
+            Help::Slower => {
+                let frequent = shared.with(|engine| engine.damaged_often());
+                let slowest = (card.timing, card.width) == (Timing::Legacy, Width::W1);
+                if slowest || !frequent && bus_is_well(&mut session, &card).await {
+                    helper.helped(Err(Error::Unsupported));
+                    continue;
+                }
+                flush(&mut session, &card).await;
+                slower = slower_than(slower, &card);
+                From::Cold
+            }
+            Help::Reinit => {
+                // A card at 1.8 V leaves it only without supply [SD 4.2.4.2].
+                let low = matches!(card.family, Family::Sd(sd) if sd.signal18);
+                if low { From::Cold } else { From::Warm }
+            }
+            Help::PowerCycle => {
+                let now_ns = shared.now_ns();
+                if cycled_ns.is_some_and(|at_ns| now_ns.saturating_sub(at_ns) < POWER_CYCLE_PAUSE_NS) {
+                    helper.helped(Err(Error::Silent));
+                    continue;
+                }
+                cycled_ns = Some(now_ns);
+                From::Cold
+            }
+        };
+        // Whatever its volatile memory held is gone after this.
+        shared.with(|engine| engine.supply_lost());
+        session.warm = from == From::Warm;
+        let given = session.scratch_bytes();
+        let found = if given < SCRATCH_BYTES {
+            Err(Error::Buffer { needed: SCRATCH_BYTES, given })
+        } else {
+            attempts::<F, L, H, N, P>(&mut session, slower).await.map_err(|Failed| session.error)
+        };
+        match found {
+            _ if help == Help::Inserted => {
+                helper.helped(found.map(|found| found.target));
+                return (Event::Inserted(found), session.into_scratch());
+            }
+            Ok(found) if same(&found, &card) => {
+                card = found;
+                helper.helped(Ok(card.target));
+            }
+            Ok(found) => {
+                // One moment for both: nothing may come in between.
+                let now_ns = shared.now_ns();
+                shared.with(|engine| {
+                    engine.helped(Err(Error::Changed), now_ns);
+                    engine.set_target(Some(found.target));
+                });
+                shared.poll();
+                return (Event::Changed(found), session.into_scratch());
+            }
+            Err(error) => helper.helped(Err(error)),
+        }
+    }
+}
+
+/// The same card? The last byte of either register is its CRC, which not every controller shows.
+fn same(one: &Card, other: &Card) -> bool {
+    let strip = |[a, b, c, d]: [u32; 4]| [a, b, c, d & !0xff];
+    strip(one.cid) == strip(other.cid) && strip(one.csd) == strip(other.csd)
+}
+
+/// Without the timing of now; where there is no slower one, with one data line.
+fn slower_than(options: Options, card: &Card) -> Options {
+    match card.timing {
+        Timing::Legacy => Options { max_width: Width::W1, ..options },
+        timing => Options { without: options.without | speed::and_those_that_need(timing), ..options },
+    }
+}
+
+async fn retune<L: Lock, H: Host, const N: usize, P: Policy>(
+    session: &mut Session<'_, L, H, N, P>,
+    options: Options,
+    card: &Card,
+) -> Result<(), Failed> {
+    match card.family {
+        Family::Sd(_) => sd::retune(session, card.timing).await,
+        Family::Emmc(_) => emmc::retune(session, options, card).await,
+    }
+}
+
+/// Is it a block that is damaged, and not the bus? Registers that come over the data lines tell.
+async fn bus_is_well<L: Lock, H: Host, const N: usize, P: Policy>(
+    session: &mut Session<'_, L, H, N, P>,
+    card: &Card,
+) -> bool {
+    for _ in 0..PROBES {
+        let read = match card.family {
+            Family::Sd(_) => session.register(command::sd::sd_status(), true, 64),
+            Family::Emmc(_) => session.register(command::emmc::send_ext_csd(), false, 512),
+        };
+        if read.await.is_err() {
+            return false;
+        }
+    }
+    true
+}
+
+/// Saves what is in the cache, if the device still listens.
+async fn flush<L: Lock, H: Host, const N: usize, P: Policy>(
+    session: &mut Session<'_, L, H, N, P>,
+    card: &Card,
+) {
+    let cached = matches!(card.family, Family::Emmc(emmc) if emmc.cache_on);
+    if cached && emmc::flush(session).await.is_ok() {
+        session.shared.with(|engine| engine.note_flushed());
+    }
+}

@@ -1,0 +1,206 @@
+//! R0: what kind of failure it was, and the trace of what was done about it.
+
+use super::super::Error;
+use crate::host::{Cause, Direction, Stage};
+use crate::spec::response::R1;
+
+/// The rungs of the ladder, in the order in which they are climbed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Rung {
+    /// R0: what kind of failure is it?
+    Classify,
+    /// R1: what was surely done before it is kept.
+    Salvage,
+    /// R2: the lines are reset, the card is asked for its state (CMD13).
+    Status,
+    /// R3: CMD12.
+    Stop,
+    /// R4: once more in the same mode, at last block by block.
+    Retry,
+    /// R5: a new tuning is asked for.
+    Retune,
+    /// R6: a slower timing is asked for.
+    Slower,
+    /// R7: the whole controller is reset.
+    Reset,
+    /// R8: the card is initialised again.
+    Reinit,
+    /// R9: the card's supply is switched off and on.
+    PowerCycle,
+    /// R10: the card is only read any more.
+    ReadOnly,
+    /// R11: everything is answered with an error.
+    Dead,
+}
+
+impl Rung {
+    /// How many there are.
+    pub const COUNT: usize = 12;
+
+    /// All of them, in the order of [`Stats::rungs`](crate::engine::Stats::rungs).
+    pub const ALL: [Rung; Self::COUNT] = [
+        Rung::Classify,
+        Rung::Salvage,
+        Rung::Status,
+        Rung::Stop,
+        Rung::Retry,
+        Rung::Retune,
+        Rung::Slower,
+        Rung::Reset,
+        Rung::Reinit,
+        Rung::PowerCycle,
+        Rung::ReadOnly,
+        Rung::Dead,
+    ];
+}
+
+/// A step of recovery that was taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RungEvent {
+    /// When, in nanoseconds.
+    pub at_ns: u64,
+    /// What the card's status said in this incident so far: all R1 that came, together.
+    pub status: u32,
+    /// Which step.
+    pub rung: Rung,
+}
+
+/// The last steps.
+#[derive(Debug)]
+pub(in super::super) struct Trace {
+    // Apart, since together they would take a quarter more.
+    at_ns: [u64; Trace::LENGTH],
+    status: [u32; Trace::LENGTH],
+    rung: [Rung; Trace::LENGTH],
+    /// Steps ever, wrapping.
+    count: u32,
+}
+
+impl Trace {
+    const LENGTH: usize = 16;
+
+    pub const fn new() -> Self {
+        let (at_ns, status) = ([0; Self::LENGTH], [0; Self::LENGTH]);
+        Trace { at_ns, status, rung: [Rung::Classify; Self::LENGTH], count: 0 }
+    }
+
+    pub fn push(&mut self, event: RungEvent) {
+        let place = self.count as usize % Self::LENGTH;
+        (self.at_ns[place], self.status[place], self.rung[place]) = (event.at_ns, event.status, event.rung);
+        self.count = self.count.wrapping_add(1);
+    }
+
+    /// Oldest first.
+    pub fn iter(&self) -> impl Iterator<Item = RungEvent> + '_ {
+        let (kept, count) = ((self.count).min(Self::LENGTH as u32), self.count);
+        (0..kept).map(move |n| {
+            let place = count.wrapping_sub(kept - n) as usize % Self::LENGTH;
+            RungEvent { at_ns: self.at_ns[place], status: self.status[place], rung: self.rung[place] }
+        })
+    }
+}
+
+/// What a failure is about; decides what is tried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Class {
+    /// The card would refuse it again.
+    Refused,
+    /// The card answers well, its medium does not.
+    Medium,
+    /// A token of the command or its response is damaged (the card may have executed it), or missing.
+    Command {
+        /// Damaged: a better sampling point may help.
+        damaged: bool,
+    },
+    /// A block is damaged or missing.
+    Data {
+        /// As for a command.
+        damaged: bool,
+    },
+    /// The controller's own trouble, or its silence.
+    Controller,
+    /// No use in trying anything.
+    Hopeless,
+}
+
+impl Class {
+    pub fn of(error: Error) -> Class {
+        match error {
+            Error::Host(fault) => {
+                let damaged = matches!(fault.cause, Cause::Crc | Cause::EndBit | Cause::Index);
+                match (fault.cause, fault.stage) {
+                    (Cause::Gone, _) => Class::Hopeless,
+                    (Cause::Dma | Cause::Power | Cause::Other, _) => Class::Controller,
+                    (_, Stage::Data | Stage::Busy) => Class::Data { damaged },
+                    _ => Class::Command { damaged },
+                }
+            }
+            Error::Card(status) | Error::Program(status) => match status {
+                _ if status & (R1::OWN | R1::WP_VIOLATION) != 0 => Class::Refused,
+                _ => Class::Medium,
+            },
+            Error::Silent => Class::Controller,
+            _ => Class::Hopeless,
+        }
+    }
+
+    pub fn damaged(self) -> bool {
+        matches!(self, Class::Command { damaged: true } | Class::Data { damaged: true })
+    }
+
+    /// Tries in the same mode beyond the first.
+    pub fn retries(self) -> u8 {
+        match self {
+            Class::Refused | Class::Hopeless => 0,
+            Class::Command { .. } => 5,
+            Class::Medium | Class::Data { .. } | Class::Controller => 2,
+        }
+    }
+}
+
+/// What the card said of a failed data transfer when it was asked says more than the failure itself.
+pub(super) fn by_status(status: u32, direction: Direction) -> Option<Error> {
+    const TELLING: u32 = R1::WP_VIOLATION | R1::CARD_ECC_FAILED | R1::CC_ERROR | R1::ERROR;
+    (status & TELLING != 0).then_some(match direction {
+        Direction::Read => Error::Card(status),
+        Direction::Write => Error::Program(status),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::host::Fault;
+
+    #[test]
+    fn the_trace_keeps_the_last_steps_in_order() {
+        let mut trace = Trace::new();
+        assert_eq!(trace.iter().count(), 0);
+        for at_ns in 0..40 {
+            trace.push(RungEvent { at_ns, status: 0, rung: Rung::Stop });
+            let kept = trace.iter().count() as u64;
+            assert_eq!(kept, (at_ns + 1).min(16));
+            assert!(trace.iter().map(|e| e.at_ns).eq(at_ns + 1 - kept..=at_ns));
+        }
+    }
+
+    #[test]
+    fn failures_are_told_apart() {
+        let fault = |cause, stage| Error::Host(Fault { cause, stage, response: None });
+        for (error, class) in [
+            (fault(Cause::Crc, Stage::Command), Class::Command { damaged: true }),
+            (fault(Cause::Timeout, Stage::Count), Class::Command { damaged: false }),
+            (fault(Cause::EndBit, Stage::Data), Class::Data { damaged: true }),
+            (fault(Cause::Timeout, Stage::Busy), Class::Data { damaged: false }),
+            (fault(Cause::Dma, Stage::Data), Class::Controller),
+            (fault(Cause::Gone, Stage::Command), Class::Hopeless),
+            (Error::Card(R1::OUT_OF_RANGE), Class::Refused),
+            (Error::Program(R1::WP_VIOLATION), Class::Refused),
+            (Error::Card(R1::CARD_ECC_FAILED), Class::Medium),
+            (Error::Silent, Class::Controller),
+            (Error::Unsupported, Class::Hopeless),
+        ] {
+            assert_eq!(Class::of(error), class, "{error:?}");
+        }
+    }
+}

@@ -1,0 +1,314 @@
+//! What the engine cannot do by itself, and who comes and goes: help that is asked for, and the card's presence.
+//!
+//! While help is awaited nothing is started but urgent requests; everything else keeps its place.
+
+use super::super::{Engine, Error, Kind, Mode, Target};
+use super::{Incident, Rung};
+use crate::host::Host;
+use crate::sched::Policy;
+use core::task::Waker;
+
+/// The card must be in, or out, for so long before anybody believes it.
+const DEBOUNCE_NS: u64 = 50_000_000;
+/// Without anybody who helps, help is waited for no longer than this.
+const UNHELPED_NS: u64 = 100_000_000;
+/// A new card is brought up in this time.
+const NEW_CARD_NS: u64 = 30_000_000_000;
+
+/// What the engine asks of its keeper ([`card::keep`](crate::card::keep)): things that need a conversation with the card.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Help {
+    /// R5: find a new sampling point, in the same mode.
+    Retune,
+    /// R6: go on in a slower mode.
+    Slower,
+    /// R8: initialise the card again.
+    Reinit,
+    /// R9: switch its supply off and on, and initialise it.
+    PowerCycle,
+    /// There is a card, which may be another.
+    Inserted,
+    /// There is none.
+    Removed,
+}
+
+/// The engine's side of asking.
+#[derive(Debug)]
+pub(in super::super) struct Helping {
+    asked: Option<Help>,
+    /// The keeper has heard.
+    taken: bool,
+    /// There is one.
+    pub keeper: bool,
+    waker: Option<Waker>,
+    until_ns: u64,
+    /// When the card's presence will have been stable.
+    presence_at_ns: u64,
+}
+
+impl Helping {
+    pub const NONE: Helping = Helping {
+        asked: None,
+        taken: false,
+        keeper: false,
+        waker: None,
+        until_ns: u64::MAX,
+        presence_at_ns: u64::MAX,
+    };
+
+    pub fn wanted(&self) -> bool {
+        self.asked.is_some() && !self.taken
+    }
+
+    pub fn forget(&mut self) {
+        (self.asked, self.taken) = (None, false);
+    }
+}
+
+impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
+    /// What the engine needs help with, told once; whoever takes it answers by [`helped`](Self::helped). Meanwhile [urgent](super::super::Request::urgent) requests
+    /// are started and no others.
+    pub fn take_help(&mut self) -> Option<Help> {
+        let wanted = self.helping.wanted();
+        self.helping.taken |= wanted;
+        if wanted { self.helping.asked } else { None }
+    }
+
+    /// Who to wake when help is needed; the engine itself wakes nobody. As long as somebody is named here (and after [`take_help`](Self::take_help)) the engine waits for
+    /// help, and keeps one slot free for urgent requests; `None`: nobody helps any more.
+    pub fn set_help_waker(&mut self, waker: Option<&Waker>) {
+        if !P::RECOVERS {
+            return;
+        }
+        self.helping.keeper = waker.is_some();
+        self.helping.waker = waker.cloned();
+        if waker.is_some() {
+            self.room = self.config.admitted.min((N as u8).saturating_sub(1).max(1));
+        }
+    }
+
+    /// The waker of help that is needed.
+    pub fn take_help_waker(&mut self) -> Option<Waker> {
+        if self.helping.wanted() { self.helping.waker.take() } else { None }
+    }
+
+    /// Help has come, or not. `Ok`: the card is in `tran`, and this is what is to be known of it; queued requests go on. An error leads to the next rung of the ladder, and at last
+    /// to [`Error::Dead`]; [`Error::Changed`] ends everything that was meant for the card before. Without effect if nothing was asked for, or something else meanwhile.
+    pub fn helped(&mut self, result: Result<Target, Error>, now_ns: u64) {
+        if !self.helping.taken {
+            return;
+        }
+        let Some(help) = self.helping.asked else { return };
+        self.helping.forget();
+        self.retune = false;
+        match result {
+            Ok(target) => {
+                if help == Help::Inserted {
+                    (self.is_dead, self.read_only) = (false, false);
+                    self.incident.card_is_new();
+                    self.rebar();
+                }
+                self.target = Some(target);
+                if help == Help::Slower {
+                    self.piece_blocks = u32::MAX;
+                    self.incident.is_slower();
+                }
+            }
+            Err(Error::Changed) => {
+                self.set_target(None);
+                self.fail_queued(Error::Changed);
+            }
+            Err(Error::Removed | Error::NoCard) => {
+                self.set_target(None);
+                self.fail_queued(Error::Removed);
+            }
+            Err(error) => self.next_help(help, error, now_ns),
+        }
+        self.restop();
+        self.after_help(now_ns);
+    }
+
+    fn next_help(&mut self, help: Help, error: Error, now_ns: u64) {
+        match help {
+            // A mode that is not tuned is no worse for that; a bus that is well need not be slower.
+            Help::Retune | Help::Slower if matches!(error, Error::Unsupported) => {}
+            Help::Retune if self.incident.spend(Rung::Slower) => self.ask(Help::Slower, now_ns),
+            Help::Retune | Help::Slower | Help::Reinit if self.incident.spend(Rung::PowerCycle) => {
+                self.ask(Help::PowerCycle, now_ns);
+            }
+            Help::Inserted | Help::Removed => self.set_target(None),
+            _ => {
+                self.failure = None;
+                self.dead(now_ns);
+            }
+        }
+    }
+
+    fn after_help(&mut self, now_ns: u64) {
+        if self.stage == super::Stage::Idle {
+            self.wake_ns = u64::MAX;
+            self.dispatch(now_ns);
+        }
+    }
+
+    /// The requests of the failed transfer go back to the front of the queue, and the engine stops until help has come.
+    pub(super) fn ask_help(&mut self, help: Help, now_ns: u64) {
+        self.put_back(now_ns);
+        self.ask(help, now_ns);
+        self.go_idle(now_ns);
+    }
+
+    fn ask(&mut self, help: Help, now_ns: u64) {
+        if let Some(rung) = help.rung() {
+            self.climb(rung, now_ns);
+        }
+        self.helping.asked = Some(help);
+        self.helping.taken = false;
+        self.helping.until_ns = match help {
+            Help::Inserted | Help::Removed => now_ns.saturating_add(NEW_CARD_NS),
+            Help::Retune | Help::Slower if !self.incident.open => now_ns.saturating_add(super::INCIDENT_NS),
+            _ if self.helping.keeper => self.incident.until_ns,
+            _ => now_ns.saturating_add(UNHELPED_NS),
+        };
+        self.restop();
+    }
+
+    /// Is nothing to be started but urgent requests?
+    pub(in super::super) fn restop(&mut self) {
+        let helping = self.helping.asked.is_some() || self.helping.presence_at_ns != u64::MAX;
+        self.stopped = self.mode == Mode::Halted || P::RECOVERS && helping;
+    }
+
+    /// Which requests are not even accepted?
+    pub(in super::super) fn rebar(&mut self) {
+        let broken = self.is_dead || self.read_only || self.cache_lost;
+        self.barred = self.mode == Mode::Suspended || P::RECOVERS && broken;
+    }
+
+    /// Why a request is not accepted, if so.
+    #[cold]
+    pub(in super::super) fn bar(&mut self, request: &super::super::Request) -> Result<(), Error> {
+        if !P::RECOVERS {
+            return Err(Error::Suspended);
+        }
+        let write = matches!(request.kind, Kind::Write { .. });
+        if self.is_dead && !(request.urgent && self.helping.asked.is_some()) {
+            return Err(Error::Dead);
+        }
+        if self.mode == Mode::Suspended && !request.urgent {
+            return Err(Error::Suspended);
+        }
+        if write && self.read_only {
+            return Err(Error::ReadOnly);
+        }
+        if write && request.durable && self.take_cache_lost() {
+            return Err(Error::CacheLost);
+        }
+        Ok(())
+    }
+
+    /// One turn of an engine that is stopped. True: there is nothing to do now.
+    #[cold]
+    pub(in super::super) fn stopped_turn(&mut self, now_ns: u64) -> bool {
+        if !P::RECOVERS {
+            return true;
+        }
+        if self.settling != 0 || self.unsettled {
+            // A conversation would hear, and clear, what is these writes' own.
+            self.ask_status(super::Stage::Status, now_ns);
+            return false;
+        }
+        if let Some(index) = self.slots.oldest_urgent() {
+            self.begin_control(index, now_ns);
+            return false;
+        }
+        if now_ns >= self.helping.presence_at_ns {
+            self.presence_is_stable(now_ns);
+            return false;
+        }
+        if self.helping.asked.is_some() && now_ns >= self.helping.until_ns {
+            let needed = matches!(self.helping.asked, Some(Help::Reinit | Help::PowerCycle));
+            self.helping.forget();
+            self.restop();
+            if needed {
+                self.failure = None;
+                self.dead(now_ns);
+            }
+            return false;
+        }
+        let help_ns = if self.helping.asked.is_none() {
+            u64::MAX
+        } else if self.helping.wanted() && self.helping.waker.is_some() {
+            // Nobody has been woken yet.
+            now_ns
+        } else {
+            self.helping.until_ns
+        };
+        self.wake_ns = help_ns.min(self.helping.presence_at_ns);
+        true
+    }
+
+    /// The controller asks for a new tuning.
+    #[cold]
+    pub(in super::super) fn retune_wanted(&mut self, now_ns: u64) {
+        self.retune = true;
+        if P::RECOVERS && self.helping.keeper && self.target.is_some() && self.helping.asked.is_none() {
+            self.ask(Help::Retune, now_ns);
+        }
+    }
+
+    /// The host has seen a card come or go. What was meant for the card before ends at once; whoever is there after it has been quiet for 50 ms is told as
+    /// [`Help::Inserted`] or [`Help::Removed`].
+    #[cold]
+    pub fn presence_changed(&mut self, now_ns: u64) {
+        if !P::RECOVERS {
+            if !self.host.present() {
+                self.removed(now_ns);
+            }
+            return;
+        }
+        self.helping.forget();
+        self.helping.presence_at_ns = now_ns.saturating_add(DEBOUNCE_NS);
+        self.restop();
+        if self.target.is_some() || !self.host.present() {
+            self.removed(now_ns);
+        }
+        if self.stage == super::Stage::Idle {
+            self.go_idle(now_ns);
+        }
+    }
+
+    fn presence_is_stable(&mut self, now_ns: u64) {
+        self.helping.presence_at_ns = u64::MAX;
+        let help = if self.host.present() { Help::Inserted } else { Help::Removed };
+        if self.helping.keeper {
+            self.ask(help, now_ns);
+        }
+        self.restop();
+    }
+}
+
+impl Help {
+    fn rung(self) -> Option<Rung> {
+        match self {
+            Help::Retune => Some(Rung::Retune),
+            Help::Slower => Some(Rung::Slower),
+            Help::Reinit => Some(Rung::Reinit),
+            Help::PowerCycle => Some(Rung::PowerCycle),
+            Help::Inserted | Help::Removed => None,
+        }
+    }
+}
+
+impl Incident {
+    /// What was tried before says nothing of the new mode.
+    fn is_slower(&mut self) {
+        (self.damages, self.tries) = ([0; 3], 0);
+        self.spent &= !(1 << Rung::Slower as u16);
+    }
+
+    fn card_is_new(&mut self) {
+        (self.open, self.retuned_ns) = (false, 0);
+        (self.reads_failed, self.writes_failed) = (0, 0);
+    }
+}

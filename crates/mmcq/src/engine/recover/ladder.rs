@@ -1,0 +1,323 @@
+//! Which measure is next, once controller and card can be talked to again.
+//!
+//! In an incident each of these is taken when those before it are spent:
+//!
+//! | measure | for | how often |
+//! |---|---|---|
+//! | again, together | everything but refusals | commands 5 times, data 2 times |
+//! | retune ([`Help::Retune`]) | damage | once, and not within a second of the last |
+//! | each request alone | requests that failed together | once |
+//! | reset of the controller | its own trouble, writes that never end | once |
+//! | half of the blocks | a request of several blocks | down to one block |
+//! | slower ([`Help::Slower`]) | damage; at once if it met three in 64 transfers | five times, each with tries of its own |
+//! | the error as the answer | | |
+//!
+//! A card that does not come back to `tran` has the controller reset, is initialised again and power-cycled, once each ([`Help`]); then everything is given up.
+
+use super::super::phases::Stage;
+use super::super::slot::{NONE, State, bits};
+use super::super::{Engine, Error};
+use super::{Class, Help, Rung, by_status};
+use crate::host::{Direction, Host};
+use crate::sched::Policy;
+use crate::spec::response::R1;
+
+/// So many damages ...
+const DAMAGES: usize = 3;
+/// ... in so many transfers are too many for this speed.
+const DAMAGE_WINDOW: u64 = 64;
+/// Between two tunings that damage asked for.
+const RETUNE_PAUSE_NS: u64 = 1_000_000_000;
+/// Slower modes in one incident.
+const SLOWER_MAX: u8 = 5;
+/// Writes in a row that fail for good while reads are well: the card is worn out.
+const WRITES_FAILED_MAX: u8 = 3;
+
+impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
+    /// CMD13 has found the card in `tran`.
+    pub(super) fn card_is_back(&mut self, now_ns: u64) {
+        if matches!(self.failure, Some(Error::Removed)) {
+            return self.answer(now_ns);
+        }
+        self.settle_pass();
+        if !P::RECOVERS {
+            return if self.gathered.members().len() > 1 || self.again {
+                self.each_alone(now_ns)
+            } else {
+                self.answer(now_ns)
+            };
+        }
+        if self.incident.counting
+            && self.incident.tries >= 2
+            && let Some(target) = &mut self.target
+        {
+            // It says that it knows CMD23, or the controller does.
+            target.count = false;
+        }
+        if matches!(self.incident.class, Class::Data { .. })
+            && self.control == NONE
+            && let Some(error) = by_status(self.recovered_status, self.gathered.direction)
+        {
+            self.incident.class = Class::of(error);
+            self.failure = Some(error);
+        }
+        self.salvage(now_ns);
+        if self.control != NONE {
+            return self.control_is_back(now_ns);
+        }
+        if !self.gathered.members().iter().any(|&index| self.slots.at(index).state == State::Active) {
+            // A question on behalf of those who are done already.
+            return self.answer(now_ns);
+        }
+        if self.again {
+            return self.try_again(now_ns);
+        }
+        let together = self.gathered.members().len() > 1;
+        let (class, tries) = (self.incident.class, self.incident.tries);
+        if now_ns >= self.incident.until_ns || class == Class::Hopeless {
+            return self.answer(now_ns);
+        }
+        let spent = tries > class.retries();
+        let often = class.damaged() && self.damaged_often();
+        if class.damaged() && (spent || often) && self.may_retune(now_ns) {
+            return self.ask_help(Help::Retune, now_ns);
+        }
+        if often && self.may_slow_down() {
+            return self.ask_help(Help::Slower, now_ns);
+        }
+        if together && (spent || tries >= 2 && !matches!(class, Class::Command { .. })) {
+            return self.each_alone(now_ns);
+        }
+        if !spent {
+            return self.try_again(now_ns);
+        }
+        // A write that nobody ends may be a busy that nobody sees; a read that brings nothing is most likely a bad block.
+        let silent_write =
+            class == Class::Data { damaged: false } && self.gathered.direction == Direction::Write;
+        if (class == Class::Controller || silent_write) && self.incident.spend(Rung::Reset) {
+            self.incident.tries = class.retries();
+            self.pass_begins();
+            return self.reset_all(now_ns);
+        }
+        if self.gathered.blocks > 1 && class != Class::Refused {
+            return self.halve(now_ns);
+        }
+        if class.damaged() && self.may_slow_down() {
+            return self.ask_help(Help::Slower, now_ns);
+        }
+        self.failed_for_good(self.gathered.direction);
+        self.answer(now_ns);
+        if self.incident.writes_failed >= WRITES_FAILED_MAX && self.incident.reads_failed == 0 {
+            self.only_read(now_ns);
+        }
+    }
+
+    /// A flush is tried again if it was not understood, or took longer than the controller could wait; its own errors are the answer. Nothing else of the kind is: who knows how far it got.
+    fn control_is_back(&mut self, now_ns: u64) {
+        let refused = self.recovered_status & (R1::DEFERRED | R1::SWITCH_ERROR) != 0;
+        let retried = matches!(self.slots.at(self.control).kind, super::Kind::Flush)
+            && matches!(self.incident.class, Class::Command { .. } | Class::Data { damaged: false })
+            && self.incident.tries <= self.incident.class.retries()
+            && now_ns < self.incident.until_ns
+            && !refused;
+        if !retried {
+            return self.answer(now_ns);
+        }
+        self.try_again(now_ns);
+    }
+
+    /// Were several transfers damaged lately, so that one bad block is no explanation?
+    pub(crate) fn damaged_often(&self) -> bool {
+        let [_, _, oldest] = self.incident.damages;
+        const { assert!(DAMAGES == 3) };
+        oldest != 0 && self.stats.transfers.saturating_sub(oldest) < DAMAGE_WINDOW
+    }
+
+    pub(super) fn may_retune(&mut self, now_ns: u64) -> bool {
+        let rested = self.incident.retuned_ns == 0
+            || now_ns.saturating_sub(self.incident.retuned_ns) >= RETUNE_PAUSE_NS;
+        self.helping.keeper && rested && self.incident.spend(Rung::Retune) && {
+            self.incident.retuned_ns = now_ns;
+            true
+        }
+    }
+
+    fn may_slow_down(&mut self) -> bool {
+        self.helping.keeper && self.incident.slowed < SLOWER_MAX && self.incident.spend(Rung::Slower) && {
+            self.incident.slowed += 1;
+            true
+        }
+    }
+
+    /// R4: as it was.
+    fn try_again(&mut self, now_ns: u64) {
+        self.climb(Rung::Retry, now_ns);
+        self.put_back(now_ns);
+        self.go_idle(now_ns);
+    }
+
+    /// R4: requests that failed together find out for themselves, in their order and before everybody else.
+    fn each_alone(&mut self, now_ns: u64) {
+        self.incident.tries = 0;
+        for place in 0..self.gathered.members().len() {
+            let Some(&index) = self.gathered.members().get(place) else { break };
+            self.slots.at_mut(index).solo |= !self.again;
+        }
+        self.try_again(now_ns);
+    }
+
+    /// R4: fewer blocks at a time, until the bad one is alone.
+    fn halve(&mut self, now_ns: u64) {
+        self.piece_blocks = (self.gathered.blocks / 2).max(1);
+        if let Some(&index) = self.gathered.members().first() {
+            self.slots.at_mut(index).solo = true;
+        }
+        self.try_again(now_ns);
+    }
+
+    /// The requests of the failed transfer are the oldest again; those that cannot go on end.
+    pub(super) fn put_back(&mut self, now_ns: u64) {
+        let error = self.failure.take().unwrap_or(Error::Silent);
+        self.again = false;
+        self.return_members(true, error, now_ns);
+        if P::RECOVERS {
+            if self.control != NONE {
+                let index = core::mem::replace(&mut self.control, NONE);
+                self.push_front(index, now_ns);
+            }
+            self.write_again(now_ns);
+        }
+    }
+
+    /// The requests of the transfer go back to the front of the queue, or end with this error.
+    #[inline(never)]
+    fn return_members(&mut self, back: bool, error: Error, now_ns: u64) {
+        for place in (0..self.gathered.members().len()).rev() {
+            let Some(&index) = self.gathered.members().get(place) else { continue };
+            if self.slots.at(index).state != State::Active {
+                continue;
+            }
+            if let Some(sent) = self.told(index) {
+                self.policy.done(&sent, now_ns);
+            }
+            let slot = self.slots.at(index);
+            let known = slot.result.err();
+            let forgotten = slot.orphan && self.gathered.direction == Direction::Read;
+            if back && known.is_none() && !forgotten {
+                self.push_front(index, now_ns);
+            } else {
+                self.end_slot(index, Err(known.unwrap_or(error)));
+            }
+        }
+    }
+
+    /// The incident is over: its requests get the error.
+    pub(super) fn answer(&mut self, now_ns: u64) {
+        let error = self.failure.take().unwrap_or(Error::Silent);
+        if P::RECOVERS && !self.owner_recovers() {
+            self.close_incident();
+        }
+        self.again = false;
+        if P::RECOVERS {
+            self.write_again(now_ns);
+        }
+        if self.control != NONE {
+            let lost = P::RECOVERS && self.flush_was_lost();
+            self.end_control(Err(if lost { Error::CacheLost } else { error }));
+            return self.dispatch(now_ns);
+        }
+        self.return_members(false, error, now_ns);
+        self.go_idle(now_ns);
+    }
+
+    fn flush_was_lost(&mut self) -> bool {
+        matches!(self.slots.at(self.control).kind, super::Kind::Flush) && self.take_cache_lost()
+    }
+
+    fn close_incident(&mut self) {
+        self.incident.open = false;
+        self.piece_blocks = u32::MAX;
+    }
+
+    /// A transfer has gone well while an incident was open. That ends it, unless it was another's, or a piece.
+    #[cold]
+    pub(in super::super) fn went_well(&mut self) {
+        let (owner, generation) = (self.incident.owner, self.incident.generation);
+        let slot = self.slots.at(owner);
+        let waits = owner != NONE && slot.generation == generation && slot.state == State::Queued;
+        if !waits {
+            self.close_incident();
+            if self.gathered.direction == Direction::Read {
+                self.incident.reads_failed = 0;
+            }
+        }
+    }
+
+    pub(in super::super) fn failed_for_good(&mut self, direction: Direction) {
+        if !P::RECOVERS || self.incident.class == Class::Refused {
+            return;
+        }
+        let count = match direction {
+            Direction::Read => &mut self.incident.reads_failed,
+            Direction::Write => &mut self.incident.writes_failed,
+        };
+        *count = count.saturating_add(1);
+    }
+
+    /// Writes have gone well.
+    #[inline]
+    pub(in super::super) fn note_written(&mut self) {
+        self.incident.writes_failed = 0;
+    }
+
+    /// R10.
+    fn only_read(&mut self, now_ns: u64) {
+        if self.read_only {
+            return;
+        }
+        self.climb(Rung::ReadOnly, now_ns);
+        self.read_only = true;
+        self.rebar();
+        for index in bits(self.slots.queued_writes()) {
+            if self.slots.at(index).moved_blocks == 0 {
+                self.withdraw(index);
+                self.end_slot(index, Err(Error::ReadOnly));
+            }
+        }
+    }
+
+    /// R11: everybody is answered, now and from now on.
+    pub(super) fn dead(&mut self, now_ns: u64) {
+        if !self.is_dead {
+            self.climb(Rung::Dead, now_ns);
+        }
+        self.supply_lost();
+        self.recovered_run();
+        self.is_dead = true;
+        self.rebar();
+        self.helping.forget();
+        self.restop();
+        let error = self.failure.take().unwrap_or(Error::Dead);
+        // The owner of a raw phase is told what happened to it.
+        let error = if self.control != NONE && self.owner_recovers() { error } else { Error::Dead };
+        self.close_incident();
+        self.again = false;
+        self.settling |= core::mem::take(&mut self.incident.redo);
+        for index in bits(core::mem::take(&mut self.settling)) {
+            self.end_slot(index, Err(Error::Dead));
+        }
+        self.return_members(false, Error::Dead, now_ns);
+        if self.control != NONE {
+            self.end_control(Err(error));
+        }
+        for index in 0..N as u8 {
+            if self.slots.at(index).state == State::Queued {
+                self.withdraw(index);
+                self.end_slot(index, Err(Error::Dead));
+            }
+        }
+        self.stage = Stage::Idle;
+        (self.wake_ns, self.deadline_ns) = (u64::MAX, u64::MAX);
+        self.dispatch(now_ns);
+    }
+}

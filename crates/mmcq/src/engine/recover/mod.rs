@@ -1,0 +1,384 @@
+//! How a transfer fails: the recovery ladder, as far as it needs no conversation with the card.
+//!
+//! An *incident* begins with a failed phase or a deadline that passed in silence; it ends when its transfer has gone well, or when its requests have
+//! been answered. Each pass through it brings controller and card back to where a command can be sent (this file): the lines are reset, CMD13 asks for the
+//! state, CMD12 ends what is still open, and if that does not help the whole controller is reset. Then `ladder.rs` chooses the next measure, each stronger than the
+//! last; what needs a conversation it asks for (`help.rs`). `classify.rs` tells failures apart, `salvage.rs` keeps what was done and finds owners for what was lost.
+//!
+//! No buffer is given back before the controller has let go of it. All steps are bounded in number, and an incident in time.
+
+mod classify;
+mod help;
+mod ladder;
+mod salvage;
+
+pub use classify::{Rung, RungEvent};
+pub use help::Help;
+
+use super::phases::{Recovery, Stage};
+use super::slot::{NONE, State, bits};
+use super::{Engine, Error, FlushBy, Kind};
+use crate::host::{Auto, BusOp, Cause, Host, Step};
+use crate::sched::Policy;
+use crate::spec::command::{self, Resp};
+use crate::spec::response::{R1, State as CardState};
+pub(super) use classify::Trace;
+use classify::{Class, by_status};
+pub(super) use help::Helping;
+
+/// An incident lasts no longer than this and the card's own times for a read and a write.
+const INCIDENT_NS: u64 = 12_000_000_000;
+/// CMD12's response; the busy after it is watched by CMD13.
+const STOP_TIMEOUT_NS: u64 = 100_000_000;
+/// Between two questions for the card's state.
+const STATE_INTERVAL_NS: u64 = 200_000;
+/// Questions in one pass: a second and a half. What failed has had the card's own time before.
+const STATE_QUESTIONS_MAX: u32 = 7_500;
+/// Phases of one pass that may fail themselves: two CMD13, a CMD12, and one CMD13 more.
+const FAULTS_MAX: u8 = 4;
+/// CMD12 in one pass.
+const STOPS_MAX: u8 = 3;
+
+/// The state of the ladder.
+#[derive(Debug)]
+pub(super) struct Incident {
+    /// One is under way.
+    pub open: bool,
+    /// Failed tries of what failed, and the slot that was first in it.
+    tries: u8,
+    owner: u8,
+    generation: u32,
+    class: Class,
+    /// Measures that were taken, one bit a [`Rung`].
+    spent: u16,
+    slowed: u8,
+    /// It failed at CMD23.
+    counting: bool,
+    until_ns: u64,
+    /// This pass: failed phases, CMD12 sent.
+    faults: u8,
+    stops: u8,
+    /// A response that may have told what became of earlier writes did not arrive.
+    status_lost: bool,
+    /// Writes that are to be written once more, one bit a slot.
+    redo: u64,
+    /// The count of transfers at the last damages on the bus, newest first.
+    damages: [u64; 3],
+    retuned_ns: u64,
+    /// Requests in a row that failed for good.
+    reads_failed: u8,
+    writes_failed: u8,
+    pub trace: Trace,
+}
+
+impl Incident {
+    pub const NONE: Incident = Incident {
+        open: false,
+        tries: 0,
+        owner: NONE,
+        generation: 0,
+        class: Class::Hopeless,
+        spent: 0,
+        slowed: 0,
+        counting: false,
+        until_ns: 0,
+        faults: 0,
+        stops: 0,
+        status_lost: false,
+        redo: 0,
+        damages: [0; 3],
+        retuned_ns: 0,
+        reads_failed: 0,
+        writes_failed: 0,
+        trace: Trace::new(),
+    };
+
+    /// Takes a measure that may be taken once. False: it was.
+    fn spend(&mut self, rung: Rung) -> bool {
+        let bit = 1 << rung as u16;
+        let fresh = self.spent & bit == 0;
+        self.spent |= bit;
+        fresh
+    }
+}
+
+impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
+    /// The last steps of recovery (16 at most), oldest first.
+    pub fn incidents(&self) -> impl Iterator<Item = RungEvent> + '_ {
+        self.incident.trace.iter()
+    }
+
+    /// Counts and traces a step.
+    fn climb(&mut self, rung: Rung, now_ns: u64) {
+        if !P::RECOVERS {
+            return;
+        }
+        if let Some(count) = self.stats.rungs.get_mut(rung as usize) {
+            *count += 1;
+        }
+        self.incident.trace.push(RungEvent { at_ns: now_ns, status: self.recovered_status, rung });
+    }
+
+    /// Is what failed its owner's business alone? The card of a raw phase (of the recovery itself, say) or of an I/O function is.
+    fn owner_recovers(&self) -> bool {
+        let kind = &self.slots.at(self.control).kind;
+        let direct = matches!(kind, Kind::Raw { .. } | Kind::Io { .. } | Kind::Bus(_) | Kind::Pause { .. });
+        self.target.is_none() || self.control != NONE && direct
+    }
+
+    /// The phase in progress has failed with this error.
+    #[cold]
+    pub(super) fn fail(&mut self, error: Error, now_ns: u64) {
+        self.beside_lost(error);
+        self.again = self.continue_failed(error);
+        self.failure = Some(error);
+        self.blocked = false;
+        if H::CONTINUES {
+            self.closing = false;
+        }
+        self.recovered_status = 0;
+        if matches!(error, Error::Host(fault) if fault.cause == Cause::Gone) {
+            // What is not there moves no data any more.
+            return self.hopeless(now_ns);
+        }
+        if !self.owner_recovers() {
+            let answered = match error {
+                Error::Host(fault) => fault.response.is_some(),
+                Error::Card(_) | Error::Program(_) => true,
+                _ => false,
+            };
+            if P::RECOVERS && !answered {
+                self.note_lost_status();
+            }
+            self.begin_pass(error, now_ns);
+        }
+        self.reset(Recovery::Lines, now_ns);
+    }
+
+    fn hopeless(&mut self, now_ns: u64) {
+        if P::RECOVERS { self.dead(now_ns) } else { self.answer(now_ns) }
+    }
+
+    /// A new incident, or the next try of an old one.
+    fn begin_pass(&mut self, error: Error, now_ns: u64) {
+        if !P::RECOVERS {
+            return self.pass_begins();
+        }
+        let first = self.gathered.members().first().copied().unwrap_or(NONE);
+        let owner = if self.control != NONE { self.control } else { first };
+        let generation = if owner == NONE { 0 } else { self.slots.at(owner).generation };
+        let card_ns = self.target.map_or(0, |t| t.read_timeout_ns.saturating_add(t.write_timeout_ns));
+        let card_ns = card_ns.saturating_add(self.flush_ns());
+        let incident = &mut self.incident;
+        if !incident.open || (incident.owner, incident.generation) != (owner, generation) {
+            (incident.open, incident.owner, incident.generation) = (true, owner, generation);
+            (incident.tries, incident.spent, incident.slowed) = (0, 0, 0);
+            incident.until_ns = now_ns.saturating_add(INCIDENT_NS).saturating_add(card_ns);
+        }
+        incident.tries = incident.tries.saturating_add(u8::from(!self.again));
+        incident.class = Class::of(error);
+        incident.counting = self.stage == Stage::Count
+            || matches!(error, Error::Host(fault) if fault.stage == crate::host::Stage::Count);
+        if incident.class.damaged() && incident.tries == 1 {
+            let [newest, second, _] = incident.damages;
+            incident.damages = [self.stats.transfers, newest, second];
+        }
+        self.climb(Rung::Classify, now_ns);
+        self.pass_begins();
+    }
+
+    fn pass_begins(&mut self) {
+        (self.incident.faults, self.incident.stops) = (0, 0);
+        self.questions = 0;
+    }
+
+    /// The response of the phase that failed may have carried the status of writes before it, and is lost.
+    fn note_lost_status(&mut self) {
+        self.incident.status_lost |=
+            self.phase.auto != Auto::Continue && self.phase.command.resp != Resp::None;
+    }
+
+    fn reset(&mut self, step: Recovery, now_ns: u64) {
+        self.stage = Stage::Recover(step);
+        (self.wake_ns, self.deadline_ns) = (u64::MAX, u64::MAX);
+        self.step_reset(step, true, now_ns);
+    }
+
+    fn step_reset(&mut self, step: Recovery, first: bool, now_ns: u64) {
+        let op = if step == Recovery::All { BusOp::ResetAll } else { BusOp::ResetLines };
+        match self.host.set_bus(op, first, now_ns) {
+            Step::Wait(until_ns) => self.wake_ns = until_ns.max(now_ns),
+            Step::Done => self.lines_are_back(now_ns),
+            Step::Failed if step == Recovery::Lines => self.reset_all(now_ns),
+            Step::Failed => self.wedged(now_ns),
+        }
+    }
+
+    /// R7.
+    fn reset_all(&mut self, now_ns: u64) {
+        self.incident.spend(Rung::Reset);
+        self.climb(Rung::Reset, now_ns);
+        self.reset(Recovery::All, now_ns);
+    }
+
+    /// The controller is idle again; now the card.
+    fn lines_are_back(&mut self, now_ns: u64) {
+        if self.owner_recovers() || matches!(self.failure, Some(Error::Removed)) {
+            return self.answer(now_ns);
+        }
+        match self.incident.faults {
+            // What does not even tell its state may be sending still.
+            2 => self.send_stop(now_ns),
+            FAULTS_MAX.. => self.escalate(now_ns),
+            _ => self.ask_state(now_ns),
+        }
+    }
+
+    fn send_stop(&mut self, now_ns: u64) {
+        self.incident.stops += 1;
+        self.climb(Rung::Stop, now_ns);
+        let stop = command::stop_transmission();
+        self.start_command(Stage::Recover(Recovery::Stop), stop, STOP_TIMEOUT_NS, now_ns);
+    }
+
+    fn ask_state(&mut self, now_ns: u64) {
+        if self.questions == 0 {
+            self.climb(Rung::Status, now_ns);
+        }
+        self.questions += 1;
+        self.ask_status(Stage::Recover(Recovery::Status), now_ns);
+    }
+
+    pub(super) fn recover_done(&mut self, step: Recovery, status: R1, now_ns: u64) {
+        if self.owner_recovers() {
+            return self.answer(now_ns);
+        }
+        self.recovered_status |= status.0;
+        if step != Recovery::Status {
+            return self.ask_state(now_ns);
+        }
+        match status.current_state() {
+            CardState::Tran if status.ready_for_data() => self.card_is_back(now_ns),
+            // CMD12 in `tran` gets no answer, so it is sent only where something is open.
+            CardState::Data | CardState::Rcv if self.incident.stops < STOPS_MAX => self.send_stop(now_ns),
+            CardState::Tran | CardState::Prg | CardState::Data | CardState::Rcv => {
+                if self.questions >= self.questions_max() {
+                    return self.escalate(now_ns);
+                }
+                self.stage = Stage::Recover(Recovery::Wait);
+                self.wake_ns = now_ns.saturating_add(STATE_INTERVAL_NS);
+            }
+            // It was reset, or has lost its supply for a moment.
+            _ => self.card_lost_itself(now_ns),
+        }
+    }
+
+    /// A flush may take much longer than the controller's own timer could wait for.
+    fn questions_max(&self) -> u32 {
+        let asked = (self.flush_ns() / STATE_INTERVAL_NS) as u32;
+        if P::RECOVERS { asked.max(STATE_QUESTIONS_MAX) } else { STATE_QUESTIONS_MAX }
+    }
+
+    /// The time for the flush that failed, if it was one.
+    fn flush_ns(&self) -> u64 {
+        match self.target.map(|t| t.flush) {
+            Some(FlushBy::EmmcCache { timeout_ns }) if self.control != NONE => timeout_ns,
+            _ => 0,
+        }
+    }
+
+    /// A phase of the recovery failed itself.
+    pub(super) fn recover_failed(&mut self, step: Recovery, gone: bool, now_ns: u64) {
+        self.blocked = false;
+        if gone {
+            return self.hopeless(now_ns);
+        }
+        match step {
+            Recovery::Stop | Recovery::Status | Recovery::Wait => {
+                if P::RECOVERS {
+                    self.note_lost_status();
+                }
+                self.incident.faults = self.incident.faults.saturating_add(1);
+                self.reset(Recovery::Lines, now_ns);
+            }
+            Recovery::Lines => self.reset_all(now_ns),
+            Recovery::All => self.wedged(now_ns),
+        }
+    }
+
+    pub(super) fn recover_wake(&mut self, step: Recovery, now_ns: u64) {
+        match step {
+            Recovery::Lines | Recovery::All => self.step_reset(step, false, now_ns),
+            Recovery::Wait => self.ask_state(now_ns),
+            Recovery::Stop | Recovery::Status => {}
+        }
+    }
+
+    /// The card does not come back to `tran`.
+    fn escalate(&mut self, now_ns: u64) {
+        if P::RECOVERS && now_ns >= self.incident.until_ns {
+            return self.dead(now_ns);
+        }
+        if P::RECOVERS && self.incident.class.damaged() && self.may_retune(now_ns) {
+            self.settle_unknown();
+            return self.ask_help(Help::Retune, now_ns);
+        }
+        if self.incident.spend(Rung::Reset) {
+            self.pass_begins();
+            self.climb(Rung::Reset, now_ns);
+            return self.reset(Recovery::All, now_ns);
+        }
+        self.card_lost_itself(now_ns);
+    }
+
+    /// The card must be initialised again: what it had not yet put on its medium is lost.
+    fn card_lost_itself(&mut self, now_ns: u64) {
+        if !P::RECOVERS {
+            self.settle_pass();
+            return self.answer(now_ns);
+        }
+        self.supply_lost();
+        self.settle_unknown();
+        if self.incident.spend(Rung::Reinit) {
+            self.ask_help(Help::Reinit, now_ns);
+        } else if self.incident.spend(Rung::PowerCycle) {
+            self.ask_help(Help::PowerCycle, now_ns);
+        } else {
+            self.dead(now_ns);
+        }
+    }
+
+    /// The card is gone: everything that needs it fails now, what the controller has as soon as it has let go.
+    pub(super) fn removed(&mut self, now_ns: u64) {
+        self.set_target(None);
+        self.fail_queued(Error::Removed);
+        self.settling |= core::mem::take(&mut self.incident.redo);
+        for index in bits(core::mem::take(&mut self.settling)) {
+            self.end_slot(index, Err(Error::Removed));
+        }
+        match self.stage {
+            Stage::Idle | Stage::Bus(_) | Stage::Pause => {}
+            Stage::Recover(_) => self.failure = Some(Error::Removed),
+            _ => self.fail(Error::Removed, now_ns),
+        }
+    }
+
+    /// Ends everything that waits and needs the card.
+    pub(super) fn fail_queued(&mut self, error: Error) {
+        for index in 0..N as u8 {
+            let slot = self.slots.at(index);
+            let needs_card = !matches!(slot.kind, Kind::Bus(_) | Kind::Pause { .. });
+            if slot.state == State::Queued && needs_card && !slot.urgent {
+                self.withdraw(index);
+                self.end_slot(index, Err(error));
+            }
+        }
+    }
+
+    /// Used where a transfer's own buffers must be free before the caller returns: stops DMA. Others' transfers are tried again.
+    pub fn abort(&mut self, now_ns: u64) {
+        if !matches!(self.stage, Stage::Idle | Stage::Bus(_) | Stage::Pause | Stage::Recover(_)) {
+            self.fail(Error::Silent, now_ns);
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! R1: what is kept of a failed transfer, and who hears of what was lost.
+//!
+//! *Kept* is what ended well before: the pieces of a request (`moved_blocks`). Of the failed transfer itself nothing is, neither read (no host tells how many of its blocks were
+//! good) nor written: ACMD22 would tell of SD cards, but needs memory for its answer where there may be none, and a write to the same blocks again is as good. Where a block
+//! fails for good, isolation finds it, and `done_bytes` is exact.
+//!
+//! *Lost* may be the one response that told what became of writes before, which clears it. Writes that still have their buffers are then written again. Of those that were
+//! complete, in a cache or an open transfer, nobody has the data any more: the next flush is told.
+
+use super::super::slot::{NONE, State, bits};
+use super::super::{DmaBuf, Engine, Error, FlushBy, Output};
+use super::Rung;
+use crate::host::{BusOp, Direction, Host};
+use crate::sched::Policy;
+use crate::spec::response::R1;
+
+impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
+    /// The pass is over and the card's status known: what became of the writes before?
+    pub(super) fn settle_pass(&mut self) {
+        let status = self.recovered_status;
+        if !P::RECOVERS {
+            let known = if status == 0 { R1::ERROR } else { status };
+            if self.recovered_run() && known & R1::DEFERRED != 0 {
+                self.late = Some(known);
+            }
+            return if self.settling != 0 {
+                self.settle(known)
+            };
+        }
+        let lost = core::mem::take(&mut self.incident.status_lost) || status == 0;
+        let bad = status & R1::DEFERRED != 0;
+        let unowned = self.recovered_run();
+        if unowned && (bad || lost) {
+            self.late = Some(if bad { status } else { R1::ERROR });
+        }
+        if self.settling != 0 {
+            if lost && !bad { self.doubt() } else { self.settle(status) }
+        }
+        if lost {
+            self.restart_pieces();
+        }
+    }
+
+    /// The card has lost its state: nothing can be learned of the writes before.
+    pub(super) fn settle_unknown(&mut self) {
+        self.incident.status_lost = true;
+        self.settle_pass();
+    }
+
+    /// Nobody knows the fate of these writes: they are written once more. Those for whom that is not the first time have failed.
+    fn doubt(&mut self) {
+        for index in bits(core::mem::take(&mut self.settling)) {
+            let slot = self.slots.at_mut(index);
+            match slot.result {
+                Ok(_) if !core::mem::replace(&mut slot.redone, true) => self.incident.redo |= 1 << index,
+                Ok(_) => self.end_slot(index, Err(Error::Program(R1::ERROR))),
+                Err(error) => self.end_slot(index, Err(error)),
+            }
+        }
+    }
+
+    /// Writes in doubt go before everything else.
+    pub(super) fn write_again(&mut self, now_ns: u64) {
+        for index in bits(core::mem::take(&mut self.incident.redo)) {
+            let slot = self.slots.at_mut(index);
+            (slot.moved_blocks, slot.result) = (0, Ok(Output::default()));
+            self.push_front(index, now_ns);
+        }
+    }
+
+    /// The same for the pieces of a write that goes on.
+    fn restart_pieces(&mut self) {
+        if self.gathered.direction != Direction::Write {
+            return;
+        }
+        for &index in self.gathered.members() {
+            let slot = self.slots.at_mut(index);
+            if slot.state == State::Active && slot.moved_blocks != 0 && slot.result.is_ok() {
+                (slot.moved_blocks, slot.result) = (0, Ok(Output::default()));
+            }
+        }
+    }
+
+    /// R1 counts where something is kept.
+    pub(super) fn salvage(&mut self, now_ns: u64) {
+        if self.control == NONE
+            && self.gathered.members().iter().any(|&index| self.slots.at(index).moved_blocks != 0)
+        {
+            self.climb(Rung::Salvage, now_ns);
+        }
+    }
+
+    /// The card's supply was, or will be, switched off, or it was reset: a volatile cache has lost what was not flushed.
+    pub(crate) fn supply_lost(&mut self) {
+        if !P::RECOVERS {
+            (self.open, self.unsettled, self.late) = (None, false, None);
+            return;
+        }
+        let cached = core::mem::take(&mut self.dirty)
+            && self.target.is_some_and(|target| !matches!(target.flush, FlushBy::Status));
+        let streamed = self.open.take().is_some_and(|open| open.acknowledged);
+        if cached || streamed || core::mem::take(&mut self.unsettled) {
+            self.stats.cache_lost += 1;
+            self.cache_lost = true;
+            self.late = None;
+            self.rebar();
+        }
+    }
+
+    /// The cache has been written to the medium, by somebody who talked to the card himself.
+    pub(crate) fn note_flushed(&mut self) {
+        self.dirty = false;
+    }
+
+    /// Writes in the cache were lost, and nobody has been told yet. Told now.
+    pub(in super::super) fn take_cache_lost(&mut self) -> bool {
+        let lost = core::mem::take(&mut self.cache_lost);
+        self.rebar();
+        lost
+    }
+
+    /// Not even the whole controller can be reset, so it may move data still. Clock and supply are taken away, so that nothing comes from the card any more;
+    /// buffers of the transfer are kept for ever all the same. Only memory that was lent for a blocking call must go back to its owner.
+    pub(super) fn wedged(&mut self, now_ns: u64) {
+        let _ = self.host.set_bus(BusOp::PowerOff, true, now_ns);
+        for index in 0..N as u8 {
+            let slot = self.slots.at_mut(index);
+            if slot.state == State::Active && slot.buf.owned && slot.segment.len > 0 {
+                slot.buf = DmaBuf::EMPTY;
+                self.stats.leaked += 1;
+            }
+        }
+        self.failure = Some(Error::Dead);
+        self.hopeless(now_ns);
+    }
+}

@@ -1,0 +1,481 @@
+//! The recovery ladder on a scripted host: what is tried, how often, in which order, and what nobody may ever be told.
+
+mod support;
+
+use mmcq::engine::{
+    BLOCK_BYTES, Completion, Config, DmaBuf, Engine, Error, FlushBy, Help, Kind, Request, Rung, SlotId,
+};
+use mmcq::host::{Auto, Cause, Data, Direction, Phase, Stage};
+use mmcq::sched::{Fifo, Lean, Policy};
+use mmcq::spec::command::{self, Command, Resp};
+use mmcq::spec::response::R1;
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::task::Waker;
+use support::{TestHost, World, buffer, target};
+
+const BLOCKS: u64 = 256;
+const MS: u64 = 1_000_000;
+
+struct Bench<P: Policy = Fifo> {
+    world: Rc<RefCell<World>>,
+    e: Engine<TestHost, 8, P>,
+    now: u64,
+}
+
+fn bench() -> Bench {
+    Bench::new(Fifo)
+}
+
+/// Somebody would help.
+fn kept() -> Bench {
+    let mut b = bench();
+    b.e.set_help_waker(Some(Waker::noop()));
+    b
+}
+
+impl<P: Policy> Bench<P> {
+    fn new(policy: P) -> Self {
+        let world = World::new(BLOCKS);
+        let mut e = Engine::with_policy(TestHost::new(&world), Config::DEFAULT, policy);
+        e.set_target(Some(target(BLOCKS)));
+        Bench { world, e, now: 1_000 }
+    }
+
+    fn submit(&mut self, request: Request) -> SlotId {
+        self.e.submit(request, self.now).map_err(|(error, _)| error).unwrap()
+    }
+
+    fn read(&mut self, lba: u64, blocks: u32) -> SlotId {
+        self.submit(Request::new(Kind::Read { lba, blocks }, buffer(blocks, 0xee)))
+    }
+
+    fn write(&mut self, lba: u64, blocks: u32, fill: u8) -> SlotId {
+        self.submit(Request::new(Kind::Write { lba, blocks }, buffer(blocks, fill)))
+    }
+
+    /// One interrupt, or the next alarm.
+    fn step(&mut self) {
+        self.now += 1_000;
+        let answers = {
+            let world = self.world.borrow();
+            world.running() && !world.silent && world.present
+        };
+        if answers {
+            let _ = self.e.on_irq(self.now);
+        } else {
+            self.now = self.e.next_deadline_ns().map_or(self.now, |at| at.max(self.now));
+            let _ = self.e.poll(self.now);
+        }
+    }
+
+    fn finish(&mut self, id: SlotId) -> Completion {
+        for _ in 0..100_000 {
+            if let Some(completion) = self.e.take(id) {
+                return completion;
+            }
+            self.step();
+        }
+        panic!("never done: {:?}", self.rungs());
+    }
+
+    /// Steps until help is asked for.
+    fn help(&mut self) -> Help {
+        for _ in 0..100_000 {
+            if let Some(help) = self.e.take_help() {
+                return help;
+            }
+            self.step();
+        }
+        panic!("nobody asks for help: {:?}", self.rungs());
+    }
+
+    fn rungs(&self) -> Vec<Rung> {
+        self.e.incidents().map(|event| event.rung).collect()
+    }
+
+    fn rung(&self, rung: Rung) -> u64 {
+        self.e.stats().rungs[rung as usize]
+    }
+
+    /// The phase that is started as the nth from now fails.
+    fn fault(&self, nth: usize, cause: Cause, stage: Stage, executed: bool) {
+        let mut world = self.world.borrow_mut();
+        let at = world.log.len() + nth;
+        world.faults.insert(at, (cause, stage, executed));
+    }
+
+    fn commands(&self) -> Vec<u8> {
+        self.world.borrow().log.iter().map(|seen| seen.index).collect()
+    }
+}
+
+#[test]
+fn one_damaged_block_is_one_more_try() {
+    let mut b = bench();
+    b.fault(1, Cause::Crc, Stage::Data, true);
+    let id = b.read(0, 8);
+    assert!(b.finish(id).result.is_ok());
+    // Asked for its state; it was in `tran`, so no CMD12.
+    assert_eq!(b.commands(), [18, 13, 18]);
+    assert_eq!(b.rungs(), [Rung::Classify, Rung::Status, Rung::Retry]);
+    assert!(b.now < 2 * MS);
+}
+
+#[test]
+fn a_card_that_still_sends_is_stopped_and_one_that_ended_is_not() {
+    let mut b = bench();
+    b.world.borrow_mut().bad.insert(3, Cause::Crc);
+    let id = b.read(0, 8);
+    b.step();
+    b.world.borrow_mut().bad.clear();
+    assert!(b.finish(id).result.is_ok());
+    assert_eq!(b.commands(), [18, 13, 12, 13, 18]);
+    // The race: CMD12 is sent, and its answer lost; CMD13 says `tran`, and that is success.
+    b.world.borrow_mut().bad.insert(3, Cause::Crc);
+    b.world.borrow_mut().log.clear();
+    b.world.borrow_mut().faults.insert(3, (Cause::Timeout, Stage::Command, true));
+    let id = b.read(0, 8);
+    b.step();
+    b.world.borrow_mut().bad.clear();
+    assert!(b.finish(id).result.is_ok());
+    assert_eq!(b.commands(), [18, 13, 12, 13, 18]);
+}
+
+#[test]
+fn commands_are_tried_five_times_and_data_twice_more() {
+    let mut b = bench();
+    b.fault(1, Cause::Timeout, Stage::Command, false);
+    for nth in 1..=5 {
+        b.fault(1 + 2 * nth, Cause::Timeout, Stage::Command, false);
+    }
+    let id = b.read(0, 1);
+    assert!(matches!(b.finish(id).result, Err(Error::Host(f)) if f.stage == Stage::Command));
+    assert_eq!(b.commands(), [17, 13, 17, 13, 17, 13, 17, 13, 17, 13, 17, 13]);
+    assert_eq!(b.rung(Rung::Retry), 5);
+    let mut b = bench();
+    b.world.borrow_mut().bad.insert(0, Cause::Timeout);
+    let id = b.read(0, 1);
+    assert!(matches!(b.finish(id).result, Err(Error::Host(f)) if f.stage == Stage::Data));
+    assert_eq!(b.commands(), [17, 13, 17, 13, 17, 13]);
+}
+
+#[test]
+fn the_bad_block_is_found_in_any_place_and_nothing_else_fails() {
+    for bad in 0..32u64 {
+        for writes in [false, true] {
+            let mut b = bench();
+            b.world.borrow_mut().bad.insert(64 + bad, Cause::Timeout);
+            let first = if writes { b.write(200, 1, 9) } else { b.read(200, 1) };
+            let ids: Vec<_> = (0..4u64)
+                .map(|i| if writes { b.write(64 + 8 * i, 8, 7) } else { b.read(64 + 8 * i, 8) })
+                .collect();
+            assert!(b.finish(first).result.is_ok());
+            for (i, id) in ids.into_iter().enumerate() {
+                let done = b.finish(id);
+                if i as u64 == bad / 8 {
+                    assert!(done.result.is_err());
+                    assert_eq!(u64::from(done.done_bytes / BLOCK_BYTES), bad % 8, "block {bad}");
+                } else {
+                    assert!(done.result.is_ok(), "block {bad}, request {i}: {:?}", done.result);
+                }
+            }
+            assert!(b.now < 12_000 * MS);
+            assert_eq!(b.world.borrow().mapped(), 0);
+        }
+    }
+}
+
+#[test]
+fn what_came_later_on_the_same_blocks_stays_later() {
+    let mut b = bench();
+    b.fault(1, Cause::Crc, Stage::Data, false);
+    b.fault(3, Cause::Crc, Stage::Data, false);
+    let first = b.write(8, 8, 1);
+    let read = b.read(8, 8);
+    let second = b.write(8, 8, 2);
+    let last = b.read(8, 8);
+    assert!(b.finish(first).result.is_ok());
+    assert!(b.finish(read).buf.iter().all(|&byte| byte == 1));
+    assert!(b.finish(second).result.is_ok());
+    assert!(b.finish(last).buf.iter().all(|&byte| byte == 2));
+}
+
+/// The response that would have told that a write was not programmed gets lost, and with it the bits: the write is made again.
+#[test]
+fn a_lost_status_is_no_success() {
+    for executed in [true, false] {
+        let mut b = bench();
+        let write = b.write(0, 8, 1);
+        let read = b.read(100, 8);
+        // Programming fails, and the read's response, which says so, is damaged.
+        b.world.borrow_mut().next_status = 0;
+        b.step();
+        b.world.borrow_mut().medium[..4096].fill(0);
+        b.fault(0, Cause::Crc, Stage::Command, executed);
+        assert!(b.finish(write).result.is_ok());
+        assert!(b.finish(read).result.is_ok());
+        assert!(b.world.borrow().medium[..4096].iter().all(|&byte| byte == 1), "written again");
+    }
+    // Lost a second time, it has failed.
+    let mut b = bench();
+    let write = b.write(0, 8, 1);
+    b.step();
+    for nth in [0, 3, 6] {
+        b.fault(nth, Cause::Crc, Stage::Command, true);
+    }
+    assert!(matches!(b.finish(write).result, Err(Error::Program(_))), "{:?}", b.commands());
+}
+
+#[test]
+fn an_error_in_one_piece_of_a_write_is_the_writes() {
+    let world = World::new(BLOCKS);
+    world.borrow_mut().caps.max_bytes = 8 * 512;
+    let mut e: Engine<TestHost, 8> = Engine::new(TestHost::new(&world), Config::DEFAULT);
+    e.set_target(Some(target(BLOCKS)));
+    let mut b = Bench { world, e, now: 1_000 };
+    let id = b.write(0, 32, 1);
+    b.step();
+    // The R1 of the second piece speaks of the first.
+    b.world.borrow_mut().next_status = R1::ERROR;
+    assert!(matches!(b.finish(id).result, Err(Error::Program(_))));
+}
+
+#[test]
+fn what_must_not_be_repeated_is_not() {
+    let phase = |index, data| Phase {
+        command: Command::new(index, 0, Resp::R1),
+        data,
+        auto: Auto::None,
+        tuning: false,
+    };
+    let data = Some(Data { direction: Direction::Write, block_size: 512, blocks: 1 });
+    for kind in [
+        Kind::Raw { prefix: None, phase: phase(25, data), timeout_ns: MS },
+        Kind::Io { phase: phase(53, data), timeout_ns: MS, chain: false },
+        Kind::Raw { prefix: None, phase: phase(38, None), timeout_ns: MS },
+    ] {
+        let mut b = kept();
+        b.fault(1, Cause::Crc, Stage::Command, true);
+        let id = b.submit(Request::new(kind, buffer(1, 0)));
+        assert!(matches!(b.finish(id).result, Err(Error::Host(_))));
+        assert_eq!(b.world.borrow().log.len(), 1, "{kind:?}");
+    }
+}
+
+#[test]
+fn a_flush_that_was_not_understood_is_sent_again_and_one_that_failed_is_not() {
+    let flush = || Request::new(Kind::Flush, DmaBuf::EMPTY);
+    let cached = |b: &mut Bench| {
+        let flush = FlushBy::EmmcCache { timeout_ns: 5_000 * MS };
+        b.e.set_target(Some(mmcq::engine::Target { flush, ..target(BLOCKS) }));
+    };
+    let mut b = bench();
+    cached(&mut b);
+    b.fault(1, Cause::Crc, Stage::Command, false);
+    let id = b.submit(flush());
+    assert!(b.finish(id).result.is_ok());
+    assert_eq!(b.commands(), [6, 13, 6, 13]);
+    // The controller's timer gives up before the card is done: it is waited for.
+    let mut b = bench();
+    cached(&mut b);
+    b.fault(1, Cause::Timeout, Stage::Busy, true);
+    let id = b.submit(flush());
+    b.step();
+    b.world.borrow_mut().stuck_state = Some(7 << 9);
+    for _ in 0..2 * 5_000 {
+        b.step();
+    }
+    assert!(b.e.take(id).is_none() && b.rung(Rung::Reset) == 0);
+    b.world.borrow_mut().stuck_state = None;
+    assert!(b.finish(id).result.is_ok());
+    let mut b = bench();
+    cached(&mut b);
+    b.fault(1, Cause::Timeout, Stage::Command, true);
+    let id = b.submit(flush());
+    b.step();
+    b.world.borrow_mut().next_status = R1::ERROR;
+    assert!(b.finish(id).result.is_err());
+}
+
+#[test]
+fn a_controller_in_trouble_is_reset() {
+    let mut b = bench();
+    for nth in [1, 3, 5] {
+        b.fault(nth, Cause::Dma, Stage::Data, false);
+    }
+    let id = b.read(0, 8);
+    assert!(b.finish(id).result.is_ok());
+    assert_eq!((b.rung(Rung::Reset), b.world.borrow().resets_of_all), (1, 1));
+    assert!(b.now < 100 * MS);
+}
+
+#[test]
+fn help_is_asked_for_in_order_and_urgent_requests_pass() {
+    let mut b = kept();
+    let id = b.write(0, 8, 5);
+    let behind = b.read(64, 8);
+    b.fault(1, Cause::Timeout, Stage::Data, false);
+    b.world.borrow_mut().stuck_state = Some(0);
+    assert_eq!(b.help(), Help::Reinit);
+    b.world.borrow_mut().stuck_state = None;
+    // The conversation passes whatever waits.
+    let log = b.world.borrow().log.len();
+    let phase = Phase { command: command::go_idle_state(), data: None, auto: Auto::None, tuning: false };
+    let urgent = Request::new(Kind::Raw { prefix: None, phase, timeout_ns: MS }, DmaBuf::EMPTY).urgent();
+    let spoken = b.submit(urgent);
+    assert!(b.finish(spoken).result.is_ok());
+    assert_eq!(b.commands()[log..], [0]);
+    assert!(b.e.take(id).is_none() && b.e.take(behind).is_none());
+    b.e.helped(Err(Error::Silent), b.now);
+    assert_eq!(b.help(), Help::PowerCycle);
+    b.e.helped(Ok(target(BLOCKS)), b.now);
+    assert!(b.finish(id).result.is_ok() && b.finish(behind).result.is_ok());
+    assert_eq!(b.world.borrow().medium[0], 5);
+    assert_eq!((b.rung(Rung::Reinit), b.rung(Rung::PowerCycle), b.rung(Rung::Dead)), (1, 1, 0));
+    // What is said to nobody's question has no effect.
+    b.e.helped(Err(Error::Silent), b.now);
+    let id = b.read(0, 1);
+    assert!(b.finish(id).result.is_ok());
+}
+
+#[test]
+fn another_card_gets_nothing() {
+    let mut b = kept();
+    let ids = [b.write(0, 8, 5), b.write(64, 8, 5), b.read(128, 8)];
+    b.fault(1, Cause::Timeout, Stage::Data, false);
+    b.world.borrow_mut().stuck_state = Some(0);
+    assert_eq!(b.help(), Help::Reinit);
+    let transfers = b.world.borrow().transfers().len();
+    b.e.helped(Err(Error::Changed), b.now);
+    for id in ids {
+        assert_eq!(b.finish(id).result, Err(Error::Changed));
+    }
+    assert_eq!(b.world.borrow().transfers().len(), transfers);
+}
+
+#[test]
+fn without_help_everything_is_dead_in_bounded_time() {
+    let mut b = bench();
+    let ids: Vec<_> = (0..8).map(|i| b.write(16 * i, 8, 5)).collect();
+    b.fault(1, Cause::Timeout, Stage::Data, false);
+    b.world.borrow_mut().stuck_state = Some(0);
+    for id in ids {
+        assert_eq!(b.finish(id).result, Err(Error::Dead));
+    }
+    assert!(b.now < 1_000 * MS);
+    let phase = Phase { command: Command::new(52, 0, Resp::R5), data: None, auto: Auto::None, tuning: false };
+    for kind in
+        [Kind::Read { lba: 0, blocks: 1 }, Kind::Flush, Kind::Io { phase, timeout_ns: MS, chain: false }]
+    {
+        let refused = b.e.submit(Request::new(kind, buffer(1, 0)), b.now).unwrap_err();
+        assert_eq!(refused.0, Error::Dead);
+    }
+    assert_eq!(b.world.borrow().mapped(), 0);
+    // Whoever brings a card up begins anew.
+    b.world.borrow_mut().stuck_state = None;
+    b.e.set_target(None);
+    b.e.set_target(Some(target(BLOCKS)));
+    let id = b.read(0, 1);
+    assert!(b.finish(id).result.is_ok());
+}
+
+#[test]
+fn somebody_who_promised_help_and_gives_none_is_not_waited_for_for_ever() {
+    let mut b = kept();
+    let id = b.write(0, 8, 5);
+    b.fault(1, Cause::Timeout, Stage::Data, false);
+    b.world.borrow_mut().stuck_state = Some(0);
+    assert_eq!(b.help(), Help::Reinit);
+    assert_eq!(b.finish(id).result, Err(Error::Dead));
+    assert!(b.now < 12_500 * MS);
+}
+
+#[test]
+fn a_worn_out_card_is_only_read() {
+    let mut b = bench();
+    b.world.borrow_mut().bad_for_writes = true;
+    b.world.borrow_mut().bad.insert(0, Cause::Timeout);
+    for _ in 0..3 {
+        let id = b.write(0, 1, 1);
+        assert!(matches!(b.finish(id).result, Err(Error::Host(_))));
+        let id = b.read(0, 1);
+        assert!(b.finish(id).result.is_ok());
+    }
+    assert_eq!(b.rung(Rung::ReadOnly), 1);
+    let refused =
+        b.e.submit(Request::new(Kind::Write { lba: 9, blocks: 1 }, buffer(1, 0)), b.now).unwrap_err();
+    assert_eq!(refused.0, Error::ReadOnly);
+    let id = b.read(9, 1);
+    assert!(b.finish(id).result.is_ok());
+}
+
+#[test]
+fn a_lean_engine_answers_instead() {
+    let mut b = Bench::new(Lean);
+    b.world.borrow_mut().bad.insert(19, Cause::Crc);
+    b.read(200, 1);
+    let ids: Vec<_> = (0..4).map(|i| b.read(8 * i, 8)).collect();
+    for (i, id) in ids.into_iter().enumerate() {
+        assert_eq!(b.finish(id).result.is_ok(), i != 2);
+    }
+    assert_eq!(b.rungs(), []);
+    b.world.borrow_mut().silent = true;
+    let id = b.read(0, 1);
+    assert_eq!(b.finish(id).result, Err(Error::Silent));
+    b.world.borrow_mut().silent = false;
+    let id = b.write(0, 1, 1);
+    assert!(b.finish(id).result.is_ok());
+}
+
+/// Any two faults, wherever they fall, are overcome in bounded time, and data stay right.
+#[test]
+fn faults_anywhere_end_well_or_in_an_error() {
+    arbtest::arbtest(|u| {
+        let mut b = if u.arbitrary()? { kept() } else { bench() };
+        let mut model = vec![Some(0u8); BLOCKS as usize];
+        for _ in 0..u.int_in_range(0..=6)? {
+            let nth = u.int_in_range(1..=60)?;
+            let cause = *u.choose(&[Cause::Crc, Cause::Timeout, Cause::Dma, Cause::Index])?;
+            let stage = *u.choose(&[Stage::Command, Stage::Data])?;
+            b.fault(nth, cause, stage, u.arbitrary()?);
+        }
+        for step in 0..u.int_in_range(1..=12)? {
+            let blocks = u.int_in_range(1..=8u32)?;
+            let lba = u.int_in_range(0..=BLOCKS - 8)? & !3;
+            let fill = step as u8 + 1;
+            let range = lba as usize..(lba as usize + blocks as usize);
+            let ids = [b.write(lba, blocks, fill), b.read(lba, blocks)];
+            for (n, id) in ids.into_iter().enumerate() {
+                let begun = b.now;
+                let done = loop {
+                    if let Some(done) = b.e.take(id) {
+                        break done;
+                    }
+                    if let Some(help) = b.e.take_help() {
+                        let helps = !matches!(help, Help::Retune);
+                        let answer = if helps { Ok(target(BLOCKS)) } else { Err(Error::Unsupported) };
+                        b.e.helped(answer, b.now);
+                    }
+                    b.step();
+                    assert!(b.now - begun < 26_000 * MS, "{:?}", b.rungs());
+                };
+                match (n, done.result) {
+                    (0, Ok(_)) => model[range.clone()].fill(Some(fill)),
+                    (0, Err(_)) => model[range.clone()].fill(None),
+                    (_, Ok(_)) => {
+                        for (block, bytes) in range.clone().zip(done.buf.chunks(512)) {
+                            assert!(model[block].is_none_or(|known| bytes.iter().all(|&byte| byte == known)));
+                        }
+                    }
+                    (_, Err(_)) => {}
+                }
+            }
+            if b.rung(Rung::Dead) > 0 {
+                return Ok(());
+            }
+        }
+        assert_eq!((b.world.borrow().mapped(), b.e.slots_in_use()), (0, 0));
+        Ok(())
+    });
+}
