@@ -1,8 +1,9 @@
 //! eMMC devices from CMD1 to `tran` [eMMC 6.4, 6.6.2].
 
 use super::session::{Failed, Session};
+use super::quirk::{self, Quirks};
 use super::{Card, Family, Options, speed};
-use crate::engine::{FlushBy, Target};
+use crate::engine::{Erase, Erasing, FlushBy, Target};
 use crate::host::{BusOp, Caps, Host, Timing, Width};
 use crate::sched::Policy;
 use crate::spec::command::{self, emmc as cmd};
@@ -21,6 +22,8 @@ const FLUSH_NS: u64 = limits::FLUSH_NS;
 /// The shortest busy limit of a write that is worth believing.
 const WRITE_NS_MIN: u64 = 500_000_000;
 const READ_NS_MIN: u64 = 100_000_000;
+/// ... and of a device that is known to take longer than it says.
+const LONG_READ_NS_MIN: u64 = 600_000_000;
 
 /// Bytes of EXT_CSD that bring-up writes [eMMC 7.4].
 mod field {
@@ -97,16 +100,22 @@ pub(super) async fn bring_up<L: Lock, H: Host, const N: usize, P: Policy>(
     let small = csd.blocks().unwrap_or(0);
     let sector_access = ocr.emmc_access() == Some(Access::Sector);
     let sectors = if last.sectors > 0 { last.sectors } else { small };
+    let quirks = quirk::of_emmc(&cid, last.revision, options.quirks);
+    let read_ns_min = if quirks.has(Quirks::LONG_READ) { LONG_READ_NS_MIN } else { READ_NS_MIN };
     let target = Target {
         rca: RCA,
         // Byte addresses end at 4 GiB.
         sectors: if sector_access { sectors } else { sectors.min(1 << 23) },
         block_addressed: sector_access,
-        count: true,
+        count: !quirks.has(Quirks::NO_COUNT),
         extended_address: false,
-        read_timeout_ns: csd.read_timeout_ns(clock_hz).max(READ_NS_MIN),
+        read_timeout_ns: csd.read_timeout_ns(clock_hz).max(read_ns_min),
         write_timeout_ns: csd.write_timeout_ns(clock_hz).max(WRITE_NS_MIN),
         flush: if cache_on { FlushBy::EmmcCache { timeout_ns: FLUSH_NS } } else { FlushBy::Status },
+        reliable_blocks: last.reliable_blocks,
+        erase: erasing(&csd, &last, quirks),
+        protected: csd.perm_write_protect || csd.tmp_write_protect,
+        quirks,
     };
     let family = Family::Emmc(Emmc { revision: last.revision, cache_bytes: last.cache_bytes, cache_on });
     Ok(Card { family, cid, csd: csd_words, ocr: ocr.0, timing, width, clock_hz, target })
@@ -121,6 +130,9 @@ struct Offered {
     high_capacity_erase: bool,
     partition_config: u8,
     timings: u16,
+    reliable_blocks: u32,
+    /// With the times and kinds that EXT_CSD tells.
+    erase: Erasing,
 }
 
 impl Offered {
@@ -152,8 +164,79 @@ impl Offered {
             high_capacity_erase: ext.hc_erase_group_bytes().is_some(),
             partition_config: ext.partition_config(),
             timings,
+            reliable_blocks: match ext.reliable_write_enhanced() {
+                true => u32::MAX,
+                false => ext.rel_wr_sec_c().into(),
+            },
+            erase: offered_erase(&ext),
         })
     }
+}
+
+/// The unit of the erase timeouts [eMMC 7.4].
+const ERASE_MS: u32 = 300;
+/// Where CMD38's argument goes on iNAND devices that do not take it from the command.
+const INAND_ARGUMENT: u8 = 113;
+/// What a device with a fixed time for it needs for a secure erase.
+const FIXED_SECURE_MS: u32 = 2_000;
+/// The class of erase commands [eMMC 6.10.3].
+const CLASS_ERASE: u8 = 5;
+
+/// What EXT_CSD says of erasing.
+fn offered_erase(ext: &ExtCsd<'_>) -> Erasing {
+    let mut kinds = Erase::Erase.bit();
+    for (offered, bit) in [
+        (ext.trim(), Erase::Trim.bit()),
+        (ext.discard(), Erase::Discard.bit()),
+        (ext.secure_erase(), Erasing::SECURE_ERASE),
+        (ext.secure_erase() && ext.trim(), Erasing::SECURE_TRIM),
+    ] {
+        if offered {
+            kinds |= bit;
+        }
+    }
+    let times = |mult: u8| u32::from(mult.max(1));
+    let erase_ms = ERASE_MS * times(ext.erase_timeout_mult());
+    Erasing {
+        kinds,
+        emmc: true,
+        unit_blocks: ext.hc_erase_group_bytes().map_or(0, |bytes| (bytes / 512) as u32),
+        group_blocks: 0,
+        zeros: ext.erased_mem_cont() == 0,
+        argument_byte: 0,
+        erase_ms,
+        trim_ms: ERASE_MS * times(ext.trim_mult()),
+        secure_erase_ms: erase_ms * times(ext.sec_erase_mult()),
+        secure_trim_ms: erase_ms * times(ext.sec_trim_mult()),
+        offset_ms: 0,
+    }
+}
+
+/// How the device erases: its registers, and what is known better.
+fn erasing(csd: &Csd, offered: &Offered, quirks: Quirks) -> Erasing {
+    if !csd.classes.has(CLASS_ERASE) {
+        return Erasing::NONE;
+    }
+    let mut erase = offered.erase;
+    if erase.unit_blocks == 0 {
+        // No high-capacity groups: those of the CSD.
+        erase.unit_blocks = u32::try_from(csd.erase_unit_bytes() / 512).unwrap_or(u32::MAX).max(1);
+    }
+    erase.group_blocks = erase.unit_blocks;
+    if quirks.has(Quirks::NO_TRIM) {
+        erase.kinds &= !(Erase::Trim.bit() | Erase::Discard.bit() | Erasing::SECURE_TRIM);
+    }
+    if quirks.has(Quirks::NO_SECURE_ERASE) {
+        erase.kinds &= !(Erasing::SECURE_ERASE | Erasing::SECURE_TRIM);
+    }
+    if quirks.has(Quirks::FIXED_SECURE_TIME) {
+        (erase.secure_erase_ms, erase.secure_trim_ms, erase.offset_ms) = (0, 0, FIXED_SECURE_MS);
+    }
+    if quirks.has(Quirks::ERASE_ARGUMENT_BY_SWITCH) {
+        erase.argument_byte = INAND_ARGUMENT;
+        erase.kinds &= !Erase::Discard.bit();
+    }
+    erase
 }
 
 /// CMD1 until the device has powered up.

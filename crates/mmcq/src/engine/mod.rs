@@ -12,22 +12,30 @@ mod cancel;
 mod config;
 mod control;
 mod deadline;
+mod erase;
+mod extras;
 mod order;
 mod phases;
 mod recover;
+mod register_flush;
 mod request;
 mod slot;
+mod special;
 mod stream;
+mod visit;
 
 pub use buffer::DmaBuf;
 pub use config::{Config, FlushBy, Stats, Target, Work};
+pub use erase::{Erase, Erasing, Irreversible};
 pub use request::{BLOCK_BYTES, Completion, Error, Kind, Output, Request, SlotId};
 pub use stream::Close;
+pub use visit::Visit;
 
 use crate::host::{BusOp, Host, Phase, Segment, Width};
 use crate::sched::{Fifo, Policy};
 use busy::BusyTimes;
 use core::task::Waker;
+use extras::{Extras, Memory};
 use order::{Gathered, Limits};
 use phases::Stage;
 use slot::{NONE, Slots, State, bits};
@@ -116,6 +124,14 @@ pub struct Engine<H: Host, const N: usize, P: Policy = Fifo> {
     /// Slots in states Settling and Ended.
     settling: u64,
     ended: u64,
+    /// Longest busy of the control request in progress, and what comes after its busy.
+    order_ns: u64,
+    after_busy: Stage,
+    /// Something was written since the last flush.
+    dirty: bool,
+    /// What `equip` adds, and what that remembers.
+    extras: Option<Extras<H, N, P>>,
+    memory: Memory,
     stats: Stats,
 }
 
@@ -177,6 +193,11 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             idle_since_ns: None,
             settling: 0,
             ended: 0,
+            order_ns: 0,
+            after_busy: Stage::FlushStatus,
+            dirty: true,
+            extras: None,
+            memory: Memory::NEW,
             stats: Stats::ZERO,
         }
     }
@@ -193,12 +214,16 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         (slot.durable, slot.urgent) = (request.durable, request.urgent);
         slot.segment = Segment { ptr: request.buf.as_non_null(), len: request.buf.len_bytes(), bus: 0 };
         slot.buf = request.buf;
-        (slot.solo, slot.prepared, slot.moved_blocks) = (false, false, 0);
+        let special = slot.durable && matches!(slot.kind, Kind::Write { .. });
+        (slot.solo, slot.prepared, slot.moved_blocks) = (special, false, 0);
+        (slot.special, slot.flush_after) = (special, false);
         slot.result = Ok(Output::default());
-        if let Some((_, _, blocks)) = slot.span() {
+        if let Kind::Read { blocks, .. } | Kind::Write { blocks, .. } = slot.kind {
             slot.segment.len = blocks.saturating_mul(BLOCK_BYTES);
         } else if let Kind::Raw { phase, .. } | Kind::Io { phase, .. } = slot.kind {
             slot.segment.len = raw_bytes(&phase);
+        } else if self.extras.is_some() {
+            slot.plan_extra();
         }
         let generation = slot.generation;
         if matches!(slot.kind, Kind::Io { .. }) {
@@ -240,12 +265,24 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
                 if blocks == 0 || end.is_none_or(|end| end > target.sectors) {
                     return Err(Error::OutOfRange { lba, sectors: target.sectors });
                 }
+                if target.protected && matches!(request.kind, Kind::Write { .. }) {
+                    return Err(Error::Protected);
+                }
                 blocks.checked_mul(BLOCK_BYTES).ok_or(Error::Unsupported)?
             }
             Kind::Flush if self.target.is_none() => return Err(Error::NoCard),
             Kind::Raw { phase, .. } | Kind::Io { phase, .. } => raw_bytes(&phase),
-            _ => 0,
+            Kind::Flush | Kind::Bus(_) | Kind::Pause { .. } => 0,
+            Kind::Erase { .. } | Kind::Zero { .. } | Kind::Visit(_) | Kind::Order { .. } => {
+                if self.extras.is_none() {
+                    return Err(Error::Unsupported);
+                }
+                0
+            }
         };
+        if request.durable && self.extras.is_none() {
+            return Err(Error::Unsupported);
+        }
         let given = request.buf.len_bytes();
         if given < needed {
             return Err(Error::Buffer { needed, given });
@@ -384,7 +421,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         let done_bytes = match slot.result {
             Ok(output) => output.bytes,
             // A late error of a write may be any of its pieces'.
-            Err(Error::Program(_)) => 0,
+            Err(Error::Program(_) | Error::Protected) => 0,
             Err(_) => slot.moved_blocks.saturating_mul(BLOCK_BYTES),
         };
         let buf = core::mem::replace(&mut slot.buf, DmaBuf::EMPTY).unless_lent();
@@ -426,6 +463,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             (self.open, self.unsettled, self.late) = (None, false, None);
         }
         self.runs = [Run::NEW; 2];
+        (self.dirty, self.memory.area, self.memory.erase_units) = (true, 0, 0);
     }
 
     /// The card's parameters.

@@ -3,6 +3,7 @@
 //! A read or write is [CMD22] [CMD23] command+data [CMD12] [busy] and, where nothing else will tell, [CMD13]. What the controller adds by itself
 //! (automatic CMD12 or CMD23, busy until the end of a write) is not a phase of ours.
 
+use super::extras::{Event, Step};
 use super::order::not_before;
 use super::slot::{NONE, State, bits};
 use super::stream::{Close, End};
@@ -43,6 +44,8 @@ pub(super) enum Stage {
     Bus(BusOp),
     /// A pause.
     Pause,
+    /// A step of what [`Engine::equip`] adds.
+    Extra(Step),
     /// After a failure: the lines are reset, the card is stopped and asked for its state.
     Recover(Recovery),
 }
@@ -64,6 +67,11 @@ pub(super) enum Recovery {
     Status,
     /// Before the next CMD13.
     Wait,
+}
+
+/// The error of written data whose status shows one.
+pub(super) fn not_written(status: u32) -> Error {
+    if status & R1::WP_VIOLATION != 0 { Error::Protected } else { Error::Program(status) }
 }
 
 pub(super) const NO_PHASE: Phase =
@@ -174,6 +182,9 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
 
     /// Collects the next reads or writes and starts their first phase.
     fn begin_transfer(&mut self, first: u8, now_ns: u64) {
+        if self.special_is_next(first, now_ns) {
+            return;
+        }
         self.idle_since_ns = None;
         let Some(target) = self.target else {
             self.withdraw(first);
@@ -257,7 +268,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     ///
     /// Closed-ended by an automatic CMD23 is the cheapest way: the card ends by itself and needs no CMD12. An automatic CMD12 is next.
     /// A CMD23 or CMD12 of our own costs an interrupt more; of the two, CMD23 does not make the card abandon what it has read ahead.
-    fn begin_counted(&mut self, target: &Target, now_ns: u64) {
+    pub(super) fn begin_counted(&mut self, target: &Target, now_ns: u64) {
         let caps = self.host.caps();
         let counts = target.count && self.counts(self.gathered.direction);
         let by_hand = self.gathered.blocks > 1 && !caps.auto_count && !caps.auto_stop;
@@ -277,6 +288,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     fn begin_main(&mut self, target: &Target, counted: bool, now_ns: u64) {
         let caps = self.host.caps();
         let (lba, blocks, direction) = (self.gathered.lba, self.gathered.blocks, self.gathered.direction);
+        self.dirty |= direction == Direction::Write;
         let address =
             if target.block_addressed { lba as u32 } else { (lba as u32).wrapping_mul(BLOCK_BYTES) };
         let single = blocks == 1 && self.end == End::Here;
@@ -311,8 +323,10 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
 
     /// Did the transfer in progress go out without a known end (so that CMD12 is ours to send)?
     fn open_ended(&self) -> bool {
-        if self.end != End::Here {
-            return true;
+        match self.end {
+            End::Here => {}
+            End::Reliable => return false,
+            End::After(_) | End::Unknown => return true,
         }
         let target_counts = self.target.is_some_and(|t| t.count) && self.counts(self.gathered.direction);
         let counted = target_counts && !self.host.caps().auto_count && !self.host.caps().auto_stop;
@@ -441,18 +455,9 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
                 self.settle(status.0);
                 self.dispatch(now_ns);
             }
-            Stage::Flush => {
-                if matches!(self.host.caps().busy, BusyDetect::Interrupt | BusyDetect::Response) {
-                    self.ask_status(Stage::FlushStatus, now_ns);
-                } else {
-                    self.watch_busy(now_ns);
-                }
-            }
-            Stage::FlushStatus => {
-                let bad = status.0 & (R1::ERRORS | R1::SWITCH_ERROR);
-                let result = if bad == 0 { self.flushed() } else { Err(Error::Card(status.0)) };
-                self.end_control_and_go_on(result, now_ns);
-            }
+            Stage::Flush => self.flush_started(now_ns),
+            Stage::FlushStatus => self.flush_judged(status.0, now_ns),
+            Stage::Extra(step) => self.extra(Event::Done(step, status.0), now_ns),
             Stage::Recover(step) => self.recover_done(step, status, now_ns),
             Stage::Idle | Stage::BusyPause | Stage::Bus(_) | Stage::Pause => {}
         }
@@ -494,7 +499,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
                 if core::mem::take(&mut self.unsettled) {
                     self.late = Some(status);
                 }
-                self.fail(Error::Program(status), now_ns);
+                self.fail(not_written(status), now_ns);
             }
         }
     }
@@ -551,7 +556,10 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         for index in bits(core::mem::take(&mut self.settling)) {
             let slot = self.slots.at_mut(index);
             if bad != 0 {
-                slot.result = Err(Error::Program(status));
+                slot.result = Err(not_written(status));
+            } else if slot.flush_after {
+                self.slots.push_front(index);
+                continue;
             }
             slot.state = State::Ended;
             self.ended |= 1 << index;

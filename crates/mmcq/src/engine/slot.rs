@@ -41,6 +41,10 @@ pub(super) struct Slot {
     pub origin: Origin,
     pub durable: bool,
     pub urgent: bool,
+    /// A write with its own rules.
+    pub special: bool,
+    /// Once settled it is flushed before it is complete.
+    pub flush_after: bool,
     pub arrived_ns: u64,
     pub kind: Kind,
     pub segment: Segment,
@@ -64,6 +68,8 @@ impl Slot {
         origin: Origin::DEFAULT,
         durable: false,
         urgent: false,
+        special: false,
+        flush_after: false,
         arrived_ns: 0,
         kind: Kind::Flush,
         segment: Segment { ptr: NonNull::dangling(), len: 0, bus: 0 },
@@ -82,7 +88,7 @@ impl Slot {
     pub fn span(&self) -> Option<(Direction, u64, u32)> {
         let (direction, lba, blocks) = match self.kind {
             Kind::Read { lba, blocks } => (Direction::Read, lba, blocks),
-            Kind::Write { lba, blocks } => (Direction::Write, lba, blocks),
+            Kind::Write { lba, blocks } | Kind::Zero { lba, blocks } => (Direction::Write, lba, blocks),
             _ => return None,
         };
         Some((
@@ -92,11 +98,20 @@ impl Slot {
         ))
     }
 
+    /// Prepares a slot of the kinds that [`equip`](super::Engine::equip) adds.
+    pub fn plan_extra(&mut self) {
+        if let Kind::Zero { .. } = self.kind {
+            (self.solo, self.special) = (true, true);
+            self.segment.len -= self.segment.len % super::BLOCK_BYTES;
+        }
+    }
+
     /// The way its data go, if it has any.
     pub fn direction(&self) -> Option<Direction> {
         match self.kind {
             Kind::Read { .. } => Some(Direction::Read),
             Kind::Write { .. } => Some(Direction::Write),
+            Kind::Zero { .. } if self.segment.len > 0 => Some(Direction::Write),
             Kind::Raw { phase, .. } | Kind::Io { phase, .. } => {
                 phase.data.filter(|_| !phase.tuning).map(|d| d.direction)
             }
@@ -287,6 +302,31 @@ impl<const N: usize> Slots<N> {
         self.head = index;
         let age = self.span(index).age;
         self.enter(index, age);
+    }
+
+    /// The rest of an erase of these blocks: behind those that wait now and have nothing to do with them, but before who has, and before the first
+    /// barrier that is no erase.
+    pub fn push_rest(&mut self, index: u8, start: u64, end: u64) {
+        let stop = self.queue().find(|&i| {
+            let slot = self.at(i);
+            let (at, blocks) = match (slot.span(), slot.kind) {
+                (Some((_, at, blocks)), _) => (at, blocks),
+                (None, Kind::Erase { lba, blocks, .. }) => (lba, blocks),
+                (None, _) => return true,
+            };
+            at < end && start < at.saturating_add(u64::from(blocks))
+        });
+        let Some(next) = stop else { return self.push_back(index) };
+        let previous = self.at(next).previous;
+        if previous == NONE {
+            return self.push_front(index);
+        }
+        let slot = self.at_mut(index);
+        slot.state = State::Queued;
+        (slot.previous, slot.next) = (previous, next);
+        self.at_mut(previous).next = index;
+        self.at_mut(next).previous = index;
+        self.barriers |= 1 << (index as usize % N);
     }
 
     pub fn unlink(&mut self, index: u8) {

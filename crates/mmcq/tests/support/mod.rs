@@ -138,6 +138,7 @@ pub fn target(blocks: u64) -> mmcq::engine::Target {
         read_timeout_ns: 100_000_000,
         write_timeout_ns: 250_000_000,
         flush: mmcq::engine::FlushBy::Status,
+        ..mmcq::engine::Target::NONE
     }
 }
 
