@@ -50,6 +50,8 @@ pub mod block;
 pub mod card;
 pub mod engine;
 pub mod host;
+#[cfg(feature = "rpmb")]
+pub mod rpmb;
 pub mod sched;
 pub mod sdio;
 pub mod spec;

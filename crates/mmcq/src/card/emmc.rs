@@ -3,7 +3,7 @@
 use super::session::{Failed, Session};
 use super::quirk::{self, Quirks};
 use super::{Card, Family, Options, speed};
-use crate::engine::{Erase, Erasing, FlushBy, Target};
+use crate::engine::{FlushBy, Target};
 use crate::host::{BusOp, Caps, Host, Timing, Width};
 use crate::sched::Policy;
 use crate::spec::command::{self, emmc as cmd};
@@ -112,10 +112,9 @@ pub(super) async fn bring_up<L: Lock, H: Host, const N: usize, P: Policy>(
         read_timeout_ns: csd.read_timeout_ns(clock_hz).max(read_ns_min),
         write_timeout_ns: csd.write_timeout_ns(clock_hz).max(WRITE_NS_MIN),
         flush: if cache_on { FlushBy::EmmcCache { timeout_ns: FLUSH_NS } } else { FlushBy::Status },
-        reliable_blocks: last.reliable_blocks,
-        erase: erasing(&csd, &last, quirks),
         protected: csd.perm_write_protect || csd.tmp_write_protect,
         quirks,
+        ..Target::NONE
     };
     let family = Family::Emmc(Emmc { revision: last.revision, cache_bytes: last.cache_bytes, cache_on });
     Ok(Card { family, cid, csd: csd_words, ocr: ocr.0, timing, width, clock_hz, target })
@@ -130,9 +129,6 @@ struct Offered {
     high_capacity_erase: bool,
     partition_config: u8,
     timings: u16,
-    reliable_blocks: u32,
-    /// With the times and kinds that EXT_CSD tells.
-    erase: Erasing,
 }
 
 impl Offered {
@@ -164,79 +160,8 @@ impl Offered {
             high_capacity_erase: ext.hc_erase_group_bytes().is_some(),
             partition_config: ext.partition_config(),
             timings,
-            reliable_blocks: match ext.reliable_write_enhanced() {
-                true => u32::MAX,
-                false => ext.rel_wr_sec_c().into(),
-            },
-            erase: offered_erase(&ext),
         })
     }
-}
-
-/// The unit of the erase timeouts [eMMC 7.4].
-const ERASE_MS: u32 = 300;
-/// Where CMD38's argument goes on iNAND devices that do not take it from the command.
-const INAND_ARGUMENT: u8 = 113;
-/// What a device with a fixed time for it needs for a secure erase.
-const FIXED_SECURE_MS: u32 = 2_000;
-/// The class of erase commands [eMMC 6.10.3].
-const CLASS_ERASE: u8 = 5;
-
-/// What EXT_CSD says of erasing.
-fn offered_erase(ext: &ExtCsd<'_>) -> Erasing {
-    let mut kinds = Erase::Erase.bit();
-    for (offered, bit) in [
-        (ext.trim(), Erase::Trim.bit()),
-        (ext.discard(), Erase::Discard.bit()),
-        (ext.secure_erase(), Erasing::SECURE_ERASE),
-        (ext.secure_erase() && ext.trim(), Erasing::SECURE_TRIM),
-    ] {
-        if offered {
-            kinds |= bit;
-        }
-    }
-    let times = |mult: u8| u32::from(mult.max(1));
-    let erase_ms = ERASE_MS * times(ext.erase_timeout_mult());
-    Erasing {
-        kinds,
-        emmc: true,
-        unit_blocks: ext.hc_erase_group_bytes().map_or(0, |bytes| (bytes / 512) as u32),
-        group_blocks: 0,
-        zeros: ext.erased_mem_cont() == 0,
-        argument_byte: 0,
-        erase_ms,
-        trim_ms: ERASE_MS * times(ext.trim_mult()),
-        secure_erase_ms: erase_ms * times(ext.sec_erase_mult()),
-        secure_trim_ms: erase_ms * times(ext.sec_trim_mult()),
-        offset_ms: 0,
-    }
-}
-
-/// How the device erases: its registers, and what is known better.
-fn erasing(csd: &Csd, offered: &Offered, quirks: Quirks) -> Erasing {
-    if !csd.classes.has(CLASS_ERASE) {
-        return Erasing::NONE;
-    }
-    let mut erase = offered.erase;
-    if erase.unit_blocks == 0 {
-        // No high-capacity groups: those of the CSD.
-        erase.unit_blocks = u32::try_from(csd.erase_unit_bytes() / 512).unwrap_or(u32::MAX).max(1);
-    }
-    erase.group_blocks = erase.unit_blocks;
-    if quirks.has(Quirks::NO_TRIM) {
-        erase.kinds &= !(Erase::Trim.bit() | Erase::Discard.bit() | Erasing::SECURE_TRIM);
-    }
-    if quirks.has(Quirks::NO_SECURE_ERASE) {
-        erase.kinds &= !(Erasing::SECURE_ERASE | Erasing::SECURE_TRIM);
-    }
-    if quirks.has(Quirks::FIXED_SECURE_TIME) {
-        (erase.secure_erase_ms, erase.secure_trim_ms, erase.offset_ms) = (0, 0, FIXED_SECURE_MS);
-    }
-    if quirks.has(Quirks::ERASE_ARGUMENT_BY_SWITCH) {
-        erase.argument_byte = INAND_ARGUMENT;
-        erase.kinds &= !Erase::Discard.bit();
-    }
-    erase
 }
 
 /// CMD1 until the device has powered up.

@@ -1,43 +1,78 @@
 //! More than reading and writing: what the engine is told of it, and the code that does it.
 
 use super::quirk::Quirks;
+use super::session::{Failed, Session};
 use super::{Card, Family};
-use crate::engine::{Erase, Erasing, Target};
+use crate::engine::{DmaBuf, Erase, Erasing, Error, Target};
 use crate::host::Host;
 use crate::sched::Policy;
+use crate::spec::command::emmc;
 use crate::spec::csd::Csd;
+use crate::spec::ext_csd::ExtCsd;
 use crate::spec::scr::Scr;
 use crate::spec::ssr::Ssr;
 use crate::task::{Lock, Shared};
 
-/// The class of erase commands [SD 4.7.3].
+/// The class of erase commands [SD 4.7.3], [eMMC 6.10.3].
 const CLASS_ERASE: u8 = 5;
-/// An allocation unit where the card names none: 4 MiB.
+/// SD: an allocation unit where the card names none (4 MiB), and its erase where the card names no time.
 const UNIT_BLOCKS: u32 = 8192;
-/// Its erase, where the card names no time.
 const UNIT_MS: u32 = 1_000;
+/// eMMC: the unit of the erase timeouts [eMMC 7.4].
+const ERASE_MS: u32 = 300;
+/// Where CMD38's argument goes on iNAND devices that do not take it from the command.
+const INAND_ARGUMENT: u8 = 113;
+/// What a device with a fixed time for it needs for a secure erase.
+const FIXED_SECURE_MS: u32 = 2_000;
 
-/// Makes the engine able to erase, write zeroes, write durably and visit partitions of this card. [`bring_up`](super::bring_up) has done so already; after
-/// [`bring_up_sd`](super::bring_up_sd) and [`bring_up_emmc`](super::bring_up_emmc), which link less, it is for those who need more.
-pub fn equip<L: Lock, H: Host, const N: usize, P: Policy>(shared: &Shared<L, H, N, P>, card: &Card) {
-    let erase = match &card.family {
-        Family::Emmc(_) => card.target.erase,
-        Family::Sd(sd) => match (Csd::parse_sd(&card.csd), Scr::parse(&sd.scr)) {
-            (Ok(csd), Ok(scr)) => erasing(&csd, &scr, &Ssr::parse(&sd.ssr), card.target.quirks),
-            _ => Erasing::NONE,
-        },
-    };
-    shared.with(|engine| {
-        engine.equip();
-        if let Some(target) = engine.target() {
-            let target = Target { erase, ..*target };
-            engine.set_target(Some(target));
-        }
+/// Makes the engine able to erase, write zeroes, write durably and visit partitions of this card; called once after bring-up, which leaves it out because a
+/// program that only reads and writes should not carry it. `scratch` ([`SCRATCH_BYTES`](super::SCRATCH_BYTES)) comes back.
+pub async fn equip<L: Lock, H: Host, const N: usize, P: Policy>(
+    shared: &Shared<L, H, N, P>,
+    card: &Card,
+    scratch: DmaBuf,
+) -> (Result<(), Error>, DmaBuf) {
+    let mut session = Session::new(shared, scratch);
+    session.rca = card.target.rca;
+    let result = abilities(&mut session, card).await.map_err(|Failed| session.error);
+    let result = result.map(|(erase, reliable_blocks)| {
+        shared.with(|engine| {
+            engine.equip();
+            if let Some(target) = engine.target() {
+                let target = Target { erase, reliable_blocks, ..*target };
+                engine.set_target(Some(target));
+            }
+        })
     });
+    (result, session.into_scratch())
+}
+
+/// How the card erases, and the sectors of its reliable writes.
+async fn abilities<L: Lock, H: Host, const N: usize, P: Policy>(
+    session: &mut Session<'_, L, H, N, P>,
+    card: &Card,
+) -> Result<(Erasing, u32), Failed> {
+    let quirks = card.target.quirks;
+    match &card.family {
+        Family::Sd(sd) => {
+            let csd = session.parsed(Csd::parse_sd(&card.csd))?;
+            let scr = session.parsed(Scr::parse(&sd.scr))?;
+            Ok((of_sd(&csd, &scr, &Ssr::parse(&sd.ssr), quirks), 0))
+        }
+        Family::Emmc(_) => {
+            let csd = session.parsed(Csd::parse_emmc(&card.csd))?;
+            session.register(emmc::send_ext_csd(), false, 512).await?;
+            let found = ExtCsd::parse(session.bytes()?).map(|ext| {
+                let reliable = if ext.reliable_write_enhanced() { u32::MAX } else { ext.rel_wr_sec_c().into() };
+                (of_emmc(&csd, &ext, quirks), reliable)
+            });
+            session.parsed(found)
+        }
+    }
 }
 
 /// How an SD card erases [SD 4.3.5, 4.14].
-fn erasing(csd: &Csd, scr: &Scr, ssr: &Ssr, quirks: Quirks) -> Erasing {
+fn of_sd(csd: &Csd, scr: &Scr, ssr: &Ssr, quirks: Quirks) -> Erasing {
     if !csd.classes.has(CLASS_ERASE) {
         return Erasing::NONE;
     }
@@ -65,6 +100,59 @@ fn erasing(csd: &Csd, scr: &Scr, ssr: &Ssr, quirks: Quirks) -> Erasing {
     }
 }
 
+/// How an eMMC erases: its registers, and what is known better [eMMC 6.6.9 to 6.6.12].
+fn of_emmc(csd: &Csd, ext: &ExtCsd<'_>, quirks: Quirks) -> Erasing {
+    if !csd.classes.has(CLASS_ERASE) {
+        return Erasing::NONE;
+    }
+    let mut kinds = Erase::Erase.bit();
+    for (offered, bit) in [
+        (ext.trim(), Erase::Trim.bit()),
+        (ext.discard(), Erase::Discard.bit()),
+        (ext.secure_erase(), Erasing::SECURE_ERASE),
+        (ext.secure_erase() && ext.trim(), Erasing::SECURE_TRIM),
+    ] {
+        if offered {
+            kinds |= bit;
+        }
+    }
+    let times = |mult: u8| u32::from(mult.max(1));
+    let erase_ms = ERASE_MS * times(ext.erase_timeout_mult());
+    // Without high-capacity groups: those of the CSD.
+    let unit_bytes = match ext.hc_erase_group_bytes() {
+        Some(bytes) if ext.erase_group_def() & 1 != 0 => bytes,
+        _ => csd.erase_unit_bytes(),
+    };
+    let unit_blocks = u32::try_from(unit_bytes / 512).unwrap_or(u32::MAX).max(1);
+    let mut erase = Erasing {
+        kinds,
+        emmc: true,
+        unit_blocks,
+        group_blocks: unit_blocks,
+        zeros: ext.erased_mem_cont() == 0,
+        argument_byte: 0,
+        erase_ms,
+        trim_ms: ERASE_MS * times(ext.trim_mult()),
+        secure_erase_ms: erase_ms * times(ext.sec_erase_mult()),
+        secure_trim_ms: erase_ms * times(ext.sec_trim_mult()),
+        offset_ms: 0,
+    };
+    if quirks.has(Quirks::NO_TRIM) {
+        erase.kinds &= !(Erase::Trim.bit() | Erase::Discard.bit() | Erasing::SECURE_TRIM);
+    }
+    if quirks.has(Quirks::NO_SECURE_ERASE) {
+        erase.kinds &= !(Erasing::SECURE_ERASE | Erasing::SECURE_TRIM);
+    }
+    if quirks.has(Quirks::FIXED_SECURE_TIME) {
+        (erase.secure_erase_ms, erase.secure_trim_ms, erase.offset_ms) = (0, 0, FIXED_SECURE_MS);
+    }
+    if quirks.has(Quirks::ERASE_ARGUMENT_BY_SWITCH) {
+        erase.argument_byte = INAND_ARGUMENT;
+        erase.kinds &= !Erase::Discard.bit();
+    }
+    erase
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -82,7 +170,7 @@ mod tests {
     #[test]
     fn an_sd_card_erases_by_its_status() {
         let (csd, scr, ssr) = registers();
-        let erase = erasing(&csd, &scr, &ssr, Quirks::NONE);
+        let erase = of_sd(&csd, &scr, &ssr, Quirks::NONE);
         assert_eq!((erase.unit_blocks, erase.group_blocks), (8192, 1));
         assert_eq!((erase.erase_ms, erase.offset_ms), (200, 1_000));
         assert!(erase.can(Erase::Erase) && erase.can(Erase::Discard) && !erase.can(Erase::Trim));
@@ -94,7 +182,45 @@ mod tests {
     #[test]
     fn a_broken_discard_is_left_out() {
         let (csd, scr, ssr) = registers();
-        let erase = erasing(&csd, &scr, &ssr, Quirks::NO_SD_DISCARD);
+        let erase = of_sd(&csd, &scr, &ssr, Quirks::NO_SD_DISCARD);
         assert_eq!(erase.discarding(), Some(Erase::Erase));
+    }
+
+    fn emmc_registers() -> (Csd, [u8; 512]) {
+        let csd = Csd::parse_emmc(&[0xd027_0032, 0x0f59_03ff, 0xffff_ffe7, 0x8640_0001]).unwrap();
+        let mut ext = [0; 512];
+        (ext[192], ext[175], ext[224], ext[223]) = (8, 1, 8, 2);
+        (ext[231], ext[232], ext[229], ext[230]) = (0x55, 3, 4, 5);
+        (csd, ext)
+    }
+
+    #[test]
+    fn an_emmc_erases_by_ext_csd() {
+        let (csd, bytes) = emmc_registers();
+        let erase = of_emmc(&csd, &ExtCsd::parse(&bytes).unwrap(), Quirks::NONE);
+        assert_eq!((erase.unit_blocks, erase.group_blocks), (8192, 8192));
+        assert_eq!((erase.erase_ms, erase.trim_ms), (600, 900));
+        assert_eq!((erase.secure_erase_ms, erase.secure_trim_ms), (3_000, 2_400));
+        assert_eq!(erase.kinds, 31);
+        assert_eq!(erase.zeroing(1, 1), Some(Erase::Trim));
+    }
+
+    #[test]
+    fn quirks_change_their_own_path_alone() {
+        let (csd, bytes) = emmc_registers();
+        let ext = ExtCsd::parse(&bytes).unwrap();
+        let plain = of_emmc(&csd, &ext, Quirks::NONE);
+        let broken = of_emmc(&csd, &ext, Quirks::NO_SECURE_ERASE);
+        assert_eq!(broken, Erasing { kinds: 0b111, ..plain });
+        let trimless = of_emmc(&csd, &ext, Quirks::NO_TRIM);
+        assert_eq!(trimless, Erasing { kinds: 0b1001, ..plain });
+        // Groups are not exact enough for zeroes at any place.
+        assert_eq!(trimless.zeroing(1, 1), None);
+        assert_eq!(trimless.zeroing(8192, 8192), Some(Erase::Erase));
+        let inand = of_emmc(&csd, &ext, Quirks::ERASE_ARGUMENT_BY_SWITCH);
+        assert_eq!((inand.argument_byte, inand.kinds), (113, 0b11011));
+        let fixed = of_emmc(&csd, &ext, Quirks::FIXED_SECURE_TIME);
+        assert_eq!((fixed.secure_erase_ms, fixed.offset_ms, fixed.erase_ms), (0, 2_000, 600));
+        assert_eq!(of_emmc(&csd, &ext, Quirks::NO_HPI), plain);
     }
 }

@@ -8,7 +8,7 @@ use crate::sched::Policy;
 use crate::spec::command;
 use crate::spec::response::Ocr;
 use crate::spec::timing;
-use crate::task::{Lock, Shared};
+use crate::task::Lock;
 
 /// The supply must have fallen before it rises again, or a card at 1.8 V signalling stays there.
 const POWER_OFF_NS: u64 = 2 * timing::sd::POWER_OFF_NS;
@@ -27,11 +27,6 @@ pub(super) trait Families {
 
     /// What the engine is told of it.
     fn target(found: &Self::Found) -> Option<Target>;
-
-    /// Makes the engine able to do what is more than reading and writing; nothing where the code for it shall not be linked.
-    fn equip<L: Lock, H: Host, const N: usize, P: Policy>(shared: &Shared<L, H, N, P>, found: &Self::Found) {
-        let _ = (shared, found);
-    }
 
     /// From `idle` to `tran`. `tried` is the timing that was being switched to when it failed.
     async fn identify<L: Lock, H: Host, const N: usize, P: Policy>(
@@ -53,10 +48,6 @@ impl Families for Any {
 
     fn target(found: &Card) -> Option<Target> {
         Some(found.target)
-    }
-
-    fn equip<L: Lock, H: Host, const N: usize, P: Policy>(shared: &Shared<L, H, N, P>, found: &Card) {
-        super::equip(shared, found);
     }
 
     async fn identify<L: Lock, H: Host, const N: usize, P: Policy>(

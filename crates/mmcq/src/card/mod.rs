@@ -6,8 +6,13 @@
 
 mod emmc;
 mod equip;
+pub mod extension;
 mod identify;
 mod io;
+pub mod maintain;
+pub mod partition;
+pub mod power;
+pub mod protect;
 pub mod quirk;
 mod sd;
 mod session;
@@ -161,7 +166,6 @@ async fn attempts<F: identify::Families, L: Lock, H: Host, const N: usize, P: Po
         match identify::once::<F, L, H, N, P>(session, options, &mut tried).await {
             Ok(card) => {
                 session.shared.with(|engine| engine.set_target(F::target(&card)));
-                F::equip(session.shared, &card);
                 return Ok(card);
             }
             Err(Failed) => match tried {

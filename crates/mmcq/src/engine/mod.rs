@@ -214,15 +214,15 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         (slot.durable, slot.urgent) = (request.durable, request.urgent);
         slot.segment = Segment { ptr: request.buf.as_non_null(), len: request.buf.len_bytes(), bus: 0 };
         slot.buf = request.buf;
-        let special = slot.durable && matches!(slot.kind, Kind::Write { .. });
-        (slot.solo, slot.prepared, slot.moved_blocks) = (special, false, 0);
-        (slot.special, slot.flush_after) = (special, false);
+        (slot.solo, slot.prepared, slot.moved_blocks) = (false, false, 0);
+        (slot.special, slot.flush_after) = (false, false);
         slot.result = Ok(Output::default());
         if let Kind::Read { blocks, .. } | Kind::Write { blocks, .. } = slot.kind {
             slot.segment.len = blocks.saturating_mul(BLOCK_BYTES);
         } else if let Kind::Raw { phase, .. } | Kind::Io { phase, .. } = slot.kind {
             slot.segment.len = raw_bytes(&phase);
-        } else if self.extras.is_some() {
+        }
+        if self.extras.is_some() {
             slot.plan_extra();
         }
         let generation = slot.generation;

@@ -186,7 +186,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             return;
         }
         self.idle_since_ns = None;
-        let Some(target) = self.target else {
+        let Some(&Target { extended_address, .. }) = self.target.as_ref() else {
             self.withdraw(first);
             return self.end_slot(first, Err(Error::NoCard));
         };
@@ -248,12 +248,12 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         self.failure = None;
         self.questions = 0;
         if self.open.is_some() {
-            self.begin_main(&target, false, now_ns);
-        } else if target.extended_address {
+            self.begin_main(false, now_ns);
+        } else if extended_address {
             let upper = command::sd::address_extension((self.gathered.lba >> 32) as u8);
             self.start_command(Stage::Address, upper, COMMAND_TIMEOUT_NS, now_ns);
         } else {
-            self.begin_counted(&target, now_ns);
+            self.begin_counted(now_ns);
         }
     }
 
@@ -268,9 +268,9 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     ///
     /// Closed-ended by an automatic CMD23 is the cheapest way: the card ends by itself and needs no CMD12. An automatic CMD12 is next.
     /// A CMD23 or CMD12 of our own costs an interrupt more; of the two, CMD23 does not make the card abandon what it has read ahead.
-    pub(super) fn begin_counted(&mut self, target: &Target, now_ns: u64) {
+    pub(super) fn begin_counted(&mut self, now_ns: u64) {
         let caps = self.host.caps();
-        let counts = target.count && self.counts(self.gathered.direction);
+        let counts = self.target.as_ref().is_some_and(|t| t.count) && self.counts(self.gathered.direction);
         let by_hand = self.gathered.blocks > 1 && !caps.auto_count && !caps.auto_stop;
         let blocks = match self.end {
             End::Here if by_hand => self.gathered.blocks,
@@ -281,29 +281,32 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             let count = command::set_block_count(blocks, false);
             self.start_command(Stage::Count, count, COMMAND_TIMEOUT_NS, now_ns);
         } else {
-            self.begin_main(target, false, now_ns);
+            self.begin_main(false, now_ns);
         }
     }
 
-    fn begin_main(&mut self, target: &Target, counted: bool, now_ns: u64) {
+    fn begin_main(&mut self, counted: bool, now_ns: u64) {
+        let Some(&Target { block_addressed, count, read_timeout_ns, write_timeout_ns, .. }) = self.target.as_ref()
+        else {
+            return self.fail(Error::NoCard, now_ns);
+        };
         let caps = self.host.caps();
         let (lba, blocks, direction) = (self.gathered.lba, self.gathered.blocks, self.gathered.direction);
-        self.dirty |= direction == Direction::Write;
         let address =
-            if target.block_addressed { lba as u32 } else { (lba as u32).wrapping_mul(BLOCK_BYTES) };
+            if block_addressed { lba as u32 } else { (lba as u32).wrapping_mul(BLOCK_BYTES) };
         let single = blocks == 1 && self.end == End::Here;
         let (command, timeout_ns) = match (direction, single) {
-            (Direction::Read, true) => (command::read_single_block(address), target.read_timeout_ns),
-            (Direction::Read, false) => (command::read_multiple_block(address), target.read_timeout_ns),
-            (Direction::Write, true) => (command::write_block(address), target.write_timeout_ns),
-            (Direction::Write, false) => (command::write_multiple_block(address), target.write_timeout_ns),
+            (Direction::Read, true) => (command::read_single_block(address), read_timeout_ns),
+            (Direction::Read, false) => (command::read_multiple_block(address), read_timeout_ns),
+            (Direction::Write, true) => (command::write_block(address), write_timeout_ns),
+            (Direction::Write, false) => (command::write_multiple_block(address), write_timeout_ns),
         };
         let auto = if self.open.is_some() {
             self.stats.continued += 1;
             Auto::Continue
         } else if single || counted || self.end != End::Here {
             Auto::None
-        } else if target.count && !caps.no_count && caps.auto_count {
+        } else if count && !caps.no_count && caps.auto_count {
             Auto::Count(command::set_block_count(blocks, false).arg)
         } else if caps.auto_stop {
             Auto::Stop
@@ -408,13 +411,12 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             },
             Stage::Address | Stage::Count => {
                 self.settle(status.0);
-                let Some(target) = self.target else { return self.fail(Error::NoCard, now_ns) };
                 if status.0 & R1::OWN != 0 {
                     self.fail(Error::Card(status.0), now_ns);
                 } else if self.stage == Stage::Address {
-                    self.begin_counted(&target, now_ns);
+                    self.begin_counted(now_ns);
                 } else {
-                    self.begin_main(&target, true, now_ns);
+                    self.begin_main(true, now_ns);
                 }
             }
             Stage::Main if self.control != NONE => {

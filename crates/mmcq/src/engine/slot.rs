@@ -100,9 +100,13 @@ impl Slot {
 
     /// Prepares a slot of the kinds that [`equip`](super::Engine::equip) adds.
     pub fn plan_extra(&mut self) {
-        if let Kind::Zero { .. } = self.kind {
-            (self.solo, self.special) = (true, true);
-            self.segment.len -= self.segment.len % super::BLOCK_BYTES;
+        match self.kind {
+            Kind::Write { .. } if self.durable => (self.solo, self.special) = (true, true),
+            Kind::Zero { .. } => {
+                (self.solo, self.special) = (true, true);
+                self.segment.len -= self.segment.len % super::BLOCK_BYTES;
+            }
+            _ => {}
         }
     }
 

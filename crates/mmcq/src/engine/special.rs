@@ -123,7 +123,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             let count = command::set_block_count(piece, true);
             self.start_command(Stage::Count, count, COMMAND_TIMEOUT_NS, now_ns);
         } else {
-            self.begin_counted(&target, now_ns);
+            self.begin_counted(now_ns);
         }
     }
 

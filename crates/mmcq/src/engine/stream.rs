@@ -365,6 +365,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             }
         }
         self.unsettled |= open.acknowledged;
+        self.dirty |= open.acknowledged;
         let shown = matches!(self.host.caps().busy, BusyDetect::Interrupt | BusyDetect::Response);
         if open.direction == Direction::Write && !shown {
             self.closing = true;
@@ -447,6 +448,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             } else if settles {
                 slot.state = State::Settling;
                 self.settling |= 1 << index;
+                self.dirty = true;
             } else {
                 slot.state = State::Ended;
                 self.ended |= 1 << index;
