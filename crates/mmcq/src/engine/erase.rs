@@ -5,7 +5,7 @@
 //! behind it, and so does everything behind a barrier. No piece is ever tried again: a second erase could meet what was written after the first.
 
 use super::extras::{Place, refused};
-use super::slot::NONE;
+use super::slot::{NONE, Rules};
 use super::{Engine, Error, Kind, Output};
 use crate::host::Host;
 use crate::sched::Policy;
@@ -316,7 +316,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         let slot = self.slots.at_mut(index);
         slot.moved_blocks = slot.moved_blocks.saturating_add(self.memory.piece_blocks);
         let Kind::Erase { lba, blocks, .. } = slot.kind else { return };
-        let (moved, durable) = (slot.moved_blocks, slot.durable);
+        let (moved, durable) = (slot.moved_blocks, slot.rules.has(Rules::DURABLE));
         if moved < blocks {
             self.control = NONE;
             self.slots.push_rest(index, lba.saturating_add(u64::from(moved)), lba.saturating_add(u64::from(blocks)));
@@ -328,21 +328,6 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         } else {
             self.end_control_and_go_on(Ok(erased(moved)), now_ns);
         }
-    }
-
-    /// A write of zeroes whose turn it is, and that an erase can do: from now on it is one.
-    pub(super) fn zero_by_erase(&mut self, index: u8, lba: u64, blocks: u32, how: Erase, now_ns: u64) {
-        self.withdraw(index);
-        let slot = self.slots.at_mut(index);
-        if core::mem::take(&mut slot.prepared) {
-            self.prepared = self.prepared.saturating_sub(1);
-            self.host.unmap(&slot.segment, crate::host::Direction::Write);
-        }
-        let slot = self.slots.at_mut(index);
-        slot.kind = Kind::Erase { lba, blocks, how };
-        slot.state = super::slot::State::Active;
-        self.control = index;
-        self.begin_erase(lba, blocks, how, now_ns);
     }
 }
 

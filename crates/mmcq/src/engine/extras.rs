@@ -26,9 +26,9 @@ pub(super) enum Event {
     /// A write with its own rules is next. It is still queued.
     Write(u8),
     /// A step has ended with this status.
-    Done(Step, u32),
+    Done(u32),
     /// The pause of a step is over.
-    Woke(Step),
+    Woke,
     /// A step has failed, and the lines are back.
     Failed(Error),
 }
@@ -98,6 +98,8 @@ impl Place {
 pub(super) struct Memory {
     /// A block of the engine's own, for extension registers.
     pub page: DmaBuf,
+    /// The step in progress.
+    pub step: Step,
     /// Status bits seen so far in the order in progress.
     pub status: u32,
     /// Where the erase in progress is: blocks of this piece, the second round of a secure trim, begin.
@@ -127,6 +129,7 @@ pub(super) enum Pieces {
 impl Memory {
     pub const NEW: Memory = Memory {
         page: DmaBuf::EMPTY,
+        step: Step::Pause(Place::Order),
         status: 0,
         piece_blocks: 0,
         second: false,
@@ -156,8 +159,14 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     pub(super) fn extra(&mut self, event: Event, now_ns: u64) {
         match self.extras {
             Some(on_event) => on_event(self, event, now_ns),
-            None if self.control != NONE => self.end_control_and_go_on(Err(Error::Unsupported), now_ns),
-            None => {}
+            None => match event {
+                Event::Write(index) => {
+                    self.withdraw(index);
+                    self.end_slot(index, Err(Error::Unsupported));
+                }
+                _ if self.control != NONE => self.end_control_and_go_on(Err(Error::Unsupported), now_ns),
+                _ => {}
+            },
         }
     }
 
@@ -165,9 +174,9 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         match event {
             Event::Begin => self.begin_extra(now_ns),
             Event::Write(index) => self.begin_special(index, now_ns),
-            Event::Done(step, status) => self.step_done(step, status, now_ns),
-            Event::Woke(Step::Pause(Place::FlushAsk)) => self.ask_flushed(now_ns),
-            Event::Woke(_) => {}
+            Event::Done(status) => self.step_done(self.memory.step, status, now_ns),
+            Event::Woke if self.memory.step == Step::Pause(Place::FlushAsk) => self.ask_flushed(now_ns),
+            Event::Woke => {}
             Event::Failed(error) => self.visit_failed(error, now_ns),
         }
     }
@@ -191,9 +200,11 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             Step::Order(_) if status & (R1::OWN | R1::PREVIOUS) != 0 => self.reached(place, status, now_ns),
             Step::Order(_) | Step::Data(_) => {
                 self.memory.status = status;
-                self.after_busy = Stage::Extra(Step::Status(place));
-                if self.busy_is_over(step) {
-                    self.ask_status(self.after_busy, now_ns);
+                self.after_busy = Stage::Extra;
+                let over = self.busy_is_over(step);
+                self.memory.step = Step::Status(place);
+                if over {
+                    self.ask_status(Stage::Extra, now_ns);
                 } else {
                     self.watch_busy(now_ns);
                 }
@@ -242,7 +253,8 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
 
     /// A command without busy.
     pub(super) fn short(&mut self, place: Place, command: Command, now_ns: u64) {
-        self.start_command(Stage::Extra(Step::Command(place)), command, COMMAND_TIMEOUT_NS, now_ns);
+        self.memory.step = Step::Command(place);
+        self.start_command(Stage::Extra, command, COMMAND_TIMEOUT_NS, now_ns);
     }
 
     /// A command with busy. What lasts longer than the controller's own timer can wait for is sent without its help.
@@ -252,7 +264,8 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             true => (Command::new(command.index, command.arg, Resp::R1), COMMAND_TIMEOUT_NS),
             false => (command, limit_ns),
         };
-        self.start_command(Stage::Extra(Step::Order(place)), command, timer_ns, now_ns);
+        self.memory.step = Step::Order(place);
+        self.start_command(Stage::Extra, command, timer_ns, now_ns);
     }
 
     /// A data command of whole blocks, with the mapped segment.
@@ -274,12 +287,12 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         let limit_ns = self.target.map_or(DATA_NS, |t| t.read_timeout_ns.max(t.write_timeout_ns)).max(DATA_NS);
         self.order_ns = limit_ns;
         self.phase = Phase { command, data: Some(data), auto: Auto::None, tuning: false };
-        let step = match data.direction {
+        self.memory.step = match data.direction {
             Direction::Read => Step::Command(place),
             Direction::Write => Step::Data(place),
         };
         let wire_ns = 2 * u64::from(data.blocks) * self.block_ns;
-        self.start_phase(Stage::Extra(step), limit_ns, limit_ns.saturating_add(wire_ns), now_ns);
+        self.start_phase(Stage::Extra, limit_ns, limit_ns.saturating_add(wire_ns), now_ns);
         Ok(())
     }
 
@@ -292,7 +305,8 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
 
     /// A pause in a chain.
     pub(super) fn pause_at(&mut self, place: Place, ns: u64, now_ns: u64) {
-        self.stage = Stage::Extra(Step::Pause(place));
+        self.stage = Stage::Extra;
+        self.memory.step = Step::Pause(place);
         self.wake_ns = now_ns.saturating_add(ns);
         self.deadline_ns = self.wake_ns.saturating_add(SLACK_NS);
     }

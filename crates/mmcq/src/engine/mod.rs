@@ -38,7 +38,7 @@ use core::task::Waker;
 use extras::{Extras, Memory};
 use order::{Gathered, Limits};
 use phases::Stage;
-use slot::{NONE, Slots, State, bits};
+use slot::{NONE, Rules, Slots, State, bits};
 use stream::{End, Open, Run};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -211,19 +211,17 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         let slot = self.slots.at_mut(index);
         slot.kind = request.kind;
         (slot.origin, slot.arrived_ns) = (request.origin, now_ns);
-        (slot.durable, slot.urgent) = (request.durable, request.urgent);
+        (slot.rules, slot.urgent) = (Rules::of(request.durable), request.urgent);
         slot.segment = Segment { ptr: request.buf.as_non_null(), len: request.buf.len_bytes(), bus: 0 };
         slot.buf = request.buf;
         (slot.solo, slot.prepared, slot.moved_blocks) = (false, false, 0);
-        (slot.special, slot.flush_after) = (false, false);
         slot.result = Ok(Output::default());
         if let Kind::Read { blocks, .. } | Kind::Write { blocks, .. } = slot.kind {
             slot.segment.len = blocks.saturating_mul(BLOCK_BYTES);
         } else if let Kind::Raw { phase, .. } | Kind::Io { phase, .. } = slot.kind {
             slot.segment.len = raw_bytes(&phase);
-        }
-        if self.extras.is_some() {
-            slot.plan_extra();
+        } else {
+            slot.plan_other(self.target.as_ref());
         }
         let generation = slot.generation;
         if matches!(slot.kind, Kind::Io { .. }) {
@@ -237,7 +235,8 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             self.slots.unlink(index);
             let slot = self.slots.at_mut(index);
             let buf = core::mem::replace(&mut slot.buf, DmaBuf::EMPTY);
-            let (kind, origin, durable, urgent) = (slot.kind, slot.origin, slot.durable, slot.urgent);
+            let (origin, urgent, kind) = (slot.origin, slot.urgent, request.kind);
+            let durable = slot.rules.has(Rules::DURABLE);
             self.slots.release(index);
             return Err((error, Request { kind, buf, origin, durable, urgent }));
         }
@@ -270,19 +269,9 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
                 }
                 blocks.checked_mul(BLOCK_BYTES).ok_or(Error::Unsupported)?
             }
-            Kind::Flush if self.target.is_none() => return Err(Error::NoCard),
             Kind::Raw { phase, .. } | Kind::Io { phase, .. } => raw_bytes(&phase),
-            Kind::Flush | Kind::Bus(_) | Kind::Pause { .. } => 0,
-            Kind::Erase { .. } | Kind::Zero { .. } | Kind::Visit(_) | Kind::Order { .. } => {
-                if self.extras.is_none() {
-                    return Err(Error::Unsupported);
-                }
-                0
-            }
+            _ => return self.admit_other(request),
         };
-        if request.durable && self.extras.is_none() {
-            return Err(Error::Unsupported);
-        }
         let given = request.buf.len_bytes();
         if given < needed {
             return Err(Error::Buffer { needed, given });

@@ -3,9 +3,9 @@
 //! A read or write is [CMD22] [CMD23] command+data [CMD12] [busy] and, where nothing else will tell, [CMD13]. What the controller adds by itself
 //! (automatic CMD12 or CMD23, busy until the end of a write) is not a phase of ours.
 
-use super::extras::{Event, Step};
+use super::extras::Event;
 use super::order::not_before;
-use super::slot::{NONE, State, bits};
+use super::slot::{NONE, Rules, State, bits};
 use super::stream::{Close, End};
 use super::{BLOCK_BYTES, Engine, Error, Kind, Mode, Output, Target};
 use crate::host::{Auto, BusOp, BusyDetect, Data, Direction, Done, Events, Fault, Host, Phase, StartError};
@@ -44,8 +44,8 @@ pub(super) enum Stage {
     Bus(BusOp),
     /// A pause.
     Pause,
-    /// A step of what [`Engine::equip`] adds.
-    Extra(Step),
+    /// A step of what [`Engine::equip`] adds; which one, it remembers itself.
+    Extra,
     /// After a failure: the lines are reset, the card is stopped and asked for its state.
     Recover(Recovery),
 }
@@ -182,8 +182,8 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
 
     /// Collects the next reads or writes and starts their first phase.
     fn begin_transfer(&mut self, first: u8, now_ns: u64) {
-        if self.special_is_next(first, now_ns) {
-            return;
+        if self.slots.at(first).rules != Rules::NONE {
+            return self.write_specially(first, now_ns);
         }
         self.idle_since_ns = None;
         let Some(&Target { extended_address, .. }) = self.target.as_ref() else {
@@ -268,7 +268,8 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     ///
     /// Closed-ended by an automatic CMD23 is the cheapest way: the card ends by itself and needs no CMD12. An automatic CMD12 is next.
     /// A CMD23 or CMD12 of our own costs an interrupt more; of the two, CMD23 does not make the card abandon what it has read ahead.
-    pub(super) fn begin_counted(&mut self, now_ns: u64) {
+    #[inline]
+    fn begin_counted(&mut self, now_ns: u64) {
         let caps = self.host.caps();
         let counts = self.target.as_ref().is_some_and(|t| t.count) && self.counts(self.gathered.direction);
         let by_hand = self.gathered.blocks > 1 && !caps.auto_count && !caps.auto_stop;
@@ -283,6 +284,12 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         } else {
             self.begin_main(false, now_ns);
         }
+    }
+
+    /// The same, out of the way of the many.
+    #[inline(never)]
+    pub(super) fn begin_special_counted(&mut self, now_ns: u64) {
+        self.begin_counted(now_ns);
     }
 
     fn begin_main(&mut self, counted: bool, now_ns: u64) {
@@ -326,10 +333,8 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
 
     /// Did the transfer in progress go out without a known end (so that CMD12 is ours to send)?
     fn open_ended(&self) -> bool {
-        match self.end {
-            End::Here => {}
-            End::Reliable => return false,
-            End::After(_) | End::Unknown => return true,
+        if self.end != End::Here {
+            return self.end != End::Reliable;
         }
         let target_counts = self.target.is_some_and(|t| t.count) && self.counts(self.gathered.direction);
         let counted = target_counts && !self.host.caps().auto_count && !self.host.caps().auto_stop;
@@ -414,7 +419,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
                 if status.0 & R1::OWN != 0 {
                     self.fail(Error::Card(status.0), now_ns);
                 } else if self.stage == Stage::Address {
-                    self.begin_counted(now_ns);
+                    self.begin_special_counted(now_ns);
                 } else {
                     self.begin_main(true, now_ns);
                 }
@@ -459,7 +464,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             }
             Stage::Flush => self.flush_started(now_ns),
             Stage::FlushStatus => self.flush_judged(status.0, now_ns),
-            Stage::Extra(step) => self.extra(Event::Done(step, status.0), now_ns),
+            Stage::Extra => self.extra(Event::Done(status.0), now_ns),
             Stage::Recover(step) => self.recover_done(step, status, now_ns),
             Stage::Idle | Stage::BusyPause | Stage::Bus(_) | Stage::Pause => {}
         }
@@ -559,7 +564,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             let slot = self.slots.at_mut(index);
             if bad != 0 {
                 slot.result = Err(not_written(status));
-            } else if slot.flush_after {
+            } else if slot.rules.has(Rules::FLUSH_AFTER) {
                 self.slots.push_front(index);
                 continue;
             }

@@ -95,7 +95,7 @@ pub struct Request {
     pub buf: DmaBuf,
     /// Who asks; for the scheduler.
     pub origin: Origin,
-    /// A write that completes only when its data are on the medium.
+    /// A write that completes only when its data are on the medium; see [`durable`](Self::durable).
     pub durable: bool,
     /// It passes a queue that is stopped for recovery: part of the recovery itself.
     pub urgent: bool,
@@ -107,10 +107,12 @@ impl Request {
         Request { kind, buf, origin: Origin::DEFAULT, durable: false, urgent: false }
     }
 
-    /// The same write, complete only when its data are on the medium (forced unit access).
+    /// The same write (or zeroes, or erase), complete only when it is on the medium: forced unit access. Needs [`Engine::equip`](super::Engine::equip).
+    /// Anything else stays what it is.
     #[must_use]
     pub fn durable(self) -> Self {
-        Request { durable: true, ..self }
+        let writes = matches!(self.kind, Kind::Write { .. } | Kind::Zero { .. } | Kind::Erase { .. });
+        Request { durable: writes, ..self }
     }
 
     /// The same, as a part of the recovery that everybody else waits for.

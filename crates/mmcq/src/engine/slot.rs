@@ -26,6 +26,33 @@ pub(super) enum State {
     Lost,
 }
 
+/// What makes a write special.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Rules(u8);
+
+impl Rules {
+    /// A write like any other.
+    pub const NONE: Rules = Rules(0);
+    /// Complete only when it is on the medium.
+    pub const DURABLE: Rules = Rules(1);
+    /// Zeroes: the buffer goes out again and again.
+    pub const ZERO: Rules = Rules(1 << 1);
+    /// Once settled, it is flushed before it is complete.
+    pub const FLUSH_AFTER: Rules = Rules(1 << 2);
+
+    pub const fn of(durable: bool) -> Rules {
+        Rules(durable as u8)
+    }
+
+    pub const fn has(self, rule: Rules) -> bool {
+        self.0 & rule.0 != 0
+    }
+
+    pub fn set(&mut self, rule: Rules, on: bool) {
+        self.0 = if on { self.0 | rule.0 } else { self.0 & !rule.0 };
+    }
+}
+
 #[derive(Debug)]
 pub(super) struct Slot {
     pub state: State,
@@ -39,12 +66,8 @@ pub(super) struct Slot {
     /// Blocks already moved (a request larger than a transfer goes in pieces).
     pub moved_blocks: u32,
     pub origin: Origin,
-    pub durable: bool,
+    pub rules: Rules,
     pub urgent: bool,
-    /// A write with its own rules.
-    pub special: bool,
-    /// Once settled it is flushed before it is complete.
-    pub flush_after: bool,
     pub arrived_ns: u64,
     pub kind: Kind,
     pub segment: Segment,
@@ -66,10 +89,8 @@ impl Slot {
         generation: 0,
         moved_blocks: 0,
         origin: Origin::DEFAULT,
-        durable: false,
+        rules: Rules::NONE,
         urgent: false,
-        special: false,
-        flush_after: false,
         arrived_ns: 0,
         kind: Kind::Flush,
         segment: Segment { ptr: NonNull::dangling(), len: 0, bus: 0 },
@@ -88,7 +109,7 @@ impl Slot {
     pub fn span(&self) -> Option<(Direction, u64, u32)> {
         let (direction, lba, blocks) = match self.kind {
             Kind::Read { lba, blocks } => (Direction::Read, lba, blocks),
-            Kind::Write { lba, blocks } | Kind::Zero { lba, blocks } => (Direction::Write, lba, blocks),
+            Kind::Write { lba, blocks } => (Direction::Write, lba, blocks),
             _ => return None,
         };
         Some((
@@ -98,16 +119,9 @@ impl Slot {
         ))
     }
 
-    /// Prepares a slot of the kinds that [`equip`](super::Engine::equip) adds.
-    pub fn plan_extra(&mut self) {
-        match self.kind {
-            Kind::Write { .. } if self.durable => (self.solo, self.special) = (true, true),
-            Kind::Zero { .. } => {
-                (self.solo, self.special) = (true, true);
-                self.segment.len -= self.segment.len % super::BLOCK_BYTES;
-            }
-            _ => {}
-        }
+    /// Is nothing merged with it?
+    pub fn alone(&self) -> bool {
+        self.solo || self.rules != Rules::NONE
     }
 
     /// The way its data go, if it has any.
@@ -115,7 +129,6 @@ impl Slot {
         match self.kind {
             Kind::Read { .. } => Some(Direction::Read),
             Kind::Write { .. } => Some(Direction::Write),
-            Kind::Zero { .. } if self.segment.len > 0 => Some(Direction::Write),
             Kind::Raw { phase, .. } | Kind::Io { phase, .. } => {
                 phase.data.filter(|_| !phase.tuning).map(|d| d.direction)
             }

@@ -8,9 +8,9 @@
 
 use super::extras::{Event, Pieces, Place, Step};
 use super::phases::{COMMAND_TIMEOUT_NS, Stage};
-use super::slot::{NONE, State};
+use super::slot::{NONE, Rules, Slot, State};
 use super::stream::{Close, End};
-use super::{BLOCK_BYTES, Engine, Error, FlushBy, Kind, Target};
+use super::{BLOCK_BYTES, Engine, Error, FlushBy, Kind, Request, Target};
 use crate::host::Host;
 use crate::sched::Policy;
 use crate::spec::command;
@@ -35,40 +35,78 @@ impl Target {
     }
 }
 
+impl Slot {
+    /// Prepares the slot of a request that is no read, write or phase: zeroes become an erase or a write.
+    #[cold]
+    #[inline(never)]
+    pub fn plan_other(&mut self, target: Option<&Target>) {
+        let Kind::Zero { lba, blocks } = self.kind else { return };
+        match target.and_then(|target| target.erase.zeroing(lba, blocks)) {
+            Some(how) => self.kind = Kind::Erase { lba, blocks, how },
+            None => {
+                self.kind = Kind::Write { lba, blocks };
+                self.rules.set(Rules::ZERO, true);
+                self.segment.len -= self.segment.len % BLOCK_BYTES;
+            }
+        }
+    }
+}
+
 impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
+    /// Why a request that is no read, write or phase cannot be accepted, if so.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn admit_other(&self, request: &Request) -> Result<(), Error> {
+        match request.kind {
+            Kind::Flush if self.target.is_none() => return Err(Error::NoCard),
+            Kind::Flush | Kind::Bus(_) | Kind::Pause { .. } => return Ok(()),
+            _ => {}
+        }
+        if self.extras.is_none() {
+            return Err(Error::Unsupported);
+        }
+        let Some(target) = self.target.as_ref() else { return Err(Error::NoCard) };
+        let (lba, blocks) = match request.kind {
+            Kind::Zero { lba, blocks } | Kind::Erase { lba, blocks, .. } => (lba, blocks),
+            _ => return Ok(()),
+        };
+        let end = lba.checked_add(u64::from(blocks));
+        if blocks == 0 || end.is_none_or(|end| end > target.sectors) {
+            return Err(Error::OutOfRange { lba, sectors: target.sectors });
+        }
+        if target.protected {
+            return Err(Error::Protected);
+        }
+        let given = request.buf.len_bytes();
+        match request.kind {
+            Kind::Zero { .. } if blocks > ZERO_BLOCKS_MAX => Err(Error::Unsupported),
+            Kind::Zero { .. } if given < BLOCK_BYTES && target.erase.zeroing(lba, blocks).is_none() => {
+                Err(Error::Buffer { needed: BLOCK_BYTES, given })
+            }
+            Kind::Erase { how, .. } if !target.erase.can(how) => Err(Error::Unsupported),
+            _ => Ok(()),
+        }
+    }
+
     /// A durable write, its flush, or a write of zeroes is next.
     pub(super) fn begin_special(&mut self, index: u8, now_ns: u64) {
         if self.open.is_some() {
             return self.close(Close::Break, now_ns);
         }
         let slot = self.slots.at(index);
-        let (kind, moved, durable) = (slot.kind, slot.moved_blocks, slot.durable);
+        let (kind, moved) = (slot.kind, slot.moved_blocks);
+        let (durable, zero) = (slot.rules.has(Rules::DURABLE), slot.rules.has(Rules::ZERO));
         let Some((_, lba, rest)) = slot.span() else { return };
         let Some(target) = self.target else { return self.refuse(index, Error::NoCard) };
-        let (start, blocks) = match kind {
-            Kind::Zero { lba, blocks } | Kind::Write { lba, blocks } => (lba, blocks),
-            _ => return self.refuse(index, Error::Unsupported),
+        let Kind::Write { lba: start, blocks } = kind else {
+            return self.refuse(index, Error::Unsupported);
         };
         if rest == 0 {
             return self.flush_written(index, now_ns);
         }
         let mut most = rest;
-        if let Kind::Zero { .. } = kind {
-            let end = start.checked_add(u64::from(blocks));
-            if blocks == 0 || blocks > ZERO_BLOCKS_MAX || end.is_none_or(|end| end > target.sectors) {
-                return self.refuse(index, Error::OutOfRange { lba: start, sectors: target.sectors });
-            }
-            if target.protected {
-                return self.refuse(index, Error::Protected);
-            }
-            if let Some(how) = target.erase.zeroing(start, blocks).filter(|_| moved == 0) {
-                return self.zero_by_erase(index, start, blocks, how, now_ns);
-            }
-            let given = self.slots.at(index).segment.len;
-            if given < BLOCK_BYTES {
-                return self.refuse(index, Error::Buffer { needed: BLOCK_BYTES, given });
-            }
-            most = rest.min(given / BLOCK_BYTES);
+        if zero {
+            most = rest.min(self.slots.at(index).segment.len / BLOCK_BYTES).max(1);
         }
         // A late error of a piece comes with the status after it, and is this request's.
         if moved > 0 && self.memory.pieces != Pieces::Good {
@@ -76,7 +114,8 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
                 return self.refuse(index, Error::Program(R1::ERROR));
             }
             self.memory.pieces = Pieces::Asked;
-            return self.ask_status(Stage::Extra(Step::Command(Place::Piece)), now_ns);
+            self.memory.step = Step::Command(Place::Piece);
+            return self.ask_status(Stage::Extra, now_ns);
         }
         self.memory.pieces = Pieces::Unknown;
         // What was written before is another's: its status must not come with ours.
@@ -88,12 +127,12 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         }
         let cached = target.flush != FlushBy::Status;
         let reliable = cached && target.count && !self.host.caps().no_count && target.reliable(start, blocks);
-        self.slots.at_mut(index).flush_after = durable && cached && !reliable;
+        self.slots.at_mut(index).rules.set(Rules::FLUSH_AFTER, durable && cached && !reliable);
         let piece = most.min(self.limits().blocks);
         self.gathered.alone(index, lba, piece);
         let slot = self.slots.at(index);
         let mut segment = slot.segment;
-        if let Kind::Write { .. } = kind {
+        if !zero {
             let skip = moved.saturating_mul(BLOCK_BYTES);
             // SAFETY: `skip` bytes of the slot's own buffer have been moved already, so the result is inside or one past its end.
             segment.ptr = unsafe { segment.ptr.add(skip as usize) };
@@ -123,7 +162,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             let count = command::set_block_count(piece, true);
             self.start_command(Stage::Count, count, COMMAND_TIMEOUT_NS, now_ns);
         } else {
-            self.begin_counted(now_ns);
+            self.begin_special_counted(now_ns);
         }
     }
 
@@ -153,7 +192,8 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         let slot = self.slots.at_mut(index);
         slot.state = State::Active;
         // If the flush fails, nothing is surely on the medium.
-        (slot.flush_after, slot.moved_blocks) = (false, 0);
+        slot.rules.set(Rules::FLUSH_AFTER, false);
+        slot.moved_blocks = 0;
         self.control = index;
         self.stats.durable_flushes += 1;
         self.begin_flush(now_ns);
@@ -161,13 +201,10 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
 }
 
 impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
-    /// Is a write with its own rules next?
-    pub(super) fn special_is_next(&mut self, first: u8, now_ns: u64) -> bool {
-        let special = self.slots.at(first).special;
-        if special {
-            self.extra(Event::Write(first), now_ns);
-        }
-        special
+    /// A write with its own rules is next.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn write_specially(&mut self, first: u8, now_ns: u64) {
+        self.extra(Event::Write(first), now_ns);
     }
 }
-
