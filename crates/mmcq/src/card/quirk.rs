@@ -3,8 +3,6 @@
 //! Each set bit changes one path and nothing else. The tables hold what others have found out about products on the market; more can be
 //! given in [`Options::quirks`](super::Options::quirks). Where two entries match, both count.
 
-use crate::spec::cid::Cid;
-
 /// What a card needs otherwise than its standard says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Quirks(u32);
@@ -83,107 +81,130 @@ impl Quirks {
     }
 }
 
-/// By what a card is known.
+/// Which kind of card an entry is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Whose {
-    /// SD cards: product name without spaces at its end; year and month of manufacture, from and to (0 and [`u16::MAX`]: any), as year times 16 plus month.
-    Sd(&'static str, u16, u16),
-    /// eMMC: product name; EXT_CSD_REV, 0: any.
-    Emmc(&'static str, u8),
-    /// I/O cards: their device number. The manufacturer is that of the tuples.
-    Io(u16),
+pub enum Of {
+    /// SD memory cards, by their CID.
+    Sd,
+    /// eMMC devices, by their CID and EXT_CSD_REV.
+    Emmc,
+    /// I/O cards, by their manufacturer tuple.
+    Io,
 }
 
-/// An entry: who, and what.
+/// An entry: who, and what. Build it by [`sd`](Self::sd), [`emmc`](Self::emmc) or [`io`](Self::io), and narrow it down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Quirk {
-    /// Manufacturer: MID of the CID, or the code of CISTPL_MANFID.
-    pub manufacturer: u16,
-    /// Bits 119:104 of the CID; `None`: any.
-    pub oem: Option<u16>,
-    /// The rest of the identity. An empty name is any.
-    pub whose: Whose,
-    /// What it needs.
-    pub quirks: Quirks,
+    of: Of,
+    /// EXT_CSD_REV; 0: any.
+    revision: u8,
+    /// MID, or the code of CISTPL_MANFID.
+    manufacturer: u16,
+    /// Bits 119:104 of the CID, or the device's number; 0: any.
+    oem: u16,
+    /// Product name, zeros (on SD: and spaces) at its end; all zeros: any.
+    name: [u8; 6],
+    /// SD: manufactured in this month, as in the CID: years since 2000 times 16, plus month; 0: any.
+    month: u16,
+    quirks: Quirks,
 }
 
 impl Quirk {
-    const fn sd(manufacturer: u16, oem: Option<u16>, name: &'static str, quirks: Quirks) -> Self {
-        Quirk { manufacturer, oem, whose: Whose::Sd(name, 0, u16::MAX), quirks }
+    const fn new(of: Of, manufacturer: u16, oem: u16, name: &str, quirks: Quirks) -> Self {
+        let mut bytes = [0; 6];
+        let given = name.as_bytes();
+        let mut at = 0;
+        while at < 6 && at < given.len() {
+            bytes[at] = given[at];
+            at += 1;
+        }
+        Quirk { of, revision: 0, manufacturer, oem, name: bytes, month: 0, quirks }
     }
 
-    const fn sd_of(manufacturer: u16, oem: u16, name: &'static str, date: (u16, u16), quirks: Quirks) -> Self {
-        let month = date.0 * 16 + date.1;
-        Quirk { manufacturer, oem: Some(oem), whose: Whose::Sd(name, month, month), quirks }
+    /// SD cards of this manufacturer, OEM (0: any) and product name (empty: any).
+    pub const fn sd(manufacturer: u8, oem: u16, name: &str, quirks: Quirks) -> Self {
+        Quirk::new(Of::Sd, manufacturer as u16, oem, name, quirks)
     }
 
-    const fn emmc(manufacturer: u16, oem: Option<u16>, name: &'static str, quirks: Quirks) -> Self {
-        Quirk { manufacturer, oem, whose: Whose::Emmc(name, 0), quirks }
+    /// eMMC devices of this manufacturer, OEM (bits 119:104 of the CID; 0: any) and product name (empty: any).
+    pub const fn emmc(manufacturer: u8, oem: u16, name: &str, quirks: Quirks) -> Self {
+        Quirk::new(Of::Emmc, manufacturer as u16, oem, name, quirks)
     }
 
-    const fn io(manufacturer: u16, device: u16, quirks: Quirks) -> Self {
-        Quirk { manufacturer, oem: None, whose: Whose::Io(device), quirks }
+    /// I/O cards of this manufacturer and device number.
+    pub const fn io(manufacturer: u16, device: u16, quirks: Quirks) -> Self {
+        Quirk::new(Of::Io, manufacturer, device, "", quirks)
+    }
+
+    /// The same, but only SD cards that were made in this month.
+    pub const fn made(self, year: u16, month: u16) -> Self {
+        Quirk { month: year.saturating_sub(2000) << 4 | month & 0xf, ..self }
+    }
+
+    /// The same, but only eMMC devices of this EXT_CSD_REV.
+    pub const fn revision(self, revision: u8) -> Self {
+        Quirk { revision, ..self }
     }
 }
 
-const SANDISK_SD: u16 = 0x03;
-const ATP: u16 = 0x09;
-const GIGASTONE: u16 = 0x12;
-const APACER: u16 = 0x27;
-const SWISSBIT: u16 = 0x5d;
-const KINGSTON_SD: u16 = 0x9f;
+const SANDISK_SD: u8 = 0x03;
+const ATP: u8 = 0x09;
+const GIGASTONE: u8 = 0x12;
+const APACER: u8 = 0x27;
+const SWISSBIT: u8 = 0x5d;
+const KINGSTON_SD: u8 = 0x9f;
 
 /// SD cards.
 pub const SD: &[Quirk] = &[
-    Quirk::sd(ATP, None, "AF SD", Quirks::NO_COUNT),
-    Quirk::sd(APACER, Some(0x5048), "APUSD", Quirks::NO_COUNT),
-    Quirk::sd(SANDISK_SD, Some(0x5344), "", Quirks::NO_SD_DISCARD),
-    Quirk::sd_of(KINGSTON_SD, 0x5449, "SD64G", (2019, 11), Quirks::NO_SD_CACHE),
-    Quirk::sd_of(GIGASTONE, 0x3456, "ASTC", (2022, 2), Quirks::NO_SD_CACHE.and(Quirks::NO_SD_POWER_OFF)),
-    Quirk::sd_of(SWISSBIT, 0x5342, "0016G", (2019, 1), Quirks::NO_DDR50_TUNING),
+    Quirk::sd(ATP, 0, "AF SD", Quirks::NO_COUNT),
+    Quirk::sd(APACER, 0x5048, "APUSD", Quirks::NO_COUNT),
+    Quirk::sd(SANDISK_SD, 0x5344, "", Quirks::NO_SD_DISCARD),
+    Quirk::sd(KINGSTON_SD, 0x5449, "SD64G", Quirks::NO_SD_CACHE).made(2019, 11),
+    Quirk::sd(GIGASTONE, 0x3456, "ASTC", Quirks::NO_SD_CACHE.and(Quirks::NO_SD_POWER_OFF)).made(2022, 2),
+    Quirk::sd(SWISSBIT, 0x5342, "0016G", Quirks::NO_DDR50_TUNING).made(2019, 1),
 ];
 
-const SANDISK: u16 = 0x02;
-const TOSHIBA: u16 = 0x11;
-const MICRON: u16 = 0x13;
-const SAMSUNG: u16 = 0x15;
-const SANDISK_2: u16 = 0x45;
-const KINGSTON: u16 = 0x70;
-const HYNIX: u16 = 0x90;
-const NUMONYX: u16 = 0xfe;
+const SANDISK: u8 = 0x02;
+const TOSHIBA: u8 = 0x11;
+const MICRON: u8 = 0x13;
+const SAMSUNG: u8 = 0x15;
+const SANDISK_2: u8 = 0x45;
+const KINGSTON: u8 = 0x70;
+const HYNIX: u8 = 0x90;
+const NUMONYX: u8 = 0xfe;
 
 /// eMMC devices.
 pub const EMMC: &[Quirk] = &[
-    Quirk::emmc(SANDISK, Some(0x100), "SEM02G", Quirks::ERASE_ARGUMENT_BY_SWITCH),
-    Quirk::emmc(SANDISK, Some(0x100), "SEM04G", Quirks::ERASE_ARGUMENT_BY_SWITCH),
-    Quirk::emmc(SANDISK, Some(0x100), "SEM08G", Quirks::ERASE_ARGUMENT_BY_SWITCH),
-    Quirk::emmc(SANDISK, Some(0x100), "SEM16G", Quirks::ERASE_ARGUMENT_BY_SWITCH),
-    Quirk::emmc(SANDISK, Some(0x100), "SEM32G", Quirks::ERASE_ARGUMENT_BY_SWITCH),
-    Quirk::emmc(SANDISK, None, "SDMB-32", Quirks::NO_COUNT),
-    Quirk::emmc(SANDISK, None, "SDM032", Quirks::NO_COUNT),
-    Quirk::emmc(TOSHIBA, None, "MMC08G", Quirks::NO_COUNT),
-    Quirk::emmc(TOSHIBA, None, "MMC16G", Quirks::NO_COUNT),
-    Quirk::emmc(TOSHIBA, None, "MMC32G", Quirks::NO_COUNT),
-    Quirk::emmc(MICRON, Some(0x200), "", Quirks::LONG_READ),
-    Quirk::emmc(TOSHIBA, None, "008GE0", Quirks::LONG_READ),
-    Quirk::emmc(SAMSUNG, None, "M8G2FA", Quirks::NO_SECURE_ERASE),
-    Quirk::emmc(SAMSUNG, None, "MAG4FA", Quirks::NO_SECURE_ERASE),
-    Quirk::emmc(SAMSUNG, None, "MBG8FA", Quirks::NO_SECURE_ERASE),
-    Quirk::emmc(SAMSUNG, None, "MCGAFA", Quirks::NO_SECURE_ERASE),
-    Quirk::emmc(SAMSUNG, None, "VAL00M", Quirks::NO_SECURE_ERASE),
-    Quirk::emmc(SAMSUNG, None, "VYL00M", Quirks::NO_SECURE_ERASE),
-    Quirk::emmc(SAMSUNG, None, "KYL00M", Quirks::NO_SECURE_ERASE),
-    Quirk::emmc(SAMSUNG, None, "VZL00M", Quirks::NO_SECURE_ERASE),
-    Quirk::emmc(KINGSTON, None, "V10008", Quirks::NO_TRIM),
-    Quirk::emmc(KINGSTON, None, "V10016", Quirks::NO_TRIM),
-    Quirk::emmc(KINGSTON, Some(0x100), "M62704", Quirks::NO_TRIM),
-    Quirk::emmc(MICRON, Some(0x14e), "Q2J54A", Quirks::NO_TRIM.and(Quirks::FLUSH_AFTER_WRITE)),
-    Quirk::emmc(KINGSTON, Some(0x100), "IY2964", Quirks::FIXED_SECURE_TIME),
-    Quirk::emmc(KINGSTON, Some(0x100), "IB2932", Quirks::FIXED_SECURE_TIME),
-    Quirk::emmc(SANDISK_2, None, "", Quirks::LATE_DATE),
+    Quirk::emmc(SANDISK, 0x100, "SEM02G", Quirks::ERASE_ARGUMENT_BY_SWITCH),
+    Quirk::emmc(SANDISK, 0x100, "SEM04G", Quirks::ERASE_ARGUMENT_BY_SWITCH),
+    Quirk::emmc(SANDISK, 0x100, "SEM08G", Quirks::ERASE_ARGUMENT_BY_SWITCH),
+    Quirk::emmc(SANDISK, 0x100, "SEM16G", Quirks::ERASE_ARGUMENT_BY_SWITCH),
+    Quirk::emmc(SANDISK, 0x100, "SEM32G", Quirks::ERASE_ARGUMENT_BY_SWITCH),
+    Quirk::emmc(SANDISK, 0, "SDMB-32", Quirks::NO_COUNT),
+    Quirk::emmc(SANDISK, 0, "SDM032", Quirks::NO_COUNT),
+    Quirk::emmc(TOSHIBA, 0, "MMC08G", Quirks::NO_COUNT),
+    Quirk::emmc(TOSHIBA, 0, "MMC16G", Quirks::NO_COUNT),
+    Quirk::emmc(TOSHIBA, 0, "MMC32G", Quirks::NO_COUNT),
+    Quirk::emmc(MICRON, 0x200, "", Quirks::LONG_READ),
+    Quirk::emmc(TOSHIBA, 0, "008GE0", Quirks::LONG_READ),
+    Quirk::emmc(SAMSUNG, 0, "M8G2FA", Quirks::NO_SECURE_ERASE),
+    Quirk::emmc(SAMSUNG, 0, "MAG4FA", Quirks::NO_SECURE_ERASE),
+    Quirk::emmc(SAMSUNG, 0, "MBG8FA", Quirks::NO_SECURE_ERASE),
+    Quirk::emmc(SAMSUNG, 0, "MCGAFA", Quirks::NO_SECURE_ERASE),
+    Quirk::emmc(SAMSUNG, 0, "VAL00M", Quirks::NO_SECURE_ERASE),
+    Quirk::emmc(SAMSUNG, 0, "VYL00M", Quirks::NO_SECURE_ERASE),
+    Quirk::emmc(SAMSUNG, 0, "KYL00M", Quirks::NO_SECURE_ERASE),
+    Quirk::emmc(SAMSUNG, 0, "VZL00M", Quirks::NO_SECURE_ERASE),
+    Quirk::emmc(KINGSTON, 0, "V10008", Quirks::NO_TRIM),
+    Quirk::emmc(KINGSTON, 0, "V10016", Quirks::NO_TRIM),
+    Quirk::emmc(KINGSTON, 0x100, "M62704", Quirks::NO_TRIM),
+    Quirk::emmc(MICRON, 0x14e, "Q2J54A", Quirks::NO_TRIM.and(Quirks::FLUSH_AFTER_WRITE)),
+    Quirk::emmc(KINGSTON, 0x100, "IY2964", Quirks::FIXED_SECURE_TIME),
+    Quirk::emmc(KINGSTON, 0x100, "IB2932", Quirks::FIXED_SECURE_TIME),
+    Quirk::emmc(SANDISK_2, 0, "", Quirks::LATE_DATE),
     // HPI: of 4.41, and of 4.5.
-    Quirk { manufacturer: HYNIX, oem: Some(0x14a), whose: Whose::Emmc("", 5), quirks: Quirks::NO_HPI },
-    Quirk { manufacturer: NUMONYX, oem: Some(0x14e), whose: Whose::Emmc("", 6), quirks: Quirks::NO_HPI },
+    Quirk::emmc(HYNIX, 0x14a, "", Quirks::NO_HPI).revision(5),
+    Quirk::emmc(NUMONYX, 0x14e, "", Quirks::NO_HPI).revision(6),
 ];
 
 const TI: u16 = 0x97;
@@ -202,57 +223,52 @@ pub const IO: &[Quirk] = &[
 
 /// What both tables say of an SD card, by its R2.
 pub fn of_sd(cid: &[u32; 4], more: &[Quirk]) -> Quirks {
-    let known = Cid::parse_sd(cid);
-    let date = known.year.saturating_mul(16) + u16::from(known.month);
-    let oem = oem(cid);
-    gather(SD, more, |quirk| match quirk.whose {
-        Whose::Sd(name, from, to) => {
-            matches(quirk, known.manufacturer.into(), oem, name, known.name()) && (from..=to).contains(&date)
-        }
-        _ => false,
-    })
+    gather(SD, more, Of::Sd, cid, 0)
 }
 
 /// What both tables say of an eMMC, by its R2 and EXT_CSD_REV.
 pub fn of_emmc(cid: &[u32; 4], revision: u8, more: &[Quirk]) -> Quirks {
-    let known = Cid::parse_emmc(cid);
-    let oem = oem(cid);
-    gather(EMMC, more, |quirk| match quirk.whose {
-        Whose::Emmc(name, of) => {
-            let (short, given) = (known.name(), name);
-            // Seven characters do not fit the field: what is there counts.
-            let given = given.get(..6).unwrap_or(given);
-            matches(quirk, known.manufacturer.into(), oem, given, short) && (of == 0 || of == revision)
-        }
-        _ => false,
-    })
+    gather(EMMC, more, Of::Emmc, cid, revision)
 }
 
 /// What both tables say of an I/O card, by its manufacturer tuple.
 pub fn of_io(manufacturer: u16, device: u16, more: &[Quirk]) -> Quirks {
-    gather(IO, more, |quirk| match quirk.whose {
-        Whose::Io(of) => quirk.manufacturer == manufacturer && of == device,
-        _ => false,
-    })
+    let fits = |quirk: &&Quirk| {
+        quirk.of == Of::Io && quirk.manufacturer == manufacturer && quirk.oem == device
+    };
+    IO.iter().chain(more).filter(fits).fold(Quirks::NONE, |all, quirk| all.and(quirk.quirks))
 }
 
-const fn oem(cid: &[u32; 4]) -> u16 {
-    (cid[0] >> 8) as u16
-}
-
-fn matches(quirk: &Quirk, manufacturer: u16, oem: u16, wanted: &str, name: &str) -> bool {
-    quirk.manufacturer == manufacturer
-        && quirk.oem.is_none_or(|of| of == oem)
-        && (wanted.is_empty() || wanted == name)
-}
-
-fn gather(known: &[Quirk], more: &[Quirk], fits: impl Fn(&Quirk) -> bool) -> Quirks {
-    known.iter().chain(more).filter(|quirk| fits(quirk)).fold(Quirks::NONE, |all, quirk| all.and(quirk.quirks))
+fn gather(known: &[Quirk], more: &[Quirk], of: Of, cid: &[u32; 4], revision: u8) -> Quirks {
+    let [first, second, third, last] = *cid;
+    let [manufacturer, oem_high, oem_low, a] = first.to_be_bytes();
+    let oem = u16::from_be_bytes([oem_high, oem_low]);
+    let [b, c, d, e] = second.to_be_bytes();
+    // SD names have five characters, and its revision comes then.
+    let f = if of == Of::Emmc { (third >> 24) as u8 } else { 0 };
+    let mut name = [a, b, c, d, e, f];
+    for byte in name.iter_mut().rev() {
+        if !matches!(byte, 0 | b' ') {
+            break;
+        }
+        *byte = 0;
+    }
+    let month = (last >> 8 & 0xfff) as u16;
+    let fits = |quirk: &&Quirk| {
+        quirk.of == of
+            && quirk.manufacturer == u16::from(manufacturer)
+            && (quirk.oem == 0 || quirk.oem == oem)
+            && (quirk.name == [0; 6] || quirk.name == name)
+            && (quirk.month == 0 || quirk.month == month)
+            && (quirk.revision == 0 || quirk.revision == revision)
+    };
+    known.iter().chain(more).filter(fits).fold(Quirks::NONE, |all, quirk| all.and(quirk.quirks))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::spec::cid::Cid;
 
     /// The CID that the maker of the fix for it published, CRC left out.
     const GIGASTONE_2022: [u32; 4] = [0x1234_5641, 0x5354_4300, 0x2000_0001, 0x4501_6200];
@@ -304,12 +320,7 @@ mod tests {
 
     #[test]
     fn entries_of_the_user_add_to_ours() {
-        const MINE: &[Quirk] = &[Quirk {
-            manufacturer: 0x15,
-            oem: None,
-            whose: Whose::Emmc("VYL00M", 0),
-            quirks: Quirks::NO_TRIM,
-        }];
+        const MINE: &[Quirk] = &[Quirk::emmc(0x15, 0, "VYL00M", Quirks::NO_TRIM)];
         let all = of_emmc(&emmc(0x15, 0x100, b"VYL00M"), 5, MINE);
         assert_eq!(all, Quirks::NO_SECURE_ERASE.and(Quirks::NO_TRIM));
     }
