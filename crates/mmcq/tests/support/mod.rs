@@ -29,6 +29,9 @@ pub struct Seen {
     pub continued: bool,
 }
 
+/// A model of the replay-protected area.
+pub type Rpmb = Box<dyn FnMut(Direction, &mut [u8])>;
+
 /// What the test and the driver share.
 pub struct World {
     pub medium: Vec<u8>,
@@ -61,6 +64,8 @@ pub struct World {
     /// Other partitions, by their access bits, and the one that CMD6 has switched to.
     pub areas: HashMap<u8, Vec<u8>>,
     pub area: u8,
+    /// What the replay-protected area does with frames that come and that are asked for.
+    pub rpmb: Option<Rpmb>,
     /// CMD35 or CMD32, and CMD36 or CMD33.
     erase: (u64, u64),
     /// Phases of this command fail after so many that do not: index, countdown, cause; and how many do.
@@ -92,6 +97,7 @@ impl World {
             retune: false,
             areas: HashMap::new(),
             area: 0,
+            rpmb: None,
             erase: (0, 0),
             strike: None,
             strikes: 1,
@@ -293,7 +299,12 @@ impl Host for TestHost {
             let mut at = first as usize * 512;
             let area = world.area;
             for s in segments {
-                let World { medium, areas, .. } = &mut *world;
+                let World { medium, areas, rpmb, .. } = &mut *world;
+                if let (3, Some(rpmb)) = (area, rpmb) {
+                    // SAFETY: as below.
+                    rpmb(direction, unsafe { std::slice::from_raw_parts_mut(s.ptr.as_ptr(), s.len as usize) });
+                    continue;
+                }
                 let medium = if area == 0 { medium } else { areas.get_mut(&area).expect("no such partition") };
                 let memory = &mut medium[at..at + s.len as usize];
                 // SAFETY: the engine owns the memory and lends it until the transfer ends.
