@@ -73,14 +73,15 @@ impl<'a, L: Lock, H: Host, const N: usize, P: Policy> BlockDevice<'a, L, H, N, P
         self.shared.with(|engine| {
             let target = *engine.target()?;
             let caps = engine.host().caps();
+            let erase = &engine.abilities().erase;
             Some(Geometry {
                 blocks: target.sectors,
                 transfer_blocks: caps.max_blocks.min(caps.max_bytes / BLOCK_BYTES),
                 align: caps.align,
                 volatile_cache: target.flush != crate::engine::FlushBy::Status,
-                discard_blocks: target.erase.discarding().map_or(0, |how| target.erase.grain_blocks(how)),
-                erase_blocks: erasing(&target.erase).map_or(0, |how| target.erase.grain_blocks(how)),
-                zeros_by_erase: target.erase.zeroing(0, target.erase.group_blocks).is_some(),
+                discard_blocks: erase.discarding().map_or(0, |how| erase.grain_blocks(how)),
+                erase_blocks: erasing(erase).map_or(0, |how| erase.grain_blocks(how)),
+                zeros_by_erase: erase.zeroing(0, erase.group_blocks).is_some(),
                 protected: target.protected,
             })
         })
@@ -158,9 +159,10 @@ impl<'a, L: Lock, H: Host, const N: usize, P: Policy> BlockDevice<'a, L, H, N, P
     fn equipped(&self, choose: impl FnOnce(&Erasing) -> Option<Erase>) -> Result<(Erase, u64), Error> {
         self.shared.with(|engine| {
             engine.equip();
-            let target = engine.target().ok_or(Error::NoCard)?;
-            let how = choose(&target.erase).ok_or(Error::Unsupported)?;
-            Ok((how, u64::from(target.erase.grain_blocks(how))))
+            engine.target().ok_or(Error::NoCard)?;
+            let erase = &engine.abilities().erase;
+            let how = choose(erase).ok_or(Error::Unsupported)?;
+            Ok((how, u64::from(erase.grain_blocks(how))))
         })
     }
 

@@ -114,7 +114,6 @@ pub(super) async fn bring_up<L: Lock, H: Host, const N: usize, P: Policy>(
         flush: if cache_on { FlushBy::EmmcCache { timeout_ns: FLUSH_NS } } else { FlushBy::Status },
         protected: csd.perm_write_protect || csd.tmp_write_protect,
         quirks,
-        ..Target::NONE
     };
     let family = Family::Emmc(Emmc { revision: last.revision, cache_bytes: last.cache_bytes, cache_on });
     Ok(Card { family, cid, csd: csd_words, ocr: ocr.0, timing, width, clock_hz, target })

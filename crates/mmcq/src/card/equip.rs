@@ -3,7 +3,7 @@
 use super::quirk::Quirks;
 use super::session::{Failed, Session};
 use super::{Card, Family};
-use crate::engine::{DmaBuf, Erase, Erasing, Error, Target};
+use crate::engine::{Abilities, DmaBuf, Erase, Erasing, Error};
 use crate::host::Host;
 use crate::sched::Policy;
 use crate::spec::command::emmc;
@@ -35,36 +35,35 @@ pub async fn equip<L: Lock, H: Host, const N: usize, P: Policy>(
     let mut session = Session::new(shared, scratch);
     session.rca = card.target.rca;
     let result = abilities(&mut session, card).await.map_err(|Failed| session.error);
-    let result = result.map(|(erase, reliable_blocks)| {
+    let result = result.map(|abilities| {
         shared.with(|engine| {
             engine.equip();
-            if let Some(target) = engine.target() {
-                let target = Target { erase, reliable_blocks, ..*target };
-                engine.set_target(Some(target));
-            }
+            engine.set_abilities(abilities);
         })
     });
     (result, session.into_scratch())
 }
 
-/// How the card erases, and the sectors of its reliable writes.
+/// What its registers say.
 async fn abilities<L: Lock, H: Host, const N: usize, P: Policy>(
     session: &mut Session<'_, L, H, N, P>,
     card: &Card,
-) -> Result<(Erasing, u32), Failed> {
+) -> Result<Abilities, Failed> {
     let quirks = card.target.quirks;
     match &card.family {
         Family::Sd(sd) => {
             let csd = session.parsed(Csd::parse_sd(&card.csd))?;
             let scr = session.parsed(Scr::parse(&sd.scr))?;
-            Ok((of_sd(&csd, &scr, &Ssr::parse(&sd.ssr), quirks), 0))
+            let erase = of_sd(&csd, &scr, &Ssr::parse(&sd.ssr), quirks);
+            Ok(Abilities { erase, reliable_blocks: 0 })
         }
         Family::Emmc(_) => {
             let csd = session.parsed(Csd::parse_emmc(&card.csd))?;
             session.register(emmc::send_ext_csd(), false, 512).await?;
             let found = ExtCsd::parse(session.bytes()?).map(|ext| {
-                let reliable = if ext.reliable_write_enhanced() { u32::MAX } else { ext.rel_wr_sec_c().into() };
-                (of_emmc(&csd, &ext, quirks), reliable)
+                let any = ext.reliable_write_enhanced();
+                let reliable_blocks = if any { u32::MAX } else { ext.rel_wr_sec_c().into() };
+                Abilities { erase: of_emmc(&csd, &ext, quirks), reliable_blocks }
             });
             session.parsed(found)
         }

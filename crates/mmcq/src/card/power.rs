@@ -6,7 +6,7 @@
 use super::session::{Failed, Session};
 use super::{Card, Family, extension};
 use crate::block::BlockDevice;
-use crate::engine::{DmaBuf, Error};
+use crate::engine::{Abilities, DmaBuf, Error, Target};
 use crate::host::{BusOp, Host};
 use crate::sched::Policy;
 use crate::spec::command::{self, emmc};
@@ -110,6 +110,17 @@ async fn times<L: Lock, H: Host, const N: usize, P: Policy>(
 #[must_use = "the card sleeps until `awake` is called with this"]
 pub struct Asleep {
     sleep_ns: u64,
+    before: Before,
+}
+
+/// What the engine knew of the card.
+type Before = (Option<Target>, Abilities);
+
+fn give_back<L: Lock, H: Host, const N: usize, P: Policy>(shared: &Shared<L, H, N, P>, before: Before) {
+    shared.with(|engine| {
+        engine.set_target(before.0);
+        engine.set_abilities(before.1);
+    });
 }
 
 /// Flushes, and puts an eMMC to sleep: it keeps its address, width and timing, and VCC may go.
@@ -121,22 +132,23 @@ pub async fn sleep<L: Lock, H: Host, const N: usize, P: Policy>(
     if !matches!(card.family, Family::Emmc(_)) {
         return (Err(Error::Unsupported), scratch);
     }
-    let target = shared.with(|engine| engine.target().copied());
+    let before = shared.with(|engine| (engine.target().copied(), *engine.abilities()));
     let flushed = take_away(shared).await;
     let mut session = Session::new(shared, scratch);
     session.rca = card.target.rca;
     let result = match flushed {
-        Ok(()) => fall_asleep(&mut session).await.map_err(|Failed| session.error),
+        Ok(()) => fall_asleep(&mut session, before).await.map_err(|Failed| session.error),
         Err(error) => Err(error),
     };
     if result.is_err() {
-        shared.with(|engine| engine.set_target(target));
+        give_back(shared, before);
     }
     (result, session.into_scratch())
 }
 
 async fn fall_asleep<L: Lock, H: Host, const N: usize, P: Policy>(
     session: &mut Session<'_, L, H, N, P>,
+    before: Before,
 ) -> Result<Asleep, Failed> {
     let sleep_ns = times(session).await?.sleep_ns.clamp(SLEEP_NS_MIN, limits::SLEEP_NS);
     session.command(command::select_card(0)).await?;
@@ -145,7 +157,7 @@ async fn fall_asleep<L: Lock, H: Host, const N: usize, P: Policy>(
         // Not asleep: it must not stay deselected.
         let _ = session.command(command::select_card(session.rca)).await;
     }
-    answer.map(|()| Asleep { sleep_ns })
+    answer.map(|()| Asleep { sleep_ns, before })
 }
 
 /// No device is given less time than this for it.
@@ -162,7 +174,7 @@ pub async fn awake<L: Lock, H: Host, const N: usize, P: Policy>(
     session.rca = card.target.rca;
     let result = wake(&mut session, asleep).await.map_err(|Failed| session.error);
     if result.is_ok() {
-        shared.with(|engine| engine.set_target(Some(card.target)));
+        give_back(shared, asleep.before);
     }
     (result, session.into_scratch())
 }

@@ -131,7 +131,6 @@ pub(super) async fn bring_up<L: Lock, H: Host, const N: usize, P: Policy>(
         flush: FlushBy::Status,
         protected,
         quirks,
-        ..Target::NONE
     };
     Ok(Card { family: Family::Sd(sd), cid, csd: csd_words, ocr: ocr.0, timing, width, clock_hz, target })
 }

@@ -44,11 +44,6 @@ pub struct Target {
     pub write_timeout_ns: u64,
     /// How to flush.
     pub flush: FlushBy,
-    /// Sectors of a reliable write [eMMC 6.6.12]: 0 there is none, [`u32::MAX`] any number, else 1 or so many from a multiple of it on. Only asked
-    /// where a cache is on.
-    pub reliable_blocks: u32,
-    /// How to erase.
-    pub erase: Erasing,
     /// Nothing may be written: the switch of the card, or a bit of its CSD.
     pub protected: bool,
     /// What this card needs otherwise than its standard says.
@@ -66,11 +61,33 @@ impl Target {
         read_timeout_ns: 0,
         write_timeout_ns: 0,
         flush: FlushBy::Status,
-        reliable_blocks: 0,
-        erase: Erasing::NONE,
         protected: false,
         quirks: Quirks::NONE,
     };
+}
+
+/// What the engine must know of the card for more than that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Abilities {
+    /// Sectors of a reliable write [eMMC 6.6.12]: 0 there is none, [`u32::MAX`] any number, else 1 or so many from a multiple of it on. Only asked
+    /// where a cache is on.
+    pub reliable_blocks: u32,
+    /// How to erase.
+    pub erase: Erasing,
+}
+
+impl Abilities {
+    /// None.
+    pub const NONE: Abilities = Abilities { reliable_blocks: 0, erase: Erasing::NONE };
+
+    /// May a write of these blocks be a reliable one?
+    pub(super) fn reliable(&self, lba: u64, blocks: u32) -> bool {
+        match self.reliable_blocks {
+            0 => false,
+            u32::MAX => true,
+            unit => blocks == 1 || blocks == unit && lba.is_multiple_of(unit.into()),
+        }
+    }
 }
 
 /// The three numbers of the queue, and what may be joined.

@@ -138,6 +138,18 @@ impl Erasing {
         }
     }
 
+    /// Why these blocks cannot be erased so, if they cannot.
+    pub(super) fn check(&self, lba: u64, blocks: u32, how: Erase) -> Result<(), Error> {
+        let group_blocks = self.grain_blocks(how);
+        if !self.can(how) {
+            Err(Error::Unsupported)
+        } else if group_blocks > 1 && !self.whole(lba, blocks) {
+            Err(Error::Unaligned { group_blocks })
+        } else {
+            Ok(())
+        }
+    }
+
     fn whole(&self, lba: u64, blocks: u32) -> bool {
         let group = u64::from(self.group_blocks.max(1));
         lba.is_multiple_of(group) && u64::from(blocks).is_multiple_of(group)
@@ -187,14 +199,10 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         if blocks == 0 || end.is_none_or(|end| end > target.sectors) {
             return self.end_control(Err(Error::OutOfRange { lba, sectors: target.sectors }));
         }
-        let erase = &target.erase;
-        let group_blocks = erase.grain_blocks(how);
-        if target.protected {
-            return self.end_control(Err(Error::Protected));
-        } else if !erase.can(how) {
-            return self.end_control(Err(Error::Unsupported));
-        } else if group_blocks > 1 && !erase.whole(lba, blocks) {
-            return self.end_control(Err(Error::Unaligned { group_blocks }));
+        let erase = self.abilities.erase;
+        // Between its acceptance and now the card may have become another.
+        if let Err(error) = erase.check(lba, blocks, how) {
+            return self.end_control(Err(error));
         }
         let rest = blocks.saturating_sub(done);
         // Nobody waits for the rest any more.
@@ -221,8 +229,8 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
 
     /// One round over the piece; a secure trim has two.
     fn erase_round(&mut self, now_ns: u64) {
-        let (Some((how, ..)), Some(target)) = (self.piece(), self.target) else { return };
-        match target.erase.argument_byte {
+        let Some((how, ..)) = self.piece() else { return };
+        match self.abilities.erase.argument_byte {
             0 => self.erase_from(now_ns),
             byte => {
                 let argument = emmc::erase(emmc_kind(how, self.memory.second)).arg;
@@ -256,14 +264,14 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         let (Some((_, first, _)), Some(target)) = (self.piece(), self.target) else { return };
         let addr = target.address(first);
         let command =
-            if target.erase.emmc { emmc::erase_group_start(addr) } else { sd::erase_wr_blk_start(addr) };
+            if self.abilities.erase.emmc { emmc::erase_group_start(addr) } else { sd::erase_wr_blk_start(addr) };
         self.short(Place::EraseStart, command, now_ns);
     }
 
     fn name_last(&mut self, now_ns: u64) {
         let (Some((_, _, last)), Some(target)) = (self.piece(), self.target) else { return };
         let addr = target.address(last);
-        let command = if target.erase.emmc { emmc::erase_group_end(addr) } else { sd::erase_wr_blk_end(addr) };
+        let command = if self.abilities.erase.emmc { emmc::erase_group_end(addr) } else { sd::erase_wr_blk_end(addr) };
         self.short(Place::EraseEnd, command, now_ns);
     }
 
@@ -272,7 +280,8 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             return self.end_control_and_go_on(Err(Error::NoCard), now_ns);
         };
         // Bit 7 is reserved on SD.
-        let errors = if target.erase.emmc { R1::ERRORS } else { R1::ERRORS & !R1::SWITCH_ERROR };
+        let erase = self.abilities.erase;
+        let errors = if erase.emmc { R1::ERRORS } else { R1::ERRORS & !R1::SWITCH_ERROR };
         if status & errors != 0 {
             return self.end_control_and_go_on(Err(refused(status)), now_ns);
         }
@@ -284,10 +293,10 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             }
             Place::EraseStart | Place::EraseEndUpper => self.name_last(now_ns),
             Place::EraseEnd => {
-                let unit = u64::from(target.erase.unit_blocks.max(1));
+                let unit = u64::from(erase.unit_blocks.max(1));
                 let units = u32::try_from(last / unit - first / unit + 1).unwrap_or(u32::MAX);
-                let limit_ns = target.erase.limit_ns(how, units);
-                let go = match target.erase.emmc {
+                let limit_ns = erase.limit_ns(how, units);
+                let go = match erase.emmc {
                     true => emmc::erase(emmc_kind(how, self.memory.second)),
                     false if how == Erase::Discard => sd::erase(sd::Erase::Discard),
                     false => sd::erase(sd::Erase::Erase),

@@ -6,7 +6,7 @@
 
 use super::phases::{COMMAND_TIMEOUT_NS, SLACK_NS, Stage};
 use super::slot::NONE;
-use super::{DmaBuf, Engine, Error, FlushBy, Kind, Output};
+use super::{Abilities, DmaBuf, Engine, Error, FlushBy, Kind, Output, Request};
 use crate::host::{Auto, BusyDetect, Data, Direction, Host, Phase, Segment};
 use crate::sched::Policy;
 use crate::spec::command::{Command, Resp};
@@ -16,7 +16,11 @@ use crate::spec::response::R1;
 const DATA_NS: u64 = 1_000_000_000;
 
 /// One way into what [`Engine::equip`] adds.
-pub(super) type Extras<H, const N: usize, P> = fn(&mut Engine<H, N, P>, Event, u64);
+#[derive(Debug)]
+pub(super) struct Extras<H: Host, const N: usize, P: Policy> {
+    pub on_event: fn(&mut Engine<H, N, P>, Event, u64),
+    pub admit: fn(&Engine<H, N, P>, &mut Request) -> Result<(), Error>,
+}
 
 /// What has happened to a request of these kinds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -145,9 +149,32 @@ impl Memory {
 
 impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     /// Makes the engine able to erase, write zeroes, write durably, visit other partitions, give long orders, and flush by extension register.
-    /// Requests for these are refused as [`Error::Unsupported`] before. May be called again.
+    /// Requests for these fail as [`Error::Unsupported`] before. May be called again. How to erase is said by [`set_abilities`](Self::set_abilities).
     pub fn equip(&mut self) {
-        self.extras = Some(Self::on_event);
+        self.extras = Some(Extras { on_event: Self::on_event, admit: Self::admit_extra });
+    }
+
+    /// Tells the engine what the card can besides reading and writing. To be told again after [`set_target`](Self::set_target) with `None`.
+    pub fn set_abilities(&mut self, abilities: Abilities) {
+        self.abilities = abilities;
+        self.memory.erase_units = 0;
+    }
+
+    /// What the card can besides reading and writing, as far as the engine was told.
+    pub fn abilities(&self) -> &Abilities {
+        &self.abilities
+    }
+
+    /// Why a request that is no read, write or phase cannot be accepted, if so.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn admit_other(&self, request: &mut Request) -> Result<(), Error> {
+        match (request.kind, &self.extras) {
+            (Kind::Flush, _) if self.target.is_none() => Err(Error::NoCard),
+            (Kind::Flush | Kind::Bus(_) | Kind::Pause { .. }, _) => Ok(()),
+            (_, Some(extras)) => (extras.admit)(self, request),
+            (_, None) => Err(Error::Unsupported),
+        }
     }
 
     /// A block of memory for the extension registers of SD cards; the one before comes back. Not while a flush is in progress.
@@ -157,8 +184,8 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
 
     /// To the extras, if there are any; a request that needs them was not accepted without.
     pub(super) fn extra(&mut self, event: Event, now_ns: u64) {
-        match self.extras {
-            Some(on_event) => on_event(self, event, now_ns),
+        match &self.extras {
+            Some(extras) => (extras.on_event)(self, event, now_ns),
             None => match event {
                 Event::Write(index) => {
                     self.withdraw(index);

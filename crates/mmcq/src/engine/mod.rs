@@ -25,7 +25,7 @@ mod stream;
 mod visit;
 
 pub use buffer::DmaBuf;
-pub use config::{Config, FlushBy, Stats, Target, Work};
+pub use config::{Abilities, Config, FlushBy, Stats, Target, Work};
 pub use erase::{Erase, Erasing, Irreversible};
 pub use request::{BLOCK_BYTES, Completion, Error, Kind, Output, Request, SlotId};
 pub use stream::Close;
@@ -131,6 +131,7 @@ pub struct Engine<H: Host, const N: usize, P: Policy = Fifo> {
     dirty: bool,
     /// What `equip` adds, and what that remembers.
     extras: Option<Extras<H, N, P>>,
+    abilities: Abilities,
     memory: Memory,
     stats: Stats,
 }
@@ -197,14 +198,15 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             after_busy: Stage::FlushStatus,
             dirty: true,
             extras: None,
+            abilities: Abilities::NONE,
             memory: Memory::NEW,
             stats: Stats::ZERO,
         }
     }
 
     /// Accepts a request, maps its memory if there is room ahead, and starts it if the controller is idle. A refused request comes back whole.
-    pub fn submit(&mut self, request: Request, now_ns: u64) -> Result<SlotId, (Error, Request)> {
-        if let Err(error) = self.admit(&request) {
+    pub fn submit(&mut self, mut request: Request, now_ns: u64) -> Result<SlotId, (Error, Request)> {
+        if let Err(error) = self.admit(&mut request) {
             return Err((error, request));
         }
         let Some(index) = self.allocate() else { return Err((Error::Full, request)) };
@@ -221,7 +223,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         } else if let Kind::Raw { phase, .. } | Kind::Io { phase, .. } = slot.kind {
             slot.segment.len = raw_bytes(&phase);
         } else {
-            slot.plan_other(self.target.as_ref());
+            slot.plan_zeroes();
         }
         let generation = slot.generation;
         if matches!(slot.kind, Kind::Io { .. }) {
@@ -249,7 +251,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     }
 
     /// Why a request cannot be accepted, if so.
-    fn admit(&self, request: &Request) -> Result<(), Error> {
+    fn admit(&self, request: &mut Request) -> Result<(), Error> {
         if self.mode == Mode::Suspended {
             return Err(Error::Suspended);
         }
@@ -452,7 +454,10 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             (self.open, self.unsettled, self.late) = (None, false, None);
         }
         self.runs = [Run::NEW; 2];
-        (self.dirty, self.memory.area, self.memory.erase_units) = (true, 0, 0);
+        (self.dirty, self.memory.area) = (true, 0);
+        if self.target.is_none() {
+            self.abilities = Abilities::NONE;
+        }
     }
 
     /// The card's parameters.

@@ -20,15 +20,6 @@ use crate::spec::response::R1;
 const ZERO_BLOCKS_MAX: u32 = (1 << 23) - 1;
 
 impl Target {
-    /// May a write of these blocks be a reliable one [eMMC 6.6.12]?
-    fn reliable(&self, lba: u64, blocks: u32) -> bool {
-        match self.reliable_blocks {
-            0 => false,
-            u32::MAX => true,
-            unit => blocks == 1 || blocks == unit && lba.is_multiple_of(unit.into()),
-        }
-    }
-
     /// Where a block is for the card's commands.
     pub(super) fn address(&self, lba: u64) -> u32 {
         if self.block_addressed { lba as u32 } else { (lba as u32).wrapping_mul(BLOCK_BYTES) }
@@ -36,35 +27,18 @@ impl Target {
 }
 
 impl Slot {
-    /// Prepares the slot of a request that is no read, write or phase: zeroes become an erase or a write.
-    #[cold]
-    #[inline(never)]
-    pub fn plan_other(&mut self, target: Option<&Target>) {
+    /// A slot of zeroes becomes one of a write, with rules of its own.
+    pub fn plan_zeroes(&mut self) {
         let Kind::Zero { lba, blocks } = self.kind else { return };
-        match target.and_then(|target| target.erase.zeroing(lba, blocks)) {
-            Some(how) => self.kind = Kind::Erase { lba, blocks, how },
-            None => {
-                self.kind = Kind::Write { lba, blocks };
-                self.rules.set(Rules::ZERO, true);
-                self.segment.len -= self.segment.len % BLOCK_BYTES;
-            }
-        }
+        self.kind = Kind::Write { lba, blocks };
+        self.rules.set(Rules::ZERO, true);
+        self.segment.len -= self.segment.len % BLOCK_BYTES;
     }
 }
 
 impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
-    /// Why a request that is no read, write or phase cannot be accepted, if so.
-    #[cold]
-    #[inline(never)]
-    pub(super) fn admit_other(&self, request: &Request) -> Result<(), Error> {
-        match request.kind {
-            Kind::Flush if self.target.is_none() => return Err(Error::NoCard),
-            Kind::Flush | Kind::Bus(_) | Kind::Pause { .. } => return Ok(()),
-            _ => {}
-        }
-        if self.extras.is_none() {
-            return Err(Error::Unsupported);
-        }
+    /// Why a request for what [`equip`](Self::equip) adds cannot be accepted, if so. Zeroes that an erase can do become one.
+    pub(super) fn admit_extra(&self, request: &mut Request) -> Result<(), Error> {
         let Some(target) = self.target.as_ref() else { return Err(Error::NoCard) };
         let (lba, blocks) = match request.kind {
             Kind::Zero { lba, blocks } | Kind::Erase { lba, blocks, .. } => (lba, blocks),
@@ -77,15 +51,19 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         if target.protected {
             return Err(Error::Protected);
         }
+        let erase = &self.abilities.erase;
         let given = request.buf.len_bytes();
         match request.kind {
-            Kind::Zero { .. } if blocks > ZERO_BLOCKS_MAX => Err(Error::Unsupported),
-            Kind::Zero { .. } if given < BLOCK_BYTES && target.erase.zeroing(lba, blocks).is_none() => {
-                Err(Error::Buffer { needed: BLOCK_BYTES, given })
-            }
-            Kind::Erase { how, .. } if !target.erase.can(how) => Err(Error::Unsupported),
-            _ => Ok(()),
+            Kind::Zero { .. } if blocks > ZERO_BLOCKS_MAX => return Err(Error::Unsupported),
+            Kind::Zero { .. } => match erase.zeroing(lba, blocks) {
+                Some(how) => request.kind = Kind::Erase { lba, blocks, how },
+                None if given < BLOCK_BYTES => return Err(Error::Buffer { needed: BLOCK_BYTES, given }),
+                None => {}
+            },
+            Kind::Erase { how, .. } => erase.check(lba, blocks, how)?,
+            _ => {}
         }
+        Ok(())
     }
 
     /// A durable write, its flush, or a write of zeroes is next.
@@ -126,7 +104,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             return self.refuse(index, error);
         }
         let cached = target.flush != FlushBy::Status;
-        let reliable = cached && target.count && !self.host.caps().no_count && target.reliable(start, blocks);
+        let reliable = cached && target.count && !self.host.caps().no_count && self.abilities.reliable(start, blocks);
         self.slots.at_mut(index).rules.set(Rules::FLUSH_AFTER, durable && cached && !reliable);
         let piece = most.min(self.limits().blocks);
         self.gathered.alone(index, lba, piece);
