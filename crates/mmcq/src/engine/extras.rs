@@ -5,7 +5,7 @@
 //! share: short commands, orders (a command with busy, waited for however long it lasts), data, pauses.
 
 use super::phases::{COMMAND_TIMEOUT_NS, SLACK_NS, Stage};
-use super::slot::NONE;
+use super::slot::{NONE, Slot};
 use super::{Abilities, DmaBuf, Engine, Error, FlushBy, Kind, Output, Request};
 use crate::host::{Auto, BusyDetect, Data, Direction, Host, Phase, Segment};
 use crate::sched::Policy;
@@ -19,7 +19,19 @@ const DATA_NS: u64 = 1_000_000_000;
 #[derive(Debug)]
 pub(super) struct Extras<H: Host, const N: usize, P: Policy> {
     pub on_event: fn(&mut Engine<H, N, P>, Event, u64),
-    pub admit: fn(&Engine<H, N, P>, &mut Request) -> Result<(), Error>,
+    pub admit: fn(&Engine<H, N, P>, &Request) -> Result<(), Error>,
+    pub plan: fn(&mut Slot, &Abilities),
+}
+
+impl<H: Host, const N: usize, P: Policy> Extras<H, N, P> {
+    /// Prepares the slot of a request that is no read, write or phase.
+    #[cold]
+    #[inline(never)]
+    pub fn plan(extras: &Option<Self>, slot: &mut Slot, abilities: &Abilities) {
+        if let Some(extras) = extras {
+            (extras.plan)(slot, abilities);
+        }
+    }
 }
 
 /// What has happened to a request of these kinds.
@@ -151,7 +163,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     /// Makes the engine able to erase, write zeroes, write durably, visit other partitions, give long orders, and flush by extension register.
     /// Requests for these fail as [`Error::Unsupported`] before. May be called again. How to erase is said by [`set_abilities`](Self::set_abilities).
     pub fn equip(&mut self) {
-        self.extras = Some(Extras { on_event: Self::on_event, admit: Self::admit_extra });
+        self.extras = Some(Extras { on_event: Self::on_event, admit: Self::admit_extra, plan: Slot::plan_zeroes });
     }
 
     /// Tells the engine what the card can besides reading and writing. To be told again after [`set_target`](Self::set_target) with `None`.
@@ -168,7 +180,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     /// Why a request that is no read, write or phase cannot be accepted, if so.
     #[cold]
     #[inline(never)]
-    pub(super) fn admit_other(&self, request: &mut Request) -> Result<(), Error> {
+    pub(super) fn admit_other(&self, request: &Request) -> Result<(), Error> {
         match (request.kind, &self.extras) {
             (Kind::Flush, _) if self.target.is_none() => Err(Error::NoCard),
             (Kind::Flush | Kind::Bus(_) | Kind::Pause { .. }, _) => Ok(()),

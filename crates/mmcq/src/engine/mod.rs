@@ -205,8 +205,8 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     }
 
     /// Accepts a request, maps its memory if there is room ahead, and starts it if the controller is idle. A refused request comes back whole.
-    pub fn submit(&mut self, mut request: Request, now_ns: u64) -> Result<SlotId, (Error, Request)> {
-        if let Err(error) = self.admit(&mut request) {
+    pub fn submit(&mut self, request: Request, now_ns: u64) -> Result<SlotId, (Error, Request)> {
+        if let Err(error) = self.admit(&request) {
             return Err((error, request));
         }
         let Some(index) = self.allocate() else { return Err((Error::Full, request)) };
@@ -216,14 +216,14 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         (slot.rules, slot.urgent) = (Rules::of(request.durable), request.urgent);
         slot.segment = Segment { ptr: request.buf.as_non_null(), len: request.buf.len_bytes(), bus: 0 };
         slot.buf = request.buf;
-        (slot.solo, slot.prepared, slot.moved_blocks) = (false, false, 0);
+        (slot.solo, slot.prepared, slot.moved_blocks) = (request.durable, false, 0);
         slot.result = Ok(Output::default());
         if let Kind::Read { blocks, .. } | Kind::Write { blocks, .. } = slot.kind {
             slot.segment.len = blocks.saturating_mul(BLOCK_BYTES);
         } else if let Kind::Raw { phase, .. } | Kind::Io { phase, .. } = slot.kind {
             slot.segment.len = raw_bytes(&phase);
         } else {
-            slot.plan_zeroes();
+            Extras::plan(&self.extras, slot, &self.abilities);
         }
         let generation = slot.generation;
         if matches!(slot.kind, Kind::Io { .. }) {
@@ -251,7 +251,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     }
 
     /// Why a request cannot be accepted, if so.
-    fn admit(&self, request: &mut Request) -> Result<(), Error> {
+    fn admit(&self, request: &Request) -> Result<(), Error> {
         if self.mode == Mode::Suspended {
             return Err(Error::Suspended);
         }

@@ -115,7 +115,7 @@ impl<const N: usize> Gathered<N> {
             }
             let blocks = span.end.saturating_sub(span.start) + u64::from(self.blocks);
             blocks <= u64::from(limits.merged_blocks)
-                && !slots.at(index).alone()
+                && !slots.at(index).solo
                 && (blocks <= u64::from(limits.fair_blocks) || !overtakes(slots, index, taken))
                 && !overtakes_overlap(slots, index, left)
         })

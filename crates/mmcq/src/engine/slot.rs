@@ -119,11 +119,6 @@ impl Slot {
         ))
     }
 
-    /// Is nothing merged with it?
-    pub fn alone(&self) -> bool {
-        self.solo || self.rules != Rules::NONE
-    }
-
     /// The way its data go, if it has any.
     pub fn direction(&self) -> Option<Direction> {
         match self.kind {

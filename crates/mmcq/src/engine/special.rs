@@ -10,7 +10,7 @@ use super::extras::{Event, Pieces, Place, Step};
 use super::phases::{COMMAND_TIMEOUT_NS, Stage};
 use super::slot::{NONE, Rules, Slot, State};
 use super::stream::{Close, End};
-use super::{BLOCK_BYTES, Engine, Error, FlushBy, Kind, Request, Target};
+use super::{Abilities, BLOCK_BYTES, Engine, Error, FlushBy, Kind, Request, Target};
 use crate::host::Host;
 use crate::sched::Policy;
 use crate::spec::command;
@@ -27,18 +27,23 @@ impl Target {
 }
 
 impl Slot {
-    /// A slot of zeroes becomes one of a write, with rules of its own.
-    pub fn plan_zeroes(&mut self) {
+    /// A slot of zeroes becomes one of an erase that does the same, or of a write with rules of its own.
+    pub fn plan_zeroes(&mut self, abilities: &Abilities) {
         let Kind::Zero { lba, blocks } = self.kind else { return };
+        if let Some(how) = abilities.erase.zeroing(lba, blocks) {
+            self.kind = Kind::Erase { lba, blocks, how };
+            return;
+        }
         self.kind = Kind::Write { lba, blocks };
+        self.solo = true;
         self.rules.set(Rules::ZERO, true);
         self.segment.len -= self.segment.len % BLOCK_BYTES;
     }
 }
 
 impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
-    /// Why a request for what [`equip`](Self::equip) adds cannot be accepted, if so. Zeroes that an erase can do become one.
-    pub(super) fn admit_extra(&self, request: &mut Request) -> Result<(), Error> {
+    /// Why a request for what [`equip`](Self::equip) adds cannot be accepted, if so.
+    pub(super) fn admit_extra(&self, request: &Request) -> Result<(), Error> {
         let Some(target) = self.target.as_ref() else { return Err(Error::NoCard) };
         let (lba, blocks) = match request.kind {
             Kind::Zero { lba, blocks } | Kind::Erase { lba, blocks, .. } => (lba, blocks),
@@ -54,16 +59,13 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         let erase = &self.abilities.erase;
         let given = request.buf.len_bytes();
         match request.kind {
-            Kind::Zero { .. } if blocks > ZERO_BLOCKS_MAX => return Err(Error::Unsupported),
-            Kind::Zero { .. } => match erase.zeroing(lba, blocks) {
-                Some(how) => request.kind = Kind::Erase { lba, blocks, how },
-                None if given < BLOCK_BYTES => return Err(Error::Buffer { needed: BLOCK_BYTES, given }),
-                None => {}
-            },
-            Kind::Erase { how, .. } => erase.check(lba, blocks, how)?,
-            _ => {}
+            Kind::Zero { .. } if blocks > ZERO_BLOCKS_MAX => Err(Error::Unsupported),
+            Kind::Zero { .. } if given < BLOCK_BYTES && erase.zeroing(lba, blocks).is_none() => {
+                Err(Error::Buffer { needed: BLOCK_BYTES, given })
+            }
+            Kind::Erase { how, .. } => erase.check(lba, blocks, how),
+            _ => Ok(()),
         }
-        Ok(())
     }
 
     /// A durable write, its flush, or a write of zeroes is next.

@@ -163,7 +163,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     /// A request of the collected transfer's direction is queued that begins here.
     fn queued_at(&self, lba: u64) -> bool {
         bits(self.slots.mergeable(self.gathered.direction))
-            .any(|index| self.slots.span(index).start == lba && !self.slots.at(index).alone())
+            .any(|index| self.slots.span(index).start == lba && !self.slots.at(index).solo)
     }
 
     /// Blocks of the collected transfer's last request that do not fit into it.
