@@ -1,4 +1,5 @@
-//! The rest of a block device on our models: erase, zeroes, durable writes, partitions, sleep, power-off, in virtual time.
+//! The rest of a block device on our models: erase, zeroes, durable writes, partitions, sleep, power-off, in
+//! virtual time.
 
 #[path = "../../mmcq/tests/support/one_thread.rs"]
 mod one_thread;

@@ -136,7 +136,12 @@ impl<'a, L: Lock, H: Host, const N: usize, P: Policy> BlockDevice<'a, L, H, N, P
 
     /// These blocks read as zeros when it returns: by an erase where that is exact, else by writing `zeros` as often as it takes. The buffer is cleared first;
     /// it may be as short as one block, and empty where [`Geometry::zeros_by_erase`].
-    pub async fn write_zeroes(&self, lba: u64, blocks: u32, mut zeros: DmaBuf) -> (Result<(), Error>, DmaBuf) {
+    pub async fn write_zeroes(
+        &self,
+        lba: u64,
+        blocks: u32,
+        mut zeros: DmaBuf,
+    ) -> (Result<(), Error>, DmaBuf) {
         self.shared.with(|engine| engine.equip());
         for byte in zeros.iter_mut() {
             *byte = 0;

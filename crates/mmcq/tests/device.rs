@@ -1,10 +1,12 @@
-//! The rest of a block device: durable writes, erases in pieces, zeroes, other partitions, orders. On a controller whose every phase is logged.
+//! The rest of a block device: durable writes, erases in pieces, zeroes, other partitions, orders. On a
+//! controller whose every phase is logged.
 
 mod support;
 
 use mmcq::card::quirk::Quirks;
 use mmcq::engine::{
-    Abilities, Config, DmaBuf, Engine, Erase, Erasing, Error, FlushBy, Irreversible, Kind, Request, SlotId, Target, Visit,
+    Abilities, Config, DmaBuf, Engine, Erase, Erasing, Error, FlushBy, Irreversible, Kind, Request, SlotId,
+    Target, Visit,
 };
 use mmcq::host::Cause;
 use mmcq::spec::command::emmc;
@@ -229,7 +231,9 @@ fn a_long_durable_write_goes_in_pieces_and_is_flushed_once() {
     assert_eq!(blocks, [(100, 8), (108, 8), (116, 4)]);
     assert_eq!(commands(&world).iter().filter(|&&command| command == FLUSH).count(), 1);
     let world = world.borrow();
-    assert!((0..20).all(|n| world.medium[(100 + n) * 512..(101 + n) * 512].iter().all(|&b| b == n as u8 + 1)));
+    assert!(
+        (0..20).all(|n| world.medium[(100 + n) * 512..(101 + n) * 512].iter().all(|&b| b == n as u8 + 1))
+    );
 }
 
 #[test]
@@ -259,7 +263,8 @@ fn an_erase_goes_in_pieces_with_others_in_between() {
     assert_eq!(ended(&mut e, id), Ok(200 * 512));
     assert_eq!((ended(&mut e, apart), ended(&mut e, inside)), (Ok(4096), Ok(4096)));
     let log = commands(&world);
-    let erases: Vec<_> = log.iter().filter(|(index, _)| matches!(index, 35 | 36)).map(|&(_, at)| at).collect();
+    let erases: Vec<_> =
+        log.iter().filter(|(index, _)| matches!(index, 35 | 36)).map(|&(_, at)| at).collect();
     // Two units of 100 ms at first, up to the end of the second; then more, as they took less.
     assert_eq!(erases, [8, 31, 32, 95, 96, 207]);
     let position = |wanted: (u8, u32)| log.iter().position(|&command| command == wanted).unwrap();
@@ -268,7 +273,10 @@ fn an_erase_goes_in_pieces_with_others_in_between() {
     assert!(log.iter().all(|&(index, arg)| index != 38 || arg == 1), "trim");
     let world = world.borrow();
     let at = |lba: usize| world.medium[lba * 512];
-    assert_eq!((at(7), at(8), at(159), at(160), at(167), at(168), at(207), at(208)), (9, 0, 0, 2, 2, 0, 0, 9));
+    assert_eq!(
+        (at(7), at(8), at(159), at(160), at(167), at(168), at(207), at(208)),
+        (9, 0, 0, 2, 2, 0, 0, 9)
+    );
 }
 
 #[test]
@@ -320,8 +328,14 @@ fn a_secure_trim_has_two_rounds_and_inand_its_argument_twice() {
     e.submit(erase(0, 8, Erase::SecureTrim(sure)), 0).unwrap();
     run(&mut e, 0);
     let expected = [
-        (35, 0), (36, 7), (38, 0x8000_0001), (13, 1 << 16),
-        (35, 0), (36, 7), (38, 0x8000_8000), (13, 1 << 16),
+        (35, 0),
+        (36, 7),
+        (38, 0x8000_0001),
+        (13, 1 << 16),
+        (35, 0),
+        (36, 7),
+        (38, 0x8000_8000),
+        (13, 1 << 16),
     ];
     assert_eq!(commands(&world), expected);
 
@@ -483,7 +497,8 @@ fn an_order_is_judged_after_its_busy() {
     run(&mut e, 0);
     assert_eq!(ended(&mut e, id), Ok(0));
     assert_eq!(indices(&world), [6, 13]);
-    let id = e.submit(Request::new(Kind::Order { command, timeout_ns: 1_000 }, DmaBuf::EMPTY), 1 << 41).unwrap();
+    let id =
+        e.submit(Request::new(Kind::Order { command, timeout_ns: 1_000 }, DmaBuf::EMPTY), 1 << 41).unwrap();
     let _ = e.on_irq((1 << 41) + 1_000);
     world.borrow_mut().next_status = R1::SWITCH_ERROR;
     run(&mut e, (1 << 41) + 1_000);

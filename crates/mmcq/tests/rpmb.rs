@@ -1,9 +1,9 @@
 //! The replay-protected area, against a small model of it and somebody on the bus.
 #![cfg(feature = "rpmb")]
 
-mod support;
 #[path = "support/one_thread.rs"]
 mod one_thread;
+mod support;
 
 use hmac::{Hmac, KeyInit, Mac};
 use mmcq::card::{Card, Emmc, Family};

@@ -1,7 +1,7 @@
 //! eMMC devices from CMD1 to `tran` [eMMC 6.4, 6.6.2].
 
-use super::session::{Failed, Session};
 use super::quirk::{self, Quirks};
+use super::session::{Failed, Session};
 use super::{Card, Family, Options, speed};
 use crate::engine::{FlushBy, Target};
 use crate::host::{BusOp, Caps, Host, Timing, Width};

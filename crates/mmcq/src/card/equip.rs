@@ -25,8 +25,9 @@ const INAND_ARGUMENT: u8 = 113;
 /// What a device with a fixed time for it needs for a secure erase.
 const FIXED_SECURE_MS: u32 = 2_000;
 
-/// Makes the engine able to erase, write zeroes, write durably and visit partitions of this card; called once after bring-up, which leaves it out because a
-/// program that only reads and writes should not carry it. `scratch` ([`SCRATCH_BYTES`](super::SCRATCH_BYTES)) comes back.
+/// Makes the engine able to erase, write zeroes, write durably and visit partitions of this card; called once
+/// after bring-up, which leaves it out because a program that only reads and writes should not carry it.
+/// `scratch` ([`SCRATCH_BYTES`](super::SCRATCH_BYTES)) comes back.
 pub async fn equip<L: Lock, H: Host, const N: usize, P: Policy>(
     shared: &Shared<L, H, N, P>,
     card: &Card,

@@ -1,7 +1,8 @@
 //! Extension registers of SD cards: cache and power-off notification [SD 5.7, 5.8].
 //!
-//! The general information (function 0) lists sets of registers: power management is code 1, performance code 2. What it says of places and lengths is
-//! the card's word: everything is checked against the page before it is used.
+//! The general information (function 0) lists sets of registers: power management is code 1, performance code
+//! 2. What it says of places and lengths is the card's word: everything is checked against the page before it
+//! is used.
 
 use super::quirk::Quirks;
 use super::session::{Failed, Session};
@@ -115,7 +116,8 @@ async fn read<L: Lock, H: Host, const N: usize, P: Policy>(
     }
     let quirks = card.target.quirks;
     if let Some(place) = found.power {
-        found.power_off = ability(session, place, 1).await? & 1 << 4 != 0 && !quirks.has(Quirks::NO_SD_POWER_OFF);
+        found.power_off =
+            ability(session, place, 1).await? & 1 << 4 != 0 && !quirks.has(Quirks::NO_SD_POWER_OFF);
     }
     if let Some(place) = found.performance {
         found.cache = ability(session, place, 4).await? & 1 != 0 && !quirks.has(Quirks::NO_SD_CACHE);
@@ -148,7 +150,8 @@ async fn write<L: Lock, H: Host, const N: usize, P: Policy>(
     }
     let data = Data { direction: Direction::Write, block_size: BLOCK_BYTES as u16, blocks: 1 };
     let command = sd::write_extr_single(place, 1);
-    let (result, page) = session.shared.raw(None, command, Some(data), page, limits::EXTENSION_WRITE_NS).await;
+    let (result, page) =
+        session.shared.raw(None, command, Some(data), page, limits::EXTENSION_WRITE_NS).await;
     session.set_scratch(page);
     match result {
         Ok(output) if output.response.r1().0 & (R1::OWN | R1::PREVIOUS) != 0 => {
@@ -159,10 +162,12 @@ async fn write<L: Lock, H: Host, const N: usize, P: Policy>(
     }
 }
 
-/// Switches the write cache of an SD card on, before others use the card. `page` (512 bytes) stays with the engine, which needs it to flush; it
-/// comes back if the card has no cache that works ([`Error::Unsupported`]), or refuses.
+/// Switches the write cache of an SD card on, before others use the card. `page` (512 bytes) stays with the
+/// engine, which needs it to flush; it comes back if the card has no cache that works
+/// ([`Error::Unsupported`]), or refuses.
 ///
-/// A card that may be taken out any moment is better off without: from now on only a flush or a durable write makes data durable.
+/// A card that may be taken out any moment is better off without: from now on only a flush or a durable write
+/// makes data durable.
 pub async fn enable_cache<L: Lock, H: Host, const N: usize, P: Policy>(
     shared: &Shared<L, H, N, P>,
     card: &Card,

@@ -80,8 +80,9 @@ pub async fn health<L: Lock, H: Host, const N: usize, P: Policy>(
     .await
 }
 
-/// Does the background work that an eMMC has to do, if it is at least as urgent as `from` and is started by the host on this device. It waits its turn
-/// in the queue, so it never comes into the middle of a write; the others wait for its end. Returns the urgency that was found.
+/// Does the background work that an eMMC has to do, if it is at least as urgent as `from` and is started by
+/// the host on this device. It waits its turn in the queue, so it never comes into the middle of a write; the
+/// others wait for its end. Returns the urgency that was found.
 pub async fn background_work<L: Lock, H: Host, const N: usize, P: Policy>(
     shared: &Shared<L, H, N, P>,
     card: &Card,
@@ -109,8 +110,8 @@ pub async fn background_work<L: Lock, H: Host, const N: usize, P: Policy>(
     (started.map(|()| urgency), scratch)
 }
 
-/// Destroys for good what was erased, trimmed or discarded before and still exists somewhere in the device. It may take minutes, and
-/// everybody else waits.
+/// Destroys for good what was erased, trimmed or discarded before and still exists somewhere in the device.
+/// It may take minutes, and everybody else waits.
 pub async fn sanitize<L: Lock, H: Host, const N: usize, P: Policy>(
     shared: &Shared<L, H, N, P>,
     card: &Card,

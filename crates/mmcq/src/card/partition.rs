@@ -1,7 +1,8 @@
 //! The other partitions of an eMMC: boot areas and general purpose partitions [eMMC 6.2].
 //!
-//! Each read or write is a [`Visit`]: the queue has drained, the card is switched there and back again, and nothing else can come in between.
-//! RPMB is a partition as well, with rules of its own: see the module `rpmb` (feature of the same name).
+//! Each read or write is a [`Visit`]: the queue has drained, the card is switched there and back again, and
+//! nothing else can come in between. RPMB is a partition as well, with rules of its own: see the module
+//! `rpmb` (feature of the same name).
 
 use super::session::Session;
 use super::{Card, Family};
@@ -113,7 +114,8 @@ pub struct Partition<'a, L: Lock, H: Host, const N: usize, P: Policy = Fifo> {
 }
 
 impl<'a, L: Lock, H: Host, const N: usize, P: Policy> Partition<'a, L, H, N, P> {
-    /// Opens a partition of the card; `scratch` (512 bytes) comes back. Boot areas are read-only until [`writable`](Self::writable) is called.
+    /// Opens a partition of the card; `scratch` (512 bytes) comes back. Boot areas are read-only until
+    /// [`writable`](Self::writable) is called.
     pub async fn open(
         shared: &'a Shared<L, H, N, P>,
         card: &Card,
@@ -129,7 +131,8 @@ impl<'a, L: Lock, H: Host, const N: usize, P: Policy> Partition<'a, L, H, N, P> 
         (layout.map(|layout| Partition { shared, layout, writable: writable && !layout.protected }), scratch)
     }
 
-    /// The same, for somebody who does mean to write a boot area. [`Error::Protected`] if the card will not have it.
+    /// The same, for somebody who does mean to write a boot area. [`Error::Protected`] if the card will not
+    /// have it.
     pub fn writable(self) -> Result<Self, Error> {
         if self.layout.protected { Err(Error::Protected) } else { Ok(Partition { writable: true, ..self }) }
     }

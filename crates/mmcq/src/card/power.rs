@@ -1,7 +1,7 @@
 //! Going to sleep, waking, and power-off [eMMC 6.6.21, 6.6.36], [SD 5.8.1.3].
 //!
-//! Before either, everything that was written is flushed, and the engine is told that there is no card: requests that come meanwhile
-//! are refused.
+//! Before either, everything that was written is flushed, and the engine is told that there is no card:
+//! requests that come meanwhile are refused.
 
 use super::session::{Failed, Session};
 use super::{Card, Family, extension};
@@ -33,8 +33,8 @@ const REVISION_NOTIFIES: u8 = 6;
 /// Rounds in which requests of others may still come in before the card is taken away.
 const ROUNDS: u32 = 16;
 
-/// Flushes, tells the card that its power goes, and takes it away. The supply is off when this returns, whatever the card said; the error then is of the flush
-/// (data may be lost) or of the notification.
+/// Flushes, tells the card that its power goes, and takes it away. The supply is off when this returns,
+/// whatever the card said; the error then is of the flush (data may be lost) or of the notification.
 pub async fn power_off<L: Lock, H: Host, const N: usize, P: Policy>(
     shared: &Shared<L, H, N, P>,
     card: &Card,

@@ -1,7 +1,7 @@
 //! Write protection and the card's lock [SD 4.3.6, 4.3.7], [eMMC 6.6.15, 6.6.19].
 //!
-//! What lasts until the next power cycle is anybody's to ask. What cannot be taken back, or locks everybody out who does not know the password, needs
-//! [`Irreversible`].
+//! What lasts until the next power cycle is anybody's to ask. What cannot be taken back, or locks everybody
+//! out who does not know the password, needs [`Irreversible`].
 
 use super::maintain::switch;
 use super::partition::Area;
@@ -52,8 +52,8 @@ pub async fn protect_boot<L: Lock, H: Host, const N: usize, P: Policy>(
     switch(shared, index::BOOT_WP, value, limits::SWITCH_NS).await
 }
 
-/// Protects the group of blocks that holds `lba`, or frees it again [SD 4.3.6], [eMMC 6.6.15]. On an eMMC the kind of protection is what USER_WP has been set to: by
-/// default, one that can be taken back.
+/// Protects the group of blocks that holds `lba`, or frees it again [SD 4.3.6], [eMMC 6.6.15]. On an eMMC the
+/// kind of protection is what USER_WP has been set to: by default, one that can be taken back.
 pub async fn protect_group<L: Lock, H: Host, const N: usize, P: Policy>(
     shared: &Shared<L, H, N, P>,
     lba: u32,
@@ -127,7 +127,8 @@ impl LockOp<'_> {
 const ASK_NS: u64 = 1_000_000;
 const LOCK_NS: u64 = 1_000_000_000;
 
-/// Locks, opens or erases the card by CMD42. `block` (512 bytes) is cleared of the password before it comes back.
+/// Locks, opens or erases the card by CMD42. `block` (512 bytes) is cleared of the password before it comes
+/// back.
 pub async fn lock<L: Lock, H: Host, const N: usize, P: Policy>(
     shared: &Shared<L, H, N, P>,
     card: &Card,

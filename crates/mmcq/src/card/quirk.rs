@@ -1,7 +1,8 @@
 //! Cards that do not do what their registers say, known by their identity.
 //!
-//! Each set bit changes one path and nothing else. The tables hold what others have found out about products on the market; more can be
-//! given in [`Options::quirks`](super::Options::quirks). Where two entries match, both count.
+//! Each set bit changes one path and nothing else. The tables hold what others have found out about products
+//! on the market; more can be given in [`Options::quirks`](super::Options::quirks). Where two entries match,
+//! both count.
 
 /// What a card needs otherwise than its standard says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,7 +93,8 @@ pub enum Of {
     Io,
 }
 
-/// An entry: who, and what. Build it by [`sd`](Self::sd), [`emmc`](Self::emmc) or [`io`](Self::io), and narrow it down.
+/// An entry: who, and what. Build it by [`sd`](Self::sd), [`emmc`](Self::emmc) or [`io`](Self::io), and
+/// narrow it down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Quirk {
     of: Of,
@@ -126,7 +128,8 @@ impl Quirk {
         Quirk::new(Of::Sd, manufacturer as u16, oem, name, quirks)
     }
 
-    /// eMMC devices of this manufacturer, OEM (bits 119:104 of the CID; 0: any) and product name (empty: any).
+    /// eMMC devices of this manufacturer, OEM (bits 119:104 of the CID; 0: any) and product name (empty:
+    /// any).
     pub const fn emmc(manufacturer: u8, oem: u16, name: &str, quirks: Quirks) -> Self {
         Quirk::new(Of::Emmc, manufacturer as u16, oem, name, quirks)
     }
@@ -233,9 +236,8 @@ pub fn of_emmc(cid: &[u32; 4], revision: u8, more: &[Quirk]) -> Quirks {
 
 /// What both tables say of an I/O card, by its manufacturer tuple.
 pub fn of_io(manufacturer: u16, device: u16, more: &[Quirk]) -> Quirks {
-    let fits = |quirk: &&Quirk| {
-        quirk.of == Of::Io && quirk.manufacturer == manufacturer && quirk.oem == device
-    };
+    let fits =
+        |quirk: &&Quirk| quirk.of == Of::Io && quirk.manufacturer == manufacturer && quirk.oem == device;
     IO.iter().chain(more).filter(fits).fold(Quirks::NONE, |all, quirk| all.and(quirk.quirks))
 }
 
@@ -293,7 +295,12 @@ mod tests {
 
     fn emmc(manufacturer: u8, oem: u16, name: &[u8; 6]) -> [u32; 4] {
         let [a, b, c, d, e, f] = name.map(u32::from);
-        [u32::from(manufacturer) << 24 | u32::from(oem) << 8 | a, b << 24 | c << 16 | d << 8 | e, f << 24, 0x4700]
+        [
+            u32::from(manufacturer) << 24 | u32::from(oem) << 8 | a,
+            b << 24 | c << 16 | d << 8 | e,
+            f << 24,
+            0x4700,
+        ]
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! SD memory cards from ACMD41 to `tran` [SD 4.2, 4.3.10].
 
 use super::identify::power_cycle;
-use super::session::{Failed, Session};
 use super::quirk::{self, Quirks};
+use super::session::{Failed, Session};
 use super::{Card, Family, Options, speed};
 use crate::engine::{FlushBy, Target};
 use crate::host::{BusOp, Caps, Host, Timing, Width};

@@ -56,7 +56,9 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
                 self.stage = Stage::Pause;
                 self.wake_ns = now_ns.saturating_add(ns);
             }
-            Kind::Read { .. } | Kind::Write { .. } | Kind::Zero { .. } => self.end_control(Err(Error::Unsupported)),
+            Kind::Read { .. } | Kind::Write { .. } | Kind::Zero { .. } => {
+                self.end_control(Err(Error::Unsupported))
+            }
         }
     }
 

@@ -1,8 +1,9 @@
 //! Blocks that need not keep their content: erase, trim, discard [SD 4.3.5], [eMMC 6.6.9 to 6.6.12].
 //!
-//! An erase goes in pieces of whole units (erase groups, allocation units). After each piece its rest steps back behind those that wait and have
-//! nothing to do with its blocks; so whoever waits, waits for one piece of each erase that was there before. What overlaps the rest stays
-//! behind it, and so does everything behind a barrier. No piece is ever tried again: a second erase could meet what was written after the first.
+//! An erase goes in pieces of whole units (erase groups, allocation units). After each piece its rest steps
+//! back behind those that wait and have nothing to do with its blocks; so whoever waits, waits for one piece
+//! of each erase that was there before. What overlaps the rest stays behind it, and so does everything behind
+//! a barrier. No piece is ever tried again: a second erase could meet what was written after the first.
 
 use super::extras::{Place, refused};
 use super::slot::{NONE, Rules};
@@ -263,15 +264,19 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     fn name_first(&mut self, now_ns: u64) {
         let (Some((_, first, _)), Some(target)) = (self.piece(), self.target) else { return };
         let addr = target.address(first);
-        let command =
-            if self.abilities.erase.emmc { emmc::erase_group_start(addr) } else { sd::erase_wr_blk_start(addr) };
+        let command = if self.abilities.erase.emmc {
+            emmc::erase_group_start(addr)
+        } else {
+            sd::erase_wr_blk_start(addr)
+        };
         self.short(Place::EraseStart, command, now_ns);
     }
 
     fn name_last(&mut self, now_ns: u64) {
         let (Some((_, _, last)), Some(target)) = (self.piece(), self.target) else { return };
         let addr = target.address(last);
-        let command = if self.abilities.erase.emmc { emmc::erase_group_end(addr) } else { sd::erase_wr_blk_end(addr) };
+        let command =
+            if self.abilities.erase.emmc { emmc::erase_group_end(addr) } else { sd::erase_wr_blk_end(addr) };
         self.short(Place::EraseEnd, command, now_ns);
     }
 
@@ -328,7 +333,11 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         let (moved, durable) = (slot.moved_blocks, slot.rules.has(Rules::DURABLE));
         if moved < blocks {
             self.control = NONE;
-            self.slots.push_rest(index, lba.saturating_add(u64::from(moved)), lba.saturating_add(u64::from(blocks)));
+            self.slots.push_rest(
+                index,
+                lba.saturating_add(u64::from(moved)),
+                lba.saturating_add(u64::from(blocks)),
+            );
             self.go_idle(now_ns);
         } else if durable {
             self.slots.at_mut(index).result = Ok(erased(moved));

@@ -1,8 +1,10 @@
-//! What is not on everybody's path: erase, write-zeroes, durable writes, visits to other partitions, orders, and flushes by extension register.
+//! What is not on everybody's path: erase, write-zeroes, durable writes, visits to other partitions, orders,
+//! and flushes by extension register.
 //!
-//! The engine reaches all of it through one function pointer, which [`Engine::equip`] sets: firmware that only reads, writes and flushes does
-//! not carry the code. Each kind is a chain of steps; a step ends with the card's status, and the next begins from there. Here is what they
-//! share: short commands, orders (a command with busy, waited for however long it lasts), data, pauses.
+//! The engine reaches all of it through one function pointer, which [`Engine::equip`] sets: firmware that
+//! only reads, writes and flushes does not carry the code. Each kind is a chain of steps; a step ends with
+//! the card's status, and the next begins from there. Here is what they share: short commands, orders (a
+//! command with busy, waited for however long it lasts), data, pauses.
 
 use super::phases::{COMMAND_TIMEOUT_NS, SLACK_NS, Stage};
 use super::slot::{NONE, Slot};
@@ -160,13 +162,16 @@ impl Memory {
 }
 
 impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
-    /// Makes the engine able to erase, write zeroes, write durably, visit other partitions, give long orders, and flush by extension register.
-    /// Requests for these fail as [`Error::Unsupported`] before. May be called again. How to erase is said by [`set_abilities`](Self::set_abilities).
+    /// Makes the engine able to erase, write zeroes, write durably, visit other partitions, give long orders,
+    /// and flush by extension register. Requests for these fail as [`Error::Unsupported`] before. May be
+    /// called again. How to erase is said by [`set_abilities`](Self::set_abilities).
     pub fn equip(&mut self) {
-        self.extras = Some(Extras { on_event: Self::on_event, admit: Self::admit_extra, plan: Slot::plan_zeroes });
+        self.extras =
+            Some(Extras { on_event: Self::on_event, admit: Self::admit_extra, plan: Slot::plan_zeroes });
     }
 
-    /// Tells the engine what the card can besides reading and writing. To be told again after [`set_target`](Self::set_target) with `None`.
+    /// Tells the engine what the card can besides reading and writing. To be told again after
+    /// [`set_target`](Self::set_target) with `None`.
     pub fn set_abilities(&mut self, abilities: Abilities) {
         self.abilities = abilities;
         self.memory.erase_units = 0;
@@ -189,7 +194,8 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         }
     }
 
-    /// A block of memory for the extension registers of SD cards; the one before comes back. Not while a flush is in progress.
+    /// A block of memory for the extension registers of SD cards; the one before comes back. Not while a
+    /// flush is in progress.
     pub fn set_page(&mut self, page: DmaBuf) -> DmaBuf {
         core::mem::replace(&mut self.memory.page, page)
     }
@@ -272,7 +278,8 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     fn reached(&mut self, place: Place, status: u32, now_ns: u64) {
         match place {
             Place::Order => {
-                let output = Output { response: crate::spec::response::Response::short(status), ..Output::default() };
+                let output =
+                    Output { response: crate::spec::response::Response::short(status), ..Output::default() };
                 let result = if status & R1::ERRORS == 0 { Ok(output) } else { Err(refused(status)) };
                 self.end_control_and_go_on(result, now_ns);
             }
@@ -296,7 +303,8 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         self.start_command(Stage::Extra, command, COMMAND_TIMEOUT_NS, now_ns);
     }
 
-    /// A command with busy. What lasts longer than the controller's own timer can wait for is sent without its help.
+    /// A command with busy. What lasts longer than the controller's own timer can wait for is sent without
+    /// its help.
     pub(super) fn order(&mut self, place: Place, command: Command, limit_ns: u64, now_ns: u64) {
         self.order_ns = limit_ns;
         let (command, timer_ns) = match limit_ns > self.host.caps().max_busy_ns {
@@ -323,7 +331,8 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             *first = segment;
             self.segment_count = 1;
         }
-        let limit_ns = self.target.map_or(DATA_NS, |t| t.read_timeout_ns.max(t.write_timeout_ns)).max(DATA_NS);
+        let limit_ns =
+            self.target.map_or(DATA_NS, |t| t.read_timeout_ns.max(t.write_timeout_ns)).max(DATA_NS);
         self.order_ns = limit_ns;
         self.phase = Phase { command, data: Some(data), auto: Auto::None, tuning: false };
         self.memory.step = match data.direction {

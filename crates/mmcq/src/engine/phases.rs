@@ -293,14 +293,14 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     }
 
     fn begin_main(&mut self, counted: bool, now_ns: u64) {
-        let Some(&Target { block_addressed, count, read_timeout_ns, write_timeout_ns, .. }) = self.target.as_ref()
+        let Some(&Target { block_addressed, count, read_timeout_ns, write_timeout_ns, .. }) =
+            self.target.as_ref()
         else {
             return self.fail(Error::NoCard, now_ns);
         };
         let caps = self.host.caps();
         let (lba, blocks, direction) = (self.gathered.lba, self.gathered.blocks, self.gathered.direction);
-        let address =
-            if block_addressed { lba as u32 } else { (lba as u32).wrapping_mul(BLOCK_BYTES) };
+        let address = if block_addressed { lba as u32 } else { (lba as u32).wrapping_mul(BLOCK_BYTES) };
         let single = blocks == 1 && self.end == End::Here;
         let (command, timeout_ns) = match (direction, single) {
             (Direction::Read, true) => (command::read_single_block(address), read_timeout_ns),

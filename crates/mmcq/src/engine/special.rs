@@ -1,8 +1,9 @@
 //! Writes with their own rules: durable ones, and zeroes.
 //!
-//! A durable write is complete when its data are on the medium. Without a volatile cache that is what every settled write is; such a write only
-//! stays out of open transfers. With one, an eMMC's reliable write goes past the cache [eMMC 6.6.31]; where the card or the host cannot do that (and
-//! SD cards never can), the write is settled and then flushed, and its owner hears of it only after that.
+//! A durable write is complete when its data are on the medium. Without a volatile cache that is what every
+//! settled write is; such a write only stays out of open transfers. With one, an eMMC's reliable write goes
+//! past the cache [eMMC 6.6.31]; where the card or the host cannot do that (and SD cards never can), the
+//! write is settled and then flushed, and its owner hears of it only after that.
 //!
 //! These go alone: nothing is merged with them, and no transfer is left open before, by or after them.
 
@@ -106,7 +107,8 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             return self.refuse(index, error);
         }
         let cached = target.flush != FlushBy::Status;
-        let reliable = cached && target.count && !self.host.caps().no_count && self.abilities.reliable(start, blocks);
+        let reliable =
+            cached && target.count && !self.host.caps().no_count && self.abilities.reliable(start, blocks);
         self.slots.at_mut(index).rules.set(Rules::FLUSH_AFTER, durable && cached && !reliable);
         let piece = most.min(self.limits().blocks);
         self.gathered.alone(index, lba, piece);
@@ -114,7 +116,8 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         let mut segment = slot.segment;
         if !zero {
             let skip = moved.saturating_mul(BLOCK_BYTES);
-            // SAFETY: `skip` bytes of the slot's own buffer have been moved already, so the result is inside or one past its end.
+            // SAFETY: `skip` bytes of the slot's own buffer have been moved already, so the result is inside
+            // or one past its end.
             segment.ptr = unsafe { segment.ptr.add(skip as usize) };
             segment.bus = segment.bus.wrapping_add(u64::from(skip));
             segment.len = segment.len.saturating_sub(skip);

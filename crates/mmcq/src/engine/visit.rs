@@ -1,8 +1,9 @@
 //! Data of another partition of an eMMC: boot areas, general purpose partitions, RPMB [eMMC 6.2].
 //!
-//! A visit is one request: the switch there, up to three transfers, and the switch back. It is a barrier, so the queue has drained before and
-//! nobody else's data can go to the wrong partition; and as the engine itself goes back, no dropped future leaves the card in there. If the way
-//! back fails, the card is not believed any more: it must be brought up again. The next visit in the queue goes on where this one is.
+//! A visit is one request: the switch there, up to three transfers, and the switch back. It is a barrier, so
+//! the queue has drained before and nobody else's data can go to the wrong partition; and as the engine
+//! itself goes back, no dropped future leaves the card in there. If the way back fails, the card is not
+//! believed any more: it must be brought up again. The next visit in the queue goes on where this one is.
 
 use super::extras::{Event, Place, refused};
 use super::slot::NONE;
@@ -13,7 +14,8 @@ use crate::spec::command::{self, Command, emmc};
 use crate::spec::ext_csd::index;
 use crate::spec::response::R1;
 
-/// Which transfers a visit makes. The request's buffer holds the blocks that go out, then the one that asks for the result, then what comes back.
+/// Which transfers a visit makes. The request's buffer holds the blocks that go out, then the one that asks
+/// for the result, then what comes back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Visit {
     /// PARTITION_CONFIG with the access bits of the partition; the others as they are [eMMC 7.4.69].

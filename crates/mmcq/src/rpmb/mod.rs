@@ -1,9 +1,11 @@
-//! The replay-protected memory block of an eMMC: small data that nobody can forge or play back who does not know the key [eMMC 6.6.22].
+//! The replay-protected memory block of an eMMC: small data that nobody can forge or play back who does not
+//! know the key [eMMC 6.6.22].
 //!
-//! Each exchange is one [`Visit`] of the partition, so no other command comes between its frames. Everything in an answer is checked: MAC (in constant
-//! time), nonce, counter, address, kind, and result.
+//! Each exchange is one [`Visit`] of the partition, so no other command comes between its frames. Everything
+//! in an answer is checked: MAC (in constant time), nonce, counter, address, kind, and result.
 //!
-//! A write is never repeated. If its answer does not come, or cannot be believed, the counter is read: it tells whether the write was done.
+//! A write is never repeated. If its answer does not come, or cannot be believed, the counter is read: it
+//! tells whether the write was done.
 
 mod frame;
 
@@ -13,8 +15,8 @@ use crate::engine::{self, DmaBuf, Irreversible, Kind, Request, Visit};
 use crate::host::Host;
 use crate::sched::{Fifo, Policy};
 use crate::task::{Lock, Shared};
-use frame::{Ask, FRAME_BYTES, Fields, Frame};
 pub use frame::UNIT_BYTES;
+use frame::{Ask, FRAME_BYTES, Fields, Frame};
 
 /// The key of an RPMB: 32 bytes that only card and host know.
 #[derive(Clone, Copy)]
@@ -42,7 +44,8 @@ pub enum Error {
     Forged,
     /// The write was not done; this is what happened to it. It may be made again.
     NotWritten(engine::Error),
-    /// Nobody knows whether the write was done: its answer was lost, and the counter could not be read either.
+    /// Nobody knows whether the write was done: its answer was lost, and the counter could not be read
+    /// either.
     Ambiguous,
     /// The data are not whole units of 256 bytes, or not as many as one write may have.
     Size {
@@ -103,7 +106,8 @@ pub struct Rpmb<'a, L: Lock, H: Host, const N: usize, P: Policy = Fifo> {
 const BUF_FRAMES: usize = 3;
 
 impl<'a, L: Lock, H: Host, const N: usize, P: Policy> Rpmb<'a, L, H, N, P> {
-    /// Opens the area. `buf` stays in the handle: 1536 bytes at least; a write or read of n units in one needs n + 2 times 512. It comes back on failure.
+    /// Opens the area. `buf` stays in the handle: 1536 bytes at least; a write or read of n units in one
+    /// needs n + 2 times 512. It comes back on failure.
     pub async fn open(
         shared: &'a Shared<L, H, N, P>,
         card: &Card,
@@ -209,7 +213,8 @@ impl<'a, L: Lock, H: Host, const N: usize, P: Policy> Rpmb<'a, L, H, N, P> {
             }
         });
         self.exchange(buf, 1, false, units, |frames| {
-            let (Some(answers), Some(last)) = (frames.get(1..=usize::from(units)), frames.get(usize::from(units)))
+            let (Some(answers), Some(last)) =
+                (frames.get(1..=usize::from(units)), frames.get(usize::from(units)))
             else {
                 return Err(Error::Forged);
             };
@@ -235,13 +240,16 @@ impl<'a, L: Lock, H: Host, const N: usize, P: Policy> Rpmb<'a, L, H, N, P> {
         .map_err(Error::Card)?
     }
 
-    /// Writes whole units from `address` on, all or nothing; 1, 2 or (where the card can, see [`write_units_max`](Self::write_units_max)) 32 of them. The
-    /// counter is read before, by `nonces[0]`, and after a lost answer, by `nonces[1]`: two numbers never used before.
+    /// Writes whole units from `address` on, all or nothing; 1, 2 or (where the card can, see
+    /// [`write_units_max`](Self::write_units_max)) 32 of them. The counter is read before, by `nonces[0]`,
+    /// and after a lost answer, by `nonces[1]`: two numbers never used before.
     ///
-    /// It is sent once. `Ok` means that the card has counted a write, [`Error::Ambiguous`] that nobody knows, every other error that none was counted.
+    /// It is sent once. `Ok` means that the card has counted a write, [`Error::Ambiguous`] that nobody knows,
+    /// every other error that none was counted.
     ///
-    /// Whoever holds the bus may keep a signed write back and play it later, in place of the next one with the same counter. After
-    /// [`Error::NotWritten`] or [`Error::Forged`] on a bus that is not trusted, read back what the next write brought.
+    /// Whoever holds the bus may keep a signed write back and play it later, in place of the next one with
+    /// the same counter. After [`Error::NotWritten`] or [`Error::Forged`] on a bus that is not trusted, read
+    /// back what the next write brought.
     pub async fn write(
         &mut self,
         key: &Key,
@@ -289,14 +297,9 @@ impl<'a, L: Lock, H: Host, const N: usize, P: Policy> Rpmb<'a, L, H, N, P> {
         }
     }
 
-    /// Was the write done whose answer is missing or bad? The counter tells; if not, `why` is what became of it.
-    async fn find_out(
-        &mut self,
-        key: &Key,
-        nonce: [u8; 16],
-        before: u32,
-        why: Error,
-    ) -> Result<(), Error> {
+    /// Was the write done whose answer is missing or bad? The counter tells; if not, `why` is what became of
+    /// it.
+    async fn find_out(&mut self, key: &Key, nonce: [u8; 16], before: u32, why: Error) -> Result<(), Error> {
         match self.counter(key, nonce).await {
             Ok(now) if now == before.wrapping_add(1) => Ok(()),
             Ok(now) if now == before => Err(why),
@@ -328,7 +331,8 @@ impl<'a, L: Lock, H: Host, const N: usize, P: Policy> Rpmb<'a, L, H, N, P> {
         taken.filter(|buf| buf.len_bytes() >= least).ok_or(Error::Card(engine::Error::Full))
     }
 
-    /// Sends `out` frames, asks for the result if it must be asked for, and looks at all frames with the answers in place.
+    /// Sends `out` frames, asks for the result if it must be asked for, and looks at all frames with the
+    /// answers in place.
     async fn exchange<R>(
         &mut self,
         buf: DmaBuf,

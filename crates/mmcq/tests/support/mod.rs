@@ -302,10 +302,13 @@ impl Host for TestHost {
                 let World { medium, areas, rpmb, .. } = &mut *world;
                 if let (3, Some(rpmb)) = (area, rpmb) {
                     // SAFETY: as below.
-                    rpmb(direction, unsafe { std::slice::from_raw_parts_mut(s.ptr.as_ptr(), s.len as usize) });
+                    rpmb(direction, unsafe {
+                        std::slice::from_raw_parts_mut(s.ptr.as_ptr(), s.len as usize)
+                    });
                     continue;
                 }
-                let medium = if area == 0 { medium } else { areas.get_mut(&area).expect("no such partition") };
+                let medium =
+                    if area == 0 { medium } else { areas.get_mut(&area).expect("no such partition") };
                 let memory = &mut medium[at..at + s.len as usize];
                 // SAFETY: the engine owns the memory and lends it until the transfer ends.
                 let buffer = unsafe { std::slice::from_raw_parts_mut(s.ptr.as_ptr(), s.len as usize) };
