@@ -35,7 +35,7 @@ impl Quirks {
     pub const LATE_DATE: Quirks = Quirks(1 << 10);
     /// A secure erase takes two seconds, whatever its size.
     pub const FIXED_SECURE_TIME: Quirks = Quirks(1 << 11);
-    /// CMD38 takes its argument from EXT_CSD [113].
+    /// CMD38 takes its argument from byte 113 of EXT_CSD.
     pub const ERASE_ARGUMENT_BY_SWITCH: Quirks = Quirks(1 << 12);
     /// SD: its command queue loses data.
     pub const NO_SD_QUEUE: Quirks = Quirks(1 << 13);

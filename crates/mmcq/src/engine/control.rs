@@ -5,7 +5,7 @@ use super::phases::{COMMAND_TIMEOUT_NS, Stage};
 use super::slot::{NONE, State};
 use super::{Engine, Error, FlushBy, Kind, Output};
 use crate::card::quirk::Quirks;
-use crate::host::{BusOp, BusyDetect, Host, Phase, Step};
+use crate::host::{BusOp, BusyDetect, Host, Phase, Step, Width};
 use crate::sched::Policy;
 use crate::spec::command::{Resp, emmc};
 use crate::spec::response::R1;
@@ -149,6 +149,23 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             Step::Wait(until_ns) => self.wake_ns = until_ns.max(now_ns),
             Step::Failed => self.end_control(Err(Error::Bus(op))),
         }
+    }
+
+    /// Keeps the wire time of a block up to date with what the bus is told.
+    fn note_bus(&mut self, op: BusOp) {
+        match op {
+            BusOp::Clock(hz) => self.clock_hz = hz,
+            BusOp::Width(width) => self.width = width,
+            BusOp::PowerOff | BusOp::PowerOn => (self.clock_hz, self.width) = (0, Width::W1),
+            _ => return,
+        }
+        let lines = match self.width {
+            Width::W1 => 1,
+            Width::W4 => 4,
+            Width::W8 => 8,
+        };
+        // 4096 bits, and some clocks for start, CRC and end.
+        self.block_ns = (4096 / lines + 40) * 1_000_000_000 / u64::from(self.clock_hz.max(1));
     }
 
     pub(super) fn end_control(&mut self, result: Result<Output, Error>) {

@@ -31,7 +31,7 @@ pub use request::{BLOCK_BYTES, Completion, Error, Kind, Output, Request, SlotId}
 pub use stream::Close;
 pub use visit::Visit;
 
-use crate::host::{BusOp, Host, Phase, Segment, Width};
+use crate::host::{Host, Phase, Segment, Width};
 use crate::sched::{Fifo, Policy};
 use busy::BusyTimes;
 use core::task::Waker;
@@ -583,23 +583,6 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             segments: caps.max_segments.max(1),
             floor: self.open.map(|open| open.next),
         }
-    }
-
-    /// Keeps the wire time of a block up to date with what the bus is told.
-    fn note_bus(&mut self, op: BusOp) {
-        match op {
-            BusOp::Clock(hz) => self.clock_hz = hz,
-            BusOp::Width(width) => self.width = width,
-            BusOp::PowerOff | BusOp::PowerOn => (self.clock_hz, self.width) = (0, Width::W1),
-            _ => return,
-        }
-        let lines = match self.width {
-            Width::W1 => 1,
-            Width::W4 => 4,
-            Width::W8 => 8,
-        };
-        // 4096 bits, and some clocks for start, CRC and end.
-        self.block_ns = (4096 / lines + 40) * 1_000_000_000 / u64::from(self.clock_hz.max(1));
     }
 }
 
