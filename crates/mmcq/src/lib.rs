@@ -51,6 +51,8 @@ pub mod block;
 pub mod card;
 pub mod engine;
 pub mod host;
+#[cfg(feature = "rpmb")]
+pub mod rpmb;
 pub mod sched;
 pub mod sdio;
 pub mod spec;

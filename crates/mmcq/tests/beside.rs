@@ -244,8 +244,8 @@ fn a_failure_of_the_data_ends_the_command() {
         let _ = rig.engine.poll(now_ns);
     }
     assert!(matches!(rig.engine.take(reading).unwrap().result, Err(Error::Host(f)) if f.cause == Cause::Crc));
-    assert_eq!((rig.world.borrow().resets, rig.world.borrow().mapped()), (1, 0));
-    // Nothing is left of it.
+    // Tried again in vain, and nothing is left of it.
+    assert!(rig.world.borrow().resets > 1 && rig.world.borrow().mapped() == 0);
     let id = rig.direct(sdio::io_read(1, 7), now_ns);
     assert_eq!(rig.world.borrow().log.last().unwrap().index, 52, "alone, as a phase");
     let _ = rig.engine.on_irq(now_ns + 1);

@@ -7,8 +7,10 @@ use core::hint::black_box;
 use core::task::Waker;
 use mmcq::advance::{Advance, Bus, Context, Costs, Wait};
 use mmcq::block::{BlockDevice, Copying};
-use mmcq::card::{Card, Event, Options, bring_up, bring_up_io, keep, keep_emmc, keep_sd};
-use mmcq::engine::{Config, DmaBuf, Engine, Error, Kind, Request, SlotId, Target};
+use mmcq::card::partition::{Area, Partition};
+use mmcq::card::{Card, Event, Options, bring_up, bring_up_io, equip, keep, keep_emmc, keep_sd};
+use mmcq::card::{extension, maintain, power, protect, quirk};
+use mmcq::engine::{Config, DmaBuf, Engine, Erase, Error, Irreversible, Kind, Request, SlotId, Target};
 use mmcq::host::{BusOp, Host, pl181, rtsx, s3c_sdi};
 use mmcq::sched::{Any, Deadline, Fair, Fifo, Origin, deadline, fair};
 use mmcq::sdio::bluetooth::TypeA;
@@ -40,6 +42,10 @@ fn calls() -> Option<()> {
     let stack = STACK.set(size::stack(black_box(size::CONFIG))?.ok()?)?;
     let (card, scratch) =
         stack.block_on(bring_up(stack, size::scratch()?, black_box(Options::DEFAULT)), board::idle);
+    let mut scratch = scratch;
+    if let Ok(card) = &card {
+        scratch = stack.block_on(device(stack, card, scratch), board::idle)?;
+    }
     let _ = black_box(card.is_ok_and(|card| registers(&card)));
     extended(&scratch);
     let scratch = kept(stack, scratch, card.ok()?);
@@ -68,6 +74,49 @@ fn kept(stack: &'static Stack<8>, scratch: DmaBuf, mut card: Card) -> DmaBuf {
     let (event, scratch) = stack.block_on(keep_emmc(stack, scratch, options, card), board::idle);
     black_box(event);
     scratch
+}
+
+/// The rest of a block device.
+async fn device(stack: &'static Stack<8>, card: &Card, scratch: DmaBuf) -> Option<DmaBuf> {
+    let sure = Irreversible::i_know_that_this_cannot_be_undone();
+    let (lba, blocks) = (black_box(7), black_box(9));
+    let (equipped, scratch) = equip(stack, card, scratch).await;
+    let disk = BlockDevice::new(stack);
+    let (durable, scratch) = disk.write_durable(lba, scratch).await;
+    let (zeroed, scratch) = disk.write_zeroes(lba, blocks, scratch).await;
+    black_box(equipped.is_ok() & durable.is_ok() & zeroed.is_ok());
+    black_box(disk.discard(lba, blocks).await.is_ok() & disk.erase(lba, blocks).await.is_ok());
+    for how in black_box([Erase::SecureErase(sure), Erase::SecureTrim(sure)]) {
+        let request = Request::new(Kind::Erase { lba, blocks, how }, DmaBuf::EMPTY).durable();
+        black_box(stack.request(request).await.result.is_ok());
+    }
+    let (boot, scratch) = Partition::open(stack, card, scratch, black_box(Area::Boot1)).await;
+    let boot = boot.ok()?.writable().ok()?;
+    let (read, scratch) = boot.read(black_box(1), scratch).await;
+    let (written, scratch) = boot.write(black_box(1), scratch).await;
+    black_box(read.is_ok() & written.is_ok());
+    let (health, scratch) = maintain::health(stack, card, scratch).await;
+    let (worked, scratch) =
+        maintain::background_work(stack, card, scratch, black_box(maintain::Urgency::Some)).await;
+    let (sanitized, scratch) = maintain::sanitize(stack, card, scratch, sure).await;
+    black_box(health.is_ok() & worked.is_ok() & sanitized.is_ok());
+    let lasts = black_box(protect::Lasts::ForEver(sure));
+    black_box(protect::protect_boot(stack, card, black_box(Area::Boot2), lasts).await.is_ok());
+    black_box(protect::protect_group(stack, black_box(8), black_box(true)).await.is_ok());
+    let password = black_box(&[1, 2, 3][..]);
+    let (locked, scratch) =
+        protect::lock(stack, card, scratch, black_box(protect::LockOp::Unlock(password))).await;
+    let (extensions, scratch) = extension::extensions(stack, card, scratch).await;
+    black_box(locked.is_ok() & extensions.is_ok());
+    black_box(quirk::of_io(black_box(1), black_box(2), black_box(&[])).bits());
+    let (asleep, scratch) = power::sleep(stack, card, scratch).await;
+    let (awake, scratch) = power::awake(stack, card, scratch, asleep.ok()?).await;
+    let (off, scratch) = power::power_off(stack, card, scratch, black_box(power::Off::Long)).await;
+    black_box(awake.is_ok() & off.is_ok());
+    if black_box(false) {
+        return extension::enable_cache(stack, card, scratch).await.err().map(|(_, page)| page);
+    }
+    Some(scratch)
 }
 
 /// The block device, in its four ways.

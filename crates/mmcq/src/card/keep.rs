@@ -123,7 +123,9 @@ async fn of_families<F: Families<Found = Card>, L: Lock, H: Host, const N: usize
             }
             Help::Retune => {
                 let result = retune(&mut session, slower, &card).await;
-                helper.helped(result.map(|()| card.target).map_err(|Failed| session.error));
+                // The card is as it was, with what was learned of it or switched on meanwhile.
+                let target = shared.with(|engine| engine.target().copied()).unwrap_or(card.target);
+                helper.helped(result.map(|()| target).map_err(|Failed| session.error));
                 continue;
             }
             Help::Inserted => {

@@ -67,6 +67,12 @@ impl<const N: usize> Gathered<N> {
         }
     }
 
+    /// A piece of one write, with nobody beside it.
+    pub fn alone(&mut self, index: u8, lba: u64, blocks: u32) {
+        (self.direction, self.lba, self.blocks, self.count) = (Direction::Write, lba, 0, 0);
+        self.append(index, blocks);
+    }
+
     /// Collects the next transfer around a queued read or write. Changes no slot.
     pub fn collect(&mut self, slots: &Slots<N>, head: u8, limits: Limits) {
         let Some((direction, lba, blocks)) = slots.at(head).span() else {

@@ -78,6 +78,8 @@ pub(super) enum End {
     After(u32),
     /// It goes on as long as the run does.
     Unknown,
+    /// With the blocks that are collected, which a CMD23 has announced as a reliable write.
+    Reliable,
 }
 
 /// The run of one direction.

@@ -16,7 +16,8 @@
 
 use super::super::phases::Stage;
 use super::super::slot::{NONE, State, bits};
-use super::super::{Engine, Error};
+use super::super::extras::Event;
+use super::super::{Engine, Error, Kind};
 use super::{Class, Help, Rung, by_status};
 use crate::host::{Direction, Host};
 use crate::sched::Policy;
@@ -115,10 +116,11 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     /// A flush is tried again if it was not understood, or took longer than the controller could wait; its own errors are the answer. Nothing else of the kind is: who knows how far it got.
     fn control_is_back(&mut self, now_ns: u64) {
         let refused = self.recovered_status & (R1::DEFERRED | R1::SWITCH_ERROR) != 0;
-        let retried = matches!(self.slots.at(self.control).kind, super::Kind::Flush)
+        let retried = matches!(self.slots.at(self.control).kind, Kind::Flush)
             && matches!(self.incident.class, Class::Command { .. } | Class::Data { damaged: false })
             && self.incident.tries <= self.incident.class.retries()
             && now_ns < self.incident.until_ns
+            && self.memory.mapped.is_none()
             && !refused;
         if !retried {
             return self.answer(now_ns);
@@ -223,15 +225,24 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         }
         if self.control != NONE {
             let lost = P::RECOVERS && self.flush_was_lost();
-            self.end_control(Err(if lost { Error::CacheLost } else { error }));
-            return self.dispatch(now_ns);
+            return self.control_failed(if lost { Error::CacheLost } else { error }, now_ns);
         }
         self.return_members(false, error, now_ns);
         self.go_idle(now_ns);
     }
 
+    /// The end of a request that is no read or write, for which recovery can do no more.
+    fn control_failed(&mut self, error: Error, now_ns: u64) {
+        match self.slots.at(self.control).kind {
+            // It has to find its way home first; and a flush by register its memory.
+            Kind::Visit(_) => self.extra(Event::Failed(error), now_ns),
+            _ if self.memory.mapped.is_some() => self.extra(Event::Failed(error), now_ns),
+            _ => self.end_control_and_go_on(Err(error), now_ns),
+        }
+    }
+
     fn flush_was_lost(&mut self) -> bool {
-        matches!(self.slots.at(self.control).kind, super::Kind::Flush) && self.take_cache_lost()
+        matches!(self.slots.at(self.control).kind, Kind::Flush) && self.take_cache_lost()
     }
 
     fn close_incident(&mut self) {
