@@ -3,11 +3,15 @@
 //! Futures only hold the number of a slot; the slot owns the buffer. So a future may be dropped or forgotten at any point: dropped, its request is
 //! taken back or ends by itself; forgotten, it costs a slot. Nothing here runs a waker or a future while the lock is held.
 
+mod cell;
+#[cfg(all(test, loom))]
+mod permuted;
+
 use crate::engine::{Completion, Config, DmaBuf, Engine, Error, Kind, Output, Request, SlotId, Work};
 use crate::host::{Auto, BusOp, Data, Host, Phase};
 use crate::sched::{Fifo, Policy};
 use crate::spec::command::Command;
-use core::cell::UnsafeCell;
+use cell::{Locked, spin_loop};
 use core::future::Future;
 use core::pin::{Pin, pin};
 use core::task::{Context, Poll, Waker};
@@ -37,7 +41,7 @@ pub struct Timer {
 pub struct Shared<L, H: Host, const N: usize, P: Policy = Fifo> {
     lock: L,
     timer: Timer,
-    engine: UnsafeCell<Engine<H, N, P>>,
+    engine: Locked<Engine<H, N, P>>,
 }
 
 // SAFETY: the engine is only reached through `with`, which the lock makes exclusive.
@@ -53,13 +57,13 @@ impl<L: Lock, H: Host, const N: usize> Shared<L, H, N> {
 impl<L: Lock, H: Host, const N: usize, P: Policy> Shared<L, H, N, P> {
     /// An engine over `host`, with a scheduler.
     pub const fn with_policy(lock: L, timer: Timer, host: H, config: Config, policy: P) -> Self {
-        Shared { lock, timer, engine: UnsafeCell::new(Engine::with_policy(host, config, policy)) }
+        Shared { lock, timer, engine: Locked::new(Engine::with_policy(host, config, policy)) }
     }
 
     /// A moment alone with the engine. `f` must be short, and must not come back here.
     pub fn with<R>(&self, f: impl FnOnce(&mut Engine<H, N, P>) -> R) -> R {
-        // SAFETY: `Lock::with` guarantees that no other closure runs, so this is the only reference.
-        self.lock.with(|| f(unsafe { &mut *self.engine.get() }))
+        // SAFETY: `Lock::with` guarantees that no other closure runs.
+        self.lock.with(|| unsafe { self.engine.with(f) })
     }
 
     /// Now, by the platform's clock.
@@ -278,7 +282,7 @@ impl<L: Lock, H: Host, const N: usize, P: Policy> Drop for Op<'_, L, H, N, P> {
 /// whatever context calls [`poll`](Self::poll), at most [`POLLS_MAX`](Self::POLLS_MAX) times a call.
 pub struct IrqTask<L: Lock> {
     lock: L,
-    state: UnsafeCell<TaskState>,
+    state: Locked<TaskState>,
 }
 
 struct TaskState {
@@ -300,12 +304,12 @@ impl<L: Lock> IrqTask<L> {
 
     /// No future yet.
     pub const fn new(lock: L) -> Self {
-        IrqTask { lock, state: UnsafeCell::new(TaskState { future: None, polling: false, again: false }) }
+        IrqTask { lock, state: Locked::new(TaskState { future: None, polling: false, again: false }) }
     }
 
     fn with<R>(&self, f: impl FnOnce(&mut TaskState) -> R) -> R {
-        // SAFETY: `Lock::with` guarantees that this is the only reference.
-        self.lock.with(|| f(unsafe { &mut *self.state.get() }))
+        // SAFETY: `Lock::with` guarantees that no other closure runs.
+        self.lock.with(|| unsafe { self.state.with(f) })
     }
 
     /// Polls the future now. A call from inside the poll (a waker) only asks for another turn. True if turns are left over.
@@ -329,9 +333,11 @@ impl<L: Lock> IrqTask<L> {
                 if ready {
                     state.future = None;
                 }
+                // At once with the look at `again`: who asks from now on has the next turn himself.
+                state.polling = false;
                 state.again && !ready
             });
-            drop(turn);
+            core::mem::forget(turn);
             if !again {
                 return false;
             }
@@ -359,7 +365,7 @@ impl<L: Lock> IrqTask<L> {
                     state.future = None;
                     state.polling
                 }) {
-                    core::hint::spin_loop();
+                    spin_loop();
                 }
             }
         }
@@ -378,11 +384,11 @@ impl<L: Lock> IrqTask<L> {
     }
 }
 
-/// Ends a poll, also when the future panics: then it is never polled again, and `scope` does not wait for ever.
+/// Ends the turn of a future that panics: it is never polled again, and `scope` does not wait for ever.
 struct Turn<'a, L: Lock>(&'a IrqTask<L>);
 
 impl<L: Lock> Drop for Turn<'_, L> {
     fn drop(&mut self) {
-        self.0.with(|state| state.polling = false);
+        self.0.with(|state| (state.future, state.polling) = (None, false));
     }
 }
