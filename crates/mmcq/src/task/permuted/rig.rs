@@ -12,7 +12,7 @@ use loom::cell::UnsafeCell as Watched;
 use loom::sync::{Condvar, Mutex};
 use loom::thread;
 use std::boxed::Box;
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::println;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -27,7 +27,7 @@ pub(super) fn permuted(name: &str, f: impl Fn() + Sync + Send + 'static) {
     builder.preemption_bound = Some(builder.preemption_bound.unwrap_or(3));
     builder.check(move || {
         counted.fetch_add(1, Relaxed);
-        ALARM.set(None);
+        ALARM.set(Some(Arc::new(Watched::new(None))));
         RINGS.set(None);
         f();
     });
@@ -91,17 +91,29 @@ pub(super) fn block_on<F: Future>(future: F) -> F::Output {
     }
 }
 
-// Loom's threads share one of the system's. What these hold is only touched with the engine's lock held.
+// Loom's threads share one of the system's: these are for all of them.
 std::thread_local! {
-    static ALARM: Cell<Option<u64>> = const { Cell::new(None) };
+    /// The alarm's registers; set without the engine's lock, it is a data race.
+    static ALARM: RefCell<Option<Arc<Watched<Option<u64>>>>> = const { RefCell::new(None) };
     /// Who is told of an alarm that is due at once.
     pub(super) static RINGS: RefCell<Option<Arc<Signal>>> = const { RefCell::new(None) };
+}
+
+/// The alarm's registers, as they are or as they shall be.
+fn alarm_ns(set: Option<Option<u64>>) -> Option<u64> {
+    let alarm = ALARM.with_borrow(|alarm| alarm.clone()).unwrap();
+    alarm.with_mut(|at_ns| {
+        // SAFETY: loom watches the cell.
+        let at_ns = unsafe { &mut *at_ns };
+        *at_ns = set.unwrap_or(*at_ns);
+        *at_ns
+    })
 }
 
 pub(super) const TIMER: Timer = Timer {
     now_ns: || 0,
     set_alarm: |at_ns| {
-        ALARM.set(at_ns);
+        alarm_ns(Some(at_ns));
         if at_ns == Some(0) {
             RINGS.with_borrow(|rings| rings.iter().for_each(|rings| rings.raise()));
         }
@@ -256,7 +268,7 @@ impl<const N: usize> Rig<N> {
         self.stack.with(|engine| {
             assert_eq!(engine.slots_in_use(), 0, "a slot leaked");
             assert!(engine.is_idle());
-            assert_eq!(ALARM.get(), engine.next_deadline_ns(), "an old alarm replaced a new one");
+            assert_eq!(alarm_ns(None), engine.next_deadline_ns(), "an old alarm replaced a new one");
         });
     }
 }
