@@ -29,7 +29,8 @@ pub unsafe trait Lock {
 /// How the edges learn the time, and ask to be called. The engine itself is told the time.
 #[derive(Clone, Copy, Debug)]
 pub struct Timer {
-    /// Nanoseconds since some moment; never goes back.
+    /// Nanoseconds since some moment; never goes back. Called with the lock held: a moment that passed before the lock was had would make deadlines
+    /// too early. It must not come back here.
     pub now_ns: fn() -> u64,
     /// Call [`Shared::poll`] at this time (at once if it has passed); replaces the request before. `None`: no need. Called with the lock held, so that alarms come in
     /// the order of what they are for: it must not come back here.
@@ -73,15 +74,13 @@ impl<L: Lock, H: Host, const N: usize, P: Policy> Shared<L, H, N, P> {
 
     /// The interrupt handler calls this. Wakers run after the lock is released: a task woken and polled here may submit at once.
     pub fn on_irq(&self) {
-        let now_ns = self.now_ns();
-        let work = self.with(|engine| engine.on_irq(now_ns));
+        let work = self.with(|engine| engine.on_irq(self.now_ns()));
         self.wake(work);
     }
 
     /// The alarm calls this, and the thread that completes for hosts that must not do so in the interrupt.
     pub fn poll(&self) {
-        let now_ns = self.now_ns();
-        let work = self.with(|engine| engine.poll(now_ns));
+        let work = self.with(|engine| engine.poll(self.now_ns()));
         self.wake(work);
     }
 
@@ -110,10 +109,9 @@ impl<L: Lock, H: Host, const N: usize, P: Policy> Shared<L, H, N, P> {
     }
 
     fn submit(&self, request: Request) -> Result<SlotId, (Error, Request)> {
-        let now_ns = self.now_ns();
         // Under the lock: an alarm set after it could overwrite that of an interrupt in between, and a silent controller would never be found out.
         self.with(|engine| {
-            let result = engine.submit(request, now_ns);
+            let result = engine.submit(request, self.now_ns());
             (self.timer.set_alarm)(engine.next_deadline_ns());
             result
         })
@@ -206,10 +204,9 @@ struct Quiesce<'a, L: Lock, H: Host, const N: usize, P: Policy> {
 
 impl<L: Lock, H: Host, const N: usize, P: Policy> Drop for Quiesce<'_, L, H, N, P> {
     fn drop(&mut self) {
-        let now_ns = self.shared.now_ns();
         self.shared.with(|engine| {
             engine.cancel(self.id);
-            engine.abort(now_ns);
+            engine.abort(self.shared.now_ns());
         });
         // Every step of an abort has a deadline, so this ends; returning earlier would free memory that is still being written.
         while self.shared.with(|engine| engine.id_of(self.id.index()) == Some(self.id)) {
