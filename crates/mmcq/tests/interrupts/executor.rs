@@ -1,6 +1,7 @@
 //! Executors that poll whenever and with whatever waker they like: nothing is lost, nothing is delivered twice.
 
 use crate::bench::{Bench, Woken, poll_once};
+use crate::fuzz;
 use crate::lock::{self, Interrupted, Plan, What};
 use crate::support::{TestHost, World, caps, target};
 use arbtest::arbitrary::{Result, Unstructured};
@@ -186,13 +187,10 @@ fn strange(u: &mut Unstructured<'_>, events: &mut u64) -> Result<()> {
 
 #[test]
 fn fuzz_strange_executors() {
-    let budget_ms = std::env::var("MMCQ_FUZZ_MS").ok().and_then(|ms| ms.parse().ok()).unwrap_or(500);
-    let (mut runs, mut events) = (0u64, 0u64);
-    arbtest::arbtest(|u| {
+    let mut events = 0u64;
+    fuzz::fuzz("fuzz_strange_executors", 500, |u| {
         lock::disarm();
-        runs += 1;
         strange(u, &mut events)
-    })
-    .budget_ms(budget_ms);
-    println!("fuzz_strange_executors: {runs} inputs, {events} events");
+    });
+    println!("fuzz_strange_executors: {events} events");
 }

@@ -3,6 +3,8 @@
 //! Everything that contexts share is behind the lock, so an interrupt makes a difference only between two moments of it: where one begins and where
 //! one ends. `lock.rs` can interrupt at each of them, `every.rs` tries them all, `executor.rs` mixes them with strange executors at random.
 
+#[path = "../support/fuzz.rs"]
+mod fuzz;
 #[path = "../support/io_card.rs"]
 mod io_card;
 #[path = "../support/one_thread.rs"]
