@@ -140,7 +140,8 @@ impl Rig {
         let mut given: Vec<NonNull<u8>> =
             self.given.borrow_mut().iter_mut().map(|words| NonNull::from(&mut **words).cast()).collect();
         let mut back = self.back.take();
-        (given.sort(), back.sort());
+        given.sort();
+        back.sort();
         if kept {
             back.dedup();
             given.retain(|at| back.contains(at));
@@ -154,7 +155,7 @@ impl Rig {
     /// Drops what `make` makes after the kth poll, and after the event that follows it, for every k until it ends by itself. `check` follows each time.
     /// `keeps`: the future has a buffer at times that is with no request.
     fn dropped<'a>(
-        &'a self,
+        &self,
         name: &str,
         keeps: bool,
         make: impl Fn() -> Pin<Box<dyn Future<Output = ()> + 'a>>,
@@ -417,6 +418,10 @@ fn on_an_io_card() {
     let function = Function::new(&rig.stack, &card, 1).unwrap();
     let bluetooth = rig.drive(TypeA::open(function, &mut irq, 512)).unwrap();
     let irq = RefCell::new(irq);
+    #[allow(
+        clippy::await_holding_refcell_ref,
+        reason = "one of them at a time, and a dropped one gives it back"
+    )]
     let receive = async || {
         let (result, buf) = bluetooth.receive(&mut irq.borrow_mut(), rig.buffer(4096, 0)).await;
         result.unwrap();

@@ -82,7 +82,8 @@ impl Latched {
     fn reset(&self, what: u8) {
         if what & RESET_ALL != 0 {
             self.latched.set(0);
-            (self.put(INT_ENABLE, 4, 0), self.put(INT_SIGNAL, 4, 0));
+            self.put(INT_ENABLE, 4, 0);
+            self.put(INT_SIGNAL, 4, 0);
         }
         let commands = if what & RESET_CMD != 0 { INT_COMMAND } else { 0 };
         let data = INT_TRANSFER | INT_DMA | INT_BUFFER_READ | INT_BUFFER_WRITE;

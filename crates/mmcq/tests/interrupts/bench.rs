@@ -83,7 +83,8 @@ impl<H: Wired> Handler for Bench<H> {
 
 impl<H: Wired> Bench<H> {
     pub fn new(host: H) -> Self {
-        (NOW_NS.set(0), ALARM.set(None));
+        NOW_NS.set(0);
+        ALARM.set(None);
         let stack = Shared::new(Interrupted::default(), TIMER, host, Config::DEFAULT);
         Bench { stack, memory: RefCell::default(), back: RefCell::default() }
     }
@@ -186,7 +187,8 @@ impl<H: Wired> Bench<H> {
         let mut given: Vec<NonNull<u8>> =
             self.memory.borrow_mut().iter_mut().map(|words| NonNull::from(&mut **words).cast()).collect();
         let mut back = self.back.borrow().clone();
-        (given.sort(), back.sort());
+        given.sort();
+        back.sort();
         let leaked = self.stack.with(|engine| engine.stats().leaked);
         let (count, came) = (given.len() as u64, back.len() as u64);
         back.dedup();

@@ -38,12 +38,15 @@ thread_local! {
 /// Interrupts by this plan from now on.
 pub fn arm(handler: Rc<dyn Handler>, plan: Plan) {
     HANDLER.set(Some(handler));
-    (PLAN.set(Some(plan)), SEEN.set([0; 2]));
+    PLAN.set(Some(plan));
+    SEEN.set([0; 2]);
 }
 
 /// No more interrupts. Accesses that there were: in all, and in the handler.
 pub fn disarm() -> [u32; 2] {
-    (HANDLER.set(None), PLAN.set(None), DEPTH.set(0));
+    HANDLER.set(None);
+    PLAN.set(None);
+    DEPTH.set(0);
     SEEN.replace([0; 2])
 }
 
