@@ -181,7 +181,7 @@ fn every_word(state: &State, bits: &[u32]) -> u64 {
     let segments = if bytes > 0 { &segments[..] } else { &[] };
     let mut ended = 0;
     for word in 0u32..1 << bits.len() {
-        let status = bits.iter().enumerate().fold(0, |all, (at, bit)| all | (word >> at & 1) * bit);
+        let status = bits.iter().enumerate().fold(0, |all, (at, bit)| all | ((word >> at & 1) * bit));
         regs.happen(0);
         assert_eq!(host.set_bus(BusOp::ResetLines, true, 0), Step::Done);
         host.card_irq(word & 1 == 0);
