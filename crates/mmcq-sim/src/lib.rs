@@ -16,3 +16,7 @@ pub mod stats;
 pub mod time;
 pub mod wire;
 pub mod world;
+
+#[cfg(test)]
+#[path = "../../mmcq/tests/support/fuzz.rs"]
+mod fuzz;

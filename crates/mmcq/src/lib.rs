@@ -57,3 +57,7 @@ pub mod sched;
 pub mod sdio;
 pub mod spec;
 pub mod task;
+
+#[cfg(test)]
+#[path = "../tests/support/fuzz.rs"]
+mod fuzz;

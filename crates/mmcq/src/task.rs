@@ -6,12 +6,15 @@
 mod spin;
 
 pub use spin::Spinning;
+mod cell;
+#[cfg(all(test, loom))]
+mod permuted;
 
 use crate::engine::{Completion, Config, DmaBuf, Engine, Error, Kind, Output, Request, SlotId, Work};
 use crate::host::{Auto, BusOp, Data, Host, Phase};
 use crate::sched::{Fifo, Policy};
 use crate::spec::command::Command;
-use core::cell::UnsafeCell;
+use cell::{Locked, spin_loop};
 use core::future::Future;
 use core::pin::{Pin, pin};
 use core::task::{Context, Poll, Waker};
@@ -29,7 +32,8 @@ pub unsafe trait Lock {
 /// How the edges learn the time, and ask to be called. The engine itself is told the time.
 #[derive(Clone, Copy, Debug)]
 pub struct Timer {
-    /// Nanoseconds since some moment; never goes back.
+    /// Nanoseconds since some moment; never goes back. Called with the lock held: a moment that passed before the lock was had would make deadlines
+    /// too early. It must not come back here.
     pub now_ns: fn() -> u64,
     /// Call [`Shared::poll`] at this time (at once if it has passed); replaces the request before. `None`: no need. Called with the lock held, so that alarms come in
     /// the order of what they are for: it must not come back here.
@@ -41,7 +45,7 @@ pub struct Timer {
 pub struct Shared<L, H: Host, const N: usize, P: Policy = Fifo> {
     lock: L,
     timer: Timer,
-    engine: UnsafeCell<Engine<H, N, P>>,
+    engine: Locked<Engine<H, N, P>>,
 }
 
 // SAFETY: the engine is only reached through `with`, which the lock makes exclusive.
@@ -57,13 +61,13 @@ impl<L: Lock, H: Host, const N: usize> Shared<L, H, N> {
 impl<L: Lock, H: Host, const N: usize, P: Policy> Shared<L, H, N, P> {
     /// An engine over `host`, with a scheduler.
     pub const fn with_policy(lock: L, timer: Timer, host: H, config: Config, policy: P) -> Self {
-        Shared { lock, timer, engine: UnsafeCell::new(Engine::with_policy(host, config, policy)) }
+        Shared { lock, timer, engine: Locked::new(Engine::with_policy(host, config, policy)) }
     }
 
     /// A moment alone with the engine. `f` must be short, and must not come back here.
     pub fn with<R>(&self, f: impl FnOnce(&mut Engine<H, N, P>) -> R) -> R {
-        // SAFETY: `Lock::with` guarantees that no other closure runs, so this is the only reference.
-        self.lock.with(|| f(unsafe { &mut *self.engine.get() }))
+        // SAFETY: `Lock::with` guarantees that no other closure runs.
+        self.lock.with(|| unsafe { self.engine.with(f) })
     }
 
     /// Now, by the platform's clock.
@@ -73,15 +77,13 @@ impl<L: Lock, H: Host, const N: usize, P: Policy> Shared<L, H, N, P> {
 
     /// The interrupt handler calls this. Wakers run after the lock is released: a task woken and polled here may submit at once.
     pub fn on_irq(&self) {
-        let now_ns = self.now_ns();
-        let work = self.with(|engine| engine.on_irq(now_ns));
+        let work = self.with(|engine| engine.on_irq(self.now_ns()));
         self.wake(work);
     }
 
     /// The alarm calls this, and the thread that completes for hosts that must not do so in the interrupt.
     pub fn poll(&self) {
-        let now_ns = self.now_ns();
-        let work = self.with(|engine| engine.poll(now_ns));
+        let work = self.with(|engine| engine.poll(self.now_ns()));
         self.wake(work);
     }
 
@@ -116,10 +118,9 @@ impl<L: Lock, H: Host, const N: usize, P: Policy> Shared<L, H, N, P> {
     }
 
     fn submit(&self, request: Request) -> Result<SlotId, (Error, Request)> {
-        let now_ns = self.now_ns();
         // Under the lock: an alarm set after it could overwrite that of an interrupt in between, and a silent controller would never be found out.
         self.with(|engine| {
-            let result = engine.submit(request, now_ns);
+            let result = engine.submit(request, self.now_ns());
             (self.timer.set_alarm)(engine.next_deadline_ns());
             result
         })
@@ -212,10 +213,9 @@ struct Quiesce<'a, L: Lock, H: Host, const N: usize, P: Policy> {
 
 impl<L: Lock, H: Host, const N: usize, P: Policy> Drop for Quiesce<'_, L, H, N, P> {
     fn drop(&mut self) {
-        let now_ns = self.shared.now_ns();
         self.shared.with(|engine| {
             engine.cancel(self.id);
-            engine.abort(now_ns);
+            engine.abort(self.shared.now_ns());
         });
         // Every step of an abort has a deadline, so this ends; returning earlier would free memory that is still being written.
         while self.shared.with(|engine| engine.id_of(self.id.index()) == Some(self.id)) {
@@ -300,7 +300,7 @@ impl<L: Lock, H: Host, const N: usize, P: Policy> Drop for Op<'_, L, H, N, P> {
 /// whatever context calls [`poll`](Self::poll), at most [`POLLS_MAX`](Self::POLLS_MAX) times a call.
 pub struct IrqTask<L: Lock> {
     lock: L,
-    state: UnsafeCell<TaskState>,
+    state: Locked<TaskState>,
 }
 
 struct TaskState {
@@ -322,12 +322,12 @@ impl<L: Lock> IrqTask<L> {
 
     /// No future yet.
     pub const fn new(lock: L) -> Self {
-        IrqTask { lock, state: UnsafeCell::new(TaskState { future: None, polling: false, again: false }) }
+        IrqTask { lock, state: Locked::new(TaskState { future: None, polling: false, again: false }) }
     }
 
     fn with<R>(&self, f: impl FnOnce(&mut TaskState) -> R) -> R {
-        // SAFETY: `Lock::with` guarantees that this is the only reference.
-        self.lock.with(|| f(unsafe { &mut *self.state.get() }))
+        // SAFETY: `Lock::with` guarantees that no other closure runs.
+        self.lock.with(|| unsafe { self.state.with(f) })
     }
 
     /// Polls the future now. A call from inside the poll (a waker) only asks for another turn. True if turns are left over.
@@ -351,9 +351,11 @@ impl<L: Lock> IrqTask<L> {
                 if ready {
                     state.future = None;
                 }
+                // At once with the look at `again`: who asks from now on has the next turn himself.
+                state.polling = false;
                 state.again && !ready
             });
-            drop(turn);
+            core::mem::forget(turn);
             if !again {
                 return false;
             }
@@ -381,7 +383,7 @@ impl<L: Lock> IrqTask<L> {
                     state.future = None;
                     state.polling
                 }) {
-                    core::hint::spin_loop();
+                    spin_loop();
                 }
             }
         }
@@ -400,11 +402,11 @@ impl<L: Lock> IrqTask<L> {
     }
 }
 
-/// Ends a poll, also when the future panics: then it is never polled again, and `scope` does not wait for ever.
+/// Ends the turn of a future that panics: it is never polled again, and `scope` does not wait for ever.
 struct Turn<'a, L: Lock>(&'a IrqTask<L>);
 
 impl<L: Lock> Drop for Turn<'_, L> {
     fn drop(&mut self) {
-        self.0.with(|state| state.polling = false);
+        self.0.with(|state| (state.future, state.polling) = (None, false));
     }
 }

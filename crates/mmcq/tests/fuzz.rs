@@ -1,6 +1,8 @@
 //! Arbitrary bytes for every parser, and an arbitrary card for the whole stack. `MMCQ_FUZZ_MS` is the time for each test
 //! (`check --long` gives a minute).
 
+#[path = "support/fuzz.rs"]
+mod fuzz;
 #[path = "support/one_thread.rs"]
 mod one_thread;
 mod support;
@@ -23,13 +25,9 @@ use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 use support::{buffer, caps};
 
-fn budget_ms() -> u64 {
-    std::env::var("MMCQ_FUZZ_MS").ok().and_then(|ms| ms.parse().ok()).unwrap_or(500)
-}
-
 #[test]
 fn fuzz_registers() {
-    arbtest::arbtest(|u| {
+    fuzz::fuzz("fuzz_registers", 500, |u| {
         let words: [u32; 4] = u.arbitrary()?;
         let block: [u8; 512] = u.arbitrary()?;
         let first64: &[u8; 64] = block.first_chunk().unwrap();
@@ -57,8 +55,7 @@ fn fuzz_registers() {
             let _ = (ext.pre_eol(), ext.life_time_a(), ext.boot_bytes(), ext.rpmb_bytes(), ext.cache_bytes());
         }
         Ok(())
-    })
-    .budget_ms(budget_ms());
+    });
 }
 
 /// A controller and card that answer anything at all.
@@ -209,5 +206,5 @@ fn hostile(u: &mut Unstructured) -> Result<()> {
 
 #[test]
 fn fuzz_hostile_card() {
-    arbtest::arbtest(hostile).budget_ms(budget_ms());
+    fuzz::fuzz("fuzz_hostile_card", 500, hostile);
 }

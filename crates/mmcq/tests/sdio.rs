@@ -1,5 +1,7 @@
 //! I/O cards: bring-up, hostile tuples, functions, splitting, sharing of the bus.
 
+#[path = "support/fuzz.rs"]
+mod fuzz;
 #[path = "support/io_card.rs"]
 mod io_card;
 #[path = "support/io_drive.rs"]
@@ -400,7 +402,7 @@ fn functions_and_memory_share_the_bus() {
 
 #[test]
 fn fuzz_registers_and_tuples() {
-    arbtest::arbtest(|u| {
+    fuzz::fuzz("fuzz_registers_and_tuples", 500, |u| {
         let registers: [u8; 0x17] = u.arbitrary()?;
         if let Ok(cccr) = Cccr::parse(&registers) {
             let split = Split::new(&caps(), &cccr, u.arbitrary()?, u.arbitrary()?);
@@ -434,6 +436,5 @@ fn fuzz_registers_and_tuples() {
             assert!(texts <= 62 && (number == 0 || cis.function.is_some_and(|f| f.max_block_bytes > 0)));
         }
         Ok(())
-    })
-    .budget_ms(std::env::var("MMCQ_FUZZ_MS").ok().and_then(|ms| ms.parse().ok()).unwrap_or(500));
+    });
 }

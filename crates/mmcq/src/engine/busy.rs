@@ -105,7 +105,8 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         } else {
             let deadline = self.deadline_ns;
             self.ask_status(Stage::BusyStatus, now_ns);
-            self.deadline_ns = deadline;
+            // A question that was asked late has the time of any command: it may be the platform that was busy, and not the card.
+            self.deadline_ns = self.deadline_ns.max(deadline);
         }
     }
 
@@ -113,8 +114,11 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         let waited = now_ns.saturating_sub(self.data_end_ns);
         let limit = self.busy_limit_ns();
         self.stage = Stage::BusyPause;
-        self.deadline_ns = self.data_end_ns.saturating_add(limit).saturating_add(SLACK_NS);
-        self.wake_ns = now_ns.saturating_add(BusyTimes::again_ns(waited, self.questions));
+        let last_ns = self.data_end_ns.saturating_add(limit);
+        self.deadline_ns = last_ns.saturating_add(SLACK_NS);
+        let again_ns = now_ns.saturating_add(BusyTimes::again_ns(waited, self.questions));
+        // Nobody is given up without a question at the end of his time.
+        self.wake_ns = if now_ns < last_ns { again_ns.min(last_ns) } else { again_ns };
     }
 
     /// The card's busy is over; `status` if it was CMD13 that said so.

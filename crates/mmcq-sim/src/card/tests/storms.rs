@@ -126,16 +126,14 @@ fn command(card: &mut dyn Card, index: u8, arg: u32, now_ns: u64, rca: &mut u32,
 }
 
 #[test]
-fn no_panic_and_no_time_backwards() {
+fn fuzz_no_panic_and_no_time_backwards() {
     for file in ALL {
         let profile = profile(file);
         let profile = profile.with_capacity_bytes(16 << 20).unwrap();
-        arbtest::arbtest(|u| {
+        crate::fuzz::sized(&format!("{file}: fuzz_card"), 700, 32..20_000, |u| {
             let mut card = profile.build(medium(&profile)).unwrap();
             check(&mut *card, u)
-        })
-        .size_max(20_000)
-        .budget_ms(700);
+        });
     }
 }
 

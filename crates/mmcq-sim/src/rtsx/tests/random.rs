@@ -89,9 +89,9 @@ fn sound(u: &mut Unstructured, read: bool, blocks: u32) -> Result<Vec<u32>> {
 }
 
 #[test]
-fn storms_never_panic_and_time_goes_forward() {
+fn fuzz_storms_never_panic_and_time_goes_forward() {
     let moved = std::cell::Cell::new((0, 0));
-    arbtest::arbtest(|u| {
+    crate::fuzz::sized("rtsx: fuzz_storms", 1_500, 4096..65_536, |u| {
         let config = any_config(u)?;
         let memory = ShadowMemory::new(MemoryConfig::BITS32);
         let card = TestCard::new();
@@ -193,16 +193,14 @@ fn storms_never_panic_and_time_goes_forward() {
         let (read, written) = moved.get();
         moved.set((read + host.stats().blocks_read, written + host.stats().blocks_written));
         Ok(())
-    })
-    .size_min(4096)
-    .budget_ms(1_500);
+    });
     let (read, written) = moved.get();
     assert!(read > 0 && written > 0, "the storms reached the data: {read} and {written} blocks");
 }
 
 #[test]
-fn after_any_storm_the_chip_can_be_used_again() {
-    arbtest::arbtest(|u| {
+fn fuzz_after_any_storm_the_chip_can_be_used_again() {
+    crate::fuzz::sized("rtsx: fuzz_after_any_storm", 1_500, 4096..65_536, |u| {
         let mut rig = Rig::warm(RtsxConfig { check_timeout_ns: 100_000, ..RtsxConfig::GENERIC });
         for _ in 0..u.int_in_range(0..=20)? {
             let entries = (0..u.int_in_range(1..=20)?).map(|_| any_entry(u)).collect::<Result<Vec<u32>>>()?;
@@ -229,7 +227,5 @@ fn after_any_storm_the_chip_can_be_used_again() {
         assert!(buffer.take() == rig.card_bytes(1, 1024));
         assert_eq!(rig.host.protocol_violations(), violations);
         Ok(())
-    })
-    .size_min(4096)
-    .budget_ms(1_500);
+    });
 }

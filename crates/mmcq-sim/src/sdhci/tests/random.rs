@@ -63,9 +63,9 @@ fn any_write(u: &mut Unstructured, bus: u64) -> Result<(u16, u8, u32)> {
 }
 
 #[test]
-fn register_storms_never_panic_and_time_goes_forward() {
+fn fuzz_register_storms_never_panic_and_time_goes_forward() {
     let moved = std::cell::Cell::new((0, 0));
-    arbtest::arbtest(|u| {
+    crate::fuzz::sized("sdhci: fuzz_register_storms", 1_500, 4096..65_536, |u| {
         let memory = ShadowMemory::new(MemoryConfig::BITS32);
         let card = TestCard::new();
         {
@@ -144,16 +144,14 @@ fn register_storms_never_panic_and_time_goes_forward() {
         let (read, written) = moved.get();
         moved.set((read + host.stats().blocks_read, written + host.stats().blocks_written));
         Ok(())
-    })
-    .size_min(4096)
-    .budget_ms(1_500);
+    });
     let (read, written) = moved.get();
     assert!(read > 0 && written > 0, "the storms reached the data: {read} and {written} blocks");
 }
 
 #[test]
-fn after_any_storm_a_reset_makes_the_controller_usable() {
-    arbtest::arbtest(|u| {
+fn fuzz_after_any_storm_a_reset_makes_the_controller_usable() {
+    crate::fuzz::sized("sdhci: fuzz_after_any_storm", 1_500, 4096..65_536, |u| {
         let mut rig = Rig::warm(SdhciConfig::GENERIC_4_20);
         let data = rig.mapped(vec![0; 4096], if u.arbitrary()? { Direction::Read } else { Direction::Write });
         let tables = any_tables(u, &rig.memory, data.bus)?;
@@ -185,7 +183,5 @@ fn after_any_storm_a_reset_makes_the_controller_usable() {
         assert!(buffer.take() == rig.card_bytes(1, 1024));
         assert_eq!(rig.host.protocol_violations(), violations);
         Ok(())
-    })
-    .size_min(4096)
-    .budget_ms(1_500);
+    });
 }

@@ -1,7 +1,7 @@
 //! A chip that says anything at any time: no panic, no unbounded work, and one end for each start.
 
 use super::*;
-use arbtest::{arbitrary::Unstructured, arbtest};
+use arbtest::arbitrary::Unstructured;
 
 fn arbitrary_phase(u: &mut Unstructured<'_>) -> arbtest::arbitrary::Result<Phase> {
     let resp = *u.choose(&[Resp::None, Resp::R1, Resp::R1b, Resp::R2, Resp::R3, Resp::R7])?;
@@ -17,8 +17,8 @@ fn arbitrary_phase(u: &mut Unstructured<'_>) -> arbtest::arbitrary::Result<Phase
 }
 
 #[test]
-fn anything_at_any_time() {
-    arbtest(|u| {
+fn fuzz_anything_at_any_time() {
+    crate::fuzz::fuzz("rtsx: fuzz_anything_at_any_time", 300, |u| {
         let mut host = ready(Config { coherent: u.arbitrary()?, ..Config::new() });
         let memory = [far(0x2000_0000, 4096)];
         let mut running = false;
@@ -74,6 +74,5 @@ fn anything_at_any_time() {
             }
         }
         Ok(())
-    })
-    .budget_ms(300);
+    });
 }

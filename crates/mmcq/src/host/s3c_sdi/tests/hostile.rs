@@ -2,7 +2,6 @@
 
 use super::*;
 use arbtest::arbitrary::{Result, Unstructured};
-use arbtest::arbtest;
 
 fn arbitrary_phase(u: &mut Unstructured<'_>) -> Result<Phase> {
     let resp = *u.choose(&[Resp::None, Resp::R1, Resp::R1b, Resp::R2, Resp::R3, Resp::R4, Resp::R5])?;
@@ -28,8 +27,8 @@ fn arbitrary_registers(u: &mut Unstructured<'_>) -> Result<Vec<u32>> {
 }
 
 #[test]
-fn anything_at_any_time() {
-    arbtest(|u| {
+fn fuzz_anything_at_any_time() {
+    crate::fuzz::fuzz("s3c_sdi: fuzz_anything_at_any_time", 500, |u| {
         let dma = if u.arbitrary()? { DmaUse::From(64) } else { DmaUse::Never };
         let mut host = ready_with(Config { dma, ..Config::new(PCLK_HZ) });
         let mut guarded = vec![0x77u8; 4 + 2048 + 4];
@@ -87,6 +86,5 @@ fn anything_at_any_time() {
         }
         assert!(guarded[..4].iter().chain(&guarded[2052..]).all(|&byte| byte == 0x77));
         Ok(())
-    })
-    .budget_ms(500);
+    });
 }

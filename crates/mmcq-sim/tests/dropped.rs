@@ -1,0 +1,433 @@
+//! Futures dropped at every poll, over controllers and cards by register: the controller never writes into memory that is not its own any more, every
+//! slot and every buffer comes back, and whatever follows works, in bounded time.
+
+#[path = "../../mmcq/tests/support/one_thread.rs"]
+mod one_thread;
+
+use mmcq::block::{BlockDevice, Copying};
+use mmcq::card::{self, IoCard, Options, bring_up_io};
+use mmcq::engine::{Config, DmaBuf};
+use mmcq::host::sdhci::{self, Table, TransferMode};
+use mmcq::host::{Data, Direction};
+use mmcq::sdio::bluetooth::TypeA;
+use mmcq::sdio::{At, CardInterrupt, Chain, Function};
+use mmcq::spec::command::{self, sd};
+use mmcq::task::Shared;
+use mmcq_sim::card::io::IoProfile;
+use mmcq_sim::card::medium::{Fill, Medium};
+use mmcq_sim::card::profile::CardProfile;
+use mmcq_sim::memory::{MemoryConfig, ShadowMemory};
+use mmcq_sim::sdhci::{Port, Sdhci, SdhciConfig};
+use mmcq_sim::time::Time;
+use one_thread::{NOW_NS, OneThread, TIMER};
+use std::cell::RefCell;
+use std::future::Future;
+use std::pin::{Pin, pin};
+use std::ptr::NonNull;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+
+type Driver = sdhci::Sdhci<Port, ShadowMemory, 129>;
+type Stack = Shared<OneThread, Driver, 4>;
+
+/// Everything that was under way when a future was dropped has ended after this: the longest timeout of a card is a write's, 250 ms to 500 ms.
+const SETTLED_NS: u64 = 2_000_000_000;
+
+fn text(card: &str) -> String {
+    let path = format!("{}/../../cards/{card}.toml", env!("CARGO_MANIFEST_DIR"));
+    std::fs::read_to_string(path).unwrap()
+}
+
+fn memory_card(name: &str) -> Box<dyn mmcq_sim::card::Card> {
+    let profile = CardProfile::from_toml(&text(name), name).unwrap_or_else(|error| panic!("{error}"));
+    let medium = Medium::sparse(profile.capacity_bytes(), Fill::Pattern(7)).unwrap();
+    profile.build(medium).unwrap_or_else(|error| panic!("{error}"))
+}
+
+struct Rig {
+    time: Time,
+    model: Rc<RefCell<Sdhci>>,
+    memory: ShadowMemory,
+    stack: Stack,
+    /// Buffers that are out, and those that came back.
+    given: RefCell<Vec<Box<[u64]>>>,
+    back: RefCell<Vec<NonNull<u8>>>,
+}
+
+impl Rig {
+    fn new(card: Box<dyn mmcq_sim::card::Card>, model: SdhciConfig, driver: sdhci::Config) -> Rig {
+        let time = Time::new();
+        let memory = ShadowMemory::new(MemoryConfig::BITS32);
+        let model = Rc::new(RefCell::new(Sdhci::new(model, memory.clone(), Some(card))));
+        let port = Port::new(model.clone(), time.clone(), 0, 0);
+        let host =
+            sdhci::Sdhci::new(port, memory.clone(), Box::leak(Box::new(Table::new())), driver).unwrap();
+        NOW_NS.set(0);
+        let stack = Shared::new(OneThread, TIMER, host, Config::DEFAULT);
+        Rig { time, model, memory, stack, given: RefCell::default(), back: RefCell::default() }
+    }
+
+    /// Memory that is freed as soon as everything is at rest; what writes there afterwards shows as a violation of the shadow memory.
+    fn buffer(&self, bytes: u32, fill: u8) -> DmaBuf {
+        let words = vec![u64::from_ne_bytes([fill; 8]); bytes.div_ceil(8) as usize];
+        let mut words = words.into_boxed_slice();
+        let at = NonNull::from(&mut *words).cast();
+        self.given.borrow_mut().push(words);
+        // SAFETY: kept in `given` until the stack is at rest and has given it back.
+        unsafe { DmaBuf::from_raw(at, bytes) }
+    }
+
+    fn back(&self, buf: DmaBuf) {
+        self.back.borrow_mut().push(buf.as_non_null());
+    }
+
+    /// Goes to the next interrupt or deadline, and moves the stack by it. False: nothing will ever happen.
+    fn turn(&self) -> bool {
+        let deadline = self.stack.with(|engine| engine.next_deadline_ns());
+        if !self.model.borrow().irq() {
+            let next = self.model.borrow().next_event_ns();
+            let Some(until) = deadline.into_iter().chain(next).min() else { return false };
+            let reached = self.model.borrow_mut().advance(until.max(self.time.now()));
+            self.time.set(reached.max(self.time.now()));
+        }
+        NOW_NS.set(self.time.now());
+        if self.model.borrow().irq() {
+            self.stack.on_irq()
+        } else {
+            self.stack.poll()
+        }
+        true
+    }
+
+    fn poll<F: Future + ?Sized>(&self, future: Pin<&mut F>) -> Option<F::Output> {
+        NOW_NS.set(self.time.now());
+        match future.poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(output) => Some(output),
+            Poll::Pending => None,
+        }
+    }
+
+    fn drive<F: Future>(&self, future: F) -> F::Output {
+        let mut future = pin!(future);
+        for _ in 0..1_000_000 {
+            if let Some(output) = self.poll(future.as_mut()) {
+                return output;
+            }
+            assert!(self.turn(), "nothing will ever happen");
+        }
+        panic!("no end");
+    }
+
+    /// What is under way ends; then nothing is missing, and nothing was touched that should not be. `kept`: a buffer may have gone with the future that had
+    /// it between two requests.
+    fn settle(&self, kept: bool) {
+        let from = self.time.now();
+        for turns in 0.. {
+            if self.stack.with(|engine| engine.is_idle() && engine.next_deadline_ns().is_none()) {
+                break;
+            }
+            assert!(turns < 10_000 && self.turn(), "never at rest");
+        }
+        assert!(self.time.now() - from < SETTLED_NS, "{} ns to rest", self.time.now() - from);
+        while let Some(buf) = self.stack.with(|engine| engine.reclaim()) {
+            self.back(buf);
+        }
+        self.back.borrow_mut().retain(|at| {
+            self.given.borrow_mut().iter_mut().any(|words| NonNull::from(&mut **words).cast() == *at)
+        });
+        assert_eq!(self.stack.with(|engine| engine.slots_in_use()), 0, "a slot leaked");
+        assert!(self.memory.live_mappings() <= 1, "only the descriptor table stays mapped");
+        let mut given: Vec<NonNull<u8>> =
+            self.given.borrow_mut().iter_mut().map(|words| NonNull::from(&mut **words).cast()).collect();
+        let mut back = self.back.take();
+        given.sort();
+        back.sort();
+        if kept {
+            back.dedup();
+            given.retain(|at| back.contains(at));
+        }
+        assert!(given == back, "of {} buffers, {} came back", given.len(), back.len());
+        self.given.borrow_mut().clear();
+        assert_eq!(self.memory.violations(), Vec::<String>::new());
+        assert_eq!(self.model.borrow().protocol_violations(), 0);
+    }
+
+    /// Drops what `make` makes after the kth poll, and after the event that follows it, for every k until it ends by itself. `check` follows each time.
+    /// `keeps`: the future has a buffer at times that is with no request.
+    fn dropped<'a>(
+        &self,
+        name: &str,
+        keeps: bool,
+        make: impl Fn() -> Pin<Box<dyn Future<Output = ()> + 'a>>,
+        mut check: impl FnMut(),
+    ) {
+        let mut drops = 0;
+        for polls in 0.. {
+            let mut finished = false;
+            for event_after in [false, true] {
+                let _report = Report(name, polls, event_after);
+                let mut future = make();
+                for poll in 0..=polls {
+                    finished = self.poll(future.as_mut()).is_some();
+                    if finished {
+                        break;
+                    }
+                    if poll < polls || event_after {
+                        assert!(self.turn(), "nothing will ever happen");
+                    }
+                }
+                drop(future);
+                self.settle(keeps);
+                check();
+                self.settle(false);
+                drops += 1;
+            }
+            if finished {
+                break;
+            }
+        }
+        println!("{name}: dropped {drops} times");
+        assert!(drops > 4, "{name}: there was nothing to drop");
+    }
+}
+
+/// Tells where it was when something fails.
+struct Report<'a>(&'a str, u32, bool);
+
+impl Drop for Report<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let when = if self.2 { "and the event that followed" } else { "" };
+            eprintln!("{}: dropped after poll {} {when}", self.0, self.1);
+        }
+    }
+}
+
+const BLOCKS: u32 = 8;
+const BYTES: u32 = BLOCKS * 512;
+/// What is only read, and what is written to.
+const READ_AT: u64 = 5_000;
+const WRITE_AT: u64 = 9_000;
+
+async fn contents(rig: &Rig, lba: u64) -> Vec<u8> {
+    let (result, buf) = BlockDevice::new(&rig.stack).read(lba, rig.buffer(BYTES, 0)).await;
+    assert_eq!(result, Ok(BLOCKS));
+    let bytes = buf.to_vec();
+    rig.back(buf);
+    bytes
+}
+
+async fn written(rig: &Rig, fill: u8) {
+    let (result, buf) = BlockDevice::new(&rig.stack).write(WRITE_AT, rig.buffer(BYTES, fill)).await;
+    assert_eq!(result, Ok(BLOCKS));
+    rig.back(buf);
+}
+
+/// A following read brings what the card has always had there, and each block of the others is one of those that were written.
+fn intact(rig: &Rig, expected: &[u8], fills: &[u8]) {
+    assert!(rig.drive(contents(rig, READ_AT)) == expected, "other data than before");
+    let bytes = rig.drive(contents(rig, WRITE_AT));
+    for (at, block) in bytes.chunks(512).enumerate() {
+        let whole = block.iter().all(|&byte| byte == block[0]);
+        assert!(whole && fills.contains(&block[0]), "block {at} is torn or was never written so");
+    }
+}
+
+fn every_workload(rig: &Rig, card: &str) {
+    let found = rig.drive(async {
+        let (card, scratch) = card::bring_up(&rig.stack, rig.buffer(512, 0), Options::DEFAULT).await;
+        rig.back(scratch);
+        card
+    });
+    let rca = found.unwrap_or_else(|error| panic!("{card}: {error}")).target.rca;
+    rig.drive(written(rig, 0x11));
+    let expected = rig.drive(contents(rig, READ_AT));
+    let check = || intact(rig, &expected, &[0x11, 0x22, 0x33, 0x44]);
+    let device = BlockDevice::new(&rig.stack);
+
+    rig.dropped(
+        &format!("{card}: read"),
+        false,
+        || Box::pin(async { drop(contents(rig, READ_AT).await) }),
+        check,
+    );
+    rig.dropped(&format!("{card}: write"), false, || Box::pin(written(rig, 0x22)), check);
+    rig.dropped(
+        &format!("{card}: write, flush, read"),
+        false,
+        || {
+            Box::pin(async move {
+                written(rig, 0x33).await;
+                device.flush().await.unwrap();
+                assert!(contents(rig, WRITE_AT).await.iter().all(|&byte| byte == 0x33));
+            })
+        },
+        check,
+    );
+    rig.dropped(
+        &format!("{card}: three reads and a write at once"),
+        false,
+        || {
+            let mut all: Vec<Pin<Box<dyn Future<Output = ()>>>> = vec![Box::pin(written(rig, 0x22)) as _];
+            for n in 0..3 {
+                all.push(Box::pin(async move { drop(contents(rig, READ_AT + 64 * n).await) }));
+            }
+            Box::pin(std::future::poll_fn(move |context| {
+                all.retain_mut(|task| task.as_mut().poll(context).is_pending());
+                if all.is_empty() { Poll::Ready(()) } else { Poll::Pending }
+            }))
+        },
+        check,
+    );
+    // A device of two blocks: four pieces each way. Its own buffer is not of those that are counted.
+    rig.dropped(
+        &format!("{card}: copied"),
+        false,
+        || {
+            Box::pin(async move {
+                let bounce = Box::leak(vec![0u64; 128].into_boxed_slice());
+                let at = NonNull::from(bounce).cast();
+                // SAFETY: leaked.
+                let bounce = unsafe { DmaBuf::from_raw(at, 1024) };
+                let mut copying = Copying::new(device, bounce).unwrap();
+                assert_eq!(copying.write(WRITE_AT, &[0x44; BYTES as usize]).await, Ok(BLOCKS));
+                let mut back = vec![0; BYTES as usize];
+                assert_eq!(copying.read(WRITE_AT, &mut back).await, Ok(BLOCKS));
+                assert!(back.iter().all(|&byte| byte == 0x44));
+            })
+        },
+        check,
+    );
+    rig.dropped(
+        &format!("{card}: raw"),
+        false,
+        || {
+            Box::pin(async move {
+                let (prefix, command, bytes) = match card.starts_with("sd") {
+                    true => (Some(command::app_cmd(rca)), sd::sd_status(), 64),
+                    false => (None, command::emmc::send_ext_csd(), 512),
+                };
+                let data = Data { direction: Direction::Read, block_size: bytes, blocks: 1 };
+                let buf = rig.buffer(bytes.into(), 0);
+                let (result, buf) = rig.stack.raw(prefix, command, Some(data), buf, 100_000_000).await;
+                assert!(result.is_ok());
+                rig.back(buf);
+            })
+        },
+        check,
+    );
+    rig.dropped(
+        &format!("{card}: bring-up"),
+        true,
+        || {
+            Box::pin(async move {
+                let (card, scratch) = card::bring_up(&rig.stack, rig.buffer(512, 0), Options::DEFAULT).await;
+                rig.back(scratch);
+                card.unwrap();
+            })
+        },
+        || {
+            // The next one finds the card wherever it is.
+            let (card, scratch) = rig.drive(card::bring_up(&rig.stack, rig.buffer(512, 0), Options::DEFAULT));
+            rig.back(scratch);
+            card.unwrap();
+            check();
+        },
+    );
+}
+
+#[test]
+fn on_an_sd_card() {
+    let rig = Rig::new(memory_card("sdhc-16g-hs"), SdhciConfig::GENERIC_4_20, sdhci::Config::new());
+    every_workload(&rig, "sdhc-16g-hs");
+}
+
+#[test]
+fn on_an_sd_card_by_pio() {
+    let driver = sdhci::Config { transfer: TransferMode::Pio, ..sdhci::Config::new() };
+    let rig = Rig::new(memory_card("sdhc-16g-hs"), SdhciConfig::GENERIC_3_00, driver);
+    every_workload(&rig, "sdhc-16g-hs");
+}
+
+#[test]
+fn on_an_sd_card_that_is_tuned() {
+    let rig = Rig::new(memory_card("sdxc-128g-uhs"), SdhciConfig::GENERIC_4_20, sdhci::Config::new());
+    every_workload(&rig, "sdxc-128g-uhs");
+}
+
+#[test]
+fn on_an_emmc_device() {
+    let model = SdhciConfig { uhs_at_33v: true, ..SdhciConfig::GENERIC_4_20 };
+    let rig = Rig::new(memory_card("emmc-hs200"), model, sdhci::Config::emmc_18());
+    every_workload(&rig, "emmc-hs200");
+}
+
+#[test]
+fn on_an_io_card() {
+    let profile = IoProfile::from_toml(&text("bt-type-a"), "bt-type-a").unwrap();
+    let (card, handles) = profile.build();
+    let rig = Rig::new(Box::new(card), SdhciConfig::GENERIC_4_20, sdhci::Config::new());
+    let rig = &rig;
+    let up = || -> IoCard {
+        let (card, scratch) = rig.drive(bring_up_io(&rig.stack, rig.buffer(512, 0), Options::DEFAULT));
+        rig.back(scratch);
+        card.unwrap_or_else(|error| panic!("{error}"))
+    };
+    rig.dropped(
+        "bt-type-a: bring-up",
+        true,
+        || {
+            Box::pin(async move {
+                let (card, scratch) = bring_up_io(&rig.stack, rig.buffer(512, 0), Options::DEFAULT).await;
+                rig.back(scratch);
+                card.unwrap();
+            })
+        },
+        || {
+            up();
+        },
+    );
+    let card = up();
+    let works = || {
+        let mut function = Function::new(&rig.stack, &card, 1).unwrap();
+        rig.drive(function.set_block_size(128)).unwrap();
+        rig.drive(function.enable()).unwrap();
+        // Its interface code says what it is [SDIO 6.10]: Bluetooth Type-A.
+        rig.drive(function.read_u8(0x14, Chain::Last)).unwrap();
+    };
+    rig.dropped(
+        "bt-type-a: function",
+        false,
+        || {
+            let card = &card;
+            Box::pin(async move {
+                let mut function = Function::new(&rig.stack, card, 1).unwrap();
+                function.enable().await.unwrap();
+                function.set_block_size(128).await.unwrap();
+                function.write_u8(0x14, 0, Chain::Last).await.unwrap();
+                function.read_u8(0x13, Chain::More).await.unwrap();
+                let (result, buf) = function.read(At::From(0x10), 4, rig.buffer(64, 0), Chain::Last).await;
+                result.unwrap();
+                rig.back(buf);
+            })
+        },
+        works,
+    );
+    // Packets come by themselves; who was dropped in the middle of one leaves it to the next, who receives it from its start.
+    let mut irq = CardInterrupt::new(&rig.stack);
+    let function = Function::new(&rig.stack, &card, 1).unwrap();
+    let bluetooth = rig.drive(TypeA::open(function, &mut irq, 512)).unwrap();
+    let irq = RefCell::new(irq);
+    #[allow(
+        clippy::await_holding_refcell_ref,
+        reason = "one of them at a time, and a dropped one gives it back"
+    )]
+    let receive = async || {
+        let (result, buf) = bluetooth.receive(&mut irq.borrow_mut(), rig.buffer(4096, 0)).await;
+        result.unwrap();
+        rig.back(buf);
+    };
+    rig.dropped("bt-type-a: packet", true, || Box::pin(receive()), || rig.drive(receive()));
+    let counts = handles[0].1.borrow();
+    assert!(counts.delivered >= 34 && counts.retried > 0, "{} {}", counts.delivered, counts.retried);
+}

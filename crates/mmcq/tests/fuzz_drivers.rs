@@ -1,0 +1,418 @@
+//! Registers that say anything at any time, for every driver: alone, and with the whole stack on top. No panic, no unbounded work, one end for each
+//! start, no byte outside the buffers.
+
+#[path = "support/fuzz.rs"]
+mod fuzz;
+#[path = "support/one_thread.rs"]
+mod one_thread;
+
+use arbtest::arbitrary::{Result, Unstructured};
+use mmcq::block::BlockDevice;
+use mmcq::card::{self, Options};
+use mmcq::engine::{Config, DmaBuf, FlushBy, Target};
+use mmcq::host::{Auto, BusOp, Data, Direction, Dma, DmaError, Host, Phase, Regs, Segment, Step, Width};
+use mmcq::host::{pl181, rtsx, s3c_sdi, sdhci};
+use mmcq::spec::command::{Command, Resp};
+use mmcq::task::Shared;
+use one_thread::{NOW_NS, OneThread, TIMER};
+use std::cell::{Cell, RefCell};
+use std::future::Future;
+use std::pin::pin;
+use std::ptr::NonNull;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+
+/// Registers: what was written last, or anything.
+struct Anything {
+    bytes: Vec<u8>,
+    at: Cell<usize>,
+    written: RefCell<Vec<u8>>,
+    /// Of 256 reads, so many tell what was written.
+    sane: u8,
+    accesses: Rc<Cell<u32>>,
+}
+
+impl Anything {
+    fn byte(&self) -> u8 {
+        let at = self.at.get() + 1;
+        self.at.set(at);
+        // Goes round with a twist, so that no wait sees the same for ever.
+        self.bytes[at % self.bytes.len()].wrapping_add((at / self.bytes.len() * 7) as u8)
+    }
+
+    /// Bits that mean something come alone or in twos, mostly.
+    fn word(&self) -> u32 {
+        match self.byte() % 8 {
+            0 | 1 => 0,
+            2 | 3 => 1 << (self.byte() % 32),
+            4 | 5 => 1 << (self.byte() % 32) | 1 << (self.byte() % 32),
+            6 if self.byte() < 8 => u32::MAX,
+            _ => u32::from_le_bytes([self.byte(), self.byte(), self.byte(), self.byte()]),
+        }
+    }
+
+    fn read(&self, offset: u16, width: usize) -> u32 {
+        assert_eq!(usize::from(offset) % width, 0, "{offset:#x} is not aligned");
+        self.accesses.set(self.accesses.get() + 1);
+        let mut value = [0; 4];
+        if self.byte() < self.sane {
+            let at = usize::from(offset) & 0xfff;
+            value[..width].copy_from_slice(&self.written.borrow()[at..at + width]);
+        } else {
+            value[..width].copy_from_slice(&self.word().to_le_bytes()[..width]);
+        }
+        u32::from_le_bytes(value)
+    }
+
+    fn write(&self, offset: u16, width: usize, value: u32) {
+        assert_eq!(usize::from(offset) % width, 0, "{offset:#x} is not aligned");
+        self.accesses.set(self.accesses.get() + 1);
+        let at = usize::from(offset) & 0xfff;
+        self.written.borrow_mut()[at..at + width].copy_from_slice(&value.to_le_bytes()[..width]);
+    }
+}
+
+impl Regs for Anything {
+    fn read8(&self, offset: u16) -> u8 {
+        self.read(offset, 1) as u8
+    }
+    fn read16(&self, offset: u16) -> u16 {
+        self.read(offset, 2) as u16
+    }
+    fn read32(&self, offset: u16) -> u32 {
+        self.read(offset, 4)
+    }
+    fn write8(&self, offset: u16, value: u8) {
+        self.write(offset, 1, value.into());
+    }
+    fn write16(&self, offset: u16, value: u16) {
+        self.write(offset, 2, value.into());
+    }
+    fn write32(&self, offset: u16, value: u32) {
+        self.write(offset, 4, value);
+    }
+}
+
+/// Hands out bus addresses that the fuzzer likes; counts what is mapped.
+#[derive(Clone)]
+struct AnyDma {
+    bus: u64,
+    fails: bool,
+    open: Rc<Cell<i32>>,
+}
+
+// SAFETY: no controller reads or writes what this maps.
+unsafe impl Dma for AnyDma {
+    fn map(&self, _: NonNull<u8>, _: usize, _: Direction) -> std::result::Result<u64, DmaError> {
+        if self.fails && self.open.get() > 2 {
+            return Err(DmaError::Exhausted);
+        }
+        self.open.set(self.open.get() + 1);
+        Ok(self.bus)
+    }
+    fn unmap(&self, _: u64, _: NonNull<u8>, _: usize, _: Direction) {
+        self.open.set(self.open.get() - 1);
+    }
+    fn sync(&self, _: u64, _: NonNull<u8>, _: usize) {}
+}
+
+/// What a driver is built from.
+struct Parts {
+    regs: Anything,
+    dma: AnyDma,
+    accesses: Rc<Cell<u32>>,
+}
+
+fn parts(u: &mut Unstructured<'_>) -> Result<Parts> {
+    let mut bytes = vec![0; u.int_in_range(16..=1024)?];
+    u.fill_buffer(&mut bytes)?;
+    let accesses = Rc::new(Cell::new(0));
+    let regs = Anything {
+        bytes,
+        at: Cell::new(0),
+        written: RefCell::new(vec![0; 0x1004]),
+        sane: *u.choose(&[0, 128, 224, 250])?,
+        accesses: accesses.clone(),
+    };
+    let bus = *u.choose(&[0x1000, 0x4000_0000, 0xffff_f000, 0x12_4000_0000, u64::MAX - 3, 2])?;
+    Ok(Parts { regs, dma: AnyDma { bus, fails: u.ratio(1, 8)?, open: Rc::default() }, accesses })
+}
+
+/// Memory between guards. It goes after the stack has gone.
+#[derive(Default)]
+struct Memory(RefCell<Vec<Box<[u64]>>>);
+
+const GUARD: u64 = 0x7777_7777_7777_7777;
+
+impl Memory {
+    fn take(&self, bytes: u32) -> DmaBuf {
+        let words = bytes.div_ceil(8) as usize;
+        let mut memory = vec![GUARD; words + 2].into_boxed_slice();
+        memory[1..=words].fill(0);
+        // SAFETY: one word in, which exists.
+        let at = unsafe { NonNull::from(&mut *memory).cast::<u64>().add(1) };
+        self.0.borrow_mut().push(memory);
+        // SAFETY: the memory lives in `self`, which outlives the stack.
+        unsafe { DmaBuf::from_raw(at.cast(), bytes) }
+    }
+
+    fn check(&self) {
+        for memory in self.0.borrow().iter() {
+            assert!(
+                memory.first() == Some(&GUARD) && memory.last() == Some(&GUARD),
+                "written outside a buffer"
+            );
+        }
+    }
+}
+
+fn any_phase(u: &mut Unstructured<'_>) -> Result<(Phase, u32)> {
+    let resp = *u.choose(&[
+        Resp::None,
+        Resp::R1,
+        Resp::R1b,
+        Resp::R2,
+        Resp::R3,
+        Resp::R4,
+        Resp::R5,
+        Resp::R6,
+        Resp::R7,
+    ])?;
+    let direction = if u.arbitrary()? { Direction::Read } else { Direction::Write };
+    let small = Data { direction, block_size: *u.choose(&[4, 8, 64, 512])?, blocks: u.int_in_range(1..=4)? };
+    let wild = Data { direction, block_size: u.arbitrary()?, blocks: u.arbitrary()? };
+    let data = *u.choose(&[None, Some(small), Some(small), Some(wild)])?;
+    let bytes = data.map_or(0, |d| u32::from(d.block_size).saturating_mul(d.blocks)).min(4096);
+    let phase = Phase {
+        command: Command::new(u.int_in_range(0..=63)?, u.arbitrary()?, resp),
+        data,
+        auto: *u.choose(&[Auto::None, Auto::None, Auto::Stop, Auto::Count(2), Auto::Continue])?,
+        tuning: u.ratio(1, 8)?,
+    };
+    Ok((phase, bytes))
+}
+
+/// Reads and writes of registers in one call of the driver: a block by PIO takes 128 and what goes with them.
+const ACCESSES_MAX: u32 = 20_000;
+
+/// Calls in any order, with phases that nobody would start.
+fn alone<H: Host>(mut host: H, accesses: &Cell<u32>, u: &mut Unstructured<'_>) -> Result<()> {
+    let memory = Memory::default();
+    let mut mapped: Vec<(Segment, Direction, DmaBuf)> = Vec::new();
+    let (mut running, mut now_ns) = (false, 0u64);
+    for _ in 0..200 {
+        if u.is_empty() {
+            break;
+        }
+        accesses.set(0);
+        match u.int_in_range(0..=6)? {
+            0 | 1 if !running => {
+                for (segment, direction, _) in mapped.drain(..) {
+                    host.unmap(&segment, direction);
+                }
+                let (phase, bytes) = any_phase(u)?;
+                if let Some(data) = phase.data {
+                    let buf = memory.take(bytes);
+                    let mut segment = Segment { ptr: buf.as_non_null(), len: bytes, bus: 0 };
+                    if host.map(&mut segment, data.direction).is_ok() {
+                        mapped.push((segment, data.direction, buf));
+                    } else {
+                        continue;
+                    }
+                }
+                let segments: Vec<Segment> = mapped.iter().map(|(segment, _, _)| *segment).collect();
+                running = host.start(&phase, &segments, u.arbitrary()?).is_ok();
+            }
+            2..=4 => {
+                let segments: Vec<Segment> = mapped.iter().map(|(segment, _, _)| *segment).collect();
+                let ended = host.ack(&segments).phase.is_some();
+                assert!(running || !ended, "an end without a start");
+                running &= !ended;
+            }
+            5 => host.card_irq(u.arbitrary()?),
+            _ => {
+                let hz = u.arbitrary()?;
+                let op = *u.choose(&[
+                    BusOp::ResetLines,
+                    BusOp::ResetAll,
+                    BusOp::PowerOn,
+                    BusOp::PowerOff,
+                    BusOp::TuneStart,
+                    BusOp::TuneAbort,
+                    BusOp::Clock(hz),
+                    BusOp::Width(Width::W4),
+                ])?;
+                if running && !matches!(op, BusOp::ResetLines | BusOp::ResetAll) {
+                    continue;
+                }
+                let mut step = host.set_bus(op, true, now_ns);
+                for _ in 0..10_000 {
+                    let Step::Wait(until_ns) = step else { break };
+                    now_ns = now_ns.max(until_ns);
+                    accesses.set(0);
+                    step = host.set_bus(op, false, now_ns);
+                    assert!(accesses.get() <= ACCESSES_MAX, "{op:?}");
+                }
+                assert!(!matches!(step, Step::Wait(_)), "{op:?} has no end");
+                running &= !matches!(op, BusOp::ResetLines | BusOp::ResetAll);
+            }
+        }
+        let _ = (host.dat0_busy(), host.present(), host.write_protected());
+        assert!(accesses.get() <= ACCESSES_MAX, "{} accesses in one call", accesses.get());
+    }
+    memory.check();
+    Ok(())
+}
+
+/// Interrupts and alarms that one call may take: every wait of the stack is bounded, so a hang shows here.
+const TURNS_MAX: u32 = 1_000_000;
+/// Long turns: what is tried again every 10 us until a deadline shall not eat the time.
+const TURN_NS: u64 = 1_000_000;
+
+fn drive<H: Host, F: Future>(shared: &Shared<OneThread, H, 4>, future: F) -> F::Output {
+    let mut future = pin!(future);
+    for turn in 0..TURNS_MAX {
+        if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            return output;
+        }
+        // Often the interrupt is lost, and only the deadline is left.
+        if turn % 5 == 4 {
+            NOW_NS.set(shared.with(|e| e.next_deadline_ns()).unwrap_or(0).max(NOW_NS.get()));
+            shared.poll();
+        } else {
+            NOW_NS.set(NOW_NS.get() + TURN_NS);
+            shared.turn();
+        }
+    }
+    panic!("no end after {TURNS_MAX} turns");
+}
+
+/// Bring-up, and whether it works or not, requests.
+fn with_stack<H: Host>(host: H, u: &mut Unstructured<'_>) -> Result<()> {
+    let memory = Memory::default();
+    {
+        let shared: Shared<OneThread, H, 4> = Shared::new(OneThread, TIMER, host, Config::DEFAULT);
+        NOW_NS.set(0);
+        let _ = drive(&shared, card::bring_up(&shared, memory.take(512), Options::DEFAULT));
+        let target = Target {
+            rca: 1,
+            sectors: 1 << 20,
+            block_addressed: true,
+            count: u.arbitrary()?,
+            extended_address: u.ratio(1, 8)?,
+            read_timeout_ns: 100_000_000,
+            write_timeout_ns: 250_000_000,
+            flush: *u.choose(&[FlushBy::Status, FlushBy::EmmcCache { timeout_ns: 1_000_000 }])?,
+            ..Target::NONE
+        };
+        for round in 0..3 {
+            shared.with(|engine| engine.set_target(Some(target)));
+            let device = BlockDevice::new(&shared);
+            let _ = drive(&shared, device.read(round * 8, memory.take(4096)));
+            let _ = drive(&shared, device.write(round * 8, memory.take(4096)));
+            let _ = drive(&shared, device.flush());
+            let (phase, bytes) = any_phase(u)?;
+            let (data, buf) = (phase.data, memory.take(bytes));
+            let _ = drive(&shared, shared.raw(None, phase.command, data, buf, 1_000_000));
+        }
+        let in_use = shared.with(|engine| engine.slots_in_use());
+        assert_eq!(in_use, 0, "a slot leaked");
+    }
+    memory.check();
+    Ok(())
+}
+
+fn both<H: Host>(name: &str, make: impl Fn(Anything, AnyDma, &mut Unstructured<'_>) -> Result<Option<H>>) {
+    let built = Cell::new(0u32);
+    fuzz::fuzz(name, 500, |u| {
+        let whole: bool = u.arbitrary()?;
+        let Parts { regs, dma, accesses } = parts(u)?;
+        let open = dma.open.clone();
+        let Some(host) = make(regs, dma, u)? else { return Ok(()) };
+        built.set(built.get() + 1);
+        let before = open.get();
+        if whole {
+            with_stack(host, u)?;
+            assert_eq!(open.get(), before, "something stayed mapped");
+            Ok(())
+        } else {
+            alone(host, &accesses, u)
+        }
+    });
+    println!("{name}: {} of them got as far as a driver", built.get());
+    assert!(built.get() > 0, "{name}: no input got as far as a driver");
+}
+
+#[test]
+fn fuzz_sdhci() {
+    thread_local!(static TABLES: RefCell<Vec<NonNull<sdhci::Table<17>>>> = const { RefCell::new(Vec::new()) });
+    both("fuzz_sdhci", |regs, dma, u| {
+        // One table for all drivers of this thread: there is one at a time.
+        let table = TABLES.with_borrow_mut(|tables| {
+            if tables.is_empty() {
+                tables.push(NonNull::from(Box::leak(Box::new(sdhci::Table::new()))));
+            }
+            tables[0]
+        });
+        let all: [sdhci::Quirks; 6] = [
+            sdhci::Quirks::NONE,
+            sdhci::Quirks::NO_BUSY_IRQ,
+            sdhci::Quirks::ACCESS_32BIT,
+            sdhci::Quirks::ACCESS_16BIT,
+            sdhci::Quirks::DEFER_COMPLETION,
+            sdhci::Quirks::DMA_SIZE_32BIT,
+        ];
+        let quirks = u.choose(&all)?.with(*u.choose(&all)?);
+        let transfer =
+            *u.choose(&[sdhci::TransferMode::Adma2, sdhci::TransferMode::Sdma, sdhci::TransferMode::Pio])?;
+        // Mostly capabilities with which one gets somewhere.
+        let any = u.arbitrary()?;
+        let capabilities = *u.choose(&[None, Some(0x0000_0007_016e_3281), Some(any)])?;
+        let config = sdhci::Config { quirks, transfer, capabilities, ..sdhci::Config::new() };
+        // SAFETY: leaked, and the driver before has gone.
+        let table = unsafe { &mut *table.as_ptr() };
+        Ok(sdhci::Sdhci::<_, _, 17>::new(regs, dma, table, config).ok())
+    });
+}
+
+#[test]
+fn fuzz_rtsx() {
+    thread_local!(static BUFFERS: RefCell<Vec<NonNull<rtsx::Buffers>>> = const { RefCell::new(Vec::new()) });
+    both("fuzz_rtsx", |regs, dma, u| {
+        let buffers = BUFFERS.with_borrow_mut(|buffers| {
+            if buffers.is_empty() {
+                buffers.push(NonNull::from(Box::leak(Box::new(rtsx::Buffers::new()))));
+            }
+            buffers[0]
+        });
+        let config = rtsx::Config {
+            coherent: u.arbitrary()?,
+            continue_data: u.arbitrary()?,
+            busy_after_data: u.arbitrary()?,
+            ..rtsx::Config::new()
+        };
+        // SAFETY: leaked, and the driver before has gone.
+        let buffers = unsafe { &mut *buffers.as_ptr() };
+        Ok(rtsx::Rtsx::new(regs, dma, buffers, config).ok())
+    });
+}
+
+#[test]
+fn fuzz_s3c_sdi() {
+    both("fuzz_s3c_sdi", |regs, dma, u| {
+        let way = if u.arbitrary()? { s3c_sdi::DmaUse::From(64) } else { s3c_sdi::DmaUse::Never };
+        let config = s3c_sdi::Config { dma: way, ..s3c_sdi::Config::new(u.int_in_range(0..=100_000_000)?) };
+        Ok(s3c_sdi::S3cSdi::new(regs, dma, config).ok())
+    });
+}
+
+#[test]
+fn fuzz_pl181() {
+    both("fuzz_pl181", |regs, _, u| {
+        let mut config = pl181::Config::new(u.int_in_range(0..=100_000_000)?, u.arbitrary()?);
+        let any = u.arbitrary()?;
+        config.fifo_words = *u.choose(&[None, Some(16), Some(128), Some(any)])?;
+        config.high_speed = u.arbitrary()?;
+        Ok(pl181::Pl181::new(regs, config).ok())
+    });
+}

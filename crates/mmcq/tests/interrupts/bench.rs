@@ -1,0 +1,235 @@
+//! A stack over a scripted controller, memory that is counted, and an executor that only does what it was asked to.
+
+use crate::io_card::IoHost;
+use crate::lock::{self, Handler, Interrupted, What};
+use crate::one_thread::NOW_NS;
+use crate::support::TestHost;
+use mmcq::engine::{Config, DmaBuf};
+use mmcq::host::Host;
+use mmcq::task::{Shared, Timer};
+use std::cell::{Cell, RefCell};
+use std::future::Future;
+use std::pin::Pin;
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::task::{Context, Poll, Wake, Waker};
+
+thread_local!(static ALARM: Cell<Option<u64>> = const { Cell::new(None) });
+
+const TIMER: Timer = Timer {
+    now_ns: || {
+        NOW_NS.set(NOW_NS.get() + 100);
+        NOW_NS.get()
+    },
+    set_alarm: |at_ns| {
+        assert!(lock::held(), "the alarm is set without the lock");
+        ALARM.set(at_ns);
+    },
+};
+
+/// How late a late alarm is: later than any command's deadline, but a busy card has not used up its time.
+pub const LATE_NS: u64 = 100_000_000;
+
+/// A controller whose next interrupt is known.
+pub trait Wired: Host {
+    fn next_irq_ns(&self) -> Option<u64>;
+    fn mapped(&self) -> usize;
+}
+
+impl Wired for TestHost {
+    fn next_irq_ns(&self) -> Option<u64> {
+        self.world.borrow().running().then_some(0)
+    }
+    fn mapped(&self) -> usize {
+        self.world.borrow().mapped()
+    }
+}
+
+impl Wired for IoHost {
+    fn next_irq_ns(&self) -> Option<u64> {
+        let (ends_ns, asks) = self.due();
+        if asks { Some(0) } else { ends_ns }
+    }
+    fn mapped(&self) -> usize {
+        self.world.borrow().mapped()
+    }
+}
+
+pub type Stack<H> = Shared<Interrupted, H, 4>;
+
+pub struct Bench<H: Wired> {
+    pub stack: Stack<H>,
+    /// All memory that was handed out.
+    memory: RefCell<Vec<Box<[u64]>>>,
+    /// Where the buffers are that came back.
+    back: RefCell<Vec<NonNull<u8>>>,
+}
+
+impl<H: Wired> Handler for Bench<H> {
+    fn interrupt(&self, what: What) {
+        match what {
+            What::Turn => {
+                self.jump(self.next_irq_ns());
+                self.stack.turn();
+            }
+            What::Late => {
+                NOW_NS.set(NOW_NS.get() + LATE_NS);
+                self.stack.poll();
+            }
+        }
+    }
+}
+
+impl<H: Wired> Bench<H> {
+    pub fn new(host: H) -> Self {
+        NOW_NS.set(0);
+        ALARM.set(None);
+        let stack = Shared::new(Interrupted::default(), TIMER, host, Config::DEFAULT);
+        Bench { stack, memory: RefCell::default(), back: RefCell::default() }
+    }
+
+    fn next_irq_ns(&self) -> Option<u64> {
+        lock::unseen(|| self.stack.with(|engine| engine.host().next_irq_ns()))
+    }
+
+    fn jump(&self, to_ns: Option<u64>) {
+        NOW_NS.set(NOW_NS.get().max(to_ns.unwrap_or(0)));
+    }
+
+    /// Memory that goes when the bench goes.
+    pub fn buffer(&self, bytes: u32, fill: u8) -> DmaBuf {
+        let mut words = vec![u64::from_ne_bytes([fill; 8]); bytes.div_ceil(8) as usize].into_boxed_slice();
+        let at = NonNull::from(&mut *words).cast();
+        self.memory.borrow_mut().push(words);
+        // SAFETY: the words stay where they are as long as the bench, and nobody else uses them.
+        unsafe { DmaBuf::from_raw(at, bytes) }
+    }
+
+    /// A buffer has come back.
+    pub fn back(&self, buf: DmaBuf) {
+        self.back.borrow_mut().push(buf.as_non_null());
+    }
+
+    /// What the hardware does next, when no task has anything to do. False: nothing ever.
+    pub fn idle(&self) -> bool {
+        let irq_ns = self.next_irq_ns();
+        let alarm_ns = ALARM.get();
+        match (irq_ns, alarm_ns) {
+            (Some(irq_ns), alarm_ns)
+                if alarm_ns.is_none_or(|alarm_ns| irq_ns <= alarm_ns.max(NOW_NS.get())) =>
+            {
+                self.jump(Some(irq_ns));
+                self.stack.on_irq();
+            }
+            (_, Some(alarm_ns)) => {
+                self.jump(Some(alarm_ns));
+                ALARM.set(None);
+                self.stack.poll();
+            }
+            (_, None) => return false,
+        }
+        true
+    }
+
+    /// The controller's interrupt. False: there is none.
+    pub fn irq(&self) -> bool {
+        let Some(irq_ns) = self.next_irq_ns() else { return false };
+        self.jump(Some(irq_ns));
+        self.stack.on_irq();
+        true
+    }
+
+    /// Runs tasks, each polled when it was woken and at no other time.
+    pub fn drive(&self, mut tasks: Vec<Pin<Box<dyn Future<Output = ()> + '_>>>) {
+        let flags: Vec<Arc<Woken>> = tasks.iter().map(|_| Woken::new()).collect();
+        let mut left = tasks.len();
+        for _ in 0..100_000 {
+            if left == 0 {
+                return;
+            }
+            let mut ran = false;
+            for (task, flag) in tasks.iter_mut().zip(&flags) {
+                if flag.take() {
+                    ran = true;
+                    let waker = Waker::from(flag.clone());
+                    left -= usize::from(task.as_mut().poll(&mut Context::from_waker(&waker)).is_ready());
+                }
+            }
+            // The interrupt may come while nothing seems left to do.
+            let woken = || flags.iter().any(|flag| flag.is_set());
+            assert!(ran || self.idle() || woken(), "somebody waits, and nothing will ever happen");
+        }
+        panic!("no end");
+    }
+
+    pub fn run<F: Future>(&self, future: F) -> F::Output {
+        let mut output = None;
+        self.drive(vec![Box::pin(async { output = Some(future.await) })]);
+        output.expect("driven to its end")
+    }
+
+    /// Everybody has gone home: the stack comes to rest, and nothing is missing. How many buffers of futures that were dropped made room for other
+    /// requests before anybody reclaimed them.
+    pub fn end(&self) -> u64 {
+        for _ in 0..1_000 {
+            if self.stack.with(|engine| engine.is_idle() && engine.next_deadline_ns().is_none()) {
+                break;
+            }
+            assert!(self.idle(), "never at rest");
+        }
+        while let Some(buf) = self.stack.with(|engine| engine.reclaim()) {
+            self.back(buf);
+        }
+        self.stack.with(|engine| {
+            assert_eq!((engine.slots_in_use(), engine.host().mapped()), (0, 0));
+        });
+        let mut given: Vec<NonNull<u8>> =
+            self.memory.borrow_mut().iter_mut().map(|words| NonNull::from(&mut **words).cast()).collect();
+        let mut back = self.back.borrow().clone();
+        given.sort();
+        back.sort();
+        let leaked = self.stack.with(|engine| engine.stats().leaked);
+        let (count, came) = (given.len() as u64, back.len() as u64);
+        back.dedup();
+        assert!(back.len() as u64 == came, "a buffer came back twice");
+        given.retain(|at| back.binary_search(at).is_err());
+        assert!(
+            given.len() as u64 == leaked,
+            "of {count} buffers {came} came back and {leaked} are known as leaked"
+        );
+        leaked
+    }
+}
+
+/// A task's flag.
+pub struct Woken(AtomicBool);
+
+impl Woken {
+    pub fn new() -> Arc<Self> {
+        Arc::new(Woken(AtomicBool::new(true)))
+    }
+
+    pub fn take(&self) -> bool {
+        self.0.swap(false, Relaxed)
+    }
+
+    pub fn is_set(&self) -> bool {
+        self.0.load(Relaxed)
+    }
+}
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        assert!(!lock::held(), "a waker is called under the lock");
+        self.0.store(true, Relaxed);
+    }
+}
+
+/// Polls a future once with this waker.
+pub fn poll_once<F: Future + ?Sized>(future: Pin<&mut F>, waker: &Waker) -> Option<F::Output> {
+    match future.poll(&mut Context::from_waker(waker)) {
+        Poll::Ready(output) => Some(output),
+        Poll::Pending => None,
+    }
+}
