@@ -1,0 +1,144 @@
+//! The scoreboard.
+
+use super::run::Outcome;
+use mmcq_sim::checker::{Fault, Violation};
+use mmcq_sim::faults::{Point, Strike};
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::time::Duration;
+
+/// Failures that are kept; a campaign stops when there are so many.
+pub const FAILURES_MAX: usize = 8;
+
+/// Everything that a campaign counted.
+#[derive(Clone, Debug, Default)]
+pub struct Score {
+    /// Runs.
+    pub runs: u64,
+    /// Requests.
+    pub requests: u64,
+    /// Power cuts.
+    pub cuts: u64,
+    /// Requests that got an error.
+    pub errors: u64,
+    /// Futures dropped.
+    pub dropped: u64,
+    /// Events of controllers.
+    pub events: u64,
+    /// Virtual time.
+    pub virtual_ns: u64,
+    /// Longest time from submission to answer.
+    pub longest_ns: u64,
+    /// Faults by point and kind.
+    pub struck: BTreeMap<(Point, String), u64>,
+    /// Broken promises by kind.
+    pub broken: [u64; Fault::COUNT],
+    /// The first of them, with the seed of the run.
+    pub failures: Vec<(u64, Violation)>,
+}
+
+/// A strike's name without its numbers.
+pub fn name(strike: Strike) -> String {
+    let text = format!("{strike:?}");
+    text.split('(').next().unwrap_or_default().to_owned()
+}
+
+impl Score {
+    /// Adds a run.
+    pub fn add(&mut self, seed: u64, outcome: &Outcome) {
+        self.runs += 1;
+        self.requests += outcome.requests;
+        self.cuts += outcome.cuts;
+        self.errors += outcome.errors;
+        self.dropped += outcome.dropped;
+        self.events += outcome.events;
+        self.virtual_ns += outcome.elapsed_ns;
+        self.longest_ns = self.longest_ns.max(outcome.longest_ns);
+        for shot in &outcome.struck {
+            *self.struck.entry((shot.point, name(shot.strike))).or_default() += 1;
+        }
+        if let Some(violation) = &outcome.violation {
+            self.broken[violation.fault as usize] += 1;
+            if self.failures.len() < FAILURES_MAX {
+                self.failures.push((seed, violation.clone()));
+            }
+        }
+    }
+
+    /// Adds what another thread counted.
+    pub fn merge(&mut self, other: Score) {
+        self.runs += other.runs;
+        self.requests += other.requests;
+        self.cuts += other.cuts;
+        self.errors += other.errors;
+        self.dropped += other.dropped;
+        self.events += other.events;
+        self.virtual_ns += other.virtual_ns;
+        self.longest_ns = self.longest_ns.max(other.longest_ns);
+        for (kind, count) in other.struck {
+            *self.struck.entry(kind).or_default() += count;
+        }
+        for (sum, count) in self.broken.iter_mut().zip(other.broken) {
+            *sum += count;
+        }
+        self.failures.extend(other.failures);
+        self.failures.sort_by_key(|(seed, _)| *seed);
+        self.failures.truncate(FAILURES_MAX);
+    }
+
+    /// Promises broken.
+    #[must_use]
+    pub fn violations(&self) -> u64 {
+        self.broken.iter().sum()
+    }
+
+    /// Faults that struck.
+    #[must_use]
+    pub fn faults(&self) -> u64 {
+        self.struck.values().sum()
+    }
+
+    /// The scoreboard of one campaign.
+    #[must_use]
+    pub fn text(&self, title: &str, took: Duration) -> String {
+        let seconds = took.as_secs_f64();
+        let mut text = format!("{title}\n");
+        let rate = self.requests as f64 / seconds.max(1e-9);
+        let _ = writeln!(
+            text,
+            "  {} runs, {} requests ({} errors, {} dropped), {} power cuts, {} faults; {seconds:.1} s, {rate:.0} requests/s",
+            self.runs,
+            self.requests,
+            self.errors,
+            self.dropped,
+            self.cuts,
+            self.faults()
+        );
+        let _ = writeln!(
+            text,
+            "  {} controller events, {:.1} s of virtual time, longest answer {:.1} ms",
+            self.events,
+            self.virtual_ns as f64 / 1e9,
+            self.longest_ns as f64 / 1e6
+        );
+        let mut line = String::new();
+        for ((point, name), count) in &self.struck {
+            let item = format!("{point:?} {name} {count}");
+            if line.len() + item.len() > 100 {
+                let _ = writeln!(text, "  faults: {line}");
+                line.clear();
+            }
+            if !line.is_empty() {
+                line.push_str(", ");
+            }
+            line.push_str(&item);
+        }
+        if !line.is_empty() {
+            let _ = writeln!(text, "  faults: {line}");
+        }
+        let broken: Vec<String> =
+            Fault::NAMES.iter().zip(self.broken).map(|(name, count)| format!("{name} {count}")).collect();
+        let _ = writeln!(text, "  {}", broken.join(", "));
+        text
+    }
+}
