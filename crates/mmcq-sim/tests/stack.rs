@@ -11,8 +11,9 @@ use mmcq::host::{Caps, Host, Timing, Width};
 use mmcq::task::Shared;
 use mmcq_sim::card::medium::{Fill, Medium};
 use mmcq_sim::card::profile::CardProfile;
+use mmcq_sim::faults::{Faults, Plan, Point, Strike};
 use mmcq_sim::memory::{MemoryConfig, ShadowMemory};
-use mmcq_sim::sdhci::{Busy, Mishaps, Port, Sdhci, SdhciConfig};
+use mmcq_sim::sdhci::{Busy, Port, Sdhci, SdhciConfig};
 use mmcq_sim::time::Time;
 use one_thread::{NOW_NS, OneThread, TIMER};
 use std::cell::RefCell;
@@ -256,19 +257,29 @@ fn emmc_speeds_can_be_left_out_one_by_one() {
 /// One mishap each, in the middle of a queue of eight requests: somebody may get an error, everybody gets an answer, and the queue goes on.
 #[test]
 fn a_mishap_has_an_owner_and_the_queue_goes_on() {
-    type Plant = fn(&mut Mishaps);
-    let mishaps: [(&str, Plant, bool); 9] = [
-        ("lost interrupt", |m| m.lost_interrupts = 1, false),
-        ("lost command", |m| m.lost_commands = 1, true),
-        ("lost response", |m| m.lost_responses = 1, true),
-        ("response CRC", |m| m.response_crc = 1, true),
-        ("response end bit", |m| m.response_end_bit = 1, true),
-        ("response index", |m| m.response_index = 1, true),
-        ("read CRC", |m| m.read_crc = 1, true),
-        ("read end bit", |m| m.read_end_bit = 1, true),
-        ("write CRC", |m| m.write_crc = 1, true),
+    let mishaps = [
+        ("lost interrupt", Point::Interrupt, Strike::Lost, false),
+        ("late interrupt", Point::Interrupt, Strike::Late(500_000), false),
+        ("interrupts for nothing", Point::Interrupt, Strike::Spurious(20), false),
+        ("lost command", Point::Command, Strike::Lost, true),
+        ("lost response", Point::Response, Strike::Lost, true),
+        ("response CRC", Point::Response, Strike::Crc, true),
+        ("response end bit", Point::Response, Strike::EndBit, true),
+        ("response index", Point::Response, Strike::Index, true),
+        ("late response", Point::Response, Strike::Late(5_000_000), false),
+        ("read CRC", Point::ReadBlock, Strike::Crc, true),
+        ("read CRC with the end", Point::ReadBlock, Strike::CrcAndEnd, true),
+        ("read end bit", Point::ReadBlock, Strike::EndBit, true),
+        ("read lost", Point::ReadBlock, Strike::Lost, true),
+        ("read late", Point::ReadBlock, Strike::Late(10_000_000), false),
+        ("write CRC", Point::WriteBlock, Strike::Crc, true),
+        ("write CRC with the end", Point::WriteBlock, Strike::CrcAndEnd, true),
+        ("write end bit", Point::WriteBlock, Strike::EndBit, true),
+        ("write without status", Point::WriteBlock, Strike::NoStatus, true),
+        ("write lost", Point::WriteBlock, Strike::Lost, true),
+        ("descriptor", Point::Dma, Strike::Fail, true),
     ];
-    for (name, plant, fails) in mishaps {
+    for (name, point, strike, fails) in mishaps {
         let rig = Rig::new("sdhc-16g-hs", SdhciConfig::GENERIC_4_20, sdhci::Config::new());
         let found = rig.bring_up(card::Options::DEFAULT).unwrap();
         let write = name.starts_with("write");
@@ -282,7 +293,7 @@ fn a_mishap_has_an_owner_and_the_queue_goes_on() {
             .collect();
         rig.turn();
         // The second request is on the bus now.
-        plant(rig.model.borrow_mut().mishaps_mut());
+        rig.model.borrow_mut().set_faults(Faults::new(Plan::none().next(point, &[strike])));
         let mut results = vec![None; ids.len()];
         for _ in 0..10_000 {
             if results.iter().all(Option::is_some) {

@@ -3,7 +3,9 @@
 //! Models have *points*: places where nature, or a bad design, may strike. Each time the simulation comes by a point it asks
 //! [`Faults::strike`], which counts the event and answers with what happens there, mostly nothing. A [`Plan`] says what strikes:
 //! at the nth event of a point ([`Shot`]), or by chance ([`Plan::chance`], seeded). What struck is recorded, as shots: so a run by chance
-//! can be repeated, and made shorter, as a list.
+//! can be repeated, and made shorter, as a list. [`catalogue`] names the failures that are known, and how each is brought about.
+
+pub mod catalogue;
 
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
@@ -13,11 +15,11 @@ use std::rc::Rc;
 /// A place where something may go wrong. Each counts its own events, from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Point {
-    /// A command token leaves the controller.
+    /// A command token leaves the controller; not one of an automatic command.
     Command,
-    /// A response token arrives there.
+    /// A response token arrives there; not one to an automatic command.
     Response,
-    /// A block read from the card arrives at the controller.
+    /// A block read from the card comes to the controller; not one of the tuning procedure.
     ReadBlock,
     /// A written block arrives at the card.
     WriteBlock,
@@ -65,13 +67,14 @@ pub enum Strike {
     EndBit,
     /// A response with another index (A4).
     Index,
-    /// These bits are set in the R1 that arrives (A5, G4).
+    /// These bits are set in the response that arrives (A5, G4), or in the status that an interrupt brings (E2).
     Status(u32),
     /// A written block gets no CRC status (A7).
     NoStatus,
-    /// It comes so much later, in nanoseconds: a read block (A9), the end of busy (B1), an interrupt (E4).
+    /// It comes so much later, in nanoseconds: a read block (A9), the end of busy (B1), the interrupt line, the news of a response
+    /// or of a DMA stop (E4), the end of a reset.
     Late(u64),
-    /// It never ends: busy (B2), a reset (E9), power-up (G4), the start of the clock (E11).
+    /// It never ends: busy (B2), a reset (E9), power-up (G4), the start of the clock (E11), a DMA access.
     Never,
     /// Busy is not shown on DAT0 although the card is busy (B4).
     Hidden,
@@ -89,6 +92,14 @@ pub enum Strike {
     BrownOut,
     /// The controller reads as all ones from now on (E15).
     Gone,
+    /// The circuit stays in use until a reset of the whole controller: the command's after a response, the data's otherwise (E10).
+    Stuck,
+    /// This data line is stuck low from now on: what uses it is damaged (A8).
+    Line(u8),
+    /// The sampling point that tuning found no longer fits, until the next tuning (A11).
+    Drift,
+    /// A wrong checksum of a block, and its error comes together with Transfer Complete (E4).
+    CrcAndEnd,
 }
 
 /// Something goes wrong once: at this event of this point.
@@ -157,6 +168,12 @@ impl Plan {
     pub fn shots(mut self, shots: &[Shot]) -> Self {
         self.shots.extend_from_slice(shots);
         self
+    }
+
+    /// The next event of a point is struck; the one after it by the next of these, and so on.
+    #[must_use]
+    pub fn next(self, point: Point, strikes: &[Strike]) -> Self {
+        (1..).zip(strikes).fold(self, |plan, (nth, &strike)| plan.shot(point, nth, strike))
     }
 
     /// From the nth event of a point on, each is struck.

@@ -42,6 +42,9 @@ pub mod int {
     pub const ADMA: u32 = 1 << 25;
     /// R1 or R5 had error bits.
     pub const RESPONSE: u32 = 1 << 27;
+    /// Errors of a response.
+    pub const ERRORS_OF_COMMAND: u32 =
+        COMMAND_TIMEOUT | COMMAND_CRC | COMMAND_END_BIT | COMMAND_INDEX | RESPONSE;
     /// Every error bit.
     pub const ERRORS: u32 = 0xffff_0000;
     /// Bits of 30h that exist.

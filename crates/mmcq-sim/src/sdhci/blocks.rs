@@ -3,8 +3,9 @@
 use super::bits::int;
 use super::data::State;
 use super::dma::Moved;
-use super::{BusEvent, Busy, Mishaps, NEVER, Sdhci, Timer};
+use super::{BusEvent, Busy, NEVER, Sdhci, Timer};
 use crate::card::{Flow, ReadBlock};
+use crate::faults::{Point, Strike};
 use crate::probe::Signal;
 use crate::wire::{BLOCK_GAP_CLK, CRC_STATUS_CLK, CRC_TOKEN_CLK, CRC_TURN_CLK, block_clk};
 
@@ -33,7 +34,15 @@ impl Sdhci {
         }
         let reply = self.with_card(free_ns, |card, now| card.read_block(&mut bytes[..n], now));
         self.dat.bytes = bytes;
-        let Some(ReadBlock::At { start_ns, crc_ok }) = reply else { return self.silence(free_ns) };
+        let Some(ReadBlock::At { mut start_ns, crc_ok }) = reply else { return self.silence(free_ns) };
+        let strike = self.strike(if self.dat.tuning { Point::Tuning } else { Point::ReadBlock }, now);
+        match strike {
+            Some(Strike::Lost | Strike::Never) => return self.silence(free_ns),
+            Some(Strike::Late(ns)) => start_ns = start_ns.max(free_ns).saturating_add(ns),
+            Some(Strike::Flip(bit)) => self.dat.flip(bit),
+            _ => {}
+        }
+        self.dat.strike = strike;
         let start = free.not_before(start_ns);
         let end = start.plus(block_clk(block_size.into(), self.bus.width, self.bus.ddr));
         let (start_ns, end_ns) = (start.ns(), end.ns());
@@ -49,15 +58,19 @@ impl Sdhci {
 
     pub(super) fn read_block_ended(&mut self, now: u64) {
         self.stop_timer(Timer::DataTimeout);
-        let good = self.dat.good && !Mishaps::take(&mut self.mishaps.read_crc) && self.card.is_some();
+        let strike = self.dat.strike.take();
+        let damaged = matches!(strike, Some(Strike::Crc | Strike::CrcAndEnd)) || self.line_is_stuck();
+        let good = self.dat.good && !damaged && self.card.is_some();
         self.count_block(good, now);
         if self.dat.tuning {
+            self.dat.tuning_struck |= strike == Some(Strike::Fail);
             return self.tuning_round(now);
         }
         if !good {
-            return self.data_error(int::DATA_CRC, now);
+            let end = if strike == Some(Strike::CrcAndEnd) { int::TRANSFER_COMPLETE } else { 0 };
+            return self.data_error(int::DATA_CRC | end, now);
         }
-        if Mishaps::take(&mut self.mishaps.read_end_bit) {
+        if strike == Some(Strike::EndBit) {
             return self.data_error(int::DATA_END_BIT, now);
         }
         self.one_block_less();
@@ -179,9 +192,14 @@ impl Sdhci {
 
     pub(super) fn written_block_ended(&mut self, now: u64) {
         self.stop_timer(Timer::DataTimeout);
-        let damaged = Mishaps::take(&mut self.mishaps.write_crc);
+        let strike = self.strike(Point::WriteBlock, now);
+        let damaged = matches!(strike, Some(Strike::Crc | Strike::CrcAndEnd)) || self.line_is_stuck();
+        if let Some(Strike::Flip(bit)) = strike {
+            self.dat.flip(bit);
+        }
         let n = self.dat.block;
         let reply = match self.dat.flow {
+            _ if strike == Some(Strike::Lost) => None,
             Some(Flow::Write { block_size }) => {
                 let crc_ok = usize::from(block_size) == n && !damaged;
                 let bytes = std::mem::take(&mut self.dat.bytes);
@@ -192,12 +210,16 @@ impl Sdhci {
             _ => None,
         };
         let end = self.data_beat(now);
-        let Some((good, busy_until)) = reply.and_then(|r| Some((r.status?, r.busy_until_ns))) else {
+        let seen = reply.filter(|_| strike != Some(Strike::NoStatus));
+        let Some((good, busy_until)) = seen.and_then(|r| Some((r.status?, r.busy_until_ns))) else {
+            // Nobody saw a status; the card may have taken the block all the same, and be busy with it.
+            self.card_busy_until = self.card_busy_until.max(reply.map_or(0, |r| r.busy_until_ns));
             self.count_block(false, now);
             return self.silence(now);
         };
         self.count_block(good, now);
         self.dat.good = good;
+        self.dat.strike = strike;
         let token = end.plus(CRC_STATUS_CLK);
         let token_ns = token.ns();
         let (status_ns, status_end_ns) = (end.plus(CRC_TURN_CLK), end.plus(CRC_TURN_CLK + CRC_TOKEN_CLK));
@@ -229,8 +251,13 @@ impl Sdhci {
 
     pub(super) fn write_status_ended(&mut self, now: u64) {
         self.stop_timer(Timer::DataTimeout);
+        let strike = self.dat.strike.take();
         if !self.dat.good {
-            return self.data_error(int::DATA_CRC, now);
+            let end = if strike == Some(Strike::CrcAndEnd) { int::TRANSFER_COMPLETE } else { 0 };
+            return self.data_error(int::DATA_CRC | end, now);
+        }
+        if strike == Some(Strike::EndBit) {
+            return self.data_error(int::DATA_END_BIT, now);
         }
         self.dat.beat = Some(self.data_beat(now).not_before(now));
         if self.write_is_over() {

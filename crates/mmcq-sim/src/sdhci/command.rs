@@ -1,8 +1,9 @@
 //! The CMD line: host commands, and the ones the controller sends by itself [SDHC 1.15, 2.2.6].
 
 use super::bits::{auto, host2, int, mode, present, reset};
-use super::{BusEvent, Mishaps, Sdhci, Timer};
+use super::{BusEvent, Sdhci, Timer};
 use crate::card::{Answer, Flow, Reply};
+use crate::faults::{Point, Strike};
 use crate::probe::Signal;
 use crate::wire::{
     Beat, COMMAND_CLK, LONG_RESPONSE_CLK, N_CR_CLK, N_RC_CLK, RESPONSE_CLK, RESPONSE_TIMEOUT_CLK,
@@ -77,6 +78,8 @@ struct Active {
     answer_ns: u64,
     flow: Flow,
     busy_until_ns: u64,
+    /// What is wrong with the response.
+    strike: Option<Strike>,
 }
 
 #[derive(Debug, Default)]
@@ -132,7 +135,7 @@ impl Sdhci {
         let uses_dat = data || expected == Expected::ShortBusy;
         let resetting =
             self.regs.reset & (reset::ALL | reset::CMD) != 0 || uses_dat && self.regs.reset & reset::DAT != 0;
-        let stuck = self.mishaps.present_stuck;
+        let stuck = self.hurt.stuck;
         let inhibited = self.cmd.inhibit
             || stuck & present::CMD_INHIBIT != 0
             || uses_dat && !abort && (self.dat.active() || stuck & present::DAT_INHIBIT != 0);
@@ -227,6 +230,7 @@ impl Sdhci {
             answer_ns: 0,
             flow: Flow::None,
             busy_until_ns: 0,
+            strike: None,
         };
         if self.clocked() {
             let (index, arg) = self.token(&issue, sender);
@@ -259,27 +263,29 @@ impl Sdhci {
     fn token_ended(&mut self, mut active: Active, now: u64) {
         let (index, arg) = self.token(&active.issue, active.sender);
         let silence = Reply { answer: None, flow: Flow::None, busy_until_ns: None };
-        let lost = Mishaps::take(&mut self.mishaps.lost_commands);
+        let by_host = active.sender == Sender::Host;
+        let strike = self.strike(if by_host { Point::Command } else { Point::AutoCommand }, now);
+        let lost = strike == Some(Strike::Lost);
         let reply = if lost { None } else { self.with_card(now, |card, now| card.command(index, arg, now)) }
             .unwrap_or(silence);
-        let abort = active.issue.abort && active.sender == Sender::Host;
+        let abort = active.issue.abort && by_host;
         if abort && reply.answer.is_some() {
             self.cut_data(now);
         }
         active.flow = reply.flow;
         active.busy_until_ns = reply.busy_until_ns.unwrap_or(0);
-        let expected = active.sender != Sender::Host || active.issue.expected != Expected::None;
+        let expected = !by_host || active.issue.expected != Expected::None;
         let length = match reply.answer {
             Some(Answer::Short { .. }) => N_CR_CLK + RESPONSE_CLK,
             Some(Answer::Long(_)) => N_CR_CLK + LONG_RESPONSE_CLK,
             None if expected => RESPONSE_TIMEOUT_CLK,
             None => 0,
         };
-        let seen = if reply.answer.is_some() && Mishaps::take(&mut self.mishaps.lost_responses) {
-            None
-        } else {
-            reply.answer
+        active.strike = match reply.answer {
+            Some(_) if by_host => self.strike(Point::Response, now),
+            _ => strike,
         };
+        let seen = reply.answer.filter(|_| active.strike != Some(Strike::Lost));
         let length = if seen.is_none() && expected { RESPONSE_TIMEOUT_CLK } else { length };
         active.step = Step::Response(seen);
         active.answer_ns = active.beat.plus(N_CR_CLK).ns();
@@ -292,10 +298,10 @@ impl Sdhci {
     }
 
     /// Error bits (of register 30h) of a response, and its content in the order of the response registers.
-    fn judge(&mut self, issue: &Issue, sent: u8, answer: Answer) -> (u32, [u32; 4]) {
+    fn judge(issue: &Issue, sent: u8, answer: Answer, strike: Option<Strike>) -> (u32, [u32; 4]) {
         let mut errors = 0;
         let long = issue.expected == Expected::Long;
-        let (index, crc_ok, end_ok, content) = match answer {
+        let (index, crc_ok, end_ok, mut content) = match answer {
             Answer::Short { index, content, crc } => (index, crc, true, [content, 0, 0, 0]),
             Answer::Long(b) => {
                 // Bits 127:8 land in bits 119:0 of the registers [SDHC 2.2.7].
@@ -305,23 +311,26 @@ impl Sdhci {
                 (0x3f, crc_ok, b[15] & 1 == 1, [word(11), word(7), word(3), top])
             }
         };
+        if let (Some(Strike::Status(bits)), Answer::Short { crc: true, .. }) = (strike, answer) {
+            content[0] |= bits;
+        }
         if matches!(answer, Answer::Long(_)) != long {
             errors |= int::COMMAND_END_BIT | if issue.check_crc { int::COMMAND_CRC } else { 0 };
         }
-        if Mishaps::take(&mut self.mishaps.response_end_bit) || !end_ok {
+        if strike == Some(Strike::EndBit) || !end_ok {
             errors |= int::COMMAND_END_BIT;
         }
-        if (Mishaps::take(&mut self.mishaps.response_crc) || !crc_ok) && issue.check_crc {
+        if (strike == Some(Strike::Crc) || !crc_ok) && issue.check_crc {
             errors |= int::COMMAND_CRC;
         }
-        if (Mishaps::take(&mut self.mishaps.response_index) || index != sent) && issue.check_index {
+        if (strike == Some(Strike::Index) || index != sent) && issue.check_index {
             errors |= int::COMMAND_INDEX;
         }
         (errors, content)
     }
 
     fn response_ended(&mut self, active: Active, answer: Option<Answer>, now: u64) {
-        let Active { mut issue, sender, beat, answer_ns, flow, busy_until_ns, .. } = active;
+        let Active { mut issue, sender, beat, answer_ns, flow, busy_until_ns, strike, .. } = active;
         let (index, _) = self.token(&issue, sender);
         if sender == Sender::AutoCount {
             issue = Issue { expected: Expected::Short, check_crc: true, check_index: true, ..issue };
@@ -329,7 +338,7 @@ impl Sdhci {
         let mut content = [0; 4];
         let mut errors = 0;
         if let Some(answer) = answer.filter(|_| issue.expected != Expected::None) {
-            (errors, content) = self.judge(&issue, index, answer);
+            (errors, content) = Self::judge(&issue, index, answer, strike);
         } else if issue.expected != Expected::None {
             errors = int::COMMAND_TIMEOUT;
             self.stats.silent += 1;
@@ -378,7 +387,8 @@ impl Sdhci {
                 self.next_on_line();
             }
             Sender::Host => {
-                self.host_command_ended(&issue, beat, flow, errors, content, answer.is_some(), now)
+                let late_ns = if let Some(Strike::Late(ns)) = strike { ns } else { 0 };
+                self.host_command_ended(&issue, beat, flow, errors, content, answer.is_some(), late_ns, now)
             }
         }
     }
@@ -421,6 +431,7 @@ impl Sdhci {
         mut errors: u32,
         content: [u32; 4],
         answered: bool,
+        late_ns: u64,
         now: u64,
     ) {
         if answered && issue.expected == Expected::Long {
@@ -437,7 +448,8 @@ impl Sdhci {
         // In the tuning procedure only Buffer Read Ready tells [SDHC 2.2.25].
         let tuning = issue.data && self.dat.tuning();
         let quiet = tuning || silent || issue.mode & mode::NO_COMMAND_COMPLETE != 0 && errors == 0;
-        self.raise(if quiet { 0 } else { int::COMMAND_COMPLETE } | if tuning { 0 } else { errors }, now);
+        let news = if quiet { 0 } else { int::COMMAND_COMPLETE } | if tuning { 0 } else { errors };
+        self.raise_after(late_ns, news, now);
         let uses_dat = issue.data || issue.expected == Expected::ShortBusy;
         if self.cmd.detached {
             // Nobody waits for data or busy any more.
@@ -471,6 +483,7 @@ impl Sdhci {
         self.stop_timer(Timer::Command);
         self.cmd = CmdLine { free_ns: self.cmd.free_ns, ..CmdLine::default() };
         self.regs.status &= !int::COMMAND_COMPLETE;
+        self.forget_late(int::COMMAND_COMPLETE | int::ERRORS_OF_COMMAND);
         self.regs.not_issued = false;
     }
 }

@@ -6,6 +6,7 @@ use super::command::{Auto, Issue};
 use super::dma::Moved;
 use super::{BusEvent, Busy, NEVER, Sdhci, Timer};
 use crate::card::Flow;
+use crate::faults::Strike;
 use crate::probe::Signal;
 use crate::wire::{BLOCK_GAP_CLK, Beat};
 
@@ -56,6 +57,10 @@ pub(super) struct DatLines {
     pub(super) auto_stop: bool,
     pub(super) tuning: bool,
     pub(super) rounds: u8,
+    /// A block of the tuning procedure was struck: the procedure finds nothing.
+    pub(super) tuning_struck: bool,
+    /// What is wrong with the block on the lines.
+    pub(super) strike: Option<Strike>,
     /// What the card will do, from its reply.
     pub(super) flow: Option<Flow>,
     /// The last thing on the lines ended, or ends, here.
@@ -92,6 +97,16 @@ impl DatLines {
 
     pub fn tuning_begins(&mut self) {
         self.rounds = 0;
+        self.tuning_struck = false;
+    }
+
+    /// One bit of the current block, counted from its first on the wire, becomes the other.
+    pub fn flip(&mut self, bit: u32) {
+        let bytes = self.block_bytes();
+        if !bytes.is_empty() {
+            let at = bit as usize / 8 % bytes.len();
+            bytes[at] ^= 0x80 >> (bit % 8);
+        }
     }
 
     /// Bytes of the current block.
@@ -375,8 +390,9 @@ impl Sdhci {
         self.dat.rounds = self.dat.rounds.saturating_add(1);
         if self.dat.rounds >= self.config.tuning_rounds.clamp(1, 40) {
             self.regs.host2 &= !host2::EXECUTE_TUNING;
-            if !self.config.tuning_fails {
+            if !self.config.tuning_fails && !self.dat.tuning_struck {
                 self.regs.host2 |= host2::SAMPLING_CLOCK;
+                self.hurt.drifted = false;
             }
             self.refresh_bus(now);
         }
@@ -390,6 +406,7 @@ impl Sdhci {
         self.dma.stop();
         self.dat.state = State::Idle;
         self.cmd.forget_data();
+        self.forget_late(!(int::COMMAND_COMPLETE | int::ERRORS_OF_COMMAND));
         self.regs.status &= !(int::TRANSFER_COMPLETE
             | int::DMA
             | int::BUFFER_READ_READY

@@ -2,6 +2,7 @@
 
 use super::Sdhci;
 use super::bits::{cap, host2, int};
+use crate::faults::{Point, Strike};
 
 /// More descriptors than this without any data: the engine runs in a circle and never moves a byte again.
 const MAX_IDLE_DESCRIPTORS: u32 = 1024;
@@ -33,9 +34,14 @@ enum Engine {
 #[derive(Debug, Default)]
 pub(super) struct Dma {
     engine: Engine,
-    /// SDMA is at a boundary and waits for the host; or ADMA runs in a circle.
+    /// SDMA is at a boundary and waits for the host.
     held: bool,
+    /// ADMA runs in a circle, or an access never ends.
     stuck: bool,
+    /// What is wrong with the segment in progress.
+    strike: Option<Strike>,
+    /// SDMA is inside a segment.
+    begun: bool,
     /// The current descriptor: what is left of it.
     address: u64,
     left: u32,
@@ -142,7 +148,12 @@ impl Sdhci {
         let v4 = self.regs.version4();
         let boundary = 4096u64 << (self.regs.block_size >> 12 & 7);
         while let Some(rest) = self.dat.rest() {
-            if self.dma.held {
+            if !self.dma.held && !std::mem::replace(&mut self.dma.begun, true) {
+                self.dma.strike = self.strike(Point::Dma, now);
+                // SDMA has no way to report that memory failed: it stands.
+                self.dma.stuck = matches!(self.dma.strike, Some(Strike::Fail | Strike::Never));
+            }
+            if self.dma.held() {
                 return Moved::Held;
             }
             let address = if v4 { self.regs.adma_address } else { self.regs.argument2.into() };
@@ -157,7 +168,8 @@ impl Sdhci {
             }
             if next % boundary == 0 && (self.dat.rest().is_some() || self.dat.more_blocks()) {
                 self.dma.held = true;
-                self.raise(int::DMA, now);
+                self.dma.begun = false;
+                self.dma_news(now);
             }
         }
         Moved::All
@@ -201,9 +213,18 @@ impl Sdhci {
 
     fn descriptor_done(&mut self, now: u64) {
         if self.dma.int {
-            self.raise(int::DMA, now);
+            self.dma_news(now);
         }
         self.dma.ended = self.dma.last;
+    }
+
+    /// The DMA interrupt, unless it is late or lost.
+    fn dma_news(&mut self, now: u64) {
+        match self.dma.strike.take() {
+            Some(Strike::Lost) => {}
+            Some(Strike::Late(ns)) => self.raise_after(ns, int::DMA, now),
+            _ => self.raise(int::DMA, now),
+        }
     }
 
     fn adma_tail(&mut self, bytes: u8, now: u64) -> Result<Moved, AdmaError> {
@@ -226,7 +247,12 @@ impl Sdhci {
                 self.violation();
                 return Ok(false);
             }
-            self.fetch(bytes, now)?;
+            self.dma.strike = self.strike(Point::Dma, now);
+            match self.dma.strike {
+                Some(Strike::Fail) => return Err(AdmaError(ST_FDS)),
+                Some(Strike::Never) => self.dma.stuck = true,
+                _ => self.fetch(bytes, now)?,
+            }
         }
         Ok(true)
     }

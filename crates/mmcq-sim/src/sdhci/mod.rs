@@ -4,8 +4,8 @@
 //! something will happen by itself. Its parts: `registers.rs` (reads, writes and their side effects),
 //! `command.rs` (the CMD line, automatic commands), `data.rs` (a transfer from command to end, busy, tuning),
 //! `blocks.rs` (its blocks), `dma.rs` (SDMA, ADMA2), `pio.rs` (the buffer port), `config.rs` (what a
-//! particular controller can do, how long it takes and what it does wrong), `port.rs` (how a driver reaches
-//! it).
+//! particular controller can do, how long it takes and what it does wrong), `hurt.rs` (what strikes it by a
+//! plan of faults, and what remains of that).
 //!
 //! Where the standard leaves something open the model takes the strict side, so that a driver that relies on
 //! luck fails here:
@@ -26,6 +26,7 @@ mod command;
 mod config;
 mod data;
 mod dma;
+mod hurt;
 mod pio;
 mod registers;
 #[cfg(test)]
@@ -36,6 +37,7 @@ pub(crate) use command::crc7;
 pub use config::{Busy, SdhciConfig};
 
 use crate::card::{BusState, Card};
+use crate::faults::{Faults, Point, Strike};
 use crate::memory::ShadowMemory;
 pub use crate::port::PortCounters;
 use crate::probe::{Probe, Signal};
@@ -69,9 +71,13 @@ enum Timer {
     Signal18,
     CardDetect,
     Card,
+    /// Status bits that come late.
+    Status,
+    /// The interrupt line rises late.
+    Line,
 }
 
-const TIMERS: [Timer; 8] = [
+const TIMERS: [Timer; 10] = [
     Timer::Command,
     Timer::Data,
     Timer::DataTimeout,
@@ -80,47 +86,9 @@ const TIMERS: [Timer; 8] = [
     Timer::Signal18,
     Timer::CardDetect,
     Timer::Card,
+    Timer::Status,
+    Timer::Line,
 ];
-
-/// Faults to come; each counter says how many times more.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Mishaps {
-    /// Rises of the interrupt line that get lost; the status is there.
-    pub lost_interrupts: u32,
-    /// Command tokens that the card does not see.
-    pub lost_commands: u32,
-    /// Responses that the controller does not see.
-    pub lost_responses: u32,
-    /// Responses with a wrong CRC7.
-    pub response_crc: u32,
-    /// Responses with a wrong end bit.
-    pub response_end_bit: u32,
-    /// Responses with a wrong index.
-    pub response_index: u32,
-    /// Read blocks that arrive with a wrong CRC16.
-    pub read_crc: u32,
-    /// Read blocks that arrive with a wrong end bit.
-    pub read_end_bit: u32,
-    /// Written blocks that reach the card with a wrong CRC16.
-    pub write_crc: u32,
-    /// Reset bits that never clear themselves.
-    pub reset_hangs: u8,
-    /// Bits of the present state (24h) that read as set whatever happens.
-    pub present_stuck: u32,
-    /// The internal clock never becomes stable.
-    pub clock_unstable: bool,
-    /// Every register reads as ones and ignores writes; the interrupt line is low.
-    pub dead: bool,
-}
-
-impl Mishaps {
-    /// Uses one of a counter up.
-    fn take(counter: &mut u32) -> bool {
-        let some = *counter > 0;
-        *counter = counter.saturating_sub(1);
-        some
-    }
-}
 
 type Log = Box<dyn FnMut(BusEvent)>;
 
@@ -148,7 +116,8 @@ pub struct Sdhci {
     irq: bool,
     irq_lost: bool,
     irq_rose_ns: Option<u64>,
-    mishaps: Mishaps,
+    faults: Faults,
+    hurt: hurt::Hurt,
     violations: u64,
     stats: BusStats,
     log: Option<Log>,
@@ -178,7 +147,8 @@ impl Sdhci {
             irq: false,
             irq_lost: false,
             irq_rose_ns: None,
-            mishaps: Mishaps::default(),
+            faults: Faults::none(),
+            hurt: hurt::Hurt::default(),
             violations: 0,
             stats: BusStats::default(),
             log: None,
@@ -188,7 +158,7 @@ impl Sdhci {
 
     /// The level of the interrupt line.
     pub fn irq(&self) -> bool {
-        self.irq && !self.mishaps.dead
+        self.irq && !self.hurt.gone
     }
 
     /// When the interrupt line last rose.
@@ -237,6 +207,9 @@ impl Sdhci {
 
     /// The next event, if it is due by `until_ns`.
     fn fire(&mut self, until_ns: u64) -> bool {
+        if self.hurt.gone {
+            self.timers = [NEVER; TIMERS.len()];
+        }
         let (timer, at) = self.next_timer();
         if at > until_ns || at == NEVER {
             return false;
@@ -253,6 +226,8 @@ impl Sdhci {
             Timer::Signal18 => self.signal_settled(now),
             Timer::CardDetect => self.card_detected(now),
             Timer::Card => {}
+            Timer::Status => self.late_status(now),
+            Timer::Line => self.update_irq(now),
         }
         self.look_at_card(now);
         true
@@ -281,10 +256,7 @@ impl Sdhci {
     /// The card leaves the slot, and is handed back.
     pub fn remove(&mut self, now_ns: u64) -> Option<Box<dyn Card>> {
         let now = self.reach(now_ns);
-        let card = self.card.take();
-        self.card_busy_until = 0;
-        self.regs.detect_stable = false;
-        self.set_timer(Timer::CardDetect, now.saturating_add(self.config.debounce_ns));
+        let card = self.take_card(now);
         self.look_at_card(now);
         card
     }
@@ -318,9 +290,14 @@ impl Sdhci {
         self.card.as_deref_mut()
     }
 
-    /// Faults to come.
-    pub fn mishaps_mut(&mut self) -> &mut Mishaps {
-        &mut self.mishaps
+    /// What goes wrong with the controller and its bus from now on; a card has faults of its own, mostly the same ones.
+    pub fn set_faults(&mut self, faults: Faults) {
+        self.faults = faults;
+    }
+
+    /// The card that a fault took out of the slot, if one did.
+    pub fn removed(&mut self) -> Option<Box<dyn Card>> {
+        self.hurt.removed.take()
     }
 
     /// The controller's parameters.
@@ -401,19 +378,19 @@ impl Sdhci {
         if self.card_interrupt || self.card_line {
             self.regs.status |= int::CARD & self.regs.enable;
         }
-        let level = self.regs.status & self.regs.signal != 0;
+        let causes = self.regs.status & self.regs.signal != 0;
+        let level = causes || self.hurt.spurious > 0 && self.regs.signal != 0;
         if !level {
             self.irq_lost = false;
-        } else if !self.irq && !self.irq_lost {
-            if Mishaps::take(&mut self.mishaps.lost_interrupts) {
-                self.irq_lost = true;
-            } else {
-                self.stats.interrupts += 1;
-                self.irq_rose_ns = Some(now);
-                self.note(BusEvent::Interrupt { at_ns: now, status: self.regs.status_word() });
-            }
+            self.hurt.held_ns = None;
         }
-        let level = level && !self.irq_lost;
+        let rises = level && !self.irq && !self.irq_lost && self.line_obeys(now);
+        if rises {
+            self.stats.interrupts += 1;
+            self.irq_rose_ns = Some(now);
+            self.note(BusEvent::Interrupt { at_ns: now, status: self.regs.status_word() });
+        }
+        let level = level && (self.irq || rises);
         if std::mem::replace(&mut self.irq, level) != level {
             self.show(|_| Signal::Interrupt { at_ns: now, level });
         }
@@ -429,6 +406,7 @@ impl Sdhci {
             };
             self.stop_timer(Timer::ClockStable);
             self.stop_timer(Timer::Signal18);
+            self.hurt.stuck = 0;
         }
         if bits & (reset::ALL | reset::CMD) != 0 {
             self.reset_command();
@@ -437,13 +415,20 @@ impl Sdhci {
             self.reset_data();
         }
         self.regs.reset |= bits;
-        self.set_timer(Timer::Reset, now.saturating_add(self.config.reset_ns));
+        let mut ends_ns = now.saturating_add(self.config.reset_ns);
+        self.hurt.resets &= !bits;
+        match self.strike(Point::Reset, now) {
+            Some(Strike::Never) => self.hurt.resets |= bits,
+            Some(Strike::Late(ns)) => ends_ns = ends_ns.saturating_add(ns),
+            _ => {}
+        }
+        self.set_timer(Timer::Reset, ends_ns);
         self.refresh_bus(now);
         self.update_irq(now);
     }
 
     fn reset_done(&mut self) {
-        self.regs.reset &= self.mishaps.reset_hangs;
+        self.regs.reset &= self.hurt.resets;
     }
 
     fn card_detected(&mut self, now: u64) {

@@ -3,6 +3,7 @@
 use super::bits::{cap, clock, host1, host2, int, present, reset};
 use super::{NEVER, Sdhci, Timer};
 use crate::card::BusState;
+use crate::faults::{Point, Strike};
 use crate::probe::Signal;
 
 /// Registers that are no more than what was written or what happened.
@@ -80,7 +81,7 @@ impl Sdhci {
     pub fn read(&mut self, offset: u16, size: u8, now_ns: u64) -> u32 {
         let now = self.reach(now_ns);
         let ones = lanes(0, size);
-        if self.mishaps.dead {
+        if self.hurt.gone {
             return ones;
         }
         if !well_formed(offset, size) {
@@ -96,7 +97,7 @@ impl Sdhci {
     /// Writes 1, 2 or 4 bytes.
     pub fn write(&mut self, offset: u16, size: u8, value: u32, now_ns: u64) {
         let now = self.reach(now_ns);
-        if self.mishaps.dead {
+        if self.hurt.gone {
             return;
         }
         if !well_formed(offset, size) {
@@ -128,7 +129,14 @@ impl Sdhci {
                 let stable = if r.clock_stable { clock::STABLE } else { 0 };
                 u32::from(self.shown_clock() | stable) | u32::from(r.timeout) << 16 | u32::from(r.reset) << 24
             }
-            0x30 => r.status_word(),
+            0x30 => {
+                let status = r.status_word();
+                if status == 0 && self.hurt.spurious > 0 {
+                    self.hurt.spurious -= 1;
+                    self.update_irq(now);
+                }
+                status
+            }
             0x34 => r.enable,
             0x38 => r.signal,
             0x3c => u32::from(r.auto_errors) | u32::from(r.host2) << 16,
@@ -281,7 +289,12 @@ impl Sdhci {
         } else if new & !old & starts != 0 {
             self.regs.clock_stable = false;
             let at = now.saturating_add(self.config.clock_stable_ns);
-            self.set_timer(Timer::ClockStable, if self.mishaps.clock_unstable { NEVER } else { at });
+            let at = match self.strike(Point::Clock, now) {
+                Some(Strike::Never) => NEVER,
+                Some(Strike::Late(ns)) => at.saturating_add(ns),
+                _ => at,
+            };
+            self.set_timer(Timer::ClockStable, at);
         }
         if new & clock::CARD != 0 && !self.regs.clock_stable {
             self.violation();
@@ -319,7 +332,8 @@ impl Sdhci {
     }
 
     pub(super) fn signal_settled(&mut self, now: u64) {
-        if self.config.signal18_fails {
+        let struck = self.strike(Point::Voltage, now) == Some(Strike::Fail);
+        if self.config.signal18_fails || struck {
             self.regs.host2 &= !host2::SIGNAL_18;
         } else {
             self.regs.at_18v = true;
@@ -346,7 +360,7 @@ impl Sdhci {
                 _ => {}
             }
         }
-        state | self.mishaps.present_stuck
+        state & !(u32::from(self.hurt.lines & 0xf) << 20) | self.hurt.stuck
     }
 
     /// Index into the preset values for the mode the bus is in [SDHC 2.2.29].
@@ -408,9 +422,9 @@ impl Sdhci {
             ddr: uhs && mode == 4 || hs400 || strobe,
             signal18: r.at_18v,
             strobe,
-            sample_error: if r.host2 & host2::SAMPLING_CLOCK != 0 {
+            sample_error: if r.host2 & host2::SAMPLING_CLOCK != 0 && !self.hurt.drifted {
                 self.config.tuned_sample_error
-            } else if tuned_mode {
+            } else if tuned_mode || self.hurt.drifted {
                 self.config.untuned_sample_error
             } else {
                 0

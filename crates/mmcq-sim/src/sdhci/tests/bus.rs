@@ -2,6 +2,7 @@
 
 use super::rig::*;
 use crate::card::BusState;
+use crate::faults::{Point, Strike};
 use crate::sdhci::{BusEvent, Port, Sdhci, SdhciConfig, bits::int};
 use crate::time::Time;
 use mmcq::host::Regs;
@@ -80,7 +81,7 @@ fn the_clock_needs_its_enables_and_its_time() {
 #[test]
 fn an_unstable_clock_and_a_missing_voltage() {
     let mut rig = Rig::cold(SdhciConfig::GENERIC_3_00);
-    rig.host.mishaps_mut().clock_unstable = true;
+    rig.next(Point::Clock, &[Strike::Never]);
     rig.w16(0x2c, 0x0101);
     rig.run(1_000_000_000);
     assert_eq!(rig.r16(0x2c) & 2, 0);

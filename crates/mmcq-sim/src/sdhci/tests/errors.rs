@@ -1,6 +1,7 @@
 //! What goes wrong, and what must not happen afterwards.
 
 use super::rig::*;
+use crate::faults::{Point, Strike};
 use crate::sdhci::{SdhciConfig, bits::int};
 use mmcq::host::Direction;
 
@@ -73,20 +74,24 @@ fn a_data_command_without_response_keeps_the_data_lines_too() {
 
 #[test]
 fn damaged_responses() {
-    for (n, bit) in [(0, int::COMMAND_CRC), (1, int::COMMAND_END_BIT), (2, int::COMMAND_INDEX)] {
+    for (strike, bit) in [
+        (Strike::Crc, int::COMMAND_CRC),
+        (Strike::EndBit, int::COMMAND_END_BIT),
+        (Strike::Index, int::COMMAND_INDEX),
+    ] {
         let mut rig = Rig::warm(SdhciConfig::GENERIC_4_20);
-        let m = rig.host.mishaps_mut();
-        *[&mut m.response_crc, &mut m.response_end_bit, &mut m.response_index][n] = 1;
+        rig.next(Point::Response, &[strike]);
         rig.command(13, 0, R1, 0);
         assert_eq!(rig.wait_for(CC), CC | bit | E);
         assert_usable(&mut rig);
     }
     // Checks that are not asked for are not made.
     let mut rig = Rig::warm(SdhciConfig::GENERIC_4_20);
-    rig.host.mishaps_mut().response_crc = 1;
-    rig.host.mishaps_mut().response_index = 1;
-    rig.command(13, 0, 0x02, 0);
-    assert_eq!(rig.wait_for(CC), CC);
+    rig.next(Point::Response, &[Strike::Crc, Strike::Index]);
+    for _ in 0..2 {
+        rig.command(13, 0, 0x02, 0);
+        assert_eq!(rig.wait_for(CC), CC);
+    }
 }
 
 #[test]
@@ -97,7 +102,7 @@ fn a_long_response_comes_without_its_crc_byte_and_is_checked() {
     let words = [0x10, 0x14, 0x18, 0x1c].map(|at| rig.r32(at));
     // CID 03 53 44 01 .. 0c: bits 127:8, so that its first byte is in bits 23:16 of the last register.
     assert_eq!(words, [0x090a_0b0c, 0x0506_0708, 0x0102_0304, 0x0003_5344]);
-    rig.host.mishaps_mut().response_crc = 1;
+    rig.next(Point::Response, &[Strike::Crc]);
     rig.command(2, 0, R2, 0);
     assert_eq!(rig.wait_for(CC), CC | int::COMMAND_CRC | E);
 }
@@ -139,7 +144,7 @@ fn a_bad_block_stops_the_transfer_where_it_is() {
 #[test]
 fn an_end_bit_error_of_a_block() {
     let mut rig = Rig::warm(SdhciConfig::GENERIC_4_20);
-    rig.host.mishaps_mut().read_end_bit = 1;
+    rig.next(Point::ReadBlock, &[Strike::EndBit]);
     let _memory = start_read(&mut rig);
     assert_eq!(rig.wait_for(TC), CC | int::DATA_END_BIT | E);
     assert_usable(&mut rig);
@@ -148,7 +153,7 @@ fn an_end_bit_error_of_a_block() {
 #[test]
 fn a_written_block_with_a_bad_crc_status_or_none() {
     let mut rig = Rig::warm(SdhciConfig::GENERIC_4_20);
-    rig.host.mishaps_mut().write_crc = 1;
+    rig.next(Point::WriteBlock, &[Strike::Crc]);
     let memory = start_write(&mut rig);
     assert_eq!(rig.wait_for(TC), CC | int::DATA_CRC | E);
     assert_eq!(rig.host.stats().blocks_written, 0);
@@ -343,18 +348,24 @@ fn a_card_that_leaves_in_mid_transfer() {
 #[test]
 fn hung_resets_stuck_bits_and_a_dead_controller() {
     let mut rig = Rig::warm(SdhciConfig::GENERIC_4_20);
-    rig.host.mishaps_mut().reset_hangs = 2;
-    rig.w8(0x2f, 6);
+    rig.next(Point::Reset, &[Strike::Never]);
+    rig.w8(0x2f, 2);
+    rig.w8(0x2f, 4);
     rig.run(1_000_000);
-    assert_eq!(rig.r8(0x2f), 2);
+    assert_eq!(rig.r8(0x2f), 2, "the second one has ended");
     let mut rig = Rig::warm(SdhciConfig::GENERIC_4_20);
-    rig.host.mishaps_mut().present_stuck = 1;
+    rig.next(Point::Response, &[Strike::Stuck]);
+    rig.command(13, 0, R1, 0);
+    assert_eq!(rig.wait_for(CC), CC);
+    reset(&mut rig, 2);
     rig.command(13, 0, R1, 0);
     assert_eq!((rig.r32(0x24) & 1, rig.host.protocol_violations()), (1, 1));
+    reset(&mut rig, 1);
+    assert_eq!(rig.r32(0x24) & 1, 0);
     let mut rig = Rig::warm(SdhciConfig::GENERIC_4_20);
+    rig.next(Point::Command, &[Strike::Gone]);
     rig.command(13, 0, R1, 0);
     rig.run(10_000);
-    rig.host.mishaps_mut().dead = true;
     assert_eq!((rig.r32(0x30), rig.r16(0x2c), rig.r8(0x29), rig.host.irq()), (!0, !0, !0, false));
 }
 

@@ -1,6 +1,7 @@
 //! Status, enables, signals and the interrupt line; inhibits; busy.
 
 use super::rig::*;
+use crate::faults::{Point, Strike};
 use crate::sdhci::{Busy, Sdhci, SdhciConfig, bits::int};
 use mmcq::host::Direction;
 
@@ -163,7 +164,7 @@ fn a_controller_that_ignores_busy_completes_early_and_holds_the_next_write() {
 #[test]
 fn a_lost_interrupt_leaves_its_status() {
     let mut rig = Rig::warm(SdhciConfig::GENERIC_4_20);
-    rig.host.mishaps_mut().lost_interrupts = 1;
+    rig.next(Point::Interrupt, &[Strike::Lost]);
     rig.command(13, 0, R1, 0);
     assert_eq!(rig.interrupt(), 0);
     assert_eq!(rig.r32(0x30), CC);

@@ -2,6 +2,7 @@
 
 mod bus;
 mod errors;
+mod faults;
 mod interrupts;
 mod random;
 pub(crate) mod rig;

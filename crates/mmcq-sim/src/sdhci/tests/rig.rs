@@ -1,6 +1,7 @@
 //! A controller with a scripted card, and a driver's hands.
 
 use crate::card::{Answer, BusState, Card, Flow, ReadBlock, Reply, WriteBlock};
+use crate::faults::{Faults, Plan, Point, Strike};
 use crate::memory::{MemoryConfig, ShadowMemory};
 use crate::sdhci::{Sdhci, SdhciConfig};
 use mmcq::host::{Direction, Dma};
@@ -259,6 +260,11 @@ impl Rig {
         self.w32(0x34, 0xffff_ffff);
         self.w32(0x38, 0xffff_ffff);
         assert_eq!(self.host.protocol_violations(), 0);
+    }
+
+    /// What strikes the next events of a point.
+    pub fn next(&mut self, point: Point, strikes: &[Strike]) {
+        self.host.set_faults(Faults::new(Plan::none().next(point, strikes)));
     }
 
     /// Host Version 4, 64-bit addressing.

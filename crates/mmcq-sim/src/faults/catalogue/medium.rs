@@ -1,0 +1,69 @@
+//! Chapter D: medium and capacity.
+
+use super::{Entry, campaign, entry, from, once, profile};
+use crate::faults::{Point, Strike};
+
+/// R1 bit 31: an address beyond the end.
+const OUT_OF_RANGE: u32 = 1 << 31;
+/// R1 bit 26: a write to a protected place.
+const WP_VIOLATION: u32 = 1 << 26;
+
+pub(super) const ENTRIES: &[Entry] = &[
+    entry(
+        "D1",
+        "An address out of range, also the harmless one after an open-ended read of the last block",
+        "checked before it is sent; ignored in the answer to CMD12 at the end of the card",
+        &[once("out_of_range", Point::Response, Strike::Status(OUT_OF_RANGE))],
+    ),
+    entry(
+        "D2",
+        "Write protection: the switch, a bit of the CSD, a group",
+        "a read-only disk; a violation is final and not repeated",
+        &[once("wp", Point::Response, Strike::Status(WP_VIOLATION))],
+    ),
+    entry(
+        "D3",
+        "A sector cannot be read",
+        "found sector by sector; that one alone is reported",
+        &[once("bad_read", Point::Medium, Strike::Fail)],
+    ),
+    entry(
+        "D4",
+        "A bit is wrong although every checksum on the bus is right",
+        "invisible to the stack; seen if there are checksums on top",
+        &[
+            once("silent_flip", Point::ReadBlock, Strike::Flip(1234)),
+            once("silent_flip_write", Point::WriteBlock, Strike::Flip(1234)),
+        ],
+    ),
+    entry(
+        "D5",
+        "The card has no spare blocks any more: writes fail, or are dropped",
+        "read-only, and the health report says why; dropping is found by reading back",
+        &[from("eol_ro", Point::Medium, Strike::Fail), from("eol_drop", Point::Medium, Strike::Lost)],
+    ),
+    entry(
+        "D6",
+        "The card is smaller than it says: writes beyond vanish, or come back elsewhere",
+        "a probe, if it is wanted; the host's memory never depends on the capacity",
+        &[profile("limbo"), profile("wrap")],
+    ),
+    entry(
+        "D7",
+        "CID, CSD or capacity is another after a re-initialisation",
+        "it counts as another card",
+        &[campaign("csd_mutate")],
+    ),
+    entry(
+        "D8",
+        "Trim, discard or secure erase damages the card",
+        "known cards are never asked; secure erase by nobody without a capability",
+        &[profile("trim_broken"), profile("secure_erase_broken"), profile("broken_discard")],
+    ),
+    entry(
+        "D9",
+        "A write lands elsewhere, or twice",
+        "beyond the contract: found by a reader with checksums and places on top",
+        &[once("astray", Point::Medium, Strike::Astray(8))],
+    ),
+];

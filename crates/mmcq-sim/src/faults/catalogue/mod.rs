@@ -1,0 +1,233 @@
+//! The failures that are known to happen to cards and controllers: what goes wrong, what the stack owes, how it is brought about.
+//!
+//! Eighty entries in seven chapters, A to G. An [`Entry`] is found by its id ([`by_id`]), an [`Injection`] by its name
+//! ([`by_injection`]). What a plan can bring about has points and strikes, and [`Injection::plan`] aims it at the nth event; the
+//! rest needs a card that is made that way, a campaign that pulls the plug, or a test of its own: [`Means`] says which.
+
+mod busy;
+mod controller;
+mod hostile;
+mod link;
+mod medium;
+mod presence;
+mod queue;
+
+use super::{Plan, Point, Shot, Strike};
+
+/// One known failure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// Chapter and number: `A1` to `G11`.
+    pub id: &'static str,
+    /// What goes wrong.
+    pub failure: &'static str,
+    /// What the stack does about it.
+    pub response: &'static str,
+    /// Ways to bring it about; never empty.
+    pub injections: &'static [Injection],
+}
+
+/// A way to bring a failure about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Injection {
+    /// Its name, unique in the catalogue: `resp_crc`.
+    pub name: &'static str,
+    /// How.
+    pub means: Means,
+}
+
+/// By what a failure is brought about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Means {
+    /// A strike at one event.
+    Once(Point, Strike),
+    /// A strike at every event from one on.
+    From(Point, Strike),
+    /// A card or a controller that is made that way: the name of its profile.
+    Profile(&'static str),
+    /// Something that is done to the machine from outside: power cut, another card, a clock near its end.
+    Campaign,
+    /// Nothing to inject: the model looks at every access.
+    Always,
+    /// A test of its own: of an interface, of a parser, of the order of calls.
+    Test,
+}
+
+/// What goes on in a chapter, by its letter.
+pub const CHAPTERS: [(char, &str); 7] = [
+    ('A', "Link"),
+    ('B', "Busy and time"),
+    ('C', "Presence and power"),
+    ('D', "Medium and capacity"),
+    ('E', "Controller"),
+    ('F', "Queue and software"),
+    ('G', "Hostile cards, functions and clients"),
+];
+
+const ENTRIES: [&[Entry]; 7] = [
+    link::ENTRIES,
+    busy::ENTRIES,
+    presence::ENTRIES,
+    medium::ENTRIES,
+    controller::ENTRIES,
+    queue::ENTRIES,
+    hostile::ENTRIES,
+];
+
+/// All entries, A1 first.
+pub fn entries() -> impl Iterator<Item = &'static Entry> {
+    ENTRIES.into_iter().flatten()
+}
+
+/// The entry of this id.
+#[must_use]
+pub fn by_id(id: &str) -> Option<&'static Entry> {
+    entries().find(|entry| entry.id == id)
+}
+
+/// The injection of this name, and whose it is.
+#[must_use]
+pub fn by_injection(name: &str) -> Option<(&'static Entry, &'static Injection)> {
+    entries().find_map(|entry| Some((entry, entry.injections.iter().find(|i| i.name == name)?)))
+}
+
+impl Entry {
+    /// Single strikes at the nth event that bring this about; each is one way, to be tried alone. Empty if no single strike does.
+    #[must_use]
+    pub fn shots(&self, nth: u64) -> Vec<Shot> {
+        self.injections.iter().filter_map(|injection| injection.shot(nth)).collect()
+    }
+
+    /// Plans that bring this about from the nth event on, with the names of their injections; each is one way, to be tried alone.
+    #[must_use]
+    pub fn plans(&self, nth: u64) -> Vec<(&'static str, Plan)> {
+        self.injections.iter().filter_map(|i| Some((i.name, i.plan(nth)?))).collect()
+    }
+
+    /// Can a plan bring it about?
+    #[must_use]
+    pub fn strikes(&self) -> bool {
+        self.injections.iter().any(|injection| injection.aim().is_some())
+    }
+}
+
+impl Injection {
+    /// Where it strikes, and what.
+    #[must_use]
+    pub fn aim(&self) -> Option<(Point, Strike)> {
+        match self.means {
+            Means::Once(point, strike) | Means::From(point, strike) => Some((point, strike)),
+            _ => None,
+        }
+    }
+
+    /// The strike at the nth event of its point, from 1, if a single strike is what it takes.
+    #[must_use]
+    pub fn shot(&self, nth: u64) -> Option<Shot> {
+        match self.means {
+            Means::Once(point, strike) => Some(Shot { point, nth, strike }),
+            _ => None,
+        }
+    }
+
+    /// A plan that strikes at the nth event of its point, from 1, or from there on.
+    #[must_use]
+    pub fn plan(&self, nth: u64) -> Option<Plan> {
+        match self.means {
+            Means::Once(point, strike) => Some(Plan::none().shot(point, nth, strike)),
+            Means::From(point, strike) => Some(Plan::none().from(point, nth, strike)),
+            _ => None,
+        }
+    }
+}
+
+const fn entry(
+    id: &'static str,
+    failure: &'static str,
+    response: &'static str,
+    injections: &'static [Injection],
+) -> Entry {
+    Entry { id, failure, response, injections }
+}
+
+const fn once(name: &'static str, point: Point, strike: Strike) -> Injection {
+    Injection { name, means: Means::Once(point, strike) }
+}
+
+const fn from(name: &'static str, point: Point, strike: Strike) -> Injection {
+    Injection { name, means: Means::From(point, strike) }
+}
+
+const fn profile(name: &'static str) -> Injection {
+    Injection { name, means: Means::Profile(name) }
+}
+
+const fn campaign(name: &'static str) -> Injection {
+    Injection { name, means: Means::Campaign }
+}
+
+const fn always(name: &'static str) -> Injection {
+    Injection { name, means: Means::Always }
+}
+
+const fn test(name: &'static str) -> Injection {
+    Injection { name, means: Means::Test }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::faults::Faults;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn eighty_entries_in_order_each_with_a_way_to_try_it() {
+        let sizes = [('A', 15), ('B', 9), ('C', 11), ('D', 9), ('E', 16), ('F', 9), ('G', 11)];
+        let expected: Vec<_> =
+            sizes.iter().flat_map(|&(c, n)| (1..=n).map(move |i: u32| format!("{c}{i}"))).collect();
+        assert_eq!(entries().map(|entry| entry.id).collect::<Vec<_>>(), expected);
+        assert_eq!(entries().count(), 80);
+        assert_eq!(CHAPTERS.map(|chapter| chapter.0), sizes.map(|size| size.0));
+        for entry in entries() {
+            assert!(!entry.injections.is_empty(), "{}", entry.id);
+            assert!(entry.failure.len() > 10 && entry.response.len() > 10, "{}", entry.id);
+            assert!(
+                !entry.failure.contains('|') && !entry.response.contains('|'),
+                "{}: for tables",
+                entry.id
+            );
+        }
+    }
+
+    #[test]
+    fn injections_have_names_of_their_own() {
+        let mut names = BTreeSet::new();
+        for entry in entries() {
+            for injection in entry.injections {
+                assert!(names.insert(injection.name), "{}: {} twice", entry.id, injection.name);
+                assert_eq!(by_injection(injection.name), Some((entry, injection)));
+            }
+            assert_eq!(by_id(entry.id), Some(entry));
+        }
+        assert_eq!(by_id("A16"), None);
+        assert_eq!(by_injection("resp"), None);
+    }
+
+    #[test]
+    fn an_entry_strikes_at_the_event_it_is_told_to() {
+        let shots = by_id("A1").unwrap().shots(3);
+        assert_eq!(shots, [Shot { point: Point::Response, nth: 3, strike: Strike::Crc }]);
+        for entry in entries() {
+            let plans = entry.plans(2);
+            assert_eq!(!plans.is_empty(), entry.strikes());
+            for (name, plan) in plans {
+                let injection = by_injection(name).unwrap().1;
+                let (point, strike) = injection.aim().unwrap();
+                let faults = Faults::new(plan);
+                let hits = [0; 4].map(|_| faults.strike(point));
+                let last = matches!(injection.means, Means::From(..)).then_some(strike);
+                assert_eq!(hits, [None, Some(strike), last, last], "{name}");
+            }
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! What strikes the controller by its plan of faults, and what remains of it.
+
+use super::bits::{int, present};
+use super::{NEVER, Sdhci, Timer};
+use crate::card::Card;
+use crate::faults::{Point, Strike};
+
+/// What is wrong with the controller for longer than a moment.
+#[derive(Default)]
+pub(super) struct Hurt {
+    /// Every register reads as ones and ignores writes; the interrupt line is low.
+    pub gone: bool,
+    /// Inhibit bits of the present state that stay set until a reset of everything.
+    pub stuck: u32,
+    /// Data lines that are stuck low, one bit each.
+    pub lines: u8,
+    /// The sampling point found by tuning is a wrong one now.
+    pub drifted: bool,
+    /// Reset bits that never clear themselves.
+    pub resets: u8,
+    /// The interrupt line is up without a cause until the status was read so often.
+    pub spurious: u32,
+    /// The interrupt line, though it should, does not rise before this.
+    pub held_ns: Option<u64>,
+    /// The card that was taken out.
+    pub removed: Option<Box<dyn Card>>,
+    /// Status bits that come late, and when.
+    late: Vec<(u64, u32)>,
+}
+
+impl Sdhci {
+    /// An event at this point. What is the same at every point happens here; the rest is for whoever asks.
+    #[inline]
+    pub(super) fn strike(&mut self, point: Point, now: u64) -> Option<Strike> {
+        let strike = self.faults.strike(point)?;
+        self.struck(point, strike, now)
+    }
+
+    #[cold]
+    fn struck(&mut self, point: Point, strike: Strike, now: u64) -> Option<Strike> {
+        match strike {
+            Strike::Remove => self.hurt.removed = self.take_card(now).or(self.hurt.removed.take()),
+            Strike::BrownOut => {
+                self.card_busy_until = 0;
+                let bus = self.bus;
+                self.with_card(now, |card, now| {
+                    card.power_cut(now);
+                    card.bus_changed(&bus, now);
+                });
+            }
+            Strike::Gone => self.hurt.gone = true,
+            Strike::Stuck if matches!(point, Point::Command | Point::Response) => {
+                self.hurt.stuck |= present::CMD_INHIBIT;
+            }
+            Strike::Stuck => self.hurt.stuck |= present::DAT_INHIBIT,
+            Strike::Line(line) => self.hurt.lines |= 1u8.checked_shl(line.into()).unwrap_or(0),
+            Strike::Drift => {
+                self.hurt.drifted = true;
+                self.refresh_bus(now);
+            }
+            other => return Some(other),
+        }
+        None
+    }
+
+    /// The card is no longer in the slot.
+    pub(super) fn take_card(&mut self, now: u64) -> Option<Box<dyn Card>> {
+        let card = self.card.take();
+        self.card_busy_until = 0;
+        self.regs.detect_stable = false;
+        self.set_timer(Timer::CardDetect, now.saturating_add(self.config.debounce_ns));
+        card
+    }
+
+    /// Does a line that the data use not move?
+    pub(super) fn line_is_stuck(&self) -> bool {
+        let used = u8::MAX >> (8 - self.bus.width.clamp(1, 8));
+        self.hurt.lines & used != 0
+    }
+
+    /// The interrupt line is to rise: does it?
+    pub(super) fn line_obeys(&mut self, now: u64) -> bool {
+        if let Some(until_ns) = self.hurt.held_ns {
+            return now >= until_ns;
+        }
+        match self.strike(Point::Interrupt, now) {
+            Some(Strike::Lost) => {
+                self.irq_lost = true;
+                return false;
+            }
+            Some(Strike::Late(ns)) => {
+                let until_ns = now.saturating_add(ns);
+                self.hurt.held_ns = Some(until_ns);
+                self.set_timer(Timer::Line, until_ns);
+                return false;
+            }
+            Some(Strike::Spurious(times)) => self.hurt.spurious = self.hurt.spurious.saturating_add(times),
+            Some(Strike::Status(bits)) => {
+                self.regs.status |= bits & self.regs.enable & !(int::CARD | int::ERROR);
+            }
+            _ => {}
+        }
+        true
+    }
+
+    /// Sets status bits, so much later.
+    pub(super) fn raise_after(&mut self, late_ns: u64, bits: u32, now: u64) {
+        if late_ns == 0 {
+            return self.raise(bits, now);
+        }
+        self.hurt.late.push((now.saturating_add(late_ns), bits));
+        self.next_late_status();
+    }
+
+    pub(super) fn late_status(&mut self, now: u64) {
+        let mut bits = 0;
+        self.hurt.late.retain(|&(at_ns, late)| {
+            let due = at_ns <= now;
+            bits |= if due { late } else { 0 };
+            !due
+        });
+        self.next_late_status();
+        self.raise(bits, now);
+    }
+
+    /// A reset of a circuit: its bits do not come any more.
+    pub(super) fn forget_late(&mut self, bits: u32) {
+        self.hurt.late.retain_mut(|late| {
+            late.1 &= !bits;
+            late.1 != 0
+        });
+        self.next_late_status();
+    }
+
+    fn next_late_status(&mut self) {
+        let next = self.hurt.late.iter().map(|late| late.0).min();
+        self.set_timer(Timer::Status, next.unwrap_or(NEVER));
+    }
+}
