@@ -4,6 +4,7 @@
 //! Cards know the standards by themselves: nothing of the stack's own command builders or parsers is used here, so that a
 //! misreading of the standard in one is not excused by the other.
 
+mod cut;
 pub mod emmc;
 pub mod flash;
 pub mod io;
@@ -17,13 +18,18 @@ mod status;
 #[cfg(test)]
 pub(crate) mod tests;
 mod transfer;
+mod trouble;
 mod tuning;
 
+pub use cut::{AtStake, Kept, Stage};
 pub use emmc::EmmcCard;
 pub use io::IoCard;
 pub use medium::{Fill, Medium, MediumError};
 pub use profile::{CardProfile, ProfileError};
 pub use sd::SdCard;
+pub use trouble::Violation;
+
+use crate::faults::Faults;
 
 /// How the host drives the bus at this moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -161,7 +167,43 @@ pub trait Card {
         false
     }
 
+    /// What goes wrong from now on: the points [`crate::faults::Point::Busy`], `PowerUp`, `Voltage`, `Cache`, `Medium` and
+    /// `Function` are the card's. From now on the card also follows its writes, for [`Card::cut`].
+    fn set_faults(&mut self, faults: Faults) {
+        let _ = faults;
+    }
+
+    /// Sectors that a power cut at this time would decide about, in the order of their arrival. Complete after
+    /// [`Card::set_faults`]; before, only what is in a volatile cache.
+    fn at_stake(&mut self, now_ns: u64) -> Vec<AtStake> {
+        let _ = now_ns;
+        Vec::new()
+    }
+
+    /// The supply is cut, whatever the host believes, and of each sector at stake that is left which `keep` says. The card
+    /// stays without supply until the bus brings it ([`Card::bus_changed`]).
+    fn cut(&mut self, now_ns: u64, keep: &mut dyn FnMut(&AtStake) -> Kept) {
+        let _ = keep;
+        self.power_cut(now_ns);
+    }
+
+    /// The supply dips: volatile things are lost and the card is back in `idle`; the host is not told.
+    fn brown_out(&mut self, now_ns: u64) {
+        let _ = now_ns;
+    }
+
+    /// This sector (of an eMMC: of the user area) cannot be read until it is written again.
+    fn spoil(&mut self, sector: u64) {
+        let _ = sector;
+    }
+
+    /// What the host did that this card does not stand, oldest first.
+    fn violations(&self) -> &[Violation] {
+        &[]
+    }
+
     /// The supply is cut, whatever the host believes; what the card keeps of its writes is then in [`Card::peek`].
+    /// Nothing that is at stake is kept.
     fn power_cut(&mut self, now_ns: u64) {
         self.bus_changed(&BusState::default(), now_ns);
     }
@@ -216,6 +258,30 @@ impl<C: Card + ?Sized> Card for Box<C> {
 
     fn power_cut(&mut self, now_ns: u64) {
         (**self).power_cut(now_ns);
+    }
+
+    fn set_faults(&mut self, faults: Faults) {
+        (**self).set_faults(faults);
+    }
+
+    fn at_stake(&mut self, now_ns: u64) -> Vec<AtStake> {
+        (**self).at_stake(now_ns)
+    }
+
+    fn cut(&mut self, now_ns: u64, keep: &mut dyn FnMut(&AtStake) -> Kept) {
+        (**self).cut(now_ns, keep);
+    }
+
+    fn brown_out(&mut self, now_ns: u64) {
+        (**self).brown_out(now_ns);
+    }
+
+    fn spoil(&mut self, sector: u64) {
+        (**self).spoil(sector);
+    }
+
+    fn violations(&self) -> &[Violation] {
+        (**self).violations()
     }
 
     fn interrupt(&self, now_ns: u64) -> bool {

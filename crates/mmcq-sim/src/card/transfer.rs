@@ -3,6 +3,7 @@
 use super::flash::{Flash, Reading, UNIT_BYTES};
 use super::medium::Medium;
 use super::{BusState, link, status};
+use crate::faults::{Point, Strike};
 
 /// A read command at work.
 #[derive(Clone, Copy, Debug)]
@@ -63,8 +64,20 @@ impl Read {
         let Some(buffer) = buffer.get_mut(..usize::from(self.block)) else {
             return Sent::Nothing(status::BLOCK_LEN_ERROR);
         };
-        if medium.read(self.at, buffer).is_err() {
+        let strike = flash.faults.strike(Point::Medium);
+        let from = match strike {
+            Some(Strike::Fail) => return Sent::Nothing(status::CARD_ECC_FAILED),
+            Some(Strike::Lost) => return Sent::Nothing(0),
+            Some(Strike::Astray(blocks)) => astray(self.at, blocks, len, medium),
+            _ => self.at,
+        };
+        if medium.read(from, buffer).is_err() {
             return Sent::Nothing(status::CARD_ECC_FAILED);
+        }
+        match strike {
+            Some(Strike::Flip(bit)) => flip(buffer, bit),
+            Some(Strike::BrownOut) => flash.dips = true,
+            _ => {}
         }
         let unit = self.at / UNIT_BYTES;
         let start_ns = match (&flash.timing().pages, self.unit) {
@@ -107,10 +120,15 @@ pub(crate) struct Write {
     pub(crate) block: u16,
     /// Blocks still to come; `None` until CMD12.
     pub(crate) left: Option<u32>,
-    /// Blocks stored.
+    /// Blocks taken, and of them the first ones that are well stored.
+    taken: u32,
     pub(crate) stored: u32,
-    /// Busy until it is in the flash itself.
+    /// CMD23 bit 31: each sector is old or new.
     pub(crate) reliable: bool,
+    /// CMD23 bit 31 or 24: busy until it is in the flash itself.
+    pub(crate) past_cache: bool,
+    /// Error bits that show only when the data are over.
+    late_errors: u32,
     /// After an error all further blocks are ignored until CMD12.
     pub(crate) deaf: bool,
     /// Bytes and 4 KiB touched that the cache has not been given yet.
@@ -130,13 +148,16 @@ pub(crate) enum Taken {
 }
 
 impl Write {
-    pub(crate) fn new(at: u64, block: u16, left: Option<u32>, reliable: bool) -> Self {
+    pub(crate) fn new(at: u64, block: u16, left: Option<u32>) -> Self {
         Self {
             at,
             block,
             left,
+            taken: 0,
             stored: 0,
-            reliable,
+            reliable: false,
+            past_cache: false,
+            late_errors: 0,
             deaf: false,
             pending_bytes: 0,
             pending_units: 0,
@@ -157,7 +178,7 @@ impl Write {
         let Ok(before) = flash.before(medium, self.at, data.len()) else {
             return Taken::Refused(status::ERROR);
         };
-        if medium.write(self.at, data).is_err() {
+        if self.store(medium, flash, data).is_err() {
             return Taken::Refused(status::ERROR);
         }
         let mut busy_ns = now_ns;
@@ -171,7 +192,8 @@ impl Write {
         }
         self.pending_bytes += len;
         self.at += len;
-        self.stored += 1;
+        self.taken += 1;
+        self.stored += u32::from(self.late_errors == 0);
         if let Some(left) = &mut self.left {
             *left -= 1;
             if *left == 0 {
@@ -190,18 +212,68 @@ impl Write {
 
     /// The data end; returns the end of busy and error bits.
     pub(crate) fn end(&mut self, medium: &mut Medium, flash: &mut Flash, now_ns: u64) -> (u64, u32) {
-        let errors = if medium.commit().is_err() { status::ERROR } else { 0 };
-        if self.stored == 0 {
+        let errors = self.late_errors | if medium.commit().is_err() { status::ERROR } else { 0 };
+        if self.taken == 0 {
             return (now_ns, errors);
         }
         let busy_ns = match flash.timing().close {
             None => flash.write(now_ns, self.pending_bytes, self.pending_units, true),
             Some(close) => {
-                let bytes = u64::from(self.stored) * u64::from(self.block);
+                let bytes = u64::from(self.taken) * u64::from(self.block);
                 flash.close(&close, self.at.saturating_sub(bytes), bytes, now_ns)
             }
         };
-        let busy_ns = if self.reliable { busy_ns.max(flash.drained_ns(now_ns)) } else { busy_ns };
+        let busy_ns = if self.past_cache { busy_ns.max(flash.drained_ns(now_ns)) } else { busy_ns };
+        if flash.journal.follows() {
+            let past_cache = self.past_cache || matches!(flash.partition, 1 | 2);
+            let cached = flash.journal.volatile && !past_cache;
+            let strike = if cached { flash.faults.strike(Point::Cache) } else { None };
+            flash.dips |= strike == Some(Strike::BrownOut);
+            flash.journal.end(busy_ns, past_cache, strike == Some(Strike::Lost));
+        }
         (busy_ns, errors)
+    }
+
+    /// Brings a block to the medium, if nothing comes in between.
+    #[inline]
+    fn store(&mut self, medium: &mut Medium, flash: &mut Flash, data: &[u8]) -> std::io::Result<()> {
+        let strike = flash.faults.strike(Point::Medium);
+        let mut at = self.at;
+        match strike {
+            Some(Strike::Fail) => {
+                // Seen only while programming: the block was taken well.
+                self.late_errors |= status::ERROR;
+                return Ok(());
+            }
+            Some(Strike::Lost) => return Ok(()),
+            Some(Strike::BrownOut) => flash.dips = true,
+            Some(Strike::Astray(blocks)) => at = astray(at, blocks, u64::from(self.block), medium),
+            _ => {}
+        }
+        if flash.journal.follows() {
+            let partition = flash.partition;
+            flash.journal.note(medium, partition, at, self.reliable);
+        }
+        if let Some(Strike::Flip(bit)) = strike {
+            let mut wrong = data.to_vec();
+            flip(&mut wrong, bit);
+            return medium.write(at, &wrong);
+        }
+        medium.write(at, data)
+    }
+}
+
+/// So many blocks away, as far as the medium goes.
+fn astray(at: u64, blocks: i32, len: u64, medium: &Medium) -> u64 {
+    let away = u64::from(blocks.unsigned_abs()).saturating_mul(len);
+    let to = if blocks < 0 { at.saturating_sub(away) } else { at.saturating_add(away) };
+    to.min(medium.bytes().saturating_sub(len))
+}
+
+/// Turns a bit over, counted round the block.
+fn flip(block: &mut [u8], bit: u32) {
+    let place = bit as usize % (block.len() * 8).max(1);
+    if let Some(byte) = block.get_mut(place / 8) {
+        *byte ^= 1 << (place % 8);
     }
 }

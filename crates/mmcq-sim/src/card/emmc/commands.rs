@@ -3,10 +3,12 @@
 use super::super::registers::seal;
 use super::super::status::{self, State};
 use super::super::transfer::{Read, Write};
+use super::super::trouble::NEVER_NS;
 use super::super::{Answer, Flow, ReadBlock, Reply, tuning};
 use super::config::{ERASE_GROUP_BYTES, byte};
 use super::switch::Effect;
-use super::{Count, EmmcCard, EraseRange, Partition, Transfer, active};
+use super::{Count, EmmcCard, EraseRange, Partition, Transfer};
+use crate::faults::{Point, Strike};
 
 /// 1.70 to 1.95 V and 2.7 to 3.6 V.
 const VOLTAGES: u32 = 0x00ff_8080;
@@ -46,7 +48,7 @@ impl EmmcCard {
     /// Before the device is identified, and asleep.
     fn identification(&mut self, index: u8, arg: u32, now_ns: u64) -> Reply {
         match (index, self.state) {
-            (0, _) => self.go_idle(arg),
+            (0, _) => self.go_idle(arg, now_ns),
             (1, State::Idle) => self.operating_conditions(arg, now_ns),
             (2, State::Ready) => {
                 self.state = State::Ident;
@@ -72,7 +74,7 @@ impl EmmcCard {
     fn other_states(&mut self, index: u8, arg: u32, now_ns: u64) -> Reply {
         use State::{Btst, Data, Dis, Ina, Prg, Rcv, Slp, Stby, Tran};
         match (index, self.state) {
-            (0, _) => self.go_idle(arg),
+            (0, _) => self.go_idle(arg, now_ns),
             (4, Stby) => Reply::SILENT,
             (5, Stby) if self.addressed(arg) && arg >> 15 & 1 == 1 => self.sleep_or_wake(Slp, now_ns),
             (7, Stby) if self.addressed(arg) => self.go(7, Tran),
@@ -123,7 +125,7 @@ impl EmmcCard {
     fn transfer_state(&mut self, index: u8, arg: u32, count: Option<Count>, now_ns: u64) -> Reply {
         let ddr = self.width & 0x0f >= 5;
         match index {
-            0 => self.go_idle(arg),
+            0 => self.go_idle(arg, now_ns),
             6 => self.switch_command(arg, now_ns),
             7 if !self.addressed(arg) => self.deselect(State::Stby, now_ns),
             8 => {
@@ -169,10 +171,14 @@ impl EmmcCard {
                     return self.refuse(23, status::ERROR);
                 }
                 let blocks = arg & 0xffff;
-                self.count = (blocks != 0).then_some(Count { blocks, reliable: arg >> 31 == 1 });
+                self.count = (blocks != 0).then_some(Count {
+                    blocks,
+                    reliable: arg >> 31 == 1,
+                    forced: arg >> 24 & 1 == 1,
+                });
                 self.r1(23)
             }
-            24 => self.write(24, arg, Some(Count { blocks: 1, reliable: false }), now_ns),
+            24 => self.write(24, arg, Some(Count { blocks: 1, reliable: false, forced: false }), now_ns),
             25 => self.write(25, arg, count, now_ns),
             26 => self.receive(26, Transfer::ProgramCid, 16),
             27 => self.receive(27, Transfer::ProgramCsd, 16),
@@ -200,10 +206,15 @@ impl EmmcCard {
         }
     }
 
-    fn go_idle(&mut self, arg: u32) -> Reply {
+    fn go_idle(&mut self, arg: u32, now_ns: u64) -> Reply {
         // Any other argument asks for the boot operation, which is not answered here.
         if matches!(arg, GO_IDLE | GO_PRE_IDLE) {
-            self.reset();
+            self.reset(now_ns);
+            if self.trouble.stuck {
+                // No command helps: it needs the power off.
+                self.trouble.locked_up = true;
+                self.busy_until_ns = NEVER_NS;
+            }
         }
         Reply::SILENT
     }
@@ -224,8 +235,9 @@ impl EmmcCard {
             self.state = State::Ina;
             return Reply::SILENT;
         }
-        let ready_ns = *self.ready_ns.get_or_insert(now_ns.saturating_add(self.config.power_up_ns));
-        if now_ns < ready_ns {
+        let rise_ns = self.config.power_up_ns.saturating_add(self.trouble.late_ns);
+        let ready_ns = *self.ready_ns.get_or_insert(now_ns.saturating_add(rise_ns));
+        if now_ns < ready_ns || self.trouble.never_ready {
             return Reply::ocr(VOLTAGES | sector_mode);
         }
         if self.config.sector_mode() && arg >> 29 & 3 != 2 {
@@ -249,7 +261,7 @@ impl EmmcCard {
         if let Transfer::Read(read) = self.transfer
             && self.data_end_ns.is_none()
         {
-            let medium = active(&mut self.user, &mut self.boot, &mut self.gp, self.partition);
+            let medium = self.stores.active(self.partition);
             read.stop(medium, &mut self.flash, now_ns);
         }
     }
@@ -272,13 +284,18 @@ impl EmmcCard {
                 usual_ns
             }
             Some(Effect::Usual | Effect::Command) => usual_ns,
-            Some(Effect::Flush | Effect::CacheOff) => usual_ns.max(self.flash.drained_ns(now_ns)),
+            Some(Effect::Flush | Effect::CacheOff) => {
+                let (done_ns, errors) = self.flash.flush(now_ns, usual_ns);
+                self.status.raise(errors);
+                done_ns
+            }
             Some(Effect::Partition(partition)) if partition != self.partition => {
                 self.partition = partition;
                 now_ns.saturating_add(self.config.partition_switch_ns)
             }
             Some(Effect::Partition(_)) => usual_ns,
         };
+        self.flash.journal.volatile = self.ext_csd[usize::from(byte::CACHE_CTRL)] & 1 == 1;
         reply.busy_until_ns = Some(self.busy_until_ns);
         reply
     }
@@ -344,8 +361,11 @@ impl EmmcCard {
             medium.begin();
         }
         self.busy_until_ns = now_ns;
-        let reliable = count.is_some_and(|count| count.reliable);
-        let write = Write::new(at, 512, count.map(|count| count.blocks), reliable);
+        self.flash.partition = self.partition.number();
+        self.flash.journal.begin(now_ns);
+        let mut write = Write::new(at, 512, count.map(|count| count.blocks));
+        write.reliable = count.is_some_and(|count| count.reliable);
+        write.past_cache = count.is_some_and(|count| count.reliable || count.forced);
         self.receive(index, Transfer::Write { write, single: index == 24 }, 512)
     }
 
@@ -458,7 +478,14 @@ impl EmmcCard {
         let erased = match arg {
             // The first step of a secure trim only marks.
             SECURE_TRIM_1 => Ok(()),
-            _ => self.store_mut(self.partition).map_or(Ok(()), |medium| medium.erase(from, to - from, 0)),
+            _ => match self.flash.faults.strike(Point::Medium) {
+                Some(Strike::Fail) => Err(std::io::ErrorKind::Other.into()),
+                Some(Strike::Lost) => Ok(()),
+                _ => {
+                    self.flash.journal.forget(self.partition.number(), from, to - from);
+                    self.store_mut(self.partition).map_or(Ok(()), |medium| medium.erase(from, to - from, 0))
+                }
+            },
         };
         if erased.is_err() {
             self.status.raise(status::ERROR);

@@ -1,32 +1,25 @@
 //! eMMC device [JESD84-B51], as far back as 4.41.
 
+mod bus;
 mod commands;
 pub(crate) mod config;
 mod protect;
+mod stores;
 mod switch;
 
-use std::io;
-
+use super::BusState;
+use super::cut;
 use super::flash::Flash;
-use super::link::{self, IDENTIFICATION_HZ, Mode, PowerUp};
+use super::link::{IDENTIFICATION_HZ, Mode, PowerUp};
 use super::lock::{Lock, Outcome};
-use super::medium::{Fill, Medium, MediumError};
+use super::medium::{Medium, MediumError};
 use super::status::{self, State, Status};
-use super::transfer::{Read, Sent, Taken, Write};
-use super::{BusState, Card, ReadBlock, Reply, WriteBlock};
+use super::transfer::{Read, Write};
+use super::trouble::Trouble;
 use config::{EmmcConfig, byte};
 use protect::Protection;
-
-/// A partition that PARTITION_CONFIG can select.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Partition {
-    /// The user area.
-    User,
-    /// Boot partition 1 or 2, counted from 0.
-    Boot(u8),
-    /// General purpose partition 1 to 4, counted from 0.
-    Gp(u8),
-}
+pub use stores::Partition;
+use stores::Stores;
 
 /// What is under way on the data lines.
 #[derive(Clone, Copy, Debug)]
@@ -52,6 +45,8 @@ enum Transfer {
 struct Count {
     blocks: u32,
     reliable: bool,
+    /// Forced programming: past the cache.
+    forced: bool,
 }
 
 /// The groups or sectors chosen by CMD35 and CMD36.
@@ -65,11 +60,10 @@ struct EraseRange {
 #[derive(Debug)]
 pub struct EmmcCard {
     config: EmmcConfig,
-    user: Medium,
-    boot: Vec<Medium>,
-    gp: [Option<Medium>; 4],
+    stores: Stores,
     partition: Partition,
     flash: Flash,
+    trouble: Trouble,
     lock: Lock,
     protection: Protection,
     ext_csd: [u8; 512],
@@ -94,28 +88,16 @@ pub struct EmmcCard {
 }
 
 impl EmmcCard {
-    pub(crate) fn new(config: EmmcConfig, mut user: Medium) -> Result<Self, MediumError> {
-        user.shorten(config.capacity_bytes);
-        let mut boot = Vec::new();
-        if config.boot_bytes > 0 {
-            boot.push(Medium::sparse(config.boot_bytes, Fill::Zeros)?);
-            boot.push(Medium::sparse(config.boot_bytes, Fill::Zeros)?);
-        }
-        let mut gp = [None, None, None, None];
-        for (place, bytes) in gp.iter_mut().zip(config.gp_bytes) {
-            if bytes > 0 {
-                *place = Some(Medium::sparse(bytes, Fill::Zeros)?);
-            }
-        }
+    pub(crate) fn new(config: EmmcConfig, user: Medium) -> Result<Self, MediumError> {
+        let stores = Stores::new(&config, user)?;
         let flash = Flash::new(config.flash);
         let ext_csd = config.ext_csd();
         Ok(Self {
             config,
-            user,
-            boot,
-            gp,
+            stores,
             partition: Partition::User,
             flash,
+            trouble: Trouble::default(),
             lock: Lock::default(),
             protection: Protection::default(),
             ext_csd,
@@ -141,20 +123,12 @@ impl EmmcCard {
     /// The bytes of a partition, if the device has it.
     #[must_use]
     pub fn store(&self, partition: Partition) -> Option<&Medium> {
-        match partition {
-            Partition::User => Some(&self.user),
-            Partition::Boot(number) => self.boot.get(usize::from(number)),
-            Partition::Gp(number) => self.gp.get(usize::from(number))?.as_ref(),
-        }
+        self.stores.get(partition)
     }
 
     /// The bytes of a partition, to be prepared or looked at without the bus.
     pub fn store_mut(&mut self, partition: Partition) -> Option<&mut Medium> {
-        match partition {
-            Partition::User => Some(&mut self.user),
-            Partition::Boot(number) => self.boot.get_mut(usize::from(number)),
-            Partition::Gp(number) => self.gp.get_mut(usize::from(number))?.as_mut(),
-        }
+        self.stores.get_mut(partition)
     }
 
     /// Present state, as a status at this time would show it.
@@ -164,11 +138,15 @@ impl EmmcCard {
     }
 
     /// Back to idle: CMD0 or a power cycle. Bytes of EXT_CSD that outlive it are kept.
-    fn reset(&mut self) {
+    fn reset(&mut self, now_ns: u64) {
         use byte::{
             BKOPS_EN, BOOT_BUS_CONDITIONS, BOOT_CONFIG_PROT, BOOT_WP, PARTITION_CONFIG, RST_N_FUNCTION,
             USER_WP,
         };
+        if self.flash.journal.follows() {
+            self.flash.journal.decide(&mut self.stores, now_ns, &mut cut::reset);
+        }
+        self.flash.journal.volatile = false;
         let old = std::mem::replace(&mut self.ext_csd, self.config.ext_csd());
         for kept in [RST_N_FUNCTION, BKOPS_EN, BOOT_CONFIG_PROT, BOOT_BUS_CONDITIONS, USER_WP, BOOT_WP] {
             self.ext_csd[usize::from(kept)] = old[usize::from(kept)];
@@ -240,7 +218,7 @@ impl EmmcCard {
     fn program(&mut self, now_ns: u64) -> u64 {
         let mut busy_ns = now_ns;
         if let Transfer::Write { mut write, .. } = self.transfer {
-            let medium = active(&mut self.user, &mut self.boot, &mut self.gp, self.partition);
+            let medium = self.stores.active(self.partition);
             let (until_ns, errors) = write.end(medium, &mut self.flash, now_ns);
             busy_ns = until_ns.max(self.busy_until_ns);
             self.status.raise(errors);
@@ -261,7 +239,7 @@ impl EmmcCard {
                 Outcome::Failed => self.status.raise(status::LOCK_UNLOCK_FAILED),
                 Outcome::Erase => {
                     let bytes = self.config.capacity_bytes;
-                    if self.user.erase(0, bytes, 0).is_err() {
+                    if self.stores.user.erase(0, bytes, 0).is_err() {
                         self.status.raise(status::ERROR);
                     }
                     let groups = bytes.div_ceil(config::ERASE_GROUP_BYTES);
@@ -285,163 +263,5 @@ impl EmmcCard {
         } else {
             self.status.raise(status::CSD_OVERWRITE);
         }
-    }
-}
-
-/// The medium of the selected partition; the fields one by one, so that the flash can be borrowed beside it.
-fn active<'a>(
-    user: &'a mut Medium,
-    boot: &'a mut [Medium],
-    gp: &'a mut [Option<Medium>; 4],
-    partition: Partition,
-) -> &'a mut Medium {
-    match partition {
-        Partition::User => user,
-        Partition::Boot(number) => boot.get_mut(usize::from(number)).unwrap_or(user),
-        Partition::Gp(number) => gp.get_mut(usize::from(number)).and_then(Option::as_mut).unwrap_or(user),
-    }
-}
-
-impl Card for EmmcCard {
-    fn bus_changed(&mut self, bus: &BusState, now_ns: u64) {
-        self.settle(now_ns);
-        let was = std::mem::replace(&mut self.bus, *bus);
-        if !bus.powered {
-            if was.powered {
-                self.reset();
-                self.flash.power_lost(&mut self.user, now_ns);
-            }
-            return;
-        }
-        if !was.powered {
-            self.reset();
-            self.lock.power_up();
-            self.protection.power_up();
-            // Power-on protection ends with the power.
-            self.ext_csd[usize::from(byte::USER_WP)] &= !1;
-            self.ext_csd[usize::from(byte::BOOT_WP)] &= !1;
-            self.power = PowerUp::on(now_ns);
-        }
-        self.power.clock(bus.clock_hz > 0, now_ns);
-    }
-
-    fn command(&mut self, index: u8, arg: u32, now_ns: u64) -> Reply {
-        self.settle(now_ns);
-        let mode = self.mode();
-        if !mode.hears(&self.bus) || !self.power.awake(&self.bus, now_ns) || self.state == State::Ina {
-            return Reply::SILENT;
-        }
-        let mut reply = self.execute(index, arg, now_ns);
-        // The host ignores the answer to a tuning command: it only looks at the block.
-        if index != 21 && !mode.is_heard(&self.bus) {
-            reply.answer = None;
-        }
-        reply
-    }
-
-    fn read_block(&mut self, buffer: &mut [u8], now_ns: u64) -> ReadBlock {
-        self.settle(now_ns);
-        if self.state == State::Btst {
-            return self.answer_bus_test(buffer, now_ns);
-        }
-        if self.state != State::Data || self.data_end_ns.is_some() {
-            return ReadBlock::Never;
-        }
-        let (start_ns, len, last) = match &mut self.transfer {
-            Transfer::Register { len } => {
-                let Some(to) = buffer.get_mut(..usize::from(*len)) else { return ReadBlock::Never };
-                to.copy_from_slice(&self.scratch[..usize::from(*len)]);
-                (now_ns, *len, true)
-            }
-            Transfer::Read(read) => {
-                let medium = active(&mut self.user, &mut self.boot, &mut self.gp, self.partition);
-                match read.next(medium, &mut self.flash, buffer, &self.bus, now_ns) {
-                    Sent::Block(start_ns) => (start_ns, read.block, read.left == Some(0)),
-                    Sent::Nothing(errors) => {
-                        self.status.raise(errors);
-                        return ReadBlock::Never;
-                    }
-                }
-            }
-            _ => return ReadBlock::Never,
-        };
-        if last {
-            self.data_end_ns = Some(start_ns + link::payload_ns(&self.bus, len));
-        }
-        ReadBlock::At { start_ns, crc_ok: self.mode().data_ok(&self.bus) }
-    }
-
-    fn write_block(&mut self, data: &[u8], crc_ok: bool, now_ns: u64) -> WriteBlock {
-        self.settle(now_ns);
-        let no_token = WriteBlock { status: None, busy_until_ns: now_ns };
-        if self.state == State::Btst && matches!(self.transfer, Transfer::BusTest) {
-            // No CRC is looked at in a bus test, and no status is sent.
-            let len = data.len().min(8);
-            self.scratch[..len].copy_from_slice(&data[..len]);
-            return no_token;
-        }
-        if self.state != State::Rcv {
-            return no_token;
-        }
-        let good = crc_ok && self.mode().data_ok(&self.bus);
-        match &mut self.transfer {
-            Transfer::Write { write, .. } if write.deaf => no_token,
-            Transfer::Write { write, single } => {
-                let single = *single;
-                let in_user = self.partition == Partition::User;
-                let protected = in_user && self.protection.covers(write.at, 512);
-                let medium = active(&mut self.user, &mut self.boot, &mut self.gp, self.partition);
-                let outcome = match (good, protected) {
-                    (false, _) => Taken::Refused(0),
-                    (true, true) => Taken::Refused(status::WP_VIOLATION),
-                    (true, false) => write.take(medium, &mut self.flash, data, now_ns),
-                };
-                match outcome {
-                    Taken::More(until_ns) => {
-                        self.busy_until_ns = until_ns;
-                        WriteBlock { status: Some(true), busy_until_ns: until_ns }
-                    }
-                    Taken::Last => {
-                        let until_ns = self.program(now_ns);
-                        WriteBlock { status: Some(true), busy_until_ns: until_ns }
-                    }
-                    Taken::Refused(errors) => {
-                        write.deaf = true;
-                        self.status.raise(errors);
-                        if single {
-                            self.program(now_ns);
-                        }
-                        WriteBlock { status: if good { None } else { Some(false) }, busy_until_ns: now_ns }
-                    }
-                }
-            }
-            Transfer::ProgramCid | Transfer::ProgramCsd | Transfer::Lock => {
-                self.busy_until_ns = now_ns;
-                if good {
-                    self.busy_until_ns = now_ns.saturating_add(self.config.flash.register_ns());
-                    self.take_register(data, now_ns);
-                }
-                self.transfer = Transfer::None;
-                self.state = State::Prg;
-                WriteBlock { status: Some(good), busy_until_ns: self.busy_until_ns }
-            }
-            _ => no_token,
-        }
-    }
-
-    fn busy(&self, now_ns: u64) -> bool {
-        self.bus.powered && self.state != State::Dis && now_ns < self.busy_until_ns
-    }
-
-    fn switching_voltage(&self, _now_ns: u64) -> bool {
-        false
-    }
-
-    fn write_protect_switch(&self) -> bool {
-        false
-    }
-
-    fn peek(&mut self, at: u64, buffer: &mut [u8]) -> io::Result<()> {
-        self.user.read(at, buffer)
     }
 }

@@ -51,7 +51,9 @@ impl EmmcCard {
                 _ => None,
             },
             byte::POWER_OFF_NOTIFICATION if since(Revision::V4_5) => {
-                (value <= if since(Revision::V5_0) { 4 } else { 3 }).then_some(Effect::Usual)
+                // Going to be switched off, or to sleep: the cache is written out.
+                let effect = if value >= 2 { Effect::CacheOff } else { Effect::Usual };
+                (value <= if since(Revision::V5_0) { 4 } else { 3 }).then_some(effect)
             }
             byte::EXCEPTION_EVENTS_CTRL_LOW if since(Revision::V4_5) => within(0x1e),
             byte::EXCEPTION_EVENTS_CTRL_HIGH if since(Revision::V4_5) => within(0x00),
@@ -85,12 +87,7 @@ impl EmmcCard {
         if value & 0x80 != 0 {
             return None;
         }
-        let partition = match value & 7 {
-            0 => Partition::User,
-            number @ (1 | 2) => Partition::Boot(number - 1),
-            3 => return None,
-            number => Partition::Gp(number - 4),
-        };
+        let partition = Partition::from_number(value);
         self.store(partition)?;
         Some(Effect::Partition(partition))
     }

@@ -17,7 +17,9 @@ pub use close::{Close, Gc, Reopen};
 pub(crate) use pages::Reading;
 pub use pages::{Ahead, Pages};
 
+use super::cut::{AtStake, Journal, Kept, Media};
 use super::medium::Medium;
+use crate::faults::{Faults, Point, Strike};
 use close::{Runs, Unprogrammed};
 
 /// The unit that flash management works in.
@@ -70,6 +72,14 @@ pub struct Flash {
     fetching_until_ns: u64,
     runs: Runs,
     unprogrammed: Unprogrammed,
+    /// What is not safe yet.
+    pub(crate) journal: Journal,
+    /// What goes wrong.
+    pub(crate) faults: Faults,
+    /// The partition that is written.
+    pub(crate) partition: u8,
+    /// The supply dips once the block at hand is over.
+    pub(crate) dips: bool,
 }
 
 impl Flash {
@@ -83,6 +93,10 @@ impl Flash {
             fetching_until_ns: 0,
             runs: Runs::default(),
             unprogrammed: Unprogrammed::default(),
+            journal: Journal::default(),
+            faults: Faults::none(),
+            partition: 0,
+            dips: false,
         }
     }
 
@@ -124,6 +138,32 @@ impl Flash {
         self.level = 0;
         self.fetching_until_ns = 0;
         self.runs.forget_place();
+    }
+
+    /// The supply is cut: of what is at stake, that is left which `keep` says; unknown to the journal, what was cached is gone.
+    pub(crate) fn cut(&mut self, media: &mut dyn Media, now_ns: u64, keep: &mut dyn FnMut(&AtStake) -> Kept) {
+        if self.journal.follows() {
+            // The journal knows the same sectors, and more.
+            self.unprogrammed.clear();
+            self.journal.decide(media, now_ns, keep);
+        }
+        if let Some(medium) = media.of(0) {
+            self.power_lost(medium, now_ns);
+        }
+    }
+
+    /// The cache is written out, which takes until `least_ns` at least; when it is, and error bits if it is not.
+    pub(crate) fn flush(&mut self, now_ns: u64, least_ns: u64) -> (u64, u32) {
+        let done_ns = self.drained_ns(now_ns).max(least_ns);
+        match self.faults.strike(Point::Cache) {
+            Some(Strike::Fail) => (done_ns, super::status::ERROR),
+            // It says so, and it is not true.
+            Some(Strike::Lost) => (done_ns, 0),
+            _ => {
+                self.journal.flush(done_ns);
+                (done_ns, 0)
+            }
+        }
     }
 
     /// Bytes taken that are not in the flash yet.

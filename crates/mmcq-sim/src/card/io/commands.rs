@@ -23,6 +23,7 @@ const R1_ILLEGAL: u32 = 1 << 22;
 impl IoCard {
     pub(super) fn execute(&mut self, index: u8, arg: u32, memory: &Reply, now_ns: u64) -> Reply {
         let addressed = self.rca != 0 && (arg >> 16) as u16 == self.rca;
+        self.calm_down();
         match (index, self.state) {
             // CMD0 is the memory part's alone.
             (0, _) => Reply::SILENT,
@@ -66,7 +67,7 @@ impl IoCard {
     }
 
     fn is_up(&self, now_ns: u64) -> bool {
-        self.ready_ns.is_some_and(|ready_ns| now_ns >= ready_ns)
+        !self.trouble.never_ready && self.ready_ns.is_some_and(|ready_ns| now_ns >= ready_ns)
     }
 
     /// CMD5 [SDIO 3.2].
@@ -78,7 +79,8 @@ impl IoCard {
             return Reply::SILENT;
         }
         if wanted != 0 {
-            self.ready_ns.get_or_insert(now_ns.saturating_add(self.config.power_up_ns));
+            let rise_ns = self.config.power_up_ns.saturating_add(self.trouble.late_ns);
+            self.ready_ns.get_or_insert(now_ns.saturating_add(rise_ns));
         }
         let up = self.is_up(now_ns);
         if up && wanted != 0 {
@@ -120,6 +122,7 @@ impl IoCard {
         let addresses = match number.checked_sub(1).map(|place| self.slots.get(place)) {
             None => super::function::ADDRESSES,
             Some(None) => return Some(flag::FUNCTION_NUMBER),
+            Some(Some(slot)) if slot.sick.gone => return Some(flag::FUNCTION_NUMBER),
             Some(Some(slot)) if !slot.ready(now_ns) => return Some(flag::ERROR),
             Some(Some(slot)) => slot.function.addresses(),
         };
@@ -129,6 +132,10 @@ impl IoCard {
     pub(super) fn read_byte(&mut self, number: usize, address: u32, now_ns: u64) -> u8 {
         match number.checked_sub(1).and_then(|place| self.slots.get_mut(place)) {
             None => self.read_zero(address, now_ns),
+            Some(slot) if slot.sick.missing > 0 => {
+                slot.sick.missing -= 1;
+                0xff
+            }
             Some(slot) => slot.function.read(address, now_ns),
         }
     }
@@ -150,6 +157,9 @@ impl IoCard {
             return Reply::SILENT;
         }
         if let Some(flags) = self.fault(number, address, 1, now_ns) {
+            return self.r5(52, flags, 0);
+        }
+        if let Some(flags) = self.strike_function(number, address, !write, now_ns) {
             return self.r5(52, flags, 0);
         }
         if abort {
@@ -208,6 +218,9 @@ impl IoCard {
         }
         if size > most {
             return self.r5(53, flag::OUT_OF_RANGE, 0);
+        }
+        if let Some(flags) = self.strike_function(number, address, !write, now_ns) {
+            return self.r5(53, flags, 0);
         }
         let wait_ns = number
             .checked_sub(1)

@@ -14,6 +14,7 @@ pub mod config;
 pub mod function;
 pub mod profile;
 mod registers;
+mod sick;
 #[cfg(test)]
 pub(crate) mod tests;
 mod transfer;
@@ -24,10 +25,14 @@ pub use function::{Function, Loopback};
 pub use profile::{Behind, IoProfile};
 pub use type_a::TypeA;
 
+use super::cut::{AtStake, Kept};
 use super::link::{self, IDENTIFICATION_HZ, Mode, PowerUp};
 use super::sd::voltage::Voltage;
+use super::trouble::{Trouble, Violation};
 use super::{BusState, Card, Flow, ReadBlock, Reply, SdCard, WriteBlock};
+use crate::faults::Faults;
 use registers::{Registers, Speed};
+use sick::Sick;
 use transfer::Transfer;
 
 /// The state of the I/O part [SDIO 3.4].
@@ -50,6 +55,8 @@ struct Slot {
     block_bytes: u16,
     /// Enabled, and ready from then on.
     ready_ns: Option<u64>,
+    /// What is wrong with it.
+    sick: Sick,
 }
 
 /// An I/O card, or a combo card.
@@ -74,6 +81,8 @@ pub struct IoCard {
     memory_moves: bool,
     /// DAT1 while the clock stands that the card would need to change it.
     frozen: Option<bool>,
+    faults: Faults,
+    trouble: Trouble,
 }
 
 impl IoCard {
@@ -87,8 +96,13 @@ impl IoCard {
         assert_eq!(config.functions.len(), functions.len(), "functions of an I/O card");
         assert!(functions.len() <= 7, "an I/O card has at most seven functions");
         let slots = config.functions.iter().zip(functions);
-        let slots =
-            slots.map(|(&config, function)| Slot { config, function, block_bytes: 0, ready_ns: None });
+        let slots = slots.map(|(&config, function)| Slot {
+            config,
+            function,
+            block_bytes: 0,
+            ready_ns: None,
+            sick: Sick::default(),
+        });
         IoCard {
             slots: slots.collect(),
             config,
@@ -107,6 +121,8 @@ impl IoCard {
             busy_until_ns: 0,
             memory_moves: false,
             frozen: None,
+            faults: Faults::none(),
+            trouble: Trouble::default(),
         }
     }
 
@@ -162,6 +178,7 @@ impl IoCard {
         self.frozen = None;
         for slot in &mut self.slots {
             slot.block_bytes = 0;
+            slot.sick = Sick::default();
             if slot.ready_ns.take().is_some() {
                 slot.function.reset(now_ns);
             }
@@ -179,7 +196,7 @@ impl IoCard {
 
     /// The interrupt lines of the functions that may use DAT1, before the matter of the clock.
     fn asked(&self, now_ns: u64) -> bool {
-        self.audible(now_ns).any(|slot| slot.function.interrupt(now_ns))
+        self.audible(now_ns).any(|slot| slot.interrupt(now_ns))
     }
 
     /// Functions that are ready and whose interrupt is enabled.
@@ -201,7 +218,11 @@ impl IoCard {
 
 impl Slot {
     fn ready(&self, now_ns: u64) -> bool {
-        self.ready_ns.is_some_and(|ready_ns| now_ns >= ready_ns)
+        !self.sick.gone && self.ready_ns.is_some_and(|ready_ns| now_ns >= ready_ns)
+    }
+
+    fn interrupt(&self, now_ns: u64) -> bool {
+        self.sick.storm > 0 || self.function.interrupt(now_ns)
     }
 }
 
@@ -217,6 +238,9 @@ impl Card for IoCard {
             self.voltage = Voltage::High;
             self.memory_moves = false;
             self.power = PowerUp::on(now_ns);
+            if bus.powered {
+                self.trouble.power_up(&self.faults);
+            }
         }
         if !bus.powered {
             return;
@@ -241,7 +265,7 @@ impl Card for IoCard {
         let mode = self.mode();
         let deaf =
             !mode.hears(&self.bus) || self.voltage.lines_low(now_ns) || !self.power.awake(&self.bus, now_ns);
-        let own = if deaf || self.state == State::Ina {
+        let own = if deaf || self.state == State::Ina || self.trouble.locked_up {
             Reply::SILENT
         } else {
             let mut reply = self.execute(index, arg, &from_memory, now_ns);
@@ -251,6 +275,9 @@ impl Card for IoCard {
             reply
         };
         let reply = if from_memory.answer.is_some() { from_memory } else { own };
+        if std::mem::take(&mut self.trouble.dips) {
+            self.brown_out(now_ns);
+        }
         if reply.flow != Flow::None {
             self.memory_moves = from_memory.answer.is_some();
         }
@@ -310,6 +337,51 @@ impl Card for IoCard {
                 std::io::ErrorKind::Unsupported,
                 "an I/O card has no medium to look at",
             )),
+        }
+    }
+
+    fn set_faults(&mut self, faults: Faults) {
+        if let Some(memory) = &mut self.memory {
+            memory.set_faults(faults.clone());
+        }
+        self.faults = faults;
+    }
+
+    fn at_stake(&mut self, now_ns: u64) -> Vec<AtStake> {
+        self.memory.as_mut().map_or_else(Vec::new, |memory| memory.at_stake(now_ns))
+    }
+
+    fn cut(&mut self, now_ns: u64, keep: &mut dyn FnMut(&AtStake) -> Kept) {
+        if let Some(memory) = &mut self.memory {
+            memory.cut(now_ns, keep);
+        }
+        self.bus_changed(&BusState::default(), now_ns);
+    }
+
+    fn brown_out(&mut self, now_ns: u64) {
+        if !self.bus.powered {
+            return;
+        }
+        if let Some(memory) = &mut self.memory {
+            memory.brown_out(now_ns);
+        }
+        self.reset(now_ns);
+        self.voltage = Voltage::High;
+        self.memory_moves = false;
+        self.power = PowerUp::on(now_ns);
+        self.power.clock(self.bus.clock_hz > 0, now_ns);
+    }
+
+    fn spoil(&mut self, sector: u64) {
+        if let Some(memory) = &mut self.memory {
+            memory.spoil(sector);
+        }
+    }
+
+    fn violations(&self) -> &[Violation] {
+        match &self.memory {
+            Some(memory) if self.trouble.violations().is_empty() => memory.violations(),
+            _ => self.trouble.violations(),
         }
     }
 }

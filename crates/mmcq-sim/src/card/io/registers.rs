@@ -89,7 +89,7 @@ impl IoCard {
             0x02 => self.each(|slot| slot.ready_ns.is_some()),
             0x03 => self.each(|slot| slot.ready(now_ns)),
             0x04 => r.interrupts,
-            0x05 => self.each(|slot| slot.ready(now_ns) && slot.function.interrupt(now_ns)),
+            0x05 => self.each(|slot| slot.ready(now_ns) && slot.interrupt(now_ns)),
             0x07 => r.interface,
             0x08 => c.capabilities | if r.between { capability::BETWEEN_ENABLE } else { 0 },
             0x09..=0x0b => byte(c.cis.pointers[0], address - 0x09),

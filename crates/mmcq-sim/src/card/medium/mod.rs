@@ -3,6 +3,7 @@
 mod image;
 mod sparse;
 
+use std::collections::BTreeSet;
 use std::io;
 use std::path::Path;
 
@@ -63,6 +64,8 @@ pub struct Medium {
     backing: Backing,
     bytes: u64,
     read_only: bool,
+    /// Sectors that cannot be read until they are written.
+    spoiled: BTreeSet<u64>,
 }
 
 #[derive(Debug)]
@@ -77,7 +80,8 @@ impl Medium {
         if bytes == 0 || !bytes.is_multiple_of(SECTOR_BYTES) {
             return Err(MediumError::Size { bytes });
         }
-        Ok(Self { backing: Backing::Sparse(Sparse::new(bytes, fill)), bytes, read_only: false })
+        let backing = Backing::Sparse(Sparse::new(bytes, fill));
+        Ok(Self { backing, bytes, read_only: false, spoiled: BTreeSet::new() })
     }
 
     /// An image file; its length is the size. Nothing is written at opening.
@@ -95,7 +99,7 @@ impl Medium {
         if !bytes.is_multiple_of(SECTOR_BYTES) {
             return Err(MediumError::Ragged { path: name, bytes });
         }
-        Ok(Self { backing: Backing::Image(Box::new(image)), bytes, read_only })
+        Ok(Self { backing: Backing::Image(Box::new(image)), bytes, read_only, spoiled: BTreeSet::new() })
     }
 
     /// Size.
@@ -113,6 +117,19 @@ impl Medium {
     #[must_use]
     pub fn read_only(&self) -> bool {
         self.read_only
+    }
+
+    /// This sector cannot be read until it is written again.
+    pub fn spoil(&mut self, sector: u64) {
+        self.spoiled.insert(sector);
+    }
+
+    /// No byte of the range is in a spoiled sector.
+    fn check_readable(&self, at: u64, len: u64) -> io::Result<()> {
+        if !self.spoiled.is_empty() && self.spoiled.range(sectors(at, len)).next().is_some() {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "an unreadable sector"));
+        }
+        Ok(())
     }
 
     /// A command begins: what was read ahead is forgotten, so that changes of the file from outside are seen.
@@ -134,6 +151,7 @@ impl Medium {
     #[inline]
     pub fn read(&mut self, at: u64, buffer: &mut [u8]) -> io::Result<()> {
         self.check(at, buffer.len() as u64)?;
+        self.check_readable(at, buffer.len() as u64)?;
         match &mut self.backing {
             Backing::Sparse(sparse) => {
                 sparse.read(at, buffer);
@@ -148,6 +166,7 @@ impl Medium {
     pub fn write(&mut self, at: u64, data: &[u8]) -> io::Result<()> {
         self.check(at, data.len() as u64)?;
         self.check_writable()?;
+        self.heal(at, data.len() as u64);
         match &mut self.backing {
             Backing::Sparse(sparse) => {
                 sparse.write(at, data);
@@ -161,12 +180,21 @@ impl Medium {
     pub fn erase(&mut self, at: u64, bytes: u64, value: u8) -> io::Result<()> {
         self.check(at, bytes)?;
         self.check_writable()?;
+        self.heal(at, bytes);
         match &mut self.backing {
             Backing::Sparse(sparse) => {
                 sparse.erase(at, bytes, value);
                 Ok(())
             }
             Backing::Image(image) => image.erase(at, bytes, value),
+        }
+    }
+
+    fn heal(&mut self, at: u64, len: u64) {
+        while !self.spoiled.is_empty()
+            && let Some(&sector) = self.spoiled.range(sectors(at, len)).next()
+        {
+            self.spoiled.remove(&sector);
         }
     }
 
@@ -183,4 +211,9 @@ impl Medium {
         }
         Ok(())
     }
+}
+
+/// Numbers of the sectors that this range touches.
+fn sectors(at: u64, len: u64) -> std::ops::Range<u64> {
+    at / SECTOR_BYTES..at.saturating_add(len).div_ceil(SECTOR_BYTES)
 }

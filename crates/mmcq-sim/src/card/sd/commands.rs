@@ -2,10 +2,12 @@
 
 use super::super::status::{self, State};
 use super::super::transfer::{Read, Write};
+use super::super::trouble::NEVER_NS;
 use super::super::{Answer, Flow, Reply};
 use super::config::Spec;
 use super::voltage::Voltage;
 use super::{EraseRange, SdCard, Transfer, functions, tuning};
+use crate::faults::{Point, Strike};
 
 /// 2.7 to 3.6 V.
 const VOLTAGES: u32 = 0x00ff_8000;
@@ -32,7 +34,12 @@ impl SdCard {
         let addressed = self.rca != 0 && (arg >> 16) as u16 == self.rca;
         match (index, self.state) {
             (0, _) => {
-                self.reset();
+                self.reset(now_ns);
+                if self.trouble.stuck {
+                    // No command helps: it needs the power off.
+                    self.trouble.locked_up = true;
+                    self.busy_until_ns = NEVER_NS;
+                }
                 Reply::SILENT
             }
             (2, Ready) => {
@@ -76,8 +83,7 @@ impl SdCard {
             (11, Ready) if self.switch_agreed => {
                 self.switch_agreed = false;
                 let reply = self.r1(11, now_ns);
-                self.voltage = Voltage::Low;
-                reply
+                self.switch_voltage(reply)
             }
             (12, Data) => {
                 if let Transfer::Read(read) = &self.transfer {
@@ -185,10 +191,11 @@ impl SdCard {
             self.state = State::Ina;
             return Reply::SILENT;
         }
-        let ready_ns = *self.ready_ns.get_or_insert(now_ns.saturating_add(self.config.power_up_ns));
+        let rise_ns = self.config.power_up_ns.saturating_add(self.trouble.late_ns);
+        let ready_ns = *self.ready_ns.get_or_insert(now_ns.saturating_add(rise_ns));
         let block_addressed = self.config.block_addressed();
         let high_capacity = arg >> 30 & 1 == 1 && self.saw_cmd8;
-        if now_ns < ready_ns || (block_addressed && !high_capacity) {
+        if now_ns < ready_ns || self.trouble.never_ready || (block_addressed && !high_capacity) {
             // A card that the host could not address stays busy for ever.
             return Reply::ocr(VOLTAGES);
         }
@@ -198,6 +205,26 @@ impl SdCard {
         let ccs = u32::from(block_addressed) << 30;
         let s18a = u32::from(self.switch_agreed) << 24;
         Reply::ocr(VOLTAGES | 1 << 31 | ccs | s18a)
+    }
+
+    /// CMD11 was taken: the stages of the switch, and what may go wrong in each.
+    fn switch_voltage(&mut self, reply: Reply) -> Reply {
+        match self.flash.faults.strike(Point::Voltage) {
+            // The answer is missing, and the card goes nowhere.
+            Some(Strike::Lost) => Reply::SILENT,
+            // It answers, and does not pull its lines low.
+            Some(Strike::Hidden) => reply,
+            // It never lets the lines go.
+            Some(Strike::Fail | Strike::Never) => {
+                self.voltage = Voltage::Failed;
+                reply
+            }
+            strike => {
+                self.voltage_late_ns = if let Some(Strike::Late(ns)) = strike { ns } else { 0 };
+                self.voltage = Voltage::Low;
+                reply
+            }
+        }
     }
 
     /// CMD3: the card chooses its address.
@@ -280,7 +307,8 @@ impl SdCard {
                 self.medium.begin();
                 self.well_written = 0;
                 self.busy_until_ns = now_ns;
-                let write = Write::new(at, 512, left, false);
+                self.flash.journal.begin(now_ns);
+                let write = Write::new(at, 512, left);
                 self.receive(index, Transfer::Write { write, single: index == 24 }, 512, now_ns)
             }
         }
@@ -322,7 +350,15 @@ impl SdCard {
             return self.refuse(38, status::WP_ERASE_SKIP, now_ns);
         }
         let bytes = end + 512 - start;
-        if self.medium.erase(start, bytes, 0).is_err() {
+        let erased = match self.flash.faults.strike(Point::Medium) {
+            Some(Strike::Fail) => Err(std::io::ErrorKind::Other.into()),
+            Some(Strike::Lost) => Ok(()),
+            _ => {
+                self.flash.journal.forget(0, start, bytes);
+                self.medium.erase(start, bytes, 0)
+            }
+        };
+        if erased.is_err() {
             self.status.raise(status::ERROR);
         }
         let mut reply = self.go(38, State::Prg, now_ns);

@@ -1,20 +1,21 @@
 //! SD memory card, SD mode [SD Physical Layer]: SDSC, SDHC and SDXC.
 
+mod bus;
 mod commands;
 pub(crate) mod config;
 mod functions;
 pub(crate) mod voltage;
 
-use std::io;
-
+use super::BusState;
+use super::cut;
 use super::flash::Flash;
-use super::link::{self, IDENTIFICATION_HZ, Mode, PowerUp};
+use super::link::{IDENTIFICATION_HZ, Mode, PowerUp};
 use super::lock::{Lock, Outcome};
 use super::medium::Medium;
 use super::status::{self, State, Status};
-use super::transfer::{Read, Sent, Taken, Write};
+use super::transfer::{Read, Write};
+use super::trouble::Trouble;
 use super::tuning;
-use super::{BusState, Card, ReadBlock, Reply, WriteBlock};
 use config::SdConfig;
 use functions::Functions;
 use voltage::Voltage;
@@ -50,12 +51,15 @@ pub struct SdCard {
     config: SdConfig,
     medium: Medium,
     flash: Flash,
+    trouble: Trouble,
     lock: Lock,
     /// COPY, PERM_WRITE_PROTECT and TMP_WRITE_PROTECT of the CSD: byte 14.
     csd_flags: u8,
     bus: BusState,
     power: PowerUp,
     voltage: Voltage,
+    /// More time until the lines are let go.
+    voltage_late_ns: u64,
     state: State,
     status: Status,
     app: bool,
@@ -83,11 +87,13 @@ impl SdCard {
             config,
             medium,
             flash,
+            trouble: Trouble::default(),
             lock: Lock::default(),
             csd_flags: 0,
             bus: BusState::default(),
             power: PowerUp::default(),
             voltage: Voltage::High,
+            voltage_late_ns: 0,
             state: State::Idle,
             status: Status::default(),
             app: false,
@@ -126,7 +132,11 @@ impl SdCard {
     }
 
     /// Back to idle: CMD0, or a power cycle.
-    fn reset(&mut self) {
+    fn reset(&mut self, now_ns: u64) {
+        if self.flash.journal.follows() {
+            self.flash.journal.decide(&mut self.medium, now_ns, &mut cut::reset);
+        }
+        self.flash.journal.volatile = false;
         self.state = State::Idle;
         self.status = Status::default();
         self.app = false;
@@ -235,147 +245,5 @@ impl SdCard {
                 self.busy_until_ns = self.flash.erase(now_ns, bytes.div_ceil(self.config.au_bytes));
             }
         }
-    }
-}
-
-impl Card for SdCard {
-    fn bus_changed(&mut self, bus: &BusState, now_ns: u64) {
-        self.settle(now_ns);
-        let was = std::mem::replace(&mut self.bus, *bus);
-        if !bus.powered {
-            if was.powered {
-                self.reset();
-                self.voltage = Voltage::High;
-                self.flash.power_lost(&mut self.medium, now_ns);
-            }
-            return;
-        }
-        if !was.powered {
-            self.reset();
-            self.voltage = Voltage::High;
-            self.lock.power_up();
-            self.power = PowerUp::on(now_ns);
-        }
-        self.power.clock(bus.clock_hz > 0, now_ns);
-        self.voltage.bus_changed(&was, bus, now_ns, self.config.voltage_release_ns);
-    }
-
-    fn command(&mut self, index: u8, arg: u32, now_ns: u64) -> Reply {
-        self.settle(now_ns);
-        let mode = self.mode();
-        let deaf =
-            !mode.hears(&self.bus) || self.voltage.lines_low(now_ns) || !self.power.awake(&self.bus, now_ns);
-        if deaf || self.state == State::Ina {
-            return Reply::SILENT;
-        }
-        let mut reply = self.execute(index, arg, now_ns);
-        // The host ignores the answer to a tuning command: it only looks at the block.
-        if index != 19 && !mode.is_heard(&self.bus) {
-            reply.answer = None;
-        }
-        reply
-    }
-
-    fn read_block(&mut self, buffer: &mut [u8], now_ns: u64) -> ReadBlock {
-        self.settle(now_ns);
-        if self.state != State::Data || self.data_end_ns.is_some() {
-            return ReadBlock::Never;
-        }
-        let (start_ns, len, last) = match &mut self.transfer {
-            Transfer::Register { bytes, len } => {
-                let bytes = &bytes[..usize::from(*len)];
-                let Some(to) = buffer.get_mut(..bytes.len()) else { return ReadBlock::Never };
-                to.copy_from_slice(bytes);
-                (now_ns, u16::from(*len), true)
-            }
-            Transfer::Read(read) => {
-                match read.next(&mut self.medium, &mut self.flash, buffer, &self.bus, now_ns) {
-                    Sent::Block(start_ns) => (start_ns, read.block, read.left == Some(0)),
-                    Sent::Nothing(errors) => {
-                        self.status.raise(errors);
-                        return ReadBlock::Never;
-                    }
-                }
-            }
-            _ => return ReadBlock::Never,
-        };
-        if last {
-            let end_ns = start_ns + link::payload_ns(&self.bus, len);
-            self.data_end_ns = Some(end_ns);
-            if let Some((_, at_ns)) = &mut self.pending_functions {
-                *at_ns = end_ns + link::clocks_ns(&self.bus, 8);
-            }
-        }
-        ReadBlock::At { start_ns, crc_ok: self.mode().data_ok(&self.bus) }
-    }
-
-    fn write_block(&mut self, data: &[u8], crc_ok: bool, now_ns: u64) -> WriteBlock {
-        self.settle(now_ns);
-        let no_token = WriteBlock { status: None, busy_until_ns: now_ns };
-        if self.state != State::Rcv {
-            return no_token;
-        }
-        let good = crc_ok && self.mode().data_ok(&self.bus);
-        let bad_crc = WriteBlock { status: Some(false), busy_until_ns: now_ns };
-        match &mut self.transfer {
-            Transfer::Write { write, .. } if write.deaf => no_token,
-            Transfer::Write { write, single } => {
-                let single = *single;
-                let outcome = if good {
-                    write.take(&mut self.medium, &mut self.flash, data, now_ns)
-                } else {
-                    Taken::Refused(0)
-                };
-                match outcome {
-                    Taken::More(until_ns) => {
-                        self.busy_until_ns = until_ns;
-                        WriteBlock { status: Some(true), busy_until_ns: until_ns }
-                    }
-                    Taken::Last => {
-                        let until_ns = self.program(now_ns);
-                        WriteBlock { status: Some(true), busy_until_ns: until_ns }
-                    }
-                    Taken::Refused(errors) => {
-                        write.deaf = true;
-                        self.status.raise(errors);
-                        if single {
-                            self.program(now_ns);
-                        }
-                        if good { no_token } else { bad_crc }
-                    }
-                }
-            }
-            Transfer::ProgramCsd | Transfer::Lock => {
-                let is_csd = matches!(self.transfer, Transfer::ProgramCsd);
-                self.busy_until_ns = now_ns.saturating_add(self.config.flash.register_ns());
-                if !good {
-                    self.busy_until_ns = now_ns;
-                } else if is_csd {
-                    self.take_csd(data);
-                } else {
-                    self.take_lock(data, now_ns);
-                }
-                self.transfer = Transfer::None;
-                self.state = State::Prg;
-                WriteBlock { status: Some(good), busy_until_ns: self.busy_until_ns }
-            }
-            _ => no_token,
-        }
-    }
-
-    fn busy(&self, now_ns: u64) -> bool {
-        self.bus.powered && matches!(self.state, State::Prg | State::Rcv) && now_ns < self.busy_until_ns
-    }
-
-    fn switching_voltage(&self, now_ns: u64) -> bool {
-        self.bus.powered && self.voltage.lines_low(now_ns)
-    }
-
-    fn write_protect_switch(&self) -> bool {
-        self.medium.read_only()
-    }
-
-    fn peek(&mut self, at: u64, buffer: &mut [u8]) -> io::Result<()> {
-        self.medium.read(at, buffer)
     }
 }

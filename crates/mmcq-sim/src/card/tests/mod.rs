@@ -1,5 +1,6 @@
 //! Cards driven by raw commands, written from the standards.
 
+mod cuts;
 mod emmc;
 mod emmc_modes;
 mod flash_profiles;
@@ -10,6 +11,7 @@ mod profiles;
 mod sd;
 mod sd_status;
 mod storms;
+mod strikes;
 mod timing;
 mod voltage;
 mod writes;

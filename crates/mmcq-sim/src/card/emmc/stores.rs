@@ -1,0 +1,102 @@
+//! The partitions of an eMMC, each with its own bytes.
+
+use super::super::cut::Media;
+use super::super::medium::{Fill, Medium, MediumError};
+use super::config::EmmcConfig;
+
+/// A partition that PARTITION_CONFIG can select.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Partition {
+    /// The user area.
+    User,
+    /// Boot partition 1 or 2, counted from 0.
+    Boot(u8),
+    /// Replay protected memory block.
+    Rpmb,
+    /// General purpose partition 1 to 4, counted from 0.
+    Gp(u8),
+}
+
+impl Partition {
+    /// PARTITION_ACCESS.
+    #[must_use]
+    pub fn number(self) -> u8 {
+        match self {
+            Self::User => 0,
+            Self::Boot(number) => number + 1,
+            Self::Rpmb => 3,
+            Self::Gp(number) => number + 4,
+        }
+    }
+
+    /// The partition that PARTITION_ACCESS means.
+    pub(super) fn from_number(number: u8) -> Self {
+        match number & 7 {
+            0 => Self::User,
+            number @ (1 | 2) => Self::Boot(number - 1),
+            3 => Self::Rpmb,
+            number => Self::Gp(number - 4),
+        }
+    }
+}
+
+/// All partitions but RPMB, which is no block device.
+#[derive(Debug)]
+pub(super) struct Stores {
+    pub(super) user: Medium,
+    boot: Vec<Medium>,
+    gp: [Option<Medium>; 4],
+}
+
+impl Stores {
+    pub(super) fn new(config: &EmmcConfig, mut user: Medium) -> Result<Self, MediumError> {
+        user.shorten(config.capacity_bytes);
+        let mut boot = Vec::new();
+        if config.boot_bytes > 0 {
+            boot.push(Medium::sparse(config.boot_bytes, Fill::Zeros)?);
+            boot.push(Medium::sparse(config.boot_bytes, Fill::Zeros)?);
+        }
+        let mut gp = [None, None, None, None];
+        for (place, bytes) in gp.iter_mut().zip(config.gp_bytes) {
+            if bytes > 0 {
+                *place = Some(Medium::sparse(bytes, Fill::Zeros)?);
+            }
+        }
+        Ok(Stores { user, boot, gp })
+    }
+
+    pub(super) fn get(&self, partition: Partition) -> Option<&Medium> {
+        match partition {
+            Partition::User => Some(&self.user),
+            Partition::Boot(number) => self.boot.get(usize::from(number)),
+            Partition::Gp(number) => self.gp.get(usize::from(number))?.as_ref(),
+            Partition::Rpmb => None,
+        }
+    }
+
+    pub(super) fn get_mut(&mut self, partition: Partition) -> Option<&mut Medium> {
+        match partition {
+            Partition::User => Some(&mut self.user),
+            Partition::Boot(number) => self.boot.get_mut(usize::from(number)),
+            Partition::Gp(number) => self.gp.get_mut(usize::from(number))?.as_mut(),
+            Partition::Rpmb => None,
+        }
+    }
+
+    /// The medium that is selected.
+    pub(super) fn active(&mut self, partition: Partition) -> &mut Medium {
+        match partition {
+            Partition::Boot(number) => self.boot.get_mut(usize::from(number)).unwrap_or(&mut self.user),
+            Partition::Gp(number) => {
+                self.gp.get_mut(usize::from(number)).and_then(Option::as_mut).unwrap_or(&mut self.user)
+            }
+            Partition::User | Partition::Rpmb => &mut self.user,
+        }
+    }
+}
+
+impl Media for Stores {
+    fn of(&mut self, partition: u8) -> Option<&mut Medium> {
+        self.get_mut(Partition::from_number(partition))
+    }
+}

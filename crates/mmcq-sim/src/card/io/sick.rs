@@ -1,0 +1,55 @@
+//! What goes wrong with the functions of an I/O card.
+
+use super::IoCard;
+use super::commands::flag;
+use crate::faults::{Point, Strike};
+
+/// What is wrong with a function.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Sick {
+    /// It does not answer any more, until the card is reset.
+    pub(super) gone: bool,
+    /// The interrupt stays for so many more commands to the card; `u32::MAX`: for ever.
+    pub(super) storm: u32,
+    /// So many bytes are missing: they read as ones, and the function keeps its own for later.
+    pub(super) missing: u32,
+}
+
+impl IoCard {
+    /// A function is spoken to; flags of R5 if that fails.
+    pub(super) fn strike_function(
+        &mut self,
+        number: usize,
+        address: u32,
+        read: bool,
+        now_ns: u64,
+    ) -> Option<u8> {
+        let slot = number.checked_sub(1).and_then(|place| self.slots.get_mut(place))?;
+        match self.faults.strike(Point::Function)? {
+            Strike::Lost => {
+                slot.sick.gone = true;
+                return Some(flag::FUNCTION_NUMBER);
+            }
+            Strike::Fail => return Some(flag::ERROR),
+            Strike::Spurious(times) => slot.sick.storm = slot.sick.storm.max(times),
+            Strike::Never => slot.sick.storm = u32::MAX,
+            // A FIFO that holds less than it said, or more.
+            Strike::Astray(bytes) if bytes < 0 => slot.sick.missing = bytes.unsigned_abs(),
+            Strike::Astray(bytes) if read => {
+                for _ in 0..bytes.min(2048) {
+                    slot.function.read(address, now_ns);
+                }
+            }
+            Strike::BrownOut => self.trouble.dips = true,
+            _ => {}
+        }
+        None
+    }
+
+    /// Each command brings a storm nearer to its end.
+    pub(super) fn calm_down(&mut self) {
+        for slot in self.slots.iter_mut().filter(|slot| slot.sick.storm != u32::MAX) {
+            slot.sick.storm = slot.sick.storm.saturating_sub(1);
+        }
+    }
+}
