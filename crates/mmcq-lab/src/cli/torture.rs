@@ -87,7 +87,7 @@ fn describe(case: &Case) -> String {
         text += &format!("  {operation}\n");
     }
     for cut in &case.cuts {
-        text += &format!("  cut at event {}, keeps {:#x}\n", cut.at, cut.keeps);
+        text += &format!("  cut at event {}, keeps {:?}\n", cut.at, cut.keeps);
     }
     text + &format!("  {:?}\n", case.luck)
 }

@@ -1,5 +1,6 @@
 //! A run that can be repeated and made shorter: a machine, a list of operations, and what goes wrong.
 
+use super::machine::Keeps;
 use mmcq::host::sdhci::{Quirks, TransferMode};
 use mmcq_sim::checker::Asked;
 use mmcq_sim::faults::{Plan, Point, Shot, Strike};
@@ -186,8 +187,8 @@ struct Mix {
 pub struct Cut {
     /// Event of the run, from 1.
     pub at: u64,
-    /// Decides what the card's cache keeps: 0 nothing, `u64::MAX` everything, else by these bits' luck.
-    pub keeps: u64,
+    /// What it leaves of what was under way.
+    pub keeps: Keeps,
 }
 
 /// What goes wrong with controller and card.
@@ -301,7 +302,8 @@ impl Case {
         let events = u64::from(count) * EVENTS;
         let mut wanted = wishes.cuts;
         while random.chance(wanted) {
-            let keeps = [0, u64::MAX, random.bits(), random.bits()][random.below(4) as usize];
+            let luck = Keeps::Luck(random.bits());
+            let keeps = [Keeps::Nothing, Keeps::Everything, luck, luck][random.below(4) as usize];
             cuts.push(Cut { at: 1 + random.below(events), keeps });
             wanted -= 1.0;
         }

@@ -6,7 +6,8 @@ use mmcq::engine::{self, FlushBy};
 use mmcq::host::sdhci::{self, Table, TransferMode};
 use mmcq::sched::{Any, Deadline, Fair, Fifo, deadline, fair};
 use mmcq::task::{Op, Shared, Timer};
-use mmcq_sim::card::Card;
+use mmcq_sim::card::{AtStake, Card, Kept, Stage};
+use mmcq_sim::faults::Faults;
 use mmcq_sim::memory::{MemoryConfig, ShadowMemory};
 use mmcq_sim::sdhci::{Busy, Port, Sdhci, SdhciConfig};
 use mmcq_sim::time::Time;
@@ -80,12 +81,20 @@ pub struct Machine {
 
 impl Machine {
     /// Power-on at this time.
-    pub fn new(setup: &Setup, emmc: bool, card: Box<dyn Card>, now_ns: u64) -> Result<Self, String> {
+    pub fn new(
+        setup: &Setup,
+        emmc: bool,
+        mut card: Box<dyn Card>,
+        faults: &Faults,
+        now_ns: u64,
+    ) -> Result<Self, String> {
         let (model, driver) = configs(setup, emmc);
         let time = Time::new();
         time.set(now_ns);
         let memory = ShadowMemory::new(MemoryConfig::BITS32);
+        card.set_faults(faults.clone());
         let model = Rc::new(RefCell::new(Sdhci::new(model, memory.clone(), Some(card))));
+        model.borrow_mut().set_faults(faults.clone());
         model.borrow_mut().advance(now_ns);
         let port = Port::new(model.clone(), time.clone(), 0, 0);
         let table = Lease::new();
@@ -169,13 +178,48 @@ impl Machine {
         (violations > 0).then(|| format!("the driver broke the controller's rules {violations} times"))
     }
 
-    /// The power goes; what is left is the card. `keeps` decides about what it had in its cache.
-    pub fn cut(self, keeps: u64) -> Option<Box<dyn Card>> {
+    /// The power goes; what is left is the card. `keeps` decides about what was under way or in its cache.
+    pub fn cut(self, keeps: Keeps) -> Option<Box<dyn Card>> {
         let now_ns = self.now();
-        let mut card = self.model.borrow_mut().remove(now_ns)?;
-        let _ = keeps;
-        card.power_cut(now_ns);
+        let mut model = self.model.borrow_mut();
+        let mut card = model.remove(now_ns).or_else(|| model.removed())?;
+        card.cut(now_ns, &mut |what| keeps.of(what));
         Some(card)
+    }
+}
+
+/// What a power cut leaves of the sectors at stake.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keeps {
+    /// What was there before.
+    Nothing,
+    /// All of it.
+    Everything,
+    /// Of the nth sector at stake, by its order of arrival, what bit n says; torn where it may be.
+    Bits(u64),
+    /// Any of the four, by luck.
+    Luck(u64),
+}
+
+impl Keeps {
+    fn of(self, what: &AtStake) -> Kept {
+        let luck = |seed: u64| {
+            let mixed = (what.seq ^ seed).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            (mixed ^ mixed >> 31).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 40
+        };
+        let in_flight = what.stage == Stage::InFlight;
+        match self {
+            Keeps::Nothing => Kept::Old,
+            Keeps::Everything => Kept::New,
+            Keeps::Bits(bits) if bits >> (what.seq & 63) & 1 != 0 => Kept::New,
+            Keeps::Bits(_) => Kept::Old,
+            Keeps::Luck(seed) => match luck(seed) & 7 {
+                0 if in_flight => Kept::Torn,
+                1 if in_flight => Kept::Mixed,
+                bits if bits & 1 == 0 => Kept::New,
+                _ => Kept::Old,
+            },
+        }
     }
 }
 

@@ -371,6 +371,17 @@ impl Checker {
         Ok(())
     }
 
+    /// A read that may fail although nothing goes wrong: one of its sectors may be torn.
+    #[must_use]
+    pub fn may_fail(&self, ticket: Ticket) -> bool {
+        let Some(request) = self.requests.get(ticket.slot as usize) else { return false };
+        request.asked == Asked::Read
+            && (request.lba..request.lba + u64::from(request.blocks)).any(|lba| {
+                let page = self.pages.get(&(lba / PAGE as u64));
+                page.is_some_and(|page| page[(lba % PAGE as u64) as usize].may_be_torn())
+            })
+    }
+
     /// The card lost its supply, and whatever its cache held, while the host went on.
     pub fn supply_lost(&mut self) {
         let dirty = std::mem::take(&mut self.dirty);
@@ -395,6 +406,13 @@ impl Checker {
                 each(lba);
             }
         }
+    }
+
+    /// A sector cannot be read after a cut: as if it were torn.
+    pub fn unreadable(&mut self, lba: u64) -> Result<(), Violation> {
+        let seen = Seen::Torn(None, None);
+        let result = self.sector(lba).survived(seen);
+        result.map_err(|wrong| Violation::of_sector(lba, seen, wrong, format_args!("after a power cut")))
     }
 
     /// What a sector holds after a cut.

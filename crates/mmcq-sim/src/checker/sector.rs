@@ -111,6 +111,10 @@ impl Sector {
         self.entries.retain(|e| e.number != number);
     }
 
+    pub fn may_be_torn(&self) -> bool {
+        self.base == Wanted::Torn || self.entries.iter().any(|e| e.fate == Fate::Failed)
+    }
+
     /// A flush is complete: what was complete before it was asked for is on the medium.
     pub fn flushed(&mut self, before: u32) {
         let settled = |e: &Entry| {
