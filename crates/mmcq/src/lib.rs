@@ -50,6 +50,8 @@ pub mod block;
 pub mod card;
 pub mod engine;
 pub mod host;
+#[cfg_attr(not(feature = "plant"), doc(hidden))]
+pub mod plant;
 pub mod sched;
 pub mod sdio;
 pub mod spec;

@@ -5,6 +5,7 @@
 
 use crate::engine::{Completion, Config, DmaBuf, Engine, Error, Kind, Output, Request, SlotId, Work};
 use crate::host::{Auto, BusOp, Data, Host, Phase};
+use crate::plant::{self, Bug};
 use crate::sched::{Fifo, Policy};
 use crate::spec::command::Command;
 use core::cell::UnsafeCell;
@@ -94,6 +95,9 @@ impl<L: Lock, H: Host, const N: usize, P: Policy> Shared<L, H, N, P> {
             left &= left - 1;
             if let Some(waker) = self.with(|engine| engine.take_waker(index)) {
                 waker.wake();
+            }
+            if plant::is(Bug::WakesOne) {
+                break;
             }
         }
         if work.card_irq
@@ -235,6 +239,7 @@ impl<L: Lock, H: Host, const N: usize, P: Policy> Future for Op<'_, L, H, N, P> 
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let shared = self.shared;
+        let again = matches!(self.at, At::In(_));
         let id = match core::mem::replace(&mut self.at, At::After) {
             At::Before(request) => match shared.submit(request) {
                 Ok(id) => id,
@@ -250,6 +255,9 @@ impl<L: Lock, H: Host, const N: usize, P: Policy> Future for Op<'_, L, H, N, P> 
             let done = engine.take(id);
             if done.is_none() {
                 engine.set_waker(id, context.waker());
+                if plant::is(Bug::ForgetsWaker) && again {
+                    engine.take_waker(id.index());
+                }
             }
             done
         });

@@ -5,6 +5,7 @@ use super::config::Quirks;
 use super::phase::{Active, BOUNDARY_BYTES, Work};
 use super::regs::*;
 use crate::host::{Auto, Cause, Direction, Dma, Done, Events, Fault, Regs, Segment, Stage};
+use crate::plant::{self, Bug};
 use crate::spec::command::Resp;
 use crate::spec::response::Response;
 
@@ -29,7 +30,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         }
         if status & ACKNOWLEDGED != 0 {
             // Before any data move: a buffer that becomes ready meanwhile must show again.
-            self.port.write32(INT_STATUS, status & ACKNOWLEDGED);
+            let seen = if plant::is(Bug::AckEverything) { u32::MAX } else { status };
+            self.port.write32(INT_STATUS, seen & ACKNOWLEDGED);
         }
         if status & (PRESENCE | INT_CARD | INT_RETUNE) != 0 {
             self.take_rare(status, &mut events);
@@ -98,7 +100,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
                 }
             }
             Work::Sdma if status & INT_DMA != 0 && !transferred => {
-                self.set_sdma(self.transfer.sdma_next);
+                let back = if plant::is(Bug::SdmaBoundary) { BOUNDARY_BYTES } else { 0 };
+                self.set_sdma(self.transfer.sdma_next.wrapping_sub(back));
                 self.transfer.sdma_next = self.transfer.sdma_next.wrapping_add(BOUNDARY_BYTES);
             }
             _ => {}
@@ -124,6 +127,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         if active.seen & INT_TRANSFER != 0 || self.bus.timeout_masked {
             // Transfer Complete wins over Data Timeout [SDHC 2.2.17].
             errors &= !ERROR_DATA_TIMEOUT;
+            errors = if plant::is(Bug::ErrorWithEnd) { 0 } else { errors };
         }
         errors
     }
@@ -209,6 +213,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
     /// A block that lies in one piece at `place`.
     fn read_block(&self, place: core::ptr::NonNull<u8>, bytes: u32) {
         let (whole, tail) = (bytes as usize / 4, bytes as usize % 4);
+        let whole = if plant::is(Bug::PioShort) { whole.saturating_sub(1) } else { whole };
         let words = place.cast::<u32>();
         for at in 0..whole {
             // SAFETY: `place` has room for `bytes`, of which this word is a part; the phase owns that memory.

@@ -5,6 +5,7 @@ use super::config::{Quirks, TransferMode};
 use super::regs::*;
 use super::{Sdhci, Table};
 use crate::host::pio::Cursor;
+use crate::plant::{self, Bug};
 use crate::host::{Auto, BusyDetect, Data, Direction, Dma, Phase, Regs, Segment, StartError};
 use crate::spec::command::{Command, Resp};
 use core::ptr::NonNull;
@@ -167,10 +168,13 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
 
     #[inline]
     fn program_adma(&mut self, segments: &[Segment], bytes: u32) -> Result<Work, StartError> {
+        let bytes = if plant::is(Bug::TableShort) && bytes > 512 { bytes - 512 } else { bytes };
         let table_bytes = self.table.build(self.model.form, segments, bytes);
         let table_bytes = table_bytes.ok_or(StartError::Unsupported)?;
         let place: NonNull<Table<DESCRIPTORS>> = NonNull::from(&mut *self.table);
-        self.dma.sync(self.table_bus, place.cast(), table_bytes);
+        if !plant::is(Bug::TableUnsynced) {
+            self.dma.sync(self.table_bus, place.cast(), table_bytes);
+        }
         let high = (self.table_bus >> 32) as u32;
         if self.model.wide && self.shadow.adma_high != Some(high) {
             self.port.write32(ADMA_ADDRESS_HIGH, high);
@@ -247,7 +251,9 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         if self.active.is_some_and(|active| matches!(active.work, Work::Command | Work::Tuning)) {
             return Err(StartError::CommandLine);
         }
-        self.port.write32(INT_STATUS, super::events::OF_PHASE);
+        if !plant::is(Bug::StaleEvent) {
+            self.port.write32(INT_STATUS, super::events::OF_PHASE);
+        }
         Ok(())
     }
 
