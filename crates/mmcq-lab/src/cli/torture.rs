@@ -1,111 +1,184 @@
 //! `mmcq torture`: the stack under faults and power cuts.
 
 use super::{Error, print};
-use clap::Args;
+use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
 use mmcq_lab::torture::case::Case;
 use mmcq_lab::torture::run::{Bench, CARDS, run};
 use mmcq_lab::torture::score::Score;
 use mmcq_lab::torture::shrink::shrink;
 use mmcq_lab::torture::swarm::Swarm;
+use mmcq_lab::torture::{exhaustive, sweep, workloads};
 use std::io::IsTerminal;
 use std::process::ExitCode;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Torture the stack: faults, power cuts, and a checker that knows what every sector may hold
 ///
-/// Runs are small and depend on their seed alone. A run that breaks a promise is shrunk to a few events and printed; `--replay` prints one run with all
-/// that was on the bus.
+/// Runs are small and depend on their seed alone. A run that breaks a promise is made short and printed with all that was on the bus; then the exit code is 1.
+/// `--replay` prints the random run of a seed in the same way. Without options: the fast set.
 #[derive(Debug, Args)]
 pub struct Torture {
-    /// Seed of the first run; the others follow
+    /// Seed of the first random run; the others follow
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Requests, at least
-    #[arg(long, default_value_t = 1_000_000)]
+    /// Requests at random, at least
+    #[arg(long, default_value_t = 5_000_000)]
     ios: u64,
-    /// Mean share of events that go wrong, 0 to 1
+    /// Mean share of events that go wrong in random runs, 0 to 1
     #[arg(long, value_name = "RATE", default_value_t = 0.002)]
     faults: f64,
-    /// Power cuts, about
-    #[arg(long, value_name = "N", default_value_t = 8_000)]
+    /// Power cuts in random runs, about
+    #[arg(long, value_name = "N", default_value_t = 30_000)]
     cuts: u64,
-    /// Only this card
+    /// Only this card in random runs
     #[arg(long, value_name = "CARD")]
     card: Option<String>,
+    /// Which campaigns
+    #[arg(long, value_enum, default_value_t = Mode::All)]
+    mode: Mode,
+    /// Operations of the longest program that is tried with all its cuts
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=6))]
+    length: u32,
+    /// 100 million requests, 400 thousand cuts, programs of four operations
+    #[arg(long, conflicts_with_all = ["ios", "cuts", "length"])]
+    long: bool,
     /// Threads [default: one for each core]
     #[arg(long, value_name = "N")]
     jobs: Option<usize>,
-    /// Prints the run of this seed, event by event
+    /// Prints the random run of this seed, event by event
     #[arg(long, value_name = "SEED")]
     replay: Option<u64>,
+    /// Plants bugs in the core, one after the other, and tells how soon each is found
+    #[cfg(feature = "plant")]
+    #[arg(long)]
+    plants: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Mode {
+    /// Random machines, requests, faults and cuts
+    Swarm,
+    /// All small programs, cut at every event in every way
+    Exhaustive,
+    /// Each kind of fault at every event of twelve workloads
+    Sweep,
+    /// A second fault at every event of the recovery from the first
+    Double,
+    /// Faults that stay
+    Permanent,
+    /// All of these
+    All,
 }
 
 impl Torture {
-    pub fn run(self) -> Result<ExitCode, Error> {
+    pub fn run(mut self) -> Result<ExitCode, Error> {
         if !(0.0..=1.0).contains(&self.faults) {
             return Err(Error::Input(format!("--faults {}: expected 0 to 1", self.faults)));
         }
+        if self.long {
+            (self.ios, self.cuts, self.length) = (100_000_000, 400_000, 4);
+        }
+        let swarm = self.swarm()?;
+        if let Some(seed) = self.replay {
+            return replay(&Case::draw(seed, &swarm.wishes()));
+        }
+        #[cfg(feature = "plant")]
+        if self.plants {
+            return plants(swarm.jobs);
+        }
+        let began = Instant::now();
+        let mut broken = 0;
+        let sweeps = (sweep::kinds().len() * workloads::NAMES.len()) as u64;
+        let modes: [(Mode, &str, u64); 5] = [
+            (Mode::Swarm, "random runs, requests", self.ios),
+            (Mode::Exhaustive, "all small programs with all cuts", 3 * exhaustive::programs(self.length)),
+            (Mode::Sweep, "single faults at every event", sweeps),
+            (Mode::Double, "second faults during recovery", sweeps),
+            (Mode::Permanent, "faults that stay", sweeps),
+        ];
+        for (mode, title, size) in modes {
+            if self.mode != Mode::All && self.mode != mode {
+                continue;
+            }
+            let bar = progress_bar(title, size);
+            let progress = |done| bar.inc(done);
+            let mode_began = Instant::now();
+            let score = match mode {
+                Mode::Exhaustive => exhaustive::exhaustive(self.length, swarm.jobs, &progress),
+                Mode::Sweep => sweep::sweep(swarm.jobs, &progress),
+                Mode::Double => sweep::double(swarm.jobs, &progress),
+                Mode::Permanent => sweep::permanent(swarm.jobs, &progress),
+                Mode::Swarm | Mode::All => swarm.run(&progress),
+            };
+            bar.finish_and_clear();
+            let took = mode_began.elapsed();
+            print(&score.text(title, took))?;
+            if mode == Mode::Swarm && !self.long {
+                print(&extrapolated(&score, took))?;
+            }
+            broken += score.violations();
+            explain(&score)?;
+        }
+        print(&format!("{} promises broken, {:.1} s\n", broken, began.elapsed().as_secs_f64()))?;
+        Ok(if broken > 0 { ExitCode::from(1) } else { ExitCode::SUCCESS })
+    }
+
+    fn swarm(&self) -> Result<Swarm, Error> {
         let card = match &self.card {
             None => None,
             Some(name) => Some(CARDS.iter().position(|card| card == name).ok_or_else(|| {
                 Error::Input(format!("--card {name}: expected one of {}", CARDS.join(", ")))
             })?),
         };
-        let cores = || std::thread::available_parallelism().map_or(1, usize::from);
-        let jobs = self.jobs.unwrap_or_else(cores);
-        let swarm =
-            Swarm { seed: self.seed, requests: self.ios, faults: self.faults, cuts: self.cuts, card, jobs };
-        if let Some(seed) = self.replay {
-            return replay(&Case::draw(seed, &swarm.wishes()));
-        }
-        let bar = progress_bar(self.ios);
-        let began = Instant::now();
-        let score = swarm.run(&|requests| bar.inc(requests));
-        bar.finish_and_clear();
-        print(&score.text("random runs", began.elapsed()))?;
-        self.explain(&score, &swarm)
+        let jobs = self.jobs.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
+        let (seed, requests, faults, cuts) = (self.seed, self.ios, self.faults, self.cuts);
+        Ok(Swarm { seed, requests, faults, cuts, card, jobs })
     }
+}
 
-    fn explain(&self, score: &Score, swarm: &Swarm) -> Result<ExitCode, Error> {
-        let Some((seed, violation)) = score.failures.first() else { return Ok(ExitCode::SUCCESS) };
-        for (seed, violation) in &score.failures {
-            print(&format!("seed {seed}: {violation}\n"))?;
-        }
-        let mut bench = Bench::new();
-        if let Some(short) = shrink(&Case::draw(*seed, &swarm.wishes()), &mut bench) {
-            print(&format!("\nseed {seed}, made short ({violation}):\n{}", describe(&short)))?;
-            replay(&short)?;
-        }
-        Ok(ExitCode::from(1))
+/// What the long command would take.
+fn extrapolated(score: &Score, took: Duration) -> String {
+    let hours = took.as_secs_f64() * 1e8 / score.requests.max(1) as f64 / 3600.0;
+    format!("  100 million requests (--long) would take {hours:.1} h here\n")
+}
+
+/// The broken promises, and the first of the runs made short.
+fn explain(score: &Score) -> Result<(), Error> {
+    for (case, violation) in &score.failures {
+        print(&format!("  seed {}: {violation}\n", case.seed))?;
     }
+    if let Some((case, violation)) = score.failures.first()
+        && let Some(short) = shrink(case, &mut Bench::new())
+    {
+        print(&format!("\nseed {}, made short ({violation}):\n", case.seed))?;
+        replay(&short)?;
+    }
+    Ok(())
 }
 
 fn describe(case: &Case) -> String {
     let mut text = format!("  card {}, {:?}\n", CARDS[case.setup.card], case.setup);
-    for operation in &case.operations {
-        text += &format!("  {operation}\n");
+    for (number, operation) in case.operations.iter().enumerate() {
+        text += &format!("  {}: {operation}\n", number + 1);
     }
     for cut in &case.cuts {
         text += &format!("  cut at event {}, keeps {:?}\n", cut.at, cut.keeps);
     }
-    text + &format!("  {:?}\n", case.luck)
+    text + &format!("  luck: {:?}\n", case.luck)
 }
 
 fn replay(case: &Case) -> Result<ExitCode, Error> {
-    let mut bench = Bench::new();
+    print(&describe(case))?;
     let mut failed = None;
     let mut lines = |line: String| {
         if failed.is_none() {
             failed = print(&(line + "\n")).err();
         }
     };
-    let outcome = run(case, &mut bench, Some(&mut lines));
+    let outcome = run(case, &mut Bench::new(), Some(&mut lines));
     if let Some(error) = failed {
         return Err(error);
-    }
-    for shot in &outcome.struck {
-        print(&format!("struck: {shot:?}\n"))?;
     }
     match &outcome.violation {
         Some(violation) => {
@@ -119,15 +192,45 @@ fn replay(case: &Case) -> Result<ExitCode, Error> {
     }
 }
 
+#[cfg(feature = "plant")]
+fn plants(jobs: usize) -> Result<ExitCode, Error> {
+    use mmcq::plant::Bug;
+    let mut missed = 0;
+    let bar = progress_bar("planted bugs", Bug::ALL.len() as u64);
+    for bug in Bug::ALL {
+        let line = match mmcq_lab::torture::plants::look_for(bug, jobs) {
+            Some(found) => format!(
+                "{:<22} {:<12} {:>8.2} s  {:>6} runs (median {:>5})  {:?}\n",
+                format!("{bug:?}"),
+                found.mode,
+                found.took.as_secs_f64(),
+                found.runs.first().copied().unwrap_or(0),
+                found.median_runs(),
+                found.fault
+            ),
+            None => {
+                missed += 1;
+                format!("{:<22} not found\n", format!("{bug:?}"))
+            }
+        };
+        bar.suspend(|| print(&line))?;
+        bar.inc(1);
+    }
+    bar.finish_and_clear();
+    print(&format!("{} of {} found\n", Bug::ALL.len() - missed, Bug::ALL.len()))?;
+    Ok(if missed > 0 { ExitCode::from(1) } else { ExitCode::SUCCESS })
+}
+
 /// A bar on a terminal, nothing elsewhere.
-fn progress_bar(requests: u64) -> ProgressBar {
+fn progress_bar(title: &str, size: u64) -> ProgressBar {
     if !std::io::stderr().is_terminal() {
         return ProgressBar::hidden();
     }
-    let bar = ProgressBar::new(requests);
-    let style = "{bar:40} {human_pos}/{human_len} requests {elapsed} eta {eta}";
-    if let Ok(style) = ProgressStyle::with_template(style) {
+    let bar = ProgressBar::new(size);
+    if let Ok(style) =
+        ProgressStyle::with_template("{msg} {bar:40} {human_pos}/{human_len} {elapsed} eta {eta}")
+    {
         bar.set_style(style);
     }
-    bar
+    bar.with_message(title.to_owned())
 }

@@ -67,6 +67,10 @@ pub struct Setup {
     pub place: Place,
     /// The clock at power-on.
     pub start_ns: u64,
+    /// Price of a register access: what the controller does goes on meanwhile.
+    pub access_ns: u8,
+    /// Memory that lies across SDMA's boundaries.
+    pub near_boundary: bool,
     /// Things may go wrong while the card is brought up.
     pub armed_early: bool,
 }
@@ -89,6 +93,8 @@ impl Setup {
         window: 16,
         place: Place::Start,
         start_ns: 0,
+        access_ns: 0,
+        near_boundary: false,
         armed_early: false,
     };
 
@@ -128,6 +134,8 @@ impl Setup {
             place: [Place::Start, Place::Middle, Place::End][random.below(3) as usize],
             // Now and then the nanoseconds are about to pass 32 bits.
             start_ns: if random.chance(0.1) { (1 << 32) - random.below(400_000_000) } else { 0 },
+            access_ns: [0, 0, 150][random.below(3) as usize],
+            near_boundary: random.chance(0.3),
             armed_early: random.chance(0.1),
         }
     }
@@ -144,8 +152,10 @@ pub struct Operation {
     pub blocks: u32,
     /// Only when all before it are answered.
     pub alone: bool,
-    /// The future is dropped after so many events; 0 for never.
+    /// It is dropped after so many events; 0 for never.
     pub dropped_after: u16,
+    /// Waited for by the name of its slot instead of a future.
+    pub by_slot: bool,
 }
 
 impl fmt::Display for Operation {
@@ -235,6 +245,10 @@ pub struct Case {
     pub cuts: Vec<Cut>,
     /// The rest that goes wrong.
     pub luck: Luck,
+    /// The first cut is the end.
+    pub one_life: bool,
+    /// Looks at every event what a cut would decide about.
+    pub dry: bool,
 }
 
 /// What a campaign wants of its cases.
@@ -253,7 +267,7 @@ pub struct Wishes {
 }
 
 /// What may go wrong by chance in a random run: faults that end, so that the run goes on after them.
-pub const STRIKES: [(Point, Strike); 19] = [
+pub const STRIKES: [(Point, Strike); 23] = [
     (Point::Command, Strike::Lost),
     (Point::Response, Strike::Lost),
     (Point::Response, Strike::Crc),
@@ -273,6 +287,10 @@ pub const STRIKES: [(Point, Strike); 19] = [
     (Point::AutoCommand, Strike::Lost),
     (Point::AutoCommand, Strike::Crc),
     (Point::Reset, Strike::Late(50_000)),
+    (Point::ReadBlock, Strike::CrcAndEnd),
+    (Point::WriteBlock, Strike::CrcAndEnd),
+    (Point::Busy, Strike::Hidden),
+    (Point::Medium, Strike::Fail),
 ];
 
 /// Events of a run per request, roughly: where cuts are placed.
@@ -308,7 +326,15 @@ impl Case {
             wanted -= 1.0;
         }
         cuts.sort_by_key(|cut| cut.at);
-        Case { seed, setup, operations, cuts, luck: Self::luck(random, wishes.faults) }
+        Case {
+            seed,
+            setup,
+            operations,
+            cuts,
+            luck: Self::luck(random, wishes.faults),
+            one_life: false,
+            dry: false,
+        }
     }
 
     /// Some of the things that can go wrong, each with a share of its own; one run in five goes well.
@@ -346,6 +372,13 @@ impl Operation {
         let at = random.below(u64::from(window - blocks + 1)) as u32;
         let (at, blocks) = if asked == Asked::Flush { (0, 0) } else { (at, blocks) };
         let dropped_after = if random.chance(mix.dropped) { 1 + random.below(40) as u16 } else { 0 };
-        Operation { asked, at, blocks, alone: random.chance(mix.alone), dropped_after }
+        Operation {
+            asked,
+            at,
+            blocks,
+            alone: random.chance(mix.alone),
+            dropped_after,
+            by_slot: random.chance(0.3),
+        }
     }
 }

@@ -53,6 +53,9 @@ const TIMER: Timer = Timer { now_ns: || NOW_NS.get(), set_alarm: |_| {} };
 /// Calls of the interrupt handler in a row, until the line counts as stuck: by PIO each block is one.
 const CALLS_MAX: u32 = 4096;
 
+/// Where SDMA stops.
+const BOUNDARY: u64 = 512 * 1024;
+
 /// What a step of the machine came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
@@ -91,12 +94,15 @@ impl Machine {
         let (model, driver) = configs(setup, emmc);
         let time = Time::new();
         time.set(now_ns);
-        let memory = ShadowMemory::new(MemoryConfig::BITS32);
+        let first = if setup.near_boundary { BOUNDARY - 4096 } else { 0 };
+        let base = MemoryConfig::BITS32.base + first;
+        let memory = ShadowMemory::new(MemoryConfig { base, ..MemoryConfig::BITS32 });
         card.set_faults(faults.clone());
         let model = Rc::new(RefCell::new(Sdhci::new(model, memory.clone(), Some(card))));
         model.borrow_mut().set_faults(faults.clone());
         model.borrow_mut().advance(now_ns);
-        let port = Port::new(model.clone(), time.clone(), 0, 0);
+        let access_ns = u64::from(setup.access_ns);
+        let port = Port::new(model.clone(), time.clone(), access_ns, access_ns);
         let table = Lease::new();
         // SAFETY: leaked memory, and the lease is nobody else's until the driver is gone.
         let words = unsafe { &mut *table.0.as_ptr() };
@@ -179,7 +185,7 @@ impl Machine {
     }
 
     /// The power goes; what is left is the card. `keeps` decides about what was under way or in its cache.
-    pub fn cut(self, keeps: Keeps) -> Option<Box<dyn Card>> {
+    pub fn cut(self, mut keeps: Keeps) -> Option<Box<dyn Card>> {
         let now_ns = self.now();
         let mut model = self.model.borrow_mut();
         let mut card = model.remove(now_ns).or_else(|| model.removed())?;
@@ -195,30 +201,42 @@ pub enum Keeps {
     Nothing,
     /// All of it.
     Everything,
-    /// Of the nth sector at stake, by its order of arrival, what bit n says; torn where it may be.
-    Bits(u64),
+    /// The nth of all ways to decide, as [`Keeps::choices`] counts them.
+    Choice(u64),
     /// Any of the four, by luck.
     Luck(u64),
 }
 
+/// All that may be left of a sector at stake.
+fn ways(what: &AtStake) -> &'static [Kept] {
+    match what.stage {
+        Stage::InFlight if !what.reliable => &[Kept::Old, Kept::New, Kept::Torn, Kept::Mixed],
+        _ => &[Kept::Old, Kept::New],
+    }
+}
+
 impl Keeps {
-    fn of(self, what: &AtStake) -> Kept {
-        let luck = |seed: u64| {
-            let mixed = (what.seq ^ seed).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-            (mixed ^ mixed >> 31).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 40
-        };
-        let in_flight = what.stage == Stage::InFlight;
+    /// In how many ways a cut can decide.
+    #[must_use]
+    pub fn choices(at_stake: &[AtStake]) -> u64 {
+        at_stake.iter().fold(1, |product: u64, what| product.saturating_mul(ways(what).len() as u64))
+    }
+
+    fn of(&mut self, what: &AtStake) -> Kept {
+        let ways = ways(what);
         match self {
             Keeps::Nothing => Kept::Old,
             Keeps::Everything => Kept::New,
-            Keeps::Bits(bits) if bits >> (what.seq & 63) & 1 != 0 => Kept::New,
-            Keeps::Bits(_) => Kept::Old,
-            Keeps::Luck(seed) => match luck(seed) & 7 {
-                0 if in_flight => Kept::Torn,
-                1 if in_flight => Kept::Mixed,
-                bits if bits & 1 == 0 => Kept::New,
-                _ => Kept::Old,
-            },
+            Keeps::Choice(choice) => {
+                let digit = *choice % ways.len() as u64;
+                *choice /= ways.len() as u64;
+                ways[digit as usize]
+            }
+            Keeps::Luck(seed) => {
+                let mixed = (what.seq ^ *seed).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+                let luck = (mixed ^ mixed >> 31).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 40;
+                ways[luck as usize % ways.len()]
+            }
         }
     }
 }

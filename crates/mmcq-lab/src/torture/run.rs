@@ -1,18 +1,19 @@
 //! Runs a case: machine after machine from power cut to power cut, the card and the judge going on.
 
-use super::case::{Case, Cut, LONGEST, Luck, Operation, Place, SLOTS};
-use super::machine::{Keeps, Machine, Request, Stack, Step};
-use crate::board;
-use mmcq::card::{Options, SCRATCH_BYTES, bring_up};
-use mmcq::engine::{BLOCK_BYTES, Completion, DmaBuf, Error, Kind, Request as Asking};
-use mmcq_sim::card::{Card, CardProfile, Fill, Medium};
-use mmcq_sim::checker::{Answer, Asked, Checker, Content, Fault, Promise, SECTOR_BYTES, Ticket, Violation};
-use mmcq_sim::faults::{Faults, Shot, Strike};
+pub use super::bench::Bench;
+use super::bench::lend;
+use super::case::{Case, Cut, Place, SLOTS};
+use super::clients::{Began, Client};
+use super::machine::{Keeps, Machine, Step};
+use mmcq::card::{Options, bring_up};
+use mmcq_sim::card::{Card, Fill, Medium};
+use mmcq_sim::checker::{Checker, Content, Fault, Promise, SECTOR_BYTES, Violation};
+use mmcq_sim::faults::{Faults, Point, Shot, Strike};
+use mmcq_sim::sdhci::BusEvent;
+use std::cell::RefCell;
 use std::future::Future;
-use std::pin::Pin;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::task::{Context, Poll, Wake, Waker};
+use std::sync::atomic::Ordering;
+use std::task::{Context, Poll, Waker};
 
 /// The campaign's cards: SD and eMMC, addressed by bytes and by blocks, with and without a cache that power takes away.
 pub const CARDS: [&str; 5] = ["sdhc-16g-hs", "emmc-hs200", "hbg4a2", "emmc-4g-old", "sdsc-1g"];
@@ -25,6 +26,29 @@ const EVENTS_MAX: u64 = 20_000_000;
 const MARGIN: u64 = 4;
 /// Attempts to bring the card up, the last without faults.
 const BRING_UPS: u32 = 3;
+/// Calls of the stack in a row, without time going on.
+const CALLS_MAX: u32 = 100_000;
+/// Every so many events somebody is polled who was not woken.
+const POLLED_EVERY: u64 = 61;
+/// Points of the models, as the outcome counts them.
+pub const POINTS: [Point; Point::COUNT] = [
+    Point::Command,
+    Point::Response,
+    Point::ReadBlock,
+    Point::WriteBlock,
+    Point::Busy,
+    Point::Tuning,
+    Point::PowerUp,
+    Point::Voltage,
+    Point::Interrupt,
+    Point::Dma,
+    Point::Reset,
+    Point::Clock,
+    Point::AutoCommand,
+    Point::Cache,
+    Point::Medium,
+    Point::Function,
+];
 
 /// Counters of one run.
 #[derive(Clone, Debug, Default)]
@@ -45,89 +69,20 @@ pub struct Outcome {
     pub longest_ns: u64,
     /// What struck.
     pub struck: Vec<Shot>,
+    /// Events, and those of each point, when the first requests were submitted.
+    pub before: (u64, [u64; Point::COUNT]),
+    /// Those of each point in all.
+    pub points: [u64; Point::COUNT],
+    /// Virtual time from the first request to the last answer of the first life.
+    pub work_ns: u64,
+    /// Events at which a cut would decide about something, and how many decisions there are ([`Case::dry`]).
+    pub stakes: Vec<(u64, u64)>,
     /// The promise that was broken, if any.
     pub violation: Option<Violation>,
 }
 
 /// Says what happens, in a replay.
 pub type Trace<'a> = Option<&'a mut dyn FnMut(String)>;
-
-struct Flag {
-    mask: Arc<AtomicU64>,
-    bit: u64,
-}
-
-impl Wake for Flag {
-    fn wake(self: Arc<Self>) {
-        self.mask.fetch_or(self.bit, Ordering::Relaxed);
-    }
-}
-
-/// What runs use again: profiles, memory, wakers.
-pub struct Bench {
-    profiles: Vec<CardProfile>,
-    /// Memory of the requests; the engine has what is not in `free`.
-    memory: Vec<Box<[u64]>>,
-    free: Vec<usize>,
-    scratch: Box<[u64]>,
-    mask: Arc<AtomicU64>,
-    wakers: Vec<Waker>,
-    checker: Checker,
-}
-
-fn piece(bytes: usize) -> Box<[u64]> {
-    vec![0; bytes / 8].into_boxed_slice()
-}
-
-/// # Safety
-/// Nobody uses the memory until the buffer has come back, or the machine that had it is gone.
-unsafe fn lend(memory: &mut [u64]) -> DmaBuf {
-    let len = size_of_val(memory) as u32;
-    let start = std::ptr::NonNull::from(memory).cast();
-    // SAFETY: initialised memory of this length; the rest is the caller's promise.
-    unsafe { DmaBuf::from_raw(start, len) }
-}
-
-impl Default for Bench {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-impl Bench {
-    /// A bench of its own for each thread.
-    #[must_use]
-    pub fn new() -> Self {
-        let mask = Arc::new(AtomicU64::new(0));
-        let flag = |client: usize| Waker::from(Arc::new(Flag { mask: mask.clone(), bit: 1 << client }));
-        let wakers = (0..SLOTS).map(flag).collect();
-        let profile = |name: &&str| board::card_profile(name).expect("the campaign's cards are good");
-        Bench {
-            profiles: CARDS.iter().map(profile).collect(),
-            // Dropped requests keep their memory for a while.
-            memory: (0..2 * SLOTS).map(|_| piece((LONGEST * BLOCK_BYTES) as usize)).collect(),
-            free: Vec::new(),
-            scratch: piece(SCRATCH_BYTES as usize),
-            mask,
-            wakers,
-            checker: Checker::new(Promise {
-                content: Content::new(0, 0, Fill::Pattern(0)),
-                write_through: false,
-            }),
-        }
-    }
-}
-
-/// A request under way.
-struct Client<'a> {
-    request: Request<'a>,
-    ticket: Ticket,
-    asked: Asked,
-    piece: Option<usize>,
-    submitted_ns: u64,
-    /// Dropped at this event of the life.
-    drop_at: u64,
-}
 
 /// How a life ended.
 enum End {
@@ -153,21 +108,22 @@ pub fn run(case: &Case, bench: &mut Bench, mut trace: Trace<'_>) -> Outcome {
     };
     let result = run.all(&mut trace);
     outcome.struck = faults.struck();
+    outcome.points = POINTS.map(|point| faults.events(point));
     outcome.violation = result.err();
     outcome
 }
 
-struct Run<'r> {
-    case: &'r Case,
-    bench: &'r mut Bench,
-    outcome: &'r mut Outcome,
+pub(super) struct Run<'r> {
+    pub case: &'r Case,
+    pub bench: &'r mut Bench,
+    pub outcome: &'r mut Outcome,
     faults: &'r Faults,
     /// Operations begun.
     next: usize,
     /// Cuts to come.
     cuts: &'r [Cut],
     /// First sector of the window.
-    base: u64,
+    pub base: u64,
     /// Strikes that were seen.
     strikes: usize,
 }
@@ -184,6 +140,7 @@ impl Run<'_> {
         let mut now_ns = self.case.setup.start_ns;
         loop {
             self.bench.free = (0..self.bench.memory.len()).collect();
+            self.bench.stale.clear();
             let machine = Machine::new(&self.case.setup, profile.is_emmc(), card, self.faults, now_ns)
                 .map_err(|error| broken(&error))?;
             if trace.is_some() {
@@ -204,7 +161,7 @@ impl Run<'_> {
                 trace(format!("{now_ns:>14} power cut"));
             }
             self.examine(&mut *card)?;
-            if matches!(end, End::Over) {
+            if matches!(end, End::Over) || self.case.one_life {
                 return Ok(());
             }
         }
@@ -237,8 +194,15 @@ impl Run<'_> {
             Place::End => machine.sectors().saturating_sub(window),
         };
         self.bench.checker.set_write_through(machine.write_through());
+        if self.outcome.work_ns == 0 {
+            self.outcome.before = (self.outcome.events, POINTS.map(|point| self.faults.events(point)));
+        }
+        let began_ns = machine.now();
         let mut clients: [Option<Client<'_>>; SLOTS] = [const { None }; SLOTS];
         let end = self.requests(machine, &mut clients, trace);
+        if self.outcome.work_ns == 0 {
+            self.outcome.work_ns = machine.now() - began_ns;
+        }
         // Whoever is left is cut off.
         self.outcome.requests += clients.iter().flatten().count() as u64;
         end
@@ -251,44 +215,48 @@ impl Run<'_> {
         trace: &mut Trace<'_>,
     ) -> Result<End, Violation> {
         let depth = usize::from(self.case.setup.depth).clamp(1, SLOTS);
-        let mut busy = 0usize;
-        let mut events = 0;
+        let (mut busy, mut events, mut calls) = (0usize, 0u64, 0u32);
         let mut progress_ns = machine.now();
-        let mut drops = false;
-        let mut retry = false;
+        let (mut drops, mut full) = (false, false);
         loop {
-            while busy < depth && !retry && self.next < self.case.operations.len() {
+            while busy < depth && !full && self.next < self.case.operations.len() {
                 let operation = &self.case.operations[self.next];
                 if operation.alone && busy > 0 {
                     break;
                 }
                 let Some(piece) = self.piece(operation, &machine.stack) else { break };
+                let client = clients.iter().position(Option::is_none).unwrap_or(0);
                 self.next += 1;
-                let client = clients.iter().position(Option::is_none).expect("there are as many as slots");
-                let (request, full) = self.ask(machine, operation, piece, client, events, trace)?;
-                if full {
-                    // Dropped requests may still have their slots.
-                    (self.next, retry) = (self.next - 1, true);
-                    break;
+                match self.ask(machine, operation, piece, client, events, trace)? {
+                    Began::Client(began) => {
+                        drops |= operation.dropped_after > 0;
+                        busy += 1;
+                        clients[client] = Some(began);
+                    }
+                    Began::Answered => {}
+                    Began::Full => (self.next, full) = (self.next - 1, true),
                 }
-                drops |= operation.dropped_after > 0;
-                busy += usize::from(request.is_some());
-                clients[client] = request;
             }
-            if busy == 0 && !retry && self.next >= self.case.operations.len() {
-                return Ok(End::Over);
+            if busy == 0 && !full && self.next >= self.case.operations.len() {
+                return self.over(machine, drops);
             }
+            let before_ns = machine.now();
             match machine.step() {
                 Step::Event => {
                     events += 1;
+                    full = false;
                     if self.event(machine, trace) {
                         return Ok(self.take_cut());
                     }
-                    if drops && self.drop_due(clients, events, &mut busy, trace) {
-                        retry = false;
+                    if drops {
+                        busy -= self.drop_due(&machine.stack, clients, events, trace);
+                    }
+                    if events.is_multiple_of(POLLED_EVERY) {
+                        let client = (events / POLLED_EVERY) as usize % SLOTS;
+                        busy -= usize::from(self.poll(machine, clients, client, trace)?);
                     }
                 }
-                Step::Called => {}
+                Step::Called => calls += 1,
                 Step::Quiet => {
                     return Err(hang(&self.bench.checker, machine, "nothing will ever happen again"));
                 }
@@ -296,26 +264,46 @@ impl Run<'_> {
                     return Err(hang(&self.bench.checker, machine, "the interrupt stays asserted"));
                 }
             }
+            if machine.now() != before_ns {
+                calls = 0;
+            } else if calls > CALLS_MAX {
+                return Err(hang(&self.bench.checker, machine, "the stack is called again and again"));
+            }
             let mut woken = self.bench.mask.swap(0, Ordering::Relaxed);
             if woken != 0 {
-                (progress_ns, retry) = (machine.now(), false);
+                (progress_ns, full) = (machine.now(), false);
             }
             while woken != 0 {
                 let client = woken.trailing_zeros() as usize;
                 woken &= woken - 1;
-                let Some(waiting) = &mut clients[client] else { continue };
-                let mut context = Context::from_waker(&self.bench.wakers[client]);
-                if let Poll::Ready(completion) = Pin::new(&mut waiting.request).poll(&mut context)
-                    && let Some(client) = clients[client].take()
-                {
-                    busy -= 1;
-                    self.answered(machine, client, completion, trace)?;
-                }
+                busy -= usize::from(self.poll(machine, clients, client, trace)?);
             }
             if machine.now() > progress_ns.saturating_add(PATIENCE_NS) || events > EVENTS_MAX {
                 return Err(hang(&self.bench.checker, machine, "no answer for a minute"));
             }
         }
+    }
+
+    /// All operations are answered: nothing may be left mapped but the driver's table.
+    fn over(&mut self, machine: &Machine, drops: bool) -> Result<End, Violation> {
+        let left = machine.memory.live_mappings();
+        if left > 1 && !drops {
+            let text = format!("{left} mappings are left, and all requests are answered");
+            return Err(Violation::new(Fault::Misdirected, text));
+        }
+        if drops {
+            // Those that nobody waits for end by themselves.
+            let until_ns = machine.now().saturating_add(PATIENCE_NS);
+            while !machine.stack.with(|engine| engine.is_idle()) {
+                if machine.now() > until_ns || matches!(machine.step(), Step::Quiet | Step::Storm) {
+                    return Err(hang(&self.bench.checker, machine, "dropped requests do not end"));
+                }
+            }
+            if machine.memory.live_mappings() > 1 {
+                return Err(Violation::new(Fault::Misdirected, "a dropped request is mapped for ever"));
+            }
+        }
+        Ok(End::Over)
     }
 
     /// Something has happened in the controller. True if the power goes now.
@@ -343,6 +331,11 @@ impl Run<'_> {
         if let Some(trace) = trace {
             let events: Vec<_> = LOG.with_borrow_mut(std::mem::take);
             events.iter().for_each(|event| trace(super::trace::line(event)));
+        }
+        if self.case.dry {
+            let mut model = machine.model.borrow_mut();
+            let stake = model.card_mut().map_or(1, |card| Keeps::choices(&card.at_stake(machine.now())));
+            self.outcome.stakes.push((self.outcome.events, stake));
         }
         self.cuts.first().is_some_and(|cut| cut.at <= self.outcome.events)
     }
@@ -397,159 +390,11 @@ impl Run<'_> {
         }
         Ok(None)
     }
-
-    /// Memory for an operation; `None` if dropped requests have it all.
-    fn piece(&mut self, operation: &Operation, stack: &Stack) -> Option<Option<usize>> {
-        if operation.blocks == 0 || !matches!(operation.asked, Asked::Read | Asked::Write { .. }) {
-            return Some(None);
-        }
-        if self.bench.free.is_empty() {
-            while let Some(back) = stack.with(|engine| engine.reclaim()) {
-                let address = back.as_non_null().as_ptr() as usize;
-                let piece = self.bench.memory.iter().position(|m| m.as_ptr() as usize == address);
-                self.bench.free.extend(piece);
-            }
-        }
-        self.bench.free.pop().map(Some)
-    }
-
-    /// Submits an operation. `None`: it was answered at once. True: there was no room.
-    #[allow(clippy::too_many_arguments)]
-    fn ask<'m>(
-        &mut self,
-        machine: &'m Machine,
-        operation: &Operation,
-        piece: Option<usize>,
-        client: usize,
-        events: u64,
-        trace: &mut Trace<'_>,
-    ) -> Result<(Option<Client<'m>>, bool), Violation> {
-        let (lba, blocks) = (self.base + u64::from(operation.at), operation.blocks);
-        let now_ns = machine.now();
-        let ticket = self.bench.checker.submit(operation.asked, lba, blocks, now_ns);
-        if let Some(trace) = trace {
-            trace(format!("{now_ns:>14} -> {}: {operation}", ticket.version()));
-        }
-        let mut buf = DmaBuf::EMPTY;
-        if let Some(piece) = piece {
-            let bytes = (blocks * BLOCK_BYTES) as usize;
-            // SAFETY: the piece is free: its last request has given it back, or its machine is gone.
-            buf = unsafe { lend(&mut self.bench.memory[piece][..bytes / 8]) };
-            if matches!(operation.asked, Asked::Write { .. }) {
-                self.bench.checker.fill(ticket, &mut buf);
-            }
-        }
-        let Some(asking) = asking(operation.asked, lba, blocks, buf) else {
-            self.bench.checker.withdraw(ticket);
-            self.bench.free.extend(piece);
-            return Ok((None, false));
-        };
-        let mut client_of = Client {
-            request: machine.stack.request(asking),
-            ticket,
-            asked: operation.asked,
-            piece,
-            submitted_ns: now_ns,
-            drop_at: match operation.dropped_after {
-                0 => u64::MAX,
-                after => events + u64::from(after),
-            },
-        };
-        let mut context = Context::from_waker(&self.bench.wakers[client]);
-        match Pin::new(&mut client_of.request).poll(&mut context) {
-            Poll::Pending => Ok((Some(client_of), false)),
-            Poll::Ready(Completion { result: Err(Error::Full), .. }) => {
-                self.bench.checker.withdraw(ticket);
-                self.bench.free.extend(piece);
-                Ok((None, true))
-            }
-            Poll::Ready(completion) => {
-                self.answered(machine, client_of, completion, trace)?;
-                Ok((None, false))
-            }
-        }
-    }
-
-    fn answered(
-        &mut self,
-        machine: &Machine,
-        client: Client<'_>,
-        completion: Completion,
-        trace: &mut Trace<'_>,
-    ) -> Result<(), Violation> {
-        let now_ns = machine.now();
-        if let Some(trace) = trace {
-            let number = client.ticket.version();
-            match &completion.result {
-                Ok(_) => trace(format!("{now_ns:>14} <- {number}: done")),
-                Err(error) => {
-                    trace(format!("{now_ns:>14} <- {number}: {error}, {} bytes done", completion.done_bytes))
-                }
-            }
-        }
-        self.outcome.requests += 1;
-        self.outcome.longest_ns = self.outcome.longest_ns.max(now_ns - client.submitted_ns);
-        let done_blocks = completion.done_bytes / BLOCK_BYTES;
-        let answer = match completion.result {
-            Ok(_) => Answer::Done,
-            Err(Error::CacheLost) => Answer::CacheLost,
-            Err(Error::OutOfRange { .. } | Error::Buffer { .. }) => Answer::Refused,
-            Err(_) => Answer::Failed(done_blocks),
-        };
-        if answer != Answer::Done {
-            self.outcome.errors += 1;
-            if self.case.luck == Luck::Good && !self.bench.checker.may_fail(client.ticket) {
-                let text = format!("request {} failed, and nothing had gone wrong", client.ticket.version());
-                return Err(Violation::new(Fault::Untrue, text));
-            }
-        }
-        let data: &[u8] = if client.asked == Asked::Read { &completion.buf } else { &[] };
-        let result = self.bench.checker.answered(client.ticket, answer, data);
-        self.bench.free.extend(client.piece);
-        result
-    }
-
-    /// Drops the futures whose time has come. True if there were any.
-    fn drop_due(
-        &mut self,
-        clients: &mut [Option<Client<'_>>; SLOTS],
-        events: u64,
-        busy: &mut usize,
-        trace: &mut Trace<'_>,
-    ) -> bool {
-        let mut some = false;
-        for slot in clients.iter_mut() {
-            if slot.as_ref().is_some_and(|client| client.drop_at <= events)
-                && let Some(client) = slot.take()
-            {
-                self.bench.checker.abandon(client.ticket);
-                if let Some(trace) = trace {
-                    trace(format!("{:>14} -- {}: dropped", "", client.ticket.version()));
-                }
-                (self.outcome.requests, self.outcome.dropped) =
-                    (self.outcome.requests + 1, self.outcome.dropped + 1);
-                *busy -= 1;
-                some = true;
-            }
-        }
-        some
-    }
 }
 
-thread_local!(static LOG: std::cell::RefCell<Vec<mmcq_sim::sdhci::BusEvent>> = const { std::cell::RefCell::new(Vec::new()) });
+thread_local!(static LOG: RefCell<Vec<BusEvent>> = const { RefCell::new(Vec::new()) });
 
 fn hang(checker: &Checker, machine: &Machine, what: &str) -> Violation {
     let text = format!("{what}, at {} ns, {} requests wait", machine.now(), checker.under_way());
     Violation::new(Fault::Hang, text)
-}
-
-/// The request as the engine takes it; `None` for what it does not know.
-fn asking(asked: Asked, lba: u64, blocks: u32, buf: DmaBuf) -> Option<Asking> {
-    Some(match asked {
-        Asked::Read => Asking::new(Kind::Read { lba, blocks }, buf),
-        Asked::Write { durable: false } => Asking::new(Kind::Write { lba, blocks }, buf),
-        Asked::Write { durable: true } => Asking::new(Kind::Write { lba, blocks }, buf).durable(),
-        Asked::Flush => Asking::new(Kind::Flush, buf),
-        Asked::Erase | Asked::Discard | Asked::Zero => return None,
-    })
 }

@@ -1,5 +1,6 @@
 //! The scoreboard.
 
+use super::case::Case;
 use super::run::Outcome;
 use mmcq_sim::checker::{Fault, Violation};
 use mmcq_sim::faults::{Point, Strike};
@@ -33,8 +34,29 @@ pub struct Score {
     pub struck: BTreeMap<(Point, String), u64>,
     /// Broken promises by kind.
     pub broken: [u64; Fault::COUNT],
-    /// The first of them, with the seed of the run.
-    pub failures: Vec<(u64, Violation)>,
+    /// The first of them, with their runs.
+    pub failures: Vec<(Case, Violation)>,
+    /// What each fault of the catalogue cost.
+    pub recoveries: BTreeMap<String, Recovery>,
+}
+
+/// What a kind of fault cost.
+#[derive(Clone, Debug, Default)]
+pub struct Recovery {
+    /// Virtual time that the work took longer, of each run.
+    pub times_ns: Vec<u64>,
+    /// Requests that got an error.
+    pub errors: u64,
+}
+
+impl Recovery {
+    /// Median and longest.
+    #[must_use]
+    pub fn p50_p100_ns(&self) -> (u64, u64) {
+        let mut times = self.times_ns.clone();
+        times.sort_unstable();
+        (times.get(times.len() / 2).copied().unwrap_or(0), times.last().copied().unwrap_or(0))
+    }
 }
 
 /// A strike's name without its numbers.
@@ -45,7 +67,7 @@ pub fn name(strike: Strike) -> String {
 
 impl Score {
     /// Adds a run.
-    pub fn add(&mut self, seed: u64, outcome: &Outcome) {
+    pub fn add(&mut self, case: &Case, outcome: &Outcome) {
         self.runs += 1;
         self.requests += outcome.requests;
         self.cuts += outcome.cuts;
@@ -60,7 +82,7 @@ impl Score {
         if let Some(violation) = &outcome.violation {
             self.broken[violation.fault as usize] += 1;
             if self.failures.len() < FAILURES_MAX {
-                self.failures.push((seed, violation.clone()));
+                self.failures.push((case.clone(), violation.clone()));
             }
         }
     }
@@ -81,9 +103,25 @@ impl Score {
         for (sum, count) in self.broken.iter_mut().zip(other.broken) {
             *sum += count;
         }
+        for (name, other) in other.recoveries {
+            let recovery = self.recoveries.entry(name).or_default();
+            recovery.errors += other.errors;
+            recovery.times_ns.extend(other.times_ns);
+        }
         self.failures.extend(other.failures);
-        self.failures.sort_by_key(|(seed, _)| *seed);
+        self.failures.sort_by_key(|(case, _)| case.seed);
         self.failures.truncate(FAILURES_MAX);
+    }
+
+    /// A run with this fault took so much longer.
+    pub fn recovered(&mut self, name: &str, errors: u64, ns: u64) {
+        if !self.recoveries.contains_key(name) {
+            self.recoveries.insert(name.to_owned(), Recovery::default());
+        }
+        if let Some(recovery) = self.recoveries.get_mut(name) {
+            recovery.errors += errors;
+            recovery.times_ns.push(ns);
+        }
     }
 
     /// Promises broken.
@@ -135,6 +173,17 @@ impl Score {
         }
         if !line.is_empty() {
             let _ = writeln!(text, "  faults: {line}");
+        }
+        for (name, recovery) in &self.recoveries {
+            let (p50, p100) = recovery.p50_p100_ns();
+            let _ = writeln!(
+                text,
+                "  {name:<22} {:>6} times, {:>6} errors, costs {:>10.3} ms p50, {:>10.3} ms p100",
+                recovery.times_ns.len(),
+                recovery.errors,
+                p50 as f64 / 1e6,
+                p100 as f64 / 1e6
+            );
         }
         let broken: Vec<String> =
             Fault::NAMES.iter().zip(self.broken).map(|(name, count)| format!("{name} {count}")).collect();

@@ -1,10 +1,10 @@
 //! Many small random runs, each on a machine of its own. A run depends on its seed alone, so threads share the work.
 
 use super::case::{Case, Wishes};
-use super::run::{Bench, CARDS, run};
-use super::score::{FAILURES_MAX, Score};
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use super::run::{CARDS, run};
+use super::score::Score;
+use super::spread::spread;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Mean requests of one run: small runs find more, and are easier to read.
 pub const OPERATIONS: u32 = 250;
@@ -39,27 +39,13 @@ impl Swarm {
     /// Runs until there were enough requests, or enough is broken. `progress` hears of requests.
     pub fn run(&self, progress: &(dyn Fn(u64) + Sync)) -> Score {
         let wishes = self.wishes();
-        let (next, done, stop) = (AtomicU64::new(self.seed), AtomicU64::new(0), AtomicBool::new(false));
-        let total = Mutex::new(Score::default());
-        std::thread::scope(|scope| {
-            for _ in 0..self.jobs.max(1) {
-                scope.spawn(|| {
-                    let mut bench = Bench::new();
-                    let mut score = Score::default();
-                    while done.load(Ordering::Relaxed) < self.requests && !stop.load(Ordering::Relaxed) {
-                        let seed = next.fetch_add(1, Ordering::Relaxed);
-                        let outcome = run(&Case::draw(seed, &wishes), &mut bench, None);
-                        done.fetch_add(outcome.requests, Ordering::Relaxed);
-                        progress(outcome.requests);
-                        score.add(seed, &outcome);
-                        if score.failures.len() >= FAILURES_MAX {
-                            stop.store(true, Ordering::Relaxed);
-                        }
-                    }
-                    total.lock().unwrap_or_else(|poison| poison.into_inner()).merge(score);
-                });
-            }
-        });
-        total.into_inner().unwrap_or_else(|poison| poison.into_inner())
+        let done = AtomicU64::new(0);
+        spread(self.jobs, &|index, bench, score| {
+            let case = Case::draw(self.seed.wrapping_add(index), &wishes);
+            let outcome = run(&case, bench, None);
+            score.add(&case, &outcome);
+            progress(outcome.requests);
+            done.fetch_add(outcome.requests, Ordering::Relaxed) + outcome.requests < self.requests
+        })
     }
 }

@@ -97,7 +97,11 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         self.questions += 1;
         self.stats.busy_polls += 1;
         if self.host.caps().busy == BusyDetect::Level {
-            if self.host.dat0_busy() && !plant::is(Bug::BusyOnce) { self.busy_again(now_ns) } else { self.ready(None, now_ns) }
+            if self.host.dat0_busy() && !plant::is(Bug::BusyOnce) {
+                self.busy_again(now_ns)
+            } else {
+                self.ready(None, now_ns)
+            }
         } else {
             let deadline = self.deadline_ns;
             self.ask_status(Stage::BusyStatus, now_ns);

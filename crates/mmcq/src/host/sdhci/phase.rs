@@ -5,8 +5,8 @@ use super::config::{Quirks, TransferMode};
 use super::regs::*;
 use super::{Sdhci, Table};
 use crate::host::pio::Cursor;
-use crate::plant::{self, Bug};
 use crate::host::{Auto, BusyDetect, Data, Direction, Dma, Phase, Regs, Segment, StartError};
+use crate::plant::{self, Bug};
 use crate::spec::command::{Command, Resp};
 use core::ptr::NonNull;
 

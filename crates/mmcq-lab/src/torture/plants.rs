@@ -1,0 +1,69 @@
+//! Who checks the checker: bugs planted in the core, and how soon the campaigns find each.
+
+use super::case::Case;
+use super::exhaustive::exhaustive;
+use super::score::Score;
+use super::swarm::Swarm;
+use super::sweep;
+use mmcq::plant::{self, Bug};
+use mmcq_sim::checker::Fault;
+use std::time::{Duration, Instant};
+
+/// Requests of one try at random.
+const REQUESTS: u64 = 400_000;
+/// Seeds to begin with, for the median.
+const BEGINNINGS: [u64; 3] = [1, 1_000_001, 2_000_001];
+
+/// How a bug was found.
+#[derive(Clone, Debug)]
+pub struct Found {
+    /// Which campaign.
+    pub mode: &'static str,
+    /// What it broke.
+    pub fault: Fault,
+    /// Real time.
+    pub took: Duration,
+    /// Runs until then, from each of the beginnings (at random), or in all.
+    pub runs: Vec<u64>,
+    /// A run that shows it.
+    pub case: Case,
+}
+
+impl Found {
+    /// The median of the runs.
+    #[must_use]
+    pub fn median_runs(&self) -> u64 {
+        let mut runs = self.runs.clone();
+        runs.sort_unstable();
+        runs.get(runs.len() / 2).copied().unwrap_or(0)
+    }
+}
+
+fn found(mode: &'static str, began: Instant, score: &Score) -> Option<Found> {
+    let (case, violation) = score.failures.first()?;
+    let (took, runs) = (began.elapsed(), vec![score.runs]);
+    Some(Found { mode, fault: violation.fault, took, runs, case: case.clone() })
+}
+
+/// Plants one bug and looks for it: at random, then by single faults, then in all small programs, then by faults that stay.
+pub fn look_for(bug: Bug, jobs: usize) -> Option<Found> {
+    plant::choose(Some(bug));
+    let began = Instant::now();
+    let silent = &|_| {};
+    let swarm = |seed, requests| {
+        let swarm = Swarm { seed, requests, faults: 0.003, cuts: requests / 60, card: None, jobs };
+        swarm.run(silent)
+    };
+    let mut result = found("random", began, &swarm(BEGINNINGS[0], REQUESTS));
+    if let Some(found) = &mut result {
+        for seed in &BEGINNINGS[1..] {
+            found.runs.push(swarm(*seed, REQUESTS).runs);
+        }
+    }
+    let result = result
+        .or_else(|| found("single fault", began, &sweep::sweep(jobs, silent)))
+        .or_else(|| found("programs", began, &exhaustive(2, jobs, silent)))
+        .or_else(|| found("permanent", began, &sweep::permanent(jobs, silent)));
+    plant::choose(None);
+    result
+}

@@ -1,0 +1,28 @@
+//! Work spread over threads; each has a bench of its own.
+
+use super::run::Bench;
+use super::score::{FAILURES_MAX, Score};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+/// Does `work` for 0, 1, 2 ... until it says false or enough is broken. It adds to the thread's own score.
+pub fn spread(jobs: usize, work: &(dyn Fn(u64, &mut Bench, &mut Score) -> bool + Sync)) -> Score {
+    let (next, stop) = (AtomicU64::new(0), AtomicBool::new(false));
+    let total = Mutex::new(Score::default());
+    std::thread::scope(|scope| {
+        for _ in 0..jobs.max(1) {
+            scope.spawn(|| {
+                let mut bench = Bench::new();
+                let mut score = Score::default();
+                while !stop.load(Ordering::Relaxed) {
+                    let goes_on = work(next.fetch_add(1, Ordering::Relaxed), &mut bench, &mut score);
+                    if !goes_on || score.failures.len() >= FAILURES_MAX {
+                        stop.store(true, Ordering::Relaxed);
+                    }
+                }
+                total.lock().unwrap_or_else(|poison| poison.into_inner()).merge(score);
+            });
+        }
+    });
+    total.into_inner().unwrap_or_else(|poison| poison.into_inner())
+}
