@@ -137,6 +137,9 @@ impl Torture {
     }
 }
 
+/// Failing runs that are made short.
+const SHORTENED: usize = 3;
+
 /// What the long command would take.
 fn extrapolated(score: &Score, took: Duration) -> String {
     let hours = took.as_secs_f64() * 1e8 / score.requests.max(1) as f64 / 3600.0;
@@ -148,11 +151,11 @@ fn explain(score: &Score) -> Result<(), Error> {
     for (case, violation) in &score.failures {
         print(&format!("  seed {}: {violation}\n", case.seed))?;
     }
-    if let Some((case, violation)) = score.failures.first()
-        && let Some(short) = shrink(case, &mut Bench::new())
-    {
-        print(&format!("\nseed {}, made short ({violation}):\n", case.seed))?;
-        replay(&short)?;
+    for (case, violation) in score.failures.iter().take(SHORTENED) {
+        if let Some(short) = shrink(case, &mut Bench::new()) {
+            print(&format!("\nseed {}, made short ({violation}):\n", case.seed))?;
+            replay(&short)?;
+        }
     }
     Ok(())
 }

@@ -105,6 +105,7 @@ pub fn run(case: &Case, bench: &mut Bench, mut trace: Trace<'_>) -> Outcome {
         cuts: &case.cuts,
         base: 0,
         strikes: 0,
+        up: false,
     };
     let result = run.all(&mut trace);
     outcome.struck = faults.struck();
@@ -126,6 +127,8 @@ pub(super) struct Run<'r> {
     pub base: u64,
     /// Strikes that were seen.
     strikes: usize,
+    /// The card is up.
+    up: bool,
 }
 
 impl Run<'_> {
@@ -184,9 +187,12 @@ impl Run<'_> {
     }
 
     fn life(&mut self, machine: &Machine, trace: &mut Trace<'_>) -> Result<End, Violation> {
+        self.up = false;
         if let Some(end) = self.bring_up(machine, trace)? {
             return Ok(end);
         }
+        self.up = true;
+        LOG.with_borrow_mut(Vec::clear);
         let window = u64::from(self.case.setup.window);
         self.base = match self.case.setup.place {
             Place::Start => 0,
@@ -328,7 +334,9 @@ impl Run<'_> {
             }
             self.strikes = strikes;
         }
-        if let Some(trace) = trace {
+        if let Some(trace) = trace
+            && (self.up || self.case.setup.armed_early)
+        {
             let events: Vec<_> = LOG.with_borrow_mut(std::mem::take);
             events.iter().for_each(|event| trace(super::trace::line(event)));
         }

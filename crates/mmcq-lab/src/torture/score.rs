@@ -8,8 +8,15 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::time::Duration;
 
-/// Failures that are kept; a campaign stops when there are so many.
-pub const FAILURES_MAX: usize = 8;
+/// Failures that are kept, one of each shape.
+const FAILURES_MAX: usize = 8;
+/// A campaign stops when so many promises are broken.
+const BROKEN_MAX: u64 = 64;
+
+/// What a violation says without its numbers.
+fn shape(violation: &Violation) -> String {
+    violation.to_string().chars().filter(|c| !c.is_ascii_digit()).collect()
+}
 
 /// Everything that a campaign counted.
 #[derive(Clone, Debug, Default)]
@@ -81,7 +88,8 @@ impl Score {
         }
         if let Some(violation) = &outcome.violation {
             self.broken[violation.fault as usize] += 1;
-            if self.failures.len() < FAILURES_MAX {
+            let known = shape(violation);
+            if self.failures.len() < FAILURES_MAX && self.failures.iter().all(|(_, v)| shape(v) != known) {
                 self.failures.push((case.clone(), violation.clone()));
             }
         }
@@ -109,7 +117,8 @@ impl Score {
             recovery.times_ns.extend(other.times_ns);
         }
         self.failures.extend(other.failures);
-        self.failures.sort_by_key(|(case, _)| case.seed);
+        self.failures.sort_by_key(|(case, violation)| (shape(violation), case.seed));
+        self.failures.dedup_by_key(|(_, violation)| shape(violation));
         self.failures.truncate(FAILURES_MAX);
     }
 
@@ -122,6 +131,12 @@ impl Score {
             recovery.errors += errors;
             recovery.times_ns.push(ns);
         }
+    }
+
+    /// Is it enough?
+    #[must_use]
+    pub fn is_broken(&self) -> bool {
+        self.failures.len() >= FAILURES_MAX || self.violations() >= BROKEN_MAX
     }
 
     /// Promises broken.

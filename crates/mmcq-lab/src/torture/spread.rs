@@ -1,7 +1,7 @@
 //! Work spread over threads; each has a bench of its own.
 
 use super::run::Bench;
-use super::score::{FAILURES_MAX, Score};
+use super::score::Score;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -16,7 +16,7 @@ pub fn spread(jobs: usize, work: &(dyn Fn(u64, &mut Bench, &mut Score) -> bool +
                 let mut score = Score::default();
                 while !stop.load(Ordering::Relaxed) {
                     let goes_on = work(next.fetch_add(1, Ordering::Relaxed), &mut bench, &mut score);
-                    if !goes_on || score.failures.len() >= FAILURES_MAX {
+                    if !goes_on || score.is_broken() {
                         stop.store(true, Ordering::Relaxed);
                     }
                 }
