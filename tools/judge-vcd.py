@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""judge-vcd.py FILE.vcd [--ddr] [--emmc]: reads a waveform of an SD or eMMC bus as a receiver would, sampling at the edges of CLK,
-and checks frames, gaps and checksums with PyPI's crccheck. Shares nothing with the program that wrote the file.
+"""judge-vcd.py FILE.vcd [--ddr] [--emmc] [--io-block=BYTES]: reads a waveform of an SD, SDIO or eMMC bus as a receiver would, sampling at
+the edges of CLK, and checks frames, gaps and checksums with PyPI's crccheck. Shares nothing with the program that wrote the file.
 
---ddr: data move on both edges; --emmc: the card is an eMMC (other lengths of CMD6 and CMD8, no CMD55).
+--ddr: data move on both edges; --emmc: the card is an eMMC (other lengths of CMD6 and CMD8, no CMD55); --io-block: the block size of an I/O
+function whose CMD52 to its FBR are not in the file (512).
 Prints one JSON object; an error is one line on standard error and exit code 1.
 """
 
@@ -17,6 +18,8 @@ SD_APP_BLOCKS = {13: 64, 22: 4, 51: 8}
 EMMC_BLOCKS = {8: 512, 17: 512, 18: 512, 21: 128, 24: 512, 25: 512, 30: 4, 31: 8}
 WRITES = (24, 25)
 OPEN_ENDED = (18, 25)
+# Block size where no CMD52 has said it.
+IO_BLOCK = 512
 
 
 class Wrong(Exception):
@@ -155,7 +158,32 @@ def block(lines, falls, i, size, ddr):
     return bytes(data), width, end + 1
 
 
-def data(lines, falls, found, ddr, emmc):
+class Io:
+    """What CMD52 and CMD53 say of the data to come [SDIO 5.1, 5.3, 6.10]."""
+
+    def __init__(self, block):
+        self.default, self.sizes = block, {}
+
+    def direct(self, argument):
+        """CMD52: block sizes are written to function 0, register n10h and n11h. True: an abort of data (CCCR 06h)."""
+        write, function, register, value = argument >> 31, argument >> 28 & 7, argument >> 9 & 0x1FFFF, argument & 0xFF
+        if not write or function:
+            return False
+        if register >> 8 < 8 and register & 0xFE == 0x10:
+            low, high = self.sizes.get(register >> 8, (self.default & 0xFF, self.default >> 8))
+            self.sizes[register >> 8] = (low, value) if register & 1 else (value, high)
+        return register == 0x06 and value & 7 != 0
+
+    def extended(self, argument):
+        """CMD53: bytes of a block, blocks (None: until an abort), and whether they go to the card."""
+        write, function, by_blocks, count = argument >> 31 == 1, argument >> 28 & 7, argument >> 27 & 1, argument & 0x1FF
+        if not by_blocks:
+            return count or 512, 1, write
+        low, high = self.sizes.get(function, (self.default & 0xFF, self.default >> 8))
+        return high << 8 | low, count or None, write
+
+
+def data(lines, falls, found, ddr, emmc, io):
     """Follows the DAT lines through the commands."""
     blocks, status, busy = [], [], 0
     active, left, count = None, None, None
@@ -169,10 +197,15 @@ def data(lines, falls, found, ddr, emmc):
                     active = None
                 elif index == 23:
                     count = argument & 0xFFFF
+                elif index == 52 and not emmc and io.direct(argument):
+                    active = None
+                elif index == 53 and not emmc:
+                    size, left, write = io.extended(argument)
+                    active = (index, size, write)
                 # A write goes on where its command was answered, a read may start before.
                 sizes = EMMC_BLOCKS if emmc else SD_APP_BLOCKS if app else SD_BLOCKS
                 if index in sizes and (app or not emmc or index != 6):
-                    active = (index, sizes[index])
+                    active = (index, sizes[index], index in WRITES)
                     left = (count if index in OPEN_ENDED else 1) or None
                     count = None
         if dat0[i]:
@@ -184,7 +217,7 @@ def data(lines, falls, found, ddr, emmc):
             while i < len(dat0) and not dat0[i]:
                 i += 1
             continue
-        index, size = active
+        index, size, write = active
         stop = next((c[1] for c in found if c[2] and c[3] == 12 and c[1] >= i), None)
         length = 2 + size * 8 + 16
         try:
@@ -196,7 +229,6 @@ def data(lines, falls, found, ddr, emmc):
             raise
         if content is None:
             break
-        write = index in WRITES
         blocks.append({"command": index, "write": write, "width": width, "bytes": len(content),
                        "begin": content[:16].hex()})
         if left is not None:
@@ -223,13 +255,15 @@ def main():
     arguments = sys.argv[1:]
     ddr, emmc = "--ddr" in arguments, "--emmc" in arguments
     path = next(a for a in arguments if not a.startswith("--"))
+    given = [int(a.split("=", 1)[1]) for a in arguments if a.startswith("--io-block=")]
+    io = Io(given[-1] if given else IO_BLOCK)
     rising, falling, times = samples(path)
     cmd = rising["CMD"]
     width = sum(1 for name in rising if name.startswith("DAT"))
     lines = [rising[f"DAT{n}"] for n in range(width)]
     falls = [falling[f"DAT{n}"] for n in range(width)]
     found, early = tokens(cmd, times, emmc)
-    blocks, status, busy = data(lines, falls, found, ddr, emmc)
+    blocks, status, busy = data(lines, falls, found, ddr, emmc, io)
     gaps = [b - a for a, b in zip(times, times[1:])]
     print(json.dumps({
         "clocks": len(times),

@@ -3,11 +3,13 @@
 # instruction set. Needs valgrind. `submit` includes mapping, and starting the transfer where the queue was empty; `interrupt` acknowledges, starts the next
 # transfer and completes; `take` fetches the completion.
 # Then instructions of a received Bluetooth Type-A packet, interrupt by interrupt: the crate's driver (`async fn`), the same by callbacks, the engine alone; and
-# where they are spent, by source. The lock there costs nothing, but is counted.
+# where they are spent, by source. The lock there costs nothing, but is counted. At last the same packet in the laboratory, on the SDIO board's own controller:
+# what platforms/sdio-*.toml say of our path (step_instructions, fifo_instructions); its models, and the laboratory's own code, are left out.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 command -v valgrind >/dev/null || { echo "path-length.sh: needs valgrind (Debian package valgrind)" >&2; exit 1; }
 CARGO_PROFILE_RELEASE_DEBUG=1 cargo build --release --quiet --locked -p mmcq --example path_length --example type_a_length
+CARGO_PROFILE_RELEASE_DEBUG=1 cargo build --release --quiet --locked -p mmcq-lab --example packet_length
 program=${CARGO_TARGET_DIR:-target}/release/examples/path_length
 count=2000
 # instructions FUNCTION ARGS...: collected inside that function only
@@ -41,10 +43,9 @@ row() {
   awk -v l="$1" -v a="$2" -v c="$3" -v e="$4" -v n="$5" 'BEGIN {
     printf "%-34s %8.0f %10.0f %8.0f %17.2f %14.2f\n", l, a/n, c/n, e/n, a/c, (a-e)/n }'
 }
-# sources WHO FUNCTIONS: instructions a packet by source file, inlined code where it was written
-sources() {
-  chain "$@" all >/dev/null
-  awk -v n=$count '
+# parts N: instructions in $counts by source file, inlined code where it was written, divided by N
+parts() {
+  awk -v n="$1" '
     /^c?f[lie]=/ {
       id = $0; sub(/^c?f[lie]=/, "", id); name = id; sub(/\).*/, ")", id)
       if (sub(/^\([0-9]+\) /, "", name)) file[id] = name
@@ -54,7 +55,8 @@ sources() {
     /^calls=/ { skip = 1; next }
     /^[0-9+*-]/ {
       if (skip) { skip = 0; next }
-      if (at ~ /mmcq\/src\/engine/) part = "engine"
+      if (at ~ /mmcq-lab\/|mmcq-sim\//) part = "laboratory"
+      else if (at ~ /mmcq\/src\/engine/) part = "engine"
       else if (at ~ /mmcq\/src\/task/) part = "task"
       else if (at ~ /mmcq\/src\/sdio/) part = "sdio"
       else if (at ~ /mmcq\/src/) part = "host+spec"
@@ -65,6 +67,11 @@ sources() {
     }
     END { printf "%d %d %d %d %d %d %d", sum["engine"]/n, sum["task"]/n, sum["sdio"]/n, sum["host+spec"]/n, sum["example"]/n, sum["memcpy"]/n, sum["core"]/n }
   ' "$counts"
+}
+# sources WHO FUNCTIONS: the same of a packet
+sources() {
+  chain "$@" all >/dev/null
+  parts $count
 }
 printf '\n%-34s %8s %10s %8s %17s %14s\n' 'Type-A packet' async callbacks engine async/callbacks async-engine
 steps=("card interrupt" "INTx read" "interrupt register read" "cleared" "header" "payload" "acknowledged")
@@ -87,3 +94,50 @@ read -r locks interrupts < <("$program" locks 2 all $count | awk '{ print $6, $4
 awk -v l="$locks" -v i="$interrupts" -v a="$(chain async 2 all)" -v c="$(chain callbacks 2 all)" 'BEGIN {
   printf "async takes the lock %.0f times a packet, callbacks %d times: 2.00 is reached where a lock costs %.1f instructions\n",
     l, i, (2*c - a) / (l - 2*i) }'
+
+program=${CARGO_TARGET_DIR:-target}/release/examples/packet_length
+# The interrupt's work, without what the controller's model, the memory's shadows and the laboratory around them do.
+collect=(--toggle-collect='mmcq_lab::sdio::ours::advance')
+for function in 'mmcq_lab::sdio::host::Port::read' 'mmcq_lab::sdio::host::Port::write' \
+  '<mmcq_sim::memory::ShadowMemory as mmcq::host::dma::Dma>::map' '<mmcq_sim::memory::ShadowMemory as mmcq::host::dma::Dma>::unmap'; do
+  collect+=("--toggle-collect=$function")
+done
+# words: instructions in $counts of the loop that moves the words through the FIFO, which the boards' files count by the word
+words() {
+  awk '
+    /^cfn=/ {
+      id = $0; sub(/^cfn=/, "", id); name = id; sub(/\).*/, ")", id)
+      if (sub(/^\([0-9]+\) /, "", name)) called[id] = name
+      to = called[id]
+      next
+    }
+    /^fn=/ {
+      id = $0; sub(/^fn=/, "", id); name = id; sub(/\).*/, ")", id)
+      if (sub(/^\([0-9]+\) /, "", name)) called[id] = name
+      next
+    }
+    /^calls=/ { getline; if (to ~ /s3c_sdi::fifo::.*drain/) sum += $2 }
+    END { print sum + 0 }
+  ' "$counts"
+}
+# packet dma|cpu: instructions a packet by source, and of the words: the difference of two runs, so that bring-up does not count
+packet() {
+  local few many
+  valgrind --tool=callgrind --callgrind-out-file="$counts" "${collect[@]}" "$program" "$1" 50 >/dev/null 2>&1
+  few="$(parts 1) $(words)"
+  valgrind --tool=callgrind --callgrind-out-file="$counts" "${collect[@]}" "$program" "$1" 150 >/dev/null 2>&1
+  many="$(parts 1) $(words)"
+  echo "$many $few" | awk '{
+    for (i = 1; i <= 7; i++) { part[i] = ($i - $(i + 8)) / 100; total += part[i] }
+    printf "%d", total
+    for (i = 1; i <= 7; i++) printf " %d", part[i]
+    printf " %d\n", ($8 - $16) / 100 }'
+}
+printf '\n%-34s %8s %8s %8s %8s %10s %8s %8s %8s %8s\n' 'packet on sdio-s3c24a0' total engine task sdio host+spec example memcpy core 'words'
+read -ra dma < <(packet dma)
+read -ra cpu < <(packet cpu)
+printf '%-34s %8d %8d %8d %8d %10d %8d %8d %8d %8d\n' 'by DMA' "${dma[@]}" 'by the CPU' "${cpu[@]}"
+# Six interrupts and five commands: half of a step is counted at each end, half at each start. The payload has 64 turns of the FIFO.
+awk -v d="${dma[0]}" -v c="$((cpu[0] - cpu[8]))" 'BEGIN {
+  printf "step_instructions %.0f (%.0f a packet by DMA: 6 ends, 5 starts), fifo_instructions %.0f (%.0f more by the CPU without the words, 64 turns)\n",
+    d / 5.5, d, (c - d) / 64, c - d }'

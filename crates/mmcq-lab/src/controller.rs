@@ -5,7 +5,10 @@
 use crate::platform::{Busy, Platform, PlatformError};
 use mmcq::host::rtsx;
 use mmcq::host::sdhci::{self, Quirks, Table};
-use mmcq::host::{BusOp, Caps, Direction, DmaError, Events, Host, Phase, Segment, StartError, Step, Width};
+use mmcq::host::{
+    BusOp, Caps, Cause, Direction, DmaError, Events, Host, Phase, Segment, StartError, Step, Width,
+};
+use mmcq::spec::command::Command;
 use mmcq_sim::card::Card;
 use mmcq_sim::memory::ShadowMemory;
 use mmcq_sim::rtsx::{Port as RtsxPort, Rtsx, RtsxConfig};
@@ -200,6 +203,7 @@ macro_rules! driver {
 impl Host for Driver {
     // One of them does; the capabilities say which.
     const CONTINUES: bool = true;
+    const BESIDE: bool = true;
 
     fn caps(&self) -> &Caps {
         driver!(self, d => d.caps())
@@ -215,6 +219,18 @@ impl Host for Driver {
 
     fn start(&mut self, phase: &Phase, segments: &[Segment], timeout_ns: u64) -> Result<(), StartError> {
         driver!(self, d => d.start(phase, segments, timeout_ns))
+    }
+
+    fn start_beside(&mut self, command: &Command) -> Result<(), StartError> {
+        driver!(self, d => d.start_beside(command))
+    }
+
+    fn ack_beside(&mut self) -> Option<Result<u32, Cause>> {
+        driver!(self, d => d.ack_beside())
+    }
+
+    fn abort_beside(&mut self) {
+        driver!(self, d => d.abort_beside())
     }
 
     fn ack(&mut self, segments: &[Segment]) -> Events {

@@ -196,7 +196,7 @@ impl Platform {
     pub fn load_with(name: &str, changes: &[String]) -> Result<Self, PlatformError> {
         let mut table = tree(name, None, 0)?;
         for change in changes {
-            set(&mut table, change)?;
+            set(&mut table, change, &["cost", "share", "own"])?;
         }
         Self::read(name, table)
     }
@@ -285,8 +285,8 @@ impl Platform {
     }
 }
 
-/// One `key=value` from the command line. A quantity keeps its form; its kind and source say where it came from.
-fn set(table: &mut Table, change: &str) -> Result<(), PlatformError> {
+/// One `key=value` from the command line. A value in one of these sections is a quantity and keeps its form; its kind and source say where it came from.
+pub(crate) fn set(table: &mut Table, change: &str, quantities: &[&str]) -> Result<(), PlatformError> {
     let fault = |what: &str| PlatformError(format!("--set {change}: {what}"));
     let (path, text) = change.split_once('=').ok_or_else(|| fault("expected KEY=VALUE"))?;
     // A bare word is a text.
@@ -305,7 +305,7 @@ fn set(table: &mut Table, change: &str) -> Result<(), PlatformError> {
             _ => return Err(fault("is not inside a table")),
         },
     };
-    let quantity = matches!(section, Some("cost" | "share" | "own"));
+    let quantity = section.is_some_and(|section| quantities.contains(&section));
     let value = match value {
         Value::Integer(_) | Value::Float(_) if quantity => {
             let mut quantity = Table::new();
@@ -363,6 +363,11 @@ fn text(name: &str, beside: Option<&Path>) -> Result<(String, Option<PathBuf>), 
         };
     }
     let known = Platform::names().collect::<Vec<_>>().join(", ");
+    if crate::sdio::platform::Board::names().any(|sdio| sdio == name) {
+        return Err(PlatformError(format!(
+            "platform {name}: an SDIO board, for reproduce sdio; expected a file ending in .toml or one of: {known}"
+        )));
+    }
     Err(PlatformError(format!(
         "platform {name}: unknown; expected a file ending in .toml or one of: {known}"
     )))

@@ -11,7 +11,7 @@ use std::sync::OnceLock;
 
 fn rows() -> &'static [Row] {
     static ROWS: OnceLock<Vec<Row>> = OnceLock::new();
-    ROWS.get_or_init(|| board(BOARDS[0], Amount::default(), &mut |_| ()).unwrap())
+    ROWS.get_or_init(|| board(BOARDS[0], &[], Amount::default(), &mut |_| ()).unwrap())
 }
 
 fn row(setting: &str, cell: &str) -> &'static Row {
@@ -58,25 +58,57 @@ fn the_thief_holds_up_threads_and_not_the_interrupt() {
     }
 }
 
+/// In each cell of the table, and on both sides of the crossover, in both contexts.
 #[test]
-fn the_policy_chooses_the_cheaper_way() {
+fn the_policy_is_at_most_5_percent_worse_than_the_better_way() {
     let waits = parts(rows()).pop().unwrap();
-    let cells: Vec<&str> = waits.iter().map(|row| row.cell.as_str()).collect();
-    for cell in cells {
-        let of = |setting: &str| {
-            let found = waits.iter().find(|row| row.cell == cell && row.setting == setting);
-            found.map(|row| row.model).unwrap()
-        };
-        let best = of("spin").min(of("leave"));
-        assert!(of("policy or leave") <= 1.05 * best, "{cell}: {} against {best}", of("policy or leave"));
-        // Where the thread spins it is still interrupted once in a while.
-        let best = of("spin").min(of("sleep"));
-        assert!(
-            of("policy or sleep") <= 1.05 * best + 1.0,
-            "{cell}: {} against {best}",
-            of("policy or sleep")
-        );
+    let of = |cell: &str, setting: &str| {
+        let found = waits.iter().find(|row| row.cell == cell && row.setting == setting);
+        found.unwrap_or_else(|| panic!("no {cell} of {setting}")).model
+    };
+    let cells: Vec<&str> =
+        waits.iter().map(|row| row.cell.as_str()).filter(|c| c.starts_with("CMD52")).collect();
+    assert_eq!(cells.len(), 8 * 5);
+    for (other, policy) in [("leave", "policy or leave"), ("sleep", "policy or sleep")] {
+        let worst = of("policy's worst excess", policy);
+        assert!(worst <= 5.0, "{policy}: {worst} %");
+        for cell in &cells {
+            let best = of(cell, "spin").min(of(cell, other));
+            let excess = 100.0 * (of(cell, policy) / best - 1.0);
+            assert!(excess <= worst, "{cell}, {policy}: {excess} %, worst {worst} %");
+            // It is neither way alone: at the ends of the table it does what the clock asks for.
+            assert!(!cell.starts_with("CMD52, 0.4 MHz") || of(cell, policy) == of(cell, other), "{cell}");
+        }
     }
+    // 104 clocks against what leaving costs: 11 and 83.6 us, 3.5 and 14 us.
+    for (cpu, leave_mhz, sleep_mhz) in [("ARM926", 9.45, 1.244), ("fast CPU", 29.7, 7.43)] {
+        let cell = format!("spinning pays from, {cpu}");
+        for (policy, mhz) in [("policy or leave", leave_mhz), ("policy or sleep", sleep_mhz)] {
+            // The slowest of the controller's clocks, 50 MHz by a whole number, that is fast enough.
+            let slower = 50.0 / ((50.0 / of(&cell, policy)).round() + 1.0);
+            assert!(slower < 1.03 * mhz && of(&cell, policy) > 0.97 * mhz, "{cell}: {}", of(&cell, policy));
+        }
+    }
+}
+
+/// The remark: on a fast PC the CPU's load does not matter, and the latency gets slightly better.
+#[test]
+fn on_a_fast_pc_the_load_does_not_matter_and_the_latency_gets_better() {
+    let rows = board(BOARDS[1], &[], Amount::default(), &mut |_| ()).unwrap();
+    let of = |setting: &str, cell: &str| {
+        let cell = format!("{cell} @sdio-pc");
+        rows.iter().find(|row| row.setting == setting && row.cell == cell).unwrap().model
+    };
+    let counters = ["thread+tasklet", "thread", "async", "mmcq"].map(|setting| of(setting, COUNTER));
+    let (least, most) = counters.iter().fold((f64::MAX, 0.0_f64), |(l, m), &c| (l.min(c), m.max(c)));
+    assert!(most / least < 1.02, "{counters:?}");
+    assert!(
+        of("async", LATENCY) < of("thread", LATENCY) && of("thread", LATENCY) < of("thread+tasklet", LATENCY)
+    );
+    assert!(of("mmcq", LATENCY) < of("async", LATENCY));
+    let table = parts(&rows);
+    assert_eq!(table.len(), 1);
+    assert!(table[0].iter().all(|row| row.cell.contains("@sdio-pc")));
 }
 
 /// Two commands fewer, and the CPU is left alone while the data move.
@@ -123,4 +155,16 @@ fn the_command_prints_tables_and_names_mistakes() {
     let (code, _, message) = mmcq(&["reproduce", "sdio", "--platform", "hsq-sprd"]);
     assert_eq!((code, message.lines().count()), (Some(2), 1));
     assert!(message.contains("sdio-s3c24a0"), "{message}");
+    let (code, list, _) = mmcq(&["platforms"]);
+    assert!(code == Some(0) && list.contains("sdio-s3c24a0") && list.contains("sdio-pc"), "{list}");
+    for (args, expected) in [
+        (&["reproduce", "sdio", "--set", "cost.wakeup_us=3"][..], "the nearest known name is"),
+        (&["reproduce", "sdio", "--plot", "x.svg"], "--plot: sdio has no rates to draw"),
+        (&["reproduce", "hsq", "--set", "cost.wake_us=3"], "--set cost.wake_us=3: a published experiment"),
+        (&["run", "--platform", "sdio-pc", "--", "--name=a", "--size=4k"], "sdio-pc: an SDIO board"),
+    ] {
+        let (code, _, message) = mmcq(args);
+        assert_eq!((code, message.lines().count()), (Some(2), 1), "{message}");
+        assert!(message.contains(expected), "{message}");
+    }
 }

@@ -1,9 +1,10 @@
-//! Waveforms of `mmcq trace` before judges that know nothing of this program: sigrok's decoder of the SD bus,
-//! and a reader of value change dumps with PyPI's checksums (`tools/judge-vcd.py`). `tools/install-judges.sh`
-//! installs both; where one is missing its part is skipped, but not where `CI` is set.
+//! Waveforms of `mmcq trace` before judges that know nothing of this program (`judges/mod.rs`).
 
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+mod judges;
+
+use judges::{checksums, crccheck, sigrok_agrees, text};
+use std::path::PathBuf;
+use std::process::Command;
 
 /// Single and multiple blocks, both ways; the reads verify what the writes left.
 const JOB: &str = "[global]\nfilename=/dev/mmcblk0\ndirect=1\nverify=pattern\nverify_pattern=0xdeadbeef\n\
@@ -34,79 +35,6 @@ impl Folder {
     }
 }
 
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
-
-fn root() -> &'static Path {
-    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
-}
-
-/// A judge that is not there: fatal in CI.
-fn missing(what: &str) {
-    let line = format!("{what} is not there; tools/install-judges.sh installs it");
-    assert!(std::env::var_os("CI").is_none(), "{line}");
-    println!("skipped: {line}");
-}
-
-/// What sigrok makes of a waveform: each command, and each reply.
-fn sigrok(folder: &Folder) -> Option<Vec<String>> {
-    let mut command = Command::new("sigrok-cli");
-    command.args(["-I", "vcd:compress=8", "-P", "sdcard_sd:cmd=CMD:clk=CLK", "-A", "sdcard_sd=cmd", "-i"]);
-    let Ok(Output { status, stdout, stderr }) = command.arg(folder.path("w.vcd")).output() else {
-        missing("sigrok-cli");
-        return None;
-    };
-    assert!(status.success(), "{}", text(&stderr));
-    let lines = text(&stdout);
-    Some(lines.lines().filter_map(|l| l.split_once(": ")).map(|(_, rest)| rest.to_owned()).collect())
-}
-
-/// Which side sent each token, as sigrok sees it.
-fn senders(folder: &Folder) -> Vec<String> {
-    let mut command = Command::new("sigrok-cli");
-    command.args(["-I", "vcd:compress=8", "-P", "sdcard_sd:cmd=CMD:clk=CLK", "-A"]);
-    let output =
-        command.args(["sdcard_sd=field-transmission", "-i"]).arg(folder.path("w.vcd")).output().unwrap();
-    text(&output.stdout).lines().filter_map(|l| l.rsplit(": ").next().map(str::to_owned)).collect()
-}
-
-/// Every command in its order, each with one reply (CMD0 has none), none of them taken for the other.
-#[track_caller]
-fn sigrok_agrees(folder: &Folder, commands: &[String]) {
-    let Some(seen) = sigrok(folder) else { return };
-    let name = |line: &str| line.split(' ').next().unwrap_or_default().to_owned();
-    let named: Vec<String> = seen.iter().map(|l| name(l)).filter(|n| n.contains("CMD")).collect();
-    assert_eq!(named, commands);
-    let mut expected = Vec::new();
-    for command in commands {
-        expected.push("host".to_owned());
-        if command != "CMD0" {
-            expected.push("card".to_owned());
-        }
-    }
-    assert_eq!(senders(folder), expected);
-    let replies = seen.iter().filter(|l| l.starts_with("Reply") || *l == "R2").count();
-    assert_eq!(replies, expected.iter().filter(|sender| *sender == "card").count());
-}
-
-/// What `judge-vcd.py` found; it ends with an error at a wrong frame or checksum.
-#[track_caller]
-fn crccheck(folder: &Folder, options: &[&str]) -> Option<serde_json::Value> {
-    let own = root().join("target/judges/bin/python");
-    let python = if own.exists() { own } else { PathBuf::from("python3") };
-    let has = Command::new(&python).args(["-c", "import crccheck"]).output();
-    if !has.is_ok_and(|output| output.status.success()) {
-        missing("PyPI's crccheck");
-        return None;
-    }
-    let mut command = Command::new(python);
-    command.arg(root().join("tools/judge-vcd.py")).arg(folder.path("w.vcd")).args(options);
-    let output = command.output().unwrap();
-    assert!(output.status.success(), "{}", text(&output.stderr));
-    Some(serde_json::from_slice(&output.stdout).unwrap())
-}
-
 fn blocks(judged: &serde_json::Value) -> Vec<(u64, u64, u64, String)> {
     let blocks = judged["blocks"].as_array().unwrap().iter();
     let number = |b: &serde_json::Value, key: &str| b[key].as_u64().unwrap();
@@ -127,8 +55,8 @@ fn an_sd_card_comes_up_before_both_judges() {
     for command in ["CMD0", "CMD8", "ACMD41", "CMD2", "CMD3", "CMD9", "CMD7", "ACMD51", "ACMD6", "CMD6"] {
         assert!(commands.iter().any(|c| c == command), "{command} is not in {commands:?}");
     }
-    sigrok_agrees(&folder, &commands);
-    let Some(judged) = crccheck(&folder, &[]) else { return };
+    sigrok_agrees(&folder.path("w.vcd"), &commands);
+    let Some(judged) = crccheck(&folder.path("w.vcd"), &[]) else { return };
     assert_eq!(judged["commands"], serde_json::json!(commands));
     // The card has its eight clocks after each token before the clock changes.
     assert_eq!(judged["clock_stopped_early"], 0);
@@ -147,8 +75,8 @@ fn single_and_multiple_blocks_both_ways_before_both_judges() {
     for command in ["CMD17", "CMD18", "CMD24", "CMD25", "CMD12", "CMD13"] {
         assert!(commands.iter().any(|c| c == command), "{command} is not in {commands:?}");
     }
-    sigrok_agrees(&folder, &commands);
-    let Some(judged) = crccheck(&folder, &[]) else { return };
+    sigrok_agrees(&folder.path("w.vcd"), &commands);
+    let Some(judged) = crccheck(&folder.path("w.vcd"), &[]) else { return };
     assert_eq!(judged["commands"], serde_json::json!(commands));
     let blocks = blocks(&judged);
     let written = blocks.iter().filter(|b| matches!(b.0, 24 | 25)).count();
@@ -165,7 +93,7 @@ fn single_and_multiple_blocks_both_ways_before_both_judges() {
 fn eight_lines_at_two_data_rates_have_their_checksums() {
     let folder = Folder::new();
     let commands = folder.trace("--platform hsq-sprd --for 1ms");
-    let Some(judged) = crccheck(&folder, &["--ddr", "--emmc"]) else { return };
+    let Some(judged) = crccheck(&folder.path("w.vcd"), &["--ddr", "--emmc"]) else { return };
     assert_eq!(judged["commands"], serde_json::json!(commands));
     let blocks = blocks(&judged);
     assert!(blocks.iter().any(|b| b.0 == 25) && blocks.iter().any(|b| b.0 == 17));
@@ -180,7 +108,7 @@ fn eight_lines_at_two_data_rates_have_their_checksums() {
 fn the_checksum_judge_refuses_a_spoiled_bit() {
     let folder = Folder::new();
     folder.trace(&format!("{SD} --trigger cmd=24 --for 100us"));
-    if crccheck(&folder, &[]).is_none() {
+    if crccheck(&folder.path("w.vcd"), &[]).is_none() {
         return;
     }
     let path = folder.path("w.vcd");
@@ -196,9 +124,7 @@ fn the_checksum_judge_refuses_a_spoiled_bit() {
         let at = changes[changes.len() / 2];
         let spoiled = format!("{}\n{}", &good[..at], &good[at + 1..].split_once('\n').unwrap().1);
         std::fs::write(&path, spoiled).unwrap();
-        let own = root().join("target/judges/bin/python");
-        let python = if own.exists() { own } else { PathBuf::from("python3") };
-        let output = Command::new(python).arg(root().join("tools/judge-vcd.py")).arg(&path).output().unwrap();
+        let output = checksums(&path, &[]).unwrap();
         assert_eq!(output.status.code(), Some(1), "{name}: {}", text(&output.stderr));
         assert!(text(&output.stderr).starts_with("judge-vcd.py: cycle "), "{name}: {}", text(&output.stderr));
     }

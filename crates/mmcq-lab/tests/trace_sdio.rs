@@ -1,66 +1,20 @@
 //! `mmcq trace --sdio`: a packet of the SDIO experiment as an oscilloscope shows it, before PyPI's checksums
 //! (`tools/judge-vcd.py`); and what `mmcq trace` refuses of its options.
 
+mod judges;
+
+use judges::{checksums, crccheck, sigrok, sigrok_agrees, text};
 use mmcq_lab::sdio::platform::{Board, NAME};
 use mmcq_lab::sdio::trace::Step;
 use mmcq_lab::sdio::{Run, run};
 use mmcq_lab::trace::packet::{self, Packet};
-use mmcq_lab::trace::{Event, What};
-use std::path::{Path, PathBuf};
+use mmcq_lab::trace::{Event, Start, What, Window, record, vcd};
+use std::path::Path;
 use std::process::{Command, Output};
-
-/// The judge knows commands with blocks by their index. CMD53 says its size in its argument (blocks of 512 bytes
-/// here), so each kind of it goes under a name of its own.
-const JUDGE: &str = r#"
-import importlib.util, sys
-spec = importlib.util.spec_from_file_location("judge", sys.argv[1])
-judge = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(judge)
-plain = judge.data
-def data(lines, falls, found, ddr, emmc):
-    named = []
-    for first, last, host, index, argument, app in found:
-        if host and index == 53:
-            count, blocks = argument & 0x1ff, argument >> 27 & 1
-            index = 1000 + (512 if blocks else count or 512)
-            judge.SD_BLOCKS[index] = index - 1000
-            if blocks:
-                judge.OPEN_ENDED += (index,)
-                named.append((first, last, True, 23, count, False))
-        named.append((first, last, host, index, argument, app))
-    return plain(lines, falls, named, ddr, emmc)
-judge.data = data
-sys.argv = sys.argv[1:]
-try:
-    judge.main()
-except judge.Wrong as error:
-    sys.exit(f"judge-vcd.py: {error}")
-"#;
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
 
 fn trace(folder: &Path, options: &str) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_mmcq"));
     command.current_dir(folder).arg("trace").args(options.split_whitespace()).output().unwrap()
-}
-
-/// What the judge makes of a waveform; `None` where it is not installed, which is fatal in CI.
-fn judge(vcd: &Path) -> Option<Output> {
-    let root = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
-    let own = root.join("target/judges/bin/python");
-    let python = if own.exists() { own } else { PathBuf::from("python3") };
-    let has = Command::new(&python).args(["-c", "import crccheck"]).output();
-    if !has.is_ok_and(|output| output.status.success()) {
-        let line = "PyPI's crccheck is not there; tools/install-judges.sh installs it";
-        assert!(std::env::var_os("CI").is_none(), "{line}");
-        println!("skipped: {line}");
-        return None;
-    }
-    let mut command = Command::new(python);
-    command.args(["-c", JUDGE]).arg(root.join("tools/judge-vcd.py")).arg(vcd);
-    Some(command.output().unwrap())
 }
 
 fn packet(setting: &str) -> Packet {
@@ -89,9 +43,7 @@ fn every_setting_has_right_checksums() {
     for (setting, _) in packet::SETTINGS {
         let output = trace(folder.path(), &format!("--sdio {setting} --vcd w.vcd"));
         assert!(output.status.success(), "{setting}: {}", text(&output.stderr));
-        let Some(judged) = judge(&folder.path().join("w.vcd")) else { return };
-        assert!(judged.status.success(), "{setting}: {}", text(&judged.stderr));
-        let judged: serde_json::Value = serde_json::from_slice(&judged.stdout).unwrap();
+        let Some(judged) = crccheck(&folder.path().join("w.vcd"), &[]) else { return };
         // One function may interrupt: ours need not ask whose it is.
         let asks = if setting == "mmcq" { 2 } else { 3 };
         let mut commands = vec!["CMD52"; asks];
@@ -107,11 +59,80 @@ fn every_setting_has_right_checksums() {
 }
 
 #[test]
+fn sigrok_reads_every_command_and_its_argument() {
+    let folder = tempfile::tempdir().unwrap();
+    for (setting, _) in packet::SETTINGS {
+        assert!(trace(folder.path(), &format!("--sdio {setting} --vcd w.vcd")).status.success());
+        let path = folder.path().join("w.vcd");
+        let asks = if setting == "mmcq" { 2 } else { 3 };
+        let commands = [vec!["CMD52"; asks], vec!["CMD53", "CMD53", "CMD52"]].concat();
+        let commands: Vec<String> = commands.into_iter().map(str::to_owned).collect();
+        sigrok_agrees(&path, &commands);
+        let Some(arguments) = sigrok(&path, "field-arg") else { return };
+        // Of the host's tokens; each is followed by the card's.
+        let arguments: Vec<&str> = arguments.iter().step_by(2).map(String::as_str).collect();
+        let expected = [
+            "0x00000a00", // function 0, 00005h: whose interrupt is it?
+            "0x10002600", // function 1, 00013h: its register
+            "0x90002601", // the same, 1 written: cleared
+            "0x10000004", // CMD53 from 00000h: 4 bytes, by bytes
+            "0x18000004", // 4 blocks
+            "0x90002000", // 00010h, 0 written: acknowledged
+        ];
+        let expected = expected[3 - asks..].iter().map(|argument| format!("Argument: {argument}"));
+        assert_eq!(arguments, expected.collect::<Vec<_>>(), "{setting}");
+    }
+}
+
+/// From the first CMD5 (nobody answers the CMD8 before it, and sigrok waits for an answer to each command) to the first packet: the block
+/// size of the payload is one that the function was told by CMD52.
+#[test]
+fn bring_up_from_cmd5_and_the_first_packet_before_both_judges() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("w.vcd");
+    let board = Board::load(NAME).unwrap();
+    let way = packet::SETTINGS[3].1;
+    let start = Start::Command { index: 5, n: 1 };
+    let window = Window { start, before_ns: 0, for_ns: Some(60_000_000) };
+    let (outcome, recording) =
+        record(window, || run(&Run { board: &board, way, thief: None, for_ns: 8_000_000, seed: 1 }));
+    outcome.unwrap();
+    let capture = recording.capture().unwrap();
+    std::fs::write(&path, vcd::write(&capture).unwrap()).unwrap();
+    let sent = capture.events.iter().filter_map(|event| match event.what {
+        What::Command { index, .. } => Some(format!("CMD{index}")),
+        _ => None,
+    });
+    let commands: Vec<String> = sent.collect();
+    for command in ["CMD5", "CMD3", "CMD7", "CMD52", "CMD53"] {
+        assert!(commands.iter().any(|c| c == command), "{command} is not in {commands:?}");
+    }
+    sigrok_agrees(&path, &commands);
+    // The size told by the file counts, and not the option's.
+    let Some(judged) = crccheck(&path, &["--io-block=256"]) else { return };
+    assert_eq!(judged["commands"], serde_json::json!(commands));
+    let blocks = judged["blocks"].as_array().unwrap().iter();
+    let blocks: Vec<_> = blocks.map(|b| (b["bytes"].as_u64(), b["width"].as_u64())).collect();
+    assert!(blocks.len() >= 5, "{blocks:?}");
+    assert_eq!(blocks[..5], [4, 512, 512, 512, 512].map(|bytes| (Some(bytes), Some(4))));
+}
+
+#[test]
+fn the_judge_takes_a_block_size_from_its_option_where_the_file_says_none() {
+    let folder = tempfile::tempdir().unwrap();
+    assert!(trace(folder.path(), "--sdio async --vcd w.vcd").status.success());
+    let path = folder.path().join("w.vcd");
+    let Some(output) = checksums(&path, &["--io-block=256"]) else { return };
+    assert!(!output.status.success() && text(&output.stderr).starts_with("judge-vcd.py: cycle "));
+    assert!(checksums(&path, &["--io-block=512"]).unwrap().status.success());
+}
+
+#[test]
 fn the_judge_sees_a_spoiled_bit_of_a_payload() {
     let folder = tempfile::tempdir().unwrap();
     assert!(trace(folder.path(), "--sdio async --vcd w.vcd").status.success());
     let path = folder.path().join("w.vcd");
-    if judge(&path).is_none() {
+    if checksums(&path, &[]).is_none() {
         return;
     }
     let good = std::fs::read_to_string(&path).unwrap();
@@ -121,7 +142,7 @@ fn the_judge_sees_a_spoiled_bit_of_a_payload() {
         let changes: Vec<usize> = good.match_indices(&change).map(|m| m.0).collect();
         let at = changes[changes.len() / 2];
         std::fs::write(&path, format!("{}{}", &good[..at], &good[at + change.len() - 1..])).unwrap();
-        let output = judge(&path).unwrap();
+        let output = checksums(&path, &[]).unwrap();
         assert!(!output.status.success(), "{name}");
         assert!(text(&output.stderr).starts_with("judge-vcd.py: cycle "), "{name}: {}", text(&output.stderr));
     }

@@ -4,7 +4,8 @@
 //! port that carries them, not here.
 
 use crate::time::Time;
-use mmcq::host::{BusOp, Caps, Direction, DmaError, Events, Host, Phase, Segment, StartError, Step};
+use mmcq::host::{BusOp, Caps, Cause, Direction, DmaError, Events, Host, Phase, Segment, StartError, Step};
+use mmcq::spec::command::Command;
 
 /// Costs of the calls, in nanoseconds; charged before the call does its work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -48,6 +49,7 @@ impl<H> Charged<H> {
 
 impl<H: Host> Host for Charged<H> {
     const CONTINUES: bool = H::CONTINUES;
+    const BESIDE: bool = H::BESIDE;
 
     fn caps(&self) -> &Caps {
         self.inner.caps()
@@ -67,6 +69,19 @@ impl<H: Host> Host for Charged<H> {
         let data = phase.data.is_some();
         self.time.charge(if data { self.costs.start_data_ns } else { self.costs.start_command_ns });
         self.inner.start(phase, segments, timeout_ns)
+    }
+
+    fn start_beside(&mut self, command: &Command) -> Result<(), StartError> {
+        self.time.charge(self.costs.start_command_ns);
+        self.inner.start_beside(command)
+    }
+
+    fn ack_beside(&mut self) -> Option<Result<u32, Cause>> {
+        self.inner.ack_beside()
+    }
+
+    fn abort_beside(&mut self) {
+        self.inner.abort_beside();
     }
 
     fn ack(&mut self, segments: &[Segment]) -> Events {

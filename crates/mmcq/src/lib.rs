@@ -4,7 +4,7 @@
 //! it wants to be called again. Whoever moves it (hard interrupt, deferred interrupt, thread, spinning loop) is the
 //! platform's choice. The edges are futures that borrow a slot ([`task`]) and plain calls ([`block`]).
 //!
-//! Nothing here allocates, blocks, spins, reads a clock or panics.
+//! Nothing here allocates, blocks, reads a clock or panics, and nothing spins but a thread that asks for it, for as long as [`advance`] says.
 //!
 //! From power-up to the first block, with a stack of eight slots that lives in the program's static memory:
 //!
@@ -46,6 +46,7 @@
 //! [`task::Timer`]. Without an executor, [`task::Shared::block_on`] runs the same code; `boards/size` is a complete small image.
 #![no_std]
 
+pub mod advance;
 pub mod block;
 pub mod card;
 pub mod engine;

@@ -3,6 +3,10 @@
 //! Futures only hold the number of a slot; the slot owns the buffer. So a future may be dropped or forgotten at any point: dropped, its request is
 //! taken back or ends by itself; forgotten, it costs a slot. Nothing here runs a waker or a future while the lock is held.
 
+mod spin;
+
+pub use spin::Spinning;
+
 use crate::engine::{Completion, Config, DmaBuf, Engine, Error, Kind, Output, Request, SlotId, Work};
 use crate::host::{Auto, BusOp, Data, Host, Phase};
 use crate::plant::{self, Bug};
@@ -234,23 +238,35 @@ pub struct Op<'a, L: Lock, H: Host, const N: usize, P: Policy = Fifo> {
     at: At,
 }
 
+impl<L: Lock, H: Host, const N: usize, P: Policy> Op<'_, L, H, N, P> {
+    /// Hands the request over, if it has not been. A refused one is over, with its buffer.
+    fn submit(&mut self) -> Result<(), Completion> {
+        match core::mem::replace(&mut self.at, At::After) {
+            At::Before(request) => match self.shared.submit(request) {
+                Ok(id) => self.at = At::In(id),
+                Err((error, request)) => {
+                    return Err(Completion { result: Err(error), done_bytes: 0, buf: request.buf });
+                }
+            },
+            at => self.at = at,
+        }
+        Ok(())
+    }
+}
+
 impl<L: Lock, H: Host, const N: usize, P: Policy> Future for Op<'_, L, H, N, P> {
     type Output = Completion;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let shared = self.shared;
         let again = matches!(self.at, At::In(_));
-        let id = match core::mem::replace(&mut self.at, At::After) {
-            At::Before(request) => match shared.submit(request) {
-                Ok(id) => id,
-                Err((error, request)) => {
-                    return Poll::Ready(Completion { result: Err(error), done_bytes: 0, buf: request.buf });
-                }
-            },
-            At::In(id) => id,
-            // A future that is polled again after its end has nothing more to say.
-            At::After => return Poll::Pending,
-        };
+        if matches!(self.at, At::Before(_))
+            && let Err(refused) = self.submit()
+        {
+            return Poll::Ready(refused);
+        }
+        // A future that is polled again after its end has nothing more to say.
+        let At::In(id) = self.at else { return Poll::Pending };
         let done = shared.with(|engine| {
             let done = engine.take(id);
             if done.is_none() {
@@ -262,11 +278,11 @@ impl<L: Lock, H: Host, const N: usize, P: Policy> Future for Op<'_, L, H, N, P> 
             done
         });
         match done {
-            Some(completion) => Poll::Ready(completion),
-            None => {
-                self.at = At::In(id);
-                Poll::Pending
+            Some(completion) => {
+                self.at = At::After;
+                Poll::Ready(completion)
             }
+            None => Poll::Pending,
         }
     }
 }

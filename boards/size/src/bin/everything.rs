@@ -5,6 +5,7 @@
 
 use core::hint::black_box;
 use core::task::Waker;
+use mmcq::advance::{Advance, Bus, Context, Costs, Wait};
 use mmcq::block::{BlockDevice, Copying};
 use mmcq::card::{Card, Options, bring_up, bring_up_io};
 use mmcq::engine::{Config, DmaBuf, Engine, Error, Kind, Request, SlotId, Target};
@@ -42,6 +43,7 @@ fn calls() -> Option<()> {
     let _ = black_box(card.is_ok_and(|card| registers(&card)));
     extended(&scratch);
     blocks(stack, scratch)?;
+    waiting(stack);
     stack.with(queue);
     scheduled();
     by_cpu();
@@ -74,6 +76,30 @@ fn blocks(stack: &'static Stack<8>, scratch: DmaBuf) -> Option<()> {
         Some(())
     };
     stack.block_on(future, board::idle)
+}
+
+/// Spin or leave.
+fn waiting(stack: &'static Stack<8>) {
+    let advance = Advance::new(black_box(Costs::UNKNOWN)).listening_by(|on| {
+        black_box(on);
+    });
+    let request = Request::new(black_box(Kind::Read { lba: 7, blocks: 1 }), DmaBuf::EMPTY);
+    let done = stack.block_on(stack.request_with(&advance, request), board::idle);
+    black_box(done.result.is_ok());
+    black_box(stack.with(|engine| (engine.awaited().copied(), engine.last_phase(), engine.bus())));
+    advance.set_bus(black_box(Bus { clock_hz: 1, ..advance.bus() }));
+    let from = black_box(Context::Deferred);
+    for wait in [black_box(Wait::fifo(7)), black_box(Wait::fifo(8))] {
+        black_box((
+            advance.choose(&wait, from, black_box(9)),
+            advance.expected_ns(&wait),
+            advance.price_ns(from),
+        ));
+        advance.saw(&wait, black_box(10));
+        advance.gave_up(&wait, black_box(11));
+        advance.slept(from, black_box(12), black_box(13));
+    }
+    black_box(advance.costs().dma_from_bytes());
 }
 
 /// The engine's own calls.

@@ -5,6 +5,7 @@ use clap::Args;
 use mmcq_lab::board::{self, Board, Price};
 use mmcq_lab::platform::Platform;
 use mmcq_lab::registers::{self, Field};
+use mmcq_lab::sdio::platform::Board as SdioBoard;
 use mmcq_sim::card::Medium;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -76,6 +77,10 @@ impl Platforms {
         for name in Platform::names() {
             let platform = Platform::load(name).map_err(Error::input)?;
             rows.push(("platform", name.to_owned(), platform.description));
+        }
+        for name in SdioBoard::names() {
+            let board = SdioBoard::load(name).map_err(Error::input)?;
+            rows.push(("platform", name.to_owned(), format!("{} (reproduce sdio)", board.description)));
         }
         for name in board::card_names() {
             let profile = board::card_profile(name).map_err(Error::input)?;

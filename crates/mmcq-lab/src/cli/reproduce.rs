@@ -18,7 +18,8 @@ use std::time::Duration;
 /// cost. Settings: none (Linux without the queue), hsq-tag and hsq-fifo (its software queue), close and patch (Linux's driver of a reader as it is, and keeping
 /// transfers open), mmcq (this stack at Linux's prices), mmcq-own (at its own measured path length). Of sdio: thread+tasklet, thread, async (who advances
 /// Linux's six commands), thread+spin (the thread spins for CMD52), mmcq asks (two functions may interrupt, so INTx is read), mmcq spin (CMD52 is spun
-/// for), mmcq dma (the payload by DMA), mmcq-own slow (most cycles for an instruction); then the CPU time of a CMD52 by the way of waiting for it.
+/// for where the policy says so), mmcq dma (the payload by DMA), mmcq-own slow (most cycles for an instruction); then the CPU time of a CMD52 by the way of
+/// waiting for it, and the packets again on a fast PC with SDHCI.
 #[derive(Debug, Args)]
 pub struct Reproduce {
     /// Which experiment
@@ -29,6 +30,9 @@ pub struct Reproduce {
     /// Another board: a name from `mmcq platforms` (nothing was published for it)
     #[arg(long, value_name = "PLATFORM", conflicts_with = "all")]
     platform: Option<String>,
+    /// Sets one value of the board, sdio only: cost.wake_us=30, bus.clock_hz=25000000 (may be given several times; without --platform the published board runs alone)
+    #[arg(long, value_name = "KEY=VALUE")]
+    set: Vec<String>,
     /// The experiment's board and its variants: busy CPU, deferring host, host without busy detection. For stream: block sizes from 4 KiB to 1 MiB, depths from 1 to
     /// 32 and mixes, with streams and without; and merging on a host that cannot continue data
     #[arg(long)]
@@ -58,7 +62,7 @@ enum Experiment {
     Sdio,
 }
 
-type Board = fn(&str, Amount, &mut dyn FnMut(&str)) -> Result<Vec<Row>, Error>;
+type Board = fn(&str, &[String], Amount, &mut dyn FnMut(&str)) -> Result<Vec<Row>, Error>;
 
 fn failed(error: RunError) -> Error {
     match error {
@@ -70,12 +74,17 @@ fn failed(error: RunError) -> Error {
 /// An experiment on blocks, with this program's errors.
 macro_rules! blocks {
     ($board:path) => {
-        |name, amount, progress| $board(name, amount, progress).map_err(failed)
+        |name, _, amount, progress| $board(name, amount, progress).map_err(failed)
     };
 }
 
-fn packets(name: &str, amount: Amount, progress: &mut dyn FnMut(&str)) -> Result<Vec<Row>, Error> {
-    sdio::board(name, amount, progress).map_err(|error| match error {
+fn packets(
+    name: &str,
+    changes: &[String],
+    amount: Amount,
+    progress: &mut dyn FnMut(&str),
+) -> Result<Vec<Row>, Error> {
+    sdio::board(name, changes, amount, progress).map_err(|error| match error {
         Failure::Platform(_) | Failure::Card(_) | Failure::Setup(_) => Error::input(error),
         other => Error::Run(other.to_string()),
     })
@@ -91,16 +100,24 @@ impl Reproduce {
             Experiment::Fair => (blocks!(fair::board), &fair::BOARDS),
             Experiment::Sdio => (packets, &sdio::BOARDS),
         };
+        let sdio = matches!(self.experiment, Experiment::Sdio);
         let named = self.platform.as_deref().map(|name| [name]);
         let wanted: &[&str] = match &named {
             Some(name) => name,
             None if self.all => boards,
+            None if sdio && self.set.is_empty() => boards,
             None => &boards[..1],
         };
-        if self.plot.is_some() && matches!(self.experiment, Experiment::Sdio) {
+        if self.plot.is_some() && sdio {
             return Err(Error::Input(
-                "--plot: sdio has no rates to draw; expected another experiment".to_owned(),
+                "--plot: sdio has no rates to draw; expected another experiment, or mmcq trace --sdio --svg FILE"
+                    .to_owned(),
             ));
+        }
+        if let Some(change) = self.set.first().filter(|_| !sdio) {
+            return Err(Error::Input(format!(
+                "--set {change}: a published experiment runs as its board is; expected sdio, or mmcq run JOB --set"
+            )));
         }
         if let Some(path) = &self.plot {
             super::writable("--plot", path)?;
@@ -109,7 +126,7 @@ impl Reproduce {
         let mut progress = |what: &str| spinner.set_message(what.to_owned());
         let mut rows = Vec::new();
         for name in wanted {
-            rows.extend(board(name, amount, &mut progress)?);
+            rows.extend(board(name, &self.set, amount, &mut progress)?);
         }
         let (mut merged, mut swept) = (Vec::new(), Vec::new());
         if self.all && matches!(self.experiment, Experiment::Stream) {

@@ -281,6 +281,7 @@ fn run(
         auto_count: true,
         no_count: false,
         continue_data: false,
+        beside: false,
         busy: BusyDetect::Interrupt,
         max_busy_ns: u64::MAX,
         max_segments: 128,

@@ -2,15 +2,14 @@
 
 use super::{Amount, Row};
 use crate::sdio::linux::Advance;
-use crate::sdio::machine::Thief;
 use crate::sdio::ours::Stay;
-use crate::sdio::platform::{Board, NAME};
-use crate::sdio::spin::{self, Wait};
+use crate::sdio::platform::{Board, Costs, Kind, NAME, PC};
+use crate::sdio::spin::{self, COMMAND_CLK, Wait};
 use crate::sdio::trace::Step;
 use crate::sdio::{Failure, Outcome, Run, Way, run};
 
-/// The experiment's board.
-pub const BOARDS: [&str; 1] = [NAME];
+/// The experiment's board, and a fast PC with the same card.
+pub const BOARDS: [&str; 2] = [NAME, PC];
 
 const fn ours(stay: Stay, own: bool, dma: bool, asks: bool) -> Way {
     Way::Ours { stay, own, dma, asks }
@@ -35,50 +34,116 @@ const SETTINGS: [(&str, Way, Option<Published>); 12] = [
     (SLOW, ours(Stay::Commands, true, false, false), None),
 ];
 
+/// The settings of a controller with DMA of its own, where nothing but one remark was published.
+const BY_DMA: [(&str, Way); 7] = [
+    ("thread+tasklet", Way::Linux(Advance::ThreadTasklet)),
+    ("thread", Way::Linux(Advance::Thread)),
+    ("async", Way::Linux(Advance::Async)),
+    ("thread+spin", Way::Linux(Advance::ThreadSpin)),
+    ("mmcq", ours(Stay::Fifo, false, true, false)),
+    ("mmcq spin", ours(Stay::Commands, false, true, false)),
+    ("mmcq-own", ours(Stay::Commands, true, true, false)),
+];
+
 /// `mmcq-own` on a CPU that takes the most cycles for an instruction.
 const SLOW: &str = "mmcq-own slow";
 /// What was fitted to.
 const FITTED: &str = "thread+tasklet";
 
-/// Clocks of a CMD52 with its response.
-const COMMAND_CLK: u64 = 104;
 /// Words of a packet's payload.
 const PAYLOAD_WORDS: f64 = 512.0;
 
-/// Runs the experiment.
-pub fn board(name: &str, amount: Amount, progress: &mut dyn FnMut(&str)) -> Result<Vec<Row>, Failure> {
-    let board = Board::load(name)?;
+/// Runs the experiment on this board, with single values of it changed.
+pub fn board(
+    name: &str,
+    changes: &[String],
+    amount: Amount,
+    progress: &mut dyn FnMut(&str),
+) -> Result<Vec<Row>, Failure> {
+    let board = Board::load_with(name, changes)?;
     let for_ns = if amount.full { 60_000_000_000 } else { 8_000_000_000 };
-    let thief = Thief { hold_ns: board.thief_hold_ns, per_second: board.thief_per_second };
+    let by_dma = BY_DMA.map(|(setting, way)| (setting, way, None));
+    let settings: &[(&str, Way, Option<Published>)] = match board.controller {
+        Kind::S3cSdi => &SETTINGS,
+        Kind::Sdhci => &by_dma,
+    };
     let mut rows = Vec::new();
-    for (setting, way, published) in SETTINGS {
+    for &(setting, way, published) in settings {
         progress(setting);
         let mut board = board.clone();
         if setting == SLOW {
             board.own.cycles_per_instruction = board.own.cycles_per_instruction_most;
         }
         let of = |thief| run(&Run { board: &board, way, thief, for_ns, seed: amount.seed });
-        let (quiet, robbed) = (of(None)?, of(Some(thief))?);
-        rows.extend(rows_of(&board, setting, way, published, &quiet, &robbed));
+        let quiet = of(None)?;
+        let robbed = board.thief.map(|thief| of(Some(thief))).transpose()?;
+        rows.extend(rows_of(&board, setting, way, published, &quiet, robbed.as_ref()));
     }
-    for (cpu, costs) in [("ARM926", board.cost), ("fast CPU", board.fast)] {
-        for clock_hz in [400_000, 10_000_000, 25_000_000, 50_000_000] {
-            let cell = format!("CMD52, {} MHz, {cpu}", f64::from(clock_hz) / 1e6);
-            progress(&cell);
-            for wait in Wait::ALL {
-                let (cell, setting, unit) = (cell.clone(), wait.name().to_owned(), "us of CPU".to_owned());
-                let model = spin::price_ns(&board, costs, clock_hz, wait)? / 1e3;
-                rows.push(Row { cell, setting, unit, published: None, fitted: false, model, limit: None });
-            }
-        }
+    if name != NAME {
+        rows.iter_mut().for_each(|row| row.cell = format!("{} @{name}", row.cell));
+    }
+    if let Some(fast) = board.fast {
+        rows.extend(waits(&board, [("ARM926", board.cost), ("fast CPU", fast)], progress)?);
     }
     Ok(rows)
 }
 
+/// The clocks of the table.
+const CLOCKS_HZ: [u32; 4] = [400_000, 10_000_000, 25_000_000, 50_000_000];
+
+/// What a CMD52 costs by the way of waiting for it; from which clock on spinning pays; and how much worse than the better of its two
+/// ways the policy is anywhere, the clocks on both sides of the crossover included.
+fn waits(
+    board: &Board,
+    cpus: [(&str, Costs); 2],
+    progress: &mut dyn FnMut(&str),
+) -> Result<Vec<Row>, Failure> {
+    let mut rows = Vec::new();
+    let mut row = |cell: String, setting: Wait, unit: &str, model: f64| {
+        let (setting, unit) = (setting.name().to_owned(), unit.to_owned());
+        rows.push(Row { cell, setting, unit, published: None, fitted: false, model, limit: None });
+    };
+    let ways = [(false, Wait::Interrupt, Wait::PolicyInterrupt), (true, Wait::Thread, Wait::PolicyThread)];
+    let mut worst = [0.0_f64; 2];
+    for (cpu, costs) in cpus {
+        for clock_hz in CLOCKS_HZ {
+            let cell = format!("CMD52, {} MHz, {cpu}", f64::from(clock_hz) / 1e6);
+            progress(&cell);
+            let mut prices = Wait::ALL.map(|_| 0.0);
+            for (price, wait) in prices.iter_mut().zip(Wait::ALL) {
+                *price = spin::price_ns(board, costs, clock_hz, wait)? / 1e3;
+                row(cell.clone(), wait, "us of CPU", *price);
+            }
+            let [spin, leave, sleep, or_leave, or_sleep] = prices;
+            worst[0] = worst[0].max(or_leave / spin.min(leave) - 1.0);
+            worst[1] = worst[1].max(or_sleep / spin.min(sleep) - 1.0);
+        }
+        for (worst, (in_thread, other, policy)) in worst.iter_mut().zip(ways) {
+            progress(&format!("crossover, {cpu}"));
+            let leaves = spin::crossover(board, costs, in_thread)?;
+            for divider in leaves - 1..=leaves {
+                let price = |wait| spin::price_ns(board, costs, spin::clock_hz(board, divider), wait);
+                let best = price(Wait::Spin)?.min(price(other)?);
+                *worst = worst.max(price(policy)? / best - 1.0);
+            }
+            let slowest_hz = f64::from(board.pclk_hz) / f64::from(leaves - 1);
+            row(format!("spinning pays from, {cpu}"), policy, "MHz", slowest_hz / 1e6);
+        }
+    }
+    for (worst, (_, _, policy)) in worst.into_iter().zip(ways) {
+        row(WORST.to_owned(), policy, "%", 100.0 * worst);
+    }
+    Ok(rows)
+}
+
+/// The line with the policy's worst excess.
+const WORST: &str = "policy's worst excess";
+
 /// The rows as tables that fit on a screen: the historic settings, ours at Linux's costs, ours at its own,
-/// the ways to wait.
+/// the ways to wait; then the other boards.
 pub fn parts(rows: &[Row]) -> Vec<Vec<Row>> {
     let part = |row: &Row| match SETTINGS.iter().find(|(setting, ..)| *setting == row.setting) {
+        _ if row.cell.contains(" @") => 4,
         Some((_, Way::Linux(_), _)) => 0,
         Some((_, Way::Ours { own: false, .. }, _)) => 1,
         Some((_, Way::Ours { own: true, .. }, _)) => 2,
@@ -90,7 +155,7 @@ pub fn parts(rows: &[Row]) -> Vec<Vec<Row>> {
             cells.push(&row.cell);
         }
     }
-    let tables = (0..4).map(|at| {
+    let tables = (0..5).map(|at| {
         let mut table: Vec<Row> = Vec::new();
         for cell in &cells {
             let line = rows.iter().filter(|row| row.cell == *cell && part(row) == at);
@@ -106,7 +171,7 @@ pub fn parts(rows: &[Row]) -> Vec<Vec<Row>> {
         }
         table
     });
-    tables.collect()
+    tables.filter(|table| !table.is_empty()).collect()
 }
 
 fn rows_of(
@@ -115,7 +180,7 @@ fn rows_of(
     way: Way,
     published: Option<Published>,
     quiet: &Outcome,
-    robbed: &Outcome,
+    robbed: Option<&Outcome>,
 ) -> Vec<Row> {
     let mut rows = Vec::new();
     let mut row = |cell: &str, unit: &str, published: Option<f64>, model: f64, limit: Option<f64>| {
@@ -136,11 +201,15 @@ fn rows_of(
     row("interrupt to cleared", "us", published.map(|p| p.0), us(quiet.mean_ns()), Some(wire_us));
     row("counter", "kcycles/s", published.map(|p| p.1), quiet.kcycles, Some(most));
     row("interrupt to cleared p99.9", "us", None, us(quiet.percentile_ns(99.9) as f64), None);
-    row("with thief: mean", "us", None, us(robbed.mean_ns()), None);
-    row("with thief: p99.9", "us", None, us(robbed.percentile_ns(99.9) as f64), None);
-    row("with thief: packets lost", "%", None, share(robbed.overrun, robbed.packets), None);
+    if let Some(robbed) = robbed {
+        row("with thief: mean", "us", None, us(robbed.mean_ns()), None);
+        row("with thief: p99.9", "us", None, us(robbed.percentile_ns(99.9) as f64), None);
+        row("with thief: packets lost", "%", None, share(robbed.overrun, robbed.packets), None);
+    }
     row("interrupts", "/packet", None, quiet.interrupts, None);
-    row("bus clock stopped", "us/packet", None, us(quiet.held_ns), None);
+    if board.controller == Kind::S3cSdi {
+        row("bus clock stopped", "us/packet", None, us(quiet.held_ns), None);
+    }
     let of = |step: Step| quiet.steps_ns.iter().find(|(s, _)| *s == step).map(|(_, ns)| *ns);
     // The first begins with the interrupt: what the others until the clearing leave of the latency.
     let first = Step::ALL.into_iter().take_while(|step| of(*step).is_none()).last();

@@ -1,10 +1,10 @@
 //! The driver with its prices: registers, and the software that calls it.
 
-use super::platform::Costs;
-use mmcq::host::s3c_sdi::{self, DmaUse, regs};
+use super::model::{Driver, Model};
+use super::platform::{Board, Costs};
+use mmcq::host::s3c_sdi::{DmaUse, regs};
 use mmcq::host::{BusOp, Caps, Direction, DmaError, Events, Host, Phase, Regs, Segment, StartError, Step};
 use mmcq_sim::memory::ShadowMemory;
-use mmcq_sim::s3c_sdi::S3cSdi;
 use mmcq_sim::time::Time;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -12,19 +12,33 @@ use std::rc::Rc;
 /// The registers: each access lets the model reach now, acts, and is charged.
 #[derive(Clone)]
 pub struct Port {
-    model: Rc<RefCell<S3cSdi>>,
+    model: Model,
     time: Time,
     costs: Rc<Cell<Costs>>,
 }
 
 impl Port {
-    fn charge(&self, offset: u16) {
+    fn charge(&self, offset: u16, other_ns: u64) {
         let costs = self.costs.get();
         self.time.charge(match offset {
-            regs::DATA => costs.fifo_word_ns,
-            regs::FSTA => costs.fifo_count_ns,
-            _ => costs.register_ns,
+            regs::DATA if self.model.has_fifo() => costs.fifo_word_ns,
+            regs::FSTA if self.model.has_fifo() => costs.fifo_count_ns,
+            _ => other_ns,
         });
+    }
+
+    // Not inlined: what it does is the model's, and does not count as instructions of ours.
+    #[inline(never)]
+    fn read(&self, offset: u16, size: u8) -> u32 {
+        let value = self.model.read(offset, size, self.time.now());
+        self.charge(offset, self.costs.get().register_ns);
+        value
+    }
+
+    #[inline(never)]
+    fn write(&self, offset: u16, size: u8, value: u32) {
+        self.model.write(offset, size, value, self.time.now());
+        self.charge(offset, self.costs.get().register_write_ns);
     }
 
     /// How many bytes the FIFO holds.
@@ -35,32 +49,24 @@ impl Port {
 
 impl Regs for Port {
     fn read8(&self, offset: u16) -> u8 {
-        self.read32(offset) as u8
+        self.read(offset, 1) as u8
     }
     fn read16(&self, offset: u16) -> u16 {
-        self.read32(offset) as u16
+        self.read(offset, 2) as u16
     }
-    // Not inlined: what it does is the model's, and does not count as instructions of ours.
-    #[inline(never)]
     fn read32(&self, offset: u16) -> u32 {
-        let value = self.model.borrow_mut().read(offset, 4, self.time.now());
-        self.charge(offset);
-        value
+        self.read(offset, 4)
     }
     fn write8(&self, offset: u16, value: u8) {
-        self.write32(offset, value.into());
+        self.write(offset, 1, value.into());
     }
     fn write16(&self, offset: u16, value: u16) {
-        self.write32(offset, value.into());
+        self.write(offset, 2, value.into());
     }
-    #[inline(never)]
     fn write32(&self, offset: u16, value: u32) {
-        self.model.borrow_mut().write(offset, 4, value, self.time.now());
-        self.charge(offset);
+        self.write(offset, 4, value);
     }
 }
-
-type Driver = s3c_sdi::S3cSdi<Port, ShadowMemory>;
 
 /// The driver, shared by the engine that brings the card up and whoever uses it afterwards. Its calls cost
 /// what [`Costs`] say; nothing before [`set_costs`](Priced::set_costs).
@@ -70,28 +76,28 @@ pub struct Priced {
     caps: Caps,
     port: Port,
     phase: Rc<Cell<Option<Phase>>>,
+    by_dma: Rc<Cell<bool>>,
     phases: Rc<Cell<u64>>,
 }
 
 impl Priced {
-    /// A driver for the model.
+    /// A driver for the board's controller.
     pub fn new(
-        model: Rc<RefCell<S3cSdi>>,
+        board: &Board,
+        model: Model,
         memory: ShadowMemory,
         time: Time,
-        clock_hz: u32,
         dma: DmaUse,
-    ) -> Result<Self, s3c_sdi::SetupError> {
-        let pclk_hz = model.borrow().config().pclk_hz;
+    ) -> Result<Self, String> {
         let port = Port { model, time, costs: Rc::default() };
-        let config = s3c_sdi::Config { dma, max_clock_hz: clock_hz, ..s3c_sdi::Config::new(pclk_hz) };
-        let driver = Driver::new(port.clone(), memory, config)?;
+        let driver = Driver::new(board, port.clone(), memory, dma)?;
         let caps = *driver.caps();
         Ok(Priced {
             driver: Rc::new(RefCell::new(driver)),
             caps,
             port,
             phase: Rc::default(),
+            by_dma: Rc::default(),
             phases: Rc::default(),
         })
     }
@@ -114,6 +120,11 @@ impl Priced {
     /// The phase in progress.
     pub fn phase(&self) -> Option<Phase> {
         self.phase.get()
+    }
+
+    /// Its data come or go by DMA.
+    pub fn by_dma(&self) -> bool {
+        self.by_dma.get()
     }
 
     /// Phases started so far.
@@ -151,6 +162,7 @@ impl Host for Priced {
         let started = self.driver.borrow_mut().start(phase, segments, timeout_ns);
         if started.is_ok() {
             self.phase.set(Some(*phase));
+            self.by_dma.set(segments.first().is_some_and(|segment| segment.bus != 0));
             self.phases.set(self.phases.get() + 1);
         }
         started

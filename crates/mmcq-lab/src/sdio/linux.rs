@@ -40,6 +40,8 @@ pub struct Chain {
     /// The thread has a result to look at.
     ended: bool,
     buffer: Box<[u32; PAYLOAD_BYTES / 4]>,
+    /// The part of it that the command on the bus fills.
+    segment: Option<Segment>,
     /// Packets received.
     pub packets: u64,
     /// Commands that failed.
@@ -50,7 +52,7 @@ impl Chain {
     /// A chain on a driver whose card is up, with its interrupt unmasked.
     pub fn new(host: Priced, advance: Advance) -> Self {
         let buffer = Box::new([0; PAYLOAD_BYTES / 4]);
-        Chain { host, advance, step: 0, ended: false, buffer, packets: 0, failures: 0 }
+        Chain { host, advance, step: 0, ended: false, buffer, segment: None, packets: 0, failures: 0 }
     }
 
     fn phase(step: usize) -> Option<Phase> {
@@ -77,18 +79,23 @@ impl Chain {
         Some(Phase { command, data, auto: Auto::None, tuning: false })
     }
 
-    fn segment(&mut self) -> [Segment; 1] {
+    /// Memory for the phase's data, ready for the controller.
+    fn map(&mut self, phase: &Phase) {
+        let Some(data) = phase.data else { return };
         let ptr = NonNull::from(&mut *self.buffer).cast();
-        [Segment { ptr, len: PAYLOAD_BYTES as u32, bus: 0 }]
+        let mut segment = Segment { ptr, len: u32::from(data.block_size) * data.blocks, bus: 0 };
+        match self.host.map(&mut segment, data.direction) {
+            Ok(()) => self.segment = Some(segment),
+            Err(_) => self.failures += 1,
+        }
     }
 
     /// Sends the next command, or ends the packet.
     fn send(&mut self, m: &mut Machine) {
-        let segments = self.segment();
         match Self::phase(self.step) {
             Some(phase) => {
-                let segments = if phase.data.is_some() { &segments[..] } else { &[] };
-                if self.host.start(&phase, segments, 0).is_err() {
+                self.map(&phase);
+                if self.host.start(&phase, self.segment.as_slice(), 0).is_err() {
                     self.failures += 1;
                 }
             }
@@ -104,13 +111,15 @@ impl Chain {
     /// Takes what the controller has to say, and moves data as long as they come. True: something ended, or
     /// the card asks.
     fn take(&mut self, m: &mut Machine) -> bool {
-        let segments = self.segment();
         loop {
-            let events = self.host.ack(&segments);
+            let events = self.host.ack(self.segment.as_slice());
             if let Some(result) = events.phase {
                 // A response with an error bit, or a fault.
                 let good = result.is_ok_and(|done| done.response.r5().errors() == 0);
                 self.failures += u64::from(!good);
+                if let Some(segment) = self.segment.take() {
+                    self.host.unmap(&segment, Direction::Read);
+                }
                 self.step += 1;
                 self.ended = true;
             }
@@ -126,6 +135,9 @@ impl Chain {
     /// Linux's loop stays while the FIFO is not empty: it empties it at the end of a block only. True: the
     /// controller wants to be looked at.
     fn more(&self, m: &Machine) -> bool {
+        if !m.model.has_fifo() {
+            return m.line();
+        }
         let port = self.host.port();
         let (mut seen, mut same) = (port.fifo_bytes(), 0);
         while seen > 0 && same < LOOKS_MAX {

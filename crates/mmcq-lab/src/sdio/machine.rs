@@ -1,13 +1,11 @@
 //! The board's CPU around the controller: one core, its interrupt, a tasklet, threads, and the counter that
 //! runs when nothing else does.
 
+use super::model::Model;
 use super::platform::Costs;
 use mmcq_sim::cpu::{Cpu, CpuEvent, Priority, Thread};
-use mmcq_sim::s3c_sdi::S3cSdi;
 use mmcq_sim::time::Time;
 use mmcq_sim::world::{Queue, Stream};
-use std::cell::RefCell;
-use std::rc::Rc;
 
 /// What happens.
 #[derive(Clone, Copy, Debug)]
@@ -71,13 +69,15 @@ pub struct Machine {
     /// The time of whoever runs.
     pub time: Time,
     /// The controller.
-    pub model: Rc<RefCell<S3cSdi>>,
+    pub model: Model,
     costs: Costs,
     thread: Thread,
     user: Thread,
     packets_waiting: u64,
     /// Something was woken or deferred in this interrupt.
     raised: bool,
+    /// The thread wants to go on, after others.
+    yielded: bool,
     masked: bool,
     heard_from_ns: u64,
     thief: Option<(Thief, Stream)>,
@@ -87,13 +87,7 @@ const CORE: u8 = 0;
 
 impl Machine {
     /// A machine at the controller's present.
-    pub fn new(
-        time: Time,
-        model: Rc<RefCell<S3cSdi>>,
-        costs: Costs,
-        thief: Option<Thief>,
-        seed: u64,
-    ) -> Self {
+    pub fn new(time: Time, model: Model, costs: Costs, thief: Option<Thief>, seed: u64) -> Self {
         let mut cpu = Cpu::new(1, 0.0, seed);
         let (thread, user) = (cpu.spawn(Priority::RealTime), cpu.spawn(Priority::Normal));
         let mut machine = Machine {
@@ -107,6 +101,7 @@ impl Machine {
             user,
             packets_waiting: 0,
             raised: false,
+            yielded: false,
             masked: false,
             thief: thief.map(|thief| (thief, Stream::new(seed, "thief"))),
         };
@@ -136,6 +131,11 @@ impl Machine {
         self.cpu.wake(self.thread, self.time.now(), 0, cost, &mut self.queue);
     }
 
+    /// The stack's thread has more to do, and lets others run before: it asks the scheduler, for the price of a switch.
+    pub fn yield_now(&mut self) {
+        self.yielded = true;
+    }
+
     /// Raises the tasklet, and does not listen to the controller before it says [`listen`](Self::listen).
     pub fn defer(&mut self) {
         self.raised = true;
@@ -161,15 +161,15 @@ impl Machine {
 
     /// The controller's interrupt line, now.
     pub fn line(&self) -> bool {
-        self.model.borrow_mut().advance(self.time.now());
-        self.model.borrow().irq()
+        self.model.advance(self.time.now());
+        self.model.irq()
     }
 
     /// The running code looks at the line again and again, for no longer than `patience_ns`. True: it is up.
     pub fn spin(&self, patience_ns: u64, look_ns: u64) -> bool {
         if !self.line() {
             let began_ns = self.time.now();
-            let came_ns = self.model.borrow_mut().advance(began_ns + patience_ns).max(began_ns);
+            let came_ns = self.model.advance(began_ns + patience_ns).max(began_ns);
             // It is seen at the next look.
             let look_ns = look_ns.max(1);
             self.time.set(began_ns + (came_ns - began_ns).div_ceil(look_ns) * look_ns);
@@ -189,11 +189,10 @@ impl Machine {
 
     /// When the interrupt that the line asks for can begin.
     fn irq_ns(&self, clock_ns: u64) -> Option<u64> {
-        let model = self.model.borrow();
-        if self.masked || !model.irq() {
+        if self.masked || !self.model.irq() {
             return None;
         }
-        let asked_ns = model.irq_rose_ns().unwrap_or(0).max(self.heard_from_ns).max(clock_ns);
+        let asked_ns = self.model.irq_rose_ns().unwrap_or(0).max(self.heard_from_ns).max(clock_ns);
         Some(self.cpu.interruptible_ns(CORE, asked_ns))
     }
 
@@ -207,11 +206,11 @@ impl Machine {
             let limit_ns = queued_ns.min(alarm_ns).min(end_ns);
             let irq_ns = self.irq_ns(clock_ns);
             if irq_ns.is_none() && !self.masked {
-                let next_ns = self.model.borrow().next_event_ns();
+                let next_ns = self.model.next_event_ns();
                 if next_ns.is_some_and(|at| at <= limit_ns) {
-                    let came_ns = self.model.borrow_mut().advance(limit_ns);
+                    let came_ns = self.model.advance(limit_ns);
                     clock_ns = clock_ns.max(came_ns);
-                    if self.model.borrow().irq() {
+                    if self.model.irq() {
                         continue;
                     }
                 }
@@ -236,8 +235,8 @@ impl Machine {
     fn interrupt(&mut self, at_ns: u64, controllers: bool, mut handle: impl FnMut(&mut Machine)) {
         self.time.set(at_ns);
         if controllers {
-            self.model.borrow_mut().advance(at_ns);
-            if !self.model.borrow().irq() {
+            self.model.advance(at_ns);
+            if !self.model.irq() {
                 return;
             }
         }
@@ -269,6 +268,9 @@ impl Machine {
             Action::Thread => {
                 handler.thread(self);
                 self.time.charge(self.costs.switch_out_ns);
+                if std::mem::take(&mut self.yielded) {
+                    self.cpu.go_on(self.thread, 0, Action::Thread);
+                }
             }
             Action::Worked => {
                 self.packets_waiting -= 1;

@@ -1,15 +1,16 @@
 //! The SDIO experiment: a Bluetooth card on a slow CPU, and who advances its six steps for each packet.
 //!
-//! `machine.rs` is the CPU, `host.rs` the driver with its prices, `linux.rs` the historic ways, `ours.rs` the
-//! engine with `policy.rs`, which decides to stay in the interrupt or to leave; `platform.rs` reads the
-//! board's file, `trace.rs` finds the steps in what went over the bus, `spin.rs` compares the ways to wait.
+//! `machine.rs` is the CPU, `model.rs` the controller, `host.rs` its driver with its prices, `linux.rs` the
+//! historic ways, `ours.rs` the engine, which stays in the interrupt or leaves as [`mmcq::advance`] decides;
+//! `platform.rs` reads the board's file, `trace.rs` finds the steps in what went over the bus, `spin.rs`
+//! compares the ways to wait.
 
 pub mod host;
 pub mod linux;
 pub mod machine;
+pub mod model;
 pub mod ours;
 pub mod platform;
-pub mod policy;
 pub mod spin;
 pub mod trace;
 
@@ -18,6 +19,7 @@ use crate::platform::PlatformError;
 use host::Priced;
 use linux::{Advance, Chain};
 use machine::{Handler, Machine, Thief};
+use mmcq::advance::Advance as Policy;
 use mmcq::card::{self, Options};
 use mmcq::engine::{Config, DmaBuf};
 use mmcq::host::s3c_sdi::DmaUse;
@@ -26,8 +28,8 @@ use mmcq::sdio::{self, CardInterrupt, Function};
 use mmcq::task::{IrqTask, Shared, Timer};
 use mmcq_sim::card::io::{Behind, IoProfile, type_a};
 use mmcq_sim::memory::{MemoryConfig, ShadowMemory};
-use mmcq_sim::s3c_sdi::{S3cSdi, S3cSdiConfig};
 use mmcq_sim::time::Time;
+use model::Model;
 use ours::{Here, InIrq, Ours, Stay};
 use platform::Board;
 use std::cell::{Cell, RefCell};
@@ -49,8 +51,6 @@ const CARD: &str = include_str!("../../../../cards/bt-type-a.toml");
 const NEIGHBOUR: &str = "\n[[io.function]]\nsource = \"prior\"\nkind = \"loopback\"\nclass = 0\n\
     max_block_bytes = 512\nenable_us = 5000\nenable_timeout_ms = 1000\naccess_us = 2\nwrite_busy_us = 0\n";
 const BLOCK_BYTES: u16 = 512;
-/// From DMA on: less than a payload, more than a header.
-const DMA_BYTES: u32 = 512;
 /// Bring-up takes some tens of milliseconds.
 const BRING_UP_LIMIT_NS: u64 = 10_000_000_000;
 /// Packets that come before anything is measured.
@@ -146,7 +146,7 @@ pub struct Run<'a> {
 /// A controller with its card and the driver.
 struct Bench {
     time: Time,
-    model: Rc<RefCell<S3cSdi>>,
+    model: Model,
     host: Priced,
     stack: Stack,
     counts: type_a::Handle,
@@ -169,11 +169,8 @@ impl Bench {
         let time = Time::new();
         CLOCK.with(|clock| *clock.borrow_mut() = time.clone());
         let memory = ShadowMemory::new(MemoryConfig::BITS32);
-        let config = S3cSdiConfig { pclk_hz: board.pclk_hz, ..S3cSdiConfig::S3C2440 };
-        let model = Rc::new(RefCell::new(S3cSdi::new(config, memory.clone(), Some(Box::new(card)))));
-        crate::trace::attach_sdi(&model);
-        let host = Priced::new(model.clone(), memory, time.clone(), board.clock_hz, dma)
-            .map_err(|error| Failure::Setup(error.to_string()))?;
+        let model = Model::new(board, &memory, Box::new(card));
+        let host = Priced::new(board, model.clone(), memory, time.clone(), dma).map_err(Failure::Setup)?;
         let stack = Shared::new(Alone, TIMER, host.clone(), Config::DEFAULT);
         Ok(Bench { time, model, host, stack, counts })
     }
@@ -188,14 +185,14 @@ impl Bench {
             }
             let now = self.time.now();
             let deadline = self.stack.with(|engine| engine.next_deadline_ns());
-            if !self.model.borrow().irq() {
-                let next = self.model.borrow().next_event_ns();
+            if !self.model.irq() {
+                let next = self.model.next_event_ns();
                 let until = deadline.or(next).filter(|_| now < BRING_UP_LIMIT_NS);
                 let until = until.ok_or(Failure::Stuck(now))?.max(now);
-                let reached = self.model.borrow_mut().advance(until);
+                let reached = self.model.advance(until);
                 self.time.set(reached.max(now));
             }
-            if self.model.borrow().irq() { self.stack.on_irq() } else { self.stack.poll() }
+            if self.model.irq() { self.stack.on_irq() } else { self.stack.poll() }
         }
     }
 
@@ -204,13 +201,13 @@ impl Bench {
         m.run(handler, WARM_UP_NS);
         let trace = Trace::start(&self.model);
         m.watch();
-        self.model.borrow_mut().take_stats();
+        self.model.take_stats();
         self.counts.borrow_mut().latency_ns.clear();
         let (busy_ns, interrupts, overrun) = (m.busy_ns(), m.interrupts(), self.counts.borrow().overrun);
         let delivered = self.counts.borrow().delivered;
         m.run(handler, run.for_ns);
         let busy_ns = m.busy_ns() - busy_ns;
-        let stats = self.model.borrow_mut().take_stats();
+        let stats = self.model.take_stats();
         let counts = self.counts.borrow();
         let packets = counts.delivered - delivered;
         // The card takes a command at the end of its token; the step ends with the response.
@@ -241,7 +238,9 @@ pub fn run(run: &Run<'_>) -> Result<Outcome, Failure> {
         Way::Linux(_) => (false, false, false),
         Way::Ours { dma, asks, own, .. } => (dma, asks, own),
     };
-    let dma = if dma { DmaUse::From(DMA_BYTES) } else { DmaUse::Never };
+    let costs = if own { run.board.own_costs() } else { run.board.cost };
+    let pays = costs.advance().dma_from_bytes();
+    let dma = pays.filter(|_| dma).map_or(DmaUse::Never, DmaUse::From);
     let bench = Bench::new(run.board, dma, asks)?;
     let stack = &bench.stack;
     let brought = bench.drive(async {
@@ -255,7 +254,6 @@ pub fn run(run: &Run<'_>) -> Result<Outcome, Failure> {
         Ok((bluetooth, irq))
     })?;
     let (bluetooth, mut irq) = brought.map_err(Failure::BringUp)?;
-    let costs = if own { run.board.own_costs() } else { run.board.cost };
     bench.host.set_costs(costs);
     let (time, model) = (bench.time.clone(), bench.model.clone());
     let mut machine = Machine::new(time, model, costs, run.thief, run.seed);
@@ -279,8 +277,9 @@ pub fn run(run: &Run<'_>) -> Result<Outcome, Failure> {
                     }
                 }
             });
-            let price_ns = costs.irq_in_ns + costs.irq_out_ns;
-            let mut ours = Ours::new(stack, bench.host.clone(), stay, price_ns, Rc::clone(&received));
+            let advance = Policy::new(costs.advance());
+            advance.set_bus(stack.with(|engine| engine.bus()));
+            let mut ours = Ours::new(stack, bench.host.clone(), stay, advance, Rc::clone(&received));
             // It lives as long as the wakers that may point to it.
             let task: &'static IrqTask<Alone> = Box::leak(Box::new(IrqTask::new(Alone)));
             let waker = Waker::from(Arc::new(InIrq(task)));

@@ -1,10 +1,10 @@
-//! Our engine with the Type-A driver, polled from the interrupt; and who decides to stay in it.
+//! Our engine with the Type-A driver, polled from the interrupt, which stays where the core's policy says so.
 
 use super::Stack;
 use super::host::Priced;
 use super::machine::{Handler, Machine};
-use super::policy::{Class, Learned};
 use crate::board::Alone;
+use mmcq::advance::{Advance, Choice, Class, Context as From, Wait};
 use mmcq::host::s3c_sdi::regs::FIFO_HALF;
 use mmcq::task::IrqTask;
 use std::cell::Cell;
@@ -25,9 +25,6 @@ pub enum Stay {
     Commands,
 }
 
-/// How often the controller is looked at by whoever waits, if its register costs nothing.
-const LOOK_NS: u64 = 250;
-
 /// The engine under the machine.
 pub struct Ours<'a> {
     /// The engine.
@@ -36,65 +33,66 @@ pub struct Ours<'a> {
     pub host: Priced,
     /// What it may wait for.
     pub stay: Stay,
-    /// CPU time of leaving the interrupt and coming back.
-    pub price_ns: u64,
     /// Packets that the driver has received and nobody has worked on.
     pub received: Rc<Cell<u64>>,
-    /// What it knows of phases.
-    pub learned: Learned,
-    /// When the wait in progress began, and for what.
-    since: Option<(Class, u64)>,
+    /// What decides.
+    pub advance: Advance,
+    /// What is waited for, and since when.
+    since: Option<(Wait, u64)>,
     alarm_ns: Option<u64>,
 }
 
 impl<'a> Ours<'a> {
-    /// An engine that knows nothing yet.
-    pub fn new(stack: &'a Stack, host: Priced, stay: Stay, price_ns: u64, received: Rc<Cell<u64>>) -> Self {
-        let (learned, since, alarm_ns) = (Learned::default(), None, None);
-        Ours { stack, host, stay, price_ns, received, learned, since, alarm_ns }
+    /// An engine that knows nothing of its card yet.
+    pub fn new(
+        stack: &'a Stack,
+        host: Priced,
+        stay: Stay,
+        advance: Advance,
+        received: Rc<Cell<u64>>,
+    ) -> Self {
+        Ours { stack, host, stay, received, advance, since: None, alarm_ns: None }
     }
 
     /// What the controller works on; `begun`: the phase has been waited for before.
-    fn class(&self, begun: bool) -> Option<Class> {
+    fn awaited(&self, begun: bool) -> Option<Wait> {
         let phase = self.host.phase()?;
-        let bytes = phase.data.map_or(0, |data| u32::from(data.block_size) * data.blocks);
-        Some(match bytes {
-            0 => Class::Command,
-            _ if bytes < FIFO_HALF => Class::Short,
-            _ if begun => Class::Fifo,
-            _ => Class::First,
+        Some(match phase.data {
+            Some(_) if self.host.by_dma() => Wait::of(&phase),
+            Some(_) if begun => Wait::fifo(FIFO_HALF),
+            _ => Wait::first(&phase, FIFO_HALF),
         })
     }
 
-    fn may_stay(&self, class: Class) -> bool {
+    fn chooses(&self, wait: &Wait, spent_ns: u64) -> Choice {
         let allowed = match self.stay {
             Stay::Never => false,
-            Stay::Fifo => class == Class::Fifo,
+            Stay::Fifo => wait.class == Class::Fifo,
             Stay::Commands => true,
         };
-        allowed && self.learned.stays(class, self.price_ns)
-    }
-
-    /// Waits for the controller, for some time. True: it has something.
-    fn wait(&self, m: &Machine) -> bool {
-        let look_ns = self.host.costs().register_ns.max(LOOK_NS);
-        m.spin(Learned::patience_ns(self.price_ns), look_ns)
+        if !allowed {
+            return Choice::Leave(From::Interrupt);
+        }
+        self.advance.choose(wait, From::Interrupt, spent_ns)
     }
 
     fn turn(&mut self, m: &mut Machine, entry_ns: u64) {
-        let mut entry_ns = entry_ns;
+        let (called_ns, mut entry_ns) = (m.time.now(), entry_ns);
+        let look_ns = self.advance.costs().look_ns.into();
         loop {
-            if let Some((class, since_ns)) = self.since.take() {
-                self.learned.saw(class, m.time.now().saturating_sub(since_ns + entry_ns));
+            if let Some((wait, since_ns)) = self.since.take() {
+                self.advance.saw(&wait, m.time.now().saturating_sub(since_ns + entry_ns));
             }
             let phases = self.host.phases();
             advance(self.stack);
             for _ in 0..self.received.take() {
                 m.packet();
             }
-            let Some(class) = self.class(phases == self.host.phases()) else { break };
-            self.since = Some((class, m.time.now()));
-            if !self.may_stay(class) || !self.wait(m) {
+            let Some(wait) = self.awaited(phases == self.host.phases()) else { break };
+            self.since = Some((wait, m.time.now()));
+            let Choice::Spin { at_most_ns } = self.chooses(&wait, m.time.now() - called_ns) else { break };
+            if !m.spin(at_most_ns, look_ns) {
+                self.advance.gave_up(&wait, at_most_ns);
                 break;
             }
             entry_ns = 0;

@@ -1,12 +1,34 @@
 //! The board's file: every number with its kind and source.
 
-use crate::platform::{PlatformError, Quantity};
+use super::machine::Thief;
+use crate::platform::{self, PlatformError, Quantity};
+use mmcq::advance;
 use serde::Deserialize;
 use std::collections::BTreeMap;
+use toml::{Table, Value};
 
-/// The platform that comes with the program.
+/// The experiment's board.
 pub const NAME: &str = "sdio-s3c24a0";
-const TEXT: &str = include_str!("../../../../platforms/sdio-s3c24a0.toml");
+/// The same card in a fast PC.
+pub const PC: &str = "sdio-pc";
+/// The boards that come with the program.
+const BUILT_IN: [(&str, &str); 2] = [
+    (NAME, include_str!("../../../../platforms/sdio-s3c24a0.toml")),
+    (PC, include_str!("../../../../platforms/sdio-pc.toml")),
+];
+/// Tables of quantities.
+const QUANTITIES: [&str; 5] = ["bus", "cost", "thief", "fast", "own"];
+/// A look at the controller takes at least so long.
+const LOOK_NS: u64 = 250;
+
+/// The board's controller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// `"s3c-sdi"`: Samsung's, with a FIFO.
+    S3cSdi,
+    /// `"sdhci"`: by the SD host controller standard, with ADMA2.
+    Sdhci,
+}
 
 /// One table of the file.
 type Section = BTreeMap<String, Quantity>;
@@ -16,10 +38,13 @@ type Section = BTreeMap<String, Quantity>;
 struct File {
     description: String,
     card: String,
+    controller: Value,
     bus: Section,
     cost: Section,
-    thief: Section,
-    fast: Section,
+    #[serde(default)]
+    thief: Option<Section>,
+    #[serde(default)]
+    fast: Option<Section>,
     own: Section,
 }
 
@@ -30,7 +55,9 @@ pub struct Board {
     pub description: String,
     /// Its card's name.
     pub card: String,
-    /// Clock of the peripherals.
+    /// Its controller.
+    pub controller: Kind,
+    /// Clock of the controller's input.
     pub pclk_hz: u32,
     /// Clock of the bus.
     pub clock_hz: u32,
@@ -38,12 +65,10 @@ pub struct Board {
     pub idle_kcycles: f64,
     /// Linux's costs.
     pub cost: Costs,
-    /// The same on a fast CPU.
-    pub fast: Costs,
-    /// The longest hold of the other device's driver.
-    pub thief_hold_ns: u64,
-    /// How often it holds the CPU.
-    pub thief_per_second: f64,
+    /// The same on a fast CPU, for the ways to wait.
+    pub fast: Option<Costs>,
+    /// The other device's driver.
+    pub thief: Option<Thief>,
     /// Our own path.
     pub own: Own,
 }
@@ -71,8 +96,10 @@ pub struct Costs {
     pub fifo_word_ns: u64,
     /// Reading the FIFO's fill.
     pub fifo_count_ns: u64,
-    /// Any other register.
+    /// Reading any other register.
     pub register_ns: u64,
+    /// Writing it.
+    pub register_write_ns: u64,
     /// The cache's maintenance around DMA of a packet.
     pub cache_ns: u64,
     /// One turn of the FIFO, besides its accesses.
@@ -96,31 +123,72 @@ pub struct Own {
     pub step: f64,
     /// Around a turn of the FIFO.
     pub fifo: f64,
-    /// An access to a register.
+    /// Reading a register.
     pub register_ns: u64,
+    /// Writing it.
+    pub register_write_ns: u64,
+}
+
+impl Costs {
+    /// As the core's policy wants to be told: what leaving costs of the CPU, and the words of the FIFO against the cache's maintenance.
+    pub fn advance(&self) -> advance::Costs {
+        let ns = |ns: u64| u32::try_from(ns).unwrap_or(u32::MAX);
+        advance::Costs {
+            interrupt_ns: ns(self.irq_in_ns + self.irq_out_ns),
+            deferred_ns: ns(self.irq_in_ns + self.tasklet_ns),
+            thread_ns: ns(self.irq_in_ns + self.wake_ns + self.switch_out_ns),
+            look_ns: ns(self.register_ns.max(LOOK_NS)),
+            pio_kib_ns: ns(256 * self.fifo_word_ns),
+            dma_ns: ns(self.cache_ns),
+            ..advance::Costs::UNKNOWN
+        }
+    }
 }
 
 impl Board {
-    /// The board that comes with the program, or one from a file whose name ends in `.toml`.
+    /// A board that comes with the program, or one from a file whose name ends in `.toml`.
     pub fn load(name: &str) -> Result<Self, PlatformError> {
-        if name == NAME {
-            return Self::read(name, TEXT);
-        }
-        if !name.ends_with(".toml") {
-            let line = format!("platform {name}: not an SDIO board; expected {NAME} or a file .toml");
-            return Err(PlatformError::new(line));
-        }
-        let text = std::fs::read_to_string(name)
-            .map_err(|error| PlatformError::new(format!("platform {name}: {error}")))?;
-        Self::read(name, &text)
+        Self::load_with(name, &[])
     }
 
-    fn read(name: &str, text: &str) -> Result<Self, PlatformError> {
+    /// Likewise, with single values changed: `cost.wake_us=30`.
+    pub fn load_with(name: &str, changes: &[String]) -> Result<Self, PlatformError> {
+        let text = match BUILT_IN.iter().find(|(known, _)| *known == name) {
+            Some((_, text)) => (*text).to_owned(),
+            None if name.ends_with(".toml") => std::fs::read_to_string(name)
+                .map_err(|error| PlatformError::new(format!("platform {name}: {error}")))?,
+            None => {
+                let known = Self::names().collect::<Vec<_>>().join(", ");
+                let line = format!("platform {name}: not an SDIO board; expected {known} or a file .toml");
+                return Err(PlatformError::new(line));
+            }
+        };
+        Self::read(name, &text, changes)
+    }
+
+    /// Names of those that come with the program.
+    pub fn names() -> impl Iterator<Item = &'static str> {
+        BUILT_IN.iter().map(|(name, _)| *name)
+    }
+
+    fn read(name: &str, text: &str, changes: &[String]) -> Result<Self, PlatformError> {
         let fault = |line: String| PlatformError::new(format!("platform {name}: {line}"));
-        let file: File = toml::from_str(text).map_err(|error| {
-            let line = error.to_string().lines().map(str::trim).collect::<Vec<_>>().join(" ");
-            fault(line)
-        })?;
+        let one_line = |error: toml::de::Error| {
+            fault(error.to_string().lines().map(str::trim).collect::<Vec<_>>().join(" "))
+        };
+        let mut table: Table = text.parse().map_err(one_line)?;
+        for change in changes {
+            platform::set(&mut table, change, &QUANTITIES)?;
+        }
+        let file: File = Value::Table(table).try_into().map_err(one_line)?;
+        let controller = match file.controller.as_str() {
+            Some("s3c-sdi") => Kind::S3cSdi,
+            Some("sdhci") => Kind::Sdhci,
+            _ => {
+                let line = format!("controller: {}; expected \"s3c-sdi\" or \"sdhci\"", file.controller);
+                return Err(fault(line));
+            }
+        };
         let value = |section: &Section, table: &str, key: &str, most: f64| {
             let Some(found) = section.get(key) else {
                 return Err(fault(format!("{table}.{key}: missing; expected a quantity")));
@@ -133,6 +201,9 @@ impl Board {
         let ns = |section: &Section, table: &str, key: &str| {
             value(section, table, key, 1e6).map(|us| (us * 1e3).round() as u64)
         };
+        let none = Section::new();
+        let (given_thief, given_fast) = (file.thief.as_ref(), file.fast.as_ref());
+        let (thief, fast) = (given_thief.unwrap_or(&none), given_fast.unwrap_or(&none));
         let known: [(&str, &Section, &[&str]); 5] = [
             ("bus", &file.bus, &["pclk_hz", "clock_hz", "idle_kcycles"]),
             (
@@ -154,10 +225,10 @@ impl Board {
             ),
             (
                 "fast",
-                &file.fast,
+                fast,
                 &["irq_in_us", "finalize_us", "irq_out_us", "issue_us", "switch_out_us", "wake_us"],
             ),
-            ("thief", &file.thief, &["hold_us", "per_second"]),
+            ("thief", thief, &["hold_us", "per_second"]),
             (
                 "own",
                 &file.own,
@@ -170,6 +241,7 @@ impl Board {
                     "step_instructions",
                     "fifo_instructions",
                     "register_us",
+                    "register_write_us",
                 ],
             ),
         ];
@@ -179,12 +251,13 @@ impl Board {
             }
         }
         let cost = |key: &str| ns(&file.cost, "cost", key);
-        let fast = |key: &str| ns(&file.fast, "fast", key);
+        let fast = |key: &str| ns(fast, "fast", key);
         let own = |key: &str| value(&file.own, "own", key, 1e6);
         let hz = |key: &str| value(&file.bus, "bus", key, 200e6).map(|hz| hz.round() as u32);
         let board = Board {
             description: file.description.clone(),
             card: file.card.clone(),
+            controller,
             pclk_hz: hz("pclk_hz")?,
             clock_hz: hz("clock_hz")?,
             idle_kcycles: value(&file.bus, "bus", "idle_kcycles", 1e6)?,
@@ -200,20 +273,29 @@ impl Board {
                 fifo_word_ns: cost("fifo_word_us")?,
                 fifo_count_ns: cost("fifo_count_us")?,
                 register_ns: 0,
+                register_write_ns: 0,
                 cache_ns: cost("cache_us")?,
                 fifo_turn_ns: 0,
             },
-            fast: Costs {
-                irq_in_ns: fast("irq_in_us")?,
-                finalize_ns: fast("finalize_us")?,
-                irq_out_ns: fast("irq_out_us")?,
-                issue_ns: fast("issue_us")?,
-                switch_out_ns: fast("switch_out_us")?,
-                wake_ns: fast("wake_us")?,
-                ..Costs::default()
+            fast: match given_fast {
+                None => None,
+                Some(_) => Some(Costs {
+                    irq_in_ns: fast("irq_in_us")?,
+                    finalize_ns: fast("finalize_us")?,
+                    irq_out_ns: fast("irq_out_us")?,
+                    issue_ns: fast("issue_us")?,
+                    switch_out_ns: fast("switch_out_us")?,
+                    wake_ns: fast("wake_us")?,
+                    ..Costs::default()
+                }),
             },
-            thief_hold_ns: ns(&file.thief, "thief", "hold_us")?,
-            thief_per_second: value(&file.thief, "thief", "per_second", 1e4)?,
+            thief: match given_thief {
+                None => None,
+                Some(thief) => Some(Thief {
+                    hold_ns: ns(thief, "thief", "hold_us")?,
+                    per_second: value(thief, "thief", "per_second", 1e4)?,
+                }),
+            },
             own: Own {
                 cycle_ns: own("cycle_us")? * 1e3,
                 cycles_per_instruction: own("cycles_per_instruction")?,
@@ -223,12 +305,17 @@ impl Board {
                 step: own("step_instructions")?,
                 fifo: own("fifo_instructions")?,
                 register_ns: ns(&file.own, "own", "register_us")?,
+                register_write_ns: ns(&file.own, "own", "register_write_us")?,
             },
         };
-        if board.pclk_hz < 1_000_000 || board.clock_hz == 0 || board.clock_hz > 25_000_000 {
-            let Board { pclk_hz, clock_hz, .. } = board;
+        let fastest_hz = match controller {
+            Kind::S3cSdi => 25_000_000,
+            Kind::Sdhci => 50_000_000,
+        };
+        let Board { pclk_hz, clock_hz, .. } = board;
+        if pclk_hz < 1_000_000 || clock_hz == 0 || clock_hz > fastest_hz {
             return Err(fault(format!(
-                "bus: pclk_hz {pclk_hz}, clock_hz {clock_hz}; expected at least 1000000, and 1 to 25000000"
+                "bus: pclk_hz {pclk_hz}, clock_hz {clock_hz}; expected at least 1000000, and 1 to {fastest_hz}"
             )));
         }
         Ok(board)
@@ -237,7 +324,8 @@ impl Board {
     /// What our code costs where it stands for itself: path lengths instead of Linux's times. The packet's
     /// work and the FIFO's words stay.
     pub fn own_costs(&self) -> Costs {
-        let Own { cycle_ns, cycles_per_instruction, entry, exit, step, fifo, register_ns, .. } = self.own;
+        let Own { cycle_ns, cycles_per_instruction, entry, exit, step, fifo, .. } = self.own;
+        let Own { register_ns, register_write_ns, .. } = self.own;
         let ns = |instructions: f64| (instructions * cycles_per_instruction * cycle_ns).round() as u64;
         Costs {
             irq_in_ns: ns(entry),
@@ -247,6 +335,7 @@ impl Board {
             finalize_ns: ns(step / 2.0),
             fifo_count_ns: register_ns,
             register_ns,
+            register_write_ns,
             fifo_turn_ns: ns(fifo),
             ..self.cost
         }
@@ -265,12 +354,40 @@ mod tests {
             ("irq_in_us", "irq_inn_us", "cost.irq_inn_us: unknown"),
             ("value = 10_000_000", "value = 40_000_000", "clock_hz 40000000"),
             ("value = 0.22", "value = -1", "cost.fifo_word_us: -1; expected 0 to"),
+            ("\"s3c-sdi\"", "\"s3c\"", "controller: \"s3c\"; expected \"s3c-sdi\" or \"sdhci\""),
         ] {
-            let text = TEXT.replace(line, instead);
-            assert_ne!(text, TEXT);
-            let message = Board::read("x", &text).unwrap_err().to_string();
+            let original = BUILT_IN[0].1;
+            let text = original.replace(line, instead);
+            assert_ne!(text, original);
+            let message = Board::read("x", &text, &[]).unwrap_err().to_string();
             assert!(message.contains(expected) && message.lines().count() == 1, "{message}");
         }
         assert!(Board::load("hsq-sprd").unwrap_err().to_string().contains(NAME));
+        let pc = Board::load(PC).unwrap();
+        assert_eq!((pc.controller, pc.thief, pc.fast), (Kind::Sdhci, None, None));
+    }
+
+    #[test]
+    fn single_values_can_be_changed() {
+        let with = |change: &str| Board::load_with(NAME, &[change.to_owned()]);
+        assert_eq!(with("cost.wake_us=30").unwrap().cost.wake_ns, 30_000);
+        assert_eq!(with("bus.clock_hz=25000000").unwrap().clock_hz, 25_000_000);
+        for (change, expected) in [
+            ("cost.wake=30", "--set cost.wake=30"),
+            ("cost.wake_us=fast", "expected a number"),
+            ("bus.clock_hz=40000000", "clock_hz 40000000; expected at least 1000000, and 1 to 25000000"),
+            ("stack.advance=irq", "unknown field `stack`"),
+        ] {
+            let message = with(change).unwrap_err().to_string();
+            assert!(message.contains(expected) && message.lines().count() == 1, "{message}");
+        }
+    }
+
+    #[test]
+    fn the_policy_is_told_what_leaving_costs() {
+        let costs = Board::load(NAME).unwrap().cost.advance();
+        assert_eq!((costs.interrupt_ns, costs.deferred_ns, costs.thread_ns), (11_000, 12_000, 83_600));
+        // Six microseconds of the cache's maintenance against words of 0.22.
+        assert_eq!(costs.dma_from_bytes(), Some(110));
     }
 }

@@ -3,8 +3,8 @@
 use super::host::Priced;
 use super::machine::{Handler, Machine};
 use super::platform::{Board, Costs};
-use super::policy::{Class, Learned};
 use super::{Bench, Failure, buffer};
+use mmcq::advance::{Advance, Choice, Context, Wait as Awaited};
 use mmcq::card::{self, Options};
 use mmcq::host::s3c_sdi::DmaUse;
 use mmcq::host::{Auto, Host, Phase};
@@ -46,41 +46,50 @@ impl Wait {
     }
 }
 
-/// Between two looks of whoever spins.
-const LOOK_NS: u64 = 250;
 /// What is measured.
 const FOR_NS: u64 = 100_000_000;
+/// Clocks of a CMD52 with its response.
+pub const COMMAND_CLK: u64 = 104;
+/// Who spins without a policy does so for this long, far beyond any command.
+const FOREVER_NS: u64 = 1_000_000;
+/// Commands after which who spins lets others run.
+const TURN: u32 = 100;
 
 /// One CMD52 after the other.
 struct Repeat {
     host: Priced,
     wait: Wait,
-    price_ns: u64,
-    learned: Learned,
+    advance: Advance,
     since_ns: u64,
     done: u64,
     failures: u64,
 }
 
 impl Repeat {
+    fn phase() -> Phase {
+        Phase { command: cmd::io_read(0, 0), data: None, auto: Auto::None, tuning: false }
+    }
+
     fn send(&mut self, m: &Machine) {
-        let command = cmd::io_read(0, 0);
-        let phase = Phase { command, data: None, auto: Auto::None, tuning: false };
-        self.failures += u64::from(self.host.start(&phase, &[], 0).is_err());
+        self.failures += u64::from(self.host.start(&Self::phase(), &[], 0).is_err());
         self.since_ns = m.time.now();
     }
 
-    fn stays(&self) -> bool {
+    fn chooses(&self, spent_ns: u64) -> Choice {
+        let from = if self.wait.in_thread() { Context::Thread } else { Context::Interrupt };
         match self.wait {
-            Wait::Spin => true,
-            Wait::Interrupt | Wait::Thread => false,
-            Wait::PolicyInterrupt | Wait::PolicyThread => self.learned.stays(Class::Command, self.price_ns),
+            Wait::Spin => Choice::Spin { at_most_ns: FOREVER_NS },
+            Wait::Interrupt | Wait::Thread => Choice::Leave(Context::Interrupt),
+            Wait::PolicyInterrupt | Wait::PolicyThread => {
+                self.advance.choose(&Awaited::of(&Self::phase()), from, spent_ns)
+            }
         }
     }
 
     /// The command is over, known `late_ns` after it was.
     fn take(&mut self, m: &Machine, late_ns: u64) -> bool {
-        self.learned.saw(Class::Command, m.time.now().saturating_sub(self.since_ns + late_ns));
+        let took_ns = m.time.now().saturating_sub(self.since_ns + late_ns);
+        self.advance.saw(&Awaited::of(&Self::phase()), took_ns);
         match self.host.ack(&[]).phase {
             Some(result) => {
                 self.failures += u64::from(result.is_err());
@@ -91,23 +100,21 @@ impl Repeat {
         }
     }
 
-    /// Sends, and waits here as long as that is the way; at most `END` commands, so that others get a turn.
-    fn go_on(&mut self, m: &Machine) {
-        const END: u32 = 100;
-        self.send(m);
-        for _ in 0..END {
-            if !self.stays() {
-                return;
-            }
-            let patience_ns = match self.wait {
-                Wait::Spin => 1_000_000,
-                _ => Learned::patience_ns(self.price_ns),
-            };
-            if !m.spin(patience_ns, LOOK_NS) || !self.take(m, 0) {
-                return;
-            }
+    /// Sends, and waits here as long as that is the way. After [`TURN`] commands a thread lets others run and comes back, with nothing
+    /// on the bus; an interrupt leaves with a command under way, which calls it again.
+    fn go_on(&mut self, m: &mut Machine) {
+        let called_ns = m.time.now();
+        for _ in 0..TURN {
             self.send(m);
+            let Choice::Spin { at_most_ns } = self.chooses(m.time.now() - called_ns) else { return };
+            if !m.spin(at_most_ns, self.advance.costs().look_ns.into()) {
+                return self.advance.gave_up(&Awaited::of(&Self::phase()), at_most_ns);
+            }
+            if !self.take(m, 0) {
+                return;
+            }
         }
+        if self.wait.in_thread() { m.yield_now() } else { self.send(m) }
     }
 }
 
@@ -127,7 +134,8 @@ impl Handler for Repeat {
     }
 }
 
-/// CPU time of a CMD52 in nanoseconds, without building and ending it, which all ways pay alike.
+/// CPU time of a CMD52 in nanoseconds, without building and ending it, which all ways pay alike. Who builds faster than the card's eight
+/// clocks between a response and the next command [SD 4.12] spins for the rest of them too.
 pub fn price_ns(board: &Board, costs: Costs, clock_hz: u32, wait: Wait) -> Result<f64, Failure> {
     let board = Board { clock_hz, ..board.clone() };
     let bench = Bench::new(&board, DmaUse::Never, false)?;
@@ -136,12 +144,9 @@ pub fn price_ns(board: &Board, costs: Costs, clock_hz: u32, wait: Wait) -> Resul
     brought.map_err(Failure::BringUp)?;
     bench.host.set_costs(costs);
     let mut machine = Machine::new(bench.time.clone(), bench.model.clone(), costs, None, 1);
-    let price_ns = match wait.in_thread() {
-        true => costs.irq_in_ns + costs.wake_ns + costs.switch_out_ns,
-        false => costs.irq_in_ns + costs.irq_out_ns,
-    };
-    let (host, learned) = (bench.host.clone(), Learned::default());
-    let mut repeat = Repeat { host, wait, price_ns, learned, since_ns: 0, done: 0, failures: 0 };
+    let advance = Advance::new(costs.advance());
+    advance.set_bus(bench.stack.with(|engine| engine.bus()));
+    let mut repeat = Repeat { host: bench.host.clone(), wait, advance, since_ns: 0, done: 0, failures: 0 };
     repeat.send(&machine);
     machine.run(&mut repeat, FOR_NS / 10);
     let (busy_ns, done) = (machine.busy_ns(), repeat.done);
@@ -153,24 +158,54 @@ pub fn price_ns(board: &Board, costs: Costs, clock_hz: u32, wait: Wait) -> Resul
     Ok(each_ns - (costs.issue_ns + costs.finalize_ns) as f64)
 }
 
+/// The controller's clock by this divider, rounded up so that the driver finds it again.
+pub fn clock_hz(board: &Board, divider: u32) -> u32 {
+    board.pclk_hz.div_ceil(divider)
+}
+
+/// The divider of the bus clock from which on spinning costs more than leaving (or sleeping), by what both are measured to cost.
+pub fn crossover(board: &Board, costs: Costs, in_thread: bool) -> Result<u32, Failure> {
+    let other = if in_thread { Wait::Thread } else { Wait::Interrupt };
+    let (mut spins, mut leaves) = (1, 125);
+    while leaves - spins > 1 {
+        let divider = (spins + leaves) / 2;
+        let price = |wait| price_ns(board, costs, clock_hz(board, divider), wait);
+        if price(Wait::Spin)? <= price(other)? { spins = divider } else { leaves = divider }
+    }
+    Ok(leaves)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::sdio::platform::NAME;
 
+    /// At each of the controller's clocks around the crossover, where a wrong choice is likeliest.
     #[test]
     fn the_policy_is_never_much_worse_than_the_best() {
         let board = Board::load(NAME).unwrap();
-        for costs in [board.cost, board.fast] {
-            for clock_hz in [400_000, 10_000_000, 25_000_000, 50_000_000] {
-                let price = |wait| price_ns(&board, costs, clock_hz, wait).unwrap();
-                let [spin, interrupt, thread, in_interrupt, in_thread] = Wait::ALL.map(price);
-                let all_ns = (costs.issue_ns + costs.finalize_ns) as f64;
-                let worse = |chosen: f64, best: f64| (chosen + all_ns) / (best + all_ns);
-                println!("{clock_hz}: {spin} {interrupt} {thread} {in_interrupt} {in_thread}");
-                assert!(worse(in_interrupt, spin.min(interrupt)) <= 1.05, "{clock_hz}");
-                assert!(worse(in_thread, spin.min(thread)) <= 1.05, "{clock_hz}");
+        for costs in [board.cost, board.fast.unwrap()] {
+            for (in_thread, other, policy) in
+                [(false, Wait::Interrupt, Wait::PolicyInterrupt), (true, Wait::Thread, Wait::PolicyThread)]
+            {
+                let leaves = crossover(&board, costs, in_thread).unwrap();
+                for divider in leaves.saturating_sub(2).max(1)..leaves + 2 {
+                    let price = |wait| price_ns(&board, costs, clock_hz(&board, divider), wait).unwrap();
+                    let (best, chosen) = (price(Wait::Spin).min(price(other)), price(policy));
+                    assert!(
+                        chosen <= 1.05 * best,
+                        "{policy:?} of {costs:?} at 1/{divider}: {chosen}, {best}"
+                    );
+                }
             }
         }
+    }
+
+    #[test]
+    fn the_crossover_is_where_a_command_takes_as_long_as_leaving() {
+        let board = Board::load(NAME).unwrap();
+        // 104 clocks against 11 us, and 83.6 us: 9.45 MHz, and 1.24.
+        assert_eq!(crossover(&board, board.cost, false).unwrap(), 6);
+        assert_eq!(crossover(&board, board.cost, true).unwrap(), 41);
     }
 }

@@ -1,7 +1,8 @@
 //! The steps of a packet, found in what went over the bus.
 
+use super::model::Model;
 use mmcq_sim::card::io::type_a::register;
-use mmcq_sim::s3c_sdi::{BusEvent, S3cSdi};
+use mmcq_sim::stats::BusEvent;
 use std::cell::RefCell;
 use std::rc::Rc;
 
@@ -100,10 +101,10 @@ impl Log {
 
 impl Trace {
     /// From now on.
-    pub fn start(model: &RefCell<S3cSdi>) -> Self {
+    pub fn start(model: &Model) -> Self {
         let log = Rc::new(RefCell::new(Log::default()));
         let sink = Rc::clone(&log);
-        model.borrow_mut().set_log(Some(Box::new(move |event| sink.borrow_mut().take(event))));
+        model.set_log(Box::new(move |event| sink.borrow_mut().take(event)));
         Trace { log }
     }
 

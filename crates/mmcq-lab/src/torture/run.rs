@@ -2,7 +2,7 @@
 
 pub use super::bench::Bench;
 use super::bench::lend;
-use super::case::{Case, Cut, Place, SLOTS};
+use super::case::{Case, Cut, Luck, Place, SLOTS};
 use super::clients::{Began, Client};
 use super::machine::{Keeps, Machine, Step};
 use mmcq::card::{Options, bring_up};
@@ -387,6 +387,8 @@ impl Run<'_> {
             self.faults.arm(true);
             match result {
                 Ok(_) => return Ok(None),
+                // What struck may stay: then there is no card, and nobody is told otherwise.
+                Err(_) if attempt == BRING_UPS && self.case.luck != Luck::Good => return Ok(Some(End::Over)),
                 Err(error) if attempt == BRING_UPS => {
                     return Err(Violation::new(
                         Fault::Untrue,

@@ -74,6 +74,8 @@ impl Media for Medium {
     }
 }
 
+/// Sectors of a page that is programmed as one, 16 KiB.
+const PAGE_SECTORS: u64 = 32;
 /// More sectors than this are not kept in mind: the oldest are taken as safe.
 const LONGEST: usize = 1 << 17;
 /// In the cache, sectors drain by themselves within this time, or not at all.
@@ -86,6 +88,10 @@ pub(crate) struct Journal {
     pub(crate) follow: bool,
     /// The cache is on.
     pub(crate) volatile: bool,
+    /// A cut spoils the page around each sector in flight.
+    pub(crate) neighbours: bool,
+    /// A cut keeps of a sector in flight what it likes.
+    pub(crate) shorn: bool,
     /// Sectors that the cache holds.
     pub(crate) capacity: usize,
     /// Oldest first.
@@ -93,6 +99,8 @@ pub(crate) struct Journal {
     seq: u64,
     /// First version of the command under way.
     open: u64,
+    /// All versions before `open` are safe then.
+    all_safe_ns: u64,
     /// Tidied up when there are so many entries.
     tidy_at: usize,
 }
@@ -102,10 +110,13 @@ impl Default for Journal {
         Journal {
             follow: false,
             volatile: false,
+            neighbours: false,
+            shorn: false,
             capacity: 1024,
             entries: VecDeque::new(),
             seq: 0,
             open: 0,
+            all_safe_ns: 0,
             tidy_at: 256,
         }
     }
@@ -120,6 +131,14 @@ impl Journal {
 
     /// A write command begins.
     pub(crate) fn begin(&mut self, now_ns: u64) {
+        if self.open != self.seq {
+            // The command before was broken off.
+            self.all_safe_ns = u64::MAX;
+        }
+        if now_ns >= self.all_safe_ns {
+            self.entries.clear();
+            self.all_safe_ns = 0;
+        }
         if self.entries.len() >= self.tidy_at {
             self.tidy(now_ns);
             if self.entries.len() > self.capacity {
@@ -162,6 +181,7 @@ impl Journal {
                 let drain_ns = if lost || luck & 3 == 0 { u64::MAX } else { (luck >> 2) % DRAIN_NS };
                 entry.safe_ns = busy_ns.saturating_add(drain_ns);
             }
+            self.all_safe_ns = self.all_safe_ns.max(entry.safe_ns);
         }
         self.open = self.seq;
     }
@@ -172,6 +192,7 @@ impl Journal {
         {
             entry.safe_ns = entry.safe_ns.min(until_ns);
         }
+        self.all_safe_ns = self.entries.iter().map(|entry| entry.safe_ns).max().unwrap_or(0);
     }
 
     /// These sectors were erased: what was there before does not come back.
@@ -196,6 +217,42 @@ impl Journal {
     pub(crate) fn at_stake(&mut self, now_ns: u64) -> Vec<AtStake> {
         self.tidy(now_ns);
         self.entries.iter().map(|entry| entry.what).collect()
+    }
+
+    /// The supply goes: everything is decided, and more may be damaged than was at stake.
+    pub(crate) fn cut(&mut self, media: &mut dyn Media, now_ns: u64, keep: &mut dyn FnMut(&AtStake) -> Kept) {
+        let stake = self.at_stake(now_ns);
+        let shorn = self.shorn;
+        self.decide(media, now_ns, &mut |what| match keep(what) {
+            Kept::New if shorn && what.stage == Stage::InFlight => match mixed(what.seq) % 3 {
+                0 => Kept::New,
+                1 => Kept::Mixed,
+                _ => Kept::Torn,
+            },
+            kept => kept,
+        });
+        if !self.neighbours {
+            return;
+        }
+        for what in stake.iter().filter(|what| what.stage == Stage::InFlight) {
+            let first = what.sector / PAGE_SECTORS * PAGE_SECTORS;
+            for sector in first..first + PAGE_SECTORS {
+                let own = stake.iter().any(|s| s.partition == what.partition && s.sector == sector);
+                if let Some(medium) = media.of(what.partition).filter(|_| !own) {
+                    medium.spoil(sector);
+                }
+            }
+        }
+    }
+
+    /// The flush that is going on ends here: what is not safe by now stays in the cache.
+    pub(crate) fn interrupt_flush(&mut self, now_ns: u64) {
+        for entry in self.entries.iter_mut() {
+            if entry.what.stage == Stage::Cached && entry.safe_ns > now_ns {
+                entry.safe_ns = u64::MAX;
+                self.all_safe_ns = u64::MAX;
+            }
+        }
     }
 
     /// Everything is decided now; afterwards nothing is at stake.
@@ -252,6 +309,7 @@ impl Journal {
             }
         }
         self.open = self.seq;
+        self.all_safe_ns = 0;
     }
 }
 

@@ -12,6 +12,7 @@ mod link;
 mod lock;
 pub mod medium;
 pub mod profile;
+pub mod quirk;
 mod registers;
 pub mod sd;
 mod status;
@@ -26,6 +27,7 @@ pub use emmc::EmmcCard;
 pub use io::IoCard;
 pub use medium::{Fill, Medium, MediumError};
 pub use profile::{CardProfile, ProfileError};
+pub use quirk::Quirks;
 pub use sd::SdCard;
 pub use trouble::Violation;
 
@@ -197,6 +199,11 @@ pub trait Card {
         let _ = sector;
     }
 
+    /// Somebody stands between the host and the RPMB of an eMMC.
+    fn attack_rpmb(&mut self, attack: emmc::Attack) {
+        let _ = attack;
+    }
+
     /// What the host did that this card does not stand, oldest first.
     fn violations(&self) -> &[Violation] {
         &[]
@@ -278,6 +285,10 @@ impl<C: Card + ?Sized> Card for Box<C> {
 
     fn spoil(&mut self, sector: u64) {
         (**self).spoil(sector);
+    }
+
+    fn attack_rpmb(&mut self, attack: emmc::Attack) {
+        (**self).attack_rpmb(attack);
     }
 
     fn violations(&self) -> &[Violation] {

@@ -42,6 +42,8 @@ pub(crate) struct Identity {
     pub(crate) manufacturer_id: u8,
     /// OID, two characters (SD) or one byte (eMMC, the second).
     pub(crate) oem_id: [u8; 2],
+    /// CBX of an eMMC: 0 a card, 1 a BGA, 2 package on package.
+    pub(crate) device_type: u8,
     /// PNM, 5 characters (SD) or 6 (eMMC).
     pub(crate) product: Vec<u8>,
     /// PRV, two BCD digits.
@@ -74,8 +76,7 @@ pub(crate) fn sd_cid(identity: &Identity) -> [u8; 16] {
 pub(crate) fn emmc_cid(identity: &Identity, counts_from_2013: bool) -> [u8; 16] {
     let mut cid = [0u8; 16];
     cid[0] = identity.manufacturer_id;
-    // CBX = 1: a BGA, soldered down.
-    cid[1] = 1;
+    cid[1] = identity.device_type & 3;
     cid[2] = identity.oem_id[1];
     for (to, from) in cid[3..9].iter_mut().zip(&identity.product) {
         *to = *from;

@@ -44,6 +44,11 @@ impl Read {
         Self { single: true, ..Self::new(at, block, Some(1), flash, now_ns) }
     }
 
+    /// A multi-block read.
+    pub(crate) fn is_multiple(&self) -> bool {
+        !self.single
+    }
+
     /// The next block.
     #[inline]
     pub(crate) fn next(
@@ -71,7 +76,14 @@ impl Read {
             Some(Strike::Astray(blocks)) => astray(self.at, blocks, len, medium),
             _ => self.at,
         };
-        if medium.read(from, buffer).is_err() {
+        let read = match flash.wear.place(from) {
+            Some(from) => medium.read(from, buffer),
+            None => {
+                buffer.fill(0);
+                Ok(())
+            }
+        };
+        if read.is_err() {
             return Sent::Nothing(status::CARD_ECC_FAILED);
         }
         match strike {
@@ -250,6 +262,10 @@ impl Write {
             Some(Strike::Astray(blocks)) => at = astray(at, blocks, u64::from(self.block), medium),
             _ => {}
         }
+        flash.wear.written_bytes += data.len() as u64;
+        let Some(at) = flash.wear.place(at).filter(|_| flash.wear.worn_out().is_none()) else {
+            return Ok(());
+        };
         if flash.journal.follows() {
             let partition = flash.partition;
             flash.journal.note(medium, partition, at, self.reliable);

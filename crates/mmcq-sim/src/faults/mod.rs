@@ -102,6 +102,14 @@ pub enum Strike {
     CrcAndEnd,
 }
 
+/// One bit of a block, counted from the first on the wire (modulo the block's length), becomes the other.
+pub(crate) fn flip(block: &mut [u8], bit: u32) {
+    if !block.is_empty() {
+        let at = bit as usize / 8 % block.len();
+        block[at] ^= 0x80 >> (bit % 8);
+    }
+}
+
 /// Something goes wrong once: at this event of this point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Shot {

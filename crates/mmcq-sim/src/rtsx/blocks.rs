@@ -3,8 +3,9 @@
 use super::bits::sd;
 use super::command::TIMEOUT_CLK;
 use super::transfer::{Data, Step};
-use super::{BusEvent, Mishaps, NEVER, Rtsx, Timer};
+use super::{BusEvent, NEVER, Rtsx, Timer};
 use crate::card::{Flow, ReadBlock};
+use crate::faults::{Point, Strike, flip};
 use crate::wire::{BLOCK_GAP_CLK, Beat, CRC_STATUS_CLK, block_clk};
 
 /// The block of CMD19 [SD 4.2.4.5].
@@ -63,9 +64,17 @@ impl Rtsx {
         bytes.resize(n.max(self.sd.block).max(bytes.len()), 0);
         let reply = self.with_card(free_ns, |card, now| card.read_block(&mut bytes[..n], now));
         self.sd.bytes = bytes;
-        let Some(ReadBlock::At { start_ns, crc_ok }) = reply.filter(|_| !self.sd.deaf) else {
+        let Some(ReadBlock::At { mut start_ns, crc_ok }) = reply.filter(|_| !self.sd.deaf) else {
             return self.silence();
         };
+        let tuning = self.sd.data == Data::Tuning;
+        self.sd.strike = self.strike(if tuning { Point::Tuning } else { Point::ReadBlock }, now);
+        match self.sd.strike {
+            Some(Strike::Lost | Strike::Never) => return self.silence(),
+            Some(Strike::Late(ns)) => start_ns = start_ns.max(free_ns).saturating_add(ns),
+            Some(Strike::Flip(bit)) => flip(&mut self.sd.bytes[..n], bit),
+            _ => {}
+        }
         if start_ns == NEVER {
             return self.silence();
         }
@@ -82,7 +91,7 @@ impl Rtsx {
     }
 
     pub(super) fn read_block_ended(&mut self, now: u64) {
-        let damaged = Mishaps::take(&mut self.mishaps.read_crc);
+        let damaged = matches!(self.sd.strike.take(), Some(Strike::Crc | Strike::Fail));
         let good = self.sd.good && !damaged && self.card.is_some();
         self.count_block(true, good, now);
         if let Some(open) = &mut self.sd.open {
@@ -154,11 +163,15 @@ impl Rtsx {
     }
 
     pub(super) fn written_block_ended(&mut self, now: u64) {
-        let damaged = Mishaps::take(&mut self.mishaps.write_crc);
+        let strike = self.strike(Point::WriteBlock, now);
+        let damaged = strike == Some(Strike::Crc);
         let n = self.sd.block;
+        if let Some(Strike::Flip(bit)) = strike {
+            flip(&mut self.sd.bytes[..n], bit);
+        }
         let end = self.beat(now);
         let reply = match self.sd.open.map(|open| open.flow) {
-            Some(Flow::Write { block_size }) if !self.sd.deaf => {
+            Some(Flow::Write { block_size }) if !self.sd.deaf && strike != Some(Strike::Lost) => {
                 let crc_ok = usize::from(block_size) == n && !damaged;
                 let bytes = std::mem::take(&mut self.sd.bytes);
                 let reply = self.with_card(now, |card, now| card.write_block(&bytes[..n], crc_ok, now));
@@ -170,7 +183,9 @@ impl Rtsx {
         if let Some(open) = &mut self.sd.open {
             open.moved = true;
         }
-        let Some((good, busy_until)) = reply.and_then(|r| Some((r.status?, r.busy_until_ns))) else {
+        let seen = reply.filter(|_| strike != Some(Strike::NoStatus));
+        let Some((good, busy_until)) = seen.and_then(|r| Some((r.status?, r.busy_until_ns))) else {
+            self.card_busy_until = self.card_busy_until.max(reply.map_or(0, |r| r.busy_until_ns));
             self.count_block(false, false, now);
             if self.sd.config2 & sd::NO_STATUS_TIMEOUT != 0 {
                 return self.silence();

@@ -2,8 +2,9 @@
 
 use super::bits::sd;
 use super::transfer::{Data, Open, Step};
-use super::{BusEvent, Mishaps, Rtsx, Timer};
+use super::{BusEvent, Rtsx, Timer};
 use crate::card::{Answer, Flow, Reply};
+use crate::faults::{Point, Strike};
 use crate::sdhci::crc7;
 use crate::wire::{Beat, COMMAND_CLK, LONG_RESPONSE_CLK, N_CR_CLK, N_RC_CLK, RESPONSE_CLK};
 
@@ -36,14 +37,14 @@ impl Rtsx {
     /// The card has the command.
     pub(super) fn token_ended(&mut self, now: u64) {
         let (index, arg) = (self.sd.index, self.sd.arg);
-        let deaf = Mishaps::take(&mut self.mishaps.lost_commands) || self.sd.deaf;
+        let deaf = self.strike(Point::Command, now) == Some(Strike::Lost) || self.sd.deaf;
         let reply = if deaf { None } else { self.with_card(now, |card, now| card.command(index, arg, now)) }
             .unwrap_or(Reply::SILENT);
         if !deaf {
             self.follow_card(&reply);
         }
-        let lost = reply.answer.is_some() && Mishaps::take(&mut self.mishaps.lost_responses);
-        let answer = reply.answer.filter(|_| !lost);
+        self.sd.strike = reply.answer.and_then(|_| self.strike(Point::Response, now));
+        let answer = reply.answer.filter(|_| self.sd.strike != Some(Strike::Lost));
         let beat = self.beat(now);
         let (clocks, seen) = match (self.sd.config2 & 3, answer) {
             (0, answer) => {
@@ -118,11 +119,13 @@ impl Rtsx {
         if !fits {
             self.violation();
         }
-        let damaged = Mishaps::take(&mut self.mishaps.response_crc);
+        let strike = self.sd.strike.take();
+        let damaged = strike == Some(Strike::Crc);
         let (first, content, last, crc_ok) = match answer {
             Answer::Short { index, content, crc } => {
-                let wrong = Mishaps::take(&mut self.mishaps.response_index);
-                let index = if wrong { index ^ 1 } else { index } & 0x3f;
+                let index = if strike == Some(Strike::Index) { index ^ 1 } else { index } & 0x3f;
+                let more = if let Some(Strike::Status(bits)) = strike { bits } else { 0 };
+                let content = if crc { content | more } else { content };
                 let [a, b, c, d] = content.to_be_bytes();
                 let last = if crc { crc7(&[index, a, b, c, d]) << 1 | 1 } else { 0xff };
                 (index, content, last, crc)

@@ -1,7 +1,8 @@
 //! DMA between the ring buffer and memory, along an SG table.
 
 use super::bits::{dma, int, window};
-use super::{Mishaps, Rtsx, Timer};
+use super::{Rtsx, Timer};
+use crate::faults::{Point, Strike};
 use std::collections::VecDeque;
 
 /// Longest piece of one SG entry.
@@ -124,13 +125,14 @@ impl Rtsx {
     }
 
     pub(super) fn trigger_dma(&mut self, now: u64) {
+        let hangs = self.strike(Point::Dma, now) == Some(Strike::Never);
         self.dma.table = Some(Table {
             to_memory: self.window.table_control & window::TO_MEMORY != 0,
             next: self.window.table_address.into(),
             address: 0,
             left: 0,
             last: false,
-            hangs: Mishaps::take(&mut self.mishaps.dma_hangs),
+            hangs,
         });
         self.dma_goes_on(now);
     }

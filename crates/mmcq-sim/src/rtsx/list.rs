@@ -2,7 +2,8 @@
 
 use super::bits::{int, sd};
 use super::internal::short;
-use super::{Mishaps, NEVER, Rtsx, Timer};
+use super::{NEVER, Rtsx, Timer};
+use crate::faults::{Point, Strike};
 
 /// A CHECK for line levels looks again after this: nothing else tells that they changed.
 const LOOK_AGAIN_NS: u64 = 10_000;
@@ -60,7 +61,7 @@ impl Rtsx {
             results: Vec::new(),
             stage: Stage::Fetch,
         });
-        let hangs = Mishaps::take(&mut self.mishaps.list_hangs);
+        let hangs = self.strike(Point::Dma, now) == Some(Strike::Never);
         let at = now.saturating_add(self.config.round_ns / 2);
         self.set_timer(Timer::List, if hangs { NEVER } else { at });
     }

@@ -5,7 +5,7 @@
 //! window), `list.rs` (host command lists), `internal.rs` (the internal registers and their side effects),
 //! `clock.rs` (PLL, dividers, phases, supply: how the bus is driven), `transfer.rs` (a transfer from START to
 //! its end), `command.rs` (its CMD line), `blocks.rs` (its DAT lines), `dma.rs` (SG tables and the ring
-//! buffer), `config.rs` (what a particular chip is), `port.rs` (how a driver reaches it).
+//! buffer), `config.rs` (what a particular chip is), `hurt.rs` (what strikes it by a plan of faults).
 //!
 //! The chip has no documentation. Names and bits of registers are the ones that drivers use; where these are
 //! silent the choice is ours, and strict. Things a driver does wrong are counted
@@ -51,6 +51,7 @@ mod clock;
 mod command;
 mod config;
 mod dma;
+mod hurt;
 mod internal;
 mod list;
 #[cfg(test)]
@@ -62,6 +63,7 @@ pub use crate::stats::{BusEvent, BusStats};
 pub use config::RtsxConfig;
 
 use crate::card::{BusState, Card};
+use crate::faults::{Faults, Point, Strike};
 use crate::memory::ShadowMemory;
 pub use crate::port::PortCounters;
 use bits::int;
@@ -105,42 +107,6 @@ const TIMERS: [Timer; 8] = [
     Timer::CardDetect,
 ];
 
-/// Faults to come; each counter says how many times more.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Mishaps {
-    /// Rises of the interrupt line that get lost; the status is there.
-    pub lost_interrupts: u32,
-    /// Command tokens that the card does not see.
-    pub lost_commands: u32,
-    /// Responses that the chip does not see.
-    pub lost_responses: u32,
-    /// Responses with a wrong CRC7.
-    pub response_crc: u32,
-    /// Responses with a wrong index.
-    pub response_index: u32,
-    /// Read blocks that arrive with a wrong CRC16.
-    pub read_crc: u32,
-    /// Written blocks that reach the card with a wrong CRC16.
-    pub write_crc: u32,
-    /// Host command lists that never begin.
-    pub list_hangs: u32,
-    /// DMA tables that the engine never begins with.
-    pub dma_hangs: u32,
-    /// Immediate accesses never end.
-    pub access_hangs: bool,
-    /// Every register reads as ones and ignores writes; the interrupt line is low.
-    pub dead: bool,
-}
-
-impl Mishaps {
-    /// Uses one of a counter up.
-    fn take(counter: &mut u32) -> bool {
-        let some = *counter > 0;
-        *counter = counter.saturating_sub(1);
-        some
-    }
-}
-
 type Log = Box<dyn FnMut(BusEvent)>;
 
 /// The chip, its slot and the bus.
@@ -166,7 +132,8 @@ pub struct Rtsx {
     irq: bool,
     irq_lost: bool,
     irq_rose_ns: Option<u64>,
-    mishaps: Mishaps,
+    faults: Faults,
+    hurt: hurt::Hurt,
     violations: u64,
     stats: BusStats,
     log: Option<Log>,
@@ -195,7 +162,8 @@ impl Rtsx {
             irq: false,
             irq_lost: false,
             irq_rose_ns: None,
-            mishaps: Mishaps::default(),
+            faults: Faults::none(),
+            hurt: hurt::Hurt::default(),
             violations: 0,
             stats: BusStats::default(),
             log: None,
@@ -204,7 +172,7 @@ impl Rtsx {
 
     /// The level of the interrupt line.
     pub fn irq(&self) -> bool {
-        self.irq && !self.mishaps.dead
+        self.irq && !self.hurt.gone
     }
 
     /// When the interrupt line last rose.
@@ -296,11 +264,14 @@ impl Rtsx {
     /// The card leaves the slot, and is handed back.
     pub fn remove(&mut self, now_ns: u64) -> Option<Box<dyn Card>> {
         let now = self.reach(now_ns);
-        let card = self.card.take();
+        self.take_card(now)
+    }
+
+    fn take_card(&mut self, now: u64) -> Option<Box<dyn Card>> {
         self.card_busy_until = 0;
         self.sd.open = None;
         self.set_timer(Timer::CardDetect, now.saturating_add(self.config.detect_ns));
-        card
+        self.card.take()
     }
 
     fn card_detected(&mut self, now: u64) {
@@ -320,14 +291,14 @@ impl Rtsx {
         self.card.as_deref_mut()
     }
 
-    /// Faults to come.
-    pub fn mishaps_mut(&mut self) -> &mut Mishaps {
-        &mut self.mishaps
+    /// What goes wrong with the controller and its bus from now on.
+    pub fn set_faults(&mut self, faults: Faults) {
+        self.faults = faults;
     }
 
-    /// Faults that are still to come.
-    pub fn mishaps(&self) -> &Mishaps {
-        &self.mishaps
+    /// The card that a fault took out of the slot, if one did.
+    pub fn removed(&mut self) -> Option<Box<dyn Card>> {
+        self.hurt.removed.take()
     }
 
     /// The chip's parameters.
@@ -391,7 +362,7 @@ impl Rtsx {
         if !level {
             self.irq_lost = false;
         } else if !self.irq && !self.irq_lost {
-            if Mishaps::take(&mut self.mishaps.lost_interrupts) {
+            if self.strike(Point::Interrupt, now) == Some(Strike::Lost) {
                 self.irq_lost = true;
             } else {
                 self.stats.interrupts += 1;

@@ -3,6 +3,7 @@
 use super::bits::{card, dma, sd};
 use super::{NEVER, Rtsx, Timer};
 use crate::card::{Answer, Flow};
+use crate::faults::Strike;
 use crate::wire::Beat;
 
 /// What moves after the command, or without one.
@@ -70,6 +71,8 @@ pub(super) struct Transfer {
     pub free_ns: u64,
     pub bytes: Vec<u8>,
     pub good: bool,
+    /// What is wrong with the response, or with the block on the lines.
+    pub strike: Option<Strike>,
     pub start_ns: u64,
     pub held_since: u64,
     /// Levels of DAT3 to DAT0 and CMD as the SD clock sampled them last.
@@ -93,6 +96,7 @@ impl Default for Transfer {
             free_ns: 0,
             bytes: Vec::new(),
             good: false,
+            strike: None,
             start_ns: 0,
             held_since: 0,
             lines: sd::LINES,

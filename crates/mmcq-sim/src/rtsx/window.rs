@@ -23,7 +23,7 @@ impl Rtsx {
     pub fn read(&mut self, offset: u16, size: u8, now_ns: u64) -> u32 {
         self.reach(now_ns);
         let ones = if size == 4 { u32::MAX } else { (1u32 << (u32::from(size.min(3)) * 8)) - 1 };
-        if self.mishaps.dead {
+        if self.hurt.gone {
             return ones;
         }
         if size != 4 || !offset.is_multiple_of(4) || offset > w::SCRATCH {
@@ -47,7 +47,7 @@ impl Rtsx {
     /// Writes a register; only 4 bytes at a time are possible.
     pub fn write(&mut self, offset: u16, size: u8, value: u32, now_ns: u64) {
         let now = self.reach(now_ns);
-        if self.mishaps.dead {
+        if self.hurt.gone {
             return;
         }
         if size != 4 || !offset.is_multiple_of(4) || offset > w::SCRATCH {
@@ -116,7 +116,7 @@ impl Rtsx {
             return self.violation();
         }
         self.window.access = value;
-        if !self.mishaps.access_hangs {
+        if !self.hurt.access_hangs {
             self.set_timer(Timer::Access, now.saturating_add(self.config.access_ns));
         }
     }

@@ -2,8 +2,9 @@
 
 use super::bits::dsta;
 use super::data::State;
-use super::{BusEvent, Mishaps, NEVER, S3cSdi, Timer};
+use super::{BusEvent, NEVER, S3cSdi, Timer};
 use crate::card::{Flow, ReadBlock};
+use crate::faults::{Point, Strike, flip};
 use crate::probe::Signal;
 use crate::wire::{BLOCK_GAP_CLK, CRC_STATUS_CLK, CRC_TOKEN_CLK, CRC_TURN_CLK};
 
@@ -34,7 +35,14 @@ impl S3cSdi {
         bytes.resize(sent.max(self.dat.block), 0xff);
         let reply = self.with_card(now, |card, now| card.read_block(&mut bytes[..sent], now));
         self.dat.bytes = bytes;
-        let Some(ReadBlock::At { start_ns, crc_ok }) = reply else { return self.silence(now) };
+        let Some(ReadBlock::At { mut start_ns, crc_ok }) = reply else { return self.silence(now) };
+        self.dat.strike = self.strike(Point::ReadBlock, now);
+        match self.dat.strike {
+            Some(Strike::Lost | Strike::Never) => return self.silence(now),
+            Some(Strike::Late(ns)) => start_ns = start_ns.max(now).saturating_add(ns),
+            Some(Strike::Flip(bit)) => flip(&mut self.dat.bytes, bit),
+            _ => {}
+        }
         let start = self.data_beat(now).not_before(start_ns);
         let start_ns = start.ns();
         self.stats.access_ns += start_ns.saturating_sub(now);
@@ -61,7 +69,8 @@ impl S3cSdi {
     }
 
     pub(super) fn read_block_ended(&mut self, now: u64) {
-        let good = self.dat.good && !Mishaps::take(&mut self.mishaps.read_crc) && self.card.is_some();
+        let damaged = self.dat.strike.take() == Some(Strike::Crc);
+        let good = self.dat.good && !damaged && self.card.is_some();
         self.count_block(good, now);
         self.show_block(good, false, now);
         if !good {
@@ -125,8 +134,13 @@ impl S3cSdi {
     }
 
     pub(super) fn written_block_ended(&mut self, now: u64) {
-        let damaged = Mishaps::take(&mut self.mishaps.write_crc);
+        let strike = self.strike(Point::WriteBlock, now);
+        let damaged = strike == Some(Strike::Crc);
+        if let Some(Strike::Flip(bit)) = strike {
+            flip(&mut self.dat.bytes, bit);
+        }
         let reply = match self.dat.flow {
+            _ if strike == Some(Strike::Lost) => None,
             Some(Flow::Write { block_size }) => {
                 let crc_ok = usize::from(block_size) == self.dat.block && !damaged;
                 let bytes = std::mem::take(&mut self.dat.bytes);
@@ -137,7 +151,9 @@ impl S3cSdi {
             _ => None,
         };
         self.show_block(!damaged, false, now);
-        let Some((good, busy_until)) = reply.and_then(|r| Some((r.status?, r.busy_until_ns))) else {
+        let seen = reply.filter(|_| strike != Some(Strike::NoStatus));
+        let Some((good, busy_until)) = seen.and_then(|r| Some((r.status?, r.busy_until_ns))) else {
+            self.card_busy_until = self.card_busy_until.max(reply.map_or(0, |r| r.busy_until_ns));
             self.count_block(false, now);
             return self.silence(now);
         };

@@ -1,8 +1,9 @@
 //! The CMD line.
 
 use super::bits::{cmd_con, cmd_sta};
-use super::{BusEvent, Mishaps, NEVER, S3cSdi, Timer};
+use super::{BusEvent, NEVER, S3cSdi, Timer};
 use crate::card::{Answer, Flow, Reply};
+use crate::faults::{Point, Strike};
 use crate::probe::Signal;
 use crate::sdhci::crc7;
 use crate::wire::{
@@ -37,6 +38,8 @@ struct Active {
     answer_ns: u64,
     /// The card holds DAT0 low until then.
     busy_until_ns: u64,
+    /// What is wrong with the response.
+    strike: Option<Strike>,
 }
 
 #[derive(Debug, Default)]
@@ -94,7 +97,8 @@ impl S3cSdi {
         let (index, arg) = (issue.index, issue.arg);
         self.show(|_| Signal::Command { index, arg, auto: false, start_ns, end_ns });
         let (step, flow) = (Step::Token, Flow::None);
-        self.cmd.active = Some(Active { issue, step, beat, flow, answer_ns: 0, busy_until_ns: 0 });
+        self.cmd.active =
+            Some(Active { issue, step, beat, flow, answer_ns: 0, busy_until_ns: 0, strike: None });
         self.set_timer(Timer::Command, end_ns);
     }
 
@@ -109,7 +113,7 @@ impl S3cSdi {
     /// The card has the command.
     fn token_ended(&mut self, mut active: Active, now: u64) {
         let Issue { index, arg, waits, .. } = active.issue;
-        let lost = Mishaps::take(&mut self.mishaps.lost_commands);
+        let lost = self.strike(Point::Command, now) == Some(Strike::Lost);
         let reply = if lost { None } else { self.with_card(now, |card, now| card.command(index, arg, now)) };
         let reply = reply.unwrap_or(Reply::SILENT);
         self.regs.cmd_status |= cmd_sta::SENT;
@@ -118,8 +122,8 @@ impl S3cSdi {
             active.busy_until_ns = until_ns;
         }
         active.flow = reply.flow;
-        let lost = reply.answer.is_some() && Mishaps::take(&mut self.mishaps.lost_responses);
-        let seen = reply.answer.filter(|_| !lost && waits);
+        active.strike = reply.answer.and_then(|_| self.strike(Point::Response, now));
+        let seen = reply.answer.filter(|_| active.strike != Some(Strike::Lost) && waits);
         let clocks = match seen {
             Some(Answer::Short { .. }) => N_CR_CLK + RESPONSE_CLK,
             Some(Answer::Long(_)) => N_CR_CLK + LONG_RESPONSE_CLK,
@@ -137,7 +141,7 @@ impl S3cSdi {
     }
 
     fn response_ended(&mut self, active: Active, answer: Option<Answer>, now: u64) {
-        let Active { issue, beat, flow, answer_ns, busy_until_ns, .. } = active;
+        let Active { issue, beat, flow, answer_ns, busy_until_ns, strike, .. } = active;
         self.regs.cmd_status &= !cmd_sta::ON;
         self.cmd.free_ns = beat.plus(N_RC_CLK).ns();
         let spent = match answer {
@@ -148,7 +152,7 @@ impl S3cSdi {
         };
         self.stats.command_ns += self.beat(0).plus(spent).ns();
         if let Some(answer) = answer {
-            self.take_response(&issue, answer, answer_ns, now);
+            self.take_response(&issue, answer, strike, answer_ns, now);
         } else if issue.waits {
             self.stats.silent += 1;
             self.regs.cmd_status |= cmd_sta::TIMEOUT;
@@ -160,8 +164,15 @@ impl S3cSdi {
     }
 
     /// Content, index and CRC of a response.
-    fn take_response(&mut self, issue: &Issue, answer: Answer, start_ns: u64, now: u64) {
-        let (index, mut crc_ok, content) = match answer {
+    fn take_response(
+        &mut self,
+        issue: &Issue,
+        answer: Answer,
+        strike: Option<Strike>,
+        start_ns: u64,
+        now: u64,
+    ) {
+        let (index, mut crc_ok, mut content) = match answer {
             Answer::Short { index, content, crc } => (index, crc, [content, 0, 0, 0]),
             Answer::Long(bytes) => {
                 let mut words = [0; 4];
@@ -175,8 +186,11 @@ impl S3cSdi {
         };
         // A response of the other length is cut, or filled up with ones: either way its CRC is wrong.
         crc_ok &= matches!(answer, Answer::Long(_)) == issue.long;
-        let damaged = Mishaps::take(&mut self.mishaps.response_crc);
+        let damaged = strike == Some(Strike::Crc);
         crc_ok &= !damaged;
+        if let (Some(Strike::Status(bits)), Answer::Short { crc: true, .. }) = (strike, answer) {
+            content[0] |= bits;
+        }
         self.regs.response = content;
         let errors = if crc_ok { 0 } else { cmd_sta::CRC };
         self.regs.cmd_status |= u32::from(index) | cmd_sta::RESPONSE | errors;

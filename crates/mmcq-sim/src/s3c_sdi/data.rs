@@ -3,6 +3,7 @@
 use super::bits::{dcon, dsta};
 use super::{BusEvent, NEVER, S3cSdi, Timer};
 use crate::card::Flow;
+use crate::faults::Strike;
 use crate::probe::Signal;
 use crate::wire::{BLOCK_GAP_CLK, Beat};
 
@@ -54,6 +55,8 @@ pub(super) struct DatLines {
     pub(super) beat: Option<Beat>,
     pub(super) bytes: Vec<u8>,
     pub(super) good: bool,
+    /// What is wrong with the block on the lines.
+    pub(super) strike: Option<Strike>,
     pub(super) start_ns: u64,
     pub(super) held_since: u64,
     /// The probe has seen the block.

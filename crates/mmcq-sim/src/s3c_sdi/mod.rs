@@ -5,7 +5,7 @@
 //! [`S3cSdi::next_event_ns`] says when something will happen by itself. Its parts: `registers.rs` (reads,
 //! writes and their side effects), `command.rs` (the CMD line), `data.rs` (a transfer from DCON to its end),
 //! `blocks.rs` (its blocks, word by word), `fifo.rs`, `dma.rs` (the platform's engine), `config.rs`,
-//! `port.rs` (how a driver reaches it).
+//! `hurt.rs` (what strikes it by a plan of faults).
 //!
 //! The board adds two windows: DAT1 as a GPIO (100h), and the DMA engine (110h to 118h; bit 31 of the length
 //! is set for the way from memory to the card).
@@ -27,6 +27,7 @@ mod config;
 mod data;
 mod dma;
 mod fifo;
+mod hurt;
 mod registers;
 #[cfg(test)]
 mod tests;
@@ -35,6 +36,7 @@ pub use crate::stats::{BusEvent, BusStats};
 pub use config::S3cSdiConfig;
 
 use crate::card::{BusState, Card};
+use crate::faults::{Faults, Point, Strike};
 use crate::memory::ShadowMemory;
 pub use crate::port::PortCounters;
 use crate::probe::{Probe, Signal};
@@ -66,35 +68,6 @@ enum Timer {
 }
 
 const TIMERS: [Timer; 4] = [Timer::Command, Timer::Data, Timer::DataTimeout, Timer::Card];
-
-/// Faults to come; each counter says how many times more.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Mishaps {
-    /// Rises of the interrupt line that get lost; the status is there.
-    pub lost_interrupts: u32,
-    /// Command tokens that the card does not see.
-    pub lost_commands: u32,
-    /// Responses that the controller does not see.
-    pub lost_responses: u32,
-    /// Responses with a wrong CRC7.
-    pub response_crc: u32,
-    /// Read blocks that arrive with a wrong CRC16.
-    pub read_crc: u32,
-    /// Written blocks that reach the card with a wrong CRC16.
-    pub write_crc: u32,
-    /// The peripheral's clock is off: every register reads as ones and ignores writes; the interrupt line is
-    /// low.
-    pub dead: bool,
-}
-
-impl Mishaps {
-    /// Uses one of a counter up.
-    fn take(counter: &mut u32) -> bool {
-        let some = *counter > 0;
-        *counter = counter.saturating_sub(1);
-        some
-    }
-}
 
 type Log = Box<dyn FnMut(BusEvent)>;
 type HoldLog = Box<dyn FnMut(u64, u64)>;
@@ -128,7 +101,8 @@ pub struct S3cSdi {
     irq: bool,
     irq_lost: bool,
     irq_rose_ns: Option<u64>,
-    mishaps: Mishaps,
+    faults: Faults,
+    hurt: hurt::Hurt,
     violations: u64,
     stats: BusStats,
     log: Option<Log>,
@@ -161,7 +135,8 @@ impl S3cSdi {
             irq: false,
             irq_lost: false,
             irq_rose_ns: None,
-            mishaps: Mishaps::default(),
+            faults: Faults::none(),
+            hurt: hurt::Hurt::default(),
             violations: 0,
             stats: BusStats::default(),
             log: None,
@@ -175,7 +150,7 @@ impl S3cSdi {
 
     /// The level of the interrupt line.
     pub fn irq(&self) -> bool {
-        self.irq && !self.mishaps.dead
+        self.irq && !self.hurt.gone
     }
 
     /// When the interrupt line last rose.
@@ -258,10 +233,14 @@ impl S3cSdi {
     /// The card leaves the slot, and is handed back.
     pub fn remove(&mut self, now_ns: u64) -> Option<Box<dyn Card>> {
         let now = self.reach(now_ns);
-        let card = self.card.take();
-        self.card_busy_until = 0;
+        let card = self.take_card(now);
         self.look(now);
         card
+    }
+
+    fn take_card(&mut self, _now: u64) -> Option<Box<dyn Card>> {
+        self.card_busy_until = 0;
+        self.card.take()
     }
 
     /// The board switches the card's supply.
@@ -278,14 +257,14 @@ impl S3cSdi {
         self.card.as_deref_mut()
     }
 
-    /// Faults to come.
-    pub fn mishaps_mut(&mut self) -> &mut Mishaps {
-        &mut self.mishaps
+    /// What goes wrong with the controller and its bus from now on.
+    pub fn set_faults(&mut self, faults: Faults) {
+        self.faults = faults;
     }
 
-    /// Faults that are still to come.
-    pub fn mishaps(&self) -> &Mishaps {
-        &self.mishaps
+    /// The card that a fault took out of the slot, if one did.
+    pub fn removed(&mut self) -> Option<Box<dyn Card>> {
+        self.hurt.removed.take()
     }
 
     /// The controller's parameters.
@@ -408,7 +387,7 @@ impl S3cSdi {
         }
         self.pending = pending;
         if pending != 0 && !self.irq && !self.irq_lost {
-            if Mishaps::take(&mut self.mishaps.lost_interrupts) {
+            if self.strike(Point::Interrupt, now) == Some(Strike::Lost) {
                 self.irq_lost = true;
             } else {
                 self.stats.interrupts += 1;

@@ -37,7 +37,7 @@ impl S3cSdi {
     /// Reads a register; all are words.
     pub fn read(&mut self, offset: u16, size: u8, now_ns: u64) -> u32 {
         let now = self.reach(now_ns);
-        if self.mishaps.dead {
+        if self.hurt.gone {
             return u32::MAX >> (32 - 8 * u32::from(size.clamp(1, 4)));
         }
         if size != 4 || !offset.is_multiple_of(4) || !known(offset) {
@@ -53,7 +53,7 @@ impl S3cSdi {
     /// Writes a register; all are words.
     pub fn write(&mut self, offset: u16, size: u8, value: u32, now_ns: u64) {
         let now = self.reach(now_ns);
-        if self.mishaps.dead {
+        if self.hurt.gone {
             return;
         }
         if size != 4 || !offset.is_multiple_of(4) || !known(offset) {

@@ -59,7 +59,7 @@ impl Sdhci {
     pub(super) fn read_block_ended(&mut self, now: u64) {
         self.stop_timer(Timer::DataTimeout);
         let strike = self.dat.strike.take();
-        let damaged = matches!(strike, Some(Strike::Crc | Strike::CrcAndEnd)) || self.line_is_stuck();
+        let damaged = matches!(strike, Some(Strike::Crc | Strike::CrcAndEnd)) || self.data_are_damaged();
         let good = self.dat.good && !damaged && self.card.is_some();
         self.count_block(good, now);
         if self.dat.tuning {
@@ -193,7 +193,7 @@ impl Sdhci {
     pub(super) fn written_block_ended(&mut self, now: u64) {
         self.stop_timer(Timer::DataTimeout);
         let strike = self.strike(Point::WriteBlock, now);
-        let damaged = matches!(strike, Some(Strike::Crc | Strike::CrcAndEnd)) || self.line_is_stuck();
+        let damaged = matches!(strike, Some(Strike::Crc | Strike::CrcAndEnd)) || self.data_are_damaged();
         if let Some(Strike::Flip(bit)) = strike {
             self.dat.flip(bit);
         }

@@ -155,6 +155,7 @@ impl Sdhci {
         };
         self.cmd.inhibit = true;
         self.cmd.detached = false;
+        self.hurt.clock_written = false;
         self.regs.not_issued = false;
         if uses_dat && !self.dat.active() {
             self.reserve_data(&issue);
@@ -187,7 +188,7 @@ impl Sdhci {
     }
 
     fn first_token(&mut self, issue: Issue, beat: Beat) {
-        if issue.auto == Auto::Count {
+        if issue.auto == Auto::Count && !self.config.mistakes.auto_count_missing {
             // With SDMA in version 3 the argument is the DMA address: the two exclude each other, and the
             // card will say so.
             self.send(issue, Sender::AutoCount, beat);
@@ -232,8 +233,10 @@ impl Sdhci {
             busy_until_ns: 0,
             strike: None,
         };
-        if self.clocked() {
-            let (index, arg) = self.token(&issue, sender);
+        let (index, arg) = self.token(&issue, sender);
+        if self.hurt.mute || index == 23 && self.config.mistakes.count_hangs {
+            // It waits on the line for ever.
+        } else if self.clocked() {
             let start_ns = active.beat.ns();
             active.beat = active.beat.plus(COMMAND_CLK);
             let end_ns = active.beat.ns();
@@ -461,6 +464,9 @@ impl Sdhci {
             self.start_busy(now);
         } else if issue.abort {
             self.abort_without_busy(now);
+            if self.config.mistakes.stop_completes_after_ns != 0 {
+                self.raise_after(self.config.mistakes.stop_completes_after_ns, int::TRANSFER_COMPLETE, now);
+            }
         }
         self.next_on_line();
     }
@@ -485,6 +491,7 @@ impl Sdhci {
         self.regs.status &= !int::COMMAND_COMPLETE;
         self.forget_late(int::COMMAND_COMPLETE | int::ERRORS_OF_COMMAND);
         self.regs.not_issued = false;
+        self.hurt.mute = false;
     }
 }
 

@@ -1,5 +1,6 @@
 //! What a particular controller is: version, capabilities, delays and mistakes.
 
+use super::Mistakes;
 use serde::{Deserialize, Serialize};
 
 /// What the controller does about a card that holds DAT0 low.
@@ -69,6 +70,8 @@ pub struct SdhciConfig {
     pub hs400es_mode: u8,
     /// Alignment of data addresses in ADMA2 descriptors, in bytes; lower bits are ignored.
     pub adma_align: u8,
+    /// What it does wrong.
+    pub mistakes: Mistakes,
 }
 
 impl SdhciConfig {
@@ -104,6 +107,7 @@ impl SdhciConfig {
         hs400_mode: 5,
         hs400es_mode: 6,
         adma_align: 4,
+        mistakes: Mistakes::NONE,
     };
 
     /// 3.00: 4 bits, 100 MHz, ADMA2 and SDMA with 32 bits, blocks of 512, no UHS.
@@ -145,6 +149,7 @@ impl SdhciConfig {
         within("hs400_mode", self.hs400_mode.into(), 5, 7)?;
         within("hs400es_mode", self.hs400es_mode.into(), 5, 7)?;
         within("adma_align", self.adma_align.into(), 1, 64)?;
+        within("mistakes.lines_wired", self.mistakes.lines_wired.into(), 0, 8)?;
         if !self.adma_align.is_power_of_two() {
             return Err(format!("sdhci: adma_align = {}: expected a power of two", self.adma_align));
         }

@@ -6,7 +6,7 @@ use super::command::{Auto, Issue};
 use super::dma::Moved;
 use super::{BusEvent, Busy, NEVER, Sdhci, Timer};
 use crate::card::Flow;
-use crate::faults::Strike;
+use crate::faults::{Strike, flip};
 use crate::probe::Signal;
 use crate::wire::{BLOCK_GAP_CLK, Beat};
 
@@ -102,11 +102,7 @@ impl DatLines {
 
     /// One bit of the current block, counted from its first on the wire, becomes the other.
     pub fn flip(&mut self, bit: u32) {
-        let bytes = self.block_bytes();
-        if !bytes.is_empty() {
-            let at = bit as usize / 8 % bytes.len();
-            bytes[at] ^= 0x80 >> (bit % 8);
-        }
+        flip(self.block_bytes(), bit);
     }
 
     /// Bytes of the current block.

@@ -106,6 +106,7 @@ impl Sdhci {
     pub(super) fn dma_move(&mut self, now: u64) -> Moved {
         match self.dma.engine {
             Engine::Sdma => self.sdma_move(now),
+            Engine::Adma2(_) if self.config.mistakes.adma_fails => self.adma_failed(AdmaError(ST_FDS), now),
             Engine::Adma2(bytes) => match self.adma_move(bytes, now) {
                 Ok(moved) => moved,
                 Err(error) => self.adma_failed(error, now),
@@ -133,8 +134,9 @@ impl Sdhci {
     /// Bytes `offset..offset + n` of the block to or from memory; false for a bus error.
     fn dma_copy(&mut self, address: u64, n: usize) -> bool {
         let at = self.dat.offset;
+        let lost = if self.config.mistakes.odd_bytes_lost { n % 4 } else { 0 };
         let read = self.dat.read;
-        let Some(part) = self.dat.block_bytes().get_mut(at..at + n) else { return false };
+        let Some(part) = self.dat.block_bytes().get_mut(at..at + n - lost) else { return false };
         let result = if read {
             self.memory.device_write(address, part)
         } else {
@@ -259,6 +261,7 @@ impl Sdhci {
 
     /// Reads and obeys one descriptor.
     fn fetch(&mut self, bytes: u8, now: u64) -> Result<(), AdmaError> {
+        let bytes = if self.config.mistakes.wide_descriptors_short { 8 } else { bytes };
         let wide = bytes > 8;
         let mut raw = [0u8; 16];
         let at = self.regs.adma_address & if wide { u64::MAX } else { 0xffff_ffff };
@@ -301,6 +304,9 @@ impl Sdhci {
     /// Bytes of a transfer descriptor; 0 stands for the most there can be [SDHC 1.13.3].
     fn length(&self, head: u32) -> u32 {
         let low = head >> 16;
+        if low == 0 && self.config.mistakes.zero_length_moves_nothing {
+            return 0;
+        }
         if self.regs.host2 & host2::LENGTH_26 == 0 {
             return if low == 0 { 0x1_0000 } else { low };
         }

@@ -1,6 +1,6 @@
 //! What strikes the controller by its plan of faults, and what remains of it.
 
-use super::bits::{int, present};
+use super::bits::{host1, int, present};
 use super::{NEVER, Sdhci, Timer};
 use crate::card::Card;
 use crate::faults::{Point, Strike};
@@ -16,6 +16,10 @@ pub(super) struct Hurt {
     pub lines: u8,
     /// The sampling point found by tuning is a wrong one now.
     pub drifted: bool,
+    /// No command leaves before the CMD circuit was reset.
+    pub mute: bool,
+    /// Clock Control was written, with the internal clock on, after the last command.
+    pub clock_written: bool,
     /// Reset bits that never clear themselves.
     pub resets: u8,
     /// The interrupt line is up without a cause until the status was read so often.
@@ -72,10 +76,14 @@ impl Sdhci {
         card
     }
 
-    /// Does a line that the data use not move?
-    pub(super) fn line_is_stuck(&self) -> bool {
+    /// Do data arrive damaged, as the bus is driven now: by a line that does not move, or is not there, or by the wrong edge?
+    pub(super) fn data_are_damaged(&self) -> bool {
+        let mistakes = &self.config.mistakes;
         let used = u8::MAX >> (8 - self.bus.width.clamp(1, 8));
-        self.hurt.lines & used != 0
+        let unwired = mistakes.lines_wired != 0 && self.bus.width > mistakes.lines_wired;
+        let edge =
+            mistakes.high_speed_breaks_reads && self.dat.read && self.regs.host1 & host1::HIGH_SPEED != 0;
+        self.hurt.lines & used != 0 || unwired || edge
     }
 
     /// The interrupt line is to rise: does it?

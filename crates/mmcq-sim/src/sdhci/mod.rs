@@ -4,7 +4,8 @@
 //! something will happen by itself. Its parts: `registers.rs` (reads, writes and their side effects),
 //! `command.rs` (the CMD line, automatic commands), `data.rs` (a transfer from command to end, busy, tuning),
 //! `blocks.rs` (its blocks), `dma.rs` (SDMA, ADMA2), `pio.rs` (the buffer port), `config.rs` (what a
-//! particular controller can do, how long it takes and what it does wrong), `hurt.rs` (what strikes it by a
+//! particular controller can do and how long it takes), `mistakes.rs` (what it does wrong), `profile.rs` (known
+//! ones), `hurt.rs` (what strikes it by a
 //! plan of faults, and what remains of that).
 //!
 //! Where the standard leaves something open the model takes the strict side, so that a driver that relies on
@@ -27,7 +28,9 @@ mod config;
 mod data;
 mod dma;
 mod hurt;
+mod mistakes;
 mod pio;
+mod profile;
 mod registers;
 #[cfg(test)]
 pub(crate) mod tests;
@@ -35,6 +38,8 @@ pub(crate) mod tests;
 pub use crate::stats::{BusEvent, BusStats};
 pub(crate) use command::crc7;
 pub use config::{Busy, SdhciConfig};
+pub use mistakes::Mistakes;
+pub use profile::{PROFILES, Profile};
 
 use crate::card::{BusState, Card};
 use crate::faults::{Faults, Point, Strike};
@@ -417,6 +422,9 @@ impl Sdhci {
         self.regs.reset |= bits;
         let mut ends_ns = now.saturating_add(self.config.reset_ns);
         self.hurt.resets &= !bits;
+        if self.config.mistakes.reset_needs_clock && !self.hurt.clock_written {
+            self.hurt.resets |= bits;
+        }
         match self.strike(Point::Reset, now) {
             Some(Strike::Never) => self.hurt.resets |= bits,
             Some(Strike::Late(ns)) => ends_ns = ends_ns.saturating_add(ns),

@@ -16,6 +16,8 @@ pub(super) struct Buffer {
     /// Blocks of a write that the host was not yet asked for.
     wanted: u64,
     write: bool,
+    /// The ready bit of the block that is offered shows from here on.
+    ready_ns: u64,
 }
 
 impl Buffer {
@@ -33,8 +35,8 @@ impl Buffer {
         (self.head, self.left, self.wanted) = (0, 0, 0);
     }
 
-    pub fn present_bits(&self) -> u32 {
-        match (self.left > 0, self.write) {
+    pub fn present_bits(&self, now: u64) -> u32 {
+        match (self.left > 0 && now >= self.ready_ns, self.write) {
             (false, _) => 0,
             (true, true) => present::BUFFER_WRITE,
             (true, false) => present::BUFFER_READ,
@@ -121,6 +123,7 @@ impl Sdhci {
     /// Tells the host about the next block it can move.
     pub(super) fn offer_block(&mut self, now: u64) {
         if self.pio.offer() {
+            self.pio.ready_ns = now.saturating_add(self.config.mistakes.buffer_late_ns);
             self.raise(if self.pio.write { int::BUFFER_WRITE_READY } else { int::BUFFER_READ_READY }, now);
         }
     }

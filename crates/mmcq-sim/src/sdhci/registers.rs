@@ -140,6 +140,7 @@ impl Sdhci {
             0x34 => r.enable,
             0x38 => r.signal,
             0x3c => u32::from(r.auto_errors) | u32::from(r.host2) << 16,
+            0x40 | 0x44 if self.config.mistakes.capabilities_hidden => 0,
             0x40 => self.config.capabilities,
             0x44 => self.config.capabilities1,
             0x48 => self.config.max_current,
@@ -260,6 +261,7 @@ impl Sdhci {
         let new = merge(old, value, mask);
         if self.regs.reset & reset::ALL == 0 {
             self.regs.timeout = (new >> 16) as u8 & 0xf;
+            self.hurt.clock_written |= mask & value & u32::from(clock::INTERNAL) != 0;
             self.set_clock(new as u16, now);
         }
         let bits = (value & mask) >> 24 & 7;
@@ -342,7 +344,7 @@ impl Sdhci {
     }
 
     fn present_state(&mut self, now: u64) -> u32 {
-        let mut state = self.dat.present_bits() | self.pio.present_bits();
+        let mut state = self.dat.present_bits() | self.pio.present_bits(now);
         let r = &self.regs;
         let flag = |on: bool, bit: u32| if on { bit } else { 0 };
         state |= flag(self.cmd.inhibit, present::CMD_INHIBIT);
@@ -434,6 +436,10 @@ impl Sdhci {
             // Lines in use do not like it when the clock changes under them.
             if (self.cmd.sending() || self.dat.moving()) && bus.clock_hz != self.bus.clock_hz {
                 self.violation();
+            }
+            let driven = |b: &BusState| (b.clock_hz, b.width, b.ddr);
+            if bus.clock_hz != 0 && driven(&bus) != driven(&self.bus) {
+                self.hurt.mute |= self.config.mistakes.change_hangs_lines;
             }
             self.bus = bus;
             let low = self.with_card(now, |card, now| {

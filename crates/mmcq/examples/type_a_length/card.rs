@@ -39,6 +39,7 @@ impl Card {
             auto_count: true,
             no_count: false,
             continue_data: false,
+            beside: false,
             busy: BusyDetect::Interrupt,
             max_busy_ns: 1_000_000_000,
             max_segments: 16,

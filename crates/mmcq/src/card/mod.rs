@@ -127,6 +127,10 @@ pub async fn bring_up_io<L: Lock, H: Host, const N: usize, P: Policy>(
     options: Options,
 ) -> (Result<IoCard, sdio::Error>, DmaBuf) {
     let (result, scratch) = of_families::<io::OnlyIo, L, H, N, P>(shared, scratch, options).await;
+    if let Ok(Ok(card)) = &result {
+        let beside = card.cccr.direct_during_data();
+        shared.with(|engine| engine.set_beside(beside));
+    }
     (result.unwrap_or_else(|error| Err(error.into())), scratch)
 }
 

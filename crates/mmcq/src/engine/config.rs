@@ -116,6 +116,8 @@ pub struct Stats {
     pub closed: [u64; Close::COUNT],
     /// Attempts to continue that failed and were made again with a command.
     pub not_continued: u64,
+    /// Commands sent beside the data of a phase.
+    pub beside: u64,
 }
 
 impl Stats {
@@ -136,6 +138,7 @@ impl Stats {
         continued: 0,
         closed: [0; Close::COUNT],
         not_continued: 0,
+        beside: 0,
     };
 }
 

@@ -1,5 +1,6 @@
 //! What time brings: retries, the next step of something slow, questions to a busy card, and the end of patience.
 
+use super::beside::Turn;
 use super::phases::{COMMAND_TIMEOUT_NS, SLACK_NS, Stage};
 use super::{Engine, Error, Output};
 use crate::host::Host;
@@ -9,6 +10,9 @@ use crate::sched::Policy;
 impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     /// Whatever time has brought: retries, steps, questions, deadlines. One turn of each at most.
     pub(super) fn advance(&mut self, now_ns: u64) {
+        if H::BESIDE && now_ns >= self.beside.wake_ns {
+            self.beside_turn(Turn::Due, now_ns);
+        }
         if self.stage == Stage::Idle {
             return self.dispatch(now_ns);
         }

@@ -3,9 +3,11 @@
 //! Requests come in by [`Engine::submit`] and wait in one queue. [`Engine::on_irq`] and [`Engine::poll`] move the phases on: each acknowledges,
 //! decides, starts the next phase, and only then completes what ended. Results are fetched with [`Engine::take`].
 //!
-//! Read first: `slot.rs` (a request's life), `order.rs` (who is next), then `phases.rs` (how a transfer runs), `control.rs` (everything else), `stream.rs` (how it stays
-//! open) and `recover.rs` (how it fails).
+//! Read first: `slot.rs` (a request's life), `order.rs` (who is next), then `phases.rs` (how a transfer runs), `control.rs` (everything else), `beside.rs`
+//! (what goes beside its data), `stream.rs` (how it stays open) and `recover.rs` (how it fails).
 
+mod awaited;
+mod beside;
 mod buffer;
 mod busy;
 mod cancel;
@@ -19,13 +21,15 @@ mod request;
 mod slot;
 mod stream;
 
+pub use awaited::Span;
 pub use buffer::DmaBuf;
 pub use config::{Config, FlushBy, Stats, Target, Work};
 pub use request::{BLOCK_BYTES, Completion, Error, Kind, Output, Request, SlotId};
 pub use stream::Close;
 
-use crate::host::{BusOp, Host, Phase, Segment, Width};
+use crate::host::{BusOp, Host, Phase, Segment, Timing, Width};
 use crate::sched::{Fifo, Policy};
+use beside::Beside;
 use busy::BusyTimes;
 use core::task::Waker;
 use order::{Gathered, Limits};
@@ -59,6 +63,9 @@ pub struct Engine<H: Host, const N: usize, P: Policy = Fifo> {
     stage: Stage,
     /// The phase that the controller has, or is about to get.
     phase: Phase,
+    /// When it got it; the one before.
+    began_ns: u64,
+    last: Option<Span>,
     /// `phase` could not be started yet; try at `wake_ns`.
     blocked: bool,
     /// The requests of the transfer in progress (reads and writes), and their memory in order.
@@ -84,6 +91,7 @@ pub struct Engine<H: Host, const N: usize, P: Policy = Fifo> {
     /// The bus operation in progress has been given to the driver.
     bus_begun: bool,
     width: Width,
+    timing: Timing,
     busy_times: BusyTimes,
     /// Done, and not yet reported in a `Work`.
     fresh: u64,
@@ -94,6 +102,8 @@ pub struct Engine<H: Host, const N: usize, P: Policy = Fifo> {
     io_run: u8,
     chain_until_ns: u64,
     retune: bool,
+    /// The command on the CMD line while data move.
+    beside: Beside<Self>,
     /// The transfer that the card has not seen the end of; how the transfer in progress ends.
     open: Option<Open>,
     end: End,
@@ -140,6 +150,8 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             unprepared: false,
             stage: Stage::Idle,
             phase: phases::NO_PHASE,
+            began_ns: 0,
+            last: None,
             blocked: false,
             gathered: Gathered::NONE,
             segments: [slot::Slot::NEW.segment; N],
@@ -156,6 +168,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             clock_hz: 0,
             bus_begun: true,
             width: Width::W1,
+            timing: Timing::Legacy,
             busy_times: BusyTimes::new(),
             fresh: 0,
             card_irq: false,
@@ -163,6 +176,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             io_run: 0,
             chain_until_ns: 0,
             retune: false,
+            beside: Beside::NONE,
             open: None,
             end: End::Here,
             hold_until_ns: 0,
@@ -334,7 +348,8 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         if self.fresh != 0 || self.ended != 0 {
             return Some(0);
         }
-        Some(self.wake_ns.min(self.deadline_ns)).filter(|&at| at != u64::MAX)
+        let beside_ns = if H::BESIDE { self.beside.wake_ns } else { u64::MAX };
+        Some(self.wake_ns.min(self.deadline_ns).min(beside_ns)).filter(|&at| at != u64::MAX)
     }
 
     fn work(&mut self) -> Work {
@@ -424,6 +439,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         self.target = target;
         if target.is_none() {
             (self.open, self.unsettled, self.late) = (None, false, None);
+            self.beside.allowed = false;
         }
         self.runs = [Run::NEW; 2];
     }
@@ -469,7 +485,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
 
     /// Nothing is with the controller (requests may be queued behind [`halt`](Self::halt)).
     pub fn is_quiet(&self) -> bool {
-        self.stage == Stage::Idle && self.ended == 0 && self.open.is_none()
+        self.stage == Stage::Idle && self.ended == 0 && self.open.is_none() && !self.is_beside()
     }
 
     /// A function on the card asked for attention since this was last called. The interrupt stays masked until
@@ -558,7 +574,10 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         match op {
             BusOp::Clock(hz) => self.clock_hz = hz,
             BusOp::Width(width) => self.width = width,
-            BusOp::PowerOff | BusOp::PowerOn => (self.clock_hz, self.width) = (0, Width::W1),
+            BusOp::Timing(timing) => self.timing = timing,
+            BusOp::PowerOff | BusOp::PowerOn => {
+                (self.clock_hz, self.width, self.timing) = (0, Width::W1, Timing::Legacy);
+            }
             _ => return,
         }
         let lines = match self.width {

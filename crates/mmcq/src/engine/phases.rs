@@ -3,10 +3,11 @@
 //! A read or write is [CMD22] [CMD23] command+data [CMD12] [busy] and, where nothing else will tell, [CMD13]. What the controller adds by itself
 //! (automatic CMD12 or CMD23, busy until the end of a write) is not a phase of ours.
 
+use super::beside::Turn;
 use super::order::not_before;
 use super::slot::{NONE, State, bits};
 use super::stream::{Close, End};
-use super::{BLOCK_BYTES, Engine, Error, Kind, Mode, Output, Target};
+use super::{BLOCK_BYTES, Engine, Error, Kind, Mode, Output, Span, Target};
 use crate::host::{Auto, BusOp, BusyDetect, Data, Direction, Done, Events, Fault, Host, Phase, StartError};
 use crate::sched::{Choice, Policy, Waiting};
 use crate::spec::command::{self, Command, Resp};
@@ -76,7 +77,7 @@ pub(super) const STOP_TIMEOUT_NS: u64 = 100_000_000;
 /// A controller whose own timer failed is given this much more than the card.
 pub(super) const SLACK_NS: u64 = 50_000_000;
 /// A start that was refused because of the lines is tried again after this.
-const START_RETRY_NS: u64 = 10_000;
+pub(super) const START_RETRY_NS: u64 = 10_000;
 /// The controller is kept idle for a policy no longer than this.
 const IDLE_NS_MAX: u64 = 20_000_000;
 /// Blocks after which the card may pause for its longest time once more.
@@ -87,6 +88,10 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     pub(super) fn dispatch(&mut self, now_ns: u64) {
         for _ in 0..=2 * N {
             if self.stage != Stage::Idle {
+                self.try_beside(now_ns);
+                return;
+            }
+            if self.is_beside() {
                 return;
             }
             self.wake_ns = u64::MAX;
@@ -340,6 +345,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             Ok(()) => {
                 self.stats.phases += 1;
                 self.blocked = false;
+                self.began_ns = now_ns;
                 self.wake_ns = u64::MAX;
             }
             Err(StartError::CommandLine | StartError::DataLine) => {
@@ -362,6 +368,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
 
     /// Takes the controller's events and moves on. False if there was none.
     pub(super) fn acknowledge(&mut self, now_ns: u64) -> bool {
+        let ended = self.is_beside() && self.beside_turn(Turn::Ack, now_ns);
         let count = if self.phase.data.is_some() { self.segment_count as usize } else { 0 };
         let events: Events = self.host.ack(self.segments.get(..count).unwrap_or(&[]));
         self.card_irq |= events.card_irq;
@@ -371,12 +378,14 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         } else if let Some(result) = events.phase
             && !self.blocked
         {
+            self.last = Some(Span { phase: self.phase, began_ns: self.began_ns, ended_ns: now_ns });
             match result {
                 Ok(done) => self.phase_done(done, now_ns),
                 Err(fault) => self.phase_failed(fault, now_ns),
             }
         }
-        events.phase.is_some() || events.card_irq || events.presence || events.retune
+        let moved = events.phase.is_some() || H::BESIDE && self.go_on_beside(ended, now_ns);
+        moved || events.card_irq || events.presence || events.retune
     }
 
     /// The phase in progress ended well on the wire; what the card says of it is judged here.

@@ -24,6 +24,7 @@ const STOP_TIMEOUT_NS: u64 = 1_000_000_000;
 impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     /// The phase in progress has failed with this error.
     pub(super) fn fail(&mut self, error: Error, now_ns: u64) {
+        self.beside_lost(error);
         self.again = self.continue_failed(error);
         self.failure = Some(error);
         self.blocked = false;

@@ -39,7 +39,8 @@ pub enum Kind {
         timeout_ns: u64,
     },
     /// One phase of an I/O function (CMD52, CMD53), exactly as given. No barrier: these go in their own order, before waiting reads and writes, but no more than
-    /// [`Config::io_burst`](super::Config::io_burst) in a row. The response is not judged, only handed over.
+    /// [`Config::io_burst`](super::Config::io_burst) in a row. The response is not judged, only handed over. Where host and card
+    /// allow it ([`Engine::set_beside`](super::Engine::set_beside)) CMD52 does not wait for data that are moving, so that it may be done before an older CMD53.
     Io {
         /// The phase; its data use the request's buffer.
         phase: Phase,

@@ -258,6 +258,11 @@ impl<const N: usize> Slots<N> {
         self.at_mut(index).state = State::Queued;
     }
 
+    /// Does a phase of an I/O function wait?
+    pub fn has_io(&self) -> bool {
+        self.ios != 0
+    }
+
     /// The I/O function's phase that has waited longest.
     pub fn oldest_io(&self) -> Option<u8> {
         let newest = self.next_age;

@@ -4,6 +4,7 @@
 //! is done by whoever calls it, with deadlines the engine keeps. Read first: [`Host`].
 
 pub mod dma;
+pub mod faulty;
 pub(crate) mod pio;
 pub mod pl181;
 pub mod regs;
@@ -269,6 +270,8 @@ pub struct Caps {
     pub no_count: bool,
     /// The data of an open transfer (CMD18 or CMD25 without an end) can be moved in several phases: see [`Auto::Continue`].
     pub continue_data: bool,
+    /// A command can go beside the data of a phase: see [`Host::start_beside`].
+    pub beside: bool,
     /// End of busy.
     pub busy: BusyDetect,
     /// Longest busy its own timer can wait for.
@@ -317,6 +320,9 @@ pub trait Host {
     /// [`Caps::continue_data`] may be set. Where it is false, the engine's part that keeps transfers open is not even linked.
     const CONTINUES: bool = false;
 
+    /// [`Caps::beside`] may be set. Where it is false, the engine's part that sends commands beside data is not even linked.
+    const BESIDE: bool = false;
+
     /// Its capabilities; constant once the driver exists.
     fn caps(&self) -> &Caps;
 
@@ -329,6 +335,26 @@ pub trait Host {
     /// Starts a phase. `segments` (mapped, in order) hold the data; their lengths add up to at least the data's size. `timeout_ns` is the
     /// longest time the card may take for data and busy, for the controller's own timer.
     fn start(&mut self, phase: &Phase, segments: &[Segment], timeout_ns: u64) -> Result<(), StartError>;
+
+    /// Starts a command that leaves DAT alone (no data, no busy, a short response) while the data of the phase in progress move. It ends by
+    /// [`ack_beside`](Host::ack_beside), maybe after that phase has. A fault of it is the driver's to clean up, on the CMD line alone; until that is done
+    /// nothing starts. [`BusOp::ResetLines`] and [`BusOp::ResetAll`] forget it.
+    ///
+    /// [`StartError::CommandLine`]: not yet, try again; when the response of the phase itself is still missing, its coming interrupts.
+    /// [`StartError::DataLine`]: the data are over, or as good as. [`StartError::Unsupported`]: not beside this phase.
+    fn start_beside(&mut self, command: &Command) -> Result<(), StartError> {
+        let _ = command;
+        Err(StartError::Unsupported)
+    }
+
+    /// Acknowledges the end of the command beside the data: the content of its response, or what went wrong. Called before each
+    /// [`ack`](Host::ack) while there is one.
+    fn ack_beside(&mut self) -> Option<Result<u32, Cause>> {
+        None
+    }
+
+    /// Gives the command beside the data up, without harm to the data.
+    fn abort_beside(&mut self) {}
 
     /// Acknowledges whatever the controller has to say, moves PIO data, and reports. Called from the interrupt, and by the engine before
     /// it believes a deadline. `segments` are those of the phase in progress, as given to [`start`](Host::start). After it returns no acknowledged

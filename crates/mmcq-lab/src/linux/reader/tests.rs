@@ -172,6 +172,7 @@ fn run(close: Close, steps: &[Do], stop_status: u32) -> Ran {
         auto_count: false,
         no_count: false,
         continue_data: true,
+        beside: false,
         busy: BusyDetect::Status,
         max_busy_ns: u64::MAX,
         max_segments: 256,

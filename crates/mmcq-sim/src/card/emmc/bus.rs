@@ -9,13 +9,14 @@ use super::super::transfer::{Sent, Taken};
 use super::super::trouble::Violation;
 use super::super::{BusState, Card, ReadBlock, Reply, WriteBlock};
 use super::config::byte;
-use super::{EmmcCard, Partition, Transfer};
+use super::{Attack, EmmcCard, Partition, Transfer, rpmb};
 use crate::faults::Faults;
 
 impl EmmcCard {
     /// The supply comes up, or is back after a dip.
     fn power_on(&mut self, now_ns: u64) {
         self.reset(now_ns);
+        self.written = false;
         self.lock.power_up();
         self.protection.power_up();
         // Power-on protection ends with the power.
@@ -59,7 +60,8 @@ impl EmmcCard {
             Transfer::Write { write, single } => {
                 let single = *single;
                 let in_user = self.partition == Partition::User;
-                let protected = in_user && self.protection.covers(write.at, 512);
+                let protected = in_user
+                    && (self.protection.covers(write.at, 512) || self.config.quirks.protects(write.at, 512));
                 let medium = self.stores.active(self.partition);
                 let outcome = match (good, protected) {
                     (false, _) => Taken::Refused(0),
@@ -84,6 +86,27 @@ impl EmmcCard {
                         WriteBlock { status: if good { None } else { Some(false) }, busy_until_ns: now_ns }
                     }
                 }
+            }
+            Transfer::RpmbWrite { left, reliable } => {
+                let reliable = *reliable;
+                if !good {
+                    self.transfer = Transfer::None;
+                    return WriteBlock { status: Some(false), busy_until_ns: now_ns };
+                }
+                *left = left.saturating_sub(1);
+                let over = *left == 0;
+                if let Some(rpmb) = &mut self.rpmb {
+                    rpmb.take(data);
+                    if over {
+                        rpmb.requested(reliable);
+                    }
+                }
+                if over {
+                    self.transfer = Transfer::None;
+                    self.state = State::Prg;
+                    self.busy_until_ns = now_ns.saturating_add(self.config.flash.register_ns());
+                }
+                WriteBlock { status: Some(true), busy_until_ns: self.busy_until_ns.max(now_ns) }
             }
             Transfer::ProgramCid | Transfer::ProgramCsd | Transfer::Lock => {
                 self.busy_until_ns = now_ns;
@@ -169,6 +192,15 @@ impl Card for EmmcCard {
                     }
                 }
             }
+            Transfer::RpmbRead { left } => {
+                let frame = self.rpmb.as_mut().and_then(rpmb::Rpmb::send);
+                let (Some(frame), Some(to)) = (frame, buffer.get_mut(..512)) else {
+                    return ReadBlock::Never;
+                };
+                to.copy_from_slice(&frame);
+                *left = left.saturating_sub(1);
+                (now_ns.saturating_add(self.config.flash.read_first_ns), 512, *left == 0)
+            }
             _ => return ReadBlock::Never,
         };
         if last {
@@ -233,6 +265,12 @@ impl Card for EmmcCard {
 
     fn spoil(&mut self, sector: u64) {
         self.stores.user.spoil(sector);
+    }
+
+    fn attack_rpmb(&mut self, attack: Attack) {
+        if let Some(rpmb) = &mut self.rpmb {
+            rpmb.attack(attack);
+        }
     }
 
     fn violations(&self) -> &[Violation] {

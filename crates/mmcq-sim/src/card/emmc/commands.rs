@@ -1,27 +1,22 @@
 //! What a command does in which state [eMMC 6.9, 6.10, 6.11].
 
+use super::super::quirk::WornOut;
 use super::super::registers::seal;
 use super::super::status::{self, State};
 use super::super::transfer::{Read, Write};
 use super::super::trouble::NEVER_NS;
 use super::super::{Answer, Flow, ReadBlock, Reply, tuning};
-use super::config::{ERASE_GROUP_BYTES, byte};
+use super::config::byte;
+use super::interrupt::EXCEPTION_EVENT;
+use super::stores::Partition;
 use super::switch::Effect;
-use super::{Count, EmmcCard, EraseRange, Partition, Transfer};
-use crate::faults::{Point, Strike};
+use super::{Count, EmmcCard, EraseRange, Transfer};
 
 /// 1.70 to 1.95 V and 2.7 to 3.6 V.
 const VOLTAGES: u32 = 0x00ff_8080;
 /// Arguments of CMD0 that reset.
 const GO_IDLE: u32 = 0;
 const GO_PRE_IDLE: u32 = 0xf0f0_f0f0;
-/// Arguments of CMD38.
-const ERASE: u32 = 0;
-const TRIM: u32 = 1;
-const DISCARD: u32 = 3;
-const SECURE_ERASE: u32 = 0x8000_0000;
-const SECURE_TRIM_1: u32 = 0x8000_0001;
-const SECURE_TRIM_2: u32 = 0x8000_8000;
 
 impl EmmcCard {
     pub(super) fn execute(&mut self, index: u8, arg: u32, now_ns: u64) -> Reply {
@@ -91,6 +86,7 @@ impl EmmcCard {
                 let mut csd = self.config.csd();
                 csd[14] = self.csd_flags;
                 seal(&mut csd);
+                self.config.quirks.falsify_csd(&mut csd);
                 self.long(csd)
             }
             (10, Stby) => self.long(self.config.cid()),
@@ -106,7 +102,11 @@ impl EmmcCard {
                 reply.busy_until_ns = Some(self.program(now_ns));
                 reply
             }
-            // No HPI: bit 0 of CMD13 is not looked at.
+            (13, Prg | Rcv | Dis) if arg & 1 == 1 => {
+                let reply = self.r1(13);
+                self.high_priority_interrupt(now_ns);
+                reply
+            }
             (13, Stby | Data | Rcv | Prg | Dis | Btst) => self.r1(13),
             (14, Btst) => {
                 let mut reply = self.r1(14);
@@ -124,12 +124,14 @@ impl EmmcCard {
     /// Selected and free.
     fn transfer_state(&mut self, index: u8, arg: u32, count: Option<Count>, now_ns: u64) -> Reply {
         let ddr = self.width & 0x0f >= 5;
+        let rpmb = self.partition == Partition::Rpmb;
         match index {
             0 => self.go_idle(arg, now_ns),
             6 => self.switch_command(arg, now_ns),
             7 if !self.addressed(arg) => self.deselect(State::Stby, now_ns),
             8 => {
-                self.scratch.copy_from_slice(&self.ext_csd);
+                let live = self.live_ext_csd();
+                self.scratch.copy_from_slice(&live);
                 self.send_scratch(8, 512)
             }
             13 | 15 if !self.addressed(arg) => Reply::SILENT,
@@ -146,6 +148,9 @@ impl EmmcCard {
                 }
                 self.r1(16)
             }
+            17 | 24..=31 | 35 | 36 | 38 if rpmb && index != 25 => self.illegal(),
+            18 if rpmb => self.rpmb_read(count),
+            25 if rpmb => self.rpmb_write(count),
             17 => self.read(17, arg, None, now_ns),
             18 => self.read(18, arg, count.map(|count| count.blocks), now_ns),
             19 => {
@@ -237,7 +242,7 @@ impl EmmcCard {
         }
         let rise_ns = self.config.power_up_ns.saturating_add(self.trouble.late_ns);
         let ready_ns = *self.ready_ns.get_or_insert(now_ns.saturating_add(rise_ns));
-        if now_ns < ready_ns || self.trouble.never_ready {
+        if now_ns < ready_ns || self.trouble.never_ready || self.config.quirks.never_ready {
             return Reply::ocr(VOLTAGES | sector_mode);
         }
         if self.config.sector_mode() && arg >> 29 & 3 != 2 {
@@ -246,6 +251,7 @@ impl EmmcCard {
             return Reply::ocr(VOLTAGES | sector_mode | 1 << 31);
         }
         self.state = State::Ready;
+        self.was_up = true;
         Reply::ocr(VOLTAGES | sector_mode | 1 << 31)
     }
 
@@ -278,12 +284,26 @@ impl EmmcCard {
     fn switch_command(&mut self, arg: u32, now_ns: u64) -> Reply {
         let mut reply = self.go(6, State::Prg);
         let usual_ns = now_ns.saturating_add(self.config.switch_ns);
+        let quirks = &self.config.quirks;
+        let (needs_write, hangs) = (quirks.flush_needs_write, quirks.flush_hangs);
+        let sanitize_ns = quirks.sanitize_ms.saturating_mul(1_000_000);
         self.busy_until_ns = match self.switch(arg) {
             None => {
                 self.status.raise(status::SWITCH_ERROR);
                 usual_ns
             }
-            Some(Effect::Usual | Effect::Command) => usual_ns,
+            Some(Effect::Usual) => usual_ns,
+            Some(Effect::Background) => usual_ns.saturating_add(self.background_work()),
+            Some(Effect::Sanitize) => usual_ns.saturating_add(sanitize_ns),
+            Some(Effect::Flush) if needs_write && !self.written => {
+                self.trouble.violate("a flush with nothing written", now_ns);
+                self.status.raise(status::ERROR);
+                usual_ns
+            }
+            Some(Effect::Flush) if hangs => {
+                self.trouble.stuck = true;
+                NEVER_NS
+            }
             Some(Effect::Flush | Effect::CacheOff) => {
                 let (done_ns, errors) = self.flash.flush(now_ns, usual_ns);
                 self.status.raise(errors);
@@ -301,7 +321,7 @@ impl EmmcCard {
     }
 
     /// Byte address of an argument.
-    fn byte_address(&self, arg: u32) -> u64 {
+    pub(super) fn byte_address(&self, arg: u32) -> u64 {
         if self.config.sector_mode() { u64::from(arg) * 512 } else { u64::from(arg) }
     }
 
@@ -337,9 +357,14 @@ impl EmmcCard {
                 let mut reply = self.go(index, State::Data);
                 reply.flow = Flow::Read { block_size: 512 };
                 self.data_end_ns = None;
+                self.reads += 1;
+                let late_ns = self.counted(index == 18 && left.is_some(), now_ns);
+                let long_ns = self.config.quirks.read_late_ms.saturating_mul(1_000_000);
+                let late_ns = if self.reads.is_multiple_of(32) { late_ns.max(long_ns) } else { late_ns };
+                let from_ns = now_ns.saturating_add(late_ns);
                 self.transfer = Transfer::Read(match index {
-                    17 => Read::single(at, 512, &self.flash, now_ns),
-                    _ => Read::new(at, 512, left, &self.flash, now_ns),
+                    17 => Read::single(at, 512, &self.flash, from_ns),
+                    _ => Read::new(at, 512, left, &self.flash, from_ns),
                 });
                 reply
             }
@@ -361,6 +386,7 @@ impl EmmcCard {
             medium.begin();
         }
         self.busy_until_ns = now_ns;
+        self.extra_busy_ns = self.counted(index == 25 && count.is_some(), now_ns);
         self.flash.partition = self.partition.number();
         self.flash.journal.begin(now_ns);
         let mut write = Write::new(at, 512, count.map(|count| count.blocks));
@@ -369,11 +395,39 @@ impl EmmcCard {
         self.receive(index, Transfer::Write { write, single: index == 24 }, 512)
     }
 
+    /// What a card that does not stand CMD23 does at a counted transfer: later by so much, or never.
+    fn counted(&mut self, counted: bool, now_ns: u64) -> u64 {
+        if counted && self.config.quirks.cmd23_locks_up {
+            self.trouble.violate("a transfer counted by CMD23", now_ns);
+            self.trouble.locked_up = true;
+        }
+        if counted { self.config.quirks.cmd23_late_us.saturating_mul(1_000) } else { 0 }
+    }
+
+    /// CMD18 in the RPMB partition.
+    fn rpmb_read(&mut self, count: Option<Count>) -> Reply {
+        let (Some(count), Some(rpmb)) = (count, &mut self.rpmb) else { return self.illegal() };
+        rpmb.asked(count.blocks);
+        let mut reply = self.go(18, State::Data);
+        reply.flow = Flow::Read { block_size: 512 };
+        self.data_end_ns = None;
+        self.transfer = Transfer::RpmbRead { left: count.blocks };
+        reply
+    }
+
+    /// CMD25 in the RPMB partition.
+    fn rpmb_write(&mut self, count: Option<Count>) -> Reply {
+        let Some(count) = count else { return self.illegal() };
+        self.receive(25, Transfer::RpmbWrite { left: count.blocks, reliable: count.reliable }, 512)
+    }
+
     /// Is this range of the selected partition protected?
     pub(super) fn write_protected(&self, at: u64, bytes: u64) -> bool {
         let user = self.partition == Partition::User;
         let boot_wp = self.ext_csd[usize::from(byte::BOOT_WP)] & 0x05 != 0;
         self.csd_flags & 0x30 != 0
+            || self.flash.wear.worn_out() == Some(WornOut::ReadOnly)
+            || (user && self.config.quirks.protects(at, bytes))
             || self.store(self.partition).is_some_and(super::Medium::read_only)
             || (user && self.protection.covers(at, bytes))
             || (matches!(self.partition, Partition::Boot(_)) && boot_wp)
@@ -431,73 +485,8 @@ impl EmmcCard {
         reply
     }
 
-    /// CMD35 and CMD36.
-    fn erase_edge(&mut self, is_start: bool, arg: u32) {
-        let at = self.byte_address(arg) & !511;
-        if at >= self.capacity() {
-            self.status.raise(status::OUT_OF_RANGE);
-            self.erase = EraseRange::default();
-        } else if is_start {
-            self.erase = EraseRange { start: Some(at), end: None };
-        } else if self.erase.start.is_none() || self.erase.end.is_some() {
-            self.status.raise(status::ERASE_SEQ_ERROR);
-            self.erase = EraseRange::default();
-        } else {
-            self.erase.end = Some(at);
-        }
-    }
-
-    /// CMD38: erase works on whole groups, trim and discard on sectors.
-    fn erase_command(&mut self, arg: u32, now_ns: u64) -> Reply {
-        let range = std::mem::take(&mut self.erase);
-        let (Some(start), Some(end)) = (range.start, range.end) else {
-            return self.refuse(38, status::ERASE_SEQ_ERROR);
-        };
-        let features = self.ext_csd[usize::from(byte::SEC_FEATURE_SUPPORT)];
-        let since_4_5 = self.config.revision >= super::config::Revision::V4_5;
-        let whole_groups = match arg {
-            ERASE => true,
-            SECURE_ERASE if features & 0x01 != 0 => true,
-            TRIM if features & 0x10 != 0 => false,
-            SECURE_TRIM_1 | SECURE_TRIM_2 if features & 0x11 == 0x11 => false,
-            DISCARD if since_4_5 => false,
-            _ => return self.refuse(38, status::ERROR),
-        };
-        if end < start {
-            return self.refuse(38, status::ERASE_PARAM);
-        }
-        let (from, to) = if whole_groups {
-            let to = (end / ERASE_GROUP_BYTES + 1) * ERASE_GROUP_BYTES;
-            (start / ERASE_GROUP_BYTES * ERASE_GROUP_BYTES, to.min(self.capacity()))
-        } else {
-            (start, end + 512)
-        };
-        if self.write_protected(from, to - from) {
-            return self.refuse(38, status::WP_ERASE_SKIP);
-        }
-        let erased = match arg {
-            // The first step of a secure trim only marks.
-            SECURE_TRIM_1 => Ok(()),
-            _ => match self.flash.faults.strike(Point::Medium) {
-                Some(Strike::Fail) => Err(std::io::ErrorKind::Other.into()),
-                Some(Strike::Lost) => Ok(()),
-                _ => {
-                    self.flash.journal.forget(self.partition.number(), from, to - from);
-                    self.store_mut(self.partition).map_or(Ok(()), |medium| medium.erase(from, to - from, 0))
-                }
-            },
-        };
-        if erased.is_err() {
-            self.status.raise(status::ERROR);
-        }
-        let mut reply = self.go(38, State::Prg);
-        self.busy_until_ns = self.flash.erase(now_ns, (to - from).div_ceil(ERASE_GROUP_BYTES));
-        reply.busy_until_ns = Some(self.busy_until_ns);
-        reply
-    }
-
     /// R1 with an error and no data; the device stays where it is.
-    fn refuse(&mut self, index: u8, errors: u32) -> Reply {
+    pub(super) fn refuse(&mut self, index: u8, errors: u32) -> Reply {
         self.status.raise(errors);
         self.r1(index)
     }
@@ -508,10 +497,12 @@ impl EmmcCard {
             State::Prg | State::Dis => 0,
             _ => status::READY_FOR_DATA,
         };
-        Reply::short(index, self.status.r1(self.state, locked | ready))
+        let exception = if self.background_level() >= 2 { EXCEPTION_EVENT } else { 0 };
+        let live = locked | ready | exception | self.config.quirks.status_bits;
+        Reply::short(index, self.status.r1(self.state, live))
     }
 
-    fn go(&mut self, index: u8, state: State) -> Reply {
+    pub(super) fn go(&mut self, index: u8, state: State) -> Reply {
         let reply = self.r1(index);
         self.state = state;
         reply

@@ -1,6 +1,7 @@
 //! What an eMMC says about itself: CID, CSD and EXT_CSD [eMMC 7].
 
 use super::super::flash::Timing;
+use super::super::quirk::Quirks;
 use super::super::registers::{Identity, emmc_cid, put, seal};
 
 /// Names of EXT_CSD bytes that the model works with [eMMC 7.4].
@@ -10,6 +11,7 @@ pub(super) mod byte {
     pub(crate) const POWER_OFF_NOTIFICATION: u8 = 34;
     pub(crate) const EXCEPTION_EVENTS_CTRL_LOW: u8 = 56;
     pub(crate) const EXCEPTION_EVENTS_CTRL_HIGH: u8 = 57;
+    pub(crate) const INAND_CMD38: u8 = 113;
     pub(crate) const PERIODIC_WAKEUP: u8 = 131;
     pub(crate) const HPI_MGMT: u8 = 161;
     pub(crate) const RST_N_FUNCTION: u8 = 162;
@@ -73,12 +75,16 @@ pub(crate) struct EmmcConfig {
     pub(crate) cache_size_kib: u32,
     pub(crate) boot_bytes: u64,
     pub(crate) gp_bytes: [u64; 4],
+    pub(crate) rpmb_bytes: u64,
+    /// High priority interrupt by CMD13.
+    pub(crate) hpi: bool,
     pub(crate) power_up_ns: u64,
     pub(crate) switch_ns: u64,
     pub(crate) partition_switch_ns: u64,
     pub(crate) sleep_awake_ns: u64,
     pub(crate) generic_cmd6_time_ms: u64,
     pub(crate) flash: Timing,
+    pub(crate) quirks: Quirks,
 }
 
 /// Erase group: 512 KiB, both in the old and in the high-capacity counting.
@@ -135,6 +141,8 @@ impl EmmcConfig {
         let since = |revision| self.revision >= revision;
         // Properties: what the host only reads.
         ext[504] = 1;
+        // By CMD13.
+        ext[503] = self.hpi.into();
         ext[502] = 1;
         if since(Revision::V5_0) {
             ext[269] = 1;
@@ -179,9 +187,10 @@ impl EmmcConfig {
         ext[194] = 2;
         ext[192] = self.revision as u8;
         ext[usize::from(byte::STROBE_SUPPORT)] = (self.fastest == Fastest::Hs400Es).into();
-        // Partitioning is settled in the factory; there is no RPMB.
+        ext[168] = (self.rpmb_bytes / BOOT_UNIT_BYTES) as u8;
+        // Partitioning is settled in the factory.
         ext[167] = 0x1f;
-        ext[166] = 0x04;
+        ext[166] = if self.rpmb_bytes > 0 && since(Revision::V5_1) { 0x14 } else { 0x04 };
         ext[160] = 0x03;
         for (gp, bytes) in self.gp_bytes.iter().enumerate() {
             let units = (bytes / WP_GROUP_BYTES).to_le_bytes();

@@ -3,7 +3,10 @@
 mod bus;
 mod commands;
 pub(crate) mod config;
+mod erase;
+mod interrupt;
 mod protect;
+mod rpmb;
 mod stores;
 mod switch;
 
@@ -18,6 +21,8 @@ use super::transfer::{Read, Write};
 use super::trouble::Trouble;
 use config::{EmmcConfig, byte};
 use protect::Protection;
+pub use rpmb::Attack;
+use rpmb::Rpmb;
 pub use stores::Partition;
 use stores::Stores;
 
@@ -33,6 +38,15 @@ enum Transfer {
     Write {
         write: Write,
         single: bool,
+    },
+    /// Frames out of RPMB, so many.
+    RpmbRead {
+        left: u32,
+    },
+    /// Frames into RPMB.
+    RpmbWrite {
+        left: u32,
+        reliable: bool,
     },
     ProgramCid,
     ProgramCsd,
@@ -61,8 +75,19 @@ struct EraseRange {
 pub struct EmmcCard {
     config: EmmcConfig,
     stores: Stores,
+    rpmb: Option<Rpmb>,
     partition: Partition,
     flash: Flash,
+    /// Something was written since the power came.
+    written: bool,
+    /// Read commands so far.
+    reads: u32,
+    /// More busy at the end of the write at hand.
+    extra_busy_ns: u64,
+    /// Bytes that background work has dealt with.
+    background_done_bytes: u64,
+    /// Was initialised before.
+    was_up: bool,
     trouble: Trouble,
     lock: Lock,
     protection: Protection,
@@ -90,18 +115,26 @@ pub struct EmmcCard {
 impl EmmcCard {
     pub(crate) fn new(config: EmmcConfig, user: Medium) -> Result<Self, MediumError> {
         let stores = Stores::new(&config, user)?;
-        let flash = Flash::new(config.flash);
+        let flash = Flash::new(config.flash).with(&config.quirks);
+        let rpmb = (config.rpmb_bytes > 0).then(|| Rpmb::new(config.rpmb_bytes));
+        let csd_flags = config.quirks.csd_protection.flags();
         let ext_csd = config.ext_csd();
         Ok(Self {
             config,
             stores,
+            rpmb,
             partition: Partition::User,
             flash,
+            written: false,
+            reads: 0,
+            extra_busy_ns: 0,
+            background_done_bytes: 0,
+            was_up: false,
             trouble: Trouble::default(),
             lock: Lock::default(),
             protection: Protection::default(),
             ext_csd,
-            csd_flags: 0,
+            csd_flags,
             timing: 0,
             width: 0,
             bus: BusState::default(),
@@ -131,6 +164,13 @@ impl EmmcCard {
         self.stores.get_mut(partition)
     }
 
+    /// RPMB has been written so many times.
+    pub fn set_rpmb_counter(&mut self, counter: u32) {
+        if let Some(rpmb) = &mut self.rpmb {
+            rpmb.set_counter(counter);
+        }
+    }
+
     /// Present state, as a status at this time would show it.
     pub fn state(&mut self, now_ns: u64) -> State {
         self.settle(now_ns);
@@ -143,10 +183,22 @@ impl EmmcCard {
             BKOPS_EN, BOOT_BUS_CONDITIONS, BOOT_CONFIG_PROT, BOOT_WP, PARTITION_CONFIG, RST_N_FUNCTION,
             USER_WP,
         };
+        // A reset turns the cache off; that it saves what is in it, the standard does not promise [eMMC 6.6.31].
         if self.flash.journal.follows() {
             self.flash.journal.decide(&mut self.stores, now_ns, &mut cut::reset);
         }
         self.flash.journal.volatile = false;
+        if let Some(rpmb) = &mut self.rpmb {
+            rpmb.reset();
+        }
+        let was_up = std::mem::take(&mut self.was_up);
+        if was_up && std::mem::take(&mut self.config.quirks.changes_serial) {
+            self.config.identity.serial ^= 0x00ff_00ff;
+        }
+        if was_up && std::mem::take(&mut self.config.quirks.shrinks) {
+            self.config.capacity_bytes =
+                self.config.capacity_bytes / 2 / config::ERASE_GROUP_BYTES * config::ERASE_GROUP_BYTES;
+        }
         let old = std::mem::replace(&mut self.ext_csd, self.config.ext_csd());
         for kept in [RST_N_FUNCTION, BKOPS_EN, BOOT_CONFIG_PROT, BOOT_BUS_CONDITIONS, USER_WP, BOOT_WP] {
             self.ext_csd[usize::from(kept)] = old[usize::from(kept)];
@@ -220,7 +272,8 @@ impl EmmcCard {
         if let Transfer::Write { mut write, .. } = self.transfer {
             let medium = self.stores.active(self.partition);
             let (until_ns, errors) = write.end(medium, &mut self.flash, now_ns);
-            busy_ns = until_ns.max(self.busy_until_ns);
+            busy_ns = until_ns.max(self.busy_until_ns).saturating_add(self.extra_busy_ns);
+            self.written = true;
             self.status.raise(errors);
         }
         self.transfer = Transfer::None;

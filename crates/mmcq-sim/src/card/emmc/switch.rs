@@ -12,8 +12,10 @@ pub(super) enum Effect {
     Flush,
     /// The byte, and the cache is written out.
     CacheOff,
-    /// The byte is a command that leaves no trace.
-    Command,
+    /// Background operations.
+    Background,
+    /// What was erased is made unreadable for good.
+    Sanitize,
     /// Another partition is addressed.
     Partition(Partition),
 }
@@ -32,7 +34,7 @@ impl EmmcCard {
             _ => given,
         };
         let effect = self.allowed(index, value)?;
-        if !matches!(effect, Effect::Flush | Effect::Command) {
+        if !matches!(effect, Effect::Flush | Effect::Background | Effect::Sanitize) {
             self.ext_csd[usize::from(index)] = value;
         }
         Some(effect)
@@ -58,8 +60,8 @@ impl EmmcCard {
             byte::EXCEPTION_EVENTS_CTRL_LOW if since(Revision::V4_5) => within(0x1e),
             byte::EXCEPTION_EVENTS_CTRL_HIGH if since(Revision::V4_5) => within(0x00),
             byte::PERIODIC_WAKEUP if since(Revision::V4_5) => Some(Effect::Usual),
-            // No HPI: the bit cannot be set.
-            byte::HPI_MGMT => within(0x00),
+            byte::HPI_MGMT => within(self.config.hpi.into()),
+            byte::INAND_CMD38 if self.config.quirks.inand_cmd38 => Some(Effect::Usual),
             byte::RST_N_FUNCTION => {
                 let once = self.ext_csd[usize::from(index)] & 3;
                 (value <= 2 && (once == 0 || value == once)).then_some(Effect::Usual)
@@ -68,8 +70,8 @@ impl EmmcCard {
                 let manual_kept = value & 1 >= self.ext_csd[usize::from(index)] & 1;
                 within(if since(Revision::V5_1) { 0x03 } else { 0x01 }).filter(|_| manual_kept)
             }
-            byte::BKOPS_START => Some(Effect::Command),
-            byte::SANITIZE_START if since(Revision::V4_5) => Some(Effect::Command),
+            byte::BKOPS_START => Some(Effect::Background),
+            byte::SANITIZE_START if since(Revision::V4_5) => Some(Effect::Sanitize),
             byte::USER_WP => within(0xdd),
             byte::BOOT_WP => within(0xdf),
             byte::ERASE_GROUP_DEF | byte::CMD_SET => within(if index == byte::CMD_SET { 0 } else { 1 }),
@@ -88,7 +90,9 @@ impl EmmcCard {
             return None;
         }
         let partition = Partition::from_number(value);
-        self.store(partition)?;
+        if partition != Partition::Rpmb || self.rpmb.is_none() {
+            self.store(partition)?;
+        }
         Some(Effect::Partition(partition))
     }
 

@@ -19,6 +19,7 @@ pub use pages::{Ahead, Pages};
 
 use super::cut::{AtStake, Journal, Kept, Media};
 use super::medium::Medium;
+use super::quirk::{Quirks, Wear};
 use crate::faults::{Faults, Point, Strike};
 use close::{Runs, Unprogrammed};
 
@@ -76,6 +77,8 @@ pub struct Flash {
     pub(crate) journal: Journal,
     /// What goes wrong.
     pub(crate) faults: Faults,
+    /// What is really there, and for how long.
+    pub(crate) wear: Wear,
     /// The partition that is written.
     pub(crate) partition: u8,
     /// The supply dips once the block at hand is over.
@@ -95,9 +98,19 @@ impl Flash {
             unprogrammed: Unprogrammed::default(),
             journal: Journal::default(),
             faults: Faults::none(),
+            wear: Wear::default(),
             partition: 0,
             dips: false,
         }
+    }
+
+    /// With what this card does wrong.
+    #[must_use]
+    pub(crate) fn with(mut self, quirks: &Quirks) -> Self {
+        self.wear = quirks.wear();
+        self.journal.neighbours = quirks.neighbour_damage;
+        self.journal.shorn = quirks.shorn;
+        self
     }
 
     /// The parameters.
@@ -145,7 +158,7 @@ impl Flash {
         if self.journal.follows() {
             // The journal knows the same sectors, and more.
             self.unprogrammed.clear();
-            self.journal.decide(media, now_ns, keep);
+            self.journal.cut(media, now_ns, keep);
         }
         if let Some(medium) = media.of(0) {
             self.power_lost(medium, now_ns);

@@ -42,7 +42,7 @@ impl IoCard {
             (7, State::Stby) => Reply::SILENT,
             (11, State::Init) if self.switch_agreed || memory.answer.is_some() => {
                 self.switch_agreed = false;
-                self.voltage = super::Voltage::Low;
+                self.leaves_3v3(now_ns);
                 self.r1(11)
             }
             (15, State::Stby | State::Cmd) if !addressed => Reply::SILENT,
@@ -152,7 +152,9 @@ impl IoCard {
         let (write, number, raw) = (arg >> 31 != 0, (arg >> 28 & 7) as usize, arg >> 27 & 1 != 0);
         let (address, value) = (arg >> 9 & 0x1_ffff, arg as u8);
         let abort = write && number == 0 && address == 0x06;
-        if self.transfer.is_some() && !abort && self.config.capabilities & capability::DIRECT == 0 {
+        // The SDC bit speaks of the card's data, its memory's too.
+        let moving = self.transfer.is_some() || self.memory_is_moving(now_ns);
+        if moving && !abort && self.config.capabilities & capability::DIRECT == 0 {
             self.illegal = true;
             return Reply::SILENT;
         }
@@ -164,6 +166,12 @@ impl IoCard {
         }
         if abort {
             return self.abort(value, now_ns);
+        }
+        if !write
+            && number == 0
+            && let Some(flags) = self.before_reading_zero(address, now_ns)
+        {
+            return self.r5(52, flags, 0);
         }
         if !write {
             let value = self.read_byte(number, address, now_ns);
@@ -221,6 +229,9 @@ impl IoCard {
         }
         if let Some(flags) = self.strike_function(number, address, !write, now_ns) {
             return self.r5(53, flags, 0);
+        }
+        if self.stumbles((!blocks).then_some(size), block, now_ns) {
+            return self.r5(53, flag::ERROR, 0);
         }
         let wait_ns = number
             .checked_sub(1)

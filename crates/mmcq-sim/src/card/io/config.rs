@@ -1,5 +1,6 @@
 //! What an I/O card says about itself, and the bytes of its CIS [SDIO 6.9, 16].
 
+use super::quirk::IoQuirks;
 use std::fmt;
 
 /// First address of the CIS area in function 0.
@@ -90,6 +91,8 @@ pub struct IoConfig {
     pub functions: Vec<FunctionConfig>,
     /// The CIS.
     pub cis: Cis,
+    /// What the card does wrong.
+    pub quirks: IoQuirks,
 }
 
 /// TRAN_SPEED of a clock, if it has one exactly.

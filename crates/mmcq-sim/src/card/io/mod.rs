@@ -13,6 +13,7 @@ mod commands;
 pub mod config;
 pub mod function;
 pub mod profile;
+pub mod quirk;
 mod registers;
 mod sick;
 #[cfg(test)]
@@ -23,13 +24,14 @@ pub mod type_a;
 pub use config::{Cis, FunctionConfig, IoConfig};
 pub use function::{Function, Loopback};
 pub use profile::{Behind, IoProfile};
+pub use quirk::IoQuirks;
 pub use type_a::TypeA;
 
 use super::cut::{AtStake, Kept};
 use super::link::{self, IDENTIFICATION_HZ, Mode, PowerUp};
 use super::sd::voltage::Voltage;
 use super::trouble::{Trouble, Violation};
-use super::{BusState, Card, Flow, ReadBlock, Reply, SdCard, WriteBlock};
+use super::{BusState, Card, Flow, ReadBlock, Reply, SdCard, WriteBlock, status};
 use crate::faults::Faults;
 use registers::{Registers, Speed};
 use sick::Sick;
@@ -83,6 +85,12 @@ pub struct IoCard {
     frozen: Option<bool>,
     faults: Faults,
     trouble: Trouble,
+    /// CCCR 05h was read, and FFh was not since.
+    polled: bool,
+    /// CCCR 05h shows an interrupt that is none.
+    fake_interrupt: bool,
+    /// The byte was written that wakes the functions.
+    woken: bool,
 }
 
 impl IoCard {
@@ -123,6 +131,9 @@ impl IoCard {
             frozen: None,
             faults: Faults::none(),
             trouble: Trouble::default(),
+            polled: false,
+            fake_interrupt: false,
+            woken: false,
         }
     }
 
@@ -176,6 +187,7 @@ impl IoCard {
         self.tuning = false;
         self.busy_until_ns = 0;
         self.frozen = None;
+        (self.polled, self.fake_interrupt, self.woken) = (false, false, false);
         for slot in &mut self.slots {
             slot.block_bytes = 0;
             slot.sick = Sick::default();
@@ -192,6 +204,12 @@ impl IoCard {
         {
             self.end_transfer(now_ns);
         }
+    }
+
+    /// Is data of the memory part on the lines?
+    fn memory_is_moving(&mut self, now_ns: u64) -> bool {
+        let state = self.memory.as_mut().map(|memory| memory.state(now_ns));
+        matches!(state, Some(status::State::Data | status::State::Rcv))
     }
 
     /// The interrupt lines of the functions that may use DAT1, before the matter of the clock.
@@ -302,7 +320,8 @@ impl Card for IoCard {
 
     fn busy(&self, now_ns: u64) -> bool {
         let memory = self.memory.as_ref().is_some_and(|memory| memory.busy(now_ns));
-        memory || self.bus.powered && now_ns < self.busy_until_ns
+        let seen = self.trouble.shows_busy(now_ns) || self.trouble.stuck;
+        memory || self.bus.powered && seen && now_ns < self.busy_until_ns
     }
 
     fn switching_voltage(&self, now_ns: u64) -> bool {

@@ -2,6 +2,7 @@
 
 use super::config::{self, Cis, FunctionConfig, IoConfig};
 use super::function::{Function, Loopback};
+use super::quirk::IoQuirks;
 use super::registers::capability;
 use super::type_a::{self, Source, TypeA};
 use super::{IoCard, type_a::HEADER_BYTES};
@@ -18,6 +19,8 @@ const VOLTAGES: u32 = 0x00ff_8000;
 struct File {
     description: String,
     io: IoKeys,
+    #[serde(default)]
+    quirk: IoQuirks,
 }
 
 #[derive(Deserialize)]
@@ -119,6 +122,12 @@ impl IoProfile {
         let io = &file.io;
         let mut sources =
             vec![("io".to_owned(), io.source.clone()), ("io.time".to_owned(), io.time.source.clone())];
+        if !file.quirk.source.is_empty() {
+            sources.push(("quirk".to_owned(), file.quirk.source.clone()));
+        } else if file.quirk != IoQuirks::default() {
+            let message = "missing field `source` in the table [quirk]".to_owned();
+            return Err(ProfileError::Toml { name: name.into(), line: 1, message });
+        }
         let Some(tran_speed) = config::tran_speed(*io.max_khz.get_ref()) else {
             return Err(place.value("max_khz", &io.max_khz, "a clock that TRAN_SPEED can say, like 25000"));
         };
@@ -162,6 +171,7 @@ impl IoProfile {
             rca: *io.rca.get_ref(),
             functions,
             cis: Cis::chains(&chains),
+            quirks: file.quirk.clone(),
         };
         Ok(IoProfile { name: name.to_owned(), description: file.description, sources, config, behind })
     }

@@ -48,6 +48,11 @@ pub(super) struct Registers {
 }
 
 impl Registers {
+    /// The resistor for card detection is off.
+    pub fn cd_off(&self) -> bool {
+        self.interface & 0x80 != 0
+    }
+
     /// Data lines of the I/O part.
     pub fn width(&self) -> u8 {
         if self.interface & 3 == 2 { 4 } else { 1 }
@@ -89,7 +94,10 @@ impl IoCard {
             0x02 => self.each(|slot| slot.ready_ns.is_some()),
             0x03 => self.each(|slot| slot.ready(now_ns)),
             0x04 => r.interrupts,
-            0x05 => self.each(|slot| slot.ready(now_ns) && slot.interrupt(now_ns)),
+            0x05 => {
+                let fake = u8::from(self.fake_interrupt) << 1;
+                fake | self.each(|slot| slot.ready(now_ns) && slot.interrupt(now_ns))
+            }
             0x07 => r.interface,
             0x08 => c.capabilities | if r.between { capability::BETWEEN_ENABLE } else { 0 },
             0x09..=0x0b => byte(c.cis.pointers[0], address - 0x09),
@@ -120,6 +128,9 @@ impl IoCard {
         let (number, place) = (address >> 8, address & 0xff);
         match (number, place) {
             (0, 0x02) => self.enable_functions(value, now_ns),
+            (0, _) if self.config.quirks.wakes_by.is_some_and(|by| u32::from(by) == place) => {
+                self.woken = true;
+            }
             (0, 0x04) => self.registers.interrupts = value & (self.each(|_| true) | 1),
             (0, 0x07) => {
                 // Width 1 or 4; continuous interrupt and detection resistor are only remembered.
@@ -149,10 +160,12 @@ impl IoCard {
     }
 
     fn enable_functions(&mut self, wanted: u8, now_ns: u64) {
+        let sleeps = self.config.quirks.wakes_by.is_some() && !self.woken;
         for (slot, n) in self.slots.iter_mut().zip(1u32..) {
             let on = wanted >> n & 1 != 0;
             if on && slot.ready_ns.is_none() {
-                slot.ready_ns = Some(now_ns.saturating_add(slot.config.enable_ns));
+                let enable_ns = if sleeps { u64::MAX } else { slot.config.enable_ns };
+                slot.ready_ns = Some(now_ns.saturating_add(enable_ns));
             } else if !on && slot.ready_ns.take().is_some() {
                 slot.function.reset(now_ns);
             }

@@ -44,7 +44,7 @@ impl IoCard {
     }
 
     pub(super) fn send_block(&mut self, buffer: &mut [u8], now_ns: u64) -> ReadBlock {
-        let crc_ok = self.mode().data_ok(&self.bus);
+        let crc_ok = self.mode().data_ok(&self.bus) && !self.damaged(now_ns);
         if std::mem::take(&mut self.tuning) {
             let Some(to) = buffer.get_mut(..FOUR_LINES.len()) else { return ReadBlock::Never };
             to.copy_from_slice(&FOUR_LINES);
@@ -69,7 +69,7 @@ impl IoCard {
         let Some(mut transfer) = self.transfer.filter(|transfer| transfer.write) else {
             return WriteBlock { status: None, busy_until_ns: now_ns };
         };
-        if !(crc_ok && self.mode().data_ok(&self.bus)) {
+        if !(crc_ok && self.mode().data_ok(&self.bus)) || self.damaged(now_ns) {
             // A single block has had its chance; several wait for the abort.
             if transfer.left == Some(1) {
                 self.end_transfer(now_ns);
@@ -84,8 +84,13 @@ impl IoCard {
             .checked_sub(1)
             .and_then(|n| self.slots.get(n))
             .map_or(0, |s| s.function.busy_ns());
-        let busy_until_ns = now_ns.saturating_add(busy_ns);
+        let mut busy_until_ns = now_ns.saturating_add(busy_ns);
         self.busy_until_ns = busy_until_ns;
+        if busy_ns > 0 {
+            let (until_ns, seen_ns) = self.trouble.busy(&self.faults, busy_until_ns);
+            self.busy_until_ns = until_ns;
+            busy_until_ns = seen_ns.unwrap_or(now_ns);
+        }
         let over = transfer.block_done();
         self.transfer = Some(transfer);
         if over {

@@ -12,6 +12,7 @@ pub(crate) use parse::Place;
 use super::emmc::config::EmmcConfig;
 use super::flash::Timing;
 use super::medium::Medium;
+use super::quirk::Quirks;
 use super::sd::config::SdConfig;
 use super::{Card, EmmcCard, SdCard};
 
@@ -71,6 +72,23 @@ impl CardProfile {
         }
         parse::check_capacity(&self.kind, &self.name)?;
         Ok(self)
+    }
+
+    /// What the card does wrong.
+    #[must_use]
+    pub fn quirks(&self) -> &Quirks {
+        match &self.kind {
+            Kind::Sd(config) => &config.quirks,
+            Kind::Emmc(config) => &config.quirks,
+        }
+    }
+
+    /// The same, to be changed before the card is built.
+    pub fn quirks_mut(&mut self) -> &mut Quirks {
+        match &mut self.kind {
+            Kind::Sd(config) => &mut config.quirks,
+            Kind::Emmc(config) => &mut config.quirks,
+        }
     }
 
     /// The flash's times.

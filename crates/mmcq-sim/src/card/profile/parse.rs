@@ -7,6 +7,7 @@ use super::super::emmc::config::{
     BOOT_UNIT_BYTES, BYTE_MODE_BYTES, EmmcConfig, Fastest, Revision, WP_GROUP_BYTES,
 };
 use super::super::flash::Timing;
+use super::super::quirk::Quirks;
 use super::super::registers::Identity;
 use super::super::sd::config::{Class, Modes, SdConfig, Spec, au_is_sayable, csd1_size};
 use super::flash::{self, FlashKeys};
@@ -25,6 +26,8 @@ struct File {
     sd: Option<SdKeys>,
     emmc: Option<EmmcKeys>,
     flash: FlashKeys,
+    #[serde(default)]
+    quirk: Quirks,
 }
 
 #[derive(Deserialize)]
@@ -33,10 +36,16 @@ struct IdentityKeys {
     source: String,
     manufacturer_id: u8,
     oem_id: Spanned<String>,
+    #[serde(default = "one")]
+    device_type: u8,
     product: Spanned<String>,
     revision: Spanned<String>,
     serial: u32,
     manufactured: Spanned<String>,
+}
+
+fn one() -> u8 {
+    1
 }
 
 #[derive(Deserialize)]
@@ -58,6 +67,12 @@ struct SdKeys {
     au_kib: Spanned<u64>,
     #[serde(default)]
     early_out_of_range: bool,
+    #[serde(default)]
+    cache: bool,
+    #[serde(default)]
+    power_off_notification: bool,
+    #[serde(default)]
+    command_queue_depth: u8,
     time: SdTimeKeys,
 }
 
@@ -124,6 +139,9 @@ struct EmmcKeys {
     cache_size_kib: u32,
     boot_partition_kib: Option<Spanned<u64>>,
     gp_partitions_mib: Option<Spanned<Vec<u64>>>,
+    rpmb_kib: Option<Spanned<u64>>,
+    #[serde(default)]
+    hpi: bool,
     time: EmmcTimeKeys,
 }
 
@@ -243,12 +261,19 @@ pub(super) fn profile(text: &str, name: &str) -> Result<CardProfile, ProfileErro
         ("flash.write".to_owned(), file.flash.write.get_ref().source.clone()),
         ("flash.erase".to_owned(), file.flash.erase.source.clone()),
     ];
+    if !file.quirk.source.is_empty() {
+        sources.push(("quirk".to_owned(), file.quirk.source.clone()));
+    } else if file.quirk != Quirks::default() {
+        let message = "missing field `source` in the table [quirk]".to_owned();
+        return Err(ProfileError::Toml { name: name.into(), line: 1, message });
+    }
+    let quirks = file.quirk.clone();
     let kind = match (&file.sd, &file.emmc) {
         (Some(keys), None) => {
             sources.push(("sd".into(), keys.source.clone()));
             sources.push(("sd.time".into(), keys.time.source.clone()));
             let identity = identity(&place, &file.identity, 2, 5)?;
-            Kind::Sd(sd(&place, keys, identity, flash)?)
+            Kind::Sd(SdConfig { quirks, ..sd(&place, keys, identity, flash)? })
         }
         (None, Some(keys)) => {
             if let Some(key) = &file.flash.write.get_ref().volatile_open_write
@@ -259,7 +284,7 @@ pub(super) fn profile(text: &str, name: &str) -> Result<CardProfile, ProfileErro
             sources.push(("emmc".into(), keys.source.clone()));
             sources.push(("emmc.time".into(), keys.time.source.clone()));
             let identity = identity(&place, &file.identity, 1, 6)?;
-            Kind::Emmc(emmc(&place, keys, identity, flash)?)
+            Kind::Emmc(EmmcConfig { quirks, ..emmc(&place, keys, identity, flash)? })
         }
         _ => {
             let message = "expected exactly one of the tables [sd] and [emmc]".to_owned();
@@ -278,14 +303,16 @@ fn identity(
 ) -> Result<Identity, ProfileError> {
     let printable = |text: &str| text.bytes().all(|byte| (0x20..0x7f).contains(&byte));
     let oem_text = keys.oem_id.get_ref();
-    if oem_text.len() != oem || !printable(oem_text) {
+    // Some makers leave it 0.
+    if oem_text.len() != oem || !(printable(oem_text) || oem_text == "\0") {
         let expected = format!("{oem} printable ASCII character(s)");
         return Err(place.value("oem_id", &keys.oem_id, &expected));
     }
     let mut oem_id = [0u8; 2];
     oem_id[2 - oem..].copy_from_slice(oem_text.as_bytes());
     let name = keys.product.get_ref();
-    if name.len() != product || !printable(name) {
+    // A shorter name is filled up with zeros.
+    if name.len() != product || !printable(name.trim_end_matches('\0')) {
         let expected = format!("{product} printable ASCII characters");
         return Err(place.value("product", &keys.product, &expected));
     }
@@ -311,6 +338,7 @@ fn identity(
     Ok(Identity {
         manufacturer_id: keys.manufacturer_id,
         oem_id,
+        device_type: keys.device_type,
         product: name.as_bytes().to_vec(),
         revision,
         serial: keys.serial,
@@ -369,9 +397,13 @@ fn sd(place: &Place<'_>, keys: &SdKeys, identity: Identity, flash: Timing) -> Re
         app_class: keys.app_class & 0xf,
         au_bytes: keys.au_kib.get_ref() * 1024,
         early_out_of_range: keys.early_out_of_range,
+        cache: keys.cache,
+        power_off_notification: keys.power_off_notification,
+        command_queue_depth: keys.command_queue_depth,
         power_up_ns: place.ms("power_up_ms", &keys.time.power_up_ms)?,
         voltage_release_ns,
         flash,
+        quirks: Quirks::default(),
     })
 }
 
@@ -405,6 +437,16 @@ fn emmc(
             bytes
         }
     };
+    let rpmb_bytes = match &keys.rpmb_kib {
+        None => 0,
+        Some(size) => {
+            let bytes = size.get_ref().saturating_mul(1024);
+            if !bytes.is_multiple_of(BOOT_UNIT_BYTES) || bytes / BOOT_UNIT_BYTES > 128 {
+                return Err(place.value("rpmb_kib", size, "a multiple of 128 up to 16384"));
+            }
+            bytes
+        }
+    };
     let mut gp_bytes = [0u64; 4];
     if let Some(sizes) = &keys.gp_partitions_mib {
         let fits = |mib: &u64| mib.is_multiple_of(WP_GROUP_BYTES / MIB) && *mib < (1 << 24) * 8;
@@ -423,12 +465,15 @@ fn emmc(
         cache_size_kib: keys.cache_size_kib,
         boot_bytes,
         gp_bytes,
+        rpmb_bytes,
+        hpi: keys.hpi,
         power_up_ns: place.ms("power_up_ms", &keys.time.power_up_ms)?,
         switch_ns: place.us("switch_us", &keys.time.switch_us)?,
         partition_switch_ns: place.us("partition_switch_us", &keys.time.partition_switch_us)?,
         sleep_awake_ns: place.us("sleep_awake_us", &keys.time.sleep_awake_us)?,
         generic_cmd6_time_ms: place.ms("generic_cmd6_time_ms", &keys.time.generic_cmd6_time_ms)? / 1_000_000,
         flash,
+        quirks: Quirks::default(),
     })
 }
 

@@ -13,10 +13,18 @@ use super::{SdCard, Transfer};
 use crate::faults::Faults;
 
 impl SdCard {
+    /// Without supply the card is back at 3.3 V, if it was really without.
+    fn fall_to_high(&mut self) {
+        let stays = self.config.quirks.stuck_1v8 && self.voltage.is_18();
+        if !stays {
+            self.voltage = Voltage::High;
+        }
+    }
+
     /// The supply comes up, or is back after a dip.
     fn power_on(&mut self, now_ns: u64) {
         self.reset(now_ns);
-        self.voltage = Voltage::High;
+        self.fall_to_high();
         self.lock.power_up();
         self.power = PowerUp::on(now_ns);
         self.power.clock(self.bus.clock_hz > 0, now_ns);
@@ -74,6 +82,16 @@ impl SdCard {
                     }
                 }
             }
+            Transfer::WriteExtension(place) => {
+                let place = *place;
+                self.busy_until_ns = now_ns;
+                if good {
+                    self.busy_until_ns = self.write_extension(place, data, now_ns);
+                }
+                self.transfer = Transfer::None;
+                self.state = State::Prg;
+                WriteBlock { status: Some(good), busy_until_ns: self.busy_until_ns }
+            }
             Transfer::ProgramCsd | Transfer::Lock => {
                 let is_csd = matches!(self.transfer, Transfer::ProgramCsd);
                 self.busy_until_ns = now_ns.saturating_add(self.config.flash.register_ns());
@@ -101,7 +119,7 @@ impl Card for SdCard {
             if was.powered {
                 self.flash.cut(&mut self.medium, now_ns, &mut cut::lose);
                 self.reset(now_ns);
-                self.voltage = Voltage::High;
+                self.fall_to_high();
             }
             return;
         }
@@ -151,9 +169,26 @@ impl Card for SdCard {
                 to.copy_from_slice(bytes);
                 (now_ns, u16::from(*len), true)
             }
+            Transfer::ReadExtension(bytes) => {
+                let Some(to) = buffer.get_mut(..512) else { return ReadBlock::Never };
+                to.copy_from_slice(&bytes[..]);
+                (now_ns, 512, true)
+            }
             Transfer::Read(read) => {
+                let end = self.medium.bytes();
+                if self.config.quirks.last_block_locks_up && read.is_multiple() && read.at + 512 >= end {
+                    self.trouble.violate("a multi-block read of the last sector", now_ns);
+                    self.trouble.locked_up = true;
+                    return ReadBlock::Never;
+                }
+
                 match read.next(&mut self.medium, &mut self.flash, buffer, &self.bus, now_ns) {
-                    Sent::Block(start_ns) => (start_ns, read.block, read.left == Some(0)),
+                    Sent::Block(start_ns) => {
+                        if self.extensions.queue && self.config.quirks.command_queue_broken {
+                            buffer[..16].fill(0xcc);
+                        }
+                        (start_ns, read.block, read.left == Some(0))
+                    }
                     Sent::Nothing(errors) => {
                         self.status.raise(errors);
                         return ReadBlock::Never;

@@ -5,6 +5,7 @@ use super::super::transfer::{Read, Write};
 use super::super::trouble::NEVER_NS;
 use super::super::{Answer, Flow, Reply};
 use super::config::Spec;
+use super::extension::Place;
 use super::voltage::Voltage;
 use super::{EraseRange, SdCard, Transfer, functions, tuning};
 use crate::faults::{Point, Strike};
@@ -77,6 +78,7 @@ impl SdCard {
                 let mut csd = self.config.csd(self.tran_speed());
                 csd[14] = self.csd_flags;
                 super::super::registers::seal(&mut csd);
+                self.config.quirks.falsify_csd(&mut csd);
                 self.long(csd)
             }
             (10, Stby) => self.long(self.config.cid()),
@@ -120,6 +122,11 @@ impl SdCard {
             }
             (17, Tran) => self.read(17, arg, None, now_ns),
             (18, Tran) => self.read(18, arg, count, now_ns),
+            (19, Tran) if self.config.quirks.ddr50_tuning_fails && self.functions.0[0] == 4 => {
+                self.trouble.violate("tuning in DDR50", now_ns);
+                self.status.raise(status::ERROR);
+                Reply::SILENT
+            }
             (19, Tran) if self.voltage.is_18() => self.send_register(19, tuning::FOUR_LINES, now_ns),
             (23, Tran) if self.config.cmd23 => {
                 self.count = (arg != 0).then_some(arg);
@@ -132,8 +139,13 @@ impl SdCard {
                 self.erase_edge(index == 32, arg);
                 self.r1(index, now_ns)
             }
-            (38, Tran) => self.erase(now_ns),
+            (38, Tran) => self.erase(arg, now_ns),
             (42, Tran) => self.receive(42, Transfer::Lock, self.block_len, now_ns),
+            (48, Tran) if self.config.has_extensions() && arg >> 31 == 0 => self.read_extension(arg, now_ns),
+            (49, Tran) if self.config.has_extensions() && arg >> 31 == 0 => {
+                let place = Place::new(arg, true);
+                self.receive(49, Transfer::WriteExtension(place), 512, now_ns)
+            }
             (55, Idle | Stby | Tran | Data | Rcv | Prg | Dis) => {
                 if (arg >> 16) as u16 != self.rca {
                     return Reply::SILENT;
@@ -195,13 +207,18 @@ impl SdCard {
         let ready_ns = *self.ready_ns.get_or_insert(now_ns.saturating_add(rise_ns));
         let block_addressed = self.config.block_addressed();
         let high_capacity = arg >> 30 & 1 == 1 && self.saw_cmd8;
-        if now_ns < ready_ns || self.trouble.never_ready || (block_addressed && !high_capacity) {
+        if now_ns < ready_ns
+            || self.trouble.never_ready
+            || self.config.quirks.never_ready
+            || (block_addressed && !high_capacity)
+        {
             // A card that the host could not address stays busy for ever.
             return Reply::ocr(VOLTAGES);
         }
         let asks_18 = arg >> 24 & 1 == 1;
         self.switch_agreed = asks_18 && self.config.modes.uhs != 0 && !self.voltage.is_18();
         self.state = State::Ready;
+        self.was_up = true;
         let ccs = u32::from(block_addressed) << 30;
         let s18a = u32::from(self.switch_agreed) << 24;
         Reply::ocr(VOLTAGES | 1 << 31 | ccs | s18a)
@@ -283,12 +300,17 @@ impl SdCard {
             Ok(at) => {
                 self.medium.begin();
                 let block = self.transfer_len();
+                self.reads += 1;
+                let late_ns = self.counted(index == 18 && left.is_some(), now_ns);
+                let long_ns = self.config.quirks.read_late_ms.saturating_mul(1_000_000);
+                let late_ns = if self.reads.is_multiple_of(32) { late_ns.max(long_ns) } else { late_ns };
+                let from_ns = now_ns.saturating_add(late_ns);
                 let mut reply = self.go(index, State::Data, now_ns);
                 reply.flow = Flow::Read { block_size: block };
                 self.data_end_ns = None;
                 self.transfer = Transfer::Read(match index {
-                    17 => Read::single(at, block, &self.flash, now_ns),
-                    _ => Read::new(at, block, left, &self.flash, now_ns),
+                    17 => Read::single(at, block, &self.flash, from_ns),
+                    _ => Read::new(at, block, left, &self.flash, from_ns),
                 });
                 reply
             }
@@ -302,11 +324,14 @@ impl SdCard {
         }
         match self.address(arg) {
             Err(errors) => self.refuse(index, errors, now_ns),
-            Ok(_) if self.write_protected() => self.refuse(index, status::WP_VIOLATION, now_ns),
+            Ok(at) if self.write_protected() || self.config.quirks.protects(at, 512) => {
+                self.refuse(index, status::WP_VIOLATION, now_ns)
+            }
             Ok(at) => {
                 self.medium.begin();
                 self.well_written = 0;
                 self.busy_until_ns = now_ns;
+                self.extra_busy_ns = self.counted(index == 25 && left.is_some(), now_ns);
                 self.flash.journal.begin(now_ns);
                 let write = Write::new(at, 512, left);
                 self.receive(index, Transfer::Write { write, single: index == 24 }, 512, now_ns)
@@ -314,56 +339,19 @@ impl SdCard {
         }
     }
 
+    /// What a card that does not stand CMD23 does at a counted transfer: later by so much, or never.
+    fn counted(&mut self, counted: bool, now_ns: u64) -> u64 {
+        if counted && self.config.quirks.cmd23_locks_up {
+            self.trouble.violate("a transfer counted by CMD23", now_ns);
+            self.trouble.locked_up = true;
+        }
+        if counted { self.config.quirks.cmd23_late_us.saturating_mul(1_000) } else { 0 }
+    }
+
     fn receive(&mut self, index: u8, transfer: Transfer, block_size: u16, now_ns: u64) -> Reply {
         let mut reply = self.go(index, State::Rcv, now_ns);
         reply.flow = Flow::Write { block_size };
         self.transfer = transfer;
-        reply
-    }
-
-    /// CMD32 and CMD33.
-    fn erase_edge(&mut self, is_start: bool, arg: u32) {
-        let at = if self.config.block_addressed() { u64::from(arg) * 512 } else { u64::from(arg) & !511 };
-        if at >= self.config.capacity_bytes {
-            self.status.raise(status::OUT_OF_RANGE);
-            self.erase = EraseRange::default();
-        } else if is_start {
-            self.erase = EraseRange { start: Some(at), end: None };
-        } else if self.erase.start.is_none() || self.erase.end.is_some() {
-            self.status.raise(status::ERASE_SEQ_ERROR);
-            self.erase = EraseRange::default();
-        } else {
-            self.erase.end = Some(at);
-        }
-    }
-
-    /// CMD38.
-    fn erase(&mut self, now_ns: u64) -> Reply {
-        let range = std::mem::take(&mut self.erase);
-        let (Some(start), Some(end)) = (range.start, range.end) else {
-            return self.refuse(38, status::ERASE_SEQ_ERROR, now_ns);
-        };
-        if end < start {
-            return self.refuse(38, status::ERASE_PARAM, now_ns);
-        }
-        if self.write_protected() {
-            return self.refuse(38, status::WP_ERASE_SKIP, now_ns);
-        }
-        let bytes = end + 512 - start;
-        let erased = match self.flash.faults.strike(Point::Medium) {
-            Some(Strike::Fail) => Err(std::io::ErrorKind::Other.into()),
-            Some(Strike::Lost) => Ok(()),
-            _ => {
-                self.flash.journal.forget(0, start, bytes);
-                self.medium.erase(start, bytes, 0)
-            }
-        };
-        if erased.is_err() {
-            self.status.raise(status::ERROR);
-        }
-        let mut reply = self.go(38, State::Prg, now_ns);
-        self.busy_until_ns = self.flash.erase(now_ns, bytes.div_ceil(self.config.au_bytes));
-        reply.busy_until_ns = Some(self.busy_until_ns);
         reply
     }
 
@@ -384,7 +372,7 @@ impl SdCard {
     }
 
     /// R1 with an error and no data; the card stays where it is.
-    fn refuse(&mut self, index: u8, errors: u32, now_ns: u64) -> Reply {
+    pub(super) fn refuse(&mut self, index: u8, errors: u32, now_ns: u64) -> Reply {
         self.status.raise(errors);
         self.r1(index, now_ns)
     }
@@ -397,7 +385,7 @@ impl SdCard {
             State::Prg | State::Dis => 0,
             _ => status::READY_FOR_DATA,
         };
-        locked | app | ready
+        locked | app | ready | self.config.quirks.status_bits
     }
 
     fn r1(&mut self, index: u8, now_ns: u64) -> Reply {
@@ -415,7 +403,7 @@ impl SdCard {
         reply
     }
 
-    fn go(&mut self, index: u8, state: State, now_ns: u64) -> Reply {
+    pub(super) fn go(&mut self, index: u8, state: State, now_ns: u64) -> Reply {
         let reply = self.r1(index, now_ns);
         self.state = state;
         reply

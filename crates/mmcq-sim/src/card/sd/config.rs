@@ -1,6 +1,7 @@
 //! What an SD card says about itself [SD 5].
 
 use super::super::flash::Timing;
+use super::super::quirk::Quirks;
 use super::super::registers::{Identity, put, sd_cid, seal};
 
 /// Physical layer specification the card follows.
@@ -49,9 +50,16 @@ pub(crate) struct SdConfig {
     pub(crate) app_class: u8,
     pub(crate) au_bytes: u64,
     pub(crate) early_out_of_range: bool,
+    /// Volatile cache, in the performance function.
+    pub(crate) cache: bool,
+    /// In the power management function.
+    pub(crate) power_off_notification: bool,
+    /// Depth minus one as the performance function shows it; 0: no queue.
+    pub(crate) command_queue_depth: u8,
     pub(crate) power_up_ns: u64,
     pub(crate) voltage_release_ns: u64,
     pub(crate) flash: Timing,
+    pub(crate) quirks: Quirks,
 }
 
 /// C_SIZE, C_SIZE_MULT and READ_BL_LEN of a CSD version 1 that give exactly this capacity.
@@ -135,6 +143,7 @@ impl SdConfig {
         };
         put(&mut scr, 41, 38, specx);
         put(&mut scr, 33, 33, self.cmd23.into());
+        put(&mut scr, 34, 34, self.has_extensions().into());
         scr
     }
 

@@ -3,6 +3,8 @@
 mod bus;
 mod commands;
 pub(crate) mod config;
+mod erase;
+mod extension;
 mod functions;
 pub(crate) mod voltage;
 
@@ -12,11 +14,13 @@ use super::flash::Flash;
 use super::link::{IDENTIFICATION_HZ, Mode, PowerUp};
 use super::lock::{Lock, Outcome};
 use super::medium::Medium;
+use super::quirk::WornOut;
 use super::status::{self, State, Status};
 use super::transfer::{Read, Write};
 use super::trouble::Trouble;
 use super::tuning;
 use config::SdConfig;
+use extension::Extensions;
 use functions::Functions;
 use voltage::Voltage;
 
@@ -34,6 +38,10 @@ enum Transfer {
         write: Write,
         single: bool,
     },
+    /// CMD48.
+    ReadExtension(Box<[u8; 512]>),
+    /// CMD49.
+    WriteExtension(extension::Place),
     ProgramCsd,
     Lock,
 }
@@ -51,6 +59,13 @@ pub struct SdCard {
     config: SdConfig,
     medium: Medium,
     flash: Flash,
+    extensions: Extensions,
+    /// Read commands so far.
+    reads: u32,
+    /// More busy at the end of the write at hand.
+    extra_busy_ns: u64,
+    /// Was initialised before.
+    was_up: bool,
     trouble: Trouble,
     lock: Lock,
     /// COPY, PERM_WRITE_PROTECT and TMP_WRITE_PROTECT of the CSD: byte 14.
@@ -82,14 +97,19 @@ pub struct SdCard {
 impl SdCard {
     pub(crate) fn new(config: SdConfig, mut medium: Medium) -> Self {
         medium.shorten(config.capacity_bytes);
-        let flash = Flash::new(config.flash);
+        let flash = Flash::new(config.flash).with(&config.quirks);
+        let csd_flags = config.quirks.csd_protection.flags();
         Self {
             config,
             medium,
             flash,
+            extensions: Extensions::default(),
+            reads: 0,
+            extra_busy_ns: 0,
+            was_up: false,
             trouble: Trouble::default(),
             lock: Lock::default(),
-            csd_flags: 0,
+            csd_flags,
             bus: BusState::default(),
             power: PowerUp::default(),
             voltage: Voltage::High,
@@ -137,6 +157,14 @@ impl SdCard {
             self.flash.journal.decide(&mut self.medium, now_ns, &mut cut::reset);
         }
         self.flash.journal.volatile = false;
+        self.extensions = Extensions::default();
+        let was_up = std::mem::take(&mut self.was_up);
+        if was_up && std::mem::take(&mut self.config.quirks.changes_serial) {
+            self.config.identity.serial ^= 0x00ff_00ff;
+        }
+        if was_up && std::mem::take(&mut self.config.quirks.shrinks) {
+            self.config.capacity_bytes = self.config.capacity_bytes / 2 / (512 * 1024) * (512 * 1024);
+        }
         self.state = State::Idle;
         self.status = Status::default();
         self.app = false;
@@ -200,7 +228,8 @@ impl SdCard {
     }
 
     fn write_protected(&self) -> bool {
-        self.medium.read_only() || self.csd_flags & 0x30 != 0
+        let worn_out = self.flash.wear.worn_out() == Some(WornOut::ReadOnly);
+        self.medium.read_only() || self.csd_flags & 0x30 != 0 || worn_out
     }
 
     /// The data of a write ended: programming begins. Returns the end of busy.
@@ -208,7 +237,7 @@ impl SdCard {
         let mut busy_ns = now_ns;
         if let Transfer::Write { write, .. } = &mut self.transfer {
             let (until_ns, errors) = write.end(&mut self.medium, &mut self.flash, now_ns);
-            busy_ns = until_ns.max(self.busy_until_ns);
+            busy_ns = until_ns.max(self.busy_until_ns).saturating_add(self.extra_busy_ns);
             self.well_written = write.stored;
             self.status.raise(errors);
         }

@@ -1,13 +1,18 @@
 //! Cards driven by raw commands, written from the standards.
 
+mod contract;
 mod cuts;
 mod emmc;
 mod emmc_modes;
+mod extension;
 mod flash_profiles;
 pub(super) mod host;
+mod life;
 mod pages;
 mod power;
 mod profiles;
+mod quirks;
+mod rpmb;
 mod sd;
 mod sd_status;
 mod storms;
@@ -28,7 +33,9 @@ pub(super) fn medium(profile: &super::CardProfile) -> super::Medium {
         .expect("a capacity of whole sectors")
 }
 
-pub(super) const ALL: [&str; 10] = [
+pub(super) const ALL: [&str; 12] = [
+    "emmc-51-full",
+    "sdxc-64g-a2",
     "hbg4a2",
     "fifo-emmc",
     "fifo-emmc-b",

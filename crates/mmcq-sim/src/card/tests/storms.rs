@@ -1,7 +1,8 @@
 //! Random commands, bus changes and blocks: no panic, and time never runs back.
 
 use super::{ALL, medium, profile};
-use crate::card::{BusState, Card, Flow, Medium, ReadBlock};
+use crate::card::{BusState, Card, Flow, Kept, Medium, ReadBlock};
+use crate::faults::{Faults, Plan, Point, Strike};
 
 fn check(
     card: &mut dyn Card,
@@ -38,6 +39,12 @@ fn check(
                     (18, 5),
                     (23, 3),
                     (24, 0),
+                    (6, 0x03b3_0300),
+                    (6, 0x0321_0100),
+                    (6, 0x0320_0100),
+                    (13, rca << 16 | 1),
+                    (48, 2 << 27 | 0x1ff),
+                    (49, 2 << 27 | 260 << 9),
                     (25, 8),
                     (12, 0),
                     (13, rca << 16),
@@ -143,4 +150,55 @@ fn a_medium_larger_than_the_card_is_no_part_of_it() {
     host.receive(1);
     assert_eq!(host.block(&mut [0; 512]), ReadBlock::Never);
     assert_eq!(host.short(12, 0) >> 31, 1);
+}
+
+/// Misbehaving cards, struck at every point of theirs.
+#[test]
+fn no_panic_whatever_is_wrong() {
+    let files = [
+        "quirks/cmd23-locks-up",
+        "quirks/inand-cmd38",
+        "quirks/hpi-breaks",
+        "quirks/command-queue-broken",
+        "quirks/power-off-never-ready",
+        "emmc-51-full",
+        "sdxc-64g-a2",
+    ];
+    let strikes = [
+        Strike::Late(1_000_000),
+        Strike::Never,
+        Strike::Hidden,
+        Strike::Fail,
+        Strike::Lost,
+        Strike::Flip(77),
+        Strike::Astray(-3),
+        Strike::BrownOut,
+    ];
+    let points = [Point::Busy, Point::PowerUp, Point::Voltage, Point::Cache, Point::Medium];
+    for file in files {
+        let profile = profile(file).with_capacity_bytes(16 << 20).unwrap();
+        arbtest::arbtest(|u| {
+            let mut profile = profile.clone();
+            let quirks = profile.quirks_mut();
+            quirks.real_mib = u.ratio(1, 4)?.then_some(1);
+            quirks.life_mib = u.ratio(1, 4)?.then_some(0);
+            quirks.urgent_after_mib = u.ratio(1, 4)?.then_some(0);
+            quirks.shrinks = u.arbitrary()?;
+            quirks.neighbour_damage = u.arbitrary()?;
+            quirks.shorn = u.arbitrary()?;
+            let mut plan = Plan::seeded(u.arbitrary()?);
+            for point in points {
+                plan = plan.chance(point, *u.choose(&strikes)?, 0.05);
+            }
+            let mut card = profile.build(medium(&profile)).unwrap();
+            card.set_faults(Faults::new(plan));
+            check(&mut *card, u)?;
+            let mut kept = [Kept::Old, Kept::New, Kept::Torn, Kept::Mixed].into_iter().cycle();
+            card.cut(1 << 60, &mut |_| kept.next().unwrap_or(Kept::Old));
+            assert!(card.at_stake(1 << 60).is_empty());
+            Ok(())
+        })
+        .size_max(20_000)
+        .budget_ms(500);
+    }
 }

@@ -1,6 +1,7 @@
 //! What goes wrong on the bus, in tables and in drivers.
 
 use super::rig::*;
+use crate::faults::{Faults, Plan, Point, Strike};
 use crate::rtsx::RtsxConfig;
 use crate::rtsx::bits::{card, dma, int, sd, window as w};
 
@@ -20,10 +21,10 @@ fn no_response_ends_the_list_after_80_clocks() {
     assert_eq!(rig.get(sd::STAT2), 0);
     assert_eq!(rig.command(13, 0, R1), DONE);
     // A lost response, a lost command: the same.
-    rig.host.mishaps_mut().lost_responses = 1;
+    rig.next(Point::Response, &[Strike::Lost]);
     assert_eq!(rig.command(13, 0, R1), FAILED);
     rig.clear_error();
-    rig.host.mishaps_mut().lost_commands = 1;
+    rig.next(Point::Command, &[Strike::Lost]);
     assert_eq!(rig.command(13, 0, R1), FAILED);
     rig.clear_error();
     assert_eq!(rig.host.stats().silent, 3);
@@ -40,13 +41,13 @@ fn no_response_ends_the_list_after_80_clocks() {
 #[test]
 fn damaged_responses() {
     let mut rig = Rig::warm(RtsxConfig::GENERIC);
-    rig.host.mishaps_mut().response_crc = 1;
+    rig.next(Point::Response, &[Strike::Crc]);
     assert_eq!(rig.command(13, 0, R1), FAILED);
     assert_eq!((rig.get(sd::STAT1), rig.response()), (sd::CRC7_ERR, (13, 0x900)));
     rig.clear_error();
-    rig.host.mishaps_mut().response_crc = 1;
+    rig.next(Point::Response, &[Strike::Crc]);
     assert_eq!(rig.command(13, 0, R3), DONE, "not checked");
-    rig.host.mishaps_mut().response_index = 1;
+    rig.next(Point::Response, &[Strike::Index]);
     assert_eq!(rig.command(13, 0, R1), DONE, "the chip does not look");
     assert_eq!(rig.response().0, 12);
     rig.assert_clean();
@@ -96,7 +97,7 @@ fn data_that_do_not_come_time_the_check_out() {
 #[test]
 fn bad_and_missing_crc_status() {
     let mut rig = Rig::warm(RtsxConfig::GENERIC);
-    rig.host.mishaps_mut().write_crc = 1;
+    rig.next(Point::WriteBlock, &[Strike::Crc]);
     let seen = rig.write(Some((25, 0)), &pattern(4096), 0);
     assert_eq!(seen & FAILED, FAILED);
     assert_eq!(rig.get(sd::STAT1), sd::CRC_WRITE_ERR | sd::STATUS_BAD);
@@ -291,7 +292,8 @@ fn directions_that_disagree_fail() {
 #[test]
 fn a_table_that_never_begins_ends_by_the_check() {
     let mut rig = Rig::warm(RtsxConfig { check_timeout_ns: 1_000_000, ..RtsxConfig::GENERIC });
-    rig.host.mishaps_mut().dma_hangs = 1;
+    // The list is the first, the table the second.
+    rig.host.set_faults(Faults::new(Plan::none().shot(Point::Dma, 2, Strike::Never)));
     let buffer = rig.mapped(512);
     assert_eq!(rig.read(Some((17, 7)), &buffer, 0), FAILED);
     rig.clear_error();

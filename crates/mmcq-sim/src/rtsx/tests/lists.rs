@@ -1,6 +1,7 @@
 //! The window: immediate access, lists, interrupts, clock and supply.
 
 use super::rig::*;
+use crate::faults::{Point, Strike};
 use crate::rtsx::RtsxConfig;
 use crate::rtsx::bits::{card, clk, int, sd, window as w};
 use mmcq::host::{Direction, Dma};
@@ -137,7 +138,7 @@ fn pending_bits_latch_whether_enabled_or_not() {
 #[test]
 fn a_lost_interrupt_leaves_its_bits() {
     let mut rig = Rig::cold(RtsxConfig::GENERIC);
-    rig.host.mishaps_mut().lost_interrupts = 1;
+    rig.next(Point::Interrupt, &[Strike::Lost]);
     rig.start_list(&[wr(FREE, 0xff, 1)], 0);
     rig.run(20_000);
     assert!(!rig.host.irq());
@@ -149,15 +150,15 @@ fn a_lost_interrupt_leaves_its_bits() {
 #[test]
 fn a_dead_chip_and_hanging_ones() {
     let mut rig = Rig::cold(RtsxConfig::GENERIC);
-    rig.host.mishaps_mut().list_hangs = 1;
+    rig.next(Point::Dma, &[Strike::Never, Strike::Stuck]);
     assert_eq!(rig.run_list(&[wr(FREE, 0xff, 1)]), 0);
     rig.w(w::HCBCTLR, w::STOP);
     assert_eq!(rig.run_list(&[wr(FREE, 0xff, 1)]), DONE);
-    rig.host.mishaps_mut().access_hangs = true;
     rig.w(w::HAIMR, w::START | rd(FREE));
     rig.run(1_000_000);
     assert_eq!(rig.r(w::HAIMR) >> 31, 1);
-    rig.host.mishaps_mut().dead = true;
+    rig.next(Point::Dma, &[Strike::Gone]);
+    rig.start_list(&[wr(FREE, 0xff, 1)], 0);
     assert_eq!(rig.r(w::BIPR), u32::MAX);
     assert!(!rig.host.irq());
 }

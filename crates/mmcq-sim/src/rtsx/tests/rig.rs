@@ -1,6 +1,7 @@
 //! A chip with a scripted card, and a driver's hands.
 
 use crate::card::Card;
+use crate::faults::{Faults, Plan, Point, Strike};
 use crate::memory::ShadowMemory;
 use crate::rtsx::bits::{card, clk, dma, int, sd, window as w};
 use crate::rtsx::{Rtsx, RtsxConfig};
@@ -112,6 +113,11 @@ impl Rig {
         self.set(register, 0x5f, phase);
         self.set(register, 0x5f, phase | clk::PHASE_NOT_RESET);
         self.set(clk::CLK_CTL, 1, 0);
+    }
+
+    /// What strikes the next events of a point.
+    pub fn next(&mut self, point: Point, strikes: &[Strike]) {
+        self.host.set_faults(Faults::new(Plan::none().next(point, strikes)));
     }
 
     pub fn r(&mut self, offset: u16) -> u32 {

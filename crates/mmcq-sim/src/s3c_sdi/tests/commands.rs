@@ -123,21 +123,23 @@ fn what_the_controller_does_not_bear_is_counted() {
 #[test]
 fn faults_and_a_dead_clock() {
     let mut rig = Rig::ready(card(), 64);
-    rig.host.mishaps_mut().response_crc = 1;
+    rig.next(Point::Response, &[Strike::Crc]);
     rig.start(52, 0);
     assert_eq!(rig.until(CSTA, 1 << 9) >> 12 & 1, 1);
-    rig.host.mishaps_mut().lost_commands = 1;
+    rig.next(Point::Command, &[Strike::Lost]);
     rig.start(52, 0);
     rig.until(CSTA, 1 << 10);
-    rig.host.mishaps_mut().lost_responses = 1;
+    rig.next(Point::Response, &[Strike::Lost]);
     rig.start(52, 0);
     rig.until(CSTA, 1 << 10);
-    rig.host.mishaps_mut().lost_interrupts = 1;
+    rig.next(Point::Interrupt, &[Strike::Lost]);
     rig.w(IMSK, 1 << 14);
     rig.start(52, 0);
     assert!(!rig.interrupt());
     assert_eq!(rig.r(CSTA) >> 9 & 1, 1);
-    rig.host.mishaps_mut().dead = true;
+    rig.next(Point::Command, &[Strike::Gone]);
+    rig.start(52, 0);
+    rig.now += 1_000_000;
     assert_eq!((rig.r(CON), rig.r(GPIO)), (u32::MAX, u32::MAX));
 }
 

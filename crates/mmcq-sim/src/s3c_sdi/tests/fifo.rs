@@ -196,14 +196,14 @@ fn a_tail_of_one_to_three_bytes_needs_a_word() {
 fn errors_of_data() {
     let mut rig = Rig::ready(card(), 64);
     // CRC of a read.
-    rig.host.mishaps_mut().read_crc = 1;
+    rig.next(Point::ReadBlock, &[Strike::Crc]);
     rig.prepare(READ, 1, 64);
     rig.w(IMSK, 1 << 9);
     rig.start(53, blocks_at_100(false, 1));
     assert!(rig.interrupt());
     assert_eq!(rig.r(DSTA), 1 << 7);
     // CRC status of a write.
-    rig.host.mishaps_mut().write_crc = 1;
+    rig.next(Point::WriteBlock, &[Strike::Crc]);
     rig.prepare(WRITE, 1, 64);
     rig.w(IMSK, 1 << 10);
     for _ in 0..16 {

@@ -10,6 +10,7 @@ mod window;
 use super::{BusEvent, S3cSdi, S3cSdiConfig};
 use crate::card::io::{Cis, Function, FunctionConfig, IoConfig, Loopback};
 use crate::card::{Card, IoCard};
+use crate::faults::{Faults, Plan, Point, Strike};
 use crate::memory::ShadowMemory;
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -60,6 +61,7 @@ pub(super) fn card() -> IoCard {
         rca: 1,
         functions: vec![function],
         cis: Cis::raw(vec![0xff], 0xff),
+        quirks: crate::card::io::IoQuirks::default(),
     };
     let function: Box<dyn Function> = Box::new(Loopback::new(0, 0));
     IoCard::new(config, vec![function])
@@ -81,6 +83,11 @@ impl Rig {
         rig.w(TIMER, 0x7f_ffff);
         rig.now += 2_000_000;
         rig
+    }
+
+    /// What strikes the next events of a point.
+    pub fn next(&mut self, point: Point, strikes: &[Strike]) {
+        self.host.set_faults(Faults::new(Plan::none().next(point, strikes)));
     }
 
     /// An I/O card selected, 4 lines, 10 MHz, function 1 ready with blocks of this size.

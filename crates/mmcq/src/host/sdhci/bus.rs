@@ -50,6 +50,11 @@ enum Wait {
     Stable {
         pll: bool,
     },
+    /// The internal clock, for a reset that needs it.
+    Clocked {
+        bits: u8,
+        then: u8,
+    },
     Voltage,
 }
 
@@ -94,7 +99,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
             let (over, poll_ns) = match self.bus.wait {
                 Wait::Nothing => return Step::Done,
                 Wait::Reset { bits, .. } => (self.port.read8(RESET) & bits == 0, RESET_POLL_NS),
-                Wait::Stable { .. } => {
+                Wait::Stable { .. } | Wait::Clocked { .. } => {
                     let clock = self.port.read16(CLOCK);
                     (clock != u16::MAX && clock & CLOCK_STABLE != 0, CLOCK_POLL_NS)
                 }
@@ -107,7 +112,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
                 }
                 return Step::Wait(now_ns.saturating_add(poll_ns).min(self.bus.deadline_ns));
             }
-            if !self.go_on(op, now_ns) {
+            if !self.go_on(now_ns) {
                 self.bus.wait = Wait::Nothing;
                 return Step::Failed;
             }
@@ -142,8 +147,14 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
                 };
                 self.bus.control = self.bus.control & !(CONTROL_4BIT | CONTROL_8BIT) | bits;
                 self.port.write8(CONTROL, self.bus.control);
+                self.reset_after_change(now_ns);
             }
-            BusOp::Timing(timing) => return self.set_timing(timing),
+            BusOp::Timing(timing) => {
+                if !self.set_timing(timing) {
+                    return false;
+                }
+                self.reset_after_change(now_ns);
+            }
             BusOp::Signal18(on) => {
                 if on && !self.caps.signal18 {
                     return false;
@@ -165,12 +176,12 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
     }
 
     /// What follows when a wait is over.
-    fn go_on(&mut self, op: BusOp, now_ns: u64) -> bool {
+    fn go_on(&mut self, now_ns: u64) -> bool {
         match self.bus.wait {
             Wait::Nothing => {}
-            Wait::Reset { then: 0, .. } => {
+            Wait::Reset { bits, then: 0 } => {
                 self.bus.wait = Wait::Nothing;
-                if op == BusOp::ResetAll {
+                if bits & RESET_ALL != 0 {
                     self.restore();
                     if self.bus.clock_hz != 0 {
                         self.start_clock(now_ns);
@@ -188,7 +199,9 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
                 self.bus.wait = Wait::Nothing;
                 let pll = if pll { CLOCK_PLL } else { 0 };
                 self.port.write16(CLOCK, self.bus.divider | CLOCK_INTERNAL | pll | CLOCK_CARD);
+                self.reset_after_change(now_ns);
             }
+            Wait::Clocked { bits, then } => self.write_reset(bits, then, now_ns),
             Wait::Voltage => {
                 self.bus.wait = Wait::Nothing;
                 let read = self.port.read16(CONTROL_2);
@@ -206,11 +219,28 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
     /// No phase is in progress any more, and nothing is known of the lines.
     fn forget(&mut self) {
         self.active = None;
+        self.forget_beside();
         self.idle = false;
         self.switching = false;
     }
 
     fn reset(&mut self, bits: u8, then: u8, now_ns: u64) {
+        if self.config.quirks.has(Quirks::CLOCK_BEFORE_RESET) {
+            let clock = self.port.read16(CLOCK) & !CLOCK_STABLE;
+            self.port.write16(CLOCK, if clock & CLOCK_INTERNAL != 0 { clock } else { CLOCK_INTERNAL });
+            return self.wait(Wait::Clocked { bits, then }, CLOCK_NS, now_ns);
+        }
+        self.write_reset(bits, then, now_ns);
+    }
+
+    /// Some controllers hang after a change of how the bus is driven, until their lines are reset.
+    fn reset_after_change(&mut self, now_ns: u64) {
+        if self.config.quirks.has(Quirks::RESET_ON_IOS) && self.bus.clock_hz != 0 {
+            self.reset_lines(now_ns);
+        }
+    }
+
+    fn write_reset(&mut self, bits: u8, then: u8, now_ns: u64) {
         self.port.write8(RESET, bits);
         self.wait(Wait::Reset { bits, then }, RESET_NS, now_ns);
     }

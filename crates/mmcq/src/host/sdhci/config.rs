@@ -62,6 +62,61 @@ impl Quirks {
     pub const EXTERNAL_POWER: Quirks = Quirks(1 << 23);
     /// The write-protect pin reads inverted.
     pub const INVERTED_WRITE_PROTECT: Quirks = Quirks(1 << 24);
+    /// After every change of clock, width or timing CMD and DAT must be reset.
+    pub const RESET_ON_IOS: Quirks = Quirks(1 << 25);
+    /// The buffer's ready bits come some microseconds after their interrupt, and are waited for there.
+    pub const PIO_DELAY: Quirks = Quirks(1 << 26);
+    /// Every CMD12 ends with a Transfer Complete, also one that was sent without busy.
+    pub const STOP_WITH_TC: Quirks = Quirks(1 << 27);
+    /// Clock Control must be written once more before a reset, with the internal clock on.
+    pub const CLOCK_BEFORE_RESET: Quirks = Quirks(1 << 28);
+
+    const NAMED: [(&'static str, Quirks); 29] = [
+        ("no-busy-irq", Self::NO_BUSY_IRQ),
+        ("no-dat0-level", Self::NO_DAT0_LEVEL),
+        ("broken-adma", Self::BROKEN_ADMA),
+        ("broken-adma-64", Self::BROKEN_ADMA_64),
+        ("broken-sdma", Self::BROKEN_SDMA),
+        ("no-auto-cmd12", Self::NO_AUTO_CMD12),
+        ("no-auto-cmd23", Self::NO_AUTO_CMD23),
+        ("no-cmd23", Self::NO_CMD23),
+        ("adma-zero-length-broken", Self::ADMA_ZERO_LENGTH_BROKEN),
+        ("adma-nop-end", Self::ADMA_NOP_END),
+        ("dma-size-32bit", Self::DMA_SIZE_32BIT),
+        ("broken-timeout-value", Self::BROKEN_TIMEOUT_VALUE),
+        ("timeout-uses-sd-clock", Self::TIMEOUT_USES_SD_CLOCK),
+        ("mask-long-timeout", Self::MASK_LONG_TIMEOUT),
+        ("no-hispd-bit", Self::NO_HISPD_BIT),
+        ("no-signal-18", Self::NO_SIGNAL_18),
+        ("reset-cmd-data-together", Self::RESET_CMD_DATA_TOGETHER),
+        ("rsp136-has-crc", Self::RSP136_HAS_CRC),
+        ("defer-completion", Self::DEFER_COMPLETION),
+        ("access-32bit", Self::ACCESS_32BIT),
+        ("access-16bit", Self::ACCESS_16BIT),
+        ("no-v4-mode", Self::NO_V4_MODE),
+        ("no-clock-multiplier", Self::NO_CLOCK_MULTIPLIER),
+        ("external-power", Self::EXTERNAL_POWER),
+        ("inverted-write-protect", Self::INVERTED_WRITE_PROTECT),
+        ("reset-on-ios", Self::RESET_ON_IOS),
+        ("pio-delay", Self::PIO_DELAY),
+        ("stop-with-tc", Self::STOP_WITH_TC),
+        ("clock-before-reset", Self::CLOCK_BEFORE_RESET),
+    ];
+
+    /// The quirk of this name: that of the constant, in small letters with hyphens (`no-busy-irq`).
+    pub fn named(name: &str) -> Option<Quirks> {
+        Self::NAMED.iter().find(|known| known.0 == name).map(|known| known.1)
+    }
+
+    /// Names of all quirks.
+    pub fn names() -> impl Iterator<Item = &'static str> {
+        Self::NAMED.iter().map(|known| known.0)
+    }
+
+    /// Without those.
+    pub const fn without(self, other: Quirks) -> Quirks {
+        Quirks(self.0 & !other.0)
+    }
 
     /// These and those.
     pub const fn with(self, other: Quirks) -> Quirks {
@@ -183,3 +238,21 @@ impl fmt::Display for InitError {
 }
 
 impl core::error::Error for InitError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_quirk_has_a_name_and_a_bit_of_its_own() {
+        let mut all = Quirks::NONE;
+        for name in Quirks::names() {
+            let quirk = Quirks::named(name).unwrap();
+            assert!(!all.has(quirk), "{name}");
+            all = all.with(quirk);
+        }
+        assert_eq!(all, Quirks((1 << Quirks::NAMED.len()) - 1));
+        assert_eq!(Quirks::named("NO_BUSY_IRQ"), None);
+        assert!(!all.without(Quirks::NO_BUSY_IRQ).has(Quirks::NO_BUSY_IRQ));
+    }
+}

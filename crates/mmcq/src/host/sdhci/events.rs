@@ -7,18 +7,20 @@ use super::regs::*;
 use crate::host::{Auto, Cause, Direction, Dma, Done, Events, Fault, Regs, Segment, Stage};
 use crate::plant::{self, Bug};
 use crate::spec::command::Resp;
-use crate::spec::response::Response;
+use crate::spec::response::{R1, Response};
 
 /// What belongs to a phase: everything that is not about the card's presence, and no level.
 pub(super) const OF_PHASE: u32 = !(INT_INSERT | INT_REMOVE | INT_CARD | INT_SHARED | INT_RETUNE | INT_ERROR);
 /// What is acknowledged by writing a one.
 const ACKNOWLEDGED: u32 = OF_PHASE | INT_INSERT | INT_REMOVE | INT_RETUNE;
 const PRESENCE: u32 = INT_INSERT | INT_REMOVE;
+/// Times that a late ready bit of the buffer is looked for: some ten to a hundred microseconds of register reads.
+const READY_LOOKS: u32 = 256;
 
 impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
     pub(super) fn take_events(&mut self, segments: &[Segment]) -> Events {
         let mut events = Events::default();
-        let status = self.port.read32(INT_STATUS);
+        let status = self.port.read32(INT_STATUS) & self.own_bits;
         if status == 0 && self.active.is_none_or(|active| active.work != Work::Tuning) {
             return events;
         }
@@ -93,7 +95,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         match active.work {
             Work::Tuning => return self.tuned(active.seen & INT_BUFFER_READ != 0),
             Work::Pio(direction) => {
-                self.move_blocks(direction == Direction::Read, segments);
+                let offered = status & (INT_BUFFER_READ | INT_BUFFER_WRITE) != 0;
+                self.move_blocks(direction == Direction::Read, offered, segments);
                 if self.transfer.blocks != 0 {
                     // A transfer that the card has ended is not over before the CPU has its last block.
                     return None;
@@ -136,10 +139,19 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         // A busy that is not waited for, or a transfer that was cut short, may still have something to say.
         self.idle = active.alone && (active.resp != Resp::R1b || active.work != Work::Command);
         Done {
-            response: self.response(active.resp),
+            response: self.answer(active),
             stop: (active.auto == Auto::Stop).then(|| self.port.read32(RESPONSE_3)),
             tuned: false,
         }
+    }
+
+    /// The response. Errors of an earlier write are shown once: an automatic CMD23 may have got them, and the command after it no more.
+    fn answer(&self, active: &Active) -> Response {
+        let mut response = self.response(active.resp);
+        if active.count_tells {
+            response.words[0] |= self.port.read32(RESPONSE_3) & R1::DEFERRED;
+        }
+        response
     }
 
     /// The end of a tuning phase: its block has come, or (some controllers say no more) the whole procedure
@@ -159,7 +171,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
     fn response(&self, resp: Resp) -> Response {
         let mut words = [0; 4];
         match resp {
-            Resp::None => {}
+            Resp::None => words[0] = self.kept_response(),
             Resp::R2 => {
                 let read = [RESPONSE_3, RESPONSE_2, RESPONSE_1, RESPONSE_0].map(|at| self.port.read32(at));
                 let [a, b, c, d] = read;
@@ -179,14 +191,16 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         let auto_status = if errors & ERROR_AUTO != 0 { self.port.read16(AUTO_STATUS) } else { 0 };
         let (cause, stage) = decode(active, errors, auto_status);
         let answered = active.seen & INT_COMMAND != 0 && errors & ERRORS_COMMAND == 0;
-        Fault { cause, stage, response: answered.then(|| self.response(active.resp)) }
+        Fault { cause, stage, response: answered.then(|| self.answer(active)) }
     }
 
     /// Moves the blocks that are ready, at most as many as the transfer has left.
-    fn move_blocks(&mut self, read: bool, segments: &[Segment]) {
+    fn move_blocks(&mut self, read: bool, offered: bool, segments: &[Segment]) {
         let ready = if read { PRESENT_BUFFER_READ } else { PRESENT_BUFFER_WRITE };
         let bytes = self.transfer.block_bytes;
-        while self.transfer.blocks != 0 && self.present_state().is_some_and(|state| state & ready != 0) {
+        let mut looks = if offered && self.config.quirks.has(Quirks::PIO_DELAY) { READY_LOOKS } else { 1 };
+        while self.transfer.blocks != 0 && self.buffer_is(ready, looks) {
+            looks = 1;
             match self.transfer.cursor.take(segments, bytes) {
                 Some(place) if read => self.read_block(place, bytes),
                 Some(place) => self.write_block(place, bytes),
@@ -194,6 +208,11 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
             }
             self.transfer.blocks -= 1;
         }
+    }
+
+    /// Is the buffer ready for a block, at one of so many looks?
+    fn buffer_is(&self, ready: u32, looks: u32) -> bool {
+        (0..looks).any(|_| self.present_state().is_some_and(|state| state & ready != 0))
     }
 
     /// A block that lies in several pieces.
@@ -253,7 +272,7 @@ fn gone(active: &Active) -> Fault {
 }
 
 /// What the error bits mean for this phase. The command comes first: without it nothing after it counts.
-fn decode(active: &Active, errors: u32, auto_status: u16) -> (Cause, Stage) {
+pub(super) fn decode(active: &Active, errors: u32, auto_status: u16) -> (Cause, Stage) {
     let has = |bits: u32| errors & bits != 0;
     let late = match active.work {
         Work::Command => Stage::Command,

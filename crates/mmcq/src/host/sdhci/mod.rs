@@ -1,13 +1,14 @@
 //! SDHCI 3.0 to 4.2: the SD Association's standard host controller.
 //!
-//! Read first: `regs.rs` (the register map), then `phase.rs` (how a phase starts), `events.rs` (how it ends)
-//! and `bus.rs` (clock, power, timing, reset). `config.rs` has what a board must say; [`Sdhci::new`] reads
+//! Read first: `regs.rs` (the register map), then `phase.rs` (how a phase starts), `events.rs` (how it ends),
+//! `beside.rs` (a command beside its data) and `bus.rs` (clock, power, timing, reset). `config.rs` has what a board must say; [`Sdhci::new`] reads
 //! the rest.
 //!
 //! One interrupt ends a data transfer: while data are in flight only Transfer Complete and errors are
 //! signalled. What a register already holds is not written again, so that a 4 KiB transfer costs four writes
 //! to start and three accesses to end.
 
+mod beside;
 mod bus;
 mod capabilities;
 mod clock;
@@ -21,8 +22,10 @@ mod table;
 mod tests;
 
 use crate::host::{
-    BusOp, Caps, Direction, Dma, DmaError, Events, Host, Phase, Regs, Segment, StartError, Step,
+    BusOp, Caps, Cause, Direction, Dma, DmaError, Events, Host, Phase, Regs, Segment, StartError, Step,
 };
+use crate::spec::command::Command;
+use beside::Beside;
 use bus::Bus;
 use capabilities::{ByCpu, Model};
 pub use config::{Config, InitError, Quirks, TransferMode};
@@ -46,10 +49,16 @@ pub struct Sdhci<R: Regs, D: Dma, const DESCRIPTORS: usize> {
     model: Model,
     caps: Caps,
     active: Option<Active>,
+    /// A command has gone beside the data of the phase in progress, or has not been finished since.
+    beside: Option<Beside>,
+    /// Status bits of everything but the command beside the data.
+    own_bits: u32,
     transfer: Transfer,
     bus: Bus,
     /// CMD and DAT are known to be idle and nothing stale is in the status: the last phase ended well.
     idle: bool,
+    /// The last phase wrote, or made the card busy: how that went is in the next answer.
+    programs: bool,
     /// CMD11 was the last command: all of DAT3 to DAT0 tell about the voltage switch.
     switching: bool,
     shadow: Shadow,
@@ -109,8 +118,11 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
             model,
             caps,
             active: None,
+            beside: None,
+            own_bits: u32::MAX,
             transfer: Transfer::default(),
             idle: false,
+            programs: false,
             switching: false,
             shadow: Shadow::default(),
         })
@@ -158,6 +170,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
 }
 
 impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Host for Sdhci<R, D, DESCRIPTORS> {
+    const BESIDE: bool = true;
+
     fn caps(&self) -> &Caps {
         &self.caps
     }
@@ -193,6 +207,18 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Host for Sdhci<R, D, DESCRIPTORS
 
     fn start(&mut self, phase: &Phase, segments: &[Segment], timeout_ns: u64) -> Result<(), StartError> {
         self.start_phase(phase, segments, timeout_ns)
+    }
+
+    fn start_beside(&mut self, command: &Command) -> Result<(), StartError> {
+        self.send_beside(command)
+    }
+
+    fn ack_beside(&mut self) -> Option<Result<u32, Cause>> {
+        self.take_beside()
+    }
+
+    fn abort_beside(&mut self) {
+        self.reset_beside();
     }
 
     fn ack(&mut self, segments: &[Segment]) -> Events {

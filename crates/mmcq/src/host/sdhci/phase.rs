@@ -27,6 +27,8 @@ pub(super) struct Active {
     pub(super) alone: bool,
     /// Status bits that have come.
     pub(super) seen: u32,
+    /// The answer to its automatic CMD23 may tell how the write before it went.
+    pub(super) count_tells: bool,
 }
 
 /// What a phase does beside its command.
@@ -103,7 +105,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
                 self.program_data(phase, data, segments, timeout_ns)?
             }
             None if phase.auto != Auto::None || phase.tuning => return Err(StartError::Unsupported),
-            None if phase.command.resp == Resp::R1b && self.model.busy == BusyDetect::Interrupt => {
+            None if self.ends_with_transfer(&phase.command) => {
                 self.set_timeout(timeout_ns);
                 (Work::Busy, 0)
             }
@@ -113,7 +115,11 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         self.idle = false;
         self.switching = phase.command.index == VOLTAGE_SWITCH;
         let alone = self.active.is_none();
-        self.active = Some(Active { resp: phase.command.resp, auto: phase.auto, work, alone, seen: 0 });
+        let writes = phase.data.is_some_and(|data| data.direction == Direction::Write);
+        let programmed = core::mem::replace(&mut self.programs, writes || phase.command.resp == Resp::R1b);
+        let count_tells = programmed && matches!(phase.auto, Auto::Count(_));
+        let resp = phase.command.resp;
+        self.active = Some(Active { resp, auto: phase.auto, work, alone, seen: 0, count_tells });
         self.port.write32(ARGUMENT, phase.command.arg);
         self.port.write_pair(TRANSFER_MODE, mode, command);
         Ok(())
@@ -220,8 +226,14 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         }
     }
 
+    /// Does Transfer Complete come after this command although it has no data?
+    fn ends_with_transfer(&self, command: &Command) -> bool {
+        command.resp == Resp::R1b && self.model.busy == BusyDetect::Interrupt
+            || command.index == STOP_TRANSMISSION && self.config.quirks.has(Quirks::STOP_WITH_TC)
+    }
+
     /// All but the data's bit.
-    fn command_bits(&self, command: &Command) -> u16 {
+    pub(super) fn command_bits(&self, command: &Command) -> u16 {
         let resp = match command.resp {
             Resp::None => 0,
             Resp::R2 => COMMAND_136 | COMMAND_CRC,
@@ -238,7 +250,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
     /// Are the lines free for this command? Beside a phase with data or busy only commands that leave DAT
     /// alone may go. If they are, late events of whatever was before are forgotten.
     #[cold]
-    fn check_lines(&self, command: &Command, data: bool) -> Result<(), StartError> {
+    fn check_lines(&mut self, command: &Command, data: bool) -> Result<(), StartError> {
+        self.end_beside()?;
         let state = self.port.read32(PRESENT);
         if state & PRESENT_CMD_INHIBIT != 0 {
             return Err(StartError::CommandLine);

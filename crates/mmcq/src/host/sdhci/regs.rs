@@ -41,6 +41,8 @@ pub const MODE_MULTI: u16 = 1 << 5;
 
 // --- 00Eh Command [SDHC 2.2.6] ---
 
+/// Command; writing its upper byte sends it.
+pub const COMMAND: u16 = 0x0e;
 /// Response Type Select: 136 bits.
 pub const COMMAND_136: u16 = 1;
 /// Response Type Select: 48 bits.

@@ -5,6 +5,7 @@ mod data;
 mod interrupt;
 mod packets;
 mod profiles;
+mod quirks;
 
 use super::config::{Cis, FunctionConfig, IoConfig, function_chain};
 use super::{Function, IoCard, IoProfile, Loopback};
@@ -36,6 +37,7 @@ pub(super) fn config() -> IoConfig {
         rca: 0x1234,
         functions,
         cis: Cis::chains(&chains),
+        quirks: crate::card::io::IoQuirks::default(),
     }
 }
 

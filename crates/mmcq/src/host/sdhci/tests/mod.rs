@@ -2,6 +2,7 @@
 
 extern crate std;
 
+mod beside;
 mod bus;
 mod events;
 mod memory;

@@ -1,0 +1,177 @@
+//! The controller of the experiment's board, whichever it is, and the driver of it.
+
+use super::host::Port;
+use super::platform::{Board, Kind};
+use mmcq::host::s3c_sdi::{self, DmaUse};
+use mmcq::host::{BusOp, Caps, Direction, DmaError, Events, Host, Phase, Segment, StartError, Step, sdhci};
+use mmcq_sim::card::Card;
+use mmcq_sim::memory::ShadowMemory;
+use mmcq_sim::s3c_sdi::{S3cSdi, S3cSdiConfig};
+use mmcq_sim::sdhci::{Sdhci, SdhciConfig};
+use mmcq_sim::stats::{BusEvent, BusStats};
+use std::cell::RefCell;
+use std::rc::Rc;
+
+/// Descriptors of a chain that is ours alone.
+const DESCRIPTORS: usize = 17;
+
+/// The model. Clones are the same controller.
+#[derive(Clone)]
+pub enum Model {
+    /// Samsung's.
+    S3cSdi(Rc<RefCell<S3cSdi>>),
+    /// By the SD host controller standard.
+    Sdhci(Rc<RefCell<Sdhci>>),
+}
+
+/// Calls the same method of whichever model it is.
+macro_rules! model {
+    ($self:ident, $model:ident => $call:expr) => {
+        match $self {
+            Model::S3cSdi($model) => $call,
+            Model::Sdhci($model) => $call,
+        }
+    };
+}
+
+impl Model {
+    /// The board's, with the card in its slot.
+    pub fn new(board: &Board, memory: &ShadowMemory, card: Box<dyn Card>) -> Self {
+        match board.controller {
+            Kind::S3cSdi => {
+                let config = S3cSdiConfig { pclk_hz: board.pclk_hz, ..S3cSdiConfig::S3C2440 };
+                let model = Rc::new(RefCell::new(S3cSdi::new(config, memory.clone(), Some(card))));
+                crate::trace::attach_sdi(&model);
+                Model::S3cSdi(model)
+            }
+            Kind::Sdhci => {
+                let config = SdhciConfig { base_clock_hz: board.pclk_hz, ..SdhciConfig::GENERIC_4_20 };
+                Model::Sdhci(Rc::new(RefCell::new(Sdhci::new(config, memory.clone(), Some(card)))))
+            }
+        }
+    }
+
+    /// Lets it reach this time, or the moment before it when the interrupt line rises; gives that.
+    pub fn advance(&self, until_ns: u64) -> u64 {
+        model!(self, m => m.borrow_mut().advance(until_ns))
+    }
+
+    /// Its interrupt line.
+    pub fn irq(&self) -> bool {
+        model!(self, m => m.borrow().irq())
+    }
+
+    /// When the line rose.
+    pub fn irq_rose_ns(&self) -> Option<u64> {
+        model!(self, m => m.borrow().irq_rose_ns())
+    }
+
+    /// When something happens by itself.
+    pub fn next_event_ns(&self) -> Option<u64> {
+        model!(self, m => m.borrow().next_event_ns())
+    }
+
+    /// What went over the bus, counted from now again.
+    pub fn take_stats(&self) -> BusStats {
+        model!(self, m => m.borrow_mut().take_stats())
+    }
+
+    /// Tells `log` about everything on the bus from now on.
+    pub fn set_log(&self, log: Box<dyn FnMut(BusEvent)>) {
+        model!(self, m => m.borrow_mut().set_log(Some(log)))
+    }
+
+    /// Reads a register.
+    pub fn read(&self, offset: u16, size: u8, now_ns: u64) -> u32 {
+        model!(self, m => m.borrow_mut().read(offset, size, now_ns))
+    }
+
+    /// Writes a register.
+    pub fn write(&self, offset: u16, size: u8, value: u32, now_ns: u64) {
+        model!(self, m => m.borrow_mut().write(offset, size, value, now_ns))
+    }
+
+    /// Has its data in a FIFO that the CPU may have to empty.
+    pub fn has_fifo(&self) -> bool {
+        matches!(self, Model::S3cSdi(_))
+    }
+}
+
+/// The driver of the model.
+// One of them exists for each bench.
+#[allow(clippy::large_enum_variant)]
+pub enum Driver {
+    /// Samsung's.
+    S3cSdi(s3c_sdi::S3cSdi<Port, ShadowMemory>),
+    /// By the standard; data by ADMA2.
+    Sdhci(sdhci::Sdhci<Port, ShadowMemory, DESCRIPTORS>),
+}
+
+macro_rules! driver {
+    ($self:ident, $driver:ident => $call:expr) => {
+        match $self {
+            Driver::S3cSdi($driver) => $call,
+            Driver::Sdhci($driver) => $call,
+        }
+    };
+}
+
+impl Driver {
+    /// For the controller behind this port.
+    pub fn new(board: &Board, port: Port, memory: ShadowMemory, dma: DmaUse) -> Result<Self, String> {
+        let max_clock_hz = board.clock_hz;
+        match board.controller {
+            Kind::S3cSdi => {
+                let config = s3c_sdi::Config { dma, max_clock_hz, ..s3c_sdi::Config::new(board.pclk_hz) };
+                let driver = s3c_sdi::S3cSdi::new(port, memory, config).map_err(|error| error.to_string())?;
+                Ok(Driver::S3cSdi(driver))
+            }
+            Kind::Sdhci => {
+                // The table lives as long as the process: some hundred bytes for each bench.
+                let table: &'static mut sdhci::Table<DESCRIPTORS> = Box::leak(Box::new(sdhci::Table::new()));
+                let config = sdhci::Config { max_clock_hz, ..sdhci::Config::new() };
+                let driver =
+                    sdhci::Sdhci::new(port, memory, table, config).map_err(|error| error.to_string())?;
+                Ok(Driver::Sdhci(driver))
+            }
+        }
+    }
+}
+
+impl Host for Driver {
+    fn caps(&self) -> &Caps {
+        driver!(self, d => d.caps())
+    }
+
+    fn map(&mut self, segment: &mut Segment, direction: Direction) -> Result<(), DmaError> {
+        driver!(self, d => d.map(segment, direction))
+    }
+
+    fn unmap(&mut self, segment: &Segment, direction: Direction) {
+        driver!(self, d => d.unmap(segment, direction))
+    }
+
+    fn start(&mut self, phase: &Phase, segments: &[Segment], timeout_ns: u64) -> Result<(), StartError> {
+        driver!(self, d => d.start(phase, segments, timeout_ns))
+    }
+
+    fn ack(&mut self, segments: &[Segment]) -> Events {
+        driver!(self, d => d.ack(segments))
+    }
+
+    fn set_bus(&mut self, op: BusOp, first: bool, now_ns: u64) -> Step {
+        driver!(self, d => d.set_bus(op, first, now_ns))
+    }
+
+    fn dat0_busy(&self) -> bool {
+        driver!(self, d => d.dat0_busy())
+    }
+
+    fn present(&self) -> bool {
+        driver!(self, d => d.present())
+    }
+
+    fn card_irq(&mut self, on: bool) {
+        driver!(self, d => d.card_irq(on))
+    }
+}

@@ -1,0 +1,74 @@
+//! Judges of waveforms that know nothing of this program: sigrok's decoder of the SD bus, and a reader of value change dumps with PyPI's
+//! checksums (`tools/judge-vcd.py`). `tools/install-judges.sh` installs both; where one is missing its part is skipped, but not where `CI` is set.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+pub fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn root() -> &'static Path {
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
+}
+
+/// A judge that is not there: fatal in CI.
+fn missing(what: &str) {
+    let line = format!("{what} is not there; tools/install-judges.sh installs it");
+    assert!(std::env::var_os("CI").is_none(), "{line}");
+    println!("skipped: {line}");
+}
+
+/// One kind of sigrok's annotations of a waveform: `cmd` is each command and each reply.
+pub fn sigrok(vcd: &Path, kind: &str) -> Option<Vec<String>> {
+    let mut command = Command::new("sigrok-cli");
+    command.args(["-I", "vcd:compress=8", "-P", "sdcard_sd:cmd=CMD:clk=CLK", "-A"]);
+    let output = command.arg(format!("sdcard_sd={kind}")).arg("-i").arg(vcd).output();
+    let Ok(Output { status, stdout, stderr }) = output else {
+        missing("sigrok-cli");
+        return None;
+    };
+    assert!(status.success(), "{}", text(&stderr));
+    let lines = text(&stdout);
+    Some(lines.lines().filter_map(|l| l.split_once(": ")).map(|(_, rest)| rest.to_owned()).collect())
+}
+
+/// Every command in its order, each with one reply (CMD0 has none), none of them taken for the other.
+#[track_caller]
+pub fn sigrok_agrees(vcd: &Path, commands: &[String]) {
+    let Some(seen) = sigrok(vcd, "cmd") else { return };
+    let name = |line: &str| line.split(' ').next().unwrap_or_default().to_owned();
+    let named: Vec<String> = seen.iter().map(|l| name(l)).filter(|n| n.contains("CMD")).collect();
+    assert_eq!(named, commands);
+    let mut expected = Vec::new();
+    for command in commands {
+        expected.push("Transmission: host");
+        if command != "CMD0" {
+            expected.push("Transmission: card");
+        }
+    }
+    assert_eq!(sigrok(vcd, "field-transmission").unwrap(), expected);
+    let replies = seen.iter().filter(|l| l.starts_with("Reply") || *l == "R2").count();
+    assert_eq!(replies, expected.iter().filter(|sender| sender.ends_with("card")).count());
+}
+
+/// What `judge-vcd.py` does with a waveform; `None` where it cannot run.
+pub fn checksums(vcd: &Path, options: &[&str]) -> Option<Output> {
+    let own = root().join("target/judges/bin/python");
+    let python = if own.exists() { own } else { PathBuf::from("python3") };
+    let has = Command::new(&python).args(["-c", "import crccheck"]).output();
+    if !has.is_ok_and(|output| output.status.success()) {
+        missing("PyPI's crccheck");
+        return None;
+    }
+    let mut command = Command::new(python);
+    Some(command.arg(root().join("tools/judge-vcd.py")).arg(vcd).args(options).output().unwrap())
+}
+
+/// What it found; it ends with an error at a wrong frame or checksum.
+#[track_caller]
+pub fn crccheck(vcd: &Path, options: &[&str]) -> Option<serde_json::Value> {
+    let output = checksums(vcd, options)?;
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    Some(serde_json::from_slice(&output.stdout).unwrap())
+}

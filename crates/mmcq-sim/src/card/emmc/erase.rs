@@ -1,0 +1,128 @@
+//! CMD35, CMD36, CMD38 and sanitize [eMMC 6.6.9 to 6.6.13].
+
+use super::super::Reply;
+use super::super::cut::mixed;
+use super::super::quirk::Discarded;
+use super::super::status::{self, State};
+use super::config::{ERASE_GROUP_BYTES, Revision, byte};
+use super::{EmmcCard, EraseRange};
+use crate::faults::{Point, Strike};
+
+/// Arguments of CMD38.
+const ERASE: u32 = 0;
+const TRIM: u32 = 1;
+const DISCARD: u32 = 3;
+const SECURE_ERASE: u32 = 0x8000_0000;
+const SECURE_TRIM_1: u32 = 0x8000_0001;
+const SECURE_TRIM_2: u32 = 0x8000_8000;
+
+impl EmmcCard {
+    /// CMD35 and CMD36.
+    pub(super) fn erase_edge(&mut self, is_start: bool, arg: u32) {
+        let at = self.byte_address(arg) & !511;
+        if at >= self.capacity() {
+            self.status.raise(status::OUT_OF_RANGE);
+            self.erase = EraseRange::default();
+        } else if is_start {
+            self.erase = EraseRange { start: Some(at), end: None };
+        } else if self.erase.start.is_none() || self.erase.end.is_some() {
+            self.status.raise(status::ERASE_SEQ_ERROR);
+            self.erase = EraseRange::default();
+        } else {
+            self.erase.end = Some(at);
+        }
+    }
+
+    /// What CMD38 is to do, for a card that takes it out of EXT_CSD[113] instead of the argument.
+    fn hidden_argument(&mut self, arg: u32, now_ns: u64) -> u32 {
+        let hidden = match self.ext_csd[usize::from(byte::INAND_CMD38)] {
+            0x01 => TRIM,
+            0x80 => SECURE_ERASE,
+            0x81 => SECURE_TRIM_1,
+            0x88 => SECURE_TRIM_2,
+            _ => ERASE,
+        };
+        if hidden != arg {
+            self.trouble.violate("CMD38 without its argument in EXT_CSD[113]", now_ns);
+        }
+        hidden
+    }
+
+    /// CMD38: erase works on whole groups, trim and discard on sectors.
+    pub(super) fn erase_command(&mut self, arg: u32, now_ns: u64) -> Reply {
+        let range = std::mem::take(&mut self.erase);
+        let (Some(start), Some(end)) = (range.start, range.end) else {
+            return self.refuse(38, status::ERASE_SEQ_ERROR);
+        };
+        let arg = if self.config.quirks.inand_cmd38 { self.hidden_argument(arg, now_ns) } else { arg };
+        let features = self.ext_csd[usize::from(byte::SEC_FEATURE_SUPPORT)];
+        let since_4_5 = self.config.revision >= Revision::V4_5;
+        let whole_groups = match arg {
+            ERASE => true,
+            SECURE_ERASE if features & 0x01 != 0 => true,
+            TRIM if features & 0x10 != 0 => false,
+            SECURE_TRIM_1 | SECURE_TRIM_2 if features & 0x11 == 0x11 => false,
+            DISCARD if since_4_5 => false,
+            _ => return self.refuse(38, status::ERROR),
+        };
+        if end < start {
+            return self.refuse(38, status::ERASE_PARAM);
+        }
+        let (from, to) = if whole_groups {
+            let to = (end / ERASE_GROUP_BYTES + 1) * ERASE_GROUP_BYTES;
+            (start / ERASE_GROUP_BYTES * ERASE_GROUP_BYTES, to.min(self.capacity()))
+        } else {
+            (start, end + 512)
+        };
+        if self.write_protected(from, to - from) {
+            return self.refuse(38, status::WP_ERASE_SKIP);
+        }
+        let erased = match (arg, self.flash.faults.strike(Point::Medium)) {
+            // The first step of a secure trim only marks.
+            (SECURE_TRIM_1, _) | (_, Some(Strike::Lost)) => Ok(()),
+            (_, Some(Strike::Fail)) => Err(std::io::ErrorKind::Other.into()),
+            _ => self.wipe(from, to, arg == DISCARD),
+        };
+        if erased.is_err() {
+            self.status.raise(status::ERROR);
+        }
+        let quirks = &self.config.quirks;
+        let secure = arg & 0x8000_0000 != 0;
+        let fixed_ns = quirks.secure_ms.filter(|_| secure).map(|ms| ms.saturating_mul(1_000_000));
+        if (secure && quirks.secure_corrupts) || (arg == TRIM && quirks.trim_corrupts) {
+            self.trouble.violate("an erase command that this card does not stand", now_ns);
+            self.damage(to);
+        }
+        let mut reply = self.go(38, State::Prg);
+        let usual_ns = self.flash.erase(now_ns, (to - from).div_ceil(ERASE_GROUP_BYTES));
+        self.busy_until_ns = fixed_ns.map_or(usual_ns, |ns| now_ns.saturating_add(ns));
+        reply.busy_until_ns = Some(self.busy_until_ns);
+        reply
+    }
+
+    /// Sectors read as erased, or as discarded, from now on.
+    fn wipe(&mut self, from: u64, to: u64, discard: bool) -> std::io::Result<()> {
+        self.flash.journal.forget(self.partition.number(), from, to - from);
+        let discarded = if discard { self.config.quirks.discarded } else { Discarded::Zeros };
+        let Some(medium) = self.stores.get_mut(self.partition) else { return Ok(()) };
+        match discarded {
+            Discarded::Zeros => medium.erase(from, to - from, 0),
+            Discarded::Ones => medium.erase(from, to - from, 0xff),
+            Discarded::Old => Ok(()),
+            Discarded::Mixed => (from..to).step_by(512).try_for_each(|at| match mixed(at) % 3 {
+                0 => Ok(()),
+                1 => medium.erase(at, 512, 0),
+                _ => medium.erase(at, 512, 0xff),
+            }),
+        }
+    }
+
+    /// The erase group from here on loses its content.
+    fn damage(&mut self, from: u64) {
+        let bytes = ERASE_GROUP_BYTES.min(self.capacity().saturating_sub(from));
+        if let Some(medium) = self.stores.get_mut(self.partition) {
+            // Beyond repair: nobody is told.
+            let _ = medium.erase(from, bytes, 0xbd);
+        }
+    }
+}

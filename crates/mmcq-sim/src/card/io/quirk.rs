@@ -1,0 +1,89 @@
+//! What I/O cards do wrong: the table `[quirk]` of a profile.
+
+use serde::Deserialize;
+
+use super::commands::flag;
+use super::{IoCard, Voltage};
+
+/// What an I/O card does wrong; by default nothing.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct IoQuirks {
+    /// Where this is known from.
+    pub source: String,
+    /// The function's interface code (FBR 00h) cannot be read: such a command fails.
+    pub nonstandard_interface: bool,
+    /// On four lines data are damaged until the resistor for card detection is off (CCCR 07h bit 7).
+    pub needs_cd_off: bool,
+    /// Functions get ready only when this byte of function 0, outside of the vendor's F0h to FFh, was written.
+    pub wakes_by: Option<u8>,
+    /// Byte mode with more than a block fails.
+    pub byte_mode_within_block: bool,
+    /// Byte mode with 512 bytes fails.
+    pub byte_mode_512_fails: bool,
+    /// Reading the pending interrupts (CCCR 05h) twice shows one that is none, unless FFh was read in between.
+    pub polling_fakes_interrupts: bool,
+    /// Above this clock data are damaged.
+    pub real_max_khz: Option<u32>,
+    /// Offers 1.8 V, and does not come back from the switch.
+    pub breaks_at_1v8: bool,
+}
+
+impl IoCard {
+    /// A byte of function 0 is about to be read by CMD52; flags of R5 if that fails.
+    pub(super) fn before_reading_zero(&mut self, address: u32, now_ns: u64) -> Option<u8> {
+        let quirks = &self.config.quirks;
+        match address {
+            0x05 if quirks.polling_fakes_interrupts => {
+                if self.polled {
+                    self.trouble.violate("interrupts polled again without a read of FFh", now_ns);
+                }
+                self.fake_interrupt = self.polled;
+                self.polled = true;
+            }
+            0xff => self.polled = false,
+            0x100..=0x7ff if address & 0xff == 0 && quirks.nonstandard_interface => {
+                self.trouble.violate("the interface code of a function", now_ns);
+                return Some(flag::ERROR);
+            }
+            _ => {}
+        }
+        None
+    }
+
+    /// Is this a CMD53 that the card does not stand? `bytes`: of byte mode.
+    pub(super) fn stumbles(&mut self, bytes: Option<u16>, block: u16, now_ns: u64) -> bool {
+        let quirks = &self.config.quirks;
+        let bad = bytes.is_some_and(|bytes| {
+            (quirks.byte_mode_512_fails && bytes == 512)
+                || (quirks.byte_mode_within_block && bytes > block.max(1))
+        });
+        if bad {
+            self.trouble.violate("byte mode with too many bytes", now_ns);
+        }
+        bad
+    }
+
+    /// Data are damaged by the way the host drives the bus.
+    pub(super) fn damaged(&mut self, now_ns: u64) -> bool {
+        let quirks = &self.config.quirks;
+        if quirks.needs_cd_off && self.registers.width() == 4 && !self.registers.cd_off() {
+            self.trouble.violate("four lines with the resistor for card detection", now_ns);
+            return true;
+        }
+        if quirks.real_max_khz.is_some_and(|khz| self.bus.clock_hz / 1_000 > khz) {
+            self.trouble.violate("a clock beyond what the card really does", now_ns);
+            return true;
+        }
+        false
+    }
+
+    /// CMD11 was taken.
+    pub(super) fn leaves_3v3(&mut self, now_ns: u64) {
+        self.voltage = Voltage::Low;
+        if self.config.quirks.breaks_at_1v8 {
+            self.trouble.violate("1.8 V", now_ns);
+            self.voltage = Voltage::Failed;
+        }
+    }
+}

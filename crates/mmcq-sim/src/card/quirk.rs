@@ -1,0 +1,225 @@
+//! What memory cards do wrong: quirks of real ones, lies about themselves, and damage beyond any contract.
+//!
+//! The table `[quirk]` of a profile; a campaign may also set them through [`super::CardProfile::quirks_mut`]. What a host
+//! must not do to such a card is counted in [`super::Card::violations`].
+
+use serde::Deserialize;
+
+/// What a memory card does wrong; by default nothing.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Quirks {
+    /// Where this is known from.
+    pub source: String,
+
+    /// A transfer counted by CMD23 locks the card up.
+    pub cmd23_locks_up: bool,
+    /// The first block of a read counted by CMD23, and the end of such a write, come so much later.
+    pub cmd23_late_us: u64,
+    /// Every 32nd read has its first block so much later, whatever the registers promise.
+    pub read_late_ms: u64,
+    /// A secure erase or trim damages the erase group behind its range.
+    pub secure_corrupts: bool,
+    /// The same by a plain trim.
+    pub trim_corrupts: bool,
+    /// The same by a discard (SD).
+    pub discard_corrupts: bool,
+    /// A secure erase or trim takes this time, whatever its size.
+    pub secure_ms: Option<u64>,
+    /// CMD38's argument is ignored: what to do stands in EXT_CSD[113] (eMMC).
+    pub inand_cmd38: bool,
+    /// A flush with nothing written since power-up fails.
+    pub flush_needs_write: bool,
+    /// A flush never ends.
+    pub flush_hangs: bool,
+    /// The power-off notification is taken and never answered (SD).
+    pub power_off_never_ready: bool,
+    /// No tuning block in DDR50 (SD).
+    pub ddr50_tuning_fails: bool,
+    /// HPI locks the card up (eMMC).
+    pub hpi_breaks: bool,
+    /// A multi-block read that comes to the last sector locks the card up (SD).
+    pub last_block_locks_up: bool,
+    /// With the command queue on, reads are damaged and writes never end (SD).
+    pub command_queue_broken: bool,
+
+    /// Of the capacity only so many MiB are there; beyond, see `beyond`.
+    pub real_mib: Option<u64>,
+    /// What happens beyond.
+    pub beyond: Beyond,
+    /// After so many MiB written the card is worn out, see `worn_out`.
+    pub life_mib: Option<u64>,
+    /// How a worn-out card behaves.
+    pub worn_out: WornOut,
+    /// What discarded sectors read as until they are written.
+    pub discarded: Discarded,
+    /// After so many MiB written the card asks for background work by its exception bit (eMMC).
+    pub urgent_after_mib: Option<u64>,
+    /// A sanitize takes so long (eMMC).
+    pub sanitize_ms: u64,
+    /// Ranges that are write protected for ever: first MiB and number of MiB.
+    pub protected_mib: Vec<(u64, u64)>,
+    /// Write protection in the CSD.
+    pub csd_protection: CsdProtection,
+
+    /// The supply is never really off: 1.8 V signalling outlives a power cycle (SD).
+    pub stuck_1v8: bool,
+    /// From the second initialisation on the card has half its capacity.
+    pub shrinks: bool,
+    /// From the second initialisation on the card has another serial number.
+    pub changes_serial: bool,
+    /// A power cut makes the sectors around those in flight unreadable as well, 16 KiB of them.
+    pub neighbour_damage: bool,
+    /// Of a sector in flight a power cut may leave parts even if it was to be kept whole.
+    pub shorn: bool,
+
+    /// Operating conditions never get ready.
+    pub never_ready: bool,
+    /// These bits are set in every R1.
+    pub status_bits: u32,
+    /// Bytes of EXT_CSD: place and value.
+    pub ext_csd: Vec<(u16, u8)>,
+    /// Fields of the CSD: highest bit, lowest bit, value.
+    pub csd: Vec<(u8, u8, u64)>,
+}
+
+/// What lies beyond the real capacity.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Beyond {
+    /// Nothing: writes vanish, reads give zeros.
+    #[default]
+    Limbo,
+    /// The beginning again.
+    Wrap,
+}
+
+/// A worn-out card.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum WornOut {
+    /// Writes are refused (WP_VIOLATION).
+    #[default]
+    ReadOnly,
+    /// Writes are taken and dropped.
+    Drop,
+}
+
+/// Discarded sectors.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Discarded {
+    /// 00.
+    #[default]
+    Zeros,
+    /// FF.
+    Ones,
+    /// What was there.
+    Old,
+    /// One of these, sector by sector.
+    Mixed,
+}
+
+/// Write protection of the whole card.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CsdProtection {
+    /// None.
+    #[default]
+    None,
+    /// TMP_WRITE_PROTECT, which the host may clear.
+    Temporary,
+    /// PERM_WRITE_PROTECT.
+    Permanent,
+}
+
+impl CsdProtection {
+    /// Bits 5:4 of byte 14 of the CSD.
+    pub(crate) fn flags(self) -> u8 {
+        match self {
+            Self::None => 0,
+            Self::Temporary => 0x10,
+            Self::Permanent => 0x20,
+        }
+    }
+}
+
+const MIB: u64 = 1 << 20;
+
+impl Quirks {
+    /// Is any byte of the range protected for ever?
+    #[inline]
+    pub(crate) fn protects(&self, at: u64, bytes: u64) -> bool {
+        !self.protected_mib.is_empty()
+            && self.protected_mib.iter().any(|&(from, count)| {
+                let (from, to) = (from.saturating_mul(MIB), from.saturating_add(count).saturating_mul(MIB));
+                at < to && at.saturating_add(bytes) > from
+            })
+    }
+
+    /// The registers lie as this card's do.
+    pub(crate) fn falsify_csd(&self, csd: &mut [u8; 16]) {
+        for &(msb, lsb, value) in &self.csd {
+            if lsb <= msb && msb < 128 {
+                super::registers::put(csd, msb.into(), lsb.into(), value);
+            }
+        }
+        if !self.csd.is_empty() {
+            super::registers::seal(csd);
+        }
+    }
+
+    /// The same for EXT_CSD.
+    pub(crate) fn falsify_ext_csd(&self, ext_csd: &mut [u8; 512]) {
+        for &(place, value) in &self.ext_csd {
+            if let Some(byte) = ext_csd.get_mut(usize::from(place)) {
+                *byte = value;
+            }
+        }
+    }
+
+    /// What goes on in the flash.
+    pub(crate) fn wear(&self) -> Wear {
+        Wear {
+            real_bytes: self.real_mib.map(|mib| mib.saturating_mul(MIB).max(512)),
+            beyond: self.beyond,
+            life_bytes: self.life_mib.map(|mib| mib.saturating_mul(MIB)),
+            worn_out: self.worn_out,
+            written_bytes: 0,
+        }
+    }
+}
+
+/// The flash as it is, not as the registers say.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Wear {
+    real_bytes: Option<u64>,
+    beyond: Beyond,
+    life_bytes: Option<u64>,
+    worn_out: WornOut,
+    /// So far.
+    pub(crate) written_bytes: u64,
+}
+
+impl Wear {
+    /// Where a byte address really is; `None`: nowhere.
+    #[inline]
+    pub(crate) fn place(&self, at: u64) -> Option<u64> {
+        match (self.real_bytes, self.beyond) {
+            (Some(real), Beyond::Wrap) if at >= real => Some(at % real),
+            (Some(real), Beyond::Limbo) if at >= real => None,
+            _ => Some(at),
+        }
+    }
+
+    /// How a worn-out card behaves, if it is one.
+    pub(crate) fn worn_out(&self) -> Option<WornOut> {
+        self.life_bytes.filter(|&life| self.written_bytes >= life).map(|_| self.worn_out)
+    }
+
+    /// Of a card with an end: how much of its life has gone, in percent, up to 100.
+    pub(crate) fn used_percent(&self) -> Option<u8> {
+        let life = self.life_bytes?.max(1);
+        Some((self.written_bytes.min(life).saturating_mul(100) / life) as u8)
+    }
+}

@@ -1,0 +1,83 @@
+//! CMD32, CMD33 and CMD38 [SD 4.3.5, 4.14].
+
+use super::super::Reply;
+use super::super::cut::mixed;
+use super::super::quirk::Discarded;
+use super::super::status::{self, State};
+use super::config::Spec;
+use super::{EraseRange, SdCard};
+use crate::faults::{Point, Strike};
+
+/// Arguments of CMD38.
+const ERASE: u32 = 0;
+const DISCARD: u32 = 1;
+
+impl SdCard {
+    /// CMD32 and CMD33.
+    pub(super) fn erase_edge(&mut self, is_start: bool, arg: u32) {
+        let at = if self.config.block_addressed() { u64::from(arg) * 512 } else { u64::from(arg) & !511 };
+        if at >= self.config.capacity_bytes {
+            self.status.raise(status::OUT_OF_RANGE);
+            self.erase = EraseRange::default();
+        } else if is_start {
+            self.erase = EraseRange { start: Some(at), end: None };
+        } else if self.erase.start.is_none() || self.erase.end.is_some() {
+            self.status.raise(status::ERASE_SEQ_ERROR);
+            self.erase = EraseRange::default();
+        } else {
+            self.erase.end = Some(at);
+        }
+    }
+
+    /// CMD38. Cards before 5.0 take no argument.
+    pub(super) fn erase(&mut self, arg: u32, now_ns: u64) -> Reply {
+        let range = std::mem::take(&mut self.erase);
+        let (Some(start), Some(end)) = (range.start, range.end) else {
+            return self.refuse(38, status::ERASE_SEQ_ERROR, now_ns);
+        };
+        if end < start {
+            return self.refuse(38, status::ERASE_PARAM, now_ns);
+        }
+        if self.write_protected() || self.config.quirks.protects(start, end + 512 - start) {
+            return self.refuse(38, status::WP_ERASE_SKIP, now_ns);
+        }
+        let arg = if self.config.spec >= Spec::V5 { arg } else { ERASE };
+        if arg > DISCARD {
+            // The erase of the full user area is not offered in the SD status.
+            return self.refuse(38, status::ERASE_PARAM, now_ns);
+        }
+        let bytes = end + 512 - start;
+        let erased = match self.flash.faults.strike(Point::Medium) {
+            Some(Strike::Fail) => Err(std::io::ErrorKind::Other.into()),
+            Some(Strike::Lost) => Ok(()),
+            _ => self.wipe(start, bytes, arg == DISCARD),
+        };
+        if erased.is_err() {
+            self.status.raise(status::ERROR);
+        }
+        if arg == DISCARD && self.config.quirks.discard_corrupts {
+            self.trouble.violate("a discard that this card does not stand", now_ns);
+            let bytes = self.config.au_bytes.min(self.medium.bytes().saturating_sub(end + 512));
+            // Beyond repair: nobody is told.
+            let _ = self.medium.erase(end + 512, bytes, 0xbd);
+        }
+        let mut reply = self.go(38, State::Prg, now_ns);
+        self.busy_until_ns = self.flash.erase(now_ns, bytes.div_ceil(self.config.au_bytes));
+        reply.busy_until_ns = Some(self.busy_until_ns);
+        reply
+    }
+
+    fn wipe(&mut self, from: u64, bytes: u64, discard: bool) -> std::io::Result<()> {
+        self.flash.journal.forget(0, from, bytes);
+        match if discard { self.config.quirks.discarded } else { Discarded::Zeros } {
+            Discarded::Zeros => self.medium.erase(from, bytes, 0),
+            Discarded::Ones => self.medium.erase(from, bytes, 0xff),
+            Discarded::Old => Ok(()),
+            Discarded::Mixed => (from..from + bytes).step_by(512).try_for_each(|at| match mixed(at) % 3 {
+                0 => Ok(()),
+                1 => self.medium.erase(at, 512, 0),
+                _ => self.medium.erase(at, 512, 0xff),
+            }),
+        }
+    }
+}

@@ -1,0 +1,185 @@
+//! Extension registers, CMD48 and CMD49 [SD 5.7]: general information, power management, performance.
+
+use super::super::Reply;
+use super::super::status::State;
+use super::super::trouble::NEVER_NS;
+use super::config::SdConfig;
+use super::{SdCard, Transfer};
+
+/// Functions: where the register sets are.
+const GENERAL: u8 = 0;
+const POWER: u8 = 1;
+const PERFORMANCE: u8 = 2;
+/// Standard function codes.
+const POWER_CODE: u8 = 1;
+const PERFORMANCE_CODE: u8 = 2;
+
+/// Power management: status and setting.
+const POWER_STATUS: u32 = 1;
+const POWER_SETTING: u32 = 2;
+/// Performance: switches.
+const CACHE_ENABLE: u32 = 260;
+const CACHE_FLUSH: u32 = 261;
+const QUEUE_MODE: u32 = 262;
+
+/// Busy after a write into a register.
+const WRITE_NS: u64 = 1_000_000;
+/// From the power-off notification to readiness.
+const POWER_OFF_NS: u64 = 5_000_000;
+
+/// What CMD48 and CMD49 address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Place {
+    function: u8,
+    /// With the page in bits 16:9.
+    address: u32,
+    /// Bytes, or with `masked` the bits of one byte that are written.
+    len: u16,
+    masked: bool,
+}
+
+impl Place {
+    pub(super) fn new(arg: u32, write: bool) -> Self {
+        let masked = write && arg >> 26 & 1 == 1;
+        let low = (arg & 0x1ff) as u16;
+        Place {
+            function: (arg >> 27 & 0xf) as u8,
+            address: arg >> 9 & 0x1_ffff,
+            len: if masked { low & 0xff } else { low + 1 },
+            masked,
+        }
+    }
+}
+
+/// What the host has set.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Extensions {
+    /// The notification was given; ready from then on.
+    power_off_ns: Option<u64>,
+    cache: bool,
+    /// A flush is done then.
+    flush_ns: Option<u64>,
+    pub(super) queue: bool,
+}
+
+impl SdConfig {
+    /// CMD48 and CMD49 work.
+    pub(crate) fn has_extensions(&self) -> bool {
+        self.cache || self.power_off_notification || self.command_queue_depth > 0
+    }
+
+    /// The general information [SD 5.7.3].
+    fn general_information(&self) -> [u8; 512] {
+        let mut info = [0u8; 512];
+        let mut sets = Vec::new();
+        if self.power_off_notification {
+            sets.push((POWER_CODE, POWER));
+        }
+        if self.cache || self.command_queue_depth > 0 {
+            sets.push((PERFORMANCE_CODE, PERFORMANCE));
+        }
+        let length = 16 + 48 * sets.len() as u16;
+        info[2..4].copy_from_slice(&length.to_le_bytes());
+        info[4] = sets.len() as u8;
+        for (n, &(code, function)) in sets.iter().enumerate() {
+            let at = 16 + 48 * n;
+            info[at] = code;
+            let next = if n + 1 < sets.len() { at as u16 + 48 } else { 0 };
+            info[at + 40..at + 42].copy_from_slice(&next.to_le_bytes());
+            // One register set, at the beginning of its function.
+            info[at + 42] = 1;
+            info[at + 44..at + 48].copy_from_slice(&(u32::from(function) << 18).to_le_bytes());
+        }
+        info
+    }
+}
+
+impl SdCard {
+    fn extension_byte(&self, function: u8, address: u32, general: &[u8; 512], now_ns: u64) -> u8 {
+        let x = &self.extensions;
+        match (function, address) {
+            (GENERAL, 0..512) => general[address as usize],
+            (POWER, POWER_STATUS) => {
+                let ready = x.power_off_ns.is_some_and(|ready_ns| now_ns >= ready_ns);
+                0x10 | u8::from(ready)
+            }
+            (POWER, POWER_SETTING) => x.power_off_ns.is_some().into(),
+            (PERFORMANCE, 4) => self.config.cache.into(),
+            (PERFORMANCE, 6) => self.config.command_queue_depth & 0x1f,
+            (PERFORMANCE, CACHE_ENABLE) => x.cache.into(),
+            (PERFORMANCE, CACHE_FLUSH) => x.flush_ns.is_some_and(|done_ns| now_ns < done_ns).into(),
+            (PERFORMANCE, QUEUE_MODE) => x.queue.into(),
+            _ => 0,
+        }
+    }
+
+    /// CMD48.
+    pub(super) fn read_extension(&mut self, arg: u32, now_ns: u64) -> Reply {
+        let place = Place::new(arg, false);
+        let general = self.config.general_information();
+        let mut bytes = Box::new([0u8; 512]);
+        for (byte, address) in bytes.iter_mut().zip(place.address..).take(place.len.into()) {
+            *byte = self.extension_byte(place.function, address, &general, now_ns);
+        }
+        let mut reply = self.go(48, State::Data, now_ns);
+        self.data_end_ns = None;
+        self.transfer = Transfer::ReadExtension(bytes);
+        reply.flow = super::super::Flow::Read { block_size: 512 };
+        reply
+    }
+
+    /// The block of CMD49; returns the end of busy.
+    pub(super) fn write_extension(&mut self, place: Place, data: &[u8], now_ns: u64) -> u64 {
+        let mut done_ns = now_ns.saturating_add(WRITE_NS);
+        if place.masked {
+            let general = [0; 512];
+            let old = self.extension_byte(place.function, place.address, &general, now_ns);
+            let mask = place.len as u8;
+            let value = data.first().map_or(old, |value| old & !mask | value & mask);
+            return self.set_extension(place.function, place.address, value, now_ns);
+        }
+        for (&value, address) in data.iter().zip(place.address..).take(place.len.into()) {
+            done_ns = done_ns.max(self.set_extension(place.function, address, value, now_ns));
+        }
+        done_ns
+    }
+
+    fn set_extension(&mut self, function: u8, address: u32, value: u8, now_ns: u64) -> u64 {
+        let usual_ns = now_ns.saturating_add(WRITE_NS);
+        let on = value & 1 == 1;
+        let quirks = &self.config.quirks;
+        match (function, address) {
+            (POWER, POWER_SETTING) if on && self.config.power_off_notification => {
+                let never = quirks.power_off_never_ready;
+                let (done_ns, _) = self.flash.flush(now_ns, usual_ns.saturating_add(POWER_OFF_NS));
+                self.extensions.power_off_ns = Some(if never { NEVER_NS } else { done_ns });
+                usual_ns
+            }
+            (PERFORMANCE, CACHE_ENABLE) if self.config.cache => {
+                let done_ns = if on { usual_ns } else { self.flash.flush(now_ns, usual_ns).0 };
+                self.extensions.cache = on;
+                self.flash.journal.volatile = on;
+                done_ns
+            }
+            (PERFORMANCE, CACHE_FLUSH) if on && self.config.cache => {
+                let (done_ns, errors) = if quirks.flush_hangs || self.extensions.queue {
+                    (NEVER_NS, 0)
+                } else {
+                    self.flash.flush(now_ns, usual_ns)
+                };
+                self.status.raise(errors);
+                self.extensions.flush_ns = Some(done_ns);
+                // Busy is over after a second at most; the bit says when the flush is.
+                done_ns.min(now_ns.saturating_add(1_000_000_000))
+            }
+            (PERFORMANCE, QUEUE_MODE) if self.config.command_queue_depth > 0 => {
+                if on && quirks.command_queue_broken {
+                    self.trouble.violate("the command queue", now_ns);
+                }
+                self.extensions.queue = on;
+                usual_ns
+            }
+            _ => usual_ns,
+        }
+    }
+}

@@ -1,0 +1,54 @@
+//! What controllers that were built do wrong, each as one mistake of the model.
+
+use serde::{Deserialize, Serialize};
+
+/// Departures from the standard; none by default.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Mistakes {
+    /// Every ADMA2 transfer ends in an ADMA error.
+    pub adma_fails: bool,
+    /// 64-bit descriptors are read as if they were 32-bit ones, 8 bytes each.
+    pub wide_descriptors_short: bool,
+    /// A descriptor of length 0 moves nothing, instead of 64 KiB.
+    pub zero_length_moves_nothing: bool,
+    /// DMA moves multiples of 4 bytes; what is over is lost.
+    pub odd_bytes_lost: bool,
+    /// After a change of clock, width or edges no command leaves before the CMD circuit was reset.
+    pub change_hangs_lines: bool,
+    /// The buffer's ready bits of the present state come so much later than their interrupt.
+    pub buffer_late_ns: u64,
+    /// The automatic CMD23 is not sent; the command behind it is.
+    pub auto_count_missing: bool,
+    /// A CMD23 does not leave, and nothing ever ends it but a reset of the CMD circuit.
+    pub count_hangs: bool,
+    /// An abort command without busy brings a Transfer Complete of its own, so much later; 0: it does not.
+    pub stop_completes_after_ns: u64,
+    /// With High Speed Enable set data are sampled at the wrong edge.
+    pub high_speed_breaks_reads: bool,
+    /// The capabilities (40h, 44h) read as 0.
+    pub capabilities_hidden: bool,
+    /// Data lines that the board has; 0: all.
+    pub lines_wired: u8,
+    /// A reset ends only if Clock Control was written, with the internal clock on, after the last command.
+    pub reset_needs_clock: bool,
+}
+
+impl Mistakes {
+    /// The standard is kept.
+    pub const NONE: Mistakes = Mistakes {
+        adma_fails: false,
+        wide_descriptors_short: false,
+        zero_length_moves_nothing: false,
+        odd_bytes_lost: false,
+        change_hangs_lines: false,
+        buffer_late_ns: 0,
+        auto_count_missing: false,
+        count_hangs: false,
+        stop_completes_after_ns: 0,
+        high_speed_breaks_reads: false,
+        capabilities_hidden: false,
+        lines_wired: 0,
+        reset_needs_clock: false,
+    };
+}

@@ -1,0 +1,140 @@
+//! Controllers with a known departure from the standard: what the model does wrong, and what a board tells the driver about it.
+
+use super::SdhciConfig;
+use mmcq::host::Width;
+use mmcq::host::sdhci::{Config, Quirks, TransferMode};
+use serde::Deserialize;
+
+/// The profiles that come with the program, one or two for each of 14 classes of quirks.
+pub const PROFILES: [(&str, &str); 16] = [
+    ("no-busy-interrupt", include_str!("../../../../platforms/quirks/no-busy-interrupt.toml")),
+    ("broken-timeout", include_str!("../../../../platforms/quirks/broken-timeout.toml")),
+    ("broken-adma", include_str!("../../../../platforms/quirks/broken-adma.toml")),
+    ("broken-64-bit", include_str!("../../../../platforms/quirks/broken-64-bit.toml")),
+    ("zero-length-descriptor", include_str!("../../../../platforms/quirks/zero-length-descriptor.toml")),
+    ("32-bit-only", include_str!("../../../../platforms/quirks/32-bit-only.toml")),
+    ("reset-on-ios", include_str!("../../../../platforms/quirks/reset-on-ios.toml")),
+    ("pio-delay", include_str!("../../../../platforms/quirks/pio-delay.toml")),
+    ("no-cmd23", include_str!("../../../../platforms/quirks/no-cmd23.toml")),
+    ("auto-cmd23-broken", include_str!("../../../../platforms/quirks/auto-cmd23-broken.toml")),
+    ("stop-with-tc", include_str!("../../../../platforms/quirks/stop-with-tc.toml")),
+    ("no-hispd-bit", include_str!("../../../../platforms/quirks/no-hispd-bit.toml")),
+    ("no-capabilities", include_str!("../../../../platforms/quirks/no-capabilities.toml")),
+    ("preset-broken", include_str!("../../../../platforms/quirks/preset-broken.toml")),
+    ("1-bit-only", include_str!("../../../../platforms/quirks/1-bit-only.toml")),
+    ("clock-before-reset", include_str!("../../../../platforms/quirks/clock-before-reset.toml")),
+];
+
+/// A controller and its driver.
+#[derive(Clone, Debug)]
+pub struct Profile {
+    /// Its name.
+    pub name: String,
+    /// One line about it.
+    pub description: String,
+    /// A card that shows the quirk, by name.
+    pub card: String,
+    /// The model.
+    pub controller: SdhciConfig,
+    /// What the board tells the driver.
+    pub driver: Config,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    description: String,
+    card: String,
+    #[serde(default)]
+    controller: SdhciConfig,
+    #[serde(default)]
+    driver: Driver,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Driver {
+    quirks: Vec<String>,
+    width: Option<u8>,
+    transfer: Option<String>,
+    capabilities: Option<u64>,
+}
+
+impl Profile {
+    /// The profile of this name, of those that come with the program.
+    pub fn named(name: &str) -> Option<Result<Profile, String>> {
+        let (_, text) = PROFILES.iter().find(|(known, _)| *known == name)?;
+        Some(Self::from_toml(text, name))
+    }
+
+    /// Reads a profile; an error is one line that names the key, the value and what was expected.
+    pub fn from_toml(text: &str, name: &str) -> Result<Profile, String> {
+        let file: File = toml::from_str(text).map_err(|error| {
+            let line = error.span().map_or(1, |s| 1 + text[..s.start.min(text.len())].matches('\n').count());
+            format!("host profile {name}: line {line}: {}", error.message())
+        })?;
+        let place = |key: &str| format!("host profile {name}: driver.{key}");
+        file.controller.check().map_err(|error| format!("host profile {name}: {error}"))?;
+        let mut driver = Config { fixed: file.controller.fixed, ..Config::new() };
+        for quirk in &file.driver.quirks {
+            let known = Quirks::named(quirk).ok_or_else(|| {
+                let names: Vec<_> = Quirks::names().collect();
+                format!("{} = {quirk}: expected one of: {}", place("quirks"), names.join(", "))
+            })?;
+            driver.quirks = driver.quirks.with(known);
+        }
+        driver.width = match file.driver.width {
+            None | Some(8) => Width::W8,
+            Some(4) => Width::W4,
+            Some(1) => Width::W1,
+            Some(other) => return Err(format!("{} = {other}: expected 1, 4 or 8", place("width"))),
+        };
+        driver.transfer = match file.driver.transfer.as_deref() {
+            None | Some("auto") => TransferMode::Auto,
+            Some("adma2") => TransferMode::Adma2,
+            Some("sdma") => TransferMode::Sdma,
+            Some("pio") => TransferMode::Pio,
+            Some(other) => {
+                return Err(format!("{} = {other}: expected auto, adma2, sdma or pio", place("transfer")));
+            }
+        };
+        driver.capabilities = file.driver.capabilities;
+        Ok(Profile {
+            name: name.to_owned(),
+            description: file.description,
+            card: file.card,
+            controller: file.controller,
+            driver,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_profile_reads_and_departs_from_the_standard() {
+        for (name, _) in PROFILES {
+            let profile = Profile::named(name).unwrap().unwrap();
+            assert_ne!(profile.controller, SdhciConfig::GENERIC_4_20, "{name}");
+        }
+        assert!(Profile::named("perfect").is_none());
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        let head = "description = \"d\"\ncard = \"c\"\n";
+        for (text, expected) in [
+            ("[driver]\nquirks = [\"slow\"]", "driver.quirks = slow: expected one of: no-busy-irq"),
+            ("[driver]\nwidth = 2", "driver.width = 2: expected 1, 4 or 8"),
+            ("[driver]\ntransfer = \"adma3\"", "driver.transfer = adma3: expected auto, adma2"),
+            ("[controller]\nspek = 4", "line 4: unknown field `spek`"),
+            ("[controller]\nspec = 9", "spec"),
+        ] {
+            let error = Profile::from_toml(&format!("{head}{text}"), "x").unwrap_err();
+            assert!(error.contains(expected) && error.starts_with("host profile x: "), "{error}");
+            assert!(!error.contains('\n'), "{error}");
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! Every strike of the catalogue, once early in bring-up and once in a load, on the whole stack: somebody may get an error, nobody waits for ever,
+//! and the controller never touches memory that was taken back.
+
+mod rig;
+
+use mmcq::card;
+use mmcq::host::sdhci;
+use mmcq_sim::faults::catalogue::{Injection, entries};
+use mmcq_sim::faults::{Faults, Point, Strike};
+use mmcq_sim::sdhci::SdhciConfig;
+use rig::{Rig, buffer};
+
+/// Bring-up and a load, struck at the nth event of either; how many strikes there were.
+fn run(injection: &Injection, nth: u64, in_load: bool) -> usize {
+    let plan = || {
+        let plan = injection.plan(nth).expect("a strike");
+        // A reset comes only after something else went wrong.
+        let resets = injection.aim().is_some_and(|(point, _)| point == Point::Reset);
+        Faults::new(if resets { plan.shot(Point::Response, 5, Strike::Crc) } else { plan })
+    };
+    let rig = Rig::new("sdxc-128g-uhs", SdhciConfig::GENERIC_4_20, sdhci::Config::new());
+    let mut faults = plan();
+    if !in_load {
+        rig.model.borrow_mut().set_faults(faults.clone());
+    }
+    let found = rig.try_drive(card::bring_up(&rig.stack, buffer(1), card::Options::DEFAULT));
+    let found = found.unwrap_or_else(|error| panic!("{}: bring-up: {error}", injection.name)).0;
+    let Ok(found) = found else { return hits(&faults, injection) };
+    if in_load {
+        faults = plan();
+        rig.model.borrow_mut().set_faults(faults.clone());
+    }
+    if let Err(error) = rig.load(found.target.sectors, 20) {
+        for stuck in ["nothing will ever happen", "no end after", "left the interrupt asserted"] {
+            assert!(!error.contains(stuck), "{}: {error}", injection.name);
+        }
+        let silent = matches!(injection.aim(), Some((_, Strike::Flip(_))));
+        assert!(silent || !error.contains("something else"), "{}: {error}", injection.name);
+    }
+    assert_eq!(rig.memory.violations(), Vec::<String>::new(), "{} at {nth}", injection.name);
+    hits(&faults, injection)
+}
+
+/// Strikes of this injection alone.
+fn hits(faults: &Faults, injection: &Injection) -> usize {
+    let aim = injection.aim();
+    faults.struck().iter().filter(|shot| aim == Some((shot.point, shot.strike))).count()
+}
+
+#[test]
+fn no_strike_hangs_the_stack_or_lets_dma_go_astray() {
+    // What the card is struck by is not the controller's.
+    let ours = |point: Point| {
+        !matches!(point, Point::Busy | Point::Cache | Point::Function | Point::Medium | Point::PowerUp)
+    };
+    let mut tried = 0;
+    for injection in entries().flat_map(|entry| entry.injections) {
+        let Some((point, _)) = injection.aim() else { continue };
+        if !ours(point) {
+            continue;
+        }
+        let hits: usize = [(1, false), (4, false), (1, true), (9, true)]
+            .map(|(nth, load)| run(injection, nth, load))
+            .iter()
+            .sum();
+        assert!(hits > 0, "{} never struck", injection.name);
+        tried += 1;
+    }
+    assert!(tried > 40, "{tried}");
+}

@@ -1,0 +1,219 @@
+//! The whole stack on the SDHCI model, moved from interrupt to interrupt in virtual time.
+
+// Each test file uses a part of it.
+#![allow(dead_code)]
+
+#[path = "../../../mmcq/tests/support/one_thread.rs"]
+mod one_thread;
+
+use mmcq::block::BlockDevice;
+use mmcq::card::{self, Card};
+use mmcq::engine::{Config, DmaBuf, Error, Kind, Request, SlotId};
+use mmcq::host::sdhci::{self, Table};
+use mmcq::task::Shared;
+use mmcq_sim::card::Card as CardModel;
+use mmcq_sim::card::medium::{Fill, Medium};
+use mmcq_sim::card::profile::CardProfile;
+use mmcq_sim::memory::{MemoryConfig, ShadowMemory};
+use mmcq_sim::sdhci::{Port, Sdhci, SdhciConfig};
+use mmcq_sim::time::Time;
+use one_thread::{NOW_NS, OneThread, TIMER};
+use std::cell::RefCell;
+use std::future::Future;
+use std::pin::pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+
+pub type Driver = sdhci::Sdhci<Port, ShadowMemory, 129>;
+pub type Stack = Shared<OneThread, Driver, 16>;
+
+/// Events after which a future that is still not ready never will be.
+const TURNS_MAX: u32 = 3_000_000;
+
+pub struct Rig {
+    pub time: Time,
+    pub model: Rc<RefCell<Sdhci>>,
+    pub memory: ShadowMemory,
+    pub stack: Stack,
+}
+
+/// The model of a storage card, by the name of its file.
+pub fn storage_card(card: &str) -> Box<dyn CardModel> {
+    let path = format!("{}/../../cards/{card}.toml", env!("CARGO_MANIFEST_DIR"));
+    let text = std::fs::read_to_string(&path).unwrap();
+    let profile = CardProfile::from_toml(&text, card).unwrap_or_else(|error| panic!("{error}"));
+    let medium = Medium::sparse(profile.capacity_bytes(), Fill::Pattern(7)).unwrap();
+    profile.build(medium).unwrap_or_else(|error| panic!("{error}"))
+}
+
+impl Rig {
+    pub fn new(card: &str, model: SdhciConfig, driver: sdhci::Config) -> Rig {
+        Self::with_card(storage_card(card), model, driver, 0).unwrap()
+    }
+
+    /// With register accesses at this price.
+    pub fn with_card(
+        card: Box<dyn CardModel>,
+        model: SdhciConfig,
+        driver: sdhci::Config,
+        access_ns: u64,
+    ) -> Result<Rig, String> {
+        let time = Time::new();
+        let memory = ShadowMemory::new(MemoryConfig::BITS32);
+        let model = Rc::new(RefCell::new(Sdhci::new(model, memory.clone(), Some(card))));
+        let port = Port::new(model.clone(), time.clone(), access_ns, access_ns);
+        let table = Box::leak(Box::new(Table::new()));
+        let host =
+            sdhci::Sdhci::new(port, memory.clone(), table, driver).map_err(|error| error.to_string())?;
+        NOW_NS.set(0);
+        Ok(Rig { time, model, memory, stack: Shared::new(OneThread, TIMER, host, Config::DEFAULT) })
+    }
+
+    /// Goes to the next interrupt or deadline, and moves the stack by it.
+    pub fn turn(&self) {
+        self.try_turn().unwrap();
+    }
+
+    pub fn try_turn(&self) -> Result<(), String> {
+        let deadline = self.stack.with(|engine| engine.next_deadline_ns());
+        if !self.model.borrow().irq() {
+            let next = self.model.borrow().next_event_ns();
+            let until = deadline.or(next).ok_or("nothing will ever happen")?.max(self.time.now());
+            let reached = self.model.borrow_mut().advance(until);
+            self.time.set(reached.max(self.time.now()));
+        }
+        NOW_NS.set(self.time.now());
+        if self.model.borrow().irq() {
+            // By PIO the next block may be ready at once; otherwise a line that stays up is a storm.
+            for _ in 0..=256 {
+                self.stack.on_irq();
+                if !self.model.borrow().irq() {
+                    return Ok(());
+                }
+            }
+            return Err("the driver left the interrupt asserted".into());
+        }
+        self.stack.poll();
+        Ok(())
+    }
+
+    pub fn drive<F: Future>(&self, future: F) -> F::Output {
+        self.try_drive(future).unwrap()
+    }
+
+    pub fn try_drive<F: Future>(&self, future: F) -> Result<F::Output, String> {
+        let mut future = pin!(future);
+        let mut context = Context::from_waker(Waker::noop());
+        for _ in 0..TURNS_MAX {
+            NOW_NS.set(self.time.now());
+            if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
+                return Ok(output);
+            }
+            self.try_turn()?;
+        }
+        Err(format!("no end after {TURNS_MAX} turns"))
+    }
+
+    pub fn bring_up(&self, options: card::Options) -> Result<Card, Error> {
+        self.drive(card::bring_up(&self.stack, buffer(1), options)).0
+    }
+
+    /// Nobody did anything forbidden.
+    pub fn checked(&self) {
+        self.try_checked().unwrap();
+    }
+
+    pub fn try_checked(&self) -> Result<(), String> {
+        let (memory, protocol) = (self.memory.violations(), self.model.borrow().protocol_violations());
+        if memory.is_empty() && protocol == 0 {
+            return Ok(());
+        }
+        Err(format!("violations: {protocol} of the controller's rules, of memory {memory:?}"))
+    }
+
+    fn lost_interrupts(&self) -> u64 {
+        self.stack.with(|engine| engine.stats().lost_interrupts)
+    }
+
+    /// As [`mixed_load`](Self::mixed_load), where interrupts may have been lost before.
+    pub fn mixed_load_after(&self, sectors: u64) {
+        let before = self.lost_interrupts();
+        self.load(sectors, 20).unwrap();
+        assert_eq!(self.lost_interrupts(), before);
+    }
+
+    /// Random reads and writes, up to 16 at a time, against a model.
+    pub fn mixed_load(&self, sectors: u64, rounds: u64) {
+        self.load(sectors, rounds).unwrap();
+        assert_eq!(self.lost_interrupts(), 0);
+    }
+
+    pub fn load(&self, sectors: u64, rounds: u64) -> Result<(), String> {
+        const WINDOW: u64 = 4096;
+        let base = sectors / 2;
+        let mut random = 0x9e37_79b9_7f4a_7c15u64;
+        let mut below = |limit: u64| {
+            random ^= random << 13;
+            random ^= random >> 7;
+            random ^= random << 17;
+            random % limit
+        };
+        let mut model = Vec::new();
+        for at in (0..WINDOW).step_by(64) {
+            let (result, buf) = self.try_drive(BlockDevice::new(&self.stack).read(base + at, buffer(64)))?;
+            result.map_err(|error| format!("first read: {error}"))?;
+            model.extend_from_slice(&buf);
+        }
+        let mut pending: Vec<(SlotId, Option<Vec<u8>>)> = Vec::new();
+        for round in 0..rounds {
+            let blocks = [1, 8, 1 + below(256), 256][below(4) as usize];
+            let at = below(WINDOW - blocks + 1);
+            let range = at as usize * 512..(at + blocks) as usize * 512;
+            let mut buf = buffer(blocks as usize);
+            let (lba, blocks) = (base + at, blocks as u32);
+            let (kind, expected) = if below(2) == 0 {
+                buf.fill(round as u8);
+                buf[0] = !(round as u8);
+                model[range].copy_from_slice(&buf);
+                (Kind::Write { lba, blocks }, None)
+            } else {
+                (Kind::Read { lba, blocks }, Some(model[range].to_vec()))
+            };
+            let now = self.time.now();
+            let id = self.stack.with(|engine| engine.submit(Request::new(kind, buf), now)).unwrap();
+            pending.push((id, expected));
+            while pending.len() > 15 || (round + 1 == rounds && !pending.is_empty()) {
+                self.try_turn()?;
+                let mut wrong = Ok(());
+                pending.retain(|(id, expected)| {
+                    let Some(done) = self.stack.with(|engine| engine.take(*id)) else { return true };
+                    if wrong.is_err() {
+                        // The first tells.
+                    } else if let Err(error) = done.result {
+                        wrong = Err(format!("{kind:?} or another before it: {error}"));
+                    } else if expected.as_ref().is_some_and(|expected| done.buf[..] != expected[..]) {
+                        wrong = Err("a read brings something else than was written".into());
+                    }
+                    false
+                });
+                wrong?;
+            }
+        }
+        self.try_drive(BlockDevice::new(&self.stack).flush())?.map_err(|error| format!("flush: {error}"))?;
+        // Only the descriptor table stays mapped.
+        match self.memory.live_mappings() {
+            0 | 1 => Ok(()),
+            live => Err(format!("{live} mappings are left")),
+        }
+    }
+}
+
+pub fn buffer(blocks: usize) -> DmaBuf {
+    bytes(blocks * 512)
+}
+
+pub fn bytes(count: usize) -> DmaBuf {
+    let words: &'static mut [u64] = Box::leak(vec![0; count.div_ceil(8)].into_boxed_slice());
+    // SAFETY: bytes of the same memory, not more than it has.
+    DmaBuf::from_static(unsafe { std::slice::from_raw_parts_mut(words.as_mut_ptr().cast(), count) })
+}

@@ -1,0 +1,570 @@
+//! Who goes on when the controller has something to say: the code that waits spins for it, or it leaves, and comes back by the
+//! interrupt, a deferred one or a thread.
+//!
+//! A platform keeps one [`Advance`] for each board, in a `static` if it likes. It is told what leaving costs there ([`Costs`]), or learns
+//! it from those that slept ([`Advance::slept`]); it predicts each phase from its size, the bus's clock and width, and the card's delay,
+//! which it learns by class ([`Advance::saw`]); and it answers [`Advance::choose`]: spin for no longer than so, or leave, and who advances
+//! when the phase ends. No clock of its own, no lock (an update that two cores lose to each other is learned from the next phase), integers
+//! only. [`Shared::request_with`](crate::task::Shared::request_with) is the edge that uses it.
+//!
+//! The rule: spin if the phase is expected to take less time than leaving and coming back takes of the CPU, and give up after twice that. So
+//! a wrong guess costs at most three times the price of leaving at once, and what was in vain raises what is expected next.
+
+use crate::host::{Data, Direction, Phase, Width};
+use crate::spec::command::Resp;
+use core::sync::atomic::{AtomicI32, AtomicU32, Ordering::Relaxed};
+
+/// Where code runs that waits for the controller, and who is called when it does not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Context {
+    /// The hard interrupt.
+    Interrupt,
+    /// The deferred one: tasklet, soft interrupt, PendSV.
+    Deferred,
+    /// A thread.
+    Thread,
+}
+
+/// What a board's CPU and software cost, in nanoseconds of CPU time. A price of 0 is not known: nobody spins from that context before
+/// [`Advance::slept`] has taught it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Costs {
+    /// Leaving the hard interrupt, and the next one up to where the engine is called.
+    pub interrupt_ns: u32,
+    /// Leaving the deferred interrupt, and the next hard and deferred one.
+    pub deferred_ns: u32,
+    /// A thread goes to sleep, the interrupt comes, and the thread runs again.
+    pub thread_ns: u32,
+    /// A look at the controller takes at least so long.
+    pub look_ns: u32,
+    /// The CPU moves 1024 bytes through the FIFO.
+    pub pio_kib_ns: u32,
+    /// What any transfer by DMA costs more than one by the CPU: descriptors, an interrupt more.
+    pub dma_ns: u32,
+    /// Cache maintenance around DMA of 1024 bytes.
+    pub dma_kib_ns: u32,
+    /// Longest stretch in the hard interrupt, spinning included; other devices wait so long.
+    pub interrupt_max_ns: u32,
+    /// Longest stretch in the deferred one.
+    pub deferred_max_ns: u32,
+}
+
+impl Costs {
+    /// Everything free or unknown, nothing forbidden: set what the board knows.
+    pub const UNKNOWN: Costs = Costs {
+        interrupt_ns: 0,
+        deferred_ns: 0,
+        thread_ns: 0,
+        look_ns: 0,
+        pio_kib_ns: 0,
+        dma_ns: 0,
+        dma_kib_ns: 0,
+        interrupt_max_ns: u32::MAX,
+        deferred_max_ns: u32::MAX,
+    };
+
+    /// From this many bytes on DMA costs the CPU less than moving them; `None`: never.
+    ///
+    /// ```
+    /// use mmcq::advance::Costs;
+    /// let costs = Costs { pio_kib_ns: 56_320, dma_ns: 6_000, ..Costs::UNKNOWN };
+    /// assert_eq!(costs.dma_from_bytes(), Some(110));
+    /// ```
+    pub const fn dma_from_bytes(&self) -> Option<u32> {
+        if self.pio_kib_ns <= self.dma_kib_ns {
+            return None;
+        }
+        let saved_kib_ns = (self.pio_kib_ns - self.dma_kib_ns) as u64;
+        let bytes = (self.dma_ns as u64 * 1024).div_ceil(saved_kib_ns);
+        if bytes > u32::MAX as u64 { None } else { Some(bytes as u32) }
+    }
+
+    const fn price_ns(&self, from: Context) -> u32 {
+        match from {
+            Context::Interrupt => self.interrupt_ns,
+            Context::Deferred => self.deferred_ns,
+            Context::Thread => self.thread_ns,
+        }
+    }
+
+    /// CPU time at the end of what is waited for: the data that the CPU moves, or the cache's maintenance.
+    fn end_ns(&self, wait: &Wait) -> u64 {
+        let bytes = u64::from(wait.bytes);
+        let by_dma =
+            wait.class != Class::Fifo && self.dma_from_bytes().is_some_and(|from| wait.bytes >= from);
+        match by_dma {
+            true => u64::from(self.dma_ns) + bytes * u64::from(self.dma_kib_ns) / 1024,
+            false => bytes * u64::from(self.pio_kib_ns) / 1024,
+        }
+    }
+}
+
+/// The bus's present settings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bus {
+    /// Clock; 0 is stopped.
+    pub clock_hz: u32,
+    /// Data lines.
+    pub width: Width,
+    /// Data on both edges.
+    pub ddr: bool,
+}
+
+/// What takes about the same time besides its bits on the wire.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Class {
+    /// A command without data or busy: CMD13, CMD52.
+    Command,
+    /// A command with busy: CMD12, CMD6 of eMMC.
+    Busy,
+    /// Data from the card.
+    Read,
+    /// Data to the card, and its busy.
+    Write,
+    /// From one service of a controller's FIFO to the next.
+    Fifo,
+}
+
+impl Class {
+    const COUNT: usize = 5;
+}
+
+/// Something to wait for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wait {
+    /// What it is.
+    pub class: Class,
+    /// Bits of its response.
+    pub response_bits: u8,
+    /// Bytes of data until then.
+    pub bytes: u32,
+    /// Blocks that end until then.
+    pub blocks: u32,
+}
+
+impl Wait {
+    /// For the end of a phase.
+    pub const fn of(phase: &Phase) -> Wait {
+        let response_bits = match phase.command.resp {
+            Resp::None => 0,
+            Resp::R2 => 136,
+            _ => 48,
+        };
+        let (class, bytes, blocks) = match phase.data {
+            Some(Data { direction, block_size, blocks }) => {
+                let bytes = (block_size as u32).saturating_mul(blocks);
+                let class = match direction {
+                    Direction::Read => Class::Read,
+                    Direction::Write => Class::Write,
+                };
+                (class, bytes, blocks)
+            }
+            None if matches!(phase.command.resp, Resp::R1b) => (Class::Busy, 0, 0),
+            None => (Class::Command, 0, 0),
+        };
+        Wait { class, response_bits, bytes, blocks }
+    }
+
+    /// For the first service of the FIFO in a phase whose data the CPU moves: after this many bytes of them, or at its end.
+    pub const fn first(phase: &Phase, bytes: u32) -> Wait {
+        let wait = Wait::of(phase);
+        if wait.bytes <= bytes { wait } else { Wait { bytes, blocks: 0, ..wait } }
+    }
+
+    /// For the next service of the FIFO, after this many bytes.
+    pub const fn fifo(bytes: u32) -> Wait {
+        Wait { class: Class::Fifo, response_bits: 0, bytes, blocks: 0 }
+    }
+
+    /// Clocks on the wire, the card's delays as short as they usually are [SD 4.12].
+    fn clocks(&self, bus: Bus) -> u64 {
+        /// A command's token.
+        const TOKEN: u64 = 48;
+        /// N_CR: from the command to its response, 2 to 64; to the first data: N_AC, at least 8.
+        const GAP: u64 = 8;
+        /// Start bit, CRC16 and end bit of a block, and the gap to the next.
+        const AROUND: u64 = 18 + 8;
+        let lines = match bus.width {
+            Width::W1 => 1,
+            Width::W4 => 4,
+            Width::W8 => 8,
+        };
+        let bits = u64::from(self.bytes) * 8 / if bus.ddr { 2 * lines } else { lines };
+        let data = bits + u64::from(self.blocks) * AROUND;
+        let answered = match self.response_bits {
+            0 => TOKEN,
+            bits => TOKEN + GAP + u64::from(bits),
+        };
+        match self.class {
+            Class::Command | Class::Busy => answered,
+            // The card may begin before it has answered.
+            Class::Read => answered.max(TOKEN + GAP + data),
+            Class::Write => answered + data,
+            Class::Fifo => bits,
+        }
+    }
+}
+
+/// What to do until the phase ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Choice {
+    /// Look at the controller again and again, and leave after this time at the latest.
+    Spin {
+        /// At most.
+        at_most_ns: u64,
+    },
+    /// Return, or go to sleep; this context advances at the phase's end.
+    Leave(Context),
+}
+
+/// A new time counts for one part in `1 << SHIFT`.
+const SHIFT: u32 = 3;
+/// No delay has been seen.
+const UNKNOWN: i32 = i32::MIN;
+
+/// A board's policy. See the module's documentation.
+#[derive(Debug)]
+pub struct Advance {
+    costs: Costs,
+    /// Learned prices, by context, where the platform does not tell them.
+    prices_ns: [AtomicU32; 3],
+    /// What phases take more (or less) than their bits, by class.
+    delays_ns: [AtomicI32; Class::COUNT],
+    clock_hz: AtomicU32,
+    /// log2 of the lines, and 8 for data on both edges.
+    lines: AtomicU32,
+    listen: fn(bool),
+}
+
+impl Advance {
+    /// The policy of a board with these costs, on a stopped bus: nobody spins before [`set_bus`](Self::set_bus).
+    ///
+    /// Commands without data are expected to take their bits' time at once; data and busy are the card's business, so they are left until
+    /// one has been seen.
+    pub const fn new(costs: Costs) -> Self {
+        Advance {
+            costs,
+            prices_ns: [AtomicU32::new(0), AtomicU32::new(0), AtomicU32::new(0)],
+            delays_ns: [
+                AtomicI32::new(0),
+                AtomicI32::new(UNKNOWN),
+                AtomicI32::new(UNKNOWN),
+                AtomicI32::new(UNKNOWN),
+                AtomicI32::new(0),
+            ],
+            clock_hz: AtomicU32::new(0),
+            lines: AtomicU32::new(0),
+            listen: |_| {},
+        }
+    }
+
+    /// How the platform stops and starts listening to the controller's interrupt. A spinner calls it around its spinning, so that no interrupt
+    /// is taken for what it sees itself; calls come in pairs, and those of several threads may nest.
+    pub const fn listening_by(mut self, listen: fn(bool)) -> Self {
+        self.listen = listen;
+        self
+    }
+
+    /// Listens to the controller's interrupt, or not.
+    pub fn listen(&self, on: bool) {
+        (self.listen)(on);
+    }
+
+    /// What the board costs.
+    pub const fn costs(&self) -> &Costs {
+        &self.costs
+    }
+
+    /// The bus has been set to this. What was learned of the card stays.
+    pub fn set_bus(&self, bus: Bus) {
+        let lines = match bus.width {
+            Width::W1 => 0,
+            Width::W4 => 2,
+            Width::W8 => 3,
+        };
+        self.lines.store(lines | if bus.ddr { 8 } else { 0 }, Relaxed);
+        self.clock_hz.store(bus.clock_hz, Relaxed);
+    }
+
+    /// The bus as it was set.
+    pub fn bus(&self) -> Bus {
+        let lines = self.lines.load(Relaxed);
+        let width = match lines & 3 {
+            0 => Width::W1,
+            3 => Width::W8,
+            _ => Width::W4,
+        };
+        Bus { clock_hz: self.clock_hz.load(Relaxed), width, ddr: lines & 8 != 0 }
+    }
+
+    /// How long the wait is expected to take from its beginning; `None`: nothing is known of it, or the clock stands.
+    pub fn expected_ns(&self, wait: &Wait) -> Option<u64> {
+        let wire_ns = self.wire_ns(wait)?;
+        let delay_ns = self.delays_ns.get(wait.class as usize)?.load(Relaxed);
+        (delay_ns != UNKNOWN).then(|| wire_ns.saturating_add_signed(i64::from(delay_ns)))
+    }
+
+    fn wire_ns(&self, wait: &Wait) -> Option<u64> {
+        let bus = self.bus();
+        (wait.clocks(bus) * 1_000_000_000).checked_div(u64::from(bus.clock_hz))
+    }
+
+    /// The price of leaving this context and coming back, told or learned; `None`: not known yet.
+    pub fn price_ns(&self, from: Context) -> Option<u64> {
+        let told_ns = self.costs.price_ns(from);
+        let price_ns = match told_ns {
+            0 => self.prices_ns.get(from as usize)?.load(Relaxed),
+            _ => told_ns,
+        };
+        (price_ns > 0).then_some(u64::from(price_ns))
+    }
+
+    /// What code in this context does until the wait is over. `spent_ns`: how long it has been at it already, since it was called or woken.
+    pub fn choose(&self, wait: &Wait, from: Context, spent_ns: u64) -> Choice {
+        let left_ns = self.longest_ns(from).saturating_sub(spent_ns);
+        match (self.expected_ns(wait), self.price_ns(from)) {
+            (Some(expected_ns), Some(price_ns)) if expected_ns <= price_ns.min(left_ns) => {
+                Choice::Spin { at_most_ns: price_ns.saturating_mul(2).min(left_ns) }
+            }
+            _ => Choice::Leave(self.advanced_by(wait)),
+        }
+    }
+
+    fn longest_ns(&self, context: Context) -> u64 {
+        match context {
+            Context::Interrupt => self.costs.interrupt_max_ns.into(),
+            Context::Deferred => self.costs.deferred_max_ns.into(),
+            Context::Thread => u64::MAX,
+        }
+    }
+
+    /// Who should advance at the end of a wait that is left: the first that may do the work there (words through the FIFO, the cache's
+    /// maintenance) in one stretch.
+    pub fn advanced_by(&self, wait: &Wait) -> Context {
+        let work_ns = self.costs.end_ns(wait);
+        let may = |context: &Context| work_ns <= self.longest_ns(*context);
+        [Context::Interrupt, Context::Deferred].into_iter().find(may).unwrap_or(Context::Thread)
+    }
+
+    /// A wait took so long, by whoever saw both ends.
+    pub fn saw(&self, wait: &Wait, took_ns: u64) {
+        let (Some(wire_ns), Some(known)) = (self.wire_ns(wait), self.delays_ns.get(wait.class as usize))
+        else {
+            return;
+        };
+        let signed = |ns: u64| i64::try_from(ns).unwrap_or(i64::MAX);
+        let delay_ns = signed(took_ns).saturating_sub(signed(wire_ns));
+        let before = known.load(Relaxed);
+        let after = match before {
+            UNKNOWN => delay_ns,
+            _ => {
+                // Rounded away from zero, so that it gets there.
+                let step = delay_ns.saturating_sub(i64::from(before));
+                i64::from(before) + step / (1 << SHIFT) + step.signum() * i64::from(step % (1 << SHIFT) != 0)
+            }
+        };
+        known.store(after.clamp(i64::from(UNKNOWN + 1), i64::from(i32::MAX)) as i32, Relaxed);
+    }
+
+    /// Somebody spun this long in vain: it takes at least so long.
+    pub fn gave_up(&self, wait: &Wait, waited_ns: u64) {
+        if self.expected_ns(wait).is_none_or(|expected_ns| expected_ns < waited_ns) {
+            self.saw(wait, waited_ns);
+        }
+    }
+
+    /// Somebody left this context for a wait that took `took_ns`, and was back after `away_ns`. The difference is what leaving costs, unless the
+    /// platform told. A sample counts for no more than twice what is known: who was held up by others says nothing of the price.
+    pub fn slept(&self, from: Context, away_ns: u64, took_ns: u64) {
+        let Some(known) = self.prices_ns.get(from as usize) else { return };
+        let late_ns = u32::try_from(away_ns.saturating_sub(took_ns)).unwrap_or(u32::MAX).max(1);
+        let before = known.load(Relaxed);
+        let after = match before {
+            0 => late_ns,
+            _ if late_ns > before => before + ((late_ns - before).min(before) >> SHIFT),
+            _ => before - (before - late_ns) / 2,
+        };
+        known.store(after, Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::host::Auto;
+    use crate::spec::command::{self, sdio};
+
+    const BUS: Bus = Bus { clock_hz: 10_000_000, width: Width::W4, ddr: false };
+    /// A 200 MHz ARM926 with Linux.
+    const COSTS: Costs = Costs {
+        interrupt_ns: 11_000,
+        deferred_ns: 16_000,
+        thread_ns: 83_600,
+        look_ns: 250,
+        pio_kib_ns: 56_320,
+        dma_ns: 6_000,
+        interrupt_max_ns: 100_000,
+        deferred_max_ns: 1_000_000,
+        ..Costs::UNKNOWN
+    };
+
+    fn phase(command: command::Command, data: Option<Data>) -> Phase {
+        Phase { command, data, auto: Auto::None, tuning: false }
+    }
+
+    fn data(direction: Direction, block_size: u16, blocks: u32) -> Option<Data> {
+        Some(Data { direction, block_size, blocks })
+    }
+
+    fn advance(costs: Costs) -> Advance {
+        let advance = Advance::new(costs);
+        advance.set_bus(BUS);
+        advance
+    }
+
+    #[test]
+    fn a_command_takes_its_bits_at_any_clock_and_width() {
+        let wait = Wait::of(&phase(sdio::io_read(0, 0), None));
+        let advance = Advance::new(COSTS);
+        assert_eq!(advance.expected_ns(&wait), None, "the clock stands");
+        for (clock_hz, width, ns) in [
+            (400_000, Width::W1, 260_000),
+            (10_000_000, Width::W4, 10_400),
+            (25_000_000, Width::W8, 4_160),
+            (50_000_000, Width::W4, 2_080),
+        ] {
+            let bus = Bus { clock_hz, width, ddr: true };
+            advance.set_bus(bus);
+            assert_eq!((advance.bus(), advance.expected_ns(&wait)), (bus, Some(ns)));
+        }
+    }
+
+    #[test]
+    fn data_take_their_bits_on_their_lines_and_the_cards_delay() {
+        let advance = advance(COSTS);
+        let read =
+            |blocks| Wait::of(&phase(command::read_multiple_block(0), data(Direction::Read, 512, blocks)));
+        assert_eq!(advance.expected_ns(&read(1)), None, "who knows nothing of the card leaves");
+        // Command, gap, 1024 clocks on four lines, and what is around a block.
+        let wire_ns = (48 + 8 + 1024 + 26) * 100;
+        advance.saw(&read(1), wire_ns + 50_000);
+        assert_eq!(advance.expected_ns(&read(1)), Some(wire_ns + 50_000));
+        assert_eq!(
+            advance.expected_ns(&read(2)),
+            Some(wire_ns + 50_000 + 105_000),
+            "learned once for all sizes"
+        );
+        // At twice the clock and both edges the wire's part shrinks, and the card's does not.
+        advance.set_bus(Bus { clock_hz: 20_000_000, ddr: true, ..BUS });
+        assert_eq!(advance.expected_ns(&read(1)), Some((48 + 8 + 512 + 26) * 50 + 50_000));
+        let write = Wait::of(&phase(command::write_block(0), data(Direction::Write, 512, 1)));
+        assert_eq!(advance.expected_ns(&write), None, "classes know nothing of each other");
+        assert_eq!(Wait::of(&phase(command::stop_transmission(), None)).class, Class::Busy);
+    }
+
+    #[test]
+    fn it_spins_where_that_is_cheaper_and_never_without_a_bound() {
+        let advance = advance(COSTS);
+        let wait = Wait::of(&phase(sdio::io_read(0, 0), None));
+        assert_eq!(advance.choose(&wait, Context::Interrupt, 0), Choice::Spin { at_most_ns: 22_000 });
+        assert_eq!(advance.choose(&wait, Context::Thread, 0), Choice::Spin { at_most_ns: 167_200 });
+        advance.set_bus(Bus { clock_hz: 9_000_000, ..BUS });
+        assert_eq!(advance.choose(&wait, Context::Interrupt, 0), Choice::Leave(Context::Interrupt));
+        assert_eq!(advance.choose(&wait, Context::Deferred, 0), Choice::Spin { at_most_ns: 32_000 });
+        advance.set_bus(Bus { clock_hz: 1_000_000, ..BUS });
+        assert_eq!(advance.choose(&wait, Context::Thread, 0), Choice::Leave(Context::Interrupt));
+    }
+
+    #[test]
+    fn a_stretch_in_the_interrupt_has_an_end() {
+        let advance = advance(COSTS);
+        let wait = Wait::of(&phase(sdio::io_read(0, 0), None));
+        assert_eq!(advance.choose(&wait, Context::Interrupt, 85_000), Choice::Spin { at_most_ns: 15_000 });
+        assert_eq!(advance.choose(&wait, Context::Interrupt, 90_000), Choice::Leave(Context::Interrupt));
+        assert_eq!(advance.choose(&wait, Context::Interrupt, u64::MAX), Choice::Leave(Context::Interrupt));
+        assert!(matches!(advance.choose(&wait, Context::Thread, 1 << 60), Choice::Spin { .. }));
+    }
+
+    #[test]
+    fn what_is_left_is_advanced_where_its_work_fits() {
+        let of = |costs: Costs, bytes: u32| {
+            let count = sdio::Count::Bytes(512);
+            let command = sdio::io_rw_extended(sdio::Extended {
+                write: false,
+                function: 1,
+                addr: 0,
+                increment: false,
+                count,
+            });
+            let wait = Wait::of(&phase(command, data(Direction::Read, 4, bytes / 4)));
+            advance(costs).advanced_by(&wait)
+        };
+        assert_eq!(of(COSTS, 2048), Context::Interrupt, "by DMA: 6 us");
+        let pio = Costs { dma_ns: u32::MAX, dma_kib_ns: u32::MAX, ..COSTS };
+        assert_eq!(of(pio, 1024), Context::Interrupt, "56 us");
+        assert_eq!(of(pio, 2048), Context::Deferred, "113 us");
+        assert_eq!(of(pio, 32 * 1024), Context::Thread, "1.8 ms");
+    }
+
+    #[test]
+    fn dma_pays_from_where_the_words_cost_more_than_its_setup() {
+        assert_eq!(COSTS.dma_from_bytes(), Some(110));
+        assert_eq!(Costs { dma_kib_ns: 56_320, ..COSTS }.dma_from_bytes(), None);
+        assert_eq!(Costs { dma_ns: 0, ..COSTS }.dma_from_bytes(), Some(0));
+        assert_eq!(Costs { pio_kib_ns: 1, dma_ns: u32::MAX, ..COSTS }.dma_from_bytes(), None);
+    }
+
+    #[test]
+    fn it_follows_what_it_sees() {
+        let advance = advance(COSTS);
+        let wait = Wait::of(&phase(sdio::io_read(0, 0), None));
+        // A card that answers late, for some tens of commands.
+        (0..100).for_each(|_| advance.saw(&wait, 60_000));
+        assert_eq!(advance.expected_ns(&wait), Some(60_000));
+        assert_eq!(advance.choose(&wait, Context::Interrupt, 0), Choice::Leave(Context::Interrupt));
+        (0..100).for_each(|_| advance.saw(&wait, 3_000));
+        assert_eq!(advance.expected_ns(&wait), Some(3_000), "faster than the prior, too");
+        // A hiccup is forgotten, and hostile times do no harm.
+        for took_ns in [0, u64::MAX, 0, u64::MAX] {
+            advance.saw(&wait, took_ns);
+            assert!(advance.expected_ns(&wait).is_some());
+        }
+        (0..300).for_each(|_| advance.saw(&wait, 10_400));
+        assert_eq!(advance.expected_ns(&wait), Some(10_400));
+    }
+
+    #[test]
+    fn spinning_in_vain_raises_what_is_expected() {
+        let advance = advance(COSTS);
+        let wait = Wait::of(&phase(sdio::io_read(0, 0), None));
+        let tries = (0..100).take_while(|_| {
+            let Choice::Spin { at_most_ns } = advance.choose(&wait, Context::Interrupt, 0) else {
+                return false;
+            };
+            advance.gave_up(&wait, at_most_ns);
+            true
+        });
+        assert!((1..=8).contains(&tries.count()));
+        let expected_ns = advance.expected_ns(&wait);
+        advance.gave_up(&wait, 5);
+        assert_eq!(advance.expected_ns(&wait), expected_ns, "a shorter try says nothing");
+    }
+
+    #[test]
+    fn a_price_that_nobody_told_is_learned_from_sleepers() {
+        let advance = advance(Costs::UNKNOWN);
+        let wait = Wait::of(&phase(sdio::io_read(0, 0), None));
+        assert_eq!(advance.choose(&wait, Context::Thread, 0), Choice::Leave(Context::Interrupt));
+        advance.slept(Context::Thread, 90_400, 10_400);
+        assert_eq!(advance.price_ns(Context::Thread), Some(80_000));
+        assert!(matches!(advance.choose(&wait, Context::Thread, 0), Choice::Spin { at_most_ns: 160_000 }));
+        // Held up by another driver for 10 ms: an eighth more, no more.
+        advance.slept(Context::Thread, 10_000_000, 10_400);
+        assert_eq!(advance.price_ns(Context::Thread), Some(90_000));
+        (0..20).for_each(|_| advance.slept(Context::Thread, 90_400, 10_400));
+        assert_eq!(advance.price_ns(Context::Thread), Some(80_001));
+        assert_eq!(advance.price_ns(Context::Interrupt), None);
+        advance.slept(Context::Interrupt, 0, u64::MAX);
+        assert_eq!(advance.price_ns(Context::Interrupt), Some(1));
+    }
+}

@@ -1,0 +1,41 @@
+//! What somebody who waits may want to know: what the controller has, how the bus is set, how long the last phase took.
+
+use super::{Engine, Stage};
+use crate::advance::Bus;
+use crate::host::{Host, Phase, Timing};
+use crate::sched::Policy;
+
+/// A phase that ended, well or not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span {
+    /// The phase.
+    pub phase: Phase,
+    /// When it was given to the controller.
+    pub began_ns: u64,
+    /// When its end was known.
+    pub ended_ns: u64,
+}
+
+impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
+    /// What the controller is working on. `None`: nothing, or something that no event ends.
+    pub fn awaited(&self) -> Option<&Phase> {
+        let has = match self.stage {
+            Stage::Prefix | Stage::Address | Stage::Count | Stage::Main | Stage::Stop | Stage::Close => true,
+            Stage::BusyStatus | Stage::Status | Stage::Flush | Stage::FlushStatus => true,
+            Stage::Idle | Stage::BusyPause | Stage::Bus(_) | Stage::Pause | Stage::Recover(_) => false,
+        };
+        (has && !self.blocked).then_some(&self.phase)
+    }
+
+    /// The last phase that ended.
+    pub fn last_phase(&self) -> Option<Span> {
+        self.last
+    }
+
+    /// The bus as it was set last. The clock is what was asked for; the driver may have rounded it down.
+    pub fn bus(&self) -> Bus {
+        use Timing::{Ddr50, Ddr52, Hs400, Hs400Es};
+        let ddr = matches!(self.timing, Ddr50 | Ddr52 | Hs400 | Hs400Es);
+        Bus { clock_hz: self.clock_hz, width: self.width, ddr }
+    }
+}

@@ -1,0 +1,192 @@
+//! A command of an I/O function beside data that move.
+//!
+//! A card whose CCCR has SDC set answers CMD52 while data of CMD53, or of its memory, are on the DAT lines [SDIO 6.9]. Where the host can send it
+//! ([`Caps::beside`](crate::host::Caps::beside)), the oldest waiting phase of an I/O function goes to the CMD line at once if it is such a command. It has a slot and a deadline
+//! of its own. Data and command do not know of each other's end: nothing new begins until both are over, and a failure of the data ends the
+//! command too, since the lines are reset then. A failure of the command leaves the data alone.
+//!
+//! Not beside data go writes to function 0 (but for IENx): they abort, reset, or change the bus under the data. They wait.
+
+use super::phases::{SLACK_NS, START_RETRY_NS, Stage};
+use super::slot::{NONE, State};
+use super::{Engine, Error, Kind, Mode, Output};
+use crate::host::{self, Cause, Fault, Host, Phase, StartError};
+use crate::sched::Policy;
+use crate::sdio::cccr::reg;
+use crate::spec::command::Resp;
+use crate::spec::response::Response;
+
+/// IO_RW_DIRECT.
+const CMD52: u8 = 52;
+
+/// The command beside; `E` is the engine.
+#[derive(Debug)]
+pub(super) struct Beside<E> {
+    /// The card answers it.
+    pub allowed: bool,
+    /// Its slot while it is on the line.
+    slot: u8,
+    /// When it is given up; while there is none, when the next is tried again.
+    pub wake_ns: u64,
+    /// All the work. A pointer, so that firmware that never [allows](Engine::set_beside) it does not carry it.
+    turn: Option<fn(&mut E, Turn, u64) -> bool>,
+}
+
+/// Why there is work.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Turn {
+    /// A phase of an I/O function waits while something is in progress. True if it goes beside that.
+    Begin,
+    /// Before the controller is asked for its events. True if the command is over.
+    Ack,
+    /// It is over: whatever waited for the line goes on.
+    GoOn,
+    /// A second try is due, or the command's deadline has passed.
+    Due,
+    /// The lines are about to be reset: nobody will know what became of it.
+    Lost { removed: bool },
+}
+
+impl<E> Beside<E> {
+    pub const NONE: Self = Beside { allowed: false, slot: NONE, wake_ns: u64::MAX, turn: None };
+}
+
+/// May this go beside data?
+fn suits(phase: &Phase) -> bool {
+    let command = &phase.command;
+    let (write, function) = (command.arg >> 31 != 0, command.arg >> 28 & 7);
+    let addr = command.arg >> 9 & 0x1_ffff;
+    command.index == CMD52
+        && command.resp == Resp::R5
+        && phase.data.is_none()
+        && (!write || function != 0 || addr == reg::INT_ENABLE)
+}
+
+fn failed(cause: Cause) -> Error {
+    Error::Host(Fault { cause, stage: host::Stage::Command, response: None })
+}
+
+impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
+    /// Whether the I/O card answers CMD52 while data move (SDC in its CCCR). Bring-up tells; a board may take it back. Without a card it is off.
+    pub fn set_beside(&mut self, allowed: bool) {
+        self.beside.allowed = allowed && H::BESIDE;
+        if self.beside.allowed {
+            self.beside.turn = Some(Self::work_beside);
+        }
+    }
+
+    /// Is a command on the line beside data, or left over from beside them?
+    pub(super) fn is_beside(&self) -> bool {
+        H::BESIDE && self.beside.slot != NONE
+    }
+
+    /// Something is in progress: what waits may go beside it.
+    #[inline]
+    pub(super) fn try_beside(&mut self, now_ns: u64) -> bool {
+        H::BESIDE && self.slots.has_io() && self.beside_turn(Turn::Begin, now_ns)
+    }
+
+    /// After the controller's events. `ended`: the command beside is over.
+    #[inline]
+    pub(super) fn go_on_beside(&mut self, ended: bool, now_ns: u64) -> bool {
+        if ended {
+            self.beside_turn(Turn::GoOn, now_ns);
+            return true;
+        }
+        self.try_beside(now_ns)
+    }
+
+    /// The data have failed, and take the command with them.
+    pub(super) fn beside_lost(&mut self, error: Error) {
+        if self.is_beside() {
+            self.beside_turn(Turn::Lost { removed: matches!(error, Error::Removed) }, 0);
+        }
+    }
+
+    #[inline(never)]
+    pub(super) fn beside_turn(&mut self, turn: Turn, now_ns: u64) -> bool {
+        self.beside.turn.is_some_and(|work| work(self, turn, now_ns))
+    }
+
+    fn work_beside(&mut self, turn: Turn, now_ns: u64) -> bool {
+        match turn {
+            Turn::Begin => return self.begin_beside(now_ns),
+            Turn::Ack => return self.ack_beside(now_ns),
+            // A phase that was refused meanwhile is tried again soon anyway.
+            Turn::GoOn => self.dispatch(now_ns),
+            Turn::Due => self.beside_due(now_ns),
+            Turn::Lost { removed: true } => self.end_beside(Err(Error::Removed)),
+            Turn::Lost { removed: false } => self.end_beside(Err(failed(Cause::Other))),
+        }
+        false
+    }
+
+    fn begin_beside(&mut self, now_ns: u64) -> bool {
+        let moving = self.stage == Stage::Main && !self.blocked && self.phase.data.is_some();
+        let theirs = self.control == NONE || matches!(self.slots.at(self.control).kind, Kind::Io { .. });
+        let free = self.beside.allowed && !self.is_beside() && self.mode != Mode::Halted;
+        if !(moving && theirs && free && self.host.caps().beside) {
+            return false;
+        }
+        let Some(index) = self.slots.oldest_io() else { return false };
+        let Kind::Io { phase, timeout_ns, .. } = self.slots.at(index).kind else { return false };
+        if !suits(&phase) {
+            return false;
+        }
+        match self.host.start_beside(&phase.command) {
+            Ok(()) => {
+                self.slots.unlink(index);
+                self.slots.at_mut(index).state = State::Active;
+                self.beside.slot = index;
+                self.beside.wake_ns = now_ns.saturating_add(timeout_ns).saturating_add(SLACK_NS);
+                self.stats.phases += 1;
+                self.stats.beside += 1;
+                return true;
+            }
+            Err(StartError::CommandLine) => self.beside.wake_ns = now_ns.saturating_add(START_RETRY_NS),
+            Err(StartError::DataLine | StartError::Unsupported) => self.beside.wake_ns = u64::MAX,
+        }
+        false
+    }
+
+    /// Asks the host what has become of it.
+    fn ack_beside(&mut self, now_ns: u64) -> bool {
+        let Some(result) = self.host.ack_beside() else { return false };
+        match (&result, self.slots.at(self.beside.slot).kind) {
+            (Ok(_), Kind::Io { chain: true, .. }) => {
+                self.chain_until_ns = now_ns.saturating_add(self.config.chain_ns);
+            }
+            (Ok(_), _) => {}
+            (Err(_), _) => self.stats.faults += 1,
+        }
+        let output = |content| Output { response: Response::short(content), ..Output::default() };
+        self.end_beside(result.map(output).map_err(failed));
+        true
+    }
+
+    fn end_beside(&mut self, result: Result<Output, Error>) {
+        let index = core::mem::replace(&mut self.beside.slot, NONE);
+        self.beside.wake_ns = u64::MAX;
+        if index != NONE {
+            self.end_slot(index, result);
+        }
+    }
+
+    /// Of a command that is on the line maybe only the interrupt was lost.
+    fn beside_due(&mut self, now_ns: u64) {
+        if !self.is_beside() {
+            self.beside.wake_ns = u64::MAX;
+            self.try_beside(now_ns);
+            return;
+        }
+        self.acknowledge(now_ns);
+        if now_ns < self.beside.wake_ns {
+            self.stats.lost_interrupts += 1;
+            return;
+        }
+        self.host.abort_beside();
+        self.stats.faults += 1;
+        self.end_beside(Err(Error::Silent));
+        self.dispatch(now_ns);
+    }
+}

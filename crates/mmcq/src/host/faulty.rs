@@ -1,0 +1,431 @@
+//! Faults on purpose, between the engine and any driver: on a desk, in a test, on the real board.
+//!
+//! [`Faulty`] passes every call through to the driver inside and now and then tells the engine something else than what happened. What the
+//! hardware has done it *has* done: a phase that is reported as failed has run to its end on the wires, so that its memory is at rest; a bus
+//! operation that is reported as failed was carried out. The engine cannot know, and must come to terms with it as with the real thing. Only
+//! [`Strike::Refused`] and [`Strike::Unsent`] keep a phase from the wires.
+//!
+//! Nothing is allocated, no clock is read: one seed and one order of calls give the same strikes again.
+//!
+//! ```
+//! use mmcq::host::faulty::{Faulty, Shot, Strike, When};
+//! use mmcq::host::{Cause, Host, Stage};
+//!
+//! /// The board's driver, in a bad mood: the third response is damaged, and one interrupt in a thousand is lost.
+//! fn on_a_bad_day<H: Host>(driver: H, seed: u64) -> Faulty<H, 4> {
+//!     let mut host = Faulty::new(driver, seed);
+//!     host.add(Shot { strike: Strike::Failed(Cause::Crc, Stage::Command), when: When::Nth(3) });
+//!     host.add(Shot { strike: Strike::Late(0), when: When::Chance(u32::MAX / 1000) });
+//!     host
+//! }
+//! ```
+
+use super::{Auto, BusOp, Caps, Cause, Direction, DmaError, Done, Events, Fault, Host, Phase};
+use super::{Segment, Stage, StartError, Step};
+use crate::spec::command::Resp;
+use core::cell::Cell;
+use core::ops::Range;
+
+/// A call at which something may go wrong. Each counts its own events, from 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Point {
+    /// The engine starts a phase.
+    Start,
+    /// The driver reports the end of a phase.
+    End,
+    /// The engine takes the driver's events.
+    Ack,
+    /// The engine begins a bus operation.
+    Bus,
+}
+
+/// What goes wrong. In brackets: the entry of the failure catalogue, and the name of its injection in the simulator. What means nothing at
+/// its event (a data error of a command without data) does not happen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Strike {
+    /// At a start: the driver says that the lines are in use, or that it cannot do this; nothing is sent (E10, `inhibit_stuck`).
+    Refused(StartError),
+    /// At a start: the command does not reach the card, and nothing interrupts; who looks later finds a timeout (A2, `cmd_lost`).
+    Unsent,
+    /// At an end: the phase is reported as failed, with this cause at this stage. The card has done what it was told. `Crc` at `Command`
+    /// is a damaged response (A1, `resp_crc`), `Timeout` there a lost one (A3, `resp_lost`), `Index` and `EndBit` a wrong one (A4, `resp_idx`,
+    /// `resp_end`); `Crc` at `Data` is a damaged block (A6, `rd_crc`; A7, `wr_crc`), `Timeout` there one without CRC status or too late (A7,
+    /// `wr_nostat`; A9, `rd_delay`); `Dma` a bad descriptor (E6, `adma_err`); `Stop` and `Count` are automatic commands (E8, `acmd_crc`); `Gone`
+    /// is a controller without a clock (E15, `mmio_dead`), for a moment.
+    Failed(Cause, Stage),
+    /// At the end of a phase with an R1: these bits are set in it (A5, `cmd_illegal`; D1, `out_of_range`; D2, `wp`; G4, `r1_all_errors`).
+    Status(u32),
+    /// At an end: it is kept back until the driver was asked so many times more; then it shows. 0: the interrupt is lost, and whoever asks
+    /// next finds the end (E1, `irq_drop`); more: it comes later than the engine may wait (E4, `irq_late`). A reset forgets it.
+    Late(u32),
+    /// At the end of a read: this bit of the data is wrong, counted from the first byte's highest (D4, `silent_flip`).
+    Flip(u32),
+    /// When asked: presence has changed, it says, and has not (C3, `cd_bounce`).
+    Bounce,
+    /// When asked: the card is gone, for so many looks at its presence; then it is back. Both are reported (C1, `remove`; C2, `swap`).
+    Absent(u32),
+    /// When asked: the controller wants to be tuned again (A11, `sample_drift`).
+    Retune,
+    /// When asked, as often as this in a row: a function wants attention, if its interrupt is unmasked (G5, `sdio_irq_storm`).
+    CardIrq(u32),
+    /// At a bus operation: it is carried out, and reported as failed (A13, `vswitch_fail`; E9, `reset_hang`; E11, `clk_unstable`).
+    BusFailed,
+}
+
+impl Strike {
+    /// Where it strikes.
+    pub const fn point(self) -> Point {
+        match self {
+            Strike::Refused(_) | Strike::Unsent => Point::Start,
+            Strike::Failed(..) | Strike::Status(_) | Strike::Late(_) | Strike::Flip(_) => Point::End,
+            Strike::Bounce | Strike::Absent(_) | Strike::Retune | Strike::CardIrq(_) => Point::Ack,
+            Strike::BusFailed => Point::Bus,
+        }
+    }
+}
+
+/// When a strike happens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum When {
+    /// At this event of its point, from 1.
+    Nth(u64),
+    /// At this event and every later one.
+    From(u64),
+    /// By chance, at so many of 2^32 events.
+    Chance(u32),
+}
+
+/// Something that goes wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shot {
+    /// What.
+    pub strike: Strike,
+    /// When.
+    pub when: When,
+}
+
+/// What has struck.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Struck {
+    /// What.
+    pub strike: Strike,
+    /// At which event of its point.
+    pub nth: u64,
+}
+
+/// A driver whose reports cannot be trusted, with up to `M` shots.
+pub struct Faulty<H, const M: usize> {
+    inner: H,
+    shots: [Option<Shot>; M],
+    random: u64,
+    armed: bool,
+    events: [u64; 4],
+    hits: u64,
+    last: Option<Struck>,
+    /// The phase in progress, or the last one.
+    phase: Option<Phase>,
+    /// A phase that never left.
+    unsent: bool,
+    /// The end of a phase that the engine has not been told, and how often it must ask for it.
+    kept: Option<(u32, Result<Done, Fault>)>,
+    /// A byte of a read that is to be damaged as soon as the CPU has it: its address, and which bit of it.
+    flip: Option<(usize, u8)>,
+    /// Looks at the presence that still find no card; 1 more than there are, so that the return is noticed.
+    absent: Cell<u32>,
+    card_irqs: u32,
+    card_irq_on: bool,
+    /// The bus operation in progress ends as failed.
+    bus_fails: bool,
+}
+
+impl<H, const M: usize> Faulty<H, M> {
+    /// Wraps a driver; nothing goes wrong yet. Chances take their luck from `seed`.
+    pub const fn new(inner: H, seed: u64) -> Self {
+        Faulty {
+            inner,
+            shots: [None; M],
+            random: seed,
+            armed: true,
+            events: [0; 4],
+            hits: 0,
+            last: None,
+            phase: None,
+            unsent: false,
+            kept: None,
+            flip: None,
+            absent: Cell::new(0),
+            card_irqs: 0,
+            card_irq_on: false,
+            bus_fails: false,
+        }
+    }
+
+    /// Adds a shot; false if all `M` places are taken. Of several at one event the first that was added strikes.
+    pub fn add(&mut self, shot: Shot) -> bool {
+        let free = self.shots.iter_mut().find(|place| place.is_none());
+        free.map(|place| *place = Some(shot)).is_some()
+    }
+
+    /// Takes all shots away. Events are counted on.
+    pub fn clear(&mut self) {
+        self.shots = [None; M];
+    }
+
+    /// Strikes happen (as at first), or not; events are counted all the same.
+    pub fn arm(&mut self, on: bool) {
+        self.armed = on;
+    }
+
+    /// How many strikes there were.
+    pub fn hits(&self) -> u64 {
+        self.hits
+    }
+
+    /// The last of them.
+    pub fn last(&self) -> Option<Struck> {
+        self.last
+    }
+
+    /// Events of a point so far.
+    pub fn events(&self, point: Point) -> u64 {
+        self.events.get(point as usize).copied().unwrap_or(0)
+    }
+
+    /// The driver inside.
+    pub fn inner(&self) -> &H {
+        &self.inner
+    }
+
+    /// The driver inside, to change.
+    pub fn inner_mut(&mut self) -> &mut H {
+        &mut self.inner
+    }
+
+    /// The driver alone again.
+    pub fn into_inner(self) -> H {
+        self.inner
+    }
+
+    /// The next number of a splitmix64 generator.
+    fn draw(&mut self) -> u32 {
+        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.random ^ (self.random >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((mixed ^ (mixed >> 31)) >> 32) as u32
+    }
+
+    /// An event: what goes wrong at it, of what makes sense there.
+    fn strike(&mut self, point: Point, fits: impl Fn(Strike) -> bool) -> Option<Strike> {
+        let count = self.events.get_mut(point as usize)?;
+        *count = count.saturating_add(1);
+        let nth = *count;
+        let mut strike = None;
+        for at in 0..M {
+            let Some(shot) = self.shots.get(at).copied().flatten() else { continue };
+            if shot.strike.point() != point {
+                continue;
+            }
+            let hit = match shot.when {
+                When::Nth(n) => n == nth,
+                When::From(n) => n <= nth,
+                // Drawn also when something else struck: one shot more or less does not change the luck of the others.
+                When::Chance(share) => self.draw() < share,
+            };
+            if hit && strike.is_none() && fits(shot.strike) {
+                strike = Some(shot.strike);
+            }
+        }
+        let strike = strike.filter(|_| self.armed)?;
+        self.hits = self.hits.saturating_add(1);
+        self.last = Some(Struck { strike, nth });
+        Some(strike)
+    }
+
+    /// The engine has given the phase in progress up, or begins another.
+    fn forget(&mut self) {
+        self.unsent = false;
+        self.kept = None;
+    }
+
+    /// The end of a phase, as the engine is to see it now.
+    fn ended(&mut self, result: Result<Done, Fault>, segments: &[Segment]) -> Option<Result<Done, Fault>> {
+        let phase = self.phase;
+        // What failed by itself needs no fault made up.
+        let fits = |strike| match strike {
+            Strike::Late(_) => true,
+            _ => result.is_ok() && phase.is_some_and(|phase| means_something(strike, &phase)),
+        };
+        match (self.strike(Point::End, fits), result) {
+            (Some(Strike::Failed(cause, stage)), Ok(done)) => {
+                let answered = !matches!(stage, Stage::Command | Stage::Count) && cause != Cause::Gone;
+                Some(Err(Fault { cause, stage, response: answered.then_some(done.response) }))
+            }
+            (Some(Strike::Status(bits)), Ok(mut done)) => {
+                let [status, ..] = &mut done.response.words;
+                *status |= bits;
+                Some(Ok(done))
+            }
+            (Some(Strike::Late(asks)), result) => {
+                self.kept = Some((asks, result));
+                None
+            }
+            (Some(Strike::Flip(bit)), result) => {
+                self.flip = place(segments, bit);
+                Some(result)
+            }
+            (_, result) => Some(result),
+        }
+    }
+
+    /// What is found by asking, beside the driver's own events.
+    fn asked(&mut self, events: &mut Events) {
+        match self.strike(Point::Ack, |_| true) {
+            Some(Strike::Bounce) => events.presence = true,
+            Some(Strike::Absent(looks)) => {
+                self.absent.set(looks.saturating_add(1));
+                events.presence = true;
+            }
+            Some(Strike::Retune) => events.retune = true,
+            Some(Strike::CardIrq(times)) => self.card_irqs = times,
+            _ => {}
+        }
+        if self.absent.get() == 1 {
+            self.absent.set(0);
+            events.presence = true;
+        }
+        if self.card_irq_on && self.card_irqs > 0 {
+            self.card_irqs = self.card_irqs.saturating_sub(1);
+            events.card_irq = true;
+        }
+        if events.card_irq {
+            // Masked until it is turned on again, as in a driver.
+            self.card_irq_on = false;
+        }
+    }
+}
+
+/// Could this happen at the end of this phase?
+fn means_something(strike: Strike, phase: &Phase) -> bool {
+    match strike {
+        Strike::Failed(_, Stage::Command) => phase.command.resp != Resp::None && phase.auto != Auto::Continue,
+        Strike::Failed(_, Stage::Data) => phase.data.is_some(),
+        Strike::Failed(_, Stage::Stop) => phase.auto == Auto::Stop,
+        Strike::Failed(_, Stage::Count) => matches!(phase.auto, Auto::Count(_)),
+        Strike::Failed(_, Stage::Busy) => phase.command.resp == Resp::R1b,
+        Strike::Status(_) => matches!(phase.command.resp, Resp::R1 | Resp::R1b),
+        Strike::Flip(_) => phase.data.is_some_and(|data| data.direction == Direction::Read),
+        _ => true,
+    }
+}
+
+/// The byte of the segments that holds this bit (modulo their length), and the bit in it.
+fn place(segments: &[Segment], bit: u32) -> Option<(usize, u8)> {
+    let total = segments.iter().fold(0u32, |sum, segment| sum.saturating_add(segment.len));
+    let mut at = (bit / 8).checked_rem(total)?;
+    for segment in segments {
+        if at < segment.len {
+            let address = segment.ptr.addr().get().checked_add(at as usize)?;
+            return Some((address, 0x80 >> (bit % 8)));
+        }
+        at -= segment.len;
+    }
+    None
+}
+
+/// Addresses of a segment's bytes.
+fn addresses(segment: &Segment) -> Range<usize> {
+    let start = segment.ptr.addr().get();
+    start..start.saturating_add(segment.len as usize)
+}
+
+impl<H: Host, const M: usize> Host for Faulty<H, M> {
+    const CONTINUES: bool = H::CONTINUES;
+
+    fn caps(&self) -> &Caps {
+        self.inner.caps()
+    }
+
+    fn map(&mut self, segment: &mut Segment, direction: Direction) -> Result<(), DmaError> {
+        self.inner.map(segment, direction)
+    }
+
+    fn unmap(&mut self, segment: &Segment, direction: Direction) {
+        self.inner.unmap(segment, direction);
+        if let Some((address, mask)) = self.flip.filter(|flip| addresses(segment).contains(&flip.0)) {
+            self.flip = None;
+            let offset = address.saturating_sub(segment.ptr.addr().get());
+            // SAFETY: the byte lies in the segment, whose memory its slot lends to the driver until the completion is taken; the
+            // controller has let go of it.
+            unsafe {
+                let byte = segment.ptr.add(offset);
+                byte.write(byte.read() ^ mask);
+            }
+        }
+    }
+
+    fn start(&mut self, phase: &Phase, segments: &[Segment], timeout_ns: u64) -> Result<(), StartError> {
+        self.forget();
+        match self.strike(Point::Start, |_| true) {
+            Some(Strike::Refused(error)) => return Err(error),
+            Some(Strike::Unsent) => self.unsent = true,
+            _ => self.inner.start(phase, segments, timeout_ns)?,
+        }
+        self.flip = None;
+        self.phase = Some(*phase);
+        Ok(())
+    }
+
+    fn ack(&mut self, segments: &[Segment]) -> Events {
+        let mut events = self.inner.ack(segments);
+        if let Some(result) = events.phase.take() {
+            events.phase = self.ended(result, segments);
+        } else if let Some((asks, result)) = self.kept.take() {
+            match asks.checked_sub(1) {
+                None => events.phase = Some(result),
+                Some(left) => self.kept = Some((left, result)),
+            }
+        } else if core::mem::take(&mut self.unsent) {
+            let fault = Fault { cause: Cause::Timeout, stage: Stage::Command, response: None };
+            events.phase = Some(Err(fault));
+        }
+        self.asked(&mut events);
+        events
+    }
+
+    fn set_bus(&mut self, op: BusOp, first: bool, now_ns: u64) -> Step {
+        if first {
+            self.bus_fails = self.strike(Point::Bus, |_| true).is_some();
+            if matches!(op, BusOp::ResetLines | BusOp::ResetAll | BusOp::PowerOff | BusOp::PowerOn) {
+                self.forget();
+            }
+        }
+        match self.inner.set_bus(op, first, now_ns) {
+            Step::Done if core::mem::take(&mut self.bus_fails) => Step::Failed,
+            step => step,
+        }
+    }
+
+    fn dat0_busy(&self) -> bool {
+        self.inner.dat0_busy()
+    }
+
+    fn present(&self) -> bool {
+        match self.absent.get() {
+            0 | 1 => self.inner.present(),
+            looks => {
+                self.absent.set(looks - 1);
+                false
+            }
+        }
+    }
+
+    fn write_protected(&self) -> bool {
+        self.inner.write_protected()
+    }
+
+    fn card_irq(&mut self, on: bool) {
+        self.card_irq_on = on;
+        self.inner.card_irq(on);
+    }
+}

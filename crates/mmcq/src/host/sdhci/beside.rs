@@ -1,0 +1,163 @@
+//! A command beside data.
+//!
+//! While Command Inhibit (DAT) is set, commands that leave DAT alone may be issued as soon as Command Inhibit
+//! (CMD) is clear [SDHC 2.2.9]. There is one set of response registers, so the response of the phase itself is
+//! read before such a command goes out; Command Complete and the errors of the CMD line belong to that command
+//! from then on. If it fails, the CMD circuit alone is reset [SDHC 2.2.16], except while the controller may yet
+//! send a CMD12 of its own through it: then after the data.
+//!
+//! A phase beside which nothing went pays one instruction for all this.
+
+use super::Sdhci;
+use super::events::decode;
+use super::phase::{Active, Work};
+use super::regs::*;
+use crate::host::{Auto, Cause, Dma, Regs, StartError};
+use crate::spec::command::{Command, Resp};
+
+/// What belongs to a command on the CMD line.
+const OF_LINE: u32 = INT_COMMAND | ERRORS_COMMAND | ERROR_RESPONSE;
+
+/// What is known of the commands that went beside a phase's data.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Beside {
+    /// The phase's own response, a short one.
+    response: u32,
+    line: Line,
+}
+
+/// The CMD line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Line {
+    Free,
+    /// A command is on it.
+    Sent,
+    /// Its circuit is to be reset once the data are over.
+    Broken,
+    /// Its circuit is being reset.
+    Resetting,
+}
+
+impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
+    pub(super) fn send_beside(&mut self, command: &Command) -> Result<(), StartError> {
+        let Some(active) = self.active else { return Err(StartError::DataLine) };
+        // A long response would overwrite that of an automatic CMD12.
+        let short = !matches!(command.resp, Resp::R1b | Resp::R2);
+        if !(self.caps.beside && short && active.work.has_data() && active.work != Work::Tuning) {
+            return Err(StartError::Unsupported);
+        }
+        self.free_line()?;
+        let status = self.port.read32(INT_STATUS);
+        if (status | active.seen) & (ERRORS | INT_TRANSFER) != 0 {
+            return Err(StartError::DataLine);
+        }
+        let signal = self.shadow.signal.unwrap_or(0) | INT_COMMAND;
+        if self.beside.is_none() {
+            if (status | active.seen) & INT_COMMAND == 0 {
+                // The phase has no response yet: that it comes is of interest now.
+                self.set_signal(signal);
+                return Err(StartError::CommandLine);
+            }
+            self.keep_response(active, status);
+        }
+        if self.present_state().is_none_or(|state| state & PRESENT_CMD_INHIBIT != 0) {
+            return Err(StartError::CommandLine);
+        }
+        self.set_signal(signal);
+        self.set_line(Line::Sent);
+        self.port.write32(ARGUMENT, command.arg);
+        // The transfer mode below it belongs to the data.
+        self.port.write16(COMMAND, self.command_bits(command));
+        Ok(())
+    }
+
+    /// The first of these commands: what the phase has had of the CMD line is put aside.
+    fn keep_response(&mut self, active: Active, status: u32) {
+        if status & INT_COMMAND != 0 {
+            self.port.write32(INT_STATUS, INT_COMMAND);
+        }
+        self.beside = Some(Beside { response: self.port.read32(RESPONSE_0), line: Line::Free });
+        // Its response is not in the registers, and whoever starts next looks twice.
+        self.active =
+            Some(Active { resp: Resp::None, alone: false, seen: active.seen | INT_COMMAND, ..active });
+    }
+
+    /// The response of a phase whose own was put aside; all others have one in the registers, or none.
+    pub(super) fn kept_response(&self) -> u32 {
+        self.beside.map_or(0, |beside| beside.response)
+    }
+
+    fn set_line(&mut self, line: Line) {
+        self.own_bits = if line == Line::Sent { !OF_LINE } else { u32::MAX };
+        if let Some(beside) = &mut self.beside {
+            beside.line = line;
+        }
+    }
+
+    pub(super) fn forget_beside(&mut self) {
+        (self.beside, self.own_bits) = (None, u32::MAX);
+    }
+
+    /// Is the line free for a command beside the phase in progress?
+    fn free_line(&mut self) -> Result<(), StartError> {
+        match self.beside.map(|beside| beside.line) {
+            None | Some(Line::Free) => Ok(()),
+            Some(Line::Resetting) if self.port.read8(RESET) & RESET_CMD == 0 => {
+                self.set_line(Line::Free);
+                Ok(())
+            }
+            Some(Line::Sent | Line::Resetting) => Err(StartError::CommandLine),
+            Some(Line::Broken) => Err(StartError::Unsupported),
+        }
+    }
+
+    /// Before the next phase: is all over that went beside the last?
+    pub(super) fn end_beside(&mut self) -> Result<(), StartError> {
+        let Some(beside) = self.beside.filter(|_| self.active.is_none()) else { return Ok(()) };
+        if beside.line == Line::Broken {
+            self.reset_beside();
+        }
+        self.free_line().map_err(|_| StartError::CommandLine)?;
+        self.forget_beside();
+        Ok(())
+    }
+
+    /// What has become of the command on the line.
+    pub(super) fn take_beside(&mut self) -> Option<Result<u32, Cause>> {
+        self.beside.filter(|beside| beside.line == Line::Sent)?;
+        let status = self.port.read32(INT_STATUS);
+        if status == u32::MAX {
+            self.forget_beside();
+            return Some(Err(Cause::Gone));
+        }
+        if status & OF_LINE == 0 {
+            return None;
+        }
+        if status & OF_LINE == INT_COMMAND {
+            self.port.write32(INT_STATUS, INT_COMMAND);
+            self.set_line(Line::Free);
+            return Some(Ok(self.port.read32(RESPONSE_0)));
+        }
+        self.reset_beside();
+        let command = Active {
+            resp: Resp::None,
+            auto: Auto::None,
+            work: Work::Command,
+            alone: false,
+            seen: 0,
+            count_tells: false,
+        };
+        Some(Err(decode(&command, status & OF_LINE, 0).0))
+    }
+
+    /// Brings the CMD circuit back; what it has said of its command is nobody's any more.
+    pub(super) fn reset_beside(&mut self) {
+        if self.active.is_some_and(|active| active.auto == Auto::Stop) {
+            self.set_line(Line::Broken);
+        } else {
+            self.set_line(Line::Resetting);
+            self.port.write8(RESET, RESET_CMD);
+        }
+        self.port.write32(INT_STATUS, OF_LINE);
+    }
+}

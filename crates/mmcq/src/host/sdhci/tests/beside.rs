@@ -1,0 +1,191 @@
+//! Commands beside data.
+
+use super::*;
+
+const DIRECT: Command = Command::new(52, 0x1000_0e00, Resp::R5);
+
+/// What has become of the command and of the phase.
+type Told = (Option<Result<u32, Cause>>, Option<Result<Done, Fault>>);
+
+/// What each is told of a status.
+fn told(host: &mut Driver, status: u32) -> Told {
+    host.regs().set(INT_STATUS, 4, status);
+    (host.ack_beside(), host.ack(&[]).phase)
+}
+
+/// A read whose response has come.
+fn moving(auto: Auto) -> Driver {
+    let mut host = ready(Config::new());
+    host.start(&Phase { auto, ..read(8) }, &[far(0, 4096)], 1).unwrap();
+    host.regs().set(RESPONSE_0, 4, 0x900);
+    host.regs().set(INT_STATUS, 4, INT_COMMAND);
+    host.regs().take_log();
+    host
+}
+
+fn resets(host: &Driver) -> Vec<u32> {
+    let log = host.regs().take_log();
+    log.into_iter().filter_map(|a| if let Access::Write(RESET, _, v) = a { Some(v) } else { None }).collect()
+}
+
+#[test]
+fn each_gets_its_own_response() {
+    let mut host = moving(Auto::None);
+    let signal = host.regs().get(INT_SIGNAL, 4);
+    host.start_beside(&DIRECT).unwrap();
+    assert_eq!(
+        host.regs().take_log(),
+        [
+            Access::Read(INT_STATUS),
+            Access::Write(INT_STATUS, 4, INT_COMMAND),
+            Access::Read(RESPONSE_0),
+            Access::Read(PRESENT),
+            Access::Write(INT_SIGNAL, 4, signal | INT_COMMAND),
+            Access::Write(ARGUMENT, 4, 0x1000_0e00),
+            Access::Write(COMMAND, 2, 0x341a),
+        ],
+        "and not the transfer mode"
+    );
+    assert_eq!(host.start_beside(&DIRECT), Err(StartError::CommandLine));
+    host.regs().set(RESPONSE_0, 4, 0x1042);
+    assert_eq!(told(&mut host, INT_COMMAND), (Some(Ok(0x1042)), None));
+    // The next one is cheaper.
+    host.regs().take_log();
+    host.start_beside(&DIRECT).unwrap();
+    let log = host.regs().take_log();
+    assert_eq!(log[..2], [Access::Read(INT_STATUS), Access::Read(PRESENT)]);
+    assert_eq!(log.len(), 4);
+    host.regs().set(RESPONSE_0, 4, 0x1043);
+    let (beside, phase) = told(&mut host, INT_COMMAND | INT_TRANSFER);
+    assert_eq!((beside, phase.unwrap().unwrap().response), (Some(Ok(0x1043)), Response::short(0x900)));
+    // All is over: the phase after the next need not look.
+    host.regs().set(RESPONSE_0, 4, 0x901);
+    assert_eq!(run(&mut host, &read(8), &[far(0, 4096)]).response, Response::short(0x901));
+    host.regs().take_log();
+    host.start(&read(8), &[far(0, 4096)], 1).unwrap();
+    assert!(!host.regs().take_log().contains(&Access::Read(PRESENT)));
+}
+
+#[test]
+fn the_response_of_the_phase_comes_first() {
+    let mut host = moving(Auto::None);
+    host.regs().set(INT_STATUS, 4, 0);
+    assert_eq!(host.start_beside(&DIRECT), Err(StartError::CommandLine));
+    assert_ne!(host.regs().get(INT_SIGNAL, 4) & INT_COMMAND, 0, "its coming interrupts");
+    assert_eq!(told(&mut host, INT_COMMAND), (None, None));
+    host.regs().set(INT_STATUS, 4, 0);
+    host.start_beside(&DIRECT).unwrap();
+    // Neither beside data that are over, or have failed, nor beside nothing.
+    for status in [INT_TRANSFER, ERROR_DATA_CRC, ERROR_COMMAND_TIMEOUT, u32::MAX] {
+        let mut host = moving(Auto::None);
+        host.regs().set(INT_STATUS, 4, status);
+        assert_eq!(host.start_beside(&DIRECT), Err(StartError::DataLine), "{status:#x}");
+    }
+    let mut host = ready(Config::new());
+    assert_eq!(host.start_beside(&DIRECT), Err(StartError::DataLine));
+    host.start(&command(13, Resp::R1), &[], 1).unwrap();
+    assert_eq!(host.start_beside(&DIRECT), Err(StartError::Unsupported));
+    let mut host = moving(Auto::None);
+    for command in [Command::new(7, 0, Resp::R1b), Command::new(2, 0, Resp::R2)] {
+        assert_eq!(host.start_beside(&command), Err(StartError::Unsupported));
+    }
+    host.regs().set(PRESENT, 4, PRESENT_DAT | PRESENT_CMD_INHIBIT);
+    assert_eq!(host.start_beside(&DIRECT), Err(StartError::CommandLine));
+}
+
+#[test]
+fn errors_of_the_line_are_the_commands() {
+    for (status, cause) in [
+        (ERROR_COMMAND_TIMEOUT, Cause::Timeout),
+        (INT_COMMAND | ERROR_COMMAND_CRC, Cause::Crc),
+        (ERROR_COMMAND_CRC | ERROR_COMMAND_TIMEOUT, Cause::Crc),
+        (INT_COMMAND | ERROR_COMMAND_END, Cause::EndBit),
+        (INT_COMMAND | ERROR_COMMAND_INDEX, Cause::Index),
+    ] {
+        let mut host = moving(Auto::None);
+        host.start_beside(&DIRECT).unwrap();
+        assert_eq!(told(&mut host, status), (Some(Err(cause)), None));
+    }
+    // And those of the data are the phase's.
+    let mut host = moving(Auto::None);
+    host.start_beside(&DIRECT).unwrap();
+    let fault = Fault { cause: Cause::Crc, stage: Stage::Data, response: Some(Response::short(0x900)) };
+    assert_eq!(told(&mut host, ERROR_DATA_CRC), (None, Some(Err(fault))));
+    assert_eq!(host.start(&read(8), &[far(0, 4096)], 1), Err(StartError::CommandLine));
+    assert_eq!(host.set_bus(BusOp::ResetLines, true, 0), Step::Done);
+    host.start(&read(8), &[far(0, 4096)], 1).unwrap();
+}
+
+#[test]
+fn only_the_cmd_circuit_is_reset() {
+    for given_up in [false, true] {
+        let mut host = moving(Auto::None);
+        host.start_beside(&DIRECT).unwrap();
+        host.regs().stuck.set(RESET_CMD);
+        host.regs().take_log();
+        if given_up {
+            host.abort_beside();
+        } else {
+            assert_eq!(told(&mut host, ERROR_COMMAND_TIMEOUT), (Some(Err(Cause::Timeout)), None));
+        }
+        assert_eq!(resets(&host), [u32::from(RESET_CMD)]);
+        assert_eq!(host.start_beside(&DIRECT), Err(StartError::CommandLine));
+        let (beside, phase) = told(&mut host, INT_TRANSFER);
+        assert_eq!((beside, phase.unwrap().unwrap().response), (None, Response::short(0x900)));
+        assert_eq!(host.start(&read(8), &[far(0, 4096)], 1), Err(StartError::CommandLine));
+        host.regs().set(RESET, 1, 0);
+        host.start(&read(8), &[far(0, 4096)], 1).unwrap();
+        assert_eq!(resets(&host), []);
+    }
+    // The same data go on, and so do the commands.
+    let mut host = moving(Auto::None);
+    host.start_beside(&DIRECT).unwrap();
+    assert_eq!(told(&mut host, ERROR_COMMAND_TIMEOUT), (Some(Err(Cause::Timeout)), None));
+    host.start_beside(&DIRECT).unwrap();
+    assert_eq!(told(&mut host, INT_COMMAND), (Some(Ok(0x900)), None));
+}
+
+#[test]
+fn an_automatic_stop_is_not_reset_away() {
+    let mut host = moving(Auto::Stop);
+    host.start_beside(&DIRECT).unwrap();
+    host.regs().take_log();
+    assert_eq!(told(&mut host, ERROR_COMMAND_TIMEOUT), (Some(Err(Cause::Timeout)), None));
+    assert_eq!(resets(&host), []);
+    assert_eq!(host.start_beside(&DIRECT), Err(StartError::Unsupported));
+    host.regs().set(RESPONSE_3, 4, 0xb00);
+    let done = report(&mut host, INT_TRANSFER, &[]).phase.unwrap().unwrap();
+    assert_eq!((done.response, done.stop), (Response::short(0x900), Some(0xb00)));
+    host.start(&read(8), &[far(0, 4096)], 1).unwrap();
+    assert_eq!(resets(&host), [u32::from(RESET_CMD)], "after the data");
+}
+
+#[test]
+fn a_command_may_outlive_the_data() {
+    let mut host = moving(Auto::None);
+    host.start_beside(&DIRECT).unwrap();
+    let (beside, phase) = told(&mut host, INT_TRANSFER);
+    assert!(beside.is_none() && phase.unwrap().is_ok());
+    host.regs().set(INT_STATUS, 4, INT_COMMAND);
+    assert_eq!(host.start(&read(8), &[far(0, 4096)], 1), Err(StartError::CommandLine));
+    assert_eq!(host.start_beside(&DIRECT), Err(StartError::DataLine));
+    assert_eq!(host.regs().get(INT_STATUS, 4), INT_COMMAND, "not forgotten");
+    // Between the two looks it may end: then it is left for the next.
+    assert!(host.ack(&[]).phase.is_none());
+    assert_eq!(host.regs().get(INT_STATUS, 4), INT_COMMAND);
+    assert_eq!(host.ack_beside(), Some(Ok(0x900)));
+    host.start(&read(8), &[far(0, 4096)], 1).unwrap();
+
+    // Or the controller may go meanwhile.
+    let mut host = moving(Auto::None);
+    host.start_beside(&DIRECT).unwrap();
+    let (beside, phase) = told(&mut host, u32::MAX);
+    assert_eq!(beside, Some(Err(Cause::Gone)));
+    assert!(phase.unwrap().is_err_and(|fault| fault.cause == Cause::Gone));
+}
+
+#[test]
+fn who_must_reset_both_circuits_at_once_has_none() {
+    assert!(ready(Config::new()).caps().beside);
+    assert!(!ready(quirk(Quirks::RESET_CMD_DATA_TOGETHER)).caps().beside);
+}

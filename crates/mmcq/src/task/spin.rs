@@ -1,0 +1,125 @@
+//! Straight-line code in a thread that spins for short phases before it sleeps.
+
+use super::{At, Lock, Op, Shared};
+use crate::advance::{Advance, Choice, Context as From, Wait};
+use crate::engine::{Completion, Request, SlotId};
+use crate::host::Host;
+use crate::sched::{Fifo, Policy};
+use core::future::Future;
+use core::pin::Pin;
+use core::task::{Context, Poll};
+
+/// Phases that one request is spun for at most; then the thread sleeps, whatever the policy says.
+const PHASES_MAX: u32 = 16;
+
+impl<L: Lock, H: Host, const N: usize, P: Policy> Shared<L, H, N, P> {
+    /// [`request`](Self::request) for a thread: when it is first polled it submits, and then drives the stack by [`turn`](Self::turn) for as
+    /// long as `advance` expects that to be cheaper than sleeping, phase by phase. Then it is pending, and the interrupt wakes its waker; it does not spin
+    /// again. Never longer than 16 phases, each of them for at most what [`Advance::choose`] said, in time and in looks.
+    ///
+    /// The bus's settings are taken from the engine, and what the phases took is learned.
+    pub fn request_with<'a>(&'a self, advance: &'a Advance, request: Request) -> Spinning<'a, L, H, N, P> {
+        Spinning { op: self.request(request), advance, since_ns: 0 }
+    }
+
+    /// Spins for a request. `None`: it is not done, and sleeping is cheaper now.
+    fn spin_for(&self, advance: &Advance, id: SlotId) -> Option<Completion> {
+        let began_ns = self.now_ns();
+        let _quiet = Quiet::new(advance);
+        for _ in 0..PHASES_MAX {
+            let (done, wait) = self.with(|engine| {
+                advance.set_bus(engine.bus());
+                (engine.take(id), engine.awaited().map(Wait::of))
+            });
+            if done.is_some() {
+                return done;
+            }
+            let wait = wait?;
+            let spent_ns = self.now_ns().saturating_sub(began_ns);
+            let Choice::Spin { at_most_ns } = advance.choose(&wait, From::Thread, spent_ns) else {
+                return None;
+            };
+            if !self.spin_while(at_most_ns, advance, &wait) {
+                return None;
+            }
+        }
+        self.with(|engine| engine.take(id))
+    }
+
+    /// Turns until a phase ends. False: none did in that time.
+    fn spin_while(&self, at_most_ns: u64, advance: &Advance, wait: &Wait) -> bool {
+        let before = self.with(|engine| engine.last_phase());
+        let (mut looks, began_ns) = (0, self.now_ns());
+        let looks_max = at_most_ns / u64::from(advance.costs().look_ns.max(1));
+        loop {
+            self.turn();
+            let last = self.with(|engine| engine.last_phase());
+            if let Some(span) = last.filter(|_| last != before) {
+                advance.saw(&Wait::of(&span.phase), span.ended_ns.saturating_sub(span.began_ns));
+                return true;
+            }
+            looks += 1;
+            let waited_ns = self.now_ns().saturating_sub(began_ns);
+            if waited_ns >= at_most_ns || looks > looks_max {
+                advance.gave_up(wait, waited_ns);
+                return false;
+            }
+        }
+    }
+}
+
+/// Nobody listens to the controller's interrupt while this exists.
+struct Quiet<'a>(&'a Advance);
+
+impl<'a> Quiet<'a> {
+    fn new(advance: &'a Advance) -> Self {
+        advance.listen(false);
+        Quiet(advance)
+    }
+}
+
+impl Drop for Quiet<'_> {
+    fn drop(&mut self) {
+        self.0.listen(true);
+    }
+}
+
+/// A request as a future that spins before it sleeps.
+#[must_use = "nothing happens unless it is polled"]
+pub struct Spinning<'a, L: Lock, H: Host, const N: usize, P: Policy = Fifo> {
+    op: Op<'a, L, H, N, P>,
+    advance: &'a Advance,
+    /// When it went to sleep.
+    since_ns: u64,
+}
+
+impl<L: Lock, H: Host, const N: usize, P: Policy> Future for Spinning<'_, L, H, N, P> {
+    type Output = Completion;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let (shared, advance) = (self.op.shared, self.advance);
+        if matches!(self.op.at, At::Before(_)) {
+            // Without a waker: who spins need not be woken.
+            if let Err(refused) = self.op.submit() {
+                return Poll::Ready(refused);
+            }
+            if let At::In(id) = self.op.at
+                && let Some(done) = shared.spin_for(advance, id)
+            {
+                self.op.at = At::After;
+                return Poll::Ready(done);
+            }
+            self.since_ns = shared.now_ns();
+            return Pin::new(&mut self.op).poll(context);
+        }
+        let done = Pin::new(&mut self.op).poll(context);
+        if done.is_ready()
+            && let Some(span) = shared.with(|engine| engine.last_phase())
+        {
+            let away_ns = shared.now_ns().saturating_sub(self.since_ns);
+            advance.slept(From::Thread, away_ns, span.ended_ns.saturating_sub(self.since_ns));
+            advance.saw(&Wait::of(&span.phase), span.ended_ns.saturating_sub(span.began_ns));
+        }
+        done
+    }
+}
