@@ -14,8 +14,9 @@ use mmcq::task::Shared;
 use mmcq_sim::card::io::{Function, IoProfile};
 use mmcq_sim::card::medium::{Fill, Medium};
 use mmcq_sim::card::profile::CardProfile;
+use mmcq_sim::faults::{Faults, Plan, Point, Strike};
 use mmcq_sim::memory::{MemoryConfig, ShadowMemory};
-use mmcq_sim::sdhci::{Mishaps, Port, Sdhci, SdhciConfig};
+use mmcq_sim::sdhci::{Port, Sdhci, SdhciConfig};
 use mmcq_sim::time::Time;
 use one_thread::{NOW_NS, OneThread, TIMER};
 use std::cell::RefCell;
@@ -282,8 +283,9 @@ impl Rig {
         self.stack.with(|engine| *engine.stats())
     }
 
-    fn mishaps(&self, change: impl FnOnce(&mut Mishaps)) {
-        change(self.model.borrow_mut().mishaps_mut());
+    /// From now on.
+    fn goes_wrong(&self, plan: Plan) {
+        self.model.borrow_mut().set_faults(Faults::new(plan));
     }
 
     fn sent(&self, index: usize) -> u64 {
@@ -424,17 +426,16 @@ fn under_way(rig: &Rig) {
 
 #[test]
 fn a_command_that_fails_leaves_the_data_alone() {
-    type Change = fn(&mut Mishaps);
-    let faults: [(Change, Cause); 5] = [
-        (|m| m.lost_commands = 1, Cause::Timeout),
-        (|m| m.lost_responses = 1, Cause::Timeout),
-        (|m| m.response_crc = 1, Cause::Crc),
-        (|m| m.response_end_bit = 1, Cause::EndBit),
-        (|m| m.response_index = 1, Cause::Index),
+    let faults = [
+        (Point::Command, Strike::Lost, Cause::Timeout),
+        (Point::Response, Strike::Lost, Cause::Timeout),
+        (Point::Response, Strike::Crc, Cause::Crc),
+        (Point::Response, Strike::EndBit, Cause::EndBit),
+        (Point::Response, Strike::Index, Cause::Index),
     ];
     // Its transfers end by CMD23, by an automatic CMD12, and by themselves.
     for memory in [Some("sdxc-128g-uhs"), Some("sdhc-16g-hs"), None] {
-        for (change, cause) in faults {
+        for (point, strike, cause) in faults {
             let rig = Rig::new(Setup { memory, ..SETUP });
             let id =
                 if memory.is_some() { rig.read_memory(MIB) } else { rig.submit(stream(Direction::Read)) };
@@ -442,7 +443,7 @@ fn a_command_that_fails_leaves_the_data_alone() {
             rig.keeps(1);
             let sent = (rig.sent(18), rig.sent(53));
             let (faults, from_ns) = (rig.stats().faults, rig.time.now());
-            rig.mishaps(change);
+            rig.goes_wrong(Plan::none().next(point, &[strike]));
             let (result, ns) = rig.ask(io_read(1, KEEPER));
             assert!(matches!(result, Err(Error::Host(fault)) if fault.cause == cause), "{result:?}");
             assert!(ns < 20_000, "{ns}");
@@ -472,7 +473,7 @@ fn a_lost_interrupt_is_found_at_the_commands_own_deadline() {
         under_way(&rig);
         rig.keeps(1);
         let id_52 = rig.submit(direct(io_read(1, KEEPER)));
-        rig.mishaps(|m| m.lost_interrupts = 1);
+        rig.goes_wrong(Plan::none().next(Point::Interrupt, &[Strike::Lost]));
         let since_ns = rig.time.now();
         assert_eq!(rig.finish(id_52).result.unwrap().response.r5().data(), 1);
         let ns = rig.time.now() - since_ns;
@@ -552,18 +553,24 @@ fn a_storm_of_faults() {
                 direct_id = Some(rig.submit(direct(io_write_read(1, KEEPER, rounds as u8))));
             }
             if below(1500) == 0 {
-                let kind = below(9);
-                rig.mishaps(|m| match kind {
-                    0 => m.lost_commands = 1,
-                    1 => m.lost_responses = 1,
-                    2 => m.response_crc = 1,
-                    3 => m.response_end_bit = 1,
-                    4 => m.response_index = 1,
-                    5 => m.read_crc = 1,
-                    6 => m.read_end_bit = 1,
-                    7 => m.lost_interrupts = 1,
-                    _ => (m.lost_responses, m.read_crc) = (1, 1),
-                });
+                let kinds = [
+                    (Point::Command, Strike::Lost),
+                    (Point::Response, Strike::Lost),
+                    (Point::Response, Strike::Crc),
+                    (Point::Response, Strike::EndBit),
+                    (Point::Response, Strike::Index),
+                    (Point::ReadBlock, Strike::Crc),
+                    (Point::ReadBlock, Strike::EndBit),
+                    (Point::Interrupt, Strike::Lost),
+                ];
+                let kind = below(9) as usize;
+                let plan = match kinds.get(kind) {
+                    Some(&(point, strike)) => Plan::none().next(point, &[strike]),
+                    None => Plan::none()
+                        .next(Point::Response, &[Strike::Lost])
+                        .next(Point::ReadBlock, &[Strike::Crc]),
+                };
+                rig.goes_wrong(plan);
             }
             rig.turn();
             if let Some(done) = data.and_then(|id| rig.stack.with(|engine| engine.take(id))) {
@@ -589,7 +596,7 @@ fn a_storm_of_faults() {
             "{good} {bad} {answered} {refused}"
         );
         assert!(rig.stats().beside > 500);
-        rig.mishaps(|m| *m = Mishaps::default());
+        rig.goes_wrong(Plan::none());
         rig.keeps(9);
         while !rig.stack.with(|engine| engine.is_idle()) {
             rig.turn();
