@@ -68,8 +68,6 @@ pub enum Bug {
     StopForgotten,
     /// CMD23 announces one block more.
     CountOffByOne,
-    /// Requests that failed together are tried again behind everybody else.
-    RequeueAtTail,
     /// A flush is answered without asking the card.
     FlushSkipped,
     /// A flush is answered while the card still works on it.
@@ -80,29 +78,11 @@ pub enum Bug {
     SalvageOffByOne,
     /// A failed transfer counts as done.
     ErrorIsSuccess,
-    /// A failed phase's buffers are given back before the controller is stopped.
-    ReturnBeforeStop,
-    /// The lines are not reset after an error.
-    LinesNotReset,
-    /// A card that is in `tran` already and refuses CMD12 is given up.
-    StopInTranFatal,
-    /// A failing command is tried again for ever.
-    RetryForEver,
-    /// After a retry the data begin at the wrong place.
-    RetryFromStart,
-    /// The loss of a cache is told to nobody.
-    CacheLossUntold,
-    /// The loss of a cache is told twice.
-    CacheLossTwice,
-    /// A card that came back is not compared with the one before.
-    AnyCardWillDo,
-    /// Recovery asks a card that does not answer for ever.
-    AsksForEver,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Bug; 45] = [
+    pub const ALL: [Bug; 35] = [
         Bug::OverlapReorder,
         Bug::ChoiceUnchecked,
         Bug::MergeGap,
@@ -133,21 +113,11 @@ impl Bug {
         Bug::EndOfCardFatal,
         Bug::StopForgotten,
         Bug::CountOffByOne,
-        Bug::RequeueAtTail,
         Bug::FlushSkipped,
         Bug::FlushUnwaited,
         Bug::DurableIgnored,
         Bug::SalvageOffByOne,
         Bug::ErrorIsSuccess,
-        Bug::ReturnBeforeStop,
-        Bug::LinesNotReset,
-        Bug::StopInTranFatal,
-        Bug::RetryForEver,
-        Bug::RetryFromStart,
-        Bug::CacheLossUntold,
-        Bug::CacheLossTwice,
-        Bug::AnyCardWillDo,
-        Bug::AsksForEver,
     ];
 }
 

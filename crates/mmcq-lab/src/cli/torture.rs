@@ -8,8 +8,9 @@ use mmcq_lab::torture::run::{Bench, CARDS, run};
 use mmcq_lab::torture::score::Score;
 use mmcq_lab::torture::shrink::shrink;
 use mmcq_lab::torture::swarm::Swarm;
-use mmcq_lab::torture::{exhaustive, sweep, workloads};
+use mmcq_lab::torture::{catalogue, exhaustive, presence, sweep, workloads};
 use std::io::IsTerminal;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -49,6 +50,12 @@ pub struct Torture {
     /// Prints the random run of this seed, event by event
     #[arg(long, value_name = "SEED")]
     replay: Option<u64>,
+    /// Prints the table of known failures: what proves each, how often it was tried, what the worst recovery cost
+    #[arg(long)]
+    catalogue: bool,
+    /// Writes that table to a file
+    #[arg(long, value_name = "FILE", requires = "catalogue")]
+    write: Option<PathBuf>,
     /// Plants bugs in the core, one after the other, and tells how soon each is found
     #[cfg(feature = "plant")]
     #[arg(long)]
@@ -67,6 +74,10 @@ enum Mode {
     Double,
     /// Faults that stay
     Permanent,
+    /// Another card in the slot, at every event
+    Swap,
+    /// The same card out and in many times, at every event
+    Bounce,
     /// All of these
     All,
 }
@@ -83,19 +94,24 @@ impl Torture {
         if let Some(seed) = self.replay {
             return replay(&Case::draw(seed, &swarm.wishes()));
         }
+        if self.catalogue {
+            return self.catalogue(swarm.jobs);
+        }
         #[cfg(feature = "plant")]
         if self.plants {
-            return plants(swarm.jobs);
+            return plants(swarm.card, swarm.jobs);
         }
         let began = Instant::now();
         let mut broken = 0;
         let sweeps = (sweep::kinds().len() * workloads::NAMES.len()) as u64;
-        let modes: [(Mode, &str, u64); 5] = [
+        let modes: [(Mode, &str, u64); 7] = [
             (Mode::Swarm, "random runs, requests", self.ios),
             (Mode::Exhaustive, "all small programs with all cuts", 3 * exhaustive::programs(self.length)),
             (Mode::Sweep, "single faults at every event", sweeps),
             (Mode::Double, "second faults during recovery", sweeps),
             (Mode::Permanent, "faults that stay", sweeps),
+            (Mode::Swap, "another card at every event", workloads::NAMES.len() as u64),
+            (Mode::Bounce, "a card that bounces at every event", workloads::NAMES.len() as u64),
         ];
         for (mode, title, size) in modes {
             if self.mode != Mode::All && self.mode != mode {
@@ -109,6 +125,8 @@ impl Torture {
                 Mode::Sweep => sweep::sweep(swarm.jobs, &progress),
                 Mode::Double => sweep::double(swarm.jobs, &progress),
                 Mode::Permanent => sweep::permanent(swarm.jobs, &progress),
+                Mode::Swap => presence::swaps(swarm.jobs, &progress),
+                Mode::Bounce => presence::bounces(swarm.jobs, &progress),
                 Mode::Swarm | Mode::All => swarm.run(&progress),
             };
             bar.finish_and_clear();
@@ -122,6 +140,23 @@ impl Torture {
         }
         print(&format!("{} promises broken, {:.1} s\n", broken, began.elapsed().as_secs_f64()))?;
         Ok(if broken > 0 { ExitCode::from(1) } else { ExitCode::SUCCESS })
+    }
+
+    fn catalogue(&self, jobs: usize) -> Result<ExitCode, Error> {
+        if let Some(path) = &self.write {
+            super::writable("--write", path)?;
+        }
+        let bar = progress_bar("campaigns", 7);
+        let tried = catalogue::Tried::run(jobs, &|done| bar.inc(done));
+        bar.finish_and_clear();
+        let page = catalogue::page(&tried);
+        match &self.write {
+            Some(path) => std::fs::write(path, &page)
+                .map_err(|error| Error::Run(format!("--write {}: {error}", path.display())))?,
+            None => print(&page)?,
+        }
+        explain(&tried.all)?;
+        Ok(if tried.broken().is_empty() { ExitCode::SUCCESS } else { ExitCode::from(1) })
     }
 
     fn swarm(&self) -> Result<Swarm, Error> {
@@ -196,12 +231,16 @@ fn replay(case: &Case) -> Result<ExitCode, Error> {
 }
 
 #[cfg(feature = "plant")]
-fn plants(jobs: usize) -> Result<ExitCode, Error> {
+fn plants(card: Option<usize>, jobs: usize) -> Result<ExitCode, Error> {
     use mmcq::plant::Bug;
+    if let Some(found) = mmcq_lab::torture::plants::look_for(None, card, jobs) {
+        let what = "the campaign breaks a promise without any planted bug";
+        return Err(Error::Run(format!("{what} ({}, {:?})", found.mode, found.fault)));
+    }
     let mut missed = 0;
     let bar = progress_bar("planted bugs", Bug::ALL.len() as u64);
     for bug in Bug::ALL {
-        let line = match mmcq_lab::torture::plants::look_for(bug, jobs) {
+        let line = match mmcq_lab::torture::plants::look_for(Some(bug), card, jobs) {
             Some(found) => format!(
                 "{:<22} {:<12} {:>8.2} s  {:>6} runs (median {:>5})  {:?}\n",
                 format!("{bug:?}"),

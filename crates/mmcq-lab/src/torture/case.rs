@@ -98,6 +98,12 @@ impl Setup {
         armed_early: false,
     };
 
+    /// The card is not soldered.
+    #[must_use]
+    pub fn is_removable(&self) -> bool {
+        super::run::CARDS[self.card].starts_with("sd")
+    }
+
     /// The driver's quirks that this machine needs.
     #[must_use]
     pub fn quirks(&self) -> Quirks {
@@ -249,6 +255,17 @@ pub struct Case {
     pub one_life: bool,
     /// Looks at every event what a cut would decide about.
     pub dry: bool,
+    /// At this event the card is taken out.
+    pub visit: Option<(u64, Visit)>,
+}
+
+/// What comes into the slot then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Visit {
+    /// Another card.
+    Swap,
+    /// The same one, and out again, so many times.
+    Bounce(u8),
 }
 
 /// What a campaign wants of its cases.
@@ -334,6 +351,7 @@ impl Case {
             luck: Self::luck(random, wishes.faults),
             one_life: false,
             dry: false,
+            visit: None,
         }
     }
 

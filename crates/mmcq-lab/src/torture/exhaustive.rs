@@ -71,6 +71,7 @@ pub fn exhaustive(length: u32, jobs: usize, progress: &(dyn Fn(u64) + Sync)) -> 
             luck: Luck::Good,
             one_life: true,
             dry: true,
+            visit: None,
         };
         let outcome = run(&whole, bench, None);
         score.add(&whole, &outcome);

@@ -175,13 +175,14 @@ impl Machine {
         self.stack.with(|engine| engine.target().map_or(0, |target| target.sectors))
     }
 
-    /// What controller, driver and memory did that they must not.
-    pub fn misbehaviour(&self) -> Option<String> {
+    /// What controller, driver and memory did that they must not; `lenient`: of the driver's commands nothing is said.
+    pub fn misbehaviour(&self, lenient: bool) -> Option<String> {
         if let Some(text) = self.memory.violations().into_iter().next() {
             return Some(text);
         }
         let violations = self.model.borrow().protocol_violations();
-        (violations > 0).then(|| format!("the driver broke the controller's rules {violations} times"))
+        (violations > 0 && !lenient)
+            .then(|| format!("the driver broke the controller's rules {violations} times"))
     }
 
     /// The power goes; what is left is the card. `keeps` decides about what was under way or in its cache.

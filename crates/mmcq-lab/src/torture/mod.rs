@@ -6,11 +6,13 @@
 
 mod bench;
 pub mod case;
+pub mod catalogue;
 mod clients;
 pub mod exhaustive;
 pub mod machine;
 #[cfg(feature = "plant")]
 pub mod plants;
+pub mod presence;
 pub mod run;
 pub mod score;
 pub mod shrink;

@@ -45,13 +45,13 @@ fn found(mode: &'static str, began: Instant, score: &Score) -> Option<Found> {
     Some(Found { mode, fault: violation.fault, took, runs, case: case.clone() })
 }
 
-/// Plants one bug and looks for it: at random, then by single faults, then in all small programs, then by faults that stay.
-pub fn look_for(bug: Bug, jobs: usize) -> Option<Found> {
-    plant::choose(Some(bug));
+/// Plants one bug (or none: then nothing should be found) and looks for it: at random, then by single faults, then in all small programs, then by faults that stay.
+pub fn look_for(bug: Option<Bug>, card: Option<usize>, jobs: usize) -> Option<Found> {
+    plant::choose(bug);
     let began = Instant::now();
     let silent = &|_| {};
     let swarm = |seed, requests| {
-        let swarm = Swarm { seed, requests, faults: 0.003, cuts: requests / 60, card: None, jobs };
+        let swarm = Swarm { seed, requests, faults: 0.003, cuts: requests / 60, card, jobs };
         swarm.run(silent)
     };
     let mut result = found("random", began, &swarm(BEGINNINGS[0], REQUESTS));

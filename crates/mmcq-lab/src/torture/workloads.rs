@@ -108,5 +108,14 @@ pub fn workload(index: usize) -> Case {
         ),
     };
     let operations = operations(list);
-    Case { seed: 1, setup, operations, cuts: Vec::new(), luck: Luck::Good, one_life: true, dry: false }
+    Case {
+        seed: 1,
+        setup,
+        operations,
+        cuts: Vec::new(),
+        luck: Luck::Good,
+        one_life: true,
+        dry: false,
+        visit: None,
+    }
 }

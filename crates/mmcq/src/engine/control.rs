@@ -4,6 +4,7 @@ use super::phases::{COMMAND_TIMEOUT_NS, Stage};
 use super::slot::{NONE, State};
 use super::{Engine, Error, FlushBy, Kind, Output};
 use crate::host::{BusOp, Host, Phase, Step};
+use crate::plant::{self, Bug};
 use crate::sched::Policy;
 use crate::spec::command::emmc;
 
@@ -21,6 +22,9 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         self.control = index;
         self.failure = None;
         self.segment_count = 0;
+        if plant::is(Bug::FlushSkipped) && slot.kind == Kind::Flush {
+            return self.end_control(Ok(Output::default()));
+        }
         match slot.kind {
             Kind::Raw { prefix, phase, timeout_ns } => {
                 if !self.place_data(index) {
