@@ -17,7 +17,9 @@ fn every_profile_comes_up_at_its_best_speed() {
         ("sdsc-1g", Timing::HighSpeed, Width::W4, true),
         ("sdhc-16g-hs", Timing::HighSpeed, Width::W4, true),
         ("sdxc-128g-uhs", Timing::Sdr104, Width::W4, true),
+        ("sdxc-64g-a2", Timing::Sdr104, Width::W4, true),
         ("hbg4a2", Timing::Hs400Es, Width::W8, false),
+        ("emmc-51-full", Timing::Hs400Es, Width::W8, false),
         ("emmc-hs200", Timing::Hs200, Width::W8, false),
         ("emmc-4g-old", Timing::Ddr52, Width::W8, false),
     ] {
@@ -28,6 +30,55 @@ fn every_profile_comes_up_at_its_best_speed() {
         assert_eq!((found.timing, found.width), (timing, width), "{card}");
         rig.mixed_load(found.target.sectors, 60);
         rig.checked();
+    }
+}
+
+/// Those whose fault is not on the way of plain reads and writes.
+#[test]
+fn misbehaving_cards_work_where_they_can() {
+    let generic = SdhciConfig::GENERIC_4_20;
+    for (card, is_sd) in [
+        ("sd-cache-broken", true),
+        ("power-off-never-ready", true),
+        ("ddr50-tuning-fails", true),
+        ("discard-corrupts", true),
+        ("last-block-locks-up", true),
+        ("command-queue-broken", true),
+        ("cmd23-slow", false),
+        ("secure-erase-corrupts", false),
+        ("trim-corrupts", false),
+        ("flush-needs-write", false),
+        ("hpi-breaks", false),
+        ("wrong-date", false),
+        ("secure-erase-2s", false),
+        ("inand-cmd38", false),
+    ] {
+        let driver = if is_sd { sdhci::Config::new() } else { sdhci::Config::emmc_18() };
+        let card = format!("quirks/{card}");
+        let rig = Rig::new(&card, SdhciConfig { uhs_at_33v: !is_sd, ..generic }, driver);
+        let found = rig.bring_up(card::Options::DEFAULT).unwrap_or_else(|error| panic!("{card}: {error}"));
+        rig.mixed_load(found.target.sectors, 20);
+        rig.checked();
+        let violations = rig.model.borrow_mut().card_mut().map(|card| card.violations().len());
+        assert_eq!(violations, Some(0), "{card}");
+    }
+}
+
+#[test]
+fn a_card_that_is_busy_for_ever_ends_the_request() {
+    for strike in [Strike::Never, Strike::Late(500_000_000), Strike::Hidden, Strike::BrownOut] {
+        let rig = Rig::new("sdhc-16g-hs", SdhciConfig::GENERIC_4_20, sdhci::Config::new());
+        rig.bring_up(card::Options::DEFAULT).unwrap();
+        let faults = Faults::new(Plan::none().shot(Point::Busy, 1, strike));
+        rig.model.borrow_mut().card_mut().unwrap().set_faults(faults.clone());
+        let begin_ns = rig.time.now();
+        let kind = Kind::Write { lba: 8, blocks: 1 };
+        let id = rig.stack.with(|e| e.submit(Request::new(kind, buffer(1)), begin_ns)).unwrap();
+        while rig.stack.with(|e| e.take(id)).is_none() {
+            rig.turn();
+            assert!(rig.time.now() - begin_ns < 60_000_000_000, "{strike:?}");
+        }
+        assert_eq!(faults.struck().len(), 1, "{strike:?}");
     }
 }
 

@@ -1,11 +1,12 @@
 //! What a power cut may take: sectors that were sent and are not safe yet.
 //!
-//! A card that was given faults ([`super::Card::set_faults`]) follows every sector from its arrival until it is in the flash
-//! for good; with a volatile cache switched on it does so always. The medium holds the newest content, as reads see it;
-//! the [`Journal`] holds what was there before. At a cut somebody decides, sector by sector, what is left.
+//! A card that was given faults ([`super::Card::set_faults`]) follows every sector from its arrival until it is
+//! in the flash for good; with a volatile cache switched on it does so always. The medium holds the newest
+//! content, as reads see it; the [`Journal`] holds what was there before. At a cut somebody decides, sector by
+//! sector, what is left.
 //!
-//! Writes in the cache drain by themselves, in an order that is the card's own; a flush drains the rest. Between sectors
-//! there is no order. [eMMC 6.6.31] [SD 5.8.2]
+//! Writes in the cache drain by themselves, in an order that is the card's own; a flush drains the rest. Between
+//! sectors there is no order. [eMMC 6.6.31] [SD 5.8.2]
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -23,11 +24,11 @@ pub enum Stage {
 /// A version of a sector that a cut decides about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct AtStake {
-    /// As in PARTITION_CONFIG of an eMMC: 0 the user area, 1 and 2 boot, 4 to 7 general purpose. SD cards have 0 only.
+    /// As in PARTITION_CONFIG of an eMMC: 0 the user area, 1 and 2 boot, 4 to 7 general purpose. SD cards have 0.
     pub partition: u8,
     /// Number of the sector of 512 bytes.
     pub sector: u64,
-    /// Counts the versions in order of their arrival; a later version of the same sector lies over an earlier one.
+    /// Counts the versions in order of their arrival; a later one of the same sector lies over an earlier one.
     pub seq: u64,
     /// How far it has come.
     pub stage: Stage,
@@ -42,9 +43,9 @@ pub enum Kept {
     Old,
     /// All of it.
     New,
-    /// Nothing that can be read, until the sector is written again. Of a reliable write the old content is left.
+    /// Nothing that can be read, until the sector is written again. Of a reliable write the old is left.
     Torn,
-    /// Its first half, and the second of what was there before. Of a reliable write the old content is left.
+    /// Its first half, and the second of what was there before. Of a reliable write the old is left.
     Mixed,
 }
 

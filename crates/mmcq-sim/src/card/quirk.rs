@@ -1,7 +1,8 @@
 //! What memory cards do wrong: quirks of real ones, lies about themselves, and damage beyond any contract.
 //!
-//! The table `[quirk]` of a profile; a campaign may also set them through [`super::CardProfile::quirks_mut`]. What a host
-//! must not do to such a card is counted in [`super::Card::violations`].
+//! The table `[quirk]` of a profile; a campaign may also set them through
+//! [`super::CardProfile::quirks_mut`]. What a host must not do to such a card is counted in
+//! [`super::Card::violations`].
 
 use serde::Deserialize;
 
@@ -26,7 +27,7 @@ pub struct Quirks {
     pub discard_corrupts: bool,
     /// A secure erase or trim takes this time, whatever its size.
     pub secure_ms: Option<u64>,
-    /// CMD38's argument is ignored: what to do stands in EXT_CSD[113] (eMMC).
+    /// CMD38's argument is ignored: what to do stands in byte 113 of EXT_CSD (eMMC).
     pub inand_cmd38: bool,
     /// A flush with nothing written since power-up fails.
     pub flush_needs_write: bool,

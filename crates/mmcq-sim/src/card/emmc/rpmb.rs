@@ -1,7 +1,7 @@
 //! Replay protected memory block [eMMC 6.6.22].
 //!
-//! Frames of 512 bytes go in by CMD25 and come out by CMD18. Numbers are big-endian. An authentication code is the
-//! HMAC-SHA256 over the last 284 bytes of every frame of a message, one after the other.
+//! Frames of 512 bytes go in by CMD25 and come out by CMD18. Numbers are big-endian. An authentication code is
+//! the HMAC-SHA256 over the last 284 bytes of every frame of a message, one after the other.
 
 use hmac::{Hmac, Mac};
 use sha2::Sha256;
@@ -46,7 +46,7 @@ pub enum Attack {
     ForgedData,
     /// The next answer does not come.
     DroppedAnswer,
-    /// The next authenticated write is taken by somebody else: it does not happen, and nothing is answered to it.
+    /// The next authenticated write does not reach the device, and nothing is answered to it.
     DroppedWrite,
 }
 
