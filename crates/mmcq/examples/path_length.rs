@@ -141,6 +141,7 @@ fn machine() -> (Stack, &'static Cells) {
         read_timeout_ns: 100_000_000,
         write_timeout_ns: 500_000_000,
         flush: FlushBy::Status,
+        ..Target::NONE
     }));
     (stack, cells)
 }

@@ -1,10 +1,10 @@
-//! A card as a block device: read, write, flush.
+//! A card as a block device: read, write, flush; durable writes, discard, erase, zeroes.
 //!
 //! Four ways to hand over memory, from the fastest to the most forgiving: owned buffers that travel through the call ([`BlockDevice::read`]),
 //! borrowed memory in a blocking call ([`BlockDevice::read_blocking`]), and any memory at all through a buffer of the device's own ([`Copying`]).
 //! Blocks have 512 bytes; long requests are cut to what the host can do, and a result says how far it got.
 
-use crate::engine::{BLOCK_BYTES, DmaBuf, Error, Kind, Request};
+use crate::engine::{BLOCK_BYTES, DmaBuf, Erase, Erasing, Error, Kind, Request};
 use crate::host::Host;
 use crate::sched::{Fifo, Policy};
 use crate::task::{Lock, Shared};
@@ -21,6 +21,14 @@ pub struct Geometry {
     pub align: u32,
     /// A flush is needed for data to be durable (the card's write cache is on).
     pub volatile_cache: bool,
+    /// [`BlockDevice::discard`] frees whole pieces of so many blocks; 0: the card cannot.
+    pub discard_blocks: u32,
+    /// [`BlockDevice::erase`] takes whole groups of so many blocks; 0: the card cannot.
+    pub erase_blocks: u32,
+    /// Zeroes can be written by an erase.
+    pub zeros_by_erase: bool,
+    /// Nothing may be written.
+    pub protected: bool,
 }
 
 /// A failed request, with the blocks that are surely done.
@@ -65,11 +73,16 @@ impl<'a, L: Lock, H: Host, const N: usize, P: Policy> BlockDevice<'a, L, H, N, P
         self.shared.with(|engine| {
             let target = *engine.target()?;
             let caps = engine.host().caps();
+            let erase = &engine.abilities().erase;
             Some(Geometry {
                 blocks: target.sectors,
                 transfer_blocks: caps.max_blocks.min(caps.max_bytes / BLOCK_BYTES),
                 align: caps.align,
                 volatile_cache: target.flush != crate::engine::FlushBy::Status,
+                discard_blocks: erase.discarding().map_or(0, |how| erase.grain_blocks(how)),
+                erase_blocks: erasing(erase).map_or(0, |how| erase.grain_blocks(how)),
+                zeros_by_erase: erase.zeroing(0, erase.group_blocks).is_some(),
+                protected: target.protected,
             })
         })
     }
@@ -90,6 +103,76 @@ impl<'a, L: Lock, H: Host, const N: usize, P: Policy> BlockDevice<'a, L, H, N, P
         let done = self.shared.request(Request::new(kind, buf)).await;
         let blocks_done = done.done_bytes / BLOCK_BYTES;
         (done.result.map(|_| blocks_done).map_err(|error| Partial { error, blocks_done }), done.buf)
+    }
+
+    /// As [`write`](Self::write), but done means: on the medium, past every cache.
+    pub async fn write_durable(&self, lba: u64, buf: DmaBuf) -> (Result<u32, Partial>, DmaBuf) {
+        self.shared.with(|engine| engine.equip());
+        let blocks = buf.len_bytes() / BLOCK_BYTES;
+        let done = self.shared.request(Request::new(Kind::Write { lba, blocks }, buf).durable()).await;
+        let blocks_done = done.done_bytes / BLOCK_BYTES;
+        (done.result.map(|_| blocks_done).map_err(|error| Partial { error, blocks_done }), done.buf)
+    }
+
+    /// The content of these blocks is needed no more: until they are written again they read as before or as erased. What the card cannot free exactly it keeps.
+    /// Others have their turn in between; what overlaps keeps its order.
+    pub async fn discard(&self, lba: u64, blocks: u32) -> Result<(), Error> {
+        let (how, grain) = self.equipped(Erasing::discarding)?;
+        // Whole pieces inside; at most the edges are kept.
+        let first = lba.checked_next_multiple_of(grain).ok_or(Error::Unsupported)?;
+        let end = lba.checked_add(blocks.into()).ok_or(Error::Unsupported)? / grain * grain;
+        match u32::try_from(end.saturating_sub(first)) {
+            Ok(0) | Err(_) => Ok(()),
+            Ok(blocks) => self.erased(Kind::Erase { lba: first, blocks, how }).await,
+        }
+    }
+
+    /// These blocks read as erased ones do (all zeros or all ones, by card) when it returns. [`Error::Unaligned`] where the card can only erase groups
+    /// ([`Geometry::erase_blocks`]) and more than these would go.
+    pub async fn erase(&self, lba: u64, blocks: u32) -> Result<(), Error> {
+        let (how, _) = self.equipped(erasing)?;
+        self.erased(Kind::Erase { lba, blocks, how }).await
+    }
+
+    /// These blocks read as zeros when it returns: by an erase where that is exact, else by writing `zeros` as often as it takes. The buffer is cleared first;
+    /// it may be as short as one block, and empty where [`Geometry::zeros_by_erase`].
+    pub async fn write_zeroes(
+        &self,
+        lba: u64,
+        blocks: u32,
+        mut zeros: DmaBuf,
+    ) -> (Result<(), Error>, DmaBuf) {
+        self.shared.with(|engine| engine.equip());
+        for byte in zeros.iter_mut() {
+            *byte = 0;
+        }
+        let mut done = 0;
+        while done < blocks {
+            let piece = (blocks - done).min(ZERO_BLOCKS);
+            let lba = lba.saturating_add(u64::from(done));
+            let ended = self.shared.request(Request::new(Kind::Zero { lba, blocks: piece }, zeros)).await;
+            zeros = ended.buf;
+            if let Err(error) = ended.result {
+                return (Err(error), zeros);
+            }
+            done += piece;
+        }
+        (Ok(()), zeros)
+    }
+
+    /// The kind of erase that `choose` picks, and the blocks it takes as one.
+    fn equipped(&self, choose: impl FnOnce(&Erasing) -> Option<Erase>) -> Result<(Erase, u64), Error> {
+        self.shared.with(|engine| {
+            engine.equip();
+            engine.target().ok_or(Error::NoCard)?;
+            let erase = &engine.abilities().erase;
+            let how = choose(erase).ok_or(Error::Unsupported)?;
+            Ok((how, u64::from(erase.grain_blocks(how))))
+        })
+    }
+
+    async fn erased(&self, kind: Kind) -> Result<(), Error> {
+        self.shared.request(Request::new(kind, DmaBuf::EMPTY)).await.result.map(|_| ())
     }
 
     /// Everything written before this was called is on the medium when it returns.
@@ -117,6 +200,14 @@ impl<'a, L: Lock, H: Host, const N: usize, P: Policy> BlockDevice<'a, L, H, N, P
     pub fn flush_blocking(&self, idle: impl FnMut()) -> Result<(), Error> {
         self.shared.blocking(Request::new(Kind::Flush, DmaBuf::EMPTY), idle).result.map(|_| ())
     }
+}
+
+/// Blocks of one request for zeroes.
+const ZERO_BLOCKS: u32 = 1 << 22;
+
+/// The erase after which blocks read as erased.
+fn erasing(by: &Erasing) -> Option<Erase> {
+    [Erase::Trim, Erase::Erase].into_iter().find(|&how| by.can(how))
 }
 
 fn whole_blocks(bytes: usize) -> Result<u32, Error> {

@@ -53,6 +53,8 @@ pub mod engine;
 pub mod host;
 #[cfg_attr(not(feature = "plant"), doc(hidden))]
 pub mod plant;
+#[cfg(feature = "rpmb")]
+pub mod rpmb;
 pub mod sched;
 pub mod sdio;
 pub mod spec;

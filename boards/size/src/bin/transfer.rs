@@ -19,6 +19,7 @@ const TARGET: Target = Target {
     read_timeout_ns: 100_000_000,
     write_timeout_ns: 500_000_000,
     flush: FlushBy::Status,
+    ..Target::NONE
 };
 
 /// The program: block 0 is read and written back.

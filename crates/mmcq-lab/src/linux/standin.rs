@@ -306,6 +306,7 @@ fn run(
         read_timeout_ns: 100_000_000,
         write_timeout_ns: 500_000_000,
         flush: FlushBy::Status,
+        ..Target::NONE
     };
     let calls = CallCosts {
         start_data_ns: costs.start_ns,

@@ -4,7 +4,7 @@ use super::bench::lend;
 use super::case::{Luck, Operation, SLOTS};
 use super::machine::{Machine, Request, Stack};
 use super::run::{Run, Trace};
-use mmcq::engine::{BLOCK_BYTES, Completion, DmaBuf, Error, Kind, Request as Asking, SlotId};
+use mmcq::engine::{BLOCK_BYTES, Completion, DmaBuf, Erase, Error, Kind, Request as Asking, SlotId};
 use mmcq_sim::checker::{Answer, Asked, Fault, Ticket, Violation};
 use std::future::Future;
 use std::pin::Pin;
@@ -56,7 +56,8 @@ impl Client<'_> {
 impl Run<'_> {
     /// Memory for an operation; `None` if dropped requests have it all.
     pub(super) fn piece(&mut self, operation: &Operation, stack: &Stack) -> Option<Option<usize>> {
-        if operation.blocks == 0 || !matches!(operation.asked, Asked::Read | Asked::Write { .. }) {
+        let moves = matches!(operation.asked, Asked::Read | Asked::Write { .. } | Asked::Zero);
+        if operation.blocks == 0 || !moves {
             return Some(None);
         }
         if self.bench.free.is_empty() {
@@ -90,15 +91,14 @@ impl Run<'_> {
             let bytes = (blocks * BLOCK_BYTES) as usize;
             // SAFETY: the piece is free: its last request has given it back, or its machine is gone.
             buf = unsafe { lend(&mut self.bench.memory[piece][..bytes / 8]) };
-            if matches!(operation.asked, Asked::Write { .. }) {
-                self.bench.checker.fill(ticket, &mut buf);
+            match operation.asked {
+                Asked::Write { .. } => self.bench.checker.fill(ticket, &mut buf),
+                Asked::Zero => buf.fill(0),
+                _ => {}
             }
         }
-        let Some(asking) = asking(operation.asked, lba, blocks, buf) else {
-            self.bench.checker.withdraw(ticket);
-            self.bench.free.extend(piece);
-            return Ok(Began::Answered);
-        };
+        let trims = machine.stack.with(|engine| engine.abilities().erase.kinds & Erase::Trim.bit() != 0);
+        let asking = asking(operation.asked, lba, blocks, buf, trims);
         let drop_at = match operation.dropped_after {
             0 => u64::MAX,
             after => events + u64::from(after),
@@ -204,13 +204,16 @@ impl Run<'_> {
         self.outcome.requests += 1;
         self.outcome.longest_ns = self.outcome.longest_ns.max(now_ns - client.submitted_ns);
         let done_blocks = completion.done_bytes / BLOCK_BYTES;
+        let moves = matches!(client.asked, Asked::Read | Asked::Write { .. } | Asked::Flush);
         let answer = match completion.result {
             Ok(_) => Answer::Done,
             Err(Error::CacheLost) => Answer::CacheLost,
             Err(Error::OutOfRange { .. } | Error::Buffer { .. }) => Answer::Refused,
+            // Not every card erases, or not in pieces of this size.
+            Err(Error::Unsupported) if !moves => Answer::Refused,
             Err(_) => Answer::Failed(done_blocks),
         };
-        if answer != Answer::Done {
+        if answer != Answer::Done && (moves || answer != Answer::Refused) {
             self.outcome.errors += 1;
             let good = self.case.luck == Luck::Good && self.case.visit.is_none();
             if good && !self.bench.checker.may_fail(client.ticket) {
@@ -254,13 +257,17 @@ impl Run<'_> {
     }
 }
 
-/// The request as the engine takes it; `None` for what it does not know.
-fn asking(asked: Asked, lba: u64, blocks: u32, buf: DmaBuf) -> Option<Asking> {
-    Some(match asked {
+/// The request as the engine takes it; `trims`: the card erases single blocks by a trim.
+fn asking(asked: Asked, lba: u64, blocks: u32, buf: DmaBuf, trims: bool) -> Asking {
+    let erase = |how| Kind::Erase { lba, blocks, how };
+    match asked {
         Asked::Read => Asking::new(Kind::Read { lba, blocks }, buf),
         Asked::Write { durable: false } => Asking::new(Kind::Write { lba, blocks }, buf),
         Asked::Write { durable: true } => Asking::new(Kind::Write { lba, blocks }, buf).durable(),
         Asked::Flush => Asking::new(Kind::Flush, buf),
-        Asked::Erase | Asked::Discard | Asked::Zero => return None,
-    })
+        Asked::Erase if trims => Asking::new(erase(Erase::Trim), buf),
+        Asked::Erase => Asking::new(erase(Erase::Erase), buf),
+        Asked::Discard => Asking::new(erase(Erase::Discard), buf),
+        Asked::Zero => Asking::new(Kind::Zero { lba, blocks }, buf),
+    }
 }

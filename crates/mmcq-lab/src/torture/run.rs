@@ -5,7 +5,7 @@ use super::bench::lend;
 use super::case::{Case, Cut, Luck, Place, SLOTS, Visit};
 use super::clients::{Began, Client};
 use super::machine::{Keeps, Machine, Step};
-use mmcq::card::{Options, bring_up};
+use mmcq::card::{Options, bring_up, equip};
 use mmcq_sim::card::{Card, Fill, Medium};
 use mmcq_sim::checker::{Checker, Content, Fault, Promise, SECTOR_BYTES, Seen, Violation};
 use mmcq_sim::faults::{Faults, Point, Shot, Strike};
@@ -19,7 +19,7 @@ use std::task::{Context, Poll, Waker};
 pub const CARDS: [&str; 5] = ["sdhc-16g-hs", "emmc-hs200", "hbg4a2", "emmc-4g-old", "sdsc-1g"];
 
 /// Longest virtual time without any answer: longer than all budgets of one recovery together.
-const PATIENCE_NS: u64 = 60_000_000_000;
+const PATIENCE_NS: u64 = 150_000_000_000;
 /// Events of one life: far more than its requests need.
 const EVENTS_MAX: u64 = 20_000_000;
 /// Sectors beside the window that are looked at as well: nobody writes there.
@@ -303,7 +303,7 @@ impl Run<'_> {
                 busy -= usize::from(self.poll(machine, clients, client, trace)?);
             }
             if machine.now() > progress_ns.saturating_add(PATIENCE_NS) || events > EVENTS_MAX {
-                return Err(hang(&self.bench.checker, machine, "no answer for a minute"));
+                return Err(hang(&self.bench.checker, machine, "no answer for minutes"));
             }
         }
     }
@@ -433,11 +433,16 @@ impl Run<'_> {
             self.faults.arm(self.case.setup.armed_early && attempt < BRING_UPS);
             // SAFETY: `bring_up` is over, or the machine gone, before the memory is used again.
             let scratch = unsafe { lend(&mut self.bench.scratch) };
-            let mut future = std::pin::pin!(bring_up(&machine.stack, scratch, options));
+            let mut future = std::pin::pin!(async {
+                let (card, scratch) = bring_up(&machine.stack, scratch, options).await;
+                let (result, scratch) = equip(&machine.stack, &card?, scratch).await;
+                let _ = scratch;
+                result
+            });
             let mut context = Context::from_waker(Waker::noop());
             let began_ns = machine.now();
             let result = loop {
-                if let Poll::Ready((result, _)) = future.as_mut().poll(&mut context) {
+                if let Poll::Ready(result) = future.as_mut().poll(&mut context) {
                     break result;
                 }
                 match machine.step() {
@@ -450,7 +455,7 @@ impl Run<'_> {
                     }
                 }
                 if machine.now() > began_ns.saturating_add(PATIENCE_NS) {
-                    return Err(Violation::new(Fault::Hang, "bring-up: no end in a minute"));
+                    return Err(Violation::new(Fault::Hang, "bring-up: no end in minutes"));
                 }
             };
             self.faults.arm(true);

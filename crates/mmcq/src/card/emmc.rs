@@ -1,5 +1,6 @@
 //! eMMC devices from CMD1 to `tran` [eMMC 6.4, 6.6.2].
 
+use super::quirk::{self, Quirks};
 use super::session::{Failed, Session};
 use super::{Card, Family, Options, speed};
 use crate::engine::{FlushBy, Target};
@@ -21,6 +22,8 @@ const FLUSH_NS: u64 = limits::FLUSH_NS;
 /// The shortest busy limit of a write that is worth believing.
 const WRITE_NS_MIN: u64 = 500_000_000;
 const READ_NS_MIN: u64 = 100_000_000;
+/// ... and of a device that is known to take longer than it says.
+const LONG_READ_NS_MIN: u64 = 600_000_000;
 
 /// Bytes of EXT_CSD that bring-up writes [eMMC 7.4].
 mod field {
@@ -97,16 +100,20 @@ pub(super) async fn bring_up<L: Lock, H: Host, const N: usize, P: Policy>(
     let small = csd.blocks().unwrap_or(0);
     let sector_access = ocr.emmc_access() == Some(Access::Sector);
     let sectors = if last.sectors > 0 { last.sectors } else { small };
+    let quirks = quirk::of_emmc(&cid, last.revision, options.quirks);
+    let read_ns_min = if quirks.has(Quirks::LONG_READ) { LONG_READ_NS_MIN } else { READ_NS_MIN };
     let target = Target {
         rca: RCA,
         // Byte addresses end at 4 GiB.
         sectors: if sector_access { sectors } else { sectors.min(1 << 23) },
         block_addressed: sector_access,
-        count: true,
+        count: !quirks.has(Quirks::NO_COUNT),
         extended_address: false,
-        read_timeout_ns: csd.read_timeout_ns(clock_hz).max(READ_NS_MIN),
+        read_timeout_ns: csd.read_timeout_ns(clock_hz).max(read_ns_min),
         write_timeout_ns: csd.write_timeout_ns(clock_hz).max(WRITE_NS_MIN),
         flush: if cache_on { FlushBy::EmmcCache { timeout_ns: FLUSH_NS } } else { FlushBy::Status },
+        protected: csd.perm_write_protect || csd.tmp_write_protect,
+        quirks,
     };
     let family = Family::Emmc(Emmc { revision: last.revision, cache_bytes: last.cache_bytes, cache_on });
     Ok(Card { family, cid, csd: csd_words, ocr: ocr.0, timing, width, clock_hz, target })

@@ -5,8 +5,15 @@
 //! with none.
 
 mod emmc;
+mod equip;
+pub mod extension;
 mod identify;
 mod io;
+pub mod maintain;
+pub mod partition;
+pub mod power;
+pub mod protect;
+pub mod quirk;
 mod sd;
 mod session;
 mod speed;
@@ -18,6 +25,7 @@ use crate::sdio;
 use crate::spec::ParseError;
 use crate::task::{Lock, Shared};
 pub use emmc::Emmc;
+pub use equip::equip;
 pub use io::{FunctionInfo, IoCard};
 pub use sd::Sd;
 use session::{Failed, Session};
@@ -34,14 +42,17 @@ pub struct Options {
     pub max_clock_hz: u32,
     /// Upper limit of the bus width.
     pub max_width: Width,
-    /// Switch an eMMC's volatile write cache on; then only a flush makes data durable.
+    /// Switch an eMMC's volatile write cache on; then only a flush makes data durable. That of an SD card, which may be taken out any moment, stays off unless
+    /// [`extension::enable_cache`] is called.
     pub cache: bool,
+    /// Cards with [quirks](quirk) that the stack does not know.
+    pub quirks: &'static [quirk::Quirk],
 }
 
 impl Options {
     /// As fast as host and card can, with the cache of a soldered eMMC.
     pub const DEFAULT: Options =
-        Options { without: 0, max_clock_hz: u32::MAX, max_width: Width::W8, cache: true };
+        Options { without: 0, max_clock_hz: u32::MAX, max_width: Width::W8, cache: true, quirks: &[] };
 }
 
 impl Default for Options {

@@ -1,6 +1,7 @@
 //! SD memory cards from ACMD41 to `tran` [SD 4.2, 4.3.10].
 
 use super::identify::power_cycle;
+use super::quirk::{self, Quirks};
 use super::session::{Failed, Session};
 use super::{Card, Family, Options, speed};
 use crate::engine::{FlushBy, Target};
@@ -114,16 +115,22 @@ pub(super) async fn bring_up<L: Lock, H: Host, const N: usize, P: Policy>(
     }
 
     let Some(sectors) = csd.blocks() else { return session.refuse("the CSD tells no size") };
+    let quirks = quirk::of_sd(&cid, options.quirks);
+    let protected = csd.perm_write_protect
+        || csd.tmp_write_protect
+        || session.shared.with(|engine| engine.host().write_protected());
     let target = Target {
         rca: session.rca,
         sectors: if ocr.ccs() { sectors } else { sectors.min(1 << 23) },
         block_addressed: ocr.ccs(),
-        count: scr.cmd23,
+        count: scr.cmd23 && !quirks.has(Quirks::NO_COUNT),
         extended_address: sectors > 1 << 32,
         read_timeout_ns: csd.read_timeout_ns(clock_hz).max(limits::READ_NS),
         // The standard's 250 ms are not enough for some cards on the market; the controller's timer is only the last resort.
         write_timeout_ns: csd.write_timeout_ns(clock_hz).max(limits::WRITE_XC_NS),
         flush: FlushBy::Status,
+        protected,
+        quirks,
     };
     Ok(Card { family: Family::Sd(sd), cid, csd: csd_words, ocr: ocr.0, timing, width, clock_hz, target })
 }

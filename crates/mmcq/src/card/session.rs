@@ -51,6 +51,15 @@ impl<'a, L: Lock, H: Host, const N: usize, P: Policy> Session<'a, L, H, N, P> {
         self.scratch
     }
 
+    /// Takes the scratch memory for a request of one's own; [`set_scratch`](Self::set_scratch) brings it back.
+    pub fn take_scratch(&mut self) -> DmaBuf {
+        core::mem::replace(&mut self.scratch, DmaBuf::EMPTY)
+    }
+
+    pub fn set_scratch(&mut self, scratch: DmaBuf) {
+        self.scratch = scratch;
+    }
+
     /// Ends a step by an error of its own.
     pub fn fail<T>(&mut self, error: Error) -> Result<T, Failed> {
         self.error = error;
@@ -145,7 +154,7 @@ impl<'a, L: Lock, H: Host, const N: usize, P: Policy> Session<'a, L, H, N, P> {
     }
 
     /// Waits until the card is ready. Where the controller has seen the end of busy, that is one CMD13.
-    async fn wait_ready(&mut self, timeout_ns: u64) -> Result<(), Failed> {
+    pub async fn wait_ready(&mut self, timeout_ns: u64) -> Result<(), Failed> {
         let detect = self.shared.with(|engine| engine.host().caps().busy);
         for _ in 0..=timeout_ns / BUSY_INTERVAL_NS {
             if detect != BusyDetect::Level || !self.dat0_busy() {

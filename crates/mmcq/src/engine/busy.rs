@@ -4,9 +4,10 @@
 //! with a small share of the time waited and double up to a larger one: close together while the card is a little late, far apart when it does something
 //! else (collects garbage, say). Such an outlier moves what was learned only a little, or one of them would make many writes wait for nothing.
 
+use super::Engine;
+use super::extras::Event;
 use super::phases::{SLACK_NS, STOP_TIMEOUT_NS, Stage};
 use super::slot::NONE;
-use super::{Engine, FlushBy, Target};
 use crate::host::{BusyDetect, Host};
 use crate::plant::{self, Bug};
 use crate::sched::Policy;
@@ -77,14 +78,18 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         self.recovered_status = 0;
         let first = self.busy_times.first_ns(self.busy_blocks());
         self.wake_ns = now_ns.saturating_add(first);
-        let limit = match (self.control, self.target) {
-            (NONE, Some(target)) => target.write_timeout_ns,
-            (_, Some(Target { flush: FlushBy::EmmcCache { timeout_ns }, .. })) => timeout_ns,
-            _ => STOP_TIMEOUT_NS,
-        };
+        let limit = self.busy_limit_ns();
         self.deadline_ns = now_ns.saturating_add(limit).saturating_add(SLACK_NS);
         if first == 0 {
             self.ask_busy(now_ns);
+        }
+    }
+
+    /// How long the busy being watched may last.
+    fn busy_limit_ns(&self) -> u64 {
+        match self.target {
+            Some(target) if self.control == NONE => target.write_timeout_ns,
+            _ => self.order_ns.max(STOP_TIMEOUT_NS),
         }
     }
 
@@ -111,10 +116,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
 
     pub(super) fn busy_again(&mut self, now_ns: u64) {
         let waited = now_ns.saturating_sub(self.data_end_ns);
-        let limit = self.target.map_or(STOP_TIMEOUT_NS, |t| match t.flush {
-            FlushBy::EmmcCache { timeout_ns } if self.control != NONE => timeout_ns,
-            _ => t.write_timeout_ns,
-        });
+        let limit = self.busy_limit_ns();
         self.stage = Stage::BusyPause;
         self.deadline_ns = self.data_end_ns.saturating_add(limit).saturating_add(SLACK_NS);
         self.wake_ns = now_ns.saturating_add(BusyTimes::again_ns(waited, self.questions));
@@ -131,7 +133,11 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             }
             self.go_idle(now_ns);
         } else if self.control != NONE {
-            self.ask_status(Stage::FlushStatus, now_ns);
+            match (self.after_busy, status) {
+                (Stage::Extra, Some(status)) => self.extra(Event::Done(status), now_ns),
+                (Stage::FlushStatus, Some(status)) => self.flush_judged(status, now_ns),
+                (stage, _) => self.ask_status(stage, now_ns),
+            }
         } else {
             self.end_transfer(status, now_ns);
         }

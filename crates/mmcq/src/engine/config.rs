@@ -1,6 +1,9 @@
 //! What the engine is told of card and policy, and what it tells of its work.
 
+use super::erase::Erasing;
 pub use super::stream::Close;
+use crate::card::quirk::Quirks;
+use crate::spec::command::sd::Extension;
 
 /// How a flush reaches the medium.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -9,6 +12,14 @@ pub enum FlushBy {
     Status,
     /// CMD6, `FLUSH_CACHE` [eMMC 6.6.31].
     EmmcCache {
+        /// Longest time it may take.
+        timeout_ns: u64,
+    },
+    /// The extension register of the performance function [SD 5.8.2]. Needs [`Engine::equip`](super::Engine::equip) and
+    /// [`Engine::set_page`](super::Engine::set_page).
+    SdCache {
+        /// The register that starts a flush when bit 0 is written, and keeps that bit until it is over.
+        at: Extension,
         /// Longest time it may take.
         timeout_ns: u64,
     },
@@ -33,6 +44,50 @@ pub struct Target {
     pub write_timeout_ns: u64,
     /// How to flush.
     pub flush: FlushBy,
+    /// Nothing may be written: the switch of the card, or a bit of its CSD.
+    pub protected: bool,
+    /// What this card needs otherwise than its standard says.
+    pub quirks: Quirks,
+}
+
+impl Target {
+    /// A card without blocks and abilities, for the fields that one does not care about.
+    pub const NONE: Target = Target {
+        rca: 0,
+        sectors: 0,
+        block_addressed: true,
+        count: false,
+        extended_address: false,
+        read_timeout_ns: 0,
+        write_timeout_ns: 0,
+        flush: FlushBy::Status,
+        protected: false,
+        quirks: Quirks::NONE,
+    };
+}
+
+/// What the engine must know of the card for more than that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Abilities {
+    /// Sectors of a reliable write [eMMC 6.6.12]: 0 there is none, [`u32::MAX`] any number, else 1 or so many from a multiple of it on. Only asked
+    /// where a cache is on.
+    pub reliable_blocks: u32,
+    /// How to erase.
+    pub erase: Erasing,
+}
+
+impl Abilities {
+    /// None.
+    pub const NONE: Abilities = Abilities { reliable_blocks: 0, erase: Erasing::NONE };
+
+    /// May a write of these blocks be a reliable one?
+    pub(super) fn reliable(&self, lba: u64, blocks: u32) -> bool {
+        match self.reliable_blocks {
+            0 => false,
+            u32::MAX => true,
+            unit => blocks == 1 || blocks == unit && lba.is_multiple_of(unit.into()),
+        }
+    }
 }
 
 /// The three numbers of the queue, and what may be joined.
@@ -58,6 +113,8 @@ pub struct Config {
     pub io_burst: u8,
     /// How long the bus is kept for the next step of a chain of I/O phases while memory requests wait, in nanoseconds.
     pub chain_ns: u64,
+    /// A piece of an erase keeps the others waiting for about so long, in nanoseconds: the first by what the card declares, later ones by what they took.
+    pub erase_budget_ns: u64,
 }
 
 impl Config {
@@ -72,6 +129,7 @@ impl Config {
         close_always: false,
         io_burst: 8,
         chain_ns: 50_000,
+        erase_budget_ns: 250_000_000,
     };
 }
 
@@ -118,6 +176,10 @@ pub struct Stats {
     pub not_continued: u64,
     /// Commands sent beside the data of a phase.
     pub beside: u64,
+    /// Pieces of erases.
+    pub erase_pieces: u64,
+    /// Durable writes that needed a flush of their own.
+    pub durable_flushes: u64,
 }
 
 impl Stats {
@@ -139,6 +201,8 @@ impl Stats {
         closed: [0; Close::COUNT],
         not_continued: 0,
         beside: 0,
+        erase_pieces: 0,
+        durable_flushes: 0,
     };
 }
 

@@ -1,12 +1,15 @@
 //! Requests that are no reads or writes: flush, raw phases, phases of I/O functions, changes of the bus, pauses.
 
+use super::extras::Event;
 use super::phases::{COMMAND_TIMEOUT_NS, Stage};
 use super::slot::{NONE, State};
 use super::{Engine, Error, FlushBy, Kind, Output};
-use crate::host::{BusOp, Host, Phase, Step};
+use crate::card::quirk::Quirks;
+use crate::host::{BusOp, BusyDetect, Host, Phase, Step};
 use crate::plant::{self, Bug};
 use crate::sched::Policy;
-use crate::spec::command::emmc;
+use crate::spec::command::{Resp, emmc};
+use crate::spec::response::R1;
 
 /// EXT_CSD [32] [eMMC 7.4.90].
 const FLUSH_CACHE: u8 = 32;
@@ -40,18 +43,8 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
                     self.begin_raw(phase, timeout_ns, now_ns);
                 }
             }
-            Kind::Flush => match self.target.map(|t| t.flush) {
-                Some(FlushBy::EmmcCache { timeout_ns }) => {
-                    let flush = emmc::switch(emmc::Access::WriteByte, FLUSH_CACHE, 1, 0);
-                    self.start_command(Stage::Flush, flush, timeout_ns, now_ns);
-                }
-                // Without a cache a settled write is on the medium, and none is unsettled here.
-                Some(FlushBy::Status) => {
-                    let result = self.flushed();
-                    self.end_control(result);
-                }
-                None => self.end_control(Err(Error::NoCard)),
-            },
+            Kind::Flush => self.begin_flush(now_ns),
+            Kind::Erase { .. } | Kind::Visit(_) | Kind::Order { .. } => self.extra(Event::Begin, now_ns),
             Kind::Bus(op) => {
                 self.stage = Stage::Bus(op);
                 // Before its clock changes a card wants some more after the last token [SD 4.4].
@@ -67,7 +60,63 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
                 self.stage = Stage::Pause;
                 self.wake_ns = now_ns.saturating_add(ns);
             }
-            Kind::Read { .. } | Kind::Write { .. } => self.end_control(Err(Error::Unsupported)),
+            Kind::Read { .. } | Kind::Write { .. } | Kind::Zero { .. } => {
+                self.end_control(Err(Error::Unsupported))
+            }
+        }
+    }
+
+    /// Flushes the cache, for the flush or the durable write in progress.
+    pub(super) fn begin_flush(&mut self, now_ns: u64) {
+        let Some(target) = self.target else { return self.end_control(Err(Error::NoCard)) };
+        match target.flush {
+            FlushBy::EmmcCache { .. } if !self.dirty && target.quirks.has(Quirks::FLUSH_AFTER_WRITE) => {
+                let result = self.flush_ended();
+                self.end_control(result);
+            }
+            FlushBy::EmmcCache { timeout_ns } => {
+                let mut flush = emmc::switch(emmc::Access::WriteByte, FLUSH_CACHE, 1, 0);
+                let mut timer_ns = timeout_ns;
+                // A flush may outlast the controller's own timer: then it is not asked to wait.
+                if timeout_ns > self.host.caps().max_busy_ns {
+                    (flush.resp, timer_ns) = (Resp::R1, COMMAND_TIMEOUT_NS);
+                }
+                self.order_ns = timeout_ns;
+                self.after_busy = Stage::FlushStatus;
+                self.start_command(Stage::Flush, flush, timer_ns, now_ns);
+            }
+            FlushBy::SdCache { .. } => self.extra(Event::Begin, now_ns),
+            // Without a cache a settled write is on the medium, and none is unsettled here.
+            FlushBy::Status => {
+                let result = self.flush_ended();
+                self.end_control(result);
+            }
+        }
+    }
+
+    /// CMD6 was answered; the card flushes.
+    pub(super) fn flush_started(&mut self, now_ns: u64) {
+        let shown = matches!(self.host.caps().busy, BusyDetect::Interrupt | BusyDetect::Response);
+        if shown && self.phase.command.resp == Resp::R1b {
+            self.ask_status(Stage::FlushStatus, now_ns);
+        } else {
+            self.watch_busy(now_ns);
+        }
+    }
+
+    pub(super) fn flush_judged(&mut self, status: u32, now_ns: u64) {
+        let bad = status & (R1::ERRORS | R1::SWITCH_ERROR);
+        let result = if bad == 0 { self.flush_ended() } else { Err(Error::Card(status)) };
+        self.end_control_and_go_on(result, now_ns);
+    }
+
+    /// What the request hears whose flush went well.
+    pub(super) fn flush_ended(&mut self) -> Result<Output, Error> {
+        self.dirty = false;
+        match self.slots.at(self.control).kind {
+            Kind::Flush => self.flushed(),
+            // A late error of somebody else is the next flush's.
+            _ => self.slots.at(self.control).result,
         }
     }
 

@@ -14,18 +14,25 @@ mod cancel;
 mod config;
 mod control;
 mod deadline;
+mod erase;
+mod extras;
 mod order;
 mod phases;
 mod recover;
+mod register_flush;
 mod request;
 mod slot;
+mod special;
 mod stream;
+mod visit;
 
 pub use awaited::Span;
 pub use buffer::DmaBuf;
-pub use config::{Config, FlushBy, Stats, Target, Work};
+pub use config::{Abilities, Config, FlushBy, Stats, Target, Work};
+pub use erase::{Erase, Erasing, Irreversible};
 pub use request::{BLOCK_BYTES, Completion, Error, Kind, Output, Request, SlotId};
 pub use stream::Close;
+pub use visit::Visit;
 
 use crate::host::{BusOp, Host, Phase, Segment, Timing, Width};
 use crate::plant::{self, Bug};
@@ -33,9 +40,10 @@ use crate::sched::{Fifo, Policy};
 use beside::Beside;
 use busy::BusyTimes;
 use core::task::Waker;
+use extras::{Extras, Memory};
 use order::{Gathered, Limits};
 use phases::Stage;
-use slot::{NONE, Slots, State, bits};
+use slot::{NONE, Rules, Slots, State, bits};
 use stream::{End, Open, Run};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -127,6 +135,15 @@ pub struct Engine<H: Host, const N: usize, P: Policy = Fifo> {
     /// Slots in states Settling and Ended.
     settling: u64,
     ended: u64,
+    /// Longest busy of the control request in progress, and what comes after its busy.
+    order_ns: u64,
+    after_busy: Stage,
+    /// Something was written since the last flush.
+    dirty: bool,
+    /// What `equip` adds, and what that remembers.
+    extras: Option<Extras<H, N, P>>,
+    abilities: Abilities,
+    memory: Memory,
     stats: Stats,
 }
 
@@ -192,13 +209,19 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             idle_since_ns: None,
             settling: 0,
             ended: 0,
+            order_ns: 0,
+            after_busy: Stage::FlushStatus,
+            dirty: true,
+            extras: None,
+            abilities: Abilities::NONE,
+            memory: Memory::NEW,
             stats: Stats::ZERO,
         }
     }
 
     /// Accepts a request, maps its memory if there is room ahead, and starts it if the controller is idle. A refused request comes back whole.
-    pub fn submit(&mut self, request: Request, now_ns: u64) -> Result<SlotId, (Error, Request)> {
-        if let Err(error) = self.admit(&request) {
+    pub fn submit(&mut self, mut request: Request, now_ns: u64) -> Result<SlotId, (Error, Request)> {
+        if let Err(error) = self.admit(&mut request) {
             return Err((error, request));
         }
         let Some(index) = self.allocate() else { return Err((Error::Full, request)) };
@@ -207,15 +230,17 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         let slot = self.slots.at_mut(index);
         slot.kind = request.kind;
         (slot.origin, slot.arrived_ns) = (request.origin, now_ns);
-        (slot.durable, slot.urgent) = (request.durable, request.urgent);
+        (slot.rules, slot.urgent) = (Rules::of(request.durable), request.urgent);
         slot.segment = Segment { ptr: request.buf.as_non_null(), len: request.buf.len_bytes(), bus: 0 };
         slot.buf = request.buf;
         (slot.solo, slot.prepared, slot.moved_blocks) = (false, false, 0);
         slot.result = Ok(Output::default());
-        if let Some((_, _, blocks)) = slot.span() {
+        if let Kind::Read { blocks, .. } | Kind::Write { blocks, .. } = slot.kind {
             slot.segment.len = blocks.saturating_mul(BLOCK_BYTES);
         } else if let Kind::Raw { phase, .. } | Kind::Io { phase, .. } = slot.kind {
             slot.segment.len = raw_bytes(&phase);
+        } else {
+            slot.plan_zeroes();
         }
         let generation = slot.generation;
         if matches!(slot.kind, Kind::Io { .. }) {
@@ -229,7 +254,8 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             self.slots.unlink(index);
             let slot = self.slots.at_mut(index);
             let buf = core::mem::replace(&mut slot.buf, DmaBuf::EMPTY);
-            let (kind, origin, durable, urgent) = (slot.kind, slot.origin, slot.durable, slot.urgent);
+            let (origin, urgent, kind) = (slot.origin, slot.urgent, request.kind);
+            let durable = slot.rules.has(Rules::DURABLE);
             self.slots.release(index);
             return Err((error, Request { kind, buf, origin, durable, urgent }));
         }
@@ -242,7 +268,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     }
 
     /// Why a request cannot be accepted, if so.
-    fn admit(&self, request: &Request) -> Result<(), Error> {
+    fn admit(&self, request: &mut Request) -> Result<(), Error> {
         if self.mode == Mode::Suspended {
             return Err(Error::Suspended);
         }
@@ -257,11 +283,13 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
                 if blocks == 0 || end.is_none_or(|end| end > target.sectors) {
                     return Err(Error::OutOfRange { lba, sectors: target.sectors });
                 }
+                if target.protected && matches!(request.kind, Kind::Write { .. }) {
+                    return Err(Error::Protected);
+                }
                 blocks.checked_mul(BLOCK_BYTES).ok_or(Error::Unsupported)?
             }
-            Kind::Flush if self.target.is_none() => return Err(Error::NoCard),
             Kind::Raw { phase, .. } | Kind::Io { phase, .. } => raw_bytes(&phase),
-            _ => 0,
+            _ => return self.admit_other(request),
         };
         let given = request.buf.len_bytes();
         if given < needed {
@@ -402,7 +430,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         let done_bytes = match slot.result {
             Ok(output) => output.bytes,
             // A late error of a write may be any of its pieces'.
-            Err(Error::Program(_)) => 0,
+            Err(Error::Program(_) | Error::Protected) => 0,
             Err(_) => slot.moved_blocks.saturating_mul(BLOCK_BYTES),
         };
         let wrong = plant::is(Bug::SalvageOffByOne) && slot.result.is_err();
@@ -447,6 +475,10 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             self.beside.allowed = false;
         }
         self.runs = [Run::NEW; 2];
+        (self.dirty, self.memory.area) = (true, 0);
+        if self.target.is_none() {
+            self.abilities = Abilities::NONE;
+        }
     }
 
     /// The card's parameters.

@@ -73,6 +73,12 @@ impl<const N: usize> Gathered<N> {
         }
     }
 
+    /// A piece of one write, with nobody beside it.
+    pub fn alone(&mut self, index: u8, lba: u64, blocks: u32) {
+        (self.direction, self.lba, self.blocks, self.count) = (Direction::Write, lba, 0, 0);
+        self.append(index, blocks);
+    }
+
     /// Collects the next transfer around a queued read or write. Changes no slot.
     pub fn collect(&mut self, slots: &Slots<N>, head: u8, limits: Limits) {
         let Some((direction, lba, blocks)) = slots.at(head).span() else {
@@ -116,7 +122,7 @@ impl<const N: usize> Gathered<N> {
             }
             let blocks = span.end.saturating_sub(span.start) + u64::from(self.blocks);
             blocks <= u64::from(limits.merged_blocks)
-                && !slots.at(index).solo
+                && !slots.at(index).alone()
                 && (blocks <= u64::from(limits.fair_blocks) || !overtakes(slots, index, taken))
                 && !overtakes_overlap(slots, index, left)
         })

@@ -4,8 +4,9 @@
 //! (automatic CMD12 or CMD23, busy until the end of a write) is not a phase of ours.
 
 use super::beside::Turn;
+use super::extras::Event;
 use super::order::not_before;
-use super::slot::{NONE, State, bits};
+use super::slot::{NONE, Rules, State, bits};
 use super::stream::{Close, End};
 use super::{BLOCK_BYTES, Engine, Error, Kind, Mode, Output, Span, Target};
 use crate::host::{Auto, BusOp, BusyDetect, Data, Direction, Done, Events, Fault, Host, Phase, StartError};
@@ -45,6 +46,8 @@ pub(super) enum Stage {
     Bus(BusOp),
     /// A pause.
     Pause,
+    /// A step of what [`Engine::equip`] adds; which one, it remembers itself.
+    Extra,
     /// After a failure: the lines are reset, the card is stopped and asked for its state.
     Recover(Recovery),
 }
@@ -66,6 +69,11 @@ pub(super) enum Recovery {
     Status,
     /// Before the next CMD13.
     Wait,
+}
+
+/// The error of written data whose status shows one.
+pub(super) fn not_written(status: u32) -> Error {
+    if status & R1::WP_VIOLATION != 0 { Error::Protected } else { Error::Program(status) }
 }
 
 pub(super) const NO_PHASE: Phase =
@@ -180,8 +188,11 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
 
     /// Collects the next reads or writes and starts their first phase.
     fn begin_transfer(&mut self, first: u8, now_ns: u64) {
+        if self.slots.at(first).rules != Rules::NONE {
+            return self.write_specially(first, now_ns);
+        }
         self.idle_since_ns = None;
-        let Some(target) = self.target else {
+        let Some(&Target { extended_address, .. }) = self.target.as_ref() else {
             self.withdraw(first);
             return self.end_slot(first, Err(Error::NoCard));
         };
@@ -243,12 +254,12 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         self.failure = None;
         self.questions = 0;
         if self.open.is_some() {
-            self.begin_main(&target, false, now_ns);
-        } else if target.extended_address {
+            self.begin_main(false, now_ns);
+        } else if extended_address {
             let upper = command::sd::address_extension((self.gathered.lba >> 32) as u8);
             self.start_command(Stage::Address, upper, COMMAND_TIMEOUT_NS, now_ns);
         } else {
-            self.begin_counted(&target, now_ns);
+            self.begin_counted(now_ns);
         }
     }
 
@@ -263,9 +274,10 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     ///
     /// Closed-ended by an automatic CMD23 is the cheapest way: the card ends by itself and needs no CMD12. An automatic CMD12 is next.
     /// A CMD23 or CMD12 of our own costs an interrupt more; of the two, CMD23 does not make the card abandon what it has read ahead.
-    fn begin_counted(&mut self, target: &Target, now_ns: u64) {
+    #[inline]
+    fn begin_counted(&mut self, now_ns: u64) {
         let caps = self.host.caps();
-        let counts = target.count && self.counts(self.gathered.direction);
+        let counts = self.target.as_ref().is_some_and(|t| t.count) && self.counts(self.gathered.direction);
         let by_hand = self.gathered.blocks > 1 && !caps.auto_count && !caps.auto_stop;
         let blocks = match self.end {
             End::Here if by_hand => self.gathered.blocks,
@@ -276,28 +288,38 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             let count = command::set_block_count(blocks, false);
             self.start_command(Stage::Count, count, COMMAND_TIMEOUT_NS, now_ns);
         } else {
-            self.begin_main(target, false, now_ns);
+            self.begin_main(false, now_ns);
         }
     }
 
-    fn begin_main(&mut self, target: &Target, counted: bool, now_ns: u64) {
+    /// The same, out of the way of the many.
+    #[inline(never)]
+    pub(super) fn begin_special_counted(&mut self, now_ns: u64) {
+        self.begin_counted(now_ns);
+    }
+
+    fn begin_main(&mut self, counted: bool, now_ns: u64) {
+        let Some(&Target { block_addressed, count, read_timeout_ns, write_timeout_ns, .. }) =
+            self.target.as_ref()
+        else {
+            return self.fail(Error::NoCard, now_ns);
+        };
         let caps = self.host.caps();
         let (lba, blocks, direction) = (self.gathered.lba, self.gathered.blocks, self.gathered.direction);
-        let address =
-            if target.block_addressed { lba as u32 } else { (lba as u32).wrapping_mul(BLOCK_BYTES) };
+        let address = if block_addressed { lba as u32 } else { (lba as u32).wrapping_mul(BLOCK_BYTES) };
         let single = blocks == 1 && self.end == End::Here;
         let (command, timeout_ns) = match (direction, single) {
-            (Direction::Read, true) => (command::read_single_block(address), target.read_timeout_ns),
-            (Direction::Read, false) => (command::read_multiple_block(address), target.read_timeout_ns),
-            (Direction::Write, true) => (command::write_block(address), target.write_timeout_ns),
-            (Direction::Write, false) => (command::write_multiple_block(address), target.write_timeout_ns),
+            (Direction::Read, true) => (command::read_single_block(address), read_timeout_ns),
+            (Direction::Read, false) => (command::read_multiple_block(address), read_timeout_ns),
+            (Direction::Write, true) => (command::write_block(address), write_timeout_ns),
+            (Direction::Write, false) => (command::write_multiple_block(address), write_timeout_ns),
         };
         let auto = if self.open.is_some() {
             self.stats.continued += 1;
             Auto::Continue
         } else if single || counted || self.end != End::Here {
             Auto::None
-        } else if target.count && !caps.no_count && caps.auto_count {
+        } else if count && !caps.no_count && caps.auto_count {
             let more = u32::from(plant::is(Bug::CountOffByOne));
             Auto::Count(command::set_block_count(blocks + more, false).arg)
         } else if caps.auto_stop {
@@ -319,7 +341,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     /// Did the transfer in progress go out without a known end (so that CMD12 is ours to send)?
     fn open_ended(&self) -> bool {
         if self.end != End::Here {
-            return true;
+            return self.end != End::Reliable;
         }
         let target_counts = self.target.is_some_and(|t| t.count) && self.counts(self.gathered.direction);
         let counted = target_counts && !self.host.caps().auto_count && !self.host.caps().auto_stop;
@@ -405,13 +427,12 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             },
             Stage::Address | Stage::Count => {
                 self.settle(status.0);
-                let Some(target) = self.target else { return self.fail(Error::NoCard, now_ns) };
                 if status.0 & R1::OWN != 0 {
                     self.fail(Error::Card(status.0), now_ns);
                 } else if self.stage == Stage::Address {
-                    self.begin_counted(&target, now_ns);
+                    self.begin_special_counted(now_ns);
                 } else {
-                    self.begin_main(&target, true, now_ns);
+                    self.begin_main(true, now_ns);
                 }
             }
             Stage::Main if self.control != NONE => {
@@ -456,18 +477,9 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             Stage::Flush if plant::is(Bug::FlushUnwaited) => {
                 self.end_control_and_go_on(Ok(Output::default()), now_ns);
             }
-            Stage::Flush => {
-                if matches!(self.host.caps().busy, BusyDetect::Interrupt | BusyDetect::Response) {
-                    self.ask_status(Stage::FlushStatus, now_ns);
-                } else {
-                    self.watch_busy(now_ns);
-                }
-            }
-            Stage::FlushStatus => {
-                let bad = status.0 & (R1::ERRORS | R1::SWITCH_ERROR);
-                let result = if bad == 0 { self.flushed() } else { Err(Error::Card(status.0)) };
-                self.end_control_and_go_on(result, now_ns);
-            }
+            Stage::Flush => self.flush_started(now_ns),
+            Stage::FlushStatus => self.flush_judged(status.0, now_ns),
+            Stage::Extra => self.extra(Event::Done(status.0), now_ns),
             Stage::Recover(step) => self.recover_done(step, status, now_ns),
             Stage::Idle | Stage::BusyPause | Stage::Bus(_) | Stage::Pause => {}
         }
@@ -513,7 +525,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
                 if core::mem::take(&mut self.unsettled) {
                     self.late = Some(status);
                 }
-                self.fail(Error::Program(status), now_ns);
+                self.fail(not_written(status), now_ns);
             }
         }
     }
@@ -574,7 +586,10 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         for index in bits(core::mem::take(&mut self.settling)) {
             let slot = self.slots.at_mut(index);
             if bad != 0 {
-                slot.result = Err(Error::Program(status));
+                slot.result = Err(not_written(status));
+            } else if slot.rules.has(Rules::FLUSH_AFTER) {
+                self.slots.push_front(index);
+                continue;
             }
             slot.state = State::Ended;
             self.ended |= 1 << index;

@@ -3,6 +3,7 @@
 //! No buffer is given back before the controller has let go of it. Requests that failed together are tried again one by one, in their
 //! order and before everybody else, so that each gets its own result.
 
+use super::extras::Event;
 use super::phases::{Recovery, Stage};
 use super::slot::{NONE, State};
 use super::{Engine, Error, Kind};
@@ -57,7 +58,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
 
     /// The controller is idle again; now the card. A raw request's card is its owner's business.
     fn lines_are_back(&mut self, now_ns: u64) {
-        if self.control != NONE || self.target.is_none() {
+        if self.target.is_none() || self.control != NONE && !self.minds_the_card() {
             return self.give_in(now_ns);
         }
         // A card that is in `tran` already does not answer: as good as an answer.
@@ -67,6 +68,23 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             STOP_TIMEOUT_NS,
             now_ns,
         );
+    }
+
+    /// Does the control request in progress leave the card's state to the engine?
+    fn minds_the_card(&self) -> bool {
+        !matches!(
+            self.slots.at(self.control).kind,
+            Kind::Raw { .. } | Kind::Io { .. } | Kind::Bus(_) | Kind::Pause { .. }
+        )
+    }
+
+    fn control_failed(&mut self, error: Error, now_ns: u64) {
+        match self.slots.at(self.control).kind {
+            // It has to find its way home first; and a flush by register its memory.
+            Kind::Visit(_) => self.extra(Event::Failed(error), now_ns),
+            _ if self.memory.mapped.is_some() => self.extra(Event::Failed(error), now_ns),
+            _ => self.end_control_and_go_on(Err(error), now_ns),
+        }
     }
 
     pub(super) fn recover_done(&mut self, step: Recovery, status: R1, now_ns: u64) {
@@ -130,8 +148,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         self.recovered_run();
         let again = core::mem::take(&mut self.again);
         if self.control != NONE {
-            self.end_control(Err(error));
-            return self.dispatch(now_ns);
+            return self.control_failed(error, now_ns);
         }
         self.stage = Stage::Idle;
         let together = self.gathered.members().len() > 1 && error != Error::Removed;

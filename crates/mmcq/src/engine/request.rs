@@ -1,6 +1,8 @@
 //! What is asked of the engine, and what comes back.
 
 use super::buffer::DmaBuf;
+use super::erase::Erase;
+use super::visit::Visit;
 use crate::host::{BusOp, DmaError, Fault, Phase};
 use crate::sched::Origin;
 use crate::spec::ParseError;
@@ -56,6 +58,33 @@ pub enum Kind {
         /// How long.
         ns: u64,
     },
+    /// Blocks that need not keep their content. It goes in pieces ([`Config::erase_budget_ns`](super::Config::erase_budget_ns)) with others in between; nothing
+    /// that overlaps it passes it, and no barrier. Never tried again. Needs [`Engine::equip`](super::Engine::equip).
+    Erase {
+        /// First block.
+        lba: u64,
+        /// How many, at least 1.
+        blocks: u32,
+        /// What becomes of them.
+        how: Erase,
+    },
+    /// Blocks that read as zeros afterwards: by an erase where the card's erased blocks are zeros and no others are touched, else by writing the
+    /// request's buffer (zeros, at least a block; the longer the faster) as often as it takes. Needs [`Engine::equip`](super::Engine::equip).
+    Zero {
+        /// First block.
+        lba: u64,
+        /// How many, 1 to 2^23 - 1.
+        blocks: u32,
+    },
+    /// Data of another partition of an eMMC: there, and back to the user area, in one. A barrier. Needs [`Engine::equip`](super::Engine::equip).
+    Visit(Visit),
+    /// A command whose busy may last long; waited for to its end and judged by a status. A barrier. Needs [`Engine::equip`](super::Engine::equip).
+    Order {
+        /// The command, answered by R1b.
+        command: Command,
+        /// Longest busy.
+        timeout_ns: u64,
+    },
 }
 
 /// One request with its memory.
@@ -67,7 +96,7 @@ pub struct Request {
     pub buf: DmaBuf,
     /// Who asks; for the scheduler.
     pub origin: Origin,
-    /// A write that completes only when its data are on the medium.
+    /// A write that completes only when its data are on the medium; see [`durable`](Self::durable).
     pub durable: bool,
     /// It passes a queue that is stopped for recovery: part of the recovery itself.
     pub urgent: bool,
@@ -79,10 +108,12 @@ impl Request {
         Request { kind, buf, origin: Origin::DEFAULT, durable: false, urgent: false }
     }
 
-    /// The same write, complete only when its data are on the medium (forced unit access).
+    /// The same write (or zeroes, or erase), complete only when it is on the medium: forced unit access. Needs [`Engine::equip`](super::Engine::equip).
+    /// Anything else stays what it is.
     #[must_use]
     pub fn durable(self) -> Self {
-        Request { durable: true, ..self }
+        let writes = matches!(self.kind, Kind::Write { .. } | Kind::Zero { .. } | Kind::Erase { .. });
+        Request { durable: writes, ..self }
     }
 
     /// The same, as a part of the recovery that everybody else waits for.
@@ -184,6 +215,11 @@ pub enum Error {
     ReadOnly,
     /// The blocks are write-protected.
     Protected,
+    /// The card can only erase whole groups of so many blocks, and more than was asked must not go.
+    Unaligned {
+        /// Blocks in a group.
+        group_blocks: u32,
+    },
     /// The card lost its supply, and with it writes in its cache that were complete and not yet flushed. Said once, to the next flush.
     CacheLost,
     /// Another card is in the slot.
@@ -217,6 +253,9 @@ impl core::fmt::Display for Error {
             Error::Dead => f.write_str("the card or its controller is given up"),
             Error::ReadOnly => f.write_str("the card can only be read any more"),
             Error::Protected => f.write_str("the blocks are write-protected"),
+            Error::Unaligned { group_blocks } => {
+                write!(f, "the card erases whole groups of {group_blocks} blocks only")
+            }
             Error::CacheLost => f.write_str("the card lost writes that were in its cache"),
             Error::Changed => f.write_str("another card is in the slot"),
         }

@@ -27,6 +27,33 @@ pub(super) enum State {
     Lost,
 }
 
+/// What makes a write special.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Rules(u8);
+
+impl Rules {
+    /// A write like any other.
+    pub const NONE: Rules = Rules(0);
+    /// Complete only when it is on the medium.
+    pub const DURABLE: Rules = Rules(1);
+    /// Zeroes: the buffer goes out again and again.
+    pub const ZERO: Rules = Rules(1 << 1);
+    /// Once settled, it is flushed before it is complete.
+    pub const FLUSH_AFTER: Rules = Rules(1 << 2);
+
+    pub const fn of(durable: bool) -> Rules {
+        Rules(durable as u8)
+    }
+
+    pub const fn has(self, rule: Rules) -> bool {
+        self.0 & rule.0 != 0
+    }
+
+    pub fn set(&mut self, rule: Rules, on: bool) {
+        self.0 = if on { self.0 | rule.0 } else { self.0 & !rule.0 };
+    }
+}
+
 #[derive(Debug)]
 pub(super) struct Slot {
     pub state: State,
@@ -40,7 +67,7 @@ pub(super) struct Slot {
     /// Blocks already moved (a request larger than a transfer goes in pieces).
     pub moved_blocks: u32,
     pub origin: Origin,
-    pub durable: bool,
+    pub rules: Rules,
     pub urgent: bool,
     pub arrived_ns: u64,
     pub kind: Kind,
@@ -63,7 +90,7 @@ impl Slot {
         generation: 0,
         moved_blocks: 0,
         origin: Origin::DEFAULT,
-        durable: false,
+        rules: Rules::NONE,
         urgent: false,
         arrived_ns: 0,
         kind: Kind::Flush,
@@ -91,6 +118,11 @@ impl Slot {
             lba.wrapping_add(u64::from(self.moved_blocks)),
             blocks.saturating_sub(self.moved_blocks),
         ))
+    }
+
+    /// Is nothing merged with it?
+    pub fn alone(&self) -> bool {
+        self.solo || self.rules != Rules::NONE
     }
 
     /// The way its data go, if it has any.
@@ -299,6 +331,31 @@ impl<const N: usize> Slots<N> {
         self.head = index;
         let age = self.span(index).age;
         self.enter(index, age);
+    }
+
+    /// The rest of an erase of these blocks: behind those that wait now and have nothing to do with them, but before who has, and before the first
+    /// barrier that is no erase.
+    pub fn push_rest(&mut self, index: u8, start: u64, end: u64) {
+        let stop = self.queue().find(|&i| {
+            let slot = self.at(i);
+            let (at, blocks) = match (slot.span(), slot.kind) {
+                (Some((_, at, blocks)), _) => (at, blocks),
+                (None, Kind::Erase { lba, blocks, .. }) => (lba, blocks),
+                (None, _) => return true,
+            };
+            at < end && start < at.saturating_add(u64::from(blocks))
+        });
+        let Some(next) = stop else { return self.push_back(index) };
+        let previous = self.at(next).previous;
+        if previous == NONE {
+            return self.push_front(index);
+        }
+        let slot = self.at_mut(index);
+        slot.state = State::Queued;
+        (slot.previous, slot.next) = (previous, next);
+        self.at_mut(previous).next = index;
+        self.at_mut(next).previous = index;
+        self.barriers |= 1 << (index as usize % N);
     }
 
     pub fn unlink(&mut self, index: u8) {

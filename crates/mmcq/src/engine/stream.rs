@@ -78,6 +78,8 @@ pub(super) enum End {
     After(u32),
     /// It goes on as long as the run does.
     Unknown,
+    /// With the blocks that are collected, which a CMD23 has announced as a reliable write.
+    Reliable,
 }
 
 /// The run of one direction.
@@ -161,7 +163,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     /// A request of the collected transfer's direction is queued that begins here.
     fn queued_at(&self, lba: u64) -> bool {
         bits(self.slots.mergeable(self.gathered.direction))
-            .any(|index| self.slots.span(index).start == lba && !self.slots.at(index).solo)
+            .any(|index| self.slots.span(index).start == lba && !self.slots.at(index).alone())
     }
 
     /// Blocks of the collected transfer's last request that do not fit into it.
@@ -363,6 +365,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             }
         }
         self.unsettled |= open.acknowledged;
+        self.dirty |= open.acknowledged;
         let shown = matches!(self.host.caps().busy, BusyDetect::Interrupt | BusyDetect::Response);
         if open.direction == Direction::Write && !shown {
             self.closing = true;
@@ -445,6 +448,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             } else if settles {
                 slot.state = State::Settling;
                 self.settling |= 1 << index;
+                self.dirty = true;
             } else {
                 slot.state = State::Ended;
                 self.ended |= 1 << index;

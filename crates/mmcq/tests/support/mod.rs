@@ -29,6 +29,9 @@ pub struct Seen {
     pub continued: bool,
 }
 
+/// A model of the replay-protected area.
+pub type Rpmb = Box<dyn FnMut(Direction, &mut [u8])>;
+
 /// What the test and the driver share.
 pub struct World {
     pub medium: Vec<u8>,
@@ -58,6 +61,16 @@ pub struct World {
     pub refuse_continue: u32,
     /// The controller asks for a new tuning at the next interrupt.
     pub retune: bool,
+    /// Other partitions, by their access bits, and the one that CMD6 has switched to.
+    pub areas: HashMap<u8, Vec<u8>>,
+    pub area: u8,
+    /// What the replay-protected area does with frames that come and that are asked for.
+    pub rpmb: Option<Rpmb>,
+    /// CMD35 or CMD32, and CMD36 or CMD33.
+    erase: (u64, u64),
+    /// Phases of this command fail after so many that do not: index, countdown, cause; and how many do.
+    pub strike: Option<(u8, u32, Cause)>,
+    pub strikes: u32,
 }
 
 impl World {
@@ -82,6 +95,12 @@ impl World {
             counted: 0,
             refuse_continue: 0,
             retune: false,
+            areas: HashMap::new(),
+            area: 0,
+            rpmb: None,
+            erase: (0, 0),
+            strike: None,
+            strikes: 1,
         }))
     }
 
@@ -139,6 +158,7 @@ pub fn target(blocks: u64) -> mmcq::engine::Target {
         read_timeout_ns: 100_000_000,
         write_timeout_ns: 250_000_000,
         flush: mmcq::engine::FlushBy::Status,
+        ..mmcq::engine::Target::NONE
     }
 }
 
@@ -224,6 +244,20 @@ impl Host for TestHost {
         events.retune = std::mem::take(&mut world.retune);
         let Some(phase) = world.running.take() else { return events };
         let index = phase.command.index;
+        if let Some((struck, left, cause)) = world.strike
+            && struck == index
+        {
+            world.strike = Some((struck, left.saturating_sub(1), cause));
+            if left == 0 {
+                world.strikes -= 1;
+                if world.strikes == 0 {
+                    world.strike = None;
+                }
+                let stage = if phase.data.is_some() { Stage::Data } else { Stage::Command };
+                events.phase = Some(Err(Fault { cause, stage, response: None }));
+                return events;
+            }
+        }
         if phase.auto == Auto::Continue && world.refuse_continue > 0 {
             world.refuse_continue -= 1;
             let fault = Fault { cause: Cause::Dma, stage: Stage::Data, response: None };
@@ -239,6 +273,13 @@ impl Host for TestHost {
                 }
             }
             23 => world.counted = phase.command.arg & 0xffff,
+            6 if phase.command.arg >> 16 & 0xff == 179 => world.area = (phase.command.arg >> 8 & 7) as u8,
+            32 | 35 => world.erase.0 = phase.command.arg.into(),
+            33 | 36 => world.erase.1 = phase.command.arg.into(),
+            38 => {
+                let (first, last) = world.erase;
+                world.medium[first as usize * 512..(last as usize + 1) * 512].fill(0);
+            }
             _ => {}
         }
         let mut status = READY | std::mem::take(&mut world.next_status);
@@ -257,8 +298,19 @@ impl Host for TestHost {
                 return events;
             }
             let mut at = first as usize * 512;
+            let area = world.area;
             for s in segments {
-                let memory = &mut world.medium[at..at + s.len as usize];
+                let World { medium, areas, rpmb, .. } = &mut *world;
+                if let (3, Some(rpmb)) = (area, rpmb) {
+                    // SAFETY: as below.
+                    rpmb(direction, unsafe {
+                        std::slice::from_raw_parts_mut(s.ptr.as_ptr(), s.len as usize)
+                    });
+                    continue;
+                }
+                let medium =
+                    if area == 0 { medium } else { areas.get_mut(&area).expect("no such partition") };
+                let memory = &mut medium[at..at + s.len as usize];
                 // SAFETY: the engine owns the memory and lends it until the transfer ends.
                 let buffer = unsafe { std::slice::from_raw_parts_mut(s.ptr.as_ptr(), s.len as usize) };
                 match direction {

@@ -197,6 +197,7 @@ fn run(close: Close, steps: &[Do], stop_status: u32) -> Ran {
         read_timeout_ns: 100_000_000,
         write_timeout_ns: 500_000_000,
         flush: FlushBy::Status,
+        ..Target::NONE
     };
     let chip = Rc::new(RefCell::new(Chip { stop_status, ..Chip::default() }));
     let host = Recorder { chip: chip.clone(), time: time.clone(), caps };

@@ -1,0 +1,296 @@
+//! The rest of a block device on our models: erase, zeroes, durable writes, partitions, sleep, power-off, in virtual time.
+
+#[path = "../../mmcq/tests/support/one_thread.rs"]
+mod one_thread;
+
+use mmcq::block::BlockDevice;
+use mmcq::card::partition::{Area, Partition};
+use mmcq::card::{self, Card, maintain, power};
+use mmcq::engine::{Config, DmaBuf, Erase, Error, Irreversible, Kind, Request};
+use mmcq::host::sdhci::{self, Table};
+use mmcq::task::Shared;
+use mmcq_sim::card::medium::{Fill, Medium};
+use mmcq_sim::card::profile::CardProfile;
+use mmcq_sim::memory::{MemoryConfig, ShadowMemory};
+use mmcq_sim::sdhci::{Port, Sdhci, SdhciConfig};
+use mmcq_sim::time::Time;
+use one_thread::{NOW_NS, OneThread, TIMER};
+use std::cell::RefCell;
+use std::future::Future;
+use std::pin::pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+
+type Driver = sdhci::Sdhci<Port, ShadowMemory, 129>;
+type Stack = Shared<OneThread, Driver, 16>;
+
+struct Rig {
+    time: Time,
+    model: Rc<RefCell<Sdhci>>,
+    memory: ShadowMemory,
+    stack: Stack,
+    card: Card,
+}
+
+impl Rig {
+    fn new(card: &str) -> Rig {
+        let path = format!("{}/../../cards/{card}.toml", env!("CARGO_MANIFEST_DIR"));
+        let text = std::fs::read_to_string(&path).unwrap();
+        let profile = CardProfile::from_toml(&text, card).unwrap_or_else(|error| panic!("{error}"));
+        let emmc = profile.is_emmc();
+        let medium = Medium::sparse(profile.capacity_bytes(), Fill::Pattern(7)).unwrap();
+        let model = profile.build(medium).unwrap_or_else(|error| panic!("{error}"));
+        let time = Time::new();
+        let memory = ShadowMemory::new(MemoryConfig::BITS32);
+        let config = SdhciConfig { uhs_at_33v: !emmc, ..SdhciConfig::GENERIC_4_20 };
+        let model = Rc::new(RefCell::new(Sdhci::new(config, memory.clone(), Some(model))));
+        let port = Port::new(model.clone(), time.clone(), 0, 0);
+        let table = Box::leak(Box::new(Table::new()));
+        let driver = if emmc { sdhci::Config::emmc_18() } else { sdhci::Config::new() };
+        let host = sdhci::Sdhci::new(port, memory.clone(), table, driver).unwrap();
+        NOW_NS.set(0);
+        let stack = Shared::new(OneThread, TIMER, host, Config::DEFAULT);
+        let found = drive(&time, &model, &stack, async {
+            let (found, scratch) = card::bring_up(&stack, buffer(1), card::Options::DEFAULT).await;
+            let found = found.unwrap_or_else(|error| panic!("{error}"));
+            card::equip(&stack, &found, scratch).await.0.unwrap();
+            found
+        });
+        Rig { time, model, memory, stack, card: found }
+    }
+
+    fn run<F: Future>(&self, future: F) -> F::Output {
+        drive(&self.time, &self.model, &self.stack, future)
+    }
+
+    fn disk(&self) -> BlockDevice<'_, OneThread, Driver, 16> {
+        BlockDevice::new(&self.stack)
+    }
+
+    fn read(&self, lba: u64, blocks: usize) -> Vec<u8> {
+        let (result, buf) = self.run(self.disk().read(lba, buffer(blocks)));
+        result.unwrap();
+        buf.to_vec()
+    }
+
+    fn write(&self, lba: u64, blocks: usize, fill: u8) {
+        let mut buf = buffer(blocks);
+        buf.fill(fill);
+        self.run(self.disk().write(lba, buf)).0.unwrap();
+    }
+
+    fn checked(&self) {
+        assert_eq!(self.memory.violations(), Vec::<String>::new());
+        assert_eq!(self.model.borrow().protocol_violations(), 0);
+        assert!(self.memory.live_mappings() <= 1, "only the descriptor table stays mapped");
+        assert_eq!(self.stack.with(|engine| engine.stats().lost_interrupts), 0);
+    }
+}
+
+/// Runs a future, going from interrupt to interrupt and deadline to deadline.
+fn drive<F: Future>(time: &Time, model: &Rc<RefCell<Sdhci>>, stack: &Stack, future: F) -> F::Output {
+    let mut future = pin!(future);
+    let mut context = Context::from_waker(Waker::noop());
+    loop {
+        NOW_NS.set(time.now());
+        if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
+            return output;
+        }
+        if !model.borrow().irq() {
+            let deadline = stack.with(|engine| engine.next_deadline_ns());
+            let next = model.borrow().next_event_ns();
+            let until = deadline.or(next).expect("nothing will ever happen").max(time.now());
+            let reached = model.borrow_mut().advance(until);
+            time.set(reached.max(time.now()));
+        }
+        NOW_NS.set(time.now());
+        if !model.borrow().irq() {
+            stack.poll();
+            continue;
+        }
+        for _ in 0..=256 {
+            stack.on_irq();
+            if !model.borrow().irq() {
+                break;
+            }
+        }
+        assert!(!model.borrow().irq(), "the driver left the interrupt asserted");
+    }
+}
+
+fn buffer(blocks: usize) -> DmaBuf {
+    let words: &'static mut [u64] = Box::leak(vec![0; blocks * 64].into_boxed_slice());
+    // SAFETY: bytes of the same memory, of the same length.
+    DmaBuf::from_static(unsafe { std::slice::from_raw_parts_mut(words.as_mut_ptr().cast(), blocks * 512) })
+}
+
+const ALL: [&str; 6] = ["sdsc-1g", "sdhc-16g-hs", "sdxc-128g-uhs", "hbg4a2", "emmc-hs200", "emmc-4g-old"];
+const EMMC: [&str; 3] = ["hbg4a2", "emmc-hs200", "emmc-4g-old"];
+
+#[test]
+fn zeroes_are_zeroes_and_touch_nobody_else() {
+    for card in ALL {
+        let rig = Rig::new(card);
+        let base = rig.card.target.sectors / 2 + 3;
+        rig.write(base - 1, 66, 0x5a);
+        let (result, zeros) = rig.run(rig.disk().write_zeroes(base, 64, buffer(8)));
+        result.unwrap_or_else(|error| panic!("{card}: {error}"));
+        assert_eq!(zeros.len_bytes(), 4096, "{card}");
+        let read = rig.read(base - 1, 66);
+        assert!(read[..512].iter().chain(&read[65 * 512..]).all(|&byte| byte == 0x5a), "{card}");
+        assert!(read[512..65 * 512].iter().all(|&byte| byte == 0), "{card}");
+        rig.checked();
+    }
+}
+
+#[test]
+fn erased_blocks_are_all_alike_and_their_neighbours_stay() {
+    for card in ALL {
+        let rig = Rig::new(card);
+        let geometry = rig.disk().geometry().unwrap();
+        let group = geometry.erase_blocks as usize;
+        assert!(group > 0, "{card} cannot erase");
+        let base = (geometry.blocks / 2).next_multiple_of(group as u64);
+        rig.write(base - 1, 1, 0x5a);
+        rig.write(base, 8, 0x33);
+        rig.write(base + group as u64, 1, 0x77);
+        rig.run(rig.disk().erase(base, group as u32)).unwrap_or_else(|error| panic!("{card}: {error}"));
+        let erased = rig.read(base, group.min(8));
+        assert!(erased.iter().all(|&byte| byte == erased[0]) && matches!(erased[0], 0 | 0xff), "{card}");
+        assert_eq!((rig.read(base - 1, 1)[0], rig.read(base + group as u64, 1)[0]), (0x5a, 0x77), "{card}");
+        rig.checked();
+    }
+}
+
+#[test]
+fn a_discard_keeps_what_it_cannot_free_exactly() {
+    for card in ALL {
+        let rig = Rig::new(card);
+        let grain = rig.disk().geometry().unwrap().discard_blocks as u64;
+        let base = (rig.card.target.sectors / 2).next_multiple_of(grain.max(1)) + 1;
+        rig.write(base - 1, 1, 0x5a);
+        rig.write(base, 64, 0x33);
+        rig.run(rig.disk().discard(base, 64)).unwrap();
+        assert_eq!(rig.read(base - 1, 1)[0], 0x5a, "{card}");
+        let left = rig.read(base, 64);
+        assert!(left.iter().all(|&byte| matches!(byte, 0x33 | 0 | 0xff)), "{card}");
+        // What is written afterwards is there.
+        rig.write(base, 64, 0x44);
+        assert!(rig.read(base, 64).iter().all(|&byte| byte == 0x44), "{card}");
+        rig.checked();
+    }
+}
+
+#[test]
+fn readers_are_served_between_the_pieces_of_a_long_erase() {
+    let rig = Rig::new("hbg4a2");
+    let blocks = 1 << 22;
+    let erase = Request::new(Kind::Erase { lba: 0, blocks, how: Erase::Trim }, DmaBuf::EMPTY);
+    let now = rig.time.now();
+    let erase = rig.stack.with(|engine| engine.submit(erase, now)).unwrap();
+    let mut longest_ns = 0;
+    let mut served = 0;
+    while rig.stack.with(|engine| engine.take(erase)).is_none() {
+        let asked_ns = rig.time.now();
+        rig.read(30_000_000 + 8 * served, 8);
+        longest_ns = longest_ns.max(rig.time.now() - asked_ns);
+        served += 1;
+        assert!(served < 100_000);
+    }
+    assert!(served > 4, "{served}");
+    assert!(longest_ns < 500_000_000, "{longest_ns}");
+    assert!(rig.read(1000, 8).iter().all(|&byte| byte == 0));
+    rig.checked();
+}
+
+#[test]
+fn durable_writes_are_there_and_plain_ones_need_a_flush() {
+    for card in ALL {
+        let rig = Rig::new(card);
+        let mut buf = buffer(8);
+        buf.fill(0x66);
+        let base = rig.card.target.sectors / 2;
+        rig.run(rig.disk().write_durable(base, buf)).0.unwrap_or_else(|error| panic!("{card}: {error}"));
+        let mut one = buffer(1);
+        one.fill(0x67);
+        rig.run(rig.disk().write_durable(base + 8, one)).0.unwrap();
+        assert_eq!((rig.read(base, 8)[4095], rig.read(base + 8, 1)[0]), (0x66, 0x67), "{card}");
+        rig.run(rig.disk().flush()).unwrap();
+        rig.checked();
+    }
+}
+
+#[test]
+fn boot_areas_are_apart_and_read_only_until_asked() {
+    for card in EMMC {
+        let rig = Rig::new(card);
+        rig.write(0, 8, 0x11);
+        let (boot, scratch) = rig.run(Partition::open(&rig.stack, &rig.card, buffer(1), Area::Boot1));
+        let boot = boot.unwrap_or_else(|error| panic!("{card}: {error}"));
+        let mut buf = buffer(8);
+        buf.fill(0x22);
+        let (refused, buf) = rig.run(boot.write(0, buf));
+        assert_eq!(refused.unwrap_err().error, Error::Protected, "{card}");
+        let boot = boot.writable().unwrap();
+        rig.run(boot.write(0, buf)).0.unwrap_or_else(|error| panic!("{card}: {error}"));
+        assert_eq!(rig.read(0, 8)[0], 0x11, "{card}: the user area");
+        let (result, buf) = rig.run(boot.read(0, buffer(8)));
+        result.unwrap();
+        assert!(buf.iter().all(|&byte| byte == 0x22), "{card}");
+        let (beyond, _) = rig.run(boot.read(boot.blocks(), buffer(1)));
+        assert!(matches!(beyond.unwrap_err().error, Error::OutOfRange { .. }));
+        rig.run(boot.flush()).unwrap();
+        let (none, _) = rig.run(Partition::open(&rig.stack, &rig.card, scratch, Area::General(1)));
+        assert_eq!(none.unwrap_err(), Error::Unsupported, "{card}");
+        rig.checked();
+    }
+}
+
+#[test]
+fn a_device_sleeps_and_wakes_with_its_data() {
+    for card in EMMC {
+        let rig = Rig::new(card);
+        rig.write(100, 8, 0x42);
+        let (asleep, scratch) = rig.run(power::sleep(&rig.stack, &rig.card, buffer(1)));
+        let asleep = asleep.unwrap_or_else(|error| panic!("{card}: {error}"));
+        assert_eq!(rig.run(rig.disk().read(100, buffer(8))).0.unwrap_err().error, Error::NoCard);
+        let (woken, _) = rig.run(power::awake(&rig.stack, &rig.card, scratch, asleep));
+        woken.unwrap_or_else(|error| panic!("{card}: {error}"));
+        assert_eq!(rig.read(100, 8)[0], 0x42, "{card}");
+        // It still knows how to erase.
+        rig.run(rig.disk().write_zeroes(100, 8, buffer(1))).0.unwrap();
+        rig.checked();
+    }
+}
+
+#[test]
+fn power_goes_after_everything_is_written() {
+    for card in ALL {
+        for off in [power::Off::Short, power::Off::Long] {
+            let rig = Rig::new(card);
+            rig.write(100, 8, 0x42);
+            let (result, scratch) = rig.run(power::power_off(&rig.stack, &rig.card, buffer(1), off));
+            result.unwrap_or_else(|error| panic!("{card}: {error}"));
+            assert_eq!(rig.run(rig.disk().read(100, buffer(8))).0.unwrap_err().error, Error::NoCard);
+            // It comes up again, and what was written is there.
+            let (again, _) = rig.run(card::bring_up(&rig.stack, scratch, card::Options::DEFAULT));
+            again.unwrap_or_else(|error| panic!("{card}: {error}"));
+            assert_eq!(rig.read(100, 8)[0], 0x42, "{card}");
+            rig.checked();
+        }
+    }
+}
+
+#[test]
+fn health_is_told_by_emmc_alone() {
+    let rig = Rig::new("hbg4a2");
+    rig.run(maintain::health(&rig.stack, &rig.card, buffer(1))).0.unwrap();
+    let sure = Irreversible::i_know_that_this_cannot_be_undone();
+    rig.run(maintain::sanitize(&rig.stack, &rig.card, buffer(1), sure)).0.unwrap();
+    let (urgency, _) =
+        rig.run(maintain::background_work(&rig.stack, &rig.card, buffer(1), maintain::Urgency::Some));
+    urgency.unwrap();
+    rig.checked();
+    let rig = Rig::new("sdhc-16g-hs");
+    assert_eq!(rig.run(maintain::health(&rig.stack, &rig.card, buffer(1))).0, Err(Error::Unsupported));
+}

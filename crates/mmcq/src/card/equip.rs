@@ -1,0 +1,225 @@
+//! More than reading and writing: what the engine is told of it, and the code that does it.
+
+use super::quirk::Quirks;
+use super::session::{Failed, Session};
+use super::{Card, Family};
+use crate::engine::{Abilities, DmaBuf, Erase, Erasing, Error};
+use crate::host::Host;
+use crate::sched::Policy;
+use crate::spec::command::emmc;
+use crate::spec::csd::Csd;
+use crate::spec::ext_csd::ExtCsd;
+use crate::spec::scr::Scr;
+use crate::spec::ssr::Ssr;
+use crate::task::{Lock, Shared};
+
+/// The class of erase commands [SD 4.7.3], [eMMC 6.10.3].
+const CLASS_ERASE: u8 = 5;
+/// SD: an allocation unit where the card names none (4 MiB), and its erase where the card names no time.
+const UNIT_BLOCKS: u32 = 8192;
+const UNIT_MS: u32 = 1_000;
+/// eMMC: the unit of the erase timeouts [eMMC 7.4].
+const ERASE_MS: u32 = 300;
+/// Where CMD38's argument goes on iNAND devices that do not take it from the command.
+const INAND_ARGUMENT: u8 = 113;
+/// What a device with a fixed time for it needs for a secure erase.
+const FIXED_SECURE_MS: u32 = 2_000;
+
+/// Makes the engine able to erase, write zeroes, write durably and visit partitions of this card; called once after bring-up, which leaves it out because a
+/// program that only reads and writes should not carry it. `scratch` ([`SCRATCH_BYTES`](super::SCRATCH_BYTES)) comes back.
+pub async fn equip<L: Lock, H: Host, const N: usize, P: Policy>(
+    shared: &Shared<L, H, N, P>,
+    card: &Card,
+    scratch: DmaBuf,
+) -> (Result<(), Error>, DmaBuf) {
+    let mut session = Session::new(shared, scratch);
+    session.rca = card.target.rca;
+    let result = abilities(&mut session, card).await.map_err(|Failed| session.error);
+    let result = result.map(|abilities| {
+        shared.with(|engine| {
+            engine.equip();
+            engine.set_abilities(abilities);
+        })
+    });
+    (result, session.into_scratch())
+}
+
+/// What its registers say.
+async fn abilities<L: Lock, H: Host, const N: usize, P: Policy>(
+    session: &mut Session<'_, L, H, N, P>,
+    card: &Card,
+) -> Result<Abilities, Failed> {
+    let quirks = card.target.quirks;
+    match &card.family {
+        Family::Sd(sd) => {
+            let csd = session.parsed(Csd::parse_sd(&card.csd))?;
+            let scr = session.parsed(Scr::parse(&sd.scr))?;
+            let erase = of_sd(&csd, &scr, &Ssr::parse(&sd.ssr), quirks);
+            Ok(Abilities { erase, reliable_blocks: 0 })
+        }
+        Family::Emmc(_) => {
+            let csd = session.parsed(Csd::parse_emmc(&card.csd))?;
+            session.register(emmc::send_ext_csd(), false, 512).await?;
+            let found = ExtCsd::parse(session.bytes()?).map(|ext| {
+                let any = ext.reliable_write_enhanced();
+                let reliable_blocks = if any { u32::MAX } else { ext.rel_wr_sec_c().into() };
+                Abilities { erase: of_emmc(&csd, &ext, quirks), reliable_blocks }
+            });
+            session.parsed(found)
+        }
+    }
+}
+
+/// How an SD card erases [SD 4.3.5, 4.14].
+fn of_sd(csd: &Csd, scr: &Scr, ssr: &Ssr, quirks: Quirks) -> Erasing {
+    if !csd.classes.has(CLASS_ERASE) {
+        return Erasing::NONE;
+    }
+    let discard = ssr.discard && !quirks.has(Quirks::NO_SD_DISCARD);
+    let erase_ms = match (ssr.erase_timeout_s, ssr.erase_aus) {
+        (0, _) | (_, 0) => UNIT_MS,
+        (seconds, units) => (u32::from(seconds) * 1_000).div_ceil(units.into()),
+    };
+    Erasing {
+        kinds: Erase::Erase.bit() | if discard { Erase::Discard.bit() } else { 0 },
+        emmc: false,
+        unit_blocks: ssr.au_bytes.map_or(UNIT_BLOCKS, |bytes| (bytes / 512).max(1)),
+        group_blocks: match csd.erase_single_block {
+            true => 1,
+            false => u32::try_from(csd.erase_unit_bytes() / 512).unwrap_or(u32::MAX).max(1),
+        },
+        zeros: !scr.erased_ones,
+        argument_byte: 0,
+        erase_ms,
+        // A discard takes the same short time for any size.
+        trim_ms: 0,
+        secure_erase_ms: 0,
+        secure_trim_ms: 0,
+        offset_ms: u32::from(ssr.erase_offset_s) * 1_000,
+    }
+}
+
+/// How an eMMC erases: its registers, and what is known better [eMMC 6.6.9 to 6.6.12].
+fn of_emmc(csd: &Csd, ext: &ExtCsd<'_>, quirks: Quirks) -> Erasing {
+    if !csd.classes.has(CLASS_ERASE) {
+        return Erasing::NONE;
+    }
+    let mut kinds = Erase::Erase.bit();
+    for (offered, bit) in [
+        (ext.trim(), Erase::Trim.bit()),
+        (ext.discard(), Erase::Discard.bit()),
+        (ext.secure_erase(), Erasing::SECURE_ERASE),
+        (ext.secure_erase() && ext.trim(), Erasing::SECURE_TRIM),
+    ] {
+        if offered {
+            kinds |= bit;
+        }
+    }
+    let times = |mult: u8| u32::from(mult.max(1));
+    let erase_ms = ERASE_MS * times(ext.erase_timeout_mult());
+    // Without high-capacity groups: those of the CSD.
+    let unit_bytes = match ext.hc_erase_group_bytes() {
+        Some(bytes) if ext.erase_group_def() & 1 != 0 => bytes,
+        _ => csd.erase_unit_bytes(),
+    };
+    let unit_blocks = u32::try_from(unit_bytes / 512).unwrap_or(u32::MAX).max(1);
+    let mut erase = Erasing {
+        kinds,
+        emmc: true,
+        unit_blocks,
+        group_blocks: unit_blocks,
+        zeros: ext.erased_mem_cont() == 0,
+        argument_byte: 0,
+        erase_ms,
+        trim_ms: ERASE_MS * times(ext.trim_mult()),
+        secure_erase_ms: erase_ms * times(ext.sec_erase_mult()),
+        secure_trim_ms: erase_ms * times(ext.sec_trim_mult()),
+        offset_ms: 0,
+    };
+    if quirks.has(Quirks::NO_TRIM) {
+        erase.kinds &= !(Erase::Trim.bit() | Erase::Discard.bit() | Erasing::SECURE_TRIM);
+    }
+    if quirks.has(Quirks::NO_SECURE_ERASE) {
+        erase.kinds &= !(Erasing::SECURE_ERASE | Erasing::SECURE_TRIM);
+    }
+    if quirks.has(Quirks::FIXED_SECURE_TIME) {
+        (erase.secure_erase_ms, erase.secure_trim_ms, erase.offset_ms) = (0, 0, FIXED_SECURE_MS);
+    }
+    if quirks.has(Quirks::ERASE_ARGUMENT_BY_SWITCH) {
+        erase.argument_byte = INAND_ARGUMENT;
+        erase.kinds &= !Erase::Discard.bit();
+    }
+    erase
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// SDHC of 15 GB, SCR of a version 3 card, SSR with 4 MiB units, 15 of them in 3 s, offset 1 s.
+    fn registers() -> (Csd, Scr, Ssr) {
+        let csd = Csd::parse_sd(&[0x400e_0032, 0x5b59_0000, 0x73a7_7f80, 0x0a40_0001]).unwrap();
+        let scr = Scr::parse(&[0x02, 0x35, 0x80, 0x02, 0, 0, 0, 0]).unwrap();
+        let mut ssr = [0; 64];
+        ssr[10..14].copy_from_slice(&[0x90, 0, 15, 3 << 2 | 1]);
+        ssr[24] = 0b10;
+        (csd, scr, Ssr::parse(&ssr))
+    }
+
+    #[test]
+    fn an_sd_card_erases_by_its_status() {
+        let (csd, scr, ssr) = registers();
+        let erase = of_sd(&csd, &scr, &ssr, Quirks::NONE);
+        assert_eq!((erase.unit_blocks, erase.group_blocks), (8192, 1));
+        assert_eq!((erase.erase_ms, erase.offset_ms), (200, 1_000));
+        assert!(erase.can(Erase::Erase) && erase.can(Erase::Discard) && !erase.can(Erase::Trim));
+        assert!(erase.zeros);
+        assert_eq!(erase.discarding(), Some(Erase::Discard));
+        assert_eq!(erase.zeroing(3, 5), Some(Erase::Erase));
+    }
+
+    #[test]
+    fn a_broken_discard_is_left_out() {
+        let (csd, scr, ssr) = registers();
+        let erase = of_sd(&csd, &scr, &ssr, Quirks::NO_SD_DISCARD);
+        assert_eq!(erase.discarding(), Some(Erase::Erase));
+    }
+
+    fn emmc_registers() -> (Csd, [u8; 512]) {
+        let csd = Csd::parse_emmc(&[0xd027_0032, 0x0f59_03ff, 0xffff_ffe7, 0x8640_0001]).unwrap();
+        let mut ext = [0; 512];
+        (ext[192], ext[175], ext[224], ext[223]) = (8, 1, 8, 2);
+        (ext[231], ext[232], ext[229], ext[230]) = (0x55, 3, 4, 5);
+        (csd, ext)
+    }
+
+    #[test]
+    fn an_emmc_erases_by_ext_csd() {
+        let (csd, bytes) = emmc_registers();
+        let erase = of_emmc(&csd, &ExtCsd::parse(&bytes).unwrap(), Quirks::NONE);
+        assert_eq!((erase.unit_blocks, erase.group_blocks), (8192, 8192));
+        assert_eq!((erase.erase_ms, erase.trim_ms), (600, 900));
+        assert_eq!((erase.secure_erase_ms, erase.secure_trim_ms), (3_000, 2_400));
+        assert_eq!(erase.kinds, 31);
+        assert_eq!(erase.zeroing(1, 1), Some(Erase::Trim));
+    }
+
+    #[test]
+    fn quirks_change_their_own_path_alone() {
+        let (csd, bytes) = emmc_registers();
+        let ext = ExtCsd::parse(&bytes).unwrap();
+        let plain = of_emmc(&csd, &ext, Quirks::NONE);
+        let broken = of_emmc(&csd, &ext, Quirks::NO_SECURE_ERASE);
+        assert_eq!(broken, Erasing { kinds: 0b111, ..plain });
+        let trimless = of_emmc(&csd, &ext, Quirks::NO_TRIM);
+        assert_eq!(trimless, Erasing { kinds: 0b1001, ..plain });
+        // Groups are not exact enough for zeroes at any place.
+        assert_eq!(trimless.zeroing(1, 1), None);
+        assert_eq!(trimless.zeroing(8192, 8192), Some(Erase::Erase));
+        let inand = of_emmc(&csd, &ext, Quirks::ERASE_ARGUMENT_BY_SWITCH);
+        assert_eq!((inand.argument_byte, inand.kinds), (113, 0b11011));
+        let fixed = of_emmc(&csd, &ext, Quirks::FIXED_SECURE_TIME);
+        assert_eq!((fixed.secure_erase_ms, fixed.offset_ms, fixed.erase_ms), (0, 2_000, 600));
+        assert_eq!(of_emmc(&csd, &ext, Quirks::NO_HPI), plain);
+    }
+}

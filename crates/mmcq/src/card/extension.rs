@@ -1,0 +1,285 @@
+//! Extension registers of SD cards: cache and power-off notification [SD 5.7, 5.8].
+//!
+//! The general information (function 0) lists sets of registers: power management is code 1, performance code 2. What it says of places and lengths is
+//! the card's word: everything is checked against the page before it is used.
+
+use super::quirk::Quirks;
+use super::session::{Failed, Session};
+use super::{Card, Family};
+use crate::engine::{BLOCK_BYTES, DmaBuf, Error, FlushBy, Target};
+use crate::host::{Data, Direction, Host};
+use crate::sched::Policy;
+use crate::spec::command::sd::{self, Extension};
+use crate::spec::response::R1;
+use crate::spec::scr::Scr;
+use crate::spec::timing::sd as limits;
+use crate::task::{Lock, Shared};
+
+/// Codes of the sets [SD 5.8].
+const POWER: u16 = 1;
+const PERFORMANCE: u16 = 2;
+/// Sets in the list at most: what fits on its page.
+const SETS_MAX: usize = 8;
+/// In the performance set: bit 0 of these bytes enables the cache, starts a flush.
+const CACHE_ENABLE: u16 = 260;
+const CACHE_FLUSH: u16 = 261;
+/// In the power set: bit 0 notifies of power-off; bit 0 says that the card is ready for it.
+const POWER_OFF: u16 = 2;
+const POWER_OFF_READY: u16 = 1;
+/// Between two questions for that.
+const ASK_NS: u64 = 1_000_000;
+
+/// What the extension registers offer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Extensions {
+    /// The performance set.
+    pub performance: Option<Extension>,
+    /// It has a cache.
+    pub cache: bool,
+    /// Depth of its command queue; 0: none.
+    pub queue_depth: u8,
+    /// The power management set.
+    pub power: Option<Extension>,
+    /// It wants to be told before power goes.
+    pub power_off: bool,
+}
+
+/// Bytes of the general information at this place.
+fn number<const B: usize>(page: &[u8; 512], at: usize) -> u64 {
+    let bytes = page.get(at..at.saturating_add(B)).unwrap_or(&[]);
+    bytes.iter().rev().fold(0, |value, &byte| value << 8 | u64::from(byte))
+}
+
+/// The sets that the general information lists: code and place. At most eight steps, and none past the page.
+fn sets(page: &[u8; 512]) -> impl Iterator<Item = (u16, Extension)> + '_ {
+    let known = number::<2>(page, 0) == 0;
+    let count = (number::<1>(page, 4) as usize).min(SETS_MAX);
+    let mut at = 16usize;
+    (0..if known { count } else { 0 }).filter_map(move |_| {
+        let here = at;
+        if here < 16 || here + 48 > 512 {
+            return None;
+        }
+        at = number::<2>(page, here + 40) as usize;
+        let code = number::<2>(page, here) as u16;
+        let registers = number::<1>(page, here + 42);
+        let place = number::<4>(page, here + 44);
+        let function = (place >> 18 & 0xf) as u8;
+        // One set of registers; function 0 is the list itself.
+        (registers >= 1 && function != 0).then_some((
+            code,
+            Extension {
+                io: false,
+                function,
+                page: (place >> 9 & 0xff) as u8,
+                offset: (place & 0x1ff) as u16,
+            },
+        ))
+    })
+}
+
+/// A byte of a set, if it is on its page.
+const fn byte_of(set: Extension, at: u16) -> Option<Extension> {
+    let offset = set.offset + at;
+    if offset < 512 { Some(Extension { offset, ..set }) } else { None }
+}
+
+/// Reads what the card offers by extension registers; nothing if it has none.
+pub async fn extensions<L: Lock, H: Host, const N: usize, P: Policy>(
+    shared: &Shared<L, H, N, P>,
+    card: &Card,
+    scratch: DmaBuf,
+) -> (Result<Extensions, Error>, DmaBuf) {
+    let mut session = Session::new(shared, scratch);
+    session.rca = card.target.rca;
+    let result = read(&mut session, card).await.map_err(|Failed| session.error);
+    (result, session.into_scratch())
+}
+
+async fn read<L: Lock, H: Host, const N: usize, P: Policy>(
+    session: &mut Session<'_, L, H, N, P>,
+    card: &Card,
+) -> Result<Extensions, Failed> {
+    let mut found = Extensions::default();
+    let Family::Sd(known) = &card.family else { return Ok(found) };
+    if !Scr::parse(&known.scr).is_ok_and(|scr| scr.cmd48) {
+        return Ok(found);
+    }
+    session.register(sd::read_extr_single(Extension::default(), 512), false, 512).await?;
+    for (code, place) in sets(session.bytes()?) {
+        match code {
+            POWER if found.power.is_none() => found.power = Some(place),
+            PERFORMANCE if found.performance.is_none() => found.performance = Some(place),
+            _ => {}
+        }
+    }
+    let quirks = card.target.quirks;
+    if let Some(place) = found.power {
+        found.power_off =
+            ability(session, place, 1).await? & 1 << 4 != 0 && !quirks.has(Quirks::NO_SD_POWER_OFF);
+    }
+    if let Some(place) = found.performance {
+        found.cache = ability(session, place, 4).await? & 1 != 0 && !quirks.has(Quirks::NO_SD_CACHE);
+        let depth = ability(session, place, 6).await? & 0x1f;
+        found.queue_depth = if quirks.has(Quirks::NO_SD_QUEUE) { 0 } else { depth };
+    }
+    Ok(found)
+}
+
+/// One byte of a set; 0 where it does not exist.
+async fn ability<L: Lock, H: Host, const N: usize, P: Policy>(
+    session: &mut Session<'_, L, H, N, P>,
+    set: Extension,
+    at: u16,
+) -> Result<u8, Failed> {
+    let Some(place) = byte_of(set, at) else { return Ok(0) };
+    session.register(sd::read_extr_single(place, 1), false, 512).await?;
+    Ok(session.bytes::<1>()?[0])
+}
+
+/// Writes one byte of a set, and waits for the end of busy.
+async fn write<L: Lock, H: Host, const N: usize, P: Policy>(
+    session: &mut Session<'_, L, H, N, P>,
+    place: Extension,
+    value: u8,
+) -> Result<(), Failed> {
+    let mut page = session.take_scratch();
+    if let Some(first) = page.first_mut() {
+        *first = value;
+    }
+    let data = Data { direction: Direction::Write, block_size: BLOCK_BYTES as u16, blocks: 1 };
+    let command = sd::write_extr_single(place, 1);
+    let (result, page) =
+        session.shared.raw(None, command, Some(data), page, limits::EXTENSION_WRITE_NS).await;
+    session.set_scratch(page);
+    match result {
+        Ok(output) if output.response.r1().0 & (R1::OWN | R1::PREVIOUS) != 0 => {
+            session.fail(Error::Card(output.response.r1().0))
+        }
+        Ok(_) => session.wait_ready(limits::EXTENSION_WRITE_NS).await,
+        Err(error) => session.fail(error),
+    }
+}
+
+/// Switches the write cache of an SD card on, before others use the card. `page` (512 bytes) stays with the engine, which needs it to flush; it
+/// comes back if the card has no cache that works ([`Error::Unsupported`]), or refuses.
+///
+/// A card that may be taken out any moment is better off without: from now on only a flush or a durable write makes data durable.
+pub async fn enable_cache<L: Lock, H: Host, const N: usize, P: Policy>(
+    shared: &Shared<L, H, N, P>,
+    card: &Card,
+    page: DmaBuf,
+) -> Result<(), (Error, DmaBuf)> {
+    let given = page.len_bytes();
+    if given < BLOCK_BYTES {
+        return Err((Error::Buffer { needed: BLOCK_BYTES, given }, page));
+    }
+    let mut session = Session::new(shared, page);
+    session.rca = card.target.rca;
+    let result = switch_on(&mut session, card).await.map_err(|Failed| session.error);
+    let page = session.into_scratch();
+    match result {
+        Ok(at) => {
+            shared.with(|engine| {
+                engine.equip();
+                engine.set_page(page);
+                if let Some(target) = engine.target() {
+                    let flush = FlushBy::SdCache { at, timeout_ns: limits::FLUSH_NS };
+                    let target = Target { flush, ..*target };
+                    engine.set_target(Some(target));
+                }
+            });
+            Ok(())
+        }
+        Err(error) => Err((error, page)),
+    }
+}
+
+async fn switch_on<L: Lock, H: Host, const N: usize, P: Policy>(
+    session: &mut Session<'_, L, H, N, P>,
+    card: &Card,
+) -> Result<Extension, Failed> {
+    let found = read(session, card).await?;
+    let set = found.performance.filter(|_| found.cache);
+    let places = set.and_then(|set| Some((byte_of(set, CACHE_ENABLE)?, byte_of(set, CACHE_FLUSH)?)));
+    let Some((enable, flush)) = places else { return session.fail(Error::Unsupported) };
+    write(session, enable, 1).await?;
+    session.register(sd::read_extr_single(enable, 1), false, 512).await?;
+    if session.bytes::<1>()?[0] & 1 == 0 {
+        return session.refuse("the SD card does not switch its cache on");
+    }
+    Ok(flush)
+}
+
+/// Tells an SD card that its power goes, and waits until it is ready for it. False: it does not want to know.
+pub(super) async fn notify_power_off<L: Lock, H: Host, const N: usize, P: Policy>(
+    session: &mut Session<'_, L, H, N, P>,
+    card: &Card,
+) -> Result<bool, Failed> {
+    let found = read(session, card).await?;
+    let set = found.power.filter(|_| found.power_off);
+    let places = set.and_then(|set| Some((byte_of(set, POWER_OFF)?, byte_of(set, POWER_OFF_READY)?)));
+    let Some((notify, ready)) = places else { return Ok(false) };
+    write(session, notify, 1).await?;
+    for _ in 0..=limits::EXTENSION_WRITE_NS / ASK_NS {
+        session.register(sd::read_extr_single(ready, 1), false, 512).await?;
+        if session.bytes::<1>()?[0] & 1 != 0 {
+            return Ok(true);
+        }
+        session.pause(ASK_NS).await?;
+    }
+    session.refuse("the SD card never gets ready for power-off")
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+    use super::*;
+    use std::vec::Vec;
+
+    fn page(entries: &[(u16, u16, u8, u32)]) -> [u8; 512] {
+        let mut page = [0; 512];
+        page[4] = entries.len() as u8;
+        let mut at = 16usize;
+        for &(code, next, count, place) in entries {
+            page[at..at + 2].copy_from_slice(&code.to_le_bytes());
+            page[at + 40..at + 42].copy_from_slice(&next.to_le_bytes());
+            page[at + 42] = count;
+            page[at + 44..at + 48].copy_from_slice(&place.to_le_bytes());
+            at = next as usize;
+        }
+        page
+    }
+
+    #[test]
+    fn both_sets_are_found() {
+        let page = page(&[(2, 64, 1, 2 << 18), (1, 0, 1, 1 << 18 | 3 << 9 | 4)]);
+        let found: Vec<_> = sets(&page).collect();
+        let performance = Extension { function: 2, ..Extension::default() };
+        let power = Extension { function: 1, page: 3, offset: 4, io: false };
+        assert_eq!(found, [(2, performance), (1, power)]);
+    }
+
+    #[test]
+    fn an_unknown_structure_is_left_alone() {
+        let mut page = page(&[(2, 0, 1, 2 << 18)]);
+        page[0] = 1;
+        assert_eq!(sets(&page).count(), 0);
+    }
+
+    #[test]
+    fn any_list_ends_and_stays_on_its_page() {
+        arbtest::arbtest(|u| {
+            let mut page = [0; 512];
+            u.fill_buffer(&mut page)?;
+            page[0] = 0;
+            page[1] = 0;
+            for (_, place) in sets(&page) {
+                assert!(place.function < 16 && place.offset < 512 && place.function != 0);
+                assert!(byte_of(place, CACHE_FLUSH).is_none_or(|at| at.offset < 512));
+            }
+            assert!(sets(&page).count() <= SETS_MAX);
+            Ok(())
+        });
+    }
+}

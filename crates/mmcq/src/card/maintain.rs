@@ -1,0 +1,140 @@
+//! Looking after an eMMC: health, background operations, sanitize [eMMC 6.6.13, 6.6.25, 7.4].
+
+use super::session::{Failed, Session};
+use super::{Card, Family};
+use crate::engine::{DmaBuf, Error, Irreversible, Kind, Request};
+use crate::host::Host;
+use crate::sched::Policy;
+use crate::spec::command::emmc;
+use crate::spec::ext_csd::{ExtCsd, LifeTime, PreEol, index};
+use crate::task::{Lock, Shared};
+
+/// What a card tells of its wear.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Health {
+    /// Spare blocks used up.
+    pub pre_eol: PreEol,
+    /// Wear of type A memory (by custom, the fast one).
+    pub life_a: LifeTime,
+    /// Wear of type B memory (by custom, the bulk).
+    pub life_b: LifeTime,
+    /// Firmware version, in the maker's coding.
+    pub firmware: u64,
+    /// The maker's own account.
+    pub vendor: [u8; 32],
+}
+
+/// Urgency of background operations [eMMC 7.4.60].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Urgency {
+    /// Nothing to do.
+    None,
+    /// Some, and there is time.
+    Some,
+    /// Performance suffers.
+    Impacted,
+    /// Critical: the next write may wait long.
+    Critical,
+}
+
+/// Longest time of background operations that were started by hand; the standard names none.
+const BKOPS_NS: u64 = 240_000_000_000;
+/// The same for a sanitize.
+const SANITIZE_NS: u64 = 900_000_000_000;
+
+async fn ext_csd<L: Lock, H: Host, const N: usize, P: Policy, R>(
+    shared: &Shared<L, H, N, P>,
+    card: &Card,
+    scratch: DmaBuf,
+    read: impl FnOnce(&ExtCsd<'_>) -> R,
+) -> (Result<R, Error>, DmaBuf) {
+    if !matches!(card.family, Family::Emmc(_)) {
+        return (Err(Error::Unsupported), scratch);
+    }
+    let mut session = Session::new(shared, scratch);
+    session.rca = card.target.rca;
+    let result = match session.register(emmc::send_ext_csd(), false, 512).await {
+        Ok(_) => session.bytes().map(|bytes| ExtCsd::parse(bytes).map(|ext| read(&ext))),
+        Err(Failed) => Err(Failed),
+    };
+    let result = match result {
+        Ok(parsed) => parsed.map_err(Error::from),
+        Err(Failed) => Err(session.error),
+    };
+    (result, session.into_scratch())
+}
+
+/// An eMMC's health. SD cards tell nothing by their standard: [`Error::Unsupported`].
+pub async fn health<L: Lock, H: Host, const N: usize, P: Policy>(
+    shared: &Shared<L, H, N, P>,
+    card: &Card,
+    scratch: DmaBuf,
+) -> (Result<Health, Error>, DmaBuf) {
+    ext_csd(shared, card, scratch, |ext| Health {
+        pre_eol: ext.pre_eol(),
+        life_a: ext.life_time_a(),
+        life_b: ext.life_time_b(),
+        firmware: ext.firmware_version(),
+        vendor: ext.vendor_health().first_chunk().copied().unwrap_or([0; 32]),
+    })
+    .await
+}
+
+/// Does the background work that an eMMC has to do, if it is at least as urgent as `from` and is started by the host on this device. It waits its turn
+/// in the queue, so it never comes into the middle of a write; the others wait for its end. Returns the urgency that was found.
+pub async fn background_work<L: Lock, H: Host, const N: usize, P: Policy>(
+    shared: &Shared<L, H, N, P>,
+    card: &Card,
+    scratch: DmaBuf,
+    from: Urgency,
+) -> (Result<Urgency, Error>, DmaBuf) {
+    let (found, scratch) = ext_csd(shared, card, scratch, |ext| {
+        let urgency = match ext.bkops_status() & 3 {
+            0 => Urgency::None,
+            1 => Urgency::Some,
+            2 => Urgency::Impacted,
+            _ => Urgency::Critical,
+        };
+        (urgency, ext.bkops_en() & 1 != 0)
+    })
+    .await;
+    let (urgency, by_hand) = match found {
+        Ok(found) => found,
+        Err(error) => return (Err(error), scratch),
+    };
+    if urgency == Urgency::None || urgency < from || !by_hand {
+        return (Ok(urgency), scratch);
+    }
+    let started = switch(shared, index::BKOPS_START, 1, BKOPS_NS).await;
+    (started.map(|()| urgency), scratch)
+}
+
+/// Destroys for good what was erased, trimmed or discarded before and still exists somewhere in the device. It may take minutes, and
+/// everybody else waits.
+pub async fn sanitize<L: Lock, H: Host, const N: usize, P: Policy>(
+    shared: &Shared<L, H, N, P>,
+    card: &Card,
+    scratch: DmaBuf,
+    _leave: Irreversible,
+) -> (Result<(), Error>, DmaBuf) {
+    let (can, scratch) = ext_csd(shared, card, scratch, |ext| ext.sanitize()).await;
+    let result = match can {
+        Ok(true) => switch(shared, index::SANITIZE_START, 1, SANITIZE_NS).await,
+        Ok(false) => Err(Error::Unsupported),
+        Err(error) => Err(error),
+    };
+    (result, scratch)
+}
+
+/// CMD6 to the end of its busy, as one request.
+pub(super) async fn switch<L: Lock, H: Host, const N: usize, P: Policy>(
+    shared: &Shared<L, H, N, P>,
+    byte: u8,
+    value: u8,
+    timeout_ns: u64,
+) -> Result<(), Error> {
+    shared.with(|engine| engine.equip());
+    let command = emmc::switch(emmc::Access::WriteByte, byte, value, 0);
+    let order = Kind::Order { command, timeout_ns };
+    shared.request(Request::new(order, DmaBuf::EMPTY)).await.result.map(|_| ())
+}

@@ -1,0 +1,222 @@
+//! The other partitions of an eMMC: boot areas and general purpose partitions [eMMC 6.2].
+//!
+//! Each read or write is a [`Visit`]: the queue has drained, the card is switched there and back again, and nothing else can come in between.
+//! RPMB is a partition as well, with rules of its own: see the module `rpmb` (feature of the same name).
+
+use super::session::Session;
+use super::{Card, Family};
+use crate::block::{BlockDevice, Partial};
+use crate::engine::{BLOCK_BYTES, DmaBuf, Error, Kind, Request, Visit};
+use crate::host::Host;
+use crate::sched::{Fifo, Policy};
+use crate::spec::command::emmc;
+use crate::spec::ext_csd::ExtCsd;
+use crate::task::{Lock, Shared};
+
+/// Which one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Area {
+    /// The first boot area.
+    Boot1,
+    /// The second.
+    Boot2,
+    /// A general purpose partition, 1 to 4.
+    General(u8),
+    /// The replay-protected area: not to be read and written as blocks.
+    Rpmb,
+}
+
+impl Area {
+    /// Its access bits in PARTITION_CONFIG; 0: there is no such partition.
+    pub const fn access(self) -> u8 {
+        match self {
+            Area::Boot1 => 1,
+            Area::Boot2 => 2,
+            Area::Rpmb => 3,
+            Area::General(number @ 1..=4) => 3 + number,
+            Area::General(_) => 0,
+        }
+    }
+}
+
+/// What EXT_CSD says of a partition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Layout {
+    /// PARTITION_CONFIG for it.
+    pub config: u8,
+    /// Longest time of a switch.
+    pub switch_ns: u64,
+    /// Blocks of 512 bytes.
+    pub blocks: u32,
+    /// Protected until the next power cycle, or for ever.
+    pub protected: bool,
+    /// RPMB: 256-byte units that one authenticated write may have at most.
+    pub rpmb_write_units: u16,
+}
+
+/// Reads where a partition is. [`Error::Unsupported`]: the card is no eMMC, or has no such partition.
+pub async fn layout<L: Lock, H: Host, const N: usize, P: Policy>(
+    shared: &Shared<L, H, N, P>,
+    card: &Card,
+    scratch: DmaBuf,
+    area: Area,
+) -> (Result<Layout, Error>, DmaBuf) {
+    if !matches!(card.family, Family::Emmc(_)) || area.access() == 0 {
+        return (Err(Error::Unsupported), scratch);
+    }
+    let mut session = Session::new(shared, scratch);
+    session.rca = card.target.rca;
+    let layout = match session.register(emmc::send_ext_csd(), false, 512).await {
+        Ok(_) => session.bytes().ok().map(|bytes| ExtCsd::parse(bytes).map(|ext| of(&ext, area))),
+        Err(_) => None,
+    };
+    let result = match layout {
+        Some(Ok(layout)) if layout.blocks == 0 => Err(Error::Unsupported),
+        Some(Ok(layout)) => Ok(layout),
+        Some(Err(error)) => Err(error.into()),
+        None => Err(session.error),
+    };
+    (result, session.into_scratch())
+}
+
+fn of(ext: &ExtCsd<'_>, area: Area) -> Layout {
+    let bytes = match area {
+        Area::Boot1 | Area::Boot2 => ext.boot_bytes(),
+        Area::Rpmb => ext.rpmb_bytes(),
+        Area::General(number) => ext.gp_bytes(number),
+    };
+    // BOOT_WP_STATUS: two bits an area; 0 is none, 1 until power-off, 2 for ever.
+    let protected = match area {
+        Area::Boot1 => ext.boot_wp_status() & 3 != 0,
+        Area::Boot2 => ext.boot_wp_status() >> 2 & 3 != 0,
+        _ => false,
+    };
+    Layout {
+        config: ext.partition_config() & !7 | area.access(),
+        switch_ns: ext.part_switch_time_ns(),
+        blocks: u32::try_from(bytes / u64::from(BLOCK_BYTES)).unwrap_or(u32::MAX),
+        protected,
+        rpmb_write_units: match (ext.wr_rel_param() & 1 << 4 != 0, ext.rel_wr_sec_c()) {
+            (true, _) => 32,
+            (false, 0) => 1,
+            (false, _) => 2,
+        },
+    }
+}
+
+/// A handle on a boot area or a general purpose partition. A call moves less than 16 MiB.
+#[derive(Debug)]
+pub struct Partition<'a, L: Lock, H: Host, const N: usize, P: Policy = Fifo> {
+    shared: &'a Shared<L, H, N, P>,
+    layout: Layout,
+    writable: bool,
+}
+
+impl<'a, L: Lock, H: Host, const N: usize, P: Policy> Partition<'a, L, H, N, P> {
+    /// Opens a partition of the card; `scratch` (512 bytes) comes back. Boot areas are read-only until [`writable`](Self::writable) is called.
+    pub async fn open(
+        shared: &'a Shared<L, H, N, P>,
+        card: &Card,
+        scratch: DmaBuf,
+        area: Area,
+    ) -> (Result<Self, Error>, DmaBuf) {
+        if area == Area::Rpmb {
+            return (Err(Error::Unsupported), scratch);
+        }
+        let (layout, scratch) = layout(shared, card, scratch, area).await;
+        shared.with(|engine| engine.equip());
+        let writable = matches!(area, Area::General(_));
+        (layout.map(|layout| Partition { shared, layout, writable: writable && !layout.protected }), scratch)
+    }
+
+    /// The same, for somebody who does mean to write a boot area. [`Error::Protected`] if the card will not have it.
+    pub fn writable(self) -> Result<Self, Error> {
+        if self.layout.protected { Err(Error::Protected) } else { Ok(Partition { writable: true, ..self }) }
+    }
+
+    /// Blocks of 512 bytes.
+    pub fn blocks(&self) -> u32 {
+        self.layout.blocks
+    }
+
+    /// Reads into an owned buffer; its whole blocks are filled from `lba` on.
+    pub async fn read(&self, lba: u32, buf: DmaBuf) -> (Result<u32, Partial>, DmaBuf) {
+        self.moved(lba, buf, false).await
+    }
+
+    /// Writes the whole blocks of an owned buffer from `lba` on.
+    pub async fn write(&self, lba: u32, buf: DmaBuf) -> (Result<u32, Partial>, DmaBuf) {
+        if !self.writable {
+            return (Err(Partial { error: Error::Protected, blocks_done: 0 }), buf);
+        }
+        self.moved(lba, buf, true).await
+    }
+
+    async fn moved(&self, lba: u32, mut buf: DmaBuf, out: bool) -> (Result<u32, Partial>, DmaBuf) {
+        let blocks = buf.len_bytes() / BLOCK_BYTES;
+        let end = lba.checked_add(blocks);
+        if blocks == 0 || end.is_none_or(|end| end > self.layout.blocks) {
+            let error = Error::OutOfRange { lba: lba.into(), sectors: self.layout.blocks.into() };
+            return (Err(Partial { error, blocks_done: 0 }), buf);
+        }
+        if buf.len_bytes() > DmaBuf::AFTER_MAX {
+            let error = Error::Unsupported;
+            return (Err(Partial { error, blocks_done: 0 }), buf);
+        }
+        let most = self.shared.with(|engine| {
+            let caps = engine.host().caps();
+            caps.max_blocks.min(caps.max_bytes.min(caps.max_segment_bytes) / BLOCK_BYTES).clamp(1, 0x8000)
+        });
+        let mut done = 0;
+        while done < blocks {
+            let piece = (blocks - done).min(most) as u16;
+            let (out, back) = if out { (piece, 0) } else { (0, piece) };
+            let visit = Visit {
+                config: self.layout.config,
+                switch_ns: self.layout.switch_ns,
+                lba: lba + done,
+                out,
+                reliable: false,
+                ask: false,
+                back,
+            };
+            let rest = buf.after(done.saturating_mul(BLOCK_BYTES));
+            let ended = self.shared.request(Request::new(Kind::Visit(visit), rest)).await;
+            buf = ended.buf;
+            if let Err(error) = ended.result {
+                return (Err(Partial { error, blocks_done: done }), buf);
+            }
+            done += u32::from(piece);
+        }
+        (Ok(done), buf)
+    }
+
+    /// Everything written before is on the medium; one flush is for all partitions.
+    pub async fn flush(&self) -> Result<(), Error> {
+        BlockDevice::new(self.shared).flush().await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn access_bits_and_sizes() {
+        let mut bytes = [0; 512];
+        (bytes[224], bytes[221]) = (1, 1);
+        bytes[143..146].copy_from_slice(&[3, 0, 0]);
+        (bytes[226], bytes[168]) = (32, 4);
+        (bytes[179], bytes[174], bytes[166]) = (0x48, 0b0100, 1 << 4);
+        let ext = ExtCsd::parse(&bytes).unwrap();
+        let boot = of(&ext, Area::Boot1);
+        assert_eq!((boot.config, boot.blocks, boot.protected), (0x49, 8192, false));
+        assert!(of(&ext, Area::Boot2).protected);
+        assert_eq!(of(&ext, Area::General(1)).blocks, 3 * 1024);
+        assert_eq!(of(&ext, Area::General(2)).blocks, 0);
+        assert_eq!(Area::General(4).access(), 7);
+        assert_eq!(Area::General(5).access(), 0);
+        let rpmb = of(&ext, Area::Rpmb);
+        assert_eq!((rpmb.config & 7, rpmb.blocks, rpmb.rpmb_write_units), (3, 1024, 32));
+    }
+}

@@ -1,0 +1,194 @@
+//! Going to sleep, waking, and power-off [eMMC 6.6.21, 6.6.36], [SD 5.8.1.3].
+//!
+//! Before either, everything that was written is flushed, and the engine is told that there is no card: requests that come meanwhile
+//! are refused.
+
+use super::session::{Failed, Session};
+use super::{Card, Family, extension};
+use crate::block::BlockDevice;
+use crate::engine::{Abilities, DmaBuf, Error, Target};
+use crate::host::{BusOp, Host};
+use crate::sched::Policy;
+use crate::spec::command::{self, emmc};
+use crate::spec::ext_csd::{ExtCsd, index};
+use crate::spec::response::{R1, State};
+use crate::spec::timing::emmc as limits;
+use crate::task::{Lock, Shared};
+
+/// How long the power will be away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Off {
+    /// It must be quick (the battery is low): the card does only what it has to.
+    Short,
+    /// There is time: the card may put its house in order.
+    Long,
+}
+
+/// Values of POWER_OFF_NOTIFICATION [eMMC 7.4.88].
+const POWERED_ON: u8 = 1;
+const POWER_OFF_SHORT: u8 = 2;
+const POWER_OFF_LONG: u8 = 3;
+/// The revision that brought it: 4.5.
+const REVISION_NOTIFIES: u8 = 6;
+/// Rounds in which requests of others may still come in before the card is taken away.
+const ROUNDS: u32 = 16;
+
+/// Flushes, tells the card that its power goes, and takes it away. The supply is off when this returns, whatever the card said; the error then is of the flush
+/// (data may be lost) or of the notification.
+pub async fn power_off<L: Lock, H: Host, const N: usize, P: Policy>(
+    shared: &Shared<L, H, N, P>,
+    card: &Card,
+    scratch: DmaBuf,
+    off: Off,
+) -> (Result<(), Error>, DmaBuf) {
+    let flushed = take_away(shared).await;
+    let mut session = Session::new(shared, scratch);
+    session.rca = card.target.rca;
+    let notified = notify(&mut session, card, off).await.map_err(|Failed| session.error);
+    let supply = session.bus(BusOp::PowerOff).await.map(|_| ()).map_err(|Failed| session.error);
+    (flushed.and(notified).and(supply), session.into_scratch())
+}
+
+/// Flushes until nobody is left, then there is no card for the engine any more.
+async fn take_away<L: Lock, H: Host, const N: usize, P: Policy>(
+    shared: &Shared<L, H, N, P>,
+) -> Result<(), Error> {
+    let mut result = Ok(());
+    for _ in 0..ROUNDS {
+        result = result.and(BlockDevice::new(shared).flush().await);
+        if shared.with(|engine| engine.is_idle()) {
+            break;
+        }
+    }
+    shared.with(|engine| engine.set_target(None));
+    result
+}
+
+async fn notify<L: Lock, H: Host, const N: usize, P: Policy>(
+    session: &mut Session<'_, L, H, N, P>,
+    card: &Card,
+    off: Off,
+) -> Result<(), Failed> {
+    match &card.family {
+        Family::Sd(_) => extension::notify_power_off(session, card).await.map(|_| ()),
+        Family::Emmc(known) if known.revision < REVISION_NOTIFIES => Ok(()),
+        Family::Emmc(_) => {
+            let times = times(session).await?;
+            let (value, limit_ns) = match off {
+                Off::Short => (POWER_OFF_SHORT, times.switch_ns),
+                Off::Long => (POWER_OFF_LONG, times.power_off_long_ns),
+            };
+            for (value, limit_ns) in [(POWERED_ON, times.switch_ns), (value, limit_ns)] {
+                let switch = emmc::switch(emmc::Access::WriteByte, index::POWER_OFF_NOTIFICATION, value, 0);
+                session.busy_command(switch, limit_ns.max(limits::SWITCH_NS)).await?;
+            }
+            Ok(())
+        }
+    }
+}
+
+struct Times {
+    switch_ns: u64,
+    power_off_long_ns: u64,
+    sleep_ns: u64,
+}
+
+async fn times<L: Lock, H: Host, const N: usize, P: Policy>(
+    session: &mut Session<'_, L, H, N, P>,
+) -> Result<Times, Failed> {
+    session.register(emmc::send_ext_csd(), false, 512).await?;
+    let times = ExtCsd::parse(session.bytes()?).map(|ext| Times {
+        switch_ns: ext.generic_cmd6_time_ns(),
+        power_off_long_ns: ext.power_off_long_time_ns(),
+        sleep_ns: ext.sleep_awake_time_ns(),
+    });
+    session.parsed(times)
+}
+
+/// An eMMC that sleeps; [`awake`] takes it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use = "the card sleeps until `awake` is called with this"]
+pub struct Asleep {
+    sleep_ns: u64,
+    before: Before,
+}
+
+/// What the engine knew of the card.
+type Before = (Option<Target>, Abilities);
+
+fn give_back<L: Lock, H: Host, const N: usize, P: Policy>(shared: &Shared<L, H, N, P>, before: Before) {
+    shared.with(|engine| {
+        engine.set_target(before.0);
+        engine.set_abilities(before.1);
+    });
+}
+
+/// Flushes, and puts an eMMC to sleep: it keeps its address, width and timing, and VCC may go.
+pub async fn sleep<L: Lock, H: Host, const N: usize, P: Policy>(
+    shared: &Shared<L, H, N, P>,
+    card: &Card,
+    scratch: DmaBuf,
+) -> (Result<Asleep, Error>, DmaBuf) {
+    if !matches!(card.family, Family::Emmc(_)) {
+        return (Err(Error::Unsupported), scratch);
+    }
+    let before = shared.with(|engine| (engine.target().copied(), *engine.abilities()));
+    let flushed = take_away(shared).await;
+    let mut session = Session::new(shared, scratch);
+    session.rca = card.target.rca;
+    let result = match flushed {
+        Ok(()) => fall_asleep(&mut session, before).await.map_err(|Failed| session.error),
+        Err(error) => Err(error),
+    };
+    if result.is_err() {
+        give_back(shared, before);
+    }
+    (result, session.into_scratch())
+}
+
+async fn fall_asleep<L: Lock, H: Host, const N: usize, P: Policy>(
+    session: &mut Session<'_, L, H, N, P>,
+    before: Before,
+) -> Result<Asleep, Failed> {
+    let sleep_ns = times(session).await?.sleep_ns.clamp(SLEEP_NS_MIN, limits::SLEEP_NS);
+    session.command(command::select_card(0)).await?;
+    let answer = session.switch_then(emmc::sleep_awake(session.rca, true), sleep_ns).await;
+    if answer.is_err() {
+        // Not asleep: it must not stay deselected.
+        let _ = session.command(command::select_card(session.rca)).await;
+    }
+    answer.map(|()| Asleep { sleep_ns, before })
+}
+
+/// No device is given less time than this for it.
+const SLEEP_NS_MIN: u64 = 10_000_000;
+
+/// Wakes an eMMC, and opens the engine for it again.
+pub async fn awake<L: Lock, H: Host, const N: usize, P: Policy>(
+    shared: &Shared<L, H, N, P>,
+    card: &Card,
+    scratch: DmaBuf,
+    asleep: Asleep,
+) -> (Result<(), Error>, DmaBuf) {
+    let mut session = Session::new(shared, scratch);
+    session.rca = card.target.rca;
+    let result = wake(&mut session, asleep).await.map_err(|Failed| session.error);
+    if result.is_ok() {
+        give_back(shared, asleep.before);
+    }
+    (result, session.into_scratch())
+}
+
+async fn wake<L: Lock, H: Host, const N: usize, P: Policy>(
+    session: &mut Session<'_, L, H, N, P>,
+    asleep: Asleep,
+) -> Result<(), Failed> {
+    session.switch_then(emmc::sleep_awake(session.rca, false), asleep.sleep_ns).await?;
+    let select = command::select_card(session.rca);
+    session.command(select).await?;
+    let status: R1 = session.status_of(command::send_status(session.rca)).await?.r1();
+    match status.current_state() {
+        State::Tran => Ok(()),
+        _ => session.refuse("the eMMC device does not wake"),
+    }
+}

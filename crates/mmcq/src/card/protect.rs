@@ -1,0 +1,195 @@
+//! Write protection and the card's lock [SD 4.3.6, 4.3.7], [eMMC 6.6.15, 6.6.19].
+//!
+//! What lasts until the next power cycle is anybody's to ask. What cannot be taken back, or locks everybody out who does not know the password, needs
+//! [`Irreversible`].
+
+use super::maintain::switch;
+use super::partition::Area;
+use super::{Card, Family};
+use crate::engine::{BLOCK_BYTES, DmaBuf, Error, Irreversible, Kind, Request};
+use crate::host::{Data, Direction, Host};
+use crate::sched::Policy;
+use crate::spec::command;
+use crate::spec::ext_csd::index;
+use crate::spec::response::R1;
+use crate::spec::timing::emmc as limits;
+use crate::task::{Lock, Shared};
+
+/// How long a protection lasts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lasts {
+    /// Until power goes or the card is reset.
+    UntilPowerOff,
+    /// For ever.
+    ForEver(Irreversible),
+}
+
+/// Bits of BOOT_WP: this area alone, for ever or until power-off, and which of them [eMMC 7.4.73].
+const SECTION_OF_ITS_OWN: u8 = 1 << 7;
+const PERMANENT_SECOND: u8 = 1 << 3;
+const PERMANENT: u8 = 1 << 2;
+const POWER_ON_SECOND: u8 = 1 << 1;
+const POWER_ON: u8 = 1;
+
+/// Protects a boot area of an eMMC against writes; the other stays as it is.
+pub async fn protect_boot<L: Lock, H: Host, const N: usize, P: Policy>(
+    shared: &Shared<L, H, N, P>,
+    card: &Card,
+    area: Area,
+    lasts: Lasts,
+) -> Result<(), Error> {
+    let second = match (&card.family, area) {
+        (Family::Emmc(_), Area::Boot1) => false,
+        (Family::Emmc(_), Area::Boot2) => true,
+        _ => return Err(Error::Unsupported),
+    };
+    let value = match (lasts, second) {
+        (Lasts::UntilPowerOff, false) => SECTION_OF_ITS_OWN | POWER_ON,
+        (Lasts::UntilPowerOff, true) => SECTION_OF_ITS_OWN | POWER_ON_SECOND | POWER_ON,
+        (Lasts::ForEver(_), false) => SECTION_OF_ITS_OWN | PERMANENT,
+        (Lasts::ForEver(_), true) => SECTION_OF_ITS_OWN | PERMANENT_SECOND | PERMANENT,
+    };
+    switch(shared, index::BOOT_WP, value, limits::SWITCH_NS).await
+}
+
+/// Protects the group of blocks that holds `lba`, or frees it again [SD 4.3.6], [eMMC 6.6.15]. On an eMMC the kind of protection is what USER_WP has been set to: by
+/// default, one that can be taken back.
+pub async fn protect_group<L: Lock, H: Host, const N: usize, P: Policy>(
+    shared: &Shared<L, H, N, P>,
+    lba: u32,
+    on: bool,
+) -> Result<(), Error> {
+    let block_addressed = shared.with(|engine| {
+        engine.equip();
+        engine.target().map(|target| target.block_addressed)
+    });
+    let address = match block_addressed {
+        Some(true) => lba,
+        Some(false) => lba.checked_mul(BLOCK_BYTES).ok_or(Error::Unsupported)?,
+        None => return Err(Error::NoCard),
+    };
+    let command = if on { command::set_write_prot(address) } else { command::clr_write_prot(address) };
+    let order = Kind::Order { command, timeout_ns: limits::SWITCH_NS };
+    shared.request(Request::new(order, DmaBuf::EMPTY)).await.result.map(|_| ())
+}
+
+/// Bytes of a password at most.
+pub const PASSWORD_MAX: usize = 16;
+
+/// What CMD42 does [SD 4.3.7].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LockOp<'a> {
+    /// Opens a locked card until it is reset or locked again.
+    Unlock(&'a [u8]),
+    /// Locks it now. Its password must be known: without it nobody opens the card again.
+    Lock(&'a [u8], Irreversible),
+    /// Gives a card without a password one: from its next power-up on it is locked.
+    SetPassword(&'a [u8], Irreversible),
+    /// Takes the password away.
+    ClearPassword(&'a [u8]),
+    /// Erases everything on a locked card, and its password with it.
+    ForceErase(Irreversible),
+}
+
+/// Modes of CMD42.
+const SET_PWD: u8 = 1;
+const CLR_PWD: u8 = 1 << 1;
+const LOCK: u8 = 1 << 2;
+const ERASE: u8 = 1 << 3;
+
+impl LockOp<'_> {
+    fn parts(&self) -> (u8, &[u8]) {
+        match *self {
+            LockOp::Unlock(password) => (0, password),
+            LockOp::Lock(password, _) => (LOCK, password),
+            LockOp::SetPassword(password, _) => (SET_PWD, password),
+            LockOp::ClearPassword(password) => (CLR_PWD, password),
+            LockOp::ForceErase(_) => (ERASE, &[]),
+        }
+    }
+
+    /// The block of CMD42: mode, length, password.
+    fn fill(&self, block: &mut [u8]) -> Result<(), Error> {
+        let (mode, password) = self.parts();
+        if password.len() > PASSWORD_MAX {
+            return Err(Error::Protocol("a card's password has at most 16 bytes"));
+        }
+        let length = if mode == ERASE { None } else { Some(password.len() as u8) };
+        let bytes = [mode].into_iter().chain(length).chain(password.iter().copied());
+        for (to, from) in block.iter_mut().zip(bytes.chain(core::iter::repeat(0))) {
+            *to = from;
+        }
+        Ok(())
+    }
+}
+
+/// Between two questions, and the longest wait for all but a forced erase.
+const ASK_NS: u64 = 1_000_000;
+const LOCK_NS: u64 = 1_000_000_000;
+
+/// Locks, opens or erases the card by CMD42. `block` (512 bytes) is cleared of the password before it comes back.
+pub async fn lock<L: Lock, H: Host, const N: usize, P: Policy>(
+    shared: &Shared<L, H, N, P>,
+    card: &Card,
+    mut block: DmaBuf,
+    op: LockOp<'_>,
+) -> (Result<(), Error>, DmaBuf) {
+    let given = block.len_bytes();
+    if given < BLOCK_BYTES {
+        return (Err(Error::Buffer { needed: BLOCK_BYTES, given }), block);
+    }
+    if let Err(error) = op.fill(&mut block) {
+        return (Err(error), block);
+    }
+    let limit_ns = if matches!(op, LockOp::ForceErase(_)) { limits::FORCE_ERASE_NS } else { LOCK_NS };
+    let data = Data { direction: Direction::Write, block_size: BLOCK_BYTES as u16, blocks: 1 };
+    let (sent, mut block) = shared.raw(None, command::lock_unlock(), Some(data), block, limit_ns).await;
+    for byte in block.iter_mut() {
+        *byte = 0;
+    }
+    let result = match sent {
+        Ok(output) if output.response.r1().0 & (R1::OWN | R1::PREVIOUS) != 0 => {
+            Err(Error::Card(output.response.r1().0))
+        }
+        Ok(_) => judged(shared, card.target.rca, limit_ns).await,
+        Err(error) => Err(error),
+    };
+    (result, block)
+}
+
+/// Asks until the card is ready; what it showed on the way is the result of CMD42.
+async fn judged<L: Lock, H: Host, const N: usize, P: Policy>(
+    shared: &Shared<L, H, N, P>,
+    rca: u16,
+    limit_ns: u64,
+) -> Result<(), Error> {
+    let mut seen = 0;
+    for _ in 0..=limit_ns / ASK_NS {
+        let status = shared.command(command::send_status(rca), LOCK_NS).await?.response.r1();
+        seen |= status.0;
+        if status.ready_for_data() {
+            return if seen & R1::ERRORS == 0 { Ok(()) } else { Err(Error::Card(seen)) };
+        }
+        shared.pause(ASK_NS).await?;
+    }
+    Err(Error::Silent)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_of_cmd42() {
+        let mut block = [0xee; 512];
+        LockOp::Unlock(b"open").fill(&mut block).unwrap();
+        assert_eq!(block[..8], [0, 4, b'o', b'p', b'e', b'n', 0, 0]);
+        let sure = Irreversible::i_know_that_this_cannot_be_undone();
+        LockOp::SetPassword(b"ab", sure).fill(&mut block).unwrap();
+        assert_eq!(block[..5], [1, 2, b'a', b'b', 0]);
+        LockOp::ForceErase(sure).fill(&mut block).unwrap();
+        assert_eq!(block[..3], [8, 0, 0]);
+        assert!(LockOp::Lock(&[0; 17], sure).fill(&mut block).is_err());
+        assert!(block[3..].iter().all(|&byte| byte == 0));
+    }
+}

@@ -1,0 +1,338 @@
+//! Cards that do not do what their registers say, known by their identity.
+//!
+//! Each set bit changes one path and nothing else. The tables hold what others have found out about products on the market; more can be
+//! given in [`Options::quirks`](super::Options::quirks). Where two entries match, both count.
+
+/// What a card needs otherwise than its standard says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Quirks(u32);
+
+impl Quirks {
+    /// It keeps to its standard.
+    pub const NONE: Quirks = Quirks(0);
+    /// CMD23 makes it fail or slow.
+    pub const NO_COUNT: Quirks = Quirks(1);
+    /// Its first byte may come later than its CSD says.
+    pub const LONG_READ: Quirks = Quirks(1 << 1);
+    /// Secure erase and secure trim destroy it.
+    pub const NO_SECURE_ERASE: Quirks = Quirks(1 << 2);
+    /// Trim damages data, or does not read back as erased.
+    pub const NO_TRIM: Quirks = Quirks(1 << 3);
+    /// Its cache may be flushed only if something was written since the last flush.
+    pub const FLUSH_AFTER_WRITE: Quirks = Quirks(1 << 4);
+    /// SD: a flush of its cache never ends.
+    pub const NO_SD_CACHE: Quirks = Quirks(1 << 5);
+    /// SD: it never gets ready to be powered off.
+    pub const NO_SD_POWER_OFF: Quirks = Quirks(1 << 6);
+    /// SD: it must not be tuned at DDR50.
+    pub const NO_DDR50_TUNING: Quirks = Quirks(1 << 7);
+    /// SD: discard does not work.
+    pub const NO_SD_DISCARD: Quirks = Quirks(1 << 8);
+    /// The high-priority interrupt breaks it.
+    pub const NO_HPI: Quirks = Quirks(1 << 9);
+    /// Its date of manufacture counts from a later year than its revision says.
+    pub const LATE_DATE: Quirks = Quirks(1 << 10);
+    /// A secure erase takes two seconds, whatever its size.
+    pub const FIXED_SECURE_TIME: Quirks = Quirks(1 << 11);
+    /// CMD38 takes its argument from EXT_CSD [113].
+    pub const ERASE_ARGUMENT_BY_SWITCH: Quirks = Quirks(1 << 12);
+    /// SD: its command queue loses data.
+    pub const NO_SD_QUEUE: Quirks = Quirks(1 << 13);
+    /// The last block must be read alone.
+    pub const LAST_BLOCK_ALONE: Quirks = Quirks(1 << 14);
+    /// I/O: functions do not announce a standard interface as they should.
+    pub const IO_NO_STANDARD_INTERFACE: Quirks = Quirks(1 << 15);
+    /// I/O: its pull-up at DAT3 stays on and must be switched off.
+    pub const IO_DETECT_OFF: Quirks = Quirks(1 << 16);
+    /// I/O: registers of function 0 outside the vendor's range may be written.
+    pub const IO_LENIENT_F0: Quirks = Quirks(1 << 17);
+    /// I/O: transfers by bytes must have the block's size.
+    pub const IO_BLOCK_SIZE_FOR_BYTES: Quirks = Quirks(1 << 18);
+    /// I/O: transfers by bytes cannot have 512 of them.
+    pub const IO_NO_512_BYTES: Quirks = Quirks(1 << 19);
+    /// I/O: its pending bits must not be polled.
+    pub const IO_NO_POLLING: Quirks = Quirks(1 << 20);
+    /// I/O: a slower clock than it claims, 150 MHz at most.
+    pub const IO_SLOWER: Quirks = Quirks(1 << 21);
+    /// I/O: it must not be switched to 1.8 V.
+    pub const IO_NO_1V8: Quirks = Quirks(1 << 22);
+
+    /// How many different ones there are.
+    pub const COUNT: u32 = 23;
+
+    /// Does it have all of these?
+    pub const fn has(self, other: Quirks) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// Both.
+    pub const fn and(self, other: Quirks) -> Quirks {
+        Quirks(self.0 | other.0)
+    }
+
+    /// Only what is in both.
+    pub const fn within(self, other: Quirks) -> Quirks {
+        Quirks(self.0 & other.0)
+    }
+
+    /// Its bits, the lowest for the first above.
+    pub const fn bits(self) -> u32 {
+        self.0
+    }
+}
+
+/// Which kind of card an entry is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Of {
+    /// SD memory cards, by their CID.
+    Sd,
+    /// eMMC devices, by their CID and EXT_CSD_REV.
+    Emmc,
+    /// I/O cards, by their manufacturer tuple.
+    Io,
+}
+
+/// An entry: who, and what. Build it by [`sd`](Self::sd), [`emmc`](Self::emmc) or [`io`](Self::io), and narrow it down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Quirk {
+    of: Of,
+    /// EXT_CSD_REV; 0: any.
+    revision: u8,
+    /// MID, or the code of CISTPL_MANFID.
+    manufacturer: u16,
+    /// Bits 119:104 of the CID, or the device's number; 0: any.
+    oem: u16,
+    /// Product name, zeros (on SD: and spaces) at its end; all zeros: any.
+    name: [u8; 6],
+    /// SD: manufactured in this month, as in the CID: years since 2000 times 16, plus month; 0: any.
+    month: u16,
+    quirks: Quirks,
+}
+
+impl Quirk {
+    const fn new(of: Of, manufacturer: u16, oem: u16, name: &str, quirks: Quirks) -> Self {
+        let mut bytes = [0; 6];
+        let given = name.as_bytes();
+        let mut at = 0;
+        while at < 6 && at < given.len() {
+            bytes[at] = given[at];
+            at += 1;
+        }
+        Quirk { of, revision: 0, manufacturer, oem, name: bytes, month: 0, quirks }
+    }
+
+    /// SD cards of this manufacturer, OEM (0: any) and product name (empty: any).
+    pub const fn sd(manufacturer: u8, oem: u16, name: &str, quirks: Quirks) -> Self {
+        Quirk::new(Of::Sd, manufacturer as u16, oem, name, quirks)
+    }
+
+    /// eMMC devices of this manufacturer, OEM (bits 119:104 of the CID; 0: any) and product name (empty: any).
+    pub const fn emmc(manufacturer: u8, oem: u16, name: &str, quirks: Quirks) -> Self {
+        Quirk::new(Of::Emmc, manufacturer as u16, oem, name, quirks)
+    }
+
+    /// I/O cards of this manufacturer and device number.
+    pub const fn io(manufacturer: u16, device: u16, quirks: Quirks) -> Self {
+        Quirk::new(Of::Io, manufacturer, device, "", quirks)
+    }
+
+    /// The same, but only SD cards that were made in this month.
+    pub const fn made(self, year: u16, month: u16) -> Self {
+        Quirk { month: year.saturating_sub(2000) << 4 | month & 0xf, ..self }
+    }
+
+    /// The same, but only eMMC devices of this EXT_CSD_REV.
+    pub const fn revision(self, revision: u8) -> Self {
+        Quirk { revision, ..self }
+    }
+}
+
+const SANDISK_SD: u8 = 0x03;
+const ATP: u8 = 0x09;
+const GIGASTONE: u8 = 0x12;
+const APACER: u8 = 0x27;
+const SWISSBIT: u8 = 0x5d;
+const KINGSTON_SD: u8 = 0x9f;
+
+/// SD cards.
+pub const SD: &[Quirk] = &[
+    Quirk::sd(ATP, 0, "AF SD", Quirks::NO_COUNT),
+    Quirk::sd(APACER, 0x5048, "APUSD", Quirks::NO_COUNT),
+    Quirk::sd(SANDISK_SD, 0x5344, "", Quirks::NO_SD_DISCARD),
+    Quirk::sd(KINGSTON_SD, 0x5449, "SD64G", Quirks::NO_SD_CACHE).made(2019, 11),
+    Quirk::sd(GIGASTONE, 0x3456, "ASTC", Quirks::NO_SD_CACHE.and(Quirks::NO_SD_POWER_OFF)).made(2022, 2),
+    Quirk::sd(SWISSBIT, 0x5342, "0016G", Quirks::NO_DDR50_TUNING).made(2019, 1),
+];
+
+const SANDISK: u8 = 0x02;
+const TOSHIBA: u8 = 0x11;
+const MICRON: u8 = 0x13;
+const SAMSUNG: u8 = 0x15;
+const SANDISK_2: u8 = 0x45;
+const KINGSTON: u8 = 0x70;
+const HYNIX: u8 = 0x90;
+const NUMONYX: u8 = 0xfe;
+
+/// eMMC devices.
+pub const EMMC: &[Quirk] = &[
+    Quirk::emmc(SANDISK, 0x100, "SEM02G", Quirks::ERASE_ARGUMENT_BY_SWITCH),
+    Quirk::emmc(SANDISK, 0x100, "SEM04G", Quirks::ERASE_ARGUMENT_BY_SWITCH),
+    Quirk::emmc(SANDISK, 0x100, "SEM08G", Quirks::ERASE_ARGUMENT_BY_SWITCH),
+    Quirk::emmc(SANDISK, 0x100, "SEM16G", Quirks::ERASE_ARGUMENT_BY_SWITCH),
+    Quirk::emmc(SANDISK, 0x100, "SEM32G", Quirks::ERASE_ARGUMENT_BY_SWITCH),
+    Quirk::emmc(SANDISK, 0, "SDMB-32", Quirks::NO_COUNT),
+    Quirk::emmc(SANDISK, 0, "SDM032", Quirks::NO_COUNT),
+    Quirk::emmc(TOSHIBA, 0, "MMC08G", Quirks::NO_COUNT),
+    Quirk::emmc(TOSHIBA, 0, "MMC16G", Quirks::NO_COUNT),
+    Quirk::emmc(TOSHIBA, 0, "MMC32G", Quirks::NO_COUNT),
+    Quirk::emmc(MICRON, 0x200, "", Quirks::LONG_READ),
+    Quirk::emmc(TOSHIBA, 0, "008GE0", Quirks::LONG_READ),
+    Quirk::emmc(SAMSUNG, 0, "M8G2FA", Quirks::NO_SECURE_ERASE),
+    Quirk::emmc(SAMSUNG, 0, "MAG4FA", Quirks::NO_SECURE_ERASE),
+    Quirk::emmc(SAMSUNG, 0, "MBG8FA", Quirks::NO_SECURE_ERASE),
+    Quirk::emmc(SAMSUNG, 0, "MCGAFA", Quirks::NO_SECURE_ERASE),
+    Quirk::emmc(SAMSUNG, 0, "VAL00M", Quirks::NO_SECURE_ERASE),
+    Quirk::emmc(SAMSUNG, 0, "VYL00M", Quirks::NO_SECURE_ERASE),
+    Quirk::emmc(SAMSUNG, 0, "KYL00M", Quirks::NO_SECURE_ERASE),
+    Quirk::emmc(SAMSUNG, 0, "VZL00M", Quirks::NO_SECURE_ERASE),
+    Quirk::emmc(KINGSTON, 0, "V10008", Quirks::NO_TRIM),
+    Quirk::emmc(KINGSTON, 0, "V10016", Quirks::NO_TRIM),
+    Quirk::emmc(KINGSTON, 0x100, "M62704", Quirks::NO_TRIM),
+    Quirk::emmc(MICRON, 0x14e, "Q2J54A", Quirks::NO_TRIM.and(Quirks::FLUSH_AFTER_WRITE)),
+    Quirk::emmc(KINGSTON, 0x100, "IY2964", Quirks::FIXED_SECURE_TIME),
+    Quirk::emmc(KINGSTON, 0x100, "IB2932", Quirks::FIXED_SECURE_TIME),
+    Quirk::emmc(SANDISK_2, 0, "", Quirks::LATE_DATE),
+    // HPI: of 4.41, and of 4.5.
+    Quirk::emmc(HYNIX, 0x14a, "", Quirks::NO_HPI).revision(5),
+    Quirk::emmc(NUMONYX, 0x14e, "", Quirks::NO_HPI).revision(6),
+];
+
+const TI: u16 = 0x97;
+const STE: u16 = 0x20;
+const MARVELL: u16 = 0x2df;
+
+/// I/O cards.
+pub const IO: &[Quirk] = &[
+    Quirk::io(TI, 0x4076, Quirks::IO_NO_STANDARD_INTERFACE.and(Quirks::IO_DETECT_OFF)),
+    Quirk::io(STE, 0x2280, Quirks::IO_NO_512_BYTES),
+    // 8797, function 0.
+    Quirk::io(MARVELL, 0x9128, Quirks::IO_NO_POLLING),
+    // 8887.
+    Quirk::io(MARVELL, 0x9134, Quirks::IO_SLOWER),
+];
+
+/// What both tables say of an SD card, by its R2.
+pub fn of_sd(cid: &[u32; 4], more: &[Quirk]) -> Quirks {
+    gather(SD, more, Of::Sd, cid, 0)
+}
+
+/// What both tables say of an eMMC, by its R2 and EXT_CSD_REV.
+pub fn of_emmc(cid: &[u32; 4], revision: u8, more: &[Quirk]) -> Quirks {
+    gather(EMMC, more, Of::Emmc, cid, revision)
+}
+
+/// What both tables say of an I/O card, by its manufacturer tuple.
+pub fn of_io(manufacturer: u16, device: u16, more: &[Quirk]) -> Quirks {
+    let fits =
+        |quirk: &&Quirk| quirk.of == Of::Io && quirk.manufacturer == manufacturer && quirk.oem == device;
+    IO.iter().chain(more).filter(fits).fold(Quirks::NONE, |all, quirk| all.and(quirk.quirks))
+}
+
+fn gather(known: &[Quirk], more: &[Quirk], of: Of, cid: &[u32; 4], revision: u8) -> Quirks {
+    let [first, second, third, last] = *cid;
+    let [manufacturer, oem_high, oem_low, a] = first.to_be_bytes();
+    let oem = u16::from_be_bytes([oem_high, oem_low]);
+    let [b, c, d, e] = second.to_be_bytes();
+    // SD names have five characters, and its revision comes then.
+    let f = if of == Of::Emmc { (third >> 24) as u8 } else { 0 };
+    let mut name = [a, b, c, d, e, f];
+    for byte in name.iter_mut().rev() {
+        if !matches!(byte, 0 | b' ') {
+            break;
+        }
+        *byte = 0;
+    }
+    let month = (last >> 8 & 0xfff) as u16;
+    let fits = |quirk: &&Quirk| {
+        quirk.of == of
+            && quirk.manufacturer == u16::from(manufacturer)
+            && (quirk.oem == 0 || quirk.oem == oem)
+            && (quirk.name == [0; 6] || quirk.name == name)
+            && (quirk.month == 0 || quirk.month == month)
+            && (quirk.revision == 0 || quirk.revision == revision)
+    };
+    known.iter().chain(more).filter(fits).fold(Quirks::NONE, |all, quirk| all.and(quirk.quirks))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spec::cid::Cid;
+
+    /// The CID that the maker of the fix for it published, CRC left out.
+    const GIGASTONE_2022: [u32; 4] = [0x1234_5641, 0x5354_4300, 0x2000_0001, 0x4501_6200];
+
+    #[test]
+    fn a_published_identity_is_found() {
+        let cid = Cid::parse_sd(&GIGASTONE_2022);
+        assert_eq!((cid.name(), cid.year, cid.month), ("ASTC", 2022, 2));
+        assert!(of_sd(&GIGASTONE_2022, &[]).has(Quirks::NO_SD_CACHE));
+    }
+
+    fn sd(manufacturer: u8, oem: u16, name: &[u8; 5], year: u16, month: u16) -> [u32; 4] {
+        let [a, b, c, d, e] = name.map(u32::from);
+        let date = u32::from((year - 2000) << 4 | month);
+        [
+            u32::from(manufacturer) << 24 | u32::from(oem) << 8 | a,
+            b << 24 | c << 16 | d << 8 | e,
+            0x1000_0000,
+            date << 8,
+        ]
+    }
+
+    fn emmc(manufacturer: u8, oem: u16, name: &[u8; 6]) -> [u32; 4] {
+        let [a, b, c, d, e, f] = name.map(u32::from);
+        [
+            u32::from(manufacturer) << 24 | u32::from(oem) << 8 | a,
+            b << 24 | c << 16 | d << 8 | e,
+            f << 24,
+            0x4700,
+        ]
+    }
+
+    #[test]
+    fn name_maker_and_month_count() {
+        let both = Quirks::NO_SD_CACHE.and(Quirks::NO_SD_POWER_OFF);
+        assert_eq!(of_sd(&sd(0x12, 0x3456, b"ASTC\0", 2022, 2), &[]), both);
+        // The same card of another month works.
+        assert_eq!(of_sd(&sd(0x12, 0x3456, b"ASTC\0", 2024, 1), &[]), Quirks::NONE);
+        assert_eq!(of_sd(&sd(0x27, 0x5048, b"APUSD", 2020, 1), &[]), Quirks::NO_COUNT);
+        assert_eq!(of_sd(&sd(0x27, 0x5049, b"APUSD", 2020, 1), &[]), Quirks::NONE);
+        assert_eq!(of_sd(&sd(0x03, 0x5344, b"SC16G", 2020, 1), &[]), Quirks::NO_SD_DISCARD);
+    }
+
+    #[test]
+    fn devices_by_name_and_revision() {
+        assert_eq!(of_emmc(&emmc(0x15, 0x100, b"VYL00M"), 5, &[]), Quirks::NO_SECURE_ERASE);
+        assert_eq!(of_emmc(&emmc(0x15, 0x100, b"VYL00X"), 5, &[]), Quirks::NONE);
+        assert_eq!(of_emmc(&emmc(0x90, 0x14a, b"HYNIX1"), 5, &[]), Quirks::NO_HPI);
+        assert_eq!(of_emmc(&emmc(0x90, 0x14a, b"HYNIX1"), 6, &[]), Quirks::NONE);
+        let micron = of_emmc(&emmc(0x13, 0x14e, b"Q2J54A"), 7, &[]);
+        assert!(micron.has(Quirks::NO_TRIM) && micron.has(Quirks::FLUSH_AFTER_WRITE));
+        assert_eq!(of_io(0x97, 0x4076, &[]).bits().count_ones(), 2);
+    }
+
+    #[test]
+    fn entries_of_the_user_add_to_ours() {
+        const MINE: &[Quirk] = &[Quirk::emmc(0x15, 0, "VYL00M", Quirks::NO_TRIM)];
+        let all = of_emmc(&emmc(0x15, 0x100, b"VYL00M"), 5, MINE);
+        assert_eq!(all, Quirks::NO_SECURE_ERASE.and(Quirks::NO_TRIM));
+    }
+
+    #[test]
+    fn every_quirk_has_a_bit_of_its_own() {
+        let all = SD.iter().chain(EMMC).chain(IO).fold(Quirks::NONE, |all, quirk| all.and(quirk.quirks));
+        assert!(all.bits() < 1 << Quirks::COUNT);
+        assert_eq!(Quirks::IO_NO_1V8.bits(), 1 << (Quirks::COUNT - 1));
+    }
+}

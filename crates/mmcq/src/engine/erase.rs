@@ -1,0 +1,364 @@
+//! Blocks that need not keep their content: erase, trim, discard [SD 4.3.5], [eMMC 6.6.9 to 6.6.12].
+//!
+//! An erase goes in pieces of whole units (erase groups, allocation units). After each piece its rest steps back behind those that wait and have
+//! nothing to do with its blocks; so whoever waits, waits for one piece of each erase that was there before. What overlaps the rest stays
+//! behind it, and so does everything behind a barrier. No piece is ever tried again: a second erase could meet what was written after the first.
+
+use super::extras::{Place, refused};
+use super::slot::{NONE, Rules};
+use super::{Engine, Error, Kind, Output};
+use crate::host::Host;
+use crate::sched::Policy;
+use crate::spec::command::{emmc, sd};
+use crate::spec::response::R1;
+
+/// Leave to do what cannot be undone. Nothing in the stack makes one by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Irreversible(());
+
+impl Irreversible {
+    /// The caller has decided that data may go for ever, or that the card may never again be what it was.
+    pub const fn i_know_that_this_cannot_be_undone() -> Self {
+        Irreversible(())
+    }
+}
+
+/// What becomes of erased blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Erase {
+    /// They read as erased blocks do. eMMC: whole erase groups.
+    Erase,
+    /// eMMC: they read as erased blocks do; any blocks.
+    Trim,
+    /// They may read as before, or as erased; the card may do as it likes.
+    Discard,
+    /// eMMC: whole erase groups, and all copies of them, before it ends.
+    SecureErase(Irreversible),
+    /// eMMC: any blocks, and all copies of them, before it ends.
+    SecureTrim(Irreversible),
+}
+
+impl Erase {
+    /// Its bit in [`Erasing::kinds`].
+    pub const fn bit(self) -> u8 {
+        match self {
+            Erase::Erase => 1,
+            Erase::Trim => 2,
+            Erase::Discard => 4,
+            Erase::SecureErase(_) => Erasing::SECURE_ERASE,
+            Erase::SecureTrim(_) => Erasing::SECURE_TRIM,
+        }
+    }
+
+    const fn secure(self) -> bool {
+        matches!(self, Erase::SecureErase(_) | Erase::SecureTrim(_))
+    }
+}
+
+/// How a card erases. Times are what it declares, for one unit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Erasing {
+    /// What it can, one [bit](Erase::bit) each.
+    pub kinds: u8,
+    /// By the eMMC's commands; else by those of SD.
+    pub emmc: bool,
+    /// Blocks of what is erased as one: an eMMC's erase group, an SD card's allocation unit.
+    pub unit_blocks: u32,
+    /// [`Erase::Erase`] takes whole groups of so many blocks.
+    pub group_blocks: u32,
+    /// Erased blocks read as zeros (else as ones, or nobody knows).
+    pub zeros: bool,
+    /// CMD38 takes its argument from this byte of EXT_CSD as well (iNAND); 0: it does not.
+    pub argument_byte: u8,
+    /// An erase of a unit.
+    pub erase_ms: u32,
+    /// A trim or discard in a unit.
+    pub trim_ms: u32,
+    /// A secure erase of a unit.
+    pub secure_erase_ms: u32,
+    /// A secure trim in a unit, each of its steps.
+    pub secure_trim_ms: u32,
+    /// Added to every erase.
+    pub offset_ms: u32,
+}
+
+impl Erasing {
+    /// The bit of [`Erase::SecureErase`].
+    pub const SECURE_ERASE: u8 = 8;
+    /// The bit of [`Erase::SecureTrim`].
+    pub const SECURE_TRIM: u8 = 16;
+
+    /// Cannot erase.
+    pub const NONE: Erasing = Erasing {
+        kinds: 0,
+        emmc: false,
+        unit_blocks: 1,
+        group_blocks: 1,
+        zeros: false,
+        argument_byte: 0,
+        erase_ms: 0,
+        trim_ms: 0,
+        secure_erase_ms: 0,
+        secure_trim_ms: 0,
+        offset_ms: 0,
+    };
+
+    /// Can the card do this?
+    pub const fn can(&self, how: Erase) -> bool {
+        self.kinds & how.bit() != 0
+    }
+
+    /// The erase after which just these blocks read as zeros, if there is one.
+    pub fn zeroing(&self, lba: u64, blocks: u32) -> Option<Erase> {
+        match self.zeros {
+            true if self.emmc && self.can(Erase::Trim) => Some(Erase::Trim),
+            true if self.can(Erase::Erase) && self.whole(lba, blocks) => Some(Erase::Erase),
+            _ => None,
+        }
+    }
+
+    /// The erase for blocks that nobody needs any more, if there is one: the cheapest that the card has.
+    pub const fn discarding(&self) -> Option<Erase> {
+        if self.can(Erase::Discard) {
+            Some(Erase::Discard)
+        } else if self.can(Erase::Trim) {
+            Some(Erase::Trim)
+        } else if self.can(Erase::Erase) {
+            Some(Erase::Erase)
+        } else {
+            None
+        }
+    }
+
+    /// Blocks that this kind of erase takes as one at least.
+    pub const fn grain_blocks(&self, how: Erase) -> u32 {
+        match how {
+            Erase::Erase | Erase::SecureErase(_) if self.group_blocks > 1 => self.group_blocks,
+            _ => 1,
+        }
+    }
+
+    /// Why these blocks cannot be erased so, if they cannot.
+    pub(super) fn check(&self, lba: u64, blocks: u32, how: Erase) -> Result<(), Error> {
+        let group_blocks = self.grain_blocks(how);
+        if !self.can(how) {
+            Err(Error::Unsupported)
+        } else if group_blocks > 1 && !self.whole(lba, blocks) {
+            Err(Error::Unaligned { group_blocks })
+        } else {
+            Ok(())
+        }
+    }
+
+    fn whole(&self, lba: u64, blocks: u32) -> bool {
+        let group = u64::from(self.group_blocks.max(1));
+        lba.is_multiple_of(group) && u64::from(blocks).is_multiple_of(group)
+    }
+
+    const fn unit_ms(&self, how: Erase) -> u32 {
+        match how {
+            Erase::Erase => self.erase_ms,
+            Erase::Trim | Erase::Discard => self.trim_ms,
+            Erase::SecureErase(_) => self.secure_erase_ms,
+            Erase::SecureTrim(_) => self.secure_trim_ms,
+        }
+    }
+
+    /// How long an erase of so many units may take, whatever the card declares.
+    fn limit_ns(&self, how: Erase, units: u32) -> u64 {
+        let declared_ms = u64::from(self.unit_ms(how)) * u64::from(units) + u64::from(self.offset_ms);
+        let most_ns = if how.secure() { SECURE_NS_MAX } else { LIMIT_NS_MAX };
+        declared_ms.saturating_mul(1_000_000).clamp(LIMIT_NS_MIN, most_ns)
+    }
+
+    /// How many blocks the next piece has: up to the end of this many units.
+    fn piece_blocks(&self, at: u64, rest: u32, units: u32) -> u32 {
+        let unit = u64::from(self.unit_blocks.max(1));
+        let end = (at / unit).saturating_add(u64::from(units.max(1))).saturating_mul(unit);
+        u32::try_from(end.saturating_sub(at)).unwrap_or(u32::MAX).clamp(1, rest.max(1))
+    }
+}
+
+/// No erase is given less time than this: the limit catches a dead card, not a slow one.
+const LIMIT_NS_MIN: u64 = 1_000_000_000;
+/// ... nor more, however much it declares.
+const LIMIT_NS_MAX: u64 = 60_000_000_000;
+const SECURE_NS_MAX: u64 = 600_000_000_000;
+/// The argument by EXT_CSD takes a CMD6.
+const ARGUMENT_NS: u64 = 500_000_000;
+/// Pieces grow up to so many units.
+const UNITS_MAX: u32 = 1 << 16;
+
+impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
+    /// The next piece of the erase in progress.
+    pub(super) fn begin_erase(&mut self, lba: u64, blocks: u32, how: Erase, now_ns: u64) {
+        let slot = self.slots.at(self.control);
+        let (done, orphan) = (slot.moved_blocks, slot.orphan);
+        let Some(target) = self.target else { return self.end_control(Err(Error::NoCard)) };
+        let end = lba.checked_add(u64::from(blocks));
+        if blocks == 0 || end.is_none_or(|end| end > target.sectors) {
+            return self.end_control(Err(Error::OutOfRange { lba, sectors: target.sectors }));
+        }
+        let erase = self.abilities.erase;
+        // Between its acceptance and now the card may have become another.
+        if let Err(error) = erase.check(lba, blocks, how) {
+            return self.end_control(Err(error));
+        }
+        let rest = blocks.saturating_sub(done);
+        // Nobody waits for the rest any more.
+        if rest == 0 || orphan && done > 0 {
+            return self.end_control(Ok(erased(done)));
+        }
+        if self.memory.erase_units == 0 {
+            let declared_ns = u64::from(erase.unit_ms(how)) * 1_000_000;
+            let units = self.config.erase_budget_ns.checked_div(declared_ns).unwrap_or(u64::from(UNITS_MAX));
+            self.memory.erase_units = u32::try_from(units).unwrap_or(UNITS_MAX).clamp(1, UNITS_MAX);
+        }
+        let units = match self.config.erase_budget_ns {
+            0 => u32::MAX,
+            // What always takes the same time is not cut.
+            _ if erase.unit_ms(how) == 0 => u32::MAX,
+            _ => self.memory.erase_units,
+        };
+        self.memory.piece_blocks = erase.piece_blocks(lba.saturating_add(u64::from(done)), rest, units);
+        self.memory.second = false;
+        self.memory.began_ns = now_ns;
+        self.stats.erase_pieces += 1;
+        self.erase_round(now_ns);
+    }
+
+    /// One round over the piece; a secure trim has two.
+    fn erase_round(&mut self, now_ns: u64) {
+        let Some((how, ..)) = self.piece() else { return };
+        match self.abilities.erase.argument_byte {
+            0 => self.erase_from(now_ns),
+            byte => {
+                let argument = emmc::erase(emmc_kind(how, self.memory.second)).arg;
+                // Bits 15, 31 and the lowest two, in one byte.
+                let value = (argument >> 24 | argument >> 12 | argument) as u8 & 0x8b;
+                let switch = emmc::switch(emmc::Access::WriteByte, byte, value, 0);
+                self.order(Place::EraseArgument, switch, ARGUMENT_NS, now_ns);
+            }
+        }
+    }
+
+    /// The piece: its first block, and its last.
+    fn piece(&self) -> Option<(Erase, u64, u64)> {
+        let slot = self.slots.at(self.control);
+        let Kind::Erase { lba, how, .. } = slot.kind else { return None };
+        let first = lba.saturating_add(u64::from(slot.moved_blocks));
+        Some((how, first, first.saturating_add(u64::from(self.memory.piece_blocks.saturating_sub(1)))))
+    }
+
+    /// Names the first block, where need be by its upper bits before.
+    fn erase_from(&mut self, now_ns: u64) {
+        let (Some((_, first, _)), Some(target)) = (self.piece(), self.target) else { return };
+        if target.extended_address {
+            self.short(Place::EraseStartUpper, sd::address_extension((first >> 32) as u8), now_ns);
+        } else {
+            self.name_first(now_ns);
+        }
+    }
+
+    fn name_first(&mut self, now_ns: u64) {
+        let (Some((_, first, _)), Some(target)) = (self.piece(), self.target) else { return };
+        let addr = target.address(first);
+        let command = if self.abilities.erase.emmc {
+            emmc::erase_group_start(addr)
+        } else {
+            sd::erase_wr_blk_start(addr)
+        };
+        self.short(Place::EraseStart, command, now_ns);
+    }
+
+    fn name_last(&mut self, now_ns: u64) {
+        let (Some((_, _, last)), Some(target)) = (self.piece(), self.target) else { return };
+        let addr = target.address(last);
+        let command =
+            if self.abilities.erase.emmc { emmc::erase_group_end(addr) } else { sd::erase_wr_blk_end(addr) };
+        self.short(Place::EraseEnd, command, now_ns);
+    }
+
+    pub(super) fn erase_reached(&mut self, place: Place, status: u32, now_ns: u64) {
+        let (Some((how, first, last)), Some(target)) = (self.piece(), self.target) else {
+            return self.end_control_and_go_on(Err(Error::NoCard), now_ns);
+        };
+        // Bit 7 is reserved on SD.
+        let erase = self.abilities.erase;
+        let errors = if erase.emmc { R1::ERRORS } else { R1::ERRORS & !R1::SWITCH_ERROR };
+        if status & errors != 0 {
+            return self.end_control_and_go_on(Err(refused(status)), now_ns);
+        }
+        match place {
+            Place::EraseArgument => self.erase_from(now_ns),
+            Place::EraseStartUpper => self.name_first(now_ns),
+            Place::EraseStart if target.extended_address => {
+                self.short(Place::EraseEndUpper, sd::address_extension((last >> 32) as u8), now_ns);
+            }
+            Place::EraseStart | Place::EraseEndUpper => self.name_last(now_ns),
+            Place::EraseEnd => {
+                let unit = u64::from(erase.unit_blocks.max(1));
+                let units = u32::try_from(last / unit - first / unit + 1).unwrap_or(u32::MAX);
+                let limit_ns = erase.limit_ns(how, units);
+                let go = match erase.emmc {
+                    true => emmc::erase(emmc_kind(how, self.memory.second)),
+                    false if how == Erase::Discard => sd::erase(sd::Erase::Discard),
+                    false => sd::erase(sd::Erase::Erase),
+                };
+                self.order(Place::Erase, go, limit_ns, now_ns);
+            }
+            _ if matches!(how, Erase::SecureTrim(_)) && !self.memory.second => {
+                self.memory.second = true;
+                self.erase_round(now_ns);
+            }
+            _ => self.piece_erased(now_ns),
+        }
+    }
+
+    /// A piece is gone: the others first, then the next.
+    fn piece_erased(&mut self, now_ns: u64) {
+        let index = self.control;
+        let budget_ns = self.config.erase_budget_ns;
+        let took_ns = now_ns.saturating_sub(self.memory.began_ns);
+        let units = &mut self.memory.erase_units;
+        if took_ns < budget_ns / 4 {
+            *units = units.saturating_mul(2).min(UNITS_MAX);
+        } else if took_ns > budget_ns {
+            *units = (*units / 2).max(1);
+        }
+        let slot = self.slots.at_mut(index);
+        slot.moved_blocks = slot.moved_blocks.saturating_add(self.memory.piece_blocks);
+        let Kind::Erase { lba, blocks, .. } = slot.kind else { return };
+        let (moved, durable) = (slot.moved_blocks, slot.rules.has(Rules::DURABLE));
+        if moved < blocks {
+            self.control = NONE;
+            self.slots.push_rest(
+                index,
+                lba.saturating_add(u64::from(moved)),
+                lba.saturating_add(u64::from(blocks)),
+            );
+            self.go_idle(now_ns);
+        } else if durable {
+            self.slots.at_mut(index).result = Ok(erased(moved));
+            self.begin_flush(now_ns);
+            self.dispatch(now_ns);
+        } else {
+            self.end_control_and_go_on(Ok(erased(moved)), now_ns);
+        }
+    }
+}
+
+fn erased(blocks: u32) -> Output {
+    Output { bytes: blocks.saturating_mul(super::BLOCK_BYTES), ..Output::default() }
+}
+
+const fn emmc_kind(how: Erase, second: bool) -> emmc::Erase {
+    match how {
+        Erase::Erase => emmc::Erase::Erase,
+        Erase::Trim => emmc::Erase::Trim,
+        Erase::Discard => emmc::Erase::Discard,
+        Erase::SecureErase(_) => emmc::Erase::SecureErase,
+        Erase::SecureTrim(_) if second => emmc::Erase::SecureTrim2,
+        Erase::SecureTrim(_) => emmc::Erase::SecureTrim1,
+    }
+}

@@ -1,0 +1,350 @@
+//! What is not on everybody's path: erase, write-zeroes, durable writes, visits to other partitions, orders, and flushes by extension register.
+//!
+//! The engine reaches all of it through one function pointer, which [`Engine::equip`] sets: firmware that only reads, writes and flushes does
+//! not carry the code. Each kind is a chain of steps; a step ends with the card's status, and the next begins from there. Here is what they
+//! share: short commands, orders (a command with busy, waited for however long it lasts), data, pauses.
+
+use super::phases::{COMMAND_TIMEOUT_NS, SLACK_NS, Stage};
+use super::slot::NONE;
+use super::{Abilities, DmaBuf, Engine, Error, FlushBy, Kind, Output, Request};
+use crate::host::{Auto, BusyDetect, Data, Direction, Host, Phase, Segment};
+use crate::sched::Policy;
+use crate::spec::command::{Command, Resp};
+use crate::spec::response::R1;
+
+/// Longest wait for an ordinary block of data, where the card's own limit is not known.
+const DATA_NS: u64 = 1_000_000_000;
+
+/// One way into what [`Engine::equip`] adds.
+#[derive(Debug)]
+pub(super) struct Extras<H: Host, const N: usize, P: Policy> {
+    pub on_event: fn(&mut Engine<H, N, P>, Event, u64),
+    pub admit: fn(&Engine<H, N, P>, &mut Request) -> Result<(), Error>,
+}
+
+/// What has happened to a request of these kinds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Event {
+    /// It is its turn; it is the control request in progress.
+    Begin,
+    /// A write with its own rules is next. It is still queued.
+    Write(u8),
+    /// A step has ended with this status.
+    Done(u32),
+    /// The pause of a step is over.
+    Woke,
+    /// A step has failed, and the lines are back.
+    Failed(Error),
+}
+
+/// What the controller is doing for a place in a chain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    /// A command without busy.
+    Command(Place),
+    /// A command with busy.
+    Order(Place),
+    /// Data without a status of their own.
+    Data(Place),
+    /// CMD13 after busy.
+    Status(Place),
+    /// A pause.
+    Pause(Place),
+}
+
+/// Where in its chain a request is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    /// The order of a [`Kind::Order`].
+    Order,
+    /// CMD6 with the argument of the CMD38 that follows (iNAND).
+    EraseArgument,
+    /// CMD22 before the first address, SDUC only.
+    EraseStartUpper,
+    /// CMD32 or CMD35.
+    EraseStart,
+    /// CMD22 before the last address.
+    EraseEndUpper,
+    /// CMD33 or CMD36.
+    EraseEnd,
+    /// CMD38.
+    Erase,
+    /// CMD6 to another partition.
+    Enter,
+    /// CMD23 there.
+    Count,
+    /// The data there.
+    Move,
+    /// CMD6 back to the user area.
+    Leave,
+    /// CMD49 that starts a flush.
+    FlushStart,
+    /// CMD48 that asks whether it is over.
+    FlushAsk,
+    /// CMD13 between two pieces of a write with its own rules.
+    Piece,
+}
+
+impl Place {
+    const fn step(step: Step) -> Place {
+        match step {
+            Step::Command(place)
+            | Step::Order(place)
+            | Step::Data(place)
+            | Step::Status(place)
+            | Step::Pause(place) => place,
+        }
+    }
+}
+
+/// What the extras remember between steps.
+#[derive(Debug)]
+pub(super) struct Memory {
+    /// A block of the engine's own, for extension registers.
+    pub page: DmaBuf,
+    /// The step in progress.
+    pub step: Step,
+    /// Status bits seen so far in the order in progress.
+    pub status: u32,
+    /// Where the erase in progress is: blocks of this piece, the second round of a secure trim, begin.
+    pub piece_blocks: u32,
+    pub second: bool,
+    pub began_ns: u64,
+    /// Units that a piece of an erase has, as learned; 0: not yet.
+    pub erase_units: u32,
+    /// The partition the card is in, moves done of the visit, and what is mapped for the one in progress.
+    pub area: u8,
+    pub moves: u8,
+    pub mapped: Option<(Segment, Direction)>,
+    /// Why a visit failed, on the way back.
+    pub failed: Option<Error>,
+    /// What is known of the pieces of the write in progress that went before.
+    pub pieces: Pieces,
+}
+
+/// The fate of the pieces that went before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Pieces {
+    Unknown,
+    Asked,
+    Good,
+}
+
+impl Memory {
+    pub const NEW: Memory = Memory {
+        page: DmaBuf::EMPTY,
+        step: Step::Pause(Place::Order),
+        status: 0,
+        piece_blocks: 0,
+        second: false,
+        began_ns: 0,
+        erase_units: 0,
+        area: 0,
+        moves: 0,
+        mapped: None,
+        failed: None,
+        pieces: Pieces::Unknown,
+    };
+}
+
+impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
+    /// Makes the engine able to erase, write zeroes, write durably, visit other partitions, give long orders, and flush by extension register.
+    /// Requests for these fail as [`Error::Unsupported`] before. May be called again. How to erase is said by [`set_abilities`](Self::set_abilities).
+    pub fn equip(&mut self) {
+        self.extras = Some(Extras { on_event: Self::on_event, admit: Self::admit_extra });
+    }
+
+    /// Tells the engine what the card can besides reading and writing. To be told again after [`set_target`](Self::set_target) with `None`.
+    pub fn set_abilities(&mut self, abilities: Abilities) {
+        self.abilities = abilities;
+        self.memory.erase_units = 0;
+    }
+
+    /// What the card can besides reading and writing, as far as the engine was told.
+    pub fn abilities(&self) -> &Abilities {
+        &self.abilities
+    }
+
+    /// Why a request that is no read, write or phase cannot be accepted, if so.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn admit_other(&self, request: &mut Request) -> Result<(), Error> {
+        match (request.kind, &self.extras) {
+            (Kind::Flush, _) if self.target.is_none() => Err(Error::NoCard),
+            (Kind::Flush | Kind::Bus(_) | Kind::Pause { .. }, _) => Ok(()),
+            (_, Some(extras)) => (extras.admit)(self, request),
+            (_, None) => Err(Error::Unsupported),
+        }
+    }
+
+    /// A block of memory for the extension registers of SD cards; the one before comes back. Not while a flush is in progress.
+    pub fn set_page(&mut self, page: DmaBuf) -> DmaBuf {
+        core::mem::replace(&mut self.memory.page, page)
+    }
+
+    /// To the extras, if there are any; a request that needs them was not accepted without.
+    pub(super) fn extra(&mut self, event: Event, now_ns: u64) {
+        match &self.extras {
+            Some(extras) => (extras.on_event)(self, event, now_ns),
+            None => match event {
+                Event::Write(index) => {
+                    self.withdraw(index);
+                    self.end_slot(index, Err(Error::Unsupported));
+                }
+                _ if self.control != NONE => self.end_control_and_go_on(Err(Error::Unsupported), now_ns),
+                _ => {}
+            },
+        }
+    }
+
+    fn on_event(&mut self, event: Event, now_ns: u64) {
+        match event {
+            Event::Begin => self.begin_extra(now_ns),
+            Event::Write(index) => self.begin_special(index, now_ns),
+            Event::Done(status) => self.step_done(self.memory.step, status, now_ns),
+            Event::Woke if self.memory.step == Step::Pause(Place::FlushAsk) => self.ask_flushed(now_ns),
+            Event::Woke => {}
+            Event::Failed(error) => self.visit_failed(error, now_ns),
+        }
+    }
+
+    fn begin_extra(&mut self, now_ns: u64) {
+        match self.slots.at(self.control).kind {
+            Kind::Erase { lba, blocks, how } => self.begin_erase(lba, blocks, how, now_ns),
+            Kind::Visit(visit) => self.begin_visit(visit, now_ns),
+            Kind::Order { command, timeout_ns } => self.order(Place::Order, command, timeout_ns, now_ns),
+            _ => match self.target.map(|t| t.flush) {
+                Some(FlushBy::SdCache { at, .. }) => self.begin_register_flush(at, now_ns),
+                _ => self.end_control(Err(Error::Unsupported)),
+            },
+        }
+    }
+
+    fn step_done(&mut self, step: Step, status: u32, now_ns: u64) {
+        let place = Place::step(step);
+        match step {
+            // Refused: there is no busy to wait for.
+            Step::Order(_) if status & (R1::OWN | R1::PREVIOUS) != 0 => self.reached(place, status, now_ns),
+            Step::Order(_) | Step::Data(_) => {
+                self.memory.status = status;
+                self.after_busy = Stage::Extra;
+                let over = self.busy_is_over(step);
+                self.memory.step = Step::Status(place);
+                if over {
+                    self.ask_status(Stage::Extra, now_ns);
+                } else {
+                    self.watch_busy(now_ns);
+                }
+            }
+            Step::Status(_) => {
+                let seen = core::mem::take(&mut self.memory.status);
+                self.reached(place, status | seen, now_ns);
+            }
+            Step::Command(_) | Step::Pause(_) => self.reached(place, status, now_ns),
+        }
+    }
+
+    /// Has the phase that just ended shown the end of the card's busy?
+    fn busy_is_over(&self, step: Step) -> bool {
+        let read = self.phase.data.is_some_and(|data| data.direction == Direction::Read);
+        match (step, self.host.caps().busy) {
+            (Step::Data(_), _) if read => true,
+            (Step::Data(_), BusyDetect::Interrupt) => true,
+            (Step::Order(_), BusyDetect::Interrupt | BusyDetect::Response) => {
+                self.phase.command.resp == Resp::R1b
+            }
+            _ => false,
+        }
+    }
+
+    fn reached(&mut self, place: Place, status: u32, now_ns: u64) {
+        match place {
+            Place::Order => {
+                let output =
+                    Output { response: crate::spec::response::Response::short(status), ..Output::default() };
+                let result = if status & R1::ERRORS == 0 { Ok(output) } else { Err(refused(status)) };
+                self.end_control_and_go_on(result, now_ns);
+            }
+            Place::EraseArgument
+            | Place::EraseStartUpper
+            | Place::EraseStart
+            | Place::EraseEndUpper
+            | Place::EraseEnd
+            | Place::Erase => self.erase_reached(place, status, now_ns),
+            Place::Enter | Place::Count | Place::Move | Place::Leave => {
+                self.visit_reached(place, status, now_ns)
+            }
+            Place::FlushStart | Place::FlushAsk => self.register_flush_reached(place, status, now_ns),
+            Place::Piece => self.piece_judged(status, now_ns),
+        }
+    }
+
+    /// A command without busy.
+    pub(super) fn short(&mut self, place: Place, command: Command, now_ns: u64) {
+        self.memory.step = Step::Command(place);
+        self.start_command(Stage::Extra, command, COMMAND_TIMEOUT_NS, now_ns);
+    }
+
+    /// A command with busy. What lasts longer than the controller's own timer can wait for is sent without its help.
+    pub(super) fn order(&mut self, place: Place, command: Command, limit_ns: u64, now_ns: u64) {
+        self.order_ns = limit_ns;
+        let (command, timer_ns) = match limit_ns > self.host.caps().max_busy_ns {
+            true => (Command::new(command.index, command.arg, Resp::R1), COMMAND_TIMEOUT_NS),
+            false => (command, limit_ns),
+        };
+        self.memory.step = Step::Order(place);
+        self.start_command(Stage::Extra, command, timer_ns, now_ns);
+    }
+
+    /// A data command of whole blocks, with the mapped segment.
+    pub(super) fn data(
+        &mut self,
+        place: Place,
+        command: Command,
+        data: Data,
+        segment: Segment,
+        now_ns: u64,
+    ) -> Result<(), Error> {
+        let mut segment = segment;
+        self.host.map(&mut segment, data.direction).map_err(Error::Dma)?;
+        self.memory.mapped = Some((segment, data.direction));
+        if let Some(first) = self.segments.first_mut() {
+            *first = segment;
+            self.segment_count = 1;
+        }
+        let limit_ns =
+            self.target.map_or(DATA_NS, |t| t.read_timeout_ns.max(t.write_timeout_ns)).max(DATA_NS);
+        self.order_ns = limit_ns;
+        self.phase = Phase { command, data: Some(data), auto: Auto::None, tuning: false };
+        self.memory.step = match data.direction {
+            Direction::Read => Step::Command(place),
+            Direction::Write => Step::Data(place),
+        };
+        let wire_ns = 2 * u64::from(data.blocks) * self.block_ns;
+        self.start_phase(Stage::Extra, limit_ns, limit_ns.saturating_add(wire_ns), now_ns);
+        Ok(())
+    }
+
+    /// Gives the memory of the last data step back to the CPU.
+    pub(super) fn unmap_data(&mut self) {
+        if let Some((segment, direction)) = self.memory.mapped.take() {
+            self.host.unmap(&segment, direction);
+        }
+    }
+
+    /// A pause in a chain.
+    pub(super) fn pause_at(&mut self, place: Place, ns: u64, now_ns: u64) {
+        self.stage = Stage::Extra;
+        self.memory.step = Step::Pause(place);
+        self.wake_ns = now_ns.saturating_add(ns);
+        self.deadline_ns = self.wake_ns.saturating_add(SLACK_NS);
+    }
+}
+
+/// The error of a status that shows one.
+pub(super) fn refused(status: u32) -> Error {
+    match status & (R1::WP_VIOLATION | R1::WP_ERASE_SKIP) {
+        0 => Error::Card(status),
+        _ => Error::Protected,
+    }
+}

@@ -1,0 +1,83 @@
+//! Flush of an SD card's cache by the extension register of its performance function [SD 4.17, 5.8.2].
+//!
+//! Bit 0 of the register starts a flush and reads 1 until it is over; the busy after CMD49 may end before.
+
+use super::extras::{Place, refused};
+use super::{BLOCK_BYTES, Engine, Error};
+use crate::host::{Data, Direction, Host, Segment};
+use crate::sched::Policy;
+use crate::spec::command::sd::{self, Extension};
+use crate::spec::response::R1;
+
+/// Between two questions.
+const ASK_NS: u64 = 1_000_000;
+
+impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
+    pub(super) fn begin_register_flush(&mut self, at: Extension, now_ns: u64) {
+        self.memory.began_ns = now_ns;
+        if let Some(first) = self.memory.page.first_mut() {
+            *first = 1;
+        }
+        let started = self.page(Place::FlushStart, sd::write_extr_single(at, 1), Direction::Write, now_ns);
+        if let Err(error) = started {
+            self.end_control(Err(error));
+        }
+    }
+
+    /// One block to or from the engine's page.
+    fn page(
+        &mut self,
+        place: Place,
+        command: crate::spec::command::Command,
+        direction: Direction,
+        now_ns: u64,
+    ) -> Result<(), Error> {
+        let given = self.memory.page.len_bytes();
+        if given < BLOCK_BYTES {
+            return Err(Error::Buffer { needed: BLOCK_BYTES, given });
+        }
+        let segment = Segment { ptr: self.memory.page.as_non_null(), len: BLOCK_BYTES, bus: 0 };
+        let data = Data { direction, block_size: BLOCK_BYTES as u16, blocks: 1 };
+        self.data(place, command, data, segment, now_ns)
+    }
+
+    pub(super) fn register_flush_reached(&mut self, place: Place, status: u32, now_ns: u64) {
+        self.unmap_data();
+        if status & R1::ERRORS & !R1::SWITCH_ERROR != 0 {
+            return self.end_control_and_go_on(Err(refused(status)), now_ns);
+        }
+        match place {
+            Place::FlushStart => self.ask_flushed(now_ns),
+            _ => {
+                let over = self.memory.page.first().is_some_and(|byte| byte & 1 == 0);
+                let waited_ns = now_ns.saturating_sub(self.memory.began_ns);
+                if over {
+                    let result = self.flush_ended();
+                    self.end_control_and_go_on(result, now_ns);
+                } else if waited_ns >= self.flush_limit_ns() {
+                    let error = Error::Protocol("the card does not finish the flush of its cache");
+                    self.end_control_and_go_on(Err(error), now_ns);
+                } else {
+                    self.pause_at(Place::FlushAsk, ASK_NS, now_ns);
+                }
+            }
+        }
+    }
+
+    fn flush_limit_ns(&self) -> u64 {
+        match self.target.map(|t| t.flush) {
+            Some(super::FlushBy::SdCache { timeout_ns, .. }) => timeout_ns,
+            _ => 0,
+        }
+    }
+
+    pub(super) fn ask_flushed(&mut self, now_ns: u64) {
+        let Some(super::FlushBy::SdCache { at, .. }) = self.target.map(|t| t.flush) else {
+            return self.end_control_and_go_on(Err(Error::NoCard), now_ns);
+        };
+        let asked = self.page(Place::FlushAsk, sd::read_extr_single(at, 1), Direction::Read, now_ns);
+        if let Err(error) = asked {
+            self.end_control_and_go_on(Err(error), now_ns);
+        }
+    }
+}

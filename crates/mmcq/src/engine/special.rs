@@ -1,0 +1,189 @@
+//! Writes with their own rules: durable ones, and zeroes.
+//!
+//! A durable write is complete when its data are on the medium. Without a volatile cache that is what every settled write is; such a write only
+//! stays out of open transfers. With one, an eMMC's reliable write goes past the cache [eMMC 6.6.31]; where the card or the host cannot do that (and
+//! SD cards never can), the write is settled and then flushed, and its owner hears of it only after that.
+//!
+//! These go alone: nothing is merged with them, and no transfer is left open before, by or after them.
+
+use super::extras::{Event, Pieces, Place, Step};
+use super::phases::{COMMAND_TIMEOUT_NS, Stage};
+use super::slot::{NONE, Rules, Slot, State};
+use super::stream::{Close, End};
+use super::{BLOCK_BYTES, Engine, Error, FlushBy, Kind, Request, Target};
+use crate::host::Host;
+use crate::sched::Policy;
+use crate::spec::command;
+use crate::spec::response::R1;
+
+/// Output counts bytes in 32 bits.
+const ZERO_BLOCKS_MAX: u32 = (1 << 23) - 1;
+
+impl Target {
+    /// Where a block is for the card's commands.
+    pub(super) fn address(&self, lba: u64) -> u32 {
+        if self.block_addressed { lba as u32 } else { (lba as u32).wrapping_mul(BLOCK_BYTES) }
+    }
+}
+
+impl Slot {
+    /// A slot of zeroes becomes one of a write, with rules of its own.
+    pub fn plan_zeroes(&mut self) {
+        let Kind::Zero { lba, blocks } = self.kind else { return };
+        self.kind = Kind::Write { lba, blocks };
+        self.rules.set(Rules::ZERO, true);
+        self.segment.len -= self.segment.len % BLOCK_BYTES;
+    }
+}
+
+impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
+    /// Why a request for what [`equip`](Self::equip) adds cannot be accepted, if so. Zeroes that an erase can do become one.
+    pub(super) fn admit_extra(&self, request: &mut Request) -> Result<(), Error> {
+        let Some(target) = self.target.as_ref() else { return Err(Error::NoCard) };
+        let (lba, blocks) = match request.kind {
+            Kind::Zero { lba, blocks } | Kind::Erase { lba, blocks, .. } => (lba, blocks),
+            _ => return Ok(()),
+        };
+        let end = lba.checked_add(u64::from(blocks));
+        if blocks == 0 || end.is_none_or(|end| end > target.sectors) {
+            return Err(Error::OutOfRange { lba, sectors: target.sectors });
+        }
+        if target.protected {
+            return Err(Error::Protected);
+        }
+        let erase = &self.abilities.erase;
+        let given = request.buf.len_bytes();
+        match request.kind {
+            Kind::Zero { .. } if blocks > ZERO_BLOCKS_MAX => return Err(Error::Unsupported),
+            Kind::Zero { .. } => match erase.zeroing(lba, blocks) {
+                Some(how) => request.kind = Kind::Erase { lba, blocks, how },
+                None if given < BLOCK_BYTES => return Err(Error::Buffer { needed: BLOCK_BYTES, given }),
+                None => {}
+            },
+            Kind::Erase { how, .. } => erase.check(lba, blocks, how)?,
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// A durable write, its flush, or a write of zeroes is next.
+    pub(super) fn begin_special(&mut self, index: u8, now_ns: u64) {
+        if self.open.is_some() {
+            return self.close(Close::Break, now_ns);
+        }
+        let slot = self.slots.at(index);
+        let (kind, moved) = (slot.kind, slot.moved_blocks);
+        let (durable, zero) = (slot.rules.has(Rules::DURABLE), slot.rules.has(Rules::ZERO));
+        let Some((_, lba, rest)) = slot.span() else { return };
+        let Some(target) = self.target else { return self.refuse(index, Error::NoCard) };
+        let Kind::Write { lba: start, blocks } = kind else {
+            return self.refuse(index, Error::Unsupported);
+        };
+        if rest == 0 {
+            return self.flush_written(index, now_ns);
+        }
+        let mut most = rest;
+        if zero {
+            most = rest.min(self.slots.at(index).segment.len / BLOCK_BYTES).max(1);
+        }
+        // A late error of a piece comes with the status after it, and is this request's.
+        if moved > 0 && self.memory.pieces != Pieces::Good {
+            if self.memory.pieces == Pieces::Asked {
+                return self.refuse(index, Error::Program(R1::ERROR));
+            }
+            self.memory.pieces = Pieces::Asked;
+            self.memory.step = Step::Command(Place::Piece);
+            return self.ask_status(Stage::Extra, now_ns);
+        }
+        self.memory.pieces = Pieces::Unknown;
+        // What was written before is another's: its status must not come with ours.
+        if self.settling != 0 && most > self.config.settle_blocks {
+            return self.ask_status(Stage::Status, now_ns);
+        }
+        if let Err(error) = self.map(index) {
+            return self.refuse(index, error);
+        }
+        let cached = target.flush != FlushBy::Status;
+        let reliable =
+            cached && target.count && !self.host.caps().no_count && self.abilities.reliable(start, blocks);
+        self.slots.at_mut(index).rules.set(Rules::FLUSH_AFTER, durable && cached && !reliable);
+        let piece = most.min(self.limits().blocks);
+        self.gathered.alone(index, lba, piece);
+        let slot = self.slots.at(index);
+        let mut segment = slot.segment;
+        if !zero {
+            let skip = moved.saturating_mul(BLOCK_BYTES);
+            // SAFETY: `skip` bytes of the slot's own buffer have been moved already, so the result is inside or one past its end.
+            segment.ptr = unsafe { segment.ptr.add(skip as usize) };
+            segment.bus = segment.bus.wrapping_add(u64::from(skip));
+            segment.len = segment.len.saturating_sub(skip);
+        }
+        segment.len = segment.len.min(piece.saturating_mul(BLOCK_BYTES));
+        self.segment_count = 0;
+        if let Some(first) = self.segments.first_mut() {
+            *first = segment;
+            self.segment_count = 1;
+        }
+        if let Some(waiting) = self.told(index) {
+            self.policy.sent(&waiting, now_ns);
+        }
+        self.slots.unlink(index);
+        self.slots.at_mut(index).state = State::Active;
+        self.idle_since_ns = None;
+        self.end = if durable && reliable { End::Reliable } else { End::Here };
+        self.stats.transfers += 1;
+        self.failure = None;
+        self.questions = 0;
+        if target.extended_address {
+            let upper = command::sd::address_extension((lba >> 32) as u8);
+            self.start_command(Stage::Address, upper, COMMAND_TIMEOUT_NS, now_ns);
+        } else if self.end == End::Reliable {
+            let count = command::set_block_count(piece, true);
+            self.start_command(Stage::Count, count, COMMAND_TIMEOUT_NS, now_ns);
+        } else {
+            self.begin_special_counted(now_ns);
+        }
+    }
+
+    /// It never goes out.
+    fn refuse(&mut self, index: u8, error: Error) {
+        self.memory.pieces = Pieces::Unknown;
+        self.withdraw(index);
+        self.end_slot(index, Err(error));
+    }
+
+    /// The status after a piece of the write at the head.
+    pub(super) fn piece_judged(&mut self, status: u32, now_ns: u64) {
+        self.memory.pieces = Pieces::Good;
+        let head = self.slots.head;
+        if status & R1::DEFERRED != 0 && head != NONE {
+            self.refuse(head, super::phases::not_written(status));
+        }
+        self.go_idle(now_ns);
+    }
+
+    /// A durable write has settled in the card's cache: now the flush that makes it so.
+    fn flush_written(&mut self, index: u8, now_ns: u64) {
+        if self.settling != 0 || self.unsettled {
+            return self.ask_status(Stage::Status, now_ns);
+        }
+        self.slots.unlink(index);
+        let slot = self.slots.at_mut(index);
+        slot.state = State::Active;
+        // If the flush fails, nothing is surely on the medium.
+        slot.rules.set(Rules::FLUSH_AFTER, false);
+        slot.moved_blocks = 0;
+        self.control = index;
+        self.stats.durable_flushes += 1;
+        self.begin_flush(now_ns);
+    }
+}
+
+impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
+    /// A write with its own rules is next.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn write_specially(&mut self, first: u8, now_ns: u64) {
+        self.extra(Event::Write(first), now_ns);
+    }
+}

@@ -1,0 +1,356 @@
+//! The replay-protected memory block of an eMMC: small data that nobody can forge or play back who does not know the key [eMMC 6.6.22].
+//!
+//! Each exchange is one [`Visit`] of the partition, so no other command comes between its frames. Everything in an answer is checked: MAC (in constant
+//! time), nonce, counter, address, kind, and result.
+//!
+//! A write is never repeated. If its answer does not come, or cannot be believed, the counter is read: it tells whether the write was done.
+
+mod frame;
+
+use crate::card::Card;
+use crate::card::partition::{Area, Layout, layout};
+use crate::engine::{self, DmaBuf, Irreversible, Kind, Request, Visit};
+use crate::host::Host;
+use crate::sched::{Fifo, Policy};
+use crate::task::{Lock, Shared};
+pub use frame::UNIT_BYTES;
+use frame::{Ask, FRAME_BYTES, Fields, Frame};
+
+/// The key of an RPMB: 32 bytes that only card and host know.
+#[derive(Clone, Copy)]
+pub struct Key(pub [u8; 32]);
+
+impl core::fmt::Debug for Key {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str("Key(..)")
+    }
+}
+
+/// Why an exchange failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Error {
+    /// The exchange itself failed.
+    Card(engine::Error),
+    /// The card's answer: its result code, 1 to 6 (general, authentication, counter, address, write, read).
+    Refused(u8),
+    /// No key has been programmed (result 7).
+    NoKey,
+    /// The counter has come to its end: the area can only be read.
+    Expired,
+    /// The answer is not the card's: MAC, nonce, kind, address or counter is wrong. A write was not counted.
+    Forged,
+    /// The write was not done; this is what happened to it. It may be made again.
+    NotWritten(engine::Error),
+    /// Nobody knows whether the write was done: its answer was lost, and the counter could not be read either.
+    Ambiguous,
+    /// The data are not whole units of 256 bytes, or not as many as one write may have.
+    Size {
+        /// Bytes given.
+        given: usize,
+        /// Units that one write may have at most.
+        most: u16,
+    },
+}
+
+impl core::fmt::Display for Error {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            Error::Card(error) => write!(f, "{error}"),
+            Error::Refused(code) => write!(f, "the RPMB refused, result {code}"),
+            Error::NoKey => f.write_str("the RPMB has no key yet"),
+            Error::Expired => f.write_str("the RPMB's write counter has come to its end"),
+            Error::Forged => f.write_str("the answer is not that of the RPMB"),
+            Error::NotWritten(error) => write!(f, "the RPMB was not written: {error}"),
+            Error::Ambiguous => f.write_str("the RPMB may or may not have been written"),
+            Error::Size { given, most } => {
+                write!(f, "{given} bytes are no RPMB write, expected 256 times 1, 2 or at most {most}")
+            }
+        }
+    }
+}
+
+impl core::error::Error for Error {}
+
+/// The flag of an expired counter in the result.
+const EXPIRED: u16 = 1 << 7;
+
+/// What a result says.
+fn judged(result: u16) -> Result<(), Error> {
+    match result & !EXPIRED {
+        0 if result & EXPIRED != 0 => Err(Error::Expired),
+        0 => Ok(()),
+        7 => Err(Error::NoKey),
+        code => Err(Error::Refused(code as u8)),
+    }
+}
+
+/// As [`judged`], where an expired counter does no harm.
+fn judged_read(result: u16) -> Result<(), Error> {
+    judged(result & !EXPIRED)
+}
+
+/// A handle on the replay-protected area.
+#[derive(Debug)]
+pub struct Rpmb<'a, L: Lock, H: Host, const N: usize, P: Policy = Fifo> {
+    shared: &'a Shared<L, H, N, P>,
+    layout: Layout,
+    /// Frames go through it; away while a request has it.
+    buf: Option<DmaBuf>,
+}
+
+/// What one call needs at least: two frames out, one back.
+const BUF_FRAMES: usize = 3;
+
+impl<'a, L: Lock, H: Host, const N: usize, P: Policy> Rpmb<'a, L, H, N, P> {
+    /// Opens the area. `buf` stays in the handle: 1536 bytes at least; a write or read of n units in one needs n + 2 times 512. It comes back on failure.
+    pub async fn open(
+        shared: &'a Shared<L, H, N, P>,
+        card: &Card,
+        buf: DmaBuf,
+    ) -> Result<Self, (engine::Error, DmaBuf)> {
+        let (needed, given) = ((BUF_FRAMES * FRAME_BYTES) as u32, buf.len_bytes());
+        if given < needed {
+            return Err((engine::Error::Buffer { needed, given }, buf));
+        }
+        let (layout, buf) = layout(shared, card, buf, Area::Rpmb).await;
+        shared.with(|engine| engine.equip());
+        match layout {
+            Ok(layout) => Ok(Rpmb { shared, layout, buf: Some(buf) }),
+            Err(error) => Err((error, buf)),
+        }
+    }
+
+    /// Units of 256 bytes in the area.
+    pub fn units(&self) -> u32 {
+        self.layout.blocks.saturating_mul(2)
+    }
+
+    /// Units that one write may have at most; with buffers of that size.
+    pub fn write_units_max(&self) -> u16 {
+        self.layout.rpmb_write_units
+    }
+
+    /// Gives the buffer back, cleared.
+    pub fn close(mut self) -> Option<DmaBuf> {
+        let mut buf = self.buf.take()?;
+        for byte in buf.iter_mut() {
+            *byte = 0;
+        }
+        Some(buf)
+    }
+
+    /// Programs the key, once in the device's life.
+    pub async fn program_key(&mut self, key: &Key, _leave: Irreversible) -> Result<(), Error> {
+        let mut buf = self.buf()?;
+        with_frames(&mut buf, |frames| {
+            if let [first, result, ..] = frames {
+                frame::fill(first, Fields { kind: Ask::Key as u16, ..Fields::default() }, &[]);
+                frame::put_key(first, key);
+                frame::fill(result, Fields { kind: Ask::Result as u16, ..Fields::default() }, &[]);
+            }
+        });
+        let exchanged = self.exchange(buf, 1, true, 1, |frames| frames.get(2).map(frame::fields)).await;
+        // The key must not stay in memory.
+        if let Some(buf) = &mut self.buf {
+            with_frames(buf, |frames| frames.iter_mut().take(1).for_each(|frame| *frame = [0; FRAME_BYTES]));
+        }
+        match exchanged.map_err(Error::Card)? {
+            Some(answer) if answer.kind == Ask::Key.response() => judged(answer.result),
+            _ => Err(Error::Forged),
+        }
+    }
+
+    /// The write counter. `nonce` is any number that was never used before.
+    pub async fn counter(&mut self, key: &Key, nonce: [u8; 16]) -> Result<u32, Error> {
+        let mut buf = self.buf()?;
+        let ask = Fields { kind: Ask::Counter as u16, nonce, ..Fields::default() };
+        with_frames(&mut buf, |frames| {
+            if let Some(first) = frames.first_mut() {
+                frame::fill(first, ask, &[]);
+            }
+        });
+        let answer = self
+            .exchange(buf, 1, false, 1, |frames| {
+                let answer = frames.get(1..2)?;
+                Some((frame::fields(answer.first()?), frame::signed(key, answer)))
+            })
+            .await
+            .map_err(Error::Card)?;
+        let Some((answer, signed)) = answer else { return Err(Error::Forged) };
+        if answer.kind != Ask::Counter.response() {
+            return Err(Error::Forged);
+        }
+        // Without a key there is nothing to sign with.
+        if answer.result & !EXPIRED == 7 {
+            return Err(Error::NoKey);
+        }
+        if !signed || answer.nonce != nonce {
+            return Err(Error::Forged);
+        }
+        judged_read(answer.result)?;
+        Ok(answer.counter)
+    }
+
+    /// Reads whole units from `address` on into `data`. `nonce` is any number that was never used before.
+    pub async fn read(
+        &mut self,
+        key: &Key,
+        nonce: [u8; 16],
+        address: u16,
+        data: &mut [u8],
+    ) -> Result<(), Error> {
+        let units = self.units_of(data.len(), u16::MAX)?;
+        let mut buf = self.buf()?;
+        let ask = Fields { kind: Ask::Read as u16, nonce, address, ..Fields::default() };
+        with_frames(&mut buf, |frames| {
+            if let Some(first) = frames.first_mut() {
+                frame::fill(first, ask, &[]);
+            }
+        });
+        self.exchange(buf, 1, false, units, |frames| {
+            let (Some(answers), Some(last)) =
+                (frames.get(1..=usize::from(units)), frames.get(usize::from(units)))
+            else {
+                return Err(Error::Forged);
+            };
+            let answer = frame::fields(last);
+            if answer.kind != Ask::Read.response() {
+                return Err(Error::Forged);
+            }
+            if answer.result & !EXPIRED == 7 {
+                return Err(Error::NoKey);
+            }
+            if !frame::signed(key, answers) || answer.nonce != nonce || answer.address != address {
+                return Err(Error::Forged);
+            }
+            judged_read(answer.result)?;
+            for (to, from) in data.chunks_mut(UNIT_BYTES).zip(answers) {
+                for (to, from) in to.iter_mut().zip(frame::data(from)) {
+                    *to = *from;
+                }
+            }
+            Ok(())
+        })
+        .await
+        .map_err(Error::Card)?
+    }
+
+    /// Writes whole units from `address` on, all or nothing; 1, 2 or (where the card can, see [`write_units_max`](Self::write_units_max)) 32 of them. The
+    /// counter is read before, by `nonces[0]`, and after a lost answer, by `nonces[1]`: two numbers never used before.
+    ///
+    /// It is sent once. `Ok` means that the card has counted a write, [`Error::Ambiguous`] that nobody knows, every other error that none was counted.
+    ///
+    /// Whoever holds the bus may keep a signed write back and play it later, in place of the next one with the same counter. After
+    /// [`Error::NotWritten`] or [`Error::Forged`] on a bus that is not trusted, read back what the next write brought.
+    pub async fn write(
+        &mut self,
+        key: &Key,
+        nonces: [[u8; 16]; 2],
+        address: u16,
+        data: &[u8],
+    ) -> Result<(), Error> {
+        let most = self.layout.rpmb_write_units;
+        let units = self.units_of(data.len(), most)?;
+        if !matches!(units, 1 | 2 | 32) {
+            return Err(Error::Size { given: data.len(), most });
+        }
+        let [before, after] = nonces;
+        let counter = self.counter(key, before).await?;
+        let mut buf = self.buf()?;
+        let ask = Fields { kind: Ask::Write as u16, counter, address, blocks: units, ..Fields::default() };
+        with_frames(&mut buf, |frames| {
+            let (writes, rest) = frames.split_at_mut(frames.len().min(usize::from(units)));
+            for (frame, data) in writes.iter_mut().zip(data.chunks(UNIT_BYTES)) {
+                frame::fill(frame, ask, data);
+            }
+            frame::sign(key, writes);
+            if let Some(result) = rest.first_mut() {
+                frame::fill(result, Fields { kind: Ask::Result as u16, ..Fields::default() }, &[]);
+            }
+        });
+        let place = usize::from(units) + 1;
+        let answered = self
+            .exchange(buf, units, true, 1, |frames| {
+                let answer = frames.get(place..=place)?;
+                Some((frame::fields(answer.first()?), frame::signed(key, answer)))
+            })
+            .await;
+        match answered {
+            Ok(Some((answer, true))) if answer.kind == Ask::Write.response() && answer.address == address => {
+                match judged(answer.result) {
+                    Ok(()) if answer.counter == counter.wrapping_add(1) => Ok(()),
+                    // Answers to writes carry no nonce: an old one may be played back.
+                    Ok(()) => self.find_out(key, after, counter, Error::Forged).await,
+                    Err(error) => self.find_out(key, after, counter, error).await,
+                }
+            }
+            Ok(_) => self.find_out(key, after, counter, Error::Forged).await,
+            Err(error) => self.find_out(key, after, counter, Error::NotWritten(error)).await,
+        }
+    }
+
+    /// Was the write done whose answer is missing or bad? The counter tells; if not, `why` is what became of it.
+    async fn find_out(&mut self, key: &Key, nonce: [u8; 16], before: u32, why: Error) -> Result<(), Error> {
+        match self.counter(key, nonce).await {
+            Ok(now) if now == before.wrapping_add(1) => Ok(()),
+            Ok(now) if now == before => Err(why),
+            _ => Err(Error::Ambiguous),
+        }
+    }
+
+    fn units_of(&self, bytes: usize, most: u16) -> Result<u16, Error> {
+        let frames = self.buf.as_ref().map_or(usize::MAX, |buf| buf.len_bytes() as usize / FRAME_BYTES);
+        match u16::try_from(bytes / UNIT_BYTES) {
+            Ok(units @ 1..) if bytes.is_multiple_of(UNIT_BYTES) && units <= most => {
+                match usize::from(units) + 2 <= frames {
+                    true => Ok(units),
+                    false => {
+                        let needed = (u32::from(units) + 2) * FRAME_BYTES as u32;
+                        let given = (frames * FRAME_BYTES) as u32;
+                        Err(Error::Card(engine::Error::Buffer { needed, given }))
+                    }
+                }
+            }
+            _ => Err(Error::Size { given: bytes, most }),
+        }
+    }
+
+    /// The buffer; if a call was dropped half-way, the one that the engine has kept for us.
+    fn buf(&mut self) -> Result<DmaBuf, Error> {
+        let least = (BUF_FRAMES * FRAME_BYTES) as u32;
+        let taken = self.buf.take().or_else(|| self.shared.with(|engine| engine.reclaim()));
+        taken.filter(|buf| buf.len_bytes() >= least).ok_or(Error::Card(engine::Error::Full))
+    }
+
+    /// Sends `out` frames, asks for the result if it must be asked for, and looks at all frames with the answers in place.
+    async fn exchange<R>(
+        &mut self,
+        buf: DmaBuf,
+        out: u16,
+        ask: bool,
+        back: u16,
+        look: impl FnOnce(&[Frame]) -> R,
+    ) -> Result<R, engine::Error> {
+        let visit = Visit {
+            config: self.layout.config,
+            switch_ns: self.layout.switch_ns,
+            lba: 0,
+            out,
+            // Writes of key and data are reliable writes; questions are not.
+            reliable: ask,
+            ask,
+            back,
+        };
+        let mut done = self.shared.request(Request::new(Kind::Visit(visit), buf)).await;
+        let result = done.result.map(|_| with_frames(&mut done.buf, |frames| look(frames)));
+        self.buf = Some(done.buf);
+        result
+    }
+}
+
+/// The buffer as frames.
+fn with_frames<R>(buf: &mut DmaBuf, f: impl FnOnce(&mut [Frame]) -> R) -> R {
+    let (frames, _) = buf.as_chunks_mut::<FRAME_BYTES>();
+    f(frames)
+}

@@ -1,0 +1,505 @@
+//! The rest of a block device: durable writes, erases in pieces, zeroes, other partitions, orders. On a controller whose every phase is logged.
+
+mod support;
+
+use mmcq::card::quirk::Quirks;
+use mmcq::engine::{
+    Abilities, Config, DmaBuf, Engine, Erase, Erasing, Error, FlushBy, Irreversible, Kind, Request, SlotId,
+    Target, Visit,
+};
+use mmcq::host::Cause;
+use mmcq::spec::command::emmc;
+use mmcq::spec::response::R1;
+use std::cell::RefCell;
+use std::rc::Rc;
+use support::{TestHost, World, buffer, target};
+
+const BLOCKS: u64 = 4096;
+const CACHE: FlushBy = FlushBy::EmmcCache { timeout_ns: 500_000_000 };
+/// Trims units of 16 blocks, 100 ms each.
+const TRIMS: Erasing = Erasing {
+    kinds: 0b11111,
+    emmc: true,
+    unit_blocks: 16,
+    group_blocks: 16,
+    zeros: true,
+    erase_ms: 100,
+    trim_ms: 100,
+    secure_erase_ms: 100,
+    secure_trim_ms: 100,
+    ..Erasing::NONE
+};
+/// CMD6 that flushes.
+const FLUSH: (u8, u32) = (6, 0x0320_0100);
+
+type TestEngine = Engine<TestHost, 16>;
+
+/// What a test says of its card.
+struct Setup {
+    flush: FlushBy,
+    reliable_blocks: u32,
+    erase: Erasing,
+    protected: bool,
+    quirks: Quirks,
+    extended_address: bool,
+}
+
+fn engine(world: &Rc<RefCell<World>>, with: impl FnOnce(&mut Setup)) -> TestEngine {
+    engine_of(world, Config::DEFAULT, with)
+}
+
+fn engine_of(world: &Rc<RefCell<World>>, config: Config, with: impl FnOnce(&mut Setup)) -> TestEngine {
+    let mut engine = Engine::new(TestHost::new(world), config);
+    let mut setup = Setup {
+        flush: FlushBy::Status,
+        reliable_blocks: 0,
+        erase: Erasing::NONE,
+        protected: false,
+        quirks: Quirks::NONE,
+        extended_address: false,
+    };
+    with(&mut setup);
+    let Setup { flush, reliable_blocks, erase, protected, quirks, extended_address } = setup;
+    engine.set_target(Some(Target { flush, protected, quirks, extended_address, ..target(BLOCKS) }));
+    engine.set_abilities(Abilities { reliable_blocks, erase });
+    engine.equip();
+    engine
+}
+
+fn write(lba: u64, blocks: u32, fill: u8) -> Request {
+    Request::new(Kind::Write { lba, blocks }, buffer(blocks, fill))
+}
+
+fn erase(lba: u64, blocks: u32, how: Erase) -> Request {
+    Request::new(Kind::Erase { lba, blocks, how }, DmaBuf::EMPTY)
+}
+
+/// Interrupts and alarms until nothing is left to do. Bounded, so a hang is a failure.
+fn run(engine: &mut TestEngine, mut now: u64) -> u64 {
+    for _ in 0..100_000 {
+        now += 1_000;
+        let _ = engine.on_irq(now);
+        if engine.is_idle() {
+            let _ = engine.poll(now);
+            return now;
+        }
+        if !engine.host().world.borrow().running() {
+            if let Some(at) = engine.next_deadline_ns() {
+                now = now.max(at);
+            }
+            let _ = engine.poll(now);
+        }
+    }
+    panic!("the engine does not come to rest");
+}
+
+fn commands(world: &Rc<RefCell<World>>) -> Vec<(u8, u32)> {
+    world.borrow().log.iter().map(|seen| (seen.index, seen.arg)).collect()
+}
+
+fn indices(world: &Rc<RefCell<World>>) -> Vec<u8> {
+    world.borrow().log.iter().map(|seen| seen.index).collect()
+}
+
+fn ended(engine: &mut TestEngine, id: SlotId) -> Result<u32, Error> {
+    engine.take(id).expect("not finished").result.map(|output| output.bytes)
+}
+
+#[test]
+fn nothing_extra_is_accepted_by_an_engine_without_it() {
+    let world = World::new(BLOCKS);
+    let mut e: TestEngine = Engine::new(TestHost::new(&world), Config::DEFAULT);
+    e.set_target(Some(target(BLOCKS)));
+    e.set_abilities(Abilities { erase: TRIMS, ..Abilities::NONE });
+    let refused = e.submit(erase(0, 16, Erase::Trim), 0).unwrap_err();
+    assert_eq!(refused.0, Error::Unsupported);
+    let id = e.submit(write(0, 8, 1).durable(), 0).unwrap();
+    run(&mut e, 0);
+    assert_eq!(ended(&mut e, id), Err(Error::Unsupported), "never emulated by ignoring");
+    assert_eq!(commands(&world), []);
+    assert_eq!(world.borrow().mapped(), 0);
+}
+
+#[test]
+fn without_a_cache_a_durable_write_is_a_settled_one() {
+    let world = World::new(BLOCKS);
+    let mut e = engine(&world, |_| {});
+    let id = e.submit(write(0, 8, 1).durable(), 0).unwrap();
+    run(&mut e, 0);
+    assert_eq!(ended(&mut e, id), Ok(4096));
+    assert_eq!(indices(&world), [25, 13]);
+}
+
+#[test]
+fn a_reliable_write_goes_past_the_cache() {
+    let world = World::new(BLOCKS);
+    let mut e = engine(&world, |t| (t.flush, t.reliable_blocks) = (CACHE, u32::MAX));
+    let one = e.submit(write(40, 1, 1).durable(), 0).unwrap();
+    let more = e.submit(write(0, 8, 2).durable(), 0).unwrap();
+    run(&mut e, 0);
+    assert_eq!((ended(&mut e, one), ended(&mut e, more)), (Ok(512), Ok(4096)));
+    // Also a single block goes by CMD23 and CMD25, and there is no flush.
+    let expected = [(23, 1 << 31 | 1), (25, 40), (23, 1 << 31 | 8), (25, 0), (13, 1 << 16)];
+    assert_eq!(commands(&world), expected);
+    assert!(world.borrow().medium[..4096].iter().all(|&byte| byte == 2));
+}
+
+#[test]
+fn the_old_reliable_write_has_one_block_or_a_whole_unit() {
+    for (lba, blocks, flushes) in [(3, 1, 0), (16, 8, 0), (4, 8, 1), (0, 16, 1)] {
+        let world = World::new(BLOCKS);
+        let mut e = engine(&world, |t| (t.flush, t.reliable_blocks) = (CACHE, 8));
+        let id = e.submit(write(lba, blocks, 1).durable(), 0).unwrap();
+        run(&mut e, 0);
+        assert_eq!(ended(&mut e, id), Ok(blocks * 512));
+        let counted = commands(&world).iter().filter(|&&command| command == FLUSH).count();
+        assert_eq!(counted, flushes, "{lba}+{blocks}");
+        assert_eq!(e.stats().durable_flushes, flushes as u64);
+    }
+}
+
+#[test]
+fn without_reliable_writes_the_flush_is_inside_the_request() {
+    let world = World::new(BLOCKS);
+    let mut e = engine(&world, |t| t.flush = CACHE);
+    let id = e.submit(write(0, 8, 1).durable(), 0).unwrap();
+    let other = e.submit(write(8, 8, 2), 0).unwrap();
+    let mut now = 0;
+    while e.take(id).is_none() {
+        assert!(!indices(&world).contains(&6) || !e.is_idle(), "complete before its flush has ended");
+        now += 1_000;
+        let _ = e.on_irq(now);
+        let _ = e.poll(now);
+        assert!(now < 1_000_000_000);
+    }
+    let log = commands(&world);
+    let flush = log.iter().position(|&command| command == FLUSH).expect("no flush");
+    assert_eq!(log[..flush].iter().filter(|&&(index, _)| index == 25).count(), 2, "not merged: {log:?}");
+    assert_eq!(log[flush + 1].0, 13, "its status is read");
+    run(&mut e, now);
+    assert_eq!(ended(&mut e, other), Ok(4096));
+}
+
+#[test]
+fn a_failed_flush_fails_the_durable_write() {
+    let world = World::new(BLOCKS);
+    let mut e = engine(&world, |t| t.flush = CACHE);
+    let id = e.submit(write(0, 8, 1).durable(), 0).unwrap();
+    world.borrow_mut().strike = Some((6, 0, Cause::Timeout));
+    run(&mut e, 0);
+    let done = e.take(id).unwrap();
+    assert!(matches!(done.result, Err(Error::Host(_))), "{:?}", done.result);
+    assert_eq!(done.done_bytes, 0);
+    assert_eq!(world.borrow().mapped(), 0);
+    // The next plain write is plain.
+    let before = world.borrow().log.len();
+    let next = e.submit(write(0, 8, 1), 1 << 40).unwrap();
+    run(&mut e, 1 << 40);
+    assert_eq!(ended(&mut e, next), Ok(4096));
+    assert_eq!(indices(&world)[before..], [25, 13]);
+}
+
+#[test]
+fn a_late_error_of_a_durable_piece_is_its_own() {
+    let world = World::new(BLOCKS);
+    world.borrow_mut().caps.max_blocks = 8;
+    let mut e = engine(&world, |t| t.flush = CACHE);
+    let id = e.submit(write(0, 24, 1).durable(), 0).unwrap();
+    let _ = e.on_irq(1_000);
+    world.borrow_mut().next_status = R1::CC_ERROR;
+    run(&mut e, 1_000);
+    assert!(matches!(ended(&mut e, id), Err(Error::Program(status)) if status & R1::CC_ERROR != 0));
+    let flush = e.submit(Request::new(Kind::Flush, DmaBuf::EMPTY), 1 << 40).unwrap();
+    run(&mut e, 1 << 40);
+    assert_eq!(ended(&mut e, flush), Ok(0), "told once");
+}
+
+#[test]
+fn a_long_durable_write_goes_in_pieces_and_is_flushed_once() {
+    let world = World::new(BLOCKS);
+    world.borrow_mut().caps.max_blocks = 8;
+    let mut e = engine(&world, |t| t.flush = CACHE);
+    let mut buf = buffer(20, 0);
+    for (n, block) in buf.chunks_mut(512).enumerate() {
+        block.fill(n as u8 + 1);
+    }
+    let id = e.submit(Request::new(Kind::Write { lba: 100, blocks: 20 }, buf).durable(), 0).unwrap();
+    run(&mut e, 0);
+    assert_eq!(ended(&mut e, id), Ok(20 * 512));
+    let blocks: Vec<_> = world.borrow().transfers().iter().map(|seen| (seen.arg, seen.blocks)).collect();
+    assert_eq!(blocks, [(100, 8), (108, 8), (116, 4)]);
+    assert_eq!(commands(&world).iter().filter(|&&command| command == FLUSH).count(), 1);
+    let world = world.borrow();
+    assert!(
+        (0..20).all(|n| world.medium[(100 + n) * 512..(101 + n) * 512].iter().all(|&b| b == n as u8 + 1))
+    );
+}
+
+#[test]
+fn write_violations_are_protection() {
+    let world = World::new(BLOCKS);
+    let mut e = engine(&world, |_| {});
+    let id = e.submit(write(0, 8, 1), 0).unwrap();
+    let _ = e.on_irq(1_000);
+    world.borrow_mut().next_status = R1::WP_VIOLATION;
+    run(&mut e, 1_000);
+    assert_eq!(ended(&mut e, id), Err(Error::Protected));
+    let mut e = engine(&world, |t| (t.protected, t.erase) = (true, TRIMS));
+    assert_eq!(e.submit(write(0, 8, 1), 0).unwrap_err().0, Error::Protected);
+    assert_eq!(e.submit(erase(0, 8, Erase::Trim), 0).unwrap_err().0, Error::Protected);
+}
+
+#[test]
+fn an_erase_goes_in_pieces_with_others_in_between() {
+    let world = World::new(BLOCKS);
+    let config = Config { erase_budget_ns: 250_000_000, ..Config::DEFAULT };
+    let mut e = engine_of(&world, config, |t| t.erase = TRIMS);
+    world.borrow_mut().medium.fill(9);
+    let id = e.submit(erase(8, 200, Erase::Trim), 0).unwrap();
+    let apart = e.submit(write(1000, 8, 1), 0).unwrap();
+    let inside = e.submit(write(160, 8, 2), 0).unwrap();
+    run(&mut e, 0);
+    assert_eq!(ended(&mut e, id), Ok(200 * 512));
+    assert_eq!((ended(&mut e, apart), ended(&mut e, inside)), (Ok(4096), Ok(4096)));
+    let log = commands(&world);
+    let erases: Vec<_> =
+        log.iter().filter(|(index, _)| matches!(index, 35 | 36)).map(|&(_, at)| at).collect();
+    // Two units of 100 ms at first, up to the end of the second; then more, as they took less.
+    assert_eq!(erases, [8, 31, 32, 95, 96, 207]);
+    let position = |wanted: (u8, u32)| log.iter().position(|&command| command == wanted).unwrap();
+    assert!(position((25, 1000)) < position((35, 32)), "who waits goes after one piece: {log:?}");
+    assert!(position((25, 160)) > position((36, 207)), "what overlaps the rest stays behind it: {log:?}");
+    assert!(log.iter().all(|&(index, arg)| index != 38 || arg == 1), "trim");
+    let world = world.borrow();
+    let at = |lba: usize| world.medium[lba * 512];
+    assert_eq!(
+        (at(7), at(8), at(159), at(160), at(167), at(168), at(207), at(208)),
+        (9, 0, 0, 2, 2, 0, 0, 9)
+    );
+}
+
+#[test]
+fn a_barrier_waits_for_the_whole_erase() {
+    let world = World::new(BLOCKS);
+    let mut e = engine(&world, |t| (t.erase, t.flush) = (TRIMS, CACHE));
+    e.submit(erase(0, 64, Erase::Trim), 0).unwrap();
+    e.submit(Request::new(Kind::Flush, DmaBuf::EMPTY), 0).unwrap();
+    e.submit(write(1000, 8, 1), 0).unwrap();
+    run(&mut e, 0);
+    let log = commands(&world);
+    let flush = log.iter().position(|&command| command == FLUSH).unwrap();
+    let last_erase = log.iter().rposition(|&(index, _)| index == 38).unwrap();
+    let write = log.iter().position(|&(index, _)| index == 25).unwrap();
+    assert!(last_erase < flush && flush < write, "{log:?}");
+}
+
+#[test]
+fn an_erase_is_never_tried_again() {
+    for struck in [35, 36, 38] {
+        let world = World::new(BLOCKS);
+        let mut e = engine(&world, |t| t.erase = TRIMS);
+        world.borrow_mut().strike = Some((struck, 0, Cause::Crc));
+        let id = e.submit(erase(0, 32, Erase::Discard), 0).unwrap();
+        run(&mut e, 0);
+        assert!(matches!(ended(&mut e, id), Err(Error::Host(_))));
+        assert_eq!(indices(&world).iter().filter(|&&index| index == struck).count(), 1);
+        // The card is in `tran` again for whoever comes next.
+        assert!(indices(&world).ends_with(&[12, 13]), "{:?}", indices(&world));
+    }
+}
+
+#[test]
+fn groups_are_not_erased_in_part() {
+    let world = World::new(BLOCKS);
+    let mut e = engine(&world, |t| t.erase = TRIMS);
+    let unaligned = e.submit(erase(8, 16, Erase::Erase), 0).unwrap_err();
+    assert_eq!(unaligned.0, Error::Unaligned { group_blocks: 16 });
+    let beyond = e.submit(erase(BLOCKS - 16, 32, Erase::Trim), 0).unwrap_err();
+    assert_eq!(beyond.0, Error::OutOfRange { lba: BLOCKS - 16, sectors: BLOCKS });
+    assert_eq!(commands(&world), []);
+}
+
+#[test]
+fn a_secure_trim_has_two_rounds_and_inand_its_argument_twice() {
+    let sure = Irreversible::i_know_that_this_cannot_be_undone();
+    let world = World::new(BLOCKS);
+    let mut e = engine(&world, |t| t.erase = TRIMS);
+    e.submit(erase(0, 8, Erase::SecureTrim(sure)), 0).unwrap();
+    run(&mut e, 0);
+    let expected = [
+        (35, 0),
+        (36, 7),
+        (38, 0x8000_0001),
+        (13, 1 << 16),
+        (35, 0),
+        (36, 7),
+        (38, 0x8000_8000),
+        (13, 1 << 16),
+    ];
+    assert_eq!(commands(&world), expected);
+
+    let world = World::new(BLOCKS);
+    let mut e = engine(&world, |t| t.erase = Erasing { argument_byte: 113, ..TRIMS });
+    e.submit(erase(0, 8, Erase::SecureTrim(sure)), 0).unwrap();
+    e.submit(erase(16, 16, Erase::Erase), 0).unwrap();
+    run(&mut e, 0);
+    let switches: Vec<_> = commands(&world).into_iter().filter(|&(index, _)| index == 6).collect();
+    let switch = |value| (6, emmc::switch(emmc::Access::WriteByte, 113, value, 0).arg);
+    assert_eq!(switches, [switch(0x81), switch(0x88), switch(0)]);
+}
+
+#[test]
+fn sd_cards_erase_by_their_own_commands_and_long_addresses() {
+    let world = World::new(BLOCKS);
+    let sd = Erasing { kinds: 0b101, emmc: false, group_blocks: 1, trim_ms: 0, ..TRIMS };
+    let mut e = engine(&world, |t| (t.erase, t.extended_address) = (sd, true));
+    e.submit(erase(5, 100, Erase::Discard), 0).unwrap();
+    run(&mut e, 0);
+    // A discard of whatever size takes its fixed time: one piece.
+    assert_eq!(commands(&world), [(22, 0), (32, 5), (22, 0), (33, 104), (38, 1), (13, 1 << 16)]);
+}
+
+#[test]
+fn zeroes_are_erased_where_that_is_exact() {
+    let world = World::new(BLOCKS);
+    world.borrow_mut().medium.fill(9);
+    let mut e = engine(&world, |t| t.erase = TRIMS);
+    let zero = Request::new(Kind::Zero { lba: 3, blocks: 5 }, DmaBuf::EMPTY);
+    let id = e.submit(zero, 0).unwrap();
+    run(&mut e, 0);
+    assert_eq!(ended(&mut e, id), Ok(5 * 512));
+    assert_eq!(indices(&world), [35, 36, 38, 13]);
+    assert_eq!(world.borrow().medium.iter().filter(|&&byte| byte == 0).count(), 5 * 512);
+}
+
+#[test]
+fn zeroes_are_written_again_and_again_where_it_is_not() {
+    for erase in [Erasing::NONE, Erasing { zeros: false, ..TRIMS }, Erasing { kinds: 1, ..TRIMS }] {
+        let world = World::new(BLOCKS);
+        world.borrow_mut().medium.fill(9);
+        let mut e = engine(&world, |t| t.erase = erase);
+        let zero = Request::new(Kind::Zero { lba: 3, blocks: 21 }, buffer(8, 0));
+        let id = e.submit(zero, 0).unwrap();
+        run(&mut e, 0);
+        let done = e.take(id).unwrap();
+        assert_eq!(done.result.unwrap().bytes, 21 * 512);
+        assert_eq!(done.buf.len_bytes(), 8 * 512);
+        let pieces: Vec<_> = world.borrow().transfers().iter().map(|seen| (seen.arg, seen.blocks)).collect();
+        assert_eq!(pieces, [(3, 8), (11, 8), (19, 5)]);
+        assert_eq!(world.borrow().medium.iter().filter(|&&byte| byte == 0).count(), 21 * 512);
+        assert_eq!(world.borrow().mapped(), 0);
+        let none = e.submit(Request::new(Kind::Zero { lba: 3, blocks: 21 }, DmaBuf::EMPTY), 0).unwrap_err();
+        assert_eq!(none.0, Error::Buffer { needed: 512, given: 0 });
+    }
+}
+
+#[test]
+fn a_cache_that_may_be_flushed_only_after_a_write() {
+    let world = World::new(BLOCKS);
+    let mut e = engine(&world, |t| (t.flush, t.quirks) = (CACHE, Quirks::FLUSH_AFTER_WRITE));
+    let flushes = |world: &Rc<RefCell<World>>| commands(world).iter().filter(|&&c| c == FLUSH).count();
+    let flush = |e: &mut TestEngine, now| {
+        let id = e.submit(Request::new(Kind::Flush, DmaBuf::EMPTY), now).unwrap();
+        run(e, now);
+        ended(e, id).unwrap();
+    };
+    flush(&mut e, 0);
+    flush(&mut e, 1 << 30);
+    assert_eq!(flushes(&world), 1, "what was before nobody knows; then nothing was written");
+    e.submit(write(0, 8, 1), 1 << 31).unwrap();
+    flush(&mut e, 1 << 31);
+    assert_eq!(flushes(&world), 2);
+}
+
+fn visit(area: u8, lba: u32, out: u16, back: u16) -> Kind {
+    let config = 0x48 | area;
+    Kind::Visit(Visit { config, switch_ns: 10_000_000, lba, out, reliable: false, ask: false, back })
+}
+
+fn switch_to(area: u8) -> (u8, u32) {
+    (6, emmc::switch(emmc::Access::WriteByte, 179, 0x48 | area, 0).arg)
+}
+
+#[test]
+fn a_visit_goes_there_and_back() {
+    let world = World::new(BLOCKS);
+    world.borrow_mut().areas.insert(1, vec![7; 64 * 512]);
+    let mut e = engine(&world, |_| {});
+    e.submit(write(0, 8, 1), 0).unwrap();
+    let there = e.submit(Request::new(visit(1, 4, 0, 8), buffer(8, 0)), 0).unwrap();
+    e.submit(write(8, 8, 2), 0).unwrap();
+    run(&mut e, 0);
+    let done = e.take(there).unwrap();
+    assert_eq!(done.result.unwrap().bytes, 4096);
+    assert!(done.buf.iter().all(|&byte| byte == 7));
+    let status = (13, 1 << 16);
+    let expected =
+        [(25, 0), status, switch_to(1), status, (23, 8), (18, 4), switch_to(0), status, (25, 8), status];
+    assert_eq!(commands(&world), expected);
+    assert_eq!((world.borrow().area, world.borrow().mapped()), (0, 0));
+}
+
+#[test]
+fn visits_in_a_row_stay_there() {
+    let world = World::new(BLOCKS);
+    world.borrow_mut().areas.insert(4, vec![0; 64 * 512]);
+    let mut e = engine(&world, |_| {});
+    e.submit(write(0, 8, 1), 0).unwrap();
+    for lba in [0, 8, 16] {
+        e.submit(Request::new(visit(4, lba, 8, 0), buffer(8, lba as u8 + 1)), 0).unwrap();
+    }
+    run(&mut e, 0);
+    let switches: Vec<_> = commands(&world).into_iter().filter(|&(index, _)| index == 6).collect();
+    assert_eq!(switches, [switch_to(4), switch_to(0)]);
+    assert_eq!(world.borrow().areas[&4][16 * 512], 17);
+}
+
+#[test]
+fn a_failed_visit_comes_home() {
+    for struck in [6, 23, 18] {
+        let world = World::new(BLOCKS);
+        world.borrow_mut().areas.insert(1, vec![7; 64 * 512]);
+        let mut e = engine(&world, |_| {});
+        world.borrow_mut().strike = Some((struck, 0, Cause::Timeout));
+        let there = e.submit(Request::new(visit(1, 4, 0, 8), buffer(8, 0)), 0).unwrap();
+        let after = e.submit(write(8, 8, 2), 0).unwrap();
+        run(&mut e, 0);
+        assert!(matches!(ended(&mut e, there), Err(Error::Host(_))), "CMD{struck}");
+        assert_eq!(ended(&mut e, after), Ok(4096), "CMD{struck}");
+        assert_eq!((world.borrow().area, world.borrow().mapped()), (0, 0), "CMD{struck}");
+        assert_eq!(world.borrow().medium[8 * 512], 2);
+    }
+}
+
+#[test]
+fn a_card_that_does_not_come_home_is_not_written_to() {
+    let world = World::new(BLOCKS);
+    world.borrow_mut().areas.insert(1, vec![7; 64 * 512]);
+    let mut e = engine(&world, |_| {});
+    world.borrow_mut().strike = Some((6, 1, Cause::Timeout));
+    // The way back is tried twice.
+    world.borrow_mut().strikes = 2;
+    let there = e.submit(Request::new(visit(1, 4, 0, 8), buffer(8, 0)), 0).unwrap();
+    run(&mut e, 0);
+    assert!(ended(&mut e, there).is_err());
+    assert!(e.target().is_none(), "wherever the card is now");
+    assert_eq!(e.submit(write(8, 8, 2), 0).unwrap_err().0, Error::NoCard);
+}
+
+#[test]
+fn an_order_is_judged_after_its_busy() {
+    let world = World::new(BLOCKS);
+    let mut e = engine(&world, |_| {});
+    let command = emmc::switch(emmc::Access::WriteByte, 164, 1, 0);
+    // Longer than the controller's timer: then the card is asked.
+    let id = e.submit(Request::new(Kind::Order { command, timeout_ns: 1 << 40 }, DmaBuf::EMPTY), 0).unwrap();
+    run(&mut e, 0);
+    assert_eq!(ended(&mut e, id), Ok(0));
+    assert_eq!(indices(&world), [6, 13]);
+    let id =
+        e.submit(Request::new(Kind::Order { command, timeout_ns: 1_000 }, DmaBuf::EMPTY), 1 << 41).unwrap();
+    let _ = e.on_irq((1 << 41) + 1_000);
+    world.borrow_mut().next_status = R1::SWITCH_ERROR;
+    run(&mut e, (1 << 41) + 1_000);
+    assert!(matches!(ended(&mut e, id), Err(Error::Card(status)) if status & R1::SWITCH_ERROR != 0));
+}

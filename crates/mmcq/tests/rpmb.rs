@@ -1,0 +1,308 @@
+//! The replay-protected area, against a small model of it and somebody on the bus.
+#![cfg(feature = "rpmb")]
+
+#[path = "support/one_thread.rs"]
+mod one_thread;
+mod support;
+
+use hmac::{Hmac, KeyInit, Mac};
+use mmcq::card::{Card, Emmc, Family};
+use mmcq::engine::{Config, Irreversible};
+use mmcq::host::{Cause, Direction, Timing, Width};
+use mmcq::rpmb::{Error, Key, Rpmb};
+use mmcq::task::Shared;
+use one_thread::{NOW_NS, OneThread, TIMER};
+use sha2::Sha256;
+use std::cell::RefCell;
+use std::rc::Rc;
+use support::{TestHost, World, buffer, target};
+
+const KEY: Key = Key(*b"0123456789abcdef0123456789abcdef");
+const NONCES: [[u8; 16]; 2] = [[1; 16], [2; 16]];
+
+type Stack = Shared<OneThread, TestHost, 8>;
+
+/// The card's side, and what somebody on the bus does.
+#[derive(Default)]
+struct Model {
+    key: Option<[u8; 32]>,
+    counter: u32,
+    data: Vec<u8>,
+    /// The answer to what was asked last.
+    answer: Vec<u8>,
+    /// Authenticated writes that came in.
+    writes: u32,
+    /// Frames of writes are swallowed.
+    swallow: bool,
+    /// The byte of the next answer that is changed.
+    forge: Option<usize>,
+    /// The answer to the next write is this one, whatever happened.
+    replay: Option<Vec<u8>>,
+    /// The last answer to a write.
+    last_write: Vec<u8>,
+}
+
+fn number(frame: &[u8], at: usize) -> u16 {
+    u16::from_be_bytes([frame[at], frame[at + 1]])
+}
+
+impl Model {
+    fn mac(&self, frames: &[u8]) -> [u8; 32] {
+        let mut mac = Hmac::<Sha256>::new_from_slice(&self.key.unwrap_or([0; 32])).unwrap();
+        for frame in frames.chunks(512) {
+            mac.update(&frame[228..]);
+        }
+        mac.finalize().into_bytes().into()
+    }
+
+    fn answer_with(&mut self, kind: u16, result: u16, nonce: &[u8], address: u16) -> Vec<u8> {
+        let mut frame = vec![0; 512];
+        frame[484..484 + nonce.len()].copy_from_slice(nonce);
+        frame[500..504].copy_from_slice(&self.counter.to_be_bytes());
+        frame[504..506].copy_from_slice(&address.to_be_bytes());
+        frame[508..510].copy_from_slice(&result.to_be_bytes());
+        frame[510..512].copy_from_slice(&(kind << 8).to_be_bytes());
+        if self.key.is_some() {
+            let mac = self.mac(&frame);
+            frame[196..228].copy_from_slice(&mac);
+        }
+        frame
+    }
+
+    fn written(&mut self, frames: &[u8]) {
+        let last = &frames[frames.len() - 512..];
+        let (kind, address) = (number(last, 510), number(last, 504));
+        let nonce = last[484..500].to_vec();
+        match kind {
+            1 => {
+                let result = if self.key.is_none() { 0 } else { 1 };
+                if self.key.is_none() {
+                    self.key = Some(last[196..228].try_into().unwrap());
+                }
+                self.answer = self.answer_with(1, result, &[], 0);
+                self.answer[196..228].fill(0);
+            }
+            2 => self.answer = self.answer_with(2, if self.key.is_some() { 0 } else { 7 }, &nonce, 0),
+            3 => {
+                self.writes += 1;
+                let counter = u32::from_be_bytes(last[500..504].try_into().unwrap());
+                let result = match () {
+                    _ if self.key.is_none() => 7,
+                    _ if self.mac(frames) != last[196..228] => 2,
+                    _ if counter != self.counter => 3,
+                    _ => 0,
+                };
+                if self.swallow {
+                    self.answer = vec![0; 512];
+                    return;
+                }
+                if result == 0 {
+                    for (n, frame) in frames.chunks(512).enumerate() {
+                        let at = (usize::from(address) + n) * 256;
+                        self.data[at..at + 256].copy_from_slice(&frame[228..484]);
+                    }
+                    self.counter += 1;
+                }
+                self.answer = self.answer_with(3, result, &[], address);
+                self.last_write = self.answer.clone();
+                if let Some(old) = self.replay.take() {
+                    self.answer = old;
+                }
+            }
+            4 => {
+                self.answer = self.answer_with(4, 0, &nonce, address);
+            }
+            _ => {}
+        }
+    }
+
+    fn asked(&mut self, frames: &mut [u8]) {
+        if number(&self.answer, 510) == 4 << 8 {
+            // Data of as many units as are asked for; the MAC is over all of them.
+            let one = self.answer.clone();
+            let at = usize::from(number(&one, 504)) * 256;
+            for (n, frame) in frames.chunks_mut(512).enumerate() {
+                frame.copy_from_slice(&one);
+                frame[196..228].fill(0);
+                frame[228..484].copy_from_slice(&self.data[at + n * 256..at + (n + 1) * 256]);
+            }
+            let mac = self.mac(frames);
+            let last = frames.len() - 512;
+            frames[last + 196..last + 228].copy_from_slice(&mac);
+        } else {
+            frames[..512].copy_from_slice(&self.answer);
+        }
+        if let Some(byte) = self.forge.take() {
+            frames[byte] ^= 1;
+        }
+    }
+}
+
+struct Rig {
+    world: Rc<RefCell<World>>,
+    model: Rc<RefCell<Model>>,
+    stack: Stack,
+}
+
+impl Rig {
+    fn new(key: Option<Key>) -> Rig {
+        let world = World::new(64);
+        let model = Model { key: key.map(|key| key.0), data: vec![0; 128 * 1024], ..Model::default() };
+        let model = Rc::new(RefCell::new(model));
+        let area = model.clone();
+        world.borrow_mut().rpmb = Some(Box::new(move |direction, frames| match direction {
+            Direction::Write => area.borrow_mut().written(frames),
+            Direction::Read => area.borrow_mut().asked(frames),
+        }));
+        let stack = Shared::new(OneThread, TIMER, TestHost::new(&world), Config::DEFAULT);
+        stack.with(|engine| engine.set_target(Some(target(64))));
+        Rig { world, model, stack }
+    }
+
+    fn run<F: Future>(&self, future: F) -> F::Output {
+        self.stack.block_on(future, || NOW_NS.set(NOW_NS.get() + 100_000))
+    }
+
+    fn open(&self) -> Rpmb<'_, OneThread, TestHost, 8> {
+        let card = Card {
+            family: Family::Emmc(Emmc { revision: 8, cache_bytes: 0, cache_on: false }),
+            cid: [0; 4],
+            csd: [0; 4],
+            ocr: 0,
+            timing: Timing::Legacy,
+            width: Width::W8,
+            clock_hz: 26_000_000,
+            target: target(64),
+        };
+        // The host does not touch the data of CMD8, so EXT_CSD is what the buffer holds.
+        let mut buf = buffer(40, 0);
+        (buf[192], buf[168], buf[166], buf[222]) = (8, 1, 1 << 4, 1);
+        self.run(Rpmb::open(&self.stack, &card, buf)).expect("no RPMB")
+    }
+}
+
+#[test]
+fn a_key_is_programmed_once() {
+    let rig = Rig::new(None);
+    let mut rpmb = rig.open();
+    assert_eq!((rpmb.units(), rpmb.write_units_max()), (512, 32));
+    assert_eq!(rig.run(rpmb.counter(&KEY, [5; 16])), Err(Error::NoKey));
+    let sure = Irreversible::i_know_that_this_cannot_be_undone();
+    assert_eq!(rig.run(rpmb.program_key(&KEY, sure)), Ok(()));
+    assert_eq!(rig.model.borrow().key, Some(KEY.0));
+    assert_eq!(rig.run(rpmb.program_key(&KEY, sure)), Err(Error::Refused(1)));
+    assert_eq!(rig.run(rpmb.counter(&KEY, [5; 16])), Ok(0));
+    let buf = rpmb.close().unwrap();
+    assert!(buf.windows(32).all(|bytes| bytes != KEY.0));
+}
+
+#[test]
+fn what_was_written_is_read_back() {
+    let rig = Rig::new(Some(KEY));
+    let mut rpmb = rig.open();
+    for (address, units) in [(0u16, 1), (7, 2), (40, 32)] {
+        let data: Vec<u8> = (0..units * 256).map(|n| (n % 251) as u8 ^ address as u8).collect();
+        rig.run(rpmb.write(&KEY, NONCES, address, &data)).unwrap();
+        let mut back = vec![0; data.len()];
+        rig.run(rpmb.read(&KEY, [9; 16], address, &mut back)).unwrap();
+        assert_eq!(back, data);
+    }
+    assert_eq!(rig.run(rpmb.counter(&KEY, [3; 16])), Ok(3));
+    assert_eq!(rig.run(rpmb.write(&KEY, NONCES, 0, &[0; 768])), Err(Error::Size { given: 768, most: 32 }));
+    assert_eq!(rig.run(rpmb.write(&KEY, NONCES, 0, &[0; 100])), Err(Error::Size { given: 100, most: 32 }));
+    assert_eq!(rig.model.borrow().writes, 3);
+    // One switch there and one back around each exchange, and reliable writes for data alone.
+    let counts: Vec<_> = rig.world.borrow().log.iter().filter(|s| s.index == 23).map(|s| s.arg).collect();
+    assert_eq!(counts[..5], [1, 1, 1 << 31 | 1, 1, 1]);
+    assert_eq!(rig.world.borrow().area, 0);
+}
+
+#[test]
+fn another_key_is_not_believed() {
+    let rig = Rig::new(Some(KEY));
+    let mut rpmb = rig.open();
+    let other = Key([7; 32]);
+    assert_eq!(rig.run(rpmb.counter(&other, [5; 16])), Err(Error::Forged));
+    let mut data = [0xee; 256];
+    assert_eq!(rig.run(rpmb.read(&other, [5; 16], 0, &mut data)), Err(Error::Forged));
+    assert_eq!(data, [0xee; 256], "nothing of it reaches the caller");
+}
+
+#[test]
+fn any_changed_byte_of_an_answer_is_seen() {
+    // MAC, data, nonce, counter, address, result, kind.
+    for byte in [196, 227, 228, 483, 484, 499, 500, 503, 505, 509, 510] {
+        let rig = Rig::new(Some(KEY));
+        let mut rpmb = rig.open();
+        rig.model.borrow_mut().forge = Some(byte);
+        let counter = rig.run(rpmb.counter(&KEY, [5; 16]));
+        assert_eq!(counter, Err(Error::Forged), "byte {byte}");
+        rig.model.borrow_mut().forge = Some(byte);
+        assert_eq!(rig.run(rpmb.read(&KEY, [5; 16], 0, &mut [0; 256])), Err(Error::Forged), "byte {byte}");
+    }
+}
+
+#[test]
+fn an_answer_that_is_played_back_is_seen_by_its_nonce() {
+    let rig = Rig::new(Some(KEY));
+    let mut rpmb = rig.open();
+    rig.run(rpmb.counter(&KEY, [5; 16])).unwrap();
+    let old = rig.model.borrow().answer.clone();
+    let model = rig.model.clone();
+    rig.world.borrow_mut().rpmb = Some(Box::new(move |direction, frames| match direction {
+        Direction::Write => model.borrow_mut().written(frames),
+        Direction::Read => frames.copy_from_slice(&old),
+    }));
+    assert_eq!(rig.run(rpmb.counter(&KEY, [6; 16])), Err(Error::Forged));
+}
+
+/// The write's own exchange: counter (CMD25, CMD18), then CMD25 with data, CMD25 for the result, CMD18.
+#[test]
+fn a_lost_answer_is_found_out_by_the_counter() {
+    let rig = Rig::new(Some(KEY));
+    let mut rpmb = rig.open();
+    // The second CMD18 of the call brings the answer.
+    rig.world.borrow_mut().strike = Some((18, 1, Cause::Crc));
+    assert_eq!(rig.run(rpmb.write(&KEY, NONCES, 3, &[1; 256])), Ok(()));
+    assert_eq!((rig.model.borrow().writes, rig.model.borrow().counter), (1, 1), "sent once");
+    assert_eq!(rig.world.borrow().area, 0);
+}
+
+#[test]
+fn a_write_that_never_came_is_not_repeated() {
+    let rig = Rig::new(Some(KEY));
+    let mut rpmb = rig.open();
+    // The second CMD25 of the call carries the data.
+    rig.world.borrow_mut().strike = Some((25, 1, Cause::Timeout));
+    let result = rig.run(rpmb.write(&KEY, NONCES, 3, &[1; 256]));
+    assert!(matches!(result, Err(Error::NotWritten(_))), "{result:?}");
+    assert_eq!(rig.model.borrow().writes, 0);
+    rig.model.borrow_mut().swallow = true;
+    let result = rig.run(rpmb.write(&KEY, NONCES, 3, &[1; 256]));
+    assert_eq!(result, Err(Error::Forged));
+    assert_eq!((rig.model.borrow().writes, rig.model.borrow().counter), (1, 0));
+}
+
+#[test]
+fn without_the_counter_nobody_knows() {
+    let rig = Rig::new(Some(KEY));
+    let mut rpmb = rig.open();
+    rig.world.borrow_mut().strike = Some((18, 1, Cause::Crc));
+    rig.world.borrow_mut().strikes = 2;
+    assert_eq!(rig.run(rpmb.write(&KEY, NONCES, 3, &[1; 256])), Err(Error::Ambiguous));
+    assert_eq!(rig.model.borrow().writes, 1);
+    assert_eq!(rig.run(rpmb.counter(&KEY, [4; 16])), Ok(1));
+}
+
+#[test]
+fn an_old_answer_to_a_write_does_not_hide_what_happened() {
+    let rig = Rig::new(Some(KEY));
+    let mut rpmb = rig.open();
+    rig.run(rpmb.write(&KEY, NONCES, 3, &[1; 256])).unwrap();
+    // A signed answer of the first write instead of the second's: its counter is too low.
+    let old = rig.model.borrow().last_write.clone();
+    rig.model.borrow_mut().replay = Some(old);
+    assert_eq!(rig.run(rpmb.write(&KEY, NONCES, 3, &[2; 256])), Ok(()), "the counter says that it was done");
+    assert_eq!((rig.model.borrow().writes, rig.model.borrow().counter), (2, 2));
+    assert_eq!(rig.model.borrow().data[768], 2);
+}
