@@ -3,8 +3,9 @@
 use super::case::Case;
 use super::exhaustive::exhaustive;
 use super::score::Score;
+use super::spread::stop_at_first;
 use super::swarm::Swarm;
-use super::sweep;
+use super::{presence, sweep};
 use mmcq::plant::{self, Bug};
 use mmcq_sim::checker::Fault;
 use std::time::{Duration, Instant};
@@ -45,9 +46,10 @@ fn found(mode: &'static str, began: Instant, score: &Score) -> Option<Found> {
     Some(Found { mode, fault: violation.fault, took, runs, case: case.clone() })
 }
 
-/// Plants one bug (or none: then nothing should be found) and looks for it: at random, then by single faults, then in all small programs, then by faults that stay.
+/// Plants one bug (or none: then nothing should be found) and looks for it: at random, then in all small programs, with another card, and by single faults.
 pub fn look_for(bug: Option<Bug>, card: Option<usize>, jobs: usize) -> Option<Found> {
     plant::choose(bug);
+    stop_at_first();
     let began = Instant::now();
     let silent = &|_| {};
     let swarm = |seed, requests| {
@@ -61,9 +63,13 @@ pub fn look_for(bug: Option<Bug>, card: Option<usize>, jobs: usize) -> Option<Fo
         }
     }
     let result = result
-        .or_else(|| found("single fault", began, &sweep::sweep(jobs, silent)))
         .or_else(|| found("programs", began, &exhaustive(2, jobs, silent)))
-        .or_else(|| found("permanent", began, &sweep::permanent(jobs, silent)));
+        .or_else(|| found("another card", began, &presence::swaps(jobs, silent)));
+    // Without any bug the sweeps are the campaigns' own business.
+    let result = match (result, bug) {
+        (None, Some(_)) => found("single fault", began, &sweep::sweep(jobs, silent)),
+        (result, _) => result,
+    };
     plant::choose(None);
     result
 }
