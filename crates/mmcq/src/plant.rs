@@ -22,8 +22,6 @@ pub enum Bug {
     CancelFrees,
     /// A cancelled request stays mapped.
     CancelKeepsMapping,
-    /// The scheduler is not told that a request was cancelled.
-    CancelUntold,
     /// Only one of those that are complete is woken.
     WakesOne,
     /// The waker of a second poll is not kept, and that of the first is gone.
@@ -82,7 +80,7 @@ pub enum Bug {
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Bug; 35] = [
+    pub const ALL: [Bug; 34] = [
         Bug::OverlapReorder,
         Bug::ChoiceUnchecked,
         Bug::MergeGap,
@@ -90,7 +88,6 @@ impl Bug {
         Bug::MergeDirections,
         Bug::CancelFrees,
         Bug::CancelKeepsMapping,
-        Bug::CancelUntold,
         Bug::WakesOne,
         Bug::ForgetsWaker,
         Bug::DeadlineBlind,

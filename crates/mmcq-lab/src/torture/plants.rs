@@ -2,10 +2,10 @@
 
 use super::case::Case;
 use super::exhaustive::exhaustive;
+use super::presence;
 use super::score::Score;
 use super::spread::stop_at_first;
 use super::swarm::Swarm;
-use super::{presence, sweep};
 use mmcq::plant::{self, Bug};
 use mmcq_sim::checker::Fault;
 use std::time::{Duration, Instant};
@@ -46,7 +46,7 @@ fn found(mode: &'static str, began: Instant, score: &Score) -> Option<Found> {
     Some(Found { mode, fault: violation.fault, took, runs, case: case.clone() })
 }
 
-/// Plants one bug (or none: then nothing should be found) and looks for it: at random, then in all small programs, with another card, and by single faults.
+/// Plants one bug (or none: then nothing should be found) and looks for it: at random, then in all small programs, with another card, and with many faults.
 pub fn look_for(bug: Option<Bug>, card: Option<usize>, jobs: usize) -> Option<Found> {
     plant::choose(bug);
     stop_at_first();
@@ -65,11 +65,9 @@ pub fn look_for(bug: Option<Bug>, card: Option<usize>, jobs: usize) -> Option<Fo
     let result = result
         .or_else(|| found("programs", began, &exhaustive(2, jobs, silent)))
         .or_else(|| found("another card", began, &presence::swaps(jobs, silent)));
-    // Without any bug the sweeps are the campaigns' own business.
-    let result = match (result, bug) {
-        (None, Some(_)) => found("single fault", began, &sweep::sweep(jobs, silent)),
-        (result, _) => result,
-    };
+    // Once more, with ten times as many faults.
+    let many = Swarm { seed: 1, requests: REQUESTS, faults: 0.03, cuts: 10_000, card, jobs };
+    let result = result.or_else(|| found("many faults", began, &many.run(silent)));
     plant::choose(None);
     result
 }

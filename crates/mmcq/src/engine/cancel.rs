@@ -24,7 +24,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             }
             // A write of which a part has gone out, or that shall be tried again alone, is not half undone.
             State::Queued if slot.moved_blocks == 0 => {
-                if let Some(waiting) = self.told(id.index).filter(|_| !plant::is(Bug::CancelUntold)) {
+                if let Some(waiting) = self.told(id.index) {
                     self.policy.cancelled(&waiting);
                 }
                 self.slots.unlink(id.index);
