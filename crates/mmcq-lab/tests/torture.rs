@@ -9,7 +9,7 @@ use mmcq_lab::torture::{exhaustive, presence};
 use mmcq_sim::faults::catalogue::entries;
 use std::path::Path;
 
-const WISHES: Wishes = Wishes { faults: 0.002, cuts: 1.0, operations: 120, cards: CARDS.len(), card: None };
+const WISHES: Wishes = Wishes { faults: 0.002, cuts: 0.0, operations: 120, cards: CARDS.len(), card: None };
 
 #[test]
 fn a_seed_is_a_run() {
@@ -76,15 +76,18 @@ fn nothing_irreversible_is_ever_sent() {
         let outcome = run(&case, &mut bench, Some(&mut note));
         assert_eq!(outcome.violation, None, "{}", NAMES[index]);
         assert!(commands.len() > 10);
+        let mut application = false;
         for command in &commands {
             let mut words = command.split_whitespace();
             let name = words.next().unwrap_or_default();
             let argument = u32::from_str_radix(words.next().unwrap_or_default(), 16).unwrap_or(0);
+            let after_cmd55 = std::mem::replace(&mut application, name == "CMD55");
             for never in [
                 "CMD26", "CMD27", "CMD28", "CMD29", "CMD38", "CMD42", "CMD56", "CMD60", "CMD61", "CMD62",
                 "CMD63",
             ] {
-                assert_ne!(name, never, "{}", NAMES[index]);
+                // ACMD42 connects a resistor; CMD42 locks.
+                assert!(name != never || after_cmd55, "{}: {command}", NAMES[index]);
             }
             // With voltages it is SEND_IF_COND, otherwise eMMC's SEND_EXT_CSD.
             if name == "CMD8" && argument != 0 {

@@ -233,14 +233,19 @@ fn replay(case: &Case) -> Result<ExitCode, Error> {
 #[cfg(feature = "plant")]
 fn plants(card: Option<usize>, jobs: usize) -> Result<ExitCode, Error> {
     use mmcq::plant::Bug;
-    if let Some(found) = mmcq_lab::torture::plants::look_for(None, card, jobs) {
+    let look_for = mmcq_lab::torture::plants::look_for;
+    if let Some(found) = look_for(None, card, false, jobs) {
         let what = "the campaign breaks a promise without any planted bug";
         return Err(Error::Run(format!("{what} ({}, {:?})", found.mode, found.fault)));
+    }
+    let many = look_for(None, card, true, jobs).is_none();
+    if !many {
+        eprintln!("mmcq: many faults at a time break a promise without any planted bug: they are left out");
     }
     let mut missed = 0;
     let bar = progress_bar("planted bugs", Bug::ALL.len() as u64);
     for bug in Bug::ALL {
-        let line = match mmcq_lab::torture::plants::look_for(Some(bug), card, jobs) {
+        let line = match look_for(Some(bug), card, many, jobs) {
             Some(found) => format!(
                 "{:<22} {:<12} {:>8.2} s  {:>6} runs (median {:>5})  {:?}\n",
                 format!("{bug:?}"),

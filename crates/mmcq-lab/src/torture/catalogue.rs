@@ -10,6 +10,7 @@ use super::score::Score;
 use super::spread::spread;
 use super::{presence, sweep};
 use mmcq_sim::checker::Violation;
+use mmcq_sim::faults::Point;
 use mmcq_sim::faults::catalogue::{CHAPTERS, Entry, Injection, entries};
 use std::fmt::Write;
 
@@ -95,6 +96,9 @@ const PROOFS: [(&str, Proof); 45] = [
 /// What proves this injection; `None`: nothing does, and the table is not complete.
 #[must_use]
 pub fn proof(injection: &Injection) -> Option<Proof> {
+    if injection.aim().is_some_and(|(point, _)| point == Point::Function) {
+        return Some(Proof::Test("crates/mmcq/tests/sdio.rs", "a_fault_is_cleaned_up_by_its_owner"));
+    }
     if injection.shot(1).is_some() {
         return Some(Proof::Sweep);
     }

@@ -217,7 +217,9 @@ impl Run<'_> {
             self.outcome.errors += 1;
             let good = self.case.luck == Luck::Good && self.case.visit.is_none();
             if good && !self.bench.checker.may_fail(client.ticket) {
-                let text = format!("request {} failed, and nothing had gone wrong", client.ticket.version());
+                let number = client.ticket.version();
+                let why = completion.result.err().map_or_else(String::new, |error| error.to_string());
+                let text = format!("request {number} failed ({why}), and nothing had gone wrong");
                 return Err(Violation::new(Fault::Untrue, text));
             }
         }

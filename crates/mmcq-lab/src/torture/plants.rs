@@ -46,8 +46,8 @@ fn found(mode: &'static str, began: Instant, score: &Score) -> Option<Found> {
     Some(Found { mode, fault: violation.fault, took, runs, case: case.clone() })
 }
 
-/// Plants one bug (or none: then nothing should be found) and looks for it: at random, then in all small programs, with another card, and with many faults.
-pub fn look_for(bug: Option<Bug>, card: Option<usize>, jobs: usize) -> Option<Found> {
+/// `many_too`: also by many faults at a time. Plants one bug (or none: then nothing should be found) and looks for it: at random, then in all small programs, with another card, and with many faults.
+pub fn look_for(bug: Option<Bug>, card: Option<usize>, many_too: bool, jobs: usize) -> Option<Found> {
     plant::choose(bug);
     stop_at_first();
     let began = Instant::now();
@@ -67,7 +67,10 @@ pub fn look_for(bug: Option<Bug>, card: Option<usize>, jobs: usize) -> Option<Fo
         .or_else(|| found("another card", began, &presence::swaps(jobs, silent)));
     // Once more, with ten times as many faults.
     let many = Swarm { seed: 1, requests: REQUESTS, faults: 0.03, cuts: 10_000, card, jobs };
-    let result = result.or_else(|| found("many faults", began, &many.run(silent)));
+    let result = match result {
+        None if many_too => found("many faults", began, &many.run(silent)),
+        result => result,
+    };
     plant::choose(None);
     result
 }

@@ -449,6 +449,7 @@ impl Run<'_> {
             });
             let mut context = Context::from_waker(Waker::noop());
             let began_ns = machine.now();
+            let mut calls = (0, began_ns);
             let result = loop {
                 if let Poll::Ready(result) = future.as_mut().poll(&mut context) {
                     break result;
@@ -462,7 +463,8 @@ impl Run<'_> {
                         return Err(Violation::new(Fault::Hang, "bring-up: the interrupt stays asserted"));
                     }
                 }
-                if machine.now() > began_ns.saturating_add(PATIENCE_NS) {
+                calls = if calls.1 == machine.now() { (calls.0 + 1, calls.1) } else { (0, machine.now()) };
+                if calls.0 > CALLS_MAX || machine.now() > began_ns.saturating_add(PATIENCE_NS) {
                     return Err(Violation::new(Fault::Hang, "bring-up: no end in minutes"));
                 }
             };
