@@ -13,5 +13,6 @@ pub mod reproduce;
 pub mod runner;
 pub mod sdio;
 pub mod system;
+pub mod torture;
 pub mod trace;
 pub mod why;

@@ -4,6 +4,7 @@
 
 pub mod card;
 pub mod charged;
+pub mod checker;
 pub mod cpu;
 pub mod faults;
 pub mod memory;

@@ -12,6 +12,7 @@ mod permuted;
 
 use crate::engine::{Completion, Config, DmaBuf, Engine, Error, Kind, Output, Request, SlotId, Work};
 use crate::host::{Auto, BusOp, Data, Host, Phase};
+use crate::plant::{self, Bug};
 use crate::sched::{Fifo, Policy};
 use crate::spec::command::Command;
 use cell::{Locked, spin_loop};
@@ -100,6 +101,9 @@ impl<L: Lock, H: Host, const N: usize, P: Policy> Shared<L, H, N, P> {
             left &= left - 1;
             if let Some(waker) = self.with(|engine| engine.take_waker(index)) {
                 waker.wake();
+            }
+            if plant::is(Bug::WakesOne) {
+                break;
             }
         }
         if work.card_irq
@@ -261,6 +265,7 @@ impl<L: Lock, H: Host, const N: usize, P: Policy> Future for Op<'_, L, H, N, P> 
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let shared = self.shared;
+        let again = matches!(self.at, At::In(_));
         if matches!(self.at, At::Before(_))
             && let Err(refused) = self.submit()
         {
@@ -272,6 +277,9 @@ impl<L: Lock, H: Host, const N: usize, P: Policy> Future for Op<'_, L, H, N, P> 
             let done = engine.take(id);
             if done.is_none() {
                 engine.set_waker(id, context.waker());
+                if plant::is(Bug::ForgetsWaker) && again {
+                    engine.take_waker(id.index());
+                }
             }
             done
         });

@@ -3,6 +3,7 @@
 mod card;
 mod reproduce;
 mod run;
+mod torture;
 mod trace;
 mod why;
 
@@ -30,6 +31,7 @@ enum Command {
     Trace(trace::Trace),
     Why(why::Explain),
     Reproduce(reproduce::Reproduce),
+    Torture(torture::Torture),
     Card(card::Card),
     Platforms(card::Platforms),
 }
@@ -42,6 +44,7 @@ impl Cli {
             Command::Trace(command) => command.run(),
             Command::Why(command) => command.run(),
             Command::Reproduce(command) => command.run(),
+            Command::Torture(command) => command.run(),
             Command::Card(command) => command.run(),
             Command::Platforms(command) => command.run(),
         }

@@ -252,6 +252,12 @@ impl Faults {
         self.0.as_ref().map_or(0, |plan| plan.borrow().counts[point as usize])
     }
 
+    /// How many strikes there were so far.
+    #[must_use]
+    pub fn strikes(&self) -> usize {
+        self.0.as_ref().map_or(0, |plan| plan.borrow().struck.len())
+    }
+
     /// What has struck so far, in order.
     #[must_use]
     pub fn struck(&self) -> Vec<Shot> {

@@ -21,9 +21,8 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     pub fn awaited(&self) -> Option<&Phase> {
         let has = match self.stage {
             Stage::Prefix | Stage::Address | Stage::Count | Stage::Main | Stage::Stop | Stage::Close => true,
-            Stage::BusyStatus | Stage::Status | Stage::Flush | Stage::FlushStatus => true,
-            Stage::Idle | Stage::BusyPause | Stage::Bus(_) | Stage::Pause => false,
-            Stage::Extra | Stage::Recover(_) => false,
+            Stage::BusyStatus | Stage::Status | Stage::Flush | Stage::FlushStatus | Stage::Extra => true,
+            Stage::Idle | Stage::BusyPause | Stage::Bus(_) | Stage::Pause | Stage::Recover(_) => false,
         };
         (has && !self.blocked).then_some(&self.phase)
     }

@@ -9,6 +9,7 @@ use super::extras::Event;
 use super::phases::{SLACK_NS, STOP_TIMEOUT_NS, Stage};
 use super::slot::NONE;
 use crate::host::{BusyDetect, Host};
+use crate::plant::{self, Bug};
 use crate::sched::Policy;
 
 /// Learned busy times, one for each power of two of blocks up to 2^10.
@@ -101,7 +102,11 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         self.questions += 1;
         self.stats.busy_polls += 1;
         if self.host.caps().busy == BusyDetect::Level {
-            if self.host.dat0_busy() { self.busy_again(now_ns) } else { self.ready(None, now_ns) }
+            if self.host.dat0_busy() && !plant::is(Bug::BusyOnce) {
+                self.busy_again(now_ns)
+            } else {
+                self.ready(None, now_ns)
+            }
         } else {
             let deadline = self.deadline_ns;
             self.ask_status(Stage::BusyStatus, now_ns);

@@ -3,6 +3,7 @@
 use super::slot::State;
 use super::{DmaBuf, Engine, SlotId};
 use crate::host::Host;
+use crate::plant::{self, Bug};
 use crate::sched::Policy;
 
 impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
@@ -14,6 +15,13 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             return None;
         }
         match slot.state {
+            State::Active if plant::is(Bug::CancelFrees) => {
+                if let Some(direction) = slot.direction().filter(|_| slot.prepared) {
+                    slot.prepared = false;
+                    self.host.unmap(&slot.segment, direction);
+                }
+                self.give_up(id.index)
+            }
             // A write of which a part has gone out, or that shall be tried again alone, is not half undone.
             State::Queued if slot.moved_blocks == 0 => {
                 if let Some(waiting) = self.told(id.index) {
@@ -22,6 +30,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
                 self.slots.unlink(id.index);
                 let slot = self.slots.at_mut(id.index);
                 if slot.prepared
+                    && !plant::is(Bug::CancelKeepsMapping)
                     && let Some(direction) = slot.direction()
                 {
                     slot.prepared = false;

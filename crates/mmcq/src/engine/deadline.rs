@@ -5,6 +5,7 @@ use super::extras::Event;
 use super::phases::{COMMAND_TIMEOUT_NS, SLACK_NS, Stage};
 use super::{Engine, Error, Output};
 use crate::host::Host;
+use crate::plant::{self, Bug};
 use crate::sched::Policy;
 
 impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
@@ -16,6 +17,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         if self.stage == Stage::Idle {
             return self.dispatch(now_ns);
         }
+        let now_ns = if plant::is(Bug::DeadlineWraps) { u64::from(now_ns as u32) } else { now_ns };
         if now_ns >= self.wake_ns {
             self.wake_ns = u64::MAX;
             match self.stage {
@@ -45,7 +47,11 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     /// A deadline has passed: maybe only the interrupt was lost.
     pub(super) fn overdue(&mut self, now_ns: u64) {
         let waiting = !self.blocked && self.stage != Stage::BusyPause;
-        if waiting && self.acknowledge(now_ns) && now_ns < self.deadline_ns {
+        if plant::is(Bug::NoDeadline) {
+            return;
+        }
+        if waiting && !plant::is(Bug::DeadlineBlind) && self.acknowledge(now_ns) && now_ns < self.deadline_ns
+        {
             self.stats.lost_interrupts += 1;
             return;
         }

@@ -37,6 +37,7 @@ pub use stream::Close;
 pub use visit::Visit;
 
 use crate::host::{Host, Phase, Segment, Timing, Width};
+use crate::plant::{self, Bug};
 use crate::sched::{Fifo, Policy};
 use beside::Beside;
 use busy::BusyTimes;
@@ -246,6 +247,8 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             return Err((error, request));
         }
         let Some(index) = self.allocate() else { return Err((Error::Full, request)) };
+        let durable = request.durable && !plant::is(Bug::DurableIgnored);
+        let request = Request { durable, ..request };
         let slot = self.slots.at_mut(index);
         slot.kind = request.kind;
         (slot.origin, slot.arrived_ns) = (request.origin, now_ns);
@@ -455,6 +458,8 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             Err(Error::Program(_) | Error::Protected) => 0,
             Err(_) => slot.moved_blocks.saturating_mul(BLOCK_BYTES),
         };
+        let wrong = plant::is(Bug::SalvageOffByOne) && slot.result.is_err();
+        let done_bytes = if wrong { done_bytes.saturating_add(BLOCK_BYTES) } else { done_bytes };
         let buf = core::mem::replace(&mut slot.buf, DmaBuf::EMPTY).unless_lent();
         let completion = Completion { result: slot.result, done_bytes, buf };
         self.fresh &= !(1 << id.index);

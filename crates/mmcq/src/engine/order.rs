@@ -9,6 +9,7 @@
 
 use super::slot::{NONE, Slots, bits};
 use crate::host::Direction;
+use crate::plant::{self, Bug};
 
 /// The requests that go out together, in the order of their blocks.
 #[derive(Debug)]
@@ -55,6 +56,11 @@ impl<const N: usize> Gathered<N> {
 
     fn prepend(&mut self, index: u8, blocks: u32) {
         let count = self.count as usize;
+        if plant::is(Bug::PrependSwaps) {
+            self.append(index, blocks);
+            self.lba = self.lba.saturating_sub(u64::from(blocks));
+            return;
+        }
         if count < N {
             self.count += 1;
             self.lba = self.lba.saturating_sub(u64::from(blocks));
@@ -92,7 +98,7 @@ impl<const N: usize> Gathered<N> {
             let span = slots.span(index);
             // The limit above keeps it far below 2^32.
             let blocks = span.end.saturating_sub(span.start) as u32;
-            if span.start == self.end() {
+            if span.start >= self.end() {
                 self.append(index, blocks)
             } else {
                 self.prepend(index, blocks)
@@ -110,7 +116,8 @@ impl<const N: usize> Gathered<N> {
         bits(left).find(|&index| {
             let span = slots.span(index);
             // Nearly all of a random load ends here.
-            if span.start != end && (span.end != start || limits.floor == Some(start)) {
+            let gap = plant::is(Bug::MergeGap) && span.start == end.wrapping_add(1);
+            if !gap && span.start != end && (span.end != start || limits.floor == Some(start)) {
                 return false;
             }
             let blocks = span.end.saturating_sub(span.start) + u64::from(self.blocks);
@@ -125,6 +132,9 @@ impl<const N: usize> Gathered<N> {
 /// The request that goes if this one is picked: the oldest of those on the same blocks that it must not pass, or itself.
 pub(super) fn not_before<const N: usize>(slots: &Slots<N>, picked: u8) -> u8 {
     let mut index = picked;
+    if plant::is(Bug::ChoiceUnchecked) {
+        return picked;
+    }
     // Each turn finds an older one, or is the last.
     for _ in 0..N {
         let span = slots.span(index);
@@ -153,6 +163,9 @@ fn overtakes<const N: usize>(slots: &Slots<N>, index: u8, taken: u64) -> bool {
 
 /// Would `index`, sent now, pass an older request on the same blocks where one of the two writes? `left`: those of its direction that stay behind.
 fn overtakes_overlap<const N: usize>(slots: &Slots<N>, index: u8, left: u64) -> bool {
+    if plant::is(Bug::OverlapReorder) {
+        return false;
+    }
     let span = slots.span(index);
     let rivals = match span.direction {
         Direction::Read => slots.queued_writes(),

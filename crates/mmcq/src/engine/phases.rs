@@ -12,6 +12,7 @@ use super::{BLOCK_BYTES, Engine, Error, Kind, Output, Span, Target};
 use crate::host::{
     Auto, BusOp, BusyDetect, Cause, Data, Direction, Done, Events, Fault, Host, Phase, StartError,
 };
+use crate::plant::{self, Bug};
 use crate::sched::{Choice, Policy, Waiting};
 use crate::spec::command::{self, Command, Resp};
 use crate::spec::response::{R1, State as CardState};
@@ -320,7 +321,8 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         } else if single || counted || self.end != End::Here {
             Auto::None
         } else if count && !caps.no_count && caps.auto_count {
-            Auto::Count(command::set_block_count(blocks, false).arg)
+            let more = u32::from(plant::is(Bug::CountOffByOne));
+            Auto::Count(command::set_block_count(blocks + more, false).arg)
         } else if caps.auto_stop {
             Auto::Stop
         } else {
@@ -453,7 +455,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
                     self.fail(Error::Card(status.0), now_ns);
                 } else if let Some(stop) = done.stop {
                     self.stopped(stop, now_ns);
-                } else if self.open_ended() {
+                } else if self.open_ended() && !plant::is(Bug::StopForgotten) {
                     self.open_data_ended(now_ns);
                 } else {
                     self.data_ended(now_ns);
@@ -463,8 +465,9 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             Stage::Close if H::CONTINUES => self.closed(status.0, now_ns),
             Stage::Close => {}
             Stage::BusyStatus => {
-                self.recovered_status |= status.0;
-                if status.ready_for_data() && status.current_state() != CardState::Prg {
+                self.recovered_status |= if plant::is(Bug::BusyErrorsForgotten) { 0 } else { status.0 };
+                let prg = status.current_state() == CardState::Prg && !plant::is(Bug::BusyInPrg);
+                if (status.ready_for_data() || plant::is(Bug::BusyInPrg)) && !prg {
                     self.ready(Some(self.recovered_status), now_ns);
                 } else {
                     self.busy_again(now_ns);
@@ -474,6 +477,9 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
                 self.stage = Stage::Idle;
                 self.settle(status.0);
                 self.dispatch(now_ns);
+            }
+            Stage::Flush if plant::is(Bug::FlushUnwaited) => {
+                self.end_control_and_go_on(Ok(Output::default()), now_ns);
             }
             Stage::Flush => self.flush_started(now_ns),
             Stage::FlushStatus => self.flush_judged(status.0, now_ns),
@@ -485,6 +491,9 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
 
     fn phase_failed(&mut self, fault: Fault, now_ns: u64) {
         self.stats.faults += 1;
+        if plant::is(Bug::ErrorIsSuccess) && self.control == NONE && self.stage == Stage::Main {
+            return self.end_transfer(Some(0), now_ns);
+        }
         if let Stage::Recover(step) = self.stage {
             return self.recover_failed(step, fault.cause == Cause::Gone, now_ns);
         }
@@ -505,6 +514,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     fn stopped(&mut self, status: u32, now_ns: u64) {
         let end = self.gathered.lba + u64::from(self.gathered.blocks);
         let at_end = self.target.is_some_and(|t| end >= t.sectors);
+        let at_end = at_end && !plant::is(Bug::EndOfCardFatal);
         let benign = if at_end { R1::OUT_OF_RANGE } else { 0 };
         let bad = status & (R1::OWN | R1::DEFERRED) & !benign;
         let by_us = self.stage == Stage::Stop;
@@ -526,6 +536,9 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
 
     /// The data are over and the card took them. A write still programs, unless the host has seen the end of that.
     pub(super) fn data_ended(&mut self, now_ns: u64) {
+        if plant::is(Bug::AckBeforeBusyEnd) {
+            return self.end_transfer(Some(0), now_ns);
+        }
         if self.gathered.direction == Direction::Write && self.host.caps().busy != BusyDetect::Interrupt {
             self.watch_busy(now_ns);
         } else {
@@ -567,6 +580,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
 
     /// A status of the card has come: what was written before now has a result.
     pub(super) fn settle(&mut self, status: u32) {
+        let status = if plant::is(Bug::DeferredIgnored) { 0 } else { status };
         let bad = status & R1::DEFERRED;
         if bad != 0 {
             self.late_error(status);

@@ -3,6 +3,7 @@
 use super::buffer::DmaBuf;
 use super::request::{Error, Kind, Output};
 use crate::host::{Direction, Segment};
+use crate::plant::{self, Bug};
 use crate::sched::{Origin, Waiting};
 use core::ptr::NonNull;
 use core::task::Waker;
@@ -220,7 +221,12 @@ impl<const N: usize> Slots<N> {
         slot.state = State::Free;
         slot.orphan = false;
         slot.waker = None;
-        slot.generation = slot.generation.wrapping_add(1);
+        if !plant::is(Bug::SlotSameName) {
+            slot.generation = slot.generation.wrapping_add(1);
+        }
+        if plant::is(Bug::SlotLeaks) {
+            return;
+        }
         self.free |= 1 << (index as usize % N);
     }
 
@@ -240,6 +246,7 @@ impl<const N: usize> Slots<N> {
     /// Queued reads or writes that may join the head's transfer: none from behind a barrier.
     pub fn mergeable(&self, direction: Direction) -> u64 {
         let all = match direction {
+            _ if plant::is(Bug::MergeDirections) => self.reads | self.writes,
             Direction::Read => self.reads,
             Direction::Write => self.writes,
         };

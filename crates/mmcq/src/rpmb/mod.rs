@@ -297,8 +297,7 @@ impl<'a, L: Lock, H: Host, const N: usize, P: Policy> Rpmb<'a, L, H, N, P> {
         }
     }
 
-    /// Was the write done whose answer is missing or bad? The counter tells; if not, `why` is what became of
-    /// it.
+    /// Was the write done whose answer is missing or bad? The counter tells; if not, `why` is what became of it.
     async fn find_out(&mut self, key: &Key, nonce: [u8; 16], before: u32, why: Error) -> Result<(), Error> {
         match self.counter(key, nonce).await {
             Ok(now) if now == before.wrapping_add(1) => Ok(()),

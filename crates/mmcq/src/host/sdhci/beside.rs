@@ -139,8 +139,14 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
             return Some(Ok(self.port.read32(RESPONSE_0)));
         }
         self.reset_beside();
-        let command =
-            Active { resp: Resp::None, auto: Auto::None, work: Work::Command, alone: false, seen: 0 };
+        let command = Active {
+            resp: Resp::None,
+            auto: Auto::None,
+            work: Work::Command,
+            alone: false,
+            seen: 0,
+            count_tells: false,
+        };
         Some(Err(decode(&command, status & OF_LINE, 0).0))
     }
 

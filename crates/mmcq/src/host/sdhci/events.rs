@@ -5,8 +5,9 @@ use super::config::Quirks;
 use super::phase::{Active, BOUNDARY_BYTES, Work};
 use super::regs::*;
 use crate::host::{Auto, Cause, Direction, Dma, Done, Events, Fault, Regs, Segment, Stage};
+use crate::plant::{self, Bug};
 use crate::spec::command::Resp;
-use crate::spec::response::Response;
+use crate::spec::response::{R1, Response};
 
 /// What belongs to a phase: everything that is not about the card's presence, and no level.
 pub(super) const OF_PHASE: u32 = !(INT_INSERT | INT_REMOVE | INT_CARD | INT_SHARED | INT_RETUNE | INT_ERROR);
@@ -31,7 +32,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         }
         if status & ACKNOWLEDGED != 0 {
             // Before any data move: a buffer that becomes ready meanwhile must show again.
-            self.port.write32(INT_STATUS, status & ACKNOWLEDGED);
+            let seen = if plant::is(Bug::AckEverything) { u32::MAX } else { status };
+            self.port.write32(INT_STATUS, seen & ACKNOWLEDGED);
         }
         if status & (PRESENCE | INT_CARD | INT_RETUNE) != 0 {
             self.take_rare(status, &mut events);
@@ -101,7 +103,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
                 }
             }
             Work::Sdma if status & INT_DMA != 0 && !transferred => {
-                self.set_sdma(self.transfer.sdma_next);
+                let back = if plant::is(Bug::SdmaBoundary) { BOUNDARY_BYTES } else { 0 };
+                self.set_sdma(self.transfer.sdma_next.wrapping_sub(back));
                 self.transfer.sdma_next = self.transfer.sdma_next.wrapping_add(BOUNDARY_BYTES);
             }
             _ => {}
@@ -127,6 +130,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         if active.seen & INT_TRANSFER != 0 || self.bus.timeout_masked {
             // Transfer Complete wins over Data Timeout [SDHC 2.2.17].
             errors &= !ERROR_DATA_TIMEOUT;
+            errors = if plant::is(Bug::ErrorWithEnd) { 0 } else { errors };
         }
         errors
     }
@@ -135,10 +139,19 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         // A busy that is not waited for, or a transfer that was cut short, may still have something to say.
         self.idle = active.alone && (active.resp != Resp::R1b || active.work != Work::Command);
         Done {
-            response: self.response(active.resp),
+            response: self.answer(active),
             stop: (active.auto == Auto::Stop).then(|| self.port.read32(RESPONSE_3)),
             tuned: false,
         }
+    }
+
+    /// The response. Errors of an earlier write are shown once: an automatic CMD23 may have got them, and the command after it no more.
+    fn answer(&self, active: &Active) -> Response {
+        let mut response = self.response(active.resp);
+        if active.count_tells {
+            response.words[0] |= self.port.read32(RESPONSE_3) & R1::DEFERRED;
+        }
+        response
     }
 
     /// The end of a tuning phase: its block has come, or (some controllers say no more) the whole procedure
@@ -178,7 +191,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         let auto_status = if errors & ERROR_AUTO != 0 { self.port.read16(AUTO_STATUS) } else { 0 };
         let (cause, stage) = decode(active, errors, auto_status);
         let answered = active.seen & INT_COMMAND != 0 && errors & ERRORS_COMMAND == 0;
-        Fault { cause, stage, response: answered.then(|| self.response(active.resp)) }
+        Fault { cause, stage, response: answered.then(|| self.answer(active)) }
     }
 
     /// Moves the blocks that are ready, at most as many as the transfer has left.
@@ -219,6 +232,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
     /// A block that lies in one piece at `place`.
     fn read_block(&self, place: core::ptr::NonNull<u8>, bytes: u32) {
         let (whole, tail) = (bytes as usize / 4, bytes as usize % 4);
+        let whole = if plant::is(Bug::PioShort) { whole.saturating_sub(1) } else { whole };
         let words = place.cast::<u32>();
         for at in 0..whole {
             // SAFETY: `place` has room for `bytes`, of which this word is a part; the phase owns that memory.

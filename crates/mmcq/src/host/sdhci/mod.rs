@@ -57,6 +57,8 @@ pub struct Sdhci<R: Regs, D: Dma, const DESCRIPTORS: usize> {
     bus: Bus,
     /// CMD and DAT are known to be idle and nothing stale is in the status: the last phase ended well.
     idle: bool,
+    /// The last phase wrote, or made the card busy: how that went is in the next answer.
+    programs: bool,
     /// CMD11 was the last command: all of DAT3 to DAT0 tell about the voltage switch.
     switching: bool,
     shadow: Shadow,
@@ -120,6 +122,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
             own_bits: u32::MAX,
             transfer: Transfer::default(),
             idle: false,
+            programs: false,
             switching: false,
             shadow: Shadow::default(),
         })

@@ -1,0 +1,81 @@
+//! What runs use again: profiles, memory, wakers, the judge.
+
+use super::case::{LONGEST, SLOTS};
+use super::run::CARDS;
+use crate::board;
+use mmcq::card::SCRATCH_BYTES;
+use mmcq::engine::{BLOCK_BYTES, DmaBuf, SlotId};
+use mmcq_sim::card::{CardProfile, Fill};
+use mmcq_sim::checker::{Checker, Content, Promise};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Wake, Waker};
+
+struct Flag {
+    mask: Arc<AtomicU64>,
+    bit: u64,
+}
+
+impl Wake for Flag {
+    fn wake(self: Arc<Self>) {
+        self.mask.fetch_or(self.bit, Ordering::Relaxed);
+    }
+}
+
+/// What runs use again: profiles, memory, wakers.
+pub struct Bench {
+    pub(super) profiles: Vec<CardProfile>,
+    /// Memory of the requests; the engine has what is not in `free`.
+    pub(super) memory: Vec<Box<[u64]>>,
+    pub(super) free: Vec<usize>,
+    pub(super) scratch: Box<[u64]>,
+    pub(super) mask: Arc<AtomicU64>,
+    pub(super) wakers: Vec<Waker>,
+    pub(super) checker: Checker,
+    /// Names of slots whose requests are over: nothing may ever come of them again.
+    pub(super) stale: Vec<SlotId>,
+}
+
+fn piece(bytes: usize) -> Box<[u64]> {
+    vec![0; bytes / 8].into_boxed_slice()
+}
+
+/// # Safety
+/// Nobody uses the memory until the buffer has come back, or the machine that had it is gone.
+pub(super) unsafe fn lend(memory: &mut [u64]) -> DmaBuf {
+    let len = size_of_val(memory) as u32;
+    let start = std::ptr::NonNull::from(memory).cast();
+    // SAFETY: initialised memory of this length; the rest is the caller's promise.
+    unsafe { DmaBuf::from_raw(start, len) }
+}
+
+impl Default for Bench {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Bench {
+    /// A bench of its own for each thread.
+    #[must_use]
+    pub fn new() -> Self {
+        let mask = Arc::new(AtomicU64::new(0));
+        let flag = |client: usize| Waker::from(Arc::new(Flag { mask: mask.clone(), bit: 1 << client }));
+        let wakers = (0..SLOTS).map(flag).collect();
+        let profile = |name: &&str| board::card_profile(name).expect("the campaign's cards are good");
+        Bench {
+            profiles: CARDS.iter().map(profile).collect(),
+            // Dropped requests keep their memory for a while.
+            memory: (0..2 * SLOTS).map(|_| piece((LONGEST * BLOCK_BYTES) as usize)).collect(),
+            free: Vec::new(),
+            scratch: piece(SCRATCH_BYTES as usize),
+            mask,
+            wakers,
+            stale: Vec::new(),
+            checker: Checker::new(Promise {
+                content: Content::new(0, 0, Fill::Pattern(0)),
+                write_through: false,
+            }),
+        }
+    }
+}

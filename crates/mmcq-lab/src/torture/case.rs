@@ -1,0 +1,402 @@
+//! A run that can be repeated and made shorter: a machine, a list of operations, and what goes wrong.
+
+use super::machine::Keeps;
+use mmcq::host::sdhci::{Quirks, TransferMode};
+use mmcq_sim::checker::Asked;
+use mmcq_sim::faults::{Plan, Point, Shot, Strike};
+use mmcq_sim::world::Stream;
+use std::fmt;
+
+/// Requests under way at most: slots of the engine.
+pub const SLOTS: usize = 32;
+/// Blocks of the longest request.
+pub const LONGEST: u32 = 64;
+
+/// How the host learns of the end of busy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BusyBy {
+    /// By interrupt.
+    Interrupt,
+    /// By looking at DAT0.
+    Level,
+    /// By asking the card.
+    Status,
+}
+
+/// Where on the card the requests go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// From sector 0.
+    Start,
+    /// In the middle.
+    Middle,
+    /// Up to the last sector.
+    End,
+}
+
+/// The machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Setup {
+    /// Number of the card in the campaign's list.
+    pub card: usize,
+    /// How data move.
+    pub transfer: TransferMode,
+    /// How the end of busy is learned.
+    pub busy: BusyBy,
+    /// A controller of version 3.00 instead of 4.20.
+    pub old_host: bool,
+    /// The controller's CMD12 and CMD23 of its own.
+    pub auto_stop: bool,
+    /// CMD23 of its own.
+    pub auto_count: bool,
+    /// CMD23 at all.
+    pub count: bool,
+    /// Completions wait for a context that may sleep.
+    pub defer: bool,
+    /// The card's volatile cache is on, if it has one.
+    pub cache: bool,
+    /// Requests under way at most.
+    pub depth: u8,
+    /// Neighbours are joined.
+    pub merge: bool,
+    /// 0 first in first out, 1 by deadline, 2 fair.
+    pub scheduler: u8,
+    /// Sectors that requests go to.
+    pub window: u32,
+    /// Where they are.
+    pub place: Place,
+    /// The clock at power-on.
+    pub start_ns: u64,
+    /// Price of a register access: what the controller does goes on meanwhile.
+    pub access_ns: u8,
+    /// Memory that lies across SDMA's boundaries.
+    pub near_boundary: bool,
+    /// Things may go wrong while the card is brought up.
+    pub armed_early: bool,
+}
+
+impl Setup {
+    /// A plain machine: the programs of the bounded search run on it.
+    pub const PLAIN: Setup = Setup {
+        card: 0,
+        transfer: TransferMode::Adma2,
+        busy: BusyBy::Interrupt,
+        old_host: false,
+        auto_stop: true,
+        auto_count: true,
+        count: true,
+        defer: false,
+        cache: true,
+        depth: 4,
+        merge: true,
+        scheduler: 0,
+        window: 16,
+        place: Place::Start,
+        start_ns: 0,
+        access_ns: 0,
+        near_boundary: false,
+        armed_early: false,
+    };
+
+    /// The card is not soldered.
+    #[must_use]
+    pub fn is_removable(&self) -> bool {
+        super::run::CARDS[self.card].starts_with("sd")
+    }
+
+    /// The driver's quirks that this machine needs.
+    #[must_use]
+    pub fn quirks(&self) -> Quirks {
+        let some = [
+            (self.busy != BusyBy::Interrupt, Quirks::NO_BUSY_IRQ),
+            (self.busy == BusyBy::Status, Quirks::NO_DAT0_LEVEL),
+            (!self.auto_stop, Quirks::NO_AUTO_CMD12),
+            (!self.auto_count, Quirks::NO_AUTO_CMD23),
+            (!self.count, Quirks::NO_CMD23),
+            (self.defer, Quirks::DEFER_COMPLETION),
+        ];
+        some.iter().filter(|(on, _)| *on).fold(Quirks::NONE, |all, (_, quirk)| all.with(*quirk))
+    }
+
+    /// Any machine with this card.
+    pub fn draw(random: &mut Stream, card: usize) -> Setup {
+        let window = [16, 64, 64, 256][random.below(4) as usize];
+        Setup {
+            card,
+            transfer: [TransferMode::Adma2, TransferMode::Adma2, TransferMode::Sdma, TransferMode::Pio]
+                [random.below(4) as usize],
+            busy: [BusyBy::Interrupt, BusyBy::Interrupt, BusyBy::Level, BusyBy::Status]
+                [random.below(4) as usize],
+            old_host: random.chance(0.2),
+            auto_stop: random.chance(0.7),
+            auto_count: random.chance(0.7),
+            count: random.chance(0.9),
+            defer: random.chance(0.25),
+            cache: random.chance(0.7),
+            depth: [1, 2, 4, 8, 16, 32][random.below(6) as usize],
+            merge: random.chance(0.8),
+            scheduler: [0, 0, 1, 2][random.below(4) as usize],
+            window,
+            place: [Place::Start, Place::Middle, Place::End][random.below(3) as usize],
+            // Now and then the nanoseconds are about to pass 32 bits.
+            start_ns: if random.chance(0.1) { (1 << 32) - random.below(400_000_000) } else { 0 },
+            access_ns: [0, 0, 150][random.below(3) as usize],
+            near_boundary: random.chance(0.3),
+            armed_early: random.chance(0.1),
+        }
+    }
+}
+
+/// One request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Operation {
+    /// What.
+    pub asked: Asked,
+    /// First sector, in the window.
+    pub at: u32,
+    /// Sectors.
+    pub blocks: u32,
+    /// Only when all before it are answered.
+    pub alone: bool,
+    /// It is dropped after so many events; 0 for never.
+    pub dropped_after: u16,
+    /// Waited for by the name of its slot instead of a future.
+    pub by_slot: bool,
+}
+
+impl fmt::Display for Operation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.asked {
+            Asked::Read => write!(f, "read {}+{}", self.at, self.blocks)?,
+            Asked::Write { durable: false } => write!(f, "write {}+{}", self.at, self.blocks)?,
+            Asked::Write { durable: true } => write!(f, "write durable {}+{}", self.at, self.blocks)?,
+            Asked::Flush => f.write_str("flush")?,
+            Asked::Erase => write!(f, "erase {}+{}", self.at, self.blocks)?,
+            Asked::Discard => write!(f, "discard {}+{}", self.at, self.blocks)?,
+            Asked::Zero => write!(f, "zero {}+{}", self.at, self.blocks)?,
+        }
+        if self.alone {
+            f.write_str(", alone")?;
+        }
+        match self.dropped_after {
+            0 => Ok(()),
+            events => write!(f, ", dropped after {events} events"),
+        }
+    }
+}
+
+/// Share of each kind of request, in a run.
+#[derive(Clone, Copy, Debug)]
+struct Mix {
+    read: u64,
+    write: u64,
+    durable: u64,
+    flush: u64,
+    other: u64,
+    alone: f64,
+    dropped: f64,
+    most: u32,
+}
+
+/// Something that happens to the whole machine, at its nth event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cut {
+    /// Event of the run, from 1.
+    pub at: u64,
+    /// What it leaves of what was under way.
+    pub keeps: Keeps,
+}
+
+/// What goes wrong with controller and card.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum Luck {
+    /// Nothing.
+    #[default]
+    Good,
+    /// These, by chance.
+    Chances(u64, Vec<(Point, Strike, f64)>),
+    /// These.
+    Shots(Vec<Shot>),
+    /// From this event of the point on, always.
+    Always(Shot),
+}
+
+impl Luck {
+    /// As the models take it.
+    #[must_use]
+    pub fn plan(&self) -> Plan {
+        match self {
+            Luck::Good => Plan::none(),
+            Luck::Chances(seed, chances) => {
+                chances.iter().fold(Plan::seeded(*seed), |plan, (point, strike, share)| {
+                    plan.chance(*point, *strike, *share)
+                })
+            }
+            Luck::Shots(shots) => Plan::none().shots(shots),
+            Luck::Always(shot) => Plan::none().from(shot.point, shot.nth, shot.strike),
+        }
+    }
+}
+
+/// A run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Case {
+    /// Where it came from, and of what its data are made.
+    pub seed: u64,
+    /// The machine.
+    pub setup: Setup,
+    /// Requests in order.
+    pub operations: Vec<Operation>,
+    /// Power cuts in order; one more comes at the end.
+    pub cuts: Vec<Cut>,
+    /// The rest that goes wrong.
+    pub luck: Luck,
+    /// The first cut is the end.
+    pub one_life: bool,
+    /// Looks at every event what a cut would decide about.
+    pub dry: bool,
+    /// At this event the card is taken out.
+    pub visit: Option<(u64, Visit)>,
+}
+
+/// What comes into the slot then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Visit {
+    /// Another card.
+    Swap,
+    /// The same one, and out again, so many times.
+    Bounce(u8),
+}
+
+/// What a campaign wants of its cases.
+#[derive(Clone, Copy, Debug)]
+pub struct Wishes {
+    /// Mean share of events that are struck, in the cases that are struck at all.
+    pub faults: f64,
+    /// Mean number of cuts in a run beside the one at its end.
+    pub cuts: f64,
+    /// Mean number of requests.
+    pub operations: u32,
+    /// Cards to choose from.
+    pub cards: usize,
+    /// Only this one.
+    pub card: Option<usize>,
+}
+
+/// What may go wrong by chance in a random run: faults that end, so that the run goes on after them.
+pub const STRIKES: [(Point, Strike); 23] = [
+    (Point::Command, Strike::Lost),
+    (Point::Response, Strike::Lost),
+    (Point::Response, Strike::Crc),
+    (Point::Response, Strike::EndBit),
+    (Point::Response, Strike::Index),
+    (Point::Response, Strike::Status(1 << 19)),
+    (Point::ReadBlock, Strike::Crc),
+    (Point::ReadBlock, Strike::EndBit),
+    (Point::ReadBlock, Strike::Late(3_000_000)),
+    (Point::WriteBlock, Strike::Crc),
+    (Point::WriteBlock, Strike::NoStatus),
+    (Point::Busy, Strike::Late(20_000_000)),
+    (Point::Interrupt, Strike::Lost),
+    (Point::Interrupt, Strike::Spurious(2)),
+    (Point::Interrupt, Strike::Late(200_000)),
+    (Point::Dma, Strike::Fail),
+    (Point::AutoCommand, Strike::Lost),
+    (Point::AutoCommand, Strike::Crc),
+    (Point::Reset, Strike::Late(50_000)),
+    (Point::ReadBlock, Strike::CrcAndEnd),
+    (Point::WriteBlock, Strike::CrcAndEnd),
+    (Point::Busy, Strike::Hidden),
+    (Point::Medium, Strike::Fail),
+];
+
+/// Events of a run per request, roughly: where cuts are placed.
+const EVENTS: u64 = 9;
+
+impl Case {
+    /// The run of this seed.
+    #[must_use]
+    pub fn draw(seed: u64, wishes: &Wishes) -> Case {
+        let random = &mut Stream::new(seed, "case");
+        let card = wishes.card.unwrap_or_else(|| random.below(wishes.cards as u64) as usize);
+        let setup = Setup::draw(random, card);
+        let mix = Mix {
+            read: 1 + random.below(8),
+            write: 1 + random.below(8),
+            durable: if random.chance(0.5) { 1 + random.below(2) } else { 0 },
+            flush: if random.chance(0.7) { 1 } else { 0 },
+            other: if random.chance(0.3) { 1 } else { 0 },
+            alone: if random.chance(0.2) { 0.3 } else { 0.0 },
+            dropped: if random.chance(0.2) { 0.05 } else { 0.0 },
+            most: [1, 2, 8, LONGEST][random.below(4) as usize].min(setup.window),
+        };
+        let count = wishes.operations / 2 + random.below(u64::from(wishes.operations.max(1))) as u32;
+        let operations: Vec<Operation> =
+            (0..count).map(|_| Operation::draw(random, &mix, setup.window)).collect();
+        let mut cuts = Vec::new();
+        let events = u64::from(count) * EVENTS;
+        let mut wanted = wishes.cuts;
+        while random.chance(wanted) {
+            let luck = Keeps::Luck(random.bits());
+            let keeps = [Keeps::Nothing, Keeps::Everything, luck, luck][random.below(4) as usize];
+            cuts.push(Cut { at: 1 + random.below(events), keeps });
+            wanted -= 1.0;
+        }
+        cuts.sort_by_key(|cut| cut.at);
+        Case {
+            seed,
+            setup,
+            operations,
+            cuts,
+            luck: Self::luck(random, wishes.faults),
+            one_life: false,
+            dry: false,
+            visit: None,
+        }
+    }
+
+    /// Some of the things that can go wrong, each with a share of its own; one run in five goes well.
+    fn luck(random: &mut Stream, faults: f64) -> Luck {
+        if faults <= 0.0 || random.chance(0.2) {
+            return Luck::Good;
+        }
+        let mut chances = Vec::new();
+        for (point, strike) in STRIKES {
+            if random.chance(0.3) {
+                chances.push((point, strike, faults * random.exponential()));
+            }
+        }
+        Luck::Chances(random.bits(), chances)
+    }
+}
+
+impl Operation {
+    fn draw(random: &mut Stream, mix: &Mix, window: u32) -> Operation {
+        let sum = mix.read + mix.write + mix.durable + mix.flush + mix.other;
+        let mut pick = random.below(sum);
+        let mut is = |share: u64| {
+            let hit = pick < share;
+            pick = pick.wrapping_sub(share);
+            hit
+        };
+        let asked = match () {
+            () if is(mix.read) => Asked::Read,
+            () if is(mix.write) => Asked::Write { durable: false },
+            () if is(mix.durable) => Asked::Write { durable: true },
+            () if is(mix.flush) => Asked::Flush,
+            () => [Asked::Erase, Asked::Discard, Asked::Zero][random.below(3) as usize],
+        };
+        let blocks = if random.chance(0.5) { 1 } else { 1 + random.below(u64::from(mix.most)) as u32 };
+        let at = random.below(u64::from(window - blocks + 1)) as u32;
+        let (at, blocks) = if asked == Asked::Flush { (0, 0) } else { (at, blocks) };
+        let dropped_after = if random.chance(mix.dropped) { 1 + random.below(40) as u16 } else { 0 };
+        Operation {
+            asked,
+            at,
+            blocks,
+            alone: random.chance(mix.alone),
+            dropped_after,
+            by_slot: random.chance(0.3),
+        }
+    }
+}

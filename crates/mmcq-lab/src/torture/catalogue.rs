@@ -1,0 +1,229 @@
+//! The table of known failures: what proves that the stack lives with each, how often it was tried, and what the worst recovery cost.
+//!
+//! What a strike brings about is run by the sweeps; cuts, swaps and clocks by campaigns of their own; the rest is proved by tests that are named here, and
+//! exist (`tests/torture.rs` looks).
+
+use super::case::{Case, Wishes};
+use super::exhaustive::exhaustive;
+use super::run::{CARDS, run};
+use super::score::Score;
+use super::spread::spread;
+use super::{presence, sweep};
+use mmcq_sim::checker::Violation;
+use mmcq_sim::faults::Point;
+use mmcq_sim::faults::catalogue::{CHAPTERS, Entry, Injection, entries};
+use std::fmt::Write;
+
+/// What proves that an injection is lived with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Proof {
+    /// Each event of twelve workloads struck once, and from four events on for good.
+    Sweep,
+    /// Struck from an event on for good.
+    Lasting,
+    /// A campaign of this table.
+    Campaign(&'static str),
+    /// A test: file and function.
+    Test(&'static str, &'static str),
+}
+
+const QUIRKS: Proof = Proof::Test("crates/mmcq-sim/tests/quirks.rs", "the_stack_lives_with_every_profile");
+const LIFE: &str = "crates/mmcq-sim/src/card/tests/life.rs";
+const CARD_QUIRKS: &str = "crates/mmcq-sim/src/card/tests/quirks.rs";
+const OURS: &str = "crates/mmcq-lab/tests/torture.rs";
+
+/// Injections that no strike brings about.
+const PROOFS: [(&str, Proof); 45] = [
+    ("broken-timeout", QUIRKS),
+    ("broken_hpi", Proof::Test(CARD_QUIRKS, "an_interrupt_that_breaks")),
+    ("flush_hang", Proof::Test(CARD_QUIRKS, "flushes")),
+    ("clock_wrap", Proof::Campaign("clock")),
+    ("irq_any_time", Proof::Test("crates/mmcq/src/host/sdhci/tests/events.rs", "every_status_has_a_meaning")),
+    ("zero-length-descriptor", QUIRKS),
+    ("dma_window", Proof::Campaign("always")),
+    ("preset-broken", QUIRKS),
+    ("no-capabilities", QUIRKS),
+    ("32-bit-only", QUIRKS),
+    ("broken-64-bit", QUIRKS),
+    ("broken-adma", QUIRKS),
+    ("coherency_model", Proof::Campaign("always")),
+    (
+        "model_fuzz",
+        Proof::Test(
+            "crates/mmcq-sim/src/sdhci/tests/random.rs",
+            "register_storms_never_panic_and_time_goes_forward",
+        ),
+    ),
+    ("hostile_cis", Proof::Test("crates/mmcq/tests/sdio.rs", "hostile_tuples_end_soon_and_clearly")),
+    ("hostile_csd", Proof::Test("crates/mmcq/tests/fuzz.rs", "fuzz_registers")),
+    ("hostile_ext_csd", Proof::Test("crates/mmcq/tests/fuzz.rs", "fuzz_hostile_card")),
+    ("no_sd_express", Proof::Test(OURS, "nothing_irreversible_is_ever_sent")),
+    (
+        "rpmb_forged",
+        Proof::Test("crates/mmcq-sim/src/card/tests/rpmb.rs", "what_is_not_authentic_is_refused"),
+    ),
+    ("irreversible_commands", Proof::Test(OURS, "nothing_irreversible_is_ever_sent")),
+    ("hostile_client", Proof::Test("crates/mmcq/tests/engine.rs", "bad_requests_come_back_whole")),
+    ("stuck_1v8", Proof::Test(LIFE, "a_card_that_shrinks_and_one_that_keeps_its_voltage")),
+    ("limbo", Proof::Test(LIFE, "fake_capacity")),
+    ("wrap", Proof::Test(LIFE, "fake_capacity")),
+    ("csd_mutate", Proof::Test(LIFE, "a_card_that_shrinks_and_one_that_keeps_its_voltage")),
+    ("trim_broken", Proof::Test(CARD_QUIRKS, "erases_that_hit_others")),
+    ("secure_erase_broken", Proof::Test(CARD_QUIRKS, "erases_that_hit_others")),
+    ("broken_discard", Proof::Test(CARD_QUIRKS, "erases_that_hit_others")),
+    ("swap", Proof::Campaign("swap")),
+    ("cd_bounce", Proof::Campaign("bounce")),
+    ("cut", Proof::Campaign("programs")),
+    ("cut_cache", Proof::Campaign("programs")),
+    ("neighbour_damage", Proof::Test(LIFE, "cuts_that_damage_more")),
+    ("shorn_writes", Proof::Test(LIFE, "cuts_that_damage_more")),
+    ("sleep_swap", Proof::Campaign("swap")),
+    (
+        "poweroff_ignored",
+        Proof::Test("crates/mmcq-sim/src/card/tests/extension.rs", "power_off_notification"),
+    ),
+    ("tag_reuse", Proof::Campaign("always")),
+    ("fail_in_queue", Proof::Test("crates/mmcq/tests/engine.rs", "a_failed_merge_fails_only_its_owner")),
+    ("drop_future", Proof::Test("crates/mmcq/tests/task.rs", "a_future_may_be_dropped_at_every_poll")),
+    ("lost_waker", Proof::Campaign("always")),
+    ("starvation", Proof::Test("crates/mmcq/tests/sched.rs", "deadline_keeps_its_bound")),
+    ("planted_order", Proof::Campaign("always")),
+    ("partition", Proof::Test("crates/mmcq-sim/src/card/tests/emmc.rs", "partitions_are_apart")),
+    ("pool_of_one", Proof::Test("crates/mmcq/tests/task.rs", "a_full_queue_gives_the_buffer_back")),
+    ("odd_buffers", Proof::Test("crates/mmcq/tests/task.rs", "any_memory_goes_through_a_bounce_buffer")),
+];
+
+/// What proves this injection; `None`: nothing does, and the table is not complete.
+#[must_use]
+pub fn proof(injection: &Injection) -> Option<Proof> {
+    if injection.aim().is_some_and(|(point, _)| point == Point::Function) {
+        return Some(Proof::Test("crates/mmcq/tests/sdio.rs", "a_fault_is_cleaned_up_by_its_owner"));
+    }
+    if injection.shot(1).is_some() {
+        return Some(Proof::Sweep);
+    }
+    if injection.aim().is_some() {
+        return Some(Proof::Lasting);
+    }
+    PROOFS.iter().find(|(name, _)| *name == injection.name).map(|(_, proof)| *proof)
+}
+
+/// Requests of the campaign in which everything is looked at always.
+const REQUESTS: u64 = 50_000;
+
+/// The campaigns that the table speaks of.
+#[derive(Debug, Default)]
+pub struct Tried {
+    /// Everything together.
+    pub all: Score,
+}
+
+impl Tried {
+    /// Runs them. `progress` hears of each.
+    pub fn run(jobs: usize, progress: &(dyn Fn(u64) + Sync)) -> Self {
+        let silent: &(dyn Fn(u64) + Sync) = &|_| {};
+        let mut all = Score::default();
+        let mut add = |name: Option<&str>, mut score: Score| {
+            if let Some(name) = name {
+                let runs = score.runs;
+                score.recovered(name, score.errors, 0);
+                if let Some(recovery) = score.recoveries.get_mut(name) {
+                    recovery.times_ns.resize(runs as usize, 0);
+                }
+            }
+            all.merge(score);
+            progress(1);
+        };
+        add(None, sweep::sweep(jobs, silent));
+        add(None, sweep::permanent(jobs, silent));
+        add(Some("programs"), exhaustive(2, jobs, silent));
+        add(Some("swap"), presence::swaps(jobs, silent));
+        add(Some("bounce"), presence::bounces(jobs, silent));
+        let wishes = Wishes { faults: 0.002, cuts: 1.0, operations: 250, cards: CARDS.len(), card: None };
+        let seeds = REQUESTS / u64::from(wishes.operations);
+        let draw = |wrap: bool| {
+            spread(jobs, &|index, bench, score| {
+                if index >= seeds {
+                    return false;
+                }
+                let mut case = Case::draw(index, &wishes);
+                if wrap {
+                    case.setup.start_ns = (1 << 32) - 200_000_000;
+                }
+                let outcome = run(&case, bench, None);
+                score.add(&case, &outcome);
+                true
+            })
+        };
+        add(Some("always"), draw(false));
+        add(Some("clock"), draw(true));
+        Tried { all }
+    }
+
+    /// How often an injection was tried, and the worst that it cost, in nanoseconds.
+    #[must_use]
+    pub fn of(&self, injection: &Injection) -> Option<(usize, u64)> {
+        let name = match proof(injection)? {
+            Proof::Sweep | Proof::Lasting => injection.name,
+            Proof::Campaign(name) => name,
+            Proof::Test(..) => return None,
+        };
+        let recovery = self.all.recoveries.get(name)?;
+        Some((recovery.times_ns.len(), recovery.p50_p100_ns().1))
+    }
+
+    /// Promises that were broken meanwhile.
+    #[must_use]
+    pub fn broken(&self) -> &[(Case, Violation)] {
+        &self.all.failures
+    }
+}
+
+/// The columns of an entry that do not depend on any run.
+#[must_use]
+pub fn fixed(entry: &Entry) -> String {
+    let mut proofs: Vec<String> = Vec::new();
+    for injection in entry.injections {
+        let text = match proof(injection) {
+            None => "nothing".to_owned(),
+            Some(Proof::Sweep) => format!("`{}` swept", injection.name),
+            Some(Proof::Lasting) => format!("`{}` lasting", injection.name),
+            Some(Proof::Campaign(name)) => format!("`{}` by campaign {name}", injection.name),
+            Some(Proof::Test(file, function)) => format!("`{file}::{function}`"),
+        };
+        if !proofs.contains(&text) {
+            proofs.push(text);
+        }
+    }
+    format!("| {} | {} | {} | {} |", entry.id, entry.failure, entry.response, proofs.join("; "))
+}
+
+/// The whole page.
+#[must_use]
+pub fn page(tried: &Tried) -> String {
+    let mut text = String::from(
+        "# Failures that the stack lives with\n\n\
+         Made by `mmcq torture --catalogue --write docs/FAILURES.md`. *Swept*: the fault struck once at each event of twelve workloads, until a run came to\n\
+         its end without it; and from four events on for good. *Lasting*: for good alone. *Campaign*: the runs of this command (`always`: random runs in\n\
+         which memory, order and names of slots are looked at all the time; `clock`: the same, as the nanoseconds pass 32 bits; `programs`: all programs of\n\
+         two operations with all cuts; `swap`, `bounce`: another card, or the same one many times, at each event). *Tried*: runs with the fault. *Worst*:\n\
+         virtual milliseconds that the work took longer than without it. The rest is proved by the test that is named.\n",
+    );
+    for (letter, title) in CHAPTERS {
+        let _ = write!(
+            text,
+            "\n## {letter}. {title}\n\n| | Failure | Response | Proved by | Tried | Worst |\n|---|---|---|---|---:|---:|\n"
+        );
+        for entry in entries().filter(|entry| entry.id.starts_with(letter)) {
+            let tries: Vec<_> = entry.injections.iter().filter_map(|i| tried.of(i)).collect();
+            let (count, worst) =
+                tries.iter().fold((0, 0), |(count, worst), (n, ns)| (count + n, worst.max(*ns)));
+            let numbers = match tries.is_empty() {
+                true => " | |".to_owned(),
+                false => format!(" {count} | {:.3} |", worst as f64 / 1e6),
+            };
+            let _ = writeln!(text, "{}{numbers}", fixed(entry));
+        }
+    }
+    text
+}

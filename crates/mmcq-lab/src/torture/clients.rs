@@ -1,0 +1,275 @@
+//! Those who ask: futures that are polled when they are woken, or too often, or dropped; and platforms that keep slots by name.
+
+use super::bench::lend;
+use super::case::{Luck, Operation, SLOTS};
+use super::machine::{Machine, Request, Stack};
+use super::run::{Run, Trace};
+use mmcq::engine::{BLOCK_BYTES, Completion, DmaBuf, Erase, Error, Kind, Request as Asking, SlotId};
+use mmcq_sim::checker::{Answer, Asked, Fault, Ticket, Violation};
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
+
+/// Old names that are tried again.
+const STALE_MAX: usize = 8;
+
+/// How a request is waited for.
+enum Way<'a> {
+    Future(Request<'a>),
+    /// By its slot, as platforms do that have a table of their own.
+    Slot(SlotId),
+}
+
+/// A request under way.
+pub(super) struct Client<'a> {
+    way: Way<'a>,
+    ticket: Ticket,
+    asked: Asked,
+    piece: Option<usize>,
+    submitted_ns: u64,
+    /// Dropped at this event of the life.
+    drop_at: u64,
+}
+
+/// What came of an attempt to submit.
+pub(super) enum Began<'a> {
+    /// It is under way.
+    Client(Client<'a>),
+    /// It was answered at once.
+    Answered,
+    /// No slot is free: dropped requests may have them for a while.
+    Full,
+}
+
+impl Client<'_> {
+    fn poll(&mut self, stack: &Stack, waker: &Waker) -> Option<Completion> {
+        match &mut self.way {
+            Way::Future(request) => match Pin::new(request).poll(&mut Context::from_waker(waker)) {
+                Poll::Ready(completion) => Some(completion),
+                Poll::Pending => None,
+            },
+            Way::Slot(id) => stack.with(|engine| engine.take(*id)),
+        }
+    }
+}
+
+impl Run<'_> {
+    /// Memory for an operation; `None` if dropped requests have it all.
+    pub(super) fn piece(&mut self, operation: &Operation, stack: &Stack) -> Option<Option<usize>> {
+        let moves = matches!(operation.asked, Asked::Read | Asked::Write { .. } | Asked::Zero);
+        if operation.blocks == 0 || !moves {
+            return Some(None);
+        }
+        if self.bench.free.is_empty() {
+            while let Some(back) = stack.with(|engine| engine.reclaim()) {
+                let address = back.as_non_null().as_ptr() as usize;
+                let piece = self.bench.memory.iter().position(|m| m.as_ptr() as usize == address);
+                self.bench.free.extend(piece);
+            }
+        }
+        self.bench.free.pop().map(Some)
+    }
+
+    /// Submits an operation.
+    pub(super) fn ask<'m>(
+        &mut self,
+        machine: &'m Machine,
+        operation: &Operation,
+        piece: Option<usize>,
+        client: usize,
+        events: u64,
+        trace: &mut Trace<'_>,
+    ) -> Result<Began<'m>, Violation> {
+        let (lba, blocks) = (self.base + u64::from(operation.at), operation.blocks);
+        let now_ns = machine.now();
+        let ticket = self.bench.checker.submit(operation.asked, lba, blocks, now_ns);
+        if let Some(trace) = trace {
+            trace(format!("{now_ns:>14} -> {}: {operation}", ticket.version()));
+        }
+        let mut buf = DmaBuf::EMPTY;
+        if let Some(piece) = piece {
+            let bytes = (blocks * BLOCK_BYTES) as usize;
+            // SAFETY: the piece is free: its last request has given it back, or its machine is gone.
+            buf = unsafe { lend(&mut self.bench.memory[piece][..bytes / 8]) };
+            match operation.asked {
+                Asked::Write { .. } => self.bench.checker.fill(ticket, &mut buf),
+                Asked::Zero => buf.fill(0),
+                _ => {}
+            }
+        }
+        let trims = machine.stack.with(|engine| engine.abilities().erase.kinds & Erase::Trim.bit() != 0);
+        let asking = asking(operation.asked, lba, blocks, buf, trims);
+        let drop_at = match operation.dropped_after {
+            0 => u64::MAX,
+            after => events + u64::from(after),
+        };
+        let way = if operation.by_slot {
+            match machine.stack.with(|engine| engine.submit(asking, now_ns)) {
+                Ok(id) => {
+                    machine.stack.with(|engine| engine.set_waker(id, &self.bench.wakers[client]));
+                    self.try_stale(&machine.stack)?;
+                    Way::Slot(id)
+                }
+                Err((Error::Full, _)) => return Ok(self.full(ticket, piece)),
+                Err((error, request)) => {
+                    let completion = Completion { result: Err(error), done_bytes: 0, buf: request.buf };
+                    let client = Client {
+                        way: Way::Future(machine.stack.request(Asking::new(Kind::Flush, DmaBuf::EMPTY))),
+                        ticket,
+                        asked: operation.asked,
+                        piece,
+                        submitted_ns: now_ns,
+                        drop_at,
+                    };
+                    self.answered(machine, client, completion, trace)?;
+                    return Ok(Began::Answered);
+                }
+            }
+        } else {
+            Way::Future(machine.stack.request(asking))
+        };
+        let mut began = Client { way, ticket, asked: operation.asked, piece, submitted_ns: now_ns, drop_at };
+        match began.poll(&machine.stack, &self.bench.wakers[client]) {
+            None => Ok(Began::Client(began)),
+            Some(Completion { result: Err(Error::Full), .. }) => Ok(self.full(ticket, piece)),
+            Some(completion) => {
+                self.answered(machine, began, completion, trace)?;
+                Ok(Began::Answered)
+            }
+        }
+    }
+
+    fn full<'m>(&mut self, ticket: Ticket, piece: Option<usize>) -> Began<'m> {
+        self.bench.checker.withdraw(ticket);
+        self.bench.free.extend(piece);
+        Began::Full
+    }
+
+    /// The names of slots whose requests are over must be nobody's any more.
+    fn try_stale(&mut self, stack: &Stack) -> Result<(), Violation> {
+        for &id in &self.bench.stale {
+            if stack.with(|engine| engine.take(id)).is_some() {
+                let text = format!("slot {} is answered again under its old name", id.index());
+                return Err(Violation::new(Fault::Twice, text));
+            }
+            if stack.with(|engine| engine.cancel(id)).is_some() {
+                let text = format!("slot {} can be cancelled under its old name", id.index());
+                return Err(Violation::new(Fault::Twice, text));
+            }
+        }
+        Ok(())
+    }
+
+    /// Polls a client; true if it has its answer now.
+    pub(super) fn poll<'m>(
+        &mut self,
+        machine: &'m Machine,
+        clients: &mut [Option<Client<'m>>; SLOTS],
+        client: usize,
+        trace: &mut Trace<'_>,
+    ) -> Result<bool, Violation> {
+        let Some(waiting) = &mut clients[client] else { return Ok(false) };
+        let Some(completion) = waiting.poll(&machine.stack, &self.bench.wakers[client]) else {
+            return Ok(false);
+        };
+        if let Some(client) = clients[client].take() {
+            self.answered(machine, client, completion, trace)?;
+        }
+        Ok(true)
+    }
+
+    fn answered(
+        &mut self,
+        machine: &Machine,
+        client: Client<'_>,
+        completion: Completion,
+        trace: &mut Trace<'_>,
+    ) -> Result<(), Violation> {
+        let now_ns = machine.now();
+        if let Some(trace) = trace {
+            let number = client.ticket.version();
+            match &completion.result {
+                Ok(_) => trace(format!("{now_ns:>14} <- {number}: done")),
+                Err(error) => {
+                    trace(format!("{now_ns:>14} <- {number}: {error}, {} bytes done", completion.done_bytes))
+                }
+            }
+        }
+        if let Way::Slot(id) = client.way {
+            if self.bench.stale.len() >= STALE_MAX {
+                self.bench.stale.remove(0);
+            }
+            self.bench.stale.push(id);
+        }
+        self.outcome.requests += 1;
+        self.outcome.longest_ns = self.outcome.longest_ns.max(now_ns - client.submitted_ns);
+        let done_blocks = completion.done_bytes / BLOCK_BYTES;
+        let moves = matches!(client.asked, Asked::Read | Asked::Write { .. } | Asked::Flush);
+        let answer = match completion.result {
+            Ok(_) => Answer::Done,
+            Err(Error::CacheLost) => Answer::CacheLost,
+            Err(Error::OutOfRange { .. } | Error::Buffer { .. }) => Answer::Refused,
+            // Not every card erases, or not in pieces of this size.
+            Err(Error::Unsupported) if !moves => Answer::Refused,
+            Err(_) => Answer::Failed(done_blocks),
+        };
+        if answer != Answer::Done && (moves || answer != Answer::Refused) {
+            self.outcome.errors += 1;
+            let good = self.case.luck == Luck::Good && self.case.visit.is_none();
+            if good && !self.bench.checker.may_fail(client.ticket) {
+                let number = client.ticket.version();
+                let why = completion.result.err().map_or_else(String::new, |error| error.to_string());
+                let text = format!("request {number} failed ({why}), and nothing had gone wrong");
+                return Err(Violation::new(Fault::Untrue, text));
+            }
+        }
+        let data: &[u8] = if client.asked == Asked::Read { &completion.buf } else { &[] };
+        let result = self.bench.checker.answered(client.ticket, answer, data);
+        self.bench.free.extend(client.piece);
+        result
+    }
+
+    /// Drops the futures whose time has come; how many.
+    pub(super) fn drop_due(
+        &mut self,
+        stack: &Stack,
+        clients: &mut [Option<Client<'_>>; SLOTS],
+        events: u64,
+        trace: &mut Trace<'_>,
+    ) -> usize {
+        let mut count = 0;
+        for slot in clients.iter_mut() {
+            if slot.as_ref().is_some_and(|client| client.drop_at <= events)
+                && let Some(client) = slot.take()
+            {
+                self.bench.checker.abandon(client.ticket);
+                if let Some(trace) = trace {
+                    trace(format!("{:>14} -- {}: dropped", "", client.ticket.version()));
+                }
+                if let Way::Slot(id) = client.way {
+                    stack.with(|engine| engine.abandon(id));
+                    self.bench.stale.push(id);
+                }
+                count += 1;
+            }
+        }
+        self.outcome.requests += count as u64;
+        self.outcome.dropped += count as u64;
+        count
+    }
+}
+
+/// The request as the engine takes it; `trims`: the card erases single blocks by a trim.
+fn asking(asked: Asked, lba: u64, blocks: u32, buf: DmaBuf, trims: bool) -> Asking {
+    let erase = |how| Kind::Erase { lba, blocks, how };
+    match asked {
+        Asked::Read => Asking::new(Kind::Read { lba, blocks }, buf),
+        Asked::Write { durable: false } => Asking::new(Kind::Write { lba, blocks }, buf),
+        Asked::Write { durable: true } => Asking::new(Kind::Write { lba, blocks }, buf).durable(),
+        Asked::Flush => Asking::new(Kind::Flush, buf),
+        Asked::Erase if trims => Asking::new(erase(Erase::Trim), buf),
+        Asked::Erase => Asking::new(erase(Erase::Erase), buf),
+        Asked::Discard => Asking::new(erase(Erase::Discard), buf),
+        Asked::Zero => Asking::new(Kind::Zero { lba, blocks }, buf),
+    }
+}

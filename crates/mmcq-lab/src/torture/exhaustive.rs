@@ -1,0 +1,111 @@
+//! Every small program, cut at every event, in every way that the cut can decide.
+
+use super::case::{BusyBy, Case, Cut, Luck, Operation, Setup};
+use super::machine::Keeps;
+use super::run::{CARDS, run};
+use super::score::Score;
+use super::spread::spread;
+use mmcq_sim::checker::Asked;
+
+/// The alphabet: W0, W1, W01, FUA0, FLUSH, R0.
+const ALPHABET: [(Asked, u32, u32); 6] = [
+    (Asked::Write { durable: false }, 0, 1),
+    (Asked::Write { durable: false }, 1, 1),
+    (Asked::Write { durable: false }, 0, 2),
+    (Asked::Write { durable: true }, 0, 1),
+    (Asked::Flush, 0, 0),
+    (Asked::Read, 0, 1),
+];
+
+/// Ways to decide that are tried at one event at most.
+const CHOICES_MAX: u64 = 4096;
+
+/// The machines that programs run on: a cached eMMC with one request at a time and with four, and by status.
+fn setups() -> [Setup; 3] {
+    let card = CARDS.iter().position(|card| *card == "emmc-hs200").unwrap_or(0);
+    let plain = Setup { card, window: 2, ..Setup::PLAIN };
+    [
+        Setup { depth: 1, ..plain },
+        Setup { depth: 4, ..plain },
+        Setup { depth: 2, busy: BusyBy::Status, ..plain },
+    ]
+}
+
+/// Programs of 1 to `length` operations.
+#[must_use]
+pub fn programs(length: u32) -> u64 {
+    (1..=length).map(|n| (ALPHABET.len() as u64).pow(n)).sum()
+}
+
+/// The nth program, the shorter first.
+#[must_use]
+pub fn program(mut index: u64) -> Vec<Operation> {
+    let letters = ALPHABET.len() as u64;
+    let mut length = 1;
+    while index >= letters.pow(length) {
+        index -= letters.pow(length);
+        length += 1;
+    }
+    let mut operations = Vec::new();
+    for _ in 0..length {
+        let (asked, at, blocks) = ALPHABET[(index % letters) as usize];
+        operations.push(Operation { asked, at, blocks, alone: false, dropped_after: 0, by_slot: false });
+        index /= letters;
+    }
+    operations
+}
+
+/// Tries all programs of up to `length` operations. `progress` hears of each that is done.
+pub fn exhaustive(length: u32, jobs: usize, progress: &(dyn Fn(u64) + Sync)) -> Score {
+    let (setups, count) = (setups(), programs(length));
+    spread(jobs, &|index, bench, score| {
+        let machines = setups.len() as u64;
+        if index >= count * machines {
+            return false;
+        }
+        let whole = Case {
+            seed: 1,
+            setup: setups[(index % machines) as usize],
+            operations: program(index / machines),
+            cuts: Vec::new(),
+            luck: Luck::Good,
+            one_life: true,
+            dry: true,
+            visit: None,
+        };
+        let outcome = run(&whole, bench, None);
+        score.add(&whole, &outcome);
+        if outcome.violation.is_some() {
+            return true;
+        }
+        for &(event, choices) in outcome.stakes.iter().filter(|(event, _)| *event > outcome.before.0) {
+            for choice in 0..choices.min(CHOICES_MAX) {
+                let cuts = vec![Cut { at: event, keeps: Keeps::Choice(choice) }];
+                let case = Case { cuts, dry: false, ..whole.clone() };
+                let outcome = run(&case, bench, None);
+                score.add(&case, &outcome);
+                if outcome.violation.is_some() {
+                    return true;
+                }
+            }
+        }
+        progress(1);
+        true
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn programs_are_counted_and_all_different() {
+        assert_eq!((programs(1), programs(2), programs(4)), (6, 42, 1554));
+        let mut all: Vec<String> = (0..programs(3)).map(|n| format!("{:?}", program(n))).collect();
+        assert_eq!(program(5).len(), 1);
+        assert_eq!((program(6).len(), program(41).len(), program(42).len()), (2, 2, 3));
+        all.sort();
+        all.dedup();
+        assert_eq!(all.len() as u64, programs(3));
+    }
+}

@@ -1,0 +1,256 @@
+//! A machine for one life: from power-on to the next power cut.
+
+use super::case::{BusyBy, SLOTS, Setup};
+use crate::board::Alone;
+use mmcq::engine::{self, FlushBy};
+use mmcq::host::sdhci::{self, Table, TransferMode};
+use mmcq::sched::{Any, Deadline, Fair, Fifo, deadline, fair};
+use mmcq::task::{Op, Shared, Timer};
+use mmcq_sim::card::{AtStake, Card, Kept, Stage};
+use mmcq_sim::faults::Faults;
+use mmcq_sim::memory::{MemoryConfig, ShadowMemory};
+use mmcq_sim::sdhci::{Busy, Port, Sdhci, SdhciConfig};
+use mmcq_sim::time::Time;
+use std::cell::{Cell, RefCell};
+use std::ptr::NonNull;
+use std::rc::Rc;
+
+/// Descriptors in the driver's table.
+const DESCRIPTORS: usize = 129;
+
+/// The driver.
+pub type Driver = sdhci::Sdhci<Port, ShadowMemory, DESCRIPTORS>;
+/// The engine's handle.
+pub type Stack = Shared<Alone, Driver, SLOTS, Any>;
+/// A request as a future.
+pub type Request<'a> = Op<'a, Alone, Driver, SLOTS, Any>;
+
+thread_local! {
+    static NOW_NS: Cell<u64> = const { Cell::new(0) };
+    /// Tables of machines that are gone: a driver wants one for ever, and a campaign has many drivers.
+    static TABLES: RefCell<Vec<NonNull<Table<DESCRIPTORS>>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// A table that goes back to the pool.
+struct Lease(NonNull<Table<DESCRIPTORS>>);
+
+impl Lease {
+    fn new() -> Self {
+        let free = TABLES.with_borrow_mut(Vec::pop);
+        Lease(free.unwrap_or_else(|| NonNull::from(Box::leak(Box::new(Table::new())))))
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        TABLES.with_borrow_mut(|tables| tables.push(self.0));
+    }
+}
+
+/// The machine asks the engine for its deadline itself.
+const TIMER: Timer = Timer { now_ns: || NOW_NS.get(), set_alarm: |_| {} };
+
+/// Calls of the interrupt handler in a row, until the line counts as stuck: by PIO each block is one.
+const CALLS_MAX: u32 = 4096;
+
+/// Where SDMA stops.
+const BOUNDARY: u64 = 512 * 1024;
+
+/// What a step of the machine came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// The controller did something by itself.
+    Event,
+    /// The stack was called.
+    Called,
+    /// Nothing will ever happen again.
+    Quiet,
+    /// The driver left the interrupt asserted.
+    Storm,
+}
+
+/// Controller, memory, driver and engine; the card is in the slot.
+pub struct Machine {
+    /// The engine.
+    pub stack: Stack,
+    /// The controller.
+    pub model: Rc<RefCell<Sdhci>>,
+    /// DMA memory.
+    pub memory: ShadowMemory,
+    time: Time,
+    /// Dropped after the driver that holds it.
+    _table: Lease,
+}
+
+impl Machine {
+    /// Power-on at this time.
+    pub fn new(
+        setup: &Setup,
+        emmc: bool,
+        mut card: Box<dyn Card>,
+        faults: &Faults,
+        now_ns: u64,
+    ) -> Result<Self, String> {
+        let (model, driver) = configs(setup, emmc);
+        let time = Time::new();
+        time.set(now_ns);
+        let first = if setup.near_boundary { BOUNDARY - 4096 } else { 0 };
+        let base = MemoryConfig::BITS32.base + first;
+        let memory = ShadowMemory::new(MemoryConfig { base, ..MemoryConfig::BITS32 });
+        card.set_faults(faults.clone());
+        let model = Rc::new(RefCell::new(Sdhci::new(model, memory.clone(), Some(card))));
+        model.borrow_mut().set_faults(faults.clone());
+        model.borrow_mut().advance(now_ns);
+        let access_ns = u64::from(setup.access_ns);
+        let port = Port::new(model.clone(), time.clone(), access_ns, access_ns);
+        let table = Lease::new();
+        // SAFETY: leaked memory, and the lease is nobody else's until the driver is gone.
+        let words = unsafe { &mut *table.0.as_ptr() };
+        let host =
+            sdhci::Sdhci::new(port, memory.clone(), words, driver).map_err(|error| error.to_string())?;
+        NOW_NS.set(now_ns);
+        let config = engine::Config {
+            merge_blocks: if setup.merge { engine::Config::DEFAULT.merge_blocks } else { 1 },
+            ..engine::Config::DEFAULT
+        };
+        let scheduler = match setup.scheduler {
+            1 => Any::Deadline(Deadline::new(deadline::Config::DEFAULT)),
+            2 => Any::Fair(Fair::new(fair::Config::DEFAULT)),
+            _ => Any::Fifo(Fifo),
+        };
+        let stack = Shared::with_policy(Alone, TIMER, host, config, scheduler);
+        Ok(Machine { stack, model, memory, time, _table: table })
+    }
+
+    /// Now.
+    pub fn now(&self) -> u64 {
+        self.time.now()
+    }
+
+    /// The next thing that happens.
+    pub fn step(&self) -> Step {
+        if self.model.borrow().irq() {
+            NOW_NS.set(self.time.now());
+            for _ in 0..CALLS_MAX {
+                self.stack.on_irq();
+                if !self.model.borrow().irq() {
+                    return Step::Called;
+                }
+            }
+            return Step::Storm;
+        }
+        let deadline = self.stack.with(|engine| engine.next_deadline_ns());
+        let event = self.model.borrow().next_event_ns();
+        match (event, deadline) {
+            (None, None) => Step::Quiet,
+            (Some(event), deadline) if deadline.is_none_or(|at| event <= at) => {
+                let reached = self.model.borrow_mut().advance(event);
+                self.reach(reached);
+                Step::Event
+            }
+            (_, deadline) => {
+                let at = deadline.unwrap_or(0).max(self.time.now());
+                let reached = self.model.borrow_mut().advance(at);
+                self.reach(reached);
+                if reached >= at {
+                    self.stack.poll();
+                }
+                Step::Called
+            }
+        }
+    }
+
+    fn reach(&self, now_ns: u64) {
+        self.time.set(self.time.now().max(now_ns));
+        NOW_NS.set(self.time.now());
+    }
+
+    /// What is complete is durable: the card's cache is off, or there is none.
+    pub fn write_through(&self) -> bool {
+        self.stack.with(|engine| engine.target().is_none_or(|target| target.flush == FlushBy::Status))
+    }
+
+    /// Sectors of the card.
+    pub fn sectors(&self) -> u64 {
+        self.stack.with(|engine| engine.target().map_or(0, |target| target.sectors))
+    }
+
+    /// What controller, driver and memory did that they must not; `lenient`: of the driver's commands nothing is said.
+    pub fn misbehaviour(&self, lenient: bool) -> Option<String> {
+        if let Some(text) = self.memory.violations().into_iter().next() {
+            return Some(text);
+        }
+        let violations = self.model.borrow().protocol_violations();
+        (violations > 0 && !lenient)
+            .then(|| format!("the driver broke the controller's rules {violations} times"))
+    }
+
+    /// The power goes; what is left is the card. `keeps` decides about what was under way or in its cache.
+    pub fn cut(self, mut keeps: Keeps) -> Option<Box<dyn Card>> {
+        let now_ns = self.now();
+        let mut model = self.model.borrow_mut();
+        let mut card = model.remove(now_ns).or_else(|| model.removed())?;
+        card.cut(now_ns, &mut |what| keeps.of(what));
+        Some(card)
+    }
+}
+
+/// What a power cut leaves of the sectors at stake.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keeps {
+    /// What was there before.
+    Nothing,
+    /// All of it.
+    Everything,
+    /// The nth of all ways to decide, as [`Keeps::choices`] counts them.
+    Choice(u64),
+    /// Any of the four, by luck.
+    Luck(u64),
+}
+
+/// All that may be left of a sector at stake.
+fn ways(what: &AtStake) -> &'static [Kept] {
+    match what.stage {
+        Stage::InFlight if !what.reliable => &[Kept::Old, Kept::New, Kept::Torn, Kept::Mixed],
+        _ => &[Kept::Old, Kept::New],
+    }
+}
+
+impl Keeps {
+    /// In how many ways a cut can decide.
+    #[must_use]
+    pub fn choices(at_stake: &[AtStake]) -> u64 {
+        at_stake.iter().fold(1, |product: u64, what| product.saturating_mul(ways(what).len() as u64))
+    }
+
+    fn of(&mut self, what: &AtStake) -> Kept {
+        let ways = ways(what);
+        match self {
+            Keeps::Nothing => Kept::Old,
+            Keeps::Everything => Kept::New,
+            Keeps::Choice(choice) => {
+                let digit = *choice % ways.len() as u64;
+                *choice /= ways.len() as u64;
+                ways[digit as usize]
+            }
+            Keeps::Luck(seed) => {
+                let mixed = (what.seq ^ *seed).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+                let luck = (mixed ^ mixed >> 31).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 40;
+                ways[luck as usize % ways.len()]
+            }
+        }
+    }
+}
+
+fn configs(setup: &Setup, emmc: bool) -> (SdhciConfig, sdhci::Config) {
+    let base = if setup.old_host { SdhciConfig::GENERIC_3_00 } else { SdhciConfig::GENERIC_4_20 };
+    let busy = if setup.busy == BusyBy::Interrupt { Busy::Interrupt } else { Busy::Ignored };
+    let model = SdhciConfig { busy, uhs_at_33v: emmc, fixed: emmc, ..base };
+    let driver = if emmc && !setup.old_host { sdhci::Config::emmc_18() } else { sdhci::Config::new() };
+    let transfer = setup.transfer;
+    let driver = sdhci::Config { quirks: setup.quirks(), transfer, fixed: emmc, ..driver };
+    (model, driver)
+}
+
+/// The transfer modes, for those who list them.
+pub const TRANSFERS: [TransferMode; 3] = [TransferMode::Adma2, TransferMode::Sdma, TransferMode::Pio];

@@ -1,0 +1,46 @@
+//! Cards that come and go: another card at each event of a workload, or the same one, taken out and put in many times.
+
+use super::case::{Case, Visit};
+use super::run::{Bench, run};
+use super::score::Score;
+use super::spread::spread;
+use super::workloads::{NAMES, workload};
+
+/// Times that a bouncing card goes out and in.
+const BOUNCES: u8 = 20;
+
+fn each_event(jobs: usize, visit: Visit, progress: &(dyn Fn(u64) + Sync)) -> Score {
+    spread(jobs, &|index, bench: &mut Bench, score| {
+        if index >= NAMES.len() as u64 {
+            return false;
+        }
+        let whole = workload(index as usize);
+        // A soldered card stays.
+        if !whole.setup.is_removable() {
+            progress(1);
+            return true;
+        }
+        let clean = run(&whole, bench, None);
+        for event in clean.before.0 + 1..=clean.events {
+            let case = Case { visit: Some((event, visit)), ..whole.clone() };
+            let outcome = run(&case, bench, None);
+            let violated = outcome.violation.is_some();
+            score.add(&case, &outcome);
+            if violated {
+                break;
+            }
+        }
+        progress(1);
+        true
+    })
+}
+
+/// Another card in place of the first: nothing meant for the one is ever found on the other.
+pub fn swaps(jobs: usize, progress: &(dyn Fn(u64) + Sync)) -> Score {
+    each_event(jobs, Visit::Swap, progress)
+}
+
+/// Bouncing contacts.
+pub fn bounces(jobs: usize, progress: &(dyn Fn(u64) + Sync)) -> Score {
+    each_event(jobs, Visit::Bounce(BOUNCES), progress)
+}

@@ -1,0 +1,494 @@
+//! Runs a case: machine after machine from power cut to power cut, the card and the judge going on.
+
+pub use super::bench::Bench;
+use super::bench::lend;
+use super::case::{Case, Cut, Luck, Place, SLOTS, Visit};
+use super::clients::{Began, Client};
+use super::machine::{Keeps, Machine, Step};
+use mmcq::card::{Options, bring_up, equip};
+use mmcq_sim::card::{Card, Fill, Medium};
+use mmcq_sim::checker::{Checker, Content, Fault, Promise, SECTOR_BYTES, Seen, Violation};
+use mmcq_sim::faults::{Faults, Point, Shot, Strike};
+use mmcq_sim::sdhci::BusEvent;
+use std::cell::RefCell;
+use std::future::Future;
+use std::sync::atomic::Ordering;
+use std::task::{Context, Poll, Waker};
+
+/// The campaign's cards: SD and eMMC, addressed by bytes and by blocks, with and without a cache that power takes away.
+pub const CARDS: [&str; 5] = ["sdhc-16g-hs", "emmc-hs200", "hbg4a2", "emmc-4g-old", "sdsc-1g"];
+
+/// Longest virtual time without any answer: longer than all budgets of one recovery together.
+const PATIENCE_NS: u64 = 150_000_000_000;
+/// Events of one life: far more than its requests need.
+const EVENTS_MAX: u64 = 20_000_000;
+/// Sectors beside the window that are looked at as well: nobody writes there.
+const MARGIN: u64 = 4;
+/// Attempts to bring the card up, the last without faults.
+const BRING_UPS: u32 = 3;
+/// Calls of the stack in a row, without time going on.
+const CALLS_MAX: u32 = 100_000;
+/// Every so many events somebody is polled who was not woken.
+const POLLED_EVERY: u64 = 61;
+/// Points of the models, as the outcome counts them.
+pub const POINTS: [Point; Point::COUNT] = [
+    Point::Command,
+    Point::Response,
+    Point::ReadBlock,
+    Point::WriteBlock,
+    Point::Busy,
+    Point::Tuning,
+    Point::PowerUp,
+    Point::Voltage,
+    Point::Interrupt,
+    Point::Dma,
+    Point::Reset,
+    Point::Clock,
+    Point::AutoCommand,
+    Point::Cache,
+    Point::Medium,
+    Point::Function,
+];
+
+/// Counters of one run.
+#[derive(Clone, Debug, Default)]
+pub struct Outcome {
+    /// Requests answered or cut off.
+    pub requests: u64,
+    /// Power cuts.
+    pub cuts: u64,
+    /// Answers that were errors.
+    pub errors: u64,
+    /// Futures dropped before their answer.
+    pub dropped: u64,
+    /// Device events.
+    pub events: u64,
+    /// Virtual time.
+    pub elapsed_ns: u64,
+    /// Longest time from submission to answer.
+    pub longest_ns: u64,
+    /// What struck.
+    pub struck: Vec<Shot>,
+    /// Events, and those of each point, when the first requests were submitted.
+    pub before: (u64, [u64; Point::COUNT]),
+    /// Those of each point in all.
+    pub points: [u64; Point::COUNT],
+    /// Virtual time from the first request to the last answer of the first life.
+    pub work_ns: u64,
+    /// Events at which a cut would decide about something, and how many decisions there are ([`Case::dry`]).
+    pub stakes: Vec<(u64, u64)>,
+    /// The promise that was broken, if any.
+    pub violation: Option<Violation>,
+}
+
+/// Says what happens, in a replay.
+pub type Trace<'a> = Option<&'a mut dyn FnMut(String)>;
+
+/// How a life ended.
+enum End {
+    /// All operations are answered.
+    Over,
+    /// By a power cut.
+    Cut(Cut),
+}
+
+/// Runs the case. `trace` hears of everything.
+pub fn run(case: &Case, bench: &mut Bench, mut trace: Trace<'_>) -> Outcome {
+    let mut outcome = Outcome::default();
+    let faults = Faults::new(case.luck.plan());
+    let mut run = Run {
+        case,
+        bench,
+        outcome: &mut outcome,
+        faults: &faults,
+        next: 0,
+        cuts: &case.cuts,
+        base: 0,
+        strikes: 0,
+        up: false,
+        bounces: 0,
+        out: None,
+    };
+    let result = run.all(&mut trace);
+    outcome.struck = faults.struck();
+    outcome.points = POINTS.map(|point| faults.events(point));
+    outcome.violation = result.err();
+    outcome
+}
+
+pub(super) struct Run<'r> {
+    pub case: &'r Case,
+    pub bench: &'r mut Bench,
+    pub outcome: &'r mut Outcome,
+    faults: &'r Faults,
+    /// Operations begun.
+    next: usize,
+    /// Cuts to come.
+    cuts: &'r [Cut],
+    /// First sector of the window.
+    pub base: u64,
+    /// Strikes that were seen.
+    strikes: usize,
+    /// The card is up.
+    up: bool,
+    /// Times that the card still bounces.
+    bounces: u8,
+    /// The card that was taken out, and the one that came in its place.
+    out: Option<Box<dyn Card>>,
+}
+
+impl Run<'_> {
+    fn all(&mut self, trace: &mut Trace<'_>) -> Result<(), Violation> {
+        let profile = self.bench.profiles[self.case.setup.card].clone();
+        let fill = Fill::Pattern(self.case.seed);
+        let content = Content::new(self.case.seed, 1, fill);
+        self.bench.checker.start_over(Promise { content, write_through: false });
+        let broken = |error: &dyn std::fmt::Display| Violation::new(Fault::Untrue, error.to_string());
+        let medium = Medium::sparse(profile.capacity_bytes(), fill).map_err(|error| broken(&error))?;
+        let mut card = profile.build(medium).map_err(|error| broken(&error))?;
+        let mut now_ns = self.case.setup.start_ns;
+        loop {
+            self.bench.free = (0..self.bench.memory.len()).collect();
+            self.bench.stale.clear();
+            let machine = Machine::new(&self.case.setup, profile.is_emmc(), card, self.faults, now_ns)
+                .map_err(|error| broken(&error))?;
+            if trace.is_some() {
+                let log = |event| LOG.with_borrow_mut(|log| log.push(event));
+                machine.model.borrow_mut().set_log(Some(Box::new(log)));
+            }
+            let end = self.life(&machine, trace);
+            self.outcome.elapsed_ns += machine.now() - now_ns;
+            now_ns = machine.now();
+            let stuck = |shot: &Shot| shot.strike == Strike::Stuck;
+            // A circuit that stays in use unseen drops a command: no rule of the driver's was broken.
+            let struck = self.faults.struck();
+            // By PIO a transfer may fail while the CPU is in the middle of a block.
+            let midway = self.case.setup.access_ns > 0 && !struck.is_empty();
+            let lenient = midway || struck.iter().any(stuck);
+            if let Some(text) = machine.misbehaviour(lenient) {
+                return Err(Violation::new(Fault::Misdirected, text));
+            }
+            let end = end?;
+            let keeps = match end {
+                End::Cut(cut) => cut.keeps,
+                // The end of a sweep's run is as bad as it can be.
+                End::Over if self.case.one_life => Keeps::Nothing,
+                End::Over => Keeps::Luck(self.case.seed),
+            };
+            let in_slot = machine.cut(keeps);
+            let gone = || Violation::new(Fault::Untrue, "the card is gone");
+            card = match (in_slot, self.out.take()) {
+                (Some(mut other), Some(mut first)) => {
+                    self.examine_stranger(&mut *other)?;
+                    first.power_cut(now_ns);
+                    first
+                }
+                (card, out) => card.or(out).ok_or_else(gone)?,
+            };
+            self.outcome.cuts += 1;
+            if let Some(trace) = trace {
+                trace(format!("{now_ns:>14} power cut"));
+            }
+            self.examine(&mut *card)?;
+            if matches!(end, End::Over) || self.case.one_life {
+                return Ok(());
+            }
+        }
+    }
+
+    /// What is left on the card, sector by sector.
+    fn examine(&mut self, card: &mut dyn Card) -> Result<(), Violation> {
+        let checker = &mut self.bench.checker;
+        checker.cut(|_| {});
+        let first = self.base.saturating_sub(MARGIN);
+        let mut sector = [0; SECTOR_BYTES];
+        for lba in first..self.base + u64::from(self.case.setup.window) + MARGIN {
+            match card.peek(lba * SECTOR_BYTES as u64, &mut sector) {
+                Ok(()) => checker.survived(lba, &sector)?,
+                Err(error) if error.kind() == std::io::ErrorKind::InvalidInput => {}
+                Err(_) => checker.unreadable(lba)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn life(&mut self, machine: &Machine, trace: &mut Trace<'_>) -> Result<End, Violation> {
+        self.up = false;
+        if let Some(end) = self.bring_up(machine, trace)? {
+            return Ok(end);
+        }
+        self.up = true;
+        LOG.with_borrow_mut(Vec::clear);
+        let window = u64::from(self.case.setup.window);
+        self.base = match self.case.setup.place {
+            Place::Start => 0,
+            Place::Middle => machine.sectors() / 2,
+            Place::End => machine.sectors().saturating_sub(window),
+        };
+        self.bench.checker.set_write_through(machine.write_through());
+        if self.outcome.work_ns == 0 {
+            self.outcome.before = (self.outcome.events, POINTS.map(|point| self.faults.events(point)));
+        }
+        let began_ns = machine.now();
+        let mut clients: [Option<Client<'_>>; SLOTS] = [const { None }; SLOTS];
+        let end = self.requests(machine, &mut clients, trace);
+        if self.outcome.work_ns == 0 {
+            self.outcome.work_ns = machine.now() - began_ns;
+        }
+        // Whoever is left is cut off.
+        self.outcome.requests += clients.iter().flatten().count() as u64;
+        end
+    }
+
+    fn requests<'m>(
+        &mut self,
+        machine: &'m Machine,
+        clients: &mut [Option<Client<'m>>; SLOTS],
+        trace: &mut Trace<'_>,
+    ) -> Result<End, Violation> {
+        let depth = usize::from(self.case.setup.depth).clamp(1, SLOTS);
+        let (mut busy, mut events, mut calls) = (0usize, 0u64, 0u32);
+        let mut progress_ns = machine.now();
+        let (mut drops, mut full) = (false, false);
+        loop {
+            while busy < depth && !full && self.next < self.case.operations.len() {
+                let operation = &self.case.operations[self.next];
+                if operation.alone && busy > 0 {
+                    break;
+                }
+                let Some(piece) = self.piece(operation, &machine.stack) else { break };
+                let client = clients.iter().position(Option::is_none).unwrap_or(0);
+                self.next += 1;
+                match self.ask(machine, operation, piece, client, events, trace)? {
+                    Began::Client(began) => {
+                        drops |= operation.dropped_after > 0;
+                        busy += 1;
+                        clients[client] = Some(began);
+                    }
+                    Began::Answered => {}
+                    Began::Full => (self.next, full) = (self.next - 1, true),
+                }
+            }
+            if busy == 0 && !full && self.next >= self.case.operations.len() {
+                return self.over(machine, drops);
+            }
+            let before_ns = machine.now();
+            match machine.step() {
+                Step::Event => {
+                    events += 1;
+                    full = false;
+                    if self.event(machine, trace) {
+                        return Ok(self.take_cut());
+                    }
+                    if drops {
+                        busy -= self.drop_due(&machine.stack, clients, events, trace);
+                    }
+                    if events.is_multiple_of(POLLED_EVERY) {
+                        let client = (events / POLLED_EVERY) as usize % SLOTS;
+                        busy -= usize::from(self.poll(machine, clients, client, trace)?);
+                    }
+                }
+                Step::Called => calls += 1,
+                Step::Quiet => {
+                    return Err(hang(&self.bench.checker, machine, "nothing will ever happen again"));
+                }
+                Step::Storm => {
+                    return Err(hang(&self.bench.checker, machine, "the interrupt stays asserted"));
+                }
+            }
+            if machine.now() != before_ns {
+                calls = 0;
+            } else if calls > CALLS_MAX {
+                return Err(hang(&self.bench.checker, machine, "the stack is called again and again"));
+            }
+            let mut woken = self.bench.mask.swap(0, Ordering::Relaxed);
+            if woken != 0 {
+                (progress_ns, full) = (machine.now(), false);
+            }
+            while woken != 0 {
+                let client = woken.trailing_zeros() as usize;
+                woken &= woken - 1;
+                busy -= usize::from(self.poll(machine, clients, client, trace)?);
+            }
+            if machine.now() > progress_ns.saturating_add(PATIENCE_NS) || events > EVENTS_MAX {
+                return Err(hang(&self.bench.checker, machine, "no answer for minutes"));
+            }
+        }
+    }
+
+    /// All operations are answered: nothing may be left mapped but the driver's table.
+    fn over(&mut self, machine: &Machine, drops: bool) -> Result<End, Violation> {
+        let left = machine.memory.live_mappings();
+        if left > 1 && !drops {
+            let text = format!("{left} mappings are left, and all requests are answered");
+            return Err(Violation::new(Fault::Misdirected, text));
+        }
+        if drops {
+            // Those that nobody waits for end by themselves.
+            let until_ns = machine.now().saturating_add(PATIENCE_NS);
+            while !machine.stack.with(|engine| engine.is_idle()) {
+                if machine.now() > until_ns || matches!(machine.step(), Step::Quiet | Step::Storm) {
+                    return Err(hang(&self.bench.checker, machine, "dropped requests do not end"));
+                }
+            }
+            if machine.memory.live_mappings() > 1 {
+                return Err(Violation::new(Fault::Misdirected, "a dropped request is mapped for ever"));
+            }
+        }
+        Ok(End::Over)
+    }
+
+    /// Something has happened in the controller. True if the power goes now.
+    fn event(&mut self, machine: &Machine, trace: &mut Trace<'_>) -> bool {
+        self.outcome.events += 1;
+        let strikes = self.faults.strikes();
+        if strikes > self.strikes {
+            let news = self.faults.struck();
+            for shot in &news[self.strikes..] {
+                if matches!(shot.strike, Strike::BrownOut | Strike::Remove) {
+                    self.bench.checker.supply_lost();
+                }
+                if let Some(trace) = trace {
+                    trace(format!(
+                        "{:>14} ** {:?} {}: {:?}",
+                        machine.now(),
+                        shot.point,
+                        shot.nth,
+                        shot.strike
+                    ));
+                }
+            }
+            self.strikes = strikes;
+        }
+        if let Some(trace) = trace
+            && (self.up || self.case.setup.armed_early)
+        {
+            let events: Vec<_> = LOG.with_borrow_mut(std::mem::take);
+            events.iter().for_each(|event| trace(super::trace::line(event)));
+        }
+        self.visited(machine);
+        if self.case.dry {
+            let mut model = machine.model.borrow_mut();
+            let stake = model.card_mut().map_or(1, |card| Keeps::choices(&card.at_stake(machine.now())));
+            self.outcome.stakes.push((self.outcome.events, stake));
+        }
+        self.cuts.first().is_some_and(|cut| cut.at <= self.outcome.events)
+    }
+
+    /// The card goes out, and something comes in.
+    fn visited(&mut self, machine: &Machine) {
+        let now_ns = machine.now();
+        if let Some((event, visit)) = self.case.visit
+            && event == self.outcome.events
+        {
+            self.bench.checker.supply_lost();
+            let card = machine.model.borrow_mut().remove(now_ns);
+            match visit {
+                Visit::Swap => {
+                    self.out = card;
+                    let profile = &self.bench.profiles[self.case.setup.card];
+                    let medium = Medium::sparse(profile.capacity_bytes(), self.stranger());
+                    if let Some(other) = medium.ok().and_then(|medium| profile.build(medium).ok()) {
+                        machine.model.borrow_mut().insert(other, now_ns);
+                    }
+                }
+                Visit::Bounce(times) => (self.out, self.bounces) = (card, times),
+            }
+        } else if self.bounces > 0 {
+            self.bounces -= 1;
+            let mut model = machine.model.borrow_mut();
+            match self.out.take() {
+                Some(card) => model.insert(card, now_ns),
+                None => self.out = model.remove(now_ns),
+            }
+        }
+    }
+
+    /// What another card holds.
+    fn stranger(&self) -> Fill {
+        Fill::Pattern(!self.case.seed)
+    }
+
+    /// The card that came in the place of another holds nothing that was meant for that.
+    fn examine_stranger(&mut self, card: &mut dyn Card) -> Result<(), Violation> {
+        let content = Content::new(self.case.seed, 2, self.stranger());
+        let mut sector = [0; SECTOR_BYTES];
+        for lba in self.base..self.base + u64::from(self.case.setup.window) {
+            if card.peek(lba * SECTOR_BYTES as u64, &mut sector).is_ok() {
+                let seen = content.seen(lba, &sector);
+                if seen != Seen::Untouched {
+                    let text = format!("sector {lba} of another card holds {seen:?}");
+                    return Err(Violation::new(Fault::Misdirected, text));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn take_cut(&mut self) -> End {
+        match self.cuts.split_first() {
+            Some((cut, rest)) => {
+                self.cuts = rest;
+                End::Cut(*cut)
+            }
+            None => End::Over,
+        }
+    }
+
+    fn bring_up(&mut self, machine: &Machine, trace: &mut Trace<'_>) -> Result<Option<End>, Violation> {
+        let options = Options { cache: self.case.setup.cache, ..Options::DEFAULT };
+        for attempt in 1..=BRING_UPS {
+            self.faults.arm(self.case.setup.armed_early && attempt < BRING_UPS);
+            // SAFETY: `bring_up` is over, or the machine gone, before the memory is used again.
+            let scratch = unsafe { lend(&mut self.bench.scratch) };
+            let mut future = std::pin::pin!(async {
+                let (card, scratch) = bring_up(&machine.stack, scratch, options).await;
+                let (result, scratch) = equip(&machine.stack, &card?, scratch).await;
+                let _ = scratch;
+                result
+            });
+            let mut context = Context::from_waker(Waker::noop());
+            let began_ns = machine.now();
+            let mut calls = (0, began_ns);
+            let result = loop {
+                if let Poll::Ready(result) = future.as_mut().poll(&mut context) {
+                    break result;
+                }
+                match machine.step() {
+                    Step::Event if self.event(machine, trace) => return Ok(Some(self.take_cut())),
+                    Step::Event | Step::Called => {}
+                    // The turn may have completed what the future waits for: it was not polled since.
+                    Step::Quiet => machine.stack.poll(),
+                    Step::Storm => {
+                        return Err(Violation::new(Fault::Hang, "bring-up: the interrupt stays asserted"));
+                    }
+                }
+                calls = if calls.1 == machine.now() { (calls.0 + 1, calls.1) } else { (0, machine.now()) };
+                if calls.0 > CALLS_MAX || machine.now() > began_ns.saturating_add(PATIENCE_NS) {
+                    return Err(Violation::new(Fault::Hang, "bring-up: no end in minutes"));
+                }
+            };
+            self.faults.arm(true);
+            match result {
+                Ok(_) => return Ok(None),
+                // What struck may stay: then there is no card, and nobody is told otherwise.
+                Err(_) if attempt == BRING_UPS && self.case.luck != Luck::Good => return Ok(Some(End::Over)),
+                Err(error) if attempt == BRING_UPS => {
+                    return Err(Violation::new(
+                        Fault::Untrue,
+                        format!("a good card does not come up: {error}"),
+                    ));
+                }
+                Err(_) => {}
+            }
+        }
+        Ok(None)
+    }
+}
+
+thread_local!(static LOG: RefCell<Vec<BusEvent>> = const { RefCell::new(Vec::new()) });
+
+fn hang(checker: &Checker, machine: &Machine, what: &str) -> Violation {
+    let text = format!("{what}, at {} ns, {} requests wait", machine.now(), checker.under_way());
+    Violation::new(Fault::Hang, text)
+}

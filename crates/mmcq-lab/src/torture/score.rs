@@ -1,0 +1,208 @@
+//! The scoreboard.
+
+use super::case::Case;
+use super::run::Outcome;
+use mmcq_sim::checker::{Fault, Violation};
+use mmcq_sim::faults::{Point, Strike};
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::time::Duration;
+
+/// Failures that are kept, one of each shape.
+const FAILURES_MAX: usize = 8;
+/// A campaign stops when so many promises are broken.
+const BROKEN_MAX: u64 = 64;
+
+/// What a violation says without its numbers.
+fn shape(violation: &Violation) -> String {
+    violation.to_string().chars().filter(|c| !c.is_ascii_digit()).collect()
+}
+
+/// Everything that a campaign counted.
+#[derive(Clone, Debug, Default)]
+pub struct Score {
+    /// Runs.
+    pub runs: u64,
+    /// Requests.
+    pub requests: u64,
+    /// Power cuts.
+    pub cuts: u64,
+    /// Requests that got an error.
+    pub errors: u64,
+    /// Futures dropped.
+    pub dropped: u64,
+    /// Events of controllers.
+    pub events: u64,
+    /// Virtual time.
+    pub virtual_ns: u64,
+    /// Longest time from submission to answer.
+    pub longest_ns: u64,
+    /// Faults by point and kind.
+    pub struck: BTreeMap<(Point, String), u64>,
+    /// Broken promises by kind.
+    pub broken: [u64; Fault::COUNT],
+    /// The first of them, with their runs.
+    pub failures: Vec<(Case, Violation)>,
+    /// What each fault of the catalogue cost.
+    pub recoveries: BTreeMap<String, Recovery>,
+}
+
+/// What a kind of fault cost.
+#[derive(Clone, Debug, Default)]
+pub struct Recovery {
+    /// Virtual time that the work took longer, of each run.
+    pub times_ns: Vec<u64>,
+    /// Requests that got an error.
+    pub errors: u64,
+}
+
+impl Recovery {
+    /// Median and longest.
+    #[must_use]
+    pub fn p50_p100_ns(&self) -> (u64, u64) {
+        let mut times = self.times_ns.clone();
+        times.sort_unstable();
+        (times.get(times.len() / 2).copied().unwrap_or(0), times.last().copied().unwrap_or(0))
+    }
+}
+
+/// A strike's name without its numbers.
+pub fn name(strike: Strike) -> String {
+    let text = format!("{strike:?}");
+    text.split('(').next().unwrap_or_default().to_owned()
+}
+
+impl Score {
+    /// Adds a run.
+    pub fn add(&mut self, case: &Case, outcome: &Outcome) {
+        self.runs += 1;
+        self.requests += outcome.requests;
+        self.cuts += outcome.cuts;
+        self.errors += outcome.errors;
+        self.dropped += outcome.dropped;
+        self.events += outcome.events;
+        self.virtual_ns += outcome.elapsed_ns;
+        self.longest_ns = self.longest_ns.max(outcome.longest_ns);
+        for shot in &outcome.struck {
+            *self.struck.entry((shot.point, name(shot.strike))).or_default() += 1;
+        }
+        if let Some(violation) = &outcome.violation {
+            self.broken[violation.fault as usize] += 1;
+            let known = shape(violation);
+            if self.failures.len() < FAILURES_MAX && self.failures.iter().all(|(_, v)| shape(v) != known) {
+                self.failures.push((case.clone(), violation.clone()));
+            }
+        }
+    }
+
+    /// Adds what another thread counted.
+    pub fn merge(&mut self, other: Score) {
+        self.runs += other.runs;
+        self.requests += other.requests;
+        self.cuts += other.cuts;
+        self.errors += other.errors;
+        self.dropped += other.dropped;
+        self.events += other.events;
+        self.virtual_ns += other.virtual_ns;
+        self.longest_ns = self.longest_ns.max(other.longest_ns);
+        for (kind, count) in other.struck {
+            *self.struck.entry(kind).or_default() += count;
+        }
+        for (sum, count) in self.broken.iter_mut().zip(other.broken) {
+            *sum += count;
+        }
+        for (name, other) in other.recoveries {
+            let recovery = self.recoveries.entry(name).or_default();
+            recovery.errors += other.errors;
+            recovery.times_ns.extend(other.times_ns);
+        }
+        self.failures.extend(other.failures);
+        self.failures.sort_by_key(|(case, violation)| (shape(violation), case.seed));
+        self.failures.dedup_by_key(|(_, violation)| shape(violation));
+        self.failures.truncate(FAILURES_MAX);
+    }
+
+    /// A run with this fault took so much longer.
+    pub fn recovered(&mut self, name: &str, errors: u64, ns: u64) {
+        if !self.recoveries.contains_key(name) {
+            self.recoveries.insert(name.to_owned(), Recovery::default());
+        }
+        if let Some(recovery) = self.recoveries.get_mut(name) {
+            recovery.errors += errors;
+            recovery.times_ns.push(ns);
+        }
+    }
+
+    /// Is it enough?
+    #[must_use]
+    pub fn is_broken(&self) -> bool {
+        self.failures.len() >= FAILURES_MAX || self.violations() >= BROKEN_MAX
+    }
+
+    /// Promises broken.
+    #[must_use]
+    pub fn violations(&self) -> u64 {
+        self.broken.iter().sum()
+    }
+
+    /// Faults that struck.
+    #[must_use]
+    pub fn faults(&self) -> u64 {
+        self.struck.values().sum()
+    }
+
+    /// The scoreboard of one campaign.
+    #[must_use]
+    pub fn text(&self, title: &str, took: Duration) -> String {
+        let seconds = took.as_secs_f64();
+        let mut text = format!("{title}\n");
+        let rate = self.requests as f64 / seconds.max(1e-9);
+        let _ = writeln!(
+            text,
+            "  {} runs, {} requests ({} errors, {} dropped), {} power cuts, {} faults; {seconds:.1} s, {rate:.0} requests/s",
+            self.runs,
+            self.requests,
+            self.errors,
+            self.dropped,
+            self.cuts,
+            self.faults()
+        );
+        let _ = writeln!(
+            text,
+            "  {} controller events, {:.1} s of virtual time, longest answer {:.1} ms",
+            self.events,
+            self.virtual_ns as f64 / 1e9,
+            self.longest_ns as f64 / 1e6
+        );
+        let mut line = String::new();
+        for ((point, name), count) in &self.struck {
+            let item = format!("{point:?} {name} {count}");
+            if line.len() + item.len() > 100 {
+                let _ = writeln!(text, "  faults: {line}");
+                line.clear();
+            }
+            if !line.is_empty() {
+                line.push_str(", ");
+            }
+            line.push_str(&item);
+        }
+        if !line.is_empty() {
+            let _ = writeln!(text, "  faults: {line}");
+        }
+        for (name, recovery) in &self.recoveries {
+            let (p50, p100) = recovery.p50_p100_ns();
+            let _ = writeln!(
+                text,
+                "  {name:<22} {:>6} times, {:>6} errors, costs {:>10.3} ms p50, {:>10.3} ms p100",
+                recovery.times_ns.len(),
+                recovery.errors,
+                p50 as f64 / 1e6,
+                p100 as f64 / 1e6
+            );
+        }
+        let broken: Vec<String> =
+            Fault::NAMES.iter().zip(self.broken).map(|(name, count)| format!("{name} {count}")).collect();
+        let _ = writeln!(text, "  {}", broken.join(", "));
+        text
+    }
+}

@@ -1,0 +1,123 @@
+//! Makes a failing run short: fewer operations, cuts and faults, a plainer machine, as long as the same kind of promise is broken.
+
+use super::case::{Case, Luck, Operation, Setup};
+use super::run::{Bench, run};
+use mmcq_sim::checker::Fault;
+
+/// Runs that shrinking may take.
+const RUNS_MAX: u32 = 3_000;
+
+struct Shrink<'b> {
+    bench: &'b mut Bench,
+    fault: Fault,
+    runs: u32,
+    best: Case,
+}
+
+/// The shortest run found that breaks the same kind of promise; `None` if the case breaks none.
+pub fn shrink(case: &Case, bench: &mut Bench) -> Option<Case> {
+    let outcome = run(case, bench, None);
+    let fault = outcome.violation?.fault;
+    let mut shrink = Shrink { bench, fault, runs: 0, best: case.clone() };
+    // By chance no longer, but as a list: what remains does not depend on what was taken away.
+    shrink.try_case(Case { luck: Luck::Shots(outcome.struck), ..case.clone() });
+    loop {
+        let before = shrink.best.clone();
+        shrink.list(|case| &mut case.cuts);
+        if let Luck::Shots(_) = shrink.best.luck {
+            shrink.list(|case| match &mut case.luck {
+                Luck::Shots(shots) => shots,
+                _ => unreachable!("it was a list a moment ago"),
+            });
+        }
+        shrink.list(|case| &mut case.operations);
+        shrink.earlier_cuts();
+        shrink.plainer();
+        if shrink.best == before || shrink.runs >= RUNS_MAX {
+            return Some(shrink.best);
+        }
+    }
+}
+
+impl Shrink<'_> {
+    fn try_case(&mut self, case: Case) -> bool {
+        if self.runs >= RUNS_MAX || case == self.best {
+            return false;
+        }
+        self.runs += 1;
+        let fails = run(&case, self.bench, None).violation.is_some_and(|v| v.fault == self.fault);
+        if fails {
+            self.best = case;
+        }
+        fails
+    }
+
+    /// Takes pieces out of a list, large ones first (delta debugging).
+    fn list<T: Clone>(&mut self, of: impl Fn(&mut Case) -> &mut Vec<T>) {
+        let mut piece = of(&mut self.best).len();
+        while piece > 0 {
+            let mut at = 0;
+            while at < of(&mut self.best).len() {
+                let mut shorter = self.best.clone();
+                let list = of(&mut shorter);
+                list.drain(at..(at + piece).min(list.len()));
+                if !self.try_case(shorter) {
+                    at += piece;
+                }
+            }
+            piece /= 2;
+        }
+    }
+
+    fn earlier_cuts(&mut self) {
+        for index in 0..self.best.cuts.len() {
+            let mut step = self.best.cuts.get(index).map_or(0, |cut| cut.at / 2);
+            while step > 0 {
+                let mut earlier = self.best.clone();
+                if let Some(cut) = earlier.cuts.get_mut(index) {
+                    cut.at = cut.at.saturating_sub(step).max(1);
+                }
+                if !self.try_case(earlier) {
+                    step /= 2;
+                }
+            }
+        }
+    }
+
+    /// One setting after the other as on a plain machine; requests of one block.
+    fn plainer(&mut self) {
+        let plain = Setup::PLAIN;
+        type Change = fn(&mut Setup, &Setup);
+        let changes: [Change; 13] = [
+            |s, _| s.depth = 1,
+            |s, p| s.transfer = p.transfer,
+            |s, p| s.busy = p.busy,
+            |s, p| s.old_host = p.old_host,
+            |s, p| (s.auto_stop, s.auto_count, s.count) = (p.auto_stop, p.auto_count, p.count),
+            |s, p| s.defer = p.defer,
+            |s, p| s.merge = p.merge,
+            |s, p| s.scheduler = p.scheduler,
+            |s, p| s.place = p.place,
+            |s, p| s.start_ns = p.start_ns,
+            |s, p| (s.access_ns, s.near_boundary) = (p.access_ns, p.near_boundary),
+            |s, p| s.armed_early = p.armed_early,
+            |s, p| s.card = p.card,
+        ];
+        for change in changes {
+            let mut plainer = self.best.clone();
+            change(&mut plainer.setup, &plain);
+            self.try_case(plainer);
+        }
+        for index in 0..self.best.operations.len() {
+            for change in
+                [|o: &mut Operation| o.blocks = o.blocks.min(1), |o: &mut Operation| o.dropped_after = 0]
+            {
+                let mut smaller = self.best.clone();
+                if let Some(operation) = smaller.operations.get_mut(index) {
+                    change(operation);
+                }
+                self.try_case(smaller);
+            }
+        }
+    }
+}

@@ -1,0 +1,38 @@
+//! Work spread over threads; each has a bench of its own.
+
+use super::run::Bench;
+use super::score::Score;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+/// One broken promise is enough.
+static STOP_AT_FIRST: AtomicBool = AtomicBool::new(false);
+
+/// From now on a campaign ends with the first broken promise, in the whole process: for planted bugs.
+#[cfg(feature = "plant")]
+pub(super) fn stop_at_first() {
+    STOP_AT_FIRST.store(true, Ordering::Relaxed);
+}
+
+/// Does `work` for 0, 1, 2 ... until it says false or enough is broken. It adds to the thread's own score.
+pub fn spread(jobs: usize, work: &(dyn Fn(u64, &mut Bench, &mut Score) -> bool + Sync)) -> Score {
+    let (next, stop) = (AtomicU64::new(0), AtomicBool::new(false));
+    let total = Mutex::new(Score::default());
+    std::thread::scope(|scope| {
+        for _ in 0..jobs.max(1) {
+            scope.spawn(|| {
+                let mut bench = Bench::new();
+                let mut score = Score::default();
+                while !stop.load(Ordering::Relaxed) {
+                    let goes_on = work(next.fetch_add(1, Ordering::Relaxed), &mut bench, &mut score);
+                    let enough = STOP_AT_FIRST.load(Ordering::Relaxed) && score.violations() > 0;
+                    if !goes_on || enough || score.is_broken() {
+                        stop.store(true, Ordering::Relaxed);
+                    }
+                }
+                total.lock().unwrap_or_else(|poison| poison.into_inner()).merge(score);
+            });
+        }
+    });
+    total.into_inner().unwrap_or_else(|poison| poison.into_inner())
+}

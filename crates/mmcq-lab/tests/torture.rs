@@ -1,0 +1,135 @@
+//! The torture campaigns in short, and the page that they make.
+
+use mmcq_lab::torture::case::{Case, Wishes};
+use mmcq_lab::torture::catalogue::{Proof, fixed, proof};
+use mmcq_lab::torture::run::{Bench, CARDS, run};
+use mmcq_lab::torture::shrink::shrink;
+use mmcq_lab::torture::workloads::{NAMES, workload};
+use mmcq_lab::torture::{exhaustive, presence};
+use mmcq_sim::faults::catalogue::entries;
+use std::path::Path;
+
+const WISHES: Wishes = Wishes { faults: 0.002, cuts: 0.0, operations: 120, cards: CARDS.len(), card: None };
+
+#[test]
+fn a_seed_is_a_run() {
+    let mut bench = Bench::new();
+    for seed in 0..20 {
+        let case = Case::draw(seed, &WISHES);
+        let mut lines = Vec::new();
+        let first = run(&case, &mut bench, Some(&mut |line| lines.push(line)));
+        let mut again = Vec::new();
+        let second = run(&case, &mut Bench::new(), Some(&mut |line| again.push(line)));
+        assert_eq!(
+            (first.requests, first.events, first.elapsed_ns),
+            (second.requests, second.events, second.elapsed_ns)
+        );
+        assert_eq!(lines, again, "seed {seed}");
+    }
+}
+
+#[test]
+fn random_runs_keep_every_promise() {
+    let mut bench = Bench::new();
+    let (mut requests, mut struck) = (0, 0);
+    for seed in 0..400 {
+        let outcome = run(&Case::draw(seed, &WISHES), &mut bench, None);
+        assert_eq!(outcome.violation, None, "seed {seed}");
+        requests += outcome.requests;
+        struck += outcome.struck.len();
+        // A run that keeps its promises cannot be made short.
+        if seed == 0 {
+            assert!(shrink(&Case::draw(seed, &WISHES), &mut bench).is_none());
+        }
+    }
+    assert!(requests > 40_000 && struck > 200, "{requests} requests, {struck} faults");
+}
+
+#[test]
+fn small_programs_keep_every_promise_wherever_they_are_cut() {
+    let score = exhaustive::exhaustive(1, 2, &|_| {});
+    assert_eq!(score.failures, []);
+    assert!(score.cuts > 100, "{}", score.cuts);
+}
+
+#[test]
+fn cards_come_and_go() {
+    for score in [presence::swaps(2, &|_| {}), presence::bounces(2, &|_| {})] {
+        assert_eq!(score.failures, []);
+        assert!(score.runs > 100, "{}", score.runs);
+    }
+}
+
+/// CMD27, CMD28, CMD42 and their like are nobody's but theirs who ask for them by name; CMD8 offers no PCIe to an SD card.
+#[test]
+fn nothing_irreversible_is_ever_sent() {
+    let mut bench = Bench::new();
+    for index in 0..NAMES.len() {
+        let case = Case { ..workload(index) };
+        let case = Case { setup: mmcq_lab::torture::case::Setup { armed_early: true, ..case.setup }, ..case };
+        let mut commands = Vec::new();
+        let mut note = |line: String| {
+            if let Some(at) = line.find("CMD").filter(|_| !line.contains("answer")) {
+                commands.push(line[at..].to_owned());
+            }
+        };
+        let outcome = run(&case, &mut bench, Some(&mut note));
+        assert_eq!(outcome.violation, None, "{}", NAMES[index]);
+        assert!(commands.len() > 10);
+        let mut application = false;
+        for command in &commands {
+            let mut words = command.split_whitespace();
+            let name = words.next().unwrap_or_default();
+            let argument = u32::from_str_radix(words.next().unwrap_or_default(), 16).unwrap_or(0);
+            let after_cmd55 = std::mem::replace(&mut application, name == "CMD55");
+            for never in [
+                "CMD26", "CMD27", "CMD28", "CMD29", "CMD38", "CMD42", "CMD56", "CMD60", "CMD61", "CMD62",
+                "CMD63",
+            ] {
+                // ACMD42 connects a resistor; CMD42 locks.
+                assert!(name != never || after_cmd55, "{}: {command}", NAMES[index]);
+            }
+            // With voltages it is SEND_IF_COND, otherwise eMMC's SEND_EXT_CSD.
+            if name == "CMD8" && argument != 0 {
+                assert_eq!(argument & 0xffff_f000, 0, "PCIe is offered: {command}");
+            }
+        }
+    }
+}
+
+#[test]
+fn every_entry_has_a_proof_and_every_test_exists() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    for entry in entries() {
+        for injection in entry.injections {
+            let proof = proof(injection);
+            assert!(proof.is_some(), "{}: nothing proves {}", entry.id, injection.name);
+            if let Some(Proof::Test(file, function)) = proof {
+                let text = std::fs::read_to_string(root.join(file)).unwrap_or_default();
+                let declared = format!("fn {function}(");
+                let at =
+                    text.find(&declared).unwrap_or_else(|| panic!("{}: no {function} in {file}", entry.id));
+                let test = text[..at].trim_end().ends_with("#[test]");
+                assert!(test, "{}: {file}: {function} is no test", entry.id);
+            }
+        }
+    }
+}
+
+#[test]
+fn the_page_is_up_to_date() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/FAILURES.md");
+    let page = std::fs::read_to_string(&path).unwrap();
+    for entry in entries() {
+        let start = fixed(entry);
+        let line = page.lines().find(|line| line.starts_with(&start)).unwrap_or_else(|| {
+            panic!(
+                "{}: the page says something else; run mmcq torture --catalogue --write docs/FAILURES.md",
+                entry.id
+            )
+        });
+        let tried = line[start.len()..].split('|').next().unwrap_or_default().trim();
+        let runs = entry.injections.iter().any(|i| !matches!(proof(i), Some(Proof::Test(..))));
+        assert_eq!(runs, tried.parse::<u64>().is_ok_and(|count| count > 0), "{}: tried {tried:?}", entry.id);
+    }
+}

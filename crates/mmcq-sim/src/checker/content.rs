@@ -1,0 +1,209 @@
+//! What a sector holds: made from place and version, so that 512 bytes are written and judged without being stored.
+
+use crate::card::Fill;
+
+/// Bytes in a sector.
+pub const SECTOR_BYTES: usize = 512;
+
+/// A sector is made of pieces of this size, each of which says by itself where it belongs: so a torn sector is told from a wrong one.
+const PIECE_BYTES: usize = 32;
+const PIECES: usize = SECTOR_BYTES / PIECE_BYTES;
+
+/// The contents of one card: its number is in every sector.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Content {
+    seed: u64,
+    card: u16,
+    fill: Fill,
+}
+
+/// What a sector turned out to hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Seen {
+    /// What the card held there before anything was written.
+    Untouched,
+    /// This version of this sector.
+    Version(u32),
+    /// 00h everywhere.
+    Zeros,
+    /// FFh everywhere.
+    Ones,
+    /// Pieces of different versions, or of a version and what was there before; up to two versions.
+    Torn(Option<u32>, Option<u32>),
+    /// A sector, or a piece of one, that belongs elsewhere.
+    Elsewhere {
+        /// Where.
+        lba: u64,
+        /// Its version.
+        version: u32,
+    },
+    /// A sector, or a piece of one, that was written for another card.
+    OtherCard {
+        /// Which.
+        card: u16,
+        /// Where.
+        lba: u64,
+    },
+    /// Bytes that nobody wrote, from this byte of the sector on.
+    Nonsense {
+        /// First byte of the first such piece.
+        at: usize,
+    },
+}
+
+fn mix(a: u64, b: u64) -> u64 {
+    let mixed = (a ^ b.rotate_left(32)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    (mixed ^ (mixed >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9)
+}
+
+fn word(bytes: &[u8], index: usize) -> u64 {
+    let mut word = [0; 8];
+    word.copy_from_slice(&bytes[8 * index..8 * index + 8]);
+    u64::from_le_bytes(word)
+}
+
+impl Content {
+    /// The contents of card number `card` under this seed; `fill` is what it holds before anything is written.
+    #[must_use]
+    pub fn new(seed: u64, card: u16, fill: Fill) -> Self {
+        Content { seed, card, fill }
+    }
+
+    fn place(&self, lba: u64) -> u64 {
+        (lba & 0xffff_ffff_ffff) | u64::from(self.card) << 48
+    }
+
+    fn piece(&self, place: u64, version: u32, index: usize) -> [u64; 4] {
+        let what = u64::from(version) << 32 | index as u64;
+        let hash = mix(place ^ self.seed, what);
+        [place, what, hash, hash.rotate_left(23) ^ what]
+    }
+
+    /// Fills one sector.
+    pub fn write(&self, lba: u64, version: u32, sector: &mut [u8]) {
+        let place = self.place(lba);
+        for (index, piece) in sector.chunks_exact_mut(PIECE_BYTES).enumerate() {
+            for (bytes, word) in piece.chunks_exact_mut(8).zip(self.piece(place, version, index)) {
+                bytes.copy_from_slice(&word.to_le_bytes());
+            }
+        }
+    }
+
+    /// Does the sector hold exactly this version of itself?
+    #[must_use]
+    pub fn is(&self, lba: u64, version: u32, sector: &[u8]) -> bool {
+        let place = self.place(lba);
+        sector.chunks_exact(PIECE_BYTES).enumerate().all(|(index, piece)| {
+            let expected = self.piece(place, version, index);
+            (0..4).fold(0, |differ, i| differ | (word(piece, i) ^ expected[i])) == 0
+        })
+    }
+
+    /// What a sector of this place holds.
+    #[must_use]
+    pub fn seen(&self, lba: u64, sector: &[u8]) -> Seen {
+        let claimed = (word(sector, 1) >> 32) as u32;
+        if self.is(lba, claimed, sector) {
+            return Seen::Version(claimed);
+        }
+        let mut untouched = [0; SECTOR_BYTES];
+        self.fill.generate(lba * SECTOR_BYTES as u64, &mut untouched);
+        if sector == untouched {
+            return Seen::Untouched;
+        }
+        let mut versions = [None; 2];
+        let mut kinds = [Seen::Untouched; PIECES];
+        for (index, piece) in sector.chunks_exact(PIECE_BYTES).enumerate() {
+            let at = index * PIECE_BYTES;
+            let seen = self.seen_piece(lba, index, piece, &untouched[at..at + PIECE_BYTES]);
+            match seen {
+                Seen::Version(version) => match versions {
+                    [None, _] => versions[0] = Some(version),
+                    [Some(first), None] if first != version => versions[1] = Some(version),
+                    _ => {}
+                },
+                Seen::Untouched | Seen::Zeros | Seen::Ones => {}
+                other => return other,
+            }
+            kinds[index] = seen;
+        }
+        match kinds[0] {
+            same if kinds.iter().all(|kind| *kind == same) => same,
+            _ => Seen::Torn(versions[0], versions[1]),
+        }
+    }
+
+    fn seen_piece(&self, lba: u64, index: usize, piece: &[u8], untouched: &[u8]) -> Seen {
+        let (place, what) = (word(piece, 0), word(piece, 1));
+        let version = (what >> 32) as u32;
+        let expected = self.piece(place, version, what as u32 as usize);
+        if (0..4).all(|i| word(piece, i) == expected[i]) {
+            let (card, claims) = ((place >> 48) as u16, place & 0xffff_ffff_ffff);
+            return match () {
+                () if card != self.card => Seen::OtherCard { card, lba: claims },
+                () if claims != lba || what as u32 as usize != index => {
+                    Seen::Elsewhere { lba: claims, version }
+                }
+                () => Seen::Version(version),
+            };
+        }
+        match piece {
+            _ if piece == untouched => Seen::Untouched,
+            _ if piece.iter().all(|byte| *byte == 0) => Seen::Zeros,
+            _ if piece.iter().all(|byte| *byte == 0xff) => Seen::Ones,
+            _ => Seen::Nonsense { at: index * PIECE_BYTES },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CONTENT: Content = Content { seed: 7, card: 1, fill: Fill::Pattern(3) };
+
+    fn sector(lba: u64, version: u32) -> [u8; SECTOR_BYTES] {
+        let mut bytes = [0; SECTOR_BYTES];
+        CONTENT.write(lba, version, &mut bytes);
+        bytes
+    }
+
+    #[test]
+    fn whole_sectors_are_known_for_what_they_are() {
+        assert_eq!(CONTENT.seen(5, &sector(5, 9)), Seen::Version(9));
+        assert_eq!(CONTENT.seen(6, &sector(5, 9)), Seen::Elsewhere { lba: 5, version: 9 });
+        let mut fresh = [0; SECTOR_BYTES];
+        Fill::Pattern(3).generate(5 * 512, &mut fresh);
+        assert_eq!(CONTENT.seen(5, &fresh), Seen::Untouched);
+        assert_eq!(CONTENT.seen(5, &[0; SECTOR_BYTES]), Seen::Zeros);
+        assert_eq!(CONTENT.seen(5, &[0xff; SECTOR_BYTES]), Seen::Ones);
+        let mut other = [0; SECTOR_BYTES];
+        Content { card: 2, ..CONTENT }.write(5, 9, &mut other);
+        assert_eq!(CONTENT.seen(5, &other), Seen::OtherCard { card: 2, lba: 5 });
+    }
+
+    #[test]
+    fn every_flipped_bit_is_seen() {
+        for bit in 0..SECTOR_BYTES * 8 {
+            let mut bytes = sector(5, 9);
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            let at = bit / 8 / PIECE_BYTES * PIECE_BYTES;
+            assert_eq!(CONTENT.seen(5, &bytes), Seen::Nonsense { at }, "bit {bit}");
+        }
+    }
+
+    #[test]
+    fn torn_sectors_name_their_versions() {
+        let mut bytes = sector(5, 9);
+        bytes[64..].copy_from_slice(&sector(5, 4)[64..]);
+        assert_eq!(CONTENT.seen(5, &bytes), Seen::Torn(Some(9), Some(4)));
+        bytes[64..].fill(0);
+        assert_eq!(CONTENT.seen(5, &bytes), Seen::Torn(Some(9), None));
+        bytes[64..].copy_from_slice(&sector(8, 1)[64..]);
+        assert_eq!(CONTENT.seen(5, &bytes), Seen::Elsewhere { lba: 8, version: 1 });
+        // A piece at the wrong place in its own sector is misdirected too.
+        let mut bytes = sector(5, 9);
+        bytes.copy_within(0..32, 32);
+        assert_eq!(CONTENT.seen(5, &bytes), Seen::Elsewhere { lba: 5, version: 9 });
+    }
+}

@@ -1,0 +1,436 @@
+//! Does a stack keep its promises? The judge of the torture campaigns, independent of the engine.
+//!
+//! The checker is told every request when it is submitted and when it is answered, every power cut, and what reads and the medium showed. From that it
+//! knows which versions each sector may hold, and says where a promise was broken: acknowledged data lost, torn, misordered or misdirected, an answer given
+//! twice or never, a flush that was none. Data are made from place and version ([`Content`]), so nothing is stored but versions; what nobody touched
+//! costs nothing.
+//!
+//! The promises:
+//! - a read brings, sector by sector, the last write submitted before it that did not fail, whatever the queue did in between;
+//! - a complete flush (or a durable write) makes what was complete before it was submitted (or itself) survive a power cut;
+//! - after a cut a sector holds what was durable, or something later; torn only if a write to it was under way or had failed;
+//! - a failed request leaves its sectors old, new or torn, and no others;
+//! - a cache that was lost is reported by the next flush or durable write, once;
+//! - what was written for one card is never found on another;
+//! - each request is answered once, in bounded time.
+
+mod content;
+mod sector;
+#[cfg(test)]
+mod tests;
+mod violation;
+
+pub use content::{Content, SECTOR_BYTES, Seen};
+pub use violation::{Fault, Violation};
+
+use sector::{Entry, Fate, Sector, Wanted};
+use std::collections::HashMap;
+
+/// Sectors that are kept together.
+const PAGE: usize = 64;
+
+/// What a request asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asked {
+    /// Read.
+    Read,
+    /// Write; `durable`: complete only when it is on the medium.
+    Write {
+        /// It survives a power cut once it is complete.
+        durable: bool,
+    },
+    /// Make durable what is complete.
+    Flush,
+    /// Erase or trim: the sectors read as 00h or FFh afterwards.
+    Erase,
+    /// Discard: the same, or as before.
+    Discard,
+    /// Zeros.
+    Zero,
+}
+
+/// How a request was answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// Well.
+    Done,
+    /// With an error; the first sectors (so many) are surely done.
+    Failed(u32),
+    /// With the message that the card lost complete writes; otherwise as `Failed(0)`.
+    CacheLost,
+    /// With an error that says the card never saw it.
+    Refused,
+}
+
+/// Names a request under way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Ticket {
+    slot: u32,
+    number: u32,
+}
+
+impl Ticket {
+    /// Its number in the order of submission, from 1: the version that a write gives its sectors.
+    #[must_use]
+    pub fn version(self) -> u32 {
+        self.number
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Request {
+    /// 0: the place is free.
+    number: u32,
+    asked: Asked,
+    lba: u64,
+    blocks: u32,
+    submitted_ns: u64,
+    /// Completions before it was submitted.
+    completions: u32,
+    /// Losses of the card's supply before it was submitted.
+    losses: u32,
+}
+
+/// What a card promises, and how it is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Promise {
+    /// What its sectors hold.
+    pub content: Content,
+    /// No volatile cache: what is complete is durable.
+    pub write_through: bool,
+}
+
+/// The judge.
+#[derive(Debug)]
+pub struct Checker {
+    promise: Promise,
+    pages: HashMap<u64, Box<[Sector; PAGE]>>,
+    /// Sectors with entries.
+    dirty: Vec<u64>,
+    requests: Vec<Request>,
+    free: Vec<u32>,
+    live: u32,
+    numbers: u32,
+    completions: u32,
+    losses: u32,
+    /// Complete writes were lost, and nobody has been told.
+    untold: bool,
+    /// The supply was lost since `CacheLost` was last said.
+    excuse: bool,
+}
+
+impl Checker {
+    /// A judge of an untouched card.
+    #[must_use]
+    pub fn new(promise: Promise) -> Self {
+        Checker {
+            promise,
+            pages: HashMap::new(),
+            dirty: Vec::new(),
+            requests: Vec::new(),
+            free: Vec::new(),
+            live: 0,
+            numbers: 0,
+            completions: 0,
+            losses: 0,
+            untold: false,
+            excuse: false,
+        }
+    }
+
+    /// Another card, untouched; memory is used again.
+    pub fn start_over(&mut self, promise: Promise) {
+        self.promise = promise;
+        for page in self.pages.values_mut() {
+            for sector in page.iter_mut() {
+                sector.base = Wanted::Untouched;
+                sector.entries.clear();
+                sector.listed = false;
+            }
+        }
+        self.dirty.clear();
+        self.requests.clear();
+        self.free.clear();
+        (self.live, self.numbers, self.completions, self.losses) = (0, 0, 0, 0);
+        (self.untold, self.excuse) = (false, false);
+    }
+
+    /// The contents of the card.
+    #[must_use]
+    pub fn content(&self) -> &Content {
+        &self.promise.content
+    }
+
+    /// Whether the card's cache is on was learned only now.
+    pub fn set_write_through(&mut self, write_through: bool) {
+        self.promise.write_through = write_through;
+    }
+
+    /// Requests without an answer.
+    #[must_use]
+    pub fn under_way(&self) -> u32 {
+        self.live
+    }
+
+    /// When the oldest request without an answer was submitted.
+    #[must_use]
+    pub fn oldest_ns(&self) -> Option<u64> {
+        self.requests.iter().filter(|r| r.number != 0).map(|r| r.submitted_ns).min()
+    }
+
+    fn sector(&mut self, lba: u64) -> &mut Sector {
+        let page =
+            self.pages.entry(lba / PAGE as u64).or_insert_with(|| Box::new([const { Sector::NEW }; PAGE]));
+        &mut page[(lba % PAGE as u64) as usize]
+    }
+
+    /// A request is about to be submitted.
+    pub fn submit(&mut self, asked: Asked, lba: u64, blocks: u32, now_ns: u64) -> Ticket {
+        self.numbers += 1;
+        let number = self.numbers;
+        let request = Request {
+            number,
+            asked,
+            lba,
+            blocks,
+            submitted_ns: now_ns,
+            completions: self.completions,
+            losses: self.losses,
+        };
+        let slot = match self.free.pop() {
+            Some(slot) => {
+                self.requests[slot as usize] = request;
+                slot
+            }
+            None => {
+                self.requests.push(request);
+                self.requests.len() as u32 - 1
+            }
+        };
+        self.live += 1;
+        let wanted = match asked {
+            Asked::Read | Asked::Flush => return Ticket { slot, number },
+            Asked::Write { .. } => Wanted::Version(number),
+            Asked::Erase => Wanted::Erased,
+            Asked::Discard => Wanted::Discarded,
+            Asked::Zero => Wanted::Zeros,
+        };
+        for lba in lba..lba + u64::from(blocks) {
+            let sector = self.sector(lba);
+            sector.entries.push(Entry { number, wanted, fate: Fate::Flying, passed: false });
+            if !std::mem::replace(&mut sector.listed, true) {
+                self.dirty.push(lba);
+            }
+        }
+        Ticket { slot, number }
+    }
+
+    /// Fills a write's buffer.
+    pub fn fill(&self, ticket: Ticket, buffer: &mut [u8]) {
+        let lba = self.requests[ticket.slot as usize].lba;
+        for (sector, lba) in buffer.chunks_exact_mut(SECTOR_BYTES).zip(lba..) {
+            self.promise.content.write(lba, ticket.number, sector);
+        }
+    }
+
+    /// The request never got as far as the card: as if it had not been asked.
+    pub fn withdraw(&mut self, ticket: Ticket) {
+        let Some(request) = self.close(ticket) else { return };
+        for lba in request.lba..request.lba + u64::from(request.blocks) {
+            self.sector(lba).withdrawn(request.number);
+        }
+    }
+
+    /// Nobody waits for the answer any more: it may have happened or not.
+    pub fn abandon(&mut self, ticket: Ticket) {
+        let Some(request) = self.close(ticket) else { return };
+        if !matches!(request.asked, Asked::Read | Asked::Flush) {
+            for lba in request.lba..request.lba + u64::from(request.blocks) {
+                self.sector(lba).failed(request.number);
+            }
+        }
+    }
+
+    fn close(&mut self, ticket: Ticket) -> Option<Request> {
+        let request = self.requests.get_mut(ticket.slot as usize)?;
+        if request.number != ticket.number {
+            return None;
+        }
+        let closed = *request;
+        request.number = 0;
+        self.free.push(ticket.slot);
+        self.live -= 1;
+        Some(closed)
+    }
+
+    /// A request was answered. `data`: what a read brought.
+    pub fn answered(&mut self, ticket: Ticket, answer: Answer, data: &[u8]) -> Result<(), Violation> {
+        let Some(request) = self.close(ticket) else {
+            return Err(Violation::new(Fault::Twice, format!("request {} has no answer due", ticket.number)));
+        };
+        self.completions += 1;
+        match request.asked {
+            Asked::Read => self.read(&request, answer, data),
+            Asked::Flush => self.flushed(&request, answer),
+            Asked::Write { durable } => {
+                if durable {
+                    self.told(&request, answer)?;
+                }
+                self.changed(&request, answer, durable)
+            }
+            Asked::Erase | Asked::Discard | Asked::Zero => self.changed(&request, answer, false),
+        }
+    }
+
+    fn read(&mut self, request: &Request, answer: Answer, data: &[u8]) -> Result<(), Violation> {
+        let blocks = match answer {
+            Answer::Done => request.blocks,
+            Answer::Failed(done) => done.min(request.blocks),
+            Answer::CacheLost | Answer::Refused => 0,
+        };
+        if data.len() < blocks as usize * SECTOR_BYTES {
+            let text = format!("read {} brought {} bytes for {blocks} sectors", request.number, data.len());
+            return Err(Violation::new(Fault::Untrue, text));
+        }
+        let content = self.promise.content;
+        for (lba, bytes) in (request.lba..request.lba + u64::from(blocks)).zip(data.chunks(SECTOR_BYTES)) {
+            let seen = content.seen(lba, bytes);
+            self.sector(lba).read(request.number, seen).map_err(|wrong| {
+                let when = format_args!("in read {} of {}+{}", request.number, request.lba, request.blocks);
+                Violation::of_sector(lba, seen, wrong, when)
+            })?;
+        }
+        Ok(())
+    }
+
+    fn changed(&mut self, request: &Request, answer: Answer, durable: bool) -> Result<(), Violation> {
+        let (done, refused) = match answer {
+            Answer::Done => (request.blocks, false),
+            Answer::Failed(done) => (done.min(request.blocks), false),
+            Answer::CacheLost => (0, false),
+            Answer::Refused => (0, true),
+        };
+        let (completion, write_through) = (self.completions, self.promise.write_through);
+        // What is surely done of a durable write that failed is as good as written, not more.
+        let durable = write_through || durable && done == request.blocks;
+        let mut passed = None;
+        for block in 0..request.blocks {
+            let lba = request.lba + u64::from(block);
+            let sector = self.sector(lba);
+            if block < done {
+                if sector.done(request.number, completion, durable) {
+                    passed = passed.or(Some(lba));
+                }
+            } else if refused {
+                sector.withdrawn(request.number);
+            } else {
+                sector.failed(request.number);
+            }
+        }
+        match passed {
+            Some(lba) => Err(Violation::new(
+                Fault::Misordered,
+                format!("a read submitted after request {} saw an older sector {lba}", request.number),
+            )),
+            None => Ok(()),
+        }
+    }
+
+    /// A flush or durable write was answered: does it tell what was lost?
+    fn told(&mut self, request: &Request, answer: Answer) -> Result<(), Violation> {
+        match answer {
+            Answer::CacheLost if !self.excuse => {
+                let text = format!("request {} reports a lost cache, and none was lost", request.number);
+                Err(Violation::new(Fault::Untrue, text))
+            }
+            Answer::CacheLost => {
+                (self.untold, self.excuse) = (false, false);
+                Ok(())
+            }
+            Answer::Done if self.untold && request.losses == self.losses => {
+                let text =
+                    format!("request {} hides that the card lost complete writes before it", request.number);
+                Err(Violation::new(Fault::Untrue, text))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn flushed(&mut self, request: &Request, answer: Answer) -> Result<(), Violation> {
+        self.told(request, answer)?;
+        if answer == Answer::Done {
+            let mut dirty = std::mem::take(&mut self.dirty);
+            dirty.retain(|&lba| {
+                let sector = self.sector(lba);
+                sector.flushed(request.completions);
+                sector.listed = !sector.entries.is_empty();
+                sector.listed
+            });
+            self.dirty = dirty;
+        }
+        Ok(())
+    }
+
+    /// A read that may fail although nothing goes wrong: one of its sectors may be torn.
+    #[must_use]
+    pub fn may_fail(&self, ticket: Ticket) -> bool {
+        let Some(request) = self.requests.get(ticket.slot as usize) else { return false };
+        request.asked == Asked::Read
+            && (request.lba..request.lba + u64::from(request.blocks)).any(|lba| {
+                let page = self.pages.get(&(lba / PAGE as u64));
+                page.is_some_and(|page| page[(lba % PAGE as u64) as usize].may_be_torn())
+            })
+    }
+
+    /// The card lost its supply, and whatever its cache held, while the host went on.
+    pub fn supply_lost(&mut self) {
+        let dirty = std::mem::take(&mut self.dirty);
+        for &lba in &dirty {
+            self.untold |= self.sector(lba).shaken();
+        }
+        self.dirty = dirty;
+        self.losses += 1;
+        self.excuse = true;
+    }
+
+    /// Host and card lost their supply: nobody waits for anything any more. [`survived`](Self::survived) comes next, for each of the sectors that
+    /// are handed to `each`.
+    pub fn cut(&mut self, mut each: impl FnMut(u64)) {
+        self.requests.clear();
+        self.free.clear();
+        self.live = 0;
+        (self.untold, self.excuse) = (false, false);
+        for lba in std::mem::take(&mut self.dirty) {
+            let sector = self.sector(lba);
+            if std::mem::replace(&mut sector.listed, false) {
+                each(lba);
+            }
+        }
+    }
+
+    /// A sector cannot be read after a cut: as if it were torn.
+    pub fn unreadable(&mut self, lba: u64) -> Result<(), Violation> {
+        let seen = Seen::Torn(None, None);
+        let result = self.sector(lba).survived(seen);
+        result.map_err(|wrong| Violation::of_sector(lba, seen, wrong, format_args!("after a power cut")))
+    }
+
+    /// What a sector holds after a cut.
+    pub fn survived(&mut self, lba: u64, bytes: &[u8]) -> Result<(), Violation> {
+        let seen = self.promise.content.seen(lba, bytes);
+        let result = self.sector(lba).survived(seen);
+        result.map_err(|wrong| Violation::of_sector(lba, seen, wrong, format_args!("after a power cut")))
+    }
+
+    /// May the sector hold this after a cut at this moment? Changes nothing.
+    pub fn may_survive(&mut self, lba: u64, bytes: &[u8]) -> Result<(), Violation> {
+        let seen = self.promise.content.seen(lba, bytes);
+        let result = self.sector(lba).clone().survived(seen);
+        result.map_err(|wrong| Violation::of_sector(lba, seen, wrong, format_args!("after a power cut")))
+    }
+
+    /// Sectors of which more than one content is possible.
+    pub fn dirty(&self) -> &[u64] {
+        &self.dirty
+    }
+}

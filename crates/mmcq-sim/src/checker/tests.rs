@@ -1,0 +1,194 @@
+//! Every promise, kept and broken.
+
+use super::*;
+use crate::card::Fill;
+
+const CONTENT: fn() -> Content = || Content::new(1, 1, Fill::Pattern(5));
+
+fn judge(write_through: bool) -> Checker {
+    Checker::new(Promise { content: CONTENT(), write_through })
+}
+
+fn bytes(ticket: Ticket, lba: u64) -> Vec<u8> {
+    let mut bytes = vec![0; SECTOR_BYTES];
+    CONTENT().write(lba, ticket.version(), &mut bytes);
+    bytes
+}
+
+fn untouched(lba: u64) -> Vec<u8> {
+    let mut bytes = vec![0; SECTOR_BYTES];
+    Fill::Pattern(5).generate(lba * 512, &mut bytes);
+    bytes
+}
+
+fn written(judge: &mut Checker, lba: u64) -> Ticket {
+    let ticket = judge.submit(Asked::Write { durable: false }, lba, 1, 0);
+    judge.answered(ticket, Answer::Done, &[]).unwrap();
+    ticket
+}
+
+fn read(judge: &mut Checker, lba: u64, data: &[u8]) -> Result<(), Fault> {
+    let ticket = judge.submit(Asked::Read, lba, 1, 0);
+    judge.answered(ticket, Answer::Done, data).map_err(|violation| violation.fault)
+}
+
+fn cut(judge: &mut Checker, lba: u64, data: &[u8]) -> Result<(), Fault> {
+    let mut touched = Vec::new();
+    judge.cut(|lba| touched.push(lba));
+    judge.survived(lba, data).map_err(|violation| violation.fault)
+}
+
+#[test]
+fn a_read_brings_the_last_write_before_it() {
+    let mut judge = judge(false);
+    assert_eq!(read(&mut judge, 3, &untouched(3)), Ok(()));
+    let first = written(&mut judge, 3);
+    let second = written(&mut judge, 3);
+    assert_eq!(read(&mut judge, 3, &bytes(second, 3)), Ok(()));
+    assert_eq!(read(&mut judge, 3, &bytes(first, 3)), Err(Fault::Lost));
+    assert_eq!(read(&mut judge, 3, &untouched(3)), Err(Fault::Lost));
+    assert_eq!(read(&mut judge, 4, &bytes(second, 3)), Err(Fault::Misdirected));
+    let mut torn = bytes(second, 3);
+    torn[256..].copy_from_slice(&bytes(first, 3)[256..]);
+    assert_eq!(read(&mut judge, 3, &torn), Err(Fault::Torn));
+}
+
+#[test]
+fn requests_on_one_sector_keep_their_order() {
+    let mut judge = judge(false);
+    let early = judge.submit(Asked::Read, 3, 1, 0);
+    let write = judge.submit(Asked::Write { durable: false }, 3, 1, 0);
+    let late = judge.submit(Asked::Read, 3, 1, 0);
+    let violation = judge.answered(early, Answer::Done, &bytes(write, 3)).unwrap_err();
+    assert_eq!(violation.fault, Fault::Misordered);
+    // The later read brings the old content: only a failure of the write can excuse that.
+    judge.answered(late, Answer::Done, &untouched(3)).unwrap();
+    assert_eq!(judge.answered(write, Answer::Done, &[]).unwrap_err().fault, Fault::Misordered);
+
+    let write = judge.submit(Asked::Write { durable: false }, 4, 1, 0);
+    let late = judge.submit(Asked::Read, 4, 1, 0);
+    judge.answered(late, Answer::Done, &untouched(4)).unwrap();
+    judge.answered(write, Answer::Failed(0), &[]).unwrap();
+}
+
+#[test]
+fn a_flush_makes_durable_what_was_complete_when_it_was_asked_for() {
+    let mut judge = judge(false);
+    let first = written(&mut judge, 3);
+    let flush = judge.submit(Asked::Flush, 0, 0, 0);
+    let second = written(&mut judge, 3);
+    judge.answered(flush, Answer::Done, &[]).unwrap();
+    let mut copy = judge_after(&mut judge, 3, &untouched(3));
+    assert_eq!(copy.take(), Some(Fault::Lost));
+    assert_eq!(judge.may_survive(3, &bytes(first, 3)), Ok(()));
+    assert_eq!(cut(&mut judge, 3, &bytes(second, 3)), Ok(()));
+    // What was seen is what it holds now.
+    assert_eq!(read(&mut judge, 3, &bytes(first, 3)), Err(Fault::Lost));
+}
+
+fn judge_after(judge: &mut Checker, lba: u64, data: &[u8]) -> Option<Fault> {
+    judge.may_survive(lba, data).err().map(|violation| violation.fault)
+}
+
+#[test]
+fn durable_writes_and_cards_without_a_cache_lose_nothing() {
+    let mut cached = judge(false);
+    let write = cached.submit(Asked::Write { durable: true }, 3, 1, 0);
+    assert_eq!(judge_after(&mut cached, 3, &untouched(3)), None);
+    cached.answered(write, Answer::Done, &[]).unwrap();
+    assert_eq!(judge_after(&mut cached, 3, &untouched(3)), Some(Fault::Lost));
+    let mut through = judge(true);
+    written(&mut through, 3);
+    assert_eq!(cut(&mut through, 3, &untouched(3)), Err(Fault::Lost));
+}
+
+#[test]
+fn only_a_write_under_way_or_failed_may_be_torn() {
+    let torn = |ticket| [&bytes(ticket, 3)[..128], &untouched(3)[128..]].concat();
+    let mut judge = judge(false);
+    let write = judge.submit(Asked::Write { durable: false }, 3, 1, 0);
+    assert_eq!(judge_after(&mut judge, 3, &torn(write)), None);
+    judge.answered(write, Answer::Failed(0), &[]).unwrap();
+    assert_eq!(judge_after(&mut judge, 3, &torn(write)), None);
+    assert_eq!(read(&mut judge, 3, &torn(write)), Ok(()));
+    let good = written(&mut judge, 3);
+    assert_eq!(read(&mut judge, 3, &torn(write)), Err(Fault::Torn));
+    let flush = judge.submit(Asked::Flush, 0, 0, 0);
+    judge.answered(flush, Answer::Done, &[]).unwrap();
+    assert_eq!(cut(&mut judge, 3, &torn(good)), Err(Fault::Torn));
+}
+
+#[test]
+fn of_a_failed_write_what_is_surely_done_is_there() {
+    let mut judge = judge(false);
+    let write = judge.submit(Asked::Write { durable: false }, 3, 4, 0);
+    judge.answered(write, Answer::Failed(2), &[]).unwrap();
+    assert_eq!(read(&mut judge, 4, &untouched(4)), Err(Fault::Lost));
+    assert_eq!(read(&mut judge, 4, &bytes(write, 4)), Ok(()));
+    assert_eq!(read(&mut judge, 5, &untouched(5)), Ok(()));
+    assert_eq!(read(&mut judge, 5, &bytes(write, 5)), Ok(()));
+}
+
+#[test]
+fn a_lost_cache_is_told_once() {
+    let mut judge = judge(false);
+    let write = written(&mut judge, 3);
+    judge.supply_lost();
+    assert_eq!(read(&mut judge, 3, &untouched(3)), Ok(()));
+    assert_eq!(read(&mut judge, 3, &bytes(write, 3)), Ok(()));
+    let flush = |judge: &mut Checker, answer| {
+        let ticket = judge.submit(Asked::Flush, 0, 0, 0);
+        judge.answered(ticket, answer, &[]).map_err(|violation| violation.fault)
+    };
+    assert_eq!(flush(&mut judge, Answer::Done), Err(Fault::Untrue));
+    assert_eq!(flush(&mut judge, Answer::CacheLost), Ok(()));
+    assert_eq!(flush(&mut judge, Answer::Done), Ok(()));
+    assert_eq!(flush(&mut judge, Answer::CacheLost), Err(Fault::Untrue));
+}
+
+#[test]
+fn discards_erases_and_zeros() {
+    let mut judge = judge(true);
+    let content = written(&mut judge, 3);
+    let ask = |judge: &mut Checker, asked| {
+        let ticket = judge.submit(asked, 3, 1, 0);
+        judge.answered(ticket, Answer::Done, &[]).unwrap();
+    };
+    ask(&mut judge, Asked::Discard);
+    assert_eq!(read(&mut judge, 3, &bytes(content, 3)), Ok(()));
+    assert_eq!(read(&mut judge, 3, &[0xff; 512]), Ok(()));
+    assert_eq!(read(&mut judge, 3, &untouched(3)), Err(Fault::Lost));
+    ask(&mut judge, Asked::Erase);
+    assert_eq!(read(&mut judge, 3, &bytes(content, 3)), Err(Fault::Lost));
+    assert_eq!(read(&mut judge, 3, &[0; 512]), Ok(()));
+    ask(&mut judge, Asked::Zero);
+    assert_eq!(read(&mut judge, 3, &[0xff; 512]), Err(Fault::Lost));
+    assert_eq!(read(&mut judge, 3, &[0; 512]), Ok(()));
+}
+
+#[test]
+fn an_answer_comes_once() {
+    let mut judge = judge(false);
+    let ticket = judge.submit(Asked::Flush, 0, 0, 7);
+    assert_eq!((judge.under_way(), judge.oldest_ns()), (1, Some(7)));
+    judge.answered(ticket, Answer::Done, &[]).unwrap();
+    assert_eq!(judge.answered(ticket, Answer::Done, &[]).unwrap_err().fault, Fault::Twice);
+    // Also when the place is used again.
+    let other = judge.submit(Asked::Flush, 0, 0, 8);
+    assert_eq!(judge.answered(ticket, Answer::Done, &[]).unwrap_err().fault, Fault::Twice);
+    judge.answered(other, Answer::Done, &[]).unwrap();
+}
+
+#[test]
+fn after_a_cut_nobody_waits() {
+    let mut judge = judge(false);
+    let write = judge.submit(Asked::Write { durable: false }, 3, 2, 0);
+    let mut touched = Vec::new();
+    judge.cut(|lba| touched.push(lba));
+    assert_eq!(touched, [3, 4]);
+    assert_eq!(judge.survived(3, &bytes(write, 3)), Ok(()));
+    assert_eq!(judge.survived(4, &untouched(4)), Ok(()));
+    assert_eq!((judge.under_way(), judge.dirty().len()), (0, 0));
+    assert_eq!(judge.answered(write, Answer::Done, &[]).unwrap_err().fault, Fault::Twice);
+    assert_eq!(read(&mut judge, 4, &bytes(write, 4)), Err(Fault::Lost));
+}
