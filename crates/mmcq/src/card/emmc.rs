@@ -103,14 +103,14 @@ pub(super) async fn bring_up<L: Lock, H: Host, const N: usize, P: Policy>(
     let small = csd.blocks().unwrap_or(0);
     let sector_access = ocr.emmc_access() == Some(Access::Sector);
     let sectors = if last.sectors > 0 { last.sectors } else { small };
-    let quirks = quirk::of_emmc(&cid, last.revision, options.quirks);
+    let quirks = if P::RECOVERS { quirk::of_emmc(&cid, last.revision, options.quirks) } else { Quirks::NONE };
     let read_ns_min = if quirks.has(Quirks::LONG_READ) { LONG_READ_NS_MIN } else { READ_NS_MIN };
     let target = Target {
         rca: RCA,
         // Byte addresses end at 4 GiB.
         sectors: if sector_access { sectors } else { sectors.min(1 << 23) },
         block_addressed: sector_access,
-        count: !quirks.has(Quirks::NO_COUNT),
+        count: P::RECOVERS && !quirks.has(Quirks::NO_COUNT),
         extended_address: false,
         read_timeout_ns: csd.read_timeout_ns(clock_hz).max(read_ns_min),
         write_timeout_ns: csd.write_timeout_ns(clock_hz).max(WRITE_NS_MIN),

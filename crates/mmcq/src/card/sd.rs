@@ -115,7 +115,8 @@ pub(super) async fn bring_up<L: Lock, H: Host, const N: usize, P: Policy>(
     }
 
     let Some(sectors) = csd.blocks() else { return session.refuse("the CSD tells no size") };
-    let quirks = quirk::of_sd(&cid, options.quirks);
+    // Lean firmware sends no CMD23 at all, and needs to know of nobody who cannot bear it.
+    let quirks = if P::RECOVERS { quirk::of_sd(&cid, options.quirks) } else { Quirks::NONE };
     let protected = csd.perm_write_protect
         || csd.tmp_write_protect
         || session.shared.with(|engine| engine.host().write_protected());
@@ -123,7 +124,7 @@ pub(super) async fn bring_up<L: Lock, H: Host, const N: usize, P: Policy>(
         rca: session.rca,
         sectors: if ocr.ccs() { sectors } else { sectors.min(1 << 23) },
         block_addressed: ocr.ccs(),
-        count: scr.cmd23 && !quirks.has(Quirks::NO_COUNT),
+        count: P::RECOVERS && scr.cmd23 && !quirks.has(Quirks::NO_COUNT),
         extended_address: sectors > 1 << 32,
         read_timeout_ns: csd.read_timeout_ns(clock_hz).max(limits::READ_NS),
         // The standard's 250 ms are not enough for some cards on the market; the controller's timer is only the last resort.

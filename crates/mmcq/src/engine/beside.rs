@@ -69,7 +69,7 @@ fn failed(cause: Cause) -> Error {
 impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     /// Whether the I/O card answers CMD52 while data move (SDC in its CCCR). Bring-up tells; a board may take it back. Without a card it is off.
     pub fn set_beside(&mut self, allowed: bool) {
-        self.beside.allowed = allowed && H::BESIDE;
+        self.beside.allowed = allowed && H::BESIDE && P::RECOVERS;
         if self.beside.allowed {
             self.beside.turn = Some(Self::work_beside);
         }
@@ -77,13 +77,13 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
 
     /// Is a command on the line beside data, or left over from beside them?
     pub(super) fn is_beside(&self) -> bool {
-        H::BESIDE && self.beside.slot != NONE
+        H::BESIDE && P::RECOVERS && self.beside.slot != NONE
     }
 
     /// Something is in progress: what waits may go beside it.
     #[inline]
     pub(super) fn try_beside(&mut self, now_ns: u64) -> bool {
-        H::BESIDE && self.slots.has_io() && self.beside_turn(Turn::Begin, now_ns)
+        H::BESIDE && P::RECOVERS && self.slots.has_io() && self.beside_turn(Turn::Begin, now_ns)
     }
 
     /// After the controller's events. `ended`: the command beside is over.
@@ -105,7 +105,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
 
     #[inline(never)]
     pub(super) fn beside_turn(&mut self, turn: Turn, now_ns: u64) -> bool {
-        self.beside.turn.is_some_and(|work| work(self, turn, now_ns))
+        P::RECOVERS && self.beside.turn.is_some_and(|work| work(self, turn, now_ns))
     }
 
     fn work_beside(&mut self, turn: Turn, now_ns: u64) -> bool {

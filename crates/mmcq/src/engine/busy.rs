@@ -138,7 +138,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             self.go_idle(now_ns);
         } else if self.control != NONE {
             match (self.after_busy, status) {
-                (Stage::Extra, Some(status)) => self.extra(Event::Done(status), now_ns),
+                (Stage::Extra, Some(status)) if P::RECOVERS => self.extra(Event::Done(status), now_ns),
                 (Stage::FlushStatus, Some(status)) => self.flush_judged(status, now_ns),
                 (stage, _) => self.ask_status(stage, now_ns),
             }

@@ -30,7 +30,9 @@ impl<H: Host, const N: usize, P: Policy> Extras<H, N, P> {
     #[cold]
     #[inline(never)]
     pub fn plan(extras: &Option<Self>, slot: &mut Slot, abilities: &Abilities) {
-        if let Some(extras) = extras {
+        if P::RECOVERS
+            && let Some(extras) = extras
+        {
             (extras.plan)(slot, abilities);
         }
     }
@@ -189,8 +191,8 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         match (request.kind, &self.extras) {
             (Kind::Flush, _) if self.target.is_none() => Err(Error::NoCard),
             (Kind::Flush | Kind::Bus(_) | Kind::Pause { .. }, _) => Ok(()),
-            (_, Some(extras)) => (extras.admit)(self, request),
-            (_, None) => Err(Error::Unsupported),
+            (_, Some(extras)) if P::RECOVERS => (extras.admit)(self, request),
+            _ => Err(Error::Unsupported),
         }
     }
 
@@ -203,8 +205,8 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     /// To the extras, if there are any; a request that needs them was not accepted without.
     pub(super) fn extra(&mut self, event: Event, now_ns: u64) {
         match &self.extras {
-            Some(extras) => (extras.on_event)(self, event, now_ns),
-            None => match event {
+            Some(extras) if P::RECOVERS => (extras.on_event)(self, event, now_ns),
+            _ => match event {
                 Event::Write(index) => {
                     self.withdraw(index);
                     self.end_slot(index, Err(Error::Unsupported));

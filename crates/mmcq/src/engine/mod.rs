@@ -296,6 +296,9 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         if self.barred {
             self.bar(request)?;
         }
+        if !P::RECOVERS && request.durable {
+            return Err(Error::Unsupported);
+        }
         let in_use = N as u32 - self.slots.free_count();
         if in_use >= u32::from(self.room) && !(P::RECOVERS && request.urgent) {
             return Err(Error::Full);

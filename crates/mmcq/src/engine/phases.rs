@@ -189,7 +189,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
 
     /// Collects the next reads or writes and starts their first phase.
     fn begin_transfer(&mut self, first: u8, now_ns: u64) {
-        if self.slots.at(first).rules != Rules::NONE {
+        if P::RECOVERS && self.slots.at(first).rules != Rules::NONE {
             return self.write_specially(first, now_ns);
         }
         self.idle_since_ns = None;
@@ -406,7 +406,9 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         } else if let Some(result) = events.phase
             && !self.blocked
         {
-            self.last = Some(Span { phase: self.phase, began_ns: self.began_ns, ended_ns: now_ns });
+            if P::RECOVERS {
+                self.last = Some(Span { phase: self.phase, began_ns: self.began_ns, ended_ns: now_ns });
+            }
             match result {
                 Ok(done) => self.phase_done(done, now_ns),
                 Err(fault) => self.phase_failed(fault, now_ns),
@@ -483,9 +485,9 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             }
             Stage::Flush => self.flush_started(now_ns),
             Stage::FlushStatus => self.flush_judged(status.0, now_ns),
-            Stage::Extra => self.extra(Event::Done(status.0), now_ns),
+            Stage::Extra if P::RECOVERS => self.extra(Event::Done(status.0), now_ns),
             Stage::Recover(step) => self.recover_done(step, status, now_ns),
-            Stage::Idle | Stage::BusyPause | Stage::Bus(_) | Stage::Pause => {}
+            Stage::Extra | Stage::Idle | Stage::BusyPause | Stage::Bus(_) | Stage::Pause => {}
         }
     }
 
@@ -592,7 +594,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             let slot = self.slots.at_mut(index);
             if bad != 0 {
                 slot.result = Err(not_written(status));
-            } else if slot.rules.has(Rules::FLUSH_AFTER) {
+            } else if P::RECOVERS && slot.rules.has(Rules::FLUSH_AFTER) {
                 self.slots.push_front(index);
                 continue;
             }
