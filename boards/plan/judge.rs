@@ -1,7 +1,7 @@
 //! Does the plan on a card, and looks at every byte that comes back. A file of each board's image.
 
-use crate::board::say;
 use crate::Stack;
+use crate::board::say;
 use crate::pattern::{self, STEP_BLOCKS, Step, WINDOW_BLOCKS, WINDOWS};
 use core::future::poll_fn;
 use core::pin::Pin;

@@ -126,6 +126,7 @@ static GATES: Once<Gates> = Once::new(Gates([0; _]));
 unsafe extern "C" {
     static tss_low: UnsafeCell<[u64; 2]>;
     static irq_stack_top: u8;
+    static start_info: u64;
     fn gate_card();
     fn gate_alarm();
     fn gate_other();
@@ -167,6 +168,24 @@ pub fn start() {
     // Counts nanoseconds, once.
     write(APIC_TIMER_DIVIDE, 0xb);
     write(APIC_TIMER, VECTOR_ALARM.into());
+}
+
+/// What QEMU's `-append` says.
+pub fn command_line() -> &'static str {
+    const COMMAND_LINE: usize = 24;
+    const BYTES_MAX: usize = 256;
+    // SAFETY: written once by `start.rs`: the address of what a PVH loader tells, which has the address of a C string there. Memory below 4 GiB is
+    // mapped as it is, and nobody writes to either.
+    let text = unsafe {
+        let info = core::ptr::without_provenance::<u8>(start_info as usize);
+        let at = info.add(COMMAND_LINE).cast::<u64>().read_unaligned() as usize;
+        if at == 0 {
+            return "";
+        }
+        let text = core::slice::from_raw_parts(core::ptr::without_provenance::<u8>(at), BYTES_MAX);
+        text.split(|&byte| byte == 0).next()
+    };
+    core::str::from_utf8(text.unwrap_or(&[])).unwrap_or("")
 }
 
 /// Listens to this pin of the I/O APIC, and to interrupts at all.

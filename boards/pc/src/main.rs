@@ -3,6 +3,8 @@
 //! The card is brought up, written and read by mmcq as any firmware would, by DMA, driven by nothing but interrupts: the controller's, and
 //! the alarm that the engine asks for. Then it is counted how many instructions a request takes. `tools/boards.sh` builds and runs this, and looks
 //! at the card's image afterwards.
+//!
+//! With a command line it does what that says instead (`whole.rs`), for the exchange with Linux (`tools/linux.sh`).
 #![no_std]
 #![no_main]
 
@@ -14,6 +16,7 @@ mod path;
 #[path = "../../plan/pattern.rs"]
 mod pattern;
 mod start;
+mod whole;
 
 use board::{Device, Identity, Once, say};
 use core::future::Future;
@@ -143,6 +146,15 @@ async fn judge(stack: &'static Stack) -> Result<bool, Error> {
         card.target.sectors, card.timing, card.width, card.clock_hz
     ));
 
+    match board::command_line().trim() {
+        "" => {}
+        "sum" => return whole::sum(stack, buffers, card.target.sectors).await,
+        "copy" => return whole::copy(stack, buffers, card.target.sectors).await,
+        other => {
+            say(format_args!("command line: {other:?}, expected nothing, sum or copy"));
+            return Ok(false);
+        }
+    }
     let mut judge = Judge { card_blocks: card.target.sectors, writers, done: [0; 4], wrong: 0 };
     judge.one_by_one(stack, bounce, borrowed).await?;
     judge.together(stack, &mut buffers).await?;
