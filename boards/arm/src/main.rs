@@ -8,8 +8,11 @@
 #![no_main]
 
 mod board;
+#[path = "../../plan/judge.rs"]
 mod judge;
+#[path = "../../plan/pattern.rs"]
 mod pattern;
+mod provoke;
 mod start;
 
 use board::{Once, say};
@@ -128,10 +131,10 @@ async fn judge(stack: &'static Stack) -> Result<bool, Error> {
     let [buf, ..] = buffers;
     let (verified, buf) = judge.read_back(stack, buf).await?;
     say(format_args!("read back: {verified} blocks, {} wrong", judge.wrong));
-    let (ns, buf) = judge::path_ns(stack, buf).await?;
+    let (ns, buf) = provoke::path_ns(stack, buf).await?;
     say(format_args!("read of 4 KiB, alone: {ns} ns of the machine's time"));
     report(stack);
-    let bad = judge::provoke(stack, &mut judge, buf).await;
+    let bad = provoke::provoke(stack, &mut judge, buf).await;
     say(format_args!("provoked: {bad} wrong ends, {} wrong blocks", judge.wrong));
     Ok(judge.wrong == 0 && bad == 0)
 }

@@ -1,15 +1,13 @@
-//! Does the plan on a card, and looks at every byte that comes back.
+//! Does the plan on a card, and looks at every byte that comes back. A file of each board's image.
 
+use crate::Stack;
 use crate::board::say;
 use crate::pattern::{self, STEP_BLOCKS, Step, WINDOW_BLOCKS, WINDOWS};
-use crate::{Stack, board};
 use core::future::poll_fn;
 use core::pin::Pin;
 use core::task::Poll;
 use mmcq::block::{BlockDevice, Copying};
 use mmcq::engine::{BLOCK_BYTES, DmaBuf, Error, Kind, Request};
-use mmcq::host::{Auto, Data, Direction, Phase};
-use mmcq::spec::command::{Command, Resp};
 
 /// Bytes of the longest step.
 pub const BUFFER_BYTES: usize = (STEP_BLOCKS * BLOCK_BYTES) as usize;
@@ -43,7 +41,7 @@ impl Judge {
     }
 
     /// Fills the buffer for a write.
-    fn prepare(&mut self, step: &Step, buffer: &mut [u8]) {
+    pub fn prepare(&mut self, step: &Step, buffer: &mut [u8]) {
         for (lba, block) in (self.lba(step)..).zip(buffer.chunks_exact_mut(BLOCK).take(step.blocks as usize))
         {
             if step.read {
@@ -55,7 +53,7 @@ impl Judge {
     }
 
     /// Books a step that has ended well.
-    fn book(&mut self, step: &Step, buffer: &[u8]) {
+    pub fn book(&mut self, step: &Step, buffer: &[u8]) {
         let lba = self.lba(step);
         let kind = if step.read { 2 } else { 0 };
         self.done[kind] += 1;
@@ -153,54 +151,4 @@ impl Judge {
         self.done = before;
         Ok((verified, buf))
     }
-}
-
-/// The machine's time from submit to completion of a read of eight blocks, alone. `tools/boards.sh` runs
-/// QEMU so that every instruction takes a nanosecond.
-pub async fn path_ns(stack: &Stack, mut buf: DmaBuf) -> Result<(u64, DmaBuf), Error> {
-    const ROUNDS: u64 = 16;
-    let start = board::now_ns();
-    for _ in 0..ROUNDS {
-        let done = stack.request(Request::new(Kind::Read { lba: 0, blocks: 8 }, buf)).await;
-        done.result?;
-        buf = done.buf;
-    }
-    Ok(((board::now_ns() - start) / ROUNDS, buf))
-}
-
-/// Provokes what QEMU's controller never reports by itself: data that do not come, all or half of them. The
-/// engine must notice by its deadline, stop both paths of the controller, and go on as if nothing had been:
-/// block 0, read afterwards, holds what it should. The number of wrong ends.
-pub async fn provoke(stack: &Stack, judge: &mut Judge, mut buf: DmaBuf) -> u32 {
-    const TIMEOUT_NS: u64 = 20_000_000;
-    // A command that brings no data, and one that brings a block where two are awaited.
-    let rca = stack.with(|engine| engine.target().map_or(0, |target| target.rca));
-    let commands = [Command::new(13, u32::from(rca) << 16, Resp::R1), Command::new(17, 0, Resp::R1)];
-    let mut bad = 0;
-    for (number, command) in (0..).zip(commands) {
-        let data = Some(Data { direction: Direction::Read, block_size: 512, blocks: 2 });
-        let phase = Phase { command, data, auto: Auto::None, tuning: false };
-        let kind = Kind::Raw { prefix: None, phase, timeout_ns: TIMEOUT_NS };
-        let done = stack.request(Request::new(kind, buf)).await;
-        buf = done.buf;
-        match done.result {
-            Ok(_) => {
-                say(format_args!("provoked {number}: all is well, expected an error"));
-                bad += 1;
-            }
-            Err(error) => say(format_args!("provoked {number}: {error}")),
-        }
-        let step = Step { number: 0, read: true, window: 0, at: 0, blocks: 2 };
-        judge.prepare(&step, &mut buf);
-        let done = stack.request(Request::new(Kind::Read { lba: 0, blocks: 2 }, buf)).await;
-        buf = done.buf;
-        match done.result {
-            Ok(_) => judge.book(&step, &buf),
-            Err(error) => {
-                say(format_args!("provoked {number}: then {error}, expected a read that goes well"));
-                bad += 1;
-            }
-        }
-    }
-    bad
 }

@@ -2,6 +2,8 @@
 //! hold afterwards. For the machine that builds; plain `rustc`, no crate, nothing shared with the image.
 //!
 //! `expect make FILE BLOCKS` makes the image: in the windows "written by nobody", elsewhere zeros.
+//! `expect left FILE BLOCKS` makes the image that the judge must leave.
+//! `expect sum FILE` prints the CRC-32 of a file.
 //! `expect check FILE` compares it byte for byte with what the steps must have left, and prints the line
 //! that the judge must have printed.
 
@@ -66,10 +68,10 @@ fn windows(blocks: u64, last: &[u32]) -> impl Iterator<Item = (u64, Vec<u8>)> + 
     })
 }
 
-fn make(name: &str, blocks: u64) -> std::io::Result<()> {
+fn make(name: &str, blocks: u64, last: &[u32]) -> std::io::Result<()> {
     let mut file = File::create(name)?;
     file.set_len(512 * blocks)?;
-    for (number, content) in windows(blocks, &vec![0; 16 * WINDOW as usize]) {
+    for (number, content) in windows(blocks, last) {
         file.seek(SeekFrom::Start(512 * number))?;
         file.write_all(&content)?;
     }
@@ -143,13 +145,26 @@ fn check(name: &str, last: &[u32]) -> std::io::Result<Result<(), String>> {
     Ok(Ok(()))
 }
 
+/// CRC-32 as zip has it, bit by bit.
+fn sum(name: &str) -> std::io::Result<u32> {
+    let mut crc = u32::MAX;
+    for byte in std::fs::read(name)? {
+        crc ^= u32::from(byte);
+        for _ in 0..8 {
+            crc = if crc & 1 == 1 { crc >> 1 ^ 0xedb8_8320 } else { crc >> 1 };
+        }
+    }
+    Ok(!crc)
+}
+
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let result = match arguments[..] {
-        ["make", name, blocks] => match blocks.parse::<u64>() {
+        [when @ ("make" | "left"), name, blocks] => match blocks.parse::<u64>() {
             Ok(blocks) if blocks >= 16 * WINDOW => {
-                make(name, blocks).map_err(|error| format!("{name}: {error}"))
+                let last = if when == "left" { plan().0 } else { vec![0; 16 * WINDOW as usize] };
+                make(name, blocks, &last).map_err(|error| format!("{name}: {error}"))
             }
             _ => Err(format!("{blocks}: expected a number of blocks from {}", 16 * WINDOW)),
         },
@@ -158,7 +173,8 @@ fn main() -> ExitCode {
             println!("{line}");
             check(name, &last).unwrap_or_else(|error| Err(format!("{name}: {error}")))
         }
-        _ => Err("usage: expect make FILE BLOCKS | expect check FILE".to_owned()),
+        ["sum", name] => sum(name).map(|sum| println!("{sum:08x}")).map_err(|error| format!("{name}: {error}")),
+        _ => Err("usage: expect make|left FILE BLOCKS | expect check|sum FILE".to_owned()),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

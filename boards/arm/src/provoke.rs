@@ -1,0 +1,59 @@
+//! What a single read takes, and what only this controller needs to be asked.
+
+use crate::board::say;
+use crate::judge::Judge;
+use crate::pattern::Step;
+use crate::{Stack, board};
+use mmcq::engine::{DmaBuf, Error, Kind, Request};
+use mmcq::host::{Auto, Data, Direction, Phase};
+use mmcq::spec::command::{Command, Resp};
+
+/// The machine's time from submit to completion of a read of eight blocks, alone. `tools/boards.sh` runs
+/// QEMU so that every instruction takes a nanosecond.
+pub async fn path_ns(stack: &Stack, mut buf: DmaBuf) -> Result<(u64, DmaBuf), Error> {
+    const ROUNDS: u64 = 16;
+    let start = board::now_ns();
+    for _ in 0..ROUNDS {
+        let done = stack.request(Request::new(Kind::Read { lba: 0, blocks: 8 }, buf)).await;
+        done.result?;
+        buf = done.buf;
+    }
+    Ok(((board::now_ns() - start) / ROUNDS, buf))
+}
+
+/// Provokes what QEMU's controller never reports by itself: data that do not come, all or half of them. The
+/// engine must notice by its deadline, stop both paths of the controller, and go on as if nothing had been:
+/// block 0, read afterwards, holds what it should. The number of wrong ends.
+pub async fn provoke(stack: &Stack, judge: &mut Judge, mut buf: DmaBuf) -> u32 {
+    const TIMEOUT_NS: u64 = 20_000_000;
+    // A command that brings no data, and one that brings a block where two are awaited.
+    let rca = stack.with(|engine| engine.target().map_or(0, |target| target.rca));
+    let commands = [Command::new(13, u32::from(rca) << 16, Resp::R1), Command::new(17, 0, Resp::R1)];
+    let mut bad = 0;
+    for (number, command) in (0..).zip(commands) {
+        let data = Some(Data { direction: Direction::Read, block_size: 512, blocks: 2 });
+        let phase = Phase { command, data, auto: Auto::None, tuning: false };
+        let kind = Kind::Raw { prefix: None, phase, timeout_ns: TIMEOUT_NS };
+        let done = stack.request(Request::new(kind, buf)).await;
+        buf = done.buf;
+        match done.result {
+            Ok(_) => {
+                say(format_args!("provoked {number}: all is well, expected an error"));
+                bad += 1;
+            }
+            Err(error) => say(format_args!("provoked {number}: {error}")),
+        }
+        let step = Step { number: 0, read: true, window: 0, at: 0, blocks: 2 };
+        judge.prepare(&step, &mut buf);
+        let done = stack.request(Request::new(Kind::Read { lba: 0, blocks: 2 }, buf)).await;
+        buf = done.buf;
+        match done.result {
+            Ok(_) => judge.book(&step, &buf),
+            Err(error) => {
+                say(format_args!("provoked {number}: then {error}, expected a read that goes well"));
+                bad += 1;
+            }
+        }
+    }
+    bad
+}

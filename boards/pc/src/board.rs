@@ -1,0 +1,313 @@
+//! QEMU's q35: one core with its local APIC, the I/O APIC, the time stamp counter, PCI by ports.
+//!
+//! QEMU must run with `-icount shift=0`: then the time stamp counter counts nanoseconds, and instructions. Memory is one for CPU and
+//! controllers, at the same addresses. The lock is "interrupts off".
+
+use core::arch::asm;
+use core::cell::UnsafeCell;
+use core::fmt::{self, Write};
+use core::ptr::NonNull;
+use mmcq::host::{Direction, Dma, DmaError};
+use mmcq::task::Lock;
+
+const LOCAL_APIC: usize = 0xfee0_0000;
+const APIC_END: usize = LOCAL_APIC + 0xb0;
+const APIC_SPURIOUS: usize = LOCAL_APIC + 0xf0;
+const APIC_TIMER: usize = LOCAL_APIC + 0x320;
+const APIC_TIMER_COUNT: usize = LOCAL_APIC + 0x380;
+const APIC_TIMER_DIVIDE: usize = LOCAL_APIC + 0x3e0;
+const IO_APIC_SELECT: usize = 0xfec0_0000;
+const IO_APIC_WINDOW: usize = IO_APIC_SELECT + 0x10;
+/// Level-triggered, active low, as PCI's interrupts are.
+const IO_APIC_PCI: u32 = 1 << 15 | 1 << 13;
+const VECTOR_CARD: u8 = 0x40;
+const VECTOR_ALARM: u8 = 0x41;
+const VECTOR_SPURIOUS: u8 = 0xff;
+/// QEMU's `isa-debugcon` and `isa-debug-exit`.
+const CONSOLE: u16 = 0xe9;
+const EXIT: u16 = 0xf4;
+/// Where the controller's registers go if nobody has placed them: in q35's hole for PCI.
+const BAR: u32 = 0xe000_0000;
+
+/// Numbers of the gates that call `interrupt`.
+pub const CARD: u32 = 0;
+/// See [`CARD`].
+pub const ALARM: u32 = 1;
+
+fn write(address: usize, value: u32) {
+    // SAFETY: a register of this machine, listed above.
+    unsafe { core::ptr::without_provenance_mut::<u32>(address).write_volatile(value) }
+}
+
+fn out8(port: u16, value: u8) {
+    // SAFETY: one of QEMU's two debugging ports.
+    unsafe { asm!("out dx, al", in("dx") port, in("al") value, options(nomem, nostack, preserves_flags)) };
+}
+
+/// The lock of the engine.
+#[derive(Debug)]
+pub struct InterruptsOff;
+
+// SAFETY: one core, and no interrupt comes in between. Nesting would be harmless; the closures do not nest anyway.
+unsafe impl Lock for InterruptsOff {
+    #[inline]
+    fn with<R>(&self, f: impl FnOnce() -> R) -> R {
+        interrupts_off(f)
+    }
+}
+
+/// Runs `f` with interrupts off; they come back as they were.
+#[inline]
+pub fn interrupts_off<R>(f: impl FnOnce() -> R) -> R {
+    let before: u64;
+    // SAFETY: reads the flags and clears the interrupt flag; memory accesses do not move across, since the asm may touch memory.
+    unsafe { asm!("pushfq", "pop {0}", "cli", out(reg) before) };
+    let result = f();
+    if before & 0x200 != 0 {
+        // SAFETY: puts the interrupt flag back.
+        unsafe { asm!("sti", options(nostack)) };
+    }
+    result
+}
+
+/// One memory for CPU and controllers, at the same addresses.
+#[derive(Debug)]
+pub struct Identity;
+
+// SAFETY: memory is mapped one to one, and QEMU's devices see it coherently.
+unsafe impl Dma for Identity {
+    #[inline]
+    fn map(&self, ptr: NonNull<u8>, _: usize, _: Direction) -> Result<u64, DmaError> {
+        Ok(ptr.as_ptr() as u64)
+    }
+
+    #[inline]
+    fn unmap(&self, _: u64, _: NonNull<u8>, _: usize, _: Direction) {}
+
+    #[inline]
+    fn sync(&self, _: u64, _: NonNull<u8>, _: usize) {}
+}
+
+/// A value that is handed out once, for good.
+pub struct Once<T> {
+    value: UnsafeCell<T>,
+    taken: UnsafeCell<bool>,
+}
+
+// SAFETY: the flag is only touched with interrupts off on the one core, and the value by who has raised it.
+unsafe impl<T: Send> Sync for Once<T> {}
+
+impl<T> Once<T> {
+    /// Not taken yet.
+    pub const fn new(value: T) -> Self {
+        Once { value: UnsafeCell::new(value), taken: UnsafeCell::new(false) }
+    }
+
+    /// The value, the first time.
+    #[expect(clippy::mut_from_ref, reason = "the flag sees to it that there is one")]
+    pub fn take(&'static self) -> Option<&'static mut T> {
+        // SAFETY: interrupts are off on the one core.
+        let before = interrupts_off(|| unsafe { self.taken.get().replace(true) });
+        // SAFETY: the flag was down, so this is the first and only reference.
+        (!before).then(|| unsafe { &mut *self.value.get() })
+    }
+}
+
+/// Task state: only the stack for interrupts matters.
+#[repr(C, align(16))]
+struct TaskState([u32; 26]);
+
+#[repr(C, align(16))]
+struct Gates([u64; 512]);
+
+static TASK_STATE: Once<TaskState> = Once::new(TaskState([0; _]));
+static GATES: Once<Gates> = Once::new(Gates([0; _]));
+
+unsafe extern "C" {
+    static tss_low: UnsafeCell<[u64; 2]>;
+    static irq_stack_top: u8;
+    static start_info: u64;
+    fn gate_card();
+    fn gate_alarm();
+    fn gate_other();
+    fn gate_fault();
+}
+
+/// Takes the core's interrupt gates and its local APIC into use.
+pub fn start() {
+    let (Some(state), Some(gates)) = (TASK_STATE.take(), GATES.take()) else { return };
+    let stack = (&raw const irq_stack_top) as u64;
+    // The first of the interrupt stacks.
+    (state.0[9], state.0[10]) = (stack as u32, (stack >> 32) as u32);
+    let base = core::ptr::from_mut(state) as u64;
+    let low = (size_of::<TaskState>() as u64 - 1)
+        | (base & 0xff_ffff) << 16
+        | 0x89 << 40
+        | (base >> 24 & 0xff) << 56;
+    // SAFETY: the descriptor of `start.rs`, which nobody has loaded yet.
+    unsafe { *tss_low.get() = [low, base >> 32] };
+    let handler = |vector: u8| match vector {
+        VECTOR_CARD => gate_card as *const () as u64,
+        VECTOR_ALARM => gate_alarm as *const () as u64,
+        0..32 => gate_fault as *const () as u64,
+        _ => gate_other as *const () as u64,
+    };
+    for (vector, gate) in (0..=u8::MAX).zip(gates.0.chunks_exact_mut(2)) {
+        let at = handler(vector);
+        // Interrupt gate on the first interrupt stack.
+        gate[0] = (at & 0xffff) | 8 << 16 | 1 << 32 | 0x8e << 40 | (at >> 16 & 0xffff) << 48;
+        gate[1] = at >> 32;
+    }
+    let pointer = [(size_of::<Gates>() as u64 - 1) << 48, core::ptr::from_mut(gates) as u64];
+    // SAFETY: both descriptors stand for ever; the limit lies directly before the address.
+    unsafe {
+        asm!("ltr ax", in("ax") 24u16, options(nostack));
+        asm!("lidt [{0} + 6]", in(reg) &pointer, options(nostack));
+    }
+    write(APIC_SPURIOUS, 0x100 | u32::from(VECTOR_SPURIOUS));
+    // Counts nanoseconds, once.
+    write(APIC_TIMER_DIVIDE, 0xb);
+    write(APIC_TIMER, VECTOR_ALARM.into());
+}
+
+/// What QEMU's `-append` says.
+pub fn command_line() -> &'static str {
+    const COMMAND_LINE: usize = 24;
+    const BYTES_MAX: usize = 256;
+    // SAFETY: written once by `start.rs`: the address of what a PVH loader tells, which has the address of a C string there. Memory below 4 GiB is
+    // mapped as it is, and nobody writes to either.
+    let text = unsafe {
+        let info = core::ptr::without_provenance::<u8>(start_info as usize);
+        let at = info.add(COMMAND_LINE).cast::<u64>().read_unaligned() as usize;
+        if at == 0 {
+            return "";
+        }
+        let text = core::slice::from_raw_parts(core::ptr::without_provenance::<u8>(at), BYTES_MAX);
+        text.split(|&byte| byte == 0).next()
+    };
+    core::str::from_utf8(text.unwrap_or(&[])).unwrap_or("")
+}
+
+/// Listens to this pin of the I/O APIC, and to interrupts at all.
+pub fn listen(pin: u32) {
+    for (register, value) in [(0x11 + 2 * pin, 0), (0x10 + 2 * pin, IO_APIC_PCI | u32::from(VECTOR_CARD))] {
+        write(IO_APIC_SELECT, register);
+        write(IO_APIC_WINDOW, value);
+    }
+    // SAFETY: the gates stand, and the handler copes with both interrupts.
+    unsafe { asm!("sti", options(nostack)) };
+}
+
+/// An interrupt has been served.
+#[inline]
+pub fn served() {
+    write(APIC_END, 0);
+}
+
+/// Sleeps until `ready`, which an interrupt makes true.
+pub fn sleep_until(mut ready: impl FnMut() -> bool) {
+    loop {
+        // SAFETY: between `sti` and `hlt` no interrupt is taken, so none is slept through.
+        unsafe { asm!("cli", options(nostack)) };
+        let go_on = ready();
+        if go_on {
+            // SAFETY: as above.
+            unsafe { asm!("sti", options(nostack)) };
+            return;
+        }
+        // SAFETY: as above.
+        unsafe { asm!("sti", "hlt", options(nostack)) };
+    }
+}
+
+/// Nanoseconds since the machine started: instructions, and time slept.
+#[inline]
+pub fn now_ns() -> u64 {
+    let (low, high): (u32, u32);
+    // SAFETY: reads a counter.
+    unsafe { asm!("rdtsc", out("eax") low, out("edx") high, options(nomem, nostack, preserves_flags)) };
+    u64::from(high) << 32 | u64::from(low)
+}
+
+/// Asks for an interrupt at this time.
+#[inline]
+pub fn set_alarm(at_ns: Option<u64>) {
+    let count = at_ns.map_or(0, |at_ns| at_ns.saturating_sub(now_ns()).clamp(1, u32::MAX.into()) as u32);
+    write(APIC_TIMER_COUNT, count);
+}
+
+/// A function on PCI bus 0.
+#[derive(Clone, Copy, Debug)]
+pub struct Device(u32);
+
+impl Device {
+    fn config(self, offset: u32) -> u32 {
+        let (address, value): (u32, u32) = (0x8000_0000 | self.0 << 11 | offset, 0);
+        let mut value = value;
+        // SAFETY: reads a register of PCI's configuration space.
+        unsafe {
+            asm!("out dx, eax", in("dx") 0xcf8u16, in("eax") address, options(nostack));
+            asm!("in eax, dx", in("dx") 0xcfcu16, inout("eax") value, options(nostack));
+        }
+        value
+    }
+
+    fn set_config(self, offset: u32, value: u32) {
+        let address = 0x8000_0000 | self.0 << 11 | offset;
+        // SAFETY: writes a register of the one device that this program drives.
+        unsafe {
+            asm!("out dx, eax", in("dx") 0xcf8u16, in("eax") address, options(nostack));
+            asm!("out dx, eax", in("dx") 0xcfcu16, in("eax") value, options(nostack));
+        }
+    }
+
+    /// All there are.
+    pub fn all() -> impl Iterator<Item = Device> {
+        (0..32).map(Device).filter(|device| device.config(0) as u16 != u16::MAX)
+    }
+
+    /// Base class, subclass, interface.
+    pub fn class(self) -> u32 {
+        self.config(8) >> 8
+    }
+
+    /// Vendor and device.
+    pub fn id(self) -> (u16, u16) {
+        let id = self.config(0);
+        (id as u16, (id >> 16) as u16)
+    }
+
+    /// Makes its registers visible, and lets it reach memory; where they are, and the pin of its interrupt.
+    pub fn enable(self) -> (usize, u32) {
+        const MEMORY_AND_MASTER: u32 = 6;
+        if self.config(0x10) & !0xf == 0 {
+            self.set_config(0x10, BAR);
+        }
+        self.set_config(4, self.config(4) & 0xffff | MEMORY_AND_MASTER);
+        let pin = self.config(0x3c) >> 8 & 0xff;
+        // Slots below 25 share the last four pins of the I/O APIC.
+        (self.config(0x10) as usize & !0xf, 20 + (self.0 + pin.max(1) - 1) % 4)
+    }
+}
+
+struct Console;
+
+impl Write for Console {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        text.bytes().for_each(|byte| out8(CONSOLE, byte));
+        Ok(())
+    }
+}
+
+/// One line to whoever watches.
+pub fn say(line: fmt::Arguments<'_>) {
+    // The console cannot fail.
+    let _ = Console.write_fmt(format_args!("{line}\n"));
+}
+
+/// Ends QEMU. Its own exit status is then 33 for 0, and two more for each more.
+pub fn exit(status: u32) -> ! {
+    loop {
+        out8(EXIT, 0x10 + status as u8);
+    }
+}

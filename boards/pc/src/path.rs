@@ -1,0 +1,98 @@
+//! How many instructions a 4 KiB request takes, from `submit` to its completion in the hands of who asked: everything included, the interrupt's
+//! entry and its end at the APIC too. QEMU's controller moves the data in no time, so that nothing but instructions passes while a request is under way.
+
+use crate::board::{now_ns, say};
+use crate::{INTERRUPTS, Stack};
+use core::sync::atomic::Ordering;
+use mmcq::engine::{DmaBuf, Error, Kind, Request, SlotId};
+
+const BLOCKS: u32 = 8;
+const ROUNDS: u32 = 64;
+
+/// What is counted.
+#[derive(Clone, Copy)]
+struct Count {
+    instructions: u64,
+    accesses: u32,
+    interrupts: u32,
+    transfers: u64,
+}
+
+fn count(stack: &Stack) -> Count {
+    let (accesses, transfers) =
+        stack.with(|engine| (engine.host().regs().accesses(), engine.stats().transfers));
+    let interrupts = INTERRUPTS[0].load(Ordering::Relaxed);
+    // Last, so that the rest is not counted.
+    Count { instructions: now_ns(), accesses, interrupts, transfers }
+}
+
+/// Measures each kind of load on its own blocks, from `base` on, and prints a table.
+pub async fn measure(stack: &Stack, mut buffers: [DmaBuf; 32], base: u64) -> Result<(), Error> {
+    say(format_args!("path: a request of 4 KiB         instructions  registers  interrupts  transfers"));
+    for (name, write) in [("read", false), ("write", true)] {
+        for (order, stride) in [("random", 61), ("sequential", 1)] {
+            for depth in [1, 32] {
+                // Once to learn what is learned, once to count.
+                load(stack, &mut buffers, base, write, stride, depth)?;
+                let before = count(stack);
+                load(stack, &mut buffers, base, write, stride, depth)?;
+                let after = count(stack);
+                let requests = u64::from(ROUNDS * depth);
+                let tenths = |n: u64| (10 * n / requests / 10, 10 * n / requests % 10);
+                let (whole, tenth) = tenths(u64::from(after.accesses - before.accesses));
+                let (irqs, irq_tenth) = tenths(u64::from(after.interrupts - before.interrupts));
+                let (sent, sent_tenth) = tenths(after.transfers - before.transfers);
+                say(format_args!(
+                    "path: {order:10} {name:5}, depth {depth:2}  {:17}  {whole:7}.{tenth}  {irqs:8}.{irq_tenth}  {sent:7}.{sent_tenth}",
+                    (after.instructions - before.instructions) / requests
+                ));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// So many rounds of `depth` requests, each round submitted as a whole and waited for.
+fn load(
+    stack: &Stack,
+    buffers: &mut [DmaBuf; 32],
+    base: u64,
+    write: bool,
+    stride: u64,
+    depth: u32,
+) -> Result<(), Error> {
+    let mut place = 0u64;
+    for _ in 0..ROUNDS {
+        let mut ids: [Option<SlotId>; 32] = [None; 32];
+        // Together: by ones, the controller would have finished each before the next is there.
+        stack.with(|engine| {
+            for (buffer, id) in buffers.iter_mut().zip(&mut ids).take(depth as usize) {
+                // 251 is a prime: with a stride of 61 no request continues the one before.
+                place = (place + stride) % 251;
+                let (lba, blocks) = (base + place * u64::from(BLOCKS), BLOCKS);
+                let kind = if write { Kind::Write { lba, blocks } } else { Kind::Read { lba, blocks } };
+                let request = Request::new(kind, core::mem::replace(buffer, DmaBuf::EMPTY));
+                match engine.submit(request, now_ns()) {
+                    Ok(submitted) => *id = Some(submitted),
+                    Err((error, request)) => {
+                        *buffer = request.buf;
+                        return Err(error);
+                    }
+                }
+            }
+            Ok(())
+        })?;
+        for (buffer, id) in buffers.iter_mut().zip(ids) {
+            let Some(id) = id else { continue };
+            // A loop, not a sleep: waking up is no work of the stack's. It runs once where the interrupt came at once.
+            let completion = loop {
+                if let Some(completion) = stack.with(|engine| engine.take(id)) {
+                    break completion;
+                }
+            };
+            *buffer = completion.buf;
+            completion.result?;
+        }
+    }
+    Ok(())
+}
