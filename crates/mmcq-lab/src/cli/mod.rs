@@ -3,6 +3,7 @@
 mod card;
 mod reproduce;
 mod run;
+mod serve;
 mod trace;
 mod why;
 
@@ -32,6 +33,7 @@ enum Command {
     Reproduce(reproduce::Reproduce),
     Card(card::Card),
     Platforms(card::Platforms),
+    Serve(serve::Serve),
 }
 
 impl Cli {
@@ -44,6 +46,7 @@ impl Cli {
             Command::Reproduce(command) => command.run(),
             Command::Card(command) => command.run(),
             Command::Platforms(command) => command.run(),
+            Command::Serve(command) => command.run(),
         }
     }
 }
