@@ -1,12 +1,14 @@
 #!/bin/bash
 # install-judges.sh: installs what the tests are judged by and what is not there yet, from Debian's packages:
 # qemu-system-x86 (its controller and card, driven by the test `qemu` of crate mmcq), qemu-system-arm (its PL181, card and machine, under
-# the image of boards/arm), fio (offsets, options and reports of crate mmcq-lab) and sigrok-cli (decodes the waveforms of `mmcq trace`). And in a
-# Python environment of its own, target/judges, PyPI's crccheck (checksums of the waveforms).
+# the image of boards/arm), fio (offsets, options and reports of crate mmcq-lab; a client of `mmcq serve`), more clients of that (nbdinfo, nbdcopy, nbdsh, qemu-io and qemu-img),
+# and sigrok-cli (decodes the waveforms of `mmcq trace`). And in a Python environment of its own, target/judges, PyPI's crccheck (checksums
+# of the waveforms).
 set -euo pipefail
 judges=$(dirname "$0")/../target/judges
 missing=()
-for pair in qemu-system-x86_64:qemu-system-x86 qemu-system-arm:qemu-system-arm fio:fio sigrok-cli:sigrok-cli; do
+for pair in qemu-system-x86_64:qemu-system-x86 qemu-system-arm:qemu-system-arm fio:fio sigrok-cli:sigrok-cli \
+  nbdcopy:libnbd-bin nbdsh:python3-libnbd qemu-io:qemu-utils; do
   program=${pair%%:*}
   if command -v "$program" >/dev/null; then
     echo "$program is there: $("$program" --version | head -1)"

@@ -293,28 +293,48 @@ impl<const N: usize> Board<N> {
         let (cores, defer) = (platform.cores, platform.defer_completion);
         Ok(Board { stack, ext_csd, controller, time, card, costs, cores, migration, defer, context, memory })
     }
+
+    /// What goes beyond reads, writes and flushes: erases, zeroes, durable writes.
+    pub fn equip(&self) -> Result<(), String> {
+        let scratch = crate::buffers::piece(mmcq::card::SCRATCH_BYTES as usize);
+        let future = mmcq::card::equip(&self.stack, &self.card, scratch);
+        let (result, scratch) = drive(&self.stack, &self.controller, &self.time, future)?;
+        crate::buffers::free(scratch);
+        result.map_err(|e| e.to_string())
+    }
 }
 
 /// Brings the card up, letting virtual time run whenever the stack waits.
 type Found = (Card, Option<Box<[u8; 512]>>);
 
 fn start<const N: usize>(stack: &Stack<N>, controller: &Controller, time: &Time) -> Result<Found, String> {
-    CLOCK.with(|clock| *clock.borrow_mut() = time.clone());
-    ALARM.with(|alarm| alarm.set(None));
     let scratch: DmaBuf = crate::buffers::piece(mmcq::card::SCRATCH_BYTES as usize);
-    let mut device = controller.clone();
     let future = async {
         let (result, scratch) = bring_up(stack, scratch, Options::DEFAULT).await;
         let ext_csd = scratch.first_chunk().copied().map(Box::new);
         crate::buffers::free(scratch);
         result.map(|card| (card, ext_csd.filter(|_| matches!(card.family, Family::Emmc(_)))))
     };
+    drive(stack, controller, time, future)?.map_err(|e| e.to_string())
+}
+
+/// Runs a future of the stack to its end, letting virtual time run whenever it waits.
+fn drive<const N: usize, F: Future>(
+    stack: &Stack<N>,
+    controller: &Controller,
+    time: &Time,
+    future: F,
+) -> Result<F::Output, String> {
+    CLOCK.with(|clock| *clock.borrow_mut() = time.clone());
+    ALARM.with(|alarm| alarm.set(None));
+    let mut device = controller.clone();
+    let limit_ns = time.now().saturating_add(BRING_UP_LIMIT_NS);
     let mut future = std::pin::pin!(future);
     let mut context = std::task::Context::from_waker(std::task::Waker::noop());
     let mut quiet = 0;
     loop {
-        if let std::task::Poll::Ready(result) = future.as_mut().poll(&mut context) {
-            return result.map_err(|e| e.to_string());
+        if let std::task::Poll::Ready(output) = future.as_mut().poll(&mut context) {
+            return Ok(output);
         }
         stack.turn();
         if device.irq() {
@@ -323,7 +343,7 @@ fn start<const N: usize>(stack: &Stack<N>, controller: &Controller, time: &Time)
         let alarm = ALARM.with(Cell::get).map(|at| at.max(time.now()));
         let next = [device.next_event_ns(), alarm].into_iter().flatten().min();
         match next {
-            Some(at) if at <= BRING_UP_LIMIT_NS => {
+            Some(at) if at <= limit_ns => {
                 let came = device.advance(at);
                 time.set(time.now().max(came));
                 quiet = 0;

@@ -123,6 +123,13 @@ impl Controller {
         }
     }
 
+    /// The card's supply fails.
+    pub fn power_cut(&self, now_ns: u64) {
+        model!(self, m => if let Some(card) = m.borrow_mut().card_mut() {
+            card.power_cut(now_ns);
+        })
+    }
+
     /// What went over the bus so far.
     pub fn stats(&self) -> BusStats {
         model!(self, m => m.borrow().stats().clone())

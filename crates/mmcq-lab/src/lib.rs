@@ -12,6 +12,7 @@ pub mod registers;
 pub mod reproduce;
 pub mod runner;
 pub mod sdio;
+pub mod serve;
 pub mod system;
 pub mod torture;
 pub mod trace;

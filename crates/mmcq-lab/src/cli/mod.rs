@@ -3,6 +3,7 @@
 mod card;
 mod reproduce;
 mod run;
+mod serve;
 mod torture;
 mod trace;
 mod why;
@@ -34,6 +35,7 @@ enum Command {
     Torture(torture::Torture),
     Card(card::Card),
     Platforms(card::Platforms),
+    Serve(serve::Serve),
 }
 
 impl Cli {
@@ -47,6 +49,7 @@ impl Cli {
             Command::Torture(command) => command.run(),
             Command::Card(command) => command.run(),
             Command::Platforms(command) => command.run(),
+            Command::Serve(command) => command.run(),
         }
     }
 }

@@ -1,0 +1,208 @@
+//! Fixed newstyle negotiation: what a client may ask before it reads and writes.
+
+use super::protocol::{self as nbd, answer, flag, info, option};
+use super::socket::{Socket, read_by};
+use std::io::{self, ErrorKind};
+use std::time::{Duration, Instant};
+
+/// A client that has not finished by then is sent away.
+const LIMIT: Duration = Duration::from_secs(10);
+/// Options a client may try.
+const OPTIONS_MAX: usize = 64;
+/// Bytes of an option's data.
+const DATA_MAX: u32 = 8192;
+/// The one context of block status that there is.
+const ALLOCATION: &str = "base:allocation";
+/// Its number.
+pub const ALLOCATION_ID: u32 = 1;
+
+/// The export as clients are told.
+#[derive(Clone, Debug)]
+pub struct Export {
+    /// Its name; the empty name means it as well.
+    pub name: String,
+    /// Size.
+    pub bytes: u64,
+    /// Nobody may write.
+    pub read_only: bool,
+    /// Trim reaches the card.
+    pub trims: bool,
+    /// Largest request.
+    pub request_max: u32,
+}
+
+impl Export {
+    fn flags(&self) -> u16 {
+        let mut flags = flag::HAS_FLAGS | flag::SEND_FLUSH | flag::CAN_MULTI_CONN;
+        if self.read_only {
+            flags |= flag::READ_ONLY;
+        } else {
+            flags |= flag::SEND_FUA | flag::SEND_WRITE_ZEROES;
+            if self.trims {
+                flags |= flag::SEND_TRIM;
+            }
+        }
+        flags
+    }
+}
+
+/// What was agreed on.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Agreed {
+    /// Replies in chunks.
+    pub structured: bool,
+    /// Block status may be asked.
+    pub allocation: bool,
+}
+
+/// Talks until the client wants to begin. `None`: it only looked, or gave up.
+pub fn negotiate(socket: &mut dyn Socket, export: &Export) -> io::Result<Option<Agreed>> {
+    let deadline = Instant::now() + LIMIT;
+    let mut hello = nbd::HELLO.to_vec();
+    hello.extend(nbd::HANDSHAKE_FLAGS.to_be_bytes());
+    socket.write_all(&hello)?;
+    let mut flags = [0; 4];
+    if !read_by(socket, &mut flags, deadline)? {
+        return Ok(None);
+    }
+    let flags = u32::from_be_bytes(flags);
+    if flags & !u32::from(nbd::HANDSHAKE_FLAGS) != 0 || flags & 1 == 0 {
+        return Err(io::Error::new(
+            ErrorKind::InvalidData,
+            format!("client flags {flags:#x}, expected 1 or 3"),
+        ));
+    }
+    let no_zeroes = flags & 2 != 0;
+    let mut agreed = Agreed::default();
+    for _ in 0..OPTIONS_MAX {
+        let mut head = [0; 16];
+        if !read_by(socket, &mut head, deadline)? {
+            return Ok(None);
+        }
+        let (magic, asked, length) = (nbd::be64(&head, 0), nbd::be32(&head, 8), nbd::be32(&head, 12));
+        if magic != nbd::OPTION_MAGIC {
+            return Err(io::Error::new(ErrorKind::InvalidData, format!("option magic {magic:#018x}")));
+        }
+        if length > DATA_MAX {
+            socket.write_all(&nbd::option_reply(asked, answer::TOO_BIG, b"an option has 8 KiB at most"))?;
+            return Err(io::Error::new(ErrorKind::InvalidData, format!("option of {length} bytes")));
+        }
+        let mut data = vec![0; length as usize];
+        if length > 0 && !read_by(socket, &mut data, deadline)? {
+            return Err(ErrorKind::UnexpectedEof.into());
+        }
+        let mut say = |kind, bytes: &[u8]| socket.write_all(&nbd::option_reply(asked, kind, bytes));
+        match asked {
+            option::EXPORT_NAME => {
+                // No answer is foreseen but the export itself, or the end.
+                if !named(export, &data) {
+                    return Err(io::Error::new(ErrorKind::NotFound, "unknown export name"));
+                }
+                let mut reply = export.bytes.to_be_bytes().to_vec();
+                reply.extend(export.flags().to_be_bytes());
+                reply.resize(reply.len() + if no_zeroes { 0 } else { 124 }, 0);
+                socket.write_all(&reply)?;
+                return Ok(Some(agreed));
+            }
+            option::ABORT => {
+                say(answer::ACK, &[])?;
+                return Ok(None);
+            }
+            option::LIST if data.is_empty() => {
+                let mut name = (export.name.len() as u32).to_be_bytes().to_vec();
+                name.extend(export.name.as_bytes());
+                say(answer::SERVER, &name)?;
+                say(answer::ACK, &[])?;
+            }
+            option::INFO | option::GO => match info_name(&data) {
+                None => say(answer::INVALID, b"malformed")?,
+                Some(name) if !named(export, name) => say(answer::UNKNOWN, b"no such export")?,
+                Some(_) => {
+                    for piece in information(export) {
+                        say(answer::INFO, &piece)?;
+                    }
+                    say(answer::ACK, &[])?;
+                    if asked == option::GO {
+                        return Ok(Some(agreed));
+                    }
+                }
+            },
+            option::STRUCTURED_REPLY if data.is_empty() => {
+                agreed.structured = true;
+                say(answer::ACK, &[])?;
+            }
+            option::LIST_META_CONTEXT | option::SET_META_CONTEXT => match contexts(export, &data) {
+                _ if !agreed.structured => say(answer::INVALID, b"structured replies come first")?,
+                None => say(answer::INVALID, b"malformed")?,
+                Some(None) => say(answer::UNKNOWN, b"no such export")?,
+                Some(Some(queries)) => {
+                    let set = asked == option::SET_META_CONTEXT;
+                    let listed = !set && queries.is_empty();
+                    let wanted = listed || queries.iter().any(|q| q == ALLOCATION || !set && q == "base:");
+                    if wanted {
+                        let id = if set { ALLOCATION_ID } else { 0 };
+                        let mut context = id.to_be_bytes().to_vec();
+                        context.extend(ALLOCATION.as_bytes());
+                        say(answer::META_CONTEXT, &context)?;
+                    }
+                    if set {
+                        agreed.allocation = wanted;
+                    }
+                    say(answer::ACK, &[])?;
+                }
+            },
+            option::LIST | option::STRUCTURED_REPLY => say(answer::INVALID, b"no data expected")?,
+            _ => say(answer::UNSUPPORTED, b"not known here")?,
+        }
+    }
+    Err(io::Error::new(ErrorKind::InvalidData, "too many options"))
+}
+
+fn named(export: &Export, name: &[u8]) -> bool {
+    name.is_empty() || name == export.name.as_bytes()
+}
+
+/// The export's name in the data of `INFO` and `GO`; what the client asks for is sent anyway.
+fn info_name(data: &[u8]) -> Option<&[u8]> {
+    let (length, rest) = data.split_first_chunk::<4>()?;
+    let length = u32::from_be_bytes(*length) as usize;
+    let name = rest.get(..length)?;
+    let (count, asked) = rest.get(length..)?.split_first_chunk::<2>()?;
+    (asked.len() == 2 * usize::from(u16::from_be_bytes(*count))).then_some(name)
+}
+
+fn information(export: &Export) -> [Vec<u8>; 3] {
+    let mut size = info::EXPORT.to_be_bytes().to_vec();
+    size.extend(export.bytes.to_be_bytes());
+    size.extend(export.flags().to_be_bytes());
+    let mut name = info::NAME.to_be_bytes().to_vec();
+    name.extend(export.name.as_bytes());
+    let mut blocks = info::BLOCK_SIZE.to_be_bytes().to_vec();
+    for bytes in [512, 4096, export.request_max] {
+        blocks.extend(u32::to_be_bytes(bytes));
+    }
+    [size, name, blocks]
+}
+
+/// Queries for contexts; `Some(None)`: of another export.
+#[allow(clippy::option_option, reason = "malformed, of nobody, or ours")]
+fn contexts(export: &Export, data: &[u8]) -> Option<Option<Vec<String>>> {
+    let mut at = data;
+    let mut take = |bytes: usize| -> Option<&[u8]> {
+        let (now, later) = at.split_at_checked(bytes)?;
+        at = later;
+        Some(now)
+    };
+    let length = nbd::be32(take(4)?, 0) as usize;
+    let known = named(export, take(length)?);
+    let count = nbd::be32(take(4)?, 0);
+    let mut queries = Vec::new();
+    for _ in 0..count {
+        let length = nbd::be32(take(4)?, 0) as usize;
+        queries.push(String::from_utf8_lossy(take(length)?).into_owned());
+    }
+    if !at.is_empty() {
+        return None;
+    }
+    Some(known.then_some(queries))
+}

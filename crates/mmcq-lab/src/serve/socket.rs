@@ -1,0 +1,114 @@
+//! Connections, whichever kind, and reading from them with patience that ends.
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// A client's end of a connection.
+pub trait Socket: Read + Write + Send {
+    /// The same connection, for another thread.
+    fn twin(&self) -> io::Result<Box<dyn Socket>>;
+    /// How long a read may wait.
+    fn patience(&self, limit: Option<Duration>) -> io::Result<()>;
+    /// How long a write may wait.
+    fn write_patience(&self, limit: Duration) -> io::Result<()>;
+    /// Ends it for everybody.
+    fn close(&self);
+}
+
+macro_rules! socket {
+    ($stream:ty) => {
+        impl Socket for $stream {
+            fn twin(&self) -> io::Result<Box<dyn Socket>> {
+                Ok(Box::new(self.try_clone()?))
+            }
+
+            fn patience(&self, limit: Option<Duration>) -> io::Result<()> {
+                self.set_read_timeout(limit)
+            }
+
+            fn write_patience(&self, limit: Duration) -> io::Result<()> {
+                self.set_write_timeout(Some(limit))
+            }
+
+            fn close(&self) {
+                // It may be closed already.
+                let _ = self.shutdown(std::net::Shutdown::Both);
+            }
+        }
+    };
+}
+
+socket!(UnixStream);
+socket!(TcpStream);
+
+/// Where clients come in.
+pub enum Listener {
+    /// By a path.
+    Unix(UnixListener),
+    /// By a port.
+    Tcp(TcpListener),
+}
+
+impl Listener {
+    /// Listens at a path. A socket there that nobody listens at any more is replaced; anything else is not touched.
+    pub fn unix(path: &Path) -> io::Result<Self> {
+        use std::os::unix::fs::FileTypeExt;
+        let stale = std::fs::symlink_metadata(path).is_ok_and(|m| m.file_type().is_socket())
+            && UnixStream::connect(path).is_err_and(|e| e.kind() == ErrorKind::ConnectionRefused);
+        if stale {
+            std::fs::remove_file(path)?;
+        }
+        UnixListener::bind(path).map(Listener::Unix)
+    }
+
+    /// The next client.
+    pub fn accept(&self) -> io::Result<Box<dyn Socket>> {
+        Ok(match self {
+            Listener::Unix(listener) => Box::new(listener.accept()?.0),
+            Listener::Tcp(listener) => {
+                let stream = listener.accept()?.0;
+                // A reply is written whole; waiting for more of them only makes it late.
+                stream.set_nodelay(true)?;
+                Box::new(stream)
+            }
+        })
+    }
+}
+
+/// Fills the buffer before `deadline`. `Ok(false)`: the client has gone away before its first byte.
+pub fn read_by(socket: &mut dyn Socket, buffer: &mut [u8], deadline: Instant) -> io::Result<bool> {
+    let mut filled = 0;
+    while filled < buffer.len() {
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(ErrorKind::TimedOut.into());
+        }
+        socket.patience(Some(left))?;
+        match socket.read(&mut buffer[filled..]) {
+            Ok(0) if filled == 0 => return Ok(false),
+            Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
+            Ok(n) => filled += n,
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return Err(ErrorKind::TimedOut.into()),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(true)
+}
+
+/// Waits for the first byte as long as it takes. `None`: the client has gone away.
+pub fn first_byte(socket: &mut dyn Socket) -> io::Result<Option<u8>> {
+    socket.patience(None)?;
+    let mut byte = [0];
+    loop {
+        match socket.read(&mut byte) {
+            Ok(0) => return Ok(None),
+            Ok(_) => return Ok(Some(byte[0])),
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+}

@@ -1,0 +1,249 @@
+//! Clients that lie, stop half-way, or want too much: their connection ends, and nothing else.
+
+use super::{Server, pattern};
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+/// A client that speaks byte by byte.
+struct Raw(UnixStream);
+
+impl Raw {
+    /// Negotiated with `EXPORT_NAME`: simple replies.
+    fn connect(server: &Server) -> Raw {
+        let mut raw = Raw::greeted(server);
+        raw.send(&option(1, b""));
+        assert_eq!(raw.receive(10).unwrap()[..8], (1u64 << 20).to_be_bytes());
+        raw
+    }
+
+    fn greeted(server: &Server) -> Raw {
+        let stream = UnixStream::connect(server.path("card.img.sock")).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+        let mut raw = Raw(stream);
+        assert_eq!(&raw.receive(18).unwrap()[..16], b"NBDMAGICIHAVEOPT");
+        raw.send(&3u32.to_be_bytes());
+        raw
+    }
+
+    fn send(&mut self, bytes: &[u8]) {
+        // A server that has ended the connection is seen at the next read.
+        let _ = self.0.write_all(bytes);
+    }
+
+    fn receive(&mut self, bytes: usize) -> Option<Vec<u8>> {
+        let mut buffer = vec![0; bytes];
+        self.0.read_exact(&mut buffer).ok().map(|()| buffer)
+    }
+
+    /// The error of the next simple reply.
+    fn error(&mut self) -> Option<u32> {
+        let reply = self.receive(16)?;
+        assert_eq!(reply[..4], 0x6744_6698u32.to_be_bytes());
+        Some(u32::from_be_bytes(reply[4..8].try_into().unwrap()))
+    }
+
+    fn is_ended(&mut self) -> bool {
+        let mut rest = Vec::new();
+        // What the server has not read any more makes it a reset.
+        self.0.read_to_end(&mut rest).err().is_none_or(|e| e.kind() == std::io::ErrorKind::ConnectionReset)
+    }
+}
+
+fn option(number: u32, data: &[u8]) -> Vec<u8> {
+    let mut out = b"IHAVEOPT".to_vec();
+    out.extend(number.to_be_bytes());
+    out.extend((data.len() as u32).to_be_bytes());
+    out.extend(data);
+    out
+}
+
+fn request(flags: u16, command: u16, offset: u64, length: u32) -> Vec<u8> {
+    let mut out = 0x2560_9513u32.to_be_bytes().to_vec();
+    out.extend(flags.to_be_bytes());
+    out.extend(command.to_be_bytes());
+    out.extend(7u64.to_be_bytes());
+    out.extend(offset.to_be_bytes());
+    out.extend(length.to_be_bytes());
+    out
+}
+
+fn server() -> Server {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("card.img"), pattern(1 << 20, 5)).unwrap();
+    Server::over(folder, "--write")
+}
+
+/// The server still serves, and nobody has touched the image.
+fn unharmed(server: Server) -> String {
+    let mut raw = Raw::connect(&server);
+    raw.send(&request(0, 0, 4096, 512));
+    assert_eq!(raw.error(), Some(0));
+    assert!(raw.receive(512).unwrap() == pattern(1 << 20, 5)[4096..4608]);
+    drop(raw);
+    let (said, folder) = server.stop();
+    assert!(std::fs::read(folder.path().join("card.img")).unwrap() == pattern(1 << 20, 5));
+    said
+}
+
+#[test]
+fn requests_that_make_no_sense_are_refused_one_by_one() {
+    const EINVAL: u32 = 22;
+    const ENOSPC: u32 = 28;
+    let server = server();
+    let mut raw = Raw::connect(&server);
+    for (request, expected) in [
+        (request(0, 0, 0, 0), EINVAL),
+        (request(0, 0, 1 << 20, 512), EINVAL),
+        (request(0, 0, u64::MAX - 511, 512), EINVAL),
+        (request(0, 0, u64::MAX - 1023, 1024), EINVAL),
+        (request(0, 0, 0, u32::MAX), EINVAL),
+        (request(0, 0, 1, 512), EINVAL),
+        (request(0, 0, 0, 513), EINVAL),
+        (request(2, 0, 0, 512), EINVAL),
+        (request(0x8000, 0, 0, 512), EINVAL),
+        (request(0, 3, 512, 0), EINVAL),
+        (request(0, 4, 1 << 20, 512), ENOSPC),
+        (request(0, 6, 0, u32::MAX & !511), ENOSPC),
+        (request(0, 5, 0, 512), EINVAL),
+        (request(0, 7, 0, 512), EINVAL),
+        (request(0, 99, 0, 512), EINVAL),
+    ] {
+        raw.send(&request);
+        assert_eq!(raw.error(), Some(expected), "{request:x?}");
+    }
+    // A write beyond the end: its data are taken, and thrown away.
+    raw.send(&request(0, 1, (1 << 20) - 512, 1024));
+    raw.send(&[0xee; 1024]);
+    assert_eq!(raw.error(), Some(ENOSPC));
+    unharmed(server);
+}
+
+#[test]
+fn an_endless_write_ends_its_connection() {
+    let server = server();
+    let mut raw = Raw::connect(&server);
+    raw.send(&request(0, 1, 0, u32::MAX));
+    assert_eq!(raw.error(), Some(22));
+    assert!(raw.is_ended());
+    let said = unharmed(server);
+    assert!(said.contains("4294967295 bytes"), "{said}");
+}
+
+#[test]
+fn what_is_no_request_ends_its_connection() {
+    let server = server();
+    for garbage in [&b"GET / HTTP/1.1\r\nHost: card\r\n\r\n"[..], &[0; 28], &[0xff; 4096]] {
+        let mut raw = Raw::connect(&server);
+        raw.send(garbage);
+        assert!(raw.is_ended());
+    }
+    unharmed(server);
+}
+
+#[test]
+fn what_is_no_handshake_ends_its_connection() {
+    let server = server();
+    for bytes in [&[0xff; 4][..], &[0; 4]] {
+        let mut stream = UnixStream::connect(server.path("card.img.sock")).unwrap();
+        stream.write_all(bytes).unwrap();
+        let mut all = Vec::new();
+        stream.read_to_end(&mut all).unwrap();
+        assert_eq!(all.len(), 18);
+    }
+    let mut raw = Raw::greeted(&server);
+    raw.send(b"IHAVEOPT\0\0\0\x07\xff\xff\xff\xff");
+    assert!(raw.is_ended());
+    let mut raw = Raw::greeted(&server);
+    raw.send(&option(1, b"another"));
+    assert!(raw.is_ended());
+    // An endless talker, too.
+    let mut raw = Raw::greeted(&server);
+    for _ in 0..100 {
+        raw.send(&option(1234, b""));
+    }
+    assert!(raw.is_ended());
+    // Malformed lists, lengths that point beyond the data: refused, and the talk goes on.
+    let mut raw = Raw::greeted(&server);
+    for (number, data) in
+        [(7, &b"\xff\xff\xff\xff"[..]), (7, b""), (10, b"\0\0\0\0\xff\xff\xff\xff"), (3, b"x")]
+    {
+        raw.send(&option(number, data));
+        let reply = raw.receive(20).unwrap();
+        assert!(reply[12] & 0x80 != 0, "{number}: {reply:x?}");
+        let length = u32::from_be_bytes(reply[16..20].try_into().unwrap());
+        raw.receive(length as usize).unwrap();
+    }
+    unharmed(server);
+}
+
+#[test]
+fn a_half_sent_request_is_not_waited_for_long() {
+    let server = server();
+    let mut half = Raw::connect(&server);
+    half.send(&request(0, 1, 0, 4096)[..20]);
+    let mut data = Raw::connect(&server);
+    data.send(&request(0, 1, 0, 4096));
+    data.send(&[0xee; 4095]);
+    let began = Instant::now();
+    assert!(half.is_ended());
+    assert!(data.is_ended());
+    assert!(began.elapsed() < Duration::from_secs(25));
+    unharmed(server);
+}
+
+#[test]
+fn a_slow_handshake_is_not_waited_for_long() {
+    let server = server();
+    let mut slow = Raw::greeted(&server);
+    assert!(slow.is_ended());
+    unharmed(server);
+}
+
+#[test]
+fn the_seventeenth_client_is_sent_away() {
+    let server = server();
+    let clients: Vec<Raw> = (0..16).map(|_| Raw::connect(&server)).collect();
+    let mut stream = UnixStream::connect(server.path("card.img.sock")).unwrap();
+    let mut all = Vec::new();
+    // It may be reset instead.
+    let _ = stream.read_to_end(&mut all);
+    assert!(all.is_empty());
+    drop(clients);
+    std::thread::sleep(Duration::from_millis(300));
+    let said = unharmed(server);
+    assert!(said.contains("16 clients"), "{said}");
+}
+
+#[test]
+fn overlapping_writes_leave_one_of_them() {
+    let server = server();
+    let mut clients: Vec<Raw> = (0..4).map(|_| Raw::connect(&server)).collect();
+    for round in 0..50u8 {
+        for (n, raw) in clients.iter_mut().enumerate() {
+            raw.send(&request(0, 1, 8192, 4096));
+            raw.send(&[round * 4 + n as u8; 4096]);
+        }
+        for raw in &mut clients {
+            assert_eq!(raw.error(), Some(0));
+        }
+        clients[0].send(&request(0, 0, 8192, 4096));
+        assert_eq!(clients[0].error(), Some(0));
+        let read = clients[0].receive(4096).unwrap();
+        assert!((round * 4..round * 4 + 4).contains(&read[0]) && read.iter().all(|&b| b == read[0]));
+    }
+}
+
+#[test]
+fn a_server_in_the_way_is_named() {
+    let server = server();
+    let output = std::process::Command::new(env!("CARGO_BIN_EXE_mmcq"))
+        .current_dir(server.folder.path())
+        .args(["serve", "card.img"])
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.contains("card.img.sock") && said.lines().count() == 1, "{said}");
+    unharmed(server);
+}
