@@ -21,7 +21,10 @@ fn fuzz_platforms() {
     let directory = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../platforms");
     let mut good: Vec<Vec<u8>> = Vec::new();
     for entry in std::fs::read_dir(directory).unwrap() {
-        good.push(std::fs::read(entry.unwrap().path()).unwrap());
+        let path = entry.unwrap().path();
+        if path.is_file() {
+            good.push(std::fs::read(path).unwrap());
+        }
     }
     let file = std::env::temp_dir().join(format!("mmcq-fuzz-{}.toml", std::process::id()));
     let name = file.to_str().unwrap().to_owned();
