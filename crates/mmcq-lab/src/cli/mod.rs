@@ -1,6 +1,8 @@
 //! Command line: one file a command. Exit codes: 0 well, 1 the run found errors (I/O, verification), 2 bad input.
 
 mod card;
+#[cfg(target_os = "linux")]
+mod device;
 mod reproduce;
 mod run;
 mod trace;
@@ -32,6 +34,8 @@ enum Command {
     Reproduce(reproduce::Reproduce),
     Card(card::Card),
     Platforms(card::Platforms),
+    #[cfg(target_os = "linux")]
+    Device(device::Device),
 }
 
 impl Cli {
@@ -44,6 +48,8 @@ impl Cli {
             Command::Reproduce(command) => command.run(),
             Command::Card(command) => command.run(),
             Command::Platforms(command) => command.run(),
+            #[cfg(target_os = "linux")]
+            Command::Device(command) => command.run(),
         }
     }
 }
