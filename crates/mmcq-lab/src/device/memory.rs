@@ -232,7 +232,7 @@ mod tests {
     #[test]
     fn ranges_are_whole_and_do_not_overlap() {
         let (memory, guest) = (memory(), file(0x1000));
-        let mut map =
+        let map =
             |bus, bytes, offset| memory.map(bus, bytes, guest.try_clone().unwrap(), offset, (true, true));
         assert_eq!(map(0x1000, 0, 0), Err(MapError::Range));
         assert_eq!(map(u64::MAX, 2, 0), Err(MapError::Range));

@@ -52,13 +52,7 @@ pub struct Server<'a> {
 impl<'a> Server<'a> {
     /// The device `model`, whose memory is `memory`, for the client of this connection. The model's time is 0 at `begin`, and goes with the clock on the
     /// wall.
-    pub fn new(
-        socket: Socket,
-        id: Id,
-        model: &'a mut Sdhci,
-        memory: GuestMemory,
-        begin: Instant,
-    ) -> Self {
+    pub fn new(socket: Socket, id: Id, model: &'a mut Sdhci, memory: GuestMemory, begin: Instant) -> Self {
         let config = ConfigSpace::new(id);
         memory.set_bus_master(false);
         Server { socket, model, memory, config, pin: Pin::default(), begin, greeted: false }

@@ -92,7 +92,8 @@ struct Control([MaybeUninit<u8>; 64]);
 
 // SAFETY: CMSG_SPACE only computes.
 const _: () = assert!(
-    unsafe { libc::CMSG_SPACE((DESCRIPTORS_MAX * size_of::<RawFd>()) as u32) } as usize <= size_of::<Control>(),
+    unsafe { libc::CMSG_SPACE((DESCRIPTORS_MAX * size_of::<RawFd>()) as u32) } as usize
+        <= size_of::<Control>(),
 );
 
 /// One `recvmsg`. Bytes received; 0 at the end.
