@@ -1,5 +1,5 @@
 #!/bin/bash
-# linux-on-model.sh [CARD...]: an unmodified Linux of Debian's drives the controller model with a card in it (`mmcq device`), in a virtual machine.
+# linux-on-model.sh [CARD[@PLATFORM@PCI-ID]...]: an unmodified Linux of Debian's drives the controller model with a card in it (`mmcq device`), in a virtual machine.
 # For each card: Linux detects it; what its sysfs and debugfs say of the card's registers is what `mmcq card` says; it reads what this machine put
 # into the image, and writes data which it reads back, through its page cache and around it; the image then holds what Linux wrote, and
 # nothing else; Linux's driver does nothing that the model counts as a violation; and its kernel has no complaint about the card.
@@ -11,8 +11,10 @@ cd "$(dirname "$0")/.."
 say() { echo "linux-on-model.sh: $*" >&2; }
 limit_s=${LINUX_TIMEOUT:-300}
 store=$PWD/target/judges/linux
-cards=("$@")
-[ ${#cards[@]} -gt 0 ] || cards=(sdxc-128g-uhs sdhc-16g-hs sdsc-1g emmc-hs200 emmc-4g-old)
+what=("$@")
+# Slow and fast SD cards, one with a cache; eMMC old and new; and one on a controller with eight lines and HS400.
+[ ${#what[@]} -gt 0 ] || what=(sdxc-128g-uhs sdhc-16g-hs sdsc-1g cards/sdxc-64g-a2.toml emmc-4g-old emmc-hs200 cards/emmc-51-full.toml
+  hbg4a2@platforms/intel-emmc.toml@8086:5acc)
 tools/install-qemu11.sh
 qemu=$PWD/target/judges/qemu11/qemu-system-x86_64
 
@@ -154,21 +156,22 @@ JOB
 (cd "$root" && find . | "$store/bin/busybox" cpio -o -H newc 2>/dev/null) | gzip -1 >"$work/initrd"
 
 failed=0
-wrong() { say "$card: $*"; failed=1; }
+wrong() { say "$item: $*"; failed=1; }
 
 # One card in one machine; $work/said is what its job said.
 run() {
   local image=$1 socket=$work/socket status=0
-  "$MMCQ" device "$image" --card "$card" --socket "$socket" --log "$work/bus.log" >"$work/device" 2>&1 &
+  "$MMCQ" device "$image" --card "$card" "${board[@]}" --socket "$socket" --log "$work/bus.log" >"$work/device" 2>&1 &
   server=$!
   for _ in $(seq 100); do
     [ ! -S "$socket" ] || break
     sleep 0.1
   done
   [ -S "$socket" ] || { wrong "mmcq device: $(cat "$work/device")"; return; }
+  # Writes that wait for their answer: a pause that the driver makes after one must not begin before the model has it.
   timeout "$limit_s" "$qemu" -M q35,memory-backend=ram -object memory-backend-memfd,id=ram,size=384M,share=on -accel tcg -nodefaults -display none \
     -no-reboot -serial "file:$work/console" -kernel "$store"/boot/vmlinuz* -initrd "$work/initrd" -append "console=ttyS0 quiet panic=-1" \
-    -device '{"driver":"vfio-user-pci","socket":{"type":"unix","path":"'"$socket"'"},"x-msg-timeout":60000}' </dev/null || status=$?
+    -device '{"driver":"vfio-user-pci","socket":{"type":"unix","path":"'"$socket"'"},"x-msg-timeout":60000,"x-no-posted-writes":true}' </dev/null || status=$?
   [ $status -eq 0 ] || wrong "QEMU ended with $status"
   # It ends with its client; if none came, it waits for one.
   timeout 20 tail --pid="$server" -f /dev/null || kill "$server"
@@ -177,8 +180,8 @@ run() {
   tr -d '\r' <"$work/console" >"$work/said"
   if [ -n "${KEEP:-}" ]; then
     mkdir -p "$KEEP"
-    cp "$work/console" "$KEEP/${card##*/}.console"
-    cp "$work/bus.log" "$KEEP/${card##*/}.bus"
+    cp "$work/console" "$KEEP/${item//\//-}.console"
+    cp "$work/bus.log" "$KEEP/${item//\//-}.bus"
   fi
   grep -qx 'end of job' "$work/said" || { wrong "the job did not come to its end"; tail -50 "$work/console" >&2; }
   ! grep -E '^wrong:' "$work/said" >&2 || wrong "Linux found something wrong"
@@ -199,8 +202,11 @@ agree() { # name ours theirs
 # The last byte of CID and CSD is a checksum, which a controller does not pass on.
 without_crc() { local raw=${1// /}; echo "${raw%??}"; }
 
-for card in "${cards[@]}"; do
-  echo "== $card"
+for item in "${what[@]}"; do
+  echo "== $item"
+  IFS=@ read -r card platform id <<<"$item"
+  board=()
+  [ -z "$id" ] || board=(--platform "$platform" --pci-id "$id")
   image=$work/card.img
   "$MMCQ" card --card "$card" --json >"$work/card"
   blocks=$(ours card size | sed 's/.*(\([0-9]*\) blocks.*/\1/')
@@ -225,7 +231,7 @@ for card in "${cards[@]}"; do
     agree "SSR after its first byte" "$(ours SSR raw | cut -c3-)" "$(theirs 'sysfs ssr' | cut -c3-)"
   else
     ext_csd=$(theirs 'debugfs ext_csd')
-    byte() { echo $((16#${ext_csd:$(($1 * 2)):2})); }
+    byte() { local digits=${ext_csd:$(($1 * 2)):2}; echo $((16#${digits:-0})); }
     agree "EXT_CSD revision" "$(ours EXT_CSD 'revision .192.')" "$(byte 192)"
     agree "EXT_CSD SEC_COUNT" "$blocks" $(($(byte 212) + ($(byte 213) << 8) + ($(byte 214) << 16) + ($(byte 215) << 24)))
     agree "EXT_CSD boot areas" "$(ours EXT_CSD 'boot areas .226.')" "2 x $(($(byte 226) / 8)) MiB"

@@ -16,7 +16,8 @@ use std::process::ExitCode;
 #[command(after_help = "Example (QEMU 10.1 or later; the machine's memory must be shared):
   truncate -s 1G card.img && mmcq device card.img --socket card.sock
   qemu-system-x86_64 -M q35,memory-backend=ram -object memory-backend-memfd,id=ram,size=512M,share=on ... \\
-    -device '{\"driver\":\"vfio-user-pci\",\"socket\":{\"type\":\"unix\",\"path\":\"card.sock\"}}'")]
+    -device '{\"driver\":\"vfio-user-pci\",\"socket\":{\"type\":\"unix\",\"path\":\"card.sock\"},\"x-no-posted-writes\":true}'
+Writes that are not posted keep the guest's pauses as long as it wants them.")]
 pub struct Device {
     /// Image file behind the card. The board's own card takes its size; a card named by --card must fit into it [default: generated memory]
     image: Option<PathBuf>,
