@@ -130,8 +130,8 @@ pub fn card_profile(name: &str) -> Result<CardProfile, BoardError> {
     Err(BoardError::NoCard { name: name.to_owned(), known })
 }
 
-/// A card and its memory: `card` instead of the platform's own, `medium` instead of generated memory. A card that was named must fit its medium; the
-/// platform's own takes the medium's size.
+/// A card and its memory: `card` instead of the platform's own, `medium` instead of generated memory. A card
+/// that was named must fit its medium; the platform's own takes the medium's size.
 pub fn card_with(
     platform: &Platform,
     card: Option<&str>,

@@ -1,4 +1,5 @@
-//! The controller model and its card as a PCI device for a virtual machine, over vfio-user: foreign drivers judge the model.
+//! The controller model and its card as a PCI device for a virtual machine, over vfio-user: foreign drivers
+//! judge the model.
 //!
 //! - `server.rs`: a client and the device.
 //! - `protocol.rs`: messages as bytes.
@@ -7,7 +8,8 @@
 //! - `memory.rs`: the guest's memory, which the controller's DMA reaches.
 //! - `interrupt.rs`: the interrupt pin.
 //!
-//! Virtual time goes with the clock on the wall: the guest's time limits are those of a real machine, and what is due happens when it is due.
+//! Virtual time goes with the clock on the wall: the guest's time limits are those of a real machine, and
+//! what is due happens when it is due.
 
 mod interrupt;
 pub mod memory;

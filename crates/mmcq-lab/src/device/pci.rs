@@ -1,10 +1,12 @@
-//! The configuration space of a PCI device with an SD host controller of one slot [PCI 3.0 6.1, SDHC appendix C.3].
+//! The configuration space of a PCI device with an SD host controller of one slot [PCI 3.0 6.1; SDHC, the appendix
+//! on PCI].
 
 /// Bytes of the configuration space.
 pub const CONFIG_BYTES: usize = 256;
 /// Bytes of the slot's registers, behind the first base address.
 pub const BAR_BYTES: u32 = 0x100;
-/// Vendor and device that the device has if nobody asks for others: those of QEMU's own controller, for which Linux knows no quirks.
+/// Vendor and device that the device has if nobody asks for others: those of QEMU's own controller, for which
+/// Linux knows no quirks.
 pub const DEFAULT_ID: Id = Id { vendor: 0x1b36, device: 0x0007 };
 
 const COMMAND: usize = 0x04;
@@ -82,7 +84,8 @@ impl ConfigSpace {
         *self = Self::new(self.id);
     }
 
-    /// Reads; false if the access does not lie inside. `interrupt` is the state of the interrupt, disabled or not.
+    /// Reads; false if the access does not lie inside. `interrupt` is the state of the interrupt, disabled or
+    /// not.
     pub fn read(&self, offset: u64, buffer: &mut [u8], interrupt: bool) -> bool {
         let Some(at) = place(offset, buffer.len()) else {
             return false;

@@ -1,4 +1,5 @@
-//! A client and the device: its messages, one after the other, and between them whatever the device does by itself.
+//! A client and the device: its messages, one after the other, and between them whatever the device does by
+//! itself.
 
 use super::interrupt::Pin;
 use super::memory::{GuestMemory, MapError};
@@ -50,8 +51,8 @@ pub struct Server<'a> {
 }
 
 impl<'a> Server<'a> {
-    /// The device `model`, whose memory is `memory`, for the client of this connection. The model's time is 0 at `begin`, and goes with the clock on the
-    /// wall.
+    /// The device `model`, whose memory is `memory`, for the client of this connection. The model's time is 0
+    /// at `begin`, and goes with the clock on the wall.
     pub fn new(socket: Socket, id: Id, model: &'a mut Sdhci, memory: GuestMemory, begin: Instant) -> Self {
         let config = ConfigSpace::new(id);
         memory.set_bus_master(false);
@@ -298,12 +299,13 @@ fn inside_bar(offset: u64, len: usize) -> bool {
     offset.checked_add(len as u64).is_some_and(|end| end <= BAR_BYTES.into())
 }
 
-/// An access inside the registers as bytes, halfwords and words on their own boundaries: offset, size, and which bytes of the access.
+/// An access inside the registers as bytes, halfwords and words on their own boundaries: offset, size, and
+/// which bytes of the access.
 fn pieces(offset: u64, len: usize) -> impl Iterator<Item = (u16, u8, std::ops::Range<usize>)> {
     let mut done = 0;
     std::iter::from_fn(move || {
         let at = offset as usize + done;
-        let size = [4, 2, 1].into_iter().find(|size| at % size == 0 && done + size <= len)?;
+        let size = [4, 2, 1].into_iter().find(|&size| at.is_multiple_of(size) && done + size <= len)?;
         let part = done..done + size;
         done += size;
         Some((at as u16, size as u8, part))

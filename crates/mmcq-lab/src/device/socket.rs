@@ -13,7 +13,8 @@ use std::time::Duration;
 /// A message that has begun must be complete, and an answer taken, after this.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Listens at a path. A socket there that nobody listens at any more is replaced; anything else is not touched.
+/// Listens at a path. A socket there that nobody listens at any more is replaced; anything else is not
+/// touched.
 pub fn listen(path: &Path) -> io::Result<UnixListener> {
     let stale = std::fs::symlink_metadata(path).is_ok_and(|m| m.file_type().is_socket())
         && UnixStream::connect(path).is_err_and(|e| e.kind() == ErrorKind::ConnectionRefused);
@@ -40,7 +41,8 @@ impl Socket {
         ready(self.0.as_raw_fd(), libc::POLLIN, limit)
     }
 
-    /// Fills `buffer`; descriptors that come with it are added to `descriptors`. `Ok(false)`: the client has gone away before the first byte.
+    /// Fills `buffer`; descriptors that come with it are added to `descriptors`. `Ok(false)`: the client has
+    /// gone away before the first byte.
     pub fn receive(&self, buffer: &mut [u8], descriptors: &mut Vec<OwnedFd>) -> io::Result<bool> {
         let mut filled = 0;
         while filled < buffer.len() {
@@ -106,13 +108,15 @@ fn receive_some(socket: RawFd, buffer: &mut [u8], descriptors: &mut Vec<OwnedFd>
     message.msg_iovlen = 1;
     message.msg_control = (&raw mut control).cast();
     message.msg_controllen = size_of::<Control>();
-    // SAFETY: the message points to `buffer` and `control` with their lengths; both live and are ours alone until the call returns.
+    // SAFETY: the message points to `buffer` and `control` with their lengths; both live and are ours alone
+    // until the call returns.
     let received = unsafe { libc::recvmsg(socket, &mut message, libc::MSG_CMSG_CLOEXEC) };
     if received < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: `recvmsg` has filled `control` as far as `msg_controllen`, which it set; the macros stay inside. Each descriptor in an SCM_RIGHTS
-    // message is new, open and nobody else's, so it can be owned; control data need not be aligned for `RawFd`.
+    // SAFETY: `recvmsg` has filled `control` as far as `msg_controllen`, which it set; the macros stay
+    // inside. Each descriptor in an SCM_RIGHTS message is new, open and nobody else's, so it can be owned;
+    // control data need not be aligned for `RawFd`.
     unsafe {
         let mut head = libc::CMSG_FIRSTHDR(&message);
         while let Some(found) = head.as_ref() {

@@ -151,7 +151,8 @@ fn send_with(socket: &UnixStream, bytes: &[u8], descriptors: &[i32]) {
     let mut part = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
     let mut control = [0u64; 32];
     let size = size_of_val(descriptors);
-    // SAFETY: zeros are a valid `msghdr`; it points to `bytes` and to `control`, which has room for so few descriptors and lives through the call.
+    // SAFETY: zeros are a valid `msghdr`; it points to `bytes` and to `control`, which has room for so few
+    // descriptors and lives through the call.
     unsafe {
         let mut message: libc::msghdr = std::mem::zeroed();
         message.msg_iov = &mut part;

@@ -46,7 +46,8 @@ pub struct SdhciConfig {
     pub debounce_ns: u64,
     /// The card is soldered: always inserted.
     pub fixed: bool,
-    /// The card's supply does not hang on SD Bus Power: it is there whatever the driver says, and a reset of everything does not take it away.
+    /// The card's supply does not hang on SD Bus Power: it is there whatever the driver says, and a reset of
+    /// everything does not take it away.
     pub always_powered: bool,
     /// Tuning commands until the sampling point is found (at most 40).
     pub tuning_rounds: u8,
