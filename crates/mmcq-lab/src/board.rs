@@ -130,6 +130,26 @@ pub fn card_profile(name: &str) -> Result<CardProfile, BoardError> {
     Err(BoardError::NoCard { name: name.to_owned(), known })
 }
 
+/// A card and its memory: `card` instead of the platform's own, `medium` instead of generated memory. A card
+/// that was named must fit its medium; the platform's own takes the medium's size.
+pub fn card_with(
+    platform: &Platform,
+    card: Option<&str>,
+    medium: Option<Medium>,
+) -> Result<(CardProfile, Medium), BoardError> {
+    let mut profile = card_profile(card.unwrap_or(&platform.card))?;
+    let medium = match medium {
+        Some(medium) => {
+            if card.is_none() && medium.bytes() != profile.capacity_bytes() {
+                profile = profile.with_capacity_bytes(medium.bytes())?;
+            }
+            medium
+        }
+        None => Medium::sparse(profile.capacity_bytes(), Fill::Zeros)?,
+    };
+    Ok((profile, medium))
+}
+
 /// Whose software runs around the driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Price {
@@ -240,24 +260,14 @@ fn context(platform: &Platform, price: Price, costs: &Costs) -> Context {
 }
 
 impl<const N: usize> Board<N> {
-    /// Builds a board and brings its card up. `card` instead of the platform's own; `medium` instead of generated memory. A card that was named must fit its
-    /// medium; the platform's own takes the medium's size.
+    /// Builds a board and brings its card up; card and memory are those of [`card_with`].
     pub fn new(
         platform: &Platform,
         card: Option<&str>,
         medium: Option<Medium>,
         price: Price,
     ) -> Result<Self, BoardError> {
-        let mut profile = card_profile(card.unwrap_or(&platform.card))?;
-        let medium = match medium {
-            Some(medium) => {
-                if card.is_none() && medium.bytes() != profile.capacity_bytes() {
-                    profile = profile.with_capacity_bytes(medium.bytes())?;
-                }
-                medium
-            }
-            None => Medium::sparse(profile.capacity_bytes(), Fill::Zeros)?,
-        };
+        let (profile, medium) = card_with(platform, card, medium)?;
         let time = Time::new();
         let memory = ShadowMemory::new(MemoryConfig::BITS32);
         let (costs, mut calls, registers) = costs(platform, price);

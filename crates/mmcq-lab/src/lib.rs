@@ -3,6 +3,8 @@
 pub mod board;
 pub mod buffers;
 pub mod controller;
+#[cfg(target_os = "linux")]
+pub mod device;
 pub mod fio;
 pub mod linux;
 pub mod ours;

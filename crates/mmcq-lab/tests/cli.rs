@@ -54,6 +54,20 @@ fn card(name: &str) -> String {
     std::fs::read_to_string(path).unwrap()
 }
 
+#[cfg(target_os = "linux")]
+#[test]
+fn a_device_that_cannot_be_is_refused_before_it_listens() {
+    let folder = Folder::new();
+    folder.refused("device --socket s --card nosuch", &["nosuch", "hbg4a2"]);
+    folder.refused("device --socket s --platform stream-rtsx", &["stream-rtsx", "sdhci"]);
+    folder.refused("device --socket nowhere/s", &["nowhere/s", "No such file"]);
+    folder.refused("device none.img --socket s", &["none.img"]);
+    folder.file("taken", "not a socket");
+    folder.refused("device --socket taken", &["taken", "in use"]);
+    assert!(!folder.0.path().join("s").exists());
+    assert_eq!(std::fs::read_to_string(folder.0.path().join("taken")).unwrap(), "not a socket");
+}
+
 #[test]
 fn bad_input_is_one_line_that_names_the_place() {
     let folder = Folder::new();

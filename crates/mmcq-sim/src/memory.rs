@@ -28,6 +28,25 @@ const SHARED_BITS: usize = 7;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BusError;
 
+/// Memory as a device reaches it, by bus addresses.
+pub trait DeviceMemory {
+    /// Reads `buffer.len()` bytes at `bus`; on an error the buffer is filled with ones.
+    fn device_read(&self, bus: u64, buffer: &mut [u8]) -> Result<(), BusError>;
+
+    /// Writes `data` at `bus`.
+    fn device_write(&self, bus: u64, data: &[u8]) -> Result<(), BusError>;
+}
+
+impl DeviceMemory for ShadowMemory {
+    fn device_read(&self, bus: u64, buffer: &mut [u8]) -> Result<(), BusError> {
+        ShadowMemory::device_read(self, bus, buffer)
+    }
+
+    fn device_write(&self, bus: u64, data: &[u8]) -> Result<(), BusError> {
+        ShadowMemory::device_write(self, bus, data)
+    }
+}
+
 /// Which addresses and limits a [`ShadowMemory`] has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryConfig {

@@ -1,6 +1,8 @@
 //! Command line: one file a command. Exit codes: 0 well, 1 the run found errors (I/O, verification), 2 bad input.
 
 mod card;
+#[cfg(target_os = "linux")]
+mod device;
 mod reproduce;
 mod run;
 mod serve;
@@ -36,6 +38,8 @@ enum Command {
     Card(card::Card),
     Platforms(card::Platforms),
     Serve(serve::Serve),
+    #[cfg(target_os = "linux")]
+    Device(device::Device),
 }
 
 impl Cli {
@@ -50,6 +54,8 @@ impl Cli {
             Command::Card(command) => command.run(),
             Command::Platforms(command) => command.run(),
             Command::Serve(command) => command.run(),
+            #[cfg(target_os = "linux")]
+            Command::Device(command) => command.run(),
         }
     }
 }

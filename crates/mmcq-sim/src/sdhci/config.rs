@@ -46,6 +46,9 @@ pub struct SdhciConfig {
     pub debounce_ns: u64,
     /// The card is soldered: always inserted.
     pub fixed: bool,
+    /// The card's supply does not hang on SD Bus Power: it is there whatever the driver says, and a reset of
+    /// everything does not take it away.
+    pub always_powered: bool,
     /// Tuning commands until the sampling point is found (at most 40).
     pub tuning_rounds: u8,
     /// Tuning never finds one.
@@ -95,6 +98,7 @@ impl SdhciConfig {
         signal18_fails: false,
         debounce_ns: 1_000_000,
         fixed: false,
+        always_powered: false,
         tuning_rounds: 20,
         tuning_fails: false,
         untuned_sample_error: 100,

@@ -43,7 +43,7 @@ pub use profile::{PROFILES, Profile};
 
 use crate::card::{BusState, Card};
 use crate::faults::{Faults, Point, Strike};
-use crate::memory::ShadowMemory;
+use crate::memory::DeviceMemory;
 pub use crate::port::PortCounters;
 use crate::probe::{Probe, Signal};
 use crate::wire::Beat;
@@ -100,7 +100,7 @@ type Log = Box<dyn FnMut(BusEvent)>;
 /// The controller, its slot and the bus.
 pub struct Sdhci {
     config: SdhciConfig,
-    memory: ShadowMemory,
+    memory: Box<dyn DeviceMemory>,
     card: Option<Box<dyn Card>>,
     /// What is due to happen, by [`Timer`].
     timers: [u64; TIMERS.len()],
@@ -131,11 +131,15 @@ pub struct Sdhci {
 
 impl Sdhci {
     /// A controller after power-on reset, at time 0.
-    pub fn new(config: SdhciConfig, memory: ShadowMemory, card: Option<Box<dyn Card>>) -> Self {
+    pub fn new(
+        config: SdhciConfig,
+        memory: impl DeviceMemory + 'static,
+        card: Option<Box<dyn Card>>,
+    ) -> Self {
         let inserted = card.is_some() || config.fixed;
         Sdhci {
             config,
-            memory,
+            memory: Box::new(memory),
             card,
             timers: [NEVER; TIMERS.len()],
             now: 0,

@@ -412,7 +412,7 @@ impl Sdhci {
         let tuned_mode = hs400 || uhs && (mode == 3 || mode == 2 && sdr50_tunes);
         let eight = r.host1 & host1::EIGHT_BITS != 0 && self.config.has(cap::EIGHT_BITS);
         let bus = BusState {
-            powered: r.power & 1 != 0,
+            powered: r.power & 1 != 0 || self.config.always_powered,
             clock_hz: self.clock_hz(),
             width: if eight {
                 8

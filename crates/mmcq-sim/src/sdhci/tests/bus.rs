@@ -47,6 +47,17 @@ fn accesses_of_every_width_reach_the_same_bytes() {
 }
 
 #[test]
+fn a_reset_takes_the_card_its_power_unless_that_comes_from_elsewhere() {
+    for always_powered in [false, true] {
+        let mut rig = Rig::warm(SdhciConfig { always_powered, ..SdhciConfig::GENERIC_4_20 });
+        rig.w8(0x2f, 1);
+        let bus = seen(&rig);
+        assert_eq!((bus.powered, bus.clock_hz), (always_powered, 0));
+        assert_eq!(rig.r8(0x29), 0, "the register is reset either way");
+    }
+}
+
+#[test]
 fn the_clock_needs_its_enables_and_its_time() {
     let mut rig = Rig::cold(SdhciConfig::GENERIC_4_20);
     rig.w8(0x29, 0x0f);

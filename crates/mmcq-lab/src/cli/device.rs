@@ -1,0 +1,81 @@
+//! `mmcq device`: a simulated controller with its card in a virtual machine.
+
+use super::{Error, print};
+use clap::Args;
+use mmcq_lab::device::{self, Setup, pci};
+use mmcq_lab::platform::Platform;
+use mmcq_sim::card::Medium;
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Show the controller model with its card to a virtual machine, as a PCI device over vfio-user
+///
+/// Serves one machine and ends with it. Virtual time goes with the clock on the wall. Ends with 1 if the machine broke the protocol.
+#[derive(Debug, Args)]
+#[command(after_help = "Example (QEMU 10.1 or later; the machine's memory must be shared):
+  truncate -s 1G card.img && mmcq device card.img --socket card.sock
+  qemu-system-x86_64 -M q35,memory-backend=ram -object memory-backend-memfd,id=ram,size=512M,share=on ... \\
+    -device '{\"driver\":\"vfio-user-pci\",\"socket\":{\"type\":\"unix\",\"path\":\"card.sock\"},\"x-no-posted-writes\":true}'
+Writes that are not posted keep the guest's pauses as long as it wants them.")]
+pub struct Device {
+    /// Image file behind the card. The board's own card takes its size; a card named by --card must fit into it [default: generated memory]
+    image: Option<PathBuf>,
+    /// Path of the socket
+    #[arg(long, value_name = "PATH")]
+    socket: PathBuf,
+    /// Card: a name from `mmcq platforms`, or a TOML file [default: the board's]
+    #[arg(long, value_name = "CARD")]
+    card: Option<String>,
+    /// Board with an SDHCI controller: a name from `mmcq platforms`, or a TOML file
+    #[arg(long, value_name = "PLATFORM", default_value = "generic")]
+    platform: String,
+    /// Vendor and device, four hexadecimal digits each: drivers know the quirks of some
+    #[arg(long, value_name = "VENDOR:DEVICE", default_value_t = pci::DEFAULT_ID)]
+    pci_id: pci::Id,
+    /// Write down what happens on the bus, a line each, times in nanoseconds
+    #[arg(long, value_name = "PATH")]
+    log: Option<PathBuf>,
+}
+
+impl Device {
+    pub fn run(self) -> Result<ExitCode, Error> {
+        let platform = Platform::load(&self.platform).map_err(Error::input)?;
+        let medium = match &self.image {
+            Some(path) => Some(Medium::image(path, false).map_err(Error::input)?),
+            None => None,
+        };
+        let setup = Setup { platform, card: self.card, medium, id: self.pci_id };
+        let mut device = device::Device::new(setup, &self.socket).map_err(Error::Input)?;
+        if let Some(path) = &self.log {
+            let file = std::fs::File::create(path)
+                .map_err(|e| Error::Input(format!("--log {}: {e}", path.display())))?;
+            let mut file = std::io::BufWriter::new(file);
+            // A log that cannot be written any more is no reason to take the card away from the machine.
+            device.set_log(Box::new(move |event| drop(writeln!(file, "{event:?}"))));
+        }
+        print(&format!("PCI device {} at {}\n", self.pci_id, self.socket.display()))?;
+        let result = device.serve().map_err(Error::Run);
+        // It is ours; a second server would have been refused.
+        let _ = std::fs::remove_file(&self.socket);
+        let summary = result?;
+        let stats = &summary.stats;
+        print(&format!(
+            "{} commands, {} interrupts, {} blocks read, {} written, {} bad; {} violations by the driver; {} accesses to no memory\n",
+            stats.command_count(),
+            stats.interrupts,
+            stats.blocks_read,
+            stats.blocks_written,
+            stats.blocks_bad,
+            summary.violations,
+            summary.refused.0,
+        ))?;
+        if let Some(first) = summary.refused.1 {
+            eprintln!("mmcq: DMA {first}");
+        }
+        match summary.error {
+            Some(error) => Err(Error::Run(error)),
+            None => Ok(ExitCode::SUCCESS),
+        }
+    }
+}

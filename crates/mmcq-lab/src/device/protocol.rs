@@ -1,0 +1,412 @@
+//! Messages of vfio-user 0.0 as bytes: what a client asks, and what it is answered.
+//!
+//! A message is a header of 16 bytes and a payload; all numbers are in the byte order of the machine (both
+//! ends are on it).
+
+/// Bytes of a message's header.
+pub const HEADER_BYTES: usize = 16;
+/// The longest message that is accepted.
+pub const MESSAGE_BYTES_MAX: usize = 64 * 1024;
+/// The longest read or write of a region.
+pub const ACCESS_BYTES_MAX: usize = 4096;
+/// Descriptors that may come with a message.
+pub const DESCRIPTORS_MAX: usize = 8;
+
+const KIND: u32 = 0xf;
+const REPLY: u32 = 1;
+const NO_REPLY: u32 = 1 << 4;
+const ERROR: u32 = 1 << 5;
+
+/// Flags of [`Request::DmaMap`].
+pub mod dma {
+    /// The device may read.
+    pub const READ: u32 = 1;
+    /// The device may write.
+    pub const WRITE: u32 = 1 << 1;
+    /// Of an unmap: everything.
+    pub const ALL: u32 = 1 << 1;
+}
+
+/// Flags of [`Request::SetIrqs`].
+pub mod irqs {
+    /// No data: all of the range.
+    pub const DATA_NONE: u32 = 1;
+    /// One byte for each.
+    pub const DATA_BOOL: u32 = 1 << 1;
+    /// One eventfd for each.
+    pub const DATA_EVENTFD: u32 = 1 << 2;
+    /// Mask.
+    pub const MASK: u32 = 1 << 3;
+    /// Unmask.
+    pub const UNMASK: u32 = 1 << 4;
+    /// Set up, or try, the signal.
+    pub const TRIGGER: u32 = 1 << 5;
+}
+
+/// A message's header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// Chosen by who asks; the answer has the same.
+    pub id: u16,
+    /// What it is about.
+    pub command: u16,
+    /// Bytes of header and payload.
+    pub bytes: u32,
+    flags: u32,
+}
+
+impl Header {
+    /// Takes a header apart; an error is one line.
+    pub fn parse(raw: &[u8; HEADER_BYTES]) -> Result<Self, String> {
+        let mut fields = Fields(raw);
+        let id = fields.u16();
+        let command = fields.u16();
+        let header = Header { id, command, bytes: fields.u32(), flags: fields.u32() };
+        let within = HEADER_BYTES..=MESSAGE_BYTES_MAX;
+        if !within.contains(&(header.bytes as usize)) {
+            return Err(format!(
+                "message {id}: size {}: expected {HEADER_BYTES} to {MESSAGE_BYTES_MAX}",
+                header.bytes
+            ));
+        }
+        if header.flags & KIND != 0 {
+            return Err(format!("message {id}: flags {:#x}: expected a request (kind 0)", header.flags));
+        }
+        Ok(header)
+    }
+
+    /// Bytes after the header.
+    pub fn payload_bytes(&self) -> usize {
+        (self.bytes as usize).saturating_sub(HEADER_BYTES)
+    }
+
+    /// The client waits for an answer.
+    pub fn wants_reply(&self) -> bool {
+        self.flags & NO_REPLY == 0
+    }
+
+    /// The answer with this payload.
+    pub fn reply(&self, payload: &[u8]) -> Vec<u8> {
+        self.answer(REPLY, 0, payload)
+    }
+
+    /// The refusal with this number of `errno.h`.
+    pub fn refusal(&self, errno: i32) -> Vec<u8> {
+        self.answer(REPLY | ERROR, errno as u32, &[])
+    }
+
+    fn answer(&self, flags: u32, error: u32, payload: &[u8]) -> Vec<u8> {
+        let mut out = Vec::with_capacity(HEADER_BYTES + payload.len());
+        out.extend_from_slice(&self.id.to_ne_bytes());
+        out.extend_from_slice(&self.command.to_ne_bytes());
+        for field in [(HEADER_BYTES + payload.len()) as u32, flags, error] {
+            out.extend_from_slice(&field.to_ne_bytes());
+        }
+        out.extend_from_slice(payload);
+        out
+    }
+}
+
+/// What a client asks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Request<'a> {
+    /// Which version both speak; the first message.
+    Version {
+        /// Major.
+        major: u16,
+        /// Minor.
+        minor: u16,
+    },
+    /// Memory appears. Without a descriptor it is memory that only the client can reach.
+    DmaMap {
+        /// See [`dma`].
+        flags: u32,
+        /// Offset in the file.
+        offset: u64,
+        /// Bus address.
+        address: u64,
+        /// Its length.
+        bytes: u64,
+    },
+    /// Memory goes.
+    DmaUnmap {
+        /// See [`dma`].
+        flags: u32,
+        /// Bus address.
+        address: u64,
+        /// Its length.
+        bytes: u64,
+    },
+    /// How many regions and interrupts there are.
+    DeviceInfo,
+    /// What this region is.
+    RegionInfo(u32),
+    /// What this kind of interrupt is.
+    IrqInfo(u32),
+    /// Interrupts are set up, masked, unmasked, tried.
+    SetIrqs {
+        /// See [`irqs`].
+        flags: u32,
+        /// Which kind.
+        index: u32,
+        /// From this one.
+        start: u32,
+        /// So many.
+        count: u32,
+        /// A byte for each, with [`irqs::DATA_BOOL`].
+        data: &'a [u8],
+    },
+    /// Reads a region.
+    RegionRead {
+        /// Which one.
+        region: u32,
+        /// From here.
+        offset: u64,
+        /// So many bytes, at most [`ACCESS_BYTES_MAX`].
+        count: usize,
+    },
+    /// Writes a region.
+    RegionWrite {
+        /// Which one.
+        region: u32,
+        /// From here.
+        offset: u64,
+        /// These bytes.
+        data: &'a [u8],
+    },
+    /// As after power-on.
+    Reset,
+    /// Something that this device does not do.
+    Other(u16),
+}
+
+impl<'a> Request<'a> {
+    /// Takes a payload apart; an error is one line.
+    pub fn parse(header: &Header, payload: &'a [u8]) -> Result<Self, String> {
+        let (name, needed) = match header.command {
+            1 => ("VERSION", 4),
+            2 => ("DMA_MAP", 32),
+            3 => ("DMA_UNMAP", 24),
+            4 => ("DEVICE_GET_INFO", 16),
+            5 => ("DEVICE_GET_REGION_INFO", 32),
+            7 => ("DEVICE_GET_IRQ_INFO", 16),
+            8 => ("DEVICE_SET_IRQS", 20),
+            9 => ("REGION_READ", 16),
+            10 => ("REGION_WRITE", 16),
+            13 => ("DEVICE_RESET", 0),
+            other => return Ok(Request::Other(other)),
+        };
+        let place = || format!("message {} ({name})", header.id);
+        if payload.len() < needed {
+            return Err(format!(
+                "{}: {} bytes of payload: expected {needed} or more",
+                place(),
+                payload.len()
+            ));
+        }
+        let mut fields = Fields(payload);
+        Ok(match header.command {
+            1 => Request::Version { major: fields.u16(), minor: fields.u16() },
+            2 => {
+                fields.u32();
+                let flags = fields.u32();
+                let offset = fields.u64();
+                Request::DmaMap { flags, offset, address: fields.u64(), bytes: fields.u64() }
+            }
+            3 => {
+                fields.u32();
+                Request::DmaUnmap { flags: fields.u32(), address: fields.u64(), bytes: fields.u64() }
+            }
+            4 => Request::DeviceInfo,
+            5 | 7 => {
+                fields.u64();
+                let index = fields.u32();
+                if header.command == 5 { Request::RegionInfo(index) } else { Request::IrqInfo(index) }
+            }
+            8 => {
+                fields.u32();
+                let flags = fields.u32();
+                let index = fields.u32();
+                Request::SetIrqs { flags, index, start: fields.u32(), count: fields.u32(), data: fields.0 }
+            }
+            9 | 10 => {
+                let offset = fields.u64();
+                let region = fields.u32();
+                let count = fields.u32() as usize;
+                if count > ACCESS_BYTES_MAX {
+                    return Err(format!("{}: {count} bytes: expected at most {ACCESS_BYTES_MAX}", place()));
+                }
+                if header.command == 9 {
+                    Request::RegionRead { region, offset, count }
+                } else {
+                    let data = fields.0.get(..count).ok_or_else(|| {
+                        format!("{}: {count} bytes to write, {} sent", place(), fields.0.len())
+                    })?;
+                    Request::RegionWrite { region, offset, data }
+                }
+            }
+            _ => Request::Reset,
+        })
+    }
+}
+
+/// Numbers one after the other; zeros when there are no more.
+struct Fields<'a>(&'a [u8]);
+
+impl Fields<'_> {
+    fn take<const N: usize>(&mut self) -> [u8; N] {
+        match self.0.split_first_chunk() {
+            Some((field, rest)) => {
+                self.0 = rest;
+                *field
+            }
+            None => [0; N],
+        }
+    }
+
+    fn u16(&mut self) -> u16 {
+        u16::from_ne_bytes(self.take())
+    }
+
+    fn u32(&mut self) -> u32 {
+        u32::from_ne_bytes(self.take())
+    }
+
+    fn u64(&mut self) -> u64 {
+        u64::from_ne_bytes(self.take())
+    }
+}
+
+/// The payload that answers VERSION.
+pub fn version() -> Vec<u8> {
+    let capabilities = serde_json::json!({ "capabilities": {
+        "max_msg_fds": DESCRIPTORS_MAX,
+        "max_data_xfer_size": ACCESS_BYTES_MAX,
+        "max_dma_maps": super::memory::RANGES_MAX,
+    } });
+    // Version 0.0, then the capabilities as text that ends with a zero.
+    let mut payload = vec![0; 4];
+    payload.extend_from_slice(capabilities.to_string().as_bytes());
+    payload.push(0);
+    payload
+}
+
+/// The payload that answers DEVICE_GET_INFO.
+pub fn device_info(regions: u32, irqs: u32) -> Vec<u8> {
+    // It can be reset, and it is a PCI device.
+    words(&[16, 0b11, regions, irqs])
+}
+
+/// The payload that answers DEVICE_GET_REGION_INFO; a region of no bytes does not exist.
+pub fn region_info(index: u32, bytes: u64) -> Vec<u8> {
+    // Read and write.
+    let flags = if bytes == 0 { 0 } else { 0b11 };
+    let mut payload = words(&[32, flags, index, 0]);
+    payload.extend_from_slice(&bytes.to_ne_bytes());
+    payload.extend_from_slice(&0u64.to_ne_bytes());
+    payload
+}
+
+/// The payload that answers DEVICE_GET_IRQ_INFO.
+pub fn irq_info(index: u32, count: u32) -> Vec<u8> {
+    // By eventfd, can be masked, masks itself.
+    let flags = if count == 0 { 0 } else { 0b111 };
+    words(&[16, flags, index, count])
+}
+
+/// The payload that answers REGION_READ and, without data, REGION_WRITE.
+pub fn access(offset: u64, region: u32, count: usize, data: &[u8]) -> Vec<u8> {
+    let mut payload = offset.to_ne_bytes().to_vec();
+    payload.extend_from_slice(&words(&[region, count as u32]));
+    payload.extend_from_slice(data);
+    payload
+}
+
+/// The payload that answers DMA_UNMAP.
+pub fn unmapped(flags: u32, address: u64, bytes: u64) -> Vec<u8> {
+    let mut payload = words(&[24, flags]);
+    payload.extend_from_slice(&address.to_ne_bytes());
+    payload.extend_from_slice(&bytes.to_ne_bytes());
+    payload
+}
+
+fn words(words: &[u32]) -> Vec<u8> {
+    words.iter().flat_map(|word| word.to_ne_bytes()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn header(command: u16, payload: usize) -> Header {
+        Header { id: 7, command, bytes: (HEADER_BYTES + payload) as u32, flags: 0 }
+    }
+
+    #[test]
+    fn a_header_is_sixteen_bytes_in_this_order() {
+        let raw: Vec<u8> = [[0x34, 0x12, 9, 0], 32u32.to_ne_bytes(), 0x10u32.to_ne_bytes(), [0; 4]].concat();
+        let header = Header::parse(raw[..].try_into().unwrap()).unwrap();
+        if cfg!(target_endian = "little") {
+            assert_eq!((header.id, header.command), (0x1234, 9));
+        }
+        assert_eq!((header.payload_bytes(), header.wants_reply()), (16, false));
+        assert_eq!(header.reply(&[5]).len(), 17);
+        let refusal = header.refusal(22);
+        assert_eq!(refusal[8..12], 0x21u32.to_ne_bytes(), "reply and error");
+        assert_eq!(refusal[12..16], 22u32.to_ne_bytes());
+    }
+
+    #[test]
+    fn a_header_that_lies_is_one_line() {
+        for (size, flags, expected) in [
+            (15u32, 0u32, "size 15: expected 16"),
+            (u32::MAX, 0, "size 4294967295"),
+            (16, 1, "expected a request"),
+        ] {
+            let raw: Vec<u8> = [[0; 4], size.to_ne_bytes(), flags.to_ne_bytes(), [0; 4]].concat();
+            let error = Header::parse(raw[..].try_into().unwrap()).unwrap_err();
+            assert!(error.contains(expected) && !error.contains('\n'), "{error}");
+        }
+    }
+
+    #[test]
+    fn requests_have_their_fields_where_the_protocol_puts_them() {
+        let mut payload = words(&[32, dma::READ | dma::WRITE]);
+        for field in [0x1000u64, 0x10_0000, 0x4000] {
+            payload.extend_from_slice(&field.to_ne_bytes());
+        }
+        let map = Request::DmaMap { flags: 3, offset: 0x1000, address: 0x10_0000, bytes: 0x4000 };
+        assert_eq!(Request::parse(&header(2, 32), &payload), Ok(map));
+        let write = access(0x28, 0, 2, &[0xaa, 0xbb]);
+        let request = Request::RegionWrite { region: 0, offset: 0x28, data: &[0xaa, 0xbb] };
+        assert_eq!(Request::parse(&header(10, write.len()), &write), Ok(request));
+        let set = words(&[20, irqs::DATA_EVENTFD | irqs::TRIGGER, 0, 0, 1]);
+        let request = Request::SetIrqs { flags: 0x24, index: 0, start: 0, count: 1, data: &[] };
+        assert_eq!(Request::parse(&header(8, 20), &set), Ok(request));
+        assert_eq!(Request::parse(&header(14, 0), &[]), Ok(Request::Other(14)));
+        assert_eq!(Request::parse(&header(13, 0), &[]), Ok(Request::Reset));
+    }
+
+    #[test]
+    fn payloads_that_are_too_short_or_ask_too_much_are_one_line() {
+        for (command, payload, expected) in [
+            (2, vec![0; 31], "message 7 (DMA_MAP): 31 bytes of payload: expected 32 or more"),
+            (10, access(0, 0, 8, &[1, 2]), "message 7 (REGION_WRITE): 8 bytes to write, 2 sent"),
+            (9, access(0, 0, 5000, &[]), "message 7 (REGION_READ): 5000 bytes: expected at most 4096"),
+        ] {
+            assert_eq!(Request::parse(&header(command, payload.len()), &payload), Err(expected.to_owned()));
+        }
+    }
+
+    #[test]
+    fn any_bytes_are_taken_apart_without_a_panic() {
+        arbtest::arbtest(|u| {
+            let raw: [u8; HEADER_BYTES] = u.arbitrary()?;
+            let payload: Vec<u8> = u.arbitrary()?;
+            let _ = Header::parse(&raw);
+            let header = header(u.int_in_range(0..=16)?, payload.len());
+            let _ = Request::parse(&header, &payload);
+            Ok(())
+        });
+    }
+}

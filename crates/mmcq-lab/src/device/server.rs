@@ -1,0 +1,313 @@
+//! A client and the device: its messages, one after the other, and between them whatever the device does by
+//! itself.
+
+use super::interrupt::Pin;
+use super::memory::{GuestMemory, MapError};
+use super::pci::{BAR_BYTES, CONFIG_BYTES, ConfigSpace, Id};
+use super::protocol::{self, HEADER_BYTES, Header, Request, dma, irqs};
+use super::socket::Socket;
+use mmcq_sim::sdhci::Sdhci;
+use std::fs::File;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
+
+/// Indices of regions: six base addresses, ROM, configuration, VGA.
+const REGIONS: u32 = 9;
+const BAR0: u32 = 0;
+const CONFIG: u32 = 7;
+/// Indices of interrupts: pin, MSI, MSI-X, error, request.
+const IRQS: u32 = 5;
+const PIN: u32 = 0;
+/// SDHCI's software reset register, and its reset of everything.
+const SOFTWARE_RESET: (u16, u32) = (0x2f, 1);
+/// The controller's events that are handled without looking at the socket.
+const EVENTS_MAX: u32 = 10_000;
+
+/// Why a connection ended before the client closed it: one line.
+#[derive(Debug, thiserror::Error)]
+pub enum Ended {
+    /// The socket.
+    #[error("client: {0}")]
+    Socket(#[from] io::Error),
+    /// What the client sent.
+    #[error("client: {0}")]
+    Message(String),
+}
+
+/// The answer to a request: a payload, or a number of `errno.h`.
+type Answer = Result<Vec<u8>, i32>;
+
+/// The device, with one client.
+pub struct Server<'a> {
+    socket: Socket,
+    model: &'a mut Sdhci,
+    memory: GuestMemory,
+    config: ConfigSpace,
+    pin: Pin,
+    begin: Instant,
+    /// Version was agreed on.
+    greeted: bool,
+}
+
+impl<'a> Server<'a> {
+    /// The device `model`, whose memory is `memory`, for the client of this connection. The model's time is 0
+    /// at `begin`, and goes with the clock on the wall.
+    pub fn new(socket: Socket, id: Id, model: &'a mut Sdhci, memory: GuestMemory, begin: Instant) -> Self {
+        let config = ConfigSpace::new(id);
+        memory.set_bus_master(false);
+        Server { socket, model, memory, config, pin: Pin::default(), begin, greeted: false }
+    }
+
+    /// Serves until the client goes away. Afterwards nothing of the client's memory is held any more.
+    pub fn run(mut self) -> Result<(), Ended> {
+        let result = self.serve();
+        self.memory.unmap_all();
+        result
+    }
+
+    fn serve(&mut self) -> Result<(), Ended> {
+        let mut payload = Vec::new();
+        loop {
+            self.catch_up()?;
+            let next = self.model.next_event_ns();
+            let left = next.map(|at| Duration::from_nanos(at.saturating_sub(self.now_ns())));
+            if !self.socket.wait(left)? {
+                continue;
+            }
+            let mut raw = [0; HEADER_BYTES];
+            let mut descriptors = Vec::new();
+            if !self.socket.receive(&mut raw, &mut descriptors)? {
+                return Ok(());
+            }
+            let header = Header::parse(&raw).map_err(Ended::Message)?;
+            payload.resize(header.payload_bytes(), 0);
+            if !payload.is_empty() && !self.socket.receive(&mut payload, &mut descriptors)? {
+                return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
+            }
+            let request = Request::parse(&header, &payload).map_err(Ended::Message)?;
+            let answer = self.answer(&header, request, descriptors)?;
+            if header.wants_reply() {
+                self.socket.send(&match answer {
+                    Ok(payload) => header.reply(&payload),
+                    Err(errno) => header.refusal(errno),
+                })?;
+            }
+        }
+    }
+
+    fn now_ns(&self) -> u64 {
+        u64::try_from(self.begin.elapsed().as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    /// Everything that is due happens, and the client hears of the interrupt.
+    fn catch_up(&mut self) -> io::Result<()> {
+        let now = self.now_ns();
+        let mut events = 0;
+        while events < EVENTS_MAX && self.model.advance(now) < now {
+            events += 1;
+        }
+        self.update_pin()
+    }
+
+    fn update_pin(&mut self) -> io::Result<()> {
+        self.pin.set_level(self.model.irq() && !self.config.interrupt_disabled())
+    }
+
+    fn answer(
+        &mut self,
+        header: &Header,
+        request: Request<'_>,
+        mut descriptors: Vec<OwnedFd>,
+    ) -> Result<Answer, Ended> {
+        let greeting = matches!(request, Request::Version { .. });
+        if greeting == self.greeted {
+            let expected = if greeting { "something else than a second VERSION" } else { "VERSION first" };
+            let text = format!("message {} (command {}): expected {expected}", header.id, header.command);
+            return Err(Ended::Message(text));
+        }
+        Ok(match request {
+            Request::Version { major: 0, .. } => {
+                self.greeted = true;
+                Ok(protocol::version())
+            }
+            Request::Version { major, minor } => {
+                return Err(Ended::Message(format!("version {major}.{minor}: expected 0.x")));
+            }
+            Request::DmaMap { flags, offset, address, bytes } => {
+                self.map(flags, offset, address, bytes, descriptors.pop())
+            }
+            Request::DmaUnmap { flags, address, bytes } => {
+                if flags & dma::ALL != 0 {
+                    self.memory.unmap_all();
+                    Ok(protocol::unmapped(flags, address, bytes))
+                } else if self.memory.unmap(address, bytes) {
+                    Ok(protocol::unmapped(flags, address, bytes))
+                } else {
+                    Err(libc::EINVAL)
+                }
+            }
+            Request::DeviceInfo => Ok(protocol::device_info(REGIONS, IRQS)),
+            Request::RegionInfo(index @ 0..REGIONS) => Ok(protocol::region_info(index, region_bytes(index))),
+            Request::IrqInfo(index @ 0..IRQS) => Ok(protocol::irq_info(index, irq_count(index))),
+            Request::RegionInfo(_) | Request::IrqInfo(_) => Err(libc::EINVAL),
+            Request::SetIrqs { flags, index, start, count, data } => {
+                self.set_irqs(flags, (index, start, count), data, descriptors.pop())?
+            }
+            Request::RegionRead { region, offset, count } => {
+                let mut data = vec![0; count];
+                match self.read(region, offset, &mut data) {
+                    true => {
+                        // Some registers change by being read.
+                        self.update_pin()?;
+                        Ok(protocol::access(offset, region, count, &data))
+                    }
+                    false => Err(libc::EINVAL),
+                }
+            }
+            Request::RegionWrite { region, offset, data } => match self.write(region, offset, data) {
+                true => {
+                    self.update_pin()?;
+                    Ok(protocol::access(offset, region, data.len(), &[]))
+                }
+                false => Err(libc::EINVAL),
+            },
+            Request::Reset => {
+                self.reset()?;
+                Ok(Vec::new())
+            }
+            Request::Other(_) => Err(libc::ENOTSUP),
+        })
+    }
+
+    fn map(&self, flags: u32, offset: u64, address: u64, bytes: u64, file: Option<OwnedFd>) -> Answer {
+        // Memory that only the client can reach (its own devices' registers) is not the card controller's.
+        let Some(file) = file else {
+            return Ok(Vec::new());
+        };
+        let allowed = (flags & dma::READ != 0, flags & dma::WRITE != 0);
+        match self.memory.map(address, bytes, File::from(file), offset, allowed) {
+            Ok(()) => Ok(Vec::new()),
+            Err(MapError::Range) => Err(libc::EINVAL),
+            Err(MapError::Overlap) => Err(libc::EEXIST),
+            Err(MapError::TooMany) => Err(libc::ENOSPC),
+        }
+    }
+
+    fn set_irqs(
+        &mut self,
+        flags: u32,
+        (index, start, count): (u32, u32, u32),
+        data: &[u8],
+        signal: Option<OwnedFd>,
+    ) -> io::Result<Answer> {
+        let end = start.checked_add(count);
+        if index >= IRQS || end.is_none_or(|end| end > irq_count(index)) {
+            return Ok(Err(libc::EINVAL));
+        }
+        if index != PIN {
+            return Ok(Ok(Vec::new()));
+        }
+        const DATA: u32 = irqs::DATA_NONE | irqs::DATA_BOOL | irqs::DATA_EVENTFD;
+        let concerned = match flags & DATA {
+            irqs::DATA_NONE => true,
+            irqs::DATA_BOOL if data.len() == count as usize => data.first().is_some_and(|&on| on != 0),
+            irqs::DATA_EVENTFD => true,
+            _ => return Ok(Err(libc::EINVAL)),
+        };
+        match (flags & !DATA, flags & DATA) {
+            (irqs::TRIGGER, irqs::DATA_EVENTFD) => self.pin.set_signal(signal.map(File::from))?,
+            (irqs::TRIGGER, irqs::DATA_NONE) if count == 0 => self.pin.set_signal(None)?,
+            (irqs::TRIGGER, _) if concerned && count != 0 => self.pin.test()?,
+            (irqs::MASK, irqs::DATA_NONE | irqs::DATA_BOOL) if concerned && count != 0 => self.pin.mask(),
+            (irqs::UNMASK, irqs::DATA_NONE | irqs::DATA_BOOL) if concerned && count != 0 => {
+                self.pin.unmask()?
+            }
+            (irqs::TRIGGER | irqs::MASK | irqs::UNMASK, irqs::DATA_NONE | irqs::DATA_BOOL) => {}
+            _ => return Ok(Err(libc::EINVAL)),
+        }
+        Ok(Ok(Vec::new()))
+    }
+
+    /// False: there is nothing to read.
+    fn read(&mut self, region: u32, offset: u64, data: &mut [u8]) -> bool {
+        match region {
+            CONFIG => self.config.read(offset, data, self.model.irq()),
+            BAR0 if inside_bar(offset, data.len()) => {
+                if !self.config.memory_space() {
+                    data.fill(0xff);
+                    return true;
+                }
+                let now = self.now_ns();
+                for (at, size, part) in pieces(offset, data.len()) {
+                    let value = self.model.read(at, size, now).to_le_bytes();
+                    data[part.clone()].copy_from_slice(&value[..part.len()]);
+                }
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// False: there is nothing to write.
+    fn write(&mut self, region: u32, offset: u64, data: &[u8]) -> bool {
+        match region {
+            CONFIG => {
+                let known = self.config.write(offset, data);
+                self.memory.set_bus_master(self.config.bus_master());
+                known
+            }
+            BAR0 if inside_bar(offset, data.len()) => {
+                if !self.config.memory_space() {
+                    return true;
+                }
+                let now = self.now_ns();
+                for (at, size, part) in pieces(offset, data.len()) {
+                    let mut value = [0; 4];
+                    value[..part.len()].copy_from_slice(&data[part]);
+                    self.model.write(at, size, u32::from_le_bytes(value), now);
+                }
+                true
+            }
+            _ => false,
+        }
+    }
+
+    fn reset(&mut self) -> io::Result<()> {
+        let now = self.now_ns();
+        let (register, everything) = SOFTWARE_RESET;
+        self.model.write(register, 1, everything, now);
+        self.config.reset();
+        self.memory.set_bus_master(false);
+        self.update_pin()
+    }
+}
+
+fn region_bytes(index: u32) -> u64 {
+    match index {
+        BAR0 => BAR_BYTES.into(),
+        CONFIG => CONFIG_BYTES as u64,
+        _ => 0,
+    }
+}
+
+fn irq_count(index: u32) -> u32 {
+    u32::from(index == PIN)
+}
+
+fn inside_bar(offset: u64, len: usize) -> bool {
+    offset.checked_add(len as u64).is_some_and(|end| end <= BAR_BYTES.into())
+}
+
+/// An access inside the registers as bytes, halfwords and words on their own boundaries: offset, size, and
+/// which bytes of the access.
+fn pieces(offset: u64, len: usize) -> impl Iterator<Item = (u16, u8, std::ops::Range<usize>)> {
+    let mut done = 0;
+    std::iter::from_fn(move || {
+        let at = offset as usize + done;
+        let size = [4, 2, 1].into_iter().find(|&size| at.is_multiple_of(size) && done + size <= len)?;
+        let part = done..done + size;
+        done += size;
+        Some((at as u16, size as u8, part))
+    })
+}

@@ -1,0 +1,138 @@
+//! The socket: messages with descriptors, and waiting with a deadline.
+
+use super::protocol::DESCRIPTORS_MAX;
+use std::fs::File;
+use std::io::{self, ErrorKind, Write};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::fs::FileTypeExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
+use std::time::Duration;
+
+/// A message that has begun must be complete, and an answer taken, after this.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Listens at a path. A socket there that nobody listens at any more is replaced; anything else is not
+/// touched.
+pub fn listen(path: &Path) -> io::Result<UnixListener> {
+    let stale = std::fs::symlink_metadata(path).is_ok_and(|m| m.file_type().is_socket())
+        && UnixStream::connect(path).is_err_and(|e| e.kind() == ErrorKind::ConnectionRefused);
+    if stale {
+        std::fs::remove_file(path)?;
+    }
+    UnixListener::bind(path)
+}
+
+/// A connection.
+#[derive(Debug)]
+pub struct Socket(UnixStream);
+
+impl Socket {
+    /// Takes a connection.
+    pub fn new(stream: UnixStream) -> io::Result<Self> {
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_write_timeout(Some(PATIENCE))?;
+        Ok(Socket(stream))
+    }
+
+    /// Waits until there is something to read (or the client has gone), at most so long. True if there is.
+    pub fn wait(&self, limit: Option<Duration>) -> io::Result<bool> {
+        ready(self.0.as_raw_fd(), libc::POLLIN, limit)
+    }
+
+    /// Fills `buffer`; descriptors that come with it are added to `descriptors`. `Ok(false)`: the client has
+    /// gone away before the first byte.
+    pub fn receive(&self, buffer: &mut [u8], descriptors: &mut Vec<OwnedFd>) -> io::Result<bool> {
+        let mut filled = 0;
+        while filled < buffer.len() {
+            match receive_some(self.0.as_raw_fd(), &mut buffer[filled..], descriptors) {
+                Ok(0) if filled == 0 => return Ok(false),
+                Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
+                Ok(n) => filled += n,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Err(ErrorKind::TimedOut.into()),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(true)
+    }
+
+    /// Sends all of it.
+    pub fn send(&self, bytes: &[u8]) -> io::Result<()> {
+        (&self.0).write_all(bytes)
+    }
+}
+
+/// A write would not wait.
+pub fn writable_now(file: &File) -> io::Result<bool> {
+    ready(file.as_raw_fd(), libc::POLLOUT, Some(Duration::ZERO))
+}
+
+/// Waits for one of these events (errors and the other end's leaving are always among them).
+fn ready(descriptor: RawFd, events: libc::c_short, limit: Option<Duration>) -> io::Result<bool> {
+    let mut poll = libc::pollfd { fd: descriptor, events, revents: 0 };
+    let limit = limit.map(|limit| libc::timespec {
+        tv_sec: libc::time_t::try_from(limit.as_secs()).unwrap_or(libc::time_t::MAX),
+        // Below 10^9: every type of this field holds it.
+        tv_nsec: limit.subsec_nanos() as libc::c_long,
+    });
+    let limit = limit.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
+    // SAFETY: one `pollfd` and, if not null, a timespec, which live until the call returns; no signal mask.
+    match unsafe { libc::ppoll(&mut poll, 1, limit, std::ptr::null()) } {
+        -1 => match io::Error::last_os_error() {
+            error if error.kind() == ErrorKind::Interrupted => Ok(false),
+            error => Err(error),
+        },
+        n => Ok(n > 0),
+    }
+}
+
+/// Room for the descriptors of a message, aligned as control messages must be.
+#[repr(C, align(8))]
+struct Control([MaybeUninit<u8>; 64]);
+
+// SAFETY: CMSG_SPACE only computes.
+const _: () = assert!(
+    unsafe { libc::CMSG_SPACE((DESCRIPTORS_MAX * size_of::<RawFd>()) as u32) } as usize
+        <= size_of::<Control>(),
+);
+
+/// One `recvmsg`. Bytes received; 0 at the end.
+fn receive_some(socket: RawFd, buffer: &mut [u8], descriptors: &mut Vec<OwnedFd>) -> io::Result<usize> {
+    let mut control = Control([MaybeUninit::zeroed(); 64]);
+    let mut part = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
+    // SAFETY: all zeros is a valid `msghdr`: null pointers and no lengths.
+    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+    message.msg_iov = &mut part;
+    message.msg_iovlen = 1;
+    message.msg_control = (&raw mut control).cast();
+    message.msg_controllen = size_of::<Control>();
+    // SAFETY: the message points to `buffer` and `control` with their lengths; both live and are ours alone
+    // until the call returns.
+    let received = unsafe { libc::recvmsg(socket, &mut message, libc::MSG_CMSG_CLOEXEC) };
+    if received < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: `recvmsg` has filled `control` as far as `msg_controllen`, which it set; the macros stay
+    // inside. Each descriptor in an SCM_RIGHTS message is new, open and nobody else's, so it can be owned;
+    // control data need not be aligned for `RawFd`.
+    unsafe {
+        let mut head = libc::CMSG_FIRSTHDR(&message);
+        while let Some(found) = head.as_ref() {
+            if found.cmsg_level == libc::SOL_SOCKET && found.cmsg_type == libc::SCM_RIGHTS {
+                let bytes = found.cmsg_len.saturating_sub(libc::CMSG_LEN(0) as usize);
+                let data: *const RawFd = libc::CMSG_DATA(head).cast();
+                for i in 0..bytes / size_of::<RawFd>() {
+                    descriptors.push(OwnedFd::from_raw_fd(data.add(i).read_unaligned()));
+                }
+            }
+            head = libc::CMSG_NXTHDR(&message, head);
+        }
+    }
+    if message.msg_flags & libc::MSG_CTRUNC != 0 || descriptors.len() > DESCRIPTORS_MAX {
+        let text = format!("more than {DESCRIPTORS_MAX} descriptors with a message");
+        return Err(io::Error::new(ErrorKind::InvalidData, text));
+    }
+    Ok(received as usize)
+}
