@@ -39,13 +39,17 @@
 #![no_std]
 
 mod buffer;
+mod bus;
 mod clock;
 mod direct;
 mod disk;
 mod lock;
+mod over;
 
 pub use buffer::Buffer;
+pub use bus::Bus;
 pub use clock::{CLOCKS, Clock};
 pub use direct::DirectDisk;
 pub use disk::Disk;
 pub use lock::CriticalSection;
+pub use over::{BusHost, Mailbox, Runner};
