@@ -218,7 +218,7 @@ impl<L: Lock, H: Host, const N: usize, P: Policy> MmcBus for Bus<'_, L, H, N, P>
     {
         let command = with_data::<C::Resp<'a>>(cmd.index(), cmd.arg());
         let data = data(Direction::Write, cmd.block_size().len(), cmd.block_count())?;
-        let words = self.write(command, data, &cmd.buf()[..], auto_stop).await?;
+        let words = self.write(command, data, cmd.buf(), auto_stop).await?;
         Ok(C::Resp::from_words(&words))
     }
 
@@ -238,7 +238,7 @@ impl<L: Lock, H: Host, const N: usize, P: Policy> MmcBus for Bus<'_, L, H, N, P>
     {
         let command = with_data::<C::Resp<'a>>(cmd.index(), cmd.arg());
         let data = data(Direction::Write, cmd.byte_count(), 1)?;
-        let words = self.write(command, data, &cmd.buf()[..], false).await?;
+        let words = self.write(command, data, cmd.buf(), false).await?;
         Ok(C::Resp::from_words(&words))
     }
 
