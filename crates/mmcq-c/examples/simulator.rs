@@ -129,6 +129,6 @@ pub extern "C" fn board_sync(board: *mut c_void, bus: u64, memory: *mut c_void, 
 #[unsafe(no_mangle)]
 pub extern "C" fn board_violations(board: *mut c_void) -> u64 {
     let board = at(board);
-    let protocol: u64 = board.model.borrow().protocol_violations().into();
+    let protocol = board.model.borrow().protocol_violations();
     board.memory.violation_count() + protocol
 }

@@ -53,3 +53,12 @@ pub use direct::DirectDisk;
 pub use disk::Disk;
 pub use lock::CriticalSection;
 pub use over::{BusHost, Mailbox, Runner};
+
+/// The guides of `docs/`, whose code is compiled, and run where it can be.
+#[cfg(doctest)]
+mod guides {
+    #[doc = include_str!("../../../docs/first-card.md")]
+    struct FirstCard;
+    #[doc = include_str!("../../../docs/host-driver.md")]
+    struct HostDriver;
+}
