@@ -27,8 +27,8 @@ impl<'a, L: Lock, H: Host, const N: usize, P: Policy, A: Alignment> DirectDisk<'
     /// A handle without a buffer. [`Error::Dma`] if the controller wants a coarser alignment than `A`.
     ///
     /// # Safety
-    /// No future of this handle's `read` and `write` is leaked ([`core::mem::forget`], a reference cycle) after it was polled: its memory would go while the controller
-    /// still uses it. Dropping is fine.
+    /// No future of this handle's `read` and `write` is leaked ([`core::mem::forget`], a reference cycle) after it was
+    /// polled: its memory would go while the controller still uses it. Dropping is fine.
     pub unsafe fn new(stack: &'a Shared<L, H, N, P>) -> Result<Self, Error> {
         let needed = stack.with(|engine| engine.host().caps().align);
         if align_of::<Aligned<A, [u8; BLOCK]>>() < needed as usize {

@@ -10,7 +10,8 @@ use mmcq::task::{Lock, Shared};
 
 pub(crate) const BLOCK: usize = BLOCK_BYTES as usize;
 
-/// A card for a file system: one handle with a buffer of its own. Several handles on a stack share its queue, so that tasks and file systems keep each other's card busy.
+/// A card for a file system: one handle with a buffer of its own. Several handles on a stack share its queue, so that
+/// tasks and file systems together keep the card busy.
 ///
 /// Data are copied through the handle's buffer, so a call may be dropped or forgotten at any point. `A` is the alignment that the file system's
 /// buffers get; the copy does not mind which.

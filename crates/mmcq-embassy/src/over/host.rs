@@ -21,8 +21,9 @@ const SEGMENTS: u16 = 64;
 
 /// A [`Host`] whose phases a [`Runner`](super::Runner) carries out on an `sdio::MmcBus`.
 ///
-/// What such a bus cannot do is said in its [`Caps`]: no CMD23 or CMD12 of its own, no 1.8 V signalling and so no tuning and nothing beyond high speed, no power
-/// switch, no card detect, no look at DAT0 (the end of busy is asked by CMD13), no open transfers.
+/// What such a bus cannot do is said in its [`Caps`]: no CMD23 or CMD12 of its own, no 1.8 V signalling and so no tuning
+/// and nothing beyond high speed, no power switch, no card detect, no look at DAT0 (the end of busy is asked by CMD13),
+/// no open transfers.
 ///
 /// Starting a phase wakes the runner's task while the stack's lock is held, so the executor's wakers must do no more than mark a task
 /// (embassy's do), and the lock must be one under which a critical section may be entered: [`CriticalSection`](crate::CriticalSection).
