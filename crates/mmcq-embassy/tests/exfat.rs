@@ -83,6 +83,38 @@ fn files_come_back_as_they_were_written() {
 }
 
 #[test]
+fn handles_of_several_users_share_one_queue() {
+    let rig = rig();
+    let mut disks: Vec<_> =
+        (0..4).map(|_| Disk::<_, _, 16, Fifo, A4>::new(&rig.stack, buffer(2)).unwrap()).collect();
+    let mut most = 0;
+    rig.drive(async {
+        let mut users: Vec<_> = disks
+            .iter_mut()
+            .enumerate()
+            .map(|(user, disk)| {
+                Box::pin(async move {
+                    let at = 10_000 * user as u32;
+                    let mut data = [aligned::Aligned::<A4, _>([user as u8 ^ 0xa5; 512]); 5];
+                    disk.write(at, &data).await.unwrap();
+                    data.fill(aligned::Aligned([0; 512]));
+                    disk.read(at, &mut data).await.unwrap();
+                    assert!(data.iter().all(|block| **block == [user as u8 ^ 0xa5; 512]));
+                })
+            })
+            .collect();
+        std::future::poll_fn(|context| {
+            users.retain_mut(|user| user.as_mut().poll(context).is_pending());
+            most = most.max(rig.stack.with(|engine| engine.slots_in_use()));
+            if users.is_empty() { std::task::Poll::Ready(()) } else { std::task::Poll::Pending }
+        })
+        .await;
+    });
+    assert_eq!(most, 4, "all wait at the same time");
+    rig.checked();
+}
+
+#[test]
 fn the_handle_without_a_copy_moves_the_same_data() {
     let rig = rig();
     let mut copying = Disk::<_, _, 16, Fifo, A4>::new(&rig.stack, buffer(3)).unwrap();

@@ -1,7 +1,7 @@
 //! The engine's half.
 
 use super::command::known;
-use super::{Job, Mailbox};
+use super::{Inner, Job, Mailbox};
 use core::ops::Deref;
 use mmcq::engine::BLOCK_BYTES;
 use mmcq::host::{
@@ -91,7 +91,11 @@ impl<'m, 'b> BusHost<'m, 'b> {
         match self.mailbox.with(|inner| inner.result.take()) {
             Some(Ok(_)) => Step::Done,
             Some(Err(_)) => Step::Failed,
-            None if now_ns >= self.give_up_ns => Step::Failed,
+            None if now_ns >= self.give_up_ns => {
+                self.mailbox.with(Inner::forget);
+                self.mailbox.wake();
+                Step::Failed
+            }
             None => Step::Wait(now_ns.saturating_add(ASK_NS)),
         }
     }
@@ -103,8 +107,7 @@ impl<'m, 'b> BusHost<'m, 'b> {
             self.phase = None;
         }
         let running = self.mailbox.with(|inner| {
-            (inner.job, inner.result) = (None, None);
-            inner.abort = inner.running;
+            inner.forget();
             inner.running
         });
         if !running {

@@ -44,6 +44,14 @@ struct Inner<'b> {
     waker: Option<Waker>,
 }
 
+impl Inner<'_> {
+    /// Nobody waits for what is under way any more.
+    fn forget(&mut self) {
+        (self.job, self.result) = (None, None);
+        self.abort = self.running;
+    }
+}
+
 /// Where [`BusHost`] and [`Runner`] meet. It may live in a static or in the frame of `main`.
 pub struct Mailbox<'b> {
     inner: Mutex<RefCell<Inner<'b>>>,

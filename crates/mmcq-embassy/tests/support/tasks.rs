@@ -1,5 +1,8 @@
 //! An executor of a few tasks over the mock clock of `embassy-time`, which moves a simulated world.
 
+// Each test file uses a part of it.
+#![allow(dead_code)]
+
 use crate::world::{Stack, World, move_to};
 use embassy_time::{Duration, Instant, MockDriver};
 use sdio::{

@@ -6,6 +6,7 @@ use mmcq::engine::Config;
 use mmcq::host::sdhci::{self, Sdhci as Driver, Table};
 use mmcq::task::{Shared, Timer};
 use mmcq_embassy::CriticalSection;
+use mmcq_sim::card::Card;
 use mmcq_sim::card::medium::{Fill, Medium};
 use mmcq_sim::card::profile::CardProfile;
 use mmcq_sim::memory::{MemoryConfig, ShadowMemory};
@@ -49,8 +50,12 @@ impl World {
         let path = format!("{}/../../cards/{card}.toml", env!("CARGO_MANIFEST_DIR"));
         let profile = CardProfile::from_toml(&std::fs::read_to_string(&path).unwrap(), card).unwrap();
         let medium = Medium::sparse(profile.capacity_bytes(), Fill::Pattern(7)).unwrap();
+        Self::with(profile.build(medium).unwrap())
+    }
+
+    /// With this card.
+    pub fn with(card: Box<dyn Card>) -> World {
         let memory = ShadowMemory::new(MemoryConfig::BITS32);
-        let card = profile.build(medium).unwrap();
         let model = Rc::new(RefCell::new(Sdhci::new(SdhciConfig::GENERIC_4_20, memory.clone(), Some(card))));
         let world = World { time: Time::new(), model, memory };
         NOW.set(Some((world.model.clone(), world.time.clone())));
