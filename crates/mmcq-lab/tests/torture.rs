@@ -64,7 +64,7 @@ fn cards_come_and_go() {
 #[test]
 fn nothing_irreversible_is_ever_sent() {
     let mut bench = Bench::new();
-    for index in 0..NAMES.len() {
+    for (index, workload_name) in NAMES.iter().enumerate() {
         let case = Case { ..workload(index) };
         let case = Case { setup: mmcq_lab::torture::case::Setup { armed_early: true, ..case.setup }, ..case };
         let mut commands = Vec::new();
@@ -74,7 +74,7 @@ fn nothing_irreversible_is_ever_sent() {
             }
         };
         let outcome = run(&case, &mut bench, Some(&mut note));
-        assert_eq!(outcome.violation, None, "{}", NAMES[index]);
+        assert_eq!(outcome.violation, None, "{workload_name}");
         assert!(commands.len() > 10);
         let mut application = false;
         for command in &commands {

@@ -1,6 +1,6 @@
 //! Bugs on purpose, to try whether the torture campaign finds them.
 //!
-//! Without the feature `plant` nothing of this is left: [`is`] is a constant. With it, one of the bugs is switched on at run time by [`choose`]; never use
+//! Without the feature `plant` nothing of this is left: `is` is a constant. With it, one of the bugs is switched on at run time by `choose`; never use
 //! that for anything but a campaign.
 
 /// A bug that can be planted.

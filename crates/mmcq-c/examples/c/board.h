@@ -1,0 +1,20 @@
+/* board.h: the board of the examples. Here it is simulated (examples/simulator.rs); yours has registers, an interrupt and a timer instead. */
+#ifndef BOARD_H
+#define BOARD_H
+#include <stddef.h>
+#include <stdint.h>
+
+/* A controller with this card (a file of cards/); NULL: no such card. */
+void *board_open(const char *card);
+uint32_t board_read(void *board, uint16_t offset, uint8_t bytes);
+void board_write(void *board, uint16_t offset, uint8_t bytes, uint32_t value);
+uint64_t board_now_ns(void *board);
+/* Sleeps until the interrupt or this time; 1: the interrupt is there. */
+int32_t board_sleep(void *board, uint64_t until_ns);
+/* This board's controller sees memory at other addresses, and late. */
+int32_t board_map(void *board, void *memory, size_t bytes, int32_t to_card, uint64_t *bus);
+void board_unmap(void *board, uint64_t bus, void *memory, size_t bytes, int32_t to_card);
+void board_sync(void *board, uint64_t bus, void *memory, size_t bytes);
+/* Rules of controller and memory that were broken since. */
+uint64_t board_violations(void *board);
+#endif

@@ -1,0 +1,134 @@
+//! The board of the C examples: the register-accurate SDHCI model with a card, in virtual time, behind C functions. Built as a static library that holds
+//! the stack as well.
+
+use mmcq::host::{Direction, Dma};
+use mmcq_sim::card::medium::{Fill, Medium};
+use mmcq_sim::card::profile::CardProfile;
+use mmcq_sim::memory::{MemoryConfig, ShadowMemory};
+use mmcq_sim::sdhci::{Sdhci, SdhciConfig};
+use std::cell::{Cell, RefCell};
+use std::ffi::{CStr, c_char, c_void};
+use std::ptr::NonNull;
+
+// So that the library holds the functions of the header.
+pub use mmcq_c::*;
+
+/// What an access of the CPU to a register takes.
+const ACCESS_NS: u64 = 50;
+
+struct Board {
+    model: RefCell<Sdhci>,
+    memory: ShadowMemory,
+    now_ns: Cell<u64>,
+}
+
+fn build(card: &str) -> Option<Board> {
+    let path = format!("{}/../../cards/{card}.toml", env!("CARGO_MANIFEST_DIR"));
+    let profile = CardProfile::from_toml(&std::fs::read_to_string(path).ok()?, card).ok()?;
+    let medium = Medium::sparse(profile.capacity_bytes(), Fill::Pattern(7)).ok()?;
+    let memory = ShadowMemory::new(MemoryConfig::BITS32);
+    let model = Sdhci::new(SdhciConfig::GENERIC_4_20, memory.clone(), Some(profile.build(medium).ok()?));
+    Some(Board { model: RefCell::new(model), memory, now_ns: Cell::new(0) })
+}
+
+/// A board with this card in its slot, or null.
+///
+/// # Safety
+/// `card` is a C string.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn board_open(card: *const c_char) -> *mut c_void {
+    // SAFETY: as the caller promised.
+    let card = unsafe { CStr::from_ptr(card) };
+    let board = card.to_str().ok().and_then(build);
+    board.map_or(std::ptr::null_mut(), |board| Box::into_raw(Box::new(board)).cast())
+}
+
+fn at<'a>(board: *mut c_void) -> &'a Board {
+    // SAFETY: the programs only have pointers from `board_open`, and boards live for ever.
+    unsafe { &*board.cast() }
+}
+
+/// The width is 1, 2 or 4 bytes.
+#[unsafe(no_mangle)]
+pub extern "C" fn board_read(board: *mut c_void, offset: u16, bytes: u8) -> u32 {
+    let board = at(board);
+    board.now_ns.set(board.now_ns.get() + ACCESS_NS);
+    board.model.borrow_mut().read(offset, bytes, board.now_ns.get())
+}
+
+/// The width is 1, 2 or 4 bytes.
+#[unsafe(no_mangle)]
+pub extern "C" fn board_write(board: *mut c_void, offset: u16, bytes: u8, value: u32) {
+    let board = at(board);
+    board.now_ns.set(board.now_ns.get() + ACCESS_NS);
+    board.model.borrow_mut().write(offset, bytes, value, board.now_ns.get());
+}
+
+/// The board's time.
+#[unsafe(no_mangle)]
+pub extern "C" fn board_now_ns(board: *mut c_void) -> u64 {
+    at(board).now_ns.get()
+}
+
+/// Until the interrupt or this time; 1: the interrupt is there.
+#[unsafe(no_mangle)]
+pub extern "C" fn board_sleep(board: *mut c_void, until_ns: u64) -> i32 {
+    let board = at(board);
+    let mut model = board.model.borrow_mut();
+    if !model.irq() {
+        let reached = model.advance(until_ns.max(board.now_ns.get()));
+        board.now_ns.set(reached.max(board.now_ns.get()));
+    }
+    model.irq().into()
+}
+
+fn direction(to_card: i32) -> Direction {
+    if to_card != 0 { Direction::Write } else { Direction::Read }
+}
+
+/// Makes memory usable by the controller.
+///
+/// # Safety
+/// `bus` has room for a number.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn board_map(
+    board: *mut c_void,
+    memory: *mut c_void,
+    bytes: usize,
+    to_card: i32,
+    bus: *mut u64,
+) -> i32 {
+    let Some(memory) = NonNull::new(memory.cast()) else { return -1 };
+    match at(board).memory.map(memory, bytes, direction(to_card)) {
+        Ok(address) => {
+            // SAFETY: as the caller promised.
+            unsafe { bus.write(address) };
+            0
+        }
+        Err(_) => -1,
+    }
+}
+
+/// Ends a mapping.
+#[unsafe(no_mangle)]
+pub extern "C" fn board_unmap(board: *mut c_void, bus: u64, memory: *mut c_void, bytes: usize, to_card: i32) {
+    if let Some(memory) = NonNull::new(memory.cast()) {
+        at(board).memory.unmap(bus, memory, bytes, direction(to_card));
+    }
+}
+
+/// Makes what the CPU wrote visible.
+#[unsafe(no_mangle)]
+pub extern "C" fn board_sync(board: *mut c_void, bus: u64, memory: *mut c_void, bytes: usize) {
+    if let Some(memory) = NonNull::new(memory.cast()) {
+        at(board).memory.sync(bus, memory, bytes);
+    }
+}
+
+/// Rules that were broken, by whomever.
+#[unsafe(no_mangle)]
+pub extern "C" fn board_violations(board: *mut c_void) -> u64 {
+    let board = at(board);
+    let protocol = board.model.borrow().protocol_violations();
+    board.memory.violation_count() + protocol
+}

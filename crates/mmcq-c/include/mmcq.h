@@ -1,0 +1,129 @@
+/* mmcq.h: the mmcq card stack for C, under any RTOS or none.
+ *
+ * An SDHCI controller and the SD card or eMMC behind it: open, bring up, then read and write blocks of 512 bytes from as many threads as
+ * you like; they share one queue. You bring registers, a lock, a clock; on machines with caches or an IOMMU also map, unmap and sync. See
+ * examples/c/card.c.
+ *
+ * Contexts: mmcq_on_irq is for the interrupt handler, mmcq_poll for the alarm (thread or interrupt). All others are for threads, and may
+ * wait. mmcq_open is called once for a controller, before anything else of it, by one thread.
+ */
+#ifndef MMCQ_H
+#define MMCQ_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Results: 0 or one of these. mmcq_error_name has their names as text. */
+enum {
+    MMCQ_OK = 0,
+    MMCQ_E_ARGUMENT = -1,    /* a null pointer, a number out of range, a function that is missing */
+    MMCQ_E_STATE = -2,       /* not open yet, open already, or brought up by two threads at once */
+    MMCQ_E_CONTROLLER = -3,  /* no SDHCI controller answers there */
+    MMCQ_E_NO_CARD = -4,     /* no card in the slot, or not brought up yet */
+    MMCQ_E_REMOVED = -5,     /* the card was taken out */
+    MMCQ_E_RANGE = -6,       /* blocks beyond the end of the card */
+    MMCQ_E_DMA = -7,         /* memory that the controller cannot use: alignment, reach */
+    MMCQ_E_TIMEOUT = -8,     /* the card or the controller stayed silent */
+    MMCQ_E_CRC = -9,         /* damaged on the wire, also when tried again */
+    MMCQ_E_HOST = -10,       /* another error of the controller */
+    MMCQ_E_CARD = -11,       /* the card refused, or does not behave as its standard says */
+    MMCQ_E_FULL = -12,       /* eight requests are waiting */
+    MMCQ_E_UNSUPPORTED = -13,
+    MMCQ_E_DEAD = -14,       /* card or controller is given up */
+    MMCQ_E_READ_ONLY = -15,  /* the card can only be read any more */
+    MMCQ_E_PROTECTED = -16,  /* write-protected */
+    MMCQ_E_CACHE_LOST = -17, /* the card lost writes that were not flushed; said once */
+    MMCQ_E_CHANGED = -18     /* another card is in the slot */
+};
+
+/* mmcq_platform.flags: the slot holds a soldered eMMC with 1.8 V signalling. */
+#define MMCQ_EMMC_18 1u
+
+/* What your program brings. Copied by mmcq_open; `context` goes to every function. All functions may be called from any context that calls
+ * this library. */
+typedef struct mmcq_platform {
+    void *context;
+    /* Registers: either `base`, 256 bytes of device memory, aligned to 4; or `read` and `write` with the offset and the width in bytes (1, 2,
+     * 4), and `base` is not used. */
+    void *base;
+    uint32_t (*read)(void *context, uint16_t offset, uint8_t bytes);
+    void (*write)(void *context, uint16_t offset, uint8_t bytes, uint32_t value);
+    /* Between them nobody else is: no other thread, and not the controller's interrupt. Held for about a microsecond; never nested. */
+    void (*lock)(void *context);
+    void (*unlock)(void *context);
+    /* Nanoseconds since some moment; never goes back. */
+    uint64_t (*now_ns)(void *context);
+    /* Call mmcq_poll at this time; replaces the request before; UINT64_MAX: no need. Called with the lock held; must not call back.
+     * May be NULL: threads that wait poll by themselves. */
+    void (*set_alarm)(void *context, uint64_t at_ns);
+    /* Called again and again by a thread that waits: take a semaphore that your interrupt handler gives, for a millisecond at most. NULL: spin. */
+    void (*wait)(void *context);
+    /* Memory for DMA, or three times NULL where the controller sees memory as the CPU does, at the same addresses and without caches.
+     * `map` makes `bytes` at `memory` usable (to the card or from it), stores the address the controller uses, and returns 0; anything else
+     * refuses. `unmap` ends that; what the controller wrote is visible afterwards. `sync` makes later writes of the CPU visible. */
+    int32_t (*map)(void *context, void *memory, size_t bytes, int32_t to_card, uint64_t *bus);
+    void (*unmap)(void *context, uint64_t bus, void *memory, size_t bytes, int32_t to_card);
+    void (*sync)(void *context, uint64_t bus, void *memory, size_t bytes);
+    /* Departures of the controller from the standard by name, with commas between, such as "no-busy-irq"; NULL: none. The names are those of
+     * mmcq::host::sdhci::Quirks. Read by mmcq_open only. */
+    const char *quirks;
+    /* MMCQ_EMMC_18 or 0. */
+    uint32_t flags;
+    uint32_t reserved; /* 0 */
+} mmcq_platform;
+
+/* What was found in the slot. */
+typedef struct mmcq_card {
+    uint64_t blocks;          /* of 512 bytes */
+    uint32_t clock_hz;
+    uint32_t transfer_blocks; /* the longest transfer that goes to the card as one; requests may be longer */
+    uint32_t align;           /* that memory for mmcq_read and mmcq_write must have, in bytes */
+    uint32_t cid[4];          /* bits 127 to 96 first */
+    uint32_t csd[4];
+    uint8_t emmc;             /* 1: eMMC, 0: SD */
+    uint8_t width;            /* data lines: 1, 4, 8 */
+    uint8_t volatile_cache;   /* 1: only mmcq_flush makes data durable */
+    uint8_t reserved;
+} mmcq_card;
+
+/* Opens controller number `host`, 0 or 1. Needs `lock`, `unlock`, `now_ns` and a way to the registers. `platform` points to a whole structure;
+ * what it promises holds for ever: an open controller is not closed. */
+int32_t mmcq_open(uint32_t host, const mmcq_platform *platform);
+
+/* Powers the slot and brings the card up, at the best speed that host and card share; again after a change of cards. `card` may be NULL. */
+int32_t mmcq_bring_up(uint32_t host, mmcq_card *card);
+
+/* Reads or writes blocks, and returns when they are done. `memory` has `blocks` times 512 bytes, is aligned as mmcq_card.align says, and belongs to
+ * the call until it returns. */
+int32_t mmcq_read(uint32_t host, uint64_t lba, uint32_t blocks, uint8_t *memory);
+int32_t mmcq_write(uint32_t host, uint64_t lba, uint32_t blocks, const uint8_t *memory);
+
+/* Everything written before is on the medium when it returns MMCQ_OK. */
+int32_t mmcq_flush(uint32_t host);
+
+/* The controller interrupted. Does nothing for a controller that is not open. */
+void mmcq_on_irq(uint32_t host);
+
+/* A deadline has come. Too often does no harm. */
+void mmcq_poll(uint32_t host);
+
+/* When mmcq_poll is wanted next, or UINT64_MAX. */
+uint64_t mmcq_next_deadline_ns(uint32_t host);
+
+/* The name of a result, such as "MMCQ_E_NO_CARD"; never NULL, never freed. */
+const char *mmcq_error_name(int32_t code);
+
+/* Your program has this if the library was built with feature `panic-handler`: the stack found a mistake of its own. */
+#if defined(__GNUC__)
+__attribute__((noreturn))
+#endif
+void mmcq_panic(void);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,295 @@
+//! The functions of the header.
+
+use crate::code::{self, MMCQ_E_ARGUMENT, MMCQ_E_STATE, MMCQ_OK};
+use crate::platform::{Its, MMCQ_EMMC_18, mmcq_platform};
+use core::cell::{Cell, UnsafeCell};
+use core::ffi::c_char;
+use core::mem::MaybeUninit;
+use core::ptr::NonNull;
+use core::sync::atomic::{AtomicU8, Ordering};
+use mmcq::block::BlockDevice;
+use mmcq::card::{self, Card, Family, SCRATCH_BYTES};
+use mmcq::engine::{BLOCK_BYTES, Config, DmaBuf};
+use mmcq::host::Width;
+use mmcq::host::sdhci::{self, Sdhci, Table};
+use mmcq::task::{Shared, Timer};
+
+const HOSTS: usize = 2;
+const SLOTS: usize = 8;
+const DESCRIPTORS: usize = 129;
+
+type Stack = Shared<Its, Sdhci<Its, Its, DESCRIPTORS>, SLOTS>;
+
+/// See the header.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+#[allow(missing_docs, reason = "the header says it")]
+pub struct mmcq_card {
+    pub blocks: u64,
+    pub clock_hz: u32,
+    pub transfer_blocks: u32,
+    pub align: u32,
+    pub cid: [u32; 4],
+    pub csd: [u32; 4],
+    pub emmc: u8,
+    pub width: u8,
+    pub volatile_cache: u8,
+    pub reserved: u8,
+}
+
+const CLOSED: u8 = 0;
+const OPENING: u8 = 1;
+const OPEN: u8 = 2;
+
+#[repr(C, align(64))]
+struct Scratch(UnsafeCell<[u8; SCRATCH_BYTES as usize]>);
+
+/// One controller.
+struct Place {
+    state: AtomicU8,
+    platform: UnsafeCell<MaybeUninit<mmcq_platform>>,
+    stack: UnsafeCell<MaybeUninit<Stack>>,
+    table: UnsafeCell<Table<DESCRIPTORS>>,
+    scratch: Scratch,
+    /// Out while a bring-up has it; under the stack's lock.
+    scratch_buf: Cell<Option<DmaBuf>>,
+}
+
+// SAFETY: before `OPEN` only `mmcq_open` touches it, once at a time by its contract; then platform and stack are only shared (the stack is `Sync`
+// by its lock), the table belongs to the driver, and the scratch buffer is moved in and out under the lock.
+unsafe impl Sync for Place {}
+
+impl Place {
+    const fn new() -> Self {
+        Place {
+            state: AtomicU8::new(CLOSED),
+            platform: UnsafeCell::new(MaybeUninit::uninit()),
+            stack: UnsafeCell::new(MaybeUninit::uninit()),
+            table: UnsafeCell::new(Table::new()),
+            scratch: Scratch(UnsafeCell::new([0; SCRATCH_BYTES as usize])),
+            scratch_buf: Cell::new(None),
+        }
+    }
+
+    fn platform(&self) -> Option<&'static mmcq_platform>
+    where
+        Self: 'static,
+    {
+        if self.state.load(Ordering::Acquire) == CLOSED {
+            return None;
+        }
+        // SAFETY: written before the state said so, and never again while it does.
+        Some(unsafe { &*self.platform.get().cast() })
+    }
+
+    fn stack(&self) -> Option<&'static Stack>
+    where
+        Self: 'static,
+    {
+        if self.state.load(Ordering::Acquire) != OPEN {
+            return None;
+        }
+        // SAFETY: written before the state said so, and never again.
+        Some(unsafe { &*self.stack.get().cast() })
+    }
+}
+
+static PLACES: [Place; HOSTS] = [const { Place::new() }; HOSTS];
+
+fn now_ns<const I: usize>() -> u64 {
+    PLACES.get(I).and_then(Place::platform).map_or(0, mmcq_platform::now_ns)
+}
+
+fn set_alarm<const I: usize>(at_ns: Option<u64>) {
+    if let Some(platform) = PLACES.get(I).and_then(Place::platform) {
+        platform.set_alarm(at_ns);
+    }
+}
+
+const TIMERS: [Timer; HOSTS] = [
+    Timer { now_ns: now_ns::<0>, set_alarm: set_alarm::<0> },
+    Timer { now_ns: now_ns::<1>, set_alarm: set_alarm::<1> },
+];
+
+fn place(host: u32) -> Option<(&'static Place, Timer)> {
+    let host = usize::try_from(host).ok()?;
+    Some((PLACES.get(host)?, *TIMERS.get(host)?))
+}
+
+/// The stack of an open controller, or the code why not.
+fn open(host: u32) -> Result<(&'static Place, &'static Stack, &'static mmcq_platform), i32> {
+    let (place, _) = place(host).ok_or(MMCQ_E_ARGUMENT)?;
+    match (place.stack(), place.platform()) {
+        (Some(stack), Some(platform)) => Ok((place, stack, platform)),
+        _ => Err(MMCQ_E_STATE),
+    }
+}
+
+/// See the header.
+///
+/// # Safety
+/// As the header says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mmcq_open(host: u32, platform: *const mmcq_platform) -> i32 {
+    let Some((place, timer)) = place(host) else { return MMCQ_E_ARGUMENT };
+    if platform.is_null() || !platform.is_aligned() {
+        return MMCQ_E_ARGUMENT;
+    }
+    // SAFETY: not null, aligned, and the caller promised a whole structure.
+    let platform = unsafe { platform.read() };
+    let (true, Some(quirks)) = (platform.is_complete(), platform.quirks()) else { return MMCQ_E_ARGUMENT };
+    if place.state.load(Ordering::Acquire) != CLOSED {
+        return MMCQ_E_STATE;
+    }
+    // SAFETY: closed, so nobody reads it; the caller promised not to open twice at once.
+    unsafe { (*place.platform.get()).write(platform) };
+    place.state.store(OPENING, Ordering::Release);
+    let Some(its) = place.platform().map(Its) else { return MMCQ_E_STATE };
+    let mut config =
+        if platform.flags & MMCQ_EMMC_18 != 0 { sdhci::Config::emmc_18() } else { sdhci::Config::new() };
+    config.quirks = config.quirks.with(quirks);
+    // SAFETY: only an open driver has the table, and there is none.
+    let table = unsafe { &mut *place.table.get() };
+    let driver = match Sdhci::new(its, its, table, config) {
+        Ok(driver) => driver,
+        Err(error) => {
+            place.state.store(CLOSED, Ordering::Release);
+            return code::of_init(error);
+        }
+    };
+    // SAFETY: lives for ever, aligned, and given out once: an open controller is never closed.
+    let scratch =
+        unsafe { DmaBuf::from_raw(NonNull::new_unchecked(place.scratch.0.get()).cast(), SCRATCH_BYTES) };
+    place.scratch_buf.set(Some(scratch));
+    // SAFETY: nobody reads it before the state is `OPEN`.
+    unsafe { (*place.stack.get()).write(Shared::new(its, timer, driver, Config::DEFAULT)) };
+    place.state.store(OPEN, Ordering::Release);
+    MMCQ_OK
+}
+
+/// See the header.
+///
+/// # Safety
+/// As the header says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mmcq_bring_up(host: u32, card: *mut mmcq_card) -> i32 {
+    let (place, stack, platform) = match open(host) {
+        Ok(open) => open,
+        Err(code) => return code,
+    };
+    if !card.is_null() && !card.is_aligned() {
+        return MMCQ_E_ARGUMENT;
+    }
+    let Some(scratch) = stack.with(|_| place.scratch_buf.take()) else { return MMCQ_E_STATE };
+    let future = card::bring_up(stack, scratch, card::Options::DEFAULT);
+    let (result, scratch) = stack.block_on(future, || platform.wait());
+    stack.with(|_| place.scratch_buf.set(Some(scratch)));
+    match result {
+        Ok(found) => {
+            if !card.is_null() {
+                // SAFETY: not null, aligned, and the caller promised room for it.
+                unsafe { card.write(described(stack, &found)) };
+            }
+            MMCQ_OK
+        }
+        Err(error) => code::of(Err(error)),
+    }
+}
+
+fn described(stack: &'static Stack, found: &Card) -> mmcq_card {
+    let geometry = BlockDevice::new(stack).geometry();
+    mmcq_card {
+        blocks: found.target.sectors,
+        clock_hz: found.clock_hz,
+        transfer_blocks: geometry.map_or(0, |geometry| geometry.transfer_blocks),
+        align: geometry.map_or(0, |geometry| geometry.align),
+        cid: found.cid,
+        csd: found.csd,
+        emmc: matches!(found.family, Family::Emmc(_)).into(),
+        width: match found.width {
+            Width::W1 => 1,
+            Width::W4 => 4,
+            Width::W8 => 8,
+        },
+        volatile_cache: geometry.is_some_and(|geometry| geometry.volatile_cache).into(),
+        reserved: 0,
+    }
+}
+
+/// The length in bytes of memory that may be used, or `None`.
+fn bytes(memory: *const u8, blocks: u32) -> Option<usize> {
+    let bytes = usize::try_from(u64::from(blocks) * u64::from(BLOCK_BYTES)).ok()?;
+    // The engine counts bytes in 32 bits, and a slice has half the address space at most.
+    let whole = bytes > 0 && isize::try_from(bytes).is_ok() && u32::try_from(bytes).is_ok();
+    (whole && !memory.is_null() && memory.addr().checked_add(bytes).is_some()).then_some(bytes)
+}
+
+/// See the header.
+///
+/// # Safety
+/// As the header says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mmcq_read(host: u32, lba: u64, blocks: u32, memory: *mut u8) -> i32 {
+    let (_, stack, platform) = match open(host) {
+        Ok(open) => open,
+        Err(code) => return code,
+    };
+    let Some(bytes) = bytes(memory, blocks) else { return MMCQ_E_ARGUMENT };
+    // SAFETY: checked as far as can be, and the caller promised that it is its own until we return. What is in it is never read as a value.
+    let memory = unsafe { core::slice::from_raw_parts_mut(memory, bytes) };
+    code::of(BlockDevice::new(stack).read_blocking(lba, memory, || platform.wait()).map(|_| ()))
+}
+
+/// See the header.
+///
+/// # Safety
+/// As the header says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mmcq_write(host: u32, lba: u64, blocks: u32, memory: *const u8) -> i32 {
+    let (_, stack, platform) = match open(host) {
+        Ok(open) => open,
+        Err(code) => return code,
+    };
+    let Some(bytes) = bytes(memory, blocks) else { return MMCQ_E_ARGUMENT };
+    // SAFETY: checked as far as can be, and the caller promised that nobody changes it until we return.
+    let memory = unsafe { core::slice::from_raw_parts(memory, bytes) };
+    code::of(BlockDevice::new(stack).write_blocking(lba, memory, || platform.wait()).map(|_| ()))
+}
+
+/// See the header.
+#[unsafe(no_mangle)]
+pub extern "C" fn mmcq_flush(host: u32) -> i32 {
+    match open(host) {
+        Ok((_, stack, platform)) => code::of(BlockDevice::new(stack).flush_blocking(|| platform.wait())),
+        Err(code) => code,
+    }
+}
+
+/// See the header.
+#[unsafe(no_mangle)]
+pub extern "C" fn mmcq_on_irq(host: u32) {
+    if let Ok((_, stack, _)) = open(host) {
+        stack.on_irq();
+    }
+}
+
+/// See the header.
+#[unsafe(no_mangle)]
+pub extern "C" fn mmcq_poll(host: u32) {
+    if let Ok((_, stack, _)) = open(host) {
+        stack.poll();
+    }
+}
+
+/// See the header.
+#[unsafe(no_mangle)]
+pub extern "C" fn mmcq_next_deadline_ns(host: u32) -> u64 {
+    let next = open(host).ok().and_then(|(_, stack, _)| stack.with(|engine| engine.next_deadline_ns()));
+    next.unwrap_or(u64::MAX)
+}
+
+/// See the header.
+#[unsafe(no_mangle)]
+pub extern "C" fn mmcq_error_name(code: i32) -> *const c_char {
+    code::name(code).as_ptr()
+}

@@ -1,0 +1,36 @@
+//! The mmcq stack for C: one or two SDHCI controllers with a card each, under any RTOS.
+//!
+//! What a C program sees is in `include/mmcq.h`, with its contract; `examples/c/card.c` is a program. Build the library for a target by
+//!
+//! ```text
+//! cargo rustc -p mmcq-c --release --crate-type staticlib --features panic-handler --target thumbv7em-none-eabihf
+//! ```
+//!
+//! Every pointer is checked for null and every number for its range before use; every error is a code with a name. Nothing unwinds into C: no
+//! panic is reachable in the stack, and one in an `extern "C"` function would abort.
+#![no_std]
+// The names are C's.
+#![allow(non_camel_case_types)]
+
+mod api;
+mod code;
+mod platform;
+
+pub use api::{
+    mmcq_bring_up, mmcq_card, mmcq_error_name, mmcq_flush, mmcq_next_deadline_ns, mmcq_on_irq, mmcq_open,
+    mmcq_poll, mmcq_read, mmcq_write,
+};
+pub use code::CODES;
+pub use platform::{MMCQ_EMMC_18, mmcq_platform};
+
+#[cfg(all(feature = "panic-handler", not(test)))]
+mod panic {
+    unsafe extern "C" {
+        safe fn mmcq_panic() -> !;
+    }
+
+    #[panic_handler]
+    fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
+        mmcq_panic()
+    }
+}

@@ -1,0 +1,192 @@
+//! What the C program brings: registers, memory, lock, time.
+
+use core::ffi::{CStr, c_char, c_void};
+use core::ptr::NonNull;
+use core::sync::atomic::{Ordering, fence};
+use mmcq::host::sdhci::Quirks;
+use mmcq::host::{Direction, Dma, DmaError, Regs};
+use mmcq::task::Lock;
+
+/// `flags`: the slot holds a soldered eMMC with 1.8 V signalling.
+pub const MMCQ_EMMC_18: u32 = 1;
+
+/// See the header.
+#[derive(Clone, Copy)]
+#[repr(C)]
+#[allow(missing_docs, reason = "the header says it")]
+pub struct mmcq_platform {
+    pub context: *mut c_void,
+    pub base: *mut c_void,
+    pub read: Option<unsafe extern "C" fn(*mut c_void, u16, u8) -> u32>,
+    pub write: Option<unsafe extern "C" fn(*mut c_void, u16, u8, u32)>,
+    pub lock: Option<unsafe extern "C" fn(*mut c_void)>,
+    pub unlock: Option<unsafe extern "C" fn(*mut c_void)>,
+    pub now_ns: Option<unsafe extern "C" fn(*mut c_void) -> u64>,
+    pub set_alarm: Option<unsafe extern "C" fn(*mut c_void, u64)>,
+    pub wait: Option<unsafe extern "C" fn(*mut c_void)>,
+    pub map: Option<unsafe extern "C" fn(*mut c_void, *mut c_void, usize, i32, *mut u64) -> i32>,
+    pub unmap: Option<unsafe extern "C" fn(*mut c_void, u64, *mut c_void, usize, i32)>,
+    pub sync: Option<unsafe extern "C" fn(*mut c_void, u64, *mut c_void, usize)>,
+    pub quirks: *const c_char,
+    pub flags: u32,
+    pub reserved: u32,
+}
+
+// SAFETY: whoever opens promises that the context and the functions may be used from every thread and from the interrupt (header, `mmcq_open`).
+unsafe impl Send for mmcq_platform {}
+// SAFETY: as above.
+unsafe impl Sync for mmcq_platform {}
+
+impl mmcq_platform {
+    /// Is everything there that must be?
+    pub(crate) fn is_complete(&self) -> bool {
+        let registers = match (self.read, self.write) {
+            (Some(_), Some(_)) => true,
+            (None, None) => !self.base.is_null() && self.base.addr().is_multiple_of(4),
+            _ => false,
+        };
+        let memory =
+            matches!((self.map, self.unmap, self.sync), (Some(_), Some(_), Some(_)) | (None, None, None));
+        registers && memory && self.lock.is_some() && self.unlock.is_some() && self.now_ns.is_some()
+    }
+
+    /// The quirks by their names, with commas between; `None`: a name that nobody knows.
+    pub(crate) fn quirks(&self) -> Option<Quirks> {
+        if self.quirks.is_null() {
+            return Some(Quirks::NONE);
+        }
+        // SAFETY: not null, and the opener promised a C string.
+        let names = unsafe { CStr::from_ptr(self.quirks) }.to_str().ok()?;
+        let mut names = names.split(',').map(str::trim).filter(|name| !name.is_empty());
+        names.try_fold(Quirks::NONE, |quirks, name| Some(quirks.with(Quirks::named(name)?)))
+    }
+
+    pub(crate) fn now_ns(&self) -> u64 {
+        // SAFETY: the opener promised that its functions may be called with its context.
+        self.now_ns.map_or(0, |now_ns| unsafe { now_ns(self.context) })
+    }
+
+    pub(crate) fn set_alarm(&self, at_ns: Option<u64>) {
+        if let Some(set_alarm) = self.set_alarm {
+            // SAFETY: as in `now_ns`.
+            unsafe { set_alarm(self.context, at_ns.unwrap_or(u64::MAX)) }
+        }
+    }
+
+    pub(crate) fn wait(&self) {
+        if let Some(wait) = self.wait {
+            // SAFETY: as in `now_ns`.
+            unsafe { wait(self.context) }
+        }
+    }
+}
+
+/// The platform as lock, registers and memory.
+#[derive(Clone, Copy)]
+pub(crate) struct Its(pub &'static mmcq_platform);
+
+// SAFETY: the opener promised that between `lock` and `unlock` nobody else is, neither another thread nor the interrupt.
+unsafe impl Lock for Its {
+    fn with<R>(&self, f: impl FnOnce() -> R) -> R {
+        if let Some(lock) = self.0.lock {
+            // SAFETY: the opener promised that its functions may be called with its context.
+            unsafe { lock(self.0.context) }
+        }
+        let result = f();
+        if let Some(unlock) = self.0.unlock {
+            // SAFETY: as above; we hold the lock.
+            unsafe { unlock(self.0.context) }
+        }
+        result
+    }
+}
+
+impl Its {
+    fn read(&self, offset: u16, bytes: u8) -> Option<u32> {
+        // SAFETY: the opener promised that its functions may be called with its context.
+        self.0.read.map(|read| unsafe { read(self.0.context, offset, bytes) })
+    }
+
+    fn write(&self, offset: u16, bytes: u8, value: u32) -> bool {
+        // SAFETY: as in `read`.
+        self.0.write.map(|write| unsafe { write(self.0.context, offset, bytes, value) }).is_some()
+    }
+
+    fn at<T>(&self, offset: u16) -> *mut T {
+        self.0.base.cast::<u8>().wrapping_add(offset.into()).cast()
+    }
+}
+
+impl Regs for Its {
+    fn read8(&self, offset: u16) -> u8 {
+        // SAFETY: without functions there is a base, aligned to 4, and the opener promised that it maps the registers.
+        self.read(offset, 1)
+            .map_or_else(|| unsafe { self.at::<u8>(offset).read_volatile() }, |value| value as u8)
+    }
+    fn read16(&self, offset: u16) -> u16 {
+        // SAFETY: as in `read8`; the trait asks for even offsets.
+        self.read(offset, 2)
+            .map_or_else(|| unsafe { self.at::<u16>(offset).read_volatile() }, |value| value as u16)
+    }
+    fn read32(&self, offset: u16) -> u32 {
+        // SAFETY: as in `read8`; the trait asks for multiples of 4.
+        self.read(offset, 4).unwrap_or_else(|| unsafe { self.at::<u32>(offset).read_volatile() })
+    }
+    fn write8(&self, offset: u16, value: u8) {
+        if !self.write(offset, 1, value.into()) {
+            // SAFETY: as in `read8`.
+            unsafe { self.at::<u8>(offset).write_volatile(value) }
+        }
+    }
+    fn write16(&self, offset: u16, value: u16) {
+        if !self.write(offset, 2, value.into()) {
+            // SAFETY: as in `read16`.
+            unsafe { self.at::<u16>(offset).write_volatile(value) }
+        }
+    }
+    fn write32(&self, offset: u16, value: u32) {
+        if !self.write(offset, 4, value) {
+            // SAFETY: as in `read32`.
+            unsafe { self.at::<u32>(offset).write_volatile(value) }
+        }
+    }
+}
+
+fn to_card(direction: Direction) -> i32 {
+    (direction == Direction::Write).into()
+}
+
+// SAFETY: with functions, the opener promised what this trait asks for; without, that the controller sees memory as the CPU does, at the same
+// addresses and without caches in between.
+unsafe impl Dma for Its {
+    fn map(&self, ptr: NonNull<u8>, len: usize, direction: Direction) -> Result<u64, DmaError> {
+        let Some(map) = self.0.map else {
+            fence(Ordering::SeqCst);
+            return Ok(ptr.as_ptr().expose_provenance() as u64);
+        };
+        let mut bus = 0;
+        // SAFETY: the opener promised that its functions may be called with its context; `bus` is ours.
+        match unsafe { map(self.0.context, ptr.as_ptr().cast(), len, to_card(direction), &raw mut bus) } {
+            0 => Ok(bus),
+            _ => Err(DmaError::Unreachable),
+        }
+    }
+
+    fn unmap(&self, bus: u64, ptr: NonNull<u8>, len: usize, direction: Direction) {
+        match self.0.unmap {
+            // SAFETY: as in `map`.
+            Some(unmap) => unsafe {
+                unmap(self.0.context, bus, ptr.as_ptr().cast(), len, to_card(direction));
+            },
+            None => fence(Ordering::SeqCst),
+        }
+    }
+
+    fn sync(&self, bus: u64, ptr: NonNull<u8>, len: usize) {
+        match self.0.sync {
+            // SAFETY: as in `map`.
+            Some(sync) => unsafe { sync(self.0.context, bus, ptr.as_ptr().cast(), len) },
+            None => fence(Ordering::SeqCst),
+        }
+    }
+}

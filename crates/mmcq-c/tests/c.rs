@@ -1,0 +1,124 @@
+//! C programs against the header and the library, compiled by `cc` and run over the simulator.
+
+use mmcq_c::{CODES, MMCQ_EMMC_18, mmcq_card, mmcq_platform};
+use std::fmt::Write;
+use std::mem::offset_of;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::OnceLock;
+
+const ROOT: &str = env!("CARGO_MANIFEST_DIR");
+
+/// Where this test's own target folder is: `.../debug`.
+fn profile_folder() -> PathBuf {
+    let mut folder = std::env::current_exe().unwrap();
+    folder.pop();
+    folder.pop();
+    folder
+}
+
+/// The library of simulator and stack. Cargo builds it with all examples, but not when it is asked for this test alone.
+fn simulator() -> &'static Path {
+    static PATH: OnceLock<PathBuf> = OnceLock::new();
+    PATH.get_or_init(|| {
+        let folder = profile_folder();
+        let mut cargo = Command::new(env!("CARGO"));
+        cargo.args(["build", "--quiet", "-p", "mmcq-c", "--example", "simulator", "--target-dir"]);
+        cargo.arg(folder.parent().unwrap()).current_dir(ROOT);
+        if folder.ends_with("release") {
+            cargo.arg("--release");
+        }
+        let status = cargo.status().unwrap();
+        assert!(status.success(), "the example `simulator` of mmcq-c does not build");
+        folder.join("examples/libsimulator.a")
+    })
+}
+
+/// Compiles a program of one file, and runs it.
+fn run(source: &str, with_library: bool, arguments: &[&str]) -> Output {
+    let name = Path::new(source).file_stem().unwrap().to_str().unwrap();
+    let program = profile_folder().join(format!("mmcq-c-{name}-{}", arguments.join("-")));
+    let mut cc = Command::new(std::env::var("CC").unwrap_or("cc".into()));
+    cc.args(["-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-Iinclude", "-Iexamples/c", "-o"]);
+    cc.arg(&program).arg(source).current_dir(ROOT);
+    if with_library {
+        cc.arg(simulator()).args(["-lpthread", "-ldl", "-lm"]);
+    }
+    let compiled = cc.output().expect("a C compiler (`cc`, or what CC names)");
+    assert!(compiled.status.success(), "{source}: {}", String::from_utf8_lossy(&compiled.stderr));
+    Command::new(&program).args(arguments).output().unwrap()
+}
+
+fn text(output: &Output) -> String {
+    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+}
+
+#[test]
+fn the_example_writes_and_reads_a_card() {
+    let output = run("examples/c/card.c", true, &["sdhc-16g-hs"]);
+    assert!(output.status.success(), "{}", text(&output));
+    assert!(text(&output).starts_with("SD, "), "{}", text(&output));
+    assert!(text(&output).contains("4 lines at 50000000 Hz"), "{}", text(&output));
+    let output = run("examples/c/card.c", true, &["emmc-4g-old"]);
+    assert!(output.status.success() && text(&output).starts_with("eMMC, "), "{}", text(&output));
+}
+
+#[test]
+fn what_is_handed_over_wrongly_is_refused_by_a_code() {
+    let output = run("tests/borders.c", true, &[]);
+    assert!(output.status.success(), "{}", text(&output));
+    assert_eq!(text(&output), "");
+}
+
+#[test]
+fn the_header_has_the_layout_and_the_codes_of_the_library() {
+    let mut expected =
+        format!("mmcq_platform {}\nmmcq_card {}\n", size_of::<mmcq_platform>(), size_of::<mmcq_card>());
+    macro_rules! fields {
+        ($type:ident: $($field:ident)*) => {
+            $(writeln!(expected, "{}.{} {}", stringify!($type), stringify!($field), offset_of!($type, $field)).unwrap();)*
+        };
+    }
+    fields!(mmcq_platform: context base read write lock unlock now_ns set_alarm wait map unmap sync quirks flags reserved);
+    fields!(mmcq_card: blocks clock_hz transfer_blocks align cid csd emmc width volatile_cache reserved);
+    for (code, name) in CODES {
+        writeln!(expected, "{} {code}", name.to_str().unwrap()).unwrap();
+    }
+    writeln!(expected, "MMCQ_EMMC_18 {MMCQ_EMMC_18}").unwrap();
+    assert_eq!(text(&run("tests/layout.c", false, &[])), expected);
+}
+
+/// Every function of the library is in the header with as many parameters, and the other way round.
+#[test]
+fn the_header_declares_what_the_library_has() {
+    let read = |path: &str| std::fs::read_to_string(format!("{ROOT}/{path}")).unwrap();
+    let parameters = |text: &str| {
+        let inside = text.split_once(')').map_or("", |(inside, _)| inside);
+        inside.split(',').filter(|one| !matches!(one.trim(), "" | "void")).count()
+    };
+    let rust = read("src/api.rs");
+    let mut library: Vec<(String, usize)> = rust
+        .split("extern \"C\" fn ")
+        .skip(1)
+        .filter_map(|part| {
+            let (name, rest) = part.split_once('(')?;
+            Some((name.to_owned(), parameters(rest)))
+        })
+        .collect();
+    library.sort();
+    let header = read("include/mmcq.h");
+    let code: String =
+        header.split("/*").map(|part| part.split_once("*/").map_or(part, |(_, code)| code)).collect();
+    let mut declared: Vec<(String, usize)> = code
+        .split(';')
+        .filter_map(|statement| {
+            let (before, rest) = statement.split_once('(')?;
+            let name = before.rsplit([' ', '*']).next()?;
+            (name.starts_with("mmcq_")).then(|| (name.to_owned(), parameters(rest)))
+        })
+        .collect();
+    declared.sort();
+    declared.retain(|(name, _)| name != "mmcq_panic");
+    assert_eq!(declared, library);
+    assert_eq!(library.len(), 9);
+}

@@ -1,0 +1,208 @@
+//! `embedded-sdmmc` on mmcq: FAT by blocking calls over [`BlockDevice::read_blocking`], here on a simulated card.
+//!
+//! `embedded-sdmmc`'s blocks have no alignment, and controllers with DMA want one: each call goes through an aligned buffer of the adapter.
+//! Its own SPI driver is not used; mmcq drives the card by its native bus. The volume is made, and checked at the end, by another implementation of FAT
+//! (`fatfs`).
+
+use embedded_sdmmc::{Block, BlockCount, BlockIdx, Mode, TimeSource, Timestamp, VolumeIdx, VolumeManager};
+use mmcq::block::BlockDevice;
+use mmcq::card;
+use mmcq::engine::{BLOCK_BYTES, Error};
+use mmcq::host::Host;
+use mmcq::task::Lock;
+use std::cell::RefCell;
+use std::io::{self, Read, Seek, SeekFrom, Write};
+
+#[path = "../tests/support/world.rs"]
+mod world;
+
+/// What the example copies at a time.
+const BOUNCE_BLOCKS: usize = 8;
+
+#[repr(align(64))]
+struct Bounce([u8; BOUNCE_BLOCKS * Block::LEN]);
+
+/// The adapter: all that a user needs.
+struct Card<'a, L: Lock, H: Host, const N: usize> {
+    device: BlockDevice<'a, L, H, N>,
+    bounce: RefCell<Bounce>,
+}
+
+impl<'a, L: Lock, H: Host, const N: usize> Card<'a, L, H, N> {
+    fn new(device: BlockDevice<'a, L, H, N>) -> Self {
+        Card { device, bounce: RefCell::new(Bounce([0; BOUNCE_BLOCKS * Block::LEN])) }
+    }
+}
+
+impl<L: Lock, H: Host, const N: usize> embedded_sdmmc::BlockDevice for Card<'_, L, H, N> {
+    type Error = Error;
+
+    fn read(&self, blocks: &mut [Block], start: BlockIdx) -> Result<(), Error> {
+        let mut bounce = self.bounce.borrow_mut();
+        let mut lba = u64::from(start.0);
+        for part in blocks.chunks_mut(BOUNCE_BLOCKS) {
+            let memory = &mut bounce.0[..part.len() * Block::LEN];
+            // On a target the last argument waits for an interrupt: `|| cortex_m::asm::wfi()`.
+            self.device.read_blocking(lba, memory, || {})?;
+            for (block, bytes) in part.iter_mut().zip(memory.chunks_exact(Block::LEN)) {
+                block.contents.copy_from_slice(bytes);
+            }
+            lba += part.len() as u64;
+        }
+        Ok(())
+    }
+
+    fn write(&self, blocks: &[Block], start: BlockIdx) -> Result<(), Error> {
+        let mut bounce = self.bounce.borrow_mut();
+        let mut lba = u64::from(start.0);
+        for part in blocks.chunks(BOUNCE_BLOCKS) {
+            let memory = &mut bounce.0[..part.len() * Block::LEN];
+            for (block, bytes) in part.iter().zip(memory.chunks_exact_mut(Block::LEN)) {
+                bytes.copy_from_slice(&block.contents);
+            }
+            self.device.write_blocking(lba, memory, || {})?;
+            lba += part.len() as u64;
+        }
+        Ok(())
+    }
+
+    fn num_blocks(&self) -> Result<BlockCount, Error> {
+        let blocks = self.device.geometry().ok_or(Error::NoCard)?.blocks;
+        Ok(BlockCount(u32::try_from(blocks).unwrap_or(u32::MAX)))
+    }
+}
+
+/// No clock on this board.
+struct Midnight;
+
+impl TimeSource for Midnight {
+    fn get_timestamp(&self) -> Timestamp {
+        Timestamp {
+            year_since_1970: 56,
+            zero_indexed_month: 0,
+            zero_indexed_day: 0,
+            hours: 0,
+            minutes: 0,
+            seconds: 0,
+        }
+    }
+}
+
+fn main() {
+    let world = world::World::new("sdhc-16g-hs");
+    let stack = world.stack();
+    let scratch = mmcq::engine::DmaBuf::from_static(Box::leak(Box::new(Bounce([0; 4096]))).0.as_mut_slice());
+    stack.block_on(card::bring_up_sd(stack, scratch, card::Options::DEFAULT), || {}).0.expect("a card");
+    let device = BlockDevice::new(stack);
+    format(device).expect("a volume");
+
+    let volumes = VolumeManager::new(Card::new(device), Midnight);
+    {
+        let volume = volumes.open_volume(VolumeIdx(0)).expect("the first partition");
+        let root = volume.open_root_dir().expect("its root");
+        let file = root.open_file_in_dir("HELLO.TXT", Mode::ReadWriteCreateOrTruncate).expect("a new file");
+        for line in 0..500 {
+            file.write(format!("line {line} of a file on a card\n").as_bytes()).expect("room");
+        }
+    }
+    device.flush_blocking(|| {}).expect("all of it on the card");
+
+    let text = read_by_another(device).expect("the same volume");
+    assert_eq!(text.lines().count(), 500);
+    assert!(text.ends_with("line 499 of a file on a card\n"));
+    assert!(world.memory.violations().is_empty());
+    println!("{} bytes, read back by another implementation of FAT", text.len());
+}
+
+/// The partition: where it begins, and how long it is, in blocks.
+const FIRST: u64 = 2048;
+const BLOCKS: u64 = 256 << 11;
+
+/// The partition as a stream of bytes, for `fatfs`.
+struct Stream<'a, L: Lock, H: Host, const N: usize> {
+    device: BlockDevice<'a, L, H, N>,
+    at: u64,
+}
+
+impl<L: Lock, H: Host, const N: usize> Stream<'_, L, H, N> {
+    /// The block at `at`, where in it, and how much of `len` is in it.
+    fn block(&self, bounce: &mut Bounce, len: usize) -> io::Result<(u64, usize, usize)> {
+        let (lba, offset) = (FIRST + self.at / 512, (self.at % 512) as usize);
+        if self.at >= BLOCKS * 512 {
+            return Ok((lba, 0, 0));
+        }
+        self.device.read_blocking(lba, &mut bounce.0[..512], || {}).map_err(io::Error::other)?;
+        Ok((lba, offset, len.min(512 - offset)))
+    }
+}
+
+impl<L: Lock, H: Host, const N: usize> Read for Stream<'_, L, H, N> {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        let mut bounce = Bounce([0; 4096]);
+        let (_, offset, len) = self.block(&mut bounce, buf.len())?;
+        buf[..len].copy_from_slice(&bounce.0[offset..offset + len]);
+        self.at += len as u64;
+        Ok(len)
+    }
+}
+
+impl<L: Lock, H: Host, const N: usize> Write for Stream<'_, L, H, N> {
+    fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
+        let mut bounce = Bounce([0; 4096]);
+        let (lba, offset, len) = self.block(&mut bounce, buf.len())?;
+        if len > 0 {
+            bounce.0[offset..offset + len].copy_from_slice(&buf[..len]);
+            self.device.write_blocking(lba, &bounce.0[..512], || {}).map_err(io::Error::other)?;
+        }
+        self.at += len as u64;
+        Ok(len)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.device.flush_blocking(|| {}).map_err(io::Error::other)
+    }
+}
+
+impl<L: Lock, H: Host, const N: usize> Seek for Stream<'_, L, H, N> {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        let (base, offset) = match to {
+            SeekFrom::Start(at) => (at, 0),
+            SeekFrom::Current(offset) => (self.at, offset),
+            SeekFrom::End(offset) => (BLOCKS * 512, offset),
+        };
+        self.at = base.checked_add_signed(offset).ok_or(io::ErrorKind::InvalidInput)?;
+        Ok(self.at)
+    }
+}
+
+/// A partition table with one entry, and FAT32 in it.
+fn format<L: Lock, H: Host, const N: usize>(device: BlockDevice<'_, L, H, N>) -> io::Result<()> {
+    let mut table = Bounce([0; 4096]);
+    let block = &mut table.0[..BLOCK_BYTES as usize];
+    block[446 + 4] = 0x0c;
+    block[446 + 8..446 + 12].copy_from_slice(&(FIRST as u32).to_le_bytes());
+    block[446 + 12..446 + 16].copy_from_slice(&(BLOCKS as u32).to_le_bytes());
+    block[510..].copy_from_slice(&[0x55, 0xaa]);
+    device.write_blocking(0, block, || {}).map_err(io::Error::other)?;
+    let options = fatfs::FormatVolumeOptions::new()
+        .fat_type(fatfs::FatType::Fat32)
+        .bytes_per_cluster(2048)
+        .total_sectors(BLOCKS as u32)
+        .bytes_per_sector(512);
+    fatfs::format_volume(Stream { device, at: 0 }, options)
+}
+
+fn read_by_another<L: Lock, H: Host, const N: usize>(device: BlockDevice<'_, L, H, N>) -> io::Result<String> {
+    let volume = fatfs::FileSystem::new(Stream { device, at: 0 }, fatfs::FsOptions::new())?;
+    let mut text = String::new();
+    volume.root_dir().open_file("HELLO.TXT")?.read_to_string(&mut text)?;
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn what_is_written_is_read_by_another() {
+        super::main();
+    }
+}

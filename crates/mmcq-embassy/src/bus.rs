@@ -1,0 +1,419 @@
+//! One of our hosts as embassy's `sdio::MmcBus`.
+
+use core::future::poll_fn;
+use core::task::Poll;
+use mmcq::engine::{DmaBuf, Error, Kind, Output, Request};
+use mmcq::host::{Auto, BusOp, Cause, Data, Direction, Host, Phase, Timing, Width};
+use mmcq::sched::{Fifo, Policy};
+use mmcq::spec::command::{self, Command, Resp};
+use mmcq::task::{Lock, Shared};
+use sdio::{
+    BlockReadCommand, BlockWriteCommand, BusWidth, ByteReadCommand, ByteWriteCommand, ControlCommand, MmcBus,
+    MmcError, Response, ResponseLen, TuningOp,
+};
+
+const MS_NS: u64 = 1_000_000;
+/// A command and its response.
+const COMMAND_NS: u64 = 20 * MS_NS;
+/// A command with busy; erasing takes longest.
+const BUSY_NS: u64 = 10_000 * MS_NS;
+/// Data: a full second more than any standard allows a block.
+const DATA_NS: u64 = 2_000 * MS_NS;
+/// The supply falls, and rises [SD 6.4.1]; then 74 clocks at 400 kHz.
+const POWER_OFF_NS: u64 = 2 * MS_NS;
+const POWER_UP_NS: u64 = 2 * MS_NS;
+const CLOCKS_74_NS: u64 = MS_NS / 2;
+/// The clock is off during the voltage switch [SD 4.2.4.2], and DAT is high soon after.
+const SWITCH_OFF_NS: u64 = 10 * MS_NS;
+const SWITCH_ON_NS: u64 = MS_NS;
+/// Blocks of a tuning procedure [SD 4.2.4.5].
+const TUNING_BLOCKS: u32 = 40;
+/// Fastest clocks without tuning: default speed and high speed at 3.3 V [SD 6.6], UHS-I [SD 3.9.4].
+const DEFAULT_HZ: u32 = 25_000_000;
+const HIGH_HZ: u32 = 50_000_000;
+const SDR50_HZ: u32 = 100_000_000;
+const SDR104_HZ: u32 = 208_000_000;
+
+/// A controller behind mmcq's queue, as drivers of embassy's `sdio` want it: SDIO functions (cyw43, esp-hosted), or `sdio`'s own cards.
+///
+/// Commands go through the queue like everybody's, so a memory card on the same controller (a combo card) keeps its turns. Bring a card up by one side only.
+///
+/// Data are copied through a buffer, which must hold the longest transfer of the driver above: `sdio` does not cut requests. A call
+/// may be dropped at any point; what the controller was given ends by itself.
+///
+/// `set_bus` is no `async fn`: it notes what is wanted, and the next command begins with the change, and reports its failure.
+#[derive(Debug)]
+pub struct Bus<'a, L: Lock, H: Host, const N: usize, P: Policy = Fifo> {
+    stack: &'a Shared<L, H, N, P>,
+    /// Away while a request has it.
+    bounce: Option<DmaBuf>,
+    wanted: Option<(Width, u32)>,
+    widest: Width,
+    signal18: bool,
+}
+
+impl<'a, L: Lock, H: Host, const N: usize, P: Policy> Bus<'a, L, H, N, P> {
+    /// The controller of `stack`, with a buffer for data: [`Buffer`](crate::Buffer) makes one.
+    pub fn new(stack: &'a Shared<L, H, N, P>, bounce: DmaBuf) -> Self {
+        Bus { stack, bounce: Some(bounce), wanted: None, widest: Width::W8, signal18: false }
+    }
+
+    /// The same, offering no more data lines than these. `sdio` 0.5 refuses an SD card on a bus that offers eight: a slot for SD cards
+    /// says four.
+    #[must_use]
+    pub fn at_most(self, width: Width) -> Self {
+        Bus { widest: width, ..self }
+    }
+
+    async fn bus(&mut self, op: BusOp) -> Result<(), MmcError> {
+        self.stack.bus(op).await.map_err(mmc_error)
+    }
+
+    async fn pause(&mut self, ns: u64) -> Result<(), MmcError> {
+        self.stack.pause(ns).await.map_err(mmc_error)
+    }
+
+    /// Does what [`MmcBus::set_bus`] wanted; dropped half-way, all of it again.
+    async fn settle(&mut self) -> Result<(), MmcError> {
+        let Some((width, hz)) = self.wanted else { return Ok(()) };
+        self.bus(BusOp::Width(width)).await?;
+        self.bus(BusOp::Timing(timing(hz, self.signal18))).await?;
+        self.bus(BusOp::Clock(hz)).await?;
+        self.wanted = None;
+        Ok(())
+    }
+
+    async fn request(
+        &mut self,
+        phase: Phase,
+        timeout_ns: u64,
+        buf: DmaBuf,
+    ) -> (Result<Output, Error>, DmaBuf) {
+        let done = self.stack.request(Request::new(Kind::Raw { prefix: None, phase, timeout_ns }, buf)).await;
+        (done.result, done.buf)
+    }
+
+    async fn command(&mut self, command: Command, timeout_ns: u64) -> Result<[u32; 4], MmcError> {
+        let phase = Phase { command, data: None, auto: Auto::None, tuning: false };
+        let (result, _) = self.request(phase, timeout_ns, DmaBuf::EMPTY).await;
+        Ok(words(command.resp, result.map_err(mmc_error)?.response.words))
+    }
+
+    /// The buffer, or after a call that was dropped the one that the engine has kept.
+    fn bounce(&mut self, bytes: usize) -> Result<DmaBuf, MmcError> {
+        let taken = self.bounce.take().or_else(|| self.stack.with(|engine| engine.reclaim()));
+        let buf = taken.ok_or(MmcError::Busy)?;
+        if (buf.len_bytes() as usize) < bytes {
+            self.bounce = Some(buf);
+            return Err(MmcError::BlockSize);
+        }
+        Ok(buf)
+    }
+
+    async fn data(
+        &mut self,
+        command: Command,
+        data: Data,
+        mut buf: DmaBuf,
+        stop: bool,
+    ) -> Result<[u32; 4], MmcError> {
+        if let Err(error) = self.settle().await {
+            self.bounce = Some(buf);
+            return Err(error);
+        }
+        let auto = if stop && self.stack.with(|engine| engine.host().caps().auto_stop) {
+            Auto::Stop
+        } else {
+            Auto::None
+        };
+        let phase = Phase { command, data: Some(data), auto, tuning: false };
+        let result;
+        (result, buf) = self.request(phase, DATA_NS, buf).await;
+        self.bounce = Some(buf);
+        let response = result.map_err(mmc_error)?.response.words;
+        if stop && auto == Auto::None {
+            self.command(command::stop_transmission(), BUSY_NS).await?;
+        }
+        Ok(words(command.resp, response))
+    }
+
+    async fn read(
+        &mut self,
+        command: Command,
+        data: Data,
+        into: &mut [u8],
+        stop: bool,
+    ) -> Result<[u32; 4], MmcError> {
+        let bytes = length(data, into.len())?;
+        let buf = self.bounce(bytes)?;
+        let words = self.data(command, data, buf, stop).await?;
+        if let Some(bounce) = &self.bounce {
+            for (to, from) in into.iter_mut().zip(bounce.iter().take(bytes)) {
+                *to = *from;
+            }
+        }
+        Ok(words)
+    }
+
+    async fn write(
+        &mut self,
+        command: Command,
+        data: Data,
+        from: &[u8],
+        stop: bool,
+    ) -> Result<[u32; 4], MmcError> {
+        let bytes = length(data, from.len())?;
+        let mut buf = self.bounce(bytes)?;
+        for (to, from) in buf.iter_mut().zip(from.iter().take(bytes)) {
+            *to = *from;
+        }
+        self.data(command, data, buf, stop).await
+    }
+
+    /// CMD11 and what belongs to it [SD 4.2.4.2].
+    async fn switch_voltage(&mut self, command: Command) -> Result<[u32; 4], MmcError> {
+        let words = self.command(command, COMMAND_NS).await?;
+        let hz = self.stack.with(|engine| engine.host().caps().clock_hz.0).max(400_000);
+        self.bus(BusOp::Clock(0)).await?;
+        self.bus(BusOp::Signal18(true)).await?;
+        self.pause(SWITCH_OFF_NS).await?;
+        self.bus(BusOp::Clock(hz)).await?;
+        self.pause(SWITCH_ON_NS).await?;
+        if self.stack.with(|engine| engine.host().dat0_busy()) {
+            return Err(MmcError::Signaling);
+        }
+        self.signal18 = true;
+        Ok(words)
+    }
+}
+
+impl<L: Lock, H: Host, const N: usize, P: Policy> MmcBus for Bus<'_, L, H, N, P> {
+    async fn send_command<'a, C>(&mut self, cmd: C) -> Result<C::Resp<'a>, MmcError>
+    where
+        C: ControlCommand + 'a,
+    {
+        self.settle().await?;
+        let command = Command::new(cmd.index(), cmd.arg(), resp::<C::Resp<'a>>());
+        let words = match command.index {
+            11 => self.switch_voltage(command).await?,
+            _ if command.resp == Resp::R1b => self.command(command, BUSY_NS).await?,
+            _ => self.command(command, COMMAND_NS).await?,
+        };
+        Ok(C::Resp::from_words(&words))
+    }
+
+    async fn read_blocks<'a, C>(&mut self, mut cmd: C, auto_stop: bool) -> Result<C::Resp<'a>, MmcError>
+    where
+        C: BlockReadCommand + 'a,
+    {
+        let command = with_data::<C::Resp<'a>>(cmd.index(), cmd.arg());
+        let data = data(Direction::Read, cmd.block_size().len(), cmd.block_count())?;
+        let words = self.read(command, data, &mut cmd.buf()[..], auto_stop).await?;
+        Ok(C::Resp::from_words(&words))
+    }
+
+    async fn write_blocks<'a, C>(&mut self, cmd: C, auto_stop: bool) -> Result<C::Resp<'a>, MmcError>
+    where
+        C: BlockWriteCommand + 'a,
+    {
+        let command = with_data::<C::Resp<'a>>(cmd.index(), cmd.arg());
+        let data = data(Direction::Write, cmd.block_size().len(), cmd.block_count())?;
+        let words = self.write(command, data, cmd.buf(), auto_stop).await?;
+        Ok(C::Resp::from_words(&words))
+    }
+
+    async fn read_bytes<'a, C>(&mut self, mut cmd: C) -> Result<C::Resp<'a>, MmcError>
+    where
+        C: ByteReadCommand + 'a,
+    {
+        let command = with_data::<C::Resp<'a>>(cmd.index(), cmd.arg());
+        let data = data(Direction::Read, cmd.byte_count(), 1)?;
+        let words = self.read(command, data, &mut cmd.buf()[..], false).await?;
+        Ok(C::Resp::from_words(&words))
+    }
+
+    async fn write_bytes<'a, C>(&mut self, cmd: C) -> Result<C::Resp<'a>, MmcError>
+    where
+        C: ByteWriteCommand + 'a,
+    {
+        let command = with_data::<C::Resp<'a>>(cmd.index(), cmd.arg());
+        let data = data(Direction::Write, cmd.byte_count(), 1)?;
+        let words = self.write(command, data, cmd.buf(), false).await?;
+        Ok(C::Resp::from_words(&words))
+    }
+
+    async fn init_idle(&mut self, hz: u32) -> Result<(), MmcError> {
+        (self.wanted, self.signal18) = (None, false);
+        let clock_hz = hz.max(self.stack.with(|engine| engine.host().caps().clock_hz.0));
+        self.bus(BusOp::PowerOff).await?;
+        self.pause(POWER_OFF_NS).await?;
+        self.bus(BusOp::Signal18(false)).await?;
+        self.bus(BusOp::PowerOn).await?;
+        self.pause(POWER_UP_NS).await?;
+        self.bus(BusOp::Width(Width::W1)).await?;
+        self.bus(BusOp::Timing(Timing::Legacy)).await?;
+        self.bus(BusOp::Clock(clock_hz)).await?;
+        self.pause(CLOCKS_74_NS).await
+    }
+
+    /// The controller tunes itself, so `op` is not needed. Up to 50 MHz nothing is to be tuned.
+    async fn tune_bus<O>(&mut self, width: BusWidth, hz: u32, op: O) -> Result<(), MmcError>
+    where
+        O: TuningOp,
+    {
+        let _ = op;
+        self.settle().await?;
+        if !self.signal18 || hz <= HIGH_HZ {
+            return Ok(());
+        }
+        let (command, block_size) = match width {
+            BusWidth::W8 => (command::emmc::send_tuning_block(), 128),
+            BusWidth::W4 | BusWidth::W1 => (command::sd::send_tuning_block(), 64),
+        };
+        let data = Data { direction: Direction::Read, block_size, blocks: 1 };
+        self.bus(BusOp::TuneStart).await?;
+        for _ in 0..TUNING_BLOCKS {
+            let phase = Phase { command, data: Some(data), auto: Auto::None, tuning: true };
+            match self.request(phase, DATA_NS, DmaBuf::EMPTY).await.0 {
+                Ok(output) if output.tuned => return Ok(()),
+                // A block that is lost at a bad sampling point is part of the procedure.
+                Ok(_) | Err(Error::Host(_)) => {}
+                Err(error) => {
+                    self.bus(BusOp::TuneAbort).await?;
+                    return Err(mmc_error(error));
+                }
+            }
+        }
+        self.bus(BusOp::TuneAbort).await?;
+        Err(MmcError::Signaling)
+    }
+
+    async fn wait_for_event(&mut self) -> Result<(), MmcError> {
+        poll_fn(|context| {
+            self.stack.with(|engine| {
+                // A level: what came while nobody waited is still there.
+                if engine.take_card_irq() {
+                    engine.set_card_irq_waker(None);
+                    return Poll::Ready(Ok(()));
+                }
+                engine.set_card_irq_waker(Some(context.waker()));
+                engine.unmask_card_irq();
+                Poll::Pending
+            })
+        })
+        .await
+    }
+
+    fn set_bus(&mut self, width: BusWidth, hz: u32) -> Result<(), MmcError> {
+        let width = match width {
+            BusWidth::W1 => Width::W1,
+            BusWidth::W4 => Width::W4,
+            BusWidth::W8 => Width::W8,
+        };
+        let caps = self.stack.with(|engine| *engine.host().caps());
+        if width > caps.width.min(self.widest) {
+            return Err(MmcError::BusWidth);
+        }
+        if !caps.can(timing(hz, self.signal18)) {
+            return Err(MmcError::Unsupported);
+        }
+        self.wanted = Some((width, hz.clamp(caps.clock_hz.0, caps.clock_hz.1)));
+        Ok(())
+    }
+
+    fn supports_mmc(&self) -> bool {
+        true
+    }
+
+    fn supports_auto_stop(&self) -> bool {
+        true
+    }
+
+    fn supports_bus_width(&self) -> BusWidth {
+        match self.stack.with(|engine| engine.host().caps().width).min(self.widest) {
+            Width::W1 => BusWidth::W1,
+            Width::W4 => BusWidth::W4,
+            Width::W8 => BusWidth::W8,
+        }
+    }
+
+    fn supports_1v8(&self) -> bool {
+        self.stack.with(|engine| engine.host().caps().signal18)
+    }
+
+    fn supports_frequency(&self) -> u32 {
+        let caps = self.stack.with(|engine| *engine.host().caps());
+        let fastest = [(Timing::Sdr104, SDR104_HZ), (Timing::Sdr50, SDR50_HZ), (Timing::HighSpeed, HIGH_HZ)];
+        let best =
+            fastest.into_iter().find(|&(timing, hz)| caps.can(timing) && (caps.signal18 || hz <= HIGH_HZ));
+        best.map_or(DEFAULT_HZ, |(_, hz)| hz).min(caps.clock_hz.1)
+    }
+}
+
+/// The timing that goes with a clock.
+fn timing(hz: u32, signal18: bool) -> Timing {
+    match (signal18, hz) {
+        (false, ..=DEFAULT_HZ) => Timing::Legacy,
+        (false, _) => Timing::HighSpeed,
+        (true, ..=DEFAULT_HZ) => Timing::Sdr12,
+        (true, ..=HIGH_HZ) => Timing::Sdr25,
+        (true, ..=SDR50_HZ) => Timing::Sdr50,
+        (true, _) => Timing::Sdr104,
+    }
+}
+
+/// The form of a response, as far as a controller must know it.
+fn resp<R: Response>() -> Resp {
+    match R::LEN {
+        ResponseLen::Zero => Resp::None,
+        ResponseLen::R136 => Resp::R2,
+        ResponseLen::R48 if R::BUSY => Resp::R1b,
+        ResponseLen::R48 if R::CRC => Resp::R1,
+        ResponseLen::R48 => Resp::R3,
+    }
+}
+
+/// A command with data. `sdio` calls the response of writes R1b; their busy is that of the data.
+fn with_data<R: Response>(index: u8, arg: u32) -> Command {
+    let resp = match resp::<R>() {
+        Resp::R1b => Resp::R1,
+        resp => resp,
+    };
+    Command::new(index, arg, resp)
+}
+
+/// The words of a response as `sdio` has them: of a long one the last bits first.
+pub(crate) fn words(resp: Resp, [a, b, c, d]: [u32; 4]) -> [u32; 4] {
+    if resp == Resp::R2 { [d, c, b, a] } else { [a, b, c, d] }
+}
+
+fn data(direction: Direction, block_bytes: usize, blocks: u32) -> Result<Data, MmcError> {
+    match u16::try_from(block_bytes) {
+        Ok(block_size @ 1..=2048) if blocks > 0 => Ok(Data { direction, block_size, blocks }),
+        _ => Err(MmcError::BlockSize),
+    }
+}
+
+/// The length of the data, which the command's memory must have.
+fn length(data: Data, given: usize) -> Result<usize, MmcError> {
+    let bytes =
+        usize::try_from(data.blocks).ok().and_then(|blocks| blocks.checked_mul(data.block_size.into()));
+    bytes.filter(|&bytes| bytes <= given).ok_or(MmcError::BlockSize)
+}
+
+fn mmc_error(error: Error) -> MmcError {
+    match error {
+        Error::Host(fault) => match fault.cause {
+            Cause::Timeout => MmcError::Timeout,
+            Cause::Crc | Cause::EndBit | Cause::Index => MmcError::Crc,
+            _ => MmcError::Io,
+        },
+        Error::Silent => MmcError::Timeout,
+        Error::Full | Error::Suspended => MmcError::Busy,
+        Error::Unsupported => MmcError::Unsupported,
+        Error::Buffer { .. } => MmcError::BlockSize,
+        Error::Bus(BusOp::Signal18(_)) => MmcError::Voltage,
+        Error::Bus(_) | Error::Dma(_) => MmcError::Io,
+        _ => MmcError::Other,
+    }
+}

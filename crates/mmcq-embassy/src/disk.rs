@@ -1,0 +1,93 @@
+//! `block-device-driver` on handles that share one queue.
+
+use aligned::{A4, Aligned, Alignment};
+use core::marker::PhantomData;
+use mmcq::block::{BlockDevice, Copying, Partial};
+use mmcq::engine::{BLOCK_BYTES, DmaBuf, Error};
+use mmcq::host::Host;
+use mmcq::sched::{Fifo, Policy};
+use mmcq::task::{Lock, Shared};
+
+pub(crate) const BLOCK: usize = BLOCK_BYTES as usize;
+
+/// A card for a file system: one handle with a buffer of its own. Several handles on a stack share its queue, so that
+/// tasks and file systems together keep the card busy.
+///
+/// Data are copied through the handle's buffer, so a call may be dropped or forgotten at any point. `A` is the alignment that the file system's
+/// buffers get; the copy does not mind which.
+///
+/// The trait has no flush: call [`flush`](Self::flush) when the data must be safe.
+#[derive(Debug)]
+pub struct Disk<'a, L: Lock, H: Host, const N: usize, P: Policy = Fifo, A = A4> {
+    device: BlockDevice<'a, L, H, N, P>,
+    copying: Copying<'a, L, H, N, P>,
+    align: PhantomData<fn() -> A>,
+}
+
+impl<'a, L: Lock, H: Host, const N: usize, P: Policy, A: Alignment> Disk<'a, L, H, N, P, A> {
+    /// A handle that copies through `bounce`, a block at least; longer is faster.
+    pub fn new(stack: &'a Shared<L, H, N, P>, bounce: DmaBuf) -> Result<Self, Error> {
+        let device = BlockDevice::new(stack);
+        Ok(Disk { device, copying: Copying::new(device, bounce)?, align: PhantomData })
+    }
+
+    /// Everything written before is on the medium when this returns.
+    pub async fn flush(&mut self) -> Result<(), Error> {
+        self.copying.flush().await
+    }
+
+    /// The handle without the copy, with all that the stack offers.
+    pub fn device(&self) -> BlockDevice<'a, L, H, N, P> {
+        self.device
+    }
+}
+
+impl<L: Lock, H: Host, const N: usize, P: Policy, A: Alignment> block_device_driver::BlockDevice<BLOCK>
+    for Disk<'_, L, H, N, P, A>
+{
+    type Error = Partial;
+    type Align = A;
+
+    async fn read(
+        &mut self,
+        block_address: u32,
+        data: &mut [Aligned<A, [u8; BLOCK]>],
+    ) -> Result<(), Partial> {
+        self.copying.read(block_address.into(), bytes_mut(data)).await.map(|_| ())
+    }
+
+    async fn write(&mut self, block_address: u32, data: &[Aligned<A, [u8; BLOCK]>]) -> Result<(), Partial> {
+        self.copying.write(block_address.into(), bytes(data)).await.map(|_| ())
+    }
+
+    async fn size(&mut self) -> Result<u64, Partial> {
+        size(self.device)
+    }
+}
+
+/// The card's size in bytes.
+pub(crate) fn size<L: Lock, H: Host, const N: usize, P: Policy>(
+    device: BlockDevice<'_, L, H, N, P>,
+) -> Result<u64, Partial> {
+    let geometry = device.geometry().ok_or(Partial { error: Error::NoCard, blocks_done: 0 })?;
+    Ok(geometry.blocks.saturating_mul(BLOCK as u64))
+}
+
+/// Blocks that follow each other without a gap.
+struct Dense<A>(PhantomData<A>);
+
+impl<A: Alignment> Dense<A> {
+    const CHECKED: () = assert!(size_of::<Aligned<A, [u8; BLOCK]>>() == BLOCK, "alignment beyond 512 bytes");
+}
+
+pub(crate) fn bytes<A: Alignment>(blocks: &[Aligned<A, [u8; BLOCK]>]) -> &[u8] {
+    let () = Dense::<A>::CHECKED;
+    // SAFETY: the same memory; each block is 512 initialised bytes without padding, as checked.
+    unsafe { core::slice::from_raw_parts(blocks.as_ptr().cast(), size_of_val(blocks)) }
+}
+
+pub(crate) fn bytes_mut<A: Alignment>(blocks: &mut [Aligned<A, [u8; BLOCK]>]) -> &mut [u8] {
+    let () = Dense::<A>::CHECKED;
+    // SAFETY: as in `bytes`; any byte is a valid value, and the borrow is exclusive.
+    unsafe { core::slice::from_raw_parts_mut(blocks.as_mut_ptr().cast(), size_of_val(blocks)) }
+}

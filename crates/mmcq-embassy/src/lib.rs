@@ -1,0 +1,64 @@
+//! The mmcq stack in embassy's world.
+//!
+//! | you have | you want | take |
+//! |---|---|---|
+//! | an executor and a time driver | deadlines of the stack | [`Clock`] |
+//! | a `critical-section` implementation | the stack's lock | [`CriticalSection`] |
+//! | a file system on `block-device-driver` | a card for it | [`Disk`], or [`DirectDisk`] without a copy |
+//! | one of mmcq's host drivers | `sdio::MmcBus`, for drivers that want one | [`Bus`] |
+//!
+//! ```
+//! use mmcq::card::{Options, SCRATCH_BYTES, bring_up_sd};
+//! use mmcq::engine::Error;
+//! use mmcq::host::Host;
+//! use mmcq::task::Shared;
+//! use mmcq_embassy::{Buffer, Clock, CriticalSection, Disk};
+//!
+//! static SCRATCH: Buffer<1> = Buffer::new();
+//! static BOUNCE: Buffer<8> = Buffer::new();
+//!
+//! type Stack<H> = Shared<CriticalSection, H, 8>;
+//!
+//! /// The controller's interrupt handler.
+//! fn on_interrupt<H: Host>(stack: &Stack<H>) {
+//!     stack.on_irq();
+//! }
+//!
+//! /// One embassy task: deadlines.
+//! async fn deadlines<H: Host>(stack: &Stack<H>) -> ! {
+//!     Clock::<0>::run(stack).await
+//! }
+//!
+//! /// Another: from power-up to a block device for a file system. Make as many as there are users.
+//! async fn card<H: Host>(stack: &Stack<H>) -> Result<Disk<'_, CriticalSection, H, 8>, Error> {
+//!     let scratch = SCRATCH.take().ok_or(Error::Full)?;
+//!     bring_up_sd(stack, scratch, Options::DEFAULT).await.0?;
+//!     Disk::new(stack, BOUNCE.take().ok_or(Error::Full)?)
+//! }
+//! ```
+#![no_std]
+
+mod buffer;
+mod bus;
+mod clock;
+mod direct;
+mod disk;
+mod lock;
+mod over;
+
+pub use buffer::Buffer;
+pub use bus::Bus;
+pub use clock::{CLOCKS, Clock};
+pub use direct::DirectDisk;
+pub use disk::Disk;
+pub use lock::CriticalSection;
+pub use over::{BusHost, Mailbox, Runner};
+
+/// The guides of `docs/`, whose code is compiled, and run where it can be.
+#[cfg(doctest)]
+mod guides {
+    #[doc = include_str!("../../../docs/first-card.md")]
+    struct FirstCard;
+    #[doc = include_str!("../../../docs/host-driver.md")]
+    struct HostDriver;
+}

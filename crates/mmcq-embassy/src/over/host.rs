@@ -1,0 +1,236 @@
+//! The engine's half.
+
+use super::command::known;
+use super::{Inner, Job, Mailbox};
+use core::ops::Deref;
+use mmcq::engine::BLOCK_BYTES;
+use mmcq::host::{
+    Auto, BusOp, BusyDetect, Caps, Direction, DmaError, Events, Host, Phase, Segment, StartError, Step,
+    Timing, Width,
+};
+use sdio::{BusWidth, MmcBus, MmcError};
+
+/// How often a step of the bus is asked after, and for how long.
+const ASK_NS: u64 = 100_000;
+const GIVE_UP_NS: u64 = 2_000_000_000;
+/// Clock of identification.
+const IDENTIFY_HZ: u32 = 400_000;
+/// Beyond this a card needs more than default speed.
+const DEFAULT_HZ: u32 = 26_000_000;
+const SEGMENTS: u16 = 64;
+
+/// A [`Host`] whose phases a [`Runner`](super::Runner) carries out on an `sdio::MmcBus`.
+///
+/// What such a bus cannot do is said in its [`Caps`]: no CMD23 or CMD12 of its own, no 1.8 V signalling and so no tuning
+/// and nothing beyond high speed, no power switch, no card detect, no look at DAT0 (the end of busy is asked by CMD13),
+/// no open transfers.
+///
+/// Starting a phase wakes the runner's task while the stack's lock is held, so the executor's wakers must do no more than mark a task
+/// (embassy's do), and the lock must be one under which a critical section may be entered: [`CriticalSection`](crate::CriticalSection).
+#[derive(Debug)]
+pub struct BusHost<'m, 'b> {
+    mailbox: &'m Mailbox<'b>,
+    caps: Caps,
+    width: Width,
+    clock_hz: u32,
+    /// The phase in progress, for its data.
+    phase: Option<Phase>,
+    give_up_ns: u64,
+}
+
+impl<'m, 'b> BusHost<'m, 'b> {
+    pub(super) fn new<B: MmcBus>(
+        mailbox: &'m Mailbox<'b>,
+        bus: &B,
+        buffer_bytes: usize,
+    ) -> Result<Self, MmcError> {
+        let bytes = u32::try_from(buffer_bytes).unwrap_or(u32::MAX);
+        if bytes < BLOCK_BYTES {
+            return Err(MmcError::BlockSize);
+        }
+        let hz = bus.supports_frequency();
+        let mut timings = Caps::timing_bit(Timing::Legacy);
+        if hz > DEFAULT_HZ {
+            timings |= Caps::timing_bit(Timing::HighSpeed);
+        }
+        let caps = Caps {
+            auto_stop: false,
+            auto_count: false,
+            no_count: false,
+            continue_data: false,
+            beside: false,
+            busy: BusyDetect::Status,
+            max_busy_ns: GIVE_UP_NS,
+            max_segments: SEGMENTS,
+            max_segment_bytes: bytes,
+            max_blocks: bytes / BLOCK_BYTES,
+            max_bytes: bytes,
+            align: 1,
+            dma_bits: 0,
+            defer_completion: false,
+            clock_hz: (IDENTIFY_HZ.min(hz), hz),
+            width: match bus.supports_bus_width() {
+                BusWidth::W1 => Width::W1,
+                BusWidth::W4 => Width::W4,
+                BusWidth::W8 => Width::W8,
+            },
+            timings,
+            signal18: false,
+            fixed: true,
+        };
+        Ok(BusHost { mailbox, caps, width: Width::W1, clock_hz: 0, phase: None, give_up_ns: 0 })
+    }
+
+    /// Asks for a step, or how far it is.
+    fn step(&mut self, job: Job, first: bool, now_ns: u64) -> Step {
+        if first {
+            self.give_up_ns = now_ns.saturating_add(GIVE_UP_NS);
+            self.mailbox.with(|inner| (inner.job, inner.result) = (Some(job), None));
+            self.mailbox.wake();
+        }
+        match self.mailbox.with(|inner| inner.result.take()) {
+            Some(Ok(_)) => Step::Done,
+            Some(Err(_)) => Step::Failed,
+            None if now_ns >= self.give_up_ns => {
+                self.mailbox.with(Inner::forget);
+                self.mailbox.wake();
+                Step::Failed
+            }
+            None => Step::Wait(now_ns.saturating_add(ASK_NS)),
+        }
+    }
+
+    /// Waits until the runner has dropped what it was at.
+    fn reset(&mut self, first: bool, now_ns: u64) -> Step {
+        if first {
+            self.give_up_ns = now_ns.saturating_add(GIVE_UP_NS);
+            self.phase = None;
+        }
+        let running = self.mailbox.with(|inner| {
+            inner.forget();
+            inner.running
+        });
+        if !running {
+            return Step::Done;
+        }
+        self.mailbox.wake();
+        if now_ns >= self.give_up_ns { Step::Failed } else { Step::Wait(now_ns.saturating_add(ASK_NS)) }
+    }
+}
+
+impl Host for BusHost<'_, '_> {
+    fn caps(&self) -> &Caps {
+        &self.caps
+    }
+
+    fn map(&mut self, segment: &mut Segment, _: Direction) -> Result<(), DmaError> {
+        segment.bus = 0;
+        Ok(())
+    }
+
+    fn unmap(&mut self, _: &Segment, _: Direction) {}
+
+    fn start(&mut self, phase: &Phase, segments: &[Segment], _: u64) -> Result<(), StartError> {
+        if phase.auto != Auto::None || phase.tuning || !known(phase) {
+            return Err(StartError::Unsupported);
+        }
+        self.mailbox.with(|inner| {
+            if inner.running || inner.job.is_some() {
+                return Err(StartError::CommandLine);
+            }
+            if let Some(data) = phase.data {
+                let bytes = u64::from(data.block_size) * u64::from(data.blocks);
+                let buffer = inner.buffer.as_deref_mut().ok_or(StartError::DataLine)?;
+                if bytes > buffer.len() as u64 {
+                    return Err(StartError::Unsupported);
+                }
+                if data.direction == Direction::Write {
+                    gather(&mut buffer[..], segments);
+                }
+            }
+            (inner.job, inner.result, inner.abort) = (Some(Job::Phase(*phase)), None, false);
+            Ok(())
+        })?;
+        self.phase = Some(*phase);
+        self.mailbox.wake();
+        Ok(())
+    }
+
+    fn ack(&mut self, segments: &[Segment]) -> Events {
+        let phase = self.phase;
+        let (result, card_irq) = self.mailbox.with(|inner| {
+            let card_irq = core::mem::take(&mut inner.card_irq);
+            // Steps of the bus have their own way.
+            let result = if phase.is_some() { inner.result.take() } else { None };
+            if let (Some(Ok(_)), Some(data)) = (&result, phase.and_then(|phase| phase.data))
+                && data.direction == Direction::Read
+                && let Some(buffer) = &inner.buffer
+            {
+                let bytes = usize::from(data.block_size).saturating_mul(data.blocks as usize);
+                scatter(buffer.deref().get(..bytes).unwrap_or_default(), segments);
+            }
+            (result, card_irq)
+        });
+        if result.is_some() {
+            self.phase = None;
+        }
+        Events { phase: result, card_irq, ..Events::default() }
+    }
+
+    fn set_bus(&mut self, op: BusOp, first: bool, now_ns: u64) -> Step {
+        match op {
+            BusOp::PowerOn => self.step(Job::Init, first, now_ns),
+            BusOp::Clock(0) => Step::Done,
+            BusOp::Clock(hz) => {
+                self.clock_hz = hz;
+                self.step(Job::Set(self.width, hz), first, now_ns)
+            }
+            BusOp::Width(width) => {
+                self.width = width;
+                match self.clock_hz {
+                    0 => Step::Done,
+                    hz => self.step(Job::Set(width, hz), first, now_ns),
+                }
+            }
+            BusOp::ResetLines | BusOp::ResetAll => self.reset(first, now_ns),
+            // Implied by the clock, or not to be had.
+            BusOp::PowerOff | BusOp::Timing(_) | BusOp::Signal18(false) | BusOp::TuneAbort => Step::Done,
+            BusOp::Signal18(true) | BusOp::TuneStart => Step::Failed,
+        }
+    }
+
+    fn dat0_busy(&self) -> bool {
+        false
+    }
+
+    fn present(&self) -> bool {
+        true
+    }
+
+    fn card_irq(&mut self, on: bool) {
+        self.mailbox.with(|inner| inner.card_irq_on = on);
+        self.mailbox.wake();
+    }
+}
+
+/// Copies what the segments hold.
+fn gather(mut into: &mut [u8], segments: &[Segment]) {
+    for segment in segments {
+        let bytes = into.len().min(segment.len as usize);
+        let (now, later) = into.split_at_mut(bytes);
+        // SAFETY: between `map` and `unmap` the `len` bytes at `ptr` are the driver's (`Segment`'s contract); `now` is other memory.
+        unsafe { now.as_mut_ptr().copy_from_nonoverlapping(segment.ptr.as_ptr(), bytes) };
+        into = later;
+    }
+}
+
+/// Fills the segments.
+fn scatter(mut from: &[u8], segments: &[Segment]) {
+    for segment in segments {
+        let bytes = from.len().min(segment.len as usize);
+        let (now, later) = from.split_at(bytes);
+        // SAFETY: as in `gather`.
+        unsafe { segment.ptr.as_ptr().copy_from_nonoverlapping(now.as_ptr(), bytes) };
+        from = later;
+    }
+}

@@ -1,0 +1,136 @@
+//! The executor's half.
+
+use super::command::perform;
+use super::{BusHost, Job, Mailbox};
+use aligned::{A4, Aligned};
+use core::future::{Future, poll_fn};
+use core::pin::pin;
+use core::task::{Context, Poll};
+use mmcq::host::{Cause, Done, Fault, Stage, Width};
+use mmcq::sched::Policy;
+use mmcq::task::{Lock, Shared};
+use sdio::{BusWidth, MmcBus, MmcError};
+
+const IDENTIFY_HZ: u32 = 400_000;
+
+/// Carries out on a bus what a [`BusHost`] was told to start.
+#[derive(Debug)]
+pub struct Runner<'m, 'b, B> {
+    mailbox: &'m Mailbox<'b>,
+    bus: B,
+}
+
+impl<'m, 'b, B: MmcBus> Runner<'m, 'b, B> {
+    pub(super) fn new(mailbox: &'m Mailbox<'b>, bus: B) -> Self {
+        Runner { mailbox, bus }
+    }
+
+    /// A task of its own, for as long as the stack is used; `stack` is the one that has the other half. Dropped, it drops what the bus is at, and the
+    /// stack's requests fail by their deadlines; it may be run again.
+    pub async fn run<L: Lock, const N: usize, P: Policy>(
+        &mut self,
+        stack: &Shared<L, BusHost<'m, 'b>, N, P>,
+    ) -> ! {
+        loop {
+            if let Some((job, mut loan)) = self.next().await {
+                let done = {
+                    let mut work = pin!(carry_out(&mut self.bus, job, loan.buffer.as_deref_mut()));
+                    poll_fn(|context| match self.mailbox.aborted(context) {
+                        true => Poll::Ready(None),
+                        false => work.as_mut().poll(context).map(Some),
+                    })
+                    .await
+                };
+                loan.result = done;
+            }
+            // An interrupt, as far as the engine is concerned.
+            stack.on_irq();
+        }
+    }
+
+    /// The next job with the buffer; `None`: the card asks for attention.
+    async fn next(&mut self) -> Option<(Job, Loan<'m, 'b>)> {
+        let mailbox = self.mailbox;
+        let mut event = pin!(self.bus.wait_for_event());
+        // Not begun before somebody listens: some buses switch their interrupt on by it.
+        poll_fn(|context| {
+            if let Some(job) = mailbox.take(context) {
+                return Poll::Ready(Some(job));
+            }
+            if !mailbox.with(|inner| inner.card_irq_on) || event.as_mut().poll(context).is_pending() {
+                return Poll::Pending;
+            }
+            mailbox.with(|inner| (inner.card_irq_on, inner.card_irq) = (false, true));
+            Poll::Ready(None)
+        })
+        .await
+    }
+}
+
+impl<'b> Mailbox<'b> {
+    fn take<'m>(&'m self, context: &mut Context<'_>) -> Option<(Job, Loan<'m, 'b>)> {
+        self.with(|inner| {
+            let Some(job) = inner.job.take() else {
+                inner.waker = Some(context.waker().clone());
+                return None;
+            };
+            (inner.running, inner.abort) = (true, false);
+            Some((job, Loan { mailbox: self, buffer: inner.buffer.take(), result: None }))
+        })
+    }
+
+    fn aborted(&self, context: &mut Context<'_>) -> bool {
+        self.with(|inner| {
+            inner.waker = Some(context.waker().clone());
+            inner.abort
+        })
+    }
+}
+
+/// The buffer, while the runner has it; goes back with the result, whatever happens.
+struct Loan<'m, 'b> {
+    mailbox: &'m Mailbox<'b>,
+    buffer: Option<&'b mut Aligned<A4, [u8]>>,
+    /// `None`: given up.
+    result: Option<Result<Done, Fault>>,
+}
+
+impl Drop for Loan<'_, '_> {
+    fn drop(&mut self) {
+        self.mailbox.with(|inner| {
+            inner.buffer = self.buffer.take();
+            inner.result = if inner.abort { None } else { self.result.take() };
+            (inner.running, inner.abort) = (false, false);
+        });
+    }
+}
+
+async fn carry_out<B: MmcBus>(
+    bus: &mut B,
+    job: Job,
+    buffer: Option<&mut Aligned<A4, [u8]>>,
+) -> Result<Done, Fault> {
+    let result = match job {
+        Job::Init => bus.init_idle(IDENTIFY_HZ).await.map(|()| Done::default()),
+        Job::Set(width, hz) => {
+            let width = match width {
+                Width::W1 => BusWidth::W1,
+                Width::W4 => BusWidth::W4,
+                Width::W8 => BusWidth::W8,
+            };
+            bus.set_bus(width, hz).map(|()| Done::default())
+        }
+        Job::Phase(phase) => {
+            perform(bus, &phase, buffer).await.map(|response| Done { response, ..Done::default() })
+        }
+    };
+    let data = matches!(job, Job::Phase(phase) if phase.data.is_some());
+    result.map_err(|error| {
+        let cause = match error {
+            MmcError::Timeout => Cause::Timeout,
+            MmcError::Crc => Cause::Crc,
+            _ => Cause::Other,
+        };
+        Fault { cause, stage: if data { Stage::Data } else { Stage::Command }, response: None }
+    })
+}

@@ -1,0 +1,176 @@
+//! `sdio::MmcBus` both ways, and embassy's clock, on simulated hardware.
+
+#[path = "support/tasks.rs"]
+mod tasks;
+#[path = "support/world.rs"]
+mod world;
+
+use aligned::{A4, Aligned};
+use block_device_driver::BlockDevice as _;
+use embassy_time::Delay;
+use mmcq::block::BlockDevice;
+use mmcq::card::{self, bring_up_sd};
+use mmcq::engine::{Config, DmaBuf};
+use mmcq::host::{Timing, Width};
+use mmcq::task::Shared;
+use mmcq_embassy::{Bus, Clock, CriticalSection, Mailbox};
+use sdio::sd::Card;
+use sdio::{DefaultBlockDevice, MmcBus, MmcError};
+use tasks::{drive, exclusive};
+use world::World;
+
+fn memory(bytes: usize) -> DmaBuf {
+    let words: &'static mut [u64] = Box::leak(vec![0; bytes.div_ceil(8)].into_boxed_slice());
+    // SAFETY: bytes of the same memory, not more than it has.
+    DmaBuf::from_static(unsafe { std::slice::from_raw_parts_mut(words.as_mut_ptr().cast(), bytes) })
+}
+
+fn blocks(count: usize, seed: u8) -> Vec<Aligned<A4, [u8; 512]>> {
+    (0..count).map(|i| Aligned([seed ^ i as u8; 512])).collect()
+}
+
+#[test]
+fn embassy_s_own_card_driver_runs_over_our_host() {
+    let _alone = exclusive();
+    let world = World::new("sdhc-16g-hs");
+    let stack = world.stack_with(Clock::<0>::TIMER);
+    let bus = Bus::new(stack, memory(16 << 10)).at_most(Width::W4);
+    drive(&world, stack, [Box::pin(async { Clock::<0>::run(stack).await })], async {
+        let mut card = DefaultBlockDevice::<Card, _, _>::new(bus, Delay, 50_000_000).await.expect("a card");
+        assert_eq!(card.freq(), 50_000_000);
+        for (at, count) in [(77, 1), (100, 9)] {
+            let data = blocks(count, 0x5a);
+            card.write(at, &data).await.unwrap();
+            let mut back = blocks(count, 0);
+            card.read(at, &mut back).await.unwrap();
+            assert!(back.iter().zip(&data).all(|(a, b)| **a == **b));
+        }
+        let mut more = blocks(33, 0);
+        let error = card.read(0, &mut more).await.expect_err("33 blocks do not fit into 32");
+        assert!(matches!(error, MmcError::BlockSize), "{error}");
+    });
+    assert!(world.memory.violations().is_empty());
+    assert_eq!(world.model.borrow().protocol_violations(), 0);
+}
+
+/// The engine over an `MmcBus`, which is itself one of our hosts.
+#[test]
+fn the_queue_runs_over_any_bus() {
+    let _alone = exclusive();
+    let world = World::new("sdhc-16g-hs");
+    let below = world.stack_with(Clock::<1>::TIMER);
+    let mut buffer = Aligned::<A4, _>([0u8; 8192]);
+    let mailbox = Mailbox::new(&mut buffer);
+    let (host, mut runner) = mailbox.connect(Bus::new(below, memory(8192))).unwrap();
+    let stack: Shared<CriticalSection, _, 8> =
+        Shared::new(CriticalSection, Clock::<2>::TIMER, host, Config::DEFAULT);
+    drive(
+        &world,
+        below,
+        [
+            Box::pin(async { Clock::<1>::run(below).await }),
+            Box::pin(async { Clock::<2>::run(&stack).await }),
+            Box::pin(async { runner.run(&stack).await }),
+        ],
+        async {
+            let (card, _) = bring_up_sd(&stack, memory(512), card::Options::DEFAULT).await;
+            let card = card.expect("a card");
+            assert_eq!((card.timing, card.width), (Timing::HighSpeed, Width::W4));
+            let disk = BlockDevice::new(&stack);
+            let mut data = memory(40 * 512);
+            data.iter_mut().enumerate().for_each(|(i, byte)| *byte = (i / 3) as u8);
+            // Longer than the mailbox: the engine cuts it.
+            let (written, data) = disk.write(5000, data).await;
+            assert_eq!(written.unwrap(), 40);
+            // Three at a time.
+            let (a, b, c) = (disk.read(5000, memory(4096)), disk.read(5008, memory(8192)), disk.flush());
+            let (a, (b, c)) = tasks::join(a, tasks::join(b, c)).await;
+            assert!(a.0.is_ok() && b.0.is_ok() && c.is_ok());
+            assert_eq!(a.1[..], data[..4096]);
+            assert_eq!(b.1[..], data[4096..4096 + 8192]);
+        },
+    );
+    assert!(world.memory.violations().is_empty());
+    assert_eq!(world.model.borrow().protocol_violations(), 0);
+}
+
+#[test]
+fn a_bus_that_hangs_is_dropped_by_the_deadline_and_used_again() {
+    let _alone = exclusive();
+    let world = World::new("sdhc-16g-hs");
+    let below = world.stack_with(Clock::<1>::TIMER);
+    let mut buffer = Aligned::<A4, _>([0u8; 4096]);
+    let mailbox = Mailbox::new(&mut buffer);
+    let bus = tasks::Hanging::new(Bus::new(below, memory(4096)));
+    let hang = bus.hang.clone();
+    let (host, mut runner) = mailbox.connect(bus).unwrap();
+    let stack: Shared<CriticalSection, _, 8> =
+        Shared::new(CriticalSection, Clock::<2>::TIMER, host, Config::DEFAULT);
+    drive(
+        &world,
+        below,
+        [
+            Box::pin(async { Clock::<1>::run(below).await }),
+            Box::pin(async { Clock::<2>::run(&stack).await }),
+            Box::pin(async { runner.run(&stack).await }),
+        ],
+        async {
+            bring_up_sd(&stack, memory(512), card::Options::DEFAULT).await.0.expect("a card");
+            hang.set(true);
+            let (result, buf) = BlockDevice::new(&stack).read(0, memory(512)).await;
+            assert!(result.is_err());
+            assert_eq!(buf.len_bytes(), 512, "the buffer comes back");
+            hang.set(false);
+            bring_up_sd(&stack, memory(512), card::Options::DEFAULT).await.0.expect("the card again");
+            let (result, _) = BlockDevice::new(&stack).read(0, memory(512)).await;
+            result.expect("a read as if nothing had been");
+        },
+    );
+}
+
+#[test]
+fn a_bus_without_the_native_protocol_is_refused() {
+    struct Spi;
+    impl MmcBus for Spi {
+        async fn send_command<'a, C: sdio::ControlCommand + 'a>(
+            &mut self,
+            _: C,
+        ) -> Result<C::Resp<'a>, MmcError> {
+            Err(MmcError::Other)
+        }
+        async fn read_blocks<'a, C: sdio::BlockReadCommand + 'a>(
+            &mut self,
+            _: C,
+            _: bool,
+        ) -> Result<C::Resp<'a>, MmcError> {
+            Err(MmcError::Other)
+        }
+        async fn write_blocks<'a, C: sdio::BlockWriteCommand + 'a>(
+            &mut self,
+            _: C,
+            _: bool,
+        ) -> Result<C::Resp<'a>, MmcError> {
+            Err(MmcError::Other)
+        }
+        async fn read_bytes<'a, C: sdio::ByteReadCommand + 'a>(
+            &mut self,
+            _: C,
+        ) -> Result<C::Resp<'a>, MmcError> {
+            Err(MmcError::Other)
+        }
+        async fn write_bytes<'a, C: sdio::ByteWriteCommand + 'a>(
+            &mut self,
+            _: C,
+        ) -> Result<C::Resp<'a>, MmcError> {
+            Err(MmcError::Other)
+        }
+        async fn init_idle(&mut self, _: u32) -> Result<(), MmcError> {
+            Ok(())
+        }
+        fn set_bus(&mut self, _: sdio::BusWidth, _: u32) -> Result<(), MmcError> {
+            Ok(())
+        }
+    }
+    let mut buffer = Aligned::<A4, _>([0u8; 512]);
+    assert!(matches!(Mailbox::new(&mut buffer).connect(Spi), Err(MmcError::Unsupported)));
+}

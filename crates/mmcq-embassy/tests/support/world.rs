@@ -1,0 +1,79 @@
+//! A simulated controller and card on a clock that goes on by itself whenever somebody looks at it: what spins gets somewhere.
+
+#![allow(dead_code)]
+
+use mmcq::engine::Config;
+use mmcq::host::sdhci::{self, Sdhci as Driver, Table};
+use mmcq::task::{Shared, Timer};
+use mmcq_embassy::CriticalSection;
+use mmcq_sim::card::Card;
+use mmcq_sim::card::medium::{Fill, Medium};
+use mmcq_sim::card::profile::CardProfile;
+use mmcq_sim::memory::{MemoryConfig, ShadowMemory};
+use mmcq_sim::sdhci::{Port, Sdhci, SdhciConfig};
+use mmcq_sim::time::Time;
+use std::cell::RefCell;
+use std::rc::Rc;
+
+pub type Host = Driver<Port, ShadowMemory, 129>;
+pub type Stack = Shared<CriticalSection, Host, 8>;
+
+/// What a look at the clock takes.
+const LOOK_NS: u64 = 5_000;
+
+thread_local!(static NOW: RefCell<Option<(Rc<RefCell<Sdhci>>, Time)>> = const { RefCell::new(None) });
+
+/// Goes on by [`LOOK_NS`].
+pub fn now_ns() -> u64 {
+    NOW.with_borrow(|now| {
+        let Some((model, time)) = now else { return 0 };
+        move_to(model, time, time.now() + LOOK_NS);
+        time.now()
+    })
+}
+
+/// Moves the world on; stops early if the controller interrupts.
+pub fn move_to(model: &Rc<RefCell<Sdhci>>, time: &Time, until_ns: u64) {
+    let reached = if model.borrow().irq() { until_ns } else { model.borrow_mut().advance(until_ns) };
+    time.set(reached.max(time.now()));
+}
+
+pub struct World {
+    pub time: Time,
+    pub model: Rc<RefCell<Sdhci>>,
+    pub memory: ShadowMemory,
+}
+
+impl World {
+    /// With a card from `cards/`, in pattern-filled memory.
+    pub fn new(card: &str) -> World {
+        let path = format!("{}/../../cards/{card}.toml", env!("CARGO_MANIFEST_DIR"));
+        let profile = CardProfile::from_toml(&std::fs::read_to_string(&path).unwrap(), card).unwrap();
+        let medium = Medium::sparse(profile.capacity_bytes(), Fill::Pattern(7)).unwrap();
+        Self::with(profile.build(medium).unwrap())
+    }
+
+    /// With this card.
+    pub fn with(card: Box<dyn Card>) -> World {
+        let memory = ShadowMemory::new(MemoryConfig::BITS32);
+        let model = Rc::new(RefCell::new(Sdhci::new(SdhciConfig::GENERIC_4_20, memory.clone(), Some(card))));
+        let world = World { time: Time::new(), model, memory };
+        NOW.set(Some((world.model.clone(), world.time.clone())));
+        world
+    }
+
+    pub fn host(&self) -> Host {
+        let port = Port::new(self.model.clone(), self.time.clone(), 0, 0);
+        let table = Box::leak(Box::new(Table::new()));
+        Driver::new(port, self.memory.clone(), table, sdhci::Config::new()).unwrap()
+    }
+
+    /// On the clock that moves by itself.
+    pub fn stack(&self) -> &'static Stack {
+        self.stack_with(Timer { now_ns, set_alarm: |_| {} })
+    }
+
+    pub fn stack_with(&self, timer: Timer) -> &'static Stack {
+        Box::leak(Box::new(Shared::new(CriticalSection, timer, self.host(), Config::DEFAULT)))
+    }
+}

@@ -1,0 +1,35 @@
+//! The files and commands of docs/model-your-board.md, run as they stand there.
+
+use std::process::Command;
+
+/// The fenced blocks of this language, in order.
+fn blocks<'a>(text: &'a str, language: &str) -> Vec<&'a str> {
+    let fence = format!("```{language}\n");
+    text.split(&fence).skip(1).filter_map(|part| part.split_once("```")).map(|(block, _)| block).collect()
+}
+
+#[test]
+fn a_board_and_a_card_of_one_s_own() {
+    let guide =
+        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/model-your-board.md"))
+            .unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
+    let [board, card] = blocks(&guide, "toml")[..] else { panic!("a board and a card") };
+    let [job] = blocks(&guide, "ini")[..] else { panic!("a job") };
+    file("my-board.toml", board);
+    file("my-card.toml", card);
+    file("my-job.fio", job);
+    let [commands] = blocks(&guide, "sh")[..] else { panic!("the commands") };
+    let mut reports = Vec::new();
+    for line in commands.lines() {
+        let mut words = line.split_whitespace();
+        assert_eq!(words.next(), Some("mmcq"), "{line}");
+        let mut mmcq = Command::new(env!("CARGO_BIN_EXE_mmcq"));
+        let output = mmcq.args(words).current_dir(folder.path()).output().unwrap();
+        assert!(output.status.success(), "{line}: {}", String::from_utf8_lossy(&output.stderr));
+        reports.push(String::from_utf8(output.stdout).unwrap());
+    }
+    assert!(reports[0].contains("my-job"), "{}", reports[0]);
+    assert_ne!(reports[0], reports[1], "another queue on the same board");
+}
