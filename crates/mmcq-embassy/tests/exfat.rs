@@ -12,12 +12,12 @@ use block_device_driver::BlockDevice as _;
 use exfat_slim::asynchronous::directory::MAX_NAME_LEN;
 use exfat_slim::asynchronous::file::OpenOptions;
 use exfat_slim::asynchronous::file_system::FileSystem;
+use machine::{Rig, buffer};
 use mmcq::card;
 use mmcq::host::sdhci;
 use mmcq::sched::Fifo;
 use mmcq_embassy::{DirectDisk, Disk};
 use mmcq_sim::sdhci::SdhciConfig;
-use machine::{Rig, buffer};
 use world::World;
 
 fn rig() -> Rig {

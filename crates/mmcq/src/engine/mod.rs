@@ -25,6 +25,7 @@ mod request;
 mod slot;
 mod special;
 mod stream;
+mod switches;
 mod visit;
 
 pub use awaited::Span;
@@ -517,83 +518,6 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     /// The card's parameters.
     pub fn target(&self) -> Option<&Target> {
         self.target.as_ref()
-    }
-
-    /// Refuses new requests; what is queued goes on. The card is quiet when [`is_idle`](Self::is_idle).
-    pub fn suspend(&mut self) {
-        self.mode = Mode::Suspended;
-        self.rebar();
-        self.restop();
-        self.let_go();
-    }
-
-    /// Accepts requests again, after [`suspend`](Self::suspend) or [`halt`](Self::halt).
-    pub fn resume(&mut self, now_ns: u64) {
-        self.mode = Mode::Running;
-        self.rebar();
-        self.restop();
-        self.dispatch(now_ns);
-    }
-
-    /// Starts nothing more after the transfer in progress; requests are still accepted and keep their order.
-    pub fn halt(&mut self) {
-        self.mode = Mode::Halted;
-        self.rebar();
-        self.restop();
-        self.let_go();
-    }
-
-    /// An open transfer that is being held is closed by the next `poll`, which wants to be called at once.
-    fn let_go(&mut self) {
-        if self.stage == Stage::Idle && self.open.is_some() {
-            self.wake_ns = 0;
-        }
-    }
-
-    /// Nothing queued, nothing with the controller, no write whose status is unknown.
-    pub fn is_idle(&self) -> bool {
-        self.is_quiet()
-            && self.slots.head == NONE
-            && self.slots.oldest_io().is_none()
-            && self.settling == 0
-            && !self.unsettled
-    }
-
-    /// Nothing is with the controller (requests may be queued behind [`halt`](Self::halt)).
-    pub fn is_quiet(&self) -> bool {
-        self.stage == Stage::Idle && self.ended == 0 && self.open.is_none() && !self.is_beside()
-    }
-
-    /// A function on the card asked for attention since this was last called. The interrupt stays masked until
-    /// [`unmask_card_irq`](Self::unmask_card_irq): it is a level, so nothing is lost meanwhile.
-    pub fn take_card_irq(&mut self) -> bool {
-        core::mem::take(&mut self.card_irq)
-    }
-
-    /// Who to wake when a function asks for attention; the engine itself wakes nobody.
-    pub fn set_card_irq_waker(&mut self, waker: Option<&Waker>) {
-        self.card_irq_waker = waker.cloned();
-    }
-
-    /// The waker of a card interrupt that was reported.
-    pub fn take_card_irq_waker(&mut self) -> Option<Waker> {
-        if self.card_irq { self.card_irq_waker.take() } else { None }
-    }
-
-    /// The functions' causes have been cleared: listens to the card interrupt again, or for the first time.
-    pub fn unmask_card_irq(&mut self) {
-        self.host.card_irq(true);
-    }
-
-    /// Nobody wants to hear of card interrupts any more.
-    pub fn mask_card_irq(&mut self) {
-        self.host.card_irq(false);
-        self.card_irq = false;
-    }
-
-    /// The controller asked for a new tuning since this was last called [SDHC 2.2.18].
-    pub fn take_retune(&mut self) -> bool {
-        core::mem::take(&mut self.retune)
     }
 
     /// Slots that are not free.

@@ -221,6 +221,7 @@ impl<const N: usize> Rig<N> {
             timings: Caps::timing_bit(Timing::Legacy),
             signal18: false,
             fixed: true,
+            beside: false,
         };
         let host = LoomHost {
             caps,
@@ -241,6 +242,7 @@ impl<const N: usize> Rig<N> {
             read_timeout_ns: 100_000_000,
             write_timeout_ns: 250_000_000,
             flush: crate::engine::FlushBy::Status,
+            ..Target::NONE
         };
         stack.with(|engine| engine.set_target(Some(target)));
         Rig { stack: Arc::new(stack), line, ended, memory }
