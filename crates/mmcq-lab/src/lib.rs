@@ -18,4 +18,5 @@ pub mod serve;
 pub mod system;
 pub mod torture;
 pub mod trace;
+pub mod unix_socket;
 pub mod why;

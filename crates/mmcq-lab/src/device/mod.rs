@@ -77,7 +77,7 @@ impl Device {
         let card = profile.build(medium).map_err(|e| e.to_string())?;
         let memory = GuestMemory::default();
         let model = Sdhci::new(config, memory.clone(), Some(card));
-        let listener = socket::listen(path).map_err(|e| format!("{}: {e}", path.display()))?;
+        let listener = crate::unix_socket::listen(path).map_err(|e| format!("{}: {e}", path.display()))?;
         Ok(Device { model, memory, id, listener })
     }
 

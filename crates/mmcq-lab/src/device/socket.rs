@@ -5,24 +5,11 @@ use std::fs::File;
 use std::io::{self, ErrorKind, Write};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
-use std::os::unix::fs::FileTypeExt;
-use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::Path;
+use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 /// A message that has begun must be complete, and an answer taken, after this.
 const PATIENCE: Duration = Duration::from_secs(10);
-
-/// Listens at a path. A socket there that nobody listens at any more is replaced; anything else is not
-/// touched.
-pub fn listen(path: &Path) -> io::Result<UnixListener> {
-    let stale = std::fs::symlink_metadata(path).is_ok_and(|m| m.file_type().is_socket())
-        && UnixStream::connect(path).is_err_and(|e| e.kind() == ErrorKind::ConnectionRefused);
-    if stale {
-        std::fs::remove_file(path)?;
-    }
-    UnixListener::bind(path)
-}
 
 /// A connection.
 #[derive(Debug)]

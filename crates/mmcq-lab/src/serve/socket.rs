@@ -53,15 +53,9 @@ pub enum Listener {
 }
 
 impl Listener {
-    /// Listens at a path. A socket there that nobody listens at any more is replaced; anything else is not touched.
+    /// Listens at a path.
     pub fn unix(path: &Path) -> io::Result<Self> {
-        use std::os::unix::fs::FileTypeExt;
-        let stale = std::fs::symlink_metadata(path).is_ok_and(|m| m.file_type().is_socket())
-            && UnixStream::connect(path).is_err_and(|e| e.kind() == ErrorKind::ConnectionRefused);
-        if stale {
-            std::fs::remove_file(path)?;
-        }
-        UnixListener::bind(path).map(Listener::Unix)
+        crate::unix_socket::listen(path).map(Listener::Unix)
     }
 
     /// The next client.
