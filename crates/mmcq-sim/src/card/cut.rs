@@ -95,6 +95,8 @@ pub(crate) struct Journal {
     pub(crate) shorn: bool,
     /// Sectors that the cache holds.
     pub(crate) capacity: usize,
+    /// Times that everything was decided.
+    pub(crate) losses: u64,
     /// Oldest first.
     entries: VecDeque<Entry>,
     seq: u64,
@@ -114,6 +116,7 @@ impl Default for Journal {
             neighbours: false,
             shorn: false,
             capacity: 1024,
+            losses: 0,
             entries: VecDeque::new(),
             seq: 0,
             open: 0,
@@ -263,6 +266,7 @@ impl Journal {
         now_ns: u64,
         keep: &mut dyn FnMut(&AtStake) -> Kept,
     ) {
+        self.losses += 1;
         self.tidy(now_ns);
         // From the newest to the oldest: what each version brought is what the next one found.
         let mut after: BTreeMap<(u8, u64), Content> = BTreeMap::new();
