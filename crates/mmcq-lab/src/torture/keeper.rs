@@ -102,18 +102,18 @@ impl Run<'_> {
     /// Tells the judge when the card has lost what it had not yet put on its medium.
     pub(super) fn look_for_losses(&mut self, machine: &Machine) {
         let losses = machine.model.borrow_mut().card_mut().map_or(self.losses, |card| card.losses());
-        if self.losses != losses {
-            self.losses = losses;
-            self.bench.checker.supply_lost();
+        let before = std::mem::replace(&mut self.losses, losses);
+        match losses {
+            same if same == before => {}
+            (_, cached) if cached == before.1 => self.bench.checker.was_reset(),
+            _ => self.bench.checker.supply_lost(),
         }
     }
 
     /// The card goes out, and something comes in.
     pub(super) fn visited(&mut self, machine: &Machine) {
         let now_ns = machine.now();
-        if let Some((event, visit)) = self.case.visit
-            && event == self.outcome.events
-        {
+        if let Some((_, visit)) = self.visit.take_if(|(event, _)| *event <= self.outcome.events) {
             self.bench.checker.supply_lost();
             let card = machine.model.borrow_mut().remove(now_ns);
             match visit {

@@ -2,7 +2,7 @@
 
 pub use super::bench::Bench;
 use super::bench::lend;
-use super::case::{Case, Cut, Luck, Place, SLOTS};
+use super::case::{Case, Cut, Luck, Place, SLOTS, Visit};
 use super::clients::{Began, Client};
 use super::keeper::{Keeper, News};
 use super::machine::{Keeps, Machine, Step};
@@ -121,12 +121,13 @@ pub fn run(case: &Case, bench: &mut Bench, mut trace: Trace<'_>) -> Outcome {
         base: 0,
         strikes: 0,
         up: false,
+        visit: case.visit,
         bounces: 0,
         out: None,
         away: None,
         is_stranger: false,
         cid: [0; 4],
-        losses: 0,
+        losses: (0, 0),
     };
     let result = run.all(&mut trace);
     outcome.struck = faults.struck();
@@ -152,6 +153,8 @@ pub(super) struct Run<'r> {
     up: bool,
     /// Times that the card still bounces.
     pub bounces: u8,
+    /// What is to come of the case's visit.
+    pub visit: Option<(u64, Visit)>,
     /// The card that was taken out.
     pub out: Option<Box<dyn Card>>,
     /// The judge of the card that is not in the slot.
@@ -161,7 +164,7 @@ pub(super) struct Run<'r> {
     /// Who is judged.
     pub cid: [u32; 4],
     /// Losses that the judge has heard of, as the card counts them.
-    pub losses: u64,
+    pub losses: (u64, u64),
 }
 
 impl Run<'_> {
@@ -244,13 +247,13 @@ impl Run<'_> {
     }
 
     fn life(&mut self, machine: &Machine, trace: &mut Trace<'_>) -> Result<End, Violation> {
-        self.up = false;
+        (self.up, self.bounces) = (false, 0);
         let card = match self.bring_up(machine, trace)? {
             Ok(card) => card,
             Err(end) => return Ok(end),
         };
         self.up = true;
-        self.losses = machine.model.borrow_mut().card_mut().map_or(0, |card| card.losses());
+        self.losses = machine.model.borrow_mut().card_mut().map_or((0, 0), |card| card.losses());
         LOG.with_borrow_mut(Vec::clear);
         let window = u64::from(self.case.setup.window);
         self.base = match self.case.setup.place {
@@ -331,6 +334,8 @@ impl Run<'_> {
                     calls += 1;
                     self.look_for_losses(machine);
                 }
+                // Somebody may have been woken by those who were polled.
+                Step::Quiet if self.bench.mask.load(Ordering::Relaxed) != 0 => {}
                 Step::Quiet => {
                     return Err(hang(&self.bench.checker, machine, "nothing will ever happen again"));
                 }
@@ -403,7 +408,7 @@ impl Run<'_> {
         if strikes > self.strikes {
             let news = self.faults.struck();
             for shot in &news[self.strikes..] {
-                if matches!(shot.strike, Strike::BrownOut | Strike::Remove) {
+                if shot.strike == Strike::Remove {
                     self.bench.checker.supply_lost();
                 }
                 if let Some(trace) = trace {
@@ -424,7 +429,9 @@ impl Run<'_> {
             let events: Vec<_> = LOG.with_borrow_mut(std::mem::take);
             events.iter().for_each(|event| trace(super::trace::line(event)));
         }
-        self.visited(machine);
+        if self.up {
+            self.visited(machine);
+        }
         if self.case.dry {
             let mut model = machine.model.borrow_mut();
             let stake = model.card_mut().map_or(1, |card| Keeps::choices(&card.at_stake(machine.now())));

@@ -194,9 +194,9 @@ pub trait Card {
         let _ = now_ns;
     }
 
-    /// How often what was at stake has been decided: at each reset by CMD0, dip or loss of the supply.
-    fn losses(&self) -> u64 {
-        0
+    /// How often what was at stake has been decided, by CMD0 or a dip or loss of the supply; and how often a cache held something then.
+    fn losses(&self) -> (u64, u64) {
+        (0, 0)
     }
 
     /// This sector (of an eMMC: of the user area) cannot be read until it is written again.
@@ -288,7 +288,7 @@ impl<C: Card + ?Sized> Card for Box<C> {
         (**self).brown_out(now_ns);
     }
 
-    fn losses(&self) -> u64 {
+    fn losses(&self) -> (u64, u64) {
         (**self).losses()
     }
 

@@ -393,6 +393,12 @@ impl Checker {
         self.excuse = true;
     }
 
+    /// The card was reset while the host went on, with nothing in its cache: who says that something was lost is excused.
+    pub fn was_reset(&mut self) {
+        self.losses += 1;
+        self.excuse = true;
+    }
+
     /// Host and card lost their supply: nobody waits for anything any more. [`survived`](Self::survived) comes next, for each of the sectors that
     /// are handed to `each`.
     pub fn cut(&mut self, mut each: impl FnMut(u64)) {

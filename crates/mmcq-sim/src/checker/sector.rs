@@ -125,13 +125,14 @@ impl Sector {
         }
     }
 
-    /// The card lost its supply while the host went on.
+    /// The card lost its supply while the host went on. True if a write was complete and not yet safe; an erase has no data that
+    /// could be lost from a cache.
     pub fn shaken(&mut self) -> bool {
         let mut some = false;
         for entry in &mut self.entries {
             if matches!(entry.fate, Fate::Done(_)) {
                 entry.fate = Fate::Shaken;
-                some = true;
+                some |= matches!(entry.wanted, Wanted::Version(_));
             }
         }
         some

@@ -206,7 +206,8 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             let reason = if self.retune { Close::Retune } else { Close::Break };
             return self.close(reason, now_ns);
         }
-        if self.settling != 0 && self.gathered.blocks > self.config.settle_blocks {
+        let doubted = P::RECOVERS && self.settling & self.incident.doubted != 0;
+        if doubted || self.settling != 0 && self.gathered.blocks > self.config.settle_blocks {
             return self.ask_status(Stage::Status, now_ns);
         }
         let mut left = self.gathered.blocks.saturating_mul(BLOCK_BYTES);
@@ -588,6 +589,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             self.note_written();
         }
         self.unsettled = false;
+        self.incident.doubted &= !self.settling;
         for index in bits(core::mem::take(&mut self.settling)) {
             let slot = self.slots.at_mut(index);
             if bad != 0 {

@@ -254,7 +254,7 @@ impl Card for SdCard {
         self.bus_changed(&BusState::default(), now_ns);
     }
 
-    fn losses(&self) -> u64 {
+    fn losses(&self) -> (u64, u64) {
         self.flash.journal.losses
     }
 

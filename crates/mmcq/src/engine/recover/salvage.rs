@@ -28,6 +28,8 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             };
         }
         let lost = core::mem::take(&mut self.incident.status_lost) || status == 0;
+        // What a read ran into is its own; its response, if it came, has told of the writes before.
+        let status = if self.read_failed() { status & !R1::DEFERRED } else { status };
         let bad = status & R1::DEFERRED != 0;
         let unowned = self.recovered_run();
         if unowned && (bad || lost) {
@@ -41,6 +43,13 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         }
     }
 
+    /// Was it a read that failed?
+    fn read_failed(&self) -> bool {
+        self.control == NONE
+            && self.gathered.direction == Direction::Read
+            && self.gathered.members().iter().any(|&index| self.slots.at(index).state == State::Active)
+    }
+
     /// The card has lost its state: nothing can be learned of the writes before.
     pub(super) fn settle_unknown(&mut self) {
         self.incident.status_lost = true;
@@ -52,7 +61,10 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         for index in bits(core::mem::take(&mut self.settling)) {
             let slot = self.slots.at_mut(index);
             match slot.result {
-                Ok(_) if !core::mem::replace(&mut slot.redone, true) => self.incident.redo |= 1 << index,
+                Ok(_) if !core::mem::replace(&mut slot.redone, true) => {
+                    self.incident.redo |= 1 << index;
+                    self.incident.doubted |= 1 << index;
+                }
                 Ok(_) => self.end_slot(index, Err(Error::Program(R1::ERROR))),
                 Err(error) => self.end_slot(index, Err(error)),
             }
