@@ -389,6 +389,9 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         let rca = self.target.map_or(0, |t| t.rca);
         if stage == Stage::Status {
             self.stats.status_asked += 1;
+            if self.stage != Stage::Status {
+                self.questions = 0;
+            }
         }
         self.start_command(stage, command::send_status(rca), COMMAND_TIMEOUT_NS, now_ns);
     }
@@ -473,6 +476,13 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
                 } else {
                     self.busy_again(now_ns);
                 }
+            }
+            Stage::Status
+                if status.current_state() == CardState::Prg
+                    && status.0 & R1::DEFERRED == 0
+                    && !plant::is(Bug::BusyInPrg) =>
+            {
+                self.status_again(now_ns);
             }
             Stage::Status => {
                 self.stage = Stage::Idle;
@@ -611,7 +621,9 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         if P::RECOVERS && self.gathered.direction == Direction::Write && self.control == NONE {
             for &index in self.gathered.members() {
                 let slot = self.slots.at_mut(index);
-                if slot.state == State::Active && slot.moved_blocks != 0 {
+                // The rest of a request is queued, or under way again already.
+                let goes_on = matches!(slot.state, State::Active | State::Queued);
+                if goes_on && slot.moved_blocks != 0 {
                     slot.result = Err(Error::Program(status));
                     owned = true;
                 }
