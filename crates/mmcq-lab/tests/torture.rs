@@ -9,7 +9,7 @@ use mmcq_lab::torture::{exhaustive, presence};
 use mmcq_sim::faults::catalogue::entries;
 use std::path::Path;
 
-const WISHES: Wishes = Wishes { faults: 0.002, cuts: 0.0, operations: 120, cards: CARDS.len(), card: None };
+const WISHES: Wishes = Wishes { faults: 0.002, cuts: 1.0, operations: 120, cards: CARDS.len(), card: None };
 
 #[test]
 fn a_seed_is_a_run() {

@@ -381,10 +381,12 @@ impl Case {
 
     /// Now and then somebody takes a card out that can be.
     fn visit(random: &mut Stream, setup: &Setup, events: u64, faults: f64) -> Option<(u64, Visit)> {
-        if faults <= 0.0 || !setup.is_removable() || !random.chance(0.1) {
+        if faults <= 0.0 || !random.chance(0.1) {
             return None;
         }
         let visit = match random.below(3) {
+            // One that is soldered goes without anybody being told.
+            _ if !setup.is_removable() => Visit::Swap,
             0 => Visit::Swap,
             bounces => Visit::Bounce(4 * bounces as u8 + 1 + random.below(2) as u8),
         };

@@ -193,7 +193,8 @@ impl Run<'_> {
             // A circuit that stays in use unseen drops a command: no rule of the driver's was broken.
             let struck = self.faults.struck();
             // By PIO a transfer may fail while the CPU is in the middle of a block.
-            let midway = self.case.setup.access_ns > 0 && !struck.is_empty();
+            let disturbed = !struck.is_empty() || self.case.visit.is_some();
+            let midway = self.case.setup.access_ns > 0 && disturbed;
             let lenient = midway || struck.iter().any(stuck);
             if let Some(text) = machine.misbehaviour(lenient) {
                 return Err(Violation::new(Fault::Misdirected, text));
@@ -273,6 +274,11 @@ impl Run<'_> {
         self.outcome.rungs.add(machine.stack.with(|engine| engine.stats().rungs));
         if self.outcome.work_ns == 0 {
             self.outcome.work_ns = machine.now() - began_ns;
+        }
+        let good = self.case.luck == Luck::Good && self.case.visit.is_none() && self.outcome.cuts == 0;
+        if good && self.outcome.rungs.0[Rung::Classify as usize] > 0 && end.is_ok() {
+            let text = "something was recovered from, and nothing had gone wrong";
+            return Err(Violation::new(Fault::Untrue, text.to_owned()));
         }
         // Whoever is left is cut off.
         self.outcome.requests += clients.iter().flatten().count() as u64;

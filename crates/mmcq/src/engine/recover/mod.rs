@@ -368,6 +368,9 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
 
     /// Ends everything that waits and needs the card.
     pub(super) fn fail_queued(&mut self, error: Error) {
+        for index in bits(core::mem::take(&mut self.incident.redo)) {
+            self.end_slot(index, Err(error));
+        }
         for index in 0..N as u8 {
             let slot = self.slots.at(index);
             let needs_card = !matches!(slot.kind, Kind::Bus(_) | Kind::Pause { .. });
