@@ -122,7 +122,8 @@ impl Sector {
     /// A flush is complete: what was complete before it was asked for is on the medium.
     pub fn flushed(&mut self, before: u32) {
         let settled = |e: &Entry| {
-            matches!(e.fate, Fate::Done(n) | Fate::Loose(n) if n <= before) && !matches!(e.wanted, Wanted::Discarded)
+            matches!(e.fate, Fate::Done(n) | Fate::Loose(n) if n <= before)
+                && !matches!(e.wanted, Wanted::Discarded)
         };
         if let Some(at) = self.entries.iter().rposition(settled) {
             self.settle(at);

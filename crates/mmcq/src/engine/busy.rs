@@ -4,10 +4,10 @@
 //! with a small share of the time waited and double up to a larger one: close together while the card is a little late, far apart when it does something
 //! else (collects garbage, say). Such an outlier moves what was learned only a little, or one of them would make many writes wait for nothing.
 
-use super::{Engine, Error};
 use super::extras::Event;
 use super::phases::{SLACK_NS, STOP_TIMEOUT_NS, Stage};
 use super::slot::NONE;
+use super::{Engine, Error};
 use crate::host::{BusyDetect, Host};
 use crate::plant::{self, Bug};
 use crate::sched::Policy;

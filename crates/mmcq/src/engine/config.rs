@@ -1,7 +1,7 @@
 //! What the engine is told of card and policy, and what it tells of its work.
 
-use super::recover::Rung;
 use super::erase::Erasing;
+use super::recover::Rung;
 pub use super::stream::Close;
 use crate::card::quirk::Quirks;
 use crate::spec::command::sd::Extension;

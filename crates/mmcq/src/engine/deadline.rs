@@ -51,8 +51,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         if plant::is(Bug::NoDeadline) {
             return;
         }
-        if waiting && self.acknowledge(now_ns) && now_ns < self.deadline_ns
-        {
+        if waiting && self.acknowledge(now_ns) && now_ns < self.deadline_ns {
             self.stats.lost_interrupts += 1;
             return;
         }

@@ -622,7 +622,8 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             for &index in self.gathered.members() {
                 let slot = self.slots.at_mut(index);
                 // The rest of a request is queued, or under way again already.
-                let goes_on = matches!(slot.state, State::Active | State::Queued) && !plant::is(Bug::PieceErrorLost);
+                let goes_on =
+                    matches!(slot.state, State::Active | State::Queued) && !plant::is(Bug::PieceErrorLost);
                 if goes_on && slot.moved_blocks != 0 {
                     slot.result = Err(Error::Program(status));
                     owned = true;

@@ -14,9 +14,9 @@
 //!
 //! A card that does not come back to `tran` has the controller reset, is initialised again and power-cycled, once each ([`Help`]); then everything is given up.
 
+use super::super::extras::Event;
 use super::super::phases::Stage;
 use super::super::slot::{NONE, State, bits};
-use super::super::extras::Event;
 use super::super::{Engine, Error, Kind};
 use super::{Class, Help, Rung, by_status};
 use crate::host::{Direction, Host};
