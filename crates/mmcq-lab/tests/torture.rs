@@ -1,15 +1,17 @@
 //! The torture campaigns in short, and the page that they make.
 
-use mmcq_lab::torture::case::{Case, Wishes};
+use mmcq_lab::torture::case::{Case, Luck, Wishes};
 use mmcq_lab::torture::catalogue::{Proof, fixed, proof};
-use mmcq_lab::torture::run::{Bench, CARDS, run};
+use mmcq_lab::torture::run::{Bench, CARDS, POINTS, run};
 use mmcq_lab::torture::shrink::shrink;
 use mmcq_lab::torture::workloads::{NAMES, workload};
+use mmcq_lab::torture::sweep::kinds;
 use mmcq_lab::torture::{exhaustive, presence};
 use mmcq_sim::faults::catalogue::entries;
+use mmcq_sim::faults::{Point, Shot, Strike};
 use std::path::Path;
 
-const WISHES: Wishes = Wishes { faults: 0.002, cuts: 0.0, operations: 120, cards: CARDS.len(), card: None };
+const WISHES: Wishes = Wishes { faults: 0.002, cuts: 1.0, operations: 120, cards: CARDS.len(), card: None };
 
 #[test]
 fn a_seed_is_a_run() {
@@ -43,6 +45,53 @@ fn random_runs_keep_every_promise() {
         }
     }
     assert!(requests > 40_000 && struck > 200, "{requests} requests, {struck} faults");
+}
+
+/// Seeds that broke a promise once.
+#[test]
+fn runs_that_failed_once_stay_good() {
+    let mut bench = Bench::new();
+    for (seeds, faults, cuts) in [
+        (&[45, 55, 101, 121, 138, 177, 193, 383, 795, 2150, 2952][..], 0.003, 2.0),
+        (&[84, 209, 281, 349, 384, 577, 1931, 2083][..], 0.01, 2.0),
+        (&[6829, 8486][..], 0.002, 0.5),
+        (&[210, 1064, 1497][..], 0.03, 5.25),
+    ] {
+        let wishes = Wishes { faults, cuts, operations: 250, ..WISHES };
+        for &seed in seeds {
+            let outcome = run(&Case::draw(seed, &wishes), &mut bench, None);
+            assert_eq!(outcome.violation, None, "seed {seed}");
+        }
+    }
+}
+
+/// What the ladder promises: one such fault, wherever it strikes, costs time and nothing else.
+#[test]
+fn a_single_passing_fault_ends_in_success() {
+    let passes = |point, strike| match (point, strike) {
+        (Point::Command | Point::Response, Strike::Lost) => true,
+        (Point::Response | Point::ReadBlock, Strike::Crc | Strike::EndBit | Strike::Index) => true,
+        (Point::WriteBlock, Strike::Crc | Strike::EndBit | Strike::NoStatus | Strike::Lost) => true,
+        (Point::Interrupt, Strike::Lost | Strike::Late(_) | Strike::Spurious(_)) => true,
+        _ => false,
+    };
+    let mut bench = Bench::new();
+    let mut struck = 0;
+    for (name, point, strike) in kinds().into_iter().filter(|&(_, point, strike)| passes(point, strike)) {
+        for index in 1..NAMES.len() {
+            let whole = workload(index);
+            let clean = run(&whole, &mut bench, None);
+            let place = POINTS.iter().position(|known| *known == point).unwrap();
+            for nth in clean.before.1[place] + 1..=clean.points[place] {
+                let luck = Luck::Shots(vec![Shot { point, nth, strike }]);
+                let outcome = run(&Case { luck, ..whole.clone() }, &mut bench, None);
+                assert_eq!(outcome.violation, None, "{name} {nth}, {}", NAMES[index]);
+                assert_eq!(outcome.errors, 0, "{name} {nth}, {}", NAMES[index]);
+                struck += 1;
+            }
+        }
+    }
+    assert!(struck > 1_000, "{struck}");
 }
 
 #[test]

@@ -26,8 +26,6 @@ pub enum Bug {
     WakesOne,
     /// The waker of a second poll is not kept, and that of the first is gone.
     ForgetsWaker,
-    /// A deadline is believed without a look at the status.
-    DeadlineBlind,
     /// Deadlines are compared in 32 bits.
     DeadlineWraps,
     /// There is no deadline.
@@ -76,11 +74,25 @@ pub enum Bug {
     SalvageOffByOne,
     /// A failed transfer counts as done.
     ErrorIsSuccess,
+    /// What was meant for one card goes to the next.
+    ReplayToOther,
+    /// A lost cache is forgotten.
+    LossUntold,
+    /// A lost cache is told again and again.
+    LossToldTwice,
+    /// Writes whose fate was lost are answered as done.
+    DoubtIsDone,
+    /// What a read ran into is an earlier write's error.
+    ReadBlamesWrite,
+    /// A late error of a piece is not its request's.
+    PieceErrorLost,
+    /// A request beside a transfer still has the members of the one before.
+    MembersKept,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Bug; 34] = [
+    pub const ALL: [Bug; 40] = [
         Bug::OverlapReorder,
         Bug::ChoiceUnchecked,
         Bug::MergeGap,
@@ -90,7 +102,6 @@ impl Bug {
         Bug::CancelKeepsMapping,
         Bug::WakesOne,
         Bug::ForgetsWaker,
-        Bug::DeadlineBlind,
         Bug::DeadlineWraps,
         Bug::NoDeadline,
         Bug::BusyOnce,
@@ -115,6 +126,13 @@ impl Bug {
         Bug::DurableIgnored,
         Bug::SalvageOffByOne,
         Bug::ErrorIsSuccess,
+        Bug::ReplayToOther,
+        Bug::LossUntold,
+        Bug::LossToldTwice,
+        Bug::DoubtIsDone,
+        Bug::ReadBlamesWrite,
+        Bug::PieceErrorLost,
+        Bug::MembersKept,
     ];
 }
 

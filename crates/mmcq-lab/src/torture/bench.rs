@@ -30,6 +30,7 @@ pub struct Bench {
     pub(super) free: Vec<usize>,
     pub(super) scratch: Box<[u64]>,
     pub(super) mask: Arc<AtomicU64>,
+    /// One for each client, and the keeper's.
     pub(super) wakers: Vec<Waker>,
     pub(super) checker: Checker,
     /// Names of slots whose requests are over: nothing may ever come of them again.
@@ -61,7 +62,7 @@ impl Bench {
     pub fn new() -> Self {
         let mask = Arc::new(AtomicU64::new(0));
         let flag = |client: usize| Waker::from(Arc::new(Flag { mask: mask.clone(), bit: 1 << client }));
-        let wakers = (0..SLOTS).map(flag).collect();
+        let wakers = (0..=SLOTS).map(flag).collect();
         let profile = |name: &&str| board::card_profile(name).expect("the campaign's cards are good");
         Bench {
             profiles: CARDS.iter().map(profile).collect(),

@@ -73,6 +73,8 @@ pub struct Setup {
     pub near_boundary: bool,
     /// Things may go wrong while the card is brought up.
     pub armed_early: bool,
+    /// Somebody helps the engine ([`mmcq::card::keep`]).
+    pub keeper: bool,
 }
 
 impl Setup {
@@ -96,6 +98,7 @@ impl Setup {
         access_ns: 0,
         near_boundary: false,
         armed_early: false,
+        keeper: true,
     };
 
     /// The card is not soldered.
@@ -143,6 +146,7 @@ impl Setup {
             access_ns: [0, 0, 150][random.below(3) as usize],
             near_boundary: random.chance(0.3),
             armed_early: random.chance(0.1),
+            keeper: true,
         }
     }
 }
@@ -319,7 +323,9 @@ impl Case {
     pub fn draw(seed: u64, wishes: &Wishes) -> Case {
         let random = &mut Stream::new(seed, "case");
         let card = wishes.card.unwrap_or_else(|| random.below(wishes.cards as u64) as usize);
-        let setup = Setup::draw(random, card);
+        let mut setup = Setup::draw(random, card);
+        let other = &mut Stream::new(seed, "keeper");
+        setup.keeper = other.chance(0.85);
         let mix = Mix {
             read: 1 + random.below(8),
             write: 1 + random.below(8),
@@ -348,15 +354,15 @@ impl Case {
             setup,
             operations,
             cuts,
-            luck: Self::luck(random, wishes.faults),
+            luck: Self::luck(random, other, wishes.faults),
             one_life: false,
             dry: false,
-            visit: None,
+            visit: Self::visit(other, &setup, events, wishes.faults),
         }
     }
 
     /// Some of the things that can go wrong, each with a share of its own; one run in five goes well.
-    fn luck(random: &mut Stream, faults: f64) -> Luck {
+    fn luck(random: &mut Stream, other: &mut Stream, faults: f64) -> Luck {
         if faults <= 0.0 || random.chance(0.2) {
             return Luck::Good;
         }
@@ -366,7 +372,25 @@ impl Case {
                 chances.push((point, strike, faults * random.exponential()));
             }
         }
+        // Supply that is lost costs seconds and all that was not flushed: more seldom than the others.
+        if other.chance(0.2) {
+            chances.push((Point::Response, Strike::BrownOut, 0.05 * faults * other.exponential()));
+        }
         Luck::Chances(random.bits(), chances)
+    }
+
+    /// Now and then somebody takes a card out that can be.
+    fn visit(random: &mut Stream, setup: &Setup, events: u64, faults: f64) -> Option<(u64, Visit)> {
+        if faults <= 0.0 || !random.chance(0.1) {
+            return None;
+        }
+        let visit = match random.below(3) {
+            // One that is soldered goes without anybody being told.
+            _ if !setup.is_removable() => Visit::Swap,
+            0 => Visit::Swap,
+            bounces => Visit::Bounce(4 * bounces as u8 + 1 + random.below(2) as u8),
+        };
+        Some((1 + random.below(events), visit))
     }
 }
 

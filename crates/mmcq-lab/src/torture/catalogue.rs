@@ -60,7 +60,7 @@ const PROOFS: [(&str, Proof); 45] = [
     ("no_sd_express", Proof::Test(OURS, "nothing_irreversible_is_ever_sent")),
     (
         "rpmb_forged",
-        Proof::Test("crates/mmcq-sim/src/card/tests/rpmb.rs", "what_is_not_authentic_is_refused"),
+        Proof::Test("crates/mmcq/tests/rpmb.rs", "any_changed_byte_of_an_answer_is_seen"),
     ),
     ("irreversible_commands", Proof::Test(OURS, "nothing_irreversible_is_ever_sent")),
     ("hostile_client", Proof::Test("crates/mmcq/tests/engine.rs", "bad_requests_come_back_whole")),
@@ -88,7 +88,7 @@ const PROOFS: [(&str, Proof); 45] = [
     ("lost_waker", Proof::Campaign("always")),
     ("starvation", Proof::Test("crates/mmcq/tests/sched.rs", "deadline_keeps_its_bound")),
     ("planted_order", Proof::Campaign("always")),
-    ("partition", Proof::Test("crates/mmcq-sim/src/card/tests/emmc.rs", "partitions_are_apart")),
+    ("partition", Proof::Test("crates/mmcq/tests/device.rs", "visits_in_a_row_stay_there")),
     ("pool_of_one", Proof::Test("crates/mmcq/tests/task.rs", "a_full_queue_gives_the_buffer_back")),
     ("odd_buffers", Proof::Test("crates/mmcq/tests/task.rs", "any_memory_goes_through_a_bounce_buffer")),
 ];

@@ -9,6 +9,7 @@ pub mod case;
 pub mod catalogue;
 mod clients;
 pub mod exhaustive;
+mod keeper;
 pub mod machine;
 #[cfg(feature = "plant")]
 pub mod plants;

@@ -4,10 +4,12 @@ pub use super::bench::Bench;
 use super::bench::lend;
 use super::case::{Case, Cut, Luck, Place, SLOTS, Visit};
 use super::clients::{Began, Client};
+use super::keeper::{Keeper, News};
 use super::machine::{Keeps, Machine, Step};
-use mmcq::card::{Options, bring_up, equip};
+use mmcq::card::{Card as Found, Options, bring_up, equip};
+use mmcq::engine::Rung;
 use mmcq_sim::card::{Card, Fill, Medium};
-use mmcq_sim::checker::{Checker, Content, Fault, Promise, SECTOR_BYTES, Seen, Violation};
+use mmcq_sim::checker::{Checker, Content, Fault, Promise, SECTOR_BYTES, Violation};
 use mmcq_sim::faults::{Faults, Point, Shot, Strike};
 use mmcq_sim::sdhci::BusEvent;
 use std::cell::RefCell;
@@ -50,6 +52,17 @@ pub const POINTS: [Point; Point::COUNT] = [
     Point::Function,
 ];
 
+/// How often each step of the recovery ladder was taken, as [`Rung::ALL`] lists them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Rungs(pub [u64; Rung::COUNT]);
+
+impl Rungs {
+    /// Adds these.
+    pub fn add(&mut self, more: [u64; Rung::COUNT]) {
+        self.0.iter_mut().zip(more).for_each(|(sum, count)| *sum += count);
+    }
+}
+
 /// Counters of one run.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
@@ -73,6 +86,8 @@ pub struct Outcome {
     pub before: (u64, [u64; Point::COUNT]),
     /// Those of each point in all.
     pub points: [u64; Point::COUNT],
+    /// Steps of recovery.
+    pub rungs: Rungs,
     /// Virtual time from the first request to the last answer of the first life.
     pub work_ns: u64,
     /// Events at which a cut would decide about something, and how many decisions there are ([`Case::dry`]).
@@ -106,8 +121,13 @@ pub fn run(case: &Case, bench: &mut Bench, mut trace: Trace<'_>) -> Outcome {
         base: 0,
         strikes: 0,
         up: false,
+        visit: case.visit,
         bounces: 0,
         out: None,
+        away: None,
+        is_stranger: false,
+        cid: [0; 4],
+        losses: (0, 0),
     };
     let result = run.all(&mut trace);
     outcome.struck = faults.struck();
@@ -120,7 +140,7 @@ pub(super) struct Run<'r> {
     pub case: &'r Case,
     pub bench: &'r mut Bench,
     pub outcome: &'r mut Outcome,
-    faults: &'r Faults,
+    pub faults: &'r Faults,
     /// Operations begun.
     next: usize,
     /// Cuts to come.
@@ -132,9 +152,19 @@ pub(super) struct Run<'r> {
     /// The card is up.
     up: bool,
     /// Times that the card still bounces.
-    bounces: u8,
-    /// The card that was taken out, and the one that came in its place.
-    out: Option<Box<dyn Card>>,
+    pub bounces: u8,
+    /// What is to come of the case's visit.
+    pub visit: Option<(u64, Visit)>,
+    /// The card that was taken out.
+    pub out: Option<Box<dyn Card>>,
+    /// The judge of the card that is not in the slot.
+    pub away: Option<Checker>,
+    /// The judge in charge is that of the card that came in place of the first.
+    pub is_stranger: bool,
+    /// Who is judged.
+    pub cid: [u32; 4],
+    /// Losses that the judge has heard of, as the card counts them.
+    pub losses: (u64, u64),
 }
 
 impl Run<'_> {
@@ -163,7 +193,8 @@ impl Run<'_> {
             // A circuit that stays in use unseen drops a command: no rule of the driver's was broken.
             let struck = self.faults.struck();
             // By PIO a transfer may fail while the CPU is in the middle of a block.
-            let midway = self.case.setup.access_ns > 0 && !struck.is_empty();
+            let disturbed = !struck.is_empty() || self.case.visit.is_some();
+            let midway = self.case.setup.access_ns > 0 && disturbed;
             let lenient = midway || struck.iter().any(stuck);
             if let Some(text) = machine.misbehaviour(lenient) {
                 return Err(Violation::new(Fault::Misdirected, text));
@@ -181,6 +212,10 @@ impl Run<'_> {
                 (Some(mut other), Some(mut first)) => {
                     self.examine_stranger(&mut *other)?;
                     first.power_cut(now_ns);
+                    if let Some(judge) = self.away.take().filter(|_| self.is_stranger) {
+                        self.bench.checker = judge;
+                    }
+                    self.is_stranger = false;
                     first
                 }
                 (card, out) => card.or(out).ok_or_else(gone)?,
@@ -197,7 +232,7 @@ impl Run<'_> {
     }
 
     /// What is left on the card, sector by sector.
-    fn examine(&mut self, card: &mut dyn Card) -> Result<(), Violation> {
+    pub(super) fn examine(&mut self, card: &mut dyn Card) -> Result<(), Violation> {
         let checker = &mut self.bench.checker;
         checker.cut(|_| {});
         let first = self.base.saturating_sub(MARGIN);
@@ -213,11 +248,13 @@ impl Run<'_> {
     }
 
     fn life(&mut self, machine: &Machine, trace: &mut Trace<'_>) -> Result<End, Violation> {
-        self.up = false;
-        if let Some(end) = self.bring_up(machine, trace)? {
-            return Ok(end);
-        }
+        (self.up, self.bounces) = (false, 0);
+        let card = match self.bring_up(machine, trace)? {
+            Ok(card) => card,
+            Err(end) => return Ok(end),
+        };
         self.up = true;
+        self.losses = machine.model.borrow_mut().card_mut().map_or((0, 0), |card| card.losses());
         LOG.with_borrow_mut(Vec::clear);
         let window = u64::from(self.case.setup.window);
         self.base = match self.case.setup.place {
@@ -230,10 +267,18 @@ impl Run<'_> {
             self.outcome.before = (self.outcome.events, POINTS.map(|point| self.faults.events(point)));
         }
         let began_ns = machine.now();
+        let news = News::default();
+        let mut keeper = self.keeper(machine, card, &news);
         let mut clients: [Option<Client<'_>>; SLOTS] = [const { None }; SLOTS];
-        let end = self.requests(machine, &mut clients, trace);
+        let end = self.requests(machine, &mut keeper, &mut clients, trace);
+        self.outcome.rungs.add(machine.stack.with(|engine| engine.stats().rungs));
         if self.outcome.work_ns == 0 {
             self.outcome.work_ns = machine.now() - began_ns;
+        }
+        let good = self.case.luck == Luck::Good && self.case.visit.is_none() && self.outcome.cuts == 0;
+        if good && self.outcome.rungs.0[Rung::Classify as usize] > 0 && end.is_ok() {
+            let text = "something was recovered from, and nothing had gone wrong";
+            return Err(Violation::new(Fault::Untrue, text.to_owned()));
         }
         // Whoever is left is cut off.
         self.outcome.requests += clients.iter().flatten().count() as u64;
@@ -243,6 +288,7 @@ impl Run<'_> {
     fn requests<'m>(
         &mut self,
         machine: &'m Machine,
+        keeper: &mut Keeper<'m>,
         clients: &mut [Option<Client<'m>>; SLOTS],
         trace: &mut Trace<'_>,
     ) -> Result<End, Violation> {
@@ -250,6 +296,7 @@ impl Run<'_> {
         let (mut busy, mut events, mut calls) = (0usize, 0u64, 0u32);
         let mut progress_ns = machine.now();
         let (mut drops, mut full) = (false, false);
+        self.kept(machine, keeper, clients, trace)?;
         loop {
             while busy < depth && !full && self.next < self.case.operations.len() {
                 let operation = &self.case.operations[self.next];
@@ -270,13 +317,14 @@ impl Run<'_> {
                 }
             }
             if busy == 0 && !full && self.next >= self.case.operations.len() {
-                return self.over(machine, drops);
+                return self.over(machine, keeper, clients, drops, trace);
             }
             let before_ns = machine.now();
             match machine.step() {
                 Step::Event => {
                     events += 1;
                     full = false;
+                    self.look_for_losses(machine);
                     if self.event(machine, trace) {
                         return Ok(self.take_cut());
                     }
@@ -288,7 +336,12 @@ impl Run<'_> {
                         busy -= usize::from(self.poll(machine, clients, client, trace)?);
                     }
                 }
-                Step::Called => calls += 1,
+                Step::Called => {
+                    calls += 1;
+                    self.look_for_losses(machine);
+                }
+                // Somebody may have been woken by those who were polled.
+                Step::Quiet if self.bench.mask.load(Ordering::Relaxed) != 0 => {}
                 Step::Quiet => {
                     return Err(hang(&self.bench.checker, machine, "nothing will ever happen again"));
                 }
@@ -308,6 +361,11 @@ impl Run<'_> {
             while woken != 0 {
                 let client = woken.trailing_zeros() as usize;
                 woken &= woken - 1;
+                if client == SLOTS {
+                    busy -= self.kept(machine, keeper, clients, trace)?;
+                    self.look_for_losses(machine);
+                    continue;
+                }
                 busy -= usize::from(self.poll(machine, clients, client, trace)?);
             }
             if machine.now() > progress_ns.saturating_add(PATIENCE_NS) || events > EVENTS_MAX {
@@ -317,7 +375,15 @@ impl Run<'_> {
     }
 
     /// All operations are answered: nothing may be left mapped but the driver's table.
-    fn over(&mut self, machine: &Machine, drops: bool) -> Result<End, Violation> {
+    fn over<'m>(
+        &mut self,
+        machine: &'m Machine,
+        keeper: &mut Keeper<'m>,
+        clients: &mut [Option<Client<'m>>; SLOTS],
+        drops: bool,
+        trace: &mut Trace<'_>,
+    ) -> Result<End, Violation> {
+        let drops = drops || self.case.setup.keeper;
         let left = machine.memory.live_mappings();
         if left > 1 && !drops {
             let text = format!("{left} mappings are left, and all requests are answered");
@@ -327,6 +393,9 @@ impl Run<'_> {
             // Those that nobody waits for end by themselves.
             let until_ns = machine.now().saturating_add(PATIENCE_NS);
             while !machine.stack.with(|engine| engine.is_idle()) {
+                if self.bench.mask.swap(0, Ordering::Relaxed) >> SLOTS != 0 {
+                    self.kept(machine, keeper, clients, trace)?;
+                }
                 if machine.now() > until_ns || matches!(machine.step(), Step::Quiet | Step::Storm) {
                     return Err(hang(&self.bench.checker, machine, "dropped requests do not end"));
                 }
@@ -345,7 +414,7 @@ impl Run<'_> {
         if strikes > self.strikes {
             let news = self.faults.struck();
             for shot in &news[self.strikes..] {
-                if matches!(shot.strike, Strike::BrownOut | Strike::Remove) {
+                if shot.strike == Strike::Remove {
                     self.bench.checker.supply_lost();
                 }
                 if let Some(trace) = trace {
@@ -366,63 +435,15 @@ impl Run<'_> {
             let events: Vec<_> = LOG.with_borrow_mut(std::mem::take);
             events.iter().for_each(|event| trace(super::trace::line(event)));
         }
-        self.visited(machine);
+        if self.up {
+            self.visited(machine);
+        }
         if self.case.dry {
             let mut model = machine.model.borrow_mut();
             let stake = model.card_mut().map_or(1, |card| Keeps::choices(&card.at_stake(machine.now())));
             self.outcome.stakes.push((self.outcome.events, stake));
         }
         self.cuts.first().is_some_and(|cut| cut.at <= self.outcome.events)
-    }
-
-    /// The card goes out, and something comes in.
-    fn visited(&mut self, machine: &Machine) {
-        let now_ns = machine.now();
-        if let Some((event, visit)) = self.case.visit
-            && event == self.outcome.events
-        {
-            self.bench.checker.supply_lost();
-            let card = machine.model.borrow_mut().remove(now_ns);
-            match visit {
-                Visit::Swap => {
-                    self.out = card;
-                    let profile = &self.bench.profiles[self.case.setup.card];
-                    let medium = Medium::sparse(profile.capacity_bytes(), self.stranger());
-                    if let Some(other) = medium.ok().and_then(|medium| profile.build(medium).ok()) {
-                        machine.model.borrow_mut().insert(other, now_ns);
-                    }
-                }
-                Visit::Bounce(times) => (self.out, self.bounces) = (card, times),
-            }
-        } else if self.bounces > 0 {
-            self.bounces -= 1;
-            let mut model = machine.model.borrow_mut();
-            match self.out.take() {
-                Some(card) => model.insert(card, now_ns),
-                None => self.out = model.remove(now_ns),
-            }
-        }
-    }
-
-    /// What another card holds.
-    fn stranger(&self) -> Fill {
-        Fill::Pattern(!self.case.seed)
-    }
-
-    /// The card that came in the place of another holds nothing that was meant for that.
-    fn examine_stranger(&mut self, card: &mut dyn Card) -> Result<(), Violation> {
-        let content = Content::new(self.case.seed, 2, self.stranger());
-        let mut sector = [0; SECTOR_BYTES];
-        for lba in self.base..self.base + u64::from(self.case.setup.window) {
-            if card.peek(lba * SECTOR_BYTES as u64, &mut sector).is_ok() {
-                let seen = content.seen(lba, &sector);
-                if seen != Seen::Untouched {
-                    let text = format!("sector {lba} of another card holds {seen:?}");
-                    return Err(Violation::new(Fault::Misdirected, text));
-                }
-            }
-        }
-        Ok(())
     }
 
     fn take_cut(&mut self) -> End {
@@ -435,7 +456,11 @@ impl Run<'_> {
         }
     }
 
-    fn bring_up(&mut self, machine: &Machine, trace: &mut Trace<'_>) -> Result<Option<End>, Violation> {
+    fn bring_up(
+        &mut self,
+        machine: &Machine,
+        trace: &mut Trace<'_>,
+    ) -> Result<Result<Found, End>, Violation> {
         let options = Options { cache: self.case.setup.cache, ..Options::DEFAULT };
         for attempt in 1..=BRING_UPS {
             self.faults.arm(self.case.setup.armed_early && attempt < BRING_UPS);
@@ -443,9 +468,10 @@ impl Run<'_> {
             let scratch = unsafe { lend(&mut self.bench.scratch) };
             let mut future = std::pin::pin!(async {
                 let (card, scratch) = bring_up(&machine.stack, scratch, options).await;
-                let (result, scratch) = equip(&machine.stack, &card?, scratch).await;
+                let card = card?;
+                let (result, scratch) = equip(&machine.stack, &card, scratch).await;
                 let _ = scratch;
-                result
+                result.map(|()| card)
             });
             let mut context = Context::from_waker(Waker::noop());
             let began_ns = machine.now();
@@ -455,7 +481,7 @@ impl Run<'_> {
                     break result;
                 }
                 match machine.step() {
-                    Step::Event if self.event(machine, trace) => return Ok(Some(self.take_cut())),
+                    Step::Event if self.event(machine, trace) => return Ok(Err(self.take_cut())),
                     Step::Event | Step::Called => {}
                     // The turn may have completed what the future waits for: it was not polled since.
                     Step::Quiet => machine.stack.poll(),
@@ -470,9 +496,9 @@ impl Run<'_> {
             };
             self.faults.arm(true);
             match result {
-                Ok(_) => return Ok(None),
+                Ok(card) => return Ok(Ok(card)),
                 // What struck may stay: then there is no card, and nobody is told otherwise.
-                Err(_) if attempt == BRING_UPS && self.case.luck != Luck::Good => return Ok(Some(End::Over)),
+                Err(_) if attempt == BRING_UPS && self.case.luck != Luck::Good => return Ok(Err(End::Over)),
                 Err(error) if attempt == BRING_UPS => {
                     return Err(Violation::new(
                         Fault::Untrue,
@@ -482,7 +508,7 @@ impl Run<'_> {
                 Err(_) => {}
             }
         }
-        Ok(None)
+        Ok(Err(End::Over))
     }
 }
 

@@ -1,7 +1,8 @@
 //! The scoreboard.
 
 use super::case::Case;
-use super::run::Outcome;
+use super::run::{Outcome, Rungs};
+use mmcq::engine::Rung;
 use mmcq_sim::checker::{Fault, Violation};
 use mmcq_sim::faults::{Point, Strike};
 use std::collections::BTreeMap;
@@ -37,6 +38,8 @@ pub struct Score {
     pub virtual_ns: u64,
     /// Longest time from submission to answer.
     pub longest_ns: u64,
+    /// Steps of recovery.
+    pub rungs: Rungs,
     /// Faults by point and kind.
     pub struck: BTreeMap<(Point, String), u64>,
     /// Broken promises by kind.
@@ -83,6 +86,7 @@ impl Score {
         self.events += outcome.events;
         self.virtual_ns += outcome.elapsed_ns;
         self.longest_ns = self.longest_ns.max(outcome.longest_ns);
+        self.rungs.add(outcome.rungs.0);
         for shot in &outcome.struck {
             *self.struck.entry((shot.point, name(shot.strike))).or_default() += 1;
         }
@@ -105,6 +109,7 @@ impl Score {
         self.events += other.events;
         self.virtual_ns += other.virtual_ns;
         self.longest_ns = self.longest_ns.max(other.longest_ns);
+        self.rungs.add(other.rungs.0);
         for (kind, count) in other.struck {
             *self.struck.entry(kind).or_default() += count;
         }
@@ -174,6 +179,11 @@ impl Score {
             self.virtual_ns as f64 / 1e9,
             self.longest_ns as f64 / 1e6
         );
+        let used = Rung::ALL.iter().zip(self.rungs.0).filter(|(_, count)| *count > 0);
+        let used: Vec<String> = used.map(|(rung, count)| format!("{rung:?} {count}")).collect();
+        if !used.is_empty() {
+            let _ = writeln!(text, "  rungs: {}", used.join(", "));
+        }
         let mut line = String::new();
         for ((point, name), count) in &self.struck {
             let item = format!("{point:?} {name} {count}");

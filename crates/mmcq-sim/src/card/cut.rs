@@ -95,6 +95,8 @@ pub(crate) struct Journal {
     pub(crate) shorn: bool,
     /// Sectors that the cache holds.
     pub(crate) capacity: usize,
+    /// Times that everything was decided, and those with something in the cache.
+    pub(crate) losses: (u64, u64),
     /// Oldest first.
     entries: VecDeque<Entry>,
     seq: u64,
@@ -114,6 +116,7 @@ impl Default for Journal {
             neighbours: false,
             shorn: false,
             capacity: 1024,
+            losses: (0, 0),
             entries: VecDeque::new(),
             seq: 0,
             open: 0,
@@ -264,6 +267,8 @@ impl Journal {
         keep: &mut dyn FnMut(&AtStake) -> Kept,
     ) {
         self.tidy(now_ns);
+        self.losses.0 += 1;
+        self.losses.1 += u64::from(self.entries.iter().any(|entry| entry.what.stage == Stage::Cached));
         // From the newest to the oldest: what each version brought is what the next one found.
         let mut after: BTreeMap<(u8, u64), Content> = BTreeMap::new();
         let mut versions: Vec<(AtStake, Content)> = Vec::with_capacity(self.entries.len());

@@ -194,6 +194,11 @@ pub trait Card {
         let _ = now_ns;
     }
 
+    /// How often what was at stake has been decided, by CMD0 or a dip or loss of the supply; and how often a cache held something then.
+    fn losses(&self) -> (u64, u64) {
+        (0, 0)
+    }
+
     /// This sector (of an eMMC: of the user area) cannot be read until it is written again.
     fn spoil(&mut self, sector: u64) {
         let _ = sector;
@@ -281,6 +286,10 @@ impl<C: Card + ?Sized> Card for Box<C> {
 
     fn brown_out(&mut self, now_ns: u64) {
         (**self).brown_out(now_ns);
+    }
+
+    fn losses(&self) -> (u64, u64) {
+        (**self).losses()
     }
 
     fn spoil(&mut self, sector: u64) {

@@ -217,7 +217,7 @@ impl Checker {
         };
         for lba in lba..lba + u64::from(blocks) {
             let sector = self.sector(lba);
-            sector.entries.push(Entry { number, wanted, fate: Fate::Flying, passed: false });
+            sector.entries.push(Entry { number, wanted, fate: Fate::Flying, passed: false, loose: false });
             if !std::mem::replace(&mut sector.listed, true) {
                 self.dirty.push(lba);
             }
@@ -345,6 +345,9 @@ impl Checker {
             }
             Answer::CacheLost => {
                 (self.untold, self.excuse) = (false, false);
+                let dirty = std::mem::take(&mut self.dirty);
+                dirty.iter().for_each(|&lba| self.sector(lba).told());
+                self.dirty = dirty;
                 Ok(())
             }
             Answer::Done if self.untold && request.losses == self.losses => {
@@ -389,6 +392,12 @@ impl Checker {
             self.untold |= self.sector(lba).shaken();
         }
         self.dirty = dirty;
+        self.losses += 1;
+        self.excuse = true;
+    }
+
+    /// The card was reset while the host went on, with nothing in its cache: who says that something was lost is excused.
+    pub fn was_reset(&mut self) {
         self.losses += 1;
         self.excuse = true;
     }

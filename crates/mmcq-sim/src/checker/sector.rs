@@ -41,6 +41,8 @@ pub(super) enum Fate {
     Flying,
     /// Complete: the nth completion of all.
     Done(u32),
+    /// Complete (as the nth), but the card lost its supply before the answer: as `Shaken`, unless a flush says that it is safe.
+    Loose(u32),
     /// Complete, and then the card lost what was not flushed: it may be there, or what was before.
     Shaken,
     /// Failed: there, not there, or torn.
@@ -55,6 +57,8 @@ pub(super) struct Entry {
     pub fate: Fate,
     /// A read that was submitted later saw something older.
     pub passed: bool,
+    /// The card lost its supply after it was submitted and before it was answered.
+    pub loose: bool,
 }
 
 /// Why what was seen cannot be.
@@ -86,7 +90,7 @@ impl Sector {
     pub fn done(&mut self, number: u32, completion: u32, durable: bool) -> bool {
         let Some(at) = self.entries.iter().position(|e| e.number == number) else { return false };
         let entry = &mut self.entries[at];
-        entry.fate = Fate::Done(completion);
+        entry.fate = if entry.loose { Fate::Loose(completion) } else { Fate::Done(completion) };
         let passed = entry.passed;
         if durable && entry.wanted != Wanted::Discarded {
             self.settle(at);
@@ -118,23 +122,35 @@ impl Sector {
     /// A flush is complete: what was complete before it was asked for is on the medium.
     pub fn flushed(&mut self, before: u32) {
         let settled = |e: &Entry| {
-            matches!(e.fate, Fate::Done(n) if n <= before) && !matches!(e.wanted, Wanted::Discarded)
+            matches!(e.fate, Fate::Done(n) | Fate::Loose(n) if n <= before)
+                && !matches!(e.wanted, Wanted::Discarded)
         };
         if let Some(at) = self.entries.iter().rposition(settled) {
             self.settle(at);
         }
     }
 
-    /// The card lost its supply while the host went on.
+    /// The card lost its supply while the host went on. True if a write was complete and not yet safe; an erase has no data that
+    /// could be lost from a cache.
     pub fn shaken(&mut self) -> bool {
         let mut some = false;
         for entry in &mut self.entries {
-            if matches!(entry.fate, Fate::Done(_)) {
+            entry.loose |= entry.fate == Fate::Flying;
+            if matches!(entry.fate, Fate::Done(_) | Fate::Loose(_)) {
                 entry.fate = Fate::Shaken;
-                some = true;
+                some |= matches!(entry.wanted, Wanted::Version(_));
             }
         }
         some
+    }
+
+    /// Somebody was told that complete writes were lost: these may be among them.
+    pub fn told(&mut self) {
+        for entry in &mut self.entries {
+            if matches!(entry.fate, Fate::Loose(_)) {
+                entry.fate = Fate::Shaken;
+            }
+        }
     }
 
     /// May a read that was submitted as number `number` see this?

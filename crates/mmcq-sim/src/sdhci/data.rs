@@ -249,7 +249,7 @@ impl Sdhci {
 
     pub(super) fn busy_from(&mut self, from_ns: u64, until_ns: u64) {
         if until_ns > from_ns && until_ns != NEVER {
-            self.stats.busy_ns += until_ns - from_ns;
+            self.stats.busy_ns = self.stats.busy_ns.saturating_add(until_ns - from_ns);
             self.note(BusEvent::Busy { from_ns, until_ns });
         }
     }

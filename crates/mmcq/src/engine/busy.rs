@@ -4,10 +4,10 @@
 //! with a small share of the time waited and double up to a larger one: close together while the card is a little late, far apart when it does something
 //! else (collects garbage, say). Such an outlier moves what was learned only a little, or one of them would make many writes wait for nothing.
 
-use super::Engine;
 use super::extras::Event;
 use super::phases::{SLACK_NS, STOP_TIMEOUT_NS, Stage};
 use super::slot::NONE;
+use super::{Engine, Error};
 use crate::host::{BusyDetect, Host};
 use crate::plant::{self, Bug};
 use crate::sched::Policy;
@@ -124,6 +124,20 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         let again_ns = now_ns.saturating_add(BusyTimes::again_ns(waited, self.questions));
         // Nobody is given up without a question at the end of his time.
         self.wake_ns = if now_ns < last_ns { again_ns.min(last_ns) } else { again_ns };
+    }
+
+    /// The host has seen the end of busy too early: CMD13 says that the card programs still.
+    pub(super) fn status_again(&mut self, now_ns: u64) {
+        if self.questions == 0 {
+            self.data_end_ns = now_ns;
+        }
+        self.questions = self.questions.saturating_add(1);
+        if now_ns.saturating_sub(self.data_end_ns) > self.busy_limit_ns() {
+            return self.fail(Error::Silent, now_ns);
+        }
+        let waited_ns = now_ns.saturating_sub(self.data_end_ns);
+        self.deadline_ns = u64::MAX;
+        self.wake_ns = now_ns.saturating_add(BusyTimes::again_ns(waited_ns, self.questions));
     }
 
     /// The card's busy is over; `status` if it was CMD13 that said so.

@@ -23,6 +23,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         let slot = self.slots.at_mut(index);
         slot.state = State::Active;
         self.control = index;
+        self.gathered.forget();
         self.failure = None;
         self.segment_count = 0;
         if plant::is(Bug::FlushSkipped) && slot.kind == Kind::Flush {

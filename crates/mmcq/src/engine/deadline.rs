@@ -28,6 +28,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
                 }
                 Stage::Pause => self.end_control_and_go_on(Ok(Output::default()), now_ns),
                 Stage::BusyPause => self.ask_busy(now_ns),
+                Stage::Status if !self.blocked => self.ask_status(Stage::Status, now_ns),
                 Stage::Extra if P::RECOVERS && !self.blocked => self.extra(Event::Woke, now_ns),
                 Stage::Recover(step) if !self.blocked => self.recover_wake(step, now_ns),
                 _ if self.blocked => self.try_start(self.retry_timeout_ns(now_ns), now_ns),
@@ -50,8 +51,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         if plant::is(Bug::NoDeadline) {
             return;
         }
-        if waiting && !plant::is(Bug::DeadlineBlind) && self.acknowledge(now_ns) && now_ns < self.deadline_ns
-        {
+        if waiting && self.acknowledge(now_ns) && now_ns < self.deadline_ns {
             self.stats.lost_interrupts += 1;
             return;
         }

@@ -206,7 +206,8 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             let reason = if self.retune { Close::Retune } else { Close::Break };
             return self.close(reason, now_ns);
         }
-        if self.settling != 0 && self.gathered.blocks > self.config.settle_blocks {
+        let doubted = P::RECOVERS && self.settling & self.incident.doubted != 0;
+        if doubted || self.settling != 0 && self.gathered.blocks > self.config.settle_blocks {
             return self.ask_status(Stage::Status, now_ns);
         }
         let mut left = self.gathered.blocks.saturating_mul(BLOCK_BYTES);
@@ -388,6 +389,9 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         let rca = self.target.map_or(0, |t| t.rca);
         if stage == Stage::Status {
             self.stats.status_asked += 1;
+            if self.stage != Stage::Status {
+                self.questions = 0;
+            }
         }
         self.start_command(stage, command::send_status(rca), COMMAND_TIMEOUT_NS, now_ns);
     }
@@ -474,6 +478,13 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
                 } else {
                     self.busy_again(now_ns);
                 }
+            }
+            Stage::Status
+                if status.current_state() == CardState::Prg
+                    && status.0 & R1::DEFERRED == 0
+                    && !plant::is(Bug::BusyInPrg) =>
+            {
+                self.status_again(now_ns);
             }
             Stage::Status => {
                 self.stage = Stage::Idle;
@@ -590,6 +601,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             self.note_written();
         }
         self.unsettled = false;
+        self.incident.doubted &= !self.settling;
         for index in bits(core::mem::take(&mut self.settling)) {
             let slot = self.slots.at_mut(index);
             if bad != 0 {
@@ -611,7 +623,10 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         if P::RECOVERS && self.gathered.direction == Direction::Write && self.control == NONE {
             for &index in self.gathered.members() {
                 let slot = self.slots.at_mut(index);
-                if slot.state == State::Active && slot.moved_blocks != 0 {
+                // The rest of a request is queued, or under way again already.
+                let goes_on =
+                    matches!(slot.state, State::Active | State::Queued) && !plant::is(Bug::PieceErrorLost);
+                if goes_on && slot.moved_blocks != 0 {
                     slot.result = Err(Error::Program(status));
                     owned = true;
                 }

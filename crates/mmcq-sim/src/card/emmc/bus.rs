@@ -256,6 +256,10 @@ impl Card for EmmcCard {
         self.bus_changed(&BusState::default(), now_ns);
     }
 
+    fn losses(&self) -> (u64, u64) {
+        self.flash.journal.losses
+    }
+
     fn brown_out(&mut self, now_ns: u64) {
         if self.bus.powered {
             self.flash.cut(&mut self.stores, now_ns, &mut cut::lose);

@@ -37,6 +37,18 @@ impl CardProfile {
         parse::profile(text, name)
     }
 
+    /// Another of the same make: its serial number is the one after.
+    #[must_use]
+    pub fn sibling(&self) -> Self {
+        let mut sibling = self.clone();
+        let identity = match &mut sibling.kind {
+            Kind::Sd(config) => &mut config.identity,
+            Kind::Emmc(config) => &mut config.identity,
+        };
+        identity.serial = identity.serial.wrapping_add(1);
+        sibling
+    }
+
     /// The name given at reading.
     #[must_use]
     pub fn name(&self) -> &str {

@@ -254,6 +254,10 @@ impl Card for SdCard {
         self.bus_changed(&BusState::default(), now_ns);
     }
 
+    fn losses(&self) -> (u64, u64) {
+        self.flash.journal.losses
+    }
+
     fn brown_out(&mut self, now_ns: u64) {
         if self.bus.powered {
             self.flash.cut(&mut self.medium, now_ns, &mut cut::lose);

@@ -5,6 +5,7 @@
 use super::super::{Engine, Error, Kind, Mode, Target};
 use super::{Incident, Rung};
 use crate::host::Host;
+use crate::plant::{self, Bug};
 use crate::sched::Policy;
 use core::task::Waker;
 
@@ -116,7 +117,9 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             }
             Err(Error::Changed) => {
                 self.set_target(None);
-                self.fail_queued(Error::Changed);
+                if !plant::is(Bug::ReplayToOther) {
+                    self.fail_queued(Error::Changed);
+                }
             }
             Err(Error::Removed | Error::NoCard) => {
                 self.set_target(None);
@@ -125,6 +128,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             Err(error) => self.next_help(help, error, now_ns),
         }
         self.restop();
+        self.write_again(now_ns);
         self.after_help(now_ns);
     }
 

@@ -55,7 +55,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             // It says that it knows CMD23, or the controller does.
             target.count = false;
         }
-        if matches!(self.incident.class, Class::Data { .. })
+        if matches!(self.incident.class, Class::Data { .. } | Class::Controller)
             && self.control == NONE
             && let Some(error) = by_status(self.recovered_status, self.gathered.direction)
         {

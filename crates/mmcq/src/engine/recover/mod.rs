@@ -62,6 +62,8 @@ pub(super) struct Incident {
     status_lost: bool,
     /// Writes that are to be written once more, one bit a slot.
     redo: u64,
+    /// Those that were written once more, until their fate is known: nothing may come in between that loses it again.
+    pub doubted: u64,
     /// The count of transfers at the last damages on the bus, newest first.
     damages: [u64; 3],
     retuned_ns: u64,
@@ -86,6 +88,7 @@ impl Incident {
         stops: 0,
         status_lost: false,
         redo: 0,
+        doubted: 0,
         damages: [0; 3],
         retuned_ns: 0,
         reads_failed: 0,
@@ -365,6 +368,9 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
 
     /// Ends everything that waits and needs the card.
     pub(super) fn fail_queued(&mut self, error: Error) {
+        for index in bits(core::mem::take(&mut self.incident.redo)) {
+            self.end_slot(index, Err(error));
+        }
         for index in 0..N as u8 {
             let slot = self.slots.at(index);
             let needs_card = !matches!(slot.kind, Kind::Bus(_) | Kind::Pause { .. });

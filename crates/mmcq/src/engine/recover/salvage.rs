@@ -7,10 +7,11 @@
 //! *Lost* may be the one response that told what became of writes before, which clears it. Writes that still have their buffers are then written again. Of those that were
 //! complete, in a cache or an open transfer, nobody has the data any more: the next flush is told.
 
-use super::super::slot::{NONE, State, bits};
-use super::super::{DmaBuf, Engine, Error, FlushBy, Output};
+use super::super::slot::{NONE, Rules, State, bits};
+use super::super::{DmaBuf, Engine, Error, FlushBy, Kind, Output};
 use super::Rung;
 use crate::host::{BusOp, Direction, Host};
+use crate::plant::{self, Bug};
 use crate::sched::Policy;
 use crate::spec::response::R1;
 
@@ -28,6 +29,9 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             };
         }
         let lost = core::mem::take(&mut self.incident.status_lost) || status == 0;
+        // What a read ran into is its own; its response, if it came, has told of the writes before.
+        let own = self.read_failed() && !plant::is(Bug::ReadBlamesWrite);
+        let status = if own { status & !R1::DEFERRED } else { status };
         let bad = status & R1::DEFERRED != 0;
         let unowned = self.recovered_run();
         if unowned && (bad || lost) {
@@ -41,6 +45,13 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         }
     }
 
+    /// Was it a read that failed?
+    fn read_failed(&self) -> bool {
+        self.control == NONE
+            && self.gathered.direction == Direction::Read
+            && self.gathered.members().iter().any(|&index| self.slots.at(index).state == State::Active)
+    }
+
     /// The card has lost its state: nothing can be learned of the writes before.
     pub(super) fn settle_unknown(&mut self) {
         self.incident.status_lost = true;
@@ -52,7 +63,11 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         for index in bits(core::mem::take(&mut self.settling)) {
             let slot = self.slots.at_mut(index);
             match slot.result {
-                Ok(_) if !core::mem::replace(&mut slot.redone, true) => self.incident.redo |= 1 << index,
+                Ok(output) if plant::is(Bug::DoubtIsDone) => self.end_slot(index, Ok(output)),
+                Ok(_) if !core::mem::replace(&mut slot.redone, true) => {
+                    self.incident.redo |= 1 << index;
+                    self.incident.doubted |= 1 << index;
+                }
                 Ok(_) => self.end_slot(index, Err(Error::Program(R1::ERROR))),
                 Err(error) => self.end_slot(index, Err(error)),
             }
@@ -98,12 +113,31 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         }
         let cached = core::mem::take(&mut self.dirty)
             && self.target.is_some_and(|target| !matches!(target.flush, FlushBy::Status));
+        self.begin_again();
         let streamed = self.open.take().is_some_and(|open| open.acknowledged);
         if cached || streamed || core::mem::take(&mut self.unsettled) {
             self.stats.cache_lost += 1;
-            self.cache_lost = true;
+            self.cache_lost = !plant::is(Bug::LossUntold);
             self.late = None;
             self.rebar();
+        }
+    }
+
+    /// Writes that wait for their next piece, or for the flush that makes them durable, have lost what a cache held of them: they begin again.
+    fn begin_again(&mut self) {
+        if self.target.is_none_or(|target| matches!(target.flush, FlushBy::Status)) {
+            return;
+        }
+        for index in 0..N as u8 {
+            let slot = self.slots.at(index);
+            let begun = slot.state == State::Queued && slot.moved_blocks != 0;
+            if begun && matches!(slot.kind, Kind::Write { .. }) {
+                self.withdraw(index);
+                let slot = self.slots.at_mut(index);
+                slot.state = State::Settling;
+                slot.rules.set(Rules::FLUSH_AFTER, false);
+                self.incident.redo |= 1 << index;
+            }
         }
     }
 
@@ -114,7 +148,8 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
 
     /// Writes in the cache were lost, and nobody has been told yet. Told now.
     pub(in super::super) fn take_cache_lost(&mut self) -> bool {
-        let lost = core::mem::take(&mut self.cache_lost);
+        let lost = self.cache_lost;
+        self.cache_lost &= plant::is(Bug::LossToldTwice);
         self.rebar();
         lost
     }

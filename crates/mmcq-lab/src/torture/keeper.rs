@@ -1,0 +1,165 @@
+//! Who helps the engine, and what the judge hears of cards that come and go.
+
+use super::bench::lend;
+use super::case::{SLOTS, Visit};
+use super::clients::Client;
+use super::machine::{Machine, Stack};
+use super::run::{Run, Trace};
+use mmcq::card::{Card as Found, Event, Options, equip, keep};
+use mmcq::engine::DmaBuf;
+use mmcq_sim::card::{Card, Fill, Medium};
+use mmcq_sim::checker::{Checker, Content, Fault, Promise, SECTOR_BYTES, Seen, Violation};
+use std::cell::RefCell;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::Context;
+
+/// What happened to the card, as the keeper tells it.
+pub(super) type News = RefCell<Vec<Event>>;
+
+/// The future that helps, if there is one.
+pub(super) struct Keeper<'m> {
+    future: Option<Pin<Box<dyn Future<Output = ()> + 'm>>>,
+    news: &'m News,
+}
+
+/// Helps for ever; equips the engine again for each card.
+async fn help(stack: &Stack, mut scratch: DmaBuf, options: Options, mut card: Found, news: &News) {
+    loop {
+        let (event, back) = keep(stack, scratch, options, card).await;
+        scratch = back;
+        news.borrow_mut().push(event);
+        if let Event::Inserted(Ok(found)) | Event::Changed(found) = event {
+            card = found;
+            // Without it there is no erase; reads and writes go on.
+            let (_, back) = equip(stack, &card, scratch).await;
+            scratch = back;
+        }
+    }
+}
+
+impl Run<'_> {
+    /// Begins to help, if this machine has somebody who does.
+    pub(super) fn keeper<'m>(&mut self, machine: &'m Machine, card: Found, news: &'m News) -> Keeper<'m> {
+        // SAFETY: bring-up is over, and the machine is gone before the memory is used again.
+        let scratch = unsafe { lend(&mut self.bench.scratch) };
+        let options = Options { cache: self.case.setup.cache, ..Options::DEFAULT };
+        let help = || Box::pin(help(&machine.stack, scratch, options, card, news)) as Pin<Box<_>>;
+        self.cid = card.cid;
+        Keeper { future: self.case.setup.keeper.then(help), news }
+    }
+
+    /// Polls the keeper, and hears what it has to tell; how many clients were answered meanwhile.
+    pub(super) fn kept<'m>(
+        &mut self,
+        machine: &'m Machine,
+        keeper: &mut Keeper<'m>,
+        clients: &mut [Option<Client<'m>>; SLOTS],
+        trace: &mut Trace<'_>,
+    ) -> Result<usize, Violation> {
+        let Some(future) = &mut keeper.future else { return Ok(0) };
+        let _ = future.as_mut().poll(&mut Context::from_waker(&self.bench.wakers[SLOTS]));
+        let mut answered = 0;
+        for event in keeper.news.take() {
+            if let Some(trace) = trace {
+                let what = match event {
+                    Event::Removed => "the card is out".to_owned(),
+                    Event::Inserted(result) => {
+                        format!("a card came: {}", result.map_or_else(|e| e.to_string(), |_| "well".into()))
+                    }
+                    Event::Changed(_) => "there is another card".to_owned(),
+                };
+                trace(format!("{:>14} == {what}", machine.now()));
+            }
+            if let Event::Inserted(Ok(found)) | Event::Changed(found) = event {
+                // What was meant for the card before has been answered.
+                for client in 0..SLOTS {
+                    answered += usize::from(self.poll(machine, clients, client, trace)?);
+                }
+                if clients.iter().any(Option::is_some) {
+                    let text = "a request for the card before waits, and another card is there";
+                    return Err(Violation::new(Fault::Misdirected, text.to_owned()));
+                }
+                self.card_is(&found, machine);
+            }
+        }
+        Ok(answered)
+    }
+
+    /// From now on the judge's words are about this card.
+    fn card_is(&mut self, found: &Found, machine: &Machine) {
+        if found.cid != std::mem::replace(&mut self.cid, found.cid) {
+            let content = Content::new(self.case.seed, 2, self.stranger());
+            let new = || Checker::new(Promise { content, write_through: false });
+            let other = self.away.take().unwrap_or_else(new);
+            self.away = Some(std::mem::replace(&mut self.bench.checker, other));
+            self.is_stranger = !self.is_stranger;
+        }
+        self.bench.checker.supply_lost();
+        self.bench.checker.set_write_through(machine.write_through());
+    }
+
+    /// Tells the judge when the card has lost what it had not yet put on its medium.
+    pub(super) fn look_for_losses(&mut self, machine: &Machine) {
+        let losses = machine.model.borrow_mut().card_mut().map_or(self.losses, |card| card.losses());
+        let before = std::mem::replace(&mut self.losses, losses);
+        match losses {
+            same if same == before => {}
+            (_, cached) if cached == before.1 => self.bench.checker.was_reset(),
+            _ => self.bench.checker.supply_lost(),
+        }
+    }
+
+    /// The card goes out, and something comes in.
+    pub(super) fn visited(&mut self, machine: &Machine) {
+        let now_ns = machine.now();
+        if let Some((_, visit)) = self.visit.take_if(|(event, _)| *event <= self.outcome.events) {
+            self.bench.checker.supply_lost();
+            let card = machine.model.borrow_mut().remove(now_ns);
+            match visit {
+                Visit::Swap => {
+                    self.out = card;
+                    let profile = self.bench.profiles[self.case.setup.card].sibling();
+                    let medium = Medium::sparse(profile.capacity_bytes(), self.stranger());
+                    if let Some(mut other) = medium.ok().and_then(|medium| profile.build(medium).ok()) {
+                        other.set_faults(self.faults.clone());
+                        machine.model.borrow_mut().insert(other, now_ns);
+                    }
+                }
+                Visit::Bounce(times) => (self.out, self.bounces) = (card, times),
+            }
+        } else if self.bounces > 0 {
+            self.bounces -= 1;
+            let mut model = machine.model.borrow_mut();
+            match self.out.take() {
+                Some(card) => model.insert(card, now_ns),
+                None => self.out = model.remove(now_ns),
+            }
+        }
+    }
+
+    /// What another card holds.
+    fn stranger(&self) -> Fill {
+        Fill::Pattern(!self.case.seed)
+    }
+
+    /// The power is off, and the card that came in the place of another leaves again: it holds what was meant for it, and nothing else.
+    pub(super) fn examine_stranger(&mut self, card: &mut dyn Card) -> Result<(), Violation> {
+        if self.is_stranger {
+            self.examine(card)?;
+            return Ok(());
+        }
+        let content = Content::new(self.case.seed, 2, self.stranger());
+        let mut sector = [0; SECTOR_BYTES];
+        for lba in self.base..self.base + u64::from(self.case.setup.window) {
+            if card.peek(lba * SECTOR_BYTES as u64, &mut sector).is_ok() {
+                let seen = content.seen(lba, &sector);
+                if seen != Seen::Untouched {
+                    let text = format!("sector {lba} of another card holds {seen:?}");
+                    return Err(Violation::new(Fault::Misdirected, text));
+                }
+            }
+        }
+        Ok(())
+    }
+}
