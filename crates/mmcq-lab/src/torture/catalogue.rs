@@ -68,7 +68,7 @@ const PROOFS: &[(&str, Proof)] = &[
         "model_fuzz",
         Proof::Test(
             "crates/mmcq-sim/src/sdhci/tests/random.rs",
-            "register_storms_never_panic_and_time_goes_forward",
+            "fuzz_register_storms_never_panic_and_time_goes_forward",
         ),
     ),
     ("hostile_cis", Proof::Test("crates/mmcq/tests/sdio.rs", "hostile_tuples_end_soon_and_clearly")),
