@@ -28,12 +28,29 @@ pub enum Proof {
 }
 
 const QUIRKS: Proof = Proof::Test("crates/mmcq-sim/tests/quirks.rs", "the_stack_lives_with_every_profile");
+const PROFILES: Proof =
+    Proof::Test("crates/mmcq-sim/tests/stack.rs", "misbehaving_cards_work_where_they_can");
 const LIFE: &str = "crates/mmcq-sim/src/card/tests/life.rs";
 const CARD_QUIRKS: &str = "crates/mmcq-sim/src/card/tests/quirks.rs";
 const OURS: &str = "crates/mmcq-lab/tests/torture.rs";
 
 /// Injections that no strike brings about.
-const PROOFS: [(&str, Proof); 45] = [
+const PROOFS: &[(&str, Proof)] = &[
+    ("discard-corrupts", PROFILES),
+    ("hpi-breaks", PROFILES),
+    ("power-off-never-ready", PROFILES),
+    ("sd-cache-broken", PROFILES),
+    ("secure-erase-2s", PROFILES),
+    ("secure-erase-corrupts", PROFILES),
+    ("trim-corrupts", PROFILES),
+    ("flush-hangs", PROFILES),
+    (
+        "cid_mutate",
+        Proof::Test("crates/mmcq-sim/tests/recovery.rs", "nothing_meant_for_one_card_reaches_another"),
+    ),
+    ("eol_drop", Proof::Test(LIFE, "health_goes_down_to_the_end")),
+    ("eol_ro", Proof::Test(LIFE, "health_goes_down_to_the_end")),
+    ("wp_range", Proof::Test(LIFE, "protection_of_all_kinds")),
     ("broken-timeout", QUIRKS),
     ("broken_hpi", Proof::Test(CARD_QUIRKS, "an_interrupt_that_breaks")),
     ("flush_hang", Proof::Test(CARD_QUIRKS, "flushes")),
@@ -51,17 +68,14 @@ const PROOFS: [(&str, Proof); 45] = [
         "model_fuzz",
         Proof::Test(
             "crates/mmcq-sim/src/sdhci/tests/random.rs",
-            "register_storms_never_panic_and_time_goes_forward",
+            "fuzz_register_storms_never_panic_and_time_goes_forward",
         ),
     ),
     ("hostile_cis", Proof::Test("crates/mmcq/tests/sdio.rs", "hostile_tuples_end_soon_and_clearly")),
     ("hostile_csd", Proof::Test("crates/mmcq/tests/fuzz.rs", "fuzz_registers")),
     ("hostile_ext_csd", Proof::Test("crates/mmcq/tests/fuzz.rs", "fuzz_hostile_card")),
     ("no_sd_express", Proof::Test(OURS, "nothing_irreversible_is_ever_sent")),
-    (
-        "rpmb_forged",
-        Proof::Test("crates/mmcq/tests/rpmb.rs", "any_changed_byte_of_an_answer_is_seen"),
-    ),
+    ("rpmb_forged", Proof::Test("crates/mmcq/tests/rpmb.rs", "any_changed_byte_of_an_answer_is_seen")),
     ("irreversible_commands", Proof::Test(OURS, "nothing_irreversible_is_ever_sent")),
     ("hostile_client", Proof::Test("crates/mmcq/tests/engine.rs", "bad_requests_come_back_whole")),
     ("stuck_1v8", Proof::Test(LIFE, "a_card_that_shrinks_and_one_that_keeps_its_voltage")),
