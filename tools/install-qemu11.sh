@@ -17,7 +17,7 @@ keys=/usr/share/keyrings/debian-archive-keyring.gpg
 # The mirror that this system uses already.
 mirror=$(cat /etc/apt/sources.list.d/*.sources 2>/dev/null | awk '$1 == "URIs:" { print $2; exit }')
 [ -n "$mirror" ] || mirror=$(awk '$1 == "deb" && $2 ~ /^http/ { print $2; exit }' /etc/apt/sources.list 2>/dev/null || true)
-mirror=${mirror:-http://deb.debian.org/debian}
+[ -n "$mirror" ] || { say "no mirror of Debian in the sources of this system's apt"; exit 1; }
 
 # An apt of its own: with an empty list of what is installed it fetches everything that the program needs, down to the C library, which the
 # system's own may be too old for.

@@ -123,6 +123,7 @@ struct Gates([u64; 512]);
 static TASK_STATE: Once<TaskState> = Once::new(TaskState([0; _]));
 static GATES: Once<Gates> = Once::new(Gates([0; _]));
 
+// SAFETY: what `start.rs` and the linker script define, by these types.
 unsafe extern "C" {
     static tss_low: UnsafeCell<[u64; 2]>;
     static irq_stack_top: u8;

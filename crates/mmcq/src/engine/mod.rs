@@ -14,6 +14,7 @@ mod cancel;
 mod config;
 mod control;
 mod deadline;
+mod ends;
 mod erase;
 mod extras;
 mod limits;

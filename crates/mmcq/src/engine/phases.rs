@@ -6,14 +6,14 @@
 use super::beside::Turn;
 use super::extras::Event;
 use super::order::not_before;
-use super::slot::{NONE, Rules, State, bits};
+use super::slot::{NONE, Rules, State};
 use super::stream::{Close, End};
 use super::{BLOCK_BYTES, Engine, Error, Kind, Output, Span, Target};
 use crate::host::{
     Auto, BusOp, BusyDetect, Cause, Data, Direction, Done, Events, Fault, Host, Phase, StartError,
 };
 use crate::plant::{self, Bug};
-use crate::sched::{Choice, Policy, Waiting};
+use crate::sched::{Choice, Policy};
 use crate::spec::command::{self, Command, Resp};
 use crate::spec::response::{R1, State as CardState};
 
@@ -568,81 +568,5 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             self.settle(status);
         }
         self.dispatch(now_ns);
-    }
-
-    /// What the policy is told of a request, if it is told anything.
-    pub(super) fn told(&self, index: u8) -> Option<Waiting> {
-        if P::IN_ORDER { None } else { self.slots.waiting(index) }
-    }
-
-    /// Takes a request out of the queue without sending it.
-    pub(super) fn withdraw(&mut self, index: u8) {
-        if let Some(waiting) = self.told(index) {
-            self.policy.cancelled(&waiting);
-        }
-        self.slots.unlink(index);
-    }
-
-    /// A request, or its rest, is the oldest again.
-    pub(super) fn push_front(&mut self, index: u8, now_ns: u64) {
-        self.slots.push_front(index);
-        if let Some(waiting) = self.told(index) {
-            self.policy.arrived(&waiting, now_ns);
-        }
-    }
-
-    /// A status of the card has come: what was written before now has a result.
-    pub(super) fn settle(&mut self, status: u32) {
-        let status = if plant::is(Bug::DeferredIgnored) { 0 } else { status };
-        let bad = status & R1::DEFERRED;
-        if bad != 0 {
-            self.late_error(status);
-        } else if P::RECOVERS && self.settling != 0 {
-            self.note_written();
-        }
-        self.unsettled = false;
-        self.incident.doubted &= !self.settling;
-        for index in bits(core::mem::take(&mut self.settling)) {
-            let slot = self.slots.at_mut(index);
-            if bad != 0 {
-                slot.result = Err(not_written(status));
-            } else if P::RECOVERS && slot.rules.has(Rules::FLUSH_AFTER) {
-                self.slots.push_front(index);
-                continue;
-            }
-            slot.state = State::Ended;
-            self.ended |= 1 << index;
-        }
-    }
-
-    /// Programming failed: whose? Of the requests that are not yet complete those of the last transfer, which include the rest of one that goes on.
-    #[cold]
-    fn late_error(&mut self, status: u32) {
-        self.failed_for_good(Direction::Write);
-        let mut owned = self.settling != 0;
-        if P::RECOVERS && self.gathered.direction == Direction::Write && self.control == NONE {
-            for &index in self.gathered.members() {
-                let slot = self.slots.at_mut(index);
-                // The rest of a request is queued, or under way again already.
-                let goes_on =
-                    matches!(slot.state, State::Active | State::Queued) && !plant::is(Bug::PieceErrorLost);
-                if goes_on && slot.moved_blocks != 0 {
-                    slot.result = Err(Error::Program(status));
-                    owned = true;
-                }
-            }
-        }
-        if !owned || self.unsettled {
-            self.stats.unowned += u64::from(!self.unsettled);
-            self.late = Some(status);
-        }
-    }
-
-    /// A request that is with nobody any more gets its result.
-    pub(super) fn end_slot(&mut self, index: u8, result: Result<Output, Error>) {
-        let slot = self.slots.at_mut(index);
-        slot.result = result;
-        slot.state = State::Ended;
-        self.ended |= 1 << index;
     }
 }

@@ -1,0 +1,87 @@
+//! How requests leave the queue: sent, put back, settled by the card's status, ended.
+
+use super::phases::not_written;
+use super::slot::{NONE, Rules, State, bits};
+use super::{Engine, Error, Output};
+use crate::host::{Direction, Host};
+use crate::plant::{self, Bug};
+use crate::sched::{Policy, Waiting};
+use crate::spec::response::R1;
+
+impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
+    /// What the policy is told of a request, if it is told anything.
+    pub(super) fn told(&self, index: u8) -> Option<Waiting> {
+        if P::IN_ORDER { None } else { self.slots.waiting(index) }
+    }
+
+    /// Takes a request out of the queue without sending it.
+    pub(super) fn withdraw(&mut self, index: u8) {
+        if let Some(waiting) = self.told(index) {
+            self.policy.cancelled(&waiting);
+        }
+        self.slots.unlink(index);
+    }
+
+    /// A request, or its rest, is the oldest again.
+    pub(super) fn push_front(&mut self, index: u8, now_ns: u64) {
+        self.slots.push_front(index);
+        if let Some(waiting) = self.told(index) {
+            self.policy.arrived(&waiting, now_ns);
+        }
+    }
+
+    /// A status of the card has come: what was written before now has a result.
+    pub(super) fn settle(&mut self, status: u32) {
+        let status = if plant::is(Bug::DeferredIgnored) { 0 } else { status };
+        let bad = status & R1::DEFERRED;
+        if bad != 0 {
+            self.late_error(status);
+        } else if P::RECOVERS && self.settling != 0 {
+            self.note_written();
+        }
+        self.unsettled = false;
+        self.incident.doubted &= !self.settling;
+        for index in bits(core::mem::take(&mut self.settling)) {
+            let slot = self.slots.at_mut(index);
+            if bad != 0 {
+                slot.result = Err(not_written(status));
+            } else if P::RECOVERS && slot.rules.has(Rules::FLUSH_AFTER) {
+                self.slots.push_front(index);
+                continue;
+            }
+            slot.state = State::Ended;
+            self.ended |= 1 << index;
+        }
+    }
+
+    /// Programming failed: whose? Of the requests that are not yet complete those of the last transfer, which include the rest of one that goes on.
+    #[cold]
+    fn late_error(&mut self, status: u32) {
+        self.failed_for_good(Direction::Write);
+        let mut owned = self.settling != 0;
+        if P::RECOVERS && self.gathered.direction == Direction::Write && self.control == NONE {
+            for &index in self.gathered.members() {
+                let slot = self.slots.at_mut(index);
+                // The rest of a request is queued, or under way again already.
+                let goes_on =
+                    matches!(slot.state, State::Active | State::Queued) && !plant::is(Bug::PieceErrorLost);
+                if goes_on && slot.moved_blocks != 0 {
+                    slot.result = Err(Error::Program(status));
+                    owned = true;
+                }
+            }
+        }
+        if !owned || self.unsettled {
+            self.stats.unowned += u64::from(!self.unsettled);
+            self.late = Some(status);
+        }
+    }
+
+    /// A request that is with nobody any more gets its result.
+    pub(super) fn end_slot(&mut self, index: u8, result: Result<Output, Error>) {
+        let slot = self.slots.at_mut(index);
+        slot.result = result;
+        slot.state = State::Ended;
+        self.ended |= 1 << index;
+    }
+}
