@@ -39,9 +39,9 @@ const DEPTH_MAX: usize = 8;
 pub struct PlatformError(String);
 
 impl PlatformError {
-    /// From the whole line.
+    /// From the whole line; what was given may have had several.
     pub(crate) fn new(line: String) -> Self {
-        PlatformError(line)
+        PlatformError(line.replace('\n', "\\n"))
     }
 }
 
