@@ -25,6 +25,7 @@ pub use platform::{MMCQ_EMMC_18, mmcq_platform};
 
 #[cfg(all(feature = "panic-handler", not(test)))]
 mod panic {
+    // SAFETY: the header declares it so: no arguments, never returns, may be called from anywhere.
     unsafe extern "C" {
         safe fn mmcq_panic() -> !;
     }

@@ -11,6 +11,11 @@ use mmcq::task::Lock;
 pub const MMCQ_EMMC_18: u32 = 1;
 
 /// See the header.
+///
+/// # Safety
+///
+/// The functions are C's, so calling one is `unsafe`: what each must do and may be called from stands in the header, and
+/// whoever hands this over promises it (`mmcq_open`).
 #[derive(Clone, Copy)]
 #[repr(C)]
 #[allow(missing_docs, reason = "the header says it")]

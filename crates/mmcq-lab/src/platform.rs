@@ -247,7 +247,7 @@ impl Platform {
         let mut text = |key: &str| match table.remove(key) {
             Some(Value::String(text)) => Ok(text),
             Some(other) => Err(error(&place(key), &other, "a text")),
-            None => Err(PlatformError(format!("{}: missing; expected a text", place(key)))),
+            None => Err(PlatformError::new(format!("{}: missing; expected a text", place(key)))),
         };
         let (card, description) = (text("card")?, text("description")?);
         for (section, left) in [("", &table), ("driver.", &driver), ("cpu.", &cpu)] {
@@ -262,7 +262,7 @@ impl Platform {
         }
         let costs = quantities(&place("cost"), costs, &COSTS, &COSTS_OPTIONAL, true)?;
         if stack.advance == Advance::Tasklet && !costs.has("tasklet") {
-            return Err(PlatformError(format!(
+            return Err(PlatformError::new(format!(
                 "{}: missing; expected a quantity, because stack.advance is \"tasklet\"",
                 place("cost.tasklet")
             )));
@@ -287,7 +287,7 @@ impl Platform {
 
 /// One `key=value` from the command line. A value in one of these sections is a quantity and keeps its form; its kind and source say where it came from.
 pub(crate) fn set(table: &mut Table, change: &str, quantities: &[&str]) -> Result<(), PlatformError> {
-    let fault = |what: &str| PlatformError(format!("--set {change}: {what}"));
+    let fault = |what: &str| PlatformError::new(format!("--set {change}: {what}"));
     let (path, text) = change.split_once('=').ok_or_else(|| fault("expected KEY=VALUE"))?;
     // A bare word is a text.
     let value = match format!("v = {text}").parse::<Table>() {
@@ -322,7 +322,7 @@ pub(crate) fn set(table: &mut Table, change: &str, quantities: &[&str]) -> Resul
     if quantity && !optional && !place.contains_key(key) {
         let known: Vec<&str> = place.keys().map(String::as_str).collect();
         let error = unknown(&format!("--set {change}"), key, &known);
-        return Err(PlatformError(format!("{error} (in {})", section.unwrap_or("the file"))));
+        return Err(PlatformError::new(format!("{error} (in {})", section.unwrap_or("the file"))));
     }
     place.insert(key.to_owned(), value);
     Ok(())
@@ -331,14 +331,14 @@ pub(crate) fn set(table: &mut Table, change: &str, quantities: &[&str]) -> Resul
 /// A platform's table on top of the one it extends.
 fn tree(name: &str, beside: Option<&Path>, depth: usize) -> Result<Table, PlatformError> {
     if depth >= DEPTH_MAX {
-        return Err(PlatformError(format!(
+        return Err(PlatformError::new(format!(
             "platform {name}: extends: more than {DEPTH_MAX} platforms on each other"
         )));
     }
     let (text, directory) = text(name, beside)?;
     let mut table: Table = text.parse().map_err(|e: toml::de::Error| {
         let line = e.span().map_or(1, |s| text[..s.start.min(text.len())].lines().count().max(1));
-        PlatformError(format!("platform {name}: line {line}: {}", e.message()))
+        PlatformError::new(format!("platform {name}: line {line}: {}", e.message()))
     })?;
     match table.remove("extends") {
         None => Ok(table),
@@ -359,16 +359,16 @@ fn text(name: &str, beside: Option<&Path>) -> Result<(String, Option<PathBuf>), 
         let path = beside.map_or_else(|| PathBuf::from(name), |d| d.join(name));
         return match std::fs::read_to_string(&path) {
             Ok(text) => Ok((text, path.parent().map(Path::to_owned))),
-            Err(e) => Err(PlatformError(format!("platform {}: cannot be read: {e}", path.display()))),
+            Err(e) => Err(PlatformError::new(format!("platform {}: cannot be read: {e}", path.display()))),
         };
     }
     let known = Platform::names().collect::<Vec<_>>().join(", ");
     if crate::sdio::platform::Board::names().any(|sdio| sdio == name) {
-        return Err(PlatformError(format!(
+        return Err(PlatformError::new(format!(
             "platform {name}: an SDIO board, for reproduce sdio; expected a file ending in .toml or one of: {known}"
         )));
     }
-    Err(PlatformError(format!(
+    Err(PlatformError::new(format!(
         "platform {name}: unknown; expected a file ending in .toml or one of: {known}"
     )))
 }
@@ -407,7 +407,7 @@ fn quantities(
             match unit(&key) {
                 Some((name, factor)) => (name.to_owned(), factor),
                 None if names.contains(&key.as_str()) => {
-                    return Err(PlatformError(format!(
+                    return Err(PlatformError::new(format!(
                         "{place}.{key}: no unit; expected {key}_ns, {key}_us, {key}_ms or {key}_s"
                     )));
                 }
@@ -420,21 +420,21 @@ fn quantities(
             return Err(unknown(&format!("{place}.{key}"), &name, names));
         }
         let quantity: Quantity = value.try_into().map_err(|e: toml::de::Error| {
-            PlatformError(format!("{place}.{key}: {}; expected {{ value, kind, source }}", e.message()))
+            PlatformError::new(format!("{place}.{key}: {}; expected {{ value, kind, source }}", e.message()))
         })?;
         if !(0.0..1e9).contains(&quantity.value) {
-            return Err(PlatformError(format!(
+            return Err(PlatformError::new(format!(
                 "{place}.{key}: {} is out of range; expected 0 to 10^9",
                 quantity.value
             )));
         }
         if named.iter().any(|(known, _, _)| *known == name) {
-            return Err(PlatformError(format!("{place}.{key}: given twice, in two units")));
+            return Err(PlatformError::new(format!("{place}.{key}: given twice, in two units")));
         }
         named.push((name, quantity.value * factor, quantity));
     }
     match needed.iter().find(|name| !named.iter().any(|(known, _, _)| known == *name)) {
-        Some(missing) => Err(PlatformError(format!("{place}.{missing}: missing; expected a quantity"))),
+        Some(missing) => Err(PlatformError::new(format!("{place}.{missing}: missing; expected a quantity"))),
         None => Ok(Times { named }),
     }
 }
@@ -470,12 +470,12 @@ fn timings(place: &str, value: &Value) -> Result<Vec<mmcq::host::Timing>, Platfo
 }
 
 fn error(place: &str, value: &Value, expected: &str) -> PlatformError {
-    PlatformError(format!("{place}: {value}; expected {expected}"))
+    PlatformError::new(format!("{place}: {value}; expected {expected}"))
 }
 
 fn unknown(place: &str, name: &str, known: &[&str]) -> PlatformError {
     let nearest = known.iter().max_by(|a, b| strsim::jaro(a, name).total_cmp(&strsim::jaro(b, name)));
-    PlatformError(format!(
+    PlatformError::new(format!(
         "{place}: unknown; the nearest known name is {}; all: {}",
         nearest.unwrap_or(&"none"),
         known.join(", ")

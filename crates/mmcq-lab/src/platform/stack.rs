@@ -62,7 +62,7 @@ impl Stack {
             "fair" => {
                 let config = match weights {
                     Some(weights) => fair::Config::new(weights)
-                        .map_err(|e| PlatformError(format!("{}: {e}", place("stack.weights"))))?,
+                        .map_err(|e| PlatformError::new(format!("{}: {e}", place("stack.weights"))))?,
                     None => fair::Config::DEFAULT,
                 };
                 Any::Fair(Fair::new(config))
