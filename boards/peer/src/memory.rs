@@ -1,0 +1,97 @@
+//! A heap, and memory that a controller sees: the peer allocates.
+
+use crate::board::interrupts_off;
+use core::alloc::{GlobalAlloc, Layout};
+use core::cell::UnsafeCell;
+use core::num::NonZeroUsize;
+use core::ptr::NonNull;
+use dma_api::{DmaAllocHandle, DmaConstraints, DmaDirection, DmaError, DmaMapHandle, DmaOp};
+use linked_list_allocator::Heap;
+
+const HEAP_BYTES: usize = 4 << 20;
+
+#[repr(C, align(4096))]
+struct Space(UnsafeCell<[u8; HEAP_BYTES]>);
+
+// SAFETY: only the heap hands out parts of it.
+unsafe impl Sync for Space {}
+
+static SPACE: Space = Space(UnsafeCell::new([0; _]));
+
+struct Allocator(UnsafeCell<Heap>);
+
+// SAFETY: one core, and every access is with interrupts off.
+unsafe impl Sync for Allocator {}
+
+#[global_allocator]
+static HEAP: Allocator = Allocator(UnsafeCell::new(Heap::empty()));
+
+// SAFETY: what the heap hands out is its own and nobody else's until it comes back.
+unsafe impl GlobalAlloc for Allocator {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        interrupts_off(|| {
+            // SAFETY: the only reference, since interrupts are off.
+            let heap = unsafe { &mut *self.0.get() };
+            heap.allocate_first_fit(layout).map_or(core::ptr::null_mut(), NonNull::as_ptr)
+        })
+    }
+
+    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+        let Some(at) = NonNull::new(at) else { return };
+        // SAFETY: the only reference, since interrupts are off; the caller brings back what `alloc` gave.
+        interrupts_off(|| unsafe { (*self.0.get()).deallocate(at, layout) });
+    }
+}
+
+/// Once, before the first allocation.
+pub fn start() {
+    // SAFETY: nobody has allocated, and nobody else knows the space.
+    interrupts_off(|| unsafe { (*HEAP.0.get()).init(SPACE.0.get().cast(), HEAP_BYTES) });
+}
+
+/// One memory for CPU and controllers, at the same addresses.
+pub struct Identity;
+
+impl DmaOp for Identity {
+    fn page_size(&self) -> usize {
+        4096
+    }
+
+    unsafe fn alloc_contiguous(&self, constraints: DmaConstraints, layout: Layout) -> Option<DmaAllocHandle> {
+        let layout = layout.align_to(constraints.align).ok()?;
+        // SAFETY: `dma-api` asks for no empty layout.
+        let at = NonNull::new(unsafe { HEAP.alloc(layout) })?;
+        // SAFETY: a live allocation of this layout, at the same address for the controller.
+        Some(unsafe { DmaAllocHandle::new(at, at, (at.as_ptr() as u64).into(), layout) })
+    }
+
+    unsafe fn dealloc_contiguous(&self, handle: DmaAllocHandle) {
+        // SAFETY: what `alloc_contiguous` gave, with its layout.
+        unsafe { HEAP.dealloc(handle.allocation_ptr().as_ptr(), handle.layout()) };
+    }
+
+    unsafe fn alloc_coherent(&self, constraints: DmaConstraints, layout: Layout) -> Option<DmaAllocHandle> {
+        // SAFETY: as the caller promises.
+        unsafe { self.alloc_contiguous(constraints, layout) }
+    }
+
+    unsafe fn dealloc_coherent(&self, handle: DmaAllocHandle) -> Result<(), DmaError> {
+        // SAFETY: as the caller promises.
+        unsafe { self.dealloc_contiguous(handle) };
+        Ok(())
+    }
+
+    unsafe fn map_streaming(
+        &self,
+        _: DmaConstraints,
+        at: NonNull<u8>,
+        bytes: NonZeroUsize,
+        _: DmaDirection,
+    ) -> Result<DmaMapHandle, DmaError> {
+        let layout = Layout::from_size_align(bytes.get(), 1)?;
+        // SAFETY: memory is one; nothing is bounced.
+        Ok(unsafe { DmaMapHandle::new(at, (at.as_ptr() as u64).into(), layout, None) })
+    }
+
+    unsafe fn unmap_streaming(&self, _: DmaMapHandle) {}
+}
