@@ -4,7 +4,6 @@
 
 use core::cell::UnsafeCell;
 use core::fmt::{self, Write};
-use mmcq::task::Lock;
 
 /// The PL181.
 pub const MCI: usize = 0x1000_5000;
@@ -48,18 +47,6 @@ fn write(address: usize, value: u32) {
     unsafe { core::ptr::without_provenance_mut::<u32>(address).write_volatile(value) }
 }
 
-/// The lock of the engine.
-#[derive(Debug)]
-pub struct InterruptsOff;
-
-// SAFETY: one core, and no interrupt comes in between. Nesting would be harmless; the closures do not nest
-// anyway.
-unsafe impl Lock for InterruptsOff {
-    fn with<R>(&self, f: impl FnOnce() -> R) -> R {
-        interrupts_off(f)
-    }
-}
-
 /// Runs `f` with interrupts off; they come back as they were.
 pub fn interrupts_off<R>(f: impl FnOnce() -> R) -> R {
     let before: u32;
@@ -84,30 +71,6 @@ impl<T> Alone<T> {
     fn with<R>(&self, f: impl FnOnce(&mut T) -> R) -> R {
         // SAFETY: interrupts are off on the one core, and no closure below comes back here.
         interrupts_off(|| f(unsafe { &mut *self.0.get() }))
-    }
-}
-
-/// A value that is handed out once, for good.
-pub struct Once<T> {
-    value: UnsafeCell<T>,
-    taken: Alone<bool>,
-}
-
-// SAFETY: the value is only touched by who has raised the flag.
-unsafe impl<T: Send> Sync for Once<T> {}
-
-impl<T> Once<T> {
-    /// Not taken yet.
-    pub const fn new(value: T) -> Self {
-        Once { value: UnsafeCell::new(value), taken: Alone(UnsafeCell::new(false)) }
-    }
-
-    /// The value, the first time.
-    #[expect(clippy::mut_from_ref, reason = "the flag sees to it that there is one")]
-    pub fn take(&'static self) -> Option<&'static mut T> {
-        let before = self.taken.with(|taken| core::mem::replace(taken, true));
-        // SAFETY: the flag was down, so this is the first and only reference.
-        (!before).then(|| unsafe { &mut *self.value.get() })
     }
 }
 
