@@ -7,6 +7,8 @@
 #![no_std]
 #![no_main]
 
+#[path = "../../plan/arm.rs"]
+mod arm;
 mod board;
 #[path = "../../plan/mod.rs"]
 mod plan;
@@ -22,21 +24,11 @@ use mmcq::host::pl181::{self, Pl181};
 use mmcq::host::regs::Mmio;
 use mmcq::task::Shared;
 use plan::alone::InterruptsOff;
-use plan::firmware::{self, Source, serve};
+use plan::firmware;
 use plan::judge::Judge;
 
 /// The stack of this image.
 pub type Stack = Shared<InterruptsOff, Pl181<Mmio>, 8>;
-
-/// The interrupt handler.
-#[unsafe(no_mangle)]
-extern "C" fn interrupt() {
-    board::dispatch(|id| match id {
-        board::MCI_IRQ => serve(Source::Card),
-        board::TIMER_IRQ => serve(Source::Alarm),
-        _ => {}
-    });
-}
 
 fn stack() -> Result<&'static Stack, &'static str> {
     let base = NonNull::new(core::ptr::without_provenance_mut::<u8>(board::MCI)).ok_or("no address")?;
