@@ -6,50 +6,16 @@
 # Fails if, at opt-level z, text and rodata without the runtime have more bytes than LIMIT_READER, LIMIT_KEPT or
 # LIMIT_TRANSFER (an eighth more on ARMv6-M, whose code is that much larger), or 8 slots with their descriptor
 # table more than LIMIT_RAM.
-#
-# A target's `core` comes from rustup. Where rustup cannot get it, Debian's rustc-web and rust-web-src build
-# it from source; they are installed then.
 set -euo pipefail
 cd "$(dirname "$0")/../boards/size"
 say() { echo "size.sh: $*" >&2; }
+# shellcheck source=bare-target.sh
+. ../../tools/bare-target.sh
 limit_reader=${LIMIT_READER:-39936}
 limit_sd_reader=${LIMIT_SD_READER:-34816}
 limit_transfer=${LIMIT_TRANSFER:-24576}
 limit_kept=${LIMIT_KEPT:-57344}
 limit_ram=${LIMIT_RAM:-4096}
-sysroot=$(rustc --print sysroot)
-machine=$(rustc -vV | sed -n 's/^host: //p')
-lld=$sysroot/lib/rustlib/$machine/bin/rust-lld
-output=$(cargo metadata --format-version 1 --no-deps --locked | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')
-
-has() { compgen -G "$sysroot/lib/rustlib/$1/lib/libcore-*.rlib" >/dev/null; }
-
-# Sets `build`, the command that builds for a target.
-choose() {
-  if ! has "$1" && command -v rustup >/dev/null; then
-    say "$1: asking rustup for it"
-    rustup target add "$1" >/dev/null 2>&1 || true
-  fi
-  export RUSTFLAGS="-Clink-arg=-T$PWD/link.x"
-  build=(cargo build -q --locked --target "$1")
-  has "$1" && return
-  local debian=/usr/bin/rustc
-  if ! dpkg -s rust-web-src >/dev/null 2>&1 && command -v apt-get >/dev/null; then
-    say "$1: rustup has it not; installing Debian's compiler and the source of core"
-    local as_root=()
-    [ "$(id -u)" -eq 0 ] || as_root=(sudo)
-    "${as_root[@]}" apt-get update -q >&2
-    DEBIAN_FRONTEND=noninteractive "${as_root[@]}" apt-get install -q -y --no-install-recommends rustc-web rust-web-src >&2
-  fi
-  if [ ! -x "$debian" ] || [ ! -d "$("$debian" --print sysroot)/lib/rustlib/src/rust/library/core" ]; then
-    say "$1: got neither by 'rustup target add $1' nor from Debian's compiler (apt-get install rustc-web rust-web-src)"
-    exit 2
-  fi
-  say "$1: rustup has it not; $("$debian" --version) builds core from source"
-  RUSTFLAGS="$RUSTFLAGS -Clinker=$lld"
-  build=(env "RUSTC=$debian" RUSTC_BOOTSTRAP=1 cargo build -q -Zbuild-std=core --target "$1")
-  build+=(--target-dir "$output/debian")
-}
 
 # Bytes of the sections of an image whose names match a pattern.
 section() {
