@@ -7,7 +7,7 @@
 # report whether all went well; then the card's file is compared byte for byte with what
 # boards/plan/expect.rs expects in it.
 #
-# boards.sh --emmc: boards/pc on an eMMC instead, in a newer QEMU (tools/install-qemu11.sh fetches it): Debian 12's has none.
+# boards.sh --emmc: boards/pc on an eMMC instead, also on its boot areas, in a newer QEMU (tools/install-qemu11.sh fetches it): Debian 12's has none.
 #
 # Needs qemu-system-x86_64, qemu-system-aarch64 and qemu-system-arm (tools/install-judges.sh). boards/pc is built by the ordinary
 # toolchain; for the others see bare-target.sh. BOARDS_TIMEOUT: seconds that a run may take, 300 without it.
@@ -109,10 +109,24 @@ fi
 
 on_sd() { sdhci_with "$1" sd-card "${@:2}"; }
 on_emmc() { sdhci_with "$1" emmc "${@:2}"; }
+# An eMMC with two boot areas, which lie before the card's own blocks in its file: the image must leave copies of the first and of the last
+# window there, as they were before.
+on_emmc_with_boot() { # card options
+  local card=$1 whole=$work/whole.img status=0
+  shift
+  { head -c 2M /dev/zero && cat "$card"; } >"$whole"
+  { head -c 1M "$card" && tail -c 1M "$card"; } >"$work/areas"
+  sdhci_with "$whole" emmc,boot-partition-size=1048576 "$@" || status=$?
+  tail -c +2097153 "$whole" >"$card"
+  cmp -n 2097152 "$whole" "$work/areas" || { say "the boot areas hold something else"; bad=1; }
+  rm -f "$whole"
+  return $status
+}
 if [ "${1:-}" = --emmc ]; then
   # Two commands that only SD cards answer: the interface condition, and the prefix of application commands.
   faults=2
-  run "eMMC, 64 MiB, 4 lines" 33 131072 bytes on_emmc
+  run "eMMC, 64 MiB, 4 lines" 33 131072 bytes on_emmc_with_boot
+  must_say "eMMC, 64 MiB, 4 lines" "boot areas: 2, 4096 blocks written and read, 0 wrong"
   must_say "eMMC, 64 MiB, 4 lines" "card: .*, HighSpeed, W4, 52000000 Hz"
   # The controller's capabilities, with 8 lines too.
   controller=sdhci-pci,capareg=0x057c34b4

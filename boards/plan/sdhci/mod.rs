@@ -1,5 +1,6 @@
 //! The image for an SDHCI controller on PCI: the plan by ADMA2, and then how many instructions a request takes.
 
+mod boot_areas;
 mod counted;
 mod path;
 mod pci;
@@ -11,7 +12,7 @@ use crate::plan::judge::{BUFFER_BYTES, Judge};
 use crate::plan::{firmware, pattern};
 use core::ptr::NonNull;
 use counted::Counted;
-use mmcq::card::{self, Options};
+use mmcq::card::{self, Family, Options};
 use mmcq::engine::{Config, DmaBuf, Error};
 use mmcq::host::regs::Mmio;
 use mmcq::host::sdhci::{self, Sdhci, Table};
@@ -86,6 +87,8 @@ async fn judge(stack: &'static Stack) -> Result<bool, Error> {
             return Ok(false);
         }
     }
+    let emmc = matches!(card.family, Family::Emmc(_));
+    let areas_hold = !emmc || boot_areas::copy(stack, &card, &mut buffers).await?;
     let mut judge = Judge::new(card.target.sectors, &mut memory.writers);
     let bounce = &mut memory.bounce[..BUFFER_BYTES];
     judge.whole_plan(stack, &mut buffers, bounce, &mut memory.borrowed).await?;
@@ -94,7 +97,7 @@ async fn judge(stack: &'static Stack) -> Result<bool, Error> {
     // Between the windows, where the card holds zeros and goes on to.
     let base = pattern::window_start(pattern::WINDOWS - 1, card.target.sectors);
     path::measure(stack, buffers, base - u64::from(pattern::WINDOW_BLOCKS)).await?;
-    Ok(judge.wrong == 0)
+    Ok(areas_hold && judge.wrong == 0)
 }
 
 /// The program.
