@@ -1,30 +1,36 @@
 #!/bin/bash
 # boards.sh: runs the whole stack, bare metal, on machines that others wrote:
 # - boards/pc on QEMU's q35 (x86-64, sdhci-pci by ADMA2, QEMU's SD card), which also counts instructions;
+# - boards/virt on QEMU's virt (64-bit Arm, the same controller and card), which counts them too;
 # - boards/arm on QEMU's vexpress-a9 (Cortex-A9, ARM's PL181, QEMU's SD card);
 # each once with a card addressed in bytes and once in blocks. The image says by its exit status and in its
 # report whether all went well; then the card's file is compared byte for byte with what
 # boards/plan/expect.rs expects in it.
 #
-# Needs qemu-system-x86_64 and qemu-system-arm (tools/install-judges.sh). boards/pc is built by the ordinary
-# toolchain; the `core` of boards/arm's target comes from rustup, and where rustup cannot get it, Debian's
-# rustc-web and rust-web-src build it from source, and are installed then; BOARDS_CORE=debian takes that way
-# in any case. BOARDS_TIMEOUT: seconds that a run may take, 300 without it.
+# boards.sh --emmc: boards/pc on an eMMC instead, also on its boot areas, in a newer QEMU (tools/install-qemu11.sh fetches it): Debian 12's has none.
+#
+# Needs qemu-system-x86_64, qemu-system-aarch64 and qemu-system-arm (tools/install-judges.sh). boards/pc is built by the ordinary
+# toolchain; for the others see bare-target.sh. BOARDS_TIMEOUT: seconds that a run may take, 300 without it.
 set -euo pipefail
 cd "$(dirname "$0")/../boards"
+tools=$PWD/../tools
 say() { echo "boards.sh: $*" >&2; }
+# shellcheck source=bare-target.sh
+. "$tools/bare-target.sh"
+case ${1:-} in '' | --emmc) ;; *) say "$1: expected nothing or --emmc"; exit 2 ;; esac
 limit_s=${BOARDS_TIMEOUT:-300}
-for qemu in qemu-system-x86_64 qemu-system-arm; do
-  command -v $qemu >/dev/null || { say "no $qemu; tools/install-judges.sh installs it"; exit 2; }
-done
+qemu_x86=qemu-system-x86_64
+if [ "${1:-}" = --emmc ]; then
+  "$tools/install-qemu11.sh"
+  qemu_x86=$PWD/../target/judges/qemu11/qemu-system-x86_64
+else
+  for qemu in qemu-system-x86_64 qemu-system-aarch64 qemu-system-arm; do
+    command -v $qemu >/dev/null || { say "no $qemu; tools/install-judges.sh installs it"; exit 2; }
+  done
+fi
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 rustc --edition 2024 -O -o "$work/expect" plan/expect.rs
-
-# The directory that cargo builds a board in.
-output_of() { # board
-  (cd "$1" && cargo metadata --format-version 1 --no-deps --locked | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')
-}
 
 # A line that the report must have.
 must_say() {
@@ -57,13 +63,34 @@ run() { # name good-status blocks how-it-is-addressed function-that-starts-qemu
   must_say "$1" "$line"
   must_say "$1" "read back: 32768 blocks, 0 wrong"
   must_say "$1" "interrupts: [1-9][0-9]* of the controller, [0-9]+ of the alarm, 0 lost"
-  must_say "$1" "trouble: 0 faults, 0 starts again"
+  must_say "$1" "trouble: ${faults:-0} faults, 0 starts again"
   must_say "$1" "result: all is well"
   rm -f "$card"
 }
 
-# boards/pc: Debian's QEMU comes with a firmware that leaves the card alone, and ends with twice the status
-# and one.
+# The machine that all runs of boards/pc have: its firmware leaves the card alone, and it ends with twice the status and one.
+q35() { # options
+  timeout "$limit_s" "$qemu_x86" -M q35 -accel tcg -m 256 -bios qboot.rom -nodefaults -no-reboot \
+    -device isa-debug-exit,iobase=0xf4,iosize=1 -chardev "file,id=report,path=$work/report" \
+    -device isa-debugcon,iobase=0xe9,chardev=report -kernel "$pc" "$@"
+}
+sdhci_with() { # card device options
+  local drive="if=none,id=card,format=raw,file=$1" device=$2
+  shift 2
+  set -- -drive "$drive" -device "$controller" -device "$device,drive=card" "$@"
+  "$machine" "$@"
+}
+controller=sdhci-pci
+machine=q35
+# A run that ends badly, and must say so.
+run_without() { # name line options
+  local name=$1 line=$2
+  shift 2
+  : >"$work/report"
+  q35 -icount shift=0,sleep=off -display none -monitor none "$@" </dev/null || true
+  sed "s/^/$name: /" "$work/report"
+  must_say "$name" "$line"
+}
 host=$(rustc -vV | sed -n 's/^host: //p')
 if [ "$host" = x86_64-unknown-linux-gnu ]; then
   flags="-Crelocation-model=static"
@@ -71,69 +98,70 @@ if [ "$host" = x86_64-unknown-linux-gnu ]; then
     flags="$flags -Clink-arg=$flag"
   done
   (cd pc && RUSTFLAGS="$flags" cargo build -q --locked --release --target "$host")
-  pc=$(output_of pc)/$host/release/sdhci
-  on_q35() { # card options
-    local card=$1
-    shift
-    timeout "$limit_s" qemu-system-x86_64 -M q35 -accel tcg -m 256 -bios qboot.rom -nodefaults -no-reboot \
-      -device isa-debug-exit,iobase=0xf4,iosize=1 -chardev "file,id=report,path=$work/report" \
-      -device isa-debugcon,iobase=0xe9,chardev=report -drive "if=none,id=card,format=raw,file=$card" \
-      -device sdhci-pci -device sd-card,drive=card -kernel "$pc" "$@"
-  }
-  run "sdhci, 64 MiB" 33 131072 bytes on_q35
-  run "sdhci, 4 GiB" 33 8388608 blocks on_q35
-  # What is in a slot may be something else, or nothing.
-  : >"$work/report"
-  timeout "$limit_s" qemu-system-x86_64 -M q35 -accel tcg -icount shift=0,sleep=off -display none -monitor none \
-    -bios qboot.rom -nodefaults -device isa-debug-exit,iobase=0xf4,iosize=1 \
-    -chardev "file,id=report,path=$work/report" -device isa-debugcon,iobase=0xe9,chardev=report \
-    -kernel "$pc" </dev/null || true
-  must_say "no controller" "[0-9]+ PCI devices, none of class 08.05 \(SD host controller\)"
-  : >"$work/report"
-  timeout "$limit_s" qemu-system-x86_64 -M q35 -accel tcg -icount shift=0,sleep=off -display none -monitor none \
-    -bios qboot.rom -nodefaults -device isa-debug-exit,iobase=0xf4,iosize=1 \
-    -chardev "file,id=report,path=$work/report" -device isa-debugcon,iobase=0xe9,chardev=report \
-    -device sdhci-pci -kernel "$pc" </dev/null || true
-  must_say "no card" "result: .*"
-  sed 's/^/no card: /' "$work/report"
+  pc=$(cd pc && output_of)/$host/release/sdhci
+elif [ "${1:-}" = --emmc ]; then
+  say "--emmc: boards/pc is built by the toolchain of x86_64-unknown-linux-gnu, this is $host"
+  exit 2
 else
   say "boards/pc is left out: it is built by the toolchain of x86_64-unknown-linux-gnu, this is $host"
+  pc=
 fi
+
+on_sd() { sdhci_with "$1" sd-card "${@:2}"; }
+on_emmc() { sdhci_with "$1" emmc "${@:2}"; }
+# An eMMC with two boot areas, which lie before the card's own blocks in its file: the image must leave copies of the first and of the last
+# window there, as they were before.
+on_emmc_with_boot() { # card options
+  local card=$1 whole=$work/whole.img status=0
+  shift
+  { head -c 2M /dev/zero && cat "$card"; } >"$whole"
+  { head -c 1M "$card" && tail -c 1M "$card"; } >"$work/areas"
+  sdhci_with "$whole" emmc,boot-partition-size=1048576 "$@" || status=$?
+  tail -c +2097153 "$whole" >"$card"
+  cmp -n 2097152 "$whole" "$work/areas" || { say "the boot areas hold something else"; bad=1; }
+  rm -f "$whole"
+  return $status
+}
+if [ "${1:-}" = --emmc ]; then
+  # Two commands that only SD cards answer: the interface condition, and the prefix of application commands.
+  faults=2
+  run "eMMC, 64 MiB, 4 lines" 33 131072 bytes on_emmc_with_boot
+  must_say "eMMC, 64 MiB, 4 lines" "boot areas: 2, 4096 blocks written and read, 0 wrong"
+  must_say "eMMC, 64 MiB, 4 lines" "card: .*, HighSpeed, W4, 52000000 Hz"
+  # The controller's capabilities, with 8 lines too.
+  controller=sdhci-pci,capareg=0x057c34b4
+  run "eMMC, 4 GiB, 8 lines" 33 8388608 blocks on_emmc
+  must_say "eMMC, 4 GiB, 8 lines" "card: .*, HighSpeed, W8, 52000000 Hz"
+  exit $bad
+fi
+if [ -n "$pc" ]; then
+  run "sdhci, 64 MiB" 33 131072 bytes on_sd
+  run "sdhci, 4 GiB" 33 8388608 blocks on_sd
+  # What is in a slot may be something else, or nothing.
+  run_without "no controller" "[0-9]+ PCI devices, none of class 08.05 \(SD host controller\)"
+  run_without "no card" "result: .*" -device sdhci-pci
+fi
+
+# boards/virt. Its devices lie below 4 GiB, where a controller with 32 address lines reaches them and we do.
+cd virt
+bare_target aarch64-unknown-none "-T$PWD/link.x" || exit 2
+"${build[@]}" --release
+cd ..
+virt=$built_in/release/sdhci
+on_virt() { # options
+  timeout "$limit_s" qemu-system-aarch64 -M virt,highmem=off,gic-version=2 -cpu cortex-a53 -accel tcg -m 128 \
+    -nodefaults -no-reboot -serial "file:$work/report" -semihosting-config enable=on,target=native -kernel "$virt" "$@"
+}
+machine=on_virt
+run "virt, 64 MiB" 0 131072 bytes on_sd
+run "virt, 4 GiB" 0 8388608 blocks on_sd
 
 # boards/arm.
-target=armv7a-none-eabi
-sysroot=$(rustc --print sysroot)
-output=$(output_of arm)
-
-has_core() { compgen -G "$sysroot/lib/rustlib/$target/lib/libcore-*.rlib" >/dev/null; }
-if [ "${BOARDS_CORE:-}" != debian ] && ! has_core && command -v rustup >/dev/null; then
-  say "$target: asking rustup for it"
-  rustup target add "$target" >/dev/null 2>&1 || true
-fi
-flags="-Clink-arg=-T$PWD/arm/link.x"
-build=(cargo build -q --locked --release --target "$target")
-if [ "${BOARDS_CORE:-}" = debian ] || ! has_core; then
-  debian=/usr/bin/rustc
-  if ! dpkg -s rust-web-src >/dev/null 2>&1 && command -v apt-get >/dev/null; then
-    say "$target: installing Debian's compiler and the source of core"
-    as_root=()
-    [ "$(id -u)" -eq 0 ] || as_root=(sudo)
-    export DEBIAN_FRONTEND=noninteractive
-    "${as_root[@]}" apt-get update -q >&2
-    "${as_root[@]}" apt-get install -q -y --no-install-recommends rustc-web rust-web-src >&2
-  fi
-  if [ ! -x "$debian" ] || [ ! -d "$("$debian" --print sysroot)/lib/rustlib/src/rust/library/core" ]; then
-    say "$target: got neither by 'rustup target add $target' nor from Debian's compiler" \
-      "(apt-get install rustc-web rust-web-src)"
-    exit 2
-  fi
-  say "$target: $("$debian" --version) builds core from source"
-  flags="$flags -Clinker=$sysroot/lib/rustlib/$host/bin/rust-lld"
-  output=$output/debian
-  build=(env "RUSTC=$debian" RUSTC_BOOTSTRAP=1 "${build[@]}" -Zbuild-std=core --target-dir "$output")
-fi
-(cd arm && RUSTFLAGS="$flags" "${build[@]}")
-arm=$output/$target/release/pl181
+cd arm
+bare_target armv7a-none-eabi "-T$PWD/link.x" || exit 2
+"${build[@]}" --release
+cd ..
+arm=$built_in/release/pl181
 on_vexpress() { # card options
   local card=$1
   shift

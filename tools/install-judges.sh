@@ -1,7 +1,7 @@
 #!/bin/bash
 # install-judges.sh: installs what the tests are judged by and what is not there yet, from Debian's packages:
-# qemu-system-x86 (its controller and card, driven by the test `qemu` of crate mmcq), qemu-system-arm (its PL181, card and machine, under
-# the image of boards/arm), fio (offsets, options and reports of crate mmcq-lab; a client of `mmcq serve`), more clients of that (nbdinfo, nbdcopy, nbdsh, qemu-io and qemu-img),
+# qemu-system-x86 (its controller and card, driven by the test `qemu` of crate mmcq), qemu-system-arm (its machines, with PL181 and SDHCI, under
+# the images of boards/arm and boards/virt), fio (offsets, options and reports of crate mmcq-lab; a client of `mmcq serve`), more clients of that (nbdinfo, nbdcopy, nbdsh, qemu-io and qemu-img),
 # and sigrok-cli (decodes the waveforms of `mmcq trace`). And in a Python environment of its own, target/judges, PyPI's crccheck (checksums
 # of the waveforms).
 set -euo pipefail

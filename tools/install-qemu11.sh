@@ -1,6 +1,6 @@
 #!/bin/bash
 # install-qemu11.sh: QEMU 11 of Debian's backports, unpacked into target/judges/qemu11; nothing of the system changes.
-# Debian 12's own QEMU has no client of vfio-user, which tools/linux-on-model.sh needs, no virtual clock for qtest, and no eMMC.
+# Debian 12's own QEMU has no client of vfio-user, which tools/linux-on-model.sh needs, no virtual clock for qtest, and no eMMC, which tools/boards.sh --emmc needs.
 # About 60 MB to download and 250 MB of disk, once. Afterwards: target/judges/qemu11/qemu-system-x86_64
 set -euo pipefail
 cd "$(dirname "$0")/.."

@@ -1,8 +1,8 @@
-//! Does the plan on a card, and looks at every byte that comes back. A file of each board's image.
+//! Does the plan on a card, and looks at every byte that comes back. In every image.
 
+use super::pattern::{self, STEP_BLOCKS, Step, WINDOW_BLOCKS, WINDOWS};
 use crate::Stack;
 use crate::board::say;
-use crate::pattern::{self, STEP_BLOCKS, Step, WINDOW_BLOCKS, WINDOWS};
 use core::future::poll_fn;
 use core::pin::Pin;
 use core::task::Poll;
@@ -31,6 +31,30 @@ pub struct Judge {
 }
 
 impl Judge {
+    /// Nothing has been done on the card of so many blocks.
+    pub fn new(card_blocks: u64, writers: &'static mut Writers) -> Self {
+        Judge { card_blocks, writers, done: [0; 4], wrong: 0 }
+    }
+
+    /// All steps, and then every window once more.
+    pub async fn whole_plan(
+        &mut self,
+        stack: &Stack,
+        buffers: &mut [DmaBuf; DEPTH],
+        bounce: &'static mut [u8],
+        borrowed: &mut [u8],
+    ) -> Result<(), Error> {
+        self.one_by_one(stack, bounce, borrowed).await?;
+        self.together(stack, buffers).await?;
+        let [writes, written, reads, read] = self.done;
+        say(format_args!("steps: {writes} writes of {written} blocks, {reads} reads of {read} blocks"));
+        let [first, ..] = buffers;
+        let (verified, buf) = self.read_back(stack, core::mem::replace(first, DmaBuf::EMPTY)).await?;
+        *first = buf;
+        say(format_args!("read back: {verified} blocks, {} wrong", self.wrong));
+        Ok(())
+    }
+
     fn lba(&self, step: &Step) -> u64 {
         pattern::window_start(step.window, self.card_blocks) + u64::from(step.at)
     }
@@ -73,7 +97,7 @@ impl Judge {
     }
 
     /// The first steps, one by one, through the block device with borrowed memory.
-    pub async fn one_by_one(
+    async fn one_by_one(
         &mut self,
         stack: &Stack,
         bounce: &'static mut [u8],
@@ -97,7 +121,7 @@ impl Judge {
     }
 
     /// The other steps, some at a time, straight through the queue.
-    pub async fn together(&mut self, stack: &Stack, buffers: &mut [DmaBuf; DEPTH]) -> Result<(), Error> {
+    async fn together(&mut self, stack: &Stack, buffers: &mut [DmaBuf; DEPTH]) -> Result<(), Error> {
         let mut steps = pattern::steps().skip(pattern::SINGLE as usize);
         while let Some(first) = steps.next() {
             let mut group = [Some(first), steps.next(), steps.next(), steps.next()];
@@ -134,7 +158,7 @@ impl Judge {
     }
 
     /// Reads every window once more.
-    pub async fn read_back(&mut self, stack: &Stack, mut buf: DmaBuf) -> Result<(u32, DmaBuf), Error> {
+    async fn read_back(&mut self, stack: &Stack, mut buf: DmaBuf) -> Result<(u32, DmaBuf), Error> {
         let device = BlockDevice::new(stack);
         let before = self.done;
         for window in 0..WINDOWS {

@@ -2,20 +2,16 @@
 //!
 //! MMU and caches are off: CPU and controllers see the same memory. The lock is "interrupts off".
 
+use crate::arm::{self, read, write};
+pub use crate::arm::{say, sleep_until};
 use core::cell::UnsafeCell;
-use core::fmt::{self, Write};
-use mmcq::task::Lock;
 
 /// The PL181.
 pub const MCI: usize = 0x1000_5000;
 /// MCLK and PCLK of the motherboard's.
 pub const MCI_HZ: u32 = 24_000_000;
-const UART: usize = 0x1000_9000;
-/// UARTFR: the transmit FIFO is full.
-const UART_FLAGS: usize = UART + 0x18;
-const UART_TX_FULL: u32 = 1 << 5;
-const UART_CONTROL: usize = UART + 0x30;
-const UART_ON: u32 = 0x301;
+/// The UART.
+pub const UART: usize = 0x1000_9000;
 /// SP804: load, control, interrupt clear; it counts microseconds down.
 const TIMER: usize = 0x1001_1000;
 const TIMER_CONTROL: usize = TIMER + 0x08;
@@ -25,40 +21,12 @@ const TIMER_ONCE: u32 = 0xa3;
 /// A counter of 24 MHz that is always on.
 const COUNTER: usize = 0x1000_005c;
 /// The interrupt controller: CPU interface and distributor.
-const GIC_CPU: usize = 0x1e00_0100;
-const GIC_PRIORITY_MASK: usize = GIC_CPU + 0x04;
-const GIC_ACKNOWLEDGE: usize = GIC_CPU + 0x0c;
-const GIC_END: usize = GIC_CPU + 0x10;
-const GIC_DISTRIBUTOR: usize = 0x1e00_1000;
-const GIC_ENABLE: usize = GIC_DISTRIBUTOR + 0x100;
-const GIC_PRIORITY: usize = GIC_DISTRIBUTOR + 0x400;
-const GIC_TARGET: usize = GIC_DISTRIBUTOR + 0x800;
-/// The timer's interrupt, and the first of the PL181's two.
-pub const TIMER_IRQ: u32 = 32 + 2;
+pub const GIC_CPU: usize = 0x1e00_0100;
 /// See above.
-pub const MCI_IRQ: u32 = 32 + 9;
-
-fn read(address: usize) -> u32 {
-    // SAFETY: a register of this board, listed above.
-    unsafe { core::ptr::without_provenance::<u32>(address).read_volatile() }
-}
-
-fn write(address: usize, value: u32) {
-    // SAFETY: as in `read`.
-    unsafe { core::ptr::without_provenance_mut::<u32>(address).write_volatile(value) }
-}
-
-/// The lock of the engine.
-#[derive(Debug)]
-pub struct InterruptsOff;
-
-// SAFETY: one core, and no interrupt comes in between. Nesting would be harmless; the closures do not nest
-// anyway.
-unsafe impl Lock for InterruptsOff {
-    fn with<R>(&self, f: impl FnOnce() -> R) -> R {
-        interrupts_off(f)
-    }
-}
+pub const GIC_DISTRIBUTOR: usize = 0x1e00_1000;
+/// The timer's interrupt, and the first of the PL181's two.
+pub const ALARM_IRQ: u32 = 32 + 2;
+const MCI_IRQ: u32 = 32 + 9;
 
 /// Runs `f` with interrupts off; they come back as they were.
 pub fn interrupts_off<R>(f: impl FnOnce() -> R) -> R {
@@ -87,71 +55,18 @@ impl<T> Alone<T> {
     }
 }
 
-/// A value that is handed out once, for good.
-pub struct Once<T> {
-    value: UnsafeCell<T>,
-    taken: Alone<bool>,
-}
-
-// SAFETY: the value is only touched by who has raised the flag.
-unsafe impl<T: Send> Sync for Once<T> {}
-
-impl<T> Once<T> {
-    /// Not taken yet.
-    pub const fn new(value: T) -> Self {
-        Once { value: UnsafeCell::new(value), taken: Alone(UnsafeCell::new(false)) }
-    }
-
-    /// The value, the first time.
-    #[expect(clippy::mut_from_ref, reason = "the flag sees to it that there is one")]
-    pub fn take(&'static self) -> Option<&'static mut T> {
-        let before = self.taken.with(|taken| core::mem::replace(taken, true));
-        // SAFETY: the flag was down, so this is the first and only reference.
-        (!before).then(|| unsafe { &mut *self.value.get() })
-    }
-}
-
 /// Takes UART, interrupt controller and core into use.
 pub fn start() {
-    write(UART_CONTROL, UART_ON);
-    for irq in [TIMER_IRQ, MCI_IRQ] {
-        let (word, shift) = (irq as usize / 4 * 4, 8 * (irq % 4));
-        write(GIC_PRIORITY + word, read(GIC_PRIORITY + word) & !(0xff << shift) | 0xa0 << shift);
-        write(GIC_TARGET + word, read(GIC_TARGET + word) & !(0xff << shift) | 1 << shift);
-        write(GIC_ENABLE + irq as usize / 32 * 4, 1 << (irq % 32));
-    }
-    write(GIC_PRIORITY_MASK, 0xf0);
-    write(GIC_CPU, 1);
-    write(GIC_DISTRIBUTOR, 1);
-    // SAFETY: the vector table stands, and the handler copes with any interrupt that is enabled above.
+    arm::start();
+    arm::listen(ALARM_IRQ);
+    arm::listen(MCI_IRQ);
+    // SAFETY: the vector table stands, and the handler copes with both interrupts.
     unsafe { core::arch::asm!("cpsie i", options(nostack, preserves_flags)) };
 }
 
-/// Calls `f` with the number of the interrupt that is pending, and ends it.
-pub fn dispatch(f: impl FnOnce(u32)) {
-    let id = read(GIC_ACKNOWLEDGE);
-    if id & 0x3ff == TIMER_IRQ {
-        write(TIMER_CLEAR, 1);
-    }
-    f(id & 0x3ff);
-    write(GIC_END, id);
-}
-
-/// Sleeps until `ready`, which an interrupt makes true.
-pub fn sleep_until(mut ready: impl FnMut() -> bool) {
-    loop {
-        let go_on = interrupts_off(|| {
-            let go_on = ready();
-            if !go_on {
-                // SAFETY: wakes for an interrupt that is pending although it is masked.
-                unsafe { core::arch::asm!("dsb", "wfi", options(nostack, preserves_flags)) };
-            }
-            go_on
-        });
-        if go_on {
-            return;
-        }
-    }
+/// The alarm has rung.
+pub fn silence_alarm() {
+    write(TIMER_CLEAR, 1);
 }
 
 /// Upper half and last value of the counter.
@@ -181,24 +96,6 @@ pub fn set_alarm(at_ns: Option<u64>) {
             write(TIMER_CONTROL, TIMER_ONCE);
         }
     });
-}
-
-struct Uart;
-
-impl Write for Uart {
-    fn write_str(&mut self, text: &str) -> fmt::Result {
-        for byte in text.bytes() {
-            while read(UART_FLAGS) & UART_TX_FULL != 0 {}
-            write(UART, byte.into());
-        }
-        Ok(())
-    }
-}
-
-/// One line to the UART.
-pub fn say(line: fmt::Arguments<'_>) {
-    // The UART cannot fail.
-    let _ = Uart.write_fmt(format_args!("{line}\n"));
 }
 
 /// Ends QEMU with this status, by semihosting.

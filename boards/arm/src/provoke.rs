@@ -1,8 +1,8 @@
 //! What a single read takes, and what only this controller needs to be asked.
 
 use crate::board::say;
-use crate::judge::Judge;
-use crate::pattern::Step;
+use crate::plan::judge::Judge;
+use crate::plan::pattern::Step;
 use crate::{Stack, board};
 use mmcq::engine::{DmaBuf, Error, Kind, Request};
 use mmcq::host::{Auto, Data, Direction, Phase};

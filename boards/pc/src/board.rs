@@ -3,12 +3,10 @@
 //! QEMU must run with `-icount shift=0`: then the time stamp counter counts nanoseconds, and instructions. Memory is one for CPU and
 //! controllers, at the same addresses. The lock is "interrupts off".
 
+use crate::plan::alone::Once;
 use core::arch::asm;
 use core::cell::UnsafeCell;
 use core::fmt::{self, Write};
-use core::ptr::NonNull;
-use mmcq::host::{Direction, Dma, DmaError};
-use mmcq::task::Lock;
 
 const LOCAL_APIC: usize = 0xfee0_0000;
 const APIC_END: usize = LOCAL_APIC + 0xb0;
@@ -26,8 +24,8 @@ const VECTOR_SPURIOUS: u8 = 0xff;
 /// QEMU's `isa-debugcon` and `isa-debug-exit`.
 const CONSOLE: u16 = 0xe9;
 const EXIT: u16 = 0xf4;
-/// Where the controller's registers go if nobody has placed them: in q35's hole for PCI.
-const BAR: u32 = 0xe000_0000;
+/// Where a device's registers go if nobody has placed them: in q35's hole for PCI.
+pub const PCI_MEMORY: u32 = 0xe000_0000;
 
 /// Numbers of the gates that call `interrupt`.
 pub const CARD: u32 = 0;
@@ -44,18 +42,6 @@ fn out8(port: u16, value: u8) {
     unsafe { asm!("out dx, al", in("dx") port, in("al") value, options(nomem, nostack, preserves_flags)) };
 }
 
-/// The lock of the engine.
-#[derive(Debug)]
-pub struct InterruptsOff;
-
-// SAFETY: one core, and no interrupt comes in between. Nesting would be harmless; the closures do not nest anyway.
-unsafe impl Lock for InterruptsOff {
-    #[inline]
-    fn with<R>(&self, f: impl FnOnce() -> R) -> R {
-        interrupts_off(f)
-    }
-}
-
 /// Runs `f` with interrupts off; they come back as they were.
 #[inline]
 pub fn interrupts_off<R>(f: impl FnOnce() -> R) -> R {
@@ -68,49 +54,6 @@ pub fn interrupts_off<R>(f: impl FnOnce() -> R) -> R {
         unsafe { asm!("sti", options(nostack)) };
     }
     result
-}
-
-/// One memory for CPU and controllers, at the same addresses.
-#[derive(Debug)]
-pub struct Identity;
-
-// SAFETY: memory is mapped one to one, and QEMU's devices see it coherently.
-unsafe impl Dma for Identity {
-    #[inline]
-    fn map(&self, ptr: NonNull<u8>, _: usize, _: Direction) -> Result<u64, DmaError> {
-        Ok(ptr.as_ptr() as u64)
-    }
-
-    #[inline]
-    fn unmap(&self, _: u64, _: NonNull<u8>, _: usize, _: Direction) {}
-
-    #[inline]
-    fn sync(&self, _: u64, _: NonNull<u8>, _: usize) {}
-}
-
-/// A value that is handed out once, for good.
-pub struct Once<T> {
-    value: UnsafeCell<T>,
-    taken: UnsafeCell<bool>,
-}
-
-// SAFETY: the flag is only touched with interrupts off on the one core, and the value by who has raised it.
-unsafe impl<T: Send> Sync for Once<T> {}
-
-impl<T> Once<T> {
-    /// Not taken yet.
-    pub const fn new(value: T) -> Self {
-        Once { value: UnsafeCell::new(value), taken: UnsafeCell::new(false) }
-    }
-
-    /// The value, the first time.
-    #[expect(clippy::mut_from_ref, reason = "the flag sees to it that there is one")]
-    pub fn take(&'static self) -> Option<&'static mut T> {
-        // SAFETY: interrupts are off on the one core.
-        let before = interrupts_off(|| unsafe { self.taken.get().replace(true) });
-        // SAFETY: the flag was down, so this is the first and only reference.
-        (!before).then(|| unsafe { &mut *self.value.get() })
-    }
 }
 
 /// Task state: only the stack for interrupts matters.
@@ -237,58 +180,38 @@ pub fn set_alarm(at_ns: Option<u64>) {
     write(APIC_TIMER_COUNT, count);
 }
 
-/// A function on PCI bus 0.
-#[derive(Clone, Copy, Debug)]
-pub struct Device(u32);
+fn pci(device: u32, offset: u32) {
+    // SAFETY: chooses a register of PCI's configuration space.
+    unsafe {
+        asm!("out dx, eax", in("dx") 0xcf8u16, in("eax") 0x8000_0000 | device << 11 | offset, options(nostack))
+    };
+}
 
-impl Device {
-    fn config(self, offset: u32) -> u32 {
-        let (address, value): (u32, u32) = (0x8000_0000 | self.0 << 11 | offset, 0);
-        let mut value = value;
-        // SAFETY: reads a register of PCI's configuration space.
-        unsafe {
-            asm!("out dx, eax", in("dx") 0xcf8u16, in("eax") address, options(nostack));
-            asm!("in eax, dx", in("dx") 0xcfcu16, inout("eax") value, options(nostack));
-        }
-        value
-    }
+/// A register of the configuration of a device on PCI bus 0.
+pub fn pci_read(device: u32, offset: u32) -> u32 {
+    pci(device, offset);
+    let value;
+    // SAFETY: reads the register that has been chosen.
+    unsafe { asm!("in eax, dx", in("dx") 0xcfcu16, out("eax") value, options(nostack)) };
+    value
+}
 
-    fn set_config(self, offset: u32, value: u32) {
-        let address = 0x8000_0000 | self.0 << 11 | offset;
-        // SAFETY: writes a register of the one device that this program drives.
-        unsafe {
-            asm!("out dx, eax", in("dx") 0xcf8u16, in("eax") address, options(nostack));
-            asm!("out dx, eax", in("dx") 0xcfcu16, in("eax") value, options(nostack));
-        }
-    }
+/// See [`pci_read`].
+pub fn pci_write(device: u32, offset: u32, value: u32) {
+    pci(device, offset);
+    // SAFETY: writes the register that has been chosen, of the one device that this program drives.
+    unsafe { asm!("out dx, eax", in("dx") 0xcfcu16, in("eax") value, options(nostack)) };
+}
 
-    /// All there are.
-    pub fn all() -> impl Iterator<Item = Device> {
-        (0..32).map(Device).filter(|device| device.config(0) as u16 != u16::MAX)
-    }
+/// The pin of the I/O APIC that a device's pin from 0 (A) is wired to: slots below 25 share the last four.
+pub fn pci_irq(device: u32, pin: u32) -> u32 {
+    20 + (device + pin) % 4
+}
 
-    /// Base class, subclass, interface.
-    pub fn class(self) -> u32 {
-        self.config(8) >> 8
-    }
-
-    /// Vendor and device.
-    pub fn id(self) -> (u16, u16) {
-        let id = self.config(0);
-        (id as u16, (id >> 16) as u16)
-    }
-
-    /// Makes its registers visible, and lets it reach memory; where they are, and the pin of its interrupt.
-    pub fn enable(self) -> (usize, u32) {
-        const MEMORY_AND_MASTER: u32 = 6;
-        if self.config(0x10) & !0xf == 0 {
-            self.set_config(0x10, BAR);
-        }
-        self.set_config(4, self.config(4) & 0xffff | MEMORY_AND_MASTER);
-        let pin = self.config(0x3c) >> 8 & 0xff;
-        // Slots below 25 share the last four pins of the I/O APIC.
-        (self.config(0x10) as usize & !0xf, 20 + (self.0 + pin.max(1) - 1) % 4)
-    }
+/// What is written before stays before, and what is read after stays after: the core sees to it, and the compiler is told by this.
+#[inline]
+pub fn barrier() {
+    core::sync::atomic::compiler_fence(core::sync::atomic::Ordering::SeqCst);
 }
 
 struct Console;

@@ -1,13 +1,19 @@
 //! What the images share: a board with one SDHCI controller, a lock, a clock, memory without caches.
 //!
 //! The images are built to be measured and to be linked, not to be run: the controller lies where a SAM E54
-//! has its first, at that part's reset clock of 48 MHz; its clocks and pins are nobody's.
+//! has its first, at that part's reset clock of 48 MHz; its clocks and pins are nobody's. Cores of other families stand in its place
+//! with what they have on QEMU's machines `virt`.
 #![no_std]
 
 pub mod board;
 pub mod late;
-#[cfg(target_arch = "arm")]
-mod start;
+#[cfg_attr(all(target_arch = "aarch64", target_os = "none"), path = "aarch64.rs")]
+#[cfg_attr(all(target_arch = "riscv32", target_os = "none"), path = "riscv32.rs")]
+#[cfg_attr(
+    not(all(any(target_arch = "aarch64", target_arch = "riscv32"), target_os = "none")),
+    path = "cortex_m/mod.rs"
+)]
+mod machine;
 
 use core::panic::PanicInfo;
 use core::ptr::NonNull;

@@ -2,7 +2,7 @@
 
 use crate::Stack;
 use crate::board::say;
-use crate::judge::{BUFFER_BYTES, DEPTH};
+use crate::plan::judge::{BUFFER_BYTES, DEPTH};
 use core::future::poll_fn;
 use core::pin::Pin;
 use core::task::Poll;

@@ -1,6 +1,6 @@
 //! Reset and the vector table.
 
-use crate::board;
+use super::{IRQ, tick};
 
 core::arch::global_asm!(
     ".section .start, \"ax\", %progbits",
@@ -45,7 +45,7 @@ extern "C" fn stuck() {
 }
 
 extern "C" fn systick() {
-    board::tick();
+    tick();
 }
 
 /// An entry of the vector table; unsafe to call, and only the core calls it.
@@ -58,6 +58,6 @@ static VECTORS: [Vector; 16 + 32] = {
     table[0] = Some(stack_top);
     table[1] = Some(start);
     table[15] = Some(systick);
-    table[16 + board::IRQ as usize] = Some(controller_interrupt);
+    table[16 + IRQ as usize] = Some(controller_interrupt);
     table
 };

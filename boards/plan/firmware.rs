@@ -1,0 +1,137 @@
+//! What firmware has around the stack: a place for it, the interrupts that drive it, a task that sleeps until it is woken, memory, and a report at the end.
+
+use super::alone::Once;
+use super::judge::{BUFFER_BYTES, DEPTH, Writers};
+use crate::Stack;
+use crate::board::{self, say};
+use core::future::Future;
+use core::pin::pin;
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
+use core::task::{Context, Poll, RawWaker, RawWakerVTable, Waker};
+use mmcq::card;
+use mmcq::engine::{Error, Stats};
+use mmcq::task::Timer;
+
+/// The board's clock and alarm.
+pub const TIMER: Timer = Timer { now_ns: board::now_ns, set_alarm: board::set_alarm };
+
+/// What the plan works in: lies where controllers like it, and all that a controller is given begins at whole words.
+#[repr(C, align(4096))]
+pub struct Memory {
+    /// For the steps that run at the same time.
+    pub buffers: [[u8; BUFFER_BYTES]; DEPTH],
+    /// What somebody else would lend.
+    pub borrowed: [u8; BUFFER_BYTES],
+    /// See [`Writers`].
+    pub writers: Writers,
+    /// For bring-up.
+    pub scratch: [u8; card::SCRATCH_BYTES as usize],
+    /// A byte more than needed, so that an odd address can be asked for too.
+    pub bounce: [u8; BUFFER_BYTES + 1],
+}
+
+/// All of it.
+pub static MEMORY: Once<Memory> = Once::new(Memory {
+    buffers: [[0; _]; _],
+    borrowed: [0; _],
+    writers: [[0; _]; _],
+    scratch: [0; _],
+    bounce: [0; _],
+});
+
+static PLACE: Once<Option<Stack>> = Once::new(None);
+/// The stack, once the interrupt handler may use it.
+static STACK: AtomicPtr<Stack> = AtomicPtr::new(core::ptr::null_mut());
+/// Interrupts of the controller, and of the alarm.
+pub static INTERRUPTS: [AtomicU32; 2] = [AtomicU32::new(0), AtomicU32::new(0)];
+/// The task has been woken.
+static WOKEN: AtomicBool = AtomicBool::new(false);
+
+/// Whose interrupt it is.
+#[derive(Clone, Copy, Debug)]
+pub enum Source {
+    /// The controller's.
+    Card,
+    /// The alarm's.
+    Alarm,
+}
+
+/// Puts the stack in its place, where interrupts find it.
+pub fn place(stack: Stack) -> Result<&'static Stack, &'static str> {
+    let place = PLACE.take().ok_or("taken")?;
+    let stack: &'static Stack = place.insert(stack);
+    STACK.store(core::ptr::from_ref(stack).cast_mut(), Ordering::Release);
+    Ok(stack)
+}
+
+/// Serves an interrupt.
+#[inline]
+pub fn serve(source: Source) {
+    // SAFETY: either null or the stack in `PLACE`, which lives for ever and is only shared from then on.
+    let Some(stack) = (unsafe { STACK.load(Ordering::Acquire).as_ref() }) else { return };
+    let (counter, run): (_, fn(&Stack)) = match source {
+        Source::Card => (&INTERRUPTS[0], Stack::on_irq),
+        Source::Alarm => (&INTERRUPTS[1], Stack::poll),
+    };
+    // Nobody else adds.
+    counter.store(counter.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+    run(stack);
+}
+
+const WAKER: RawWakerVTable =
+    RawWakerVTable::new(|_| RawWaker::new(core::ptr::null(), &WAKER), wake, wake, |_| {});
+
+fn wake(_: *const ()) {
+    WOKEN.store(true, Ordering::Release);
+}
+
+/// Runs a future to its end; sleeps while nobody wakes it. The stack is not touched from here: interrupts drive it.
+fn run<F: Future>(future: F) -> F::Output {
+    // SAFETY: the functions of the table ignore their pointer.
+    let waker = unsafe { Waker::from_raw(RawWaker::new(core::ptr::null(), &WAKER)) };
+    let mut future = pin!(future);
+    let mut context = Context::from_waker(&waker);
+    loop {
+        WOKEN.store(false, Ordering::Release);
+        if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
+            return output;
+        }
+        board::sleep_until(|| WOKEN.load(Ordering::Acquire));
+    }
+}
+
+/// Says which card it is.
+pub fn introduce(card: &card::Card) {
+    let unit = if card.target.block_addressed { "blocks" } else { "bytes" };
+    say(format_args!(
+        "card: {} blocks, addressed in {unit}, {:?}, {:?}, {} Hz",
+        card.target.sectors, card.timing, card.width, card.clock_hz
+    ));
+}
+
+/// Says what it took.
+pub fn report(stack: &Stack) {
+    let Stats { requests, transfers, merged, faults, lost_interrupts, start_retries, .. } =
+        stack.with(|engine| *engine.stats());
+    let [card, alarm] = INTERRUPTS.each_ref().map(|counter| counter.load(Ordering::Relaxed));
+    say(format_args!("queue: {requests} requests, {transfers} transfers, {merged} merged"));
+    say(format_args!("interrupts: {card} of the controller, {alarm} of the alarm, {lost_interrupts} lost"));
+    say(format_args!("trouble: {faults} faults, {start_retries} starts again"));
+}
+
+/// The program: what the image judges, and what it says and ends with.
+pub fn main<F: Future<Output = Result<bool, Error>>>(
+    stack: Result<&'static Stack, &'static str>,
+    judge: impl FnOnce(&'static Stack) -> F,
+) -> ! {
+    match stack.map(|stack| run(judge(stack))) {
+        Ok(Ok(true)) => {
+            say(format_args!("result: all is well"));
+            board::exit(0)
+        }
+        Ok(Ok(false)) => say(format_args!("result: the card holds something else")),
+        Ok(Err(error)) => say(format_args!("result: {error}")),
+        Err(why) => say(format_args!("no stack: {why}")),
+    }
+    board::exit(1)
+}

@@ -1,0 +1,108 @@
+//! The image for an SDHCI controller on PCI: the plan by ADMA2, and then how many instructions a request takes.
+
+mod boot_areas;
+mod counted;
+mod path;
+mod pci;
+mod whole;
+
+use crate::board::{self, say};
+use crate::plan::alone::{InterruptsOff, Once};
+use crate::plan::judge::{BUFFER_BYTES, Judge};
+use crate::plan::{firmware, pattern};
+use core::ptr::NonNull;
+use counted::Counted;
+use mmcq::card::{self, Family, Options};
+use mmcq::engine::{Config, DmaBuf, Error};
+use mmcq::host::regs::Mmio;
+use mmcq::host::sdhci::{self, Sdhci, Table};
+use mmcq::host::{Direction, Dma, DmaError};
+use mmcq::task::Shared;
+
+/// The stack of this image.
+pub type Stack = Shared<InterruptsOff, Sdhci<Counted<Mmio>, Identity, 64>, 32>;
+
+/// Lies where controllers like it.
+#[repr(C, align(4096))]
+struct Pages<T>(T);
+
+static MEASURED: Once<Pages<[[u8; 4096]; 32]>> = Once::new(Pages([[0; _]; _]));
+static TABLE: Once<Table<64>> = Once::new(Table::new());
+
+/// One memory for CPU and controllers, at the same addresses.
+#[derive(Debug)]
+pub struct Identity;
+
+// SAFETY: memory is mapped one to one, and devices see it coherently, in the order that the board's barrier keeps.
+unsafe impl Dma for Identity {
+    #[inline]
+    fn map(&self, ptr: NonNull<u8>, _: usize, _: Direction) -> Result<u64, DmaError> {
+        board::barrier();
+        Ok(ptr.as_ptr() as u64)
+    }
+
+    #[inline]
+    fn unmap(&self, _: u64, _: NonNull<u8>, _: usize, _: Direction) {
+        board::barrier();
+    }
+
+    #[inline]
+    fn sync(&self, _: u64, _: NonNull<u8>, _: usize) {
+        board::barrier();
+    }
+}
+
+fn stack() -> Result<&'static Stack, &'static str> {
+    let device = pci::sd_host()?;
+    let (base, irq) = device.enable();
+    let (vendor, id) = device.id();
+    say(format_args!("controller: PCI {vendor:04x}:{id:04x}, registers at {base:#x}, interrupt {irq}"));
+    let base = NonNull::new(core::ptr::without_provenance_mut::<u8>(base)).ok_or("no address")?;
+    // SAFETY: the controller's page, which nobody else uses: `TABLE` is taken once.
+    let regs = Counted::new(unsafe { Mmio::new(base) });
+    let table = TABLE.take().ok_or("taken")?;
+    let host = Sdhci::new(regs, Identity, table, sdhci::Config::new()).map_err(|error| {
+        say(format_args!("{error}"));
+        "no controller"
+    })?;
+    let stack = firmware::place(Shared::new(InterruptsOff, firmware::TIMER, host, Config::DEFAULT))?;
+    board::listen(irq);
+    Ok(stack)
+}
+
+async fn judge(stack: &'static Stack) -> Result<bool, Error> {
+    let (Some(memory), Some(Pages(measured))) = (firmware::MEMORY.take(), MEASURED.take()) else {
+        return Ok(false);
+    };
+    let mut buffers = memory.buffers.each_mut().map(|buffer| DmaBuf::from_static(buffer));
+
+    let card = card::bring_up(stack, DmaBuf::from_static(&mut memory.scratch), Options::DEFAULT).await.0?;
+    firmware::introduce(&card);
+    match board::command_line().trim() {
+        "" => {}
+        "sum" => return whole::sum(stack, buffers, card.target.sectors).await,
+        "copy" => return whole::copy(stack, buffers, card.target.sectors).await,
+        other => {
+            say(format_args!("command line: {other:?}, expected nothing, sum or copy"));
+            return Ok(false);
+        }
+    }
+    let emmc = matches!(card.family, Family::Emmc(_));
+    let areas_hold = !emmc || boot_areas::copy(stack, &card, &mut buffers).await?;
+    let mut judge = Judge::new(card.target.sectors, &mut memory.writers);
+    let bounce = &mut memory.bounce[..BUFFER_BYTES];
+    judge.whole_plan(stack, &mut buffers, bounce, &mut memory.borrowed).await?;
+    firmware::report(stack);
+    let buffers = measured.each_mut().map(|buffer| DmaBuf::from_static(buffer));
+    // Between the windows, where the card holds zeros and goes on to.
+    let base = pattern::window_start(pattern::WINDOWS - 1, card.target.sectors);
+    path::measure(stack, buffers, base - u64::from(pattern::WINDOW_BLOCKS)).await?;
+    Ok(areas_hold && judge.wrong == 0)
+}
+
+/// The program.
+#[unsafe(no_mangle)]
+extern "C" fn main() -> ! {
+    board::start();
+    firmware::main(stack(), judge)
+}

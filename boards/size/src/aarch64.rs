@@ -1,0 +1,189 @@
+//! A 64-bit Arm core in exception level 1: DAIF, the core's virtual timer as the clock, a GIC of version 2. Who started it has turned
+//! translation and caches on, as UEFI or U-Boot would.
+
+use crate::board::{read, write};
+use core::arch::asm;
+
+const GIC_DISTRIBUTOR: usize = 0x0800_0000;
+const GIC_ENABLE: usize = GIC_DISTRIBUTOR + 0x100;
+const GIC_TARGET: usize = GIC_DISTRIBUTOR + 0x800;
+const GIC_CPU: usize = 0x0801_0000;
+const GIC_PRIORITY_MASK: usize = GIC_CPU + 0x04;
+const GIC_ACKNOWLEDGE: usize = GIC_CPU + 0x0c;
+const GIC_END: usize = GIC_CPU + 0x10;
+/// Numbers from here on mean that nothing is pending.
+const GIC_SPURIOUS: u32 = 1020;
+/// The timer's interrupt, and the controller's.
+const TIMER_IRQ: u32 = 27;
+const IRQ: u32 = 36;
+const SECOND_NS: u64 = 1_000_000_000;
+
+core::arch::global_asm!(
+    ".section .start, \"ax\", %progbits",
+    ".global start",
+    "start:",
+    "ldr x0, =stack_top",
+    "mov sp, x0",
+    // Compiled code uses the vector registers.
+    "mov x0, #3 << 20",
+    "msr cpacr_el1, x0",
+    "ldr x0, =vectors",
+    "msr vbar_el1, x0",
+    "isb",
+    "ldr x0, =bss_start",
+    "ldr x1, =bss_end",
+    "1: cmp x0, x1",
+    "b.hs 2f",
+    "str wzr, [x0], #4",
+    "b 1b",
+    "2: ldr x0, =data_start",
+    "ldr x1, =data_end",
+    "ldr x2, =data_load",
+    "3: cmp x0, x1",
+    "b.hs 4f",
+    "ldr w3, [x2], #4",
+    "str w3, [x0], #4",
+    "b 3b",
+    "4: bl main",
+    "5: b 5b",
+    ".pool",
+    // Only IRQs on this level's own stack are expected.
+    ".balign 2048",
+    "vectors:",
+    ".fill 5 * 32, 4, 0x14000000",
+    "b 6f",
+    ".fill 11 * 32 - 1, 4, 0x14000000",
+    // All that compiled code may change.
+    "6: sub sp, sp, #672",
+    "stp x0, x1, [sp]",
+    "stp x2, x3, [sp, #16]",
+    "stp x4, x5, [sp, #32]",
+    "stp x6, x7, [sp, #48]",
+    "stp x8, x9, [sp, #64]",
+    "stp x10, x11, [sp, #80]",
+    "stp x12, x13, [sp, #96]",
+    "stp x14, x15, [sp, #112]",
+    "stp x16, x17, [sp, #128]",
+    "stp x18, x30, [sp, #144]",
+    "stp q0, q1, [sp, #160]",
+    "stp q2, q3, [sp, #192]",
+    "stp q4, q5, [sp, #224]",
+    "stp q6, q7, [sp, #256]",
+    "stp q8, q9, [sp, #288]",
+    "stp q10, q11, [sp, #320]",
+    "stp q12, q13, [sp, #352]",
+    "stp q14, q15, [sp, #384]",
+    "stp q16, q17, [sp, #416]",
+    "stp q18, q19, [sp, #448]",
+    "stp q20, q21, [sp, #480]",
+    "stp q22, q23, [sp, #512]",
+    "stp q24, q25, [sp, #544]",
+    "stp q26, q27, [sp, #576]",
+    "stp q28, q29, [sp, #608]",
+    "stp q30, q31, [sp, #640]",
+    "bl interrupted",
+    "ldp q0, q1, [sp, #160]",
+    "ldp q2, q3, [sp, #192]",
+    "ldp q4, q5, [sp, #224]",
+    "ldp q6, q7, [sp, #256]",
+    "ldp q8, q9, [sp, #288]",
+    "ldp q10, q11, [sp, #320]",
+    "ldp q12, q13, [sp, #352]",
+    "ldp q14, q15, [sp, #384]",
+    "ldp q16, q17, [sp, #416]",
+    "ldp q18, q19, [sp, #448]",
+    "ldp q20, q21, [sp, #480]",
+    "ldp q22, q23, [sp, #512]",
+    "ldp q24, q25, [sp, #544]",
+    "ldp q26, q27, [sp, #576]",
+    "ldp q28, q29, [sp, #608]",
+    "ldp q30, q31, [sp, #640]",
+    "ldp x0, x1, [sp]",
+    "ldp x2, x3, [sp, #16]",
+    "ldp x4, x5, [sp, #32]",
+    "ldp x6, x7, [sp, #48]",
+    "ldp x8, x9, [sp, #64]",
+    "ldp x10, x11, [sp, #80]",
+    "ldp x12, x13, [sp, #96]",
+    "ldp x14, x15, [sp, #112]",
+    "ldp x16, x17, [sp, #128]",
+    "ldp x18, x30, [sp, #144]",
+    "add sp, sp, #672",
+    "eret",
+);
+
+// SAFETY: each image's `controller_interrupt`, by its type.
+unsafe extern "C" {
+    /// The image's own; called when the controller interrupts.
+    fn controller_interrupt();
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn interrupted() {
+    let id = read(GIC_ACKNOWLEDGE);
+    match id & 0x3ff {
+        GIC_SPURIOUS.. => return,
+        TIMER_IRQ => control_timer(false),
+        // SAFETY: interrupts are off, as the image expects.
+        _ => unsafe { controller_interrupt() },
+    }
+    write(GIC_END, id);
+}
+
+/// Runs `f` with interrupts off; they come back as they were.
+pub fn interrupts_off<R>(f: impl FnOnce() -> R) -> R {
+    let before: u64;
+    // SAFETY: reads the masks and sets that of IRQ; memory accesses do not move across, since the asm may touch memory.
+    unsafe { asm!("mrs {0}, daif", "msr daifset, #2", out(reg) before, options(nostack, preserves_flags)) };
+    let result = f();
+    // SAFETY: puts the masks back.
+    unsafe { asm!("msr daif, {0}", in(reg) before, options(nostack, preserves_flags)) };
+    result
+}
+
+fn control_timer(on: bool) {
+    // SAFETY: the timer's control register.
+    unsafe { asm!("msr cntv_ctl_el0, {0}", in(reg) u64::from(on), options(nomem, nostack, preserves_flags)) };
+}
+
+/// Ticks since the machine started, and in a second.
+fn ticks() -> (u64, u64) {
+    let (ticks, hz): (u64, u64);
+    // SAFETY: reads the counter and what the machine says of it.
+    unsafe {
+        asm!("mrs {0}, cntvct_el0", "mrs {1}, cntfrq_el0", out(reg) ticks, out(reg) hz,
+            options(nomem, nostack, preserves_flags));
+    }
+    (ticks, hz.max(1))
+}
+
+/// Sleeps until an interrupt is pending; the timer's is one, a millisecond later at most.
+pub fn idle() {
+    let (now, hz) = ticks();
+    // SAFETY: sets the tick that the timer rings at; WFI has no effect but time.
+    unsafe { asm!("msr cntv_cval_el0, {0}", in(reg) now.wrapping_add(hz / 1_000), options(nomem, nostack)) };
+    control_timer(true);
+    // SAFETY: as above.
+    unsafe { asm!("dsb sy", "wfi", options(nostack, preserves_flags)) };
+}
+
+/// Starts the clock and lets the controller interrupt.
+pub fn start_clock() {
+    let (word, shift) = (IRQ as usize / 4 * 4, 8 * (IRQ % 4));
+    write(GIC_TARGET + word, read(GIC_TARGET + word) & !(0xff << shift) | 1 << shift);
+    for irq in [TIMER_IRQ, IRQ] {
+        write(GIC_ENABLE + irq as usize / 32 * 4, 1 << (irq % 32));
+    }
+    write(GIC_PRIORITY_MASK, 0xf0);
+    write(GIC_CPU, 1);
+    write(GIC_DISTRIBUTOR, 1);
+    // SAFETY: the vectors stand, and the handler copes with both.
+    unsafe { asm!("msr daifclr, #2", options(nostack, preserves_flags)) };
+}
+
+/// Nanoseconds since the machine started.
+pub fn now_ns() -> u64 {
+    let (ticks, hz) = ticks();
+    let part = (ticks % hz).wrapping_mul(SECOND_NS).checked_div(hz).unwrap_or(0);
+    (ticks / hz).wrapping_mul(SECOND_NS).wrapping_add(part)
+}
