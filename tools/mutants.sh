@@ -2,10 +2,12 @@
 # mutants.sh [file ...]: changes the core's queue and recovery in one place after the other, and tells which changes no test notices. Files are named from
 # crates/mmcq/src/engine/, without .rs.
 #
-# MUTANTS=k/n takes every nth change, beginning with the kth; without it all are tried. ONLY="number ..." tries only these of them, as numbered by a run before.
+# MUTANTS=k/n takes every nth change, beginning with the kth; without it all are tried. ONLY="number ..." tries only these of them, as numbered by a run before, and
+# AGAIN=1 with what that run has built.
 #
 # The changes are those of cargo-mutants, which builds anew for each of them. Here all go into one copy of the tree (tools/mutants), each behind a switch: one build
-# does. Each change then meets the tests of mmcq, and if it survives those of mmcq-sim, one test program after the other, until one fails or hangs.
+# does. Each change then meets the tests of mmcq, and if it survives those of mmcq-sim, one test program after the other, the quickest first, until one fails or hangs.
+# Programs that take longer than half a minute are left out.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 say() { echo "mutants.sh: $*" >&2; }
@@ -49,18 +51,20 @@ pub mod mutant {
 }
 RUST
 }
-unviable=()
-for round in {1..20}; do
-  plant
-  if (cd "$tree" && cargo check -p mmcq --locked --message-format short) >"$work/check.log" 2>&1; then break; fi
-  # The switch in the line of the error, or else the last one before it.
-  mapfile -t found < <(sed -n 's/^\([^ :]*\.rs\):\([0-9]*\):[0-9]*: error.*/\1 \2/p' "$work/check.log" | sort -u | while read -r file line; do
-    head -n "$line" "$tree/$file" | grep 'mutant::on(' | tail -1 | grep -o 'mutant::on([0-9]*' | grep -o '[0-9]*$'
-  done | sort -un)
-  [ ${#found[@]} -gt 0 ] || { cat "$work/check.log" >&2; say "the changed tree does not compile"; exit 1; }
-  unviable+=("${found[@]}")
-done
-say "$(wc -l <"$work/woven") changes in, ${#unviable[@]} do not compile"
+if [ -z "${AGAIN:-}" ]; then
+  unviable=()
+  for round in {1..20}; do
+    plant
+    if (cd "$tree" && cargo check -p mmcq --locked --message-format short) >"$work/check.log" 2>&1; then break; fi
+    # The switch in the line of the error, or else the last one before it.
+    mapfile -t found < <(sed -n 's/^\([^ :]*\.rs\):\([0-9]*\):[0-9]*: error.*/\1 \2/p' "$work/check.log" | sort -u | while read -r file line; do
+      head -n "$line" "$tree/$file" | grep 'mutant::on(' | tail -1 | grep -o 'mutant::on([0-9]*' | grep -o '[0-9]*$'
+    done | sort -un)
+    [ ${#found[@]} -gt 0 ] || { cat "$work/check.log" >&2; say "the changed tree does not compile"; exit 1; }
+    unviable+=("${found[@]}")
+  done
+  say "$(wc -l <"$work/woven") changes in, ${#unviable[@]} do not compile"
+fi
 
 # A test program, quietly: package, program, seconds.
 one() {
@@ -75,15 +79,18 @@ tried=$(wc -l <"$left") caught=0 hung=0
 # The simulator's tests are built for those that mmcq's own let pass.
 for package in mmcq mmcq-sim; do
   [ -s "$left" ] || break
-  mapfile -t built < <(cd "$tree" && cargo test -p $package --lib --tests --locked --no-run 2>&1 | tee /dev/stderr |
-    sed -n 's/^ *Executable .*(\(.*\))$/\1/p')
-  [ ${#built[@]} -gt 0 ] || { say "no test program of $package was built"; exit 1; }
-  programs=$work/programs
-  for program in "${built[@]}"; do
-    began=$(date +%s%N)
-    one $package "$program" 600 || { cat "$work/last.log" >&2; say "$program fails without any change"; exit 1; }
-    echo "$((($(date +%s%N) - began) / 1000000)) $program"
-  done | sort -n >"$programs"
+  programs=$work/$package.programs
+  if [ -z "${AGAIN:-}" ] || [ ! -s "$programs" ]; then
+    mapfile -t built < <(cd "$tree" && cargo test -p $package --lib --tests --locked --no-run 2>&1 | tee /dev/stderr |
+      sed -n 's/^ *Executable .*(\(.*\))$/\1/p')
+    [ ${#built[@]} -gt 0 ] || { say "no test program of $package was built"; exit 1; }
+    for program in "${built[@]}"; do
+      began=$(date +%s%N)
+      one $package "$program" 600 || { cat "$work/last.log" >&2; say "$program fails without any change"; exit 1; }
+      echo "$((($(date +%s%N) - began) / 1000000)) $program"
+    done | sort -n >"$work/times"
+    awk '$1 > 30000 { print "mutants.sh: left out for its time: " $2 >"/dev/stderr" } $1 <= 30000' "$work/times" >"$programs"
+  fi
   say "$package: $(awk '{ ms += $1 } END { printf "%.1f s", ms / 1000 }' "$programs") of tests, for $(wc -l <"$left") changes"
   : >"$survivors"
   while IFS=$'\t' read -r number name; do

@@ -81,6 +81,8 @@ pub struct World {
     /// Phases of this command fail after so many that do not: index, countdown, cause; and how many do.
     pub strike: Option<(u8, u32, Cause)>,
     pub strikes: u32,
+    /// So many starts are refused: the lines are not free.
+    pub refuse_starts: u32,
 }
 
 impl World {
@@ -116,6 +118,7 @@ impl World {
             erase: (0, 0),
             strike: None,
             strikes: 1,
+            refuse_starts: 0,
         }))
     }
 
@@ -215,6 +218,10 @@ impl Host for TestHost {
         let mut world = self.world.borrow_mut();
         assert!(world.running.is_none(), "{phase:?} started while {:?} runs", world.running);
         if world.resetting {
+            return Err(StartError::CommandLine);
+        }
+        if world.refuse_starts > 0 {
+            world.refuse_starts -= 1;
             return Err(StartError::CommandLine);
         }
         for s in segments {
