@@ -1,114 +1,16 @@
 //! The recovery ladder on a scripted host: what is tried, how often, in which order, and what nobody may ever be told.
 
+#[path = "support/bench.rs"]
+mod bench;
 mod support;
 
-use mmcq::engine::{
-    BLOCK_BYTES, Completion, Config, DmaBuf, Engine, Error, FlushBy, Help, Kind, Request, Rung, SlotId,
-};
+use bench::{BLOCKS, Bench, MS, bench, kept};
+use mmcq::engine::{BLOCK_BYTES, Config, DmaBuf, Engine, Error, FlushBy, Help, Kind, Request, Rung};
 use mmcq::host::{Auto, Cause, Data, Direction, Phase, Stage};
-use mmcq::sched::{Fifo, Lean, Policy};
+use mmcq::sched::Lean;
 use mmcq::spec::command::{self, Command, Resp};
 use mmcq::spec::response::R1;
-use std::cell::RefCell;
-use std::rc::Rc;
-use std::task::Waker;
 use support::{TestHost, World, buffer, target};
-
-const BLOCKS: u64 = 256;
-const MS: u64 = 1_000_000;
-
-struct Bench<P: Policy = Fifo> {
-    world: Rc<RefCell<World>>,
-    e: Engine<TestHost, 8, P>,
-    now: u64,
-}
-
-fn bench() -> Bench {
-    Bench::new(Fifo)
-}
-
-/// Somebody would help.
-fn kept() -> Bench {
-    let mut b = bench();
-    b.e.set_help_waker(Some(Waker::noop()));
-    b
-}
-
-impl<P: Policy> Bench<P> {
-    fn new(policy: P) -> Self {
-        let world = World::new(BLOCKS);
-        let mut e = Engine::with_policy(TestHost::new(&world), Config::DEFAULT, policy);
-        e.set_target(Some(target(BLOCKS)));
-        Bench { world, e, now: 1_000 }
-    }
-
-    fn submit(&mut self, request: Request) -> SlotId {
-        self.e.submit(request, self.now).map_err(|(error, _)| error).unwrap()
-    }
-
-    fn read(&mut self, lba: u64, blocks: u32) -> SlotId {
-        self.submit(Request::new(Kind::Read { lba, blocks }, buffer(blocks, 0xee)))
-    }
-
-    fn write(&mut self, lba: u64, blocks: u32, fill: u8) -> SlotId {
-        self.submit(Request::new(Kind::Write { lba, blocks }, buffer(blocks, fill)))
-    }
-
-    /// One interrupt, or the next alarm.
-    fn step(&mut self) {
-        self.now += 1_000;
-        let answers = {
-            let world = self.world.borrow();
-            world.running() && !world.silent && world.present
-        };
-        if answers {
-            let _ = self.e.on_irq(self.now);
-        } else {
-            self.now = self.e.next_deadline_ns().map_or(self.now, |at| at.max(self.now));
-            let _ = self.e.poll(self.now);
-        }
-    }
-
-    fn finish(&mut self, id: SlotId) -> Completion {
-        for _ in 0..100_000 {
-            if let Some(completion) = self.e.take(id) {
-                return completion;
-            }
-            self.step();
-        }
-        panic!("never done: {:?}", self.rungs());
-    }
-
-    /// Steps until help is asked for.
-    fn help(&mut self) -> Help {
-        for _ in 0..100_000 {
-            if let Some(help) = self.e.take_help() {
-                return help;
-            }
-            self.step();
-        }
-        panic!("nobody asks for help: {:?}", self.rungs());
-    }
-
-    fn rungs(&self) -> Vec<Rung> {
-        self.e.incidents().map(|event| event.rung).collect()
-    }
-
-    fn rung(&self, rung: Rung) -> u64 {
-        self.e.stats().rungs[rung as usize]
-    }
-
-    /// The phase that is started as the nth from now fails.
-    fn fault(&self, nth: usize, cause: Cause, stage: Stage, executed: bool) {
-        let mut world = self.world.borrow_mut();
-        let at = world.log.len() + nth;
-        world.faults.insert(at, (cause, stage, executed));
-    }
-
-    fn commands(&self) -> Vec<u8> {
-        self.world.borrow().log.iter().map(|seen| seen.index).collect()
-    }
-}
 
 #[test]
 fn one_damaged_block_is_one_more_try() {

@@ -29,8 +29,8 @@ pub struct Seen {
     pub continued: bool,
 }
 
-/// A model of the replay-protected area.
-pub type Rpmb = Box<dyn FnMut(Direction, &mut [u8])>;
+/// A model of what takes and gives blocks by rules of its own.
+pub type Frames = Box<dyn FnMut(Direction, &mut [u8])>;
 
 /// What the test and the driver share.
 pub struct World {
@@ -73,12 +73,16 @@ pub struct World {
     pub areas: HashMap<u8, Vec<u8>>,
     pub area: u8,
     /// What the replay-protected area does with frames that come and that are asked for.
-    pub rpmb: Option<Rpmb>,
+    pub rpmb: Option<Frames>,
+    /// What the extension registers do with a page that comes (CMD49) and that is asked for (CMD48).
+    pub register: Option<Frames>,
     /// CMD35 or CMD32, and CMD36 or CMD33.
     erase: (u64, u64),
     /// Phases of this command fail after so many that do not: index, countdown, cause; and how many do.
     pub strike: Option<(u8, u32, Cause)>,
     pub strikes: u32,
+    /// So many starts are refused: the lines are not free.
+    pub refuse_starts: u32,
 }
 
 impl World {
@@ -110,9 +114,11 @@ impl World {
             areas: HashMap::new(),
             area: 0,
             rpmb: None,
+            register: None,
             erase: (0, 0),
             strike: None,
             strikes: 1,
+            refuse_starts: 0,
         }))
     }
 
@@ -212,6 +218,10 @@ impl Host for TestHost {
         let mut world = self.world.borrow_mut();
         assert!(world.running.is_none(), "{phase:?} started while {:?} runs", world.running);
         if world.resetting {
+            return Err(StartError::CommandLine);
+        }
+        if world.refuse_starts > 0 {
+            world.refuse_starts -= 1;
             return Err(StartError::CommandLine);
         }
         for s in segments {
@@ -352,6 +362,14 @@ impl TestHost {
         }
         if let Some(state) = world.stuck_state.filter(|_| index == 13) {
             status = status & !(0xf << 9 | R1::READY_FOR_DATA) | state;
+        }
+        if let (48 | 49, Some(data), Some(register), [segment, ..]) =
+            (index, phase.data, world.register.as_mut(), segments)
+        {
+            // SAFETY: the engine owns the memory and lends it until the transfer ends.
+            register(data.direction, unsafe {
+                std::slice::from_raw_parts_mut(segment.ptr.as_ptr(), segment.len as usize)
+            });
         }
         let response = Response::short(status);
         let mut done = Done { response, ..Done::default() };

@@ -107,10 +107,11 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             return self.ask_help(Help::Slower, now_ns);
         }
         self.failed_for_good(self.gathered.direction);
-        self.answer(now_ns);
+        // Before the answer, which starts whatever is next.
         if self.incident.writes_failed >= WRITES_FAILED_MAX && self.incident.reads_failed == 0 {
             self.only_read(now_ns);
         }
+        self.answer(now_ns);
     }
 
     /// A flush is tried again if it was not understood, or took longer than the controller could wait; its own errors are the answer. Nothing else of the kind is: who knows how far it got.

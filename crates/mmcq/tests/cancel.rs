@@ -1,0 +1,214 @@
+//! Requests that nobody waits for any more: what has not gone out never does, what has ends by itself, and each buffer comes back exactly once.
+
+mod support;
+
+use mmcq::engine::{Config, DmaBuf, Engine, Kind, Request, SlotId};
+use mmcq::sched::{Choice, Fifo, Policy, Waiting};
+use std::cell::RefCell;
+use std::rc::Rc;
+use support::{TestHost, World, buffer, target};
+
+const BLOCKS: u64 = 1024;
+
+struct Bench<P: Policy = Fifo> {
+    world: Rc<RefCell<World>>,
+    e: Engine<TestHost, 4, P>,
+    now: u64,
+}
+
+fn bench() -> Bench {
+    Bench::new(Config::DEFAULT, Fifo)
+}
+
+impl<P: Policy> Bench<P> {
+    fn new(config: Config, policy: P) -> Self {
+        let world = World::new(BLOCKS);
+        world.borrow_mut().caps.max_bytes = 8 * 512;
+        let mut e = Engine::with_policy(TestHost::new(&world), config, policy);
+        e.set_target(Some(target(BLOCKS)));
+        Bench { world, e, now: 1_000 }
+    }
+
+    fn read(&mut self, lba: u64, blocks: u32) -> SlotId {
+        self.e.submit(Request::new(Kind::Read { lba, blocks }, buffer(blocks, 0)), self.now).unwrap()
+    }
+
+    fn write(&mut self, lba: u64, blocks: u32, fill: u8) -> SlotId {
+        self.e.submit(Request::new(Kind::Write { lba, blocks }, buffer(blocks, fill)), self.now).unwrap()
+    }
+
+    fn interrupt(&mut self) {
+        self.now += 1_000;
+        let _ = self.e.on_irq(self.now);
+    }
+
+    /// Everything comes to rest.
+    fn rest(&mut self) {
+        for _ in 0..1_000 {
+            if self.world.borrow().running() {
+                self.interrupt();
+            } else if let Some(at) = self.e.next_deadline_ns() {
+                self.now = at.max(self.now);
+                let _ = self.e.poll(self.now);
+            } else {
+                return;
+            }
+        }
+        panic!("never at rest");
+    }
+
+    fn sent(&self) -> Vec<(u8, u32)> {
+        self.world.borrow().transfers().iter().map(|seen| (seen.index, seen.arg)).collect()
+    }
+
+    /// Nobody has anything of ours any more.
+    fn clean(&mut self) {
+        assert!(self.e.reclaim().is_none(), "a buffer too many");
+        assert_eq!((self.e.slots_in_use(), self.world.borrow().mapped()), (0, 0));
+    }
+}
+
+#[test]
+fn what_waits_is_taken_out_with_its_buffer() {
+    let mut b = bench();
+    let first = b.read(0, 8);
+    let second = b.read(100, 8);
+    let third = b.read(200, 8);
+    assert_eq!(b.world.borrow().mapped(), 3);
+    let buf = b.e.cancel(second).expect("it has not gone out");
+    assert_eq!(buf.len_bytes(), 8 * 512);
+    assert_eq!(b.world.borrow().mapped(), 2, "given back to the CPU");
+    assert!(b.e.cancel(second).is_none(), "only once");
+    b.rest();
+    assert_eq!(b.sent(), [(18, 0), (18, 200)]);
+    assert!(b.e.take(first).is_some() && b.e.take(second).is_none() && b.e.take(third).is_some());
+    b.clean();
+}
+
+#[test]
+fn what_has_gone_out_ends_by_itself_and_its_buffer_waits() {
+    let mut b = bench();
+    let id = b.read(0, 8);
+    assert!(b.e.cancel(id).is_none(), "the controller has it");
+    assert_eq!(b.world.borrow().mapped(), 1);
+    assert!(b.e.reclaim().is_none(), "not before its end");
+    b.rest();
+    assert!(b.e.take(id).is_none(), "nobody waits for it");
+    assert_eq!(b.e.reclaim().map(|buf| buf.len_bytes()), Some(8 * 512));
+    b.clean();
+    // A write that has gone out and whose status is still to come.
+    let id = b.write(8, 8, 3);
+    b.interrupt();
+    assert!(b.e.cancel(id).is_none());
+    b.rest();
+    assert_eq!(b.world.borrow().medium[8 * 512], 3);
+    assert!(b.e.reclaim().is_some());
+    b.clean();
+}
+
+#[test]
+fn what_is_done_gives_its_buffer_and_its_news() {
+    let mut b = bench();
+    let id = b.read(0, 8);
+    b.now += 1_000;
+    let work = b.e.on_irq(b.now);
+    assert_eq!(work.completed, 1 << id.index());
+    assert!(b.e.cancel(id).is_some());
+    b.clean();
+}
+
+#[test]
+fn a_write_that_has_begun_is_not_half_undone() {
+    let mut b = bench();
+    let id = b.write(0, 24, 7);
+    // Something else is under way, and the rest is queued: by a stop between two pieces.
+    b.e.halt();
+    b.interrupt();
+    assert!(!b.world.borrow().running());
+    assert!(b.e.cancel(id).is_none());
+    b.e.resume(b.now);
+    b.rest();
+    assert!(b.world.borrow().medium[..24 * 512].iter().all(|&byte| byte == 7));
+    assert_eq!(b.e.reclaim().map(|buf| buf.len_bytes()), Some(24 * 512));
+    b.clean();
+}
+
+#[test]
+fn an_abandoned_buffer_waits_for_whoever_comes() {
+    let mut b = bench();
+    b.read(0, 8);
+    let id = b.read(100, 8);
+    b.e.abandon(id);
+    assert_eq!(b.e.reclaim().map(|buf| buf.len_bytes()), Some(8 * 512));
+    assert!(b.e.reclaim().is_none());
+    // One without memory leaves nothing behind.
+    let flush = b.e.submit(Request::new(Kind::Flush, DmaBuf::EMPTY), b.now).unwrap();
+    let in_use = b.e.slots_in_use();
+    b.e.abandon(flush);
+    assert_eq!(b.e.slots_in_use(), in_use - 1);
+    assert!(b.e.reclaim().is_none());
+}
+
+#[test]
+fn an_old_name_reaches_nobody() {
+    let mut b = bench();
+    let old = b.read(0, 8);
+    b.rest();
+    assert!(b.e.take(old).is_some());
+    let new = b.read(8, 8);
+    assert_eq!(old.index(), new.index(), "the same slot");
+    assert!(b.e.cancel(old).is_none());
+    b.rest();
+    assert!(b.e.take(new).is_some_and(|done| done.result.is_ok()), "somebody still waits for it");
+    b.clean();
+}
+
+#[test]
+fn its_place_among_those_mapped_ahead_is_free_again() {
+    let mut b = Bench::new(Config { prepared: 2, ..Config::DEFAULT }, Fifo);
+    b.read(0, 8);
+    let second = b.read(100, 8);
+    b.read(200, 8);
+    assert_eq!(b.world.borrow().mapped(), 2);
+    assert!(b.e.cancel(second).is_some());
+    assert_eq!(b.world.borrow().mapped(), 1);
+    b.read(300, 8);
+    assert_eq!(b.world.borrow().mapped(), 2, "the next one is mapped in its stead");
+}
+
+/// First in first out, and keeps a tally.
+#[derive(Default)]
+struct Tally {
+    waiting: Vec<u64>,
+}
+
+impl Policy for Tally {
+    fn arrived(&mut self, request: &Waiting, _: u64) {
+        self.waiting.push(request.lba);
+    }
+
+    fn pick<I: Iterator<Item = Waiting> + Clone>(&mut self, mut waiting: I, _: u64) -> Choice {
+        Choice::Go(waiting.next().expect("at least one").index)
+    }
+
+    fn sent(&mut self, request: &Waiting, _: u64) {
+        self.waiting.retain(|&lba| lba != request.lba);
+    }
+
+    fn cancelled(&mut self, request: &Waiting) {
+        let before = self.waiting.len();
+        self.waiting.retain(|&lba| lba != request.lba);
+        assert_eq!(self.waiting.len(), before - 1, "cancelled what is not there");
+    }
+}
+
+#[test]
+fn a_policy_is_told() {
+    let mut b = Bench::new(Config::DEFAULT, Tally::default());
+    b.read(0, 8);
+    let second = b.read(100, 8);
+    b.read(200, 8);
+    assert_eq!(b.e.policy().waiting, [100, 200]);
+    b.e.cancel(second);
+    assert_eq!(b.e.policy().waiting, [200]);
+}

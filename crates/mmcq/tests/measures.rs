@@ -1,0 +1,232 @@
+//! Each measure of the recovery in its place: when it is taken, how often, and when it is not.
+
+#[path = "support/bench.rs"]
+mod bench;
+mod support;
+
+use bench::{BLOCKS, Bench, MS, bench, kept};
+use mmcq::engine::{DmaBuf, Error, FlushBy, Help, Kind, Request, Rung, SlotId, Target};
+use mmcq::host::{Auto, Cause, Phase, Stage};
+use mmcq::spec::command::{Command, Resp};
+use support::{buffer, target};
+
+const CACHE: FlushBy = FlushBy::EmmcCache { timeout_ns: 500 * MS };
+
+fn flush(b: &mut Bench) -> SlotId {
+    b.submit(Request::new(Kind::Flush, DmaBuf::EMPTY))
+}
+
+/// A read that is damaged at its first try; what is asked for meanwhile is answered.
+fn damaged_once(b: &mut Bench) -> Vec<Help> {
+    b.fault(1, Cause::Crc, Stage::Data, true);
+    let id = b.read(0, 1);
+    helped_until(b, id).0
+}
+
+/// What is asked for until this request is done, all of it granted; and how it ends.
+fn helped_until(b: &mut Bench, id: SlotId) -> (Vec<Help>, Result<u32, Error>) {
+    let mut asked = Vec::new();
+    for _ in 0..10_000 {
+        if let Some(done) = b.e.take(id) {
+            return (asked, done.result.map(|output| output.bytes));
+        }
+        if let Some(help) = b.e.take_help() {
+            asked.push(help);
+            b.e.helped(Ok(target(BLOCKS)), b.now);
+        }
+        b.step();
+    }
+    panic!("never done: {asked:?}");
+}
+
+fn well(b: &mut Bench, reads: u32) {
+    for _ in 0..reads {
+        let id = b.read(8, 1);
+        assert!(b.finish(id).result.is_ok());
+    }
+}
+
+#[test]
+fn the_third_damage_in_64_transfers_is_one_too_many() {
+    // From the first damaged transfer to the third: its repetition, those that go well, the second and its repetition, the third.
+    for (between, expected) in [(0, vec![Help::Retune]), (59, vec![Help::Retune]), (60, vec![])] {
+        let mut b = kept();
+        assert_eq!(damaged_once(&mut b), []);
+        well(&mut b, between);
+        assert_eq!(damaged_once(&mut b), []);
+        assert_eq!(damaged_once(&mut b), expected, "{between} in between");
+    }
+    // Without anybody who could help it is not asked for; and what is missing is no damage.
+    let mut b = bench();
+    for _ in 0..6 {
+        assert_eq!(damaged_once(&mut b), []);
+    }
+    let mut b = kept();
+    for _ in 0..6 {
+        b.fault(1, Cause::Timeout, Stage::Data, true);
+        let id = b.read(0, 1);
+        assert_eq!(helped_until(&mut b, id), (vec![], Ok(512)));
+    }
+}
+
+#[test]
+fn soon_after_a_tuning_it_is_made_slower_and_later_tuned_again() {
+    let mut b = kept();
+    let asked: Vec<_> = (0..4).flat_map(|_| damaged_once(&mut b)).collect();
+    assert_eq!(asked, [Help::Retune, Help::Slower]);
+    // In the new mode damages are counted anew.
+    assert_eq!((damaged_once(&mut b), damaged_once(&mut b)), (vec![], vec![]));
+    b.now += 1_000 * MS;
+    assert_eq!(damaged_once(&mut b), [Help::Retune]);
+    assert_eq!((b.rung(Rung::Retune), b.rung(Rung::Slower)), (2, 1));
+}
+
+#[test]
+fn damage_that_stays_is_tuned_once_and_slowed_down_five_times() {
+    let mut b = kept();
+    b.world.borrow_mut().bad.insert(0, Cause::Crc);
+    let id = b.read(0, 1);
+    let (asked, result) = helped_until(&mut b, id);
+    assert!(matches!(result, Err(Error::Host(fault)) if fault.cause == Cause::Crc));
+    assert_eq!(asked, [&[Help::Retune][..], &[Help::Slower; 5]].concat());
+    // Three tries, one after the tuning, three in each slower mode.
+    assert_eq!(b.world.borrow().transfers().len(), 3 + 1 + 5 * 3);
+    // Each incident has measures of its own.
+    b.now += 1_000 * MS;
+    let id = b.read(0, 1);
+    assert_eq!(helped_until(&mut b, id).0, asked);
+}
+
+#[test]
+fn a_tuning_that_the_controller_asks_for_holds_the_queue_until_it_comes() {
+    let mut b = kept();
+    b.world.borrow_mut().retune = true;
+    let first = b.read(0, 1);
+    assert_eq!(b.help(), Help::Retune);
+    assert!(b.finish(first).result.is_ok());
+    let sent = b.commands().len();
+    let id = b.read(8, 1);
+    let began = b.now;
+    assert_eq!(b.commands().len(), sent, "nothing is started");
+    b.e.helped(Ok(target(BLOCKS)), b.now);
+    assert!(b.finish(id).result.is_ok());
+    assert!(b.now - began < MS);
+    // Somebody who never comes is not waited for for ever.
+    b.world.borrow_mut().retune = true;
+    let (first, id) = (b.read(0, 1), b.read(64, 1));
+    let began = b.now;
+    assert_eq!(b.help(), Help::Retune);
+    assert!(b.finish(first).result.is_ok() && b.finish(id).result.is_ok());
+    assert!((12_000 * MS..12_100 * MS).contains(&(b.now - began)), "{} ns", b.now - began);
+    assert_eq!(b.rung(Rung::Dead), 0);
+}
+
+#[test]
+fn a_card_that_does_not_know_cmd23_is_asked_twice() {
+    for (failures, known) in [(1, true), (2, false)] {
+        let mut b = bench();
+        for nth in 0..failures {
+            b.fault(1 + 2 * nth, Cause::Timeout, Stage::Count, false);
+        }
+        let id = b.read(0, 8);
+        assert!(b.finish(id).result.is_ok());
+        assert_eq!(b.e.target().unwrap().count, known, "{failures} failures");
+        assert_eq!(b.rung(Rung::Retry), failures as u64);
+    }
+}
+
+#[test]
+fn writes_that_wait_for_a_worn_out_card_are_refused_and_reads_are_not() {
+    let mut b = bench();
+    b.world.borrow_mut().bad_for_writes = true;
+    b.world.borrow_mut().bad.insert(0, Cause::Timeout);
+    for _ in 0..2 {
+        let id = b.write(0, 1, 1);
+        assert!(matches!(b.finish(id).result, Err(Error::Host(_))));
+    }
+    let ids = [b.write(0, 1, 1), b.write(64, 8, 1), b.read(128, 8)];
+    let sent = b.world.borrow().transfers().len();
+    let [bad, waiting, read] = ids.map(|id| b.finish(id).result);
+    assert!(matches!(bad, Err(Error::Host(_))) && read.is_ok());
+    assert_eq!(waiting, Err(Error::ReadOnly));
+    assert!(b.world.borrow().transfers()[sent..].iter().all(|seen| seen.arg != 64));
+    // Two failures, a success, two failures: not worn out.
+    let mut b = bench();
+    b.world.borrow_mut().bad.insert(0, Cause::Timeout);
+    for lba in [0, 0, 8, 0, 0] {
+        let id = b.write(lba, 1, 1);
+        assert_eq!(b.finish(id).result.is_ok(), lba == 8);
+    }
+    assert_eq!(b.rung(Rung::ReadOnly), 0);
+}
+
+#[test]
+fn when_the_controller_is_gone_everybody_hears_of_it() {
+    let phase = Phase { command: Command::new(7, 0, Resp::R1), data: None, auto: Auto::None, tuning: false };
+    let raw = Kind::Raw { prefix: None, phase, timeout_ns: MS };
+    for (kind, own) in [(raw, true), (Kind::Flush, false), (Kind::Read { lba: 0, blocks: 1 }, false)] {
+        let mut b = bench();
+        b.e.set_target(Some(Target { flush: CACHE, ..target(BLOCKS) }));
+        b.fault(1, Cause::Gone, Stage::Command, false);
+        let id = b.submit(Request::new(kind, buffer(1, 0)));
+        let others = [b.write(64, 8, 1), flush(&mut b)];
+        let result = b.finish(id).result;
+        match own {
+            true => assert!(matches!(result, Err(Error::Host(fault)) if fault.cause == Cause::Gone)),
+            false => assert_eq!(result, Err(Error::Dead), "{kind:?}"),
+        }
+        for id in others {
+            assert_eq!(b.finish(id).result, Err(Error::Dead));
+        }
+        assert_eq!((b.world.borrow().mapped(), b.e.slots_in_use()), (0, 0));
+    }
+}
+
+/// The request that was read last is gone, and the flush has its slot.
+#[test]
+fn a_flush_in_the_slot_of_the_last_read_is_repeated_alone() {
+    let mut b = bench();
+    b.e.set_target(Some(Target { flush: CACHE, ..target(BLOCKS) }));
+    let read = b.read(0, 1);
+    assert!(b.finish(read).result.is_ok());
+    b.fault(1, Cause::Crc, Stage::Command, false);
+    let id = flush(&mut b);
+    assert_eq!(id.index(), read.index());
+    assert!(b.finish(id).result.is_ok());
+    assert_eq!(b.commands(), [17, 6, 13, 6, 13]);
+    let ids: Vec<_> = (0..8).map(|i| b.read(16 * i, 1)).collect();
+    for id in ids {
+        assert!(b.finish(id).result.is_ok());
+    }
+    assert_eq!(b.e.slots_in_use(), 0);
+}
+
+/// The card was reset while a write waited for its next piece: what its cache had of the first is gone.
+#[test]
+fn a_write_in_pieces_begins_again_when_the_cache_was_lost() {
+    let mut b = kept();
+    b.world.borrow_mut().caps.max_bytes = 8 * 512;
+    let world = b.world.clone();
+    b.e = mmcq::engine::Engine::new(support::TestHost::new(&world), mmcq::engine::Config::DEFAULT);
+    b.e.set_target(Some(Target { flush: CACHE, ..target(BLOCKS) }));
+    b.e.set_help_waker(Some(std::task::Waker::noop()));
+    let id = b.write(0, 24, 7);
+    b.step();
+    b.fault(0, Cause::Timeout, Stage::Data, false);
+    b.world.borrow_mut().stuck_state = Some(0);
+    assert_eq!(b.help(), Help::Reinit);
+    b.world.borrow_mut().stuck_state = None;
+    b.world.borrow_mut().medium.fill(0);
+    b.e.helped(Ok(Target { flush: CACHE, ..target(BLOCKS) }), b.now);
+    let done = b.finish(id);
+    assert_eq!(done.result.map(|output| output.bytes), Ok(24 * 512));
+    assert!(b.world.borrow().medium[..24 * 512].iter().all(|&byte| byte == 7));
+    let places: Vec<_> = b.world.borrow().transfers().iter().map(|seen| seen.arg).collect();
+    assert_eq!(places, [0, 8, 0, 8, 16]);
+    // Told once, and counted.
+    let id = flush(&mut b);
+    assert_eq!(b.finish(id).result, Err(Error::CacheLost));
+    let id = flush(&mut b);
+    assert!(b.finish(id).result.is_ok());
+    assert_eq!(b.e.stats().cache_lost, 1);
+}

@@ -1,0 +1,113 @@
+//! What goes before what: blocks that touch are not blocks in common, and only who stays behind is overtaken.
+
+mod support;
+
+use mmcq::engine::{Config, Engine, Kind, Request};
+use mmcq::sched::{Choice, Fifo, Policy, Waiting};
+use support::{TestHost, World, buffer, target};
+
+const BLOCKS: u64 = 512;
+
+fn read(lba: u64, blocks: u32) -> Request {
+    Request::new(Kind::Read { lba, blocks }, buffer(blocks, 0))
+}
+
+fn write(lba: u64, blocks: u32) -> Request {
+    Request::new(Kind::Write { lba, blocks }, buffer(blocks, 1))
+}
+
+/// The transfers that these requests become, all queued while another is under way: reads as (first block, blocks), writes with their first block below zero.
+fn transfers<P: Policy>(config: Config, policy: P, requests: Vec<Request>) -> Vec<(i64, u32)> {
+    let world = World::new(BLOCKS);
+    let mut e: Engine<TestHost, 16, P> = Engine::with_policy(TestHost::new(&world), config, policy);
+    e.set_target(Some(target(BLOCKS)));
+    e.submit(read(500, 1), 0).unwrap();
+    for request in requests {
+        e.submit(request, 0).unwrap();
+    }
+    let mut now = 0;
+    for _ in 0..1_000 {
+        now += 1_000;
+        let _ = e.on_irq(now);
+        let _ = e.poll(now);
+    }
+    assert!(e.is_idle());
+    let sent = world.borrow().transfers();
+    assert_eq!(sent[0].arg, 500);
+    let place = |index: u8, arg: u32| if index < 20 { i64::from(arg) } else { -i64::from(arg) };
+    sent[1..].iter().map(|seen| (place(seen.index, seen.arg), seen.blocks)).collect()
+}
+
+fn in_order(requests: Vec<Request>) -> Vec<(i64, u32)> {
+    transfers(Config::DEFAULT, Fifo, requests)
+}
+
+/// Whoever came last.
+struct Latest;
+
+impl Policy for Latest {
+    fn pick<I: Iterator<Item = Waiting> + Clone>(&mut self, waiting: I, _: u64) -> Choice {
+        Choice::Go(waiting.last().expect("at least one").index)
+    }
+}
+
+fn latest(requests: Vec<Request>) -> Vec<(i64, u32)> {
+    transfers(Config::DEFAULT, Latest, requests)
+}
+
+#[test]
+fn a_choice_stands_unless_older_blocks_are_the_same() {
+    // Just before it, and just behind it.
+    assert_eq!(latest(vec![write(8, 8), read(16, 8)]), [(16, 8), (-8, 8)]);
+    assert_eq!(latest(vec![write(24, 8), read(16, 8)]), [(16, 8), (-24, 8)]);
+    // One block in common, at either end.
+    assert_eq!(latest(vec![write(8, 9), read(16, 8)]), [(-8, 9), (16, 8)]);
+    assert_eq!(latest(vec![write(23, 8), read(16, 8)]), [(-23, 8), (16, 8)]);
+    // Two reads may pass each other, and a write no read.
+    assert_eq!(latest(vec![read(12, 8), read(16, 8)]), [(16, 8), (12, 8)]);
+    assert_eq!(latest(vec![read(12, 8), write(16, 8)]), [(12, 8), (-16, 8)]);
+    assert_eq!(latest(vec![write(12, 8), write(16, 8)]), [(-12, 8), (-16, 8)]);
+    // What must go first may have to wait for something else.
+    assert_eq!(latest(vec![read(8, 8), write(12, 8), read(16, 8)]), [(8, 8), (-12, 8), (16, 8)]);
+}
+
+#[test]
+fn requests_are_joined_past_older_ones_that_they_do_not_meet() {
+    // Elsewhere, and with their ends together.
+    for lba in [100, 16, 4] {
+        let sent = in_order(vec![read(0, 8), write(lba, 4), read(8, 8)]);
+        assert_eq!(sent, [(0, 16), (-(lba as i64), 4)], "a write at {lba}");
+    }
+    for lba in [15, 5, 8, 12] {
+        let sent = in_order(vec![read(0, 8), write(lba, 4), read(8, 8)]);
+        assert_eq!(sent, [(0, 8), (-(lba as i64), 4), (8, 8)], "a write at {lba}");
+    }
+    // Writes pass neither an older read of their blocks nor an older write.
+    assert_eq!(in_order(vec![write(0, 8), read(12, 4), write(8, 8)]), [(0, 8), (12, 4), (-8, 8)]);
+    assert_eq!(in_order(vec![write(0, 8), write(14, 4), write(8, 8)]), [(0, 8), (-14, 4), (-8, 8)]);
+    assert_eq!(in_order(vec![write(0, 8), read(100, 4), write(8, 8)]), [(0, 16), (100, 4)]);
+}
+
+#[test]
+fn in_front_and_behind_in_whatever_order_they_came() {
+    assert_eq!(in_order(vec![read(16, 8), read(8, 8), read(24, 8), read(0, 8)]), [(0, 32)]);
+    // A gap of one block is a gap.
+    assert_eq!(in_order(vec![read(16, 8), read(25, 8), read(7, 8)]), [(16, 8), (25, 8), (7, 8)]);
+}
+
+#[test]
+fn the_bound_holds_where_somebody_stays_behind_and_only_there() {
+    let config = Config { fair_blocks: 16, merge_blocks: 24, ..Config::DEFAULT };
+    let run = || (0..4).map(|i| read(8 * i, 8));
+    // Nobody does: as much as may be merged, and no block more.
+    assert_eq!(transfers(config, Fifo, run().collect()), [(0, 24), (24, 8)]);
+    // One who came last is not overtaken.
+    let last = run().chain([read(100, 4)]).collect();
+    assert_eq!(transfers(config, Fifo, last), [(0, 24), (24, 8), (100, 4)]);
+    // One who came after the first is.
+    let second = run().take(1).chain([read(100, 4)]).chain(run().skip(1)).collect();
+    assert_eq!(transfers(config, Fifo, second), [(0, 16), (100, 4), (16, 16)]);
+    // A request that is as large by itself goes alone.
+    let large = vec![read(0, 24), read(24, 8)];
+    assert_eq!(transfers(config, Fifo, large), [(0, 24), (24, 8)]);
+}

@@ -1,0 +1,105 @@
+//! An engine on the scripted host, with the recovery in view.
+
+use crate::support::{TestHost, World, buffer, target};
+use mmcq::engine::{Completion, Config, Engine, Help, Kind, Request, Rung, SlotId};
+use mmcq::host::{Cause, Stage};
+use mmcq::sched::{Fifo, Policy};
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::task::Waker;
+
+pub const BLOCKS: u64 = 256;
+pub const MS: u64 = 1_000_000;
+
+pub struct Bench<P: Policy = Fifo> {
+    pub world: Rc<RefCell<World>>,
+    pub e: Engine<TestHost, 8, P>,
+    pub now: u64,
+}
+
+pub fn bench() -> Bench {
+    Bench::new(Fifo)
+}
+
+/// Somebody would help.
+pub fn kept() -> Bench {
+    let mut b = bench();
+    b.e.set_help_waker(Some(Waker::noop()));
+    b
+}
+
+impl<P: Policy> Bench<P> {
+    pub fn new(policy: P) -> Self {
+        let world = World::new(BLOCKS);
+        let mut e = Engine::with_policy(TestHost::new(&world), Config::DEFAULT, policy);
+        e.set_target(Some(target(BLOCKS)));
+        Bench { world, e, now: 1_000 }
+    }
+
+    pub fn submit(&mut self, request: Request) -> SlotId {
+        self.e.submit(request, self.now).map_err(|(error, _)| error).unwrap()
+    }
+
+    pub fn read(&mut self, lba: u64, blocks: u32) -> SlotId {
+        self.submit(Request::new(Kind::Read { lba, blocks }, buffer(blocks, 0xee)))
+    }
+
+    pub fn write(&mut self, lba: u64, blocks: u32, fill: u8) -> SlotId {
+        self.submit(Request::new(Kind::Write { lba, blocks }, buffer(blocks, fill)))
+    }
+
+    /// One interrupt, or the next alarm.
+    pub fn step(&mut self) {
+        self.now += 1_000;
+        let answers = {
+            let world = self.world.borrow();
+            world.running() && !world.silent && world.present
+        };
+        if answers {
+            let _ = self.e.on_irq(self.now);
+        } else {
+            self.now = self.e.next_deadline_ns().map_or(self.now, |at| at.max(self.now));
+            let _ = self.e.poll(self.now);
+        }
+    }
+
+    pub fn finish(&mut self, id: SlotId) -> Completion {
+        for _ in 0..100_000 {
+            if let Some(completion) = self.e.take(id) {
+                return completion;
+            }
+            self.step();
+        }
+        panic!("never done: {:?}", self.rungs());
+    }
+
+    /// Steps until help is asked for.
+    pub fn help(&mut self) -> Help {
+        for _ in 0..100_000 {
+            if let Some(help) = self.e.take_help() {
+                return help;
+            }
+            self.step();
+        }
+        panic!("nobody asks for help: {:?}", self.rungs());
+    }
+
+    pub fn rungs(&self) -> Vec<Rung> {
+        self.e.incidents().map(|event| event.rung).collect()
+    }
+
+    pub fn rung(&self, rung: Rung) -> u64 {
+        self.e.stats().rungs[rung as usize]
+    }
+
+    /// The phase that is started as the nth from now fails.
+    pub fn fault(&self, nth: usize, cause: Cause, stage: Stage, executed: bool) {
+        let mut world = self.world.borrow_mut();
+        let at = world.log.len() + nth;
+        world.faults.insert(at, (cause, stage, executed));
+    }
+
+    pub fn commands(&self) -> Vec<u8> {
+        self.world.borrow().log.iter().map(|seen| seen.index).collect()
+    }
+}
