@@ -99,7 +99,7 @@ fn our_function_driver_runs_over_any_bus() {
         ],
         async {
             let card = bring_up_io(&stack, memory(512), Options::DEFAULT).await.0.expect("an I/O card");
-            let mut irq = CardInterrupt::new(&stack);
+            let mut irq = CardInterrupt::new(&stack, &card);
             let function = Function::new(&stack, &card, 1).unwrap();
             let bluetooth = TypeA::open(function, &mut irq, 512).await.unwrap();
             let mut buf = memory(2048);

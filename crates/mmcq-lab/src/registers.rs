@@ -63,7 +63,7 @@ pub fn decode(card: &Card, ext_csd: Option<&[u8; 512]>) -> Result<Vec<Field>, Pa
             &[(ocr.ccs(), "CCS"), (ocr.s18a(), "S18A"), (ocr.uhs2(), "UHS-II"), (ocr.co2t(), "CO2T")],
         );
     }
-    cid(&mut Of("CID", &mut fields), card, ext_csd);
+    cid(&mut Of("CID", &mut fields), card);
     csd(&mut Of("CSD", &mut fields), card)?;
     match (&card.family, ext_csd) {
         (Family::Sd(sd), _) => {
@@ -91,7 +91,7 @@ fn kind(card: &Card) -> String {
     }
 }
 
-fn cid(of: &mut Of, card: &Card, ext_csd: Option<&[u8; 512]>) {
+fn cid(of: &mut Of, card: &Card) {
     of.put("raw", words(&card.cid));
     let emmc = matches!(card.family, Family::Emmc(_));
     let cid = if emmc { Cid::parse_emmc(&card.cid) } else { Cid::parse_sd(&card.cid) };
@@ -100,8 +100,8 @@ fn cid(of: &mut Of, card: &Card, ext_csd: Option<&[u8; 512]>) {
     of.put("name", cid.name());
     of.put("revision", format!("{}.{}", cid.revision >> 4, cid.revision & 15));
     of.put("serial", format!("{:08x}", cid.serial));
-    let year = ext_csd.map_or(cid.year, |bytes| cid.emmc_year(bytes[192]));
-    of.put("made", format!("{year}-{:02}", cid.month));
+    let (year, month) = card.made();
+    of.put("made", format!("{year}-{month:02}"));
     if let Some(form) = cid.form {
         of.put("form", format!("{form:?}"));
     }

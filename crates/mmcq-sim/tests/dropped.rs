@@ -414,7 +414,7 @@ fn on_an_io_card() {
         works,
     );
     // Packets come by themselves; who was dropped in the middle of one leaves it to the next, who receives it from its start.
-    let mut irq = CardInterrupt::new(&rig.stack);
+    let mut irq = CardInterrupt::new(&rig.stack, &card);
     let function = Function::new(&rig.stack, &card, 1).unwrap();
     let bluetooth = rig.drive(TypeA::open(function, &mut irq, 512)).unwrap();
     let irq = RefCell::new(irq);
@@ -430,4 +430,53 @@ fn on_an_io_card() {
     rig.dropped("bt-type-a: packet", true, || Box::pin(receive()), || rig.drive(receive()));
     let counts = handles[0].1.borrow();
     assert!(counts.delivered >= 34 && counts.retried > 0, "{} {}", counts.delivered, counts.retried);
+}
+
+/// The whole driver is dropped, in the middle of a packet either way, and opened anew: the function must not wait for the word of the one that is gone.
+#[test]
+fn a_type_a_driver_is_opened_anew() {
+    const PAYLOAD: u32 = 1_000;
+    let profile = IoProfile::from_toml(&text("bt-type-a"), "bt-type-a").unwrap();
+    let (card, handles) = profile.build();
+    let rig = Rig::new(Box::new(card), SdhciConfig::GENERIC_4_20, sdhci::Config::new());
+    let (card, scratch) = rig.drive(bring_up_io(&rig.stack, rig.buffer(512, 0), Options::DEFAULT));
+    rig.back(scratch);
+    let card = card.unwrap_or_else(|error| panic!("{error}"));
+    let (rig, card) = (&rig, &card);
+    // Some packets in, one out in two commands, and the driver is gone.
+    let driver = async |packets: u64| {
+        let mut irq = CardInterrupt::new(&rig.stack, card);
+        let function = Function::new(&rig.stack, card, 1).unwrap();
+        let bluetooth = TypeA::open(function, &mut irq, 512).await.unwrap();
+        for number in 0..packets {
+            let (result, buf) = bluetooth.receive(&mut irq, rig.buffer(4096, 0)).await;
+            // The function makes the packets: the first after each reset has number 0.
+            let sent = mmcq_sim::card::io::type_a::packet(number, 2048);
+            assert_eq!(result.map(|packet| packet.bytes), Ok(2048));
+            assert!(buf[..2048] == sent[4..], "packet {number} has other data than were sent");
+            rig.back(buf);
+        }
+        let (result, buf) = bluetooth.transmit(1, PAYLOAD, rig.buffer(PAYLOAD + 4, 0x5a)).await;
+        result.unwrap();
+        rig.back(buf);
+    };
+    let counts = || handles[0].1.borrow();
+    let mut whole = 0;
+    rig.dropped(
+        "bt-type-a: driver",
+        true,
+        || Box::pin(driver(2)),
+        || {
+            let (delivered, sent) = (counts().delivered, counts().sent_count);
+            rig.drive(driver(1));
+            whole += 1;
+            assert_eq!(counts().delivered, delivered + 1);
+            assert_eq!(counts().sent_count, sent + 1);
+            let last = counts().sent.back().cloned().unwrap();
+            assert_eq!((last.len() as u32, &last[..4]), (PAYLOAD + 4, &[0xec, 0x03, 0, 1][..]));
+        },
+    );
+    // The rest of a packet was never taken for the start of the next, and no word said twice.
+    assert!(whole > 30, "{whole}");
+    assert_eq!((counts().cut_short, counts().retried, counts().stray, counts().sent_dropped), (0, 0, 0, 0));
 }

@@ -5,6 +5,7 @@ mod one_thread;
 
 use mmcq::block::BlockDevice;
 use mmcq::card;
+use mmcq::card::quirk::{Quirk, Quirks};
 use mmcq::engine::{Close, Config, DmaBuf, Error, Kind, Request, SlotId};
 use mmcq::host::rtsx::{self, Buffers};
 use mmcq::host::{Timing, Width};
@@ -184,6 +185,32 @@ fn mixed_loads_bring_what_was_written() {
         assert_eq!(rig.stack.with(|engine| engine.take_continue_lost()), lies);
         if !lies {
             rig.checked();
+        }
+    }
+}
+
+/// A run to the end of a card whose last block must be read alone: the transfer that stays open never comes near it.
+#[test]
+fn a_run_stops_before_a_last_block_that_is_read_alone() {
+    const MINE: &[Quirk] = &[Quirk::sd(0x41, 0x3432, "SD16G", Quirks::LAST_BLOCK_ALONE)];
+    for (quirks, alone) in [(MINE, true), (&[], false)] {
+        let driver = rtsx::Config::default();
+        let rig = Rig::new("quirks/last-block-locks-up", RtsxConfig::GENERIC, driver, Config::DEFAULT);
+        let options = card::Options { quirks, ..card::Options::DEFAULT };
+        let found = rig.drive(card::bring_up(&rig.stack, buffer(1), options)).0.unwrap();
+        let sectors = found.target.sectors;
+        let mut whole = 0;
+        for lba in (sectors - 320..sectors).step_by(32) {
+            let id = rig.submit(Kind::Read { lba, blocks: 32 }, buffer(32));
+            whole += u32::from(rig.finish(id).0 == Ok(32 * 512));
+        }
+        let stats = rig.stack.with(|engine| *engine.stats());
+        let violations = rig.model.borrow_mut().card_mut().map(|card| card.violations().len());
+        assert_eq!((whole == 10, violations == Some(0)), (alone, alone), "{whole} {violations:?}");
+        assert!(stats.continued >= 5, "{stats:?}");
+        if alone {
+            rig.checked();
+            assert_eq!((stats.rungs.iter().sum::<u64>(), stats.not_continued), (0, 0));
         }
     }
 }

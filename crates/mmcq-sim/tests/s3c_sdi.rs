@@ -114,7 +114,7 @@ fn packets_arrive_whole_and_answers_leave() {
             let (card, _) = card::bring_up_io(&rig.stack, buffer(512), Options::DEFAULT).await;
             let card = card.unwrap_or_else(|error| panic!("{error}"));
             let function = Function::new(&rig.stack, &card, 1).unwrap();
-            let mut irq = CardInterrupt::new(&rig.stack);
+            let mut irq = CardInterrupt::new(&rig.stack, &card);
             let bluetooth = TypeA::open(function, &mut irq, 512).await.unwrap();
             let (mut buf, mut reply) = (buffer(2048), buffer(100));
             let mut seen = Vec::new();
@@ -146,8 +146,9 @@ fn an_interrupt_whose_edge_was_lost_is_found_by_its_level() {
     let rig = Rig::new(s3c_sdi::DmaUse::Never, 8, 2048);
     rig.drive(async {
         let (card, _) = card::bring_up_io(&rig.stack, buffer(512), Options::DEFAULT).await;
-        let function = Function::new(&rig.stack, &card.unwrap(), 1).unwrap();
-        let mut irq = CardInterrupt::new(&rig.stack);
+        let card = card.unwrap();
+        let function = Function::new(&rig.stack, &card, 1).unwrap();
+        let mut irq = CardInterrupt::new(&rig.stack, &card);
         let bluetooth = TypeA::open(function, &mut irq, 512).await.unwrap();
         rig.stack.pause(15_000_000).await.unwrap();
         let mut buf = buffer(2048);

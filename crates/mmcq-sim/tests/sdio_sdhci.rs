@@ -70,7 +70,7 @@ fn packets_come_in_by_the_card_interrupt() {
     let card = found.unwrap_or_else(|error| panic!("{error}"));
     assert_eq!((card.count(), card.timing, card.width), (1, Timing::HighSpeed, Width::W4));
     let receive = async {
-        let mut irq = CardInterrupt::new(&stack);
+        let mut irq = CardInterrupt::new(&stack, &card);
         let function = Function::new(&stack, &card, 1).unwrap();
         let bluetooth = TypeA::open(function, &mut irq, 512).await.unwrap();
         let mut buf = memory(2048);

@@ -27,8 +27,9 @@ const PAYLOAD_BYTES: u32 = 2048 - HEADER_BYTES;
 /// All there is to write: receives for ever, straight on.
 async fn echo(stack: &Stack<4>, packets: &Cell<u32>) -> Result<(), Error> {
     let (card, _scratch) = bring_up_io(stack, memory(512), Options::DEFAULT).await;
-    let function = Function::new(stack, &card?, 1)?;
-    let mut irq = CardInterrupt::new(stack);
+    let card = card?;
+    let function = Function::new(stack, &card, 1)?;
+    let mut irq = CardInterrupt::new(stack, &card);
     let bluetooth = TypeA::open(function, &mut irq, 512).await?;
     let (mut packet, mut reply) = (memory(2048), memory(16));
     loop {

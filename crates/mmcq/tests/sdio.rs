@@ -12,6 +12,7 @@ mod one_thread;
 use io_card::{World, caps, function_tuple};
 use io_drive::{Stack, memory, poll_once, run, settle, stack, step};
 use mmcq::block::BlockDevice;
+use mmcq::card::quirk::Quirks;
 use mmcq::card::{IoCard, Options, bring_up_io};
 use mmcq::engine::{self, Config};
 use mmcq::host::{Cause, Timing, Width};
@@ -256,8 +257,12 @@ fn transfers_are_split_as_the_oracle_says() {
         let mut registers = [0; 0x17];
         registers[8] = u.arbitrary::<u8>()? & 2;
         let max_block = u.int_in_range(1..=2048)?;
-        let split =
-            Split::new(&caps, &Cccr::parse(&registers).unwrap(), u.int_in_range(0..=max_block)?, max_block);
+        let block = u.int_in_range(0..=max_block)?;
+        let (within, no_512) = (u.ratio(1, 4)?, u.ratio(1, 4)?);
+        let quirk = |on, quirk| if on { quirk } else { Quirks::NONE };
+        let quirks =
+            quirk(within, Quirks::IO_BLOCK_SIZE_FOR_BYTES).and(quirk(no_512, Quirks::IO_NO_512_BYTES));
+        let split = Split::new(&caps, &Cccr::parse(&registers).unwrap(), quirks, block, max_block);
         let total = u.int_in_range(0..=20_000)?;
         let (mut left, mut pieces) = (total, Vec::new());
         while let Some(count) = split.next(left) {
@@ -269,6 +274,8 @@ fn transfers_are_split_as_the_oracle_says() {
             assert!(if by_blocks { (1..=511).contains(&n) } else { (1..=512).contains(&n) });
             assert!(split.bytes(count) <= left.min(caps.max_bytes));
             assert!(by_blocks || n <= max_block);
+            assert!(by_blocks || !within || n <= block.max(1));
+            assert!(by_blocks || !no_512 || n < 512);
             pieces.push((by_blocks, split.bytes(count)));
             left -= split.bytes(count);
         }
@@ -405,7 +412,7 @@ fn fuzz_registers_and_tuples() {
     fuzz::fuzz("fuzz_registers_and_tuples", 500, |u| {
         let registers: [u8; 0x17] = u.arbitrary()?;
         if let Ok(cccr) = Cccr::parse(&registers) {
-            let split = Split::new(&caps(), &cccr, u.arbitrary()?, u.arbitrary()?);
+            let split = Split::new(&caps(), &cccr, Quirks::NONE, u.arbitrary()?, u.arbitrary()?);
             let left = u.int_in_range(1..=u32::MAX)?;
             let count = split.next(left).unwrap();
             assert!((1..=left).contains(&split.bytes(count)));

@@ -34,7 +34,7 @@ type Bluetooth = TypeA<'static, OneThread, io_card::IoHost, 4>;
 
 fn opened(functions: u8) -> (Rc<RefCell<World>>, &'static Stack<4>, Irq, Bluetooth) {
     let (world, stack, card) = brought_up(functions);
-    let mut irq = CardInterrupt::new(stack);
+    let mut irq = CardInterrupt::new(stack, &card);
     let bluetooth = run(stack, TypeA::open(Function::new(stack, &card, 1).unwrap(), &mut irq, 512)).unwrap();
     (world, stack, irq, bluetooth)
 }
@@ -189,8 +189,8 @@ fn receiving_may_be_dropped_at_every_poll() {
 
 #[test]
 fn the_level_stays_until_it_is_acknowledged() {
-    let (world, stack, _) = brought_up(2);
-    let mut irq = CardInterrupt::new(stack);
+    let (world, stack, card) = brought_up(2);
+    let mut irq = CardInterrupt::new(stack, &card);
     world.borrow_mut().asserts = 4;
     assert!(poll_once(pin!(irq.wait())).is_none(), "nobody may interrupt yet");
     run(stack, irq.enable(2)).unwrap();
@@ -214,7 +214,7 @@ fn the_level_stays_until_it_is_acknowledged() {
 fn no_interrupt_is_lost_in_any_interleaving() {
     arbtest::arbtest(|u| {
         let (world, stack, card) = brought_up(3);
-        let mut irq = CardInterrupt::new(stack);
+        let mut irq = CardInterrupt::new(stack, &card);
         let two = Function::new(stack, &card, 2).unwrap();
         let may: u8 = *u.choose(&[4, 12])?;
         for function in 2..=3 {

@@ -256,7 +256,7 @@ fn by_cpu() -> Option<()> {
     black_box((card.count(), card.manufacturer()));
     let mut function = Function::new(&stack, &card, black_box(1)).ok()?;
     let future = async {
-        let mut irq = CardInterrupt::new(&stack);
+        let mut irq = CardInterrupt::new(&stack, &card);
         black_box(function.enable().await.is_ok() & function.set_block_size(black_box(64)).await.is_ok());
         let (done, scratch) = function.read(At::Fifo(black_box(0)), black_box(9), scratch, Chain::More).await;
         let (more, scratch) =
@@ -265,6 +265,8 @@ fn by_cpu() -> Option<()> {
             done.is_ok() & more.is_ok() & function.abort().await.is_ok() & function.reset().await.is_ok(),
         );
         black_box(function.write_read_u8(black_box(1), black_box(2), Chain::Last).await.is_ok());
+        black_box(function.write_common_u8(black_box(0xf0), black_box(2), Chain::Last).await.is_ok());
+        black_box(function.read_common_u8(black_box(0xf0), Chain::Last).await.is_ok());
         let bluetooth = TypeA::open(function, &mut irq, black_box(256)).await.ok()?;
         let (packet, scratch) = bluetooth.receive(&mut irq, scratch).await;
         black_box(packet.is_ok());

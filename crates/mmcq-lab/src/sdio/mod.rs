@@ -245,8 +245,9 @@ pub fn run(run: &Run<'_>) -> Result<Outcome, Failure> {
     let stack = &bench.stack;
     let brought = bench.drive(async {
         let (card, _) = card::bring_up_io(stack, buffer(512), Options::DEFAULT).await;
-        let function = Function::new(stack, &card?, 1)?;
-        let mut irq = CardInterrupt::new(stack);
+        let card = card?;
+        let function = Function::new(stack, &card, 1)?;
+        let mut irq = CardInterrupt::new(stack, &card);
         if asks {
             irq.enable(2).await?;
         }

@@ -40,8 +40,9 @@ async fn receive<L: Lock>(
     fast: bool,
     packets: &AtomicU64,
 ) -> Result<(), Error> {
-    let function = Function::new(shared, &description(), 1)?;
-    let mut irq = CardInterrupt::new(shared);
+    let card = description();
+    let function = Function::new(shared, &card, 1)?;
+    let mut irq = CardInterrupt::new(shared, &card);
     if !fast {
         irq.enable(2).await?;
     }

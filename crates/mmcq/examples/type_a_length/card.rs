@@ -1,6 +1,7 @@
 //! A controller and a Bluetooth Type-A card that cost next to nothing: a phase has ended when the next
 //! interrupt comes, and a packet is always there.
 
+use mmcq::card::quirk::Quirks;
 use mmcq::card::{FunctionInfo, IoCard};
 use mmcq::host::{
     BusOp, BusyDetect, Caps, Direction, DmaError, Done, Events, Host, Phase, Segment, StartError, Step,
@@ -140,5 +141,6 @@ pub fn description() -> IoCard {
         width: Width::W4,
         clock_hz: 25_000_000,
         async_interrupt: false,
+        quirks: Quirks::NONE,
     }
 }

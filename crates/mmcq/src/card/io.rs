@@ -2,9 +2,10 @@
 //!
 //! The order is: reset, CMD8, CMD5, [the memory's bring-up, slow and narrow], [CMD11], CMD3, CMD7, CCCR,
 //! tuples, width, speed, asynchronous interrupt. What a card says of itself is read before anything gets
-//! fast. A combo card goes no further than high speed.
+//! fast; its [quirks](super::quirk) are known from there on. A combo card goes no further than high speed.
 
 use super::identify::{self, Families, power_cycle};
+use super::quirk::{self, Quirks};
 use super::session::{Failed, Session};
 use super::{Card, Family, Options, sd, speed};
 use crate::engine::{Error, Target};
@@ -30,6 +31,8 @@ const INQUIRIES: u32 = 3;
 const TUPLES_NS: u64 = 200_000_000;
 /// A low-speed card's clock [SDIO 3].
 const LOW_SPEED_HZ: u32 = 400_000;
+/// The clock of a card that cannot do what it claims ([`Quirks::IO_SLOWER`]).
+const SLOWER_HZ: u32 = 150_000_000;
 /// BSS in CCCR 13h.
 const SPEED_MASK: u8 = 7 << 1;
 
@@ -69,6 +72,8 @@ pub struct IoCard {
     pub clock_hz: u32,
     /// Interrupts come without a clock, also on four lines.
     pub async_interrupt: bool,
+    /// What it needs otherwise than its standard says. A combo card's memory has its own.
+    pub quirks: Quirks,
 }
 
 impl IoCard {
@@ -144,7 +149,15 @@ impl<L: Lock, H: Host, const N: usize, P: Policy> Io<'_, '_, L, H, N, P> {
             };
             memory = Some(sd::bring_up(self.session, slow, v2, ocr, &mut None).await?);
         } else {
-            if fast && r4.s18a() {
+            let mut may_switch = fast && r4.s18a();
+            if may_switch && P::RECOVERS && quirk::of_any_io(Quirks::IO_NO_1V8, options.quirks) {
+                self.select().await?;
+                may_switch = !self.quirks_by_look(&options).await?.has(Quirks::IO_NO_1V8);
+                self.wake().await?;
+                r4 = self.power_up(inquiry, may_switch).await?;
+                may_switch &= r4.s18a();
+            }
+            if may_switch {
                 signal18 = sd::voltage_switch(self.session).await.is_ok();
                 if !signal18 {
                     // Only a power cycle takes a card out of a failed switch.
@@ -161,15 +174,24 @@ impl<L: Lock, H: Host, const N: usize, P: Policy> Io<'_, '_, L, H, N, P> {
         self.session.bus(BusOp::Clock(speed::clock(&caps, &options, own_hz))).await?;
         let until_ns = self.session.shared.now_ns().saturating_add(TUPLES_NS);
         let cis = self.tuples(0, cccr.cis, until_ns).await?;
+        let quirks = quirks_of::<P>(&cis, &options);
+        if quirks.has(Quirks::IO_NO_POLLING) {
+            // Its pending bits were among the registers.
+            self.read(reg::NOTHING).await?;
+        }
+        let options = match quirks.has(Quirks::IO_SLOWER) {
+            true => Options { max_clock_hz: options.max_clock_hz.min(SLOWER_HZ), ..options },
+            false => options,
+        };
         let mut functions = [None; FUNCTIONS_MAX as usize];
         for (number, place) in (1..=r4.functions()).zip(&mut functions) {
-            *place = Some(self.function(number, &cis, until_ns).await?);
+            *place = Some(self.function(number, &cis, quirks, until_ns).await?);
         }
 
         let legacy_hz = own_hz.min(cis.card.and_then(|card| card.max_clock_hz).unwrap_or(own_hz));
         let mut clock_hz = speed::clock(&caps, &options, legacy_hz);
         self.session.bus(BusOp::Clock(clock_hz)).await?;
-        let width = self.set_width(&caps, &options, &cccr, memory.as_ref()).await?;
+        let width = self.set_width(&caps, &options, &cccr, quirks, memory.as_ref()).await?;
         let timing = choose(&caps, &options, &cccr, memory.as_ref(), signal18, width);
         if timing != Timing::Legacy {
             *tried = Some(timing);
@@ -184,7 +206,7 @@ impl<L: Lock, H: Host, const N: usize, P: Policy> Io<'_, '_, L, H, N, P> {
             (card.timing, card.width, card.clock_hz) = (timing, width, clock_hz);
         }
         let rca = self.session.rca;
-        Ok(IoCard { rca, r4, cccr, cis, functions, memory, timing, width, clock_hz, async_interrupt })
+        Ok(IoCard { rca, r4, cccr, cis, functions, memory, timing, width, clock_hz, async_interrupt, quirks })
     }
 
     fn refuse<T>(&mut self, error: sdio::Error) -> Result<T, Failed> {
@@ -304,10 +326,28 @@ impl<L: Lock, H: Host, const N: usize, P: Policy> Io<'_, '_, L, H, N, P> {
         walker.finish().or_else(|error| self.refuse(sdio::Error::Cis(error)))
     }
 
-    async fn function(&mut self, number: u8, card: &Cis, until_ns: u64) -> Result<FunctionInfo, Failed> {
+    /// What is known to be wrong with a card of which nothing has been read, on the clock of identification.
+    async fn quirks_by_look(&mut self, options: &Options) -> Result<Quirks, Failed> {
+        let mut pointer = [0; 4];
+        for (addr, byte) in (reg::CIS..).zip(pointer.iter_mut().take(3)) {
+            *byte = self.read(addr).await?;
+        }
+        let until_ns = self.session.shared.now_ns().saturating_add(TUPLES_NS);
+        let cis = self.tuples(0, u32::from_le_bytes(pointer), until_ns).await?;
+        Ok(quirks_of::<P>(&cis, options))
+    }
+
+    async fn function(
+        &mut self,
+        number: u8,
+        card: &Cis,
+        quirks: Quirks,
+        until_ns: u64,
+    ) -> Result<FunctionInfo, Failed> {
+        let first = if quirks.has(Quirks::IO_NO_STANDARD_INTERFACE) { fbr::reg::POWER } else { 0 };
         let mut bytes = [0; fbr::BYTES];
         for (offset, byte) in (0..).zip(&mut bytes) {
-            if matches!(offset, 0..=2 | 9..=0x11) {
+            if offset >= first && matches!(offset, 0..=2 | 9..=0x11) {
                 *byte = self.read(fbr::base(number) + offset).await?;
             }
         }
@@ -319,19 +359,21 @@ impl<L: Lock, H: Host, const N: usize, P: Policy> Io<'_, '_, L, H, N, P> {
         Ok(FunctionInfo { number, fbr, manufacturer: cis.manufacturer.or(card.manufacturer), extension })
     }
 
-    /// Four lines if all can; and no pull-up on DAT3, which was the card detect of the one-bit days.
+    /// Four lines if all can; then without the pull-up on DAT3, by which a card on one line is detected.
     async fn set_width(
         &mut self,
         caps: &Caps,
         options: &Options,
         cccr: &Cccr,
+        quirks: Quirks,
         memory: Option<&Card>,
     ) -> Result<Width, Failed> {
         let four = cccr.width4()
             && memory.is_none_or(|card| scr(card).is_some_and(|scr| scr.width4))
             && speed::width(caps, options, Width::W4) == Width::W4;
         let lines = if four { cccr::WIDTH_4 } else { 0 };
-        let interface = cccr.interface & !cccr::WIDTH_MASK | cccr::DETECT_OFF | lines;
+        let off = if four || quirks.has(Quirks::IO_DETECT_OFF) { cccr::DETECT_OFF } else { 0 };
+        let interface = cccr.interface & !cccr::WIDTH_MASK | off | lines;
         self.write(reg::INTERFACE, interface, cccr::WIDTH_MASK).await?;
         if !four {
             return Ok(Width::W1);
@@ -383,6 +425,13 @@ impl<L: Lock, H: Host, const N: usize, P: Policy> Io<'_, '_, L, H, N, P> {
         self.session.command(cmd::io_read(0, reg::REVISION)).await?;
         self.read(reg::REVISION).await?;
         Ok(clock_hz)
+    }
+}
+
+fn quirks_of<P: Policy>(cis: &Cis, options: &Options) -> Quirks {
+    match cis.manufacturer {
+        Some(who) if P::RECOVERS => quirk::of_io(who.vendor, who.product, options.quirks),
+        _ => Quirks::NONE,
     }
 }
 

@@ -24,11 +24,13 @@ use crate::host::{Host, Timing, Width};
 use crate::sched::Policy;
 use crate::sdio;
 use crate::spec::ParseError;
+use crate::spec::cid::Cid;
 use crate::task::{Lock, Shared};
 pub use emmc::Emmc;
 pub use equip::equip;
 pub use io::{FunctionInfo, IoCard};
 pub use keep::{Event, keep, keep_emmc, keep_sd};
+use quirk::Quirks;
 pub use sd::Sd;
 use session::{Failed, Session};
 
@@ -92,6 +94,24 @@ pub struct Card {
     pub clock_hz: u32,
     /// What the engine was told.
     pub target: Target,
+}
+
+impl Card {
+    /// Year and month (1 to 12) of manufacture.
+    pub fn made(&self) -> (u16, u8) {
+        let (cid, year) = match self.family {
+            Family::Sd(_) => {
+                let cid = Cid::parse_sd(&self.cid);
+                (cid, cid.year)
+            }
+            Family::Emmc(emmc) => {
+                let cid = Cid::parse_emmc(&self.cid);
+                (cid, cid.emmc_year(emmc.revision))
+            }
+        };
+        let late = self.target.quirks.has(Quirks::LATE_DATE) && matches!(year, 2010..=2012);
+        (if late { year + 16 } else { year }, cid.month)
+    }
 }
 
 impl From<ParseError> for Error {

@@ -31,7 +31,7 @@ impl Quirks {
     pub const NO_SD_DISCARD: Quirks = Quirks(1 << 8);
     /// The high-priority interrupt breaks it.
     pub const NO_HPI: Quirks = Quirks(1 << 9);
-    /// Its date of manufacture counts from a later year than its revision says.
+    /// Its years 2010 to 2012 are 2026 to 2028: it counts as EXT_CSD_REV 9 does and has an older one.
     pub const LATE_DATE: Quirks = Quirks(1 << 10);
     /// A secure erase takes two seconds, whatever its size.
     pub const FIXED_SECURE_TIME: Quirks = Quirks(1 << 11);
@@ -39,23 +39,24 @@ impl Quirks {
     pub const ERASE_ARGUMENT_BY_SWITCH: Quirks = Quirks(1 << 12);
     /// SD: its command queue loses data.
     pub const NO_SD_QUEUE: Quirks = Quirks(1 << 13);
-    /// The last block must be read alone.
+    /// The last block must be read alone: CMD18 that comes to it makes the card silent.
     pub const LAST_BLOCK_ALONE: Quirks = Quirks(1 << 14);
-    /// I/O: functions do not announce a standard interface as they should.
+    /// I/O: the interface code of its functions must not be read; they have none.
     pub const IO_NO_STANDARD_INTERFACE: Quirks = Quirks(1 << 15);
-    /// I/O: its pull-up at DAT3 stays on and must be switched off.
+    /// I/O: its pull-up at DAT3 must be switched off on one line as well, and not only on four.
     pub const IO_DETECT_OFF: Quirks = Quirks(1 << 16);
-    /// I/O: registers of function 0 outside the vendor's range may be written.
+    /// I/O: its drivers may write any register of function 0, and not only the vendor's F0h to FFh.
     pub const IO_LENIENT_F0: Quirks = Quirks(1 << 17);
-    /// I/O: transfers by bytes must have the block's size.
+    /// I/O: a transfer by bytes has a block's bytes at most. Its drivers set a block size first.
     pub const IO_BLOCK_SIZE_FOR_BYTES: Quirks = Quirks(1 << 18);
-    /// I/O: transfers by bytes cannot have 512 of them.
+    /// I/O: a transfer by bytes cannot have 512 of them.
     pub const IO_NO_512_BYTES: Quirks = Quirks(1 << 19);
-    /// I/O: its pending bits must not be polled.
+    /// I/O: each look at its pending bits must be followed by a read of FFh, or the next shows one too many.
     pub const IO_NO_POLLING: Quirks = Quirks(1 << 20);
     /// I/O: a slower clock than it claims, 150 MHz at most.
     pub const IO_SLOWER: Quirks = Quirks(1 << 21);
-    /// I/O: it must not be switched to 1.8 V.
+    /// I/O: it must not be switched to 1.8 V. Who it is is not known before that; so where an entry has this,
+    /// every card that offers 1.8 V is looked at first, then reset.
     pub const IO_NO_1V8: Quirks = Quirks(1 << 22);
 
     /// How many different ones there are.
@@ -218,6 +219,11 @@ const MARVELL: u16 = 0x2df;
 pub const IO: &[Quirk] = &[
     Quirk::io(TI, 0x4076, Quirks::IO_NO_STANDARD_INTERFACE.and(Quirks::IO_DETECT_OFF)),
     Quirk::io(STE, 0x2280, Quirks::IO_NO_512_BYTES),
+    // 8385 and 8686.
+    Quirk::io(MARVELL, 0x9103, Quirks::IO_LENIENT_F0),
+    // 8786, 8787.
+    Quirk::io(MARVELL, 0x9116, Quirks::IO_BLOCK_SIZE_FOR_BYTES),
+    Quirk::io(MARVELL, 0x9119, Quirks::IO_BLOCK_SIZE_FOR_BYTES),
     // 8797, function 0.
     Quirk::io(MARVELL, 0x9128, Quirks::IO_NO_POLLING),
     // 8887.
@@ -239,6 +245,11 @@ pub fn of_io(manufacturer: u16, device: u16, more: &[Quirk]) -> Quirks {
     let fits =
         |quirk: &&Quirk| quirk.of == Of::Io && quirk.manufacturer == manufacturer && quirk.oem == device;
     IO.iter().chain(more).filter(fits).fold(Quirks::NONE, |all, quirk| all.and(quirk.quirks))
+}
+
+/// Does any entry of both tables say this of some I/O card?
+pub(super) fn of_any_io(quirks: Quirks, more: &[Quirk]) -> bool {
+    IO.iter().chain(more).any(|quirk| quirk.of == Of::Io && quirk.quirks.has(quirks))
 }
 
 fn gather(known: &[Quirk], more: &[Quirk], of: Of, cid: &[u32; 4], revision: u8) -> Quirks {
@@ -323,6 +334,10 @@ mod tests {
         let micron = of_emmc(&emmc(0x13, 0x14e, b"Q2J54A"), 7, &[]);
         assert!(micron.has(Quirks::NO_TRIM) && micron.has(Quirks::FLUSH_AFTER_WRITE));
         assert_eq!(of_io(0x97, 0x4076, &[]).bits().count_ones(), 2);
+        const MINE: &[Quirk] = &[Quirk::io(1, 2, Quirks::IO_NO_1V8)];
+        assert_eq!((of_io(1, 2, MINE), of_io(1, 3, MINE)), (Quirks::IO_NO_1V8, Quirks::NONE));
+        assert!(of_any_io(Quirks::IO_NO_1V8, MINE) && of_any_io(Quirks::IO_SLOWER, &[]));
+        assert!(!of_any_io(Quirks::NO_TRIM, MINE));
     }
 
     #[test]

@@ -244,8 +244,8 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     }
 
     /// Accepts a request, maps its memory if there is room ahead, and starts it if the controller is idle. A refused request comes back whole.
-    pub fn submit(&mut self, request: Request, now_ns: u64) -> Result<SlotId, (Error, Request)> {
-        if let Err(error) = self.admit(&request) {
+    pub fn submit(&mut self, mut request: Request, now_ns: u64) -> Result<SlotId, (Error, Request)> {
+        if let Err(error) = self.admit(&mut request) {
             return Err((error, request));
         }
         let Some(index) = self.allocate() else { return Err((Error::Full, request)) };
@@ -294,7 +294,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     }
 
     /// Why a request cannot be accepted, if so.
-    fn admit(&mut self, request: &Request) -> Result<(), Error> {
+    fn admit(&mut self, request: &mut Request) -> Result<(), Error> {
         if self.barred {
             self.bar(request)?;
         }
@@ -505,10 +505,12 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             self.beside.allowed = false;
             if P::RECOVERS {
                 (self.is_dead, self.read_only) = (false, false);
-                self.rebar();
             }
         }
         self.target = target;
+        if P::RECOVERS {
+            self.rebar();
+        }
         self.runs = [Run::NEW; 2];
         self.memory.area = 0;
         if self.target.is_none() {

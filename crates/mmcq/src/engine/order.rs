@@ -81,9 +81,9 @@ impl<const N: usize> Gathered<N> {
         }
     }
 
-    /// A piece of one write, with nobody beside it.
-    pub fn alone(&mut self, index: u8, lba: u64, blocks: u32) {
-        (self.direction, self.lba, self.blocks, self.count) = (Direction::Write, lba, 0, 0);
+    /// A piece of one request, with nobody beside it.
+    pub fn alone(&mut self, direction: Direction, index: u8, lba: u64, blocks: u32) {
+        (self.direction, self.lba, self.blocks, self.count) = (direction, lba, 0, 0);
         self.append(index, blocks);
     }
 

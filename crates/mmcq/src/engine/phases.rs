@@ -190,7 +190,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     /// Collects the next reads or writes and starts their first phase.
     fn begin_transfer(&mut self, first: u8, now_ns: u64) {
         if P::RECOVERS && self.slots.at(first).rules != Rules::NONE {
-            return self.write_specially(first, now_ns);
+            return self.go_specially(first, now_ns);
         }
         self.idle_since_ns = None;
         let Some(&Target { extended_address, .. }) = self.target.as_ref() else {

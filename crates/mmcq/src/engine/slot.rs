@@ -27,14 +27,15 @@ pub(super) enum State {
     Lost,
 }
 
-/// What makes a write special.
+/// What makes a write special; or a read, which has no other rule than the first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Rules(u8);
 
 impl Rules {
-    /// A write like any other.
+    /// Like any other.
     pub const NONE: Rules = Rules(0);
-    /// Complete only when it is on the medium.
+    /// Complete only when it is on the medium. Of a read: it ends where the card's last block is, which must
+    /// be read alone.
     pub const DURABLE: Rules = Rules(1);
     /// Zeroes: the buffer goes out again and again.
     pub const ZERO: Rules = Rules(1 << 1);

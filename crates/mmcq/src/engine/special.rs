@@ -1,4 +1,4 @@
-//! Writes with their own rules: durable ones, and zeroes.
+//! Writes with their own rules: durable ones, and zeroes. And reads of a last block that must be read alone.
 //!
 //! A durable write is complete when its data are on the medium. Without a volatile cache that is what every
 //! settled write is; such a write only stays out of open transfers. With one, an eMMC's reliable write goes
@@ -12,7 +12,7 @@ use super::phases::{COMMAND_TIMEOUT_NS, Stage};
 use super::slot::{NONE, Rules, Slot, State};
 use super::stream::{Close, End};
 use super::{Abilities, BLOCK_BYTES, Engine, Error, FlushBy, Kind, Request, Target};
-use crate::host::Host;
+use crate::host::{Direction, Host, Segment};
 use crate::sched::Policy;
 use crate::spec::command;
 use crate::spec::response::R1;
@@ -111,18 +111,35 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             cached && target.count && !self.host.caps().no_count && self.abilities.reliable(start, blocks);
         self.slots.at_mut(index).rules.set(Rules::FLUSH_AFTER, durable && cached && !reliable);
         let piece = most.min(self.limits().blocks);
-        self.gathered.alone(index, lba, piece);
+        let segment = if zero { self.slots.at(index).segment } else { self.rest_of(index) };
+        let end = if durable && reliable { End::Reliable } else { End::Here };
+        self.send_alone(index, (Direction::Write, lba, piece), segment, end, now_ns);
+    }
+
+    /// The memory of a request without what has been moved.
+    fn rest_of(&self, index: u8) -> Segment {
         let slot = self.slots.at(index);
         let mut segment = slot.segment;
-        if !zero {
-            let skip = moved.saturating_mul(BLOCK_BYTES);
-            // SAFETY: `skip` bytes of the slot's own buffer have been moved already, so the result is inside
-            // or one past its end.
-            segment.ptr = unsafe { segment.ptr.add(skip as usize) };
-            segment.bus = segment.bus.wrapping_add(u64::from(skip));
-            segment.len = segment.len.saturating_sub(skip);
-        }
-        segment.len = segment.len.min(piece.saturating_mul(BLOCK_BYTES));
+        let skip = slot.moved_blocks.saturating_mul(BLOCK_BYTES);
+        // SAFETY: `skip` bytes of the slot's own buffer have been moved already, so the result is inside or one
+        // past its end.
+        segment.ptr = unsafe { segment.ptr.add(skip as usize) };
+        segment.bus = segment.bus.wrapping_add(u64::from(skip));
+        segment.len = segment.len.saturating_sub(skip);
+        segment
+    }
+
+    /// Sends blocks of a request, with nobody beside it.
+    fn send_alone(
+        &mut self,
+        index: u8,
+        (direction, lba, blocks): (Direction, u64, u32),
+        mut segment: Segment,
+        end: End,
+        now_ns: u64,
+    ) {
+        self.gathered.alone(direction, index, lba, blocks);
+        segment.len = segment.len.min(blocks.saturating_mul(BLOCK_BYTES));
         self.segment_count = 0;
         if let Some(first) = self.segments.first_mut() {
             *first = segment;
@@ -134,15 +151,15 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         self.slots.unlink(index);
         self.slots.at_mut(index).state = State::Active;
         self.idle_since_ns = None;
-        self.end = if durable && reliable { End::Reliable } else { End::Here };
+        self.end = end;
         self.stats.transfers += 1;
         self.failure = None;
         self.questions = 0;
-        if target.extended_address {
+        if self.target.is_some_and(|target| target.extended_address) {
             let upper = command::sd::address_extension((lba >> 32) as u8);
             self.start_command(Stage::Address, upper, COMMAND_TIMEOUT_NS, now_ns);
         } else if self.end == End::Reliable {
-            let count = command::set_block_count(piece, true);
+            let count = command::set_block_count(blocks, true);
             self.start_command(Stage::Count, count, COMMAND_TIMEOUT_NS, now_ns);
         } else {
             self.begin_special_counted(now_ns);
@@ -185,10 +202,38 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
 }
 
 impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
-    /// A write with its own rules is next.
+    /// A write with its own rules is next, or a read with its one.
     #[cold]
     #[inline(never)]
-    pub(super) fn write_specially(&mut self, first: u8, now_ns: u64) {
+    pub(super) fn go_specially(&mut self, first: u8, now_ns: u64) {
+        if self.slots.at(first).direction() == Some(Direction::Read) {
+            return self.read_to_the_end(first, now_ns);
+        }
         self.extra(Event::Write(first), now_ns);
+    }
+
+    /// The last block of a card that must read it alone: what is before it first, closed at once.
+    fn read_to_the_end(&mut self, index: u8, now_ns: u64) {
+        if self.open.is_some() {
+            return self.close(Close::Break, now_ns);
+        }
+        if self.settling != 0 {
+            return self.ask_status(Stage::Status, now_ns);
+        }
+        let (Some((_, lba, rest)), Some(sectors)) =
+            (self.slots.at(index).span(), self.target.map(|target| target.sectors))
+        else {
+            return self.refuse(index, Error::NoCard);
+        };
+        if let Err(error) = self.map(index) {
+            return self.refuse(index, error);
+        }
+        let before = sectors.saturating_sub(1).saturating_sub(lba);
+        let most = match u32::try_from(before) {
+            Ok(before) if before > 0 => rest.min(before),
+            _ => rest,
+        };
+        let piece = most.min(self.limits().blocks);
+        self.send_alone(index, (Direction::Read, lba, piece), self.rest_of(index), End::Here, now_ns);
     }
 }

@@ -45,13 +45,14 @@ pub struct TypeA<'a, L: Lock, H: Host, const N: usize, P: Policy = Fifo> {
 }
 
 impl<'a, L: Lock, H: Host, const N: usize, P: Policy> TypeA<'a, L, H, N, P> {
-    /// Enables the function and its interrupt.
+    /// Resets the function, which may still wait for the word of a driver that was dropped in the middle of a
+    /// packet, and enables it and its interrupt.
     pub async fn open(
         mut function: Function<'a, L, H, N, P>,
         irq: &mut CardInterrupt<'a, L, H, N, P>,
         block_bytes: u16,
     ) -> Result<Self, Error> {
-        function.enable().await?;
+        function.reset().await?;
         function.set_block_size(block_bytes).await?;
         irq.enable(function.number()).await?;
         function.write_u8(MODE, 0, Chain::More).await?;

@@ -36,6 +36,8 @@ pub mod reg {
     pub const DRIVE: u32 = 0x15;
     /// Asynchronous interrupt.
     pub const INTERRUPT_EXTENSION: u32 = 0x16;
+    /// The last of the vendor's own; what standard and most cards have nothing behind.
+    pub const NOTHING: u32 = 0xff;
 }
 
 /// RES in [`reg::ABORT`]: resets all I/O functions.

@@ -77,6 +77,11 @@ pub enum Error {
         /// Read back.
         read: u8,
     },
+    /// A register of function 0 that a driver may not write.
+    NotVendors {
+        /// Which.
+        addr: u32,
+    },
     /// A packet whose header makes no sense, or that the buffer cannot hold.
     Packet {
         /// Its length by its header, in bytes.
@@ -128,6 +133,9 @@ impl fmt::Display for Error {
             }
             Error::NotTaken { addr, wrote, read } => {
                 write!(f, "register {addr:#07x} of function 0: wrote {wrote:#04x}, reads {read:#04x}")
+            }
+            Error::NotVendors { addr } => {
+                write!(f, "register {addr:#07x} of function 0 is not the vendor's, expected 0xf0 to 0xff")
             }
             Error::Packet { bytes, max_bytes, kind } => {
                 write!(f, "a packet of type {kind} with {bytes} bytes, expected at most {max_bytes}")

@@ -4,8 +4,9 @@ use super::cccr::{Cccr, reg};
 use super::direct::{Chain, Direct, direct, judge};
 use super::{ADDRESSES, Error, Split, fbr};
 use crate::card::IoCard;
+use crate::card::quirk::Quirks;
 use crate::engine::{self, DmaBuf, Kind, Request};
-use crate::host::{Auto, Data, Direction, Host, Phase};
+use crate::host::{Auto, Caps, Data, Direction, Host, Phase};
 use crate::sched::{Fifo, Policy};
 use crate::spec::command::Command;
 use crate::spec::command::sdio::{self as cmd, Count, Extended};
@@ -16,6 +17,9 @@ use crate::task::{Lock, Shared};
 const READY_POLL_NS: (u64, u64) = (50_000, 1_000_000);
 /// A block as the host's drivers know it.
 const BLOCK_BYTES_MAX: u16 = 2048;
+
+/// Registers of function 0 that are the vendor's.
+const VENDORS: core::ops::RangeInclusive<u32> = 0xf0..=0xff;
 
 /// Where a transfer goes on the function's side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,6 +45,7 @@ pub struct Function<'a, L: Lock, H: Host, const N: usize, P: Policy = Fifo> {
     shared: &'a Shared<L, H, N, P>,
     number: u8,
     cccr: Cccr,
+    quirks: Quirks,
     max_block_bytes: u16,
     /// What the card was told; 0: nothing, so only bytes go.
     block_bytes: u16,
@@ -57,6 +62,7 @@ impl<'a, L: Lock, H: Host, const N: usize, P: Policy> Function<'a, L, H, N, P> {
             shared,
             number,
             cccr: card.cccr,
+            quirks: card.quirks,
             max_block_bytes: info.extension.max_block_bytes,
             block_bytes: 0,
             enable_timeout_ns: info.extension.enable_timeout_ns.unwrap_or(limits::ENABLE_NS),
@@ -165,6 +171,22 @@ impl<'a, L: Lock, H: Host, const N: usize, P: Policy> Function<'a, L, H, N, P> {
         direct(self.shared, self.number, addr, cmd::io_write_read(self.number, addr, value), chain).await
     }
 
+    /// CMD52: reads a register of function 0, which all functions share.
+    pub async fn read_common_u8(&self, addr: u32, chain: Chain) -> Result<u8, Error> {
+        self.bounds(At::Fifo(addr), 1, u32::MAX)?;
+        self.common(cmd::io_read(0, addr), addr, chain).await
+    }
+
+    /// CMD52: writes a register of function 0: one of the vendor's own, F0h to FFh [SDIO 6.9]. Others are not
+    /// a driver's to write, but for cards that [cannot do without](Quirks::IO_LENIENT_F0).
+    pub async fn write_common_u8(&self, addr: u32, value: u8, chain: Chain) -> Result<(), Error> {
+        self.bounds(At::Fifo(addr), 1, u32::MAX)?;
+        if !VENDORS.contains(&addr) && !self.quirks.has(Quirks::IO_LENIENT_F0) {
+            return Err(Error::NotVendors { addr });
+        }
+        self.common(cmd::io_write(0, addr, value), addr, chain).await.map(|_| ())
+    }
+
     /// CMD53: reads into the first `bytes` of a buffer, in as many commands as it takes. After an error
     /// nothing is known of the buffer's content.
     pub async fn read(&self, at: At, bytes: u32, buf: DmaBuf, chain: Chain) -> (Result<(), Error>, DmaBuf) {
@@ -187,7 +209,8 @@ impl<'a, L: Lock, H: Host, const N: usize, P: Policy> Function<'a, L, H, N, P> {
     /// How transfers are cut now.
     pub fn split(&self) -> Split {
         let (block, max_block) = (self.block_bytes, self.max_block_bytes);
-        self.shared.with(|engine| Split::new(engine.host().caps(), &self.cccr, block, max_block))
+        let split = |caps: &Caps| Split::new(caps, &self.cccr, self.quirks, block, max_block);
+        self.shared.with(|engine| split(engine.host().caps()))
     }
 
     fn bounds(&self, at: At, bytes: u32, given: u32) -> Result<(), Error> {

@@ -7,6 +7,8 @@
 use super::cccr::reg;
 use super::direct::{Chain, direct};
 use super::{Error, FUNCTIONS_MAX};
+use crate::card::IoCard;
+use crate::card::quirk::Quirks;
 use crate::host::Host;
 use crate::sched::{Fifo, Policy};
 use crate::spec::command::sdio as cmd;
@@ -43,12 +45,18 @@ pub struct CardInterrupt<'a, L: Lock, H: Host, const N: usize, P: Policy = Fifo>
     shared: &'a Shared<L, H, N, P>,
     /// IENx without the master switch: functions that may interrupt.
     enabled: u8,
+    /// A look at INTx must be [followed](Quirks::IO_NO_POLLING) by one at nothing.
+    looks_away: bool,
 }
 
 impl<'a, L: Lock, H: Host, const N: usize, P: Policy> CardInterrupt<'a, L, H, N, P> {
-    /// The interrupt of a card that has been brought up; no function may use it yet.
-    pub fn new(shared: &'a Shared<L, H, N, P>) -> Self {
-        CardInterrupt { shared, enabled: 0 }
+    /// The interrupt of a card that has been brought up; no function may use it yet. Nothing is sent.
+    pub fn new(shared: &'a Shared<L, H, N, P>, card: &IoCard) -> Self {
+        Self::with_quirks(shared, card.quirks)
+    }
+
+    pub(crate) fn with_quirks(shared: &'a Shared<L, H, N, P>, quirks: Quirks) -> Self {
+        CardInterrupt { shared, enabled: 0, looks_away: quirks.has(Quirks::IO_NO_POLLING) }
     }
 
     /// Functions that may interrupt, one bit each.
@@ -96,6 +104,9 @@ impl<'a, L: Lock, H: Host, const N: usize, P: Policy> CardInterrupt<'a, L, H, N,
         }
         let command = cmd::io_read(0, reg::INT_PENDING);
         let pending = direct(self.shared, 0, reg::INT_PENDING, command, Chain::More).await?;
+        if self.looks_away {
+            direct(self.shared, 0, reg::NOTHING, cmd::io_read(0, reg::NOTHING), Chain::More).await?;
+        }
         Ok(pending & self.enabled)
     }
 

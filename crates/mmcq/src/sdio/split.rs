@@ -1,6 +1,7 @@
 //! How a transfer of any length is cut into commands [SDIO 5.3].
 
 use super::cccr::Cccr;
+use crate::card::quirk::Quirks;
 use crate::host::Caps;
 use crate::spec::command::sdio::Count;
 
@@ -24,11 +25,13 @@ pub struct Split {
 
 impl Split {
     /// For a function with this block size (0: none was set) and largest block.
-    pub fn new(caps: &Caps, cccr: &Cccr, block_bytes: u16, max_block_bytes: u16) -> Self {
+    pub fn new(caps: &Caps, cccr: &Cccr, quirks: Quirks, block_bytes: u16, max_block_bytes: u16) -> Self {
         let host_bytes = caps.max_bytes.min(caps.max_segment_bytes).max(1);
         let size = u32::from(block_bytes);
         let blocks = BLOCKS_MAX.min(caps.max_blocks).min(host_bytes.checked_div(size).unwrap_or(0));
-        let bytes = BYTES_MAX.min(u32::from(max_block_bytes)).min(host_bytes).max(1);
+        let by_bytes = if quirks.has(Quirks::IO_NO_512_BYTES) { BYTES_MAX - 1 } else { BYTES_MAX };
+        let block = if quirks.has(Quirks::IO_BLOCK_SIZE_FOR_BYTES) { block_bytes } else { max_block_bytes };
+        let bytes = by_bytes.min(u32::from(block)).min(host_bytes).max(1);
         Split {
             block_bytes: if cccr.multi_block() && blocks > 0 { block_bytes } else { 0 },
             blocks_max: blocks as u16,

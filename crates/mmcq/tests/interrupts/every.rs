@@ -304,7 +304,7 @@ fn the_registers_and_fifo_of_a_function() {
 fn packets_by_the_card_interrupt() {
     every("card interrupt", io_bench, |bench, (world, card)| {
         bench.run(async {
-            let mut irq = CardInterrupt::new(&bench.stack);
+            let mut irq = CardInterrupt::new(&bench.stack, card);
             let bluetooth =
                 TypeA::open(Function::new(&bench.stack, card, 1).unwrap(), &mut irq, 512).await.unwrap();
             let mut buf = bench.buffer(64, 0);

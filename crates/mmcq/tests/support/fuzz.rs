@@ -16,7 +16,15 @@ pub fn fuzz(name: &str, usual_ms: u64, f: impl FnMut(&mut Unstructured<'_>) -> R
     sized(name, usual_ms, 32..4_096, f);
 }
 
-/// The same with so many bytes for an input.
+/// Gives `f` so many inputs of so many bytes that are the same in every run, however little time a busy machine has: for what
+/// must be seen to have been reached.
+pub fn always(inputs: u64, bytes: u32, mut f: impl FnMut(&mut Unstructured<'_>) -> Result<()>) {
+    for seed in 1..=inputs {
+        arbtest::arbtest(&mut f).seed(seed << 32 | u64::from(bytes)).run();
+    }
+}
+
+/// The same as [`fuzz`] with so many bytes for an input.
 pub fn sized(
     name: &str,
     usual_ms: u64,

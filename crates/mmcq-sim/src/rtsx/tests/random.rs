@@ -91,7 +91,7 @@ fn sound(u: &mut Unstructured, read: bool, blocks: u32) -> Result<Vec<u32>> {
 #[test]
 fn fuzz_storms_never_panic_and_time_goes_forward() {
     let moved = std::cell::Cell::new((0, 0));
-    crate::fuzz::sized("rtsx: fuzz_storms", 1_500, 4096..65_536, |u| {
+    let mut storm = |u: &mut Unstructured| {
         let config = any_config(u)?;
         let memory = ShadowMemory::new(MemoryConfig::BITS32);
         let card = TestCard::new();
@@ -193,9 +193,11 @@ fn fuzz_storms_never_panic_and_time_goes_forward() {
         let (read, written) = moved.get();
         moved.set((read + host.stats().blocks_read, written + host.stats().blocks_written));
         Ok(())
-    });
+    };
+    crate::fuzz::always(64, 32_768, &mut storm);
     let (read, written) = moved.get();
     assert!(read > 0 && written > 0, "the storms reached the data: {read} and {written} blocks");
+    crate::fuzz::sized("rtsx: fuzz_storms", 1_500, 4096..65_536, storm);
 }
 
 #[test]

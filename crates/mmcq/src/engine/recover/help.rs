@@ -4,6 +4,7 @@
 
 use super::super::{Engine, Error, Kind, Mode, Target};
 use super::{Incident, Rung};
+use crate::card::quirk::Quirks;
 use crate::host::Host;
 use crate::plant::{self, Bug};
 use crate::sched::Policy;
@@ -107,9 +108,9 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
                 if help == Help::Inserted {
                     (self.is_dead, self.read_only) = (false, false);
                     self.incident.card_is_new();
-                    self.rebar();
                 }
                 self.target = Some(target);
+                self.rebar();
                 if help == Help::Slower {
                     self.piece_blocks = u32::MAX;
                     self.incident.is_slower();
@@ -183,15 +184,17 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         self.stopped = self.mode == Mode::Halted || P::RECOVERS && helping;
     }
 
-    /// Which requests are not even accepted?
+    /// Are there requests that are not even accepted, or only to go alone?
     pub(in super::super) fn rebar(&mut self) {
         let broken = self.is_dead || self.read_only || self.cache_lost;
-        self.barred = self.mode == Mode::Suspended || P::RECOVERS && broken;
+        let picky = self.target.as_ref().is_some_and(|t| t.quirks.has(Quirks::LAST_BLOCK_ALONE));
+        self.barred = self.mode == Mode::Suspended || P::RECOVERS && (broken || picky);
     }
 
-    /// Why a request is not accepted, if so.
+    /// Why a request is not accepted, if so. Reads of the end of a card whose last block must be read alone
+    /// are marked: everybody else's path knows nothing of such cards.
     #[cold]
-    pub(in super::super) fn bar(&mut self, request: &super::super::Request) -> Result<(), Error> {
+    pub(in super::super) fn bar(&mut self, request: &mut super::super::Request) -> Result<(), Error> {
         if !P::RECOVERS {
             return Err(Error::Suspended);
         }
@@ -207,6 +210,11 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         }
         if write && request.durable && self.take_cache_lost() {
             return Err(Error::CacheLost);
+        }
+        if let (Kind::Read { lba, blocks }, Some(target)) = (request.kind, self.target.as_ref()) {
+            // Nor is a transfer left open in front of that block: the card would look ahead.
+            let end = lba.saturating_add(u64::from(blocks)).saturating_add(1);
+            request.durable = end >= target.sectors && target.quirks.has(Quirks::LAST_BLOCK_ALONE);
         }
         Ok(())
     }

@@ -183,7 +183,8 @@ fn loom_a_card_interrupt_finds_its_waiter() {
                 stack.on_irq();
             }
         });
-        let mut interrupt = crate::sdio::CardInterrupt::new(&*rig.stack);
+        let mut interrupt =
+            crate::sdio::CardInterrupt::with_quirks(&*rig.stack, crate::card::quirk::Quirks::NONE);
         for _ in 0..2 {
             block_on(interrupt.wait());
             rig.stack.with(|engine| {
@@ -211,7 +212,8 @@ fn loom_a_dropped_waiter_loses_no_card_interrupt() {
             line.wait();
             stack.on_irq();
         });
-        let mut interrupt = crate::sdio::CardInterrupt::new(&*rig.stack);
+        let mut interrupt =
+            crate::sdio::CardInterrupt::with_quirks(&*rig.stack, crate::card::quirk::Quirks::NONE);
         let _ = pin!(interrupt.wait()).poll(&mut Context::from_waker(Waker::noop()));
         block_on(interrupt.wait());
         card.join().unwrap();
