@@ -78,7 +78,7 @@ enum Mode {
     Swap,
     /// The same card out and in many times, at every event
     Bounce,
-    /// What chance seldom hits: late answers at each moment, bad reads behind writes, stops that complete twice
+    /// What chance seldom hits: answers late or lost at the worst moment, stops that complete twice, bad pieces of writes, brown-outs before a flush
     Aimed,
     /// All of these
     All,

@@ -1,21 +1,22 @@
-//! Small runs aimed at what chance seldom hits: an answer that comes just as the data end, a bad read right behind a write, a stop that completes twice.
-//! None of it may cost a request its success, and what is only late costs no recovery.
+//! Small runs aimed at what chance seldom hits: an answer that comes just as the data end, a lost answer that would have told how a write went, a stop that
+//! completes twice, a bad block in a piece of a write, a supply that is lost between a write and its flush.
 
 use super::case::{BusyBy, Case, Luck, Operation, Setup};
 use super::machine::TRANSFERS;
 use super::run::{Bench, CARDS, Outcome, POINTS, run};
 use super::score::Score;
 use super::spread::spread;
+use super::workloads::workload;
 use mmcq::engine::Rung;
 use mmcq_sim::checker::{Asked, Fault, Violation};
 use mmcq_sim::faults::{Point, Shot, Strike};
 
 /// Names, in the order of [`CAMPAIGNS`].
-pub const NAMES: [&str; 3] = ["late answers", "bad reads", "double stops"];
+pub const NAMES: [&str; 5] = ["late answers", "lost answers", "double stops", "bad pieces", "brown-outs"];
 /// A campaign: threads, and who hears of its progress.
 pub type Campaign = fn(usize, &(dyn Fn(u64) + Sync)) -> Score;
 /// All of this file.
-pub const CAMPAIGNS: [Campaign; 3] = [late_answers, bad_reads, double_stops];
+pub const CAMPAIGNS: [Campaign; 5] = [late_answers, lost_answers, double_stops, bad_pieces, brown_outs];
 
 /// All of them, one after the other.
 pub fn aimed(jobs: usize, progress: &(dyn Fn(u64) + Sync)) -> Score {
@@ -59,9 +60,9 @@ fn case(setup: Setup, list: &[(Asked, u32, u32)], luck: Luck) -> Case {
     }
 }
 
-/// Responses before the first request, and in all.
-fn responses(clean: &Outcome) -> (u64, u64) {
-    let place = POINTS.iter().position(|point| *point == Point::Response).unwrap_or(0);
+/// Events of this point before the first request, and in all.
+fn events(clean: &Outcome, point: Point) -> (u64, u64) {
+    let place = POINTS.iter().position(|known| *known == point).unwrap_or(0);
     (clean.before.1[place], clean.points[place])
 }
 
@@ -91,7 +92,7 @@ fn late_answers(jobs: usize, progress: &(dyn Fn(u64) + Sync)) -> Score {
     spread(jobs, &|index, bench, score| {
         let Some(&setup) = machines.get((index / RESPONSES_MAX) as usize) else { return false };
         let clean = run(&case(setup, &list, Luck::Good), bench, None);
-        let (before, all) = responses(&clean);
+        let (before, all) = events(&clean, Point::Response);
         let nth = before + 1 + index % RESPONSES_MAX;
         if nth > all {
             return true;
@@ -143,23 +144,25 @@ const DAMAGES: [Strike; 4] = [Strike::Crc, Strike::Lost, Strike::EndBit, Strike:
 /// CARD_ECC_FAILED [SD 4.10.1].
 const ECC_FAILED: u32 = 1 << 21;
 
-/// The answer to a read, which tells how the write before it went, is damaged; and the read's own block is bad, so that the card says ECC_FAILED when it is
-/// asked. Nobody knows the write's fate then, but it has not failed.
-fn bad_reads(jobs: usize, progress: &(dyn Fn(u64) + Sync)) -> Score {
+/// The answer to a read, which tells how the write before it went, is damaged. Either the read's own block is bad, and the card says ECC_FAILED when it is
+/// asked: the write has not failed. Or the write has failed indeed, and nobody will ever say so. Both times it is written once more, and well.
+fn lost_answers(jobs: usize, progress: &(dyn Fn(u64) + Sync)) -> Score {
     let read = Asked::Read;
     let list = [(WRITE, 0, 1), (read, 4, 1), (WRITE, 1, 1), (read, 5, 1), (WRITE, 2, 1), (read, 6, 1)];
     spread(jobs, &|index, bench, score| {
         let Some(&name) = MADE.get(index as usize) else { return false };
         let setup = Setup { depth: 4, merge: false, cache: false, ..machine(name) };
         let clean = run(&case(setup, &list, Luck::Good), bench, None);
-        let (before, _) = responses(&clean);
-        for (place, _) in list.iter().enumerate().filter(|(_, (asked, ..))| *asked == read) {
+        let (responses, blocks) = (events(&clean, Point::Response).0, events(&clean, Point::Medium).0);
+        for (place, _) in (0..).zip(list).filter(|(_, (asked, ..))| *asked == read) {
             for damage in DAMAGES {
-                let nth = before + 1 + place as u64;
-                let answer = Shot { point: Point::Response, nth, strike: damage };
-                let status = Shot { nth: nth + 1, strike: Strike::Status(ECC_FAILED), ..answer };
-                let case = case(setup, &list, Luck::Shots(vec![answer, status]));
-                score.add(&case, &all_well(run(&case, bench, None)));
+                let answer = Shot { point: Point::Response, nth: responses + 1 + place, strike: damage };
+                let status = Shot { nth: answer.nth + 1, strike: Strike::Status(ECC_FAILED), ..answer };
+                let medium = Shot { point: Point::Medium, nth: blocks + place, strike: Strike::Fail };
+                for other in [status, medium] {
+                    let case = case(setup, &list, Luck::Shots(vec![answer, other]));
+                    score.add(&case, &all_well(run(&case, bench, None)));
+                }
             }
         }
         progress(1);
@@ -190,6 +193,50 @@ fn double_stops(jobs: usize, progress: &(dyn Fn(u64) + Sync)) -> Score {
         };
         let case = case(setup, &list, Luck::Good);
         score.add(&case, &run(&case, bench, None));
+        progress(1);
+        true
+    })
+}
+
+/// Damaged blocks at the beginning of a write: after the third it goes on in pieces, after more in smaller ones.
+const DAMAGED: std::ops::RangeInclusive<u64> = 3..=5;
+/// Blocks of that write.
+const WRITTEN: u32 = 8;
+
+/// A write that goes on in pieces, and a block of one of them is bad: that shows in the answer to the next piece, and is its own request's error.
+fn bad_pieces(jobs: usize, progress: &(dyn Fn(u64) + Sync)) -> Score {
+    let list = [(WRITE, 0, WRITTEN), (Asked::Read, 0, WRITTEN)];
+    spread(jobs, &|index, bench, score| {
+        let Some(&name) = MADE.get(index as usize) else { return false };
+        let setup = Setup { cache: false, keeper: false, ..machine(name) };
+        let clean = run(&case(setup, &list, Luck::Good), bench, None);
+        let (sent, stored) = (events(&clean, Point::WriteBlock).0, events(&clean, Point::Medium).0);
+        for damaged in DAMAGED {
+            for bad in 1..=u64::from(WRITTEN) {
+                let shot = |nth| Shot { point: Point::WriteBlock, nth: sent + nth, strike: Strike::Crc };
+                let mut shots: Vec<Shot> = (1..=damaged).map(shot).collect();
+                shots.push(Shot { point: Point::Medium, nth: stored + bad, strike: Strike::Fail });
+                let case = case(setup, &list, Luck::Shots(shots));
+                score.add(&case, &run(&case, bench, None));
+            }
+        }
+        progress(1);
+        true
+    })
+}
+
+/// The card loses its supply for a moment at each answer of a work with a cache, flushes and durable writes.
+fn brown_outs(jobs: usize, progress: &(dyn Fn(u64) + Sync)) -> Score {
+    let loads = [7, 8].map(workload);
+    spread(jobs, &|index, bench, score| {
+        let Some(load) = loads.get(index as usize) else { return false };
+        let clean = run(load, bench, None);
+        let (before, all) = events(&clean, Point::Response);
+        for nth in before + 1..=all {
+            let shot = Shot { point: Point::Response, nth, strike: Strike::BrownOut };
+            let case = Case { luck: Luck::Shots(vec![shot]), ..load.clone() };
+            score.add(&case, &run(&case, bench, None));
+        }
         progress(1);
         true
     })

@@ -34,11 +34,13 @@ pub enum Campaign {
 
 impl Campaign {
     /// All of them, as they are tried.
-    pub const ALL: [Campaign; 6] = [
+    pub const ALL: [Campaign; 8] = [
         Campaign::Random,
         Campaign::Aimed(0),
         Campaign::Aimed(1),
         Campaign::Aimed(2),
+        Campaign::Aimed(3),
+        Campaign::Aimed(4),
         Campaign::AnotherCard,
         Campaign::Programs,
     ];
@@ -71,8 +73,10 @@ impl Campaign {
     pub fn likely(bug: Bug) -> Campaign {
         match bug {
             Bug::AckEverything => Campaign::Aimed(0),
-            Bug::ReadBlamesWrite => Campaign::Aimed(1),
+            Bug::ReadBlamesWrite | Bug::DoubtIsDone => Campaign::Aimed(1),
             Bug::StaleEvent => Campaign::Aimed(2),
+            Bug::PieceErrorLost => Campaign::Aimed(3),
+            Bug::LossUntold => Campaign::Aimed(4),
             Bug::ReplayToOther => Campaign::AnotherCard,
             _ => Campaign::Random,
         }
