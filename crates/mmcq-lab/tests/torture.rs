@@ -6,7 +6,7 @@ use mmcq_lab::torture::run::{Bench, CARDS, POINTS, run};
 use mmcq_lab::torture::shrink::shrink;
 use mmcq_lab::torture::sweep::kinds;
 use mmcq_lab::torture::workloads::{NAMES, workload};
-use mmcq_lab::torture::{exhaustive, presence};
+use mmcq_lab::torture::{aimed, exhaustive, presence};
 use mmcq_sim::faults::catalogue::entries;
 use mmcq_sim::faults::{Point, Shot, Strike};
 use std::path::Path;
@@ -111,6 +111,13 @@ fn cards_come_and_go() {
         assert_eq!(score.failures, []);
         assert!(score.runs > 100, "{}", score.runs);
     }
+}
+
+#[test]
+fn what_chance_seldom_hits_keeps_every_promise() {
+    let score = aimed::aimed(2, &|_| {});
+    assert_eq!(score.failures, []);
+    assert!(score.runs > 1_000 && score.faults() > 1_000, "{} runs, {} faults", score.runs, score.faults());
 }
 
 /// CMD27, CMD28, CMD42 and their like are nobody's but theirs who ask for them by name; CMD8 offers no PCIe to an SD card.

@@ -1,7 +1,7 @@
 //! Bugs on purpose, to try whether the torture campaign finds them.
 //!
-//! Without the feature `plant` nothing of this is left: `is` is a constant. With it, one of the bugs is switched on at run time by `choose`; never use
-//! that for anything but a campaign.
+//! Without the feature `plant` nothing of this is left: `is` is a constant. With it, one of the bugs is switched on at run time by `choose`, for the
+//! thread that calls it; never use that for anything but a campaign. It is the only place where this crate needs `std`.
 
 /// A bug that can be planted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,7 +74,7 @@ pub enum Bug {
     SalvageOffByOne,
     /// A failed transfer counts as done.
     ErrorIsSuccess,
-    /// What was meant for one card goes to the next.
+    /// A card that is initialised again is taken for the one before: what was meant for that goes to another.
     ReplayToOther,
     /// A lost cache is forgotten.
     LossUntold,
@@ -144,25 +144,32 @@ pub(crate) const fn is(_: Bug) -> bool {
 }
 
 #[cfg(feature = "plant")]
-pub use planted::choose;
-#[cfg(feature = "plant")]
 pub(crate) use planted::is;
+#[cfg(feature = "plant")]
+pub use planted::{choose, chosen};
 
 #[cfg(feature = "plant")]
 mod planted {
+    extern crate std;
+
     use super::Bug;
-    use core::sync::atomic::{AtomicU8, Ordering};
+    use core::cell::Cell;
 
-    static CHOSEN: AtomicU8 = AtomicU8::new(0);
+    std::thread_local!(static CHOSEN: Cell<Option<Bug>> = const { Cell::new(None) });
 
-    /// Plants this bug in place of the one before; `None` for none.
+    /// Plants this bug in place of the one before, for this thread; `None` for none.
     pub fn choose(bug: Option<Bug>) {
-        CHOSEN.store(bug.map_or(0, |bug| bug as u8), Ordering::Relaxed);
+        CHOSEN.set(bug);
+    }
+
+    /// What is planted for this thread.
+    pub fn chosen() -> Option<Bug> {
+        CHOSEN.get()
     }
 
     /// Is this bug planted?
     #[inline(always)]
     pub(crate) fn is(bug: Bug) -> bool {
-        CHOSEN.load(Ordering::Relaxed) == bug as u8
+        CHOSEN.get() == Some(bug)
     }
 }

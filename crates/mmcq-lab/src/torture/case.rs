@@ -75,6 +75,8 @@ pub struct Setup {
     pub armed_early: bool,
     /// Somebody helps the engine ([`mmcq::card::keep`]).
     pub keeper: bool,
+    /// A CMD12 without busy brings a Transfer Complete of its own, so much after its answer; 0: it does not.
+    pub stop_tells_ns: u16,
 }
 
 impl Setup {
@@ -99,6 +101,7 @@ impl Setup {
         near_boundary: false,
         armed_early: false,
         keeper: true,
+        stop_tells_ns: 0,
     };
 
     /// The card is not soldered.
@@ -147,6 +150,7 @@ impl Setup {
             near_boundary: random.chance(0.3),
             armed_early: random.chance(0.1),
             keeper: true,
+            stop_tells_ns: 0,
         }
     }
 }

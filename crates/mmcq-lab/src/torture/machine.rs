@@ -9,7 +9,7 @@ use mmcq::task::{Op, Shared, Timer};
 use mmcq_sim::card::{AtStake, Card, Kept, Stage};
 use mmcq_sim::faults::Faults;
 use mmcq_sim::memory::{MemoryConfig, ShadowMemory};
-use mmcq_sim::sdhci::{Busy, Port, Sdhci, SdhciConfig};
+use mmcq_sim::sdhci::{Busy, Mistakes, Port, Sdhci, SdhciConfig};
 use mmcq_sim::time::Time;
 use std::cell::{Cell, RefCell};
 use std::ptr::NonNull;
@@ -245,7 +245,8 @@ impl Keeps {
 fn configs(setup: &Setup, emmc: bool) -> (SdhciConfig, sdhci::Config) {
     let base = if setup.old_host { SdhciConfig::GENERIC_3_00 } else { SdhciConfig::GENERIC_4_20 };
     let busy = if setup.busy == BusyBy::Interrupt { Busy::Interrupt } else { Busy::Ignored };
-    let model = SdhciConfig { busy, uhs_at_33v: emmc, fixed: emmc, ..base };
+    let mistakes = Mistakes { stop_completes_after_ns: u64::from(setup.stop_tells_ns), ..Mistakes::NONE };
+    let model = SdhciConfig { busy, uhs_at_33v: emmc, fixed: emmc, mistakes, ..base };
     let driver = if emmc && !setup.old_host { sdhci::Config::emmc_18() } else { sdhci::Config::new() };
     let transfer = setup.transfer;
     let driver = sdhci::Config { quirks: setup.quirks(), transfer, fixed: emmc, ..driver };

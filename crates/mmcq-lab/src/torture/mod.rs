@@ -1,9 +1,10 @@
 //! Torture: the whole stack on its models, with power cuts and faults, judged by an independent checker.
 //!
 //! A [`Case`](case::Case) is a machine, a list of requests and what goes wrong; [`run`](run::run) runs it and says which promise was broken, if any. The
-//! campaigns make cases: [`swarm`] at random, [`exhaustive`] all small programs with all cuts, [`sweep`] faults at every event of twelve [`workloads`].
-//! `plants` plants bugs in the core and tells how soon the campaigns find them.
+//! campaigns make cases: [`swarm`] at random, [`exhaustive`] all small programs with all cuts, [`sweep`] faults at every event of twelve [`workloads`],
+//! [`aimed`] what chance seldom hits. `plants` plants bugs in the core and tells how soon the campaigns find them.
 
+pub mod aimed;
 mod bench;
 pub mod case;
 pub mod catalogue;

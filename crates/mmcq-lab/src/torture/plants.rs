@@ -2,75 +2,158 @@
 
 use super::case::Case;
 use super::exhaustive::exhaustive;
-use super::presence;
 use super::score::Score;
 use super::spread::stop_at_first;
 use super::swarm::Swarm;
+use super::{aimed, presence};
 use mmcq::plant::{self, Bug};
-use mmcq_sim::checker::Fault;
+use mmcq_sim::checker::Violation;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// Requests of one try at random.
-const REQUESTS: u64 = 400_000;
+/// Requests of one try at random, for a bug; and to see that without one nothing is broken.
+const REQUESTS: (u64, u64) = (400_000, 100_000);
 /// Seeds to begin with, for the median.
 const BEGINNINGS: [u64; 3] = [1, 1_000_001, 2_000_001];
+/// Operations of the longest program.
+const LENGTH: u32 = 2;
+
+/// What looks for bugs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Campaign {
+    /// Random runs.
+    Random,
+    /// All small programs.
+    Programs,
+    /// Another card at each event.
+    AnotherCard,
+    /// One of the [aimed] campaigns.
+    Aimed(usize),
+}
+
+impl Campaign {
+    /// All of them, as they are tried.
+    pub const ALL: [Campaign; 8] = [
+        Campaign::Random,
+        Campaign::Aimed(0),
+        Campaign::Aimed(1),
+        Campaign::Aimed(2),
+        Campaign::Aimed(3),
+        Campaign::Aimed(4),
+        Campaign::AnotherCard,
+        Campaign::Programs,
+    ];
+
+    /// As it is called in a table.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Campaign::Random => "random",
+            Campaign::Programs => "programs",
+            Campaign::AnotherCard => "another card",
+            Campaign::Aimed(which) => aimed::NAMES[which],
+        }
+    }
+
+    fn run(self, seed: u64, requests: u64, card: Option<usize>, jobs: usize) -> Score {
+        let silent = &|_| {};
+        match self {
+            Campaign::Random => {
+                Swarm { seed, requests, faults: 0.003, cuts: requests / 60, card, jobs }.run(silent)
+            }
+            Campaign::Programs => exhaustive(LENGTH, jobs, silent),
+            Campaign::AnotherCard => presence::swaps(jobs, silent),
+            Campaign::Aimed(which) => aimed::CAMPAIGNS[which](jobs, silent),
+        }
+    }
+
+    /// Who finds this bug soonest, as measured; the others are tried after it.
+    #[must_use]
+    pub fn likely(bug: Bug) -> Campaign {
+        match bug {
+            Bug::AckEverything => Campaign::Aimed(0),
+            Bug::ReadBlamesWrite | Bug::DoubtIsDone => Campaign::Aimed(1),
+            Bug::StaleEvent => Campaign::Aimed(2),
+            Bug::PieceErrorLost => Campaign::Aimed(3),
+            Bug::LossUntold => Campaign::Aimed(4),
+            Bug::ReplayToOther => Campaign::AnotherCard,
+            _ => Campaign::Random,
+        }
+    }
+}
 
 /// How a bug was found.
 #[derive(Clone, Debug)]
 pub struct Found {
-    /// Which campaign.
-    pub mode: &'static str,
+    /// Who found it.
+    pub campaign: Campaign,
     /// What it broke.
-    pub fault: Fault,
-    /// Real time.
+    pub violation: Violation,
+    /// Real time, of one thread.
     pub took: Duration,
-    /// Runs until then, from each of the beginnings (at random), or in all.
-    pub runs: Vec<u64>,
+    /// Requests until then; at random from each of the beginnings.
+    pub requests: Vec<u64>,
     /// A run that shows it.
     pub case: Case,
 }
 
 impl Found {
-    /// The median of the runs.
+    /// The median of the requests.
     #[must_use]
-    pub fn median_runs(&self) -> u64 {
-        let mut runs = self.runs.clone();
-        runs.sort_unstable();
-        runs.get(runs.len() / 2).copied().unwrap_or(0)
+    pub fn median_requests(&self) -> u64 {
+        let mut requests = self.requests.clone();
+        requests.sort_unstable();
+        requests.get(requests.len() / 2).copied().unwrap_or(0)
     }
 }
 
-fn found(mode: &'static str, began: Instant, score: &Score) -> Option<Found> {
-    let (case, violation) = score.failures.first()?;
-    let (took, runs) = (began.elapsed(), vec![score.runs]);
-    Some(Found { mode, fault: violation.fault, took, runs, case: case.clone() })
-}
-
-/// `many_too`: also by many faults at a time. Plants one bug (or none: then nothing should be found) and looks for it: at random, then in all small programs, with another card, and with many faults.
-pub fn look_for(bug: Option<Bug>, card: Option<usize>, many_too: bool, jobs: usize) -> Option<Found> {
-    plant::choose(bug);
-    stop_at_first();
-    let began = Instant::now();
-    let silent = &|_| {};
-    let swarm = |seed, requests| {
-        let swarm = Swarm { seed, requests, faults: 0.003, cuts: requests / 60, card, jobs };
-        swarm.run(silent)
-    };
-    let mut result = found("random", began, &swarm(BEGINNINGS[0], REQUESTS));
-    if let Some(found) = &mut result {
-        for seed in &BEGINNINGS[1..] {
-            found.runs.push(swarm(*seed, REQUESTS).runs);
-        }
-    }
-    let result = result
-        .or_else(|| found("programs", began, &exhaustive(2, jobs, silent)))
-        .or_else(|| found("another card", began, &presence::swaps(jobs, silent)));
-    // Once more, with ten times as many faults.
-    let many = Swarm { seed: 1, requests: REQUESTS, faults: 0.03, cuts: 10_000, card, jobs };
-    let result = match result {
-        None if many_too => found("many faults", began, &many.run(silent)),
-        result => result,
-    };
+/// Plants nothing: who breaks a promise all the same?
+#[must_use]
+pub fn without(card: Option<usize>, jobs: usize) -> Option<(Campaign, Violation)> {
     plant::choose(None);
-    result
+    Campaign::ALL.into_iter().find_map(|campaign| {
+        let score = campaign.run(BEGINNINGS[0], REQUESTS.1, card, jobs);
+        score.failures.into_iter().next().map(|(_, violation)| (campaign, violation))
+    })
+}
+
+/// Plants one bug in this thread and looks for it, where it is likely to be found first.
+fn look_for(bug: Bug, card: Option<usize>) -> Option<Found> {
+    plant::choose(Some(bug));
+    let (began, likely) = (Instant::now(), Campaign::likely(bug));
+    let others = Campaign::ALL.into_iter().filter(|campaign| *campaign != likely);
+    let found = std::iter::once(likely).chain(others).find_map(|campaign| {
+        let look = |seed| campaign.run(seed, REQUESTS.0, card, 1);
+        let score = look(BEGINNINGS[0]);
+        let (case, violation) = score.failures.into_iter().next()?;
+        let took = began.elapsed();
+        let mut requests = vec![score.requests];
+        if campaign == Campaign::Random {
+            requests.extend(BEGINNINGS[1..].iter().map(|&seed| look(seed).requests));
+        }
+        Some(Found { campaign, violation, took, requests, case })
+    });
+    plant::choose(None);
+    found
+}
+
+/// Plants all bugs, one after the other in each of the threads; what came of each, in the order of [`Bug::ALL`]. `progress` hears of each that is done.
+pub fn look_for_all(card: Option<usize>, jobs: usize, progress: &(dyn Fn() + Sync)) -> Vec<Option<Found>> {
+    stop_at_first();
+    let next = AtomicUsize::new(0);
+    let results = Mutex::new(vec![None; Bug::ALL.len()]);
+    std::thread::scope(|scope| {
+        for _ in 0..jobs.max(1) {
+            scope.spawn(|| {
+                while let Some(&bug) = Bug::ALL.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let found = look_for(bug, card);
+                    let mut results = results.lock().unwrap_or_else(|poison| poison.into_inner());
+                    results[bug as usize - 1] = found;
+                    progress();
+                }
+            });
+        }
+    });
+    results.into_inner().unwrap_or_else(|poison| poison.into_inner())
 }

@@ -18,9 +18,13 @@ pub(super) fn stop_at_first() {
 pub fn spread(jobs: usize, work: &(dyn Fn(u64, &mut Bench, &mut Score) -> bool + Sync)) -> Score {
     let (next, stop) = (AtomicU64::new(0), AtomicBool::new(false));
     let total = Mutex::new(Score::default());
+    #[cfg(feature = "plant")]
+    let planted = mmcq::plant::chosen();
     std::thread::scope(|scope| {
         for _ in 0..jobs.max(1) {
             scope.spawn(|| {
+                #[cfg(feature = "plant")]
+                mmcq::plant::choose(planted);
                 let mut bench = Bench::new();
                 let mut score = Score::default();
                 while !stop.load(Ordering::Relaxed) {

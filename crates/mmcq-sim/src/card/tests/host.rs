@@ -106,6 +106,13 @@ impl<C: Card> Host<C> {
         status
     }
 
+    /// CMD12 to a read that may have come to the end of the card: some say OUT_OF_RANGE there [SD 4.3.3].
+    pub(crate) fn stop_at_end(&mut self) {
+        let status = self.short(12, 0);
+        assert_eq!(status & 0x7df9_a080, 0, "errors in {status:#010x} after CMD12");
+        self.wait_busy();
+    }
+
     pub(crate) fn wait_busy(&mut self) {
         if let Some(until_ns) = self.last.busy_until_ns {
             if until_ns > self.now_ns {

@@ -70,7 +70,7 @@ fn all_come_up_and_keep_data() {
             host.transmit(&[0x5a; 512]);
             host.ok(18, at * unit);
             let read = host.receive(3);
-            host.ok(12, 0);
+            host.stop_at_end();
             assert_eq!(read[..512], data[..512]);
             assert_eq!(read[512..1024], [0x5a; 512]);
             assert_eq!(read[1024..], data[1024..]);
@@ -256,7 +256,7 @@ fn images_must_fit() {
     std::fs::write(&path, &file).unwrap();
     host.ok(18, 0);
     let read = host.receive(2048);
-    host.ok(12, 0);
+    host.stop_at_end();
     assert!(read == file);
 
     let mut host = Host::new(small.build(Medium::image(&path, true).unwrap()).unwrap());

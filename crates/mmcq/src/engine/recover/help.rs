@@ -6,7 +6,6 @@ use super::super::{Engine, Error, Kind, Mode, Target};
 use super::{Incident, Rung};
 use crate::card::quirk::Quirks;
 use crate::host::Host;
-use crate::plant::{self, Bug};
 use crate::sched::Policy;
 use core::task::Waker;
 
@@ -118,9 +117,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             }
             Err(Error::Changed) => {
                 self.set_target(None);
-                if !plant::is(Bug::ReplayToOther) {
-                    self.fail_queued(Error::Changed);
-                }
+                self.fail_queued(Error::Changed);
             }
             Err(Error::Removed | Error::NoCard) => {
                 self.set_target(None);
