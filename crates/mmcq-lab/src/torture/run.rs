@@ -209,8 +209,11 @@ impl Run<'_> {
             let end = self.life(&machine, trace);
             self.outcome.elapsed_ns += machine.now() - now_ns;
             now_ns = machine.now();
-            let stuck = |shot: &Shot| shot.strike == Strike::Stuck;
-            // A circuit that stays in use unseen drops a command: no rule of the driver's was broken.
+            // A circuit that stays in use unseen drops a command; and of a controller whose reset never ends the driver takes clock and supply away all the
+            // same, against the letter of its rules: there is nothing else left to do.
+            let stuck = |shot: &Shot| {
+                shot.strike == Strike::Stuck || (shot.point, shot.strike) == (Point::Reset, Strike::Never)
+            };
             let struck = self.faults.struck();
             // By PIO a transfer may fail while the CPU is in the middle of a block.
             let disturbed = !struck.is_empty() || self.case.visit.is_some();

@@ -276,6 +276,10 @@ impl Score {
                 p100 as f64 / 1e6
             );
         }
+        if !self.classes.is_empty() {
+            // A whole reset of an SDHCI takes the card's supply too: its budget is the controller's alone.
+            text += "  times of recovery, from when the stack sees a failure to the next step or answer; what a reset takes from the card counts as the step after it\n";
+        }
         for (class, times) in &self.classes {
             let ms = |ns: u64| ns as f64 / 1e6;
             let (longest, budget) = times.judged_ns;

@@ -1,7 +1,7 @@
 //! How long recovery takes, step by step, and how long it may.
 
-use super::run::{Outcome, POINTS, Run};
 use super::machine::Machine;
+use super::run::{Outcome, POINTS, Run};
 use mmcq::engine::{FlushBy, Rung};
 use std::fmt;
 
@@ -18,6 +18,9 @@ pub enum Class {
     Interrupt,
     /// The step R5.
     Retune,
+    /// The same if it leads to the next step, for nobody answers: a controller that tunes by itself has 150 ms for all of it, so that silence tells nothing earlier.
+    /// [SD 4.2.4.5]
+    RetuneInVain,
     /// The step R6, a new initialisation in a slower mode.
     Slower,
     /// The step R7.
@@ -34,12 +37,13 @@ pub enum Class {
 
 impl Class {
     /// How many there are.
-    pub const COUNT: usize = 9;
+    pub const COUNT: usize = 10;
     /// All of them, in order.
     pub const ALL: [Class; Class::COUNT] = [
         Class::Again,
         Class::Interrupt,
         Class::Retune,
+        Class::RetuneInVain,
         Class::Slower,
         Class::Reset,
         Class::Reinit,
@@ -48,9 +52,10 @@ impl Class {
         Class::Whole,
     ];
 
-    /// A step that has a budget of its own.
-    fn of(rung: Rung) -> Option<Class> {
+    /// A step that has a budget of its own, and the step after it.
+    fn of(rung: Rung, next: Option<Rung>) -> Option<Class> {
         match rung {
+            Rung::Retune if next.is_some_and(|next| next > Rung::Retune) => Some(Class::RetuneInVain),
             Rung::Retune => Some(Class::Retune),
             Rung::Slower => Some(Class::Slower),
             Rung::Reset => Some(Class::Reset),
@@ -67,6 +72,7 @@ impl Class {
             Class::Again => 2 * MS,
             Class::Interrupt => 10 * MS,
             Class::Retune => 20 * MS,
+            Class::RetuneInVain => 250 * MS,
             Class::Slower | Class::Reinit => 2_000 * MS,
             Class::Reset => 100 * MS,
             Class::PowerCycle => 3_000 * MS,
@@ -82,6 +88,7 @@ impl fmt::Display for Class {
             Class::Again => "once more",
             Class::Interrupt => "lost interrupt, past its deadline",
             Class::Retune => "retune",
+            Class::RetuneInVain => "retune that nobody answers",
             Class::Slower => "re-initialisation, slower",
             Class::Reset => "controller reset",
             Class::Reinit => "re-initialisation",
@@ -108,7 +115,7 @@ pub(super) struct Stopwatch {
 
 impl Stopwatch {
     fn climbed(&mut self, at_ns: u64, rung: Rung, times: &mut Vec<(Class, u64)>) {
-        self.step_ends(at_ns, times);
+        self.step_ends(at_ns, Some(rung), times);
         self.step = Some((at_ns, rung));
         self.incident = Some(match self.incident {
             None => (at_ns, rung),
@@ -119,9 +126,9 @@ impl Stopwatch {
         }
     }
 
-    fn step_ends(&mut self, now_ns: u64, times: &mut Vec<(Class, u64)>) {
+    fn step_ends(&mut self, now_ns: u64, next: Option<Rung>, times: &mut Vec<(Class, u64)>) {
         if let Some((began_ns, rung)) = self.step.take()
-            && let Some(class) = Class::of(rung)
+            && let Some(class) = Class::of(rung, next)
         {
             times.push((class, now_ns.saturating_sub(began_ns)));
         }
@@ -132,7 +139,7 @@ impl Stopwatch {
         if let Some(dead_ns) = self.dead_ns {
             times.push((Class::Dead, now_ns.saturating_sub(submitted_ns.max(dead_ns))));
         }
-        self.step_ends(now_ns, times);
+        self.step_ends(now_ns, None, times);
         let found_ns = self.interrupt_ns.take();
         match self.incident.take() {
             Some((began_ns, top)) => {
@@ -233,5 +240,39 @@ impl Outcome {
             Class::Whole => self.card_ns,
             _ => transfer_ns,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_and_incidents_are_timed_until_the_next_step_or_answer() {
+        let (mut watch, mut times) = (Stopwatch::default(), Vec::new());
+        assert!(!watch.answered(0, 5, &mut times));
+        watch.climbed(10, Rung::Classify, &mut times);
+        watch.climbed(12, Rung::Status, &mut times);
+        watch.climbed(13, Rung::Retry, &mut times);
+        assert!(watch.answered(0, 20, &mut times));
+        assert_eq!(std::mem::take(&mut times), [(Class::Whole, 10), (Class::Again, 10)]);
+        watch.climbed(30, Rung::Classify, &mut times);
+        watch.climbed(31, Rung::Retune, &mut times);
+        watch.climbed(40, Rung::Slower, &mut times);
+        watch.climbed(60, Rung::Dead, &mut times);
+        assert!(watch.answered(0, 61, &mut times));
+        let steps = [(Class::RetuneInVain, 9), (Class::Slower, 20), (Class::Dead, 1), (Class::Whole, 31)];
+        assert_eq!(std::mem::take(&mut times), steps);
+        assert!(!watch.answered(70, 72, &mut times));
+        assert_eq!(times, [(Class::Dead, 2)]);
+    }
+
+    #[test]
+    fn every_class_has_a_name_and_a_budget() {
+        let mut names: Vec<String> = Class::ALL.iter().map(ToString::to_string).collect();
+        names.sort();
+        names.dedup();
+        assert_eq!(names.len(), Class::COUNT);
+        assert!(Class::ALL.iter().all(|class| (1..=12_000 * MS).contains(&class.budget_ns())));
     }
 }
