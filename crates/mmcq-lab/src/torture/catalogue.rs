@@ -150,7 +150,7 @@ impl Tried {
         };
         add(None, sweep::sweep(jobs, silent));
         add(None, sweep::permanent(jobs, silent));
-        add(Some("programs"), exhaustive(2, jobs, silent));
+        add(Some("programs"), exhaustive(3, jobs, silent));
         add(Some("swap"), presence::swaps(jobs, silent));
         add(Some("bounce"), presence::bounces(jobs, silent));
         let wishes = Wishes { faults: 0.002, cuts: 1.0, operations: 250, cards: CARDS.len(), card: None };
@@ -220,7 +220,7 @@ pub fn page(tried: &Tried) -> String {
          Made by `mmcq torture --catalogue --write docs/FAILURES.md`. *Swept*: the fault struck once at each event of twelve workloads, until a run came to\n\
          its end without it; and from four events on for good. *Lasting*: for good alone. *Campaign*: the runs of this command (`always`: random runs in\n\
          which memory, order and names of slots are looked at all the time; `clock`: the same, as the nanoseconds pass 32 bits; `programs`: all programs of\n\
-         two operations with all cuts; `swap`, `bounce`: another card, or the same one many times, at each event). *Tried*: runs with the fault. *Worst*:\n\
+         three operations with all cuts; `swap`, `bounce`: another card, or the same one many times, at each event). *Tried*: runs with the fault. *Worst*:\n\
          virtual milliseconds that the work took longer than without it. The rest is proved by the test that is named.\n",
     );
     for (letter, title) in CHAPTERS {

@@ -203,6 +203,11 @@ impl Run<'_> {
         }
         self.outcome.requests += 1;
         self.outcome.longest_ns = self.outcome.longest_ns.max(now_ns - client.submitted_ns);
+        if self.case.one_life {
+            // A step may have been taken by whoever was called last.
+            self.look_at_ladder(machine);
+            self.stop_watch(client.submitted_ns, now_ns);
+        }
         let done_blocks = completion.done_bytes / BLOCK_BYTES;
         let moves = matches!(client.asked, Asked::Read | Asked::Write { .. } | Asked::Flush);
         let answer = match completion.result {

@@ -92,7 +92,9 @@ impl Run<'_> {
             let content = Content::new(self.case.seed, 2, self.stranger());
             let new = || Checker::new(Promise { content, write_through: false });
             let other = self.away.take().unwrap_or_else(new);
-            self.away = Some(std::mem::replace(&mut self.bench.checker, other));
+            let before = std::mem::replace(&mut self.bench.checker, other);
+            self.bench.checker.comes_after(&before);
+            self.away = Some(before);
             self.is_stranger = !self.is_stranger;
         }
         self.bench.checker.supply_lost();

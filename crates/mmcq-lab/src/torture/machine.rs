@@ -186,11 +186,12 @@ impl Machine {
     }
 
     /// The power goes; what is left is the card. `keeps` decides about what was under way or in its cache.
-    pub fn cut(self, mut keeps: Keeps) -> Option<Box<dyn Card>> {
+    pub fn cut(self, keeps: Keeps) -> Option<Box<dyn Card>> {
         let now_ns = self.now();
         let mut model = self.model.borrow_mut();
         let mut card = model.remove(now_ns).or_else(|| model.removed())?;
-        card.cut(now_ns, &mut |what| keeps.of(what));
+        let at_stake = if let Keeps::Choice(_) = keeps { card.at_stake(now_ns) } else { Vec::new() };
+        card.cut(now_ns, &mut |what| keeps.of(what, &at_stake));
         Some(card)
     }
 }
@@ -202,7 +203,7 @@ pub enum Keeps {
     Nothing,
     /// All of it.
     Everything,
-    /// The nth of all ways to decide, as [`Keeps::choices`] counts them.
+    /// The nth way of every sector, as [`Keeps::choices`] counts them.
     Choice(u64),
     /// Any of the four, by luck.
     Luck(u64),
@@ -216,25 +217,36 @@ fn ways(what: &AtStake) -> &'static [Kept] {
     }
 }
 
+/// How many ways a sector has whose versions are these.
+fn product<'a>(versions: impl Iterator<Item = &'a AtStake>) -> u64 {
+    versions.fold(1, |product, what| product.saturating_mul(ways(what).len() as u64))
+}
+
+fn same_sector(one: &AtStake, other: &AtStake) -> bool {
+    (one.partition, one.sector) == (other.partition, other.sector)
+}
+
 impl Keeps {
-    /// In how many ways a cut can decide.
+    /// In how many ways a cut can decide about a sector, at most. What is left of one sector does not depend on what is left of another, and the judge looks at
+    /// one at a time: so the ways of all sectors are tried side by side, and no combination of them could show more.
     #[must_use]
     pub fn choices(at_stake: &[AtStake]) -> u64 {
-        at_stake.iter().fold(1, |product: u64, what| product.saturating_mul(ways(what).len() as u64))
+        let of_sector = |what| product(at_stake.iter().filter(|other| same_sector(what, other)));
+        at_stake.iter().map(of_sector).max().unwrap_or(1)
     }
 
-    fn of(&mut self, what: &AtStake) -> Kept {
+    fn of(self, what: &AtStake, at_stake: &[AtStake]) -> Kept {
         let ways = ways(what);
         match self {
             Keeps::Nothing => Kept::Old,
             Keeps::Everything => Kept::New,
             Keeps::Choice(choice) => {
-                let digit = *choice % ways.len() as u64;
-                *choice /= ways.len() as u64;
-                ways[digit as usize]
+                let before = at_stake.iter().take_while(|other| other.seq != what.seq);
+                let digit = choice / product(before.filter(|other| same_sector(what, other)));
+                ways[digit as usize % ways.len()]
             }
             Keeps::Luck(seed) => {
-                let mixed = (what.seq ^ *seed).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+                let mixed = (what.seq ^ seed).wrapping_mul(0x9e37_79b9_7f4a_7c15);
                 let luck = (mixed ^ mixed >> 31).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 40;
                 ways[luck as usize % ways.len()]
             }
@@ -255,3 +267,31 @@ fn configs(setup: &Setup, emmc: bool) -> (SdhciConfig, sdhci::Config) {
 
 /// The transfer modes, for those who list them.
 pub const TRANSFERS: [TransferMode; 3] = [TransferMode::Adma2, TransferMode::Sdma, TransferMode::Pio];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn every_way_of_every_sector_is_among_the_choices() {
+        let version = |seq, sector, stage| AtStake { partition: 0, sector, seq, stage, reliable: false };
+        let at_stake = [
+            version(1, 7, Stage::Cached),
+            version(2, 8, Stage::Cached),
+            version(3, 7, Stage::Cached),
+            version(4, 7, Stage::InFlight),
+            version(5, 8, Stage::InFlight),
+            version(6, 9, Stage::InFlight),
+        ];
+        let choices = Keeps::choices(&at_stake);
+        assert_eq!((choices, Keeps::choices(&[])), (2 * 2 * 4, 1));
+        for (sector, ways) in [(7, 16), (8, 8), (9, 4)] {
+            let of = |choice| {
+                let own = at_stake.iter().filter(|what| what.sector == sector);
+                own.map(|what| Keeps::Choice(choice).of(what, &at_stake)).collect::<Vec<_>>()
+            };
+            assert_eq!((0..choices).map(of).collect::<BTreeSet<_>>().len(), ways);
+        }
+    }
+}

@@ -19,6 +19,7 @@ pub mod run;
 pub mod score;
 pub mod shrink;
 mod spread;
+pub mod stopwatch;
 pub mod swarm;
 pub mod sweep;
 mod trace;

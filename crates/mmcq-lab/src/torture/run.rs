@@ -6,9 +6,10 @@ use super::case::{Case, Cut, Luck, Place, SLOTS, Visit};
 use super::clients::{Began, Client};
 use super::keeper::{Keeper, News};
 use super::machine::{Keeps, Machine, Step};
+use super::stopwatch::{Class, Stopwatch};
 use mmcq::card::{Card as Found, Options, bring_up, equip};
 use mmcq::engine::Rung;
-use mmcq_sim::card::{Card, Fill, Medium};
+use mmcq_sim::card::{AtStake, Card, Fill, Medium};
 use mmcq_sim::checker::{Checker, Content, Fault, Promise, SECTOR_BYTES, Violation};
 use mmcq_sim::faults::{Faults, Point, Shot, Strike};
 use mmcq_sim::sdhci::BusEvent;
@@ -90,8 +91,18 @@ pub struct Outcome {
     pub rungs: Rungs,
     /// Virtual time from the first request to the last answer of the first life.
     pub work_ns: u64,
-    /// Events at which a cut would decide about something, and how many decisions there are ([`Case::dry`]).
+    /// Events at which a cut would find something else than at the one before, and in how many ways it could decide ([`Case::dry`]).
     pub stakes: Vec<(u64, u64)>,
+    /// Events at which it would find the same.
+    pub same_stakes: u64,
+    /// Events when the last of the requests was submitted.
+    pub all_asked: u64,
+    /// Events of each point before the first fault, and then whenever recovery came a step further, to its end ([`Case::dry`]).
+    pub marks: Vec<[u64; Point::COUNT]>,
+    /// How long recovery took ([`Case::one_life`]).
+    pub times: Vec<(Class, u64)>,
+    /// The card's own longest read, write and flush, as it declares them.
+    pub card_ns: u64,
     /// The promise that was broken, if any.
     pub violation: Option<Violation>,
 }
@@ -128,6 +139,9 @@ pub fn run(case: &Case, bench: &mut Bench, mut trace: Trace<'_>) -> Outcome {
         is_stranger: false,
         cid: [0; 4],
         losses: (0, 0),
+        watch: Stopwatch::default(),
+        quiet: [0; Point::COUNT],
+        stake: (Vec::new(), 0, 0),
     };
     let result = run.all(&mut trace);
     outcome.struck = faults.struck();
@@ -165,6 +179,12 @@ pub(super) struct Run<'r> {
     pub cid: [u32; 4],
     /// Losses that the judge has heard of, as the card counts them.
     pub losses: (u64, u64),
+    /// Times of recovery.
+    pub watch: Stopwatch,
+    /// Events of each point until the last step.
+    pub quiet: [u64; Point::COUNT],
+    /// What a cut at the last event would have found: sectors at stake, answers, requests.
+    stake: (Vec<AtStake>, u64, usize),
 }
 
 impl Run<'_> {
@@ -189,8 +209,11 @@ impl Run<'_> {
             let end = self.life(&machine, trace);
             self.outcome.elapsed_ns += machine.now() - now_ns;
             now_ns = machine.now();
-            let stuck = |shot: &Shot| shot.strike == Strike::Stuck;
-            // A circuit that stays in use unseen drops a command: no rule of the driver's was broken.
+            // A circuit that stays in use unseen drops a command; and of a controller whose reset never ends the driver takes clock and supply away all the
+            // same, against the letter of its rules: there is nothing else left to do.
+            let stuck = |shot: &Shot| {
+                shot.strike == Strike::Stuck || (shot.point, shot.strike) == (Point::Reset, Strike::Never)
+            };
             let struck = self.faults.struck();
             // By PIO a transfer may fail while the CPU is in the middle of a block.
             let disturbed = !struck.is_empty() || self.case.visit.is_some();
@@ -267,10 +290,12 @@ impl Run<'_> {
             self.outcome.before = (self.outcome.events, POINTS.map(|point| self.faults.events(point)));
         }
         let began_ns = machine.now();
+        self.watch(machine);
         let news = News::default();
         let mut keeper = self.keeper(machine, card, &news);
         let mut clients: [Option<Client<'_>>; SLOTS] = [const { None }; SLOTS];
         let end = self.requests(machine, &mut keeper, &mut clients, trace);
+        self.last_mark();
         self.outcome.rungs.add(machine.stack.with(|engine| engine.stats().rungs));
         if self.outcome.work_ns == 0 {
             self.outcome.work_ns = machine.now() - began_ns;
@@ -315,6 +340,9 @@ impl Run<'_> {
                     Began::Answered => {}
                     Began::Full => (self.next, full) = (self.next - 1, true),
                 }
+                if self.next == self.case.operations.len() {
+                    self.outcome.all_asked = self.outcome.events;
+                }
             }
             if busy == 0 && !full && self.next >= self.case.operations.len() {
                 return self.over(machine, keeper, clients, drops, trace);
@@ -348,6 +376,9 @@ impl Run<'_> {
                 Step::Storm => {
                     return Err(hang(&self.bench.checker, machine, "the interrupt stays asserted"));
                 }
+            }
+            if self.case.one_life {
+                self.look_at_ladder(machine);
             }
             if machine.now() != before_ns {
                 calls = 0;
@@ -440,8 +471,14 @@ impl Run<'_> {
         }
         if self.case.dry {
             let mut model = machine.model.borrow_mut();
-            let stake = model.card_mut().map_or(1, |card| Keeps::choices(&card.at_stake(machine.now())));
-            self.outcome.stakes.push((self.outcome.events, stake));
+            let stake = model.card_mut().map_or(Vec::new(), |card| card.at_stake(machine.now()));
+            let stake = (stake, self.outcome.requests, self.next);
+            if stake == self.stake && !self.outcome.stakes.is_empty() {
+                self.outcome.same_stakes += 1;
+            } else {
+                self.outcome.stakes.push((self.outcome.events, Keeps::choices(&stake.0)));
+                self.stake = stake;
+            }
         }
         self.cuts.first().is_some_and(|cut| cut.at <= self.outcome.events)
     }

@@ -2,6 +2,7 @@
 
 use super::case::Case;
 use super::run::{Outcome, Rungs};
+use super::stopwatch::Class;
 use mmcq::engine::Rung;
 use mmcq_sim::checker::{Fault, Violation};
 use mmcq_sim::faults::{Point, Strike};
@@ -48,6 +49,39 @@ pub struct Score {
     pub failures: Vec<(Case, Violation)>,
     /// What each fault of the catalogue cost.
     pub recoveries: BTreeMap<String, Recovery>,
+    /// How long recovery took, by class.
+    pub classes: BTreeMap<Class, Times>,
+    /// What was not tried, and why.
+    pub left_out: BTreeMap<&'static str, u64>,
+}
+
+/// Times of one class of recovery.
+#[derive(Clone, Debug, Default)]
+pub struct Times {
+    /// How many.
+    pub count: u64,
+    /// The longest, in nanoseconds, and after which fault of the catalogue.
+    pub longest_ns: u64,
+    /// See `longest_ns`.
+    pub after: String,
+    /// How many of them have a budget, and how many took longer.
+    pub judged: u64,
+    /// See `judged`.
+    pub over: u64,
+    /// The longest that has a budget, and that budget.
+    pub judged_ns: (u64, u64),
+}
+
+impl Times {
+    fn merge(&mut self, other: Times) {
+        self.count += other.count;
+        self.judged += other.judged;
+        self.over += other.over;
+        self.judged_ns = self.judged_ns.max(other.judged_ns);
+        if (other.longest_ns, &other.after) > (self.longest_ns, &self.after) {
+            (self.longest_ns, self.after) = (other.longest_ns, other.after);
+        }
+    }
 }
 
 /// What a kind of fault cost.
@@ -121,6 +155,12 @@ impl Score {
             recovery.errors += other.errors;
             recovery.times_ns.extend(other.times_ns);
         }
+        for (class, times) in other.classes {
+            self.classes.entry(class).or_default().merge(times);
+        }
+        for (what, count) in other.left_out {
+            self.left_out(what, count);
+        }
         self.failures.extend(other.failures);
         self.failures.sort_by_key(|(case, violation)| (shape(violation), case.seed));
         self.failures.dedup_by_key(|(_, violation)| shape(violation));
@@ -135,6 +175,32 @@ impl Score {
         if let Some(recovery) = self.recoveries.get_mut(name) {
             recovery.errors += errors;
             recovery.times_ns.push(ns);
+        }
+    }
+
+    /// Recovery of this class took so long, after this fault of the catalogue; is that within its budget, if it has one?
+    pub fn timed(&mut self, class: Class, after: &str, ns: u64, budget_ns: Option<u64>) {
+        let one = Times {
+            count: 1,
+            longest_ns: ns,
+            after: after.to_owned(),
+            judged: u64::from(budget_ns.is_some()),
+            over: u64::from(budget_ns.is_some_and(|budget_ns| ns > budget_ns)),
+            judged_ns: budget_ns.map_or((0, 0), |budget_ns| (ns, budget_ns)),
+        };
+        self.classes.entry(class).or_default().merge(one);
+    }
+
+    /// Recoveries that took longer than they may.
+    #[must_use]
+    pub fn over_budget(&self) -> u64 {
+        self.classes.values().map(|times| times.over).sum()
+    }
+
+    /// So much was not tried.
+    pub fn left_out(&mut self, what: &'static str, count: u64) {
+        if count > 0 {
+            *self.left_out.entry(what).or_default() += count;
         }
     }
 
@@ -209,6 +275,27 @@ impl Score {
                 p50 as f64 / 1e6,
                 p100 as f64 / 1e6
             );
+        }
+        if !self.classes.is_empty() {
+            // A whole reset of an SDHCI takes the card's supply too: its budget is the controller's alone.
+            text += "  times of recovery, from when the stack sees a failure to the next step or answer; what a reset takes from the card counts as the step after it\n";
+        }
+        for (class, times) in &self.classes {
+            let ms = |ns: u64| ns as f64 / 1e6;
+            let (longest, budget) = times.judged_ns;
+            let _ = writeln!(
+                text,
+                "  {class:<33} {:>6} times, p100 {:>10.3} ms of {:>9.3} ms, {} over budget; with the card's own time {:.3} ms ({})",
+                times.count,
+                ms(longest),
+                ms(budget),
+                times.over,
+                ms(times.longest_ns),
+                times.after
+            );
+        }
+        for (what, count) in &self.left_out {
+            let _ = writeln!(text, "  left out: {count} {what}");
         }
         let broken: Vec<String> =
             Fault::NAMES.iter().zip(self.broken).map(|(name, count)| format!("{name} {count}")).collect();

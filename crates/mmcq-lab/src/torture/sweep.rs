@@ -5,6 +5,7 @@ use super::case::{Case, Luck};
 use super::run::{Bench, Outcome, POINTS, run};
 use super::score::Score;
 use super::spread::spread;
+use super::stopwatch::Class;
 use super::workloads::{NAMES, workload};
 use mmcq_sim::checker::{Fault, Violation};
 use mmcq_sim::faults::catalogue::{self, Injection, Means};
@@ -63,6 +64,29 @@ fn strike(case: &Case, clean: &Outcome, name: &str, bench: &mut Bench, score: &m
     Some(outcome)
 }
 
+/// Compares the times of recovery from a single fault with the budgets. The card's own business (busy that lasts, a medium that does not answer) counts against the whole
+/// incident's budget alone.
+fn judge_times(case: &Case, name: &str, outcome: &Outcome, clean: &Outcome, score: &mut Score) {
+    let own = match &case.luck {
+        Luck::Shots(shots) => shots.iter().any(|shot| matches!(shot.point, Point::Busy | Point::Medium)),
+        _ => false,
+    };
+    for &(class, ns) in &outcome.times {
+        let judged = !own || matches!(class, Class::Whole | Class::Dead);
+        let budget_ns = class.budget_ns().saturating_add(outcome.allowance(class, clean.longest_ns));
+        score.timed(class, name, ns, judged.then_some(budget_ns));
+    }
+}
+
+/// The same where several things went wrong: each incident ends within its budget, and the dead answer at once.
+fn judge_whole(name: &str, outcome: &Outcome, score: &mut Score) {
+    for &(class, ns) in outcome.times.iter().filter(|(class, _)| matches!(class, Class::Whole | Class::Dead))
+    {
+        let budget_ns = class.budget_ns().saturating_add(outcome.allowance(class, 0));
+        score.timed(class, name, ns, Some(budget_ns));
+    }
+}
+
 /// Single faults: each kind, at the first event, the second and so on, until a run comes to its end without it.
 pub fn sweep(jobs: usize, progress: &(dyn Fn(u64) + Sync)) -> Score {
     let kinds = kinds();
@@ -74,9 +98,10 @@ pub fn sweep(jobs: usize, progress: &(dyn Fn(u64) + Sync)) -> Score {
         for nth in from..from + ORDINALS_MAX {
             let luck = Luck::Shots(vec![Shot { point, nth, strike: kind }]);
             let case = Case { luck, ..whole.clone() };
-            match strike(&case, &clean, name, bench, score) {
-                Some(outcome) if outcome.violation.is_none() => {}
-                _ => break,
+            let Some(outcome) = strike(&case, &clean, name, bench, score) else { break };
+            judge_times(&case, name, &outcome, &clean, score);
+            if outcome.violation.is_some() {
+                break;
             }
         }
         progress(1);
@@ -100,7 +125,51 @@ const SECONDS: [(Point, Strike); 12] = [
     (Point::Busy, Strike::Late(50_000_000)),
 ];
 
-/// First faults in the middle of each workload, and second ones at every event after it.
+/// Controller events that the second faults of one first fault may cost. More than that is a recovery that asks, or waits, again and again: of each of
+/// its stretches only some events are struck, at least so many.
+const EVENTS_MAX: u64 = 1_000_000;
+const STRETCH_MIN: u64 = 12;
+
+/// Ordinals of a stretch of recovery, `limit` at most: the first half of them in a row, a quarter at the end in a row, the others in equal distances.
+fn picked(first: u64, last: u64, limit: u64) -> Vec<u64> {
+    let count = (last + 1).saturating_sub(first);
+    if count <= limit {
+        return (first..=last).collect();
+    }
+    let (head, tail) = (limit / 2, limit / 4);
+    let (from, middle, between) = (first + head, count - head - tail, limit - head - tail);
+    let mut picked: Vec<u64> = (first..from).collect();
+    picked.extend((0..between).map(|n| from + n * middle / between));
+    picked.extend(last + 1 - tail..=last);
+    picked
+}
+
+/// All second faults in the recovery that went through these marks, `limit` a stretch at most.
+fn seconds(shot: Shot, marks: &[[u64; Point::COUNT]], limit: u64) -> Vec<Shot> {
+    let mut seconds = Vec::new();
+    for (point, strike) in SECONDS {
+        let place = index_of(point);
+        let mut first = marks.first().map_or(0, |mark| mark[place]) + 1;
+        if point == shot.point {
+            first = first.max(shot.nth + 1);
+        }
+        for mark in marks.iter().skip(1) {
+            let ordinals = picked(first, mark[place], limit);
+            seconds.extend(ordinals.into_iter().map(|nth| Shot { point, nth, strike }));
+            first = first.max(mark[place] + 1);
+        }
+    }
+    seconds
+}
+
+/// The first, the middle and the last event of a point in a workload, from `from` on.
+fn places(from: u64, events: u64) -> Vec<u64> {
+    let mut places = vec![from, from + events / 2, from + events.saturating_sub(1)];
+    places.dedup();
+    places
+}
+
+/// First faults at the beginning, in the middle and at the end of each workload, and second ones at every event from there to the end of the recovery.
 pub fn double(jobs: usize, progress: &(dyn Fn(u64) + Sync)) -> Score {
     let kinds = kinds();
     spread(jobs, &|index, bench, score| {
@@ -109,36 +178,53 @@ pub fn double(jobs: usize, progress: &(dyn Fn(u64) + Sync)) -> Score {
         let clean = run(&whole, bench, None);
         let from = first(&clean, &whole, point);
         let events = clean.points[index_of(point)].saturating_sub(from) + 1;
-        let shot = Shot { point, nth: from + events / 2, strike: kind };
-        let once = run(&Case { luck: Luck::Shots(vec![shot]), ..whole.clone() }, bench, None);
-        if once.struck.is_empty() || whole.setup.armed_early {
-            progress(1);
-            return true;
-        }
-        for (point, second) in SECONDS {
-            // Before the first fault nothing is new; events are counted from there as far as they can be.
-            let from = match point == shot.point {
-                true => shot.nth + 1,
-                false => clean.before.1[index_of(point)] + 1,
-            };
-            for nth in from..from + ORDINALS_MAX {
-                let shots = vec![shot, Shot { point, nth, strike: second }];
-                let case = Case { luck: Luck::Shots(shots), ..whole.clone() };
-                let outcome = excused(&case, run(&case, bench, None));
-                if outcome.struck.len() < 2 {
-                    break;
-                }
-                let violated = outcome.violation.is_some();
-                score.add(&case, &outcome);
-                score.recovered(name, outcome.errors, outcome.work_ns.saturating_sub(clean.work_ns));
-                if violated {
-                    break;
-                }
-            }
+        // Bring-up answers for itself.
+        let places = if whole.setup.armed_early { Vec::new() } else { places(from, events) };
+        for nth in places {
+            second_faults(name, &whole, &clean, Shot { point, nth, strike: kind }, bench, score);
         }
         progress(1);
         true
     })
+}
+
+fn second_faults(
+    name: &str,
+    whole: &Case,
+    clean: &Outcome,
+    shot: Shot,
+    bench: &mut Bench,
+    score: &mut Score,
+) {
+    let once = run(&Case { luck: Luck::Shots(vec![shot]), dry: true, ..whole.clone() }, bench, None);
+    let all = seconds(shot, &once.marks, u64::MAX);
+    let runs = (EVENTS_MAX / once.events.max(1)) as usize;
+    // Smaller and smaller pieces of each stretch, until they are few enough.
+    let limits = [u64::MAX, 256, 64, 32, STRETCH_MIN];
+    let tried = limits.map(|limit| seconds(shot, &once.marks, limit));
+    let fits = tried.iter().find(|tried| tried.len() <= runs).or(tried.last());
+    let chosen = fits.map_or(&[][..], Vec::as_slice);
+    score.left_out("second faults in the middle of long waits", (all.len() - chosen.len()) as u64);
+    let mut broken = None;
+    for &second in chosen {
+        // What broke a promise at one event would most likely break it at the next.
+        if broken == Some((second.point, second.strike)) {
+            score.left_out("second faults after one of their kind that broke a promise", 1);
+            continue;
+        }
+        let case = Case { luck: Luck::Shots(vec![shot, second]), ..whole.clone() };
+        let outcome = excused(&case, run(&case, bench, None));
+        if outcome.struck.len() < 2 {
+            score.left_out("second faults that did not come", 1);
+            continue;
+        }
+        if outcome.violation.is_some() {
+            broken = Some((second.point, second.strike));
+        }
+        score.add(&case, &outcome);
+        score.recovered(name, outcome.errors, outcome.work_ns.saturating_sub(clean.work_ns));
+        judge_whole(name, &outcome, score);
+    }
 }
 
 /// Places in a workload from which a fault stays.
@@ -170,8 +256,63 @@ pub fn permanent(jobs: usize, progress: &(dyn Fn(u64) + Sync)) -> Score {
             }
             score.add(&case, &outcome);
             score.recovered(name, outcome.errors, outcome.work_ns.saturating_sub(clean.work_ns));
+            judge_whole(name, &outcome, score);
         }
         progress(1);
         true
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn short_stretches_are_struck_everywhere_and_long_ones_at_both_ends() {
+        assert_eq!(picked(3, 7, 12), [3, 4, 5, 6, 7]);
+        assert_eq!(picked(8, 7, 12), []);
+        let long = picked(1, 1000, 12);
+        assert_eq!(long, [1, 2, 3, 4, 5, 6, 7, 337, 667, 998, 999, 1000]);
+        let mut sorted = picked(5, 30, 12);
+        sorted.dedup();
+        assert_eq!(sorted.len(), 12);
+    }
+
+    /// It is taken for wedged, and nothing else was wrong with it.
+    #[test]
+    fn a_reset_that_hangs_in_the_recovery_from_a_busy_that_never_ends() {
+        let busy = Shot { point: Point::Busy, nth: 2, strike: Strike::Never };
+        let mut bench = Bench::new();
+        let mut dead = 0;
+        for index in 1..NAMES.len() {
+            for nth in 1..=4 {
+                let reset = Shot { point: Point::Reset, nth, strike: Strike::Never };
+                let case = Case { luck: Luck::Shots(vec![busy, reset]), ..workload(index) };
+                let outcome = run(&case, &mut bench, None);
+                assert_eq!(outcome.violation, None, "{nth}, {}", NAMES[index]);
+                dead += u64::from(outcome.times.iter().any(|(class, _)| *class == Class::Dead));
+            }
+        }
+        assert!(dead > 0);
+    }
+
+    #[test]
+    fn second_faults_lie_between_the_first_and_the_end_of_its_recovery() {
+        let (whole, mut bench) = (workload(1), Bench::new());
+        let clean = run(&whole, &mut bench, None);
+        let nth = first(&clean, &whole, Point::ReadBlock);
+        let shot = Shot { point: Point::ReadBlock, nth, strike: Strike::Crc };
+        let case = Case { luck: Luck::Shots(vec![shot]), dry: true, ..whole.clone() };
+        let marks = run(&case, &mut bench, None).marks;
+        let all = seconds(shot, &marks, u64::MAX);
+        let blocks: Vec<u64> = all.iter().filter(|s| s.point == Point::ReadBlock).map(|s| s.nth).collect();
+        assert_eq!(blocks.first(), Some(&(nth + 1)));
+        // Questions, and the read once more.
+        assert!(all.iter().filter(|s| s.point == Point::Command).count() >= 2 && blocks.len() >= 8);
+        for second in all {
+            let case = Case { luck: Luck::Shots(vec![shot, second]), ..whole.clone() };
+            let outcome = run(&case, &mut bench, None);
+            assert_eq!((outcome.struck.len(), outcome.violation), (2, None), "{second:?}");
+        }
+    }
 }

@@ -10,7 +10,8 @@
 //! - a complete flush (or a durable write) makes what was complete before it was submitted (or itself) survive a power cut;
 //! - after a cut a sector holds what was durable, or something later; torn only if a write to it was under way or had failed;
 //! - a failed request leaves its sectors old, new or torn, and no others;
-//! - a cache that was lost is reported by the next flush or durable write, once;
+//! - a cache that was lost is reported by the next flush or durable write, once, and none is that was not; a flush that reports nothing answers for all that
+//!   was complete before it, also across a loss; after a loss, what a read has seen stays;
 //! - what was written for one card is never found on another;
 //! - each request is answered once, in bounded time.
 
@@ -47,6 +48,13 @@ pub enum Asked {
     Discard,
     /// Zeros.
     Zero,
+}
+
+impl Asked {
+    /// It sends data that a cache may hold.
+    fn writes(self) -> bool {
+        matches!(self, Asked::Write { .. } | Asked::Zero)
+    }
 }
 
 /// How a request was answered.
@@ -115,8 +123,14 @@ pub struct Checker {
     losses: u32,
     /// Complete writes were lost, and nobody has been told.
     untold: bool,
-    /// The supply was lost since `CacheLost` was last said.
+    /// What was complete when `CacheLost` was last asked for: nobody need be told of that again.
+    told_before: u32,
+    /// The supply was lost since `CacheLost` was last said, and there was something to lose.
     excuse: bool,
+    /// Writes under way, and those that nobody waits for: they may be in the cache at any time.
+    writing: u32,
+    /// The last completion of a write that no flush has covered.
+    unflushed: Option<u32>,
 }
 
 impl Checker {
@@ -134,7 +148,10 @@ impl Checker {
             completions: 0,
             losses: 0,
             untold: false,
+            told_before: 0,
             excuse: false,
+            writing: 0,
+            unflushed: None,
         }
     }
 
@@ -152,7 +169,12 @@ impl Checker {
         self.requests.clear();
         self.free.clear();
         (self.live, self.numbers, self.completions, self.losses) = (0, 0, 0, 0);
-        (self.untold, self.excuse) = (false, false);
+        self.nothing_lost();
+    }
+
+    fn nothing_lost(&mut self) {
+        (self.untold, self.told_before, self.excuse) = (false, 0, false);
+        (self.writing, self.unflushed) = (0, None);
     }
 
     /// The contents of the card.
@@ -208,6 +230,7 @@ impl Checker {
             }
         };
         self.live += 1;
+        self.writing += u32::from(asked.writes());
         let wanted = match asked {
             Asked::Read | Asked::Flush => return Ticket { slot, number },
             Asked::Write { .. } => Wanted::Version(number),
@@ -236,6 +259,7 @@ impl Checker {
     /// The request never got as far as the card: as if it had not been asked.
     pub fn withdraw(&mut self, ticket: Ticket) {
         let Some(request) = self.close(ticket) else { return };
+        self.writing -= u32::from(request.asked.writes());
         for lba in request.lba..request.lba + u64::from(request.blocks) {
             self.sector(lba).withdrawn(request.number);
         }
@@ -269,6 +293,12 @@ impl Checker {
             return Err(Violation::new(Fault::Twice, format!("request {} has no answer due", ticket.number)));
         };
         self.completions += 1;
+        if request.asked.writes() {
+            self.writing -= 1;
+            if answer != Answer::Refused {
+                self.unflushed = Some(self.completions);
+            }
+        }
         match request.asked {
             Asked::Read => self.read(&request, answer, data),
             Asked::Flush => self.flushed(&request, answer),
@@ -293,12 +323,17 @@ impl Checker {
             return Err(Violation::new(Fault::Untrue, text));
         }
         let content = self.promise.content;
+        let steady = request.losses == self.losses && self.losses > 0;
         for (lba, bytes) in (request.lba..request.lba + u64::from(blocks)).zip(data.chunks(SECTOR_BYTES)) {
             let seen = content.seen(lba, bytes);
-            self.sector(lba).read(request.number, seen).map_err(|wrong| {
+            let sector = self.sector(lba);
+            sector.read(request.number, seen).map_err(|wrong| {
                 let when = format_args!("in read {} of {}+{}", request.number, request.lba, request.blocks);
                 Violation::of_sector(lba, seen, wrong, when)
             })?;
+            if steady {
+                sector.witnessed(request.number, request.completions, seen);
+            }
         }
         Ok(())
     }
@@ -345,6 +380,7 @@ impl Checker {
             }
             Answer::CacheLost => {
                 (self.untold, self.excuse) = (false, false);
+                self.told_before = request.completions;
                 let dirty = std::mem::take(&mut self.dirty);
                 dirty.iter().for_each(|&lba| self.sector(lba).told());
                 self.dirty = dirty;
@@ -362,14 +398,21 @@ impl Checker {
     fn flushed(&mut self, request: &Request, answer: Answer) -> Result<(), Violation> {
         self.told(request, answer)?;
         if answer == Answer::Done {
+            if self.unflushed.is_some_and(|write| write <= request.completions) {
+                self.unflushed = None;
+            }
+            let (across, told_before) = (request.losses != self.losses, self.told_before);
             let mut dirty = std::mem::take(&mut self.dirty);
+            let mut owes = false;
             dirty.retain(|&lba| {
                 let sector = self.sector(lba);
-                sector.flushed(request.completions);
+                sector.flushed(request.completions, across);
+                owes |= sector.owes(told_before);
                 sector.listed = !sector.entries.is_empty();
                 sector.listed
             });
             self.dirty = dirty;
+            self.untold &= owes;
         }
         Ok(())
     }
@@ -388,18 +431,25 @@ impl Checker {
     /// The card lost its supply, and whatever its cache held, while the host went on.
     pub fn supply_lost(&mut self) {
         let dirty = std::mem::take(&mut self.dirty);
+        let told_before = self.told_before;
         for &lba in &dirty {
-            self.untold |= self.sector(lba).shaken();
+            self.untold |= self.sector(lba).shaken(told_before);
         }
         self.dirty = dirty;
-        self.losses += 1;
-        self.excuse = true;
+        self.was_reset();
     }
 
-    /// The card was reset while the host went on, with nothing in its cache: who says that something was lost is excused.
+    /// The card was reset while the host went on, with nothing in its cache. Who says that something was lost is excused only if there is a write that no
+    /// flush has covered: P8 asks for the message where writes were acknowledged and not flushed, and no host can know that the card had put them away by
+    /// itself already. The same is true of a write that was under way: what the card had of it is lost.
     pub fn was_reset(&mut self) {
         self.losses += 1;
-        self.excuse = true;
+        self.excuse |= self.writing > 0 || self.unflushed.is_some();
+    }
+
+    /// This judge's card came in the place of another: what was lost with that one may still be told, once.
+    pub fn comes_after(&mut self, other: &Checker) {
+        self.excuse |= other.excuse;
     }
 
     /// Host and card lost their supply: nobody waits for anything any more. [`survived`](Self::survived) comes next, for each of the sectors that
@@ -408,7 +458,7 @@ impl Checker {
         self.requests.clear();
         self.free.clear();
         self.live = 0;
-        (self.untold, self.excuse) = (false, false);
+        self.nothing_lost();
         for lba in std::mem::take(&mut self.dirty) {
             let sector = self.sector(lba);
             if std::mem::replace(&mut sector.listed, false) {

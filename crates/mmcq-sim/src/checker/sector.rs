@@ -41,10 +41,17 @@ pub(super) enum Fate {
     Flying,
     /// Complete: the nth completion of all.
     Done(u32),
-    /// Complete (as the nth), but the card lost its supply before the answer: as `Shaken`, unless a flush says that it is safe.
+    /// Complete (as the nth), and it may or may not have been in the cache when the supply went: there, or what was before. Nobody need be told of it,
+    /// but a flush that ends well afterwards answers for it.
+    ///
+    /// So are writes that were under way at a loss. The card may have had them whole, and their answer come a moment later: P1 was kept, P8 covers what
+    /// was acknowledged before the loss only, and P2 cannot ask of a card what it lost. The permission ends with the first read, flush or cut. So are also
+    /// erases: P8 speaks of writes, and whether zeros were written or erased is the stack's choice.
     Loose(u32),
-    /// Complete, and then the card lost what was not flushed: it may be there, or what was before.
-    Shaken,
+    /// Complete (as the nth), and then the card lost what was not flushed: it may be there, or what was before.
+    Shaken(u32),
+    /// The same, and somebody has been told.
+    Told(u32),
     /// Failed: there, not there, or torn.
     Failed,
 }
@@ -119,38 +126,75 @@ impl Sector {
         self.base == Wanted::Torn || self.entries.iter().any(|e| e.fate == Fate::Failed)
     }
 
-    /// A flush is complete: what was complete before it was asked for is on the medium.
-    pub fn flushed(&mut self, before: u32) {
+    /// A flush is complete: what was complete before it was asked for is on the medium. `across`: the supply was lost after it was asked for, so that it
+    /// says of what was lost that it is not.
+    pub fn flushed(&mut self, before: u32, across: bool) {
         let settled = |e: &Entry| {
-            matches!(e.fate, Fate::Done(n) | Fate::Loose(n) if n <= before)
-                && !matches!(e.wanted, Wanted::Discarded)
+            let safe = match e.fate {
+                Fate::Done(n) | Fate::Loose(n) => n <= before,
+                Fate::Shaken(n) => across && n <= before,
+                _ => false,
+            };
+            safe && !matches!(e.wanted, Wanted::Discarded)
         };
         if let Some(at) = self.entries.iter().rposition(settled) {
             self.settle(at);
         }
     }
 
-    /// The card lost its supply while the host went on. True if a write was complete and not yet safe; an erase has no data that
-    /// could be lost from a cache.
-    pub fn shaken(&mut self) -> bool {
-        let mut some = false;
+    /// The card lost its supply while the host went on. True if somebody must be told: a write was complete (after so many completions, of which nobody has
+    /// been told yet) and not yet safe.
+    pub fn shaken(&mut self, told_before: u32) -> bool {
         for entry in &mut self.entries {
             entry.loose |= entry.fate == Fate::Flying;
-            if matches!(entry.fate, Fate::Done(_) | Fate::Loose(_)) {
-                entry.fate = Fate::Shaken;
-                some |= matches!(entry.wanted, Wanted::Version(_));
-            }
+            entry.fate = match (entry.fate, entry.wanted) {
+                (Fate::Done(n), Wanted::Version(_)) | (Fate::Loose(n), Wanted::Version(_)) => Fate::Shaken(n),
+                (Fate::Done(n), _) => Fate::Loose(n),
+                (fate, _) => fate,
+            };
         }
-        some
+        self.owes(told_before)
+    }
+
+    /// Is there a lost write of which nobody has been told?
+    pub fn owes(&self, told_before: u32) -> bool {
+        self.entries.iter().any(|entry| matches!(entry.fate, Fate::Shaken(n) if n > told_before))
     }
 
     /// Somebody was told that complete writes were lost: these may be among them.
     pub fn told(&mut self) {
         for entry in &mut self.entries {
-            if matches!(entry.fate, Fate::Loose(_)) {
-                entry.fate = Fate::Shaken;
+            if let Fate::Loose(n) | Fate::Shaken(n) = entry.fate {
+                entry.fate = Fate::Told(n);
             }
         }
+    }
+
+    /// A read that was submitted as number `number` after so many completions, with no loss since, saw this. What was in doubt is so no longer: it is there
+    /// until the next loss, and what was complete and lay over it is gone for good.
+    pub fn witnessed(&mut self, number: u32, completions: u32, seen: Seen) {
+        let doubted = |entry: &Entry| match entry.fate {
+            Fate::Loose(n) | Fate::Shaken(n) | Fate::Told(n) if n <= completions => Some(n),
+            _ => None,
+        };
+        // Zeros and erased sectors look alike whoever made them.
+        let telling = matches!(seen, Seen::Version(_) | Seen::Untouched);
+        if !telling || self.entries.iter().all(|entry| doubted(entry).is_none()) {
+            return;
+        }
+        let at = self.entries.iter().rposition(|e| e.number < number && e.wanted.gives(seen));
+        if let Some(entry) = at.and_then(|at| self.entries.get_mut(at))
+            && let Some(n) = doubted(entry)
+        {
+            entry.fate = Fate::Done(n);
+        }
+        let mut place = 0;
+        self.entries.retain(|entry| {
+            let over = at.is_none_or(|at| place > at);
+            place += 1;
+            let gone = over && entry.number < number && doubted(entry).is_some();
+            !gone || entry.wanted == Wanted::Discarded
+        });
     }
 
     /// May a read that was submitted as number `number` see this?

@@ -192,3 +192,121 @@ fn after_a_cut_nobody_waits() {
     assert_eq!(judge.answered(write, Answer::Done, &[]).unwrap_err().fault, Fault::Twice);
     assert_eq!(read(&mut judge, 4, &bytes(write, 4)), Err(Fault::Lost));
 }
+
+/// A judge, with a write complete and the supply lost after it.
+fn lost_one() -> (Checker, Ticket) {
+    let mut judge = judge(false);
+    let write = written(&mut judge, 3);
+    judge.supply_lost();
+    (judge, write)
+}
+
+fn flush(judge: &mut Checker, answer: Answer) -> Result<(), Fault> {
+    let ticket = judge.submit(Asked::Flush, 0, 0, 0);
+    judge.answered(ticket, answer, &[]).map_err(|violation| violation.fault)
+}
+
+#[test]
+fn what_a_read_saw_after_a_loss_stays() {
+    let (mut judge, write) = lost_one();
+    assert_eq!(read(&mut judge, 3, &bytes(write, 3)), Ok(()));
+    assert_eq!(read(&mut judge, 3, &untouched(3)), Err(Fault::Lost));
+    // And what was gone does not come back.
+    let (mut judge, write) = lost_one();
+    assert_eq!(read(&mut judge, 3, &untouched(3)), Ok(()));
+    assert_eq!(read(&mut judge, 3, &bytes(write, 3)), Err(Fault::Lost));
+    // The next loss may take it all the same.
+    let (mut judge, write) = lost_one();
+    assert_eq!(read(&mut judge, 3, &bytes(write, 3)), Ok(()));
+    judge.supply_lost();
+    assert_eq!(read(&mut judge, 3, &untouched(3)), Ok(()));
+    // A read that was under way at the loss proves nothing.
+    let mut judge = judge_with_a_read_across_a_loss();
+    assert_eq!(read(&mut judge, 3, &untouched(3)), Ok(()));
+}
+
+fn judge_with_a_read_across_a_loss() -> Checker {
+    let mut judge = judge(false);
+    let write = written(&mut judge, 3);
+    let across = judge.submit(Asked::Read, 3, 1, 0);
+    judge.supply_lost();
+    judge.answered(across, Answer::Done, &bytes(write, 3)).unwrap();
+    judge
+}
+
+#[test]
+fn a_write_under_way_at_a_loss_is_old_or_new_until_somebody_looks() {
+    let under_way = || {
+        let mut judge = judge(false);
+        let write = judge.submit(Asked::Write { durable: false }, 3, 1, 0);
+        judge.supply_lost();
+        judge.answered(write, Answer::Done, &[]).unwrap();
+        (judge, write)
+    };
+    let (mut judge, write) = under_way();
+    assert_eq!(read(&mut judge, 3, &untouched(3)), Ok(()));
+    assert_eq!(read(&mut judge, 3, &bytes(write, 3)), Err(Fault::Lost));
+    // Nobody need be told; but a flush that ends well answers for it.
+    let (mut judge, _) = under_way();
+    assert_eq!(flush(&mut judge, Answer::Done), Ok(()));
+    assert_eq!(read(&mut judge, 3, &untouched(3)), Err(Fault::Lost));
+}
+
+#[test]
+fn a_flush_that_saw_a_loss_and_ends_well_answers_for_all_before_it() {
+    let across = || {
+        let mut judge = judge(false);
+        let write = written(&mut judge, 3);
+        let flush = judge.submit(Asked::Flush, 0, 0, 0);
+        judge.supply_lost();
+        judge.answered(flush, Answer::Done, &[]).unwrap();
+        (judge, write)
+    };
+    let (mut judge, _) = across();
+    assert_eq!(read(&mut judge, 3, &untouched(3)), Err(Fault::Lost));
+    // If it is true, nobody need be told of anything.
+    let (mut judge, write) = across();
+    assert_eq!(read(&mut judge, 3, &bytes(write, 3)), Ok(()));
+    assert_eq!(flush(&mut judge, Answer::Done), Ok(()));
+}
+
+#[test]
+fn a_reset_excuses_only_who_had_something_to_lose() {
+    let mut judge = judge(false);
+    judge.was_reset();
+    assert_eq!(flush(&mut judge, Answer::CacheLost), Err(Fault::Untrue));
+    let mut judge = self::judge(false);
+    written(&mut judge, 3);
+    assert_eq!(flush(&mut judge, Answer::Done), Ok(()));
+    judge.supply_lost();
+    assert_eq!(flush(&mut judge, Answer::CacheLost), Err(Fault::Untrue));
+    // The card may have put it away by itself, and nobody can know.
+    let mut judge = self::judge(false);
+    written(&mut judge, 3);
+    judge.was_reset();
+    assert_eq!(flush(&mut judge, Answer::CacheLost), Ok(()));
+}
+
+#[test]
+fn an_erase_that_a_loss_took_is_the_next_flushs_word() {
+    let erased = || {
+        let mut judge = judge(false);
+        let ticket = judge.submit(Asked::Erase, 3, 1, 0);
+        judge.answered(ticket, Answer::Done, &[]).unwrap();
+        judge.supply_lost();
+        judge
+    };
+    assert_eq!(read(&mut erased(), 3, &untouched(3)), Ok(()));
+    let mut judge = erased();
+    assert_eq!(flush(&mut judge, Answer::Done), Ok(()));
+    assert_eq!(read(&mut judge, 3, &untouched(3)), Err(Fault::Lost));
+}
+
+#[test]
+fn nobody_is_told_twice_of_the_same_loss() {
+    let (mut judge, write) = lost_one();
+    assert_eq!(flush(&mut judge, Answer::CacheLost), Ok(()));
+    assert_eq!(read(&mut judge, 3, &bytes(write, 3)), Ok(()));
+    judge.supply_lost();
+    assert_eq!(flush(&mut judge, Answer::Done), Ok(()));
+}

@@ -1,0 +1,278 @@
+//! How long recovery takes, step by step, and how long it may.
+
+use super::machine::Machine;
+use super::run::{Outcome, POINTS, Run};
+use mmcq::engine::{FlushBy, Rung};
+use std::fmt;
+
+const MS: u64 = 1_000_000;
+/// One incident, beside the card's own times [`mmcq::engine::Engine::incidents`].
+const INCIDENT_NS: u64 = 12_000 * MS;
+
+/// What recovery times are counted by. From the moment that the stack sees the failure to the next answer, or to the next step of the ladder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Class {
+    /// An incident that needs no more than questions, CMD12 and another try: damaged or lost tokens and blocks.
+    Again,
+    /// A lost interrupt, after the deadline that found it.
+    Interrupt,
+    /// The step R5.
+    Retune,
+    /// The same if it leads to the next step, for nobody answers: a controller that tunes by itself has 150 ms for all of it, so that silence tells nothing earlier.
+    /// [SD 4.2.4.5]
+    RetuneInVain,
+    /// The step R6, a new initialisation in a slower mode.
+    Slower,
+    /// The step R7.
+    Reset,
+    /// The step R8.
+    Reinit,
+    /// The step R9.
+    PowerCycle,
+    /// A request's answer after everything was given up (R11).
+    Dead,
+    /// An incident from its beginning to its end.
+    Whole,
+}
+
+impl Class {
+    /// How many there are.
+    pub const COUNT: usize = 10;
+    /// All of them, in order.
+    pub const ALL: [Class; Class::COUNT] = [
+        Class::Again,
+        Class::Interrupt,
+        Class::Retune,
+        Class::RetuneInVain,
+        Class::Slower,
+        Class::Reset,
+        Class::Reinit,
+        Class::PowerCycle,
+        Class::Dead,
+        Class::Whole,
+    ];
+
+    /// A step that has a budget of its own, and the step after it.
+    fn of(rung: Rung, next: Option<Rung>) -> Option<Class> {
+        match rung {
+            Rung::Retune if next.is_some_and(|next| next > Rung::Retune) => Some(Class::RetuneInVain),
+            Rung::Retune => Some(Class::Retune),
+            Rung::Slower => Some(Class::Slower),
+            Rung::Reset => Some(Class::Reset),
+            Rung::Reinit => Some(Class::Reinit),
+            Rung::PowerCycle => Some(Class::PowerCycle),
+            _ => None,
+        }
+    }
+
+    /// Nanoseconds that it may take, beside what the card declares and the transfer itself ([`Outcome::allowance`]).
+    #[must_use]
+    pub fn budget_ns(self) -> u64 {
+        match self {
+            Class::Again => 2 * MS,
+            Class::Interrupt => 10 * MS,
+            Class::Retune => 20 * MS,
+            Class::RetuneInVain => 250 * MS,
+            Class::Slower | Class::Reinit => 2_000 * MS,
+            Class::Reset => 100 * MS,
+            Class::PowerCycle => 3_000 * MS,
+            Class::Dead => MS,
+            Class::Whole => INCIDENT_NS,
+        }
+    }
+}
+
+impl fmt::Display for Class {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Class::Again => "once more",
+            Class::Interrupt => "lost interrupt, past its deadline",
+            Class::Retune => "retune",
+            Class::RetuneInVain => "retune that nobody answers",
+            Class::Slower => "re-initialisation, slower",
+            Class::Reset => "controller reset",
+            Class::Reinit => "re-initialisation",
+            Class::PowerCycle => "power cycle",
+            Class::Dead => "answer of a dead card",
+            Class::Whole => "whole incident",
+        })
+    }
+}
+
+/// Watches the ladder of one life.
+#[derive(Debug, Default)]
+pub(super) struct Stopwatch {
+    /// Steps, and interrupts found lost, so far.
+    steps: u64,
+    lost: u64,
+    /// Since when there is an incident, and the highest step in it.
+    incident: Option<(u64, Rung)>,
+    /// The last step.
+    step: Option<(u64, Rung)>,
+    interrupt_ns: Option<u64>,
+    dead_ns: Option<u64>,
+}
+
+impl Stopwatch {
+    fn climbed(&mut self, at_ns: u64, rung: Rung, times: &mut Vec<(Class, u64)>) {
+        self.step_ends(at_ns, Some(rung), times);
+        self.step = Some((at_ns, rung));
+        self.incident = Some(match self.incident {
+            None => (at_ns, rung),
+            Some((began_ns, top)) => (began_ns, top.max(rung)),
+        });
+        if rung == Rung::Dead {
+            self.dead_ns = self.dead_ns.or(Some(at_ns));
+        }
+    }
+
+    fn step_ends(&mut self, now_ns: u64, next: Option<Rung>, times: &mut Vec<(Class, u64)>) {
+        if let Some((began_ns, rung)) = self.step.take()
+            && let Some(class) = Class::of(rung, next)
+        {
+            times.push((class, now_ns.saturating_sub(began_ns)));
+        }
+    }
+
+    /// Somebody was answered. True if that ends an incident.
+    fn answered(&mut self, submitted_ns: u64, now_ns: u64, times: &mut Vec<(Class, u64)>) -> bool {
+        if let Some(dead_ns) = self.dead_ns {
+            times.push((Class::Dead, now_ns.saturating_sub(submitted_ns.max(dead_ns))));
+        }
+        self.step_ends(now_ns, None, times);
+        let found_ns = self.interrupt_ns.take();
+        match self.incident.take() {
+            Some((began_ns, top)) => {
+                let took_ns = now_ns.saturating_sub(began_ns);
+                times.push((Class::Whole, took_ns));
+                if top <= Rung::Retry {
+                    times.push((Class::Again, took_ns));
+                }
+                true
+            }
+            None => {
+                times.extend(found_ns.map(|at_ns| (Class::Interrupt, now_ns.saturating_sub(at_ns))));
+                found_ns.is_some()
+            }
+        }
+    }
+}
+
+impl Run<'_> {
+    fn counts(&self) -> [u64; POINTS.len()] {
+        POINTS.map(|point| self.faults.events(point))
+    }
+
+    /// A life begins: from now on its ladder is watched.
+    pub(super) fn watch(&mut self, machine: &Machine) {
+        self.watch = Stopwatch::default();
+        let target = machine.stack.with(|engine| engine.target().copied());
+        self.outcome.card_ns = target.map_or(0, |target| {
+            let flush_ns = match target.flush {
+                FlushBy::EmmcCache { timeout_ns } => timeout_ns,
+                _ => 0,
+            };
+            target.read_timeout_ns.saturating_add(target.write_timeout_ns).saturating_add(flush_ns)
+        });
+    }
+
+    /// After each step of the machine.
+    pub(super) fn look_at_ladder(&mut self, machine: &Machine) {
+        let watch = &mut self.watch;
+        let times = &mut self.outcome.times;
+        let climbed = machine.stack.with(|engine| {
+            let stats = engine.stats();
+            if stats.lost_interrupts != watch.lost {
+                watch.lost = stats.lost_interrupts;
+                watch.interrupt_ns = watch.interrupt_ns.or(Some(machine.now()));
+            }
+            let steps = stats.rungs.iter().sum();
+            let new = (steps - watch.steps) as usize;
+            if new > 0 {
+                watch.steps = steps;
+                let kept = engine.incidents().count();
+                for event in engine.incidents().skip(kept.saturating_sub(new)) {
+                    watch.climbed(event.at_ns, event.rung, times);
+                }
+            }
+            new > 0
+        });
+        if self.case.dry && self.outcome.marks.is_empty() && self.faults.strikes() > 0 {
+            self.outcome.marks.push(self.quiet);
+        }
+        if self.case.dry {
+            self.quiet = self.counts();
+            if climbed {
+                self.mark();
+            }
+        }
+    }
+
+    /// Somebody was answered.
+    pub(super) fn stop_watch(&mut self, submitted_ns: u64, now_ns: u64) {
+        if self.watch.answered(submitted_ns, now_ns, &mut self.outcome.times) {
+            self.mark();
+        }
+    }
+
+    /// Recovery has come so far.
+    fn mark(&mut self) {
+        if self.case.dry && !self.outcome.marks.is_empty() {
+            let counts = self.counts();
+            self.outcome.marks.push(counts);
+        }
+    }
+
+    /// The life is over, perhaps in the middle of an incident.
+    pub(super) fn last_mark(&mut self) {
+        if self.watch.incident.is_some() || self.watch.interrupt_ns.is_some() {
+            self.mark();
+        }
+    }
+}
+
+impl Outcome {
+    /// What a class may take in this run beyond [`Class::budget_ns`]; `transfer_ns`: the longest answer without any fault.
+    #[must_use]
+    pub fn allowance(&self, class: Class, transfer_ns: u64) -> u64 {
+        match class {
+            Class::Reset | Class::Dead => 0,
+            Class::Whole => self.card_ns,
+            _ => transfer_ns,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_and_incidents_are_timed_until_the_next_step_or_answer() {
+        let (mut watch, mut times) = (Stopwatch::default(), Vec::new());
+        assert!(!watch.answered(0, 5, &mut times));
+        watch.climbed(10, Rung::Classify, &mut times);
+        watch.climbed(12, Rung::Status, &mut times);
+        watch.climbed(13, Rung::Retry, &mut times);
+        assert!(watch.answered(0, 20, &mut times));
+        assert_eq!(std::mem::take(&mut times), [(Class::Whole, 10), (Class::Again, 10)]);
+        watch.climbed(30, Rung::Classify, &mut times);
+        watch.climbed(31, Rung::Retune, &mut times);
+        watch.climbed(40, Rung::Slower, &mut times);
+        watch.climbed(60, Rung::Dead, &mut times);
+        assert!(watch.answered(0, 61, &mut times));
+        let steps = [(Class::RetuneInVain, 9), (Class::Slower, 20), (Class::Dead, 1), (Class::Whole, 31)];
+        assert_eq!(std::mem::take(&mut times), steps);
+        assert!(!watch.answered(70, 72, &mut times));
+        assert_eq!(times, [(Class::Dead, 2)]);
+    }
+
+    #[test]
+    fn every_class_has_a_name_and_a_budget() {
+        let mut names: Vec<String> = Class::ALL.iter().map(ToString::to_string).collect();
+        names.sort();
+        names.dedup();
+        assert_eq!(names.len(), Class::COUNT);
+        assert!(Class::ALL.iter().all(|class| (1..=12_000 * MS).contains(&class.budget_ns())));
+    }
+}
