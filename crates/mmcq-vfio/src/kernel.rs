@@ -1,4 +1,5 @@
-//! VFIO's calls, as `linux/vfio.h` numbers and shapes them; each checked by the kernel, which knows a structure by its size.
+//! VFIO's calls, as `linux/vfio.h` numbers and shapes them; each checked by the kernel, which knows a
+//! structure by its size.
 
 use std::fs::File;
 use std::io;
@@ -108,7 +109,8 @@ fn call_plain(file: &File, request: libc::Ioctl, argument: libc::c_int) -> io::R
 /// # Safety
 /// `T` is the structure of `request`, or begins with it.
 unsafe fn call_with<T>(file: &File, request: libc::Ioctl, argument: &mut T) -> io::Result<libc::c_int> {
-    // SAFETY: an open descriptor, and a structure that lives for the call and is of the kind that the caller promises.
+    // SAFETY: an open descriptor, and a structure that lives for the call and is of the kind that the caller
+    // promises.
     checked(unsafe { libc::ioctl(file.as_raw_fd(), request, core::ptr::from_mut(argument)) })
 }
 
@@ -187,7 +189,8 @@ pub fn unmask(device: &File, index: u32) -> io::Result<()> {
 /// Lets the devices of a container reach `size` bytes of memory at `vaddr` by the address `iova`.
 ///
 /// # Safety
-/// Devices may write there from now on until the container is closed: nobody may use the memory for anything else before.
+/// Devices may write there from now on until the container is closed: nobody may use the memory for anything
+/// else before.
 pub unsafe fn map_dma(container: &File, vaddr: u64, iova: u64, size: u64) -> io::Result<()> {
     let argsz = size_of::<DmaMap>() as u32;
     let mut map = DmaMap { argsz, flags: DMA_READ_AND_WRITE, vaddr, iova, size };

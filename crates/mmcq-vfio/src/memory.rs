@@ -16,7 +16,8 @@ const ALIGN: usize = 4096;
 /// `MAP_HUGE_2MB`.
 const HUGE_2_MIB: libc::c_int = 21 << 26;
 
-/// One contiguous piece of memory at one bus address. It is cut up once, at start, and stays for good: its parts may be with the engine.
+/// One contiguous piece of memory at one bus address. It is cut up once, at start, and stays for good: its
+/// parts may be with the engine.
 #[derive(Debug)]
 pub struct Memory {
     base: NonNull<u8>,
@@ -112,14 +113,16 @@ impl Memory {
     }
 }
 
-/// The translation of [`Memory`]: what lies inside is mapped, nothing else. PCI devices see what the CPU's caches hold.
+/// The translation of [`Memory`]: what lies inside is mapped, nothing else. PCI devices see what the CPU's
+/// caches hold.
 #[derive(Clone, Copy, Debug)]
 pub struct Mapped {
     base: usize,
     bus: u64,
 }
 
-// SAFETY: the controller's addresses from `bus` on lead to the memory from `base` on, for as long as the program runs (see `Memory`).
+// SAFETY: the controller's addresses from `bus` on lead to the memory from `base` on, for as long as the
+// program runs (see `Memory`).
 unsafe impl Dma for Mapped {
     fn map(&self, ptr: NonNull<u8>, len: usize, _: Direction) -> Result<u64, DmaError> {
         let start = ptr.addr().get().checked_sub(self.base).ok_or(DmaError::Unreachable)?;

@@ -1,4 +1,5 @@
-//! The stack on a reader, and who moves it: one thread, which sleeps until the controller interrupts or a deadline has come.
+//! The stack on a reader, and who moves it: one thread, which sleeps until the controller interrupts or a
+//! deadline has come.
 
 use crate::address::Address;
 use crate::device::{Device, Options};
@@ -7,7 +8,7 @@ use crate::interrupt::{Interrupt, Kind};
 use crate::memory::{Mapped, Memory};
 use crate::sysfs::Sysfs;
 use crate::window::Window;
-use mmcq::card::{self, Card, Event, SCRATCH_BYTES};
+use mmcq::card::{self, Card, Event, Family, SCRATCH_BYTES};
 use mmcq::engine::{self, DmaBuf};
 use mmcq::host::sdhci::regs::{INT_SIGNAL, INT_STATUS};
 use mmcq::host::sdhci::{Sdhci, Table, TransferMode};
@@ -30,7 +31,8 @@ pub const PIECE_BYTES: u32 = 128 << 10;
 const DESCRIPTORS: usize = 64;
 /// A look at the stack after so much quiet, although nothing is due.
 const QUIET: Duration = Duration::from_secs(1);
-/// Turns for one message: an event that comes between the look and the acknowledge keeps the line up and makes no new one.
+/// Turns for one message: an event that comes between the look and the acknowledge keeps the line up and
+/// makes no new one.
 const TURNS_MAX: u32 = 16;
 
 /// The engine's handle.
@@ -40,7 +42,8 @@ pub type Stack = Shared<Alone, Sdhci<Window, Mapped, DESCRIPTORS>, SLOTS>;
 #[derive(Debug)]
 pub struct Alone(PhantomData<*const ()>);
 
-// SAFETY: not `Sync`, so that a `Shared` with it stays in one thread, and its closures do not come back to it.
+// SAFETY: not `Sync`, so that a `Shared` with it stays in one thread, and its closures do not come back to
+// it.
 unsafe impl Lock for Alone {
     fn with<R>(&self, f: impl FnOnce() -> R) -> R {
         f()
@@ -74,14 +77,16 @@ impl Owned {
 
 impl Drop for Owned {
     fn drop(&mut self) {
-        // SAFETY: from a box; `Reader` has dropped the one future that knows it for longer than a borrow, and its other users borrow the reader.
+        // SAFETY: from a box; `Reader` has dropped the one future that knows it for longer than a borrow, and
+        // its other users borrow the reader.
         drop(unsafe { Box::from_raw(self.0.as_ptr()) });
     }
 }
 
 /// A card reader, and its card once it has been brought up.
 pub struct Reader {
-    // Dropped in this order: what borrows the stack, the device (which then reaches no memory any more), the stack.
+    // Dropped in this order: what borrows the stack, the device (which then reaches no memory any more), the
+    // stack.
     keeper: RefCell<Option<Keeper>>,
     device: Device,
     interrupt: Interrupt,
@@ -89,6 +94,7 @@ pub struct Reader {
     memory: Memory,
     buffers: RefCell<Vec<DmaBuf>>,
     card: Cell<Option<Card>>,
+    ext_csd: Cell<Option<[u8; 512]>>,
     interrupts: Cell<u64>,
 }
 
@@ -113,6 +119,7 @@ impl Reader {
             memory,
             buffers: RefCell::new(Vec::new()),
             card: Cell::new(None),
+            ext_csd: Cell::new(None),
             interrupts: Cell::new(0),
         })
     }
@@ -142,6 +149,11 @@ impl Reader {
         self.card.get()
     }
 
+    /// EXT_CSD of an eMMC, as it was read last.
+    pub fn ext_csd(&self) -> Option<[u8; 512]> {
+        self.ext_csd.get()
+    }
+
     /// A buffer of [`PIECE_BYTES`] that the controller reaches; `None` while all fifteen or so are in use.
     pub fn buffer(&self) -> Option<DmaBuf> {
         self.buffers.borrow_mut().pop().or_else(|| self.memory.carve(PIECE_BYTES))
@@ -159,7 +171,8 @@ impl Reader {
         self.memory.carve(SCRATCH_BYTES).unwrap_or(DmaBuf::EMPTY)
     }
 
-    /// Brings the card up, and keeps it from then on: tunes it again, goes to slower modes, initialises it again while anything [runs](Self::run).
+    /// Brings the card up, and keeps it from then on: tunes it again, goes to slower modes, initialises it
+    /// again while anything [runs](Self::run).
     pub fn bring_up(&mut self, options: card::Options) -> Result<Card, Error> {
         let address = self.device.address();
         *self.keeper.get_mut() = None;
@@ -169,6 +182,8 @@ impl Reader {
             _ if !self.stack().with(|engine| engine.host().present()) => Error::NoCard { address },
             error => Error::BringUp { address, error },
         })?;
+        let ext_csd = scratch.first_chunk().copied();
+        self.ext_csd.set(ext_csd.filter(|_| matches!(card.family, Family::Emmc(_))));
         self.card.set(Some(card));
         // SAFETY: the future is dropped before the stack: by the next call of this, or first in `drop`.
         let stack: &'static Stack = unsafe { self.stack.0.as_ref() };
@@ -184,8 +199,8 @@ impl Reader {
         result.map_err(|error| Error::Card { address, error })
     }
 
-    /// Runs a future of the stack to its end. [`Error::Left`] when the card goes, or another one comes: the future is dropped then, so that nothing meant for
-    /// one card reaches another.
+    /// Runs a future of the stack to its end. [`Error::Left`] when the card goes, or another one comes: the
+    /// future is dropped then, so that nothing meant for one card reaches another.
     pub fn run<F: Future>(&self, future: F) -> Result<F::Output, Error> {
         let mut future = pin!(future);
         let mut context = Context::from_waker(Waker::noop());
@@ -216,7 +231,8 @@ impl Reader {
         Ok(work.completed)
     }
 
-    /// For who moves the engine itself: the controller has interrupted. The slots that are done, one bit each.
+    /// For who moves the engine itself: the controller has interrupted. The slots that are done, one bit
+    /// each.
     pub fn interrupted(&self) -> Result<u64, Error> {
         let mut completed = 0;
         self.served(|| completed |= self.stack().with(|engine| engine.on_irq(now_ns())).completed)?;

@@ -12,8 +12,9 @@ use std::sync::Arc;
 /// Bytes of an SDHCI register block [SDHC 2.1].
 pub(crate) const BYTES: usize = 256;
 
-/// A register block: mapped into this process where the kernel allows it, otherwise read and written through the device's file (a BAR that shares
-/// its page with somebody else's cannot be mapped). Either way every access reaches the controller as wide as it was made.
+/// A register block: mapped into this process where the kernel allows it, otherwise read and written through
+/// the device's file (a BAR that shares its page with somebody else's cannot be mapped). Either way every
+/// access reaches the controller as wide as it was made.
 #[derive(Debug)]
 pub struct Window(Way);
 
@@ -50,8 +51,8 @@ impl Window {
             return Err(io::Error::last_os_error());
         }
         let base = NonNull::new(base.cast::<u8>()).ok_or(io::ErrorKind::InvalidData)?;
-        // SAFETY: page-aligned, at least `BYTES` long, and mapped until the `Mapping` that holds it is dropped; the device is ours alone by its group, and
-        // a reader makes one window.
+        // SAFETY: page-aligned, at least `BYTES` long, and mapped until the `Mapping` that holds it is
+        // dropped; the device is ours alone by its group, and a reader makes one window.
         let mmio = unsafe { Mmio::new(base) };
         Ok(Window(Way::Mapped(Mapping { mmio, base })))
     }
