@@ -1,7 +1,8 @@
 #!/bin/bash
 # vfio.sh: `mmcq vfio` drives a PCI reader from Linux user space. In QEMU (q35, Intel's IOMMU) an unmodified kernel of Debian's hands QEMU's sdhci-pci to
 # vfio-pci; mmcq finds the card, writes and reads it, and serves it to NBD clients; then this machine compares the card's image byte for byte. And whatever is
-# wrong (no reader, no card, the wrong driver, no permission ...) is one line that says so.
+# wrong (no reader, no card, the wrong driver, no permission ...) is one line that says so. A program that is killed in the middle leaves a reader that works, and
+# a server whose card is taken out ends.
 #
 # Needs qemu-system-x86_64, nbdcopy and nbdinfo, which tools/install-judges.sh installs, and what tools/debian-kernel.sh fetches. MMCQ: the program, if not
 # the one that this builds. LINUX_TIMEOUT: seconds that the machine may run, 300 without it.
@@ -100,8 +101,19 @@ refuses "not all on the card, which has 131072" mmcq vfio $reader write --lba 13
 refuses "blocks of 512 bytes at least" mmcq vfio $reader write --blocks 1000000 /data --write
 refuses "expected whole blocks of 512 bytes" mmcq vfio $reader write /job --write
 does write mmcq vfio $reader write --lba 4096 /data --write
-does read mmcq vfio $reader read --lba 4096 --blocks $(($(wc -c </data) / 512)) /tmp/back
-cmp /data /tmp/back && echo "compared: what was read is what was written"
+blocks=$(($(wc -c </data) / 512))
+for by in "" --by-calls; do
+  does read mmcq vfio $reader $by read --lba 4096 --blocks $blocks /tmp/back
+  cmp /data /tmp/back && echo "compared: what was read is what was written" || wrong "what was read is not what was written"
+done
+# Kills a program that writes what is there already.
+mmcq vfio $reader --by-calls write --lba 4096 /data --write >/tmp/out 2>&1 &
+writer=$!
+n=0; while ! grep -q vfio-device /proc/$writer/maps && [ ! -s /tmp/out ] && [ $n -lt 100 ]; do n=$((n + 1)); usleep 50000; done
+usleep 300000
+kill -9 $writer 2>/dev/null && wait $writer
+[ $? = 137 ] && [ ! -s /tmp/out ] && echo "killed: a program that was writing" || wrong "it was not killed while it wrote: $(cat /tmp/out)"
+does again mmcq vfio $reader write --lba 4096 /data --write
 mmcq vfio $reader serve --write --socket /tmp/card.sock >/tmp/served 2>&1 &
 server=$!
 n=0; while [ ! -s /tmp/served ] && [ $n -lt 60 ]; do n=$((n + 1)); sleep 1; done
@@ -111,8 +123,19 @@ does nbdinfo nbdinfo --size 'nbd+unix:///card?socket=/tmp/card.sock'
 does nbdcopy nbdcopy --flush /more 'nbd+unix:///card?socket=/tmp/card.sock'
 nbdcopy 'nbd+unix:///card?socket=/tmp/card.sock' /tmp/card || wrong "nbdcopy cannot read the card"
 echo "sum: $(sha256sum </tmp/card | cut -d' ' -f1)"
+ticks() { cut -d' ' -f14,15 /proc/$server/stat | tr ' ' +; }
+before=$(($(ticks))); sleep 4; spent=$(($(ticks) - before))
+[ $spent -le 4 ] && echo "idle: $spent hundredths of a second of CPU in 4 seconds" || wrong "the idle server took $spent hundredths of a second of CPU in 4 seconds"
 kill $server
 wait $server && echo "served: to its end" || wrong "the server ended with $?: $(cat /tmp/served)"
+mmcq vfio $reader serve --socket /tmp/card.sock >/tmp/served 2>&1 &
+server=$!
+n=0; while [ ! -s /tmp/served ] && [ $n -lt 60 ]; do n=$((n + 1)); sleep 1; done
+echo "host: take the card out"
+wait $server; code=$?
+[ $code = 1 ] && grep -q 'the card was taken out' /tmp/served || wrong "without its card the server ended with $code: $(cat /tmp/served)"
+sed 's/^/taken out: /' /tmp/served
+refuses "no card in the slot" mmcq vfio $reader info
 JOB
 
 # The card, of zeros at first, and what must be on it in the end: one file at block 4096 by `write`, another at 0 through NBD.
@@ -126,10 +149,21 @@ dd if="$root/more" of="$work/expected.img" conv=notrunc status=none
 dd if="$root/data" of="$work/expected.img" bs=512 seek=4096 conv=notrunc status=none
 (cd "$root" && find . | "$busybox" cpio -o -H newc 2>/dev/null) | gzip -1 >"$work/initrd"
 
+# Takes the card out when the guest asks for it.
+mkfifo "$work/monitor"
+: >"$work/console"
+(
+  exec >"$work/monitor"
+  until grep -q '^host: take' "$work/console"; do sleep 0.2; done
+  echo "eject -f card"
+  until grep -q '^guest:' "$work/console"; do sleep 0.2; done
+) &
+monitor=$!
+trap 'kill $monitor 2>/dev/null || true; rm -rf "$work"' EXIT
 timeout "$limit_s" qemu-system-x86_64 -M q35 -accel tcg -m 768 -nodefaults -display none -no-reboot -device intel-iommu \
   -serial "file:$work/console" -kernel "$kernel" -initrd "$work/initrd" \
   -drive "if=none,id=card,format=raw,file=$work/card.img" -device sdhci-pci,addr=4.0 -device sd-card,drive=card \
-  -device sdhci-pci,addr=5.0 -append "console=ttyS0 quiet panic=-1 intel_iommu=on" </dev/null ||
+  -device sdhci-pci,addr=5.0 -append "console=ttyS0 quiet panic=-1 intel_iommu=on" -monitor stdio <"$work/monitor" >/dev/null ||
   { say "QEMU ended with $?"; cat "$work/console" >&2; exit 1; }
 tr -d '\r' <"$work/console" | grep -v '^\[' | tee "$work/said"
 grep -qx 'guest: the end' "$work/said" || { say "the guest did not come to its end"; exit 1; }

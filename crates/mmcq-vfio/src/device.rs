@@ -35,6 +35,8 @@ pub struct Options {
     /// Without an IOMMU (`vfio.enable_unsafe_noiommu_mode`): the controller reaches all of the machine's
     /// memory. Needs root and a large page.
     pub noiommu: bool,
+    /// Reach the registers by system calls, which strace shows, even if they can be mapped.
+    pub by_calls: bool,
     /// What must be known of the controller.
     pub config: Config,
 }
@@ -74,7 +76,7 @@ fn open(path: &str) -> Result<File, Error> {
 impl Device {
     /// Takes the device at `address` over.
     pub fn open(sysfs: &Sysfs, address: Address, noiommu: bool) -> Result<Self, Error> {
-        let found = sysfs.find(address)?;
+        let found = sysfs.find(address, noiommu)?;
         let container = open("/dev/vfio/vfio")?;
         match kernel::api_version(&container) {
             Ok(kernel::API_VERSION) => {}
@@ -137,8 +139,8 @@ impl Device {
             .map_err(|error| Error::system(format!("{}: configuration space", self.address), error))
     }
 
-    /// The registers of a slot.
-    pub(crate) fn registers(&self, slot: u8) -> Result<Window, Error> {
+    /// The registers of a slot; `by_calls`: not mapped.
+    pub(crate) fn registers(&self, slot: u8, by_calls: bool) -> Result<Window, Error> {
         let wrong = |what| Error::Registers { address: self.address, what };
         let [slots] = self.config_bytes(SLOT_INFORMATION)?;
         let bar = bar_of(slots, slot).map_err(wrong)?;
@@ -146,7 +148,8 @@ impl Device {
         let region = kernel::region(&self.file, bar)
             .map_err(|error| Error::system(format!("{}: BAR {bar}", self.address), error))?;
         checked(bar, base, &region).map_err(wrong)?;
-        if region.flags & CAN_BE_MAPPED != 0
+        if !by_calls
+            && region.flags & CAN_BE_MAPPED != 0
             && let Ok(window) = Window::mapped(&self.file, region.offset)
         {
             return Ok(window);

@@ -40,9 +40,16 @@ pub enum Error {
     },
     /// No IOMMU protects the machine.
     #[error(
-        "{address}: in no IOMMU group; expected an IOMMU (firmware setup; intel_iommu=on on Linux's command line), or --noiommu, which is unsafe"
+        "{address}: behind no IOMMU; expected one (in the firmware's setup; intel_iommu=on for Linux), \
+         or --noiommu, which is unsafe"
     )]
     NoGroup {
+        /// Whose.
+        address: Address,
+    },
+    /// An IOMMU protects the machine.
+    #[error("{address}: behind an IOMMU; expected no --noiommu")]
+    Protected {
         /// Whose.
         address: Address,
     },

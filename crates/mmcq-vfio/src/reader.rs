@@ -102,7 +102,7 @@ impl Reader {
     /// Takes the controller at `address` over; nothing is written to it yet.
     pub fn open(address: Address, options: Options) -> Result<Self, Error> {
         let device = Device::open(&Sysfs::default(), address, options.noiommu)?;
-        let window = device.registers(options.slot)?;
+        let window = device.registers(options.slot, options.by_calls)?;
         let memory = device.memory()?;
         let interrupt = device.interrupt()?;
         let refused = |error| Error::Controller { address, error };

@@ -9,6 +9,8 @@ use std::path::{Path, PathBuf};
 /// Base class and subclass of an SD host controller.
 const SD_HOST: u32 = 0x0805;
 const DRIVER: &str = "vfio-pci";
+/// Name of a group that no IOMMU stands behind.
+const UNPROTECTED: &str = "vfio-noiommu\n";
 
 /// The tree below `/sys`.
 #[derive(Clone, Debug)]
@@ -73,8 +75,8 @@ impl Sysfs {
             .collect()
     }
 
-    /// Is this a controller that vfio-pci has, in a group?
-    pub(crate) fn find(&self, address: Address) -> Result<Found, Error> {
+    /// Is this a controller that vfio-pci has, in a group that is protected (or not, where that is asked for)?
+    pub(crate) fn find(&self, address: Address, noiommu: bool) -> Result<Found, Error> {
         let folder = self.devices().join(address.to_string());
         if !folder.exists() {
             let known: Vec<_> = self.controllers().iter().map(Address::to_string).collect();
@@ -89,9 +91,17 @@ impl Sysfs {
             return Err(Error::Class { address, class });
         }
         let group = target(&folder.join("iommu_group"));
+        // VFIO makes groups of its own where there is no IOMMU, once it has the device.
+        let protected = group.is_some()
+            && fs::read_to_string(folder.join("iommu_group/name")).ok().as_deref() != Some(UNPROTECTED);
+        match (protected, noiommu) {
+            (false, false) => return Err(Error::NoGroup { address }),
+            (true, true) => return Err(Error::Protected { address }),
+            _ => {}
+        }
         let driver = target(&folder.join("driver"));
         if driver.as_deref() != Some(DRIVER) {
-            let command = self.binding(address, driver.is_some());
+            let command = self.binding(address, driver.is_some(), noiommu);
             return Err(Error::Driver { address, driver: driver.unwrap_or("no driver".to_owned()), command });
         }
         let group = group.ok_or(Error::NoGroup { address })?;
@@ -101,17 +111,18 @@ impl Sysfs {
     }
 
     /// The shell command that gives a device to vfio-pci.
-    fn binding(&self, address: Address, bound: bool) -> String {
+    fn binding(&self, address: Address, bound: bool, noiommu: bool) -> String {
         let loaded = self.root.join("bus/pci/drivers").join(DRIVER).exists();
-        let load = if loaded { "" } else { "modprobe vfio-pci && " };
-        let unbind = if bound {
-            format!("echo {address} > devices/{address}/driver/unbind && ")
-        } else {
-            String::new()
+        let mut load = if loaded { "" } else { "modprobe vfio-pci && " }.to_owned();
+        if noiommu {
+            load += "echo 1 > /sys/module/vfio/parameters/enable_unsafe_noiommu_mode && ";
+        }
+        let unbind = match bound {
+            true => format!("echo {address} > devices/{address}/driver/unbind && "),
+            false => String::new(),
         };
-        format!(
-            "{load}cd /sys/bus/pci && echo {DRIVER} > devices/{address}/driver_override && {unbind}echo {address} > drivers_probe"
-        )
+        let choose = format!("echo {DRIVER} > devices/{address}/driver_override");
+        format!("{load}cd /sys/bus/pci && {choose} && {unbind}echo {address} > drivers_probe")
     }
 }
 
@@ -156,8 +167,19 @@ mod tests {
             self
         }
 
+        fn without_iommu(self, number: &str) -> Self {
+            let machine = self.group(number);
+            fs::write(machine.device(HERE).join("iommu_group/name"), "vfio-noiommu\n").unwrap();
+            machine
+        }
+
         fn find(&self, address: &str) -> Result<Found, String> {
-            Sysfs::at(self.0.path()).find(address.parse().unwrap()).map_err(|error| error.to_string())
+            self.find_as(address, false)
+        }
+
+        fn find_as(&self, address: &str, noiommu: bool) -> Result<Found, String> {
+            let address = address.parse().unwrap();
+            Sysfs::at(self.0.path()).find(address, noiommu).map_err(|error| error.to_string())
         }
     }
 
@@ -192,9 +214,9 @@ mod tests {
     #[test]
     fn another_driver_or_none_comes_with_the_command_that_binds() {
         assert_eq!(
-            Machine::new().find(HERE).unwrap_err(),
-            "0000:00:04.0: bound to no driver, expected vfio-pci; as root: modprobe vfio-pci && cd /sys/bus/pci && \
-             echo vfio-pci > devices/0000:00:04.0/driver_override && echo 0000:00:04.0 > drivers_probe"
+            Machine::new().group("7").find(HERE).unwrap_err(),
+            "0000:00:04.0: bound to no driver, expected vfio-pci; as root: modprobe vfio-pci && \
+             cd /sys/bus/pci && echo vfio-pci > devices/0000:00:04.0/driver_override && echo 0000:00:04.0 > drivers_probe"
         );
         let machine = Machine::new().driver("sdhci-pci").group("7");
         fs::create_dir_all(machine.0.path().join("bus/pci/drivers/vfio-pci")).unwrap();
@@ -207,8 +229,16 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_without_an_iommu() {
-        let error = Machine::new().driver("vfio-pci").find(HERE).unwrap_err();
-        assert!(error.contains("in no IOMMU group") && error.contains("--noiommu"), "{error}");
+    fn a_machine_without_an_iommu_needs_to_be_told_so() {
+        for machine in [Machine::new(), Machine::new().driver("vfio-pci").without_iommu("0")] {
+            let error = machine.find(HERE).unwrap_err();
+            assert!(error.contains("no IOMMU") && error.contains("--noiommu"), "{error}");
+        }
+        let found = Machine::new().driver("vfio-pci").without_iommu("0").find_as(HERE, true).unwrap();
+        assert_eq!(found.group, "0");
+        let error = Machine::new().driver("sdhci-pci").find_as(HERE, true).unwrap_err();
+        assert!(error.contains("enable_unsafe_noiommu_mode && cd /sys/bus/pci"), "{error}");
+        let error = Machine::new().driver("vfio-pci").group("7").find_as(HERE, true).unwrap_err();
+        assert_eq!(error, "0000:00:04.0: behind an IOMMU; expected no --noiommu");
     }
 }

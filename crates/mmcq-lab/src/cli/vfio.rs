@@ -34,7 +34,8 @@ const DEPTH: usize = 8;
   mmcq vfio 0000:00:04.0 write --lba 2048 data.img --write
   mmcq vfio 0000:00:04.0 serve --socket card.sock
   nbdinfo 'nbd+unix:///card?socket=card.sock'
-Back to the system's driver: echo > /sys/bus/pci/devices/ADDRESS/driver_override, then ADDRESS into its driver/unbind and into /sys/bus/pci/drivers_probe")]
+Back to the system's driver: cd /sys/bus/pci && echo > devices/ADDRESS/driver_override &&
+  echo ADDRESS > devices/ADDRESS/driver/unbind && echo ADDRESS > drivers_probe")]
 pub struct Vfio {
     /// PCI address of the controller, as lspci -D shows it
     address: String,
@@ -44,6 +45,9 @@ pub struct Vfio {
     /// A quirk that the controller has (no-busy-irq, broken-adma, ...); may be given several times
     #[arg(long, value_name = "NAME")]
     quirk: Vec<String>,
+    /// Reach the registers by system calls, which strace shows, even if they can be mapped
+    #[arg(long)]
+    by_calls: bool,
     /// Without an IOMMU. UNSAFE: the reader then reaches all of the machine's memory. Needs root,
     /// vfio.enable_unsafe_noiommu_mode=1 and a large page
     #[arg(long)]
@@ -113,7 +117,8 @@ impl Vfio {
             })?;
             config.quirks = config.quirks.with(quirk);
         }
-        let options = Options { slot: self.slot, noiommu: self.noiommu, config };
+        let (slot, noiommu, by_calls) = (self.slot, self.noiommu, self.by_calls);
+        let options = Options { slot, noiommu, by_calls, config };
         let begin = || -> Result<(Reader, Card), Error> {
             let mut reader = Reader::open(address, options).map_err(Error::input)?;
             let card = reader.bring_up(mmcq::card::Options::DEFAULT).map_err(Error::input)?;
@@ -153,9 +158,9 @@ impl Vfio {
                 reader.close().map_err(run)?;
             }
             Action::Serve { write, listen } => {
-                let door = listen.open(format!("{address}.sock").into())?;
                 let (reader, _) = begin()?;
                 reader.equip().map_err(Error::input)?;
+                let door = listen.open(format!("{address}.sock").into())?;
                 let begun = super::serve::signals(false)?;
                 let watch = door.watch();
                 let name = listen.export.clone();
