@@ -4,8 +4,8 @@
 # into the image, and writes data which it reads back, through its page cache and around it; the image then holds what Linux wrote, and
 # nothing else; Linux's driver does nothing that the model counts as a violation; and its kernel has no complaint about the card.
 #
-# The newer QEMU comes from tools/install-qemu11.sh; Debian's kernel and a static busybox (100 MB) are fetched into target/judges/linux once,
-# and nothing of them is installed. LINUX_TIMEOUT: seconds that a machine may run, 300 without it. KEEP: a folder for the consoles and bus logs.
+# The newer QEMU comes from tools/install-qemu11.sh, kernel and busybox from tools/debian-kernel.sh. LINUX_TIMEOUT: seconds that a
+# machine may run, 300 without it. KEEP: a folder for the consoles and bus logs.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 say() { echo "linux-on-model.sh: $*" >&2; }
@@ -18,22 +18,7 @@ what=("$@")
 tools/install-qemu11.sh
 qemu=$PWD/target/judges/qemu11/qemu-system-x86_64
 
-if [ ! -e "$store/ready" ]; then
-  for program in apt-get dpkg-deb; do
-    command -v $program >/dev/null || { say "no $program: this needs Debian"; exit 1; }
-  done
-  rm -rf "$store"
-  mkdir -p "$store/debs"
-  image=$(apt-cache depends linux-image-amd64 | awk '/Depends: linux-image/ { print $2; exit }')
-  [ -n "$image" ] || { say "this system's package lists have no linux-image-amd64 (apt-get update)"; exit 1; }
-  say "fetching $image and busybox-static"
-  (cd "$store/debs" && apt-get download -q -o APT::Sandbox::User="$(id -un)" "$image" busybox-static >&2)
-  dpkg-deb --fsys-tarfile "$store"/debs/busybox-static*.deb | tar -x -C "$store" ./bin/busybox
-  dpkg-deb --fsys-tarfile "$store"/debs/linux-image*.deb | tar -x -C "$store" --wildcards './boot/vmlinuz*' \
-    './lib/modules/*/kernel/drivers/mmc/*' './lib/modules/*/kernel/fs/*' './lib/modules/*/kernel/lib/*' './lib/modules/*/kernel/crypto/*'
-  rm -rf "$store/debs"
-  touch "$store/ready"
-fi
+tools/debian-kernel.sh
 if [ -z "${MMCQ:-}" ]; then
   cargo build -q --locked --release -p mmcq-lab
   MMCQ=$(cargo metadata --format-version 1 --no-deps --locked | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')/release/mmcq

@@ -5,34 +5,21 @@
 # - mke2fs makes an ext4 on the first half of a card; boards/pc copies it to the second half; Linux checks (mount, sha256sum) and changes
 #   the copy; e2fsck finds it clean, and boards/pc and this machine agree on the checksum of every block of the card.
 #
-# Needs qemu-system-x86_64 and e2fsprogs, which tools/install-judges.sh installs; fetches Debian's kernel and a static busybox (100 MB) into
-# target/judges/linux once, and installs nothing of them. LINUX_TIMEOUT: seconds that a boot may take, 300 without it.
+# Needs qemu-system-x86_64 and e2fsprogs, which tools/install-judges.sh installs, and what tools/debian-kernel.sh fetches. LINUX_TIMEOUT: seconds
+# that a boot may take, 300 without it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 say() { echo "linux.sh: $*" >&2; }
 limit_s=${LINUX_TIMEOUT:-300}
 store=$PWD/target/judges/linux
-for program in qemu-system-x86_64 mke2fs e2fsck dpkg-deb; do
+for program in qemu-system-x86_64 mke2fs e2fsck; do
   PATH=$PATH:/usr/sbin:/sbin command -v $program >/dev/null || { say "no $program; tools/install-judges.sh installs it"; exit 2; }
 done
 export PATH=$PATH:/usr/sbin:/sbin
 host=$(rustc -vV | sed -n 's/^host: //p')
 [ "$host" = x86_64-unknown-linux-gnu ] || { say "boards/pc is built by the toolchain of x86_64-unknown-linux-gnu, this is $host"; exit 2; }
 
-# The kernel, its modules that are needed here, and busybox.
-if [ ! -e "$store/ready" ]; then
-  rm -rf "$store"
-  mkdir -p "$store/debs"
-  image=$(apt-cache depends linux-image-amd64 | awk '/Depends: linux-image/ { print $2; exit }')
-  [ -n "$image" ] || { say "no linux-image-amd64 in this system's package lists (apt-get update)"; exit 2; }
-  say "fetching $image and busybox-static"
-  (cd "$store/debs" && apt-get download -q "$image" busybox-static >&2)
-  dpkg-deb --fsys-tarfile "$store"/debs/busybox-static*.deb | tar -x -C "$store" ./bin/busybox
-  dpkg-deb --fsys-tarfile "$store"/debs/linux-image*.deb | tar -x -C "$store" --wildcards './boot/vmlinuz*' \
-    './lib/modules/*/kernel/drivers/mmc/*' './lib/modules/*/kernel/fs/*' './lib/modules/*/kernel/lib/*' './lib/modules/*/kernel/crypto/*'
-  rm -rf "$store/debs"
-  touch "$store/ready"
-fi
+tools/debian-kernel.sh
 kernel=$(echo "$store"/boot/vmlinuz*)
 busybox=$store/bin/busybox
 

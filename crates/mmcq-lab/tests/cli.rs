@@ -68,6 +68,23 @@ fn a_device_that_cannot_be_is_refused_before_it_listens() {
     assert_eq!(std::fs::read_to_string(folder.0.path().join("taken")).unwrap(), "not a socket");
 }
 
+#[cfg(target_os = "linux")]
+#[test]
+fn a_reader_that_is_not_there_is_refused() {
+    let folder = Folder::new();
+    folder.refused("vfio 00:04 info", &["\"00:04\"", "not a PCI address"]);
+    folder.refused("vfio ffff:ff:1f.7 info", &["ffff:ff:1f.7", "no such PCI device"]);
+    folder.refused("vfio ffff:ff:1f.7 --quirk nosuch info", &["nosuch", "no-busy-irq"]);
+    // What is wrong with a file is found before the reader is looked for.
+    folder.refused("vfio ffff:ff:1f.7 write none.img --write", &["none.img"]);
+    folder.file("short", "not a block");
+    folder.refused("vfio ffff:ff:1f.7 write short --write", &["short", "11 bytes", "whole blocks"]);
+    folder.file("block", &"x".repeat(512));
+    folder.refused("vfio ffff:ff:1f.7 write block --lba 7", &["7", "--write"]);
+    folder.refused("vfio ffff:ff:1f.7 read out", &["no such PCI device"]);
+    assert!(!folder.0.path().join("out").exists());
+}
+
 #[test]
 fn bad_input_is_one_line_that_names_the_place() {
     let folder = Folder::new();

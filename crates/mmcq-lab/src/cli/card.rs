@@ -42,11 +42,11 @@ impl Card {
     }
 }
 
-fn as_json(fields: &[Field]) -> String {
+pub(super) fn as_json(fields: &[Field]) -> String {
     fields.iter().filter_map(|field| serde_json::to_string(field).ok()).map(|line| line + "\n").collect()
 }
 
-fn as_table(fields: &[Field]) -> String {
+pub(super) fn as_table(fields: &[Field]) -> String {
     let width = |text: fn(&Field) -> &str| fields.iter().map(|f| text(f).len()).max().unwrap_or(0);
     let (register_width, field_width) = (width(|f| f.register), width(|f| &f.field));
     let mut last = "";

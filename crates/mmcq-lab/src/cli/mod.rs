@@ -8,6 +8,8 @@ mod run;
 mod serve;
 mod torture;
 mod trace;
+#[cfg(target_os = "linux")]
+mod vfio;
 mod why;
 
 use clap::{Parser, Subcommand};
@@ -17,7 +19,7 @@ use std::process::ExitCode;
 
 /// A laboratory for card stacks: the mmcq stack on register-accurate controllers and timed cards, in virtual time.
 ///
-/// Nothing here touches real hardware, and no result depends on the speed of this machine: the same job and seed give the same bytes.
+/// Nothing here but `vfio` touches real hardware, and no other result depends on the speed of this machine: the same job and seed give the same bytes.
 #[derive(Debug, Parser)]
 #[command(
     version,
@@ -40,6 +42,8 @@ enum Command {
     Serve(serve::Serve),
     #[cfg(target_os = "linux")]
     Device(device::Device),
+    #[cfg(target_os = "linux")]
+    Vfio(vfio::Vfio),
 }
 
 impl Cli {
@@ -56,6 +60,8 @@ impl Cli {
             Command::Serve(command) => command.run(),
             #[cfg(target_os = "linux")]
             Command::Device(command) => command.run(),
+            #[cfg(target_os = "linux")]
+            Command::Vfio(command) => command.run(),
         }
     }
 }

@@ -17,6 +17,11 @@ pub struct Extents {
 }
 
 impl Extents {
+    /// Nothing is known of so many bytes.
+    pub fn unknown(bytes: u64) -> Self {
+        Extents { bytes, holes: vec![false; bytes.div_ceil(PIECE_BYTES) as usize] }
+    }
+
     /// The holes of a file, where its file system knows them.
     pub fn of_file(file: &File) -> io::Result<Self> {
         let bytes = file.metadata()?.len();

@@ -1,21 +1,29 @@
-//! `mmcq serve`: the simulated card as a network block device, for clients that we did not write.
+//! `mmcq serve`: a card as a network block device, for clients that we did not write.
 //!
 //! `protocol.rs` has the numbers on the wire, `handshake.rs` the negotiation, `connection.rs` a client's two threads, `disk.rs` the one thread that
-//! owns the machine: engine, driver, controller and card, in virtual time. Everything a client sends is checked before it gets there.
+//! owns the machine (`machine.rs`): engine, driver, controller and card, in virtual time (`simulated.rs`) or in a reader of this
+//! machine (`real.rs`). Everything a client sends is checked before it gets there.
 
 mod connection;
 mod disk;
 mod extents;
 mod handshake;
+mod machine;
 mod protocol;
+#[cfg(target_os = "linux")]
+mod real;
+mod simulated;
 mod socket;
 
 pub use connection::REQUEST_MAX;
-pub use disk::Setup;
+pub use simulated::Setup;
 pub use socket::Listener;
 
 use disk::{Disk, Message, map_of};
+use extents::Extents;
 use handshake::Export;
+use machine::Machine;
+use simulated::Simulated;
 use socket::Socket;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -61,7 +69,7 @@ impl Control {
     }
 }
 
-/// Serves until [`Control::stop`]. `begun` gets the control once the card is up.
+/// Serves a simulated card until [`Control::stop`]. `begun` gets the control once the card is up.
 pub fn serve(
     setup: Setup,
     name: &str,
@@ -70,16 +78,45 @@ pub fn serve(
     watch: impl Fn(Event) + Send + Sync + 'static,
 ) -> Result<(), String> {
     let extents = map_of(&setup.image).map_err(|e| format!("{}: {e}", setup.image.display()))?;
-    let read_only = !setup.writable;
-    let machine = Disk::new(setup, extents).map_err(|e| e.to_string())?;
+    let writable = setup.writable;
+    let machine = Simulated::new(setup).map_err(|e| e.to_string())?;
+    serve_machine(Box::new(machine), extents, writable, name, listener, begun, watch)
+}
+
+/// As [`serve`] for the card in a reader of this machine, which has been brought up and equipped.
+#[cfg(target_os = "linux")]
+pub fn serve_reader(
+    reader: mmcq_vfio::Reader,
+    writable: bool,
+    name: &str,
+    listener: Listener,
+    begun: impl FnOnce(Control),
+    watch: impl Fn(Event) + Send + Sync + 'static,
+) -> Result<(), String> {
+    let machine = Box::new(real::Real(reader));
+    let extents = Extents::unknown(machine.blocks() * 512);
+    serve_machine(machine, extents, writable, name, listener, begun, watch)
+}
+
+fn serve_machine(
+    machine: Box<dyn Machine>,
+    extents: Extents,
+    writable: bool,
+    name: &str,
+    listener: Listener,
+    begun: impl FnOnce(Control),
+    watch: impl Fn(Event) + Send + Sync + 'static,
+) -> Result<(), String> {
     let export = Arc::new(Export {
         name: name.to_owned(),
         bytes: machine.blocks() * 512,
-        read_only,
+        read_only: !writable,
         trims: true,
         request_max: REQUEST_MAX,
     });
     let (disk, messages) = channel();
+    let mut machine = Disk::new(machine, extents);
+    machine.listen(disk.clone());
     let clients = Clients::default();
     let watch = Arc::new(watch);
     begun(Control { disk: disk.clone(), clients: clients.clone() });

@@ -1,0 +1,138 @@
+//! The simulated card: board, controller and card in virtual time.
+
+use super::machine::{Machine, SLOTS, Step};
+use crate::board::{Board, BoardError, Price};
+use crate::buffers;
+use crate::platform::Platform;
+use mmcq::engine::{Completion, DmaBuf, Erase, Error, Request, SlotId};
+use mmcq_sim::card::Medium;
+use mmcq_sim::world::Device;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+/// What the machine is made of.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    /// The board.
+    pub platform: Platform,
+    /// The card, if not the board's own.
+    pub card: Option<String>,
+    /// The bytes.
+    pub image: PathBuf,
+    /// They may change.
+    pub writable: bool,
+    /// Virtual time runs no faster than real time.
+    pub paced: bool,
+}
+
+impl Setup {
+    fn board(&self) -> Result<Board<SLOTS>, BoardError> {
+        let medium = Medium::image(&self.image, !self.writable)?;
+        let board = Board::new(&self.platform, self.card.as_deref(), Some(medium), Price::Nothing)?;
+        board.equip().map_err(|error| BoardError::BringUp {
+            platform: self.platform.name.clone(),
+            card: self.card.clone().unwrap_or_else(|| self.platform.card.clone()),
+            error,
+        })?;
+        Ok(board)
+    }
+}
+
+/// The machine at work.
+pub struct Simulated {
+    setup: Setup,
+    board: Board<SLOTS>,
+    /// Where virtual and real time were equal.
+    origin: (Instant, u64),
+}
+
+impl Simulated {
+    /// Brings the card up.
+    pub fn new(setup: Setup) -> Result<Self, BoardError> {
+        let board = setup.board()?;
+        let origin = (Instant::now(), board.time.now());
+        Ok(Simulated { setup, board, origin })
+    }
+
+    /// Real time as virtual time.
+    fn real_ns(&self) -> u64 {
+        let elapsed = u64::try_from(self.origin.0.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        self.origin.1.saturating_add(elapsed)
+    }
+}
+
+impl Machine for Simulated {
+    fn blocks(&self) -> u64 {
+        self.board.card.target.sectors
+    }
+
+    fn buffer_bytes_max(&self) -> u64 {
+        u64::MAX
+    }
+
+    fn buffer(&mut self, bytes: usize) -> Option<DmaBuf> {
+        Some(buffers::piece(bytes))
+    }
+
+    fn free(&mut self, buffer: DmaBuf) {
+        buffers::free(buffer);
+    }
+
+    fn submit(&mut self, request: Request) -> Result<SlotId, (Error, Request)> {
+        let now_ns = self.board.time.now();
+        self.board.stack.with(|engine| engine.submit(request, now_ns))
+    }
+
+    fn take(&mut self, id: SlotId) -> Option<Completion> {
+        self.board.stack.with(|engine| engine.take(id))
+    }
+
+    fn discarding(&self) -> Option<(Erase, u64)> {
+        self.board.stack.with(|engine| {
+            let erase = &engine.abilities().erase;
+            erase.discarding().map(|how| (how, erase.grain_blocks(how).into()))
+        })
+    }
+
+    fn step(&mut self) -> Result<Step, String> {
+        let controller = &mut self.board.controller;
+        let work = if controller.irq() {
+            let now_ns = self.board.time.now();
+            self.board.stack.with(|engine| engine.on_irq(now_ns))
+        } else {
+            let deadline = self.board.stack.with(|engine| engine.next_deadline_ns());
+            let now_ns = self.board.time.now();
+            let Some(next_ns) = [deadline, controller.next_event_ns()].into_iter().flatten().min() else {
+                return Err("the machine stands still with requests under way".to_owned());
+            };
+            let next_ns = next_ns.max(now_ns);
+            let real_ns = self.real_ns();
+            if self.setup.paced && next_ns > real_ns {
+                return Ok(Step::Wait(Duration::from_nanos(next_ns - real_ns)));
+            }
+            let reached = self.board.controller.advance(next_ns);
+            self.board.time.set(reached.max(now_ns));
+            if self.board.controller.irq() {
+                return Ok(Step::Done(0));
+            }
+            let now_ns = self.board.time.now();
+            self.board.stack.with(|engine| engine.poll(now_ns))
+        };
+        Ok(Step::Done(work.completed))
+    }
+
+    fn resume(&mut self) {
+        if self.setup.paced {
+            self.board.time.set(self.board.time.now().max(self.real_ns()));
+        }
+    }
+
+    fn power_cut(&mut self) -> Result<(), String> {
+        let now_ns = self.board.time.now();
+        self.board.controller.power_cut(now_ns);
+        // The medium is an image: the new card finds what the old one kept.
+        self.board = self.setup.board().map_err(|e| e.to_string())?;
+        self.origin = (Instant::now(), self.board.time.now());
+        Ok(())
+    }
+}

@@ -1,0 +1,262 @@
+//! A PCI function that VFIO has handed to us: configuration space, registers, memory, interrupt.
+
+use crate::address::Address;
+use crate::error::Error;
+use crate::interrupt::Interrupt;
+use crate::kernel::{self, RegionInfo};
+use crate::memory::{self, Memory};
+use crate::sysfs::Sysfs;
+use crate::window::{self, Window};
+use mmcq::host::sdhci::Config;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+
+/// Command register and its bits: memory space, bus master.
+const COMMAND: u64 = 0x04;
+const MEMORY_SPACE: u16 = 1 << 1;
+const BUS_MASTER: u16 = 1 << 2;
+const FIRST_BAR: u64 = 0x10;
+const BAR_IO: u32 = 1;
+/// Slot Information: number of slots less one in 6:4, BAR of the first in 2:0 [SDHC A.2.2, PCI].
+const SLOT_INFORMATION: u64 = 0x40;
+const READ_AND_WRITE: u32 = 3;
+const CAN_BE_MAPPED: u32 = 4;
+/// Where the controller may see the memory: below 4 GiB, clear of x86's window for messages (0xfee0_0000);
+/// the first that the IOMMU has free.
+const BUS_ADDRESSES: [u64; 3] = [0x1000_0000, 0x4000_0000, 0x8000_0000];
+
+/// How a reader is to be opened.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Options {
+    /// Which of the controller's slots, from 0.
+    pub slot: u8,
+    /// Without an IOMMU (`vfio.enable_unsafe_noiommu_mode`): the controller reaches all of the machine's
+    /// memory. Needs root and a large page.
+    pub noiommu: bool,
+    /// Reach the registers by system calls, which strace shows, even if they can be mapped.
+    pub by_calls: bool,
+    /// What must be known of the controller.
+    pub config: Config,
+}
+
+/// An open device. Ours alone, until it is dropped: then it can no longer reach memory.
+#[derive(Debug)]
+pub struct Device {
+    address: Address,
+    id: (u32, u32),
+    noiommu: bool,
+    file: Arc<File>,
+    config: RegionInfo,
+    container: File,
+    /// The kernel keeps the device as long as its group is open.
+    _group: File,
+}
+
+/// The kinds of protection that will do, best first.
+fn protections(noiommu: bool) -> &'static [i32] {
+    if noiommu { &[kernel::NOIOMMU] } else { &[kernel::TYPE1_V2, kernel::TYPE1] }
+}
+
+fn open(path: &str) -> Result<File, Error> {
+    File::options().read(true).write(true).open(path).map_err(|error| match error.kind() {
+        io::ErrorKind::PermissionDenied => {
+            // SAFETY: asks for a number.
+            Error::Permission { path: path.to_owned(), user: unsafe { libc::geteuid() } }
+        }
+        _ if error.raw_os_error() == Some(libc::EBUSY) => {
+            let what = "another program has it";
+            Error::system(path, io::Error::new(io::ErrorKind::ResourceBusy, what))
+        }
+        _ => Error::system(path, error),
+    })
+}
+
+impl Device {
+    /// Takes the device at `address` over.
+    pub fn open(sysfs: &Sysfs, address: Address, noiommu: bool) -> Result<Self, Error> {
+        let found = sysfs.find(address, noiommu)?;
+        let container = open("/dev/vfio/vfio")?;
+        match kernel::api_version(&container) {
+            Ok(kernel::API_VERSION) => {}
+            Ok(other) => {
+                let expected = kernel::API_VERSION;
+                return Err(Error::Vfio(format!("interface version {other}, expected {expected}")));
+            }
+            Err(error) => return Err(Error::Vfio(error.to_string())),
+        }
+        let prefix = if noiommu { "noiommu-" } else { "" };
+        let path = format!("/dev/vfio/{prefix}{}", found.group);
+        let group = open(&path)?;
+        let system = |error| Error::system(path.clone(), error);
+        if !kernel::is_viable(&group).map_err(system)? {
+            return Err(Error::NotViable { group: found.group, members: found.members.join(", ") });
+        }
+        kernel::set_container(&group, &container).map_err(system)?;
+        let kind = protections(noiommu).iter().find(|&&kind| kernel::has_extension(&container, kind));
+        let Some(&kind) = kind else {
+            let which = if noiommu { "vfio without IOMMU" } else { "vfio_iommu_type1" };
+            return Err(Error::Vfio(format!("the kernel has no {which}")));
+        };
+        kernel::set_iommu(&container, kind).map_err(|error| Error::Vfio(error.to_string()))?;
+        let name = address.to_string();
+        let file = kernel::device(&group, &name).map_err(|error| Error::system(name.clone(), error))?;
+        let config =
+            kernel::region(&file, kernel::REGION_CONFIG).map_err(|error| Error::system(name, error))?;
+        let id = (found.vendor, found.device);
+        let device = Device { address, id, noiommu, file: Arc::new(file), config, container, _group: group };
+        let command = device.config16(COMMAND)?;
+        device.set_config16(COMMAND, command | MEMORY_SPACE | BUS_MASTER)?;
+        Ok(device)
+    }
+
+    /// Where it is.
+    pub fn address(&self) -> Address {
+        self.address
+    }
+
+    /// Its vendor's number, and its own.
+    pub fn id(&self) -> (u32, u32) {
+        self.id
+    }
+
+    fn config_bytes<const N: usize>(&self, register: u64) -> Result<[u8; N], Error> {
+        let mut bytes = [0; N];
+        self.file
+            .read_exact_at(&mut bytes, self.config.offset + register)
+            .map_err(|error| Error::system(format!("{}: configuration space", self.address), error))?;
+        Ok(bytes)
+    }
+
+    fn config16(&self, register: u64) -> Result<u16, Error> {
+        self.config_bytes(register).map(u16::from_le_bytes)
+    }
+
+    fn set_config16(&self, register: u64, value: u16) -> Result<(), Error> {
+        self.file
+            .write_all_at(&value.to_le_bytes(), self.config.offset + register)
+            .map_err(|error| Error::system(format!("{}: configuration space", self.address), error))
+    }
+
+    /// The registers of a slot; `by_calls`: not mapped.
+    pub(crate) fn registers(&self, slot: u8, by_calls: bool) -> Result<Window, Error> {
+        let wrong = |what| Error::Registers { address: self.address, what };
+        let [slots] = self.config_bytes(SLOT_INFORMATION)?;
+        let bar = bar_of(slots, slot).map_err(wrong)?;
+        let base = self.config_bytes(FIRST_BAR + 4 * u64::from(bar)).map(u32::from_le_bytes)?;
+        let region = kernel::region(&self.file, bar)
+            .map_err(|error| Error::system(format!("{}: BAR {bar}", self.address), error))?;
+        checked(bar, base, &region).map_err(wrong)?;
+        if !by_calls
+            && region.flags & CAN_BE_MAPPED != 0
+            && let Ok(window) = Window::mapped(&self.file, region.offset)
+        {
+            return Ok(window);
+        }
+        Ok(Window::file(self.file.clone(), region.offset))
+    }
+
+    /// Memory that the controller reaches.
+    pub(crate) fn memory(&self) -> Result<Memory, Error> {
+        let mebibytes = memory::BYTES >> 20;
+        let mut memory = Memory::new(self.noiommu).map_err(|error| {
+            let hint = if self.noiommu { " as a large page (sysctl vm.nr_hugepages=1)" } else { "" };
+            Error::system(format!("{mebibytes} MiB of memory{hint}"), error)
+        })?;
+        if self.noiommu {
+            let bus = memory.physical().map_err(|error| Error::system("/proc/self/pagemap", error))?;
+            memory.set_bus(bus);
+            return Ok(memory);
+        }
+        let mut refused = None;
+        for bus in BUS_ADDRESSES {
+            // SAFETY: fresh memory that is handed to the engine alone, and never unmapped.
+            match unsafe { kernel::map_dma(&self.container, memory.address(), bus, memory::BYTES as u64) } {
+                Ok(()) => {
+                    memory.set_bus(bus);
+                    return Ok(memory);
+                }
+                Err(error) => refused = Some(error),
+            }
+        }
+        let error = refused.unwrap_or_else(|| io::ErrorKind::AddrNotAvailable.into());
+        let hint = if error.raw_os_error() == Some(libc::ENOMEM) { " (ulimit -l)" } else { "" };
+        Err(Error::system(format!("{mebibytes} MiB of memory for the controller{hint}"), error))
+    }
+
+    pub(crate) fn interrupt(&self) -> Result<Interrupt, Error> {
+        Interrupt::new(self.file.clone())
+    }
+}
+
+impl Drop for Device {
+    fn drop(&mut self) {
+        // The kernel does the same when the device is closed; a window may keep it open for longer.
+        if let Ok(command) = self.config16(COMMAND) {
+            let _ = self.set_config16(COMMAND, command & !BUS_MASTER);
+        }
+    }
+}
+
+/// The BAR of a slot, by the Slot Information register.
+fn bar_of(slots: u8, slot: u8) -> Result<u32, String> {
+    let (count, first) = ((slots >> 4 & 7) + 1, slots & 7);
+    if slot >= count {
+        return Err(format!("slot {slot}, expected 0 to {}", count - 1));
+    }
+    match first + slot {
+        bar @ 0..=5 => Ok(bar.into()),
+        bar => Err(format!("slot {slot} in BAR {bar}, expected 0 to 5")),
+    }
+}
+
+/// Can an SDHCI be behind this BAR? `base` is its register.
+fn checked(bar: u32, base: u32, region: &RegionInfo) -> Result<(), String> {
+    let expected = window::BYTES;
+    if base & BAR_IO != 0 && region.size != 0 {
+        return Err(format!("BAR {bar} is of I/O ports, expected memory"));
+    }
+    if region.size < expected as u64 {
+        return Err(format!("BAR {bar} has {} bytes, expected {expected} at least", region.size));
+    }
+    if region.flags & READ_AND_WRITE != READ_AND_WRITE {
+        return Err(format!("BAR {bar} cannot be read and written"));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slots_and_their_bars() {
+        assert_eq!(bar_of(0x00, 0), Ok(0));
+        assert_eq!(bar_of(0x21, 2), Ok(3));
+        assert_eq!(bar_of(0x00, 1), Err("slot 1, expected 0 to 0".to_owned()));
+        assert_eq!(bar_of(0x21, 3), Err("slot 3, expected 0 to 2".to_owned()));
+        assert_eq!(bar_of(0x25, 1), Err("slot 1 in BAR 6, expected 0 to 5".to_owned()));
+        assert_eq!(bar_of(0xff, 7), Err("slot 7 in BAR 14, expected 0 to 5".to_owned()));
+    }
+
+    #[test]
+    fn regions_that_hold_no_sdhci_are_refused() {
+        let well = RegionInfo { size: 256, flags: READ_AND_WRITE, ..RegionInfo::default() };
+        assert_eq!(checked(0, 0xfebf_1000, &well), Ok(()));
+        let refused = |base, region: &RegionInfo| checked(2, base, region).unwrap_err();
+        assert_eq!(refused(0xc001, &well), "BAR 2 is of I/O ports, expected memory");
+        assert_eq!(refused(0, &RegionInfo { size: 0, ..well }), "BAR 2 has 0 bytes, expected 256 at least");
+        assert_eq!(
+            refused(0, &RegionInfo { size: 255, ..well }),
+            "BAR 2 has 255 bytes, expected 256 at least"
+        );
+        assert_eq!(refused(0, &RegionInfo { flags: 1, ..well }), "BAR 2 cannot be read and written");
+    }
+
+    #[test]
+    fn files_that_cannot_be_opened_are_named() {
+        let error = open("/dev/vfio/there-is-none").unwrap_err().to_string();
+        assert!(error.starts_with("/dev/vfio/there-is-none: "), "{error}");
+    }
+}

@@ -1,0 +1,123 @@
+//! The controller's interrupt, by eventfd.
+
+use crate::error::Error;
+use crate::kernel;
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::{AsRawFd, FromRawFd};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How the controller interrupts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// By its pin, which the kernel masks each time until it is served.
+    Pin,
+    /// By a message.
+    Message,
+}
+
+/// A descriptor that becomes readable when the controller interrupts.
+#[derive(Clone, Debug)]
+pub struct Interrupt {
+    device: Arc<File>,
+    event: Arc<File>,
+    kind: Kind,
+    masks_itself: bool,
+}
+
+fn eventfd() -> io::Result<File> {
+    // SAFETY: a call without memory.
+    let descriptor = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
+    if descriptor < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: a fresh descriptor that nobody else has.
+    Ok(unsafe { File::from_raw_fd(descriptor) })
+}
+
+impl Interrupt {
+    /// The pin, or the first message of a controller without a pin.
+    pub(crate) fn new(device: Arc<File>) -> Result<Self, Error> {
+        let system = |error| Error::system("interrupt", error);
+        for (index, kind) in [(kernel::IRQ_INTX, Kind::Pin), (kernel::IRQ_MSI, Kind::Message)] {
+            let Some((1.., masks_itself)) = kernel::interrupt(&device, index).map_err(system)? else {
+                continue;
+            };
+            let event = Arc::new(eventfd().map_err(system)?);
+            kernel::signal(&device, index, event.as_raw_fd()).map_err(system)?;
+            return Ok(Interrupt { device, event, kind, masks_itself });
+        }
+        Err(system(io::Error::new(io::ErrorKind::Unsupported, "the device has neither a pin nor messages")))
+    }
+
+    /// How the controller interrupts.
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// Sleeps until the controller interrupts (true), or for so long (`None`: for good), or until a signal
+    /// comes.
+    pub fn wait(&self, at_most: Option<Duration>) -> io::Result<bool> {
+        wait(&self.event, at_most)
+    }
+
+    /// It has been served and may come again.
+    pub fn unmask(&self) -> io::Result<()> {
+        if self.masks_itself { kernel::unmask(&self.device, kernel::IRQ_INTX) } else { Ok(()) }
+    }
+}
+
+fn wait(event: &File, at_most: Option<Duration>) -> io::Result<bool> {
+    let mut polled = libc::pollfd { fd: event.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+    // SAFETY: a structure of numbers; all zeros is a value of it.
+    let mut timeout: libc::timespec = unsafe { std::mem::zeroed() };
+    let mut limit = std::ptr::null();
+    if let Some(time) = at_most {
+        timeout.tv_sec = libc::time_t::try_from(time.as_secs()).unwrap_or(libc::time_t::MAX);
+        timeout.tv_nsec = time.subsec_nanos() as _;
+        limit = &raw const timeout;
+    }
+    // SAFETY: one `pollfd`, a time or none, no signal mask; all live for the call.
+    let ready = unsafe { libc::ppoll(&raw mut polled, 1, limit, std::ptr::null()) };
+    if ready < 0 {
+        let error = io::Error::last_os_error();
+        return if error.kind() == io::ErrorKind::Interrupted { Ok(false) } else { Err(error) };
+    }
+    if ready == 0 {
+        return Ok(false);
+    }
+    // How often, which is of no interest; reading makes it quiet again.
+    match (&mut &*event).read(&mut [0; 8]) {
+        Ok(_) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+    use std::time::Instant;
+
+    #[test]
+    fn waits_for_the_event_or_for_the_time() {
+        let event = eventfd().unwrap();
+        let began = Instant::now();
+        assert!(!wait(&event, Some(Duration::from_millis(20))).unwrap());
+        assert!(began.elapsed() >= Duration::from_millis(20));
+        // Two are one, and then it is quiet.
+        for _ in 0..2 {
+            (&event).write_all(&1u64.to_ne_bytes()).unwrap();
+        }
+        assert!(wait(&event, None).unwrap());
+        assert!(!wait(&event, Some(Duration::ZERO)).unwrap());
+    }
+
+    #[test]
+    fn a_file_that_is_no_device_is_refused() {
+        let error = Interrupt::new(Arc::new(File::open("/dev/null").unwrap())).unwrap_err();
+        assert!(error.to_string().starts_with("interrupt: "), "{error}");
+    }
+}

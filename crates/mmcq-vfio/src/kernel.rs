@@ -1,0 +1,232 @@
+//! VFIO's calls, as `linux/vfio.h` numbers and shapes them; each checked by the kernel, which knows a
+//! structure by its size.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, RawFd};
+
+const fn call(number: u32) -> libc::Ioctl {
+    libc::_IO(b';' as u32, 100 + number)
+}
+const GET_API_VERSION: libc::Ioctl = call(0);
+const CHECK_EXTENSION: libc::Ioctl = call(1);
+const SET_IOMMU: libc::Ioctl = call(2);
+const GROUP_GET_STATUS: libc::Ioctl = call(3);
+const GROUP_SET_CONTAINER: libc::Ioctl = call(4);
+const GROUP_GET_DEVICE_FD: libc::Ioctl = call(6);
+const DEVICE_GET_REGION_INFO: libc::Ioctl = call(8);
+const DEVICE_GET_IRQ_INFO: libc::Ioctl = call(9);
+const DEVICE_SET_IRQS: libc::Ioctl = call(10);
+const IOMMU_MAP_DMA: libc::Ioctl = call(13);
+
+/// The interface that this file was written for.
+pub const API_VERSION: i32 = 0;
+/// Kinds of protection.
+pub const TYPE1: i32 = 1;
+/// See [`TYPE1`].
+pub const TYPE1_V2: i32 = 3;
+/// See [`TYPE1`]: none.
+pub const NOIOMMU: i32 = 8;
+/// The region of the configuration space; those of the BARs are 0 to 5.
+pub const REGION_CONFIG: u32 = 7;
+/// Interrupts: the pin, and messages.
+pub const IRQ_INTX: u32 = 0;
+/// See [`IRQ_INTX`].
+pub const IRQ_MSI: u32 = 1;
+
+const GROUP_VIABLE: u32 = 1;
+const IRQ_EVENTFD: u32 = 1;
+const IRQ_AUTOMASKED: u32 = 4;
+const SET_NONE: u32 = 1;
+const SET_EVENTFD: u32 = 4;
+const SET_UNMASK: u32 = 16;
+const SET_TRIGGER: u32 = 32;
+const DMA_READ_AND_WRITE: u32 = 3;
+
+#[repr(C)]
+#[derive(Default)]
+struct GroupStatus {
+    argsz: u32,
+    flags: u32,
+}
+
+/// Where a region is in the device's file, and what may be done with it.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RegionInfo {
+    /// Of this structure.
+    pub argsz: u32,
+    /// Bits: 1 readable, 2 writable, 4 can be mapped.
+    pub flags: u32,
+    /// Which.
+    pub index: u32,
+    /// Where more is said, of no interest here.
+    pub cap_offset: u32,
+    /// In bytes; 0: there is none.
+    pub size: u64,
+    /// Where.
+    pub offset: u64,
+}
+
+#[repr(C)]
+#[derive(Default)]
+struct IrqInfo {
+    argsz: u32,
+    flags: u32,
+    index: u32,
+    count: u32,
+}
+
+#[repr(C)]
+#[derive(Default)]
+struct IrqSet {
+    argsz: u32,
+    flags: u32,
+    index: u32,
+    start: u32,
+    count: u32,
+    event: i32,
+}
+
+#[repr(C)]
+struct DmaMap {
+    argsz: u32,
+    flags: u32,
+    vaddr: u64,
+    iova: u64,
+    size: u64,
+}
+
+fn checked(result: libc::c_int) -> io::Result<libc::c_int> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
+}
+
+fn call_plain(file: &File, request: libc::Ioctl, argument: libc::c_int) -> io::Result<libc::c_int> {
+    // SAFETY: a call on an open descriptor whose argument is a number.
+    checked(unsafe { libc::ioctl(file.as_raw_fd(), request, argument) })
+}
+
+/// # Safety
+/// `T` is the structure of `request`, or begins with it.
+unsafe fn call_with<T>(file: &File, request: libc::Ioctl, argument: &mut T) -> io::Result<libc::c_int> {
+    // SAFETY: an open descriptor, and a structure that lives for the call and is of the kind that the caller
+    // promises.
+    checked(unsafe { libc::ioctl(file.as_raw_fd(), request, core::ptr::from_mut(argument)) })
+}
+
+/// Which interface the kernel has.
+pub fn api_version(container: &File) -> io::Result<i32> {
+    call_plain(container, GET_API_VERSION, 0)
+}
+
+/// Does it have this kind of protection?
+pub fn has_extension(container: &File, kind: i32) -> bool {
+    call_plain(container, CHECK_EXTENSION, kind).is_ok_and(|answer| answer > 0)
+}
+
+/// Chooses a kind of protection; after the first group has come.
+pub fn set_iommu(container: &File, kind: i32) -> io::Result<()> {
+    call_plain(container, SET_IOMMU, kind).map(|_| ())
+}
+
+/// Are all devices of the group ours, or without a driver?
+pub fn is_viable(group: &File) -> io::Result<bool> {
+    let mut status = GroupStatus { argsz: size_of::<GroupStatus>() as u32, flags: 0 };
+    // SAFETY: `struct vfio_group_status`.
+    unsafe { call_with(group, GROUP_GET_STATUS, &mut status) }?;
+    Ok(status.flags & GROUP_VIABLE != 0)
+}
+
+/// Puts a group into a container.
+pub fn set_container(group: &File, container: &File) -> io::Result<()> {
+    let mut descriptor: libc::c_int = container.as_raw_fd();
+    // SAFETY: the argument is a pointer to a descriptor.
+    unsafe { call_with(group, GROUP_SET_CONTAINER, &mut descriptor) }.map(|_| ())
+}
+
+/// Opens a device of a group.
+pub fn device(group: &File, name: &str) -> io::Result<File> {
+    let name = std::ffi::CString::new(name)?;
+    // SAFETY: the argument is a C string that lives for the call.
+    let descriptor = checked(unsafe { libc::ioctl(group.as_raw_fd(), GROUP_GET_DEVICE_FD, name.as_ptr()) })?;
+    // SAFETY: a fresh descriptor that nobody else has.
+    Ok(unsafe { File::from_raw_fd(descriptor) })
+}
+
+/// A region of the device.
+pub fn region(device: &File, index: u32) -> io::Result<RegionInfo> {
+    let mut info = RegionInfo { argsz: size_of::<RegionInfo>() as u32, index, ..RegionInfo::default() };
+    // SAFETY: `struct vfio_region_info`.
+    unsafe { call_with(device, DEVICE_GET_REGION_INFO, &mut info) }?;
+    Ok(info)
+}
+
+/// How an interrupt can be had: how many there are, and whether it masks itself. `None`: not by eventfd.
+pub fn interrupt(device: &File, index: u32) -> io::Result<Option<(u32, bool)>> {
+    let mut info = IrqInfo { argsz: size_of::<IrqInfo>() as u32, index, ..IrqInfo::default() };
+    // SAFETY: `struct vfio_irq_info`.
+    unsafe { call_with(device, DEVICE_GET_IRQ_INFO, &mut info) }?;
+    Ok((info.flags & IRQ_EVENTFD != 0).then_some((info.count, info.flags & IRQ_AUTOMASKED != 0)))
+}
+
+/// Has the first interrupt of this kind told to an eventfd.
+pub fn signal(device: &File, index: u32, event: RawFd) -> io::Result<()> {
+    let argsz = size_of::<IrqSet>() as u32;
+    let mut set = IrqSet { argsz, flags: SET_EVENTFD | SET_TRIGGER, index, start: 0, count: 1, event };
+    // SAFETY: `struct vfio_irq_set` with one descriptor after it.
+    unsafe { call_with(device, DEVICE_SET_IRQS, &mut set) }.map(|_| ())
+}
+
+/// Lets an interrupt that has masked itself come again.
+pub fn unmask(device: &File, index: u32) -> io::Result<()> {
+    // Without the descriptor.
+    let argsz = size_of::<IrqSet>() as u32 - 4;
+    let mut set = IrqSet { argsz, flags: SET_NONE | SET_UNMASK, index, start: 0, count: 1, event: 0 };
+    // SAFETY: begins with `struct vfio_irq_set`.
+    unsafe { call_with(device, DEVICE_SET_IRQS, &mut set) }.map(|_| ())
+}
+
+/// Lets the devices of a container reach `size` bytes of memory at `vaddr` by the address `iova`.
+///
+/// # Safety
+/// Devices may write there from now on until the container is closed: nobody may use the memory for anything
+/// else before.
+pub unsafe fn map_dma(container: &File, vaddr: u64, iova: u64, size: u64) -> io::Result<()> {
+    let argsz = size_of::<DmaMap>() as u32;
+    let mut map = DmaMap { argsz, flags: DMA_READ_AND_WRITE, vaddr, iova, size };
+    // SAFETY: `struct vfio_iommu_type1_dma_map`; the caller answers for the memory.
+    unsafe { call_with(container, IOMMU_MAP_DMA, &mut map) }.map(|_| ())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn structures_have_the_sizes_of_the_kernels_header() {
+        // linux/vfio.h: fields of 4 and 8 bytes without gaps.
+        assert_eq!(size_of::<GroupStatus>(), 8);
+        assert_eq!(size_of::<RegionInfo>(), 32);
+        assert_eq!(size_of::<IrqInfo>(), 16);
+        assert_eq!(size_of::<IrqSet>(), 20 + 4);
+        assert_eq!(size_of::<DmaMap>(), 32);
+    }
+
+    #[cfg(any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64"))]
+    #[test]
+    fn numbers_are_those_of_the_kernels_header() {
+        // _IO(';', 100) and so on: ';' is 0x3b, 100 is 0x64.
+        assert_eq!(GET_API_VERSION as u32, 0x3b64);
+        assert_eq!(GROUP_GET_DEVICE_FD as u32, 0x3b6a);
+        assert_eq!(IOMMU_MAP_DMA as u32, 0x3b71);
+    }
+
+    #[test]
+    fn a_file_that_is_not_vfios_says_no() {
+        let file = File::open("/dev/null").unwrap();
+        assert!(api_version(&file).is_err());
+        assert!(!has_extension(&file, TYPE1_V2));
+        assert!(region(&file, 0).is_err() && interrupt(&file, 0).is_err() && is_viable(&file).is_err());
+        assert!(device(&file, "0000:00:04.0").is_err() && device(&file, "a\0b").is_err());
+    }
+}

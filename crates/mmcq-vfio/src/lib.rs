@@ -1,0 +1,46 @@
+//! A PCI card reader (SDHCI) driven from Linux user space, through VFIO: the same driver and the same engine
+//! as in firmware.
+//!
+//! [`Reader::open`] checks the device, takes it over and is then a platform like any other: registers
+//! ([`Window`]), memory that the controller reaches ([`Memory`]), an interrupt by eventfd ([`Interrupt`]) and
+//! a clock. [`Reader::run`] runs a future of the stack; it sleeps in `ppoll` until the controller interrupts
+//! or the engine's next deadline has come.
+//!
+//! ```no_run
+//! use mmcq_vfio::{Options, Reader};
+//! use mmcq::block::BlockDevice;
+//!
+//! # fn main() -> Result<(), mmcq_vfio::Error> {
+//! let mut reader = Reader::open("0000:00:04.0".parse()?, Options::default())?;
+//! let card = reader.bring_up(mmcq::card::Options::DEFAULT)?;
+//! let buffer = reader.buffer().expect("nobody has taken one yet");
+//! let disk = BlockDevice::new(reader.stack());
+//! let (read, buffer) = reader.run(disk.read(0, buffer))?;
+//! println!("{:?} of {} blocks, the first byte is {}", read, card.target.sectors, buffer[0]);
+//! reader.close()
+//! # }
+//! ```
+//!
+//! The device must be bound to `vfio-pci`; if it is not, the error says how. With an IOMMU the controller
+//! reaches the reader's own 2 MiB and nothing else. Without one ([`Options::noiommu`]) it reaches all of the
+//! machine's memory.
+#![cfg(target_os = "linux")]
+
+mod address;
+mod device;
+mod error;
+mod interrupt;
+mod kernel;
+mod memory;
+mod reader;
+mod sysfs;
+mod window;
+
+pub use address::Address;
+pub use device::{Device, Options};
+pub use error::Error;
+pub use interrupt::{Interrupt, Kind};
+pub use memory::{Mapped, Memory};
+pub use reader::{Alone, PIECE_BYTES, Reader, SLOTS, Stack};
+pub use sysfs::Sysfs;
+pub use window::Window;

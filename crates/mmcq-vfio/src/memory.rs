@@ -1,0 +1,194 @@
+//! Memory that the controller reaches.
+
+use mmcq::engine::DmaBuf;
+use mmcq::host::{Direction, Dma, DmaError};
+use std::cell::Cell;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::ptr::NonNull;
+use std::sync::atomic::{Ordering, fence};
+
+/// Its size: one large page, and below the 8 MiB that Linux lets any user pin.
+pub(crate) const BYTES: usize = 2 << 20;
+/// What it is cut into begins at multiples of this.
+const ALIGN: usize = 4096;
+/// `MAP_HUGE_2MB`.
+const HUGE_2_MIB: libc::c_int = 21 << 26;
+
+/// One contiguous piece of memory at one bus address. It is cut up once, at start, and stays for good: its
+/// parts may be with the engine.
+#[derive(Debug)]
+pub struct Memory {
+    base: NonNull<u8>,
+    bus: u64,
+    used: Cell<usize>,
+}
+
+impl Memory {
+    /// Fresh zeros, without a bus address yet; `huge`: contiguous in the machine's memory.
+    pub(crate) fn new(huge: bool) -> io::Result<Self> {
+        // Shared, so that a child process does not leave us with copies that the controller does not see.
+        let mut flags = libc::MAP_SHARED | libc::MAP_ANONYMOUS | libc::MAP_POPULATE;
+        if huge {
+            flags |= libc::MAP_HUGETLB | HUGE_2_MIB;
+        }
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        // SAFETY: a new mapping at an address of the kernel's choice.
+        let base = unsafe { libc::mmap(std::ptr::null_mut(), BYTES, protection, flags, -1, 0) };
+        if base == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let base = NonNull::new(base.cast::<u8>()).ok_or(io::ErrorKind::InvalidData)?;
+        Ok(Memory { base, bus: 0, used: Cell::new(0) })
+    }
+
+    pub(crate) fn address(&self) -> u64 {
+        self.base.addr().get() as u64
+    }
+
+    /// The controller sees it there.
+    pub(crate) fn set_bus(&mut self, bus: u64) {
+        self.bus = bus;
+    }
+
+    /// Where it is in the machine's memory, as `/proc/self/pagemap` tells root.
+    pub(crate) fn physical(&self) -> io::Result<u64> {
+        // Bits 54:0 the page's number, 63 present.
+        let pagemap = File::open("/proc/self/pagemap")?;
+        // SAFETY: asks for a number.
+        let page = u64::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096);
+        let of = |address: u64| {
+            let mut entry = [0; 8];
+            pagemap.read_exact_at(&mut entry, address / page * 8)?;
+            let entry = u64::from_ne_bytes(entry);
+            let number = entry & ((1 << 55) - 1);
+            if entry >> 63 == 0 || number == 0 {
+                return Err(io::Error::new(
+                    io::ErrorKind::PermissionDenied,
+                    "shows its numbers to root only",
+                ));
+            }
+            Ok(number * page)
+        };
+        let (first, last) = (of(self.address())?, of(self.address() + BYTES as u64 - page)?);
+        if last - first != BYTES as u64 - page {
+            return Err(io::Error::other("the large page is not contiguous"));
+        }
+        Ok(first)
+    }
+
+    fn take(&self, bytes: usize) -> Option<NonNull<u8>> {
+        let start = self.used.get();
+        let end = start.checked_add(bytes.checked_next_multiple_of(ALIGN)?)?;
+        if end > BYTES {
+            return None;
+        }
+        self.used.set(end);
+        // SAFETY: inside the mapping, as was just checked.
+        Some(unsafe { self.base.add(start) })
+    }
+
+    /// A part of it, for a request; `None` if so much is not left.
+    pub fn carve(&self, bytes: u32) -> Option<DmaBuf> {
+        let part = self.take(bytes as usize)?;
+        // SAFETY: zeros from the kernel, never unmapped, and `take` hands each part out once.
+        Some(unsafe { DmaBuf::from_raw(part, bytes) })
+    }
+
+    /// Puts something into it, for good.
+    pub(crate) fn place<T>(&self, value: T) -> Option<&'static mut T> {
+        const { assert!(align_of::<T>() <= ALIGN) };
+        let part = self.take(size_of::<T>())?.cast::<T>();
+        // SAFETY: aligned by `take`, large enough, never unmapped and handed out once.
+        unsafe {
+            part.write(value);
+            Some(&mut *part.as_ptr())
+        }
+    }
+
+    /// How a driver sees it.
+    pub fn mapped(&self) -> Mapped {
+        Mapped { base: self.base.addr().get(), bus: self.bus }
+    }
+}
+
+/// The translation of [`Memory`]: what lies inside is mapped, nothing else. PCI devices see what the CPU's
+/// caches hold.
+#[derive(Clone, Copy, Debug)]
+pub struct Mapped {
+    base: usize,
+    bus: u64,
+}
+
+// SAFETY: the controller's addresses from `bus` on lead to the memory from `base` on, for as long as the
+// program runs (see `Memory`).
+unsafe impl Dma for Mapped {
+    fn map(&self, ptr: NonNull<u8>, len: usize, _: Direction) -> Result<u64, DmaError> {
+        let start = ptr.addr().get().checked_sub(self.base).ok_or(DmaError::Unreachable)?;
+        match start.checked_add(len) {
+            Some(end) if end <= BYTES => {
+                fence(Ordering::SeqCst);
+                Ok(self.bus + start as u64)
+            }
+            _ => Err(DmaError::Unreachable),
+        }
+    }
+
+    fn unmap(&self, _: u64, _: NonNull<u8>, _: usize, _: Direction) {
+        fence(Ordering::SeqCst);
+    }
+
+    fn sync(&self, _: u64, _: NonNull<u8>, _: usize) {
+        fence(Ordering::SeqCst);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn memory() -> Memory {
+        let mut memory = Memory::new(false).unwrap();
+        memory.set_bus(0x1000_0000);
+        memory
+    }
+
+    #[test]
+    fn parts_are_aligned_and_do_not_overlap() {
+        let memory = memory();
+        let number = memory.place(0x1234_5678u32).unwrap();
+        let (mut a, mut b) = (memory.carve(512).unwrap(), memory.carve(8192).unwrap());
+        for part in [&a, &b] {
+            assert!(part.as_non_null().addr().get().is_multiple_of(ALIGN));
+            assert!(part.iter().all(|&byte| byte == 0));
+        }
+        a.fill(1);
+        b.fill(2);
+        assert!(a.iter().all(|&byte| byte == 1) && *number == 0x1234_5678);
+    }
+
+    #[test]
+    fn no_more_is_handed_out_than_there_is() {
+        let memory = memory();
+        assert!(memory.carve(BYTES as u32 + 1).is_none());
+        assert!(memory.carve(u32::MAX).is_none());
+        let parts: Vec<_> = std::iter::from_fn(|| memory.carve(100_000)).collect();
+        assert_eq!(parts.len(), BYTES / 102_400);
+        assert!(memory.carve(ALIGN as u32).is_some());
+    }
+
+    #[test]
+    fn the_controller_gets_what_lies_inside_and_nothing_else() {
+        let memory = memory();
+        let (dma, first, second) = (memory.mapped(), memory.carve(4096).unwrap(), memory.carve(512).unwrap());
+        let map = |ptr, len| dma.map(ptr, len, Direction::Read);
+        assert_eq!(map(first.as_non_null(), 4096), Ok(0x1000_0000));
+        assert_eq!(map(second.as_non_null(), 512), Ok(0x1000_1000));
+        assert_eq!(map(first.as_non_null(), BYTES), Ok(0x1000_0000));
+        assert_eq!(map(first.as_non_null(), BYTES + 1), Err(DmaError::Unreachable));
+        assert_eq!(map(second.as_non_null(), usize::MAX), Err(DmaError::Unreachable));
+        let elsewhere = NonNull::from(&mut [0u8; 16]).cast();
+        assert_eq!(map(elsewhere, 16), Err(DmaError::Unreachable));
+    }
+}

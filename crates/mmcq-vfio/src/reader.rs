@@ -1,0 +1,334 @@
+//! The stack on a reader, and who moves it: one thread, which sleeps until the controller interrupts or a
+//! deadline has come.
+
+use crate::address::Address;
+use crate::device::{Device, Options};
+use crate::error::Error;
+use crate::interrupt::{Interrupt, Kind};
+use crate::memory::{Mapped, Memory};
+use crate::sysfs::Sysfs;
+use crate::window::Window;
+use mmcq::card::{self, Card, Event, Family, SCRATCH_BYTES};
+use mmcq::engine::{self, DmaBuf};
+use mmcq::host::sdhci::regs::{INT_SIGNAL, INT_STATUS};
+use mmcq::host::sdhci::{Sdhci, Table, TransferMode};
+use mmcq::host::{BusOp, Host, Regs};
+use mmcq::task::{Lock, Shared, Timer};
+use std::cell::{Cell, RefCell};
+use std::future::Future;
+use std::marker::PhantomData;
+use std::pin::{Pin, pin};
+use std::ptr::NonNull;
+use std::sync::OnceLock;
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
+
+/// Requests that the engine holds at a time.
+pub const SLOTS: usize = 64;
+/// Bytes of a [buffer](Reader::buffer).
+pub const PIECE_BYTES: u32 = 128 << 10;
+/// Descriptors of 64 KiB at most: some of our buffers merged into one transfer.
+const DESCRIPTORS: usize = 64;
+/// A look at the stack after so much quiet, although nothing is due.
+const QUIET: Duration = Duration::from_secs(1);
+/// Turns for one message: an event that comes between the look and the acknowledge keeps the line up and
+/// makes no new one.
+const TURNS_MAX: u32 = 16;
+
+/// The engine's handle.
+pub type Stack = Shared<Alone, Sdhci<Window, Mapped, DESCRIPTORS>, SLOTS>;
+
+/// A stack that only its thread can reach.
+#[derive(Debug)]
+pub struct Alone(PhantomData<*const ()>);
+
+// SAFETY: not `Sync`, so that a `Shared` with it stays in one thread, and its closures do not come back to
+// it.
+unsafe impl Lock for Alone {
+    fn with<R>(&self, f: impl FnOnce() -> R) -> R {
+        f()
+    }
+}
+
+/// Nanoseconds since this was first asked, of a clock that nobody sets.
+fn now_ns() -> u64 {
+    static ORIGIN: OnceLock<Instant> = OnceLock::new();
+    u64::try_from(ORIGIN.get_or_init(Instant::now).elapsed().as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// The deadline is looked up before each sleep, so nobody need be told.
+const TIMER: Timer = Timer { now_ns, set_alarm: |_| {} };
+
+type Keeper = Pin<Box<dyn Future<Output = (Event, DmaBuf)>>>;
+
+/// The stack on the heap; freed with the reader.
+struct Owned(NonNull<Stack>);
+
+impl Owned {
+    fn new(stack: Stack) -> Self {
+        Owned(NonNull::from(Box::leak(Box::new(stack))))
+    }
+
+    fn get(&self) -> &Stack {
+        // SAFETY: a live box until `drop`, only shared.
+        unsafe { self.0.as_ref() }
+    }
+}
+
+impl Drop for Owned {
+    fn drop(&mut self) {
+        // SAFETY: from a box; `Reader` has dropped the one future that knows it for longer than a borrow, and
+        // its other users borrow the reader.
+        drop(unsafe { Box::from_raw(self.0.as_ptr()) });
+    }
+}
+
+/// A card reader, and its card once it has been brought up.
+pub struct Reader {
+    // Dropped in this order: what borrows the stack, the device (which then reaches no memory any more), the
+    // stack.
+    keeper: RefCell<Option<Keeper>>,
+    device: Device,
+    interrupt: Interrupt,
+    stack: Owned,
+    memory: Memory,
+    buffers: RefCell<Vec<DmaBuf>>,
+    card: Cell<Option<Card>>,
+    ext_csd: Cell<Option<[u8; 512]>>,
+    interrupts: Cell<u64>,
+}
+
+impl Reader {
+    /// Takes the controller at `address` over; nothing is written to it yet.
+    pub fn open(address: Address, options: Options) -> Result<Self, Error> {
+        let device = Device::open(&Sysfs::default(), address, options.noiommu)?;
+        let window = device.registers(options.slot, options.by_calls)?;
+        let memory = device.memory()?;
+        let interrupt = device.interrupt()?;
+        let refused = |error| Error::Controller { address, error };
+        let table = memory
+            .place(Table::new())
+            .ok_or_else(|| Error::Registers { address, what: "no memory for its descriptors".to_owned() })?;
+        let host = Sdhci::new(window, memory.mapped(), table, options.config).map_err(refused)?;
+        let shared = Shared::new(Alone(PhantomData), TIMER, host, engine::Config::DEFAULT);
+        Ok(Reader {
+            keeper: RefCell::new(None),
+            device,
+            interrupt,
+            stack: Owned::new(shared),
+            memory,
+            buffers: RefCell::new(Vec::new()),
+            card: Cell::new(None),
+            ext_csd: Cell::new(None),
+            interrupts: Cell::new(0),
+        })
+    }
+
+    /// The stack, for futures that [`run`](Self::run) runs.
+    pub fn stack(&self) -> &Stack {
+        self.stack.get()
+    }
+
+    /// The PCI device.
+    pub fn device(&self) -> &Device {
+        &self.device
+    }
+
+    /// How data move, and whether registers are reached without system calls.
+    pub fn way(&self) -> (TransferMode, bool) {
+        self.stack().with(|engine| (engine.host().transfer_mode(), engine.host().regs().is_mapped()))
+    }
+
+    /// How the controller interrupts, and how often it has.
+    pub fn interrupts(&self) -> (Kind, u64) {
+        (self.interrupt.kind(), self.interrupts.get())
+    }
+
+    /// The card that was brought up.
+    pub fn card(&self) -> Option<Card> {
+        self.card.get()
+    }
+
+    /// EXT_CSD of an eMMC, as it was read last.
+    pub fn ext_csd(&self) -> Option<[u8; 512]> {
+        self.ext_csd.get()
+    }
+
+    /// A buffer of [`PIECE_BYTES`] that the controller reaches; `None` while all fifteen or so are in use.
+    pub fn buffer(&self) -> Option<DmaBuf> {
+        self.buffers.borrow_mut().pop().or_else(|| self.memory.carve(PIECE_BYTES))
+    }
+
+    /// Takes back what [`buffer`](Self::buffer) gave.
+    pub fn give_back(&self, buffer: DmaBuf) {
+        if buffer.len_bytes() == PIECE_BYTES {
+            self.buffers.borrow_mut().push(buffer);
+        }
+    }
+
+    fn scratch(&self) -> DmaBuf {
+        // An empty one is refused by who gets it, with an error that says why.
+        self.memory.carve(SCRATCH_BYTES).unwrap_or(DmaBuf::EMPTY)
+    }
+
+    /// Brings the card up, and keeps it from then on: tunes it again, goes to slower modes, initialises it
+    /// again while anything [runs](Self::run).
+    pub fn bring_up(&mut self, options: card::Options) -> Result<Card, Error> {
+        let address = self.device.address();
+        *self.keeper.get_mut() = None;
+        let (result, scratch) = self.run(card::bring_up(self.stack(), self.scratch(), options))?;
+        let card = result.map_err(|error| match error {
+            engine::Error::NoCard | engine::Error::Removed => Error::NoCard { address },
+            _ if !self.stack().with(|engine| engine.host().present()) => Error::NoCard { address },
+            error => Error::BringUp { address, error },
+        })?;
+        let ext_csd = scratch.first_chunk().copied();
+        self.ext_csd.set(ext_csd.filter(|_| matches!(card.family, Family::Emmc(_))));
+        self.card.set(Some(card));
+        // SAFETY: the future is dropped before the stack: by the next call of this, or first in `drop`.
+        let stack: &'static Stack = unsafe { self.stack.0.as_ref() };
+        *self.keeper.get_mut() = Some(Box::pin(card::keep(stack, scratch, options, card)));
+        Ok(card)
+    }
+
+    /// Lets the engine erase, write zeroes and write durably, as far as this card can.
+    pub fn equip(&self) -> Result<(), Error> {
+        let address = self.device.address();
+        let Some(card) = self.card.get() else { return Err(Error::NoCard { address }) };
+        let (result, _) = self.run(card::equip(self.stack(), &card, self.scratch()))?;
+        result.map_err(|error| Error::Card { address, error })
+    }
+
+    /// Runs a future of the stack to its end. [`Error::Left`] when the card goes, or another one comes: the
+    /// future is dropped then, so that nothing meant for one card reaches another.
+    pub fn run<F: Future>(&self, future: F) -> Result<F::Output, Error> {
+        let mut future = pin!(future);
+        let mut context = Context::from_waker(Waker::noop());
+        loop {
+            if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
+                return Ok(output);
+            }
+            self.keep()?;
+            if self.interrupt.wait(Some(self.due())).map_err(|error| Error::system("interrupt", error))? {
+                self.served(|| self.stack().on_irq())?;
+            } else {
+                self.stack().poll();
+            }
+        }
+    }
+
+    /// For how long nothing need be done unless the controller interrupts; then [`poll`](Self::poll).
+    pub fn due(&self) -> Duration {
+        let deadline = self.stack().with(|engine| engine.next_deadline_ns());
+        let ns = deadline.map(|at_ns| Duration::from_nanos(at_ns.saturating_sub(now_ns())));
+        ns.unwrap_or(QUIET).min(QUIET)
+    }
+
+    /// For who moves the engine itself: the deadline has come. The slots that are done, one bit each.
+    pub fn poll(&self) -> Result<u64, Error> {
+        let work = self.stack().with(|engine| engine.poll(now_ns()));
+        self.keep()?;
+        Ok(work.completed)
+    }
+
+    /// For who moves the engine itself: the controller has interrupted. The slots that are done, one bit
+    /// each.
+    pub fn interrupted(&self) -> Result<u64, Error> {
+        let mut completed = 0;
+        self.served(|| completed |= self.stack().with(|engine| engine.on_irq(now_ns())).completed)?;
+        self.keep()?;
+        Ok(completed)
+    }
+
+    /// Now, for requests that are submitted without a future.
+    pub fn now_ns(&self) -> u64 {
+        now_ns()
+    }
+
+    /// The interrupt, for another thread to wait for.
+    pub fn interrupt(&self) -> Interrupt {
+        self.interrupt.clone()
+    }
+
+    /// Serves the interrupt that has come, and lets the next one in.
+    fn served(&self, mut on_irq: impl FnMut()) -> Result<(), Error> {
+        self.interrupts.set(self.interrupts.get() + 1);
+        for _ in 0..TURNS_MAX {
+            on_irq();
+            if self.interrupt.kind() == Kind::Pin || !self.asserted() {
+                break;
+            }
+        }
+        self.interrupt.unmask().map_err(|error| Error::system("interrupt", error))
+    }
+
+    fn asserted(&self) -> bool {
+        self.stack().with(|engine| {
+            let regs = engine.host().regs();
+            let status = regs.read32(INT_STATUS);
+            status != u32::MAX && status & regs.read32(INT_SIGNAL) != 0
+        })
+    }
+
+    /// What the engine needs help with.
+    fn keep(&self) -> Result<(), Error> {
+        let mut keeper = self.keeper.borrow_mut();
+        let Some(future) = keeper.as_mut() else { return Ok(()) };
+        let mut context = Context::from_waker(Waker::noop());
+        if future.as_mut().poll(&mut context).is_ready() {
+            *keeper = None;
+            self.card.set(None);
+            return Err(Error::Left { address: self.device.address() });
+        }
+        Ok(())
+    }
+
+    /// Switches the card off and gives the controller back.
+    pub fn close(self) -> Result<(), Error> {
+        let address = self.device.address();
+        let off = self.run(self.stack().bus(BusOp::PowerOff))?;
+        off.map_err(|error| Error::Card { address, error })
+    }
+}
+
+impl std::fmt::Debug for Reader {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Reader").field("device", &self.device).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mmcq::host::sdhci::{Config, InitError};
+    use std::sync::Arc;
+
+    #[test]
+    fn a_controller_that_reads_all_ones_is_one_line() {
+        let memory = Memory::new(false).unwrap();
+        let nothing = Window::file(Arc::new(std::fs::File::open("/dev/null").unwrap()), 0);
+        let table = memory.place(Table::<DESCRIPTORS>::new()).unwrap();
+        let error = Sdhci::new(nothing, memory.mapped(), table, Config::new()).err().unwrap();
+        assert_eq!(error, InitError::Gone);
+        let error = Error::Controller { address: "00:04.0".parse().unwrap(), error }.to_string();
+        assert!(error.starts_with("0000:00:04.0: ") && error.contains("all ones"), "{error}");
+        assert!(!error.contains('\n'));
+    }
+
+    #[test]
+    fn memory_is_enough_for_a_deep_queue() {
+        let memory = Memory::new(false).unwrap();
+        memory.place(Table::<DESCRIPTORS>::new()).unwrap();
+        for _ in 0..2 {
+            memory.carve(SCRATCH_BYTES).unwrap();
+        }
+        assert_eq!(std::iter::from_fn(|| memory.carve(PIECE_BYTES)).count(), 15);
+    }
+
+    #[test]
+    fn the_clock_goes_forward() {
+        let before = now_ns();
+        std::thread::sleep(Duration::from_millis(2));
+        assert!(now_ns() >= before + 2_000_000);
+    }
+}

@@ -1,0 +1,24 @@
+#!/bin/bash
+# debian-kernel.sh: puts Debian's kernel, those of its modules that the judges need, and a static busybox into target/judges/linux, once (100 MB are
+# fetched). Nothing of them is installed.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+say() { echo "debian-kernel.sh: $*" >&2; }
+store=$PWD/target/judges/linux
+# What is taken from the kernel's package; the folder is made anew when this changes.
+parts=('./boot/vmlinuz*' './lib/modules/*/kernel/drivers/mmc/*' './lib/modules/*/kernel/drivers/vfio/*' './lib/modules/*/kernel/virt/*'
+  './lib/modules/*/kernel/fs/*' './lib/modules/*/kernel/lib/*' './lib/modules/*/kernel/crypto/*')
+[ "$(cat "$store/ready" 2>/dev/null)" != "${parts[*]}" ] || exit 0
+for program in apt-get dpkg-deb; do
+  command -v $program >/dev/null || { say "no $program: this needs Debian"; exit 2; }
+done
+rm -rf "$store"
+mkdir -p "$store/debs"
+image=$(apt-cache depends linux-image-amd64 | awk '/Depends: linux-image/ { print $2; exit }')
+[ -n "$image" ] || { say "this system's package lists have no linux-image-amd64 (apt-get update)"; exit 2; }
+say "fetching $image and busybox-static"
+(cd "$store/debs" && apt-get download -q -o APT::Sandbox::User="$(id -un)" "$image" busybox-static >&2)
+dpkg-deb --fsys-tarfile "$store"/debs/busybox-static*.deb | tar -x -C "$store" ./bin/busybox
+dpkg-deb --fsys-tarfile "$store"/debs/linux-image*.deb | tar -x -C "$store" --wildcards "${parts[@]}"
+rm -rf "$store/debs"
+echo "${parts[*]}" >"$store/ready"

@@ -1,0 +1,174 @@
+#!/bin/bash
+# vfio.sh: `mmcq vfio` drives a PCI reader from Linux user space. In QEMU (q35, Intel's IOMMU) an unmodified kernel of Debian's hands QEMU's sdhci-pci to
+# vfio-pci; mmcq finds the card, writes and reads it, and serves it to NBD clients; then this machine compares the card's image byte for byte. And whatever is
+# wrong (no reader, no card, the wrong driver, no permission ...) is one line that says so. A program that is killed in the middle leaves a reader that works, and
+# a server whose card is taken out ends.
+#
+# Needs qemu-system-x86_64, nbdcopy and nbdinfo, which tools/install-judges.sh installs, and what tools/debian-kernel.sh fetches. MMCQ: the program, if not
+# the one that this builds. LINUX_TIMEOUT: seconds that the machine may run, 300 without it.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+say() { echo "vfio.sh: $*" >&2; }
+limit_s=${LINUX_TIMEOUT:-300}
+for program in qemu-system-x86_64 nbdcopy nbdinfo; do
+  command -v $program >/dev/null || { say "no $program; tools/install-judges.sh installs it"; exit 2; }
+done
+tools/debian-kernel.sh
+store=$PWD/target/judges/linux
+kernel=$(echo "$store"/boot/vmlinuz*)
+busybox=$store/bin/busybox
+if [ -z "${MMCQ:-}" ]; then
+  cargo build -q --locked --release -p mmcq-lab
+  MMCQ=$(cargo metadata --format-version 1 --no-deps --locked | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')/release/mmcq
+fi
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+# What the guest begins with: busybox, programs with their libraries, and the modules in an order that satisfies them.
+root=$work/root
+mkdir -p "$root"/{bin,etc,modules,proc,sys,dev,tmp}
+cp "$busybox" "$root/bin/busybox"
+for program in "$MMCQ" "$(command -v nbdcopy)" "$(command -v nbdinfo)"; do
+  cp "$program" "$root/bin/"
+  for library in $(ldd "$program" | grep -o '/[^ ]*'); do
+    mkdir -p "$root${library%/*}"
+    cp -Ln "$library" "$root$library"
+  done
+done
+strip "$root/bin/mmcq" 2>/dev/null || true
+for module in irqbypass vfio_virqfd vfio vfio_iommu_type1 vfio-pci-core vfio-pci; do
+  file=$(find "$store/lib/modules" -name "$module.ko*" | head -1)
+  case $file in
+    # Newer kernels have it inside vfio.
+    '') [ $module = vfio_virqfd ] || { say "the kernel's package has no module $module"; exit 2; } ;;
+    *.xz) xz -dc "$file" >"$root/modules/$module.ko" ;;
+    *) cp "$file" "$root/modules/$module.ko" ;;
+  esac
+  [ -z "$file" ] || echo $module >>"$root/modules/order"
+done
+echo 'root:x:0:0::/:/bin/sh' >"$root/etc/passwd"
+echo 'nobody:x:65534:65534::/:/bin/sh' >>"$root/etc/passwd"
+cat >"$root/init" <<'INIT'
+#!/bin/busybox sh
+/bin/busybox --install -s /bin
+export PATH=/bin:/usr/bin
+mount -t proc proc /proc; mount -t sysfs sys /sys; mount -t devtmpfs dev /dev; mount -t tmpfs tmp /tmp
+for module in $(cat /modules/order); do insmod /modules/$module.ko; done
+echo "kernel: $(uname -sr), IOMMU groups: $(ls /sys/kernel/iommu_groups | wc -l)"
+. /job
+echo "guest: the end"
+poweroff -f
+INIT
+chmod +x "$root/init"
+
+# The job: a line a step; what is not in order is a line that begins with "wrong:".
+cat >"$root/job" <<'JOB'
+reader=0000:00:04.0 empty=0000:00:05.0 sata=0000:00:1f.2
+wrong() { echo "wrong: $*"; }
+# does STEP COMMAND...: must succeed; what it prints comes out.
+does() {
+  step=$1; shift
+  if "$@" >/tmp/out 2>&1; then sed "s/^/$step: /" /tmp/out; else wrong "$step: ended with $?: $(cat /tmp/out)"; fi
+}
+# refuses TEXT COMMAND...: must fail with one line that has the text in it.
+refuses() {
+  text=$1; shift
+  "$@" >/tmp/out 2>&1; code=$?
+  [ $code = 2 ] && [ $(wc -l </tmp/out) = 1 ] && grep -qF -- "$text" /tmp/out || wrong "expected code 2 and \"$text\", got $code: $(cat /tmp/out)"
+  sed 's/^/refused: /' /tmp/out
+}
+# Binds a reader as the error says.
+bind() {
+  refuses "expected vfio-pci" mmcq vfio $1 info
+  sed 's/.*as root: //' /tmp/out >/tmp/command
+  (. /tmp/command) || wrong "the command of the error does not bind: $(cat /tmp/command)"
+  echo "bound: $1 to $(basename $(readlink /sys/bus/pci/devices/$1/driver))"
+}
+
+refuses "not a PCI address" mmcq vfio 00:04 info
+refuses "no such PCI device; SD host controllers: $reader, $empty" mmcq vfio 0000:00:09.0 info
+refuses "class 0x010601, expected 0x0805xx" mmcq vfio $sata info
+bind $reader
+bind $empty
+refuses "permission denied; as root: chown" su nobody -c "mmcq vfio $reader info"
+refuses "no card in the slot" mmcq vfio $empty info
+refuses "slot 3, expected 0 to 0" mmcq vfio $reader --slot 3 info
+refuses "--quirk nosuch: unknown" mmcq vfio $reader --quirk nosuch info
+does info mmcq vfio $reader info
+refuses "give --write" mmcq vfio $reader write --lba 4096 /data
+refuses "not all on the card, which has 131072" mmcq vfio $reader read --lba 131072 --blocks 1 /tmp/no
+refuses "not all on the card, which has 131072" mmcq vfio $reader write --lba 131071 /data --write
+refuses "blocks of 512 bytes at least" mmcq vfio $reader write --blocks 1000000 /data --write
+refuses "expected whole blocks of 512 bytes" mmcq vfio $reader write /job --write
+does write mmcq vfio $reader write --lba 4096 /data --write
+blocks=$(($(wc -c </data) / 512))
+for by in "" --by-calls; do
+  does read mmcq vfio $reader $by read --lba 4096 --blocks $blocks /tmp/back
+  cmp /data /tmp/back && echo "compared: what was read is what was written" || wrong "what was read is not what was written"
+done
+# Kills a program that writes what is there already.
+mmcq vfio $reader --by-calls write --lba 4096 /data --write >/tmp/out 2>&1 &
+writer=$!
+n=0; while ! grep -q vfio-device /proc/$writer/maps && [ ! -s /tmp/out ] && [ $n -lt 100 ]; do n=$((n + 1)); usleep 50000; done
+usleep 300000
+kill -9 $writer 2>/dev/null && wait $writer
+[ $? = 137 ] && [ ! -s /tmp/out ] && echo "killed: a program that was writing" || wrong "it was not killed while it wrote: $(cat /tmp/out)"
+does again mmcq vfio $reader write --lba 4096 /data --write
+mmcq vfio $reader serve --write --socket /tmp/card.sock >/tmp/served 2>&1 &
+server=$!
+n=0; while [ ! -s /tmp/served ] && [ $n -lt 60 ]; do n=$((n + 1)); sleep 1; done
+sed 's/^/served: /' /tmp/served
+refuses "another program has it" mmcq vfio $reader info
+does nbdinfo nbdinfo --size 'nbd+unix:///card?socket=/tmp/card.sock'
+does nbdcopy nbdcopy --flush /more 'nbd+unix:///card?socket=/tmp/card.sock'
+nbdcopy 'nbd+unix:///card?socket=/tmp/card.sock' /tmp/card || wrong "nbdcopy cannot read the card"
+echo "sum: $(sha256sum </tmp/card | cut -d' ' -f1)"
+ticks() { cut -d' ' -f14,15 /proc/$server/stat | tr ' ' +; }
+before=$(($(ticks))); sleep 4; spent=$(($(ticks) - before))
+[ $spent -le 4 ] && echo "idle: $spent hundredths of a second of CPU in 4 seconds" || wrong "the idle server took $spent hundredths of a second of CPU in 4 seconds"
+kill $server
+wait $server && echo "served: to its end" || wrong "the server ended with $?: $(cat /tmp/served)"
+mmcq vfio $reader serve --socket /tmp/card.sock >/tmp/served 2>&1 &
+server=$!
+n=0; while [ ! -s /tmp/served ] && [ $n -lt 60 ]; do n=$((n + 1)); sleep 1; done
+echo "host: take the card out"
+wait $server; code=$?
+[ $code = 1 ] && grep -q 'the card was taken out' /tmp/served || wrong "without its card the server ended with $code: $(cat /tmp/served)"
+sed 's/^/taken out: /' /tmp/served
+refuses "no card in the slot" mmcq vfio $reader info
+JOB
+
+# The card, of zeros at first, and what must be on it in the end: one file at block 4096 by `write`, another at 0 through NBD.
+bytes() { # number of bytes
+  head -c "$1" /dev/urandom
+}
+bytes 3000320 >"$root/data"
+bytes 1048576 >"$root/more"
+truncate -s 64M "$work/card.img" "$work/expected.img"
+dd if="$root/more" of="$work/expected.img" conv=notrunc status=none
+dd if="$root/data" of="$work/expected.img" bs=512 seek=4096 conv=notrunc status=none
+(cd "$root" && find . | "$busybox" cpio -o -H newc 2>/dev/null) | gzip -1 >"$work/initrd"
+
+# Takes the card out when the guest asks for it.
+mkfifo "$work/monitor"
+: >"$work/console"
+(
+  exec >"$work/monitor"
+  until grep -q '^host: take' "$work/console"; do sleep 0.2; done
+  echo "eject -f card"
+  until grep -q '^guest:' "$work/console"; do sleep 0.2; done
+) &
+monitor=$!
+trap 'kill $monitor 2>/dev/null || true; rm -rf "$work"' EXIT
+timeout "$limit_s" qemu-system-x86_64 -M q35 -accel tcg -m 768 -nodefaults -display none -no-reboot -device intel-iommu \
+  -serial "file:$work/console" -kernel "$kernel" -initrd "$work/initrd" \
+  -drive "if=none,id=card,format=raw,file=$work/card.img" -device sdhci-pci,addr=4.0 -device sd-card,drive=card \
+  -device sdhci-pci,addr=5.0 -append "console=ttyS0 quiet panic=-1 intel_iommu=on" -monitor stdio <"$work/monitor" >/dev/null ||
+  { say "QEMU ended with $?"; cat "$work/console" >&2; exit 1; }
+tr -d '\r' <"$work/console" | grep -v '^\[' | tee "$work/said"
+grep -qx 'guest: the end' "$work/said" || { say "the guest did not come to its end"; exit 1; }
+! grep -q '^wrong:' "$work/said" || { say "something is wrong, see above"; exit 1; }
+[ "$(sed -n 's/^sum: //p' "$work/said")" = "$(sha256sum <"$work/expected.img" | cut -d' ' -f1)" ] ||
+  { say "the card that NBD clients saw is another"; exit 1; }
+cmp "$work/card.img" "$work/expected.img" || { say "the card holds something else"; exit 1; }
+echo "the card's image is what was written, byte for byte"
