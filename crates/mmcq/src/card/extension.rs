@@ -167,7 +167,7 @@ async fn write<L: Lock, H: Host, const N: usize, P: Policy>(
 /// ([`Error::Unsupported`]), or refuses.
 ///
 /// A card that may be taken out any moment is better off without: from now on only a flush or a durable write
-/// makes data durable.
+/// makes data durable. [`keep`](super::keep) switches it on again where it has to initialise the card.
 pub async fn enable_cache<L: Lock, H: Host, const N: usize, P: Policy>(
     shared: &Shared<L, H, N, P>,
     card: &Card,
@@ -204,14 +204,25 @@ async fn switch_on<L: Lock, H: Host, const N: usize, P: Policy>(
 ) -> Result<Extension, Failed> {
     let found = read(session, card).await?;
     let set = found.performance.filter(|_| found.cache);
-    let places = set.and_then(|set| Some((byte_of(set, CACHE_ENABLE)?, byte_of(set, CACHE_FLUSH)?)));
-    let Some((enable, flush)) = places else { return session.fail(Error::Unsupported) };
+    let Some(flush) = set.and_then(|set| byte_of(set, CACHE_FLUSH)) else {
+        return session.fail(Error::Unsupported);
+    };
+    cache_on(session, flush).await?;
+    Ok(flush)
+}
+
+/// Switches the cache on that is flushed by this register.
+pub(super) async fn cache_on<L: Lock, H: Host, const N: usize, P: Policy>(
+    session: &mut Session<'_, L, H, N, P>,
+    flush: Extension,
+) -> Result<(), Failed> {
+    let enable = Extension { offset: flush.offset.saturating_sub(CACHE_FLUSH - CACHE_ENABLE), ..flush };
     write(session, enable, 1).await?;
     session.register(sd::read_extr_single(enable, 1), false, 512).await?;
     if session.bytes::<1>()?[0] & 1 == 0 {
         return session.refuse("the SD card does not switch its cache on");
     }
-    Ok(flush)
+    Ok(())
 }
 
 /// Tells an SD card that its power goes, and waits until it is ready for it. False: it does not want to know.

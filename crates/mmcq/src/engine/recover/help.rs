@@ -13,6 +13,8 @@ use core::task::Waker;
 const DEBOUNCE_NS: u64 = 50_000_000;
 /// Without anybody who helps, help is waited for no longer than this.
 const UNHELPED_NS: u64 = 100_000_000;
+/// Between two power cycles of the same card.
+const POWER_CYCLE_PAUSE_NS: u64 = 60_000_000_000;
 /// A new card is brought up in this time.
 const NEW_CARD_NS: u64 = 30_000_000_000;
 
@@ -31,6 +33,10 @@ pub enum Help {
     Inserted,
     /// There is none.
     Removed,
+    /// The card's status shows an exception event: which one?
+    Exception,
+    /// The card's background work can be done now.
+    Background,
 }
 
 /// The engine's side of asking.
@@ -45,6 +51,8 @@ pub(in super::super) struct Helping {
     until_ns: u64,
     /// When the card's presence will have been stable.
     presence_at_ns: u64,
+    /// When its supply may be switched off and on again.
+    cycle_ns: u64,
 }
 
 impl Helping {
@@ -55,6 +63,7 @@ impl Helping {
         waker: None,
         until_ns: u64::MAX,
         presence_at_ns: u64::MAX,
+        cycle_ns: 0,
     };
 
     pub fn wanted(&self) -> bool {
@@ -102,14 +111,22 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         let Some(help) = self.helping.asked else { return };
         self.helping.forget();
         self.retune = false;
+        if !matches!(help, Help::Exception | Help::Background) {
+            self.tuned(now_ns);
+        }
         match result {
             Ok(target) => {
                 if help == Help::Inserted {
                     (self.is_dead, self.read_only) = (false, false);
+                    self.helping.cycle_ns = 0;
                     self.incident.card_is_new();
                     self.rebar();
                 }
                 self.target = Some(target);
+                if help.loses_state() {
+                    // Whichever partition the card was in.
+                    self.memory.area = 0;
+                }
                 if help == Help::Slower {
                     self.piece_blocks = u32::MAX;
                     self.incident.is_slower();
@@ -134,6 +151,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
 
     fn next_help(&mut self, help: Help, error: Error, now_ns: u64) {
         match help {
+            Help::Exception | Help::Background => {}
             // A mode that is not tuned is no worse for that; a bus that is well need not be slower.
             Help::Retune | Help::Slower if matches!(error, Error::Unsupported) => {}
             Help::Retune if self.incident.spend(Rung::Slower) => self.ask(Help::Slower, now_ns),
@@ -162,14 +180,40 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         self.go_idle(now_ns);
     }
 
+    /// More of it takes time; without such a word nobody waits longer than for an incident.
+    pub(crate) fn help_goes_on(&mut self, now_ns: u64) {
+        if self.helping.taken {
+            self.helping.until_ns = now_ns.saturating_add(super::INCIDENT_NS);
+        }
+    }
+
+    /// May the card's supply be switched off and on? If so, not again soon.
+    pub(crate) fn may_cycle(&mut self, now_ns: u64) -> bool {
+        let may = now_ns >= self.helping.cycle_ns;
+        if may {
+            self.helping.cycle_ns = now_ns.saturating_add(POWER_CYCLE_PAUSE_NS);
+        }
+        may
+    }
+
+    pub(in super::super) fn has_keeper(&self) -> bool {
+        self.helping.keeper
+    }
+
     fn ask(&mut self, help: Help, now_ns: u64) {
         if let Some(rung) = help.rung() {
             self.climb(rung, now_ns);
         }
+        self.ask_for(help, now_ns);
+    }
+
+    /// Asks for help without a rung: nothing has failed.
+    pub(in super::super) fn ask_for(&mut self, help: Help, now_ns: u64) {
         self.helping.asked = Some(help);
         self.helping.taken = false;
         self.helping.until_ns = match help {
             Help::Inserted | Help::Removed => now_ns.saturating_add(NEW_CARD_NS),
+            Help::Exception | Help::Background => now_ns.saturating_add(super::INCIDENT_NS),
             Help::Retune | Help::Slower if !self.incident.open => now_ns.saturating_add(super::INCIDENT_NS),
             _ if self.helping.keeper => self.incident.until_ns,
             _ => now_ns.saturating_add(UNHELPED_NS),
@@ -299,8 +343,13 @@ impl Help {
             Help::Slower => Some(Rung::Slower),
             Help::Reinit => Some(Rung::Reinit),
             Help::PowerCycle => Some(Rung::PowerCycle),
-            Help::Inserted | Help::Removed => None,
+            _ => None,
         }
+    }
+
+    /// Is the card initialised again by this?
+    fn loses_state(self) -> bool {
+        matches!(self, Help::Slower | Help::Reinit | Help::PowerCycle | Help::Inserted)
     }
 }
 

@@ -183,6 +183,14 @@ impl Model {
     }
 }
 
+/// Timer Count for Re-Tuning: the time after which the tuning is to be renewed in any of the three modes. 0 is none, 15 is told elsewhere, 12 to 14 are reserved.
+pub(super) fn retune_ns(version: u8, caps: u64) -> u64 {
+    match (caps >> 40) as u8 & 0xf {
+        count @ 1..=11 if version >= VERSION_3_00 => 1_000_000_000 << (count - 1),
+        _ => 0,
+    }
+}
+
 fn timings(low: u32, uhs: u32, signal18: bool) -> u16 {
     let fast = low & CAP_HIGH_SPEED != 0;
     let can = [
