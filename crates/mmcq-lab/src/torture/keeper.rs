@@ -70,6 +70,7 @@ impl Run<'_> {
                         format!("a card came: {}", result.map_or_else(|e| e.to_string(), |_| "well".into()))
                     }
                     Event::Changed(_) => "there is another card".to_owned(),
+                    Event::Dismissed => "the keeper has left".to_owned(),
                     Event::Exception { exception, .. } => format!("the card tells: {exception:?}"),
                 };
                 trace(format!("{:>14} == {what}", machine.now()));

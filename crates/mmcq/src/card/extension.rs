@@ -8,10 +8,9 @@ use super::quirk::Quirks;
 use super::session::{Failed, Session};
 use super::{Card, Family};
 use crate::engine::{BLOCK_BYTES, DmaBuf, Error, FlushBy, Target};
-use crate::host::{Data, Direction, Host};
+use crate::host::Host;
 use crate::sched::Policy;
 use crate::spec::command::sd::{self, Extension};
-use crate::spec::response::R1;
 use crate::spec::scr::Scr;
 use crate::spec::timing::sd as limits;
 use crate::task::{Lock, Shared};
@@ -144,22 +143,8 @@ async fn write<L: Lock, H: Host, const N: usize, P: Policy>(
     place: Extension,
     value: u8,
 ) -> Result<(), Failed> {
-    let mut page = session.take_scratch();
-    if let Some(first) = page.first_mut() {
-        *first = value;
-    }
-    let data = Data { direction: Direction::Write, block_size: BLOCK_BYTES as u16, blocks: 1 };
-    let command = sd::write_extr_single(place, 1);
-    let (result, page) =
-        session.shared.raw(None, command, Some(data), page, limits::EXTENSION_WRITE_NS).await;
-    session.set_scratch(page);
-    match result {
-        Ok(output) if output.response.r1().0 & (R1::OWN | R1::PREVIOUS) != 0 => {
-            session.fail(Error::Card(output.response.r1().0))
-        }
-        Ok(_) => session.wait_ready(limits::EXTENSION_WRITE_NS).await,
-        Err(error) => session.fail(error),
-    }
+    session.write_page(sd::write_extr_single(place, 1), value, limits::EXTENSION_WRITE_NS).await?;
+    session.wait_ready(limits::EXTENSION_WRITE_NS).await
 }
 
 /// Switches the write cache of an SD card on, before others use the card. `page` (512 bytes) stays with the

@@ -34,6 +34,8 @@ pub enum Event {
         /// What it told.
         exception: Exception,
     },
+    /// The program wanted it so ([`Engine::dismiss_keeper`](crate::engine::Engine::dismiss_keeper)).
+    Dismissed,
 }
 
 /// Helps the engine with `card` until there is something to tell: tunes again, goes to slower modes, initialises again, power-cycles, brings new cards up.
@@ -130,6 +132,7 @@ async fn of_families<F: Families<Found = Card>, L: Lock, H: Host, const N: usize
         let help = helper.wanted().await;
         session.rca = card.target.rca;
         let from = match help {
+            Help::Dismissed => return (Event::Dismissed, session.into_scratch()),
             Help::Removed => {
                 helper.helped(Err(Error::Removed));
                 return (Event::Removed, session.into_scratch());

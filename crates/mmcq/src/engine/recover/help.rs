@@ -37,6 +37,8 @@ pub enum Help {
     Exception,
     /// The card's background work can be done now.
     Background,
+    /// None any more, by order of the program ([`Engine::dismiss_keeper`]).
+    Dismissed,
 }
 
 /// The engine's side of asking.
@@ -81,7 +83,26 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     pub fn take_help(&mut self) -> Option<Help> {
         let wanted = self.helping.wanted();
         self.helping.taken |= wanted;
-        if wanted { self.helping.asked } else { None }
+        let help = if wanted { self.helping.asked } else { None };
+        if help == Some(Help::Dismissed) {
+            self.helping.forget();
+            self.restop();
+            if self.stage == super::Stage::Idle {
+                // Somebody may have come who was not let in.
+                self.wake_ns = 0;
+            }
+        }
+        help
+    }
+
+    /// The keeper is to end, with [`Event::Dismissed`](crate::card::Event::Dismissed) and its scratch memory. False: it is at work, or there is none; try again later.
+    /// It does so when it is polled next: wake it.
+    pub fn dismiss_keeper(&mut self) -> bool {
+        let free = self.helping.keeper && self.helping.asked.is_none();
+        if P::RECOVERS && free {
+            (self.helping.asked, self.helping.taken) = (Some(Help::Dismissed), false);
+        }
+        free
     }
 
     /// Who to wake when help is needed; the engine itself wakes nobody. As long as somebody is named here (and after [`take_help`](Self::take_help)) the engine waits for
@@ -151,7 +172,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
 
     fn next_help(&mut self, help: Help, error: Error, now_ns: u64) {
         match help {
-            Help::Exception | Help::Background => {}
+            Help::Exception | Help::Background | Help::Dismissed => {}
             // A mode that is not tuned is no worse for that; a bus that is well need not be slower.
             Help::Retune | Help::Slower if matches!(error, Error::Unsupported) => {}
             Help::Retune if self.incident.spend(Rung::Slower) => self.ask(Help::Slower, now_ns),
