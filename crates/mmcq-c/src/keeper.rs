@@ -9,11 +9,12 @@ use core::pin::Pin;
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicBool, Ordering};
 use core::task::{Context, Poll, RawWaker, RawWakerVTable, Waker};
-use mmcq::card::{Card, Event, Options, keep};
+use mmcq::card::{Card, Event, Options, Upkeep, keep};
 use mmcq::engine::DmaBuf;
 
 /// A card that comes is another until the program has brought it up and looked: it knows the one before by its size.
-const OPTIONS: Options = Options { same_card: true, ..Options::DEFAULT };
+const OPTIONS: Options =
+    Options { upkeep: &Upkeep { same_card: true, ..Upkeep::DEFAULT }, ..Options::DEFAULT };
 /// Steps in one call; what is left is done by the next.
 const STEPS_MAX: u32 = 8;
 
@@ -44,7 +45,7 @@ const fn bytes_of<F>(_: &Begin<F>) -> usize {
 
 /// # Safety
 /// `room` holds a future that `kept` began, nobody else uses it, and it stays where it is.
-unsafe fn poll_at<F: Future<Output = ()>>(
+unsafe fn poll_at<F: Future<Output = ()> + Send>(
     _: Begin<F>,
     room: *mut Room,
     context: &mut Context<'_>,

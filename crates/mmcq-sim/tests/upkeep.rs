@@ -5,7 +5,7 @@ mod rig;
 use mmcq::block::BlockDevice;
 use mmcq::card::maintain::Urgency;
 use mmcq::card::partition::{Area, Partition};
-use mmcq::card::{self, Event, Exception, Options, Worker, extension};
+use mmcq::card::{self, Event, Exception, Options, Upkeep, Worker, extension};
 use mmcq::engine::{Error, FlushBy, Rung};
 use mmcq::host::{Host, Timing};
 use mmcq_sim::card::Quirks;
@@ -20,6 +20,14 @@ const MS: u64 = 1_000_000;
 /// EXT_CSD bytes, for `Quirks::ext_csd`.
 const BKOPS_EN: u16 = 163;
 const HPI_FEATURES: u16 = 503;
+
+fn with(upkeep: Upkeep) -> Options {
+    Options { upkeep: Box::leak(Box::new(upkeep)), ..Options::DEFAULT }
+}
+
+fn every(retune_every_ns: Option<u64>) -> Options {
+    with(Upkeep { retune_every_ns, ..Upkeep::DEFAULT })
+}
 
 /// An eMMC that asks for background work after so many MiB; `enabled` is its BKOPS_EN.
 fn urgent(mib: u64, enabled: u8, options: Options, more: impl FnOnce(&mut Quirks)) -> Rig {
@@ -172,7 +180,7 @@ fn a_device_that_works_by_itself_is_left_alone() {
 #[test]
 fn a_used_up_pool_is_told_to_those_who_asked() {
     for exceptions_asked in [false, true] {
-        let options = Options { exceptions: exceptions_asked, ..Options::DEFAULT };
+        let options = with(Upkeep { exceptions: exceptions_asked, ..Upkeep::DEFAULT });
         let card = quirky("emmc-51-full", |quirks| quirks.pool_mib = Some(2));
         let rig = Rig::built(card, true, SdhciConfig::GENERIC_4_20, options);
         rig.keep();
@@ -222,12 +230,12 @@ fn tuning_is_renewed_before_drift_breaks_it() {
             rig
         };
         // Nobody tunes but after damage.
-        let rig = build(Options { retune_every_ns: Some(0), ..Options::DEFAULT });
+        let rig = build(every(Some(0)));
         assert!(drifting(&rig, 6_000) >= 2, "{name}");
         assert!(rig.rung(Rung::Retune) > 0);
         // By the controller's time, and by ours.
-        for (every, expected) in [(None, 6..=8), (Some(500 * MS), 12..=15)] {
-            let rig = build(Options { retune_every_ns: every, ..Options::DEFAULT });
+        for (time, expected) in [(None, 6..=8), (Some(500 * MS), 12..=15)] {
+            let rig = build(every(time));
             assert_eq!(rig.stack.with(|engine| engine.host().retune_ns()), 1_000 * MS);
             assert_eq!(drifting(&rig, 6_000), 0, "{name}");
             assert_eq!((rig.rung(Rung::Retune), rig.rung(Rung::Classify)), (0, 0));
@@ -248,7 +256,7 @@ fn tuning_is_renewed_before_drift_breaks_it() {
 #[test]
 fn a_busy_card_is_tuned_in_time() {
     let config = SdhciConfig { drift_per_s: 20, ..SdhciConfig::GENERIC_4_20 };
-    let options = Options { retune_every_ns: Some(1_000 * MS), ..Options::DEFAULT };
+    let options = every(Some(1_000 * MS));
     let rig = Rig::built(rig::card("sdxc-128g-uhs"), false, config, options);
     rig.keep();
     let begin = rig.time.now();
@@ -266,7 +274,7 @@ fn a_busy_card_is_tuned_in_time() {
 
 #[test]
 fn modes_without_tuning_need_none() {
-    let options = Options { retune_every_ns: Some(100 * MS), ..Options::DEFAULT };
+    let options = every(Some(100 * MS));
     for name in ["sdhc-16g-hs", "hbg4a2"] {
         let rig = Rig::with(name, options);
         drifting(&rig, 1_000);
@@ -309,7 +317,7 @@ fn the_cache_of_an_sd_card_is_on_again() {
 #[test]
 fn an_emmc_is_as_its_options_say() {
     for cache in [true, false] {
-        let options = Options { cache, exceptions: true, ..Options::DEFAULT };
+        let options = Options { cache, ..with(Upkeep { exceptions: true, ..Upkeep::DEFAULT }) };
         let card = quirky("emmc-51-full", |quirks| quirks.pool_mib = Some(2));
         let rig = Rig::built(card, true, SdhciConfig::GENERIC_4_20, options);
         rig.keep();
@@ -352,7 +360,7 @@ fn a_visit_that_is_begun_again_goes_there_again() {
 
 #[test]
 fn a_keeper_of_one_card_brings_no_other_up() {
-    let options = Options { same_card: true, ..Options::DEFAULT };
+    let options = with(Upkeep { same_card: true, ..Upkeep::DEFAULT });
     let rig = Rig::with("sdhc-16g-hs", options);
     rig.ills.borrow_mut().swap = Some(rig::card("sdsc-1g"));
     assert_eq!(rig.one(rig.write(0, 8, 0xaa)).result, Err(Error::Changed));

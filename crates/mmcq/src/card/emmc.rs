@@ -103,7 +103,7 @@ pub(super) async fn bring_up<L: Lock, H: Host, const N: usize, P: Policy>(
     if cache_on {
         switch(session, field::CACHE_CTRL, 1, switch_ns).await?;
     }
-    if P::RECOVERS && options.exceptions && offered.revision >= REVISION_EXCEPTIONS {
+    if P::RECOVERS && options.upkeep.exceptions && offered.revision >= REVISION_EXCEPTIONS {
         // A device that will not tell is as good as it was.
         let _ = switch(session, field::EXCEPTION_EVENTS_CTRL, EVENTS_ENABLED, switch_ns).await;
     }

@@ -40,7 +40,7 @@ pub enum Event {
 
 /// Helps the engine with `card` until there is something to tell: tunes again, goes to slower modes, initialises again, power-cycles, brings new cards up.
 ///
-/// While the card is well it looks after it, in moments in which nobody waits: tunes it before drift breaks the tuning ([`Options::retune_every_ns`]), sees what the exception bit of
+/// While the card is well it looks after it, in moments in which nobody waits: tunes it before drift breaks the tuning ([`Upkeep::retune_every_ns`](super::Upkeep::retune_every_ns)), sees what the exception bit of
 /// an eMMC means, and gives urgent background work its time. A card that it had to initialise again is as it was: what `options` and
 /// [`extension::enable_cache`](super::extension::enable_cache) switched on is on again before anybody else uses it.
 ///
@@ -138,6 +138,7 @@ async fn of_families<F: Families<Found = Card>, L: Lock, H: Host, const N: usize
                 return (Event::Removed, session.into_scratch());
             }
             Help::Retune => {
+                goes_on(shared);
                 let result = retune(&mut session, slower, &card).await;
                 // The card is as it was, with what was learned of it or switched on meanwhile.
                 let target = shared.with(|engine| engine.target().copied()).unwrap_or(card.target);
@@ -145,6 +146,7 @@ async fn of_families<F: Families<Found = Card>, L: Lock, H: Host, const N: usize
                 continue;
             }
             Help::Exception if F::EMMC => {
+                goes_on(shared);
                 let found = upkeep::look(&mut session, card.target.quirks).await;
                 let target = shared.with(|engine| engine.target().copied()).unwrap_or(card.target);
                 helper.helped(found.map(|_| target).map_err(|Failed| session.error));
@@ -157,6 +159,7 @@ async fn of_families<F: Families<Found = Card>, L: Lock, H: Host, const N: usize
                 }
             }
             Help::Background if F::EMMC => {
+                goes_on(shared);
                 let result = upkeep::work(&mut session, card.target.quirks).await;
                 let target = shared.with(|engine| engine.target().copied()).unwrap_or(card.target);
                 helper.helped(result.map(|()| target).map_err(|Failed| session.error));
@@ -166,7 +169,7 @@ async fn of_families<F: Families<Found = Card>, L: Lock, H: Host, const N: usize
                 helper.helped(Err(Error::Unsupported));
                 continue;
             }
-            Help::Inserted if options.same_card => {
+            Help::Inserted if options.upkeep.same_card => {
                 helper.helped(Err(Error::Removed));
                 return (Event::Removed, session.into_scratch());
             }
@@ -226,7 +229,7 @@ async fn of_families<F: Families<Found = Card>, L: Lock, H: Host, const N: usize
                 let now_ns = shared.now_ns();
                 shared.with(|engine| {
                     engine.helped(Err(Error::Changed), now_ns);
-                    engine.set_target((!options.same_card).then_some(found.target));
+                    engine.set_target((!options.upkeep.same_card).then_some(found.target));
                 });
                 shared.poll();
                 return (Event::Changed(found), session.into_scratch());
@@ -234,6 +237,12 @@ async fn of_families<F: Families<Found = Card>, L: Lock, H: Host, const N: usize
             Err(error) => helper.helped(Err(error)),
         }
     }
+}
+
+/// The keeper is at it.
+fn goes_on<L: Lock, H: Host, const N: usize, P: Policy>(shared: &Shared<L, H, N, P>) {
+    let now_ns = shared.now_ns();
+    shared.with(|engine| engine.help_goes_on(now_ns));
 }
 
 /// The same card? The last byte of either register is its CRC, which not every controller shows.

@@ -32,7 +32,7 @@ pub use io::{FunctionInfo, IoCard};
 pub use keep::{Event, keep, keep_emmc, keep_sd};
 pub use sd::Sd;
 use session::{Failed, Session};
-pub use upkeep::{Exception, Worker};
+pub use upkeep::{Exception, Upkeep, Worker};
 
 /// Bytes of scratch memory that [`bring_up`] needs: the largest register (EXT_CSD).
 pub const SCRATCH_BYTES: u32 = 512;
@@ -49,16 +49,8 @@ pub struct Options {
     /// Switch an eMMC's volatile write cache on; then only a flush makes data durable. That of an SD card, which may be taken out any moment, stays off unless
     /// [`extension::enable_cache`] is called.
     pub cache: bool,
-    /// Have an eMMC (4.5 and later) tell the [keeper](keep) as well when it wants capacity back or its pool of system blocks is used up, and not only when it
-    /// needs background work. [`Event::Exception`] passes that on.
-    pub exceptions: bool,
-    /// The longest time between two tunings that the [keeper](keep) lets pass in SDR104, HS200 and HS400 while the card is used, in nanoseconds; from
-    /// seven eighths of it on it takes the first moment in which nobody waits. `Some(0)`: only the controller's own requests and damage count; `None`: what the
-    /// controller names ([`Host::retune_ns`]).
-    pub retune_every_ns: Option<u64>,
-    /// The [keeper](keep) brings no other card up, nor one that comes after a removal, which might have been somewhere else meanwhile: the engine has no card then, until
-    /// somebody calls [`bring_up`].
-    pub same_card: bool,
+    /// What the [keeper](keep) does for a card that is well.
+    pub upkeep: &'static Upkeep,
     /// Cards with [quirks](quirk) that the stack does not know.
     pub quirks: &'static [quirk::Quirk],
 }
@@ -70,9 +62,7 @@ impl Options {
         max_clock_hz: u32::MAX,
         max_width: Width::W8,
         cache: true,
-        exceptions: false,
-        retune_every_ns: None,
-        same_card: false,
+        upkeep: &Upkeep::DEFAULT,
         quirks: &[],
     };
 }

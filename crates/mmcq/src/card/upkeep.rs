@@ -14,6 +14,31 @@ use crate::spec::response::State;
 use crate::spec::timing::emmc as limits;
 use crate::task::Lock;
 
+/// What the [keeper](super::keep) does for a card that is well ([`Options::upkeep`]).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Upkeep {
+    /// Have an eMMC (4.5 and later) tell as well when it wants capacity back or its pool of system blocks is used up, and not only when it needs background work.
+    /// [`Event::Exception`](super::Event::Exception) passes that on.
+    pub exceptions: bool,
+    /// The longest time between two tunings in SDR104, HS200 and HS400 while the card is used, in nanoseconds; from seven eighths of it on the first moment is
+    /// taken in which nobody waits. `Some(0)`: only the controller's own requests and damage count; `None`: what the controller names ([`Host::retune_ns`]).
+    pub retune_every_ns: Option<u64>,
+    /// No other card is brought up, nor one that comes after a removal, which might have been somewhere else meanwhile: the engine has no card then, until
+    /// somebody calls [`bring_up`](super::bring_up).
+    pub same_card: bool,
+}
+
+impl Upkeep {
+    /// Urgent background work, and tunings as often as the controller says; cards may come and go.
+    pub const DEFAULT: Upkeep = Upkeep { exceptions: false, retune_every_ns: None, same_card: false };
+}
+
+impl Default for Upkeep {
+    fn default() -> Self {
+        Self::DEFAULT
+    }
+}
+
 /// Who does the background work of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Worker {
@@ -39,9 +64,9 @@ pub struct Exception {
 impl Exception {
     /// Bit of `events`: background work is urgent.
     pub const BACKGROUND: u16 = 1 << 0;
-    /// The device wants to give capacity back ([`Options::exceptions`]).
+    /// The device wants to give capacity back ([`Upkeep::exceptions`]).
     pub const CAPACITY: u16 = 1 << 1;
-    /// The pool of blocks for system data is used up ([`Options::exceptions`]).
+    /// The pool of blocks for system data is used up ([`Upkeep::exceptions`]).
     pub const POOL: u16 = 1 << 2;
     /// A packed command failed.
     pub const PACKED: u16 = 1 << 3;
@@ -57,7 +82,7 @@ const SLICE_NS: u64 = 500_000_000;
 const ASK_NS: u64 = 2_000_000;
 /// No device is given less time than this to let go after HPI.
 const HPI_NS_MIN: u64 = 50_000_000;
-/// EXCEPTION_EVENTS_CTRL: what [`Options::exceptions`] enables.
+/// EXCEPTION_EVENTS_CTRL: what [`Upkeep::exceptions`] enables.
 pub(super) const EVENTS_ENABLED: u8 = (Exception::CAPACITY | Exception::POOL) as u8;
 
 /// The keeper begins, or goes on after the card was initialised: tells the engine what is to be looked after.
@@ -71,7 +96,7 @@ pub(super) fn begin<L: Lock, H: Host, const N: usize, P: Policy>(
     // SDR50 is not among them: there some cards know no tuning, and are well without.
     let tuned = matches!(card.timing, Timing::Sdr104 | Timing::Hs200 | Timing::Hs400);
     shared.with(|engine| {
-        let every_ns = match options.retune_every_ns {
+        let every_ns = match options.upkeep.retune_every_ns {
             _ if !tuned => 0,
             Some(ns) => ns,
             None => engine.host().retune_ns(),

@@ -36,6 +36,8 @@ pub(super) struct Upkeep {
     tune_every_ns: u64,
     tuned_ns: u64,
     tuned_transfers: u64,
+    /// The controller has asked for one, while something else was done.
+    tune_soon: bool,
 }
 
 impl Upkeep {
@@ -49,6 +51,7 @@ impl Upkeep {
         tune_every_ns: 0,
         tuned_ns: 0,
         tuned_transfers: 0,
+        tune_soon: false,
     };
 
     /// It may be another card that is tuned now, or tells something.
@@ -58,7 +61,11 @@ impl Upkeep {
 
     /// When is the next tuning due, if nobody is quiet before?
     fn tune_ns(&self) -> u64 {
-        if self.tune_every_ns == 0 { NEVER } else { self.tuned_ns.saturating_add(self.tune_every_ns) }
+        match self.tune_every_ns {
+            _ if self.tune_soon => 0,
+            0 => NEVER,
+            every_ns => self.tuned_ns.saturating_add(every_ns),
+        }
     }
 
     fn plan(&mut self) {
@@ -127,7 +134,26 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     /// The card is tuned as well as it can be.
     pub(super) fn tuned(&mut self, now_ns: u64) {
         (self.upkeep.tuned_ns, self.upkeep.tuned_transfers) = (now_ns, self.stats.transfers);
+        self.upkeep.tune_soon = false;
         self.upkeep.plan();
+    }
+
+    /// A tuning is to follow what is being done.
+    pub(super) fn tune_soon(&mut self) {
+        self.upkeep.tune_soon = true;
+        self.upkeep.plan();
+    }
+
+    /// It could not be done: not again soon.
+    pub(super) fn put_off(&mut self, help: Help, now_ns: u64) {
+        match help {
+            Help::Exception | Help::Background => {
+                (self.upkeep.seen, self.upkeep.work_by_ns) = (false, NEVER);
+                self.upkeep.look_ns = now_ns.saturating_add(LOOK_AGAIN_NS);
+                self.upkeep.plan();
+            }
+            _ => self.tuned(now_ns),
+        }
     }
 
     /// Chores and their times, for a moment in which nobody waits or one in which somebody does.
@@ -137,7 +163,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         let tune_ns = match upkeep.tune_ns() {
             NEVER => NEVER,
             // What nobody uses need not be in tune.
-            _ if quiet && upkeep.tuned_transfers == self.stats.transfers => NEVER,
+            _ if quiet && !upkeep.tune_soon && upkeep.tuned_transfers == self.stats.transfers => NEVER,
             at_ns if quiet => at_ns.saturating_sub(upkeep.tune_every_ns / 8),
             at_ns => at_ns,
         };

@@ -112,6 +112,9 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             return;
         }
         self.helping.keeper = waker.is_some();
+        if waker.is_none() && self.helping.asked == Some(Help::Dismissed) {
+            self.helping.forget();
+        }
         self.helping.waker = waker.cloned();
         if waker.is_some() {
             self.room = self.config.admitted.min((N as u8).saturating_sub(1).max(1));
@@ -132,7 +135,10 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         let Some(help) = self.helping.asked else { return };
         self.helping.forget();
         self.retune = false;
-        if !matches!(help, Help::Exception | Help::Background) {
+        let chore = matches!(help, Help::Exception | Help::Background);
+        if result.is_err() {
+            self.put_off(help, now_ns);
+        } else if !chore {
             self.tuned(now_ns);
         }
         match result {
@@ -201,9 +207,9 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         self.go_idle(now_ns);
     }
 
-    /// More of it takes time; without such a word nobody waits longer than for an incident.
+    /// Help that nothing wrong has made necessary has begun, or takes more time. Without such a word nobody waits for it.
     pub(crate) fn help_goes_on(&mut self, now_ns: u64) {
-        if self.helping.taken {
+        if self.helping.taken && !self.incident.open {
             self.helping.until_ns = now_ns.saturating_add(super::INCIDENT_NS);
         }
     }
@@ -234,8 +240,11 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         self.helping.taken = false;
         self.helping.until_ns = match help {
             Help::Inserted | Help::Removed => now_ns.saturating_add(NEW_CARD_NS),
-            Help::Exception | Help::Background => now_ns.saturating_add(super::INCIDENT_NS),
-            Help::Retune | Help::Slower if !self.incident.open => now_ns.saturating_add(super::INCIDENT_NS),
+            // Nothing is wrong: a keeper who does not even begin keeps nobody waiting.
+            Help::Retune | Help::Exception | Help::Background if !self.incident.open => {
+                now_ns.saturating_add(UNHELPED_NS)
+            }
+            Help::Slower if !self.incident.open => now_ns.saturating_add(super::INCIDENT_NS),
             _ if self.helping.keeper => self.incident.until_ns,
             _ => now_ns.saturating_add(UNHELPED_NS),
         };
@@ -297,6 +306,9 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         }
         if self.helping.asked.is_some() && now_ns >= self.helping.until_ns {
             let needed = matches!(self.helping.asked, Some(Help::Reinit | Help::PowerCycle));
+            if let Some(help) = self.helping.asked {
+                self.put_off(help, now_ns);
+            }
             self.helping.forget();
             self.restop();
             if needed {
@@ -321,8 +333,11 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     #[cold]
     pub(in super::super) fn retune_wanted(&mut self, now_ns: u64) {
         self.retune = true;
-        if P::RECOVERS && self.helping.keeper && self.target.is_some() && self.helping.asked.is_none() {
-            self.ask(Help::Retune, now_ns);
+        if P::RECOVERS && self.helping.keeper && self.target.is_some() {
+            match self.helping.asked {
+                None => self.ask(Help::Retune, now_ns),
+                Some(_) => self.tune_soon(),
+            }
         }
     }
 

@@ -48,8 +48,6 @@ pub struct Sdhci<R: Regs, D: Dma, const DESCRIPTORS: usize> {
     config: Config,
     model: Model,
     caps: Caps,
-    /// How long a tuning lasts.
-    retune_ns: u64,
     active: Option<Active>,
     /// A command has gone beside the data of the phase in progress, or has not been finished since.
     beside: Option<Beside>,
@@ -118,7 +116,6 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
             bus: Bus::new(&model),
             config,
             model,
-            retune_ns: capabilities::retune_ns(model.version, announced),
             caps,
             active: None,
             beside: None,
@@ -180,7 +177,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Host for Sdhci<R, D, DESCRIPTORS
     }
 
     fn retune_ns(&self) -> u64 {
-        self.retune_ns
+        self.model.retune_ns()
     }
 
     fn map(&mut self, segment: &mut Segment, direction: Direction) -> Result<(), DmaError> {
