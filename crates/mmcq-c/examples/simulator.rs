@@ -2,6 +2,7 @@
 //! the stack as well.
 
 use mmcq::host::{Direction, Dma};
+use mmcq_sim::card::Card;
 use mmcq_sim::card::medium::{Fill, Medium};
 use mmcq_sim::card::profile::CardProfile;
 use mmcq_sim::memory::{MemoryConfig, ShadowMemory};
@@ -18,6 +19,8 @@ const ACCESS_NS: u64 = 50;
 
 struct Board {
     model: RefCell<Sdhci>,
+    /// The card that is out.
+    out: RefCell<Option<Box<dyn Card>>>,
     memory: ShadowMemory,
     now_ns: Cell<u64>,
 }
@@ -28,7 +31,7 @@ fn build(card: &str) -> Option<Board> {
     let medium = Medium::sparse(profile.capacity_bytes(), Fill::Pattern(7)).ok()?;
     let memory = ShadowMemory::new(MemoryConfig::BITS32);
     let model = Sdhci::new(SdhciConfig::GENERIC_4_20, memory.clone(), Some(profile.build(medium).ok()?));
-    Some(Board { model: RefCell::new(model), memory, now_ns: Cell::new(0) })
+    Some(Board { model: RefCell::new(model), out: RefCell::new(None), memory, now_ns: Cell::new(0) })
 }
 
 /// A board with this card in its slot, or null.
@@ -122,6 +125,27 @@ pub extern "C" fn board_unmap(board: *mut c_void, bus: u64, memory: *mut c_void,
 pub extern "C" fn board_sync(board: *mut c_void, bus: u64, memory: *mut c_void, bytes: usize) {
     if let Some(memory) = NonNull::new(memory.cast()) {
         at(board).memory.sync(bus, memory, bytes);
+    }
+}
+
+/// The card loses its supply for a moment.
+#[unsafe(no_mangle)]
+pub extern "C" fn board_brown_out(board: *mut c_void) {
+    let board = at(board);
+    if let Some(card) = board.model.borrow_mut().card_mut() {
+        card.brown_out(board.now_ns.get());
+    }
+}
+
+/// The card goes out, or comes back.
+#[unsafe(no_mangle)]
+pub extern "C" fn board_remove_or_insert(board: *mut c_void) {
+    let board = at(board);
+    let now_ns = board.now_ns.get();
+    let mut out = board.out.borrow_mut();
+    match out.take() {
+        Some(card) => board.model.borrow_mut().insert(card, now_ns),
+        None => *out = board.model.borrow_mut().remove(now_ns),
     }
 }
 

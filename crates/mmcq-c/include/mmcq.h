@@ -4,6 +4,10 @@
  * you like; they share one queue. You bring registers, a lock, a clock; on machines with caches or an IOMMU also map, unmap and sync. See
  * examples/c/card.c.
  *
+ * A card that loses its state is initialised again, one with damage on its wires is tuned again or goes slower, and an eMMC gets time for its background
+ * work, all without a word; the library does that step by step inside mmcq_on_irq, mmcq_poll and the calls that wait. Those who wait then wait longer, up
+ * to some ten seconds. A card that was taken out, or exchanged, is not touched before mmcq_bring_up: until then there is MMCQ_E_NO_CARD.
+ *
  * Contexts: mmcq_on_irq is for the interrupt handler, mmcq_poll for the alarm (thread or interrupt). All others are for threads, and may
  * wait. mmcq_open is called once for a controller, before anything else of it, by one thread.
  */
@@ -31,7 +35,7 @@ enum {
     MMCQ_E_CRC = -9,         /* damaged on the wire, also when tried again */
     MMCQ_E_HOST = -10,       /* another error of the controller */
     MMCQ_E_CARD = -11,       /* the card refused, or does not behave as its standard says */
-    MMCQ_E_FULL = -12,       /* eight requests are waiting */
+    MMCQ_E_FULL = -12,       /* seven requests are waiting */
     MMCQ_E_UNSUPPORTED = -13,
     MMCQ_E_DEAD = -14,       /* card or controller is given up */
     MMCQ_E_READ_ONLY = -15,  /* the card can only be read any more */
@@ -58,7 +62,7 @@ typedef struct mmcq_platform {
     /* Nanoseconds since some moment; never goes back. */
     uint64_t (*now_ns)(void *context);
     /* Call mmcq_poll at this time; replaces the request before; UINT64_MAX: no need. Called with the lock held; must not call back.
-     * May be NULL: threads that wait poll by themselves. */
+     * May be NULL: threads that wait poll by themselves. Then nothing is done for the card while nobody uses it. */
     void (*set_alarm)(void *context, uint64_t at_ns);
     /* Called again and again by a thread that waits: take a semaphore that your interrupt handler gives, for a millisecond at most. NULL: spin. */
     void (*wait)(void *context);
@@ -94,7 +98,8 @@ typedef struct mmcq_card {
  * what it promises holds for ever: an open controller is not closed. */
 int32_t mmcq_open(uint32_t host, const mmcq_platform *platform);
 
-/* Powers the slot and brings the card up, at the best speed that host and card share; again after a change of cards. `card` may be NULL. */
+/* Powers the slot and brings the card up, at the best speed that host and card share; again after a change of cards. From then on the library keeps the
+ * card (see above). `card` may be NULL. */
 int32_t mmcq_bring_up(uint32_t host, mmcq_card *card);
 
 /* Reads or writes blocks, and returns when they are done. `memory` has `blocks` times 512 bytes, is aligned as mmcq_card.align says, and belongs to

@@ -1,6 +1,7 @@
 //! The functions of the header.
 
 use crate::code::{self, MMCQ_E_ARGUMENT, MMCQ_E_STATE, MMCQ_OK};
+use crate::keeper::Keeper;
 use crate::platform::{Its, MMCQ_EMMC_18, mmcq_platform};
 use core::cell::{Cell, UnsafeCell};
 use core::ffi::c_char;
@@ -14,11 +15,11 @@ use mmcq::host::Width;
 use mmcq::host::sdhci::{self, Sdhci, Table};
 use mmcq::task::{Shared, Timer};
 
-const HOSTS: usize = 2;
+pub(crate) const HOSTS: usize = 2;
 const SLOTS: usize = 8;
 const DESCRIPTORS: usize = 129;
 
-type Stack = Shared<Its, Sdhci<Its, Its, DESCRIPTORS>, SLOTS>;
+pub(crate) type Stack = Shared<Its, Sdhci<Its, Its, DESCRIPTORS>, SLOTS>;
 
 /// See the header.
 #[derive(Clone, Copy, Debug, Default)]
@@ -41,11 +42,25 @@ const CLOSED: u8 = 0;
 const OPENING: u8 = 1;
 const OPEN: u8 = 2;
 
+/// Memory for registers of a card.
 #[repr(C, align(64))]
 struct Scratch(UnsafeCell<[u8; SCRATCH_BYTES as usize]>);
 
+impl Scratch {
+    const fn new() -> Self {
+        Scratch(UnsafeCell::new([0; SCRATCH_BYTES as usize]))
+    }
+
+    /// # Safety
+    /// It lives for ever, and is given out once.
+    unsafe fn buf(&self) -> DmaBuf {
+        // SAFETY: aligned and initialised; the rest is promised by the caller.
+        unsafe { DmaBuf::from_raw(NonNull::new_unchecked(self.0.get()).cast(), SCRATCH_BYTES) }
+    }
+}
+
 /// One controller.
-struct Place {
+pub(crate) struct Place {
     state: AtomicU8,
     platform: UnsafeCell<MaybeUninit<mmcq_platform>>,
     stack: UnsafeCell<MaybeUninit<Stack>>,
@@ -53,10 +68,13 @@ struct Place {
     scratch: Scratch,
     /// Out while a bring-up has it; under the stack's lock.
     scratch_buf: Cell<Option<DmaBuf>>,
+    /// The same for the keeper.
+    keeper_scratch: Scratch,
+    keeper: Keeper,
 }
 
 // SAFETY: before `OPEN` only `mmcq_open` touches it, once at a time by its contract; then platform and stack are only shared (the stack is `Sync`
-// by its lock), the table belongs to the driver, and the scratch buffer is moved in and out under the lock.
+// by its lock), the table belongs to the driver, and the scratch buffer is moved in and out under the lock, as is everything of the keeper.
 unsafe impl Sync for Place {}
 
 impl Place {
@@ -66,8 +84,10 @@ impl Place {
             platform: UnsafeCell::new(MaybeUninit::uninit()),
             stack: UnsafeCell::new(MaybeUninit::uninit()),
             table: UnsafeCell::new(Table::new()),
-            scratch: Scratch(UnsafeCell::new([0; SCRATCH_BYTES as usize])),
+            scratch: Scratch::new(),
             scratch_buf: Cell::new(None),
+            keeper_scratch: Scratch::new(),
+            keeper: Keeper::new(),
         }
     }
 
@@ -92,6 +112,11 @@ impl Place {
         // SAFETY: written before the state said so, and never again.
         Some(unsafe { &*self.stack.get().cast() })
     }
+}
+
+/// The keeper of controller number `host`.
+pub(crate) fn keeper(host: usize) -> Option<&'static Keeper> {
+    PLACES.get(host).map(|place| &place.keeper)
 }
 
 static PLACES: [Place; HOSTS] = [const { Place::new() }; HOSTS];
@@ -157,10 +182,10 @@ pub unsafe extern "C" fn mmcq_open(host: u32, platform: *const mmcq_platform) ->
             return code::of_init(error);
         }
     };
-    // SAFETY: lives for ever, aligned, and given out once: an open controller is never closed.
-    let scratch =
-        unsafe { DmaBuf::from_raw(NonNull::new_unchecked(place.scratch.0.get()).cast(), SCRATCH_BYTES) };
-    place.scratch_buf.set(Some(scratch));
+    // SAFETY: given out once: an open controller is never closed.
+    place.scratch_buf.set(Some(unsafe { place.scratch.buf() }));
+    // SAFETY: as above.
+    place.keeper.scratch.set(Some(unsafe { place.keeper_scratch.buf() }));
     // SAFETY: nobody reads it before the state is `OPEN`.
     unsafe { (*place.stack.get()).write(Shared::new(its, timer, driver, Config::DEFAULT)) };
     place.state.store(OPEN, Ordering::Release);
@@ -181,8 +206,16 @@ pub unsafe extern "C" fn mmcq_bring_up(host: u32, card: *mut mmcq_card) -> i32 {
         return MMCQ_E_ARGUMENT;
     }
     let Some(scratch) = stack.with(|_| place.scratch_buf.take()) else { return MMCQ_E_STATE };
+    while place.keeper.leave(stack) {
+        stack.turn();
+        platform.wait();
+    }
     let future = card::bring_up(stack, scratch, card::Options::DEFAULT);
     let (result, scratch) = stack.block_on(future, || platform.wait());
+    if let Ok(found) = &result {
+        place.keeper.begin(stack, *found, host);
+    }
+    // Only now may another thread bring up.
     stack.with(|_| place.scratch_buf.set(Some(scratch)));
     match result {
         Ok(found) => {
@@ -216,6 +249,12 @@ fn described(stack: &'static Stack, found: &Card) -> mmcq_card {
     }
 }
 
+/// What a thread does that waits for its request.
+fn wait(place: &'static Place, stack: &'static Stack, platform: &mmcq_platform) {
+    place.keeper.go_on(stack);
+    platform.wait();
+}
+
 /// The length in bytes of memory that may be used, or `None`.
 fn bytes(memory: *const u8, blocks: u32) -> Option<usize> {
     let bytes = usize::try_from(u64::from(blocks) * u64::from(BLOCK_BYTES)).ok()?;
@@ -230,14 +269,14 @@ fn bytes(memory: *const u8, blocks: u32) -> Option<usize> {
 /// As the header says.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmcq_read(host: u32, lba: u64, blocks: u32, memory: *mut u8) -> i32 {
-    let (_, stack, platform) = match open(host) {
+    let (place, stack, platform) = match open(host) {
         Ok(open) => open,
         Err(code) => return code,
     };
     let Some(bytes) = bytes(memory, blocks) else { return MMCQ_E_ARGUMENT };
     // SAFETY: checked as far as can be, and the caller promised that it is its own until we return. What is in it is never read as a value.
     let memory = unsafe { core::slice::from_raw_parts_mut(memory, bytes) };
-    code::of(BlockDevice::new(stack).read_blocking(lba, memory, || platform.wait()).map(|_| ()))
+    code::of(BlockDevice::new(stack).read_blocking(lba, memory, || wait(place, stack, platform)).map(|_| ()))
 }
 
 /// See the header.
@@ -246,21 +285,23 @@ pub unsafe extern "C" fn mmcq_read(host: u32, lba: u64, blocks: u32, memory: *mu
 /// As the header says.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmcq_write(host: u32, lba: u64, blocks: u32, memory: *const u8) -> i32 {
-    let (_, stack, platform) = match open(host) {
+    let (place, stack, platform) = match open(host) {
         Ok(open) => open,
         Err(code) => return code,
     };
     let Some(bytes) = bytes(memory, blocks) else { return MMCQ_E_ARGUMENT };
     // SAFETY: checked as far as can be, and the caller promised that nobody changes it until we return.
     let memory = unsafe { core::slice::from_raw_parts(memory, bytes) };
-    code::of(BlockDevice::new(stack).write_blocking(lba, memory, || platform.wait()).map(|_| ()))
+    code::of(BlockDevice::new(stack).write_blocking(lba, memory, || wait(place, stack, platform)).map(|_| ()))
 }
 
 /// See the header.
 #[unsafe(no_mangle)]
 pub extern "C" fn mmcq_flush(host: u32) -> i32 {
     match open(host) {
-        Ok((_, stack, platform)) => code::of(BlockDevice::new(stack).flush_blocking(|| platform.wait())),
+        Ok((place, stack, platform)) => {
+            code::of(BlockDevice::new(stack).flush_blocking(|| wait(place, stack, platform)))
+        }
         Err(code) => code,
     }
 }
@@ -268,16 +309,18 @@ pub extern "C" fn mmcq_flush(host: u32) -> i32 {
 /// See the header.
 #[unsafe(no_mangle)]
 pub extern "C" fn mmcq_on_irq(host: u32) {
-    if let Ok((_, stack, _)) = open(host) {
+    if let Ok((place, stack, _)) = open(host) {
         stack.on_irq();
+        place.keeper.go_on(stack);
     }
 }
 
 /// See the header.
 #[unsafe(no_mangle)]
 pub extern "C" fn mmcq_poll(host: u32) {
-    if let Ok((_, stack, _)) = open(host) {
+    if let Ok((place, stack, _)) = open(host) {
         stack.poll();
+        place.keeper.go_on(stack);
     }
 }
 

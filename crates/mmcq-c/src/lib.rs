@@ -14,6 +14,7 @@
 
 mod api;
 mod code;
+mod keeper;
 mod platform;
 
 pub use api::{

@@ -70,6 +70,18 @@ fn what_is_handed_over_wrongly_is_refused_by_a_code() {
     assert_eq!(text(&output), "");
 }
 
+/// With an alarm, and with a thread that waits as the only one who moves the stack.
+#[test]
+fn a_card_that_lost_its_state_is_initialised_again() {
+    for (card, how) in
+        [("sdhc-16g-hs", "alarm"), ("sdhc-16g-hs", "wait"), ("emmc-hs200", "alarm"), ("hbg4a2", "wait")]
+    {
+        let output = run("tests/keeper.c", true, &[card, how]);
+        assert!(output.status.success(), "{card}, {how}: {}", text(&output));
+        assert_eq!(text(&output), "");
+    }
+}
+
 #[test]
 fn the_header_has_the_layout_and_the_codes_of_the_library() {
     let mut expected =

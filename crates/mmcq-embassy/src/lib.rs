@@ -4,6 +4,7 @@
 //! |---|---|---|
 //! | an executor and a time driver | deadlines of the stack | [`Clock`] |
 //! | a `critical-section` implementation | the stack's lock | [`CriticalSection`] |
+//! | a card that recovers, and may be changed for another | a task that keeps it: [`keep`] |
 //! | a file system on `block-device-driver` | a card for it | [`Disk`], or [`DirectDisk`] without a copy |
 //! | one of mmcq's host drivers | `sdio::MmcBus`, for drivers that want one | [`Bus`] |
 //!
@@ -43,6 +44,7 @@ mod bus;
 mod clock;
 mod direct;
 mod disk;
+mod keeper;
 mod lock;
 mod over;
 
@@ -51,6 +53,7 @@ pub use bus::Bus;
 pub use clock::{CLOCKS, Clock};
 pub use direct::DirectDisk;
 pub use disk::Disk;
+pub use keeper::keep;
 pub use lock::CriticalSection;
 pub use over::{BusHost, Mailbox, Runner};
 

@@ -256,6 +256,10 @@ impl Host for Driver {
         driver!(self, d => d.present())
     }
 
+    fn retune_ns(&self) -> u64 {
+        driver!(self, d => d.retune_ns())
+    }
+
     fn write_protected(&self) -> bool {
         driver!(self, d => d.write_protected())
     }

@@ -101,6 +101,10 @@ impl<H: Host> Host for Charged<H> {
         self.inner.present()
     }
 
+    fn retune_ns(&self) -> u64 {
+        self.inner.retune_ns()
+    }
+
     fn write_protected(&self) -> bool {
         self.inner.write_protected()
     }

@@ -29,7 +29,9 @@ async fn help(stack: &Stack, mut scratch: DmaBuf, options: Options, mut card: Fo
         let (event, back) = keep(stack, scratch, options, card).await;
         scratch = back;
         news.borrow_mut().push(event);
-        if let Event::Inserted(Ok(found)) | Event::Changed(found) = event {
+        if let Event::Exception { card: found, .. } = event {
+            card = found;
+        } else if let Event::Inserted(Ok(found)) | Event::Changed(found) = event {
             card = found;
             // Without it there is no erase; reads and writes go on.
             let (_, back) = equip(stack, &card, scratch).await;
@@ -68,6 +70,8 @@ impl Run<'_> {
                         format!("a card came: {}", result.map_or_else(|e| e.to_string(), |_| "well".into()))
                     }
                     Event::Changed(_) => "there is another card".to_owned(),
+                    Event::Dismissed => "the keeper has left".to_owned(),
+                    Event::Exception { exception, .. } => format!("the card tells: {exception:?}"),
                 };
                 trace(format!("{:>14} == {what}", machine.now()));
             }

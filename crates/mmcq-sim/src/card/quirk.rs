@@ -56,6 +56,8 @@ pub struct Quirks {
     pub discarded: Discarded,
     /// After so many MiB written the card asks for background work by its exception bit (eMMC).
     pub urgent_after_mib: Option<u64>,
+    /// After so many MiB written its pool of system blocks is used up, and its exception bit says so if that is enabled (eMMC).
+    pub pool_mib: Option<u64>,
     /// A sanitize takes so long (eMMC).
     pub sanitize_ms: u64,
     /// Ranges that are write protected for ever: first MiB and number of MiB.

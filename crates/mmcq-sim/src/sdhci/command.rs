@@ -153,6 +153,9 @@ impl Sdhci {
             auto: if data { self.auto_command() } else { Auto::None },
             mode: self.regs.mode,
         };
+        if self.config.drift_per_s != 0 {
+            self.refresh_bus(now);
+        }
         self.cmd.inhibit = true;
         self.cmd.detached = false;
         self.hurt.clock_written = false;

@@ -57,6 +57,8 @@ pub struct SdhciConfig {
     pub untuned_sample_error: u8,
     /// `sample_error` after it.
     pub tuned_sample_error: u8,
+    /// From the last tuning on `sample_error` grows by so much in a second, as with temperature.
+    pub drift_per_s: u8,
     /// Blocks that the buffer holds.
     pub buffer_blocks: u8,
     /// End of busy.
@@ -103,6 +105,7 @@ impl SdhciConfig {
         tuning_fails: false,
         untuned_sample_error: 100,
         tuned_sample_error: 0,
+        drift_per_s: 0,
         buffer_blocks: 2,
         busy: Busy::Interrupt,
         line_levels: true,
@@ -148,6 +151,7 @@ impl SdhciConfig {
         within("base clock in hertz", self.base_hz(), 400_000, 1_000_000_000)?;
         within("tuning_rounds", self.tuning_rounds.into(), 1, 40)?;
         within("untuned_sample_error", self.untuned_sample_error.into(), 0, 100)?;
+        within("drift_per_s", self.drift_per_s.into(), 0, 100)?;
         within("tuned_sample_error", self.tuned_sample_error.into(), 0, 100)?;
         within("buffer_blocks", self.buffer_blocks.into(), 1, 255)?;
         within("hs400_mode", self.hs400_mode.into(), 5, 7)?;

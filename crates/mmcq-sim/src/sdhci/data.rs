@@ -389,6 +389,7 @@ impl Sdhci {
             if !self.config.tuning_fails && !self.dat.tuning_struck {
                 self.regs.host2 |= host2::SAMPLING_CLOCK;
                 self.hurt.drifted = false;
+                self.hurt.tuned_ns = now;
             }
             self.refresh_bus(now);
         }

@@ -16,6 +16,8 @@ pub(super) struct Hurt {
     pub lines: u8,
     /// The sampling point found by tuning is a wrong one now.
     pub drifted: bool,
+    /// When it was found.
+    pub tuned_ns: u64,
     /// No command leaves before the CMD circuit was reset.
     pub mute: bool,
     /// Clock Control was written, with the internal clock on, after the last command.

@@ -425,7 +425,9 @@ impl Sdhci {
             signal18: r.at_18v,
             strobe,
             sample_error: if r.host2 & host2::SAMPLING_CLOCK != 0 && !self.hurt.drifted {
-                self.config.tuned_sample_error
+                let drifting_ns = now.saturating_sub(self.hurt.tuned_ns);
+                let drift = drifting_ns.saturating_mul(self.config.drift_per_s.into()) / 1_000_000_000;
+                drift.saturating_add(self.config.tuned_sample_error.into()).min(100) as u8
             } else if tuned_mode || self.hurt.drifted {
                 self.config.untuned_sample_error
             } else {

@@ -9,7 +9,7 @@ use mmcq::host::sdhci::{self, Table};
 use mmcq::task::Shared;
 use mmcq_sim::card::medium::{Fill, Medium};
 use mmcq_sim::card::profile::CardProfile;
-use mmcq_sim::card::{BusState, Card, ReadBlock, Reply, WriteBlock};
+use mmcq_sim::card::{BusState, Card, Quirks, ReadBlock, Reply, WriteBlock};
 use mmcq_sim::faults::{Faults, Plan};
 use mmcq_sim::memory::{MemoryConfig, ShadowMemory};
 use mmcq_sim::sdhci::{Port, Sdhci, SdhciConfig};
@@ -27,8 +27,9 @@ pub type Stack = Shared<OneThread, Driver, 16>;
 /// What is wrong with the card.
 #[derive(Default)]
 pub struct Ills {
-    /// At its next command it loses its supply for a moment.
+    /// At its next command it loses its supply for a moment; at that with this ordinal.
     pub brown_out: bool,
+    pub brown_out_at: Option<u64>,
     /// Commands so far; those with these ordinals it does not hear, or executes without an answer.
     pub commands: u64,
     pub deaf_at: Vec<u64>,
@@ -74,7 +75,8 @@ impl Card for Sick {
             self.card = other;
             self.card.bus_changed(&self.bus, now_ns);
         }
-        if std::mem::take(&mut ills.brown_out) {
+        let at = ills.commands;
+        if std::mem::take(&mut ills.brown_out) | ills.brown_out_at.take_if(|nth| *nth == at).is_some() {
             self.card.power_cut(now_ns);
             self.card.bus_changed(&self.bus, now_ns);
         }
@@ -133,9 +135,15 @@ impl Card for Sick {
 
 /// A card of a profile, by its file's name.
 pub fn card(name: &str) -> Box<dyn Card> {
+    quirky(name, |_| {})
+}
+
+/// The same with a quirk.
+pub fn quirky(name: &str, quirk: impl FnOnce(&mut Quirks)) -> Box<dyn Card> {
     let path = format!("{}/../../cards/{name}.toml", env!("CARGO_MANIFEST_DIR"));
     let text = std::fs::read_to_string(&path).unwrap();
-    let profile = CardProfile::from_toml(&text, name).unwrap_or_else(|error| panic!("{error}"));
+    let mut profile = CardProfile::from_toml(&text, name).unwrap_or_else(|error| panic!("{error}"));
+    quirk(profile.quirks_mut());
     let medium = Medium::sparse(profile.capacity_bytes(), Fill::Pattern(7)).unwrap();
     profile.build(medium).unwrap_or_else(|error| panic!("{error}"))
 }
@@ -169,13 +177,15 @@ impl Rig {
 
     /// The same without a keeper.
     pub fn alone(name: &str, options: Options) -> Rig {
-        let emmc = name.contains("emmc") || name == "hbg4a2";
-        let (config, driver) = match emmc {
-            true => (SdhciConfig { uhs_at_33v: true, ..SdhciConfig::GENERIC_4_20 }, sdhci::Config::emmc_18()),
-            false => (SdhciConfig::GENERIC_4_20, sdhci::Config::new()),
-        };
+        Rig::built(card(name), name.contains("emmc") || name == "hbg4a2", SdhciConfig::GENERIC_4_20, options)
+    }
+
+    /// The same of this card, which is an eMMC or not, and this controller.
+    pub fn built(card: Box<dyn Card>, emmc: bool, config: SdhciConfig, options: Options) -> Rig {
+        let driver = if emmc { sdhci::Config::emmc_18() } else { sdhci::Config::new() };
+        let config = SdhciConfig { uhs_at_33v: emmc, ..config };
         let ills = Rc::new(RefCell::new(Ills::default()));
-        let sick = Sick { card: card(name), ills: ills.clone(), bus: BusState::default() };
+        let sick = Sick { card, ills: ills.clone(), bus: BusState::default() };
         let time = Time::new();
         let memory = ShadowMemory::new(MemoryConfig::BITS32);
         let model = Rc::new(RefCell::new(Sdhci::new(config, memory.clone(), Some(Box::new(sick)))));
@@ -195,7 +205,7 @@ impl Rig {
     /// (Again) somebody helps.
     pub fn keep(&self) {
         let card = match self.events.borrow().last() {
-            Some(Event::Inserted(Ok(card)) | Event::Changed(card)) => *card,
+            Some(Event::Inserted(Ok(card)) | Event::Changed(card) | Event::Exception { card, .. }) => *card,
             _ => self.found,
         };
         let future = card::keep(self.stack, buffer(1, 0), self.options, card);

@@ -2,6 +2,7 @@
 
 use super::quirk::{self, Quirks};
 use super::session::{Failed, Session};
+use super::upkeep::EVENTS_ENABLED;
 use super::{Card, Family, Options, speed};
 use crate::engine::{Error, FlushBy, Target};
 use crate::host::{BusOp, Caps, Host, Timing, Width};
@@ -27,11 +28,15 @@ const READ_NS_MIN: u64 = 100_000_000;
 /// ... and of a device that is known to take longer than it says.
 const LONG_READ_NS_MIN: u64 = 600_000_000;
 
+/// The revision that brought exception events: 4.5.
+const REVISION_EXCEPTIONS: u8 = 6;
+
 /// Bytes of EXT_CSD that bring-up writes [eMMC 7.4].
 mod field {
     pub const FLUSH_CACHE: u8 = 32;
     pub const CACHE_CTRL: u8 = 33;
     pub const ERASE_GROUP_DEF: u8 = 175;
+    pub const EXCEPTION_EVENTS_CTRL: u8 = 56;
     pub const PARTITION_CONFIG: u8 = 179;
     pub const BUS_WIDTH: u8 = 183;
     pub const HS_TIMING: u8 = 185;
@@ -97,6 +102,10 @@ pub(super) async fn bring_up<L: Lock, H: Host, const N: usize, P: Policy>(
     let cache_on = options.cache && offered.cache_bytes > 0;
     if cache_on {
         switch(session, field::CACHE_CTRL, 1, switch_ns).await?;
+    }
+    if P::RECOVERS && options.upkeep.exceptions && offered.revision >= REVISION_EXCEPTIONS {
+        // A device that will not tell is as good as it was.
+        let _ = switch(session, field::EXCEPTION_EVENTS_CTRL, EVENTS_ENABLED, switch_ns).await;
     }
     // As it is now: and the caller finds it in the scratch memory.
     let last = Offered::read(session).await?;
@@ -187,7 +196,7 @@ async fn power_up<L: Lock, H: Host, const N: usize, P: Policy>(
 }
 
 /// CMD6 writing one byte, its busy, and the status that says whether it was done.
-async fn switch<L: Lock, H: Host, const N: usize, P: Policy>(
+pub(super) async fn switch<L: Lock, H: Host, const N: usize, P: Policy>(
     session: &mut Session<'_, L, H, N, P>,
     index: u8,
     value: u8,

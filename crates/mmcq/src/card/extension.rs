@@ -8,10 +8,9 @@ use super::quirk::Quirks;
 use super::session::{Failed, Session};
 use super::{Card, Family};
 use crate::engine::{BLOCK_BYTES, DmaBuf, Error, FlushBy, Target};
-use crate::host::{Data, Direction, Host};
+use crate::host::Host;
 use crate::sched::Policy;
 use crate::spec::command::sd::{self, Extension};
-use crate::spec::response::R1;
 use crate::spec::scr::Scr;
 use crate::spec::timing::sd as limits;
 use crate::task::{Lock, Shared};
@@ -144,22 +143,8 @@ async fn write<L: Lock, H: Host, const N: usize, P: Policy>(
     place: Extension,
     value: u8,
 ) -> Result<(), Failed> {
-    let mut page = session.take_scratch();
-    if let Some(first) = page.first_mut() {
-        *first = value;
-    }
-    let data = Data { direction: Direction::Write, block_size: BLOCK_BYTES as u16, blocks: 1 };
-    let command = sd::write_extr_single(place, 1);
-    let (result, page) =
-        session.shared.raw(None, command, Some(data), page, limits::EXTENSION_WRITE_NS).await;
-    session.set_scratch(page);
-    match result {
-        Ok(output) if output.response.r1().0 & (R1::OWN | R1::PREVIOUS) != 0 => {
-            session.fail(Error::Card(output.response.r1().0))
-        }
-        Ok(_) => session.wait_ready(limits::EXTENSION_WRITE_NS).await,
-        Err(error) => session.fail(error),
-    }
+    session.write_page(sd::write_extr_single(place, 1), value, limits::EXTENSION_WRITE_NS).await?;
+    session.wait_ready(limits::EXTENSION_WRITE_NS).await
 }
 
 /// Switches the write cache of an SD card on, before others use the card. `page` (512 bytes) stays with the
@@ -167,7 +152,7 @@ async fn write<L: Lock, H: Host, const N: usize, P: Policy>(
 /// ([`Error::Unsupported`]), or refuses.
 ///
 /// A card that may be taken out any moment is better off without: from now on only a flush or a durable write
-/// makes data durable.
+/// makes data durable. [`keep`](super::keep) switches it on again where it has to initialise the card.
 pub async fn enable_cache<L: Lock, H: Host, const N: usize, P: Policy>(
     shared: &Shared<L, H, N, P>,
     card: &Card,
@@ -204,14 +189,25 @@ async fn switch_on<L: Lock, H: Host, const N: usize, P: Policy>(
 ) -> Result<Extension, Failed> {
     let found = read(session, card).await?;
     let set = found.performance.filter(|_| found.cache);
-    let places = set.and_then(|set| Some((byte_of(set, CACHE_ENABLE)?, byte_of(set, CACHE_FLUSH)?)));
-    let Some((enable, flush)) = places else { return session.fail(Error::Unsupported) };
+    let Some(flush) = set.and_then(|set| byte_of(set, CACHE_FLUSH)) else {
+        return session.fail(Error::Unsupported);
+    };
+    cache_on(session, flush).await?;
+    Ok(flush)
+}
+
+/// Switches the cache on that is flushed by this register.
+pub(super) async fn cache_on<L: Lock, H: Host, const N: usize, P: Policy>(
+    session: &mut Session<'_, L, H, N, P>,
+    flush: Extension,
+) -> Result<(), Failed> {
+    let enable = Extension { offset: flush.offset.saturating_sub(CACHE_FLUSH - CACHE_ENABLE), ..flush };
     write(session, enable, 1).await?;
     session.register(sd::read_extr_single(enable, 1), false, 512).await?;
     if session.bytes::<1>()?[0] & 1 == 0 {
         return session.refuse("the SD card does not switch its cache on");
     }
-    Ok(flush)
+    Ok(())
 }
 
 /// Tells an SD card that its power goes, and waits until it is ready for it. False: it does not want to know.

@@ -22,6 +22,10 @@ const SUPPLY_3V3: u8 = 1;
 
 /// Which families a slot may hold. A type, so that the code of the others is not linked.
 pub(super) trait Families {
+    /// Which they are.
+    const SD: bool;
+    const EMMC: bool;
+
     /// What bring-up ends with.
     type Found;
 
@@ -44,6 +48,8 @@ pub(super) struct OnlySd;
 pub(super) struct OnlyEmmc;
 
 impl Families for Any {
+    const SD: bool = true;
+    const EMMC: bool = true;
     type Found = Card;
 
     fn target(found: &Card) -> Option<Target> {
@@ -64,6 +70,8 @@ impl Families for Any {
 }
 
 impl Families for OnlySd {
+    const SD: bool = true;
+    const EMMC: bool = false;
     type Found = Card;
 
     fn target(found: &Card) -> Option<Target> {
@@ -83,6 +91,8 @@ impl Families for OnlySd {
 }
 
 impl Families for OnlyEmmc {
+    const SD: bool = false;
+    const EMMC: bool = true;
     type Found = Card;
 
     fn target(found: &Card) -> Option<Target> {

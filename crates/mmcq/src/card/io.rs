@@ -97,6 +97,8 @@ impl IoCard {
 pub(super) struct OnlyIo;
 
 impl Families for OnlyIo {
+    const SD: bool = true;
+    const EMMC: bool = false;
     // A card that describes itself wrongly does so at every speed: no second try.
     type Found = Result<IoCard, sdio::Error>;
 

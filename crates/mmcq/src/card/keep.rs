@@ -5,7 +5,7 @@
 
 use super::identify::{self, Families};
 use super::session::{Failed, Session};
-use super::{Card, Family, Options, SCRATCH_BYTES, attempts, emmc, sd, speed};
+use super::{Card, Exception, Family, Options, SCRATCH_BYTES, attempts, emmc, sd, speed, upkeep};
 use crate::engine::{DmaBuf, Error, Help, Target};
 use crate::host::{Host, Timing, Width};
 use crate::plant::{self, Bug};
@@ -14,9 +14,6 @@ use crate::spec::command;
 use crate::task::{Lock, Shared};
 use core::future::poll_fn;
 use core::task::Poll;
-
-/// Between two power cycles of the same card.
-const POWER_CYCLE_PAUSE_NS: u64 = 60_000_000_000;
 
 /// Registers read to judge the bus.
 const PROBES: u32 = 8;
@@ -31,11 +28,24 @@ pub enum Event {
     Inserted(Result<Card, Error>),
     /// There is another card although nobody saw it come; it is ready for requests. What was meant for the one before has failed with [`Error::Changed`].
     Changed(Card),
+    /// An eMMC tells of something new by its exception bit. All goes on, and urgent background work is done in time.
+    Exception {
+        /// The card as it is now.
+        card: Card,
+        /// What it told.
+        exception: Exception,
+    },
+    /// The program wanted it so ([`Engine::dismiss_keeper`](crate::engine::Engine::dismiss_keeper)).
+    Dismissed,
 }
 
 /// Helps the engine with `card` until there is something to tell: tunes again, goes to slower modes, initialises again, power-cycles, brings new cards up.
 ///
-/// Run it beside everything else from the moment that [`bring_up`](super::bring_up) is done, and again after each [`Event`] (with the new card, if there is one). `scratch`
+/// While the card is well it looks after it, in moments in which nobody waits: tunes it before drift breaks the tuning ([`Upkeep::retune_every_ns`](super::Upkeep::retune_every_ns)), sees what the exception bit of
+/// an eMMC means, and gives urgent background work its time. A card that it had to initialise again is as it was: what `options` and
+/// [`extension::enable_cache`](super::extension::enable_cache) switched on is on again before anybody else uses it.
+///
+/// Run it beside everything else from the moment that [`bring_up`](super::bring_up) is done, and again after each [`Event`] (with the card in it, if there is one). `scratch`
 /// ([`SCRATCH_BYTES`]) comes back. The engine must have two slots at least.
 pub async fn keep<L: Lock, H: Host, const N: usize, P: Policy>(
     shared: &Shared<L, H, N, P>,
@@ -112,22 +122,57 @@ async fn of_families<F: Families<Found = Card>, L: Lock, H: Host, const N: usize
     let helper = Helper(shared);
     let mut session = Session::new(shared, scratch);
     session.urgent = true;
-    let mut slower = options;
-    let mut cycled_ns: Option<u64> = None;
+    if let Some(target) = shared.with(|engine| engine.target().copied()) {
+        // It may have been initialised again since the caller saw it.
+        card.target = target;
+    }
+    // What was found too fast before stays so, as long as it is this card.
+    let mut slower = speed::no_faster(options, &card);
+    upkeep::begin(&session, &options, &card);
     loop {
         let help = helper.wanted().await;
         session.rca = card.target.rca;
         let from = match help {
+            Help::Dismissed => return (Event::Dismissed, session.into_scratch()),
             Help::Removed => {
                 helper.helped(Err(Error::Removed));
                 return (Event::Removed, session.into_scratch());
             }
             Help::Retune => {
+                goes_on(shared);
                 let result = retune(&mut session, slower, &card).await;
                 // The card is as it was, with what was learned of it or switched on meanwhile.
                 let target = shared.with(|engine| engine.target().copied()).unwrap_or(card.target);
                 helper.helped(result.map(|()| target).map_err(|Failed| session.error));
                 continue;
+            }
+            Help::Exception if F::EMMC => {
+                goes_on(shared);
+                let found = upkeep::look(&mut session, card.target.quirks).await;
+                let target = shared.with(|engine| engine.target().copied()).unwrap_or(card.target);
+                helper.helped(found.map(|_| target).map_err(|Failed| session.error));
+                match found {
+                    Ok(Some(exception)) => {
+                        card.target = target;
+                        return (Event::Exception { card, exception }, session.into_scratch());
+                    }
+                    _ => continue,
+                }
+            }
+            Help::Background if F::EMMC => {
+                goes_on(shared);
+                let result = upkeep::work(&mut session, card.target.quirks).await;
+                let target = shared.with(|engine| engine.target().copied()).unwrap_or(card.target);
+                helper.helped(result.map(|()| target).map_err(|Failed| session.error));
+                continue;
+            }
+            Help::Exception | Help::Background => {
+                helper.helped(Err(Error::Unsupported));
+                continue;
+            }
+            Help::Inserted if options.upkeep.same_card => {
+                helper.helped(Err(Error::Removed));
+                return (Event::Removed, session.into_scratch());
             }
             Help::Inserted => {
                 slower = options;
@@ -151,11 +196,10 @@ async fn of_families<F: Families<Found = Card>, L: Lock, H: Host, const N: usize
             }
             Help::PowerCycle => {
                 let now_ns = shared.now_ns();
-                if cycled_ns.is_some_and(|at_ns| now_ns.saturating_sub(at_ns) < POWER_CYCLE_PAUSE_NS) {
+                if !shared.with(|engine| engine.may_cycle(now_ns)) {
                     helper.helped(Err(Error::Silent));
                     continue;
                 }
-                cycled_ns = Some(now_ns);
                 From::Cold
             }
         };
@@ -175,6 +219,10 @@ async fn of_families<F: Families<Found = Card>, L: Lock, H: Host, const N: usize
             }
             Ok(found) if same(&found, &card) || plant::is(Bug::ReplayToOther) => {
                 card = found;
+                if F::SD {
+                    upkeep::restore(&mut session, &mut card).await;
+                }
+                upkeep::begin(&session, &options, &card);
                 helper.helped(Ok(card.target));
             }
             Ok(found) => {
@@ -182,7 +230,7 @@ async fn of_families<F: Families<Found = Card>, L: Lock, H: Host, const N: usize
                 let now_ns = shared.now_ns();
                 shared.with(|engine| {
                     engine.helped(Err(Error::Changed), now_ns);
-                    engine.set_target(Some(found.target));
+                    engine.set_target((!options.upkeep.same_card).then_some(found.target));
                 });
                 shared.poll();
                 return (Event::Changed(found), session.into_scratch());
@@ -190,6 +238,12 @@ async fn of_families<F: Families<Found = Card>, L: Lock, H: Host, const N: usize
             Err(error) => helper.helped(Err(error)),
         }
     }
+}
+
+/// The keeper is at it.
+fn goes_on<L: Lock, H: Host, const N: usize, P: Policy>(shared: &Shared<L, H, N, P>) {
+    let now_ns = shared.now_ns();
+    shared.with(|engine| engine.help_goes_on(now_ns));
 }
 
 /// The same card? The last byte of either register is its CRC, which not every controller shows.

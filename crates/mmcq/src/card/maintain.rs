@@ -37,8 +37,19 @@ pub enum Urgency {
     Critical,
 }
 
+impl Urgency {
+    pub(super) const fn of(ext: &ExtCsd<'_>) -> Urgency {
+        match ext.bkops_status() & 3 {
+            0 => Urgency::None,
+            1 => Urgency::Some,
+            2 => Urgency::Impacted,
+            _ => Urgency::Critical,
+        }
+    }
+}
+
 /// Longest time of background operations that were started by hand; the standard names none.
-const BKOPS_NS: u64 = 240_000_000_000;
+pub(super) const BKOPS_NS: u64 = 240_000_000_000;
 /// The same for a sanitize.
 const SANITIZE_NS: u64 = 900_000_000_000;
 
@@ -81,7 +92,8 @@ pub async fn health<L: Lock, H: Host, const N: usize, P: Policy>(
 }
 
 /// Does the background work that an eMMC has to do, if it is at least as urgent as `from` and is started by
-/// the host on this device. It waits its turn in the queue, so it never comes into the middle of a write; the
+/// the host on this device. [`keep`](super::keep) does the same where the card asks for it, and can be
+/// interrupted; this is for those who know better when. It waits its turn in the queue, so it never comes into the middle of a write; the
 /// others wait for its end. Returns the urgency that was found.
 pub async fn background_work<L: Lock, H: Host, const N: usize, P: Policy>(
     shared: &Shared<L, H, N, P>,
@@ -89,16 +101,8 @@ pub async fn background_work<L: Lock, H: Host, const N: usize, P: Policy>(
     scratch: DmaBuf,
     from: Urgency,
 ) -> (Result<Urgency, Error>, DmaBuf) {
-    let (found, scratch) = ext_csd(shared, card, scratch, |ext| {
-        let urgency = match ext.bkops_status() & 3 {
-            0 => Urgency::None,
-            1 => Urgency::Some,
-            2 => Urgency::Impacted,
-            _ => Urgency::Critical,
-        };
-        (urgency, ext.bkops_en() & 1 != 0)
-    })
-    .await;
+    let (found, scratch) =
+        ext_csd(shared, card, scratch, |ext| (Urgency::of(ext), ext.bkops_en() & 1 != 0)).await;
     let (urgency, by_hand) = match found {
         Ok(found) => found,
         Err(error) => return (Err(error), scratch),

@@ -18,6 +18,7 @@ pub mod quirk;
 mod sd;
 mod session;
 mod speed;
+mod upkeep;
 
 use crate::engine::{DmaBuf, Error, Target};
 use crate::host::{Host, Timing, Width};
@@ -33,6 +34,7 @@ pub use keep::{Event, keep, keep_emmc, keep_sd};
 use quirk::Quirks;
 pub use sd::Sd;
 use session::{Failed, Session};
+pub use upkeep::{Exception, Upkeep, Worker};
 
 /// Bytes of scratch memory that [`bring_up`] needs: the largest register (EXT_CSD).
 pub const SCRATCH_BYTES: u32 = 512;
@@ -49,14 +51,22 @@ pub struct Options {
     /// Switch an eMMC's volatile write cache on; then only a flush makes data durable. That of an SD card, which may be taken out any moment, stays off unless
     /// [`extension::enable_cache`] is called.
     pub cache: bool,
+    /// What the [keeper](keep) does for a card that is well.
+    pub upkeep: &'static Upkeep,
     /// Cards with [quirks](quirk) that the stack does not know.
     pub quirks: &'static [quirk::Quirk],
 }
 
 impl Options {
     /// As fast as host and card can, with the cache of a soldered eMMC.
-    pub const DEFAULT: Options =
-        Options { without: 0, max_clock_hz: u32::MAX, max_width: Width::W8, cache: true, quirks: &[] };
+    pub const DEFAULT: Options = Options {
+        without: 0,
+        max_clock_hz: u32::MAX,
+        max_width: Width::W8,
+        cache: true,
+        upkeep: &Upkeep::DEFAULT,
+        quirks: &[],
+    };
 }
 
 impl Default for Options {

@@ -3,7 +3,7 @@
 //! Bring-up is some eighty waits. Each is the same small future here, and an error stays in the session
 //! while `?` carries a mark of no size: that is half of what the code of bring-up would weigh otherwise.
 
-use crate::engine::{DmaBuf, Error, Kind, Request};
+use crate::engine::{BLOCK_BYTES, DmaBuf, Error, Kind, Request};
 use crate::host::{Auto, BusOp, BusyDetect, Cause, Data, Direction, Host, Phase};
 use crate::sched::Policy;
 use crate::spec::ParseError;
@@ -68,15 +68,6 @@ impl<'a, L: Lock, H: Host, const N: usize, P: Policy> Session<'a, L, H, N, P> {
     /// Length of the memory for registers.
     pub fn scratch_bytes(&self) -> u32 {
         self.scratch.len_bytes()
-    }
-
-    /// Takes the scratch memory for a request of one's own; [`set_scratch`](Self::set_scratch) brings it back.
-    pub fn take_scratch(&mut self) -> DmaBuf {
-        core::mem::replace(&mut self.scratch, DmaBuf::EMPTY)
-    }
-
-    pub fn set_scratch(&mut self, scratch: DmaBuf) {
-        self.scratch = scratch;
     }
 
     /// Ends a step by an error of its own.
@@ -204,6 +195,23 @@ impl<'a, L: Lock, H: Host, const N: usize, P: Policy> Session<'a, L, H, N, P> {
         let scratch = core::mem::replace(&mut self.scratch, DmaBuf::EMPTY);
         let phase = Phase { command, data: Some(data), auto: Auto::None, tuning: false };
         self.ask(Kind::Raw { prefix, phase, timeout_ns: REGISTER_NS }, scratch, true)
+    }
+
+    /// Writes a block by a command, from the scratch memory; its first byte is `first`.
+    #[inline(never)]
+    pub fn write_page(
+        &mut self,
+        command: Command,
+        first: u8,
+        timeout_ns: u64,
+    ) -> Exchange<'_, 'a, L, H, N, P> {
+        let mut page = core::mem::replace(&mut self.scratch, DmaBuf::EMPTY);
+        if let Some(byte) = page.first_mut() {
+            *byte = first;
+        }
+        let data = Data { direction: Direction::Write, block_size: BLOCK_BYTES as u16, blocks: 1 };
+        let phase = Phase { command, data: Some(data), auto: Auto::None, tuning: false };
+        self.ask(Kind::Raw { prefix: None, phase, timeout_ns }, page, true)
     }
 
     /// The register that was read last, copied.

@@ -1,6 +1,6 @@
 //! Which timings host and card share, best first.
 
-use super::Options;
+use super::{Card, Options};
 use crate::host::{Caps, Timing, Width};
 
 /// The timings that cannot be reached without this one, itself included, as bits.
@@ -11,6 +11,27 @@ pub(super) fn and_those_that_need(timing: Timing) -> u16 {
         Timing::Hs200 => bit(Timing::Hs200) | bit(Timing::Hs400),
         other => bit(other),
     }
+}
+
+/// Nothing faster than what this card has.
+pub(super) fn no_faster(options: Options, card: &Card) -> Options {
+    const FASTEST_FIRST: [Timing; Timing::COUNT] = [
+        Timing::Hs400Es,
+        Timing::Hs400,
+        Timing::Hs200,
+        Timing::Sdr104,
+        Timing::Ddr52,
+        Timing::Sdr50,
+        Timing::Ddr50,
+        Timing::Sdr25,
+        Timing::Sdr12,
+        Timing::HighSpeed,
+        Timing::Legacy,
+    ];
+    let faster = FASTEST_FIRST.iter().take_while(|&&timing| timing != card.timing);
+    let without = faster.fold(options.without, |bits, &timing| bits | Caps::timing_bit(timing));
+    let narrow = (card.timing, card.width) == (Timing::Legacy, Width::W1);
+    Options { without, max_width: if narrow { Width::W1 } else { options.max_width }, ..options }
 }
 
 /// May this timing be tried?

@@ -185,6 +185,10 @@ pub struct Stats {
     pub erase_pieces: u64,
     /// Durable writes that needed a flush of their own.
     pub durable_flushes: u64,
+    /// Tunings because it was time, and not because of damage.
+    pub tunings: u64,
+    /// Background works of a card that were done to their end because it asked for them.
+    pub background_works: u64,
 }
 
 impl Stats {
@@ -210,6 +214,8 @@ impl Stats {
         cache_lost: 0,
         erase_pieces: 0,
         durable_flushes: 0,
+        tunings: 0,
+        background_works: 0,
     };
 }
 

@@ -33,9 +33,11 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     /// A status of the card has come: what was written before now has a result.
     pub(super) fn settle(&mut self, status: u32) {
         let status = if plant::is(Bug::DeferredIgnored) { 0 } else { status };
-        let bad = status & R1::DEFERRED;
-        if bad != 0 {
-            self.late_error(status);
+        // One mask, so that a status which says nothing costs nothing.
+        let told = status & if P::RECOVERS { R1::DEFERRED | R1::EXCEPTION_EVENT } else { R1::DEFERRED };
+        let bad = told & R1::DEFERRED;
+        if told != 0 {
+            self.told_by_status(status);
         } else if P::RECOVERS && self.settling != 0 {
             self.note_written();
         }
@@ -56,7 +58,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
 
     /// Programming failed: whose? Of the requests that are not yet complete those of the last transfer, which include the rest of one that goes on.
     #[cold]
-    fn late_error(&mut self, status: u32) {
+    pub(super) fn late_error(&mut self, status: u32) {
         self.failed_for_good(Direction::Write);
         let mut owned = self.settling != 0;
         if P::RECOVERS && self.gathered.direction == Direction::Write && self.control == NONE {

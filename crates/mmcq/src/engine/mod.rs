@@ -27,6 +27,7 @@ mod slot;
 mod special;
 mod stream;
 mod switches;
+mod upkeep;
 mod visit;
 
 pub use awaited::Span;
@@ -50,6 +51,7 @@ use phases::Stage;
 use recover::{Helping, Incident};
 use slot::{NONE, Rules, Slots, State, bits};
 use stream::{End, Open, Run};
+use upkeep::Upkeep;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mode {
@@ -136,6 +138,7 @@ pub struct Engine<H: Host, const N: usize, P: Policy = Fifo> {
     again: bool,
     incident: Incident,
     helping: Helping,
+    upkeep: Upkeep,
     /// Nothing is started but urgent requests; some requests are not even accepted.
     stopped: bool,
     barred: bool,
@@ -223,6 +226,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             again: false,
             incident: Incident::NONE,
             helping: Helping::NONE,
+            upkeep: Upkeep::NONE,
             stopped: false,
             barred: false,
             is_dead: false,
@@ -505,6 +509,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             self.beside.allowed = false;
             if P::RECOVERS {
                 (self.is_dead, self.read_only) = (false, false);
+                self.upkeep.forget();
             }
         }
         self.target = target;

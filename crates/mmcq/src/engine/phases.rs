@@ -134,6 +134,8 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
                     self.wake_ns = self.hold_until_ns;
                 } else if self.settling != 0 || self.unsettled {
                     self.ask_status(Stage::Status, now_ns);
+                } else if P::RECOVERS && self.upkeep.due_ns != u64::MAX && self.upkeep(true, now_ns) {
+                    continue;
                 }
                 return;
             }
@@ -189,6 +191,9 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
 
     /// Collects the next reads or writes and starts their first phase.
     fn begin_transfer(&mut self, first: u8, now_ns: u64) {
+        if P::RECOVERS && now_ns >= self.upkeep.due_ns && self.upkeep(false, now_ns) {
+            return;
+        }
         if P::RECOVERS && self.slots.at(first).rules != Rules::NONE {
             return self.go_specially(first, now_ns);
         }

@@ -420,6 +420,10 @@ impl<H: Host, const M: usize> Host for Faulty<H, M> {
         }
     }
 
+    fn retune_ns(&self) -> u64 {
+        self.inner.retune_ns()
+    }
+
     fn write_protected(&self) -> bool {
         self.inner.write_protected()
     }

@@ -370,6 +370,11 @@ pub trait Host {
     /// Is a card in the slot?
     fn present(&self) -> bool;
 
+    /// How long a tuning lasts, by the controller's own account [SDHC 2.2.25]; 0: it does not say, or asks by itself ([`Events::retune`]).
+    fn retune_ns(&self) -> u64 {
+        0
+    }
+
     /// Is its write-protect switch on?
     fn write_protected(&self) -> bool {
         false

@@ -7,7 +7,6 @@ use super::super::transfer::{Read, Write};
 use super::super::trouble::NEVER_NS;
 use super::super::{Answer, Flow, ReadBlock, Reply, tuning};
 use super::config::byte;
-use super::interrupt::EXCEPTION_EVENT;
 use super::stores::Partition;
 use super::switch::Effect;
 use super::{Count, EmmcCard, EraseRange, Transfer};
@@ -293,7 +292,7 @@ impl EmmcCard {
                 usual_ns
             }
             Some(Effect::Usual) => usual_ns,
-            Some(Effect::Background) => usual_ns.saturating_add(self.background_work()),
+            Some(Effect::Background) => usual_ns.saturating_add(self.background_work(now_ns)),
             Some(Effect::Sanitize) => usual_ns.saturating_add(sanitize_ns),
             Some(Effect::Flush) if needs_write && !self.written => {
                 self.trouble.violate("a flush with nothing written", now_ns);
@@ -386,7 +385,7 @@ impl EmmcCard {
             medium.begin();
         }
         self.busy_until_ns = now_ns;
-        self.extra_busy_ns = self.counted(index == 25 && count.is_some(), now_ns);
+        self.extra_busy_ns = self.counted(index == 25 && count.is_some(), now_ns) + self.neglected_ns();
         self.flash.partition = self.partition.number();
         self.flash.journal.begin(now_ns);
         let mut write = Write::new(at, 512, count.map(|count| count.blocks));
@@ -497,8 +496,7 @@ impl EmmcCard {
             State::Prg | State::Dis => 0,
             _ => status::READY_FOR_DATA,
         };
-        let exception = if self.background_level() >= 2 { EXCEPTION_EVENT } else { 0 };
-        let live = locked | ready | exception | self.config.quirks.status_bits;
+        let live = locked | ready | self.exception() | self.config.quirks.status_bits;
         Reply::short(index, self.status.r1(self.state, live))
     }
 

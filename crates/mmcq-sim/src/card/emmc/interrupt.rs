@@ -8,8 +8,21 @@ use super::config::byte;
 const INTERRUPT_NS: u64 = 1_000_000;
 /// Background work of one level.
 const LEVEL_NS: u64 = 50_000_000;
+/// A write of a card whose background work is urgent takes so much longer; twice as long if it is critical.
+const NEGLECTED_NS: u64 = 5_000_000;
+/// Bits of EXCEPTION_EVENTS_STATUS and EXCEPTION_EVENTS_CTRL.
+const URGENT_BKOPS: u8 = 1 << 0;
+const SYSPOOL_EXHAUSTED: u8 = 1 << 2;
 /// EXCEPTION_EVENT in R1.
-pub(super) const EXCEPTION_EVENT: u32 = 1 << 6;
+const EXCEPTION_EVENT: u32 = 1 << 6;
+
+/// Background work: when it began, when it ends, and for how many written bytes.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Background {
+    begin_ns: u64,
+    end_ns: u64,
+    bytes: u64,
+}
 
 impl EmmcCard {
     /// CMD13 with bit 0 set, while the device is busy.
@@ -26,7 +39,14 @@ impl EmmcCard {
             return;
         }
         self.flash.journal.interrupt_flush(now_ns);
-        self.busy_until_ns = self.busy_until_ns.min(now_ns.saturating_add(INTERRUPT_NS));
+        let free_ns = self.busy_until_ns.min(now_ns.saturating_add(INTERRUPT_NS));
+        self.busy_until_ns = free_ns;
+        let Background { begin_ns, end_ns, bytes } = std::mem::take(&mut self.background);
+        if free_ns < end_ns {
+            // What is left waits again.
+            let left = u128::from(bytes) * u128::from(end_ns - free_ns) / u128::from(end_ns - begin_ns);
+            self.background_done_bytes -= left as u64;
+        }
     }
 
     /// BKOPS_STATUS: 0 nothing to do, 2 and 3 urgent.
@@ -43,10 +63,33 @@ impl EmmcCard {
     }
 
     /// BKOPS_START: how long the work takes.
-    pub(super) fn background_work(&mut self) -> u64 {
+    pub(super) fn background_work(&mut self, now_ns: u64) -> u64 {
         let busy_ns = LEVEL_NS * u64::from(self.background_level());
+        let bytes = self.flash.wear.written_bytes - self.background_done_bytes;
+        self.background = Background { begin_ns: now_ns, end_ns: now_ns.saturating_add(busy_ns), bytes };
         self.background_done_bytes = self.flash.wear.written_bytes;
         busy_ns
+    }
+
+    /// A write that needs a free block has to make one first.
+    pub(super) fn neglected_ns(&self) -> u64 {
+        NEGLECTED_NS * u64::from(self.background_level().saturating_sub(1))
+    }
+
+    /// EXCEPTION_EVENTS_STATUS.
+    fn exceptions(&self) -> u8 {
+        let used_up = self
+            .config
+            .quirks
+            .pool_mib
+            .is_some_and(|mib| self.flash.wear.written_bytes >= mib.saturating_mul(1 << 20));
+        u8::from(self.background_level() >= 2) * URGENT_BKOPS + u8::from(used_up) * SYSPOOL_EXHAUSTED
+    }
+
+    /// The bit of R1: urgent work always shows there, the others if the host wants them to.
+    pub(super) fn exception(&self) -> u32 {
+        let shown = self.ext_csd[usize::from(byte::EXCEPTION_EVENTS_CTRL_LOW)] | URGENT_BKOPS;
+        if self.exceptions() & shown != 0 { EXCEPTION_EVENT } else { 0 }
     }
 
     /// EXT_CSD as CMD8 sends it: with the bytes that change by themselves.
@@ -55,8 +98,8 @@ impl EmmcCard {
         let level = self.background_level();
         if level > 0 {
             ext[246] = level;
-            ext[54] = u8::from(level >= 2);
         }
+        ext[54] = self.exceptions();
         if let Some(percent) = self.flash.wear.used_percent() {
             ext[267] = match percent {
                 0..80 => 1,

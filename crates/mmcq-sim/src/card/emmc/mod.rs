@@ -20,6 +20,7 @@ use super::status::{self, State, Status};
 use super::transfer::{Read, Write};
 use super::trouble::Trouble;
 use config::{EmmcConfig, byte};
+use interrupt::Background;
 use protect::Protection;
 pub use rpmb::Attack;
 use rpmb::Rpmb;
@@ -86,6 +87,8 @@ pub struct EmmcCard {
     extra_busy_ns: u64,
     /// Bytes that background work has dealt with.
     background_done_bytes: u64,
+    /// Background work that is under way, or was the last.
+    background: Background,
     /// Was initialised before.
     was_up: bool,
     trouble: Trouble,
@@ -129,6 +132,7 @@ impl EmmcCard {
             reads: 0,
             extra_busy_ns: 0,
             background_done_bytes: 0,
+            background: Background::default(),
             was_up: false,
             trouble: Trouble::default(),
             lock: Lock::default(),

@@ -13,6 +13,8 @@ use core::task::Waker;
 const DEBOUNCE_NS: u64 = 50_000_000;
 /// Without anybody who helps, help is waited for no longer than this.
 const UNHELPED_NS: u64 = 100_000_000;
+/// Between two power cycles of the same card.
+const POWER_CYCLE_PAUSE_NS: u64 = 60_000_000_000;
 /// A new card is brought up in this time.
 const NEW_CARD_NS: u64 = 30_000_000_000;
 
@@ -31,6 +33,12 @@ pub enum Help {
     Inserted,
     /// There is none.
     Removed,
+    /// The card's status shows an exception event: which one?
+    Exception,
+    /// The card's background work can be done now.
+    Background,
+    /// None any more, by order of the program ([`Engine::dismiss_keeper`]).
+    Dismissed,
 }
 
 /// The engine's side of asking.
@@ -45,6 +53,8 @@ pub(in super::super) struct Helping {
     until_ns: u64,
     /// When the card's presence will have been stable.
     presence_at_ns: u64,
+    /// When its supply may be switched off and on again.
+    cycle_ns: u64,
 }
 
 impl Helping {
@@ -55,6 +65,7 @@ impl Helping {
         waker: None,
         until_ns: u64::MAX,
         presence_at_ns: u64::MAX,
+        cycle_ns: 0,
     };
 
     pub fn wanted(&self) -> bool {
@@ -72,7 +83,26 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     pub fn take_help(&mut self) -> Option<Help> {
         let wanted = self.helping.wanted();
         self.helping.taken |= wanted;
-        if wanted { self.helping.asked } else { None }
+        let help = if wanted { self.helping.asked } else { None };
+        if help == Some(Help::Dismissed) {
+            self.helping.forget();
+            self.restop();
+            if self.stage == super::Stage::Idle {
+                // Somebody may have come who was not let in.
+                self.wake_ns = 0;
+            }
+        }
+        help
+    }
+
+    /// The keeper is to end, with [`Event::Dismissed`](crate::card::Event::Dismissed) and its scratch memory. False: it is at work, or there is none; try again later.
+    /// It does so when it is polled next: wake it.
+    pub fn dismiss_keeper(&mut self) -> bool {
+        let free = self.helping.keeper && self.helping.asked.is_none();
+        if P::RECOVERS && free {
+            (self.helping.asked, self.helping.taken) = (Some(Help::Dismissed), false);
+        }
+        free
     }
 
     /// Who to wake when help is needed; the engine itself wakes nobody. As long as somebody is named here (and after [`take_help`](Self::take_help)) the engine waits for
@@ -82,6 +112,9 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             return;
         }
         self.helping.keeper = waker.is_some();
+        if waker.is_none() && self.helping.asked == Some(Help::Dismissed) {
+            self.helping.forget();
+        }
         self.helping.waker = waker.cloned();
         if waker.is_some() {
             self.room = self.config.admitted.min((N as u8).saturating_sub(1).max(1));
@@ -102,14 +135,25 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         let Some(help) = self.helping.asked else { return };
         self.helping.forget();
         self.retune = false;
+        let chore = matches!(help, Help::Exception | Help::Background);
+        if result.is_err() {
+            self.put_off(help, now_ns);
+        } else if !chore {
+            self.tuned(now_ns);
+        }
         match result {
             Ok(target) => {
                 if help == Help::Inserted {
                     (self.is_dead, self.read_only) = (false, false);
+                    self.helping.cycle_ns = 0;
                     self.incident.card_is_new();
                 }
                 self.target = Some(target);
                 self.rebar();
+                if help.loses_state() {
+                    // Whichever partition the card was in.
+                    self.memory.area = 0;
+                }
                 if help == Help::Slower {
                     self.piece_blocks = u32::MAX;
                     self.incident.is_slower();
@@ -132,6 +176,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
 
     fn next_help(&mut self, help: Help, error: Error, now_ns: u64) {
         match help {
+            Help::Exception | Help::Background | Help::Dismissed => {}
             // A mode that is not tuned is no worse for that; a bus that is well need not be slower.
             Help::Retune | Help::Slower if matches!(error, Error::Unsupported) => {}
             Help::Retune if self.incident.spend(Rung::Slower) => self.ask(Help::Slower, now_ns),
@@ -160,15 +205,44 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         self.go_idle(now_ns);
     }
 
+    /// Help that nothing wrong has made necessary has begun, or takes more time. Without such a word nobody waits for it.
+    pub(crate) fn help_goes_on(&mut self, now_ns: u64) {
+        if self.helping.taken && !self.incident.open {
+            self.helping.until_ns = now_ns.saturating_add(super::INCIDENT_NS);
+        }
+    }
+
+    /// May the card's supply be switched off and on? If so, not again soon.
+    pub(crate) fn may_cycle(&mut self, now_ns: u64) -> bool {
+        let may = now_ns >= self.helping.cycle_ns;
+        if may {
+            self.helping.cycle_ns = now_ns.saturating_add(POWER_CYCLE_PAUSE_NS);
+        }
+        may
+    }
+
+    pub(in super::super) fn has_keeper(&self) -> bool {
+        self.helping.keeper
+    }
+
     fn ask(&mut self, help: Help, now_ns: u64) {
         if let Some(rung) = help.rung() {
             self.climb(rung, now_ns);
         }
+        self.ask_for(help, now_ns);
+    }
+
+    /// Asks for help without a rung: nothing has failed.
+    pub(in super::super) fn ask_for(&mut self, help: Help, now_ns: u64) {
         self.helping.asked = Some(help);
         self.helping.taken = false;
         self.helping.until_ns = match help {
             Help::Inserted | Help::Removed => now_ns.saturating_add(NEW_CARD_NS),
-            Help::Retune | Help::Slower if !self.incident.open => now_ns.saturating_add(super::INCIDENT_NS),
+            // Nothing is wrong: a keeper who does not even begin keeps nobody waiting.
+            Help::Retune | Help::Exception | Help::Background if !self.incident.open => {
+                now_ns.saturating_add(UNHELPED_NS)
+            }
+            Help::Slower if !self.incident.open => now_ns.saturating_add(super::INCIDENT_NS),
             _ if self.helping.keeper => self.incident.until_ns,
             _ => now_ns.saturating_add(UNHELPED_NS),
         };
@@ -237,6 +311,9 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         }
         if self.helping.asked.is_some() && now_ns >= self.helping.until_ns {
             let needed = matches!(self.helping.asked, Some(Help::Reinit | Help::PowerCycle));
+            if let Some(help) = self.helping.asked {
+                self.put_off(help, now_ns);
+            }
             self.helping.forget();
             self.restop();
             if needed {
@@ -261,8 +338,11 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     #[cold]
     pub(in super::super) fn retune_wanted(&mut self, now_ns: u64) {
         self.retune = true;
-        if P::RECOVERS && self.helping.keeper && self.target.is_some() && self.helping.asked.is_none() {
-            self.ask(Help::Retune, now_ns);
+        if P::RECOVERS && self.helping.keeper && self.target.is_some() {
+            match self.helping.asked {
+                None => self.ask(Help::Retune, now_ns),
+                Some(_) => self.tune_soon(),
+            }
         }
     }
 
@@ -304,8 +384,13 @@ impl Help {
             Help::Slower => Some(Rung::Slower),
             Help::Reinit => Some(Rung::Reinit),
             Help::PowerCycle => Some(Rung::PowerCycle),
-            Help::Inserted | Help::Removed => None,
+            _ => None,
         }
+    }
+
+    /// Is the card initialised again by this?
+    fn loses_state(self) -> bool {
+        matches!(self, Help::Slower | Help::Reinit | Help::PowerCycle | Help::Inserted)
     }
 }
 

@@ -35,6 +35,8 @@ pub(super) struct Model {
     /// Error bits that this version has.
     pub(super) errors: u32,
     pub(super) busy: BusyDetect,
+    /// Timer Count for Re-Tuning.
+    retune_count: u8,
     pub(super) by_cpu: ByCpu,
 }
 
@@ -107,12 +109,21 @@ impl Model {
             voltage,
             errors,
             busy,
+            retune_count: (high >> 8) as u8 & 0xf,
             by_cpu: match mode {
                 TransferMode::Pio => ByCpu::Always,
                 _ if quirks.has(Quirks::DMA_SIZE_32BIT) => ByCpu::OddLengths,
                 _ => ByCpu::Never,
             },
         })
+    }
+
+    /// The time after which the tuning is to be renewed, in any of the three modes. The count 0 is none, 15 is told elsewhere, 12 to 14 are reserved.
+    pub(super) fn retune_ns(&self) -> u64 {
+        match self.retune_count {
+            count @ 1..=11 if self.version >= VERSION_3_00 => 1_000_000_000 << (count - 1),
+            _ => 0,
+        }
     }
 
     /// The engine's view; `slots` is the table's size in descriptors.
@@ -197,4 +208,25 @@ fn timings(low: u32, uhs: u32, signal18: bool) -> u16 {
         (Timing::Hs200, signal18 && uhs & CAP2_SDR104 != 0),
     ];
     can.iter().filter(|(_, can)| *can).fold(0, |bits, (timing, _)| bits | Caps::timing_bit(*timing))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Timer Count for Re-Tuning is in bits 43:40 [SDHC 2.2.25].
+    #[test]
+    fn a_tuning_lasts_as_long_as_the_timer_count_says() {
+        let model = |version, count: u64| {
+            let caps = 200 << 8 | u64::from(CAP_3V3) | count << 40;
+            Model::new(version, caps, &Config::new(), 0).unwrap().retune_ns()
+        };
+        let of = |count| model(VERSION_3_00, count);
+        assert_eq!((of(1), of(2), of(6)), (1_000_000_000, 2_000_000_000, 32_000_000_000));
+        assert_eq!(of(11), 1_024_000_000_000);
+        for none in [0, 12, 13, 14, 15] {
+            assert_eq!(of(none), 0);
+        }
+        assert_eq!(model(VERSION_3_00 - 1, 1), 0);
+    }
 }

@@ -176,6 +176,10 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Host for Sdhci<R, D, DESCRIPTORS
         &self.caps
     }
 
+    fn retune_ns(&self) -> u64 {
+        self.model.retune_ns()
+    }
+
     fn map(&mut self, segment: &mut Segment, direction: Direction) -> Result<(), DmaError> {
         segment.bus = 0;
         if self.by_pio(segment.len) {

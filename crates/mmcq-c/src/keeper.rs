@@ -1,0 +1,182 @@
+//! Who helps the engine ([`mmcq::card::keep`]) in a program without an executor: a future in static memory for each controller, moved on by whoever calls
+//! the library.
+
+use crate::api::{HOSTS, Stack, keeper};
+use core::cell::{Cell, UnsafeCell};
+use core::future::Future;
+use core::mem::MaybeUninit;
+use core::pin::Pin;
+use core::ptr::NonNull;
+use core::sync::atomic::{AtomicBool, Ordering};
+use core::task::{Context, Poll, RawWaker, RawWakerVTable, Waker};
+use mmcq::card::{Card, Event, Options, Upkeep, keep};
+use mmcq::engine::DmaBuf;
+
+/// A card that comes is another until the program has brought it up and looked: it knows the one before by its size.
+const OPTIONS: Options =
+    Options { upkeep: &Upkeep { same_card: true, ..Upkeep::DEFAULT }, ..Options::DEFAULT };
+/// Steps in one call; what is left is done by the next.
+const STEPS_MAX: u32 = 8;
+
+/// Keeps the card until it is gone, or the program wants to bring it up anew.
+async fn kept(stack: &'static Stack, mut scratch: DmaBuf, mut card: Card, host: usize) {
+    loop {
+        let (event, back) = keep(stack, scratch, OPTIONS, card).await;
+        scratch = back;
+        match event {
+            Event::Exception { card: now, .. } => card = now,
+            _ => break,
+        }
+    }
+    if let Some(keeper) = keeper(host) {
+        stack.with(|_| keeper.scratch.set(Some(scratch)));
+    }
+}
+
+type Begin<F> = fn(&'static Stack, DmaBuf, Card, usize) -> F;
+
+/// Of the room; said here as well because the room's layout cannot be asked for while it is made.
+const ALIGN: usize = 16;
+
+const fn bytes_of<F>(_: &Begin<F>) -> usize {
+    assert!(align_of::<F>() <= ALIGN, "the future wants more alignment than its room has");
+    size_of::<F>()
+}
+
+/// # Safety
+/// `room` holds a future that `kept` began, nobody else uses it, and it stays where it is.
+unsafe fn poll_at<F: Future<Output = ()> + Send>(
+    _: Begin<F>,
+    room: *mut Room,
+    context: &mut Context<'_>,
+) -> Poll<()> {
+    // SAFETY: as the caller promised.
+    unsafe { Pin::new_unchecked(&mut *room.cast::<F>()) }.poll(context)
+}
+
+/// # Safety
+/// As for [`poll_at`]; afterwards the room is empty.
+unsafe fn drop_at<F>(_: Begin<F>, room: *mut Room) {
+    // SAFETY: as the caller promised.
+    unsafe { room.cast::<F>().drop_in_place() }
+}
+
+/// Memory for the future.
+#[repr(C, align(16))]
+struct Room(MaybeUninit<[u8; bytes_of(&(kept as Begin<_>))]>);
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// The room is empty.
+    Away,
+    /// There is a future in it.
+    There,
+    /// Somebody polls it.
+    Polled,
+}
+
+/// The keeper of one controller. All but `called` is touched under the lock of its stack alone; the room by whoever has set [`State::Polled`], or
+/// finds it empty and is the only one who brings up.
+pub(crate) struct Keeper {
+    room: UnsafeCell<Room>,
+    state: Cell<State>,
+    host: Cell<usize>,
+    /// Its waker was called.
+    called: AtomicBool,
+    /// Its memory for registers, while it does not have it itself.
+    pub scratch: Cell<Option<DmaBuf>>,
+}
+
+impl Keeper {
+    pub const fn new() -> Self {
+        Keeper {
+            room: UnsafeCell::new(Room(MaybeUninit::uninit())),
+            state: Cell::new(State::Away),
+            host: Cell::new(0),
+            called: AtomicBool::new(false),
+            scratch: Cell::new(None),
+        }
+    }
+
+    /// Begins to keep this card, unless there is one kept already. Called by the thread that brought it up, while no other may.
+    pub fn begin(&self, stack: &'static Stack, card: Card, host: u32) {
+        let Ok(host) = usize::try_from(host) else { return };
+        if stack.with(|_| self.state.get() != State::Away) {
+            return;
+        }
+        let Some(scratch) = stack.with(|_| self.scratch.take()) else { return };
+        let room = self.room.get();
+        begin_at(kept, room, stack, scratch, card, host);
+        self.called.store(true, Ordering::Release);
+        stack.with(|_| {
+            self.host.set(host);
+            self.state.set(State::There);
+        });
+        self.go_on(stack);
+    }
+
+    /// Asks the keeper to leave. True: it is still there, and at work.
+    pub fn leave(&self, stack: &'static Stack) -> bool {
+        if stack.with(|engine| self.state.get() == State::There && engine.dismiss_keeper()) {
+            self.called.store(true, Ordering::Release);
+        }
+        self.go_on(stack);
+        stack.with(|_| self.state.get() != State::Away)
+    }
+
+    /// Polls the keeper if it was woken and nobody else does.
+    pub fn go_on(&self, stack: &'static Stack) {
+        for _ in 0..STEPS_MAX {
+            let host = stack.with(|_| {
+                let mine = self.state.get() == State::There && self.called.load(Ordering::Acquire);
+                if mine {
+                    self.state.set(State::Polled);
+                    // Whoever calls from now on is heard after this poll.
+                    self.called.store(false, Ordering::Release);
+                }
+                mine.then(|| self.host.get())
+            });
+            let Some(host) = host else { return };
+            let waker = waker(host);
+            let room = self.room.get();
+            // SAFETY: there is a future in the room; since we set `Polled` it is ours, and it is never moved.
+            let ended = unsafe { poll_at(kept, room, &mut Context::from_waker(&waker)) }.is_ready();
+            if ended {
+                // SAFETY: as above.
+                unsafe { drop_at(kept, room) };
+            }
+            stack.with(|_| self.state.set(if ended { State::Away } else { State::There }));
+        }
+    }
+}
+
+fn begin_at<F>(
+    begin: Begin<F>,
+    room: *mut Room,
+    stack: &'static Stack,
+    scratch: DmaBuf,
+    card: Card,
+    host: usize,
+) {
+    // SAFETY: the room is empty, large enough and aligned (`bytes_of`), and nobody else brings up now.
+    unsafe { room.cast::<F>().write(begin(stack, scratch, card, host)) }
+}
+
+/// One for each controller: where it points to says which.
+static NAMES: [u8; HOSTS] = [0; HOSTS];
+
+fn waker(host: usize) -> Waker {
+    let data =
+        NAMES.get(host).map_or(core::ptr::null(), |name| NonNull::from(name).as_ptr().cast_const().cast());
+    // SAFETY: the functions below keep to the contract of a waker; there is nothing to count or free.
+    unsafe { Waker::from_raw(RawWaker::new(data, &VTABLE)) }
+}
+
+const VTABLE: RawWakerVTable = RawWakerVTable::new(|data| RawWaker::new(data, &VTABLE), call, call, |_| {});
+
+fn call(data: *const ()) {
+    let host = NAMES.iter().position(|name| core::ptr::eq(name, data.cast()));
+    if let Some(keeper) = host.and_then(keeper) {
+        keeper.called.store(true, Ordering::Release);
+    }
+}

@@ -1,0 +1,90 @@
+/* keeper.c: a card that loses its state, and one that is taken out: what the library does by itself. Prints nothing if all is well. */
+#include "board.h"
+#include "mmcq.h"
+#include <stdio.h>
+#include <string.h>
+
+static int locked, wrong;
+static uint64_t alarm_ns = UINT64_MAX;
+static void lock(void *context) { (void)context; wrong |= locked++ != 0; }
+static void unlock(void *context) { (void)context; locked--; }
+static void set_alarm(void *context, uint64_t at_ns) { (void)context; alarm_ns = at_ns; }
+
+/* A board with nothing but its interrupt and its alarm, for so long. */
+static void pass(void *board, uint64_t ns) {
+    uint64_t end_ns = board_now_ns(board) + ns;
+    while (board_now_ns(board) < end_ns) {
+        if (board_sleep(board, alarm_ns < end_ns ? alarm_ns : end_ns))
+            mmcq_on_irq(0);
+        else if (board_now_ns(board) >= alarm_ns)
+            mmcq_poll(0);
+    }
+}
+static void wait_for_it(void *board) { pass(board, 100000); }
+
+#define IS(call, code)                                                                                        \
+    do {                                                                                                      \
+        int32_t got = (call);                                                                                 \
+        if (got != (code)) {                                                                                  \
+            printf("%s: %s instead of %s\n", #call, mmcq_error_name(got), mmcq_error_name(code));             \
+            wrong = 1;                                                                                        \
+        }                                                                                                     \
+    } while (0)
+
+int main(int argc, char **argv) {
+    static uint8_t out[64 * 512], in[64 * 512] __attribute__((aligned(64)));
+    void *board = board_open(argc > 1 ? argv[1] : "sdhc-16g-hs");
+    int alarm = argc > 2 && !strcmp(argv[2], "alarm");
+    mmcq_platform platform = {
+        .context = board, .read = board_read, .write = board_write, .lock = lock, .unlock = unlock,
+        .now_ns = board_now_ns, .set_alarm = alarm ? set_alarm : NULL, .wait = wait_for_it, .map = board_map,
+        .unmap = board_unmap, .sync = board_sync,
+    };
+    mmcq_card card;
+    IS(mmcq_open(0, &platform), MMCQ_OK);
+    IS(mmcq_bring_up(0, &card), MMCQ_OK);
+    memset(out, 0x5a, sizeof out);
+    IS(mmcq_write(0, 1000, 64, out), MMCQ_OK);
+    IS(mmcq_flush(0), MMCQ_OK);
+
+    /* Each time it must be initialised again, and nobody notices. */
+    for (int i = 0; i < 3; i++) {
+        board_brown_out(board);
+        memset(in, 0, sizeof in);
+        IS(mmcq_read(0, 1000, 64, in), MMCQ_OK);
+        if (memcmp(in, out, sizeof in))
+            wrong = 1, puts("other data than were written");
+        if (!card.volatile_cache)
+            board_brown_out(board);
+        IS(mmcq_write(0, 2000, 64, out), MMCQ_OK);
+        IS(mmcq_flush(0), MMCQ_OK);
+    }
+    /* What was in a cache is lost, and that is said once. */
+    IS(mmcq_write(0, 3000, 64, out), MMCQ_OK);
+    board_brown_out(board);
+    IS(mmcq_read(0, 1000, 64, in), MMCQ_OK);
+    IS(mmcq_flush(0), card.volatile_cache ? MMCQ_E_CACHE_LOST : MMCQ_OK);
+    IS(mmcq_flush(0), MMCQ_OK);
+
+    /* The program may bring it up anew whenever it likes. */
+    IS(mmcq_bring_up(0, &card), MMCQ_OK);
+    board_brown_out(board);
+    IS(mmcq_read(0, 2000, 64, in), MMCQ_OK);
+
+    if (alarm && !card.emmc) {
+        /* Out, and in again; nobody uses it until the program has looked. */
+        board_remove_or_insert(board);
+        pass(board, 300000000);
+        IS(mmcq_read(0, 1000, 64, in), MMCQ_E_NO_CARD);
+        board_remove_or_insert(board);
+        pass(board, 300000000);
+        IS(mmcq_read(0, 1000, 64, in), MMCQ_E_NO_CARD);
+        IS(mmcq_bring_up(0, &card), MMCQ_OK);
+        IS(mmcq_read(0, 1000, 64, in), MMCQ_OK);
+        board_brown_out(board);
+        IS(mmcq_read(0, 1000, 64, in), MMCQ_OK);
+    }
+    if (locked || board_violations(board))
+        wrong = 1, puts("rules were broken");
+    return wrong;
+}

@@ -1,0 +1,68 @@
+//! A card that falls ill, or is changed for another, under embassy: the keeper is a task that is polled only when it is woken.
+
+#[path = "support/tasks.rs"]
+mod tasks;
+#[path = "support/world.rs"]
+mod world;
+
+use aligned::{A4, Aligned};
+use block_device_driver::BlockDevice as _;
+use embassy_time::Timer;
+use mmcq::card::{Event, Options, bring_up};
+use mmcq::engine::{DmaBuf, Rung};
+use mmcq::sched::Fifo;
+use mmcq_embassy::{Clock, Disk, keep};
+use std::cell::{Cell, RefCell};
+use tasks::{drive, exclusive, join};
+use world::World;
+
+fn memory(blocks: usize) -> DmaBuf {
+    let words: &'static mut [u64] = Box::leak(vec![0; blocks * 64].into_boxed_slice());
+    // SAFETY: bytes of the same memory, not more than it has.
+    DmaBuf::from_static(unsafe { std::slice::from_raw_parts_mut(words.as_mut_ptr().cast(), blocks * 512) })
+}
+
+#[test]
+fn a_kept_card_comes_back() {
+    let _alone = exclusive();
+    let world = World::new("sdhc-16g-hs");
+    let stack = world.stack_with(Clock::<0>::TIMER);
+    let heard = RefCell::new(Vec::new());
+    let came_back = Cell::new(false);
+    drive(&world, stack, [Box::pin(async { Clock::<0>::run(stack).await })], async {
+        let (card, scratch) = bring_up(stack, memory(1), Options::DEFAULT).await;
+        let keeper = async {
+            let scratch = keep(stack, scratch, Options::DEFAULT, card.unwrap(), |event| {
+                heard.borrow_mut().push(*event)
+            });
+            came_back.set(scratch.await.len_bytes() == 512);
+        };
+        let user = async {
+            let mut disk = Disk::<_, _, 8, Fifo, A4>::new(stack, memory(8)).unwrap();
+            let blocks = [Aligned::<A4, _>([0x5a; 512]); 8];
+            disk.write(100, &blocks).await.unwrap();
+            // It loses its state: initialised again, and nobody notices.
+            world.model.borrow_mut().card_mut().unwrap().brown_out(world.time.now());
+            let mut back = [Aligned::<A4, _>([0; 512]); 8];
+            disk.read(100, &mut back).await.unwrap();
+            assert!(back == blocks);
+            assert_eq!(stack.with(|engine| engine.stats().rungs[Rung::Reinit as usize]), 1);
+            // Out and in.
+            let out = world.model.borrow_mut().remove(world.time.now()).unwrap();
+            Timer::after_millis(300).await;
+            disk.read(100, &mut back).await.unwrap_err();
+            world.model.borrow_mut().insert(out, world.time.now());
+            Timer::after_millis(500).await;
+            disk.read(100, &mut back).await.unwrap();
+            assert!(back == blocks);
+            // The program ends it.
+            assert!(stack.with(|engine| engine.dismiss_keeper()));
+            stack.poll();
+        };
+        join(keeper, user).await;
+    });
+    assert!(matches!(heard.borrow()[..], [Event::Removed, Event::Inserted(Ok(_)), Event::Dismissed]));
+    assert!(came_back.get());
+    assert!(world.memory.violations().is_empty());
+    assert_eq!(world.model.borrow().protocol_violations(), 0);
+}

@@ -1,0 +1,369 @@
+//! What the keeper does for cards that are well: exceptions and background work of eMMC, tuning before drift breaks it, and what a new initialisation must not lose.
+
+mod rig;
+
+use mmcq::block::BlockDevice;
+use mmcq::card::maintain::Urgency;
+use mmcq::card::partition::{Area, Partition};
+use mmcq::card::{self, Event, Exception, Options, Upkeep, Worker, extension};
+use mmcq::engine::{Error, FlushBy, Rung};
+use mmcq::host::{Host, Timing};
+use mmcq_sim::card::Quirks;
+use mmcq_sim::faults::{Plan, Point, Strike};
+use mmcq_sim::sdhci::SdhciConfig;
+use rig::{Rig, buffer, quirky};
+use std::future::Future;
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+
+const MS: u64 = 1_000_000;
+/// EXT_CSD bytes, for `Quirks::ext_csd`.
+const BKOPS_EN: u16 = 163;
+const HPI_FEATURES: u16 = 503;
+
+fn with(upkeep: Upkeep) -> Options {
+    Options { upkeep: Box::leak(Box::new(upkeep)), ..Options::DEFAULT }
+}
+
+fn every(retune_every_ns: Option<u64>) -> Options {
+    with(Upkeep { retune_every_ns, ..Upkeep::DEFAULT })
+}
+
+/// An eMMC that asks for background work after so many MiB; `enabled` is its BKOPS_EN.
+fn urgent(mib: u64, enabled: u8, options: Options, more: impl FnOnce(&mut Quirks)) -> Rig {
+    let card = quirky("emmc-51-full", |quirks| {
+        quirks.urgent_after_mib = Some(mib);
+        quirks.ext_csd.push((BKOPS_EN, enabled));
+        more(quirks);
+    });
+    Rig::built(card, true, SdhciConfig::GENERIC_4_20, options)
+}
+
+/// Runs a future beside the keeper.
+fn run<F: Future>(rig: &Rig, future: F) -> F::Output {
+    let mut future = pin!(future);
+    for _ in 0..1_000_000 {
+        if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            return output;
+        }
+        rig.turn();
+    }
+    panic!("never ends");
+}
+
+/// Writes so many MiB without a pause; returns how long that took.
+fn fill(rig: &Rig, mib: u64) -> u64 {
+    let begin = rig.time.now();
+    for n in 0..2 * mib {
+        assert!(rig.one(rig.write(1024 * (n % 64), 1024, n as u8)).result.is_ok());
+    }
+    rig.time.now() - begin
+}
+
+fn exceptions(rig: &Rig) -> Vec<Exception> {
+    let of = |event: &Event| match event {
+        Event::Exception { exception, .. } => *exception,
+        other => panic!("{other:?}"),
+    };
+    rig.events.borrow().iter().map(of).collect()
+}
+
+#[test]
+fn urgent_background_work_is_done_when_nobody_waits() {
+    let rig = urgent(4, 1, Options::DEFAULT, |_| {});
+    rig.keep();
+    fill(&rig, 5);
+    assert_eq!(rig.stats().background_works, 0, "not while there is work");
+    let told =
+        Exception { events: Exception::BACKGROUND, urgency: Urgency::Impacted, worker: Worker::Keeper };
+    assert_eq!(exceptions(&rig), [told]);
+    rig.until(rig.time.now() + 500 * MS);
+    assert_eq!(rig.stats().background_works, 1);
+    // And the next time as well.
+    fill(&rig, 5);
+    rig.until(rig.time.now() + 2_000 * MS);
+    assert_eq!((rig.stats().background_works, exceptions(&rig)), (2, vec![told, told]));
+    // Then it is quiet: nothing wakes anybody.
+    assert_eq!(rig.stack.with(|engine| engine.next_deadline_ns()), None);
+    assert_eq!(rig.rung(Rung::Classify), 0);
+    rig.checked();
+}
+
+#[test]
+fn a_neglected_card_becomes_slow_and_a_kept_one_does_not() {
+    let takes = |keeper: bool| {
+        let rig = urgent(4, 1, Options::DEFAULT, |_| {});
+        if keeper {
+            rig.keep();
+        }
+        fill(&rig, 5);
+        rig.until(rig.time.now() + 500 * MS);
+        let takes = fill(&rig, 2);
+        rig.checked();
+        takes
+    };
+    // Four writes.
+    let (kept, neglected) = (takes(true), takes(false));
+    assert!(kept + 4 * MS < neglected, "{kept} {neglected}");
+}
+
+#[test]
+fn whoever_comes_interrupts_background_work() {
+    let rig = urgent(4, 1, Options::DEFAULT, |_| {});
+    rig.keep();
+    fill(&rig, 5);
+    // In the middle of the 100 ms that it takes.
+    rig.until(rig.time.now() + 60 * MS);
+    let begin = rig.time.now();
+    assert!(rig.one(rig.read(0, 8)).result.is_ok());
+    let took = rig.time.now() - begin;
+    assert!((MS..6 * MS).contains(&took), "{took}");
+    assert_eq!(rig.stats().background_works, 0);
+    // What is left is done later, with nothing asked again.
+    rig.until(rig.time.now() + 500 * MS);
+    assert_eq!(rig.stats().background_works, 1);
+    assert_eq!(exceptions(&rig).len(), 1);
+    assert_eq!(rig.rung(Rung::Classify), 0);
+    rig.checked();
+}
+
+#[test]
+fn without_an_interrupt_it_waits_until_it_is_critical() {
+    for (features, worker) in [(0, Worker::Nobody), (1, Worker::Keeper)] {
+        let rig = urgent(4, 1, Options::DEFAULT, |quirks| quirks.ext_csd.push((HPI_FEATURES, features)));
+        rig.keep();
+        fill(&rig, 5);
+        assert_eq!(exceptions(&rig)[0].worker, worker);
+        rig.until(rig.time.now() + 500 * MS);
+        assert_eq!(rig.stats().background_works, u64::from(features), "{worker:?}");
+    }
+}
+
+/// Somebody always waits: then it is done all the same, and nobody waits for longer than a slice of it.
+#[test]
+fn a_busy_card_is_looked_after_in_time() {
+    let rig = urgent(4, 1, Options::DEFAULT, |_| {});
+    rig.keep();
+    let begin = rig.time.now();
+    let mut longest = 0;
+    let mut n = 0;
+    while rig.time.now() - begin < 12_000 * MS {
+        let since = rig.time.now();
+        let ids = [rig.write(8 * n, 1024, 1), rig.read(100_000, 8)];
+        for done in rig.finish(&ids, 2_000 * MS) {
+            assert!(done.result.is_ok());
+        }
+        longest = longest.max(rig.time.now() - since);
+        n = (n + 1) % 64;
+    }
+    assert!(rig.stats().background_works > 0);
+    assert!(longest < 700 * MS, "{longest}");
+    assert!(exceptions(&rig).iter().all(|told| told.worker == Worker::Keeper));
+    rig.checked();
+}
+
+#[test]
+fn a_device_that_works_by_itself_is_left_alone() {
+    for (enabled, worker) in [(0, Worker::Nobody), (2, Worker::Device)] {
+        let rig = urgent(4, enabled, Options::DEFAULT, |_| {});
+        rig.keep();
+        fill(&rig, 7);
+        rig.until(rig.time.now() + 3_000 * MS);
+        fill(&rig, 1);
+        // It goes on showing its bit, and is looked at twice; what is known is told once.
+        assert_eq!(exceptions(&rig).iter().map(|told| told.worker).collect::<Vec<_>>(), [worker]);
+        assert_eq!(rig.stats().background_works, 0);
+        rig.checked();
+    }
+}
+
+#[test]
+fn a_used_up_pool_is_told_to_those_who_asked() {
+    for exceptions_asked in [false, true] {
+        let options = with(Upkeep { exceptions: exceptions_asked, ..Upkeep::DEFAULT });
+        let card = quirky("emmc-51-full", |quirks| quirks.pool_mib = Some(2));
+        let rig = Rig::built(card, true, SdhciConfig::GENERIC_4_20, options);
+        rig.keep();
+        fill(&rig, 4);
+        let told = Exception { events: Exception::POOL, urgency: Urgency::None, worker: Worker::Nobody };
+        assert_eq!(exceptions(&rig), if exceptions_asked { vec![told] } else { vec![] });
+        rig.checked();
+    }
+}
+
+#[test]
+fn the_bit_means_nothing_on_an_sd_card() {
+    let rig = Rig::new("sdhc-16g-hs");
+    rig.faults(Plan::none().from(Point::Response, 1, Strike::Status(1 << 6)));
+    for n in 0..20 {
+        assert!(rig.one(rig.read(100 * n, 8)).result.is_ok());
+    }
+    rig.until(rig.time.now() + 2_000 * MS);
+    assert_eq!((exceptions(&rig), rig.rung(Rung::Classify)), (vec![], 0));
+    assert_eq!(rig.ills.borrow().heard.len(), 20);
+}
+
+/// Random reads for so long, one each 5 ms; how many were damaged.
+fn drifting(rig: &Rig, for_ms: u64) -> u64 {
+    let (begin, before) = (rig.time.now(), rig.stats().faults);
+    let mut lba = 0;
+    while rig.time.now() - begin < for_ms * MS {
+        lba = (lba + 7919) % 100_000;
+        assert!(rig.one(rig.read(lba, 8)).result.is_ok());
+        rig.until(rig.time.now() + 5 * MS);
+    }
+    rig.stats().faults - before
+}
+
+#[test]
+fn tuning_is_renewed_before_drift_breaks_it() {
+    let generic = SdhciConfig::GENERIC_4_20;
+    // By its capabilities the controller wants a new one each second, and after two reads are damaged.
+    let config = SdhciConfig { drift_per_s: 20, capabilities1: generic.capabilities1 | 1 << 8, ..generic };
+    for (name, emmc, timing) in
+        [("sdxc-128g-uhs", false, Timing::Sdr104), ("emmc-hs200", true, Timing::Hs200)]
+    {
+        let build = |options| {
+            let rig = Rig::built(rig::card(name), emmc, config, options);
+            assert_eq!(rig.found.timing, timing);
+            rig.keep();
+            rig
+        };
+        // Nobody tunes but after damage.
+        let rig = build(every(Some(0)));
+        assert!(drifting(&rig, 6_000) >= 2, "{name}");
+        assert!(rig.rung(Rung::Retune) > 0);
+        // By the controller's time, and by ours.
+        for (time, expected) in [(None, 6..=8), (Some(500 * MS), 12..=15)] {
+            let rig = build(every(time));
+            assert_eq!(rig.stack.with(|engine| engine.host().retune_ns()), 1_000 * MS);
+            assert_eq!(drifting(&rig, 6_000), 0, "{name}");
+            assert_eq!((rig.rung(Rung::Retune), rig.rung(Rung::Classify)), (0, 0));
+            let tunings = rig.stats().tunings;
+            assert!(expected.contains(&tunings), "{name}: {tunings}");
+            // A card that is not used is not tuned, but for once.
+            rig.until(rig.time.now() + 20_000 * MS);
+            assert!(rig.stats().tunings <= tunings + 1);
+            assert_eq!(rig.stack.with(|engine| engine.next_deadline_ns()), None);
+            // Its next user finds it in tune.
+            assert_eq!(drifting(&rig, 1), 0, "{name}");
+            rig.checked();
+        }
+    }
+}
+
+/// There is always a request behind the one on the bus.
+#[test]
+fn a_busy_card_is_tuned_in_time() {
+    let config = SdhciConfig { drift_per_s: 20, ..SdhciConfig::GENERIC_4_20 };
+    let options = every(Some(1_000 * MS));
+    let rig = Rig::built(rig::card("sdxc-128g-uhs"), false, config, options);
+    rig.keep();
+    let begin = rig.time.now();
+    let mut waiting = rig.read(0, 64);
+    let mut lba = 0;
+    while rig.time.now() - begin < 5_000 * MS {
+        lba = (lba + 7919) % 100_000;
+        let next = rig.read(lba, 64);
+        assert!(rig.one(std::mem::replace(&mut waiting, next)).result.is_ok());
+    }
+    assert_eq!(rig.stats().faults, 0);
+    assert!((4..=6).contains(&rig.stats().tunings), "{}", rig.stats().tunings);
+    rig.checked();
+}
+
+#[test]
+fn modes_without_tuning_need_none() {
+    let options = every(Some(100 * MS));
+    for name in ["sdhc-16g-hs", "hbg4a2"] {
+        let rig = Rig::with(name, options);
+        drifting(&rig, 1_000);
+        assert_eq!(rig.stats().tunings, 0, "{name}: {:?}", rig.found.timing);
+    }
+}
+
+/// The card loses its state at its next command.
+fn reinitialised(rig: &Rig) {
+    let before = rig.rung(Rung::Reinit);
+    rig.ills.borrow_mut().brown_out = true;
+    assert_eq!(rig.one(rig.read(0, 8)).result.map(|_| ()), Ok(()), "{:?}", rig.trace());
+    assert_eq!(rig.rung(Rung::Reinit), before + 1, "{:?}", rig.trace());
+}
+
+#[test]
+fn the_cache_of_an_sd_card_is_on_again() {
+    let rig = Rig::alone("sdxc-64g-a2", Options::DEFAULT);
+    run(&rig, extension::enable_cache(rig.stack, &rig.found, buffer(1, 0))).unwrap();
+    let by = |rig: &Rig| rig.stack.with(|engine| engine.target().unwrap().flush);
+    let before = by(&rig);
+    assert!(matches!(before, FlushBy::SdCache { .. }));
+    rig.keep();
+    assert!(rig.one(rig.write(8, 8, 1)).result.is_ok());
+    assert!(rig.one(rig.flush()).result.is_ok());
+    for _ in 0..2 {
+        reinitialised(&rig);
+        assert_eq!(by(&rig), before);
+        // The card's own word, too: a cache that is off would lose nothing.
+        assert!(rig.one(rig.write(8, 8, 1)).result.is_ok());
+        assert!(rig.one(rig.flush()).result.is_ok());
+        assert!(rig.one(rig.write(16, 8, 1)).result.is_ok());
+        rig.ills.borrow_mut().brown_out = true;
+        assert!(rig.one(rig.read(0, 8)).result.is_ok());
+        assert_eq!(rig.one(rig.flush()).result, Err(Error::CacheLost));
+    }
+    rig.checked();
+}
+
+#[test]
+fn an_emmc_is_as_its_options_say() {
+    for cache in [true, false] {
+        let options = Options { cache, ..with(Upkeep { exceptions: true, ..Upkeep::DEFAULT }) };
+        let card = quirky("emmc-51-full", |quirks| quirks.pool_mib = Some(2));
+        let rig = Rig::built(card, true, SdhciConfig::GENERIC_4_20, options);
+        rig.keep();
+        reinitialised(&rig);
+        let by = rig.stack.with(|engine| engine.target().unwrap().flush);
+        assert_eq!(matches!(by, FlushBy::EmmcCache { .. }), cache);
+        fill(&rig, 3);
+        assert_eq!(exceptions(&rig).len(), 1, "the exceptions that were asked for are enabled again");
+        rig.checked();
+    }
+}
+
+/// Wherever the card loses its state in a visit to another partition: no data go to the wrong one.
+#[test]
+fn a_visit_that_is_begun_again_goes_there_again() {
+    for nth in 1..12 {
+        let rig = Rig::alone("emmc-hs200", Options { cache: false, ..Options::DEFAULT });
+        let (equipped, scratch) = run(&rig, card::equip(rig.stack, &rig.found, buffer(1, 0)));
+        equipped.unwrap();
+        let disk = BlockDevice::new(rig.stack);
+        run(&rig, disk.write(5, buffer(8, 0x11))).0.unwrap();
+        let (there, _) = run(&rig, Partition::open(rig.stack, &rig.found, scratch, Area::General(1)));
+        let there = there.unwrap();
+        run(&rig, disk.flush()).unwrap();
+        rig.keep();
+        let at = rig.ills.borrow().commands + nth;
+        rig.ills.borrow_mut().brown_out_at = Some(at);
+        let (written, _) = run(&rig, there.write(5, buffer(8, 0x22)));
+        let (user, buf) = run(&rig, disk.read(5, buffer(8, 0)));
+        user.unwrap();
+        assert!(buf.iter().all(|&byte| byte == 0x11), "command {nth}: the user area has {:#x}", buf[0]);
+        if written.is_ok() {
+            let (read, buf) = run(&rig, there.read(5, buffer(8, 0)));
+            read.unwrap();
+            assert!(buf.iter().all(|&byte| byte == 0x22), "command {nth}");
+        }
+        rig.checked();
+    }
+}
+
+#[test]
+fn a_keeper_of_one_card_brings_no_other_up() {
+    let options = with(Upkeep { same_card: true, ..Upkeep::DEFAULT });
+    let rig = Rig::with("sdhc-16g-hs", options);
+    rig.ills.borrow_mut().swap = Some(rig::card("sdsc-1g"));
+    assert_eq!(rig.one(rig.write(0, 8, 0xaa)).result, Err(Error::Changed));
+    assert!(matches!(rig.events.borrow()[..], [Event::Changed(_)]));
+    assert_eq!(rig.stack.with(|engine| engine.target().copied()), None);
+}

@@ -1,0 +1,211 @@
+//! What the keeper does for a card that is well: it looks what the exception bit means, and gives the card time for its background work [eMMC 6.6.20, 6.6.25];
+//! it finds out how often the card must be tuned, and switches on again what a new initialisation has switched off.
+
+use super::maintain::{BKOPS_NS, Urgency};
+use super::quirk::Quirks;
+use super::session::{Failed, Session};
+use super::{Card, Family, Options, emmc, extension};
+use crate::engine::{Error, FlushBy};
+use crate::host::{Host, Timing};
+use crate::sched::Policy;
+use crate::spec::command::{self, Command, Resp, emmc as cmd};
+use crate::spec::ext_csd::{ExtCsd, Hpi, index};
+use crate::spec::response::State;
+use crate::spec::timing::emmc as limits;
+use crate::task::Lock;
+
+/// What the [keeper](super::keep) does for a card that is well ([`Options::upkeep`]).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Upkeep {
+    /// Have an eMMC (4.5 and later) tell as well when it wants capacity back or its pool of system blocks is used up, and not only when it needs background work.
+    /// [`Event::Exception`](super::Event::Exception) passes that on.
+    pub exceptions: bool,
+    /// The longest time between two tunings in SDR104, HS200 and HS400 while the card is used, in nanoseconds; from seven eighths of it on the first moment is
+    /// taken in which nobody waits. `Some(0)`: only the controller's own requests and damage count; `None`: what the controller names ([`Host::retune_ns`]).
+    pub retune_every_ns: Option<u64>,
+    /// No other card is brought up, nor one that comes after a removal, which might have been somewhere else meanwhile: the engine has no card then, until
+    /// somebody calls [`bring_up`](super::bring_up).
+    pub same_card: bool,
+}
+
+impl Upkeep {
+    /// Urgent background work, and tunings as often as the controller says; cards may come and go.
+    pub const DEFAULT: Upkeep = Upkeep { exceptions: false, retune_every_ns: None, same_card: false };
+}
+
+impl Default for Upkeep {
+    fn default() -> Self {
+        Self::DEFAULT
+    }
+}
+
+/// Who does the background work of a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Worker {
+    /// The keeper starts it (BKOPS_EN: MANUAL_EN), in moments in which nobody uses the card.
+    Keeper,
+    /// The device itself, in such moments (AUTO_EN).
+    Device,
+    /// Nobody: neither is enabled, or it could not be interrupted and is not critical yet.
+    Nobody,
+}
+
+/// What an eMMC told by its exception bit [eMMC 6.6.25].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Exception {
+    /// EXCEPTION_EVENTS_STATUS, bytes 55:54 of EXT_CSD.
+    pub events: u16,
+    /// How urgent background work is.
+    pub urgency: Urgency,
+    /// Who does it.
+    pub worker: Worker,
+}
+
+impl Exception {
+    /// Bit of `events`: background work is urgent.
+    pub const BACKGROUND: u16 = 1 << 0;
+    /// The device wants to give capacity back ([`Upkeep::exceptions`]).
+    pub const CAPACITY: u16 = 1 << 1;
+    /// The pool of blocks for system data is used up ([`Upkeep::exceptions`]).
+    pub const POOL: u16 = 1 << 2;
+    /// A packed command failed.
+    pub const PACKED: u16 = 1 << 3;
+    /// Of the extended security protocols.
+    pub const SECURITY: u16 = 1 << 4;
+}
+
+/// How long impaired performance is borne before background work begins although others wait.
+const PATIENCE_NS: u64 = 10_000_000_000;
+/// ... and how long they wait then.
+const SLICE_NS: u64 = 500_000_000;
+/// Between two questions whether it is over.
+const ASK_NS: u64 = 2_000_000;
+/// No device is given less time than this to let go after HPI.
+const HPI_NS_MIN: u64 = 50_000_000;
+/// EXCEPTION_EVENTS_CTRL: what [`Upkeep::exceptions`] enables.
+pub(super) const EVENTS_ENABLED: u8 = (Exception::CAPACITY | Exception::POOL) as u8;
+
+/// The keeper begins, or goes on after the card was initialised: tells the engine what is to be looked after.
+pub(super) fn begin<L: Lock, H: Host, const N: usize, P: Policy>(
+    session: &Session<'_, L, H, N, P>,
+    options: &Options,
+    card: &Card,
+) {
+    let shared = session.shared;
+    let now_ns = shared.now_ns();
+    // SDR50 is not among them: there some cards know no tuning, and are well without.
+    let tuned = matches!(card.timing, Timing::Sdr104 | Timing::Hs200 | Timing::Hs400);
+    shared.with(|engine| {
+        let every_ns = match options.upkeep.retune_every_ns {
+            _ if !tuned => 0,
+            Some(ns) => ns,
+            None => engine.host().retune_ns(),
+        };
+        engine.look_after(matches!(card.family, Family::Emmc(_)), every_ns, now_ns);
+    });
+}
+
+/// What a device that shows its exception bit wants. `None`: nothing new.
+pub(super) async fn look<L: Lock, H: Host, const N: usize, P: Policy>(
+    session: &mut Session<'_, L, H, N, P>,
+    quirks: Quirks,
+) -> Result<Option<Exception>, Failed> {
+    session.register(cmd::send_ext_csd(), false, 512).await?;
+    let found = ExtCsd::parse(session.bytes()?).map(|ext| {
+        let urgency = Urgency::of(&ext);
+        let stops = interrupt(&ext, quirks).is_some() || urgency == Urgency::Critical;
+        let worker = match ext.bkops_en() {
+            enabled if enabled & 1 != 0 && stops => Worker::Keeper,
+            enabled if enabled & 2 != 0 => Worker::Device,
+            _ => Worker::Nobody,
+        };
+        Exception { events: ext.exception_events_status(), urgency, worker }
+    });
+    let found = session.parsed(found)?;
+    let now_ns = session.shared.now_ns();
+    let patience_ns = match found.urgency {
+        Urgency::Critical => Some(0),
+        Urgency::Impacted => Some(PATIENCE_NS),
+        _ => None,
+    };
+    let new = session.shared.with(|engine| {
+        if found.worker == Worker::Keeper
+            && let Some(patience_ns) = patience_ns
+        {
+            engine.work_waits(Some(now_ns.saturating_add(patience_ns)), now_ns);
+        }
+        engine.exceptions_are(found.events, now_ns)
+    });
+    Ok(new.then_some(found))
+}
+
+/// The way to interrupt it.
+fn interrupt(ext: &ExtCsd<'_>, quirks: Quirks) -> Option<Hpi> {
+    ext.hpi().filter(|_| !quirks.has(Quirks::NO_HPI))
+}
+
+/// Gives a device time for its background work: until it is done, or until somebody wants to use the card. Who waits already waits for [`SLICE_NS`] more.
+pub(super) async fn work<L: Lock, H: Host, const N: usize, P: Policy>(
+    session: &mut Session<'_, L, H, N, P>,
+    quirks: Quirks,
+) -> Result<(), Failed> {
+    let shared = session.shared;
+    session.register(cmd::send_ext_csd(), false, 512).await?;
+    let found = ExtCsd::parse(session.bytes()?)
+        .map(|ext| (interrupt(&ext, quirks), ext.out_of_interrupt_time_ns(), Urgency::of(&ext)));
+    let (hpi, let_go_ns, urgency) = session.parsed(found)?;
+    let begin_ns = shared.now_ns();
+    if urgency < Urgency::Impacted {
+        shared.with(|engine| engine.work_waits(None, begin_ns));
+        return Ok(());
+    }
+    if hpi.is_some() {
+        emmc::switch(session, index::HPI_MGMT, 1, limits::SWITCH_NS).await?;
+    }
+    let late = shared.with(|engine| engine.work_is_late(begin_ns));
+    let least_ns = if late { SLICE_NS } else { 0 };
+    // Busy may outlast the controller's own timer, and HPI could not be sent while that is running.
+    let start = cmd::switch(cmd::Access::WriteByte, index::BKOPS_START, 1, 0);
+    session.status_of(Command::new(start.index, start.arg, Resp::R1)).await?;
+    loop {
+        session.pause(ASK_NS).await?;
+        let now_ns = shared.now_ns();
+        let waited_ns = now_ns.saturating_sub(begin_ns);
+        if session.status_of(command::send_status(session.rca)).await?.r1().current_state() != State::Prg {
+            shared.with(|engine| engine.work_waits(None, now_ns));
+            return Ok(());
+        }
+        let wanted = shared.with(|engine| {
+            engine.help_goes_on(now_ns);
+            engine.somebody_waits()
+        });
+        let hpi = match hpi {
+            Some(hpi) if wanted && waited_ns >= least_ns || waited_ns >= BKOPS_NS => hpi,
+            None if waited_ns >= BKOPS_NS => return session.fail(Error::Silent),
+            _ => continue,
+        };
+        let command = match hpi {
+            Hpi::Cmd12 => cmd::stop_transmission_hpi(session.rca),
+            Hpi::Cmd13 => cmd::send_status_hpi(session.rca),
+        };
+        // What became of it, the status tells.
+        let _ = session.command(command).await;
+        session.wait_ready(let_go_ns.max(HPI_NS_MIN)).await?;
+        let now_ns = shared.now_ns();
+        shared.with(|engine| engine.work_waits(Some(now_ns.saturating_add(PATIENCE_NS)), now_ns));
+        return Ok(());
+    }
+}
+
+/// The same card was initialised again: what was switched on since the first time is switched on again. What bring-up switches by its options, it has.
+pub(super) async fn restore<L: Lock, H: Host, const N: usize, P: Policy>(
+    session: &mut Session<'_, L, H, N, P>,
+    card: &mut Card,
+) {
+    let before = session.shared.with(|engine| engine.target().map(|target| target.flush));
+    if let Some(FlushBy::SdCache { at, timeout_ns }) = before
+        && extension::cache_on(session, at).await.is_ok()
+    {
+        card.target.flush = FlushBy::SdCache { at, timeout_ns };
+    }
+}

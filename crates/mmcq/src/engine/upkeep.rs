@@ -1,0 +1,210 @@
+//! What a card needs though nothing is wrong: a new tuning before drift breaks the old one, a look at what its exception bit means, time for background work.
+//!
+//! The engine only knows when; the keeper does it, as [`Help`] that is asked for between two transfers. Each chore has two times: one from which on it is done
+//! as soon as nobody waits, and one from which on everybody waits for it. So an idle card is looked after at once, a busy one in time, and a card that
+//! nobody uses is left alone: who tunes what is not used burns power for nothing.
+
+use super::slot::NONE;
+use super::{Engine, Help};
+use crate::host::Host;
+use crate::sched::Policy;
+use crate::spec::response::R1;
+
+/// A pause of the users that is longer than what most of them need between two requests.
+const QUIET_NS: u64 = 20_000_000;
+/// Between two looks at exceptions: one that stays is told by every status.
+const LOOK_NS: u64 = 1_000_000_000;
+/// ... and where the last look found nothing new.
+const LOOK_AGAIN_NS: u64 = 60_000_000_000;
+/// Never.
+const NEVER: u64 = u64::MAX;
+
+/// When there is something to do.
+#[derive(Debug)]
+pub(super) struct Upkeep {
+    /// From now on everybody waits for it.
+    pub due_ns: u64,
+    /// The exception bit means something, and somebody wants to know; it was seen; not looked at before.
+    listens: bool,
+    seen: bool,
+    look_ns: u64,
+    /// What the last look found.
+    known: u16,
+    /// By when background work, which waits, begins at the latest.
+    work_by_ns: u64,
+    /// Between two tunings, 0: never; the last one, and the transfers until then.
+    tune_every_ns: u64,
+    tuned_ns: u64,
+    tuned_transfers: u64,
+    /// The controller has asked for one, while something else was done.
+    tune_soon: bool,
+}
+
+impl Upkeep {
+    pub const NONE: Upkeep = Upkeep {
+        due_ns: NEVER,
+        listens: false,
+        seen: false,
+        look_ns: 0,
+        known: 0,
+        work_by_ns: NEVER,
+        tune_every_ns: 0,
+        tuned_ns: 0,
+        tuned_transfers: 0,
+        tune_soon: false,
+    };
+
+    /// It may be another card that is tuned now, or tells something.
+    pub fn forget(&mut self) {
+        (self.seen, self.known, self.look_ns, self.work_by_ns) = (false, 0, 0, NEVER);
+    }
+
+    /// When is the next tuning due, if nobody is quiet before?
+    fn tune_ns(&self) -> u64 {
+        match self.tune_every_ns {
+            _ if self.tune_soon => 0,
+            0 => NEVER,
+            every_ns => self.tuned_ns.saturating_add(every_ns),
+        }
+    }
+
+    fn plan(&mut self) {
+        let look_ns = if self.seen { self.look_ns } else { NEVER };
+        self.due_ns = look_ns.min(self.work_by_ns).min(self.tune_ns());
+    }
+}
+
+impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
+    /// What the keeper looks after from now on: exceptions, and a tuning so often (0: none).
+    pub(crate) fn look_after(&mut self, exceptions: bool, tune_every_ns: u64, now_ns: u64) {
+        if self.upkeep.tune_every_ns == 0 {
+            self.upkeep.tuned_ns = now_ns;
+        }
+        (self.upkeep.listens, self.upkeep.tune_every_ns) = (exceptions, tune_every_ns);
+        self.helping.keeper = P::RECOVERS;
+        self.upkeep.plan();
+    }
+
+    /// A status that says more than that all is well.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn told_by_status(&mut self, status: u32) {
+        if P::RECOVERS && status & R1::EXCEPTION_EVENT != 0 && self.upkeep.listens {
+            self.upkeep.seen = true;
+            self.upkeep.plan();
+        }
+        if status & R1::DEFERRED != 0 {
+            self.late_error(status);
+        } else if P::RECOVERS && self.settling != 0 {
+            self.note_written();
+        }
+    }
+
+    /// The keeper has seen which exceptions there are. True: new ones.
+    pub(crate) fn exceptions_are(&mut self, events: u16, now_ns: u64) -> bool {
+        let new = events & !self.upkeep.known != 0;
+        self.upkeep.known = events;
+        self.upkeep.seen = false;
+        self.upkeep.look_ns = now_ns.saturating_add(if new { LOOK_NS } else { LOOK_AGAIN_NS });
+        self.upkeep.plan();
+        new
+    }
+
+    /// Background work waits for a quiet moment, and begins at this time at the latest; `None`: it is done.
+    pub(crate) fn work_waits(&mut self, by_ns: Option<u64>, now_ns: u64) {
+        self.upkeep.work_by_ns = by_ns.unwrap_or(NEVER);
+        if by_ns.is_none() {
+            self.stats.background_works += 1;
+            // Whatever comes now is new.
+            (self.upkeep.known, self.upkeep.look_ns) = (0, now_ns.saturating_add(LOOK_NS));
+        }
+        self.upkeep.plan();
+    }
+
+    /// Is it begun although others wait?
+    pub(crate) fn work_is_late(&self, now_ns: u64) -> bool {
+        now_ns >= self.upkeep.work_by_ns
+    }
+
+    /// Does anybody wait for the queue to go on?
+    pub(crate) fn somebody_waits(&self) -> bool {
+        self.slots.head != NONE || self.slots.has_io()
+    }
+
+    /// The card is tuned as well as it can be.
+    pub(super) fn tuned(&mut self, now_ns: u64) {
+        (self.upkeep.tuned_ns, self.upkeep.tuned_transfers) = (now_ns, self.stats.transfers);
+        self.upkeep.tune_soon = false;
+        self.upkeep.plan();
+    }
+
+    /// A tuning is to follow what is being done.
+    pub(super) fn tune_soon(&mut self) {
+        self.upkeep.tune_soon = true;
+        self.upkeep.plan();
+    }
+
+    /// It could not be done: not again soon.
+    pub(super) fn put_off(&mut self, help: Help, now_ns: u64) {
+        match help {
+            Help::Exception | Help::Background => {
+                (self.upkeep.seen, self.upkeep.work_by_ns) = (false, NEVER);
+                self.upkeep.look_ns = now_ns.saturating_add(LOOK_AGAIN_NS);
+                self.upkeep.plan();
+            }
+            _ => self.tuned(now_ns),
+        }
+    }
+
+    /// Chores and their times, for a moment in which nobody waits or one in which somebody does.
+    fn chores(&self, quiet: bool) -> [(u64, Help); 3] {
+        let upkeep = &self.upkeep;
+        let quiet_ns = self.began_ns.saturating_add(QUIET_NS);
+        let tune_ns = match upkeep.tune_ns() {
+            NEVER => NEVER,
+            // What nobody uses need not be in tune.
+            _ if quiet && !upkeep.tune_soon && upkeep.tuned_transfers == self.stats.transfers => NEVER,
+            at_ns if quiet => at_ns.saturating_sub(upkeep.tune_every_ns / 8),
+            at_ns => at_ns,
+        };
+        let work_ns = match upkeep.work_by_ns {
+            by_ns if quiet && by_ns != NEVER => by_ns.min(quiet_ns),
+            by_ns => by_ns,
+        };
+        let look_ns = if upkeep.seen { upkeep.look_ns } else { NEVER };
+        [(tune_ns, Help::Retune), (look_ns, Help::Exception), (work_ns, Help::Background)]
+    }
+
+    /// Something is due, or nobody waits and something will be. True: it has been asked for, and the engine is stopped.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn upkeep(&mut self, quiet: bool, now_ns: u64) -> bool {
+        if !P::RECOVERS || !self.has_keeper() {
+            // Who keeps the card later plans anew.
+            self.upkeep.due_ns = NEVER;
+            return false;
+        }
+        if self.target.is_none() || self.incident.open {
+            return false;
+        }
+        let Some((at_ns, help)) = self.chores(quiet).into_iter().min_by_key(|&(at_ns, _)| at_ns) else {
+            return false;
+        };
+        if now_ns < at_ns {
+            if quiet {
+                self.wake_ns = at_ns;
+            }
+            return false;
+        }
+        if self.open.is_some() {
+            // Closed first, and not continued.
+            self.retune = true;
+            return false;
+        }
+        if help == Help::Retune {
+            self.stats.tunings += 1;
+        }
+        self.ask_for(help, now_ns);
+        true
+    }
+}
