@@ -284,12 +284,12 @@ mod tests {
         let busy = Shot { point: Point::Busy, nth: 2, strike: Strike::Never };
         let mut bench = Bench::new();
         let mut dead = 0;
-        for index in 1..NAMES.len() {
+        for (index, name) in NAMES.iter().enumerate().skip(1) {
             for nth in 1..=4 {
                 let reset = Shot { point: Point::Reset, nth, strike: Strike::Never };
                 let case = Case { luck: Luck::Shots(vec![busy, reset]), ..workload(index) };
                 let outcome = run(&case, &mut bench, None);
-                assert_eq!(outcome.violation, None, "{nth}, {}", NAMES[index]);
+                assert_eq!(outcome.violation, None, "{nth}, {name}");
                 dead += u64::from(outcome.times.iter().any(|(class, _)| *class == Class::Dead));
             }
         }
