@@ -74,7 +74,8 @@ fn a_low_speed_card_stays_slow_and_narrow() {
     world.borrow_mut().f0[8] |= 0x40;
     let (_, card) = brought_up::<2>(&world);
     assert_eq!((card.timing, card.width, card.clock_hz), (Timing::Legacy, Width::W1, 400_000));
-    assert!(!card.async_interrupt && world.borrow().f0[7] == 0x80);
+    // The resistor by which a card on one line is detected stays; on four lines it goes.
+    assert!(!card.async_interrupt && world.borrow().f0[7] == 0);
     world.borrow_mut().f0[8] |= 0x80;
     assert_eq!(brought_up::<2>(&world).1.width, Width::W4);
 }
