@@ -5,12 +5,24 @@ mod bench;
 mod support;
 
 use bench::{BLOCKS, Bench, MS, bench, kept};
-use mmcq::engine::{DmaBuf, Error, FlushBy, Help, Kind, Request, Rung, SlotId, Target};
+use mmcq::engine::{Config, DmaBuf, Engine, Error, FlushBy, Help, Kind, Request, Rung, SlotId, Target};
 use mmcq::host::{Auto, Cause, Phase, Stage};
+use mmcq::sched::Lean;
 use mmcq::spec::command::{Command, Resp};
-use support::{buffer, target};
+use mmcq::spec::response::R1;
+use std::task::Waker;
+use support::{TestHost, World, buffer, target};
 
 const CACHE: FlushBy = FlushBy::EmmcCache { timeout_ns: 500 * MS };
+
+/// On a host that moves eight blocks at a time.
+fn in_pieces() -> Bench {
+    let world = World::new(BLOCKS);
+    world.borrow_mut().caps.max_bytes = 8 * 512;
+    let mut e = Engine::new(TestHost::new(&world), Config::DEFAULT);
+    e.set_target(Some(target(BLOCKS)));
+    Bench { world, e, now: 1_000 }
+}
 
 fn flush(b: &mut Bench) -> SlotId {
     b.submit(Request::new(Kind::Flush, DmaBuf::EMPTY))
@@ -204,12 +216,9 @@ fn a_flush_in_the_slot_of_the_last_read_is_repeated_alone() {
 /// The card was reset while a write waited for its next piece: what its cache had of the first is gone.
 #[test]
 fn a_write_in_pieces_begins_again_when_the_cache_was_lost() {
-    let mut b = kept();
-    b.world.borrow_mut().caps.max_bytes = 8 * 512;
-    let world = b.world.clone();
-    b.e = mmcq::engine::Engine::new(support::TestHost::new(&world), mmcq::engine::Config::DEFAULT);
+    let mut b = in_pieces();
     b.e.set_target(Some(Target { flush: CACHE, ..target(BLOCKS) }));
-    b.e.set_help_waker(Some(std::task::Waker::noop()));
+    b.e.set_help_waker(Some(Waker::noop()));
     let id = b.write(0, 24, 7);
     b.step();
     b.fault(0, Cause::Timeout, Stage::Data, false);
@@ -229,4 +238,267 @@ fn a_write_in_pieces_begins_again_when_the_cache_was_lost() {
     let id = flush(&mut b);
     assert!(b.finish(id).result.is_ok());
     assert_eq!(b.e.stats().cache_lost, 1);
+}
+
+#[test]
+fn lines_that_cannot_be_reset_cost_a_reset_of_the_controller() {
+    let mut b = bench();
+    b.world.borrow_mut().fails_resets = (true, false);
+    b.fault(1, Cause::Crc, Stage::Data, true);
+    let id = b.read(0, 1);
+    assert!(b.finish(id).result.is_ok());
+    assert_eq!((b.rung(Rung::Reset), b.world.borrow().resets_of_all), (1, 1));
+}
+
+#[test]
+fn a_controller_that_cannot_be_reset_keeps_its_buffer_and_no_other() {
+    let mut b = bench();
+    b.world.borrow_mut().fails_resets = (true, true);
+    b.fault(1, Cause::Crc, Stage::Data, true);
+    let id = b.read(0, 8);
+    let waiting = [b.read(64, 8), b.write(128, 8, 1)];
+    let done = b.finish(id);
+    assert_eq!((done.result, done.buf.len_bytes()), (Err(Error::Dead), 0), "it may be written to still");
+    for id in waiting {
+        let done = b.finish(id);
+        assert_eq!((done.result, done.buf.len_bytes()), (Err(Error::Dead), 8 * 512));
+    }
+    assert_eq!(b.e.stats().leaked, 1);
+    assert!(b.now < MS);
+}
+
+#[test]
+fn a_card_that_programs_for_ever_is_asked_for_three_seconds() {
+    let mut b = kept();
+    let id = b.write(0, 8, 1);
+    b.fault(1, Cause::Timeout, Stage::Busy, true);
+    b.world.borrow_mut().stuck_state = Some(7 << 9);
+    assert_eq!(b.help(), Help::Reinit);
+    // A second and a half before the controller is reset, and as long again after.
+    assert!((3_000 * MS..3_100 * MS).contains(&b.now), "{} ns", b.now);
+    assert_eq!((b.rung(Rung::Reset), b.world.borrow().resets_of_all), (1, 1));
+    b.world.borrow_mut().stuck_state = None;
+    b.e.helped(Ok(target(BLOCKS)), b.now);
+    assert!(b.finish(id).result.is_ok());
+}
+
+#[test]
+fn a_flush_has_the_time_that_the_card_asks_for() {
+    let mut b = bench();
+    let cache = FlushBy::EmmcCache { timeout_ns: 5_000 * MS };
+    b.e.set_target(Some(Target { flush: cache, ..target(BLOCKS) }));
+    b.fault(1, Cause::Timeout, Stage::Busy, true);
+    let id = flush(&mut b);
+    b.step();
+    b.world.borrow_mut().stuck_state = Some(7 << 9);
+    while b.now < 4_500 * MS {
+        b.step();
+    }
+    assert_eq!(b.rung(Rung::Reset), 0);
+    b.world.borrow_mut().stuck_state = None;
+    assert!(b.finish(id).result.is_ok());
+}
+
+#[test]
+fn requests_that_failed_together_stay_together_for_commands_longer_than_for_data() {
+    // Of a command five tries, all of them together.
+    let mut b = bench();
+    b.fault(2, Cause::Timeout, Stage::Command, false);
+    for nth in 1..=4 {
+        b.fault(2 + 2 * nth, Cause::Timeout, Stage::Command, false);
+    }
+    let ids = [b.read(200, 1), b.read(0, 8), b.read(8, 8)];
+    for id in ids {
+        assert!(b.finish(id).result.is_ok());
+    }
+    let sizes: Vec<_> = b.world.borrow().transfers().iter().map(|seen| seen.blocks).collect();
+    assert_eq!(sizes, [1, 16, 16, 16, 16, 16, 16]);
+    // Of data one more, then each alone.
+    let mut b = bench();
+    b.fault(2, Cause::Timeout, Stage::Data, true);
+    b.fault(4, Cause::Timeout, Stage::Data, true);
+    let ids = [b.read(200, 1), b.read(0, 8), b.read(8, 8)];
+    for id in ids {
+        assert!(b.finish(id).result.is_ok());
+    }
+    let sizes: Vec<_> = b.world.borrow().transfers().iter().map(|seen| seen.blocks).collect();
+    assert_eq!(sizes, [1, 16, 16, 8, 8]);
+}
+
+#[test]
+fn an_abort_stops_what_moves_and_nothing_else() {
+    let mut b = bench();
+    b.e.abort(b.now);
+    assert_eq!((b.world.borrow().resets, b.rungs().len()), (0, 0), "nothing moves");
+    let id = b.read(0, 1);
+    b.world.borrow_mut().silent = true;
+    b.e.abort(b.now);
+    assert_eq!(b.world.borrow().resets, 1, "at once");
+    b.e.abort(b.now);
+    assert_eq!(b.world.borrow().resets, 1, "it is being stopped");
+    b.step();
+    b.world.borrow_mut().silent = false;
+    assert!(b.finish(id).result.is_ok());
+    assert!(b.now < MS);
+}
+
+#[test]
+fn help_that_fails_leads_to_the_next() {
+    // A mode that cannot be tuned or slowed down is gone on with.
+    let mut b = kept();
+    b.world.borrow_mut().bad.insert(0, Cause::Crc);
+    let id = b.read(0, 1);
+    for expected in [Help::Retune, Help::Slower] {
+        assert_eq!(b.help(), expected);
+        let sent = b.commands().len();
+        b.e.helped(Err(Error::Unsupported), b.now);
+        assert_eq!(b.commands().len(), sent + 1, "at once");
+    }
+    assert!(matches!(b.finish(id).result, Err(Error::Host(_))));
+    assert_eq!(b.rung(Rung::PowerCycle), 0);
+    // What fails otherwise is a card that does not do as it is told.
+    let mut b = kept();
+    b.world.borrow_mut().bad.insert(0, Cause::Crc);
+    let ids = [b.read(0, 1), b.read(64, 8)];
+    for expected in [Help::Retune, Help::Slower, Help::PowerCycle] {
+        assert_eq!(b.help(), expected);
+        b.e.helped(Err(Error::Silent), b.now);
+    }
+    for id in ids {
+        assert_eq!(b.finish(id).result, Err(Error::Dead));
+    }
+    assert_eq!(b.rung(Rung::Dead), 1);
+}
+
+#[test]
+fn a_card_that_was_changed_begins_with_a_clean_sheet() {
+    let mut b = kept();
+    b.world.borrow_mut().bad_for_writes = true;
+    b.world.borrow_mut().bad.insert(0, Cause::Timeout);
+    for _ in 0..3 {
+        let id = b.write(0, 1, 1);
+        assert!(b.finish(id).result.is_err());
+    }
+    let write = || Request::new(Kind::Write { lba: 0, blocks: 1 }, buffer(1, 0));
+    assert_eq!(b.e.submit(write(), b.now).unwrap_err().0, Error::ReadOnly);
+    let read = b.read(0, 1);
+    b.world.borrow_mut().remove();
+    let _ = b.e.on_irq(b.now);
+    assert_eq!(b.finish(read).result, Err(Error::Removed));
+    // It bounces, and is believed after 50 ms of quiet.
+    for _ in 0..3 {
+        b.now += 30 * MS;
+        b.world.borrow_mut().insert();
+        let _ = b.e.on_irq(b.now);
+    }
+    let quiet = b.now;
+    assert_eq!(b.help(), Help::Inserted);
+    assert!((50 * MS..51 * MS).contains(&(b.now - quiet)), "{} ns", b.now - quiet);
+    assert_eq!(b.e.submit(write(), b.now).unwrap_err().0, Error::NoCard);
+    b.world.borrow_mut().bad.clear();
+    b.e.helped(Ok(target(BLOCKS)), b.now);
+    let id = b.write(0, 1, 1);
+    assert!(b.finish(id).result.is_ok());
+    // The next failure is the first of this card.
+    b.world.borrow_mut().bad.insert(0, Cause::Timeout);
+    for _ in 0..2 {
+        let id = b.write(0, 1, 1);
+        assert!(b.finish(id).result.is_err());
+    }
+    assert_eq!(b.rung(Rung::ReadOnly), 1);
+    // Gone for good; and one that does not come up is no card.
+    b.world.borrow_mut().remove();
+    let _ = b.e.on_irq(b.now);
+    assert_eq!(b.help(), Help::Removed);
+    b.e.helped(Err(Error::Removed), b.now);
+    b.world.borrow_mut().insert();
+    let _ = b.e.on_irq(b.now);
+    assert_eq!(b.help(), Help::Inserted);
+    b.e.helped(Err(Error::Silent), b.now);
+    assert_eq!(b.e.submit(write(), b.now).unwrap_err().0, Error::NoCard);
+}
+
+/// The first piece is on the card, and the response to the second, which would have told of it, is lost: both are written again.
+#[test]
+fn a_lost_status_takes_the_pieces_before_with_it() {
+    let mut b = in_pieces();
+    let id = b.write(0, 16, 7);
+    b.step();
+    b.world.borrow_mut().medium.fill(0);
+    b.fault(0, Cause::Crc, Stage::Command, true);
+    let done = b.finish(id);
+    assert_eq!(done.result.map(|output| output.bytes), Ok(16 * 512));
+    assert!(b.world.borrow().medium[..16 * 512].iter().all(|&byte| byte == 7));
+}
+
+#[test]
+fn what_the_card_says_at_last_goes_to_its_owner() {
+    // The response to the second is lost, and the question after it finds the error of the first: known, so that is not made again.
+    let mut b = bench();
+    let (first, second) = (b.write(0, 8, 1), b.write(100, 8, 2));
+    b.step();
+    b.fault(0, Cause::Crc, Stage::Command, false);
+    b.world.borrow_mut().next_status = R1::ERROR;
+    assert!(matches!(b.finish(first).result, Err(Error::Program(_))));
+    assert!(b.finish(second).result.is_ok());
+    let places: Vec<_> = b.world.borrow().transfers().iter().map(|seen| seen.arg).collect();
+    assert_eq!(places, [0, 100, 100]);
+    // After a read nobody knows whose it was: the write is made again.
+    let mut b = bench();
+    let (write, read) = (b.write(0, 8, 1), b.read(100, 8));
+    b.step();
+    b.fault(0, Cause::Crc, Stage::Command, false);
+    b.world.borrow_mut().next_status = R1::ERROR;
+    assert!(b.finish(write).result.is_ok());
+    assert!(b.finish(read).result.is_ok());
+    let writes = b.world.borrow().transfers().iter().filter(|seen| seen.index == 25).count();
+    assert_eq!(writes, 2);
+    // What a read ran into is its own.
+    let mut b = bench();
+    let (write, read) = (b.write(0, 8, 1), b.read(100, 8));
+    b.step();
+    b.fault(0, Cause::Timeout, Stage::Data, false);
+    b.world.borrow_mut().next_status = R1::CARD_ECC_FAILED;
+    assert!(b.finish(write).result.is_ok());
+    assert!(b.finish(read).result.is_ok());
+    // An error that is nobody's is the next flush's, once.
+    let mut b = bench();
+    b.world.borrow_mut().next_status = R1::ERROR;
+    let read = b.read(0, 1);
+    assert!(b.finish(read).result.is_ok());
+    assert_eq!(b.e.stats().unowned, 1);
+    let id = flush(&mut b);
+    assert!(matches!(b.finish(id).result, Err(Error::Program(_))));
+    let id = flush(&mut b);
+    assert!(b.finish(id).result.is_ok());
+    // One that is a write's is nobody else's.
+    let (write, read) = (b.write(0, 8, 1), b.read(100, 8));
+    b.world.borrow_mut().next_status = 0;
+    b.step();
+    b.world.borrow_mut().next_status = R1::ERROR;
+    assert!(matches!(b.finish(write).result, Err(Error::Program(_))));
+    assert!(b.finish(read).result.is_ok());
+    let id = flush(&mut b);
+    assert!(b.finish(id).result.is_ok());
+    assert_eq!(b.e.stats().unowned, 1);
+}
+
+#[test]
+fn a_lean_engine_knows_who_comes_and_goes() {
+    let mut b = Bench::new(Lean);
+    let id = b.read(0, 8);
+    b.world.borrow_mut().insert();
+    assert!(b.finish(id).result.is_ok(), "it was there all the time");
+    let id = b.read(0, 8);
+    b.world.borrow_mut().remove();
+    let _ = b.e.on_irq(b.now);
+    assert_eq!(b.finish(id).result, Err(Error::Removed));
+    // A write whose status was lost has not surely been made.
+    let mut b = Bench::new(Lean);
+    let (write, read) = (b.write(0, 8, 1), b.read(100, 8));
+    b.step();
+    b.fault(0, Cause::Crc, Stage::Command, false);
+    b.world.borrow_mut().next_status = R1::ERROR;
+    assert!(matches!(b.finish(write).result, Err(Error::Program(_))));
+    assert!(b.finish(read).result.is_err());
 }

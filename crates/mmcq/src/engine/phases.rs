@@ -412,7 +412,11 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         }
         if events.presence {
             self.presence_changed(now_ns);
-        } else if let Some(result) = events.phase
+        }
+        // With a card that went, its phase has ended already.
+        let counts = !events.presence || !P::RECOVERS && self.host.present();
+        if let Some(result) = events.phase
+            && counts
             && !self.blocked
         {
             if P::RECOVERS {

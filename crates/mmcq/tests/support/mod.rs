@@ -83,6 +83,8 @@ pub struct World {
     pub strikes: u32,
     /// So many starts are refused: the lines are not free.
     pub refuse_starts: u32,
+    /// Resets of the lines, and of the whole controller, fail.
+    pub fails_resets: (bool, bool),
 }
 
 impl World {
@@ -119,6 +121,7 @@ impl World {
             strike: None,
             strikes: 1,
             refuse_starts: 0,
+            fails_resets: (false, false),
         }))
     }
 
@@ -133,6 +136,11 @@ impl World {
 
     pub fn remove(&mut self) {
         self.present = false;
+        self.presence_event = true;
+    }
+
+    pub fn insert(&mut self) {
+        self.present = true;
         self.presence_event = true;
     }
 
@@ -273,6 +281,10 @@ impl Host for TestHost {
             if first {
                 world.resets += 1;
                 world.resets_of_all += u32::from(op == BusOp::ResetAll);
+                let (lines, all) = world.fails_resets;
+                if if op == BusOp::ResetAll { all } else { lines } {
+                    return Step::Failed;
+                }
                 world.resetting = true;
                 return Step::Wait(now_ns + 1_000);
             }
