@@ -77,7 +77,10 @@ fi
 bad=0
 for target in "${targets[@]}"; do
   [ -n "$(libcore "$target")" ] || { say "$target is not installed (rustup target add $target)" >&2; exit 2; }
-  for binary in reader everything; do
+  # On this machine `everything` says it all; on the others `reader` is linked too, as firmware would have it.
+  binaries=(everything)
+  [ "$target" = "$machine" ] || binaries=(reader everything)
+  for binary in "${binaries[@]}"; do
     if link "$target" "$binary" no-panic; then
       say "$target: $binary: no panic can be reached"
     elif grep -q 'undefined symbol: a_panic_can_be_reached' "$log"; then
@@ -89,6 +92,8 @@ for target in "${targets[@]}"; do
       exit 2
     fi
   done
+  # Linked as the Cortex-M before it: what finds a panic there finds it here.
+  case $target in thumbv6m*) [ ${#targets[@]} -eq 1 ] || continue ;; esac
   if link "$target" everything no-panic,planted; then
     say "$target: a planted panic was not found, expected linking to fail" >&2
     bad=1

@@ -1,21 +1,9 @@
 //! The board: interrupts off is the lock, memory is the same for CPU and controller; the core's own part is [`crate::machine`].
 
+pub use crate::alone::InterruptsOff;
 pub use crate::machine::{idle, interrupts_off, now_ns, start_clock};
 use core::ptr::NonNull;
 use mmcq::host::{Direction, Dma, DmaError};
-use mmcq::task::Lock;
-
-/// The lock of the engine.
-#[derive(Debug)]
-pub struct InterruptsOff;
-
-// SAFETY: one core, and no interrupt comes in between. Nesting would be harmless; the closures do not nest
-// anyway.
-unsafe impl Lock for InterruptsOff {
-    fn with<R>(&self, f: impl FnOnce() -> R) -> R {
-        interrupts_off(f)
-    }
-}
 
 /// Memory that CPU and controller see alike.
 #[derive(Debug)]

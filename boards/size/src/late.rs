@@ -1,34 +1,9 @@
 //! Statics that are filled in at run time, on cores without compare-and-swap too.
 
+pub use crate::alone::Once;
 use crate::board::interrupts_off;
 use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
-
-/// A value that is handed out once, for good.
-pub struct Once<T> {
-    value: UnsafeCell<T>,
-    taken: UnsafeCell<bool>,
-}
-
-// SAFETY: the flag is only touched with interrupts off on the one core, the value only by who has raised
-// the flag.
-unsafe impl<T: Send> Sync for Once<T> {}
-
-impl<T> Once<T> {
-    /// Not taken yet.
-    pub const fn new(value: T) -> Self {
-        Once { value: UnsafeCell::new(value), taken: UnsafeCell::new(false) }
-    }
-
-    /// The value, the first time.
-    #[expect(clippy::mut_from_ref, reason = "the flag sees to it that there is one")]
-    pub fn take(&'static self) -> Option<&'static mut T> {
-        // SAFETY: interrupts are off on the only core, so nobody else is at the flag.
-        let before = interrupts_off(|| unsafe { core::mem::replace(&mut *self.taken.get(), true) });
-        // SAFETY: the flag was down, so this is the first and only reference.
-        (!before).then(|| unsafe { &mut *self.value.get() })
-    }
-}
 
 /// A value that comes later and is shared from then on.
 pub struct Late<T> {

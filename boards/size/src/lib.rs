@@ -5,6 +5,8 @@
 //! with what they have on QEMU's machines `virt`.
 #![no_std]
 
+#[path = "../../plan/alone.rs"]
+pub mod alone;
 pub mod board;
 pub mod late;
 #[cfg_attr(all(target_arch = "aarch64", target_os = "none"), path = "aarch64.rs")]
