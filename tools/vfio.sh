@@ -106,13 +106,14 @@ for by in "" --by-calls; do
   does read mmcq vfio $reader $by read --lba 4096 --blocks $blocks /tmp/back
   cmp /data /tmp/back && echo "compared: what was read is what was written" || wrong "what was read is not what was written"
 done
-# Kills a program that writes what is there already.
-mmcq vfio $reader --by-calls write --lba 4096 /data --write >/tmp/out 2>&1 &
-writer=$!
-n=0; while ! grep -q vfio-device /proc/$writer/maps && [ ! -s /tmp/out ] && [ $n -lt 100 ]; do n=$((n + 1)); usleep 50000; done
-usleep 300000
-kill -9 $writer 2>/dev/null && wait $writer
-[ $? = 137 ] && [ ! -s /tmp/out ] && echo "killed: a program that was writing" || wrong "it was not killed while it wrote: $(cat /tmp/out)"
+# Kills a program that reads the whole card, in the middle of it.
+mmcq vfio $reader read /tmp/all >/tmp/victim 2>&1 &
+victim=$!
+n=0; while [ ! -s /tmp/all ] && [ ! -s /tmp/victim ] && [ $n -lt 200 ]; do n=$((n + 1)); usleep 100000; done
+kill -9 $victim
+wait $victim
+[ $? = 137 ] && [ ! -s /tmp/victim ] && echo "killed: a program that was reading" || wrong "it was not killed while it read: $(cat /tmp/victim)"
+rm /tmp/all
 does again mmcq vfio $reader write --lba 4096 /data --write
 mmcq vfio $reader serve --write --socket /tmp/card.sock >/tmp/served 2>&1 &
 server=$!
@@ -128,6 +129,7 @@ before=$(($(ticks))); sleep 4; spent=$(($(ticks) - before))
 [ $spent -le 4 ] && echo "idle: $spent hundredths of a second of CPU in 4 seconds" || wrong "the idle server took $spent hundredths of a second of CPU in 4 seconds"
 kill $server
 wait $server && echo "served: to its end" || wrong "the server ended with $?: $(cat /tmp/served)"
+rm /tmp/served
 mmcq vfio $reader serve --socket /tmp/card.sock >/tmp/served 2>&1 &
 server=$!
 n=0; while [ ! -s /tmp/served ] && [ $n -lt 60 ]; do n=$((n + 1)); sleep 1; done
@@ -160,13 +162,14 @@ mkfifo "$work/monitor"
 ) &
 monitor=$!
 trap 'kill $monitor 2>/dev/null || true; rm -rf "$work"' EXIT
+# Without the check of the timer: on a busy machine it comes too late, and Linux gives up.
 timeout "$limit_s" qemu-system-x86_64 -M q35 -accel tcg -m 768 -nodefaults -display none -no-reboot -device intel-iommu \
   -serial "file:$work/console" -kernel "$kernel" -initrd "$work/initrd" \
   -drive "if=none,id=card,format=raw,file=$work/card.img" -device sdhci-pci,addr=4.0 -device sd-card,drive=card \
-  -device sdhci-pci,addr=5.0 -append "console=ttyS0 quiet panic=-1 intel_iommu=on" -monitor stdio <"$work/monitor" >/dev/null ||
+  -device sdhci-pci,addr=5.0 -append "console=ttyS0 quiet panic=-1 intel_iommu=on no_timer_check" -monitor stdio <"$work/monitor" >/dev/null ||
   { say "QEMU ended with $?"; cat "$work/console" >&2; exit 1; }
-tr -d '\r' <"$work/console" | grep -v '^\[' | tee "$work/said"
-grep -qx 'guest: the end' "$work/said" || { say "the guest did not come to its end"; exit 1; }
+tr -d '\r' <"$work/console" | sed '/^\[/d' | tee "$work/said"
+grep -qx 'guest: the end' "$work/said" || { say "the guest did not come to its end"; cat "$work/console" >&2; exit 1; }
 ! grep -q '^wrong:' "$work/said" || { say "something is wrong, see above"; exit 1; }
 [ "$(sed -n 's/^sum: //p' "$work/said")" = "$(sha256sum <"$work/expected.img" | cut -d' ' -f1)" ] ||
   { say "the card that NBD clients saw is another"; exit 1; }
