@@ -538,6 +538,7 @@ fn a_doubt_is_over_when_the_card_has_answered() {
     b.fault(0, Cause::Crc, Stage::Command, false);
     assert!(b.finish(write).result.is_ok() && b.finish(read).result.is_ok());
     b.world.borrow_mut().log.clear();
+    b.world.borrow_mut().faults.clear();
     let (write, read) = (b.write(0, 8, 1), b.read(100, 8));
     assert!(b.finish(write).result.is_ok() && b.finish(read).result.is_ok());
     assert_eq!(b.commands(), [25, 18], "its status comes with the read");
