@@ -529,7 +529,7 @@ fn a_write_between_two_pieces_ends_with_its_card() {
     assert_eq!((b.world.borrow().mapped(), b.e.slots_in_use()), (0, 0));
 }
 
-/// What was written twice is like any other write afterwards.
+/// What is written a second time gets its status before anything can lose that again; afterwards it is a write like any other.
 #[test]
 fn a_doubt_is_over_when_the_card_has_answered() {
     let mut b = bench();
@@ -537,6 +537,7 @@ fn a_doubt_is_over_when_the_card_has_answered() {
     b.step();
     b.fault(0, Cause::Crc, Stage::Command, false);
     assert!(b.finish(write).result.is_ok() && b.finish(read).result.is_ok());
+    assert_eq!(b.commands(), [25, 18, 13, 25, 13, 18]);
     b.world.borrow_mut().log.clear();
     b.world.borrow_mut().faults.clear();
     let (write, read) = (b.write(0, 8, 1), b.read(100, 8));
