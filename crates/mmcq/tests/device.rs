@@ -8,7 +8,7 @@ use mmcq::engine::{
     Abilities, Config, DmaBuf, Engine, Erase, Erasing, Error, FlushBy, Irreversible, Kind, Request, SlotId,
     Target, Visit,
 };
-use mmcq::host::Cause;
+use mmcq::host::{BusyDetect, Cause};
 use mmcq::spec::command::emmc;
 use mmcq::spec::response::R1;
 use std::cell::RefCell;
@@ -503,4 +503,34 @@ fn an_order_is_judged_after_its_busy() {
     world.borrow_mut().next_status = R1::SWITCH_ERROR;
     run(&mut e, (1 << 41) + 1_000);
     assert!(matches!(ended(&mut e, id), Err(Error::Card(status)) if status & R1::SWITCH_ERROR != 0));
+}
+
+#[test]
+fn an_error_that_is_shown_twice_is_one() {
+    let world = World::new(BLOCKS);
+    let mut e = engine(&world, |_| {});
+    let command = emmc::switch(emmc::Access::WriteByte, 164, 1, 0);
+    let id = e.submit(Request::new(Kind::Order { command, timeout_ns: 1_000 }, DmaBuf::EMPTY), 0).unwrap();
+    for now in [1_000, 2_000] {
+        world.borrow_mut().next_status = R1::SWITCH_ERROR;
+        let _ = e.on_irq(now);
+    }
+    assert!(matches!(ended(&mut e, id), Err(Error::Card(status)) if status & R1::SWITCH_ERROR != 0));
+    assert_eq!(indices(&world), [6, 13]);
+}
+
+/// The scripted card refuses data while it is busy.
+#[test]
+fn the_busy_after_a_block_of_another_partition_is_waited_for() {
+    let world = World::new(BLOCKS);
+    world.borrow_mut().areas.insert(4, vec![0; 64 * 512]);
+    (world.borrow_mut().caps.busy, world.borrow_mut().busy_polls) = (BusyDetect::Status, 3);
+    let mut e = engine(&world, |_| {});
+    let ids = [0, 8].map(|lba| e.submit(Request::new(visit(4, lba, 8, 0), buffer(8, 9)), 0).unwrap());
+    run(&mut e, 0);
+    for id in ids {
+        assert_eq!(ended(&mut e, id), Ok(4096));
+    }
+    let polls = indices(&world).into_iter().filter(|&index| index == 13).count();
+    assert!(polls >= 2 * 3, "{polls}");
 }

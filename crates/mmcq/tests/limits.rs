@@ -142,6 +142,18 @@ fn a_start_that_is_always_refused_ends_in_time() {
     assert_eq!((b.world.borrow().mapped(), b.world.borrow().log.len()), (0, 0));
 }
 
+/// The same for the question that settles a write.
+#[test]
+fn a_status_that_can_never_be_asked_for_ends_in_time() {
+    let mut b = bench(|_| ());
+    let id = b.submit(Kind::Write { lba: 0, blocks: 8 }, 8);
+    b.now += 1_000;
+    b.world.borrow_mut().refuse_starts = u32::MAX;
+    let _ = b.e.on_irq(b.now);
+    assert!(b.finish(id).is_err());
+    assert!(b.now < 12_500 * MS, "{} ns", b.now);
+}
+
 /// The interrupt of a controller that has ended its phase is lost: found at the deadline, counted, and no fault of anybody.
 #[test]
 fn a_lost_interrupt_is_counted_and_no_fault() {

@@ -502,3 +502,45 @@ fn a_lean_engine_knows_who_comes_and_goes() {
     assert!(matches!(b.finish(write).result, Err(Error::Program(_))));
     assert!(b.finish(read).result.is_err());
 }
+
+/// A conversation would hear, and clear, what is the writes' own.
+#[test]
+fn writes_get_their_status_before_anybody_else_talks_to_the_card() {
+    let mut b = kept();
+    b.world.borrow_mut().retune = true;
+    let id = b.write(0, 8, 1);
+    assert!(b.finish(id).result.is_ok());
+    assert_eq!(b.commands(), [25, 13]);
+    assert!(b.now < MS, "without waiting for help");
+    assert_eq!(b.help(), Help::Retune);
+}
+
+#[test]
+fn a_write_between_two_pieces_ends_with_its_card() {
+    let mut b = in_pieces();
+    b.e.set_target(Some(Target { flush: CACHE, ..target(BLOCKS) }));
+    let id = b.write(0, 24, 7);
+    b.e.halt();
+    b.step();
+    assert!(!b.world.borrow().running());
+    b.world.borrow_mut().remove();
+    let _ = b.e.on_irq(b.now);
+    assert_eq!(b.finish(id).result, Err(Error::Removed));
+    assert_eq!((b.world.borrow().mapped(), b.e.slots_in_use()), (0, 0));
+}
+
+/// What is written a second time gets its status before anything can lose that again; afterwards it is a write like any other.
+#[test]
+fn a_doubt_is_over_when_the_card_has_answered() {
+    let mut b = bench();
+    let (write, read) = (b.write(0, 8, 1), b.read(100, 8));
+    b.step();
+    b.fault(0, Cause::Crc, Stage::Command, false);
+    assert!(b.finish(write).result.is_ok() && b.finish(read).result.is_ok());
+    assert_eq!(b.commands(), [25, 18, 13, 25, 13, 18]);
+    b.world.borrow_mut().log.clear();
+    b.world.borrow_mut().faults.clear();
+    let (write, read) = (b.write(0, 8, 1), b.read(100, 8));
+    assert!(b.finish(write).result.is_ok() && b.finish(read).result.is_ok());
+    assert_eq!(b.commands(), [25, 18], "its status comes with the read");
+}

@@ -442,3 +442,35 @@ fn data_hold_for_random_mixes() {
         Ok(())
     });
 }
+
+#[test]
+fn a_first_transfer_that_was_to_go_on_is_counted_as_closed() {
+    let world = world(true);
+    let mut e = engine::<8>(&world);
+    let mut now = 0;
+    e.submit(read(500, 16), 0).unwrap();
+    let first = e.submit(read(0, 16), 0).unwrap();
+    let second = e.submit(read(16, 16), 0).unwrap();
+    // The first is under way, and the second, which should continue it, goes.
+    while !world.borrow().log.last().is_some_and(|seen| seen.arg == 0 && seen.blocks == 16) {
+        now += 1_000;
+        let _ = e.on_irq(now);
+    }
+    assert!(e.cancel(second).is_some());
+    e.submit(read(100, 16), now).unwrap();
+    assert_eq!(finish(&mut e, first, &mut now), Ok(16 * 512));
+    rest(&mut e, &mut now);
+    assert_eq!(log(&world), "23 18+16 18+16 12 23 18+16");
+    assert_eq!(closed(&e, Close::Break), 1);
+}
+
+/// What a read's read-ahead met is nobody's loss.
+#[test]
+fn an_error_at_the_end_of_a_run_of_reads_is_counted_and_told_to_nobody() {
+    let world = world(true);
+    let (mut e, mut now) = held::<8>(&world, false);
+    world.borrow_mut().next_status = R1::CARD_ECC_FAILED;
+    rest(&mut e, &mut now);
+    assert_eq!((e.stats().unowned, closed(&e, Close::Idle)), (1, 1));
+    assert!(one(&mut e, flush(), &mut now).is_ok());
+}
