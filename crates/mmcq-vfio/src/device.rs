@@ -19,7 +19,7 @@ const MEMORY_SPACE: u16 = 1 << 1;
 const BUS_MASTER: u16 = 1 << 2;
 const FIRST_BAR: u64 = 0x10;
 const BAR_IO: u32 = 1;
-/// Slot Information: number of slots less one in 6:4, BAR of the first in 2:0 [SDHC A.2.2, PCI].
+/// Slot Information: number of slots less one in 6:4, BAR of the first in 2:0 [SDHC, the appendix on PCI].
 const SLOT_INFORMATION: u64 = 0x40;
 const READ_AND_WRITE: u32 = 3;
 const CAN_BE_MAPPED: u32 = 4;
