@@ -127,7 +127,7 @@ const SECONDS: [(Point, Strike); 12] = [
 
 /// Controller events that the second faults of one first fault may cost. More than that is a recovery that asks, or waits, again and again: of each of
 /// its stretches only some events are struck, at least so many.
-const EVENTS_MAX: u64 = 1_000_000;
+const EVENTS_MAX: u64 = 400_000;
 const STRETCH_MIN: u64 = 12;
 
 /// Ordinals of a stretch of recovery, `limit` at most: the first half of them in a row, a quarter at the end in a row, the others in equal distances.
@@ -270,7 +270,7 @@ mod tests {
     #[test]
     fn short_stretches_are_struck_everywhere_and_long_ones_at_both_ends() {
         assert_eq!(picked(3, 7, 12), [3, 4, 5, 6, 7]);
-        assert_eq!(picked(8, 7, 12), []);
+        assert!(picked(8, 7, 12).is_empty());
         let long = picked(1, 1000, 12);
         assert_eq!(long, [1, 2, 3, 4, 5, 6, 7, 337, 667, 998, 999, 1000]);
         let mut sorted = picked(5, 30, 12);
