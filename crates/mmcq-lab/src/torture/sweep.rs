@@ -283,13 +283,13 @@ mod tests {
     fn a_card_that_is_slow_for_ever_ends_each_incident_in_its_budget() {
         let mut bench = Bench::new();
         let mut incidents = 0;
-        for index in 1..NAMES.len() {
+        for (index, load) in NAMES.iter().enumerate().skip(1) {
             let busy = Shot { point: Point::Busy, nth: 1, strike: Strike::Late(2_000_000_000) };
             let outcome = run(&Case { luck: Luck::Always(busy), ..workload(index) }, &mut bench, None);
-            assert_eq!(outcome.violation, None, "{}", NAMES[index]);
+            assert_eq!(outcome.violation, None, "{load}");
             let budget_ns = Class::Whole.budget_ns() + outcome.allowance(Class::Whole, 0);
             for (_, ns) in outcome.times.iter().filter(|(class, _)| *class == Class::Whole) {
-                assert!(*ns <= budget_ns, "{ns} of {budget_ns} ns, {}", NAMES[index]);
+                assert!(*ns <= budget_ns, "{ns} of {budget_ns} ns, {load}");
                 incidents += 1;
             }
         }
@@ -302,12 +302,12 @@ mod tests {
         let busy = Shot { point: Point::Busy, nth: 2, strike: Strike::Never };
         let mut bench = Bench::new();
         let mut dead = 0;
-        for index in 1..NAMES.len() {
+        for (index, load) in NAMES.iter().enumerate().skip(1) {
             for nth in 1..=4 {
                 let reset = Shot { point: Point::Reset, nth, strike: Strike::Never };
                 let case = Case { luck: Luck::Shots(vec![busy, reset]), ..workload(index) };
                 let outcome = run(&case, &mut bench, None);
-                assert_eq!(outcome.violation, None, "{nth}, {}", NAMES[index]);
+                assert_eq!(outcome.violation, None, "{nth}, {load}");
                 dead += u64::from(outcome.times.iter().any(|(class, _)| *class == Class::Dead));
             }
         }
