@@ -51,6 +51,8 @@ pub struct Score {
     pub recoveries: BTreeMap<String, Recovery>,
     /// How long recovery took, by class.
     pub classes: BTreeMap<Class, Times>,
+    /// The first of those that took longer than they may.
+    pub late: Vec<String>,
     /// What was not tried, and why.
     pub left_out: BTreeMap<&'static str, u64>,
 }
@@ -68,8 +70,8 @@ pub struct Times {
     pub judged: u64,
     /// See `judged`.
     pub over: u64,
-    /// The longest that has a budget, and that budget.
-    pub judged_ns: (u64, u64),
+    /// The one that came nearest to its budget, or went farthest beyond it, and that budget.
+    pub nearest_ns: (u64, u64),
 }
 
 impl Times {
@@ -77,7 +79,12 @@ impl Times {
         self.count += other.count;
         self.judged += other.judged;
         self.over += other.over;
-        self.judged_ns = self.judged_ns.max(other.judged_ns);
+        let margin = |(ns, budget_ns): (u64, u64)| i128::from(budget_ns) - i128::from(ns);
+        if self.nearest_ns == (0, 0)
+            || other.nearest_ns != (0, 0) && margin(other.nearest_ns) < margin(self.nearest_ns)
+        {
+            self.nearest_ns = other.nearest_ns;
+        }
         if (other.longest_ns, &other.after) > (self.longest_ns, &self.after) {
             (self.longest_ns, self.after) = (other.longest_ns, other.after);
         }
@@ -158,6 +165,8 @@ impl Score {
         for (class, times) in other.classes {
             self.classes.entry(class).or_default().merge(times);
         }
+        self.late.extend(other.late);
+        self.late.truncate(FAILURES_MAX);
         for (what, count) in other.left_out {
             self.left_out(what, count);
         }
@@ -179,15 +188,19 @@ impl Score {
     }
 
     /// Recovery of this class took so long, after this fault of the catalogue; is that within its budget, if it has one?
-    pub fn timed(&mut self, class: Class, after: &str, ns: u64, budget_ns: Option<u64>) {
+    pub fn timed(&mut self, case: &Case, class: Class, after: &str, ns: u64, budget_ns: Option<u64>) {
         let one = Times {
             count: 1,
             longest_ns: ns,
             after: after.to_owned(),
             judged: u64::from(budget_ns.is_some()),
             over: u64::from(budget_ns.is_some_and(|budget_ns| ns > budget_ns)),
-            judged_ns: budget_ns.map_or((0, 0), |budget_ns| (ns, budget_ns)),
+            nearest_ns: budget_ns.map_or((0, 0), |budget_ns| (ns, budget_ns)),
         };
+        if let Some(budget_ns) = budget_ns.filter(|_| one.over > 0 && self.late.len() < FAILURES_MAX) {
+            let (took, budget) = (ns as f64 / 1e6, budget_ns as f64 / 1e6);
+            self.late.push(format!("{class} took {took:.3} of {budget:.3} ms: {case:?}"));
+        }
         self.classes.entry(class).or_default().merge(one);
     }
 
@@ -282,17 +295,20 @@ impl Score {
         }
         for (class, times) in &self.classes {
             let ms = |ns: u64| ns as f64 / 1e6;
-            let (longest, budget) = times.judged_ns;
+            let (nearest, budget) = times.nearest_ns;
             let _ = writeln!(
                 text,
-                "  {class:<33} {:>6} times, p100 {:>10.3} ms of {:>9.3} ms, {} over budget; with the card's own time {:.3} ms ({})",
+                "  {class:<33} {:>6} times, p100 {:>10.3} ms ({}), nearest to its budget {:.3} of {:.3} ms, {} over budget",
                 times.count,
-                ms(longest),
-                ms(budget),
-                times.over,
                 ms(times.longest_ns),
-                times.after
+                times.after,
+                ms(nearest),
+                ms(budget),
+                times.over
             );
+        }
+        for late in &self.late {
+            let _ = writeln!(text, "  over budget: {late}");
         }
         for (what, count) in &self.left_out {
             let _ = writeln!(text, "  left out: {count} {what}");

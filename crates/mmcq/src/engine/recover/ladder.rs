@@ -75,7 +75,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         }
         let together = self.gathered.members().len() > 1;
         let (class, tries) = (self.incident.class, self.incident.tries);
-        if now_ns >= self.incident.until_ns || class == Class::Hopeless {
+        if !self.has_time(now_ns) || class == Class::Hopeless {
             return self.answer(now_ns);
         }
         let spent = tries > class.retries();

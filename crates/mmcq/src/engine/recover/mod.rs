@@ -15,7 +15,7 @@ mod salvage;
 pub use classify::{Rung, RungEvent};
 pub use help::Help;
 
-use super::phases::{Recovery, Stage};
+use super::phases::{Recovery, SLACK_NS, Stage};
 use super::slot::{NONE, State, bits};
 use super::{Engine, Error, FlushBy, Kind};
 use crate::host::{Auto, BusOp, Cause, Host, Step};
@@ -280,6 +280,13 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     fn questions_max(&self) -> u32 {
         let asked = (self.flush_ns() / STATE_INTERVAL_NS) as u32;
         if P::RECOVERS { asked.max(STATE_QUESTIONS_MAX) } else { STATE_QUESTIONS_MAX }
+    }
+
+    /// Is there time for another try, and for the questions if that fails too? Otherwise the incident would outlast its budget.
+    fn has_time(&self, now_ns: u64) -> bool {
+        let card_ns = self.target.map_or(0, |t| t.read_timeout_ns.max(t.write_timeout_ns));
+        let pass_ns = STATE_INTERVAL_NS * u64::from(STATE_QUESTIONS_MAX) + 2 * SLACK_NS;
+        now_ns.saturating_add(card_ns).saturating_add(pass_ns) < self.incident.until_ns
     }
 
     /// The time for the flush that failed, if it was one.
