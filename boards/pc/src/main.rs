@@ -55,16 +55,26 @@ pub static INTERRUPTS: [AtomicU32; 2] = [AtomicU32::new(0), AtomicU32::new(0)];
 /// The task has been woken.
 static WOKEN: AtomicBool = AtomicBool::new(false);
 
-/// The interrupt handler.
+/// The interrupt of the controller.
 #[unsafe(no_mangle)]
-extern "C" fn interrupt(gate: u32) {
+extern "C" fn card_interrupt() {
+    interrupt(&INTERRUPTS[0], Stack::on_irq);
+}
+
+/// The interrupt of the alarm.
+#[unsafe(no_mangle)]
+extern "C" fn alarm_interrupt() {
+    interrupt(&INTERRUPTS[1], Stack::poll);
+}
+
+/// Nothing that we have asked for.
+#[unsafe(no_mangle)]
+extern "C" fn other_interrupt() {}
+
+#[inline(always)]
+fn interrupt(counter: &AtomicU32, run: impl Fn(&Stack)) {
     // SAFETY: either null or the stack in `PLACE`, which lives for ever and is only shared from then on.
     if let Some(stack) = unsafe { STACK.load(Ordering::Acquire).as_ref() } {
-        let (counter, run): (_, fn(&Stack)) = match gate {
-            board::CARD => (&INTERRUPTS[0], Stack::on_irq),
-            board::ALARM => (&INTERRUPTS[1], Stack::poll),
-            _ => return,
-        };
         // Nobody else adds.
         counter.store(counter.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
         run(stack);
@@ -150,8 +160,13 @@ async fn judge(stack: &'static Stack) -> Result<bool, Error> {
         "" => {}
         "sum" => return whole::sum(stack, buffers, card.target.sectors).await,
         "copy" => return whole::copy(stack, buffers, card.target.sectors).await,
+        "path" => {
+            let buffers = measured.each_mut().map(|buffer| DmaBuf::from_static(buffer));
+            path::measure(stack, buffers, 0).await?;
+            return Ok(true);
+        }
         other => {
-            say(format_args!("command line: {other:?}, expected nothing, sum or copy"));
+            say(format_args!("command line: {other:?}, expected nothing, sum, copy or path"));
             return Ok(false);
         }
     }

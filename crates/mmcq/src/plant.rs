@@ -143,10 +143,17 @@ pub(crate) const fn is(_: Bug) -> bool {
     false
 }
 
+/// Is any? The straight path through the engine has none of them: it is closed then.
+#[cfg(not(feature = "plant"))]
+#[inline(always)]
+pub(crate) const fn any() -> bool {
+    false
+}
+
 #[cfg(feature = "plant")]
 pub use planted::choose;
 #[cfg(feature = "plant")]
-pub(crate) use planted::is;
+pub(crate) use planted::{any, is};
 
 #[cfg(feature = "plant")]
 mod planted {
@@ -164,5 +171,11 @@ mod planted {
     #[inline(always)]
     pub(crate) fn is(bug: Bug) -> bool {
         CHOSEN.load(Ordering::Relaxed) == bug as u8
+    }
+
+    /// Is any planted?
+    #[inline(always)]
+    pub(crate) fn any() -> bool {
+        CHOSEN.load(Ordering::Relaxed) != 0
     }
 }

@@ -84,6 +84,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         self.helping.keeper = waker.is_some();
         self.helping.waker = waker.cloned();
         if waker.is_some() {
+            self.close_straight();
             self.room = self.config.admitted.min((N as u8).saturating_sub(1).max(1));
         }
     }
@@ -109,7 +110,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
                     self.incident.card_is_new();
                     self.rebar();
                 }
-                self.target = Some(target);
+                self.set_card(Some(target));
                 if help == Help::Slower {
                     self.piece_blocks = u32::MAX;
                     self.incident.is_slower();
@@ -181,12 +182,14 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     pub(in super::super) fn restop(&mut self) {
         let helping = self.helping.asked.is_some() || self.helping.presence_at_ns != u64::MAX;
         self.stopped = self.mode == Mode::Halted || P::RECOVERS && helping;
+        self.close_straight();
     }
 
     /// Which requests are not even accepted?
     pub(in super::super) fn rebar(&mut self) {
         let broken = self.is_dead || self.read_only || self.cache_lost;
         self.barred = self.mode == Mode::Suspended || P::RECOVERS && broken;
+        self.close_straight();
     }
 
     /// Why a request is not accepted, if so.
