@@ -65,17 +65,21 @@ pub fn place(stack: Stack) -> Result<&'static Stack, &'static str> {
 }
 
 /// Serves an interrupt.
-#[inline]
+#[inline(always)]
 pub fn serve(source: Source) {
     // SAFETY: either null or the stack in `PLACE`, which lives for ever and is only shared from then on.
     let Some(stack) = (unsafe { STACK.load(Ordering::Acquire).as_ref() }) else { return };
-    let (counter, run): (_, fn(&Stack)) = match source {
-        Source::Card => (&INTERRUPTS[0], Stack::on_irq),
-        Source::Alarm => (&INTERRUPTS[1], Stack::poll),
+    let [card, alarm] = &INTERRUPTS;
+    let counter = match source {
+        Source::Card => card,
+        Source::Alarm => alarm,
     };
     // Nobody else adds.
     counter.store(counter.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
-    run(stack);
+    match source {
+        Source::Card => stack.on_irq(),
+        Source::Alarm => stack.poll(),
+    }
 }
 
 const WAKER: RawWakerVTable =

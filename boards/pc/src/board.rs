@@ -27,11 +27,6 @@ const EXIT: u16 = 0xf4;
 /// Where a device's registers go if nobody has placed them: in q35's hole for PCI.
 pub const PCI_MEMORY: u32 = 0xe000_0000;
 
-/// Numbers of the gates that call `interrupt`.
-pub const CARD: u32 = 0;
-/// See [`CARD`].
-pub const ALARM: u32 = 1;
-
 fn write(address: usize, value: u32) {
     // SAFETY: a register of this machine, listed above.
     unsafe { core::ptr::without_provenance_mut::<u32>(address).write_volatile(value) }
@@ -176,7 +171,8 @@ pub fn now_ns() -> u64 {
 /// Asks for an interrupt at this time.
 #[inline]
 pub fn set_alarm(at_ns: Option<u64>) {
-    let count = at_ns.map_or(0, |at_ns| at_ns.saturating_sub(now_ns()).clamp(1, u32::MAX.into()) as u32);
+    // 0 stops it.
+    let count = at_ns.map_or(0, |at_ns| at_ns.saturating_sub(now_ns()).min(u32::MAX.into()) as u32 | 1);
     write(APIC_TIMER_COUNT, count);
 }
 

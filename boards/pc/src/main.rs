@@ -18,14 +18,20 @@ mod start;
 use plan::firmware::{Source, serve};
 pub use sdhci::Stack;
 
-/// The interrupt handler.
+/// The interrupt of the controller.
 #[unsafe(no_mangle)]
-extern "C" fn interrupt(gate: u32) {
-    match gate {
-        board::CARD => serve(Source::Card),
-        board::ALARM => serve(Source::Alarm),
-        // Nothing to end at the APIC.
-        _ => return,
-    }
+extern "C" fn card_interrupt() {
+    serve(Source::Card);
     board::served();
 }
+
+/// The interrupt of the alarm.
+#[unsafe(no_mangle)]
+extern "C" fn alarm_interrupt() {
+    serve(Source::Alarm);
+    board::served();
+}
+
+/// Nothing that we have asked for; nothing to end at the APIC.
+#[unsafe(no_mangle)]
+extern "C" fn other_interrupt() {}

@@ -14,12 +14,15 @@ extern crate alloc;
 #[allow(dead_code, reason = "the shell of boards/pc has more than is needed here")]
 mod board;
 mod memory;
+#[path = "../../plan/sdhci/pci.rs"]
+mod pci;
+mod plan;
 #[path = "../../pc/src/start.rs"]
 mod start;
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
-use board::{Device, now_ns, say};
+use board::{now_ns, say};
 use core::cell::UnsafeCell;
 use core::num::NonZeroUsize;
 use core::ptr::NonNull;
@@ -51,20 +54,28 @@ static HANDLER: Handler = Handler(UnsafeCell::new(None));
 static ACKNOWLEDGED: AtomicBool = AtomicBool::new(false);
 static INTERRUPTS: AtomicU32 = AtomicU32::new(0);
 
-/// The interrupt handler.
+/// The interrupt of the controller.
 #[unsafe(no_mangle)]
-extern "C" fn interrupt(gate: u32) {
-    if gate == board::CARD {
-        // Nobody else adds.
-        INTERRUPTS.store(INTERRUPTS.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
-        // SAFETY: interrupts do not nest here.
-        let handler = unsafe { (*HANDLER.0.get()).as_mut() };
-        if handler.is_some_and(|handler| !handler.ack().is_spurious()) {
-            ACKNOWLEDGED.store(true, Ordering::Release);
-        }
+extern "C" fn card_interrupt() {
+    // Nobody else adds.
+    INTERRUPTS.store(INTERRUPTS.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+    // SAFETY: interrupts do not nest here.
+    let handler = unsafe { (*HANDLER.0.get()).as_mut() };
+    if handler.is_some_and(|handler| !handler.ack().is_spurious()) {
+        ACKNOWLEDGED.store(true, Ordering::Release);
     }
     board::served();
 }
+
+/// Nobody asks for an alarm.
+#[unsafe(no_mangle)]
+extern "C" fn alarm_interrupt() {
+    board::served();
+}
+
+/// Nothing that we have asked for.
+#[unsafe(no_mangle)]
+extern "C" fn other_interrupt() {}
 
 struct Clock;
 
@@ -164,10 +175,7 @@ fn measure() -> Option<()> {
             return None;
         }
     };
-    let Some(device) = Device::all().find(|device| device.class() >> 8 == 0x08_05) else {
-        say(format_args!("no PCI device of class 08.05 (SD host controller)"));
-        return None;
-    };
+    let device = pci::sd_host().ok()?;
     let (base, pin) = device.enable();
     let base = NonNull::new(core::ptr::without_provenance_mut::<u8>(base))?;
     // SAFETY: the controller's page, which nobody else uses.

@@ -63,13 +63,17 @@ fn load(
     depth: u32,
 ) -> Result<(), Error> {
     let mut place = 0u64;
+    let mut ids: [Option<SlotId>; 32] = [None; 32];
+    let depth = depth as usize;
+    let (Some(buffers), Some(ids)) = (buffers.get_mut(..depth), ids.get_mut(..depth)) else { return Ok(()) };
+    let mut failure = None;
     for _ in 0..ROUNDS {
-        let mut ids: [Option<SlotId>; 32] = [None; 32];
         // Together: by ones, the controller would have finished each before the next is there.
         stack.with(|engine| {
-            for (buffer, id) in buffers.iter_mut().zip(&mut ids).take(depth as usize) {
+            for (buffer, id) in buffers.iter_mut().zip(ids.iter_mut()) {
                 // 251 is a prime: with a stride of 61 no request continues the one before.
-                place = (place + stride) % 251;
+                place += stride;
+                place = if place < 251 { place } else { place - 251 };
                 let (lba, blocks) = (base + place * u64::from(BLOCKS), BLOCKS);
                 let kind = if write { Kind::Write { lba, blocks } } else { Kind::Read { lba, blocks } };
                 let request = Request::new(kind, core::mem::replace(buffer, DmaBuf::EMPTY));
@@ -83,17 +87,18 @@ fn load(
             }
             Ok(())
         })?;
-        for (buffer, id) in buffers.iter_mut().zip(ids) {
-            let Some(id) = id else { continue };
+        for (buffer, id) in buffers.iter_mut().zip(ids.iter_mut()) {
+            let Some(id) = id.take() else { continue };
             // A loop, not a sleep: waking up is no work of the stack's. It runs once where the interrupt came at once.
-            let completion = loop {
-                if let Some(completion) = stack.with(|engine| engine.take(id)) {
-                    break completion;
+            while !stack.with(|engine| {
+                let Some(done) = engine.take(id) else { return false };
+                *buffer = done.buf;
+                if let Err(error) = done.result {
+                    failure = Some(error);
                 }
-            };
-            *buffer = completion.buf;
-            completion.result?;
+                true
+            }) {}
         }
     }
-    Ok(())
+    failure.map_or(Ok(()), Err)
 }

@@ -143,8 +143,15 @@ pub(crate) const fn is(_: Bug) -> bool {
     false
 }
 
+/// Is any? The straight path through the engine has none of them: it is closed then.
+#[cfg(not(feature = "plant"))]
+#[inline(always)]
+pub(crate) const fn any() -> bool {
+    false
+}
+
 #[cfg(feature = "plant")]
-pub(crate) use planted::is;
+pub(crate) use planted::{any, is};
 #[cfg(feature = "plant")]
 pub use planted::{choose, chosen};
 
@@ -171,5 +178,11 @@ mod planted {
     #[inline(always)]
     pub(crate) fn is(bug: Bug) -> bool {
         CHOSEN.get() == Some(bug)
+    }
+
+    /// Is any planted?
+    #[inline(always)]
+    pub(crate) fn any() -> bool {
+        CHOSEN.get().is_some()
     }
 }

@@ -78,14 +78,24 @@ impl<L: Lock, H: Host, const N: usize, P: Policy> Shared<L, H, N, P> {
 
     /// The interrupt handler calls this. Wakers run after the lock is released: a task woken and polled here may submit at once.
     pub fn on_irq(&self) {
-        let work = self.with(|engine| engine.on_irq(self.now_ns()));
-        self.wake(work);
+        let left = self.with(|engine| {
+            let work = engine.on_irq(self.now_ns());
+            self.leave(engine, work)
+        });
+        if let Some((work, first)) = left {
+            self.wake(work, first);
+        }
     }
 
     /// The alarm calls this, and the thread that completes for hosts that must not do so in the interrupt.
     pub fn poll(&self) {
-        let work = self.with(|engine| engine.poll(self.now_ns()));
-        self.wake(work);
+        let left = self.with(|engine| {
+            let work = engine.poll(self.now_ns());
+            self.leave(engine, work)
+        });
+        if let Some((work, first)) = left {
+            self.wake(work, first);
+        }
     }
 
     /// One turn of a loop that drives the stack without interrupts.
@@ -94,16 +104,34 @@ impl<L: Lock, H: Host, const N: usize, P: Policy> Shared<L, H, N, P> {
         self.poll();
     }
 
-    fn wake(&self, work: Work) {
-        let mut left = work.completed;
+    /// The last under the lock: the alarm is set, and the waker of the first request that is complete comes along. `None`: nobody is to be woken.
+    #[inline]
+    fn leave(&self, engine: &mut Engine<H, N, P>, mut work: Work) -> Option<(Work, Option<Waker>)> {
+        if !Engine::<H, N, P>::STRAIGHT {
+            // Less code: everything is done afterwards.
+            return Some((work, None));
+        }
+        (self.timer.set_alarm)(work.next_deadline_ns);
+        let mut first = None;
+        if work.completed != 0 {
+            first = engine.take_waker(work.completed.trailing_zeros() as usize);
+            work.completed &= work.completed - 1;
+        }
+        let more = work.completed != 0 || work.card_irq || P::RECOVERS && work.help;
+        (more || first.is_some()).then_some((work, first))
+    }
+
+    #[inline(never)]
+    fn wake(&self, work: Work, first: Option<Waker>) {
+        if let Some(waker) = first {
+            waker.wake();
+        }
+        let mut left = if plant::is(Bug::WakesOne) { 0 } else { work.completed };
         while left != 0 {
             let index = left.trailing_zeros() as usize;
             left &= left - 1;
             if let Some(waker) = self.with(|engine| engine.take_waker(index)) {
                 waker.wake();
-            }
-            if plant::is(Bug::WakesOne) {
-                break;
             }
         }
         if work.card_irq

@@ -10,24 +10,24 @@ use core::ptr::NonNull;
 pub struct DmaBuf {
     ptr: NonNull<u8>,
     len: u32,
-    /// Bytes of the same memory before `ptr`, while a transfer goes to a later part of it; lowest byte first.
-    /// Three bytes fit beside the flag.
-    skipped: [u8; 3],
-    /// May be handed to anybody by `reclaim`; false for memory that was only lent.
-    pub(crate) owned: bool,
+    /// Bytes of the same memory before `ptr`, while a transfer goes to a later part of it; and [`LENT`].
+    skipped: u32,
 }
+
+/// The memory was only lent: nobody gets it from `reclaim`.
+const LENT: u32 = 1 << 31;
 
 // SAFETY: a `DmaBuf` is the only owner of its memory, like a `&'static mut [u8]`.
 unsafe impl Send for DmaBuf {}
 
 impl DmaBuf {
     /// No memory: for requests without data.
-    pub const EMPTY: DmaBuf = DmaBuf { ptr: NonNull::dangling(), len: 0, skipped: [0; 3], owned: true };
+    pub const EMPTY: DmaBuf = DmaBuf { ptr: NonNull::dangling(), len: 0, skipped: 0 };
 
     /// Takes a buffer that lives for ever. Bytes beyond 4 GiB minus one are left out.
     pub fn from_static(memory: &'static mut [u8]) -> Self {
         let len = u32::try_from(memory.len()).unwrap_or(u32::MAX);
-        DmaBuf { ptr: NonNull::from(memory).cast(), len, skipped: [0; 3], owned: true }
+        DmaBuf { ptr: NonNull::from(memory).cast(), len, skipped: 0 }
     }
 
     /// Takes memory by address.
@@ -35,7 +35,7 @@ impl DmaBuf {
     /// # Safety
     /// The `len` bytes at `ptr` are initialised, and nobody else uses or frees them until the buffer has come back and been given up.
     pub const unsafe fn from_raw(ptr: NonNull<u8>, len: u32) -> Self {
-        DmaBuf { ptr, len, skipped: [0; 3], owned: true }
+        DmaBuf { ptr, len, skipped: 0 }
     }
 
     /// Memory that is lent for one transfer: never handed out by `reclaim`.
@@ -43,12 +43,22 @@ impl DmaBuf {
     /// # Safety
     /// As for [`from_raw`](Self::from_raw).
     pub(crate) const unsafe fn lent(ptr: NonNull<u8>, len: u32) -> Self {
-        DmaBuf { ptr, len, skipped: [0; 3], owned: false }
+        DmaBuf { ptr, len, skipped: LENT }
     }
 
     /// What may leave the crate: lent memory goes back to its owner by the end of the call that lent it, and to nobody else.
     pub(crate) fn unless_lent(self) -> Self {
-        if self.owned { self.whole() } else { Self::EMPTY }
+        match self.skipped {
+            // All of it, nearly always.
+            0 => self,
+            _ if self.owned() => self.whole(),
+            _ => Self::EMPTY,
+        }
+    }
+
+    /// May it be handed to anybody by `reclaim`?
+    pub(crate) fn owned(&self) -> bool {
+        self.skipped & LENT == 0
     }
 
     /// Bytes that [`after`](Self::after) can go forward, at most.
@@ -59,19 +69,17 @@ impl DmaBuf {
     pub(crate) fn after(self, bytes: u32) -> Self {
         let whole = self.whole();
         let bytes = bytes.min(whole.len).min(Self::AFTER_MAX);
-        let [a, b, c, _] = bytes.to_le_bytes();
         // SAFETY: inside the buffer or one past its end, since `bytes` is no more than its length.
         let ptr = unsafe { whole.ptr.add(bytes as usize) };
-        DmaBuf { ptr, len: whole.len - bytes, skipped: [a, b, c], owned: whole.owned }
+        DmaBuf { ptr, len: whole.len - bytes, skipped: bytes | whole.skipped }
     }
 
     /// All of the memory again, after [`after`](Self::after).
     pub(crate) fn whole(self) -> Self {
-        let [a, b, c] = self.skipped;
-        let bytes = u32::from_le_bytes([a, b, c, 0]);
+        let bytes = self.skipped & !LENT;
         // SAFETY: `after` has gone forward by just so many bytes.
         let ptr = unsafe { self.ptr.sub(bytes as usize) };
-        DmaBuf { ptr, len: self.len + bytes, skipped: [0; 3], owned: self.owned }
+        DmaBuf { ptr, len: self.len + bytes, skipped: self.skipped & LENT }
     }
 
     /// Gives the memory back as the slice it came from.

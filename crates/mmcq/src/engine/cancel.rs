@@ -55,7 +55,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     /// As [`cancel`](Self::cancel), for an owner who cannot take the buffer back now: it waits for [`reclaim`](Self::reclaim).
     pub fn abandon(&mut self, id: SlotId) {
         let Some(buf) = self.cancel(id) else { return };
-        if !buf.owned || buf.len_bytes() == 0 {
+        if !buf.owned() || buf.len_bytes() == 0 {
             return;
         }
         // `cancel` has just freed a slot, so there is one to keep the buffer in.

@@ -19,6 +19,7 @@ const LAST_CLOCKS: u64 = 8;
 impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     /// Starts a request that is no read or write.
     pub(super) fn begin_control(&mut self, index: u8, now_ns: u64) {
+        self.close_straight();
         self.slots.unlink(index);
         let slot = self.slots.at_mut(index);
         slot.state = State::Active;

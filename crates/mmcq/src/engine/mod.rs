@@ -25,6 +25,7 @@ mod register_flush;
 mod request;
 mod slot;
 mod special;
+mod straight;
 mod stream;
 mod switches;
 mod upkeep;
@@ -39,7 +40,7 @@ pub use request::{BLOCK_BYTES, Completion, Error, Kind, Output, Request, SlotId}
 pub use stream::Close;
 pub use visit::Visit;
 
-use crate::host::{Host, Phase, Segment, Timing, Width};
+use crate::host::{Direction, Host, Phase, Segment, Timing, Width};
 use crate::plant::{self, Bug};
 use crate::sched::{Fifo, Policy};
 use beside::Beside;
@@ -50,6 +51,7 @@ use order::Gathered;
 use phases::Stage;
 use recover::{Helping, Incident};
 use slot::{NONE, Rules, Slots, State, bits};
+use straight::{Straight, Way};
 use stream::{End, Open, Run};
 use upkeep::Upkeep;
 
@@ -163,6 +165,7 @@ pub struct Engine<H: Host, const N: usize, P: Policy = Fifo> {
     extras: Option<Extras<H, N, P>>,
     abilities: Abilities,
     memory: Memory,
+    straight: Straight,
     stats: Stats,
 }
 
@@ -243,12 +246,22 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             extras: None,
             abilities: Abilities::NONE,
             memory: Memory::NEW,
+            straight: Straight::NONE,
             stats: Stats::ZERO,
         }
     }
 
     /// Accepts a request, maps its memory if there is room ahead, and starts it if the controller is idle. A refused request comes back whole.
     pub fn submit(&mut self, mut request: Request, now_ns: u64) -> Result<SlotId, (Error, Request)> {
+        if Self::STRAIGHT
+            && let Some(id) = self.submit_straight(&mut request, now_ns)
+        {
+            return Ok(id);
+        }
+        self.submit_any(request, now_ns)
+    }
+
+    fn submit_any(&mut self, mut request: Request, now_ns: u64) -> Result<SlotId, (Error, Request)> {
         if let Err(error) = self.admit(&mut request) {
             return Err((error, request));
         }
@@ -272,8 +285,10 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         }
         let generation = slot.generation;
         if P::RECOVERS && slot.urgent {
+            self.close_straight();
             self.slots.push_urgent(index);
         } else if matches!(slot.kind, Kind::Io { .. }) {
+            self.close_straight();
             self.slots.push_io(index);
         } else {
             self.slots.push_back(index);
@@ -305,8 +320,9 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         if !P::RECOVERS && request.durable {
             return Err(Error::Unsupported);
         }
-        let in_use = N as u32 - self.slots.free_count();
-        if in_use >= u32::from(self.room) && !(P::RECOVERS && request.urgent) {
+        // All slots there are is no limit that would have to be counted for.
+        let limited = usize::from(self.room) <= N;
+        if limited && self.slots_in_use() >= usize::from(self.room) && !(P::RECOVERS && request.urgent) {
             return Err(Error::Full);
         }
         let needed = match request.kind {
@@ -333,7 +349,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
 
     /// A free slot, if need be one whose buffer nobody came back for.
     fn allocate(&mut self) -> Option<u8> {
-        if self.slots.free_count() == 0 {
+        if self.slots.is_full() {
             let lost = self.slots.with_state(State::Lost).next()?;
             self.slots.at_mut(lost).buf = DmaBuf::EMPTY;
             self.slots.release(lost);
@@ -388,12 +404,13 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
 
     /// Called from the interrupt (or from a loop that polls the controller).
     pub fn on_irq(&mut self, now_ns: u64) -> Work {
-        if self.acknowledge(now_ns) {
+        let straight = Self::STRAIGHT && self.straight.under_way != Way::Nothing && !self.straight.closed;
+        if if straight { self.acknowledge_straight(now_ns) } else { self.acknowledge(now_ns) } {
             self.stats.interrupts += 1;
         } else {
             self.stats.spurious += 1;
         }
-        if !self.host.caps().defer_completion {
+        if self.ended != 0 && !self.host.caps().defer_completion {
             self.finish();
         }
         self.work()
@@ -416,11 +433,18 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         Some(self.wake_ns.min(self.deadline_ns).min(beside_ns)).filter(|&at| at != u64::MAX)
     }
 
+    #[inline]
     fn work(&mut self) -> Work {
         let completed = core::mem::take(&mut self.fresh);
+        let deferred = self.ended != 0;
+        if Self::STRAIGHT && !self.straight.closed && !deferred {
+            // Then nobody asks for attention or help, and nothing goes beside data.
+            let next_deadline_ns = Some(self.wake_ns.min(self.deadline_ns)).filter(|&at| at != u64::MAX);
+            return Work { completed, deferred, card_irq: false, help: false, next_deadline_ns };
+        }
         Work {
             completed,
-            deferred: self.ended != 0,
+            deferred,
             card_irq: self.card_irq,
             help: P::RECOVERS && self.helping.wanted(),
             next_deadline_ns: self.next_deadline_ns(),
@@ -433,25 +457,31 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             return;
         }
         for index in bits(core::mem::take(&mut self.ended)) {
-            let slot = self.slots.at_mut(index);
-            if slot.prepared
-                && let Some(direction) = slot.direction()
-            {
-                slot.prepared = false;
-                self.prepared = self.prepared.saturating_sub(1);
-                self.host.unmap(&slot.segment, direction);
-            }
-            if !slot.orphan {
-                slot.state = State::Done;
-                self.fresh |= 1 << index;
-            } else if slot.buf.owned && slot.buf.len_bytes() > 0 {
-                slot.state = State::Lost;
-            } else {
-                self.slots.release(index);
-            }
+            let direction = self.slots.at(index).direction();
+            // Without data nothing is mapped.
+            self.complete(index, direction.unwrap_or(Direction::Read));
         }
         if self.unprepared {
             self.prepare_more();
+        }
+    }
+
+    /// Unmaps what has ended and makes it takeable.
+    #[inline]
+    fn complete(&mut self, index: u8, direction: Direction) {
+        let slot = self.slots.at_mut(index);
+        if slot.prepared {
+            slot.prepared = false;
+            self.prepared = self.prepared.wrapping_sub(1);
+            self.host.unmap(&slot.segment, direction);
+        }
+        if !slot.orphan {
+            slot.state = State::Done;
+            self.fresh |= 1 << index;
+        } else if slot.buf.owned() && slot.buf.len_bytes() > 0 {
+            slot.state = State::Lost;
+        } else {
+            self.slots.release(index);
         }
     }
 
@@ -512,7 +542,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
                 self.upkeep.forget();
             }
         }
-        self.target = target;
+        self.set_card(target);
         if P::RECOVERS {
             self.rebar();
         }

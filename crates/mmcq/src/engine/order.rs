@@ -5,7 +5,8 @@
 //! transfers as there were requests before it; and under any policy nothing passes a barrier, an overlapping write, or (if it is a write) an overlapping
 //! read that is older than it.
 //!
-//! The pending set is at most 64 requests, so a look through their spans beats any index that would have to be kept.
+//! Neighbours are found by a hash of where requests begin and end ([`Slots::near`]). All else that is asked is asked of a neighbour only, by a look through the
+//! spans of the at most 64 that wait.
 
 use super::slot::{NONE, Slots, bits};
 use crate::host::Direction;
@@ -40,6 +41,12 @@ impl<const N: usize> Gathered<N> {
 
     pub fn members(&self) -> &[u8] {
         self.members.get(..self.count as usize).unwrap_or(&[])
+    }
+
+    /// The first of them; there is one.
+    #[inline(always)]
+    pub fn first(&self) -> u8 {
+        self.members.first().copied().unwrap_or(NONE)
     }
 
     /// No transfer is in progress: its slots may be others' by now.
@@ -81,10 +88,18 @@ impl<const N: usize> Gathered<N> {
         }
     }
 
+    /// One request, with nobody beside it.
+    #[inline(always)]
+    pub fn one(&mut self, index: u8, direction: Direction, lba: u64, blocks: u32) {
+        (self.direction, self.lba, self.blocks, self.count) = (direction, lba, blocks, 1);
+        if let Some(first) = self.members.first_mut() {
+            *first = index;
+        }
+    }
+
     /// A piece of one request, with nobody beside it.
     pub fn alone(&mut self, direction: Direction, index: u8, lba: u64, blocks: u32) {
-        (self.direction, self.lba, self.blocks, self.count) = (direction, lba, 0, 0);
-        self.append(index, blocks);
+        self.one(index, direction, lba, blocks);
     }
 
     /// Collects the next transfer around a queued read or write. Changes no slot.
@@ -121,9 +136,9 @@ impl<const N: usize> Gathered<N> {
     /// One of `left` that continues the transfer on either side and may join it.
     fn neighbour(&self, slots: &Slots<N>, left: u64, taken: u64, limits: Limits) -> Option<u8> {
         let (start, end) = (self.lba, self.end());
-        bits(left).find(|&index| {
+        let near = if plant::is(Bug::MergeGap) { left } else { left & slots.near(start, end) };
+        bits(near).find(|&index| {
             let span = slots.span(index);
-            // Nearly all of a random load ends here.
             let gap = plant::is(Bug::MergeGap) && span.start == end.wrapping_add(1);
             if !gap && span.start != end && (span.end != start || limits.floor == Some(start)) {
                 return false;

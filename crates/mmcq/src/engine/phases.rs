@@ -88,11 +88,18 @@ pub(super) const START_RETRY_NS: u64 = 10_000;
 /// The controller is kept idle for a policy no longer than this.
 const IDLE_NS_MAX: u64 = 20_000_000;
 /// Blocks after which the card may pause for its longest time once more.
-const BLOCKS_PER_TIMEOUT: u64 = 64;
+pub(super) const BLOCKS_PER_TIMEOUT: u64 = 64;
 
 impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     /// Starts the next thing if nothing is in progress. Bounded: every turn starts a phase or ends a request.
     pub(super) fn dispatch(&mut self, now_ns: u64) {
+        if Self::STRAIGHT && self.next_straight(now_ns) {
+            return;
+        }
+        self.dispatch_any(now_ns);
+    }
+
+    pub(super) fn dispatch_any(&mut self, now_ns: u64) {
         for _ in 0..=2 * N {
             if self.stage != Stage::Idle {
                 self.try_beside(now_ns);
@@ -365,6 +372,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     /// Hands `self.phase` to the controller. `limit_ns`: when the engine itself gives up, not counting slack.
     pub(super) fn start_phase(&mut self, stage: Stage, timeout_ns: u64, limit_ns: u64, now_ns: u64) {
         self.stage = stage;
+        self.forget_straight();
         self.deadline_ns = now_ns.saturating_add(limit_ns).saturating_add(SLACK_NS);
         self.wake_ns = u64::MAX;
         self.try_start(timeout_ns, now_ns);
@@ -373,20 +381,32 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     pub(super) fn try_start(&mut self, timeout_ns: u64, now_ns: u64) {
         let count = if self.phase.data.is_some() { self.segment_count as usize } else { 0 };
         let segments = self.segments.get(..count).unwrap_or(&[]);
-        match self.host.start(&self.phase, segments, timeout_ns) {
+        let result = self.host.start(&self.phase, segments, timeout_ns);
+        self.note_start(result, now_ns);
+    }
+
+    #[inline(always)]
+    pub(super) fn note_start(&mut self, result: Result<(), StartError>, now_ns: u64) {
+        match result {
             Ok(()) => {
                 self.stats.phases += 1;
                 self.blocked = false;
                 self.began_ns = now_ns;
                 self.wake_ns = u64::MAX;
             }
-            Err(StartError::CommandLine | StartError::DataLine) => {
-                self.stats.start_retries += 1;
-                self.blocked = true;
-                self.wake_ns = now_ns.saturating_add(START_RETRY_NS);
-            }
-            Err(StartError::Unsupported) => self.fail(Error::Unsupported, now_ns),
+            Err(error) => self.not_started(error, now_ns),
         }
+    }
+
+    #[cold]
+    fn not_started(&mut self, error: StartError, now_ns: u64) {
+        self.forget_straight();
+        if error == StartError::Unsupported {
+            return self.fail(Error::Unsupported, now_ns);
+        }
+        self.stats.start_retries += 1;
+        self.blocked = true;
+        self.wake_ns = now_ns.saturating_add(START_RETRY_NS);
     }
 
     /// Asks the card for its status.
@@ -406,7 +426,17 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         let ended = self.is_beside() && self.beside_turn(Turn::Ack, now_ns);
         let count = if self.phase.data.is_some() { self.segment_count as usize } else { 0 };
         let events: Events = self.host.ack(self.segments.get(..count).unwrap_or(&[]));
+        self.acknowledged(events, ended, now_ns)
+    }
+
+    pub(super) fn acknowledged(&mut self, events: Events, ended: bool, now_ns: u64) -> bool {
+        if events.phase.is_some() {
+            self.forget_straight();
+        }
         self.card_irq |= events.card_irq;
+        if events.card_irq {
+            self.close_straight();
+        }
         if events.retune {
             self.retune_wanted(now_ns);
         }

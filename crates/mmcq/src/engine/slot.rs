@@ -166,6 +166,17 @@ pub(super) struct Slots<const N: usize> {
     next_age: u32,
     pub head: u8,
     tail: u8,
+    /// The queued reads and writes again, by a hash of where they begin and of where they end.
+    starts: [u64; BUCKETS],
+    ends: [u64; BUCKETS],
+}
+
+/// A power of two. With 32 requests in the queue a look for a neighbour meets one or two that are none.
+const BUCKETS: usize = 32;
+
+fn bucket(block: u64) -> usize {
+    // Fibonacci hashing: neighbours and multiples of powers of two are spread.
+    ((block as u32).wrapping_mul(0x9e37_79b9) >> 27) as usize % BUCKETS
 }
 
 impl<const N: usize> Slots<N> {
@@ -189,6 +200,8 @@ impl<const N: usize> Slots<N> {
             next_age: 0,
             head: NONE,
             tail: NONE,
+            starts: [0; BUCKETS],
+            ends: [0; BUCKETS],
         }
     }
 
@@ -204,6 +217,11 @@ impl<const N: usize> Slots<N> {
 
     pub fn free_count(&self) -> u32 {
         self.free.count_ones()
+    }
+
+    /// No slot is free.
+    pub fn is_full(&self) -> bool {
+        self.free == 0
     }
 
     /// Takes a free slot.
@@ -270,17 +288,12 @@ impl<const N: usize> Slots<N> {
 
     /// Enters a request into the sets of what is queued.
     fn enter(&mut self, index: u8, age: u32) {
-        let bit = 1u64 << (index as usize % N);
         match self.at(index).span() {
             Some((direction, start, blocks)) => {
                 let end = start.saturating_add(u64::from(blocks));
-                self.spans[index as usize % N] = Span { direction, start, end, age };
-                match direction {
-                    Direction::Read => self.reads |= bit,
-                    Direction::Write => self.writes |= bit,
-                }
+                self.enter_span(index, Span { direction, start, end, age });
             }
-            None => self.barriers |= bit,
+            None => self.barriers |= 1 << (index as usize % N),
         }
     }
 
@@ -329,6 +342,57 @@ impl<const N: usize> Slots<N> {
         self.tail = index;
         self.next_age = self.next_age.wrapping_add(1);
         self.enter(index, self.next_age);
+    }
+
+    /// The same for a read or write of these blocks, to the slot that it is about to get.
+    #[inline(always)]
+    pub fn push_span(&mut self, index: u8, direction: Direction, start: u64, end: u64) {
+        let tail = core::mem::replace(&mut self.tail, index);
+        let slot = self.at_mut(index);
+        (slot.previous, slot.next) = (tail, NONE);
+        if tail == NONE {
+            self.head = index
+        } else {
+            self.at_mut(tail).next = index
+        }
+        self.next_age = self.next_age.wrapping_add(1);
+        self.enter_span(index, Span { direction, start, end, age: self.next_age });
+    }
+
+    #[inline(always)]
+    fn enter_span(&mut self, index: u8, span: Span) {
+        let bit = 1u64 << (index as usize % N);
+        self.starts[bucket(span.start)] |= bit;
+        self.ends[bucket(span.end)] |= bit;
+        match span.direction {
+            Direction::Read => self.reads |= bit,
+            Direction::Write => self.writes |= bit,
+        }
+        self.spans[index as usize % N] = span;
+    }
+
+    #[inline(always)]
+    fn leave_span(&mut self, index: u8, start: u64, end: u64) {
+        let others = !(1u64 << (index as usize % N));
+        self.starts[bucket(start)] &= others;
+        self.ends[bucket(end)] &= others;
+        self.reads &= others;
+        self.writes &= others;
+    }
+
+    /// The head, a read or write of these blocks, goes to the controller.
+    #[inline(always)]
+    pub fn pop(&mut self, head: u8, start: u64, end: u64) {
+        let slot = self.at_mut(head);
+        slot.state = State::Active;
+        let next = slot.next;
+        self.head = next;
+        if next == NONE {
+            self.tail = NONE
+        } else {
+            self.at_mut(next).previous = NONE
+        }
+        self.leave_span(head, start, end);
     }
 
     /// At its front: one that was there before, with its old age.
@@ -390,9 +454,31 @@ impl<const N: usize> Slots<N> {
         } else {
             self.at_mut(next).previous = previous
         }
-        self.reads &= !bit;
-        self.writes &= !bit;
+        if self.barriers & bit == 0 {
+            let Span { start, end, .. } = *self.span(index);
+            self.leave_span(index, start, end);
+        }
         self.barriers &= !bit;
+    }
+
+    /// Queued reads and writes of which one may begin at `end`, or end at `start`: nobody else does.
+    pub fn near(&self, start: u64, end: u64) -> u64 {
+        self.starts[bucket(end)] | self.ends[bucket(start)]
+    }
+
+    /// Does another queued read or write begin where this ends, or end where it begins?
+    #[inline(always)]
+    pub fn has_neighbour(&self, index: u8, start: u64, end: u64) -> bool {
+        bits(self.near(start, end) & !(1 << index)).any(|other| {
+            let span = self.span(other);
+            span.start == end || span.end == start
+        })
+    }
+
+    /// A request that never waits: it has an age all the same, for the case that it must be tried again.
+    pub fn pass(&mut self, index: u8) {
+        self.next_age = self.next_age.wrapping_add(1);
+        self.spans[index as usize % N].age = self.next_age;
     }
 
     /// What a policy may pick from: queued reads and writes before the first barrier, oldest first.

@@ -195,6 +195,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         slot.rules.set(Rules::FLUSH_AFTER, false);
         slot.moved_blocks = 0;
         self.control = index;
+        self.close_straight();
         self.gathered.forget();
         self.stats.durable_flushes += 1;
         self.begin_flush(now_ns);

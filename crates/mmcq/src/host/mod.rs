@@ -154,6 +154,15 @@ pub struct Done {
     pub tuned: bool,
 }
 
+/// A phase with an R1 that ended well, in few words: see [`Host::ack_plain`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Plain {
+    /// The command's R1.
+    pub status: u32,
+    /// The R1 of an automatic CMD12; 0 without one.
+    pub stop: u32,
+}
+
 /// What [`Host::ack`] found.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Events {
@@ -336,6 +345,18 @@ pub trait Host {
     /// longest time the card may take for data and busy, for the controller's own timer.
     fn start(&mut self, phase: &Phase, segments: &[Segment], timeout_ns: u64) -> Result<(), StartError>;
 
+    /// As [`start`](Host::start), for the phases that are started most: a read or write of blocks in one piece, or a command without data, each with an R1. A driver that
+    /// can do these in fewer instructions does so here; firmware without [`Policy::STRAIGHT`](crate::sched::Policy::STRAIGHT) does not carry that.
+    #[inline]
+    fn start_plain(
+        &mut self,
+        phase: &Phase,
+        segments: &[Segment],
+        timeout_ns: u64,
+    ) -> Result<(), StartError> {
+        self.start(phase, segments, timeout_ns)
+    }
+
     /// Starts a command that leaves DAT alone (no data, no busy, a short response) while the data of the phase in progress move. It ends by
     /// [`ack_beside`](Host::ack_beside), maybe after that phase has. A fault of it is the driver's to clean up, on the CMD line alone; until that is done
     /// nothing starts. [`BusOp::ResetLines`] and [`BusOp::ResetAll`] forget it.
@@ -360,6 +381,18 @@ pub trait Host {
     /// it believes a deadline. `segments` are those of the phase in progress, as given to [`start`](Host::start). After it returns no acknowledged
     /// event keeps the interrupt line asserted.
     fn ack(&mut self, segments: &[Segment]) -> Events;
+
+    /// As [`ack`](Host::ack), for who waits for the end of a phase with an R1. A driver that can tell in a few instructions that it ended well, and that nothing else
+    /// happened, says so in few words.
+    #[inline]
+    fn ack_plain(&mut self, segments: &[Segment]) -> Result<Plain, Events> {
+        match self.ack(segments) {
+            Events { phase: Some(Ok(done)), card_irq: false, presence: false, retune: false } => {
+                Ok(Plain { status: done.response.words[0], stop: done.stop.unwrap_or(0) })
+            }
+            events => Err(events),
+        }
+    }
 
     /// Begins or continues a bus operation: call with the same `op` until it is `Done` or `Failed`. `first` marks the beginning.
     fn set_bus(&mut self, op: BusOp, first: bool, now_ns: u64) -> Step;

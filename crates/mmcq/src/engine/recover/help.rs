@@ -117,6 +117,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         }
         self.helping.waker = waker.cloned();
         if waker.is_some() {
+            self.close_straight();
             self.room = self.config.admitted.min((N as u8).saturating_sub(1).max(1));
         }
     }
@@ -148,7 +149,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
                     self.helping.cycle_ns = 0;
                     self.incident.card_is_new();
                 }
-                self.target = Some(target);
+                self.set_card(Some(target));
                 self.rebar();
                 if help.loses_state() {
                     // Whichever partition the card was in.
@@ -253,6 +254,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     pub(in super::super) fn restop(&mut self) {
         let helping = self.helping.asked.is_some() || self.helping.presence_at_ns != u64::MAX;
         self.stopped = self.mode == Mode::Halted || P::RECOVERS && helping;
+        self.close_straight();
     }
 
     /// Are there requests that are not even accepted, or only to go alone?
@@ -260,6 +262,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         let broken = self.is_dead || self.read_only || self.cache_lost;
         let picky = self.target.as_ref().is_some_and(|t| t.quirks.has(Quirks::LAST_BLOCK_ALONE));
         self.barred = self.mode == Mode::Suspended || P::RECOVERS && (broken || picky);
+        self.close_straight();
     }
 
     /// Why a request is not accepted, if so. Reads of the end of a card whose last block must be read alone

@@ -136,6 +136,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         self.again = self.continue_failed(error);
         self.failure = Some(error);
         self.blocked = false;
+        self.forget_straight();
         if H::CONTINUES {
             self.closing = false;
         }
@@ -172,6 +173,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         let generation = if owner == NONE { 0 } else { self.slots.at(owner).generation };
         let card_ns = self.target.map_or(0, |t| t.read_timeout_ns.saturating_add(t.write_timeout_ns));
         let card_ns = card_ns.saturating_add(self.flush_ns());
+        self.close_straight();
         let incident = &mut self.incident;
         if !incident.open || (incident.owner, incident.generation) != (owner, generation) {
             (incident.open, incident.owner, incident.generation) = (true, owner, generation);

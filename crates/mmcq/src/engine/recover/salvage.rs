@@ -160,7 +160,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         let _ = self.host.set_bus(BusOp::PowerOff, true, now_ns);
         for index in 0..N as u8 {
             let slot = self.slots.at_mut(index);
-            if slot.state == State::Active && slot.buf.owned && slot.segment.len > 0 {
+            if slot.state == State::Active && slot.buf.owned() && slot.segment.len > 0 {
                 slot.buf = DmaBuf::EMPTY;
                 self.stats.leaked += 1;
             }

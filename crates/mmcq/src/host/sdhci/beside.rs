@@ -78,8 +78,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         }
         self.beside = Some(Beside { response: self.port.read32(RESPONSE_0), line: Line::Free });
         // Its response is not in the registers, and whoever starts next looks twice.
-        self.active =
-            Some(Active { resp: Resp::None, alone: false, seen: active.seen | INT_COMMAND, ..active });
+        let seen = active.seen | INT_COMMAND;
+        self.active = Some(Active { resp: Resp::None, alone: false, seen, quick: u32::MAX, ..active });
     }
 
     /// The response of a phase whose own was put aside; all others have one in the registers, or none.
@@ -143,6 +143,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
             resp: Resp::None,
             auto: Auto::None,
             work: Work::Command,
+            quick: u32::MAX,
             alone: false,
             seen: 0,
             count_tells: false,

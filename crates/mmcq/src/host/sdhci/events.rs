@@ -4,7 +4,7 @@ use super::Sdhci;
 use super::config::Quirks;
 use super::phase::{Active, BOUNDARY_BYTES, Work};
 use super::regs::*;
-use crate::host::{Auto, Cause, Direction, Dma, Done, Events, Fault, Regs, Segment, Stage};
+use crate::host::{Auto, Cause, Direction, Dma, Done, Events, Fault, Plain, Regs, Segment, Stage};
 use crate::plant::{self, Bug};
 use crate::spec::command::Resp;
 use crate::spec::response::{R1, Response};
@@ -19,8 +19,35 @@ const READY_LOOKS: u32 = 256;
 
 impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
     pub(super) fn take_events(&mut self, segments: &[Segment]) -> Events {
-        let mut events = Events::default();
         let status = self.port.read32(INT_STATUS) & self.own_bits;
+        self.take_others(status, segments)
+    }
+
+    /// The end of a command with an R1, or of its transfer by ADMA, that went well; if that is all there is.
+    #[inline(always)]
+    pub(super) fn take_end(&mut self, segments: &[Segment]) -> Result<Plain, Events> {
+        let status = self.port.read32(INT_STATUS) & self.own_bits;
+        let Some(active) = &self.active else { return Err(self.take_others(status, segments)) };
+        let (auto, count_tells, alone) = (active.auto, active.count_tells, active.alone);
+        // Bits that are missing, or beyond those that are expected.
+        let end = (active.seen | status) ^ active.quick;
+        if end != 0 || status == 0 || plant::any() {
+            return Err(self.take_others(status, segments));
+        }
+        self.port.write32(INT_STATUS, status);
+        (self.active, self.idle) = (None, alone);
+        let mut plain = Plain { status: self.port.read32(RESPONSE_0), stop: 0 };
+        if count_tells {
+            plain.status |= self.port.read32(RESPONSE_3) & R1::DEFERRED;
+        }
+        if auto == Auto::Stop {
+            plain.stop = self.port.read32(RESPONSE_3);
+        }
+        Ok(plain)
+    }
+
+    fn take_others(&mut self, status: u32, segments: &[Segment]) -> Events {
+        let mut events = Events::default();
         if status == 0 && self.active.is_none_or(|active| active.work != Work::Tuning) {
             return events;
         }
@@ -169,20 +196,21 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
     }
 
     fn response(&self, resp: Resp) -> Response {
-        let mut words = [0; 4];
         match resp {
-            Resp::None => words[0] = self.kept_response(),
-            Resp::R2 => {
-                let read = [RESPONSE_3, RESPONSE_2, RESPONSE_1, RESPONSE_0].map(|at| self.port.read32(at));
-                let [a, b, c, d] = read;
-                words = if self.config.quirks.has(Quirks::RSP136_HAS_CRC) {
-                    [a, b, c, d & !0xff]
-                } else {
-                    [a << 8 | b >> 24, b << 8 | c >> 24, c << 8 | d >> 24, d << 8]
-                };
-            }
-            _ => words[0] = self.port.read32(RESPONSE_0),
+            Resp::None => Response::short(self.kept_response()),
+            Resp::R2 => self.long_response(),
+            _ => Response::short(self.port.read32(RESPONSE_0)),
         }
+    }
+
+    fn long_response(&self) -> Response {
+        let read = [RESPONSE_3, RESPONSE_2, RESPONSE_1, RESPONSE_0].map(|at| self.port.read32(at));
+        let [a, b, c, d] = read;
+        let words = if self.config.quirks.has(Quirks::RSP136_HAS_CRC) {
+            [a, b, c, d & !0xff]
+        } else {
+            [a << 8 | b >> 24, b << 8 | c >> 24, c << 8 | d >> 24, d << 8]
+        };
         Response { words }
     }
 

@@ -22,7 +22,7 @@ mod table;
 mod tests;
 
 use crate::host::{
-    BusOp, Caps, Cause, Direction, Dma, DmaError, Events, Host, Phase, Regs, Segment, StartError, Step,
+    BusOp, Caps, Cause, Direction, Dma, DmaError, Events, Host, Phase, Plain, Regs, Segment, StartError, Step,
 };
 use crate::spec::command::Command;
 use beside::Beside;
@@ -74,6 +74,8 @@ struct Shadow {
     timeout: Option<u8>,
     timeout_ns: Option<u64>,
     adma_high: Option<u32>,
+    /// A transfer of no more blocks than this, in one piece, needs but what differs from one to the next ([`Sdhci::start_quickly`]); 0: not known yet.
+    quick_blocks: u32,
 }
 
 impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
@@ -149,6 +151,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
     }
 
     /// Writes the signal enables if they differ from what is there.
+    #[inline]
     fn set_signal(&mut self, signal: u32) {
         if self.shadow.signal != Some(signal) {
             self.port.write32(INT_SIGNAL, signal);
@@ -189,16 +192,13 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Host for Sdhci<R, D, DESCRIPTORS
             return Err(DmaError::Alignment);
         }
         let bus = self.dma.map(segment.ptr, segment.len as usize, direction)?;
-        let end = bus.checked_add(segment.len.into());
-        let reach = if self.model.wide { u64::MAX } else { 1 << 32 };
-        let wrong = match end {
-            Some(end) if end <= reach && bus.is_multiple_of(4) => {
-                segment.bus = bus;
-                return Ok(());
-            }
-            Some(end) if end <= reach => DmaError::Alignment,
-            _ => DmaError::Unreachable,
-        };
+        let end = bus.wrapping_add(segment.len.into());
+        let within = end >= bus && (self.model.wide || end <= 1 << 32);
+        if within && bus.is_multiple_of(4) {
+            segment.bus = bus;
+            return Ok(());
+        }
+        let wrong = if within { DmaError::Alignment } else { DmaError::Unreachable };
         self.dma.unmap(bus, segment.ptr, segment.len as usize, direction);
         Err(wrong)
     }
@@ -211,6 +211,20 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Host for Sdhci<R, D, DESCRIPTORS
 
     fn start(&mut self, phase: &Phase, segments: &[Segment], timeout_ns: u64) -> Result<(), StartError> {
         self.start_phase(phase, segments, timeout_ns)
+    }
+
+    #[inline(always)]
+    fn start_plain(
+        &mut self,
+        phase: &Phase,
+        segments: &[Segment],
+        timeout_ns: u64,
+    ) -> Result<(), StartError> {
+        let quickly = match &phase.data {
+            Some(data) => self.start_quickly(phase, data, segments, timeout_ns),
+            None => self.start_short(phase),
+        };
+        if quickly { Ok(()) } else { self.start_phase(phase, segments, timeout_ns) }
     }
 
     fn start_beside(&mut self, command: &Command) -> Result<(), StartError> {
@@ -227,6 +241,11 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Host for Sdhci<R, D, DESCRIPTORS
 
     fn ack(&mut self, segments: &[Segment]) -> Events {
         self.take_events(segments)
+    }
+
+    #[inline(always)]
+    fn ack_plain(&mut self, segments: &[Segment]) -> Result<Plain, Events> {
+        self.take_end(segments)
     }
 
     fn set_bus(&mut self, op: BusOp, first: bool, now_ns: u64) -> Step {

@@ -16,6 +16,8 @@ const STOP_TRANSMISSION: u8 = 12;
 const VOLTAGE_SWITCH: u8 = 11;
 /// The distance of SDMA's stops; see [`BOUNDARY_512K`].
 pub(super) const BOUNDARY_BYTES: u64 = 512 * 1024;
+/// Of a memory card's transfers.
+const BLOCK_BYTES: u32 = 512;
 
 /// The phase that the controller works on.
 #[derive(Clone, Copy, Debug)]
@@ -23,12 +25,34 @@ pub(super) struct Active {
     pub(super) resp: Resp,
     pub(super) auto: Auto,
     pub(super) work: Work,
+    /// With an R1, and no work for the CPU: the status bits that end it well. Bits that never come together otherwise.
+    pub(super) quick: u32,
     /// No other phase was in progress when this one started.
     pub(super) alone: bool,
     /// Status bits that have come.
     pub(super) seen: u32,
     /// The answer to its automatic CMD23 may tell how the write before it went.
     pub(super) count_tells: bool,
+}
+
+/// READ_MULTIPLE_BLOCK and WRITE_MULTIPLE_BLOCK, of a single block too.
+#[cold]
+#[inline(never)]
+fn takes_several(index: u8) -> bool {
+    matches!(index, 18 | 25)
+}
+
+impl Active {
+    /// A command with an R1, and nothing else.
+    const SHORT: Active = Active {
+        resp: Resp::R1,
+        auto: Auto::None,
+        work: Work::Command,
+        quick: INT_COMMAND,
+        alone: true,
+        seen: 0,
+        count_tells: false,
+    };
 }
 
 /// What a phase does beside its command.
@@ -87,7 +111,80 @@ pub(super) struct Transfer {
 }
 
 impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
-    #[inline]
+    /// Starts a transfer that differs from an earlier one only in its blocks and its memory. False, and nothing done: it is another.
+    #[inline(always)]
+    pub(super) fn start_quickly(
+        &mut self,
+        phase: &Phase,
+        data: &Data,
+        segments: &[Segment],
+        timeout_ns: u64,
+    ) -> bool {
+        let [segment] = segments else { return false };
+        let Command { index, arg, resp } = phase.command;
+        let Data { direction, block_size, blocks } = *data;
+        let bytes = blocks.wrapping_mul(BLOCK_BYTES);
+        let whole = u32::from(block_size) == BLOCK_BYTES && resp == Resp::R1 && !phase.tuning;
+        // None at all is too many; and so few are far from an overflow.
+        let fits = blocks.wrapping_sub(1) < self.shadow.quick_blocks && bytes <= segment.len;
+        if !whole || !fits || !self.idle || self.shadow.timeout_ns != Some(timeout_ns) || plant::any() {
+            return false;
+        }
+        let (auto, auto_mode) = match phase.auto {
+            Auto::None => (Auto::None, 0),
+            Auto::Stop if self.caps.auto_stop => (Auto::Stop, MODE_AUTO_CMD12),
+            Auto::Count(argument) if self.caps.auto_count => (Auto::Count(argument), MODE_AUTO_CMD23),
+            _ => return false,
+        };
+        let write = direction == Direction::Write;
+        let way = if write { 0 } else { MODE_READ };
+        let several = if blocks > 1 || takes_several(index) { MODE_MULTI } else { 0 };
+        let table_bytes = self.table.build_one(self.model.form, bytes, segment.bus);
+        let place: NonNull<Table<DESCRIPTORS>> = NonNull::from(&mut *self.table);
+        self.dma.sync(self.table_bus, place.cast(), table_bytes);
+        self.port.write32(ADMA_ADDRESS, self.table_bus as u32);
+        self.port.write32(BLOCK_SIZE, u32::from(block_size | BOUNDARY_512K) | blocks << 16);
+        let mut count_tells = false;
+        if let Auto::Count(argument) = auto {
+            self.port.write32(ARGUMENT_2, argument);
+            count_tells = self.programs;
+        }
+        self.programs = write;
+        let active =
+            Active { auto, work: Work::Adma, quick: Work::Adma.needs(), count_tells, ..Active::SHORT };
+        self.send(active, arg, index, COMMAND_DATA, way | several | auto_mode | MODE_DMA | MODE_BLOCK_COUNT);
+        true
+    }
+
+    /// Starts a command that asks for an R1 and no more. False, and nothing done: it is another.
+    #[inline(always)]
+    pub(super) fn start_short(&mut self, phase: &Phase) -> bool {
+        let Command { index, arg, resp } = phase.command;
+        let other = phase.auto != Auto::None || phase.tuning || resp != Resp::R1;
+        if other || matches!(index, STOP_TRANSMISSION | VOLTAGE_SWITCH) || plant::any() {
+            return false;
+        }
+        if !self.idle || self.shadow.quick_blocks == 0 {
+            return false;
+        }
+        self.programs = false;
+        self.send(Active::SHORT, arg, index, 0, 0);
+        true
+    }
+
+    /// The last that all of these have in common. CMD and DAT are idle.
+    #[inline(always)]
+    fn send(&mut self, active: Active, arg: u32, index: u8, data: u16, mode: u16) {
+        self.set_signal(self.shadow.base_signal | active.work.signal());
+        let alone = self.active.is_none();
+        (self.idle, self.switching) = (false, false);
+        self.active = Some(Active { alone, ..active });
+        self.port.write32(ARGUMENT, arg);
+        let command = u32::from(index & 0x3f) << COMMAND_INDEX_SHIFT;
+        let kind = u32::from(COMMAND_48 | COMMAND_CRC | COMMAND_INDEX | data);
+        self.port.write32(TRANSFER_MODE, (command | kind) << 16 | u32::from(mode));
+    }
+
     pub(super) fn start_phase(
         &mut self,
         phase: &Phase,
@@ -119,7 +216,14 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         let programmed = core::mem::replace(&mut self.programs, writes || phase.command.resp == Resp::R1b);
         let count_tells = programmed && matches!(phase.auto, Auto::Count(_));
         let resp = phase.command.resp;
-        self.active = Some(Active { resp, auto: phase.auto, work, alone, seen: 0, count_tells });
+        let plain = resp == Resp::R1 && matches!(work, Work::Adma | Work::Command);
+        let quick = if plain { work.needs() } else { u32::MAX };
+        if work == Work::Adma && self.port.joins() && !self.model.form.nop_end {
+            // From now on all that lasts from one such transfer to the next is in the registers.
+            self.shadow.quick_blocks =
+                (self.model.form.chunk / BLOCK_BYTES).min(self.caps.max_blocks).min(0xffff);
+        }
+        self.active = Some(Active { resp, auto: phase.auto, work, quick, alone, seen: 0, count_tells });
         self.port.write32(ARGUMENT, phase.command.arg);
         self.port.write_pair(TRANSFER_MODE, mode, command);
         Ok(())

@@ -53,15 +53,24 @@ impl<R: Regs> Port<R> {
         self.regs.write32(offset, value);
     }
 
+    /// Neighbours of 16 bits are written together.
+    pub(super) fn joins(&self) -> bool {
+        !self.split
+    }
+
     /// Two neighbours of 16 bits, the lower first.
     #[inline]
     pub(super) fn write_pair(&self, offset: u16, low: u16, high: u16) {
         if self.split {
-            self.regs.write16(offset, low);
-            self.regs.write16(offset + 2, high);
-            return;
+            return self.write_halves(offset, low, high);
         }
         self.regs.write32(offset, u32::from(low) | u32::from(high) << 16);
+    }
+
+    #[cold]
+    fn write_halves(&self, offset: u16, low: u16, high: u16) {
+        self.regs.write16(offset, low);
+        self.regs.write16(offset + 2, high);
     }
 
     /// The last `count` (1 to 4) bytes of a block into the buffer port, in byte lanes: a controller that

@@ -1,0 +1,5 @@
+//! Of what the other images do only who is alone.
+
+#[path = "../../plan/alone.rs"]
+#[allow(dead_code, reason = "the lock is for mmcq's engine")]
+pub mod alone;

@@ -1,0 +1,428 @@
+//! The straight path: an ordinary read or write while nothing else is going on.
+//!
+//! Nearly every request is one: nothing is open, stopped or failing, no command goes beside data, nothing of the card's is special. Such a request skips the
+//! questions that the general path asks ([`phases`](super::phases)) and does what that would have done; what is left behind is the same. Whoever has anything
+//! special to tell makes a test here fail, and everything goes the general way. `tests/straight.rs` compares the two.
+//!
+//! Three shortcuts: from `submit` to the controller without the queue, from the end of a transfer to its result, and from there to the next in the queue.
+
+use super::phases::{BLOCKS_PER_TIMEOUT, COMMAND_TIMEOUT_NS, SLACK_NS, Stage};
+use super::slot::{NONE, Rules, State};
+use super::stream::End;
+use super::{BLOCK_BYTES, DmaBuf, Engine, Kind, Output, Request, SlotId, Span, Target};
+use crate::host::{Auto, BusyDetect, Data, Direction, Done, Events, Host, Phase, Plain, Segment};
+use crate::plant;
+use crate::sched::Policy;
+use crate::spec::command;
+use crate::spec::response::{R1, Response, State as CardState};
+
+/// What is known of such requests before any comes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Straight {
+    /// One past the card's last block.
+    sectors: u64,
+    /// Most blocks of a read and of a write; 0: none goes this way.
+    blocks: [u32; 2],
+    /// Longest wait of the controller.
+    timeout_ns: [u64; 2],
+    rca: u16,
+    /// From a block to its address.
+    shift: u8,
+    /// Several blocks end by an automatic CMD23, otherwise by an automatic CMD12.
+    counted: bool,
+    /// Somebody may have something special to tell since it was last looked for.
+    pub closed: bool,
+    /// What the controller has, if it was started here and may end here.
+    pub under_way: Way,
+}
+
+/// What the straight path has started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    Nothing,
+    Read,
+    Write,
+    /// CMD13 after writes.
+    Status,
+}
+
+impl Straight {
+    pub const NONE: Straight = Straight {
+        sectors: 0,
+        blocks: [0; 2],
+        timeout_ns: [0; 2],
+        rca: 0,
+        shift: 0,
+        counted: false,
+        closed: true,
+        under_way: Way::Nothing,
+    };
+}
+
+/// Bits of an R1 that say more than that all is well.
+const WRONG: u32 = R1::OWN | R1::DEFERRED | R1::EXCEPTION_EVENT;
+
+impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
+    /// There is such a path.
+    pub(crate) const STRAIGHT: bool = P::STRAIGHT && P::IN_ORDER && P::RECOVERS && !H::CONTINUES;
+
+    /// The card is another, or known better.
+    pub(super) fn set_card(&mut self, target: Option<Target>) {
+        self.target = target;
+        if !Self::STRAIGHT {
+            return;
+        }
+        self.straight.blocks = [0; 2];
+        self.straight.rca = target.map_or(0, |target| target.rca);
+        let Some(target) = target else { return };
+        let caps = self.host.caps();
+        let counted = target.count && !caps.no_count && caps.auto_count;
+        let ahead = usize::from(self.config.prepared) >= N;
+        let patient = target.read_timeout_ns.max(target.write_timeout_ns) >> 48 != 0;
+        if target.extended_address || !(counted || caps.auto_stop) || !ahead || patient || plant::any() {
+            return;
+        }
+        let blocks = caps.max_blocks.min(caps.max_bytes / BLOCK_BYTES).min(0xffff);
+        self.straight = Straight {
+            sectors: target.sectors,
+            blocks: [blocks, if target.protected { 0 } else { blocks }],
+            timeout_ns: [target.read_timeout_ns, target.write_timeout_ns],
+            shift: if target.block_addressed { 0 } else { BLOCK_BYTES.trailing_zeros() as u8 },
+            counted,
+            ..self.straight
+        };
+    }
+
+    /// The straight path knows nothing of this. Whoever makes it true sets `closed`.
+    fn is_special(&self) -> bool {
+        let io = self.control != NONE
+            || self.slots.has_io()
+            || self.is_beside()
+            || self.io_run != 0
+            || self.chain_until_ns != 0;
+        io || self.card_irq || self.stopped || self.barred || self.incident.open
+    }
+
+    /// One more may come, be it that a slot is kept for urgent requests.
+    #[inline(always)]
+    fn has_room(&self) -> bool {
+        self.slots.free_count() as usize > N.saturating_sub(usize::from(self.room))
+    }
+
+    /// Somebody may have something special to tell from now on.
+    #[inline(always)]
+    pub(super) fn close_straight(&mut self) {
+        if Self::STRAIGHT {
+            self.straight.closed = true;
+        }
+    }
+
+    /// What is under way ends by the general path.
+    #[inline(always)]
+    pub(super) fn forget_straight(&mut self) {
+        if Self::STRAIGHT {
+            self.straight.under_way = Way::Nothing;
+        }
+    }
+
+    #[inline(always)]
+    fn is_open(&mut self) -> bool {
+        if self.straight.closed {
+            return self.opens();
+        }
+        debug_assert!(!self.is_special(), "somebody has not closed the straight path");
+        true
+    }
+
+    #[inline(never)]
+    fn opens(&mut self) -> bool {
+        self.straight.closed = self.is_special();
+        !self.straight.closed
+    }
+
+    /// Accepts and starts a request if nobody is in its way.
+    #[inline(always)]
+    pub(super) fn submit_straight(&mut self, request: &mut Request, now_ns: u64) -> Option<SlotId> {
+        // Each direction by itself: much of what follows is then known when this is compiled.
+        match request.kind {
+            Kind::Read { lba, blocks } => self.submit_blocks(Direction::Read, lba, blocks, request, now_ns),
+            Kind::Write { lba, blocks } => self.submit_blocks(Direction::Write, lba, blocks, request, now_ns),
+            _ => None,
+        }
+    }
+
+    #[inline(always)]
+    fn submit_blocks(
+        &mut self,
+        direction: Direction,
+        lba: u64,
+        blocks: u32,
+        request: &mut Request,
+        now_ns: u64,
+    ) -> Option<SlotId> {
+        let end = lba.checked_add(u64::from(blocks))?;
+        let ordinary = self.is_ordinary(direction, blocks) && end <= self.straight.sectors;
+        if !ordinary || request.durable | request.urgent || !self.is_open() || !self.has_room() {
+            return None;
+        }
+        let idle = matches!(self.stage, Stage::Idle);
+        if idle && (self.slots.head != NONE || self.settling != 0 || now_ns >= self.upkeep.due_ns) {
+            return None;
+        }
+        let len = blocks * BLOCK_BYTES;
+        if request.buf.len_bytes() < len {
+            return None;
+        }
+        let mut segment = Segment { ptr: request.buf.as_non_null(), len, bus: 0 };
+        self.host.map(&mut segment, direction).ok()?;
+        let index = self.slots.allocate()?;
+        let state = if idle { State::Active } else { State::Queued };
+        if idle {
+            self.slots.pass(index);
+        } else {
+            self.slots.push_span(index, direction, lba, end);
+        }
+        let slot = self.slots.at_mut(index);
+        slot.kind = match direction {
+            Direction::Read => Kind::Read { lba, blocks },
+            Direction::Write => Kind::Write { lba, blocks },
+        };
+        (slot.origin, slot.arrived_ns) = (request.origin, now_ns);
+        (slot.rules, slot.urgent) = (Rules::NONE, false);
+        (slot.solo, slot.redone, slot.prepared, slot.moved_blocks) = (false, false, true, 0);
+        slot.segment = segment;
+        slot.buf = core::mem::replace(&mut request.buf, DmaBuf::EMPTY);
+        slot.result = Ok(Output::default());
+        slot.state = state;
+        let generation = slot.generation;
+        self.prepared += 1;
+        self.stats.requests += 1;
+        if idle {
+            self.start_straight(index, direction, lba, blocks, segment, now_ns);
+        }
+        Some(SlotId { index, generation })
+    }
+
+    /// So many blocks go in one transfer, by what the host does itself.
+    #[inline(always)]
+    fn is_ordinary(&self, direction: Direction, blocks: u32) -> bool {
+        let [read, write] = self.straight.blocks;
+        let most = if direction == Direction::Read { read } else { write };
+        // None at all is too many.
+        blocks.wrapping_sub(1) < most
+    }
+
+    /// Starts what is next. False: that is for the general path.
+    #[inline(always)]
+    pub(super) fn next_straight(&mut self, now_ns: u64) -> bool {
+        if !matches!(self.stage, Stage::Idle) || !self.is_open() {
+            return false;
+        }
+        let head = self.slots.head;
+        if head == NONE {
+            if self.settling == 0 && self.upkeep.due_ns != u64::MAX {
+                return false;
+            }
+            self.wake_ns = u64::MAX;
+            if self.settling != 0 {
+                self.ask_straight(now_ns);
+            }
+            return true;
+        }
+        self.send_straight(head, now_ns)
+    }
+
+    /// Starts the head of the queue. False: that is for the general path.
+    #[inline(never)]
+    fn send_straight(&mut self, head: u8, now_ns: u64) -> bool {
+        let slot = self.slots.at(head);
+        let (direction, lba, blocks) = match slot.kind {
+            Kind::Read { lba, blocks } => (Direction::Read, lba, blocks),
+            Kind::Write { lba, blocks } => (Direction::Write, lba, blocks),
+            _ => return false,
+        };
+        let special = slot.solo | !slot.prepared | (slot.moved_blocks != 0) | (slot.rules != Rules::NONE);
+        let end = lba.wrapping_add(u64::from(blocks));
+        let due = now_ns >= self.upkeep.due_ns;
+        if special || due || self.slots.has_neighbour(head, lba, end) || !self.is_ordinary(direction, blocks)
+        {
+            return false;
+        }
+        if self.settling != 0
+            && (blocks > self.config.settle_blocks || self.settling & self.incident.doubted != 0)
+        {
+            return false;
+        }
+        let segment = slot.segment;
+        self.slots.pop(head, lba, end);
+        self.start_straight(head, direction, lba, blocks, segment, now_ns);
+        true
+    }
+
+    #[inline(always)]
+    fn start_straight(
+        &mut self,
+        index: u8,
+        direction: Direction,
+        lba: u64,
+        blocks: u32,
+        segment: Segment,
+        now_ns: u64,
+    ) {
+        self.gathered.one(index, direction, lba, blocks);
+        self.end = End::Here;
+        self.stats.transfers += 1;
+        self.failure = None;
+        self.questions = 0;
+        self.dirty |= direction == Direction::Write;
+        let straight = &self.straight;
+        let address = (lba as u32) << straight.shift;
+        let ([read_ns, write_ns], several) = (straight.timeout_ns, blocks > 1);
+        let (command, timeout_ns) = match (direction, several) {
+            (Direction::Read, true) => (command::read_multiple_block(address), read_ns),
+            (Direction::Read, false) => (command::read_single_block(address), read_ns),
+            (Direction::Write, true) => (command::write_multiple_block(address), write_ns),
+            (Direction::Write, false) => (command::write_block(address), write_ns),
+        };
+        let auto = match (several, straight.counted) {
+            (false, _) => Auto::None,
+            (true, true) => Auto::Count(command::set_block_count(blocks, false).arg),
+            (true, false) => Auto::Stop,
+        };
+        let data = Some(Data { direction, block_size: BLOCK_BYTES as u16, blocks });
+        // Far from an overflow: see `set_card`.
+        let mut limit_ns = timeout_ns + 2 * u64::from(blocks) * self.block_ns;
+        if u64::from(blocks) >= BLOCKS_PER_TIMEOUT {
+            limit_ns += timeout_ns * (u64::from(blocks) / BLOCKS_PER_TIMEOUT);
+        }
+        self.stage = Stage::Main;
+        self.deadline_ns = now_ns.saturating_add(limit_ns + SLACK_NS);
+        self.segment_count = 1;
+        if let Some(first) = self.segments.first_mut() {
+            *first = segment;
+        }
+        self.phase = Phase { command, data, auto, tuning: false };
+        self.straight.under_way = match direction {
+            Direction::Read => Way::Read,
+            // Whoever has to ask the card whether it is ready goes the general way.
+            Direction::Write if self.host.caps().busy != BusyDetect::Interrupt => Way::Nothing,
+            Direction::Write => Way::Write,
+        };
+        let result = self.host.start_plain(&self.phase, self.segments.get(..1).unwrap_or(&[]), timeout_ns);
+        self.note_start(result, now_ns);
+    }
+
+    /// Asks the card how its writes went.
+    #[inline(always)]
+    fn ask_straight(&mut self, now_ns: u64) {
+        self.stats.status_asked += 1;
+        self.questions = 0;
+        self.stage = Stage::Status;
+        self.deadline_ns = now_ns.saturating_add(COMMAND_TIMEOUT_NS + SLACK_NS);
+        let command = command::send_status(self.straight.rca);
+        self.phase = Phase { command, data: None, auto: Auto::None, tuning: false };
+        self.straight.under_way = Way::Status;
+        let result = self.host.start_plain(&self.phase, &[], COMMAND_TIMEOUT_NS);
+        self.note_start(result, now_ns);
+    }
+
+    /// Takes the events of a controller that has a transfer that was started here.
+    #[inline(always)]
+    pub(super) fn acknowledge_straight(&mut self, now_ns: u64) -> bool {
+        let events = match self.host.ack_plain(self.segments.get(..1).unwrap_or(&[])) {
+            Ok(plain) if self.ended_straight(plain, now_ns) => return true,
+            Ok(Plain { status, stop }) => {
+                let stop = (self.phase.auto == Auto::Stop).then_some(stop);
+                let done = Done { response: Response::short(status), stop, tuned: false };
+                Events { phase: Some(Ok(done)), ..Events::default() }
+            }
+            Err(events) => events,
+        };
+        self.acknowledged(events, false, now_ns)
+    }
+
+    /// What was started here is over on the wire. False, and nothing done: there is more to it than that.
+    #[inline(always)]
+    fn ended_straight(&mut self, plain: Plain, now_ns: u64) -> bool {
+        if (plain.status | plain.stop) & WRONG != 0 {
+            return false;
+        }
+        // Only CMD13 may find the card programming, and that is not its end.
+        if R1(plain.status).current_state() == CardState::Prg {
+            return false;
+        }
+        let way = self.straight.under_way;
+        self.last = Some(Span { phase: self.phase, began_ns: self.began_ns, ended_ns: now_ns });
+        self.straight.under_way = Way::Nothing;
+        self.stage = Stage::Idle;
+        (self.wake_ns, self.deadline_ns) = (u64::MAX, u64::MAX);
+        // What was written before.
+        let mut written = NONE;
+        if self.settling != 0 {
+            written = self.settle_straight(plain.status);
+        }
+        let mut read = NONE;
+        if way != Way::Status {
+            let (index, blocks) = (self.gathered.first(), self.gathered.blocks);
+            let slot = self.slots.at_mut(index);
+            slot.moved_blocks = blocks;
+            if let Ok(output) = &mut slot.result {
+                output.bytes = blocks * BLOCK_BYTES;
+            }
+            if way == Way::Write {
+                slot.state = State::Settling;
+                self.settling |= 1 << index;
+            } else {
+                slot.state = State::Ended;
+                read = index;
+            }
+        }
+        // The next is started before anything is completed.
+        debug_assert!(!self.straight.closed, "nothing here closes it");
+        let head = self.slots.head;
+        if head == NONE {
+            if self.settling != 0 {
+                self.ask_straight(now_ns);
+            } else if self.upkeep.due_ns != u64::MAX {
+                self.dispatch_any(now_ns);
+            }
+        } else if !self.send_straight(head, now_ns) {
+            self.dispatch_any(now_ns);
+        }
+        if written != NONE {
+            self.end_straight(written, Direction::Write);
+        }
+        if read != NONE {
+            self.end_straight(read, Direction::Read);
+        }
+        true
+    }
+
+    /// The writes that wait for this status, which shows no error. The only one is not completed yet.
+    #[inline(always)]
+    fn settle_straight(&mut self, status: u32) -> u8 {
+        let index = self.settling.trailing_zeros() as u8;
+        let slot = self.slots.at_mut(index);
+        if self.settling & (self.settling - 1) != 0 || slot.rules != Rules::NONE {
+            self.settle(status);
+            return NONE;
+        }
+        slot.state = State::Ended;
+        self.note_written();
+        self.incident.doubted &= !self.settling;
+        self.settling = 0;
+        index
+    }
+
+    #[inline(always)]
+    fn end_straight(&mut self, index: u8, direction: Direction) {
+        if self.host.caps().defer_completion {
+            self.ended |= 1 << index;
+            return;
+        }
+        self.complete(index, direction);
+        if self.unprepared {
+            self.prepare_more();
+        }
+    }
+}

@@ -1,0 +1,265 @@
+//! The straight path through the engine and the general one are the same in all that anybody can see: what the controller is given and when, results, data, counters,
+//! deadlines. One engine takes the straight path wherever it can, another never; the same happens to both.
+
+mod support;
+
+use mmcq::engine::{Completion, Config, DmaBuf, Engine, Kind, Request, SlotId, Work};
+use mmcq::host::{
+    BusOp, BusyDetect, Caps, Cause, Direction, DmaError, Events, Host, Phase, Segment, Stage, StartError,
+    Step,
+};
+use mmcq::sched::{Choice, Fifo, Policy, Waiting};
+use mmcq::spec::response::R1;
+use std::cell::RefCell;
+use std::rc::Rc;
+use support::{TestHost, World, buffer, target};
+
+const BLOCKS: u64 = 256;
+const SLOTS: usize = 8;
+
+/// First in, first out, always by the general path.
+struct Roundabout;
+
+impl Policy for Roundabout {
+    const IN_ORDER: bool = true;
+    const STRAIGHT: bool = false;
+
+    fn pick<I: Iterator<Item = Waiting> + Clone>(&mut self, waiting: I, now_ns: u64) -> Choice {
+        Fifo.pick(waiting, now_ns)
+    }
+}
+
+/// The test's host without open transfers; it writes down what it is given, and refuses to start now and then.
+struct Closed {
+    host: TestHost,
+    started: Vec<(Phase, Vec<u32>, u64)>,
+    refuse: u32,
+}
+
+impl Host for Closed {
+    fn caps(&self) -> &Caps {
+        self.host.caps()
+    }
+    fn map(&mut self, segment: &mut Segment, direction: Direction) -> Result<(), DmaError> {
+        self.host.map(segment, direction)
+    }
+    fn unmap(&mut self, segment: &Segment, direction: Direction) {
+        self.host.unmap(segment, direction);
+    }
+    fn start(&mut self, phase: &Phase, segments: &[Segment], timeout_ns: u64) -> Result<(), StartError> {
+        if self.refuse > 0 {
+            self.refuse -= 1;
+            return Err(StartError::DataLine);
+        }
+        self.host.start(phase, segments, timeout_ns)?;
+        self.started.push((*phase, segments.iter().map(|s| s.len).collect(), timeout_ns));
+        Ok(())
+    }
+    fn ack(&mut self, segments: &[Segment]) -> Events {
+        self.host.ack(segments)
+    }
+    fn set_bus(&mut self, op: BusOp, first: bool, now_ns: u64) -> Step {
+        self.host.set_bus(op, first, now_ns)
+    }
+    fn dat0_busy(&self) -> bool {
+        self.host.dat0_busy()
+    }
+    fn present(&self) -> bool {
+        self.host.present()
+    }
+}
+
+struct Side<P: Policy> {
+    world: Rc<RefCell<World>>,
+    engine: Engine<Closed, SLOTS, P>,
+}
+
+/// What one thing that happens brings.
+#[derive(Debug, PartialEq)]
+enum Seen {
+    Submitted(Result<usize, String>),
+    Work(String),
+    Done(Option<String>),
+    Nothing,
+}
+
+/// One thing that happens.
+#[derive(Clone, Copy, Debug)]
+enum Turn {
+    Submit { kind: Kind, fill: u8, durable: bool, short: bool },
+    Interrupt,
+    Poll,
+    Deadline,
+    Take(usize),
+    Abandon(usize),
+    Fault { cause: Cause, executed: bool },
+    Status(u32),
+    Silent(bool),
+    Refuse(u32),
+    Halt(bool),
+    Again,
+}
+
+impl<P: Policy> Side<P> {
+    fn new(caps: Caps, policy: P, config: Config, protected: bool, busy_polls: u32) -> Self {
+        let world = World::new(BLOCKS);
+        world.borrow_mut().caps = caps;
+        world.borrow_mut().busy_polls = busy_polls;
+        let host = Closed { host: TestHost::new(&world), started: Vec::new(), refuse: 0 };
+        let mut engine = Engine::with_policy(host, config, policy);
+        engine.set_target(Some(mmcq::engine::Target { protected, ..target(BLOCKS) }));
+        Side { world, engine }
+    }
+
+    fn happens(&mut self, step: Turn, ids: &[Option<SlotId>; SLOTS], now: u64) -> (Seen, Option<SlotId>) {
+        let tell = |work: Work| Seen::Work(format!("{work:?}"));
+        let seen = match step {
+            Turn::Submit { kind, fill, durable, short } => {
+                let blocks = match kind {
+                    Kind::Read { blocks, .. } | Kind::Write { blocks, .. } => blocks,
+                    _ => 0,
+                };
+                let buf = if blocks == 0 { DmaBuf::EMPTY } else { buffer(blocks - u32::from(short), fill) };
+                let request = Request::new(kind, buf);
+                let request = if durable { request.durable() } else { request };
+                return match self.engine.submit(request, now) {
+                    Ok(id) => (Seen::Submitted(Ok(id.index())), Some(id)),
+                    Err((error, _)) => (Seen::Submitted(Err(format!("{error:?}"))), None),
+                };
+            }
+            Turn::Interrupt => tell(self.engine.on_irq(now)),
+            Turn::Poll | Turn::Deadline => tell(self.engine.poll(now)),
+            Turn::Take(at) => {
+                let done = ids[at].and_then(|id| self.engine.take(id));
+                Seen::Done(done.map(|Completion { result, done_bytes, buf }| {
+                    format!("{result:?} {done_bytes} {:?}", &buf[..])
+                }))
+            }
+            Turn::Abandon(at) => {
+                if let Some(id) = ids[at] {
+                    self.engine.abandon(id);
+                }
+                Seen::Nothing
+            }
+            Turn::Fault { cause, executed } => {
+                let mut world = self.world.borrow_mut();
+                let nth = world.log.len();
+                world.faults.insert(nth, (cause, Stage::Data, executed));
+                Seen::Nothing
+            }
+            Turn::Status(status) => {
+                self.world.borrow_mut().next_status = status;
+                Seen::Nothing
+            }
+            Turn::Silent(silent) => {
+                self.world.borrow_mut().silent = silent;
+                Seen::Nothing
+            }
+            Turn::Refuse(times) => {
+                self.engine.host_mut().refuse = times;
+                Seen::Nothing
+            }
+            Turn::Halt(true) => {
+                self.engine.halt();
+                Seen::Nothing
+            }
+            Turn::Halt(false) => {
+                self.engine.resume(now);
+                Seen::Nothing
+            }
+            Turn::Again => {
+                self.engine.set_target(Some(target(BLOCKS)));
+                Seen::Nothing
+            }
+        };
+        (seen, None)
+    }
+
+    /// All that can be seen from outside, and the memory of the card.
+    fn looks(&self) -> String {
+        let world = self.world.borrow();
+        let rungs: Vec<_> = self.engine.incidents().collect();
+        format!(
+            "{:?} {:?} {:?} {:?} in use {} mapped {} idle {} {rungs:?}",
+            self.engine.stats(),
+            self.engine.next_deadline_ns(),
+            self.engine.last_phase(),
+            self.engine.awaited(),
+            self.engine.slots_in_use(),
+            world.mapped(),
+            self.engine.is_idle(),
+        )
+    }
+}
+
+#[test]
+fn both_paths_are_the_same() {
+    arbtest::arbtest(|u| {
+        let mut caps = support::caps();
+        caps.auto_count = u.arbitrary()?;
+        caps.auto_stop = u.ratio(3, 4)?;
+        caps.no_count = u.ratio(1, 8)?;
+        caps.defer_completion = u.ratio(1, 4)?;
+        caps.max_bytes = 512 * u.int_in_range(8..=64)?;
+        caps.busy = *u.choose(&[BusyDetect::Interrupt, BusyDetect::Interrupt, BusyDetect::Status])?;
+        let mut config = Config::DEFAULT;
+        if u.ratio(1, 4)? {
+            (config.settle_blocks, config.admitted) = (u.int_in_range(0..=8)?, u.int_in_range(1..=9)?);
+            config.prepared = u.int_in_range(1..=9)?;
+        }
+        let (protected, busy_polls) = (u.ratio(1, 16)?, u.int_in_range(0..=2)?);
+        let mut one = Side::new(caps, Fifo, config, protected, busy_polls);
+        let mut other = Side::new(caps, Roundabout, config, protected, busy_polls);
+        let mut ids = [None; SLOTS];
+        let mut now = 1_000;
+        for turn in 0..u.int_in_range(1..=80)? {
+            now += u.int_in_range(1..=200_000)?;
+            let step = match u.int_in_range(0..=31)? {
+                0..=11 => {
+                    let blocks = u.int_in_range(1..=12)?;
+                    let lba = u.int_in_range(0..=BLOCKS)? & !3;
+                    let kind = match u.int_in_range(0..=15)? {
+                        0..=7 => Kind::Read { lba, blocks },
+                        8..=14 => Kind::Write { lba, blocks },
+                        _ => Kind::Flush,
+                    };
+                    let short = u.ratio(1, 32)? && blocks > 1;
+                    Turn::Submit { kind, fill: turn as u8, durable: u.ratio(1, 16)?, short }
+                }
+                12..=19 => Turn::Interrupt,
+                20 => Turn::Poll,
+                21 => Turn::Deadline,
+                22..=25 => Turn::Take(u.int_in_range(0..=SLOTS - 1)?),
+                26 => Turn::Abandon(u.int_in_range(0..=SLOTS - 1)?),
+                27 => {
+                    Turn::Fault { cause: *u.choose(&[Cause::Crc, Cause::Timeout])?, executed: u.arbitrary()? }
+                }
+                28 => Turn::Status(*u.choose(&[R1::ERROR, R1::WP_VIOLATION, R1::OUT_OF_RANGE])?),
+                29 => Turn::Silent(u.ratio(1, 4)?),
+                30 => Turn::Refuse(u.int_in_range(1..=2)?),
+                _ => match u.int_in_range(0..=3)? {
+                    0 => Turn::Halt(true),
+                    1 | 2 => Turn::Halt(false),
+                    _ => Turn::Again,
+                },
+            };
+            if let Turn::Deadline = step
+                && let Some(at) = one.engine.next_deadline_ns()
+            {
+                now = now.max(at);
+            }
+            let (seen, id) = one.happens(step, &ids, now);
+            let (expected, _) = other.happens(step, &ids, now);
+            assert_eq!(seen, expected, "{step:?} in turn {turn}");
+            if let Some(id) = id {
+                ids[id.index()] = Some(id);
+            }
+            assert_eq!(one.looks(), other.looks(), "after {step:?} in turn {turn}");
+        }
+        assert_eq!(one.engine.host().started, other.engine.host().started);
+        assert_eq!(one.world.borrow().medium, other.world.borrow().medium);
+        Ok(())
+    })
+    .size_max(65_536)
+    .budget_ms(1_000);
+}
