@@ -237,7 +237,8 @@ impl Outcome {
     pub fn allowance(&self, class: Class, transfer_ns: u64) -> u64 {
         match class {
             Class::Reset | Class::Dead => 0,
-            Class::Whole => self.card_ns,
+            // And the question that is under way when it ends.
+            Class::Whole => self.card_ns + MS,
             _ => transfer_ns,
         }
     }

@@ -267,7 +267,8 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             // CMD12 in `tran` gets no answer, so it is sent only where something is open.
             CardState::Data | CardState::Rcv if self.incident.stops < STOPS_MAX => self.send_stop(now_ns),
             CardState::Tran | CardState::Prg | CardState::Data | CardState::Rcv => {
-                if self.questions >= self.questions_max() {
+                let late = P::RECOVERS && now_ns >= self.incident.until_ns;
+                if late || self.questions >= self.questions_max() {
                     return self.escalate(now_ns);
                 }
                 self.stage = Stage::Recover(Recovery::Wait);
