@@ -12,10 +12,10 @@
 set -euo pipefail
 cd "$(dirname "$0")/../boards/size"
 say() { echo "size.sh: $*" >&2; }
-limit_reader=${LIMIT_READER:-41984}
-limit_sd_reader=${LIMIT_SD_READER:-35840}
-limit_transfer=${LIMIT_TRANSFER:-25600}
-limit_kept=${LIMIT_KEPT:-59392}
+limit_reader=${LIMIT_READER:-40960}
+limit_sd_reader=${LIMIT_SD_READER:-35328}
+limit_transfer=${LIMIT_TRANSFER:-25088}
+limit_kept=${LIMIT_KEPT:-58368}
 limit_ram=${LIMIT_RAM:-4096}
 sysroot=$(rustc --print sysroot)
 machine=$(rustc -vV | sed -n 's/^host: //p')
