@@ -12,10 +12,10 @@ cd "$(dirname "$0")/../boards/size"
 say() { echo "size.sh: $*" >&2; }
 # shellcheck source=bare-target.sh
 . ../../tools/bare-target.sh
-limit_reader=${LIMIT_READER:-41984}
-limit_sd_reader=${LIMIT_SD_READER:-35840}
-limit_transfer=${LIMIT_TRANSFER:-25600}
-limit_kept=${LIMIT_KEPT:-59392}
+limit_reader=${LIMIT_READER:-40960}
+limit_sd_reader=${LIMIT_SD_READER:-35328}
+limit_transfer=${LIMIT_TRANSFER:-25088}
+limit_kept=${LIMIT_KEPT:-58368}
 limit_ram=${LIMIT_RAM:-4096}
 
 # Bytes of the sections of an image whose names match a pattern.
