@@ -120,7 +120,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         let retried = matches!(self.slots.at(self.control).kind, Kind::Flush)
             && matches!(self.incident.class, Class::Command { .. } | Class::Data { damaged: false })
             && self.incident.tries <= self.incident.class.retries()
-            && now_ns < self.incident.until_ns
+            && now_ns.saturating_add(self.flush_ns()) < self.incident.until_ns
             && self.memory.mapped.is_none()
             && !refused;
         if !retried {
