@@ -123,13 +123,13 @@ fn a_tuning_that_the_controller_asks_for_holds_the_queue_until_it_comes() {
     b.e.helped(Ok(target(BLOCKS)), b.now);
     assert!(b.finish(id).result.is_ok());
     assert!(b.now - began < MS);
-    // Somebody who never comes is not waited for for ever.
+    // Somebody who takes it on and does not begin is not waited for: nothing is wrong.
     b.world.borrow_mut().retune = true;
     let (first, id) = (b.read(0, 1), b.read(64, 1));
     let began = b.now;
     assert_eq!(b.help(), Help::Retune);
     assert!(b.finish(first).result.is_ok() && b.finish(id).result.is_ok());
-    assert!((12_000 * MS..12_100 * MS).contains(&(b.now - began)), "{} ns", b.now - began);
+    assert!((100 * MS..110 * MS).contains(&(b.now - began)), "{} ns", b.now - began);
     assert_eq!(b.rung(Rung::Dead), 0);
 }
 

@@ -380,13 +380,15 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         // The next is started before anything is completed.
         debug_assert!(!self.straight.closed, "nothing here closes it");
         let head = self.slots.head;
-        if head == NONE {
-            if self.settling != 0 {
-                self.ask_straight(now_ns);
-            } else if self.upkeep.due_ns != u64::MAX {
-                self.dispatch_any(now_ns);
-            }
-        } else if !self.send_straight(head, now_ns) {
+        let started = if head != NONE {
+            self.send_straight(head, now_ns)
+        } else if self.settling != 0 {
+            self.ask_straight(now_ns);
+            true
+        } else {
+            self.upkeep.due_ns == u64::MAX
+        };
+        if !started {
             self.dispatch_any(now_ns);
         }
         if written != NONE {
