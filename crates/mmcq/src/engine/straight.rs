@@ -100,7 +100,8 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             || self.is_beside()
             || self.io_run != 0
             || self.chain_until_ns != 0;
-        io || self.card_irq || self.stopped || self.barred || self.incident.open
+        let wrong = self.stopped || self.barred || self.incident.open || self.helping.wanted();
+        io || self.card_irq || wrong
     }
 
     /// One more may come, be it that a slot is kept for urgent requests.

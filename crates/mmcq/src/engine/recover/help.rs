@@ -101,6 +101,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         let free = self.helping.keeper && self.helping.asked.is_none();
         if P::RECOVERS && free {
             (self.helping.asked, self.helping.taken) = (Some(Help::Dismissed), false);
+            self.close_straight();
         }
         free
     }
