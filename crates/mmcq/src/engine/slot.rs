@@ -224,6 +224,12 @@ impl<const N: usize> Slots<N> {
         self.free == 0
     }
 
+    /// Two slots are free, or more.
+    #[inline(always)]
+    pub fn are_two_free(&self) -> bool {
+        self.free & self.free.wrapping_sub(1) != 0
+    }
+
     /// Takes a free slot.
     pub fn allocate(&mut self) -> Option<u8> {
         if self.free == 0 {

@@ -107,7 +107,12 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     /// One more may come, be it that a slot is kept for urgent requests.
     #[inline(always)]
     fn has_room(&self) -> bool {
-        self.slots.free_count() as usize > N.saturating_sub(usize::from(self.room))
+        // Nobody counts bits where none or one must stay free, as it is nearly everywhere.
+        match N.saturating_sub(usize::from(self.room)) {
+            0 => !self.slots.is_full(),
+            1 => self.slots.are_two_free(),
+            kept => self.slots.free_count() as usize > kept,
+        }
     }
 
     /// Somebody may have something special to tell from now on.
