@@ -28,6 +28,7 @@ static HEAP: Allocator = Allocator(UnsafeCell::new(Heap::empty()));
 
 // SAFETY: what the heap hands out is its own and nobody else's until it comes back.
 unsafe impl GlobalAlloc for Allocator {
+    // SAFETY: of the trait: the heap gives what the layout asks for, or null.
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         interrupts_off(|| {
             // SAFETY: the only reference, since interrupts are off.
@@ -57,6 +58,7 @@ impl DmaOp for Identity {
         4096
     }
 
+    // SAFETY: of the trait: what is given lives until it comes back, at one address for CPU and controller.
     unsafe fn alloc_contiguous(&self, constraints: DmaConstraints, layout: Layout) -> Option<DmaAllocHandle> {
         let layout = layout.align_to(constraints.align).ok()?;
         // SAFETY: `dma-api` asks for no empty layout.
@@ -65,6 +67,7 @@ impl DmaOp for Identity {
         Some(unsafe { DmaAllocHandle::new(at, at, (at.as_ptr() as u64).into(), layout) })
     }
 
+    // SAFETY: of the trait: takes only what `alloc_contiguous` gave.
     unsafe fn dealloc_contiguous(&self, handle: DmaAllocHandle) {
         // SAFETY: what `alloc_contiguous` gave, with its layout.
         unsafe { HEAP.dealloc(handle.allocation_ptr().as_ptr(), handle.layout()) };
@@ -93,5 +96,6 @@ impl DmaOp for Identity {
         Ok(unsafe { DmaMapHandle::new(at, (at.as_ptr() as u64).into(), layout, None) })
     }
 
+    // SAFETY: of the trait: nothing was made, so nothing is to be taken back.
     unsafe fn unmap_streaming(&self, _: DmaMapHandle) {}
 }

@@ -511,9 +511,9 @@ fn an_error_that_is_shown_twice_is_one() {
     let mut e = engine(&world, |_| {});
     let command = emmc::switch(emmc::Access::WriteByte, 164, 1, 0);
     let id = e.submit(Request::new(Kind::Order { command, timeout_ns: 1_000 }, DmaBuf::EMPTY), 0).unwrap();
-    for now in [1_000, 2_000] {
+    for at_ns in [1_000, 2_000] {
         world.borrow_mut().next_status = R1::SWITCH_ERROR;
-        let _ = e.on_irq(now);
+        let _ = e.on_irq(at_ns);
     }
     assert!(matches!(ended(&mut e, id), Err(Error::Card(status)) if status & R1::SWITCH_ERROR != 0));
     assert_eq!(indices(&world), [6, 13]);

@@ -1,6 +1,6 @@
 //! How requests leave the queue: sent, put back, settled by the card's status, ended.
 
-use super::phases::not_written;
+use super::outcome::not_written;
 use super::slot::{NONE, Rules, State, bits};
 use super::{Engine, Error, Output};
 use crate::host::{Direction, Host};

@@ -19,6 +19,7 @@ mod erase;
 mod extras;
 mod limits;
 mod order;
+mod outcome;
 mod phases;
 mod recover;
 mod register_flush;

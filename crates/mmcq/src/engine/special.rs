@@ -178,7 +178,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         self.memory.pieces = Pieces::Good;
         let head = self.slots.head;
         if status & R1::DEFERRED != 0 && head != NONE {
-            self.refuse(head, super::phases::not_written(status));
+            self.refuse(head, super::outcome::not_written(status));
         }
         self.go_idle(now_ns);
     }

@@ -1,0 +1,206 @@
+//! What comes of a phase: the controller's events are taken, and the chain of [`phases`](super::phases) goes on, ends, or has failed.
+
+use super::beside::Turn;
+use super::extras::Event;
+use super::phases::Stage;
+use super::slot::NONE;
+use super::{Engine, Error, Kind, Output, Span};
+use crate::host::{Auto, BusyDetect, Cause, Direction, Done, Events, Fault, Host};
+use crate::plant::{self, Bug};
+use crate::sched::Policy;
+use crate::spec::response::{R1, State as CardState};
+
+/// The error of written data whose status shows one.
+pub(super) fn not_written(status: u32) -> Error {
+    if status & R1::WP_VIOLATION != 0 { Error::Protected } else { Error::Program(status) }
+}
+
+impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
+    /// Takes the controller's events and moves on. False if there was none.
+    pub(super) fn acknowledge(&mut self, now_ns: u64) -> bool {
+        let ended = self.is_beside() && self.beside_turn(Turn::Ack, now_ns);
+        let count = if self.phase.data.is_some() { self.segment_count as usize } else { 0 };
+        let events: Events = self.host.ack(self.segments.get(..count).unwrap_or(&[]));
+        self.acknowledged(events, ended, now_ns)
+    }
+
+    pub(super) fn acknowledged(&mut self, events: Events, ended: bool, now_ns: u64) -> bool {
+        if events.phase.is_some() {
+            self.forget_straight();
+        }
+        self.card_irq |= events.card_irq;
+        if events.card_irq {
+            self.close_straight();
+        }
+        if events.retune {
+            self.retune_wanted(now_ns);
+        }
+        if events.presence {
+            self.presence_changed(now_ns);
+        }
+        // With a card that went, its phase has ended already.
+        let counts = !events.presence || !P::RECOVERS && self.host.present();
+        if let Some(result) = events.phase
+            && counts
+            && !self.blocked
+        {
+            if P::RECOVERS {
+                self.last = Some(Span { phase: self.phase, began_ns: self.began_ns, ended_ns: now_ns });
+            }
+            match result {
+                Ok(done) => self.phase_done(done, now_ns),
+                Err(fault) => self.phase_failed(fault, now_ns),
+            }
+        }
+        let moved = events.phase.is_some() || H::BESIDE && self.go_on_beside(ended, now_ns);
+        moved || events.card_irq || events.presence || events.retune
+    }
+
+    /// The phase in progress ended well on the wire; what the card says of it is judged here.
+    fn phase_done(&mut self, done: Done, now_ns: u64) {
+        let status = R1(done.response.words[0]);
+        self.deadline_ns = u64::MAX;
+        match self.stage {
+            Stage::Prefix => match status.0 & R1::OWN {
+                0 => {
+                    if let Kind::Raw { phase, timeout_ns, .. } = self.slots.at(self.control).kind {
+                        self.begin_raw(phase, timeout_ns, now_ns);
+                    }
+                }
+                _ => self.end_control_and_go_on(Err(Error::Card(status.0)), now_ns),
+            },
+            Stage::Address | Stage::Count => {
+                self.settle(status.0);
+                if status.0 & R1::OWN != 0 {
+                    self.fail(Error::Card(status.0), now_ns);
+                } else if self.stage == Stage::Address {
+                    self.begin_special_counted(now_ns);
+                } else {
+                    self.begin_main(true, now_ns);
+                }
+            }
+            Stage::Main if self.control != NONE => {
+                let bytes = self.slots.at(self.control).segment.len;
+                let output = Output { bytes, response: done.response, tuned: done.tuned };
+                if let Kind::Io { chain: true, .. } = self.slots.at(self.control).kind {
+                    self.chain_until_ns = now_ns.saturating_add(self.config.chain_ns);
+                }
+                self.end_control_and_go_on(Ok(output), now_ns);
+            }
+            // No command was sent, so there is no status either.
+            Stage::Main if H::CONTINUES && self.phase.auto == Auto::Continue => self.open_data_ended(now_ns),
+            Stage::Main => {
+                self.settle(status.0);
+                if status.0 & R1::OWN != 0 {
+                    self.fail(Error::Card(status.0), now_ns);
+                } else if let Some(stop) = done.stop {
+                    self.stopped(stop, now_ns);
+                } else if self.open_ended() && !plant::is(Bug::StopForgotten) {
+                    self.open_data_ended(now_ns);
+                } else {
+                    self.data_ended(now_ns);
+                }
+            }
+            Stage::Stop => self.stopped(status.0, now_ns),
+            Stage::Close if H::CONTINUES => self.closed(status.0, now_ns),
+            Stage::Close => {}
+            Stage::BusyStatus => {
+                self.recovered_status |= if plant::is(Bug::BusyErrorsForgotten) { 0 } else { status.0 };
+                let prg = status.current_state() == CardState::Prg && !plant::is(Bug::BusyInPrg);
+                if (status.ready_for_data() || plant::is(Bug::BusyInPrg)) && !prg {
+                    self.ready(Some(self.recovered_status), now_ns);
+                } else {
+                    self.busy_again(now_ns);
+                }
+            }
+            Stage::Status
+                if status.current_state() == CardState::Prg
+                    && status.0 & R1::DEFERRED == 0
+                    && !plant::is(Bug::BusyInPrg) =>
+            {
+                self.status_again(now_ns);
+            }
+            Stage::Status => {
+                self.stage = Stage::Idle;
+                self.settle(status.0);
+                self.dispatch(now_ns);
+            }
+            Stage::Flush if plant::is(Bug::FlushUnwaited) => {
+                self.end_control_and_go_on(Ok(Output::default()), now_ns);
+            }
+            Stage::Flush => self.flush_started(now_ns),
+            Stage::FlushStatus => self.flush_judged(status.0, now_ns),
+            Stage::Extra if P::RECOVERS => self.extra(Event::Done(status.0), now_ns),
+            Stage::Recover(step) => self.recover_done(step, status, now_ns),
+            Stage::Extra | Stage::Idle | Stage::BusyPause | Stage::Bus(_) | Stage::Pause => {}
+        }
+    }
+
+    fn phase_failed(&mut self, fault: Fault, now_ns: u64) {
+        self.stats.faults += 1;
+        if plant::is(Bug::ErrorIsSuccess) && self.control == NONE && self.stage == Stage::Main {
+            return self.end_transfer(Some(0), now_ns);
+        }
+        if let Stage::Recover(step) = self.stage {
+            return self.recover_failed(step, fault.cause == Cause::Gone, now_ns);
+        }
+        let status = fault.response.map_or(0, |r| r.words[0]);
+        let judged = self.control == NONE && matches!(self.stage, Stage::Main | Stage::Stop);
+        if judged && fault.response.is_some() {
+            self.settle(status);
+        }
+        let error = match status & R1::OWN {
+            0 => Error::Host(fault),
+            _ if judged => Error::Card(status),
+            _ => Error::Host(fault),
+        };
+        self.fail(error, now_ns);
+    }
+
+    /// CMD12 was answered. Reading up to the last block makes some cards report OUT_OF_RANGE there [SD 4.3.3]: no error.
+    fn stopped(&mut self, status: u32, now_ns: u64) {
+        let end = self.gathered.lba + u64::from(self.gathered.blocks);
+        let at_end = self.target.is_some_and(|t| end >= t.sectors);
+        let at_end = at_end && !plant::is(Bug::EndOfCardFatal);
+        let benign = if at_end { R1::OUT_OF_RANGE } else { 0 };
+        let bad = status & (R1::OWN | R1::DEFERRED) & !benign;
+        let by_us = self.stage == Stage::Stop;
+        match (bad, self.gathered.direction) {
+            (0, _) if by_us && self.host.caps().busy == BusyDetect::Response => {
+                self.end_transfer(None, now_ns)
+            }
+            (0, _) => self.data_ended(now_ns),
+            (_, Direction::Read) => self.fail(Error::Card(status), now_ns),
+            (_, Direction::Write) => {
+                // Those of the run that were complete before cannot be told any more.
+                if core::mem::take(&mut self.unsettled) {
+                    self.late = Some(status);
+                }
+                self.fail(not_written(status), now_ns);
+            }
+        }
+    }
+
+    /// The data are over and the card took them. A write still programs, unless the host has seen the end of that.
+    pub(super) fn data_ended(&mut self, now_ns: u64) {
+        if plant::is(Bug::AckBeforeBusyEnd) {
+            return self.end_transfer(Some(0), now_ns);
+        }
+        if self.gathered.direction == Direction::Write && self.host.caps().busy != BusyDetect::Interrupt {
+            self.watch_busy(now_ns);
+        } else {
+            self.end_transfer(None, now_ns);
+        }
+    }
+
+    /// The transfer is over. `status`: its writes' fate is known already. Starts what is next before anything is completed.
+    pub(super) fn end_transfer(&mut self, status: Option<u32>, now_ns: u64) {
+        self.stage = Stage::Idle;
+        (self.wake_ns, self.deadline_ns) = (u64::MAX, u64::MAX);
+        self.release_members(now_ns);
+        if let Some(status) = status {
+            self.settle(status);
+        }
+        self.dispatch(now_ns);
+    }
+}
