@@ -149,6 +149,25 @@ fn an_abandoned_buffer_waits_for_whoever_comes() {
     assert!(b.e.reclaim().is_none());
 }
 
+/// With somebody who helps, a slot is kept for what he sends: the others may not be full for ever all the same.
+#[test]
+fn buffers_that_nobody_comes_for_make_room() {
+    let mut b = bench();
+    b.e.set_help_waker(Some(std::task::Waker::noop()));
+    for lba in 0..3 {
+        let id = b.read(lba, 1);
+        assert!(b.e.cancel(id).is_none());
+        b.rest();
+    }
+    assert_eq!((b.e.slots_in_use(), b.e.stats().leaked), (3, 0));
+    let id = b.read(8, 1);
+    b.rest();
+    assert!(b.e.take(id).is_some_and(|done| done.result.is_ok()));
+    assert_eq!(b.e.stats().leaked, 1, "counted");
+    while b.e.reclaim().is_some() {}
+    b.clean();
+}
+
 #[test]
 fn an_old_name_reaches_nobody() {
     let mut b = bench();

@@ -240,6 +240,44 @@ fn a_write_in_pieces_begins_again_when_the_cache_was_lost() {
     assert_eq!(b.e.stats().cache_lost, 1);
 }
 
+/// Whoever dropped the flush that was told has heard nothing: the next one is told.
+#[test]
+fn a_loss_is_told_to_somebody_who_listens() {
+    for taken_late in [false, true] {
+        let mut b = bench();
+        b.e.set_target(Some(Target { flush: CACHE, ..target(BLOCKS) }));
+        let id = b.write(0, 8, 7);
+        assert!(b.finish(id).result.is_ok());
+        b.e.set_target(None);
+        b.e.set_target(Some(Target { flush: CACHE, ..target(BLOCKS) }));
+        let id = flush(&mut b);
+        if taken_late {
+            while b.e.next_deadline_ns().is_some() || b.world.borrow().running() {
+                b.step();
+            }
+        }
+        assert!(b.e.cancel(id).is_none_or(|buf| buf.len_bytes() == 0));
+        let id = flush(&mut b);
+        assert_eq!(b.finish(id).result, Err(Error::CacheLost), "dropped when done: {taken_late}");
+        let id = flush(&mut b);
+        assert!(b.finish(id).result.is_ok());
+    }
+}
+
+/// Both are written, and of the second it is not even known yet what its data did when the card is taken out: nothing of it is surely done.
+#[test]
+fn a_write_whose_status_never_came_claims_nothing() {
+    let mut b = bench();
+    let (first, second) = (b.write(0, 8, 7), b.write(64, 8, 7));
+    b.step();
+    b.world.borrow_mut().present = false;
+    b.e.presence_changed(b.now);
+    for id in [first, second] {
+        let done = b.finish(id);
+        assert_eq!((done.result, done.done_bytes), (Err(Error::Removed), 0));
+    }
+}
+
 #[test]
 fn lines_that_cannot_be_reset_cost_a_reset_of_the_controller() {
     let mut b = bench();

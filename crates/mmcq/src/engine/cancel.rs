@@ -1,7 +1,7 @@
 //! Requests that nobody waits for any more, and their buffers.
 
 use super::slot::State;
-use super::{DmaBuf, Engine, SlotId};
+use super::{DmaBuf, Engine, Error, Kind, SlotId};
 use crate::host::Host;
 use crate::plant::{self, Bug};
 use crate::sched::Policy;
@@ -41,6 +41,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             }
             State::Done => {
                 self.fresh &= !(1 << id.index);
+                self.told_nobody(id.index);
                 self.give_up(id.index)
             }
             State::Queued | State::Active | State::Settling | State::Ended => {
@@ -62,6 +63,20 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         if let Some(index) = self.slots.allocate() {
             let slot = self.slots.at_mut(index);
             (slot.state, slot.buf) = (State::Lost, buf);
+        }
+    }
+
+    /// What a flush was to report of the writes before it, the next one does if nobody has heard this one's result.
+    #[cold]
+    pub(super) fn told_nobody(&mut self, index: u8) {
+        let slot = self.slots.at(index);
+        match (slot.kind, slot.result) {
+            (Kind::Flush, Err(Error::CacheLost)) if P::RECOVERS => {
+                self.cache_lost = true;
+                self.rebar();
+            }
+            (Kind::Flush, Err(Error::Program(status))) => self.late = Some(status),
+            _ => {}
         }
     }
 

@@ -266,7 +266,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         if let Err(error) = self.admit(&mut request) {
             return Err((error, request));
         }
-        let Some(index) = self.allocate() else { return Err((Error::Full, request)) };
+        let Some(index) = self.allocate(request.urgent) else { return Err((Error::Full, request)) };
         let durable = request.durable && !plant::is(Bug::DurableIgnored);
         let request = Request { durable, ..request };
         let slot = self.slots.at_mut(index);
@@ -321,11 +321,6 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         if !P::RECOVERS && request.durable {
             return Err(Error::Unsupported);
         }
-        // All slots there are is no limit that would have to be counted for.
-        let limited = usize::from(self.room) <= N;
-        if limited && self.slots_in_use() >= usize::from(self.room) && !(P::RECOVERS && request.urgent) {
-            return Err(Error::Full);
-        }
         let needed = match request.kind {
             Kind::Read { lba, blocks } | Kind::Write { lba, blocks } => {
                 let Some(target) = self.target else { return Err(Error::NoCard) };
@@ -348,9 +343,10 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         Ok(())
     }
 
-    /// A free slot, if need be one whose buffer nobody came back for.
-    fn allocate(&mut self) -> Option<u8> {
-        if self.slots.is_full() {
+    /// A free slot, if need be one whose buffer nobody came back for. `room` is no limit for urgent requests.
+    fn allocate(&mut self, urgent: bool) -> Option<u8> {
+        let room = if P::RECOVERS && urgent { N } else { usize::from(self.room).min(N) };
+        while self.slots_in_use() >= room {
             let lost = self.slots.with_state(State::Lost).next()?;
             self.slots.at_mut(lost).buf = DmaBuf::EMPTY;
             self.slots.release(lost);
@@ -479,7 +475,11 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         if !slot.orphan {
             slot.state = State::Done;
             self.fresh |= 1 << index;
-        } else if slot.buf.owned() && slot.buf.len_bytes() > 0 {
+            return;
+        }
+        self.told_nobody(index);
+        let slot = self.slots.at_mut(index);
+        if slot.buf.owned() && slot.buf.len_bytes() > 0 {
             slot.state = State::Lost;
         } else {
             self.slots.release(index);
@@ -494,8 +494,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         }
         let done_bytes = match slot.result {
             Ok(output) => output.bytes,
-            // A late error of a write may be any of its pieces'.
-            Err(Error::Program(_) | Error::Protected) => 0,
+            Err(error) if error.leaves_doubt() && !matches!(slot.kind, Kind::Read { .. }) => 0,
             Err(_) => slot.moved_blocks.saturating_mul(BLOCK_BYTES),
         };
         let wrong = plant::is(Bug::SalvageOffByOne) && slot.result.is_err();

@@ -226,6 +226,15 @@ pub enum Error {
     Changed,
 }
 
+impl Error {
+    /// What was written before may have failed too: a late error may be any piece's, and of what went to a card that is
+    /// gone no status has come.
+    pub(super) fn leaves_doubt(self) -> bool {
+        let late = matches!(self, Error::Program(_) | Error::Protected);
+        late || matches!(self, Error::Removed | Error::NoCard | Error::Changed | Error::Dead)
+    }
+}
+
 impl core::fmt::Display for Error {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         match self {
