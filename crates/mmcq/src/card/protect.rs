@@ -18,7 +18,8 @@ use crate::task::{Lock, Shared};
 /// How long a protection lasts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lasts {
-    /// Until power goes or the card is reset.
+    /// Until power goes or the card is reset; a recovery may do either ([`Rung::Reinit`](crate::engine::Rung::Reinit),
+    /// [`Rung::PowerCycle`](crate::engine::Rung::PowerCycle) in [`Stats::rungs`](crate::engine::Stats::rungs)): protect it again then.
     UntilPowerOff,
     /// For ever.
     ForEver(Irreversible),
