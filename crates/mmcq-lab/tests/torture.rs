@@ -56,6 +56,7 @@ fn runs_that_failed_once_stay_good() {
         (&[84, 209, 281, 349, 384, 577, 1931, 2083][..], 0.01, 2.0),
         (&[6829, 8486][..], 0.002, 0.5),
         (&[210, 1064, 1497][..], 0.03, 5.25),
+        (&[165_850, 173_877][..], 0.002, 1.0),
     ] {
         let wishes = Wishes { faults, cuts, operations: 250, ..WISHES };
         for &seed in seeds {

@@ -3,6 +3,7 @@
 mod support;
 
 use mmcq::engine::{Config, DmaBuf, Engine, Kind, Request, SlotId};
+use mmcq::host::{Cause, Stage};
 use mmcq::sched::{Choice, Fifo, Policy, Waiting};
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -131,6 +132,37 @@ fn a_write_that_has_begun_is_not_half_undone() {
     assert!(b.world.borrow().medium[..24 * 512].iter().all(|&byte| byte == 7));
     assert_eq!(b.e.reclaim().map(|buf| buf.len_bytes()), Some(24 * 512));
     b.clean();
+}
+
+/// The one response that told what became of a write got lost: the write is made again, whoever lost interest in it and when, and is given up once.
+#[test]
+fn a_write_in_doubt_is_not_half_undone_either() {
+    for early in [true, false] {
+        let mut b = bench();
+        let id = b.write(0, 8, 7);
+        b.interrupt();
+        if early {
+            assert!(b.e.cancel(id).is_none(), "the controller has it");
+        }
+        {
+            let mut world = b.world.borrow_mut();
+            assert_eq!(world.log.last().map(|seen| seen.index), Some(13), "its status is on the way");
+            world.medium[..8 * 512].fill(0);
+            let asked = world.log.len();
+            world.faults.insert(asked, (Cause::Crc, Stage::Command, true));
+        }
+        b.e.halt();
+        b.rest();
+        assert_eq!((b.sent().len(), b.e.slots_in_use()), (1, 1), "queued again, and halted");
+        assert!(b.e.cancel(id).is_none(), "under the old name, early: {early}");
+        assert!(b.e.take(id).is_none() && b.e.reclaim().is_none());
+        b.e.resume(b.now);
+        b.rest();
+        assert!(b.world.borrow().medium[..8 * 512].iter().all(|&byte| byte == 7), "early: {early}");
+        assert!(b.e.take(id).is_none(), "nobody waits for it");
+        assert_eq!(b.e.reclaim().map(|buf| buf.len_bytes()), Some(8 * 512));
+        b.clean();
+    }
 }
 
 #[test]

@@ -180,9 +180,12 @@ impl Machine {
         if let Some(text) = self.memory.violations().into_iter().next() {
             return Some(text);
         }
-        let violations = self.model.borrow().protocol_violations();
-        (violations > 0 && !lenient)
-            .then(|| format!("the driver broke the controller's rules {violations} times"))
+        let model = self.model.borrow();
+        let (at_ns, what) = model.first_violation().filter(|_| !lenient)?;
+        let violations = model.protocol_violations();
+        Some(format!(
+            "the driver broke the controller's rules {violations} times, first at {at_ns} ns: {what}"
+        ))
     }
 
     /// The power goes; what is left is the card. `keeps` decides about what was under way or in its cache.

@@ -139,8 +139,14 @@ impl Sdhci {
         let inhibited = self.cmd.inhibit
             || stuck & present::CMD_INHIBIT != 0
             || uses_dat && !abort && (self.dat.active() || stuck & present::DAT_INHIBIT != 0);
-        if resetting || inhibited || abort && data {
-            return self.violation();
+        if resetting {
+            return self.violation("a command during a reset of its circuit [SDHC 2.2.16]");
+        }
+        if inhibited {
+            return self.violation("a command while Command Inhibit is set [SDHC 2.2.9]");
+        }
+        if abort && data {
+            return self.violation("an abort command with data [SDHC 2.2.6]");
         }
         let issue = Issue {
             index,
@@ -184,7 +190,7 @@ impl Sdhci {
                 }
             }
             _ => {
-                self.violation();
+                self.violation("an automatic command that the controller does not have [SDHC 2.2.5]");
                 Auto::None
             }
         }

@@ -180,7 +180,7 @@ impl Sdhci {
         dat.auto_stop = issue.auto == Auto::Stop;
         dat.tuning = tuning;
         if self.dat.block > 512 << (self.config.capabilities >> 16 & 3) {
-            self.violation();
+            self.violation("a block longer than the controller's buffer [SDHC 2.2.2]");
         }
     }
 
@@ -192,7 +192,7 @@ impl Sdhci {
         self.dat.flow = Some(flow);
         self.dat.beat = Some(beat);
         if self.dat.block == 0 || self.dat.left == Some(0) {
-            self.violation();
+            self.violation("a transfer without blocks, or of empty ones [SDHC 2.2.2, 2.2.3]");
             return self.complete(now);
         }
         if self.dat.dma {

@@ -96,7 +96,7 @@ impl Sdhci {
             _ => Engine::Missing,
         };
         if engine == Engine::Missing {
-            self.violation();
+            self.violation("a DMA engine that the controller does not have [SDHC 2.2.10]");
         }
         self.regs.adma_error = 0;
         self.dma = Dma { engine, ..Dma::default() };
@@ -246,7 +246,7 @@ impl Sdhci {
             idle += 1;
             if idle > MAX_IDLE_DESCRIPTORS {
                 self.dma.stuck = true;
-                self.violation();
+                self.violation("descriptors without end that move nothing [SDHC 1.13]");
                 return Ok(false);
             }
             self.dma.strike = self.strike(Point::Dma, now);
@@ -266,7 +266,7 @@ impl Sdhci {
         let mut raw = [0u8; 16];
         let at = self.regs.adma_address & if wide { u64::MAX } else { 0xffff_ffff };
         if at & 3 != 0 {
-            self.violation();
+            self.violation("a descriptor that is not aligned to 4 bytes [SDHC 1.13]");
         }
         let at = at & !3;
         self.stats.descriptors += 1;
@@ -287,7 +287,7 @@ impl Sdhci {
             TRAN => {
                 let align = u64::from(self.config.adma_align.max(1));
                 if address % align != 0 {
-                    self.violation();
+                    self.violation("data of a descriptor that are not aligned [SDHC 1.13]");
                 }
                 self.dma.address = address - address % align;
                 self.dma.left = self.length(head);

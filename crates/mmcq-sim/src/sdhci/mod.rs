@@ -124,6 +124,7 @@ pub struct Sdhci {
     faults: Faults,
     hurt: hurt::Hurt,
     violations: u64,
+    first_violation: Option<(u64, &'static str)>,
     stats: BusStats,
     log: Option<Log>,
     probe: Option<Probe>,
@@ -159,6 +160,7 @@ impl Sdhci {
             faults: Faults::none(),
             hurt: hurt::Hurt::default(),
             violations: 0,
+            first_violation: None,
             stats: BusStats::default(),
             log: None,
             probe: None,
@@ -335,6 +337,11 @@ impl Sdhci {
         self.violations
     }
 
+    /// When the driver did the first of that, in nanoseconds, and what it was.
+    pub fn first_violation(&self) -> Option<(u64, &'static str)> {
+        self.first_violation
+    }
+
     /// Tells `log` about everything on the bus from now on; `None` for silence.
     pub fn set_log(&mut self, log: Option<Log>) {
         self.log = log;
@@ -362,8 +369,9 @@ impl Sdhci {
         }
     }
 
-    fn violation(&mut self) {
+    fn violation(&mut self, what: &'static str) {
         self.violations += 1;
+        self.first_violation.get_or_insert((self.now, what));
     }
 
     /// Calls the card, if there is one; its time never goes back.
@@ -452,10 +460,11 @@ impl Sdhci {
         }
         self.regs.inserted = inserted;
         if !inserted {
-            // Without a card the controller takes the power and the clock away [SDHC 2.2.11, 2.2.14].
+            // Without a card the controller takes the power and the clock away [SDHC 2.2.11, 2.2.14]: if something
+            // is on the lines still, that is not the driver's doing.
             self.regs.power &= !1;
             self.regs.clock &= !bits::clock::CARD;
-            self.refresh_bus(now);
+            self.drive_bus(now);
         }
         self.raise(if inserted { int::INSERTION } else { int::REMOVAL }, now);
     }

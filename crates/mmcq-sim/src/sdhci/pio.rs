@@ -130,7 +130,7 @@ impl Sdhci {
 
     pub(super) fn buffer_read(&mut self, size: u8, now: u64) -> u32 {
         let Some(value) = self.pio.read(size.into()) else {
-            self.violation();
+            self.violation("the Buffer Data Port read with nothing in it [SDHC 2.2.8]");
             return 0;
         };
         if self.pio.left == 0 {
@@ -142,7 +142,7 @@ impl Sdhci {
 
     pub(super) fn buffer_write(&mut self, size: u8, value: u32, now: u64) {
         if !self.pio.write(size.into(), value) {
-            return self.violation();
+            return self.violation("the Buffer Data Port written with no room in it [SDHC 2.2.8]");
         }
         if self.pio.left == 0 {
             self.offer_block(now);

@@ -76,6 +76,8 @@ fn well_formed(offset: u16, size: u8) -> bool {
 
 const BUFFER_PORT: u16 = 0x20;
 
+const MALFORMED: &str = "an access that is not aligned, or of no register [SDHC 2.1]";
+
 impl Sdhci {
     /// Reads 1, 2 or 4 bytes.
     pub fn read(&mut self, offset: u16, size: u8, now_ns: u64) -> u32 {
@@ -85,7 +87,7 @@ impl Sdhci {
             return ones;
         }
         if !well_formed(offset, size) {
-            self.violation();
+            self.violation(MALFORMED);
             return ones;
         }
         if offset & !3 == BUFFER_PORT {
@@ -101,14 +103,14 @@ impl Sdhci {
             return;
         }
         if !well_formed(offset, size) {
-            return self.violation();
+            return self.violation(MALFORMED);
         }
         if offset & !3 == BUFFER_PORT {
             return self.buffer_write(size, value, now);
         }
         // During a reset of everything nothing else can be written [SDHC 2.2.16].
         if self.regs.reset & reset::ALL != 0 && offset & !3 != 0x2c {
-            return self.violation();
+            return self.violation("a register written during Software Reset For All [SDHC 2.2.16]");
         }
         let mask = lanes(offset, size);
         self.set_word(offset & !3, value << (u32::from(offset & 3) * 8), mask, now);
@@ -242,7 +244,7 @@ impl Sdhci {
         if power & 1 != 0 && !(supported && self.regs.inserted) {
             power &= !1;
             if !supported {
-                self.violation();
+                self.violation("a supply voltage that the controller does not have [SDHC 2.2.11]");
             }
         }
         self.regs.host1 = host1;
@@ -282,7 +284,7 @@ impl Sdhci {
         // The frequency must not change while the card sees the clock [SDHC 3.2.3].
         if old & new & clock::CARD != 0 && (old ^ new) & dividers != 0 && self.regs.host2 & host2::PRESET == 0
         {
-            self.violation();
+            self.violation("a divider changed under the running SD clock [SDHC 3.2.3]");
         }
         let starts = clock::INTERNAL | if has_pll { clock::PLL } else { 0 };
         if new & clock::INTERNAL == 0 {
@@ -299,7 +301,7 @@ impl Sdhci {
             self.set_timer(Timer::ClockStable, at);
         }
         if new & clock::CARD != 0 && !self.regs.clock_stable {
-            self.violation();
+            self.violation("SD Clock Enable before the internal clock is stable [SDHC 2.2.14]");
         }
         self.refresh_bus(now);
     }
@@ -401,8 +403,18 @@ impl Sdhci {
         if n == 0 { base } else { base / (2 * n) }
     }
 
-    /// Tells the card if the bus is driven in another way now.
+    /// The driver may have changed how the bus is driven: the card is told.
     pub(super) fn refresh_bus(&mut self, now: u64) {
+        let (clock_hz, in_use) = (self.bus.clock_hz, self.cmd.sending() || self.dat.moving());
+        self.drive_bus(now);
+        // Lines in use do not like it when the clock changes under them.
+        if in_use && self.bus.clock_hz != clock_hz {
+            self.violation("the SD clock changed with a command or block on the lines [SDHC 3.2.3]");
+        }
+    }
+
+    /// Tells the card if the bus is driven in another way now.
+    pub(super) fn drive_bus(&mut self, now: u64) {
         let r = &self.regs;
         let uhs = r.at_18v || self.config.uhs_at_33v;
         let mode = r.host2 & host2::UHS_MODE;
@@ -438,10 +450,6 @@ impl Sdhci {
             if !bus.powered {
                 // Without a supply nobody holds DAT0.
                 self.card_busy_until = 0;
-            }
-            // Lines in use do not like it when the clock changes under them.
-            if (self.cmd.sending() || self.dat.moving()) && bus.clock_hz != self.bus.clock_hz {
-                self.violation();
             }
             let driven = |b: &BusState| (b.clock_hz, b.width, b.ddr);
             if bus.clock_hz != 0 && driven(&bus) != driven(&self.bus) {

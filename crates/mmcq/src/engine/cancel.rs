@@ -8,10 +8,11 @@ use crate::sched::Policy;
 
 impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     /// Nobody waits for this request any more. What the controller has not got yet is taken out; what it has got ends by itself, and its
-    /// buffer comes back through [`reclaim`](Self::reclaim). Returns the buffer if it is free at once.
+    /// buffer comes back through [`reclaim`](Self::reclaim). Returns the buffer if it is free at once. A second call does nothing.
     pub fn cancel(&mut self, id: SlotId) -> Option<DmaBuf> {
         let slot = self.slots.at_mut(id.index);
-        if slot.generation != id.generation {
+        // Who has given it up before has no say any more: it may be queued again by then, and ends by itself all the same.
+        if slot.generation != id.generation || slot.orphan {
             return None;
         }
         match slot.state {
@@ -22,8 +23,8 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
                 }
                 self.give_up(id.index)
             }
-            // A write of which a part has gone out, or that shall be tried again alone, is not half undone.
-            State::Queued if slot.moved_blocks == 0 => {
+            // A write of which a part has gone out, or that is made again because nobody knows its fate, is not half undone.
+            State::Queued if slot.moved_blocks == 0 && !slot.redone => {
                 if let Some(waiting) = self.told(id.index) {
                     self.policy.cancelled(&waiting);
                 }

@@ -324,6 +324,30 @@ fn a_card_that_a_fault_took_out_can_be_put_back() {
     assert_eq!(rig.wait_for(int::INSERTION), int::INSERTION);
 }
 
+/// The controller takes the clock away by itself, in the middle of a block if that comes late: no rule of the driver's is broken. If the driver
+/// takes it away from a card that is there, one is, and it has a name.
+#[test]
+fn a_clock_that_stops_in_a_block_is_the_drivers_doing_or_the_controllers() {
+    let late = || {
+        let mut rig = struck(Point::ReadBlock, &[Strike::Late(3_000_000)]);
+        let memory = start(&mut rig, true, 0);
+        assert_eq!(rig.wait_for(CC), CC);
+        (rig, memory)
+    };
+    let (mut rig, _memory) = late();
+    assert!(rig.host.remove(rig.now).is_some());
+    assert_eq!(rig.wait_for(int::REMOVAL), int::REMOVAL);
+    assert_eq!((rig.r32(0x24) >> 9 & 1, rig.r16(0x2c) & 4), (1, 0), "the block is still waited for");
+    assert_eq!((rig.host.protocol_violations(), rig.host.first_violation()), (0, None));
+    let (mut rig, _memory) = late();
+    let clock = rig.r16(0x2c);
+    rig.w16(0x2c, clock & !4);
+    rig.w16(0x2c, clock);
+    let (at_ns, what) = rig.host.first_violation().unwrap();
+    assert_eq!((rig.host.protocol_violations(), at_ns), (2, rig.now));
+    assert!(what.contains("clock changed") && what.contains("[SDHC 3.2.3]"), "{what}");
+}
+
 #[test]
 fn a_controller_that_is_gone_does_nothing_more() {
     let mut rig = struck(Point::ReadBlock, &[Strike::Gone]);
