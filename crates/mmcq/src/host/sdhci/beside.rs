@@ -10,9 +10,9 @@
 
 use super::Sdhci;
 use super::events::decode;
-use super::phase::{Active, Work};
+use super::phase::{Active, Automatic, Work};
 use super::regs::*;
-use crate::host::{Auto, Cause, Dma, Regs, StartError};
+use crate::host::{Cause, Dma, Regs, StartError};
 use crate::spec::command::{Command, Resp};
 
 /// What belongs to a command on the CMD line.
@@ -79,7 +79,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         self.beside = Some(Beside { response: self.port.read32(RESPONSE_0), line: Line::Free });
         // Its response is not in the registers, and whoever starts next looks twice.
         let seen = active.seen | INT_COMMAND;
-        self.active = Some(Active { resp: Resp::None, alone: false, seen, quick: u32::MAX, ..active });
+        self.active = Some(Active { resp: Resp::None, alone: false, seen, ..active });
+        self.quick = 0;
     }
 
     /// The response of a phase whose own was put aside; all others have one in the registers, or none.
@@ -139,21 +140,12 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
             return Some(Ok(self.port.read32(RESPONSE_0)));
         }
         self.reset_beside();
-        let command = Active {
-            resp: Resp::None,
-            auto: Auto::None,
-            work: Work::Command,
-            quick: u32::MAX,
-            alone: false,
-            seen: 0,
-            count_tells: false,
-        };
-        Some(Err(decode(&command, status & OF_LINE, 0).0))
+        Some(Err(decode(Work::Command, Automatic::Nothing, status & OF_LINE, 0).0))
     }
 
     /// Brings the CMD circuit back; what it has said of its command is nobody's any more.
     pub(super) fn reset_beside(&mut self) {
-        if self.active.is_some_and(|active| active.auto == Auto::Stop) {
+        if self.active.is_some() && self.auto == Automatic::Stop {
             self.set_line(Line::Broken);
         } else {
             self.set_line(Line::Resetting);

@@ -218,7 +218,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
 
     /// No phase is in progress any more, and nothing is known of the lines.
     fn forget(&mut self) {
-        self.active = None;
+        (self.active, self.quick) = (None, 0);
         self.forget_beside();
         self.idle = false;
         self.switching = false;

@@ -2,9 +2,9 @@
 
 use super::Sdhci;
 use super::config::Quirks;
-use super::phase::{Active, BOUNDARY_BYTES, Work};
+use super::phase::{Active, Automatic, BOUNDARY_BYTES, Work};
 use super::regs::*;
-use crate::host::{Auto, Cause, Direction, Dma, Done, Events, Fault, Plain, Regs, Segment, Stage};
+use crate::host::{Cause, Direction, Dma, Done, Events, Fault, Plain, Regs, Segment, Stage};
 use crate::plant::{self, Bug};
 use crate::spec::command::Resp;
 use crate::spec::response::{R1, Response};
@@ -27,21 +27,20 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
     #[inline(always)]
     pub(super) fn take_end(&mut self, segments: &[Segment]) -> Result<Plain, Events> {
         let status = self.port.read32(INT_STATUS) & self.own_bits;
-        let Some(active) = &self.active else { return Err(self.take_others(status, segments)) };
-        let (auto, count_tells, alone) = (active.auto, active.count_tells, active.alone);
         // Bits that are missing, or beyond those that are expected.
-        let end = (active.seen | status) ^ active.quick;
-        if end != 0 || status == 0 || plant::any() {
+        if status != self.quick || status == 0 || plant::any() {
             return Err(self.take_others(status, segments));
         }
         self.port.write32(INT_STATUS, status);
-        (self.active, self.idle) = (None, alone);
+        self.quick = 0;
+        (self.active, self.idle) = (None, true);
         let mut plain = Plain { status: self.port.read32(RESPONSE_0), stop: 0 };
-        if count_tells {
-            plain.status |= self.port.read32(RESPONSE_3) & R1::DEFERRED;
-        }
-        if auto == Auto::Stop {
-            plain.stop = self.port.read32(RESPONSE_3);
+        if self.auto >= Automatic::Stop {
+            let told = self.port.read32(RESPONSE_3);
+            match self.auto {
+                Automatic::Stop => plain.stop = told,
+                _ => plain.status |= told & R1::DEFERRED,
+            }
         }
         Ok(plain)
     }
@@ -53,6 +52,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         }
         if status == u32::MAX {
             // Nothing that could be written would help.
+            self.quick = 0;
             events.phase = self.active.take().map(|active| Err(gone(&active)));
             self.idle = false;
             return events;
@@ -66,6 +66,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
             self.take_rare(status, &mut events);
         }
         if let Some(mut active) = self.active.take() {
+            self.quick = 0;
             events.phase = self.advance(&mut active, status, segments);
             if events.phase.is_none() {
                 self.active = Some(active);
@@ -167,7 +168,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         self.idle = active.alone && (active.resp != Resp::R1b || active.work != Work::Command);
         Done {
             response: self.answer(active),
-            stop: (active.auto == Auto::Stop).then(|| self.port.read32(RESPONSE_3)),
+            stop: (self.auto == Automatic::Stop).then(|| self.port.read32(RESPONSE_3)),
             tuned: false,
         }
     }
@@ -175,7 +176,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
     /// The response. Errors of an earlier write are shown once: an automatic CMD23 may have got them, and the command after it no more.
     fn answer(&self, active: &Active) -> Response {
         let mut response = self.response(active.resp);
-        if active.count_tells {
+        if self.auto == Automatic::TellingCount {
             response.words[0] |= self.port.read32(RESPONSE_3) & R1::DEFERRED;
         }
         response
@@ -217,7 +218,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
     fn fault(&mut self, active: &Active, errors: u32) -> Fault {
         self.idle = false;
         let auto_status = if errors & ERROR_AUTO != 0 { self.port.read16(AUTO_STATUS) } else { 0 };
-        let (cause, stage) = decode(active, errors, auto_status);
+        let (cause, stage) = decode(active.work, self.auto, errors, auto_status);
         let answered = active.seen & INT_COMMAND != 0 && errors & ERRORS_COMMAND == 0;
         Fault { cause, stage, response: answered.then(|| self.answer(active)) }
     }
@@ -300,9 +301,9 @@ fn gone(active: &Active) -> Fault {
 }
 
 /// What the error bits mean for this phase. The command comes first: without it nothing after it counts.
-pub(super) fn decode(active: &Active, errors: u32, auto_status: u16) -> (Cause, Stage) {
+pub(super) fn decode(work: Work, auto: Automatic, errors: u32, auto_status: u16) -> (Cause, Stage) {
     let has = |bits: u32| errors & bits != 0;
-    let late = match active.work {
+    let late = match work {
         Work::Command => Stage::Command,
         Work::Busy => Stage::Busy,
         _ => Stage::Data,
@@ -319,17 +320,17 @@ pub(super) fn decode(active: &Active, errors: u32, auto_status: u16) -> (Cause, 
         () if has(ERROR_DATA_END) => (Cause::EndBit, late),
         () if has(ERROR_DATA_TIMEOUT) => (Cause::Timeout, late),
         () if has(ERROR_POWER) => (Cause::Power, late),
-        () if has(ERROR_AUTO) => decode_auto(active.auto, auto_status, late),
+        () if has(ERROR_AUTO) => decode_auto(auto, auto_status, late),
         () if has(ERROR_TUNING) => (Cause::Crc, late),
         () => (Cause::Other, late),
     }
 }
 
-fn decode_auto(auto: Auto, status: u16, late: Stage) -> (Cause, Stage) {
+fn decode_auto(auto: Automatic, status: u16, late: Stage) -> (Cause, Stage) {
     let stage = match auto {
-        Auto::Stop => Stage::Stop,
-        Auto::Count(_) => Stage::Count,
-        Auto::None | Auto::Continue => late,
+        Automatic::Stop => Stage::Stop,
+        Automatic::Count | Automatic::TellingCount => Stage::Count,
+        Automatic::Nothing => late,
     };
     let has = |bit: u16| status & bit != 0;
     let cause = match () {

@@ -30,7 +30,7 @@ use bus::Bus;
 use capabilities::{ByCpu, Model};
 pub use config::{Config, InitError, Quirks, TransferMode};
 use core::ptr::NonNull;
-use phase::{Active, Transfer};
+use phase::{Active, Automatic, Transfer};
 use port::Port;
 use regs::*;
 pub use table::Table;
@@ -49,6 +49,10 @@ pub struct Sdhci<R: Regs, D: Dma, const DESCRIPTORS: usize> {
     model: Model,
     caps: Caps,
     active: Option<Active>,
+    /// The status that ends it well, if it has an R1 and the CPU has nothing to do: all of it, come at once. 0: another phase, or none.
+    quick: u32,
+    /// What it has the controller send by itself.
+    auto: Automatic,
     /// A command has gone beside the data of the phase in progress, or has not been finished since.
     beside: Option<Beside>,
     /// Status bits of everything but the command beside the data.
@@ -120,6 +124,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
             model,
             caps,
             active: None,
+            quick: 0,
+            auto: Automatic::Nothing,
             beside: None,
             own_bits: u32::MAX,
             transfer: Transfer::default(),
@@ -183,6 +189,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Host for Sdhci<R, D, DESCRIPTORS
         self.model.retune_ns()
     }
 
+    #[inline(always)]
     fn map(&mut self, segment: &mut Segment, direction: Direction) -> Result<(), DmaError> {
         segment.bus = 0;
         if self.by_pio(segment.len) {
@@ -193,7 +200,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Host for Sdhci<R, D, DESCRIPTORS
         }
         let bus = self.dma.map(segment.ptr, segment.len as usize, direction)?;
         let end = bus.wrapping_add(segment.len.into());
-        let within = end >= bus && (self.model.wide || end <= 1 << 32);
+        let within = end >= bus && (end.wrapping_sub(1) >> 32 == 0 || self.model.wide);
         if within && bus.is_multiple_of(4) {
             segment.bus = bus;
             return Ok(());
