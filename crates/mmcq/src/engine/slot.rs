@@ -487,8 +487,10 @@ impl<const N: usize> Slots<N> {
             self.urgents &= !bit;
             return;
         }
-        let (previous, next) = (self.at(index).previous, self.at(index).next);
-        if index == self.head {
+        let next = self.at(index).next;
+        // What is written in the head's slot of what was before it is not kept up to date.
+        let previous = if index == self.head { NONE } else { self.at(index).previous };
+        if previous == NONE {
             self.head = next
         } else {
             self.at_mut(previous).next = next

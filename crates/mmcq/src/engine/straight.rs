@@ -14,7 +14,7 @@ use crate::host::{Auto, BusyDetect, Data, Direction, Done, Events, Host, Phase, 
 use crate::plant;
 use crate::sched::Policy;
 use crate::spec::command;
-use crate::spec::response::{R1, Response, State as CardState};
+use crate::spec::response::{R1, Response};
 
 /// What is known of such requests before any comes.
 #[derive(Clone, Copy, Debug)]
@@ -64,6 +64,8 @@ impl Straight {
 
 /// Bits of an R1 that say more than that all is well.
 const WRONG: u32 = R1::OWN | R1::DEFERRED | R1::EXCEPTION_EVENT;
+/// Set in one more than CURRENT_STATE from 7 (programming) on; beyond that no transfer leaves a card.
+const FROM_PRG_ON: u32 = 8 << 9;
 
 impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     /// There is such a path.
@@ -358,11 +360,8 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     /// What was started here is over on the wire. False, and nothing done: there is more to it than that.
     #[inline(always)]
     fn ended_straight(&mut self, plain: Plain, now_ns: u64) -> bool {
-        if (plain.status | plain.stop) & WRONG != 0 {
-            return false;
-        }
         // Only CMD13 may find the card programming, and that is not its end.
-        if R1(plain.status).current_state() == CardState::Prg {
+        if (plain.status | plain.stop) & WRONG | plain.status.wrapping_add(1 << 9) & FROM_PRG_ON != 0 {
             return false;
         }
         let way = self.straight.under_way;

@@ -2,7 +2,7 @@
 
 use super::Sdhci;
 use super::config::Quirks;
-use super::phase::{Active, Automatic, BOUNDARY_BYTES, Work};
+use super::phase::{Active, Automatic, BOUNDARY_BYTES, NOT_TWICE, Work};
 use super::regs::*;
 use crate::host::{Cause, Direction, Dma, Done, Events, Fault, Plain, Regs, Segment, Stage};
 use crate::plant::{self, Bug};
@@ -13,6 +13,10 @@ use crate::spec::response::{R1, Response};
 pub(super) const OF_PHASE: u32 = !(INT_INSERT | INT_REMOVE | INT_CARD | INT_SHARED | INT_RETUNE | INT_ERROR);
 /// What is acknowledged by writing a one.
 const ACKNOWLEDGED: u32 = OF_PHASE | INT_INSERT | INT_REMOVE | INT_RETUNE;
+/// Any status but the summary of its errors, which says nothing more.
+pub(super) const ALL_BITS: u32 = !INT_ERROR;
+/// A status that is none of [`ALL_BITS`].
+pub(super) const NEVER: u32 = INT_ERROR;
 const PRESENCE: u32 = INT_INSERT | INT_REMOVE;
 /// Times that a late ready bit of the buffer is looked for: some ten to a hundred microseconds of register reads.
 const READY_LOOKS: u32 = 256;
@@ -28,11 +32,11 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
     pub(super) fn take_end(&mut self, segments: &[Segment]) -> Result<Plain, Events> {
         let status = self.port.read32(INT_STATUS) & self.own_bits;
         // Bits that are missing, or beyond those that are expected.
-        if status != self.quick || status == 0 || plant::any() {
-            return Err(self.take_others(status, segments));
+        if status != self.quick || plant::any() {
+            return Err(self.take_unusual(status, segments));
         }
         self.port.write32(INT_STATUS, status);
-        self.quick = 0;
+        self.quick = NEVER;
         (self.active, self.idle) = (None, true);
         let mut plain = Plain { status: self.port.read32(RESPONSE_0), stop: 0 };
         if self.auto >= Automatic::Stop {
@@ -45,14 +49,27 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         Ok(plain)
     }
 
+    /// Any other end. A command that was sent as if the card might be busy is over with its response all the same.
+    #[cold]
+    #[inline(never)]
+    fn take_unusual(&mut self, status: u32, segments: &[Segment]) -> Events {
+        let twice =
+            self.active.is_some_and(|active| active.work == Work::Command && active.resp == Resp::R1b);
+        let events = self.take_others(status, segments);
+        if twice && events.phase.is_some() && status & INT_TRANSFER == 0 {
+            self.ends_twice = NOT_TWICE;
+        }
+        events
+    }
+
     fn take_others(&mut self, status: u32, segments: &[Segment]) -> Events {
         let mut events = Events::default();
         if status == 0 && self.active.is_none_or(|active| active.work != Work::Tuning) {
             return events;
         }
-        if status == u32::MAX {
-            // Nothing that could be written would help.
-            self.quick = 0;
+        if status == self.own_bits {
+            // Gone. Nothing that could be written would help.
+            self.quick = NEVER;
             events.phase = self.active.take().map(|active| Err(gone(&active)));
             self.idle = false;
             return events;
@@ -66,7 +83,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
             self.take_rare(status, &mut events);
         }
         if let Some(mut active) = self.active.take() {
-            self.quick = 0;
+            self.quick = NEVER;
             events.phase = self.advance(&mut active, status, segments);
             if events.phase.is_none() {
                 self.active = Some(active);
@@ -143,7 +160,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         }
         if transferred {
             // The data were faster than the response: its interrupt is wanted after all.
-            self.set_signal(self.shadow.signal.unwrap_or(0) | INT_COMMAND);
+            self.set_signal(self.shadow.known_signal() | INT_COMMAND);
         }
         None
     }
