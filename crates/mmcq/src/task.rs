@@ -117,7 +117,8 @@ impl<L: Lock, H: Host, const N: usize, P: Policy> Shared<L, H, N, P> {
             first = engine.take_waker(work.completed.trailing_zeros() as usize);
             work.completed &= work.completed - 1;
         }
-        let more = work.completed != 0 || work.card_irq || P::RECOVERS && work.help;
+        let more =
+            work.completed != 0 || !engine.is_straight() && (work.card_irq || P::RECOVERS && work.help);
         (more || first.is_some()).then_some((work, first))
     }
 

@@ -38,6 +38,14 @@ impl DmaBuf {
         DmaBuf { ptr, len, skipped: 0 }
     }
 
+    /// The memory, of which nothing stays behind.
+    #[inline(always)]
+    pub(crate) fn take(&mut self) -> Self {
+        let DmaBuf { ptr, len, skipped } = *self;
+        (self.len, self.skipped) = (0, 0);
+        DmaBuf { ptr, len, skipped }
+    }
+
     /// Memory that is lent for one transfer: never handed out by `reclaim`.
     ///
     /// # Safety

@@ -53,6 +53,9 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         }
         if waiting && self.acknowledge(now_ns) && now_ns < self.deadline_ns {
             self.stats.lost_interrupts += 1;
+            if Self::STRAIGHT {
+                self.host.interrupt_lost();
+            }
             return;
         }
         if now_ns < self.deadline_ns || self.stage == Stage::Idle {

@@ -401,16 +401,18 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
 
     /// Called from the interrupt (or from a loop that polls the controller).
     pub fn on_irq(&mut self, now_ns: u64) -> Work {
-        let straight = Self::STRAIGHT && self.straight.under_way != Way::Nothing && !self.straight.closed;
+        let straight = Self::STRAIGHT && self.straight.under_way != Way::Nothing;
         if if straight { self.acknowledge_straight(now_ns) } else { self.acknowledge(now_ns) } {
             self.stats.interrupts += 1;
         } else {
             self.stats.spurious += 1;
         }
-        if self.ended != 0 && !self.host.caps().defer_completion {
+        let mut deferred = self.ended != 0;
+        if deferred && !self.host.caps().defer_completion {
             self.finish();
+            deferred = false;
         }
-        self.work()
+        self.work(deferred)
     }
 
     /// Called when a deadline has come, when completions were deferred, and whenever somebody likes to.
@@ -418,7 +420,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         self.finish();
         self.advance(now_ns);
         self.finish();
-        self.work()
+        self.work(false)
     }
 
     /// When [`poll`](Self::poll) should be called next.
@@ -431,11 +433,10 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     }
 
     #[inline]
-    fn work(&mut self) -> Work {
+    fn work(&mut self, deferred: bool) -> Work {
         let completed = core::mem::take(&mut self.fresh);
-        let deferred = self.ended != 0;
-        if Self::STRAIGHT && !self.straight.closed && !deferred {
-            // Then nobody asks for attention or help, and nothing goes beside data.
+        if !deferred && self.is_straight() {
+            // Nothing goes beside data either.
             let next_deadline_ns = Some(self.wake_ns.min(self.deadline_ns)).filter(|&at| at != u64::MAX);
             return Work { completed, deferred, card_irq: false, help: false, next_deadline_ns };
         }
@@ -499,7 +500,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         };
         let wrong = plant::is(Bug::SalvageOffByOne) && slot.result.is_err();
         let done_bytes = if wrong { done_bytes.saturating_add(BLOCK_BYTES) } else { done_bytes };
-        let buf = core::mem::replace(&mut slot.buf, DmaBuf::EMPTY).unless_lent();
+        let buf = slot.buf.take().unless_lent();
         let completion = Completion { result: slot.result, done_bytes, buf };
         self.fresh &= !(1 << id.index);
         self.slots.release(id.index);

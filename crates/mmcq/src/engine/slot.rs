@@ -159,6 +159,8 @@ pub(super) struct Slots<const N: usize> {
     reads: u64,
     writes: u64,
     barriers: u64,
+    /// Those that came by the straight path and have no neighbour in the queue: nothing is special with them.
+    plain: u64,
     /// One bit an I/O function's phase; these are not in the list.
     ios: u64,
     /// Those of `ios` that pass a stopped engine.
@@ -194,6 +196,7 @@ impl<const N: usize> Slots<N> {
             free: Self::ALL,
             reads: 0,
             writes: 0,
+            plain: 0,
             barriers: 0,
             ios: 0,
             urgents: 0,
@@ -232,12 +235,21 @@ impl<const N: usize> Slots<N> {
 
     /// Takes a free slot.
     pub fn allocate(&mut self) -> Option<u8> {
-        if self.free == 0 {
-            return None;
-        }
-        let index = self.free.trailing_zeros() as u8;
-        self.free &= self.free - 1;
+        let index = self.next_free()?;
+        self.take_free();
         Some(index)
+    }
+
+    /// The free slot that would be taken.
+    #[inline(always)]
+    pub fn next_free(&self) -> Option<u8> {
+        if self.free == 0 { None } else { Some(self.free.trailing_zeros() as u8) }
+    }
+
+    /// Takes it.
+    #[inline(always)]
+    pub fn take_free(&mut self) {
+        self.free &= self.free.wrapping_sub(1);
     }
 
     /// A slot becomes free; completions that still name it are void from now on.
@@ -297,7 +309,7 @@ impl<const N: usize> Slots<N> {
         match self.at(index).span() {
             Some((direction, start, blocks)) => {
                 let end = start.saturating_add(u64::from(blocks));
-                self.enter_span(index, Span { direction, start, end, age });
+                self.enter_span(index, Span { direction, start, end, age }, false);
             }
             None => self.barriers |= 1 << (index as usize % N),
         }
@@ -350,11 +362,12 @@ impl<const N: usize> Slots<N> {
         self.enter(index, self.next_age);
     }
 
-    /// The same for a read or write of these blocks, to the slot that it is about to get.
+    /// The same for a read or write of these blocks that came by the straight path.
     #[inline(always)]
     pub fn push_span(&mut self, index: u8, direction: Direction, start: u64, end: u64) {
         let tail = core::mem::replace(&mut self.tail, index);
         let slot = self.at_mut(index);
+        slot.state = State::Queued;
         (slot.previous, slot.next) = (tail, NONE);
         if tail == NONE {
             self.head = index
@@ -362,14 +375,26 @@ impl<const N: usize> Slots<N> {
             self.at_mut(tail).next = index
         }
         self.next_age = self.next_age.wrapping_add(1);
-        self.enter_span(index, Span { direction, start, end, age: self.next_age });
+        self.enter_span(index, Span { direction, start, end, age: self.next_age }, true);
     }
 
     #[inline(always)]
-    fn enter_span(&mut self, index: u8, span: Span) {
+    fn enter_span(&mut self, index: u8, span: Span, plain: bool) {
         let bit = 1u64 << (index as usize % N);
-        self.starts[bucket(span.start)] |= bit;
-        self.ends[bucket(span.end)] |= bit;
+        let (start, end) = (bucket(span.start), bucket(span.end));
+        let mut neighbours = 0;
+        for other in bits(self.starts[end] | self.ends[start]) {
+            let near = self.span(other);
+            if near.start == span.end || near.end == span.start {
+                neighbours |= 1 << other;
+            }
+        }
+        self.plain &= !neighbours;
+        if plain && neighbours == 0 {
+            self.plain |= bit;
+        }
+        self.starts[start] |= bit;
+        self.ends[end] |= bit;
         match span.direction {
             Direction::Read => self.reads |= bit,
             Direction::Write => self.writes |= bit,
@@ -377,26 +402,39 @@ impl<const N: usize> Slots<N> {
         self.spans[index as usize % N] = span;
     }
 
+    /// Is nothing special with this queued read or write, and has it no neighbour? Some of which that is true are not known as such.
+    #[inline(always)]
+    pub fn is_plain(&self, index: u8) -> bool {
+        self.plain >> (index as usize % N) & 1 != 0
+    }
+
+    /// What waits was meant for another card.
+    pub fn none_is_plain(&mut self) {
+        self.plain = 0;
+    }
+
     #[inline(always)]
     fn leave_span(&mut self, index: u8, start: u64, end: u64) {
         let others = !(1u64 << (index as usize % N));
         self.starts[bucket(start)] &= others;
         self.ends[bucket(end)] &= others;
-        self.reads &= others;
-        self.writes &= others;
+        self.plain &= others;
     }
 
     /// The head, a read or write of these blocks, goes to the controller.
     #[inline(always)]
-    pub fn pop(&mut self, head: u8, start: u64, end: u64) {
+    pub fn pop(&mut self, head: u8, direction: Direction, start: u64, end: u64) {
         let slot = self.at_mut(head);
         slot.state = State::Active;
         let next = slot.next;
         self.head = next;
         if next == NONE {
             self.tail = NONE
-        } else {
-            self.at_mut(next).previous = NONE
+        }
+        let others = !(1u64 << (head as usize % N));
+        match direction {
+            Direction::Read => self.reads &= others,
+            Direction::Write => self.writes &= others,
         }
         self.leave_span(head, start, end);
     }
@@ -430,10 +468,10 @@ impl<const N: usize> Slots<N> {
             at < end && start < at.saturating_add(u64::from(blocks))
         });
         let Some(next) = stop else { return self.push_back(index) };
-        let previous = self.at(next).previous;
-        if previous == NONE {
+        if next == self.head {
             return self.push_front(index);
         }
+        let previous = self.at(next).previous;
         let slot = self.at_mut(index);
         slot.state = State::Queued;
         (slot.previous, slot.next) = (previous, next);
@@ -449,7 +487,9 @@ impl<const N: usize> Slots<N> {
             self.urgents &= !bit;
             return;
         }
-        let (previous, next) = (self.at(index).previous, self.at(index).next);
+        let next = self.at(index).next;
+        // What is written in the head's slot of what was before it is not kept up to date.
+        let previous = if index == self.head { NONE } else { self.at(index).previous };
         if previous == NONE {
             self.head = next
         } else {
@@ -463,6 +503,8 @@ impl<const N: usize> Slots<N> {
         if self.barriers & bit == 0 {
             let Span { start, end, .. } = *self.span(index);
             self.leave_span(index, start, end);
+            self.reads &= !bit;
+            self.writes &= !bit;
         }
         self.barriers &= !bit;
     }
@@ -472,17 +514,10 @@ impl<const N: usize> Slots<N> {
         self.starts[bucket(end)] | self.ends[bucket(start)]
     }
 
-    /// Does another queued read or write begin where this ends, or end where it begins?
-    #[inline(always)]
-    pub fn has_neighbour(&self, index: u8, start: u64, end: u64) -> bool {
-        bits(self.near(start, end) & !(1 << index)).any(|other| {
-            let span = self.span(other);
-            span.start == end || span.end == start
-        })
-    }
-
     /// A request that never waits: it has an age all the same, for the case that it must be tried again.
+    #[inline(always)]
     pub fn pass(&mut self, index: u8) {
+        self.at_mut(index).state = State::Active;
         self.next_age = self.next_age.wrapping_add(1);
         self.spans[index as usize % N].age = self.next_age;
     }

@@ -9,12 +9,12 @@
 use super::phases::{BLOCKS_PER_TIMEOUT, COMMAND_TIMEOUT_NS, SLACK_NS, Stage};
 use super::slot::{NONE, Rules, State};
 use super::stream::End;
-use super::{BLOCK_BYTES, DmaBuf, Engine, Kind, Output, Request, SlotId, Span, Target};
+use super::{BLOCK_BYTES, Engine, Kind, Output, Request, SlotId, Span, Target};
 use crate::host::{Auto, BusyDetect, Data, Direction, Done, Events, Host, Phase, Plain, Segment};
 use crate::plant;
 use crate::sched::Policy;
 use crate::spec::command;
-use crate::spec::response::{R1, Response, State as CardState};
+use crate::spec::response::{R1, Response};
 
 /// What is known of such requests before any comes.
 #[derive(Clone, Copy, Debug)]
@@ -32,8 +32,10 @@ pub(super) struct Straight {
     counted: bool,
     /// Somebody may have something special to tell since it was last looked for.
     pub closed: bool,
-    /// What the controller has, if it was started here and may end here.
+    /// What the controller has, if it was started here and may end here; nothing once somebody has closed the path.
     pub under_way: Way,
+    /// That of a write.
+    write: Way,
 }
 
 /// What the straight path has started.
@@ -56,11 +58,14 @@ impl Straight {
         counted: false,
         closed: true,
         under_way: Way::Nothing,
+        write: Way::Nothing,
     };
 }
 
 /// Bits of an R1 that say more than that all is well.
 const WRONG: u32 = R1::OWN | R1::DEFERRED | R1::EXCEPTION_EVENT;
+/// Set in one more than CURRENT_STATE from 7 (programming) on; beyond that no transfer leaves a card.
+const FROM_PRG_ON: u32 = 8 << 9;
 
 impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     /// There is such a path.
@@ -72,6 +77,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         if !Self::STRAIGHT {
             return;
         }
+        self.slots.none_is_plain();
         self.straight.blocks = [0; 2];
         self.straight.rca = target.map_or(0, |target| target.rca);
         let Some(target) = target else { return };
@@ -89,6 +95,8 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             timeout_ns: [target.read_timeout_ns, target.write_timeout_ns],
             shift: if target.block_addressed { 0 } else { BLOCK_BYTES.trailing_zeros() as u8 },
             counted,
+            // Whoever has to ask the card whether it is ready goes the general way.
+            write: if caps.busy == BusyDetect::Interrupt { Way::Write } else { Way::Nothing },
             ..self.straight
         };
     }
@@ -104,14 +112,14 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         io || self.card_irq || wrong
     }
 
-    /// One more may come, be it that a slot is kept for urgent requests.
+    /// One more may come where a slot is free, be it that some are kept for urgent requests.
     #[inline(always)]
     fn has_room(&self) -> bool {
         // Nobody counts bits where none or one must stay free, as it is nearly everywhere.
-        match N.saturating_sub(usize::from(self.room)) {
-            0 => !self.slots.is_full(),
-            1 => self.slots.are_two_free(),
-            kept => self.slots.free_count() as usize > kept,
+        match usize::from(self.room) {
+            room if room >= N => true,
+            room if room + 1 == N => self.slots.are_two_free(),
+            room => self.slots.free_count() as usize > N - room,
         }
     }
 
@@ -120,7 +128,14 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     pub(super) fn close_straight(&mut self) {
         if Self::STRAIGHT {
             self.straight.closed = true;
+            self.straight.under_way = Way::Nothing;
         }
+    }
+
+    /// Surely nobody asks for attention or help.
+    #[inline(always)]
+    pub(crate) fn is_straight(&self) -> bool {
+        Self::STRAIGHT && !self.straight.closed
     }
 
     /// What is under way ends by the general path.
@@ -179,15 +194,10 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         if request.buf.len_bytes() < len {
             return None;
         }
+        let index = self.slots.next_free()?;
         let mut segment = Segment { ptr: request.buf.as_non_null(), len, bus: 0 };
         self.host.map(&mut segment, direction).ok()?;
-        let index = self.slots.allocate()?;
-        let state = if idle { State::Active } else { State::Queued };
-        if idle {
-            self.slots.pass(index);
-        } else {
-            self.slots.push_span(index, direction, lba, end);
-        }
+        self.slots.take_free();
         let slot = self.slots.at_mut(index);
         slot.kind = match direction {
             Direction::Read => Kind::Read { lba, blocks },
@@ -197,14 +207,16 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         (slot.rules, slot.urgent) = (Rules::NONE, false);
         (slot.solo, slot.redone, slot.prepared, slot.moved_blocks) = (false, false, true, 0);
         slot.segment = segment;
-        slot.buf = core::mem::replace(&mut request.buf, DmaBuf::EMPTY);
+        slot.buf = request.buf.take();
         slot.result = Ok(Output::default());
-        slot.state = state;
         let generation = slot.generation;
         self.prepared += 1;
         self.stats.requests += 1;
         if idle {
+            self.slots.pass(index);
             self.start_straight(index, direction, lba, blocks, segment, now_ns);
+        } else {
+            self.slots.push_span(index, direction, lba, end);
         }
         Some(SlotId { index, generation })
     }
@@ -235,11 +247,17 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             }
             return true;
         }
+        self.send_straight_aside(head, now_ns)
+    }
+
+    /// [`send_straight`](Self::send_straight), for those who do it seldom.
+    #[inline(never)]
+    fn send_straight_aside(&mut self, head: u8, now_ns: u64) -> bool {
         self.send_straight(head, now_ns)
     }
 
     /// Starts the head of the queue. False: that is for the general path.
-    #[inline(never)]
+    #[inline(always)]
     fn send_straight(&mut self, head: u8, now_ns: u64) -> bool {
         let slot = self.slots.at(head);
         let (direction, lba, blocks) = match slot.kind {
@@ -247,11 +265,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             Kind::Write { lba, blocks } => (Direction::Write, lba, blocks),
             _ => return false,
         };
-        let special = slot.solo | !slot.prepared | (slot.moved_blocks != 0) | (slot.rules != Rules::NONE);
-        let end = lba.wrapping_add(u64::from(blocks));
-        let due = now_ns >= self.upkeep.due_ns;
-        if special || due || self.slots.has_neighbour(head, lba, end) || !self.is_ordinary(direction, blocks)
-        {
+        if !self.slots.is_plain(head) || now_ns >= self.upkeep.due_ns {
             return false;
         }
         if self.settling != 0
@@ -260,7 +274,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             return false;
         }
         let segment = slot.segment;
-        self.slots.pop(head, lba, end);
+        self.slots.pop(head, direction, lba, lba.wrapping_add(u64::from(blocks)));
         self.start_straight(head, direction, lba, blocks, segment, now_ns);
         true
     }
@@ -297,10 +311,8 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         };
         let data = Some(Data { direction, block_size: BLOCK_BYTES as u16, blocks });
         // Far from an overflow: see `set_card`.
-        let mut limit_ns = timeout_ns + 2 * u64::from(blocks) * self.block_ns;
-        if u64::from(blocks) >= BLOCKS_PER_TIMEOUT {
-            limit_ns += timeout_ns * (u64::from(blocks) / BLOCKS_PER_TIMEOUT);
-        }
+        let pauses = 1 + u64::from(blocks) / BLOCKS_PER_TIMEOUT;
+        let limit_ns = timeout_ns * pauses + 2 * u64::from(blocks) * self.block_ns;
         self.stage = Stage::Main;
         self.deadline_ns = now_ns.saturating_add(limit_ns + SLACK_NS);
         self.segment_count = 1;
@@ -310,9 +322,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         self.phase = Phase { command, data, auto, tuning: false };
         self.straight.under_way = match direction {
             Direction::Read => Way::Read,
-            // Whoever has to ask the card whether it is ready goes the general way.
-            Direction::Write if self.host.caps().busy != BusyDetect::Interrupt => Way::Nothing,
-            Direction::Write => Way::Write,
+            Direction::Write => self.straight.write,
         };
         let result = self.host.start_plain(&self.phase, self.segments.get(..1).unwrap_or(&[]), timeout_ns);
         self.note_start(result, now_ns);
@@ -350,11 +360,8 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     /// What was started here is over on the wire. False, and nothing done: there is more to it than that.
     #[inline(always)]
     fn ended_straight(&mut self, plain: Plain, now_ns: u64) -> bool {
-        if (plain.status | plain.stop) & WRONG != 0 {
-            return false;
-        }
         // Only CMD13 may find the card programming, and that is not its end.
-        if R1(plain.status).current_state() == CardState::Prg {
+        if (plain.status | plain.stop) & WRONG | plain.status.wrapping_add(1 << 9) & FROM_PRG_ON != 0 {
             return false;
         }
         let way = self.straight.under_way;

@@ -394,6 +394,10 @@ pub trait Host {
         }
     }
 
+    /// The end of a phase was found when its deadline had passed: whatever short way led to its interrupt is not to be relied on.
+    #[inline]
+    fn interrupt_lost(&mut self) {}
+
     /// Begins or continues a bus operation: call with the same `op` until it is `Done` or `Failed`. `first` marks the beginning.
     fn set_bus(&mut self, op: BusOp, first: bool, now_ns: u64) -> Step;
 

@@ -9,10 +9,10 @@
 //! A phase beside which nothing went pays one instruction for all this.
 
 use super::Sdhci;
-use super::events::decode;
-use super::phase::{Active, Work};
+use super::events::{ALL_BITS, NEVER, decode};
+use super::phase::{Active, Automatic, Work};
 use super::regs::*;
-use crate::host::{Auto, Cause, Dma, Regs, StartError};
+use crate::host::{Cause, Dma, Regs, StartError};
 use crate::spec::command::{Command, Resp};
 
 /// What belongs to a command on the CMD line.
@@ -51,7 +51,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         if (status | active.seen) & (ERRORS | INT_TRANSFER) != 0 {
             return Err(StartError::DataLine);
         }
-        let signal = self.shadow.signal.unwrap_or(0) | INT_COMMAND;
+        let signal = self.shadow.known_signal() | INT_COMMAND;
         if self.beside.is_none() {
             if (status | active.seen) & INT_COMMAND == 0 {
                 // The phase has no response yet: that it comes is of interest now.
@@ -79,7 +79,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         self.beside = Some(Beside { response: self.port.read32(RESPONSE_0), line: Line::Free });
         // Its response is not in the registers, and whoever starts next looks twice.
         let seen = active.seen | INT_COMMAND;
-        self.active = Some(Active { resp: Resp::None, alone: false, seen, quick: u32::MAX, ..active });
+        self.active = Some(Active { resp: Resp::None, alone: false, seen, ..active });
+        self.quick = NEVER;
     }
 
     /// The response of a phase whose own was put aside; all others have one in the registers, or none.
@@ -88,14 +89,14 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
     }
 
     fn set_line(&mut self, line: Line) {
-        self.own_bits = if line == Line::Sent { !OF_LINE } else { u32::MAX };
+        self.own_bits = if line == Line::Sent { ALL_BITS & !OF_LINE } else { ALL_BITS };
         if let Some(beside) = &mut self.beside {
             beside.line = line;
         }
     }
 
     pub(super) fn forget_beside(&mut self) {
-        (self.beside, self.own_bits) = (None, u32::MAX);
+        (self.beside, self.own_bits) = (None, ALL_BITS);
     }
 
     /// Is the line free for a command beside the phase in progress?
@@ -139,21 +140,12 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
             return Some(Ok(self.port.read32(RESPONSE_0)));
         }
         self.reset_beside();
-        let command = Active {
-            resp: Resp::None,
-            auto: Auto::None,
-            work: Work::Command,
-            quick: u32::MAX,
-            alone: false,
-            seen: 0,
-            count_tells: false,
-        };
-        Some(Err(decode(&command, status & OF_LINE, 0).0))
+        Some(Err(decode(Work::Command, Automatic::Nothing, status & OF_LINE, 0).0))
     }
 
     /// Brings the CMD circuit back; what it has said of its command is nobody's any more.
     pub(super) fn reset_beside(&mut self) {
-        if self.active.is_some_and(|active| active.auto == Auto::Stop) {
+        if self.active.is_some() && self.auto == Automatic::Stop {
             self.set_line(Line::Broken);
         } else {
             self.set_line(Line::Resetting);

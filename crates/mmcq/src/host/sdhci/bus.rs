@@ -3,9 +3,9 @@
 use super::Sdhci;
 use super::capabilities::{Model, VERSION_4_10};
 use super::config::{Quirks, TransferMode};
-use super::events::OF_PHASE;
+use super::events::{NEVER, OF_PHASE};
 use super::regs::*;
-use super::{Shadow, capabilities};
+use super::{Shadow, UNKNOWN_SIGNAL, capabilities};
 use crate::host::{BusOp, Dma, Regs, Step, Timing, Width};
 
 /// Longest software reset.
@@ -125,7 +125,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         match op {
             BusOp::ResetAll => {
                 self.forget();
-                self.shadow = Shadow::default();
+                self.shadow = Shadow::NOTHING;
                 self.reset(RESET_ALL, 0, now_ns);
             }
             BusOp::ResetLines => self.reset_lines(now_ns),
@@ -218,7 +218,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
 
     /// No phase is in progress any more, and nothing is known of the lines.
     fn forget(&mut self) {
-        self.active = None;
+        (self.active, self.quick) = (None, NEVER);
         self.forget_beside();
         self.idle = false;
         self.switching = false;
@@ -281,7 +281,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         self.port.write32(INT_ENABLE, self.shadow.enable);
         self.shadow.base_signal =
             self.model.errors & !masked | INT_CARD | INT_RETUNE | INT_INSERT | INT_REMOVE;
-        self.shadow.signal = None;
+        self.shadow.signal = UNKNOWN_SIGNAL;
         self.set_signal(self.shadow.base_signal);
     }
 

@@ -2,9 +2,9 @@
 
 use super::Sdhci;
 use super::config::Quirks;
-use super::phase::{Active, BOUNDARY_BYTES, Work};
+use super::phase::{Active, Automatic, BOUNDARY_BYTES, NOT_TWICE, Work};
 use super::regs::*;
-use crate::host::{Auto, Cause, Direction, Dma, Done, Events, Fault, Plain, Regs, Segment, Stage};
+use crate::host::{Cause, Direction, Dma, Done, Events, Fault, Plain, Regs, Segment, Stage};
 use crate::plant::{self, Bug};
 use crate::spec::command::Resp;
 use crate::spec::response::{R1, Response};
@@ -13,6 +13,10 @@ use crate::spec::response::{R1, Response};
 pub(super) const OF_PHASE: u32 = !(INT_INSERT | INT_REMOVE | INT_CARD | INT_SHARED | INT_RETUNE | INT_ERROR);
 /// What is acknowledged by writing a one.
 const ACKNOWLEDGED: u32 = OF_PHASE | INT_INSERT | INT_REMOVE | INT_RETUNE;
+/// Any status but the summary of its errors, which says nothing more.
+pub(super) const ALL_BITS: u32 = !INT_ERROR;
+/// A status that is none of [`ALL_BITS`].
+pub(super) const NEVER: u32 = INT_ERROR;
 const PRESENCE: u32 = INT_INSERT | INT_REMOVE;
 /// Times that a late ready bit of the buffer is looked for: some ten to a hundred microseconds of register reads.
 const READY_LOOKS: u32 = 256;
@@ -27,23 +31,35 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
     #[inline(always)]
     pub(super) fn take_end(&mut self, segments: &[Segment]) -> Result<Plain, Events> {
         let status = self.port.read32(INT_STATUS) & self.own_bits;
-        let Some(active) = &self.active else { return Err(self.take_others(status, segments)) };
-        let (auto, count_tells, alone) = (active.auto, active.count_tells, active.alone);
         // Bits that are missing, or beyond those that are expected.
-        let end = (active.seen | status) ^ active.quick;
-        if end != 0 || status == 0 || plant::any() {
-            return Err(self.take_others(status, segments));
+        if status != self.quick || plant::any() {
+            return Err(self.take_unusual(status, segments));
         }
         self.port.write32(INT_STATUS, status);
-        (self.active, self.idle) = (None, alone);
+        self.quick = NEVER;
+        (self.active, self.idle) = (None, true);
         let mut plain = Plain { status: self.port.read32(RESPONSE_0), stop: 0 };
-        if count_tells {
-            plain.status |= self.port.read32(RESPONSE_3) & R1::DEFERRED;
-        }
-        if auto == Auto::Stop {
-            plain.stop = self.port.read32(RESPONSE_3);
+        if self.auto >= Automatic::Stop {
+            let told = self.port.read32(RESPONSE_3);
+            match self.auto {
+                Automatic::Stop => plain.stop = told,
+                _ => plain.status |= told & R1::DEFERRED,
+            }
         }
         Ok(plain)
+    }
+
+    /// Any other end. A command that was sent as if the card might be busy is over with its response all the same.
+    #[cold]
+    #[inline(never)]
+    fn take_unusual(&mut self, status: u32, segments: &[Segment]) -> Events {
+        let twice =
+            self.active.is_some_and(|active| active.work == Work::Command && active.resp == Resp::R1b);
+        let events = self.take_others(status, segments);
+        if twice && events.phase.is_some() && status & INT_TRANSFER == 0 {
+            self.ends_twice = NOT_TWICE;
+        }
+        events
     }
 
     fn take_others(&mut self, status: u32, segments: &[Segment]) -> Events {
@@ -51,8 +67,9 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         if status == 0 && self.active.is_none_or(|active| active.work != Work::Tuning) {
             return events;
         }
-        if status == u32::MAX {
-            // Nothing that could be written would help.
+        if status == self.own_bits {
+            // Gone. Nothing that could be written would help.
+            self.quick = NEVER;
             events.phase = self.active.take().map(|active| Err(gone(&active)));
             self.idle = false;
             return events;
@@ -66,6 +83,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
             self.take_rare(status, &mut events);
         }
         if let Some(mut active) = self.active.take() {
+            self.quick = NEVER;
             events.phase = self.advance(&mut active, status, segments);
             if events.phase.is_none() {
                 self.active = Some(active);
@@ -142,7 +160,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         }
         if transferred {
             // The data were faster than the response: its interrupt is wanted after all.
-            self.set_signal(self.shadow.signal.unwrap_or(0) | INT_COMMAND);
+            self.set_signal(self.shadow.known_signal() | INT_COMMAND);
         }
         None
     }
@@ -167,7 +185,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         self.idle = active.alone && (active.resp != Resp::R1b || active.work != Work::Command);
         Done {
             response: self.answer(active),
-            stop: (active.auto == Auto::Stop).then(|| self.port.read32(RESPONSE_3)),
+            stop: (self.auto == Automatic::Stop).then(|| self.port.read32(RESPONSE_3)),
             tuned: false,
         }
     }
@@ -175,7 +193,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
     /// The response. Errors of an earlier write are shown once: an automatic CMD23 may have got them, and the command after it no more.
     fn answer(&self, active: &Active) -> Response {
         let mut response = self.response(active.resp);
-        if active.count_tells {
+        if self.auto == Automatic::TellingCount {
             response.words[0] |= self.port.read32(RESPONSE_3) & R1::DEFERRED;
         }
         response
@@ -217,7 +235,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
     fn fault(&mut self, active: &Active, errors: u32) -> Fault {
         self.idle = false;
         let auto_status = if errors & ERROR_AUTO != 0 { self.port.read16(AUTO_STATUS) } else { 0 };
-        let (cause, stage) = decode(active, errors, auto_status);
+        let (cause, stage) = decode(active.work, self.auto, errors, auto_status);
         let answered = active.seen & INT_COMMAND != 0 && errors & ERRORS_COMMAND == 0;
         Fault { cause, stage, response: answered.then(|| self.answer(active)) }
     }
@@ -300,9 +318,9 @@ fn gone(active: &Active) -> Fault {
 }
 
 /// What the error bits mean for this phase. The command comes first: without it nothing after it counts.
-pub(super) fn decode(active: &Active, errors: u32, auto_status: u16) -> (Cause, Stage) {
+pub(super) fn decode(work: Work, auto: Automatic, errors: u32, auto_status: u16) -> (Cause, Stage) {
     let has = |bits: u32| errors & bits != 0;
-    let late = match active.work {
+    let late = match work {
         Work::Command => Stage::Command,
         Work::Busy => Stage::Busy,
         _ => Stage::Data,
@@ -319,17 +337,17 @@ pub(super) fn decode(active: &Active, errors: u32, auto_status: u16) -> (Cause, 
         () if has(ERROR_DATA_END) => (Cause::EndBit, late),
         () if has(ERROR_DATA_TIMEOUT) => (Cause::Timeout, late),
         () if has(ERROR_POWER) => (Cause::Power, late),
-        () if has(ERROR_AUTO) => decode_auto(active.auto, auto_status, late),
+        () if has(ERROR_AUTO) => decode_auto(auto, auto_status, late),
         () if has(ERROR_TUNING) => (Cause::Crc, late),
         () => (Cause::Other, late),
     }
 }
 
-fn decode_auto(auto: Auto, status: u16, late: Stage) -> (Cause, Stage) {
+fn decode_auto(auto: Automatic, status: u16, late: Stage) -> (Cause, Stage) {
     let stage = match auto {
-        Auto::Stop => Stage::Stop,
-        Auto::Count(_) => Stage::Count,
-        Auto::None | Auto::Continue => late,
+        Automatic::Stop => Stage::Stop,
+        Automatic::Count | Automatic::TellingCount => Stage::Count,
+        Automatic::Nothing => late,
     };
     let has = |bit: u16| status & bit != 0;
     let cause = match () {

@@ -22,7 +22,8 @@ mod table;
 mod tests;
 
 use crate::host::{
-    BusOp, Caps, Cause, Direction, Dma, DmaError, Events, Host, Phase, Plain, Regs, Segment, StartError, Step,
+    BusOp, BusyDetect, Caps, Cause, Direction, Dma, DmaError, Events, Host, Phase, Plain, Regs, Segment,
+    StartError, Step,
 };
 use crate::spec::command::Command;
 use beside::Beside;
@@ -30,7 +31,8 @@ use bus::Bus;
 use capabilities::{ByCpu, Model};
 pub use config::{Config, InitError, Quirks, TransferMode};
 use core::ptr::NonNull;
-use phase::{Active, Transfer};
+use events::{ALL_BITS, NEVER};
+use phase::{Active, Automatic, NOT_TWICE, Transfer};
 use port::Port;
 use regs::*;
 pub use table::Table;
@@ -49,6 +51,12 @@ pub struct Sdhci<R: Regs, D: Dma, const DESCRIPTORS: usize> {
     model: Model,
     caps: Caps,
     active: Option<Active>,
+    /// The status that ends it well, if it has an R1 and the CPU has nothing to do: all of it, come at once. [`NEVER`]: another phase, or none.
+    quick: u32,
+    /// How many commands without busy have ended with a Transfer Complete; see [`Sdhci::start_short`].
+    ends_twice: u8,
+    /// What it has the controller send by itself.
+    auto: Automatic,
     /// A command has gone beside the data of the phase in progress, or has not been finished since.
     beside: Option<Beside>,
     /// Status bits of everything but the command beside the data.
@@ -65,10 +73,11 @@ pub struct Sdhci<R: Regs, D: Dma, const DESCRIPTORS: usize> {
 }
 
 /// What the registers hold, as far as we know; `None` after a reset or where it was never written.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 struct Shadow {
     enable: u32,
-    signal: Option<u32>,
+    /// [`UNKNOWN_SIGNAL`] after a reset.
+    signal: u32,
     /// What is always signalled; the enables decide which of them happen.
     base_signal: u32,
     timeout: Option<u8>,
@@ -76,6 +85,25 @@ struct Shadow {
     adma_high: Option<u32>,
     /// A transfer of no more blocks than this, in one piece, needs but what differs from one to the next ([`Sdhci::start_quickly`]); 0: not known yet.
     quick_blocks: u32,
+}
+
+/// No signal enables that this driver would write.
+const UNKNOWN_SIGNAL: u32 = u32::MAX;
+
+impl Shadow {
+    const NOTHING: Shadow = Shadow {
+        enable: 0,
+        signal: UNKNOWN_SIGNAL,
+        base_signal: 0,
+        timeout: None,
+        timeout_ns: None,
+        adma_high: None,
+        quick_blocks: 0,
+    };
+
+    fn known_signal(&self) -> u32 {
+        if self.signal == UNKNOWN_SIGNAL { 0 } else { self.signal }
+    }
 }
 
 impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
@@ -120,13 +148,16 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
             model,
             caps,
             active: None,
+            quick: NEVER,
+            ends_twice: if model.busy == BusyDetect::Interrupt { 0 } else { NOT_TWICE },
+            auto: Automatic::Nothing,
             beside: None,
-            own_bits: u32::MAX,
+            own_bits: ALL_BITS,
             transfer: Transfer::default(),
             idle: false,
             programs: false,
             switching: false,
-            shadow: Shadow::default(),
+            shadow: Shadow::NOTHING,
         })
     }
 
@@ -153,9 +184,9 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
     /// Writes the signal enables if they differ from what is there.
     #[inline]
     fn set_signal(&mut self, signal: u32) {
-        if self.shadow.signal != Some(signal) {
+        if self.shadow.signal != signal {
             self.port.write32(INT_SIGNAL, signal);
-            self.shadow.signal = Some(signal);
+            self.shadow.signal = signal;
         }
     }
 
@@ -183,6 +214,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Host for Sdhci<R, D, DESCRIPTORS
         self.model.retune_ns()
     }
 
+    #[inline(always)]
     fn map(&mut self, segment: &mut Segment, direction: Direction) -> Result<(), DmaError> {
         segment.bus = 0;
         if self.by_pio(segment.len) {
@@ -193,7 +225,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Host for Sdhci<R, D, DESCRIPTORS
         }
         let bus = self.dma.map(segment.ptr, segment.len as usize, direction)?;
         let end = bus.wrapping_add(segment.len.into());
-        let within = end >= bus && (self.model.wide || end <= 1 << 32);
+        let within = end >= bus && (end.wrapping_sub(1) >> 32 == 0 || self.model.wide);
         if within && bus.is_multiple_of(4) {
             segment.bus = bus;
             return Ok(());
@@ -246,6 +278,10 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Host for Sdhci<R, D, DESCRIPTORS
     #[inline(always)]
     fn ack_plain(&mut self, segments: &[Segment]) -> Result<Plain, Events> {
         self.take_end(segments)
+    }
+
+    fn interrupt_lost(&mut self) {
+        self.ends_twice = NOT_TWICE;
     }
 
     fn set_bus(&mut self, op: BusOp, first: bool, now_ns: u64) -> Step {

@@ -2,6 +2,7 @@
 
 use super::capabilities::ByCpu;
 use super::config::{Quirks, TransferMode};
+use super::events::NEVER;
 use super::regs::*;
 use super::{Sdhci, Table};
 use crate::host::pio::Cursor;
@@ -19,20 +20,20 @@ pub(super) const BOUNDARY_BYTES: u64 = 512 * 1024;
 /// Of a memory card's transfers.
 const BLOCK_BYTES: u32 = 512;
 
+/// A command that was sent as if the card might be busy does not end with a Transfer Complete, or is not to be sent so.
+pub(super) const NOT_TWICE: u8 = u8::MAX;
+/// So many have ended with it, all that were sent.
+const RELIED_ON: u8 = 8;
+
 /// The phase that the controller works on.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Active {
     pub(super) resp: Resp,
-    pub(super) auto: Auto,
     pub(super) work: Work,
-    /// With an R1, and no work for the CPU: the status bits that end it well. Bits that never come together otherwise.
-    pub(super) quick: u32,
     /// No other phase was in progress when this one started.
     pub(super) alone: bool,
     /// Status bits that have come.
     pub(super) seen: u32,
-    /// The answer to its automatic CMD23 may tell how the write before it went.
-    pub(super) count_tells: bool,
 }
 
 /// READ_MULTIPLE_BLOCK and WRITE_MULTIPLE_BLOCK, of a single block too.
@@ -42,17 +43,19 @@ fn takes_several(index: u8) -> bool {
     matches!(index, 18 | 25)
 }
 
+/// What the controller sends by itself around a phase's command. From `Stop` on, the answer is of interest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Automatic {
+    Nothing,
+    Count,
+    Stop,
+    /// CMD23 after a write, or after busy: its answer may tell how that went, and then the next one does not.
+    TellingCount,
+}
+
 impl Active {
     /// A command with an R1, and nothing else.
-    const SHORT: Active = Active {
-        resp: Resp::R1,
-        auto: Auto::None,
-        work: Work::Command,
-        quick: INT_COMMAND,
-        alone: true,
-        seen: 0,
-        count_tells: false,
-    };
+    const SHORT: Active = Active { resp: Resp::R1, work: Work::Command, alone: true, seen: 0 };
 }
 
 /// What a phase does beside its command.
@@ -130,10 +133,10 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         if !whole || !fits || !self.idle || self.shadow.timeout_ns != Some(timeout_ns) || plant::any() {
             return false;
         }
-        let (auto, auto_mode) = match phase.auto {
-            Auto::None => (Auto::None, 0),
-            Auto::Stop if self.caps.auto_stop => (Auto::Stop, MODE_AUTO_CMD12),
-            Auto::Count(argument) if self.caps.auto_count => (Auto::Count(argument), MODE_AUTO_CMD23),
+        let (auto_mode, auto) = match phase.auto {
+            Auto::None => (0, Automatic::Nothing),
+            Auto::Stop if self.caps.auto_stop => (MODE_AUTO_CMD12, Automatic::Stop),
+            Auto::Count(_) if self.caps.auto_count => (MODE_AUTO_CMD23, self.count()),
             _ => return false,
         };
         let write = direction == Direction::Write;
@@ -144,19 +147,23 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         self.dma.sync(self.table_bus, place.cast(), table_bytes);
         self.port.write32(ADMA_ADDRESS, self.table_bus as u32);
         self.port.write32(BLOCK_SIZE, u32::from(block_size | BOUNDARY_512K) | blocks << 16);
-        let mut count_tells = false;
-        if let Auto::Count(argument) = auto {
+        if let Auto::Count(argument) = phase.auto {
             self.port.write32(ARGUMENT_2, argument);
-            count_tells = self.programs;
         }
         self.programs = write;
-        let active =
-            Active { auto, work: Work::Adma, quick: Work::Adma.needs(), count_tells, ..Active::SHORT };
-        self.send(active, arg, index, COMMAND_DATA, way | several | auto_mode | MODE_DMA | MODE_BLOCK_COUNT);
+        self.auto = auto;
+        let mode = way | several | auto_mode | MODE_DMA | MODE_BLOCK_COUNT;
+        self.set_signal(self.shadow.base_signal | INT_TRANSFER);
+        let active = Active { work: Work::Adma, ..Active::SHORT };
+        self.send(active, INT_COMMAND | INT_TRANSFER, arg, index, COMMAND_48 | COMMAND_DATA, mode);
         true
     }
 
     /// Starts a command that asks for an R1 and no more. False, and nothing done: it is another.
+    ///
+    /// Command Complete is signalled for it and not for transfers, which makes two writes of the signal enables. Sent as if the card might be busy after its response, it
+    /// ends with a Transfer Complete too, as a transfer does [SDHC 2.2.18]; a controller that has shown this a few times is relied on. If one does not (seen by
+    /// [`Sdhci::take_unusual`]), or if a response has had to wait for its deadline, it is never tried again.
     #[inline(always)]
     pub(super) fn start_short(&mut self, phase: &Phase) -> bool {
         let Command { index, arg, resp } = phase.command;
@@ -168,21 +175,38 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
             return false;
         }
         self.programs = false;
-        self.send(Active::SHORT, arg, index, 0, 0);
+        self.auto = Automatic::Nothing;
+        let mut active = Active::SHORT;
+        let (mut signal, mut ends, mut kind) = (INT_COMMAND, INT_COMMAND, COMMAND_48);
+        if self.ends_twice != NOT_TWICE {
+            (active.resp, ends, kind) = (Resp::R1b, INT_COMMAND | INT_TRANSFER, COMMAND_48_BUSY);
+            if self.ends_twice == RELIED_ON {
+                signal = INT_TRANSFER;
+            } else {
+                self.ends_twice += 1;
+            }
+        }
+        self.set_signal(self.shadow.base_signal | signal);
+        self.send(active, ends, arg, index, kind, 0);
         true
     }
 
-    /// The last that all of these have in common. CMD and DAT are idle.
+    /// The last that all of these have in common. CMD and DAT are idle, so that no phase is in progress.
     #[inline(always)]
-    fn send(&mut self, active: Active, arg: u32, index: u8, data: u16, mode: u16) {
-        self.set_signal(self.shadow.base_signal | active.work.signal());
-        let alone = self.active.is_none();
+    fn send(&mut self, active: Active, ends: u32, arg: u32, index: u8, kind: u16, mode: u16) {
         (self.idle, self.switching) = (false, false);
-        self.active = Some(Active { alone, ..active });
+        self.quick = ends;
+        self.active = Some(active);
         self.port.write32(ARGUMENT, arg);
         let command = u32::from(index & 0x3f) << COMMAND_INDEX_SHIFT;
-        let kind = u32::from(COMMAND_48 | COMMAND_CRC | COMMAND_INDEX | data);
+        let kind = u32::from(kind | COMMAND_CRC | COMMAND_INDEX);
         self.port.write32(TRANSFER_MODE, (command | kind) << 16 | u32::from(mode));
+    }
+
+    /// An automatic CMD23 before the phase that is about to start.
+    #[inline(always)]
+    fn count(&self) -> Automatic {
+        if self.programs { Automatic::TellingCount } else { Automatic::Count }
     }
 
     pub(super) fn start_phase(
@@ -213,17 +237,21 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         self.switching = phase.command.index == VOLTAGE_SWITCH;
         let alone = self.active.is_none();
         let writes = phase.data.is_some_and(|data| data.direction == Direction::Write);
-        let programmed = core::mem::replace(&mut self.programs, writes || phase.command.resp == Resp::R1b);
-        let count_tells = programmed && matches!(phase.auto, Auto::Count(_));
+        self.auto = match phase.auto {
+            Auto::Stop => Automatic::Stop,
+            Auto::Count(_) => self.count(),
+            Auto::None | Auto::Continue => Automatic::Nothing,
+        };
+        self.programs = writes || phase.command.resp == Resp::R1b;
         let resp = phase.command.resp;
-        let plain = resp == Resp::R1 && matches!(work, Work::Adma | Work::Command);
-        let quick = if plain { work.needs() } else { u32::MAX };
+        let plain = resp == Resp::R1 && alone && matches!(work, Work::Adma | Work::Command);
+        self.quick = if plain { work.needs() } else { NEVER };
         if work == Work::Adma && self.port.joins() && !self.model.form.nop_end {
             // From now on all that lasts from one such transfer to the next is in the registers.
             self.shadow.quick_blocks =
                 (self.model.form.chunk / BLOCK_BYTES).min(self.caps.max_blocks).min(0xffff);
         }
-        self.active = Some(Active { resp, auto: phase.auto, work, quick, alone, seen: 0, count_tells });
+        self.active = Some(Active { resp, work, alone, seen: 0 });
         self.port.write32(ARGUMENT, phase.command.arg);
         self.port.write_pair(TRANSFER_MODE, mode, command);
         Ok(())

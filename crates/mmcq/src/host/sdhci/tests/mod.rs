@@ -7,6 +7,7 @@ mod bus;
 mod events;
 mod memory;
 mod phases;
+mod plain;
 
 use super::events::OF_PHASE;
 use super::*;

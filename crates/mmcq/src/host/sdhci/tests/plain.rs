@@ -1,0 +1,130 @@
+//! The short ways: transfers and questions that differ little from the one before, and how the end of a question is learned.
+
+use super::*;
+
+/// CMD13.
+fn question() -> Phase {
+    command(13, Resp::R1)
+}
+
+/// A driver that knows what lasts from one transfer to the next, with nothing in progress.
+fn warm(config: Config) -> Driver {
+    let mut host = ready(config);
+    run(&mut host, &read(8), &[far(0, 4096)]);
+    host
+}
+
+/// What `ack_plain` makes of a status.
+fn plain(host: &mut Driver, status: u32) -> Result<u32, Option<Result<Done, Fault>>> {
+    host.regs().set(INT_STATUS, 4, status);
+    host.ack_plain(&[]).map(|plain| plain.status).map_err(|events| events.phase)
+}
+
+/// Values that went to a register since the log was taken.
+fn written(host: &Driver, register: u16) -> Vec<u32> {
+    let log = host.regs().take_log();
+    log.into_iter()
+        .filter_map(|a| matches!(a, Access::Write(at, ..) if at == register).then(|| value(a)))
+        .collect()
+}
+
+fn value(access: Access) -> u32 {
+    match access {
+        Access::Write(_, _, value) => value,
+        Access::Read(_) => 0,
+    }
+}
+
+/// A question, answered well with this status; the signals that were written, and the command.
+fn ask(host: &mut Driver, status: u32) -> (Vec<u32>, u32) {
+    host.regs().set(RESPONSE_0, 4, 0x900);
+    host.regs().take_log();
+    host.start_plain(&question(), &[], 1).unwrap();
+    let signals = written(host, INT_SIGNAL);
+    let sent = host.regs().get(TRANSFER_MODE, 4) >> 16;
+    assert_eq!(plain(host, status), Ok(0x900));
+    (signals, sent)
+}
+
+/// A transfer between two questions, for which Command Complete must not be signalled.
+fn transfer(host: &mut Driver) {
+    host.start_plain(&read(8), &[far(0, 4096)], 100_000_000).unwrap();
+    assert_eq!(host.regs().get(INT_SIGNAL, 4) & (INT_COMMAND | INT_TRANSFER), INT_TRANSFER);
+    assert_eq!(plain(host, INT_COMMAND | INT_TRANSFER), Ok(0x900));
+}
+
+/// A driver that relies on the Transfer Complete of its questions.
+fn relies() -> Driver {
+    let mut host = warm(Config::new());
+    for _ in 0..8 {
+        let (signals, sent) = ask(&mut host, INT_COMMAND | INT_TRANSFER);
+        assert_eq!((signals.len(), sent), (1, 0x0d1b), "signalled by Command Complete, sent as with busy");
+        assert_eq!(signals[0] & (INT_COMMAND | INT_TRANSFER), INT_COMMAND);
+        transfer(&mut host);
+    }
+    host
+}
+
+#[test]
+fn a_question_that_ends_like_a_transfer_needs_no_signal() {
+    let mut host = relies();
+    for _ in 0..3 {
+        assert_eq!(ask(&mut host, INT_COMMAND | INT_TRANSFER), (vec![], 0x0d1b));
+        transfer(&mut host);
+    }
+}
+
+#[test]
+fn one_that_ends_with_its_response_is_asked_as_ever() {
+    let mut host = warm(Config::new());
+    host.start_plain(&question(), &[], 1).unwrap();
+    let response = plain(&mut host, INT_COMMAND).unwrap_err().unwrap().unwrap().response;
+    assert_eq!(response, Response::short(0x0));
+    // A Transfer Complete that comes late is nobody's.
+    host.regs().set(INT_STATUS, 4, INT_TRANSFER);
+    host.regs().take_log();
+    host.start_plain(&read(8), &[far(0, 4096)], 100_000_000).unwrap();
+    assert_eq!(host.regs().take_log()[0], Access::Read(PRESENT));
+    assert_eq!(host.regs().get(INT_STATUS, 4), 0);
+    host.regs().set(RESPONSE_0, 4, 0x900);
+    assert_eq!(plain(&mut host, INT_COMMAND | INT_TRANSFER), Ok(0x900));
+    for _ in 0..20 {
+        let (signals, sent) = ask(&mut host, INT_COMMAND);
+        assert_eq!((signals.len(), sent), (1, 0x0d1a));
+        transfer(&mut host);
+    }
+}
+
+#[test]
+fn whoever_was_relied_on_in_vain_is_not_again() {
+    let mut host = relies();
+    host.start_plain(&question(), &[], 1).unwrap();
+    assert_eq!(host.regs().get(INT_SIGNAL, 4) & INT_COMMAND, 0);
+    // The response is there, and its deadline has passed.
+    assert_eq!(report(&mut host, INT_COMMAND, &[]).phase.unwrap().unwrap().response, Response::short(0x900));
+    host.interrupt_lost();
+    host.start_plain(&read(8), &[far(0, 4096)], 100_000_000).unwrap();
+    assert_eq!(plain(&mut host, INT_COMMAND | INT_TRANSFER), Ok(0x900));
+    let (signals, sent) = ask(&mut host, INT_COMMAND);
+    assert_eq!((signals.len(), sent), (1, 0x0d1a));
+}
+
+#[test]
+fn without_an_interrupt_at_the_end_of_busy_nothing_is_tried() {
+    let mut host = warm(quirk(Quirks::NO_BUSY_IRQ));
+    assert_eq!(ask(&mut host, INT_COMMAND).1, 0x0d1a);
+}
+
+#[test]
+fn a_controller_that_is_gone_has_not_ended_a_phase_well() {
+    let mut host = warm(Config::new());
+    host.start_plain(&read(8), &[far(0, 4096)], 100_000_000).unwrap();
+    let fault = plain(&mut host, u32::MAX).unwrap_err().unwrap().unwrap_err();
+    assert_eq!(fault.cause, Cause::Gone);
+    // Neither where the driver has to move the data itself.
+    let mut host = ready(by(TransferMode::Sdma));
+    host.start_plain(&read(8), &[far(0x1000, 4096)], 100_000_000).unwrap();
+    let fault = plain(&mut host, u32::MAX).unwrap_err().unwrap().unwrap_err();
+    assert_eq!(fault.cause, Cause::Gone);
+    assert_eq!(plain(&mut host, 0), Err(None));
+}
