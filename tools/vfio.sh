@@ -28,9 +28,10 @@ trap 'rm -rf "$work"' EXIT
 root=$work/root
 mkdir -p "$root"/{bin,etc,modules,proc,sys,dev,tmp}
 cp "$busybox" "$root/bin/busybox"
-for program in "$MMCQ" "$(command -v nbdcopy)" "$(command -v nbdinfo)"; do
-  cp "$program" "$root/bin/"
-  for library in $(ldd "$program" | grep -o '/[^ ]*'); do
+cp "$MMCQ" "$root/bin/mmcq"
+cp "$(command -v nbdcopy)" "$(command -v nbdinfo)" "$root/bin/"
+for program in "$MMCQ" nbdcopy nbdinfo; do
+  for library in $(ldd "$(command -v "$program")" | grep -o '/[^ ]*'); do
     mkdir -p "$root${library%/*}"
     cp -Ln "$library" "$root$library"
   done

@@ -47,7 +47,8 @@ pub async fn disturb(stack: &Stack) -> Result<(), Error> {
 
 /// Says how often the card was brought back; whether it was after each reset.
 pub fn report(stack: &Stack) -> bool {
-    let count = |rung: Rung| stack.with(|engine| engine.stats().rungs.get(rung as usize).copied().unwrap_or(0));
+    let count =
+        |rung: Rung| stack.with(|engine| engine.stats().rungs.get(rung as usize).copied().unwrap_or(0));
     let [again, cycles, dead] = [Rung::Reinit, Rung::PowerCycle, Rung::Dead].map(count);
     say(format_args!("kept: {again} times initialised again, {cycles} power cycles, given up {dead} times"));
     again == RESETS && dead == 0
