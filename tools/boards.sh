@@ -5,9 +5,13 @@
 # - boards/arm on QEMU's vexpress-a9 (Cortex-A9, ARM's PL181, QEMU's SD card);
 # each once with a card addressed in bytes and once in blocks. The image says by its exit status and in its
 # report whether all went well; then the card's file is compared byte for byte with what
-# boards/plan/expect.rs expects in it.
+# boards/plan/expect.rs expects in it. boards/pc also runs
+# - on an eMMC, also on its boot areas, with 4 lines and with 8, in a newer QEMU (Debian 12's has no eMMC): tools/install-qemu11.sh fetches it;
+#   where it cannot, these are left out;
+# - with a card that is reset behind its back, and a keeper (`card::keep`) that brings it back.
+# As many machines run at a time as there are cores; what they say comes in order, at the end.
 #
-# boards.sh --emmc: boards/pc on an eMMC instead, also on its boot areas, in a newer QEMU (tools/install-qemu11.sh fetches it): Debian 12's has none.
+# boards.sh --emmc: these with an eMMC alone, and the newer QEMU must be there.
 #
 # Needs qemu-system-x86_64, qemu-system-aarch64 and qemu-system-arm (tools/install-judges.sh). boards/pc is built by the ordinary
 # toolchain; for the others see bare-target.sh. BOARDS_TIMEOUT: seconds that a run may take, 300 without it.
@@ -22,15 +26,15 @@ limit_s=${BOARDS_TIMEOUT:-300}
 qemu_x86=qemu-system-x86_64
 if [ "${1:-}" = --emmc ]; then
   "$tools/install-qemu11.sh"
-  qemu_x86=$PWD/../target/judges/qemu11/qemu-system-x86_64
 else
   for qemu in qemu-system-x86_64 qemu-system-aarch64 qemu-system-arm; do
     command -v $qemu >/dev/null || { say "no $qemu; tools/install-judges.sh installs it"; exit 2; }
   done
 fi
 work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-rustc --edition 2024 -O -o "$work/expect" plan/expect.rs
+trap 'kill $(jobs -p) 2>/dev/null || true; rm -rf "$work"' EXIT
+expect=$work/expect
+rustc --edition 2024 -O -o "$expect" plan/expect.rs
 
 # A line that the report must have.
 must_say() {
@@ -38,10 +42,34 @@ must_say() {
 }
 
 bad=0
+machines=0
+# Lets a command that runs a machine, and judges it by `bad`, begin as soon as a core is free: in a folder of its own.
+begin() {
+  local n=$machines
+  while [ "$(jobs -rp | wc -l)" -ge "$(nproc)" ]; do wait -n || true; done
+  mkdir "$work/$n"
+  (
+    work=$work/$n
+    "$@"
+    [ $bad -eq 0 ] && touch "$work/well"
+  ) >"$work/$n.said" 2>&1 &
+  machines=$((machines + 1))
+}
+# Waits for all, says what they said, and ends.
+judged() {
+  local n
+  wait
+  for ((n = 0; n < machines; n++)); do
+    cat "$work/$n.said"
+    [ -e "$work/$n/well" ] || bad=1
+  done
+  exit $bad
+}
+
 # Runs an image on a fresh card; the report is in $work/report then.
 run() { # name good-status blocks how-it-is-addressed function-that-starts-qemu
   local card=$work/card.img status=0 line
-  "$work/expect" make "$card" "$3"
+  "$expect" make "$card" "$3"
   : >"$work/report"
   # An instruction takes a nanosecond and sleep takes no time, so that a slow machine is none to the guest,
   # and each run is the same.
@@ -54,7 +82,7 @@ run() { # name good-status blocks how-it-is-addressed function-that-starts-qemu
     sed 's/^/  /' "$work/log" >&2
     bad=1
   fi
-  if line=$("$work/expect" check "$card"); then
+  if line=$("$expect" check "$card"); then
     echo "$1: the file of the card is as expected, all $(stat -c %s "$card") bytes of it"
   else
     bad=1
@@ -72,7 +100,7 @@ run() { # name good-status blocks how-it-is-addressed function-that-starts-qemu
 q35() { # options
   timeout "$limit_s" "$qemu_x86" -M q35 -accel tcg -m 256 -bios qboot.rom -nodefaults -no-reboot \
     -device isa-debug-exit,iobase=0xf4,iosize=1 -chardev "file,id=report,path=$work/report" \
-    -device isa-debugcon,iobase=0xe9,chardev=report -kernel "$pc" "$@"
+    -device isa-debugcon,iobase=0xe9,chardev=report -kernel "$pc" -append "${command_line:-}" "$@"
 }
 sdhci_with() { # card device options
   local drive="if=none,id=card,format=raw,file=$1" device=$2
@@ -122,24 +150,47 @@ on_emmc_with_boot() { # card options
   rm -f "$whole"
   return $status
 }
-if [ "${1:-}" = --emmc ]; then
-  # Two commands that only SD cards answer: the interface condition, and the prefix of application commands.
-  faults=2
+emmc_of_4_lines() {
   run "eMMC, 64 MiB, 4 lines" 33 131072 bytes on_emmc_with_boot
   must_say "eMMC, 64 MiB, 4 lines" "boot areas: 2, 4096 blocks written and read, 0 wrong"
   must_say "eMMC, 64 MiB, 4 lines" "card: .*, HighSpeed, W4, 52000000 Hz"
+}
+emmc_of_8_lines() {
   # The controller's capabilities, with 8 lines too.
   controller=sdhci-pci,capareg=0x057c34b4
   run "eMMC, 4 GiB, 8 lines" 33 8388608 blocks on_emmc
   must_say "eMMC, 4 GiB, 8 lines" "card: .*, HighSpeed, W8, 52000000 Hz"
-  exit $bad
+}
+kept() { # name function-that-starts-qemu
+  # So many commands that a card without a memory cannot answer, that nobody counts them here.
+  faults='[0-9]+'
+  command_line=keep
+  run "$1" 33 131072 bytes "$2"
+  must_say "$1" "kept: 3 times initialised again, 0 power cycles, given up 0 times"
+}
+emmc() {
+  # Two commands that only SD cards answer: the interface condition, and the prefix of application commands.
+  local faults=2 qemu_x86=$PWD/../target/judges/qemu11/qemu-system-x86_64
+  begin emmc_of_4_lines
+  begin emmc_of_8_lines
+  begin kept "eMMC, kept" on_emmc
+}
+if [ "${1:-}" = --emmc ]; then
+  emmc
+  judged
 fi
 if [ -n "$pc" ]; then
-  run "sdhci, 64 MiB" 33 131072 bytes on_sd
-  run "sdhci, 4 GiB" 33 8388608 blocks on_sd
+  begin run "sdhci, 64 MiB" 33 131072 bytes on_sd
+  begin run "sdhci, 4 GiB" 33 8388608 blocks on_sd
+  begin kept "sdhci, kept" on_sd
   # What is in a slot may be something else, or nothing.
-  run_without "no controller" "[0-9]+ PCI devices, none of class 08.05 \(SD host controller\)"
-  run_without "no card" "result: .*" -device sdhci-pci
+  begin run_without "no controller" "[0-9]+ PCI devices, none of class 08.05 \(SD host controller\)"
+  begin run_without "no card" "result: .*" -device sdhci-pci
+  if "$tools/install-qemu11.sh"; then
+    emmc
+  else
+    say "the runs with an eMMC are left out: they need QEMU 11, which could not be fetched (see above)"
+  fi
 fi
 
 # boards/virt. Its devices lie below 4 GiB, where a controller with 32 address lines reaches them and we do.
@@ -153,8 +204,8 @@ on_virt() { # options
     -nodefaults -no-reboot -serial "file:$work/report" -semihosting-config enable=on,target=native -kernel "$virt" "$@"
 }
 machine=on_virt
-run "virt, 64 MiB" 0 131072 bytes on_sd
-run "virt, 4 GiB" 0 8388608 blocks on_sd
+begin run "virt, 64 MiB" 0 131072 bytes on_sd
+begin run "virt, 4 GiB" 0 8388608 blocks on_sd
 
 # boards/arm.
 cd arm
@@ -173,6 +224,6 @@ run_arm() { # name blocks how-it-is-addressed
   must_say "$1" "provoked [01]: the controller stayed silent"
   must_say "$1" "provoked: 0 wrong ends, 0 wrong blocks"
 }
-run_arm "pl181, 64 MiB" 131072 bytes
-run_arm "pl181, 4 GiB" 8388608 blocks
-exit $bad
+begin run_arm "pl181, 64 MiB" 131072 bytes
+begin run_arm "pl181, 4 GiB" 8388608 blocks
+judged

@@ -51,20 +51,21 @@ poweroff -f
 INIT
 chmod +x "$root/init"
 
-# Runs a job in Linux; what it prints comes out. Cards are files.
+# Runs a job in Linux, in the folder that `here` names; what it prints comes out. Cards are files.
 linux() { # job cards...
   local job=$1 cards=() card
   shift
   for card in "$@"; do
     cards+=(-device sdhci-pci -drive "if=none,id=${card##*/},format=raw,file=$card" -device "sd-card,drive=${card##*/}")
   done
-  printf '%s\n' "$job" >"$root/job"
-  (cd "$root" && find . | "$busybox" cpio -o -H newc 2>/dev/null) | gzip -1 >"$work/initrd"
+  cp -r "$root" "$here/root"
+  printf '%s\n' "$job" >"$here/root/job"
+  (cd "$here/root" && find . | "$busybox" cpio -o -H newc 2>/dev/null) | gzip -1 >"$here/initrd"
   timeout "$limit_s" qemu-system-x86_64 -M q35 -accel tcg -m 512 -nodefaults -display none -no-reboot \
-    -serial "file:$work/console" -kernel "$kernel" -initrd "$work/initrd" "${cards[@]}" \
-    -append "console=ttyS0 quiet panic=-1" </dev/null || { say "QEMU ended with $?"; cat "$work/console" >&2; return 1; }
-  tr -d '\r' <"$work/console" | grep -v '^\[' | tee "$work/said"
-  grep -qx 'linux: all is well' "$work/said" || { say "Linux found something wrong"; return 1; }
+    -serial "file:$here/console" -kernel "$kernel" -initrd "$here/initrd" "${cards[@]}" \
+    -append "console=ttyS0 quiet panic=-1" </dev/null || { say "QEMU ended with $?"; cat "$here/console" >&2; return 1; }
+  tr -d '\r' <"$here/console" | grep -v '^\[' | tee "$here/said"
+  grep -qx 'linux: all is well' "$here/said" || { say "Linux found something wrong"; return 1; }
 }
 
 # Runs boards/pc on a card; what it prints comes out.
@@ -77,47 +78,65 @@ pc=$(cd boards/pc && cargo metadata --format-version 1 --no-deps --locked | sed 
 mmcq() { # command-line card
   local status=0
   timeout "$limit_s" qemu-system-x86_64 -M q35 -accel tcg -icount shift=0,sleep=off -m 256 -bios qboot.rom -nodefaults \
-    -no-reboot -display none -device isa-debug-exit,iobase=0xf4,iosize=1 -chardev "file,id=report,path=$work/report" \
+    -no-reboot -display none -device isa-debug-exit,iobase=0xf4,iosize=1 -chardev "file,id=report,path=$here/report" \
     -device isa-debugcon,iobase=0xe9,chardev=report -drive "if=none,id=card,format=raw,file=$2" -device sdhci-pci \
     -device sd-card,drive=card -kernel "$pc" -append "$1" </dev/null || status=$?
-  sed 's/^/mmcq: /' "$work/report"
+  sed 's/^/mmcq: /' "$here/report"
   [ "$status" -eq 33 ] || { say "boards/pc ended with $status"; return 1; }
 }
 
 rustc --edition 2024 -O -o "$work/expect" boards/plan/expect.rs
 
-echo "== mmcq writes, Linux compares"
-"$work/expect" make "$work/a.img" 131072
-mmcq "" "$work/a.img" | grep -E "steps|result"
-"$work/expect" check "$work/a.img" >/dev/null
-"$work/expect" left "$work/b.img" 131072
-# Which of the two is first is Linux's choice; they must be the same anyway.
-linux 'cmp /dev/mmcblk0 /dev/mmcblk1 && echo "cmp: $(blockdev --getsize64 /dev/mmcblk0) bytes are the same"' \
-  "$work/a.img" "$work/b.img"
+mmcq_writes() {
+  echo "== mmcq writes, Linux compares"
+  "$work/expect" make "$here/a.img" 131072
+  mmcq "" "$here/a.img" | grep -E "steps|result"
+  "$work/expect" check "$here/a.img" >/dev/null
+  "$work/expect" left "$here/b.img" 131072
+  # Which of the two is first is Linux's choice; they must be the same anyway.
+  linux 'cmp /dev/mmcblk0 /dev/mmcblk1 && echo "cmp: $(blockdev --getsize64 /dev/mmcblk0) bytes are the same"' \
+    "$here/a.img" "$here/b.img"
+}
 
-echo "== mke2fs and Linux write, mmcq copies, Linux reads"
-half_kib=32768
-mkdir "$work/files"
-"$work/expect" left "$work/one" 32768
-for n in 1 2 3 4 5 6 7 8; do
-  tail -c +$((n * 1000)) "$work/one" | head -c $((n * 300000)) >"$work/files/file$n" || true
+both_write() {
+  echo "== mke2fs and Linux write, mmcq copies, Linux reads"
+  local half_kib=32768 n ours theirs
+  mkdir "$here/files"
+  "$work/expect" left "$here/one" 32768
+  for n in 1 2 3 4 5 6 7 8; do
+    tail -c +$((n * 1000)) "$here/one" | head -c $((n * 300000)) >"$here/files/file$n" || true
+  done
+  (cd "$here/files" && sha256sum file* >SUMS)
+  truncate -s $((2 * half_kib))K "$here/card.img"
+  mke2fs -q -t ext4 -d "$here/files" "$here/card.img" ${half_kib}k
+  word() { printf "\\x$(printf %x $(($1 & 255)))\\x$(printf %x $(($1 >> 8 & 255)))\\x$(printf %x $(($1 >> 16 & 255)))\\x$(printf %x $(($1 >> 24 & 255)))"; }
+  { printf '\0\0\0\0\x83\0\0\0'; word $((2 * half_kib)); word $((2 * half_kib)); } |
+    dd of="$here/card.img" bs=1 seek=446 conv=notrunc status=none
+  printf '\x55\xaa' | dd of="$here/card.img" bs=1 seek=510 conv=notrunc status=none
+  mmcq copy "$here/card.img"
+  # The second half is a partition of its own: a table of partitions fits before the ext4.
+  linux 'for n in 1 2 3 4 5; do [ -e /dev/mmcblk0p1 ] && break; sleep 1; done
+    mount -t ext4 /dev/mmcblk0p1 /mnt && (cd /mnt && sha256sum -c SUMS) && cp /mnt/file8 /mnt/more && rm /mnt/file1 && sync &&
+    echo 3 >/proc/sys/vm/drop_caches && cmp /mnt/file8 /mnt/more && umount /mnt' "$here/card.img"
+  tail -c $((half_kib * 1024)) "$here/card.img" >"$here/second.img"
+  e2fsck -fn "$here/second.img"
+  mmcq sum "$here/card.img"
+  ours=$(sed -n 's/^sum: \([0-9a-f]*\) .*/\1/p' "$here/report")
+  theirs=$("$work/expect" sum "$here/card.img")
+  [ "$ours" = "$theirs" ] || { say "checksum of the card: boards/pc says $ours, this machine $theirs"; exit 1; }
+  echo "every block that Linux left reads the same by mmcq: $ours"
+}
+
+# Side by side: each takes little more than one core.
+for part in mmcq_writes both_write; do
+  here=$work/$part
+  mkdir "$here"
+  (set -e; $part; touch "$here/well") >"$here/out" 2>&1 &
 done
-(cd "$work/files" && sha256sum file* >SUMS)
-truncate -s $((2 * half_kib))K "$work/card.img"
-mke2fs -q -t ext4 -d "$work/files" "$work/card.img" ${half_kib}k
-word() { printf "\\x$(printf %x $(($1 & 255)))\\x$(printf %x $(($1 >> 8 & 255)))\\x$(printf %x $(($1 >> 16 & 255)))\\x$(printf %x $(($1 >> 24 & 255)))"; }
-{ printf '\0\0\0\0\x83\0\0\0'; word $((2 * half_kib)); word $((2 * half_kib)); } |
-  dd of="$work/card.img" bs=1 seek=446 conv=notrunc status=none
-printf '\x55\xaa' | dd of="$work/card.img" bs=1 seek=510 conv=notrunc status=none
-mmcq copy "$work/card.img"
-# The second half is a partition of its own: a table of partitions fits before the ext4.
-linux 'for n in 1 2 3 4 5; do [ -e /dev/mmcblk0p1 ] && break; sleep 1; done
-  mount -t ext4 /dev/mmcblk0p1 /mnt && (cd /mnt && sha256sum -c SUMS) && cp /mnt/file8 /mnt/more && rm /mnt/file1 && sync &&
-  echo 3 >/proc/sys/vm/drop_caches && cmp /mnt/file8 /mnt/more && umount /mnt' "$work/card.img"
-tail -c $((half_kib * 1024)) "$work/card.img" >"$work/second.img"
-e2fsck -fn "$work/second.img"
-mmcq sum "$work/card.img"
-ours=$(sed -n 's/^sum: \([0-9a-f]*\) .*/\1/p' "$work/report")
-theirs=$("$work/expect" sum "$work/card.img")
-[ "$ours" = "$theirs" ] || { say "checksum of the card: boards/pc says $ours, this machine $theirs"; exit 1; }
-echo "every block that Linux left reads the same by mmcq: $ours"
+wait
+bad=0
+for part in mmcq_writes both_write; do
+  cat "$work/$part/out"
+  [ -e "$work/$part/well" ] || bad=1
+done
+exit $bad

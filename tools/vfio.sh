@@ -1,7 +1,7 @@
 #!/bin/bash
 # vfio.sh: `mmcq vfio` drives a PCI reader from Linux user space. In QEMU (q35, Intel's IOMMU) an unmodified kernel of Debian's hands QEMU's sdhci-pci to
 # vfio-pci; mmcq finds the card, writes and reads it, and serves it to NBD clients; then this machine compares the card's image byte for byte. And whatever is
-# wrong (no reader, no card, the wrong driver, no permission ...) is one line that says so. A program that is killed in the middle leaves a reader that works, and
+# wrong (no reader, a dead one, no card, the wrong driver, no permission ...) is one line that says so. A program that is killed in the middle leaves a reader that works, and
 # a server whose card is taken out ends.
 #
 # Needs qemu-system-x86_64, nbdcopy and nbdinfo, which tools/install-judges.sh installs, and what tools/debian-kernel.sh fetches. MMCQ: the program, if not
@@ -28,9 +28,10 @@ trap 'rm -rf "$work"' EXIT
 root=$work/root
 mkdir -p "$root"/{bin,etc,modules,proc,sys,dev,tmp}
 cp "$busybox" "$root/bin/busybox"
-for program in "$MMCQ" "$(command -v nbdcopy)" "$(command -v nbdinfo)"; do
-  cp "$program" "$root/bin/"
-  for library in $(ldd "$program" | grep -o '/[^ ]*'); do
+cp "$MMCQ" "$root/bin/mmcq"
+cp "$(command -v nbdcopy)" "$(command -v nbdinfo)" "$root/bin/"
+for program in "$MMCQ" nbdcopy nbdinfo; do
+  for library in $(ldd "$(command -v "$program")" | grep -o '/[^ ]*'); do
     mkdir -p "$root${library%/*}"
     cp -Ln "$library" "$root$library"
   done
@@ -63,7 +64,7 @@ chmod +x "$root/init"
 
 # The job: a line a step; what is not in order is a line that begins with "wrong:".
 cat >"$root/job" <<'JOB'
-reader=0000:00:04.0 empty=0000:00:05.0 sata=0000:00:1f.2
+reader=0000:00:04.0 empty=0000:00:05.0 sata=0000:00:1f.2 dead=0000:00:06.0
 wrong() { echo "wrong: $*"; }
 # does STEP COMMAND...: must succeed; what it prints comes out.
 does() {
@@ -88,8 +89,19 @@ bind() {
 refuses "not a PCI address" mmcq vfio 00:04 info
 refuses "no such PCI device; SD host controllers: $reader, $empty" mmcq vfio 0000:00:09.0 info
 refuses "class 0x010601, expected 0x0805xx" mmcq vfio $sata info
+refuses "class 0x038000, expected 0x0805xx" mmcq vfio $dead info
+# A controller that is dead reads all ones. QEMU has none, but a display adapter whose memory, where the registers would be, is filled with ones; and
+# its class is covered by another.
+echo 1 >/sys/bus/pci/devices/$dead/enable
+base=$(($(head -n 1 /sys/bus/pci/devices/$dead/resource | cut -d' ' -f1)))
+for at in $(seq 0 4 252); do devmem $((base + at)) 32 0xffffffff || wrong "devmem"; done
+echo 0x080501 >/tmp/class
+mount -o bind /tmp/class /sys/bus/pci/devices/$dead/class
 bind $reader
 bind $empty
+bind $dead
+refuses "all ones, expected a controller" mmcq vfio $dead info
+refuses "all ones, expected a controller" mmcq vfio $dead --by-calls info
 refuses "permission denied; as root: chown" su nobody -c "mmcq vfio $reader info"
 refuses "no card in the slot" mmcq vfio $empty info
 refuses "slot 3, expected 0 to 0" mmcq vfio $reader --slot 3 info
@@ -166,7 +178,7 @@ trap 'kill $monitor 2>/dev/null || true; rm -rf "$work"' EXIT
 timeout "$limit_s" qemu-system-x86_64 -M q35 -accel tcg -m 768 -nodefaults -display none -no-reboot -device intel-iommu \
   -serial "file:$work/console" -kernel "$kernel" -initrd "$work/initrd" \
   -drive "if=none,id=card,format=raw,file=$work/card.img" -device sdhci-pci,addr=4.0 -device sd-card,drive=card \
-  -device sdhci-pci,addr=5.0 -append "console=ttyS0 quiet panic=-1 intel_iommu=on no_timer_check" -monitor stdio <"$work/monitor" >/dev/null ||
+  -device sdhci-pci,addr=5.0 -device bochs-display,addr=6.0 -append "console=ttyS0 quiet panic=-1 intel_iommu=on no_timer_check" -monitor stdio <"$work/monitor" >/dev/null ||
   { say "QEMU ended with $?"; cat "$work/console" >&2; exit 1; }
 tr -d '\r' <"$work/console" | sed '/^\[/d' | tee "$work/said"
 grep -qx 'guest: the end' "$work/said" || { say "the guest did not come to its end"; cat "$work/console" >&2; exit 1; }

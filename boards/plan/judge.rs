@@ -36,18 +36,22 @@ impl Judge {
         Judge { card_blocks, writers, done: [0; 4], wrong: 0 }
     }
 
-    /// All steps, and then every window once more.
+    /// All steps, and then every window once more. `before` is done before each of the three parts.
     pub async fn whole_plan(
         &mut self,
         stack: &Stack,
         buffers: &mut [DmaBuf; DEPTH],
         bounce: &'static mut [u8],
         borrowed: &mut [u8],
+        before: impl AsyncFn() -> Result<(), Error>,
     ) -> Result<(), Error> {
+        before().await?;
         self.one_by_one(stack, bounce, borrowed).await?;
+        before().await?;
         self.together(stack, buffers).await?;
         let [writes, written, reads, read] = self.done;
         say(format_args!("steps: {writes} writes of {written} blocks, {reads} reads of {read} blocks"));
+        before().await?;
         let [first, ..] = buffers;
         let (verified, buf) = self.read_back(stack, core::mem::replace(first, DmaBuf::EMPTY)).await?;
         *first = buf;

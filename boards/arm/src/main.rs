@@ -51,7 +51,8 @@ async fn judge(stack: &'static Stack) -> Result<bool, Error> {
     firmware::introduce(&card);
     let mut judge = Judge::new(card.target.sectors, &mut memory.writers);
     // Words at odd addresses must do too.
-    judge.whole_plan(stack, &mut buffers, &mut memory.bounce[1..], &mut memory.borrowed).await?;
+    let bounce = &mut memory.bounce[1..];
+    judge.whole_plan(stack, &mut buffers, bounce, &mut memory.borrowed, async || Ok(())).await?;
     let [buf, ..] = buffers;
     let (ns, buf) = provoke::path_ns(stack, buf).await?;
     say(format_args!("read of 4 KiB, alone: {ns} ns of the machine's time"));

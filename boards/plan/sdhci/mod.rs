@@ -2,6 +2,7 @@
 
 mod boot_areas;
 mod counted;
+mod kept;
 mod path;
 mod pci;
 mod whole;
@@ -76,27 +77,36 @@ async fn judge(stack: &'static Stack) -> Result<bool, Error> {
     };
     let mut buffers = memory.buffers.each_mut().map(|buffer| DmaBuf::from_static(buffer));
 
-    let card = card::bring_up(stack, DmaBuf::from_static(&mut memory.scratch), Options::DEFAULT).await.0?;
+    let scratch = DmaBuf::from_static(&mut memory.scratch);
+    let (card, scratch) = card::bring_up(stack, scratch, Options::DEFAULT).await;
+    let card = card?;
     firmware::introduce(&card);
+    let bounce = &mut memory.bounce[..BUFFER_BYTES];
+    let mut judge = Judge::new(card.target.sectors, &mut memory.writers);
     match board::command_line().trim() {
         "" => {}
         "sum" => return whole::sum(stack, buffers, card.target.sectors).await,
         "copy" => return whole::copy(stack, buffers, card.target.sectors).await,
+        "keep" => {
+            let disturb = async || kept::disturb(stack).await;
+            let plan = judge.whole_plan(stack, &mut buffers, bounce, &mut memory.borrowed, disturb);
+            kept::beside(stack, card, scratch, plan).await?;
+            firmware::report(stack);
+            return Ok(kept::report(stack) && judge.wrong == 0);
+        }
         "path" => {
             let buffers = measured.each_mut().map(|buffer| DmaBuf::from_static(buffer));
             path::measure(stack, buffers, 0).await?;
             return Ok(true);
         }
         other => {
-            say(format_args!("command line: {other:?}, expected nothing, sum, copy or path"));
+            say(format_args!("command line: {other:?}, expected nothing, sum, copy, keep or path"));
             return Ok(false);
         }
     }
     let emmc = matches!(card.family, Family::Emmc(_));
     let areas_hold = !emmc || boot_areas::copy(stack, &card, &mut buffers).await?;
-    let mut judge = Judge::new(card.target.sectors, &mut memory.writers);
-    let bounce = &mut memory.bounce[..BUFFER_BYTES];
-    judge.whole_plan(stack, &mut buffers, bounce, &mut memory.borrowed).await?;
+    judge.whole_plan(stack, &mut buffers, bounce, &mut memory.borrowed, async || Ok(())).await?;
     firmware::report(stack);
     let buffers = measured.each_mut().map(|buffer| DmaBuf::from_static(buffer));
     // Between the windows, where the card holds zeros and goes on to.

@@ -104,12 +104,13 @@ impl Reader {
         let device = Device::open(&Sysfs::default(), address, options.noiommu)?;
         let window = device.registers(options.slot, options.by_calls)?;
         let memory = device.memory()?;
-        let interrupt = device.interrupt()?;
         let refused = |error| Error::Controller { address, error };
         let table = memory
             .place(Table::new())
             .ok_or_else(|| Error::Registers { address, what: "no memory for its descriptors".to_owned() })?;
+        // Before anything else is asked of it: is it a controller?
         let host = Sdhci::new(window, memory.mapped(), table, options.config).map_err(refused)?;
+        let interrupt = device.interrupt()?;
         let shared = Shared::new(Alone(PhantomData), TIMER, host, engine::Config::DEFAULT);
         Ok(Reader {
             keeper: RefCell::new(None),
