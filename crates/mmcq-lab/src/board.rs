@@ -3,11 +3,14 @@
 use crate::controller::{self, Controller};
 use crate::ours::Context;
 use crate::platform::{Advance, Platform};
+use crate::registers::binary;
+use crate::sdio;
 use crate::system::{Costs, SleepDepth};
 use mmcq::card::{Card, Family, Options, bring_up};
 use mmcq::engine::{Config, DmaBuf};
 use mmcq::sched::{Any, Fifo};
 use mmcq::task::{Lock, Shared, Timer};
+use mmcq_sim::card::io::IoProfile;
 use mmcq_sim::card::{CardProfile, Fill, Medium};
 use mmcq_sim::charged::{CallCosts, Charged};
 use mmcq_sim::cpu::Delay;
@@ -17,14 +20,16 @@ use mmcq_sim::world::Device;
 use std::cell::{Cell, RefCell};
 
 /// The cards that come with the program.
-const CARDS: [(&str, &str); 10] = [
+const CARDS: [(&str, &str); 12] = [
     ("hbg4a2", include_str!("../../../cards/hbg4a2.toml")),
     ("fifo-emmc", include_str!("../../../cards/fifo-emmc.toml")),
     ("fifo-emmc-b", include_str!("../../../cards/fifo-emmc-b.toml")),
     ("emmc-hs200", include_str!("../../../cards/emmc-hs200.toml")),
     ("emmc-4g-old", include_str!("../../../cards/emmc-4g-old.toml")),
+    ("emmc-51-full", include_str!("../../../cards/emmc-51-full.toml")),
     ("sdhc-16g-hs", include_str!("../../../cards/sdhc-16g-hs.toml")),
     ("sdsc-1g", include_str!("../../../cards/sdsc-1g.toml")),
+    ("sdxc-64g-a2", include_str!("../../../cards/sdxc-64g-a2.toml")),
     ("sdxc-128g-uhs", include_str!("../../../cards/sdxc-128g-uhs.toml")),
     ("pro-plus-128", include_str!("../../../cards/pro-plus-128.toml")),
     ("pro-plus-128-ahead", include_str!("../../../cards/pro-plus-128-ahead.toml")),
@@ -85,6 +90,29 @@ pub enum BoardError {
         /// Why.
         source: std::io::Error,
     },
+    /// It has functions instead of blocks.
+    #[error(
+        "card {name}: an I/O card without blocks ({description}); expected an SD card or an eMMC; `mmcq reproduce sdio` and `mmcq trace --sdio` run it"
+    )]
+    Io {
+        /// Asked for.
+        name: String,
+        /// What it is.
+        description: String,
+    },
+    /// The image does not hold the card.
+    #[error(
+        "card {name}: the card has {capacity} bytes ({}), the image {bytes} ({}); expected an image at least as large (truncate -s {capacity} IMAGE), or no --card: \
+         then the board's own card takes the image's size", binary(*capacity), binary(*bytes)
+    )]
+    Size {
+        /// Asked for.
+        name: String,
+        /// Bytes of the card.
+        capacity: u64,
+        /// Bytes of the image.
+        bytes: u64,
+    },
     /// The card's profile.
     #[error(transparent)]
     Profile(#[from] mmcq_sim::card::ProfileError),
@@ -118,12 +146,22 @@ pub fn card_names() -> impl Iterator<Item = &'static str> {
 
 /// Reads a card's profile by name, or from a file whose name ends in `.toml`.
 pub fn card_profile(name: &str) -> Result<CardProfile, BoardError> {
+    let io = |card: IoProfile| BoardError::Io {
+        name: name.to_owned(),
+        description: card.description().to_owned(),
+    };
     if let Some((_, text)) = CARDS.iter().find(|(known, _)| *known == name) {
         return Ok(CardProfile::from_toml(text, name)?);
+    }
+    if name == sdio::CARD_NAME {
+        return Err(io(sdio::card()?));
     }
     if name.ends_with(".toml") {
         let text = std::fs::read_to_string(name)
             .map_err(|source| BoardError::CardFile { name: name.to_owned(), source })?;
+        if text.parse::<toml::Table>().is_ok_and(|table| table.contains_key("io")) {
+            return Err(io(IoProfile::from_toml(&text, name)?));
+        }
         return Ok(CardProfile::from_toml(&text, name)?);
     }
     let known = CARDS.map(|(known, _)| known).join(", ");
@@ -140,8 +178,13 @@ pub fn card_with(
     let mut profile = card_profile(card.unwrap_or(&platform.card))?;
     let medium = match medium {
         Some(medium) => {
-            if card.is_none() && medium.bytes() != profile.capacity_bytes() {
-                profile = profile.with_capacity_bytes(medium.bytes())?;
+            let (capacity, bytes) = (profile.capacity_bytes(), medium.bytes());
+            match card {
+                None if bytes != capacity => profile = profile.with_capacity_bytes(bytes)?,
+                Some(name) if bytes < capacity => {
+                    return Err(BoardError::Size { name: name.to_owned(), capacity, bytes });
+                }
+                _ => {}
             }
             medium
         }

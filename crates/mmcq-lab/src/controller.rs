@@ -16,6 +16,7 @@ use mmcq_sim::sdhci::{BusEvent, BusStats, Port, PortCounters, Sdhci, SdhciConfig
 use mmcq_sim::time::Time;
 use mmcq_sim::world::Device;
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::rc::Rc;
 use toml::{Table as Toml, Value};
 
@@ -123,11 +124,14 @@ impl Controller {
         }
     }
 
-    /// The card's supply fails.
-    pub fn power_cut(&self, now_ns: u64) {
-        model!(self, m => if let Some(card) = m.borrow_mut().card_mut() {
+    /// The card's supply fails. How many sectors it had not made durable, which are lost.
+    pub fn power_cut(&self, now_ns: u64) -> u64 {
+        model!(self, m => m.borrow_mut().card_mut().map_or(0, |card| {
+            let stake = card.at_stake(now_ns);
             card.power_cut(now_ns);
-        })
+            let sectors: BTreeSet<_> = stake.iter().map(|s| (s.partition, s.sector)).collect();
+            sectors.len() as u64
+        }))
     }
 
     /// What went over the bus so far.

@@ -6,6 +6,7 @@ pub mod controller;
 #[cfg(target_os = "linux")]
 pub mod device;
 pub mod fio;
+pub mod image;
 pub mod linux;
 pub mod ours;
 pub mod platform;

@@ -2,11 +2,10 @@
 
 mod cli;
 
-use clap::Parser;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    match cli::Cli::parse().run() {
+    match cli::Cli::given().run() {
         Ok(code) => code,
         Err(error) => {
             eprintln!("mmcq: {error}");

@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 use toml::{Table, Value};
 
 /// The platforms that come with the program.
-const BUILT_IN: [(&str, &str); 8] = [
+const BUILT_IN: [(&str, &str); 9] = [
     ("generic", include_str!("../../../platforms/generic.toml")),
     ("hsq-sprd", include_str!("../../../platforms/hsq-sprd.toml")),
     ("hsq-sprd-busy", include_str!("../../../platforms/hsq-sprd-busy.toml")),
@@ -28,6 +28,7 @@ const BUILT_IN: [(&str, &str); 8] = [
     ("fifo-allwinner", include_str!("../../../platforms/fifo-allwinner.toml")),
     ("fifo-allwinner-busy", include_str!("../../../platforms/fifo-allwinner-busy.toml")),
     ("stream-rtsx", include_str!("../../../platforms/stream-rtsx.toml")),
+    ("intel-emmc", include_str!("../../../platforms/intel-emmc.toml")),
 ];
 
 /// Platforms that a file may stand on, one on the other.

@@ -281,7 +281,7 @@ fn text(bytes: &[u8]) -> String {
 }
 
 /// A size in the largest binary unit that keeps it above 1.
-fn binary(bytes: u64) -> String {
+pub(crate) fn binary(bytes: u64) -> String {
     let units = ["bytes", "KiB", "MiB", "GiB", "TiB"];
     let step = (0..units.len()).rev().find(|&n| bytes >> (10 * n) > 0).unwrap_or(0);
     let value = bytes as f64 / (1u64 << (10 * step)) as f64;

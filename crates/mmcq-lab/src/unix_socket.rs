@@ -2,15 +2,62 @@
 
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::FileTypeExt;
-use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::Path;
+use std::os::unix::net::{UnixDatagram, UnixListener};
+use std::path::{Path, PathBuf};
+
+/// The name of a socket in the file system; it goes with this.
+#[derive(Debug)]
+pub struct Name(PathBuf);
+
+impl Drop for Name {
+    fn drop(&mut self) {
+        // Somebody may have taken it away already.
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
 
 /// Listens at a path. A socket there that nobody listens at any more is replaced; anything else is not touched.
-pub fn listen(path: &Path) -> io::Result<UnixListener> {
-    let stale = std::fs::symlink_metadata(path).is_ok_and(|m| m.file_type().is_socket())
-        && UnixStream::connect(path).is_err_and(|e| e.kind() == ErrorKind::ConnectionRefused);
-    if stale {
-        std::fs::remove_file(path)?;
+pub fn listen(path: &Path) -> io::Result<(UnixListener, Name)> {
+    if let Ok(there) = std::fs::symlink_metadata(path) {
+        if !there.file_type().is_socket() {
+            let what =
+                "exists and is no socket; expected a free path, or the socket of a server that has ended";
+            return Err(io::Error::new(ErrorKind::AlreadyExists, what));
+        }
+        // Asked by the wrong kind of socket: a server that waits for its client is not to take us for it.
+        if UnixDatagram::unbound()?.connect(path).is_err_and(|e| e.kind() == ErrorKind::ConnectionRefused) {
+            std::fs::remove_file(path)?;
+        } else {
+            let what = "another server listens at this socket; expected a free path";
+            return Err(io::Error::new(ErrorKind::AddrInUse, what));
+        }
     }
-    UnixListener::bind(path)
+    Ok((UnixListener::bind(path)?, Name(path.to_owned())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_socket_of_a_dead_server_is_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("socket");
+        let (first, name) = listen(&path).unwrap();
+        assert_eq!(listen(&path).unwrap_err().kind(), ErrorKind::AddrInUse);
+        // The server has heard nothing of it.
+        first.set_nonblocking(true).unwrap();
+        assert_eq!(first.accept().unwrap_err().kind(), ErrorKind::WouldBlock);
+        // As if it had been killed: the name stays.
+        drop(first);
+        std::mem::forget(name);
+        assert!(path.exists());
+        let (second, name) = listen(&path).unwrap();
+        drop((second, name));
+        assert!(!path.exists());
+        std::fs::write(&path, "a letter").unwrap();
+        let error = listen(&path).unwrap_err();
+        assert!(error.to_string().starts_with("exists and is no socket"), "{error}");
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "a letter");
+    }
 }

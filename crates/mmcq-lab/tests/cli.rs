@@ -1,6 +1,8 @@
 //! The program as its users meet it: exit codes, one-line errors that name the place, reports that repeat.
 
 use std::path::{Path, PathBuf};
+#[cfg(target_os = "linux")]
+use std::process::Stdio;
 use std::process::{Command, Output};
 
 struct Folder(tempfile::TempDir);
@@ -39,6 +41,16 @@ impl Folder {
         }
     }
 
+    /// Exit code 2, and what the reader of options says holds all of these.
+    fn misread(&self, line: &str, expected: &[&str]) {
+        let output = self.mmcq(line);
+        let text = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{line}: {text}");
+        for part in expected {
+            assert!(text.contains(part), "{line}: {text:?} does not name {part:?}");
+        }
+    }
+
     fn accepted(&self, line: &str) -> String {
         let output = self.mmcq(line);
         let text = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -63,7 +75,7 @@ fn a_device_that_cannot_be_is_refused_before_it_listens() {
     folder.refused("device --socket nowhere/s", &["nowhere/s", "No such file"]);
     folder.refused("device none.img --socket s", &["none.img"]);
     folder.file("taken", "not a socket");
-    folder.refused("device --socket taken", &["taken", "in use"]);
+    folder.refused("device --socket taken", &["taken", "exists and is no socket"]);
     assert!(!folder.0.path().join("s").exists());
     assert_eq!(std::fs::read_to_string(folder.0.path().join("taken")).unwrap(), "not a socket");
 }
@@ -75,6 +87,8 @@ fn a_reader_that_is_not_there_is_refused() {
     folder.refused("vfio 00:04 info", &["\"00:04\"", "not a PCI address"]);
     folder.refused("vfio ffff:ff:1f.7 info", &["ffff:ff:1f.7", "no such PCI device"]);
     folder.refused("vfio ffff:ff:1f.7 --quirk nosuch info", &["nosuch", "no-busy-irq"]);
+    folder.refused("vfio ffff:ff:1f.7 info --quirk nosuch", &["nosuch", "no-busy-irq"]);
+    folder.misread("vfio ffff:ff:1f.7 info --slot x", &["--slot", "number of a slot"]);
     // What is wrong with a file is found before the reader is looked for.
     folder.refused("vfio ffff:ff:1f.7 write none.img --write", &["none.img"]);
     folder.file("short", "not a block");
@@ -102,7 +116,7 @@ fn bad_input_is_one_line_that_names_the_place() {
     folder.refused("card odd.img", &["odd.img", "1000 bytes"]);
     folder.refused(
         "run job.fio --image small.img --card sdhc-16g-hs",
-        &["sdhc-16g-hs", "15502147584", "67108864"],
+        &["sdhc-16g-hs", "15502147584", "67108864", "64 MiB", "truncate -s 15502147584"],
     );
     folder.refused("run typo.fio", &["typo.fio:4", "'bz'", "did you mean 'bs'"]);
     folder.refused("run value.fio", &["value.fio:5", "size=4Q", "expected a size"]);
@@ -197,4 +211,126 @@ fn a_controller_that_does_not_continue_data_is_named_once_and_nothing_is_lost() 
         "run --platform stream-rtsx --set driver.continue_data=3 -- -name=r -rw=read -size=1M",
         &["driver.continue_data: 3", "expected true or false"],
     );
+}
+
+#[test]
+fn numbers_that_are_none_are_named_with_what_was_expected() {
+    let folder = Folder::new();
+    for line in
+        ["torture --ios 5M", "run job.fio --seed x", "reproduce hsq --seed -1", "torture --replay 1.5"]
+    {
+        folder.misread(line, &["expected a whole number from 0"]);
+    }
+    folder.misread("torture --faults 1.5", &["1.5", "expected a number from 0 to 1"]);
+}
+
+#[test]
+fn options_of_torture_that_do_not_go_together_are_refused() {
+    let folder = Folder::new();
+    folder.misread("torture --replay 7 --mode sweep", &["--replay", "cannot be used with", "--mode"]);
+    folder.misread("torture --catalogue --ios 10", &["--catalogue", "cannot be used with", "--ios"]);
+    folder.refused(
+        "torture --mode swap --card sdsc-1g",
+        &["--card", "--mode swap", "expected --mode swarm or all"],
+    );
+}
+
+#[test]
+fn a_replay_is_readable_and_in_the_order_of_time() {
+    let folder = Folder::new();
+    for seed in [2, 4, 6] {
+        let shown = folder.accepted(&format!("torture --replay {seed}"));
+        assert!(shown.starts_with("machine\n  card "), "{shown}");
+        assert!(!shown.contains("Setup"), "{shown}");
+        let mut lines = shown.lines().skip_while(|line| !line.trim_start().starts_with("time/ns"));
+        assert!(lines.next().is_some(), "no heading");
+        let times: Vec<u64> = lines.filter_map(|line| line.get(..14)?.trim().parse().ok()).collect();
+        assert!(times.len() > 1_000, "{}", times.len());
+        assert!(times.is_sorted(), "seed {seed}");
+    }
+}
+
+#[test]
+fn what_the_tree_ships_is_listed() {
+    let folder = Folder::new();
+    let listed = folder.accepted("platforms --json");
+    let rows: Vec<serde_json::Value> = listed.lines().map(|l| serde_json::from_str(l).unwrap()).collect();
+    for (kind, place) in [("platform", "platforms"), ("card", "cards")] {
+        let files =
+            std::fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(place)).unwrap();
+        let files = files.map(|file| file.unwrap().path()).filter(|path| path.extension().is_some());
+        let mut shipped: Vec<String> =
+            files.map(|path| path.file_stem().unwrap().to_str().unwrap().to_owned()).collect();
+        let names = rows.iter().filter(|row| row["kind"] == kind).map(|row| row["name"].as_str().unwrap());
+        let mut names: Vec<String> = names.map(str::to_owned).collect();
+        shipped.sort();
+        names.sort();
+        assert_eq!(names, shipped, "{place}");
+    }
+    assert!(folder.accepted("card --card emmc-51-full").contains("CID"));
+    folder.file("io.toml", &card("bt-type-a"));
+    for name in ["bt-type-a", "io.toml"] {
+        folder
+            .refused(&format!("card --card {name}"), &[name, "an I/O card without blocks", "reproduce sdio"]);
+    }
+}
+
+/// A server of this command line, and the line with which it says that it listens.
+#[cfg(target_os = "linux")]
+fn server(folder: &Folder, line: &str) -> (std::process::Child, String) {
+    use std::io::BufRead;
+    let mut command = Command::new(env!("CARGO_BIN_EXE_mmcq"));
+    command.current_dir(folder.0.path()).args(line.split_whitespace());
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut said = String::new();
+    std::io::BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut said).unwrap();
+    (child, said)
+}
+
+#[cfg(target_os = "linux")]
+fn end(child: &mut std::process::Child, signal: &str) -> Option<i32> {
+    let pid = child.id().to_string();
+    assert!(Command::new("kill").args(["-s", signal, &pid]).status().unwrap().success());
+    child.wait().unwrap().code()
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_device_that_is_ended_takes_its_socket_with_it() {
+    let folder = Folder::new();
+    for (signal, connected) in [("TERM", false), ("INT", true)] {
+        let (mut child, said) = server(&folder, "device --socket s");
+        assert!(said.starts_with("PCI device"), "{said}");
+        folder.refused("device --socket s", &["s: another server listens"]);
+        let client = connected.then(|| {
+            let client = std::os::unix::net::UnixStream::connect(folder.0.path().join("s")).unwrap();
+            // Time to be accepted; it may be ended before that as well.
+            std::thread::sleep(std::time::Duration::from_millis(100));
+            client
+        });
+        assert_eq!(end(&mut child, signal), Some(0), "{signal}");
+        assert!(!folder.0.path().join("s").exists(), "{signal}");
+        drop(client);
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn an_image_has_one_writer_or_many_readers() {
+    let folder = Folder::new();
+    folder.image("card.img", 64 << 20);
+    folder.file("job.fio", JOB);
+    let (mut writer, _) = server(&folder, "serve card.img --write");
+    folder.refused("serve card.img --write --socket other", &["card.img", "another mmcq uses this image"]);
+    folder.refused("serve card.img --socket other", &["card.img", "another mmcq writes"]);
+    folder.refused("run job.fio --image card.img", &["card.img", "another mmcq writes"]);
+    folder.refused("card card.img", &["card.img", "another mmcq writes"]);
+    folder.refused("device card.img --socket other", &["card.img", "another mmcq uses this image"]);
+    assert!(!folder.0.path().join("other").exists());
+    assert_eq!(end(&mut writer, "TERM"), Some(0));
+    let (mut reader, _) = server(&folder, "serve card.img");
+    folder.accepted("run job.fio --image card.img");
+    folder.refused("run job.fio --image card.img --write", &["card.img", "another mmcq uses this image"]);
+    folder.refused("serve card.img", &["card.img.sock", "another server listens"]);
+    assert_eq!(end(&mut reader, "TERM"), Some(0));
 }

@@ -21,12 +21,14 @@ pub enum Error {
         known: String,
     },
     /// Not an SD host controller.
-    #[error("{address}: class {class:#08x}, expected 0x0805xx (SD host controller)")]
+    #[error("{address}: class {class:#08x}, expected 0x0805xx (SD host controller); {known}")]
     Class {
         /// Whose.
         address: Address,
         /// Base class, subclass, interface.
         class: u32,
+        /// Those that this machine has.
+        known: String,
     },
     /// Another driver has it, or none.
     #[error("{address}: bound to {driver}, expected vfio-pci; as root: {command}")]

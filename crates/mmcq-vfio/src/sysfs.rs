@@ -75,20 +75,24 @@ impl Sysfs {
             .collect()
     }
 
+    /// The same in words.
+    fn known(&self) -> String {
+        let known: Vec<_> = self.controllers().iter().map(Address::to_string).collect();
+        match known.as_slice() {
+            [] => "this machine has no SD host controller on PCI".to_owned(),
+            known => format!("SD host controllers: {}", known.join(", ")),
+        }
+    }
+
     /// Is this a controller that vfio-pci has, in a group that is protected (or not, where that is asked for)?
     pub(crate) fn find(&self, address: Address, noiommu: bool) -> Result<Found, Error> {
         let folder = self.devices().join(address.to_string());
         if !folder.exists() {
-            let known: Vec<_> = self.controllers().iter().map(Address::to_string).collect();
-            let known = match known.as_slice() {
-                [] => "this machine has no SD host controller on PCI".to_owned(),
-                known => format!("SD host controllers: {}", known.join(", ")),
-            };
-            return Err(Error::NoDevice { address, known });
+            return Err(Error::NoDevice { address, known: self.known() });
         }
         let class = self.number(address, "class")?;
         if class >> 8 != SD_HOST {
-            return Err(Error::Class { address, class });
+            return Err(Error::Class { address, class, known: self.known() });
         }
         let group = target(&folder.join("iommu_group"));
         // VFIO makes groups of its own where there is no IOMMU, once it has the device.
@@ -199,7 +203,7 @@ mod tests {
         );
         assert_eq!(
             machine.find("00:1f.2").unwrap_err(),
-            "0000:00:1f.2: class 0x010601, expected 0x0805xx (SD host controller)"
+            "0000:00:1f.2: class 0x010601, expected 0x0805xx (SD host controller); SD host controllers: 0000:00:04.0"
         );
         fs::write(machine.device(HERE).join("class"), "0x010601").unwrap();
         assert_eq!(

@@ -5,8 +5,7 @@ use clap::Args;
 use mmcq_lab::board::{self, Board, Price};
 use mmcq_lab::platform::Platform;
 use mmcq_lab::registers::{self, Field};
-use mmcq_lab::sdio::platform::Board as SdioBoard;
-use mmcq_sim::card::Medium;
+use mmcq_lab::sdio::{self, platform::Board as SdioBoard};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -29,10 +28,8 @@ pub struct Card {
 impl Card {
     pub fn run(self) -> Result<ExitCode, Error> {
         let platform = Platform::load(&self.platform).map_err(Error::input)?;
-        let medium = match &self.image {
-            Some(path) => Some(Medium::image(path, true).map_err(Error::input)?),
-            None => None,
-        };
+        let image = self.image.as_deref().map(|path| super::image(path, false)).transpose()?;
+        let (medium, _lock) = image.unzip();
         let board =
             Board::<8>::new(&platform, self.card.as_deref(), medium, Price::Nothing).map_err(Error::input)?;
         let fields = registers::decode(&board.card, board.ext_csd.as_deref())
@@ -86,6 +83,8 @@ impl Platforms {
             let profile = board::card_profile(name).map_err(Error::input)?;
             rows.push(("card", name.to_owned(), profile.description().to_owned()));
         }
+        let card = sdio::card().map_err(Error::input)?;
+        rows.push(("card", card.name().to_owned(), format!("{} (reproduce sdio)", card.description())));
         let width = rows.iter().map(|(_, name, _)| name.len()).max().unwrap_or(0);
         for (kind, name, description) in rows {
             print(&if self.json {

@@ -1,17 +1,17 @@
 //! `mmcq device`: a simulated controller with its card in a virtual machine.
 
+use super::serve::ENDING;
 use super::{Error, print};
 use clap::Args;
 use mmcq_lab::device::{self, Setup, pci};
 use mmcq_lab::platform::Platform;
-use mmcq_sim::card::Medium;
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// Show the controller model with its card to a virtual machine, as a PCI device over vfio-user
 ///
-/// Serves one machine and ends with it. Virtual time goes with the clock on the wall. Ends with 1 if the machine broke the protocol.
+/// Serves one machine and ends with it, or at once by the signals INT and TERM. Virtual time goes with the clock on the wall.
 #[derive(Debug, Args)]
 #[command(after_help = "Example (QEMU 10.1 or later; the machine's memory must be shared):
   truncate -s 1G card.img && mmcq device card.img --socket card.sock
@@ -41,10 +41,9 @@ pub struct Device {
 impl Device {
     pub fn run(self) -> Result<ExitCode, Error> {
         let platform = Platform::load(&self.platform).map_err(Error::input)?;
-        let medium = match &self.image {
-            Some(path) => Some(Medium::image(path, false).map_err(Error::input)?),
-            None => None,
-        };
+        let image = self.image.as_deref().map(|path| super::image(path, true)).transpose()?;
+        let (medium, _lock) = image.unzip();
+        let begun = super::serve::signals(&ENDING, |control: &device::Control, _| control.stop())?;
         let setup = Setup { platform, card: self.card, medium, id: self.pci_id };
         let mut device = device::Device::new(setup, &self.socket).map_err(Error::Input)?;
         if let Some(path) = &self.log {
@@ -55,10 +54,7 @@ impl Device {
             device.set_log(Box::new(move |event| drop(writeln!(file, "{event:?}"))));
         }
         print(&format!("PCI device {} at {}\n", self.pci_id, self.socket.display()))?;
-        let result = device.serve().map_err(Error::Run);
-        // It is ours; a second server would have been refused.
-        let _ = std::fs::remove_file(&self.socket);
-        let summary = result?;
+        let summary = device.serve(begun).map_err(Error::Run)?;
         let stats = &summary.stats;
         print(&format!(
             "{} commands, {} interrupts, {} blocks read, {} written, {} bad; {} violations by the driver; {} accesses to no memory\n",

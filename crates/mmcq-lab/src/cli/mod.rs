@@ -1,8 +1,9 @@
-//! Command line: one file a command. Exit codes: 0 well, 1 the run found errors (I/O, verification), 2 bad input.
+//! Command line: one file a command. Exit codes: 0 well, 1 the run found errors ([`FOUND`] says which), 2 bad input.
 
 mod card;
 #[cfg(target_os = "linux")]
 mod device;
+mod progress;
 mod reproduce;
 mod run;
 mod serve;
@@ -12,19 +13,19 @@ mod trace;
 mod vfio;
 mod why;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use mmcq_lab::fio;
+use mmcq_lab::image::Lock;
+use mmcq_sim::card::Medium;
 use std::fmt;
+use std::path::Path;
 use std::process::ExitCode;
 
 /// A laboratory for card stacks: the mmcq stack on register-accurate controllers and timed cards, in virtual time.
 ///
 /// Nothing here but `vfio` touches real hardware, and no other result depends on the speed of this machine: the same job and seed give the same bytes.
 #[derive(Debug, Parser)]
-#[command(
-    version,
-    after_help = "Exit codes: 0 well; 1 the run found errors (I/O, verification); 2 bad input, nothing written."
-)]
+#[command(version)]
 pub struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -46,7 +47,47 @@ enum Command {
     Vfio(vfio::Vfio),
 }
 
+/// What exit code 1 means, by command.
+const FOUND: [(&str, &str); 10] = [
+    ("run", "an I/O failed, data were not what was written, or the run did not come to its end"),
+    ("trace", "the run did not come to its end, or a file could not be written"),
+    ("why", "an I/O failed, or the run did not come to its end"),
+    ("reproduce", "a run did not come to its end, or a file could not be written"),
+    ("torture", "a promise was broken, a recovery took longer than it may, or a planted bug was not found"),
+    ("card", "the card's registers cannot be decoded"),
+    ("platforms", "the list could not be written"),
+    ("serve", "the server failed, or its last flush"),
+    ("device", "the virtual machine broke the protocol"),
+    ("vfio", "the card or the reader failed, or a file could not be written"),
+];
+
+/// The exit codes of a command, for its help.
+fn exit_codes(command: &str) -> String {
+    let found = FOUND.iter().find(|(name, _)| *name == command);
+    let found = found.map_or("the run found errors (each command's help says which)", |(_, what)| *what);
+    format!("Exit codes: 0 well; 1 {found}; 2 bad input, nothing written.")
+}
+
 impl Cli {
+    /// The command line, with what belongs to the help of every command.
+    fn described() -> clap::Command {
+        let with_codes = |command: clap::Command| {
+            let codes = exit_codes(command.get_name());
+            let text = match command.get_after_help() {
+                Some(more) => format!("{more}\n\n{codes}"),
+                None => codes,
+            };
+            command.after_help(text)
+        };
+        with_codes(Cli::command().mut_subcommands(with_codes))
+    }
+
+    /// What was given to the program. Whoever gives what cannot be, or wants help, gets it here, and the program ends.
+    pub fn given() -> Self {
+        let matches = Cli::described().get_matches();
+        Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
+    }
+
     /// Does what was asked.
     pub fn run(self) -> Result<ExitCode, Error> {
         match self.command {
@@ -97,7 +138,7 @@ impl fmt::Display for Error {
 }
 
 /// The jobs of a file, or of options in fio's form.
-fn jobs(file: Option<&std::path::Path>, options: &[String]) -> Result<fio::JobFile, Error> {
+fn jobs(file: Option<&Path>, options: &[String]) -> Result<fio::JobFile, Error> {
     match file {
         Some(path) if options.is_empty() => fio::parse_file(path, &fio::System),
         None => fio::parse_command_line(options, &fio::System),
@@ -106,8 +147,24 @@ fn jobs(file: Option<&std::path::Path>, options: &[String]) -> Result<fio::JobFi
     .map_err(Error::input)
 }
 
+/// A whole number, by its option's value.
+fn whole(text: &str) -> Result<u64, String> {
+    text.parse().map_err(|_| format!("expected a whole number from 0 to {}, in digits", u64::MAX))
+}
+
+/// A count of threads.
+fn threads(text: &str) -> Result<usize, String> {
+    text.parse().ok().filter(|&n| n > 0).ok_or_else(|| "expected a whole number from 1 on".to_owned())
+}
+
+/// An image file and its bytes, kept for this program as long as the lock lives.
+fn image(path: &Path, write: bool) -> Result<(Medium, Lock), Error> {
+    let medium = Medium::image(path, !write).map_err(Error::input)?;
+    Ok((medium, Lock::take(path, write).map_err(Error::Input)?))
+}
+
 /// A file that a run will write: better known before than after it.
-fn writable(option: &str, path: &std::path::Path) -> Result<(), Error> {
+fn writable(option: &str, path: &Path) -> Result<(), Error> {
     let file = std::fs::File::options().append(true).create(true).open(path);
     file.map(|_| ()).map_err(|error| Error::Input(format!("{option} {}: {error}", path.display())))
 }
@@ -118,5 +175,23 @@ fn print(text: &str) -> Result<(), Error> {
     match std::io::stdout().write_all(text.as_bytes()) {
         Err(error) if error.kind() == ErrorKind::BrokenPipe => std::process::exit(0),
         result => result.map_err(|error| Error::Run(format!("standard output: {error}"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_command_says_what_it_ends_with() {
+        let mut command = Cli::described();
+        assert!(command.render_long_help().to_string().contains("Exit codes: 0 well; 1 "));
+        let names: Vec<String> = command.get_subcommands().map(|c| c.get_name().to_owned()).collect();
+        for name in names.iter().filter(|name| *name != "help") {
+            assert!(FOUND.iter().any(|(known, _)| known == name), "{name}");
+            let help = command.find_subcommand_mut(name).unwrap().render_long_help().to_string();
+            assert_eq!(help.matches("Exit codes: 0 well; 1 ").count(), 1, "{name}");
+        }
+        command.debug_assert();
     }
 }

@@ -1,16 +1,14 @@
 //! `mmcq reproduce`: published tables, run again.
 
+use super::progress::{Progress, Unit};
 use super::{Error, print};
 use clap::{Args, ValueEnum};
-use indicatif::{ProgressBar, ProgressStyle};
 use mmcq_lab::plot;
 use mmcq_lab::reproduce::{self, Amount, Row, fair, fifo, hsq, sdio, stream, stream_sweep};
 use mmcq_lab::runner::RunError;
 use mmcq_lab::sdio::Failure;
-use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::Duration;
 
 /// Run a published experiment again: published value, model, error, share of the physical limit
 ///
@@ -41,7 +39,7 @@ pub struct Reproduce {
     #[arg(long, value_name = "FILE.svg")]
     plot: Option<PathBuf>,
     /// Seed
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = 1, value_parser = super::whole)]
     seed: u64,
     /// One JSON object a line: cell, setting, unit, published, fitted, model, limit
     #[arg(long)]
@@ -122,8 +120,8 @@ impl Reproduce {
         if let Some(path) = &self.plot {
             super::writable("--plot", path)?;
         }
-        let spinner = spinner();
-        let mut progress = |what: &str| spinner.set_message(what.to_owned());
+        let shown = Progress::new("", 0, Unit::Step);
+        let mut progress = |what: &str| shown.step(what);
         let mut rows = Vec::new();
         for name in wanted {
             rows.extend(board(name, &self.set, amount, &mut progress)?);
@@ -133,7 +131,7 @@ impl Reproduce {
             merged = stream_sweep::merging(amount, &mut progress).map_err(failed)?;
             swept = stream_sweep::sweep(&stream_sweep::Grid::FULL, amount, &mut progress).map_err(failed)?;
         }
-        spinner.finish_and_clear();
+        shown.end();
         if let Some(path) = &self.plot {
             let title = match self.experiment {
                 Experiment::Fair => "Rates of a writer and a reader that share a card",
@@ -164,17 +162,4 @@ impl Reproduce {
         }
         Ok(ExitCode::SUCCESS)
     }
-}
-
-/// What is being run, on a terminal.
-fn spinner() -> ProgressBar {
-    if !std::io::stderr().is_terminal() {
-        return ProgressBar::hidden();
-    }
-    let spinner = ProgressBar::new_spinner();
-    if let Ok(style) = ProgressStyle::with_template("{spinner} {msg} {elapsed}") {
-        spinner.set_style(style);
-    }
-    spinner.enable_steady_tick(Duration::from_millis(200));
-    spinner
 }

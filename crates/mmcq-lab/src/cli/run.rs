@@ -1,15 +1,15 @@
 //! `mmcq run`: fio jobs on a board.
 
+use super::progress::{Progress, Unit};
 use super::{Error, print};
 use clap::Args;
-use indicatif::{ProgressBar, ProgressStyle};
 use mmcq_lab::fio::report::{self, Context, Report};
 use mmcq_lab::fio::stats::{Cpu, DirStats, DiskUtil};
 use mmcq_lab::fio::{self, JobFile, OutputFormat, Worker};
+use mmcq_lab::image::Lock;
 use mmcq_lab::platform::Platform;
 use mmcq_lab::runner::{self, Outcome, RunError, Setting};
 use mmcq_sim::card::Medium;
-use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -38,7 +38,7 @@ pub struct Run {
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<String>,
     /// Seed of everything random that is not fio's own
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = 1, value_parser = super::whole)]
     seed: u64,
     /// Image file behind the card instead of generated memory. The board's own card takes its size; a card named by --card must fit into it
     #[arg(long, value_name = "FILE")]
@@ -66,7 +66,7 @@ impl Run {
         let platform = Platform::load_with(&self.platform, &self.set).map_err(Error::input)?;
         let workers = fio::expand(&file.jobs).map_err(Error::input)?;
         let formats = self.formats(&file)?;
-        let medium = self.medium(&workers)?;
+        let (medium, _lock) = self.medium(&workers)?.unzip();
         if let Some(path) = &self.output {
             super::writable("--output", path)?;
         }
@@ -77,12 +77,9 @@ impl Run {
             setting: self.setting,
             seed: self.seed,
         };
-        let bar = progress_bar();
-        let outcome = runner::run(&run, medium, &mut |moved, planned| {
-            bar.set_length(planned);
-            bar.set_position(moved);
-        });
-        bar.finish_and_clear();
+        let progress = Progress::new("jobs", 0, Unit::Bytes);
+        let outcome = runner::run(&run, medium, &mut |moved, planned| progress.set(moved, planned));
+        progress.end();
         let outcome = outcome.map_err(|error| match error {
             RunError::Stuck(_) | RunError::Memory(_) => Error::Run(error.to_string()),
             other => Error::input(other),
@@ -119,7 +116,7 @@ impl Run {
         self.output_format.iter().map(format).collect()
     }
 
-    fn medium(&self, workers: &[Worker]) -> Result<Option<Medium>, Error> {
+    fn medium(&self, workers: &[Worker]) -> Result<Option<(Medium, Lock)>, Error> {
         let Some(path) = &self.image else { return Ok(None) };
         let writer = workers.iter().find(|worker| worker.job.rw.write);
         if let (Some(worker), false) = (writer, self.write) {
@@ -129,7 +126,7 @@ impl Run {
                 worker.job.name
             )));
         }
-        Medium::image(path, !self.write).map(Some).map_err(Error::input)
+        super::image(path, self.write).map(Some)
     }
 
     fn print_report(&self, formats: &[OutputFormat], report: &Report) -> Result<(), Error> {
@@ -155,19 +152,6 @@ impl Run {
 
 fn write_file(path: &Path, text: &str) -> Result<(), Error> {
     std::fs::write(path, text).map_err(|error| Error::Run(format!("{}: {error}", path.display())))
-}
-
-/// A bar on a terminal, nothing elsewhere.
-fn progress_bar() -> ProgressBar {
-    if !std::io::stderr().is_terminal() {
-        return ProgressBar::hidden();
-    }
-    let bar = ProgressBar::new(0);
-    let style = "{bar:40} {bytes}/{total_bytes} {percent}% {elapsed} eta {eta}";
-    if let Ok(style) = ProgressStyle::with_template(style) {
-        bar.set_style(style);
-    }
-    bar
 }
 
 /// fio's report of a run. Its clock is the virtual one, which begins in 1970.

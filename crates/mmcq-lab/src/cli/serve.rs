@@ -2,9 +2,12 @@
 
 use super::{Error, print};
 use clap::Args;
+use mmcq_lab::image::Lock;
 use mmcq_lab::platform::Platform;
-use mmcq_lab::serve::{self, Event, Listener, Setup};
+use mmcq_lab::serve::{self, Damage, Event, Listener, Setup};
+use mmcq_lab::unix_socket::Name;
 use signal_hook::consts::{SIGINT, SIGTERM, SIGUSR1};
+use std::ffi::c_int;
 use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -19,7 +22,7 @@ use std::process::ExitCode;
   nbdinfo 'nbd+unix:///?socket=card.img.sock'
   fio --name=w --rw=randwrite --size=64M --ioengine=nbd --uri='nbd+unix:///?socket=card.img.sock' --verify=crc32c")]
 pub struct Serve {
-    /// Image file behind the card; its size is the card's
+    /// Image file behind the card. The board's own card takes its size; a card named by --card must fit into it
     image: PathBuf,
     /// Clients may write
     #[arg(long)]
@@ -55,8 +58,8 @@ pub struct Listen {
 pub struct Door {
     listener: Listener,
     uri: String,
-    /// The socket, to be removed at the end.
-    path: Option<PathBuf>,
+    /// The socket's, if it has one.
+    name: Option<Name>,
 }
 
 impl Listen {
@@ -67,12 +70,13 @@ impl Listen {
             let listener = TcpListener::bind(at).map_err(|e| Error::Input(format!("--tcp {text}: {e}")))?;
             let at = listener.local_addr().map_err(Error::input)?;
             let uri = format!("nbd://{at}/{}", self.export);
-            return Ok(Door { listener: Listener::Tcp(listener), uri, path: None });
+            return Ok(Door { listener: Listener::Tcp(listener), uri, name: None });
         }
         let path = self.socket.clone().unwrap_or(default);
-        let listener = Listener::unix(&path).map_err(|e| Error::Input(format!("{}: {e}", path.display())))?;
+        let (listener, name) =
+            Listener::unix(&path).map_err(|e| Error::Input(format!("{}: {e}", path.display())))?;
         let uri = format!("nbd+unix:///{}?socket={}", self.export, path.display());
-        Ok(Door { listener, uri, path: Some(path) })
+        Ok(Door { listener, uri, name: Some(name) })
     }
 }
 
@@ -86,45 +90,48 @@ impl Door {
                 let _ = print(&format!("{bytes} bytes at {uri}\n"));
             }
             Event::Client(client, what) => eprintln!("client {client}: {what}"),
-            Event::PowerCut => eprintln!("the card's power was cut"),
+            Event::PowerCut(Damage { failed, waiting, lost_sectors }) => eprintln!(
+                "the card's power was cut: {failed} requests under way failed, {waiting} that wait go to the card as it comes up again; \
+                 {lost_sectors} sectors written since the last flush are lost, all else is kept"
+            ),
         }
     }
 
     /// Serves, and closes the door behind the last.
     pub fn closed(self, serve: impl FnOnce(Listener) -> Result<(), Error>) -> Result<ExitCode, Error> {
         let result = serve(self.listener);
-        if let Some(path) = &self.path {
-            // It is ours; a second server would have been refused.
-            let _ = std::fs::remove_file(path);
-        }
+        drop(self.name);
         result.map(|()| ExitCode::SUCCESS)
     }
 }
 
-/// Has the server told of signals once it runs: INT and TERM, and where the power can be `cut`, USR1.
-pub fn signals(cut: bool) -> Result<impl FnOnce(serve::Control), Error> {
-    let which = if cut { &[SIGINT, SIGTERM, SIGUSR1][..] } else { &[SIGINT, SIGTERM] };
+/// Signals that end a server.
+pub const ENDING: [c_int; 2] = [SIGINT, SIGTERM];
+
+/// Has a server told of these signals once it runs and has given its control.
+pub fn signals<C: Send + 'static>(
+    which: &[c_int],
+    tell: impl Fn(&C, c_int) + Send + 'static,
+) -> Result<impl FnOnce(C), Error> {
     let mut signals =
         signal_hook::iterator::Signals::new(which).map_err(|e| Error::Run(format!("signals: {e}")))?;
-    Ok(move |control: serve::Control| {
-        std::thread::spawn(move || {
-            for signal in signals.forever() {
-                match signal {
-                    SIGUSR1 => control.power_cut(),
-                    _ => control.stop(),
-                }
-            }
-        });
+    Ok(move |control: C| {
+        std::thread::spawn(move || signals.forever().for_each(|signal| tell(&control, signal)));
     })
 }
 
 impl Serve {
     pub fn run(self) -> Result<ExitCode, Error> {
         let platform = Platform::load(&self.platform).map_err(Error::input)?;
+        let _lock = Lock::take(&self.image, self.write).map_err(Error::Input)?;
+        let begun = signals(&[SIGINT, SIGTERM, SIGUSR1], |control: &serve::Control, signal| match signal {
+            SIGUSR1 => control.power_cut(),
+            _ => control.stop(),
+        })?;
         let door = self.listen.open(beside(&self.image))?;
+        let (watch, name) = (door.watch(), self.listen.export);
         let setup =
             Setup { platform, card: self.card, image: self.image, writable: self.write, paced: self.pace };
-        let (begun, watch, name) = (signals(true)?, door.watch(), self.listen.export);
         door.closed(|listener| serve::serve(setup, &name, listener, begun, watch).map_err(Error::Input))
     }
 }

@@ -1,66 +1,85 @@
 //! `mmcq torture`: the stack under faults and power cuts.
 
-use super::{Error, print};
+use super::progress::{Progress, Unit};
+use super::{Error, print, threads, whole};
 use clap::{Args, ValueEnum};
-use indicatif::{ProgressBar, ProgressStyle};
 use mmcq_lab::torture::case::Case;
 use mmcq_lab::torture::run::{Bench, CARDS, run};
 use mmcq_lab::torture::score::Score;
 use mmcq_lab::torture::shrink::shrink;
 use mmcq_lab::torture::swarm::Swarm;
-use mmcq_lab::torture::{aimed, catalogue, exhaustive, presence, sweep, workloads};
-use std::io::IsTerminal;
+use mmcq_lab::torture::trace::{HEADING, InOrder};
+use mmcq_lab::torture::{aimed, catalogue, describe, exhaustive, presence, sweep, workloads};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
+/// Requests, power cuts, share of faults and length of programs of the fast set.
+const FAST: (u64, u64, f64, u32) = (5_000_000, 30_000, 0.002, 4);
+/// Requests, power cuts and length of programs of the long one.
+const LONG: (u64, u64, u32) = (100_000_000, 400_000, 5);
+
 /// Torture the stack: faults, power cuts, and a checker that knows what every sector may hold
 ///
-/// Runs are small and depend on their seed alone. A run that breaks a promise is made short and printed with all that was on the bus; then the exit code is 1, as it is if
-/// a recovery took longer than its class may (2 ms and the transfer for a damaged block, 10 ms after its deadline for a lost interrupt ...).
-/// `--replay` prints the random run of a seed in the same way. Without options: the fast set.
+/// Runs are small and depend on their seed and the options of the random runs alone. A run that breaks a promise is named (a random one by the command that
+/// replays it), made short and printed with all that was on the bus; then the exit code is 1, as it is if a recovery took longer than its class may (2 ms and the
+/// transfer for a damaged block, 10 ms after its deadline for a lost interrupt ...). Without options: the fast set.
 #[derive(Debug, Args)]
 pub struct Torture {
-    /// Seed of the first random run; the others follow
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
-    /// Requests at random, at least
-    #[arg(long, default_value_t = 5_000_000)]
-    ios: u64,
-    /// Mean share of events that go wrong in random runs, 0 to 1
-    #[arg(long, value_name = "RATE", default_value_t = 0.002)]
-    faults: f64,
-    /// Power cuts in random runs, about
-    #[arg(long, value_name = "N", default_value_t = 30_000)]
-    cuts: u64,
+    /// Seed of the first random run; the others follow [default: 1]
+    #[arg(long, value_name = "N", value_parser = whole)]
+    seed: Option<u64>,
+    /// Requests at random, at least [default: 5000000]
+    #[arg(long, value_name = "N", value_parser = whole)]
+    ios: Option<u64>,
+    /// Mean share of events that go wrong in random runs, 0 to 1 [default: 0.002]
+    #[arg(long, value_name = "RATE", value_parser = share)]
+    faults: Option<f64>,
+    /// Power cuts in random runs, about [default: 30000]
+    #[arg(long, value_name = "N", value_parser = whole)]
+    cuts: Option<u64>,
     /// Only this card in random runs
     #[arg(long, value_name = "CARD")]
     card: Option<String>,
-    /// Which campaigns
-    #[arg(long, value_enum, default_value_t = Mode::All)]
-    mode: Mode,
-    /// Operations of the longest program that is tried with all its cuts
-    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=6))]
-    length: u32,
-    /// 100 million requests, 400 thousand cuts, programs of five operations
+    /// Which campaigns [default: all]
+    #[arg(long, value_enum)]
+    mode: Option<Mode>,
+    /// Operations of the longest program that is tried with all its cuts, 1 to 6 [default: 4]
+    #[arg(long, value_name = "N", value_parser = length)]
+    length: Option<u32>,
+    /// 100 million requests and 400 thousand cuts (the random runs take about 6 minutes on two free cores), programs of five operations
     #[arg(long, conflicts_with_all = ["ios", "cuts", "length"])]
     long: bool,
     /// Threads [default: one for each core]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = threads)]
     jobs: Option<usize>,
-    /// Prints the random run of this seed, event by event
-    #[arg(long, value_name = "SEED")]
+    /// Prints the random run of this seed: the machine, the requests, what goes wrong and what is on the bus
+    ///
+    /// A seed is a run together with the options that random runs are drawn by: give --long, --ios, --cuts, --faults and --card as the campaign had them. (The
+    /// mean number of cuts within a run follows from cuts and requests: a run has 250 requests in the mean and ends with one cut, so it is 250 x cuts / ios - 1.)
+    /// A campaign prints the whole command beside a seed that fails.
+    #[arg(long, value_name = "SEED", value_parser = whole, conflicts_with_all = ["seed", "mode", "length", "jobs", "catalogue"])]
     replay: Option<u64>,
     /// Prints the table of known failures: what proves each, how often it was tried, what the worst recovery cost
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["seed", "ios", "faults", "cuts", "card", "mode", "length", "long"])]
     catalogue: bool,
     /// Writes that table to a file
     #[arg(long, value_name = "FILE", requires = "catalogue")]
     write: Option<PathBuf>,
     /// Plants bugs in the core, one after the other, and tells how soon each is found
     #[cfg(feature = "plant")]
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["seed", "ios", "faults", "cuts", "mode", "length", "long", "replay", "catalogue"])]
     plants: bool,
+}
+
+/// A share, by its option's value.
+fn share(text: &str) -> Result<f64, String> {
+    let share = text.parse().ok().filter(|share| (0.0..=1.0).contains(share));
+    share.ok_or_else(|| "expected a number from 0 to 1, such as 0.002".to_owned())
+}
+
+fn length(text: &str) -> Result<u32, String> {
+    text.parse().ok().filter(|n| (1..=6).contains(n)).ok_or_else(|| "expected 1 to 6".to_owned())
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -86,13 +105,8 @@ enum Mode {
 }
 
 impl Torture {
-    pub fn run(mut self) -> Result<ExitCode, Error> {
-        if !(0.0..=1.0).contains(&self.faults) {
-            return Err(Error::Input(format!("--faults {}: expected 0 to 1", self.faults)));
-        }
-        if self.long {
-            (self.ios, self.cuts, self.length) = (100_000_000, 400_000, 5);
-        }
+    pub fn run(self) -> Result<ExitCode, Error> {
+        self.go_together()?;
         let swarm = self.swarm()?;
         if let Some(seed) = self.replay {
             return replay(&Case::draw(seed, &swarm.wishes()));
@@ -104,12 +118,14 @@ impl Torture {
         if self.plants {
             return plants(swarm.card, swarm.jobs);
         }
+        let wanted = self.mode.unwrap_or(Mode::All);
+        let length = self.length.unwrap_or(if self.long { LONG.2 } else { FAST.3 });
         let began = Instant::now();
         let (mut broken, mut over) = (0, 0);
         let sweeps = (sweep::kinds().len() * workloads::NAMES.len()) as u64;
         let modes: [(Mode, &str, u64); 8] = [
-            (Mode::Swarm, "random runs, requests", self.ios),
-            (Mode::Exhaustive, "all small programs with all cuts", 3 * exhaustive::programs(self.length)),
+            (Mode::Swarm, "random runs, requests", swarm.requests),
+            (Mode::Exhaustive, "all small programs with all cuts", 3 * exhaustive::programs(length)),
             (Mode::Sweep, "single faults at every event", sweeps),
             (Mode::Double, "second faults during recovery", sweeps),
             (Mode::Permanent, "faults that stay", sweeps),
@@ -118,14 +134,14 @@ impl Torture {
             (Mode::Aimed, "what chance seldom hits", aimed::NAMES.len() as u64),
         ];
         for (mode, title, size) in modes {
-            if self.mode != Mode::All && self.mode != mode {
+            if wanted != Mode::All && wanted != mode {
                 continue;
             }
-            let bar = progress_bar(title, size);
-            let progress = |done| bar.inc(done);
+            let shown = Progress::new(title, size, Unit::Count);
+            let progress = |done| shown.inc(done);
             let mode_began = Instant::now();
             let score = match mode {
-                Mode::Exhaustive => exhaustive::exhaustive(self.length, swarm.jobs, &progress),
+                Mode::Exhaustive => exhaustive::exhaustive(length, swarm.jobs, &progress),
                 Mode::Sweep => sweep::sweep(swarm.jobs, &progress),
                 Mode::Double => sweep::double(swarm.jobs, &progress),
                 Mode::Permanent => sweep::permanent(swarm.jobs, &progress),
@@ -134,15 +150,18 @@ impl Torture {
                 Mode::Aimed => aimed::aimed(swarm.jobs, &progress),
                 Mode::Swarm | Mode::All => swarm.run(&progress),
             };
-            bar.finish_and_clear();
+            shown.end();
             let took = mode_began.elapsed();
             print(&score.text(title, took))?;
-            if mode == Mode::Swarm && !self.long {
-                print(&extrapolated(&score, took))?;
+            if mode == Mode::Swarm
+                && !self.long
+                && let Some(line) = extrapolated(score.requests, took)
+            {
+                print(&line)?;
             }
             broken += score.violations();
             over += score.over_budget();
-            explain(&score)?;
+            explain(&score, &|seed| (mode == Mode::Swarm).then(|| self.replaying(seed)))?;
         }
         let seconds = began.elapsed().as_secs_f64();
         print(&format!("{broken} promises broken, {over} recoveries over budget, {seconds:.1} s\n"))?;
@@ -153,16 +172,16 @@ impl Torture {
         if let Some(path) = &self.write {
             super::writable("--write", path)?;
         }
-        let bar = progress_bar("campaigns", 7);
-        let tried = catalogue::Tried::run(jobs, &|done| bar.inc(done));
-        bar.finish_and_clear();
+        let shown = Progress::new("campaigns", 7, Unit::Count);
+        let tried = catalogue::Tried::run(jobs, &|done| shown.inc(done));
+        shown.end();
         let page = catalogue::page(&tried);
         match &self.write {
             Some(path) => std::fs::write(path, &page)
                 .map_err(|error| Error::Run(format!("--write {}: {error}", path.display())))?,
             None => print(&page)?,
         }
-        explain(&tried.all)?;
+        explain(&tried.all, &|_| None)?;
         Ok(if tried.broken().is_empty() { ExitCode::SUCCESS } else { ExitCode::from(1) })
     }
 
@@ -174,54 +193,108 @@ impl Torture {
             })?),
         };
         let jobs = self.jobs.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
-        let (seed, requests, faults, cuts) = (self.seed, self.ios, self.faults, self.cuts);
+        let (requests, cuts) = if self.long { (LONG.0, LONG.1) } else { (FAST.0, FAST.1) };
+        let (requests, cuts) = (self.ios.unwrap_or(requests), self.cuts.unwrap_or(cuts));
+        let (seed, faults) = (self.seed.unwrap_or(1), self.faults.unwrap_or(FAST.2));
         Ok(Swarm { seed, requests, faults, cuts, card, jobs })
+    }
+
+    /// Options that the wanted campaigns do not know are mistakes.
+    fn go_together(&self) -> Result<(), Error> {
+        let mode = self.mode.unwrap_or(Mode::All);
+        let random = matches!(mode, Mode::Swarm | Mode::All);
+        let programs = matches!(mode, Mode::Exhaustive | Mode::All);
+        let fits = [
+            ("--seed", self.seed.is_some(), random, "swarm"),
+            ("--ios", self.ios.is_some(), random, "swarm"),
+            ("--faults", self.faults.is_some(), random, "swarm"),
+            ("--cuts", self.cuts.is_some(), random, "swarm"),
+            ("--card", self.card.is_some(), random, "swarm"),
+            ("--length", self.length.is_some(), programs, "exhaustive"),
+            ("--long", self.long, random || programs, "swarm, exhaustive"),
+        ];
+        let Some((option, .., whose)) = fits.iter().find(|(_, given, fits, _)| *given && !fits) else {
+            return Ok(());
+        };
+        let mode = mode.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned());
+        Err(Error::Input(format!(
+            "{option}: does nothing with --mode {mode}; expected --mode {whose} or all"
+        )))
+    }
+
+    /// The command that replays the random run of this seed.
+    fn replaying(&self, seed: u64) -> String {
+        let mut text = "mmcq torture".to_owned();
+        if self.long {
+            text += " --long";
+        }
+        if let Some(ios) = self.ios.filter(|ios| *ios != FAST.0) {
+            text += &format!(" --ios {ios}");
+        }
+        if let Some(cuts) = self.cuts.filter(|cuts| *cuts != FAST.1) {
+            text += &format!(" --cuts {cuts}");
+        }
+        if let Some(faults) = self.faults.filter(|faults| *faults != FAST.2) {
+            text += &format!(" --faults {faults}");
+        }
+        if let Some(card) = &self.card {
+            text += &format!(" --card {card}");
+        }
+        text + &format!(" --replay {seed}")
     }
 }
 
 /// Failing runs that are made short.
 const SHORTENED: usize = 3;
 
-/// What the long command would take.
-fn extrapolated(score: &Score, took: Duration) -> String {
-    let hours = took.as_secs_f64() * 1e8 / score.requests.max(1) as f64 / 3600.0;
-    format!("  100 million requests (--long) would take {hours:.1} h here\n")
+/// What the long command would take; after less than this nobody knows.
+fn extrapolated(requests: u64, took: Duration) -> Option<String> {
+    let seconds = took.as_secs_f64();
+    if requests < 1_000_000 || seconds < 10.0 {
+        return None;
+    }
+    let minutes = seconds * LONG.0 as f64 / requests as f64 / 60.0;
+    Some(format!("  100 million requests (--long) would take about {minutes:.0} minutes here\n"))
 }
 
-/// The broken promises, and the first of the runs made short.
-fn explain(score: &Score) -> Result<(), Error> {
+/// What broke a promise: the command that replays it, if it has one, or what it was.
+fn named(case: &Case, command: Option<&str>) -> String {
+    match command {
+        Some(_) => format!("seed {}", case.seed),
+        None => describe::line(case),
+    }
+}
+
+/// The broken promises, and the first of the runs made short. `command` replays a seed, if it is one.
+fn explain(score: &Score, command: &dyn Fn(u64) -> Option<String>) -> Result<(), Error> {
     for (case, violation) in &score.failures {
-        print(&format!("  seed {}: {violation}\n", case.seed))?;
+        let command = command(case.seed);
+        print(&format!("  {}: {violation}\n", named(case, command.as_deref())))?;
+        if let Some(command) = command {
+            print(&format!("    replay: {command}\n"))?;
+        }
     }
     for (case, violation) in score.failures.iter().take(SHORTENED) {
         if let Some(short) = shrink(case, &mut Bench::new()) {
-            print(&format!("\nseed {}, made short ({violation}):\n", case.seed))?;
+            let name = named(case, command(case.seed).as_deref());
+            print(&format!("\n{name}, made short ({violation}):\n"))?;
             replay(&short)?;
         }
     }
     Ok(())
 }
 
-fn describe(case: &Case) -> String {
-    let mut text = format!("  card {}, {:?}\n", CARDS[case.setup.card], case.setup);
-    for (number, operation) in case.operations.iter().enumerate() {
-        text += &format!("  {}: {operation}\n", number + 1);
-    }
-    for cut in &case.cuts {
-        text += &format!("  cut at event {}, keeps {:?}\n", cut.at, cut.keeps);
-    }
-    text + &format!("  luck: {:?}\n", case.luck)
-}
-
 fn replay(case: &Case) -> Result<ExitCode, Error> {
-    print(&describe(case))?;
+    print(&describe::run(case))?;
+    print(HEADING)?;
     let mut failed = None;
-    let mut lines = |line: String| {
+    let mut lines = InOrder::new(|line: String| {
         if failed.is_none() {
             failed = print(&(line + "\n")).err();
         }
-    };
-    let outcome = run(case, &mut Bench::new(), Some(&mut lines));
+    });
+    let outcome = run(case, &mut Bench::new(), Some(&mut |line| lines.line(line)));
+    drop(lines);
     if let Some(error) = failed {
         return Err(error);
     }
@@ -250,9 +323,9 @@ fn plants(card: Option<usize>, jobs: usize) -> Result<ExitCode, Error> {
         let what = "a promise is broken without any planted bug";
         return Err(Error::Run(format!("--plants: {what} ({}: {violation})", campaign.name())));
     }
-    let bar = progress_bar("planted bugs", Bug::ALL.len() as u64);
-    let results = look_for_all(card, jobs, &|| bar.inc(1));
-    bar.finish_and_clear();
+    let shown = Progress::new("planted bugs", Bug::ALL.len() as u64, Unit::Count);
+    let results = look_for_all(card, jobs, &|| shown.inc(1));
+    shown.end();
     print(&format!(
         "{:<20} {:<13} {:>8} {:>8} {:>8}  broke\n",
         "bug", "found by", "requests", "median", "seconds"
@@ -276,16 +349,84 @@ fn plants(card: Option<usize>, jobs: usize) -> Result<ExitCode, Error> {
     Ok(if found < FOUND_MIN { ExitCode::from(1) } else { ExitCode::SUCCESS })
 }
 
-/// A bar on a terminal, nothing elsewhere.
-fn progress_bar(title: &str, size: u64) -> ProgressBar {
-    if !std::io::stderr().is_terminal() {
-        return ProgressBar::hidden();
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Program {
+        #[command(flatten)]
+        torture: Torture,
     }
-    let bar = ProgressBar::new(size);
-    if let Ok(style) =
-        ProgressStyle::with_template("{msg} {bar:40} {human_pos}/{human_len} {elapsed} eta {eta}")
-    {
-        bar.set_style(style);
+
+    fn parse(line: &str) -> Result<Torture, String> {
+        let words = line.split_whitespace().skip(1);
+        Program::try_parse_from(words).map(|program| program.torture).map_err(|error| error.to_string())
     }
-    bar.with_message(title.to_owned())
+
+    #[test]
+    fn the_command_beside_a_seed_draws_the_same_run() {
+        for (given, options) in [
+            ("", ""),
+            ("--long --jobs 2", " --long"),
+            ("--ios 1000000 --mode swarm", " --ios 1000000"),
+            ("--cuts 100000 --faults 0.01 --seed 900", " --cuts 100000 --faults 0.01"),
+            ("--card sdsc-1g --long", " --long --card sdsc-1g"),
+            ("--ios 5000000 --cuts 30000 --faults 0.002", ""),
+        ] {
+            let campaign = parse(&format!("mmcq torture {given}")).unwrap();
+            let command = campaign.replaying(199_585);
+            assert_eq!(command, format!("mmcq torture{options} --replay 199585"));
+            let again = parse(&command).unwrap();
+            assert_eq!((again.go_together().is_ok(), again.replay), (true, Some(199_585)));
+            let draw = |torture: &Torture| Case::draw(199_585, &torture.swarm().unwrap().wishes());
+            assert_eq!(draw(&campaign), draw(&again), "{given}");
+        }
+    }
+
+    #[test]
+    fn what_would_do_nothing_is_refused() {
+        for line in [
+            "--replay 1 --mode swarm",
+            "--replay 1 --seed 2",
+            "--replay 1 --catalogue",
+            "--catalogue --mode swap",
+            "--catalogue --card sdsc-1g",
+            "--long --ios 5",
+            "--write page.md",
+        ] {
+            assert!(parse(&format!("mmcq torture {line}")).is_err(), "{line}");
+        }
+        for (line, expected) in [
+            (
+                "--mode swap --card sdsc-1g",
+                "--card: does nothing with --mode swap; expected --mode swarm or all",
+            ),
+            ("--mode sweep --seed 3", "--seed: does nothing with --mode sweep"),
+            ("--mode swarm --length 3", "expected --mode exhaustive or all"),
+            ("--mode double --long", "expected --mode swarm, exhaustive or all"),
+        ] {
+            let error =
+                parse(&format!("mmcq torture {line}")).unwrap().go_together().unwrap_err().to_string();
+            assert!(error.contains(expected), "{error}");
+        }
+        for (line, expected) in [
+            ("--ios x", "expected a whole number"),
+            ("--faults 2", "expected a number from 0 to 1"),
+            ("--length 7", "expected 1 to 6"),
+            ("--jobs 0", "expected a whole number from 1 on"),
+        ] {
+            let error = parse(&format!("mmcq torture {line}")).unwrap_err();
+            assert!(error.contains(expected), "{error}");
+        }
+    }
+
+    #[test]
+    fn only_long_runs_say_what_a_longer_one_would_take() {
+        assert_eq!(extrapolated(1_000, Duration::from_secs(60)), None);
+        assert_eq!(extrapolated(5_000_000, Duration::from_secs(2)), None);
+        let line = extrapolated(5_000_000, Duration::from_secs(18)).unwrap();
+        assert_eq!(line, "  100 million requests (--long) would take about 6 minutes here\n");
+    }
 }

@@ -40,7 +40,7 @@ pub struct Trace {
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<String>,
     /// Seed of everything random that is not fio's own
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = 1, value_parser = super::whole)]
     seed: u64,
     /// Waveform (value change dump): CLK, CMD, DAT, interrupt line, contexts of the cores
     #[arg(long, value_name = "FILE")]

@@ -1,6 +1,6 @@
 //! `mmcq vfio`: the same driver and engine on a real card reader.
 
-use super::serve::Listen;
+use super::serve::{ENDING, Listen};
 use super::{Error, card, print};
 use clap::{Args, Subcommand};
 use mmcq::card::Card;
@@ -40,17 +40,17 @@ pub struct Vfio {
     /// PCI address of the controller, as lspci -D shows it
     address: String,
     /// Which of the controller's slots
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    #[arg(long, value_name = "N", default_value_t = 0, global = true, value_parser = slot)]
     slot: u8,
     /// A quirk that the controller has (no-busy-irq, broken-adma, ...); may be given several times
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", global = true)]
     quirk: Vec<String>,
     /// Reach the registers by system calls, which strace shows, even if they can be mapped
-    #[arg(long)]
+    #[arg(long, global = true)]
     by_calls: bool,
     /// Without an IOMMU. UNSAFE: the reader then reaches all of the machine's memory. Needs root,
     /// vfio.enable_unsafe_noiommu_mode=1 and a large page
-    #[arg(long)]
+    #[arg(long, global = true)]
     noiommu: bool,
     #[command(subcommand)]
     action: Action,
@@ -67,10 +67,10 @@ enum Action {
     /// Copy blocks of 512 bytes from the card to a file
     Read {
         /// First block
-        #[arg(long, value_name = "N", default_value_t = 0)]
+        #[arg(long, value_name = "N", default_value_t = 0, value_parser = super::whole)]
         lba: u64,
         /// How many [default: all that follow]
-        #[arg(long, value_name = "N")]
+        #[arg(long, value_name = "N", value_parser = super::whole)]
         blocks: Option<u64>,
         /// File to write
         out: PathBuf,
@@ -78,10 +78,10 @@ enum Action {
     /// Copy a file to the card, and flush
     Write {
         /// First block
-        #[arg(long, value_name = "N", default_value_t = 0)]
+        #[arg(long, value_name = "N", default_value_t = 0, value_parser = super::whole)]
         lba: u64,
         /// How many [default: the whole file]
-        #[arg(long, value_name = "N")]
+        #[arg(long, value_name = "N", value_parser = super::whole)]
         blocks: Option<u64>,
         /// File to read
         file: PathBuf,
@@ -160,8 +160,8 @@ impl Vfio {
             Action::Serve { write, listen } => {
                 let (reader, _) = begin()?;
                 reader.equip().map_err(Error::input)?;
+                let begun = super::serve::signals(&ENDING, |control: &serve::Control, _| control.stop())?;
                 let door = listen.open(format!("{address}.sock").into())?;
-                let begun = super::serve::signals(false)?;
                 let watch = door.watch();
                 let name = listen.export.clone();
                 return door.closed(|listener| {
@@ -171,6 +171,10 @@ impl Vfio {
         }
         Ok(ExitCode::SUCCESS)
     }
+}
+
+fn slot(text: &str) -> Result<u8, String> {
+    text.parse().map_err(|_| "expected the number of a slot, 0 to 255".to_owned())
 }
 
 fn run(error: impl std::fmt::Display) -> Error {

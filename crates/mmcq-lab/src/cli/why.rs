@@ -35,7 +35,7 @@ pub struct Explain {
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<String>,
     /// Seed of everything random that is not fio's own
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = 1, value_parser = super::whole)]
     seed: u64,
     /// One JSON object a line: group, name, value, unit, and what that is for each request, MiB or in percent
     #[arg(long)]

@@ -23,13 +23,16 @@ mod tests;
 use crate::board;
 use crate::controller::ControllerConfig;
 use crate::platform::Platform;
+use crate::unix_socket::Name;
 use memory::GuestMemory;
 use mmcq_sim::card::Medium;
 use mmcq_sim::sdhci::{BusEvent, BusStats, Sdhci};
 use server::Server;
 use socket::Socket;
-use std::os::unix::net::UnixListener;
+use std::net::Shutdown;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 /// What to show to the guest.
@@ -57,12 +60,44 @@ pub struct Summary {
     pub error: Option<String>,
 }
 
+/// What a device that serves can be told from outside.
+pub struct Control {
+    listener: UnixListener,
+    state: Arc<Mutex<State>>,
+}
+
+#[derive(Default)]
+struct State {
+    stopped: bool,
+    client: Option<UnixStream>,
+}
+
+impl State {
+    fn of(state: &Mutex<State>) -> MutexGuard<'_, State> {
+        state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Control {
+    /// Takes the card away from the machine; whoever serves ends.
+    pub fn stop(&self) {
+        let mut state = State::of(&self.state);
+        state.stopped = true;
+        // Both may have ended by themselves.
+        match &state.client {
+            Some(client) => drop(client.shutdown(Shutdown::Both)),
+            None => drop(rustix::net::shutdown(&self.listener, rustix::net::Shutdown::Both)),
+        }
+    }
+}
+
 /// The device before its client comes.
 pub struct Device {
     model: Sdhci,
     memory: GuestMemory,
     id: pci::Id,
     listener: UnixListener,
+    name: Name,
 }
 
 impl Device {
@@ -77,8 +112,9 @@ impl Device {
         let card = profile.build(medium).map_err(|e| e.to_string())?;
         let memory = GuestMemory::default();
         let model = Sdhci::new(config, memory.clone(), Some(card));
-        let listener = crate::unix_socket::listen(path).map_err(|e| format!("{}: {e}", path.display()))?;
-        Ok(Device { model, memory, id, listener })
+        let (listener, name) =
+            crate::unix_socket::listen(path).map_err(|e| format!("{}: {e}", path.display()))?;
+        Ok(Device { model, memory, id, listener, name })
     }
 
     /// Tells `log` about everything on the bus.
@@ -86,12 +122,35 @@ impl Device {
         self.model.set_log(Some(log));
     }
 
-    /// Serves one client until it leaves: a card belongs to one machine, and goes with it.
-    pub fn serve(mut self) -> Result<Summary, String> {
-        let (stream, _) = self.listener.accept().map_err(|e| format!("waiting for a client: {e}"))?;
-        let socket = Socket::new(stream).map_err(|e| e.to_string())?;
-        let memory = self.memory.clone();
-        let result = Server::new(socket, self.id, &mut self.model, memory, Instant::now()).run();
+    /// Waits for the client; `None`: it is not to come any more.
+    fn client(&self, state: &Mutex<State>) -> Result<Option<UnixStream>, String> {
+        let accepted = self.listener.accept();
+        let mut state = State::of(state);
+        if state.stopped {
+            return Ok(None);
+        }
+        let (stream, _) = accepted.map_err(|e| format!("waiting for a client: {e}"))?;
+        state.client = Some(stream.try_clone().map_err(|e| e.to_string())?);
+        Ok(Some(stream))
+    }
+
+    /// Serves one client until it leaves, or until [`Control::stop`]: a card belongs to one machine, and goes with it. `begun` gets the control. The
+    /// socket is gone afterwards.
+    pub fn serve(mut self, begun: impl FnOnce(Control)) -> Result<Summary, String> {
+        let state = Arc::<Mutex<State>>::default();
+        let listener = self.listener.try_clone().map_err(|e| e.to_string())?;
+        begun(Control { listener, state: state.clone() });
+        let mut result = Ok(());
+        if let Some(stream) = self.client(&state)? {
+            let socket = Socket::new(stream).map_err(|e| e.to_string())?;
+            let memory = self.memory.clone();
+            result = Server::new(socket, self.id, &mut self.model, memory, Instant::now()).run();
+        }
+        if State::of(&state).stopped {
+            // In the middle of a message, maybe.
+            result = Ok(());
+        }
+        drop(self.name);
         Ok(Summary {
             stats: self.model.take_stats(),
             violations: self.model.protocol_violations(),

@@ -46,6 +46,8 @@ pub type Stack = Shared<Alone, Priced, 4>;
 thread_local!(static CLOCK: RefCell<Time> = RefCell::new(Time::new()));
 const TIMER: Timer = Timer { now_ns: || CLOCK.with(|clock| clock.borrow().now()), set_alarm: |_| {} };
 
+/// The I/O card that comes with the program.
+pub const CARD_NAME: &str = "bt-type-a";
 const CARD: &str = include_str!("../../../../cards/bt-type-a.toml");
 /// A second function that may interrupt: then somebody has to ask whose interrupt it is.
 const NEIGHBOUR: &str = "\n[[io.function]]\nsource = \"prior\"\nkind = \"loopback\"\nclass = 0\n\
@@ -55,6 +57,11 @@ const BLOCK_BYTES: u16 = 512;
 const BRING_UP_LIMIT_NS: u64 = 10_000_000_000;
 /// Packets that come before anything is measured.
 const WARM_UP_NS: u64 = 40_000_000;
+
+/// The profile of [`CARD_NAME`].
+pub fn card() -> Result<IoProfile, mmcq_sim::card::ProfileError> {
+    IoProfile::from_toml(CARD, CARD_NAME)
+}
 
 /// Who advances the steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -65,6 +65,17 @@ pub enum Message {
     Stop,
 }
 
+/// What a power cut did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Damage {
+    /// Requests that were under way and failed.
+    pub failed: usize,
+    /// Requests that wait and are done by the new card.
+    pub waiting: usize,
+    /// Sectors that had been written and not flushed, and are what they were before.
+    pub lost_sectors: u64,
+}
+
 /// A job that has not ended.
 struct Progress {
     job: Job,
@@ -118,8 +129,8 @@ impl Disk {
         self.machine.listen(Box::new(move || disk.send(Message::Interrupt).is_ok()));
     }
 
-    /// Serves until told to stop, or until nobody is left who could ask.
-    pub fn run(mut self, messages: &Receiver<Message>) -> Result<(), String> {
+    /// Serves until told to stop, or until nobody is left who could ask. `cut` hears of power cuts.
+    pub fn run(mut self, messages: &Receiver<Message>, cut: &dyn Fn(Damage)) -> Result<(), String> {
         loop {
             if self.under_way == 0 && self.waiting.is_empty() {
                 let message = match self.machine.idle() {
@@ -128,7 +139,7 @@ impl Disk {
                 };
                 match message {
                     Ok(Message::Stop) | Err(RecvTimeoutError::Disconnected) => return self.end(messages),
-                    Ok(message) => self.take(message)?,
+                    Ok(message) => self.take(message, cut)?,
                     Err(RecvTimeoutError::Timeout) => {
                         self.step()?;
                         continue;
@@ -139,7 +150,7 @@ impl Disk {
             loop {
                 match messages.try_recv() {
                     Ok(Message::Stop) | Err(TryRecvError::Disconnected) => return self.end(messages),
-                    Ok(message) => self.take(message)?,
+                    Ok(message) => self.take(message, cut)?,
                     Err(TryRecvError::Empty) => break,
                 }
             }
@@ -149,14 +160,14 @@ impl Disk {
             {
                 match messages.recv_timeout(wait) {
                     Ok(Message::Stop) | Err(RecvTimeoutError::Disconnected) => return self.end(messages),
-                    Ok(message) => self.take(message)?,
+                    Ok(message) => self.take(message, cut)?,
                     Err(RecvTimeoutError::Timeout) => {}
                 }
             }
         }
     }
 
-    fn take(&mut self, message: Message) -> Result<(), String> {
+    fn take(&mut self, message: Message, cut: &dyn Fn(Damage)) -> Result<(), String> {
         match message {
             Message::Job(job) => {
                 self.clients.insert(job.client);
@@ -166,7 +177,7 @@ impl Disk {
                 let completed = self.machine.interrupted()?;
                 self.completed(completed);
             }
-            Message::PowerCut => self.power_cut()?,
+            Message::PowerCut => cut(self.power_cut()?),
             Message::Stop => {}
         }
         Ok(())
@@ -336,14 +347,15 @@ impl Disk {
     }
 
     /// The supply fails: what is under way fails with it, and the card starts anew.
-    fn power_cut(&mut self) -> Result<(), String> {
-        self.machine.power_cut()?;
+    fn power_cut(&mut self) -> Result<Damage, String> {
+        let lost_sectors = self.machine.power_cut()?;
+        let damage = Damage { failed: self.under_way, waiting: self.waiting.len(), lost_sectors };
         for running in self.running.iter_mut().filter_map(Option::take) {
             (running.progress.job.done)(Outcome::Failed(Errno::Io, "the card lost its power".to_owned()));
         }
         self.under_way = 0;
         self.untold.clone_from(&self.clients);
-        Ok(())
+        Ok(damage)
     }
 
     /// Serves nobody any more; what the card has in its cache goes to its medium.
@@ -360,7 +372,7 @@ impl Disk {
             if let Some(wait) = self.step()? {
                 match messages.recv_timeout(wait) {
                     Ok(Message::Job(job)) => refuse(job),
-                    Ok(message @ Message::Interrupt) => self.take(message)?,
+                    Ok(message @ Message::Interrupt) => self.take(message, &|_| {})?,
                     Ok(_) | Err(RecvTimeoutError::Timeout) => {}
                     Err(RecvTimeoutError::Disconnected) => std::thread::sleep(wait),
                 }

@@ -59,6 +59,6 @@ pub trait Machine {
         Ok(0)
     }
 
-    /// The card's supply fails, and comes back: what was under way is forgotten.
-    fn power_cut(&mut self) -> Result<(), String>;
+    /// The card's supply fails, and comes back: what was under way is forgotten. How many sectors are what they were before a write that was not flushed.
+    fn power_cut(&mut self) -> Result<u64, String>;
 }

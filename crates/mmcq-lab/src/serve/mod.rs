@@ -19,6 +19,8 @@ pub use connection::REQUEST_MAX;
 pub use simulated::Setup;
 pub use socket::Listener;
 
+pub use disk::Damage;
+
 use disk::{Disk, Message, map_of};
 use extents::Extents;
 use handshake::Export;
@@ -40,8 +42,8 @@ pub enum Event {
     Ready(u64),
     /// A client was sent away, or had to be.
     Client(u64, String),
-    /// The card's power was cut.
-    PowerCut,
+    /// The card's power was cut, and what that did.
+    PowerCut(Damage),
 }
 
 /// What a running server can be told from outside.
@@ -121,8 +123,9 @@ fn serve_machine(
     let watch = Arc::new(watch);
     begun(Control { disk: disk.clone(), clients: clients.clone() });
     watch(Event::Ready(export.bytes));
+    let told = watch.clone();
     std::thread::spawn(move || accept(&listener, &export, &disk, &clients, &watch));
-    machine.run(&messages)
+    machine.run(&messages, &|damage| told(Event::PowerCut(damage)))
 }
 
 fn accept<W: Fn(Event) + Send + Sync + 'static>(

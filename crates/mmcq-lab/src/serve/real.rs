@@ -71,7 +71,7 @@ impl Machine for Real {
         self.0.interrupted().map_err(|e| e.to_string())
     }
 
-    fn power_cut(&mut self) -> Result<(), String> {
+    fn power_cut(&mut self) -> Result<u64, String> {
         Err("the supply of a real card is not cut from here".to_owned())
     }
 }

@@ -127,12 +127,12 @@ impl Machine for Simulated {
         }
     }
 
-    fn power_cut(&mut self) -> Result<(), String> {
+    fn power_cut(&mut self) -> Result<u64, String> {
         let now_ns = self.board.time.now();
-        self.board.controller.power_cut(now_ns);
+        let lost = self.board.controller.power_cut(now_ns);
         // The medium is an image: the new card finds what the old one kept.
         self.board = self.setup.board().map_err(|e| e.to_string())?;
         self.origin = (Instant::now(), self.board.time.now());
-        Ok(())
+        Ok(lost)
     }
 }

@@ -1,5 +1,6 @@
 //! Connections, whichever kind, and reading from them with patience that ends.
 
+use crate::unix_socket::Name;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -53,9 +54,10 @@ pub enum Listener {
 }
 
 impl Listener {
-    /// Listens at a path.
-    pub fn unix(path: &Path) -> io::Result<Self> {
-        crate::unix_socket::listen(path).map(Listener::Unix)
+    /// Listens at a path, whose name goes with the second.
+    pub fn unix(path: &Path) -> io::Result<(Self, Name)> {
+        let (listener, name) = crate::unix_socket::listen(path)?;
+        Ok((Listener::Unix(listener), name))
     }
 
     /// The next client.

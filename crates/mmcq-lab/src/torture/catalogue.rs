@@ -174,16 +174,17 @@ impl Tried {
         Tried { all }
     }
 
-    /// How often an injection was tried, and the worst that it cost, in nanoseconds.
+    /// How often an injection was tried once in a run, and the worst that it cost, in nanoseconds; and the same of runs in which it stayed.
     #[must_use]
-    pub fn of(&self, injection: &Injection) -> Option<(usize, u64)> {
-        let name = match proof(injection)? {
-            Proof::Sweep | Proof::Lasting => injection.name,
-            Proof::Campaign(name) => name,
-            Proof::Test(..) => return None,
+    pub fn of(&self, injection: &Injection) -> [Option<(usize, u64)>; 2] {
+        let name = match proof(injection) {
+            Some(Proof::Sweep | Proof::Lasting) => injection.name,
+            Some(Proof::Campaign(name)) => name,
+            Some(Proof::Test(..)) | None => return [None; 2],
         };
-        let recovery = self.all.recoveries.get(name)?;
-        Some((recovery.times_ns.len(), recovery.p50_p100_ns().1))
+        [&self.all.recoveries, &self.all.lasting].map(|recoveries| {
+            recoveries.get(name).map(|recovery| (recovery.times_ns.len(), recovery.p50_p100_ns().1))
+        })
     }
 
     /// Promises that were broken meanwhile.
@@ -217,26 +218,34 @@ pub fn fixed(entry: &Entry) -> String {
 pub fn page(tried: &Tried) -> String {
     let mut text = String::from(
         "# Failures that the stack lives with\n\n\
-         Made by `mmcq torture --catalogue --write docs/FAILURES.md`. *Swept*: the fault struck once at each event of twelve workloads, until a run came to\n\
-         its end without it; and from four events on for good. *Lasting*: for good alone. *Campaign*: the runs of this command (`always`: random runs in\n\
-         which memory, order and names of slots are looked at all the time; `clock`: the same, as the nanoseconds pass 32 bits; `programs`: all programs of\n\
-         three operations with all cuts; `swap`, `bounce`: another card, or the same one many times, at each event). *Tried*: runs with the fault. *Worst*:\n\
-         virtual milliseconds that the work took longer than without it. The rest is proved by the test that is named.\n",
+         Made by `mmcq torture --catalogue --write docs/FAILURES.md`; a test makes it again and compares. *Swept*: the fault struck once at each event of\n\
+         twelve workloads, until a run came to its end without it; and from four events on for good. *Lasting*: for good alone. *Campaign*: the runs of this\n\
+         command (`always`: random runs in which memory, order and names of slots are looked at all the time; `clock`: the same, as the nanoseconds pass 32\n\
+         bits; `programs`: all programs of three operations with all cuts; `swap`, `bounce`: another card, or the same one many times, at each event). *Once*:\n\
+         runs in which it struck once (all runs of a campaign). *Stays*: runs in which it struck again and again from one event on. *Worst*: virtual\n\
+         milliseconds that the work of such a run took longer than without it. The rest is proved by the test that is named.\n\n\
+         What stays costs every request its recovery, each within its budget, until the card is declared dead: seconds in *stays, worst* are the sum of many\n\
+         bounded times, or the card's own declared busy time, and no broken promise.\n",
     );
     for (letter, title) in CHAPTERS {
         let _ = write!(
             text,
-            "\n## {letter}. {title}\n\n| | Failure | Response | Proved by | Tried | Worst |\n|---|---|---|---|---:|---:|\n"
+            "\n## {letter}. {title}\n\n| | Failure | Response | Proved by | Once | Worst | Stays | Worst |\n\
+             |---|---|---|---|---:|---:|---:|---:|\n"
         );
         for entry in entries().filter(|entry| entry.id.starts_with(letter)) {
-            let tries: Vec<_> = entry.injections.iter().filter_map(|i| tried.of(i)).collect();
-            let (count, worst) =
-                tries.iter().fold((0, 0), |(count, worst), (n, ns)| (count + n, worst.max(*ns)));
-            let numbers = match tries.is_empty() {
-                true => " | |".to_owned(),
-                false => format!(" {count} | {:.3} |", worst as f64 / 1e6),
-            };
-            let _ = writeln!(text, "{}{numbers}", fixed(entry));
+            let all: Vec<_> = entry.injections.iter().map(|injection| tried.of(injection)).collect();
+            let _ = write!(text, "{}", fixed(entry));
+            for place in 0..2 {
+                let tries: Vec<_> = all.iter().filter_map(|tried| tried[place]).collect();
+                let (count, worst) =
+                    tries.iter().fold((0, 0), |(count, worst), (n, ns)| (count + n, worst.max(*ns)));
+                text += &match tries.is_empty() {
+                    true => " | |".to_owned(),
+                    false => format!(" {count} | {:.3} |", worst as f64 / 1e6),
+                };
+            }
+            text.push('\n');
         }
     }
     text

@@ -449,13 +449,7 @@ impl Run<'_> {
                     self.bench.checker.supply_lost();
                 }
                 if let Some(trace) = trace {
-                    trace(format!(
-                        "{:>14} ** {:?} {}: {:?}",
-                        machine.now(),
-                        shot.point,
-                        shot.nth,
-                        shot.strike
-                    ));
+                    trace(format!("{:>14} ** {}", machine.now(), super::describe::shot(shot)));
                 }
             }
             self.strikes = strikes;

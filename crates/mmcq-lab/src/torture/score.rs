@@ -1,6 +1,7 @@
 //! The scoreboard.
 
 use super::case::Case;
+use super::describe;
 use super::run::{Outcome, Rungs};
 use super::stopwatch::Class;
 use mmcq::engine::Rung;
@@ -47,8 +48,10 @@ pub struct Score {
     pub broken: [u64; Fault::COUNT],
     /// The first of them, with their runs.
     pub failures: Vec<(Case, Violation)>,
-    /// What each fault of the catalogue cost.
+    /// What each fault of the catalogue cost that struck once.
     pub recoveries: BTreeMap<String, Recovery>,
+    /// What each cost that stayed.
+    pub lasting: BTreeMap<String, Recovery>,
     /// How long recovery took, by class.
     pub classes: BTreeMap<Class, Times>,
     /// The first of those that took longer than they may.
@@ -110,6 +113,16 @@ impl Recovery {
     }
 }
 
+fn add(recoveries: &mut BTreeMap<String, Recovery>, name: &str, errors: u64, ns: u64) {
+    if !recoveries.contains_key(name) {
+        recoveries.insert(name.to_owned(), Recovery::default());
+    }
+    if let Some(recovery) = recoveries.get_mut(name) {
+        recovery.errors += errors;
+        recovery.times_ns.push(ns);
+    }
+}
+
 /// A strike's name without its numbers.
 pub fn name(strike: Strike) -> String {
     let text = format!("{strike:?}");
@@ -157,10 +170,13 @@ impl Score {
         for (sum, count) in self.broken.iter_mut().zip(other.broken) {
             *sum += count;
         }
-        for (name, other) in other.recoveries {
-            let recovery = self.recoveries.entry(name).or_default();
-            recovery.errors += other.errors;
-            recovery.times_ns.extend(other.times_ns);
+        let both = [(&mut self.recoveries, other.recoveries), (&mut self.lasting, other.lasting)];
+        for (mine, others) in both {
+            for (name, other) in others {
+                let recovery = mine.entry(name).or_default();
+                recovery.errors += other.errors;
+                recovery.times_ns.extend(other.times_ns);
+            }
         }
         for (class, times) in other.classes {
             self.classes.entry(class).or_default().merge(times);
@@ -176,15 +192,14 @@ impl Score {
         self.failures.truncate(FAILURES_MAX);
     }
 
-    /// A run with this fault took so much longer.
+    /// A run in which this fault struck took so much longer.
     pub fn recovered(&mut self, name: &str, errors: u64, ns: u64) {
-        if !self.recoveries.contains_key(name) {
-            self.recoveries.insert(name.to_owned(), Recovery::default());
-        }
-        if let Some(recovery) = self.recoveries.get_mut(name) {
-            recovery.errors += errors;
-            recovery.times_ns.push(ns);
-        }
+        add(&mut self.recoveries, name, errors, ns);
+    }
+
+    /// A run in which this fault struck from one event on for good took so much longer.
+    pub fn lasted(&mut self, name: &str, errors: u64, ns: u64) {
+        add(&mut self.lasting, name, errors, ns);
     }
 
     /// Recovery of this class took so long, after this fault of the catalogue; is that within its budget, if it has one?
@@ -199,7 +214,7 @@ impl Score {
         };
         if let Some(budget_ns) = budget_ns.filter(|_| one.over > 0 && self.late.len() < FAILURES_MAX) {
             let (took, budget) = (ns as f64 / 1e6, budget_ns as f64 / 1e6);
-            self.late.push(format!("{class} took {took:.3} of {budget:.3} ms: {case:?}"));
+            self.late.push(format!("{class} took {took:.3} of {budget:.3} ms: {}", describe::line(case)));
         }
         self.classes.entry(class).or_default().merge(one);
     }
@@ -278,11 +293,14 @@ impl Score {
         if !line.is_empty() {
             let _ = writeln!(text, "  faults: {line}");
         }
-        for (name, recovery) in &self.recoveries {
+        if !self.lasting.is_empty() {
+            text += "  from one event on for good: the work takes longer by all the recoveries together, each within its budget, until the card is declared dead\n";
+        }
+        for (name, recovery) in self.recoveries.iter().chain(&self.lasting) {
             let (p50, p100) = recovery.p50_p100_ns();
             let _ = writeln!(
                 text,
-                "  {name:<22} {:>6} times, {:>6} errors, costs {:>10.3} ms p50, {:>10.3} ms p100",
+                "  {name:<22} {:>6} runs, {:>6} errors, took longer by {:>10.3} ms p50, {:>10.3} ms p100",
                 recovery.times_ns.len(),
                 recovery.errors,
                 p50 as f64 / 1e6,

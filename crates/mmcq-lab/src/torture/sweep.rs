@@ -264,7 +264,7 @@ pub fn permanent(jobs: usize, progress: &(dyn Fn(u64) + Sync)) -> Score {
                 outcome.violation = Some(Violation::new(Fault::Hang, text));
             }
             score.add(&case, &outcome);
-            score.recovered(name, outcome.errors, outcome.work_ns.saturating_sub(clean.work_ns));
+            score.lasted(name, outcome.errors, outcome.work_ns.saturating_sub(clean.work_ns));
             judge_whole(&case, name, &outcome, score);
         }
         progress(1);

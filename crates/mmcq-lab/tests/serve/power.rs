@@ -36,4 +36,9 @@ print(versions())
     );
     let Some(said) = server.client(&["nbdsh", "-u", URI, "-c", &script]) else { return };
     assert_eq!(said.lines().collect::<Vec<_>>(), ["True", "EIO", "None", "{3}"]);
+    let (told, _) = server.stop();
+    let cuts: Vec<_> =
+        told.lines().filter(|line| line.starts_with("the card's power was cut: 0 requests")).collect();
+    assert_eq!(cuts.len(), 2, "{told}");
+    assert!(cuts[1].contains(" 0 sectors written since the last flush are lost"), "{told}");
 }

@@ -1,0 +1,118 @@
+//! How far a long command has come: a bar on a terminal; elsewhere a line now and then.
+
+use indicatif::{HumanBytes, HumanCount, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use std::io::IsTerminal;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// The clock of a bar moves so often, whatever else does.
+const TICK: Duration = Duration::from_millis(250);
+/// Where there is no terminal, a line is written so often.
+const LINE: Duration = Duration::from_secs(20);
+
+/// What is counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// Things of any kind.
+    Count,
+    /// Bytes.
+    Bytes,
+    /// Nothing: only what is done now is shown.
+    Step,
+}
+
+/// A command's progress.
+pub struct Progress {
+    bar: ProgressBar,
+    unit: Unit,
+    /// Without a terminal: when the next line is due.
+    line: Option<Mutex<Instant>>,
+}
+
+impl Progress {
+    /// So much is to be done; 0: it is not known yet.
+    pub fn new(title: &str, size: u64, unit: Unit) -> Self {
+        let terminal = std::io::stderr().is_terminal();
+        let bar = match terminal {
+            true => ProgressBar::new(size),
+            false => ProgressBar::with_draw_target(Some(size), ProgressDrawTarget::hidden()),
+        };
+        let style = match unit {
+            Unit::Count => "{msg} {bar:40} {human_pos}/{human_len} {elapsed} eta {eta}",
+            Unit::Bytes => "{msg} {bar:40} {bytes}/{total_bytes} {percent}% {elapsed} eta {eta}",
+            Unit::Step => "{spinner} {msg} {elapsed}",
+        };
+        if let Ok(style) = ProgressStyle::with_template(style) {
+            bar.set_style(style);
+        }
+        bar.set_message(title.to_owned());
+        if terminal {
+            bar.enable_steady_tick(TICK);
+        }
+        Progress { bar, unit, line: (!terminal).then(|| Mutex::new(Instant::now() + LINE)) }
+    }
+
+    /// So much more is done.
+    pub fn inc(&self, done: u64) {
+        self.bar.inc(done);
+        self.line();
+    }
+
+    /// So much of so much is done.
+    pub fn set(&self, done: u64, size: u64) {
+        self.bar.set_length(size);
+        self.bar.set_position(done);
+        self.line();
+    }
+
+    /// This is done now.
+    pub fn step(&self, what: &str) {
+        self.bar.set_message(what.to_owned());
+        self.line();
+    }
+
+    /// It is over; the bar goes.
+    pub fn end(self) {
+        self.bar.finish_and_clear();
+    }
+
+    fn line(&self) {
+        let Some(due) = &self.line else { return };
+        let mut due = due.lock().unwrap_or_else(PoisonError::into_inner);
+        if Instant::now() < *due {
+            return;
+        }
+        *due = Instant::now() + LINE;
+        let seconds = self.bar.elapsed().as_secs();
+        eprintln!("mmcq: {}, {seconds} s", self.text());
+    }
+
+    fn text(&self) -> String {
+        let (title, done, size) = (self.bar.message(), self.bar.position(), self.bar.length().unwrap_or(0));
+        let percent = done.saturating_mul(100).checked_div(size).unwrap_or(0);
+        match self.unit {
+            Unit::Count => format!("{title}: {} of {}, {percent} %", HumanCount(done), HumanCount(size)),
+            Unit::Bytes => format!("{title}: {} of {}, {percent} %", HumanBytes(done), HumanBytes(size)),
+            Unit::Step => title,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_says_how_much_of_how_much() {
+        let progress = Progress::new("random runs, requests", 5_000_000, Unit::Count);
+        progress.inc(1_250_000);
+        assert_eq!(progress.text(), "random runs, requests: 1,250,000 of 5,000,000, 25 %");
+        let progress = Progress::new("jobs", 0, Unit::Bytes);
+        assert_eq!(progress.text(), "jobs: 0 B of 0 B, 0 %");
+        progress.set(3 << 30, 4 << 30);
+        assert_eq!(progress.text(), "jobs: 3.00 GiB of 4.00 GiB, 75 %");
+        let progress = Progress::new("", 0, Unit::Step);
+        progress.step("seq read, none");
+        assert_eq!(progress.text(), "seq read, none");
+    }
+}

@@ -1,0 +1,252 @@
+//! A run in words: the machine, the requests, and what goes wrong.
+
+use super::case::{BusyBy, Case, Cut, Luck, Place, Setup, Visit};
+use super::machine::Keeps;
+use super::run::CARDS;
+use super::workloads::{NAMES, workload};
+use mmcq::host::sdhci::TransferMode;
+use mmcq_sim::faults::{Point, Shot, Strike};
+use std::fmt::Write;
+
+/// A time in the largest unit that says it exactly.
+#[must_use]
+pub fn time(ns: u64) -> String {
+    match ns {
+        0 => "0 ns".to_owned(),
+        ns if ns % 1_000_000 == 0 => format!("{} ms", ns / 1_000_000),
+        ns if ns % 1_000 == 0 => format!("{} us", ns / 1_000),
+        ns => format!("{ns} ns"),
+    }
+}
+
+/// A point of the models.
+#[must_use]
+pub fn point(point: Point) -> &'static str {
+    match point {
+        Point::Command => "command",
+        Point::Response => "response",
+        Point::ReadBlock => "block read",
+        Point::WriteBlock => "block written",
+        Point::Busy => "busy",
+        Point::Tuning => "tuning block",
+        Point::PowerUp => "power-up",
+        Point::Voltage => "voltage switch",
+        Point::Interrupt => "interrupt",
+        Point::Dma => "DMA access",
+        Point::Reset => "controller reset",
+        Point::Clock => "start of the clock",
+        Point::AutoCommand => "automatic command",
+        Point::Cache => "data into the card's cache",
+        Point::Medium => "access to the medium",
+        Point::Function => "access to a function",
+    }
+}
+
+/// What goes wrong there.
+#[must_use]
+pub fn strike(strike: Strike) -> String {
+    match strike {
+        Strike::Lost => "lost".to_owned(),
+        Strike::Crc => "wrong CRC".to_owned(),
+        Strike::EndBit => "wrong end bit".to_owned(),
+        Strike::Index => "wrong index".to_owned(),
+        Strike::Status(bits) => format!("status bits {bits:08x} set"),
+        Strike::NoStatus => "no CRC status".to_owned(),
+        Strike::Late(ns) => format!("{} late", time(ns)),
+        Strike::Never => "never ends".to_owned(),
+        Strike::Hidden => "not shown on DAT0".to_owned(),
+        Strike::Fail => "fails".to_owned(),
+        Strike::Flip(bit) => format!("bit {bit} wrong, the CRC right"),
+        Strike::Astray(blocks) => format!("{blocks} blocks astray"),
+        Strike::Spurious(times) => format!("{times} times without a cause"),
+        Strike::Remove => "the card is taken out".to_owned(),
+        Strike::BrownOut => "the card loses its supply for a moment".to_owned(),
+        Strike::Gone => "the controller reads as ones from now on".to_owned(),
+        Strike::Stuck => "the circuit stays in use until a reset".to_owned(),
+        Strike::Line(line) => format!("DAT{line} is stuck low from now on"),
+        Strike::Drift => "the sampling point no longer fits".to_owned(),
+        Strike::CrcAndEnd => "wrong CRC, told together with the end of the transfer".to_owned(),
+        other => format!("{other:?}"),
+    }
+}
+
+/// A fault at its event.
+#[must_use]
+pub fn shot(shot: &Shot) -> String {
+    format!("{} {}: {}", point(shot.point), shot.nth, strike(shot.strike))
+}
+
+fn cut(cut: &Cut) -> String {
+    let keeps = match cut.keeps {
+        Keeps::Nothing => "all that was at stake is lost".to_owned(),
+        Keeps::Everything => "all that was at stake is kept".to_owned(),
+        Keeps::Choice(choice) => format!("choice {choice} of what is kept of each sector at stake"),
+        Keeps::Luck(seed) => format!("each sector at stake by luck (seed {seed})"),
+    };
+    format!("power cut at event {}: {keeps}", cut.at)
+}
+
+/// What goes wrong, a line each.
+fn wrong(case: &Case) -> Vec<String> {
+    let mut lines: Vec<String> = case.cuts.iter().map(cut).collect();
+    match &case.luck {
+        Luck::Good => {}
+        Luck::Chances(seed, chances) => lines.extend(chances.iter().map(|&(at, what, share)| {
+            format!("{}: {}, {:.3} % of them (seed {seed})", point(at), strike(what), 100.0 * share)
+        })),
+        Luck::Shots(shots) => lines.extend(shots.iter().map(shot)),
+        Luck::Always(first) => lines.push(format!("{}, and all later ones", shot(first))),
+    }
+    match case.visit {
+        Some((event, Visit::Swap)) => lines.push(format!("another card comes at event {event}")),
+        Some((event, Visit::Bounce(times))) => {
+            lines.push(format!("the card goes out and in from event {event} on, {times} times"));
+        }
+        None => {}
+    }
+    lines
+}
+
+fn machine(setup: &Setup) -> Vec<(&'static str, String)> {
+    let Setup { old_host, auto_stop, auto_count, count, depth, window, start_ns, access_ns, .. } = *setup;
+    let yes = |on: bool, yes: &str, no: &str| if on { yes } else { no }.to_owned();
+    let data = match setup.transfer {
+        TransferMode::Auto => "what is there",
+        TransferMode::Adma2 => "ADMA2",
+        TransferMode::Sdma => "SDMA",
+        TransferMode::Pio => "PIO",
+    };
+    let boundary = if setup.near_boundary { ", in memory that lies across SDMA's boundaries" } else { "" };
+    let busy = match setup.busy {
+        BusyBy::Interrupt => "by interrupt",
+        BusyBy::Level => "by looking at DAT0",
+        BusyBy::Status => "by asking the card",
+    };
+    let counted = match (count, auto_count) {
+        (true, true) => "by the controller",
+        (true, false) => "by the driver",
+        (false, _) => "not used",
+    };
+    let order = match setup.scheduler {
+        0 => "first in, first out",
+        1 => "by deadline",
+        _ => "fair",
+    };
+    let place = match setup.place {
+        Place::Start => "from its first sector on",
+        Place::Middle => "in its middle",
+        Place::End => "up to its last",
+    };
+    vec![
+        ("card", CARDS[setup.card].to_owned()),
+        ("its cache", yes(setup.cache, "on, if it has one", "off")),
+        ("controller", yes(old_host, "version 3.00", "version 4.20")),
+        ("data move by", format!("{data}{boundary}")),
+        ("end of busy", busy.to_owned()),
+        ("CMD12", yes(auto_stop, "by the controller", "by the driver")),
+        ("CMD23", counted.to_owned()),
+        (
+            "stray completions",
+            match setup.stop_tells_ns {
+                0 => "none".to_owned(),
+                ns => format!("{} after a CMD12 without busy", time(ns.into())),
+            },
+        ),
+        ("register access", time(access_ns.into())),
+        ("completions", yes(setup.defer, "in a context that may sleep", "in the interrupt")),
+        ("upkeep of the card", yes(setup.keeper, "by a task", "by nobody")),
+        ("requests at a time", format!("{depth} at most")),
+        ("neighbours", yes(setup.merge, "joined", "not joined")),
+        ("order", order.to_owned()),
+        ("sectors used", format!("{window} of the card, {place}")),
+        ("clock starts at", time(start_ns)),
+        ("faults in bring-up", yes(setup.armed_early, "yes", "no")),
+    ]
+}
+
+/// The whole run before it begins, for people: machine, requests, what goes wrong.
+#[must_use]
+pub fn run(case: &Case) -> String {
+    let mut text = "machine\n".to_owned();
+    for (what, value) in machine(&case.setup) {
+        let _ = writeln!(text, "  {what:<20}{value}");
+    }
+    text += "requests in order: first sector of those used + count\n";
+    for (number, operation) in case.operations.iter().enumerate() {
+        let _ = writeln!(text, "  {}: {operation}", number + 1);
+    }
+    text += "what goes wrong\n";
+    let wrong = wrong(case);
+    if wrong.is_empty() {
+        text += "  nothing\n";
+    }
+    for line in wrong {
+        let _ = writeln!(text, "  {line}");
+    }
+    let end = if case.one_life { "the first power cut is the end" } else { "a power cut is the end" };
+    text + "  " + end + "\n"
+}
+
+/// The same in one line: which of the campaigns' runs it is. A run by chance is its seed.
+#[must_use]
+pub fn line(case: &Case) -> String {
+    let known = (0..NAMES.len())
+        .find(|&n| {
+            let Case { setup, operations, .. } = workload(n);
+            let setup = Setup { armed_early: case.setup.armed_early, ..setup };
+            (setup, &operations) == (case.setup, &case.operations)
+        })
+        .map(|n| format!("\"{}\"", NAMES[n]));
+    let program = || {
+        let operations: Vec<String> = case.operations.iter().map(ToString::to_string).collect();
+        format!("{} with {} at a time", operations.join("; "), case.setup.depth)
+    };
+    let what = match (&case.luck, case.operations.len()) {
+        (Luck::Chances(..), _) | (_, 17..) => format!("seed {}", case.seed),
+        _ => known.unwrap_or_else(program),
+    };
+    let mut wrong = wrong(case);
+    if matches!(case.luck, Luck::Chances(..)) {
+        wrong.clear();
+    }
+    format!(
+        "{}, {what}{}{}",
+        CARDS[case.setup.card],
+        if wrong.is_empty() { "" } else { "; " },
+        wrong.join("; ")
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::case::Wishes;
+    use super::*;
+
+    #[test]
+    fn a_run_of_a_campaign_is_named_in_one_line() {
+        let shots = vec![Shot { point: Point::WriteBlock, nth: 3, strike: Strike::Crc }];
+        let case = Case { luck: Luck::Shots(shots), ..workload(5) };
+        assert_eq!(line(&case), "sdhc-16g-hs, \"a queue that is joined\"; block written 3: wrong CRC");
+        let late = Shot { point: Point::Busy, nth: 1, strike: Strike::Late(50_000) };
+        let case = Case { luck: Luck::Always(late), operations: workload(8).operations, ..workload(7) };
+        let text = "emmc-hs200, write durable 0+2; write 1+1; write durable 4+1; read 0+5; flush with 4 at a time; \
+                    busy 1: 50 us late, and all later ones";
+        assert_eq!(line(&case), text);
+        let cuts = vec![Cut { at: 12, keeps: Keeps::Nothing }];
+        let case = Case { cuts, visit: Some((9, Visit::Swap)), ..workload(1) };
+        let text = "power cut at event 12: all that was at stake is lost; another card comes at event 9";
+        assert!(line(&case).ends_with(text), "{}", line(&case));
+    }
+
+    #[test]
+    fn a_description_has_no_debug_text_and_short_lines() {
+        let wishes = Wishes { faults: 0.01, cuts: 2.0, operations: 20, cards: CARDS.len(), card: None };
+        for seed in 0..200 {
+            let text = run(&Case::draw(seed, &wishes));
+            for line in text.lines() {
+                assert!(line.len() <= 110, "{line}");
+                assert!(!line.contains(['{', '}', '[', ']']) && !line.contains("::"), "{line}");
+            }
+        }
+    }
+}
