@@ -187,7 +187,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     }
 
     /// Collects the next reads or writes and starts their first phase.
-    fn begin_transfer(&mut self, first: u8, now_ns: u64) {
+    pub(super) fn begin_transfer(&mut self, first: u8, now_ns: u64) {
         if P::RECOVERS && now_ns >= self.upkeep.due_ns && self.upkeep(false, now_ns) {
             return;
         }

@@ -309,7 +309,9 @@ impl<const N: usize> Slots<N> {
         match self.at(index).span() {
             Some((direction, start, blocks)) => {
                 let end = start.saturating_add(u64::from(blocks));
-                self.enter_span(index, Span { direction, start, end, age }, false);
+                // Seldom, and nobody looks for its neighbours: none is known to have no neighbour any more.
+                self.plain = 0;
+                self.enter_span(index, Span { direction, start, end, age });
             }
             None => self.barriers |= 1 << (index as usize % N),
         }
@@ -375,26 +377,32 @@ impl<const N: usize> Slots<N> {
             self.at_mut(tail).next = index
         }
         self.next_age = self.next_age.wrapping_add(1);
-        self.enter_span(index, Span { direction, start, end, age: self.next_age }, true);
+        let neighbours = self.neighbours(start, end);
+        self.plain &= !neighbours;
+        if neighbours == 0 {
+            self.plain |= 1 << (index as usize % N);
+        }
+        self.enter_span(index, Span { direction, start, end, age: self.next_age });
     }
 
+    /// The queued reads and writes that begin where this ends, or end where it begins.
     #[inline(always)]
-    fn enter_span(&mut self, index: u8, span: Span, plain: bool) {
-        let bit = 1u64 << (index as usize % N);
-        let (start, end) = (bucket(span.start), bucket(span.end));
+    fn neighbours(&self, start: u64, end: u64) -> u64 {
         let mut neighbours = 0;
-        for other in bits(self.starts[end] | self.ends[start]) {
-            let near = self.span(other);
-            if near.start == span.end || near.end == span.start {
+        for other in bits(self.near(start, end)) {
+            let span = self.span(other);
+            if span.start == end || span.end == start {
                 neighbours |= 1 << other;
             }
         }
-        self.plain &= !neighbours;
-        if plain && neighbours == 0 {
-            self.plain |= bit;
-        }
-        self.starts[start] |= bit;
-        self.ends[end] |= bit;
+        neighbours
+    }
+
+    #[inline(always)]
+    fn enter_span(&mut self, index: u8, span: Span) {
+        let bit = 1u64 << (index as usize % N);
+        self.starts[bucket(span.start)] |= bit;
+        self.ends[bucket(span.end)] |= bit;
         match span.direction {
             Direction::Read => self.reads |= bit,
             Direction::Write => self.writes |= bit,

@@ -247,13 +247,25 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             }
             return true;
         }
-        self.send_straight_aside(head, now_ns)
+        self.send_to_end_straight(head, now_ns)
     }
 
-    /// [`send_straight`](Self::send_straight), for those who do it seldom.
+    /// Starts the head of the queue by the general path, which leaves behind what this one would have; its end may come here. False: that is for the general path too.
     #[inline(never)]
-    fn send_straight_aside(&mut self, head: u8, now_ns: u64) -> bool {
-        self.send_straight(head, now_ns)
+    fn send_to_end_straight(&mut self, head: u8, now_ns: u64) -> bool {
+        let way = match self.slots.at(head).kind {
+            Kind::Read { .. } => Way::Read,
+            Kind::Write { .. } => self.straight.write,
+            _ => return false,
+        };
+        if !self.slots.is_plain(head) || now_ns >= self.upkeep.due_ns {
+            return false;
+        }
+        self.begin_transfer(head, now_ns);
+        if self.stage == Stage::Main && !self.blocked {
+            self.straight.under_way = way;
+        }
+        self.stage != Stage::Idle
     }
 
     /// Starts the head of the queue. False: that is for the general path.

@@ -51,7 +51,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         if (status | active.seen) & (ERRORS | INT_TRANSFER) != 0 {
             return Err(StartError::DataLine);
         }
-        let signal = self.shadow.known_signal() | INT_COMMAND;
+        let signal = self.shadow.signal | INT_COMMAND;
         if self.beside.is_none() {
             if (status | active.seen) & INT_COMMAND == 0 {
                 // The phase has no response yet: that it comes is of interest now.

@@ -5,7 +5,7 @@ use super::capabilities::{Model, VERSION_4_10};
 use super::config::{Quirks, TransferMode};
 use super::events::{NEVER, OF_PHASE};
 use super::regs::*;
-use super::{Shadow, UNKNOWN_SIGNAL, capabilities};
+use super::{Shadow, capabilities};
 use crate::host::{BusOp, Dma, Regs, Step, Timing, Width};
 
 /// Longest software reset.
@@ -125,7 +125,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         match op {
             BusOp::ResetAll => {
                 self.forget();
-                self.shadow = Shadow::NOTHING;
+                self.shadow = Shadow::default();
                 self.reset(RESET_ALL, 0, now_ns);
             }
             BusOp::ResetLines => self.reset_lines(now_ns),
@@ -281,7 +281,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         self.port.write32(INT_ENABLE, self.shadow.enable);
         self.shadow.base_signal =
             self.model.errors & !masked | INT_CARD | INT_RETUNE | INT_INSERT | INT_REMOVE;
-        self.shadow.signal = UNKNOWN_SIGNAL;
+        self.shadow.signal = 0;
         self.set_signal(self.shadow.base_signal);
     }
 

@@ -160,7 +160,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         }
         if transferred {
             // The data were faster than the response: its interrupt is wanted after all.
-            self.set_signal(self.shadow.known_signal() | INT_COMMAND);
+            self.set_signal(self.shadow.signal | INT_COMMAND);
         }
         None
     }

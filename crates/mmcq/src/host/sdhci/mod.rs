@@ -73,10 +73,10 @@ pub struct Sdhci<R: Regs, D: Dma, const DESCRIPTORS: usize> {
 }
 
 /// What the registers hold, as far as we know; `None` after a reset or where it was never written.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Shadow {
     enable: u32,
-    /// [`UNKNOWN_SIGNAL`] after a reset.
+    /// Never 0 once it was written.
     signal: u32,
     /// What is always signalled; the enables decide which of them happen.
     base_signal: u32,
@@ -85,25 +85,6 @@ struct Shadow {
     adma_high: Option<u32>,
     /// A transfer of no more blocks than this, in one piece, needs but what differs from one to the next ([`Sdhci::start_quickly`]); 0: not known yet.
     quick_blocks: u32,
-}
-
-/// No signal enables that this driver would write.
-const UNKNOWN_SIGNAL: u32 = u32::MAX;
-
-impl Shadow {
-    const NOTHING: Shadow = Shadow {
-        enable: 0,
-        signal: UNKNOWN_SIGNAL,
-        base_signal: 0,
-        timeout: None,
-        timeout_ns: None,
-        adma_high: None,
-        quick_blocks: 0,
-    };
-
-    fn known_signal(&self) -> u32 {
-        if self.signal == UNKNOWN_SIGNAL { 0 } else { self.signal }
-    }
 }
 
 impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
@@ -157,7 +138,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
             idle: false,
             programs: false,
             switching: false,
-            shadow: Shadow::NOTHING,
+            shadow: Shadow::default(),
         })
     }
 
