@@ -91,9 +91,12 @@ fn wrong(case: &Case) -> Vec<String> {
     let mut lines: Vec<String> = case.cuts.iter().map(cut).collect();
     match &case.luck {
         Luck::Good => {}
-        Luck::Chances(seed, chances) => lines.extend(chances.iter().map(|&(at, what, share)| {
-            format!("{}: {}, {:.3} % of them (seed {seed})", point(at), strike(what), 100.0 * share)
-        })),
+        Luck::Chances(seed, chances) => {
+            lines.push(format!("by chance (seed {seed}):"));
+            lines.extend(chances.iter().map(|&(at, what, share)| {
+                format!("  {:.3} % of all: {}: {}", 100.0 * share, point(at), strike(what))
+            }));
+        }
         Luck::Shots(shots) => lines.extend(shots.iter().map(shot)),
         Luck::Always(first) => lines.push(format!("{}, and all later ones", shot(first))),
     }
