@@ -118,6 +118,8 @@ fn bad_input_is_one_line_that_names_the_place() {
         "run job.fio --image small.img --card sdhc-16g-hs",
         &["sdhc-16g-hs", "15502147584", "67108864", "64 MiB", "truncate -s 15502147584"],
     );
+    folder.refused("serve small.img --card sdhc-16g-hs", &["15502147584", "67108864", "truncate -s"]);
+    assert!(!folder.0.path().join("small.img.sock").exists());
     folder.refused("run typo.fio", &["typo.fio:4", "'bz'", "did you mean 'bs'"]);
     folder.refused("run value.fio", &["value.fio:5", "size=4Q", "expected a size"]);
     folder.refused("run absent.fio", &["absent.fio", "No such file"]);
@@ -217,7 +219,7 @@ fn a_controller_that_does_not_continue_data_is_named_once_and_nothing_is_lost() 
 fn numbers_that_are_none_are_named_with_what_was_expected() {
     let folder = Folder::new();
     for line in
-        ["torture --ios 5M", "run job.fio --seed x", "reproduce hsq --seed -1", "torture --replay 1.5"]
+        ["torture --ios 5M", "run job.fio --seed x", "reproduce hsq --seed=-1", "torture --replay 1.5"]
     {
         folder.misread(line, &["expected a whole number from 0"]);
     }

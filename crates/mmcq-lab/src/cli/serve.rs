@@ -91,8 +91,8 @@ impl Door {
             }
             Event::Client(client, what) => eprintln!("client {client}: {what}"),
             Event::PowerCut(Damage { failed, waiting, lost_sectors }) => eprintln!(
-                "the card's power was cut: {failed} requests under way failed, {waiting} that wait go to the card as it comes up again; \
-                 {lost_sectors} sectors written since the last flush are lost, all else is kept"
+                "the card's power was cut: {failed} requests under way failed, {waiting} wait for the card to come up; {lost_sectors} sectors written and \
+                 not flushed are lost, what was flushed is kept; each client's next flush fails once"
             ),
         }
     }

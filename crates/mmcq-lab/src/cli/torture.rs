@@ -127,7 +127,7 @@ impl Torture {
             (Mode::Swarm, "random runs, requests", swarm.requests),
             (Mode::Exhaustive, "all small programs with all cuts", 3 * exhaustive::programs(length)),
             (Mode::Sweep, "single faults at every event", sweeps),
-            (Mode::Double, "second faults during recovery", sweeps),
+            (Mode::Double, "second faults during recovery", sweep::PLACES * sweeps),
             (Mode::Permanent, "faults that stay", sweeps),
             (Mode::Swap, "another card at every event", workloads::NAMES.len() as u64),
             (Mode::Bounce, "a card that bounces at every event", workloads::NAMES.len() as u64),

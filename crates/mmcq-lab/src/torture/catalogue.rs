@@ -224,8 +224,9 @@ pub fn page(tried: &Tried) -> String {
          bits; `programs`: all programs of three operations with all cuts; `swap`, `bounce`: another card, or the same one many times, at each event). *Once*:\n\
          runs in which it struck once (all runs of a campaign). *Stays*: runs in which it struck again and again from one event on. *Worst*: virtual\n\
          milliseconds that the work of such a run took longer than without it. The rest is proved by the test that is named.\n\n\
-         What stays costs every request its recovery, each within its budget, until the card is declared dead: seconds in *stays, worst* are the sum of many\n\
-         bounded times, or the card's own declared busy time, and no broken promise.\n",
+         Read the times so: what stays costs every request its recovery, each within its budget, until the card is declared dead; *stays, worst* is the sum.\n\
+         And what only a deadline can show (a lost interrupt, a circuit that hangs, a busy without end, a controller that is gone) costs that deadline, even\n\
+         once: up to 30 s of a flush, and as long again for the questions after it. Neither is a broken promise.\n",
     );
     for (letter, title) in CHAPTERS {
         let _ = write!(

@@ -91,9 +91,12 @@ fn wrong(case: &Case) -> Vec<String> {
     let mut lines: Vec<String> = case.cuts.iter().map(cut).collect();
     match &case.luck {
         Luck::Good => {}
-        Luck::Chances(seed, chances) => lines.extend(chances.iter().map(|&(at, what, share)| {
-            format!("{}: {}, {:.3} % of them (seed {seed})", point(at), strike(what), 100.0 * share)
-        })),
+        Luck::Chances(seed, chances) => {
+            lines.push(format!("by chance (seed {seed}):"));
+            lines.extend(chances.iter().map(|&(at, what, share)| {
+                format!("  {:.3} % of all: {}: {}", 100.0 * share, point(at), strike(what))
+            }));
+        }
         Luck::Shots(shots) => lines.extend(shots.iter().map(shot)),
         Luck::Always(first) => lines.push(format!("{}, and all later ones", shot(first))),
     }
@@ -228,9 +231,9 @@ mod tests {
         let case = Case { luck: Luck::Shots(shots), ..workload(5) };
         assert_eq!(line(&case), "sdhc-16g-hs, \"a queue that is joined\"; block written 3: wrong CRC");
         let late = Shot { point: Point::Busy, nth: 1, strike: Strike::Late(50_000) };
-        let case = Case { luck: Luck::Always(late), operations: workload(8).operations, ..workload(7) };
-        let text = "emmc-hs200, write durable 0+2; write 1+1; write durable 4+1; read 0+5; flush with 4 at a time; \
-                    busy 1: 50 us late, and all later ones";
+        let operations = workload(8).operations[..2].to_vec();
+        let case = Case { luck: Luck::Always(late), operations, ..workload(8) };
+        let text = "emmc-hs200, write durable 0+2; write 1+1 with 4 at a time; busy 1: 50 us late, and all later ones";
         assert_eq!(line(&case), text);
         let cuts = vec![Cut { at: 12, keeps: Keeps::Nothing }];
         let case = Case { cuts, visit: Some((9, Visit::Swap)), ..workload(1) };

@@ -171,6 +171,9 @@ fn seconds(shot: Shot, marks: &[[u64; Point::COUNT]], limit: u64) -> Vec<Shot> {
     seconds
 }
 
+/// Places in each workload that [`double`] strikes first.
+pub const PLACES: u64 = 3;
+
 /// The first, the middle and the last event of a point in a workload, from `from` on.
 fn places(from: u64, events: u64) -> Vec<u64> {
     let mut places = vec![from, from + events / 2, from + events.saturating_sub(1)];
@@ -178,7 +181,8 @@ fn places(from: u64, events: u64) -> Vec<u64> {
     places
 }
 
-/// First faults at the beginning, in the middle and at the end of each workload, and second ones at every event from there to the end of the recovery.
+/// First faults at the beginning, in the middle and at the end of each workload, and second ones at every event from there to the end of the recovery. `progress` hears
+/// of [`PLACES`] for each kind and workload.
 pub fn double(jobs: usize, progress: &(dyn Fn(u64) + Sync)) -> Score {
     let kinds = kinds();
     spread(jobs, &|index, bench, score| {
@@ -189,10 +193,12 @@ pub fn double(jobs: usize, progress: &(dyn Fn(u64) + Sync)) -> Score {
         let events = clean.points[index_of(point)].saturating_sub(from) + 1;
         // Bring-up answers for itself.
         let places = if whole.setup.armed_early { Vec::new() } else { places(from, events) };
+        let left = PLACES - places.len() as u64;
         for nth in places {
             second_faults(name, &whole, &clean, Shot { point, nth, strike: kind }, bench, score);
+            progress(1);
         }
-        progress(1);
+        progress(left);
         true
     })
 }

@@ -6,7 +6,8 @@ use mmcq_sim::sdhci::BusEvent;
 const TIME: usize = 14;
 
 /// What the columns of a replay are.
-pub const HEADING: &str = "       time/ns  what: -> request asked, <- its answer, ** what goes wrong, == the card's keeper, deeper the bus\n";
+pub const HEADING: &str = "       time/ns  what: -> request asked, <- its answer, ** what goes wrong, == the card's keeper, deeper: the bus
+                (requests are numbered as they are asked; one that finds no room is asked again)\n";
 
 /// One event of the bus.
 pub fn line(event: &BusEvent) -> String {

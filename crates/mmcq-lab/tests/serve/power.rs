@@ -40,5 +40,8 @@ print(versions())
     let cuts: Vec<_> =
         told.lines().filter(|line| line.starts_with("the card's power was cut: 0 requests")).collect();
     assert_eq!(cuts.len(), 2, "{told}");
-    assert!(cuts[1].contains(" 0 sectors written since the last flush are lost"), "{told}");
+    assert!(
+        cuts[1].contains(" 0 sectors written and not flushed are lost, what was flushed is kept"),
+        "{told}"
+    );
 }
