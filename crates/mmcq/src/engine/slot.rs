@@ -222,11 +222,6 @@ impl<const N: usize> Slots<N> {
         self.free.count_ones()
     }
 
-    /// No slot is free.
-    pub fn is_full(&self) -> bool {
-        self.free == 0
-    }
-
     /// Two slots are free, or more.
     #[inline(always)]
     pub fn are_two_free(&self) -> bool {
