@@ -14,10 +14,19 @@ for program in apt-get dpkg-deb; do
 done
 rm -rf "$store"
 mkdir -p "$store/debs"
-image=$(apt-cache depends linux-image-amd64 | awk '/Depends: linux-image/ { print $2; exit }')
-[ -n "$image" ] || { say "this system's package lists have no linux-image-amd64 (apt-get update)"; exit 2; }
-say "fetching $image and busybox-static"
-(cd "$store/debs" && apt-get download -q -o APT::Sandbox::User="$(id -un)" "$image" busybox-static >&2)
+# By the package lists that this system has; they may be none, or older than what the mirror still has.
+fetch() {
+  image=$(apt-cache depends linux-image-amd64 2>/dev/null | awk '/Depends: linux-image/ { print $2; exit }')
+  [ -n "$image" ] || { say "this system's package lists have no linux-image-amd64"; return 1; }
+  say "fetching $image and busybox-static"
+  (cd "$store/debs" && apt-get download -q -o APT::Sandbox::User="$(id -un)" "$image" busybox-static >&2)
+}
+if ! fetch; then
+  say "asking for new package lists"
+  as_root=()
+  [ "$(id -u)" -eq 0 ] || as_root=(sudo)
+  "${as_root[@]}" apt-get update -q >&2 && fetch || { say "no kernel could be fetched"; exit 2; }
+fi
 dpkg-deb --fsys-tarfile "$store"/debs/busybox-static*.deb | tar -x -C "$store" ./bin/busybox
 dpkg-deb --fsys-tarfile "$store"/debs/linux-image*.deb | tar -x -C "$store" --wildcards "${parts[@]}"
 rm -rf "$store/debs"

@@ -2,16 +2,18 @@
 # install-judges.sh: installs what the tests are judged by and what is not there yet, from Debian's packages:
 # qemu-system-x86 (its controller and card, driven by the test `qemu` of crate mmcq), qemu-system-arm (its machines, with PL181 and SDHCI, under
 # the images of boards/arm and boards/virt), fio (offsets, options and reports of crate mmcq-lab; a client of `mmcq serve`), more clients of that (nbdinfo, nbdcopy, nbdsh, qemu-io and qemu-img),
-# and sigrok-cli (decodes the waveforms of `mmcq trace`). And in a Python environment of its own, target/judges, PyPI's crccheck (checksums
+# sigrok-cli (decodes the waveforms of `mmcq trace`), and mke2fs (whose ext4 Linux and boards/pc hand to each other). And in a Python environment of its own, target/judges, PyPI's crccheck (checksums
 # of the waveforms).
 set -euo pipefail
+export PATH=$PATH:/usr/sbin:/sbin
 judges=$(dirname "$0")/../target/judges
 missing=()
 for pair in qemu-system-x86_64:qemu-system-x86 qemu-system-arm:qemu-system-arm fio:fio sigrok-cli:sigrok-cli \
-  nbdcopy:libnbd-bin nbdsh:python3-libnbd qemu-io:qemu-utils; do
+  nbdcopy:libnbd-bin nbdsh:python3-libnbd qemu-io:qemu-utils mke2fs:e2fsprogs; do
   program=${pair%%:*}
+  case $program in mke2fs) version=-V ;; *) version=--version ;; esac
   if command -v "$program" >/dev/null; then
-    echo "$program is there: $("$program" --version | head -1)"
+    echo "$program is there: $("$program" $version 2>&1 | head -1)"
   else
     missing+=("${pair#*:}")
   fi
