@@ -237,13 +237,15 @@ fn overlapping_writes_leave_one_of_them() {
 #[test]
 fn a_server_in_the_way_is_named() {
     let server = server();
-    let output = std::process::Command::new(env!("CARGO_BIN_EXE_mmcq"))
-        .current_dir(server.folder.path())
-        .args(["serve", "card.img"])
-        .output()
-        .unwrap();
-    assert_eq!(output.status.code(), Some(2));
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(said.contains("card.img.sock") && said.lines().count() == 1, "{said}");
+    std::fs::copy(server.path("card.img"), server.path("other.img")).unwrap();
+    let refused = |line: &[&str], expected: &str| {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_mmcq"));
+        let output = command.current_dir(server.folder.path()).args(line).output().unwrap();
+        assert_eq!(output.status.code(), Some(2));
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(said.contains(expected) && said.lines().count() == 1, "{said}");
+    };
+    refused(&["serve", "other.img", "--socket", "card.img.sock"], "card.img.sock: another server listens");
+    refused(&["serve", "card.img", "--socket", "other.sock"], "card.img: another mmcq writes to this image");
     unharmed(server);
 }
