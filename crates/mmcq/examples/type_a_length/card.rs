@@ -19,15 +19,19 @@ pub const BLOCK_BYTES: u16 = 512;
 /// What the header says: an ACL packet.
 const HEADER: u32 = 2 << 24 | (PAYLOAD_BYTES + HEADER_BYTES);
 
+/// I/O Enable and I/O Ready of function 0.
+const ENABLE: usize = 0x02;
+const READY: usize = 0x03;
 /// Both functions are ready; function 1 asks, also in its own register.
 const REGISTERS: [u8; 32] = {
     let mut registers = [0; 32];
-    (registers[0x03], registers[0x05], registers[0x13]) = (6, 2, 1);
+    (registers[ENABLE], registers[READY], registers[0x05], registers[0x13]) = (6, 6, 2, 1);
     registers
 };
 
 pub struct Card {
     caps: Caps,
+    registers: [u8; 32],
     /// The argument of the phase in progress.
     running: Option<u32>,
     listening: bool,
@@ -56,7 +60,7 @@ impl Card {
             signal18: false,
             fixed: true,
         };
-        Card { caps, running: None, listening: false }
+        Card { caps, registers: REGISTERS, running: None, listening: false }
     }
 }
 
@@ -84,8 +88,12 @@ impl Host for Card {
     fn ack(&mut self, _: &[Segment]) -> Events {
         let mut events = Events::default();
         if let Some(arg) = self.running.take() {
-            let read = REGISTERS[(arg >> 9 & 31) as usize];
-            let data = if arg >> 31 != 0 { arg & 0xff } else { u32::from(read) };
+            let at = (arg >> 9 & 31) as usize;
+            if arg >> 31 != 0 && (arg >> 28 & 7, at) == (0, ENABLE) {
+                // A function is ready at once, and gone at once.
+                (self.registers[ENABLE], self.registers[READY]) = (arg as u8, arg as u8);
+            }
+            let data = if arg >> 31 != 0 { arg & 0xff } else { u32::from(self.registers[at]) };
             events.phase = Some(Ok(Done { response: Response::short(0x1000 | data), ..Done::default() }));
         } else if self.listening {
             (self.listening, events.card_irq) = (false, true);
