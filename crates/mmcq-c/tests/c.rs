@@ -17,13 +17,14 @@ fn profile_folder() -> PathBuf {
     folder
 }
 
-/// The library of simulator and stack. Cargo builds it with all examples, but not when it is asked for this test alone.
+/// The library of simulator and stack. Cargo builds it with all examples, but not when it is asked for this test alone. As part of the workspace: with
+/// that one's choice of features all is there already when the whole workspace is tested.
 fn simulator() -> &'static Path {
     static PATH: OnceLock<PathBuf> = OnceLock::new();
     PATH.get_or_init(|| {
         let folder = profile_folder();
         let mut cargo = Command::new(env!("CARGO"));
-        cargo.args(["build", "--quiet", "-p", "mmcq-c", "--example", "simulator", "--target-dir"]);
+        cargo.args(["build", "--quiet", "--workspace", "--example", "simulator", "--target-dir"]);
         cargo.arg(folder.parent().unwrap()).current_dir(ROOT);
         if folder.ends_with("release") {
             cargo.arg("--release");
