@@ -5,6 +5,7 @@ use super::case::{Luck, Operation, SLOTS};
 use super::machine::{Machine, Request, Stack};
 use super::run::{Run, Trace};
 use mmcq::engine::{BLOCK_BYTES, Completion, DmaBuf, Erase, Error, Kind, Request as Asking, SlotId};
+use mmcq::sched::Policy;
 use mmcq_sim::checker::{Answer, Asked, Fault, Ticket, Violation};
 use std::future::Future;
 use std::pin::Pin;
@@ -14,15 +15,15 @@ use std::task::{Context, Poll, Waker};
 const STALE_MAX: usize = 8;
 
 /// How a request is waited for.
-enum Way<'a> {
-    Future(Request<'a>),
+enum Way<'a, P: Policy> {
+    Future(Request<'a, P>),
     /// By its slot, as platforms do that have a table of their own.
     Slot(SlotId),
 }
 
 /// A request under way.
-pub(super) struct Client<'a> {
-    way: Way<'a>,
+pub(super) struct Client<'a, P: Policy> {
+    way: Way<'a, P>,
     ticket: Ticket,
     asked: Asked,
     piece: Option<usize>,
@@ -32,17 +33,17 @@ pub(super) struct Client<'a> {
 }
 
 /// What came of an attempt to submit.
-pub(super) enum Began<'a> {
+pub(super) enum Began<'a, P: Policy> {
     /// It is under way.
-    Client(Client<'a>),
+    Client(Client<'a, P>),
     /// It was answered at once.
     Answered,
     /// No slot is free: dropped requests may have them for a while.
     Full,
 }
 
-impl Client<'_> {
-    fn poll(&mut self, stack: &Stack, waker: &Waker) -> Option<Completion> {
+impl<P: Policy> Client<'_, P> {
+    fn poll(&mut self, stack: &Stack<P>, waker: &Waker) -> Option<Completion> {
         match &mut self.way {
             Way::Future(request) => match Pin::new(request).poll(&mut Context::from_waker(waker)) {
                 Poll::Ready(completion) => Some(completion),
@@ -55,7 +56,11 @@ impl Client<'_> {
 
 impl Run<'_> {
     /// Memory for an operation; `None` if dropped requests have it all.
-    pub(super) fn piece(&mut self, operation: &Operation, stack: &Stack) -> Option<Option<usize>> {
+    pub(super) fn piece<P: Policy>(
+        &mut self,
+        operation: &Operation,
+        stack: &Stack<P>,
+    ) -> Option<Option<usize>> {
         let moves = matches!(operation.asked, Asked::Read | Asked::Write { .. } | Asked::Zero);
         if operation.blocks == 0 || !moves {
             return Some(None);
@@ -71,15 +76,15 @@ impl Run<'_> {
     }
 
     /// Submits an operation.
-    pub(super) fn ask<'m>(
+    pub(super) fn ask<'m, P: Policy>(
         &mut self,
-        machine: &'m Machine,
+        machine: &'m Machine<P>,
         operation: &Operation,
         piece: Option<usize>,
         client: usize,
         events: u64,
         trace: &mut Trace<'_>,
-    ) -> Result<Began<'m>, Violation> {
+    ) -> Result<Began<'m, P>, Violation> {
         let (lba, blocks) = (self.base + u64::from(operation.at), operation.blocks);
         let now_ns = machine.now();
         let ticket = self.bench.checker.submit(operation.asked, lba, blocks, now_ns);
@@ -139,14 +144,14 @@ impl Run<'_> {
         }
     }
 
-    fn full<'m>(&mut self, ticket: Ticket, piece: Option<usize>) -> Began<'m> {
+    fn full<'m, P: Policy>(&mut self, ticket: Ticket, piece: Option<usize>) -> Began<'m, P> {
         self.bench.checker.withdraw(ticket);
         self.bench.free.extend(piece);
         Began::Full
     }
 
     /// The names of slots whose requests are over must be nobody's any more.
-    fn try_stale(&mut self, stack: &Stack) -> Result<(), Violation> {
+    fn try_stale<P: Policy>(&mut self, stack: &Stack<P>) -> Result<(), Violation> {
         for &id in &self.bench.stale {
             if stack.with(|engine| engine.take(id)).is_some() {
                 let text = format!("slot {} is answered again under its old name", id.index());
@@ -161,10 +166,10 @@ impl Run<'_> {
     }
 
     /// Polls a client; true if it has its answer now.
-    pub(super) fn poll<'m>(
+    pub(super) fn poll<'m, P: Policy>(
         &mut self,
-        machine: &'m Machine,
-        clients: &mut [Option<Client<'m>>; SLOTS],
+        machine: &'m Machine<P>,
+        clients: &mut [Option<Client<'m, P>>; SLOTS],
         client: usize,
         trace: &mut Trace<'_>,
     ) -> Result<bool, Violation> {
@@ -178,10 +183,10 @@ impl Run<'_> {
         Ok(true)
     }
 
-    fn answered(
+    fn answered<P: Policy>(
         &mut self,
-        machine: &Machine,
-        client: Client<'_>,
+        machine: &Machine<P>,
+        client: Client<'_, P>,
         completion: Completion,
         trace: &mut Trace<'_>,
     ) -> Result<(), Violation> {
@@ -235,10 +240,10 @@ impl Run<'_> {
     }
 
     /// Drops the futures whose time has come; how many.
-    pub(super) fn drop_due(
+    pub(super) fn drop_due<P: Policy>(
         &mut self,
-        stack: &Stack,
-        clients: &mut [Option<Client<'_>>; SLOTS],
+        stack: &Stack<P>,
+        clients: &mut [Option<Client<'_, P>>; SLOTS],
         events: u64,
         trace: &mut Trace<'_>,
     ) -> usize {

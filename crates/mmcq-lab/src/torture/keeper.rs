@@ -7,6 +7,7 @@ use super::machine::{Machine, Stack};
 use super::run::{Run, Trace};
 use mmcq::card::{Card as Found, Event, Options, equip, keep};
 use mmcq::engine::DmaBuf;
+use mmcq::sched::Policy;
 use mmcq_sim::card::{Card, Fill, Medium};
 use mmcq_sim::checker::{Checker, Content, Fault, Promise, SECTOR_BYTES, Seen, Violation};
 use std::cell::RefCell;
@@ -24,7 +25,13 @@ pub(super) struct Keeper<'m> {
 }
 
 /// Helps for ever; equips the engine again for each card.
-async fn help(stack: &Stack, mut scratch: DmaBuf, options: Options, mut card: Found, news: &News) {
+async fn help<P: Policy>(
+    stack: &Stack<P>,
+    mut scratch: DmaBuf,
+    options: Options,
+    mut card: Found,
+    news: &News,
+) {
     loop {
         let (event, back) = keep(stack, scratch, options, card).await;
         scratch = back;
@@ -42,7 +49,12 @@ async fn help(stack: &Stack, mut scratch: DmaBuf, options: Options, mut card: Fo
 
 impl Run<'_> {
     /// Begins to help, if this machine has somebody who does.
-    pub(super) fn keeper<'m>(&mut self, machine: &'m Machine, card: Found, news: &'m News) -> Keeper<'m> {
+    pub(super) fn keeper<'m, P: Policy>(
+        &mut self,
+        machine: &'m Machine<P>,
+        card: Found,
+        news: &'m News,
+    ) -> Keeper<'m> {
         // SAFETY: bring-up is over, and the machine is gone before the memory is used again.
         let scratch = unsafe { lend(&mut self.bench.scratch) };
         let options = Options { cache: self.case.setup.cache, ..Options::DEFAULT };
@@ -52,11 +64,11 @@ impl Run<'_> {
     }
 
     /// Polls the keeper, and hears what it has to tell; how many clients were answered meanwhile.
-    pub(super) fn kept<'m>(
+    pub(super) fn kept<'m, P: Policy>(
         &mut self,
-        machine: &'m Machine,
+        machine: &'m Machine<P>,
         keeper: &mut Keeper<'m>,
-        clients: &mut [Option<Client<'m>>; SLOTS],
+        clients: &mut [Option<Client<'m, P>>; SLOTS],
         trace: &mut Trace<'_>,
     ) -> Result<usize, Violation> {
         let Some(future) = &mut keeper.future else { return Ok(0) };
@@ -91,7 +103,7 @@ impl Run<'_> {
     }
 
     /// From now on the judge's words are about this card.
-    fn card_is(&mut self, found: &Found, machine: &Machine) {
+    fn card_is<P: Policy>(&mut self, found: &Found, machine: &Machine<P>) {
         if found.cid != std::mem::replace(&mut self.cid, found.cid) {
             let content = Content::new(self.case.seed, 2, self.stranger());
             let new = || Checker::new(Promise { content, write_through: false });
@@ -106,7 +118,7 @@ impl Run<'_> {
     }
 
     /// Tells the judge when the card has lost what it had not yet put on its medium.
-    pub(super) fn look_for_losses(&mut self, machine: &Machine) {
+    pub(super) fn look_for_losses<P: Policy>(&mut self, machine: &Machine<P>) {
         let losses = machine.model.borrow_mut().card_mut().map_or(self.losses, |card| card.losses());
         let before = std::mem::replace(&mut self.losses, losses);
         match losses {
@@ -117,7 +129,7 @@ impl Run<'_> {
     }
 
     /// The card goes out, and something comes in.
-    pub(super) fn visited(&mut self, machine: &Machine) {
+    pub(super) fn visited<P: Policy>(&mut self, machine: &Machine<P>) {
         let now_ns = machine.now();
         if let Some((_, visit)) = self.visit.take_if(|(event, _)| *event <= self.outcome.events) {
             self.bench.checker.supply_lost();

@@ -4,7 +4,7 @@ use super::case::{BusyBy, SLOTS, Setup};
 use crate::board::Alone;
 use mmcq::engine::{self, FlushBy};
 use mmcq::host::sdhci::{self, Table, TransferMode};
-use mmcq::sched::{Any, Deadline, Fair, Fifo, deadline, fair};
+use mmcq::sched::Policy;
 use mmcq::task::{Op, Shared, Timer};
 use mmcq_sim::card::{AtStake, Card, Kept, Stage};
 use mmcq_sim::faults::Faults;
@@ -21,9 +21,9 @@ const DESCRIPTORS: usize = 129;
 /// The driver.
 pub type Driver = sdhci::Sdhci<Port, ShadowMemory, DESCRIPTORS>;
 /// The engine's handle.
-pub type Stack = Shared<Alone, Driver, SLOTS, Any>;
+pub type Stack<P> = Shared<Alone, Driver, SLOTS, P>;
 /// A request as a future.
-pub type Request<'a> = Op<'a, Alone, Driver, SLOTS, Any>;
+pub type Request<'a, P> = Op<'a, Alone, Driver, SLOTS, P>;
 
 thread_local! {
     static NOW_NS: Cell<u64> = const { Cell::new(0) };
@@ -70,9 +70,9 @@ pub enum Step {
 }
 
 /// Controller, memory, driver and engine; the card is in the slot.
-pub struct Machine {
+pub struct Machine<P: Policy> {
     /// The engine.
-    pub stack: Stack,
+    pub stack: Stack<P>,
     /// The controller.
     pub model: Rc<RefCell<Sdhci>>,
     /// DMA memory.
@@ -82,10 +82,11 @@ pub struct Machine {
     _table: Lease,
 }
 
-impl Machine {
+impl<P: Policy> Machine<P> {
     /// Power-on at this time.
     pub fn new(
         setup: &Setup,
+        policy: P,
         emmc: bool,
         mut card: Box<dyn Card>,
         faults: &Faults,
@@ -113,12 +114,7 @@ impl Machine {
             merge_blocks: if setup.merge { engine::Config::DEFAULT.merge_blocks } else { 1 },
             ..engine::Config::DEFAULT
         };
-        let scheduler = match setup.scheduler {
-            1 => Any::Deadline(Deadline::new(deadline::Config::DEFAULT)),
-            2 => Any::Fair(Fair::new(fair::Config::DEFAULT)),
-            _ => Any::Fifo(Fifo),
-        };
-        let stack = Shared::with_policy(Alone, TIMER, host, config, scheduler);
+        let stack = Shared::with_policy(Alone, TIMER, host, config, policy);
         Ok(Machine { stack, model, memory, time, _table: table })
     }
 

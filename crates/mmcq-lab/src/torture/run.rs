@@ -9,6 +9,7 @@ use super::machine::{Keeps, Machine, Step};
 use super::stopwatch::{Class, Stopwatch};
 use mmcq::card::{Card as Found, Options, bring_up, equip};
 use mmcq::engine::Rung;
+use mmcq::sched::{Any, Deadline, Fair, Fifo, Policy, deadline, fair};
 use mmcq_sim::card::{AtStake, Card, Fill, Medium};
 use mmcq_sim::checker::{Checker, Content, Fault, Promise, SECTOR_BYTES, Violation};
 use mmcq_sim::faults::{Faults, Point, Shot, Strike};
@@ -118,6 +119,13 @@ enum End {
     Cut(Cut),
 }
 
+/// The power is off.
+struct Off {
+    end: End,
+    at_ns: u64,
+    in_slot: Option<Box<dyn Card>>,
+}
+
 /// Runs the case. `trace` hears of everything.
 pub fn run(case: &Case, bench: &mut Bench, mut trace: Trace<'_>) -> Outcome {
     let mut outcome = Outcome::default();
@@ -200,38 +208,20 @@ impl Run<'_> {
         loop {
             self.bench.free = (0..self.bench.memory.len()).collect();
             self.bench.stale.clear();
-            let machine = Machine::new(&self.case.setup, profile.is_emmc(), card, self.faults, now_ns)
-                .map_err(|error| broken(&error))?;
-            if trace.is_some() {
-                let log = |event| LOG.with_borrow_mut(|log| log.push(event));
-                machine.model.borrow_mut().set_log(Some(Box::new(log)));
-            }
-            let end = self.life(&machine, trace);
-            self.outcome.elapsed_ns += machine.now() - now_ns;
-            now_ns = machine.now();
-            // A circuit that stays in use unseen drops a command; and of a controller whose reset never ends the driver takes clock and supply away all the
-            // same, against the letter of its rules: there is nothing else left to do.
-            let stuck = |shot: &Shot| {
-                shot.strike == Strike::Stuck || (shot.point, shot.strike) == (Point::Reset, Strike::Never)
+            let other: Option<Any> = match self.case.setup.scheduler {
+                1 => Some(Any::Deadline(Deadline::new(deadline::Config::DEFAULT))),
+                2 => Some(Any::Fair(Fair::new(fair::Config::DEFAULT))),
+                _ => None,
             };
-            let struck = self.faults.struck();
-            // By PIO a transfer may fail while the CPU is in the middle of a block.
-            let disturbed = !struck.is_empty() || self.case.visit.is_some();
-            let midway = self.case.setup.access_ns > 0 && disturbed;
-            let lenient = midway || struck.iter().any(stuck);
-            if let Some(text) = machine.misbehaviour(lenient) {
-                return Err(Violation::new(Fault::Misdirected, text));
-            }
-            let end = end?;
-            let keeps = match end {
-                End::Cut(cut) => cut.keeps,
-                // The end of a sweep's run is as bad as it can be.
-                End::Over if self.case.one_life => Keeps::Nothing,
-                End::Over => Keeps::Luck(self.case.seed),
-            };
-            let in_slot = machine.cut(keeps);
+            let off = match other {
+                Some(policy) => self.powered(policy, card, now_ns, trace),
+                // By its own name it comes with the engine's straight path.
+                None => self.powered(Fifo, card, now_ns, trace),
+            }?;
+            let end = off.end;
+            now_ns = off.at_ns;
             let gone = || Violation::new(Fault::Untrue, "the card is gone");
-            card = match (in_slot, self.out.take()) {
+            card = match (off.in_slot, self.out.take()) {
                 (Some(mut other), Some(mut first)) => {
                     self.examine_stranger(&mut *other)?;
                     first.power_cut(now_ns);
@@ -254,6 +244,48 @@ impl Run<'_> {
         }
     }
 
+    /// From power-on to the next power cut.
+    fn powered<P: Policy>(
+        &mut self,
+        policy: P,
+        card: Box<dyn Card>,
+        on_ns: u64,
+        trace: &mut Trace<'_>,
+    ) -> Result<Off, Violation> {
+        let setup = &self.case.setup;
+        let emmc = self.bench.profiles[setup.card].is_emmc();
+        let machine = Machine::new(setup, policy, emmc, card, self.faults, on_ns)
+            .map_err(|error| Violation::new(Fault::Untrue, error))?;
+        if trace.is_some() {
+            let log = |event| LOG.with_borrow_mut(|log| log.push(event));
+            machine.model.borrow_mut().set_log(Some(Box::new(log)));
+        }
+        let end = self.life(&machine, trace);
+        let at_ns = machine.now();
+        self.outcome.elapsed_ns += at_ns - on_ns;
+        // A circuit that stays in use unseen drops a command; and of a controller whose reset never ends the driver takes clock and supply away all the
+        // same, against the letter of its rules: there is nothing else left to do.
+        let stuck = |shot: &Shot| {
+            shot.strike == Strike::Stuck || (shot.point, shot.strike) == (Point::Reset, Strike::Never)
+        };
+        let struck = self.faults.struck();
+        // By PIO a transfer may fail while the CPU is in the middle of a block.
+        let disturbed = !struck.is_empty() || self.case.visit.is_some();
+        let midway = self.case.setup.access_ns > 0 && disturbed;
+        let lenient = midway || struck.iter().any(stuck);
+        if let Some(text) = machine.misbehaviour(lenient) {
+            return Err(Violation::new(Fault::Misdirected, text));
+        }
+        let end = end?;
+        let keeps = match end {
+            End::Cut(cut) => cut.keeps,
+            // The end of a sweep's run is as bad as it can be.
+            End::Over if self.case.one_life => Keeps::Nothing,
+            End::Over => Keeps::Luck(self.case.seed),
+        };
+        Ok(Off { end, at_ns, in_slot: machine.cut(keeps) })
+    }
+
     /// What is left on the card, sector by sector.
     pub(super) fn examine(&mut self, card: &mut dyn Card) -> Result<(), Violation> {
         let checker = &mut self.bench.checker;
@@ -270,7 +302,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    fn life(&mut self, machine: &Machine, trace: &mut Trace<'_>) -> Result<End, Violation> {
+    fn life<P: Policy>(&mut self, machine: &Machine<P>, trace: &mut Trace<'_>) -> Result<End, Violation> {
         (self.up, self.bounces) = (false, 0);
         let card = match self.bring_up(machine, trace)? {
             Ok(card) => card,
@@ -293,7 +325,7 @@ impl Run<'_> {
         self.watch(machine);
         let news = News::default();
         let mut keeper = self.keeper(machine, card, &news);
-        let mut clients: [Option<Client<'_>>; SLOTS] = [const { None }; SLOTS];
+        let mut clients: [Option<Client<'_, P>>; SLOTS] = [const { None }; SLOTS];
         let end = self.requests(machine, &mut keeper, &mut clients, trace);
         self.last_mark();
         self.outcome.rungs.add(machine.stack.with(|engine| engine.stats().rungs));
@@ -310,11 +342,11 @@ impl Run<'_> {
         end
     }
 
-    fn requests<'m>(
+    fn requests<'m, P: Policy>(
         &mut self,
-        machine: &'m Machine,
+        machine: &'m Machine<P>,
         keeper: &mut Keeper<'m>,
-        clients: &mut [Option<Client<'m>>; SLOTS],
+        clients: &mut [Option<Client<'m, P>>; SLOTS],
         trace: &mut Trace<'_>,
     ) -> Result<End, Violation> {
         let depth = usize::from(self.case.setup.depth).clamp(1, SLOTS);
@@ -406,11 +438,11 @@ impl Run<'_> {
     }
 
     /// All operations are answered: nothing may be left mapped but the driver's table.
-    fn over<'m>(
+    fn over<'m, P: Policy>(
         &mut self,
-        machine: &'m Machine,
+        machine: &'m Machine<P>,
         keeper: &mut Keeper<'m>,
-        clients: &mut [Option<Client<'m>>; SLOTS],
+        clients: &mut [Option<Client<'m, P>>; SLOTS],
         drops: bool,
         trace: &mut Trace<'_>,
     ) -> Result<End, Violation> {
@@ -444,7 +476,7 @@ impl Run<'_> {
     }
 
     /// Something has happened in the controller. True if the power goes now.
-    fn event(&mut self, machine: &Machine, trace: &mut Trace<'_>) -> bool {
+    fn event<P: Policy>(&mut self, machine: &Machine<P>, trace: &mut Trace<'_>) -> bool {
         self.outcome.events += 1;
         let strikes = self.faults.strikes();
         if strikes > self.strikes {
@@ -492,9 +524,9 @@ impl Run<'_> {
         }
     }
 
-    fn bring_up(
+    fn bring_up<P: Policy>(
         &mut self,
-        machine: &Machine,
+        machine: &Machine<P>,
         trace: &mut Trace<'_>,
     ) -> Result<Result<Found, End>, Violation> {
         let options = Options { cache: self.case.setup.cache, ..Options::DEFAULT };
@@ -550,7 +582,7 @@ impl Run<'_> {
 
 thread_local!(static LOG: RefCell<Vec<BusEvent>> = const { RefCell::new(Vec::new()) });
 
-fn hang(checker: &Checker, machine: &Machine, what: &str) -> Violation {
+fn hang<P: Policy>(checker: &Checker, machine: &Machine<P>, what: &str) -> Violation {
     let text = format!("{what}, at {} ns, {} requests wait", machine.now(), checker.under_way());
     Violation::new(Fault::Hang, text)
 }

@@ -3,6 +3,7 @@
 use super::machine::Machine;
 use super::run::{Outcome, POINTS, Run};
 use mmcq::engine::{FlushBy, Rung};
+use mmcq::sched::Policy;
 use std::fmt;
 
 const MS: u64 = 1_000_000;
@@ -164,7 +165,7 @@ impl Run<'_> {
     }
 
     /// A life begins: from now on its ladder is watched.
-    pub(super) fn watch(&mut self, machine: &Machine) {
+    pub(super) fn watch<P: Policy>(&mut self, machine: &Machine<P>) {
         self.watch = Stopwatch::default();
         let target = machine.stack.with(|engine| engine.target().copied());
         self.outcome.card_ns = target.map_or(0, |target| {
@@ -177,7 +178,7 @@ impl Run<'_> {
     }
 
     /// After each step of the machine.
-    pub(super) fn look_at_ladder(&mut self, machine: &Machine) {
+    pub(super) fn look_at_ladder<P: Policy>(&mut self, machine: &Machine<P>) {
         let watch = &mut self.watch;
         let times = &mut self.outcome.times;
         let climbed = machine.stack.with(|engine| {
