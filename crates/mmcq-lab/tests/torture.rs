@@ -202,5 +202,14 @@ fn the_page_is_up_to_date() {
         let runs = entry.injections.iter().any(|i| !matches!(proof(i), Some(Proof::Test(..))));
         let tries: usize = entry.injections.iter().flat_map(|i| tried.of(i)).flatten().map(|(n, _)| n).sum();
         assert_eq!(runs, tries > 0, "{}: tried {tries} times", entry.id);
+        for injection in entry.injections {
+            let [once, stays] = tried.of(injection).map(|tried| tried.is_some_and(|(runs, _)| runs > 0));
+            let struck = match proof(injection) {
+                Some(Proof::Sweep) => once,
+                Some(Proof::Lasting) => stays,
+                _ => true,
+            };
+            assert!(struck, "{}: {} never struck", entry.id, injection.name);
+        }
     }
 }

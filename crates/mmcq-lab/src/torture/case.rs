@@ -227,6 +227,8 @@ pub enum Luck {
     Shots(Vec<Shot>),
     /// From this event of the point on, always.
     Always(Shot),
+    /// The first brings about what the second strikes from its event on, always.
+    Brought(Shot, Shot),
 }
 
 impl Luck {
@@ -242,6 +244,9 @@ impl Luck {
             }
             Luck::Shots(shots) => Plan::none().shots(shots),
             Luck::Always(shot) => Plan::none().from(shot.point, shot.nth, shot.strike),
+            Luck::Brought(first, shot) => {
+                Plan::none().shots(&[*first]).from(shot.point, shot.nth, shot.strike)
+            }
         }
     }
 }

@@ -99,6 +99,9 @@ fn wrong(case: &Case) -> Vec<String> {
         }
         Luck::Shots(shots) => lines.extend(shots.iter().map(shot)),
         Luck::Always(first) => lines.push(format!("{}, and all later ones", shot(first))),
+        Luck::Brought(cause, first) => {
+            lines.extend([shot(cause), format!("{}, and all later ones", shot(first))]);
+        }
     }
     match case.visit {
         Some((event, Visit::Swap)) => lines.push(format!("another card comes at event {event}")),

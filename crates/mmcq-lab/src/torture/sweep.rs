@@ -34,7 +34,7 @@ pub fn beyond_contract(strike: Strike, point: Point) -> bool {
 fn excused(case: &Case, mut outcome: Outcome) -> Outcome {
     let beyond = match &case.luck {
         Luck::Shots(shots) => shots.iter().any(|shot| beyond_contract(shot.strike, shot.point)),
-        Luck::Always(shot) => beyond_contract(shot.strike, shot.point),
+        Luck::Always(shot) | Luck::Brought(_, shot) => beyond_contract(shot.strike, shot.point),
         Luck::Good | Luck::Chances(..) => false,
     };
     let hang = outcome.violation.as_ref().is_some_and(|violation| violation.fault == Fault::Hang);
@@ -257,11 +257,15 @@ pub fn permanent(jobs: usize, progress: &(dyn Fn(u64) + Sync)) -> Score {
         whole.setup.armed_early = false;
         let clean = run(&whole, bench, None);
         let from = first(&clean, &whole, point);
+        // Nothing is reset where all is well.
+        let nth = first(&clean, &whole, Point::Response);
+        let cause = Shot { point: Point::Response, nth, strike: Strike::Lost };
         for offset in STAYS_FROM {
             let shot = Shot { point, nth: from + offset, strike: kind };
-            let case = Case { luck: Luck::Always(shot), ..whole.clone() };
+            let luck = if point == Point::Reset { Luck::Brought(cause, shot) } else { Luck::Always(shot) };
+            let case = Case { luck, ..whole.clone() };
             let mut outcome = excused(&case, run(&case, bench, None));
-            if outcome.struck.is_empty() {
+            if !outcome.struck.iter().any(|struck| struck.point == point) {
                 break;
             }
             if outcome.violation.is_none() && outcome.work_ns > LIVE_NS {
