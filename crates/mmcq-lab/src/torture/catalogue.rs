@@ -223,10 +223,13 @@ pub fn page(tried: &Tried) -> String {
          command (`always`: random runs in which memory, order and names of slots are looked at all the time; `clock`: the same, as the nanoseconds pass 32\n\
          bits; `programs`: all programs of three operations with all cuts; `swap`, `bounce`: another card, or the same one many times, at each event). *Once*:\n\
          runs in which it struck once (all runs of a campaign). *Stays*: runs in which it struck again and again from one event on. *Worst*: virtual\n\
-         milliseconds that the work of such a run took longer than without it. The rest is proved by the test that is named.\n\n\
+         milliseconds that the work of such a run took longer than without it, from the first request after bring-up to the last answer. The rest is proved by\n\
+         the test that is named.\n\n\
          Read the times so: what stays costs every request its recovery, each within its budget, until the card is declared dead; *stays, worst* is the sum.\n\
          And what only a deadline can show (a lost interrupt, a circuit that hangs, a busy without end, a controller that is gone) costs that deadline, even\n\
-         once: up to 30 s of a flush, and as long again for the questions after it. Neither is a broken promise.\n",
+         once: up to 30 s of a flush, and as long again for the questions after it. Neither is a broken promise. So *worst* may exceed the time of a response,\n\
+         which begins when the stack sees the failure. C1, say: in a slot with card detection requests end some milliseconds after the card was taken out; the eMMC of\n\
+         other workloads has none, and that it is gone only shows at the deadline of its read (a fifth of a second) or write (half a second).\n",
     );
     for (letter, title) in CHAPTERS {
         let _ = write!(
