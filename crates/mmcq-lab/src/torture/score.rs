@@ -318,8 +318,8 @@ impl Score {
         if !self.classes.is_empty() {
             // A whole reset of an SDHCI takes the card's supply too: its budget is the controller's alone.
             text += "  times of recovery, from when the stack sees a failure to the next step or answer; what a reset takes from the card counts as the step after it\n";
-            text += "  the budget of a class is each run's own: to it comes what the card declares for its busy (whole incidents), or the longest transfer; where the card is busy or its medium\n";
-            text += "  does not answer, that is its own time and counts against the whole incident alone, so that p100 may lie beyond what no run was held to\n";
+            text += "  each run's budget is its class's and the longest transfer, for whole incidents what the card declares for itself; where the card is busy for long or its medium does not\n";
+            text += "  answer, the whole incident alone is judged, for that is the card's own time: so p100 may lie above all budgets of its class\n";
         }
         for (class, times) in &self.classes {
             let ms = |ns: u64| ns as f64 / 1e6;
