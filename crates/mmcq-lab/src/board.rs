@@ -11,7 +11,7 @@ use mmcq::engine::{Config, DmaBuf};
 use mmcq::sched::{Any, Fifo};
 use mmcq::task::{Lock, Shared, Timer};
 use mmcq_sim::card::io::IoProfile;
-use mmcq_sim::card::{CardProfile, Fill, Medium};
+use mmcq_sim::card::{CardProfile, Fill, Medium, ProfileError};
 use mmcq_sim::charged::{CallCosts, Charged};
 use mmcq_sim::cpu::Delay;
 use mmcq_sim::memory::{MemoryConfig, ShadowMemory};
@@ -92,13 +92,28 @@ pub enum BoardError {
     },
     /// It has functions instead of blocks.
     #[error(
-        "card {name}: an I/O card without blocks ({description}); expected an SD card or an eMMC; `mmcq reproduce sdio` and `mmcq trace --sdio` run it"
+        "card {name}: an I/O card without blocks ({description}); expected an SD card or an eMMC; the I/O card that the laboratory runs is bt-type-a, by \
+         `mmcq reproduce sdio` and `mmcq trace --sdio`"
     )]
     Io {
         /// Asked for.
         name: String,
         /// What it is.
         description: String,
+    },
+    /// No card of this kind has the image's size.
+    #[error(
+        "{image}: the image has {bytes} bytes ({}), and the board's own card, {name}, takes its size; expected {expected}", binary(*bytes)
+    )]
+    Image {
+        /// The image's file.
+        image: String,
+        /// Bytes of the image.
+        bytes: u64,
+        /// The card.
+        name: String,
+        /// Sizes that there are.
+        expected: String,
     },
     /// The image does not hold the card.
     #[error(
@@ -169,7 +184,7 @@ pub fn card_profile(name: &str) -> Result<CardProfile, BoardError> {
 }
 
 /// A card and its memory: `card` instead of the platform's own, `medium` instead of generated memory. A card
-/// that was named must fit its medium; the platform's own takes the medium's size.
+/// that was named must fit into its medium, whose rest is not used; the platform's own takes the medium's size.
 pub fn card_with(
     platform: &Platform,
     card: Option<&str>,
@@ -180,7 +195,16 @@ pub fn card_with(
         Some(medium) => {
             let (capacity, bytes) = (profile.capacity_bytes(), medium.bytes());
             match card {
-                None if bytes != capacity => profile = profile.with_capacity_bytes(bytes)?,
+                None if bytes != capacity => {
+                    profile = profile.with_capacity_bytes(bytes).map_err(|error| match error {
+                        ProfileError::Capacity { name, bytes, expected } => {
+                            let image =
+                                medium.path().map_or_else(String::new, |path| path.display().to_string());
+                            BoardError::Image { image, bytes, name, expected }
+                        }
+                        error => error.into(),
+                    })?;
+                }
                 Some(name) if bytes < capacity => {
                     return Err(BoardError::Size { name: name.to_owned(), capacity, bytes });
                 }

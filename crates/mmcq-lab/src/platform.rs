@@ -341,6 +341,11 @@ fn tree(name: &str, beside: Option<&Path>, depth: usize) -> Result<Table, Platfo
         let line = e.span().map_or(1, |s| text[..s.start.min(text.len())].lines().count().max(1));
         PlatformError::new(format!("platform {name}: line {line}: {}", e.message()))
     })?;
+    if is_quirk(&table, &text) {
+        return Err(PlatformError::new(format!(
+            "platform {name}: a controller with a quirk, for the simulator's tests (platforms/quirks/README.md); expected a board"
+        )));
+    }
     match table.remove("extends") {
         None => Ok(table),
         Some(Value::String(parent)) => {
@@ -350,6 +355,14 @@ fn tree(name: &str, beside: Option<&Path>, depth: usize) -> Result<Table, Platfo
         }
         Some(other) => Err(error(&format!("platform {name}: extends"), &other, "a platform's name")),
     }
+}
+
+/// A pair of model and driver ([`mmcq_sim::sdhci::Profile`]) is no board: by what it tells the driver, or as the tree ships it.
+fn is_quirk(table: &Table, text: &str) -> bool {
+    let driver = table.get("driver").and_then(Value::as_table);
+    let told = ["quirks", "width", "transfer", "capabilities"];
+    driver.is_some_and(|driver| told.iter().any(|key| driver.contains_key(*key)))
+        || mmcq_sim::sdhci::PROFILES.iter().any(|(_, shipped)| *shipped == text)
 }
 
 fn text(name: &str, beside: Option<&Path>) -> Result<(String, Option<PathBuf>), PlatformError> {

@@ -30,7 +30,7 @@ impl Folder {
     }
 
     /// Exit code 2, nothing on standard output, and one line that holds all of these.
-    fn refused(&self, line: &str, expected: &[&str]) {
+    fn refused(&self, line: &str, expected: &[&str]) -> String {
         let output = self.mmcq(line);
         let text = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(2), "{line}: {text}");
@@ -39,6 +39,7 @@ impl Folder {
         for part in expected {
             assert!(text.contains(part), "{line}: {text:?} does not name {part:?}");
         }
+        text
     }
 
     /// Exit code 2, and what the reader of options says holds all of these.
@@ -274,6 +275,39 @@ fn what_the_tree_ships_is_listed() {
     for name in ["bt-type-a", "io.toml"] {
         folder
             .refused(&format!("card --card {name}"), &[name, "an I/O card without blocks", "reproduce sdio"]);
+    }
+}
+
+#[test]
+fn what_is_no_board_and_no_image_is_named() {
+    let folder = Folder::new();
+    let quirks = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../platforms/quirks");
+    let mut profiles = 0;
+    for file in std::fs::read_dir(&quirks).unwrap().map(|file| file.unwrap().path()) {
+        if file.extension().is_some_and(|extension| extension == "toml") {
+            let line = format!("card --platform {}", file.display());
+            folder.refused(&line, &["a controller with a quirk, for the simulator's tests"]);
+            profiles += 1;
+        }
+    }
+    assert_eq!(profiles, mmcq_sim::sdhci::PROFILES.len());
+    assert!(folder.accepted("platforms").contains("platforms/quirks"));
+    for (name, bytes) in [("tiny.img", 512), ("huge.img", 3 << 40)] {
+        std::fs::File::create(folder.0.path().join(name)).unwrap().set_len(bytes).unwrap();
+        let said = format!("{name}: the image has {bytes} bytes");
+        folder.refused(&format!("card {name}"), &[&said, "up to 2 TiB"]);
+        folder.refused(&format!("serve {name}"), &[&said, "up to 2 TiB"]);
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_device_names_the_boards_that_it_takes() {
+    let folder = Folder::new();
+    for name in ["sdio-pc", "stream-rtsx", "nothing"] {
+        let message =
+            folder.refused(&format!("device --socket s --platform {name}"), &[name, "one of: generic, "]);
+        assert!(!message.contains("stream-rtsx,"), "{message}");
     }
 }
 

@@ -12,7 +12,7 @@ use std::process::ExitCode;
 /// Bring a card up on a board and print its registers, decoded
 #[derive(Debug, Args)]
 pub struct Card {
-    /// Image file behind the card (opened read-only). The board's own card takes its size; a card named by --card must fit into it
+    /// Image file behind the card (opened read-only). The board's own card takes its size; a card named by --card must fit into it (what is left over is not used)
     image: Option<PathBuf>,
     /// Card: a name from `mmcq platforms`, or a TOML file [default: the board's]
     #[arg(long, value_name = "CARD")]
@@ -93,6 +93,11 @@ impl Platforms {
             } else {
                 format!("{kind:8}  {name:width$}  {description}\n")
             })?;
+        }
+        if !self.json {
+            print(
+                "In the source tree besides: cards/quirks, cards that misbehave (--card takes the files of those with blocks), and platforms/quirks, controllers with a quirk for the simulator's tests\n",
+            )?;
         }
         Ok(ExitCode::SUCCESS)
     }

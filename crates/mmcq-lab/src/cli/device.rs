@@ -4,7 +4,6 @@ use super::serve::ENDING;
 use super::{Error, print};
 use clap::Args;
 use mmcq_lab::device::{self, Setup, pci};
-use mmcq_lab::platform::Platform;
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -19,7 +18,7 @@ use std::process::ExitCode;
     -device '{\"driver\":\"vfio-user-pci\",\"socket\":{\"type\":\"unix\",\"path\":\"card.sock\"},\"x-no-posted-writes\":true}'
 Writes that are not posted keep the guest's pauses as long as it wants them.")]
 pub struct Device {
-    /// Image file behind the card. The board's own card takes its size; a card named by --card must fit into it [default: generated memory]
+    /// Image file behind the card. The board's own card takes its size; a card named by --card must fit into it (what is left over is not used) [default: generated memory]
     image: Option<PathBuf>,
     /// Path of the socket
     #[arg(long, value_name = "PATH")]
@@ -40,7 +39,7 @@ pub struct Device {
 
 impl Device {
     pub fn run(self) -> Result<ExitCode, Error> {
-        let platform = Platform::load(&self.platform).map_err(Error::input)?;
+        let platform = device::platform(&self.platform).map_err(Error::Input)?;
         let image = self.image.as_deref().map(|path| super::image(path, true)).transpose()?;
         let (medium, _lock) = image.unzip();
         let begun = super::serve::signals(&ENDING, |control: &device::Control, _| control.stop())?;

@@ -152,9 +152,13 @@ fn whole(text: &str) -> Result<u64, String> {
     text.parse().map_err(|_| format!("expected a whole number from 0 to {}, in digits", u64::MAX))
 }
 
+/// More threads than any machine has use for.
+const THREADS_MAX: usize = 1024;
+
 /// A count of threads.
 fn threads(text: &str) -> Result<usize, String> {
-    text.parse().ok().filter(|&n| n > 0).ok_or_else(|| "expected a whole number from 1 on".to_owned())
+    let threads = text.parse().ok().filter(|n| (1..=THREADS_MAX).contains(n));
+    threads.ok_or_else(|| format!("expected a whole number from 1 to {THREADS_MAX}"))
 }
 
 /// An image file and its bytes, kept for this program as long as the lock lives.

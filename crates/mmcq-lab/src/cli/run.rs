@@ -40,7 +40,7 @@ pub struct Run {
     /// Seed of everything random that is not fio's own
     #[arg(long, default_value_t = 1, value_parser = super::whole)]
     seed: u64,
-    /// Image file behind the card instead of generated memory. The board's own card takes its size; a card named by --card must fit into it
+    /// Image file behind the card instead of generated memory. The board's own card takes its size; a card named by --card must fit into it (what is left over is not used)
     #[arg(long, value_name = "FILE")]
     image: Option<PathBuf>,
     /// Lets jobs write to the image

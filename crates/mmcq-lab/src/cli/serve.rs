@@ -22,7 +22,7 @@ use std::process::ExitCode;
   nbdinfo 'nbd+unix:///?socket=card.img.sock'
   fio --name=w --rw=randwrite --size=64M --ioengine=nbd --uri='nbd+unix:///?socket=card.img.sock' --verify=crc32c")]
 pub struct Serve {
-    /// Image file behind the card. The board's own card takes its size; a card named by --card must fit into it
+    /// Image file behind the card. The board's own card takes its size; a card named by --card must fit into it (what is left over is not used)
     image: PathBuf,
     /// Clients may write
     #[arg(long)]
@@ -49,8 +49,8 @@ pub struct Listen {
     /// Listen at a port instead; without an address on this machine only
     #[arg(long, value_name = "[ADDRESS:]PORT")]
     tcp: Option<String>,
-    /// Name of the export
-    #[arg(long, value_name = "NAME", default_value = "card")]
+    /// Name of the export, 4096 bytes at most
+    #[arg(long, value_name = "NAME", default_value = "card", value_parser = export_name)]
     pub export: String,
 }
 
@@ -141,6 +141,16 @@ fn beside(image: &Path) -> PathBuf {
     let mut name = image.to_owned().into_os_string();
     name.push(".sock");
     name.into()
+}
+
+/// The longest string of the protocol.
+const NAME_MAX: usize = 4096;
+
+fn export_name(text: &str) -> Result<String, String> {
+    match text.len() {
+        0..=NAME_MAX => Ok(text.to_owned()),
+        bytes => Err(format!("a name of {bytes} bytes, expected {NAME_MAX} at most")),
+    }
 }
 
 fn address(text: &str) -> Result<SocketAddr, Error> {

@@ -5,7 +5,7 @@ use super::{Error, print, threads, whole};
 use clap::{Args, ValueEnum};
 use mmcq_lab::torture::case::Case;
 use mmcq_lab::torture::run::{Bench, CARDS, run};
-use mmcq_lab::torture::score::Score;
+use mmcq_lab::torture::score::{Score, counted};
 use mmcq_lab::torture::shrink::shrink;
 use mmcq_lab::torture::swarm::Swarm;
 use mmcq_lab::torture::trace::{HEADING, InOrder};
@@ -32,13 +32,19 @@ pub struct Torture {
     /// Requests at random, at least [default: 5000000]
     #[arg(long, value_name = "N", value_parser = whole)]
     ios: Option<u64>,
-    /// Mean share of events that go wrong in random runs, 0 to 1 [default: 0.002]
+    /// How often things go wrong in random runs, 0 to 1 [default: 0.002]
+    ///
+    /// The mean chance with which a kind of fault strikes at an event that it can strike, where it is on: one run in five has no faults, in the others each of 23 kinds is on
+    /// with a chance of 0.3. So the faults that are printed are about 0.6 x RATE of the controller's events.
     #[arg(long, value_name = "RATE", value_parser = share)]
     faults: Option<f64>,
-    /// Power cuts in random runs, about [default: 30000]
+    /// Power cuts in random runs, roughly [default: 30000]
+    ///
+    /// Each run (of 250 requests in the mean) ends with one, however few are asked for, and has at most about 20 more. Those beyond the end of their run do not happen: about a
+    /// quarter fewer are printed.
     #[arg(long, value_name = "N", value_parser = whole)]
     cuts: Option<u64>,
-    /// Only this card in random runs
+    /// Only this card in random runs, of the campaign's five: sdhc-16g-hs, emmc-hs200, hbg4a2, emmc-4g-old, sdsc-1g
     #[arg(long, value_name = "CARD")]
     card: Option<String>,
     /// Which campaigns [default: all]
@@ -50,7 +56,7 @@ pub struct Torture {
     /// 100 million requests and 400 thousand cuts (the random runs take about 6 minutes on two free cores), programs of five operations
     #[arg(long, conflicts_with_all = ["ios", "cuts", "length"])]
     long: bool,
-    /// Threads [default: one for each core]
+    /// Threads, 1 to 1024 [default: one for each core]
     #[arg(long, value_name = "N", value_parser = threads)]
     jobs: Option<usize>,
     /// Prints the random run of this seed: the machine, the requests, what goes wrong and what is on the bus
@@ -67,6 +73,9 @@ pub struct Torture {
     #[arg(long, value_name = "FILE", requires = "catalogue")]
     write: Option<PathBuf>,
     /// Plants bugs in the core, one after the other, and tells how soon each is found
+    ///
+    /// Columns: who found it; `requests` until then by the first seed; the `median` of three seeds (where chance found it; otherwise the same number); `seconds` until then, of one
+    /// thread; the promise that was broken first.
     #[cfg(feature = "plant")]
     #[arg(long, conflicts_with_all = ["seed", "ios", "faults", "cuts", "mode", "length", "long", "replay", "catalogue"])]
     plants: bool,
@@ -90,7 +99,7 @@ enum Mode {
     Exhaustive,
     /// Each kind of fault at every event of twelve workloads
     Sweep,
-    /// A second fault at every event of the recovery from the first
+    /// A second fault at every event of the recovery from the first: about two minutes of processor time, one minute on two free cores
     Double,
     /// Faults that stay
     Permanent,
@@ -164,7 +173,9 @@ impl Torture {
             explain(&score, &|seed| (mode == Mode::Swarm).then(|| self.replaying(seed)))?;
         }
         let seconds = began.elapsed().as_secs_f64();
-        print(&format!("{broken} promises broken, {over} recoveries over budget, {seconds:.1} s\n"))?;
+        let (promises, recoveries) =
+            (counted(broken, "promise"), if over == 1 { "recovery" } else { "recoveries" });
+        print(&format!("{promises} broken, {over} {recoveries} over budget, {seconds:.1} s\n"))?;
         Ok(if broken + over > 0 { ExitCode::from(1) } else { ExitCode::SUCCESS })
     }
 
@@ -304,7 +315,8 @@ fn replay(case: &Case) -> Result<ExitCode, Error> {
             Ok(ExitCode::from(1))
         }
         None => {
-            print(&format!("{} requests, {} cuts, nothing broken\n", outcome.requests, outcome.cuts))?;
+            let (requests, cuts) = (counted(outcome.requests, "request"), counted(outcome.cuts, "cut"));
+            print(&format!("{requests}, {cuts}, nothing broken\n"))?;
             Ok(ExitCode::SUCCESS)
         }
     }
@@ -386,6 +398,12 @@ mod tests {
     }
 
     #[test]
+    fn the_help_names_the_cards() {
+        let help = <Program as clap::CommandFactory>::command().render_help().to_string();
+        assert!(help.contains(&CARDS.join(", ")), "{help}");
+    }
+
+    #[test]
     fn what_would_do_nothing_is_refused() {
         for line in [
             "--replay 1 --mode swarm",
@@ -415,7 +433,8 @@ mod tests {
             ("--ios x", "expected a whole number"),
             ("--faults 2", "expected a number from 0 to 1"),
             ("--length 7", "expected 1 to 6"),
-            ("--jobs 0", "expected a whole number from 1 on"),
+            ("--jobs 0", "expected a whole number from 1 to 1024"),
+            ("--jobs 1025", "expected a whole number from 1 to 1024"),
         ] {
             let error = parse(&format!("mmcq torture {line}")).unwrap_err();
             assert!(error.contains(expected), "{error}");

@@ -47,6 +47,21 @@ pub struct Setup {
     pub id: pci::Id,
 }
 
+/// The board of this name, or from a file whose name ends in `.toml`. An error is one line and names boards with an SDHCI controller alone.
+pub fn platform(name: &str) -> Result<Platform, String> {
+    let sdhci = |name: &&str| {
+        Platform::load(name).is_ok_and(|known| matches!(known.controller, ControllerConfig::Sdhci(_)))
+    };
+    if !name.ends_with(".toml") && !sdhci(&name) {
+        let known: Vec<&str> = Platform::names().filter(sdhci).collect();
+        return Err(format!(
+            "platform {name}: no board of this name has an sdhci and a card with blocks; expected a file ending in .toml or one of: {}",
+            known.join(", ")
+        ));
+    }
+    Platform::load(name).map_err(|error| error.to_string())
+}
+
 /// What happened until the guest left.
 #[derive(Debug)]
 pub struct Summary {

@@ -28,6 +28,7 @@ use machine::Machine;
 use simulated::Simulated;
 use socket::Socket;
 use std::collections::HashMap;
+use std::io::{self, ErrorKind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -128,6 +129,12 @@ fn serve_machine(
     machine.run(&messages, &|damage| told(Event::PowerCut(damage)))
 }
 
+/// The client went away, which is its right. (Errors of our own have no number.)
+fn hung_up(error: &io::Error) -> bool {
+    error.raw_os_error().is_some()
+        && matches!(error.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset)
+}
+
 fn accept<W: Fn(Event) + Send + Sync + 'static>(
     listener: &Listener,
     export: &Arc<Export>,
@@ -157,7 +164,9 @@ fn accept<W: Fn(Event) + Send + Sync + 'static>(
         let (export, disk, clients) = (export.clone(), disk.clone(), clients.clone());
         let (watch, connected) = (watch.clone(), connected.clone());
         std::thread::spawn(move || {
-            if let Err(error) = connection::serve(socket, client, &export, &disk) {
+            if let Err(error) = connection::serve(socket, client, &export, &disk)
+                && !hung_up(&error)
+            {
                 watch(Event::Client(client, error.to_string()));
             }
             clients.lock().unwrap_or_else(PoisonError::into_inner).remove(&client);

@@ -284,9 +284,9 @@ pub enum Visit {
 /// What a campaign wants of its cases.
 #[derive(Clone, Copy, Debug)]
 pub struct Wishes {
-    /// Mean share of events that are struck, in the cases that are struck at all.
+    /// Mean chance of a kind of fault, where it is on, to strike at an event that it can strike.
     pub faults: f64,
-    /// Mean number of cuts in a run beside the one at its end.
+    /// Mean number of cuts that are drawn for a run beside the one at its end; those beyond its end do not happen.
     pub cuts: f64,
     /// Mean number of requests.
     pub operations: u32,

@@ -17,7 +17,7 @@ use std::fmt::Write;
 /// What proves that an injection is lived with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Proof {
-    /// Each event of twelve workloads struck once, and from four events on for good.
+    /// Each event of twelve workloads struck once, and for good from each of four events on.
     Sweep,
     /// Struck from an event on for good.
     Lasting,
@@ -219,14 +219,17 @@ pub fn page(tried: &Tried) -> String {
     let mut text = String::from(
         "# Failures that the stack lives with\n\n\
          Made by `mmcq torture --catalogue --write docs/FAILURES.md`; a test makes it again and compares. *Swept*: the fault struck once at each event of\n\
-         twelve workloads, until a run came to its end without it; and from four events on for good. *Lasting*: for good alone. *Campaign*: the runs of this\n\
+         twelve workloads, until a run came to its end without it; and for good, starting at each of four chosen events. *Lasting*: for good alone. *Campaign*: the runs of this\n\
          command (`always`: random runs in which memory, order and names of slots are looked at all the time; `clock`: the same, as the nanoseconds pass 32\n\
          bits; `programs`: all programs of three operations with all cuts; `swap`, `bounce`: another card, or the same one many times, at each event). *Once*:\n\
          runs in which it struck once (all runs of a campaign). *Stays*: runs in which it struck again and again from one event on. *Worst*: virtual\n\
-         milliseconds that the work of such a run took longer than without it. The rest is proved by the test that is named.\n\n\
+         milliseconds that the work of such a run took longer than without it, from the first request after bring-up to the last answer. The rest is proved by\n\
+         the test that is named.\n\n\
          Read the times so: what stays costs every request its recovery, each within its budget, until the card is declared dead; *stays, worst* is the sum.\n\
          And what only a deadline can show (a lost interrupt, a circuit that hangs, a busy without end, a controller that is gone) costs that deadline, even\n\
-         once: up to 30 s of a flush, and as long again for the questions after it. Neither is a broken promise.\n",
+         once: up to 30 s of a flush, and as long again for the questions after it. Neither is a broken promise. So *worst* may exceed the time of a response,\n\
+         which begins when the stack sees the failure. C1, say: in a slot with card detection requests end some milliseconds after the card was taken out; the eMMC of\n\
+         other workloads has none, and that it is gone only shows at the deadline of its read (a fifth of a second) or write (half a second).\n",
     );
     for (letter, title) in CHAPTERS {
         let _ = write!(

@@ -123,6 +123,12 @@ fn add(recoveries: &mut BTreeMap<String, Recovery>, name: &str, errors: u64, ns:
     }
 }
 
+/// So many of these, in words: "1 run", "2 runs".
+#[must_use]
+pub fn counted(count: u64, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+}
+
 /// A strike's name without its numbers.
 pub fn name(strike: Strike) -> String {
     let text = format!("{strike:?}");
@@ -258,13 +264,13 @@ impl Score {
         let rate = self.requests as f64 / seconds.max(1e-9);
         let _ = writeln!(
             text,
-            "  {} runs, {} requests ({} errors, {} dropped), {} power cuts, {} faults; {seconds:.1} s, {rate:.0} requests/s",
-            self.runs,
-            self.requests,
-            self.errors,
+            "  {}, {} ({}, {} dropped), {}, {}; {seconds:.1} s, {rate:.0} requests/s",
+            counted(self.runs, "run"),
+            counted(self.requests, "request"),
+            counted(self.errors, "error"),
             self.dropped,
-            self.cuts,
-            self.faults()
+            counted(self.cuts, "power cut"),
+            counted(self.faults(), "fault")
         );
         let _ = writeln!(
             text,
@@ -300,9 +306,11 @@ impl Score {
             let (p50, p100) = recovery.p50_p100_ns();
             let _ = writeln!(
                 text,
-                "  {name:<22} {:>6} runs, {:>6} errors, took longer by {:>10.3} ms p50, {:>10.3} ms p100",
+                "  {name:<22} {:>6} {:<5} {:>6} {:<7} took longer by {:>10.3} ms p50, {:>10.3} ms p100",
                 recovery.times_ns.len(),
+                if recovery.times_ns.len() == 1 { "run," } else { "runs," },
                 recovery.errors,
+                if recovery.errors == 1 { "error," } else { "errors," },
                 p50 as f64 / 1e6,
                 p100 as f64 / 1e6
             );
@@ -310,6 +318,8 @@ impl Score {
         if !self.classes.is_empty() {
             // A whole reset of an SDHCI takes the card's supply too: its budget is the controller's alone.
             text += "  times of recovery, from when the stack sees a failure to the next step or answer; what a reset takes from the card counts as the step after it\n";
+            text += "  each run's budget is its class's and the longest transfer, for whole incidents what the card declares for itself; where the card is busy for long or its medium does not\n";
+            text += "  answer, the whole incident alone is judged, for that is the card's own time: so p100 may lie above all budgets of its class\n";
         }
         for (class, times) in &self.classes {
             let ms = |ns: u64| ns as f64 / 1e6;

@@ -16,9 +16,9 @@ pub struct Swarm {
     pub seed: u64,
     /// Requests, at least.
     pub requests: u64,
-    /// Mean share of events that are struck.
+    /// See [`Wishes::faults`].
     pub faults: f64,
-    /// Power cuts, at least about.
+    /// Power cuts, roughly: each run ends with one, and those that are drawn beyond its end do not happen.
     pub cuts: u64,
     /// Only this card.
     pub card: Option<usize>,

@@ -5,7 +5,7 @@ mod sparse;
 
 use std::collections::BTreeSet;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use image::Image;
 use sparse::Sparse;
@@ -64,6 +64,8 @@ pub struct Medium {
     backing: Backing,
     bytes: u64,
     read_only: bool,
+    /// The image's file.
+    path: Option<PathBuf>,
     /// Sectors that cannot be read until they are written.
     spoiled: BTreeSet<u64>,
 }
@@ -81,7 +83,7 @@ impl Medium {
             return Err(MediumError::Size { bytes });
         }
         let backing = Backing::Sparse(Sparse::new(bytes, fill));
-        Ok(Self { backing, bytes, read_only: false, spoiled: BTreeSet::new() })
+        Ok(Self { backing, bytes, read_only: false, path: None, spoiled: BTreeSet::new() })
     }
 
     /// An image file; its length is the size. Nothing is written at opening.
@@ -99,13 +101,20 @@ impl Medium {
         if !bytes.is_multiple_of(SECTOR_BYTES) {
             return Err(MediumError::Ragged { path: name, bytes });
         }
-        Ok(Self { backing: Backing::Image(Box::new(image)), bytes, read_only, spoiled: BTreeSet::new() })
+        let (backing, path) = (Backing::Image(Box::new(image)), Some(path.to_owned()));
+        Ok(Self { backing, bytes, read_only, path, spoiled: BTreeSet::new() })
     }
 
     /// Size.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.bytes
+    }
+
+    /// The image's file; `None`: memory.
+    #[must_use]
+    pub fn path(&self) -> Option<&Path> {
+        self.path.as_deref()
     }
 
     /// Only the first bytes are used from now on.
