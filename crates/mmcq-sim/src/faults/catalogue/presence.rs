@@ -7,7 +7,7 @@ pub(super) const ENTRIES: &[Entry] = &[
     entry(
         "C1",
         "The card is taken out at any event of a transfer",
-        "every request ends within 100 ms, after DMA has stopped",
+        "every request ends, after DMA has stopped: within 100 ms where the slot tells that the card is gone, at its deadline where it does not",
         &[
             once("remove", Point::Command, Strike::Remove),
             once("remove_read", Point::ReadBlock, Strike::Remove),
