@@ -13,7 +13,7 @@ say() { echo "size.sh: $*" >&2; }
 # shellcheck source=bare-target.sh
 . ../../tools/bare-target.sh
 limit_reader=${LIMIT_READER:-41984}
-limit_sd_reader=${LIMIT_SD_READER:-35328}
+limit_sd_reader=${LIMIT_SD_READER:-35456}
 limit_transfer=${LIMIT_TRANSFER:-25088}
 limit_kept=${LIMIT_KEPT:-65536}
 limit_ram=${LIMIT_RAM:-4096}

@@ -24,7 +24,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
                 self.give_up(id.index)
             }
             // A write of which a part has gone out, or that is made again because nobody knows its fate, is not half undone.
-            State::Queued if slot.moved_blocks == 0 && !slot.redone => {
+            State::Queued if slot.moved_blocks == 0 && !(P::RECOVERS && slot.redone) => {
                 if let Some(waiting) = self.told(id.index) {
                     self.policy.cancelled(&waiting);
                 }
