@@ -5,6 +5,9 @@ use super::{BLOCK_BYTES, Engine};
 use crate::host::{BusOp, Host, Timing, Width};
 use crate::sched::Policy;
 
+/// No bus is slower: cards are brought up at 100 kHz at least [SD 4.2.1].
+const SLOWEST_HZ: u32 = 4_000;
+
 impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     /// The limits of a transfer: host, configuration, engine.
     pub(super) fn limits(&self) -> Limits {
@@ -42,7 +45,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             Width::W4 => 4,
             Width::W8 => 8,
         };
-        // 4096 bits, and some clocks for start, CRC and end.
-        self.block_ns = (4096 / lines + 40) * 1_000_000_000 / u64::from(self.clock_hz.max(1));
+        // 4096 bits, and some clocks for start, CRC and end; of any number of blocks the time is below 2^64 ns.
+        self.block_ns = (4096 / lines + 40) * 1_000_000_000 / u64::from(self.clock_hz.max(SLOWEST_HZ));
     }
 }
