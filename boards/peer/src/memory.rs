@@ -37,6 +37,7 @@ unsafe impl GlobalAlloc for Allocator {
         })
     }
 
+    // SAFETY: of the trait: what comes back goes to the heap that gave it, with its layout.
     unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
         let Some(at) = NonNull::new(at) else { return };
         // SAFETY: the only reference, since interrupts are off; the caller brings back what `alloc` gave.
@@ -84,6 +85,7 @@ impl DmaOp for Identity {
         Ok(())
     }
 
+    // SAFETY: of the trait: the caller keeps the memory until it is unmapped.
     unsafe fn map_streaming(
         &self,
         _: DmaConstraints,
