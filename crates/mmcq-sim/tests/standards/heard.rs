@@ -29,7 +29,7 @@ pub struct Heard {
 
 impl Heard {
     /// This card; it does not answer the command `deaf_to`.
-    pub fn new(card: Box<dyn Card>, deaf_to: Option<u8>) -> (Box<dyn Card>, Rc<RefCell<Log>>) {
+    pub fn around(card: Box<dyn Card>, deaf_to: Option<u8>) -> (Box<dyn Card>, Rc<RefCell<Log>>) {
         let log = Rc::new(RefCell::new(Log::default()));
         (Box::new(Heard { card, log: log.clone(), deaf_to }), log)
     }
