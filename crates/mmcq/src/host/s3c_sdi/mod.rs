@@ -9,6 +9,11 @@
 //! the SD clock rather than lose data. Where [`DmaUse::From`] says so, the platform's DMA moves a buffer
 //! instead; it takes one piece of memory, so that [`Caps::max_segments`] is 1 then.
 //!
+//! The controller's end of data speaks of the lines. The driver reports the end when the FIFO is empty and the
+//! DMA has stopped. Until then it enables the interrupt *transmit FIFO half empty* and looks again, a bounded
+//! number of times. Where that does not interrupt, the platform calls
+//! [`Engine::on_irq`](crate::engine::Engine::on_irq) at the DMA's own end.
+//!
 //! # Accesses
 //! Words of the FIFO apart, reads and writes of registers are, from start to end:
 //!
@@ -18,7 +23,7 @@
 //! | CMD53, 4 bytes from the card | 3 | 6 | 9 |
 //! | CMD53, 2 KiB from the card | 3 | 5 or 6, and 1 at each half full: at most 64 | at most 72 |
 //! | CMD53, 2 KiB to the card | 4 | 6, and 1 at each half empty: at most 71 | at most 81 |
-//! | CMD53, 2 KiB by DMA | 6 | 5 | 11 |
+//! | CMD53, 2 KiB by DMA | 6 | 7 | 13 |
 //!
 //! To these come: 1 where the kind of phase differs from the last one's (interrupt enables), 1 for the first
 //! command after data (the data circuits are disarmed), 1 for a new block size, 1 after data that are not
