@@ -20,13 +20,8 @@ pub struct S3cSdiConfig {
 
 impl S3cSdiConfig {
     /// 50 MHz before the prescaler, a GPIO on DAT1, DMA.
-    pub const S3C2440: S3cSdiConfig = S3cSdiConfig {
-        pclk_hz: 50_000_000,
-        dat1_gpio: true,
-        dma: true,
-        dma_word_ns: 100,
-        loses_edges: true,
-    };
+    pub const S3C2440: S3cSdiConfig =
+        S3cSdiConfig { pclk_hz: 50_000_000, dat1_gpio: true, dma: true, dma_word_ns: 100, loses_edges: true };
 
     /// Refuses values that no controller has: one line with the key, the value and what was expected.
     pub fn check(&self) -> Result<(), String> {

@@ -69,7 +69,7 @@ use regs::*;
 /// In [`Segment::bus`]: the segment is mapped for DMA. Bus addresses have 32 bits, so it is none of theirs.
 const MAPPED: u64 = 1 << 63;
 /// Bytes in a block that a phase may ask for.
-const BLOCK_BYTES_MAX: u32 = 2048;
+const BLOCK_BYTES_MAX: u16 = 2048;
 
 /// A controller: registers `R`, memory seen through `D`.
 ///
@@ -161,7 +161,7 @@ impl<R: Regs, D: Dma> S3cSdi<R, D> {
 fn caps(config: &Config, slowest_hz: u32, fastest_hz: u32) -> Caps {
     let dma = config.dma != DmaUse::Never;
     let high_speed = fastest_hz > 25_000_000;
-    let max_bytes = COUNT_MAX * BLOCK_BYTES_MAX;
+    let max_bytes = COUNT_MAX * u32::from(BLOCK_BYTES_MAX);
     Caps {
         auto_stop: false,
         auto_count: false,
@@ -172,6 +172,7 @@ fn caps(config: &Config, slowest_hz: u32, fastest_hz: u32) -> Caps {
         max_busy_ns: u64::from(TIMER_MAX) * 1_000_000_000 / u64::from(fastest_hz.max(1)),
         max_segments: if dma { 1 } else { u16::MAX },
         max_segment_bytes: max_bytes,
+        max_block_bytes: BLOCK_BYTES_MAX,
         max_blocks: COUNT_MAX,
         max_bytes,
         align: 1,

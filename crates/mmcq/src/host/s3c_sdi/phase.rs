@@ -98,7 +98,7 @@ impl<R: Regs, D: Dma> S3cSdi<R, D> {
     /// Who moves these data; nothing is written.
     fn plan(&self, data: &Data, segments: &[Segment]) -> Result<Work, StartError> {
         let block = u32::from(data.block_size);
-        if !(1..=BLOCK_BYTES_MAX).contains(&block) || !(1..=COUNT_MAX).contains(&data.blocks) {
+        if !(1..=BLOCK_BYTES_MAX).contains(&data.block_size) || !(1..=COUNT_MAX).contains(&data.blocks) {
             return Err(StartError::Unsupported);
         }
         if data.blocks > 1 && !block.is_multiple_of(4) {
