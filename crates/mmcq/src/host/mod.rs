@@ -11,6 +11,7 @@ pub mod regs;
 pub mod rtsx;
 pub mod s3c_sdi;
 pub mod sdhci;
+pub mod surroundings;
 
 use crate::spec::command::Command;
 use crate::spec::response::Response;
