@@ -63,6 +63,7 @@ impl<'m, 'b> BusHost<'m, 'b> {
             max_busy_ns: GIVE_UP_NS,
             max_segments: SEGMENTS,
             max_segment_bytes: bytes,
+            max_block_bytes: 2048,
             max_blocks: bytes / BLOCK_BYTES,
             max_bytes: bytes,
             align: 1,

@@ -291,6 +291,8 @@ pub struct Caps {
     pub max_segments: u16,
     /// Bytes in a segment.
     pub max_segment_bytes: u32,
+    /// Bytes in a block, at least 512.
+    pub max_block_bytes: u16,
     /// Blocks in a transfer.
     pub max_blocks: u32,
     /// Bytes in a transfer.
@@ -318,6 +320,12 @@ impl Caps {
     /// The bit of a timing in [`Caps::timings`].
     pub const fn timing_bit(timing: Timing) -> u16 {
         1 << timing as u16
+    }
+
+    /// Blocks of 512 bytes that a transfer from or to one piece of memory may have, 1 to 65535.
+    pub fn blocks_in_one_piece(&self) -> u16 {
+        let bytes = self.max_bytes.min(self.max_segment_bytes);
+        u16::try_from(self.max_blocks.min(bytes / 512).max(1)).unwrap_or(u16::MAX)
     }
 
     /// Does the host do this timing?

@@ -68,6 +68,7 @@ impl Config {
             max_busy_ns: 0,
             max_segments: 64,
             max_segment_bytes: DATA_BYTES_MAX,
+            max_block_bytes: super::regs::DATA_BLOCK_BYTES_MAX,
             max_blocks: DATA_BYTES_MAX,
             max_bytes: DATA_BYTES_MAX,
             align: 1,

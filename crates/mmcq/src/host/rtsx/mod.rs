@@ -180,6 +180,7 @@ fn caps(config: &Config) -> Caps {
         max_busy_ns: CHECK_NS,
         max_segments: list::SEGMENTS as u16,
         max_segment_bytes: list::SEGMENT_BYTES,
+        max_block_bytes: phase::BLOCK_BYTES_MAX,
         max_blocks: u16::MAX.into(),
         max_bytes: list::SEGMENT_BYTES,
         align: 4,

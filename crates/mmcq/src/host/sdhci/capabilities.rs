@@ -164,6 +164,7 @@ impl Model {
             },
             max_segments,
             max_segment_bytes,
+            max_block_bytes: self.max_block_bytes,
             max_blocks: MAX_BLOCKS,
             max_bytes,
             align: if self.mode == TransferMode::Pio { 1 } else { 4 },
