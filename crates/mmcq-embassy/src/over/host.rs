@@ -77,6 +77,7 @@ impl<'m, 'b> BusHost<'m, 'b> {
             },
             timings,
             signal18: false,
+            signal18_fixed: false,
             fixed: true,
         };
         Ok(BusHost { mailbox, caps, width: Width::W1, clock_hz: 0, phase: None, give_up_ns: 0 })

@@ -296,6 +296,7 @@ fn run(
         width: Width::W8,
         timings: u16::MAX,
         signal18: true,
+        signal18_fixed: false,
         fixed: true,
     };
     let target = Target {

@@ -59,6 +59,7 @@ impl Card {
             width: Width::W4,
             timings: Caps::timing_bit(Timing::Legacy),
             signal18: false,
+            signal18_fixed: false,
             fixed: true,
         };
         Card { caps, registers: REGISTERS, running: None, listening: false }

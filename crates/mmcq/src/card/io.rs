@@ -409,13 +409,8 @@ impl<L: Lock, H: Host, const N: usize, P: Policy> Io<'_, '_, L, H, N, P> {
         self.session.bus(BusOp::Timing(timing)).await?;
         let clock_hz = speed::clock(caps, options, sd::limits_of(timing));
         self.session.bus(BusOp::Clock(clock_hz)).await?;
-        if sd_limits::speed(timing).is_some_and(|speed| speed.tuned) {
-            let bytes = 64;
-            let tuned = self.session.tune(sd_cmd::send_tuning_block(), bytes, sd_limits::TUNING_BLOCKS).await;
-            // As for memory: SDR50 may go untuned if the card does not know CMD19.
-            if tuned.is_err() && !(timing == Timing::Sdr50 && self.session.unanswered()) {
-                return Err(Failed);
-            }
+        if sd::tuned(timing, caps.timings) {
+            self.session.tune(sd_cmd::send_tuning_block(), 64, sd_limits::TUNING_BLOCKS).await?;
         }
         // Is it still heard? The first answer may speak of tuning blocks that were lost.
         self.session.command(cmd::io_read(0, reg::REVISION)).await?;

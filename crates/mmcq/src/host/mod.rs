@@ -308,15 +308,22 @@ pub struct Caps {
     pub clock_hz: (u32, u32),
     /// Widest bus.
     pub width: Width,
-    /// Timings, one bit each: see [`Caps::can`].
+    /// Timings, one bit each: see [`Caps::can`]; and [`Caps::SDR50_TUNED`].
     pub timings: u16,
     /// 1.8 V signalling.
     pub signal18: bool,
+    /// The lines are at 1.8 V and cannot leave it (VCCQ of a soldered eMMC on a rail of its own): bring-up
+    /// never asks for 3.3 V.
+    pub signal18_fixed: bool,
     /// The card is soldered: presence is never asked.
     pub fixed: bool,
 }
 
 impl Caps {
+    /// A bit of [`Caps::timings`]: the host needs a tuned sampling point in SDR50 [SDHC 2.2.25]. Without it
+    /// bring-up sends no CMD19 there.
+    pub const SDR50_TUNED: u16 = 1 << 15;
+
     /// The bit of a timing in [`Caps::timings`].
     pub const fn timing_bit(timing: Timing) -> u16 {
         1 << timing as u16

@@ -159,6 +159,7 @@ pub fn caps() -> Caps {
             | bit(Timing::Sdr104)
             | bit(Timing::Ddr50),
         signal18: false,
+        signal18_fixed: false,
         fixed: true,
     }
 }

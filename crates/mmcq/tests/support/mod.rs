@@ -171,6 +171,7 @@ pub fn caps() -> Caps {
         width: Width::W8,
         timings: Caps::timing_bit(Timing::Legacy),
         signal18: false,
+        signal18_fixed: false,
         fixed: true,
     }
 }

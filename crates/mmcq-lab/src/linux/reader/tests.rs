@@ -187,6 +187,7 @@ fn run(close: Close, steps: &[Do], stop_status: u32) -> Ran {
         width: Width::W4,
         timings: u16::MAX,
         signal18: true,
+        signal18_fixed: false,
         fixed: true,
     };
     let target = Target {

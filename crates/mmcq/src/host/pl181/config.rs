@@ -78,6 +78,7 @@ impl Config {
             width: self.width.min(Width::W4),
             timings: Caps::timing_bit(Timing::Legacy) | high,
             signal18: false,
+            signal18_fixed: false,
             fixed: true,
         }
     }

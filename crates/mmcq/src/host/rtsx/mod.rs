@@ -167,6 +167,7 @@ fn caps(config: &Config) -> Caps {
         timings |= bit(Timing::Sdr12)
             | bit(Timing::Sdr25)
             | bit(Timing::Sdr50)
+            | Caps::SDR50_TUNED
             | bit(Timing::Sdr104)
             | bit(Timing::Ddr50);
     }
@@ -190,6 +191,7 @@ fn caps(config: &Config) -> Caps {
         width: config.width.min(Width::W4),
         timings,
         signal18: config.signal18,
+        signal18_fixed: false,
         fixed: config.fixed,
     }
 }

@@ -183,6 +183,7 @@ fn caps(config: &Config, slowest_hz: u32, fastest_hz: u32) -> Caps {
         timings: Caps::timing_bit(Timing::Legacy)
             | if high_speed { Caps::timing_bit(Timing::HighSpeed) } else { 0 },
         signal18: false,
+        signal18_fixed: false,
         fixed: true,
     }
 }

@@ -221,6 +221,7 @@ impl<const N: usize> Rig<N> {
             width: Width::W4,
             timings: Caps::timing_bit(Timing::Legacy),
             signal18: false,
+            signal18_fixed: false,
             fixed: true,
             beside: false,
         };
