@@ -20,7 +20,7 @@ struct Told {
 fn told(register_ma: u32, board_ma: u16, options: Options) -> Told {
     let (card, log) = Heard::around(storage_card("sdxc-128g-uhs"), None);
     // The other voltages have nothing to do with it.
-    let model = SdhciConfig { max_current: 0x00ff_ff00 | register_ma / 4, ..SdhciConfig::GENERIC_4_20 };
+    let model = SdhciConfig { max_current: 0x00ff_ff00 | (register_ma / 4), ..SdhciConfig::GENERIC_4_20 };
     let driver = sdhci::Config { supply_ma: board_ma, ..sdhci::Config::new() };
     let rig = Rig::with_card(card, model, driver, 0).unwrap();
     let found = rig.bring_up(options).unwrap();
@@ -32,7 +32,7 @@ fn told(register_ma: u32, board_ma: u16, options: Options) -> Told {
         named
             .map(|arg| arg >> (4 * (group - 1)) & 0xf)
             .filter(|&function| function != 0xf)
-            .last()
+            .next_back()
             .unwrap_or(15)
     };
     Told {
