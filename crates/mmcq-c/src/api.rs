@@ -2,18 +2,20 @@
 
 use crate::code::{self, MMCQ_E_ARGUMENT, MMCQ_E_STATE, MMCQ_OK};
 use crate::keeper::Keeper;
-use crate::platform::{Its, MMCQ_EMMC_18, mmcq_platform};
+use crate::platform::{Its, MMCQ_EMMC_18, mmcq_idle, mmcq_platform};
 use core::cell::{Cell, UnsafeCell};
 use core::ffi::c_char;
+use core::future::poll_fn;
 use core::mem::MaybeUninit;
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU8, Ordering};
+use core::task::Poll;
 use mmcq::block::BlockDevice;
 use mmcq::card::{self, Card, Family, SCRATCH_BYTES};
 use mmcq::engine::{BLOCK_BYTES, Config, DmaBuf};
 use mmcq::host::Width;
 use mmcq::host::sdhci::{self, Sdhci, Table};
-use mmcq::task::{Shared, Timer};
+use mmcq::task::{Idle, Shared, Timer};
 
 pub(crate) const HOSTS: usize = 2;
 const SLOTS: usize = 8;
@@ -206,12 +208,10 @@ pub unsafe extern "C" fn mmcq_bring_up(host: u32, card: *mut mmcq_card) -> i32 {
         return MMCQ_E_ARGUMENT;
     }
     let Some(scratch) = stack.with(|_| place.scratch_buf.take()) else { return MMCQ_E_STATE };
-    while place.keeper.leave(stack) {
-        stack.turn();
-        platform.wait();
-    }
+    let left = poll_fn(|_| if place.keeper.leave(stack) { Poll::Pending } else { Poll::Ready(()) });
+    stack.block_on(left, |idle| platform.wait(idle));
     let future = card::bring_up(stack, scratch, card::Options::DEFAULT);
-    let (result, scratch) = stack.block_on(future, || platform.wait());
+    let (result, scratch) = stack.block_on(future, |idle| platform.wait(idle));
     if let Ok(found) = &result {
         place.keeper.begin(stack, *found, host);
     }
@@ -250,9 +250,9 @@ fn described(stack: &'static Stack, found: &Card) -> mmcq_card {
 }
 
 /// What a thread does that waits for its request.
-fn wait(place: &'static Place, stack: &'static Stack, platform: &mmcq_platform) {
+fn wait(place: &'static Place, stack: &'static Stack, platform: &mmcq_platform, idle: &Idle) {
     place.keeper.go_on(stack);
-    platform.wait();
+    platform.wait(idle);
 }
 
 /// The length in bytes of memory that may be used, or `None`.
@@ -276,7 +276,11 @@ pub unsafe extern "C" fn mmcq_read(host: u32, lba: u64, blocks: u32, memory: *mu
     let Some(bytes) = bytes(memory, blocks) else { return MMCQ_E_ARGUMENT };
     // SAFETY: checked as far as can be, and the caller promised that it is its own until we return. What is in it is never read as a value.
     let memory = unsafe { core::slice::from_raw_parts_mut(memory, bytes) };
-    code::of(BlockDevice::new(stack).read_blocking(lba, memory, || wait(place, stack, platform)).map(|_| ()))
+    code::of(
+        BlockDevice::new(stack)
+            .read_blocking(lba, memory, |idle| wait(place, stack, platform, idle))
+            .map(|_| ()),
+    )
 }
 
 /// See the header.
@@ -292,7 +296,11 @@ pub unsafe extern "C" fn mmcq_write(host: u32, lba: u64, blocks: u32, memory: *c
     let Some(bytes) = bytes(memory, blocks) else { return MMCQ_E_ARGUMENT };
     // SAFETY: checked as far as can be, and the caller promised that nobody changes it until we return.
     let memory = unsafe { core::slice::from_raw_parts(memory, bytes) };
-    code::of(BlockDevice::new(stack).write_blocking(lba, memory, || wait(place, stack, platform)).map(|_| ()))
+    code::of(
+        BlockDevice::new(stack)
+            .write_blocking(lba, memory, |idle| wait(place, stack, platform, idle))
+            .map(|_| ()),
+    )
 }
 
 /// See the header.
@@ -300,7 +308,7 @@ pub unsafe extern "C" fn mmcq_write(host: u32, lba: u64, blocks: u32, memory: *c
 pub extern "C" fn mmcq_flush(host: u32) -> i32 {
     match open(host) {
         Ok((place, stack, platform)) => {
-            code::of(BlockDevice::new(stack).flush_blocking(|| wait(place, stack, platform)))
+            code::of(BlockDevice::new(stack).flush_blocking(|idle| wait(place, stack, platform, idle)))
         }
         Err(code) => code,
     }
@@ -329,6 +337,17 @@ pub extern "C" fn mmcq_poll(host: u32) {
 pub extern "C" fn mmcq_next_deadline_ns(host: u32) -> u64 {
     let next = open(host).ok().and_then(|(_, stack, _)| stack.with(|engine| engine.next_deadline_ns()));
     next.unwrap_or(u64::MAX)
+}
+
+/// See the header.
+///
+/// # Safety
+/// As the header says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mmcq_may_sleep(idle: *const mmcq_idle) -> i32 {
+    // SAFETY: null, or what `wait` was given and may use until it returns, as the caller promised.
+    let idle = unsafe { idle.as_ref() };
+    idle.is_some_and(|idle| idle.0.may_sleep()).into()
 }
 
 /// See the header.

@@ -1,6 +1,6 @@
 //! Calls that wait on the caller's own thread: futures run to their end, single requests, memory that is lent for the call.
 
-use super::{Idle, Lock, Shared};
+use super::{At, Idle, Lock, Op, Shared};
 use crate::engine::{Completion, DmaBuf, Error, Kind, Output, Request, SlotId};
 use crate::host::Host;
 use crate::sched::Policy;
@@ -42,32 +42,16 @@ impl<L: Lock, H: Host, const N: usize, P: Policy> Shared<L, H, N, P> {
         &self,
         kind: Kind,
         memory: core::ptr::NonNull<[u8]>,
-        mut idle: impl FnMut(&Idle),
+        idle: impl FnMut(&Idle),
     ) -> Result<Output, Error> {
         let len = u32::try_from(memory.len()).unwrap_or(u32::MAX);
         // SAFETY: the caller lends the memory until we return, and we do not return (nor unwind) before the slot has given it back.
         let buf = unsafe { DmaBuf::lent(memory.cast(), len) };
         let id = self.submit(Request::new(kind, buf)).map_err(|(error, _)| error)?;
         let quiesce = Quiesce { shared: self, id };
-        let at = Idle::new();
-        loop {
-            at.look();
-            let done = self.with(|engine| {
-                let done = engine.take(id);
-                if done.is_none() {
-                    engine.set_waker(id, Idle::waker());
-                }
-                done
-            });
-            if let Some(completion) = done {
-                core::mem::forget(quiesce);
-                return completion.result;
-            }
-            idle(&at);
-            if at.turns() {
-                self.turn();
-            }
-        }
+        let completion = self.block_on(Op { shared: self, at: At::In(id) }, idle);
+        core::mem::forget(quiesce);
+        completion.result
     }
 }
 

@@ -3,7 +3,7 @@
 use super::cell::LAST;
 use core::cell::Cell;
 use core::ptr::null;
-use core::sync::atomic::Ordering::{Acquire, Release};
+use core::sync::atomic::Ordering::Relaxed;
 use core::task::{RawWaker, RawWakerVTable, Waker};
 
 /// What the `idle` of a [blocking call](super::Shared::block_on) is given: may this thread sleep?
@@ -67,14 +67,15 @@ impl Idle {
 
     /// Before the future is polled: what wakes it from now on is noticed.
     pub(super) fn look(&self) {
-        LAST.store(self.mark(), Release);
+        LAST.store(self.mark(), Relaxed);
     }
 
     /// Nothing has woken this call since its future was polled. False may be a mistake, true is none. Takes no lock, and may be called with
     /// interrupts masked.
     pub fn may_sleep(&self) -> bool {
-        // A waker stores 0, another call its own mark; only `look` puts ours back. So a wake-up is never taken for none.
-        LAST.load(Acquire) == self.mark()
+        // A waker stores 0, another call its own mark; only `look` puts ours back. So a wake-up is never taken for none. The order of these
+        // accesses comes from the lock of what was polled, and from how the platform ends a sleep.
+        LAST.load(Relaxed) == self.mark()
     }
 
     /// This thread leaves its next turn out: an interrupt handler and an alarm drive the stack, and wake this thread after each call of
@@ -108,5 +109,5 @@ const TABLE: RawWakerVTable =
 
 fn wake() {
     // No object lies at address 0.
-    LAST.store(0, Release);
+    LAST.store(0, Relaxed);
 }
