@@ -131,7 +131,7 @@ impl Rig {
     fn bring_up(&self, at: usize) {
         let scratch = DmaBuf::from_static(self.part(at, SCRATCH_BYTES as usize));
         let (card, _) =
-            self.stack.block_on(card::bring_up(&self.stack, scratch, Options::DEFAULT), || self.idle());
+            self.stack.block_on(card::bring_up(&self.stack, scratch, Options::DEFAULT), |_| self.idle());
         card.unwrap();
     }
 }
@@ -146,15 +146,15 @@ fn a_read_destroys_nothing_beside_its_memory() {
     let device = BlockDevice::new(&rig.stack);
     assert_eq!(device.geometry().unwrap().align, LINE as u32);
     let at = 4096;
-    assert_eq!(device.read_blocking(0, rig.part(at, 2048), || rig.idle()), Ok(4));
+    assert_eq!(device.read_blocking(0, rig.part(at, 2048), |_| rig.idle()), Ok(4));
     assert_eq!(rig.lost_beside(at, 2048), 0);
     // Memory that shares a line is refused before anything is sent, and is as it was.
     rig.part(0, ARENA).fill(WRITTEN);
-    let refused = device.read_blocking(0, rig.part(at + 4, 512), || rig.idle());
+    let refused = device.read_blocking(0, rig.part(at + 4, 512), |_| rig.idle());
     assert_eq!(refused, Err(Error::Dma(DmaError::Alignment)));
     assert_eq!(rig.lost_beside(0, 0), 0);
     // A write's lines are cleaned and not invalidated.
-    assert_eq!(device.write_blocking(0, rig.part(at + 4, 512), || rig.idle()), Ok(1));
+    assert_eq!(device.write_blocking(0, rig.part(at + 4, 512), |_| rig.idle()), Ok(1));
     assert_eq!(rig.lost_beside(0, 0), 0);
     assert_eq!(rig.dma.memory.violations(), Vec::<String>::new());
 }
@@ -166,7 +166,7 @@ fn without_the_platforms_word_the_neighbours_are_lost() {
     rig.bring_up(2 * LINE);
     let device = BlockDevice::new(&rig.stack);
     rig.part(0, ARENA).fill(WRITTEN);
-    assert_eq!(device.read_blocking(0, rig.part(4100, 512), || rig.idle()), Ok(1));
+    assert_eq!(device.read_blocking(0, rig.part(4100, 512), |_| rig.idle()), Ok(1));
     assert_eq!(rig.lost_beside(4100, 512), LINE);
 }
 
