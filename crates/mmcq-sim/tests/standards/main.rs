@@ -3,8 +3,12 @@
 #[path = "../machine/mod.rs"]
 mod machine;
 
+#[path = "../rig/mod.rs"]
+mod rig;
+
 mod current;
 mod heard;
+mod locked;
 mod sdr50;
 mod vccq;
 mod voltage;

@@ -4,7 +4,7 @@ use super::identify::power_cycle;
 use super::quirk::{self, Quirks};
 use super::session::{Failed, Session};
 use super::speed::Bounds;
-use super::{Card, Family, Options, uhs};
+use super::{Card, Family, Options, protect, uhs};
 use crate::engine::{Error, FlushBy, Target};
 use crate::host::{BusOp, Caps, Host, Timing, Width};
 use crate::sched::Policy;
@@ -81,7 +81,10 @@ pub(super) async fn bring_up<L: Lock, H: Host, const N: usize, P: Policy>(
     }
     let csd_words = session.command(command::send_csd(session.rca)).await?.words;
     let csd = session.parsed(Csd::parse_sd(&csd_words))?;
-    session.busy_command(command::select_card(session.rca), limits::WRITE_XC_NS).await?;
+    match session.busy_command(command::select_card(session.rca), limits::WRITE_XC_NS).await {
+        Err(Failed) if P::RECOVERS => protect::open(session, options.unlock).await?,
+        selected => selected?,
+    }
     let mut clock_hz = bounds.clock(limits_of(Timing::Legacy));
     session.bus(BusOp::Clock(clock_hz)).await?;
     session.register(cmd::send_scr(), true, 8).await?;

@@ -227,6 +227,9 @@ pub enum Error {
     CacheLost,
     /// Another card is in the slot.
     Changed,
+    /// The card is locked by a password, and answers nothing but its lock's commands [SD 4.3.7], [eMMC 6.6.19]:
+    /// [`Options::unlock`](crate::card::Options::unlock).
+    Locked,
 }
 
 impl Error {
@@ -270,6 +273,7 @@ impl core::fmt::Display for Error {
             }
             Error::CacheLost => f.write_str("the card lost writes that were in its cache"),
             Error::Changed => f.write_str("another card is in the slot"),
+            Error::Locked => f.write_str("the card is locked by a password"),
         }
     }
 }
