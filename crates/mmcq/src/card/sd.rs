@@ -133,7 +133,7 @@ pub(super) async fn bring_up<L: Lock, H: Host, const N: usize, P: Policy>(
         sectors: if ocr.ccs() { sectors } else { sectors.min(1 << 23) },
         block_addressed: ocr.ccs(),
         count: P::RECOVERS && scr.cmd23 && !quirks.has(Quirks::NO_COUNT),
-        extended_address: sectors > 1 << 32,
+        extended_address: ocr.co2t(),
         read_timeout_ns: csd.read_timeout_ns(clock_hz).max(limits::READ_NS),
         // The standard's 250 ms are not enough for some cards on the market; the controller's timer is only the last resort.
         write_timeout_ns: csd.write_timeout_ns(clock_hz).max(limits::WRITE_XC_NS),
@@ -157,7 +157,7 @@ async fn power_up<L: Lock, H: Host, const N: usize, P: Policy>(
         0 => s18r,
         supply_ma => supply_ma >= uhs::XPC_MA,
     };
-    let request = OcrRequest { voltages, hcs: v2, xpc, s18r, ho2t: false };
+    let request = OcrRequest { voltages, hcs: v2, xpc, s18r, ho2t: v2 };
     for _ in 0..2 * limits::INIT_NS / POWER_UP_POLL_NS {
         let ocr = session.app_command(cmd::sd_send_op_cond(request)).await?.ocr();
         if ocr.ready() {

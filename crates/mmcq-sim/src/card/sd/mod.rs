@@ -85,6 +85,8 @@ pub struct SdCard {
     rca: u16,
     block_len: u16,
     count: Option<u32>,
+    /// CMD22: bits 37:32 of the address in the command that follows [SD 4.20].
+    upper: Option<u8>,
     width: u8,
     functions: Functions,
     pending_functions: Option<(Functions, u64)>,
@@ -125,6 +127,7 @@ impl SdCard {
             rca: 0,
             block_len: 512,
             count: None,
+            upper: None,
             width: 1,
             functions: Functions::default(),
             pending_functions: None,
@@ -181,6 +184,7 @@ impl SdCard {
         self.rca = 0;
         self.block_len = 512;
         self.count = None;
+        self.upper = None;
         self.width = 1;
         self.functions = Functions::default();
         self.pending_functions = None;
