@@ -2,7 +2,7 @@
 
 use core::future::poll_fn;
 use core::task::Poll;
-use mmcq::engine::{DmaBuf, Error, Kind, Output, Request};
+use mmcq::engine::{Claim, DmaBuf, Error, Kind, Output, Request};
 use mmcq::host::{Auto, BusOp, Cause, Data, Direction, Host, Phase, Timing, Width};
 use mmcq::sched::{Fifo, Policy};
 use mmcq::spec::command::{self, Command, Resp};
@@ -47,6 +47,7 @@ pub struct Bus<'a, L: Lock, H: Host, const N: usize, P: Policy = Fifo> {
     stack: &'a Shared<L, H, N, P>,
     /// Away while a request has it.
     bounce: Option<DmaBuf>,
+    claim: Claim,
     wanted: Option<(Width, u32)>,
     widest: Width,
     signal18: bool,
@@ -55,7 +56,7 @@ pub struct Bus<'a, L: Lock, H: Host, const N: usize, P: Policy = Fifo> {
 impl<'a, L: Lock, H: Host, const N: usize, P: Policy> Bus<'a, L, H, N, P> {
     /// The controller of `stack`, with a buffer for data: [`Buffer`](crate::Buffer) makes one.
     pub fn new(stack: &'a Shared<L, H, N, P>, bounce: DmaBuf) -> Self {
-        Bus { stack, bounce: Some(bounce), wanted: None, widest: Width::W8, signal18: false }
+        Bus { stack, claim: bounce.claim(), bounce: Some(bounce), wanted: None, widest: Width::W8, signal18: false }
     }
 
     /// The same, offering no more data lines than these. `sdio` 0.5 refuses an SD card on a bus that offers eight: a slot for SD cards
@@ -101,7 +102,8 @@ impl<'a, L: Lock, H: Host, const N: usize, P: Policy> Bus<'a, L, H, N, P> {
 
     /// The buffer, or after a call that was dropped the one that the engine has kept.
     fn bounce(&mut self, bytes: usize) -> Result<DmaBuf, MmcError> {
-        let taken = self.bounce.take().or_else(|| self.stack.with(|engine| engine.reclaim()));
+        let claim = self.claim;
+        let taken = self.bounce.take().or_else(|| self.stack.with(|engine| engine.reclaim(claim)));
         let buf = taken.ok_or(MmcError::Busy)?;
         if (buf.len_bytes() as usize) < bytes {
             self.bounce = Some(buf);
@@ -290,16 +292,18 @@ impl<L: Lock, H: Host, const N: usize, P: Policy> MmcBus for Bus<'_, L, H, N, P>
 
     async fn wait_for_event(&mut self) -> Result<(), MmcError> {
         poll_fn(|context| {
-            self.stack.with(|engine| {
-                // A level: what came while nobody waited is still there.
+            // Cloned before the lock is taken; what is not kept is dropped after it.
+            let waker = context.waker().clone();
+            let (there, _wakers) = self.stack.with(|engine| {
+                // A level: what came while nothing waited is still there.
                 if engine.take_card_irq() {
-                    engine.set_card_irq_waker(None);
-                    return Poll::Ready(Ok(()));
+                    return (true, (Some(waker), engine.set_card_irq_waker(None)));
                 }
-                engine.set_card_irq_waker(Some(context.waker()));
+                let before = engine.set_card_irq_waker(Some(waker));
                 engine.unmask_card_irq();
-                Poll::Pending
-            })
+                (false, (None, before))
+            });
+            if there { Poll::Ready(Ok(())) } else { Poll::Pending }
         })
         .await
     }

@@ -36,7 +36,9 @@ struct Closed {
     refuse: u32,
 }
 
-impl Host for Closed {
+// SAFETY: memory is touched in `ack` alone, inside the segments of the phase that it ends.
+
+unsafe impl Host for Closed {
     fn caps(&self) -> &Caps {
         self.host.caps()
     }

@@ -69,7 +69,7 @@ pub(super) async fn bring_up<L: Lock, H: Host, const N: usize, P: Policy>(
     options: Options,
     tried: &mut Option<Timing>,
 ) -> Result<Card, Failed> {
-    let caps = session.shared.with(|engine| *engine.host().caps());
+    let caps = session.shared.with(|engine| *engine.caps());
     let ocr = power_up(session).await?;
     let cid = session.command(command::all_send_cid()).await?.words;
     session.rca = RCA;
@@ -295,7 +295,7 @@ pub(super) async fn retune<L: Lock, H: Host, const N: usize, P: Policy>(
     options: Options,
     card: &Card,
 ) -> Result<(), Failed> {
-    let caps = session.shared.with(|engine| *engine.host().caps());
+    let caps = session.shared.with(|engine| *engine.caps());
     let (width, switch_ns) = (card.width, limits::SWITCH_NS);
     match card.timing {
         Timing::Hs200 => {

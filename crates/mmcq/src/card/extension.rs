@@ -170,14 +170,14 @@ pub async fn enable_cache<L: Lock, H: Host, const N: usize, P: Policy>(
         Ok(at) => {
             shared.with(|engine| {
                 engine.equip();
-                engine.set_page(page);
+                engine.set_page(page).map_err(|page| (Error::Full, page))?;
                 if let Some(target) = engine.target() {
                     let flush = FlushBy::SdCache { at, timeout_ns: limits::FLUSH_NS };
                     let target = Target { flush, ..*target };
                     engine.set_target(Some(target));
                 }
-            });
-            Ok(())
+                Ok(())
+            })
         }
         Err(error) => Err((error, page)),
     }

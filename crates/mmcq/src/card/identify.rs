@@ -114,7 +114,7 @@ pub(super) async fn once<F: Families, L: Lock, H: Host, const N: usize, P: Polic
     options: Options,
     tried: &mut Option<Timing>,
 ) -> Result<F::Found, Failed> {
-    if !session.shared.with(|engine| engine.host().present()) {
+    if !session.shared.with(|engine| engine.present()) {
         return session.fail(Error::NoCard);
     }
     power_cycle(session).await?;
@@ -168,7 +168,7 @@ pub(super) async fn ask_memory<L: Lock, H: Host, const N: usize, P: Policy>(
 pub(super) async fn power_cycle<L: Lock, H: Host, const N: usize, P: Policy>(
     session: &mut Session<'_, L, H, N, P>,
 ) -> Result<(), Failed> {
-    let (slowest_hz, _) = session.shared.with(|engine| engine.host().caps().clock_hz);
+    let (slowest_hz, _) = session.shared.with(|engine| engine.caps().clock_hz);
     session.rca = 0;
     let warm = P::RECOVERS && core::mem::take(&mut session.warm);
     if !warm {

@@ -131,7 +131,7 @@ struct Io<'s, 'a, L: Lock, H: Host, const N: usize, P: Policy> {
 
 impl<L: Lock, H: Host, const N: usize, P: Policy> Io<'_, '_, L, H, N, P> {
     async fn bring_up(&mut self, options: Options, tried: &mut Option<Timing>) -> Result<IoCard, Failed> {
-        let caps = self.session.shared.with(|engine| *engine.host().caps());
+        let caps = self.session.shared.with(|engine| *engine.caps());
         let v2 = self.wake().await?;
         let inquiry = self.inquire().await?;
         let fast = !inquiry.memory_present() && wants_18(&caps, &options);

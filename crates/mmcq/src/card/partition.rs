@@ -167,7 +167,7 @@ impl<'a, L: Lock, H: Host, const N: usize, P: Policy> Partition<'a, L, H, N, P> 
             return (Err(Partial { error, blocks_done: 0 }), buf);
         }
         let most = self.shared.with(|engine| {
-            let caps = engine.host().caps();
+            let caps = engine.caps();
             caps.max_blocks.min(caps.max_bytes.min(caps.max_segment_bytes) / BLOCK_BYTES).clamp(1, 0x8000)
         });
         let mut done = 0;

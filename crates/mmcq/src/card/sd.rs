@@ -43,7 +43,7 @@ pub(super) async fn bring_up<L: Lock, H: Host, const N: usize, P: Policy>(
     inquiry: Ocr,
     tried: &mut Option<Timing>,
 ) -> Result<Card, Failed> {
-    let caps = session.shared.with(|engine| *engine.host().caps());
+    let caps = session.shared.with(|engine| *engine.caps());
     if inquiry.voltages() & Ocr::V27_36 == 0 {
         return session.refuse("the SD card does not run from 2.7 to 3.6 V");
     }
@@ -119,7 +119,7 @@ pub(super) async fn bring_up<L: Lock, H: Host, const N: usize, P: Policy>(
     let quirks = if P::RECOVERS { quirk::of_sd(&cid, options.quirks) } else { Quirks::NONE };
     let protected = csd.perm_write_protect
         || csd.tmp_write_protect
-        || session.shared.with(|engine| engine.host().write_protected());
+        || session.shared.with(|engine| engine.write_protected());
     let target = Target {
         rca: session.rca,
         sectors: if ocr.ccs() { sectors } else { sectors.min(1 << 23) },
@@ -163,7 +163,7 @@ pub(super) async fn voltage_switch<L: Lock, H: Host, const N: usize, P: Policy>(
     if !session.dat0_busy() {
         return session.refuse("the card does not begin the voltage switch");
     }
-    let hz = limits::IDENTIFY_MAX_HZ.max(session.shared.with(|engine| engine.host().caps().clock_hz.0));
+    let hz = limits::IDENTIFY_MAX_HZ.max(session.shared.with(|engine| engine.caps().clock_hz.0));
     session.bus(BusOp::Clock(0)).await?;
     session.bus(BusOp::Signal18(true)).await?;
     session.pause(2 * limits::VOLTAGE_CLOCK_OFF_NS).await?;

@@ -1,6 +1,8 @@
 //! Memory that the engine owns while a controller may touch it.
 
+use crate::host::Segment;
 use core::ops::{Deref, DerefMut};
+use core::num::NonZero;
 use core::ptr::NonNull;
 
 /// A piece of memory for a transfer, owned: it travels into a slot with the request and comes back with the completion.
@@ -13,6 +15,12 @@ pub struct DmaBuf {
     /// Bytes of the same memory before `ptr`, while a transfer goes to a later part of it; and [`LENT`].
     skipped: u32,
 }
+
+/// Whose buffer it is, for [`Engine::reclaim`](super::Engine::reclaim): made of the buffer before it goes into a request.
+///
+/// Only code that has had the buffer has its claim, so no client gets another's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Claim(NonZero<usize>);
 
 /// The memory was only lent: nobody gets it from `reclaim`.
 const LENT: u32 = 1 << 31;
@@ -69,6 +77,12 @@ impl DmaBuf {
         self.skipped & LENT == 0
     }
 
+    /// What a driver gets of it: the first `len` bytes at most.
+    #[inline(always)]
+    pub(crate) fn segment(&self, len: u32) -> Segment {
+        Segment { ptr: self.ptr, len: self.len.min(len), bus: 0 }
+    }
+
     /// Bytes that [`after`](Self::after) can go forward, at most.
     pub(crate) const AFTER_MAX: u32 = (1 << 24) - 1;
 
@@ -88,6 +102,13 @@ impl DmaBuf {
         // SAFETY: `after` has gone forward by just so many bytes.
         let ptr = unsafe { self.ptr.sub(bytes as usize) };
         DmaBuf { ptr, len: self.len + bytes, skipped: self.skipped & LENT }
+    }
+
+    /// What [`Engine::reclaim`](super::Engine::reclaim) wants to see, should the request be dropped.
+    pub fn claim(&self) -> Claim {
+        let bytes = self.skipped & !LENT;
+        // SAFETY: as in `whole`.
+        Claim(unsafe { self.ptr.sub(bytes as usize) }.addr())
     }
 
     /// Gives the memory back as the slice it came from.

@@ -11,7 +11,7 @@ mod frame;
 
 use crate::card::Card;
 use crate::card::partition::{Area, Layout, layout};
-use crate::engine::{self, DmaBuf, Irreversible, Kind, Request, Visit};
+use crate::engine::{self, Claim, DmaBuf, Irreversible, Kind, Request, Visit};
 use crate::host::Host;
 use crate::sched::{Fifo, Policy};
 use crate::task::{Lock, Shared};
@@ -100,6 +100,7 @@ pub struct Rpmb<'a, L: Lock, H: Host, const N: usize, P: Policy = Fifo> {
     layout: Layout,
     /// Frames go through it; away while a request has it.
     buf: Option<DmaBuf>,
+    claim: Claim,
 }
 
 /// What one call needs at least: two frames out, one back.
@@ -120,7 +121,7 @@ impl<'a, L: Lock, H: Host, const N: usize, P: Policy> Rpmb<'a, L, H, N, P> {
         let (layout, buf) = layout(shared, card, buf, Area::Rpmb).await;
         shared.with(|engine| engine.equip());
         match layout {
-            Ok(layout) => Ok(Rpmb { shared, layout, buf: Some(buf) }),
+            Ok(layout) => Ok(Rpmb { shared, layout, claim: buf.claim(), buf: Some(buf) }),
             Err(error) => Err((error, buf)),
         }
     }
@@ -326,7 +327,8 @@ impl<'a, L: Lock, H: Host, const N: usize, P: Policy> Rpmb<'a, L, H, N, P> {
     /// The buffer; if a call was dropped half-way, the one that the engine has kept for us.
     fn buf(&mut self) -> Result<DmaBuf, Error> {
         let least = (BUF_FRAMES * FRAME_BYTES) as u32;
-        let taken = self.buf.take().or_else(|| self.shared.with(|engine| engine.reclaim()));
+        let claim = self.claim;
+        let taken = self.buf.take().or_else(|| self.shared.with(|engine| engine.reclaim(claim)));
         taken.filter(|buf| buf.len_bytes() >= least).ok_or(Error::Card(engine::Error::Full))
     }
 

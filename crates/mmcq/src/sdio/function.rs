@@ -210,7 +210,7 @@ impl<'a, L: Lock, H: Host, const N: usize, P: Policy> Function<'a, L, H, N, P> {
     pub fn split(&self) -> Split {
         let (block, max_block) = (self.block_bytes, self.max_block_bytes);
         let split = |caps: &Caps| Split::new(caps, &self.cccr, self.quirks, block, max_block);
-        self.shared.with(|engine| split(engine.host().caps()))
+        self.shared.with(|engine| split(engine.caps()))
     }
 
     fn bounds(&self, at: At, bytes: u32, given: u32) -> Result<(), Error> {
