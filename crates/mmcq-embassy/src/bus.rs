@@ -56,7 +56,14 @@ pub struct Bus<'a, L: Lock, H: Host, const N: usize, P: Policy = Fifo> {
 impl<'a, L: Lock, H: Host, const N: usize, P: Policy> Bus<'a, L, H, N, P> {
     /// The controller of `stack`, with a buffer for data: [`Buffer`](crate::Buffer) makes one.
     pub fn new(stack: &'a Shared<L, H, N, P>, bounce: DmaBuf) -> Self {
-        Bus { stack, claim: bounce.claim(), bounce: Some(bounce), wanted: None, widest: Width::W8, signal18: false }
+        Bus {
+            stack,
+            claim: bounce.claim(),
+            bounce: Some(bounce),
+            wanted: None,
+            widest: Width::W8,
+            signal18: false,
+        }
     }
 
     /// The same, offering no more data lines than these. `sdio` 0.5 refuses an SD card on a bus that offers eight: a slot for SD cards
@@ -123,11 +130,8 @@ impl<'a, L: Lock, H: Host, const N: usize, P: Policy> Bus<'a, L, H, N, P> {
             self.bounce = Some(buf);
             return Err(error);
         }
-        let auto = if stop && self.stack.with(|engine| engine.host().caps().auto_stop) {
-            Auto::Stop
-        } else {
-            Auto::None
-        };
+        let auto =
+            if stop && self.stack.with(|engine| engine.caps().auto_stop) { Auto::Stop } else { Auto::None };
         let phase = Phase { command, data: Some(data), auto, tuning: false };
         let result;
         (result, buf) = self.request(phase, DATA_NS, buf).await;
@@ -175,13 +179,13 @@ impl<'a, L: Lock, H: Host, const N: usize, P: Policy> Bus<'a, L, H, N, P> {
     /// CMD11 and what belongs to it [SD 4.2.4.2].
     async fn switch_voltage(&mut self, command: Command) -> Result<[u32; 4], MmcError> {
         let words = self.command(command, COMMAND_NS).await?;
-        let hz = self.stack.with(|engine| engine.host().caps().clock_hz.0).max(400_000);
+        let hz = self.stack.with(|engine| engine.caps().clock_hz.0).max(400_000);
         self.bus(BusOp::Clock(0)).await?;
         self.bus(BusOp::Signal18(true)).await?;
         self.pause(SWITCH_OFF_NS).await?;
         self.bus(BusOp::Clock(hz)).await?;
         self.pause(SWITCH_ON_NS).await?;
-        if self.stack.with(|engine| engine.host().dat0_busy()) {
+        if self.stack.with(|engine| engine.dat0_busy()) {
             return Err(MmcError::Signaling);
         }
         self.signal18 = true;
@@ -246,10 +250,11 @@ impl<L: Lock, H: Host, const N: usize, P: Policy> MmcBus for Bus<'_, L, H, N, P>
 
     async fn init_idle(&mut self, hz: u32) -> Result<(), MmcError> {
         (self.wanted, self.signal18) = (None, false);
-        let clock_hz = hz.max(self.stack.with(|engine| engine.host().caps().clock_hz.0));
+        let caps = self.stack.with(|engine| *engine.caps());
+        let clock_hz = hz.max(caps.clock_hz.0);
         self.bus(BusOp::PowerOff).await?;
         self.pause(POWER_OFF_NS).await?;
-        self.bus(BusOp::Signal18(false)).await?;
+        self.bus(BusOp::Signal18(caps.signal18_fixed)).await?;
         self.bus(BusOp::PowerOn).await?;
         self.pause(POWER_UP_NS).await?;
         self.bus(BusOp::Width(Width::W1)).await?;
@@ -314,7 +319,7 @@ impl<L: Lock, H: Host, const N: usize, P: Policy> MmcBus for Bus<'_, L, H, N, P>
             BusWidth::W4 => Width::W4,
             BusWidth::W8 => Width::W8,
         };
-        let caps = self.stack.with(|engine| *engine.host().caps());
+        let caps = self.stack.with(|engine| *engine.caps());
         if width > caps.width.min(self.widest) {
             return Err(MmcError::BusWidth);
         }
@@ -334,7 +339,7 @@ impl<L: Lock, H: Host, const N: usize, P: Policy> MmcBus for Bus<'_, L, H, N, P>
     }
 
     fn supports_bus_width(&self) -> BusWidth {
-        match self.stack.with(|engine| engine.host().caps().width).min(self.widest) {
+        match self.stack.with(|engine| engine.caps().width).min(self.widest) {
             Width::W1 => BusWidth::W1,
             Width::W4 => BusWidth::W4,
             Width::W8 => BusWidth::W8,
@@ -342,11 +347,11 @@ impl<L: Lock, H: Host, const N: usize, P: Policy> MmcBus for Bus<'_, L, H, N, P>
     }
 
     fn supports_1v8(&self) -> bool {
-        self.stack.with(|engine| engine.host().caps().signal18)
+        self.stack.with(|engine| engine.caps().signal18)
     }
 
     fn supports_frequency(&self) -> u32 {
-        let caps = self.stack.with(|engine| *engine.host().caps());
+        let caps = self.stack.with(|engine| *engine.caps());
         let fastest = [(Timing::Sdr104, SDR104_HZ), (Timing::Sdr50, SDR50_HZ), (Timing::HighSpeed, HIGH_HZ)];
         let best =
             fastest.into_iter().find(|&(timing, hz)| caps.can(timing) && (caps.signal18 || hz <= HIGH_HZ));

@@ -30,7 +30,7 @@ impl<'a, L: Lock, H: Host, const N: usize, P: Policy, A: Alignment> DirectDisk<'
     /// No future of this handle's `read` and `write` is leaked ([`core::mem::forget`], a reference cycle) after it was
     /// polled: its memory would go while the controller still uses it. Dropping is fine.
     pub unsafe fn new(stack: &'a Shared<L, H, N, P>) -> Result<Self, Error> {
-        let needed = stack.with(|engine| engine.host().caps().align);
+        let needed = stack.with(|engine| engine.caps().align);
         if align_of::<Aligned<A, [u8; BLOCK]>>() < needed as usize {
             return Err(Error::Dma(DmaError::Alignment));
         }
@@ -57,12 +57,11 @@ impl<'a, L: Lock, H: Host, const N: usize, P: Policy, A: Alignment> DirectDisk<'
         // Sets the alarm.
         self.stack.poll();
         poll_fn(|context| {
-            let done = self.stack.with(|engine| {
-                let done = engine.take(id);
-                if done.is_none() {
-                    engine.set_waker(id, context.waker());
-                }
-                done
+            // Cloned before the lock is taken; what is not kept is dropped after it.
+            let waker = context.waker().clone();
+            let (done, _waker) = self.stack.with(|engine| match engine.take(id) {
+                Some(done) => (Some(done), Some(waker)),
+                None => (None, engine.set_waker(id, waker)),
             });
             let Some(done) = done else { return Poll::Pending };
             transfer.id = None;

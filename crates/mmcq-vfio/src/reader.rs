@@ -12,7 +12,7 @@ use mmcq::card::{self, Card, Event, Family, SCRATCH_BYTES};
 use mmcq::engine::{self, DmaBuf};
 use mmcq::host::sdhci::regs::{INT_SIGNAL, INT_STATUS};
 use mmcq::host::sdhci::{Sdhci, Table, TransferMode};
-use mmcq::host::{BusOp, Host, Regs};
+use mmcq::host::{BusOp, Regs};
 use mmcq::task::{Lock, Shared, Timer};
 use std::cell::{Cell, RefCell};
 use std::future::Future;
@@ -137,7 +137,11 @@ impl Reader {
 
     /// How data move, and whether registers are reached without system calls.
     pub fn way(&self) -> (TransferMode, bool) {
-        self.stack().with(|engine| (engine.host().transfer_mode(), engine.host().regs().is_mapped()))
+        self.stack().with(|engine| {
+            let Some(host) = engine.host() else { return (TransferMode::Pio, false) };
+            // SAFETY: no register is touched.
+            (host.transfer_mode(), unsafe { host.regs() }.is_mapped())
+        })
     }
 
     /// How the controller interrupts, and how often it has.
@@ -180,7 +184,7 @@ impl Reader {
         let (result, scratch) = self.run(card::bring_up(self.stack(), self.scratch(), options))?;
         let card = result.map_err(|error| match error {
             engine::Error::NoCard | engine::Error::Removed => Error::NoCard { address },
-            _ if !self.stack().with(|engine| engine.host().present()) => Error::NoCard { address },
+            _ if !self.stack().with(|engine| engine.present()) => Error::NoCard { address },
             error => Error::BringUp { address, error },
         })?;
         let ext_csd = scratch.first_chunk().copied();
@@ -265,7 +269,9 @@ impl Reader {
 
     fn asserted(&self) -> bool {
         self.stack().with(|engine| {
-            let regs = engine.host().regs();
+            let Some(host) = engine.host() else { return false };
+            // SAFETY: these two are read, which changes neither.
+            let regs = unsafe { host.regs() };
             let status = regs.read32(INT_STATUS);
             status != u32::MAX && status & regs.read32(INT_SIGNAL) != 0
         })

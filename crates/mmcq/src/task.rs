@@ -18,10 +18,10 @@ use crate::plant::{self, Bug};
 use crate::sched::{Fifo, Policy};
 use crate::spec::command::Command;
 use cell::{Locked, spin_loop};
-pub use entry::Entry;
 use core::future::Future;
 use core::pin::{Pin, pin};
 use core::task::{Context, Poll, Waker};
+pub use entry::Entry;
 
 /// How the platform keeps other contexts, the interrupt handler above all, out of the engine for a moment: a critical section, a spin lock
 /// with interrupts off, or nothing where there is only one context.
@@ -214,7 +214,8 @@ impl<L: Lock, H: Host, const N: usize, P: Policy> Shared<L, H, N, P> {
     }
 
     fn submit(&self, request: Request) -> Result<SlotId, (Error, Request)> {
-        self.enter(|engine| self.submit_to(engine, request, None).map(|(id, _)| id)).map_err(|(error, request, _)| (error, request))
+        self.enter(|engine| self.submit_to(engine, request, None).map(|(id, _)| id))
+            .map_err(|(error, request, _)| (error, request))
     }
 
     /// Submits under the lock. A waker that is not kept comes back.
@@ -413,7 +414,10 @@ impl<L: Lock> IrqTask<L> {
 
     /// No future yet.
     pub const fn new(lock: L) -> Self {
-        IrqTask { lock, state: Locked::new(TaskState { future: None, taken: false, polling: false, again: false }) }
+        IrqTask {
+            lock,
+            state: Locked::new(TaskState { future: None, taken: false, polling: false, again: false }),
+        }
     }
 
     /// Nothing that is not of this file runs in `f`, so that no call comes from inside it.

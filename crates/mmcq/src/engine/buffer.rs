@@ -2,7 +2,6 @@
 
 use crate::host::Segment;
 use core::ops::{Deref, DerefMut};
-use core::num::NonZero;
 use core::ptr::NonNull;
 
 /// A piece of memory for a transfer, owned: it travels into a slot with the request and comes back with the completion.
@@ -20,7 +19,7 @@ pub struct DmaBuf {
 ///
 /// Only code that has had the buffer has its claim, so no client gets another's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Claim(NonZero<usize>);
+pub struct Claim(usize);
 
 /// The memory was only lent: nobody gets it from `reclaim`.
 const LENT: u32 = 1 << 31;
@@ -107,8 +106,7 @@ impl DmaBuf {
     /// What [`Engine::reclaim`](super::Engine::reclaim) wants to see, should the request be dropped.
     pub fn claim(&self) -> Claim {
         let bytes = self.skipped & !LENT;
-        // SAFETY: as in `whole`.
-        Claim(unsafe { self.ptr.sub(bytes as usize) }.addr())
+        Claim(self.ptr.addr().get().wrapping_sub(bytes as usize))
     }
 
     /// Gives the memory back as the slice it came from.

@@ -74,7 +74,10 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             return self.end_control(Err(Error::NoCard));
         } else if visit.bytes() > given {
             return self.end_control(Err(Error::Buffer { needed: visit.bytes(), given }));
-        } else if visit.area() == 0 || self.host.caps().no_count {
+        }
+        let caps = self.host.caps();
+        let too_long = visit.out.max(visit.back) > caps.blocks_in_one_piece();
+        if visit.area() == 0 || caps.no_count || too_long {
             return self.end_control(Err(Error::Unsupported));
         }
         self.memory.moves = 0;

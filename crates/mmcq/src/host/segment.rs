@@ -7,6 +7,8 @@ use core::ptr::NonNull;
 /// The engine makes segments of memory that a slot owns, from `submit` until the completion is taken.
 /// A driver may touch the memory as [`Host`](super::Host) says. Safe code cannot make or copy one, so
 /// it cannot send a driver to memory of its choice.
+// The drivers' own tests hand the same one in again and again.
+#[cfg_attr(test, derive(Clone, Copy))]
 #[derive(Debug)]
 pub struct Segment {
     pub(crate) ptr: NonNull<u8>,

@@ -4,6 +4,7 @@
 
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
+use mmcq::engine::{Claim, DmaBuf};
 use mmcq::host::{
     Auto, BusOp, BusyDetect, Caps, Cause, Data, Direction, DmaError, Done, Events, Fault, Host, Phase,
     Segment, Stage, StartError, Step, Timing, Width,
@@ -161,6 +162,7 @@ pub fn caps() -> Caps {
         max_busy_ns: 1_000_000_000,
         max_segments: 128,
         max_segment_bytes: 65_536,
+        max_block_bytes: 512,
         max_blocks: 65_535,
         max_bytes: 524_288,
         align: 4,
@@ -170,6 +172,7 @@ pub fn caps() -> Caps {
         width: Width::W8,
         timings: Caps::timing_bit(Timing::Legacy),
         signal18: false,
+        signal18_fixed: false,
         fixed: true,
     }
 }
@@ -418,7 +421,8 @@ impl TestHost {
                     if area == 0 { medium } else { areas.get_mut(&area).expect("no such partition") };
                 let memory = &mut medium[at..at + s.len_bytes() as usize];
                 // SAFETY: the engine owns the memory and lends it until the transfer ends.
-                let buffer = unsafe { std::slice::from_raw_parts_mut(s.ptr().as_ptr(), s.len_bytes() as usize) };
+                let buffer =
+                    unsafe { std::slice::from_raw_parts_mut(s.ptr().as_ptr(), s.len_bytes() as usize) };
                 match direction {
                     Direction::Read => buffer.copy_from_slice(memory),
                     Direction::Write => memory.copy_from_slice(buffer),
@@ -443,7 +447,23 @@ impl TestHost {
     }
 }
 
+thread_local! {
+    /// Of every buffer that this test has made.
+    static CLAIMS: RefCell<Vec<Claim>> = const { RefCell::new(Vec::new()) };
+}
+
 /// A buffer that lives for ever.
-pub fn buffer(blocks: u32, fill: u8) -> mmcq::engine::DmaBuf {
-    mmcq::engine::DmaBuf::from_static(Box::leak(vec![fill; blocks as usize * 512].into_boxed_slice()))
+pub fn buffer(blocks: u32, fill: u8) -> DmaBuf {
+    claimed(DmaBuf::from_static(Box::leak(vec![fill; blocks as usize * 512].into_boxed_slice())))
+}
+
+/// A buffer that [`reclaimed`] is to find.
+pub fn claimed(buf: DmaBuf) -> DmaBuf {
+    CLAIMS.with_borrow_mut(|claims| claims.push(buf.claim()));
+    buf
+}
+
+/// The next of this test's buffers that were lost.
+pub fn reclaimed(mut reclaim: impl FnMut(Claim) -> Option<DmaBuf>) -> Option<DmaBuf> {
+    CLAIMS.with_borrow(|claims| claims.iter().find_map(|&claim| reclaim(claim)))
 }
