@@ -190,7 +190,7 @@ fn rtsx_setup(platform: &Platform, config: &RtsxConfig) -> rtsx::Config {
         continue_data: platform.continue_data.unwrap_or(config.continue_data),
         busy_after_data: platform.busy == Busy::Interrupt,
         fixed: config.fixed,
-        ..rtsx::Config::new()
+        ..rtsx::Config::new(rtsx::Chip::Rts5249)
     }
 }
 

@@ -482,9 +482,11 @@ fn a_card_that_does_not_come_home_is_not_written_to() {
     world.borrow_mut().strikes = 2;
     let there = e.submit(Request::new(visit(1, 4, 0, 8), buffer(8, 0)), 0).unwrap();
     run(&mut e, 0);
-    assert!(ended(&mut e, there).is_err());
-    assert!(e.target().is_none(), "wherever the card is now");
-    assert_eq!(e.submit(write(8, 8, 2), 0).unwrap_err().0, Error::NoCard);
+    assert_eq!(ended(&mut e, there), Ok(4096), "the visit itself went well");
+    // Nobody is there to initialise the card again.
+    run(&mut e, 1 << 40);
+    assert_eq!(e.submit(write(8, 8, 2), 1 << 40).unwrap_err().0, Error::Dead);
+    assert_eq!(world.borrow().areas[&1], vec![7; 64 * 512]);
 }
 
 #[test]

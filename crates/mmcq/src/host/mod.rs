@@ -3,6 +3,7 @@
 //! A driver starts phases and acknowledges events; it never blocks, spins without a bound, or decides order. All waiting
 //! is done by whoever calls it, with deadlines the engine keeps. Read first: [`Host`].
 
+pub mod bounce;
 pub mod dma;
 pub mod faulty;
 pub(crate) mod pio;

@@ -142,8 +142,11 @@ impl<'a, H: Host, const N: usize, P: Policy> Entry<'a, H, N, P> {
         /// [`Engine::helped`]. Nested: the engine is told nothing.
         pub fn helped(&mut self, result: Result<Target, Error>, now_ns: u64) = { let _ = (result, now_ns); };
 
-        pub(crate) fn look_after(&mut self, exceptions: bool, tune_every_ns: u64, now_ns: u64)
-            = { let _ = (exceptions, tune_every_ns, now_ns); };
+        pub(crate) fn look_after(&mut self, exceptions: bool, tune_every_ns: u64, rest_after_ns: u64, now_ns: u64)
+            = { let _ = (exceptions, tune_every_ns, rest_after_ns, now_ns); };
+        pub(crate) fn rest_begins(&mut self, now_ns: u64) = { let _ = now_ns; };
+        pub(crate) fn rest_ends(&mut self, now_ns: u64) = { let _ = now_ns; };
+        pub(crate) fn detach(&mut self, id: SlotId) = { let _ = id; };
         pub(crate) fn exceptions_are(&mut self, events: u16, now_ns: u64) -> bool
             = { let _ = (events, now_ns); false };
         pub(crate) fn work_waits(&mut self, by_ns: Option<u64>, now_ns: u64) = { let _ = (by_ns, now_ns); };
@@ -183,6 +186,7 @@ impl<'a, H: Host, const N: usize, P: Policy> Entry<'a, H, N, P> {
 
         pub(crate) fn work_is_late(&self, now_ns: u64) -> bool = { let _ = now_ns; false };
         pub(crate) fn somebody_waits(&self) -> bool = true;
+        pub(crate) fn rest_is_over(&self) -> bool = true;
         pub(crate) fn damaged_often(&self) -> bool = false;
     }
 

@@ -1,4 +1,4 @@
-//! Realtek's PCIe card reader (RTS5209 and its successors).
+//! Realtek's PCIe card readers: RTS5209 and those of its successors that [`Chip`] names.
 //!
 //! Read first: `regs.rs` (the registers), `list.rs` (what the chip fetches from memory), then `phase.rs` (how
 //! a phase starts), `events.rs` (how it ends), `bus.rs` (power, clock, timing, reset) and `tuning.rs`.
@@ -45,7 +45,7 @@ use crate::host::{
     Timing, Width,
 };
 use bus::Bus;
-pub use config::{Config, SetupError};
+pub use config::{Chip, Config, SetupError};
 use core::ptr::NonNull;
 pub use list::Buffers;
 use phase::Active;
