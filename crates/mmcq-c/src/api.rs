@@ -1,5 +1,6 @@
 //! The functions of the header.
 
+use crate::ahead::{Ahead, Mapping};
 use crate::code::{self, MMCQ_E_ARGUMENT, MMCQ_E_STATE, MMCQ_OK};
 use crate::keeper::Keeper;
 use crate::platform::{Its, MMCQ_EMMC_18, mmcq_platform};
@@ -10,9 +11,9 @@ use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU8, Ordering};
 use mmcq::block::BlockDevice;
 use mmcq::card::{self, Card, Family, SCRATCH_BYTES};
-use mmcq::engine::{BLOCK_BYTES, Config, DmaBuf};
-use mmcq::host::Width;
+use mmcq::engine::{BLOCK_BYTES, Config, DmaBuf, Error};
 use mmcq::host::sdhci::{self, Sdhci, Table};
+use mmcq::host::{Direction, DmaError, Width};
 use mmcq::task::{Shared, Timer};
 
 pub(crate) const HOSTS: usize = 2;
@@ -38,12 +39,15 @@ pub struct mmcq_card {
     pub reserved: u8,
 }
 
+/// How long a call waits for a free slot, or for memory that can be mapped.
+const PATIENCE_NS: u64 = 30_000_000_000;
+
 const CLOSED: u8 = 0;
 const OPENING: u8 = 1;
 const OPEN: u8 = 2;
 
 /// Memory for registers of a card.
-#[repr(C, align(64))]
+#[repr(C, align(128))]
 struct Scratch(UnsafeCell<[u8; SCRATCH_BYTES as usize]>);
 
 impl Scratch {
@@ -71,6 +75,7 @@ pub(crate) struct Place {
     /// The same for the keeper.
     keeper_scratch: Scratch,
     keeper: Keeper,
+    ahead: Ahead,
 }
 
 // SAFETY: before `OPEN` only `mmcq_open` touches it, once at a time by its contract; then platform and stack are only shared (the stack is `Sync`
@@ -88,6 +93,7 @@ impl Place {
             scratch_buf: Cell::new(None),
             keeper_scratch: Scratch::new(),
             keeper: Keeper::new(),
+            ahead: Ahead::new(),
         }
     }
 
@@ -169,7 +175,7 @@ pub unsafe extern "C" fn mmcq_open(host: u32, platform: *const mmcq_platform) ->
     // SAFETY: closed, so nobody reads it; the caller promised not to open twice at once.
     unsafe { (*place.platform.get()).write(platform) };
     place.state.store(OPENING, Ordering::Release);
-    let Some(its) = place.platform().map(Its) else { return MMCQ_E_STATE };
+    let Some(its) = place.platform().map(|platform| Its(platform, &place.ahead)) else { return MMCQ_E_STATE };
     let mut config =
         if platform.flags & MMCQ_EMMC_18 != 0 { sdhci::Config::emmc_18() } else { sdhci::Config::new() };
     config.quirks = config.quirks.with(quirks);
@@ -221,7 +227,7 @@ pub unsafe extern "C" fn mmcq_bring_up(host: u32, card: *mut mmcq_card) -> i32 {
         Ok(found) => {
             if !card.is_null() {
                 // SAFETY: not null, aligned, and the caller promised room for it.
-                unsafe { card.write(described(stack, &found)) };
+                unsafe { card.write(described(stack, platform, &found)) };
             }
             MMCQ_OK
         }
@@ -229,13 +235,13 @@ pub unsafe extern "C" fn mmcq_bring_up(host: u32, card: *mut mmcq_card) -> i32 {
     }
 }
 
-fn described(stack: &'static Stack, found: &Card) -> mmcq_card {
+fn described(stack: &'static Stack, platform: &mmcq_platform, found: &Card) -> mmcq_card {
     let geometry = BlockDevice::new(stack).geometry();
     mmcq_card {
         blocks: found.target.sectors,
         clock_hz: found.clock_hz,
         transfer_blocks: geometry.map_or(0, |geometry| geometry.transfer_blocks),
-        align: geometry.map_or(0, |geometry| geometry.align),
+        align: geometry.map_or(0, |geometry| geometry.align.max(platform.line_bytes())),
         cid: found.cid,
         csd: found.csd,
         emmc: matches!(found.family, Family::Emmc(_)).into(),
@@ -253,6 +259,59 @@ fn described(stack: &'static Stack, found: &Card) -> mmcq_card {
 fn wait(place: &'static Place, stack: &'static Stack, platform: &mmcq_platform) {
     place.keeper.go_on(stack);
     platform.wait();
+}
+
+/// Calls again and again while there is no slot or no room to map, for [`PATIENCE_NS`] at most.
+fn patiently(
+    place: &'static Place,
+    stack: &'static Stack,
+    platform: &mmcq_platform,
+    mut call: impl FnMut() -> Result<u32, Error>,
+) -> i32 {
+    let until_ns = platform.now_ns().saturating_add(PATIENCE_NS);
+    loop {
+        match call() {
+            Err(Error::Full | Error::Dma(DmaError::Exhausted)) if platform.now_ns() < until_ns => {
+                stack.turn();
+                wait(place, stack, platform);
+            }
+            result => return code::of(result.map(|_| ())),
+        }
+    }
+}
+
+/// Moves data with memory that is mapped before the lock is taken, and unmapped after it was given back.
+fn mapped(
+    place: &'static Place,
+    stack: &'static Stack,
+    platform: &mmcq_platform,
+    memory: NonNull<[u8]>,
+    direction: Direction,
+    mut call: impl FnMut() -> Result<u32, Error>,
+) -> i32 {
+    patiently(place, stack, platform, || {
+        let start = memory.cast::<u8>();
+        // What the CPU moves is not to be invalidated; and what is refused is refused before it is mapped.
+        let (by_dma, align) = stack.with(|engine| {
+            let caps = engine.caps();
+            (caps.dma_bits != 0, if engine.target().is_some() { caps.align } else { 1 })
+        });
+        let line = if direction == Direction::Read { platform.line_bytes() } else { 1 };
+        if !start.addr().get().is_multiple_of(align.max(line) as usize) {
+            return Err(Error::Dma(DmaError::Alignment));
+        }
+        let ahead = if by_dma { Mapping::new(platform, start, memory.len(), direction) } else { None };
+        let Some(ahead) = ahead.transpose().map_err(Error::Dma)? else { return call() };
+        let kept = stack.with(|_| place.ahead.add(ahead));
+        if !kept {
+            ahead.end(platform);
+            return Err(Error::Full);
+        }
+        let result = call();
+        stack.with(|_| place.ahead.remove(&ahead));
+        ahead.end(platform);
+        result
+    })
 }
 
 /// The length in bytes of memory that may be used, or `None`.
@@ -276,7 +335,10 @@ pub unsafe extern "C" fn mmcq_read(host: u32, lba: u64, blocks: u32, memory: *mu
     let Some(bytes) = bytes(memory, blocks) else { return MMCQ_E_ARGUMENT };
     // SAFETY: checked as far as can be, and the caller promised that it is its own until we return. What is in it is never read as a value.
     let memory = unsafe { core::slice::from_raw_parts_mut(memory, bytes) };
-    code::of(BlockDevice::new(stack).read_blocking(lba, memory, || wait(place, stack, platform)).map(|_| ()))
+    let device = BlockDevice::new(stack);
+    mapped(place, stack, platform, NonNull::from(&mut *memory), Direction::Read, || {
+        device.read_blocking(lba, memory, || wait(place, stack, platform))
+    })
 }
 
 /// See the header.
@@ -292,7 +354,10 @@ pub unsafe extern "C" fn mmcq_write(host: u32, lba: u64, blocks: u32, memory: *c
     let Some(bytes) = bytes(memory, blocks) else { return MMCQ_E_ARGUMENT };
     // SAFETY: checked as far as can be, and the caller promised that nobody changes it until we return.
     let memory = unsafe { core::slice::from_raw_parts(memory, bytes) };
-    code::of(BlockDevice::new(stack).write_blocking(lba, memory, || wait(place, stack, platform)).map(|_| ()))
+    let device = BlockDevice::new(stack);
+    mapped(place, stack, platform, NonNull::from(memory), Direction::Write, || {
+        device.write_blocking(lba, memory, || wait(place, stack, platform))
+    })
 }
 
 /// See the header.
@@ -300,7 +365,10 @@ pub unsafe extern "C" fn mmcq_write(host: u32, lba: u64, blocks: u32, memory: *c
 pub extern "C" fn mmcq_flush(host: u32) -> i32 {
     match open(host) {
         Ok((place, stack, platform)) => {
-            code::of(BlockDevice::new(stack).flush_blocking(|| wait(place, stack, platform)))
+            let device = BlockDevice::new(stack);
+            patiently(place, stack, platform, || {
+                device.flush_blocking(|| wait(place, stack, platform)).map(|()| 0)
+            })
         }
         Err(code) => code,
     }

@@ -12,6 +12,7 @@
 // The names are C's.
 #![allow(non_camel_case_types)]
 
+mod ahead;
 mod api;
 mod code;
 mod keeper;

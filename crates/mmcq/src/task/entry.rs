@@ -210,6 +210,16 @@ impl<'a, H: Host, const N: usize, P: Policy> Entry<'a, H, N, P> {
         self.host().is_some_and(Host::dat0_busy)
     }
 
+    /// [`Host::dat_levels`]. Nested: as if busy.
+    pub fn dat_levels(&self) -> u8 {
+        self.host().map_or(0, Host::dat_levels)
+    }
+
+    /// [`Host::supply_ma`]. Nested: not known.
+    pub fn supply_ma(&self) -> u16 {
+        self.host().map_or(0, Host::supply_ma)
+    }
+
     /// [`Host::write_protected`]. Nested: `false`.
     pub fn write_protected(&self) -> bool {
         self.host().is_some_and(Host::write_protected)

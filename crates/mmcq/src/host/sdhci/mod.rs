@@ -67,8 +67,6 @@ pub struct Sdhci<R: Regs, D: Dma, const DESCRIPTORS: usize> {
     idle: bool,
     /// The last phase wrote, or made the card busy: how that went is in the next answer.
     programs: bool,
-    /// CMD11 was the last command: all of DAT3 to DAT0 tell about the voltage switch.
-    switching: bool,
     shadow: Shadow,
 }
 
@@ -137,7 +135,6 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
             transfer: Transfer::default(),
             idle: false,
             programs: false,
-            switching: false,
             shadow: Shadow::default(),
         })
     }
@@ -281,8 +278,25 @@ unsafe impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Host for Sdhci<R, D, DESC
     }
 
     fn dat0_busy(&self) -> bool {
-        let Some(state) = self.present_state() else { return false };
-        if self.switching { state & PRESENT_DAT == 0 } else { state & PRESENT_DAT0 == 0 }
+        self.dat_levels() & 1 == 0
+    }
+
+    fn dat_levels(&self) -> u8 {
+        let state = self.present_state().unwrap_or(PRESENT_DAT);
+        (state >> PRESENT_DAT_SHIFT & 0xf) as u8
+    }
+
+    fn supply_ma(&self) -> u16 {
+        let shift = match self.model.voltage {
+            POWER_3V3 => 0,
+            POWER_3V0 => 8,
+            _ => 16,
+        };
+        match (self.config.supply_ma, self.port.read32(MAX_CURRENT)) {
+            (0, u32::MAX) => 0,
+            (0, register) => (register >> shift & 0xff) as u16 * MAX_CURRENT_STEP_MA,
+            (board, _) => board,
+        }
     }
 
     fn present(&self) -> bool {

@@ -186,12 +186,12 @@ fn cmd12_flushes_the_ring_and_cmd11_lets_the_clock_run() {
     host.port.regs.answer(&[11, 0, 0, 0x03, 0x20]);
     assert!(report(&mut host, LIST_OK).phase.unwrap().is_ok());
     host.dma.synced.take();
-    // All of DAT3 to DAT0 count until the switch is over; CMD is bit 0, the toggling clock bit 7.
-    for (levels, busy) in [(0x80, true), (0x81, true), (0x82, false), (0x90, false), (0x9f, false)] {
-        host.port.regs.set(0xfda5, levels);
-        assert_eq!(host.dat0_busy(), busy, "{levels:#x}");
+    // CMD is bit 0, DAT0 to DAT3 follow, the toggling clock is bit 7.
+    for (register, levels) in [(0x80, 0), (0x81, 0), (0x82, 1), (0x90, 8), (0x9f, 0xf)] {
+        host.port.regs.set(0xfda5, register);
+        assert_eq!((host.dat_levels(), host.dat0_busy()), (levels, levels & 1 == 0), "{register:#x}");
     }
-    // The next list stops the clock between transfers; then DAT0 alone counts.
+    // The next list stops the clock between transfers.
     let list = started(&mut host, &command(2, Resp::R2), &[]);
     assert_eq!(list, [vec![0x7da5_8000], token(2), commanded(0x02)].concat());
     host.port.regs.set(0xfda5, 0x1c);
