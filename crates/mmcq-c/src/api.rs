@@ -3,18 +3,20 @@
 use crate::ahead::{Ahead, Mapping};
 use crate::code::{self, MMCQ_E_ARGUMENT, MMCQ_E_STATE, MMCQ_OK};
 use crate::keeper::Keeper;
-use crate::platform::{Its, MMCQ_EMMC_18, mmcq_platform};
+use crate::platform::{Its, MMCQ_EMMC_18, mmcq_idle, mmcq_platform};
 use core::cell::{Cell, UnsafeCell};
 use core::ffi::c_char;
+use core::future::poll_fn;
 use core::mem::MaybeUninit;
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU8, Ordering};
+use core::task::Poll;
 use mmcq::block::BlockDevice;
 use mmcq::card::{self, Card, Family, SCRATCH_BYTES};
 use mmcq::engine::{BLOCK_BYTES, Config, DmaBuf, Error};
 use mmcq::host::sdhci::{self, Sdhci, Table};
 use mmcq::host::{Direction, DmaError, Width};
-use mmcq::task::{Shared, Timer};
+use mmcq::task::{Idle, Shared, Timer};
 
 pub(crate) const HOSTS: usize = 2;
 const SLOTS: usize = 8;
@@ -212,12 +214,10 @@ pub unsafe extern "C" fn mmcq_bring_up(host: u32, card: *mut mmcq_card) -> i32 {
         return MMCQ_E_ARGUMENT;
     }
     let Some(scratch) = stack.with(|_| place.scratch_buf.take()) else { return MMCQ_E_STATE };
-    while place.keeper.leave(stack) {
-        stack.turn();
-        platform.wait();
-    }
+    let left = poll_fn(|_| if place.keeper.leave(stack) { Poll::Pending } else { Poll::Ready(()) });
+    stack.block_on(left, |idle| platform.wait(idle));
     let future = card::bring_up(stack, scratch, card::Options::DEFAULT);
-    let (result, scratch) = stack.block_on(future, || platform.wait());
+    let (result, scratch) = stack.block_on(future, |idle| platform.wait(idle));
     if let Ok(found) = &result {
         place.keeper.begin(stack, *found, host);
     }
@@ -256,9 +256,9 @@ fn described(stack: &'static Stack, platform: &mmcq_platform, found: &Card) -> m
 }
 
 /// What a thread does that waits for its request.
-fn wait(place: &'static Place, stack: &'static Stack, platform: &mmcq_platform) {
+fn wait(place: &'static Place, stack: &'static Stack, platform: &mmcq_platform, idle: &Idle) {
     place.keeper.go_on(stack);
-    platform.wait();
+    platform.wait(idle);
 }
 
 /// Calls again and again while there is no slot or no room to map, for [`PATIENCE_NS`] at most.
@@ -272,8 +272,13 @@ fn patiently(
     loop {
         match call() {
             Err(Error::Full | Error::Dma(DmaError::Exhausted)) if platform.now_ns() < until_ns => {
-                stack.turn();
-                wait(place, stack, platform);
+                // A sleep and a turn.
+                let mut slept = false;
+                let once = poll_fn(|_| match core::mem::replace(&mut slept, true) {
+                    true => Poll::Ready(()),
+                    false => Poll::Pending,
+                });
+                stack.block_on(once, |idle| wait(place, stack, platform, idle));
             }
             result => return code::of(result.map(|_| ())),
         }
@@ -337,7 +342,7 @@ pub unsafe extern "C" fn mmcq_read(host: u32, lba: u64, blocks: u32, memory: *mu
     let memory = unsafe { core::slice::from_raw_parts_mut(memory, bytes) };
     let device = BlockDevice::new(stack);
     mapped(place, stack, platform, NonNull::from(&mut *memory), Direction::Read, || {
-        device.read_blocking(lba, memory, || wait(place, stack, platform))
+        device.read_blocking(lba, memory, |idle| wait(place, stack, platform, idle))
     })
 }
 
@@ -356,7 +361,7 @@ pub unsafe extern "C" fn mmcq_write(host: u32, lba: u64, blocks: u32, memory: *c
     let memory = unsafe { core::slice::from_raw_parts(memory, bytes) };
     let device = BlockDevice::new(stack);
     mapped(place, stack, platform, NonNull::from(memory), Direction::Write, || {
-        device.write_blocking(lba, memory, || wait(place, stack, platform))
+        device.write_blocking(lba, memory, |idle| wait(place, stack, platform, idle))
     })
 }
 
@@ -367,7 +372,7 @@ pub extern "C" fn mmcq_flush(host: u32) -> i32 {
         Ok((place, stack, platform)) => {
             let device = BlockDevice::new(stack);
             patiently(place, stack, platform, || {
-                device.flush_blocking(|| wait(place, stack, platform)).map(|()| 0)
+                device.flush_blocking(|idle| wait(place, stack, platform, idle)).map(|()| 0)
             })
         }
         Err(code) => code,
@@ -397,6 +402,17 @@ pub extern "C" fn mmcq_poll(host: u32) {
 pub extern "C" fn mmcq_next_deadline_ns(host: u32) -> u64 {
     let next = open(host).ok().and_then(|(_, stack, _)| stack.with(|engine| engine.next_deadline_ns()));
     next.unwrap_or(u64::MAX)
+}
+
+/// See the header.
+///
+/// # Safety
+/// As the header says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mmcq_may_sleep(idle: *const mmcq_idle) -> i32 {
+    // SAFETY: null, or what `wait` was given and may use until it returns, as the caller promised.
+    let idle = unsafe { idle.as_ref() };
+    idle.is_some_and(|idle| idle.0.may_sleep()).into()
 }
 
 /// See the header.

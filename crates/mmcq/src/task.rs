@@ -5,8 +5,10 @@
 
 mod blocking;
 mod entry;
+mod idle;
 mod spin;
 
+pub use idle::Idle;
 pub use spin::Spinning;
 mod cell;
 #[cfg(all(test, loom))]

@@ -303,7 +303,7 @@ fn interrupt_task(stack: &'static Stack<8>) {
     };
     let ran = TASK.scope(future, Waker::noop(), || {
         while !TASK.is_finished() {
-            board::idle();
+            board::sleep_if(|| !TASK.is_finished());
         }
     });
     black_box(ran.is_some());

@@ -184,7 +184,11 @@ unsafe impl Host for BusHost<'_, '_> {
 
     fn set_bus(&mut self, op: BusOp, first: bool, now_ns: u64) -> Step {
         match op {
-            BusOp::PowerOn => self.step(Job::Init, first, now_ns),
+            BusOp::PowerOn => {
+                // `init_idle` leaves one line, at its own clock: a clock from before must not come back with the width.
+                (self.width, self.clock_hz) = (Width::W1, 0);
+                self.step(Job::Init, first, now_ns)
+            }
             BusOp::Clock(0) => Step::Done,
             BusOp::Clock(hz) => {
                 self.clock_hz = hz;
