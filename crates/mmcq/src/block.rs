@@ -17,7 +17,7 @@ pub struct Geometry {
     pub blocks: u64,
     /// Largest transfer that goes to the controller as one, in blocks; requests may be larger.
     pub transfer_blocks: u32,
-    /// Alignment of buffers in bytes; others go through [`Copying`].
+    /// Alignment of buffers in bytes, by the controller and by the platform's cache lines; others go through [`Copying`].
     pub align: u32,
     /// A flush is needed for data to be durable (the card's write cache is on).
     pub volatile_cache: bool,
@@ -182,6 +182,14 @@ impl<'a, L: Lock, H: Host, const N: usize, P: Policy> BlockDevice<'a, L, H, N, P
 
     /// Reads into borrowed memory; returns when the controller has let go of it. `idle` is called while
     /// it waits, by the rules of [`Idle`].
+    ///
+    /// The memory is a whole number of blocks, begins at a multiple of [`Geometry::align`], and is where the controller can reach it.
+    /// On a platform with caches its lines are invalidated; the alignment keeps memory of others out of them.
+    ///
+    /// # Errors
+    /// [`Error::Buffer`]: no whole number of blocks. [`Error::Dma`] with
+    /// [`DmaError::Alignment`](crate::host::DmaError::Alignment) or [`Unreachable`](crate::host::DmaError::Unreachable): the
+    /// controller cannot use this memory; [`Copying`] can. In both cases nothing was read, and the memory is as it was.
     pub fn read_blocking(&self, lba: u64, memory: &mut [u8], idle: impl FnMut(&Idle)) -> Result<u32, Error> {
         let blocks = whole_blocks(memory.len())?;
         // SAFETY: the exclusive borrow lasts until this returns.
@@ -189,7 +197,8 @@ impl<'a, L: Lock, H: Host, const N: usize, P: Policy> BlockDevice<'a, L, H, N, P
         Ok(output.bytes / BLOCK_BYTES)
     }
 
-    /// Writes from borrowed memory; returns when the card has reported it programmed.
+    /// Writes from borrowed memory; returns when the card has reported it programmed. The memory's rules and the errors are
+    /// those of [`read_blocking`](Self::read_blocking).
     pub fn write_blocking(&self, lba: u64, memory: &[u8], idle: impl FnMut(&Idle)) -> Result<u32, Error> {
         let blocks = whole_blocks(memory.len())?;
         // SAFETY: the borrow lasts until this returns, and a write only reads the memory.

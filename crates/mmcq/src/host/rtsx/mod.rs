@@ -94,6 +94,9 @@ impl<R: Regs, D: Dma> Rtsx<R, D> {
         if regs.read32(BIPR) == u32::MAX {
             return Err(SetupError::Gone);
         }
+        if dma.line_bytes() > 1 {
+            return Err(SetupError::CacheLines(dma.line_bytes()));
+        }
         let list = NonNull::from(&mut buffers.operations).cast();
         let table = NonNull::from(&mut buffers.table).cast();
         let list_bus = map_low(&dma, list, Buffers::LIST_BYTES).map_err(SetupError::List)?;
@@ -210,9 +213,6 @@ unsafe impl<R: Regs, D: Dma> Host for Rtsx<R, D> {
 
     fn map(&mut self, segment: &mut Segment, direction: Direction) -> Result<(), DmaError> {
         segment.bus = 0;
-        if !segment.ptr.addr().get().is_multiple_of(4) {
-            return Err(DmaError::Alignment);
-        }
         let bus = self.dma.map(segment.ptr, segment.len as usize, direction)?;
         let wrong = match bus.checked_add(segment.len.into()) {
             Some(end) if end <= 1 << 32 && bus.is_multiple_of(4) => {

@@ -56,6 +56,7 @@ pub mod regs;
 #[cfg(test)]
 mod tests;
 
+use crate::host::dma::at_a_line;
 use crate::host::{
     BusOp, BusyDetect, Caps, Direction, Dma, DmaError, Events, Host, Phase, Regs, Segment, StartError, Step,
     Timing, Width,
@@ -139,7 +140,8 @@ impl<R: Regs, D: Dma> S3cSdi<R, D> {
     }
 
     /// Does DMA move a buffer like this?
-    fn by_dma(&self, segment: &Segment) -> bool {
+    fn by_dma(&self, segment: &Segment, direction: Direction) -> bool {
+        let line = self.dma.line_bytes();
         match self.config.dma {
             DmaUse::Never => false,
             DmaUse::From(bytes) => {
@@ -147,6 +149,8 @@ impl<R: Regs, D: Dma> S3cSdi<R, D> {
                     && segment.len.is_multiple_of(4)
                     && segment.ptr.addr().get().is_multiple_of(4)
                     && segment.len != 0
+                    && at_a_line(segment.ptr.addr().get(), direction, line)
+                    && at_a_line(segment.len as usize, direction, line)
             }
         }
     }
@@ -202,7 +206,7 @@ unsafe impl<R: Regs, D: Dma> Host for S3cSdi<R, D> {
 
     fn map(&mut self, segment: &mut Segment, direction: Direction) -> Result<(), DmaError> {
         segment.bus = 0;
-        if !self.by_dma(segment) {
+        if !self.by_dma(segment, direction) {
             return Ok(());
         }
         let len = segment.len as usize;

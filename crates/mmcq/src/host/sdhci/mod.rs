@@ -21,6 +21,7 @@ mod table;
 #[cfg(test)]
 mod tests;
 
+use crate::host::dma::at_a_line;
 use crate::host::{
     BusOp, BusyDetect, Caps, Cause, Direction, Dma, DmaError, Events, Host, Phase, Plain, Regs, Segment,
     StartError, Step,
@@ -102,7 +103,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         let announced = config.capabilities.unwrap_or_else(|| {
             u64::from(port.read32(CAPABILITIES)) | u64::from(port.read32(CAPABILITIES_2)) << 32
         });
-        let model = Model::new(version as u8, announced, &config, DESCRIPTORS)?;
+        let line_bytes = dma.line_bytes();
+        let model = Model::new(version as u8, announced, &config, DESCRIPTORS, line_bytes)?;
         let caps = model.caps(announced, &config, DESCRIPTORS);
         let mut table_bus = 0;
         if model.mode == TransferMode::Adma2 {
@@ -157,7 +159,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
     fn by_pio(&self, len: u32) -> bool {
         match self.model.by_cpu {
             ByCpu::Never => false,
-            ByCpu::OddLengths => !len.is_multiple_of(4),
+            ByCpu::OddLengths(bytes) => len & bytes.wrapping_sub(1) != 0,
             ByCpu::Always => true,
         }
     }
@@ -205,7 +207,7 @@ unsafe impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Host for Sdhci<R, D, DESC
         if self.by_pio(segment.len) {
             return Ok(());
         }
-        if !segment.ptr.addr().get().is_multiple_of(4) {
+        if !at_a_line(segment.ptr.addr().get(), direction, self.dma.line_bytes()) {
             return Err(DmaError::Alignment);
         }
         let bus = self.dma.map(segment.ptr, segment.len as usize, direction)?;

@@ -126,6 +126,8 @@ struct FakeDma {
     synced: RefCell<Vec<(u64, Vec<u8>)>>,
     list: Cell<usize>,
     open: Cell<i32>,
+    /// 0: coherent.
+    line: Cell<u32>,
 }
 
 // SAFETY: no controller reads what this maps.
@@ -146,6 +148,9 @@ unsafe impl Dma for &'static FakeDma {
         // SAFETY: the driver names memory of its own.
         let bytes = unsafe { core::slice::from_raw_parts(ptr.as_ptr(), len) }.to_vec();
         self.synced.borrow_mut().push((bus, bytes));
+    }
+    fn line_bytes(&self) -> u32 {
+        self.line.get().max(1)
     }
 }
 
