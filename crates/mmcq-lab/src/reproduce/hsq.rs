@@ -56,9 +56,9 @@ impl Meeting {
 /// The stand-in beside Linux itself, for the rows of the experiment's own board.
 pub fn meetings(rows: &[Row]) -> Vec<Meeting> {
     let us = |rate: f64| 4096.0 / f64::from(1 << 20) / rate * 1e6;
-    let both = LINUX_ITSELF.iter().flat_map(|&(cell, none, queue)| {
-        [(cell, Setting::None, none), (cell, Setting::HsqTag, queue)]
-    });
+    let both = LINUX_ITSELF
+        .iter()
+        .flat_map(|&(cell, none, queue)| [(cell, Setting::None, none), (cell, Setting::HsqTag, queue)]);
     both.filter_map(|(cell, setting, linux_us)| {
         let row = rows.iter().find(|row| row.cell == cell && row.setting == setting.name())?;
         Some(Meeting { cell, setting, us: [linux_us, us(row.model), us(row.published?)] })
@@ -80,9 +80,8 @@ us for 4 KiB                paper | Linux itself  residual | stand-in  error
         let [linux, model, paper] = meeting.us;
         let cell = format!("{}, {}", meeting.cell, meeting.setting.name());
         let (residual, error) = (meeting.residual_percent(), meeting.error_percent());
-        text += &format!(
-            "{cell:26}{paper:7.1} | {linux:12.1}  {residual:+7.1}% | {model:8.1}  {error:+4.1}%\n"
-        );
+        text +=
+            &format!("{cell:26}{paper:7.1} | {linux:12.1}  {residual:+7.1}% | {model:8.1}  {error:+4.1}%\n");
     }
     text + "Linux itself: an unmodified Linux 6.1 with its own mmc_hsq on this controller and card, in virtual time; the stand-in's costs are priced after it.\n\
             residual: what no price explains: the board's own instructions and caches, which the model does not have.\n"
