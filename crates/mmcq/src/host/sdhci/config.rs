@@ -70,8 +70,18 @@ impl Quirks {
     pub const STOP_WITH_TC: Quirks = Quirks(1 << 27);
     /// Clock Control must be written once more before a reset, with the internal clock on.
     pub const CLOCK_BEFORE_RESET: Quirks = Quirks(1 << 28);
+    /// The lines are at 1.8 V and cannot leave it (VCCQ of a soldered eMMC on a rail of its own):
+    /// [`Caps::signal18_fixed`].
+    pub const FIXED_18: Quirks = Quirks(1 << 29);
 
-    const NAMED: [(&'static str, Quirks); 29] = [
+    /// A command without busy (R1) that is sent as one with busy (R1b) ends with a Transfer Complete too, each time. Saves two register writes
+    /// for each. To be set only for a controller on which it was seen: see [`QEMU`](Self::QEMU).
+    pub const R1_WITH_TC: Quirks = Quirks(1 << 30);
+
+    /// QEMU's `sdhci-pci` (PCI 1b36:0007), seen in QEMU 7.2 with its SD card.
+    pub const QEMU: Quirks = Self::R1_WITH_TC;
+
+    const NAMED: [(&'static str, Quirks); 31] = [
         ("no-busy-irq", Self::NO_BUSY_IRQ),
         ("no-dat0-level", Self::NO_DAT0_LEVEL),
         ("broken-adma", Self::BROKEN_ADMA),
@@ -101,6 +111,8 @@ impl Quirks {
         ("pio-delay", Self::PIO_DELAY),
         ("stop-with-tc", Self::STOP_WITH_TC),
         ("clock-before-reset", Self::CLOCK_BEFORE_RESET),
+        ("fixed-18", Self::FIXED_18),
+        ("r1-with-tc", Self::R1_WITH_TC),
     ];
 
     /// The quirk of this name: that of the constant, in small letters with hyphens (`no-busy-irq`).

@@ -32,7 +32,7 @@ use capabilities::{ByCpu, Model};
 pub use config::{Config, InitError, Quirks, TransferMode};
 use core::ptr::NonNull;
 use events::{ALL_BITS, NEVER};
-use phase::{Active, Automatic, NOT_TWICE, Transfer};
+use phase::{Active, Automatic, Transfer};
 use port::Port;
 use regs::*;
 pub use table::Table;
@@ -53,8 +53,8 @@ pub struct Sdhci<R: Regs, D: Dma, const DESCRIPTORS: usize> {
     active: Option<Active>,
     /// The status that ends it well, if it has an R1 and the CPU has nothing to do: all of it, come at once. [`NEVER`]: another phase, or none.
     quick: u32,
-    /// How many commands without busy have ended with a Transfer Complete; see [`Sdhci::start_short`].
-    ends_twice: u8,
+    /// [`Quirks::R1_WITH_TC`], and not yet disproved.
+    r1_with_tc: bool,
     /// What it has the controller send by itself.
     auto: Automatic,
     /// A command has gone beside the data of the phase in progress, or has not been finished since.
@@ -130,7 +130,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
             caps,
             active: None,
             quick: NEVER,
-            ends_twice: if model.busy == BusyDetect::Interrupt { 0 } else { NOT_TWICE },
+            r1_with_tc: config.quirks.has(Quirks::R1_WITH_TC) && model.busy == BusyDetect::Interrupt,
             auto: Automatic::Nothing,
             beside: None,
             own_bits: ALL_BITS,
@@ -262,7 +262,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Host for Sdhci<R, D, DESCRIPTORS
     }
 
     fn interrupt_lost(&mut self) {
-        self.ends_twice = NOT_TWICE;
+        self.r1_with_tc = false;
     }
 
     fn set_bus(&mut self, op: BusOp, first: bool, now_ns: u64) -> Step {

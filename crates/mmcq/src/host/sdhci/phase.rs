@@ -20,11 +20,6 @@ pub(super) const BOUNDARY_BYTES: u64 = 512 * 1024;
 /// Of a memory card's transfers.
 const BLOCK_BYTES: u32 = 512;
 
-/// A command that was sent as if the card might be busy does not end with a Transfer Complete, or is not to be sent so.
-pub(super) const NOT_TWICE: u8 = u8::MAX;
-/// So many have ended with it, all that were sent.
-const RELIED_ON: u8 = 8;
-
 /// The phase that the controller works on.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Active {
@@ -161,9 +156,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
 
     /// Starts a command that asks for an R1 and no more. False, and nothing done: it is another.
     ///
-    /// Command Complete is signalled for it and not for transfers, which makes two writes of the signal enables. Sent as if the card might be busy after its response, it
-    /// ends with a Transfer Complete too, as a transfer does [SDHC 2.2.18]; a controller that has shown this a few times is relied on. If one does not (seen by
-    /// [`Sdhci::take_unusual`]), or if a response has had to wait for its deadline, it is never tried again.
+    /// Command Complete is signalled for it and not for transfers, which makes two writes of the signal enables. With [`Quirks::R1_WITH_TC`] it is sent as if the card
+    /// might be busy, and ends with a Transfer Complete as a transfer does. If the engine finds such an end by its deadline only, that is given up.
     #[inline(always)]
     pub(super) fn start_short(&mut self, phase: &Phase) -> bool {
         let Command { index, arg, resp } = phase.command;
@@ -178,13 +172,9 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         self.auto = Automatic::Nothing;
         let mut active = Active::SHORT;
         let (mut signal, mut ends, mut kind) = (INT_COMMAND, INT_COMMAND, COMMAND_48);
-        if self.ends_twice != NOT_TWICE {
+        if self.r1_with_tc {
             (active.resp, ends, kind) = (Resp::R1b, INT_COMMAND | INT_TRANSFER, COMMAND_48_BUSY);
-            if self.ends_twice == RELIED_ON {
-                signal = INT_TRANSFER;
-            } else {
-                self.ends_twice += 1;
-            }
+            signal = INT_TRANSFER;
         }
         self.set_signal(self.shadow.base_signal | signal);
         self.send(active, ends, arg, index, kind, 0);
