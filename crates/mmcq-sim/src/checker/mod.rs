@@ -157,8 +157,8 @@ pub struct Checker {
     excused: u32,
     /// Requests that were submitted when something last went wrong.
     trouble: u32,
-    /// No flush has ended well since: the next one, or a durable write, may tell of what went wrong with writes before it.
-    unflushed_trouble: bool,
+    /// Flushes and durable writes up to this number may fail: they may tell of what went wrong with writes before them.
+    excused_flushes: u32,
 }
 
 impl Checker {
@@ -182,7 +182,7 @@ impl Checker {
             unflushed: None,
             excused: 0,
             trouble: 0,
-            unflushed_trouble: false,
+            excused_flushes: 0,
         }
     }
 
@@ -206,7 +206,7 @@ impl Checker {
     fn nothing_lost(&mut self) {
         (self.untold, self.told_before, self.excuse) = (false, 0, false);
         (self.writing, self.unflushed) = (0, None);
-        (self.excused, self.trouble, self.unflushed_trouble) = (0, 0, false);
+        (self.excused, self.trouble, self.excused_flushes) = (0, 0, 0);
     }
 
     /// The contents of the card.
@@ -326,13 +326,13 @@ impl Checker {
             return Err(Violation::new(Fault::Twice, format!("request {} has no answer due", ticket.number)));
         };
         self.completions += 1;
-        let moves = matches!(request.asked, Asked::Read | Asked::Write { .. });
-        if moves && answer == Answer::Done && request.number > self.trouble && self.excused == u32::MAX {
+        if answer == Answer::Done && request.number > self.trouble {
             // Those under way may still have to do with it.
-            self.excused = self.numbers;
-        }
-        if request.asked == Asked::Flush && answer == Answer::Done && request.number > self.trouble {
-            self.unflushed_trouble = false;
+            match request.asked {
+                Asked::Read | Asked::Write { .. } if self.excused == u32::MAX => self.excused = self.numbers,
+                Asked::Flush if self.excused_flushes == u32::MAX => self.excused_flushes = self.numbers,
+                _ => {}
+            }
         }
         if request.asked.writes() {
             self.writing -= 1;
@@ -466,7 +466,7 @@ impl Checker {
 
     /// Something has gone wrong just now: requests may fail until one that comes after it has moved data well, and flushes until one has ended well.
     pub fn trouble(&mut self) {
-        (self.excused, self.trouble, self.unflushed_trouble) = (u32::MAX, self.numbers, true);
+        (self.excused, self.trouble, self.excused_flushes) = (u32::MAX, self.numbers, u32::MAX);
     }
 
     /// There is a cause for this request to fail: it was submitted before all was well again; it tells of writes before it; or it is a read, and one of its
@@ -475,7 +475,7 @@ impl Checker {
     pub fn may_fail(&self, ticket: Ticket) -> bool {
         let Some(request) = self.requests.get(ticket.slot as usize) else { return false };
         let tells = matches!(request.asked, Asked::Flush | Asked::Write { durable: true });
-        if request.number <= self.excused || tells && self.unflushed_trouble {
+        if request.number <= self.excused || tells && request.number <= self.excused_flushes {
             return true;
         }
         request.asked == Asked::Read
