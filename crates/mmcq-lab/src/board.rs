@@ -364,7 +364,12 @@ impl<const N: usize> Board<N> {
             card: profile.name().to_owned(),
             error,
         })?;
-        stack.with(|engine| engine.host_mut().costs = calls);
+        stack.with(|engine| {
+            // SAFETY: prices alone change, and no driver is called.
+            if let Some(host) = unsafe { engine.host_mut() } {
+                host.costs = calls;
+            }
+        });
         controller.take_stats();
         let migration = platform.shares.value("migration");
         let (cores, defer) = (platform.cores, platform.defer_completion);

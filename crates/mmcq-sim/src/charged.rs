@@ -47,7 +47,9 @@ impl<H> Charged<H> {
     }
 }
 
-impl<H: Host> Host for Charged<H> {
+// SAFETY: calls go to the driver inside, in their order and with the segments as they are.
+
+unsafe impl<H: Host> Host for Charged<H> {
     const CONTINUES: bool = H::CONTINUES;
     const BESIDE: bool = H::BESIDE;
 
@@ -95,6 +97,14 @@ impl<H: Host> Host for Charged<H> {
 
     fn dat0_busy(&self) -> bool {
         self.inner.dat0_busy()
+    }
+
+    fn dat_levels(&self) -> u8 {
+        self.inner.dat_levels()
+    }
+
+    fn supply_ma(&self) -> u16 {
+        self.inner.supply_ma()
     }
 
     fn present(&self) -> bool {

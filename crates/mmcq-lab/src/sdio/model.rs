@@ -138,7 +138,9 @@ impl Driver {
     }
 }
 
-impl Host for Driver {
+// SAFETY: calls go to one driver, in their order and with the segments as they are.
+
+unsafe impl Host for Driver {
     fn caps(&self) -> &Caps {
         driver!(self, d => d.caps())
     }
@@ -165,6 +167,14 @@ impl Host for Driver {
 
     fn dat0_busy(&self) -> bool {
         driver!(self, d => d.dat0_busy())
+    }
+
+    fn dat_levels(&self) -> u8 {
+        driver!(self, d => d.dat_levels())
+    }
+
+    fn supply_ma(&self) -> u16 {
+        driver!(self, d => d.supply_ma())
     }
 
     fn present(&self) -> bool {

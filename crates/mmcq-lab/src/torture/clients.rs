@@ -4,7 +4,7 @@ use super::bench::lend;
 use super::case::{Operation, SLOTS};
 use super::machine::{Machine, Request, Stack};
 use super::run::{Run, Trace};
-use mmcq::engine::{BLOCK_BYTES, Completion, DmaBuf, Erase, Error, Kind, Request as Asking, SlotId};
+use mmcq::engine::{BLOCK_BYTES, Claim, Completion, DmaBuf, Erase, Error, Kind, Request as Asking, SlotId};
 use mmcq::sched::Policy;
 use mmcq_sim::checker::{Answer, Asked, Fault, Ticket, Violation};
 use std::future::Future;
@@ -66,11 +66,9 @@ impl Run<'_> {
             return Some(None);
         }
         if self.bench.free.is_empty() {
-            while let Some(back) = stack.with(|engine| engine.reclaim()) {
-                let address = back.as_non_null().as_ptr() as usize;
-                let piece = self.bench.memory.iter().position(|m| m.as_ptr() as usize == address);
-                self.bench.free.extend(piece);
-            }
+            let lost = |&claim: &Claim| stack.with(|engine| engine.reclaim(claim)).is_some();
+            let claims = self.bench.claims.iter().enumerate();
+            self.bench.free.extend(claims.filter(|(_, claim)| lost(claim)).map(|(piece, _)| piece));
         }
         self.bench.free.pop().map(Some)
     }
@@ -111,7 +109,8 @@ impl Run<'_> {
         let way = if operation.by_slot {
             match machine.stack.with(|engine| engine.submit(asking, now_ns)) {
                 Ok(id) => {
-                    machine.stack.with(|engine| engine.set_waker(id, &self.bench.wakers[client]));
+                    let waker = self.bench.wakers[client].clone();
+                    drop(machine.stack.with(|engine| engine.set_waker(id, waker)));
                     self.try_stale(&machine.stack)?;
                     Way::Slot(id)
                 }

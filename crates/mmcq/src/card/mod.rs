@@ -19,6 +19,7 @@ mod rest;
 mod sd;
 mod session;
 mod speed;
+mod uhs;
 mod upkeep;
 
 use crate::engine::{DmaBuf, Error, Target};
@@ -36,6 +37,7 @@ use quirk::Quirks;
 pub use rest::Rest;
 pub use sd::Sd;
 use session::{Failed, Session};
+pub use uhs::Strength;
 pub use upkeep::{Exception, Upkeep, Worker};
 
 /// Bytes of scratch memory that [`bring_up`] needs: the largest register (EXT_CSD).
@@ -50,6 +52,8 @@ pub struct Options {
     pub max_clock_hz: u32,
     /// Upper limit of the bus width.
     pub max_width: Width,
+    /// Strength of the card's drivers in its fast modes, where the card has it.
+    pub strength: Strength,
     /// Switch an eMMC's volatile write cache on; then only a flush makes data durable. That of an SD card, which may be taken out any moment, stays off unless
     /// [`extension::enable_cache`] is called.
     pub cache: bool,
@@ -65,6 +69,7 @@ impl Options {
         without: 0,
         max_clock_hz: u32::MAX,
         max_width: Width::W8,
+        strength: Strength::Ohm50,
         cache: true,
         upkeep: &Upkeep::DEFAULT,
         quirks: &[],

@@ -150,7 +150,7 @@ impl<'a, L: Lock, H: Host, const N: usize, P: Policy> Session<'a, L, H, N, P> {
     /// ask: no status unless there is no other way to see the end of busy.
     pub async fn switch_then(&mut self, command: Command, timeout_ns: u64) -> Result<(), Failed> {
         self.send(None, command, timeout_ns, true).await?;
-        match self.shared.with(|engine| engine.host().caps().busy) {
+        match self.shared.with(|engine| engine.caps().busy) {
             BusyDetect::Interrupt | BusyDetect::Response => Ok(()),
             BusyDetect::Status => self.wait_ready(timeout_ns).await,
             BusyDetect::Level => {
@@ -167,7 +167,7 @@ impl<'a, L: Lock, H: Host, const N: usize, P: Policy> Session<'a, L, H, N, P> {
 
     /// Waits until the card is ready. Where the controller has seen the end of busy, that is one CMD13.
     pub async fn wait_ready(&mut self, timeout_ns: u64) -> Result<(), Failed> {
-        let detect = self.shared.with(|engine| engine.host().caps().busy);
+        let detect = self.shared.with(|engine| engine.caps().busy);
         for _ in 0..=timeout_ns / BUSY_INTERVAL_NS {
             if detect != BusyDetect::Level || !self.dat0_busy() {
                 let status = self.status_of(command::send_status(self.rca)).await?.r1();
@@ -183,7 +183,18 @@ impl<'a, L: Lock, H: Host, const N: usize, P: Policy> Session<'a, L, H, N, P> {
     /// Does the card hold DAT0 (or what stands for it) low?
     #[inline(never)]
     pub fn dat0_busy(&self) -> bool {
-        self.shared.with(|engine| engine.host().dat0_busy())
+        self.shared.with(|engine| engine.dat0_busy())
+    }
+
+    /// What the host's supply gives the card, in mA; 0: not known, and nobody asks in lean firmware.
+    pub fn supply_ma(&self) -> u16 {
+        if P::RECOVERS { self.shared.with(|engine| engine.supply_ma()) } else { 0 }
+    }
+
+    /// Do DAT3 to DAT0 have these levels?
+    #[inline(never)]
+    pub fn lines_are(&self, levels: u8) -> bool {
+        self.shared.with(|engine| engine.dat_levels() == levels)
     }
 
     /// Reads `bytes` (at most 512) of register data by a command, or by CMD55 and the command;

@@ -227,6 +227,9 @@ pub enum Error {
     CacheLost,
     /// Another card is in the slot.
     Changed,
+    /// The call came from inside another call of the same stack (a timer's function, a lock, memory, registers, a policy,
+    /// or a closure of [`Shared::with`](crate::task::Shared::with)).
+    Reentered,
 }
 
 impl Error {
@@ -270,6 +273,7 @@ impl core::fmt::Display for Error {
             }
             Error::CacheLost => f.write_str("the card lost writes that were in its cache"),
             Error::Changed => f.write_str("another card is in the slot"),
+            Error::Reentered => f.write_str("called from inside a call of the same stack"),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Realtek's PCIe card reader (RTS5209 and its successors).
+//! Realtek's PCIe card readers: RTS5209 and those of its successors that [`Chip`] names.
 //!
 //! Read first: `regs.rs` (the registers), `list.rs` (what the chip fetches from memory), then `phase.rs` (how
 //! a phase starts), `events.rs` (how it ends), `bus.rs` (power, clock, timing, reset) and `tuning.rs`.
@@ -45,7 +45,7 @@ use crate::host::{
     Timing, Width,
 };
 use bus::Bus;
-pub use config::{Config, SetupError};
+pub use config::{Chip, Config, SetupError};
 use core::ptr::NonNull;
 pub use list::Buffers;
 use phase::Active;
@@ -86,8 +86,6 @@ struct Condition {
     uncleared: bool,
     /// The SD clock runs between transfers too; the next list stops that.
     toggling: bool,
-    /// CMD11 was the last command: all of DAT3 to DAT0 tell about the voltage switch.
-    switching: bool,
 }
 
 impl<R: Regs, D: Dma> Rtsx<R, D> {
@@ -95,6 +93,9 @@ impl<R: Regs, D: Dma> Rtsx<R, D> {
     pub fn new(regs: R, dma: D, buffers: &'static mut Buffers, config: Config) -> Result<Self, SetupError> {
         if regs.read32(BIPR) == u32::MAX {
             return Err(SetupError::Gone);
+        }
+        if dma.line_bytes() > 1 {
+            return Err(SetupError::CacheLines(dma.line_bytes()));
         }
         let list = NonNull::from(&mut buffers.operations).cast();
         let table = NonNull::from(&mut buffers.table).cast();
@@ -122,8 +123,12 @@ impl<R: Regs, D: Dma> Rtsx<R, D> {
         })
     }
 
-    /// The registers, for whoever looks on (models); what the driver owns must not be written.
-    pub fn regs(&self) -> &R {
+    /// The registers, for code that looks on (vendor registers, models).
+    ///
+    /// # Safety
+    /// Nothing that the driver owns is written, nor read where reading changes it: a controller goes where
+    /// its registers send it.
+    pub unsafe fn regs(&self) -> &R {
         &self.port.regs
     }
 
@@ -196,7 +201,10 @@ fn caps(config: &Config) -> Caps {
     }
 }
 
-impl<R: Regs, D: Dma> Host for Rtsx<R, D> {
+// SAFETY: the table is built from the segments alone, for no more bytes than these have, or the phase is
+// refused; the CPU touches none of them. The end is reported after the chip's own "DMA done", and a reset is
+// `Done` when DMA has stopped. List and table are `'static`, and written only when no phase is active.
+unsafe impl<R: Regs, D: Dma> Host for Rtsx<R, D> {
     const CONTINUES: bool = true;
 
     fn caps(&self) -> &Caps {
@@ -205,9 +213,6 @@ impl<R: Regs, D: Dma> Host for Rtsx<R, D> {
 
     fn map(&mut self, segment: &mut Segment, direction: Direction) -> Result<(), DmaError> {
         segment.bus = 0;
-        if !segment.ptr.addr().get().is_multiple_of(4) {
-            return Err(DmaError::Alignment);
-        }
         let bus = self.dma.map(segment.ptr, segment.len as usize, direction)?;
         let wrong = match bus.checked_add(segment.len.into()) {
             Some(end) if end <= 1 << 32 && bus.is_multiple_of(4) => {
@@ -233,16 +238,23 @@ impl<R: Regs, D: Dma> Host for Rtsx<R, D> {
         self.take_events()
     }
 
+    fn isolate(&mut self) -> bool {
+        self.caps.dma_bits == 0 || self.dma.isolate()
+    }
+
     fn set_bus(&mut self, op: BusOp, first: bool, now_ns: u64) -> Step {
         self.step_bus(op, first, now_ns)
     }
 
     fn dat0_busy(&self) -> bool {
+        self.dat_levels() & 1 == 0
+    }
+
+    fn dat_levels(&self) -> u8 {
         if self.bus.in_progress() {
-            return false;
+            return 0xf;
         }
-        let Ok(levels) = self.port.fetch(SD_BUS_STAT) else { return false };
-        if self.state.switching { levels & BUS_DAT == 0 } else { levels & BUS_DAT0 == 0 }
+        self.port.fetch(SD_BUS_STAT).map_or(0xf, |levels| (levels & BUS_DAT) >> 1)
     }
 
     fn present(&self) -> bool {

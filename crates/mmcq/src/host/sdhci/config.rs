@@ -172,6 +172,8 @@ pub struct Config {
     pub width: Width,
     /// The card is soldered: presence is never asked.
     pub fixed: bool,
+    /// Current that the card's supply gives, in mA; 0: what Maximum Current Capabilities says [SDHC 2.2.26].
+    pub supply_ma: u16,
     /// Timings beyond those announced, as [`Caps::timing_bit`]s: HS200, HS400 and enhanced strobe of eMMC
     /// have no bit in the capabilities.
     pub extra_timings: u16,
@@ -194,6 +196,7 @@ impl Config {
             max_clock_hz: u32::MAX,
             width: Width::W8,
             fixed: false,
+            supply_ma: 0,
             extra_timings: 0,
             hs400_mode: super::regs::UHS_HS400 as u8,
             hs400es_mode: super::regs::UHS_HS400ES as u8,

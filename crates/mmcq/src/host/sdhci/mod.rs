@@ -21,6 +21,7 @@ mod table;
 #[cfg(test)]
 mod tests;
 
+use crate::host::dma::at_a_line;
 use crate::host::{
     BusOp, BusyDetect, Caps, Cause, Direction, Dma, DmaError, Events, Host, Phase, Plain, Regs, Segment,
     StartError, Step,
@@ -67,8 +68,6 @@ pub struct Sdhci<R: Regs, D: Dma, const DESCRIPTORS: usize> {
     idle: bool,
     /// The last phase wrote, or made the card busy: how that went is in the next answer.
     programs: bool,
-    /// CMD11 was the last command: all of DAT3 to DAT0 tell about the voltage switch.
-    switching: bool,
     shadow: Shadow,
 }
 
@@ -104,7 +103,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         let announced = config.capabilities.unwrap_or_else(|| {
             u64::from(port.read32(CAPABILITIES)) | u64::from(port.read32(CAPABILITIES_2)) << 32
         });
-        let model = Model::new(version as u8, announced, &config, DESCRIPTORS)?;
+        let line_bytes = dma.line_bytes();
+        let model = Model::new(version as u8, announced, &config, DESCRIPTORS, line_bytes)?;
         let caps = model.caps(announced, &config, DESCRIPTORS);
         let mut table_bus = 0;
         if model.mode == TransferMode::Adma2 {
@@ -137,14 +137,16 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
             transfer: Transfer::default(),
             idle: false,
             programs: false,
-            switching: false,
             shadow: Shadow::default(),
         })
     }
 
-    /// The registers, for whoever looks on (vendor registers, models); what the driver owns must not be
-    /// written.
-    pub fn regs(&self) -> &R {
+    /// The registers, for code that looks on (vendor registers, models).
+    ///
+    /// # Safety
+    /// Nothing that the driver owns is written, nor read where reading changes it: a controller goes where
+    /// its registers send it.
+    pub unsafe fn regs(&self) -> &R {
         &self.port.regs
     }
 
@@ -157,7 +159,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
     fn by_pio(&self, len: u32) -> bool {
         match self.model.by_cpu {
             ByCpu::Never => false,
-            ByCpu::OddLengths => !len.is_multiple_of(4),
+            ByCpu::OddLengths(bytes) => len & bytes.wrapping_sub(1) != 0,
             ByCpu::Always => true,
         }
     }
@@ -184,7 +186,11 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
     }
 }
 
-impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Host for Sdhci<R, D, DESCRIPTORS> {
+// SAFETY: descriptors and SDMA addresses are made in `phase.rs` from the segments alone, for no more bytes than
+// these have, or the phase is refused; SDMA goes on only below the segment's end. The CPU moves what `Cursor`
+// finds inside the segments. `active` is taken when the end is reported, and a reset is `Done` when the
+// controller has cleared its bit [SDHC 2.2.20]. The table is `'static`, and written only when no phase is active.
+unsafe impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Host for Sdhci<R, D, DESCRIPTORS> {
     const BESIDE: bool = true;
 
     fn caps(&self) -> &Caps {
@@ -201,7 +207,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Host for Sdhci<R, D, DESCRIPTORS
         if self.by_pio(segment.len) {
             return Ok(());
         }
-        if !segment.ptr.addr().get().is_multiple_of(4) {
+        if !at_a_line(segment.ptr.addr().get(), direction, self.dma.line_bytes()) {
             return Err(DmaError::Alignment);
         }
         let bus = self.dma.map(segment.ptr, segment.len as usize, direction)?;
@@ -265,13 +271,34 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Host for Sdhci<R, D, DESCRIPTORS
         self.r1_with_tc = false;
     }
 
+    fn isolate(&mut self) -> bool {
+        self.caps.dma_bits == 0 || self.dma.isolate()
+    }
+
     fn set_bus(&mut self, op: BusOp, first: bool, now_ns: u64) -> Step {
         self.step_bus(op, first, now_ns)
     }
 
     fn dat0_busy(&self) -> bool {
-        let Some(state) = self.present_state() else { return false };
-        if self.switching { state & PRESENT_DAT == 0 } else { state & PRESENT_DAT0 == 0 }
+        self.dat_levels() & 1 == 0
+    }
+
+    fn dat_levels(&self) -> u8 {
+        let state = self.present_state().unwrap_or(PRESENT_DAT);
+        (state >> PRESENT_DAT_SHIFT & 0xf) as u8
+    }
+
+    fn supply_ma(&self) -> u16 {
+        let shift = match self.model.voltage {
+            POWER_3V3 => 0,
+            POWER_3V0 => 8,
+            _ => 16,
+        };
+        match (self.config.supply_ma, self.port.read32(MAX_CURRENT)) {
+            (0, u32::MAX) => 0,
+            (0, register) => (register >> shift & 0xff) as u16 * MAX_CURRENT_STEP_MA,
+            (board, _) => board,
+        }
     }
 
     fn present(&self) -> bool {

@@ -14,7 +14,6 @@ use core::ptr::NonNull;
 /// A command that stops a transfer.
 const STOP_TRANSMISSION: u8 = 12;
 /// A command that begins the voltage switch.
-const VOLTAGE_SWITCH: u8 = 11;
 /// The distance of SDMA's stops; see [`BOUNDARY_512K`].
 pub(super) const BOUNDARY_BYTES: u64 = 512 * 1024;
 /// Of a memory card's transfers.
@@ -102,6 +101,8 @@ impl Work {
 pub(super) struct Transfer {
     /// Where SDMA starts again after its next stop.
     pub(super) sdma_next: u64,
+    /// One past its last byte.
+    pub(super) sdma_end: u64,
     /// Blocks left to move through the buffer port.
     pub(super) blocks: u32,
     pub(super) block_bytes: u32,
@@ -162,7 +163,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
     pub(super) fn start_short(&mut self, phase: &Phase) -> bool {
         let Command { index, arg, resp } = phase.command;
         let other = phase.auto != Auto::None || phase.tuning || resp != Resp::R1;
-        if other || matches!(index, STOP_TRANSMISSION | VOLTAGE_SWITCH) || plant::any() {
+        if other || index == STOP_TRANSMISSION || plant::any() {
             return false;
         }
         if !self.idle || self.shadow.quick_blocks == 0 {
@@ -184,7 +185,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
     /// The last that all of these have in common. CMD and DAT are idle, so that no phase is in progress.
     #[inline(always)]
     fn send(&mut self, active: Active, ends: u32, arg: u32, index: u8, kind: u16, mode: u16) {
-        (self.idle, self.switching) = (false, false);
+        self.idle = false;
         self.quick = ends;
         self.active = Some(active);
         self.port.write32(ARGUMENT, arg);
@@ -224,7 +225,6 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         };
         self.set_signal(self.shadow.base_signal | work.signal());
         self.idle = false;
-        self.switching = phase.command.index == VOLTAGE_SWITCH;
         let alone = self.active.is_none();
         let writes = phase.data.is_some_and(|data| data.direction == Direction::Write);
         self.auto = match phase.auto {
@@ -330,6 +330,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
             (TransferMode::Adma2, _) => self.program_adma(segments, bytes),
             (TransferMode::Sdma, [segment]) if segment.len >= bytes => {
                 self.set_sdma(segment.bus);
+                self.transfer.sdma_end = segment.bus.wrapping_add(bytes.into());
                 self.transfer.sdma_next = (segment.bus | (BOUNDARY_BYTES - 1)).wrapping_add(1);
                 Ok(Work::Sdma)
             }
