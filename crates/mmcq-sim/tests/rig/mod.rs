@@ -158,6 +158,10 @@ impl Card for Sick {
     fn peek(&mut self, at: u64, buffer: &mut [u8]) -> std::io::Result<()> {
         self.card.peek(at, buffer)
     }
+
+    fn touched(&self, each: &mut dyn FnMut(u8, std::ops::Range<u64>)) {
+        self.card.touched(each);
+    }
 }
 
 /// A card of a profile, by its file's name.
