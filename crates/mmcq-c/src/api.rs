@@ -15,7 +15,7 @@ use mmcq::block::BlockDevice;
 use mmcq::card::{self, Card, Family, SCRATCH_BYTES};
 use mmcq::engine::{BLOCK_BYTES, Config, DmaBuf, Error};
 use mmcq::host::sdhci::{self, Sdhci, Table};
-use mmcq::host::{Direction, DmaError, Host, Width};
+use mmcq::host::{Direction, DmaError, Width};
 use mmcq::task::{Idle, Shared, Timer};
 
 pub(crate) const HOSTS: usize = 2;
@@ -298,7 +298,7 @@ fn mapped(
         let start = memory.cast::<u8>();
         // What the CPU moves is not to be invalidated; and what is refused is refused before it is mapped.
         let (by_dma, align) = stack.with(|engine| {
-            let caps = engine.host().caps();
+            let caps = engine.caps();
             (caps.dma_bits != 0, if engine.target().is_some() { caps.align } else { 1 })
         });
         // A write's lines are only cleaned: the controller's own alignment is enough.

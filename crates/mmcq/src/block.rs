@@ -1,10 +1,10 @@
 //! A card as a block device: read, write, flush; durable writes, discard, erase, zeroes.
 //!
-//! Four ways to hand over memory, from the fastest to the most forgiving: owned buffers that travel through the call ([`BlockDevice::read`]),
+//! Three ways to hand over memory, from the fastest to the most forgiving: owned buffers that travel through the call ([`BlockDevice::read`]),
 //! borrowed memory in a blocking call ([`BlockDevice::read_blocking`]), and any memory at all through a buffer of the device's own ([`Copying`]).
 //! Blocks have 512 bytes; long requests are cut to what the host can do, and a result says how far it got.
 
-use crate::engine::{BLOCK_BYTES, DmaBuf, Erase, Erasing, Error, Kind, Request};
+use crate::engine::{BLOCK_BYTES, Claim, DmaBuf, Erase, Erasing, Error, Kind, Request};
 use crate::host::Host;
 use crate::sched::{Fifo, Policy};
 use crate::task::{Idle, Lock, Shared};
@@ -72,7 +72,7 @@ impl<'a, L: Lock, H: Host, const N: usize, P: Policy> BlockDevice<'a, L, H, N, P
     pub fn geometry(&self) -> Option<Geometry> {
         self.shared.with(|engine| {
             let target = *engine.target()?;
-            let caps = engine.host().caps();
+            let caps = engine.caps();
             let erase = &engine.abilities().erase;
             Some(Geometry {
                 blocks: target.sectors,
@@ -239,6 +239,7 @@ pub struct Copying<'a, L: Lock, H: Host, const N: usize, P: Policy = Fifo> {
     device: BlockDevice<'a, L, H, N, P>,
     /// Away while a request has it.
     bounce: Option<DmaBuf>,
+    claim: Claim,
 }
 
 impl<'a, L: Lock, H: Host, const N: usize, P: Policy> Copying<'a, L, H, N, P> {
@@ -246,13 +247,14 @@ impl<'a, L: Lock, H: Host, const N: usize, P: Policy> Copying<'a, L, H, N, P> {
     pub fn new(device: BlockDevice<'a, L, H, N, P>, bounce: DmaBuf) -> Result<Self, Error> {
         match bounce.len_bytes() {
             0..BLOCK_BYTES => Err(Error::Buffer { needed: BLOCK_BYTES, given: bounce.len_bytes() }),
-            _ => Ok(Copying { device, bounce: Some(bounce) }),
+            _ => Ok(Copying { device, claim: bounce.claim(), bounce: Some(bounce) }),
         }
     }
 
     /// The buffer; if a call was dropped half-way, the one that the engine has kept for us.
     fn bounce(&mut self) -> Result<DmaBuf, Error> {
-        let taken = self.bounce.take().or_else(|| self.device.shared.with(|engine| engine.reclaim()));
+        let claim = self.claim;
+        let taken = self.bounce.take().or_else(|| self.device.shared.with(|engine| engine.reclaim(claim)));
         taken.filter(|buf| buf.len_bytes() >= BLOCK_BYTES).ok_or(Error::Full)
     }
 

@@ -44,6 +44,12 @@ pub unsafe trait Dma {
     /// Makes later CPU writes inside an existing `Write` mapping visible to the controller (descriptor tables). `bus` and `ptr` point at the changed part.
     fn sync(&self, bus: u64, ptr: NonNull<u8>, len: usize);
 
+    /// Cuts the controller off from all memory for good: bus mastering off, say, or its IOMMU domain empty. Called
+    /// when no reset stops it. True: from now on it surely reads and writes nothing. The default cannot.
+    fn isolate(&self) -> bool {
+        false
+    }
+
     /// The bytes that `unmap` of a read invalidates as one, a power of two; 1 where it touches the mapping alone.
     /// Constant.
     #[inline(always)]

@@ -130,8 +130,12 @@ impl<R: Regs, D: Dma> S3cSdi<R, D> {
         })
     }
 
-    /// The registers, for whoever looks on; what the driver owns must not be written.
-    pub fn regs(&self) -> &R {
+    /// The registers, for code that looks on (vendor registers, models).
+    ///
+    /// # Safety
+    /// Nothing that the driver owns is written, nor read where reading changes it: a controller goes where
+    /// its registers send it.
+    pub unsafe fn regs(&self) -> &R {
         &self.regs
     }
 
@@ -192,7 +196,10 @@ fn caps(config: &Config, slowest_hz: u32, fastest_hz: u32) -> Caps {
     }
 }
 
-impl<R: Regs, D: Dma> Host for S3cSdi<R, D> {
+// SAFETY: DMA gets the one mapped segment, for no more bytes than it has; the CPU moves what `Cursor` finds
+// inside segments that are not mapped for DMA. The end is reported after the controller's, and a reset stops
+// the platform's DMA.
+unsafe impl<R: Regs, D: Dma> Host for S3cSdi<R, D> {
     fn caps(&self) -> &Caps {
         &self.caps
     }
@@ -225,6 +232,10 @@ impl<R: Regs, D: Dma> Host for S3cSdi<R, D> {
 
     fn ack(&mut self, segments: &[Segment]) -> Events {
         self.take_events(segments)
+    }
+
+    fn isolate(&mut self) -> bool {
+        self.caps.dma_bits == 0 || self.dma.isolate()
     }
 
     fn set_bus(&mut self, op: BusOp, first: bool, now_ns: u64) -> Step {

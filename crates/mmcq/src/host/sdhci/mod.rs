@@ -141,9 +141,12 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         })
     }
 
-    /// The registers, for whoever looks on (vendor registers, models); what the driver owns must not be
-    /// written.
-    pub fn regs(&self) -> &R {
+    /// The registers, for code that looks on (vendor registers, models).
+    ///
+    /// # Safety
+    /// Nothing that the driver owns is written, nor read where reading changes it: a controller goes where
+    /// its registers send it.
+    pub unsafe fn regs(&self) -> &R {
         &self.port.regs
     }
 
@@ -183,7 +186,11 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
     }
 }
 
-impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Host for Sdhci<R, D, DESCRIPTORS> {
+// SAFETY: descriptors and SDMA addresses are made in `phase.rs` from the segments alone, for no more bytes than
+// these have, or the phase is refused; SDMA goes on only below the segment's end. The CPU moves what `Cursor`
+// finds inside the segments. `active` is taken when the end is reported, and a reset is `Done` when the
+// controller has cleared its bit [SDHC 2.2.20]. The table is `'static`, and written only when no phase is active.
+unsafe impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Host for Sdhci<R, D, DESCRIPTORS> {
     const BESIDE: bool = true;
 
     fn caps(&self) -> &Caps {
@@ -262,6 +269,10 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Host for Sdhci<R, D, DESCRIPTORS
 
     fn interrupt_lost(&mut self) {
         self.r1_with_tc = false;
+    }
+
+    fn isolate(&mut self) -> bool {
+        self.caps.dma_bits == 0 || self.dma.isolate()
     }
 
     fn set_bus(&mut self, op: BusOp, first: bool, now_ns: u64) -> Step {

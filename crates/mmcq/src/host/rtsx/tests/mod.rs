@@ -207,7 +207,7 @@ fn ready(config: Config) -> Driver {
     host.start(&command(0, Resp::None), &[], 1).unwrap();
     assert!(report(&mut host, LIST_OK).phase.unwrap().is_ok());
     host.dma.synced.take();
-    host.regs().take();
+    host.port.regs.take();
     host
 }
 
@@ -230,9 +230,9 @@ fn far(bus: u64, len: u32) -> Segment {
 }
 
 fn report(host: &mut Driver, latched: u32) -> Events {
-    host.regs().pending.set(host.regs().pending.get() | latched);
+    host.port.regs.pending.set(host.port.regs.pending.get() | latched);
     let events = host.ack(&[]);
-    assert_eq!(host.regs().pending.get() & host.enable, 0, "the line stays up");
+    assert_eq!(host.port.regs.pending.get() & host.enable, 0, "the line stays up");
     events
 }
 
