@@ -41,13 +41,18 @@ enum {
     MMCQ_E_READ_ONLY = -15,  /* the card can only be read any more */
     MMCQ_E_PROTECTED = -16,  /* write-protected */
     MMCQ_E_CACHE_LOST = -17, /* the card lost writes that were not flushed; said once */
-    MMCQ_E_CHANGED = -18     /* another card is in the slot */
+    MMCQ_E_CHANGED = -18,    /* another card is in the slot */
+    MMCQ_E_LOCKED = -19      /* the card is locked by a password */
 };
 
 /* mmcq_platform.flags: the slot holds a soldered eMMC with 1.8 V signalling. */
 #define MMCQ_EMMC_18 1u
 
-/* What your program brings. Copied by mmcq_open; `context` goes to every function. No function may call the library.
+/* What `wait` asks mmcq_may_sleep with; gone when `wait` returns. */
+typedef struct mmcq_idle mmcq_idle;
+
+/* What your program brings. Copied by mmcq_open; `context` goes to every function. No function may call the library, but for `wait`, which may
+ * call mmcq_may_sleep.
  *
  *   function        called from                                        with the lock held
  *   read, write     any context that calls the library                 yes, but for mmcq_open
@@ -77,8 +82,16 @@ typedef struct mmcq_platform {
     /* Call mmcq_poll at this time; replaces the request before; UINT64_MAX: no need. Called with the lock held; must not call back.
      * May be NULL: threads that wait poll by themselves. Then nothing is done for the card while nobody uses it. */
     void (*set_alarm)(void *context, uint64_t at_ns);
-    /* Called again and again by a thread that waits: take a semaphore that your interrupt handler gives, for a millisecond at most. NULL: spin. */
-    void (*wait)(void *context);
+    /* Called again and again by a thread that waits; NULL: spin. It may sleep, for a millisecond at most, and must return
+     * - when an interrupt of the controller is pending or comes, masked or not;
+     * - when the time of set_alarm has come;
+     * - when mmcq_may_sleep(idle) has become 0: another context, such as your interrupt handler, has moved the library.
+     * It may return at any time. Ways to do it:
+     * - take this thread's semaphore, which your handler gives after mmcq_on_irq;
+     * - lock a mutex, wait for a condition while mmcq_may_sleep(idle), unlock; your handler calls mmcq_on_irq and then, with the mutex, broadcasts;
+     * - mask interrupts, WFI if mmcq_may_sleep(idle), unmask: between the question and WFI no handler may run;
+     * - with interrupts masked all the time: WFI. */
+    void (*wait)(void *context, const mmcq_idle *idle);
     /* Memory for DMA, or three times NULL where the controller sees memory as the CPU does, at the same addresses and without caches.
      * `map` makes `bytes` at `memory` usable (to the card or from it), stores the address the controller uses, and returns 0. MMCQ_E_FULL: there
      * is no room now, and a call that waits tries again, for 30 s; anything else refuses for good. `unmap` ends the mapping; what the
@@ -136,6 +149,10 @@ void mmcq_poll(uint32_t host);
 
 /* When mmcq_poll is wanted next, or UINT64_MAX. */
 uint64_t mmcq_next_deadline_ns(uint32_t host);
+
+/* For `wait`, with what it was given: 1: nothing has happened that this thread waits for; 0: return. Takes no lock; for any context, also
+ * with interrupts masked. NULL: 0. */
+int32_t mmcq_may_sleep(const mmcq_idle *idle);
 
 /* The name of a result, such as "MMCQ_E_NO_CARD"; never NULL, never freed. */
 const char *mmcq_error_name(int32_t code);

@@ -3,18 +3,20 @@
 use crate::ahead::{Ahead, Mapping};
 use crate::code::{self, MMCQ_E_ARGUMENT, MMCQ_E_STATE, MMCQ_OK};
 use crate::keeper::Keeper;
-use crate::platform::{Its, MMCQ_EMMC_18, mmcq_platform};
+use crate::platform::{Its, MMCQ_EMMC_18, mmcq_idle, mmcq_platform};
 use core::cell::{Cell, UnsafeCell};
 use core::ffi::c_char;
+use core::future::poll_fn;
 use core::mem::MaybeUninit;
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU8, Ordering};
+use core::task::Poll;
 use mmcq::block::BlockDevice;
 use mmcq::card::{self, Card, Family, SCRATCH_BYTES};
 use mmcq::engine::{BLOCK_BYTES, Config, DmaBuf, Error};
 use mmcq::host::sdhci::{self, Sdhci, Table};
-use mmcq::host::{Direction, DmaError, Host, Width};
-use mmcq::task::{Shared, Timer};
+use mmcq::host::{Direction, DmaError, Width};
+use mmcq::task::{Idle, Shared, Timer};
 
 pub(crate) const HOSTS: usize = 2;
 const SLOTS: usize = 8;
@@ -212,12 +214,10 @@ pub unsafe extern "C" fn mmcq_bring_up(host: u32, card: *mut mmcq_card) -> i32 {
         return MMCQ_E_ARGUMENT;
     }
     let Some(scratch) = stack.with(|_| place.scratch_buf.take()) else { return MMCQ_E_STATE };
-    while place.keeper.leave(stack) {
-        stack.turn();
-        platform.wait();
-    }
+    let left = poll_fn(|_| if place.keeper.leave(stack) { Poll::Pending } else { Poll::Ready(()) });
+    stack.block_on(left, |idle| platform.wait(idle));
     let future = card::bring_up(stack, scratch, card::Options::DEFAULT);
-    let (result, scratch) = stack.block_on(future, || platform.wait());
+    let (result, scratch) = stack.block_on(future, |idle| platform.wait(idle));
     if let Ok(found) = &result {
         place.keeper.begin(stack, *found, host);
     }
@@ -227,7 +227,7 @@ pub unsafe extern "C" fn mmcq_bring_up(host: u32, card: *mut mmcq_card) -> i32 {
         Ok(found) => {
             if !card.is_null() {
                 // SAFETY: not null, aligned, and the caller promised room for it.
-                unsafe { card.write(described(stack, platform, &found)) };
+                unsafe { card.write(described(stack, &found)) };
             }
             MMCQ_OK
         }
@@ -235,13 +235,13 @@ pub unsafe extern "C" fn mmcq_bring_up(host: u32, card: *mut mmcq_card) -> i32 {
     }
 }
 
-fn described(stack: &'static Stack, platform: &mmcq_platform, found: &Card) -> mmcq_card {
+fn described(stack: &'static Stack, found: &Card) -> mmcq_card {
     let geometry = BlockDevice::new(stack).geometry();
     mmcq_card {
         blocks: found.target.sectors,
         clock_hz: found.clock_hz,
         transfer_blocks: geometry.map_or(0, |geometry| geometry.transfer_blocks),
-        align: geometry.map_or(0, |geometry| geometry.align.max(platform.line_bytes())),
+        align: geometry.map_or(0, |geometry| geometry.align),
         cid: found.cid,
         csd: found.csd,
         emmc: matches!(found.family, Family::Emmc(_)).into(),
@@ -256,9 +256,9 @@ fn described(stack: &'static Stack, platform: &mmcq_platform, found: &Card) -> m
 }
 
 /// What a thread does that waits for its request.
-fn wait(place: &'static Place, stack: &'static Stack, platform: &mmcq_platform) {
+fn wait(place: &'static Place, stack: &'static Stack, platform: &mmcq_platform, idle: &Idle) {
     place.keeper.go_on(stack);
-    platform.wait();
+    platform.wait(idle);
 }
 
 /// Calls again and again while there is no slot or no room to map, for [`PATIENCE_NS`] at most.
@@ -272,8 +272,13 @@ fn patiently(
     loop {
         match call() {
             Err(Error::Full | Error::Dma(DmaError::Exhausted)) if platform.now_ns() < until_ns => {
-                stack.turn();
-                wait(place, stack, platform);
+                // A sleep and a turn.
+                let mut slept = false;
+                let once = poll_fn(|_| match core::mem::replace(&mut slept, true) {
+                    true => Poll::Ready(()),
+                    false => Poll::Pending,
+                });
+                stack.block_on(once, |idle| wait(place, stack, platform, idle));
             }
             result => return code::of(result.map(|_| ())),
         }
@@ -293,11 +298,12 @@ fn mapped(
         let start = memory.cast::<u8>();
         // What the CPU moves is not to be invalidated; and what is refused is refused before it is mapped.
         let (by_dma, align) = stack.with(|engine| {
-            let caps = engine.host().caps();
+            let caps = engine.caps();
             (caps.dma_bits != 0, if engine.target().is_some() { caps.align } else { 1 })
         });
-        let line = if direction == Direction::Read { platform.line_bytes() } else { 1 };
-        if !start.addr().get().is_multiple_of(align.max(line) as usize) {
+        // A write's lines are only cleaned: the controller's own alignment is enough.
+        let align = if direction == Direction::Read { align } else { align.min(4) };
+        if !start.addr().get().is_multiple_of(align as usize) {
             return Err(Error::Dma(DmaError::Alignment));
         }
         let ahead = if by_dma { Mapping::new(platform, start, memory.len(), direction) } else { None };
@@ -337,7 +343,7 @@ pub unsafe extern "C" fn mmcq_read(host: u32, lba: u64, blocks: u32, memory: *mu
     let memory = unsafe { core::slice::from_raw_parts_mut(memory, bytes) };
     let device = BlockDevice::new(stack);
     mapped(place, stack, platform, NonNull::from(&mut *memory), Direction::Read, || {
-        device.read_blocking(lba, memory, || wait(place, stack, platform))
+        device.read_blocking(lba, memory, |idle| wait(place, stack, platform, idle))
     })
 }
 
@@ -356,7 +362,7 @@ pub unsafe extern "C" fn mmcq_write(host: u32, lba: u64, blocks: u32, memory: *c
     let memory = unsafe { core::slice::from_raw_parts(memory, bytes) };
     let device = BlockDevice::new(stack);
     mapped(place, stack, platform, NonNull::from(memory), Direction::Write, || {
-        device.write_blocking(lba, memory, || wait(place, stack, platform))
+        device.write_blocking(lba, memory, |idle| wait(place, stack, platform, idle))
     })
 }
 
@@ -367,7 +373,7 @@ pub extern "C" fn mmcq_flush(host: u32) -> i32 {
         Ok((place, stack, platform)) => {
             let device = BlockDevice::new(stack);
             patiently(place, stack, platform, || {
-                device.flush_blocking(|| wait(place, stack, platform)).map(|()| 0)
+                device.flush_blocking(|idle| wait(place, stack, platform, idle)).map(|()| 0)
             })
         }
         Err(code) => code,
@@ -397,6 +403,17 @@ pub extern "C" fn mmcq_poll(host: u32) {
 pub extern "C" fn mmcq_next_deadline_ns(host: u32) -> u64 {
     let next = open(host).ok().and_then(|(_, stack, _)| stack.with(|engine| engine.next_deadline_ns()));
     next.unwrap_or(u64::MAX)
+}
+
+/// See the header.
+///
+/// # Safety
+/// As the header says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mmcq_may_sleep(idle: *const mmcq_idle) -> i32 {
+    // SAFETY: null, or what `wait` was given and may use until it returns, as the caller promised.
+    let idle = unsafe { idle.as_ref() };
+    idle.is_some_and(|idle| idle.0.may_sleep()).into()
 }
 
 /// See the header.

@@ -7,13 +7,18 @@ use core::ptr::NonNull;
 use core::sync::atomic::{Ordering, fence};
 use mmcq::host::sdhci::Quirks;
 use mmcq::host::{Direction, Dma, DmaError, Regs};
-use mmcq::task::Lock;
+use mmcq::task::{Idle, Lock};
 
 /// `flags`: the slot holds a soldered eMMC with 1.8 V signalling.
 pub const MMCQ_EMMC_18: u32 = 1;
 
 /// The longest cache line that the library's own memory is aligned to.
 pub(crate) const LINE_MAX: u32 = 128;
+
+/// See the header.
+#[derive(Debug)]
+#[repr(transparent)]
+pub struct mmcq_idle(pub(crate) Idle);
 
 /// See the header.
 ///
@@ -33,7 +38,7 @@ pub struct mmcq_platform {
     pub unlock: Option<unsafe extern "C" fn(*mut c_void)>,
     pub now_ns: Option<unsafe extern "C" fn(*mut c_void) -> u64>,
     pub set_alarm: Option<unsafe extern "C" fn(*mut c_void, u64)>,
-    pub wait: Option<unsafe extern "C" fn(*mut c_void)>,
+    pub wait: Option<unsafe extern "C" fn(*mut c_void, *const mmcq_idle)>,
     pub map: Option<unsafe extern "C" fn(*mut c_void, *mut c_void, usize, i32, *mut u64) -> i32>,
     pub unmap: Option<unsafe extern "C" fn(*mut c_void, u64, *mut c_void, usize, i32)>,
     pub sync: Option<unsafe extern "C" fn(*mut c_void, u64, *mut c_void, usize)>,
@@ -115,10 +120,13 @@ impl mmcq_platform {
         }
     }
 
-    pub(crate) fn wait(&self) {
-        if let Some(wait) = self.wait {
-            // SAFETY: as in `now_ns`.
-            unsafe { wait(self.context) }
+    /// As the contract of [`Idle`] wants it.
+    pub(crate) fn wait(&self, idle: &Idle) {
+        if let Some(wait) = self.wait
+            && idle.may_sleep()
+        {
+            // SAFETY: as in `now_ns`; the other pointer lives until `wait` returns, as the header says.
+            unsafe { wait(self.context, core::ptr::from_ref(idle).cast()) }
         }
     }
 }
@@ -218,6 +226,10 @@ unsafe impl Dma for Its {
         }
         fence(Ordering::SeqCst);
         self.0.unmap_memory(bus, ptr, len, direction);
+    }
+
+    fn line_bytes(&self) -> u32 {
+        self.0.line_bytes()
     }
 
     fn sync(&self, bus: u64, ptr: NonNull<u8>, len: usize) {

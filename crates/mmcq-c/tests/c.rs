@@ -91,6 +91,16 @@ fn a_card_that_lost_its_state_is_initialised_again() {
     }
 }
 
+/// With interrupts masked, and with a handler that ends the request before the thread sleeps.
+#[test]
+fn a_thread_that_waits_never_sleeps_for_ever() {
+    for how in ["masked", "served"] {
+        let output = run("tests/waits.c", true, &[how]);
+        assert!(output.status.success(), "{how}: {}", text(&output));
+        assert_eq!(text(&output), "");
+    }
+}
+
 #[test]
 fn the_header_has_the_layout_and_the_codes_of_the_library() {
     let mut expected =
@@ -141,5 +151,5 @@ fn the_header_declares_what_the_library_has() {
     declared.sort();
     declared.retain(|(name, _)| name != "mmcq_panic");
     assert_eq!(declared, library);
-    assert_eq!(library.len(), 9);
+    assert_eq!(library.len(), 10);
 }

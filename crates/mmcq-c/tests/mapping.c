@@ -38,7 +38,8 @@ static void unmap(void *c, uint64_t bus, void *at, size_t bytes, int32_t to_card
         *to = 0xdb;
 }
 static void sync(void *c, uint64_t bus, void *at, size_t bytes) { seen(bytes), board_sync(c, bus, at, bytes); }
-static void wait_for_it(void *c) {
+static void wait_for_it(void *c, const mmcq_idle *idle) {
+    (void)idle;
     uint64_t soon = board_now_ns(c) + 1000000, next = mmcq_next_deadline_ns(0);
     if (board_sleep(c, next < soon ? next : soon)) {
         in_irq = 1;
