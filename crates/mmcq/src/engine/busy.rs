@@ -195,6 +195,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
 
 #[cfg(test)]
 mod tests {
+    extern crate std;
     use super::*;
 
     /// Asks as the engine does; the time beyond the busy that a write loses, and the questions.
@@ -322,7 +323,7 @@ mod tests {
                 _ => low + (n * 7_919 + round) % (high / 4 + 1),
             };
             let (lost, asked, again_ns, writes) = regret((0..300).map(busy_ns));
-            let what = format!("round {round}: {low} {high} {middle} every {every} run {run}");
+            let what = std::format!("round {round}: {low} {high} {middle} every {every} run {run}");
             assert!(lost <= 6 * again_ns + writes * INTERVAL_NS_MIN, "{what}: {lost} ns lost, {again_ns} ns");
             assert!(u64::from(asked) <= 100 * writes, "{what}: {asked} questions");
         }
