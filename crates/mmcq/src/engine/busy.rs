@@ -102,9 +102,10 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         self.data_end_ns = now_ns;
         self.questions = 0;
         self.recovered_status = 0;
-        let first = self.busy_times.first_ns(self.busy_blocks());
-        self.wake_ns = now_ns.saturating_add(first);
         let limit = self.busy_limit_ns();
+        // What was learned has the platform's own delays in it, and may be longer than any busy.
+        let first = self.busy_times.first_ns(self.busy_blocks()).min(limit);
+        self.wake_ns = now_ns.saturating_add(first);
         self.deadline_ns = now_ns.saturating_add(limit).saturating_add(SLACK_NS);
         if first == 0 {
             self.ask_busy(now_ns);
