@@ -1,6 +1,6 @@
 //! A card as a block device: read, write, flush; durable writes, discard, erase, zeroes.
 //!
-//! Four ways to hand over memory, from the fastest to the most forgiving: owned buffers that travel through the call ([`BlockDevice::read`]),
+//! Three ways to hand over memory, from the fastest to the most forgiving: owned buffers that travel through the call ([`BlockDevice::read`]),
 //! borrowed memory in a blocking call ([`BlockDevice::read_blocking`]), and any memory at all through a buffer of the device's own ([`Copying`]).
 //! Blocks have 512 bytes; long requests are cut to what the host can do, and a result says how far it got.
 

@@ -1,7 +1,7 @@
 //! Those who ask: futures that are polled when they are woken, or too often, or dropped; and platforms that keep slots by name.
 
 use super::bench::lend;
-use super::case::{Luck, Operation, SLOTS};
+use super::case::{Operation, SLOTS};
 use super::machine::{Machine, Request, Stack};
 use super::run::{Run, Trace};
 use mmcq::engine::{BLOCK_BYTES, Claim, Completion, DmaBuf, Erase, Error, Kind, Request as Asking, SlotId};
@@ -224,8 +224,12 @@ impl Run<'_> {
         };
         if answer != Answer::Done && (moves || answer != Answer::Refused) {
             self.outcome.errors += 1;
-            let good = self.case.luck == Luck::Good && self.case.visit.is_none();
-            if good && !self.bench.checker.may_fail(client.ticket) {
+            // What strikes at the driver's own access to a register is seen at the next event only.
+            if self.faults.strikes() > self.strikes {
+                self.bench.checker.trouble();
+            }
+            // Whether a cache was lost the judge knows best.
+            if answer != Answer::CacheLost && !self.bench.checker.may_fail(client.ticket) {
                 let number = client.ticket.version();
                 let why = completion.result.err().map_or_else(String::new, |error| error.to_string());
                 let text = format!("request {number} failed ({why}), and nothing had gone wrong");
