@@ -304,7 +304,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             self.slots.push_back(index);
         }
         if let Err(error) = self.prepare(index)
-            && error != Error::Dma(crate::host::DmaError::Exhausted)
+            && !matches!(error, Error::Dma(crate::host::DmaError::Exhausted))
         {
             self.slots.unlink(index);
             let slot = self.slots.at_mut(index);
