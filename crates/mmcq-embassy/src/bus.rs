@@ -296,7 +296,11 @@ impl<L: Lock, H: Host, const N: usize, P: Policy> MmcBus for Bus<'_, L, H, N, P>
         Err(MmcError::Signaling)
     }
 
+    /// [`MmcError::Unsupported`] where the host [has no card interrupt](Host::CARD_IRQ).
     async fn wait_for_event(&mut self) -> Result<(), MmcError> {
+        if !H::CARD_IRQ {
+            return Err(MmcError::Unsupported);
+        }
         poll_fn(|context| {
             self.stack.with(|engine| {
                 // A level: what came while nobody waited is still there.

@@ -169,6 +169,14 @@ impl<L: Lock, H: Host, const N: usize, P: Policy> Shared<L, H, N, P> {
         }
     }
 
+    /// For a host without a card interrupt: the card is asked again after so long.
+    pub(crate) fn look_for_card_irq(&self, after_ns: u64) {
+        self.with(|engine| {
+            engine.look_for_card_irq(self.now_ns().saturating_add(after_ns));
+            (self.timer.set_alarm)(engine.next_deadline_ns());
+        });
+    }
+
     /// A request as a future. Nothing reaches the controller before it is first polled.
     pub fn request(&self, request: Request) -> Op<'_, L, H, N, P> {
         Op { shared: self, at: At::Before(request) }

@@ -121,6 +121,8 @@ impl<'m, 'b> BusHost<'m, 'b> {
 }
 
 impl Host for BusHost<'_, '_> {
+    const CARD_IRQ: bool = true;
+
     fn caps(&self) -> &Caps {
         &self.caps
     }

@@ -138,6 +138,8 @@ impl Priced {
 }
 
 impl Host for Priced {
+    const CARD_IRQ: bool = true;
+
     fn caps(&self) -> &Caps {
         &self.caps
     }

@@ -139,6 +139,8 @@ impl Driver {
 }
 
 impl Host for Driver {
+    const CARD_IRQ: bool = true;
+
     fn caps(&self) -> &Caps {
         driver!(self, d => d.caps())
     }

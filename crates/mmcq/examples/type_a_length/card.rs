@@ -67,6 +67,8 @@ impl Card {
 }
 
 impl Host for Card {
+    const CARD_IRQ: bool = true;
+
     fn caps(&self) -> &Caps {
         &self.caps
     }

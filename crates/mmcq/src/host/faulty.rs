@@ -340,6 +340,8 @@ fn addresses(segment: &Segment) -> Range<usize> {
 }
 
 impl<H: Host, const M: usize> Host for Faulty<H, M> {
+    const CARD_IRQ: bool = H::CARD_IRQ;
+
     const CONTINUES: bool = H::CONTINUES;
 
     fn caps(&self) -> &Caps {

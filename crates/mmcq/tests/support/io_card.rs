@@ -421,12 +421,15 @@ impl World {
     }
 }
 
-pub struct IoHost {
+/// `HEARS`: it has a card interrupt.
+pub struct IoHost<const HEARS: bool = true> {
     pub world: Rc<RefCell<World>>,
     caps: Caps,
 }
 
-impl Host for IoHost {
+impl<const HEARS: bool> Host for IoHost<HEARS> {
+    const CARD_IRQ: bool = HEARS;
+
     fn caps(&self) -> &Caps {
         &self.caps
     }
@@ -473,7 +476,7 @@ impl Host for IoHost {
                 None => lost(Cause::Timeout, Stage::Command),
             });
         }
-        if world.listening && world.level() {
+        if HEARS && world.listening && world.level() {
             world.listening = false;
             events.card_irq = true;
         }
@@ -515,7 +518,7 @@ impl Host for IoHost {
     }
 }
 
-impl IoHost {
+impl<const HEARS: bool> IoHost<HEARS> {
     pub fn new(world: &Rc<RefCell<World>>) -> Self {
         IoHost { world: world.clone(), caps: world.borrow().caps }
     }
@@ -523,6 +526,6 @@ impl IoHost {
     /// When the phase in progress ends; whether the card interrupt wants to be heard.
     pub fn due(&self) -> (Option<u64>, bool) {
         let mut world = self.world.borrow_mut();
-        (world.running.map(|(_, end_ns)| end_ns), world.listening && world.level())
+        (world.running.map(|(_, end_ns)| end_ns), HEARS && world.listening && world.level())
     }
 }

@@ -189,6 +189,8 @@ fn caps(config: &Config, slowest_hz: u32, fastest_hz: u32) -> Caps {
 }
 
 impl<R: Regs, D: Dma> Host for S3cSdi<R, D> {
+    const CARD_IRQ: bool = true;
+
     fn caps(&self) -> &Caps {
         &self.caps
     }

@@ -183,6 +183,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
 
 impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Host for Sdhci<R, D, DESCRIPTORS> {
     const BESIDE: bool = true;
+    const CARD_IRQ: bool = true;
 
     fn caps(&self) -> &Caps {
         &self.caps

@@ -176,6 +176,8 @@ pub(super) struct LoomHost {
 unsafe impl Send for LoomHost {}
 
 impl Host for LoomHost {
+    const CARD_IRQ: bool = true;
+
     fn caps(&self) -> &Caps {
         &self.caps
     }
