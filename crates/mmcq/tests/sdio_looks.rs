@@ -29,7 +29,8 @@ const LONGEST_NS: u64 = Config::DEFAULT.card_irq_looks_ns.1;
 
 /// Goes to the next interrupt or alarm. False: neither will ever come.
 fn step(stack: &Stack) -> bool {
-    let (running_ns, deadline_ns) = stack.with(|engine| (engine.host().due().0, engine.next_deadline_ns()));
+    let (running_ns, deadline_ns) =
+        stack.with(|engine| (engine.host().unwrap().due().0, engine.next_deadline_ns()));
     let Some(next_ns) = running_ns.into_iter().chain(deadline_ns).min() else { return false };
     NOW_NS.set(NOW_NS.get().max(next_ns));
     if running_ns.is_some_and(|at_ns| at_ns <= NOW_NS.get()) {

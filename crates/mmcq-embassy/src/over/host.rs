@@ -120,7 +120,10 @@ impl<'m, 'b> BusHost<'m, 'b> {
     }
 }
 
-impl Host for BusHost<'_, '_> {
+// SAFETY: there is no DMA. The data are copied in `start` and in the `ack` that reports the end, between a
+// segment and the mailbox's own buffer, no further than either reaches.
+
+unsafe impl Host for BusHost<'_, '_> {
     const CARD_IRQ: bool = true;
 
     fn caps(&self) -> &Caps {
@@ -128,7 +131,7 @@ impl Host for BusHost<'_, '_> {
     }
 
     fn map(&mut self, segment: &mut Segment, _: Direction) -> Result<(), DmaError> {
-        segment.bus = 0;
+        segment.set_bus(0);
         Ok(())
     }
 
@@ -224,10 +227,10 @@ impl Host for BusHost<'_, '_> {
 /// Copies what the segments hold.
 fn gather(mut into: &mut [u8], segments: &[Segment]) {
     for segment in segments {
-        let bytes = into.len().min(segment.len as usize);
+        let bytes = into.len().min(segment.len_bytes() as usize);
         let (now, later) = into.split_at_mut(bytes);
         // SAFETY: between `map` and `unmap` the `len` bytes at `ptr` are the driver's (`Segment`'s contract); `now` is other memory.
-        unsafe { now.as_mut_ptr().copy_from_nonoverlapping(segment.ptr.as_ptr(), bytes) };
+        unsafe { now.as_mut_ptr().copy_from_nonoverlapping(segment.ptr().as_ptr(), bytes) };
         into = later;
     }
 }
@@ -235,10 +238,10 @@ fn gather(mut into: &mut [u8], segments: &[Segment]) {
 /// Fills the segments.
 fn scatter(mut from: &[u8], segments: &[Segment]) {
     for segment in segments {
-        let bytes = from.len().min(segment.len as usize);
+        let bytes = from.len().min(segment.len_bytes() as usize);
         let (now, later) = from.split_at(bytes);
         // SAFETY: as in `gather`.
-        unsafe { segment.ptr.as_ptr().copy_from_nonoverlapping(now.as_ptr(), bytes) };
+        unsafe { segment.ptr().as_ptr().copy_from_nonoverlapping(now.as_ptr(), bytes) };
         from = later;
     }
 }

@@ -109,7 +109,7 @@ impl<'a, L: Lock, H: Host, const N: usize, P: Policy> CardInterrupt<'a, L, H, N,
             }
             // Dropped in here, the report is still there: the next one looks at once.
             let asks = self.look().await? & self.enabled != 0;
-            let (shortest_ns, longest_ns) = self.shared.with(|engine| engine.card_irq_looks_ns());
+            let (shortest_ns, longest_ns) = self.shared.card_irq_looks_ns();
             if asks {
                 self.period_ns = (self.period_ns / 2).max(shortest_ns);
                 return Ok(());
@@ -126,7 +126,7 @@ impl<'a, L: Lock, H: Host, const N: usize, P: Policy> CardInterrupt<'a, L, H, N,
             return;
         }
         if self.period_ns == 0 {
-            (_, self.period_ns) = self.shared.with(|engine| engine.card_irq_looks_ns());
+            (_, self.period_ns) = self.shared.card_irq_looks_ns();
         }
         self.shared.look_for_card_irq(self.period_ns);
     }
@@ -177,9 +177,10 @@ impl<L: Lock, H: Host, const N: usize, P: Policy> Future for Reported<'_, L, H, 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         // Registered, then looked: the engine hands a waker back if it has something to report. That it has,
         // stays.
-        let reported = self.shared.with(|engine| {
-            engine.set_card_irq_waker(Some(context.waker()));
-            engine.take_card_irq_waker()
+        let waker = Some(context.waker().clone());
+        let (reported, _before) = self.shared.with(|engine| {
+            let before = engine.set_card_irq_waker(waker);
+            (engine.take_card_irq_waker(), before)
         });
         if reported.is_some() { Poll::Ready(()) } else { Poll::Pending }
     }
@@ -187,6 +188,7 @@ impl<L: Lock, H: Host, const N: usize, P: Policy> Future for Reported<'_, L, H, 
 
 impl<L: Lock, H: Host, const N: usize, P: Policy> Drop for Reported<'_, L, H, N, P> {
     fn drop(&mut self) {
-        self.shared.with(|engine| engine.set_card_irq_waker(None));
+        // Dropped outside of the lock.
+        let _waker = self.shared.with(|engine| engine.set_card_irq_waker(None));
     }
 }
