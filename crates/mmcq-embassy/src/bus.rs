@@ -244,10 +244,11 @@ impl<L: Lock, H: Host, const N: usize, P: Policy> MmcBus for Bus<'_, L, H, N, P>
 
     async fn init_idle(&mut self, hz: u32) -> Result<(), MmcError> {
         (self.wanted, self.signal18) = (None, false);
-        let clock_hz = hz.max(self.stack.with(|engine| engine.host().caps().clock_hz.0));
+        let caps = self.stack.with(|engine| *engine.host().caps());
+        let clock_hz = hz.max(caps.clock_hz.0);
         self.bus(BusOp::PowerOff).await?;
         self.pause(POWER_OFF_NS).await?;
-        self.bus(BusOp::Signal18(false)).await?;
+        self.bus(BusOp::Signal18(caps.signal18_fixed)).await?;
         self.bus(BusOp::PowerOn).await?;
         self.pause(POWER_UP_NS).await?;
         self.bus(BusOp::Width(Width::W1)).await?;

@@ -170,6 +170,9 @@ fn sdhci_setup(platform: &Platform, config: &SdhciConfig, engine: bool) -> sdhci
     if platform.busy == Busy::Status && engine {
         quirks = quirks.with(Quirks::NO_DAT0_LEVEL);
     }
+    if config.signal18_fixed {
+        quirks = quirks.with(Quirks::FIXED_18);
+    }
     sdhci::Config {
         quirks,
         fixed: config.fixed,

@@ -6,6 +6,7 @@ use mmcq::card::{Event, Options};
 use mmcq::engine::{Error, Rung};
 use mmcq::host::{Caps, Timing};
 use mmcq_sim::faults::{Plan, Point, Strike};
+use mmcq_sim::sdhci::SdhciConfig;
 use rig::{Rig, buffer, card};
 
 const MS: u64 = 1_000_000;
@@ -326,5 +327,22 @@ fn a_card_may_be_taken_out_at_any_moment() {
             assert_eq!(*rig.events.borrow(), [Event::Removed]);
             assert_eq!(rig.memory.violations(), Vec::<String>::new());
         }
+    }
+}
+
+/// A controller that cannot switch the supply: only the board can cure a card that has stopped to answer.
+#[test]
+fn a_supply_that_the_board_switches_cures_what_the_controllers_cannot() {
+    for board_switches in [false, true] {
+        let config = SdhciConfig { always_powered: true, ..SdhciConfig::GENERIC_4_20 };
+        let rig = Rig::built(rig::card("emmc-51-full"), true, config, Options::DEFAULT);
+        rig.keep();
+        rig.ills.borrow_mut().board_switches = board_switches;
+        rig.ills.borrow_mut().mute = true;
+        let result = rig.one(rig.read(0, 8)).result;
+        assert_eq!(result.is_ok(), board_switches, "{result:?}; {:?}", rig.trace());
+        assert_eq!(rig.ills.borrow().switched_on, u32::from(board_switches));
+        assert_eq!(rig.rung(Rung::PowerCycle), 1);
+        rig.checked();
     }
 }

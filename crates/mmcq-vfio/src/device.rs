@@ -6,6 +6,7 @@ use crate::interrupt::Interrupt;
 use crate::kernel::{self, RegionInfo};
 use crate::memory::{self, Memory};
 use crate::sysfs::Sysfs;
+use crate::takeover::{self, Function};
 use crate::window::{self, Window};
 use mmcq::host::sdhci::Config;
 use std::fs::File;
@@ -74,7 +75,7 @@ fn open(path: &str) -> Result<File, Error> {
 }
 
 impl Device {
-    /// Takes the device at `address` over.
+    /// Takes the device at `address` over, at rest. It reaches no memory before [`connect`](Self::connect).
     pub fn open(sysfs: &Sysfs, address: Address, noiommu: bool) -> Result<Self, Error> {
         let found = sysfs.find(address, noiommu)?;
         let container = open("/dev/vfio/vfio")?;
@@ -107,8 +108,14 @@ impl Device {
         let id = (found.vendor, found.device);
         let device = Device { address, id, noiommu, file: Arc::new(file), config, container, _group: group };
         let command = device.config16(COMMAND)?;
-        device.set_config16(COMMAND, command | MEMORY_SPACE | BUS_MASTER)?;
+        device.set_config16(COMMAND, command & !BUS_MASTER | MEMORY_SPACE)?;
+        takeover::quiet(&device)?;
         Ok(device)
+    }
+
+    /// Lets the controller reach its memory.
+    pub(crate) fn connect(&self) -> Result<(), Error> {
+        self.set_bus_master(true)
     }
 
     /// Where it is.
@@ -141,7 +148,7 @@ impl Device {
 
     /// The registers of a slot; `by_calls`: not mapped.
     pub(crate) fn registers(&self, slot: u8, by_calls: bool) -> Result<Window, Error> {
-        let wrong = |what| Error::Registers { address: self.address, what };
+        let wrong = |what| self.wrong_registers(what);
         let [slots] = self.config_bytes(SLOT_INFORMATION)?;
         let bar = bar_of(slots, slot).map_err(wrong)?;
         let base = self.config_bytes(FIRST_BAR + 4 * u64::from(bar)).map(u32::from_le_bytes)?;
@@ -155,6 +162,10 @@ impl Device {
             return Ok(window);
         }
         Ok(Window::file(self.file.clone(), region.offset))
+    }
+
+    fn wrong_registers(&self, what: String) -> Error {
+        Error::Registers { address: self.address, what }
     }
 
     /// Memory that the controller reaches.
@@ -190,18 +201,45 @@ impl Device {
     }
 }
 
+impl Function for Device {
+    type Registers = Window;
+
+    fn set_bus_master(&self, on: bool) -> Result<(), Error> {
+        let command = self.config16(COMMAND)?;
+        self.set_config16(COMMAND, if on { command | BUS_MASTER } else { command & !BUS_MASTER })
+    }
+
+    fn reset(&self) {
+        // Whether or not it works: each slot is reset after it, and asked.
+        let _ = kernel::reset(&self.file);
+    }
+
+    fn slots(&self) -> Result<Vec<(u8, Window)>, Error> {
+        let [slots] = self.config_bytes(SLOT_INFORMATION)?;
+        // A slot without registers has no transfers.
+        Ok((0..slots_of(slots)).filter_map(|slot| Some((slot, self.registers(slot, true).ok()?))).collect())
+    }
+
+    fn wrong(&self, what: String) -> Error {
+        self.wrong_registers(what)
+    }
+}
+
 impl Drop for Device {
     fn drop(&mut self) {
         // The kernel does the same when the device is closed; a window may keep it open for longer.
-        if let Ok(command) = self.config16(COMMAND) {
-            let _ = self.set_config16(COMMAND, command & !BUS_MASTER);
-        }
+        let _ = self.set_bus_master(false);
     }
+}
+
+/// How many slots there are, by the Slot Information register.
+fn slots_of(slots: u8) -> u8 {
+    (slots >> 4 & 7) + 1
 }
 
 /// The BAR of a slot, by the Slot Information register.
 fn bar_of(slots: u8, slot: u8) -> Result<u32, String> {
-    let (count, first) = ((slots >> 4 & 7) + 1, slots & 7);
+    let (count, first) = (slots_of(slots), slots & 7);
     if slot >= count {
         return Err(format!("slot {slot}, expected 0 to {}", count - 1));
     }

@@ -14,9 +14,11 @@ const SET_IOMMU: libc::Ioctl = call(2);
 const GROUP_GET_STATUS: libc::Ioctl = call(3);
 const GROUP_SET_CONTAINER: libc::Ioctl = call(4);
 const GROUP_GET_DEVICE_FD: libc::Ioctl = call(6);
+const DEVICE_GET_INFO: libc::Ioctl = call(7);
 const DEVICE_GET_REGION_INFO: libc::Ioctl = call(8);
 const DEVICE_GET_IRQ_INFO: libc::Ioctl = call(9);
 const DEVICE_SET_IRQS: libc::Ioctl = call(10);
+const DEVICE_RESET: libc::Ioctl = call(11);
 const IOMMU_MAP_DMA: libc::Ioctl = call(13);
 
 /// The interface that this file was written for.
@@ -35,6 +37,7 @@ pub const IRQ_INTX: u32 = 0;
 pub const IRQ_MSI: u32 = 1;
 
 const GROUP_VIABLE: u32 = 1;
+const DEVICE_CAN_RESET: u32 = 1;
 const IRQ_EVENTFD: u32 = 1;
 const IRQ_AUTOMASKED: u32 = 4;
 const SET_NONE: u32 = 1;
@@ -66,6 +69,15 @@ pub struct RegionInfo {
     pub size: u64,
     /// Where.
     pub offset: u64,
+}
+
+#[repr(C)]
+#[derive(Default)]
+struct DeviceInfo {
+    argsz: u32,
+    flags: u32,
+    regions: u32,
+    irqs: u32,
 }
 
 #[repr(C)]
@@ -153,6 +165,17 @@ pub fn device(group: &File, name: &str) -> io::Result<File> {
     Ok(unsafe { File::from_raw_fd(descriptor) })
 }
 
+/// Resets the device; its configuration space is as before then. False: the kernel knows no way.
+pub fn reset(device: &File) -> io::Result<bool> {
+    let mut info = DeviceInfo { argsz: size_of::<DeviceInfo>() as u32, ..DeviceInfo::default() };
+    // SAFETY: `struct vfio_device_info`.
+    unsafe { call_with(device, DEVICE_GET_INFO, &mut info) }?;
+    if info.flags & DEVICE_CAN_RESET == 0 {
+        return Ok(false);
+    }
+    call_plain(device, DEVICE_RESET, 0).map(|_| true)
+}
+
 /// A region of the device.
 pub fn region(device: &File, index: u32) -> io::Result<RegionInfo> {
     let mut info = RegionInfo { argsz: size_of::<RegionInfo>() as u32, index, ..RegionInfo::default() };
@@ -206,6 +229,7 @@ mod tests {
     fn structures_have_the_sizes_of_the_kernels_header() {
         // linux/vfio.h: fields of 4 and 8 bytes without gaps.
         assert_eq!(size_of::<GroupStatus>(), 8);
+        assert_eq!(size_of::<DeviceInfo>(), 16);
         assert_eq!(size_of::<RegionInfo>(), 32);
         assert_eq!(size_of::<IrqInfo>(), 16);
         assert_eq!(size_of::<IrqSet>(), 20 + 4);
@@ -218,6 +242,7 @@ mod tests {
         // _IO(';', 100) and so on: ';' is 0x3b, 100 is 0x64.
         assert_eq!(GET_API_VERSION as u32, 0x3b64);
         assert_eq!(GROUP_GET_DEVICE_FD as u32, 0x3b6a);
+        assert_eq!(DEVICE_RESET as u32, 0x3b6f);
         assert_eq!(IOMMU_MAP_DMA as u32, 0x3b71);
     }
 
@@ -226,6 +251,7 @@ mod tests {
         let file = File::open("/dev/null").unwrap();
         assert!(api_version(&file).is_err());
         assert!(!has_extension(&file, TYPE1_V2));
+        assert!(reset(&file).is_err());
         assert!(region(&file, 0).is_err() && interrupt(&file, 0).is_err() && is_viable(&file).is_err());
         assert!(device(&file, "0000:00:04.0").is_err() && device(&file, "a\0b").is_err());
     }

@@ -34,6 +34,7 @@ mod kernel;
 mod memory;
 mod reader;
 mod sysfs;
+mod takeover;
 mod window;
 
 pub use address::Address;

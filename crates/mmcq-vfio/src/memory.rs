@@ -2,7 +2,7 @@
 
 use mmcq::engine::DmaBuf;
 use mmcq::host::{Direction, Dma, DmaError};
-use std::cell::Cell;
+use std::cell::RefCell;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -16,13 +16,30 @@ const ALIGN: usize = 4096;
 /// `MAP_HUGE_2MB`.
 const HUGE_2_MIB: libc::c_int = 21 << 26;
 
-/// One contiguous piece of memory at one bus address. It is cut up once, at start, and stays for good: its
-/// parts may be with the engine.
+/// One contiguous piece of memory at one bus address. Parts of it go out and come back; the whole stays for
+/// good, since parts may be with the engine.
 #[derive(Debug)]
 pub struct Memory {
     base: NonNull<u8>,
     bus: u64,
-    used: Cell<usize>,
+    /// What is out, in order of address.
+    parts: RefCell<Vec<Part>>,
+}
+
+/// A part that is out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Part {
+    /// From the memory's beginning.
+    start: usize,
+    /// As asked for.
+    bytes: usize,
+}
+
+impl Part {
+    /// Where the next one may begin.
+    fn end(&self) -> usize {
+        self.start + self.bytes.next_multiple_of(ALIGN)
+    }
 }
 
 impl Memory {
@@ -40,7 +57,7 @@ impl Memory {
             return Err(io::Error::last_os_error());
         }
         let base = NonNull::new(base.cast::<u8>()).ok_or(io::ErrorKind::InvalidData)?;
-        Ok(Memory { base, bus: 0, used: Cell::new(0) })
+        Ok(Memory { base, bus: 0, parts: RefCell::new(Vec::new()) })
     }
 
     pub(crate) fn address(&self) -> u64 {
@@ -79,20 +96,35 @@ impl Memory {
     }
 
     fn take(&self, bytes: usize) -> Option<NonNull<u8>> {
-        let start = self.used.get();
-        let end = start.checked_add(bytes.checked_next_multiple_of(ALIGN)?)?;
-        if end > BYTES {
-            return None;
-        }
-        self.used.set(end);
-        // SAFETY: inside the mapping, as was just checked.
+        let needed = bytes.max(1).checked_next_multiple_of(ALIGN)?;
+        let mut parts = self.parts.borrow_mut();
+        // The first gap that is large enough; the last one goes to the end.
+        let ends = std::iter::once(0).chain(parts.iter().map(Part::end));
+        let gaps = ends.zip(parts.iter().map(|part| part.start).chain([BYTES]));
+        let (place, start) =
+            gaps.enumerate().find_map(|(at, (from, to))| (to - from >= needed).then_some((at, from)))?;
+        parts.insert(place, Part { start, bytes: bytes.max(1) });
+        // SAFETY: inside the mapping: the gap is.
         Some(unsafe { self.base.add(start) })
     }
 
-    /// A part of it, for a request; `None` if so much is not left.
+    /// Takes back what [`carve`](Self::carve) gave. False: it is not a whole part of this memory, and is leaked.
+    pub fn give_back(&self, buffer: DmaBuf) -> bool {
+        let Some(start) = buffer.as_non_null().addr().get().checked_sub(self.base.addr().get()) else {
+            return false;
+        };
+        let given = Part { start, bytes: buffer.len_bytes() as usize };
+        let mut parts = self.parts.borrow_mut();
+        // A buffer is the only owner of its bytes: with the whole part, nobody has any of it.
+        let Some(place) = parts.iter().position(|part| *part == given) else { return false };
+        parts.remove(place);
+        true
+    }
+
+    /// A part of it, for a request; `None` if so much is not left in one piece. What it holds is arbitrary.
     pub fn carve(&self, bytes: u32) -> Option<DmaBuf> {
         let part = self.take(bytes as usize)?;
-        // SAFETY: zeros from the kernel, never unmapped, and `take` hands each part out once.
+        // SAFETY: initialised by the kernel, never unmapped, and `take` hands out what is not out already.
         Some(unsafe { DmaBuf::from_raw(part, bytes) })
     }
 
@@ -100,7 +132,7 @@ impl Memory {
     pub(crate) fn place<T>(&self, value: T) -> Option<&'static mut T> {
         const { assert!(align_of::<T>() <= ALIGN) };
         let part = self.take(size_of::<T>())?.cast::<T>();
-        // SAFETY: aligned by `take`, large enough, never unmapped and handed out once.
+        // SAFETY: aligned by `take`, large enough, never unmapped; no buffer is made of it, so it is out for good.
         unsafe {
             part.write(value);
             Some(&mut *part.as_ptr())
@@ -166,6 +198,36 @@ mod tests {
         a.fill(1);
         b.fill(2);
         assert!(a.iter().all(|&byte| byte == 1) && *number == 0x1234_5678);
+    }
+
+    #[test]
+    fn what_comes_back_is_handed_out_again() {
+        let memory = memory();
+        memory.place(0u32).unwrap();
+        let mut held = Vec::new();
+        for round in 0..1000u32 {
+            // Two of a card's, and requests' of several sizes, given back in another order.
+            for bytes in [512, 4096, 128 << 10, 5000] {
+                held.push(memory.carve(bytes).unwrap_or_else(|| panic!("round {round}: nothing is left")));
+            }
+            let place = round as usize % held.len();
+            held.rotate_left(place);
+            for buffer in held.drain(..) {
+                assert!(memory.give_back(buffer));
+            }
+        }
+        assert!(memory.carve(BYTES as u32 - ALIGN as u32).is_some());
+    }
+
+    #[test]
+    fn only_whole_parts_come_back() {
+        let memory = memory();
+        let whole = memory.carve(8192).unwrap().into_static();
+        let (first, second) = whole.split_at_mut(4096);
+        assert!(!memory.give_back(DmaBuf::from_static(first)));
+        assert!(!memory.give_back(DmaBuf::from_static(second)));
+        assert!(!memory.give_back(DmaBuf::from_static(vec![0; 512].leak())));
+        assert!(!memory.give_back(DmaBuf::EMPTY));
     }
 
     #[test]

@@ -15,7 +15,7 @@ use mmcq::host::sdhci::{Sdhci, Table, TransferMode};
 use mmcq::host::{BusOp, Host, Regs};
 use mmcq::task::{Lock, Shared, Timer};
 use std::cell::{Cell, RefCell};
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::marker::PhantomData;
 use std::pin::{Pin, pin};
 use std::ptr::NonNull;
@@ -31,6 +31,11 @@ pub const PIECE_BYTES: u32 = 128 << 10;
 const DESCRIPTORS: usize = 64;
 /// A look at the stack after so much quiet, although nothing is due.
 const QUIET: Duration = Duration::from_secs(1);
+/// How long a future may go on when its card has gone, and how often it is looked at then.
+const LEAVE: Duration = Duration::from_secs(5);
+const LEAVE_LOOK: Duration = Duration::from_millis(20);
+/// Events of a card in one look.
+const EVENTS_MAX: u32 = 4;
 /// Turns for one message: an event that comes between the look and the acknowledge keeps the line up and
 /// makes no new one.
 const TURNS_MAX: u32 = 16;
@@ -92,14 +97,14 @@ pub struct Reader {
     interrupt: Interrupt,
     stack: Owned,
     memory: Memory,
-    buffers: RefCell<Vec<DmaBuf>>,
+    options: Cell<card::Options>,
     card: Cell<Option<Card>>,
     ext_csd: Cell<Option<[u8; 512]>>,
     interrupts: Cell<u64>,
 }
 
 impl Reader {
-    /// Takes the controller at `address` over; nothing is written to it yet.
+    /// Takes the controller at `address` over, and resets it before it reaches any memory.
     pub fn open(address: Address, options: Options) -> Result<Self, Error> {
         let device = Device::open(&Sysfs::default(), address, options.noiommu)?;
         let window = device.registers(options.slot, options.by_calls)?;
@@ -111,6 +116,7 @@ impl Reader {
         // Before anything else is asked of it: is it a controller?
         let host = Sdhci::new(window, memory.mapped(), table, options.config).map_err(refused)?;
         let interrupt = device.interrupt()?;
+        device.connect()?;
         let shared = Shared::new(Alone(PhantomData), TIMER, host, engine::Config::DEFAULT);
         Ok(Reader {
             keeper: RefCell::new(None),
@@ -118,7 +124,7 @@ impl Reader {
             interrupt,
             stack: Owned::new(shared),
             memory,
-            buffers: RefCell::new(Vec::new()),
+            options: Cell::new(card::Options::DEFAULT),
             card: Cell::new(None),
             ext_csd: Cell::new(None),
             interrupts: Cell::new(0),
@@ -157,60 +163,103 @@ impl Reader {
 
     /// A buffer of [`PIECE_BYTES`] that the controller reaches; `None` while all fifteen or so are in use.
     pub fn buffer(&self) -> Option<DmaBuf> {
-        self.buffers.borrow_mut().pop().or_else(|| self.memory.carve(PIECE_BYTES))
+        self.carve(PIECE_BYTES)
+    }
+
+    /// A part of the memory; before there is none, what requests that were given up have left is collected.
+    fn carve(&self, bytes: u32) -> Option<DmaBuf> {
+        self.memory.carve(bytes).or_else(|| {
+            while let Some(left) = self.stack().with(|engine| engine.reclaim()) {
+                self.memory.give_back(left);
+            }
+            self.memory.carve(bytes)
+        })
     }
 
     /// Takes back what [`buffer`](Self::buffer) gave.
     pub fn give_back(&self, buffer: DmaBuf) {
-        if buffer.len_bytes() == PIECE_BYTES {
-            self.buffers.borrow_mut().push(buffer);
-        }
+        self.memory.give_back(buffer);
     }
 
     fn scratch(&self) -> DmaBuf {
         // An empty one is refused by who gets it, with an error that says why.
-        self.memory.carve(SCRATCH_BYTES).unwrap_or(DmaBuf::EMPTY)
+        self.carve(SCRATCH_BYTES).unwrap_or(DmaBuf::EMPTY)
     }
 
     /// Brings the card up, and keeps it from then on: tunes it again, goes to slower modes, initialises it
     /// again while anything [runs](Self::run).
     pub fn bring_up(&mut self, options: card::Options) -> Result<Card, Error> {
         let address = self.device.address();
-        *self.keeper.get_mut() = None;
+        self.dismiss()?;
         let (result, scratch) = self.run(card::bring_up(self.stack(), self.scratch(), options))?;
-        let card = result.map_err(|error| match error {
-            engine::Error::NoCard | engine::Error::Removed => Error::NoCard { address },
-            _ if !self.stack().with(|engine| engine.host().present()) => Error::NoCard { address },
-            error => Error::BringUp { address, error },
-        })?;
+        let card = match result {
+            Ok(card) => card,
+            Err(error) => {
+                self.give_back(scratch);
+                let gone = matches!(error, engine::Error::NoCard | engine::Error::Removed)
+                    || !self.stack().with(|engine| engine.host().present());
+                return Err(if gone { Error::NoCard { address } } else { Error::BringUp { address, error } });
+            }
+        };
         let ext_csd = scratch.first_chunk().copied();
         self.ext_csd.set(ext_csd.filter(|_| matches!(card.family, Family::Emmc(_))));
-        self.card.set(Some(card));
-        // SAFETY: the future is dropped before the stack: by the next call of this, or first in `drop`.
-        let stack: &'static Stack = unsafe { self.stack.0.as_ref() };
-        *self.keeper.get_mut() = Some(Box::pin(card::keep(stack, scratch, options, card)));
+        self.options.set(options);
+        *self.keeper.get_mut() = Some(self.keeper(card, scratch));
         Ok(card)
+    }
+
+    /// What looks after a card from now on.
+    fn keeper(&self, card: Card, scratch: DmaBuf) -> Keeper {
+        self.card.set(Some(card));
+        // SAFETY: the future is dropped before the stack: where it ends, in `dismiss`, or first in `drop`.
+        let stack: &'static Stack = unsafe { self.stack.0.as_ref() };
+        Box::pin(card::keep(stack, scratch, self.options.get(), card))
+    }
+
+    /// Ends the keeper of the card before, and takes its memory back.
+    fn dismiss(&mut self) -> Result<(), Error> {
+        self.card.set(None);
+        let Some(mut keeper) = self.keeper.get_mut().take() else { return Ok(()) };
+        // While it helps it cannot be dismissed; what it does then has an end.
+        let (_, scratch) = self.run(poll_fn(|context| {
+            self.stack().with(|engine| engine.dismiss_keeper());
+            keeper.as_mut().poll(context)
+        }))?;
+        self.give_back(scratch);
+        Ok(())
     }
 
     /// Lets the engine erase, write zeroes and write durably, as far as this card can.
     pub fn equip(&self) -> Result<(), Error> {
         let address = self.device.address();
         let Some(card) = self.card.get() else { return Err(Error::NoCard { address }) };
-        let (result, _) = self.run(card::equip(self.stack(), &card, self.scratch()))?;
+        let (result, scratch) = self.run(card::equip(self.stack(), &card, self.scratch()))?;
+        self.give_back(scratch);
         result.map_err(|error| Error::Card { address, error })
     }
 
-    /// Runs a future of the stack to its end. [`Error::Left`] when the card goes, or another one comes: the
-    /// future is dropped then, so that nothing meant for one card reaches another.
+    /// Runs a future of the stack to its end. When the card goes, or another one comes, every request fails until
+    /// the next [`bring_up`](Self::bring_up), so that nothing meant for one card reaches another; a future that
+    /// ends by that has its output, with the buffers in it.
+    ///
+    /// # Errors
+    /// [`Error::Left`]: the card went, and the future did not end within 5 s; it is dropped. A buffer that it held
+    /// outside of a request is lost.
     pub fn run<F: Future>(&self, future: F) -> Result<F::Output, Error> {
         let mut future = pin!(future);
         let mut context = Context::from_waker(Waker::noop());
+        let mut left: Option<(Error, Instant)> = None;
         loop {
             if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
                 return Ok(output);
             }
-            self.keep()?;
-            if self.interrupt.wait(Some(self.due())).map_err(|error| Error::system("interrupt", error))? {
+            left = match left {
+                Some((error, since)) if since.elapsed() > LEAVE => return Err(error),
+                Some(left) => Some(left),
+                None => self.keep().err().map(|error| (error, Instant::now())),
+            };
+            let due = if left.is_some() { self.due().min(LEAVE_LOOK) } else { self.due() };
+            if self.interrupt.wait(Some(due)).map_err(|error| Error::system("interrupt", error))? {
                 self.served(|| self.stack().on_irq())?;
             } else {
                 self.stack().poll();
@@ -276,10 +325,19 @@ impl Reader {
         let mut keeper = self.keeper.borrow_mut();
         let Some(future) = keeper.as_mut() else { return Ok(()) };
         let mut context = Context::from_waker(Waker::noop());
-        if future.as_mut().poll(&mut context).is_ready() {
-            *keeper = None;
-            self.card.set(None);
-            return Err(Error::Left { address: self.device.address() });
+        // One event can come right after another.
+        for _ in 0..EVENTS_MAX {
+            let Poll::Ready((event, scratch)) = future.as_mut().poll(&mut context) else { return Ok(()) };
+            match event {
+                Event::Exception { card, .. } => *future = self.keeper(card, scratch),
+                _ => {
+                    *keeper = None;
+                    self.give_back(scratch);
+                    self.card.set(None);
+                    self.stack().with(|engine| engine.set_target(None));
+                    return Err(Error::Left { address: self.device.address() });
+                }
+            }
         }
         Ok(())
     }

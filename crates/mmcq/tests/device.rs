@@ -482,9 +482,11 @@ fn a_card_that_does_not_come_home_is_not_written_to() {
     world.borrow_mut().strikes = 2;
     let there = e.submit(Request::new(visit(1, 4, 0, 8), buffer(8, 0)), 0).unwrap();
     run(&mut e, 0);
-    assert!(ended(&mut e, there).is_err());
-    assert!(e.target().is_none(), "wherever the card is now");
-    assert_eq!(e.submit(write(8, 8, 2), 0).unwrap_err().0, Error::NoCard);
+    assert_eq!(ended(&mut e, there), Ok(4096), "the visit itself went well");
+    // Nobody is there to initialise the card again.
+    run(&mut e, 1 << 40);
+    assert_eq!(e.submit(write(8, 8, 2), 1 << 40).unwrap_err().0, Error::Dead);
+    assert_eq!(world.borrow().areas[&1], vec![7; 64 * 512]);
 }
 
 #[test]
@@ -533,4 +535,19 @@ fn the_busy_after_a_block_of_another_partition_is_waited_for() {
     }
     let polls = indices(&world).into_iter().filter(|&index| index == 13).count();
     assert!(polls >= 2 * 3, "{polls}");
+}
+
+#[test]
+fn a_visit_is_no_longer_than_the_host_can_move() {
+    let world = World::new(BLOCKS);
+    world.borrow_mut().areas.insert(1, vec![7; 64 * 512]);
+    world.borrow_mut().caps.max_blocks = 8;
+    let mut e = engine(&world, |_| {});
+    for (out, back, well) in [(0, 9, false), (9, 0, false), (0, 8, true), (8, 0, true)] {
+        let there = e.submit(Request::new(visit(1, 0, out, back), buffer(9, 0)), 0).unwrap();
+        run(&mut e, 0);
+        let result = ended(&mut e, there);
+        assert_eq!(result.is_ok(), well, "{out} {back}: {result:?}");
+        assert!(well || result == Err(Error::Unsupported));
+    }
 }

@@ -146,7 +146,13 @@ struct Rig {
 
 impl Rig {
     fn new(key: Option<Key>) -> Rig {
+        Rig::with_blocks(key, 65_535)
+    }
+
+    /// On a host that moves so many blocks at most.
+    fn with_blocks(key: Option<Key>, max_blocks: u32) -> Rig {
         let world = World::new(64);
+        world.borrow_mut().caps.max_blocks = max_blocks;
         let model = Model { key: key.map(|key| key.0), data: vec![0; 128 * 1024], ..Model::default() };
         let model = Rc::new(RefCell::new(model));
         let area = model.clone();
@@ -305,4 +311,18 @@ fn an_old_answer_to_a_write_does_not_hide_what_happened() {
     assert_eq!(rig.run(rpmb.write(&KEY, NONCES, 3, &[2; 256])), Ok(()), "the counter says that it was done");
     assert_eq!((rig.model.borrow().writes, rig.model.borrow().counter), (2, 2));
     assert_eq!(rig.model.borrow().data[768], 2);
+}
+
+#[test]
+fn an_exchange_is_no_longer_than_the_host_can_move() {
+    let rig = Rig::with_blocks(Some(KEY), 8);
+    let mut rpmb = rig.open();
+    assert_eq!((rpmb.read_units_max(), rpmb.write_units_max()), (8, 8));
+    let refused = rig.run(rpmb.read(&KEY, [1; 16], 0, &mut [0; 9 * 256]));
+    assert_eq!(refused, Err(Error::Size { given: 9 * 256, most: 8 }));
+    let refused = rig.run(rpmb.write(&KEY, NONCES, 0, &[0; 32 * 256]));
+    assert_eq!(refused, Err(Error::Size { given: 32 * 256, most: 8 }));
+    rig.run(rpmb.read(&KEY, [1; 16], 0, &mut [0; 8 * 256])).unwrap();
+    let longest = rig.world.borrow().log.iter().filter(|sent| sent.index == 18).map(|sent| sent.blocks).max();
+    assert_eq!(longest, Some(8));
 }

@@ -63,6 +63,7 @@ impl<'m, 'b> BusHost<'m, 'b> {
             max_busy_ns: GIVE_UP_NS,
             max_segments: SEGMENTS,
             max_segment_bytes: bytes,
+            max_block_bytes: 2048,
             max_blocks: bytes / BLOCK_BYTES,
             max_bytes: bytes,
             align: 1,
@@ -76,6 +77,7 @@ impl<'m, 'b> BusHost<'m, 'b> {
             },
             timings,
             signal18: false,
+            signal18_fixed: false,
             fixed: true,
         };
         Ok(BusHost { mailbox, caps, width: Width::W1, clock_hz: 0, phase: None, give_up_ns: 0 })

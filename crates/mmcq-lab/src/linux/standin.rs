@@ -286,6 +286,7 @@ fn run(
         max_busy_ns: u64::MAX,
         max_segments: 128,
         max_segment_bytes: 65536,
+        max_block_bytes: 512,
         max_blocks: 65535,
         max_bytes: 1 << 20,
         align: 4,
@@ -295,6 +296,7 @@ fn run(
         width: Width::W8,
         timings: u16::MAX,
         signal18: true,
+        signal18_fixed: false,
         fixed: true,
     };
     let target = Target {

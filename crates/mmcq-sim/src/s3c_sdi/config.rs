@@ -12,6 +12,8 @@ pub struct S3cSdiConfig {
     pub dat1_gpio: bool,
     /// The platform's DMA engine is there (110h); otherwise its registers read as zero.
     pub dma: bool,
+    /// How long it takes that engine to move a word between FIFO and memory, in nanoseconds.
+    pub dma_word_ns: u32,
     /// Edges of DAT1 are lost while a command or data are under way, as on the real one.
     pub loses_edges: bool,
 }
@@ -19,7 +21,7 @@ pub struct S3cSdiConfig {
 impl S3cSdiConfig {
     /// 50 MHz before the prescaler, a GPIO on DAT1, DMA.
     pub const S3C2440: S3cSdiConfig =
-        S3cSdiConfig { pclk_hz: 50_000_000, dat1_gpio: true, dma: true, loses_edges: true };
+        S3cSdiConfig { pclk_hz: 50_000_000, dat1_gpio: true, dma: true, dma_word_ns: 100, loses_edges: true };
 
     /// Refuses values that no controller has: one line with the key, the value and what was expected.
     pub fn check(&self) -> Result<(), String> {

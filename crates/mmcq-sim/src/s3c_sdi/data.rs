@@ -23,8 +23,6 @@ pub(super) enum State {
     ReadHeld,
     /// CRC and end bit.
     ReadTail,
-    /// Everything came; the DMA engine still has to empty the FIFO.
-    Drain,
     /// No data: the clock stands.
     WriteHeld,
     WriteGap,
@@ -232,7 +230,6 @@ impl S3cSdi {
         match self.dat.state {
             State::ReadHeld => self.read_goes_on(now),
             State::WriteHeld => self.write_goes_on(now),
-            State::Drain if self.fifo.is_empty() => self.finish(now),
             _ => {}
         }
         self.command_may_go(now);
@@ -261,15 +258,8 @@ impl S3cSdi {
         self.stop_data(now);
     }
 
-    /// All blocks are over.
+    /// All blocks are over on the lines. Words of them may be in the FIFO yet, and nothing waits for these.
     pub(super) fn blocks_are_over(&mut self, now: u64) {
-        self.dat.state = State::Drain;
-        if !self.dat.read || !self.dma.running || self.fifo.is_empty() {
-            self.finish(now);
-        }
-    }
-
-    fn finish(&mut self, now: u64) {
         self.regs.data_status |= dsta::FINISH;
         self.stop_data(now);
     }

@@ -1,7 +1,10 @@
-//! The platform's DMA engine: it feeds and empties the FIFO word by word, as fast as the lines go.
+//! The platform's DMA engine: it feeds and empties the FIFO word by word, each in its own time.
+//!
+//! It belongs to the board and not to the controller. The end of the data on the lines does not wait for it,
+//! and a reset of the controller does not stop it.
 
-use super::S3cSdi;
 use super::bits::dcon;
+use super::{NEVER, S3cSdi, Timer};
 
 /// Bit 31 of the length: from memory to the card.
 const TO_CARD: u32 = 1 << 31;
@@ -24,6 +27,7 @@ impl S3cSdi {
         if wanted && self.dma.running {
             return self.violation();
         }
+        self.set_timer(Timer::Dma, NEVER);
         self.dma.running = wanted;
         self.dma.at = self.dma.address.into();
         self.dma.left = self.dma.length & !TO_CARD;
@@ -32,38 +36,51 @@ impl S3cSdi {
         }
     }
 
-    /// Moves what can be moved between memory and FIFO.
+    /// Words can be moved between memory and FIFO: the next one is over when its time is.
     pub(super) fn dma_moves(&mut self, now: u64) {
-        if !self.dma.running || self.regs.dcon & dcon::DMA == 0 || !self.dat.active() {
-            return;
+        if self.dma_can_move() && self.timers[Timer::Dma as usize] == NEVER {
+            self.set_timer(Timer::Dma, now + u64::from(self.config.dma_word_ns));
+        }
+    }
+
+    fn dma_can_move(&mut self) -> bool {
+        let asked = self.regs.dcon & dcon::DMA != 0 && (self.dat.read || self.dat.active());
+        if !self.dma.running || !asked {
+            return false;
         }
         if (self.dma.length & TO_CARD != 0) == self.dat.read {
             self.violation();
             self.dma.running = false;
-            return;
-        }
-        while self.dma.left > 0 && if self.dat.read { !self.fifo.is_empty() } else { !self.fifo.is_full() } {
-            let mut word = [0; 4];
-            let mut bytes = (self.dma.left as usize).min(4);
-            let moved = if self.dat.read {
-                let Some((from, count)) = self.fifo.pop() else { break };
-                bytes = bytes.min(count);
-                self.memory.device_write(self.dma.at, &from[..bytes])
-            } else {
-                let fetched = self.memory.device_read(self.dma.at, &mut word[..bytes]);
-                self.fifo.push(&word[..bytes]);
-                fetched
-            };
-            if moved.is_err() {
-                self.dma.running = false;
-                break;
-            }
-            self.dma.at += bytes as u64;
-            self.dma.left -= bytes as u32;
+            return false;
         }
         if self.dma.left == 0 {
             self.dma.running = false;
         }
+        self.dma.running && if self.dat.read { !self.fifo.is_empty() } else { !self.fifo.is_full() }
+    }
+
+    /// A word is over.
+    pub(super) fn dma_event(&mut self, now: u64) {
+        if !self.dma_can_move() {
+            return;
+        }
+        let mut word = [0; 4];
+        let mut bytes = (self.dma.left as usize).min(4);
+        let moved = if self.dat.read {
+            let Some((from, count)) = self.fifo.pop() else { return };
+            bytes = bytes.min(count);
+            self.memory.device_write(self.dma.at, &from[..bytes])
+        } else {
+            let fetched = self.memory.device_read(self.dma.at, &mut word[..bytes]);
+            self.fifo.push(&word[..bytes]);
+            fetched
+        };
+        self.dma.at += bytes as u64;
+        self.dma.left -= bytes as u32;
+        if moved.is_err() || self.dma.left == 0 {
+            self.dma.running = false;
+        }
         self.fifo_moved(now);
+        self.dma_moves(now);
     }
 }

@@ -64,10 +64,11 @@ enum Timer {
     Command,
     Data,
     DataTimeout,
+    Dma,
     Card,
 }
 
-const TIMERS: [Timer; 4] = [Timer::Command, Timer::Data, Timer::DataTimeout, Timer::Card];
+const TIMERS: [Timer; 5] = [Timer::Command, Timer::Data, Timer::DataTimeout, Timer::Dma, Timer::Card];
 
 type Log = Box<dyn FnMut(BusEvent)>;
 type HoldLog = Box<dyn FnMut(u64, u64)>;
@@ -210,6 +211,7 @@ impl S3cSdi {
             Timer::Command => self.command_event(now),
             Timer::Data => self.data_event(now),
             Timer::DataTimeout => self.data_timeout(now),
+            Timer::Dma => self.dma_event(now),
             Timer::Card => {}
         }
         self.look(now);

@@ -132,7 +132,6 @@ impl S3cSdi {
             self.reset_command();
             self.stop_data(now);
             self.fifo.clear();
-            self.dma.running = false;
             self.dat.last = false;
             self.regs.dcon = 0;
             self.regs.data_status = 0;

@@ -49,6 +49,9 @@ pub struct SdhciConfig {
     /// The card's supply does not hang on SD Bus Power: it is there whatever the driver says, and a reset of
     /// everything does not take it away.
     pub always_powered: bool,
+    /// VCCQ is a rail of 1.8 V: the card signals there whatever 1.8V Signaling Enable says. The register and
+    /// the controller's timings follow the bit as always.
+    pub signal18_fixed: bool,
     /// Tuning commands until the sampling point is found (at most 40).
     pub tuning_rounds: u8,
     /// Tuning never finds one.
@@ -101,6 +104,7 @@ impl SdhciConfig {
         debounce_ns: 1_000_000,
         fixed: false,
         always_powered: false,
+        signal18_fixed: false,
         tuning_rounds: 20,
         tuning_fails: false,
         untuned_sample_error: 100,

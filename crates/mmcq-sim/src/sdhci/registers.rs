@@ -434,7 +434,7 @@ impl Sdhci {
                 1
             },
             ddr: uhs && mode == 4 || hs400 || strobe,
-            signal18: r.at_18v,
+            signal18: r.at_18v || self.config.signal18_fixed,
             strobe,
             sample_error: if r.host2 & host2::SAMPLING_CLOCK != 0 && !self.hurt.drifted {
                 let drifting_ns = now.saturating_sub(self.hurt.tuned_ns);

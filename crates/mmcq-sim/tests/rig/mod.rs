@@ -5,7 +5,9 @@ mod one_thread;
 
 use mmcq::card::{self, Card as Found, Event, Options};
 use mmcq::engine::{Completion, Config, DmaBuf, Kind, Request, Rung, SlotId, Stats};
+use mmcq::host::Step;
 use mmcq::host::sdhci::{self, Table};
+use mmcq::host::surroundings::{Surrounded, Surroundings};
 use mmcq::task::Shared;
 use mmcq_sim::card::medium::{Fill, Medium};
 use mmcq_sim::card::profile::CardProfile;
@@ -21,7 +23,7 @@ use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
-pub type Driver = sdhci::Sdhci<Port, ShadowMemory, 129>;
+pub type Driver = Surrounded<sdhci::Sdhci<Port, ShadowMemory, 129>, Supply>;
 pub type Stack = Shared<OneThread, Driver, 16>;
 
 /// What is wrong with the card.
@@ -50,6 +52,26 @@ pub struct Ills {
     pub swap: Option<Box<dyn Card>>,
     /// Data commands heard, with their arguments.
     pub heard: Vec<(u8, u32)>,
+    /// The board switches the card's supply, which the controller cannot; it is off; how often it was switched on.
+    pub board_switches: bool,
+    pub supply_off: bool,
+    pub switched_on: u32,
+}
+
+/// The card's supply on the board.
+pub struct Supply(Rc<RefCell<Ills>>);
+
+impl Surroundings for Supply {
+    fn supply(&mut self, on: bool, _: bool, _: u64) -> Step {
+        let mut ills = self.0.borrow_mut();
+        if ills.board_switches {
+            ills.supply_off = !on;
+            ills.switched_on += u32::from(on);
+            ills.brown_out |= on;
+            (ills.mute, ills.is_stuck) = (false, false);
+        }
+        Step::Done
+    }
 }
 
 struct Sick {
@@ -74,6 +96,9 @@ impl Card for Sick {
         if let Some(other) = ills.swap.take() {
             self.card = other;
             self.card.bus_changed(&self.bus, now_ns);
+        }
+        if ills.supply_off {
+            return Reply::SILENT;
         }
         let at = ills.commands;
         if std::mem::take(&mut ills.brown_out) | ills.brown_out_at.take_if(|nth| *nth == at).is_some() {
@@ -192,6 +217,7 @@ impl Rig {
         let port = Port::new(model.clone(), time.clone(), 0, 0);
         let table = Box::leak(Box::new(Table::new()));
         let host = sdhci::Sdhci::new(port, memory.clone(), table, driver).unwrap();
+        let host = Surrounded::new(host, Supply(ills.clone()));
         NOW_NS.set(0);
         let stack: &'static Stack = Box::leak(Box::new(Shared::new(OneThread, TIMER, host, Config::DEFAULT)));
         let keeper = RefCell::new(None);

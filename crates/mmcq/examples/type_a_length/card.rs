@@ -49,6 +49,7 @@ impl Card {
             max_busy_ns: 1_000_000_000,
             max_segments: 16,
             max_segment_bytes: 65_536,
+            max_block_bytes: 2048,
             max_blocks: 65_535,
             max_bytes: 65_536,
             align: 4,
@@ -58,6 +59,7 @@ impl Card {
             width: Width::W4,
             timings: Caps::timing_bit(Timing::Legacy),
             signal18: false,
+            signal18_fixed: false,
             fixed: true,
         };
         Card { caps, registers: REGISTERS, running: None, listening: false }

@@ -168,14 +168,17 @@ pub(super) async fn ask_memory<L: Lock, H: Host, const N: usize, P: Policy>(
 pub(super) async fn power_cycle<L: Lock, H: Host, const N: usize, P: Policy>(
     session: &mut Session<'_, L, H, N, P>,
 ) -> Result<(), Failed> {
-    let (slowest_hz, _) = session.shared.with(|engine| engine.host().caps().clock_hz);
+    let (slowest_hz, low) = session.shared.with(|engine| {
+        let caps = engine.host().caps();
+        (caps.clock_hz.0, caps.signal18_fixed)
+    });
     session.rca = 0;
     let warm = P::RECOVERS && core::mem::take(&mut session.warm);
     if !warm {
         session.bus(BusOp::PowerOff).await?;
         session.pause(POWER_OFF_NS).await?;
         session.bus(BusOp::PowerOn).await?;
-        session.bus(BusOp::Signal18(false)).await?;
+        session.bus(BusOp::Signal18(low)).await?;
     }
     session.bus(BusOp::Width(Width::W1)).await?;
     session.bus(BusOp::Timing(Timing::Legacy)).await?;

@@ -27,8 +27,9 @@ use crate::task::Lock;
 const POWER_UP_POLL_NS: u64 = 10_000_000;
 /// CMD5 that only ask; a card may need one to wake up.
 const INQUIRIES: u32 = 3;
-/// All tuples of a card. A byte takes 4 microseconds on the wire at 25 MHz, 260 at 400 kHz.
-const TUPLES_NS: u64 = 200_000_000;
+/// The tuples of one chain, as long as Linux gives. A byte takes 4 microseconds on the wire at 25 MHz, 260 at
+/// 400 kHz; a slow host adds its own time.
+const TUPLES_NS: u64 = 10_000_000_000;
 /// A low-speed card's clock [SDIO 3].
 const LOW_SPEED_HZ: u32 = 400_000;
 /// The clock of a card that cannot do what it claims ([`Quirks::IO_SLOWER`]).
@@ -174,8 +175,7 @@ impl<L: Lock, H: Host, const N: usize, P: Policy> Io<'_, '_, L, H, N, P> {
         let cccr = self.cccr().await?;
         let own_hz = if cccr.low_speed() { LOW_SPEED_HZ } else { sd::limits_of(Timing::Legacy) };
         self.session.bus(BusOp::Clock(speed::clock(&caps, &options, own_hz))).await?;
-        let until_ns = self.session.shared.now_ns().saturating_add(TUPLES_NS);
-        let cis = self.tuples(0, cccr.cis, until_ns).await?;
+        let cis = self.tuples(0, cccr.cis).await?;
         let quirks = quirks_of::<P>(&cis, &options);
         if quirks.has(Quirks::IO_NO_POLLING) {
             // Its pending bits were among the registers.
@@ -187,7 +187,7 @@ impl<L: Lock, H: Host, const N: usize, P: Policy> Io<'_, '_, L, H, N, P> {
         };
         let mut functions = [None; FUNCTIONS_MAX as usize];
         for (number, place) in (1..=r4.functions()).zip(&mut functions) {
-            *place = Some(self.function(number, &cis, quirks, until_ns).await?);
+            *place = Some(self.function(number, &cis, quirks).await?);
         }
 
         let legacy_hz = own_hz.min(cis.card.and_then(|card| card.max_clock_hz).unwrap_or(own_hz));
@@ -311,7 +311,8 @@ impl<L: Lock, H: Host, const N: usize, P: Policy> Io<'_, '_, L, H, N, P> {
     }
 
     /// The tuples of a function, 0 for the card's.
-    async fn tuples(&mut self, function: u8, pointer: u32, until_ns: u64) -> Result<Cis, Failed> {
+    async fn tuples(&mut self, function: u8, pointer: u32) -> Result<Cis, Failed> {
+        let until_ns = self.session.shared.now_ns().saturating_add(TUPLES_NS);
         let mut walker = match Walker::new(function, pointer) {
             Ok(walker) => walker,
             Err(error) => return self.refuse(sdio::Error::Cis(error)),
@@ -334,18 +335,11 @@ impl<L: Lock, H: Host, const N: usize, P: Policy> Io<'_, '_, L, H, N, P> {
         for (addr, byte) in (reg::CIS..).zip(pointer.iter_mut().take(3)) {
             *byte = self.read(addr).await?;
         }
-        let until_ns = self.session.shared.now_ns().saturating_add(TUPLES_NS);
-        let cis = self.tuples(0, u32::from_le_bytes(pointer), until_ns).await?;
+        let cis = self.tuples(0, u32::from_le_bytes(pointer)).await?;
         Ok(quirks_of::<P>(&cis, options))
     }
 
-    async fn function(
-        &mut self,
-        number: u8,
-        card: &Cis,
-        quirks: Quirks,
-        until_ns: u64,
-    ) -> Result<FunctionInfo, Failed> {
+    async fn function(&mut self, number: u8, card: &Cis, quirks: Quirks) -> Result<FunctionInfo, Failed> {
         let first = if quirks.has(Quirks::IO_NO_STANDARD_INTERFACE) { fbr::reg::POWER } else { 0 };
         let mut bytes = [0; fbr::BYTES];
         for (offset, byte) in (0..).zip(&mut bytes) {
@@ -354,7 +348,7 @@ impl<L: Lock, H: Host, const N: usize, P: Policy> Io<'_, '_, L, H, N, P> {
             }
         }
         let fbr = Fbr::parse(&bytes);
-        let cis = self.tuples(number, fbr.cis, until_ns).await?;
+        let cis = self.tuples(number, fbr.cis).await?;
         let Some(extension) = cis.function else {
             return self.session.refuse("a function's tuples do not tell its largest block");
         };
@@ -415,13 +409,8 @@ impl<L: Lock, H: Host, const N: usize, P: Policy> Io<'_, '_, L, H, N, P> {
         self.session.bus(BusOp::Timing(timing)).await?;
         let clock_hz = speed::clock(caps, options, sd::limits_of(timing));
         self.session.bus(BusOp::Clock(clock_hz)).await?;
-        if sd_limits::speed(timing).is_some_and(|speed| speed.tuned) {
-            let bytes = 64;
-            let tuned = self.session.tune(sd_cmd::send_tuning_block(), bytes, sd_limits::TUNING_BLOCKS).await;
-            // As for memory: SDR50 may go untuned if the card does not know CMD19.
-            if tuned.is_err() && !(timing == Timing::Sdr50 && self.session.unanswered()) {
-                return Err(Failed);
-            }
+        if sd::tuned(timing, caps.timings) {
+            self.session.tune(sd_cmd::send_tuning_block(), 64, sd_limits::TUNING_BLOCKS).await?;
         }
         // Is it still heard? The first answer may speak of tuning blocks that were lost.
         self.session.command(cmd::io_read(0, reg::REVISION)).await?;

@@ -198,12 +198,18 @@ pub(super) fn limits_of(timing: Timing) -> u32 {
     limits::speed(timing).map_or(limits::IDENTIFY_MAX_HZ, |speed| speed.max_hz)
 }
 
+/// Does this timing need a tuned sampling point? SDR104 always; SDR50 where the controller asks for it [SDHC 2.2.25].
+pub(super) fn tuned(timing: Timing, host_timings: u16) -> bool {
+    timing == Timing::Sdr104 || timing == Timing::Sdr50 && host_timings & Caps::SDR50_TUNED != 0
+}
+
 /// A new sampling point in the mode of now.
 pub(super) async fn retune<L: Lock, H: Host, const N: usize, P: Policy>(
     session: &mut Session<'_, L, H, N, P>,
     timing: Timing,
 ) -> Result<(), Failed> {
-    if limits::speed(timing).is_none_or(|speed| !speed.tuned) {
+    let timings = session.shared.with(|engine| engine.host().caps().timings);
+    if !tuned(timing, timings) {
         return session.fail(Error::Unsupported);
     }
     session.tune(cmd::send_tuning_block(), 64, limits::TUNING_BLOCKS).await?;
@@ -238,13 +244,8 @@ async fn switch<L: Lock, H: Host, const N: usize, P: Policy>(
     session.bus(BusOp::Timing(timing)).await?;
     let clock_hz = speed::clock(caps, options, limits_of(timing));
     session.bus(BusOp::Clock(clock_hz)).await?;
-    if limits::speed(timing).is_some_and(|speed| speed.tuned) {
-        match session.tune(cmd::send_tuning_block(), 64, limits::TUNING_BLOCKS).await {
-            Ok(()) => {}
-            // SDR50 may be used untuned by hosts that do not ask for it; a card that does not know CMD19 there is no worse.
-            Err(Failed) if timing == Timing::Sdr50 && session.unanswered() => {}
-            Err(Failed) => return Err(Failed),
-        }
+    if tuned(timing, caps.timings) {
+        session.tune(cmd::send_tuning_block(), 64, limits::TUNING_BLOCKS).await?;
     }
     session.status_of(command::send_status(session.rca)).await?;
     Ok(clock_hz)

@@ -88,14 +88,19 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     /// How long the busy being watched may last.
     fn busy_limit_ns(&self) -> u64 {
         match self.target {
-            Some(target) if self.control == NONE => target.write_timeout_ns,
+            Some(target) if !self.is_control() => target.write_timeout_ns,
             _ => self.order_ns.max(STOP_TIMEOUT_NS),
         }
     }
 
     /// Size class of the busy time being watched; a flush has none and takes the largest.
     fn busy_blocks(&self) -> u32 {
-        if self.control == NONE { self.gathered.blocks } else { u32::MAX }
+        if self.is_control() { u32::MAX } else { self.gathered.blocks }
+    }
+
+    /// Is what keeps the card busy no read or write?
+    fn is_control(&self) -> bool {
+        self.control != NONE || P::RECOVERS && self.memory.area.is_returning()
     }
 
     pub(super) fn ask_busy(&mut self, now_ns: u64) {
@@ -150,7 +155,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
                 self.settle(status);
             }
             self.go_idle(now_ns);
-        } else if self.control != NONE {
+        } else if self.is_control() {
             match (self.after_busy, status) {
                 (Stage::Extra, Some(status)) if P::RECOVERS => self.extra(Event::Done(status), now_ns),
                 (Stage::FlushStatus, Some(status)) => self.flush_judged(status, now_ns),

@@ -6,6 +6,7 @@
 //! the card's status, and the next begins from there. Here is what they share: short commands, orders (a
 //! command with busy, waited for however long it lasts), data, pauses.
 
+use super::area::Area;
 use super::phases::{COMMAND_TIMEOUT_NS, SLACK_NS, Stage};
 use super::slot::{NONE, Slot};
 use super::{Abilities, DmaBuf, Engine, Error, FlushBy, Kind, Output, Request};
@@ -51,6 +52,8 @@ pub(super) enum Event {
     Woke,
     /// A step has failed, and the lines are back.
     Failed(Error),
+    /// The card is in another partition, and its user area is needed.
+    Return,
 }
 
 /// What the controller is doing for a place in a chain.
@@ -91,8 +94,8 @@ pub(super) enum Place {
     Count,
     /// The data there.
     Move,
-    /// CMD6 back to the user area.
-    Leave,
+    /// CMD6 back to the user area, for nobody's request.
+    Return,
     /// CMD49 that starts a flush.
     FlushStart,
     /// CMD48 that asks whether it is over.
@@ -128,12 +131,11 @@ pub(super) struct Memory {
     pub began_ns: u64,
     /// Units that a piece of an erase has, as learned; 0: not yet.
     pub erase_units: u32,
-    /// The partition the card is in, moves done of the visit, and what is mapped for the one in progress.
-    pub area: u8,
+    /// The partition the card is in.
+    pub area: Area,
+    /// Moves done of the visit, and what is mapped for the one in progress.
     pub moves: u8,
     pub mapped: Option<(Segment, Direction)>,
-    /// Why a visit failed, on the way back.
-    pub failed: Option<Error>,
     /// What is known of the pieces of the write in progress that went before.
     pub pieces: Pieces,
 }
@@ -155,10 +157,9 @@ impl Memory {
         second: false,
         began_ns: 0,
         erase_units: 0,
-        area: 0,
+        area: Area::USER,
         moves: 0,
         mapped: None,
-        failed: None,
         pieces: Pieces::Unknown,
     };
 }
@@ -224,7 +225,8 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             Event::Done(status) => self.step_done(self.memory.step, status, now_ns),
             Event::Woke if self.memory.step == Step::Pause(Place::FlushAsk) => self.ask_flushed(now_ns),
             Event::Woke => {}
-            Event::Failed(error) => self.visit_failed(error, now_ns),
+            Event::Failed(error) => self.step_failed(error, now_ns),
+            Event::Return => self.return_to_user(now_ns),
         }
     }
 
@@ -283,6 +285,9 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
                 let output =
                     Output { response: crate::spec::response::Response::short(status), ..Output::default() };
                 let result = if status & R1::ERRORS == 0 { Ok(output) } else { Err(refused(status)) };
+                if result.is_ok() {
+                    self.note_order();
+                }
                 self.end_control_and_go_on(result, now_ns);
             }
             Place::EraseArgument
@@ -291,8 +296,11 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             | Place::EraseEndUpper
             | Place::EraseEnd
             | Place::Erase => self.erase_reached(place, status, now_ns),
-            Place::Enter | Place::Count | Place::Move | Place::Leave => {
-                self.visit_reached(place, status, now_ns)
+            Place::Enter | Place::Count | Place::Move => self.visit_reached(place, status, now_ns),
+            Place::Return if status & R1::ERRORS != 0 => self.fail(refused(status), now_ns),
+            Place::Return => {
+                self.memory.area.arrive();
+                self.go_idle(now_ns);
             }
             Place::FlushStart | Place::FlushAsk => self.register_flush_reached(place, status, now_ns),
             Place::Piece => self.piece_judged(status, now_ns),
@@ -351,6 +359,12 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         if let Some((segment, direction)) = self.memory.mapped.take() {
             self.host.unmap(&segment, direction);
         }
+    }
+
+    /// A step failed (the lines are back), and with it its request.
+    pub(super) fn step_failed(&mut self, error: Error, now_ns: u64) {
+        self.unmap_data();
+        self.end_control_and_go_on(Err(error), now_ns);
     }
 
     /// A pause in a chain.

@@ -6,6 +6,7 @@
 //! Read first: `slot.rs` (a request's life), `order.rs` (who is next), then `phases.rs` (how a transfer runs), `control.rs` (everything else), `beside.rs`
 //! (what goes beside its data), `stream.rs` (how it stays open) and `recover/` (how it fails).
 
+mod area;
 mod awaited;
 mod beside;
 mod buffer;
@@ -44,6 +45,7 @@ pub use visit::Visit;
 use crate::host::{Direction, Host, Phase, Segment, Timing, Width};
 use crate::plant::{self, Bug};
 use crate::sched::{Fifo, Policy};
+use area::Area;
 use beside::Beside;
 use busy::BusyTimes;
 use core::task::Waker;
@@ -333,7 +335,12 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
                 }
                 blocks.checked_mul(BLOCK_BYTES).ok_or(Error::Unsupported)?
             }
-            Kind::Raw { phase, .. } | Kind::Io { phase, .. } => raw_bytes(&phase),
+            Kind::Raw { phase, .. } | Kind::Io { phase, .. } => {
+                if P::RECOVERS {
+                    self.admit_phase(&request.kind, request.urgent)?;
+                }
+                raw_bytes(&phase)
+            }
             _ => return self.admit_other(request),
         };
         let given = request.buf.len_bytes();
@@ -548,9 +555,11 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             self.rebar();
         }
         self.runs = [Run::NEW; 2];
-        self.memory.area = 0;
         if self.target.is_none() {
             self.abilities = Abilities::NONE;
+            if P::RECOVERS {
+                self.memory.area = Area::USER;
+            }
         }
     }
 

@@ -3,6 +3,7 @@
 //! A read or write is [CMD22] [CMD23] command+data [CMD12] [busy] and, where nothing else will tell, [CMD13]. What the controller adds by itself
 //! (automatic CMD12 or CMD23, busy until the end of a write) is not a phase of ours.
 
+use super::extras::Event;
 use super::order::not_before;
 use super::slot::{NONE, Rules, State};
 use super::stream::{Close, End};
@@ -104,6 +105,9 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
                 && let Some(reason) = self.must_close(now_ns)
             {
                 return self.close(reason, now_ns);
+            }
+            if P::RECOVERS && !self.memory.area.is_user() && self.must_return() {
+                return self.extra(Event::Return, now_ns);
             }
             if self.stopped {
                 if self.stopped_turn(now_ns) {

@@ -31,7 +31,8 @@ pub enum Kind {
     },
     /// Everything that was written before is on the medium when this completes. A barrier.
     Flush,
-    /// One phase exactly as given. A barrier. Its response is not judged, only handed over.
+    /// One phase exactly as given. A barrier. Its response is not judged, only handed over. The engine does not learn from it what has changed on the card;
+    /// so with a card, CMD6 to PARTITION_CONFIG is [`Error::Unsupported`]: [`Visit`](Kind::Visit) and [`Order`](Kind::Order) do that.
     Raw {
         /// A command sent directly before (CMD55); its errors are the request's.
         prefix: Option<Command>,
@@ -76,9 +77,11 @@ pub enum Kind {
         /// How many, 1 to 2^23 - 1.
         blocks: u32,
     },
-    /// Data of another partition of an eMMC: there, and back to the user area, in one. A barrier. Needs [`Engine::equip`](super::Engine::equip).
+    /// Data of another partition of an eMMC. A barrier; the engine goes back to the user area before anything else but another visit. Needs
+    /// [`Engine::equip`](super::Engine::equip).
     Visit(Visit),
     /// A command whose busy may last long; waited for to its end and judged by a status. A barrier. Needs [`Engine::equip`](super::Engine::equip).
+    /// The access bits of PARTITION_CONFIG are for visits alone ([`Error::Unsupported`]).
     Order {
         /// The command, answered by R1b.
         command: Command,

@@ -7,6 +7,7 @@
 //!
 //! These go alone: nothing is merged with them, and no transfer is left open before, by or after them.
 
+use super::area::is_only_for_visits;
 use super::extras::{Event, Pieces, Place, Step};
 use super::phases::{COMMAND_TIMEOUT_NS, Stage};
 use super::slot::{NONE, Rules, Slot, State};
@@ -48,6 +49,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         let Some(target) = self.target.as_ref() else { return Err(Error::NoCard) };
         let (lba, blocks) = match request.kind {
             Kind::Zero { lba, blocks } | Kind::Erase { lba, blocks, .. } => (lba, blocks),
+            kind if is_only_for_visits(&kind) => return Err(Error::Unsupported),
             _ => return Ok(()),
         };
         let end = lba.checked_add(u64::from(blocks));

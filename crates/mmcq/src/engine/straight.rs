@@ -107,7 +107,8 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             || self.slots.has_io()
             || self.is_beside()
             || self.io_run != 0
-            || self.chain_until_ns != 0;
+            || self.chain_until_ns != 0
+            || !self.memory.area.is_user();
         let wrong = self.stopped || self.barred || self.incident.open || self.helping.wanted();
         io || self.card_irq || wrong
     }

@@ -11,6 +11,7 @@ pub mod regs;
 pub mod rtsx;
 pub mod s3c_sdi;
 pub mod sdhci;
+pub mod surroundings;
 
 use crate::spec::command::Command;
 use crate::spec::response::Response;
@@ -289,6 +290,8 @@ pub struct Caps {
     pub max_segments: u16,
     /// Bytes in a segment.
     pub max_segment_bytes: u32,
+    /// Bytes in a block, at least 512.
+    pub max_block_bytes: u16,
     /// Blocks in a transfer.
     pub max_blocks: u32,
     /// Bytes in a transfer.
@@ -304,18 +307,31 @@ pub struct Caps {
     pub clock_hz: (u32, u32),
     /// Widest bus.
     pub width: Width,
-    /// Timings, one bit each: see [`Caps::can`].
+    /// Timings, one bit each: see [`Caps::can`]; and [`Caps::SDR50_TUNED`].
     pub timings: u16,
     /// 1.8 V signalling.
     pub signal18: bool,
+    /// The lines are at 1.8 V and cannot leave it (VCCQ of a soldered eMMC on a rail of its own): bring-up
+    /// never asks for 3.3 V.
+    pub signal18_fixed: bool,
     /// The card is soldered: presence is never asked.
     pub fixed: bool,
 }
 
 impl Caps {
+    /// A bit of [`Caps::timings`]: the host needs a tuned sampling point in SDR50 [SDHC 2.2.25]. Without it
+    /// bring-up sends no CMD19 there.
+    pub const SDR50_TUNED: u16 = 1 << 15;
+
     /// The bit of a timing in [`Caps::timings`].
     pub const fn timing_bit(timing: Timing) -> u16 {
         1 << timing as u16
+    }
+
+    /// Blocks of 512 bytes that a transfer from or to one piece of memory may have, 1 to 65535.
+    pub fn blocks_in_one_piece(&self) -> u16 {
+        let bytes = self.max_bytes.min(self.max_segment_bytes);
+        u16::try_from(self.max_blocks.min(bytes / 512).max(1)).unwrap_or(u16::MAX)
     }
 
     /// Does the host do this timing?

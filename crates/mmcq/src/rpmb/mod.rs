@@ -51,7 +51,7 @@ pub enum Error {
     Size {
         /// Bytes given.
         given: usize,
-        /// Units that one write may have at most.
+        /// Units that the call may have at most, by card and host.
         most: u16,
     },
 }
@@ -67,7 +67,7 @@ impl core::fmt::Display for Error {
             Error::NotWritten(error) => write!(f, "the RPMB was not written: {error}"),
             Error::Ambiguous => f.write_str("the RPMB may or may not have been written"),
             Error::Size { given, most } => {
-                write!(f, "{given} bytes are no RPMB write, expected 256 times 1, 2 or at most {most}")
+                write!(f, "{given} bytes for the RPMB, expected 256 times 1 to {most} (writes: 1, 2 or 32)")
             }
         }
     }
@@ -98,6 +98,8 @@ fn judged_read(result: u16) -> Result<(), Error> {
 pub struct Rpmb<'a, L: Lock, H: Host, const N: usize, P: Policy = Fifo> {
     shared: &'a Shared<L, H, N, P>,
     layout: Layout,
+    /// Units that one read may have at most: a transfer cannot be cut.
+    read_units: u16,
     /// Frames go through it; away while a request has it.
     buf: Option<DmaBuf>,
 }
@@ -120,7 +122,11 @@ impl<'a, L: Lock, H: Host, const N: usize, P: Policy> Rpmb<'a, L, H, N, P> {
         let (layout, buf) = layout(shared, card, buf, Area::Rpmb).await;
         shared.with(|engine| engine.equip());
         match layout {
-            Ok(layout) => Ok(Rpmb { shared, layout, buf: Some(buf) }),
+            Ok(mut layout) => {
+                let host = shared.with(|engine| engine.host().caps().blocks_in_one_piece());
+                layout.rpmb_write_units = layout.rpmb_write_units.min(host);
+                Ok(Rpmb { shared, layout, read_units: host, buf: Some(buf) })
+            }
             Err(error) => Err((error, buf)),
         }
     }
@@ -130,9 +136,14 @@ impl<'a, L: Lock, H: Host, const N: usize, P: Policy> Rpmb<'a, L, H, N, P> {
         self.layout.blocks.saturating_mul(2)
     }
 
-    /// Units that one write may have at most; with buffers of that size.
+    /// Units that one write may have at most, by card and host; with buffers of that size.
     pub fn write_units_max(&self) -> u16 {
         self.layout.rpmb_write_units
+    }
+
+    /// Units that one read may have at most, by the host; with buffers of that size.
+    pub fn read_units_max(&self) -> u16 {
+        self.read_units
     }
 
     /// Gives the buffer back, cleared.
@@ -204,7 +215,7 @@ impl<'a, L: Lock, H: Host, const N: usize, P: Policy> Rpmb<'a, L, H, N, P> {
         address: u16,
         data: &mut [u8],
     ) -> Result<(), Error> {
-        let units = self.units_of(data.len(), u16::MAX)?;
+        let units = self.units_of(data.len(), self.read_units)?;
         let mut buf = self.buf()?;
         let ask = Fields { kind: Ask::Read as u16, nonce, address, ..Fields::default() };
         with_frames(&mut buf, |frames| {

@@ -2,11 +2,12 @@
 //!
 //! [`Walker`] reads a chain a byte at a time, from wherever the caller gets the bytes; it says which one it
 //! wants next. It goes forward only, at most [`TUPLES_MAX`] tuples and [`BYTES_MAX`] bytes, inside of the
-//! area that the standard gives. Bodies nobody asks for are not even read.
+//! area that the standard gives. Tuples of code 0 are padding and count as bytes only. A link of FFh ends the
+//! chain as CISTPL_END does. Bodies nobody asks for are not even read.
 
 use core::fmt;
 
-/// Tuples in a chain.
+/// Tuples in a chain, without its padding.
 pub const TUPLES_MAX: u8 = 64;
 /// Bytes that are read of a chain.
 pub const BYTES_MAX: u16 = 1024;
@@ -46,15 +47,13 @@ const LONG_LINKS: [u8; 4] = [0x02, 0x06, 0x11, 0x12];
 pub enum CisFault {
     /// The pointer in CCCR or FBR, or a link, leaves [`AREA`].
     Outside,
-    /// The link is FFh.
-    Endless,
     /// A tuple that goes on elsewhere.
     LongLink,
     /// More than [`TUPLES_MAX`] tuples.
     Tuples,
     /// More than [`BYTES_MAX`] bytes.
     Bytes,
-    /// Reading all of the card's tuples took too long.
+    /// Reading the chain took too long.
     Time,
     /// The body is too short for its fields.
     Short {
@@ -88,7 +87,6 @@ impl fmt::Display for CisError {
         write!(f, "CIS of function {function}, tuple {tuple:#04x} at {addr:#07x}: ")?;
         match fault {
             CisFault::Outside => write!(f, "leaves {:#07x} to {:#07x}", AREA.start, AREA.end - 1),
-            CisFault::Endless => f.write_str("its link is 0xff, expected at most 0xfe"),
             CisFault::LongLink => f.write_str("it links elsewhere, which SDIO does not have"),
             CisFault::Tuples => write!(f, "one more than the {TUPLES_MAX} tuples expected at most"),
             CisFault::Bytes => write!(f, "more than the {BYTES_MAX} bytes expected at most"),
@@ -116,7 +114,7 @@ pub struct Manufacturer {
 /// CISTPL_FUNCE of the card (type 0).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CardExtension {
-    /// TPLFE_FN0_BLK_SIZE, in bytes.
+    /// TPLFE_FN0_BLK_SIZE, in bytes; 0 on cards that tell none.
     pub block_bytes: u16,
     /// TPLFE_MAX_TRAN_SPEED in hertz; `None` for a reserved code.
     pub max_clock_hz: Option<u32>,
@@ -250,6 +248,9 @@ impl Walker {
                     self.step = Step::End;
                     return Ok(());
                 }
+                if byte == code::NULL {
+                    return self.advance(1);
+                }
                 if self.tuples == TUPLES_MAX {
                     return self.fail(CisFault::Tuples);
                 }
@@ -257,12 +258,14 @@ impl Walker {
                 if LONG_LINKS.contains(&byte) {
                     return self.fail(CisFault::LongLink);
                 }
-                self.step = if byte == code::NULL { Step::Code } else { Step::Link };
+                self.step = Step::Link;
                 self.advance(1)
             }
             Step::Link => {
-                if byte == 0xff {
-                    return self.fail(CisFault::Endless);
+                if byte == code::END {
+                    // The tuple has no body.
+                    self.step = Step::End;
+                    return Ok(());
                 }
                 // One more: there has to be room for the next tuple's code.
                 if self.at + 1 + u32::from(byte) >= AREA.end {
@@ -338,9 +341,6 @@ impl Walker {
             (code::FUNCE, Some(0)) if self.function == 0 => {
                 self.cis.card =
                     Some(CardExtension { block_bytes: two(1), max_clock_hz: transfer_speed_hz(at(3)) });
-                if two(1) == 0 {
-                    return self.fail(CisFault::BlockSize);
-                }
             }
             (code::FUNCE, Some(1)) if self.function != 0 => {
                 // Fields beyond a shorter body belong to later revisions: 0.
@@ -447,20 +447,40 @@ mod tests {
     }
 
     #[test]
+    fn a_link_of_ff_ends_the_chain() {
+        let chain = [0x21, 2, 0x0c, 0, 0x20, 4, 0x92, 0x02, 0x21, 0x43, 0x80, 0xff, 0x11, 4];
+        let cis = walk(0, &chain).unwrap();
+        assert_eq!((cis.function_id, cis.manufacturer.map(|m| m.vendor)), (Some(0x0c), Some(0x292)));
+    }
+
+    #[test]
+    fn padding_counts_as_bytes_only() {
+        let mut chain = std::vec![0x21, 2, 0x0c, 0];
+        chain.extend([0; 900]);
+        chain.extend([0x20, 4, 0x92, 0x02, 0x21, 0x43, 0xff]);
+        assert_eq!(walk(0, &chain).unwrap().manufacturer.map(|m| m.product), Some(0x4321));
+    }
+
+    #[test]
+    fn a_common_block_size_of_0_is_harmless() {
+        let cis = walk(0, &[0x22, 4, 0, 0, 0, 0x32, 0x20, 4, 0x92, 0x02, 0x21, 0x43, 0xff]).unwrap();
+        assert_eq!((cis.card.map(|card| card.block_bytes), cis.manufacturer.is_some()), (Some(0), true));
+    }
+
+    #[test]
     fn hostile_chains_name_tuple_and_address() {
         let fault = |function, bytes: &[u8]| walk(function, bytes).unwrap_err();
         let short = fault(1, &function_chain(512, 13));
         assert_eq!(short.fault, CisFault::Short { bytes: 13, needed: 14 });
         assert_eq!(fault(1, &function_chain(0, 42)).fault, CisFault::BlockSize);
         assert_eq!(fault(1, &[0xff]).fault, CisFault::NoExtension);
-        assert_eq!(fault(0, &[0x22, 4, 0, 0, 0, 0x32]).fault, CisFault::BlockSize);
-        let endless = fault(0, &[0x21, 2, 0x0c, 0, 0x80, 0xff]);
-        assert_eq!((endless.fault, endless.addr, endless.tuple), (CisFault::Endless, 0x1004, 0x80));
+        let without = fault(1, &[0x21, 2, 0x0c, 0, 0x22, 0xff]);
+        assert_eq!((without.fault, without.addr, without.tuple), (CisFault::NoExtension, 0x1004, 0x22));
         assert_eq!(
-            std::format!("{endless}"),
-            "CIS of function 0, tuple 0x80 at 0x01004: its link is 0xff, expected at most 0xfe"
+            std::format!("{short}"),
+            "CIS of function 1, tuple 0x22 at 0x01000: its body has 13 bytes, expected at least 14"
         );
-        assert_eq!(fault(0, &[0; 2000]).fault, CisFault::Tuples);
+        assert_eq!(fault(0, &[0; 2000]).fault, CisFault::Bytes);
         assert_eq!(fault(0, &[0x80, 0].repeat(1000)).fault, CisFault::Tuples);
         assert_eq!(fault(0, &[0x15, 254].repeat(4000)).fault, CisFault::Bytes);
         assert_eq!(fault(0, &[0x11, 4, 0, 0, 0, 0]).fault, CisFault::LongLink);

@@ -50,13 +50,13 @@ pub enum Error {
         /// How long it had.
         limit_ns: u64,
     },
-    /// A block size that function or standard do not allow.
+    /// A block size that the function or the host does not allow.
     BlockSize {
         /// Which.
         function: u8,
         /// Asked for.
         bytes: u16,
-        /// Its largest, in bytes.
+        /// The largest that both allow, in bytes.
         max_bytes: u16,
     },
     /// No bytes, more than the buffer has, or beyond the last register.

@@ -15,8 +15,6 @@ use crate::task::{Lock, Shared};
 
 /// Between two questions for "ready": first, and at most.
 const READY_POLL_NS: (u64, u64) = (50_000, 1_000_000);
-/// A block as the host's drivers know it.
-const BLOCK_BYTES_MAX: u16 = 2048;
 
 /// Registers of function 0 that are the vendor's.
 const VENDORS: core::ops::RangeInclusive<u32> = 0xf0..=0xff;
@@ -135,8 +133,11 @@ impl<'a, L: Lock, H: Host, const N: usize, P: Policy> Function<'a, L, H, N, P> {
 
     /// Tells the card how long a block is; from then on long transfers go by blocks. If this fails, they go
     /// by bytes.
+    ///
+    /// The largest is the smaller of the function's and the host's ([`Caps::max_block_bytes`]).
     pub async fn set_block_size(&mut self, bytes: u16) -> Result<(), Error> {
-        let max_bytes = self.max_block_bytes.min(BLOCK_BYTES_MAX);
+        let host_bytes = self.shared.with(|engine| engine.host().caps().max_block_bytes);
+        let max_bytes = self.max_block_bytes.min(host_bytes);
         if bytes == 0 || bytes > max_bytes {
             return Err(Error::BlockSize { function: self.number, bytes, max_bytes });
         }

@@ -21,7 +21,7 @@ use std::rc::Rc;
 const READY: u32 = 4 << 9 | 1 << 8;
 const CSD: [u32; 4] = [0x400e_0032, 0x5b59_0000, 0x73a7_7f80, 0x0a40_0000];
 /// From the end of a phase on the wire to its interrupt.
-const HOST_NS: u64 = 1_000;
+pub const HOST_NS: u64 = 1_000;
 
 /// The Type-A function.
 #[derive(Default)]
@@ -91,6 +91,8 @@ impl TypeA {
 
 pub struct World {
     pub caps: Caps,
+    /// What the host adds to each phase.
+    pub host_ns: u64,
     /// Function 0.
     pub f0: Vec<u8>,
     pub functions: u8,
@@ -141,6 +143,7 @@ pub fn caps() -> Caps {
         max_busy_ns: 1_000_000_000,
         max_segments: 16,
         max_segment_bytes: 65_536,
+        max_block_bytes: 2048,
         max_blocks: 65_535,
         max_bytes: 65_536,
         align: 4,
@@ -156,6 +159,7 @@ pub fn caps() -> Caps {
             | bit(Timing::Sdr104)
             | bit(Timing::Ddr50),
         signal18: false,
+        signal18_fixed: false,
         fixed: true,
     }
 }
@@ -174,6 +178,7 @@ impl World {
     pub fn new(functions: u8) -> Rc<RefCell<World>> {
         let mut world = World {
             caps: caps(),
+            host_ns: HOST_NS,
             f0: vec![0; 1 << 17],
             functions,
             s18a: false,
@@ -450,7 +455,7 @@ impl Host for IoHost {
         });
         let now = NOW_NS.get();
         world.log.push((now, phase.command));
-        world.running = Some((*phase, now + (112 + clocks) * 1_000_000_000 / u64::from(hz) + HOST_NS));
+        world.running = Some((*phase, now + (112 + clocks) * 1_000_000_000 / u64::from(hz) + world.host_ns));
         Ok(())
     }
 

@@ -161,6 +161,7 @@ pub fn caps() -> Caps {
         max_busy_ns: 1_000_000_000,
         max_segments: 128,
         max_segment_bytes: 65_536,
+        max_block_bytes: 512,
         max_blocks: 65_535,
         max_bytes: 524_288,
         align: 4,
@@ -170,6 +171,7 @@ pub fn caps() -> Caps {
         width: Width::W8,
         timings: Caps::timing_bit(Timing::Legacy),
         signal18: false,
+        signal18_fixed: false,
         fixed: true,
     }
 }

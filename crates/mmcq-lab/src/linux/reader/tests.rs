@@ -177,6 +177,7 @@ fn run(close: Close, steps: &[Do], stop_status: u32) -> Ran {
         max_busy_ns: u64::MAX,
         max_segments: 256,
         max_segment_bytes: 1 << 19,
+        max_block_bytes: 512,
         max_blocks: 65535,
         max_bytes: 1 << 19,
         align: 4,
@@ -186,6 +187,7 @@ fn run(close: Close, steps: &[Do], stop_status: u32) -> Ran {
         width: Width::W4,
         timings: u16::MAX,
         signal18: true,
+        signal18_fixed: false,
         fixed: true,
     };
     let target = Target {

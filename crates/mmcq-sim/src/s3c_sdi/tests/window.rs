@@ -3,6 +3,7 @@ use mmcq::host::{Direction, Dma};
 use std::ptr::NonNull;
 
 const DMA: u32 = 1 << 15;
+const DMA_WORD_NS: u64 = S3cSdiConfig::S3C2440.dma_word_ns as u64;
 
 /// Memory that the engine may reach.
 struct Mapped {
@@ -35,6 +36,7 @@ fn two_kib_out_and_in_again_without_the_cpu() {
     let mapped = rig.map(pattern(2048), Direction::Write);
     rig.prepare(WRITE | DMA, 4, 512);
     rig.w(0x118, 1);
+    rig.now += 16 * DMA_WORD_NS;
     assert_eq!((rig.r(0x118), rig.r(FSTA) & 0x7f), (1, 64), "prefilled");
     let start = rig.now;
     rig.start(53, blocks_at_100(true, 4));
@@ -65,8 +67,34 @@ fn an_engine_that_starts_late_is_waited_for() {
     rig.now += 30_000;
     rig.w(0x118, 1);
     rig.until(DSTA, 1 << 4);
-    assert_eq!(rig.host.stats().held_ns, 30_000);
+    assert_eq!(rig.host.stats().held_ns, 30_000 + DMA_WORD_NS);
     assert_eq!(rig.unmap(mapped), [0; 512]);
+}
+
+#[test]
+fn the_end_on_the_lines_does_not_wait_for_dma() {
+    let mut rig = Rig::ready(card(), 64);
+    let data = pattern(64);
+    let written = rig.map(data.clone(), Direction::Write);
+    rig.prepare(WRITE | DMA, 1, 64);
+    rig.w(0x118, 1);
+    rig.start(53, blocks_at_100(true, 1));
+    rig.until(DSTA, 1 << 4);
+    rig.unmap(written);
+    let slow = rig.map(vec![0; 64], Direction::Read);
+    rig.prepare(READ | DMA, 1, 64);
+    rig.start(53, blocks_at_100(false, 1));
+    rig.until(DSTA, 1 << 4);
+    assert_eq!(rig.r(FSTA) & 0x7f, 64);
+    rig.w(0x118, 1);
+    rig.now += 5 * DMA_WORD_NS;
+    assert_eq!((rig.r(0x118), rig.r(FSTA) & 0x7f), (1, 44));
+    // A reset of the controller takes the words away, and leaves the engine as it is.
+    rig.w(CON, 1 << 8 | 1);
+    rig.now += 1_000_000;
+    assert_eq!((rig.r(0x118), rig.r(FSTA) & 0x7f), (1, 0));
+    rig.w(0x118, 0);
+    assert_eq!(rig.unmap(slow)[..20], data[..20]);
 }
 
 #[test]

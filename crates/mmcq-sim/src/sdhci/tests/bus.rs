@@ -58,6 +58,24 @@ fn a_reset_takes_the_card_its_power_unless_that_comes_from_elsewhere() {
 }
 
 #[test]
+fn a_fixed_vccq_stays_whatever_the_driver_asks_for() {
+    for signal18_fixed in [false, true] {
+        let config = SdhciConfig { always_powered: true, signal18_fixed, ..SdhciConfig::GENERIC_4_20 };
+        let mut rig = Rig::warm(config);
+        rig.w16(0x3e, 8);
+        rig.run(5_000_000);
+        assert_eq!((rig.r16(0x3e), seen(&rig).signal18), (8, true));
+        rig.w16(0x3e, 0);
+        assert_eq!((rig.r16(0x3e), seen(&rig).signal18), (0, signal18_fixed));
+        rig.w16(0x3e, 8);
+        rig.run(5_000_000);
+        rig.w8(0x2f, 1);
+        rig.run(1_000_000);
+        assert_eq!((rig.r16(0x3e), seen(&rig).signal18), (0, signal18_fixed), "after a reset of everything");
+    }
+}
+
+#[test]
 fn the_clock_needs_its_enables_and_its_time() {
     let mut rig = Rig::cold(SdhciConfig::GENERIC_4_20);
     rig.w8(0x29, 0x0f);

@@ -2,6 +2,7 @@
 //!
 //! While help is awaited nothing is started but urgent requests; everything else keeps its place.
 
+use super::super::area::Area;
 use super::super::{Engine, Error, Kind, Mode, Target};
 use super::{Incident, Rung};
 use crate::card::quirk::Quirks;
@@ -148,13 +149,13 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
                 if help == Help::Inserted {
                     (self.is_dead, self.read_only) = (false, false);
                     self.helping.cycle_ns = 0;
+                    self.memory.area = Area::USER;
                     self.incident.card_is_new();
                 }
                 self.set_card(Some(target));
                 self.rebar();
                 if help.loses_state() {
-                    // Whichever partition the card was in.
-                    self.memory.area = 0;
+                    self.memory.area.initialised();
                 }
                 if help == Help::Slower {
                     self.piece_blocks = u32::MAX;
@@ -221,6 +222,11 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             self.helping.cycle_ns = now_ns.saturating_add(POWER_CYCLE_PAUSE_NS);
         }
         may
+    }
+
+    /// Does a card that is well get a conversation?
+    pub(in super::super) fn has_chore(&self) -> bool {
+        matches!(self.helping.asked, Some(Help::Retune | Help::Exception | Help::Background))
     }
 
     pub(in super::super) fn has_keeper(&self) -> bool {

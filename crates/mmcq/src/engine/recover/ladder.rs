@@ -48,6 +48,9 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
                 self.answer(now_ns)
             };
         }
+        if self.memory.area.is_returning() {
+            return if self.return_failed() { self.card_lost_itself(now_ns) } else { self.answer(now_ns) };
+        }
         if self.incident.counting
             && self.incident.tries >= 2
             && let Some(target) = &mut self.target

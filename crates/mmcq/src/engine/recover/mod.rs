@@ -345,7 +345,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     }
 
     /// The card must be initialised again: what it had not yet put on its medium is lost.
-    fn card_lost_itself(&mut self, now_ns: u64) {
+    pub(super) fn card_lost_itself(&mut self, now_ns: u64) {
         if !P::RECOVERS {
             self.settle_pass();
             return self.answer(now_ns);

@@ -68,6 +68,7 @@ impl Config {
             max_busy_ns: 0,
             max_segments: 64,
             max_segment_bytes: DATA_BYTES_MAX,
+            max_block_bytes: super::regs::DATA_BLOCK_BYTES_MAX,
             max_blocks: DATA_BYTES_MAX,
             max_bytes: DATA_BYTES_MAX,
             align: 1,
@@ -77,6 +78,7 @@ impl Config {
             width: self.width.min(Width::W4),
             timings: Caps::timing_bit(Timing::Legacy) | high,
             signal18: false,
+            signal18_fixed: false,
             fixed: true,
         }
     }

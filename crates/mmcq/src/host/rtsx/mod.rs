@@ -167,6 +167,7 @@ fn caps(config: &Config) -> Caps {
         timings |= bit(Timing::Sdr12)
             | bit(Timing::Sdr25)
             | bit(Timing::Sdr50)
+            | Caps::SDR50_TUNED
             | bit(Timing::Sdr104)
             | bit(Timing::Ddr50);
     }
@@ -180,6 +181,7 @@ fn caps(config: &Config) -> Caps {
         max_busy_ns: CHECK_NS,
         max_segments: list::SEGMENTS as u16,
         max_segment_bytes: list::SEGMENT_BYTES,
+        max_block_bytes: phase::BLOCK_BYTES_MAX,
         max_blocks: u16::MAX.into(),
         max_bytes: list::SEGMENT_BYTES,
         align: 4,
@@ -189,6 +191,7 @@ fn caps(config: &Config) -> Caps {
         width: config.width.min(Width::W4),
         timings,
         signal18: config.signal18,
+        signal18_fixed: false,
         fixed: config.fixed,
     }
 }

@@ -11,7 +11,7 @@ use core::ptr::NonNull;
 const VOLTAGE_SWITCH: u8 = 11;
 const STOP_TRANSMISSION: u8 = 12;
 /// Largest block.
-const BLOCK_BYTES_MAX: u16 = 2048;
+pub(super) const BLOCK_BYTES_MAX: u16 = 2048;
 /// A transfer without a command.
 const CFG2_DATA_ONLY: u8 = CFG2_NO_CRC7 | CFG2_NO_CHECK_CRC7 | CFG2_LENGTH_0;
 

@@ -138,6 +138,11 @@ impl<R: Regs, D: Dma> S3cSdi<R, D> {
             }
             return if known == (active.command, active.data) { Progress::None } else { Progress::Some };
         }
+        if active.work == Work::Dma
+            && let Some(progress) = self.wait_for_dma(active)
+        {
+            return progress;
+        }
         if self.transfer.left != 0 && !self.take_last(active.work, segments) {
             return self.data_fault(active, Cause::Other);
         }
@@ -158,6 +163,30 @@ impl<R: Regs, D: Dma> S3cSdi<R, D> {
         }
         self.drain(segments, count);
         true
+    }
+
+    /// The data are over on the bus. Has the platform's DMA moved the last of them? Until then memory is its.
+    ///
+    /// Only a FIFO that is at most half full interrupts again; a fuller one is left to the DMA's own
+    /// interrupt, or to the engine's deadline.
+    fn wait_for_dma(&mut self, active: &mut Active) -> Option<Progress> {
+        let fifo = self.regs.read32(FSTA);
+        let running = self.regs.read32(DMA_START) & 1 != 0;
+        let left = active.looks.checked_sub(1);
+        match (fifo & FSTA_COUNT != 0, running, left) {
+            _ if fifo == u32::MAX => Some(gone(Stage::Data)),
+            _ if fifo & FSTA_FAIL != 0 => Some(self.data_fault(active, Cause::Other)),
+            (false, false, _) => {
+                self.enable(self.events & !INT_TX_HALF);
+                None
+            }
+            (_, true, Some(left)) => {
+                active.looks = left;
+                self.enable(self.events | INT_TX_HALF);
+                Some(Progress::Some)
+            }
+            _ => Some(self.data_fault(active, Cause::Dma)),
+        }
     }
 
     /// Clears what was read, all but the card interrupt.

@@ -9,6 +9,11 @@
 //! the SD clock rather than lose data. Where [`DmaUse::From`] says so, the platform's DMA moves a buffer
 //! instead; it takes one piece of memory, so that [`Caps::max_segments`] is 1 then.
 //!
+//! The controller's end of data speaks of the lines. The driver reports the end when the FIFO is empty and the
+//! DMA has stopped. Until then it enables the interrupt *transmit FIFO half empty* and looks again, a bounded
+//! number of times. Where that does not interrupt, the platform calls
+//! [`Engine::on_irq`](crate::engine::Engine::on_irq) at the DMA's own end.
+//!
 //! # Accesses
 //! Words of the FIFO apart, reads and writes of registers are, from start to end:
 //!
@@ -18,7 +23,7 @@
 //! | CMD53, 4 bytes from the card | 3 | 6 | 9 |
 //! | CMD53, 2 KiB from the card | 3 | 5 or 6, and 1 at each half full: at most 64 | at most 72 |
 //! | CMD53, 2 KiB to the card | 4 | 6, and 1 at each half empty: at most 71 | at most 81 |
-//! | CMD53, 2 KiB by DMA | 6 | 5 | 11 |
+//! | CMD53, 2 KiB by DMA | 6 | 7 | 13 |
 //!
 //! To these come: 1 where the kind of phase differs from the last one's (interrupt enables), 1 for the first
 //! command after data (the data circuits are disarmed), 1 for a new block size, 1 after data that are not
@@ -64,7 +69,7 @@ use regs::*;
 /// In [`Segment::bus`]: the segment is mapped for DMA. Bus addresses have 32 bits, so it is none of theirs.
 const MAPPED: u64 = 1 << 63;
 /// Bytes in a block that a phase may ask for.
-const BLOCK_BYTES_MAX: u32 = 2048;
+const BLOCK_BYTES_MAX: u16 = 2048;
 
 /// A controller: registers `R`, memory seen through `D`.
 ///
@@ -156,7 +161,7 @@ impl<R: Regs, D: Dma> S3cSdi<R, D> {
 fn caps(config: &Config, slowest_hz: u32, fastest_hz: u32) -> Caps {
     let dma = config.dma != DmaUse::Never;
     let high_speed = fastest_hz > 25_000_000;
-    let max_bytes = COUNT_MAX * BLOCK_BYTES_MAX;
+    let max_bytes = COUNT_MAX * u32::from(BLOCK_BYTES_MAX);
     Caps {
         auto_stop: false,
         auto_count: false,
@@ -167,6 +172,7 @@ fn caps(config: &Config, slowest_hz: u32, fastest_hz: u32) -> Caps {
         max_busy_ns: u64::from(TIMER_MAX) * 1_000_000_000 / u64::from(fastest_hz.max(1)),
         max_segments: if dma { 1 } else { u16::MAX },
         max_segment_bytes: max_bytes,
+        max_block_bytes: BLOCK_BYTES_MAX,
         max_blocks: COUNT_MAX,
         max_bytes,
         align: 1,
@@ -177,6 +183,7 @@ fn caps(config: &Config, slowest_hz: u32, fastest_hz: u32) -> Caps {
         timings: Caps::timing_bit(Timing::Legacy)
             | if high_speed { Caps::timing_bit(Timing::HighSpeed) } else { 0 },
         signal18: false,
+        signal18_fixed: false,
         fixed: true,
     }
 }

@@ -11,6 +11,10 @@ const COMMAND_ERRORS: u32 = INT_RESPONSE_CRC | INT_COMMAND_TIMEOUT;
 /// Interrupts that end data, well or early.
 const DATA_EVENTS: u32 = INT_FIFO | INT_CRC_STATUS | INT_DATA_CRC | INT_DATA_TIMEOUT | INT_FINISH;
 
+/// Looks at the platform's DMA after the data are over on the lines. It has 16 words to fetch at most, and
+/// a look takes as long as several words do.
+const DMA_LOOKS: u16 = 64;
+
 /// The phase that the controller works on.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Active {
@@ -19,6 +23,8 @@ pub(super) struct Active {
     /// Bits of CMDSTAT and DSTA that have come.
     pub(super) command: u32,
     pub(super) data: u32,
+    /// Looks at the platform's DMA that are left after the end of the data on the lines.
+    pub(super) looks: u16,
 }
 
 /// What a phase does beside its command.
@@ -74,7 +80,7 @@ impl<R: Regs, D: Dma> S3cSdi<R, D> {
             self.check_lines(plan.is_some())?;
         }
         let work = plan.map_or(Work::Command, |(_, work)| work);
-        let active = Active { resp: phase.command.resp, work, command: 0, data: 0 };
+        let active = Active { resp: phase.command.resp, work, command: 0, data: 0, looks: DMA_LOOKS };
         match plan {
             Some((data, work)) => self.program_data(data, work, segments),
             None => {
@@ -92,7 +98,7 @@ impl<R: Regs, D: Dma> S3cSdi<R, D> {
     /// Who moves these data; nothing is written.
     fn plan(&self, data: &Data, segments: &[Segment]) -> Result<Work, StartError> {
         let block = u32::from(data.block_size);
-        if !(1..=BLOCK_BYTES_MAX).contains(&block) || !(1..=COUNT_MAX).contains(&data.blocks) {
+        if !(1..=BLOCK_BYTES_MAX).contains(&data.block_size) || !(1..=COUNT_MAX).contains(&data.blocks) {
             return Err(StartError::Unsupported);
         }
         if data.blocks > 1 && !block.is_multiple_of(4) {

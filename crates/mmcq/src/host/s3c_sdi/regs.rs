@@ -152,5 +152,5 @@ pub const DMA_ADDRESS: u16 = 0x110;
 pub const DMA_LENGTH: u16 = 0x114;
 /// From memory to the card.
 pub const DMA_TO_CARD: u32 = 1 << 31;
-/// Writing 1 starts it, 0 stops it.
+/// Writing 1 starts it, 0 stops it; reads as 1 while it runs.
 pub const DMA_START: u16 = 0x118;

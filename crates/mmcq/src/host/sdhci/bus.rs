@@ -156,7 +156,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
                 self.reset_after_change(now_ns);
             }
             BusOp::Signal18(on) => {
-                if on && !self.caps.signal18 {
+                if if on { !self.caps.signal18 } else { self.caps.signal18_fixed } {
                     return false;
                 }
                 self.bus.control_2 = self.bus.control_2 & !CONTROL_2_1V8 | if on { CONTROL_2_1V8 } else { 0 };

@@ -143,7 +143,7 @@ impl Model {
             .fold(0, |a, b| a | b);
         let low_voltage =
             uhs & (CAP2_SDR50 | CAP2_SDR104 | CAP2_DDR50) != 0 || config.extra_timings & fast_emmc != 0;
-        let signal18 = low_voltage && !quirks.has(Quirks::NO_SIGNAL_18);
+        let signal18 = quirks.has(Quirks::FIXED_18) || low_voltage && !quirks.has(Quirks::NO_SIGNAL_18);
         let wide_bus = low & CAP_8BIT != 0;
         Caps {
             auto_stop: !quirks.has(Quirks::NO_AUTO_CMD12),
@@ -164,6 +164,7 @@ impl Model {
             },
             max_segments,
             max_segment_bytes,
+            max_block_bytes: self.max_block_bytes,
             max_blocks: MAX_BLOCKS,
             max_bytes,
             align: if self.mode == TransferMode::Pio { 1 } else { 4 },
@@ -177,6 +178,7 @@ impl Model {
             width: if wide_bus { config.width } else { config.width.min(Width::W4) },
             timings: config.extra_timings | timings(low, uhs, signal18),
             signal18,
+            signal18_fixed: quirks.has(Quirks::FIXED_18),
             fixed: config.fixed,
         }
     }
@@ -207,7 +209,8 @@ fn timings(low: u32, uhs: u32, signal18: bool) -> u16 {
         (Timing::Ddr52, fast && uhs & CAP2_DDR50 != 0),
         (Timing::Hs200, signal18 && uhs & CAP2_SDR104 != 0),
     ];
-    can.iter().filter(|(_, can)| *can).fold(0, |bits, (timing, _)| bits | Caps::timing_bit(*timing))
+    let tuned = if uhs & CAP2_SDR50_TUNED != 0 { Caps::SDR50_TUNED } else { 0 };
+    can.iter().filter(|(_, can)| *can).fold(tuned, |bits, (timing, _)| bits | Caps::timing_bit(*timing))
 }
 
 #[cfg(test)]

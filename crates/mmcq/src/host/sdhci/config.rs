@@ -70,8 +70,11 @@ impl Quirks {
     pub const STOP_WITH_TC: Quirks = Quirks(1 << 27);
     /// Clock Control must be written once more before a reset, with the internal clock on.
     pub const CLOCK_BEFORE_RESET: Quirks = Quirks(1 << 28);
+    /// The lines are at 1.8 V and cannot leave it (VCCQ of a soldered eMMC on a rail of its own):
+    /// [`Caps::signal18_fixed`].
+    pub const FIXED_18: Quirks = Quirks(1 << 29);
 
-    const NAMED: [(&'static str, Quirks); 29] = [
+    const NAMED: [(&'static str, Quirks); 30] = [
         ("no-busy-irq", Self::NO_BUSY_IRQ),
         ("no-dat0-level", Self::NO_DAT0_LEVEL),
         ("broken-adma", Self::BROKEN_ADMA),
@@ -101,6 +104,7 @@ impl Quirks {
         ("pio-delay", Self::PIO_DELAY),
         ("stop-with-tc", Self::STOP_WITH_TC),
         ("clock-before-reset", Self::CLOCK_BEFORE_RESET),
+        ("fixed-18", Self::FIXED_18),
     ];
 
     /// The quirk of this name: that of the constant, in small letters with hyphens (`no-busy-irq`).

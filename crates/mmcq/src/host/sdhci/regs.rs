@@ -297,6 +297,8 @@ pub const CAP2_SDR50: u32 = 1 << 0;
 pub const CAP2_SDR104: u32 = 1 << 1;
 /// DDR50 Support.
 pub const CAP2_DDR50: u32 = 1 << 2;
+/// Use Tuning for SDR50.
+pub const CAP2_SDR50_TUNED: u32 = 1 << 13;
 
 // --- 058h ADMA System Address [SDHC 2.2.30] ---
 

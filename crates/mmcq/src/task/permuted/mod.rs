@@ -7,6 +7,7 @@ extern crate std;
 
 mod rig;
 
+use super::blocking::Quiesce;
 use super::*;
 use crate::spec::command::send_status;
 use core::ptr::NonNull;

@@ -211,6 +211,7 @@ impl<const N: usize> Rig<N> {
             max_busy_ns: 1_000_000_000,
             max_segments: 16,
             max_segment_bytes: 65_536,
+            max_block_bytes: 512,
             max_blocks: 1024,
             max_bytes: 524_288,
             align: 4,
@@ -220,6 +221,7 @@ impl<const N: usize> Rig<N> {
             width: Width::W4,
             timings: Caps::timing_bit(Timing::Legacy),
             signal18: false,
+            signal18_fixed: false,
             fixed: true,
             beside: false,
         };

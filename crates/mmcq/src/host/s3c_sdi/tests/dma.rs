@@ -53,7 +53,7 @@ fn memory_that_dma_does_not_reach_is_refused() {
 }
 
 #[test]
-fn a_transfer_costs_eleven_accesses() {
+fn a_transfer_costs_thirteen_accesses() {
     for (direction, length) in [(Direction::Read, 2048), (Direction::Write, 1 << 31 | 2048)] {
         let mut host = ready_with(config());
         let mut segment = near(aligned(2048));
@@ -82,9 +82,10 @@ fn a_transfer_costs_eleven_accesses() {
                 assert!(!host.regs().line());
             }
             host.regs().fifo.borrow_mut().clear();
+            host.regs().set(DMA_START, 0);
             let end = report(&mut host, CMDSTAT_RESPONSE, DSTA_FINISH, &[segment]);
             assert!(end.phase.unwrap().is_ok());
-            assert_eq!(host.regs().take_log().len(), 5);
+            assert_eq!(host.regs().take_log().len(), 7);
         }
     }
 }
@@ -104,6 +105,42 @@ fn what_is_mapped_is_moved_by_dma_or_not_at_all() {
     let rest = Segment { len: 4, bus: mapped.bus.wrapping_add(508), ..mapped };
     host.start(&cmd53(Direction::Read, 4, 1), &[rest], 0).unwrap();
     assert_eq!(host.regs().get(DMA_ADDRESS), 0x3000_01fc);
+}
+
+/// A read whose data are over on the lines, with 64 bytes of them in the FIFO.
+fn over_on_the_lines() -> (Driver, Segment) {
+    let mut host = ready_with(config());
+    let mut segment = near(aligned(2048));
+    host.map(&mut segment, Direction::Read).unwrap();
+    host.start(&cmd53(Direction::Read, 512, 4), &[segment], 0).unwrap();
+    host.regs().fifo.borrow_mut().resize(64, 0xee);
+    assert!(report(&mut host, CMDSTAT_RESPONSE, DSTA_FINISH, &[segment]).phase.is_none());
+    (host, segment)
+}
+
+#[test]
+fn a_read_ends_when_dma_has_fetched_its_last_words() {
+    let (mut host, segment) = over_on_the_lines();
+    assert!(!host.regs().line(), "a full FIFO does not interrupt");
+    host.regs().fifo.borrow_mut().truncate(32);
+    assert!(host.regs().line());
+    assert!(host.ack(&[segment]).phase.is_none());
+    host.regs().fifo.borrow_mut().clear();
+    assert!(host.ack(&[segment]).phase.is_none(), "the last word is on its way to memory");
+    host.regs().set(DMA_START, 0);
+    assert!(host.ack(&[segment]).phase.unwrap().is_ok());
+    assert!(!host.regs().line());
+}
+
+#[test]
+fn dma_that_stops_early_or_never_is_a_fault() {
+    let fault = |host: &mut Driver, segment| host.ack(&[segment]).phase.map(|end| end.unwrap_err().cause);
+    let (mut host, segment) = over_on_the_lines();
+    host.regs().set(DMA_START, 0);
+    assert_eq!(fault(&mut host, segment), Some(Cause::Dma));
+    let (mut host, segment) = over_on_the_lines();
+    let looks = (0..1000).take_while(|_| fault(&mut host, segment).is_none()).count();
+    assert_eq!(looks, 63);
 }
 
 #[test]

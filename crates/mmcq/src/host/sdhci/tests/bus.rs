@@ -55,6 +55,14 @@ fn full_reset_restores_the_bus() {
 }
 
 #[test]
+fn lines_fixed_at_1_8_v_refuse_3_3() {
+    let mut host = ready(quirk(Quirks::FIXED_18));
+    assert!(host.caps().signal18 && host.caps().signal18_fixed);
+    assert_eq!(host.set_bus(BusOp::Signal18(false), true, 0), Step::Failed);
+    assert_eq!(host.set_bus(BusOp::Signal18(true), true, 0), Step::Wait(5_000_000));
+}
+
+#[test]
 fn clock_waits_until_it_is_stable() {
     let mut host = ready_with(5, CAPS, Config::new());
     host.regs().stable.set(false);

@@ -1,0 +1,149 @@
+//! How a function comes into our hands that may be in the middle of something.
+//!
+//! A program that was killed leaves its controller with a descriptor table and a transfer. The kernel takes bus
+//! mastering away with the program, which stops the transfer and does not end it: it goes on as soon as bus
+//! mastering is back, into memory that is another's by now. So everything that could go on is reset first.
+
+use crate::error::Error;
+use mmcq::host::Regs;
+use mmcq::host::sdhci::regs::{PRESENT, RESET, RESET_ALL};
+use std::time::{Duration, Instant};
+
+/// How long a software reset may take. It is a matter of microseconds.
+const RESET_LIMIT: Duration = Duration::from_millis(100);
+const LOOK: Duration = Duration::from_micros(200);
+
+/// A function with SD host controllers behind it.
+pub(crate) trait Function {
+    /// A slot's registers.
+    type Registers: Regs;
+
+    /// May it reach memory?
+    fn set_bus_master(&self, on: bool) -> Result<(), Error>;
+
+    /// The kernel's own reset, where it has one for this function.
+    fn reset(&self);
+
+    /// The registers of each slot that has some: its number with them.
+    fn slots(&self) -> Result<Vec<(u8, Self::Registers)>, Error>;
+
+    /// The error for this.
+    fn wrong(&self, what: String) -> Error;
+}
+
+/// Brings a function to rest: afterwards it does nothing by itself, whatever it did before. It does not reach
+/// memory yet.
+pub(crate) fn quiet<F: Function>(function: &F) -> Result<(), Error> {
+    function.set_bus_master(false)?;
+    function.reset();
+    // Bus mastering is the function's: a transfer of any slot would go on.
+    for (slot, registers) in function.slots()? {
+        if registers.read32(PRESENT) == u32::MAX {
+            // Nothing is there; the driver refuses it with a reason.
+            continue;
+        }
+        registers.write8(RESET, RESET_ALL);
+        let began = Instant::now();
+        while registers.read8(RESET) & RESET_ALL != 0 {
+            if began.elapsed() > RESET_LIMIT {
+                let what = format!("slot {slot} is not reset after {} ms", RESET_LIMIT.as_millis());
+                return Err(function.wrong(what));
+            }
+            std::thread::sleep(LOOK);
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::{Cell, RefCell};
+    use std::rc::Rc;
+
+    #[derive(Default)]
+    struct Fake {
+        steps: Rc<RefCell<Vec<String>>>,
+        stuck: Option<u8>,
+        dead: bool,
+    }
+
+    struct Slot {
+        number: u8,
+        steps: Rc<RefCell<Vec<String>>>,
+        stuck: bool,
+        dead: bool,
+        looks: Cell<u8>,
+    }
+
+    impl Regs for Slot {
+        fn read8(&self, offset: u16) -> u8 {
+            assert_eq!(offset, RESET);
+            self.looks.set(self.looks.get().saturating_add(1));
+            u8::from(self.stuck || self.looks.get() < 3)
+        }
+        fn read16(&self, _: u16) -> u16 {
+            0
+        }
+        fn read32(&self, _: u16) -> u32 {
+            if self.dead { u32::MAX } else { 0 }
+        }
+        fn write8(&self, offset: u16, value: u8) {
+            assert_eq!((offset, value), (RESET, RESET_ALL));
+            self.steps.borrow_mut().push(format!("slot {} reset", self.number));
+        }
+        fn write16(&self, _: u16, _: u16) {}
+        fn write32(&self, _: u16, _: u32) {}
+    }
+
+    impl Function for Fake {
+        type Registers = Slot;
+
+        fn set_bus_master(&self, on: bool) -> Result<(), Error> {
+            self.steps.borrow_mut().push(format!("bus master {on}"));
+            Ok(())
+        }
+
+        fn reset(&self) {
+            self.steps.borrow_mut().push("function reset".to_owned());
+        }
+
+        fn slots(&self) -> Result<Vec<(u8, Slot)>, Error> {
+            let slot = |number| Slot {
+                number,
+                steps: self.steps.clone(),
+                stuck: self.stuck == Some(number),
+                dead: self.dead,
+                looks: Cell::new(0),
+            };
+            Ok(vec![(0, slot(0)), (1, slot(1))])
+        }
+
+        fn wrong(&self, what: String) -> Error {
+            Error::Registers { address: "00:04.0".parse().unwrap(), what }
+        }
+    }
+
+    #[test]
+    fn every_slot_is_reset_while_the_function_reaches_no_memory() {
+        let function = Fake::default();
+        quiet(&function).unwrap();
+        let expected = ["bus master false", "function reset", "slot 0 reset", "slot 1 reset"];
+        assert_eq!(*function.steps.borrow(), expected);
+    }
+
+    #[test]
+    fn a_slot_that_does_not_come_to_rest_is_refused() {
+        let function = Fake { stuck: Some(1), ..Fake::default() };
+        let error = quiet(&function).unwrap_err().to_string();
+        assert_eq!(error, "0000:00:04.0: slot 1 is not reset after 100 ms");
+        assert!(!function.steps.borrow().iter().any(|step| step == "bus master true"));
+    }
+
+    #[test]
+    fn where_nothing_answers_nothing_is_written() {
+        let function = Fake { dead: true, ..Fake::default() };
+        quiet(&function).unwrap();
+        assert_eq!(*function.steps.borrow(), ["bus master false", "function reset"]);
+    }
+}

@@ -1,0 +1,173 @@
+//! Which partition of an eMMC the card's block commands reach [eMMC 6.2].
+//!
+//! The engine knows it for certain or says that it does not: from CMD6 until the card's status shows that the switch was made, the card may be in either
+//! partition. Requests for blocks of the user area start in the user area only. The way back is nobody's request: the engine goes it by itself, before
+//! anything else but a visit, and before a conversation with a card that is well. Two failures in a row end with the card initialised again.
+
+use super::extras::Place;
+use super::phases::Stage;
+use super::slot::NONE;
+use super::{Engine, Error, Kind, Mode, Visit};
+use crate::host::{Host, Phase};
+use crate::sched::Policy;
+use crate::spec::command::{Command, emmc};
+use crate::spec::ext_csd::index;
+
+/// The access bits of PARTITION_CONFIG [eMMC 7.4.69].
+const ACCESS: u8 = 7;
+/// The way back is tried so often before the card is initialised again.
+const TRIES_MAX: u8 = 2;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum At {
+    User,
+    /// Surely in the partition with these access bits.
+    In(u8),
+    /// A switch was begun, and its end not seen.
+    Unknown,
+}
+
+/// Where the card is.
+#[derive(Debug)]
+pub(super) struct Area {
+    at: At,
+    /// PARTITION_CONFIG as it was written last, without the access bits; `None`: not by the engine.
+    config: Option<u8>,
+    /// The access bits that the switch under way writes.
+    going: u8,
+    /// The time that the last visit gave the switch; no card declares more than 2.55 s.
+    switch_ns: u32,
+    /// The engine is on the way back by itself; failures so far.
+    returning: bool,
+    tries: u8,
+}
+
+impl Area {
+    pub const USER: Area =
+        Area { at: At::User, config: None, going: 0, switch_ns: 0, returning: false, tries: 0 };
+
+    /// The card was initialised: it is in its user area.
+    pub fn initialised(&mut self) {
+        (self.at, self.returning, self.tries) = (At::User, false, 0);
+    }
+
+    /// Does a block command surely reach the user area?
+    pub fn is_user(&self) -> bool {
+        matches!(self.at, At::User)
+    }
+
+    /// Is the engine on the way back, without a request?
+    pub fn is_returning(&self) -> bool {
+        self.returning
+    }
+
+    /// Does a block command surely reach this partition?
+    pub fn is_in(&self, access: u8) -> bool {
+        self.at == At::In(access)
+    }
+
+    /// A switch is about to begin.
+    fn leave(&mut self, access: u8) {
+        (self.at, self.going) = (At::Unknown, access);
+    }
+
+    /// The card's status after it shows no error.
+    pub fn arrive(&mut self) {
+        self.at = if self.going == 0 { At::User } else { At::In(self.going) };
+        (self.returning, self.tries) = (false, 0);
+    }
+}
+
+/// What CMD6 without data writes, if it is to PARTITION_CONFIG.
+fn partition_config(command: &Command) -> Option<u8> {
+    let switch = command.index == 6 && command.arg >> 24 & 3 != emmc::Access::CommandSet as u32;
+    let there = (command.arg >> 16) as u8 == index::PARTITION_CONFIG;
+    (switch && there).then_some((command.arg >> 8) as u8)
+}
+
+/// Is this the business of a visit alone? An order may write the other bits of the byte, and no access bits.
+pub(super) fn is_only_for_visits(kind: &Kind) -> bool {
+    match kind {
+        Kind::Raw { prefix, phase, .. } => {
+            moves(phase) || prefix.as_ref().and_then(partition_config).is_some()
+        }
+        Kind::Io { phase, .. } => moves(phase),
+        Kind::Order { command, .. } => partition_config(command).is_some_and(|value| value & ACCESS != 0),
+        _ => false,
+    }
+}
+
+/// CMD6 of an SD card has data.
+fn moves(phase: &Phase) -> bool {
+    phase.data.is_none() && partition_config(&phase.command).is_some()
+}
+
+impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
+    /// CMD6 to a partition, for the visit in progress.
+    pub(super) fn go_to(&mut self, visit: Visit, now_ns: u64) {
+        let area = &mut self.memory.area;
+        area.switch_ns = u32::try_from(visit.switch_ns).unwrap_or(u32::MAX);
+        // An order may have changed the other bits since the visit was planned.
+        let config = *area.config.get_or_insert(visit.config & !ACCESS);
+        self.switch_to(Place::Enter, config | visit.area(), now_ns);
+    }
+
+    fn switch_to(&mut self, place: Place, config: u8, now_ns: u64) {
+        self.memory.area.leave(config & ACCESS);
+        self.close_straight();
+        let switch = emmc::switch(emmc::Access::WriteByte, index::PARTITION_CONFIG, config, 0);
+        self.order(place, switch, self.memory.area.switch_ns.into(), now_ns);
+    }
+
+    /// The card is not surely in its user area, and nothing is in progress. True: the way back has begun.
+    #[cold]
+    pub(super) fn must_return(&mut self) -> bool {
+        let head = self.slots.head;
+        self.memory.area.returning = false;
+        let visits = head != NONE && matches!(self.slots.at(head).kind, Kind::Visit(_));
+        let stopped = self.stopped && (self.mode == Mode::Halted || self.incident.open || !self.has_chore());
+        let reachable = self.target.is_some() && !self.is_dead;
+        reachable && !stopped && (self.stopped || !visits)
+    }
+
+    /// The way back to the user area.
+    pub(super) fn return_to_user(&mut self, now_ns: u64) {
+        if self.settling != 0 || self.unsettled {
+            return self.ask_status(Stage::Status, now_ns);
+        }
+        self.gathered.forget();
+        self.memory.area.returning = true;
+        let config = self.memory.area.config.unwrap_or(0);
+        self.switch_to(Place::Return, config, now_ns);
+    }
+
+    /// CMD13 finds the card in `tran` after the way back has failed. True: it is to be initialised again.
+    pub(super) fn return_failed(&mut self) -> bool {
+        let area = &mut self.memory.area;
+        area.returning = false;
+        area.tries = area.tries.saturating_add(1);
+        area.tries >= TRIES_MAX
+    }
+
+    /// An order ended well.
+    pub(super) fn note_order(&mut self) {
+        if let Kind::Order { command, .. } = self.slots.at(self.control).kind
+            && let Some(value) = partition_config(&command)
+        {
+            let config = &mut self.memory.area.config;
+            *config = match command.arg >> 24 & 3 {
+                1 => config.map(|config| config | value),
+                2 => config.map(|config| config & !value),
+                _ => Some(value),
+            };
+        }
+    }
+
+    /// Why a phase exactly as given cannot be accepted, if so.
+    #[cold]
+    pub(super) fn admit_phase(&self, kind: &Kind, urgent: bool) -> Result<(), Error> {
+        // Before there is a card, and in a conversation, it is for bring-up to say where the card is.
+        let known = self.target.is_some() && !urgent;
+        if P::RECOVERS && known && is_only_for_visits(kind) { Err(Error::Unsupported) } else { Ok(()) }
+    }
+}

@@ -1,0 +1,328 @@
+//! What stands around a controller and is not its own: supplies, pins, clocks, PHY.
+//!
+//! [`Surroundings`] is what a board tells; every method has a default that does nothing, so a board writes
+//! only what it has. [`Surrounded`] joins it with a driver and is a driver itself: each change of the bus
+//! ([`BusOp`]) becomes the board's part and the driver's part, in the order that the card needs.
+
+use super::{
+    BusOp, Caps, Cause, Direction, DmaError, Events, Host, Phase, Plain, Segment, StartError, Step, Timing,
+};
+use crate::spec::command::Command;
+
+/// How long RST_n is held low: at least 1 us [eMMC 6.15.10, tRSTW].
+const RESET_LOW_NS: u64 = 10_000;
+/// From its rising edge to the first command: at least 200 us [eMMC 6.15.10, tRSCA].
+const RESET_RECOVERY_NS: u64 = 400_000;
+/// Parts of one change of the bus.
+const PARTS_MAX: u8 = 4;
+
+/// What a board does around its controller. Every default does nothing.
+///
+/// A method that returns a [`Step`] may need time (a supply's ramp, a PHY's lock): it returns
+/// [`Step::Wait`] and is called again with the same arguments and `first` false. No method blocks.
+/// [`Step::Failed`] fails the change of the bus.
+///
+/// # Examples
+/// A slot whose supply is switched by a pin and ramps up in 10 ms:
+/// ```
+/// use mmcq::host::{Step, surroundings::Surroundings};
+/// struct Slot { ready_ns: u64 }
+/// impl Surroundings for Slot {
+///     fn supply(&mut self, on: bool, first: bool, now_ns: u64) -> Step {
+///         if first {
+///             // Switch the pin here.
+///             self.ready_ns = now_ns + if on { 10_000_000 } else { 0 };
+///         }
+///         if now_ns < self.ready_ns { Step::Wait(self.ready_ns) } else { Step::Done }
+///     }
+/// }
+/// ```
+pub trait Surroundings {
+    /// The card's supply (VDD of an SD card, VCC of an eMMC): before the controller's own power bit is set,
+    /// after it is cleared.
+    fn supply(&mut self, on: bool, first: bool, now_ns: u64) -> Step {
+        let _ = (on, first, now_ns);
+        Step::Done
+    }
+
+    /// The supply of the lines (VCCQ, the controller's pads): 1.8 V if `low`, else 3.3 V. Before the controller
+    /// is told [SDHC 3.6.1].
+    fn signalling(&mut self, low: bool, first: bool, now_ns: u64) -> Step {
+        let _ = (low, first, now_ns);
+        Step::Done
+    }
+
+    /// Drives RST_n: low if `active`. False: there is no such line. A card is reset by it whenever its supply
+    /// was switched on, which helps where the supply cannot be switched [eMMC 6.15.10].
+    fn reset_card(&mut self, active: bool) -> bool {
+        let _ = active;
+        false
+    }
+
+    /// The card-detect line; `None`: the controller knows. A change of it is told to
+    /// [`Engine::presence_changed`](crate::engine::Engine::presence_changed).
+    fn present(&self) -> Option<bool> {
+        None
+    }
+
+    /// The write-protect line; `None`: the controller knows.
+    fn write_protected(&self) -> Option<bool> {
+        None
+    }
+
+    /// Pins (drive strength, delays) for a timing, before the controller changes to it.
+    fn pins(&mut self, timing: Timing, first: bool, now_ns: u64) -> Step {
+        let _ = (timing, first, now_ns);
+        Step::Done
+    }
+
+    /// The clock that the controller divides: before it makes an SD clock of `hz`; after it has stopped the SD
+    /// clock, with 0. Registers must stay readable.
+    fn clock(&mut self, hz: u32, first: bool, now_ns: u64) -> Step {
+        let _ = (hz, first, now_ns);
+        Step::Done
+    }
+
+    /// The PHY before a tuning in this timing.
+    fn before_tuning(&mut self, timing: Timing, first: bool, now_ns: u64) -> Step {
+        let _ = (timing, first, now_ns);
+        Step::Done
+    }
+
+    /// The PHY after a tuning: whether a sampling point was found. Called from the interrupt if one was.
+    fn after_tuning(&mut self, found: bool) {
+        let _ = found;
+    }
+
+    /// The PHY after the whole controller was reset; pins and clock are as `timing` wants them.
+    fn after_reset(&mut self, timing: Timing, first: bool, now_ns: u64) -> Step {
+        let _ = (timing, first, now_ns);
+        Step::Done
+    }
+}
+
+/// A board without anything of its own around the controller.
+impl Surroundings for () {}
+
+/// A part of a change of the bus.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Part {
+    /// What the driver does.
+    Driver,
+    Supply(bool),
+    Signalling(bool),
+    ResetActive,
+    ResetOver,
+    Pins(Timing),
+    Clock(u32),
+    BeforeTuning,
+    NothingFound,
+    AfterReset,
+}
+
+/// The nth part of a change.
+fn part(op: BusOp, n: u8) -> Option<Part> {
+    let parts: [Option<Part>; PARTS_MAX as usize] = match op {
+        BusOp::PowerOn => {
+            [Some(Part::Supply(true)), Some(Part::Driver), Some(Part::ResetActive), Some(Part::ResetOver)]
+        }
+        BusOp::PowerOff => [Some(Part::Driver), Some(Part::Supply(false)), None, None],
+        BusOp::Signal18(low) => [Some(Part::Signalling(low)), Some(Part::Driver), None, None],
+        BusOp::Timing(timing) => [Some(Part::Pins(timing)), Some(Part::Driver), None, None],
+        BusOp::Clock(0) => [Some(Part::Driver), Some(Part::Clock(0)), None, None],
+        BusOp::Clock(hz) => [Some(Part::Clock(hz)), Some(Part::Driver), None, None],
+        BusOp::TuneStart => [Some(Part::BeforeTuning), Some(Part::Driver), None, None],
+        BusOp::TuneAbort => [Some(Part::Driver), Some(Part::NothingFound), None, None],
+        BusOp::ResetAll => [Some(Part::Driver), Some(Part::AfterReset), None, None],
+        BusOp::Width(_) | BusOp::ResetLines => [Some(Part::Driver), None, None, None],
+    };
+    parts.get(usize::from(n)).copied().flatten()
+}
+
+/// A driver with what its board has around the controller.
+#[derive(Debug)]
+pub struct Surrounded<H, S> {
+    host: H,
+    board: S,
+    /// The part in progress of the change in progress, and whether it has begun.
+    at: u8,
+    begun: bool,
+    /// Until when RST_n stays as it is.
+    until_ns: u64,
+    timing: Timing,
+    tunes: bool,
+}
+
+impl<H: Host, S: Surroundings> Surrounded<H, S> {
+    /// Joins a driver with its board.
+    pub const fn new(host: H, board: S) -> Self {
+        Surrounded { host, board, at: 0, begun: false, until_ns: 0, timing: Timing::Legacy, tunes: false }
+    }
+
+    /// The driver.
+    pub fn driver(&self) -> &H {
+        &self.host
+    }
+
+    /// The board.
+    pub fn board(&self) -> &S {
+        &self.board
+    }
+
+    fn step_part(&mut self, part: Part, op: BusOp, first: bool, now_ns: u64) -> Step {
+        match part {
+            Part::Driver => self.host.set_bus(op, first, now_ns),
+            Part::Supply(on) => self.board.supply(on, first, now_ns),
+            Part::Signalling(low) => self.board.signalling(low, first, now_ns),
+            Part::Pins(timing) => {
+                self.timing = timing;
+                self.board.pins(timing, first, now_ns)
+            }
+            Part::Clock(hz) => self.board.clock(hz, first, now_ns),
+            Part::BeforeTuning => {
+                self.tunes = true;
+                self.board.before_tuning(self.timing, first, now_ns)
+            }
+            Part::NothingFound => {
+                self.tuning_over(false);
+                Step::Done
+            }
+            Part::AfterReset => self.board.after_reset(self.timing, first, now_ns),
+            Part::ResetActive => {
+                if first {
+                    self.until_ns =
+                        if self.board.reset_card(true) { now_ns.saturating_add(RESET_LOW_NS) } else { 0 };
+                }
+                self.until(now_ns)
+            }
+            Part::ResetOver => {
+                if first {
+                    self.until_ns = if self.board.reset_card(false) {
+                        now_ns.saturating_add(RESET_RECOVERY_NS)
+                    } else {
+                        0
+                    };
+                }
+                self.until(now_ns)
+            }
+        }
+    }
+
+    fn until(&self, now_ns: u64) -> Step {
+        if now_ns < self.until_ns { Step::Wait(self.until_ns) } else { Step::Done }
+    }
+
+    #[cold]
+    fn tuning_over(&mut self, found: bool) {
+        if core::mem::take(&mut self.tunes) {
+            self.board.after_tuning(found);
+        }
+    }
+
+    #[inline]
+    fn look_for_the_end_of_tuning(&mut self, events: &Events) {
+        if self.tunes && matches!(events.phase, Some(Ok(done)) if done.tuned) {
+            self.tuning_over(true);
+        }
+    }
+}
+
+impl<H: Host, S: Surroundings> Host for Surrounded<H, S> {
+    const CONTINUES: bool = H::CONTINUES;
+    const BESIDE: bool = H::BESIDE;
+
+    fn caps(&self) -> &Caps {
+        self.host.caps()
+    }
+
+    #[inline]
+    fn map(&mut self, segment: &mut Segment, direction: Direction) -> Result<(), DmaError> {
+        self.host.map(segment, direction)
+    }
+
+    #[inline]
+    fn unmap(&mut self, segment: &Segment, direction: Direction) {
+        self.host.unmap(segment, direction);
+    }
+
+    #[inline]
+    fn start(&mut self, phase: &Phase, segments: &[Segment], timeout_ns: u64) -> Result<(), StartError> {
+        self.host.start(phase, segments, timeout_ns)
+    }
+
+    #[inline]
+    fn start_plain(
+        &mut self,
+        phase: &Phase,
+        segments: &[Segment],
+        timeout_ns: u64,
+    ) -> Result<(), StartError> {
+        self.host.start_plain(phase, segments, timeout_ns)
+    }
+
+    fn start_beside(&mut self, command: &Command) -> Result<(), StartError> {
+        self.host.start_beside(command)
+    }
+
+    fn ack_beside(&mut self) -> Option<Result<u32, Cause>> {
+        self.host.ack_beside()
+    }
+
+    fn abort_beside(&mut self) {
+        self.host.abort_beside();
+    }
+
+    #[inline]
+    fn ack(&mut self, segments: &[Segment]) -> Events {
+        let events = self.host.ack(segments);
+        self.look_for_the_end_of_tuning(&events);
+        events
+    }
+
+    #[inline]
+    fn ack_plain(&mut self, segments: &[Segment]) -> Result<Plain, Events> {
+        // No step of a tuning ends here.
+        self.host.ack_plain(segments)
+    }
+
+    #[inline]
+    fn interrupt_lost(&mut self) {
+        self.host.interrupt_lost();
+    }
+
+    fn set_bus(&mut self, op: BusOp, first: bool, now_ns: u64) -> Step {
+        if first {
+            (self.at, self.begun) = (0, false);
+        }
+        for _ in 0..PARTS_MAX {
+            let Some(part) = part(op, self.at) else { return Step::Done };
+            let fresh = !core::mem::replace(&mut self.begun, true);
+            match self.step_part(part, op, fresh, now_ns) {
+                Step::Done => (self.at, self.begun) = (self.at.saturating_add(1), false),
+                Step::Wait(at_ns) => return Step::Wait(at_ns.max(now_ns)),
+                Step::Failed => return Step::Failed,
+            }
+        }
+        Step::Done
+    }
+
+    fn dat0_busy(&self) -> bool {
+        self.host.dat0_busy()
+    }
+
+    fn present(&self) -> bool {
+        self.board.present().unwrap_or_else(|| self.host.present())
+    }
+
+    fn retune_ns(&self) -> u64 {
+        self.host.retune_ns()
+    }
+
+    fn write_protected(&self) -> bool {
+        self.board.write_protected().unwrap_or_else(|| self.host.write_protected())
+    }
+
+    fn card_irq(&mut self, on: bool) {
+        self.host.card_irq(on);
+    }
+}

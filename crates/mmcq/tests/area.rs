@@ -1,0 +1,236 @@
+//! Which partition of an eMMC a request reaches: always its own, whatever fails, stops, or is given up between two visits.
+
+mod support;
+
+use mmcq::engine::{Config, Engine, Error, Help, Kind, Request, SlotId, Visit};
+use mmcq::host::{Auto, Cause, Phase, Stage};
+use mmcq::spec::command::{self, emmc};
+use mmcq::spec::response::R1;
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::task::Waker;
+use support::{TestHost, World, buffer, target};
+
+const BLOCKS: u64 = 64;
+const BOOT_BYTES: usize = BLOCKS as usize * 512;
+
+type TestEngine = Engine<TestHost, 16>;
+
+fn card() -> (Rc<RefCell<World>>, TestEngine) {
+    let world = World::new(BLOCKS);
+    world.borrow_mut().medium.fill(1);
+    world.borrow_mut().areas.insert(1, vec![7; BOOT_BYTES]);
+    let mut engine = Engine::new(TestHost::new(&world), Config::DEFAULT);
+    engine.set_target(Some(target(BLOCKS)));
+    engine.equip();
+    (world, engine)
+}
+
+fn visit_of(config: u8, lba: u32, out: u16, back: u16) -> Kind {
+    Kind::Visit(Visit { config, switch_ns: 10_000_000, lba, out, reliable: false, ask: false, back })
+}
+
+/// Writes blocks of boot area 1.
+fn boot(engine: &mut TestEngine, lba: u32, fill: u8, now: u64) -> SlotId {
+    engine.submit(Request::new(visit_of(0x49, lba, 8, 0), buffer(8, fill)), now).unwrap()
+}
+
+/// Writes blocks of the user area.
+fn user(engine: &mut TestEngine, lba: u64, fill: u8, now: u64) -> SlotId {
+    engine.submit(Request::new(Kind::Write { lba, blocks: 8 }, buffer(8, fill)), now).unwrap()
+}
+
+/// Interrupts and alarms, with a keeper that answers as it is told, until nothing is left to do.
+fn run(engine: &mut TestEngine, mut now: u64, mut at: impl FnMut(&mut TestEngine, u64)) -> u64 {
+    for _ in 0..100_000 {
+        now += 1_000;
+        let _ = engine.on_irq(now);
+        at(engine, now);
+        let asked = engine.take_help();
+        if asked == Some(Help::Reinit) || asked == Some(Help::PowerCycle) {
+            engine.host().world.borrow_mut().area = 0;
+        }
+        if asked.is_some() {
+            let target = *engine.target().expect("help for a card");
+            engine.helped(Ok(target), now);
+        }
+        if engine.is_idle() {
+            let _ = engine.poll(now);
+            return now;
+        }
+        if !engine.host().world.borrow().running() {
+            now = now.max(engine.next_deadline_ns().unwrap_or(0));
+            let _ = engine.poll(now);
+        }
+    }
+    panic!("the engine does not come to rest");
+}
+
+fn taken(engine: &mut TestEngine, id: SlotId) -> Result<u32, Error> {
+    engine.take(id).expect("not finished").result.map(|output| output.bytes)
+}
+
+/// The medium of a partition: what it held, but for these writes.
+fn expect(medium: &[u8], before: u8, writes: &[(usize, u8, bool)], what: &str) {
+    for (block, bytes) in medium.chunks(512).enumerate() {
+        let mut allowed = vec![before];
+        for &(_, fill, done) in writes.iter().filter(|w| (w.0..w.0 + 8).contains(&block)) {
+            if done { allowed = vec![fill] } else { allowed.push(fill) }
+        }
+        assert!(allowed.contains(&bytes[0]), "{what}: block {block} holds {}, not {allowed:?}", bytes[0]);
+    }
+}
+
+#[test]
+fn a_user_write_after_a_cancelled_visit_goes_to_the_user_area() {
+    let (world, mut e) = card();
+    e.set_help_waker(Some(Waker::noop()));
+    boot(&mut e, 0, 8, 0);
+    let second = boot(&mut e, 8, 9, 0);
+    // The controller asks for a new tuning in the middle of the first visit.
+    let mut now = 0;
+    for _ in 0..200 {
+        now += 1_000;
+        let moving = world.borrow().log.last().is_some_and(|seen| seen.index == 25);
+        if moving && world.borrow().running() {
+            world.borrow_mut().retune = true;
+        }
+        if world.borrow().running() {
+            let _ = e.on_irq(now);
+        } else {
+            let _ = e.poll(now);
+        }
+    }
+    assert!(e.cancel(second).is_some());
+    assert_eq!(e.take_help(), Some(Help::Retune));
+    assert_eq!(world.borrow().area, 0, "a card that is tuned is in its user area");
+    let target = *e.target().unwrap();
+    e.helped(Ok(target), now);
+    let write = user(&mut e, 0, 0x5a, now);
+    run(&mut e, now, |_, _| {});
+    assert_eq!(taken(&mut e, write), Ok(4096));
+    assert_eq!((world.borrow().medium[0], world.borrow().areas[&1][0]), (0x5a, 8));
+}
+
+/// Every phase may fail, alone or with any other, executed by the card or not; the second visit may be given up at any time, the controller may ask for a
+/// new tuning at any time. With a keeper and without one.
+#[test]
+fn data_are_in_their_own_partition_whatever_fails() {
+    let mut cases = 0;
+    for keeper in [true, false] {
+        for first in 0..14usize {
+            for gap in 0..8usize {
+                for executed in [0, 1, 2, 3u32] {
+                    for moment in 0..8u64 {
+                        one_case(keeper, (first, first + gap), executed, moment);
+                        cases += 1;
+                    }
+                }
+            }
+        }
+    }
+    assert_eq!(cases, 2 * 14 * 8 * 4 * 8);
+}
+
+fn one_case(keeper: bool, (first, second): (usize, usize), executed: u32, moment: u64) {
+    let what = format!("keeper {keeper}, faults {first} {second}, executed {executed}, moment {moment}");
+    let (world, mut e) = card();
+    if keeper {
+        e.set_help_waker(Some(Waker::noop()));
+    }
+    for (nth, bit) in [(first, 1), (second, 2)] {
+        let fault = (Cause::Timeout, Stage::Command, executed & bit != 0);
+        world.borrow_mut().faults.insert(nth, fault);
+    }
+    let one = boot(&mut e, 0, 8, 0);
+    let two = boot(&mut e, 8, 9, 0);
+    let three = user(&mut e, 0, 2, 0);
+    let mut at = 0;
+    let end = run(&mut e, 0, |e, _| {
+        at += 1;
+        if at == moment {
+            e.abandon(two);
+            e.host().world.borrow_mut().retune = true;
+        }
+    });
+    let dead = e.submit(Request::new(Kind::Flush, buffer(1, 0)), end).is_err();
+    let four = (!dead).then(|| user(&mut e, 16, 3, end));
+    run(&mut e, end, |_, _| {});
+    let one = taken(&mut e, one).is_ok();
+    let three = taken(&mut e, three).is_ok();
+    let four = four.is_some_and(|four| taken(&mut e, four).is_ok());
+    let two = e.take(two).is_some_and(|done| done.result.is_ok());
+    let world = world.borrow();
+    expect(&world.medium, 1, &[(0, 2, three), (16, 3, four)], &what);
+    expect(&world.areas[&1], 7, &[(0, 8, one), (8, 9, two)], &what);
+    assert!(dead || world.area == 0, "{what}");
+}
+
+#[test]
+fn a_card_that_does_not_come_back_is_initialised_again() {
+    let (world, mut e) = card();
+    e.set_help_waker(Some(Waker::noop()));
+    world.borrow_mut().strike = Some((6, 1, Cause::Timeout));
+    world.borrow_mut().strikes = 2;
+    let there = boot(&mut e, 0, 8, 0);
+    let after = user(&mut e, 0, 2, 0);
+    run(&mut e, 0, |_, _| {});
+    assert_eq!((taken(&mut e, there), taken(&mut e, after)), (Ok(4096), Ok(4096)));
+    assert_eq!(e.stats().rungs[mmcq::engine::Rung::Reinit as usize], 1);
+    assert_eq!((world.borrow().medium[0], world.borrow().areas[&1][0]), (2, 8));
+}
+
+/// A CMD6 that the card refuses leaves it where it was.
+#[test]
+fn a_refused_way_back_is_gone_again() {
+    let (world, mut e) = card();
+    boot(&mut e, 0, 8, 0);
+    let mut struck = false;
+    run(&mut e, 0, |e, _| {
+        let mut world = e.host().world.borrow_mut();
+        if !struck && world.log.iter().filter(|seen| seen.index == 6).count() == 2 && world.running() {
+            (struck, world.next_status) = (true, R1::SWITCH_ERROR);
+        }
+    });
+    let switches = world.borrow().log.iter().filter(|seen| seen.index == 6).count();
+    assert_eq!((struck, switches, world.borrow().area), (true, 3, 0));
+}
+
+#[test]
+fn only_visits_go_to_another_partition() {
+    let (world, mut e) = card();
+    let switch = |access, value| emmc::switch(access, 179, value, 0);
+    let phase = |command| Phase { command, data: None, auto: Auto::None, tuning: false };
+    let raw = |prefix, command| Kind::Raw { prefix, phase: phase(command), timeout_ns: 1_000_000 };
+    let there = switch(emmc::Access::WriteByte, 1);
+    for kind in [
+        raw(None, there),
+        raw(None, switch(emmc::Access::SetBits, 1)),
+        raw(Some(there), command::send_status(1)),
+        Kind::Io { phase: phase(there), timeout_ns: 1_000_000, chain: false },
+        Kind::Order { command: there, timeout_ns: 1_000_000 },
+    ] {
+        let refused = e.submit(Request::new(kind, buffer(1, 0)), 0).unwrap_err();
+        assert_eq!(refused.0, Error::Unsupported, "{kind:?}");
+    }
+    assert!(world.borrow().log.is_empty());
+    // Other bytes, other bits, and the command set are the caller's.
+    let boots = Kind::Order { command: switch(emmc::Access::WriteByte, 0x50), timeout_ns: 1_000_000 };
+    for kind in [boots, raw(None, switch(emmc::Access::CommandSet, 1)), raw(None, command::send_status(1))] {
+        assert!(e.submit(Request::new(kind, buffer(1, 0)), 0).is_ok(), "{kind:?}");
+    }
+}
+
+/// A visit was planned before an order made the device boot from another area.
+#[test]
+fn a_visit_keeps_the_boot_bits_that_an_order_has_written() {
+    let (world, mut e) = card();
+    let command = emmc::switch(emmc::Access::WriteByte, 179, 0x50, 0);
+    boot(&mut e, 0, 8, 0);
+    e.submit(Request::new(Kind::Order { command, timeout_ns: 1_000_000 }, buffer(1, 0)), 0).unwrap();
+    boot(&mut e, 0, 9, 0);
+    run(&mut e, 0, |_, _| {});
+    let bytes: Vec<_> =
+        world.borrow().log.iter().filter(|seen| seen.index == 6).map(|s| s.arg >> 8 & 0xff).collect();
+    assert_eq!(bytes, [0x49, 0x48, 0x50, 0x51, 0x50]);
+}
