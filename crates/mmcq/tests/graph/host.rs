@@ -107,6 +107,11 @@ impl World {
         self.maps.len()
     }
 
+    /// A busy card is asked again and again, in the middle of it.
+    pub fn only_asks(&self) -> bool {
+        self.questions > 3
+    }
+
     pub fn running(&self) -> Option<u8> {
         self.running.map(|phase| phase.command.index)
     }
@@ -154,6 +159,7 @@ impl World {
 
     /// A card that was away comes back.
     pub fn insert(&mut self) {
+        self.questions = 0;
         self.inserts_at = u64::MAX;
         self.card.present = true;
         self.presence = true;
@@ -271,6 +277,9 @@ impl Host for Puppet {
                 world.judge.violation("a segment is not mapped");
             }
         }
+        if phase.command.index != 13 {
+            world.questions = 0;
+        }
         if world.choose(&[Bad::StartRefused]).is_some() {
             return Err(StartError::CommandLine);
         }
@@ -319,6 +328,7 @@ impl Host for Puppet {
         let mut world = self.world.borrow_mut();
         let reset = matches!(op, BusOp::ResetLines | BusOp::ResetAll);
         if first {
+            world.questions = 0;
             world.say(|| format!("{op:?}"));
             world.late_until = 0;
             let bad = match (reset, op) {
@@ -389,6 +399,7 @@ pub const CAPS: Caps = Caps {
     max_segments: 8,
     max_segment_bytes: 65_536,
     max_blocks: 65_535,
+    max_block_bytes: 512,
     max_bytes: 524_288,
     align: 4,
     dma_bits: 64,
@@ -399,5 +410,6 @@ pub const CAPS: Caps = Caps {
         | Caps::timing_bit(Timing::HighSpeed)
         | Caps::timing_bit(Timing::Hs200),
     signal18: true,
+    signal18_fixed: false,
     fixed: false,
 };

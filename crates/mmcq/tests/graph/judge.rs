@@ -44,6 +44,11 @@ impl Asked {
         self.area == area && (self.lba..self.lba + self.blocks).contains(&lba)
     }
 
+    /// Its data move on the bus.
+    pub fn moves(&self) -> bool {
+        matches!(self.work, Work::Write | Work::Durable | Work::Read)
+    }
+
     fn changes(&self) -> bool {
         matches!(self.work, Work::Write | Work::Durable | Work::Erase)
     }

@@ -276,6 +276,11 @@ impl Run<'_> {
             let mut world = self.world.borrow_mut();
             let World { judge, card, .. } = &mut *world;
             let blocks = judge.asked[usize::from(serial) - 1].blocks as usize;
+            if let (Ok(output), true) = (completion.result, judge.asked[usize::from(serial) - 1].moves())
+                && output.bytes as usize != blocks * 512
+            {
+                judge.violation("a request was well, and moved another length");
+            }
             judge.answered(serial, completion.result.map(|_| ()), &tags[..blocks], card);
         }
         while let Some(_buf) = self.shared.with(|engine| engine.reclaim()) {}
@@ -392,6 +397,17 @@ impl Run<'_> {
 
     /// An interrupt, or the next time at which anything happens.
     fn turn(&mut self, keeper: &mut Keeper<'_>) {
+        self.step(keeper);
+        // A busy card is asked thousands of times: nothing else happens meanwhile.
+        for _ in 0..100_000 {
+            if !self.world.borrow().only_asks() || self.flag.is_set() {
+                return;
+            }
+            self.step(keeper);
+        }
+    }
+
+    fn step(&mut self, keeper: &mut Keeper<'_>) {
         self.room.steps += 1;
         if self.flag.is_set() && self.world.borrow().now >= keeper.ready_at && !keeper.is_gone() {
             return;
@@ -436,16 +452,18 @@ impl Run<'_> {
         let usable = dead == 0 && self.shared.with(|engine| engine.target().is_some());
         let mut world = self.world.borrow_mut();
         let World { judge, now, card, timing, .. } = &mut *world;
+        let noise = judge.has(|bad| bad == Bad::Noise);
         let changes = judge.has(|bad| matches!(bad, Bad::Removed | Bad::Returned | Bad::Replaced));
         let last = judge.bad.last().map_or(0, |&(at, _)| at);
         let flushes = judge.asked.iter().any(|asked| matches!(asked.work, Work::Flush | Work::Durable));
         let long = if flushes && self.start.workload.cache { 2 * LONG_NS } else { 0 };
-        let budget = INCIDENT_NS + long + if changes { LONG_NS } else { 0 };
+        // What stays damaged meets every request; each has an incident of its own.
+        let incidents = if noise { judge.asked.len() as u64 } else { 1 };
+        let budget = INCIDENT_NS * incidents + long + if changes { LONG_NS } else { 0 };
         if judge.rest_ns.unwrap_or(*now) > last + budget {
             judge.violation("rest came after the incident's budget");
         }
         let damages = judge.bad.iter().filter(|(_, bad)| bad.damages()).count();
-        let noise = judge.has(|bad| bad == Bad::Noise);
         let evidence = damages >= 3 || noise;
         if slower > 0 && !evidence {
             judge.violation("a slower mode was asked for without evidence");
@@ -463,14 +481,22 @@ impl Run<'_> {
         if reinit + cycles > 0 && !state_lost && judge.bad_in_help == 0 {
             judge.violation("a card that was well was initialised again");
         }
+        // An incident has a time as well; questions to a card that does not end its flush use it up.
+        let dead_ns = self.shared.with(|engine| {
+            engine.incidents().filter(|step| step.rung == Rung::Dead).map(|step| step.at_ns).last()
+        });
+        let first = judge.bad.first().map_or(0, |&(at, _)| at);
+        let late = flushes && dead_ns.is_some_and(|at| at >= first + INCIDENT_NS - 1_000 * MS);
         let alone = keeper_bad || !self.start.workload.keeper;
         let in_help = judge.bad_in_help > 0 || changes || noise;
         let wedged = judge.wedged;
         let gone = judge.has(|bad| bad == Bad::Gone);
-        let twice = judge.bad.iter().filter(|(_, bad)| matches!(bad, Bad::Mute | Bad::Stuck)).count() > 1;
+        // Once initialised, once power-cycled in an incident: the next card that is lost stays so.
+        let lost = |bad: &Bad| matches!(bad, Bad::Mute | Bad::Stuck | Bad::BrownOut | Bad::Swapped);
+        let twice = reinit > 0 && cycles > 0 && judge.bad.iter().filter(|(_, bad)| lost(bad)).count() > 1;
         let dead_answers =
             judge.asked.iter().any(|asked| asked.fate == Fate::Answered(Err(Error::Dead)));
-        if (dead > 0 || dead_answers) && !(alone || in_help || wedged || gone || twice) {
+        if (dead > 0 || dead_answers) && !(alone || in_help || wedged || gone || twice || late) {
             judge.violation("dead before the budgets were spent");
         }
         if read_only > 0 && failed_writes(judge) < 3 {

@@ -17,7 +17,7 @@
 use super::super::extras::Event;
 use super::super::phases::Stage;
 use super::super::slot::{NONE, State, bits};
-use super::super::{Engine, Error, Kind};
+use super::super::{Engine, Error, Kind, Output};
 use super::{Class, Help, Rung, by_status};
 use crate::host::{Direction, Host};
 use crate::sched::Policy;
@@ -117,11 +117,15 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         self.answer(now_ns);
     }
 
-    /// A flush is tried again if it was not understood, or took longer than the controller could wait; its own errors are the answer. Nothing else of the kind is: who knows how far it got.
+    /// A flush, of its own or that of a durable write, is tried again if it was not understood, or took longer than the controller could wait; its own errors are the answer.
+    /// Nothing else of the kind is: who knows how far it got.
     fn control_is_back(&mut self, now_ns: u64) {
         let refused = self.recovered_status & (R1::DEFERRED | R1::SWITCH_ERROR) != 0;
-        let retried = matches!(self.slots.at(self.control).kind, Kind::Flush)
-            && matches!(self.incident.class, Class::Command { .. } | Class::Data { damaged: false })
+        let retried = matches!(self.slots.at(self.control).kind, Kind::Flush | Kind::Write { .. })
+            && matches!(
+                self.incident.class,
+                Class::Command { .. } | Class::Data { damaged: false } | Class::Controller
+            )
             && self.incident.tries <= self.incident.class.retries()
             && now_ns.saturating_add(self.flush_ns()) < self.incident.until_ns
             && self.memory.mapped.is_none()
@@ -189,6 +193,9 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         if P::RECOVERS {
             if self.control != NONE {
                 let index = core::mem::replace(&mut self.control, NONE);
+                // What it has done so far it does again: a visit its data, a durable write all of it.
+                self.unmap_data();
+                self.slots.at_mut(index).result = Ok(Output::default());
                 self.push_front(index, now_ns);
             }
             self.write_again(now_ns);
@@ -322,6 +329,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             self.end_slot(index, Err(Error::Dead));
         }
         self.return_members(false, Error::Dead, now_ns);
+        self.unmap_data();
         if self.control != NONE {
             self.end_control(Err(error));
         }
