@@ -67,6 +67,11 @@ pub enum Bad {
 }
 
 impl Bad {
+    /// The same thing, whoever it happens to.
+    fn is_a(self, other: Bad) -> bool {
+        std::mem::discriminant(&self) == std::mem::discriminant(&other)
+    }
+
     /// Evidence that the bus is too fast.
     pub fn damages(self) -> bool {
         matches!(self, Bad::ResponseDamaged | Bad::DataDamaged | Bad::Noise)
@@ -85,14 +90,16 @@ pub struct Chooser {
     pub points: Vec<u8>,
     /// Nothing goes wrong any more.
     pub closed: bool,
+    /// If it is given, only this may go wrong, in this order.
+    only: Option<&'static [Bad]>,
 }
 
 impl Chooser {
-    pub fn begin(&mut self, plan: &[(u32, u8)]) {
+    pub fn begin(&mut self, plan: &[(u32, u8)], only: Option<&'static [Bad]>) {
         self.plan.clear();
         self.plan.extend_from_slice(plan);
         self.points.clear();
-        (self.next, self.closed) = (0, false);
+        (self.next, self.closed, self.only) = (0, false, only);
     }
 
     /// One of these, or nothing goes wrong.
@@ -100,6 +107,15 @@ impl Chooser {
         if self.closed || alternatives.is_empty() {
             return None;
         }
+        let mut one = [Bad::Gone];
+        let alternatives = match self.only {
+            None => alternatives,
+            Some(only) => {
+                let wanted = only.get(self.next)?;
+                one[0] = *alternatives.iter().find(|bad| bad.is_a(*wanted))?;
+                &one
+            }
+        };
         let point = self.points.len() as u32;
         self.points.push(alternatives.len() as u8);
         match self.plan.get(self.next) {

@@ -16,6 +16,7 @@ mod explore;
 mod host;
 mod judge;
 mod keeper;
+mod named;
 #[path = "../support/one_thread.rs"]
 mod one_thread;
 mod run;

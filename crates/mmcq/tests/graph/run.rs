@@ -38,6 +38,8 @@ const BUFFER_BYTES: usize = 2048;
 pub struct Start {
     pub workload: Workload,
     pub card: Card,
+    /// If it is given, only this goes wrong, in this order.
+    pub only: Option<&'static [Bad]>,
     model: ModelCard,
     timing: Timing,
 }
@@ -66,7 +68,7 @@ impl Start {
         let world = world.borrow();
         assert!(world.judge.violations.is_empty(), "{:?}", world.judge.violations);
         assert_eq!(card.timing == Timing::Hs200, workload.fast);
-        Start { workload, card, model: world.card.clone(), timing: world.timing }
+        Start { workload, card, only: None, model: world.card.clone(), timing: world.timing }
     }
 }
 
@@ -117,7 +119,7 @@ struct Run<'a> {
 /// Runs the plan.
 pub fn run(start: &Start, room: &mut Room, plan: &[(u32, u8)], traced: bool) -> Outcome {
     let mut world = World::new(start.workload.board(), start.model.clone());
-    world.chooser.begin(plan);
+    world.chooser.begin(plan, start.only);
     (world.timing, world.tuned, world.clocked) = (start.timing, true, true);
     world.log = traced.then(Vec::new);
     NOW_NS.set(world.now);

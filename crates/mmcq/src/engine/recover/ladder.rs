@@ -17,7 +17,7 @@
 use super::super::extras::Event;
 use super::super::phases::Stage;
 use super::super::slot::{NONE, State, bits};
-use super::super::{Engine, Error, Kind, Output};
+use super::super::{Engine, Error, Kind};
 use super::{Class, Help, Rung, by_status};
 use crate::host::{Direction, Host};
 use crate::sched::Policy;
@@ -192,10 +192,8 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         self.return_members(true, error, now_ns);
         if P::RECOVERS {
             if self.control != NONE {
+                self.break_off(now_ns);
                 let index = core::mem::replace(&mut self.control, NONE);
-                // What it has done so far it does again: a visit its data, a durable write all of it.
-                self.unmap_data();
-                self.slots.at_mut(index).result = Ok(Output::default());
                 self.push_front(index, now_ns);
             }
             self.write_again(now_ns);
@@ -329,8 +327,8 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             self.end_slot(index, Err(Error::Dead));
         }
         self.return_members(false, Error::Dead, now_ns);
-        self.unmap_data();
         if self.control != NONE {
+            self.break_off(now_ns);
             self.end_control(Err(error));
         }
         for index in 0..N as u8 {
