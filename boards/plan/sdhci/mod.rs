@@ -16,9 +16,12 @@ use counted::Counted;
 use mmcq::card::{self, Family, Options};
 use mmcq::engine::{Config, DmaBuf, Error};
 use mmcq::host::regs::Mmio;
-use mmcq::host::sdhci::{self, Sdhci, Table};
+use mmcq::host::sdhci::{self, Quirks, Sdhci, Table};
 use mmcq::host::{Direction, Dma, DmaError};
 use mmcq::task::Shared;
+
+/// Vendor and device of QEMU's controller.
+const QEMU_SDHCI: (u16, u16) = (0x1b36, 0x0007);
 
 /// The stack of this image.
 pub type Stack = Shared<InterruptsOff, Sdhci<Counted<Mmio>, Identity, 64>, 32>;
@@ -62,7 +65,11 @@ fn stack() -> Result<&'static Stack, &'static str> {
     // SAFETY: the controller's page, which nobody else uses: `TABLE` is taken once.
     let regs = Counted::new(unsafe { Mmio::new(base) });
     let table = TABLE.take().ok_or("taken")?;
-    let host = Sdhci::new(regs, Identity, table, sdhci::Config::new()).map_err(|error| {
+    let mut config = sdhci::Config::new();
+    if (vendor, id) == QEMU_SDHCI {
+        config.quirks = Quirks::QEMU;
+    }
+    let host = Sdhci::new(regs, Identity, table, config).map_err(|error| {
         say(format_args!("{error}"));
         "no controller"
     })?;

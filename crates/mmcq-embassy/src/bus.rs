@@ -174,16 +174,23 @@ impl<'a, L: Lock, H: Host, const N: usize, P: Policy> Bus<'a, L, H, N, P> {
     async fn switch_voltage(&mut self, command: Command) -> Result<[u32; 4], MmcError> {
         let words = self.command(command, COMMAND_NS).await?;
         let hz = self.stack.with(|engine| engine.host().caps().clock_hz.0).max(400_000);
+        if self.dat_levels() != 0 {
+            return Err(MmcError::Signaling);
+        }
         self.bus(BusOp::Clock(0)).await?;
         self.bus(BusOp::Signal18(true)).await?;
         self.pause(SWITCH_OFF_NS).await?;
         self.bus(BusOp::Clock(hz)).await?;
         self.pause(SWITCH_ON_NS).await?;
-        if self.stack.with(|engine| engine.host().dat0_busy()) {
+        if self.dat_levels() != 0xf {
             return Err(MmcError::Signaling);
         }
         self.signal18 = true;
         Ok(words)
+    }
+
+    fn dat_levels(&self) -> u8 {
+        self.stack.with(|engine| engine.host().dat_levels())
     }
 }
 

@@ -371,6 +371,13 @@ impl<const N: usize> Board<N> {
         Ok(Board { stack, ext_csd, controller, time, card, costs, cores, migration, defer, context, memory })
     }
 
+    /// The engine initialises its card again, which loses what the card's cache holds.
+    #[cfg(test)]
+    pub fn initialise_again(&self) -> Result<(), String> {
+        start(&self.stack, &self.controller, &self.time)?;
+        self.equip()
+    }
+
     /// What goes beyond reads, writes and flushes: erases, zeroes, durable writes.
     pub fn equip(&self) -> Result<(), String> {
         let scratch = crate::buffers::piece(mmcq::card::SCRATCH_BYTES as usize);

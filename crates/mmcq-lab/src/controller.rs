@@ -190,7 +190,7 @@ fn rtsx_setup(platform: &Platform, config: &RtsxConfig) -> rtsx::Config {
         continue_data: platform.continue_data.unwrap_or(config.continue_data),
         busy_after_data: platform.busy == Busy::Interrupt,
         fixed: config.fixed,
-        ..rtsx::Config::new()
+        ..rtsx::Config::new(rtsx::Chip::Rts5249)
     }
 }
 
@@ -257,6 +257,14 @@ impl Host for Driver {
 
     fn dat0_busy(&self) -> bool {
         driver!(self, d => d.dat0_busy())
+    }
+
+    fn dat_levels(&self) -> u8 {
+        driver!(self, d => d.dat_levels())
+    }
+
+    fn supply_ma(&self) -> u16 {
+        driver!(self, d => d.supply_ma())
     }
 
     fn present(&self) -> bool {

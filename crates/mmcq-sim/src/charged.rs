@@ -97,6 +97,14 @@ impl<H: Host> Host for Charged<H> {
         self.inner.dat0_busy()
     }
 
+    fn dat_levels(&self) -> u8 {
+        self.inner.dat_levels()
+    }
+
+    fn supply_ma(&self) -> u16 {
+        self.inner.supply_ma()
+    }
+
     fn present(&self) -> bool {
         self.inner.present()
     }

@@ -160,6 +160,13 @@ impl<L: Lock, H: Host, const N: usize, P: Policy> Shared<L, H, N, P> {
         })
     }
 
+    /// A request without memory whose result nothing waits for. Where no slot is free it is not sent.
+    pub(crate) fn send(&self, request: Request) {
+        if let Ok(id) = self.submit(request) {
+            self.with(|engine| engine.detach(id));
+        }
+    }
+
     /// A request as a future. Nothing reaches the controller before it is first polled.
     pub fn request(&self, request: Request) -> Op<'_, L, H, N, P> {
         Op { shared: self, at: At::Before(request) }

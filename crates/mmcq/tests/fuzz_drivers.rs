@@ -396,7 +396,7 @@ fn fuzz_rtsx() {
             coherent: u.arbitrary()?,
             continue_data: u.arbitrary()?,
             busy_after_data: u.arbitrary()?,
-            ..rtsx::Config::new()
+            ..rtsx::Config::new(rtsx::Chip::Rts5249)
         };
         // SAFETY: leaked, and the driver before has gone.
         let buffers = unsafe { &mut *buffers.as_ptr() };

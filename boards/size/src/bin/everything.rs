@@ -219,7 +219,7 @@ fn scheduled() -> Option<()> {
         1 => Any::Deadline(Deadline::new(config)),
         _ => Any::Fair(Fair::new(weights)),
     };
-    let host = size::card_reader(black_box(rtsx::Config::new()))?.ok()?;
+    let host = size::card_reader(black_box(rtsx::Config::new(black_box(rtsx::Chip::Rts5249))))?.ok()?;
     let mut engine =
         Engine::<size::CardReader, 8, Any<8>>::with_policy(host, black_box(Config::DEFAULT), policy);
     let now_ns = black_box(1);

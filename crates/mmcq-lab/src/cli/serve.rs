@@ -15,7 +15,7 @@ use std::process::ExitCode;
 /// Serve an image, through stack, controller and card, as a network block device (NBD)
 ///
 /// Read-only unless --write is given. Signals: USR1 cuts the card's power (what the card had not made durable may be gone, what is under way fails, and
-/// each client's next flush fails once); INT and TERM flush and end.
+/// each connection's next flush fails once if something may be gone, also that of a client that comes back); INT and TERM flush and end.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:
   truncate -s 64M card.img && mmcq serve card.img --write
@@ -92,7 +92,7 @@ impl Door {
             Event::Client(client, what) => eprintln!("client {client}: {what}"),
             Event::PowerCut(Damage { failed, waiting, lost_sectors }) => eprintln!(
                 "the card's power was cut: {failed} requests under way failed, {waiting} wait for the card to come up; {lost_sectors} sectors written and \
-                 not flushed are lost, what was flushed is kept; each client's next flush fails once"
+                 not flushed are lost, what was flushed is kept; if writes were not flushed, each connection's next flush fails once"
             ),
         }
     }

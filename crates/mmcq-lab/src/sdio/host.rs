@@ -189,6 +189,14 @@ impl Host for Priced {
         self.driver.borrow().dat0_busy()
     }
 
+    fn dat_levels(&self) -> u8 {
+        self.driver.borrow().dat_levels()
+    }
+
+    fn supply_ma(&self) -> u16 {
+        self.driver.borrow().supply_ma()
+    }
+
     fn present(&self) -> bool {
         self.driver.borrow().present()
     }

@@ -167,6 +167,14 @@ impl Host for Driver {
         driver!(self, d => d.dat0_busy())
     }
 
+    fn dat_levels(&self) -> u8 {
+        driver!(self, d => d.dat_levels())
+    }
+
+    fn supply_ma(&self) -> u16 {
+        driver!(self, d => d.supply_ma())
+    }
+
     fn present(&self) -> bool {
         driver!(self, d => d.present())
     }

@@ -43,6 +43,15 @@ impl Budget {
     }
 }
 
+/// What goes to the client.
+struct Reply {
+    bytes: Vec<u8>,
+    /// What its request has taken of the budget.
+    budget: u64,
+    /// It is the news of a loss.
+    refusal: bool,
+}
+
 /// Serves a client to its end. An error is why the connection was ended from this side.
 pub fn serve(
     mut socket: Box<dyn Socket>,
@@ -50,31 +59,43 @@ pub fn serve(
     export: &Export,
     disk: &Sender<Message>,
 ) -> io::Result<()> {
+    // A disk that has ended has nothing to tell.
+    let _ = disk.send(Message::Came(client));
+    let result = talk(&mut *socket, client, export, disk);
+    let in_order = matches!(result, Ok(true));
+    let _ = disk.send(Message::Left { client, in_order });
+    socket.close();
+    result.map(drop)
+}
+
+/// The conversation. `Ok(true)`: the client ended it by saying so.
+fn talk(socket: &mut dyn Socket, client: u64, export: &Export, disk: &Sender<Message>) -> io::Result<bool> {
     socket.write_patience(PATIENCE)?;
-    let Some(agreed) = negotiate(&mut *socket, export)? else { return Ok(()) };
-    let (replies, ready) = channel::<(Vec<u8>, u64)>();
+    let Some(agreed) = negotiate(socket, export)? else { return Ok(true) };
+    let (replies, ready) = channel::<Reply>();
     let budget = Arc::new(Budget::default());
     let mut out = socket.twin()?;
     let writer = {
-        let budget = budget.clone();
+        let (budget, disk) = (budget.clone(), disk.clone());
         std::thread::spawn(move || {
             let mut broken = false;
-            for (reply, bytes) in ready {
-                if !broken && out.write_all(&reply).is_err() {
+            for reply in ready {
+                if !broken && out.write_all(&reply.bytes).is_err() {
                     // The reader finds out by itself; what is under way ends unheard.
                     broken = true;
                     out.close();
                 }
-                budget.give(bytes);
+                if reply.refusal && !broken {
+                    let _ = disk.send(Message::RefusalWritten(client));
+                }
+                budget.give(reply.budget);
             }
-            out.close();
         })
     };
-    let result = requests(&mut *socket, client, export, agreed, disk, &replies, &budget);
+    let result = requests(socket, client, export, agreed, disk, &replies, &budget);
     // The writer ends when the last job has.
     drop(replies);
     let _ = writer.join();
-    socket.close();
     result
 }
 
@@ -84,11 +105,15 @@ fn requests(
     export: &Export,
     agreed: Agreed,
     disk: &Sender<Message>,
-    replies: &Sender<(Vec<u8>, u64)>,
+    replies: &Sender<Reply>,
     budget: &Arc<Budget>,
-) -> io::Result<()> {
+) -> io::Result<bool> {
+    let refuse = |bytes, budget| {
+        // The writer lives as long as this sender.
+        let _ = replies.send(Reply { bytes, budget, refusal: false });
+    };
     loop {
-        let Some(first) = first_byte(socket)? else { return Ok(()) };
+        let Some(first) = first_byte(socket)? else { return Ok(false) };
         let began = Instant::now();
         let mut head = [0; Request::BYTES];
         head[0] = first;
@@ -99,13 +124,13 @@ fn requests(
             return Err(io::Error::new(ErrorKind::InvalidData, "not a request"));
         };
         if request.command == command::DISCONNECT {
-            return Ok(());
+            return Ok(true);
         }
         let structured = agreed.structured;
         let payload = if request.command == command::WRITE { request.length } else { 0 };
         if payload > REQUEST_MAX {
             let text = format!("a write of {payload} bytes, {REQUEST_MAX} at most");
-            let _ = replies.send((refusal(&request, structured, Errno::Invalid, &text), 0));
+            refuse(refusal(&request, structured, Errno::Invalid, &text), 0);
             budget.take(0);
             // Nobody reads gigabytes to throw them away.
             return Err(io::Error::new(ErrorKind::InvalidData, text));
@@ -123,14 +148,16 @@ fn requests(
         let op = match operation(&request, data, export, agreed) {
             Ok(op) => op,
             Err((errno, text)) => {
-                let _ = replies.send((refusal(&request, structured, errno, text), bytes));
+                refuse(refusal(&request, structured, errno, text), bytes);
                 continue;
             }
         };
         let replies = replies.clone();
         let done = Box::new(move |outcome| {
+            let refusal = matches!(outcome, Outcome::Lost(_));
+            let reply = Reply { bytes: reply(&request, structured, outcome), budget: bytes, refusal };
             // A client that has gone away is told nothing.
-            let _ = replies.send((reply(&request, structured, outcome), bytes));
+            let _ = replies.send(reply);
         });
         if disk.send(Message::Job(Job { client, op, done })).is_err() {
             return Err(io::Error::new(ErrorKind::BrokenPipe, "the server ends"));
@@ -181,7 +208,7 @@ fn operation(
         command::READ if length > REQUEST_MAX => Err((Errno::Invalid, "a read of 32 MiB at most")),
         command::READ => Ok(Op::Read { offset, length }),
         command::WRITE => Ok(Op::Write { offset, data, durable }),
-        command::TRIM => Ok(Op::Trim { offset, length }),
+        command::TRIM => Ok(Op::Trim { offset, length, durable }),
         command::WRITE_ZEROES => {
             Ok(Op::Zeros { offset, length, hole: flags & command_flag::NO_HOLE == 0, durable })
         }
@@ -202,6 +229,7 @@ fn reply(request: &Request, structured: bool, outcome: Outcome) -> Vec<u8> {
     let cookie = request.cookie;
     match outcome {
         Outcome::Failed(errno, text) => refusal(request, structured, errno, &text),
+        Outcome::Lost(text) => refusal(request, structured, Errno::Io, &text),
         Outcome::Done if structured => nbd::chunk_head(chunk::DONE, chunk::NONE, cookie, 0),
         Outcome::Done => nbd::simple_reply(cookie, None),
         Outcome::Data(data) if structured => {

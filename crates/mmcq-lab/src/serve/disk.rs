@@ -1,10 +1,11 @@
 //! The card behind the export: one thread that owns the machine and moves it, and a queue of jobs to it.
 
-use super::extents::Extents;
+use super::extents::{Ended, Extents};
+use super::losses::Losses;
 use super::machine::{Machine, SLOTS, Step};
 use super::protocol::Errno;
-use mmcq::engine::{DmaBuf, Erase, Error, Kind, Request, SlotId};
-use std::collections::{HashSet, VecDeque};
+use mmcq::engine::{Completion, DmaBuf, Erase, Error, Kind, Request, SlotId};
+use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError};
 use std::time::Duration;
@@ -12,6 +13,9 @@ use std::time::Duration;
 /// A request for zeros goes to the engine in pieces of so many bytes, and where they must be written, from so much memory.
 const ZEROS_BYTES: u64 = 16 << 20;
 const ZERO_BUFFER_BYTES: usize = 64 << 10;
+
+/// Why a flush is refused, though the card has done it.
+const LOST: &str = "the card lost its power or its cache: writes that were not flushed may be gone";
 
 /// What a client wants done; offsets and lengths in bytes, checked.
 #[derive(Debug)]
@@ -23,7 +27,7 @@ pub enum Op {
     /// What was written before is on the medium.
     Flush,
     /// The data are not wanted any more.
-    Trim { offset: u64, length: u32 },
+    Trim { offset: u64, length: u32, durable: bool },
     /// Zeros to the card.
     Zeros { offset: u64, length: u32, hole: bool, durable: bool },
     /// Which ranges hold data: lengths with "is a hole that reads as zeros".
@@ -41,6 +45,8 @@ pub enum Outcome {
     Extents(Vec<(u32, bool)>),
     /// Not done, with the reason for people.
     Failed(Errno, String),
+    /// A flush that is refused since writes before it were lost: [`Message::RefusalWritten`] when the client has it.
+    Lost(String),
 }
 
 /// A job for the disk's thread.
@@ -55,8 +61,19 @@ pub struct Job {
 
 /// What the disk's thread is told.
 pub enum Message {
+    /// A client has come.
+    Came(u64),
     /// Something to do.
     Job(Job),
+    /// The news of a loss ([`Outcome::Lost`]) has been written to a client's socket.
+    RefusalWritten(u64),
+    /// A client has gone, and all its jobs have ended.
+    Left {
+        /// Which.
+        client: u64,
+        /// It said goodbye, after all answers.
+        in_order: bool,
+    },
     /// The machine wants to be served.
     Interrupt,
     /// The card's supply fails now, and comes back.
@@ -83,11 +100,24 @@ struct Progress {
     done: u64,
     /// What has been read.
     read: Vec<u8>,
+    /// What it does to the map.
+    change: Option<u64>,
+    /// Losses when it began.
+    losses: u64,
+    /// All is done but the flush that makes it durable.
+    flushing: bool,
+    /// What its flush covers.
+    covered: u64,
 }
 
 impl Progress {
     fn new(job: Job) -> Self {
-        Progress { job, done: 0, read: Vec::new() }
+        let read = Vec::new();
+        Progress { job, done: 0, read, change: None, losses: 0, flushing: false, covered: 0 }
+    }
+
+    fn flushes(&self) -> bool {
+        self.flushing || matches!(self.job.op, Op::Flush)
     }
 }
 
@@ -105,9 +135,7 @@ pub struct Disk {
     waiting: VecDeque<Progress>,
     running: [Option<Running>; SLOTS],
     under_way: usize,
-    /// Clients that have not been told yet that the power failed.
-    untold: HashSet<u64>,
-    clients: HashSet<u64>,
+    losses: Losses,
 }
 
 impl Disk {
@@ -119,8 +147,7 @@ impl Disk {
             waiting: VecDeque::new(),
             running: [const { None }; SLOTS],
             under_way: 0,
-            untold: HashSet::new(),
-            clients: HashSet::new(),
+            losses: Losses::default(),
         }
     }
 
@@ -169,10 +196,13 @@ impl Disk {
 
     fn take(&mut self, message: Message, cut: &dyn Fn(Damage)) -> Result<(), String> {
         match message {
+            Message::Came(client) => self.losses.came(client),
             Message::Job(job) => {
-                self.clients.insert(job.client);
+                self.losses.asked(job.client);
                 self.waiting.push_back(Progress::new(job));
             }
+            Message::RefusalWritten(client) => self.losses.refusal_written(client),
+            Message::Left { client, in_order } => self.losses.left(client, in_order),
             Message::Interrupt => {
                 let completed = self.machine.interrupted()?;
                 self.completed(completed);
@@ -194,11 +224,25 @@ impl Disk {
     }
 
     /// Gives a job's next piece to the engine; returns it if there is no room.
-    fn begin(&mut self, progress: Progress) -> Option<Progress> {
+    fn begin(&mut self, mut progress: Progress) -> Option<Progress> {
+        if progress.change.is_none() && progress.done == 0 {
+            let durable = matches!(
+                progress.job.op,
+                Op::Write { durable: true, .. }
+                    | Op::Zeros { durable: true, .. }
+                    | Op::Trim { durable: true, .. }
+            );
+            if durable && self.losses.refuses_write(progress.job.client) {
+                self.end_job(progress, Outcome::Failed(Errno::Io, LOST.to_owned()));
+                return None;
+            }
+            progress.losses = self.losses.count();
+        }
         let Progress { job, done, .. } = &progress;
         let lba = |offset: u64| (offset + done) / 512;
         let piece = |total: u64, most: u64| (total - done).min(most).min(self.machine.buffer_bytes_max());
         let (kind, bytes, total) = match &job.op {
+            _ if progress.flushes() => (Kind::Flush, 0, 0),
             Op::Read { offset, length } => {
                 let bytes = piece((*length).into(), u64::MAX);
                 let blocks = (bytes / 512) as u32;
@@ -216,17 +260,17 @@ impl Disk {
                 (Kind::Zero { lba: lba(*offset), blocks }, memory, u64::from(*length))
             }
             Op::Flush => (Kind::Flush, 0, 0),
-            Op::Trim { offset, length } => {
+            Op::Trim { offset, length, .. } => {
                 let Some((lba, blocks, how)) = self.freed(offset / 512, length / 512) else {
                     // A wish that the card cannot fulfil exactly: what is not wanted stays.
-                    (progress.job.done)(Outcome::Done);
+                    self.end_job(progress, Outcome::Done);
                     return None;
                 };
                 (Kind::Erase { lba, blocks, how }, 0, 0)
             }
             Op::Status { offset, length, one } => {
                 let extents = self.extents.of(*offset, *length, *one);
-                (progress.job.done)(Outcome::Extents(extents));
+                self.end_job(progress, Outcome::Extents(extents));
                 return None;
             }
         };
@@ -242,18 +286,13 @@ impl Disk {
                 memory[..bytes].copy_from_slice(&data[at..at + bytes]);
                 durable = *asked;
             }
-            Op::Zeros { .. } => memory.fill(0),
+            Op::Zeros { .. } if bytes > 0 => memory.fill(0),
             _ => {}
         }
         let request = Request::new(kind, memory);
         match self.machine.submit(if durable { request.durable() } else { request }) {
             Ok(id) => {
-                match &job.op {
-                    Op::Write { offset, data, .. } => self.extents.written(*offset, data.len() as u64),
-                    // What is freed may read as ones.
-                    Op::Trim { offset, length } => self.extents.written(*offset, u64::from(*length)),
-                    _ => {}
-                }
+                self.begun(&mut progress);
                 if let Some(place) = self.running.get_mut(id.index()) {
                     *place = Some(Running { id, progress, total });
                     self.under_way += 1;
@@ -265,10 +304,28 @@ impl Disk {
                 if error == Error::Full {
                     return Some(progress);
                 }
-                (progress.job.done)(failed(error));
+                let outcome = self.failed(&progress, error);
+                self.end_job(progress, outcome);
                 None
             }
         }
+    }
+
+    /// A request of this job has been taken.
+    fn begun(&mut self, progress: &mut Progress) {
+        if progress.flushes() {
+            progress.covered = self.losses.covered();
+        }
+        let changed = match &progress.job.op {
+            Op::Write { offset, data, .. } => (*offset, data.len() as u64, false),
+            // What is freed may read as ones.
+            Op::Trim { offset, length, .. } => (*offset, u64::from(*length), false),
+            Op::Zeros { offset, length, .. } => (*offset, u64::from(*length), true),
+            _ => return,
+        };
+        let (offset, length, zeros) = changed;
+        let extents = &mut self.extents;
+        progress.change.get_or_insert_with(|| extents.begins(offset, length, zeros));
     }
 
     /// The part of a range that the card can free, and how.
@@ -292,69 +349,127 @@ impl Disk {
     }
 
     fn completed(&mut self, mut completed: u64) {
+        let mut ended = Vec::with_capacity(completed.count_ones() as usize);
         while completed != 0 {
             let index = completed.trailing_zeros() as usize;
             completed &= completed - 1;
-            self.complete(index);
+            let Some(running) = self.running.get_mut(index).and_then(Option::take) else { continue };
+            self.under_way -= 1;
+            let Some(completion) = self.machine.take(running.id) else { continue };
+            ended.push((running, completion));
+        }
+        // Before anything is acknowledged: has one of them heard of a loss?
+        ended.sort_by_key(|(running, completion)| {
+            let error = completion.result.err();
+            !(error == Some(Error::CacheLost) || error.is_some() && running.progress.flushes())
+        });
+        for (running, completion) in ended {
+            self.complete(running, completion);
         }
     }
 
-    fn complete(&mut self, index: usize) {
-        let Some(running) = self.running.get_mut(index).and_then(Option::take) else { return };
-        self.under_way -= 1;
-        let Some(completion) = self.machine.take(running.id) else { return };
+    fn complete(&mut self, running: Running, completion: Completion) {
         let Running { mut progress, total, .. } = running;
         let outcome = match completion.result {
-            Err(error) => Some(failed(error)),
+            Err(error) => Some(self.failed(&progress, error)),
             Ok(output) => {
                 if matches!(progress.job.op, Op::Read { .. }) {
                     progress.read.extend_from_slice(&completion.buf[..output.bytes as usize]);
                 }
-                progress.done += u64::from(output.bytes);
+                if !progress.flushing {
+                    progress.done += u64::from(output.bytes);
+                }
                 if progress.done < total { None } else { self.ended(&mut progress) }
             }
         };
         self.machine.free(completion.buf);
         match outcome {
-            Some(outcome) => (progress.job.done)(outcome),
+            Some(outcome) => self.end_job(progress, outcome),
             // Before those that came later: its next piece.
             None => self.waiting.push_front(progress),
         }
     }
 
-    /// All pieces of a job are done. `None`: it goes on as another.
+    /// All pieces of a job are done. `None`: its flush is to come.
     fn ended(&mut self, progress: &mut Progress) -> Option<Outcome> {
-        let Progress { job, done, read } = progress;
-        match &job.op {
-            Op::Zeros { offset, length, hole, durable } => {
-                if *hole {
-                    self.extents.zeroed(*offset, u64::from(*length));
-                }
-                if *durable {
-                    (job.op, *done) = (Op::Flush, 0);
-                    return None;
-                }
+        let client = progress.job.client;
+        if progress.flushes() {
+            self.losses.flushed(progress.covered);
+            self.extents.flushed(progress.covered);
+        }
+        // A piece that was done before a loss may be gone with it.
+        let whole = progress.losses == self.losses.count();
+        match &progress.job.op {
+            Op::Read { .. } => Some(Outcome::Data(std::mem::take(&mut progress.read))),
+            Op::Flush if self.losses.refuses_flush(client) => Some(Outcome::Lost(LOST.to_owned())),
+            Op::Flush | Op::Status { .. } | Op::Write { durable: true, .. } => Some(Outcome::Done),
+            _ if !whole => Some(Outcome::Failed(Errno::Io, LOST.to_owned())),
+            Op::Zeros { durable: true, .. } | Op::Trim { durable: true, .. } if !progress.flushing => {
+                progress.flushing = true;
+                None
+            }
+            Op::Zeros { durable: true, .. } | Op::Trim { durable: true, .. } => Some(Outcome::Done),
+            Op::Write { .. } | Op::Zeros { .. } | Op::Trim { .. } => {
+                self.losses.acknowledged(client);
                 Some(Outcome::Done)
             }
-            Op::Read { .. } => Some(Outcome::Data(std::mem::take(read))),
-            // The promise of earlier flushes holds; what came after them may be gone.
-            Op::Flush if self.untold.remove(&job.client) => Some(Outcome::Failed(
-                Errno::Io,
-                "the card lost its power: unflushed writes may be gone".into(),
-            )),
-            _ => Some(Outcome::Done),
         }
+    }
+
+    /// The engine could not do it. A flush that failed, or a lost cache, is news of all writes before it, and the engine tells such news once.
+    fn failed(&mut self, progress: &Progress, error: Error) -> Outcome {
+        let client = progress.job.client;
+        if error == Error::CacheLost || progress.flushes() {
+            self.losses.lost();
+            self.extents.lost();
+            if matches!(progress.job.op, Op::Flush) {
+                self.losses.refuses_flush(client);
+                return Outcome::Lost(error.to_string());
+            }
+            self.losses.refuses_write(client);
+        }
+        let errno = match error {
+            Error::ReadOnly | Error::Protected => Errno::Permission,
+            Error::OutOfRange { .. } | Error::Unsupported => Errno::Invalid,
+            _ => Errno::Io,
+        };
+        Outcome::Failed(errno, error.to_string())
+    }
+
+    fn end_job(&mut self, progress: Progress, outcome: Outcome) {
+        if let Some(change) = progress.change {
+            let done = matches!(outcome, Outcome::Done);
+            let how = match progress.job.op {
+                Op::Zeros { hole: true, durable, .. } if done => {
+                    Ended::Hole { acknowledged: (!durable).then(|| self.losses.covered()) }
+                }
+                _ => Ended::Data,
+            };
+            self.extents.ends(change, how);
+        }
+        (progress.job.done)(outcome);
     }
 
     /// The supply fails: what is under way fails with it, and the card starts anew.
     fn power_cut(&mut self) -> Result<Damage, String> {
         let lost_sectors = self.machine.power_cut()?;
         let damage = Damage { failed: self.under_way, waiting: self.waiting.len(), lost_sectors };
-        for running in self.running.iter_mut().filter_map(Option::take) {
-            (running.progress.job.done)(Outcome::Failed(Errno::Io, "the card lost its power".to_owned()));
+        self.losses.supply_failed();
+        self.extents.lost();
+        for running in std::mem::replace(&mut self.running, [const { None }; SLOTS]).into_iter().flatten() {
+            let progress = running.progress;
+            let outcome = match progress.job.op {
+                Op::Flush if self.losses.refuses_flush(progress.job.client) => Outcome::Lost(LOST.to_owned()),
+                _ => Outcome::Failed(Errno::Io, "the card lost its power".to_owned()),
+            };
+            self.end_job(progress, outcome);
         }
         self.under_way = 0;
-        self.untold.clone_from(&self.clients);
+        for progress in &mut self.waiting {
+            // Pieces that were done may be gone.
+            (progress.done, progress.flushing, progress.losses) = (0, false, self.losses.count());
+            progress.read.clear();
+        }
         Ok(damage)
     }
 
@@ -379,19 +494,10 @@ impl Disk {
             }
         }
         match result.try_recv() {
-            Ok(Outcome::Failed(_, why)) => Err(format!("the last flush failed: {why}")),
+            Ok(Outcome::Failed(_, why) | Outcome::Lost(why)) => Err(format!("the last flush failed: {why}")),
             _ => Ok(()),
         }
     }
-}
-
-fn failed(error: Error) -> Outcome {
-    let errno = match error {
-        Error::ReadOnly | Error::Protected => Errno::Permission,
-        Error::OutOfRange { .. } | Error::Unsupported => Errno::Invalid,
-        _ => Errno::Io,
-    };
-    Outcome::Failed(errno, error.to_string())
 }
 
 /// The map of an image file: its holes read as zeros.

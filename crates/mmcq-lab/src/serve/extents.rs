@@ -1,4 +1,7 @@
 //! Which parts of the export are known to be holes: what a client may skip when it copies.
+//!
+//! A part is called a hole only if zeros were acknowledged there, nothing else was under way in it meanwhile, and nothing came later. Until a flush has
+//! covered such zeros a loss can take them back, so it takes the hole with them.
 
 use std::fs::File;
 use std::io;
@@ -9,23 +12,55 @@ const PIECE_BYTES: u64 = 64 * 1024;
 /// Ranges in one answer at most.
 const RANGES_MAX: usize = 4096;
 
+/// Holes that no flush has covered; when there are so many, later zeros are not called holes.
+const UNFLUSHED_MAX: usize = 1024;
+
+/// Something that is being done to a range: from its first request to its end.
+#[derive(Debug)]
+struct Change {
+    id: u64,
+    from: u64,
+    to: u64,
+    zeros: bool,
+    /// Something else than zeros was under way in its range at the same time.
+    disturbed: bool,
+}
+
+/// How a change ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// Anything may be there now, or nothing but zeros that are not to be holes.
+    Data,
+    /// Zeros, and a hole; `acknowledged`: a flush that covers so much makes it last (`None`: it lasts).
+    Hole { acknowledged: Option<u64> },
+}
+
 /// One bit for each piece: a hole.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Extents {
     bytes: u64,
     holes: Vec<bool>,
+    changes: Vec<Change>,
+    last_id: u64,
+    /// Ranges that were made holes, and what a flush must cover to make them last.
+    unflushed: Vec<(u64, u64, u64)>,
 }
 
 impl Extents {
     /// Nothing is known of so many bytes.
     pub fn unknown(bytes: u64) -> Self {
-        Extents { bytes, holes: vec![false; bytes.div_ceil(PIECE_BYTES) as usize] }
+        Extents::all(bytes, false)
+    }
+
+    fn all(bytes: u64, hole: bool) -> Self {
+        let holes = vec![hole; bytes.div_ceil(PIECE_BYTES) as usize];
+        Extents { bytes, holes, changes: Vec::new(), last_id: 0, unflushed: Vec::new() }
     }
 
     /// The holes of a file, where its file system knows them.
     pub fn of_file(file: &File) -> io::Result<Self> {
         let bytes = file.metadata()?.len();
-        let mut extents = Extents { bytes, holes: vec![true; bytes.div_ceil(PIECE_BYTES) as usize] };
+        let mut extents = Extents::all(bytes, true);
         let mut at = 0;
         while at < bytes {
             // SAFETY: a call on a descriptor that `file` keeps open.
@@ -48,17 +83,60 @@ impl Extents {
         Ok(extents)
     }
 
+    /// Something begins to happen to a range: zeros, or something else. For [`ends`](Self::ends).
+    pub fn begins(&mut self, offset: u64, length: u64, zeros: bool) -> u64 {
+        let (from, to) = (offset, offset.saturating_add(length));
+        let mut disturbed = false;
+        for other in self.changes.iter_mut().filter(|other| other.from < to && from < other.to) {
+            disturbed |= !other.zeros;
+            other.disturbed |= !zeros;
+        }
+        if !zeros {
+            self.written(offset, length);
+        }
+        self.last_id += 1;
+        self.changes.push(Change { id: self.last_id, from, to, zeros, disturbed });
+        self.last_id
+    }
+
+    /// A change has ended.
+    pub fn ends(&mut self, id: u64, how: Ended) {
+        let Some(index) = self.changes.iter().position(|change| change.id == id) else { return };
+        let Change { from, to, zeros, disturbed, .. } = self.changes.swap_remove(index);
+        match how {
+            Ended::Hole { .. } if !zeros || disturbed => {}
+            Ended::Hole { acknowledged: None } => self.zeroed(from, to),
+            Ended::Hole { acknowledged: Some(write) } if self.unflushed.len() < UNFLUSHED_MAX => {
+                self.zeroed(from, to);
+                self.unflushed.push((from, to, write));
+            }
+            Ended::Hole { .. } => {}
+            Ended::Data => self.written(from, to - from),
+        }
+    }
+
+    /// The card has done a flush that covers so much.
+    pub fn flushed(&mut self, covered: u64) {
+        self.unflushed.retain(|&(.., write)| write > covered);
+    }
+
+    /// What was not flushed may be gone.
+    pub fn lost(&mut self) {
+        for (from, to, _) in std::mem::take(&mut self.unflushed) {
+            self.written(from, to - from);
+        }
+    }
+
     /// Something else than zeros may be there now.
-    pub fn written(&mut self, offset: u64, length: u64) {
+    fn written(&mut self, offset: u64, length: u64) {
         let end = offset.saturating_add(length).div_ceil(PIECE_BYTES);
         self.set(offset / PIECE_BYTES, end, false);
     }
 
     /// Zeros are there now: pieces that are covered as a whole become holes.
-    pub fn zeroed(&mut self, offset: u64, length: u64) {
-        let end = offset.saturating_add(length);
-        let last = if end >= self.bytes { self.holes.len() as u64 } else { end / PIECE_BYTES };
-        self.set(offset.div_ceil(PIECE_BYTES), last, true);
+    fn zeroed(&mut self, from: u64, to: u64) {
+        let last = if to >= self.bytes { self.holes.len() as u64 } else { to / PIECE_BYTES };
+        self.set(from.div_ceil(PIECE_BYTES), last, true);
     }
 
     fn set(&mut self, from: u64, to: u64, hole: bool) {
@@ -101,9 +179,53 @@ mod tests {
         let mut extents = Extents::of_file(&file).unwrap();
         assert_eq!(extents.of(0, 1 << 20, false), [(262_144, true), (65_536, false), (720_896, true)]);
         assert_eq!(extents.of(300_000, 1000, true), [(1000, false)]);
-        extents.written(0, 1);
+        extents.begins(0, 1, false);
         assert_eq!(extents.of(0, 1 << 20, true), [(65_536, false)]);
-        extents.zeroed(512, 1 << 20);
+        hole(&mut extents, 512, 1 << 20);
         assert_eq!(extents.of(0, 1 << 20, false), [(65_536, false), (983_040, true)]);
+    }
+
+    const LASTS: Ended = Ended::Hole { acknowledged: None };
+
+    fn hole(extents: &mut Extents, offset: u64, length: u64) {
+        let id = extents.begins(offset, length, true);
+        extents.ends(id, LASTS);
+    }
+
+    #[test]
+    fn zeros_beside_something_else_are_no_hole_in_any_order() {
+        for (zeros_first, zeros_end_first) in [(true, true), (true, false), (false, true), (false, false)] {
+            let mut extents = Extents::unknown(1 << 20);
+            let mut begin = |zeros: bool| match zeros {
+                true => extents.begins(0, 1 << 18, true),
+                false => extents.begins(65_536, 512, false),
+            };
+            let ids = if zeros_first { [begin(true), begin(false)] } else { [begin(false), begin(true)] };
+            let (zeros, data) = if zeros_first { (ids[0], ids[1]) } else { (ids[1], ids[0]) };
+            let ends = [(zeros, LASTS), (data, Ended::Data)];
+            for n in if zeros_end_first { [0, 1] } else { [1, 0] } {
+                extents.ends(ends[n].0, ends[n].1);
+            }
+            assert_eq!(extents.of(0, 1 << 20, false), [(1 << 20, false)], "{zeros_first} {zeros_end_first}");
+            hole(&mut extents, 0, 1 << 18);
+            assert_eq!(extents.of(0, 1 << 18, false), [(1 << 18, true)]);
+        }
+    }
+
+    #[test]
+    fn holes_last_once_a_flush_has_covered_them() {
+        let mut extents = Extents::unknown(1 << 20);
+        for (offset, write) in [(0, 1), (1 << 16, 2), (1 << 17, 3)] {
+            let id = extents.begins(offset, 1 << 16, true);
+            extents.ends(id, Ended::Hole { acknowledged: Some(write) });
+        }
+        extents.flushed(2);
+        assert_eq!(extents.of(0, 3 << 16, false), [(3 << 16, true)]);
+        extents.lost();
+        assert_eq!(extents.of(0, 3 << 16, false), [(2 << 16, true), (1 << 16, false)]);
+        // Zeros that failed half-way may have been data before, and are trusted no more.
+        let id = extents.begins(0, 1 << 16, true);
+        extents.ends(id, Ended::Data);
+        assert_eq!(extents.of(0, 1 << 16, false), [(1 << 16, false)]);
     }
 }

@@ -1,19 +1,22 @@
 //! `mmcq serve`: a card as a network block device, for clients that we did not write.
 //!
-//! `protocol.rs` has the numbers on the wire, `handshake.rs` the negotiation, `connection.rs` a client's two threads, `disk.rs` the one thread that
-//! owns the machine (`machine.rs`): engine, driver, controller and card, in virtual time (`simulated.rs`) or in a reader of this
-//! machine (`real.rs`). Everything a client sends is checked before it gets there.
+//! `protocol.rs` has the numbers on the wire, `handshake.rs` the negotiation, `connection.rs` a client's two threads. `disk.rs` is the one thread that
+//! owns the map of holes (`extents.rs`), the losses that are untold (`losses.rs`) and the machine (`machine.rs`): engine, driver, controller and card,
+//! in virtual time (`simulated.rs`) or in a reader of this machine (`real.rs`). Everything a client sends is checked before it gets there.
 
 mod connection;
 mod disk;
 mod extents;
 mod handshake;
+mod losses;
 mod machine;
 mod protocol;
 #[cfg(target_os = "linux")]
 mod real;
 mod simulated;
 mod socket;
+#[cfg(test)]
+mod tests;
 
 pub use connection::REQUEST_MAX;
 pub use simulated::Setup;

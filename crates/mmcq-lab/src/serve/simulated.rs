@@ -54,6 +54,12 @@ impl Simulated {
         Ok(Simulated { setup, board, origin })
     }
 
+    /// The engine initialises its card again.
+    #[cfg(test)]
+    pub fn initialise_again(&self) -> Result<(), String> {
+        self.board.initialise_again()
+    }
+
     /// Real time as virtual time.
     fn real_ns(&self) -> u64 {
         let elapsed = u64::try_from(self.origin.0.elapsed().as_nanos()).unwrap_or(u64::MAX);

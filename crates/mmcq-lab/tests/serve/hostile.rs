@@ -1,5 +1,6 @@
 //! Clients that lie, stop half-way, or want too much: their connection ends, and nothing else.
 
+use super::wire::{option, request};
 use super::{Server, pattern};
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -48,24 +49,6 @@ impl Raw {
         // What the server has not read any more makes it a reset.
         self.0.read_to_end(&mut rest).err().is_none_or(|e| e.kind() == std::io::ErrorKind::ConnectionReset)
     }
-}
-
-fn option(number: u32, data: &[u8]) -> Vec<u8> {
-    let mut out = b"IHAVEOPT".to_vec();
-    out.extend(number.to_be_bytes());
-    out.extend((data.len() as u32).to_be_bytes());
-    out.extend(data);
-    out
-}
-
-fn request(flags: u16, command: u16, offset: u64, length: u32) -> Vec<u8> {
-    let mut out = 0x2560_9513u32.to_be_bytes().to_vec();
-    out.extend(flags.to_be_bytes());
-    out.extend(command.to_be_bytes());
-    out.extend(7u64.to_be_bytes());
-    out.extend(offset.to_be_bytes());
-    out.extend(length.to_be_bytes());
-    out
 }
 
 fn server() -> Server {

@@ -6,6 +6,7 @@
 mod clients;
 mod hostile;
 mod power;
+mod wire;
 
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;

@@ -1,6 +1,8 @@
 //! The power fails while clients write.
 
+use super::wire::{Client, FUA, WRITE, WRITE_ZEROES};
 use super::{Server, URI};
+use std::time::Duration;
 
 /// Blocks carry their version; after a flush they must never be older again.
 #[test]
@@ -44,4 +46,129 @@ print(versions())
         cuts[1].contains(" 0 sectors written and not flushed are lost, what was flushed is kept"),
         "{told}"
     );
+}
+
+const BLOCKS: u64 = 8;
+
+fn put(client: &mut Client, version: u8) {
+    for block in 0..BLOCKS {
+        assert!(client.write(0, block * 512, &[version; 512]));
+    }
+}
+
+fn versions(client: &mut Client) -> Vec<u8> {
+    (0..BLOCKS).map(|block| client.read(block * 512, 512)[0]).collect()
+}
+
+/// The power fails, and the card is up again: a request that is sent now reaches the new card.
+fn cut(server: &Server) {
+    server.signal("USR1");
+    std::thread::sleep(Duration::from_millis(500));
+}
+
+#[test]
+fn a_client_that_comes_back_after_the_cut_is_told_what_the_one_before_lost() {
+    let server = Server::start(64, "--write --platform hsq-sprd");
+    let mut lost = false;
+    for version in 10..16 {
+        let mut before = Client::connect(&server);
+        // What this one may hear is the loss of the round before.
+        before.flush();
+        assert!(before.flush());
+        put(&mut before, version);
+        drop(before);
+        cut(&server);
+        let mut after = Client::connect(&server);
+        let flushed = after.flush();
+        let seen = versions(&mut after);
+        lost |= seen.iter().any(|&now| now != version);
+        assert!(!flushed, "a flush was acknowledged; written: {version}, there: {seen:?}");
+        assert!(after.flush(), "told once");
+        after.leave();
+    }
+    assert!(lost, "nothing was lost in six cuts: the test shows nothing");
+}
+
+/// The export says that a flush on one connection covers the writes of all.
+#[test]
+fn every_connection_is_told_and_each_lost_writer_has_an_heir() {
+    let server = Server::start(64, "--write --platform hsq-sprd");
+    let [mut writer, mut other, mut gone, mut reader] = [0; 4].map(|_| Client::connect(&server));
+    put(&mut writer, 1);
+    assert!(gone.write(0, 1 << 20, &[1; 512]));
+    drop(gone);
+    reader.read(0, 512);
+    cut(&server);
+    for client in [&mut writer, &mut other, &mut reader] {
+        assert!(!client.flush());
+        assert!(client.flush());
+    }
+    // One writer went away untold: one of those who come must be its heir, and is told. Then all is said.
+    let mut heir = Client::connect(&server);
+    assert!(!heir.flush());
+    assert!(heir.flush());
+    assert!(Client::connect(&server).flush());
+}
+
+/// What is durable is not lost, and a durable write that is refused says nothing of the writes before it.
+#[test]
+fn a_durable_write_is_refused_once_and_the_flush_after_it_too() {
+    let server = Server::start(64, "--write --platform hsq-sprd");
+    let mut client = Client::connect(&server);
+    put(&mut client, 1);
+    cut(&server);
+    assert!(!client.write(FUA, 1 << 20, &[2; 512]));
+    assert!(client.write(FUA, 1 << 20, &[2; 512]));
+    assert!(!client.flush());
+    assert!(client.flush());
+    // Now nothing is there that a cut could take.
+    assert!(client.write(FUA, 0, &[3; 512]) && client.zeros(FUA, 4096, 4096));
+    cut(&server);
+    assert_eq!(client.read(0, 512), [3; 512]);
+    assert!(client.flush());
+}
+
+#[test]
+fn readers_of_a_card_that_is_never_written_are_told_nothing() {
+    let server = Server::start(64, "--platform hsq-sprd");
+    let mut client = Client::connect(&server);
+    cut(&server);
+    assert!(client.flush());
+    assert!(Client::connect(&server).flush());
+}
+
+#[test]
+fn zeros_and_a_write_at_once_leave_a_true_map() {
+    const BYTES: u32 = 1 << 20;
+    let server = Server::start(64, "--write");
+    let mut client = Client::connect(&server);
+    for first in [WRITE_ZEROES, WRITE] {
+        // Written first, so that zeros are work.
+        assert!(client.write(0, 0, &vec![9; BYTES as usize]));
+        let write = (WRITE, (u64::from(BYTES / 2), 512), &[0x77; 512][..]);
+        let zeros = (WRITE_ZEROES, (0, BYTES), &[][..]);
+        let both = if first == WRITE { [write, zeros] } else { [zeros, write] };
+        for (cookie, (command, range, data)) in both.into_iter().enumerate() {
+            client.send(cookie as u64, 0, command, range, data);
+        }
+        let mut ended = [client.chunk(), client.chunk()].map(|chunk| (chunk.kind, chunk.cookie));
+        ended.sort_unstable();
+        assert_eq!(ended, [(0, 0), (0, 1)]);
+        is_true(&mut client, BYTES);
+    }
+    // Alone they are a hole.
+    assert!(client.zeros(0, 0, BYTES));
+    assert_eq!(client.status(0, BYTES), [(BYTES, true)]);
+}
+
+/// Where the map says zeros, zeros are.
+fn is_true(client: &mut Client, bytes: u32) {
+    let status = client.status(0, bytes);
+    let data = client.read(0, bytes);
+    let mut at = 0;
+    for &(length, hole) in &status {
+        let range = at..at + length as usize;
+        at = range.end;
+        assert!(!hole || data[range.clone()].iter().all(|&byte| byte == 0), "a hole over data: {range:?}");
+    }
 }

@@ -164,6 +164,11 @@ pub trait Card {
     /// Does the card hold CMD and DAT0 to DAT3 low, as between CMD11 and the end of a voltage switch?
     fn switching_voltage(&self, now_ns: u64) -> bool;
 
+    /// DAT3 to DAT0 that the card holds low, in bits 3 to 0, other than by busy.
+    fn lines_low(&self, now_ns: u64) -> u8 {
+        if self.switching_voltage(now_ns) { 0xf } else { 0 }
+    }
+
     /// Mechanical write protection (SD).
     fn write_protect_switch(&self) -> bool {
         false
@@ -262,6 +267,10 @@ impl<C: Card + ?Sized> Card for Box<C> {
 
     fn switching_voltage(&self, now_ns: u64) -> bool {
         (**self).switching_voltage(now_ns)
+    }
+
+    fn lines_low(&self, now_ns: u64) -> u8 {
+        (**self).lines_low(now_ns)
     }
 
     fn write_protect_switch(&self) -> bool {

@@ -95,7 +95,8 @@ pub enum Strike {
     Gone,
     /// The circuit stays in use until a reset of the whole controller: the command's after a response, the data's otherwise (E10).
     Stuck,
-    /// This data line is stuck low from now on: what uses it is damaged (A8).
+    /// This data line is stuck low from now on: what uses it is damaged (A8). At a voltage switch: the card does not let
+    /// it go (A13).
     Line(u8),
     /// The sampling point that tuning found no longer fits, until the next tuning (A11).
     Drift,

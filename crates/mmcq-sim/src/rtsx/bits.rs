@@ -125,7 +125,6 @@ pub mod sd {
     pub const TOGGLE: u8 = 0x80;
     pub const FORCE_STOP: u8 = 0x40;
     pub const LINES: u8 = 0x1f;
-    pub const DAT0: u8 = 0x02;
     /// PAD_CTL.
     pub const AT_18V: u8 = 0x80;
     /// TRANSFER.

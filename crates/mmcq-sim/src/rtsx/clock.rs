@@ -205,11 +205,15 @@ impl Rtsx {
             return;
         }
         let busy = self.card_busy_until > now;
-        let lines = self.with_card(now, |card, now| (card.switching_voltage(now), card.busy(now)));
+        let lines = self.with_card(now, |card, now| {
+            let low = card.lines_low(now) | u8::from(card.busy(now) || busy);
+            (card.switching_voltage(now), low)
+        });
         self.sd.lines = match lines {
             Some((true, _)) => 0,
-            Some((_, low)) if low || busy => sd::LINES & !sd::DAT0,
-            _ => sd::LINES,
+            // CMD is bit 0, DAT0 to DAT3 follow.
+            Some((false, low)) => sd::LINES & !(low << 1),
+            None => sd::LINES,
         };
     }
 }

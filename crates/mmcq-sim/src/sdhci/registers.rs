@@ -357,11 +357,13 @@ impl Sdhci {
         state |= flag(!protected, present::WRITE_ENABLED);
         state |= present::CMD_LEVEL | present::DAT_LEVELS;
         if self.config.line_levels && self.bus.powered {
-            let lines = self.with_card(now, |card, now| (card.switching_voltage(now), card.busy(now)));
-            match lines {
-                Some((true, _)) => state &= !(present::CMD_LEVEL | present::DAT_LEVELS),
-                Some((_, true)) => state &= !(1 << 20),
-                _ => {}
+            let lines = self.with_card(now, |card, now| {
+                let busy = u8::from(card.busy(now));
+                (card.switching_voltage(now), card.lines_low(now) | busy)
+            });
+            if let Some((switching, low)) = lines {
+                state &= !(u32::from(low) << 20 & present::DAT_LEVELS);
+                state &= !if switching { present::CMD_LEVEL } else { 0 };
             }
         }
         state & !(u32::from(self.hurt.lines & 0xf) << 20) | self.hurt.stuck

@@ -1,5 +1,7 @@
 //! The stack over an SDHCI model, with a keeper, and a card that falls ill when it is told to.
 
+#![allow(dead_code, reason = "each test binary uses its own part")]
+
 #[path = "../../../mmcq/tests/support/one_thread.rs"]
 mod one_thread;
 
@@ -237,6 +239,11 @@ impl Rig {
         let future = card::keep(self.stack, buffer(1, 0), self.options, card);
         *self.keeper.borrow_mut() = Some(Box::pin(future));
         self.poll_keeper();
+    }
+
+    /// The supervisor is dropped where it is.
+    pub fn leave(&self) {
+        *self.keeper.borrow_mut() = None;
     }
 
     fn poll_keeper(&self) {

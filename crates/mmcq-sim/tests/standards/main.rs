@@ -3,6 +3,8 @@
 #[path = "../machine/mod.rs"]
 mod machine;
 
+mod current;
 mod heard;
 mod sdr50;
 mod vccq;
+mod voltage;

@@ -2,8 +2,9 @@
 
 use super::quirk::{self, Quirks};
 use super::session::{Failed, Session};
+use super::speed::Bounds;
 use super::upkeep::EVENTS_ENABLED;
-use super::{Card, Family, Options, speed};
+use super::{Card, Family, Options};
 use crate::engine::{Error, FlushBy, Target};
 use crate::host::{BusOp, Caps, Host, Timing, Width};
 use crate::sched::Policy;
@@ -69,7 +70,7 @@ pub(super) async fn bring_up<L: Lock, H: Host, const N: usize, P: Policy>(
     options: Options,
     tried: &mut Option<Timing>,
 ) -> Result<Card, Failed> {
-    let caps = session.shared.with(|engine| *engine.host().caps());
+    let bounds = Bounds::of(&*session, &options);
     let ocr = power_up(session).await?;
     let cid = session.command(command::all_send_cid()).await?.words;
     session.rca = RCA;
@@ -77,7 +78,7 @@ pub(super) async fn bring_up<L: Lock, H: Host, const N: usize, P: Policy>(
     let csd_words = session.command(command::send_csd(RCA)).await?.words;
     let csd = session.parsed(Csd::parse_emmc(&csd_words))?;
     session.busy_command(command::select_card(RCA), limits::SWITCH_NS).await?;
-    let mut clock_hz = speed::clock(&caps, &options, max_hz(Timing::Legacy));
+    let mut clock_hz = bounds.clock(max_hz(Timing::Legacy));
     session.bus(BusOp::Clock(clock_hz)).await?;
     if csd.spec_version < 4 {
         return session.refuse("the card is older than MMC 4: no EXT_CSD");
@@ -91,12 +92,12 @@ pub(super) async fn bring_up<L: Lock, H: Host, const N: usize, P: Policy>(
         switch(session, field::PARTITION_CONFIG, offered.partition_config & !7, switch_ns).await?;
     }
 
-    let (timing, width) = choose(&caps, &options, &offered);
+    let (timing, width) = choose(&bounds, &offered);
     *tried = Some(timing);
     if timing == Timing::Legacy {
         set_width(session, width, 0, switch_ns).await?;
     } else {
-        clock_hz = go_to(session, &caps, &options, timing, width, switch_ns).await?;
+        clock_hz = go_to(session, &bounds, timing, width, switch_ns).await?;
     }
 
     let cache_on = options.cache && offered.cache_bytes > 0;
@@ -210,15 +211,13 @@ fn max_hz(timing: Timing) -> u32 {
 }
 
 /// The best timing, and the width for it.
-fn choose(caps: &Caps, options: &Options, offered: &Offered) -> (Timing, Width) {
-    let width = speed::width(caps, options, Width::W8);
+fn choose(bounds: &Bounds, offered: &Offered) -> (Timing, Width) {
+    let width = bounds.width(Width::W8);
     let usable = |timing: Timing| {
         let fits = limits::speed(timing)
-            .is_some_and(|speed| speed.widths.contains(&width) && (speed.at_3v3 || caps.signal18));
-        let entered = timing != Timing::Hs400 || speed::allowed(caps, options, Timing::Hs200);
-        fits && entered
-            && offered.timings & Caps::timing_bit(timing) != 0
-            && speed::allowed(caps, options, timing)
+            .is_some_and(|speed| speed.widths.contains(&width) && (speed.at_3v3 || bounds.signal18));
+        let entered = timing != Timing::Hs400 || bounds.allow(Timing::Hs200);
+        fits && entered && offered.timings & Caps::timing_bit(timing) != 0 && bounds.allow(timing)
     };
     let best = [Timing::Hs400Es, Timing::Hs400, Timing::Hs200, Timing::Ddr52, Timing::HighSpeed];
     (best.into_iter().find(|&timing| usable(timing)).unwrap_or(Timing::Legacy), width)
@@ -244,13 +243,12 @@ async fn set_width<L: Lock, H: Host, const N: usize, P: Policy>(
 /// Goes from legacy timing to a faster one [eMMC 6.6.2.3, 6.6.2.4, 6.6.5]. Returns the clock.
 async fn go_to<L: Lock, H: Host, const N: usize, P: Policy>(
     session: &mut Session<'_, L, H, N, P>,
-    caps: &Caps,
-    options: &Options,
+    bounds: &Bounds,
     timing: Timing,
     width: Width,
     switch_ns: u64,
 ) -> Result<u32, Failed> {
-    let clock = |timing| speed::clock(caps, options, max_hz(timing));
+    let clock = |timing| bounds.clock(max_hz(timing));
     let fast = matches!(timing, Timing::Hs200 | Timing::Hs400 | Timing::Hs400Es);
     if fast {
         session.bus(BusOp::Signal18(true)).await?;
@@ -295,7 +293,7 @@ pub(super) async fn retune<L: Lock, H: Host, const N: usize, P: Policy>(
     options: Options,
     card: &Card,
 ) -> Result<(), Failed> {
-    let caps = session.shared.with(|engine| *engine.host().caps());
+    let bounds = Bounds::of(&*session, &options);
     let (width, switch_ns) = (card.width, limits::SWITCH_NS);
     match card.timing {
         Timing::Hs200 => {
@@ -304,13 +302,13 @@ pub(super) async fn retune<L: Lock, H: Host, const N: usize, P: Policy>(
             session.status_of(command::send_status(session.rca)).await?;
         }
         Timing::Hs400 => {
-            let high_speed = speed::clock(&caps, &options, max_hz(Timing::HighSpeed));
+            let high_speed = bounds.clock(max_hz(Timing::HighSpeed));
             session.bus(BusOp::Clock(high_speed)).await?;
             // The bus keeps both edges until its width is written anew.
             switch_timing(session, hs_timing::HIGH_SPEED, Timing::Ddr52, high_speed, switch_ns).await?;
             set_width(session, width, 0, switch_ns).await?;
             session.bus(BusOp::Timing(Timing::HighSpeed)).await?;
-            go_to(session, &caps, &options, Timing::Hs400, width, switch_ns).await?;
+            go_to(session, &bounds, Timing::Hs400, width, switch_ns).await?;
         }
         _ => return session.fail(Error::Unsupported),
     }

@@ -7,7 +7,8 @@
 use super::identify::{self, Families, power_cycle};
 use super::quirk::{self, Quirks};
 use super::session::{Failed, Session};
-use super::{Card, Family, Options, sd, speed};
+use super::speed::Bounds;
+use super::{Card, Family, Options, sd};
 use crate::engine::{Error, Target};
 use crate::host::{BusOp, Caps, Host, Timing, Width};
 use crate::sched::Policy;
@@ -132,10 +133,10 @@ struct Io<'s, 'a, L: Lock, H: Host, const N: usize, P: Policy> {
 
 impl<L: Lock, H: Host, const N: usize, P: Policy> Io<'_, '_, L, H, N, P> {
     async fn bring_up(&mut self, options: Options, tried: &mut Option<Timing>) -> Result<IoCard, Failed> {
-        let caps = self.session.shared.with(|engine| *engine.host().caps());
+        let mut bounds = Bounds::of(&*self.session, &options);
         let v2 = self.wake().await?;
         let inquiry = self.inquire().await?;
-        let fast = !inquiry.memory_present() && wants_18(&caps, &options);
+        let fast = !inquiry.memory_present() && wants_18(&bounds);
         let mut r4 = self.power_up(inquiry, fast).await?;
         let mut signal18 = false;
         let mut memory = None;
@@ -174,30 +175,29 @@ impl<L: Lock, H: Host, const N: usize, P: Policy> Io<'_, '_, L, H, N, P> {
 
         let cccr = self.cccr().await?;
         let own_hz = if cccr.low_speed() { LOW_SPEED_HZ } else { sd::limits_of(Timing::Legacy) };
-        self.session.bus(BusOp::Clock(speed::clock(&caps, &options, own_hz))).await?;
+        self.session.bus(BusOp::Clock(bounds.clock(own_hz))).await?;
         let cis = self.tuples(0, cccr.cis).await?;
         let quirks = quirks_of::<P>(&cis, &options);
         if quirks.has(Quirks::IO_NO_POLLING) {
             // Its pending bits were among the registers.
             self.read(reg::NOTHING).await?;
         }
-        let options = match quirks.has(Quirks::IO_SLOWER) {
-            true => Options { max_clock_hz: options.max_clock_hz.min(SLOWER_HZ), ..options },
-            false => options,
-        };
+        if quirks.has(Quirks::IO_SLOWER) {
+            bounds.max_hz = bounds.max_hz.min(SLOWER_HZ);
+        }
         let mut functions = [None; FUNCTIONS_MAX as usize];
         for (number, place) in (1..=r4.functions()).zip(&mut functions) {
             *place = Some(self.function(number, &cis, quirks).await?);
         }
 
         let legacy_hz = own_hz.min(cis.card.and_then(|card| card.max_clock_hz).unwrap_or(own_hz));
-        let mut clock_hz = speed::clock(&caps, &options, legacy_hz);
+        let mut clock_hz = bounds.clock(legacy_hz);
         self.session.bus(BusOp::Clock(clock_hz)).await?;
-        let width = self.set_width(&caps, &options, &cccr, quirks, memory.as_ref()).await?;
-        let timing = choose(&caps, &options, &cccr, memory.as_ref(), signal18, width);
+        let width = self.set_width(&bounds, &cccr, quirks, memory.as_ref()).await?;
+        let timing = choose(&bounds, &cccr, memory.as_ref(), signal18, width);
         if timing != Timing::Legacy {
             *tried = Some(timing);
-            clock_hz = self.switch(&caps, &options, &cccr, memory.is_some(), timing).await?;
+            clock_hz = self.switch(&bounds, &cccr, memory.is_some(), timing).await?;
         }
         let async_interrupt = cccr.async_interrupt() && width == Width::W4;
         if async_interrupt {
@@ -358,15 +358,14 @@ impl<L: Lock, H: Host, const N: usize, P: Policy> Io<'_, '_, L, H, N, P> {
     /// Four lines if all can; then without the pull-up on DAT3, by which a card on one line is detected.
     async fn set_width(
         &mut self,
-        caps: &Caps,
-        options: &Options,
+        bounds: &Bounds,
         cccr: &Cccr,
         quirks: Quirks,
         memory: Option<&Card>,
     ) -> Result<Width, Failed> {
         let four = cccr.width4()
             && memory.is_none_or(|card| scr(card).is_some_and(|scr| scr.width4))
-            && speed::width(caps, options, Width::W4) == Width::W4;
+            && bounds.width(Width::W4) == Width::W4;
         let lines = if four { cccr::WIDTH_4 } else { 0 };
         let off = if four || quirks.has(Quirks::IO_DETECT_OFF) { cccr::DETECT_OFF } else { 0 };
         let interface = cccr.interface & !cccr::WIDTH_MASK | off | lines;
@@ -385,8 +384,7 @@ impl<L: Lock, H: Host, const N: usize, P: Policy> Io<'_, '_, L, H, N, P> {
     /// Goes to a faster timing: card, host, clock, tuning. Returns the clock.
     async fn switch(
         &mut self,
-        caps: &Caps,
-        options: &Options,
+        bounds: &Bounds,
         cccr: &Cccr,
         combo: bool,
         timing: Timing,
@@ -407,9 +405,9 @@ impl<L: Lock, H: Host, const N: usize, P: Policy> Io<'_, '_, L, H, N, P> {
             }
         }
         self.session.bus(BusOp::Timing(timing)).await?;
-        let clock_hz = speed::clock(caps, options, sd::limits_of(timing));
+        let clock_hz = bounds.clock(sd::limits_of(timing));
         self.session.bus(BusOp::Clock(clock_hz)).await?;
-        if sd::tuned(timing, caps.timings) {
+        if sd::tuned(timing, bounds.timings) {
             self.session.tune(sd_cmd::send_tuning_block(), 64, sd_limits::TUNING_BLOCKS).await?;
         }
         // Is it still heard? The first answer may speak of tuning blocks that were lost.
@@ -434,22 +432,13 @@ fn scr(memory: &Card) -> Option<Scr> {
 }
 
 /// Is 1.8 V signalling of use?
-fn wants_18(caps: &Caps, options: &Options) -> bool {
+fn wants_18(bounds: &Bounds) -> bool {
     let uhs = [Timing::Sdr12, Timing::Sdr25, Timing::Sdr50, Timing::Sdr104, Timing::Ddr50];
-    caps.signal18
-        && speed::width(caps, options, Width::W4) == Width::W4
-        && uhs.iter().any(|&timing| speed::allowed(caps, options, timing))
+    bounds.signal18 && bounds.width(Width::W4) == Width::W4 && uhs.iter().any(|&timing| bounds.allow(timing))
 }
 
 /// The fastest timing that all agree on.
-fn choose(
-    caps: &Caps,
-    options: &Options,
-    cccr: &Cccr,
-    memory: Option<&Card>,
-    signal18: bool,
-    width: Width,
-) -> Timing {
+fn choose(bounds: &Bounds, cccr: &Cccr, memory: Option<&Card>, signal18: bool, width: Width) -> Timing {
     let memory_is_fast = memory.is_none_or(|card| match &card.family {
         Family::Sd(sd) => SwitchStatus::parse(&sd.switch).supports(Group::AccessMode, 1),
         Family::Emmc(_) => false,
@@ -464,6 +453,6 @@ fn choose(
         (Timing::HighSpeed, !signal18 && cccr.high_speed() && memory_is_fast),
     ]
     .into_iter()
-    .find(|&(timing, offered)| offered && !cccr.low_speed() && speed::allowed(caps, options, timing))
+    .find(|&(timing, offered)| offered && !cccr.low_speed() && bounds.allow(timing))
     .map_or(Timing::Legacy, |(timing, _)| timing)
 }

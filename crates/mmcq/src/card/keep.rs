@@ -5,7 +5,7 @@
 
 use super::identify::{self, Families};
 use super::session::{Failed, Session};
-use super::{Card, Exception, Family, Options, SCRATCH_BYTES, attempts, emmc, sd, speed, upkeep};
+use super::{Card, Exception, Family, Options, SCRATCH_BYTES, attempts, emmc, rest, sd, speed, upkeep};
 use crate::engine::{DmaBuf, Error, Help, Target};
 use crate::host::{Host, Timing, Width};
 use crate::plant::{self, Bug};
@@ -166,6 +166,13 @@ async fn of_families<F: Families<Found = Card>, L: Lock, H: Host, const N: usize
                 helper.helped(result.map(|()| target).map_err(|Failed| session.error));
                 continue;
             }
+            Help::Rest => {
+                goes_on(shared);
+                let result = rest::until_needed(&mut session, options.upkeep.rest, &card).await;
+                let target = shared.with(|engine| engine.target().copied()).unwrap_or(card.target);
+                helper.helped(result.map(|()| target).map_err(|Failed| session.error));
+                continue;
+            }
             Help::Exception | Help::Background => {
                 helper.helped(Err(Error::Unsupported));
                 continue;
@@ -289,7 +296,7 @@ async fn bus_is_well<L: Lock, H: Host, const N: usize, P: Policy>(
 }
 
 /// Saves what is in the cache, if the device still listens.
-async fn flush<L: Lock, H: Host, const N: usize, P: Policy>(
+pub(super) async fn flush<L: Lock, H: Host, const N: usize, P: Policy>(
     session: &mut Session<'_, L, H, N, P>,
     card: &Card,
 ) {

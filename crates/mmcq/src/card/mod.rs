@@ -15,9 +15,11 @@ pub mod partition;
 pub mod power;
 pub mod protect;
 pub mod quirk;
+mod rest;
 mod sd;
 mod session;
 mod speed;
+mod uhs;
 mod upkeep;
 
 use crate::engine::{DmaBuf, Error, Target};
@@ -32,8 +34,10 @@ pub use equip::equip;
 pub use io::{FunctionInfo, IoCard};
 pub use keep::{Event, keep, keep_emmc, keep_sd};
 use quirk::Quirks;
+pub use rest::Rest;
 pub use sd::Sd;
 use session::{Failed, Session};
+pub use uhs::Strength;
 pub use upkeep::{Exception, Upkeep, Worker};
 
 /// Bytes of scratch memory that [`bring_up`] needs: the largest register (EXT_CSD).
@@ -48,6 +52,8 @@ pub struct Options {
     pub max_clock_hz: u32,
     /// Upper limit of the bus width.
     pub max_width: Width,
+    /// Strength of the card's drivers in its fast modes, where the card has it.
+    pub strength: Strength,
     /// Switch an eMMC's volatile write cache on; then only a flush makes data durable. That of an SD card, which may be taken out any moment, stays off unless
     /// [`extension::enable_cache`] is called.
     pub cache: bool,
@@ -63,6 +69,7 @@ impl Options {
         without: 0,
         max_clock_hz: u32::MAX,
         max_width: Width::W8,
+        strength: Strength::Ohm50,
         cache: true,
         upkeep: &Upkeep::DEFAULT,
         quirks: &[],

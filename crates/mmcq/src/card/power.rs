@@ -137,7 +137,10 @@ pub async fn sleep<L: Lock, H: Host, const N: usize, P: Policy>(
     let mut session = Session::new(shared, scratch);
     session.rca = card.target.rca;
     let result = match flushed {
-        Ok(()) => fall_asleep(&mut session, before).await.map_err(|Failed| session.error),
+        Ok(()) => {
+            let asleep = fall_asleep(&mut session).await;
+            asleep.map(|sleep_ns| Asleep { sleep_ns, before }).map_err(|Failed| session.error)
+        }
         Err(error) => Err(error),
     };
     if result.is_err() {
@@ -146,10 +149,10 @@ pub async fn sleep<L: Lock, H: Host, const N: usize, P: Policy>(
     (result, session.into_scratch())
 }
 
-async fn fall_asleep<L: Lock, H: Host, const N: usize, P: Policy>(
+/// CMD7 and CMD5. Returns how long the device may take for the latter.
+pub(super) async fn fall_asleep<L: Lock, H: Host, const N: usize, P: Policy>(
     session: &mut Session<'_, L, H, N, P>,
-    before: Before,
-) -> Result<Asleep, Failed> {
+) -> Result<u64, Failed> {
     let sleep_ns = times(session).await?.sleep_ns.clamp(SLEEP_NS_MIN, limits::SLEEP_NS);
     session.command(command::select_card(0)).await?;
     let answer = session.switch_then(emmc::sleep_awake(session.rca, true), sleep_ns).await;
@@ -157,7 +160,7 @@ async fn fall_asleep<L: Lock, H: Host, const N: usize, P: Policy>(
         // Not asleep: it must not stay deselected.
         let _ = session.command(command::select_card(session.rca)).await;
     }
-    answer.map(|()| Asleep { sleep_ns, before })
+    answer.map(|()| sleep_ns)
 }
 
 /// No device is given less time than this for it.
@@ -172,18 +175,19 @@ pub async fn awake<L: Lock, H: Host, const N: usize, P: Policy>(
 ) -> (Result<(), Error>, DmaBuf) {
     let mut session = Session::new(shared, scratch);
     session.rca = card.target.rca;
-    let result = wake(&mut session, asleep).await.map_err(|Failed| session.error);
+    let result = wake(&mut session, asleep.sleep_ns).await.map_err(|Failed| session.error);
     if result.is_ok() {
         give_back(shared, asleep.before);
     }
     (result, session.into_scratch())
 }
 
-async fn wake<L: Lock, H: Host, const N: usize, P: Policy>(
+/// CMD5, CMD7, and the status that says whether the device is back in `tran`.
+pub(super) async fn wake<L: Lock, H: Host, const N: usize, P: Policy>(
     session: &mut Session<'_, L, H, N, P>,
-    asleep: Asleep,
+    sleep_ns: u64,
 ) -> Result<(), Failed> {
-    session.switch_then(emmc::sleep_awake(session.rca, false), asleep.sleep_ns).await?;
+    session.switch_then(emmc::sleep_awake(session.rca, false), sleep_ns).await?;
     let select = command::select_card(session.rca);
     session.command(select).await?;
     let status: R1 = session.status_of(command::send_status(session.rca)).await?.r1();

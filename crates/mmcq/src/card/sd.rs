@@ -3,7 +3,8 @@
 use super::identify::power_cycle;
 use super::quirk::{self, Quirks};
 use super::session::{Failed, Session};
-use super::{Card, Family, Options, speed};
+use super::speed::Bounds;
+use super::{Card, Family, Options, uhs};
 use crate::engine::{Error, FlushBy, Target};
 use crate::host::{BusOp, Caps, Host, Timing, Width};
 use crate::sched::Policy;
@@ -43,15 +44,15 @@ pub(super) async fn bring_up<L: Lock, H: Host, const N: usize, P: Policy>(
     inquiry: Ocr,
     tried: &mut Option<Timing>,
 ) -> Result<Card, Failed> {
-    let caps = session.shared.with(|engine| *engine.host().caps());
+    let bounds = Bounds::of(&*session, &options);
     if inquiry.voltages() & Ocr::V27_36 == 0 {
         return session.refuse("the SD card does not run from 2.7 to 3.6 V");
     }
     let uhs = [Timing::Sdr12, Timing::Sdr25, Timing::Sdr50, Timing::Sdr104, Timing::Ddr50];
     let wants_18 = v2
-        && caps.signal18
-        && speed::width(&caps, &options, Width::W4) == Width::W4
-        && uhs.iter().any(|&timing| speed::allowed(&caps, &options, timing));
+        && bounds.signal18
+        && bounds.width(Width::W4) == Width::W4
+        && uhs.iter().any(|&timing| bounds.allow(timing));
     let mut ocr = power_up(session, v2, inquiry, wants_18).await?;
     let mut signal18 = false;
     if wants_18 && ocr.s18a() {
@@ -81,14 +82,14 @@ pub(super) async fn bring_up<L: Lock, H: Host, const N: usize, P: Policy>(
     let csd_words = session.command(command::send_csd(session.rca)).await?.words;
     let csd = session.parsed(Csd::parse_sd(&csd_words))?;
     session.busy_command(command::select_card(session.rca), limits::WRITE_XC_NS).await?;
-    let mut clock_hz = speed::clock(&caps, &options, limits_of(Timing::Legacy));
+    let mut clock_hz = bounds.clock(limits_of(Timing::Legacy));
     session.bus(BusOp::Clock(clock_hz)).await?;
     session.register(cmd::send_scr(), true, 8).await?;
     let mut sd = Sd { scr: [0; 8], ssr: [0; 64], switch: [0; 64], version2: v2, signal18 };
     session.copy(&mut sd.scr)?;
     let scr = session.parsed(Scr::parse(&sd.scr))?;
     let mut width = Width::W1;
-    if scr.width4 && speed::width(&caps, &options, Width::W4) == Width::W4 {
+    if scr.width4 && bounds.width(Width::W4) == Width::W4 {
         // The pull-up of DAT3 is the card detect of the one-bit days.
         session.app_command(cmd::set_clr_card_detect(false)).await?;
         session.app_command(cmd::set_bus_width(true)).await?;
@@ -103,9 +104,13 @@ pub(super) async fn bring_up<L: Lock, H: Host, const N: usize, P: Policy>(
         session.register(cmd::switch_func(SwitchFunc::CHECK), false, 64).await?;
         session.copy(&mut sd.switch)?;
         let offered = SwitchStatus::parse(&sd.switch);
-        if let Some((best, function)) = choose(&caps, &options, &offered, signal18, width) {
+        if let Some((best, function)) = choose(&bounds, &offered, signal18, width) {
             *tried = Some(best);
-            clock_hz = switch(session, &caps, &options, best, function).await?;
+            if P::RECOVERS && signal18 {
+                let set = uhs::before(&options, &offered, best, session.supply_ma());
+                session.register(cmd::switch_func(set), false, 64).await?;
+            }
+            clock_hz = switch(session, &bounds, best, function).await?;
             timing = best;
         }
     }
@@ -144,7 +149,12 @@ async fn power_up<L: Lock, H: Host, const N: usize, P: Policy>(
     s18r: bool,
 ) -> Result<Ocr, Failed> {
     let voltages = inquiry.voltages() & Ocr::V27_36;
-    let request = OcrRequest { voltages, hcs: v2, xpc: s18r, s18r, ho2t: false };
+    let xpc = match session.supply_ma() {
+        // Who has UHS-I has that much.
+        0 => s18r,
+        supply_ma => supply_ma >= uhs::XPC_MA,
+    };
+    let request = OcrRequest { voltages, hcs: v2, xpc, s18r, ho2t: false };
     for _ in 0..2 * limits::INIT_NS / POWER_UP_POLL_NS {
         let ocr = session.app_command(cmd::sd_send_op_cond(request)).await?.ocr();
         if ocr.ready() {
@@ -155,13 +165,14 @@ async fn power_up<L: Lock, H: Host, const N: usize, P: Policy>(
     session.refuse("the SD card never finishes power-up")
 }
 
-/// CMD11 and what belongs to it [SD 4.2.4.2].
+/// CMD11 and what belongs to it [SD 4.2.4.2], [SDHC 3.6.1]: the card holds all lines low before the voltage changes, and has
+/// let all of them go at the end. What failed is in no error: the caller goes on at 3.3 V, and takes the supply away first.
 pub(super) async fn voltage_switch<L: Lock, H: Host, const N: usize, P: Policy>(
     session: &mut Session<'_, L, H, N, P>,
 ) -> Result<(), Failed> {
     session.status_of(cmd::voltage_switch()).await?;
-    if !session.dat0_busy() {
-        return session.refuse("the card does not begin the voltage switch");
+    if !session.lines_are(0) {
+        return Err(Failed);
     }
     let hz = limits::IDENTIFY_MAX_HZ.max(session.shared.with(|engine| engine.host().caps().clock_hz.0));
     session.bus(BusOp::Clock(0)).await?;
@@ -169,27 +180,18 @@ pub(super) async fn voltage_switch<L: Lock, H: Host, const N: usize, P: Policy>(
     session.pause(2 * limits::VOLTAGE_CLOCK_OFF_NS).await?;
     session.bus(BusOp::Clock(hz)).await?;
     session.pause(limits::VOLTAGE_DAT_HIGH_NS).await?;
-    if session.dat0_busy() {
-        return session.refuse("the card does not finish the voltage switch");
-    }
-    Ok(())
+    if session.lines_are(0xf) { Ok(()) } else { Err(Failed) }
 }
 
 /// The fastest access mode (function of group 1) that all agree on.
-fn choose(
-    caps: &Caps,
-    options: &Options,
-    offered: &SwitchStatus,
-    signal18: bool,
-    width: Width,
-) -> Option<(Timing, u8)> {
+fn choose(bounds: &Bounds, offered: &SwitchStatus, signal18: bool, width: Width) -> Option<(Timing, u8)> {
     const UHS: [(Timing, u8); 5] =
         [(Timing::Sdr104, 3), (Timing::Sdr50, 2), (Timing::Ddr50, 4), (Timing::Sdr25, 1), (Timing::Sdr12, 0)];
     const PLAIN: [(Timing, u8); 1] = [(Timing::HighSpeed, 1)];
     let modes: &[(Timing, u8)] = if signal18 { &UHS } else { &PLAIN };
     modes.iter().copied().find(|&(timing, function)| {
         offered.supports(Group::AccessMode, function)
-            && speed::allowed(caps, options, timing)
+            && bounds.allow(timing)
             && (!signal18 || width == Width::W4)
     })
 }
@@ -220,31 +222,18 @@ pub(super) async fn retune<L: Lock, H: Host, const N: usize, P: Policy>(
 /// Goes to an access mode: card, host, clock, tuning. Returns the clock.
 async fn switch<L: Lock, H: Host, const N: usize, P: Policy>(
     session: &mut Session<'_, L, H, N, P>,
-    caps: &Caps,
-    options: &Options,
+    bounds: &Bounds,
     timing: Timing,
     function: u8,
 ) -> Result<u32, Failed> {
-    let uhs = timing != Timing::HighSpeed;
-    let mut set = SwitchFunc::SET.with(Group::AccessMode, function);
-    if uhs {
-        // 800 mA if the card can: a card at its default limit of 200 mA may refuse to be fast. What it does not offer it leaves as it is.
-        set = set.with(Group::PowerLimit, if timing == Timing::Sdr12 { 0 } else { 3 });
-    }
-    session.register(cmd::switch_func(set), false, 64).await?;
-    let mut selected = SwitchStatus::parse(session.bytes()?).selected(Group::AccessMode);
-    if selected != Some(function) && uhs {
-        let plain = SwitchFunc::SET.with(Group::AccessMode, function);
-        session.register(cmd::switch_func(plain), false, 64).await?;
-        selected = SwitchStatus::parse(session.bytes()?).selected(Group::AccessMode);
-    }
-    if selected != Some(function) {
+    session.register(cmd::switch_func(SwitchFunc::SET.with(Group::AccessMode, function)), false, 64).await?;
+    if SwitchStatus::parse(session.bytes()?).selected(Group::AccessMode) != Some(function) {
         return session.refuse("the SD card refuses the access mode it offers");
     }
     session.bus(BusOp::Timing(timing)).await?;
-    let clock_hz = speed::clock(caps, options, limits_of(timing));
+    let clock_hz = bounds.clock(limits_of(timing));
     session.bus(BusOp::Clock(clock_hz)).await?;
-    if tuned(timing, caps.timings) {
+    if tuned(timing, bounds.timings) {
         session.tune(cmd::send_tuning_block(), 64, limits::TUNING_BLOCKS).await?;
     }
     session.status_of(command::send_status(session.rca)).await?;

@@ -186,6 +186,17 @@ impl<'a, L: Lock, H: Host, const N: usize, P: Policy> Session<'a, L, H, N, P> {
         self.shared.with(|engine| engine.host().dat0_busy())
     }
 
+    /// What the host's supply gives the card, in mA; 0: not known, and nobody asks in lean firmware.
+    pub fn supply_ma(&self) -> u16 {
+        if P::RECOVERS { self.shared.with(|engine| engine.host().supply_ma()) } else { 0 }
+    }
+
+    /// Do DAT3 to DAT0 have these levels?
+    #[inline(never)]
+    pub fn lines_are(&self, levels: u8) -> bool {
+        self.shared.with(|engine| engine.host().dat_levels() == levels)
+    }
+
     /// Reads `bytes` (at most 512) of register data by a command, or by CMD55 and the command;
     /// [`bytes`](Self::bytes) has them then.
     #[inline(never)]

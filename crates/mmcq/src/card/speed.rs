@@ -1,7 +1,10 @@
 //! Which timings host and card share, best first.
 
+use super::session::Session;
 use super::{Card, Options};
-use crate::host::{Caps, Timing, Width};
+use crate::host::{Caps, Host, Timing, Width};
+use crate::sched::Policy;
+use crate::task::Lock;
 
 /// The timings that cannot be reached without this one, itself included, as bits.
 pub(super) fn and_those_that_need(timing: Timing) -> u16 {
@@ -34,17 +37,47 @@ pub(super) fn no_faster(options: Options, card: &Card) -> Options {
     Options { without, max_width: if narrow { Width::W1 } else { options.max_width }, ..options }
 }
 
-/// May this timing be tried?
-pub(super) fn allowed(caps: &Caps, options: &Options, timing: Timing) -> bool {
-    caps.can(timing) && options.without & Caps::timing_bit(timing) == 0
+/// What controller, board and program allow together.
+#[derive(Clone, Copy)]
+pub(super) struct Bounds {
+    min_hz: u32,
+    pub max_hz: u32,
+    max_width: Width,
+    /// As [`Caps::timings`].
+    pub timings: u16,
+    /// 1.8 V signalling.
+    pub signal18: bool,
 }
 
-/// The clock for a timing whose own limit is `max_hz`.
-pub(super) fn clock(caps: &Caps, options: &Options, max_hz: u32) -> u32 {
-    max_hz.min(caps.clock_hz.1).min(options.max_clock_hz).max(caps.clock_hz.0)
-}
+impl Bounds {
+    pub fn of<L: Lock, H: Host, const N: usize, P: Policy>(
+        session: &Session<'_, L, H, N, P>,
+        options: &Options,
+    ) -> Self {
+        session.shared.with(|engine| {
+            let caps = engine.host().caps();
+            Bounds {
+                min_hz: caps.clock_hz.0,
+                max_hz: caps.clock_hz.1.min(options.max_clock_hz),
+                max_width: caps.width.min(options.max_width),
+                timings: caps.timings & !(options.without & !Caps::SDR50_TUNED),
+                signal18: caps.signal18,
+            }
+        })
+    }
 
-/// The widest bus that all agree on.
-pub(super) fn width(caps: &Caps, options: &Options, card: Width) -> Width {
-    caps.width.min(options.max_width).min(card)
+    /// May this timing be tried?
+    pub fn allow(&self, timing: Timing) -> bool {
+        self.timings & Caps::timing_bit(timing) != 0
+    }
+
+    /// The clock for a timing whose own limit is `max_hz`.
+    pub fn clock(&self, max_hz: u32) -> u32 {
+        max_hz.min(self.max_hz).max(self.min_hz)
+    }
+
+    /// The widest bus that all agree on.
+    pub fn width(&self, card: Width) -> Width {
+        self.max_width.min(card)
+    }
 }

@@ -3,6 +3,7 @@
 
 use super::maintain::{BKOPS_NS, Urgency};
 use super::quirk::Quirks;
+use super::rest::Rest;
 use super::session::{Failed, Session};
 use super::{Card, Family, Options, emmc, extension};
 use crate::engine::{Error, FlushBy};
@@ -26,11 +27,14 @@ pub struct Upkeep {
     /// No other card is brought up, nor one that comes after a removal, which might have been somewhere else meanwhile: the engine has no card then, until
     /// somebody calls [`bring_up`](super::bring_up).
     pub same_card: bool,
+    /// What the keeper switches off while nothing uses the card.
+    pub rest: Rest,
 }
 
 impl Upkeep {
     /// Urgent background work, and tunings as often as the controller says; cards may come and go.
-    pub const DEFAULT: Upkeep = Upkeep { exceptions: false, retune_every_ns: None, same_card: false };
+    pub const DEFAULT: Upkeep =
+        Upkeep { exceptions: false, retune_every_ns: None, same_card: false, rest: Rest::Never };
 }
 
 impl Default for Upkeep {
@@ -101,8 +105,11 @@ pub(super) fn begin<L: Lock, H: Host, const N: usize, P: Policy>(
             Some(ns) => ns,
             None => engine.host().retune_ns(),
         };
-        engine.look_after(matches!(card.family, Family::Emmc(_)), every_ns, now_ns);
+        let rest_after_ns = options.upkeep.rest.after_ns();
+        engine.look_after(matches!(card.family, Family::Emmc(_)), every_ns, rest_after_ns, now_ns);
     });
+    // What is due, and when, may be another time now.
+    shared.poll();
 }
 
 /// What a device that shows its exception bit wants. `None`: nothing new.

@@ -67,6 +67,22 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         }
     }
 
+    /// A request without memory goes on to its end although its owner is gone; its result is dropped.
+    pub(crate) fn detach(&mut self, id: SlotId) {
+        let slot = self.slots.at_mut(id.index);
+        if slot.generation != id.generation {
+            return;
+        }
+        match slot.state {
+            State::Free | State::Lost => {}
+            State::Done => {
+                self.fresh &= !(1 << id.index);
+                self.slots.release(id.index);
+            }
+            _ => slot.orphan = true,
+        }
+    }
+
     /// What a flush was to report of the writes before it, the next one does if nobody has heard this one's result.
     #[cold]
     pub(super) fn told_nobody(&mut self, index: u8) {

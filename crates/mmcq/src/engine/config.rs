@@ -189,6 +189,8 @@ pub struct Stats {
     pub tunings: u64,
     /// Background works of a card that were done to their end because it asked for them.
     pub background_works: u64,
+    /// Times that an unused card was put to rest ([`Rest`](crate::card::Rest)).
+    pub rests: u64,
 }
 
 impl Stats {
@@ -216,6 +218,7 @@ impl Stats {
         durable_flushes: 0,
         tunings: 0,
         background_works: 0,
+        rests: 0,
     };
 }
 

@@ -451,7 +451,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             completed,
             deferred,
             card_irq: self.card_irq,
-            help: P::RECOVERS && self.helping.wanted(),
+            help: P::RECOVERS && self.helping.calls(),
             next_deadline_ns: self.next_deadline_ns(),
         }
     }

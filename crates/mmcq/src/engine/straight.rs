@@ -109,7 +109,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             || self.io_run != 0
             || self.chain_until_ns != 0
             || !self.memory.area.is_user();
-        let wrong = self.stopped || self.barred || self.incident.open || self.helping.wanted();
+        let wrong = self.stopped || self.barred || self.incident.open || self.helping.calls();
         io || self.card_irq || wrong
     }
 

@@ -4,6 +4,7 @@
 //! as soon as nobody waits, and one from which on everybody waits for it. So an idle card is looked after at once, a busy one in time, and a card that
 //! nobody uses is left alone: who tunes what is not used burns power for nothing.
 
+use super::phases::Stage;
 use super::slot::NONE;
 use super::{Engine, Help};
 use crate::host::Host;
@@ -38,6 +39,9 @@ pub(super) struct Upkeep {
     tuned_transfers: u64,
     /// The controller has asked for one, while something else was done.
     tune_soon: bool,
+    /// The card rests after so long a pause, [`NEVER`]: it does not; and not before so long after this time.
+    rest_after_ns: u64,
+    rest_from_ns: u64,
 }
 
 impl Upkeep {
@@ -52,6 +56,8 @@ impl Upkeep {
         tuned_ns: 0,
         tuned_transfers: 0,
         tune_soon: false,
+        rest_after_ns: NEVER,
+        rest_from_ns: 0,
     };
 
     /// It may be another card that is tuned now, or tells something.
@@ -70,19 +76,33 @@ impl Upkeep {
 
     fn plan(&mut self) {
         let look_ns = if self.seen { self.look_ns } else { NEVER };
-        self.due_ns = look_ns.min(self.work_by_ns).min(self.tune_ns());
+        // A rest is never due, but an engine without requests must look when it begins.
+        let rest_ns = if self.rest_after_ns == NEVER { NEVER } else { NEVER - 1 };
+        self.due_ns = look_ns.min(self.work_by_ns).min(self.tune_ns()).min(rest_ns);
     }
 }
 
 impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
-    /// What the keeper looks after from now on: exceptions, and a tuning so often (0: none).
-    pub(crate) fn look_after(&mut self, exceptions: bool, tune_every_ns: u64, now_ns: u64) {
+    /// What the keeper looks after from now on: exceptions, a tuning so often (0: none), and a rest after so
+    /// long a pause ([`u64::MAX`]: none).
+    pub(crate) fn look_after(
+        &mut self,
+        exceptions: bool,
+        tune_every_ns: u64,
+        rest_after_ns: u64,
+        now_ns: u64,
+    ) {
         if self.upkeep.tune_every_ns == 0 {
             self.upkeep.tuned_ns = now_ns;
         }
         (self.upkeep.listens, self.upkeep.tune_every_ns) = (exceptions, tune_every_ns);
+        (self.upkeep.rest_after_ns, self.upkeep.rest_from_ns) = (rest_after_ns, now_ns);
         self.helping.keeper = P::RECOVERS;
         self.upkeep.plan();
+        if P::RECOVERS && rest_after_ns != NEVER && self.stage == Stage::Idle {
+            // Perhaps no request ever comes.
+            self.go_idle(now_ns);
+        }
     }
 
     /// A status that says more than that all is well.
@@ -152,12 +172,33 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
                 self.upkeep.look_ns = now_ns.saturating_add(LOOK_AGAIN_NS);
                 self.upkeep.plan();
             }
+            Help::Rest => self.upkeep.rest_from_ns = now_ns.saturating_add(LOOK_AGAIN_NS),
             _ => self.tuned(now_ns),
         }
     }
 
+    /// The card rests: whatever comes now waits until the keeper has woken it.
+    pub(crate) fn rest_begins(&mut self, now_ns: u64) {
+        self.stats.rests += 1;
+        self.helping.rest_begins();
+        if self.stage == Stage::Idle {
+            self.go_idle(now_ns);
+        }
+    }
+
+    /// Is there a reason to wake the card?
+    pub(crate) fn rest_is_over(&self) -> bool {
+        self.somebody_waits() || !self.helping.rests()
+    }
+
+    /// The card is awake. The next rest is a pause away at least.
+    pub(crate) fn rest_ends(&mut self, now_ns: u64) {
+        self.helping.rest_ends();
+        self.upkeep.rest_from_ns = now_ns;
+    }
+
     /// Chores and their times, for a moment in which nobody waits or one in which somebody does.
-    fn chores(&self, quiet: bool) -> [(u64, Help); 3] {
+    fn chores(&self, quiet: bool) -> [(u64, Help); 4] {
         let upkeep = &self.upkeep;
         let quiet_ns = self.began_ns.saturating_add(QUIET_NS);
         let tune_ns = match upkeep.tune_ns() {
@@ -172,7 +213,19 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             by_ns => by_ns,
         };
         let look_ns = if upkeep.seen { upkeep.look_ns } else { NEVER };
-        [(tune_ns, Help::Retune), (look_ns, Help::Exception), (work_ns, Help::Background)]
+        let rest_ns = match upkeep.rest_after_ns {
+            after_ns if quiet && after_ns != NEVER => {
+                let ended_ns = self.last.map_or(0, |last| last.ended_ns);
+                upkeep.rest_from_ns.max(self.began_ns).max(ended_ns).saturating_add(after_ns)
+            }
+            _ => NEVER,
+        };
+        [
+            (tune_ns, Help::Retune),
+            (look_ns, Help::Exception),
+            (work_ns, Help::Background),
+            (rest_ns, Help::Rest),
+        ]
     }
 
     /// Something is due, or nobody waits and something will be. True: it has been asked for, and the engine is stopped.
@@ -184,7 +237,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             self.upkeep.due_ns = NEVER;
             return false;
         }
-        if self.target.is_none() || self.incident.open {
+        if self.target.is_none() || self.incident.open || self.helping.asks() {
             return false;
         }
         let Some((at_ns, help)) = self.chores(quiet).into_iter().min_by_key(|&(at_ns, _)| at_ns) else {

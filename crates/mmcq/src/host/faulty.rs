@@ -410,6 +410,14 @@ impl<H: Host, const M: usize> Host for Faulty<H, M> {
         self.inner.dat0_busy()
     }
 
+    fn dat_levels(&self) -> u8 {
+        self.inner.dat_levels()
+    }
+
+    fn supply_ma(&self) -> u16 {
+        self.inner.supply_ma()
+    }
+
     fn present(&self) -> bool {
         match self.absent.get() {
             0 | 1 => self.inner.present(),

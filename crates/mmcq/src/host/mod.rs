@@ -3,6 +3,7 @@
 //! A driver starts phases and acknowledges events; it never blocks, spins without a bound, or decides order. All waiting
 //! is done by whoever calls it, with deadlines the engine keeps. Read first: [`Host`].
 
+pub mod bounce;
 pub mod dma;
 pub mod faulty;
 pub(crate) mod pio;
@@ -417,14 +418,25 @@ pub trait Host {
     /// Begins or continues a bus operation: call with the same `op` until it is `Done` or `Failed`. `first` marks the beginning.
     fn set_bus(&mut self, op: BusOp, first: bool, now_ns: u64) -> Step;
 
-    /// Is DAT0 (during a voltage switch: are DAT0 to DAT3) held low by the card?
+    /// Is DAT0 held low by the card?
     fn dat0_busy(&self) -> bool;
+
+    /// Levels of DAT3 to DAT0 in bits 3 to 0, for the voltage switch [SDHC 3.6.1]. A driver that sees DAT0 alone
+    /// takes it for all four.
+    fn dat_levels(&self) -> u8 {
+        if self.dat0_busy() { 0 } else { 0xf }
+    }
 
     /// Is a card in the slot?
     fn present(&self) -> bool;
 
     /// How long a tuning lasts, by the controller's own account [SDHC 2.2.25]; 0: it does not say, or asks by itself ([`Events::retune`]).
     fn retune_ns(&self) -> u64 {
+        0
+    }
+
+    /// Current that the supply gives a card at 2.7 to 3.6 V, in mA [SDHC 2.2.26]; 0: not known.
+    fn supply_ma(&self) -> u16 {
         0
     }
 

@@ -18,6 +18,7 @@ impl SdCard {
         let stays = self.config.quirks.stuck_1v8 && self.voltage.is_18();
         if !stays {
             self.voltage = Voltage::High;
+            self.voltage_stuck = 0;
         }
     }
 
@@ -230,6 +231,14 @@ impl Card for SdCard {
 
     fn switching_voltage(&self, now_ns: u64) -> bool {
         self.bus.powered && self.voltage.lines_low(now_ns)
+    }
+
+    fn lines_low(&self, now_ns: u64) -> u8 {
+        match self.switching_voltage(now_ns) {
+            true => 0xf,
+            false if self.bus.powered && self.voltage.is_18() => self.voltage_stuck,
+            false => 0,
+        }
     }
 
     fn write_protect_switch(&self) -> bool {

@@ -237,6 +237,8 @@ impl SdCard {
                 reply
             }
             strike => {
+                // It keeps one of them low.
+                self.voltage_stuck = if let Some(Strike::Line(line)) = strike { 1 << (line & 3) } else { 0 };
                 self.voltage_late_ns = if let Some(Strike::Late(ns)) = strike { ns } else { 0 };
                 self.voltage = Voltage::Low;
                 reply

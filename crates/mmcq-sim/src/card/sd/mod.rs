@@ -73,8 +73,9 @@ pub struct SdCard {
     bus: BusState,
     power: PowerUp,
     voltage: Voltage,
-    /// More time until the lines are let go.
+    /// More time until the lines are let go, and those that never are.
     voltage_late_ns: u64,
+    voltage_stuck: u8,
     state: State,
     status: Status,
     app: bool,
@@ -114,6 +115,7 @@ impl SdCard {
             power: PowerUp::default(),
             voltage: Voltage::High,
             voltage_late_ns: 0,
+            voltage_stuck: 0,
             state: State::Idle,
             status: Status::default(),
             app: false,

@@ -38,6 +38,8 @@ pub enum Help {
     Exception,
     /// The card's background work can be done now.
     Background,
+    /// Nothing has used the card for a while: it can rest until something does.
+    Rest,
     /// None any more, by order of the program ([`Engine::dismiss_keeper`]).
     Dismissed,
 }
@@ -48,6 +50,8 @@ pub(in super::super) struct Helping {
     asked: Option<Help>,
     /// The keeper has heard.
     taken: bool,
+    /// It lets the card rest; it is to wake it.
+    rest: Resting,
     /// There is one.
     pub keeper: bool,
     waker: Option<Waker>,
@@ -62,6 +66,7 @@ impl Helping {
     pub const NONE: Helping = Helping {
         asked: None,
         taken: false,
+        rest: Resting::No,
         keeper: false,
         waker: None,
         until_ns: u64::MAX,
@@ -69,13 +74,50 @@ impl Helping {
         cycle_ns: 0,
     };
 
-    pub fn wanted(&self) -> bool {
+    /// Is the keeper asked for something, heard or not?
+    pub fn asks(&self) -> bool {
+        self.asked.is_some()
+    }
+
+    /// Is there something that the keeper has not heard?
+    fn wanted(&self) -> bool {
         self.asked.is_some() && !self.taken
     }
 
-    pub fn forget(&mut self) {
-        (self.asked, self.taken) = (None, false);
+    /// Is the keeper to be woken?
+    pub fn calls(&self) -> bool {
+        self.wanted() || self.rest == Resting::Over
     }
+
+    pub fn forget(&mut self) {
+        (self.asked, self.taken, self.rest) = (None, false, Resting::No);
+    }
+
+    /// The keeper has put the card to rest. Nothing limits how long that lasts.
+    pub fn rest_begins(&mut self) {
+        if self.asked == Some(Help::Rest) && self.taken {
+            (self.rest, self.until_ns) = (Resting::Yes, u64::MAX);
+        }
+    }
+
+    /// Does the card rest, and is it to go on?
+    pub fn rests(&self) -> bool {
+        self.rest == Resting::Yes
+    }
+
+    /// The keeper has woken the card, or tries to.
+    pub fn rest_ends(&mut self) {
+        self.rest = Resting::No;
+    }
+}
+
+/// How far a rest of the card has got.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Resting {
+    No,
+    Yes,
+    /// A request waits, or the keeper is to end.
+    Over,
 }
 
 impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
@@ -100,6 +142,11 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     /// It does so when it is polled next: wake it.
     pub fn dismiss_keeper(&mut self) -> bool {
         let free = self.helping.keeper && self.helping.asked.is_none();
+        if P::RECOVERS && self.helping.rests() {
+            // First the card is woken.
+            self.helping.rest = Resting::Over;
+            self.wake_ns = 0;
+        }
         if P::RECOVERS && free {
             (self.helping.asked, self.helping.taken) = (Some(Help::Dismissed), false);
             self.close_straight();
@@ -114,8 +161,9 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             return;
         }
         self.helping.keeper = waker.is_some();
-        if waker.is_none() && self.helping.asked == Some(Help::Dismissed) {
+        if waker.is_none() && matches!(self.helping.asked, Some(Help::Dismissed | Help::Rest)) {
             self.helping.forget();
+            self.restop();
         }
         self.helping.waker = waker.cloned();
         if waker.is_some() {
@@ -126,7 +174,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
 
     /// The waker of help that is needed.
     pub fn take_help_waker(&mut self) -> Option<Waker> {
-        if self.helping.wanted() { self.helping.waker.take() } else { None }
+        if self.helping.calls() { self.helping.waker.take() } else { None }
     }
 
     /// Help has come, or not. `Ok`: the card is in `tran`, and this is what is to be known of it; queued requests go on. An error leads to the next rung of the ladder, and at last
@@ -138,7 +186,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         let Some(help) = self.helping.asked else { return };
         self.helping.forget();
         self.retune = false;
-        let chore = matches!(help, Help::Exception | Help::Background);
+        let chore = matches!(help, Help::Exception | Help::Background | Help::Rest);
         if result.is_err() {
             self.put_off(help, now_ns);
         } else if !chore {
@@ -179,7 +227,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
 
     fn next_help(&mut self, help: Help, error: Error, now_ns: u64) {
         match help {
-            Help::Exception | Help::Background | Help::Dismissed => {}
+            Help::Exception | Help::Background | Help::Rest | Help::Dismissed => {}
             // A mode that is not tuned is no worse for that; a bus that is well need not be slower.
             Help::Retune | Help::Slower if matches!(error, Error::Unsupported) => {}
             Help::Retune if self.incident.spend(Rung::Slower) => self.ask(Help::Slower, now_ns),
@@ -247,7 +295,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         self.helping.until_ns = match help {
             Help::Inserted | Help::Removed => now_ns.saturating_add(NEW_CARD_NS),
             // Nothing is wrong: a keeper who does not even begin keeps nobody waiting.
-            Help::Retune | Help::Exception | Help::Background if !self.incident.open => {
+            Help::Retune | Help::Exception | Help::Background | Help::Rest if !self.incident.open => {
                 now_ns.saturating_add(UNHELPED_NS)
             }
             Help::Slower if !self.incident.open => now_ns.saturating_add(super::INCIDENT_NS),
@@ -332,9 +380,12 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             }
             return false;
         }
+        if self.helping.rests() && self.somebody_waits() {
+            self.helping.rest = Resting::Over;
+        }
         let help_ns = if self.helping.asked.is_none() {
             u64::MAX
-        } else if self.helping.wanted() && self.helping.waker.is_some() {
+        } else if self.helping.calls() && self.helping.waker.is_some() {
             // Nobody has been woken yet.
             now_ns
         } else {

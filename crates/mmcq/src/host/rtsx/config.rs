@@ -3,9 +3,56 @@
 use crate::host::{DmaError, Width};
 use core::fmt;
 
+/// Realtek, as PCI numbers vendors.
+const VENDOR: u16 = 0x10ec;
+
+/// A chip whose registers are those of this driver. Registers do not tell; the PCI function does.
+///
+/// The RTL8411 family switches its power in another way, and the chips from RTS5260 on have another PLL or another
+/// power: the driver must not touch those.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Chip {
+    /// 10ec:5209.
+    Rts5209,
+    /// 10ec:5227.
+    Rts5227,
+    /// 10ec:522a.
+    Rts522a,
+    /// 10ec:5229.
+    Rts5229,
+    /// 10ec:5249.
+    Rts5249,
+    /// 10ec:524a.
+    Rts524a,
+    /// 10ec:525a.
+    Rts525a,
+}
+
+impl Chip {
+    /// The chip behind the PCI function with these IDs.
+    ///
+    /// # Errors
+    /// [`SetupError::Chip`] for any other.
+    pub const fn of_pci(vendor: u16, device: u16) -> Result<Chip, SetupError> {
+        Ok(match (vendor, device) {
+            (VENDOR, 0x5209) => Chip::Rts5209,
+            (VENDOR, 0x5227) => Chip::Rts5227,
+            (VENDOR, 0x522a) => Chip::Rts522a,
+            (VENDOR, 0x5229) => Chip::Rts5229,
+            (VENDOR, 0x5249) => Chip::Rts5249,
+            (VENDOR, 0x524a) => Chip::Rts524a,
+            (VENDOR, 0x525a) => Chip::Rts525a,
+            _ => return Err(SetupError::Chip { vendor, device }),
+        })
+    }
+}
+
 /// A reader and how it is wired.
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
+    /// Which chip it is.
+    pub chip: Chip,
     /// Data of an open transfer can be moved without a command:
     /// [`Caps::continue_data`](crate::host::Caps::continue_data).
     pub continue_data: bool,
@@ -34,8 +81,9 @@ pub struct Config {
 
 impl Config {
     /// A reader with everything, in a slot.
-    pub const fn new() -> Self {
+    pub const fn new(chip: Chip) -> Self {
         Config {
+            chip,
             continue_data: true,
             busy_after_data: false,
             coherent: false,
@@ -49,18 +97,19 @@ impl Config {
     }
 }
 
-impl Default for Config {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 /// Why there is no driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SetupError {
     /// The registers read as all ones: clock off, or nothing there.
     Gone,
+    /// The PCI function is none of those that the driver knows.
+    Chip {
+        /// Its vendor.
+        vendor: u16,
+        /// Its device.
+        device: u16,
+    },
     /// The list's memory cannot be mapped, or lies where the chip cannot reach (32 bits).
     List(DmaError),
     /// The same of the table's.
@@ -71,6 +120,10 @@ impl fmt::Display for SetupError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             SetupError::Gone => f.write_str("rtsx: BIPR reads as all ones, expected a reader"),
+            SetupError::Chip { vendor, device } => write!(
+                f,
+                "rtsx: PCI {vendor:04x}:{device:04x}, expected 10ec:5209, 5227, 522a, 5229, 5249, 524a or 525a"
+            ),
             SetupError::List(why) => write!(f, "rtsx: list of operations cannot be used for DMA: {why:?}"),
             SetupError::Table(why) => {
                 write!(f, "rtsx: scatter/gather table cannot be used for DMA: {why:?}")

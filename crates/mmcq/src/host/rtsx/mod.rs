@@ -1,4 +1,4 @@
-//! Realtek's PCIe card reader (RTS5209 and its successors).
+//! Realtek's PCIe card readers: RTS5209 and those of its successors that [`Chip`] names.
 //!
 //! Read first: `regs.rs` (the registers), `list.rs` (what the chip fetches from memory), then `phase.rs` (how
 //! a phase starts), `events.rs` (how it ends), `bus.rs` (power, clock, timing, reset) and `tuning.rs`.
@@ -45,7 +45,7 @@ use crate::host::{
     Timing, Width,
 };
 use bus::Bus;
-pub use config::{Config, SetupError};
+pub use config::{Chip, Config, SetupError};
 use core::ptr::NonNull;
 pub use list::Buffers;
 use phase::Active;
@@ -86,8 +86,6 @@ struct Condition {
     uncleared: bool,
     /// The SD clock runs between transfers too; the next list stops that.
     toggling: bool,
-    /// CMD11 was the last command: all of DAT3 to DAT0 tell about the voltage switch.
-    switching: bool,
 }
 
 impl<R: Regs, D: Dma> Rtsx<R, D> {
@@ -238,11 +236,14 @@ impl<R: Regs, D: Dma> Host for Rtsx<R, D> {
     }
 
     fn dat0_busy(&self) -> bool {
+        self.dat_levels() & 1 == 0
+    }
+
+    fn dat_levels(&self) -> u8 {
         if self.bus.in_progress() {
-            return false;
+            return 0xf;
         }
-        let Ok(levels) = self.port.fetch(SD_BUS_STAT) else { return false };
-        if self.state.switching { levels & BUS_DAT == 0 } else { levels & BUS_DAT0 == 0 }
+        self.port.fetch(SD_BUS_STAT).map_or(0xf, |levels| (levels & BUS_DAT) >> 1)
     }
 
     fn present(&self) -> bool {

@@ -93,7 +93,7 @@ impl<R: Regs, D: Dma> Rtsx<R, D> {
             self.port.regs.write32(BIPR, super::events::OF_PHASE);
         }
         let toggling = phase.command.index == VOLTAGE_SWITCH;
-        self.state = Condition { toggling, switching: toggling, ..Condition::default() };
+        self.state = Condition { toggling, ..Condition::default() };
         // Before the chip is told, or a fast failure would find nobody.
         self.active = Some(Active { command: phase.command, work, seen: 0, response: None });
         let direction = phase.data.filter(|_| work.needs() & INT_DATA != 0).map(|data| data.direction);

@@ -221,7 +221,6 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         (self.active, self.quick) = (None, NEVER);
         self.forget_beside();
         self.idle = false;
-        self.switching = false;
     }
 
     fn reset(&mut self, bits: u8, then: u8, now_ns: u64) {

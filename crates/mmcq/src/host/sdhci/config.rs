@@ -74,7 +74,14 @@ impl Quirks {
     /// [`Caps::signal18_fixed`].
     pub const FIXED_18: Quirks = Quirks(1 << 29);
 
-    const NAMED: [(&'static str, Quirks); 30] = [
+    /// A command without busy (R1) that is sent as one with busy (R1b) ends with a Transfer Complete too, each time. Saves two register writes
+    /// for each. To be set only for a controller on which it was seen: see [`QEMU`](Self::QEMU).
+    pub const R1_WITH_TC: Quirks = Quirks(1 << 30);
+
+    /// QEMU's `sdhci-pci` (PCI 1b36:0007), seen in QEMU 7.2 with its SD card.
+    pub const QEMU: Quirks = Self::R1_WITH_TC;
+
+    const NAMED: [(&'static str, Quirks); 31] = [
         ("no-busy-irq", Self::NO_BUSY_IRQ),
         ("no-dat0-level", Self::NO_DAT0_LEVEL),
         ("broken-adma", Self::BROKEN_ADMA),
@@ -105,6 +112,7 @@ impl Quirks {
         ("stop-with-tc", Self::STOP_WITH_TC),
         ("clock-before-reset", Self::CLOCK_BEFORE_RESET),
         ("fixed-18", Self::FIXED_18),
+        ("r1-with-tc", Self::R1_WITH_TC),
     ];
 
     /// The quirk of this name: that of the constant, in small letters with hyphens (`no-busy-irq`).
@@ -164,6 +172,8 @@ pub struct Config {
     pub width: Width,
     /// The card is soldered: presence is never asked.
     pub fixed: bool,
+    /// Current that the card's supply gives, in mA; 0: what Maximum Current Capabilities says [SDHC 2.2.26].
+    pub supply_ma: u16,
     /// Timings beyond those announced, as [`Caps::timing_bit`]s: HS200, HS400 and enhanced strobe of eMMC
     /// have no bit in the capabilities.
     pub extra_timings: u16,
@@ -186,6 +196,7 @@ impl Config {
             max_clock_hz: u32::MAX,
             width: Width::W8,
             fixed: false,
+            supply_ma: 0,
             extra_timings: 0,
             hs400_mode: super::regs::UHS_HS400 as u8,
             hs400es_mode: super::regs::UHS_HS400ES as u8,

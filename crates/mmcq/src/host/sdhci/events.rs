@@ -2,7 +2,7 @@
 
 use super::Sdhci;
 use super::config::Quirks;
-use super::phase::{Active, Automatic, BOUNDARY_BYTES, NOT_TWICE, Work};
+use super::phase::{Active, Automatic, BOUNDARY_BYTES, Work};
 use super::regs::*;
 use crate::host::{Cause, Direction, Dma, Done, Events, Fault, Plain, Regs, Segment, Stage};
 use crate::plant::{self, Bug};
@@ -33,7 +33,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         let status = self.port.read32(INT_STATUS) & self.own_bits;
         // Bits that are missing, or beyond those that are expected.
         if status != self.quick || plant::any() {
-            return Err(self.take_unusual(status, segments));
+            return Err(self.take_others(status, segments));
         }
         self.port.write32(INT_STATUS, status);
         self.quick = NEVER;
@@ -49,19 +49,9 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         Ok(plain)
     }
 
-    /// Any other end. A command that was sent as if the card might be busy is over with its response all the same.
+    /// Any other end.
     #[cold]
     #[inline(never)]
-    fn take_unusual(&mut self, status: u32, segments: &[Segment]) -> Events {
-        let twice =
-            self.active.is_some_and(|active| active.work == Work::Command && active.resp == Resp::R1b);
-        let events = self.take_others(status, segments);
-        if twice && events.phase.is_some() && status & INT_TRANSFER == 0 {
-            self.ends_twice = NOT_TWICE;
-        }
-        events
-    }
-
     fn take_others(&mut self, status: u32, segments: &[Segment]) -> Events {
         let mut events = Events::default();
         if status == 0 && self.active.is_none_or(|active| active.work != Work::Tuning) {

@@ -32,7 +32,7 @@ use capabilities::{ByCpu, Model};
 pub use config::{Config, InitError, Quirks, TransferMode};
 use core::ptr::NonNull;
 use events::{ALL_BITS, NEVER};
-use phase::{Active, Automatic, NOT_TWICE, Transfer};
+use phase::{Active, Automatic, Transfer};
 use port::Port;
 use regs::*;
 pub use table::Table;
@@ -53,8 +53,8 @@ pub struct Sdhci<R: Regs, D: Dma, const DESCRIPTORS: usize> {
     active: Option<Active>,
     /// The status that ends it well, if it has an R1 and the CPU has nothing to do: all of it, come at once. [`NEVER`]: another phase, or none.
     quick: u32,
-    /// How many commands without busy have ended with a Transfer Complete; see [`Sdhci::start_short`].
-    ends_twice: u8,
+    /// [`Quirks::R1_WITH_TC`], and not yet disproved.
+    r1_with_tc: bool,
     /// What it has the controller send by itself.
     auto: Automatic,
     /// A command has gone beside the data of the phase in progress, or has not been finished since.
@@ -67,8 +67,6 @@ pub struct Sdhci<R: Regs, D: Dma, const DESCRIPTORS: usize> {
     idle: bool,
     /// The last phase wrote, or made the card busy: how that went is in the next answer.
     programs: bool,
-    /// CMD11 was the last command: all of DAT3 to DAT0 tell about the voltage switch.
-    switching: bool,
     shadow: Shadow,
 }
 
@@ -130,14 +128,13 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
             caps,
             active: None,
             quick: NEVER,
-            ends_twice: if model.busy == BusyDetect::Interrupt { 0 } else { NOT_TWICE },
+            r1_with_tc: config.quirks.has(Quirks::R1_WITH_TC) && model.busy == BusyDetect::Interrupt,
             auto: Automatic::Nothing,
             beside: None,
             own_bits: ALL_BITS,
             transfer: Transfer::default(),
             idle: false,
             programs: false,
-            switching: false,
             shadow: Shadow::default(),
         })
     }
@@ -262,7 +259,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Host for Sdhci<R, D, DESCRIPTORS
     }
 
     fn interrupt_lost(&mut self) {
-        self.ends_twice = NOT_TWICE;
+        self.r1_with_tc = false;
     }
 
     fn set_bus(&mut self, op: BusOp, first: bool, now_ns: u64) -> Step {
@@ -270,8 +267,25 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Host for Sdhci<R, D, DESCRIPTORS
     }
 
     fn dat0_busy(&self) -> bool {
-        let Some(state) = self.present_state() else { return false };
-        if self.switching { state & PRESENT_DAT == 0 } else { state & PRESENT_DAT0 == 0 }
+        self.dat_levels() & 1 == 0
+    }
+
+    fn dat_levels(&self) -> u8 {
+        let state = self.present_state().unwrap_or(PRESENT_DAT);
+        (state >> PRESENT_DAT_SHIFT & 0xf) as u8
+    }
+
+    fn supply_ma(&self) -> u16 {
+        let shift = match self.model.voltage {
+            POWER_3V3 => 0,
+            POWER_3V0 => 8,
+            _ => 16,
+        };
+        match (self.config.supply_ma, self.port.read32(MAX_CURRENT)) {
+            (0, u32::MAX) => 0,
+            (0, register) => (register >> shift & 0xff) as u16 * MAX_CURRENT_STEP_MA,
+            (board, _) => board,
+        }
     }
 
     fn present(&self) -> bool {

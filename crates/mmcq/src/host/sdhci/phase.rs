@@ -14,16 +14,10 @@ use core::ptr::NonNull;
 /// A command that stops a transfer.
 const STOP_TRANSMISSION: u8 = 12;
 /// A command that begins the voltage switch.
-const VOLTAGE_SWITCH: u8 = 11;
 /// The distance of SDMA's stops; see [`BOUNDARY_512K`].
 pub(super) const BOUNDARY_BYTES: u64 = 512 * 1024;
 /// Of a memory card's transfers.
 const BLOCK_BYTES: u32 = 512;
-
-/// A command that was sent as if the card might be busy does not end with a Transfer Complete, or is not to be sent so.
-pub(super) const NOT_TWICE: u8 = u8::MAX;
-/// So many have ended with it, all that were sent.
-const RELIED_ON: u8 = 8;
 
 /// The phase that the controller works on.
 #[derive(Clone, Copy, Debug)]
@@ -161,14 +155,13 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
 
     /// Starts a command that asks for an R1 and no more. False, and nothing done: it is another.
     ///
-    /// Command Complete is signalled for it and not for transfers, which makes two writes of the signal enables. Sent as if the card might be busy after its response, it
-    /// ends with a Transfer Complete too, as a transfer does [SDHC 2.2.18]; a controller that has shown this a few times is relied on. If one does not (seen by
-    /// [`Sdhci::take_unusual`]), or if a response has had to wait for its deadline, it is never tried again.
+    /// Command Complete is signalled for it and not for transfers, which makes two writes of the signal enables. With [`Quirks::R1_WITH_TC`] it is sent as if the card
+    /// might be busy, and ends with a Transfer Complete as a transfer does. If the engine finds such an end by its deadline only, that is given up.
     #[inline(always)]
     pub(super) fn start_short(&mut self, phase: &Phase) -> bool {
         let Command { index, arg, resp } = phase.command;
         let other = phase.auto != Auto::None || phase.tuning || resp != Resp::R1;
-        if other || matches!(index, STOP_TRANSMISSION | VOLTAGE_SWITCH) || plant::any() {
+        if other || index == STOP_TRANSMISSION || plant::any() {
             return false;
         }
         if !self.idle || self.shadow.quick_blocks == 0 {
@@ -178,13 +171,9 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         self.auto = Automatic::Nothing;
         let mut active = Active::SHORT;
         let (mut signal, mut ends, mut kind) = (INT_COMMAND, INT_COMMAND, COMMAND_48);
-        if self.ends_twice != NOT_TWICE {
+        if self.r1_with_tc {
             (active.resp, ends, kind) = (Resp::R1b, INT_COMMAND | INT_TRANSFER, COMMAND_48_BUSY);
-            if self.ends_twice == RELIED_ON {
-                signal = INT_TRANSFER;
-            } else {
-                self.ends_twice += 1;
-            }
+            signal = INT_TRANSFER;
         }
         self.set_signal(self.shadow.base_signal | signal);
         self.send(active, ends, arg, index, kind, 0);
@@ -194,7 +183,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
     /// The last that all of these have in common. CMD and DAT are idle, so that no phase is in progress.
     #[inline(always)]
     fn send(&mut self, active: Active, ends: u32, arg: u32, index: u8, kind: u16, mode: u16) {
-        (self.idle, self.switching) = (false, false);
+        self.idle = false;
         self.quick = ends;
         self.active = Some(active);
         self.port.write32(ARGUMENT, arg);
@@ -234,7 +223,6 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         };
         self.set_signal(self.shadow.base_signal | work.signal());
         self.idle = false;
-        self.switching = phase.command.index == VOLTAGE_SWITCH;
         let alone = self.active.is_none();
         let writes = phase.data.is_some_and(|data| data.direction == Direction::Write);
         self.auto = match phase.auto {

@@ -95,7 +95,9 @@ pub const PRESENT_WRITE_ENABLED: u32 = 1 << 19;
 /// DAT\[0\] Line Signal Level.
 pub const PRESENT_DAT0: u32 = 1 << 20;
 /// DAT\[3:0\] Line Signal Level.
-pub const PRESENT_DAT: u32 = 0xf << 20;
+pub const PRESENT_DAT: u32 = 0xf << PRESENT_DAT_SHIFT;
+/// Lowest bit of the field.
+pub const PRESENT_DAT_SHIFT: u32 = 20;
 
 // --- 028h Host Control 1 [SDHC 2.2.10] ---
 
@@ -299,6 +301,13 @@ pub const CAP2_SDR104: u32 = 1 << 1;
 pub const CAP2_DDR50: u32 = 1 << 2;
 /// Use Tuning for SDR50.
 pub const CAP2_SDR50_TUNED: u32 = 1 << 13;
+
+// --- 048h Maximum Current Capabilities [SDHC 2.2.26] ---
+
+/// A byte each for 3.3, 3.0 and 1.8 V.
+pub const MAX_CURRENT: u16 = 0x48;
+/// What 1 means there, in mA.
+pub const MAX_CURRENT_STEP_MA: u16 = 4;
 
 // --- 058h ADMA System Address [SDHC 2.2.30] ---
 

@@ -60,7 +60,7 @@ fn each_response_has_its_type() {
         (Resp::R6, 0x01),
         (Resp::R7, 0x01),
     ] {
-        let mut host = ready(Config::new());
+        let mut host = ready(Config::new(Chip::Rts5249));
         let list = started(&mut host, &command(13, resp), &[]);
         assert_eq!(list, [token(13), commanded(cfg2)].concat(), "{resp:?}");
         // Two writes start it; nothing is read.
@@ -71,7 +71,7 @@ fn each_response_has_its_type() {
 
 #[test]
 fn coherent_memory_gets_the_response_with_the_list() {
-    let coherent = Config { coherent: true, ..Config::new() };
+    let coherent = Config { coherent: true, ..Config::new(Chip::Rts5249) };
     let mut host = ready(coherent);
     let list = started(&mut host, &command(13, Resp::R1), &[]);
     assert_eq!(list, [token(13), commanded(1), READ_SHORT.to_vec()].concat());
@@ -101,7 +101,7 @@ fn reads_of_every_size_are_one_list_and_a_table() {
     for (length, blocks, bytes) in
         [(8, 1, 8), (64, 1, 64), (512, 1, 512), (512, 1024, 0x8_0000), (2048, 256, 0x8_0000)]
     {
-        let mut host = ready(Config::new());
+        let mut host = ready(Config::new(Chip::Rts5249));
         host.start(&data(18, Direction::Read, length as u16, blocks), &[far(0x2000_0000, 0x8_0000)], 1)
             .unwrap();
         let table: Vec<_> =
@@ -121,7 +121,7 @@ fn reads_of_every_size_are_one_list_and_a_table() {
 #[test]
 fn a_write_is_its_command_and_then_its_data() {
     for (busy_after_data, cfg2) in [(false, 0x84), (true, 0x8c)] {
-        let mut host = ready(Config { busy_after_data, ..Config::new() });
+        let mut host = ready(Config { busy_after_data, ..Config::new(Chip::Rts5249) });
         let phase = data(25, Direction::Write, 512, 300);
         let list = started(&mut host, &phase, &[far(0x2000_0000, 100 * 512), far(0x3000_0000, 200 * 512)]);
         assert_eq!(list, [token(25), commanded(0x01)].concat());
@@ -151,7 +151,7 @@ fn a_write_is_its_command_and_then_its_data() {
 
 #[test]
 fn open_transfers_move_data_without_a_command() {
-    let mut host = ready(Config { busy_after_data: true, ..Config::new() });
+    let mut host = ready(Config { busy_after_data: true, ..Config::new(Chip::Rts5249) });
     let memory = [far(0x2000_0000, 0x8_0000)];
     let list = started(&mut host, &more(Direction::Read, 1024), &memory);
     assert_eq!(list, [counts(512, 1024), dma(0x8_0000, 0x23), moved(0x84, 0x5)].concat());
@@ -166,14 +166,14 @@ fn open_transfers_move_data_without_a_command() {
     assert_eq!(host.regs().take().len(), 4);
     assert_eq!(report(&mut host, LIST_OK | TABLE_OK).phase, Some(Ok(Done::default())));
 
-    let mut host = ready(Config { continue_data: false, ..Config::new() });
+    let mut host = ready(Config { continue_data: false, ..Config::new(Chip::Rts5249) });
     assert!(!host.caps().continue_data);
     assert_eq!(host.start(&more(Direction::Read, 8), &memory, 1), Err(StartError::Unsupported));
 }
 
 #[test]
 fn cmd12_flushes_the_ring_and_cmd11_lets_the_clock_run() {
-    let mut host = ready(Config::new());
+    let mut host = ready(Config::new(Chip::Rts5249));
     let list = started(&mut host, &command(12, Resp::R1b), &[]);
     assert_eq!(list, [token(12), commanded(0x09), vec![0x7e34_8080]].concat());
     host.regs().answer(&[12, 0, 0, 0x0b, 0]);
@@ -185,12 +185,12 @@ fn cmd12_flushes_the_ring_and_cmd11_lets_the_clock_run() {
     host.regs().answer(&[11, 0, 0, 0x03, 0x20]);
     assert!(report(&mut host, LIST_OK).phase.unwrap().is_ok());
     host.dma.synced.take();
-    // All of DAT3 to DAT0 count until the switch is over; CMD is bit 0, the toggling clock bit 7.
-    for (levels, busy) in [(0x80, true), (0x81, true), (0x82, false), (0x90, false), (0x9f, false)] {
-        host.regs().set(0xfda5, levels);
-        assert_eq!(host.dat0_busy(), busy, "{levels:#x}");
+    // CMD is bit 0, DAT0 to DAT3 follow, the toggling clock is bit 7.
+    for (register, levels) in [(0x80, 0), (0x81, 0), (0x82, 1), (0x90, 8), (0x9f, 0xf)] {
+        host.regs().set(0xfda5, register);
+        assert_eq!((host.dat_levels(), host.dat0_busy()), (levels, levels & 1 == 0), "{register:#x}");
     }
-    // The next list stops the clock between transfers; then DAT0 alone counts.
+    // The next list stops the clock between transfers.
     let list = started(&mut host, &command(2, Resp::R2), &[]);
     assert_eq!(list, [vec![0x7da5_8000], token(2), commanded(0x02)].concat());
     host.regs().set(0xfda5, 0x1c);
@@ -211,7 +211,7 @@ fn tables_are_split_trimmed_and_refused() {
     assert_eq!(buffers.build_table(&pieces[1..], 0x1001), None);
     assert_eq!(buffers.build_table(&[], 512), None);
 
-    let mut host = ready(Config::new());
+    let mut host = ready(Config::new(Chip::Rts5249));
     let memory = [far(0x2000_0000, 0x10_0000)];
     for phase in [
         data(18, Direction::Read, 512, 0),
@@ -233,7 +233,7 @@ fn tables_are_split_trimmed_and_refused() {
 
 #[test]
 fn tuning_blocks_go_from_phase_to_phase() {
-    let mut host = ready(Config::new());
+    let mut host = ready(Config::new(Chip::Rts5249));
     for op in [BusOp::Timing(Timing::Sdr104), BusOp::Clock(208_000_000), BusOp::TuneStart] {
         assert_eq!(finish(&mut host, op).0, Step::Done);
     }

@@ -5,7 +5,7 @@ use std::string::ToString;
 
 #[test]
 fn memory_must_be_low_and_aligned() {
-    assert!(build_at(0xffff_f400, Config::new()).is_ok());
+    assert!(build_at(0xffff_f400, Config::new(Chip::Rts5249)).is_ok());
     for (bus, error) in [
         (0x1_0000_0000, SetupError::List(DmaError::Unreachable)),
         (0xffff_ff00, SetupError::List(DmaError::Unreachable)),
@@ -14,20 +14,21 @@ fn memory_must_be_low_and_aligned() {
     ] {
         let dma: &'static FakeDma = Box::leak(Box::default());
         dma.next.set(bus);
-        let made = Rtsx::new(Fake::default(), dma, Box::leak(Box::new(Buffers::new())), Config::new());
+        let made =
+            Rtsx::new(Fake::default(), dma, Box::leak(Box::new(Buffers::new())), Config::new(Chip::Rts5249));
         assert_eq!(made.err(), Some(error), "{bus:#x}");
         assert_eq!(dma.open.get(), 0);
     }
     let gone = Fake::default();
     gone.gone.set(true);
     let dma: &'static FakeDma = Box::leak(Box::default());
-    let made = Rtsx::new(gone, dma, Box::leak(Box::new(Buffers::new())), Config::new());
+    let made = Rtsx::new(gone, dma, Box::leak(Box::new(Buffers::new())), Config::new(Chip::Rts5249));
     assert_eq!(made.err().unwrap().to_string(), "rtsx: BIPR reads as all ones, expected a reader");
 }
 
 #[test]
 fn segments_must_be_low_and_aligned() {
-    let mut host = build(Config::new());
+    let mut host = build(Config::new(Chip::Rts5249));
     let mut memory = [0u64; 64];
     let start = NonNull::from(&mut memory).cast::<u8>();
     let mut segment = Segment { ptr: start, len: 512, bus: 0 };
@@ -49,7 +50,7 @@ fn segments_must_be_low_and_aligned() {
 
 #[test]
 fn capabilities_follow_the_configuration() {
-    let host = build(Config::new());
+    let host = build(Config::new(Chip::Rts5249));
     let caps = host.caps();
     assert!(caps.continue_data && !caps.auto_stop && !caps.auto_count && !caps.no_count);
     assert_eq!((caps.busy, caps.width), (BusyDetect::Response, Width::W4));
@@ -62,11 +63,24 @@ fn capabilities_follow_the_configuration() {
         width: Width::W8,
         signal18: false,
         fixed: true,
-        ..Config::new()
+        ..Config::new(Chip::Rts5249)
     };
     let host = build(config);
     let caps = host.caps();
     assert_eq!((caps.busy, caps.width, caps.clock_hz.1), (BusyDetect::Interrupt, Width::W4, 50_000_000));
     assert!(!caps.can(Timing::Sdr50) && caps.can(Timing::HighSpeed));
     assert!(host.present() && !host.write_protected());
+}
+
+#[test]
+fn a_chip_of_another_kind_is_refused_by_its_name() {
+    assert_eq!(Chip::of_pci(0x10ec, 0x5249), Ok(Chip::Rts5249));
+    assert_eq!(Chip::of_pci(0x10ec, 0x5209), Ok(Chip::Rts5209));
+    for (vendor, device) in [(0x10ec, 0x5261), (0x10ec, 0x5289), (0x1b36, 0x0007), (0xffff, 0xffff)] {
+        assert_eq!(Chip::of_pci(vendor, device), Err(SetupError::Chip { vendor, device }));
+    }
+    assert_eq!(
+        Chip::of_pci(0x10ec, 0x5264).unwrap_err().to_string(),
+        "rtsx: PCI 10ec:5264, expected 10ec:5209, 5227, 522a, 5229, 5249, 524a or 525a"
+    );
 }

@@ -46,16 +46,9 @@ fn transfer(host: &mut Driver) {
     assert_eq!(plain(host, INT_COMMAND | INT_TRANSFER), Ok(0x900));
 }
 
-/// A driver that relies on the Transfer Complete of its questions.
+/// A driver for a controller on which it was seen that questions end with a Transfer Complete.
 fn relies() -> Driver {
-    let mut host = warm(Config::new());
-    for _ in 0..8 {
-        let (signals, sent) = ask(&mut host, INT_COMMAND | INT_TRANSFER);
-        assert_eq!((signals.len(), sent), (1, 0x0d1b), "signalled by Command Complete, sent as with busy");
-        assert_eq!(signals[0] & (INT_COMMAND | INT_TRANSFER), INT_COMMAND);
-        transfer(&mut host);
-    }
-    host
+    warm(quirk(Quirks::QEMU))
 }
 
 #[test]
@@ -67,24 +60,20 @@ fn a_question_that_ends_like_a_transfer_needs_no_signal() {
     }
 }
 
+/// However often a controller has ended a question with both bits, the next is sent as what it is.
 #[test]
-fn one_that_ends_with_its_response_is_asked_as_ever() {
+fn nothing_is_learned_from_how_questions_end() {
     let mut host = warm(Config::new());
-    host.start_plain(&question(), &[], 1).unwrap();
-    let response = plain(&mut host, INT_COMMAND).unwrap_err().unwrap().unwrap().response;
-    assert_eq!(response, Response::short(0));
-    // A Transfer Complete that comes late is nobody's.
-    host.regs().set(INT_STATUS, 4, INT_TRANSFER);
-    host.regs().take_log();
-    host.start_plain(&read(8), &[far(0, 4096)], 100_000_000).unwrap();
-    assert_eq!(host.regs().take_log()[0], Access::Read(PRESENT));
-    assert_eq!(host.regs().get(INT_STATUS, 4), 0);
-    host.regs().set(RESPONSE_0, 4, 0x900);
-    assert_eq!(plain(&mut host, INT_COMMAND | INT_TRANSFER), Ok(0x900));
     for _ in 0..20 {
         let (signals, sent) = ask(&mut host, INT_COMMAND);
         assert_eq!((signals.len(), sent), (1, 0x0d1a));
         transfer(&mut host);
+    }
+    for _ in 0..20 {
+        host.start_plain(&question(), &[], 1).unwrap();
+        assert_eq!(host.regs().get(TRANSFER_MODE, 4) >> 16, 0x0d1a);
+        let events = plain(&mut host, INT_COMMAND | INT_TRANSFER).unwrap_err();
+        assert_eq!(events.unwrap().unwrap().response, Response::short(0x900));
     }
 }
 
@@ -94,6 +83,7 @@ fn whoever_was_relied_on_in_vain_is_not_again() {
     host.start_plain(&question(), &[], 1).unwrap();
     assert_eq!(host.regs().get(INT_SIGNAL, 4) & INT_COMMAND, 0);
     // The response is there, and its deadline has passed.
+    host.regs().set(RESPONSE_0, 4, 0x900);
     assert_eq!(report(&mut host, INT_COMMAND, &[]).phase.unwrap().unwrap().response, Response::short(0x900));
     host.interrupt_lost();
     host.start_plain(&read(8), &[far(0, 4096)], 100_000_000).unwrap();
@@ -103,8 +93,8 @@ fn whoever_was_relied_on_in_vain_is_not_again() {
 }
 
 #[test]
-fn without_an_interrupt_at_the_end_of_busy_nothing_is_tried() {
-    let mut host = warm(quirk(Quirks::NO_BUSY_IRQ));
+fn without_an_interrupt_at_the_end_of_busy_nothing_is_sent_so() {
+    let mut host = warm(quirk(Quirks::QEMU.with(Quirks::NO_BUSY_IRQ)));
     assert_eq!(ask(&mut host, INT_COMMAND).1, 0x0d1a);
 }
 

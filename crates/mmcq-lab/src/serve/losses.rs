@@ -1,0 +1,280 @@
+//! Which acknowledged writes a loss took, and which connections have not been told of it.
+//!
+//! The export says that clients may use several connections (`NBD_FLAG_CAN_MULTI_CONN`): a flush on any of them covers what was acknowledged on all
+//! before. So a loss (the card's supply failed, or the engine says that its cache is gone) concerns every connection, and each has its next flush
+//! refused once. A connection that went away before it was told leaves an heir: its client may come back, and the protocol does not say which
+//! newcomer that is. As many newcomers as there are such connections are told, too.
+//!
+//! A connection counts as told when it asks for something after the refusal has been written to it, or says goodbye in order. A loss that takes
+//! nothing (all acknowledged writes had been flushed) is none. A server that starts knows nothing of what another before it lost.
+
+use super::CLIENTS_MAX;
+use std::collections::HashMap;
+
+/// A connection of a client.
+#[derive(Debug, Default)]
+struct Connection {
+    /// The last loss that it is known to have heard of.
+    told: u64,
+    /// A flush was refused for this loss; the refusal has been written to the client.
+    refused: Option<u64>,
+    written: bool,
+    /// A durable write was refused for this loss.
+    refused_write: u64,
+    /// The newest of its acknowledged writes that no flush has covered.
+    unflushed: Option<u64>,
+    /// Acknowledged writes of its own are lost, and it has not been told.
+    lost_writes: bool,
+    /// It stands for one that went away untold.
+    heir: bool,
+}
+
+/// The one owner of that knowledge.
+#[derive(Debug, Default)]
+pub struct Losses {
+    /// Losses so far: the number of the last.
+    last: u64,
+    /// Acknowledged writes so far.
+    acknowledged: u64,
+    connections: HashMap<u64, Connection>,
+    /// The newest unflushed write of each connection that has gone.
+    left_unflushed: Vec<u64>,
+    /// Connections that went away with lost writes and were not told: each has an heir to come. At most as many as there can be clients at a time.
+    heirs_to_come: usize,
+}
+
+impl Losses {
+    /// A client has come.
+    pub fn came(&mut self, client: u64) {
+        let heir = self.heirs_to_come > 0;
+        let told = if heir { self.last - 1 } else { self.last };
+        let connection = Connection { told, refused_write: told, heir, ..Connection::default() };
+        self.connections.insert(client, connection);
+    }
+
+    /// It asks for something: what was written to it before, it has read.
+    pub fn asked(&mut self, client: u64) {
+        let Some(connection) = self.connections.get_mut(&client) else { return };
+        if let Some(loss) = connection.refused.filter(|_| connection.written) {
+            connection.told = loss;
+            (connection.refused, connection.lost_writes) = (None, false);
+            if std::mem::take(&mut connection.heir) {
+                self.heirs_to_come = self.heirs_to_come.saturating_sub(1);
+            }
+        }
+    }
+
+    /// A refusal has been written to its socket.
+    pub fn refusal_written(&mut self, client: u64) {
+        if let Some(connection) = self.connections.get_mut(&client) {
+            connection.written = connection.refused.is_some();
+        }
+    }
+
+    /// It has gone. `in_order`: it said so, after all answers.
+    pub fn left(&mut self, client: u64, in_order: bool) {
+        if in_order {
+            self.asked(client);
+        }
+        let Some(connection) = self.connections.remove(&client) else { return };
+        if connection.lost_writes {
+            self.expect_heirs(1);
+        }
+        if let Some(write) = connection.unflushed {
+            self.left_unflushed.push(write);
+            if self.left_unflushed.len() > CLIENTS_MAX {
+                // The oldest of those who come back.
+                self.left_unflushed.remove(0);
+            }
+        }
+    }
+
+    fn expect_heirs(&mut self, more: usize) {
+        self.heirs_to_come = (self.heirs_to_come + more).min(CLIENTS_MAX);
+    }
+
+    /// A write is acknowledged that only a flush makes durable.
+    pub fn acknowledged(&mut self, client: u64) {
+        self.acknowledged += 1;
+        if let Some(connection) = self.connections.get_mut(&client) {
+            connection.unflushed = Some(self.acknowledged);
+        }
+    }
+
+    /// What a flush that begins now covers: for [`flushed`](Self::flushed).
+    pub fn covered(&self) -> u64 {
+        self.acknowledged
+    }
+
+    /// The card has done a flush that covers so much.
+    pub fn flushed(&mut self, covered: u64) {
+        for connection in self.connections.values_mut() {
+            connection.unflushed = connection.unflushed.filter(|&write| write > covered);
+        }
+        self.left_unflushed.retain(|&write| write > covered);
+    }
+
+    /// The card's supply fails: what is not flushed may be gone.
+    pub fn supply_failed(&mut self) {
+        let unflushed = self.connections.values().any(|connection| connection.unflushed.is_some());
+        if unflushed || !self.left_unflushed.is_empty() {
+            self.lost();
+        }
+    }
+
+    /// Losses so far: a request that began before the last of them may have ended before it, too.
+    pub fn count(&self) -> u64 {
+        self.last
+    }
+
+    /// Acknowledged writes are gone, says the engine, and says so once.
+    pub fn lost(&mut self) {
+        self.last += 1;
+        for connection in self.connections.values_mut() {
+            // A refusal that is not known to be heard is said again, with this loss.
+            (connection.refused, connection.written) = (None, false);
+            connection.lost_writes |= connection.unflushed.take().is_some();
+        }
+        self.expect_heirs(self.left_unflushed.len());
+        self.left_unflushed.clear();
+    }
+
+    /// Must a flush of this client be refused now that it has been done? It is told, if so.
+    pub fn refuses_flush(&mut self, client: u64) -> bool {
+        let Some(connection) = self.connections.get_mut(&client) else { return false };
+        let untold = connection.told < self.last && connection.refused != Some(self.last);
+        if untold {
+            (connection.refused, connection.written) = (Some(self.last), false);
+        }
+        untold
+    }
+
+    /// Must a durable write of this client be refused? Once for a loss, and its next flush all the same: the refusal of one write says nothing of others.
+    pub fn refuses_write(&mut self, client: u64) -> bool {
+        let Some(connection) = self.connections.get_mut(&client) else { return false };
+        let untold = connection.told < self.last
+            && connection.refused != Some(self.last)
+            && connection.refused_write < self.last;
+        if untold {
+            connection.refused_write = self.last;
+        }
+        untold
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A refused flush that its client has read.
+    fn told(losses: &mut Losses, client: u64) -> bool {
+        losses.asked(client);
+        let refused = losses.refuses_flush(client);
+        losses.refusal_written(client);
+        losses.asked(client);
+        refused
+    }
+
+    fn with(clients: u64) -> Losses {
+        let mut losses = Losses::default();
+        (0..clients).for_each(|client| losses.came(client));
+        losses
+    }
+
+    #[test]
+    fn what_was_flushed_is_not_lost_and_what_came_after_the_flush_began_is() {
+        let mut losses = with(1);
+        losses.acknowledged(0);
+        let covered = losses.covered();
+        losses.acknowledged(0);
+        losses.flushed(covered);
+        losses.supply_failed();
+        assert!(told(&mut losses, 0) && !told(&mut losses, 0));
+        losses.acknowledged(0);
+        losses.flushed(losses.covered());
+        losses.supply_failed();
+        assert!(!told(&mut losses, 0));
+    }
+
+    #[test]
+    fn a_refusal_that_may_not_have_been_heard_is_for_the_next_client() {
+        for (written, spoke, in_order, heard) in [
+            (false, false, false, false),
+            (false, true, true, false),
+            (true, false, false, false),
+            (true, false, true, true),
+            (true, true, false, true),
+        ] {
+            let mut losses = with(1);
+            losses.acknowledged(0);
+            losses.supply_failed();
+            assert!(losses.refuses_flush(0));
+            if written {
+                losses.refusal_written(0);
+            }
+            if spoke {
+                losses.asked(0);
+            }
+            losses.left(0, in_order);
+            losses.came(1);
+            assert_eq!(told(&mut losses, 1), !heard, "{written} {spoke} {in_order}");
+            losses.came(2);
+            assert!(!told(&mut losses, 2));
+        }
+    }
+
+    #[test]
+    fn writers_that_left_before_and_after_the_loss_have_an_heir_each() {
+        let mut losses = with(3);
+        (0..3).for_each(|client| losses.acknowledged(client));
+        losses.left(0, true);
+        losses.supply_failed();
+        losses.left(1, true);
+        // Two are to come; one that leaves untold is none.
+        losses.came(10);
+        losses.left(10, true);
+        for (client, refused) in [(11, true), (12, true), (13, false)] {
+            losses.came(client);
+            assert_eq!(told(&mut losses, client), refused, "{client}");
+        }
+        assert!(told(&mut losses, 2));
+    }
+
+    #[test]
+    fn a_second_loss_is_told_again() {
+        let mut losses = with(2);
+        losses.acknowledged(0);
+        losses.supply_failed();
+        assert!(losses.refuses_flush(0));
+        losses.refusal_written(0);
+        losses.lost();
+        losses.asked(0);
+        assert!(told(&mut losses, 0) && told(&mut losses, 1));
+        assert!(!told(&mut losses, 0) && !told(&mut losses, 1));
+    }
+
+    #[test]
+    fn a_durable_write_is_refused_once_and_counts_for_nothing() {
+        let mut losses = with(1);
+        losses.acknowledged(0);
+        losses.supply_failed();
+        assert!(losses.refuses_write(0) && !losses.refuses_write(0));
+        assert!(told(&mut losses, 0));
+        losses.lost();
+        assert!(told(&mut losses, 0));
+        assert!(!losses.refuses_write(0));
+    }
+
+    #[test]
+    fn those_who_left_are_remembered_in_bounds() {
+        let mut losses = Losses::default();
+        for client in 0..10_000 {
+            losses.came(client);
+            losses.acknowledged(client);
+            losses.left(client, false);
+        }
+        assert!(losses.connections.is_empty() && losses.left_unflushed.len() == CLIENTS_MAX);
+        losses.supply_failed();
+        assert_eq!(losses.heirs_to_come, CLIENTS_MAX);
+    }
+}

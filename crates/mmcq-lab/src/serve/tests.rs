@@ -1,0 +1,190 @@
+//! The disk on a machine whose engine finds out by itself that the card has lost its cache, as in a reader.
+
+use super::disk::{Disk, Job, Message, Op, Outcome, map_of};
+use super::machine::{Machine, Step};
+use super::simulated::{Setup, Simulated};
+use crate::platform::Platform;
+use mmcq::engine::{Completion, DmaBuf, Erase, Error, Kind, Request, SlotId};
+use std::sync::mpsc::{Receiver, Sender, channel};
+
+/// Before the next request it initialises the card again, when it is told to. It writes zeros, as on a card without a trim: then they wait in
+/// the cache.
+struct Dipping {
+    machine: Simulated,
+    dips: Receiver<()>,
+}
+
+impl Machine for Dipping {
+    fn blocks(&self) -> u64 {
+        self.machine.blocks()
+    }
+
+    fn buffer_bytes_max(&self) -> u64 {
+        // As a reader's: larger requests go in pieces.
+        128 << 10
+    }
+
+    fn buffer(&mut self, bytes: usize) -> Option<DmaBuf> {
+        self.machine.buffer(bytes)
+    }
+
+    fn free(&mut self, buffer: DmaBuf) {
+        self.machine.free(buffer);
+    }
+
+    fn submit(&mut self, mut request: Request) -> Result<SlotId, (Error, Request)> {
+        if let Kind::Zero { lba, blocks } = request.kind {
+            assert!(request.buf.iter().all(|&byte| byte == 0));
+            request.kind = Kind::Write { lba, blocks };
+        }
+        if self.dips.try_recv().is_ok() {
+            self.machine.initialise_again().unwrap();
+        }
+        self.machine.submit(request)
+    }
+
+    fn take(&mut self, id: SlotId) -> Option<Completion> {
+        self.machine.take(id)
+    }
+
+    fn discarding(&self) -> Option<(Erase, u64)> {
+        self.machine.discarding()
+    }
+
+    fn step(&mut self) -> Result<Step, String> {
+        self.machine.step()
+    }
+
+    fn power_cut(&mut self) -> Result<u64, String> {
+        self.machine.power_cut()
+    }
+}
+
+/// A disk in its thread, with clients.
+struct Export {
+    disk: Sender<Message>,
+    dip: Sender<()>,
+    server: Option<std::thread::JoinHandle<()>>,
+    _folder: tempfile::TempDir,
+}
+
+impl Export {
+    fn new(clients: u64) -> Export {
+        let folder = tempfile::tempdir().unwrap();
+        let image = folder.path().join("card.img");
+        std::fs::File::create(&image).unwrap().set_len(64 << 20).unwrap();
+        let (disk, messages) = channel();
+        let (dip, dips) = channel();
+        let server = std::thread::spawn(move || {
+            let extents = map_of(&image).unwrap();
+            let platform = Platform::load("hsq-sprd").unwrap();
+            let setup = Setup { platform, card: None, image, writable: true, paced: false };
+            let machine = Dipping { machine: Simulated::new(setup).unwrap(), dips };
+            Disk::new(Box::new(machine), extents).run(&messages, &|_| ()).unwrap();
+        });
+        (0..clients).for_each(|client| disk.send(Message::Came(client)).unwrap());
+        Export { disk, dip, server: Some(server), _folder: folder }
+    }
+
+    fn ask(&self, client: u64, op: Op) -> Outcome {
+        let (told, outcome) = channel();
+        let done = Box::new(move |outcome| told.send(outcome).unwrap());
+        self.disk.send(Message::Job(Job { client, op, done })).unwrap();
+        let outcome = outcome.recv().unwrap();
+        if matches!(outcome, Outcome::Lost(_)) {
+            self.disk.send(Message::RefusalWritten(client)).unwrap();
+        }
+        outcome
+    }
+
+    fn write(&self, client: u64, bytes: usize, durable: bool) -> bool {
+        matches!(self.ask(client, Op::Write { offset: 0, data: vec![1; bytes], durable }), Outcome::Done)
+    }
+
+    fn flush(&self, client: u64) -> bool {
+        matches!(self.ask(client, Op::Flush), Outcome::Done)
+    }
+
+    /// Is the first piece said to be a hole, and how many of its bytes are not zero?
+    fn hole(&self) -> (bool, usize) {
+        let Outcome::Extents(ranges) = self.ask(0, Op::Status { offset: 0, length: PIECE, one: true }) else {
+            panic!("no map")
+        };
+        let Outcome::Data(data) = self.ask(0, Op::Read { offset: 0, length: PIECE }) else {
+            panic!("no data")
+        };
+        (ranges == [(PIECE, true)], data.iter().filter(|&&byte| byte != 0).count())
+    }
+}
+
+/// What the map is made of.
+const PIECE: u32 = 64 << 10;
+
+impl Drop for Export {
+    fn drop(&mut self) {
+        self.disk.send(Message::Stop).unwrap();
+        let ended = self.server.take().unwrap().join();
+        assert!(ended.is_ok() || std::thread::panicking());
+    }
+}
+
+/// The engine says once that the cache is gone, to the first that flushes.
+#[test]
+fn a_lost_cache_is_told_to_every_connection() {
+    let export = Export::new(2);
+    assert!(export.write(0, 4096, false));
+    export.dip.send(()).unwrap();
+    assert_eq!([1, 1, 0, 0].map(|client| export.flush(client)), [false, true, false, true]);
+    // To a durable write, if one comes first: then each flush after it is refused all the same.
+    assert!(export.write(0, 4096, false));
+    export.dip.send(()).unwrap();
+    assert_eq!([(); 2].map(|()| export.write(1, 512, true)), [false, true]);
+    assert_eq!([0, 0, 1, 1].map(|client| export.flush(client)), [false, true, false, true]);
+}
+
+#[test]
+fn a_client_that_comes_back_hears_of_a_lost_cache() {
+    let export = Export::new(2);
+    assert!(export.write(0, 4096, false));
+    export.disk.send(Message::Left { client: 0, in_order: false }).unwrap();
+    export.dip.send(()).unwrap();
+    assert!(!export.flush(1));
+    for (client, flushed) in [(2, [false, true]), (3, [true, true])] {
+        export.disk.send(Message::Came(client)).unwrap();
+        assert_eq!([(); 2].map(|()| export.flush(client)), flushed, "{client}");
+    }
+}
+
+#[test]
+fn zeros_that_a_loss_takes_back_are_no_holes() {
+    let export = Export::new(1);
+    let zeros = |durable| {
+        let op = Op::Zeros { offset: 0, length: PIECE, hole: true, durable };
+        assert!(matches!(export.ask(0, op), Outcome::Done));
+        assert_eq!(export.hole(), (true, 0));
+    };
+    let data = || assert!(export.write(0, PIECE as usize, false) && export.flush(0));
+    for by_itself in [true, false] {
+        let lose = || match by_itself {
+            true => export.dip.send(()).unwrap(),
+            false => export.disk.send(Message::PowerCut).unwrap(),
+        };
+        let mut back = 0;
+        for _ in 0..8 {
+            data();
+            zeros(false);
+            lose();
+            assert!(!export.flush(0));
+            let (hole, there) = export.hole();
+            assert!(!hole, "{there} bytes are not zero");
+            back += usize::from(there > 0);
+            data();
+            zeros(true);
+            lose();
+            assert!(export.flush(0));
+            assert_eq!(export.hole(), (true, 0));
+        }
+        // A card that is initialised again keeps what it has, unless its supply fails.
+        assert!(by_itself || back > 0, "no zeros were taken back: the test shows nothing");
+    }
+}

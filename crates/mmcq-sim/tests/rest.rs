@@ -1,0 +1,147 @@
+//! A card that nothing uses rests, and the next request wakes it: what that costs, and what may go wrong meanwhile.
+
+mod rig;
+
+use mmcq::card::{Event, Options, Rest, Upkeep};
+use mmcq::engine::{Error, Rung};
+use rig::Rig;
+
+const US: u64 = 1_000;
+const MS: u64 = 1_000_000;
+const CLOCK_OFF: Rest = Rest::ClockOff { after_ns: 50 * MS };
+const SLEEP: Rest = Rest::Sleep { after_ns: 50 * MS };
+
+fn resting(name: &str, rest: Rest) -> Rig {
+    let upkeep = Box::leak(Box::new(Upkeep { rest, ..Upkeep::DEFAULT }));
+    Rig::with(name, Options { upkeep, ..Options::DEFAULT })
+}
+
+/// How long a read takes.
+fn read(rig: &Rig) -> u64 {
+    let begin = rig.time.now();
+    let done = rig.one(rig.read(0, 8));
+    assert!(done.result.is_ok(), "{:?}; {:?}", done.result, rig.trace());
+    rig.time.now() - begin
+}
+
+/// A pause that is long enough for a rest.
+fn pause(rig: &Rig) {
+    rig.until(rig.time.now() + 200 * MS);
+}
+
+fn clock_hz(rig: &Rig) -> u32 {
+    rig.model.borrow().bus().clock_hz
+}
+
+#[test]
+fn a_rest_costs_the_next_request_a_bounded_time() {
+    for (name, rest, most_ns) in [
+        ("sdhc-16g-hs", CLOCK_OFF, 100 * US),
+        ("emmc-51-full", CLOCK_OFF, 100 * US),
+        ("sdxc-128g-uhs", SLEEP, 100 * US),
+        ("emmc-51-full", SLEEP, 3 * MS),
+    ] {
+        let rig = resting(name, rest);
+        read(&rig);
+        let awake_ns = read(&rig);
+        pause(&rig);
+        assert_eq!((rig.stats().rests, clock_hz(&rig)), (1, 0), "{name} {rest:?}");
+        assert_eq!(rig.stack.with(|engine| engine.next_deadline_ns()), None, "{name}: nothing runs");
+        let rested_ns = read(&rig);
+        let cost_ns = rested_ns.saturating_sub(awake_ns);
+        println!("{name} {rest:?}: a read takes {} us, after a rest {} us", awake_ns / US, rested_ns / US);
+        assert!(cost_ns > 0 && cost_ns < most_ns, "{name} {rest:?}: {cost_ns}");
+        // Again, and nothing counts as a failure.
+        pause(&rig);
+        assert_eq!(rig.stats().rests, 2);
+        read(&rig);
+        assert_eq!((rig.rung(Rung::Classify), rig.stats().cache_lost), (0, 0));
+        rig.checked();
+    }
+}
+
+#[test]
+fn a_card_in_use_does_not_rest() {
+    let rig = resting("emmc-51-full", CLOCK_OFF);
+    for _ in 0..50 {
+        read(&rig);
+        rig.until(rig.time.now() + 40 * MS);
+    }
+    assert_eq!(rig.stats().rests, 0);
+}
+
+#[test]
+fn what_was_written_is_on_the_medium_before_an_emmc_sleeps() {
+    let rig = resting("hbg4a2", SLEEP);
+    assert!(rig.one(rig.write(64, 8, 1)).result.is_ok());
+    pause(&rig);
+    assert_eq!(rig.stats().rests, 1);
+    rig.ills.borrow_mut().brown_out = true;
+    read(&rig);
+    assert_eq!((rig.rung(Rung::Reinit), rig.stats().cache_lost), (1, 0), "{:?}", rig.trace());
+    assert!(rig.one(rig.flush()).result.is_ok());
+    rig.checked();
+}
+
+#[test]
+fn a_card_that_does_not_wake_is_recovered() {
+    for rest in [CLOCK_OFF, SLEEP] {
+        let rig = resting("emmc-51-full", rest);
+        read(&rig);
+        pause(&rig);
+        rig.ills.borrow_mut().mute = true;
+        read(&rig);
+        assert_eq!(rig.rung(Rung::Dead), 0);
+        assert!(rig.rung(Rung::Reinit) + rig.rung(Rung::PowerCycle) > 0, "{rest:?} {:?}", rig.trace());
+    }
+}
+
+#[test]
+fn a_supervisor_that_ends_during_a_rest_leaves_a_card_that_works_or_none() {
+    let rig = resting("emmc-51-full", CLOCK_OFF);
+    pause(&rig);
+    assert_eq!(clock_hz(&rig), 0);
+    rig.leave();
+    read(&rig);
+    assert_eq!(rig.rung(Rung::Classify), 0);
+
+    let rig = resting("emmc-51-full", SLEEP);
+    pause(&rig);
+    rig.leave();
+    let request =
+        mmcq::engine::Request::new(mmcq::engine::Kind::Read { lba: 0, blocks: 1 }, rig::buffer(1, 0));
+    let now_ns = rig.time.now();
+    let refused = rig.stack.with(|engine| engine.submit(request, now_ns)).unwrap_err().0;
+    assert_eq!(refused, Error::NoCard);
+}
+
+#[test]
+fn a_program_may_dismiss_the_supervisor_during_a_rest() {
+    let rig = resting("emmc-51-full", CLOCK_OFF);
+    pause(&rig);
+    assert_eq!(clock_hz(&rig), 0);
+    assert!(!rig.stack.with(|engine| engine.dismiss_keeper()), "first it wakes the card");
+    for _ in 0..20 {
+        rig.turn();
+        if rig.stack.with(|engine| engine.dismiss_keeper()) {
+            break;
+        }
+    }
+    rig.turn();
+    assert!(matches!(rig.events.borrow()[..], [Event::Dismissed]), "{:?}", rig.events.borrow());
+    assert_ne!(clock_hz(&rig), 0);
+    read(&rig);
+}
+
+#[test]
+fn a_card_that_is_taken_out_during_a_rest_is_missed() {
+    let rig = resting("sdhc-16g-hs", CLOCK_OFF);
+    pause(&rig);
+    let out = rig.model.borrow_mut().remove(rig.time.now()).unwrap();
+    rig.until(rig.time.now() + 200 * MS);
+    assert!(matches!(rig.events.borrow()[..], [Event::Removed]), "{:?}", rig.events.borrow());
+    rig.model.borrow_mut().insert(out, rig.time.now());
+    rig.until(rig.time.now() + 2_000 * MS);
+    assert!(matches!(rig.events.borrow()[..], [_, Event::Inserted(Ok(_))]), "{:?}", rig.events.borrow());
+    read(&rig);
+}

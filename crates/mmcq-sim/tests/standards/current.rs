@@ -1,0 +1,82 @@
+//! What a UHS-I card may draw, and how strongly it drives: function groups 4 and 3 [SD 4.3.10], XPC [SD 4.2.3.1], Maximum Current
+//! Capabilities [SDHC 2.2.26].
+
+use super::heard::Heard;
+use super::machine::{Rig, storage_card};
+use mmcq::card::{Options, Strength};
+use mmcq::host::{Caps, Timing, sdhci};
+use mmcq_sim::sdhci::SdhciConfig;
+
+/// What the card was told, and what came of it.
+struct Told {
+    timing: Timing,
+    /// XPC of the last ACMD41.
+    xpc: bool,
+    /// What CMD6 set in groups 3 and 4; 15: never named.
+    strength: u32,
+    limit: u32,
+}
+
+fn told(register_ma: u32, board_ma: u16, options: Options) -> Told {
+    let (card, log) = Heard::around(storage_card("sdxc-128g-uhs"), None);
+    // The other voltages have nothing to do with it.
+    let model = SdhciConfig { max_current: 0x00ff_ff00 | (register_ma / 4), ..SdhciConfig::GENERIC_4_20 };
+    let driver = sdhci::Config { supply_ma: board_ma, ..sdhci::Config::new() };
+    let rig = Rig::with_card(card, model, driver, 0).unwrap();
+    let found = rig.bring_up(options).unwrap();
+    rig.mixed_load(found.target.sectors, 20);
+    rig.checked();
+    let log = log.borrow();
+    let set = |group: u32| {
+        let named = log.arguments(6).into_iter().filter(|arg| arg >> 31 == 1);
+        named
+            .map(|arg| arg >> (4 * (group - 1)) & 0xf)
+            .filter(|&function| function != 0xf)
+            .next_back()
+            .unwrap_or(15)
+    };
+    Told {
+        timing: found.timing,
+        xpc: log.arguments(41).last().unwrap() >> 28 & 1 == 1,
+        strength: set(3),
+        limit: set(4),
+    }
+}
+
+#[test]
+fn the_current_limit_is_what_the_host_gives() {
+    for (register_ma, limit) in
+        [(0, 0), (200, 0), (396, 0), (400, 1), (600, 2), (796, 2), (800, 3), (1020, 3)]
+    {
+        let told = told(register_ma, 0, Options::DEFAULT);
+        assert_eq!((told.timing, told.limit), (Timing::Sdr104, limit), "{register_ma} mA");
+    }
+    // A board knows better than a register that says 0, or too much.
+    assert_eq!(told(0, 600, Options::DEFAULT).limit, 2);
+    assert_eq!(told(1020, 400, Options::DEFAULT).limit, 1);
+}
+
+#[test]
+fn slow_modes_stay_at_the_default_limit() {
+    let without =
+        [Timing::Sdr104, Timing::Sdr50, Timing::Ddr50].iter().fold(0, |bits, &t| bits | Caps::timing_bit(t));
+    let told = told(800, 0, Options { without, ..Options::DEFAULT });
+    assert_eq!((told.timing, told.limit), (Timing::Sdr25, 0));
+}
+
+#[test]
+fn full_power_at_the_start_is_promised_by_those_that_have_it() {
+    for (register_ma, xpc) in [(148, false), (152, true), (800, true), (0, true)] {
+        assert_eq!(told(register_ma, 0, Options::DEFAULT).xpc, xpc, "{register_ma} mA");
+    }
+}
+
+#[test]
+fn a_board_chooses_the_strength_of_the_card_s_drivers() {
+    let strength = |strength| told(200, 0, Options { strength, ..Options::DEFAULT }).strength;
+    assert_eq!(strength(Strength::Ohm50), 0);
+    assert_eq!(strength(Strength::Ohm33), 1);
+    assert_eq!(strength(Strength::Ohm100), 3);
+    // SD has no such type: the card keeps its own.
+    assert_eq!(strength(Strength::Ohm40), 0);
+}

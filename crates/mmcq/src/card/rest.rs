@@ -1,0 +1,101 @@
+//! A card that nothing uses: its clock stops, or the eMMC sleeps, until the next request [eMMC 6.6.21].
+//!
+//! The supervisor puts the card to rest when the engine says that nothing has used it for a while. Requests that
+//! come meanwhile wait in the queue: the supervisor wakes the card first. What that costs them is the time of
+//! one change of the clock, and for a sleeping eMMC of CMD5, CMD7 and CMD13 after it.
+
+use super::power::{fall_asleep, wake};
+use super::session::{Failed, Session};
+use super::{Card, Family, keep};
+use crate::engine::{DmaBuf, Kind, Request};
+use crate::host::{BusOp, Host};
+use crate::sched::Policy;
+use crate::task::{Lock, Shared};
+use core::future::poll_fn;
+use core::task::Poll;
+
+/// What is switched off while nothing uses the card ([`Upkeep::rest`](super::Upkeep::rest)).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Rest {
+    /// Nothing.
+    #[default]
+    Never,
+    /// The SD clock, after a pause of so many nanoseconds.
+    ClockOff {
+        /// The pause.
+        after_ns: u64,
+    },
+    /// After such a pause an eMMC's cache is flushed, the eMMC sleeps, and the clock stops. The clock of an SD
+    /// card stops, since SD cards have no sleep. If the supervisor is dropped while an eMMC sleeps, the engine has no
+    /// card until [`bring_up`](super::bring_up).
+    Sleep {
+        /// The pause.
+        after_ns: u64,
+    },
+}
+
+impl Rest {
+    pub(super) fn after_ns(self) -> u64 {
+        match self {
+            Rest::Never => u64::MAX,
+            Rest::ClockOff { after_ns } | Rest::Sleep { after_ns } => after_ns,
+        }
+    }
+}
+
+/// A rest that has begun. Dropped half-way, it leaves the card usable, or tells the engine that it is not.
+struct Begun<'a, L: Lock, H: Host, const N: usize, P: Policy> {
+    shared: &'a Shared<L, H, N, P>,
+    clock_hz: u32,
+    asleep: bool,
+}
+
+impl<L: Lock, H: Host, const N: usize, P: Policy> Drop for Begun<'_, L, H, N, P> {
+    fn drop(&mut self) {
+        if self.asleep {
+            return self.shared.with(|engine| engine.set_target(None));
+        }
+        let clock = Request::new(Kind::Bus(BusOp::Clock(self.clock_hz)), DmaBuf::EMPTY);
+        self.shared.send(Request { urgent: P::RECOVERS, ..clock });
+    }
+}
+
+/// Lets the card rest until a request comes, then wakes it. A card that does not wake is found by that request,
+/// and recovered.
+pub(super) async fn until_needed<L: Lock, H: Host, const N: usize, P: Policy>(
+    session: &mut Session<'_, L, H, N, P>,
+    rest: Rest,
+    card: &Card,
+) -> Result<(), Failed> {
+    let shared = session.shared;
+    let mut begun = Begun { shared, clock_hz: card.clock_hz, asleep: false };
+    let sleeps = matches!((rest, card.family), (Rest::Sleep { .. }, Family::Emmc(_)));
+    let mut sleep_ns = None;
+    if sleeps {
+        keep::flush(session, card).await;
+        begun.asleep = true;
+        sleep_ns = fall_asleep(session).await.ok();
+        begun.asleep = sleep_ns.is_some();
+    }
+    session.bus(BusOp::Clock(0)).await?;
+    let now_ns = shared.now_ns();
+    shared.with(|engine| engine.rest_begins(now_ns));
+    // No alarm is needed from here on.
+    shared.poll();
+    poll_fn(|context| {
+        shared.with(|engine| {
+            engine.set_help_waker(Some(context.waker()));
+            if engine.rest_is_over() { Poll::Ready(()) } else { Poll::Pending }
+        })
+    })
+    .await;
+    let now_ns = shared.now_ns();
+    shared.with(|engine| engine.rest_ends(now_ns));
+    session.bus(BusOp::Clock(card.clock_hz)).await?;
+    if let Some(sleep_ns) = sleep_ns {
+        // What fails here fails again for the request that waits, which has the ladder of recovery.
+        let _ = wake(session, sleep_ns).await;
+    }
+    core::mem::forget(begun);
+    Ok(())
+}

@@ -1,0 +1,171 @@
+//! Memory that a controller cannot use, by way of memory that it can.
+//!
+//! [`Bounce`] stands in front of a platform's [`Dma`]. A buffer that the platform refuses (wrong alignment, out
+//! of reach) is copied through a pool; every other buffer passes untouched. The pool is fixed: where it is
+//! used up, [`DmaError::Exhausted`] says so, and the request waits in the queue until pieces come back.
+//!
+//! Recovery must not wait for that, since what is queued may itself wait for recovery. So
+//! [`Bounce::reserve_for`] sets pieces aside for the scratch memory of
+//! [`card::keep`](crate::card::keep), which no other buffer can take.
+
+use super::{Direction, Dma, DmaError};
+use core::cell::Cell;
+use core::ptr::NonNull;
+
+/// Pieces of a pool, at most.
+const PIECES_MAX: usize = 64;
+
+/// A mapping that goes through the pool.
+#[derive(Clone, Copy, Debug)]
+struct Used {
+    /// Where the controller sees it; its length in bytes, 0: none begins here.
+    bus: u64,
+    bytes: usize,
+}
+
+impl Used {
+    const NONE: Used = Used { bus: 0, bytes: 0 };
+}
+
+/// A pool of `PIECES` (1 to 64) equal pieces in front of a platform's [`Dma`].
+#[derive(Debug)]
+pub struct Bounce<D: Dma, const PIECES: usize> {
+    dma: D,
+    memory: NonNull<u8>,
+    piece_bytes: usize,
+    /// A bit for each piece that is in use.
+    taken: Cell<u64>,
+    /// What begins at each piece.
+    used: [Cell<Used>; PIECES],
+    /// Addresses of the memory that the last pieces are reserved for, and how many pieces those are.
+    reserved_for: (usize, usize),
+    reserved: usize,
+}
+
+// SAFETY: the pool's memory is the value's own, as a `&'static mut [u8]` would be.
+unsafe impl<D: Dma + Send, const PIECES: usize> Send for Bounce<D, PIECES> {}
+
+impl<D: Dma, const PIECES: usize> Bounce<D, PIECES> {
+    /// A pool in `memory`, which `dma` can map wherever a piece begins. A piece is the length of `memory` divided
+    /// by `PIECES`, rounded down to a multiple of 512 bytes. A buffer takes as many neighbouring pieces as it
+    /// needs.
+    pub fn new(dma: D, memory: &'static mut [u8]) -> Self {
+        const { assert!(PIECES > 0 && PIECES <= PIECES_MAX, "a pool has 1 to 64 pieces") };
+        let piece_bytes = memory.len() / PIECES / 512 * 512;
+        Bounce {
+            dma,
+            memory: NonNull::from(memory).cast(),
+            piece_bytes,
+            taken: Cell::new(0),
+            used: [const { Cell::new(Used::NONE) }; PIECES],
+            reserved_for: (0, 0),
+            reserved: 0,
+        }
+    }
+
+    /// Sets the last pieces aside for this memory: as many as it needs. Only buffers inside it get them.
+    pub fn reserve_for(mut self, memory: &[u8]) -> Self {
+        let start = memory.as_ptr().addr();
+        self.reserved_for = (start, start.saturating_add(memory.len()));
+        self.reserved = self.pieces(memory.len()).unwrap_or(PIECES).min(PIECES);
+        self
+    }
+
+    /// Pieces in use.
+    pub fn taken(&self) -> u32 {
+        self.taken.get().count_ones()
+    }
+
+    /// How many pieces so many bytes take.
+    fn pieces(&self, bytes: usize) -> Option<usize> {
+        Some(bytes.max(1).checked_next_multiple_of(self.piece_bytes)? / self.piece_bytes.max(1))
+    }
+
+    /// Bits of `count` pieces from `first` on.
+    fn bits(first: usize, count: usize) -> u64 {
+        let ones = if count >= PIECES_MAX { u64::MAX } else { (1 << count) - 1 };
+        ones.checked_shl(first as u32).unwrap_or(0)
+    }
+
+    /// Free neighbours, lowest first; for reserved memory the highest.
+    fn find(&self, ptr: NonNull<u8>, bytes: usize) -> Option<(usize, u64)> {
+        let count = self.pieces(bytes)?;
+        let (start, end) = self.reserved_for;
+        let at = ptr.addr().get();
+        let reserved = at >= start && at.checked_add(bytes)? <= end;
+        let usable = if reserved { PIECES } else { PIECES - self.reserved };
+        let last = usable.checked_sub(count)?;
+        let free = |first: &usize| self.taken.get() & Self::bits(*first, count) == 0;
+        let first = if reserved { (0..=last).rev().find(free) } else { (0..=last).find(free) };
+        first.map(|first| (first, Self::bits(first, count)))
+    }
+
+    fn place(&self, first: usize) -> NonNull<u8> {
+        // SAFETY: `first` is a piece of the pool, so the result is inside its memory.
+        unsafe { self.memory.add(first * self.piece_bytes) }
+    }
+
+    /// The mapping through the pool that has these bus addresses: its first piece and what is there.
+    fn through(&self, bus: u64, bytes: usize) -> Option<(usize, Used)> {
+        let inside = |used: Used| {
+            used.bytes != 0
+                && bus >= used.bus
+                && bus - used.bus <= used.bytes as u64
+                && bytes as u64 <= used.bytes as u64 - (bus - used.bus)
+        };
+        self.used.iter().map(Cell::get).enumerate().find(|&(_, used)| inside(used))
+    }
+}
+
+// SAFETY: what the inner `Dma` maps itself it answers for. Of everything else the controller gets pieces of the
+// pool, which are taken until `unmap` and which `map`, `sync` and `unmap` copy.
+unsafe impl<D: Dma, const PIECES: usize> Dma for Bounce<D, PIECES> {
+    fn map(&self, ptr: NonNull<u8>, len: usize, direction: Direction) -> Result<u64, DmaError> {
+        match self.dma.map(ptr, len, direction) {
+            Err(DmaError::Alignment | DmaError::Unreachable) => {}
+            done => return done,
+        }
+        if self.piece_bytes == 0 {
+            return Err(DmaError::Exhausted);
+        }
+        let (first, bits) = self.find(ptr, len).ok_or(DmaError::Exhausted)?;
+        let place = self.place(first);
+        if direction == Direction::Write {
+            // SAFETY: the caller's buffer has `len` bytes; so have the pieces, which are free. Both are apart,
+            // since the pool's memory is its own.
+            unsafe { place.copy_from_nonoverlapping(ptr, len) };
+        }
+        let bus = self.dma.map(place, len, direction)?;
+        self.taken.set(self.taken.get() | bits);
+        if let Some(used) = self.used.get(first) {
+            used.set(Used { bus, bytes: len });
+        }
+        Ok(bus)
+    }
+
+    fn unmap(&self, bus: u64, ptr: NonNull<u8>, len: usize, direction: Direction) {
+        let Some((first, used)) = self.through(bus, len).filter(|(_, used)| used.bus == bus) else {
+            return self.dma.unmap(bus, ptr, len, direction);
+        };
+        let place = self.place(first);
+        self.dma.unmap(bus, place, used.bytes, direction);
+        if direction == Direction::Read {
+            // SAFETY: as in `map`; the controller has let go of both.
+            unsafe { ptr.copy_from_nonoverlapping(place, len) };
+        }
+        let count = self.pieces(used.bytes).unwrap_or(PIECES);
+        self.taken.set(self.taken.get() & !Self::bits(first, count));
+        if let Some(used) = self.used.get(first) {
+            used.set(Used::NONE);
+        }
+    }
+
+    fn sync(&self, bus: u64, ptr: NonNull<u8>, len: usize) {
+        let Some((first, used)) = self.through(bus, len) else { return self.dma.sync(bus, ptr, len) };
+        // SAFETY: `through` has checked that `len` bytes from there are inside the pieces of this mapping.
+        let place = unsafe { self.place(first).add((bus - used.bus) as usize) };
+        // SAFETY: as in `map`.
+        unsafe { place.copy_from_nonoverlapping(ptr, len) };
+        self.dma.sync(bus, place, len);
+    }
+}

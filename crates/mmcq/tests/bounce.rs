@@ -1,0 +1,161 @@
+//! A pool for memory that the controller cannot use: nothing is lost on the way, and recovery has its own share.
+
+use mmcq::host::bounce::Bounce;
+use mmcq::host::{Direction, Dma, DmaError};
+use std::cell::{Cell, RefCell};
+use std::ptr::NonNull;
+use std::rc::Rc;
+
+/// A platform that reaches the pool alone, and knows what is mapped.
+#[derive(Clone, Default)]
+struct Platform {
+    reach: Rc<Cell<(usize, usize)>>,
+    mapped: Rc<RefCell<Vec<(u64, usize)>>>,
+}
+
+// SAFETY: bus addresses are the CPU's.
+unsafe impl Dma for Platform {
+    fn map(&self, ptr: NonNull<u8>, len: usize, _: Direction) -> Result<u64, DmaError> {
+        let (start, end) = self.reach.get();
+        let at = ptr.addr().get();
+        if at < start || at + len > end {
+            return Err(DmaError::Unreachable);
+        }
+        self.mapped.borrow_mut().push((at as u64, len));
+        Ok(at as u64)
+    }
+    fn unmap(&self, bus: u64, _: NonNull<u8>, len: usize, _: Direction) {
+        let mut mapped = self.mapped.borrow_mut();
+        let at = mapped.iter().position(|&known| known == (bus, len));
+        mapped.remove(at.expect("unmapped what was never mapped"));
+    }
+    fn sync(&self, _: u64, _: NonNull<u8>, _: usize) {}
+}
+
+/// A pool of eight pieces of 512 bytes, without a reserve.
+fn pool() -> (Bounce<Platform, 8>, Platform) {
+    let memory: &'static mut [u8] = Box::leak(vec![0xee; 8 * 512].into_boxed_slice());
+    let platform = Platform::default();
+    let start = memory.as_ptr().addr();
+    platform.reach.set((start, start + memory.len()));
+    (Bounce::new(platform.clone(), memory), platform)
+}
+
+/// What the controller does at a bus address, which is one of the pool.
+fn device(bus: u64, len: usize) -> &'static mut [u8] {
+    // SAFETY: the pool is never freed, and the test uses no other reference to it meanwhile.
+    unsafe { std::slice::from_raw_parts_mut(bus as usize as *mut u8, len) }
+}
+
+fn at(memory: &mut [u8]) -> NonNull<u8> {
+    NonNull::from(memory).cast()
+}
+
+#[test]
+fn data_come_through_the_pool_in_both_directions() {
+    let (bounce, platform) = pool();
+    let mut out: Vec<u8> = (0..1536).map(|n| n as u8).collect();
+    let bus = bounce.map(at(&mut out), 1536, Direction::Write).unwrap();
+    assert_eq!(device(bus, 1536), out);
+    assert_eq!(bounce.taken(), 3);
+    bounce.unmap(bus, at(&mut out), 1536, Direction::Write);
+    let mut back = vec![0; 1024];
+    let bus = bounce.map(at(&mut back), 1024, Direction::Read).unwrap();
+    device(bus, 1024).fill(0x5a);
+    assert!(back.iter().all(|&byte| byte == 0), "before the mapping ends nothing is copied");
+    bounce.unmap(bus, at(&mut back), 1024, Direction::Read);
+    assert!(back.iter().all(|&byte| byte == 0x5a));
+    assert_eq!((bounce.taken(), platform.mapped.borrow().len()), (0, 0));
+}
+
+#[test]
+fn what_the_platform_can_map_passes_untouched() {
+    let (bounce, platform) = pool();
+    let mut near = vec![7; 512];
+    let start = near.as_ptr().addr();
+    platform.reach.set((start, start + 512));
+    let bus = bounce.map(at(&mut near), 512, Direction::Read).unwrap();
+    assert_eq!((bus, bounce.taken()), (start as u64, 0));
+    bounce.unmap(bus, at(&mut near), 512, Direction::Read);
+    assert!(platform.mapped.borrow().is_empty());
+}
+
+#[test]
+fn a_changed_part_of_a_mapping_reaches_the_controller() {
+    let (bounce, _) = pool();
+    let mut table = vec![1; 1024];
+    let bus = bounce.map(at(&mut table), 1024, Direction::Write).unwrap();
+    table[600..608].fill(9);
+    bounce.sync(bus + 600, at(&mut table[600..]), 8);
+    assert_eq!(device(bus, 1024), table);
+}
+
+#[test]
+fn a_full_pool_says_so_and_a_failed_mapping_takes_nothing() {
+    let (bounce, platform) = pool();
+    let mut far: Vec<Vec<u8>> = (0..8).map(|_| vec![0; 512]).collect();
+    let held: Vec<u64> =
+        far.iter_mut().map(|one| bounce.map(at(one), 512, Direction::Read).unwrap()).collect();
+    let mut one_more = vec![0; 512];
+    assert_eq!(bounce.map(at(&mut one_more), 512, Direction::Read), Err(DmaError::Exhausted));
+    bounce.unmap(held[3], at(&mut far[3]), 512, Direction::Read);
+    // Two neighbours are wanted, and one piece is free.
+    let mut two = vec![0; 1024];
+    assert_eq!(bounce.map(at(&mut two), 1024, Direction::Read), Err(DmaError::Exhausted));
+    assert_eq!(bounce.map(at(&mut one_more), 512, Direction::Read), Ok(held[3]));
+    let mut longer_than_all = vec![0; 8 * 512 + 1];
+    let len = longer_than_all.len();
+    assert_eq!(bounce.map(at(&mut longer_than_all), len, Direction::Read), Err(DmaError::Exhausted));
+    platform.reach.set((0, 0));
+    let (taken, mapped) = (bounce.taken(), platform.mapped.borrow().len());
+    bounce.unmap(held[0], at(&mut far[0]), 512, Direction::Read);
+    assert_eq!(bounce.map(at(&mut two), 512, Direction::Read), Err(DmaError::Unreachable));
+    assert_eq!((bounce.taken(), platform.mapped.borrow().len()), (taken - 1, mapped - 1));
+}
+
+#[test]
+fn a_reserve_is_never_taken_by_others() {
+    let (bounce, _) = pool();
+    let mut scratch = vec![0; 1024];
+    let bounce = bounce.reserve_for(&scratch);
+    let mut far: Vec<Vec<u8>> = (0..8).map(|_| vec![0; 512]).collect();
+    let held = far.iter_mut().map(|one| bounce.map(at(one), 512, Direction::Read));
+    let held = held.filter(Result::is_ok).count();
+    assert_eq!(held, 6);
+    let bus = bounce.map(at(&mut scratch), 512, Direction::Read).unwrap();
+    bounce.unmap(bus, at(&mut scratch), 512, Direction::Read);
+    assert!(bounce.map(at(&mut scratch), 1024, Direction::Read).is_ok());
+}
+
+/// Any order of mappings of any length: no two share a byte, and what comes back is what the controller wrote.
+#[test]
+fn any_sequence_keeps_every_buffer_apart() {
+    let mut seed = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut next = move |below: usize| {
+        seed ^= seed << 13;
+        seed ^= seed >> 7;
+        seed ^= seed << 17;
+        (seed % below as u64) as usize
+    };
+    let (bounce, platform) = pool();
+    let mut live: Vec<(u64, Vec<u8>, u8)> = Vec::new();
+    for round in 0..20_000 {
+        if next(2) == 0 || live.len() > 8 {
+            if live.is_empty() {
+                continue;
+            }
+            let (bus, mut memory, fill) = live.swap_remove(next(live.len()));
+            let len = memory.len();
+            bounce.unmap(bus, at(&mut memory), len, Direction::Read);
+            assert!(memory.iter().all(|&byte| byte == fill), "round {round}");
+        } else {
+            let mut memory = vec![0; 1 + next(2048)];
+            let len = memory.len();
+            if let Ok(bus) = bounce.map(at(&mut memory), len, Direction::Read) {
+                device(bus, len).fill(round as u8);
+                live.push((bus, memory, round as u8));
+            }
+        }
+    }
+    assert_eq!(platform.mapped.borrow().len(), live.len());
+}
