@@ -80,8 +80,8 @@ impl Worker<'_> {
             return;
         }
         let first = self.plan.last().map_or(0, |&(point, _)| point as usize + 1);
-        for point in first..points.len() {
-            for alternative in 0..points[point] {
+        for (point, &count) in points.iter().enumerate().skip(first) {
+            for alternative in 0..count {
                 self.plan.push((point as u32, alternative));
                 self.explore(left - 1);
                 self.plan.pop();
@@ -106,6 +106,17 @@ impl Worker<'_> {
     }
 }
 
+/// Another order, so that a run whose time is up has seen something of every part.
+fn spread<T: Copy>(list: &mut [T]) {
+    const STEP: usize = 7919;
+    let from = list.to_vec();
+    if !from.len().is_multiple_of(STEP) {
+        for (nth, place) in list.iter_mut().enumerate() {
+            *place = from[nth * STEP % from.len()];
+        }
+    }
+}
+
 /// All plans of up to `depth` deviations, by so many threads.
 pub fn explore(start: &Start, depth: usize, threads: usize, until: Option<Instant>) -> Report {
     let began = Instant::now();
@@ -116,6 +127,7 @@ pub fn explore(start: &Start, depth: usize, threads: usize, until: Option<Instan
     for (point, &count) in points.points.iter().enumerate() {
         first.extend((0..count).map(|alternative| (point as u32, alternative)));
     }
+    spread(&mut first);
     let total = Mutex::new(Report { runs: 1, complete: true, ..Report::default() });
     let next = AtomicUsize::new(0);
     std::thread::scope(|scope| {

@@ -122,7 +122,8 @@ impl World {
         if self.answer != Answer::Open {
             return self.presence;
         }
-        let (alternatives, count) = alternatives(&phase, &self.card, self.judge.helping, self.board.caps.busy);
+        let (alternatives, count) =
+            alternatives(&phase, &self.card, self.judge.helping, self.board.caps.busy);
         let bad = self.choose(&alternatives[..count]);
         self.answer = Answer::Ready(bad);
         match bad {

@@ -168,7 +168,8 @@ impl Judge {
                 for nth in 0..usize::from(serial) - 1 {
                     let asked = &self.asked[nth];
                     let done = asked.fate == Fate::Answered(Ok(())) && before >> nth & 1 != 0;
-                    if done && asked.changes() && !asked.forgiven && !is_on(&card.media, asked, nth as u8 + 1) {
+                    if done && asked.changes() && !asked.forgiven && !is_on(&card.media, asked, nth as u8 + 1)
+                    {
                         self.violation("a flush was well, and what was written before is not on the medium");
                         break;
                     }
@@ -179,10 +180,8 @@ impl Judge {
                     asked.forgiven = true;
                 }
             }
-            (Work::Durable, Ok(())) => {
-                if !is_on(&card.media, &self.asked[usize::from(serial) - 1], serial) {
-                    self.violation("a durable write was well, and is not on the medium");
-                }
+            (Work::Durable, Ok(())) if !is_on(&card.media, &self.asked[usize::from(serial) - 1], serial) => {
+                self.violation("a durable write was well, and is not on the medium");
             }
             (Work::Write | Work::Erase, Ok(())) => {
                 let asked = &self.asked[usize::from(serial) - 1];
@@ -223,9 +222,8 @@ impl Judge {
             if asked.changes()
                 && asked.fate == Fate::Answered(Ok(()))
                 && !asked.forgiven
-                && !(asked.lba..asked.lba + asked.blocks).all(|lba| {
-                    card.newest(asked.identity, asked.area, lba).serial() > nth as u8
-                })
+                && !(asked.lba..asked.lba + asked.blocks)
+                    .all(|lba| card.newest(asked.identity, asked.area, lba).serial() > nth as u8)
             {
                 self.violation("a write is lost, and no flush has told");
             }

@@ -5,8 +5,9 @@
 //! well"; the explorer runs every list up to a length, over a handful of workloads, and the judge looks at
 //! each of them.
 //!
-//! `GRAPH_DEPTH=3` and a filter on names explore all sequences of three, `GRAPH_WORKLOAD=part-of-a-name`
-//! one workload; `GRAPH_PLAN=12:3,40:0` shows one run step by step. `tools/graph.sh` does the first.
+//! An ordinary test run takes sequences of two, for 25 seconds at most (`GRAPH_SECONDS`).
+//! `tools/graph.sh` explores all sequences of three: it sets `GRAPH_DEPTH` and `GRAPH_THREADS`.
+//! `GRAPH_WORKLOAD` is a part of a workload's name. `GRAPH_PLAN=12:3,40:0` shows one run step by step.
 
 #![allow(clippy::print_stderr, reason = "the figures are what it is for")]
 
@@ -61,7 +62,12 @@ fn every_sequence_of_bad_answers_ends_well() {
         for (what, found) in &report.found {
             broken += 1;
             let plan: Vec<_> = found.plan.iter().map(|(at, bad)| format!("{at}:{bad}")).collect();
-            eprintln!("  BROKEN {} times: {what}: {:?}, GRAPH_PLAN={}", found.times, found.bad, plan.join(","));
+            eprintln!(
+                "  BROKEN {} times: {what}: {:?}, GRAPH_PLAN={}",
+                found.times,
+                found.bad,
+                plan.join(",")
+            );
         }
     }
     assert_eq!(broken, 0, "the lines above say which");

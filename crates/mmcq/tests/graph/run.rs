@@ -147,7 +147,10 @@ pub fn run(start: &Start, room: &mut Room, plan: &[(u32, u8)], traced: bool) -> 
     let mut world = world.borrow_mut();
     if let Some(log) = &mut world.log {
         log.extend(shared.with(|engine| {
-            engine.incidents().map(|e| format!("rung {:?} at {} us", e.rung, e.at_ns / 1000)).collect::<Vec<_>>()
+            engine
+                .incidents()
+                .map(|e| format!("rung {:?} at {} us", e.rung, e.at_ns / 1000))
+                .collect::<Vec<_>>()
         }));
     }
     Outcome {
@@ -226,8 +229,7 @@ impl Run<'_> {
         let conversing = self.shared.with(|engine| engine.slots_in_use()) > users || keeper.talks;
         if !conversing && !keeper.told {
             keeper.told = true;
-            let bad =
-                self.world.borrow_mut().choose(&[Bad::KeeperSlow, Bad::KeeperTooSlow, Bad::KeeperGone]);
+            let bad = self.world.borrow_mut().choose(&[Bad::KeeperSlow, Bad::KeeperTooSlow, Bad::KeeperGone]);
             match bad {
                 Some(Bad::KeeperSlow) => keeper.ready_at = now + 300 * MS,
                 Some(Bad::KeeperTooSlow) => keeper.ready_at = now + 20_000 * MS,
@@ -269,7 +271,9 @@ impl Run<'_> {
                 continue;
             };
             self.users.swap_remove(at);
-            self.world.borrow_mut().say(|| format!("request {serial}: {:?}", completion.result.map(|o| o.bytes)));
+            self.world
+                .borrow_mut()
+                .say(|| format!("request {serial}: {:?}", completion.result.map(|o| o.bytes)));
             let mut tags = [Tag::NONE; BUFFER_BYTES / 512];
             let blocks = completion.buf.chunks_exact(512).zip(&mut tags);
             for (bytes, tag) in blocks {
@@ -383,9 +387,12 @@ impl Run<'_> {
     /// Nobody waits, and nothing is under way.
     fn is_quiet(&self, keeper: &Keeper<'_>) -> bool {
         let waits = self.flag.is_set() && !keeper.is_gone();
-        !waits && !keeper.talks && self.world.borrow().inserts_at == u64::MAX && self.shared.with(|engine| {
-            engine.is_idle() && engine.slots_in_use() == 0 && engine.next_deadline_ns().is_none()
-        })
+        !waits
+            && !keeper.talks
+            && self.world.borrow().inserts_at == u64::MAX
+            && self.shared.with(|engine| {
+                engine.is_idle() && engine.slots_in_use() == 0 && engine.next_deadline_ns().is_none()
+            })
     }
 
     /// While anything is in progress there is a time at which the engine wants to be called.
@@ -477,7 +484,13 @@ impl Run<'_> {
         let state_lost = judge.has(|bad| {
             matches!(
                 bad,
-                Bad::BrownOut | Bad::Mute | Bad::Stuck | Bad::Swapped | Bad::Removed | Bad::Returned | Bad::Replaced
+                Bad::BrownOut
+                    | Bad::Mute
+                    | Bad::Stuck
+                    | Bad::Swapped
+                    | Bad::Removed
+                    | Bad::Returned
+                    | Bad::Replaced
             )
         }) || self.start.workload.reset_unpowers && self.rung(Rung::Reset) > 0;
         if reinit + cycles > 0 && !state_lost && judge.bad_in_help == 0 {
@@ -496,8 +509,7 @@ impl Run<'_> {
         // Once initialised, once power-cycled in an incident: the next card that is lost stays so.
         let lost = |bad: &Bad| matches!(bad, Bad::Mute | Bad::Stuck | Bad::BrownOut | Bad::Swapped);
         let twice = reinit > 0 && cycles > 0 && judge.bad.iter().filter(|(_, bad)| lost(bad)).count() > 1;
-        let dead_answers =
-            judge.asked.iter().any(|asked| asked.fate == Fate::Answered(Err(Error::Dead)));
+        let dead_answers = judge.asked.iter().any(|asked| asked.fate == Fate::Answered(Err(Error::Dead)));
         if (dead > 0 || dead_answers) && !(alone || in_help || wedged || gone || twice || late) {
             judge.violation("dead before the budgets were spent");
         }

@@ -46,7 +46,7 @@ const PLAIN: Workload = Workload {
 };
 
 /// All of them.
-pub const ALL: [Workload; 10] = [
+pub const ALL: [Workload; 7] = [
     PLAIN,
     Workload {
         name: "no keeper",
@@ -69,15 +69,10 @@ pub const ALL: [Workload; 10] = [
     },
     Workload {
         name: "visits to a boot area",
-        fast: true,
         groups: &[&[BootW(0, 2), BootR(0, 2), W(0, 2)], &[BootR(1, 1)], &[R(0, 2)]],
         ..PLAIN
     },
-    Workload {
-        name: "erase",
-        groups: &[&[W(0, 4), Erase(1, 3), R(0, 4), W(2, 1)], &[R(0, 4)]],
-        ..PLAIN
-    },
+    Workload { name: "erase", groups: &[&[W(0, 4), Erase(1, 3), R(0, 4), W(2, 1)], &[R(0, 4)]], ..PLAIN },
     Workload {
         name: "flush with a cache",
         cache: true,
@@ -88,26 +83,6 @@ pub const ALL: [Workload; 10] = [
         name: "streams",
         caps: Caps { auto_stop: false, auto_count: false, continue_data: true, ..CAPS },
         groups: &[&[W(0, 1), W(8, 1)], &[W(9, 1)], &[W(10, 1)], &[R(8, 1), R(9, 2)], &[Flush]],
-        ..PLAIN
-    },
-    Workload {
-        name: "room for three mappings",
-        maps: 3,
-        groups: &[&[R(0, 1), R(4, 1), W(8, 1), R(12, 1), R(16, 1)]],
-        ..PLAIN
-    },
-    Workload {
-        name: "tuned",
-        fast: true,
-        cache: true,
-        groups: &[&[W(0, 2), R(4, 2)], &[R(0, 2)], &[Flush]],
-        ..PLAIN
-    },
-    Workload {
-        name: "tuned, a reset takes the supply",
-        fast: true,
-        reset_unpowers: true,
-        groups: &[&[W(0, 2), R(4, 2)], &[R(0, 2)]],
         ..PLAIN
     },
 ];
