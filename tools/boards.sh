@@ -2,7 +2,7 @@
 # boards.sh: runs the whole stack, bare metal, on machines that others wrote:
 # - boards/pc on QEMU's q35 (x86-64, sdhci-pci by ADMA2, QEMU's SD card), which also counts instructions;
 # - boards/virt on QEMU's virt (64-bit Arm, the same controller and card), which counts them too;
-# - boards/arm on QEMU's vexpress-a9 (Cortex-A9, ARM's PL181, QEMU's SD card);
+# - boards/arm on QEMU's vexpress-a9 (Cortex-A9, ARM's PL181, QEMU's SD card), which also waits in blocking calls by `wfi` (src/waits.rs);
 # each once with a card addressed in bytes and once in blocks. The image says by its exit status and in its
 # report whether all went well; then the card's file is compared byte for byte with what
 # boards/plan/expect.rs expects in it. boards/pc also runs
@@ -224,6 +224,21 @@ run_arm() { # name blocks how-it-is-addressed
   must_say "$1" "provoked [01]: the controller stayed silent"
   must_say "$1" "provoked: 0 wrong ends, 0 wrong blocks"
 }
+# Blocking calls that sleep: a wake-up that is lost is a run without an end.
+run_waits() {
+  local name="pl181, asleep" card=$work/card.img status=0 how
+  "$expect" make "$card" 131072
+  QEMU_AUDIO_DRV=none arm=$waits on_vexpress "$card" -icount shift=0,sleep=off -display none -monitor none \
+    </dev/null >"$work/log" 2>&1 || status=$?
+  tr -d '\r' <"$work/report" | sed "s/^/$name: /"
+  [ $status -eq 0 ] || { say "$name: exit status $status, expected 0 (124: no end after $limit_s s)"; bad=1; }
+  for how in served masked; do
+    must_say "$name" "$how: 200 reads in [0-9]+ us, the longest [0-9]+ us; [0-9]+ interrupts, [0-9]+ alarms, [0-9]+ wfi"
+  done
+  must_say "$name" "result: all is well"
+}
+waits=$built_in/release/waits
+begin run_waits
 begin run_arm "pl181, 64 MiB" 131072 bytes
 begin run_arm "pl181, 4 GiB" 8388608 blocks
 judged

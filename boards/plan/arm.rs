@@ -63,14 +63,19 @@ extern "C" fn interrupt() {
     write(GIC_END, id);
 }
 
+/// Sleeps until an interrupt is pending, masked or not.
+pub fn wait_for_interrupt() {
+    // SAFETY: has no effect but time, and on the order of memory accesses.
+    unsafe { asm!("dsb sy", "wfi", options(nostack, preserves_flags)) };
+}
+
 /// Sleeps until `ready`, which an interrupt makes true.
 pub fn sleep_until(mut ready: impl FnMut() -> bool) {
     loop {
         let go_on = interrupts_off(|| {
             let go_on = ready();
             if !go_on {
-                // SAFETY: wakes for an interrupt that is pending although it is masked.
-                unsafe { asm!("dsb sy", "wfi", options(nostack, preserves_flags)) };
+                wait_for_interrupt();
             }
             go_on
         });

@@ -106,8 +106,8 @@ fn ticks() -> (u64, u64) {
     (ticks, hz.max(1))
 }
 
-/// Sleeps until an interrupt is pending; the timer's is one, a millisecond later at most.
-pub fn idle() {
+/// Sleeps until an interrupt is pending, masked or not; the timer's is one, a millisecond later at most.
+pub fn wait_for_interrupt() {
     let (now, hz) = ticks();
     // SAFETY: sets the tick that the timer rings at; WFI has no effect but time.
     unsafe { asm!("msr cntv_cval_el0, {0}", in(reg) now.wrapping_add(hz / 1_000), options(nomem, nostack)) };

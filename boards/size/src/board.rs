@@ -1,9 +1,25 @@
 //! The board: interrupts off is the lock, memory is the same for CPU and controller; the core's own part is [`crate::machine`].
 
 pub use crate::alone::InterruptsOff;
-pub use crate::machine::{idle, interrupts_off, now_ns, start_clock};
+use crate::machine::wait_for_interrupt;
+pub use crate::machine::{interrupts_off, now_ns, start_clock};
 use core::ptr::NonNull;
 use mmcq::host::{Direction, Dma, DmaError};
+use mmcq::task::Idle;
+
+/// Sleeps in a blocking call: for a millisecond at most, and not if the interrupt handler has done what the call waits for.
+pub fn idle(idle: &Idle) {
+    sleep_if(|| idle.may_sleep());
+}
+
+/// Sleeps until the next interrupt if this says so with interrupts off.
+pub fn sleep_if(may_sleep: impl FnOnce() -> bool) {
+    interrupts_off(|| {
+        if may_sleep() {
+            wait_for_interrupt();
+        }
+    });
+}
 
 /// Memory that CPU and controller see alike.
 #[derive(Debug)]

@@ -138,8 +138,8 @@ fn ticks() -> u64 {
     u64::from(high) << 32 | u64::from(low)
 }
 
-/// Sleeps until an interrupt is pending; the timer's is one, a millisecond later at most.
-pub fn idle() {
+/// Sleeps until an interrupt is pending, masked or not; the timer's is one, a millisecond later at most.
+pub fn wait_for_interrupt() {
     ring_at(ticks().wrapping_add(TICK));
     // SAFETY: WFI has no effect but time.
     unsafe { asm!("wfi", options(nomem, nostack, preserves_flags)) };

@@ -35,7 +35,7 @@ enum {
     MMCQ_E_CRC = -9,         /* damaged on the wire, also when tried again */
     MMCQ_E_HOST = -10,       /* another error of the controller */
     MMCQ_E_CARD = -11,       /* the card refused, or does not behave as its standard says */
-    MMCQ_E_FULL = -12,       /* seven requests are waiting */
+    MMCQ_E_FULL = -12,       /* for 30 s no slot was free, or `map` had no room; also what `map` returns then */
     MMCQ_E_UNSUPPORTED = -13,
     MMCQ_E_DEAD = -14,       /* card or controller is given up */
     MMCQ_E_READ_ONLY = -15,  /* the card can only be read any more */
@@ -47,8 +47,24 @@ enum {
 /* mmcq_platform.flags: the slot holds a soldered eMMC with 1.8 V signalling. */
 #define MMCQ_EMMC_18 1u
 
-/* What your program brings. Copied by mmcq_open; `context` goes to every function. All functions may be called from any context that calls
- * this library. */
+/* What `wait` asks mmcq_may_sleep with; gone when `wait` returns. */
+typedef struct mmcq_idle mmcq_idle;
+
+/* What your program brings. Copied by mmcq_open; `context` goes to every function. No function may call the library, but for `wait`, which may
+ * call mmcq_may_sleep.
+ *
+ *   function        called from                                        with the lock held
+ *   read, write     any context that calls the library                 yes, but for mmcq_open
+ *   lock, unlock    any context that calls the library                 no (`unlock`: yes)
+ *   now_ns          any context that calls the library                 sometimes
+ *   set_alarm       any context that calls the library                 yes
+ *   wait            threads that wait, in any call but those below     no
+ *   map, unmap      the thread in mmcq_read and mmcq_write             no
+ *   map, unmap      any context, for 512 bytes of the library's own    yes
+ *   sync            any context, for descriptors: 2 KiB at most        yes
+ *
+ * mmcq_on_irq and mmcq_poll never call `wait`. What is called with the lock held, or by mmcq_on_irq, must not sleep and must
+ * be short: other threads and the interrupt wait for it. */
 typedef struct mmcq_platform {
     void *context;
     /* Registers: either `base`, 256 bytes of device memory, aligned to 4; or `read` and `write` with the offset and the width in bytes (1, 2,
@@ -56,7 +72,8 @@ typedef struct mmcq_platform {
     void *base;
     uint32_t (*read)(void *context, uint16_t offset, uint8_t bytes);
     void (*write)(void *context, uint16_t offset, uint8_t bytes, uint32_t value);
-    /* Between them nobody else is: no other thread, and not the controller's interrupt. Held for about a microsecond; never nested. */
+    /* Between them there is no other thread, and not the controller's interrupt. Held for some microseconds: tens of register accesses, and
+     * `sync` of the descriptors. Never nested. */
     void (*lock)(void *context);
     void (*unlock)(void *context);
     /* Nanoseconds since some moment; never goes back. */
@@ -64,11 +81,21 @@ typedef struct mmcq_platform {
     /* Call mmcq_poll at this time; replaces the request before; UINT64_MAX: no need. Called with the lock held; must not call back.
      * May be NULL: threads that wait poll by themselves. Then nothing is done for the card while nobody uses it. */
     void (*set_alarm)(void *context, uint64_t at_ns);
-    /* Called again and again by a thread that waits: take a semaphore that your interrupt handler gives, for a millisecond at most. NULL: spin. */
-    void (*wait)(void *context);
+    /* Called again and again by a thread that waits; NULL: spin. It may sleep, for a millisecond at most, and must return
+     * - when an interrupt of the controller is pending or comes, masked or not;
+     * - when the time of set_alarm has come;
+     * - when mmcq_may_sleep(idle) has become 0: another context, such as your interrupt handler, has moved the library.
+     * It may return at any time. Ways to do it:
+     * - take this thread's semaphore, which your handler gives after mmcq_on_irq;
+     * - lock a mutex, wait for a condition while mmcq_may_sleep(idle), unlock; your handler calls mmcq_on_irq and then, with the mutex, broadcasts;
+     * - mask interrupts, WFI if mmcq_may_sleep(idle), unmask: between the question and WFI no handler may run;
+     * - with interrupts masked all the time: WFI. */
+    void (*wait)(void *context, const mmcq_idle *idle);
     /* Memory for DMA, or three times NULL where the controller sees memory as the CPU does, at the same addresses and without caches.
-     * `map` makes `bytes` at `memory` usable (to the card or from it), stores the address the controller uses, and returns 0; anything else
-     * refuses. `unmap` ends that; what the controller wrote is visible afterwards. `sync` makes later writes of the CPU visible. */
+     * `map` makes `bytes` at `memory` usable (to the card or from it), stores the address the controller uses, and returns 0. MMCQ_E_FULL: there
+     * is no room now, and a call that waits tries again, for 30 s; anything else refuses for good. `unmap` ends the mapping; what the
+     * controller wrote is visible afterwards. It may invalidate the cache lines of memory that came from the card, and of no other. `sync` makes
+     * later writes of the CPU visible. */
     int32_t (*map)(void *context, void *memory, size_t bytes, int32_t to_card, uint64_t *bus);
     void (*unmap)(void *context, uint64_t bus, void *memory, size_t bytes, int32_t to_card);
     void (*sync)(void *context, uint64_t bus, void *memory, size_t bytes);
@@ -77,7 +104,9 @@ typedef struct mmcq_platform {
     const char *quirks;
     /* MMCQ_EMMC_18 or 0. */
     uint32_t flags;
-    uint32_t reserved; /* 0 */
+    /* The cache line that `unmap` invalidates as a whole, in bytes: a power of two, at most 128; 0 where it destroys nothing beside the memory that
+     * it is given. Memory for mmcq_read must begin at a multiple of it; the blocks' length is one. */
+    uint32_t cache_line;
 } mmcq_platform;
 
 /* What was found in the slot. */
@@ -103,7 +132,8 @@ int32_t mmcq_open(uint32_t host, const mmcq_platform *platform);
 int32_t mmcq_bring_up(uint32_t host, mmcq_card *card);
 
 /* Reads or writes blocks, and returns when they are done. `memory` has `blocks` times 512 bytes, is aligned as mmcq_card.align says, and belongs to
- * the call until it returns. */
+ * the call until it returns: during a read nothing else may use it, and during a write nothing may change it. More calls than slots wait
+ * for each other. */
 int32_t mmcq_read(uint32_t host, uint64_t lba, uint32_t blocks, uint8_t *memory);
 int32_t mmcq_write(uint32_t host, uint64_t lba, uint32_t blocks, const uint8_t *memory);
 
@@ -118,6 +148,10 @@ void mmcq_poll(uint32_t host);
 
 /* When mmcq_poll is wanted next, or UINT64_MAX. */
 uint64_t mmcq_next_deadline_ns(uint32_t host);
+
+/* For `wait`, with what it was given: 1: nothing has happened that this thread waits for; 0: return. Takes no lock; for any context, also
+ * with interrupts masked. NULL: 0. */
+int32_t mmcq_may_sleep(const mmcq_idle *idle);
 
 /* The name of a result, such as "MMCQ_E_NO_CARD"; never NULL, never freed. */
 const char *mmcq_error_name(int32_t code);

@@ -1,19 +1,22 @@
 //! The functions of the header.
 
+use crate::ahead::{Ahead, Mapping};
 use crate::code::{self, MMCQ_E_ARGUMENT, MMCQ_E_STATE, MMCQ_OK};
 use crate::keeper::Keeper;
-use crate::platform::{Its, MMCQ_EMMC_18, mmcq_platform};
+use crate::platform::{Its, MMCQ_EMMC_18, mmcq_idle, mmcq_platform};
 use core::cell::{Cell, UnsafeCell};
 use core::ffi::c_char;
+use core::future::poll_fn;
 use core::mem::MaybeUninit;
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU8, Ordering};
+use core::task::Poll;
 use mmcq::block::BlockDevice;
 use mmcq::card::{self, Card, Family, SCRATCH_BYTES};
-use mmcq::engine::{BLOCK_BYTES, Config, DmaBuf};
-use mmcq::host::Width;
+use mmcq::engine::{BLOCK_BYTES, Config, DmaBuf, Error};
 use mmcq::host::sdhci::{self, Sdhci, Table};
-use mmcq::task::{Shared, Timer};
+use mmcq::host::{Direction, DmaError, Host, Width};
+use mmcq::task::{Idle, Shared, Timer};
 
 pub(crate) const HOSTS: usize = 2;
 const SLOTS: usize = 8;
@@ -38,12 +41,15 @@ pub struct mmcq_card {
     pub reserved: u8,
 }
 
+/// How long a call waits for a free slot, or for memory that can be mapped.
+const PATIENCE_NS: u64 = 30_000_000_000;
+
 const CLOSED: u8 = 0;
 const OPENING: u8 = 1;
 const OPEN: u8 = 2;
 
 /// Memory for registers of a card.
-#[repr(C, align(64))]
+#[repr(C, align(128))]
 struct Scratch(UnsafeCell<[u8; SCRATCH_BYTES as usize]>);
 
 impl Scratch {
@@ -71,6 +77,7 @@ pub(crate) struct Place {
     /// The same for the keeper.
     keeper_scratch: Scratch,
     keeper: Keeper,
+    ahead: Ahead,
 }
 
 // SAFETY: before `OPEN` only `mmcq_open` touches it, once at a time by its contract; then platform and stack are only shared (the stack is `Sync`
@@ -88,6 +95,7 @@ impl Place {
             scratch_buf: Cell::new(None),
             keeper_scratch: Scratch::new(),
             keeper: Keeper::new(),
+            ahead: Ahead::new(),
         }
     }
 
@@ -169,7 +177,7 @@ pub unsafe extern "C" fn mmcq_open(host: u32, platform: *const mmcq_platform) ->
     // SAFETY: closed, so nobody reads it; the caller promised not to open twice at once.
     unsafe { (*place.platform.get()).write(platform) };
     place.state.store(OPENING, Ordering::Release);
-    let Some(its) = place.platform().map(Its) else { return MMCQ_E_STATE };
+    let Some(its) = place.platform().map(|platform| Its(platform, &place.ahead)) else { return MMCQ_E_STATE };
     let mut config =
         if platform.flags & MMCQ_EMMC_18 != 0 { sdhci::Config::emmc_18() } else { sdhci::Config::new() };
     config.quirks = config.quirks.with(quirks);
@@ -206,12 +214,10 @@ pub unsafe extern "C" fn mmcq_bring_up(host: u32, card: *mut mmcq_card) -> i32 {
         return MMCQ_E_ARGUMENT;
     }
     let Some(scratch) = stack.with(|_| place.scratch_buf.take()) else { return MMCQ_E_STATE };
-    while place.keeper.leave(stack) {
-        stack.turn();
-        platform.wait();
-    }
+    let left = poll_fn(|_| if place.keeper.leave(stack) { Poll::Pending } else { Poll::Ready(()) });
+    stack.block_on(left, |idle| platform.wait(idle));
     let future = card::bring_up(stack, scratch, card::Options::DEFAULT);
-    let (result, scratch) = stack.block_on(future, || platform.wait());
+    let (result, scratch) = stack.block_on(future, |idle| platform.wait(idle));
     if let Ok(found) = &result {
         place.keeper.begin(stack, *found, host);
     }
@@ -221,7 +227,7 @@ pub unsafe extern "C" fn mmcq_bring_up(host: u32, card: *mut mmcq_card) -> i32 {
         Ok(found) => {
             if !card.is_null() {
                 // SAFETY: not null, aligned, and the caller promised room for it.
-                unsafe { card.write(described(stack, &found)) };
+                unsafe { card.write(described(stack, platform, &found)) };
             }
             MMCQ_OK
         }
@@ -229,13 +235,13 @@ pub unsafe extern "C" fn mmcq_bring_up(host: u32, card: *mut mmcq_card) -> i32 {
     }
 }
 
-fn described(stack: &'static Stack, found: &Card) -> mmcq_card {
+fn described(stack: &'static Stack, platform: &mmcq_platform, found: &Card) -> mmcq_card {
     let geometry = BlockDevice::new(stack).geometry();
     mmcq_card {
         blocks: found.target.sectors,
         clock_hz: found.clock_hz,
         transfer_blocks: geometry.map_or(0, |geometry| geometry.transfer_blocks),
-        align: geometry.map_or(0, |geometry| geometry.align),
+        align: geometry.map_or(0, |geometry| geometry.align.max(platform.line_bytes())),
         cid: found.cid,
         csd: found.csd,
         emmc: matches!(found.family, Family::Emmc(_)).into(),
@@ -250,9 +256,67 @@ fn described(stack: &'static Stack, found: &Card) -> mmcq_card {
 }
 
 /// What a thread does that waits for its request.
-fn wait(place: &'static Place, stack: &'static Stack, platform: &mmcq_platform) {
+fn wait(place: &'static Place, stack: &'static Stack, platform: &mmcq_platform, idle: &Idle) {
     place.keeper.go_on(stack);
-    platform.wait();
+    platform.wait(idle);
+}
+
+/// Calls again and again while there is no slot or no room to map, for [`PATIENCE_NS`] at most.
+fn patiently(
+    place: &'static Place,
+    stack: &'static Stack,
+    platform: &mmcq_platform,
+    mut call: impl FnMut() -> Result<u32, Error>,
+) -> i32 {
+    let until_ns = platform.now_ns().saturating_add(PATIENCE_NS);
+    loop {
+        match call() {
+            Err(Error::Full | Error::Dma(DmaError::Exhausted)) if platform.now_ns() < until_ns => {
+                // A sleep and a turn.
+                let mut slept = false;
+                let once = poll_fn(|_| match core::mem::replace(&mut slept, true) {
+                    true => Poll::Ready(()),
+                    false => Poll::Pending,
+                });
+                stack.block_on(once, |idle| wait(place, stack, platform, idle));
+            }
+            result => return code::of(result.map(|_| ())),
+        }
+    }
+}
+
+/// Moves data with memory that is mapped before the lock is taken, and unmapped after it was given back.
+fn mapped(
+    place: &'static Place,
+    stack: &'static Stack,
+    platform: &mmcq_platform,
+    memory: NonNull<[u8]>,
+    direction: Direction,
+    mut call: impl FnMut() -> Result<u32, Error>,
+) -> i32 {
+    patiently(place, stack, platform, || {
+        let start = memory.cast::<u8>();
+        // What the CPU moves is not to be invalidated; and what is refused is refused before it is mapped.
+        let (by_dma, align) = stack.with(|engine| {
+            let caps = engine.host().caps();
+            (caps.dma_bits != 0, if engine.target().is_some() { caps.align } else { 1 })
+        });
+        let line = if direction == Direction::Read { platform.line_bytes() } else { 1 };
+        if !start.addr().get().is_multiple_of(align.max(line) as usize) {
+            return Err(Error::Dma(DmaError::Alignment));
+        }
+        let ahead = if by_dma { Mapping::new(platform, start, memory.len(), direction) } else { None };
+        let Some(ahead) = ahead.transpose().map_err(Error::Dma)? else { return call() };
+        let kept = stack.with(|_| place.ahead.add(ahead));
+        if !kept {
+            ahead.end(platform);
+            return Err(Error::Full);
+        }
+        let result = call();
+        stack.with(|_| place.ahead.remove(&ahead));
+        ahead.end(platform);
+        result
+    })
 }
 
 /// The length in bytes of memory that may be used, or `None`.
@@ -276,7 +340,10 @@ pub unsafe extern "C" fn mmcq_read(host: u32, lba: u64, blocks: u32, memory: *mu
     let Some(bytes) = bytes(memory, blocks) else { return MMCQ_E_ARGUMENT };
     // SAFETY: checked as far as can be, and the caller promised that it is its own until we return. What is in it is never read as a value.
     let memory = unsafe { core::slice::from_raw_parts_mut(memory, bytes) };
-    code::of(BlockDevice::new(stack).read_blocking(lba, memory, || wait(place, stack, platform)).map(|_| ()))
+    let device = BlockDevice::new(stack);
+    mapped(place, stack, platform, NonNull::from(&mut *memory), Direction::Read, || {
+        device.read_blocking(lba, memory, |idle| wait(place, stack, platform, idle))
+    })
 }
 
 /// See the header.
@@ -292,7 +359,10 @@ pub unsafe extern "C" fn mmcq_write(host: u32, lba: u64, blocks: u32, memory: *c
     let Some(bytes) = bytes(memory, blocks) else { return MMCQ_E_ARGUMENT };
     // SAFETY: checked as far as can be, and the caller promised that nobody changes it until we return.
     let memory = unsafe { core::slice::from_raw_parts(memory, bytes) };
-    code::of(BlockDevice::new(stack).write_blocking(lba, memory, || wait(place, stack, platform)).map(|_| ()))
+    let device = BlockDevice::new(stack);
+    mapped(place, stack, platform, NonNull::from(memory), Direction::Write, || {
+        device.write_blocking(lba, memory, |idle| wait(place, stack, platform, idle))
+    })
 }
 
 /// See the header.
@@ -300,7 +370,10 @@ pub unsafe extern "C" fn mmcq_write(host: u32, lba: u64, blocks: u32, memory: *c
 pub extern "C" fn mmcq_flush(host: u32) -> i32 {
     match open(host) {
         Ok((place, stack, platform)) => {
-            code::of(BlockDevice::new(stack).flush_blocking(|| wait(place, stack, platform)))
+            let device = BlockDevice::new(stack);
+            patiently(place, stack, platform, || {
+                device.flush_blocking(|idle| wait(place, stack, platform, idle)).map(|()| 0)
+            })
         }
         Err(code) => code,
     }
@@ -329,6 +402,17 @@ pub extern "C" fn mmcq_poll(host: u32) {
 pub extern "C" fn mmcq_next_deadline_ns(host: u32) -> u64 {
     let next = open(host).ok().and_then(|(_, stack, _)| stack.with(|engine| engine.next_deadline_ns()));
     next.unwrap_or(u64::MAX)
+}
+
+/// See the header.
+///
+/// # Safety
+/// As the header says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mmcq_may_sleep(idle: *const mmcq_idle) -> i32 {
+    // SAFETY: null, or what `wait` was given and may use until it returns, as the caller promised.
+    let idle = unsafe { idle.as_ref() };
+    idle.is_some_and(|idle| idle.0.may_sleep()).into()
 }
 
 /// See the header.

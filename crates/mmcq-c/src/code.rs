@@ -2,8 +2,8 @@
 
 use core::ffi::CStr;
 use mmcq::engine::Error;
-use mmcq::host::Cause;
 use mmcq::host::sdhci::InitError;
+use mmcq::host::{Cause, DmaError};
 
 macro_rules! codes {
     ($($name:ident = $value:literal;)*) => {
@@ -59,6 +59,7 @@ pub(crate) fn of(result: Result<(), Error>) -> i32 {
         Error::Removed => MMCQ_E_REMOVED,
         Error::OutOfRange { .. } => MMCQ_E_RANGE,
         Error::Buffer { .. } => MMCQ_E_ARGUMENT,
+        Error::Dma(DmaError::Exhausted) => MMCQ_E_FULL,
         Error::Dma(_) => MMCQ_E_DMA,
         Error::Host(fault) => match fault.cause {
             Cause::Timeout => MMCQ_E_TIMEOUT,

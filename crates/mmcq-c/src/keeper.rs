@@ -11,6 +11,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use core::task::{Context, Poll, RawWaker, RawWakerVTable, Waker};
 use mmcq::card::{Card, Event, Options, Upkeep, keep};
 use mmcq::engine::DmaBuf;
+use mmcq::task::Idle;
 
 /// A card that comes is another until the program has brought it up and looked: it knows the one before by its size.
 const OPTIONS: Options =
@@ -146,6 +147,10 @@ impl Keeper {
                 unsafe { drop_at(kept, room) };
             }
             stack.with(|_| self.state.set(if ended { State::Away } else { State::There }));
+            if ended {
+                // A thread may sleep until the keeper has left.
+                Idle::waker().wake_by_ref();
+            }
         }
     }
 }
@@ -178,5 +183,7 @@ fn call(data: *const ()) {
     let host = NAMES.iter().position(|name| core::ptr::eq(name, data.cast()));
     if let Some(keeper) = host.and_then(keeper) {
         keeper.called.store(true, Ordering::Release);
+        // A thread that waits moves the keeper, if no other context does.
+        Idle::waker().wake_by_ref();
     }
 }

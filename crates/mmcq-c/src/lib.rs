@@ -12,17 +12,18 @@
 // The names are C's.
 #![allow(non_camel_case_types)]
 
+mod ahead;
 mod api;
 mod code;
 mod keeper;
 mod platform;
 
 pub use api::{
-    mmcq_bring_up, mmcq_card, mmcq_error_name, mmcq_flush, mmcq_next_deadline_ns, mmcq_on_irq, mmcq_open,
-    mmcq_poll, mmcq_read, mmcq_write,
+    mmcq_bring_up, mmcq_card, mmcq_error_name, mmcq_flush, mmcq_may_sleep, mmcq_next_deadline_ns,
+    mmcq_on_irq, mmcq_open, mmcq_poll, mmcq_read, mmcq_write,
 };
 pub use code::CODES;
-pub use platform::{MMCQ_EMMC_18, mmcq_platform};
+pub use platform::{MMCQ_EMMC_18, mmcq_idle, mmcq_platform};
 
 #[cfg(all(feature = "panic-handler", not(test)))]
 mod panic {

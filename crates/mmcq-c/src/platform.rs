@@ -1,14 +1,24 @@
 //! What the C program brings: registers, memory, lock, time.
 
+use crate::ahead::Ahead;
+use crate::code::MMCQ_E_FULL;
 use core::ffi::{CStr, c_char, c_void};
 use core::ptr::NonNull;
 use core::sync::atomic::{Ordering, fence};
 use mmcq::host::sdhci::Quirks;
 use mmcq::host::{Direction, Dma, DmaError, Regs};
-use mmcq::task::Lock;
+use mmcq::task::{Idle, Lock};
 
 /// `flags`: the slot holds a soldered eMMC with 1.8 V signalling.
 pub const MMCQ_EMMC_18: u32 = 1;
+
+/// The longest cache line that the library's own memory is aligned to.
+pub(crate) const LINE_MAX: u32 = 128;
+
+/// See the header.
+#[derive(Debug)]
+#[repr(transparent)]
+pub struct mmcq_idle(pub(crate) Idle);
 
 /// See the header.
 ///
@@ -28,13 +38,13 @@ pub struct mmcq_platform {
     pub unlock: Option<unsafe extern "C" fn(*mut c_void)>,
     pub now_ns: Option<unsafe extern "C" fn(*mut c_void) -> u64>,
     pub set_alarm: Option<unsafe extern "C" fn(*mut c_void, u64)>,
-    pub wait: Option<unsafe extern "C" fn(*mut c_void)>,
+    pub wait: Option<unsafe extern "C" fn(*mut c_void, *const mmcq_idle)>,
     pub map: Option<unsafe extern "C" fn(*mut c_void, *mut c_void, usize, i32, *mut u64) -> i32>,
     pub unmap: Option<unsafe extern "C" fn(*mut c_void, u64, *mut c_void, usize, i32)>,
     pub sync: Option<unsafe extern "C" fn(*mut c_void, u64, *mut c_void, usize)>,
     pub quirks: *const c_char,
     pub flags: u32,
-    pub reserved: u32,
+    pub cache_line: u32,
 }
 
 // SAFETY: whoever opens promises that the context and the functions may be used from every thread and from the interrupt (header, `mmcq_open`).
@@ -52,7 +62,9 @@ impl mmcq_platform {
         };
         let memory =
             matches!((self.map, self.unmap, self.sync), (Some(_), Some(_), Some(_)) | (None, None, None));
-        registers && memory && self.lock.is_some() && self.unlock.is_some() && self.now_ns.is_some()
+        let line = self.line_bytes();
+        let line = line.is_power_of_two() && line <= LINE_MAX;
+        registers && memory && line && self.lock.is_some() && self.unlock.is_some() && self.now_ns.is_some()
     }
 
     /// The quirks by their names, with commas between; `None`: a name that nobody knows.
@@ -64,6 +76,36 @@ impl mmcq_platform {
         let names = unsafe { CStr::from_ptr(self.quirks) }.to_str().ok()?;
         let mut names = names.split(',').map(str::trim).filter(|name| !name.is_empty());
         names.try_fold(Quirks::NONE, |quirks, name| Some(quirks.with(Quirks::named(name)?)))
+    }
+
+    /// What memory for reads begins and ends at multiples of.
+    pub(crate) fn line_bytes(&self) -> u32 {
+        self.cache_line.max(1)
+    }
+
+    /// The address for the controller; `None`: there are no functions for that.
+    pub(crate) fn map_memory(
+        &self,
+        ptr: NonNull<u8>,
+        len: usize,
+        direction: Direction,
+    ) -> Option<Result<u64, DmaError>> {
+        let map = self.map?;
+        let mut bus = 0;
+        // SAFETY: the opener promised that its functions may be called with its context; `bus` is ours.
+        let code = unsafe { map(self.context, ptr.as_ptr().cast(), len, to_card(direction), &raw mut bus) };
+        Some(match code {
+            0 => Ok(bus),
+            MMCQ_E_FULL => Err(DmaError::Exhausted),
+            _ => Err(DmaError::Unreachable),
+        })
+    }
+
+    pub(crate) fn unmap_memory(&self, bus: u64, ptr: NonNull<u8>, len: usize, direction: Direction) {
+        if let Some(unmap) = self.unmap {
+            // SAFETY: as in `map_memory`.
+            unsafe { unmap(self.context, bus, ptr.as_ptr().cast(), len, to_card(direction)) }
+        }
     }
 
     pub(crate) fn now_ns(&self) -> u64 {
@@ -78,17 +120,20 @@ impl mmcq_platform {
         }
     }
 
-    pub(crate) fn wait(&self) {
-        if let Some(wait) = self.wait {
-            // SAFETY: as in `now_ns`.
-            unsafe { wait(self.context) }
+    /// As the contract of [`Idle`] wants it.
+    pub(crate) fn wait(&self, idle: &Idle) {
+        if let Some(wait) = self.wait
+            && idle.may_sleep()
+        {
+            // SAFETY: as in `now_ns`; the other pointer lives until `wait` returns, as the header says.
+            unsafe { wait(self.context, core::ptr::from_ref(idle).cast()) }
         }
     }
 }
 
 /// The platform as lock, registers and memory.
 #[derive(Clone, Copy)]
-pub(crate) struct Its(pub &'static mmcq_platform);
+pub(crate) struct Its(pub &'static mmcq_platform, pub &'static Ahead);
 
 // SAFETY: the opener promised that between `lock` and `unlock` nobody else is, neither another thread nor the interrupt.
 unsafe impl Lock for Its {
@@ -165,26 +210,22 @@ fn to_card(direction: Direction) -> i32 {
 // addresses and without caches in between.
 unsafe impl Dma for Its {
     fn map(&self, ptr: NonNull<u8>, len: usize, direction: Direction) -> Result<u64, DmaError> {
-        let Some(map) = self.0.map else {
-            fence(Ordering::SeqCst);
-            return Ok(ptr.as_ptr().expose_provenance() as u64);
-        };
-        let mut bus = 0;
-        // SAFETY: the opener promised that its functions may be called with its context; `bus` is ours.
-        match unsafe { map(self.0.context, ptr.as_ptr().cast(), len, to_card(direction), &raw mut bus) } {
-            0 => Ok(bus),
-            _ => Err(DmaError::Unreachable),
+        if let Some(bus) = self.1.find(ptr, len, direction) {
+            return Ok(bus);
         }
+        self.0.map_memory(ptr, len, direction).unwrap_or_else(|| {
+            fence(Ordering::SeqCst);
+            Ok(ptr.as_ptr().expose_provenance() as u64)
+        })
     }
 
     fn unmap(&self, bus: u64, ptr: NonNull<u8>, len: usize, direction: Direction) {
-        match self.0.unmap {
-            // SAFETY: as in `map`.
-            Some(unmap) => unsafe {
-                unmap(self.0.context, bus, ptr.as_ptr().cast(), len, to_card(direction));
-            },
-            None => fence(Ordering::SeqCst),
+        if self.1.find(ptr, len, direction) == Some(bus) {
+            // The call that mapped it unmaps it.
+            return;
         }
+        fence(Ordering::SeqCst);
+        self.0.unmap_memory(bus, ptr, len, direction);
     }
 
     fn sync(&self, bus: u64, ptr: NonNull<u8>, len: usize) {

@@ -5,7 +5,9 @@
 #include <string.h>
 
 static void nothing(void *context) { (void)context; }
-static void sleep_a_bit(void *context) {
+static void sleep_a_bit(void *context, const mmcq_idle *idle) {
+    if (!mmcq_may_sleep(idle))
+        return;
     if (board_sleep(context, board_now_ns(context) + 100000))
         mmcq_on_irq(1);
 }
@@ -85,6 +87,8 @@ int main(void) {
     IS(mmcq_write(1, UINT64_MAX, 1, memory), MMCQ_E_RANGE);
     IS(mmcq_read(1, 0, 1, memory + 1), MMCQ_E_DMA);
     IS(mmcq_read(1, card.blocks - 2, 2, memory), MMCQ_OK);
+    if (mmcq_may_sleep(NULL))
+        wrong = 1, puts("asleep without a call");
     if (strcmp(mmcq_error_name(12345), "unknown code"))
         wrong = 1, puts("a name for nothing");
     return wrong;

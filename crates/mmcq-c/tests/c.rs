@@ -71,6 +71,14 @@ fn what_is_handed_over_wrongly_is_refused_by_a_code() {
     assert_eq!(text(&output), "");
 }
 
+/// Counts what its own functions see of the lock and of the interrupt.
+#[test]
+fn memory_is_mapped_outside_of_the_lock() {
+    let output = run("tests/mapping.c", true, &[]);
+    assert!(output.status.success(), "{}", text(&output));
+    assert_eq!(text(&output), "");
+}
+
 /// With an alarm, and with a thread that waits as the only one who moves the stack.
 #[test]
 fn a_card_that_lost_its_state_is_initialised_again() {
@@ -79,6 +87,16 @@ fn a_card_that_lost_its_state_is_initialised_again() {
     {
         let output = run("tests/keeper.c", true, &[card, how]);
         assert!(output.status.success(), "{card}, {how}: {}", text(&output));
+        assert_eq!(text(&output), "");
+    }
+}
+
+/// With interrupts masked, and with a handler that ends the request before the thread sleeps.
+#[test]
+fn a_thread_that_waits_never_sleeps_for_ever() {
+    for how in ["masked", "served"] {
+        let output = run("tests/waits.c", true, &[how]);
+        assert!(output.status.success(), "{how}: {}", text(&output));
         assert_eq!(text(&output), "");
     }
 }
@@ -92,7 +110,7 @@ fn the_header_has_the_layout_and_the_codes_of_the_library() {
             $(writeln!(expected, "{}.{} {}", stringify!($type), stringify!($field), offset_of!($type, $field)).unwrap();)*
         };
     }
-    fields!(mmcq_platform: context base read write lock unlock now_ns set_alarm wait map unmap sync quirks flags reserved);
+    fields!(mmcq_platform: context base read write lock unlock now_ns set_alarm wait map unmap sync quirks flags cache_line);
     fields!(mmcq_card: blocks clock_hz transfer_blocks align cid csd emmc width volatile_cache reserved);
     for (code, name) in CODES {
         writeln!(expected, "{} {code}", name.to_str().unwrap()).unwrap();
@@ -133,5 +151,5 @@ fn the_header_declares_what_the_library_has() {
     declared.sort();
     declared.retain(|(name, _)| name != "mmcq_panic");
     assert_eq!(declared, library);
-    assert_eq!(library.len(), 9);
+    assert_eq!(library.len(), 10);
 }

@@ -20,7 +20,7 @@ static void pass(void *board, uint64_t ns) {
             mmcq_poll(0);
     }
 }
-static void wait_for_it(void *board) { pass(board, 100000); }
+static void wait_for_it(void *board, const mmcq_idle *idle) { (void)idle; pass(board, 100000); }
 
 #define IS(call, code)                                                                                        \
     do {                                                                                                      \

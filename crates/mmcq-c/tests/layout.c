@@ -10,7 +10,7 @@ int main(void) {
     FIELD(mmcq_platform, write); FIELD(mmcq_platform, lock); FIELD(mmcq_platform, unlock);
     FIELD(mmcq_platform, now_ns); FIELD(mmcq_platform, set_alarm); FIELD(mmcq_platform, wait);
     FIELD(mmcq_platform, map); FIELD(mmcq_platform, unmap); FIELD(mmcq_platform, sync);
-    FIELD(mmcq_platform, quirks); FIELD(mmcq_platform, flags); FIELD(mmcq_platform, reserved);
+    FIELD(mmcq_platform, quirks); FIELD(mmcq_platform, flags); FIELD(mmcq_platform, cache_line);
     FIELD(mmcq_card, blocks); FIELD(mmcq_card, clock_hz); FIELD(mmcq_card, transfer_blocks);
     FIELD(mmcq_card, align); FIELD(mmcq_card, cid); FIELD(mmcq_card, csd); FIELD(mmcq_card, emmc);
     FIELD(mmcq_card, width); FIELD(mmcq_card, volatile_cache); FIELD(mmcq_card, reserved);

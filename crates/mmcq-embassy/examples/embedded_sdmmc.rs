@@ -43,7 +43,7 @@ impl<L: Lock, H: Host, const N: usize> embedded_sdmmc::BlockDevice for Card<'_, 
         for part in blocks.chunks_mut(BOUNCE_BLOCKS) {
             let memory = &mut bounce.0[..part.len() * Block::LEN];
             // On a target the last argument waits for an interrupt: `|| cortex_m::asm::wfi()`.
-            self.device.read_blocking(lba, memory, || {})?;
+            self.device.read_blocking(lba, memory, |_| {})?;
             for (block, bytes) in part.iter_mut().zip(memory.chunks_exact(Block::LEN)) {
                 block.contents.copy_from_slice(bytes);
             }
@@ -60,7 +60,7 @@ impl<L: Lock, H: Host, const N: usize> embedded_sdmmc::BlockDevice for Card<'_, 
             for (block, bytes) in part.iter().zip(memory.chunks_exact_mut(Block::LEN)) {
                 bytes.copy_from_slice(&block.contents);
             }
-            self.device.write_blocking(lba, memory, || {})?;
+            self.device.write_blocking(lba, memory, |_| {})?;
             lba += part.len() as u64;
         }
         Ok(())
@@ -92,7 +92,7 @@ fn main() {
     let world = world::World::new("sdhc-16g-hs");
     let stack = world.stack();
     let scratch = mmcq::engine::DmaBuf::from_static(Box::leak(Box::new(Bounce([0; 4096]))).0.as_mut_slice());
-    stack.block_on(card::bring_up_sd(stack, scratch, card::Options::DEFAULT), || {}).0.expect("a card");
+    stack.block_on(card::bring_up_sd(stack, scratch, card::Options::DEFAULT), |_| {}).0.expect("a card");
     let device = BlockDevice::new(stack);
     format(device).expect("a volume");
 
@@ -105,7 +105,7 @@ fn main() {
             file.write(format!("line {line} of a file on a card\n").as_bytes()).expect("room");
         }
     }
-    device.flush_blocking(|| {}).expect("all of it on the card");
+    device.flush_blocking(|_| {}).expect("all of it on the card");
 
     let text = read_by_another(device).expect("the same volume");
     assert_eq!(text.lines().count(), 500);
@@ -131,7 +131,7 @@ impl<L: Lock, H: Host, const N: usize> Stream<'_, L, H, N> {
         if self.at >= BLOCKS * 512 {
             return Ok((lba, 0, 0));
         }
-        self.device.read_blocking(lba, &mut bounce.0[..512], || {}).map_err(io::Error::other)?;
+        self.device.read_blocking(lba, &mut bounce.0[..512], |_| {}).map_err(io::Error::other)?;
         Ok((lba, offset, len.min(512 - offset)))
     }
 }
@@ -152,14 +152,14 @@ impl<L: Lock, H: Host, const N: usize> Write for Stream<'_, L, H, N> {
         let (lba, offset, len) = self.block(&mut bounce, buf.len())?;
         if len > 0 {
             bounce.0[offset..offset + len].copy_from_slice(&buf[..len]);
-            self.device.write_blocking(lba, &bounce.0[..512], || {}).map_err(io::Error::other)?;
+            self.device.write_blocking(lba, &bounce.0[..512], |_| {}).map_err(io::Error::other)?;
         }
         self.at += len as u64;
         Ok(len)
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.device.flush_blocking(|| {}).map_err(io::Error::other)
+        self.device.flush_blocking(|_| {}).map_err(io::Error::other)
     }
 }
 
@@ -183,7 +183,7 @@ fn format<L: Lock, H: Host, const N: usize>(device: BlockDevice<'_, L, H, N>) ->
     block[446 + 8..446 + 12].copy_from_slice(&(FIRST as u32).to_le_bytes());
     block[446 + 12..446 + 16].copy_from_slice(&(BLOCKS as u32).to_le_bytes());
     block[510..].copy_from_slice(&[0x55, 0xaa]);
-    device.write_blocking(0, block, || {}).map_err(io::Error::other)?;
+    device.write_blocking(0, block, |_| {}).map_err(io::Error::other)?;
     let options = fatfs::FormatVolumeOptions::new()
         .fat_type(fatfs::FatType::Fat32)
         .bytes_per_cluster(2048)

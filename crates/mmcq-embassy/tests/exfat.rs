@@ -141,7 +141,7 @@ fn the_handle_without_a_copy_moves_the_same_data() {
 fn a_dropped_call_lets_go_of_the_memory_first() {
     let world = World::new("sdhc-16g-hs");
     let stack = world.stack();
-    stack.block_on(card::bring_up_sd(stack, buffer(1), card::Options::DEFAULT), || {}).0.unwrap();
+    stack.block_on(card::bring_up_sd(stack, buffer(1), card::Options::DEFAULT), |_| {}).0.unwrap();
     // SAFETY: dropped, not leaked.
     let mut direct: DirectDisk<_, _, 8, Fifo, A64> = unsafe { DirectDisk::new(stack) }.unwrap();
     let mut blocks = vec![aligned::Aligned::<A64, _>([0u8; 512]); 64];

@@ -19,8 +19,9 @@ use std::future::{Future, poll_fn};
 use std::marker::PhantomData;
 use std::pin::{Pin, pin};
 use std::ptr::NonNull;
-use std::sync::OnceLock;
-use std::task::{Context, Poll, Waker};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::task::{Context, Poll, Wake, Waker};
 use std::time::{Duration, Instant};
 
 /// Requests that the engine holds at a time.
@@ -246,24 +247,27 @@ impl Reader {
     /// [`Error::Left`]: the card went, and the future did not end within 5 s; it is dropped. A buffer that it held
     /// outside of a request is lost.
     pub fn run<F: Future>(&self, future: F) -> Result<F::Output, Error> {
-        let mut future = pin!(future);
-        let mut context = Context::from_waker(Waker::noop());
+        let leaving = Cell::new(false);
         let mut left: Option<(Error, Instant)> = None;
-        loop {
-            if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
-                return Ok(output);
+        let keep = |context: &mut Context<'_>| match left.take() {
+            Some((error, since)) if since.elapsed() > LEAVE => Err(error),
+            before => {
+                left = before.or_else(|| self.keep(context).err().map(|error| (error, Instant::now())));
+                leaving.set(left.is_some());
+                Ok(())
             }
-            left = match left {
-                Some((error, since)) if since.elapsed() > LEAVE => return Err(error),
-                Some(left) => Some(left),
-                None => self.keep().err().map(|error| (error, Instant::now())),
-            };
-            let due = if left.is_some() { self.due().min(LEAVE_LOOK) } else { self.due() };
-            if self.interrupt.wait(Some(due)).map_err(|error| Error::system("interrupt", error))? {
-                self.served(|| self.stack().on_irq())?;
-            } else {
-                self.stack().poll();
-            }
+        };
+        awake(future, keep, || self.sleep(if leaving.get() { LEAVE_LOOK } else { QUIET }))
+    }
+
+    /// Until the controller interrupts or a deadline has come, or for so long; serves what came.
+    fn sleep(&self, at_most: Duration) -> Result<(), Error> {
+        let due = self.due().min(at_most);
+        if self.interrupt.wait(Some(due)).map_err(|error| Error::system("interrupt", error))? {
+            self.served(|| self.stack().on_irq())
+        } else {
+            self.stack().poll();
+            Ok(())
         }
     }
 
@@ -277,7 +281,7 @@ impl Reader {
     /// For who moves the engine itself: the deadline has come. The slots that are done, one bit each.
     pub fn poll(&self) -> Result<u64, Error> {
         let work = self.stack().with(|engine| engine.poll(now_ns()));
-        self.keep()?;
+        self.keep(&mut Context::from_waker(Waker::noop()))?;
         Ok(work.completed)
     }
 
@@ -286,7 +290,7 @@ impl Reader {
     pub fn interrupted(&self) -> Result<u64, Error> {
         let mut completed = 0;
         self.served(|| completed |= self.stack().with(|engine| engine.on_irq(now_ns())).completed)?;
-        self.keep()?;
+        self.keep(&mut Context::from_waker(Waker::noop()))?;
         Ok(completed)
     }
 
@@ -321,13 +325,12 @@ impl Reader {
     }
 
     /// What the engine needs help with.
-    fn keep(&self) -> Result<(), Error> {
+    fn keep(&self, context: &mut Context<'_>) -> Result<(), Error> {
         let mut keeper = self.keeper.borrow_mut();
         let Some(future) = keeper.as_mut() else { return Ok(()) };
-        let mut context = Context::from_waker(Waker::noop());
         // One event can come right after another.
         for _ in 0..EVENTS_MAX {
-            let Poll::Ready((event, scratch)) = future.as_mut().poll(&mut context) else { return Ok(()) };
+            let Poll::Ready((event, scratch)) = future.as_mut().poll(context) else { return Ok(()) };
             match event {
                 Event::Exception { card, .. } => *future = self.keeper(card, scratch),
                 _ => {
@@ -350,6 +353,39 @@ impl Reader {
     }
 }
 
+/// A waker was called.
+#[derive(Default)]
+struct Woken(AtomicBool);
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, Ordering::Release);
+    }
+}
+
+/// Polls a future and what keeps the card, and sleeps only if neither has been woken since it was polled.
+fn awake<F: Future, E>(
+    future: F,
+    mut keep: impl FnMut(&mut Context<'_>) -> Result<(), E>,
+    mut sleep: impl FnMut() -> Result<(), E>,
+) -> Result<F::Output, E> {
+    let mut future = pin!(future);
+    let woken = Arc::new(Woken::default());
+    let waker = Waker::from(woken.clone());
+    let mut context = Context::from_waker(&waker);
+    loop {
+        woken.0.store(false, Ordering::Release);
+        if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
+            return Ok(output);
+        }
+        keep(&mut context)?;
+        // What the keeper has done may have ended what the future waits for, and no interrupt tells of it.
+        if !woken.0.load(Ordering::Acquire) {
+            sleep()?;
+        }
+    }
+}
+
 impl std::fmt::Debug for Reader {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Reader").field("device", &self.device).finish_non_exhaustive()
@@ -360,7 +396,6 @@ impl std::fmt::Debug for Reader {
 mod tests {
     use super::*;
     use mmcq::host::sdhci::{Config, InitError};
-    use std::sync::Arc;
 
     #[test]
     fn a_controller_that_reads_all_ones_is_one_line() {
@@ -372,6 +407,31 @@ mod tests {
         let error = Error::Controller { address: "00:04.0".parse().unwrap(), error }.to_string();
         assert!(error.starts_with("0000:00:04.0: ") && error.contains("all ones"), "{error}");
         assert!(!error.contains('\n'));
+    }
+
+    /// The keeper answers the engine, which ends a request: there is no interrupt to wait for.
+    #[test]
+    fn what_the_keeper_has_ended_is_seen_before_the_next_sleep() {
+        let (ended, waiting) = (Cell::new(false), RefCell::new(None));
+        let future = std::future::poll_fn(|context| {
+            *waiting.borrow_mut() = Some(context.waker().clone());
+            if ended.get() { Poll::Ready(()) } else { Poll::Pending }
+        });
+        let sleeps = Cell::new(0);
+        let keep = |_: &mut Context<'_>| {
+            // After the first sleep.
+            if sleeps.get() == 1 {
+                ended.set(true);
+                let waiting: Option<Waker> = waiting.take();
+                waiting.into_iter().for_each(Waker::wake);
+            }
+            Ok(())
+        };
+        let sleep = || {
+            sleeps.set(sleeps.get() + 1);
+            if sleeps.get() > 1 { Err("asleep on a result that is there") } else { Ok(()) }
+        };
+        assert_eq!(awake(future, keep, sleep), Ok(()));
     }
 
     #[test]

@@ -7,7 +7,7 @@
 use crate::engine::{BLOCK_BYTES, DmaBuf, Erase, Erasing, Error, Kind, Request};
 use crate::host::Host;
 use crate::sched::{Fifo, Policy};
-use crate::task::{Lock, Shared};
+use crate::task::{Idle, Lock, Shared};
 use core::ptr::NonNull;
 
 /// What a card offers.
@@ -180,8 +180,9 @@ impl<'a, L: Lock, H: Host, const N: usize, P: Policy> BlockDevice<'a, L, H, N, P
         self.shared.request(Request::new(Kind::Flush, DmaBuf::EMPTY)).await.result.map(|_| ())
     }
 
-    /// Reads into borrowed memory; returns when the controller has let go of it. `idle` is called while waiting.
-    pub fn read_blocking(&self, lba: u64, memory: &mut [u8], idle: impl FnMut()) -> Result<u32, Error> {
+    /// Reads into borrowed memory; returns when the controller has let go of it. `idle` is called while
+    /// it waits, by the rules of [`Idle`].
+    pub fn read_blocking(&self, lba: u64, memory: &mut [u8], idle: impl FnMut(&Idle)) -> Result<u32, Error> {
         let blocks = whole_blocks(memory.len())?;
         // SAFETY: the exclusive borrow lasts until this returns.
         let output = unsafe { self.shared.lent(Kind::Read { lba, blocks }, NonNull::from(memory), idle) }?;
@@ -189,7 +190,7 @@ impl<'a, L: Lock, H: Host, const N: usize, P: Policy> BlockDevice<'a, L, H, N, P
     }
 
     /// Writes from borrowed memory; returns when the card has reported it programmed.
-    pub fn write_blocking(&self, lba: u64, memory: &[u8], idle: impl FnMut()) -> Result<u32, Error> {
+    pub fn write_blocking(&self, lba: u64, memory: &[u8], idle: impl FnMut(&Idle)) -> Result<u32, Error> {
         let blocks = whole_blocks(memory.len())?;
         // SAFETY: the borrow lasts until this returns, and a write only reads the memory.
         let output = unsafe { self.shared.lent(Kind::Write { lba, blocks }, NonNull::from(memory), idle) }?;
@@ -197,7 +198,7 @@ impl<'a, L: Lock, H: Host, const N: usize, P: Policy> BlockDevice<'a, L, H, N, P
     }
 
     /// [`flush`](Self::flush) on this thread.
-    pub fn flush_blocking(&self, idle: impl FnMut()) -> Result<(), Error> {
+    pub fn flush_blocking(&self, idle: impl FnMut(&Idle)) -> Result<(), Error> {
         self.shared.blocking(Request::new(Kind::Flush, DmaBuf::EMPTY), idle).result.map(|_| ())
     }
 }

@@ -4,8 +4,10 @@
 //! taken back or ends by itself; forgotten, it costs a slot. Nothing here runs a waker or a future while the lock is held.
 
 mod blocking;
+mod idle;
 mod spin;
 
+pub use idle::Idle;
 pub use spin::Spinning;
 mod cell;
 #[cfg(all(test, loom))]

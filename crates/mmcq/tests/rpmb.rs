@@ -166,7 +166,7 @@ impl Rig {
     }
 
     fn run<F: Future>(&self, future: F) -> F::Output {
-        self.stack.block_on(future, || NOW_NS.set(NOW_NS.get() + 100_000))
+        self.stack.block_on(future, |_| NOW_NS.set(NOW_NS.get() + 100_000))
     }
 
     fn open(&self) -> Rpmb<'_, OneThread, TestHost, 8> {

@@ -205,19 +205,19 @@ fn lent_memory_comes_back_even_when_the_caller_panics() {
     let device = BlockDevice::new(&shared);
     #[repr(align(4))]
     struct Aligned([u8; 1024]);
-    device.write_blocking(4, &Aligned([7; 1024]).0, || ()).unwrap();
+    device.write_blocking(4, &Aligned([7; 1024]).0, |_| ()).unwrap();
     let mut aligned = Aligned([0; 1024]);
     let memory = &mut aligned.0;
-    assert_eq!(device.read_blocking(4, memory, || ()), Ok(2));
+    assert_eq!(device.read_blocking(4, memory, |_| ()), Ok(2));
     assert_eq!(*memory, [7; 1024]);
     assert_eq!(
-        device.read_blocking(4, &mut memory[..600], || ()),
+        device.read_blocking(4, &mut memory[..600], |_| ()),
         Err(Error::Buffer { needed: 1024, given: 600 })
     );
 
     world.borrow_mut().silent = true;
     let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-        device.read_blocking(4, memory, || panic!("planted"))
+        device.read_blocking(4, memory, |_| panic!("planted"))
     }));
     assert!(result.is_err());
     assert_eq!((world.borrow().mapped(), shared.with(|e| e.slots_in_use())), (0, 0));
@@ -233,7 +233,9 @@ fn lent_memory_is_handed_to_nobody_else() {
     let mut memory = Aligned([0; 512]);
     let stolen = Cell::new(None);
     let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-        BlockDevice::new(&shared).read_blocking(0, &mut memory.0, || {
+        BlockDevice::new(&shared).read_blocking(0, &mut memory.0, |_| {
+            // As an interrupt handler would.
+            shared.turn();
             let taken = shared.with(|e| e.id_of(0).and_then(|id| e.take(id)));
             if let Some(completion) = taken {
                 stolen.set(Some(completion.buf.len_bytes()));
@@ -253,14 +255,14 @@ fn any_memory_goes_through_a_bounce_buffer() {
     let data: Vec<u8> = (0..10 * 512 + 1).map(|i| (i % 251) as u8).collect();
     // Odd on purpose.
     let unaligned = &data[1..];
-    assert_eq!(shared.block_on(device.write(7, unaligned), || ()), Ok(10));
+    assert_eq!(shared.block_on(device.write(7, unaligned), |_| ()), Ok(10));
     let mut back = vec![0; 10 * 512 + 1];
-    assert_eq!(shared.block_on(device.read(7, &mut back[1..]), || ()), Ok(10));
+    assert_eq!(shared.block_on(device.read(7, &mut back[1..]), |_| ()), Ok(10));
     assert_eq!(&back[1..], unaligned);
 
     // A bad block in the second piece.
     world.borrow_mut().bad.insert(12, Cause::Crc);
-    let partial = shared.block_on(device.read(7, &mut back[1..]), || ()).unwrap_err();
+    let partial = shared.block_on(device.read(7, &mut back[1..]), |_| ()).unwrap_err();
     assert_eq!(partial.blocks_done, 5, "all before the bad block");
 
     // Dropped while the controller has the bounce buffer: it is found again.
@@ -269,7 +271,7 @@ fn any_memory_goes_through_a_bounce_buffer() {
         assert!(pin!(device.read(60, &mut back[1..513])).poll(&mut context).is_pending());
     }
     settle(&shared);
-    assert_eq!(shared.block_on(device.read(60, &mut back[1..513]), || ()), Ok(1));
+    assert_eq!(shared.block_on(device.read(60, &mut back[1..513]), |_| ()), Ok(1));
 }
 
 #[test]
@@ -287,7 +289,7 @@ fn a_full_queue_gives_the_buffer_back() {
     let unaligned = DmaBuf::from_static(&mut Box::leak(vec![0; 513].into_boxed_slice())[1..]);
     settle(&shared);
     assert!(first.as_mut().poll(&mut context).is_ready());
-    let (result, buf) = shared.block_on(BlockDevice::new(&shared).read(0, unaligned), || ());
+    let (result, buf) = shared.block_on(BlockDevice::new(&shared).read(0, unaligned), |_| ());
     assert!(matches!(result.unwrap_err().error, Error::Dma(_)));
     assert_eq!(buf.len_bytes(), 512);
     assert_eq!(shared.with(|e| e.host().caps().align), 4);

@@ -51,7 +51,7 @@ type Stack = Shared<OneContext, TestHost, 2>;
 fn stack(world: &Rc<RefCell<World>>) -> Stack {
     let stack = Shared::new(OneContext(Cell::new(false)), TIMER, TestHost::new(world), Config::DEFAULT);
     stack.with(|e| e.set_target(Some(target(256))));
-    stack.block_on(stack.bus(BusOp::Clock(10_000_000)), || ()).unwrap();
+    stack.block_on(stack.bus(BusOp::Clock(10_000_000)), |_| ()).unwrap();
     stack
 }
 
@@ -100,7 +100,7 @@ fn a_short_command_is_over_at_the_first_poll_and_wakes_nobody() {
 fn a_long_one_is_slept_for() {
     let world = World::new(256);
     let (stack, advance) = (stack(&world), policy(COSTS));
-    stack.block_on(stack.bus(BusOp::Clock(400_000)), || ()).unwrap();
+    stack.block_on(stack.bus(BusOp::Clock(400_000)), |_| ()).unwrap();
     let before = stack.with(|e| *e.stats());
     let counts = Arc::new(Counts::default());
     let waker = Waker::from(counts.clone());
@@ -152,7 +152,7 @@ fn a_clock_that_stands_does_not_keep_it_spinning() {
 fn data_are_slept_for_until_they_have_been_seen() {
     let world = World::new(256);
     let (stack, advance) = (stack(&world), policy(COSTS));
-    stack.block_on(stack.bus(BusOp::Clock(200_000_000)), || ()).unwrap();
+    stack.block_on(stack.bus(BusOp::Clock(200_000_000)), |_| ()).unwrap();
     let read = || Request::new(Kind::Read { lba: 3, blocks: 1 }, buffer(1, 0));
     let mut context = Context::from_waker(Waker::noop());
     let mut future = pin!(stack.request_with(&advance, read()));

@@ -51,7 +51,7 @@ impl<L: Lock, H: Host, const N: usize> Storage for Card<'_, L, H, N> {
         for (i, part) in buf.chunks_mut(BLOCK).enumerate() {
             let memory = &mut self.bounce.0[..part.len()];
             // On a target the last argument waits for an interrupt: `|| cortex_m::asm::wfi()`.
-            self.device.read_blocking(lba(off + i * BLOCK), memory, || {}).map_err(|_| Error::IO)?;
+            self.device.read_blocking(lba(off + i * BLOCK), memory, |_| {}).map_err(|_| Error::IO)?;
             part.copy_from_slice(memory);
         }
         Ok(buf.len())
@@ -61,7 +61,7 @@ impl<L: Lock, H: Host, const N: usize> Storage for Card<'_, L, H, N> {
         for (i, part) in data.chunks(BLOCK).enumerate() {
             let memory = &mut self.bounce.0[..part.len()];
             memory.copy_from_slice(part);
-            self.device.write_blocking(lba(off + i * BLOCK), memory, || {}).map_err(|_| Error::IO)?;
+            self.device.write_blocking(lba(off + i * BLOCK), memory, |_| {}).map_err(|_| Error::IO)?;
         }
         Ok(data.len())
     }
@@ -75,7 +75,7 @@ fn main() {
     let world = world::World::new("sdhc-16g-hs");
     let stack = world.stack();
     let scratch = DmaBuf::from_static(Box::leak(Box::new(Bounce([0; BLOCK]))).0.as_mut_slice());
-    stack.block_on(card::bring_up_sd(stack, scratch, card::Options::DEFAULT), || {}).0.expect("a card");
+    stack.block_on(card::bring_up_sd(stack, scratch, card::Options::DEFAULT), |_| {}).0.expect("a card");
     let device = BlockDevice::new(stack);
     let storage = || Card { device, bounce: Bounce([0; BLOCK]) };
     let text = |n: u8| -> Vec<u8> { (0..6000u32).map(|i| (i / 7) as u8 ^ n).collect() };
@@ -89,7 +89,7 @@ fn main() {
         fs.remove(path!("/logs/b"))
     })
     .expect("three files, and one away");
-    device.flush_blocking(|| {}).expect("all of it on the card");
+    device.flush_blocking(|_| {}).expect("all of it on the card");
 
     // With nothing in memory.
     let listed = Filesystem::mount_and_then(&mut storage(), |fs| {

@@ -300,7 +300,7 @@ fn interrupt_task(stack: &'static Stack<8>) {
     };
     TASK.scope(future, Waker::noop(), || {
         while !TASK.is_finished() {
-            board::idle();
+            board::sleep_if(|| !TASK.is_finished());
         }
     });
 }

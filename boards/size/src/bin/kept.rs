@@ -4,9 +4,10 @@
 
 use core::future::Future;
 use core::pin::pin;
-use core::task::{Context, Waker};
+use core::task::Context;
 use mmcq::block::BlockDevice;
 use mmcq::card::{Options, bring_up, keep};
+use mmcq::task::Idle;
 use size::late::{Late, Once};
 use size::{Stack, board};
 
@@ -31,18 +32,20 @@ fn copy() -> Option<()> {
     let (card, scratch) = stack.block_on(bring_up(stack, size::scratch()?, Options::DEFAULT), board::idle);
     let mut keeper = pin!(keep(stack, scratch, Options::DEFAULT, card.ok()?));
     let mut kept = true;
-    let mut idle = || {
+    // One copy of it, whatever calls it.
+    let idle: &mut dyn FnMut(&Idle) = &mut |idle| {
         if kept {
-            let mut context = Context::from_waker(Waker::noop());
+            // Its waker ends the sleep, so that it is polled again.
+            let mut context = Context::from_waker(Idle::waker());
             kept = keeper.as_mut().poll(&mut context).is_pending();
         }
-        board::idle();
+        board::idle(idle);
     };
     let device = BlockDevice::new(stack);
     let block = BLOCK.take()?;
-    device.read_blocking(0, block, &mut idle).ok()?;
-    device.write_blocking(0, block, &mut idle).ok()?;
-    device.flush_blocking(&mut idle).ok()
+    device.read_blocking(0, block, &mut *idle).ok()?;
+    device.write_blocking(0, block, &mut *idle).ok()?;
+    device.flush_blocking(&mut *idle).ok()
 }
 
 /// The controller's interrupt.

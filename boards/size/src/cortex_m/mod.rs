@@ -26,8 +26,8 @@ pub fn interrupts_off<R>(f: impl FnOnce() -> R) -> R {
     result
 }
 
-/// Sleeps until an interrupt is pending; the tick is one, a millisecond later at most.
-pub fn idle() {
+/// Sleeps until an interrupt is pending, masked or not; the tick is one, a millisecond later at most.
+pub fn wait_for_interrupt() {
     // SAFETY: WFI has no effect but time.
     #[cfg(target_arch = "arm")]
     unsafe {

@@ -10,8 +10,9 @@ static int locked;
 static void lock(void *context) { (void)context; locked++; }
 static void unlock(void *context) { (void)context; locked--; }
 
-/* With an RTOS: the interrupt handler calls mmcq_on_irq and gives a semaphore; this takes it, for a millisecond at most. */
-static void wait_for_it(void *context) {
+/* With an RTOS: the interrupt handler calls mmcq_on_irq and then gives a semaphore; this takes it, for a millisecond at most. */
+static void wait_for_it(void *context, const mmcq_idle *idle) {
+    (void)idle;
     uint64_t soon_ns = board_now_ns(context) + 1000000, next_ns = mmcq_next_deadline_ns(0);
     if (board_sleep(context, next_ns < soon_ns ? next_ns : soon_ns))
         mmcq_on_irq(0);

@@ -209,12 +209,23 @@ impl Rig {
 
     /// The same of this card, which is an eMMC or not, and this controller.
     pub fn built(card: Box<dyn Card>, emmc: bool, config: SdhciConfig, options: Options) -> Rig {
+        Rig::within(MemoryConfig::BITS32, card, emmc, config, options)
+    }
+
+    /// The same where the controller sees this memory.
+    pub fn within(
+        sees: MemoryConfig,
+        card: Box<dyn Card>,
+        emmc: bool,
+        config: SdhciConfig,
+        options: Options,
+    ) -> Rig {
         let driver = if emmc { sdhci::Config::emmc_18() } else { sdhci::Config::new() };
         let config = SdhciConfig { uhs_at_33v: emmc, ..config };
         let ills = Rc::new(RefCell::new(Ills::default()));
         let sick = Sick { card, ills: ills.clone(), bus: BusState::default() };
         let time = Time::new();
-        let memory = ShadowMemory::new(MemoryConfig::BITS32);
+        let memory = ShadowMemory::new(sees);
         let model = Rc::new(RefCell::new(Sdhci::new(config, memory.clone(), Some(Box::new(sick)))));
         let port = Port::new(model.clone(), time.clone(), 0, 0);
         let table = Box::leak(Box::new(Table::new()));

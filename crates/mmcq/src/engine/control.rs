@@ -20,6 +20,12 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     /// Starts a request that is no read or write.
     pub(super) fn begin_control(&mut self, index: u8, now_ns: u64) {
         self.close_straight();
+        if P::RECOVERS
+            && self.slots.at(index).segment.len != 0
+            && matches!(self.map_in_turn(index, now_ns), Ok(false))
+        {
+            return;
+        }
         self.slots.unlink(index);
         let slot = self.slots.at_mut(index);
         slot.state = State::Active;

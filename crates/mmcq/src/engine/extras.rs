@@ -10,7 +10,7 @@ use super::area::Area;
 use super::phases::{COMMAND_TIMEOUT_NS, SLACK_NS, Stage};
 use super::slot::{NONE, Slot};
 use super::{Abilities, DmaBuf, Engine, Error, FlushBy, Kind, Output, Request};
-use crate::host::{Auto, BusyDetect, Data, Direction, Host, Phase, Segment};
+use crate::host::{Auto, BusyDetect, Data, Direction, DmaError, Host, Phase, Segment};
 use crate::sched::Policy;
 use crate::spec::command::{Command, Resp};
 use crate::spec::response::R1;
@@ -225,8 +225,15 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             Event::Begin => self.begin_extra(now_ns),
             Event::Write(index) => self.begin_special(index, now_ns),
             Event::Done(status) => self.step_done(self.memory.step, status, now_ns),
-            Event::Woke if self.memory.step == Step::Pause(Place::FlushAsk) => self.ask_flushed(now_ns),
-            Event::Woke => {}
+            Event::Woke => match self.memory.step {
+                Step::Pause(Place::FlushAsk) => self.ask_flushed(now_ns),
+                Step::Pause(Place::FlushStart) => {
+                    self.begin_extra(now_ns);
+                    self.dispatch(now_ns);
+                }
+                Step::Pause(Place::Move) => self.visit_reached(Place::Count, 0, now_ns),
+                _ => {}
+            },
             Event::Failed(error) => self.step_failed(error, now_ns),
             Event::Return => self.return_to_user(now_ns),
             Event::BreaksOff => {
@@ -349,7 +356,14 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         now_ns: u64,
     ) -> Result<(), Error> {
         let mut segment = segment;
-        self.host.map(&mut segment, data.direction).map_err(Error::Dma)?;
+        match self.host.map(&mut segment, data.direction) {
+            // What waits gives its mapping back in the next `poll`; then this step comes again.
+            Err(DmaError::Exhausted) if self.others_give_way(self.control, now_ns) => {
+                self.pause_at(place, 0, now_ns);
+                return Ok(());
+            }
+            result => result.map_err(Error::Dma)?,
+        }
         self.memory.mapped = Some((segment, data.direction));
         if let Some(first) = self.segments.first_mut() {
             *first = segment;

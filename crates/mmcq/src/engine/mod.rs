@@ -19,6 +19,7 @@ mod ends;
 mod erase;
 mod extras;
 mod limits;
+mod mapping;
 mod order;
 mod outcome;
 mod phases;
@@ -80,6 +81,8 @@ pub struct Engine<H: Host, const N: usize, P: Policy = Fifo> {
     prepared: u8,
     /// Some queued slot may not be mapped.
     unprepared: bool,
+    /// The request whose turn it is finds no mapping: the next `poll` gives back what is mapped ahead.
+    cramped: bool,
     /// The stage of the transfer in progress.
     stage: Stage,
     /// The phase that the controller has, or is about to get.
@@ -191,6 +194,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             slots: Slots::new(),
             prepared: 0,
             unprepared: false,
+            cramped: false,
             stage: Stage::Idle,
             phase: phases::NO_PHASE,
             began_ns: 0,
@@ -362,50 +366,6 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         self.slots.allocate()
     }
 
-    /// Maps a queued request if there is room ahead.
-    fn prepare(&mut self, index: u8) -> Result<(), Error> {
-        if self.prepared >= self.config.prepared {
-            self.unprepared = true;
-            return Ok(());
-        }
-        let result = self.map(index);
-        self.unprepared |= result.is_err();
-        result
-    }
-
-    /// Maps what waits unmapped, oldest first, as far as there is room.
-    fn prepare_more(&mut self) {
-        for _ in 0..N {
-            if self.prepared >= self.config.prepared {
-                return;
-            }
-            let waiting = self.slots.queue().find(|&i| {
-                let slot = self.slots.at(i);
-                !slot.prepared && slot.direction().is_some()
-            });
-            match waiting {
-                Some(index) if self.map(index).is_ok() => {}
-                Some(_) => return,
-                None => {
-                    self.unprepared = false;
-                    return;
-                }
-            }
-        }
-    }
-
-    fn map(&mut self, index: u8) -> Result<(), Error> {
-        let slot = self.slots.at_mut(index);
-        let Some(direction) = slot.direction() else { return Ok(()) };
-        if slot.prepared {
-            return Ok(());
-        }
-        self.host.map(&mut slot.segment, direction).map_err(Error::Dma)?;
-        slot.prepared = true;
-        self.prepared += 1;
-        Ok(())
-    }
-
     /// Called from the interrupt (or from a loop that polls the controller).
     pub fn on_irq(&mut self, now_ns: u64) -> Work {
         let straight = Self::STRAIGHT && self.straight.under_way != Way::Nothing;
@@ -425,6 +385,9 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     /// Called when a deadline has come, when completions were deferred, and whenever somebody likes to.
     pub fn poll(&mut self, now_ns: u64) -> Work {
         self.finish();
+        if P::RECOVERS && self.cramped {
+            self.give_back_ahead();
+        }
         self.advance(now_ns);
         self.finish();
         self.work(false)

@@ -100,6 +100,10 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
                 return;
             }
             self.wake_ns = u64::MAX;
+            if P::RECOVERS && self.cramped {
+                self.wake_ns = 0;
+                return;
+            }
             if H::CONTINUES
                 && self.open.is_some()
                 && let Some(reason) = self.must_close(now_ns)
@@ -220,7 +224,13 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         self.segment_count = 0;
         for place in 0..self.gathered.members().len() {
             let Some(&index) = self.gathered.members().get(place) else { break };
-            if let Err(error) = self.map(index) {
+            // What is mapped only ahead gives way to the first, and not to its companions.
+            let mapped =
+                if place == 0 { self.map_in_turn(index, now_ns) } else { self.map(index).map(|()| true) };
+            if let Ok(false) = mapped {
+                return;
+            }
+            if let Err(error) = mapped {
                 // The head's own failure, or a companion's: it finds out when it is its turn.
                 if place == 0 {
                     self.withdraw(index);

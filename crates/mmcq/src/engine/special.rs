@@ -105,8 +105,10 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         if self.settling != 0 && most > self.config.settle_blocks {
             return self.ask_status(Stage::Status, now_ns);
         }
-        if let Err(error) = self.map(index) {
-            return self.refuse(index, error);
+        match self.map_in_turn(index, now_ns) {
+            Ok(true) => {}
+            Ok(false) => return,
+            Err(error) => return self.refuse(index, error),
         }
         let cached = target.flush != FlushBy::Status;
         let reliable =
@@ -228,8 +230,10 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         else {
             return self.refuse(index, Error::NoCard);
         };
-        if let Err(error) = self.map(index) {
-            return self.refuse(index, error);
+        match self.map_in_turn(index, now_ns) {
+            Ok(true) => {}
+            Ok(false) => return,
+            Err(error) => return self.refuse(index, error),
         }
         let before = sectors.saturating_sub(1).saturating_sub(lba);
         let most = match u32::try_from(before) {

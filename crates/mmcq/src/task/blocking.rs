@@ -1,30 +1,36 @@
 //! Calls that wait on the caller's own thread: futures run to their end, single requests, memory that is lent for the call.
 
-use super::{Lock, Shared};
+use super::{At, Idle, Lock, Op, Shared};
 use crate::engine::{Completion, DmaBuf, Error, Kind, Output, Request, SlotId};
 use crate::host::Host;
 use crate::sched::Policy;
 use core::future::Future;
 use core::pin::pin;
-use core::task::{Context, Poll, Waker};
+use core::task::{Context, Poll};
 
 impl<L: Lock, H: Host, const N: usize, P: Policy> Shared<L, H, N, P> {
-    /// Runs a future to its end on this thread, driving the stack by [`turn`](Self::turn); `idle` is called in between (wait for an interrupt,
-    /// yield, or nothing). For start-up code and for platforms without an executor.
-    pub fn block_on<F: Future>(&self, future: F, mut idle: impl FnMut()) -> F::Output {
+    /// Runs a future to its end on this thread. As long as it is pending, `idle` is called, and then the stack is driven by
+    /// [`turn`](Self::turn). `idle` sleeps, yields or does nothing, by the rules of [`Idle`]. For start-up code and for platforms without an
+    /// executor.
+    pub fn block_on<F: Future>(&self, future: F, mut idle: impl FnMut(&Idle)) -> F::Output {
         let mut future = pin!(future);
-        let mut context = Context::from_waker(Waker::noop());
+        let mut context = Context::from_waker(Idle::waker());
+        let at = Idle::new();
         loop {
+            at.look();
             if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
                 return output;
             }
-            self.turn();
-            idle();
+            // Before the turn: what a turn completes is looked at before the next sleep.
+            idle(&at);
+            if at.turns() {
+                self.turn();
+            }
         }
     }
 
     /// One request, from submit to completion, on this thread.
-    pub fn blocking(&self, request: Request, idle: impl FnMut()) -> Completion {
+    pub fn blocking(&self, request: Request, idle: impl FnMut(&Idle)) -> Completion {
         self.block_on(self.request(request), idle)
     }
 
@@ -36,21 +42,16 @@ impl<L: Lock, H: Host, const N: usize, P: Policy> Shared<L, H, N, P> {
         &self,
         kind: Kind,
         memory: core::ptr::NonNull<[u8]>,
-        mut idle: impl FnMut(),
+        idle: impl FnMut(&Idle),
     ) -> Result<Output, Error> {
         let len = u32::try_from(memory.len()).unwrap_or(u32::MAX);
         // SAFETY: the caller lends the memory until we return, and we do not return (nor unwind) before the slot has given it back.
         let buf = unsafe { DmaBuf::lent(memory.cast(), len) };
         let id = self.submit(Request::new(kind, buf)).map_err(|(error, _)| error)?;
         let quiesce = Quiesce { shared: self, id };
-        loop {
-            if let Some(completion) = self.with(|engine| engine.take(id)) {
-                core::mem::forget(quiesce);
-                return completion.result;
-            }
-            self.turn();
-            idle();
-        }
+        let completion = self.block_on(Op { shared: self, at: At::In(id) }, idle);
+        core::mem::forget(quiesce);
+        completion.result
     }
 }
 

@@ -8,6 +8,14 @@ pub(super) use core::hint::spin_loop;
 #[cfg(all(test, loom))]
 pub(super) use loom::hint::spin_loop;
 
+/// Of all threads in a blocking call: the one that looked last, by its [mark](super::Idle), or 0 once a waker has been called since.
+#[cfg(not(all(test, loom)))]
+pub(super) static LAST: core::sync::atomic::AtomicUsize = core::sync::atomic::AtomicUsize::new(0);
+#[cfg(all(test, loom))]
+loom::lazy_static! {
+    pub(super) static ref LAST: loom::sync::atomic::AtomicUsize = loom::sync::atomic::AtomicUsize::new(0);
+}
+
 /// What a lock keeps to one context at a time.
 #[derive(Debug)]
 pub(super) struct Locked<T> {

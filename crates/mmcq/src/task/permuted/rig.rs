@@ -63,6 +63,19 @@ impl Signal {
         self.1.notify_one();
     }
 
+    /// What raised it is over.
+    fn lower(&self) {
+        *self.0.lock().unwrap() = false;
+    }
+
+    /// Until it is raised; it stays so.
+    pub fn level(&self) {
+        let mut raised = self.0.lock().unwrap();
+        while !*raised {
+            raised = self.1.wait(raised).unwrap();
+        }
+    }
+
     pub fn wait(&self) {
         let mut raised = self.0.lock().unwrap();
         while !*raised {
@@ -75,6 +88,29 @@ impl Signal {
 impl Wake for Signal {
     fn wake(self: Arc<Self>) {
         self.raise();
+    }
+}
+
+/// Threads that sleep in blocking calls.
+pub(super) struct Sleepers(Mutex<()>, Condvar);
+
+impl Sleepers {
+    pub fn new() -> Arc<Self> {
+        Arc::new(Sleepers(Mutex::new(()), Condvar::new()))
+    }
+
+    fn notify(&self) {
+        let _held = self.0.lock().unwrap();
+        self.1.notify_all();
+    }
+
+    /// As the contract of [`Idle`] says for a condition variable.
+    pub fn idle(&self, idle: &Idle) {
+        let mut held = self.0.lock().unwrap();
+        while idle.may_sleep() {
+            held = self.1.wait(held).unwrap();
+        }
+        idle.skip_turn();
     }
 }
 
@@ -127,6 +163,8 @@ pub(super) struct LoomHost {
     /// Phases that ended.
     pub ended: Arc<AtomicU32>,
     pub line: Arc<Signal>,
+    /// The interrupt goes away with its cause; otherwise the interrupt controller keeps it.
+    pub level: bool,
     /// What the controller's DMA touches; everybody else may only while no phase runs.
     pub memory: Arc<Watched<u32>>,
     /// Card interrupts to come; may the next be reported?
@@ -161,6 +199,9 @@ impl Host for LoomHost {
                 });
             }
             self.ended.fetch_add(1, Relaxed);
+            if self.level {
+                self.line.lower();
+            }
             events.phase = Some(Ok(Done { response: Response::short(4 << 9 | 1 << 8), ..Done::default() }));
         }
         if self.listens && self.asks > 0 {
@@ -230,6 +271,7 @@ impl<const N: usize> Rig<N> {
             running: None,
             ended: ended.clone(),
             line: line.clone(),
+            level: false,
             memory: memory.clone(),
             asks: 0,
             listens: false,
@@ -257,6 +299,20 @@ impl<const N: usize> Rig<N> {
             while ended.load(Relaxed) < phases {
                 line.wait();
                 stack.on_irq();
+            }
+        })
+    }
+
+    /// The interrupt handler of a machine with threads, for a line that falls with its cause: after each interrupt it notifies who sleeps.
+    pub fn notifies(&self, phases: u32, sleepers: &Arc<Sleepers>) -> thread::JoinHandle<()> {
+        self.stack.with(|engine| engine.host_mut().level = true);
+        let (stack, line, ended) = (self.stack.clone(), self.line.clone(), self.ended.clone());
+        let sleepers = sleepers.clone();
+        thread::spawn(move || {
+            while ended.load(Relaxed) < phases {
+                line.level();
+                stack.on_irq();
+                sleepers.notify();
             }
         })
     }

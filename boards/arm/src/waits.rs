@@ -1,0 +1,136 @@
+//! Blocking calls that sleep by real `wfi`, on the same machine: no tick wakes them, so a wake-up that is lost is the end.
+//!
+//! Once with interrupts masked during the whole call, so that a pending interrupt ends the sleep and the call's own turn serves it. Once with
+//! interrupts served by their handler, which may end a request after the call has looked and before it sleeps. `tools/boards.sh` runs it, and
+//! ends it if it hangs.
+#![no_std]
+#![no_main]
+
+#[path = "../../plan/arm.rs"]
+mod arm;
+mod board;
+#[expect(dead_code, reason = "this image judges nothing but sleep")]
+#[path = "../../plan/mod.rs"]
+mod plan;
+mod start;
+
+use board::{interrupts_off, now_ns, say};
+use core::cell::Cell;
+use core::ptr::NonNull;
+use core::sync::atomic::Ordering::Relaxed;
+use mmcq::block::BlockDevice;
+use mmcq::card::{self, Options};
+use mmcq::engine::{BLOCK_BYTES, Config, DmaBuf, Error};
+use mmcq::host::pl181::{self, Pl181};
+use mmcq::host::regs::Mmio;
+use mmcq::task::{Idle, Shared};
+use plan::alone::InterruptsOff;
+use plan::firmware;
+
+/// The stack of this image.
+pub type Stack = Shared<InterruptsOff, Pl181<Mmio>, 8>;
+
+const READS: u64 = 200;
+const BLOCK: usize = BLOCK_BYTES as usize;
+/// Beyond all that is read.
+const WRITTEN_LBA: u64 = 1000;
+
+fn stack() -> Option<&'static Stack> {
+    let base = NonNull::new(core::ptr::without_provenance_mut::<u8>(board::MCI))?;
+    // SAFETY: the controller's page, which nobody else uses: this is called once.
+    let regs = unsafe { Mmio::new(base) };
+    let host = Pl181::new(regs, pl181::Config::new(board::MCI_HZ, board::MCI_HZ)).ok()?;
+    firmware::place(Shared::new(InterruptsOff, firmware::TIMER, host, Config::DEFAULT)).ok()
+}
+
+/// A way to sleep, which counts its sleeps.
+struct Sleep {
+    masked: bool,
+    count: Cell<u32>,
+}
+
+impl Sleep {
+    fn idle(&self, idle: &Idle) {
+        interrupts_off(|| {
+            // With interrupts masked all the time nothing need be asked.
+            if self.masked || idle.may_sleep() {
+                self.count.set(self.count.get() + 1);
+                arm::wait_for_interrupt();
+            }
+        });
+        if self.masked {
+            // Else the alarm stays pending, and is the end of each sleep to come.
+            board::silence_alarm();
+        }
+    }
+}
+
+fn interrupts() -> [u32; 2] {
+    firmware::INTERRUPTS.each_ref().map(|counter| counter.load(Relaxed))
+}
+
+/// Writes a block, reads it back, and reads many.
+fn round(stack: &'static Stack, name: &str, sleep: &Sleep) -> Result<bool, Error> {
+    let disk = BlockDevice::new(stack);
+    let idle = |idle: &Idle| sleep.idle(idle);
+    let mut pattern = [0; BLOCK];
+    for (byte, number) in pattern.iter_mut().zip(0u32..) {
+        *byte = (number * 7 + u32::from(sleep.masked)) as u8;
+    }
+    disk.write_blocking(WRITTEN_LBA, &pattern, idle)?;
+    disk.flush_blocking(idle)?;
+    let mut block = [0; BLOCK];
+    disk.read_blocking(WRITTEN_LBA, &mut block, idle)?;
+    let same = block == pattern;
+
+    sleep.count.set(0);
+    let ([irqs, alarms], began_ns) = (interrupts(), now_ns());
+    let mut worst_ns = 0;
+    for lba in 0..READS {
+        let began_ns = now_ns();
+        disk.read_blocking(lba, &mut block, idle)?;
+        worst_ns = worst_ns.max(now_ns() - began_ns);
+    }
+    let ([irqs_now, alarms_now], us) = (interrupts(), (now_ns() - began_ns) / 1_000);
+    say(format_args!(
+        "{name}: {READS} reads in {us} us, the longest {} us; {} interrupts, {} alarms, {} wfi",
+        worst_ns / 1_000,
+        irqs_now - irqs,
+        alarms_now - alarms,
+        sleep.count.get()
+    ));
+    Ok(same)
+}
+
+fn waits(stack: &'static Stack) -> Result<bool, Error> {
+    let served = Sleep { masked: false, count: Cell::new(0) };
+    let masked = Sleep { masked: true, count: Cell::new(0) };
+    let Some(memory) = firmware::MEMORY.take() else { return Ok(false) };
+    let scratch = DmaBuf::from_static(&mut memory.scratch);
+    let bring_up = card::bring_up_sd(stack, scratch, Options::DEFAULT);
+    let (card, scratch) = stack.block_on(bring_up, |idle| served.idle(idle));
+    firmware::introduce(&card?);
+    let well = round(stack, "served", &served)?;
+    // The same with interrupts masked from here on.
+    interrupts_off(|| {
+        let bring_up = card::bring_up_sd(stack, scratch, Options::DEFAULT);
+        stack.block_on(bring_up, |idle| masked.idle(idle)).0?;
+        Ok(round(stack, "masked", &masked)? && well)
+    })
+}
+
+/// The program.
+#[unsafe(no_mangle)]
+extern "C" fn main() -> ! {
+    board::start();
+    match stack().map(waits) {
+        Some(Ok(true)) => {
+            say(format_args!("result: all is well"));
+            board::exit(0)
+        }
+        Some(Ok(false)) => say(format_args!("result: the card holds something else")),
+        Some(Err(error)) => say(format_args!("result: {error}")),
+        None => say(format_args!("no stack")),
+    }
+    board::exit(1)
+}

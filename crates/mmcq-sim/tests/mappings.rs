@@ -1,0 +1,57 @@
+//! Little room for mappings: the queue may hold all of it, and the request whose turn it is gets one all the same; that of the recovery above all.
+
+mod rig;
+
+use mmcq::card::Options;
+use mmcq::engine::{Error, Rung};
+use mmcq_sim::memory::MemoryConfig;
+use mmcq_sim::sdhci::SdhciConfig;
+use rig::Rig;
+
+const MS: u64 = 1_000_000;
+
+/// A card on a controller that sees so much memory.
+fn cramped(name: &str, bytes: u64) -> Rig {
+    let sees = MemoryConfig { end: MemoryConfig::BITS32.base + bytes, ..MemoryConfig::BITS32 };
+    let emmc = name.contains("emmc");
+    let rig = Rig::within(sees, rig::card(name), emmc, SdhciConfig::GENERIC_4_20, Options::DEFAULT);
+    rig.keep();
+    rig
+}
+
+/// Fifteen requests at once, and a brown-out of the card if it is ill; the errors.
+fn errors(rig: &Rig, blocks: u32, writes: bool, ill: bool) -> Vec<Error> {
+    let ids: Vec<_> = (0..15)
+        .map(|n| if writes { rig.write(1000 * n, blocks, 7) } else { rig.read(1000 * n, blocks) })
+        .collect();
+    rig.ills.borrow_mut().brown_out = ill;
+    rig.finish(&ids, 60_000 * MS).into_iter().filter_map(|done| done.result.err()).collect()
+}
+
+#[test]
+fn recovery_gets_a_mapping_although_the_queue_holds_all() {
+    for kib in [12, 14, 16] {
+        let rig = cramped("emmc-51-full", kib * 1024);
+        assert_eq!(errors(&rig, 1, false, true), [], "{kib} KiB, {:?}", rig.trace());
+        assert_eq!(rig.rung(Rung::Dead), 0);
+    }
+}
+
+/// From room for one request of these on.
+#[test]
+fn whatever_waits_gets_its_mapping_when_its_turn_has_come() {
+    for name in ["emmc-51-full", "sdhc-16g-hs"] {
+        for (blocks, writes) in [(1, false), (8, false), (1, true), (8, true)] {
+            for ill in [false, true] {
+                // The driver's table, the keeper's block, and 4 KiB for the requests.
+                for bytes in (0x2800..0x5000).step_by(0x200) {
+                    let rig = cramped(name, bytes);
+                    let found = errors(&rig, blocks, writes, ill);
+                    let what = format!("{name}, {bytes} bytes, {blocks} blocks, writes {writes}, ill {ill}");
+                    assert_eq!(found, [], "{what}: {:?}", rig.trace());
+                    rig.checked();
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! Memory for the controller: what waits is mapped ahead, and gives way to the request whose turn it is.
+//!
+//! Room for mappings (bounce memory, addresses of an IOMMU) may be less than the queue wants. Then what waits may hold all of it, and a part of the recovery that
+//! everybody waits for gets none. So a mapping that is ahead of its turn is a loan: a request whose turn it is, and which finds no room, asks for a `poll`.
+//! There, in a context that may unmap, all that is queued gives its mapping back, and the request is mapped. What has ended gives way first.
+
+use super::phases::Stage;
+use super::slot::State;
+use super::{Engine, Error};
+use crate::host::{DmaError, Host};
+use crate::sched::Policy;
+
+impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
+    /// Maps a queued request if there is room ahead.
+    pub(super) fn prepare(&mut self, index: u8) -> Result<(), Error> {
+        if self.prepared >= self.config.prepared {
+            self.unprepared = true;
+            return Ok(());
+        }
+        let result = self.map(index);
+        self.unprepared |= result.is_err();
+        result
+    }
+
+    /// Maps what waits unmapped, oldest first, as far as there is room.
+    pub(super) fn prepare_more(&mut self) {
+        for _ in 0..N {
+            if self.prepared >= self.config.prepared {
+                return;
+            }
+            let waiting = self.slots.queue().find(|&i| {
+                let slot = self.slots.at(i);
+                !slot.prepared && slot.direction().is_some()
+            });
+            match waiting {
+                Some(index) if self.map(index).is_ok() => {}
+                Some(_) => return,
+                None => {
+                    self.unprepared = false;
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Maps the memory of a request, if it has any and is not mapped yet.
+    pub(super) fn map(&mut self, index: u8) -> Result<(), Error> {
+        let slot = self.slots.at_mut(index);
+        let Some(direction) = slot.direction() else { return Ok(()) };
+        if slot.prepared {
+            return Ok(());
+        }
+        self.host.map(&mut slot.segment, direction).map_err(Error::Dma)?;
+        slot.prepared = true;
+        self.prepared += 1;
+        Ok(())
+    }
+
+    /// Maps a request whose turn it is. `Ok(false)`: there is no room yet, and something else is done first; then the turn comes again.
+    pub(super) fn map_in_turn(&mut self, index: u8, now_ns: u64) -> Result<bool, Error> {
+        match self.map(index) {
+            Err(Error::Dma(DmaError::Exhausted)) if P::RECOVERS && self.others_give_way(index, now_ns) => {
+                Ok(false)
+            }
+            result => result.map(|()| true),
+        }
+    }
+
+    /// Does a mapping come free without this request? Then what that takes is begun: the next `poll`, or a question for the status that writes wait for.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn others_give_way(&mut self, index: u8, now_ns: u64) -> bool {
+        let gives = |at: u8| {
+            let slot = self.slots.at(at);
+            at != index && slot.prepared && matches!(slot.state, State::Queued | State::Ended)
+        };
+        self.cramped = (0..N as u8).any(gives);
+        if self.cramped {
+            self.close_straight();
+            self.wake_ns = 0;
+        } else if self.settling != 0 && self.stage == Stage::Idle {
+            self.ask_status(Stage::Status, now_ns);
+            return true;
+        }
+        self.cramped
+    }
+
+    /// What is queued is mapped no more. In `poll` alone: not every context may unmap.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn give_back_ahead(&mut self) {
+        self.cramped = false;
+        self.unprepared = true;
+        self.slots.none_is_plain();
+        for index in 0..N as u8 {
+            let slot = self.slots.at_mut(index);
+            if !slot.prepared || slot.state != State::Queued {
+                continue;
+            }
+            if let Some(direction) = slot.direction() {
+                slot.prepared = false;
+                self.prepared = self.prepared.saturating_sub(1);
+                self.host.unmap(&slot.segment, direction);
+            }
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! How a thread sleeps while it waits: what `idle` may assume, when it must return, and how it learns that it must not sleep.
+
+use super::cell::LAST;
+use core::cell::Cell;
+use core::ptr::null;
+use core::sync::atomic::Ordering::Relaxed;
+use core::task::{RawWaker, RawWakerVTable, Waker};
+
+/// What the `idle` of a [blocking call](super::Shared::block_on) is given: may this thread sleep?
+///
+/// A blocking call polls its future, calls `idle`, calls [`turn`](super::Shared::turn), and begins again. So it never sleeps on a result that
+/// is there already.
+///
+/// # What `idle` may assume
+/// The lock of the stack is free. What the future wanted is submitted, and the alarm is set. Interrupts are as the caller of the blocking call
+/// has left them.
+///
+/// # When `idle` must return
+/// - When an interrupt of the controller is pending or comes, masked or not.
+/// - When the time that `set_alarm` of the [`Timer`](super::Timer) was told has come. Without an alarm: after as much time as a deadline may be
+///   late by, such as a tick of a millisecond.
+/// - When [`may_sleep`](Self::may_sleep) has become false: another context, such as the interrupt handler, has moved the stack.
+///
+/// It may return at any time; too early costs a turn. It must not wait for what only this thread can do.
+///
+/// # How
+/// | the platform | `idle` |
+/// |---|---|
+/// | spins | does nothing |
+/// | keeps interrupts masked during the whole call | `wfi`: an interrupt that is pending ends it |
+/// | serves interrupts in a handler | masks them, sleeps by `wfi` if `may_sleep`, unmasks them |
+/// | has threads | holds the mutex of a condition variable and waits for the variable while `may_sleep`; the handler calls `on_irq`, then notifies all with the mutex held |
+/// | has semaphores | takes that of this thread; the handler calls `on_irq`, then gives the semaphore of each thread that waits |
+///
+/// Between the question and `wfi` no handler may run. Else the handler completes the request in between, and no further interrupt comes. A
+/// semaphore remembers that it was given, so nothing need be asked.
+///
+/// Where several threads wait, the turn of one may complete the request of another, and take the interrupt that was to wake it. There each
+/// `idle` calls [`skip_turn`](Self::skip_turn), and handler and alarm drive the stack; or no sleep is longer than a tick.
+///
+/// ```
+/// use mmcq::{block::BlockDevice, engine::Error, host::Host, task::{Idle, Lock, Shared}};
+/// # fn interrupts_off<R>(f: impl FnOnce() -> R) -> R { f() }
+/// # fn wait_for_interrupt() {}
+/// fn idle(idle: &Idle) {
+///     interrupts_off(|| {
+///         if idle.may_sleep() {
+///             wait_for_interrupt();
+///         }
+///     });
+/// }
+///
+/// fn first<L: Lock, H: Host>(stack: &Shared<L, H, 8>, block: &mut [u8; 512]) -> Result<u32, Error> {
+///     BlockDevice::new(stack).read_blocking(0, block, idle)
+/// }
+/// ```
+#[derive(Debug)]
+pub struct Idle {
+    /// The next turn is left out. The address is the call's mark: no two calls under way have the same.
+    skips: Cell<bool>,
+}
+
+impl Idle {
+    pub(super) const fn new() -> Self {
+        Idle { skips: Cell::new(false) }
+    }
+
+    /// Before the future is polled: what wakes it from now on is noticed.
+    pub(super) fn look(&self) {
+        LAST.store(self.mark(), Relaxed);
+    }
+
+    /// Nothing has woken this call since its future was polled. False may be a mistake, true is none. Takes no lock, and may be called with
+    /// interrupts masked.
+    pub fn may_sleep(&self) -> bool {
+        // A waker stores 0, another call its own mark; only `look` puts ours back. So a wake-up is never taken for none. The order of these
+        // accesses comes from the lock of what was polled, and from how the platform ends a sleep.
+        LAST.load(Relaxed) == self.mark()
+    }
+
+    /// This thread leaves its next turn out: an interrupt handler and an alarm drive the stack, and wake this thread after each call of
+    /// [`on_irq`](super::Shared::on_irq) or [`poll`](super::Shared::poll).
+    pub fn skip_turn(&self) {
+        self.skips.set(true);
+    }
+
+    /// The turn after this sleep is wanted.
+    pub(super) fn turns(&self) -> bool {
+        !self.skips.take()
+    }
+
+    /// Ends the sleep of every blocking call under way, once its `idle` asks. For futures that `idle` polls beside the call, and for handlers
+    /// that change what a waiting thread looks at.
+    pub fn waker() -> &'static Waker {
+        static WAKER: Waker = {
+            // SAFETY: the functions below keep to the contract of a waker: they use no data, so there is nothing to count or free.
+            unsafe { Waker::from_raw(RawWaker::new(null(), &TABLE)) }
+        };
+        &WAKER
+    }
+
+    fn mark(&self) -> usize {
+        core::ptr::from_ref(&self.skips).addr()
+    }
+}
+
+const TABLE: RawWakerVTable =
+    RawWakerVTable::new(|_| RawWaker::new(null(), &TABLE), |_| wake(), |_| wake(), |_| {});
+
+fn wake() {
+    // No object lies at address 0.
+    LAST.store(0, Relaxed);
+}

@@ -1,0 +1,166 @@
+//! Calls that wait on their own thread: when they may sleep, and that they do not sleep on a result that is there.
+
+mod support;
+
+use mmcq::block::BlockDevice;
+use mmcq::engine::{Completion, Config, Error, Kind, Request};
+use mmcq::spec::command::send_status;
+use mmcq::task::{Idle, Lock, Shared, Timer};
+use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
+use std::pin::pin;
+use std::rc::Rc;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
+use support::{TestHost, World, buffer, target};
+
+struct OneThread;
+// SAFETY: each test has one thread, and its closures do not nest.
+unsafe impl Lock for OneThread {
+    fn with<R>(&self, f: impl FnOnce() -> R) -> R {
+        f()
+    }
+}
+
+thread_local! {
+    static NOW_NS: Cell<u64> = const { Cell::new(0) };
+    static ALARM_NS: Cell<Option<u64>> = const { Cell::new(None) };
+}
+
+type Stack = Shared<OneThread, TestHost, 4>;
+
+/// Calls of other threads may end a sleep too early, and these tests count sleeps: one at a time.
+static ALONE: Mutex<()> = Mutex::new(());
+
+struct Machine {
+    _alone: MutexGuard<'static, ()>,
+    world: Rc<RefCell<World>>,
+    stack: Stack,
+}
+
+#[repr(align(4))]
+struct Aligned([u8; 1024]);
+
+impl Machine {
+    fn new() -> Self {
+        let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+        NOW_NS.set(0);
+        ALARM_NS.set(None);
+        let world = World::new(256);
+        let timer = Timer { now_ns: || NOW_NS.get(), set_alarm: |at_ns| ALARM_NS.set(at_ns) };
+        let stack = Shared::new(OneThread, timer, TestHost::new(&world), Config::DEFAULT);
+        stack.with(|engine| engine.set_target(Some(target(256))));
+        Machine { _alone: alone, world, stack }
+    }
+
+    /// `wfi` with interrupts masked: the controller's ends a phase, else the alarm rings. Without either the core sleeps for ever.
+    fn wait_for_interrupt(&self) {
+        NOW_NS.set(NOW_NS.get() + 1_000);
+        if !self.world.borrow().running() {
+            let alarm_ns = ALARM_NS.get().expect("asleep for ever: nothing runs, and no alarm is set");
+            NOW_NS.set(NOW_NS.get().max(alarm_ns));
+        }
+    }
+
+    /// Each way to wait, with this `idle`.
+    fn each_way(&self, mut idle: impl FnMut(&Idle)) {
+        let disk = BlockDevice::new(&self.stack);
+        let mut memory = Aligned([7; 1024]);
+        assert_eq!(disk.write_blocking(4, &memory.0, &mut idle), Ok(2));
+        assert_eq!(disk.flush_blocking(&mut idle), Ok(()));
+        memory.0.fill(0);
+        assert_eq!(disk.read_blocking(4, &mut memory.0, &mut idle), Ok(2));
+        assert_eq!(memory.0, [7; 1024]);
+        let read = Request::new(Kind::Read { lba: 4, blocks: 2 }, buffer(2, 0));
+        let Completion { result, buf, .. } = self.stack.blocking(read, &mut idle);
+        assert!(result.is_ok() && buf.iter().all(|&byte| byte == 7));
+        let twice = async {
+            self.stack.command(send_status(1), 1_000_000).await?;
+            self.stack.pause(50_000).await?;
+            self.stack.command(send_status(1), 1_000_000).await
+        };
+        assert!(self.stack.block_on(twice, &mut idle).is_ok());
+    }
+}
+
+#[test]
+fn with_interrupts_masked_no_call_sleeps_on_its_result() {
+    let machine = Machine::new();
+    let mut sleeps = 0;
+    machine.each_way(|idle| {
+        assert!(idle.may_sleep(), "no other context moves the stack");
+        machine.wait_for_interrupt();
+        sleeps += 1;
+    });
+    assert!((8..40).contains(&sleeps), "{sleeps}");
+}
+
+/// The narrow race: the interrupt handler completes the request after the call has looked, and before it sleeps.
+#[test]
+fn an_interrupt_handler_that_ends_the_request_forbids_the_sleep() {
+    let machine = Machine::new();
+    let mut forbidden = 0;
+    machine.each_way(|idle| {
+        assert!(idle.may_sleep(), "nothing has happened yet");
+        machine.wait_for_interrupt();
+        machine.stack.turn();
+        // What is not over yet brings another interrupt, or rings.
+        let over = !machine.world.borrow().running() && ALARM_NS.get().is_none();
+        assert!(!over || !idle.may_sleep(), "asleep for ever");
+        forbidden += u32::from(!idle.may_sleep());
+    });
+    assert!(forbidden >= 5, "{forbidden}");
+}
+
+/// The keeper of a card, say: polled in `idle`, it must end the sleep as the call's own future does.
+#[test]
+fn a_future_polled_in_idle_ends_the_sleep_too() {
+    let machine = Machine::new();
+    let stack = &machine.stack;
+    let mut beside = pin!(stack.command(send_status(1), 1_000_000));
+    let kept = Cell::new(false);
+    let (mut looks, mut sleeps) = (0, 0);
+    // Pending until `idle` has seen the other one's end.
+    let main = poll_fn(|_| if kept.get() { Poll::Ready(()) } else { Poll::Pending });
+    stack.block_on(main, |idle| {
+        looks += 1;
+        let mut context = Context::from_waker(Idle::waker());
+        if !kept.get() && beside.as_mut().poll(&mut context).is_ready() {
+            kept.set(true);
+        } else if idle.may_sleep() {
+            sleeps += 1;
+            machine.wait_for_interrupt();
+            stack.on_irq();
+            assert!(!idle.may_sleep(), "the command is over, and this thread would sleep");
+        }
+    });
+    assert_eq!((looks, sleeps), (2, 1));
+}
+
+#[test]
+fn calls_inside_a_call_forbid_its_sleep_and_no_more() {
+    let machine = Machine::new();
+    let outer = machine.stack.command(send_status(1), 1_000_000);
+    let mut nested = 0;
+    let result = machine.stack.block_on(outer, |idle| {
+        let inner = machine.stack.command(send_status(1), 1_000_000);
+        let inner = machine.stack.block_on(inner, |inner| {
+            assert!(!idle.may_sleep(), "the outer call cannot know whose wake-up it was");
+            assert!(inner.may_sleep());
+            machine.wait_for_interrupt();
+        });
+        assert!(inner.is_ok() && !idle.may_sleep());
+        nested += 1;
+    });
+    assert!(result.is_ok());
+    assert_eq!(nested, 1);
+}
+
+#[test]
+fn a_refused_call_never_sleeps() {
+    let machine = Machine::new();
+    let disk = BlockDevice::new(&machine.stack);
+    let mut memory = Aligned([0; 1024]);
+    let refused = disk.read_blocking(256, &mut memory.0, |_| panic!("asleep over a refused request"));
+    assert_eq!(refused, Err(Error::OutOfRange { lba: 256, sectors: 256 }));
+}
