@@ -40,3 +40,14 @@ fn a_flush_that_never_ends_leaves_time_to_initialise_the_card() {
     wherever("flush with a cache", &[Stuck]);
     wherever("flush with a cache", &[BrownOut, Stuck]);
 }
+
+#[test]
+fn a_queue_that_holds_every_mapping_does_not_keep_the_keeper_from_the_card() {
+    wherever("room for three mappings", &[BrownOut]);
+    wherever("room for three mappings", &[Mute]);
+}
+
+#[test]
+fn an_exhausted_mapping_is_waited_for() {
+    wherever("room for three mappings", &[MapExhausted]);
+}

@@ -46,7 +46,7 @@ const PLAIN: Workload = Workload {
 };
 
 /// All of them.
-pub const ALL: [Workload; 7] = [
+pub const ALL: [Workload; 8] = [
     PLAIN,
     Workload {
         name: "no keeper",
@@ -83,6 +83,12 @@ pub const ALL: [Workload; 7] = [
         name: "streams",
         caps: Caps { auto_stop: false, auto_count: false, continue_data: true, ..CAPS },
         groups: &[&[W(0, 1), W(8, 1)], &[W(9, 1)], &[W(10, 1)], &[R(8, 1), R(9, 2)], &[Flush]],
+        ..PLAIN
+    },
+    Workload {
+        name: "room for three mappings",
+        maps: 3,
+        groups: &[&[R(0, 1), R(4, 1), W(8, 1), R(12, 1), R(16, 1)]],
         ..PLAIN
     },
 ];
