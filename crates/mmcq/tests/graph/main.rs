@@ -20,6 +20,7 @@ mod keeper;
 mod named;
 #[path = "../support/one_thread.rs"]
 mod one_thread;
+mod rest;
 mod run;
 mod workload;
 
