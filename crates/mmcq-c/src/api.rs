@@ -15,7 +15,7 @@ use mmcq::block::BlockDevice;
 use mmcq::card::{self, Card, Family, SCRATCH_BYTES};
 use mmcq::engine::{BLOCK_BYTES, Config, DmaBuf, Error};
 use mmcq::host::sdhci::{self, Sdhci, Table};
-use mmcq::host::{Direction, DmaError, Host, Width};
+use mmcq::host::{Direction, DmaError, Width};
 use mmcq::task::{Idle, Shared, Timer};
 
 pub(crate) const HOSTS: usize = 2;
@@ -227,7 +227,7 @@ pub unsafe extern "C" fn mmcq_bring_up(host: u32, card: *mut mmcq_card) -> i32 {
         Ok(found) => {
             if !card.is_null() {
                 // SAFETY: not null, aligned, and the caller promised room for it.
-                unsafe { card.write(described(stack, platform, &found)) };
+                unsafe { card.write(described(stack, &found)) };
             }
             MMCQ_OK
         }
@@ -235,13 +235,13 @@ pub unsafe extern "C" fn mmcq_bring_up(host: u32, card: *mut mmcq_card) -> i32 {
     }
 }
 
-fn described(stack: &'static Stack, platform: &mmcq_platform, found: &Card) -> mmcq_card {
+fn described(stack: &'static Stack, found: &Card) -> mmcq_card {
     let geometry = BlockDevice::new(stack).geometry();
     mmcq_card {
         blocks: found.target.sectors,
         clock_hz: found.clock_hz,
         transfer_blocks: geometry.map_or(0, |geometry| geometry.transfer_blocks),
-        align: geometry.map_or(0, |geometry| geometry.align.max(platform.line_bytes())),
+        align: geometry.map_or(0, |geometry| geometry.align),
         cid: found.cid,
         csd: found.csd,
         emmc: matches!(found.family, Family::Emmc(_)).into(),
@@ -298,11 +298,12 @@ fn mapped(
         let start = memory.cast::<u8>();
         // What the CPU moves is not to be invalidated; and what is refused is refused before it is mapped.
         let (by_dma, align) = stack.with(|engine| {
-            let caps = engine.host().caps();
+            let caps = engine.caps();
             (caps.dma_bits != 0, if engine.target().is_some() { caps.align } else { 1 })
         });
-        let line = if direction == Direction::Read { platform.line_bytes() } else { 1 };
-        if !start.addr().get().is_multiple_of(align.max(line) as usize) {
+        // A write's lines are only cleaned: the controller's own alignment is enough.
+        let align = if direction == Direction::Read { align } else { align.min(4) };
+        if !start.addr().get().is_multiple_of(align as usize) {
             return Err(Error::Dma(DmaError::Alignment));
         }
         let ahead = if by_dma { Mapping::new(platform, start, memory.len(), direction) } else { None };

@@ -37,6 +37,7 @@ codes! {
     MMCQ_E_PROTECTED = -16;
     MMCQ_E_CACHE_LOST = -17;
     MMCQ_E_CHANGED = -18;
+    MMCQ_E_LOCKED = -19;
 }
 
 pub(crate) fn name(code: i32) -> &'static CStr {
@@ -75,6 +76,7 @@ pub(crate) fn of(result: Result<(), Error>) -> i32 {
         Error::Protected => MMCQ_E_PROTECTED,
         Error::CacheLost => MMCQ_E_CACHE_LOST,
         Error::Changed => MMCQ_E_CHANGED,
+        Error::Locked => MMCQ_E_LOCKED,
         _ => MMCQ_E_HOST,
     }
 }

@@ -228,6 +228,10 @@ unsafe impl Dma for Its {
         self.0.unmap_memory(bus, ptr, len, direction);
     }
 
+    fn line_bytes(&self) -> u32 {
+        self.0.line_bytes()
+    }
+
     fn sync(&self, bus: u64, ptr: NonNull<u8>, len: usize) {
         match self.0.sync {
             // SAFETY: as in `map`.

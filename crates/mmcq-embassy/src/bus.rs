@@ -2,7 +2,7 @@
 
 use core::future::poll_fn;
 use core::task::Poll;
-use mmcq::engine::{DmaBuf, Error, Kind, Output, Request};
+use mmcq::engine::{Claim, DmaBuf, Error, Kind, Output, Request};
 use mmcq::host::{Auto, BusOp, Cause, Data, Direction, Host, Phase, Timing, Width};
 use mmcq::sched::{Fifo, Policy};
 use mmcq::spec::command::{self, Command, Resp};
@@ -47,6 +47,7 @@ pub struct Bus<'a, L: Lock, H: Host, const N: usize, P: Policy = Fifo> {
     stack: &'a Shared<L, H, N, P>,
     /// Away while a request has it.
     bounce: Option<DmaBuf>,
+    claim: Claim,
     wanted: Option<(Width, u32)>,
     widest: Width,
     signal18: bool,
@@ -55,7 +56,14 @@ pub struct Bus<'a, L: Lock, H: Host, const N: usize, P: Policy = Fifo> {
 impl<'a, L: Lock, H: Host, const N: usize, P: Policy> Bus<'a, L, H, N, P> {
     /// The controller of `stack`, with a buffer for data: [`Buffer`](crate::Buffer) makes one.
     pub fn new(stack: &'a Shared<L, H, N, P>, bounce: DmaBuf) -> Self {
-        Bus { stack, bounce: Some(bounce), wanted: None, widest: Width::W8, signal18: false }
+        Bus {
+            stack,
+            claim: bounce.claim(),
+            bounce: Some(bounce),
+            wanted: None,
+            widest: Width::W8,
+            signal18: false,
+        }
     }
 
     /// The same, offering no more data lines than these. `sdio` 0.5 refuses an SD card on a bus that offers eight: a slot for SD cards
@@ -101,7 +109,8 @@ impl<'a, L: Lock, H: Host, const N: usize, P: Policy> Bus<'a, L, H, N, P> {
 
     /// The buffer, or after a call that was dropped the one that the engine has kept.
     fn bounce(&mut self, bytes: usize) -> Result<DmaBuf, MmcError> {
-        let taken = self.bounce.take().or_else(|| self.stack.with(|engine| engine.reclaim()));
+        let claim = self.claim;
+        let taken = self.bounce.take().or_else(|| self.stack.with(|engine| engine.reclaim(claim)));
         let buf = taken.ok_or(MmcError::Busy)?;
         if (buf.len_bytes() as usize) < bytes {
             self.bounce = Some(buf);
@@ -121,11 +130,8 @@ impl<'a, L: Lock, H: Host, const N: usize, P: Policy> Bus<'a, L, H, N, P> {
             self.bounce = Some(buf);
             return Err(error);
         }
-        let auto = if stop && self.stack.with(|engine| engine.host().caps().auto_stop) {
-            Auto::Stop
-        } else {
-            Auto::None
-        };
+        let auto =
+            if stop && self.stack.with(|engine| engine.caps().auto_stop) { Auto::Stop } else { Auto::None };
         let phase = Phase { command, data: Some(data), auto, tuning: false };
         let result;
         (result, buf) = self.request(phase, DATA_NS, buf).await;
@@ -173,7 +179,7 @@ impl<'a, L: Lock, H: Host, const N: usize, P: Policy> Bus<'a, L, H, N, P> {
     /// CMD11 and what belongs to it [SD 4.2.4.2].
     async fn switch_voltage(&mut self, command: Command) -> Result<[u32; 4], MmcError> {
         let words = self.command(command, COMMAND_NS).await?;
-        let hz = self.stack.with(|engine| engine.host().caps().clock_hz.0).max(400_000);
+        let hz = self.stack.with(|engine| engine.caps().clock_hz.0).max(400_000);
         if self.dat_levels() != 0 {
             return Err(MmcError::Signaling);
         }
@@ -190,7 +196,7 @@ impl<'a, L: Lock, H: Host, const N: usize, P: Policy> Bus<'a, L, H, N, P> {
     }
 
     fn dat_levels(&self) -> u8 {
-        self.stack.with(|engine| engine.host().dat_levels())
+        self.stack.with(|engine| engine.dat_levels())
     }
 }
 
@@ -251,7 +257,7 @@ impl<L: Lock, H: Host, const N: usize, P: Policy> MmcBus for Bus<'_, L, H, N, P>
 
     async fn init_idle(&mut self, hz: u32) -> Result<(), MmcError> {
         (self.wanted, self.signal18) = (None, false);
-        let caps = self.stack.with(|engine| *engine.host().caps());
+        let caps = self.stack.with(|engine| *engine.caps());
         let clock_hz = hz.max(caps.clock_hz.0);
         self.bus(BusOp::PowerOff).await?;
         self.pause(POWER_OFF_NS).await?;
@@ -298,16 +304,18 @@ impl<L: Lock, H: Host, const N: usize, P: Policy> MmcBus for Bus<'_, L, H, N, P>
 
     async fn wait_for_event(&mut self) -> Result<(), MmcError> {
         poll_fn(|context| {
-            self.stack.with(|engine| {
-                // A level: what came while nobody waited is still there.
+            // Cloned before the lock is taken; what is not kept is dropped after it.
+            let waker = context.waker().clone();
+            let (there, _wakers) = self.stack.with(|engine| {
+                // A level: what came while nothing waited is still there.
                 if engine.take_card_irq() {
-                    engine.set_card_irq_waker(None);
-                    return Poll::Ready(Ok(()));
+                    return (true, (Some(waker), engine.set_card_irq_waker(None)));
                 }
-                engine.set_card_irq_waker(Some(context.waker()));
+                let before = engine.set_card_irq_waker(Some(waker));
                 engine.unmask_card_irq();
-                Poll::Pending
-            })
+                (false, (None, before))
+            });
+            if there { Poll::Ready(Ok(())) } else { Poll::Pending }
         })
         .await
     }
@@ -318,7 +326,7 @@ impl<L: Lock, H: Host, const N: usize, P: Policy> MmcBus for Bus<'_, L, H, N, P>
             BusWidth::W4 => Width::W4,
             BusWidth::W8 => Width::W8,
         };
-        let caps = self.stack.with(|engine| *engine.host().caps());
+        let caps = self.stack.with(|engine| *engine.caps());
         if width > caps.width.min(self.widest) {
             return Err(MmcError::BusWidth);
         }
@@ -338,7 +346,7 @@ impl<L: Lock, H: Host, const N: usize, P: Policy> MmcBus for Bus<'_, L, H, N, P>
     }
 
     fn supports_bus_width(&self) -> BusWidth {
-        match self.stack.with(|engine| engine.host().caps().width).min(self.widest) {
+        match self.stack.with(|engine| engine.caps().width).min(self.widest) {
             Width::W1 => BusWidth::W1,
             Width::W4 => BusWidth::W4,
             Width::W8 => BusWidth::W8,
@@ -346,11 +354,11 @@ impl<L: Lock, H: Host, const N: usize, P: Policy> MmcBus for Bus<'_, L, H, N, P>
     }
 
     fn supports_1v8(&self) -> bool {
-        self.stack.with(|engine| engine.host().caps().signal18)
+        self.stack.with(|engine| engine.caps().signal18)
     }
 
     fn supports_frequency(&self) -> u32 {
-        let caps = self.stack.with(|engine| *engine.host().caps());
+        let caps = self.stack.with(|engine| *engine.caps());
         let fastest = [(Timing::Sdr104, SDR104_HZ), (Timing::Sdr50, SDR50_HZ), (Timing::HighSpeed, HIGH_HZ)];
         let best =
             fastest.into_iter().find(|&(timing, hz)| caps.can(timing) && (caps.signal18 || hz <= HIGH_HZ));

@@ -5,7 +5,8 @@
 //! | an executor and a time driver | deadlines of the stack | [`Clock`] |
 //! | a `critical-section` implementation | the stack's lock | [`CriticalSection`] |
 //! | a card that recovers, and may be changed for another | a task that keeps it: [`keep`] |
-//! | a file system on `block-device-driver` | a card for it | [`Disk`], or [`DirectDisk`] without a copy |
+//! | a file system on `block-device-driver` | a card for it | [`Disk`] |
+//! | transfers without a copy | buffers that travel through the call: [`Disk::device`] or [`BlockDevice`](mmcq::block::BlockDevice), with a [`Buffer`] |
 //! | one of mmcq's host drivers | `sdio::MmcBus`, for drivers that want one | [`Bus`] |
 //!
 //! ```
@@ -42,7 +43,6 @@
 mod buffer;
 mod bus;
 mod clock;
-mod direct;
 mod disk;
 mod keeper;
 mod lock;
@@ -51,7 +51,6 @@ mod over;
 pub use buffer::Buffer;
 pub use bus::Bus;
 pub use clock::{CLOCKS, Clock};
-pub use direct::DirectDisk;
 pub use disk::Disk;
 pub use keeper::keep;
 pub use lock::CriticalSection;

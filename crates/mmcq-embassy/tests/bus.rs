@@ -102,7 +102,7 @@ fn a_bus_that_hangs_is_dropped_by_the_deadline_and_used_again() {
     let mut buffer = Aligned::<A4, _>([0u8; 4096]);
     let mailbox = Mailbox::new(&mut buffer);
     let bus = tasks::Hanging::new(Bus::new(below, memory(4096)));
-    let hang = bus.hang.clone();
+    let (hang, asked) = (bus.hang.clone(), bus.asked.clone());
     let (host, mut runner) = mailbox.connect(bus).unwrap();
     let stack: Shared<CriticalSection, _, 8> =
         Shared::new(CriticalSection, Clock::<2>::TIMER, host, Config::DEFAULT);
@@ -121,9 +121,12 @@ fn a_bus_that_hangs_is_dropped_by_the_deadline_and_used_again() {
             assert!(result.is_err());
             assert_eq!(buf.len_bytes(), 512, "the buffer comes back");
             hang.set(false);
+            asked.borrow_mut().clear();
             bring_up_sd(&stack, memory(512), card::Options::DEFAULT).await.0.expect("the card again");
             let (result, _) = BlockDevice::new(&stack).read(0, memory(512)).await;
             result.expect("a read as if nothing had been");
+            // The clock of the time before must not come back while the card identifies itself.
+            assert_eq!(asked.borrow()[..2], [(true, 400_000), (false, 400_000)], "{:?}", asked.borrow());
         },
     );
 }

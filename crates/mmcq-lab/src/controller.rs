@@ -214,7 +214,9 @@ macro_rules! driver {
     };
 }
 
-impl Host for Driver {
+// SAFETY: calls go to one driver, in their order and with the segments as they are.
+
+unsafe impl Host for Driver {
     // One of them does; the capabilities say which.
     const CONTINUES: bool = true;
     const BESIDE: bool = true;

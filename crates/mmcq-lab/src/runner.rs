@@ -14,7 +14,7 @@ use crate::platform::Platform;
 use crate::system::{Io, Next, Stuck, System, Workload};
 use crate::why::{Served, Waiting};
 use mmcq::card::Family;
-use mmcq::host::{Caps, Direction, Host};
+use mmcq::host::{Caps, Direction};
 use mmcq_sim::card::Medium;
 use mmcq_sim::cpu::Counts;
 use mmcq_sim::sdhci::BusStats;
@@ -266,7 +266,7 @@ fn linux(
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Outcome, RunError> {
     let board = Board::<1>::new(run.platform, run.card, medium, run.setting.price())?;
-    if let Some(misses) = board.stack.with(|e| run.setting.misses(e.host().caps())) {
+    if let Some(misses) = board.stack.with(|e| run.setting.misses(e.caps())) {
         let platform = run.platform.name.clone();
         return Err(RunError::Host { platform, setting: run.setting.name(), misses });
     }

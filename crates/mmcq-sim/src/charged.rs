@@ -47,7 +47,9 @@ impl<H> Charged<H> {
     }
 }
 
-impl<H: Host> Host for Charged<H> {
+// SAFETY: calls go to the driver inside, in their order and with the segments as they are.
+
+unsafe impl<H: Host> Host for Charged<H> {
     const CONTINUES: bool = H::CONTINUES;
     const BESIDE: bool = H::BESIDE;
 

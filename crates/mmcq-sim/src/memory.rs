@@ -56,13 +56,17 @@ pub struct MemoryConfig {
     pub end: u64,
     /// Alignment that [`map`](mmcq::host::Dma::map) asks of CPU addresses; a power of two.
     pub align: usize,
+    /// The cache line that the end of a read mapping invalidates as a whole; a power of two.
+    pub line: u32,
 }
 
 impl MemoryConfig {
     /// Bus addresses below 4 GiB.
-    pub const BITS32: MemoryConfig = MemoryConfig { base: 0x4000_0000, end: 0x1_0000_0000, align: 1 };
+    pub const BITS32: MemoryConfig =
+        MemoryConfig { base: 0x4000_0000, end: 0x1_0000_0000, align: 1, line: 1 };
     /// Bus addresses above 4 GiB only.
-    pub const BITS64: MemoryConfig = MemoryConfig { base: 0x12_4000_0000, end: 0x100_0000_0000, align: 1 };
+    pub const BITS64: MemoryConfig =
+        MemoryConfig { base: 0x12_4000_0000, end: 0x100_0000_0000, align: 1, line: 1 };
 }
 
 #[derive(Debug)]
@@ -226,6 +230,10 @@ unsafe impl Dma for ShadowMemory {
         if address & (inner.config.align - 1) != 0 {
             return Err(DmaError::Alignment);
         }
+        let line = inner.config.line as usize;
+        if direction == Direction::Read && (address | len) & (line - 1) != 0 {
+            inner.violation(|| format!("map of {len} bytes at {address:#x}: a read of parts of cache lines"));
+        }
         let offset = address & SHARED_BITS;
         let index =
             len.checked_add(offset).and_then(|bytes| inner.allocate(bytes)).ok_or(DmaError::Exhausted)?;
@@ -243,6 +251,10 @@ unsafe impl Dma for ShadowMemory {
         window.live = Some(Live { bus, len, ptr: address, direction });
         inner.live += 1;
         Ok(bus)
+    }
+
+    fn line_bytes(&self) -> u32 {
+        self.0.borrow().config.line
     }
 
     fn unmap(&self, bus: u64, ptr: NonNull<u8>, len: usize, direction: Direction) {
@@ -377,7 +389,7 @@ mod tests {
 
     #[test]
     fn alignment_and_space_are_limited() {
-        let memory = ShadowMemory::new(MemoryConfig { base: 0x1000, end: 0x3000, align: 4 });
+        let memory = ShadowMemory::new(MemoryConfig { base: 0x1000, end: 0x3000, align: 4, line: 1 });
         let mut cpu = vec![0u8; 8192];
         let skip = cpu.as_ptr().align_offset(8);
         assert_eq!(memory.map(at(&mut cpu[skip + 2..]), 16, Direction::Read), Err(DmaError::Alignment));

@@ -6,7 +6,7 @@ mod one_thread;
 
 use mmcq::block::{BlockDevice, Copying};
 use mmcq::card::{self, IoCard, Options, bring_up_io};
-use mmcq::engine::{Config, DmaBuf};
+use mmcq::engine::{Claim, Config, DmaBuf};
 use mmcq::host::sdhci::{self, Table, TransferMode};
 use mmcq::host::{Data, Direction};
 use mmcq::sdio::bluetooth::TypeA;
@@ -51,6 +51,7 @@ struct Rig {
     stack: Stack,
     /// Buffers that are out, and those that came back.
     given: RefCell<Vec<Box<[u64]>>>,
+    claims: RefCell<Vec<Claim>>,
     back: RefCell<Vec<NonNull<u8>>>,
 }
 
@@ -64,7 +65,15 @@ impl Rig {
             sdhci::Sdhci::new(port, memory.clone(), Box::leak(Box::new(Table::new())), driver).unwrap();
         NOW_NS.set(0);
         let stack = Shared::new(OneThread, TIMER, host, Config::DEFAULT);
-        Rig { time, model, memory, stack, given: RefCell::default(), back: RefCell::default() }
+        Rig {
+            time,
+            model,
+            memory,
+            stack,
+            given: RefCell::default(),
+            claims: RefCell::default(),
+            back: RefCell::default(),
+        }
     }
 
     /// Memory that is freed as soon as everything is at rest; what writes there afterwards shows as a violation of the shadow memory.
@@ -74,7 +83,9 @@ impl Rig {
         let at = NonNull::from(&mut *words).cast();
         self.given.borrow_mut().push(words);
         // SAFETY: kept in `given` until the stack is at rest and has given it back.
-        unsafe { DmaBuf::from_raw(at, bytes) }
+        let buf = unsafe { DmaBuf::from_raw(at, bytes) };
+        self.claims.borrow_mut().push(buf.claim());
+        buf
     }
 
     fn back(&self, buf: DmaBuf) {
@@ -129,9 +140,8 @@ impl Rig {
             assert!(turns < 10_000 && self.turn(), "never at rest");
         }
         assert!(self.time.now() - from < SETTLED_NS, "{} ns to rest", self.time.now() - from);
-        while let Some(buf) = self.stack.with(|engine| engine.reclaim()) {
-            self.back(buf);
-        }
+        let lost = |&claim: &Claim| self.stack.with(|engine| engine.reclaim(claim));
+        self.claims.borrow().iter().filter_map(lost).for_each(|buf| self.back(buf));
         self.back.borrow_mut().retain(|at| {
             self.given.borrow_mut().iter_mut().any(|words| NonNull::from(&mut **words).cast() == *at)
         });

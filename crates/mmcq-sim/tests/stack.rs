@@ -6,7 +6,7 @@ use machine::{Rig, buffer};
 use mmcq::card::{self, Family};
 use mmcq::engine::{Error, Kind, Request, SlotId};
 use mmcq::host::sdhci::{self, Quirks, TransferMode};
-use mmcq::host::{Caps, Host, Timing, Width};
+use mmcq::host::{Caps, Timing, Width};
 use mmcq_sim::faults::{Faults, Plan, Point, Strike};
 use mmcq_sim::sdhci::{Busy, SdhciConfig};
 
@@ -113,7 +113,7 @@ fn a_host_that_must_defer_completes_in_poll() {
     let driver = sdhci::Config { quirks: Quirks::DEFER_COMPLETION, ..sdhci::Config::new() };
     let rig = Rig::new("sdhc-16g-hs", SdhciConfig::GENERIC_4_20, driver);
     let found = rig.bring_up(card::Options::DEFAULT).unwrap();
-    assert!(rig.stack.with(|engine| engine.host().caps().defer_completion));
+    assert!(rig.stack.with(|engine| engine.caps().defer_completion));
     rig.mixed_load(found.target.sectors, 60);
     rig.checked();
 }

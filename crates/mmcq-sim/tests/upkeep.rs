@@ -7,7 +7,7 @@ use mmcq::card::maintain::Urgency;
 use mmcq::card::partition::{Area, Partition};
 use mmcq::card::{self, Event, Exception, Options, Upkeep, Worker, extension};
 use mmcq::engine::{Error, FlushBy, Rung};
-use mmcq::host::{Host, Timing};
+use mmcq::host::Timing;
 use mmcq_sim::card::Quirks;
 use mmcq_sim::faults::{Plan, Point, Strike};
 use mmcq_sim::sdhci::SdhciConfig;
@@ -236,7 +236,7 @@ fn tuning_is_renewed_before_drift_breaks_it() {
         // By the controller's time, and by ours.
         for (time, expected) in [(None, 6..=8), (Some(500 * MS), 12..=15)] {
             let rig = build(every(time));
-            assert_eq!(rig.stack.with(|engine| engine.host().retune_ns()), 1_000 * MS);
+            assert_eq!(rig.stack.with(|engine| engine.retune_ns()), 1_000 * MS);
             assert_eq!(drifting(&rig, 6_000), 0, "{name}");
             assert_eq!((rig.rung(Rung::Retune), rig.rung(Rung::Classify)), (0, 0));
             let tunings = rig.stats().tunings;

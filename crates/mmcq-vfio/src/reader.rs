@@ -9,10 +9,10 @@ use crate::memory::{Mapped, Memory};
 use crate::sysfs::Sysfs;
 use crate::window::Window;
 use mmcq::card::{self, Card, Event, Family, SCRATCH_BYTES};
-use mmcq::engine::{self, DmaBuf};
+use mmcq::engine::{self, Claim, DmaBuf};
 use mmcq::host::sdhci::regs::{INT_SIGNAL, INT_STATUS};
 use mmcq::host::sdhci::{Sdhci, Table, TransferMode};
-use mmcq::host::{BusOp, Host, Regs};
+use mmcq::host::{BusOp, Regs};
 use mmcq::task::{Lock, Shared, Timer};
 use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};
@@ -98,6 +98,8 @@ pub struct Reader {
     interrupt: Interrupt,
     stack: Owned,
     memory: Memory,
+    /// Of every part that was carved out of it.
+    claims: RefCell<Vec<Claim>>,
     options: Cell<card::Options>,
     card: Cell<Option<Card>>,
     ext_csd: Cell<Option<[u8; 512]>>,
@@ -125,6 +127,7 @@ impl Reader {
             interrupt,
             stack: Owned::new(shared),
             memory,
+            claims: RefCell::default(),
             options: Cell::new(card::Options::DEFAULT),
             card: Cell::new(None),
             ext_csd: Cell::new(None),
@@ -144,7 +147,11 @@ impl Reader {
 
     /// How data move, and whether registers are reached without system calls.
     pub fn way(&self) -> (TransferMode, bool) {
-        self.stack().with(|engine| (engine.host().transfer_mode(), engine.host().regs().is_mapped()))
+        self.stack().with(|engine| {
+            let Some(host) = engine.host() else { return (TransferMode::Pio, false) };
+            // SAFETY: no register is touched.
+            (host.transfer_mode(), unsafe { host.regs() }.is_mapped())
+        })
     }
 
     /// How the controller interrupts, and how often it has.
@@ -169,12 +176,19 @@ impl Reader {
 
     /// A part of the memory; before there is none, what requests that were given up have left is collected.
     fn carve(&self, bytes: u32) -> Option<DmaBuf> {
-        self.memory.carve(bytes).or_else(|| {
-            while let Some(left) = self.stack().with(|engine| engine.reclaim()) {
-                self.memory.give_back(left);
+        let carved = self.memory.carve(bytes).or_else(|| {
+            for &claim in &*self.claims.borrow() {
+                if let Some(left) = self.stack().with(|engine| engine.reclaim(claim)) {
+                    self.memory.give_back(left);
+                }
             }
             self.memory.carve(bytes)
-        })
+        })?;
+        let (claim, mut claims) = (carved.claim(), self.claims.borrow_mut());
+        if !claims.contains(&claim) {
+            claims.push(claim);
+        }
+        Some(carved)
     }
 
     /// Takes back what [`buffer`](Self::buffer) gave.
@@ -198,7 +212,7 @@ impl Reader {
             Err(error) => {
                 self.give_back(scratch);
                 let gone = matches!(error, engine::Error::NoCard | engine::Error::Removed)
-                    || !self.stack().with(|engine| engine.host().present());
+                    || !self.stack().with(|engine| engine.present());
                 return Err(if gone { Error::NoCard { address } } else { Error::BringUp { address, error } });
             }
         };
@@ -318,7 +332,9 @@ impl Reader {
 
     fn asserted(&self) -> bool {
         self.stack().with(|engine| {
-            let regs = engine.host().regs();
+            let Some(host) = engine.host() else { return false };
+            // SAFETY: these two are read, which changes neither.
+            let regs = unsafe { host.regs() };
             let status = regs.read32(INT_STATUS);
             status != u32::MAX && status & regs.read32(INT_SIGNAL) != 0
         })

@@ -1,10 +1,10 @@
 //! A card as a block device: read, write, flush; durable writes, discard, erase, zeroes.
 //!
-//! Four ways to hand over memory, from the fastest to the most forgiving: owned buffers that travel through the call ([`BlockDevice::read`]),
+//! Three ways to hand over memory, from the fastest to the most forgiving: owned buffers that travel through the call ([`BlockDevice::read`]),
 //! borrowed memory in a blocking call ([`BlockDevice::read_blocking`]), and any memory at all through a buffer of the device's own ([`Copying`]).
 //! Blocks have 512 bytes; long requests are cut to what the host can do, and a result says how far it got.
 
-use crate::engine::{BLOCK_BYTES, DmaBuf, Erase, Erasing, Error, Kind, Request};
+use crate::engine::{BLOCK_BYTES, Claim, DmaBuf, Erase, Erasing, Error, Kind, Request};
 use crate::host::Host;
 use crate::sched::{Fifo, Policy};
 use crate::task::{Idle, Lock, Shared};
@@ -17,7 +17,7 @@ pub struct Geometry {
     pub blocks: u64,
     /// Largest transfer that goes to the controller as one, in blocks; requests may be larger.
     pub transfer_blocks: u32,
-    /// Alignment of buffers in bytes; others go through [`Copying`].
+    /// Alignment of buffers in bytes, by the controller and by the platform's cache lines; others go through [`Copying`].
     pub align: u32,
     /// A flush is needed for data to be durable (the card's write cache is on).
     pub volatile_cache: bool,
@@ -72,7 +72,7 @@ impl<'a, L: Lock, H: Host, const N: usize, P: Policy> BlockDevice<'a, L, H, N, P
     pub fn geometry(&self) -> Option<Geometry> {
         self.shared.with(|engine| {
             let target = *engine.target()?;
-            let caps = engine.host().caps();
+            let caps = engine.caps();
             let erase = &engine.abilities().erase;
             Some(Geometry {
                 blocks: target.sectors,
@@ -182,6 +182,14 @@ impl<'a, L: Lock, H: Host, const N: usize, P: Policy> BlockDevice<'a, L, H, N, P
 
     /// Reads into borrowed memory; returns when the controller has let go of it. `idle` is called while
     /// it waits, by the rules of [`Idle`].
+    ///
+    /// The memory is a whole number of blocks, begins at a multiple of [`Geometry::align`], and is where the controller can reach it.
+    /// On a platform with caches its lines are invalidated; the alignment keeps memory of others out of them.
+    ///
+    /// # Errors
+    /// [`Error::Buffer`]: no whole number of blocks. [`Error::Dma`] with
+    /// [`DmaError::Alignment`](crate::host::DmaError::Alignment) or [`Unreachable`](crate::host::DmaError::Unreachable): the
+    /// controller cannot use this memory; [`Copying`] can. In both cases nothing was read, and the memory is as it was.
     pub fn read_blocking(&self, lba: u64, memory: &mut [u8], idle: impl FnMut(&Idle)) -> Result<u32, Error> {
         let blocks = whole_blocks(memory.len())?;
         // SAFETY: the exclusive borrow lasts until this returns.
@@ -189,7 +197,8 @@ impl<'a, L: Lock, H: Host, const N: usize, P: Policy> BlockDevice<'a, L, H, N, P
         Ok(output.bytes / BLOCK_BYTES)
     }
 
-    /// Writes from borrowed memory; returns when the card has reported it programmed.
+    /// Writes from borrowed memory; returns when the card has reported it programmed. The memory's rules and the errors are
+    /// those of [`read_blocking`](Self::read_blocking).
     pub fn write_blocking(&self, lba: u64, memory: &[u8], idle: impl FnMut(&Idle)) -> Result<u32, Error> {
         let blocks = whole_blocks(memory.len())?;
         // SAFETY: the borrow lasts until this returns, and a write only reads the memory.
@@ -230,6 +239,7 @@ pub struct Copying<'a, L: Lock, H: Host, const N: usize, P: Policy = Fifo> {
     device: BlockDevice<'a, L, H, N, P>,
     /// Away while a request has it.
     bounce: Option<DmaBuf>,
+    claim: Claim,
 }
 
 impl<'a, L: Lock, H: Host, const N: usize, P: Policy> Copying<'a, L, H, N, P> {
@@ -237,13 +247,14 @@ impl<'a, L: Lock, H: Host, const N: usize, P: Policy> Copying<'a, L, H, N, P> {
     pub fn new(device: BlockDevice<'a, L, H, N, P>, bounce: DmaBuf) -> Result<Self, Error> {
         match bounce.len_bytes() {
             0..BLOCK_BYTES => Err(Error::Buffer { needed: BLOCK_BYTES, given: bounce.len_bytes() }),
-            _ => Ok(Copying { device, bounce: Some(bounce) }),
+            _ => Ok(Copying { device, claim: bounce.claim(), bounce: Some(bounce) }),
         }
     }
 
     /// The buffer; if a call was dropped half-way, the one that the engine has kept for us.
     fn bounce(&mut self) -> Result<DmaBuf, Error> {
-        let taken = self.bounce.take().or_else(|| self.device.shared.with(|engine| engine.reclaim()));
+        let claim = self.claim;
+        let taken = self.bounce.take().or_else(|| self.device.shared.with(|engine| engine.reclaim(claim)));
         taken.filter(|buf| buf.len_bytes() >= BLOCK_BYTES).ok_or(Error::Full)
     }
 

@@ -4,6 +4,7 @@
 //! taken back or ends by itself; forgotten, it costs a slot. Nothing here runs a waker or a future while the lock is held.
 
 mod blocking;
+mod entry;
 mod idle;
 mod spin;
 
@@ -22,12 +23,15 @@ use cell::{Locked, spin_loop};
 use core::future::Future;
 use core::pin::{Pin, pin};
 use core::task::{Context, Poll, Waker};
+pub use entry::Entry;
 
-/// How the platform keeps everybody else, the interrupt handler above all, out of the engine for a moment: a critical section, a spin lock
+/// How the platform keeps other contexts, the interrupt handler above all, out of the engine for a moment: a critical section, a spin lock
 /// with interrupts off, or nothing where there is only one context.
 ///
 /// # Safety
-/// While the closure runs, no other closure of the same lock runs, on this core or another. `with` is not called from inside its own closure.
+/// While the closure runs, no other *context* (core, thread, interrupt) runs a closure of the same lock, and what one closure has
+/// written the next one sees. The lock promises nothing about calls from inside the closure: the stack itself turns those away. A lock
+/// that blocks must block them for ever or let them in; letting them in is the better choice.
 pub unsafe trait Lock {
     /// Runs `f` alone.
     fn with<R>(&self, f: impl FnOnce() -> R) -> R;
@@ -37,10 +41,10 @@ pub unsafe trait Lock {
 #[derive(Clone, Copy, Debug)]
 pub struct Timer {
     /// Nanoseconds since some moment; never goes back. Called with the lock held: a moment that passed before the lock was had would make deadlines
-    /// too early. It must not come back here.
+    /// too early. A call of the stack from inside it is turned away ([`Shared::with`]).
     pub now_ns: fn() -> u64,
     /// Call [`Shared::poll`] at this time (at once if it has passed); replaces the request before. `None`: no need. Called with the lock held, so that alarms come in
-    /// the order of what they are for: it must not come back here.
+    /// the order of what they are for. A call of the stack from inside it is turned away ([`Shared::with`]), a poll too: have it made later.
     pub set_alarm: fn(Option<u64>),
 }
 
@@ -52,7 +56,7 @@ pub struct Shared<L, H: Host, const N: usize, P: Policy = Fifo> {
     engine: Locked<Engine<H, N, P>>,
 }
 
-// SAFETY: the engine is only reached through `with`, which the lock makes exclusive.
+// SAFETY: the engine is only reached through `enter`: the lock keeps other contexts out, and the cell nested calls.
 unsafe impl<L: Lock + Sync, H: Host + Send, const N: usize, P: Policy + Send> Sync for Shared<L, H, N, P> {}
 
 impl<L: Lock, H: Host, const N: usize> Shared<L, H, N> {
@@ -68,10 +72,55 @@ impl<L: Lock, H: Host, const N: usize, P: Policy> Shared<L, H, N, P> {
         Shared { lock, timer, engine: Locked::new(Engine::with_policy(host, config, policy)) }
     }
 
-    /// A moment alone with the engine. `f` must be short, and must not come back here.
-    pub fn with<R>(&self, f: impl FnOnce(&mut Engine<H, N, P>) -> R) -> R {
-        // SAFETY: `Lock::with` guarantees that no other closure runs.
-        self.lock.with(|| unsafe { self.engine.with(f) })
+    /// A moment alone with the engine's verbs. `f` must be short.
+    ///
+    /// `f` always runs. Called from inside another call of this stack (from `f` itself, the timer's functions, the lock, memory, registers,
+    /// the policy) it gets an [`Entry`] that does nothing and says so; the outer call then sets the alarm for a poll at once.
+    pub fn with<R>(&self, f: impl FnOnce(&mut Entry<'_, H, N, P>) -> R) -> R {
+        let (result, stale) = self.enter(|engine| {
+            let mut entry = Entry::new(engine);
+            let result = f(&mut entry);
+            (result, entry.has_stale_waker())
+        });
+        if stale {
+            self.drop_stale();
+        }
+        result
+    }
+
+    /// The only way to the engine; `None` for a call from inside another.
+    #[inline(always)]
+    fn enter<R>(&self, f: impl FnOnce(Option<&mut Engine<H, N, P>>) -> R) -> R {
+        self.lock.with(|| {
+            // SAFETY: the lock is held, so calls of different contexts do not overlap.
+            unsafe {
+                self.engine.enter(|engine| {
+                    let first = engine.is_some();
+                    let result = f(engine);
+                    if first && self.engine.has_missed() {
+                        self.missed();
+                    }
+                    result
+                })
+            }
+        })
+    }
+
+    /// What came from inside this call was turned away: a poll makes up for it.
+    #[cold]
+    fn missed(&self) {
+        (self.timer.set_alarm)(Some(0));
+    }
+
+    /// Wakers whose requests are over without a word to them are dropped: a drop may run anything, so not under the lock.
+    #[cold]
+    #[inline(never)]
+    fn drop_stale(&self) {
+        for _ in 0..N {
+            if self.enter(|engine| engine?.take_stale_waker()).is_none() {
+                return;
+            }
+        }
     }
 
     /// Now, by the platform's clock.
@@ -81,7 +130,8 @@ impl<L: Lock, H: Host, const N: usize, P: Policy> Shared<L, H, N, P> {
 
     /// The interrupt handler calls this. Wakers run after the lock is released: a task woken and polled here may submit at once.
     pub fn on_irq(&self) {
-        let left = self.with(|engine| {
+        let left = self.enter(|engine| {
+            let engine = engine?;
             let work = engine.on_irq(self.now_ns());
             self.leave(engine, work)
         });
@@ -92,7 +142,8 @@ impl<L: Lock, H: Host, const N: usize, P: Policy> Shared<L, H, N, P> {
 
     /// The alarm calls this, and the thread that completes for hosts that must not do so in the interrupt.
     pub fn poll(&self) {
-        let left = self.with(|engine| {
+        let left = self.enter(|engine| {
+            let engine = engine?;
             let work = engine.poll(self.now_ns());
             self.leave(engine, work)
         });
@@ -129,37 +180,63 @@ impl<L: Lock, H: Host, const N: usize, P: Policy> Shared<L, H, N, P> {
     fn wake(&self, work: Work, first: Option<Waker>) {
         if let Some(waker) = first {
             waker.wake();
+            if work.completed == 0 && !work.card_irq && !(P::RECOVERS && work.help) {
+                // Nothing has moved the deadline since it was set, or has set it anew.
+                return;
+            }
         }
         let mut left = if plant::is(Bug::WakesOne) { 0 } else { work.completed };
         while left != 0 {
             let index = left.trailing_zeros() as usize;
             left &= left - 1;
-            if let Some(waker) = self.with(|engine| engine.take_waker(index)) {
+            if let Some(waker) = self.enter(|engine| engine?.take_waker(index)) {
                 waker.wake();
             }
         }
         if work.card_irq
-            && let Some(waker) = self.with(|engine| engine.take_card_irq_waker())
+            && let Some(waker) = self.enter(|engine| engine?.take_card_irq_waker())
         {
             waker.wake();
         }
         if P::RECOVERS
             && work.help
-            && let Some(waker) = self.with(|engine| engine.take_help_waker())
+            && let Some(waker) = self.enter(|engine| engine?.take_help_waker())
         {
             waker.wake();
         }
         // What the wakers did may have moved the deadline.
-        self.with(|engine| (self.timer.set_alarm)(engine.next_deadline_ns()));
+        self.enter(|engine| self.set_alarm(engine));
+    }
+
+    #[inline]
+    fn set_alarm(&self, engine: Option<&mut Engine<H, N, P>>) {
+        if let Some(engine) = engine {
+            (self.timer.set_alarm)(engine.next_deadline_ns());
+        }
     }
 
     fn submit(&self, request: Request) -> Result<SlotId, (Error, Request)> {
+        self.enter(|engine| self.submit_to(engine, request, None).map(|(id, _)| id))
+            .map_err(|(error, request, _)| (error, request))
+    }
+
+    /// Submits under the lock. A waker that is not kept comes back.
+    #[inline(always)]
+    #[allow(clippy::type_complexity, reason = "what went in comes back")]
+    fn submit_to(
+        &self,
+        engine: Option<&mut Engine<H, N, P>>,
+        request: Request,
+        waker: Option<Waker>,
+    ) -> Result<(SlotId, Option<Waker>), (Error, Request, Option<Waker>)> {
+        let Some(engine) = engine else { return Err((Error::Reentered, request, waker)) };
+        let result = match engine.submit(request, self.now_ns()) {
+            Ok(id) => Ok((id, waker.and_then(|waker| engine.set_waker(id, waker)))),
+            Err((error, request)) => Err((error, request, waker)),
+        };
         // Under the lock: an alarm set after it could overwrite that of an interrupt in between, and a silent controller would never be found out.
-        self.with(|engine| {
-            let result = engine.submit(request, self.now_ns());
-            (self.timer.set_alarm)(engine.next_deadline_ns());
-            result
-        })
+        (self.timer.set_alarm)(engine.next_deadline_ns());
+        result
     }
 
     /// A request without memory whose result nothing waits for. Where no slot is free it is not sent.
@@ -222,17 +299,52 @@ pub struct Op<'a, L: Lock, H: Host, const N: usize, P: Policy = Fifo> {
 
 impl<L: Lock, H: Host, const N: usize, P: Policy> Op<'_, L, H, N, P> {
     /// Hands the request over, if it has not been. A refused one is over, with its buffer.
-    fn submit(&mut self) -> Result<(), Completion> {
+    fn submit(&mut self, waker: Option<Waker>) -> Result<(), Completion> {
         match core::mem::replace(&mut self.at, At::After) {
-            At::Before(request) => match self.shared.submit(request) {
-                Ok(id) => self.at = At::In(id),
-                Err((error, request)) => {
-                    return Err(Completion { result: Err(error), done_bytes: 0, buf: request.buf });
+            At::Before(request) => {
+                let shared = self.shared;
+                // A waker that was not kept is dropped here, after the lock.
+                match shared.enter(|engine| shared.submit_to(engine, request, waker)) {
+                    Ok((id, _waker)) => self.at = At::In(id),
+                    Err((error, request, _waker)) => {
+                        return Err(Completion { result: Err(error), done_bytes: 0, buf: request.buf });
+                    }
                 }
-            },
+            }
             at => self.at = at,
         }
         Ok(())
+    }
+}
+
+/// What a look under the lock has found.
+enum Look {
+    Done(Completion, Option<Waker>),
+    /// The task's waker is known.
+    Waits,
+    /// It is to be made known.
+    Unknown,
+    /// The look came from inside another call.
+    Nested,
+}
+
+impl<L: Lock, H: Host, const N: usize, P: Policy> Op<'_, L, H, N, P> {
+    /// Is it done? `waker` comes with the look if it is to be made known; what comes back is dropped outside of the lock.
+    fn look(&self, id: SlotId, known: &Waker, waker: Option<Waker>) -> Look {
+        // Neither cloned nor dropped under the lock: both may run anything.
+        let (look, _waker) = self.shared.enter(|engine| {
+            let Some(engine) = engine else { return (Look::Nested, waker) };
+            if let Some(done) = engine.take(id) {
+                let own = engine.take_waker(id.index());
+                return (Look::Done(done, own), waker);
+            }
+            match waker {
+                Some(waker) => (Look::Waits, engine.set_waker(id, waker)),
+                None if engine.will_wake(id, known) => (Look::Waits, None),
+                None => (Look::Unknown, None),
+            }
+        });
+        look
     }
 }
 
@@ -240,31 +352,33 @@ impl<L: Lock, H: Host, const N: usize, P: Policy> Future for Op<'_, L, H, N, P> 
     type Output = Completion;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let shared = self.shared;
-        let again = matches!(self.at, At::In(_));
-        if matches!(self.at, At::Before(_))
-            && let Err(refused) = self.submit()
-        {
-            return Poll::Ready(refused);
+        if matches!(self.at, At::Before(_)) {
+            return match self.submit(Some(context.waker().clone())) {
+                Ok(()) => Poll::Pending,
+                Err(refused) => Poll::Ready(refused),
+            };
         }
         // A future that is polled again after its end has nothing more to say.
         let At::In(id) = self.at else { return Poll::Pending };
-        let done = shared.with(|engine| {
-            let done = engine.take(id);
-            if done.is_none() {
-                engine.set_waker(id, context.waker());
-                if plant::is(Bug::ForgetsWaker) && again {
-                    engine.take_waker(id.index());
-                }
+        let mut look = self.look(id, context.waker(), None);
+        if matches!(look, Look::Unknown) {
+            let waker = Some(context.waker().clone()).filter(|_| !plant::is(Bug::ForgetsWaker));
+            if waker.is_none() {
+                drop(self.shared.enter(|engine| engine?.take_waker(id.index())));
             }
-            done
-        });
-        match done {
-            Some(completion) => {
+            look = self.look(id, context.waker(), waker);
+        }
+        match look {
+            Look::Done(completion, _waker) => {
                 self.at = At::After;
                 Poll::Ready(completion)
             }
-            None => Poll::Pending,
+            Look::Waits | Look::Unknown => Poll::Pending,
+            Look::Nested => {
+                // Not here and now, but soon.
+                context.waker().wake_by_ref();
+                Poll::Pending
+            }
         }
     }
 }
@@ -272,7 +386,8 @@ impl<L: Lock, H: Host, const N: usize, P: Policy> Future for Op<'_, L, H, N, P> 
 impl<L: Lock, H: Host, const N: usize, P: Policy> Drop for Op<'_, L, H, N, P> {
     fn drop(&mut self) {
         if let At::In(id) = self.at {
-            // The buffer of a request that had not reached the controller has no owner any more; like one that had, it waits for `reclaim`.
+            // The buffer of a request that had not reached the controller waits for `reclaim`, like that of one that had. Its waker is
+            // dropped outside of the lock.
             self.shared.with(|engine| engine.abandon(id));
         }
     }
@@ -289,6 +404,8 @@ pub struct IrqTask<L: Lock> {
 
 struct TaskState {
     future: Option<*mut (dyn Future<Output = ()> + Send)>,
+    /// A scope has it.
+    taken: bool,
     /// Some context is inside `poll`.
     polling: bool,
     /// Somebody asked for a poll meanwhile.
@@ -306,12 +423,16 @@ impl<L: Lock> IrqTask<L> {
 
     /// No future yet.
     pub const fn new(lock: L) -> Self {
-        IrqTask { lock, state: Locked::new(TaskState { future: None, polling: false, again: false }) }
+        IrqTask {
+            lock,
+            state: Locked::new(TaskState { future: None, taken: false, polling: false, again: false }),
+        }
     }
 
-    fn with<R>(&self, f: impl FnOnce(&mut TaskState) -> R) -> R {
-        // SAFETY: `Lock::with` guarantees that no other closure runs.
-        self.lock.with(|| unsafe { self.state.with(f) })
+    /// Nothing that is not of this file runs in `f`, so that no call comes from inside it.
+    fn with<R>(&self, f: impl FnOnce(&mut TaskState) -> R) -> Option<R> {
+        // SAFETY: the lock is held, so calls of different contexts do not overlap.
+        self.lock.with(|| unsafe { self.state.enter(|state| state.map(f)) })
     }
 
     /// Polls the future now. A call from inside the poll (a waker) only asks for another turn. True if turns are left over.
@@ -326,7 +447,7 @@ impl<L: Lock> IrqTask<L> {
                 (state.polling, state.again) = (true, false);
                 Some(future)
             });
-            let Some(future) = future else { return false };
+            let Some(Some(future)) = future else { return false };
             let turn = Turn(self);
             // SAFETY: `scope` keeps the future pinned in its frame and waits for `polling` to fall before it lets go; `polling` is ours.
             let ready =
@@ -340,7 +461,7 @@ impl<L: Lock> IrqTask<L> {
                 state.again && !ready
             });
             core::mem::forget(turn);
-            if !again {
+            if again != Some(true) {
                 return false;
             }
         }
@@ -349,40 +470,48 @@ impl<L: Lock> IrqTask<L> {
 
     /// Has the future ended (or is there none)?
     pub fn is_finished(&self) -> bool {
-        self.with(|state| state.future.is_none())
+        self.with(|state| state.future.is_none()) == Some(true)
     }
 
-    /// Runs `main` while the future lives in this frame and is polled by whoever calls [`poll`](Self::poll); takes it out before it returns.
+    /// Runs `main` while the future lives in this frame and is polled by whatever calls [`poll`](Self::poll); takes it out before it returns.
+    /// `None`, and nothing is run: another scope of this task has not returned (this call may come from its future).
     pub fn scope<R>(
         &self,
         future: impl Future<Output = ()> + Send,
         waker: &Waker,
         main: impl FnOnce() -> R,
-    ) -> R {
+    ) -> Option<R> {
         struct Unregister<'a, L: Lock>(&'a IrqTask<L>);
         impl<L: Lock> Drop for Unregister<'_, L> {
             fn drop(&mut self) {
-                // A poll on another core ends soon: tasks do not block. On this core none can be under way: `main` has returned.
+                // A poll on another core ends soon: tasks do not block. In this context none can be under way: the future cannot have
+                // called `scope`, which was not `taken` yet.
                 while self.0.with(|state| {
                     state.future = None;
+                    state.taken = state.polling;
                     state.polling
-                }) {
+                }) == Some(true)
+                {
                     spin_loop();
                 }
             }
         }
+        if self.with(|state| core::mem::replace(&mut state.taken, true)) != Some(false) {
+            return None;
+        }
         let future = pin!(future);
+        // Made after the future, so that it is dropped before it, also when unwinding.
+        let unregister = Unregister(self);
         // SAFETY: the reference is only turned into a pointer; the future is not moved.
         let pointer: *mut (dyn Future<Output = ()> + Send + '_) = unsafe { future.get_unchecked_mut() };
         // SAFETY: only the lifetime changes; `Unregister` takes the pointer out before the future is dropped, also when unwinding.
         let pointer: *mut (dyn Future<Output = ()> + Send + 'static) =
             unsafe { core::mem::transmute(pointer) };
         self.with(|state| state.future = Some(pointer));
-        let unregister = Unregister(self);
         self.poll(waker);
         let result = main();
         drop(unregister);
-        result
+        Some(result)
     }
 }
 

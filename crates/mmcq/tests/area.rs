@@ -84,7 +84,7 @@ fn expect(medium: &[u8], before: u8, writes: &[(usize, u8, bool)], what: &str) {
 #[test]
 fn a_user_write_after_a_cancelled_visit_goes_to_the_user_area() {
     let (world, mut e) = card();
-    e.set_help_waker(Some(Waker::noop()));
+    let _ = e.set_help_waker(Some(Waker::noop().clone()));
     boot(&mut e, 0, 8, 0);
     let second = boot(&mut e, 8, 9, 0);
     // The controller asks for a new tuning in the middle of the first visit.
@@ -136,7 +136,7 @@ fn one_case(keeper: bool, (first, second): (usize, usize), executed: u32, moment
     let what = format!("keeper {keeper}, faults {first} {second}, executed {executed}, moment {moment}");
     let (world, mut e) = card();
     if keeper {
-        e.set_help_waker(Some(Waker::noop()));
+        let _ = e.set_help_waker(Some(Waker::noop().clone()));
     }
     for (nth, bit) in [(first, 1), (second, 2)] {
         let fault = (Cause::Timeout, Stage::Command, executed & bit != 0);
@@ -169,7 +169,7 @@ fn one_case(keeper: bool, (first, second): (usize, usize), executed: u32, moment
 #[test]
 fn a_card_that_does_not_come_back_is_initialised_again() {
     let (world, mut e) = card();
-    e.set_help_waker(Some(Waker::noop()));
+    let _ = e.set_help_waker(Some(Waker::noop().clone()));
     world.borrow_mut().strike = Some((6, 1, Cause::Timeout));
     world.borrow_mut().strikes = 2;
     let there = boot(&mut e, 0, 8, 0);

@@ -11,13 +11,17 @@ use std::rc::Rc;
 struct Platform {
     reach: Rc<Cell<(usize, usize)>>,
     mapped: Rc<RefCell<Vec<(u64, usize)>>>,
+    /// 0: coherent.
+    line: Rc<Cell<u32>>,
 }
 
 // SAFETY: bus addresses are the CPU's.
 unsafe impl Dma for Platform {
-    fn map(&self, ptr: NonNull<u8>, len: usize, _: Direction) -> Result<u64, DmaError> {
+    fn map(&self, ptr: NonNull<u8>, len: usize, direction: Direction) -> Result<u64, DmaError> {
         let (start, end) = self.reach.get();
         let at = ptr.addr().get();
+        let line = self.line_bytes() as usize;
+        assert!(direction == Direction::Write || (at | len) % line == 0, "parts of cache lines");
         if at < start || at + len > end {
             return Err(DmaError::Unreachable);
         }
@@ -30,6 +34,9 @@ unsafe impl Dma for Platform {
         mapped.remove(at.expect("unmapped what was never mapped"));
     }
     fn sync(&self, _: u64, _: NonNull<u8>, _: usize) {}
+    fn line_bytes(&self) -> u32 {
+        self.line.get().max(1)
+    }
 }
 
 /// A pool of eight pieces of 512 bytes, without a reserve.
@@ -158,4 +165,32 @@ fn any_sequence_keeps_every_buffer_apart() {
         }
     }
     assert_eq!(platform.mapped.borrow().len(), live.len());
+}
+
+#[test]
+fn a_read_into_parts_of_cache_lines_goes_through_the_pool() {
+    #[repr(align(64))]
+    struct Lines([u8; 8 * 512]);
+    let memory: &'static mut Lines = Box::leak(Box::new(Lines([0; 8 * 512])));
+    let platform = Platform::default();
+    // All there is, so that nothing but lines sends a buffer through the pool.
+    platform.reach.set((0, usize::MAX));
+    platform.line.set(64);
+    let bounce: Bounce<Platform, 8> = Bounce::new(platform.clone(), &mut memory.0);
+    let mut near = Lines([0x11; 8 * 512]);
+    for (from, len, through) in [(0, 512, 0), (4, 512, 1), (64, 10, 1), (4, 1030, 3)] {
+        let part = at(&mut near.0[from..from + len]);
+        let bus = bounce.map(part, len, Direction::Read).unwrap();
+        assert_eq!(bounce.taken(), through, "{from} {len}");
+        device(bus, len).fill(0x5a);
+        bounce.unmap(bus, part, len, Direction::Read);
+        assert!(near.0[from..from + len].iter().all(|&byte| byte == 0x5a));
+        assert!(near.0[from + len..].iter().all(|&byte| byte == 0x11));
+        near.0.fill(0x11);
+    }
+    // A write's lines are cleaned alone.
+    let bus = bounce.map(at(&mut near.0[4..14]), 10, Direction::Write).unwrap();
+    assert_eq!(bounce.taken(), 0);
+    bounce.unmap(bus, at(&mut near.0[4..14]), 10, Direction::Write);
+    assert_eq!(platform.mapped.borrow().len(), 0);
 }

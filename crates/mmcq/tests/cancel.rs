@@ -7,6 +7,7 @@ use mmcq::host::{Cause, Stage};
 use mmcq::sched::{Choice, Fifo, Policy, Waiting};
 use std::cell::RefCell;
 use std::rc::Rc;
+use support::reclaimed;
 use support::{TestHost, World, buffer, target};
 
 const BLOCKS: u64 = 1024;
@@ -64,7 +65,7 @@ impl<P: Policy> Bench<P> {
 
     /// Nobody has anything of ours any more.
     fn clean(&mut self) {
-        assert!(self.e.reclaim().is_none(), "a buffer too many");
+        assert!(reclaimed(|claim| self.e.reclaim(claim)).is_none(), "a buffer too many");
         assert_eq!((self.e.slots_in_use(), self.world.borrow().mapped()), (0, 0));
     }
 }
@@ -92,10 +93,10 @@ fn what_has_gone_out_ends_by_itself_and_its_buffer_waits() {
     let id = b.read(0, 8);
     assert!(b.e.cancel(id).is_none(), "the controller has it");
     assert_eq!(b.world.borrow().mapped(), 1);
-    assert!(b.e.reclaim().is_none(), "not before its end");
+    assert!(reclaimed(|claim| b.e.reclaim(claim)).is_none(), "not before its end");
     b.rest();
     assert!(b.e.take(id).is_none(), "nobody waits for it");
-    assert_eq!(b.e.reclaim().map(|buf| buf.len_bytes()), Some(8 * 512));
+    assert_eq!(reclaimed(|claim| b.e.reclaim(claim)).map(|buf| buf.len_bytes()), Some(8 * 512));
     b.clean();
     // A write that has gone out and whose status is still to come.
     let id = b.write(8, 8, 3);
@@ -103,7 +104,7 @@ fn what_has_gone_out_ends_by_itself_and_its_buffer_waits() {
     assert!(b.e.cancel(id).is_none());
     b.rest();
     assert_eq!(b.world.borrow().medium[8 * 512], 3);
-    assert!(b.e.reclaim().is_some());
+    assert!(reclaimed(|claim| b.e.reclaim(claim)).is_some());
     b.clean();
 }
 
@@ -130,7 +131,7 @@ fn a_write_that_has_begun_is_not_half_undone() {
     b.e.resume(b.now);
     b.rest();
     assert!(b.world.borrow().medium[..24 * 512].iter().all(|&byte| byte == 7));
-    assert_eq!(b.e.reclaim().map(|buf| buf.len_bytes()), Some(24 * 512));
+    assert_eq!(reclaimed(|claim| b.e.reclaim(claim)).map(|buf| buf.len_bytes()), Some(24 * 512));
     b.clean();
 }
 
@@ -155,12 +156,12 @@ fn a_write_in_doubt_is_not_half_undone_either() {
         b.rest();
         assert_eq!((b.sent().len(), b.e.slots_in_use()), (1, 1), "queued again, and halted");
         assert!(b.e.cancel(id).is_none(), "under the old name, early: {early}");
-        assert!(b.e.take(id).is_none() && b.e.reclaim().is_none());
+        assert!(b.e.take(id).is_none() && reclaimed(|claim| b.e.reclaim(claim)).is_none());
         b.e.resume(b.now);
         b.rest();
         assert!(b.world.borrow().medium[..8 * 512].iter().all(|&byte| byte == 7), "early: {early}");
         assert!(b.e.take(id).is_none(), "nobody waits for it");
-        assert_eq!(b.e.reclaim().map(|buf| buf.len_bytes()), Some(8 * 512));
+        assert_eq!(reclaimed(|claim| b.e.reclaim(claim)).map(|buf| buf.len_bytes()), Some(8 * 512));
         b.clean();
     }
 }
@@ -171,21 +172,21 @@ fn an_abandoned_buffer_waits_for_whoever_comes() {
     b.read(0, 8);
     let id = b.read(100, 8);
     b.e.abandon(id);
-    assert_eq!(b.e.reclaim().map(|buf| buf.len_bytes()), Some(8 * 512));
-    assert!(b.e.reclaim().is_none());
+    assert_eq!(reclaimed(|claim| b.e.reclaim(claim)).map(|buf| buf.len_bytes()), Some(8 * 512));
+    assert!(reclaimed(|claim| b.e.reclaim(claim)).is_none());
     // One without memory leaves nothing behind.
     let flush = b.e.submit(Request::new(Kind::Flush, DmaBuf::EMPTY), b.now).unwrap();
     let in_use = b.e.slots_in_use();
     b.e.abandon(flush);
     assert_eq!(b.e.slots_in_use(), in_use - 1);
-    assert!(b.e.reclaim().is_none());
+    assert!(reclaimed(|claim| b.e.reclaim(claim)).is_none());
 }
 
 /// With somebody who helps, a slot is kept for what he sends: the others may not be full for ever all the same.
 #[test]
 fn buffers_that_nobody_comes_for_make_room() {
     let mut b = bench();
-    b.e.set_help_waker(Some(std::task::Waker::noop()));
+    let _ = b.e.set_help_waker(Some(std::task::Waker::noop().clone()));
     for lba in 0..3 {
         let id = b.read(lba, 1);
         assert!(b.e.cancel(id).is_none());
@@ -196,7 +197,7 @@ fn buffers_that_nobody_comes_for_make_room() {
     b.rest();
     assert!(b.e.take(id).is_some_and(|done| done.result.is_ok()));
     assert_eq!(b.e.stats().leaked, 1, "counted");
-    while b.e.reclaim().is_some() {}
+    while reclaimed(|claim| b.e.reclaim(claim)).is_some() {}
     b.clean();
 }
 

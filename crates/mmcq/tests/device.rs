@@ -309,6 +309,30 @@ fn an_erase_is_never_tried_again() {
     }
 }
 
+/// ERASE_RESET, in whatever answer it comes, speaks of an erase that never began. Its owner was told; no data of anybody else are lost.
+#[test]
+fn an_erase_that_was_broken_off_is_no_lost_write() {
+    let world = World::new(BLOCKS);
+    let mut e = engine(&world, |t| (t.erase, t.flush) = (TRIMS, CACHE));
+    world.borrow_mut().strike = Some((38, 0, Cause::Crc));
+    let broken_off = e.submit(erase(0, 16, Erase::Trim), 0).unwrap();
+    let mut now = run(&mut e, 0);
+    assert!(matches!(ended(&mut e, broken_off), Err(Error::Host(_))));
+    let read = Request::new(Kind::Read { lba: 100, blocks: 1 }, buffer(1, 0));
+    let others =
+        [read, write(200, 1, 1), erase(64, 16, Erase::Trim), Request::new(Kind::Flush, DmaBuf::EMPTY)];
+    for other in others {
+        let what = format!("{:?}", other.kind);
+        world.borrow_mut().next_status = R1::ERASE_RESET;
+        let id = e.submit(other, now).unwrap();
+        now = run(&mut e, now);
+        assert!(ended(&mut e, id).is_ok(), "{what}");
+        let flush = e.submit(Request::new(Kind::Flush, DmaBuf::EMPTY), now).unwrap();
+        now = run(&mut e, now);
+        assert_eq!(ended(&mut e, flush), Ok(0), "after {what}");
+    }
+}
+
 #[test]
 fn groups_are_not_erased_in_part() {
     let world = World::new(BLOCKS);

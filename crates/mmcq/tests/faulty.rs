@@ -126,7 +126,8 @@ fn one_bit_of_what_was_read() {
         let mut memory = [vec![0xffu8; 512], vec![0xff; 512]];
         let mut segments = memory.each_mut().map(|part| {
             let ptr = NonNull::new(part.as_mut_ptr()).unwrap();
-            let mut segment = Segment { ptr, len: 512, bus: 0 };
+            // SAFETY: the memory lives for ever, and this driver alone has it.
+            let mut segment = unsafe { Segment::new(ptr, 512, 0) };
             host.map(&mut segment, Direction::Read).unwrap();
             segment
         });

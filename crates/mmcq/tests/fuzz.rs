@@ -79,12 +79,14 @@ impl Anything {
     }
 }
 
-impl Host for Anything {
+// SAFETY: memory is touched in `ack` alone, inside the segments of the phase that it ends.
+
+unsafe impl Host for Anything {
     fn caps(&self) -> &Caps {
         &self.caps
     }
     fn map(&mut self, segment: &mut Segment, _: Direction) -> std::result::Result<(), DmaError> {
-        segment.bus = 1;
+        segment.set_bus(1);
         Ok(())
     }
     fn unmap(&mut self, _: &Segment, _: Direction) {}
@@ -117,10 +119,10 @@ impl Host for Anything {
         };
         for segment in segments {
             if phase.data.is_some_and(|d| d.direction == Direction::Read) {
-                for n in 0..segment.len as usize {
+                for n in 0..segment.len_bytes() as usize {
                     let byte = self.byte();
                     // SAFETY: the engine owns the segment while the phase runs.
-                    unsafe { segment.ptr.add(n).write(byte) };
+                    unsafe { segment.ptr().add(n).write(byte) };
                 }
             }
         }

@@ -199,6 +199,10 @@ const ACCESSES_MAX: u32 = 20_000;
 fn alone<H: Host>(mut host: H, accesses: &Cell<u32>, u: &mut Unstructured<'_>) -> Result<()> {
     let memory = Memory::default();
     let mut mapped: Vec<(Segment, Direction, DmaBuf)> = Vec::new();
+    // SAFETY: the same memory, for the same driver, as long as it is mapped.
+    let again = |(segment, _, _): &(Segment, Direction, DmaBuf)| unsafe {
+        Segment::new(segment.ptr(), segment.len_bytes(), segment.bus())
+    };
     let (mut running, mut now_ns) = (false, 0u64);
     for _ in 0..200 {
         if u.is_empty() {
@@ -213,18 +217,19 @@ fn alone<H: Host>(mut host: H, accesses: &Cell<u32>, u: &mut Unstructured<'_>) -
                 let (phase, bytes) = any_phase(u)?;
                 if let Some(data) = phase.data {
                     let buf = memory.take(bytes);
-                    let mut segment = Segment { ptr: buf.as_non_null(), len: bytes, bus: 0 };
+                    // SAFETY: `mapped` keeps the buffer until it is unmapped.
+                    let mut segment = unsafe { Segment::new(buf.as_non_null(), bytes, 0) };
                     if host.map(&mut segment, data.direction).is_ok() {
                         mapped.push((segment, data.direction, buf));
                     } else {
                         continue;
                     }
                 }
-                let segments: Vec<Segment> = mapped.iter().map(|(segment, _, _)| *segment).collect();
+                let segments: Vec<Segment> = mapped.iter().map(again).collect();
                 running = host.start(&phase, &segments, u.arbitrary()?).is_ok();
             }
             2..=4 => {
-                let segments: Vec<Segment> = mapped.iter().map(|(segment, _, _)| *segment).collect();
+                let segments: Vec<Segment> = mapped.iter().map(again).collect();
                 let ended = host.ack(&segments).phase.is_some();
                 assert!(running || !ended, "an end without a start");
                 running &= !ended;

@@ -177,7 +177,8 @@ fn every_word(state: &State, bits: &[u32]) -> u64 {
     }
     let mut memory = vec![0u64; 128];
     let bytes = state.phase.and_then(|p| p.data).map_or(0, |d| u32::from(d.block_size) * d.blocks);
-    let segments = [Segment { ptr: NonNull::from(&mut memory[..]).cast(), len: bytes, bus: 0x8000 }];
+    // SAFETY: the registers are a model's, which moves nothing.
+    let segments = [unsafe { Segment::new(NonNull::from(&mut memory[..]).cast(), bytes, 0x8000) }];
     let segments = if bytes > 0 { &segments[..] } else { &[] };
     let mut ended = 0;
     for word in 0u32..1 << bits.len() {

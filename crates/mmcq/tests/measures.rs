@@ -218,7 +218,7 @@ fn a_flush_in_the_slot_of_the_last_read_is_repeated_alone() {
 fn a_write_in_pieces_begins_again_when_the_cache_was_lost() {
     let mut b = in_pieces();
     b.e.set_target(Some(Target { flush: CACHE, ..target(BLOCKS) }));
-    b.e.set_help_waker(Some(Waker::noop()));
+    let _ = b.e.set_help_waker(Some(Waker::noop().clone()));
     let id = b.write(0, 24, 7);
     b.step();
     b.fault(0, Cause::Timeout, Stage::Data, false);

@@ -39,7 +39,7 @@ fn bench(over_at: u32) -> Bench {
     let flush = FlushBy::SdCache { at: AT, timeout_ns: 20 * MS };
     e.set_target(Some(Target { flush, ..target(BLOCKS) }));
     e.equip();
-    e.set_page(buffer(1, 0));
+    e.set_page(buffer(1, 0)).unwrap();
     Bench { world, e, now: 1_000, asked, clock }
 }
 
@@ -135,7 +135,7 @@ fn a_flush_that_is_refused_or_damaged_has_failed_and_is_not_repeated() {
 #[test]
 fn without_a_page_or_a_card_there_is_no_flush() {
     let mut b = bench(2);
-    b.e.set_page(DmaBuf::from_static(&mut buffer(1, 0).into_static()[..256]));
+    b.e.set_page(DmaBuf::from_static(&mut buffer(1, 0).into_static()[..256])).unwrap();
     let id = b.flush();
     assert_eq!(b.finish(id), Err(Error::Buffer { needed: BLOCK_BYTES, given: 256 }));
     assert_eq!(b.commands(), []);

@@ -10,7 +10,7 @@ mod io_drive;
 mod one_thread;
 
 use io_card::{World, caps, function_tuple};
-use io_drive::{Stack, memory, poll_once, run, settle, stack, step};
+use io_drive::{Stack, memory, poll_once, reclaimed, run, settle, stack, step};
 use mmcq::block::BlockDevice;
 use mmcq::card::quirk::Quirks;
 use mmcq::card::{IoCard, Options, bring_up_io};
@@ -399,7 +399,7 @@ fn a_transfer_may_be_dropped_at_every_poll() {
             }
         }
         settle(&stack);
-        while let Some(buf) = stack.with(|engine| engine.reclaim()) {
+        while let Some(buf) = reclaimed(|claim| stack.with(|engine| engine.reclaim(claim))) {
             assert_eq!(buf.len_bytes(), 1504, "after {polls} polls");
         }
         assert_eq!((world.borrow().mapped(), stack.with(|engine| engine.slots_in_use())), (0, 0));

@@ -120,13 +120,16 @@ impl<'m, 'b> BusHost<'m, 'b> {
     }
 }
 
-impl Host for BusHost<'_, '_> {
+// SAFETY: there is no DMA. The data are copied in `start` and in the `ack` that reports the end, between a
+// segment and the mailbox's own buffer, no further than either reaches.
+
+unsafe impl Host for BusHost<'_, '_> {
     fn caps(&self) -> &Caps {
         &self.caps
     }
 
     fn map(&mut self, segment: &mut Segment, _: Direction) -> Result<(), DmaError> {
-        segment.bus = 0;
+        segment.set_bus(0);
         Ok(())
     }
 
@@ -181,7 +184,11 @@ impl Host for BusHost<'_, '_> {
 
     fn set_bus(&mut self, op: BusOp, first: bool, now_ns: u64) -> Step {
         match op {
-            BusOp::PowerOn => self.step(Job::Init, first, now_ns),
+            BusOp::PowerOn => {
+                // `init_idle` leaves one line, at its own clock: a clock from before must not come back with the width.
+                (self.width, self.clock_hz) = (Width::W1, 0);
+                self.step(Job::Init, first, now_ns)
+            }
             BusOp::Clock(0) => Step::Done,
             BusOp::Clock(hz) => {
                 self.clock_hz = hz;
@@ -218,10 +225,10 @@ impl Host for BusHost<'_, '_> {
 /// Copies what the segments hold.
 fn gather(mut into: &mut [u8], segments: &[Segment]) {
     for segment in segments {
-        let bytes = into.len().min(segment.len as usize);
+        let bytes = into.len().min(segment.len_bytes() as usize);
         let (now, later) = into.split_at_mut(bytes);
         // SAFETY: between `map` and `unmap` the `len` bytes at `ptr` are the driver's (`Segment`'s contract); `now` is other memory.
-        unsafe { now.as_mut_ptr().copy_from_nonoverlapping(segment.ptr.as_ptr(), bytes) };
+        unsafe { now.as_mut_ptr().copy_from_nonoverlapping(segment.ptr().as_ptr(), bytes) };
         into = later;
     }
 }
@@ -229,10 +236,10 @@ fn gather(mut into: &mut [u8], segments: &[Segment]) {
 /// Fills the segments.
 fn scatter(mut from: &[u8], segments: &[Segment]) {
     for segment in segments {
-        let bytes = from.len().min(segment.len as usize);
+        let bytes = from.len().min(segment.len_bytes() as usize);
         let (now, later) = from.split_at(bytes);
         // SAFETY: as in `gather`.
-        unsafe { segment.ptr.as_ptr().copy_from_nonoverlapping(now.as_ptr(), bytes) };
+        unsafe { segment.ptr().as_ptr().copy_from_nonoverlapping(now.as_ptr(), bytes) };
         from = later;
     }
 }

@@ -9,7 +9,7 @@ use sdio::{
     BlockReadCommand, BlockWriteCommand, BusWidth, ByteReadCommand, ByteWriteCommand, ControlCommand, MmcBus,
     MmcError,
 };
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::rc::Rc;
@@ -96,15 +96,16 @@ pub async fn join<A: Future, B: Future>(a: A, b: B) -> (A::Output, B::Output) {
     .await
 }
 
-/// A bus whose reads never end while `hang` is set.
+/// A bus whose reads never end while `hang` is set, and what it was set to: initialised or not, and the clock.
 pub struct Hanging<B> {
     bus: B,
     pub hang: Rc<Cell<bool>>,
+    pub asked: Rc<RefCell<Vec<(bool, u32)>>>,
 }
 
 impl<B> Hanging<B> {
     pub fn new(bus: B) -> Self {
-        Hanging { bus, hang: Rc::default() }
+        Hanging { bus, hang: Rc::default(), asked: Rc::default() }
     }
 }
 
@@ -136,9 +137,11 @@ impl<B: MmcBus> MmcBus for Hanging<B> {
         self.bus.write_bytes(cmd).await
     }
     async fn init_idle(&mut self, hz: u32) -> Result<(), MmcError> {
+        self.asked.borrow_mut().push((true, hz));
         self.bus.init_idle(hz).await
     }
     fn set_bus(&mut self, width: BusWidth, hz: u32) -> Result<(), MmcError> {
+        self.asked.borrow_mut().push((false, hz));
         self.bus.set_bus(width, hz)
     }
     fn supports_mmc(&self) -> bool {

@@ -123,7 +123,7 @@ impl<H: Host> Port for EnginePort<H> {
     fn transfer(&mut self, sys: &mut System, request: &Request) {
         self.memory.gather(sys, request);
         let (command, data, timeout_ns) = data_command(&self.target, request);
-        let auto_count = self.raw.stack.with(|e| e.host().caps().auto_count);
+        let auto_count = self.raw.stack.with(|e| e.caps().auto_count);
         let auto = match data.blocks {
             1 => Auto::None,
             _ if self.target.count && auto_count => {
@@ -150,7 +150,7 @@ impl<H: Host> Port for EnginePort<H> {
     }
 
     fn busy(&self) -> bool {
-        self.raw.stack.with(|e| e.host().dat0_busy())
+        self.raw.stack.with(|e| e.dat0_busy())
     }
 
     fn timer(&mut self, sys: &mut System, number: u64) -> Option<Ended> {

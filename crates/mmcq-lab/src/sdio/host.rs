@@ -137,21 +137,23 @@ impl Priced {
     }
 }
 
-impl Host for Priced {
+// SAFETY: calls go to the driver inside, in their order and with the segments as they are.
+
+unsafe impl Host for Priced {
     fn caps(&self) -> &Caps {
         &self.caps
     }
 
     fn map(&mut self, segment: &mut Segment, direction: Direction) -> Result<(), DmaError> {
         let mapped = self.driver.borrow_mut().map(segment, direction);
-        if segment.bus != 0 {
+        if segment.bus() != 0 {
             self.charge(self.costs().cache_ns / 2);
         }
         mapped
     }
 
     fn unmap(&mut self, segment: &Segment, direction: Direction) {
-        if segment.bus != 0 {
+        if segment.bus() != 0 {
             self.charge(self.costs().cache_ns / 2);
         }
         self.driver.borrow_mut().unmap(segment, direction);
@@ -162,7 +164,7 @@ impl Host for Priced {
         let started = self.driver.borrow_mut().start(phase, segments, timeout_ns);
         if started.is_ok() {
             self.phase.set(Some(*phase));
-            self.by_dma.set(segments.first().is_some_and(|segment| segment.bus != 0));
+            self.by_dma.set(segments.first().is_some_and(|segment| segment.bus() != 0));
             self.phases.set(self.phases.get() + 1);
         }
         started

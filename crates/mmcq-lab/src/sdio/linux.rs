@@ -83,7 +83,9 @@ impl Chain {
     fn map(&mut self, phase: &Phase) {
         let Some(data) = phase.data else { return };
         let ptr = NonNull::from(&mut *self.buffer).cast();
-        let mut segment = Segment { ptr, len: u32::from(data.block_size) * data.blocks, bus: 0 };
+        let len = u32::from(data.block_size) * data.blocks;
+        // SAFETY: the buffer is as long as any phase's data, and this driver's until it is unmapped.
+        let mut segment = unsafe { Segment::new(ptr, len, 0) };
         match self.host.map(&mut segment, data.direction) {
             Ok(()) => self.segment = Some(segment),
             Err(_) => self.failures += 1,

@@ -293,7 +293,7 @@ pub fn run(run: &Run<'_>) -> Result<Outcome, Failure> {
             let waker = Waker::from(Arc::new(InIrq(task)));
             let outcome = task.scope(driver, &waker, || bench.measure(run, &mut machine, &mut ours));
             let faults = failed.get();
-            if faults == 0 { Ok(outcome) } else { Err(Failure::Commands(faults)) }
+            outcome.filter(|_| faults == 0).ok_or(Failure::Commands(faults))
         }
     }
 }

@@ -138,7 +138,9 @@ impl Driver {
     }
 }
 
-impl Host for Driver {
+// SAFETY: calls go to one driver, in their order and with the segments as they are.
+
+unsafe impl Host for Driver {
     fn caps(&self) -> &Caps {
         driver!(self, d => d.caps())
     }

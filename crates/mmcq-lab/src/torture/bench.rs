@@ -4,7 +4,7 @@ use super::case::{LONGEST, SLOTS};
 use super::run::CARDS;
 use crate::board;
 use mmcq::card::SCRATCH_BYTES;
-use mmcq::engine::{BLOCK_BYTES, DmaBuf, SlotId};
+use mmcq::engine::{BLOCK_BYTES, Claim, DmaBuf, SlotId};
 use mmcq_sim::card::{CardProfile, Fill};
 use mmcq_sim::checker::{Checker, Content, Promise};
 use std::sync::Arc;
@@ -27,6 +27,8 @@ pub struct Bench {
     pub(super) profiles: Vec<CardProfile>,
     /// Memory of the requests; the engine has what is not in `free`.
     pub(super) memory: Vec<Box<[u64]>>,
+    /// Of each piece.
+    pub(super) claims: Vec<Claim>,
     pub(super) free: Vec<usize>,
     pub(super) scratch: Box<[u64]>,
     pub(super) mask: Arc<AtomicU64>,
@@ -64,10 +66,14 @@ impl Bench {
         let flag = |client: usize| Waker::from(Arc::new(Flag { mask: mask.clone(), bit: 1 << client }));
         let wakers = (0..=SLOTS).map(flag).collect();
         let profile = |name: &&str| board::card_profile(name).expect("the campaign's cards are good");
+        // Dropped requests keep their memory for a while.
+        let mut memory: Vec<_> = (0..2 * SLOTS).map(|_| piece((LONGEST * BLOCK_BYTES) as usize)).collect();
+        // SAFETY: each buffer is gone at once.
+        let claims = memory.iter_mut().map(|piece| unsafe { lend(piece) }.claim()).collect();
         Bench {
             profiles: CARDS.iter().map(profile).collect(),
-            // Dropped requests keep their memory for a while.
-            memory: (0..2 * SLOTS).map(|_| piece((LONGEST * BLOCK_BYTES) as usize)).collect(),
+            memory,
+            claims,
             free: Vec::new(),
             scratch: piece(SCRATCH_BYTES as usize),
             mask,

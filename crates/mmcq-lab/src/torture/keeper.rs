@@ -9,7 +9,7 @@ use mmcq::card::{Card as Found, Event, Options, equip, keep};
 use mmcq::engine::DmaBuf;
 use mmcq::sched::Policy;
 use mmcq_sim::card::{Card, Fill, Medium};
-use mmcq_sim::checker::{Checker, Content, Fault, Promise, SECTOR_BYTES, Seen, Violation};
+use mmcq_sim::checker::{Checker, Content, Fault, Promise, Violation};
 use std::cell::RefCell;
 use std::future::Future;
 use std::pin::Pin;
@@ -148,6 +148,7 @@ impl Run<'_> {
             }
         } else if self.bounces > 0 {
             self.bounces -= 1;
+            self.bench.checker.trouble();
             let mut model = machine.model.borrow_mut();
             match self.out.take() {
                 Some(card) => model.insert(card, now_ns),
@@ -167,17 +168,14 @@ impl Run<'_> {
             self.examine(card)?;
             return Ok(());
         }
-        let content = Content::new(self.case.seed, 2, self.stranger());
-        let mut sector = [0; SECTOR_BYTES];
-        for lba in self.base..self.base + u64::from(self.case.setup.window) {
-            if card.peek(lba * SECTOR_BYTES as u64, &mut sector).is_ok() {
-                let seen = content.seen(lba, &sector);
-                if seen != Seen::Untouched {
-                    let text = format!("sector {lba} of another card holds {seen:?}");
-                    return Err(Violation::new(Fault::Misdirected, text));
-                }
+        let mut changed = None;
+        card.touched(&mut |partition, sectors| changed = changed.or(Some((partition, sectors.start))));
+        match changed {
+            Some((partition, lba)) => {
+                let text = format!("sector {lba} of partition {partition} of another card was changed");
+                Err(Violation::new(Fault::Misdirected, text))
             }
+            None => Ok(()),
         }
-        Ok(())
     }
 }

@@ -26,8 +26,6 @@ pub const CARDS: [&str; 5] = ["sdhc-16g-hs", "emmc-hs200", "hbg4a2", "emmc-4g-ol
 const PATIENCE_NS: u64 = 150_000_000_000;
 /// Events of one life: far more than its requests need.
 const EVENTS_MAX: u64 = 20_000_000;
-/// Sectors beside the window that are looked at as well: nobody writes there.
-const MARGIN: u64 = 4;
 /// Attempts to bring the card up, the last without faults.
 const BRING_UPS: u32 = 3;
 /// Calls of the stack in a row, without time going on.
@@ -170,7 +168,7 @@ pub(super) struct Run<'r> {
     /// First sector of the window.
     pub base: u64,
     /// Strikes that were seen.
-    strikes: usize,
+    pub strikes: usize,
     /// The card is up.
     up: bool,
     /// Times that the card still bounces.
@@ -286,16 +284,23 @@ impl Run<'_> {
         Ok(Off { end, at_ns, in_slot: machine.cut(keeps) })
     }
 
-    /// What is left on the card, sector by sector.
+    /// What is left on the card, sector by sector; and nothing was changed that no request named, in any of its partitions.
     pub(super) fn examine(&mut self, card: &mut dyn Card) -> Result<(), Violation> {
         let checker = &mut self.bench.checker;
         checker.cut(|_| {});
-        let first = self.base.saturating_sub(MARGIN);
+        let mut result = Ok(());
+        card.touched(&mut |partition, sectors| {
+            for sector in sectors {
+                if result.is_ok() {
+                    result = checker.touched(partition, sector);
+                }
+            }
+        });
+        result?;
         let mut sector = [0; SECTOR_BYTES];
-        for lba in first..self.base + u64::from(self.case.setup.window) + MARGIN {
+        for lba in self.base..self.base + u64::from(self.case.setup.window) {
             match card.peek(lba * SECTOR_BYTES as u64, &mut sector) {
                 Ok(()) => checker.survived(lba, &sector)?,
-                Err(error) if error.kind() == std::io::ErrorKind::InvalidInput => {}
                 Err(_) => checker.unreadable(lba)?,
             }
         }
@@ -481,6 +486,7 @@ impl Run<'_> {
         let strikes = self.faults.strikes();
         if strikes > self.strikes {
             let news = self.faults.struck();
+            self.bench.checker.trouble();
             for shot in &news[self.strikes..] {
                 if shot.strike == Strike::Remove {
                     self.bench.checker.supply_lost();

@@ -32,6 +32,7 @@ pub use sd::SdCard;
 pub use trouble::Violation;
 
 use crate::faults::Faults;
+use std::ops::Range;
 
 /// How the host drives the bus at this moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -242,6 +243,12 @@ pub trait Card {
         let _ = (at, buffer);
         Err(std::io::Error::new(std::io::ErrorKind::Unsupported, "this card has no medium to look at"))
     }
+
+    /// Tells of all sectors that were ever written or erased, of each partition (as in PARTITION_CONFIG; 3 is the RPMB, all of it once its key is
+    /// programmed). Nothing is told of a medium that is an image.
+    fn touched(&self, each: &mut dyn FnMut(u8, Range<u64>)) {
+        let _ = each;
+    }
 }
 
 impl<C: Card + ?Sized> Card for Box<C> {
@@ -323,5 +330,9 @@ impl<C: Card + ?Sized> Card for Box<C> {
 
     fn peek(&mut self, at: u64, buffer: &mut [u8]) -> std::io::Result<()> {
         (**self).peek(at, buffer)
+    }
+
+    fn touched(&self, each: &mut dyn FnMut(u8, Range<u64>)) {
+        (**self).touched(each);
     }
 }

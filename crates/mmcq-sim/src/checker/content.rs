@@ -28,8 +28,10 @@ pub enum Seen {
     Zeros,
     /// FFh everywhere.
     Ones,
-    /// Pieces of different versions, or of a version and what was there before; up to two versions.
-    Torn(Option<u32>, Option<u32>),
+    /// Pieces of different contents.
+    Torn(Pieces),
+    /// It cannot be read.
+    Unreadable,
     /// A sector, or a piece of one, that belongs elsewhere.
     Elsewhere {
         /// Where.
@@ -49,6 +51,27 @@ pub enum Seen {
         /// First byte of the first such piece.
         at: usize,
     },
+}
+
+/// What the pieces of a torn sector are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pieces {
+    /// Versions, in the order of the first piece of each.
+    pub versions: [Option<u32>; 2],
+    /// There are still others.
+    pub more: bool,
+    /// Some are as before anything was written.
+    pub untouched: bool,
+    /// Some are 00h.
+    pub zeros: bool,
+    /// Some are FFh.
+    pub ones: bool,
+    /// Tells these bytes from others.
+    pub digest: u64,
+}
+
+fn digest(sector: &[u8]) -> u64 {
+    (0..sector.len() / 8).fold(0, |digest, index| mix(digest, word(sector, index)))
 }
 
 fn mix(a: u64, b: u64) -> u64 {
@@ -111,7 +134,7 @@ impl Content {
         if sector == untouched {
             return Seen::Untouched;
         }
-        let mut versions = [None; 2];
+        let (mut versions, mut more) = ([None; 2], false);
         let mut kinds = [Seen::Untouched; PIECES];
         for (index, piece) in sector.chunks_exact(PIECE_BYTES).enumerate() {
             let at = index * PIECE_BYTES;
@@ -120,7 +143,7 @@ impl Content {
                 Seen::Version(version) => match versions {
                     [None, _] => versions[0] = Some(version),
                     [Some(first), None] if first != version => versions[1] = Some(version),
-                    _ => {}
+                    known => more |= !known.contains(&Some(version)),
                 },
                 Seen::Untouched | Seen::Zeros | Seen::Ones => {}
                 other => return other,
@@ -129,7 +152,11 @@ impl Content {
         }
         match kinds[0] {
             same if kinds.iter().all(|kind| *kind == same) => same,
-            _ => Seen::Torn(versions[0], versions[1]),
+            _ => {
+                let some = |kind| kinds.contains(&kind);
+                let (untouched, zeros, ones) = (some(Seen::Untouched), some(Seen::Zeros), some(Seen::Ones));
+                Seen::Torn(Pieces { versions, more, untouched, zeros, ones, digest: digest(sector) })
+            }
         }
     }
 
@@ -193,12 +220,20 @@ mod tests {
     }
 
     #[test]
-    fn torn_sectors_name_their_versions() {
+    fn torn_sectors_name_their_pieces() {
+        let torn = |bytes: &[u8]| match CONTENT.seen(5, bytes) {
+            Seen::Torn(pieces) => pieces,
+            seen => panic!("{seen:?}"),
+        };
         let mut bytes = sector(5, 9);
         bytes[64..].copy_from_slice(&sector(5, 4)[64..]);
-        assert_eq!(CONTENT.seen(5, &bytes), Seen::Torn(Some(9), Some(4)));
+        let two = torn(&bytes);
+        assert_eq!((two.versions, two.more, two.zeros), ([Some(9), Some(4)], false, false));
+        bytes[480..].copy_from_slice(&sector(5, 3)[480..]);
+        assert!(torn(&bytes).more && torn(&bytes).digest != two.digest);
         bytes[64..].fill(0);
-        assert_eq!(CONTENT.seen(5, &bytes), Seen::Torn(Some(9), None));
+        let zeros = torn(&bytes);
+        assert_eq!((zeros.versions, zeros.zeros, zeros.ones), ([Some(9), None], true, false));
         bytes[64..].copy_from_slice(&sector(8, 1)[64..]);
         assert_eq!(CONTENT.seen(5, &bytes), Seen::Elsewhere { lba: 8, version: 1 });
         // A piece at the wrong place in its own sector is misdirected too.

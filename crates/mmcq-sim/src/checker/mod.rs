@@ -5,15 +5,37 @@
 //! twice or never, a flush that was none. Data are made from place and version ([`Content`]), so nothing is stored but versions; what nobody touched
 //! costs nothing.
 //!
-//! The promises:
-//! - a read brings, sector by sector, the last write submitted before it that did not fail, whatever the queue did in between;
-//! - a complete flush (or a durable write) makes what was complete before it was submitted (or itself) survive a power cut;
-//! - after a cut a sector holds what was durable, or something later; torn only if a write to it was under way or had failed;
-//! - a failed request leaves its sectors old, new or torn, and no others;
-//! - a cache that was lost is reported by the next flush or durable write, once, and none is that was not; a flush that reports nothing answers for all that
-//!   was complete before it, also across a loss; after a loss, what a read has seen stays;
-//! - what was written for one card is never found on another;
-//! - each request is answered once, in bounded time.
+//! The promises, by number:
+//!
+//! - **P1** A write is complete only when the card has taken all of it, and no error that belongs to it is to come.
+//! - **P2** A read brings, sector by sector, the last write submitted before it that did not fail, whatever the queue did in between.
+//! - **P3** A complete flush makes what was complete before it was submitted survive a power cut: writes, zeros and erases.
+//! - **P4** A durable write survives by itself once it is complete.
+//! - **P5** Sectors that are not flushed survive in any choice: there is no order between them.
+//! - **P6** After a cut a sector holds what was durable, or something later. It is torn or unreadable only if a write to it was under way or had failed.
+//! - **P7** A failed request leaves its sectors old, new or torn, and no others. What it says is done is done.
+//! - **P8** A cache that was lost is reported by the next flush or durable write, once, and none is that was not. A flush that reports nothing answers for all
+//!   that was complete before it, also across a loss.
+//! - **P9** What was written for one card is never found on another.
+//! - **P10** A discarded sector is as before or erased; a zeroed one reads as zeros.
+//! - **P11** Each request is answered once, in bounded time.
+//!
+//! A read settles what it saw:
+//!
+//! - **P12** A failed write is there or not there, and the first read that is submitted after it shows which. From then on that is what reads bring, until
+//!   the next write or the next loss. The same is true of a write that nobody waits for any more, and of one under way. A write that a read did not see
+//!   is never seen later: not by reads, not after a flush, not after a cut.
+//! - **P13** What reads have shown of a failed write is at stake like any write that is complete: without a cache it is durable, with one a flush makes it so,
+//!   and a cut before that may take it. What failed before a flush was submitted, and is seen after that flush, is durable.
+//! - **P14** After a loss what a read has seen stays, until the next loss.
+//! - **P15** An erased sector has one value, 00h or FFh. A discarded one may keep its content for a while, for the card erases when it likes [eMMC 6.6.12].
+//!   Once erased it stays so. An erase that is not flushed may be undone by a cut, like a write: no standard says more.
+//! - **P16** The pieces of a torn sector come from what was at stake there. What was seen of it, piece by piece, stays. Where nothing could be read, a later
+//!   read may bring one of the contents that were at stake, and settles it.
+//! - **P17** What no request named is not touched: no other sector, no other partition of the card (boot, general purpose, RPMB). The medium keeps a list of
+//!   what was ever written or erased; it is compared after each cut and at the end ([`touched`](Checker::touched)).
+//! - **P18** An error has a cause: after a fault requests may fail until one that was submitted after it has moved data well, and a flush or durable write
+//!   may tell of writes before it until a flush has ended well. Otherwise only a read of a sector that may be torn fails ([`may_fail`](Checker::may_fail)).
 
 mod content;
 mod sector;
@@ -21,10 +43,10 @@ mod sector;
 mod tests;
 mod violation;
 
-pub use content::{Content, SECTOR_BYTES, Seen};
+pub use content::{Content, Pieces, SECTOR_BYTES, Seen};
 pub use violation::{Fault, Violation};
 
-use sector::{Entry, Fate, Sector, Wanted};
+use sector::{ABANDONED, Entry, Look, Sector, Wanted};
 use std::collections::HashMap;
 
 /// Sectors that are kept together.
@@ -131,6 +153,12 @@ pub struct Checker {
     writing: u32,
     /// The last completion of a write that no flush has covered.
     unflushed: Option<u32>,
+    /// Requests up to this number may fail; those after it have no cause to.
+    excused: u32,
+    /// Requests that were submitted when something last went wrong.
+    trouble: u32,
+    /// Flushes and durable writes up to this number may fail: they may tell of what went wrong with writes before them.
+    excused_flushes: u32,
 }
 
 impl Checker {
@@ -152,6 +180,9 @@ impl Checker {
             excuse: false,
             writing: 0,
             unflushed: None,
+            excused: 0,
+            trouble: 0,
+            excused_flushes: 0,
         }
     }
 
@@ -162,7 +193,7 @@ impl Checker {
             for sector in page.iter_mut() {
                 sector.base = Wanted::Untouched;
                 sector.entries.clear();
-                sector.listed = false;
+                (sector.listed, sector.named) = (false, false);
             }
         }
         self.dirty.clear();
@@ -175,6 +206,7 @@ impl Checker {
     fn nothing_lost(&mut self) {
         (self.untold, self.told_before, self.excuse) = (false, 0, false);
         (self.writing, self.unflushed) = (0, None);
+        (self.excused, self.trouble, self.excused_flushes) = (0, 0, 0);
     }
 
     /// The contents of the card.
@@ -240,7 +272,8 @@ impl Checker {
         };
         for lba in lba..lba + u64::from(blocks) {
             let sector = self.sector(lba);
-            sector.entries.push(Entry { number, wanted, fate: Fate::Flying, passed: false, loose: false });
+            sector.named = true;
+            sector.entries.push(Entry::new(number, wanted));
             if !std::mem::replace(&mut sector.listed, true) {
                 self.dirty.push(lba);
             }
@@ -270,7 +303,7 @@ impl Checker {
         let Some(request) = self.close(ticket) else { return };
         if !matches!(request.asked, Asked::Read | Asked::Flush) {
             for lba in request.lba..request.lba + u64::from(request.blocks) {
-                self.sector(lba).failed(request.number);
+                self.sector(lba).failed(request.number, ABANDONED);
             }
         }
     }
@@ -293,6 +326,14 @@ impl Checker {
             return Err(Violation::new(Fault::Twice, format!("request {} has no answer due", ticket.number)));
         };
         self.completions += 1;
+        if answer == Answer::Done && request.number > self.trouble {
+            // Those under way may still have to do with it.
+            match request.asked {
+                Asked::Read | Asked::Write { .. } if self.excused == u32::MAX => self.excused = self.numbers,
+                Asked::Flush if self.excused_flushes == u32::MAX => self.excused_flushes = self.numbers,
+                _ => {}
+            }
+        }
         if request.asked.writes() {
             self.writing -= 1;
             if answer != Answer::Refused {
@@ -324,15 +365,21 @@ impl Checker {
         }
         let content = self.promise.content;
         let steady = request.losses == self.losses && self.losses > 0;
+        let look = Look {
+            number: request.number,
+            completions: request.completions,
+            now: self.completions,
+            write_through: self.promise.write_through,
+        };
         for (lba, bytes) in (request.lba..request.lba + u64::from(blocks)).zip(data.chunks(SECTOR_BYTES)) {
             let seen = content.seen(lba, bytes);
             let sector = self.sector(lba);
-            sector.read(request.number, seen).map_err(|wrong| {
+            sector.read(look, seen).map_err(|wrong| {
                 let when = format_args!("in read {} of {}+{}", request.number, request.lba, request.blocks);
                 Violation::of_sector(lba, seen, wrong, when)
             })?;
             if steady {
-                sector.witnessed(request.number, request.completions, seen);
+                sector.witnessed(look, seen);
             }
         }
         Ok(())
@@ -359,7 +406,7 @@ impl Checker {
             } else if refused {
                 sector.withdrawn(request.number);
             } else {
-                sector.failed(request.number);
+                sector.failed(request.number, completion);
             }
         }
         match passed {
@@ -417,10 +464,20 @@ impl Checker {
         Ok(())
     }
 
-    /// A read that may fail although nothing goes wrong: one of its sectors may be torn.
+    /// Something has gone wrong just now: requests may fail until one that comes after it has moved data well, and flushes until one has ended well.
+    pub fn trouble(&mut self) {
+        (self.excused, self.trouble, self.excused_flushes) = (u32::MAX, self.numbers, u32::MAX);
+    }
+
+    /// There is a cause for this request to fail: it was submitted before all was well again; it tells of writes before it; or it is a read, and one of its
+    /// sectors may be torn.
     #[must_use]
     pub fn may_fail(&self, ticket: Ticket) -> bool {
         let Some(request) = self.requests.get(ticket.slot as usize) else { return false };
+        let tells = matches!(request.asked, Asked::Flush | Asked::Write { durable: true });
+        if request.number <= self.excused || tells && request.number <= self.excused_flushes {
+            return true;
+        }
         request.asked == Asked::Read
             && (request.lba..request.lba + u64::from(request.blocks)).any(|lba| {
                 let page = self.pages.get(&(lba / PAGE as u64));
@@ -444,11 +501,13 @@ impl Checker {
     /// itself already. The same is true of a write that was under way: what the card had of it is lost.
     pub fn was_reset(&mut self) {
         self.losses += 1;
+        self.trouble();
         self.excuse |= self.writing > 0 || self.unflushed.is_some();
     }
 
     /// This judge's card came in the place of another: what was lost with that one may still be told, once.
     pub fn comes_after(&mut self, other: &Checker) {
+        self.trouble();
         self.excuse |= other.excuse;
     }
 
@@ -467,9 +526,9 @@ impl Checker {
         }
     }
 
-    /// A sector cannot be read after a cut: as if it were torn.
+    /// A sector cannot be read after a cut.
     pub fn unreadable(&mut self, lba: u64) -> Result<(), Violation> {
-        let seen = Seen::Torn(None, None);
+        let seen = Seen::Unreadable;
         let result = self.sector(lba).survived(seen);
         result.map_err(|wrong| Violation::of_sector(lba, seen, wrong, format_args!("after a power cut")))
     }
@@ -486,6 +545,20 @@ impl Checker {
         let seen = self.promise.content.seen(lba, bytes);
         let result = self.sector(lba).clone().survived(seen);
         result.map_err(|wrong| Violation::of_sector(lba, seen, wrong, format_args!("after a power cut")))
+    }
+
+    /// The medium tells that this sector was written or erased: some request must have been to change it. `partition`: as in PARTITION_CONFIG of an eMMC;
+    /// requests go to the user area, 0.
+    pub fn touched(&self, partition: u8, lba: u64) -> Result<(), Violation> {
+        let page = self.pages.get(&(lba / PAGE as u64)).filter(|_| partition == 0);
+        match page.map(|page| &page[(lba % PAGE as u64) as usize]) {
+            Some(sector) if sector.named => Ok(()),
+            _ => {
+                let text =
+                    format!("sector {lba} of partition {partition} was changed, and no request was to");
+                Err(Violation::new(Fault::Misdirected, text))
+            }
+        }
     }
 
     /// Sectors of which more than one content is possible.

@@ -158,6 +158,10 @@ impl Card for Sick {
     fn peek(&mut self, at: u64, buffer: &mut [u8]) -> std::io::Result<()> {
         self.card.peek(at, buffer)
     }
+
+    fn touched(&self, each: &mut dyn FnMut(u8, std::ops::Range<u64>)) {
+        self.card.touched(each);
+    }
 }
 
 /// A card of a profile, by its file's name.
@@ -326,6 +330,19 @@ impl Rig {
             self.turn();
         }
         panic!("never answered; {:?}", self.trace());
+    }
+
+    /// Turns until this is over.
+    pub fn drive<F: Future>(&self, future: F) -> F::Output {
+        let mut future = pin!(future);
+        for _ in 0..1_000_000 {
+            NOW_NS.set(self.time.now());
+            if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+                return output;
+            }
+            self.turn();
+        }
+        panic!("no end; {:?}", self.trace());
     }
 
     pub fn one(&self, id: SlotId) -> Completion {

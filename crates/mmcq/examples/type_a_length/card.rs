@@ -66,13 +66,15 @@ impl Card {
     }
 }
 
-impl Host for Card {
+// SAFETY: the memory is written in `start`, inside its segment, and never after.
+
+unsafe impl Host for Card {
     fn caps(&self) -> &Caps {
         &self.caps
     }
 
     fn map(&mut self, segment: &mut Segment, _: Direction) -> Result<(), DmaError> {
-        segment.bus = segment.ptr.as_ptr() as u64;
+        segment.set_bus(segment.ptr().as_ptr() as u64);
         Ok(())
     }
 
@@ -82,7 +84,7 @@ impl Host for Card {
         self.running = Some(phase.command.arg);
         if let ([segment], HEADER_BYTES) = (segments, phase.command.arg & 0x0800_01ff) {
             // SAFETY: the engine owns the memory and lends it until the phase ends; the header's four bytes fit.
-            unsafe { segment.ptr.cast::<[u8; 4]>().write(HEADER.to_le_bytes()) };
+            unsafe { segment.ptr().cast::<[u8; 4]>().write(HEADER.to_le_bytes()) };
         }
         Ok(())
     }

@@ -167,18 +167,16 @@ pub async fn enable_cache<L: Lock, H: Host, const N: usize, P: Policy>(
     let result = switch_on(&mut session, card).await.map_err(|Failed| session.error);
     let page = session.into_scratch();
     match result {
-        Ok(at) => {
-            shared.with(|engine| {
-                engine.equip();
-                engine.set_page(page);
-                if let Some(target) = engine.target() {
-                    let flush = FlushBy::SdCache { at, timeout_ns: limits::FLUSH_NS };
-                    let target = Target { flush, ..*target };
-                    engine.set_target(Some(target));
-                }
-            });
+        Ok(at) => shared.with(|engine| {
+            engine.equip();
+            engine.set_page(page).map_err(|page| (Error::Full, page))?;
+            if let Some(target) = engine.target() {
+                let flush = FlushBy::SdCache { at, timeout_ns: limits::FLUSH_NS };
+                let target = Target { flush, ..*target };
+                engine.set_target(Some(target));
+            }
             Ok(())
-        }
+        }),
         Err(error) => Err((error, page)),
     }
 }

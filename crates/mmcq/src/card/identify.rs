@@ -114,7 +114,7 @@ pub(super) async fn once<F: Families, L: Lock, H: Host, const N: usize, P: Polic
     options: Options,
     tried: &mut Option<Timing>,
 ) -> Result<F::Found, Failed> {
-    if !session.shared.with(|engine| engine.host().present()) {
+    if !session.shared.with(|engine| engine.present()) {
         return session.fail(Error::NoCard);
     }
     power_cycle(session).await?;
@@ -169,7 +169,7 @@ pub(super) async fn power_cycle<L: Lock, H: Host, const N: usize, P: Policy>(
     session: &mut Session<'_, L, H, N, P>,
 ) -> Result<(), Failed> {
     let (slowest_hz, low) = session.shared.with(|engine| {
-        let caps = engine.host().caps();
+        let caps = engine.caps();
         (caps.clock_hz.0, caps.signal18_fixed)
     });
     session.rca = 0;

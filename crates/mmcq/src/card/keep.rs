@@ -81,17 +81,21 @@ struct Helper<'a, L: Lock, H: Host, const N: usize, P: Policy>(&'a Shared<L, H, 
 
 impl<L: Lock, H: Host, const N: usize, P: Policy> Drop for Helper<'_, L, H, N, P> {
     fn drop(&mut self) {
-        self.0.with(|engine| engine.set_help_waker(None));
+        // Dropped outside of the lock.
+        let _waker = self.0.with(|engine| engine.set_help_waker(None));
     }
 }
 
 impl<L: Lock, H: Host, const N: usize, P: Policy> Helper<'_, L, H, N, P> {
     async fn wanted(&self) -> Help {
         poll_fn(|context| {
-            self.0.with(|engine| {
-                engine.set_help_waker(Some(context.waker()));
-                engine.take_help().map_or(Poll::Pending, Poll::Ready)
-            })
+            // Cloned before the lock is taken, and the one before dropped after it.
+            let waker = Some(context.waker().clone());
+            let (help, _before) = self.0.with(|engine| {
+                let before = engine.set_help_waker(waker);
+                (engine.take_help(), before)
+            });
+            help.map_or(Poll::Pending, Poll::Ready)
         })
         .await
     }

@@ -33,6 +33,7 @@ pub use emmc::Emmc;
 pub use equip::equip;
 pub use io::{FunctionInfo, IoCard};
 pub use keep::{Event, keep, keep_emmc, keep_sd};
+use protect::LockOp;
 use quirk::Quirks;
 pub use rest::Rest;
 pub use sd::Sd;
@@ -54,6 +55,10 @@ pub struct Options {
     pub max_width: Width,
     /// Strength of the card's drivers in its fast modes, where the card has it.
     pub strength: Strength,
+    /// What opens a card that is found locked, also when it had to be initialised again: [`LockOp::Unlock`], or for a card whose
+    /// password is lost [`LockOp::ForceErase`]. Without it bring-up ends with [`Error::Locked`]. Lean firmware
+    /// ([`Policy::RECOVERS`]) opens no card.
+    pub unlock: Option<&'static LockOp<'static>>,
     /// Switch an eMMC's volatile write cache on; then only a flush makes data durable. That of an SD card, which may be taken out any moment, stays off unless
     /// [`extension::enable_cache`] is called.
     pub cache: bool,
@@ -70,6 +75,7 @@ impl Options {
         max_clock_hz: u32::MAX,
         max_width: Width::W8,
         strength: Strength::Ohm50,
+        unlock: None,
         cache: true,
         upkeep: &Upkeep::DEFAULT,
         quirks: &[],

@@ -166,7 +166,7 @@ impl<'a, L: Lock, H: Host, const N: usize, P: Policy> Partition<'a, L, H, N, P> 
             let error = Error::Unsupported;
             return (Err(Partial { error, blocks_done: 0 }), buf);
         }
-        let most = u32::from(self.shared.with(|engine| engine.host().caps().blocks_in_one_piece()));
+        let most = u32::from(self.shared.with(|engine| engine.caps().blocks_in_one_piece()));
         let mut done = 0;
         while done < blocks {
             let piece = (blocks - done).min(most) as u16;

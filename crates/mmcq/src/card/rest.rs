@@ -83,10 +83,13 @@ pub(super) async fn until_needed<L: Lock, H: Host, const N: usize, P: Policy>(
     // No alarm is needed from here on.
     shared.poll();
     poll_fn(|context| {
-        shared.with(|engine| {
-            engine.set_help_waker(Some(context.waker()));
-            if engine.rest_is_over() { Poll::Ready(()) } else { Poll::Pending }
-        })
+        // Cloned before the lock is taken, and the one before dropped after it.
+        let waker = Some(context.waker().clone());
+        let (over, _before) = shared.with(|engine| {
+            let before = engine.set_help_waker(waker);
+            (engine.rest_is_over(), before)
+        });
+        if over { Poll::Ready(()) } else { Poll::Pending }
     })
     .await;
     let now_ns = shared.now_ns();

@@ -18,6 +18,8 @@ use core::task::{Context, Poll, ready};
 const COMMAND_NS: u64 = 20_000_000;
 /// A register read as data.
 const REGISTER_NS: u64 = 150_000_000;
+/// What an R1 must not show: errors of its own or of what was before, and that nothing else will be heard.
+const JUDGED: u32 = R1::OWN | R1::DEFERRED | R1::CARD_IS_LOCKED;
 /// Between two questions to a busy card.
 const BUSY_INTERVAL_NS: u64 = 200_000;
 
@@ -150,7 +152,7 @@ impl<'a, L: Lock, H: Host, const N: usize, P: Policy> Session<'a, L, H, N, P> {
     /// ask: no status unless there is no other way to see the end of busy.
     pub async fn switch_then(&mut self, command: Command, timeout_ns: u64) -> Result<(), Failed> {
         self.send(None, command, timeout_ns, true).await?;
-        match self.shared.with(|engine| engine.host().caps().busy) {
+        match self.shared.with(|engine| engine.caps().busy) {
             BusyDetect::Interrupt | BusyDetect::Response => Ok(()),
             BusyDetect::Status => self.wait_ready(timeout_ns).await,
             BusyDetect::Level => {
@@ -167,7 +169,7 @@ impl<'a, L: Lock, H: Host, const N: usize, P: Policy> Session<'a, L, H, N, P> {
 
     /// Waits until the card is ready. Where the controller has seen the end of busy, that is one CMD13.
     pub async fn wait_ready(&mut self, timeout_ns: u64) -> Result<(), Failed> {
-        let detect = self.shared.with(|engine| engine.host().caps().busy);
+        let detect = self.shared.with(|engine| engine.caps().busy);
         for _ in 0..=timeout_ns / BUSY_INTERVAL_NS {
             if detect != BusyDetect::Level || !self.dat0_busy() {
                 let status = self.status_of(command::send_status(self.rca)).await?.r1();
@@ -183,18 +185,18 @@ impl<'a, L: Lock, H: Host, const N: usize, P: Policy> Session<'a, L, H, N, P> {
     /// Does the card hold DAT0 (or what stands for it) low?
     #[inline(never)]
     pub fn dat0_busy(&self) -> bool {
-        self.shared.with(|engine| engine.host().dat0_busy())
+        self.shared.with(|engine| engine.dat0_busy())
     }
 
     /// What the host's supply gives the card, in mA; 0: not known, and nobody asks in lean firmware.
     pub fn supply_ma(&self) -> u16 {
-        if P::RECOVERS { self.shared.with(|engine| engine.host().supply_ma()) } else { 0 }
+        if P::RECOVERS { self.shared.with(|engine| engine.supply_ma()) } else { 0 }
     }
 
     /// Do DAT3 to DAT0 have these levels?
     #[inline(never)]
     pub fn lines_are(&self, levels: u8) -> bool {
-        self.shared.with(|engine| engine.host().dat_levels() == levels)
+        self.shared.with(|engine| engine.dat_levels() == levels)
     }
 
     /// Reads `bytes` (at most 512) of register data by a command, or by CMD55 and the command;
@@ -223,6 +225,35 @@ impl<'a, L: Lock, H: Host, const N: usize, P: Policy> Session<'a, L, H, N, P> {
         let data = Data { direction: Direction::Write, block_size: BLOCK_BYTES as u16, blocks: 1 };
         let phase = Phase { command, data: Some(data), auto: Auto::None, tuning: false };
         self.ask(Kind::Raw { prefix: None, phase, timeout_ns }, page, true)
+    }
+
+    /// CMD42 with what `fill` puts into its block, and the status when the card is ready again; the block is cleared after it. The
+    /// status is not judged.
+    pub async fn lock(
+        &mut self,
+        fill: impl FnOnce(&mut [u8]) -> Result<(), Error>,
+        timeout_ns: u64,
+    ) -> Result<R1, Failed> {
+        self.command(command::set_blocklen(BLOCK_BYTES)).await?;
+        if let Err(error) = fill(&mut self.scratch) {
+            return self.fail(error);
+        }
+        let block = core::mem::replace(&mut self.scratch, DmaBuf::EMPTY);
+        let data = Data { direction: Direction::Write, block_size: BLOCK_BYTES as u16, blocks: 1 };
+        let phase =
+            Phase { command: command::lock_unlock(), data: Some(data), auto: Auto::None, tuning: false };
+        let sent = self.ask(Kind::Raw { prefix: None, phase, timeout_ns }, block, false).await;
+        self.scratch.fill(0);
+        let mut seen = sent?.r1().0 & R1::ERRORS;
+        for _ in 0..=timeout_ns / BUSY_INTERVAL_NS {
+            let status = self.command(command::send_status(self.rca)).await?.r1();
+            seen |= status.0 & R1::ERRORS;
+            if status.ready_for_data() && status.current_state() != State::Prg {
+                return Ok(R1(status.0 | seen));
+            }
+            self.pause(BUSY_INTERVAL_NS).await?;
+        }
+        self.fail(Error::Silent)
     }
 
     /// The register that was read last, copied.
@@ -292,8 +323,10 @@ impl<L: Lock, H: Host, const N: usize, P: Policy> Future for Exchange<'_, '_, L,
         Poll::Ready(match done.result {
             // Errors that any R1 of the bring-up may show; of an SD card, whose bit 7 is reserved, nobody
             // sets `SWITCH_ERROR`.
-            Ok(output) if session.judged && output.response.r1().0 & (R1::OWN | R1::DEFERRED) != 0 => {
-                session.fail(Error::Card(output.response.r1().0))
+            Ok(output) if session.judged && output.response.r1().0 & JUDGED != 0 => {
+                let status = output.response.r1().0;
+                let locked = status & R1::CARD_IS_LOCKED != 0;
+                session.fail(if locked { Error::Locked } else { Error::Card(status) })
             }
             Ok(output) => {
                 session.tuned = output.tuned;

@@ -55,7 +55,7 @@ impl Bounds {
         options: &Options,
     ) -> Self {
         session.shared.with(|engine| {
-            let caps = engine.host().caps();
+            let caps = engine.caps();
             Bounds {
                 min_hz: caps.clock_hz.0,
                 max_hz: caps.clock_hz.1.min(options.max_clock_hz),

@@ -103,7 +103,7 @@ pub(super) fn begin<L: Lock, H: Host, const N: usize, P: Policy>(
         let every_ns = match options.upkeep.retune_every_ns {
             _ if !tuned => 0,
             Some(ns) => ns,
-            None => engine.host().retune_ns(),
+            None => engine.retune_ns(),
         };
         let rest_after_ns = options.upkeep.rest.after_ns();
         engine.look_after(matches!(card.family, Family::Emmc(_)), every_ns, rest_after_ns, now_ns);

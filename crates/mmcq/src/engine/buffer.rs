@@ -1,5 +1,6 @@
 //! Memory that the engine owns while a controller may touch it.
 
+use crate::host::Segment;
 use core::ops::{Deref, DerefMut};
 use core::ptr::NonNull;
 
@@ -13,6 +14,12 @@ pub struct DmaBuf {
     /// Bytes of the same memory before `ptr`, while a transfer goes to a later part of it; and [`LENT`].
     skipped: u32,
 }
+
+/// Whose buffer it is, for [`Engine::reclaim`](super::Engine::reclaim): made of the buffer before it goes into a request.
+///
+/// Only code that has had the buffer has its claim, so no client gets another's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Claim(usize);
 
 /// The memory was only lent: nobody gets it from `reclaim`.
 const LENT: u32 = 1 << 31;
@@ -69,6 +76,12 @@ impl DmaBuf {
         self.skipped & LENT == 0
     }
 
+    /// What a driver gets of it: the first `len` bytes at most.
+    #[inline(always)]
+    pub(crate) fn segment(&self, len: u32) -> Segment {
+        Segment { ptr: self.ptr, len: self.len.min(len), bus: 0 }
+    }
+
     /// Bytes that [`after`](Self::after) can go forward, at most.
     pub(crate) const AFTER_MAX: u32 = (1 << 24) - 1;
 
@@ -88,6 +101,12 @@ impl DmaBuf {
         // SAFETY: `after` has gone forward by just so many bytes.
         let ptr = unsafe { self.ptr.sub(bytes as usize) };
         DmaBuf { ptr, len: self.len + bytes, skipped: self.skipped & LENT }
+    }
+
+    /// What [`Engine::reclaim`](super::Engine::reclaim) wants to see, should the request be dropped.
+    pub fn claim(&self) -> Claim {
+        let bytes = self.skipped & !LENT;
+        Claim(self.ptr.addr().get().wrapping_sub(bytes as usize))
     }
 
     /// Gives the memory back as the slice it came from.

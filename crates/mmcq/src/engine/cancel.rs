@@ -1,7 +1,7 @@
 //! Requests that nobody waits for any more, and their buffers.
 
 use super::slot::State;
-use super::{DmaBuf, Engine, Error, Kind, SlotId};
+use super::{Claim, DmaBuf, Engine, Error, Kind, SlotId};
 use crate::host::Host;
 use crate::plant::{self, Bug};
 use crate::sched::Policy;
@@ -38,16 +38,20 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
                     self.prepared = self.prepared.saturating_sub(1);
                     self.host.unmap(&slot.segment, direction);
                 }
+                self.wipe(id.index);
                 self.give_up(id.index)
             }
             State::Done => {
                 self.fresh &= !(1 << id.index);
                 self.told_nobody(id.index);
+                self.wipe(id.index);
                 self.give_up(id.index)
             }
             State::Queued | State::Active | State::Settling | State::Ended => {
                 slot.orphan = true;
-                slot.waker = None;
+                if slot.waker.is_some() {
+                    self.slots.leave_waker(id.index);
+                }
                 None
             }
             State::Free | State::Lost => None,
@@ -97,15 +101,26 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         }
     }
 
+    /// The client of a visit has gone: what it sent may be a secret (RPMB's key), and stays in no memory.
+    #[cold]
+    pub(super) fn wipe(&mut self, index: u8) {
+        let slot = self.slots.at_mut(index);
+        if P::RECOVERS && matches!(slot.kind, Kind::Visit(_)) {
+            slot.buf.fill(0);
+        }
+    }
+
     pub(super) fn give_up(&mut self, index: u8) -> Option<DmaBuf> {
         let buf = core::mem::replace(&mut self.slots.at_mut(index).buf, DmaBuf::EMPTY);
         self.slots.release(index);
         Some(buf.unless_lent())
     }
 
-    /// A buffer whose request was cancelled while the controller had it.
-    pub fn reclaim(&mut self) -> Option<DmaBuf> {
-        let index = self.slots.with_state(State::Lost).next()?;
+    /// The buffer of this claim, if its request was cancelled while the controller had it, or abandoned, and has ended.
+    /// Each client gets its own.
+    pub fn reclaim(&mut self, claim: Claim) -> Option<DmaBuf> {
+        let own = |&index: &u8| self.slots.at(index).buf.claim() == claim;
+        let index = self.slots.with_state(State::Lost).find(own)?;
         self.give_up(index)
     }
 }

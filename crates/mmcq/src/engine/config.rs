@@ -194,7 +194,7 @@ pub struct Stats {
 }
 
 impl Stats {
-    pub(super) const ZERO: Self = Stats {
+    pub(crate) const ZERO: Self = Stats {
         requests: 0,
         transfers: 0,
         merged: 0,

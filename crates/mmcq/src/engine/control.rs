@@ -143,7 +143,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             return false;
         }
         if let Some(first) = self.segments.first_mut() {
-            *first = self.slots.at(index).segment;
+            *first = self.slots.at(index).segment.same();
             self.segment_count = 1;
         }
         true

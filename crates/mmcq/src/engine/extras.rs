@@ -199,10 +199,15 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         }
     }
 
-    /// A block of memory for the extension registers of SD cards; the one before comes back. Not while a
-    /// flush is in progress.
-    pub fn set_page(&mut self, page: DmaBuf) -> DmaBuf {
-        core::mem::replace(&mut self.memory.page, page)
+    /// A block of memory for the extension registers of SD cards; the one before comes back.
+    ///
+    /// # Errors
+    /// The controller is using the one before, for a flush: this one comes back, and may be tried again later.
+    pub fn set_page(&mut self, page: DmaBuf) -> Result<DmaBuf, DmaBuf> {
+        if self.memory.mapped.is_some() {
+            return Err(page);
+        }
+        Ok(core::mem::replace(&mut self.memory.page, page))
     }
 
     /// To the extras, if there are any; a request that needs them was not accepted without.
@@ -364,11 +369,11 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             }
             result => result.map_err(Error::Dma)?,
         }
-        self.memory.mapped = Some((segment, data.direction));
         if let Some(first) = self.segments.first_mut() {
-            *first = segment;
+            *first = segment.same();
             self.segment_count = 1;
         }
+        self.memory.mapped = Some((segment, data.direction));
         let limit_ns =
             self.target.map_or(DATA_NS, |t| t.read_timeout_ns.max(t.write_timeout_ns)).max(DATA_NS);
         self.order_ns = limit_ns;

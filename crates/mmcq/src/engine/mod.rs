@@ -35,7 +35,7 @@ mod upkeep;
 mod visit;
 
 pub use awaited::Span;
-pub use buffer::DmaBuf;
+pub use buffer::{Claim, DmaBuf};
 pub use config::{Abilities, Config, FlushBy, Stats, Target, Work};
 pub use erase::{Erase, Erasing, Irreversible};
 pub use recover::{Help, Rung, RungEvent};
@@ -43,7 +43,7 @@ pub use request::{BLOCK_BYTES, Completion, Error, Kind, Output, Request, SlotId}
 pub use stream::Close;
 pub use visit::Visit;
 
-use crate::host::{Direction, Host, Phase, Segment, Timing, Width};
+use crate::host::{Caps, Direction, Host, Phase, Segment, Timing, Width};
 use crate::plant::{self, Bug};
 use crate::sched::{Fifo, Policy};
 use area::Area;
@@ -201,7 +201,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             last: None,
             blocked: false,
             gathered: Gathered::NONE,
-            segments: [slot::Slot::NEW.segment; N],
+            segments: [const { Segment::NONE }; N],
             segment_count: 0,
             control: NONE,
             failure: None,
@@ -279,7 +279,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         slot.kind = request.kind;
         (slot.origin, slot.arrived_ns) = (request.origin, now_ns);
         (slot.rules, slot.urgent) = (Rules::of(request.durable), request.urgent);
-        slot.segment = Segment { ptr: request.buf.as_non_null(), len: request.buf.len_bytes(), bus: 0 };
+        slot.segment = request.buf.segment(u32::MAX);
         slot.buf = request.buf;
         (slot.solo, slot.redone, slot.prepared, slot.moved_blocks) = (request.durable, false, false, 0);
         slot.result = Ok(Output::default());
@@ -449,6 +449,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             return;
         }
         self.told_nobody(index);
+        self.wipe(index);
         let slot = self.slots.at_mut(index);
         if slot.buf.owned() && slot.buf.len_bytes() > 0 {
             slot.state = State::Lost;
@@ -484,22 +485,41 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         (slot.state != State::Free).then_some(SlotId { index, generation: slot.generation })
     }
 
-    /// Who to wake when this request is done; the engine itself wakes nobody.
-    pub fn set_waker(&mut self, id: SlotId, waker: &Waker) {
-        let slot = self.slots.at_mut(id.index);
-        if slot.generation != id.generation {
-            return;
+    /// What to wake when this request is done; the engine itself wakes nothing, and neither clones nor drops a
+    /// waker. The one that is not kept comes back: the one before, or this one if the request is over. A waker's
+    /// drop may run anything, so drop it outside of any lock.
+    #[must_use = "to be dropped outside of any lock"]
+    pub fn set_waker(&mut self, id: SlotId, waker: Waker) -> Option<Waker> {
+        if self.slots.at(id.index).generation != id.generation {
+            return Some(waker);
         }
-        match &slot.waker {
-            Some(known) if known.will_wake(waker) => {}
-            _ => slot.waker = Some(waker.clone()),
-        }
+        self.slots.swap_waker(id.index, Some(waker))
+    }
+
+    /// Is this request known to wake the same task as `waker` does?
+    pub fn will_wake(&self, id: SlotId, waker: &Waker) -> bool {
+        let slot = self.slots.at(id.index);
+        slot.generation == id.generation && slot.waker.as_ref().is_some_and(|known| known.will_wake(waker))
     }
 
     /// The waker of a slot that was reported as completed.
+    #[must_use = "to be woken or dropped outside of any lock"]
     pub fn take_waker(&mut self, index: usize) -> Option<Waker> {
         let index = u8::try_from(index).ok().filter(|&i| usize::from(i) < N)?;
-        self.slots.at_mut(index).waker.take()
+        self.slots.swap_waker(index, None)
+    }
+
+    /// The waker of a request that was cancelled, or taken without a report. There may be more.
+    #[must_use = "to be dropped outside of any lock"]
+    pub fn take_stale_waker(&mut self) -> Option<Waker> {
+        let index = self.slots.stale()?;
+        self.slots.swap_waker(index, None)
+    }
+
+    /// Is there a waker to be dropped outside of any lock?
+    #[inline(always)]
+    pub(crate) fn has_stale_waker(&self) -> bool {
+        self.slots.stale().is_some()
     }
 
     /// Tells the engine which card it talks to; `None` when there is none any more, or before it is brought up anew:
@@ -541,8 +561,17 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         &self.host
     }
 
-    /// The driver, for what is outside the queue's business (card detect, statistics of middleware). Starting phases here breaks the engine.
-    pub fn host_mut(&mut self) -> &mut H {
+    /// What the controller can do.
+    pub fn caps(&self) -> &Caps {
+        self.host.caps()
+    }
+
+    /// The driver, for settings of its own.
+    ///
+    /// # Safety
+    /// None of [`Host`]'s methods that take `&mut self` is called, and the driver is not replaced: both can end a phase behind the
+    /// engine's back, which would then give memory back that the controller still uses.
+    pub unsafe fn host_mut(&mut self) -> &mut H {
         &mut self.host
     }
 

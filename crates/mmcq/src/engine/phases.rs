@@ -242,13 +242,9 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
                 }
                 return;
             }
-            let slot = self.slots.at_mut(index);
+            let slot = self.slots.at(index);
             let skip = slot.moved_blocks.saturating_mul(BLOCK_BYTES);
-            let mut segment = slot.segment;
-            // SAFETY: `skip` bytes of the slot's own buffer have been moved already, so the result is inside or one past its end.
-            segment.ptr = unsafe { segment.ptr.add(skip as usize) };
-            segment.bus = segment.bus.wrapping_add(u64::from(skip));
-            segment.len = segment.len.saturating_sub(skip).min(left);
+            let segment = slot.segment.part(skip, left);
             left -= segment.len;
             if let Some(free) = self.segments.get_mut(place) {
                 *free = segment;

@@ -4,7 +4,7 @@
 
 use super::extras::{Place, refused};
 use super::{BLOCK_BYTES, Engine, Error};
-use crate::host::{Data, Direction, Host, Segment};
+use crate::host::{Data, Direction, Host};
 use crate::sched::Policy;
 use crate::spec::command::sd::{self, Extension};
 use crate::spec::response::R1;
@@ -36,7 +36,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         if given < BLOCK_BYTES {
             return Err(Error::Buffer { needed: BLOCK_BYTES, given });
         }
-        let segment = Segment { ptr: self.memory.page.as_non_null(), len: BLOCK_BYTES, bus: 0 };
+        let segment = self.memory.page.segment(BLOCK_BYTES);
         let data = Data { direction, block_size: BLOCK_BYTES as u16, blocks: 1 };
         self.data(place, command, data, segment, now_ns)
     }

@@ -5,7 +5,6 @@ use super::request::{Error, Kind, Output};
 use crate::host::{Direction, Segment};
 use crate::plant::{self, Bug};
 use crate::sched::{Origin, Waiting};
-use core::ptr::NonNull;
 use core::task::Waker;
 
 /// A slot's life: `Free -> Queued -> Active -> [Settling] -> Ended -> Done -> Free`; `Ended -> Lost -> Free` if nobody waits any more.
@@ -98,7 +97,7 @@ impl Slot {
         urgent: false,
         arrived_ns: 0,
         kind: Kind::Flush,
-        segment: Segment { ptr: NonNull::dangling(), len: 0, bus: 0 },
+        segment: Segment::NONE,
         buf: DmaBuf::EMPTY,
         result: Ok(Output {
             bytes: 0,
@@ -155,6 +154,8 @@ pub(super) struct Slots<const N: usize> {
     spans: [Span; N],
     /// One bit a free slot.
     free: u64,
+    /// One bit a slot whose waker has nothing left to wait for. It is dropped outside the lock.
+    stale: u64,
     /// One bit a queued read; a queued write; anything else that is queued.
     reads: u64,
     writes: u64,
@@ -194,6 +195,7 @@ impl<const N: usize> Slots<N> {
             slots: [const { Slot::NEW }; N],
             spans: [EMPTY; N],
             free: Self::ALL,
+            stale: 0,
             reads: 0,
             writes: 0,
             plain: 0,
@@ -252,7 +254,10 @@ impl<const N: usize> Slots<N> {
         let slot = self.at_mut(index);
         slot.state = State::Free;
         slot.orphan = false;
-        slot.waker = None;
+        if slot.waker.is_some() {
+            self.leave_waker(index);
+        }
+        let slot = self.at_mut(index);
         if !plant::is(Bug::SlotSameName) {
             slot.generation = slot.generation.wrapping_add(1);
         }
@@ -260,6 +265,25 @@ impl<const N: usize> Slots<N> {
             return;
         }
         self.free |= 1 << (index as usize % N);
+    }
+
+    /// Nothing is to be told to this slot's waker any more.
+    #[cold]
+    pub fn leave_waker(&mut self, index: u8) {
+        self.stale |= 1 << (index as usize % N);
+    }
+
+    /// Takes a slot's waker out, or puts one in. What comes back is the caller's to drop, outside of any lock.
+    #[inline]
+    pub fn swap_waker(&mut self, index: u8, waker: Option<Waker>) -> Option<Waker> {
+        self.stale &= !(1 << (index as usize % N));
+        core::mem::replace(&mut self.at_mut(index).waker, waker)
+    }
+
+    /// A slot whose waker has nothing left to wait for.
+    #[inline(always)]
+    pub fn stale(&self) -> Option<u8> {
+        if self.stale == 0 { None } else { Some(self.stale.trailing_zeros() as u8) }
     }
 
     /// The span of a queued read or write.

@@ -115,7 +115,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             cached && target.count && !self.host.caps().no_count && self.abilities.reliable(start, blocks);
         self.slots.at_mut(index).rules.set(Rules::FLUSH_AFTER, durable && cached && !reliable);
         let piece = most.min(self.limits().blocks);
-        let segment = if zero { self.slots.at(index).segment } else { self.rest_of(index) };
+        let segment = if zero { self.slots.at(index).segment.same() } else { self.rest_of(index) };
         let end = if durable && reliable { End::Reliable } else { End::Here };
         self.send_alone(index, (Direction::Write, lba, piece), segment, end, now_ns);
     }
@@ -123,14 +123,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     /// The memory of a request without what has been moved.
     fn rest_of(&self, index: u8) -> Segment {
         let slot = self.slots.at(index);
-        let mut segment = slot.segment;
-        let skip = slot.moved_blocks.saturating_mul(BLOCK_BYTES);
-        // SAFETY: `skip` bytes of the slot's own buffer have been moved already, so the result is inside or one
-        // past its end.
-        segment.ptr = unsafe { segment.ptr.add(skip as usize) };
-        segment.bus = segment.bus.wrapping_add(u64::from(skip));
-        segment.len = segment.len.saturating_sub(skip);
-        segment
+        slot.segment.part(slot.moved_blocks.saturating_mul(BLOCK_BYTES), u32::MAX)
     }
 
     /// Sends blocks of a request, with nobody beside it.

@@ -196,7 +196,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             return None;
         }
         let index = self.slots.next_free()?;
-        let mut segment = Segment { ptr: request.buf.as_non_null(), len, bus: 0 };
+        let mut segment = request.buf.segment(len);
         self.host.map(&mut segment, direction).ok()?;
         self.slots.take_free();
         let slot = self.slots.at_mut(index);
@@ -207,7 +207,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         (slot.origin, slot.arrived_ns) = (request.origin, now_ns);
         (slot.rules, slot.urgent) = (Rules::NONE, false);
         (slot.solo, slot.redone, slot.prepared, slot.moved_blocks) = (false, false, true, 0);
-        slot.segment = segment;
+        slot.segment = segment.same();
         slot.buf = request.buf.take();
         slot.result = Ok(Output::default());
         let generation = slot.generation;
@@ -286,7 +286,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         {
             return false;
         }
-        let segment = slot.segment;
+        let segment = slot.segment.same();
         self.slots.pop(head, direction, lba, lba.wrapping_add(u64::from(blocks)));
         self.start_straight(head, direction, lba, blocks, segment, now_ns);
         true

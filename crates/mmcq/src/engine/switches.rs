@@ -59,9 +59,11 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         core::mem::take(&mut self.card_irq)
     }
 
-    /// Who to wake when a function asks for attention; the engine itself wakes nobody.
-    pub fn set_card_irq_waker(&mut self, waker: Option<&Waker>) {
-        self.card_irq_waker = waker.cloned();
+    /// What to wake when a function asks for attention; the engine itself wakes nothing. The one before comes back,
+    /// to be dropped outside of any lock.
+    #[must_use = "to be dropped outside of any lock"]
+    pub fn set_card_irq_waker(&mut self, waker: Option<Waker>) -> Option<Waker> {
+        core::mem::replace(&mut self.card_irq_waker, waker)
     }
 
     /// The waker of a card interrupt that was reported.

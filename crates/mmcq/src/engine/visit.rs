@@ -124,10 +124,8 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         let Some((direction, first, blocks, _)) = visit.transfer(self.memory.moves) else {
             return Err(Error::Unsupported);
         };
-        let whole = self.slots.at(self.control).segment.ptr;
-        // SAFETY: the buffer is at least as long as all transfers together, checked when the visit began.
-        let ptr = unsafe { whole.add(first as usize * BLOCK_BYTES as usize) };
-        let segment = Segment { ptr, len: u32::from(blocks) * BLOCK_BYTES, bus: 0 };
+        let whole = self.slots.at(self.control).buf.segment(u32::MAX);
+        let segment = Segment { bus: 0, ..whole.part(first * BLOCK_BYTES, u32::from(blocks) * BLOCK_BYTES) };
         let address = self.target.map_or(visit.lba, |target| target.address(visit.lba.into()));
         let command: Command = match direction {
             Direction::Read => command::read_multiple_block(address),

@@ -8,6 +8,7 @@
 //! [`Bounce::reserve_for`] sets pieces aside for the scratch memory of
 //! [`card::keep`](crate::card::keep), which no other buffer can take.
 
+use super::dma::at_a_line;
 use super::{Direction, Dma, DmaError};
 use core::cell::Cell;
 use core::ptr::NonNull;
@@ -46,7 +47,7 @@ pub struct Bounce<D: Dma, const PIECES: usize> {
 unsafe impl<D: Dma + Send, const PIECES: usize> Send for Bounce<D, PIECES> {}
 
 impl<D: Dma, const PIECES: usize> Bounce<D, PIECES> {
-    /// A pool in `memory`, which `dma` can map wherever a piece begins. A piece is the length of `memory` divided
+    /// A pool in `memory`, which `dma` can map wherever a piece begins: at a cache line, where it has some. A piece is the length of `memory` divided
     /// by `PIECES`, rounded down to a multiple of 512 bytes. A buffer takes as many neighbouring pieces as it
     /// needs.
     pub fn new(dma: D, memory: &'static mut [u8]) -> Self {
@@ -121,9 +122,12 @@ impl<D: Dma, const PIECES: usize> Bounce<D, PIECES> {
 // pool, which are taken until `unmap` and which `map`, `sync` and `unmap` copy.
 unsafe impl<D: Dma, const PIECES: usize> Dma for Bounce<D, PIECES> {
     fn map(&self, ptr: NonNull<u8>, len: usize, direction: Direction) -> Result<u64, DmaError> {
-        match self.dma.map(ptr, len, direction) {
-            Err(DmaError::Alignment | DmaError::Unreachable) => {}
-            done => return done,
+        let line = self.dma.line_bytes();
+        if [ptr.addr().get(), len].into_iter().all(|place| at_a_line(place, direction, line)) {
+            match self.dma.map(ptr, len, direction) {
+                Err(DmaError::Alignment | DmaError::Unreachable) => {}
+                done => return done,
+            }
         }
         if self.piece_bytes == 0 {
             return Err(DmaError::Exhausted);
@@ -135,10 +139,12 @@ unsafe impl<D: Dma, const PIECES: usize> Dma for Bounce<D, PIECES> {
             // since the pool's memory is its own.
             unsafe { place.copy_from_nonoverlapping(ptr, len) };
         }
-        let bus = self.dma.map(place, len, direction)?;
+        // Pieces are whole lines.
+        let whole = len.checked_next_multiple_of(line.max(1) as usize).unwrap_or(len);
+        let bus = self.dma.map(place, whole, direction)?;
         self.taken.set(self.taken.get() | bits);
         if let Some(used) = self.used.get(first) {
-            used.set(Used { bus, bytes: len });
+            used.set(Used { bus, bytes: whole });
         }
         Ok(bus)
     }

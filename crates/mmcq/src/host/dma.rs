@@ -15,11 +15,21 @@ pub enum DmaError {
     Exhausted,
 }
 
+/// May a mapping for this direction begin or end here, where lines have so many bytes?
+#[inline(always)]
+pub(crate) fn at_a_line(place: usize, direction: Direction, line_bytes: u32) -> bool {
+    direction == Direction::Write || place & (line_bytes as usize).wrapping_sub(1) == 0
+}
+
 /// Called around every transfer; never blocks.
 ///
 /// On a machine whose device and CPU see the same memory at the same address, `map` returns the pointer's value after a store barrier, and
-/// `unmap` is a load barrier. With caches, `map` cleans (and for reads invalidates), `unmap` invalidates. With an IOMMU or
-/// bounce memory, they map and copy.
+/// `unmap` is a load barrier. With caches, `map` cleans (and for reads invalidates), `unmap` of a read invalidates; it must not for a write.
+/// With an IOMMU or bounce memory, they map and copy.
+///
+/// An invalidated cache line takes with it what the CPU has written to the rest of the line. So a platform
+/// with such caches says how long a line is ([`line_bytes`](Dma::line_bytes)). Memory that is mapped for a read is
+/// then whole lines: `ptr` and `len` are multiples, and there is nothing of others that a mapping could touch.
 ///
 /// # Safety
 /// The bus address that `map` returns must lead the controller to exactly the `len` bytes at `ptr` (or a stand-in that is copied by
@@ -33,4 +43,17 @@ pub unsafe trait Dma {
 
     /// Makes later CPU writes inside an existing `Write` mapping visible to the controller (descriptor tables). `bus` and `ptr` point at the changed part.
     fn sync(&self, bus: u64, ptr: NonNull<u8>, len: usize);
+
+    /// Cuts the controller off from all memory for good: bus mastering off, say, or its IOMMU domain empty. Called
+    /// when no reset stops it. True: from now on it surely reads and writes nothing. The default cannot.
+    fn isolate(&self) -> bool {
+        false
+    }
+
+    /// The bytes that `unmap` of a read invalidates as one, a power of two; 1 where it touches the mapping alone.
+    /// Constant.
+    #[inline(always)]
+    fn line_bytes(&self) -> u32 {
+        1
+    }
 }

@@ -12,12 +12,14 @@ pub mod regs;
 pub mod rtsx;
 pub mod s3c_sdi;
 pub mod sdhci;
+mod segment;
 pub mod surroundings;
 
 use crate::spec::command::Command;
 use crate::spec::response::Response;
 pub use dma::{Dma, DmaError};
 pub use regs::Regs;
+pub use segment::Segment;
 
 /// Which way data goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,23 +29,6 @@ pub enum Direction {
     /// From memory to the card.
     Write,
 }
-
-/// One contiguous piece of memory that takes part in a transfer.
-///
-/// The memory behind `ptr` belongs to a slot of the engine from `submit` until the completion is taken; a driver may touch it
-/// only between [`Host::map`] and [`Host::unmap`].
-#[derive(Clone, Copy, Debug)]
-pub struct Segment {
-    /// Where the CPU sees it.
-    pub ptr: core::ptr::NonNull<u8>,
-    /// Length in bytes; a multiple of the block size, except for byte-wise transfers of one segment.
-    pub len: u32,
-    /// Where the controller sees it; set by [`Host::map`], 0 on hosts without DMA.
-    pub bus: u64,
-}
-
-// SAFETY: a segment is an address and a length; whoever dereferences it argues for itself.
-unsafe impl Send for Segment {}
 
 /// The data of a phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -112,7 +97,7 @@ pub enum Cause {
     Power,
     /// The response had error bits that the controller checked itself [SDHC 4.x response error].
     Response,
-    /// The controller reads as all ones: clock off, or gone.
+    /// The controller reads as all ones: it is off the bus, and reaches no memory.
     Gone,
     /// Anything else that the controller calls an error.
     Other,
@@ -320,6 +305,31 @@ pub struct Caps {
 }
 
 impl Caps {
+    /// Those of no controller.
+    pub const NONE: Caps = Caps {
+        auto_stop: false,
+        auto_count: false,
+        no_count: true,
+        continue_data: false,
+        beside: false,
+        busy: BusyDetect::Status,
+        max_busy_ns: 0,
+        max_segments: 0,
+        max_segment_bytes: 0,
+        max_block_bytes: 512,
+        max_blocks: 0,
+        max_bytes: 0,
+        align: 1,
+        dma_bits: 0,
+        defer_completion: false,
+        clock_hz: (0, 0),
+        width: Width::W1,
+        timings: 0,
+        signal18: false,
+        signal18_fixed: false,
+        fixed: false,
+    };
+
     /// A bit of [`Caps::timings`]: the host needs a tuned sampling point in SDR50 [SDHC 2.2.25]. Without it
     /// bring-up sends no CMD19 there.
     pub const SDR50_TUNED: u16 = 1 << 15;
@@ -342,7 +352,29 @@ impl Caps {
 }
 
 /// A controller's driver. No method blocks; none is called from two contexts at once.
-pub trait Host {
+///
+/// # Safety
+/// Safe code gets its memory back by what a driver says, so a driver promises:
+///
+/// 1. Driver and controller touch a segment's memory between [`map`](Host::map) and
+///    [`unmap`](Host::unmap) alone, and between these only while they *have* it.
+/// 2. They have it from the [`start`](Host::start) that returned `Ok` with it. They have let go when
+///    - [`ack`](Host::ack) or [`ack_plain`](Host::ack_plain) reports the phase's end as `Ok`, or
+///    - after any other end, or none, [`set_bus`](Host::set_bus) with [`BusOp::ResetLines`] or
+///      [`BusOp::ResetAll`] returns [`Step::Done`], or
+///    - the end is a fault with [`Cause::Gone`]: what is gone reaches no memory, or
+///    - [`isolate`](Host::isolate) returns true.
+///
+///    A phase that did not start, by an error of `start`, has nothing.
+/// 3. They only read the memory of a write, and write the memory of a read in its `len` bytes alone.
+/// 4. The controller is given only those addresses that `map` set and that have not been unmapped,
+///    and memory of the driver's own that outlives the driver, or that its `drop` takes back.
+///    This holds for any phase and any segments, also too few, and for any content of the registers.
+/// 5. The driver keeps no copy of a segment's address after it has let go.
+///
+/// A driver over another ([`faulty::Faulty`], say) keeps the promise where it hands the calls on in
+/// their order and changes no segment.
+pub unsafe trait Host {
     /// [`Caps::continue_data`] may be set. Where it is false, the engine's part that keeps transfers open is not even linked.
     const CONTINUES: bool = false;
 
@@ -417,6 +449,12 @@ pub trait Host {
 
     /// Begins or continues a bus operation: call with the same `op` until it is `Done` or `Failed`. `first` marks the beginning.
     fn set_bus(&mut self, op: BusOp, first: bool, now_ns: u64) -> Step;
+
+    /// Neither kind of reset has helped: cuts the controller off from all memory for good, by the platform's means
+    /// ([`Dma::isolate`]). True: surely nothing of a segment is touched any more. Without DMA that is so.
+    fn isolate(&mut self) -> bool {
+        self.caps().dma_bits == 0
+    }
 
     /// Is DAT0 held low by the card?
     fn dat0_busy(&self) -> bool;

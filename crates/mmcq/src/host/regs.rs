@@ -32,7 +32,9 @@ impl Mmio {
     ///
     /// # Safety
     /// `base` is aligned to 4 and maps the whole register block (SDHCI: 256 bytes) as device memory for as long
-    /// as the value lives, and nobody else drives the controller.
+    /// as the value lives, and nothing else drives the controller. The value goes to a driver, bare or in a
+    /// [`Regs`] that hands each access on: a controller goes where its registers send it, so code that writes
+    /// them itself takes over all that [`Host`](super::Host) asks of a driver.
     pub const unsafe fn new(base: core::ptr::NonNull<u8>) -> Self {
         Mmio { base }
     }

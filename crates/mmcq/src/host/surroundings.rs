@@ -227,7 +227,9 @@ impl<H: Host, S: Surroundings> Surrounded<H, S> {
     }
 }
 
-impl<H: Host, S: Surroundings> Host for Surrounded<H, S> {
+// SAFETY: calls go to the driver inside, in their order and with the segments as they are. An operation of the bus is
+// `Done` no earlier than the driver's own part of it.
+unsafe impl<H: Host, S: Surroundings> Host for Surrounded<H, S> {
     const CONTINUES: bool = H::CONTINUES;
     const BESIDE: bool = H::BESIDE;
 
@@ -288,6 +290,10 @@ impl<H: Host, S: Surroundings> Host for Surrounded<H, S> {
     #[inline]
     fn interrupt_lost(&mut self) {
         self.host.interrupt_lost();
+    }
+
+    fn isolate(&mut self) -> bool {
+        self.host.isolate()
     }
 
     fn set_bus(&mut self, op: BusOp, first: bool, now_ns: u64) -> Step {

@@ -11,7 +11,7 @@ mod frame;
 
 use crate::card::Card;
 use crate::card::partition::{Area, Layout, layout};
-use crate::engine::{self, DmaBuf, Irreversible, Kind, Request, Visit};
+use crate::engine::{self, Claim, DmaBuf, Irreversible, Kind, Request, Visit};
 use crate::host::Host;
 use crate::sched::{Fifo, Policy};
 use crate::task::{Lock, Shared};
@@ -102,6 +102,7 @@ pub struct Rpmb<'a, L: Lock, H: Host, const N: usize, P: Policy = Fifo> {
     read_units: u16,
     /// Frames go through it; away while a request has it.
     buf: Option<DmaBuf>,
+    claim: Claim,
 }
 
 /// What one call needs at least: two frames out, one back.
@@ -123,9 +124,9 @@ impl<'a, L: Lock, H: Host, const N: usize, P: Policy> Rpmb<'a, L, H, N, P> {
         shared.with(|engine| engine.equip());
         match layout {
             Ok(mut layout) => {
-                let host = shared.with(|engine| engine.host().caps().blocks_in_one_piece());
+                let host = shared.with(|engine| engine.caps().blocks_in_one_piece());
                 layout.rpmb_write_units = layout.rpmb_write_units.min(host);
-                Ok(Rpmb { shared, layout, read_units: host, buf: Some(buf) })
+                Ok(Rpmb { shared, layout, read_units: host, claim: buf.claim(), buf: Some(buf) })
             }
             Err(error) => Err((error, buf)),
         }
@@ -337,7 +338,8 @@ impl<'a, L: Lock, H: Host, const N: usize, P: Policy> Rpmb<'a, L, H, N, P> {
     /// The buffer; if a call was dropped half-way, the one that the engine has kept for us.
     fn buf(&mut self) -> Result<DmaBuf, Error> {
         let least = (BUF_FRAMES * FRAME_BYTES) as u32;
-        let taken = self.buf.take().or_else(|| self.shared.with(|engine| engine.reclaim()));
+        let claim = self.claim;
+        let taken = self.buf.take().or_else(|| self.shared.with(|engine| engine.reclaim(claim)));
         taken.filter(|buf| buf.len_bytes() >= least).ok_or(Error::Card(engine::Error::Full))
     }
 

@@ -136,7 +136,7 @@ impl<'a, L: Lock, H: Host, const N: usize, P: Policy> Function<'a, L, H, N, P> {
     ///
     /// The largest is the smaller of the function's and the host's ([`Caps::max_block_bytes`]).
     pub async fn set_block_size(&mut self, bytes: u16) -> Result<(), Error> {
-        let host_bytes = self.shared.with(|engine| engine.host().caps().max_block_bytes);
+        let host_bytes = self.shared.with(|engine| engine.caps().max_block_bytes);
         let max_bytes = self.max_block_bytes.min(host_bytes);
         if bytes == 0 || bytes > max_bytes {
             return Err(Error::BlockSize { function: self.number, bytes, max_bytes });
@@ -211,7 +211,7 @@ impl<'a, L: Lock, H: Host, const N: usize, P: Policy> Function<'a, L, H, N, P> {
     pub fn split(&self) -> Split {
         let (block, max_block) = (self.block_bytes, self.max_block_bytes);
         let split = |caps: &Caps| Split::new(caps, &self.cccr, self.quirks, block, max_block);
-        self.shared.with(|engine| split(engine.host().caps()))
+        self.shared.with(|engine| split(engine.caps()))
     }
 
     fn bounds(&self, at: At, bytes: u32, given: u32) -> Result<(), Error> {

@@ -141,9 +141,10 @@ impl<L: Lock, H: Host, const N: usize, P: Policy> Future for Wait<'_, '_, L, H, 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         // Registered, then looked: the engine hands a waker back if it has something to report. That it has,
         // stays.
-        let reported = self.irq.shared.with(|engine| {
-            engine.set_card_irq_waker(Some(context.waker()));
-            engine.take_card_irq_waker()
+        let waker = Some(context.waker().clone());
+        let (reported, _before) = self.irq.shared.with(|engine| {
+            let before = engine.set_card_irq_waker(waker);
+            (engine.take_card_irq_waker(), before)
         });
         if reported.is_some() { Poll::Ready(()) } else { Poll::Pending }
     }
@@ -151,6 +152,7 @@ impl<L: Lock, H: Host, const N: usize, P: Policy> Future for Wait<'_, '_, L, H, 
 
 impl<L: Lock, H: Host, const N: usize, P: Policy> Drop for Wait<'_, '_, L, H, N, P> {
     fn drop(&mut self) {
-        self.irq.shared.with(|engine| engine.set_card_irq_waker(None));
+        // Dropped outside of the lock.
+        let _waker = self.irq.shared.with(|engine| engine.set_card_irq_waker(None));
     }
 }

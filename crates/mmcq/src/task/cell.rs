@@ -8,6 +8,8 @@ pub(super) use core::hint::spin_loop;
 #[cfg(all(test, loom))]
 pub(super) use loom::hint::spin_loop;
 
+use core::cell::Cell;
+
 /// Of all threads in a blocking call: the one that looked last, by its [mark](super::Idle), or 0 once a waker has been called since.
 #[cfg(not(all(test, loom)))]
 pub(super) static LAST: core::sync::atomic::AtomicUsize = core::sync::atomic::AtomicUsize::new(0);
@@ -16,30 +18,72 @@ loom::lazy_static! {
     pub(super) static ref LAST: loom::sync::atomic::AtomicUsize = loom::sync::atomic::AtomicUsize::new(0);
 }
 
-/// What a lock keeps to one context at a time.
+/// What a lock keeps to one context at a time, and this cell to one call of that context.
+///
+/// A lock shuts other contexts out; that nothing comes back in from inside a call, no lock can promise.
 #[derive(Debug)]
 pub(super) struct Locked<T> {
     value: core::cell::UnsafeCell<T>,
+    inside: Cell<Inside>,
     /// Made at the first access, because loom's cells cannot be made in a constant.
     #[cfg(all(test, loom))]
     watched: std::sync::OnceLock<loom::cell::UnsafeCell<()>>,
+}
+
+/// Is a call inside, and did another come from inside it?
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Inside {
+    Nothing,
+    Call,
+    /// A call, and it has turned away at least one that came from inside it.
+    Missed,
+}
+
+/// Leaves the cell, also by a panic.
+struct Leave<'a>(&'a Cell<Inside>);
+
+impl Drop for Leave<'_> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        self.0.set(Inside::Nothing);
+    }
 }
 
 impl<T> Locked<T> {
     pub const fn new(value: T) -> Self {
         Locked {
             value: core::cell::UnsafeCell::new(value),
+            inside: Cell::new(Inside::Nothing),
             #[cfg(all(test, loom))]
             watched: std::sync::OnceLock::new(),
         }
     }
 
+    /// Runs `f` with the value; with `None` where this is called from inside another call.
+    ///
     /// # Safety
-    /// The lock is held until this returns, and `f` does not come back here.
-    pub unsafe fn with<R>(&self, f: impl FnOnce(&mut T) -> R) -> R {
+    /// The lock is held until this returns: calls of different contexts do not overlap.
+    #[inline(always)]
+    pub unsafe fn enter<R>(&self, f: impl FnOnce(Option<&mut T>) -> R) -> R {
+        if self.inside.get() != Inside::Nothing {
+            self.inside.set(Inside::Missed);
+            return f(None);
+        }
+        self.inside.set(Inside::Call);
+        let _leave = Leave(&self.inside);
         #[cfg(all(test, loom))]
         let _access = self.watched.get_or_init(|| loom::cell::UnsafeCell::new(())).get_mut();
-        // SAFETY: the caller holds the lock, so this is the only reference.
-        f(unsafe { &mut *self.value.get() })
+        // SAFETY: other contexts are kept out by the lock, and calls of this one by `inside`, which stays set
+        // until the reference is gone. So this is the only reference.
+        f(Some(unsafe { &mut *self.value.get() }))
+    }
+
+    /// Has a call from inside this one been turned away?
+    ///
+    /// # Safety
+    /// The lock is held.
+    #[inline(always)]
+    pub unsafe fn has_missed(&self) -> bool {
+        self.inside.get() == Inside::Missed
     }
 }

@@ -99,8 +99,8 @@ impl<L: Lock, H: Host, const N: usize, P: Policy> Future for Spinning<'_, L, H, 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let (shared, advance) = (self.op.shared, self.advance);
         if matches!(self.op.at, At::Before(_)) {
-            // Without a waker: who spins need not be woken.
-            if let Err(refused) = self.op.submit() {
+            // Without a waker: a thread that spins need not be woken.
+            if let Err(refused) = self.op.submit(None) {
                 return Poll::Ready(refused);
             }
             if let At::In(id) = self.op.at

@@ -4,7 +4,7 @@ use crate::io_card::IoHost;
 use crate::lock::{self, Handler, Interrupted, What};
 use crate::one_thread::NOW_NS;
 use crate::support::TestHost;
-use mmcq::engine::{Config, DmaBuf};
+use mmcq::engine::{Claim, Config, DmaBuf};
 use mmcq::host::Host;
 use mmcq::task::{Shared, Timer};
 use std::cell::{Cell, RefCell};
@@ -63,6 +63,7 @@ pub struct Bench<H: Wired> {
     /// All memory that was handed out.
     memory: RefCell<Vec<Box<[u64]>>>,
     /// Where the buffers are that came back.
+    claims: RefCell<Vec<Claim>>,
     back: RefCell<Vec<NonNull<u8>>>,
 }
 
@@ -86,11 +87,11 @@ impl<H: Wired> Bench<H> {
         NOW_NS.set(0);
         ALARM.set(None);
         let stack = Shared::new(Interrupted::default(), TIMER, host, Config::DEFAULT);
-        Bench { stack, memory: RefCell::default(), back: RefCell::default() }
+        Bench { stack, memory: RefCell::default(), claims: RefCell::default(), back: RefCell::default() }
     }
 
     fn next_irq_ns(&self) -> Option<u64> {
-        lock::unseen(|| self.stack.with(|engine| engine.host().next_irq_ns()))
+        lock::unseen(|| self.stack.with(|engine| engine.host().and_then(|host| host.next_irq_ns())))
     }
 
     fn jump(&self, to_ns: Option<u64>) {
@@ -103,7 +104,14 @@ impl<H: Wired> Bench<H> {
         let at = NonNull::from(&mut *words).cast();
         self.memory.borrow_mut().push(words);
         // SAFETY: the words stay where they are as long as the bench, and nobody else uses them.
-        unsafe { DmaBuf::from_raw(at, bytes) }
+        let buf = unsafe { DmaBuf::from_raw(at, bytes) };
+        self.claims.borrow_mut().push(buf.claim());
+        buf
+    }
+
+    /// The next of its buffers that were lost.
+    pub fn reclaimed(&self) -> Option<DmaBuf> {
+        self.claims.borrow().iter().find_map(|&claim| self.stack.with(|engine| engine.reclaim(claim)))
     }
 
     /// A buffer has come back.
@@ -178,11 +186,11 @@ impl<H: Wired> Bench<H> {
             }
             assert!(self.idle(), "never at rest");
         }
-        while let Some(buf) = self.stack.with(|engine| engine.reclaim()) {
+        while let Some(buf) = self.reclaimed() {
             self.back(buf);
         }
         self.stack.with(|engine| {
-            assert_eq!((engine.slots_in_use(), engine.host().mapped()), (0, 0));
+            assert_eq!((engine.slots_in_use(), engine.host().map_or(0, |host| host.mapped())), (0, 0));
         });
         let mut given: Vec<NonNull<u8>> =
             self.memory.borrow_mut().iter_mut().map(|words| NonNull::from(&mut **words).cast()).collect();

@@ -138,7 +138,7 @@ fn strange(u: &mut Unstructured<'_>, events: &mut u64) -> Result<()> {
         }
         *events += 1;
         // Who gives up on buffers takes them back in time, or they make room for new requests.
-        while let Some(buf) = bench.stack.with(|engine| engine.reclaim()) {
+        while let Some(buf) = bench.reclaimed() {
             bench.back(buf);
         }
         let which = u.choose_index(tasks.len())?;

@@ -74,7 +74,9 @@ pub const fn plain(index: u8, arg: u32, resp: Resp) -> Phase {
 
 /// A piece of memory, not mapped yet.
 pub fn segment(bytes: &mut [u8]) -> Segment {
-    Segment { len: bytes.len() as u32, ptr: NonNull::from(bytes).cast(), bus: 0 }
+    let len = bytes.len() as u32;
+    // SAFETY: each test unmaps it before its memory goes, and gives it to the one driver.
+    unsafe { Segment::new(NonNull::from(bytes).cast(), len, 0) }
 }
 
 impl<'m, H: Host> Runner<'m, H> {

@@ -24,7 +24,7 @@ pub fn bench() -> Bench {
 /// Somebody would help.
 pub fn kept() -> Bench {
     let mut b = bench();
-    b.e.set_help_waker(Some(Waker::noop()));
+    let _ = b.e.set_help_waker(Some(Waker::noop().clone()));
     b
 }
 

@@ -309,13 +309,13 @@ impl World {
         }
         let bytes = u32::from(data.block_size) * data.blocks;
         assert!(!write || data.direction == Direction::Write);
-        assert_eq!(segments.iter().map(|s| s.len).sum::<u32>(), bytes);
+        assert_eq!(segments.iter().map(|s| s.len_bytes()).sum::<u32>(), bytes);
         let at = |i: u32| if fifo { addr } else { addr + i };
         assert!(at(bytes - 1) < 1 << 17, "beyond the last register");
         let fault = self.faults.get(&self.data_phases).copied();
         self.data_phases += 1;
         // SAFETY: the engine owns the memory and lends it until the transfer ends.
-        let memory = unsafe { std::slice::from_raw_parts_mut(segments[0].ptr.as_ptr(), bytes as usize) };
+        let memory = unsafe { std::slice::from_raw_parts_mut(segments[0].ptr().as_ptr(), bytes as usize) };
         for (i, byte) in (0..).zip(memory) {
             if write {
                 self.write(function, at(i), *byte, fifo);
@@ -331,7 +331,7 @@ impl World {
         let Command { index, arg, .. } = phase.command;
         let give = |bytes: &[u8]| {
             // SAFETY: as in `io`.
-            let memory = unsafe { std::slice::from_raw_parts_mut(segments[0].ptr.as_ptr(), bytes.len()) };
+            let memory = unsafe { std::slice::from_raw_parts_mut(segments[0].ptr().as_ptr(), bytes.len()) };
             memory.copy_from_slice(bytes);
         };
         match (index, app) {
@@ -347,7 +347,7 @@ impl World {
                 give(&status);
             }
             (17 | 18, _) => {
-                let bytes: u32 = segments.iter().map(|s| s.len).sum();
+                let bytes: u32 = segments.iter().map(|s| s.len_bytes()).sum();
                 let from = arg as usize * 512;
                 give(&medium[from..from + bytes as usize]);
             }
@@ -355,7 +355,8 @@ impl World {
                 let mut from = arg as usize * 512;
                 for s in segments {
                     // SAFETY: as in `io`.
-                    let memory = unsafe { std::slice::from_raw_parts(s.ptr.as_ptr(), s.len as usize) };
+                    let memory =
+                        unsafe { std::slice::from_raw_parts(s.ptr().as_ptr(), s.len_bytes() as usize) };
                     medium[from..from + memory.len()].copy_from_slice(memory);
                     from += memory.len();
                 }
@@ -426,16 +427,18 @@ pub struct IoHost {
     caps: Caps,
 }
 
-impl Host for IoHost {
+// SAFETY: memory is touched in `ack` alone, inside the segments of the phase that it ends.
+
+unsafe impl Host for IoHost {
     fn caps(&self) -> &Caps {
         &self.caps
     }
 
     fn map(&mut self, segment: &mut Segment, _: Direction) -> Result<(), DmaError> {
-        if !(segment.ptr.as_ptr() as usize).is_multiple_of(self.caps.align as usize) {
+        if !(segment.ptr().as_ptr() as usize).is_multiple_of(self.caps.align as usize) {
             return Err(DmaError::Alignment);
         }
-        segment.bus = segment.ptr.as_ptr() as u64;
+        segment.set_bus(segment.ptr().as_ptr() as u64);
         self.world.borrow_mut().mapped += 1;
         Ok(())
     }

@@ -5,7 +5,7 @@
 
 use crate::io_card::{IoHost, World};
 use crate::one_thread::{NOW_NS, OneThread, TIMER};
-use mmcq::engine::{Config, DmaBuf};
+use mmcq::engine::{Claim, Config, DmaBuf};
 use mmcq::task::{IrqTask, Shared};
 use std::cell::RefCell;
 use std::future::Future;
@@ -21,7 +21,7 @@ pub fn stack<const N: usize>(world: &Rc<RefCell<World>>) -> Stack<N> {
 
 /// Goes to the next moment at which something happens, and lets it. False: nothing ever will.
 pub fn step<const N: usize>(stack: &Stack<N>) -> bool {
-    let (running_ns, asks) = stack.with(|engine| engine.host().due());
+    let (running_ns, asks) = stack.with(|engine| engine.host().unwrap().due());
     let deadline_ns = stack.with(|engine| engine.next_deadline_ns());
     let irq_ns = if asks { Some(NOW_NS.get()) } else { running_ns };
     let Some(next_ns) = irq_ns.into_iter().chain(deadline_ns).min() else { return false };
@@ -63,11 +63,24 @@ pub fn settle<const N: usize>(stack: &Stack<N>) {
     panic!("never idle");
 }
 
+thread_local! {
+    /// Of every buffer that this test has made.
+    static CLAIMS: RefCell<Vec<Claim>> = const { RefCell::new(Vec::new()) };
+}
+
+/// The next of this test's buffers that were lost.
+pub fn reclaimed(mut reclaim: impl FnMut(Claim) -> Option<DmaBuf>) -> Option<DmaBuf> {
+    CLAIMS.with_borrow(|claims| claims.iter().find_map(|&claim| reclaim(claim)))
+}
+
 pub fn memory(bytes: usize) -> DmaBuf {
     // Eight bytes at a time, so that it is aligned.
     let words: &'static mut [u64] = Box::leak(vec![0u64; bytes.div_ceil(8)].into_boxed_slice());
     // SAFETY: any bytes are valid, and the memory lives for ever.
-    DmaBuf::from_static(unsafe { std::slice::from_raw_parts_mut(words.as_mut_ptr().cast(), bytes) })
+    let buf =
+        DmaBuf::from_static(unsafe { std::slice::from_raw_parts_mut(words.as_mut_ptr().cast(), bytes) });
+    CLAIMS.with_borrow_mut(|claims| claims.push(buf.claim()));
+    buf
 }
 
 /// Polls its task when woken: the tail of the interrupt.

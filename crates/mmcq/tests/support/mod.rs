@@ -4,6 +4,7 @@
 
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
+use mmcq::engine::{Claim, DmaBuf};
 use mmcq::host::{
     Auto, BusOp, BusyDetect, Caps, Cause, Data, Direction, DmaError, Done, Events, Fault, Host, Phase,
     Segment, Stage, StartError, Step, Timing, Width,
@@ -201,7 +202,9 @@ impl TestHost {
     }
 }
 
-impl Host for TestHost {
+// SAFETY: memory is touched in `ack` alone, inside the segments of the phase that it ends.
+
+unsafe impl Host for TestHost {
     const CONTINUES: bool = true;
 
     fn caps(&self) -> &Caps {
@@ -210,17 +213,17 @@ impl Host for TestHost {
 
     fn map(&mut self, segment: &mut Segment, _: Direction) -> Result<(), DmaError> {
         let mut world = self.world.borrow_mut();
-        if !(segment.ptr.as_ptr() as usize).is_multiple_of(4) {
+        if !(segment.ptr().as_ptr() as usize).is_multiple_of(4) {
             return Err(DmaError::Alignment);
         }
-        segment.bus = segment.ptr.as_ptr() as u64;
-        world.mapped.push((segment.bus as usize, segment.len));
+        segment.set_bus(segment.ptr().as_ptr() as u64);
+        world.mapped.push((segment.bus() as usize, segment.len_bytes()));
         Ok(())
     }
 
     fn unmap(&mut self, segment: &Segment, _: Direction) {
         let mut world = self.world.borrow_mut();
-        let at = world.mapped.iter().position(|&m| m == (segment.bus as usize, segment.len));
+        let at = world.mapped.iter().position(|&m| m == (segment.bus() as usize, segment.len_bytes()));
         world.mapped.remove(at.expect("unmapped what was never mapped"));
     }
 
@@ -236,13 +239,13 @@ impl Host for TestHost {
         }
         for s in segments {
             let inside = |&(at, len): &(usize, u32)| {
-                s.bus as usize >= at && s.bus as usize + s.len as usize <= at + len as usize
+                s.bus() as usize >= at && s.bus() as usize + s.len_bytes() as usize <= at + len as usize
             };
             assert!(world.mapped.iter().any(inside), "segment is not mapped");
         }
         let blocks = phase.data.map_or(0, |d| d.blocks);
         if let Some(data) = phase.data {
-            let bytes: u32 = segments.iter().map(|s| s.len).sum();
+            let bytes: u32 = segments.iter().map(|s| s.len_bytes()).sum();
             assert_eq!(bytes, data.blocks * u32::from(data.block_size), "segments do not make up the data");
             assert_eq!(world.still_busy, 0, "data command to a busy card");
         }
@@ -382,7 +385,7 @@ impl TestHost {
         {
             // SAFETY: the engine owns the memory and lends it until the transfer ends.
             register(data.direction, unsafe {
-                std::slice::from_raw_parts_mut(segment.ptr.as_ptr(), segment.len as usize)
+                std::slice::from_raw_parts_mut(segment.ptr().as_ptr(), segment.len_bytes() as usize)
             });
         }
         let response = Response::short(status);
@@ -410,20 +413,21 @@ impl TestHost {
                 if let (3, Some(rpmb)) = (area, rpmb) {
                     // SAFETY: as below.
                     rpmb(direction, unsafe {
-                        std::slice::from_raw_parts_mut(s.ptr.as_ptr(), s.len as usize)
+                        std::slice::from_raw_parts_mut(s.ptr().as_ptr(), s.len_bytes() as usize)
                     });
                     continue;
                 }
                 let medium =
                     if area == 0 { medium } else { areas.get_mut(&area).expect("no such partition") };
-                let memory = &mut medium[at..at + s.len as usize];
+                let memory = &mut medium[at..at + s.len_bytes() as usize];
                 // SAFETY: the engine owns the memory and lends it until the transfer ends.
-                let buffer = unsafe { std::slice::from_raw_parts_mut(s.ptr.as_ptr(), s.len as usize) };
+                let buffer =
+                    unsafe { std::slice::from_raw_parts_mut(s.ptr().as_ptr(), s.len_bytes() as usize) };
                 match direction {
                     Direction::Read => buffer.copy_from_slice(memory),
                     Direction::Write => memory.copy_from_slice(buffer),
                 }
-                at += s.len as usize;
+                at += s.len_bytes() as usize;
             }
             let counted = world.counted;
             world.counted = counted.saturating_sub(blocks);
@@ -443,7 +447,23 @@ impl TestHost {
     }
 }
 
+thread_local! {
+    /// Of every buffer that this test has made.
+    static CLAIMS: RefCell<Vec<Claim>> = const { RefCell::new(Vec::new()) };
+}
+
 /// A buffer that lives for ever.
-pub fn buffer(blocks: u32, fill: u8) -> mmcq::engine::DmaBuf {
-    mmcq::engine::DmaBuf::from_static(Box::leak(vec![fill; blocks as usize * 512].into_boxed_slice()))
+pub fn buffer(blocks: u32, fill: u8) -> DmaBuf {
+    claimed(DmaBuf::from_static(Box::leak(vec![fill; blocks as usize * 512].into_boxed_slice())))
+}
+
+/// A buffer that [`reclaimed`] is to find.
+pub fn claimed(buf: DmaBuf) -> DmaBuf {
+    CLAIMS.with_borrow_mut(|claims| claims.push(buf.claim()));
+    buf
+}
+
+/// The next of this test's buffers that were lost.
+pub fn reclaimed(mut reclaim: impl FnMut(Claim) -> Option<DmaBuf>) -> Option<DmaBuf> {
+    CLAIMS.with_borrow(|claims| claims.iter().find_map(|&claim| reclaim(claim)))
 }

@@ -1,6 +1,7 @@
 //! The device as the bus sees it.
 
 use std::io;
+use std::ops::Range;
 
 use super::super::cut::{self, AtStake, Kept};
 use super::super::link::{self, PowerUp};
@@ -240,6 +241,13 @@ impl Card for EmmcCard {
 
     fn peek(&mut self, at: u64, buffer: &mut [u8]) -> io::Result<()> {
         self.stores.user.read(at, buffer)
+    }
+
+    fn touched(&self, each: &mut dyn FnMut(u8, Range<u64>)) {
+        self.stores.touched(each);
+        if let Some(rpmb) = &self.rpmb {
+            rpmb.touched(&mut |sectors| each(Partition::Rpmb.number(), sectors));
+        }
     }
 
     fn set_faults(&mut self, faults: Faults) {

@@ -5,6 +5,10 @@
 
 use hmac::{Hmac, Mac};
 use sha2::Sha256;
+use std::collections::BTreeSet;
+use std::ops::Range;
+
+use super::super::medium::SECTOR_BYTES;
 
 const MAC: std::ops::Range<usize> = 196..228;
 const DATA: std::ops::Range<usize> = 228..484;
@@ -54,6 +58,8 @@ pub enum Attack {
 #[derive(Debug)]
 pub(super) struct Rpmb {
     data: Vec<u8>,
+    /// Sectors of 512 bytes that were written.
+    written: BTreeSet<u64>,
     key: Option<[u8; 32]>,
     counter: u32,
     /// Frames of the request that comes in.
@@ -73,6 +79,7 @@ impl Rpmb {
     pub(super) fn new(bytes: u64) -> Self {
         Rpmb {
             data: vec![0; bytes as usize],
+            written: BTreeSet::new(),
             key: None,
             counter: 0,
             incoming: Vec::new(),
@@ -187,8 +194,17 @@ impl Rpmb {
         for (to, frame) in self.data[from..to].chunks_mut(BLOCK).zip(frames) {
             to.copy_from_slice(&frame[DATA]);
         }
+        self.written.extend(from as u64 / SECTOR_BYTES..(to as u64).div_ceil(SECTOR_BYTES));
         self.counter += 1;
         0
+    }
+
+    /// Tells of the sectors that were written; all of them once there is a key.
+    pub(super) fn touched(&self, each: &mut dyn FnMut(Range<u64>)) {
+        match self.key {
+            Some(_) => each(0..self.data.len() as u64 / SECTOR_BYTES),
+            None => self.written.iter().for_each(|&sector| each(sector..sector + 1)),
+        }
     }
 
     /// CMD18: so many frames are asked for.

@@ -1,8 +1,9 @@
 //! The partitions of an eMMC, each with its own bytes.
 
 use super::super::cut::Media;
-use super::super::medium::{Fill, Medium, MediumError};
+use super::super::medium::{Medium, MediumError};
 use super::config::EmmcConfig;
+use std::ops::Range;
 
 /// A partition that PARTITION_CONFIG can select.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,15 +52,18 @@ pub(super) struct Stores {
 impl Stores {
     pub(super) fn new(config: &EmmcConfig, mut user: Medium) -> Result<Self, MediumError> {
         user.shorten(config.capacity_bytes);
+        let fill = user.fill();
+        let medium =
+            |bytes, partition: Partition| Medium::sparse(bytes, fill.of_partition(partition.number()));
         let mut boot = Vec::new();
         if config.boot_bytes > 0 {
-            boot.push(Medium::sparse(config.boot_bytes, Fill::Zeros)?);
-            boot.push(Medium::sparse(config.boot_bytes, Fill::Zeros)?);
+            boot.push(medium(config.boot_bytes, Partition::Boot(0))?);
+            boot.push(medium(config.boot_bytes, Partition::Boot(1))?);
         }
         let mut gp = [None, None, None, None];
-        for (place, bytes) in gp.iter_mut().zip(config.gp_bytes) {
+        for ((place, bytes), number) in gp.iter_mut().zip(config.gp_bytes).zip(0..) {
             if bytes > 0 {
-                *place = Some(Medium::sparse(bytes, Fill::Zeros)?);
+                *place = Some(medium(bytes, Partition::Gp(number))?);
             }
         }
         Ok(Stores { user, boot, gp })
@@ -80,6 +84,15 @@ impl Stores {
             Partition::Boot(number) => self.boot.get_mut(usize::from(number)),
             Partition::Gp(number) => self.gp.get_mut(usize::from(number))?.as_mut(),
             Partition::Rpmb => None,
+        }
+    }
+
+    /// Tells of all sectors that were ever written or erased.
+    pub(super) fn touched(&self, each: &mut dyn FnMut(u8, Range<u64>)) {
+        for partition in (0..8).map(Partition::from_number) {
+            if let Some(medium) = self.get(partition) {
+                medium.touched(&mut |sectors| each(partition.number(), sectors));
+            }
         }
     }
 

@@ -359,6 +359,12 @@ impl Card for IoCard {
         }
     }
 
+    fn touched(&self, each: &mut dyn FnMut(u8, std::ops::Range<u64>)) {
+        if let Some(memory) = &self.memory {
+            memory.touched(each);
+        }
+    }
+
     fn set_faults(&mut self, faults: Faults) {
         if let Some(memory) = &mut self.memory {
             memory.set_faults(faults.clone());

@@ -5,6 +5,7 @@ mod sparse;
 
 use std::collections::BTreeSet;
 use std::io;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use image::Image;
@@ -122,6 +123,22 @@ impl Medium {
         self.bytes = self.bytes.min(bytes);
     }
 
+    /// What it held before it was written; an image has none.
+    #[must_use]
+    pub(crate) fn fill(&self) -> Fill {
+        match &self.backing {
+            Backing::Sparse(sparse) => sparse.fill(),
+            Backing::Image(_) => Fill::Zeros,
+        }
+    }
+
+    /// Tells of all sectors that were ever written or erased, by whatever hand. Of an image nothing is told.
+    pub fn touched(&self, each: &mut dyn FnMut(Range<u64>)) {
+        if let Backing::Sparse(sparse) = &self.backing {
+            sparse.touched(each);
+        }
+    }
+
     /// Writes are refused.
     #[must_use]
     pub fn read_only(&self) -> bool {
@@ -223,6 +240,6 @@ impl Medium {
 }
 
 /// Numbers of the sectors that this range touches.
-fn sectors(at: u64, len: u64) -> std::ops::Range<u64> {
+fn sectors(at: u64, len: u64) -> Range<u64> {
     at / SECTOR_BYTES..at.saturating_add(len).div_ceil(SECTOR_BYTES)
 }

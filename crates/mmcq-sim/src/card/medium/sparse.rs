@@ -1,6 +1,7 @@
 //! Sparse memory: a directory of tables of 4 KiB pages.
 
-use super::Fill;
+use super::{Fill, SECTOR_BYTES};
+use std::ops::Range;
 
 const PAGE: usize = 4096;
 const PAGES: usize = 1024;
@@ -10,8 +11,20 @@ const TABLE_BYTES: u64 = (PAGE * PAGES) as u64;
 enum Page {
     Untouched,
     Erased(u8),
-    Data(Box<[u8; PAGE]>),
+    Data(Box<Written>),
 }
+
+/// A page that was written, at least in part.
+#[derive(Debug)]
+struct Written {
+    bytes: [u8; PAGE],
+    /// A bit for each sector that was written or erased.
+    touched: u8,
+}
+
+/// Sectors of a page: as many as `touched` has bits.
+const SECTORS: u64 = PAGE as u64 / SECTOR_BYTES;
+const _: () = assert!(SECTORS == u8::BITS as u64);
 
 #[derive(Debug)]
 enum Table {
@@ -23,6 +36,8 @@ enum Table {
 #[derive(Debug)]
 pub(super) struct Sparse {
     tables: Vec<Table>,
+    /// Numbers of the tables that are not untouched, in the order in which they came.
+    used: Vec<usize>,
     fill: Fill,
 }
 
@@ -31,7 +46,11 @@ impl Sparse {
         let count = usize::try_from(bytes.div_ceil(TABLE_BYTES)).unwrap_or(usize::MAX);
         let mut tables = Vec::new();
         tables.resize_with(count, || Table::Untouched);
-        Self { tables, fill }
+        Self { tables, used: Vec::new(), fill }
+    }
+
+    pub(super) fn fill(&self) -> Fill {
+        self.fill
     }
 
     #[inline]
@@ -47,7 +66,7 @@ impl Sparse {
                 Table::Pages(pages) => match &pages[page] {
                     Page::Untouched => self.generate(at + done as u64, part),
                     Page::Erased(value) => part.fill(*value),
-                    Page::Data(data) => part.copy_from_slice(&data[offset..offset + len]),
+                    Page::Data(data) => part.copy_from_slice(&data.bytes[offset..offset + len]),
                 },
             }
             done += len;
@@ -65,10 +84,13 @@ impl Sparse {
             let stored = match &mut self.pages(table)[page] {
                 Page::Data(stored) => stored,
                 other => {
-                    let mut fresh = Box::new([0u8; PAGE]);
+                    let mut fresh = Box::new(Written { bytes: [0; PAGE], touched: 0 });
                     match *other {
-                        Page::Erased(value) => fresh.fill(value),
-                        _ => fill.generate(page_at, &mut fresh[..]),
+                        Page::Erased(value) => {
+                            fresh.bytes.fill(value);
+                            fresh.touched = u8::MAX;
+                        }
+                        _ => fill.generate(page_at, &mut fresh.bytes),
                     }
                     *other = Page::Data(fresh);
                     match other {
@@ -77,7 +99,8 @@ impl Sparse {
                     }
                 }
             };
-            stored[offset..offset + len].copy_from_slice(&data[done..done + len]);
+            stored.bytes[offset..offset + len].copy_from_slice(&data[done..done + len]);
+            stored.touched |= bits(offset, len);
             done += len;
         }
     }
@@ -89,6 +112,7 @@ impl Sparse {
             let (table, page, offset) = place(at);
             let left = end - at;
             if at.is_multiple_of(TABLE_BYTES) && left >= TABLE_BYTES {
+                self.use_table(table);
                 self.tables[table] = Table::Erased(value);
                 at += TABLE_BYTES;
             } else if offset == 0 && left >= PAGE as u64 {
@@ -102,7 +126,38 @@ impl Sparse {
         }
     }
 
+    /// Tells of all sectors that were ever written or erased.
+    pub(super) fn touched(&self, each: &mut dyn FnMut(Range<u64>)) {
+        for &table in &self.used {
+            let first = table as u64 * PAGES as u64 * SECTORS;
+            match &self.tables[table] {
+                Table::Untouched => {}
+                Table::Erased(_) => each(first..first + PAGES as u64 * SECTORS),
+                Table::Pages(pages) => {
+                    for (page, first) in pages.iter().zip((first..).step_by(SECTORS as usize)) {
+                        match page {
+                            Page::Untouched => {}
+                            Page::Erased(_) => each(first..first + SECTORS),
+                            Page::Data(data) => {
+                                let sectors = (first..first + SECTORS).enumerate();
+                                let touched = sectors.filter(|(bit, _)| data.touched >> bit & 1 == 1);
+                                touched.for_each(|(_, sector)| each(sector..sector + 1));
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    fn use_table(&mut self, table: usize) {
+        if matches!(self.tables[table], Table::Untouched) {
+            self.used.push(table);
+        }
+    }
+
     fn pages(&mut self, table: usize) -> &mut [Page] {
+        self.use_table(table);
         let entry = &mut self.tables[table];
         if !matches!(entry, Table::Pages(_)) {
             let was = match *entry {
@@ -124,6 +179,16 @@ impl Sparse {
 }
 
 impl Fill {
+    /// The fill of another partition of the same card: zeros, or other bytes than the user area's. Sector `n` of partition `p` holds what this fill has at
+    /// sector `p << 44 | n`.
+    #[must_use]
+    pub fn of_partition(self, partition: u8) -> Fill {
+        match self {
+            Fill::Zeros => Fill::Zeros,
+            Fill::Pattern(seed) => Fill::Pattern(seed ^ u64::from(partition) << (44 + 9 - 3)),
+        }
+    }
+
     /// The bytes at this address if nothing was written there.
     pub fn generate(&self, at: u64, buffer: &mut [u8]) {
         let Fill::Pattern(seed) = *self else {
@@ -157,6 +222,14 @@ fn word(seed: u64, index: u64) -> u64 {
     (mixed ^ (mixed >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9)
 }
 
+/// Bits of the sectors of a page in which these bytes are.
+fn bits(offset: usize, len: usize) -> u8 {
+    let (first, end) = (offset as u64 / SECTOR_BYTES, (offset + len) as u64);
+    let count = end.div_ceil(SECTOR_BYTES) - first;
+    let ones = if count >= SECTORS { u8::MAX } else { (1 << count) - 1 };
+    ones << first
+}
+
 fn place(at: u64) -> (usize, usize, usize) {
     let table = (at / TABLE_BYTES) as usize;
     let page = (at / PAGE as u64) as usize % PAGES;
@@ -175,6 +248,7 @@ mod tests {
             let mut sparse = Sparse::new(bytes, fill);
             let mut flat = vec![0u8; bytes as usize];
             fill.generate(0, &mut flat);
+            let mut touched = vec![false; (bytes / SECTOR_BYTES) as usize];
             for _ in 0..u.int_in_range(1..=6)? {
                 let at = u.int_in_range(0..=bytes - 1)?;
                 let most = if u.ratio(1, 4)? { bytes } else { 9000 };
@@ -186,6 +260,10 @@ mod tests {
                 } else {
                     sparse.write(at, &vec![value; len as usize]);
                 }
+                let end = range.end.div_ceil(SECTOR_BYTES as usize);
+                if len > 0 {
+                    touched[range.start / SECTOR_BYTES as usize..end].fill(true);
+                }
                 flat[range].fill(value);
             }
             let at = u.int_in_range(0..=bytes - 1)?;
@@ -195,6 +273,9 @@ mod tests {
             let mut all = vec![0u8; bytes as usize];
             sparse.read(0, &mut all);
             assert!(all == flat);
+            let mut seen = vec![false; touched.len()];
+            sparse.touched(&mut |range| seen[range.start as usize..range.end as usize].fill(true));
+            assert!(seen == touched);
             Ok(())
         })
         .budget_ms(1500);
@@ -210,5 +291,10 @@ mod tests {
             assert_eq!(part[..], whole[start..start + 37]);
         }
         assert_ne!(whole[..8], whole[8..16]);
+        let mut other = [0u8; 512];
+        Fill::Pattern(3).of_partition(2).generate(1 << 20, &mut other);
+        assert_ne!(whole, other);
+        Fill::Pattern(3).generate((2 << 44 | 1 << 11) * 512, &mut whole);
+        assert_eq!(whole, other);
     }
 }

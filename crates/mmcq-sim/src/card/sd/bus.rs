@@ -1,6 +1,7 @@
 //! The card as the bus sees it.
 
 use std::io;
+use std::ops::Range;
 
 use super::super::cut::{self, AtStake, Kept};
 use super::super::link::{self, PowerUp};
@@ -247,6 +248,10 @@ impl Card for SdCard {
 
     fn peek(&mut self, at: u64, buffer: &mut [u8]) -> io::Result<()> {
         self.medium.read(at, buffer)
+    }
+
+    fn touched(&self, each: &mut dyn FnMut(u8, Range<u64>)) {
+        self.medium.touched(&mut |sectors| each(0, sectors));
     }
 
     fn set_faults(&mut self, faults: Faults) {

@@ -154,22 +154,24 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         free
     }
 
-    /// Who to wake when help is needed; the engine itself wakes nobody. As long as somebody is named here (and after [`take_help`](Self::take_help)) the engine waits for
-    /// help, and keeps one slot free for urgent requests; `None`: nobody helps any more.
-    pub fn set_help_waker(&mut self, waker: Option<&Waker>) {
+    /// What to wake when help is needed; the engine itself wakes nothing. As long as a waker is named here (and after [`take_help`](Self::take_help)) the engine waits for
+    /// help, and keeps one slot free for urgent requests; `None`: there is no keeper any more. The waker that is not kept comes back, to be dropped
+    /// outside of any lock.
+    #[must_use = "to be dropped outside of any lock"]
+    pub fn set_help_waker(&mut self, waker: Option<Waker>) -> Option<Waker> {
         if !P::RECOVERS {
-            return;
+            return waker;
         }
         self.helping.keeper = waker.is_some();
         if waker.is_none() && matches!(self.helping.asked, Some(Help::Dismissed | Help::Rest)) {
             self.helping.forget();
             self.restop();
         }
-        self.helping.waker = waker.cloned();
         if waker.is_some() {
             self.close_straight();
             self.room = self.config.admitted.min((N as u8).saturating_sub(1).max(1));
         }
+        core::mem::replace(&mut self.helping.waker, waker)
     }
 
     /// The waker of help that is needed.
@@ -213,6 +215,10 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             Err(Error::Changed) => {
                 self.set_target(None);
                 self.fail_queued(Error::Changed);
+            }
+            Err(Error::Locked) => {
+                self.set_target(None);
+                self.fail_queued(Error::Locked);
             }
             Err(Error::Removed | Error::NoCard) => {
                 self.set_target(None);

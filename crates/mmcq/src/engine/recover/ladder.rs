@@ -37,7 +37,7 @@ const WRITES_FAILED_MAX: u8 = 3;
 impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     /// CMD13 has found the card in `tran`.
     pub(super) fn card_is_back(&mut self, now_ns: u64) {
-        if matches!(self.failure, Some(Error::Removed)) {
+        if matches!(self.failure, Some(Error::Removed | Error::Locked)) {
             return self.answer(now_ns);
         }
         self.settle_pass();

@@ -262,6 +262,10 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         if step != Recovery::Status {
             return self.ask_state(now_ns);
         }
+        if status.0 & R1::CARD_IS_LOCKED != 0 && P::RECOVERS {
+            // It did not hear the command, and will not hear it better the next time.
+            self.failure = Some(Error::Locked);
+        }
         match status.current_state() {
             CardState::Tran if status.ready_for_data() => self.card_is_back(now_ns),
             // CMD12 in `tran` gets no answer, so it is sent only where something is open.

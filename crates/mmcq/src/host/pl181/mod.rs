@@ -71,8 +71,12 @@ impl<R: Regs> Pl181<R> {
         })
     }
 
-    /// The registers, for whoever looks on; what the driver owns must not be written.
-    pub fn regs(&self) -> &R {
+    /// The registers, for code that looks on (vendor registers, models).
+    ///
+    /// # Safety
+    /// Nothing that the driver owns is written, nor read where reading changes it: a controller goes where
+    /// its registers send it.
+    pub unsafe fn regs(&self) -> &R {
         &self.regs
     }
 
@@ -97,7 +101,9 @@ impl<R: Regs> Pl181<R> {
     }
 }
 
-impl<R: Regs> Host for Pl181<R> {
+// SAFETY: there is no DMA. The CPU moves what `Cursor` finds inside the segments, in `ack`, while the phase
+// is active.
+unsafe impl<R: Regs> Host for Pl181<R> {
     fn caps(&self) -> &Caps {
         &self.caps
     }

@@ -110,6 +110,9 @@ pub enum SetupError {
         /// Its device.
         device: u16,
     },
+    /// The platform invalidates cache lines of so many bytes. The chip moves registers of 8 bytes by DMA, which would
+    /// take the rest of a line along.
+    CacheLines(u32),
     /// The list's memory cannot be mapped, or lies where the chip cannot reach (32 bits).
     List(DmaError),
     /// The same of the table's.
@@ -124,6 +127,12 @@ impl fmt::Display for SetupError {
                 f,
                 "rtsx: PCI {vendor:04x}:{device:04x}, expected 10ec:5209, 5227, 522a, 5229, 5249, 524a or 525a"
             ),
+            SetupError::CacheLines(bytes) => {
+                write!(
+                    f,
+                    "rtsx: the platform invalidates cache lines of {bytes} bytes, expected coherent memory"
+                )
+            }
             SetupError::List(why) => write!(f, "rtsx: list of operations cannot be used for DMA: {why:?}"),
             SetupError::Table(why) => {
                 write!(f, "rtsx: scatter/gather table cannot be used for DMA: {why:?}")

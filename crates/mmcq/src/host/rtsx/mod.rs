@@ -94,6 +94,9 @@ impl<R: Regs, D: Dma> Rtsx<R, D> {
         if regs.read32(BIPR) == u32::MAX {
             return Err(SetupError::Gone);
         }
+        if dma.line_bytes() > 1 {
+            return Err(SetupError::CacheLines(dma.line_bytes()));
+        }
         let list = NonNull::from(&mut buffers.operations).cast();
         let table = NonNull::from(&mut buffers.table).cast();
         let list_bus = map_low(&dma, list, Buffers::LIST_BYTES).map_err(SetupError::List)?;
@@ -120,8 +123,12 @@ impl<R: Regs, D: Dma> Rtsx<R, D> {
         })
     }
 
-    /// The registers, for whoever looks on (models); what the driver owns must not be written.
-    pub fn regs(&self) -> &R {
+    /// The registers, for code that looks on (vendor registers, models).
+    ///
+    /// # Safety
+    /// Nothing that the driver owns is written, nor read where reading changes it: a controller goes where
+    /// its registers send it.
+    pub unsafe fn regs(&self) -> &R {
         &self.port.regs
     }
 
@@ -194,7 +201,10 @@ fn caps(config: &Config) -> Caps {
     }
 }
 
-impl<R: Regs, D: Dma> Host for Rtsx<R, D> {
+// SAFETY: the table is built from the segments alone, for no more bytes than these have, or the phase is
+// refused; the CPU touches none of them. The end is reported after the chip's own "DMA done", and a reset is
+// `Done` when DMA has stopped. List and table are `'static`, and written only when no phase is active.
+unsafe impl<R: Regs, D: Dma> Host for Rtsx<R, D> {
     const CONTINUES: bool = true;
 
     fn caps(&self) -> &Caps {
@@ -203,9 +213,6 @@ impl<R: Regs, D: Dma> Host for Rtsx<R, D> {
 
     fn map(&mut self, segment: &mut Segment, direction: Direction) -> Result<(), DmaError> {
         segment.bus = 0;
-        if !segment.ptr.addr().get().is_multiple_of(4) {
-            return Err(DmaError::Alignment);
-        }
         let bus = self.dma.map(segment.ptr, segment.len as usize, direction)?;
         let wrong = match bus.checked_add(segment.len.into()) {
             Some(end) if end <= 1 << 32 && bus.is_multiple_of(4) => {
@@ -229,6 +236,10 @@ impl<R: Regs, D: Dma> Host for Rtsx<R, D> {
 
     fn ack(&mut self, _segments: &[Segment]) -> Events {
         self.take_events()
+    }
+
+    fn isolate(&mut self) -> bool {
+        self.caps.dma_bits == 0 || self.dma.isolate()
     }
 
     fn set_bus(&mut self, op: BusOp, first: bool, now_ns: u64) -> Step {

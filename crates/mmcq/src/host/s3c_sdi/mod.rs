@@ -56,6 +56,7 @@ pub mod regs;
 #[cfg(test)]
 mod tests;
 
+use crate::host::dma::at_a_line;
 use crate::host::{
     BusOp, BusyDetect, Caps, Direction, Dma, DmaError, Events, Host, Phase, Regs, Segment, StartError, Step,
     Timing, Width,
@@ -129,13 +130,18 @@ impl<R: Regs, D: Dma> S3cSdi<R, D> {
         })
     }
 
-    /// The registers, for whoever looks on; what the driver owns must not be written.
-    pub fn regs(&self) -> &R {
+    /// The registers, for code that looks on (vendor registers, models).
+    ///
+    /// # Safety
+    /// Nothing that the driver owns is written, nor read where reading changes it: a controller goes where
+    /// its registers send it.
+    pub unsafe fn regs(&self) -> &R {
         &self.regs
     }
 
     /// Does DMA move a buffer like this?
-    fn by_dma(&self, segment: &Segment) -> bool {
+    fn by_dma(&self, segment: &Segment, direction: Direction) -> bool {
+        let line = self.dma.line_bytes();
         match self.config.dma {
             DmaUse::Never => false,
             DmaUse::From(bytes) => {
@@ -143,6 +149,8 @@ impl<R: Regs, D: Dma> S3cSdi<R, D> {
                     && segment.len.is_multiple_of(4)
                     && segment.ptr.addr().get().is_multiple_of(4)
                     && segment.len != 0
+                    && at_a_line(segment.ptr.addr().get(), direction, line)
+                    && at_a_line(segment.len as usize, direction, line)
             }
         }
     }
@@ -188,14 +196,17 @@ fn caps(config: &Config, slowest_hz: u32, fastest_hz: u32) -> Caps {
     }
 }
 
-impl<R: Regs, D: Dma> Host for S3cSdi<R, D> {
+// SAFETY: DMA gets the one mapped segment, for no more bytes than it has; the CPU moves what `Cursor` finds
+// inside segments that are not mapped for DMA. The end is reported after the controller's, and a reset stops
+// the platform's DMA.
+unsafe impl<R: Regs, D: Dma> Host for S3cSdi<R, D> {
     fn caps(&self) -> &Caps {
         &self.caps
     }
 
     fn map(&mut self, segment: &mut Segment, direction: Direction) -> Result<(), DmaError> {
         segment.bus = 0;
-        if !self.by_dma(segment) {
+        if !self.by_dma(segment, direction) {
             return Ok(());
         }
         let len = segment.len as usize;
@@ -221,6 +232,10 @@ impl<R: Regs, D: Dma> Host for S3cSdi<R, D> {
 
     fn ack(&mut self, segments: &[Segment]) -> Events {
         self.take_events(segments)
+    }
+
+    fn isolate(&mut self) -> bool {
+        self.caps.dma_bits == 0 || self.dma.isolate()
     }
 
     fn set_bus(&mut self, op: BusOp, first: bool, now_ns: u64) -> Step {

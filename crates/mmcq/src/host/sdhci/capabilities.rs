@@ -44,13 +44,20 @@ pub(super) struct Model {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ByCpu {
     Never,
-    OddLengths,
+    /// Those whose length is no multiple of this power of two.
+    OddLengths(u32),
     Always,
 }
 
 impl Model {
     /// `caps` is 044h:040h.
-    pub(super) fn new(version: u8, caps: u64, config: &Config, slots: usize) -> Result<Self, InitError> {
+    pub(super) fn new(
+        version: u8,
+        caps: u64,
+        config: &Config,
+        slots: usize,
+        line_bytes: u32,
+    ) -> Result<Self, InitError> {
         let (low, high) = (caps as u32, (caps >> 32) as u32);
         let quirks = config.quirks;
         let v4 = version >= VERSION_4_00 && !quirks.has(Quirks::NO_V4_MODE);
@@ -112,7 +119,9 @@ impl Model {
             retune_count: (high >> 8) as u8 & 0xf,
             by_cpu: match mode {
                 TransferMode::Pio => ByCpu::Always,
-                _ if quirks.has(Quirks::DMA_SIZE_32BIT) => ByCpu::OddLengths,
+                // Registers and short packets end inside of a cache line: DMA would take the rest of it along.
+                _ if line_bytes > 1 => ByCpu::OddLengths(line_bytes.max(4)),
+                _ if quirks.has(Quirks::DMA_SIZE_32BIT) => ByCpu::OddLengths(4),
                 _ => ByCpu::Never,
             },
         })
@@ -167,7 +176,11 @@ impl Model {
             max_block_bytes: self.max_block_bytes,
             max_blocks: MAX_BLOCKS,
             max_bytes,
-            align: if self.mode == TransferMode::Pio { 1 } else { 4 },
+            align: match self.by_cpu {
+                ByCpu::Always => 1,
+                ByCpu::OddLengths(bytes) => bytes,
+                ByCpu::Never => 4,
+            },
             dma_bits: match self.mode {
                 TransferMode::Pio => 0,
                 _ if self.wide => 64,
@@ -222,7 +235,7 @@ mod tests {
     fn a_tuning_lasts_as_long_as_the_timer_count_says() {
         let model = |version, count: u64| {
             let caps = 200 << 8 | u64::from(CAP_3V3) | count << 40;
-            Model::new(version, caps, &Config::new(), 0).unwrap().retune_ns()
+            Model::new(version, caps, &Config::new(), 0, 1).unwrap().retune_ns()
         };
         let of = |count| model(VERSION_3_00, count);
         assert_eq!((of(1), of(2), of(6)), (1_000_000_000, 2_000_000_000, 32_000_000_000));

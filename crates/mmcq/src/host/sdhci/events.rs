@@ -137,7 +137,12 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
                     return None;
                 }
             }
-            Work::Sdma if status & INT_DMA != 0 && !transferred => {
+            // Where the data have ended it is not sent on: what comes next is other memory.
+            Work::Sdma
+                if status & INT_DMA != 0
+                    && !transferred
+                    && self.transfer.sdma_next < self.transfer.sdma_end =>
+            {
                 let back = if plant::is(Bug::SdmaBoundary) { BOUNDARY_BYTES } else { 0 };
                 self.set_sdma(self.transfer.sdma_next.wrapping_sub(back));
                 self.transfer.sdma_next = self.transfer.sdma_next.wrapping_add(BOUNDARY_BYTES);

@@ -21,6 +21,7 @@ mod table;
 #[cfg(test)]
 mod tests;
 
+use crate::host::dma::at_a_line;
 use crate::host::{
     BusOp, BusyDetect, Caps, Cause, Direction, Dma, DmaError, Events, Host, Phase, Plain, Regs, Segment,
     StartError, Step,
@@ -102,7 +103,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         let announced = config.capabilities.unwrap_or_else(|| {
             u64::from(port.read32(CAPABILITIES)) | u64::from(port.read32(CAPABILITIES_2)) << 32
         });
-        let model = Model::new(version as u8, announced, &config, DESCRIPTORS)?;
+        let line_bytes = dma.line_bytes();
+        let model = Model::new(version as u8, announced, &config, DESCRIPTORS, line_bytes)?;
         let caps = model.caps(announced, &config, DESCRIPTORS);
         let mut table_bus = 0;
         if model.mode == TransferMode::Adma2 {
@@ -139,9 +141,12 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         })
     }
 
-    /// The registers, for whoever looks on (vendor registers, models); what the driver owns must not be
-    /// written.
-    pub fn regs(&self) -> &R {
+    /// The registers, for code that looks on (vendor registers, models).
+    ///
+    /// # Safety
+    /// Nothing that the driver owns is written, nor read where reading changes it: a controller goes where
+    /// its registers send it.
+    pub unsafe fn regs(&self) -> &R {
         &self.port.regs
     }
 
@@ -154,7 +159,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
     fn by_pio(&self, len: u32) -> bool {
         match self.model.by_cpu {
             ByCpu::Never => false,
-            ByCpu::OddLengths => !len.is_multiple_of(4),
+            ByCpu::OddLengths(bytes) => len & bytes.wrapping_sub(1) != 0,
             ByCpu::Always => true,
         }
     }
@@ -181,7 +186,11 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
     }
 }
 
-impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Host for Sdhci<R, D, DESCRIPTORS> {
+// SAFETY: descriptors and SDMA addresses are made in `phase.rs` from the segments alone, for no more bytes than
+// these have, or the phase is refused; SDMA goes on only below the segment's end. The CPU moves what `Cursor`
+// finds inside the segments. `active` is taken when the end is reported, and a reset is `Done` when the
+// controller has cleared its bit [SDHC 2.2.20]. The table is `'static`, and written only when no phase is active.
+unsafe impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Host for Sdhci<R, D, DESCRIPTORS> {
     const BESIDE: bool = true;
 
     fn caps(&self) -> &Caps {
@@ -198,7 +207,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Host for Sdhci<R, D, DESCRIPTORS
         if self.by_pio(segment.len) {
             return Ok(());
         }
-        if !segment.ptr.addr().get().is_multiple_of(4) {
+        if !at_a_line(segment.ptr.addr().get(), direction, self.dma.line_bytes()) {
             return Err(DmaError::Alignment);
         }
         let bus = self.dma.map(segment.ptr, segment.len as usize, direction)?;
@@ -260,6 +269,10 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Host for Sdhci<R, D, DESCRIPTORS
 
     fn interrupt_lost(&mut self) {
         self.r1_with_tc = false;
+    }
+
+    fn isolate(&mut self) -> bool {
+        self.caps.dma_bits == 0 || self.dma.isolate()
     }
 
     fn set_bus(&mut self, op: BusOp, first: bool, now_ns: u64) -> Step {

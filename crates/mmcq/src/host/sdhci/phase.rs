@@ -101,6 +101,8 @@ impl Work {
 pub(super) struct Transfer {
     /// Where SDMA starts again after its next stop.
     pub(super) sdma_next: u64,
+    /// One past its last byte.
+    pub(super) sdma_end: u64,
     /// Blocks left to move through the buffer port.
     pub(super) blocks: u32,
     pub(super) block_bytes: u32,
@@ -328,6 +330,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
             (TransferMode::Adma2, _) => self.program_adma(segments, bytes),
             (TransferMode::Sdma, [segment]) if segment.len >= bytes => {
                 self.set_sdma(segment.bus);
+                self.transfer.sdma_end = segment.bus.wrapping_add(bytes.into());
                 self.transfer.sdma_next = (segment.bus | (BOUNDARY_BYTES - 1)).wrapping_add(1);
                 Ok(Work::Sdma)
             }

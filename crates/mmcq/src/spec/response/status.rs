@@ -156,7 +156,8 @@ impl R1 {
     pub const WP_ERASE_SKIP: u32 = 1 << 15;
     /// Status, SD: the command ran without the card's ECC.
     pub const CARD_ECC_DISABLED: u32 = 1 << 14;
-    /// An erase sequence was dropped because another command came in between.
+    /// An erase sequence was dropped because another command came in between. No error: nothing was erased, no data are lost, and CMD38 is answered with
+    /// [`ERASE_SEQ_ERROR`](Self::ERASE_SEQ_ERROR) then.
     pub const ERASE_RESET: u32 = 1 << 13;
     /// Status: the buffer is empty.
     pub const READY_FOR_DATA: u32 = 1 << 8;
@@ -190,7 +191,6 @@ impl R1 {
     /// - `CARD_ECC_FAILED`, `CC_ERROR`, `ERROR`: found by the read ahead, or by the programming behind;
     /// - `CID_CSD_OVERWRITE`: CMD26 and CMD27 compare after their data;
     /// - `WP_ERASE_SKIP`: known when the erase is over;
-    /// - `ERASE_RESET`: speaks of the CMD32 to CMD36 before;
     /// - `SWITCH_ERROR`: found in the busy after CMD6's response.
     pub const DEFERRED: u32 = Self::WP_VIOLATION
         | Self::LOCK_UNLOCK_FAILED
@@ -199,7 +199,6 @@ impl R1 {
         | Self::ERROR
         | Self::CID_CSD_OVERWRITE
         | Self::WP_ERASE_SKIP
-        | Self::ERASE_RESET
         | Self::SWITCH_ERROR;
 
     /// Every error bit. On SD mask [`SWITCH_ERROR`](Self::SWITCH_ERROR) out, on eMMC
@@ -378,9 +377,10 @@ mod tests {
         assert_eq!(R1::OWN & R1::PREVIOUS, 0);
         assert_eq!(R1::OWN & R1::DEFERRED, 0);
         assert_eq!(R1::PREVIOUS & R1::DEFERRED, 0);
-        // Every named bit is either an error or one of the five that only tell a state.
+        // Every named bit is either an error or one of the six that are none.
         let states = R1::CARD_IS_LOCKED
             | R1::CARD_ECC_DISABLED
+            | R1::ERASE_RESET
             | R1::READY_FOR_DATA
             | R1::EXCEPTION_EVENT
             | R1::APP_CMD;

@@ -121,6 +121,7 @@ fn loom_a_future_is_dropped_while_its_request_completes() {
         let rig = Rig::<2>::new(false);
         let irq = rig.interrupts(1);
         let (buf, at) = buffer();
+        let claim = buf.claim();
         let mut back = vec![];
         {
             let mut op = pin!(rig.stack.request(read(7, buf)));
@@ -130,10 +131,10 @@ fn loom_a_future_is_dropped_while_its_request_completes() {
         }
         irq.join().unwrap();
         assert_eq!(rig.moved(), 1);
-        back.extend(rig.stack.with(|engine| engine.reclaim()));
+        back.extend(rig.stack.with(|engine| engine.reclaim(claim)));
         let back: Vec<_> = back.iter().map(|buf| (buf.as_non_null(), buf.len_bytes())).collect();
         assert_eq!(back, [(at, 512)]);
-        assert!(rig.stack.with(|engine| engine.reclaim()).is_none(), "the buffer came back twice");
+        assert!(rig.stack.with(|engine| engine.reclaim(claim)).is_none(), "the buffer came back twice");
         rig.end();
     });
 }
@@ -145,6 +146,7 @@ fn loom_a_request_is_cancelled_while_it_completes() {
         let rig = Rig::<2>::new(false);
         let irq = rig.interrupts(1);
         let (first, second) = (buffer(), buffer());
+        let claims = [first.0.claim(), second.0.claim()];
         let ids = rig.stack.submit(read(7, first.0)).and_then(|id| {
             // This one waits behind the first.
             Ok((id, rig.stack.submit(read(100, second.0))?))
@@ -159,9 +161,8 @@ fn loom_a_request_is_cancelled_while_it_completes() {
         if rig.ended.load(Relaxed) < 2 && rig.stack.with(|engine| !engine.is_idle()) {
             rig.stack.on_irq();
         }
-        back.extend(
-            core::iter::from_fn(|| rig.stack.with(|engine| engine.reclaim())).map(|buf| buf.as_non_null()),
-        );
+        let lost = claims.iter().filter_map(|&claim| rig.stack.with(|engine| engine.reclaim(claim)));
+        back.extend(lost.map(|buf| buf.as_non_null()));
         back.sort();
         let mut expected = vec![first.1, second.1];
         expected.sort();
@@ -177,7 +178,8 @@ fn loom_a_card_interrupt_finds_its_waiter() {
         let (stack, line) = (rig.stack.clone(), rig.line.clone());
         let card = thread::spawn(move || {
             stack.with(|engine| {
-                engine.host_mut().asks = 2;
+                // SAFETY: a setting of the test.
+                unsafe { engine.host_mut() }.unwrap().asks = 2;
                 engine.unmask_card_irq();
             });
             for _ in 0..2 {
@@ -191,7 +193,8 @@ fn loom_a_card_interrupt_finds_its_waiter() {
             block_on(interrupt.wait());
             rig.stack.with(|engine| {
                 assert!(engine.take_card_irq(), "reported, and then not there");
-                engine.host_mut().asks -= 1;
+                // SAFETY: a setting of the test.
+                unsafe { engine.host_mut() }.unwrap().asks -= 1;
                 engine.unmask_card_irq();
             });
         }
@@ -208,7 +211,8 @@ fn loom_a_dropped_waiter_loses_no_card_interrupt() {
         let (stack, line) = (rig.stack.clone(), rig.line.clone());
         let card = thread::spawn(move || {
             stack.with(|engine| {
-                engine.host_mut().asks = 1;
+                // SAFETY: a setting of the test.
+                unsafe { engine.host_mut() }.unwrap().asks = 1;
                 engine.unmask_card_irq();
             });
             line.wait();
@@ -259,11 +263,12 @@ fn loom_lent_memory_is_ours_when_the_call_unwinds() {
         let bytes: NonNull<[u8]> = NonNull::from(memory.as_bytes());
         // SAFETY: the memory outlives what follows.
         let buf = unsafe { DmaBuf::lent(bytes.cast(), 512) };
+        let claim = buf.claim();
         let Ok(id) = rig.stack.submit(read(7, buf)) else { panic!("refused") };
         drop(Quiesce { shared: &rig.stack, id });
         rig.memory.with_mut(|_| ());
         irq.join().unwrap();
-        assert!(rig.stack.with(|engine| engine.reclaim()).is_none(), "lent memory was given away");
+        assert!(rig.stack.with(|engine| engine.reclaim(claim)).is_none(), "lent memory was given away");
         rig.end();
     });
 }

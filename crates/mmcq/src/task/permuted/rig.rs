@@ -175,7 +175,9 @@ pub(super) struct LoomHost {
 // SAFETY: loom watches the cell.
 unsafe impl Send for LoomHost {}
 
-impl Host for LoomHost {
+// SAFETY: memory is touched in `ack` alone, inside the segments of the phase that it ends.
+
+unsafe impl Host for LoomHost {
     fn caps(&self) -> &Caps {
         &self.caps
     }

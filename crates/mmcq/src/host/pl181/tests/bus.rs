@@ -4,21 +4,21 @@ use super::*;
 
 /// The writes of one operation, without those of a stop.
 fn writes_of(host: &mut Driver, op: BusOp) -> Vec<(u16, u32)> {
-    host.regs().take_log();
+    host.regs.take_log();
     assert_eq!(host.set_bus(op, true, 0), Step::Done, "{op:?}");
-    host.regs().writes().into_iter().filter(|&(at, _)| at == POWER || at == CLOCK).collect()
+    host.regs.writes().into_iter().filter(|&(at, _)| at == POWER || at == CLOCK).collect()
 }
 
 #[test]
 fn power_goes_up_before_it_is_on() {
     let config = Config { power: 0x5c, power_up_ns: 250_000, ..config() };
     let mut host = Pl181::new(Fake::new(0x0004_1181), config).unwrap();
-    assert_eq!(host.regs().writes(), []);
+    assert_eq!(host.regs.writes(), []);
     assert_eq!(host.set_bus(BusOp::PowerOn, true, 1_000), Step::Wait(251_000));
-    assert_eq!(host.regs().get(POWER), 0x5e);
+    assert_eq!(host.regs.get(POWER), 0x5e);
     assert_eq!(host.set_bus(BusOp::PowerOn, false, 250_999), Step::Wait(251_000));
     assert_eq!(host.set_bus(BusOp::PowerOn, false, 251_000), Step::Done);
-    assert_eq!((host.regs().get(POWER), host.regs().get(CLOCK)), (0x5f, 0));
+    assert_eq!((host.regs.get(POWER), host.regs.get(CLOCK)), (0x5f, 0));
     assert_eq!(writes_of(&mut host, BusOp::Clock(400_000)), [(CLOCK, 0x100 | 59)]);
     assert_eq!(writes_of(&mut host, BusOp::PowerOff), [(CLOCK, 0), (POWER, 0)]);
 }
@@ -48,9 +48,9 @@ fn a_register_rests_between_two_writes() {
         let config = Config::new(mclk * 1_000_000, pclk * 1_000_000);
         let mut host = Pl181::new(Fake::new(0x0004_1181), config).unwrap();
         host.set_bus(BusOp::Clock(400_000), true, 0);
-        host.regs().take_log();
+        host.regs.take_log();
         assert_eq!(host.set_bus(BusOp::Clock(1_000_000), true, 0), Step::Done);
-        let log = host.regs().take_log();
+        let log = host.regs.take_log();
         let rest = log.iter().filter(|&&access| access == Access::Read(MASK_0)).count();
         assert_eq!(rest, reads, "{mclk} {pclk}");
 
@@ -59,7 +59,7 @@ fn a_register_rests_between_two_writes() {
             answer(&host, 13, 0);
             host.ack(&[]).phase.unwrap().unwrap();
         }
-        let log = host.regs().take_log();
+        let log = host.regs.take_log();
         let off = log.iter().position(|&a| a == Access::Write(COMMAND, 0)).unwrap();
         let on = log.iter().skip(off).position(|&a| matches!(a, Access::Write(COMMAND, bits) if bits != 0));
         assert!(on.unwrap() > reads, "{mclk} {pclk}: {log:?}");
@@ -73,11 +73,11 @@ fn resets_stop_both_paths_and_keep_the_settings() {
     for op in [BusOp::ResetLines, BusOp::ResetAll] {
         let mut host = ready();
         host.start(&data(17, Direction::Read, 512, 1), &segments, 1).unwrap();
-        host.regs().rx.borrow_mut().extend(vec![7; FIFO_WORDS]);
-        host.regs().raise(DATA_END);
-        let before = (host.regs().get(POWER), host.regs().get(CLOCK));
+        host.regs.rx.borrow_mut().extend(vec![7; FIFO_WORDS]);
+        host.regs.raise(DATA_END);
+        let before = (host.regs.get(POWER), host.regs.get(CLOCK));
         assert_eq!(host.set_bus(op, true, 0), Step::Done);
-        let regs = host.regs();
+        let regs = &host.regs;
         assert_eq!((regs.get(POWER), regs.get(CLOCK)), before);
         assert_eq!(regs.get(COMMAND) | regs.get(DATA_CONTROL) | regs.get(MASK_0) | regs.flags.get(), 0);
         assert!(regs.rx.borrow().is_empty());

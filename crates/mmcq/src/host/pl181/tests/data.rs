@@ -20,9 +20,9 @@ fn reads_of_every_shape_at_every_pace() {
         let sent = content(usize::from(size) * blocks as usize);
         for (pace, repeats_end) in [1, 3, 8, 16, 100].into_iter().flat_map(|p| [(p, false), (p, true)]) {
             let mut host = ready();
-            host.regs().pace.set(pace);
-            host.regs().repeats_end.set(repeats_end);
-            host.regs().card.borrow_mut().extend(words(&sent));
+            host.regs.pace.set(pace);
+            host.regs.repeats_end.set(repeats_end);
+            host.regs.card.borrow_mut().extend(words(&sent));
             let mut memory = vec![0; sent.len()];
             let (one, two) = memory.split_at_mut(sent.len() / 2);
             let segments = [near(one), near(two)];
@@ -31,8 +31,8 @@ fn reads_of_every_shape_at_every_pace() {
             let (result, _) = run(&mut host, &segments);
             assert_eq!(result.unwrap().response.words[0], 0x900);
             assert!(memory == sent, "{size} x {blocks} at {pace}");
-            assert!(!host.regs().line());
-            assert_eq!(host.regs().get(DATA_CONTROL) | host.regs().get(COMMAND), 0);
+            assert!(!host.regs.line());
+            assert_eq!(host.regs.get(DATA_CONTROL) | host.regs.get(COMMAND), 0);
         }
     }
 }
@@ -44,16 +44,16 @@ fn writes_of_every_shape_at_every_pace() {
         let expected = words(&memory);
         for pace in [1, 3, 8, 16, 100] {
             let mut host = ready();
-            host.regs().pace.set(pace);
+            host.regs.pace.set(pace);
             let (one, two) = memory.split_at_mut(usize::from(size));
             let segments = [near(one), near(two)];
             host.start(&data(25, Direction::Write, size, blocks), &segments, 100_000_000).unwrap();
             answer(&host, 25, 0x900);
             let (result, _) = run(&mut host, &segments);
             assert_eq!(result.unwrap().response.words[0], 0x900);
-            assert!(*host.regs().sent.borrow() == expected, "{size} x {blocks} at {pace}");
-            assert!(!host.regs().line());
-            assert_eq!(host.regs().get(DATA_CONTROL) | host.regs().get(COMMAND), 0);
+            assert!(*host.regs.sent.borrow() == expected, "{size} x {blocks} at {pace}");
+            assert!(!host.regs.line());
+            assert_eq!(host.regs.get(DATA_CONTROL) | host.regs.get(COMMAND), 0);
         }
     }
 }
@@ -65,14 +65,14 @@ fn one_call_moves_a_block_at_most() {
     for direction in [Direction::Read, Direction::Write] {
         let mut host = ready();
         // Faster than any CPU: the FIFO is always ready.
-        host.regs().pace.set(FIFO_WORDS);
-        host.regs().card.borrow_mut().extend(vec![0; 64 * 128]);
+        host.regs.pace.set(FIFO_WORDS);
+        host.regs.card.borrow_mut().extend(vec![0; 64 * 128]);
         host.start(&data(18, direction, 512, 64), &segments, 1).unwrap();
         answer(&host, 18, 0);
         loop {
-            host.regs().take_log();
+            host.regs.take_log();
             let end = host.ack(&segments).phase;
-            let log = host.regs().take_log();
+            let log = host.regs.take_log();
             let moved = log.iter().filter(|&&a| matches!(a, Access::Read(FIFO) | Access::Write(FIFO, _)));
             assert!(moved.count() <= 128 && log.len() < 300);
             if let Some(end) = end {
@@ -97,7 +97,7 @@ fn a_read_is_armed_before_its_command_and_a_write_after_its_response() {
         | START_BIT
         | RX_HALF_FULL;
     assert_eq!(
-        host.regs().writes(),
+        host.regs.writes(),
         [
             (CLEAR, 0x7ff),
             (DATA_TIMER, 24_000 + 248),
@@ -112,20 +112,20 @@ fn a_read_is_armed_before_its_command_and_a_write_after_its_response() {
     let mut host = ready();
     // QEMU's model says with every command that data have ended.
     host.start(&data(25, Direction::Write, 512, 2), &segments, 1_000_000).unwrap();
-    host.regs().raise(DATA_END | DATA_BLOCK_END);
-    let writes = host.regs().writes();
+    host.regs.raise(DATA_END | DATA_BLOCK_END);
+    let writes = host.regs.writes();
     assert!(writes.iter().all(|&(at, _)| at != DATA_CONTROL));
     assert_eq!(writes.last(), Some(&(COMMAND, 0x400 | 0x40 | 25)));
-    assert!(!host.regs().line());
+    assert!(!host.regs.line());
     answer(&host, 25, 0);
-    assert!(host.regs().line());
+    assert!(host.regs.line());
     assert!(host.ack(&segments).phase.is_none());
-    let writes = host.regs().writes();
+    let writes = host.regs.writes();
     let at = |offset| writes.iter().position(|&(at, _)| at == offset);
     assert!(writes.contains(&(DATA_CONTROL, 0x91)));
     assert!(at(CLEAR) < at(DATA_CONTROL) && at(DATA_CONTROL) < at(FIFO));
-    assert_eq!(host.regs().sent.borrow().len(), FIFO_WORDS);
-    assert_eq!(host.regs().get(MASK_0) & (TX_HALF_EMPTY | DATA_END), TX_HALF_EMPTY | DATA_END);
+    assert_eq!(host.regs.sent.borrow().len(), FIFO_WORDS);
+    assert_eq!(host.regs.get(MASK_0) & (TX_HALF_EMPTY | DATA_END), TX_HALF_EMPTY | DATA_END);
 }
 
 #[test]
@@ -134,17 +134,17 @@ fn the_rest_of_a_read_interrupts_word_by_word() {
     let segments = [near(&mut memory)];
     let mut host = ready();
     host.start(&data(51, Direction::Read, 8, 1), &segments, 1).unwrap();
-    assert_eq!(host.regs().get(MASK_0) & (RX_AVAILABLE | RX_HALF_FULL), RX_AVAILABLE);
-    host.regs().rx.borrow_mut().push_back(0x0403_0201);
-    assert!(host.regs().line());
+    assert_eq!(host.regs.get(MASK_0) & (RX_AVAILABLE | RX_HALF_FULL), RX_AVAILABLE);
+    host.regs.rx.borrow_mut().push_back(0x0403_0201);
+    assert!(host.regs.line());
     assert!(host.ack(&segments).phase.is_none());
-    host.regs().rx.borrow_mut().push_back(0x0807_0605);
+    host.regs.rx.borrow_mut().push_back(0x0807_0605);
     assert!(host.ack(&segments).phase.is_none());
     // All is there but the end, and the response.
-    host.regs().raise(DATA_END);
-    assert!(host.regs().line() && host.ack(&segments).phase.is_none());
+    host.regs.raise(DATA_END);
+    assert!(host.regs.line() && host.ack(&segments).phase.is_none());
     answer(&host, 51, 0x920);
-    assert!(host.regs().line());
+    assert!(host.regs.line());
     assert_eq!(host.ack(&segments).phase.unwrap().unwrap().response.words[0], 0x920);
     assert_eq!(memory, [1, 2, 3, 4, 5, 6, 7, 8]);
 }
@@ -171,7 +171,7 @@ fn what_the_data_path_cannot_do_is_refused_untouched() {
     ] {
         assert_eq!(host.start(&wrong, &segments, 1), Err(StartError::Unsupported));
     }
-    assert_eq!(host.regs().take_log(), []);
+    assert_eq!(host.regs.take_log(), []);
     let caps = host.caps();
     assert_eq!((caps.max_bytes, caps.busy, caps.align, caps.dma_bits), (65535, BusyDetect::Status, 1, 0));
     assert!(caps.fixed && !caps.auto_stop && !caps.auto_count && !caps.continue_data && !caps.signal18);

@@ -16,22 +16,22 @@ fn each_response_has_its_command_bits_and_its_end() {
     ] {
         let mut host = ready();
         host.start(&command(7, resp), &[], 1).unwrap();
-        assert_eq!(host.regs().get(COMMAND), bits | 7, "{resp:?}");
+        assert_eq!(host.regs.get(COMMAND), bits | 7, "{resp:?}");
         assert!(host.ack(&[]).phase.is_none());
         assert_eq!(host.start(&command(8, resp), &[], 1), Err(StartError::CommandLine));
         for (at, word) in [0x0011_2233, 0x4455_6677, 0x8899_aabb, 0xccdd_eefe].into_iter().enumerate() {
-            host.regs().set(RESPONSE_0 + 4 * at as u16, word);
+            host.regs.set(RESPONSE_0 + 4 * at as u16, word);
         }
-        host.regs().raise(end);
-        assert!(host.regs().line());
+        host.regs.raise(end);
+        assert!(host.regs.line());
         let words = host.ack(&[]).phase.unwrap().unwrap().response.words;
         match resp {
             Resp::None => assert_eq!(words, [0; 4]),
             Resp::R2 => assert_eq!(words, [0x0011_2233, 0x4455_6677, 0x8899_aabb, 0xccdd_ee00]),
             _ => assert_eq!(words, [0x0011_2233, 0, 0, 0]),
         }
-        assert_eq!(host.regs().get(COMMAND), 0);
-        assert!(!host.regs().line());
+        assert_eq!(host.regs.get(COMMAND), 0);
+        assert!(!host.regs.line());
         host.start(&command(8, resp), &[], 1).unwrap();
     }
 }
@@ -72,17 +72,17 @@ fn flags_name_cause_and_stage() {
     for (flags, cause, stage) in table {
         let mut host = ready();
         host.start(&data(17, Direction::Read, 512, 1), &segments, 1).unwrap();
-        host.regs().rx.borrow_mut().extend([1, 2, 3]);
-        host.regs().raise(flags);
+        host.regs.rx.borrow_mut().extend([1, 2, 3]);
+        host.regs.raise(flags);
         assert_eq!(host.ack(&segments).phase, Some(Err(fault(cause, stage))), "{flags:#x}");
-        let regs = host.regs();
+        let regs = &host.regs;
         assert_eq!(regs.get(MASK_0) | regs.get(COMMAND) | regs.get(DATA_CONTROL) | regs.flags.get(), 0);
         assert!(regs.rx.borrow().is_empty(), "stale data stay in the FIFO");
     }
     let mut host = ready();
     host.start(&data(17, Direction::Read, 512, 1), &segments, 1).unwrap();
     answer(&host, 17, 0x900);
-    host.regs().raise(DATA_CRC_FAIL);
+    host.regs.raise(DATA_CRC_FAIL);
     let fault = host.ack(&segments).phase.unwrap().unwrap_err();
     assert_eq!(fault.response.unwrap().words[0], 0x900);
 }
@@ -114,7 +114,7 @@ fn every_status_has_a_meaning() {
                 host.start(&phase, &segments, 1).unwrap();
             }
             let flags = 1u32 << a | 1 << b;
-            host.regs().raise(flags);
+            host.regs.raise(flags);
             match host.ack(&segments).phase {
                 Some(Ok(_)) => assert!(flags & good != 0, "{flags:#x}"),
                 Some(Err(fault)) => {
@@ -128,7 +128,7 @@ fn every_status_has_a_meaning() {
                 }
             }
             let levels = TX_HALF_EMPTY | RX_HALF_FULL | RX_AVAILABLE;
-            assert_eq!(host.regs().flags.get() & host.regs().get(MASK_0) & !levels, 0, "{flags:#x}");
+            assert_eq!(host.regs.flags.get() & host.regs.get(MASK_0) & !levels, 0, "{flags:#x}");
         }
     }
 }
@@ -139,12 +139,12 @@ fn a_dead_controller_is_gone() {
     let mut memory = [0; 512];
     let segments = [near(&mut memory)];
     host.start(&data(17, Direction::Read, 512, 1), &segments, 1).unwrap();
-    host.regs().raise(u32::MAX);
+    host.regs.raise(u32::MAX);
     assert_eq!(host.ack(&segments).phase, Some(Err(fault(Cause::Gone, Stage::Data))));
     assert_eq!(host.start(&command(13, Resp::R1), &[], 1), Err(StartError::CommandLine));
     for op in [BusOp::ResetLines, BusOp::ResetAll, BusOp::Clock(400_000)] {
-        host.regs().flags.set(u32::MAX);
-        let fake = host.regs();
+        host.regs.flags.set(u32::MAX);
+        let fake = &host.regs;
         fake.rx.borrow_mut().clear();
         assert_ne!(host.set_bus(op, true, 0), Step::Wait(0));
     }
@@ -156,11 +156,11 @@ fn without_a_phase_nothing_may_interrupt() {
     host.start(&command(13, Resp::R1), &[], 1).unwrap();
     answer(&host, 13, 0);
     host.ack(&[]).phase.unwrap().unwrap();
-    host.regs().raise(COMMAND_TIMEOUT);
-    assert!(host.regs().line());
+    host.regs.raise(COMMAND_TIMEOUT);
+    assert!(host.regs.line());
     assert!(host.ack(&[]).phase.is_none());
-    assert!(!host.regs().line());
-    host.regs().take_log();
+    assert!(!host.regs.line());
+    host.regs.take_log();
     assert!(host.ack(&[]).phase.is_none());
-    assert_eq!(host.regs().take_log(), []);
+    assert_eq!(host.regs.take_log(), []);
 }

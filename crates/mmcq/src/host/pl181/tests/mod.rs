@@ -202,7 +202,7 @@ fn ready() -> Driver {
     assert_eq!(host.set_bus(BusOp::PowerOn, true, 0), Step::Wait(1_000_000));
     assert_eq!(host.set_bus(BusOp::PowerOn, false, 1_000_000), Step::Done);
     assert_eq!(host.set_bus(BusOp::Clock(24_000_000), true, 0), Step::Done);
-    host.regs().take_log();
+    host.regs.take_log();
     host
 }
 
@@ -220,9 +220,9 @@ fn near(memory: &mut [u8]) -> Segment {
 
 /// The card answers: with this content, and the command's index.
 fn answer(host: &Driver, index: u8, content: u32) {
-    host.regs().set(RESPONSE_0, content);
-    host.regs().set(RESPONSE_INDEX, index.into());
-    host.regs().raise(RESPONSE_END);
+    host.regs.set(RESPONSE_0, content);
+    host.regs.set(RESPONSE_INDEX, index.into());
+    host.regs.raise(RESPONSE_END);
 }
 
 fn fault(cause: Cause, stage: Stage) -> Fault {
@@ -237,12 +237,12 @@ fn run(host: &mut Driver, segments: &[Segment]) -> (Result<Done, Fault>, u32) {
         }
         // Between two interrupts the bus moves whatever it can.
         for _ in 0..64 {
-            if host.regs().line() {
+            if host.regs.line() {
                 break;
             }
-            host.regs().run();
+            host.regs.run();
         }
-        assert!(host.regs().line(), "the phase hangs");
+        assert!(host.regs.line(), "the phase hangs");
     }
     panic!("no end");
 }

@@ -4,7 +4,7 @@ use super::*;
 
 /// HAIMR's writes as (register, mask, value), other registers as (offset, 0, value).
 fn script(host: &mut Driver, op: BusOp) -> Vec<(u16, u8, u32)> {
-    host.regs().take();
+    host.port.regs.take();
     assert_eq!(finish(host, op).0, Step::Done, "{op:?}");
     let decode = |(offset, value): (u16, u32)| match offset {
         0x10 => {
@@ -13,7 +13,7 @@ fn script(host: &mut Driver, op: BusOp) -> Vec<(u16, u8, u32)> {
         }
         _ => (offset, 0, value),
     };
-    host.regs().take().into_iter().map(decode).collect()
+    host.port.regs.take().into_iter().map(decode).collect()
 }
 
 const STOP: [(u16, u8, u32); 3] = [(0xfd54, 0x44, 0x44), (0xfe2c, 0x80, 0x80), (0xfe34, 0x80, 0x80)];
@@ -164,13 +164,13 @@ fn no_call_blocks_and_every_operation_ends() {
     ] {
         // An access that takes many looks: in one call only a few of them.
         let mut host = ready(Config::new(Chip::Rts5249));
-        host.regs().slow.set(20);
+        host.port.regs.slow.set(20);
         let mut first = true;
         let mut now = 0;
         let end = (0..10_000).find_map(|_| {
-            host.regs().take();
+            host.port.regs.take();
             let step = host.set_bus(op, first, now);
-            assert!(host.regs().reads.get() <= 16 * 8, "{op:?}");
+            assert!(host.port.regs.reads.get() <= 16 * 8, "{op:?}");
             first = false;
             match step {
                 Step::Wait(until) => {
@@ -191,14 +191,14 @@ fn no_call_blocks_and_every_operation_ends() {
             |fake: &Fake| fake.gone.set(true),
         ] {
             let mut host = ready(Config::new(Chip::Rts5249));
-            break_it(host.regs());
+            break_it(&host.port.regs);
             let (step, took_ns) = finish(&mut host, op);
             assert_eq!(step, Step::Failed, "{op:?}");
             assert!(took_ns <= 20_000_000, "{op:?}: {took_ns}");
         }
     }
     let mut host = ready(Config::new(Chip::Rts5249));
-    host.regs().broken.set(true);
+    host.port.regs.broken.set(true);
     assert_eq!(finish(&mut host, BusOp::Width(Width::W4)).0, Step::Failed);
 }
 

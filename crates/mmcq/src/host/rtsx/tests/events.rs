@@ -6,14 +6,14 @@ const R1_TRAN: [u8; 5] = [0, 0, 0, 0x09, 0];
 
 fn answered(index: u8) -> Driver {
     let host = ready(Config::new(Chip::Rts5249));
-    host.regs().answer(&[index, R1_TRAN[1], R1_TRAN[2], R1_TRAN[3], R1_TRAN[4]]);
+    host.port.regs.answer(&[index, R1_TRAN[1], R1_TRAN[2], R1_TRAN[3], R1_TRAN[4]]);
     host
 }
 
 fn reading() -> Driver {
     let mut host = answered(18);
     host.start(&data(18, Direction::Read, 512, 8), &[far(0x2000_0000, 4096)], 1).unwrap();
-    host.regs().take();
+    host.port.regs.take();
     host
 }
 
@@ -25,7 +25,8 @@ fn data_need_both_ends_in_any_order() {
         // One interrupt is the rule: the end of DMA is enabled only when it is the later one.
         let done = report(&mut host, second).phase.unwrap().unwrap();
         assert_eq!(done.response.words[0], 0x900);
-        let enable: Vec<_> = host.regs().take().into_iter().filter(|(offset, _)| *offset == 0x18).collect();
+        let enable: Vec<_> =
+            host.port.regs.take().into_iter().filter(|(offset, _)| *offset == 0x18).collect();
         assert_eq!(enable.len(), enables);
         assert_eq!(enable, [(0x18, 0xd2c0_0000), (0x18, 0x92c0_0000)][..enables]);
         assert_eq!(host.ack(&[]).phase, None);
@@ -38,13 +39,13 @@ fn data_need_both_ends_in_any_order() {
 fn twelve_byte_wise_accesses_fetch_a_response() {
     let mut host = answered(13);
     host.start(&command(13, Resp::R1), &[], 1).unwrap();
-    host.regs().take();
+    host.port.regs.take();
     let done = report(&mut host, LIST_OK).phase.unwrap().unwrap();
     assert_eq!(done, Done { response: Response::short(0x900), ..Done::default() });
-    assert_eq!(host.regs().reads.get(), 6);
+    assert_eq!(host.port.regs.reads.get(), 6);
     let at = |register: u32| (0x10, 0x8000_0000 | register << 16);
     assert_eq!(
-        host.regs().take(),
+        host.port.regs.take(),
         [(0x14, LIST_OK), at(0x3da9), at(0x3daa), at(0x3dab), at(0x3dac), at(0x3dad)]
     );
 }
@@ -53,7 +54,7 @@ fn twelve_byte_wise_accesses_fetch_a_response() {
 fn long_responses_are_in_the_ping_pong_buffer() {
     let mut host = answered(0x3f);
     for at in 0..16 {
-        host.regs().set(0xfa00 + at, 0x30 + at as u8);
+        host.port.regs.set(0xfa00 + at, 0x30 + at as u8);
     }
     host.start(&command(9, Resp::R2), &[], 1).unwrap();
     let done = report(&mut host, LIST_OK).phase.unwrap().unwrap();
@@ -107,9 +108,9 @@ fn status_says_why_a_list_failed() {
     ] {
         for coherent in [false, true] {
             let mut host = ready(Config { coherent, ..Config::new(Chip::Rts5249) });
-            host.regs().answer(&[13, 0, 0, 0x09, 0]);
+            host.port.regs.answer(&[13, 0, 0, 0x09, 0]);
             host.start(&phase, &[far(0x2000_0000, 4096)], 1).unwrap();
-            host.regs().fail(transfer, stat1, stat2);
+            host.port.regs.fail(transfer, stat1, stat2);
             let end = report(&mut host, LIST_FAIL).phase;
             assert_eq!(end, fault(cause, stage, response), "{phase:?} {transfer:#x} {stat1:#x} {stat2:#x}");
             // The lines must be reset before the next phase.
@@ -126,7 +127,7 @@ fn a_written_block_that_fails_still_has_its_response() {
     let mut host = answered(25);
     host.start(&data(25, Direction::Write, 512, 8), &[far(0x2000_0000, 4096)], 1).unwrap();
     assert!(report(&mut host, LIST_OK).phase.is_none());
-    host.regs().fail(0x31, 0x34, 0);
+    host.port.regs.fail(0x31, 0x34, 0);
     assert_eq!(report(&mut host, TABLE_OK | LIST_FAIL).phase, fault(Cause::Crc, Stage::Data, Some(0x900)));
 }
 
@@ -134,12 +135,12 @@ fn a_written_block_that_fails_still_has_its_response() {
 fn a_refused_write_sends_no_data() {
     let mut host = ready(Config::new(Chip::Rts5249));
     // OUT_OF_RANGE, bit 31.
-    host.regs().answer(&[25, 0x80, 0, 0x09, 0]);
+    host.port.regs.answer(&[25, 0x80, 0, 0x09, 0]);
     host.start(&data(25, Direction::Write, 512, 8), &[far(0x2000_0000, 4096)], 1).unwrap();
-    host.regs().take();
+    host.port.regs.take();
     let done = report(&mut host, LIST_OK).phase.unwrap().unwrap();
     assert_eq!(done.response.words[0], 0x8000_0900);
-    assert!(host.regs().take().iter().all(|(offset, _)| matches!(offset, 0x10 | 0x14)));
+    assert!(host.port.regs.take().iter().all(|(offset, _)| matches!(offset, 0x10 | 0x14)));
     assert!(host.start(&command(13, Resp::R1), &[], 1).is_ok());
 }
 
@@ -148,9 +149,9 @@ fn a_refused_write_sends_no_data() {
 fn a_failure_as_fast_as_the_start_is_not_lost() {
     let mut host = answered(18);
     // Latched while `start` still runs: whatever `start` writes to the pending register comes before.
-    host.regs().fail(0x30, 0, 1);
+    host.port.regs.fail(0x30, 0, 1);
     host.start(&data(18, Direction::Read, 512, 8), &[far(0x2000_0000, 4096)], 1).unwrap();
-    let writes = host.regs().take();
+    let writes = host.port.regs.take();
     let begun = writes.iter().position(|(offset, _)| *offset == 0x04).unwrap();
     assert!(writes[begun..].iter().all(|(offset, _)| *offset != 0x14 && *offset != 0x18), "{writes:x?}");
     assert_eq!(report(&mut host, LIST_FAIL).phase, fault(Cause::Timeout, Stage::Command, None));
@@ -158,11 +159,11 @@ fn a_failure_as_fast_as_the_start_is_not_lost() {
     // The same after something spurious, when `start` does clear first.
     let mut host = answered(13);
     assert!(report(&mut host, LIST_OK).phase.is_none());
-    host.regs().pending.set(LIST_OK);
-    host.regs().take();
+    host.port.regs.pending.set(LIST_OK);
+    host.port.regs.take();
     host.start(&command(13, Resp::R1), &[], 1).unwrap();
-    assert_eq!(host.regs().take()[..2], [(0x14, 0xf000_0000), (0x00, 0x1000_0000)]);
-    assert_eq!(host.regs().pending.get(), 0);
+    assert_eq!(host.port.regs.take()[..2], [(0x14, 0xf000_0000), (0x00, 0x1000_0000)]);
+    assert_eq!(host.port.regs.pending.get(), 0);
     assert!(host.ack(&[]).phase.is_none());
     assert!(report(&mut host, LIST_OK).phase.unwrap().is_ok());
 }
@@ -180,7 +181,7 @@ fn foreign_and_odd_interrupts_are_survived() {
     assert!(events.presence && events.phase.is_none());
 
     // An end that is neither good nor bad.
-    host.regs().pending.set(0);
+    host.port.regs.pending.set(0);
     host.start(&command(13, Resp::R1), &[], 1).unwrap();
     assert_eq!(report(&mut host, 0x8000_0000).phase, fault(Cause::Other, Stage::Command, None));
 
@@ -188,10 +189,10 @@ fn foreign_and_odd_interrupts_are_survived() {
     assert_eq!(report(&mut host, 0x0040_0000).phase, fault(Cause::Power, Stage::Data, None));
 
     let mut host = reading();
-    host.regs().gone.set(true);
-    host.regs().take();
+    host.port.regs.gone.set(true);
+    host.port.regs.take();
     assert_eq!(host.ack(&[]).phase, fault(Cause::Gone, Stage::Data, None));
-    assert_eq!((host.regs().take(), host.present(), host.dat0_busy()), (vec![], false, false));
+    assert_eq!((host.port.regs.take(), host.present(), host.dat0_busy()), (vec![], false, false));
     assert!(host.ack(&[]).phase.is_none());
 }
 
@@ -199,14 +200,14 @@ fn foreign_and_odd_interrupts_are_survived() {
 fn a_chip_that_never_answers_costs_a_bounded_number_of_looks() {
     let mut host = answered(13);
     host.start(&command(13, Resp::R1), &[], 1).unwrap();
-    host.regs().slow.set(u32::MAX);
-    host.regs().take();
+    host.port.regs.slow.set(u32::MAX);
+    host.port.regs.take();
     assert_eq!(report(&mut host, LIST_OK).phase, fault(Cause::Other, Stage::Command, None));
-    assert!(host.regs().reads.get() < 100);
+    assert!(host.port.regs.reads.get() < 100);
 
     // Slow, but alive: the response is whole.
     let mut host = answered(13);
     host.start(&command(13, Resp::R1), &[], 1).unwrap();
-    host.regs().slow.set(3);
+    host.port.regs.slow.set(3);
     assert!(report(&mut host, LIST_OK).phase.unwrap().is_ok());
 }

@@ -24,24 +24,24 @@ fn fuzz_anything_at_any_time() {
         let mut running = false;
         let mut now = 0;
         while !u.is_empty() {
-            host.regs().reads.set(0);
+            host.port.regs.reads.set(0);
             match u.int_in_range(0..=3)? {
                 0 => {
                     if host.start(&arbitrary_phase(u)?, &memory, u.arbitrary()?).is_ok() {
                         assert!(!running);
                         running = true;
                     }
-                    assert_eq!(host.regs().reads.get(), 0);
+                    assert_eq!(host.port.regs.reads.get(), 0);
                 }
                 1 => {
-                    host.regs().pending.set(u.arbitrary()?);
-                    host.regs().fail(u.arbitrary()?, u.arbitrary()?, u.arbitrary()?);
-                    host.regs().answer(&u.arbitrary::<[u8; 5]>()?);
+                    host.port.regs.pending.set(u.arbitrary()?);
+                    host.port.regs.fail(u.arbitrary()?, u.arbitrary()?, u.arbitrary()?);
+                    host.port.regs.answer(&u.arbitrary::<[u8; 5]>()?);
                     host.dma.give_back(&u.arbitrary::<[u8; 18]>()?);
                     let ended = host.ack(&memory).phase.is_some();
                     assert!(running || !ended);
                     running &= !ended;
-                    assert!(host.regs().reads.get() <= 64 * 20);
+                    assert!(host.port.regs.reads.get() <= 64 * 20);
                 }
                 2 => {
                     let hz = u.arbitrary()?;
@@ -53,7 +53,7 @@ fn fuzz_anything_at_any_time() {
                         BusOp::TuneAbort,
                         BusOp::Clock(hz),
                     ])?;
-                    host.regs().slow.set(u.int_in_range(0..=100)?);
+                    host.port.regs.slow.set(u.int_in_range(0..=100)?);
                     let mut step = host.set_bus(op, true, now);
                     for _ in 0..3_000 {
                         let Step::Wait(until) = step else { break };
@@ -65,8 +65,8 @@ fn fuzz_anything_at_any_time() {
                         op,
                         BusOp::ResetLines | BusOp::ResetAll | BusOp::PowerOn | BusOp::TuneAbort
                     );
-                    host.regs().slow.set(0);
-                    host.regs().left.set(0);
+                    host.port.regs.slow.set(0);
+                    host.port.regs.left.set(0);
                 }
                 _ => {
                     let _ = (host.dat0_busy(), host.present(), host.write_protected());

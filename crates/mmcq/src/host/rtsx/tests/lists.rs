@@ -64,8 +64,8 @@ fn each_response_has_its_type() {
         let list = started(&mut host, &command(13, resp), &[]);
         assert_eq!(list, [token(13), commanded(cfg2)].concat(), "{resp:?}");
         // Two writes start it; nothing is read.
-        assert_eq!(host.regs().reads.get(), 0);
-        assert_eq!(host.regs().take(), [(0x00, 0x1000_0000), (0x04, 0x8000_0024)]);
+        assert_eq!(host.port.regs.reads.get(), 0);
+        assert_eq!(host.port.regs.take(), [(0x00, 0x1000_0000), (0x04, 0x8000_0024)]);
     }
 }
 
@@ -75,13 +75,13 @@ fn coherent_memory_gets_the_response_with_the_list() {
     let mut host = ready(coherent);
     let list = started(&mut host, &command(13, Resp::R1), &[]);
     assert_eq!(list, [token(13), commanded(1), READ_SHORT.to_vec()].concat());
-    assert_eq!(host.regs().take()[1], (0x04, 0xc000_0038));
+    assert_eq!(host.port.regs.take()[1], (0x04, 0xc000_0038));
     host.dma.give_back(&[0, 13, 0x00, 0x00, 0x09, 0x00]);
     let done = report(&mut host, LIST_OK).phase.unwrap().unwrap();
     assert_eq!(done.response.words, [0x900, 0, 0, 0]);
     // One read, one write end it.
-    assert_eq!(host.regs().reads.get(), 1);
-    assert_eq!(host.regs().take(), [(0x14, LIST_OK)]);
+    assert_eq!(host.port.regs.reads.get(), 1);
+    assert_eq!(host.port.regs.take(), [(0x14, LIST_OK)]);
 
     let list = started(&mut host, &command(9, Resp::R2), &[]);
     let r2: Vec<u32> = [0x3da9_0000].into_iter().chain((0x3a01..=0x3a0f).map(|at| at << 16)).collect();
@@ -91,9 +91,9 @@ fn coherent_memory_gets_the_response_with_the_list() {
     assert_eq!(done.response.words, [0x0102_0304, 0x0506_0708, 0x090a_0b0c, 0x0d0e_0f00]);
 
     // Without a response nothing is given back.
-    host.regs().take();
+    host.port.regs.take();
     assert_eq!(started(&mut host, &command(0, Resp::None), &[]).len(), 9);
-    assert_eq!(host.regs().take()[1], (0x04, 0x8000_0024));
+    assert_eq!(host.port.regs.take()[1], (0x04, 0x8000_0024));
 }
 
 #[test]
@@ -112,7 +112,7 @@ fn reads_of_every_size_are_one_list_and_a_table() {
         assert_eq!(host.dma.list(), expected);
         let length = 4 * expected.len() as u32;
         assert_eq!(
-            host.regs().take(),
+            host.port.regs.take(),
             [(0x00, 0x1000_0000), (0x04, 0x8000_0000 | length), (0x08, 0x1000_0400), (0x0c, 0xa800_0000)]
         );
     }
@@ -125,12 +125,13 @@ fn a_write_is_its_command_and_then_its_data() {
         let phase = data(25, Direction::Write, 512, 300);
         let list = started(&mut host, &phase, &[far(0x2000_0000, 100 * 512), far(0x3000_0000, 200 * 512)]);
         assert_eq!(list, [token(25), commanded(0x01)].concat());
-        assert_eq!(host.regs().take().len(), 2);
-        host.regs().answer(&[25, 0, 0, 0x09, 0]);
+        assert_eq!(host.port.regs.take().len(), 2);
+        host.port.regs.answer(&[25, 0, 0, 0x09, 0]);
         assert!(report(&mut host, LIST_OK).phase.is_none());
         let expected = [counts(512, 300), dma(300 * 512, 0x21), moved(cfg2, 0x1)].concat();
         assert_eq!(host.dma.list(), expected);
-        let outside: Vec<_> = host.regs().take().into_iter().filter(|(offset, _)| *offset != 0x10).collect();
+        let outside: Vec<_> =
+            host.port.regs.take().into_iter().filter(|(offset, _)| *offset != 0x10).collect();
         let length = 4 * expected.len() as u32;
         assert_eq!(
             outside,
@@ -155,15 +156,15 @@ fn open_transfers_move_data_without_a_command() {
     let memory = [far(0x2000_0000, 0x8_0000)];
     let list = started(&mut host, &more(Direction::Read, 1024), &memory);
     assert_eq!(list, [counts(512, 1024), dma(0x8_0000, 0x23), moved(0x84, 0x5)].concat());
-    host.regs().take();
+    host.port.regs.take();
     assert!(report(&mut host, TABLE_OK).phase.is_none());
     assert_eq!(report(&mut host, LIST_OK).phase, Some(Ok(Done::default())));
-    assert_eq!(host.regs().take(), [(0x14, TABLE_OK), (0x14, LIST_OK)]);
+    assert_eq!(host.port.regs.take(), [(0x14, TABLE_OK), (0x14, LIST_OK)]);
 
     // Even where the chip could: the busy of an open transfer is between blocks, and passes by itself.
     let list = started(&mut host, &more(Direction::Write, 8), &memory);
     assert_eq!(list, [counts(512, 8), dma(4096, 0x21), moved(0x84, 0x1)].concat());
-    assert_eq!(host.regs().take().len(), 4);
+    assert_eq!(host.port.regs.take().len(), 4);
     assert_eq!(report(&mut host, LIST_OK | TABLE_OK).phase, Some(Ok(Done::default())));
 
     let mut host = ready(Config { continue_data: false, ..Config::new(Chip::Rts5249) });
@@ -176,26 +177,26 @@ fn cmd12_flushes_the_ring_and_cmd11_lets_the_clock_run() {
     let mut host = ready(Config::new(Chip::Rts5249));
     let list = started(&mut host, &command(12, Resp::R1b), &[]);
     assert_eq!(list, [token(12), commanded(0x09), vec![0x7e34_8080]].concat());
-    host.regs().answer(&[12, 0, 0, 0x0b, 0]);
+    host.port.regs.answer(&[12, 0, 0, 0x0b, 0]);
     assert!(report(&mut host, LIST_OK).phase.unwrap().is_ok());
     host.dma.synced.take();
 
     let list = started(&mut host, &command(11, Resp::R1), &[]);
     assert_eq!(list, [vec![0x7da5_c080], token(11), commanded(0x01)].concat());
-    host.regs().answer(&[11, 0, 0, 0x03, 0x20]);
+    host.port.regs.answer(&[11, 0, 0, 0x03, 0x20]);
     assert!(report(&mut host, LIST_OK).phase.unwrap().is_ok());
     host.dma.synced.take();
     // CMD is bit 0, DAT0 to DAT3 follow, the toggling clock is bit 7.
     for (register, levels) in [(0x80, 0), (0x81, 0), (0x82, 1), (0x90, 8), (0x9f, 0xf)] {
-        host.regs().set(0xfda5, register);
+        host.port.regs.set(0xfda5, register);
         assert_eq!((host.dat_levels(), host.dat0_busy()), (levels, levels & 1 == 0), "{register:#x}");
     }
     // The next list stops the clock between transfers.
     let list = started(&mut host, &command(2, Resp::R2), &[]);
     assert_eq!(list, [vec![0x7da5_8000], token(2), commanded(0x02)].concat());
-    host.regs().set(0xfda5, 0x1c);
+    host.port.regs.set(0xfda5, 0x1c);
     assert!(host.dat0_busy());
-    host.regs().set(0xfda5, 0x02);
+    host.port.regs.set(0xfda5, 0x02);
     assert!(!host.dat0_busy());
 }
 
@@ -205,7 +206,7 @@ fn tables_are_split_trimmed_and_refused() {
     let pieces = [far(0x1000, 0x9_0000), far(0xffff_f000, 0x1000)];
     assert_eq!(buffers.build_table(&pieces, 0x9_0000 + 4), Some(24));
     assert_eq!(buffers.table[..3], [0x0000_1000_8000_0021, 0x0008_1000_1000_0021, 0xffff_f000_0000_4023]);
-    let many = vec![far(0x1000, 512); 257];
+    let many: Vec<_> = (0..257).map(|_| far(0x1000, 512)).collect();
     assert_eq!(buffers.build_table(&many, 256 * 512), Some(2048));
     assert_eq!(buffers.build_table(&many, 257 * 512), None);
     assert_eq!(buffers.build_table(&pieces[1..], 0x1001), None);
@@ -227,7 +228,7 @@ fn tables_are_split_trimmed_and_refused() {
     ] {
         assert_eq!(host.start(&phase, &memory, 1), Err(StartError::Unsupported), "{phase:?}");
     }
-    assert_eq!(host.regs().take(), []);
+    assert_eq!(host.port.regs.take(), []);
     assert!(host.start(&data(18, Direction::Read, 512, 1024), &memory, 1).is_ok());
 }
 
@@ -255,5 +256,5 @@ fn tuning_blocks_go_from_phase_to_phase() {
     assert_eq!(list[1..5], [0x7c02_0101, 0x7c2b_5f0a, 0x7c2b_5f4a, 0x7c02_0100]);
     assert!(report(&mut host, LIST_OK).phase.unwrap().unwrap().tuned);
     let all = finish(&mut host, BusOp::ResetAll);
-    assert_eq!((all.0, host.regs().get(0xfc2b)), (Step::Done, 0x4a));
+    assert_eq!((all.0, host.port.regs.get(0xfc2b)), (Step::Done, 0x4a));
 }

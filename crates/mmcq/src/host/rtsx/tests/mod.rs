@@ -126,6 +126,8 @@ struct FakeDma {
     synced: RefCell<Vec<(u64, Vec<u8>)>>,
     list: Cell<usize>,
     open: Cell<i32>,
+    /// 0: coherent.
+    line: Cell<u32>,
 }
 
 // SAFETY: no controller reads what this maps.
@@ -146,6 +148,9 @@ unsafe impl Dma for &'static FakeDma {
         // SAFETY: the driver names memory of its own.
         let bytes = unsafe { core::slice::from_raw_parts(ptr.as_ptr(), len) }.to_vec();
         self.synced.borrow_mut().push((bus, bytes));
+    }
+    fn line_bytes(&self) -> u32 {
+        self.line.get().max(1)
     }
 }
 
@@ -202,7 +207,7 @@ fn ready(config: Config) -> Driver {
     host.start(&command(0, Resp::None), &[], 1).unwrap();
     assert!(report(&mut host, LIST_OK).phase.unwrap().is_ok());
     host.dma.synced.take();
-    host.regs().take();
+    host.port.regs.take();
     host
 }
 
@@ -225,9 +230,9 @@ fn far(bus: u64, len: u32) -> Segment {
 }
 
 fn report(host: &mut Driver, latched: u32) -> Events {
-    host.regs().pending.set(host.regs().pending.get() | latched);
+    host.port.regs.pending.set(host.port.regs.pending.get() | latched);
     let events = host.ack(&[]);
-    assert_eq!(host.regs().pending.get() & host.enable, 0, "the line stays up");
+    assert_eq!(host.port.regs.pending.get() & host.enable, 0, "the line stays up");
     events
 }
 

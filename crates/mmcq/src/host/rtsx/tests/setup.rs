@@ -27,6 +27,16 @@ fn memory_must_be_low_and_aligned() {
 }
 
 #[test]
+fn a_platform_whose_cache_lines_registers_would_share_is_refused() {
+    let dma: &'static FakeDma = Box::leak(Box::default());
+    dma.line.set(64);
+    let buffers = Box::leak(Box::new(Buffers::new()));
+    let made = Rtsx::new(Fake::default(), dma, buffers, Config::new(Chip::Rts5249));
+    assert_eq!(made.err(), Some(SetupError::CacheLines(64)));
+    assert_eq!(dma.open.get(), 0);
+}
+
+#[test]
 fn segments_must_be_low_and_aligned() {
     let mut host = build(Config::new(Chip::Rts5249));
     let mut memory = [0u64; 64];

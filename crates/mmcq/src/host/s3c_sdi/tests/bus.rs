@@ -24,7 +24,7 @@ fn what_cannot_be_is_refused_in_one_line() {
 #[test]
 fn capabilities_are_the_chips() {
     let host = build(Fake::new(), Config::new(PCLK_HZ)).unwrap();
-    assert!(host.regs().take_log().iter().all(|access| matches!(access, Read(_))));
+    assert!(host.regs.take_log().iter().all(|access| matches!(access, Read(_))));
     let caps = host.caps();
     assert_eq!(caps.max_blocks, 4095);
     assert_eq!(caps.max_bytes, 4095 * 2048);
@@ -54,26 +54,26 @@ fn the_prescaler_rounds_the_clock_down() {
         (195_313, 255),
     ] {
         assert_eq!(host.set_bus(BusOp::Clock(hz), true, 0), Step::Done, "{hz}");
-        assert_eq!(host.regs().get(PRE), prescaler, "{hz}");
-        assert_eq!(host.regs().get(CON), CON_SDIO | CON_CLOCK);
+        assert_eq!(host.regs.get(PRE), prescaler, "{hz}");
+        assert_eq!(host.regs.get(CON), CON_SDIO | CON_CLOCK);
         assert!(PCLK_HZ / (prescaler + 1) <= hz);
     }
     // It changes while it stands.
-    host.regs().take_log();
+    host.regs.take_log();
     host.set_bus(BusOp::Clock(400_000), true, 0);
-    assert_eq!(host.regs().take_log(), [Write(CON, 8), Write(PRE, 124), Write(CON, 9)]);
+    assert_eq!(host.regs.take_log(), [Write(CON, 8), Write(PRE, 124), Write(CON, 9)]);
     assert_eq!(host.set_bus(BusOp::Clock(195_312), true, 0), Step::Failed, "it cannot be that slow");
     assert_eq!(host.set_bus(BusOp::Clock(0), true, 0), Step::Done);
-    assert_eq!(host.regs().get(CON), CON_SDIO);
+    assert_eq!(host.regs.get(CON), CON_SDIO);
 }
 
 #[test]
 fn power_on_brings_everything_up() {
     let mut host = build(Fake::new(), Config::new(PCLK_HZ)).unwrap();
-    host.regs().take_log();
+    host.regs.take_log();
     assert_eq!(host.set_bus(BusOp::PowerOn, true, 7), Step::Done);
     assert_eq!(
-        host.regs().take_log(),
+        host.regs.take_log(),
         [
             Write(CON, CON_RESET | CON_SDIO),
             Read(CON),
@@ -96,14 +96,14 @@ fn a_reset_keeps_the_bus_and_ends_the_phase() {
         host.card_irq(true);
         host.start(&cmd52(), &[], 0).unwrap();
         assert_eq!(host.set_bus(op, true, 0), Step::Done);
-        assert_eq!((host.regs().get(PRE), host.regs().get(CON)), (4, CON_SDIO | CON_CLOCK));
-        assert_eq!(host.regs().imsk.get(), INT_SDIO);
+        assert_eq!((host.regs.get(PRE), host.regs.get(CON)), (4, CON_SDIO | CON_CLOCK));
+        assert_eq!(host.regs.imsk.get(), INT_SDIO);
         assert!(report(&mut host, CMDSTAT_RESPONSE, 0, &[]).phase.is_none(), "it is nobody's");
-        assert!(!host.regs().line());
+        assert!(!host.regs.line());
         run(&mut host, &cmd52());
         let mut memory = [0; 4];
         host.start(&cmd53(Direction::Write, 4, 1), &[near(&mut memory)], 0).unwrap();
-        assert_ne!(host.regs().get(DCON) & DCON_WIDE, 0);
+        assert_ne!(host.regs.get(DCON) & DCON_WIDE, 0);
     }
 }
 
@@ -111,16 +111,16 @@ fn a_reset_keeps_the_bus_and_ends_the_phase() {
 fn power_off_forgets_the_bus() {
     let mut host = ready();
     assert_eq!(host.set_bus(BusOp::PowerOff, true, 0), Step::Done);
-    assert_eq!((host.regs().get(PRE), host.regs().get(CON)), (255, CON_SDIO));
+    assert_eq!((host.regs.get(PRE), host.regs.get(CON)), (255, CON_SDIO));
     let mut memory = [0; 4];
     host.start(&cmd53(Direction::Read, 4, 1), &[near(&mut memory)], 0).unwrap();
-    assert_eq!(host.regs().get(DCON) & DCON_WIDE, 0);
+    assert_eq!(host.regs.get(DCON) & DCON_WIDE, 0);
 }
 
 #[test]
 fn a_reset_that_takes_time_is_waited_for_and_no_longer() {
     let mut host = ready();
-    host.regs().reset_looks.set(Some(3));
+    host.regs.reset_looks.set(Some(3));
     let mut step = host.set_bus(BusOp::ResetAll, true, 100);
     assert_eq!(step, Step::Wait(10_100));
     let mut calls = 0;
@@ -131,13 +131,13 @@ fn a_reset_that_takes_time_is_waited_for_and_no_longer() {
     assert!(step == Step::Done && calls <= 3);
 
     // A bit that must be cleared by hand.
-    host.regs().reset_looks.set(None);
+    host.regs.reset_looks.set(None);
     assert_eq!(host.set_bus(BusOp::ResetAll, true, 0), Step::Wait(10_000));
     assert!(matches!(host.set_bus(BusOp::ResetAll, false, 10_000), Step::Wait(_)));
     assert_eq!(host.set_bus(BusOp::ResetAll, false, 20_000), Step::Done);
 
     // A controller that is gone.
-    host.regs().gone.set(true);
+    host.regs.gone.set(true);
     let mut step = host.set_bus(BusOp::ResetAll, true, 0);
     let mut last = 0;
     while let Step::Wait(at) = step {
@@ -163,5 +163,5 @@ fn what_the_chip_has_not_fails() {
     for op in [BusOp::Timing(Timing::Legacy), BusOp::Signal18(false), BusOp::TuneAbort] {
         assert_eq!(host.set_bus(op, true, 0), Step::Done, "{op:?}");
     }
-    assert_eq!(host.regs().take_log(), []);
+    assert_eq!(host.regs.take_log(), []);
 }

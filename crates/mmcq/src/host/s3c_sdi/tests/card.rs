@@ -4,9 +4,9 @@ use super::*;
 
 /// A falling edge of DAT1; the controller sees it only while it is idle.
 fn fall(host: &Driver, seen: bool) {
-    host.regs().dat1.set(false);
+    host.regs.dat1.set(false);
     if seen {
-        host.regs().data.set(host.regs().data.get() | DSTA_SDIO);
+        host.regs.data.set(host.regs.data.get() | DSTA_SDIO);
     }
 }
 
@@ -14,11 +14,11 @@ fn fall(host: &Driver, seen: bool) {
 fn an_edge_is_reported_once_and_masks_itself() {
     let mut host = ready();
     host.card_irq(true);
-    assert!(!host.regs().line());
+    assert!(!host.regs.line());
     fall(&host, true);
-    assert!(host.regs().line());
+    assert!(host.regs.line());
     assert!(host.ack(&[]).card_irq);
-    assert!(!host.regs().line());
+    assert!(!host.regs.line());
     assert!(!host.ack(&[]).card_irq);
     run(&mut host, &cmd52());
     assert!(!host.ack(&[]).card_irq, "masked until it is turned on");
@@ -28,11 +28,11 @@ fn an_edge_is_reported_once_and_masks_itself() {
 fn a_masked_card_is_not_looked_at() {
     let mut host = ready();
     fall(&host, true);
-    assert!(!host.regs().line());
+    assert!(!host.regs.line());
     host.start(&cmd52(), &[], 0).unwrap();
     let events = report(&mut host, CMDSTAT_RESPONSE, 0, &[]);
     assert!(!events.card_irq && events.phase.is_some());
-    assert!(!host.regs().take_log().contains(&Read(DAT1)));
+    assert!(!host.regs.take_log().contains(&Read(DAT1)));
 }
 
 #[test]
@@ -51,9 +51,9 @@ fn an_edge_lost_in_a_phase_is_found_at_its_end() {
         host.start(&phase, &segments, 0).unwrap();
         fall(&host, false);
         if phase.data.is_some_and(|data| data.direction == Direction::Read) {
-            host.regs().receive(&[0; 4]);
+            host.regs.receive(&[0; 4]);
         }
-        assert!(!host.regs().line());
+        assert!(!host.regs.line());
         let events = report(&mut host, CMDSTAT_RESPONSE, data, &segments);
         assert!(events.phase.is_some() && events.card_irq);
         assert!(!host.ack(&[]).card_irq);
@@ -68,12 +68,12 @@ fn data_that_still_move_are_no_card_interrupt() {
     host.card_irq(true);
     host.start(&cmd53(Direction::Read, 64, 1), &segments, 0).unwrap();
     // The response is broken, and the first bits of the data are on DAT1.
-    host.regs().dat1.set(false);
+    host.regs.dat1.set(false);
     let events = report(&mut host, CMDSTAT_RESPONSE | CMDSTAT_CRC, 0, &segments);
     assert!(events.phase.unwrap().is_err() && !events.card_irq);
     // After the reset it counts.
     assert_eq!(host.set_bus(BusOp::ResetLines, true, 0), Step::Done);
-    assert!(host.regs().line());
+    assert!(host.regs.line());
     assert!(host.ack(&[]).card_irq);
 }
 
@@ -82,9 +82,9 @@ fn one_more_access_while_it_is_unmasked() {
     let mut host = ready();
     host.card_irq(true);
     run(&mut host, &cmd52());
-    host.regs().take_log();
+    host.regs.take_log();
     run(&mut host, &cmd52());
-    let log = host.regs().take_log();
+    let log = host.regs.take_log();
     assert_eq!((log.len(), log[5]), (6, Read(DAT1)));
 }
 
@@ -97,7 +97,7 @@ fn an_edge_before_a_phase_is_reported_while_it_runs() {
     host.start(&cmd52(), &[], 0).unwrap();
     let events = host.ack(&[]);
     assert!(events.card_irq && events.phase.is_none());
-    assert!(!host.regs().line());
+    assert!(!host.regs.line());
     let events = report(&mut host, CMDSTAT_RESPONSE, 0, &[]);
     assert!(!events.card_irq && events.phase.is_some());
 }
@@ -107,14 +107,14 @@ fn an_edge_that_is_over_is_still_reported() {
     let mut host = ready();
     host.card_irq(true);
     fall(&host, true);
-    host.regs().dat1.set(true);
+    host.regs.dat1.set(true);
     host.start(&cmd52(), &[], 0).unwrap();
     let events = report(&mut host, CMDSTAT_RESPONSE, 0, &[]);
     assert!(events.phase.is_some() && !events.card_irq);
     // The line stays asserted by what was not acknowledged.
-    assert!(host.regs().line());
+    assert!(host.regs.line());
     assert!(host.ack(&[]).card_irq);
-    assert!(!host.regs().line());
+    assert!(!host.regs.line());
 }
 
 #[test]
@@ -122,17 +122,17 @@ fn a_level_that_is_low_at_unmasking_calls_by_itself() {
     let mut host = ready();
     fall(&host, true);
     host.card_irq(true);
-    assert!(host.regs().line(), "the empty FIFO rings");
-    assert_eq!(host.regs().data.get(), 0, "the old edge is forgotten");
+    assert!(host.regs.line(), "the empty FIFO rings");
+    assert_eq!(host.regs.data.get(), 0, "the old edge is forgotten");
     assert!(host.ack(&[]).card_irq);
-    assert!(!host.regs().line());
+    assert!(!host.regs.line());
     // Still low: it is a level.
     host.card_irq(true);
     assert!(host.ack(&[]).card_irq);
     // Handled: nothing more.
-    host.regs().dat1.set(true);
+    host.regs.dat1.set(true);
     host.card_irq(true);
-    assert!(!host.regs().line());
+    assert!(!host.regs.line());
     assert!(!host.ack(&[]).card_irq);
 }
 
@@ -141,10 +141,10 @@ fn a_level_that_rose_again_is_not_reported() {
     let mut host = ready();
     fall(&host, false);
     host.card_irq(true);
-    host.regs().dat1.set(true);
-    assert!(host.regs().line());
+    host.regs.dat1.set(true);
+    assert!(host.regs.line());
     assert!(!host.ack(&[]).card_irq);
-    assert!(!host.regs().line(), "a call in vain does not repeat itself");
+    assert!(!host.regs.line(), "a call in vain does not repeat itself");
 }
 
 #[test]
@@ -156,10 +156,10 @@ fn unmasking_in_a_phase_is_answered_at_its_end() {
     // DAT1 carries data now.
     fall(&host, false);
     host.card_irq(true);
-    assert!(!host.regs().line());
-    host.regs().send(40);
+    assert!(!host.regs.line());
+    host.regs.send(40);
     assert!(!host.ack(&segments).card_irq);
-    host.regs().send(20);
+    host.regs.send(20);
     assert!(!host.ack(&segments).card_irq);
     let events = report(&mut host, CMDSTAT_RESPONSE, DSTA_FINISH, &segments);
     assert!(events.phase.is_some() && events.card_irq);
@@ -171,7 +171,7 @@ fn a_call_is_answered_although_a_phase_has_begun() {
     fall(&host, false);
     host.card_irq(true);
     host.start(&cmd52(), &[], 0).unwrap();
-    assert!(!host.regs().line());
+    assert!(!host.regs.line());
     let events = report(&mut host, CMDSTAT_RESPONSE, 0, &[]);
     assert!(events.phase.is_some() && events.card_irq);
 }
@@ -182,7 +182,7 @@ fn masking_silences_it() {
     host.card_irq(true);
     fall(&host, true);
     host.card_irq(false);
-    assert!(!host.regs().line());
+    assert!(!host.regs.line());
     assert!(!host.ack(&[]).card_irq);
 }
 
@@ -194,6 +194,6 @@ fn a_reset_that_swallows_an_edge_looks_again() {
     report(&mut host, CMDSTAT_TIMEOUT, 0, &[]).phase.unwrap().unwrap_err();
     fall(&host, false);
     assert_eq!(host.set_bus(BusOp::ResetLines, true, 0), Step::Done);
-    assert!(host.regs().line());
+    assert!(host.regs.line());
     assert!(host.ack(&[]).card_irq);
 }

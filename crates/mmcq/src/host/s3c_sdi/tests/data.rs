@@ -14,7 +14,7 @@ fn every_length_comes_in_whole() {
             receive_all(&mut host, &bytes, burst, &segments);
             assert_eq!(memory[..len], bytes, "{len} bytes, {burst} an interrupt");
             assert_eq!(memory[len], 0xee);
-            assert!(host.regs().fifo.borrow().is_empty());
+            assert!(host.regs.fifo.borrow().is_empty());
         }
     }
 }
@@ -29,7 +29,7 @@ fn every_length_goes_out_whole() {
             host.start(&cmd53(Direction::Write, len as u16, 1), &segments, 0).unwrap();
             let (got, _, interrupts) = send_all(&mut host, len, keep, &segments);
             assert_eq!(got, pattern(len), "{len} bytes, {keep} kept");
-            assert!(host.regs().fifo.borrow().is_empty(), "what filled the last word up is gone");
+            assert!(host.regs.fifo.borrow().is_empty(), "what filled the last word up is gone");
             if len <= 60 {
                 assert_eq!(interrupts, 1, "{len} bytes fit at once");
             }
@@ -62,24 +62,24 @@ fn two_kibibytes_cost_what_the_table_says() {
     let read = cmd53(Direction::Read, 512, 4);
     // The first one is not counted: it sets block size and interrupts.
     for limit in [usize::MAX, 72] {
-        host.regs().take_log();
+        host.regs.take_log();
         host.start(&read, &segments, 0).unwrap();
         let (_, interrupts) = receive_all(&mut host, &bytes, 32, &segments);
-        let accesses = host.regs().take_others().len();
+        let accesses = host.regs.take_others().len();
         assert!(accesses <= limit && interrupts <= 65, "{accesses} accesses, {interrupts} interrupts");
     }
     host.start(&read, &segments, 0).unwrap();
     // An interrupt that comes late finds more.
     let (_, interrupts) = receive_all(&mut host, &bytes, 64, &segments);
     assert!(interrupts <= 33);
-    assert!(host.regs().take_others().len() <= 41);
+    assert!(host.regs.take_others().len() <= 41);
 
     let write = cmd53(Direction::Write, 512, 4);
     for limit in [usize::MAX, 81] {
-        host.regs().take_log();
+        host.regs.take_log();
         host.start(&write, &segments, 0).unwrap();
         let (got, _, interrupts) = send_all(&mut host, 2048, 32, &segments);
-        let accesses = host.regs().take_others().len();
+        let accesses = host.regs.take_others().len();
         assert!(accesses <= limit && interrupts <= 72, "{accesses} accesses, {interrupts} interrupts");
         assert_eq!(got, bytes);
     }
@@ -95,8 +95,8 @@ fn the_data_circuits_are_told_what_comes() {
             let mut host = ready();
             assert_eq!(host.set_bus(BusOp::Width(width), true, 0), Step::Done);
             host.start(&cmd53(direction, 4, 4095), &segments, 0).unwrap();
-            assert_eq!(host.regs().get(DCON), common | way | wide | 4095);
-            assert_eq!(host.regs().get(BSIZE), 4);
+            assert_eq!(host.regs.get(DCON), common | way | wide | 4095);
+            assert_eq!(host.regs.get(BSIZE), 4);
         }
     }
 }
@@ -107,22 +107,22 @@ fn a_write_fills_the_fifo_before_its_command() {
     let mut memory = pattern(100);
     let segments = [near(&mut memory)];
     host.start(&cmd53(Direction::Write, 100, 1), &segments, 0).unwrap();
-    let log = host.regs().take_log();
+    let log = host.regs.take_log();
     let dcon = log.iter().position(|access| matches!(access, Write(DCON, _))).unwrap();
     let words = log.iter().filter(|access| matches!(access, Write(DATA, _))).count();
     assert_eq!(words, 15);
     assert!(log[dcon + 1..=dcon + 15].iter().all(|access| matches!(access, Write(DATA, _))));
     assert_eq!(log[log.len() - 2..], [Write(CMDARG, 0x9000_0064), Write(CMDCON, 0x375)]);
-    assert!(!host.regs().line(), "a FIFO that is full asks for nothing");
+    assert!(!host.regs.line(), "a FIFO that is full asks for nothing");
     // The rest goes at the first interrupt, after which the level may stay.
-    host.regs().send(30);
-    assert!(host.regs().line());
+    host.regs.send(30);
+    assert!(host.regs.line());
     assert!(host.ack(&segments).phase.is_none());
-    host.regs().send(30);
-    assert!(host.regs().line());
+    host.regs.send(30);
+    assert!(host.regs.line());
     assert!(host.ack(&segments).phase.is_none());
-    host.regs().send(64);
-    assert!(!host.regs().line());
+    host.regs.send(64);
+    assert!(!host.regs.line());
 }
 
 #[test]
@@ -132,14 +132,14 @@ fn response_and_data_end_in_any_order() {
         let segments = [near(&mut memory)];
         let mut host = ready();
         host.start(&cmd53(Direction::Read, 4, 1), &segments, 0).unwrap();
-        host.regs().receive(&[5, 6, 7, 8]);
+        host.regs.receive(&[5, 6, 7, 8]);
         let [first, second] =
             order.map(|response| if response { (CMDSTAT_RESPONSE, 0) } else { (0, DSTA_FINISH) });
         assert!(report(&mut host, first.0, first.1, &segments).phase.is_none());
-        assert!(!host.regs().line());
-        host.regs().command.set(second.0);
-        host.regs().data.set(second.1);
-        assert!(host.regs().line(), "the second interrupts");
+        assert!(!host.regs.line());
+        host.regs.command.set(second.0);
+        host.regs.data.set(second.1);
+        assert!(host.regs.line(), "the second interrupts");
         assert!(host.ack(&segments).phase.unwrap().is_ok());
         assert_eq!(memory, [5, 6, 7, 8]);
     }
@@ -153,12 +153,12 @@ fn an_ack_too_many_does_no_harm() {
     let mut host = ready();
     host.start(&cmd53(Direction::Read, 64, 1), &segments, 0).unwrap();
     assert!(host.ack(&segments).phase.is_none());
-    host.regs().receive(&bytes[..20]);
+    host.regs.receive(&bytes[..20]);
     assert!(host.ack(&segments).phase.is_none());
-    host.regs().receive(&bytes[20..45]);
+    host.regs.receive(&bytes[20..45]);
     assert!(host.ack(&segments).phase.is_none());
     assert!(host.ack(&segments).phase.is_none());
-    host.regs().receive(&bytes[45..]);
+    host.regs.receive(&bytes[45..]);
     assert!(report(&mut host, CMDSTAT_RESPONSE, DSTA_FINISH, &segments).phase.unwrap().is_ok());
     assert!(host.ack(&[]).phase.is_none());
     assert_eq!(memory, bytes);

@@ -61,7 +61,7 @@ fn a_transfer_costs_thirteen_accesses() {
         let phase = cmd53(direction, 512, 4);
         for first in [true, false] {
             host.start(&phase, &[segment], 0).unwrap();
-            let mut log = host.regs().take_log();
+            let mut log = host.regs.take_log();
             log.retain(|access| !matches!(access, Write(BSIZE | IMSK, _)) || !first);
             let arg = if direction == Direction::Read { 0x1800_0004 } else { 0x9800_0004 };
             assert_eq!(
@@ -78,14 +78,14 @@ fn a_transfer_costs_thirteen_accesses() {
             assert_ne!(dcon & DCON_DMA, 0);
             // The FIFO's fill is not the CPU's business.
             for fill in [0, 32, 64] {
-                host.regs().fifo.borrow_mut().resize(fill, 0);
-                assert!(!host.regs().line());
+                host.regs.fifo.borrow_mut().resize(fill, 0);
+                assert!(!host.regs.line());
             }
-            host.regs().fifo.borrow_mut().clear();
-            host.regs().set(DMA_START, 0);
+            host.regs.fifo.borrow_mut().clear();
+            host.regs.set(DMA_START, 0);
             let end = report(&mut host, CMDSTAT_RESPONSE, DSTA_FINISH, &[segment]);
             assert!(end.phase.unwrap().is_ok());
-            assert_eq!(host.regs().take_log().len(), 7);
+            assert_eq!(host.regs.take_log().len(), 7);
         }
     }
 }
@@ -104,7 +104,7 @@ fn what_is_mapped_is_moved_by_dma_or_not_at_all() {
     // The rest of a buffer whose beginning has been moved stays DMA's, however small.
     let rest = Segment { len: 4, bus: mapped.bus.wrapping_add(508), ..mapped };
     host.start(&cmd53(Direction::Read, 4, 1), &[rest], 0).unwrap();
-    assert_eq!(host.regs().get(DMA_ADDRESS), 0x3000_01fc);
+    assert_eq!(host.regs.get(DMA_ADDRESS), 0x3000_01fc);
 }
 
 /// A read whose data are over on the lines, with 64 bytes of them in the FIFO.
@@ -113,7 +113,7 @@ fn over_on_the_lines() -> (Driver, Segment) {
     let mut segment = near(aligned(2048));
     host.map(&mut segment, Direction::Read).unwrap();
     host.start(&cmd53(Direction::Read, 512, 4), &[segment], 0).unwrap();
-    host.regs().fifo.borrow_mut().resize(64, 0xee);
+    host.regs.fifo.borrow_mut().resize(64, 0xee);
     assert!(report(&mut host, CMDSTAT_RESPONSE, DSTA_FINISH, &[segment]).phase.is_none());
     (host, segment)
 }
@@ -121,22 +121,22 @@ fn over_on_the_lines() -> (Driver, Segment) {
 #[test]
 fn a_read_ends_when_dma_has_fetched_its_last_words() {
     let (mut host, segment) = over_on_the_lines();
-    assert!(!host.regs().line(), "a full FIFO does not interrupt");
-    host.regs().fifo.borrow_mut().truncate(32);
-    assert!(host.regs().line());
+    assert!(!host.regs.line(), "a full FIFO does not interrupt");
+    host.regs.fifo.borrow_mut().truncate(32);
+    assert!(host.regs.line());
     assert!(host.ack(&[segment]).phase.is_none());
-    host.regs().fifo.borrow_mut().clear();
+    host.regs.fifo.borrow_mut().clear();
     assert!(host.ack(&[segment]).phase.is_none(), "the last word is on its way to memory");
-    host.regs().set(DMA_START, 0);
+    host.regs.set(DMA_START, 0);
     assert!(host.ack(&[segment]).phase.unwrap().is_ok());
-    assert!(!host.regs().line());
+    assert!(!host.regs.line());
 }
 
 #[test]
 fn dma_that_stops_early_or_never_is_a_fault() {
     let fault = |host: &mut Driver, segment| host.ack(&[segment]).phase.map(|end| end.unwrap_err().cause);
     let (mut host, segment) = over_on_the_lines();
-    host.regs().set(DMA_START, 0);
+    host.regs.set(DMA_START, 0);
     assert_eq!(fault(&mut host, segment), Some(Cause::Dma));
     let (mut host, segment) = over_on_the_lines();
     let looks = (0..1000).take_while(|_| fault(&mut host, segment).is_none()).count();
@@ -150,9 +150,9 @@ fn a_reset_stops_dma_first() {
     host.map(&mut segment, Direction::Read).unwrap();
     host.start(&cmd53(Direction::Read, 512, 1), &[segment], 0).unwrap();
     report(&mut host, CMDSTAT_RESPONSE, DSTA_CRC, &[segment]).phase.unwrap().unwrap_err();
-    host.regs().take_log();
+    host.regs.take_log();
     assert_eq!(host.set_bus(BusOp::ResetLines, true, 0), Step::Done);
-    let log = host.regs().take_log();
+    let log = host.regs.take_log();
     assert_eq!(log[0], Write(DMA_START, 0));
     assert!(matches!(log[1], Write(CON, con) if con & CON_RESET != 0));
 }

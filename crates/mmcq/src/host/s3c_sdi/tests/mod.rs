@@ -233,7 +233,7 @@ fn ready_with(config: Config) -> Driver {
     for op in [BusOp::PowerOn, BusOp::Clock(10_000_000), BusOp::Width(Width::W4)] {
         assert_eq!(host.set_bus(op, true, 0), Step::Done, "{op:?}");
     }
-    host.regs().take_log();
+    host.regs.take_log();
     host
 }
 
@@ -267,8 +267,8 @@ fn pattern(len: usize) -> Vec<u8> {
 
 /// Lets these bits come, and acknowledges them.
 fn report(host: &mut Driver, command: u32, data: u32, segments: &[Segment]) -> Events {
-    host.regs().command.set(host.regs().command.get() | command);
-    host.regs().data.set(host.regs().data.get() | data);
+    host.regs.command.set(host.regs.command.get() | command);
+    host.regs.data.set(host.regs.data.get() | data);
     host.ack(segments)
 }
 
@@ -276,11 +276,11 @@ fn report(host: &mut Driver, command: u32, data: u32, segments: &[Segment]) -> E
 fn run(host: &mut Driver, phase: &Phase) -> Done {
     host.start(phase, &[], 0).unwrap();
     let end = if phase.command.resp == Resp::None { CMDSTAT_SENT } else { CMDSTAT_RESPONSE };
-    assert!(!host.regs().line());
-    host.regs().command.set(end);
-    assert!(host.regs().line(), "the end interrupts");
+    assert!(!host.regs.line());
+    host.regs.command.set(end);
+    assert!(host.regs.line(), "the end interrupts");
     let done = host.ack(&[]).phase.unwrap().unwrap();
-    assert!(!host.regs().line(), "nothing keeps the line asserted");
+    assert!(!host.regs.line(), "nothing keeps the line asserted");
     done
 }
 
@@ -290,8 +290,8 @@ fn receive_all(host: &mut Driver, bytes: &[u8], burst: usize, segments: &[Segmen
     let mut interrupts = 0;
     let mut sent = 0;
     loop {
-        while sent < bytes.len() && !(host.regs().line() && host.regs().fifo.borrow().len() >= burst) {
-            host.regs().receive(&bytes[sent..sent + 1]);
+        while sent < bytes.len() && !(host.regs.line() && host.regs.fifo.borrow().len() >= burst) {
+            host.regs.receive(&bytes[sent..sent + 1]);
             sent += 1;
         }
         if sent == bytes.len() {
@@ -299,16 +299,16 @@ fn receive_all(host: &mut Driver, bytes: &[u8], burst: usize, segments: &[Segmen
         }
         interrupts += 1;
         assert!(host.ack(segments).phase.is_none());
-        assert!(!host.regs().line());
+        assert!(!host.regs.line());
     }
     let mut events = report(host, CMDSTAT_RESPONSE, DSTA_FINISH, segments);
     for _ in 0..2 {
         interrupts += 1;
         if let Some(result) = events.phase {
-            assert!(!host.regs().line());
+            assert!(!host.regs.line());
             return (result.unwrap(), interrupts);
         }
-        assert!(host.regs().line());
+        assert!(host.regs.line());
         events = host.ack(segments);
     }
     panic!("the transfer does not end");
@@ -319,16 +319,16 @@ fn send_all(host: &mut Driver, len: usize, keep: usize, segments: &[Segment]) ->
     let mut got = Vec::new();
     let mut interrupts = 0;
     while got.len() < len {
-        let fill = host.regs().fifo.borrow().len();
-        got.extend(host.regs().send((fill.saturating_sub(keep)).max(1)));
-        if host.regs().line() {
+        let fill = host.regs.fifo.borrow().len();
+        got.extend(host.regs.send((fill.saturating_sub(keep)).max(1)));
+        if host.regs.line() {
             interrupts += 1;
             assert!(host.ack(segments).phase.is_none());
-            assert!(!host.regs().line());
+            assert!(!host.regs.line());
         }
     }
     got.truncate(len);
     let done = report(host, CMDSTAT_RESPONSE, DSTA_FINISH, segments).phase.unwrap().unwrap();
-    assert!(!host.regs().line());
+    assert!(!host.regs.line());
     (got, done, interrupts + 1)
 }

@@ -5,13 +5,13 @@ use super::*;
 #[test]
 fn a_direct_command_costs_five_accesses() {
     let mut host = ready();
-    host.regs().set(RSP0, 0x1042);
+    host.regs.set(RSP0, 0x1042);
     run(&mut host, &cmd52());
-    host.regs().take_log();
+    host.regs.take_log();
     // Once more, now that the interrupts are the right ones.
     assert_eq!(run(&mut host, &cmd52()).response.words, [0x1042, 0, 0, 0]);
     assert_eq!(
-        host.regs().take_log(),
+        host.regs.take_log(),
         [
             Write(CMDARG, 0x1000_2600),
             Write(CMDCON, 0x374),
@@ -31,7 +31,7 @@ fn four_bytes_from_the_card_cost_nine_accesses() {
     let bytes = [0x12, 0x34, 0x56, 0x78];
     for first in [true, false] {
         host.start(&phase, &segments, 0).unwrap();
-        let started = host.regs().take_log();
+        let started = host.regs.take_log();
         if first {
             // The first one sets block size and interrupts.
             assert_eq!(started[0], Write(BSIZE, 4));
@@ -41,11 +41,11 @@ fn four_bytes_from_the_card_cost_nine_accesses() {
             let arg = 0x1000_0004;
             assert_eq!(started, [Write(DCON, dcon), Write(CMDARG, arg), Write(CMDCON, 0x375)]);
         }
-        host.regs().receive(&bytes);
-        assert!(!host.regs().line(), "one interrupt, at the end");
+        host.regs.receive(&bytes);
+        assert!(!host.regs.line(), "one interrupt, at the end");
         assert!(report(&mut host, CMDSTAT_RESPONSE, DSTA_FINISH, &segments).phase.unwrap().is_ok());
-        assert!(!host.regs().line());
-        assert_eq!(host.regs().take_others().len(), 6);
+        assert!(!host.regs.line());
+        assert_eq!(host.regs.take_others().len(), 6);
     }
     assert_eq!(memory, bytes);
 }
@@ -56,11 +56,11 @@ fn the_first_command_after_data_disarms_them() {
     let mut memory = [0; 4];
     let segments = [near(&mut memory)];
     host.start(&cmd53(Direction::Read, 4, 1), &segments, 0).unwrap();
-    host.regs().receive(&[0; 4]);
+    host.regs.receive(&[0; 4]);
     report(&mut host, CMDSTAT_RESPONSE, DSTA_FINISH, &segments).phase.unwrap().unwrap();
-    host.regs().take_log();
+    host.regs.take_log();
     run(&mut host, &cmd52());
-    let log = host.regs().take_log();
+    let log = host.regs.take_log();
     assert_eq!(log[..2], [Write(DCON, 0), Write(IMSK, 0x2c000)]);
     assert_eq!(log.len(), 7);
 }
@@ -69,7 +69,7 @@ fn the_first_command_after_data_disarms_them() {
 fn each_response_has_its_bits_and_its_end() {
     let mut host = ready();
     for (at, word) in [(0, 0x1111_1111), (4, 0x2222_2222), (8, 0x3333_3333), (12, 0x4444_44ff)] {
-        host.regs().set(RSP0 + at, word);
+        host.regs.set(RSP0 + at, word);
     }
     for (resp, bits, words) in [
         (Resp::None, 0x140, [0; 4]),
@@ -81,8 +81,8 @@ fn each_response_has_its_bits_and_its_end() {
     ] {
         let phase = plain(Command::new(3, 0xabcd, resp));
         assert_eq!(run(&mut host, &phase).response.words, words, "{resp:?}");
-        assert_eq!(host.regs().get(CMDCON), bits | 3, "{resp:?}");
-        assert_eq!(host.regs().get(CMDARG), 0xabcd);
+        assert_eq!(host.regs.get(CMDCON), bits | 3, "{resp:?}");
+        assert_eq!(host.regs.get(CMDARG), 0xabcd);
     }
 }
 
@@ -94,9 +94,9 @@ fn a_crc_counts_where_the_standard_has_one() {
         let end = report(&mut host, CMDSTAT_RESPONSE | CMDSTAT_CRC, 0, &[]).phase;
         let fault = Fault { cause: Cause::Crc, stage: Stage::Command, response: None };
         assert_eq!(end, Some(Err(fault)), "{resp:?}");
-        assert!(!host.regs().line());
+        assert!(!host.regs.line());
     }
-    host.regs().set(RSP0, 0x80ff_8000);
+    host.regs.set(RSP0, 0x80ff_8000);
     for resp in [Resp::R3, Resp::R4] {
         for bits in [CMDSTAT_RESPONSE | CMDSTAT_CRC, CMDSTAT_CRC, CMDSTAT_RESPONSE] {
             host.start(&plain(Command::new(5, 0, resp)), &[], 0).unwrap();
@@ -112,7 +112,7 @@ fn no_response_is_a_timeout() {
     host.start(&cmd52(), &[], 0).unwrap();
     // Sent is not the end of a command with a response.
     assert!(report(&mut host, CMDSTAT_SENT, 0, &[]).phase.is_none());
-    assert!(!host.regs().line());
+    assert!(!host.regs.line());
     let end = report(&mut host, CMDSTAT_TIMEOUT, 0, &[]).phase;
     assert_eq!(end, Some(Err(Fault { cause: Cause::Timeout, stage: Stage::Command, response: None })));
 }
@@ -137,18 +137,18 @@ fn data_errors_are_told_apart() {
         (Direction::Write, CMDSTAT_CRC | CMDSTAT_RESPONSE, DSTA_CRC_STATUS, 0, Cause::Crc, Stage::Command),
     ] {
         let mut host = ready();
-        host.regs().set(RSP0, 0x2000);
+        host.regs.set(RSP0, 0x2000);
         host.start(&cmd53(direction, 512, 1), &segments, 0).unwrap();
-        host.regs().fail.set(fail);
+        host.regs.fail.set(fail);
         let Some(Err(fault)) = report(&mut host, command, data, &segments).phase else {
             panic!("{direction:?} {command:x} {data:x} {fail:x} must fail")
         };
         assert_eq!((fault.cause, fault.stage), (cause, stage), "{direction:?} {command:x} {data:x}");
         assert_eq!(fault.response.map(|r| r.words[0]), (stage == Stage::Data).then_some(0x2000));
         // Whatever goes on, the line is quiet.
-        assert!(!host.regs().line());
-        host.regs().fifo.borrow_mut().resize(40, 0);
-        assert!(!host.regs().line());
+        assert!(!host.regs.line());
+        host.regs.fifo.borrow_mut().resize(40, 0);
+        assert!(!host.regs.line());
     }
 }
 
@@ -158,7 +158,7 @@ fn a_finish_beats_a_timeout() {
     let mut memory = [0; 4];
     let segments = [near(&mut memory)];
     host.start(&cmd53(Direction::Read, 4, 1), &segments, 0).unwrap();
-    host.regs().receive(&[1, 2, 3, 4]);
+    host.regs.receive(&[1, 2, 3, 4]);
     let end = report(&mut host, CMDSTAT_RESPONSE, DSTA_FINISH | DSTA_TIMEOUT, &segments);
     assert!(end.phase.unwrap().is_ok());
 }
@@ -176,7 +176,7 @@ fn a_controller_that_is_gone_says_so() {
         let mut host = ready();
         host.card_irq(true);
         host.start(&phase, &segments, 0).unwrap();
-        host.regs().gone.set(true);
+        host.regs.gone.set(true);
         let events = host.ack(&segments);
         assert_eq!(events.phase, Some(Err(Fault { cause: Cause::Gone, stage, response: None })));
         assert!(!events.card_irq);
@@ -209,7 +209,7 @@ fn what_it_cannot_do_is_refused_before_anything_is_written() {
     for phase in refused {
         assert_eq!(host.start(&phase, &segments, 0), Err(StartError::Unsupported), "{phase:?}");
     }
-    assert_eq!(host.regs().take_log(), []);
+    assert_eq!(host.regs.take_log(), []);
     host.start(&cmd52(), &[], 0).unwrap();
     assert_eq!(host.start(&cmd52(), &[], 0), Err(StartError::CommandLine));
 }
@@ -219,18 +219,18 @@ fn after_an_error_the_lines_are_looked_at() {
     let mut host = ready();
     host.start(&cmd52(), &[], 0).unwrap();
     report(&mut host, CMDSTAT_TIMEOUT, 0, &[]).phase.unwrap().unwrap_err();
-    host.regs().command.set(CMDSTAT_ON);
+    host.regs.command.set(CMDSTAT_ON);
     assert_eq!(host.start(&cmd52(), &[], 0), Err(StartError::CommandLine));
-    host.regs().command.set(CMDSTAT_RESPONSE);
-    host.regs().data.set(1);
+    host.regs.command.set(CMDSTAT_RESPONSE);
+    host.regs.data.set(1);
     let mut memory = [0; 4];
     let segments = [near(&mut memory)];
     let data = cmd53(Direction::Write, 4, 1);
     assert_eq!(host.start(&data, &segments, 0), Err(StartError::DataLine));
-    host.regs().data.set(DSTA_FINISH);
-    host.regs().receive(&[9; 8]);
+    host.regs.data.set(DSTA_FINISH);
+    host.regs.receive(&[9; 8]);
     host.start(&data, &segments, 0).unwrap();
     // Nothing old is left.
-    assert_eq!((host.regs().command.get(), host.regs().data.get()), (0, 0));
-    assert_eq!(host.regs().send(64), [0; 4]);
+    assert_eq!((host.regs.command.get(), host.regs.data.get()), (0, 0));
+    assert_eq!(host.regs.send(64), [0; 4]);
 }

@@ -9,7 +9,7 @@ type Told = (Option<Result<u32, Cause>>, Option<Result<Done, Fault>>);
 
 /// What each is told of a status.
 fn told(host: &mut Driver, status: u32) -> Told {
-    host.regs().set(INT_STATUS, 4, status);
+    host.port.regs.set(INT_STATUS, 4, status);
     (host.ack_beside(), host.ack(&[]).phase)
 }
 
@@ -17,24 +17,24 @@ fn told(host: &mut Driver, status: u32) -> Told {
 fn moving(auto: Auto) -> Driver {
     let mut host = ready(Config::new());
     host.start(&Phase { auto, ..read(8) }, &[far(0, 4096)], 1).unwrap();
-    host.regs().set(RESPONSE_0, 4, 0x900);
-    host.regs().set(INT_STATUS, 4, INT_COMMAND);
-    host.regs().take_log();
+    host.port.regs.set(RESPONSE_0, 4, 0x900);
+    host.port.regs.set(INT_STATUS, 4, INT_COMMAND);
+    host.port.regs.take_log();
     host
 }
 
 fn resets(host: &Driver) -> Vec<u32> {
-    let log = host.regs().take_log();
+    let log = host.port.regs.take_log();
     log.into_iter().filter_map(|a| if let Access::Write(RESET, _, v) = a { Some(v) } else { None }).collect()
 }
 
 #[test]
 fn each_gets_its_own_response() {
     let mut host = moving(Auto::None);
-    let signal = host.regs().get(INT_SIGNAL, 4);
+    let signal = host.port.regs.get(INT_SIGNAL, 4);
     host.start_beside(&DIRECT).unwrap();
     assert_eq!(
-        host.regs().take_log(),
+        host.port.regs.take_log(),
         [
             Access::Read(INT_STATUS),
             Access::Write(INT_STATUS, 4, INT_COMMAND),
@@ -47,38 +47,38 @@ fn each_gets_its_own_response() {
         "and not the transfer mode"
     );
     assert_eq!(host.start_beside(&DIRECT), Err(StartError::CommandLine));
-    host.regs().set(RESPONSE_0, 4, 0x1042);
+    host.port.regs.set(RESPONSE_0, 4, 0x1042);
     assert_eq!(told(&mut host, INT_COMMAND), (Some(Ok(0x1042)), None));
     // The next one is cheaper.
-    host.regs().take_log();
+    host.port.regs.take_log();
     host.start_beside(&DIRECT).unwrap();
-    let log = host.regs().take_log();
+    let log = host.port.regs.take_log();
     assert_eq!(log[..2], [Access::Read(INT_STATUS), Access::Read(PRESENT)]);
     assert_eq!(log.len(), 4);
-    host.regs().set(RESPONSE_0, 4, 0x1043);
+    host.port.regs.set(RESPONSE_0, 4, 0x1043);
     let (beside, phase) = told(&mut host, INT_COMMAND | INT_TRANSFER);
     assert_eq!((beside, phase.unwrap().unwrap().response), (Some(Ok(0x1043)), Response::short(0x900)));
     // All is over: the phase after the next need not look.
-    host.regs().set(RESPONSE_0, 4, 0x901);
+    host.port.regs.set(RESPONSE_0, 4, 0x901);
     assert_eq!(run(&mut host, &read(8), &[far(0, 4096)]).response, Response::short(0x901));
-    host.regs().take_log();
+    host.port.regs.take_log();
     host.start(&read(8), &[far(0, 4096)], 1).unwrap();
-    assert!(!host.regs().take_log().contains(&Access::Read(PRESENT)));
+    assert!(!host.port.regs.take_log().contains(&Access::Read(PRESENT)));
 }
 
 #[test]
 fn the_response_of_the_phase_comes_first() {
     let mut host = moving(Auto::None);
-    host.regs().set(INT_STATUS, 4, 0);
+    host.port.regs.set(INT_STATUS, 4, 0);
     assert_eq!(host.start_beside(&DIRECT), Err(StartError::CommandLine));
-    assert_ne!(host.regs().get(INT_SIGNAL, 4) & INT_COMMAND, 0, "its coming interrupts");
+    assert_ne!(host.port.regs.get(INT_SIGNAL, 4) & INT_COMMAND, 0, "its coming interrupts");
     assert_eq!(told(&mut host, INT_COMMAND), (None, None));
-    host.regs().set(INT_STATUS, 4, 0);
+    host.port.regs.set(INT_STATUS, 4, 0);
     host.start_beside(&DIRECT).unwrap();
     // Neither beside data that are over, or have failed, nor beside nothing.
     for status in [INT_TRANSFER, ERROR_DATA_CRC, ERROR_COMMAND_TIMEOUT, u32::MAX] {
         let mut host = moving(Auto::None);
-        host.regs().set(INT_STATUS, 4, status);
+        host.port.regs.set(INT_STATUS, 4, status);
         assert_eq!(host.start_beside(&DIRECT), Err(StartError::DataLine), "{status:#x}");
     }
     let mut host = ready(Config::new());
@@ -89,7 +89,7 @@ fn the_response_of_the_phase_comes_first() {
     for command in [Command::new(7, 0, Resp::R1b), Command::new(2, 0, Resp::R2)] {
         assert_eq!(host.start_beside(&command), Err(StartError::Unsupported));
     }
-    host.regs().set(PRESENT, 4, PRESENT_DAT | PRESENT_CMD_INHIBIT);
+    host.port.regs.set(PRESENT, 4, PRESENT_DAT | PRESENT_CMD_INHIBIT);
     assert_eq!(host.start_beside(&DIRECT), Err(StartError::CommandLine));
 }
 
@@ -121,8 +121,8 @@ fn only_the_cmd_circuit_is_reset() {
     for given_up in [false, true] {
         let mut host = moving(Auto::None);
         host.start_beside(&DIRECT).unwrap();
-        host.regs().stuck.set(RESET_CMD);
-        host.regs().take_log();
+        host.port.regs.stuck.set(RESET_CMD);
+        host.port.regs.take_log();
         if given_up {
             host.abort_beside();
         } else {
@@ -133,7 +133,7 @@ fn only_the_cmd_circuit_is_reset() {
         let (beside, phase) = told(&mut host, INT_TRANSFER);
         assert_eq!((beside, phase.unwrap().unwrap().response), (None, Response::short(0x900)));
         assert_eq!(host.start(&read(8), &[far(0, 4096)], 1), Err(StartError::CommandLine));
-        host.regs().set(RESET, 1, 0);
+        host.port.regs.set(RESET, 1, 0);
         host.start(&read(8), &[far(0, 4096)], 1).unwrap();
         assert_eq!(resets(&host), []);
     }
@@ -149,11 +149,11 @@ fn only_the_cmd_circuit_is_reset() {
 fn an_automatic_stop_is_not_reset_away() {
     let mut host = moving(Auto::Stop);
     host.start_beside(&DIRECT).unwrap();
-    host.regs().take_log();
+    host.port.regs.take_log();
     assert_eq!(told(&mut host, ERROR_COMMAND_TIMEOUT), (Some(Err(Cause::Timeout)), None));
     assert_eq!(resets(&host), []);
     assert_eq!(host.start_beside(&DIRECT), Err(StartError::Unsupported));
-    host.regs().set(RESPONSE_3, 4, 0xb00);
+    host.port.regs.set(RESPONSE_3, 4, 0xb00);
     let done = report(&mut host, INT_TRANSFER, &[]).phase.unwrap().unwrap();
     assert_eq!((done.response, done.stop), (Response::short(0x900), Some(0xb00)));
     host.start(&read(8), &[far(0, 4096)], 1).unwrap();
@@ -166,13 +166,13 @@ fn a_command_may_outlive_the_data() {
     host.start_beside(&DIRECT).unwrap();
     let (beside, phase) = told(&mut host, INT_TRANSFER);
     assert!(beside.is_none() && phase.unwrap().is_ok());
-    host.regs().set(INT_STATUS, 4, INT_COMMAND);
+    host.port.regs.set(INT_STATUS, 4, INT_COMMAND);
     assert_eq!(host.start(&read(8), &[far(0, 4096)], 1), Err(StartError::CommandLine));
     assert_eq!(host.start_beside(&DIRECT), Err(StartError::DataLine));
-    assert_eq!(host.regs().get(INT_STATUS, 4), INT_COMMAND, "not forgotten");
+    assert_eq!(host.port.regs.get(INT_STATUS, 4), INT_COMMAND, "not forgotten");
     // Between the two looks it may end: then it is left for the next.
     assert!(host.ack(&[]).phase.is_none());
-    assert_eq!(host.regs().get(INT_STATUS, 4), INT_COMMAND);
+    assert_eq!(host.port.regs.get(INT_STATUS, 4), INT_COMMAND);
     assert_eq!(host.ack_beside(), Some(Ok(0x900)));
     host.start(&read(8), &[far(0, 4096)], 1).unwrap();
 

@@ -6,7 +6,7 @@ use super::*;
 fn resets_go_one_bit_at_a_time() {
     let mut host = ready(Config::new());
     let resets = |host: &Driver| -> Vec<u32> {
-        let log = host.regs().take_log();
+        let log = host.port.regs.take_log();
         log.into_iter()
             .filter_map(|a| if let Access::Write(RESET, _, v) = a { Some(v) } else { None })
             .collect()
@@ -18,7 +18,7 @@ fn resets_go_one_bit_at_a_time() {
     assert_eq!(resets(&both), [6]);
 
     // A bit that stays set: 100 ms, then no more.
-    host.regs().stuck.set(RESET_DAT);
+    host.port.regs.stuck.set(RESET_DAT);
     let mut now = 5_000;
     let mut step = host.set_bus(BusOp::ResetLines, true, now);
     while let Step::Wait(until) = step {
@@ -40,18 +40,21 @@ fn full_reset_restores_the_bus() {
         }
     }
     let kept = [(CONTROL, 1), (POWER, 1), (CONTROL_2, 2), (CLOCK, 2), (INT_ENABLE, 4)];
-    let before = kept.map(|(at, width)| host.regs().get(at, width));
+    let before = kept.map(|(at, width)| host.port.regs.get(at, width));
     assert_eq!(before[0], 0x16);
     assert_eq!(before[2], 0x0a);
     for (at, width) in kept {
-        host.regs().set(at, width, 0);
+        host.port.regs.set(at, width, 0);
     }
     assert_eq!(host.set_bus(BusOp::ResetAll, true, 0), Step::Done);
-    assert_eq!(kept.map(|(at, width)| host.regs().get(at, width)), before);
+    assert_eq!(kept.map(|(at, width)| host.port.regs.get(at, width)), before);
     let segments = [far(0, 512)];
-    host.regs().take_log();
+    host.port.regs.take_log();
     run(&mut host, &read(1), &segments);
-    assert!(host.regs().take_log().contains(&Access::Write(TIMEOUT, 1, 4)), "shadows do not outlive a reset");
+    assert!(
+        host.port.regs.take_log().contains(&Access::Write(TIMEOUT, 1, 4)),
+        "shadows do not outlive a reset"
+    );
 }
 
 #[test]
@@ -65,19 +68,19 @@ fn lines_fixed_at_1_8_v_refuse_3_3() {
 #[test]
 fn clock_waits_until_it_is_stable() {
     let mut host = ready_with(5, CAPS, Config::new());
-    host.regs().stable.set(false);
+    host.port.regs.stable.set(false);
     let Step::Wait(until) = host.set_bus(BusOp::Clock(400_000), true, 1_000) else { panic!("must wait") };
     assert!(until > 1_000);
-    host.regs().stable.set(true);
-    host.regs().set(CLOCK, 2, host.regs().get(CLOCK, 2) | 2);
+    host.port.regs.stable.set(true);
+    host.port.regs.set(CLOCK, 2, host.port.regs.get(CLOCK, 2) | 2);
     assert_eq!(host.set_bus(BusOp::Clock(400_000), false, until), Step::Done);
-    assert_eq!(host.regs().get(CLOCK, 2), 0x3f0f, "divider, card, PLL, stable, internal");
+    assert_eq!(host.port.regs.get(CLOCK, 2), 0x3f0f, "divider, card, PLL, stable, internal");
     assert_eq!(host.set_bus(BusOp::Clock(1), true, 0), Step::Failed);
-    host.regs().stable.set(false);
+    host.port.regs.stable.set(false);
     assert!(matches!(host.set_bus(BusOp::Clock(400_000), true, 0), Step::Wait(_)));
     assert_eq!(host.set_bus(BusOp::Clock(400_000), false, 150_000_000), Step::Failed);
     assert_eq!(host.set_bus(BusOp::Clock(0), true, 0), Step::Done);
-    assert_eq!(host.regs().get(CLOCK, 2), 0);
+    assert_eq!(host.port.regs.get(CLOCK, 2), 0);
 }
 
 #[test]
@@ -91,15 +94,15 @@ fn timing_changes_while_the_clock_stands() {
         (Timing::Sdr12, 0x10, 0),
         (Timing::Ddr52, 0x14, 4),
     ] {
-        host.regs().take_log();
+        host.port.regs.take_log();
         assert_eq!(host.set_bus(BusOp::Timing(timing), true, 0), Step::Done);
         assert_eq!(
-            (host.regs().get(CONTROL, 1), host.regs().get(CONTROL_2, 2)),
+            (host.port.regs.get(CONTROL, 1), host.port.regs.get(CONTROL_2, 2)),
             (control, mode),
             "{timing:?}"
         );
         let mut running = true;
-        for access in host.regs().take_log() {
+        for access in host.port.regs.take_log() {
             match access {
                 Access::Write(CLOCK, _, value) => running = value & u32::from(CLOCK_CARD) != 0,
                 Access::Write(CONTROL | CONTROL_2, ..) => assert!(!running),
@@ -114,15 +117,15 @@ fn timing_changes_while_the_clock_stands() {
 #[test]
 fn power_needs_a_card_that_draws_it() {
     let mut host = ready(Config::new());
-    assert_eq!(host.regs().get(POWER, 1), 0x0f);
+    assert_eq!(host.port.regs.get(POWER, 1), 0x0f);
     assert_eq!(host.set_bus(BusOp::PowerOff, true, 0), Step::Done);
-    assert_eq!((host.regs().get(POWER, 1), host.regs().get(CLOCK, 2)), (0, 0));
-    host.regs().set(PRESENT, 4, PRESENT_DAT);
+    assert_eq!((host.port.regs.get(POWER, 1), host.port.regs.get(CLOCK, 2)), (0, 0));
+    host.port.regs.set(PRESENT, 4, PRESENT_DAT);
     assert!(!host.present());
     assert_eq!(host.set_bus(BusOp::PowerOn, true, 0), Step::Failed);
-    assert_eq!(host.regs().get(INT_ENABLE, 4) & (INT_INSERT | INT_REMOVE), INT_INSERT);
+    assert_eq!(host.port.regs.get(INT_ENABLE, 4) & (INT_INSERT | INT_REMOVE), INT_INSERT);
     let mut external = ready(quirk(Quirks::EXTERNAL_POWER));
-    external.regs().set(PRESENT, 4, PRESENT_DAT);
+    external.port.regs.set(PRESENT, 4, PRESENT_DAT);
     assert_eq!(external.set_bus(BusOp::PowerOn, true, 0), Step::Done);
 }
 
@@ -131,39 +134,39 @@ fn tuning_ends_where_the_controller_says() {
     let mut host = ready(Config::new());
     let phase = Phase { tuning: true, ..data(19, Direction::Read, 64, 1) };
     assert_eq!(host.set_bus(BusOp::TuneStart, true, 0), Step::Done);
-    assert_eq!(host.regs().get(CONTROL_2, 2), CONTROL_2_TUNE.into());
+    assert_eq!(host.port.regs.get(CONTROL_2, 2), CONTROL_2_TUNE.into());
     host.start(&phase, &[], 1).unwrap();
-    assert_eq!(host.regs().get(TRANSFER_MODE, 4), 0x133a_0010);
+    assert_eq!(host.port.regs.get(TRANSFER_MODE, 4), 0x133a_0010);
     assert!(report(&mut host, INT_COMMAND | ERROR_DATA_CRC, &[]).phase.is_none());
     assert!(!report(&mut host, INT_BUFFER_READ, &[]).phase.unwrap().unwrap().tuned);
     host.start(&phase, &[], 1).unwrap();
-    host.regs().set(CONTROL_2, 2, CONTROL_2_TUNED.into());
+    host.port.regs.set(CONTROL_2, 2, CONTROL_2_TUNED.into());
     assert!(report(&mut host, INT_BUFFER_READ, &[]).phase.unwrap().unwrap().tuned);
     // A controller that ends the procedure without another interrupt is found out by whoever looks.
     assert_eq!(host.set_bus(BusOp::TuneStart, true, 0), Step::Done);
     host.start(&phase, &[], 1).unwrap();
     assert!(report(&mut host, INT_COMMAND, &[]).phase.is_none());
-    host.regs().set(CONTROL_2, 2, CONTROL_2_TUNED.into());
+    host.port.regs.set(CONTROL_2, 2, CONTROL_2_TUNED.into());
     assert!(report(&mut host, 0, &[]).phase.unwrap().unwrap().tuned);
     // The sampling point survives a change of timing, and goes with an abort.
     assert_eq!(host.set_bus(BusOp::Timing(Timing::Sdr104), true, 0), Step::Done);
-    assert_eq!(host.regs().get(CONTROL_2, 2), 0x83);
+    assert_eq!(host.port.regs.get(CONTROL_2, 2), 0x83);
     assert_eq!(host.set_bus(BusOp::TuneAbort, true, 0), Step::Done);
-    assert_eq!(host.regs().get(CONTROL_2, 2), 0x03);
+    assert_eq!(host.port.regs.get(CONTROL_2, 2), 0x03);
 }
 
 #[test]
 fn levels_of_all_four_lines_are_told() {
     let mut host = ready(Config::new());
     for levels in 0..16 {
-        host.regs().set(PRESENT, 4, levels << PRESENT_DAT_SHIFT);
+        host.port.regs.set(PRESENT, 4, levels << PRESENT_DAT_SHIFT);
         assert_eq!(u32::from(host.dat_levels()), levels);
         assert_eq!(host.dat0_busy(), levels & 1 == 0);
     }
     // After CMD11 as before it.
-    host.regs().set(PRESENT, 4, PRESENT_DAT);
+    host.port.regs.set(PRESENT, 4, PRESENT_DAT);
     run(&mut host, &command(11, Resp::R1), &[]);
-    host.regs().set(PRESENT, 4, PRESENT_DAT & !PRESENT_DAT0);
+    host.port.regs.set(PRESENT, 4, PRESENT_DAT & !PRESENT_DAT0);
     assert!(host.dat0_busy());
 }
 
@@ -172,13 +175,13 @@ fn narrow_access_quirks_keep_the_neighbours() {
     let mut host = ready_with(2, CAPS, quirk(Quirks::ACCESS_32BIT));
     assert_eq!(host.set_bus(BusOp::Width(Width::W4), true, 0), Step::Done);
     run(&mut host, &read(1), &[far(0, 512)]);
-    let log = host.regs().take_log();
+    let log = host.port.regs.take_log();
     assert!(log.iter().all(|access| !matches!(access, Access::Write(_, 1 | 2, _))));
-    assert_eq!((host.regs().get(CONTROL, 1), host.regs().get(POWER, 1)), (0x12, 0x0f));
+    assert_eq!((host.port.regs.get(CONTROL, 1), host.port.regs.get(POWER, 1)), (0x12, 0x0f));
 
     let mut host = ready(quirk(Quirks::ACCESS_16BIT));
     run(&mut host, &read(2), &[far(0, 1024)]);
-    let log = host.regs().take_log();
+    let log = host.port.regs.take_log();
     for split in [
         Access::Write(BLOCK_SIZE, 2, 0x7200),
         Access::Write(BLOCK_SIZE + 2, 2, 2),

@@ -8,7 +8,7 @@ fn data_may_end_before_the_response_comes() {
     let segments = [far(0, 512)];
     host.start(&read(1), &segments, 1).unwrap();
     assert!(report(&mut host, INT_TRANSFER, &segments).phase.is_none());
-    assert_ne!(host.regs().get(INT_SIGNAL, 4) & INT_COMMAND, 0);
+    assert_ne!(host.port.regs.get(INT_SIGNAL, 4) & INT_COMMAND, 0);
     assert!(report(&mut host, INT_COMMAND, &segments).phase.unwrap().is_ok());
 }
 
@@ -20,7 +20,7 @@ fn long_response_is_shifted_unless_it_has_its_crc() {
     ] {
         let mut host = ready(quirk(quirks));
         for (at, word) in [0xbbcc_ddee, 0x7788_99aa, 0x3344_5566, 0xff00_1122].into_iter().enumerate() {
-            host.regs().set(RESPONSE_0 + 4 * at as u16, 4, word);
+            host.port.regs.set(RESPONSE_0 + 4 * at as u16, 4, word);
         }
         assert_eq!(run(&mut host, &command(2, Resp::R2), &[]).response.words, expected);
     }
@@ -30,20 +30,23 @@ fn long_response_is_shifted_unless_it_has_its_crc() {
 fn automatic_commands_report_apart() {
     let mut host = ready(Config::new());
     let segments = [far(0, 1024)];
-    host.regs().set(RESPONSE_3, 4, 0xb00);
+    host.port.regs.set(RESPONSE_3, 4, 0xb00);
     let stop = Phase { auto: Auto::Stop, ..read(2) };
     assert_eq!(run(&mut host, &stop, &segments).stop, Some(0xb00));
-    assert_eq!(host.regs().get(TRANSFER_MODE, 2), 0x37);
+    assert_eq!(host.port.regs.get(TRANSFER_MODE, 2), 0x37);
     let count = Phase { auto: Auto::Count(0x8000_0002), ..read(2) };
     assert_eq!(run(&mut host, &count, &segments).stop, None);
-    assert_eq!((host.regs().get(TRANSFER_MODE, 2), host.regs().get(ARGUMENT_2, 4)), (0x3b, 0x8000_0002));
+    assert_eq!(
+        (host.port.regs.get(TRANSFER_MODE, 2), host.port.regs.get(ARGUMENT_2, 4)),
+        (0x3b, 0x8000_0002)
+    );
 
     for (phase, stage) in [(stop, Stage::Stop), (count, Stage::Count)] {
         for (bit, cause) in
             [(1, Cause::Other), (2, Cause::Timeout), (4, Cause::Crc), (8, Cause::EndBit), (16, Cause::Index)]
         {
             host.start(&phase, &segments, 1).unwrap();
-            host.regs().set(AUTO_STATUS, 2, bit);
+            host.port.regs.set(AUTO_STATUS, 2, bit);
             let fault = report(&mut host, INT_ERROR | ERROR_AUTO | 3, &segments).phase.unwrap().unwrap_err();
             assert_eq!((fault.cause, fault.stage), (cause, stage));
             assert!(fault.response.is_some());
@@ -72,9 +75,9 @@ fn every_status_has_a_meaning() {
                 host.start(&phase, &segments, 1).unwrap();
             }
             host.card_irq(true);
-            let enable = host.regs().get(INT_ENABLE, 4);
+            let enable = host.port.regs.get(INT_ENABLE, 4);
             let status = 1u32 << a | 1 << b;
-            host.regs().set(CONTROL_2, 2, CONTROL_2_TUNE.into());
+            host.port.regs.set(CONTROL_2, 2, CONTROL_2_TUNE.into());
             let events = report(&mut host, status, &segments);
 
             let is_tuning = phase.is_some_and(|phase| phase.tuning);
@@ -103,8 +106,8 @@ fn every_status_has_a_meaning() {
             assert_eq!(events.presence, status & (INT_INSERT | INT_REMOVE) & enable != 0);
             assert_eq!(events.retune, status & INT_RETUNE & enable != 0);
             // What stays in the status is a level that is now masked, or was never signalled.
-            let left = host.regs().get(INT_STATUS, 4) & host.regs().get(INT_ENABLE, 4);
-            assert_eq!(left & host.regs().get(INT_SIGNAL, 4), 0, "{status:08x}");
+            let left = host.port.regs.get(INT_STATUS, 4) & host.port.regs.get(INT_ENABLE, 4);
+            assert_eq!(left & host.port.regs.get(INT_SIGNAL, 4), 0, "{status:08x}");
             host.set_bus(BusOp::PowerOn, true, 0);
         }
     }
@@ -142,12 +145,12 @@ fn a_dead_controller_is_gone() {
     let mut host = ready(Config::new());
     let segments = [far(0, 512)];
     host.start(&read(1), &segments, 1).unwrap();
-    host.regs().take_log();
+    host.port.regs.take_log();
     let fault = report(&mut host, u32::MAX, &segments).phase.unwrap().unwrap_err();
     assert_eq!(fault.cause, Cause::Gone);
-    assert_eq!(host.regs().take_log().len(), 1);
+    assert_eq!(host.port.regs.take_log().len(), 1);
     assert!(host.ack(&segments).phase.is_none());
-    host.regs().set(PRESENT, 4, u32::MAX);
+    host.port.regs.set(PRESENT, 4, u32::MAX);
     assert!(!host.present() && !host.dat0_busy() && !host.write_protected());
     assert_eq!(host.start(&read(1), &segments, 1), Err(StartError::CommandLine));
     let dead = Fake::new(2, CAPS);

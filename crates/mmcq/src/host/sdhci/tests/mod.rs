@@ -178,7 +178,7 @@ fn ready_with(version: u8, caps: u64, config: Config) -> Driver {
     for op in [BusOp::ResetAll, BusOp::PowerOn, BusOp::Clock(25_000_000)] {
         assert_eq!(host.set_bus(op, true, 0), Step::Done, "{op:?}");
     }
-    host.regs().take_log();
+    host.port.regs.take_log();
     host
 }
 
@@ -216,7 +216,7 @@ fn near(memory: &mut [u8]) -> Segment {
 }
 
 fn report(host: &mut Driver, status: u32, segments: &[Segment]) -> Events {
-    host.regs().set(INT_STATUS, 4, status);
+    host.port.regs.set(INT_STATUS, 4, status);
     host.ack(segments)
 }
 

@@ -9,14 +9,14 @@ fn four_kib_cost_seven_accesses() {
         let index = if direction == Direction::Read { 18 } else { 25 };
         let (phase, segments) = (data(index, direction, 512, 8), [far(0x8_0000, 4096)]);
         run(&mut host, &phase, &segments);
-        host.regs().take_log();
+        host.port.regs.take_log();
         host.dma.synced.take();
-        host.regs().set(RESPONSE_0, 4, 0x900);
+        host.port.regs.set(RESPONSE_0, 4, 0x900);
 
         host.start(&phase, &segments, 100_000_000).unwrap();
         let mode = 0x23 | if direction == Direction::Read { 0x10 } else { 0 };
         assert_eq!(
-            host.regs().take_log(),
+            host.port.regs.take_log(),
             [
                 Access::Write(ADMA_ADDRESS, 4, 0x4000),
                 Access::Write(BLOCK_SIZE, 4, 0x0008_7200),
@@ -28,7 +28,7 @@ fn four_kib_cost_seven_accesses() {
 
         let events = report(&mut host, INT_COMMAND | INT_TRANSFER, &segments);
         assert_eq!(
-            host.regs().take_log(),
+            host.port.regs.take_log(),
             [Access::Read(INT_STATUS), Access::Write(INT_STATUS, 4, 3), Access::Read(RESPONSE_0)]
         );
         let done = events.phase.unwrap().unwrap();
@@ -42,18 +42,18 @@ fn one_interrupt_ends_a_transfer() {
     let segments = [far(0, 512)];
     host.start(&read(1), &segments, 1).unwrap();
     let normal = INT_COMMAND | INT_TRANSFER | INT_DMA | INT_BUFFER_READ | INT_BUFFER_WRITE;
-    assert_eq!(host.regs().get(INT_SIGNAL, 4) & normal, INT_TRANSFER);
+    assert_eq!(host.port.regs.get(INT_SIGNAL, 4) & normal, INT_TRANSFER);
     // Somebody looks between response and end of data.
     assert!(report(&mut host, INT_COMMAND, &segments).phase.is_none());
     assert!(report(&mut host, INT_TRANSFER, &segments).phase.is_some());
 
     host.start(&command(13, Resp::R1), &[], 1).unwrap();
-    assert_eq!(host.regs().get(INT_SIGNAL, 4) & normal, INT_COMMAND);
+    assert_eq!(host.port.regs.get(INT_SIGNAL, 4) & normal, INT_COMMAND);
     assert!(report(&mut host, INT_COMMAND, &[]).phase.is_some());
 
     host.start(&command(12, Resp::R1b), &[], 1).unwrap();
-    assert_eq!(host.regs().get(INT_SIGNAL, 4) & normal, INT_TRANSFER);
-    assert_eq!(host.regs().get(TRANSFER_MODE, 4), 0x0cdb_0000);
+    assert_eq!(host.port.regs.get(INT_SIGNAL, 4) & normal, INT_TRANSFER);
+    assert_eq!(host.port.regs.get(TRANSFER_MODE, 4), 0x0cdb_0000);
     assert!(report(&mut host, INT_COMMAND, &[]).phase.is_none());
     assert!(report(&mut host, INT_TRANSFER, &[]).phase.is_some());
 }
@@ -62,26 +62,28 @@ fn one_interrupt_ends_a_transfer() {
 fn lines_are_looked_at_only_when_in_doubt() {
     let mut host = ready(Config::new());
     let segments = [far(0, 512)];
-    let looked = |host: &Driver| host.regs().take_log().contains(&Access::Read(PRESENT));
+    let looked = |host: &Driver| host.port.regs.take_log().contains(&Access::Read(PRESENT));
     run(&mut host, &command(0, Resp::None), &[]);
     assert!(looked(&host));
     run(&mut host, &read(1), &segments);
     assert!(!looked(&host));
     host.start(&read(1), &segments, 1).unwrap();
     report(&mut host, INT_ERROR | ERROR_DATA_CRC, &segments).phase.unwrap().unwrap_err();
-    host.regs().take_log();
+    host.port.regs.take_log();
 
     let free = PRESENT_DAT | PRESENT_INSERTED;
-    host.regs().set(PRESENT, 4, free | PRESENT_DAT_INHIBIT);
+    host.port.regs.set(PRESENT, 4, free | PRESENT_DAT_INHIBIT);
     assert_eq!(host.start(&read(1), &segments, 1), Err(StartError::DataLine));
     assert_eq!(host.start(&command(6, Resp::R1b), &[], 1), Err(StartError::DataLine));
-    host.regs().set(PRESENT, 4, free & !PRESENT_DAT0);
+    host.port.regs.set(PRESENT, 4, free & !PRESENT_DAT0);
     assert_eq!(host.start(&read(1), &segments, 1), Err(StartError::DataLine));
-    host.regs().set(PRESENT, 4, free | PRESENT_CMD_INHIBIT);
+    host.port.regs.set(PRESENT, 4, free | PRESENT_CMD_INHIBIT);
     assert_eq!(host.start(&command(13, Resp::R1), &[], 1), Err(StartError::CommandLine));
     // Nothing was sent so far; the stop may go while DAT is in use.
-    assert!(!host.regs().take_log().iter().any(|access| matches!(access, Access::Write(TRANSFER_MODE, ..))));
-    host.regs().set(PRESENT, 4, free | PRESENT_DAT_INHIBIT);
+    assert!(
+        !host.port.regs.take_log().iter().any(|access| matches!(access, Access::Write(TRANSFER_MODE, ..)))
+    );
+    host.port.regs.set(PRESENT, 4, free | PRESENT_DAT_INHIBIT);
     host.start(&command(12, Resp::R1b), &[], 1).unwrap();
 }
 
@@ -93,9 +95,9 @@ fn stop_beside_a_transfer_leaves_the_lines_in_doubt() {
     assert_eq!(host.start(&read(1), &segments, 1), Err(StartError::DataLine));
     host.start(&command(12, Resp::R1), &[], 1).unwrap();
     assert!(report(&mut host, INT_COMMAND, &[]).phase.unwrap().is_ok());
-    host.regs().take_log();
+    host.port.regs.take_log();
     host.start(&read(1), &segments, 1).unwrap();
-    let log = host.regs().take_log();
+    let log = host.port.regs.take_log();
     assert_eq!(log[..2], [Access::Read(PRESENT), Access::Write(INT_STATUS, 4, OF_PHASE)]);
 }
 
@@ -116,8 +118,8 @@ fn without_a_busy_interrupt_the_response_ends_the_phase() {
         let mut host = ready(quirk(quirks));
         assert_eq!(host.caps().busy, detect);
         assert!(run(&mut host, &command(12, Resp::R1b), &[]).stop.is_none());
-        host.regs().take_log();
+        host.port.regs.take_log();
         host.start(&read(1), &[far(0, 512)], 1).unwrap();
-        assert_eq!(host.regs().take_log()[0], Access::Read(PRESENT), "busy may go on");
+        assert_eq!(host.port.regs.take_log()[0], Access::Read(PRESENT), "busy may go on");
     }
 }

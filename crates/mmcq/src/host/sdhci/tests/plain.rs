@@ -16,13 +16,13 @@ fn warm(config: Config) -> Driver {
 
 /// What `ack_plain` makes of a status.
 fn plain(host: &mut Driver, status: u32) -> Result<u32, Option<Result<Done, Fault>>> {
-    host.regs().set(INT_STATUS, 4, status);
+    host.port.regs.set(INT_STATUS, 4, status);
     host.ack_plain(&[]).map(|plain| plain.status).map_err(|events| events.phase)
 }
 
 /// Values that went to the signal enables since the log was taken.
 fn signals(host: &Driver) -> Vec<u32> {
-    let log = host.regs().take_log();
+    let log = host.port.regs.take_log();
     log.into_iter()
         .filter_map(|a| if let Access::Write(INT_SIGNAL, _, v) = a { Some(v) } else { None })
         .collect()
@@ -30,11 +30,11 @@ fn signals(host: &Driver) -> Vec<u32> {
 
 /// A question, answered well with this status; the signals that were written, and the command.
 fn ask(host: &mut Driver, status: u32) -> (Vec<u32>, u32) {
-    host.regs().set(RESPONSE_0, 4, 0x900);
-    host.regs().take_log();
+    host.port.regs.set(RESPONSE_0, 4, 0x900);
+    host.port.regs.take_log();
     host.start_plain(&question(), &[], 1).unwrap();
     let signals = signals(host);
-    let sent = host.regs().get(TRANSFER_MODE, 4) >> 16;
+    let sent = host.port.regs.get(TRANSFER_MODE, 4) >> 16;
     assert_eq!(plain(host, status), Ok(0x900));
     (signals, sent)
 }
@@ -42,7 +42,7 @@ fn ask(host: &mut Driver, status: u32) -> (Vec<u32>, u32) {
 /// A transfer between two questions, for which Command Complete must not be signalled.
 fn transfer(host: &mut Driver) {
     host.start_plain(&read(8), &[far(0, 4096)], 100_000_000).unwrap();
-    assert_eq!(host.regs().get(INT_SIGNAL, 4) & (INT_COMMAND | INT_TRANSFER), INT_TRANSFER);
+    assert_eq!(host.port.regs.get(INT_SIGNAL, 4) & (INT_COMMAND | INT_TRANSFER), INT_TRANSFER);
     assert_eq!(plain(host, INT_COMMAND | INT_TRANSFER), Ok(0x900));
 }
 
@@ -71,7 +71,7 @@ fn nothing_is_learned_from_how_questions_end() {
     }
     for _ in 0..20 {
         host.start_plain(&question(), &[], 1).unwrap();
-        assert_eq!(host.regs().get(TRANSFER_MODE, 4) >> 16, 0x0d1a);
+        assert_eq!(host.port.regs.get(TRANSFER_MODE, 4) >> 16, 0x0d1a);
         let events = plain(&mut host, INT_COMMAND | INT_TRANSFER).unwrap_err();
         assert_eq!(events.unwrap().unwrap().response, Response::short(0x900));
     }
@@ -81,9 +81,9 @@ fn nothing_is_learned_from_how_questions_end() {
 fn whoever_was_relied_on_in_vain_is_not_again() {
     let mut host = relies();
     host.start_plain(&question(), &[], 1).unwrap();
-    assert_eq!(host.regs().get(INT_SIGNAL, 4) & INT_COMMAND, 0);
+    assert_eq!(host.port.regs.get(INT_SIGNAL, 4) & INT_COMMAND, 0);
     // The response is there, and its deadline has passed.
-    host.regs().set(RESPONSE_0, 4, 0x900);
+    host.port.regs.set(RESPONSE_0, 4, 0x900);
     assert_eq!(report(&mut host, INT_COMMAND, &[]).phase.unwrap().unwrap().response, Response::short(0x900));
     host.interrupt_lost();
     host.start_plain(&read(8), &[far(0, 4096)], 100_000_000).unwrap();

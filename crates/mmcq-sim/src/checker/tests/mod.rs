@@ -1,5 +1,7 @@
 //! Every promise, kept and broken.
 
+mod settled;
+
 use super::*;
 use crate::card::Fill;
 
@@ -126,7 +128,7 @@ fn of_a_failed_write_what_is_surely_done_is_there() {
     assert_eq!(read(&mut judge, 4, &untouched(4)), Err(Fault::Lost));
     assert_eq!(read(&mut judge, 4, &bytes(write, 4)), Ok(()));
     assert_eq!(read(&mut judge, 5, &untouched(5)), Ok(()));
-    assert_eq!(read(&mut judge, 5, &bytes(write, 5)), Ok(()));
+    assert_eq!(read(&mut judge, 6, &bytes(write, 6)), Ok(()));
 }
 
 #[test]

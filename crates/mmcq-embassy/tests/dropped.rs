@@ -1,0 +1,141 @@
+//! A call of a block device is dropped half-way (a time limit, a `select`) on the one executor that its helpers need too: the drop waits for
+//! nothing, and the card goes on.
+
+#[path = "support/tasks.rs"]
+mod tasks;
+#[path = "support/world.rs"]
+mod world;
+
+use aligned::{A4, Aligned};
+use block_device_driver::BlockDevice as _;
+use mmcq::block::BlockDevice;
+use mmcq::card::{self, Options, bring_up, bring_up_sd};
+use mmcq::engine::{Config, DmaBuf, Rung};
+use mmcq::host::Host;
+use mmcq::sched::Fifo;
+use mmcq::task::{Lock, Shared, Timer};
+use mmcq_embassy::{Bus, CriticalSection, Disk, Mailbox};
+use std::future::Future;
+use std::pin::{Pin, pin};
+use std::sync::mpsc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+use world::{World, now_ns};
+
+type Call<'a> = Pin<Box<dyn Future<Output = ()> + 'a>>;
+type Block = [Aligned<A4, [u8; 512]>; 1];
+
+fn memory(blocks: usize) -> DmaBuf {
+    DmaBuf::from_static(Box::leak(vec![0u64; blocks * 64].into_boxed_slice()).as_bytes())
+}
+
+trait AsBytes {
+    fn as_bytes(&mut self) -> &mut [u8];
+}
+
+impl AsBytes for [u64] {
+    fn as_bytes(&mut self) -> &mut [u8] {
+        // SAFETY: the same memory, of which any bytes are valid.
+        unsafe { std::slice::from_raw_parts_mut(self.as_mut_ptr().cast(), 8 * self.len()) }
+    }
+}
+
+/// Both ways that embassy's users have: a copy, and a buffer that travels through the call. Each is polled once, and is pending.
+fn begun<'a, L: Lock, H: Host>(
+    disk: &'a mut Disk<'_, L, H, 8, Fifo, A4>,
+    into: &'a mut Block,
+    copies: bool,
+) -> Call<'a> {
+    let mut call: Call<'a> = if copies {
+        Box::pin(async {
+            let _ = disk.read(0, into).await;
+        })
+    } else {
+        let device: BlockDevice<'_, L, H, 8> = disk.device();
+        Box::pin(async move { drop(device.read(0, memory(1)).await) })
+    };
+    assert!(call.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    call
+}
+
+#[test]
+fn while_the_supervisor_is_needed() {
+    for copies in [true, false] {
+        let _alone = tasks::exclusive();
+        let world = World::new("sdhc-16g-hs");
+        let stack = world.stack();
+        let mut context = Context::from_waker(Waker::noop());
+        let (card, scratch) = stack.block_on(bring_up(stack, memory(1), Options::DEFAULT), |_| {});
+        let mut keeper = pin!(card::keep(stack, scratch, Options::DEFAULT, card.unwrap()));
+        assert!(keeper.as_mut().poll(&mut context).is_pending());
+        world.model.borrow_mut().card_mut().unwrap().brown_out(world.time.now());
+        let mut disk = Disk::new(stack, memory(1)).unwrap();
+        let mut data = [Aligned([0; 512])];
+        let call = begun(&mut disk, &mut data, copies);
+        // The engine asks for help; the executor does not come to the supervisor before the time limit.
+        while stack.with(|engine| engine.stats().rungs[Rung::Reinit as usize]) == 0 {
+            stack.turn();
+        }
+        let began_ns = world.time.now();
+        drop(call);
+        assert_eq!(world.time.now(), began_ns, "the drop waited");
+        let mut other = Disk::<_, _, 8, Fifo, A4>::new(stack, memory(1)).unwrap();
+        let result = stack.block_on(other.read(0, &mut data), |_| {
+            assert!(keeper.as_mut().poll(&mut context).is_pending());
+        });
+        assert_eq!(result, Ok(()), "the card is given up because a future was dropped");
+    }
+}
+
+#[test]
+fn while_the_runner_of_a_bus_is_needed() {
+    for copies in [true, false] {
+        let _alone = tasks::exclusive();
+        let world = World::new("sdhc-16g-hs");
+        let below = world.stack();
+        let mut buffer = Aligned::<A4, _>([0u8; 4096]);
+        let mailbox = Mailbox::new(&mut buffer);
+        let (host, mut runner) = mailbox.connect(Bus::new(below, memory(8))).unwrap();
+        let timer = Timer { now_ns, set_alarm: |_| {} };
+        let stack: Shared<CriticalSection, _, 8> = Shared::new(CriticalSection, timer, host, Config::DEFAULT);
+        let mut context = Context::from_waker(Waker::noop());
+        let mut run = pin!(runner.run(&stack));
+        let mut step = || {
+            below.turn();
+            let _: Poll<_> = run.as_mut().poll(&mut context);
+        };
+        let (card, _) = stack.block_on(bring_up_sd(&stack, memory(1), Options::DEFAULT), |_| step());
+        card.unwrap();
+        let mut disk = Disk::new(&stack, memory(1)).unwrap();
+        let mut data = [Aligned([0; 512])];
+        let call = begun(&mut disk, &mut data, copies);
+        // The runner has begun it.
+        step();
+        let began_ns = world.time.now();
+        drop(call);
+        assert_eq!(world.time.now(), began_ns, "the drop waited");
+        let mut other = Disk::<_, _, 8, Fifo, A4>::new(&stack, memory(1)).unwrap();
+        let result = stack.block_on(other.read(0, &mut data), |_| step());
+        assert_eq!(result, Ok(()), "the bus is dead because a future was dropped");
+    }
+}
+
+#[test]
+fn while_the_engine_is_halted() {
+    for copies in [true, false] {
+        let (done, ended) = mpsc::channel();
+        // In a thread of its own, because a drop that never returns is what this is about.
+        std::thread::spawn(move || {
+            let _alone = tasks::exclusive();
+            let world = World::new("sdhc-16g-hs");
+            let stack = world.stack();
+            stack.block_on(bring_up(stack, memory(1), Options::DEFAULT), |_| {}).0.unwrap();
+            let mut disk = Disk::new(stack, memory(1)).unwrap();
+            let mut data = [Aligned([0; 512])];
+            stack.with(|engine| engine.halt());
+            drop(begun(&mut disk, &mut data, copies));
+            done.send(()).unwrap();
+        });
+        assert!(ended.recv_timeout(Duration::from_secs(60)).is_ok(), "the drop of a future never returns");
+    }
+}

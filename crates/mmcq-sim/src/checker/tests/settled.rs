@@ -1,0 +1,282 @@
+//! What a read, a flush or a cut has settled does not change any more.
+
+use super::*;
+
+fn failed(judge: &mut Checker, lba: u64) -> Ticket {
+    let ticket = judge.submit(Asked::Write { durable: false }, lba, 1, 0);
+    judge.answered(ticket, Answer::Failed(0), &[]).unwrap();
+    ticket
+}
+
+fn done(judge: &mut Checker, asked: Asked) -> Ticket {
+    let ticket = judge.submit(asked, 3, 1, 0);
+    judge.answered(ticket, Answer::Done, &[]).unwrap();
+    ticket
+}
+
+fn reads(judge: &mut Checker, contents: &[&[u8]]) -> Vec<Result<(), Fault>> {
+    contents.iter().map(|content| read(judge, 3, content)).collect()
+}
+
+const LOST: Result<(), Fault> = Err(Fault::Lost);
+
+#[test]
+fn a_failed_write_is_there_or_not_from_the_first_read_on() {
+    for write_through in [false, true] {
+        let mut judge = judge(write_through);
+        let old = written(&mut judge, 3);
+        let new = failed(&mut judge, 3);
+        let (old, new) = (bytes(old, 3), bytes(new, 3));
+        assert_eq!(reads(&mut judge, &[&old, &new, &old, &new]), [Ok(()), LOST, Ok(()), LOST]);
+        let new = failed(&mut judge, 3);
+        let new = bytes(new, 3);
+        assert_eq!(reads(&mut judge, &[&new, &old, &new]), [Ok(()), LOST, Ok(())]);
+        // The next one may be there or not again.
+        let next = failed(&mut judge, 3);
+        assert_eq!(reads(&mut judge, &[&bytes(next, 3), &new]), [Ok(()), LOST]);
+    }
+}
+
+#[test]
+fn a_failed_write_does_not_come_after_a_flush() {
+    let mut judge = judge(false);
+    let old = written(&mut judge, 3);
+    let new = failed(&mut judge, 3);
+    assert_eq!(read(&mut judge, 3, &bytes(old, 3)), Ok(()));
+    assert_eq!(flush(&mut judge, Answer::Done), Ok(()));
+    assert_eq!(read(&mut judge, 3, &bytes(new, 3)), LOST);
+    assert_eq!(judge_after(&mut judge, 3, &bytes(new, 3)), Some(Fault::Lost));
+}
+
+/// A flush shows nothing; but what a read finds after it is on the medium.
+#[test]
+fn what_failed_before_a_flush_is_durable_once_it_is_seen() {
+    let flushed = || {
+        let mut judge = judge(false);
+        let old = written(&mut judge, 3);
+        let new = failed(&mut judge, 3);
+        assert_eq!(flush(&mut judge, Answer::Done), Ok(()));
+        (judge, bytes(old, 3), bytes(new, 3))
+    };
+    let (mut judge, old, new) = flushed();
+    assert_eq!(reads(&mut judge, &[&new, &old]), [Ok(()), LOST]);
+    assert_eq!(cut(&mut judge, 3, &old), LOST);
+    let (mut judge, old, new) = flushed();
+    assert_eq!(reads(&mut judge, &[&old, &new]), [Ok(()), LOST]);
+    assert_eq!(cut(&mut judge, 3, &old), Ok(()));
+    // Without a look at it either is good.
+    let (mut judge, old, new) = flushed();
+    assert_eq!((judge.may_survive(3, &old), judge.may_survive(3, &new)), (Ok(()), Ok(())));
+}
+
+/// With a cache, what a read has seen of a failed write is as much at stake as any other write that is not flushed.
+#[test]
+fn a_cut_may_take_a_failed_write_that_only_reads_have_seen() {
+    let mut judge = judge(false);
+    let old = written(&mut judge, 3);
+    let new = failed(&mut judge, 3);
+    assert_eq!(read(&mut judge, 3, &bytes(new, 3)), Ok(()));
+    assert_eq!(judge.may_survive(3, &bytes(old, 3)), Ok(()));
+    // But it is whole.
+    let torn = [&bytes(new, 3)[..128], &bytes(old, 3)[128..]].concat();
+    assert_eq!(judge_after(&mut judge, 3, &torn), Some(Fault::Torn));
+    assert_eq!(flush(&mut judge, Answer::Done), Ok(()));
+    assert_eq!(cut(&mut judge, 3, &bytes(old, 3)), LOST);
+}
+
+#[test]
+fn a_loss_of_the_supply_may_take_what_failed_and_was_seen_and_nobody_is_told() {
+    let mut judge = judge(false);
+    let old = written(&mut judge, 3);
+    assert_eq!(flush(&mut judge, Answer::Done), Ok(()));
+    let new = failed(&mut judge, 3);
+    assert_eq!(read(&mut judge, 3, &bytes(new, 3)), Ok(()));
+    judge.supply_lost();
+    assert_eq!(flush(&mut judge, Answer::Done), Ok(()));
+    assert_eq!(reads(&mut judge, &[&bytes(old, 3), &bytes(new, 3)]), [Ok(()), LOST]);
+}
+
+#[test]
+fn what_a_read_saw_while_the_write_was_under_way_is_not_taken_back_by_its_failure() {
+    let mut judge = judge(false);
+    let old = written(&mut judge, 3);
+    let new = judge.submit(Asked::Write { durable: false }, 3, 1, 0);
+    assert_eq!(read(&mut judge, 3, &bytes(new, 3)), Ok(()));
+    assert_eq!(read(&mut judge, 3, &bytes(old, 3)), LOST);
+    judge.answered(new, Answer::Failed(0), &[]).unwrap();
+    assert_eq!(read(&mut judge, 3, &bytes(old, 3)), LOST);
+    assert_eq!(read(&mut judge, 3, &bytes(new, 3)), Ok(()));
+    // And the other way round: a read that passed it.
+    let next = judge.submit(Asked::Write { durable: false }, 3, 1, 0);
+    assert_eq!(read(&mut judge, 3, &bytes(new, 3)), Ok(()));
+    judge.answered(next, Answer::Failed(0), &[]).unwrap();
+    assert_eq!(read(&mut judge, 3, &bytes(next, 3)), LOST);
+}
+
+#[test]
+fn an_abandoned_write_does_not_come_after_a_read_that_did_not_see_it() {
+    for write_through in [false, true] {
+        let mut judge = judge(write_through);
+        let old = written(&mut judge, 3);
+        let left = judge.submit(Asked::Write { durable: false }, 3, 1, 0);
+        judge.abandon(left);
+        for _ in 0..3 {
+            assert_eq!(read(&mut judge, 3, &bytes(old, 3)), Ok(()));
+            assert_eq!(flush(&mut judge, Answer::Done), Ok(()));
+        }
+        assert_eq!(read(&mut judge, 3, &bytes(left, 3)), LOST);
+        // Nor is it lost again once it was seen.
+        let left = judge.submit(Asked::Write { durable: false }, 3, 1, 0);
+        judge.abandon(left);
+        assert_eq!(flush(&mut judge, Answer::Done), Ok(()));
+        assert_eq!(reads(&mut judge, &[&bytes(left, 3), &bytes(old, 3)]), [Ok(()), LOST]);
+    }
+}
+
+#[test]
+fn a_discarded_sector_is_erased_once_and_stays_so() {
+    for erased in [[0; 512], [0xff; 512]] {
+        let mut judge = judge(true);
+        let old = written(&mut judge, 3);
+        done(&mut judge, Asked::Discard);
+        let old = bytes(old, 3);
+        // The card may take its time; but what is gone does not come back, nor as something else.
+        let other = [!erased[0]; 512];
+        let seen = reads(&mut judge, &[&old, &old, &erased, &old, &other, &erased]);
+        assert_eq!(seen, [Ok(()), Ok(()), Ok(()), LOST, LOST, Ok(())]);
+        assert_eq!(cut(&mut judge, 3, &old), LOST);
+    }
+}
+
+#[test]
+fn an_erased_sector_keeps_its_value() {
+    for erased in [[0; 512], [0xff; 512]] {
+        let mut judge = judge(true);
+        done(&mut judge, Asked::Erase);
+        let other = [!erased[0]; 512];
+        assert_eq!(reads(&mut judge, &[&erased, &other, &erased]), [Ok(()), LOST, Ok(())]);
+        assert_eq!(cut(&mut judge, 3, &other), LOST);
+        // What a cut shows counts as well.
+        done(&mut judge, Asked::Erase);
+        assert_eq!(cut(&mut judge, 3, &other), Ok(()));
+        assert_eq!(reads(&mut judge, &[&erased, &other]), [LOST, Ok(())]);
+    }
+}
+
+/// An erase is as safe as a write: a cut may undo it until a flush, and not after it.
+#[test]
+fn an_erase_is_undone_by_a_cut_only_before_the_flush() {
+    let mut judge = judge(false);
+    let old = written(&mut judge, 3);
+    assert_eq!(flush(&mut judge, Answer::Done), Ok(()));
+    done(&mut judge, Asked::Erase);
+    assert_eq!(read(&mut judge, 3, &[0; 512]), Ok(()));
+    assert_eq!(judge.may_survive(3, &bytes(old, 3)), Ok(()));
+    assert_eq!(flush(&mut judge, Answer::Done), Ok(()));
+    assert_eq!(cut(&mut judge, 3, &bytes(old, 3)), LOST);
+}
+
+#[test]
+fn a_torn_sector_holds_what_it_was_seen_to_hold() {
+    let torn_by_a_cut = |unreadable: bool| {
+        let mut judge = judge(false);
+        let first = written(&mut judge, 3);
+        assert_eq!(flush(&mut judge, Answer::Done), Ok(()));
+        let old = written(&mut judge, 3);
+        assert_eq!(flush(&mut judge, Answer::Done), Ok(()));
+        let new = failed(&mut judge, 3);
+        let torn = [&bytes(new, 3)[..128], &bytes(old, 3)[128..]].concat();
+        judge.cut(|_| {});
+        match unreadable {
+            true => judge.unreadable(3).unwrap(),
+            false => judge.survived(3, &torn).unwrap(),
+        }
+        let mut never = vec![0; 512];
+        CONTENT().write(3, 4_000_000, &mut never);
+        (judge, torn, [bytes(old, 3), bytes(new, 3)], [bytes(first, 3), never, untouched(3), vec![0; 512]])
+    };
+    // Pieces that a cut has shown stay.
+    let (mut judge, torn, versions, others) = torn_by_a_cut(false);
+    for wrong in versions.iter().chain(&others) {
+        assert!(read(&mut judge, 3, wrong).is_err());
+    }
+    let other = [&torn[..96], &versions[0][96..]].concat();
+    assert_eq!(reads(&mut judge, &[&torn, &other]), [Ok(()), Err(Fault::Torn)]);
+    // Where nothing could be read, it may be what was there or what came, or pieces of both; and then that.
+    let (mut judge, _, _, others) = torn_by_a_cut(true);
+    let ticket = judge.submit(Asked::Read, 3, 1, 0);
+    assert!(judge.may_fail(ticket));
+    judge.answered(ticket, Answer::Failed(0), &[]).unwrap();
+    for wrong in &others {
+        assert!(read(&mut judge, 3, wrong).is_err());
+    }
+    let (mut judge, torn, [old, new], _) = torn_by_a_cut(true);
+    assert_eq!(reads(&mut judge, &[&new, &old, &torn]), [Ok(()), LOST, Err(Fault::Torn)]);
+    let (mut judge, torn, [old, new], _) = torn_by_a_cut(true);
+    assert_eq!(reads(&mut judge, &[&torn, &old, &new, &torn]), [Ok(()), LOST, LOST, Ok(())]);
+    assert_eq!(cut(&mut judge, 3, &torn), Ok(()));
+}
+
+#[test]
+fn pieces_come_from_versions_that_were_asked_for() {
+    let mut judge = judge(false);
+    let older = written(&mut judge, 3);
+    let old = written(&mut judge, 3);
+    let new = failed(&mut judge, 3);
+    let mut never = vec![0; 512];
+    CONTENT().write(3, 4_000_000, &mut never);
+    let torn = |first: &[u8], second: &[u8]| [&first[..128], &second[128..]].concat();
+    let (older, old, new) = (bytes(older, 3), bytes(old, 3), bytes(new, 3));
+    // A complete write covers the one before it, for reads; for a cut it is at stake.
+    for wrong in [torn(&new, &never), torn(&new, &older), torn(&new, &[0; 512])] {
+        assert_eq!(read(&mut judge, 3, &wrong), Err(Fault::Torn));
+    }
+    assert_eq!(judge_after(&mut judge, 3, &torn(&new, &never)), Some(Fault::Torn));
+    assert_eq!(judge.may_survive(3, &torn(&new, &older)), Ok(()));
+    assert_eq!(reads(&mut judge, &[&torn(&new, &old), &old, &new]), [Ok(()), LOST, LOST]);
+}
+
+#[test]
+fn an_error_has_a_cause() {
+    let mut judge = judge(true);
+    written(&mut judge, 3);
+    let may_fail = |judge: &mut Checker, answer| {
+        let ticket = judge.submit(Asked::Read, 3, 1, 0);
+        let content = bytes(Ticket { slot: 0, number: 1 }, 3);
+        let may = judge.may_fail(ticket);
+        judge.answered(ticket, answer, &content).unwrap();
+        may
+    };
+    assert!(!may_fail(&mut judge, Answer::Failed(0)));
+    judge.trouble();
+    assert!(may_fail(&mut judge, Answer::Failed(0)) && may_fail(&mut judge, Answer::Failed(0)));
+    // One that was under way at that time may still have to do with it; those after it have not.
+    let under_way = judge.submit(Asked::Read, 4, 1, 0);
+    assert!(may_fail(&mut judge, Answer::Done));
+    assert!(judge.may_fail(under_way) && !may_fail(&mut judge, Answer::Failed(0)));
+    judge.answered(under_way, Answer::Failed(0), &[]).unwrap();
+    // What was asked before it went wrong proves nothing.
+    let before = judge.submit(Asked::Read, 4, 1, 0);
+    judge.trouble();
+    judge.answered(before, Answer::Done, &untouched(4)).unwrap();
+    assert!(may_fail(&mut judge, Answer::Failed(0)));
+    // A flush may tell of it later on, until one has ended well.
+    assert!(may_fail(&mut judge, Answer::Done) && !may_fail(&mut judge, Answer::Done));
+    for (may, answer) in [(true, Answer::Failed(0)), (true, Answer::Done), (false, Answer::Done)] {
+        let flush = judge.submit(Asked::Flush, 0, 0, 0);
+        assert_eq!(judge.may_fail(flush), may);
+        judge.answered(flush, answer, &[]).unwrap();
+    }
+}
+
+#[test]
+fn only_what_a_request_named_is_changed() {
+    let mut judge = judge(true);
+    written(&mut judge, 3);
+    assert_eq!(read(&mut judge, 4, &untouched(4)), Ok(()));
+    let fault = |result: Result<(), Violation>| result.map_err(|violation| violation.fault);
+    assert_eq!(fault(judge.touched(0, 3)), Ok(()));
+    for (partition, lba) in [(0, 4), (0, 3 + 2048), (1, 3), (4, 3)] {
+        assert_eq!(fault(judge.touched(partition, lba)), Err(Fault::Misdirected), "{partition}, {lba}");
+    }
+}

@@ -1,0 +1,72 @@
+//! Memory that takes part in a transfer, as a driver sees it.
+
+use core::ptr::NonNull;
+
+/// One contiguous piece of memory that takes part in a transfer.
+///
+/// The engine makes segments of memory that a slot owns, from `submit` until the completion is taken.
+/// A driver may touch the memory as [`Host`](super::Host) says. Safe code cannot make or copy one, so
+/// it cannot send a driver to memory of its choice.
+// The drivers' own tests hand the same one in again and again.
+#[cfg_attr(test, derive(Clone, Copy))]
+#[derive(Debug)]
+pub struct Segment {
+    pub(crate) ptr: NonNull<u8>,
+    pub(crate) len: u32,
+    pub(crate) bus: u64,
+}
+
+// SAFETY: a segment is an address and a length; code that dereferences it argues for itself.
+unsafe impl Send for Segment {}
+
+impl Segment {
+    /// No memory.
+    pub(crate) const NONE: Segment = Segment { ptr: NonNull::dangling(), len: 0, bus: 0 };
+
+    /// A segment for code that drives a [`Host`](super::Host) without an engine: a driver's tests.
+    ///
+    /// # Safety
+    /// The `len` bytes at `ptr` are initialised. From [`Host::map`](super::Host::map) on nothing else
+    /// uses or frees them, until the controller has let go as [`Host`](super::Host) says and
+    /// [`Host::unmap`](super::Host::unmap) was called. `bus` is 0, or what a `map` of this memory has
+    /// set, and the segment goes to no driver but that one.
+    pub const unsafe fn new(ptr: NonNull<u8>, len: u32, bus: u64) -> Self {
+        Segment { ptr, len, bus }
+    }
+
+    /// The address for the CPU.
+    pub const fn ptr(&self) -> NonNull<u8> {
+        self.ptr
+    }
+
+    /// The length in bytes: a multiple of the block size, except for byte-wise transfers of one segment.
+    pub const fn len_bytes(&self) -> u32 {
+        self.len
+    }
+
+    /// The address for the controller, set by [`Host::map`](super::Host::map); 0 on hosts without DMA.
+    pub const fn bus(&self) -> u64 {
+        self.bus
+    }
+
+    /// Sets the address for the controller: [`Host::map`](super::Host::map) does.
+    pub const fn set_bus(&mut self, bus: u64) {
+        self.bus = bus;
+    }
+
+    /// The same memory once more, for the engine's own tables.
+    #[inline(always)]
+    pub(crate) const fn same(&self) -> Self {
+        Segment { ptr: self.ptr, len: self.len, bus: self.bus }
+    }
+
+    /// The memory after its first `skip` bytes, at most `len` of them. More than there is: nothing.
+    #[inline(always)]
+    pub(crate) fn part(&self, skip: u32, len: u32) -> Self {
+        let skip = skip.min(self.len);
+        // SAFETY: `skip` is no more than the length, so the result is inside the memory or one past its end.
+        let ptr = unsafe { self.ptr.add(skip as usize) };
+        let bus = self.bus.wrapping_add(skip.into());
+        Segment { ptr, len: (self.len - skip).min(len), bus }
+    }
+}

@@ -1,0 +1,251 @@
+//! What [`Shared::with`](super::Shared::with) hands out: the engine's verbs, and not the engine.
+//!
+//! A stack may have memory that is lent for a blocking call. So safe code must not move the engine away from
+//! its stack, and gets no `&mut Engine`. And a call that comes from inside another gets no engine at all: its
+//! [`Entry`] answers as its verbs say.
+
+use crate::advance::Bus;
+use crate::engine::{
+    Abilities, Claim, Completion, DmaBuf, Engine, Error, Help, Request, RungEvent, SlotId, Span, Stats,
+    Target, Work,
+};
+use crate::host::{Caps, Host, Phase, Width};
+use crate::sched::Policy;
+use core::task::Waker;
+
+/// A moment alone with the engine of a [`Shared`](super::Shared).
+///
+/// Its verbs are the engine's; look there for what they do. In a call from inside another call of the same
+/// stack the entry is *nested*: nothing is done then, and each verb says here what it answers instead. The
+/// outer call sets the alarm for a poll at once when it ends.
+#[derive(Debug)]
+pub struct Entry<'a, H: Host, const N: usize, P: Policy>(Option<&'a mut Engine<H, N, P>>);
+
+/// Verbs that do the engine's of the same name; what they answer in a nested call.
+macro_rules! verbs {
+    ($($(#[$note:meta])* $vis:vis fn $name:ident(&mut self $(, $arg:ident: $type:ty)*) $(-> $out:ty)? = $nested:expr;)*) => {
+        $(
+            $(#[$note])*
+            #[inline]
+            $vis fn $name(&mut self $(, $arg: $type)*) $(-> $out)? {
+                match &mut self.0 {
+                    Some(engine) => engine.$name($($arg),*),
+                    None => $nested,
+                }
+            }
+        )*
+    };
+}
+
+/// The same for questions.
+macro_rules! questions {
+    ($($(#[$note:meta])* $vis:vis fn $name:ident(&self $(, $arg:ident: $type:ty)*) -> $out:ty = $nested:expr;)*) => {
+        $(
+            $(#[$note])*
+            #[inline]
+            $vis fn $name(&self $(, $arg: $type)*) -> $out {
+                match &self.0 {
+                    Some(engine) => engine.$name($($arg),*),
+                    None => $nested,
+                }
+            }
+        )*
+    };
+}
+
+/// What a nested interrupt or poll reports: nothing, and that a poll is due.
+const TURNED_AWAY: Work =
+    Work { completed: 0, deferred: false, card_irq: false, help: false, next_deadline_ns: Some(0) };
+
+impl<'a, H: Host, const N: usize, P: Policy> Entry<'a, H, N, P> {
+    pub(super) fn new(engine: Option<&'a mut Engine<H, N, P>>) -> Self {
+        Entry(engine)
+    }
+
+    /// Does this call come from inside another?
+    pub fn is_nested(&self) -> bool {
+        self.0.is_none()
+    }
+
+    pub(super) fn has_stale_waker(&self) -> bool {
+        self.0.as_ref().is_some_and(|engine| engine.has_stale_waker())
+    }
+
+    verbs! {
+        /// [`Engine::submit`]. Nested: [`Error::Reentered`].
+        pub fn submit(&mut self, request: Request, now_ns: u64) -> Result<SlotId, (Error, Request)>
+            = Err((Error::Reentered, request));
+        /// [`Engine::on_irq`]. Nested: nothing has happened, and a poll is due.
+        pub fn on_irq(&mut self, now_ns: u64) -> Work = { let _ = now_ns; TURNED_AWAY };
+        /// [`Engine::poll`]. Nested: nothing has happened, and a poll is due.
+        pub fn poll(&mut self, now_ns: u64) -> Work = { let _ = now_ns; TURNED_AWAY };
+        /// [`Engine::take`]. Nested: `None`.
+        pub fn take(&mut self, id: SlotId) -> Option<Completion> = { let _ = id; None };
+        /// [`Engine::set_waker`]. Nested: the waker comes back.
+        #[must_use = "to be dropped outside of any lock"]
+        pub fn set_waker(&mut self, id: SlotId, waker: Waker) -> Option<Waker> = { let _ = id; Some(waker) };
+        /// [`Engine::take_waker`]. Nested: `None`.
+        #[must_use = "to be woken or dropped outside of any lock"]
+        pub fn take_waker(&mut self, index: usize) -> Option<Waker> = { let _ = index; None };
+        /// [`Engine::cancel`]. Nested: `None`, and the request goes on.
+        pub fn cancel(&mut self, id: SlotId) -> Option<DmaBuf> = { let _ = id; None };
+        /// [`Engine::abandon`]. Nested: the request goes on.
+        pub fn abandon(&mut self, id: SlotId) = { let _ = id; };
+        /// [`Engine::reclaim`]. Nested: `None`.
+        pub fn reclaim(&mut self, claim: Claim) -> Option<DmaBuf> = { let _ = claim; None };
+        /// [`Engine::set_target`]. Nested: the engine is told nothing.
+        pub fn set_target(&mut self, target: Option<Target>) = { let _ = target; };
+        /// [`Engine::equip`]. Nested: nothing is done.
+        pub fn equip(&mut self) = {};
+        /// [`Engine::set_abilities`]. Nested: the engine is told nothing.
+        pub fn set_abilities(&mut self, abilities: Abilities) = { let _ = abilities; };
+        /// [`Engine::set_page`]. Nested: the page comes back as an error.
+        pub fn set_page(&mut self, page: DmaBuf) -> Result<DmaBuf, DmaBuf> = Err(page);
+        /// [`Engine::set_beside`]. Nested: nothing is done.
+        pub fn set_beside(&mut self, allowed: bool) = { let _ = allowed; };
+        /// [`Engine::suspend`]. Nested: nothing is done.
+        pub fn suspend(&mut self) = {};
+        /// [`Engine::resume`]. Nested: nothing is done.
+        pub fn resume(&mut self, now_ns: u64) = { let _ = now_ns; };
+        /// [`Engine::halt`]. Nested: nothing is done.
+        pub fn halt(&mut self) = {};
+        /// [`Engine::abort`]. Nested: nothing is done.
+        pub fn abort(&mut self, now_ns: u64) = { let _ = now_ns; };
+        /// [`Engine::presence_changed`]. Nested: the engine is told nothing.
+        pub fn presence_changed(&mut self, now_ns: u64) = { let _ = now_ns; };
+        /// [`Engine::take_card_irq`]. Nested: `false`.
+        pub fn take_card_irq(&mut self) -> bool = false;
+        /// [`Engine::set_card_irq_waker`]. Nested: the waker comes back.
+        #[must_use = "to be dropped outside of any lock"]
+        pub fn set_card_irq_waker(&mut self, waker: Option<Waker>) -> Option<Waker> = waker;
+        /// [`Engine::take_card_irq_waker`]. Nested: `None`.
+        #[must_use = "to be woken or dropped outside of any lock"]
+        pub fn take_card_irq_waker(&mut self) -> Option<Waker> = None;
+        /// [`Engine::unmask_card_irq`]. Nested: nothing is done.
+        pub fn unmask_card_irq(&mut self) = {};
+        /// [`Engine::mask_card_irq`]. Nested: nothing is done.
+        pub fn mask_card_irq(&mut self) = {};
+        /// [`Engine::take_retune`]. Nested: `false`.
+        pub fn take_retune(&mut self) -> bool = false;
+        /// [`Engine::take_continue_lost`]. Nested: `false`.
+        pub fn take_continue_lost(&mut self) -> bool = false;
+        /// [`Engine::take_help`]. Nested: `None`.
+        pub fn take_help(&mut self) -> Option<Help> = None;
+        /// [`Engine::dismiss_keeper`]. Nested: `false`.
+        pub fn dismiss_keeper(&mut self) -> bool = false;
+        /// [`Engine::set_help_waker`]. Nested: the waker comes back.
+        #[must_use = "to be dropped outside of any lock"]
+        pub fn set_help_waker(&mut self, waker: Option<Waker>) -> Option<Waker> = waker;
+        /// [`Engine::take_help_waker`]. Nested: `None`.
+        #[must_use = "to be woken or dropped outside of any lock"]
+        pub fn take_help_waker(&mut self) -> Option<Waker> = None;
+        /// [`Engine::helped`]. Nested: the engine is told nothing.
+        pub fn helped(&mut self, result: Result<Target, Error>, now_ns: u64) = { let _ = (result, now_ns); };
+
+        pub(crate) fn look_after(&mut self, exceptions: bool, tune_every_ns: u64, rest_after_ns: u64, now_ns: u64)
+            = { let _ = (exceptions, tune_every_ns, rest_after_ns, now_ns); };
+        pub(crate) fn rest_begins(&mut self, now_ns: u64) = { let _ = now_ns; };
+        pub(crate) fn rest_ends(&mut self, now_ns: u64) = { let _ = now_ns; };
+        pub(crate) fn detach(&mut self, id: SlotId) = { let _ = id; };
+        pub(crate) fn exceptions_are(&mut self, events: u16, now_ns: u64) -> bool
+            = { let _ = (events, now_ns); false };
+        pub(crate) fn work_waits(&mut self, by_ns: Option<u64>, now_ns: u64) = { let _ = (by_ns, now_ns); };
+        pub(crate) fn help_goes_on(&mut self, now_ns: u64) = { let _ = now_ns; };
+        pub(crate) fn may_cycle(&mut self, now_ns: u64) -> bool = { let _ = now_ns; false };
+        pub(crate) fn supply_lost(&mut self) = {};
+        pub(crate) fn note_flushed(&mut self) = {};
+    }
+
+    questions! {
+        /// [`Engine::next_deadline_ns`]. Nested: a poll is due.
+        pub fn next_deadline_ns(&self) -> Option<u64> = Some(0);
+        /// [`Engine::id_of`]. Nested: `None`.
+        pub fn id_of(&self, index: usize) -> Option<SlotId> = { let _ = index; None };
+        /// [`Engine::will_wake`]. Nested: `false`.
+        pub fn will_wake(&self, id: SlotId, waker: &Waker) -> bool = { let _ = (id, waker); false };
+        /// [`Engine::target`]. Nested: `None`.
+        pub fn target(&self) -> Option<&Target> = None;
+        /// [`Engine::abilities`]. Nested: none.
+        pub fn abilities(&self) -> &Abilities = &Abilities::NONE;
+        /// [`Engine::caps`]. Nested: those of no controller.
+        pub fn caps(&self) -> &Caps = &Caps::NONE;
+        /// [`Engine::stats`]. Nested: zeros.
+        pub fn stats(&self) -> &Stats = &Stats::ZERO;
+        /// [`Engine::slots_in_use`]. Nested: all.
+        pub fn slots_in_use(&self) -> usize = N;
+        /// [`Engine::is_idle`]. Nested: `false`.
+        pub fn is_idle(&self) -> bool = false;
+        /// [`Engine::is_quiet`]. Nested: `false`.
+        pub fn is_quiet(&self) -> bool = false;
+        /// [`Engine::awaited`]. Nested: `None`.
+        pub fn awaited(&self) -> Option<&Phase> = None;
+        /// [`Engine::last_phase`]. Nested: `None`.
+        pub fn last_phase(&self) -> Option<Span> = None;
+        /// [`Engine::bus`]. Nested: one line without a clock.
+        pub fn bus(&self) -> Bus = Bus { clock_hz: 0, width: Width::W1, ddr: false };
+
+        pub(crate) fn work_is_late(&self, now_ns: u64) -> bool = { let _ = now_ns; false };
+        pub(crate) fn somebody_waits(&self) -> bool = true;
+        pub(crate) fn rest_is_over(&self) -> bool = true;
+        pub(crate) fn damaged_often(&self) -> bool = false;
+    }
+
+    /// [`Engine::incidents`]. Nested: none.
+    pub fn incidents(&self) -> impl Iterator<Item = RungEvent> + '_ {
+        self.0.as_ref().into_iter().flat_map(|engine| engine.incidents())
+    }
+
+    /// [`Engine::host`]. Nested: `None`.
+    pub fn host(&self) -> Option<&H> {
+        self.0.as_ref().map(|engine| engine.host())
+    }
+
+    /// [`Host::present`]. Nested: `false`.
+    pub fn present(&self) -> bool {
+        self.host().is_some_and(Host::present)
+    }
+
+    /// [`Host::dat0_busy`]. Nested: `false`.
+    pub fn dat0_busy(&self) -> bool {
+        self.host().is_some_and(Host::dat0_busy)
+    }
+
+    /// [`Host::dat_levels`]. Nested: as if busy.
+    pub fn dat_levels(&self) -> u8 {
+        self.host().map_or(0, Host::dat_levels)
+    }
+
+    /// [`Host::supply_ma`]. Nested: not known.
+    pub fn supply_ma(&self) -> u16 {
+        self.host().map_or(0, Host::supply_ma)
+    }
+
+    /// [`Host::write_protected`]. Nested: `false`.
+    pub fn write_protected(&self) -> bool {
+        self.host().is_some_and(Host::write_protected)
+    }
+
+    /// [`Host::retune_ns`]. Nested: 0.
+    pub fn retune_ns(&self) -> u64 {
+        self.host().map_or(0, Host::retune_ns)
+    }
+
+    /// [`Engine::host_mut`]. Nested: `None`.
+    ///
+    /// # Safety
+    /// As for [`Engine::host_mut`].
+    pub unsafe fn host_mut(&mut self) -> Option<&mut H> {
+        // SAFETY: the caller's promise is the one that is asked for.
+        self.0.as_mut().map(|engine| unsafe { engine.host_mut() })
+    }
+
+    /// [`Engine::policy`]. Nested: `None`.
+    pub fn policy(&self) -> Option<&P> {
+        self.0.as_ref().map(|engine| engine.policy())
+    }
+
+    /// [`Engine::policy_mut`]. Nested: `None`.
+    pub fn policy_mut(&mut self) -> Option<&mut P> {
+        self.0.as_mut().map(|engine| engine.policy_mut())
+    }
+}
