@@ -387,13 +387,13 @@ impl Card {
         let first = self.next;
         let mut at = first;
         for segment in segments {
-            for block in 0..segment.len / 512 {
+            for block in 0..segment.len_bytes() / 512 {
                 if at >= first + moved {
                     break;
                 }
                 // SAFETY: the engine lends the memory from `start` to the end of the phase, and a
                 // segment is its length in bytes long.
-                let word = unsafe { segment.ptr.add(block as usize * 512).cast::<u32>() };
+                let word = unsafe { segment.ptr().add(block as usize * 512).cast::<u32>() };
                 if write {
                     // SAFETY: as above; blocks begin at multiples of four.
                     let tag = Tag(unsafe { word.read() });
@@ -447,11 +447,11 @@ impl Card {
 
     /// EXT_CSD; nothing for a tuning block.
     fn register(&self, data: Data, segment: &Segment) {
-        if data.direction == Direction::Write || segment.len < 512 {
+        if data.direction == Direction::Write || segment.len_bytes() < 512 {
             return;
         }
         // SAFETY: as in `transfer`.
-        let bytes = unsafe { std::slice::from_raw_parts_mut(segment.ptr.as_ptr(), 512) };
+        let bytes = unsafe { std::slice::from_raw_parts_mut(segment.ptr().as_ptr(), 512) };
         bytes.fill(0);
         bytes[33] = u8::from(self.cache_on);
         bytes[179] = self.area;

@@ -236,7 +236,8 @@ impl Puppet {
     }
 }
 
-impl Host for Puppet {
+// SAFETY: memory is touched in `ack` alone, inside the segments of the phase that it ends.
+unsafe impl Host for Puppet {
     const CONTINUES: bool = true;
 
     fn caps(&self) -> &Caps {
@@ -248,15 +249,15 @@ impl Host for Puppet {
         if world.maps.len() >= world.board.maps || world.choose(&[Bad::MapExhausted]).is_some() {
             return Err(DmaError::Exhausted);
         }
-        segment.bus = segment.ptr.as_ptr() as u64;
-        let map = (segment.bus, segment.len);
+        segment.set_bus(segment.ptr().as_ptr() as u64);
+        let map = (segment.bus(), segment.len_bytes());
         world.maps.push(map);
         Ok(())
     }
 
     fn unmap(&mut self, segment: &Segment, _: Direction) {
         let mut world = self.world.borrow_mut();
-        let at = world.maps.iter().position(|&map| map == (segment.bus, segment.len));
+        let at = world.maps.iter().position(|&map| map == (segment.bus(), segment.len_bytes()));
         match at {
             Some(at) => drop(world.maps.swap_remove(at)),
             None => world.judge.violation("unmapped what was never mapped"),
@@ -272,8 +273,8 @@ impl Host for Puppet {
             return Err(StartError::CommandLine);
         }
         for segment in segments {
-            let end = segment.bus + u64::from(segment.len);
-            let inside = |&(at, len): &(u64, u32)| segment.bus >= at && end <= at + u64::from(len);
+            let end = segment.bus() + u64::from(segment.len_bytes());
+            let inside = |&(at, len): &(u64, u32)| segment.bus() >= at && end <= at + u64::from(len);
             if !phase.tuning && !world.maps.iter().any(inside) {
                 world.judge.violation("a segment is not mapped");
             }

@@ -9,10 +9,11 @@ use crate::one_thread::{NOW_NS, OneThread, TIMER};
 use crate::workload::{Do, Workload};
 use mmcq::card::{self, Card, Options};
 use mmcq::engine::{
-    Abilities, Config, DmaBuf, Engine, Erase, Erasing, FlushBy, Kind, Request, Rung, SlotId, Visit,
+    Abilities, Claim, Config, DmaBuf, Erase, Erasing, FlushBy, Kind, Request, Rung, SlotId, Visit,
 };
 use mmcq::host::Timing;
-use mmcq::task::Shared;
+use mmcq::sched::Fifo;
+use mmcq::task::{Entry, Shared};
 use std::cell::RefCell;
 use std::collections::HashSet;
 use std::ptr::NonNull;
@@ -108,6 +109,7 @@ pub struct Run<'a> {
     users: Vec<User>,
     group: usize,
     buffers: usize,
+    claims: Vec<Claim>,
     /// When a cancellation was last thought of: phases ended, requests answered, in a conversation.
     thought: (u64, usize, bool),
 }
@@ -136,6 +138,7 @@ pub fn run(start: &Start, room: &mut Room, plan: &[(u32, u8)], traced: bool) -> 
         users: Vec::new(),
         group: 0,
         buffers: 0,
+        claims: Vec::new(),
         thought: (0, 0, false),
     };
     run.go();
@@ -157,7 +160,7 @@ pub fn run(start: &Start, room: &mut Room, plan: &[(u32, u8)], traced: bool) -> 
     }
 }
 
-pub fn equip(engine: &mut Engine<Puppet, SLOTS>) {
+pub fn equip(engine: &mut Entry<'_, Puppet, SLOTS, Fifo>) {
     engine.equip();
     let erase = Erasing {
         kinds: Erase::Erase.bit() | Erase::Trim.bit(),
@@ -247,7 +250,7 @@ impl Run<'_> {
         self.world.borrow_mut().judge.helping = keeper.talks;
         if let Some(event) = event {
             self.world.borrow_mut().say(|| event);
-            self.shared.with(equip);
+            self.shared.with(|engine| equip(engine));
         }
     }
 
@@ -285,7 +288,11 @@ impl Run<'_> {
             }
             judge.answered(serial, completion.result.map(|_| ()), &tags[..blocks], card);
         }
-        while let Some(_buf) = self.shared.with(|engine| engine.reclaim()) {}
+        if self.orphans() > 0 {
+            for &claim in &self.claims {
+                let _ = self.shared.with(|engine| engine.reclaim(claim));
+            }
+        }
         !self.users.is_empty()
     }
 
@@ -353,7 +360,9 @@ impl Run<'_> {
         }
         let ptr = NonNull::from(memory).cast();
         // SAFETY: the room outlives the run's stack, and each piece of it is lent once in a run.
-        unsafe { DmaBuf::from_raw(ptr, blocks * 512) }
+        let buf = unsafe { DmaBuf::from_raw(ptr, blocks * 512) };
+        self.claims.push(buf.claim());
+        buf
     }
 
     /// The owner of any of the requests may give it up now.
