@@ -251,7 +251,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             order_ns: 0,
             after_busy: Stage::FlushStatus,
             extras: None,
-            abilities: Abilities::NONE,
+            abilities: Abilities::UNKNOWN,
             memory: Memory::NEW,
             straight: Straight::NONE,
             stats: Stats::ZERO,
@@ -539,7 +539,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         }
         self.runs = [Run::NEW; 2];
         if self.target.is_none() {
-            self.abilities = Abilities::NONE;
+            self.abilities = Abilities::UNKNOWN;
             if P::RECOVERS {
                 self.memory.area = Area::USER;
             }
