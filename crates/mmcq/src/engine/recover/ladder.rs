@@ -327,6 +327,8 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             self.end_slot(index, Err(Error::Dead));
         }
         self.return_members(false, Error::Dead, now_ns);
+        // What a controller that cannot be stopped has is not mapped here any more (`kept.rs`).
+        self.unmap_data();
         if self.control != NONE {
             self.break_off(now_ns);
             self.end_control(Err(error));

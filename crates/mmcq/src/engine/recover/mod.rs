@@ -9,6 +9,7 @@
 
 mod classify;
 mod help;
+mod kept;
 mod ladder;
 mod salvage;
 
@@ -213,7 +214,10 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         let op = if step == Recovery::All { BusOp::ResetAll } else { BusOp::ResetLines };
         match self.host.set_bus(op, first, now_ns) {
             Step::Wait(until_ns) => self.wake_ns = until_ns.max(now_ns),
-            Step::Done => self.lines_are_back(now_ns),
+            Step::Done => {
+                self.let_go_of_kept();
+                self.lines_are_back(now_ns)
+            }
             Step::Failed if step == Recovery::Lines => self.reset_all(now_ns),
             Step::Failed => self.wedged(now_ns),
         }
