@@ -81,6 +81,15 @@ impl Abilities {
     /// None.
     pub const NONE: Abilities = Abilities { reliable_blocks: 0, erase: Erasing::NONE };
 
+    /// Nobody has told yet: [`card::equip`](crate::card::equip) does.
+    pub const UNKNOWN: Abilities =
+        Abilities { reliable_blocks: 0, erase: Erasing { unit_blocks: 0, ..Erasing::NONE } };
+
+    /// Has the engine been told?
+    pub const fn are_known(&self) -> bool {
+        self.erase.unit_blocks != 0
+    }
+
     /// May a write of these blocks be a reliable one?
     pub(super) fn reliable(&self, lba: u64, blocks: u32) -> bool {
         match self.reliable_blocks {

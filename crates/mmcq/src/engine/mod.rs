@@ -146,6 +146,8 @@ pub struct Engine<H: Host, const N: usize, P: Policy = Fifo> {
     continue_notice: bool,
     /// Recovery is followed by a second try of the same transfer.
     again: bool,
+    /// Memory is kept because the controller cannot be stopped: when that is tried again.
+    kept_ns: u64,
     incident: Incident,
     helping: Helping,
     upkeep: Upkeep,
@@ -237,6 +239,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             continue_lost: false,
             continue_notice: false,
             again: false,
+            kept_ns: u64::MAX,
             incident: Incident::NONE,
             helping: Helping::NONE,
             upkeep: Upkeep::NONE,
@@ -254,7 +257,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             order_ns: 0,
             after_busy: Stage::FlushStatus,
             extras: None,
-            abilities: Abilities::NONE,
+            abilities: Abilities::UNKNOWN,
             memory: Memory::NEW,
             straight: Straight::NONE,
             stats: Stats::ZERO,
@@ -392,6 +395,9 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             self.give_back_ahead();
         }
         self.advance(now_ns);
+        if self.kept_ns != u64::MAX {
+            self.stop_again(now_ns);
+        }
         self.finish();
         if !H::CARD_IRQ && now_ns >= self.look_ns {
             // Whether a function asks, the one that is woken must find out.
@@ -549,7 +555,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         }
         self.runs = [Run::NEW; 2];
         if self.target.is_none() {
-            self.abilities = Abilities::NONE;
+            self.abilities = Abilities::UNKNOWN;
             if P::RECOVERS {
                 self.memory.area = Area::USER;
             }
