@@ -20,7 +20,7 @@ use mmcq_sim::world::Device;
 use std::cell::{Cell, RefCell};
 
 /// The cards that come with the program.
-const CARDS: [(&str, &str); 12] = [
+const CARDS: [(&str, &str); 13] = [
     ("hbg4a2", include_str!("../../../cards/hbg4a2.toml")),
     ("fifo-emmc", include_str!("../../../cards/fifo-emmc.toml")),
     ("fifo-emmc-b", include_str!("../../../cards/fifo-emmc-b.toml")),
@@ -29,6 +29,7 @@ const CARDS: [(&str, &str); 12] = [
     ("emmc-51-full", include_str!("../../../cards/emmc-51-full.toml")),
     ("sdhc-16g-hs", include_str!("../../../cards/sdhc-16g-hs.toml")),
     ("sdsc-1g", include_str!("../../../cards/sdsc-1g.toml")),
+    ("sduc-4t", include_str!("../../../cards/sduc-4t.toml")),
     ("sdxc-64g-a2", include_str!("../../../cards/sdxc-64g-a2.toml")),
     ("sdxc-128g-uhs", include_str!("../../../cards/sdxc-128g-uhs.toml")),
     ("pro-plus-128", include_str!("../../../cards/pro-plus-128.toml")),

@@ -223,6 +223,7 @@ unsafe impl Host for Driver {
     // One of them does; the capabilities say which.
     const CONTINUES: bool = true;
     const BESIDE: bool = true;
+    const CARD_IRQ: bool = true;
 
     fn caps(&self) -> &Caps {
         driver!(self, d => d.caps())
