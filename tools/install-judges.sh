@@ -7,16 +7,18 @@
 set -euo pipefail
 export PATH=$PATH:/usr/sbin:/sbin
 judges=$(dirname "$0")/../target/judges
-missing=()
+# Prints a judge's version. A program that is there and does not run (a module of its own is missing) is not there. The tests look in Debian's own
+# directories first: only Debian's Python knows nbdsh's module.
+runs() {
+  local program=$1 said
+  set -- --version
+  case $program in mke2fs) set -- -V ;; nbdsh) set -- -c 'import nbd; print(nbd.NBD().get_version())' ;; esac
+  said=$(PATH=/usr/bin:/bin:$PATH "$program" "$@" 2>&1) && echo "$program is there: ${said%%$'\n'*}"
+}
+missing=() lacking=()
 for pair in qemu-system-x86_64:qemu-system-x86 qemu-system-arm:qemu-system-arm fio:fio sigrok-cli:sigrok-cli \
   nbdcopy:libnbd-bin nbdsh:python3-libnbd qemu-io:qemu-utils mke2fs:e2fsprogs; do
-  program=${pair%%:*}
-  case $program in mke2fs) version=-V ;; *) version=--version ;; esac
-  if command -v "$program" >/dev/null; then
-    echo "$program is there: $("$program" $version 2>&1 | head -1)"
-  else
-    missing+=("${pair#*:}")
-  fi
+  runs "${pair%%:*}" || { missing+=("${pair#*:}"); lacking+=("${pair%%:*}"); }
 done
 # The environment must be able to come into being: Debian keeps that in a package of its own.
 python3 -c "import ensurepip" 2>/dev/null || missing+=(python3-venv)
@@ -36,6 +38,9 @@ install_packages() {
   "${as_root[@]}" apt-get install -q -y --no-install-recommends "$@"
 }
 [ ${#missing[@]} -eq 0 ] || install_packages "${missing[@]}"
+for program in "${lacking[@]}"; do
+  runs "$program" || { echo "install-judges.sh: $program does not run though its package is installed" >&2; exit 1; }
+done
 if "$judges/bin/python" -c "import crccheck" 2>/dev/null; then
   echo "crccheck is there: $judges"
 else

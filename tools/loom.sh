@@ -8,7 +8,7 @@ export RUSTFLAGS="--cfg loom"
 # Release: loom looks at tens of thousands of interleavings. Without LTO: that is what it takes longest to build.
 export CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 CARGO_PROFILE_RELEASE_DEBUG=0
 binary=$(cargo test -p mmcq --lib --release --locked --target-dir "$target" --no-run 2>&1 |
-  tee /dev/stderr | sed -n 's/^ *Executable .*(\(.*\))$/\1/p')
+  tee >(cat >&2) | sed -n 's/^ *Executable .*(\(.*\))$/\1/p')
 [ -x "$binary" ] || { echo "loom.sh: no test binary was built" >&2; exit 1; }
 tests=("$@")
 [ ${#tests[@]} -gt 0 ] || mapfile -t tests < <("$binary" --list loom_ 2>/dev/null | sed -n 's/: test$//p')

@@ -81,7 +81,7 @@ for package in mmcq mmcq-sim; do
   [ -s "$left" ] || break
   programs=$work/$package.programs
   if [ -z "${AGAIN:-}" ] || [ ! -s "$programs" ]; then
-    mapfile -t built < <(cd "$tree" && cargo test -p $package --lib --tests --locked --no-run 2>&1 | tee /dev/stderr |
+    mapfile -t built < <(cd "$tree" && cargo test -p $package --lib --tests --locked --no-run 2>&1 | tee >(cat >&2) |
       sed -n 's/^ *Executable .*(\(.*\))$/\1/p')
     [ ${#built[@]} -gt 0 ] || { say "no test program of $package was built"; exit 1; }
     for program in "${built[@]}"; do
@@ -89,7 +89,7 @@ for package in mmcq mmcq-sim; do
       one $package "$program" 600 || { cat "$work/last.log" >&2; say "$program fails without any change"; exit 1; }
       echo "$((($(date +%s%N) - began) / 1000000)) $program"
     done | sort -n >"$work/times"
-    awk '$1 > 30000 { print "mutants.sh: left out for its time: " $2 >"/dev/stderr" } $1 <= 30000' "$work/times" >"$programs"
+    awk '$1 > 30000 { print "mutants.sh: left out for its time: " $2 | "cat >&2" } $1 <= 30000' "$work/times" >"$programs"
   fi
   say "$package: $(awk '{ ms += $1 } END { printf "%.1f s", ms / 1000 }' "$programs") of tests, for $(wc -l <"$left") changes"
   : >"$survivors"

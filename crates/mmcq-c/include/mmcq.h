@@ -41,7 +41,8 @@ enum {
     MMCQ_E_READ_ONLY = -15,  /* the card can only be read any more */
     MMCQ_E_PROTECTED = -16,  /* write-protected */
     MMCQ_E_CACHE_LOST = -17, /* the card lost writes that were not flushed; said once */
-    MMCQ_E_CHANGED = -18     /* another card is in the slot */
+    MMCQ_E_CHANGED = -18,    /* another card is in the slot */
+    MMCQ_E_LOCKED = -19      /* the card is locked by a password */
 };
 
 /* mmcq_platform.flags: the slot holds a soldered eMMC with 1.8 V signalling. */

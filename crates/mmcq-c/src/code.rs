@@ -37,6 +37,7 @@ codes! {
     MMCQ_E_PROTECTED = -16;
     MMCQ_E_CACHE_LOST = -17;
     MMCQ_E_CHANGED = -18;
+    MMCQ_E_LOCKED = -19;
 }
 
 pub(crate) fn name(code: i32) -> &'static CStr {
@@ -54,7 +55,7 @@ pub(crate) fn of(result: Result<(), Error>) -> i32 {
     let Err(error) = result else { return MMCQ_OK };
     match error {
         Error::Full => MMCQ_E_FULL,
-        Error::Suspended => MMCQ_E_STATE,
+        Error::Suspended | Error::Unequipped => MMCQ_E_STATE,
         Error::NoCard => MMCQ_E_NO_CARD,
         Error::Removed => MMCQ_E_REMOVED,
         Error::OutOfRange { .. } => MMCQ_E_RANGE,
@@ -75,6 +76,7 @@ pub(crate) fn of(result: Result<(), Error>) -> i32 {
         Error::Protected => MMCQ_E_PROTECTED,
         Error::CacheLost => MMCQ_E_CACHE_LOST,
         Error::Changed => MMCQ_E_CHANGED,
+        Error::Locked => MMCQ_E_LOCKED,
         _ => MMCQ_E_HOST,
     }
 }

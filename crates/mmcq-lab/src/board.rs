@@ -20,7 +20,7 @@ use mmcq_sim::world::Device;
 use std::cell::{Cell, RefCell};
 
 /// The cards that come with the program.
-const CARDS: [(&str, &str); 12] = [
+const CARDS: [(&str, &str); 13] = [
     ("hbg4a2", include_str!("../../../cards/hbg4a2.toml")),
     ("fifo-emmc", include_str!("../../../cards/fifo-emmc.toml")),
     ("fifo-emmc-b", include_str!("../../../cards/fifo-emmc-b.toml")),
@@ -29,6 +29,7 @@ const CARDS: [(&str, &str); 12] = [
     ("emmc-51-full", include_str!("../../../cards/emmc-51-full.toml")),
     ("sdhc-16g-hs", include_str!("../../../cards/sdhc-16g-hs.toml")),
     ("sdsc-1g", include_str!("../../../cards/sdsc-1g.toml")),
+    ("sduc-4t", include_str!("../../../cards/sduc-4t.toml")),
     ("sdxc-64g-a2", include_str!("../../../cards/sdxc-64g-a2.toml")),
     ("sdxc-128g-uhs", include_str!("../../../cards/sdxc-128g-uhs.toml")),
     ("pro-plus-128", include_str!("../../../cards/pro-plus-128.toml")),
@@ -465,6 +466,17 @@ mod tests {
             let width = if timing == Timing::Sdr104 { Width::W4 } else { Width::W8 };
             assert_eq!((board.card.timing, board.card.width), (timing, width), "{name}");
             assert_eq!(board.memory.violation_count(), 0, "{name}: {:?}", board.memory.violations());
+        }
+    }
+
+    /// The driver once divided the 200 MHz of the capabilities, whatever the board's clock was.
+    #[test]
+    fn the_driver_divides_the_base_clock_that_the_board_has() {
+        for hz in [200_000_000, 104_000_000, 99_500_000] {
+            let change = format!("controller.base_clock_hz={hz}");
+            let platform = Platform::load_with("hsq-sprd", &[change]).unwrap();
+            let board = Board::<64>::new(&platform, None, None, Price::Nothing).unwrap();
+            assert_eq!(board.stack.with(|engine| engine.caps().clock_hz.1), hz);
         }
     }
 

@@ -507,7 +507,7 @@ mod tests {
             assert!(platform.costs.ns("irq") > 0, "{name}");
         }
         let busy = Platform::load("hsq-sprd-busy").unwrap();
-        assert_eq!((busy.costs.ns("wake"), busy.costs.ns("irq")), (60_000, 4_500));
+        assert_eq!((busy.costs.ns("wake"), busy.costs.ns("irq")), (60_000, 2_500));
         assert!(Platform::load("hsq-defer").unwrap().defer_completion);
     }
 
@@ -527,7 +527,7 @@ mod tests {
         assert!(broken("\nwake_us = ", "\nwake = ").contains("cost.wake: no unit; expected wake_ns"));
         assert!(broken("hop_us", "hopp_us").contains("nearest known name is hop"));
         assert!(broken("cores = 8", "cores = 0").contains("cpu.cores: 0; expected 1 to 64"));
-        assert!(broken("done_us = { value = 2, ", "done_us = { ").contains("missing field `value`"));
+        assert!(broken("done_us = { value = 0.5, ", "done_us = { ").contains("missing field `value`"));
         assert!(broken("fixed = true", "fixt = true").contains("fixt"));
         let kind = broken("fixed = true", "kind = \"sdhc\"");
         assert!(kind.contains("controller.kind: \"sdhc\"; expected \"sdhci\" or \"rtsx\""), "{kind}");

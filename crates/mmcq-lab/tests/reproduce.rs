@@ -35,6 +35,22 @@ fn hsq_before_is_fitted_and_after_is_predicted() {
     assert!((5.0..7.0).contains(&merging("none")) && (3.5..4.5).contains(&merging("hsq-tag")));
 }
 
+/// The queue was once priced at 11.5 us from an interrupt to the next command, where Linux's own code takes 5.0.
+#[test]
+fn the_stand_in_is_as_fast_as_linux_itself_and_says_what_that_leaves() {
+    let rows = quiet();
+    let meetings = hsq::meetings(rows);
+    assert_eq!(meetings.len(), 4);
+    for meeting in &meetings {
+        assert!(meeting.error_percent().abs() <= 1.0, "{meeting:?}");
+    }
+    let lead = find(rows, "rand read", "mmcq-own").model / find(rows, "rand read", "hsq-tag").model;
+    assert!((1.02..1.03).contains(&lead), "{lead}");
+    let note = hsq::note(rows);
+    let line = note.lines().find(|line| line.starts_with("rand read, hsq-tag")).unwrap();
+    assert!(line.contains("-5.6%"), "{note}");
+}
+
 #[test]
 fn a_busy_cpu_costs_linux_and_not_the_interrupt() {
     let rows = hsq::board("hsq-sprd-busy", Amount::default(), &mut |_| ()).unwrap();

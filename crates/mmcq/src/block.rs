@@ -1,6 +1,6 @@
 //! A card as a block device: read, write, flush; durable writes, discard, erase, zeroes.
 //!
-//! Four ways to hand over memory, from the fastest to the most forgiving: owned buffers that travel through the call ([`BlockDevice::read`]),
+//! Three ways to hand over memory, from the fastest to the most forgiving: owned buffers that travel through the call ([`BlockDevice::read`]),
 //! borrowed memory in a blocking call ([`BlockDevice::read_blocking`]), and any memory at all through a buffer of the device's own ([`Copying`]).
 //! Blocks have 512 bytes; long requests are cut to what the host can do, and a result says how far it got.
 
@@ -165,6 +165,9 @@ impl<'a, L: Lock, H: Host, const N: usize, P: Policy> BlockDevice<'a, L, H, N, P
         self.shared.with(|engine| {
             engine.equip();
             engine.target().ok_or(Error::NoCard)?;
+            if !engine.abilities().are_known() {
+                return Err(Error::Unequipped);
+            }
             let erase = &engine.abilities().erase;
             let how = choose(erase).ok_or(Error::Unsupported)?;
             Ok((how, u64::from(erase.grain_blocks(how))))

@@ -15,7 +15,7 @@ use mmcq::block::BlockDevice;
 use mmcq::card::quirk::Quirks;
 use mmcq::card::{IoCard, Options, bring_up_io};
 use mmcq::engine::{self, Config};
-use mmcq::host::{Cause, Timing, Width};
+use mmcq::host::{Caps, Cause, Timing, Width};
 use mmcq::sdio::cccr::Cccr;
 use mmcq::sdio::cis::{CisFault, Walker};
 use mmcq::sdio::fbr::Fbr;
@@ -62,8 +62,13 @@ fn uhs_with_tuning_and_what_is_left_without() {
     assert_eq!(world.borrow().f0[0x13] & 0x0e, 3 << 1);
     assert_eq!(world.borrow().bus, (Timing::Sdr104, Width::W4, 208_000_000, true));
 
-    // No sampling point: SDR104 and SDR50 are left out, and DDR50 needs none.
+    // No sampling point: SDR104 is left out. SDR50 goes without, where the host does not ask for one.
     world.borrow_mut().tuning_blocks = None;
+    let (_, card) = brought_up::<2>(&world);
+    assert_eq!((card.timing, world.borrow().f0[0x13] & 0x0e), (Timing::Sdr50, 2 << 1));
+
+    // Where it does, SDR50 is left out as well, and DDR50 needs none.
+    world.borrow_mut().caps.timings |= Caps::SDR50_TUNED;
     let (_, card) = brought_up::<2>(&world);
     assert_eq!((card.timing, world.borrow().f0[0x13] & 0x0e), (Timing::Ddr50, 4 << 1));
 }

@@ -156,6 +156,9 @@ impl Reproduce {
             print(
                 "* the model's parameters were fitted to this value; everything else is predicted. limit: wire and card alone, no host;\n  under a setting, the share of it.\n",
             )?;
+            if matches!(self.experiment, Experiment::Hsq) {
+                print(&hsq::note(&parts.concat()))?;
+            }
             if !swept.is_empty() {
                 print(&format!("\n{}\n{}", reproduce::table(&merged), stream_sweep::table(&swept)))?;
             }

@@ -240,17 +240,17 @@ fn delay(us: u64) -> Delay {
 
 fn hsq_costs() -> Costs {
     Costs {
-        irq_ns: 4500,
-        done_ns: 2000,
-        start_ns: 5000,
-        poll_ns: 3000,
+        irq_ns: 2500,
+        done_ns: 500,
+        start_ns: 2000,
+        poll_ns: 1600,
         dispatch_ns: 3000,
         prep_ns: 7000,
         softirq_ns: 6000,
         syscall: delay(0),
         user: delay(10),
         job_wake: delay(20),
-        wake: delay(20),
+        wake: Delay { mean_ns: 26_500, ..Delay::default() },
         hop: delay(28),
         retry_ns: 1_000_000,
         ..Costs::default()

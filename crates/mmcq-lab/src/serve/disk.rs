@@ -429,7 +429,7 @@ impl Disk {
             self.losses.refuses_write(client);
         }
         let errno = match error {
-            Error::ReadOnly | Error::Protected => Errno::Permission,
+            Error::ReadOnly | Error::Protected | Error::Locked => Errno::Permission,
             Error::OutOfRange { .. } | Error::Unsupported => Errno::Invalid,
             _ => Errno::Io,
         };

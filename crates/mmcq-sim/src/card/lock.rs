@@ -25,6 +25,11 @@ pub(crate) enum Outcome {
 }
 
 impl Lock {
+    /// A card that was given this password earlier; from its next power-up on it is locked.
+    pub(crate) fn with_password(password: &[u8]) -> Self {
+        Lock { password: password.iter().copied().take(LONGEST).collect(), locked: false }
+    }
+
     pub(crate) fn locked(&self) -> bool {
         self.locked
     }

@@ -332,6 +332,19 @@ impl Rig {
         panic!("never answered; {:?}", self.trace());
     }
 
+    /// Turns until this is over.
+    pub fn drive<F: Future>(&self, future: F) -> F::Output {
+        let mut future = pin!(future);
+        for _ in 0..1_000_000 {
+            NOW_NS.set(self.time.now());
+            if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+                return output;
+            }
+            self.turn();
+        }
+        panic!("no end; {:?}", self.trace());
+    }
+
     pub fn one(&self, id: SlotId) -> Completion {
         self.finish(&[id], 20_000_000_000).pop().unwrap()
     }

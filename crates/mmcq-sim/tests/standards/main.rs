@@ -1,10 +1,18 @@
 //! What bring-up owes to the standards: voltages, tuning, currents, widths, sizes, locks. Each on a card and a controller that keep to them.
 
+#![allow(clippy::duplicate_mod, reason = "either machine has a clock of its own")]
+
 #[path = "../machine/mod.rs"]
 mod machine;
 
+#[path = "../rig/mod.rs"]
+mod rig;
+
 mod current;
 mod heard;
+mod locked;
 mod sdr50;
+mod sduc;
+mod unequipped;
 mod vccq;
 mod voltage;

@@ -4,7 +4,7 @@ use super::quirk::{self, Quirks};
 use super::session::{Failed, Session};
 use super::speed::Bounds;
 use super::upkeep::EVENTS_ENABLED;
-use super::{Card, Family, Options};
+use super::{Card, Family, Options, protect};
 use crate::engine::{Error, FlushBy, Target};
 use crate::host::{BusOp, Caps, Host, Timing, Width};
 use crate::sched::Policy;
@@ -74,10 +74,17 @@ pub(super) async fn bring_up<L: Lock, H: Host, const N: usize, P: Policy>(
     let ocr = power_up(session).await?;
     let cid = session.command(command::all_send_cid()).await?.words;
     session.rca = RCA;
-    session.status_of(cmd::set_relative_addr(RCA)).await?;
+    match session.status_of(cmd::set_relative_addr(RCA)).await {
+        // A locked device says so in each answer; it is opened when it is selected.
+        Err(Failed) if P::RECOVERS && matches!(session.error, Error::Locked) => {}
+        addressed => _ = addressed?,
+    }
     let csd_words = session.command(command::send_csd(RCA)).await?.words;
     let csd = session.parsed(Csd::parse_emmc(&csd_words))?;
-    session.busy_command(command::select_card(RCA), limits::SWITCH_NS).await?;
+    match session.busy_command(command::select_card(RCA), limits::SWITCH_NS).await {
+        Err(Failed) if P::RECOVERS => protect::open(session, options.unlock).await?,
+        selected => selected?,
+    }
     let mut clock_hz = bounds.clock(max_hz(Timing::Legacy));
     session.bus(BusOp::Clock(clock_hz)).await?;
     if csd.spec_version < 4 {

@@ -33,6 +33,7 @@ pub use emmc::Emmc;
 pub use equip::equip;
 pub use io::{FunctionInfo, IoCard};
 pub use keep::{Event, keep, keep_emmc, keep_sd};
+use protect::LockOp;
 use quirk::Quirks;
 pub use rest::Rest;
 pub use sd::Sd;
@@ -52,8 +53,12 @@ pub struct Options {
     pub max_clock_hz: u32,
     /// Upper limit of the bus width.
     pub max_width: Width,
-    /// Strength of the card's drivers in its fast modes, where the card has it.
+    /// Strength of a UHS-I card's drivers, where the card has it.
     pub strength: Strength,
+    /// What opens a card that is found locked, also when it had to be initialised again: [`LockOp::Unlock`], or for a card whose
+    /// password is lost [`LockOp::ForceErase`]. Without it bring-up ends with [`Error::Locked`]. Lean firmware
+    /// ([`Policy::RECOVERS`]) opens no card.
+    pub unlock: Option<&'static LockOp<'static>>,
     /// Switch an eMMC's volatile write cache on; then only a flush makes data durable. That of an SD card, which may be taken out any moment, stays off unless
     /// [`extension::enable_cache`] is called.
     pub cache: bool,
@@ -70,6 +75,7 @@ impl Options {
         max_clock_hz: u32::MAX,
         max_width: Width::W8,
         strength: Strength::Ohm50,
+        unlock: None,
         cache: true,
         upkeep: &Upkeep::DEFAULT,
         quirks: &[],
@@ -206,12 +212,15 @@ async fn attempts<F: identify::Families, L: Lock, H: Host, const N: usize, P: Po
     session: &mut Session<'_, L, H, N, P>,
     mut options: Options,
 ) -> Result<F::Found, Failed> {
-    // Each turn but the last leaves out one timing more, or the voltage switch: bounded by their number.
-    for _ in 0..Timing::COUNT {
+    let mut failed = None;
+    // Each turn but the last is a timing's second try, or leaves one more out: bounded by their number.
+    for _ in 0..2 * Timing::COUNT {
         let mut tried = None;
         match identify::once::<F, L, H, N, P>(session, options, &mut tried).await {
             Ok(card) => return Ok(card),
             Err(Failed) => match tried {
+                // One lost answer says nothing of the timing.
+                Some(timing) if P::RECOVERS && timing != Timing::Legacy && failed != tried => failed = tried,
                 Some(timing) if timing != Timing::Legacy => {
                     options.without |= speed::and_those_that_need(timing)
                 }

@@ -5,15 +5,19 @@
 
 use super::maintain::switch;
 use super::partition::Area;
+use super::session::{Failed, Session};
 use super::{Card, Family};
 use crate::engine::{BLOCK_BYTES, DmaBuf, Error, Irreversible, Kind, Request};
-use crate::host::{Data, Direction, Host};
+use crate::host::Host;
 use crate::sched::Policy;
 use crate::spec::command;
 use crate::spec::ext_csd::index;
 use crate::spec::response::R1;
 use crate::spec::timing::emmc as limits;
 use crate::task::{Lock, Shared};
+use core::future::{Future, poll_fn};
+use core::pin::pin;
+use core::task::Poll;
 
 /// How long a protection lasts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -124,57 +128,57 @@ impl LockOp<'_> {
     }
 }
 
-/// Between two questions, and the longest wait for all but a forced erase.
-const ASK_NS: u64 = 1_000_000;
+/// The longest wait for all but a forced erase.
 const LOCK_NS: u64 = 1_000_000_000;
 
 /// Locks, opens or erases the card by CMD42. `block` (512 bytes) is cleared of the password before it comes
-/// back.
+/// back. [`Error::Locked`]: it did not work, and the card is (still) locked; another error: it did not work, and
+/// the card is open.
+///
+/// Nothing else may be in the queue. A card that was locked answers requests with [`Error::Locked`].
 pub async fn lock<L: Lock, H: Host, const N: usize, P: Policy>(
     shared: &Shared<L, H, N, P>,
     card: &Card,
-    mut block: DmaBuf,
+    block: DmaBuf,
     op: LockOp<'_>,
 ) -> (Result<(), Error>, DmaBuf) {
     let given = block.len_bytes();
     if given < BLOCK_BYTES {
         return (Err(Error::Buffer { needed: BLOCK_BYTES, given }), block);
     }
-    if let Err(error) = op.fill(&mut block) {
-        return (Err(error), block);
-    }
-    let limit_ns = if matches!(op, LockOp::ForceErase(_)) { limits::FORCE_ERASE_NS } else { LOCK_NS };
-    let data = Data { direction: Direction::Write, block_size: BLOCK_BYTES as u16, blocks: 1 };
-    let (sent, mut block) = shared.raw(None, command::lock_unlock(), Some(data), block, limit_ns).await;
-    for byte in block.iter_mut() {
-        *byte = 0;
-    }
-    let result = match sent {
-        Ok(output) if output.response.r1().0 & (R1::OWN | R1::PREVIOUS) != 0 => {
-            Err(Error::Card(output.response.r1().0))
-        }
-        Ok(_) => judged(shared, card.target.rca, limit_ns).await,
-        Err(error) => Err(error),
-    };
-    (result, block)
+    let mut session = Session::new(shared, block);
+    session.rca = card.target.rca;
+    let result = told(&mut session, &op).await.map_err(|Failed| session.error);
+    (result, session.into_scratch())
 }
 
-/// Asks until the card is ready; what it showed on the way is the result of CMD42.
-async fn judged<L: Lock, H: Host, const N: usize, P: Policy>(
-    shared: &Shared<L, H, N, P>,
-    rca: u16,
-    limit_ns: u64,
-) -> Result<(), Error> {
-    let mut seen = 0;
-    for _ in 0..=limit_ns / ASK_NS {
-        let status = shared.command(command::send_status(rca), LOCK_NS).await?.response.r1();
-        seen |= status.0;
-        if status.ready_for_data() {
-            return if seen & R1::ERRORS == 0 { Ok(()) } else { Err(Error::Card(seen)) };
-        }
-        shared.pause(ASK_NS).await?;
+async fn told<L: Lock, H: Host, const N: usize, P: Policy>(
+    session: &mut Session<'_, L, H, N, P>,
+    op: &LockOp<'_>,
+) -> Result<(), Failed> {
+    let limit_ns = if matches!(op, LockOp::ForceErase(_)) { limits::FORCE_ERASE_NS } else { LOCK_NS };
+    let status = session.lock(|block| op.fill(block), limit_ns).await?.0;
+    let failed = status & (R1::OWN | R1::DEFERRED) != 0;
+    match (failed, status & R1::CARD_IS_LOCKED != 0, op) {
+        (false, true, LockOp::Lock(..)) | (false, false, _) => Ok(()),
+        (_, true, _) => session.fail(Error::Locked),
+        (true, false, _) => session.fail(Error::Card(status)),
     }
-    Err(Error::Silent)
+}
+
+/// What bring-up does when a card cannot be selected: if that is because it is locked, and it is known how, opens it.
+pub(super) async fn open<L: Lock, H: Host, const N: usize, P: Policy>(
+    session: &mut Session<'_, L, H, N, P>,
+    unlock: Option<&'static LockOp<'static>>,
+) -> Result<(), Failed> {
+    let Some(op) = unlock.filter(|_| matches!(session.error, Error::Locked)) else { return Err(Failed) };
+    let mut opening = pin!(told(session, op));
+    // By hand: of what a future waits for, a compiler leaves out nothing, and lean firmware must not carry this.
+    poll_fn(|context| match P::RECOVERS {
+        true => opening.as_mut().poll(context),
+        false => Poll::Ready(Err(Failed)),
+    })
+    .await
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use super::identify::power_cycle;
 use super::quirk::{self, Quirks};
 use super::session::{Failed, Session};
 use super::speed::Bounds;
-use super::{Card, Family, Options, uhs};
+use super::{Card, Family, Options, protect, uhs};
 use crate::engine::{Error, FlushBy, Target};
 use crate::host::{BusOp, Caps, Host, Timing, Width};
 use crate::sched::Policy;
@@ -81,7 +81,10 @@ pub(super) async fn bring_up<L: Lock, H: Host, const N: usize, P: Policy>(
     }
     let csd_words = session.command(command::send_csd(session.rca)).await?.words;
     let csd = session.parsed(Csd::parse_sd(&csd_words))?;
-    session.busy_command(command::select_card(session.rca), limits::WRITE_XC_NS).await?;
+    match session.busy_command(command::select_card(session.rca), limits::WRITE_XC_NS).await {
+        Err(Failed) if P::RECOVERS => protect::open(session, options.unlock).await?,
+        selected => selected?,
+    }
     let mut clock_hz = bounds.clock(limits_of(Timing::Legacy));
     session.bus(BusOp::Clock(clock_hz)).await?;
     session.register(cmd::send_scr(), true, 8).await?;
@@ -130,7 +133,7 @@ pub(super) async fn bring_up<L: Lock, H: Host, const N: usize, P: Policy>(
         sectors: if ocr.ccs() { sectors } else { sectors.min(1 << 23) },
         block_addressed: ocr.ccs(),
         count: P::RECOVERS && scr.cmd23 && !quirks.has(Quirks::NO_COUNT),
-        extended_address: sectors > 1 << 32,
+        extended_address: ocr.co2t(),
         read_timeout_ns: csd.read_timeout_ns(clock_hz).max(limits::READ_NS),
         // The standard's 250 ms are not enough for some cards on the market; the controller's timer is only the last resort.
         write_timeout_ns: csd.write_timeout_ns(clock_hz).max(limits::WRITE_XC_NS),
@@ -154,7 +157,7 @@ async fn power_up<L: Lock, H: Host, const N: usize, P: Policy>(
         0 => s18r,
         supply_ma => supply_ma >= uhs::XPC_MA,
     };
-    let request = OcrRequest { voltages, hcs: v2, xpc, s18r, ho2t: false };
+    let request = OcrRequest { voltages, hcs: v2, xpc, s18r, ho2t: v2 };
     for _ in 0..2 * limits::INIT_NS / POWER_UP_POLL_NS {
         let ocr = session.app_command(cmd::sd_send_op_cond(request)).await?.ocr();
         if ocr.ready() {

@@ -18,6 +18,8 @@ use core::task::{Context, Poll, ready};
 const COMMAND_NS: u64 = 20_000_000;
 /// A register read as data.
 const REGISTER_NS: u64 = 150_000_000;
+/// What an R1 must not show: errors of its own or of what was before, and that nothing else will be heard.
+const JUDGED: u32 = R1::OWN | R1::DEFERRED | R1::CARD_IS_LOCKED;
 /// Between two questions to a busy card.
 const BUSY_INTERVAL_NS: u64 = 200_000;
 
@@ -225,6 +227,35 @@ impl<'a, L: Lock, H: Host, const N: usize, P: Policy> Session<'a, L, H, N, P> {
         self.ask(Kind::Raw { prefix: None, phase, timeout_ns }, page, true)
     }
 
+    /// CMD42 with what `fill` puts into its block, and the status when the card is ready again; the block is cleared after it. The
+    /// status is not judged.
+    pub async fn lock(
+        &mut self,
+        fill: impl FnOnce(&mut [u8]) -> Result<(), Error>,
+        timeout_ns: u64,
+    ) -> Result<R1, Failed> {
+        self.command(command::set_blocklen(BLOCK_BYTES)).await?;
+        if let Err(error) = fill(&mut self.scratch) {
+            return self.fail(error);
+        }
+        let block = core::mem::replace(&mut self.scratch, DmaBuf::EMPTY);
+        let data = Data { direction: Direction::Write, block_size: BLOCK_BYTES as u16, blocks: 1 };
+        let phase =
+            Phase { command: command::lock_unlock(), data: Some(data), auto: Auto::None, tuning: false };
+        let sent = self.ask(Kind::Raw { prefix: None, phase, timeout_ns }, block, false).await;
+        self.scratch.fill(0);
+        let mut seen = sent?.r1().0 & R1::ERRORS;
+        for _ in 0..=timeout_ns / BUSY_INTERVAL_NS {
+            let status = self.command(command::send_status(self.rca)).await?.r1();
+            seen |= status.0 & R1::ERRORS;
+            if status.ready_for_data() && status.current_state() != State::Prg {
+                return Ok(R1(status.0 | seen));
+            }
+            self.pause(BUSY_INTERVAL_NS).await?;
+        }
+        self.fail(Error::Silent)
+    }
+
     /// The register that was read last, copied.
     #[inline(never)]
     pub fn copy(&mut self, to: &mut [u8]) -> Result<(), Failed> {
@@ -292,8 +323,10 @@ impl<L: Lock, H: Host, const N: usize, P: Policy> Future for Exchange<'_, '_, L,
         Poll::Ready(match done.result {
             // Errors that any R1 of the bring-up may show; of an SD card, whose bit 7 is reserved, nobody
             // sets `SWITCH_ERROR`.
-            Ok(output) if session.judged && output.response.r1().0 & (R1::OWN | R1::DEFERRED) != 0 => {
-                session.fail(Error::Card(output.response.r1().0))
+            Ok(output) if session.judged && output.response.r1().0 & JUDGED != 0 => {
+                let status = output.response.r1().0;
+                let locked = status & R1::CARD_IS_LOCKED != 0;
+                session.fail(if locked { Error::Locked } else { Error::Card(status) })
             }
             Ok(output) => {
                 session.tuned = output.tuned;

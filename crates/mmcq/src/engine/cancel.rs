@@ -55,7 +55,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
                 self.wipe(id.index);
                 self.give_up(id.index)
             }
-            State::Queued | State::Active | State::Settling | State::Ended => {
+            State::Queued | State::Active | State::Kept | State::Settling | State::Ended => {
                 slot.orphan = true;
                 if slot.waker.is_some() {
                     self.slots.leave_waker(id.index);

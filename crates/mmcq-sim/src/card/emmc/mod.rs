@@ -176,6 +176,11 @@ impl EmmcCard {
         }
     }
 
+    /// Somebody has given the card this password: it is locked from its next power-up on.
+    pub fn set_password(&mut self, password: &[u8]) {
+        self.lock = Lock::with_password(password);
+    }
+
     /// Present state, as a status at this time would show it.
     pub fn state(&mut self, now_ns: u64) -> State {
         self.settle(now_ns);

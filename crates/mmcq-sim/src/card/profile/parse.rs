@@ -92,6 +92,8 @@ enum SdClass {
     Sdhc,
     #[serde(rename = "sdxc")]
     Sdxc,
+    #[serde(rename = "sduc")]
+    Sduc,
 }
 
 #[derive(Deserialize)]
@@ -110,6 +112,8 @@ enum SdSpec {
     V5,
     #[serde(rename = "6.xx")]
     V6,
+    #[serde(rename = "7.xx")]
+    V7,
 }
 
 #[derive(Deserialize)]
@@ -356,11 +360,13 @@ fn sd(place: &Place<'_>, keys: &SdKeys, identity: Identity, flash: Timing) -> Re
         SdSpec::V4 => Spec::V4,
         SdSpec::V5 => Spec::V5,
         SdSpec::V6 => Spec::V6,
+        SdSpec::V7 => Spec::V7,
     };
     let class = match keys.class {
         SdClass::Sdsc => Class::Sdsc,
         SdClass::Sdhc => Class::Sdhc,
         SdClass::Sdxc => Class::Sdxc,
+        SdClass::Sduc => Class::Sduc,
     };
     let mut modes = Modes::default();
     for mode in &keys.modes {
@@ -498,6 +504,11 @@ pub(super) fn check_capacity(kind: &Kind, name: &str) -> Result<(), ProfileError
                 ),
                 Class::Sdhc => (bytes, blocks(32 * GIB), "for SDHC a multiple of 512 KiB up to 32 GiB"),
                 Class::Sdxc => (bytes, blocks(2048 * GIB), "for SDXC a multiple of 512 KiB up to 2 TiB"),
+                Class::Sduc => (
+                    bytes,
+                    bytes > 2048 * GIB && blocks(128 * 1024 * GIB),
+                    "for SDUC a multiple of 512 KiB, more than 2 TiB, up to 128 TiB",
+                ),
             }
         }
         Kind::Emmc(config) => {

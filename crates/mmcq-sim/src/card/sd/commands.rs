@@ -4,7 +4,7 @@ use super::super::status::{self, State};
 use super::super::transfer::{Read, Write};
 use super::super::trouble::NEVER_NS;
 use super::super::{Answer, Flow, Reply};
-use super::config::Spec;
+use super::config::{Class, Spec};
 use super::extension::Place;
 use super::voltage::Voltage;
 use super::{EraseRange, SdCard, Transfer, functions, tuning};
@@ -17,7 +17,13 @@ impl SdCard {
     pub(super) fn execute(&mut self, index: u8, arg: u32, now_ns: u64) -> Reply {
         let app = std::mem::take(&mut self.app);
         let count = self.count.take();
-        if !matches!(index, 13 | 32 | 33 | 38) && (self.erase.start.is_some() || self.erase.end.is_some()) {
+        // It is for the next command; CMD23 and CMD13 may come in between.
+        if !matches!(index, 13 | 17 | 18 | 22..=25 | 32 | 33) {
+            self.upper = None;
+        }
+        if !matches!(index, 13 | 22 | 32 | 33 | 38)
+            && (self.erase.start.is_some() || self.erase.end.is_some())
+        {
             self.erase = EraseRange::default();
             self.status.raise(status::ERASE_RESET);
         }
@@ -128,6 +134,10 @@ impl SdCard {
                 Reply::SILENT
             }
             (19, Tran) if self.voltage.is_18() => self.send_register(19, tuning::FOUR_LINES, now_ns),
+            (22, Tran) if self.config.class == Class::Sduc => {
+                self.upper = Some((arg & 0x3f) as u8);
+                self.r1(22, now_ns)
+            }
             (23, Tran) if self.config.cmd23 => {
                 self.count = (arg != 0).then_some(arg);
                 self.r1(23, now_ns)
@@ -207,7 +217,10 @@ impl SdCard {
         let ready_ns = *self.ready_ns.get_or_insert(now_ns.saturating_add(rise_ns));
         let block_addressed = self.config.block_addressed();
         let high_capacity = arg >> 30 & 1 == 1 && self.saw_cmd8;
+        let huge = self.config.class == Class::Sduc;
+        let known = arg >> 27 & 1 == 1 || !huge;
         if now_ns < ready_ns
+            || !known
             || self.trouble.never_ready
             || self.config.quirks.never_ready
             || (block_addressed && !high_capacity)
@@ -221,7 +234,8 @@ impl SdCard {
         self.was_up = true;
         let ccs = u32::from(block_addressed) << 30;
         let s18a = u32::from(self.switch_agreed) << 24;
-        Reply::ocr(VOLTAGES | 1 << 31 | ccs | s18a)
+        let co2t = u32::from(huge) << 27;
+        Reply::ocr(VOLTAGES | 1 << 31 | ccs | co2t | s18a)
     }
 
     /// CMD11 was taken: the stages of the switch, and what may go wrong in each.
@@ -277,10 +291,21 @@ impl SdCard {
         Reply::SILENT
     }
 
-    /// Byte address of an argument, or the error bit.
-    fn address(&self, arg: u32) -> Result<u64, u32> {
+    /// Byte address of a block, or the error bit: an SDUC card wants to hear its upper bits each time.
+    pub(super) fn block_address(&mut self, arg: u32) -> Result<u64, u32> {
+        let upper = self.upper.take();
+        match (self.config.class, upper) {
+            (Class::Sdsc, _) => Ok(u64::from(arg)),
+            (Class::Sduc, None) => Err(status::ADDRESS_ERROR),
+            (Class::Sduc, Some(upper)) => Ok((u64::from(upper) << 32 | u64::from(arg)) * 512),
+            _ => Ok(u64::from(arg) * 512),
+        }
+    }
+
+    /// The same for a transfer.
+    fn address(&mut self, arg: u32) -> Result<u64, u32> {
         let len = self.transfer_len();
-        let at = if self.config.block_addressed() { u64::from(arg) * 512 } else { u64::from(arg) };
+        let at = self.block_address(arg)?;
         if at.saturating_add(u64::from(len)) > self.config.capacity_bytes {
             return Err(status::OUT_OF_RANGE);
         }

@@ -14,6 +14,8 @@ pub(crate) enum Spec {
     V4,
     V5,
     V6,
+    /// 7.xx
+    V7,
 }
 
 /// How capacity is addressed.
@@ -25,6 +27,8 @@ pub(crate) enum Class {
     Sdhc,
     /// Blocks, CSD version 2, more than 32 GiB.
     Sdxc,
+    /// Blocks with 38-bit addresses, CSD version 3, more than 2 TiB.
+    Sduc,
 }
 
 /// Bus speed modes, bits as in function group 1; default and high speed are those at 3.3 V.
@@ -107,11 +111,12 @@ impl SdConfig {
             put(&mut csd, 49, 47, mult);
             put(&mut csd, 25, 22, block_len);
         } else {
-            put(&mut csd, 127, 126, 1);
+            let size = self.capacity_bytes / (512 * 1024) - 1;
+            put(&mut csd, 127, 126, if self.class == Class::Sduc { 2 } else { 1 });
             // TAAC 1 ms, fixed.
             put(&mut csd, 119, 112, 0x0e);
             put(&mut csd, 83, 80, 9);
-            put(&mut csd, 69, 48, self.capacity_bytes / (512 * 1024) - 1);
+            put(&mut csd, if self.class == Class::Sduc { 75 } else { 69 }, 48, size);
             put(&mut csd, 25, 22, 9);
         }
         seal(&mut csd);
@@ -130,7 +135,7 @@ impl SdConfig {
         let security = match self.class {
             Class::Sdsc => 2,
             Class::Sdhc => 3,
-            Class::Sdxc => 4,
+            Class::Sdxc | Class::Sduc => 4,
         };
         put(&mut scr, 54, 52, security);
         put(&mut scr, 51, 48, 0b0101);
@@ -139,6 +144,7 @@ impl SdConfig {
         let specx = match self.spec {
             Spec::V5 => 1,
             Spec::V6 => 2,
+            Spec::V7 => 3,
             _ => 0,
         };
         put(&mut scr, 41, 38, specx);

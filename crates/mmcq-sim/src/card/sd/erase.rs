@@ -15,7 +15,14 @@ const DISCARD: u32 = 1;
 impl SdCard {
     /// CMD32 and CMD33.
     pub(super) fn erase_edge(&mut self, is_start: bool, arg: u32) {
-        let at = if self.config.block_addressed() { u64::from(arg) * 512 } else { u64::from(arg) & !511 };
+        let at = match self.block_address(arg) {
+            Ok(at) => at & !511,
+            Err(errors) => {
+                self.status.raise(errors);
+                self.erase = EraseRange::default();
+                return;
+            }
+        };
         if at >= self.config.capacity_bytes {
             self.status.raise(status::OUT_OF_RANGE);
             self.erase = EraseRange::default();

@@ -85,6 +85,8 @@ pub struct SdCard {
     rca: u16,
     block_len: u16,
     count: Option<u32>,
+    /// CMD22: bits 37:32 of the address in the command that follows [SD 4.20].
+    upper: Option<u8>,
     width: u8,
     functions: Functions,
     pending_functions: Option<(Functions, u64)>,
@@ -125,6 +127,7 @@ impl SdCard {
             rca: 0,
             block_len: 512,
             count: None,
+            upper: None,
             width: 1,
             functions: Functions::default(),
             pending_functions: None,
@@ -145,6 +148,11 @@ impl SdCard {
     /// The bytes on the card, to be prepared or looked at without the bus.
     pub fn medium_mut(&mut self) -> &mut Medium {
         &mut self.medium
+    }
+
+    /// Somebody has given the card this password: it is locked from its next power-up on.
+    pub fn set_password(&mut self, password: &[u8]) {
+        self.lock = Lock::with_password(password);
     }
 
     /// Present state, as a status at this time would show it.
@@ -176,6 +184,7 @@ impl SdCard {
         self.rca = 0;
         self.block_len = 512;
         self.count = None;
+        self.upper = None;
         self.width = 1;
         self.functions = Functions::default();
         self.pending_functions = None;

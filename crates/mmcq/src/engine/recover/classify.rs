@@ -139,6 +139,7 @@ impl Class {
                 _ if status & (R1::OWN | R1::WP_VIOLATION) != 0 => Class::Refused,
                 _ => Class::Medium,
             },
+            Error::Locked => Class::Refused,
             Error::Silent => Class::Controller,
             _ => Class::Hopeless,
         }

@@ -216,6 +216,10 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
                 self.set_target(None);
                 self.fail_queued(Error::Changed);
             }
+            Err(Error::Locked) => {
+                self.set_target(None);
+                self.fail_queued(Error::Locked);
+            }
             Err(Error::Removed | Error::NoCard) => {
                 self.set_target(None);
                 self.fail_queued(Error::Removed);

@@ -9,6 +9,7 @@
 
 mod classify;
 mod help;
+mod kept;
 mod ladder;
 mod salvage;
 
@@ -213,7 +214,10 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         let op = if step == Recovery::All { BusOp::ResetAll } else { BusOp::ResetLines };
         match self.host.set_bus(op, first, now_ns) {
             Step::Wait(until_ns) => self.wake_ns = until_ns.max(now_ns),
-            Step::Done => self.lines_are_back(now_ns),
+            Step::Done => {
+                self.let_go_of_kept();
+                self.lines_are_back(now_ns)
+            }
             Step::Failed if step == Recovery::Lines => self.reset_all(now_ns),
             Step::Failed => self.wedged(now_ns),
         }
@@ -262,6 +266,10 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         if step != Recovery::Status {
             return self.ask_state(now_ns);
         }
+        if status.0 & R1::CARD_IS_LOCKED != 0 && P::RECOVERS {
+            // It did not hear the command, and will not hear it better the next time.
+            self.failure = Some(Error::Locked);
+        }
         match status.current_state() {
             CardState::Tran if status.ready_for_data() => self.card_is_back(now_ns),
             // CMD12 in `tran` gets no answer, so it is sent only where something is open.
@@ -282,7 +290,9 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     /// A flush may take much longer than the controller's own timer could wait for.
     fn questions_max(&self) -> u32 {
         let asked = (self.flush_ns() / STATE_INTERVAL_NS) as u32;
-        if P::RECOVERS { asked.max(STATE_QUESTIONS_MAX) } else { STATE_QUESTIONS_MAX }
+        // It is given that time once: after a reset of the controller the card has had it.
+        let given = self.incident.spent & 1 << Rung::Reset as u16 != 0;
+        if P::RECOVERS && !given { asked.max(STATE_QUESTIONS_MAX) } else { STATE_QUESTIONS_MAX }
     }
 
     /// Is there time for another try, and for the questions if that fails too? Otherwise the incident would outlast its budget.

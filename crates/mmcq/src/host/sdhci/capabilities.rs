@@ -44,8 +44,8 @@ pub(super) struct Model {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ByCpu {
     Never,
-    /// Those whose length is no multiple of this power of two.
-    OddLengths(u32),
+    /// Those that do not end at a word, or a cache line.
+    OddLengths,
     Always,
 }
 
@@ -120,8 +120,7 @@ impl Model {
             by_cpu: match mode {
                 TransferMode::Pio => ByCpu::Always,
                 // Registers and short packets end inside of a cache line: DMA would take the rest of it along.
-                _ if line_bytes > 1 => ByCpu::OddLengths(line_bytes.max(4)),
-                _ if quirks.has(Quirks::DMA_SIZE_32BIT) => ByCpu::OddLengths(4),
+                _ if line_bytes > 1 || quirks.has(Quirks::DMA_SIZE_32BIT) => ByCpu::OddLengths,
                 _ => ByCpu::Never,
             },
         })
@@ -136,7 +135,7 @@ impl Model {
     }
 
     /// The engine's view; `slots` is the table's size in descriptors.
-    pub(super) fn caps(&self, caps: u64, config: &Config, slots: usize) -> Caps {
+    pub(super) fn caps(&self, caps: u64, config: &Config, slots: usize, line_bytes: u32) -> Caps {
         let (low, high) = (caps as u32, (caps >> 32) as u32);
         let quirks = config.quirks;
         let (max_segments, max_segment_bytes, max_bytes) = match self.mode {
@@ -176,11 +175,7 @@ impl Model {
             max_block_bytes: self.max_block_bytes,
             max_blocks: MAX_BLOCKS,
             max_bytes,
-            align: match self.by_cpu {
-                ByCpu::Always => 1,
-                ByCpu::OddLengths(bytes) => bytes,
-                ByCpu::Never => 4,
-            },
+            align: if self.mode == TransferMode::Pio { 1 } else { line_bytes.max(4) },
             dma_bits: match self.mode {
                 TransferMode::Pio => 0,
                 _ if self.wide => 64,

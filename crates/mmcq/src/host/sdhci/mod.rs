@@ -105,7 +105,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         });
         let line_bytes = dma.line_bytes();
         let model = Model::new(version as u8, announced, &config, DESCRIPTORS, line_bytes)?;
-        let caps = model.caps(announced, &config, DESCRIPTORS);
+        let caps = model.caps(announced, &config, DESCRIPTORS, line_bytes);
         let mut table_bus = 0;
         if model.mode == TransferMode::Adma2 {
             let bytes = Table::<DESCRIPTORS>::BYTES;
@@ -159,7 +159,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
     fn by_pio(&self, len: u32) -> bool {
         match self.model.by_cpu {
             ByCpu::Never => false,
-            ByCpu::OddLengths(bytes) => len & bytes.wrapping_sub(1) != 0,
+            ByCpu::OddLengths => len & (self.dma.line_bytes().max(4) - 1) != 0,
             ByCpu::Always => true,
         }
     }
@@ -192,6 +192,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
 // controller has cleared its bit [SDHC 2.2.20]. The table is `'static`, and written only when no phase is active.
 unsafe impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Host for Sdhci<R, D, DESCRIPTORS> {
     const BESIDE: bool = true;
+    const CARD_IRQ: bool = true;
 
     fn caps(&self) -> &Caps {
         &self.caps

@@ -1,0 +1,140 @@
+//! Cards with a password [SD 4.3.7], [eMMC 6.6.19].
+
+use super::machine::{Rig, buffer};
+use super::rig;
+use mmcq::block::BlockDevice;
+use mmcq::card::protect::{LockOp, lock};
+use mmcq::card::{self, Options};
+use mmcq::engine::{Error, Irreversible, Rung};
+use mmcq::host::sdhci;
+use mmcq::spec::response::R1;
+use mmcq_sim::card::Card;
+use mmcq_sim::card::medium::{Fill, Medium};
+use mmcq_sim::card::profile::CardProfile;
+use mmcq_sim::sdhci::SdhciConfig;
+
+const SURE: Irreversible = Irreversible::i_know_that_this_cannot_be_undone();
+const WORD: &[u8] = b"open sesame";
+const NAMES: [&str; 4] = ["sdsc-1g", "sdhc-16g-hs", "sdxc-128g-uhs", "emmc-hs200"];
+
+/// A card that was given a password elsewhere.
+fn closed(name: &str) -> Box<dyn Card> {
+    let path = format!("{}/../../cards/{name}.toml", env!("CARGO_MANIFEST_DIR"));
+    let profile = CardProfile::from_toml(&std::fs::read_to_string(path).unwrap(), name).unwrap();
+    let medium = Medium::sparse(profile.capacity_bytes(), Fill::Pattern(7)).unwrap();
+    if profile.is_emmc() {
+        let mut card = profile.build_emmc(medium).unwrap();
+        card.set_password(WORD);
+        Box::new(card)
+    } else {
+        let mut card = profile.build_sd(medium).unwrap();
+        card.set_password(WORD);
+        Box::new(card)
+    }
+}
+
+fn machine(name: &str) -> Rig {
+    let emmc = name.contains("emmc");
+    let model = SdhciConfig { uhs_at_33v: emmc, ..SdhciConfig::GENERIC_4_20 };
+    let driver = if emmc { sdhci::Config::emmc_18() } else { sdhci::Config::new() };
+    Rig::with_card(closed(name), model, driver, 0).unwrap()
+}
+
+fn unlock(op: &'static LockOp<'static>) -> Options {
+    Options { unlock: Some(op), ..Options::DEFAULT }
+}
+
+const RIGHT: &LockOp<'static> = &LockOp::Unlock(WORD);
+const WRONG: &LockOp<'static> = &LockOp::Unlock(b"open barley");
+const ERASED: &LockOp<'static> = &LockOp::ForceErase(SURE);
+
+#[test]
+fn a_locked_card_is_told_by_its_own_error() {
+    for name in NAMES {
+        let rig = machine(name);
+        assert_eq!(rig.bring_up(Options::DEFAULT).unwrap_err(), Error::Locked, "{name}");
+        assert_eq!(rig.bring_up(unlock(WRONG)).unwrap_err(), Error::Locked, "{name}");
+    }
+}
+
+#[test]
+fn bring_up_opens_a_locked_card_by_its_password_and_leaves_none_in_memory() {
+    for name in NAMES {
+        let rig = machine(name);
+        let (found, scratch) = rig.drive(card::bring_up(&rig.stack, buffer(1), unlock(RIGHT)));
+        let found = found.unwrap_or_else(|error| panic!("{name}: {error}"));
+        assert!(!scratch.windows(WORD.len()).any(|bytes| bytes == WORD), "{name}");
+        rig.mixed_load(found.target.sectors, 20);
+        rig.checked();
+    }
+}
+
+#[test]
+fn a_card_whose_password_is_lost_can_be_erased() {
+    for name in NAMES {
+        let rig = machine(name);
+        rig.bring_up(unlock(ERASED)).unwrap_or_else(|error| panic!("{name}: {error}"));
+        let found = rig.bring_up(Options::DEFAULT).unwrap();
+        let (read, block) = rig.drive(BlockDevice::new(&rig.stack).read(100, buffer(1)));
+        read.unwrap();
+        let first = block[0];
+        assert!(matches!(first, 0 | 0xff) && block.iter().all(|&byte| byte == first), "{name}");
+        rig.mixed_load(found.target.sectors, 20);
+    }
+}
+
+#[test]
+fn a_card_is_locked_opened_and_freed_again() {
+    for name in ["sdxc-128g-uhs", "emmc-hs200"] {
+        let options = Options::DEFAULT;
+        let rig = rig::Rig::built(rig::card(name), name.contains("emmc"), SdhciConfig::GENERIC_4_20, options);
+        rig.keep();
+        let told = |op: LockOp<'_>| {
+            let (result, block) = rig.drive(lock(rig.stack, &rig.found, rig::buffer(1, 0), op));
+            assert!(block.iter().all(|&byte| byte == 0), "{name}: {op:?} leaves its password");
+            result
+        };
+        let read = || rig.one(rig.read(8, 1)).result.map(|_| ());
+        told(LockOp::SetPassword(WORD, SURE)).unwrap();
+        assert_eq!(read(), Ok(()), "from the next power-up on");
+        let Err(Error::Card(status)) = told(LockOp::ClearPassword(b"barley")) else {
+            panic!("{name}: wrong")
+        };
+        assert_ne!(status & R1::LOCK_UNLOCK_FAILED, 0);
+        told(LockOp::Lock(WORD, SURE)).unwrap();
+        for _ in 0..5 {
+            assert_eq!(read(), Err(Error::Locked), "{name}");
+            assert_eq!(rig.one(rig.write(8, 1, 1)).result.map(|_| ()), Err(Error::Locked), "{name}");
+        }
+        assert_eq!(
+            rig.rung(Rung::Reinit) + rig.rung(Rung::PowerCycle) + rig.rung(Rung::ReadOnly),
+            0,
+            "{name}"
+        );
+        assert_eq!(told(LockOp::Unlock(b"barley")), Err(Error::Locked));
+        told(LockOp::Unlock(WORD)).unwrap();
+        assert_eq!(read(), Ok(()));
+        told(LockOp::ClearPassword(WORD)).unwrap();
+        rig.ills.borrow_mut().brown_out = true;
+        assert_eq!(read(), Ok(()), "{name}: after a dip of the supply, without a password");
+    }
+}
+
+#[test]
+fn a_card_that_lost_its_supply_is_opened_again_or_told_as_locked() {
+    for name in ["sdxc-128g-uhs", "emmc-hs200"] {
+        for (keeps, expected) in [(true, Ok(())), (false, Err(Error::Locked))] {
+            let options = if keeps { unlock(RIGHT) } else { Options::DEFAULT };
+            let card = if keeps { closed(name) } else { rig::card(name) };
+            let rig = rig::Rig::built(card, name.contains("emmc"), SdhciConfig::GENERIC_4_20, options);
+            rig.keep();
+            if !keeps {
+                let set = LockOp::SetPassword(WORD, SURE);
+                rig.drive(lock(rig.stack, &rig.found, rig::buffer(1, 0), set)).0.unwrap();
+            }
+            assert_eq!(rig.one(rig.read(8, 1)).result.map(|_| ()), Ok(()));
+            rig.ills.borrow_mut().brown_out = true;
+            assert_eq!(rig.one(rig.read(800, 1)).result.map(|_| ()), expected, "{name}");
+        }
+    }
+}
