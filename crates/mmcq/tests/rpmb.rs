@@ -7,7 +7,7 @@ mod support;
 
 use hmac::{Hmac, KeyInit, Mac};
 use mmcq::card::{Card, Emmc, Family};
-use mmcq::engine::{Config, Irreversible};
+use mmcq::engine::{Config, DmaBuf, Irreversible};
 use mmcq::host::{Cause, Direction, Timing, Width};
 use mmcq::rpmb::{Error, Key, Rpmb};
 use mmcq::task::Shared;
@@ -170,6 +170,10 @@ impl Rig {
     }
 
     fn open(&self) -> Rpmb<'_, OneThread, TestHost, 8> {
+        self.open_with(buffer(40, 0))
+    }
+
+    fn open_with(&self, mut buf: DmaBuf) -> Rpmb<'_, OneThread, TestHost, 8> {
         let card = Card {
             family: Family::Emmc(Emmc { revision: 8, cache_bytes: 0, cache_on: false }),
             cid: [0; 4],
@@ -181,7 +185,6 @@ impl Rig {
             target: target(64),
         };
         // The host does not touch the data of CMD8, so EXT_CSD is what the buffer holds.
-        let mut buf = buffer(40, 0);
         (buf[192], buf[168], buf[166], buf[222]) = (8, 1, 1 << 4, 1);
         self.run(Rpmb::open(&self.stack, &card, buf)).expect("no RPMB")
     }
@@ -325,4 +328,28 @@ fn an_exchange_is_no_longer_than_the_host_can_move() {
     rig.run(rpmb.read(&KEY, [1; 16], 0, &mut [0; 8 * 256])).unwrap();
     let longest = rig.world.borrow().log.iter().filter(|sent| sent.index == 18).map(|sent| sent.blocks).max();
     assert_eq!(longest, Some(8));
+}
+
+/// A future of `program_key` that is dropped (a time limit): once the controller has let go, the key is in no memory.
+#[test]
+fn the_key_of_a_dropped_call_does_not_stay_in_memory() {
+    use std::task::{Context, Waker};
+    let rig = Rig::new(None);
+    let buf = buffer(40, 0);
+    let (claim, at, bytes) = (buf.claim(), buf.as_non_null(), buf.len_bytes() as usize);
+    let mut rpmb = rig.open_with(buf);
+    let sure = Irreversible::i_know_that_this_cannot_be_undone();
+    {
+        let mut program = Box::pin(rpmb.program_key(&KEY, sure));
+        let mut cx = Context::from_waker(Waker::noop());
+        assert!(program.as_mut().poll(&mut cx).is_pending());
+    }
+    for _ in 0..200 {
+        NOW_NS.set(NOW_NS.get() + 100_000);
+        rig.stack.turn();
+    }
+    // SAFETY: the memory lives for ever, and nothing writes to it any more.
+    let memory = unsafe { std::slice::from_raw_parts(at.as_ptr(), bytes) };
+    assert!(memory.windows(32).all(|bytes| bytes != KEY.0), "the key is still there");
+    assert!(rig.stack.with(|engine| engine.reclaim(claim)).is_some(), "its owner gets the buffer back");
 }

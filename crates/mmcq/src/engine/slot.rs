@@ -16,6 +16,8 @@ pub(super) enum State {
     Queued,
     /// Its transfer is with the controller.
     Active,
+    /// Its transfer is with a controller that nothing stops, and its memory was lent.
+    Kept,
     /// Written; whether it was programmed well, the card's next status tells.
     Settling,
     /// The result is known and the controller has let go; still mapped.

@@ -86,6 +86,8 @@ pub struct World {
     pub refuse_starts: u32,
     /// Resets of the lines, and of the whole controller, fail.
     pub fails_resets: (bool, bool),
+    /// What the driver calls whenever it is called itself: as it does its registers and its memory.
+    pub called: Option<fn()>,
 }
 
 impl World {
@@ -123,6 +125,7 @@ impl World {
             strikes: 1,
             refuse_starts: 0,
             fails_resets: (false, false),
+            called: None,
         }))
     }
 
@@ -212,6 +215,7 @@ unsafe impl Host for TestHost {
     }
 
     fn map(&mut self, segment: &mut Segment, _: Direction) -> Result<(), DmaError> {
+        self.called();
         let mut world = self.world.borrow_mut();
         if !(segment.ptr().as_ptr() as usize).is_multiple_of(4) {
             return Err(DmaError::Alignment);
@@ -222,12 +226,14 @@ unsafe impl Host for TestHost {
     }
 
     fn unmap(&mut self, segment: &Segment, _: Direction) {
+        self.called();
         let mut world = self.world.borrow_mut();
         let at = world.mapped.iter().position(|&m| m == (segment.bus() as usize, segment.len_bytes()));
         world.mapped.remove(at.expect("unmapped what was never mapped"));
     }
 
     fn start(&mut self, phase: &Phase, segments: &[Segment], _: u64) -> Result<(), StartError> {
+        self.called();
         let mut world = self.world.borrow_mut();
         assert!(world.running.is_none(), "{phase:?} started while {:?} runs", world.running);
         if world.resetting {
@@ -271,6 +277,7 @@ unsafe impl Host for TestHost {
     }
 
     fn ack(&mut self, segments: &[Segment]) -> Events {
+        self.called();
         let (nth, running) = (self.world.borrow().log.len(), self.world.borrow().running());
         let fault =
             self.world.borrow().faults.get(&nth).copied().filter(|_| running && !self.world.borrow().silent);
@@ -313,6 +320,14 @@ unsafe impl Host for TestHost {
 }
 
 impl TestHost {
+    /// Nothing of the driver's is borrowed.
+    fn called(&self) {
+        let called = self.world.borrow().called;
+        if let Some(called) = called {
+            called();
+        }
+    }
+
     fn executed(&mut self, segments: &[Segment]) -> Events {
         let mut world = self.world.borrow_mut();
         let mut events = Events { presence: std::mem::take(&mut world.presence_event), ..Events::default() };

@@ -9,6 +9,7 @@
 
 mod classify;
 mod help;
+mod kept;
 mod ladder;
 mod salvage;
 
@@ -220,6 +221,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         match self.host.set_bus(op, first, now_ns) {
             Step::Wait(until_ns) => self.wake_ns = until_ns.max(now_ns),
             Step::Done => {
+                self.let_go_of_kept();
                 if P::RECOVERS && step == Recovery::All {
                     self.point_lost();
                 }
@@ -310,7 +312,9 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     /// A flush may take much longer than the controller's own timer could wait for.
     fn questions_max(&self) -> u32 {
         let asked = (self.flush_ns() / STATE_INTERVAL_NS) as u32;
-        if P::RECOVERS { asked.max(STATE_QUESTIONS_MAX) } else { STATE_QUESTIONS_MAX }
+        // It is given that time once: after a reset of the controller the card has had it.
+        let given = self.incident.spent & 1 << Rung::Reset as u16 != 0;
+        if P::RECOVERS && !given { asked.max(STATE_QUESTIONS_MAX) } else { STATE_QUESTIONS_MAX }
     }
 
     /// Is there time for another try, and for the questions if that fails too? Otherwise the incident would outlast its budget.

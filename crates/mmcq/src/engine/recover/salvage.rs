@@ -8,9 +8,9 @@
 //! complete, in a cache or an open transfer, nobody has the data any more: the next flush is told.
 
 use super::super::slot::{NONE, Rules, State, bits};
-use super::super::{DmaBuf, Engine, Error, FlushBy, Kind, Output};
+use super::super::{Engine, Error, FlushBy, Kind, Output};
 use super::Rung;
-use crate::host::{BusOp, Direction, Host};
+use crate::host::{Direction, Host};
 use crate::plant::{self, Bug};
 use crate::sched::Policy;
 use crate::spec::response::R1;
@@ -152,20 +152,5 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         self.cache_lost &= plant::is(Bug::LossToldTwice);
         self.rebar();
         lost
-    }
-
-    /// Not even the whole controller can be reset, so it may move data still. Clock and supply are taken away, so that nothing comes from the card any more;
-    /// buffers of the transfer are kept for ever all the same. Only memory that was lent for a blocking call must go back to its owner.
-    pub(super) fn wedged(&mut self, now_ns: u64) {
-        let _ = self.host.set_bus(BusOp::PowerOff, true, now_ns);
-        for index in 0..N as u8 {
-            let slot = self.slots.at_mut(index);
-            if slot.state == State::Active && slot.buf.owned() && slot.segment.len > 0 {
-                slot.buf = DmaBuf::EMPTY;
-                self.stats.leaked += 1;
-            }
-        }
-        self.failure = Some(Error::Dead);
-        self.hopeless(now_ns);
     }
 }

@@ -200,6 +200,8 @@ fn caps(config: &Config, slowest_hz: u32, fastest_hz: u32) -> Caps {
 // inside segments that are not mapped for DMA. The end is reported after the controller's, and a reset stops
 // the platform's DMA.
 unsafe impl<R: Regs, D: Dma> Host for S3cSdi<R, D> {
+    const CARD_IRQ: bool = true;
+
     fn caps(&self) -> &Caps {
         &self.caps
     }

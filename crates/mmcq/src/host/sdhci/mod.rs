@@ -192,6 +192,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
 // controller has cleared its bit [SDHC 2.2.20]. The table is `'static`, and written only when no phase is active.
 unsafe impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Host for Sdhci<R, D, DESCRIPTORS> {
     const BESIDE: bool = true;
+    const CARD_IRQ: bool = true;
 
     fn caps(&self) -> &Caps {
         &self.caps

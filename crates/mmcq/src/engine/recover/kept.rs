@@ -1,0 +1,85 @@
+//! A controller that no reset stops: it may read and write the memory of its last transfer for ever.
+//!
+//! Nothing of that memory is unmapped or given back. Requests that own theirs are answered, and it is leaked.
+//! Memory that is lent for a blocking call stays with its slot: the call returns when a later reset succeeds,
+//! and not before. The engine tries again each second.
+
+use super::super::slot::{NONE, State};
+use super::super::{DmaBuf, Engine, Error, Kind};
+use super::{Recovery, Stage};
+use crate::host::{BusOp, Host};
+use crate::sched::Policy;
+
+/// Between two tries to stop it.
+const AGAIN_NS: u64 = 1_000_000_000;
+
+impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
+    /// Neither kind of reset has helped. Clock and supply are taken away, so that nothing comes from the card any
+    /// more; then the platform cuts the controller off, if it can.
+    pub(super) fn wedged(&mut self, now_ns: u64) {
+        let _ = self.host.set_bus(BusOp::PowerOff, true, now_ns);
+        if self.host.isolate() {
+            self.let_go_of_kept();
+        } else {
+            self.keep(now_ns);
+        }
+        self.failure = Some(Error::Dead);
+        self.hopeless(now_ns);
+    }
+
+    fn keep(&mut self, now_ns: u64) {
+        for index in 0..N as u8 {
+            let slot = self.slots.at_mut(index);
+            let moves = slot.segment.len > 0 && matches!(slot.state, State::Active | State::Kept);
+            if !moves {
+                continue;
+            }
+            if slot.buf.owned() {
+                slot.buf = DmaBuf::EMPTY;
+                self.stats.leaked += 1;
+                if core::mem::take(&mut slot.prepared) {
+                    self.prepared = self.prepared.saturating_sub(1);
+                }
+            } else {
+                slot.state = State::Kept;
+                self.kept_ns = now_ns.saturating_add(AGAIN_NS);
+            }
+        }
+        // A visit's memory is its slot's; that of a flush by register is the engine's page.
+        let visit = self.control != NONE && matches!(self.slots.at(self.control).kind, Kind::Visit(_));
+        if self.memory.mapped.take().is_some() && !visit {
+            self.memory.page = DmaBuf::EMPTY;
+            self.stats.leaked += 1;
+        }
+    }
+
+    /// The controller has been stopped after all.
+    pub(super) fn let_go_of_kept(&mut self) {
+        if core::mem::replace(&mut self.kept_ns, u64::MAX) == u64::MAX {
+            return;
+        }
+        for index in 0..N as u8 {
+            if self.slots.at(index).state == State::Kept {
+                self.end_slot(index, Err(Error::Dead));
+            }
+        }
+    }
+
+    /// Memory is kept: is it time to try again?
+    #[cold]
+    #[inline(never)]
+    pub(in super::super) fn stop_again(&mut self, now_ns: u64) {
+        if self.stage != Stage::Idle {
+            return;
+        }
+        if now_ns < self.kept_ns {
+            self.wake_ns = self.wake_ns.min(self.kept_ns);
+            return;
+        }
+        self.kept_ns = now_ns.saturating_add(AGAIN_NS);
+        // Nothing is to be said to a card.
+        self.failure = Some(Error::Removed);
+        self.gathered.forget();
+        self.reset(Recovery::All, now_ns);
+    }
+}

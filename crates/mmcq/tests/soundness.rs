@@ -1,0 +1,417 @@
+//! What safe code must not be able to do: get memory that the controller still has, another client's memory, or
+//! the engine twice.
+
+mod support;
+
+use mmcq::block::{BlockDevice, Copying};
+use mmcq::engine::{Config, DmaBuf, Engine, Error, FlushBy, Kind, Request, Target};
+use mmcq::host::Direction;
+use mmcq::sched::{Choice, Policy, Waiting};
+use mmcq::spec::command::sd::Extension;
+use mmcq::task::{Lock, Shared, Timer};
+use std::any::Any;
+use std::cell::{Cell, RefCell};
+use std::future::Future;
+use std::pin::pin;
+use std::rc::Rc;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, RawWaker, RawWakerVTable, Wake, Waker};
+use support::{TestHost, World, buffer, target};
+
+thread_local! {
+    static NOW_NS: Cell<u64> = const { Cell::new(0) };
+    /// Closures of the lock that are running.
+    static INSIDE: Cell<u32> = const { Cell::new(0) };
+    /// A closure of the lock ran inside another.
+    static NESTED: Cell<bool> = const { Cell::new(false) };
+    /// What callbacks call, and how deep they are.
+    static BACK: RefCell<Option<Rc<dyn Fn()>>> = const { RefCell::new(None) };
+    static DEPTH: Cell<u32> = const { Cell::new(0) };
+}
+
+/// A callback comes back in; at most one inside another.
+fn come_back() {
+    let Some(back) = BACK.with_borrow(Option::clone) else { return };
+    if DEPTH.get() < 2 {
+        DEPTH.set(DEPTH.get() + 1);
+        back();
+        DEPTH.set(DEPTH.get() - 1);
+    }
+}
+
+struct Watched;
+
+// SAFETY: the test has one thread, and nothing interrupts it.
+unsafe impl Lock for Watched {
+    fn with<R>(&self, f: impl FnOnce() -> R) -> R {
+        come_back();
+        NESTED.set(NESTED.get() | (INSIDE.get() > 0));
+        INSIDE.set(INSIDE.get() + 1);
+        let result = f();
+        INSIDE.set(INSIDE.get() - 1);
+        come_back();
+        result
+    }
+}
+
+const TIMER: Timer = Timer {
+    now_ns: || {
+        come_back();
+        NOW_NS.set(NOW_NS.get() + 1_000_000);
+        NOW_NS.get()
+    },
+    set_alarm: |_| come_back(),
+};
+
+/// A policy that comes back in.
+struct Returns;
+
+impl Policy for Returns {
+    fn arrived(&mut self, _: &Waiting, _: u64) {
+        come_back();
+    }
+    fn pick<I: Iterator<Item = Waiting> + Clone>(&mut self, offered: I, _: u64) -> Choice {
+        come_back();
+        {
+            let mut offered = offered;
+            offered.next().map(|waiting| Choice::Go(waiting.index)).unwrap_or(Choice::IdleUntil(0))
+        }
+    }
+    fn sent(&mut self, _: &Waiting, _: u64) {
+        come_back();
+    }
+    fn done(&mut self, _: &Waiting, _: u64) {
+        come_back();
+    }
+    fn cancelled(&mut self, _: &Waiting) {
+        come_back();
+    }
+}
+
+type Stack<P = mmcq::sched::Fifo> = Shared<Watched, TestHost, 4, P>;
+
+fn stack(world: &Rc<RefCell<World>>) -> &'static Stack {
+    let stack = Box::leak(Box::new(Shared::new(Watched, TIMER, TestHost::new(world), Config::DEFAULT)));
+    stack.with(|engine| engine.set_target(Some(target(256))));
+    stack
+}
+
+fn read(lba: u64) -> Request {
+    Request::new(Kind::Read { lba, blocks: 1 }, buffer(1, 0))
+}
+
+#[test]
+fn a_page_stays_with_the_engine_while_the_controller_writes_to_it() {
+    let world = World::new(256);
+    world.borrow_mut().register = Some(Box::new(|direction, page| {
+        if direction == Direction::Read {
+            page.fill(0xab);
+        }
+    }));
+    let mut e: Engine<TestHost, 4> = Engine::new(TestHost::new(&world), Config::DEFAULT);
+    let at = Extension { io: false, function: 2, page: 1, offset: 261 };
+    let flush = FlushBy::SdCache { at, timeout_ns: 20_000_000 };
+    e.set_target(Some(Target { flush, ..target(256) }));
+    e.equip();
+    let page = buffer(1, 0);
+    let claim = page.claim();
+    e.set_page(page).unwrap();
+    e.submit(Request::new(Kind::Flush, DmaBuf::EMPTY), 1_000).map_err(|(e, _)| e).unwrap();
+    let mut now_ns = 2_000;
+    while !(world.borrow().log.last().is_some_and(|s| s.index == 48) && world.borrow().running()) {
+        let _ = e.on_irq(now_ns);
+        let _ = e.poll(now_ns);
+        now_ns += 1_000_000;
+    }
+    let refused = e.set_page(buffer(1, 7)).expect_err("CMD48 moves data into the page");
+    assert_eq!(refused[0], 7, "the new one comes back");
+    for _ in 0..200 {
+        now_ns += 1_000_000;
+        let _ = e.on_irq(now_ns);
+        let _ = e.poll(now_ns);
+    }
+    assert_eq!(e.set_page(DmaBuf::EMPTY).unwrap().claim(), claim);
+}
+
+/// A task of a one-thread executor: only wakers keep it, and its future with it.
+struct Task(#[expect(dead_code, reason = "it is there to be dropped")] Mutex<Option<Box<dyn Any + Send>>>);
+
+impl Wake for Task {
+    fn wake(self: Arc<Self>) {}
+}
+
+/// A future that uses the stack when it is dropped.
+struct Uses(usize);
+
+impl Drop for Uses {
+    fn drop(&mut self) {
+        // SAFETY: the stack lives for ever.
+        let stack = unsafe { &*(self.0 as *const Stack) };
+        assert!(!stack.with(|engine| engine.is_nested()), "dropped under the lock");
+    }
+}
+
+#[test]
+fn no_waker_is_dropped_under_the_lock() {
+    let task = |stack: &'static Stack| -> Waker {
+        Arc::new(Task(Mutex::new(Some(Box::new(Uses(std::ptr::from_ref(stack) as usize)))))).into()
+    };
+    let first_poll = |stack: &'static Stack| {
+        let mut op = Box::pin(stack.request(read(1)));
+        // The slot's clone is the last.
+        assert!(op.as_mut().poll(&mut Context::from_waker(&task(stack))).is_pending());
+        op
+    };
+    // Replaced by another task's.
+    let stack_of = || stack(&World::new(256));
+    let mut op = first_poll(stack_of());
+    assert!(op.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    // Dropped with its request, which the controller has.
+    drop(first_poll(stack_of()));
+    // Done before the task is polled again.
+    let s = stack_of();
+    let mut op = first_poll(s);
+    s.with(|engine| {
+        let _ = (engine.on_irq(NOW_NS.get()), engine.poll(NOW_NS.get()));
+    });
+    assert!(op.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready());
+    // Cancelled by its number.
+    let s = stack_of();
+    let _op = first_poll(s);
+    s.with(|engine| engine.id_of(0).map(|id| engine.cancel(id)));
+    // The keeper's and the card interrupt's.
+    let s = stack_of();
+    drop(s.with(|engine| engine.set_help_waker(Some(task(s)))));
+    drop(s.with(|engine| engine.set_help_waker(None)));
+    drop(s.with(|engine| engine.set_card_irq_waker(Some(task(s)))));
+    drop(s.with(|engine| engine.set_card_irq_waker(None)));
+    assert!(!NESTED.get(), "the lock was taken inside itself");
+}
+
+#[test]
+fn lent_memory_stays_with_a_controller_that_cannot_be_stopped() {
+    let world = World::new(256);
+    let stack = stack(&world);
+    world.borrow_mut().silent = true;
+    world.borrow_mut().fails_resets = (true, true);
+    let mut words = [0u64; 64];
+    let (_, memory, _) = unsafe { words.align_to_mut::<u8>() };
+    let mut idles = 0;
+    let result = BlockDevice::new(stack).read_blocking(0, memory, |_| {
+        idles += 1;
+        // Long after the engine has given up: the next reset helps.
+        if idles == 20_000 {
+            assert!(world.borrow().running() && world.borrow().mapped() == 1, "still mapped, still moving");
+            world.borrow_mut().fails_resets = (false, false);
+        }
+    });
+    assert!(!world.borrow().running(), "returned {result:?} with the phase still on the controller");
+    assert_eq!(result, Err(Error::Dead));
+    assert!(idles >= 20_000);
+    assert_eq!((world.borrow().mapped(), stack.with(|engine| engine.slots_in_use())), (0, 0));
+}
+
+#[test]
+fn memory_of_a_controller_that_cannot_be_stopped_is_neither_unmapped_nor_given_back() {
+    let world = World::new(256);
+    let stack = stack(&world);
+    world.borrow_mut().silent = true;
+    world.borrow_mut().fails_resets = (true, true);
+    let done = stack.blocking(read(0), |_| ());
+    assert_eq!((done.result, done.buf.len_bytes()), (Err(Error::Dead), 0));
+    assert_eq!((world.borrow().mapped(), stack.with(|engine| engine.stats().leaked)), (1, 1));
+}
+
+#[test]
+fn a_copying_client_gets_its_own_buffer_back() {
+    let stack = stack(&World::new(256));
+    let device = BlockDevice::new(stack);
+    let mut cx = Context::from_waker(Waker::noop());
+    let turns = || (0..20).for_each(|_| stack.turn());
+    // Another client drops a write of secrets.
+    let other = buffer(1, 0x5e);
+    let others = other.claim();
+    assert!(pin!(device.write(0, other)).poll(&mut cx).is_pending());
+    turns();
+    let mut copying = Copying::new(device, buffer(64, 0)).unwrap();
+    let mut memory = [0u8; 512];
+    assert!(pin!(copying.read(8, &mut memory)).poll(&mut cx).is_pending());
+    turns();
+    {
+        let mut again = pin!(copying.read(8, &mut memory));
+        assert!(again.as_mut().poll(&mut cx).is_pending());
+        turns();
+        assert!(matches!(again.as_mut().poll(&mut cx), Poll::Ready(Ok(1))));
+    }
+    let left = stack.with(|engine| engine.reclaim(others)).map(|buf| (buf.len_bytes(), buf[0]));
+    assert_eq!(left, Some((512, 0x5e)));
+}
+
+/// Clones, wakes and drops of this waker come back in.
+fn returning() -> Waker {
+    fn clone(_: *const ()) -> RawWaker {
+        come_back();
+        RawWaker::new(std::ptr::null(), &TABLE)
+    }
+    static TABLE: RawWakerVTable =
+        RawWakerVTable::new(clone, |_| come_back(), |_| come_back(), |_| come_back());
+    // SAFETY: the functions use no data.
+    unsafe { Waker::from_raw(RawWaker::new(std::ptr::null(), &TABLE)) }
+}
+
+/// Every way into a stack, and what it must say when it is turned away.
+fn ways_in(stack: &'static Stack<Returns>) -> Vec<(&'static str, Rc<dyn Fn(bool)>)> {
+    let device = BlockDevice::new(stack);
+    let cx = || Context::from_waker(Waker::noop());
+    let mut ways: Vec<(&'static str, Rc<dyn Fn(bool)>)> = Vec::new();
+    let mut way = |name, f: Box<dyn Fn(bool)>| ways.push((name, Rc::from(f)));
+    way(
+        "with",
+        Box::new(move |nested| {
+            stack.with(|engine| {
+                assert_eq!(engine.is_nested(), nested);
+                if nested {
+                    assert!(
+                        engine.target().is_none() && engine.host().is_none() && engine.policy().is_none()
+                    );
+                    assert_eq!((engine.slots_in_use(), engine.next_deadline_ns()), (4, Some(0)));
+                    assert!(engine.policy_mut().is_none() && engine.take_help().is_none());
+                }
+            });
+        }),
+    );
+    way(
+        "submit",
+        Box::new(move |nested| {
+            let submitted = stack.with(|engine| engine.submit(read(3), NOW_NS.get()));
+            match submitted {
+                Err((error, request)) if nested => {
+                    assert_eq!((error, request.buf.len_bytes()), (Error::Reentered, 512));
+                }
+                _ if nested => panic!("accepted from inside"),
+                Ok(id) => drop(stack.with(|engine| engine.cancel(id))),
+                Err(_) => {}
+            }
+        }),
+    );
+    way(
+        "verbs",
+        Box::new(move |nested| {
+            if !nested {
+                return;
+            }
+            stack.with(|engine| {
+                assert!(engine.on_irq(1).next_deadline_ns == Some(0) && engine.poll(1).completed == 0);
+                engine.set_target(None);
+                engine.equip();
+                engine.suspend();
+                engine.halt();
+                engine.resume(1);
+                engine.abort(1);
+                engine.presence_changed(1);
+                engine.helped(Err(Error::Dead), 1);
+                assert!(engine.set_page(buffer(1, 0)).is_err() && engine.id_of(0).is_none());
+                assert!(engine.set_help_waker(Some(Waker::noop().clone())).is_some());
+                assert!(engine.set_card_irq_waker(Some(Waker::noop().clone())).is_some());
+            });
+        }),
+    );
+    way("on_irq", Box::new(move |_| stack.on_irq()));
+    way("poll", Box::new(move |_| stack.poll()));
+    way("turn", Box::new(move |_| stack.turn()));
+    way("now_ns", Box::new(move |_| assert!(stack.now_ns() > 0)));
+    way(
+        "request",
+        Box::new(move |nested| {
+            let polled = pin!(stack.request(read(5))).poll(&mut cx());
+            assert!(!nested || matches!(polled, Poll::Ready(done) if done.result == Err(Error::Reentered)));
+        }),
+    );
+    way(
+        "raw",
+        Box::new(move |_| {
+            let command = mmcq::spec::command::send_status(1);
+            let _ = pin!(stack.command(command, 1_000_000)).poll(&mut cx());
+            let _ = pin!(stack.pause(1_000)).poll(&mut cx());
+        }),
+    );
+    way(
+        "blocking",
+        Box::new(move |nested| {
+            if nested {
+                assert_eq!(stack.blocking(read(7), |_| ()).result, Err(Error::Reentered));
+            }
+        }),
+    );
+    way(
+        "read_blocking",
+        Box::new(move |nested| {
+            let mut memory = [0; 512];
+            if nested {
+                assert_eq!(device.read_blocking(9, &mut memory, |_| ()), Err(Error::Reentered));
+            }
+        }),
+    );
+    way(
+        "device",
+        Box::new(move |nested| {
+            assert_eq!(device.geometry().is_none(), nested);
+            let _ = pin!(device.write(11, buffer(1, 1))).poll(&mut cx());
+            let _ = pin!(device.flush()).poll(&mut cx());
+            let mut copying = Copying::new(device, buffer(2, 0)).unwrap();
+            let _ = pin!(copying.read(13, &mut [0; 512])).poll(&mut cx());
+        }),
+    );
+    ways
+}
+
+/// Every callback (waker: clone, wake, drop; both functions of the timer; the lock, before and after; what the driver
+/// calls, which is all that memory and registers are asked by; the policy) comes back in by every way, wherever it is
+/// called. None gets the engine a second time, and the stack works on.
+#[test]
+fn whatever_comes_back_in_is_turned_away_where_the_engine_is_in_use() {
+    let calls = Rc::new(Cell::new([0u32; 2]));
+    let names: Vec<_> = ways_in(fresh()).into_iter().map(|(name, _)| name).collect();
+    for nth in 0..names.len() {
+        let stack = fresh();
+        let way = ways_in(stack).swap_remove(nth).1;
+        let counted = calls.clone();
+        let host_calls = move || {
+            let nested = INSIDE.get() > 0;
+            let mut counts = counted.get();
+            counts[usize::from(nested)] += 1;
+            counted.set(counts);
+            way(nested);
+        };
+        BACK.set(Some(Rc::new(host_calls)));
+        for lba in 0..4 {
+            let mut op = pin!(stack.request(read(lba)));
+            let waker = returning();
+            for _ in 0..200 {
+                if op.as_mut().poll(&mut Context::from_waker(&waker)).is_ready() {
+                    break;
+                }
+                stack.turn();
+            }
+            // One that is dropped on its way.
+            let mut dropped = pin!(stack.request(read(100 + lba)));
+            let _ = dropped.as_mut().poll(&mut Context::from_waker(&waker));
+        }
+        BACK.set(None);
+        (0..200).for_each(|_| stack.turn());
+        let done = stack.blocking(read(1), |_| ());
+        assert!(done.result.is_ok(), "after {}: {:?}", names[nth], done.result);
+        assert!(stack.with(|engine| engine.is_idle()), "after {}", names[nth]);
+    }
+    let [outside, inside] = calls.get();
+    assert!(outside > 1_000 && inside > 1_000, "{outside} calls from outside, {inside} from inside");
+}
+
+fn fresh() -> &'static Stack<Returns> {
+    let world = World::new(256);
+    world.borrow_mut().called = Some(come_back);
+    let host = TestHost::new(&world);
+    let stack = Box::leak(Box::new(Shared::with_policy(Watched, TIMER, host, Config::DEFAULT, Returns)));
+    stack.with(|engine| engine.set_target(Some(target(256))));
+    stack
+}
