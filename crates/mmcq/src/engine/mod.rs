@@ -577,6 +577,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     /// # Safety
     /// None of [`Host`]'s methods that take `&mut self` is called, and the driver is not replaced: both can end a phase behind the
     /// engine's back, which would then give memory back that the controller still uses.
+    #[allow(unsafe_code, reason = "docs/safety.md says why")]
     pub unsafe fn host_mut(&mut self) -> &mut H {
         &mut self.host
     }

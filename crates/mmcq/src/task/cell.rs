@@ -1,5 +1,7 @@
 //! The cell behind a [`Lock`](super::Lock), and the wait of who spins for another core. Under loom both are loom's to watch.
 
+#![allow(unsafe_code, reason = "docs/safety.md says why")]
+
 #[cfg(all(test, loom))]
 extern crate std;
 

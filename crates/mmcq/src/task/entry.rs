@@ -4,6 +4,8 @@
 //! its stack, and gets no `&mut Engine`. And a call that comes from inside another gets no engine at all: its
 //! [`Entry`] answers as its verbs say.
 
+#![allow(unsafe_code, reason = "docs/safety.md says why")]
+
 use crate::advance::Bus;
 use crate::engine::{
     Abilities, Claim, Completion, DmaBuf, Engine, Error, Help, Request, RungEvent, SlotId, Span, Stats,
