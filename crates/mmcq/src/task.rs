@@ -77,7 +77,7 @@ impl<L: Lock, H: Host, const N: usize, P: Policy> Shared<L, H, N, P> {
     /// A moment alone with the engine's verbs. `f` must be short.
     ///
     /// `f` always runs. Called from inside another call of this stack (from `f` itself, the timer's functions, the lock, memory, registers,
-    /// the policy) it gets an [`Entry`] that does nothing and says so; the outer call then sets the alarm for a poll at once.
+    /// the policy) it gets an [`Entry`] that does nothing and says so, and the alarm is set for a poll at once; the outer call sets it anew if it moves the engine.
     pub fn with<R>(&self, f: impl FnOnce(&mut Entry<'_, H, N, P>) -> R) -> R {
         let (result, stale) = self.enter(|engine| {
             let mut entry = Entry::new(engine);
@@ -96,22 +96,13 @@ impl<L: Lock, H: Host, const N: usize, P: Policy> Shared<L, H, N, P> {
     fn enter<R>(&self, f: impl FnOnce(Option<&mut Engine<H, N, P>>) -> R) -> R {
         self.lock.with(|| {
             // SAFETY: the lock is held, so calls of different contexts do not overlap.
-            unsafe {
-                self.engine.enter(|engine| {
-                    let first = engine.is_some();
-                    let result = f(engine);
-                    if first && self.engine.has_missed() {
-                        self.missed();
-                    }
-                    result
-                })
-            }
+            unsafe { self.engine.enter(f, || self.turned_away()) }
         })
     }
 
-    /// What came from inside this call was turned away: a poll makes up for it.
+    /// The first call from inside another is turned away: a poll makes up for it, unless the other sets the alarm anew, by what the engine needs then.
     #[cold]
-    fn missed(&self) {
+    fn turned_away(&self) {
         (self.timer.set_alarm)(Some(0));
     }
 
@@ -171,7 +162,7 @@ impl<L: Lock, H: Host, const N: usize, P: Policy> Shared<L, H, N, P> {
         (self.timer.set_alarm)(work.next_deadline_ns);
         let mut first = None;
         if work.completed != 0 {
-            first = engine.take_waker(work.completed.trailing_zeros() as usize);
+            first = engine.take_waker_of_ended(work.completed.trailing_zeros() as u8);
             work.completed &= work.completed - 1;
         }
         let more =
@@ -438,7 +429,7 @@ impl<L: Lock> IrqTask<L> {
     #[allow(unsafe_code, reason = "docs/safety.md says why")]
     fn with<R>(&self, f: impl FnOnce(&mut TaskState) -> R) -> Option<R> {
         // SAFETY: the lock is held, so calls of different contexts do not overlap.
-        self.lock.with(|| unsafe { self.state.enter(|state| state.map(f)) })
+        self.lock.with(|| unsafe { self.state.enter(|state| state.map(f), || ()) })
     }
 
     /// Polls the future now. A call from inside the poll (a waker) only asks for another turn. True if turns are left over.

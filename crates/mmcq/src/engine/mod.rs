@@ -515,6 +515,12 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         self.slots.swap_waker(index, None)
     }
 
+    /// The same in few instructions.
+    #[inline(always)]
+    pub(crate) fn take_waker_of_ended(&mut self, index: u8) -> Option<Waker> {
+        self.slots.at_mut(index).waker.take()
+    }
+
     /// The waker of a request that was cancelled, or taken without a report. There may be more.
     #[must_use = "to be dropped outside of any lock"]
     pub fn take_stale_waker(&mut self) -> Option<Waker> {

@@ -18,8 +18,7 @@ use core::task::Waker;
 /// A moment alone with the engine of a [`Shared`](super::Shared).
 ///
 /// Its verbs are the engine's; look there for what they do. In a call from inside another call of the same
-/// stack the entry is *nested*: nothing is done then, and each verb says here what it answers instead. The
-/// outer call sets the alarm for a poll at once when it ends.
+/// stack the entry is *nested*: nothing is done then, and each verb says here what it answers instead.
 #[derive(Debug)]
 pub struct Entry<'a, H: Host, const N: usize, P: Policy>(Option<&'a mut Engine<H, N, P>>);
 
