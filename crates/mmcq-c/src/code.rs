@@ -55,7 +55,7 @@ pub(crate) fn of(result: Result<(), Error>) -> i32 {
     let Err(error) = result else { return MMCQ_OK };
     match error {
         Error::Full => MMCQ_E_FULL,
-        Error::Suspended => MMCQ_E_STATE,
+        Error::Suspended | Error::Unequipped => MMCQ_E_STATE,
         Error::NoCard => MMCQ_E_NO_CARD,
         Error::Removed => MMCQ_E_REMOVED,
         Error::OutOfRange { .. } => MMCQ_E_RANGE,

@@ -167,6 +167,9 @@ impl<'a, L: Lock, H: Host, const N: usize, P: Policy> BlockDevice<'a, L, H, N, P
         self.shared.with(|engine| {
             engine.equip();
             engine.target().ok_or(Error::NoCard)?;
+            if !engine.abilities().are_known() {
+                return Err(Error::Unequipped);
+            }
             let erase = &engine.abilities().erase;
             let how = choose(erase).ok_or(Error::Unsupported)?;
             Ok((how, u64::from(erase.grain_blocks(how))))

@@ -240,6 +240,21 @@ impl<L: Lock, H: Host, const N: usize, P: Policy> Shared<L, H, N, P> {
         }
     }
 
+    /// For a host without a card interrupt: the card is asked again after so long.
+    pub(crate) fn look_for_card_irq(&self, after_ns: u64) {
+        self.enter(|engine| {
+            let Some(engine) = engine else { return };
+            engine.look_for_card_irq(self.now_ns().saturating_add(after_ns));
+            (self.timer.set_alarm)(engine.next_deadline_ns());
+        });
+    }
+
+    /// The shortest and the longest time between two such looks, in nanoseconds.
+    pub(crate) fn card_irq_looks_ns(&self) -> (u64, u64) {
+        let told = self.enter(|engine| Some(engine?.card_irq_looks_ns()));
+        told.unwrap_or(Config::DEFAULT.card_irq_looks_ns)
+    }
+
     /// A request as a future. Nothing reaches the controller before it is first polled.
     pub fn request(&self, request: Request) -> Op<'_, L, H, N, P> {
         Op { shared: self, at: At::Before(request) }

@@ -21,7 +21,7 @@ unsafe impl Dma for Platform {
         let (start, end) = self.reach.get();
         let at = ptr.addr().get();
         let line = self.line_bytes() as usize;
-        assert!(direction == Direction::Write || (at | len) % line == 0, "parts of cache lines");
+        assert!(direction == Direction::Write || (at | len).is_multiple_of(line), "parts of cache lines");
         if at < start || at + len > end {
             return Err(DmaError::Unreachable);
         }

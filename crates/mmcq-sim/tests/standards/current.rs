@@ -73,6 +73,4 @@ fn a_board_chooses_the_strength_of_the_card_s_drivers() {
     assert_eq!(strength(Strength::Ohm50), 0);
     assert_eq!(strength(Strength::Ohm33), 1);
     assert_eq!(strength(Strength::Ohm100), 3);
-    // SD has no such type: the card keeps its own.
-    assert_eq!(strength(Strength::Ohm40), 0);
 }

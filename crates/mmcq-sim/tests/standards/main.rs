@@ -13,5 +13,6 @@ mod heard;
 mod locked;
 mod sdr50;
 mod sduc;
+mod unequipped;
 mod vccq;
 mod voltage;

@@ -53,7 +53,7 @@ pub struct Options {
     pub max_clock_hz: u32,
     /// Upper limit of the bus width.
     pub max_width: Width,
-    /// Strength of the card's drivers in its fast modes, where the card has it.
+    /// Strength of a UHS-I card's drivers, where the card has it.
     pub strength: Strength,
     /// What opens a card that is found locked, also when it had to be initialised again: [`LockOp::Unlock`], or for a card whose
     /// password is lost [`LockOp::ForceErase`]. Without it bring-up ends with [`Error::Locked`]. Lean firmware
@@ -212,12 +212,15 @@ async fn attempts<F: identify::Families, L: Lock, H: Host, const N: usize, P: Po
     session: &mut Session<'_, L, H, N, P>,
     mut options: Options,
 ) -> Result<F::Found, Failed> {
-    // Each turn but the last leaves out one timing more, or the voltage switch: bounded by their number.
-    for _ in 0..Timing::COUNT {
+    let mut failed = None;
+    // Each turn but the last is a timing's second try, or leaves one more out: bounded by their number.
+    for _ in 0..2 * Timing::COUNT {
         let mut tried = None;
         match identify::once::<F, L, H, N, P>(session, options, &mut tried).await {
             Ok(card) => return Ok(card),
             Err(Failed) => match tried {
+                // One lost answer says nothing of the timing.
+                Some(timing) if P::RECOVERS && timing != Timing::Legacy && failed != tried => failed = tried,
                 Some(timing) if timing != Timing::Legacy => {
                     options.without |= speed::and_those_that_need(timing)
                 }

@@ -10,23 +10,21 @@ pub(super) const XPC_MA: u16 = 150;
 /// Functions 0 to 3 of group 4 are so many times 200 mA, and one more.
 const LIMIT_STEP_MA: u16 = 200;
 
-/// Output impedance of a card's drivers: function group 3 of UHS-I [SD 4.3.10], HS_TIMING 7:4 of eMMC [eMMC 7.4.65].
+/// Output impedance of a UHS-I card's drivers: function group 3 [SD 4.3.10].
 ///
 /// It belongs to the wires of a board. A card that does not have what is asked for keeps its 50 ohms.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Strength {
-    /// 50 ohms: type B of SD, type 0 of eMMC. Every card has it.
+    /// 50 ohms, type B: every card has it.
     #[default]
     Ohm50 = 0,
-    /// 33 ohms: types A and 1, half as strong again.
+    /// 33 ohms, type A: half as strong again.
     Ohm33 = 1,
-    /// 66 ohms: types C and 2, three quarters as strong.
+    /// 66 ohms, type C: three quarters as strong.
     Ohm66 = 2,
-    /// 100 ohms: types D and 3, half as strong.
+    /// 100 ohms, type D: half as strong.
     Ohm100 = 3,
-    /// 40 ohms: type 4 of eMMC alone.
-    Ohm40 = 4,
 }
 
 /// What CMD6 sets before the bus speed mode. `supply_ma` is what the host gives, 0 if that is not known: then the card stays at its

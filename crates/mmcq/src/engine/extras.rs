@@ -54,6 +54,8 @@ pub(super) enum Event {
     Failed(Error),
     /// The card is in another partition, and its user area is needed.
     Return,
+    /// The control request ends in the middle of its steps, or is about to begin again.
+    BreaksOff,
 }
 
 /// What the controller is doing for a place in a chain.
@@ -239,6 +241,18 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             },
             Event::Failed(error) => self.step_failed(error, now_ns),
             Event::Return => self.return_to_user(now_ns),
+            Event::BreaksOff => {
+                self.unmap_data();
+                // A durable write whose flush failed moves all of its data again.
+                self.slots.at_mut(self.control).result = Ok(Output::default());
+            }
+        }
+    }
+
+    /// The control request leaves the controller without having come to its end.
+    pub(super) fn break_off(&mut self, now_ns: u64) {
+        if let Some(extras) = &self.extras {
+            (extras.on_event)(self, Event::BreaksOff, now_ns);
         }
     }
 

@@ -36,7 +36,7 @@ mod visit;
 
 pub use awaited::Span;
 pub use buffer::{Claim, DmaBuf};
-pub use config::{Abilities, Config, FlushBy, Stats, Target, Work};
+pub use config::{Abilities, CARD_IRQ_STEP_NS, Config, FlushBy, Stats, Target, Work};
 pub use erase::{Erase, Erasing, Irreversible};
 pub use recover::{Help, Rung, RungEvent};
 pub use request::{BLOCK_BYTES, Completion, Error, Kind, Output, Request, SlotId};
@@ -121,6 +121,8 @@ pub struct Engine<H: Host, const N: usize, P: Policy = Fifo> {
     /// A function asks for attention, and nobody has taken note yet; who wants to.
     card_irq: bool,
     card_irq_waker: Option<Waker>,
+    /// When the card is to be asked whether a function wants attention; [`Host::CARD_IRQ`] has no need of it.
+    look_ns: u64,
     /// Phases of I/O functions in a row while memory waited; until when the bus is kept for the next.
     io_run: u8,
     chain_until_ns: u64,
@@ -221,6 +223,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             fresh: 0,
             card_irq: false,
             card_irq_waker: None,
+            look_ns: u64::MAX,
             io_run: 0,
             chain_until_ns: 0,
             retune: false,
@@ -254,7 +257,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             order_ns: 0,
             after_busy: Stage::FlushStatus,
             extras: None,
-            abilities: Abilities::NONE,
+            abilities: Abilities::UNKNOWN,
             memory: Memory::NEW,
             straight: Straight::NONE,
             stats: Stats::ZERO,
@@ -304,7 +307,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             self.slots.push_back(index);
         }
         if let Err(error) = self.prepare(index)
-            && error != Error::Dma(crate::host::DmaError::Exhausted)
+            && !matches!(error, Error::Dma(crate::host::DmaError::Exhausted))
         {
             self.slots.unlink(index);
             let slot = self.slots.at_mut(index);
@@ -396,6 +399,11 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             self.stop_again(now_ns);
         }
         self.finish();
+        if !H::CARD_IRQ && now_ns >= self.look_ns {
+            // Whether a function asks, the one that is woken must find out.
+            self.look_ns = u64::MAX;
+            self.card_irq = true;
+        }
         self.work(false)
     }
 
@@ -405,7 +413,9 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             return Some(0);
         }
         let beside_ns = if H::BESIDE { self.beside.wake_ns } else { u64::MAX };
-        Some(self.wake_ns.min(self.deadline_ns).min(beside_ns)).filter(|&at| at != u64::MAX)
+        let look_ns = if H::CARD_IRQ { u64::MAX } else { self.look_ns };
+        let next_ns = self.wake_ns.min(self.deadline_ns).min(beside_ns).min(look_ns);
+        Some(next_ns).filter(|&at| at != u64::MAX)
     }
 
     #[inline]
@@ -551,7 +561,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         }
         self.runs = [Run::NEW; 2];
         if self.target.is_none() {
-            self.abilities = Abilities::NONE;
+            self.abilities = Abilities::UNKNOWN;
             if P::RECOVERS {
                 self.memory.area = Area::USER;
             }

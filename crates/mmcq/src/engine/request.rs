@@ -227,6 +227,8 @@ pub enum Error {
     CacheLost,
     /// Another card is in the slot.
     Changed,
+    /// Nobody has told the engine how this card erases: [`card::equip`](crate::card::equip) does, after bring-up.
+    Unequipped,
     /// The card is locked by a password, and answers nothing but its lock's commands [SD 4.3.7], [eMMC 6.6.19]:
     /// [`Options::unlock`](crate::card::Options::unlock).
     Locked,
@@ -276,6 +278,7 @@ impl core::fmt::Display for Error {
             }
             Error::CacheLost => f.write_str("the card lost writes that were in its cache"),
             Error::Changed => f.write_str("another card is in the slot"),
+            Error::Unequipped => f.write_str("how this card erases is not known: call card::equip first"),
             Error::Locked => f.write_str("the card is locked by a password"),
             Error::Reentered => f.write_str("called from inside a call of the same stack"),
         }

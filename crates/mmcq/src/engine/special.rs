@@ -59,6 +59,9 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         if target.protected {
             return Err(Error::Protected);
         }
+        if matches!(request.kind, Kind::Erase { .. }) && !self.abilities.are_known() {
+            return Err(Error::Unequipped);
+        }
         let erase = &self.abilities.erase;
         let given = request.buf.len_bytes();
         match request.kind {

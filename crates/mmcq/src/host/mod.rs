@@ -382,6 +382,10 @@ pub unsafe trait Host {
     /// [`Caps::beside`] may be set. Where it is false, the engine's part that sends commands beside data is not even linked.
     const BESIDE: bool = false;
 
+    /// The controller tells of the card interrupt ([`card_irq`](Self::card_irq)). Where it is false, the engine has the card
+    /// [asked](crate::sdio::CardInterrupt::wait) from time to time instead.
+    const CARD_IRQ: bool = false;
+
     /// Its capabilities; constant once the driver exists.
     fn caps(&self) -> &Caps;
 
@@ -484,7 +488,7 @@ pub unsafe trait Host {
         false
     }
 
-    /// Unmasks or masks the card interrupt (SDIO).
+    /// Unmasks or masks the card interrupt (SDIO). A driver that has it says so by [`CARD_IRQ`](Self::CARD_IRQ).
     fn card_irq(&mut self, on: bool) {
         let _ = on;
     }

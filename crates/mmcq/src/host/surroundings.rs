@@ -234,6 +234,7 @@ impl<H: Host, S: Surroundings> Surrounded<H, S> {
 unsafe impl<H: Host, S: Surroundings> Host for Surrounded<H, S> {
     const CONTINUES: bool = H::CONTINUES;
     const BESIDE: bool = H::BESIDE;
+    const CARD_IRQ: bool = H::CARD_IRQ;
 
     fn caps(&self) -> &Caps {
         self.host.caps()

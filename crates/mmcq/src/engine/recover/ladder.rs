@@ -117,11 +117,15 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         self.answer(now_ns);
     }
 
-    /// A flush is tried again if it was not understood, or took longer than the controller could wait; its own errors are the answer. Nothing else of the kind is: who knows how far it got.
+    /// A flush, of its own or that of a durable write, is tried again if it was not understood, or took longer than the controller could wait; its own errors are the answer.
+    /// Nothing else of the kind is: who knows how far it got.
     fn control_is_back(&mut self, now_ns: u64) {
         let refused = self.recovered_status & (R1::DEFERRED | R1::SWITCH_ERROR) != 0;
-        let retried = matches!(self.slots.at(self.control).kind, Kind::Flush)
-            && matches!(self.incident.class, Class::Command { .. } | Class::Data { damaged: false })
+        let retried = matches!(self.slots.at(self.control).kind, Kind::Flush | Kind::Write { .. })
+            && matches!(
+                self.incident.class,
+                Class::Command { .. } | Class::Data { damaged: false } | Class::Controller
+            )
             && self.incident.tries <= self.incident.class.retries()
             && now_ns.saturating_add(self.flush_ns()) < self.incident.until_ns
             && self.memory.mapped.is_none()
@@ -188,6 +192,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         self.return_members(true, error, now_ns);
         if P::RECOVERS {
             if self.control != NONE {
+                self.break_off(now_ns);
                 let index = core::mem::replace(&mut self.control, NONE);
                 self.push_front(index, now_ns);
             }
@@ -325,6 +330,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         // What a controller that cannot be stopped has is not mapped here any more (`kept.rs`).
         self.unmap_data();
         if self.control != NONE {
+            self.break_off(now_ns);
             self.end_control(Err(error));
         }
         for index in 0..N as u8 {

@@ -202,6 +202,8 @@ fn caps(config: &Config, slowest_hz: u32, fastest_hz: u32) -> Caps {
 // the platform's DMA.
 #[allow(unsafe_code, reason = "docs/safety.md says why")]
 unsafe impl<R: Regs, D: Dma> Host for S3cSdi<R, D> {
+    const CARD_IRQ: bool = true;
+
     fn caps(&self) -> &Caps {
         &self.caps
     }

@@ -1,0 +1,156 @@
+//! Every plan of up to so many deviations, once.
+
+use crate::choice::{Bad, Plan};
+use crate::run::{Room, Start, run};
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::time::Instant;
+
+/// What was found, by the sentence that was broken.
+pub struct Found {
+    pub plan: Plan,
+    pub bad: Vec<Bad>,
+    pub times: u64,
+}
+
+#[derive(Default)]
+pub struct Report {
+    pub runs: u64,
+    pub steps: u64,
+    pub states: std::collections::HashSet<u64>,
+    pub found: BTreeMap<&'static str, Found>,
+    pub seconds: f64,
+    /// Every plan was run; else the time was up.
+    pub complete: bool,
+}
+
+impl Report {
+    fn note(&mut self, plan: &[(u32, u8)], violations: &[&'static str], bad: &[(u64, Bad)]) {
+        for &what in violations {
+            let bad: Vec<Bad> = bad.iter().map(|&(_, bad)| bad).collect();
+            let found = self.found.entry(what).or_insert_with(|| Found {
+                plan: plan.to_vec(),
+                bad: bad.clone(),
+                times: 0,
+            });
+            found.times += 1;
+            if bad.len() < found.bad.len() {
+                (found.plan, found.bad) = (plan.to_vec(), bad);
+            }
+        }
+    }
+
+    fn merge(&mut self, other: Report) {
+        self.runs += other.runs;
+        self.steps += other.steps;
+        self.states.extend(other.states);
+        for (what, found) in other.found {
+            match self.found.get_mut(what) {
+                Some(mine) => {
+                    mine.times += found.times;
+                    if (found.bad.len(), &found.plan) < (mine.bad.len(), &mine.plan) {
+                        (mine.plan, mine.bad) = (found.plan, found.bad);
+                    }
+                }
+                None => drop(self.found.insert(what, found)),
+            }
+        }
+    }
+}
+
+struct Worker<'a> {
+    start: &'a Start,
+    room: Room,
+    report: Report,
+    until: Option<Instant>,
+    plan: Plan,
+}
+
+impl Worker<'_> {
+    /// Runs the plan, and every plan that goes on from it.
+    fn explore(&mut self, left: usize) {
+        if self.until.is_some_and(|until| Instant::now() >= until) {
+            self.report.complete = false;
+            return;
+        }
+        let Some(points) = self.one() else { return };
+        if left == 0 {
+            return;
+        }
+        let first = self.plan.last().map_or(0, |&(point, _)| point as usize + 1);
+        for (point, &count) in points.iter().enumerate().skip(first) {
+            for alternative in 0..count {
+                self.plan.push((point as u32, alternative));
+                self.explore(left - 1);
+                self.plan.pop();
+            }
+        }
+    }
+
+    /// One run; its choice points, if it broke nothing.
+    fn one(&mut self) -> Option<Vec<u8>> {
+        self.report.runs += 1;
+        let Worker { start, room, plan, report, .. } = self;
+        match catch_unwind(AssertUnwindSafe(|| run(start, room, plan, false))) {
+            Ok(outcome) => {
+                report.note(plan, &outcome.violations, &outcome.bad);
+                outcome.violations.is_empty().then_some(outcome.points)
+            }
+            Err(_) => {
+                report.note(plan, &["a panic"], &[]);
+                None
+            }
+        }
+    }
+}
+
+/// Another order, so that a run whose time is up has seen something of every part.
+fn spread<T: Copy>(list: &mut [T]) {
+    const STEP: usize = 7919;
+    let from = list.to_vec();
+    if !from.len().is_multiple_of(STEP) {
+        for (nth, place) in list.iter_mut().enumerate() {
+            *place = from[nth * STEP % from.len()];
+        }
+    }
+}
+
+/// All plans of up to `depth` deviations, by so many threads.
+pub fn explore(start: &Start, depth: usize, threads: usize, until: Option<Instant>) -> Report {
+    let began = Instant::now();
+    let mut room = Room::new();
+    let points = run(start, &mut room, &[], false);
+    assert_eq!(points.violations, [""; 0], "with all well");
+    let mut first: Vec<(u32, u8)> = Vec::new();
+    for (point, &count) in points.points.iter().enumerate() {
+        first.extend((0..count).map(|alternative| (point as u32, alternative)));
+    }
+    spread(&mut first);
+    let total = Mutex::new(Report { runs: 1, complete: true, ..Report::default() });
+    let next = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                let report = Report { complete: true, ..Report::default() };
+                let mut worker = Worker { start, room: Room::new(), report, until, plan: Vec::new() };
+                while let Some(&deviation) = first.get(next.fetch_add(1, Relaxed)) {
+                    if depth > 0 {
+                        worker.plan.push(deviation);
+                        worker.explore(depth - 1);
+                        worker.plan.pop();
+                    }
+                }
+                worker.report.steps = worker.room.steps;
+                worker.report.states = std::mem::take(&mut worker.room.states);
+                let mut total = total.lock().unwrap();
+                total.complete &= worker.report.complete;
+                total.merge(worker.report);
+            });
+        }
+    });
+    let mut report = total.into_inner().unwrap();
+    report.seconds = began.elapsed().as_secs_f64();
+    report
+}

@@ -1,0 +1,120 @@
+//! The real keeper, polled when it was woken; it may be slow, or leave.
+
+use crate::run::Stack;
+use mmcq::card::{self, Card, Event, Options};
+use mmcq::engine::DmaBuf;
+use std::future::Future;
+use std::pin::Pin;
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::task::{Context, Poll, Wake, Waker};
+
+/// The keeper's waker: it was woken.
+pub struct Flag {
+    set: Arc<Woken>,
+    waker: Waker,
+}
+
+struct Woken(AtomicBool);
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, Relaxed);
+    }
+}
+
+thread_local!(static FLAG: &'static Flag = Box::leak(Box::new(Flag::new())));
+
+impl Flag {
+    fn new() -> Flag {
+        let set = Arc::new(Woken(AtomicBool::new(false)));
+        Flag { waker: set.clone().into(), set }
+    }
+
+    /// The one of this thread.
+    pub fn of_thread() -> &'static Flag {
+        FLAG.with(|flag| *flag)
+    }
+
+    pub fn is_set(&self) -> bool {
+        self.set.0.load(Relaxed)
+    }
+
+    pub fn clear(&self) {
+        self.set.0.store(false, Relaxed);
+    }
+}
+
+type Kept<'a> = Pin<Box<dyn Future<Output = (Event, DmaBuf)> + 'a>>;
+
+pub struct Keeper<'a> {
+    shared: &'a Stack,
+    options: Options,
+    card: Card,
+    future: Option<Kept<'a>>,
+    scratch: Box<[u64; 64]>,
+    /// It is not polled before.
+    pub ready_at: u64,
+    /// It has an exchange under way.
+    pub talks: bool,
+    /// The choice how it answers the call has been made.
+    pub told: bool,
+}
+
+impl<'a> Keeper<'a> {
+    pub fn new(shared: &'a Stack, options: Options, card: Card, present: bool) -> Self {
+        let scratch = Box::new([0; 64]);
+        let (ready_at, talks, told) = (0, false, false);
+        let mut keeper = Keeper { shared, options, card, future: None, scratch, ready_at, talks, told };
+        if present {
+            keeper.begin();
+        }
+        keeper
+    }
+
+    fn begin(&mut self) {
+        let ptr = NonNull::from(&mut *self.scratch).cast();
+        // SAFETY: one future at a time has it, and is dropped before the memory.
+        let scratch = unsafe { DmaBuf::from_raw(ptr, 512) };
+        self.future = Some(Box::pin(card::keep_emmc(self.shared, scratch, self.options, self.card)));
+    }
+
+    pub fn is_gone(&self) -> bool {
+        self.future.is_none()
+    }
+
+    /// Nobody will ever look after this.
+    pub fn talks_idle(&self) -> bool {
+        self.talks && self.ready_at != 0
+    }
+
+    /// It is dropped, as a task is that was cancelled.
+    pub fn leave(&mut self) {
+        self.future = None;
+        self.talks = false;
+    }
+
+    /// One turn; what it told.
+    pub fn poll(&mut self, flag: &'static Flag) -> Option<String> {
+        let future = self.future.as_mut()?;
+        let mut context = Context::from_waker(&flag.waker);
+        let Poll::Ready((event, _)) = future.as_mut().poll(&mut context) else { return None };
+        let text = match event {
+            Event::Removed => "event: removed".into(),
+            Event::Inserted(Ok(card)) | Event::Changed(card) => {
+                self.card = card;
+                "event: a card is there".into()
+            }
+            Event::Inserted(Err(error)) => format!("event: no card can be brought up, {error:?}"),
+            Event::Exception { .. } => "event: exception".into(),
+            Event::Dismissed => "event: dismissed".into(),
+        };
+        self.future = None;
+        self.begin();
+        if let Some(future) = self.future.as_mut() {
+            let _ = future.as_mut().poll(&mut context);
+        }
+        Some(text)
+    }
+}

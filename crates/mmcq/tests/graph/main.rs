@@ -1,0 +1,88 @@
+//! The whole graph of engine and recovery: every sequence of up to so many bad answers.
+//!
+//! Engine and keeper are real. The controller, the card and the users are abstract, and each of their
+//! answers is a choice ([`choice::Bad`]). A run is a function of the list of its deviations from "all is
+//! well"; the explorer runs every list up to a length, over a handful of workloads, and the judge looks at
+//! each of them.
+//!
+//! An ordinary test run takes sequences of two, for 25 seconds at most (`GRAPH_SECONDS`).
+//! `tools/graph.sh` explores all sequences of three: it sets `GRAPH_DEPTH` and `GRAPH_THREADS`.
+//! `GRAPH_WORKLOAD` is a part of a workload's name. `GRAPH_PLAN=12:3,40:0` shows one run step by step.
+
+#![allow(clippy::print_stderr, reason = "the figures are what it is for")]
+
+mod card;
+mod choice;
+mod explore;
+mod host;
+mod judge;
+mod keeper;
+mod named;
+#[path = "../support/one_thread.rs"]
+mod one_thread;
+mod rest;
+mod run;
+mod workload;
+
+use run::Start;
+use std::time::{Duration, Instant};
+use workload::{ALL, Workload};
+
+fn wanted() -> impl Iterator<Item = Workload> {
+    let part = std::env::var("GRAPH_WORKLOAD").unwrap_or_default();
+    ALL.into_iter().filter(move |workload| workload.name.contains(&part))
+}
+
+fn number(name: &str) -> Option<usize> {
+    std::env::var(name).ok()?.parse().ok()
+}
+
+#[test]
+fn every_sequence_of_bad_answers_ends_well() {
+    if let Ok(plan) = std::env::var("GRAPH_PLAN") {
+        return show(&plan);
+    }
+    let depth = number("GRAPH_DEPTH").unwrap_or(2);
+    let threads = number("GRAPH_THREADS").unwrap_or(1);
+    let share = Duration::from_secs(number("GRAPH_SECONDS").unwrap_or(25) as u64) / wanted().count() as u32;
+    let mut broken = 0;
+    for workload in wanted() {
+        let start = Start::new(workload);
+        let until = (std::env::var("GRAPH_DEPTH").is_err()).then(|| Instant::now() + share);
+        let report = explore::explore(&start, depth, threads, until);
+        eprintln!(
+            "{}: {} runs{}, {} states, {} steps, {:.1} s ({:.0} thousand steps a second)",
+            workload.name,
+            report.runs,
+            if report.complete { "" } else { " (time is up)" },
+            report.states.len(),
+            report.steps,
+            report.seconds,
+            report.steps as f64 / report.seconds / 1e3,
+        );
+        for (what, found) in &report.found {
+            broken += 1;
+            let plan: Vec<_> = found.plan.iter().map(|(at, bad)| format!("{at}:{bad}")).collect();
+            eprintln!(
+                "  BROKEN {} times: {what}: {:?}, GRAPH_PLAN={}",
+                found.times,
+                found.bad,
+                plan.join(",")
+            );
+        }
+    }
+    assert_eq!(broken, 0, "the lines above say which");
+}
+
+fn show(plan: &str) {
+    let plan: Vec<(u32, u8)> = plan
+        .split(',')
+        .filter_map(|pair| pair.split_once(':'))
+        .map(|(at, bad)| (at.parse().unwrap(), bad.parse().unwrap()))
+        .collect();
+    for workload in wanted() {
+        let start = Start::new(workload);
+        let outcome = run::run(&start, &mut run::Room::new(), &plan, true);
+        eprintln!("{}:\n{}\n{:?}", workload.name, outcome.log.join("\n"), outcome.violations);
+    }
+}

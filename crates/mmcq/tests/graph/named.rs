@@ -1,0 +1,53 @@
+//! What the graph has found: each sequence that once ended badly, in every placement.
+
+use crate::choice::Bad::{self, *};
+use crate::explore::explore;
+use crate::run::Start;
+use crate::workload::ALL;
+
+/// Runs the workload with these bad answers in this order, wherever they fit.
+fn wherever(workload: &str, bad: &'static [Bad]) {
+    let found = ALL.into_iter().find(|one| one.name == workload).expect("there is such a workload");
+    let mut start = Start::new(found);
+    start.only = Some(bad);
+    let report = explore(&start, bad.len(), 1, None);
+    assert!(report.runs > 1, "it fits nowhere");
+    let broken: Vec<_> = report.found.iter().map(|(what, found)| (what, found.times, &found.plan)).collect();
+    assert!(broken.is_empty(), "of {} runs: {broken:?}", report.runs);
+}
+
+#[test]
+fn one_lost_answer_while_a_card_is_initialised_again_costs_no_speed() {
+    wherever("reads and writes", &[BrownOut, CommandLost]);
+    wherever("flush with a cache", &[BrownOut, BusFails]);
+}
+
+#[test]
+fn memory_of_a_visit_comes_back_however_it_ends() {
+    wherever("visits to a boot area", &[Gone]);
+    wherever("visits to a boot area", &[Swapped]);
+}
+
+#[test]
+fn a_durable_write_whose_flush_was_not_understood_is_made_again() {
+    wherever("flush with a cache", &[CommandLost]);
+    wherever("flush with a cache", &[Silence]);
+    wherever("flush with a cache", &[BrownOut]);
+}
+
+#[test]
+fn a_flush_that_never_ends_leaves_time_to_initialise_the_card() {
+    wherever("flush with a cache", &[Stuck]);
+    wherever("flush with a cache", &[BrownOut, Stuck]);
+}
+
+#[test]
+fn a_queue_that_holds_every_mapping_does_not_keep_the_keeper_from_the_card() {
+    wherever("room for three mappings", &[BrownOut]);
+    wherever("room for three mappings", &[Mute]);
+}
+
+#[test]
+fn an_exhausted_mapping_is_waited_for() {
+    wherever("room for three mappings", &[MapExhausted]);
+}

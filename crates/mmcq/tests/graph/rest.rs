@@ -1,0 +1,129 @@
+//! What is looked at when all have their answers: time, and evidence for what was done.
+
+use crate::card::State;
+use crate::choice::Bad;
+use crate::host::World;
+use crate::judge::{Fate, Judge, Work};
+use crate::run::{MS, Run};
+use mmcq::engine::{Error, Rung};
+
+/// An incident: 12 s and the card's own times for a read and a write; a little more for the last
+/// conversation's end.
+const INCIDENT_NS: u64 = 12_000 * MS + 600 * MS + 1_000 * MS;
+/// A flush may take the card 30 s; a new card is brought up in 30 s.
+const LONG_NS: u64 = 30_000 * MS;
+
+impl Run<'_> {
+    /// All have their answers. Was there time enough, and evidence for what was done?
+    pub fn at_first_rest(&self) {
+        let (slower, dead) = (self.rung(Rung::Slower), self.rung(Rung::Dead));
+        let (reinit, cycles) = (self.rung(Rung::Reinit), self.rung(Rung::PowerCycle));
+        let read_only = self.rung(Rung::ReadOnly);
+        let usable = dead == 0 && self.shared.with(|engine| engine.target().is_some());
+        let mut world = self.world.borrow_mut();
+        let World { judge, now, card, timing, .. } = &mut *world;
+        let noise = judge.has(|bad| bad == Bad::Noise);
+        let changes = judge.has(|bad| matches!(bad, Bad::Removed | Bad::Returned | Bad::Replaced));
+        let last = judge.bad.last().map_or(0, |&(at, _)| at);
+        let flushes = judge.asked.iter().any(|asked| matches!(asked.work, Work::Flush | Work::Durable));
+        let long = if flushes && self.start.workload.cache { 2 * LONG_NS } else { 0 };
+        // What stays damaged meets every request; each has an incident of its own.
+        let incidents = if noise { judge.asked.len() as u64 } else { 1 };
+        let budget = INCIDENT_NS * incidents + long + if changes { LONG_NS } else { 0 };
+        if judge.rest_ns.unwrap_or(*now) > last + budget {
+            judge.violation("rest came after the incident's budget");
+        }
+        let damages = judge.bad.iter().filter(|(_, bad)| bad.damages()).count();
+        let evidence = damages >= 3 || noise;
+        if slower > 0 && !evidence {
+            judge.violation("a slower mode was asked for without evidence");
+        } else if *timing != self.start.timing && usable && !evidence {
+            judge.violation("the card is slower without evidence");
+        }
+        let keeper_bad =
+            judge.has(|bad| matches!(bad, Bad::KeeperSlow | Bad::KeeperTooSlow | Bad::KeeperGone));
+        let state_lost = judge.has(|bad| {
+            matches!(
+                bad,
+                Bad::BrownOut
+                    | Bad::Mute
+                    | Bad::Stuck
+                    | Bad::Swapped
+                    | Bad::Removed
+                    | Bad::Returned
+                    | Bad::Replaced
+            )
+        }) || self.start.workload.reset_unpowers && self.rung(Rung::Reset) > 0;
+        // A card that twice does not obey on the way back from another partition is in another state.
+        let astray = judge.bad.len() >= 2 && judge.asked.iter().any(|asked| asked.area != 0);
+        if reinit + cycles > 0 && !state_lost && !astray && judge.bad_in_help == 0 {
+            judge.violation("a card that was well was initialised again");
+        }
+        // An incident has a time as well; questions to a card that does not end its flush use it up.
+        let dead_ns = self.shared.with(|engine| {
+            engine.incidents().filter(|step| step.rung == Rung::Dead).map(|step| step.at_ns).last()
+        });
+        let first = judge.bad.first().map_or(0, |&(at, _)| at);
+        let late = flushes && dead_ns.is_some_and(|at| at >= first + INCIDENT_NS - 1_000 * MS);
+        let alone = keeper_bad || !self.start.workload.keeper;
+        let in_help = judge.bad_in_help > 0 || changes || noise;
+        let wedged = judge.wedged;
+        let gone = judge.has(|bad| bad == Bad::Gone);
+        // Once initialised, once power-cycled in an incident: the next card that is lost stays so.
+        let lost = |bad: &Bad| matches!(bad, Bad::Mute | Bad::Stuck | Bad::BrownOut | Bad::Swapped);
+        let twice = reinit > 0 && cycles > 0 && judge.bad.iter().filter(|(_, bad)| lost(bad)).count() > 1;
+        let dead_answers = judge.asked.iter().any(|asked| asked.fate == Fate::Answered(Err(Error::Dead)));
+        if (dead > 0 || dead_answers) && !(alone || in_help || wedged || gone || twice || late) {
+            judge.violation("dead before the budgets were spent");
+        }
+        if read_only > 0 && failed_writes(judge) < 3 {
+            judge.violation("read-only without three failed writes");
+        }
+        if let [(_, bad)] = judge.bad[..]
+            && self.start.workload.keeper
+            && is_curable(bad)
+            && let Some(failed) = judge.asked.iter().find(|asked| {
+                matches!(asked.fate, Fate::Answered(Err(_)))
+                    && asked.area == 0
+                    && matches!(asked.work, Work::Read | Work::Write | Work::Durable)
+                    && asked.fate != Fate::Answered(Err(Error::CacheLost))
+            })
+        {
+            let _ = failed;
+            judge.violation("one curable fault failed a read or a write");
+        }
+        let away = !card.present || !card.powered || card.mute || card.state != State::Tran;
+        if card.area != 0 && !away && usable {
+            judge.violation("at rest the card is in another partition");
+        }
+    }
+}
+
+/// Does a good stack overcome it, if nothing else goes wrong?
+fn is_curable(bad: Bad) -> bool {
+    matches!(
+        bad,
+        Bad::CommandLost
+            | Bad::ResponseDamaged
+            | Bad::DataDamaged
+            | Bad::DataMissing
+            | Bad::DmaFault
+            | Bad::Silence
+            | Bad::LostInterrupt
+            | Bad::BrownOut
+            | Bad::Mute
+            | Bad::Stuck
+            | Bad::Noise
+            | Bad::RetuneAsked
+            | Bad::StartRefused
+            | Bad::ResetHangs
+            | Bad::ResetLate
+            | Bad::KeeperSlow
+            | Bad::MapExhausted
+    )
+}
+
+fn failed_writes(judge: &Judge) -> usize {
+    let writes = judge.asked.iter().filter(|asked| matches!(asked.work, Work::Write | Work::Durable));
+    writes.filter(|asked| matches!(asked.fate, Fate::Answered(Err(_)))).count()
+}

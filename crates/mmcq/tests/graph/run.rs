@@ -1,0 +1,500 @@
+//! One run: engine, keeper and users on the abstract host, as the plan says.
+
+use crate::card::{Card as ModelCard, Tag};
+use crate::choice::Bad;
+use crate::host::{Puppet, World};
+use crate::judge::{Fate, Work};
+use crate::keeper::{Flag, Keeper};
+use crate::one_thread::{NOW_NS, OneThread, TIMER};
+use crate::workload::{Do, Workload};
+use mmcq::card::{self, Card, Options};
+use mmcq::engine::{
+    Abilities, Claim, Config, DmaBuf, Erase, Erasing, FlushBy, Kind, Request, Rung, SlotId, Visit,
+};
+use mmcq::host::Timing;
+use mmcq::sched::Fifo;
+use mmcq::task::{Entry, Shared};
+use std::cell::RefCell;
+use std::collections::HashSet;
+use std::ptr::NonNull;
+use std::rc::Rc;
+
+pub const SLOTS: usize = 8;
+pub type Stack = Shared<OneThread, Puppet, SLOTS>;
+pub const MS: u64 = 1_000_000;
+/// A phase takes this.
+const PHASE_NS: u64 = 10_000;
+/// Longest flush, where this is not the keeper's business.
+const FLUSH_NS: u64 = 1_000 * MS;
+/// No run is longer than this.
+const TURNS: u32 = 1_000_000;
+const BUFFER_BYTES: usize = 2048;
+
+/// What all runs of a workload begin with.
+pub struct Start {
+    pub workload: Workload,
+    pub card: Card,
+    /// If it is given, only this goes wrong, in this order.
+    pub only: Option<&'static [Bad]>,
+    model: ModelCard,
+    pub timing: Timing,
+}
+
+impl Start {
+    /// Brings the card up once, with all well.
+    pub fn new(workload: Workload) -> Start {
+        let world = Rc::new(RefCell::new(World::new(workload.board(), workload.card())));
+        world.borrow_mut().chooser.closed = true;
+        let shared: Stack = Shared::new(OneThread, TIMER, Puppet::new(&world), Config::DEFAULT);
+        let scratch = DmaBuf::from_static(Box::leak(Box::new([0; 512])));
+        let idle = || {
+            let next = shared.with(|engine| engine.next_deadline_ns());
+            let mut world = world.borrow_mut();
+            world.decide();
+            world.now = next.filter(|_| world.running().is_none()).unwrap_or(0).max(world.now + PHASE_NS);
+            NOW_NS.set(world.now);
+        };
+        let (result, _) =
+            shared.block_on(card::bring_up_emmc(&shared, scratch, options(&workload)), |_| idle());
+        let card = result.expect("all is well");
+        let mut card = card;
+        if let FlushBy::EmmcCache { timeout_ns } = &mut card.target.flush {
+            // As long as the standard allows, it is asked for so often that runs take too long.
+            *timeout_ns = FLUSH_NS;
+        }
+        let world = world.borrow();
+        assert!(world.judge.violations.is_empty(), "{:?}", world.judge.violations);
+        assert_eq!(card.timing == Timing::Hs200, workload.fast);
+        Start { workload, card, only: None, model: world.card.clone(), timing: world.timing }
+    }
+}
+
+fn options(workload: &Workload) -> Options {
+    let hs200 = if workload.fast { 0 } else { mmcq::host::Caps::timing_bit(Timing::Hs200) };
+    Options { without: hs200, ..Options::DEFAULT }
+}
+
+/// Memory and marks that runs use one after the other.
+pub struct Room {
+    memory: Vec<[u32; BUFFER_BYTES / 4]>,
+    pub states: HashSet<u64>,
+    pub steps: u64,
+}
+
+impl Room {
+    pub fn new() -> Room {
+        Room { memory: vec![[0; BUFFER_BYTES / 4]; 64], states: HashSet::new(), steps: 0 }
+    }
+}
+
+/// What came of a run.
+pub struct Outcome {
+    pub points: Vec<u8>,
+    pub violations: Vec<&'static str>,
+    pub bad: Vec<(u64, Bad)>,
+    pub log: Vec<String>,
+}
+
+struct User {
+    serial: u8,
+    id: SlotId,
+}
+
+pub struct Run<'a> {
+    pub start: &'a Start,
+    room: &'a mut Room,
+    pub world: Rc<RefCell<World>>,
+    pub shared: &'a Stack,
+    flag: &'static Flag,
+    users: Vec<User>,
+    group: usize,
+    buffers: usize,
+    claims: Vec<Claim>,
+    /// When a cancellation was last thought of: phases ended, requests answered, in a conversation.
+    thought: (u64, usize, bool),
+}
+
+/// Runs the plan.
+pub fn run(start: &Start, room: &mut Room, plan: &[(u32, u8)], traced: bool) -> Outcome {
+    let mut world = World::new(start.workload.board(), start.model.clone());
+    world.chooser.begin(plan, start.only);
+    (world.timing, world.tuned, world.clocked) = (start.timing, true, true);
+    world.log = traced.then(Vec::new);
+    NOW_NS.set(world.now);
+    let world = Rc::new(RefCell::new(world));
+    let shared: Stack = Shared::new(OneThread, TIMER, Puppet::new(&world), Config::DEFAULT);
+    shared.with(|engine| {
+        engine.set_target(Some(start.card.target));
+        equip(engine);
+    });
+    let flag = Flag::of_thread();
+    flag.clear();
+    let mut run = Run {
+        start,
+        room,
+        world: world.clone(),
+        shared: &shared,
+        flag,
+        users: Vec::new(),
+        group: 0,
+        buffers: 0,
+        claims: Vec::new(),
+        thought: (0, 0, false),
+    };
+    run.go();
+    drop(run);
+    let mut world = world.borrow_mut();
+    if let Some(log) = &mut world.log {
+        log.extend(shared.with(|engine| {
+            engine
+                .incidents()
+                .map(|e| format!("rung {:?} at {} us", e.rung, e.at_ns / 1000))
+                .collect::<Vec<_>>()
+        }));
+    }
+    Outcome {
+        points: std::mem::take(&mut world.chooser.points),
+        violations: std::mem::take(&mut world.judge.violations),
+        bad: std::mem::take(&mut world.judge.bad),
+        log: world.log.take().unwrap_or_default(),
+    }
+}
+
+pub fn equip(engine: &mut Entry<'_, Puppet, SLOTS, Fifo>) {
+    engine.equip();
+    let erase = Erasing {
+        kinds: Erase::Erase.bit() | Erase::Trim.bit(),
+        emmc: true,
+        erase_ms: 10,
+        trim_ms: 10,
+        ..Erasing::NONE
+    };
+    engine.set_abilities(Abilities { erase, ..Abilities::NONE });
+}
+
+impl Run<'_> {
+    fn go(&mut self) {
+        let options = options(&self.start.workload);
+        let mut keeper = Keeper::new(self.shared, options, self.start.card, self.start.workload.keeper);
+        keeper.poll(self.flag);
+        let mut last = None;
+        for turn in 0..=TURNS {
+            if turn == TURNS {
+                return self.violation("it never comes to rest");
+            }
+            self.keep(&mut keeper);
+            let done = self.take();
+            if self.users.is_empty() && self.group < self.start.workload.groups.len() {
+                self.submit_group();
+            } else if self.users.is_empty() && self.is_quiet(&keeper) {
+                match last {
+                    None => {
+                        // From here on all is well; one more flush tells what has been lost.
+                        self.at_first_rest();
+                        self.world.borrow_mut().chooser.closed = true;
+                        self.submit(Do::Flush);
+                        last = Some(self.world.borrow().now);
+                    }
+                    Some(_) => return self.at_last(),
+                }
+            }
+            self.note_rest();
+            if done {
+                self.may_cancel();
+            }
+            self.check_timer(&keeper);
+            self.turn(&mut keeper);
+            self.mark();
+        }
+    }
+
+    fn note_rest(&self) {
+        let waits = !self.users.is_empty() || !self.shared.with(|engine| engine.is_idle());
+        let mut world = self.world.borrow_mut();
+        let now = world.now;
+        world.judge.rest_ns = if waits { None } else { world.judge.rest_ns.or(Some(now)) };
+    }
+
+    fn violation(&self, what: &'static str) {
+        self.world.borrow_mut().judge.violation(what);
+    }
+
+    fn keep<'k>(&mut self, keeper: &mut Keeper<'k>) {
+        let now = self.world.borrow().now;
+        if !self.flag.is_set() || now < keeper.ready_at {
+            return;
+        }
+        let users = self.users.len() + self.orphans();
+        let conversing = self.shared.with(|engine| engine.slots_in_use()) > users || keeper.talks;
+        if !conversing && !keeper.told {
+            keeper.told = true;
+            let bad = self.world.borrow_mut().choose(&[Bad::KeeperSlow, Bad::KeeperTooSlow, Bad::KeeperGone]);
+            match bad {
+                Some(Bad::KeeperSlow) => keeper.ready_at = now + 300 * MS,
+                Some(Bad::KeeperTooSlow) => keeper.ready_at = now + 20_000 * MS,
+                Some(Bad::KeeperGone) => keeper.leave(),
+                _ => {}
+            }
+            if bad.is_some() {
+                return;
+            }
+        }
+        self.flag.clear();
+        self.world.borrow_mut().judge.helping = true;
+        let event = keeper.poll(self.flag);
+        let in_use = self.shared.with(|engine| engine.slots_in_use());
+        keeper.talks = in_use > self.users.len() + self.orphans();
+        if !keeper.talks {
+            keeper.told = false;
+        }
+        self.world.borrow_mut().judge.helping = keeper.talks;
+        if let Some(event) = event {
+            self.world.borrow_mut().say(|| event);
+            self.shared.with(|engine| equip(engine));
+        }
+    }
+
+    /// Requests that were cancelled while the controller had them.
+    fn orphans(&self) -> usize {
+        let world = self.world.borrow();
+        world.judge.asked.iter().filter(|asked| asked.fate == Fate::Orphan).count()
+    }
+
+    /// Takes what is done. True if anything may be cancelled now.
+    fn take(&mut self) -> bool {
+        let mut at = 0;
+        while let Some(user) = self.users.get(at) {
+            let (serial, id) = (user.serial, user.id);
+            let Some(completion) = self.shared.with(|engine| engine.take(id)) else {
+                at += 1;
+                continue;
+            };
+            self.users.swap_remove(at);
+            self.world
+                .borrow_mut()
+                .say(|| format!("request {serial}: {:?}", completion.result.map(|o| o.bytes)));
+            let mut tags = [Tag::NONE; BUFFER_BYTES / 512];
+            let blocks = completion.buf.chunks_exact(512).zip(&mut tags);
+            for (bytes, tag) in blocks {
+                *tag = Tag(u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]));
+            }
+            let mut world = self.world.borrow_mut();
+            let World { judge, card, .. } = &mut *world;
+            let blocks = judge.asked[usize::from(serial) - 1].blocks as usize;
+            if let (Ok(output), true) = (completion.result, judge.asked[usize::from(serial) - 1].moves())
+                && output.bytes as usize != blocks * 512
+            {
+                judge.violation("a request was well, and moved another length");
+            }
+            judge.answered(serial, completion.result.map(|_| ()), &tags[..blocks], card);
+        }
+        if self.orphans() > 0 {
+            for &claim in &self.claims {
+                let _ = self.shared.with(|engine| engine.reclaim(claim));
+            }
+        }
+        !self.users.is_empty()
+    }
+
+    fn submit_group(&mut self) {
+        let group = self.start.workload.groups[self.group];
+        self.group += 1;
+        for &what in group {
+            self.submit(what);
+        }
+    }
+
+    fn submit(&mut self, what: Do) {
+        let (work, area, lba, blocks) = match what {
+            Do::W(lba, blocks) => (Work::Write, 0, lba, blocks),
+            Do::D(lba, blocks) => (Work::Durable, 0, lba, blocks),
+            Do::R(lba, blocks) => (Work::Read, 0, lba, blocks),
+            Do::BootW(lba, blocks) => (Work::Write, 1, lba, blocks),
+            Do::BootR(lba, blocks) => (Work::Read, 1, lba, blocks),
+            Do::Erase(lba, blocks) => (Work::Erase, 0, lba, blocks),
+            Do::Flush => (Work::Flush, 0, 0, 0),
+        };
+        let serial = {
+            let mut world = self.world.borrow_mut();
+            let identity = world.card.identity;
+            world.judge.ask(work, area, lba, blocks, identity)
+        };
+        let fills = matches!(what, Do::W(..) | Do::D(..) | Do::BootW(..));
+        let buf = match what {
+            Do::Flush | Do::Erase(..) => DmaBuf::EMPTY,
+            _ => self.buffer(blocks, |n| if fills { Tag::new(serial, area, lba + n) } else { Tag::NONE }),
+        };
+        let visit = |out: u32, back: u32| {
+            let (out, back) = (out as u16, back as u16);
+            Kind::Visit(Visit { config: 1, switch_ns: 50 * MS, lba, out, reliable: false, ask: false, back })
+        };
+        let at = u64::from(lba);
+        let kind = match what {
+            Do::W(..) | Do::D(..) => Kind::Write { lba: at, blocks },
+            Do::R(..) => Kind::Read { lba: at, blocks },
+            Do::BootW(..) => visit(blocks, 0),
+            Do::BootR(..) => visit(0, blocks),
+            Do::Erase(..) => Kind::Erase { lba: at, blocks, how: Erase::Trim },
+            Do::Flush => Kind::Flush,
+        };
+        let request = Request::new(kind, buf);
+        let request = if matches!(what, Do::D(..)) { request.durable() } else { request };
+        self.world.borrow_mut().say(|| format!("request {serial}: {what:?}"));
+        let now = self.world.borrow().now;
+        match self.shared.with(|engine| engine.submit(request, now).map_err(|(error, _)| error)) {
+            Ok(id) => self.users.push(User { serial, id }),
+            Err(error) => {
+                let mut world = self.world.borrow_mut();
+                world.say(|| format!("request {serial}: refused, {error:?}"));
+                let World { judge, card, .. } = &mut *world;
+                judge.answered(serial, Err(error), &[], card);
+            }
+        }
+    }
+
+    fn buffer(&mut self, blocks: u32, tag: impl Fn(u32) -> Tag) -> DmaBuf {
+        let memory = &mut self.room.memory[self.buffers];
+        self.buffers += 1;
+        for n in 0..blocks {
+            memory[n as usize * 128] = tag(n).0;
+        }
+        let ptr = NonNull::from(memory).cast();
+        // SAFETY: the room outlives the run's stack, and each piece of it is lent once in a run.
+        let buf = unsafe { DmaBuf::from_raw(ptr, blocks * 512) };
+        self.claims.push(buf.claim());
+        buf
+    }
+
+    /// The owner of any of the requests may give it up now.
+    fn may_cancel(&mut self) {
+        let (ended, helping) = {
+            let world = self.world.borrow();
+            // In the middle of a conversation is like at its beginning.
+            (if world.judge.helping { self.thought.0 } else { world.ended }, world.judge.helping)
+        };
+        let thought = (ended, self.users.len(), helping);
+        if std::mem::replace(&mut self.thought, thought) == thought {
+            return;
+        }
+        let mut alternatives = [Bad::Gone; SLOTS];
+        for (place, user) in alternatives.iter_mut().zip(&self.users) {
+            *place = Bad::Cancel(user.serial);
+        }
+        let bad = self.world.borrow_mut().choose(&alternatives[..self.users.len()]);
+        let Some(Bad::Cancel(serial)) = bad else { return };
+        let Some(at) = self.users.iter().position(|user| user.serial == serial) else { return };
+        let user = self.users.swap_remove(at);
+        let back = self.shared.with(|engine| engine.cancel(user.id));
+        let asked = &mut self.world.borrow_mut().judge.asked[usize::from(serial) - 1];
+        asked.fate = if back.is_some() { Fate::Withdrawn } else { Fate::Orphan };
+    }
+
+    /// Nobody waits, and nothing is under way.
+    fn is_quiet(&self, keeper: &Keeper<'_>) -> bool {
+        let waits = self.flag.is_set() && !keeper.is_gone();
+        !waits
+            && !keeper.talks
+            && self.world.borrow().inserts_at == u64::MAX
+            && self.shared.with(|engine| {
+                engine.is_idle() && engine.slots_in_use() == 0 && engine.next_deadline_ns().is_none()
+            })
+    }
+
+    /// While anything is in progress there is a time at which the engine wants to be called.
+    fn check_timer(&self, keeper: &Keeper<'_>) {
+        let (deadline, busy) =
+            self.shared.with(|engine| (engine.next_deadline_ns(), engine.slots_in_use() > 0));
+        if deadline.is_none() && busy && !self.flag.is_set() && !keeper.talks_idle() {
+            self.violation("something is in progress, and no timer runs");
+        }
+    }
+
+    /// An interrupt, or the next time at which anything happens.
+    fn turn(&mut self, keeper: &mut Keeper<'_>) {
+        self.step(keeper);
+        // A busy card is asked thousands of times: nothing else happens meanwhile.
+        for _ in 0..100_000 {
+            if !self.world.borrow().only_asks() || self.flag.is_set() {
+                return;
+            }
+            self.step(keeper);
+        }
+    }
+
+    fn step(&mut self, keeper: &mut Keeper<'_>) {
+        self.room.steps += 1;
+        if self.flag.is_set() && self.world.borrow().now >= keeper.ready_at && !keeper.is_gone() {
+            return;
+        }
+        if self.world.borrow_mut().decide() {
+            self.pass(PHASE_NS);
+            self.shared.on_irq();
+            return;
+        }
+        let deadline = self.shared.with(|engine| engine.next_deadline_ns());
+        let inserts_at = self.world.borrow().inserts_at;
+        let keeper_at = if self.flag.is_set() && !keeper.is_gone() { keeper.ready_at } else { u64::MAX };
+        let now = self.world.borrow().now;
+        let next = deadline.unwrap_or(u64::MAX).min(inserts_at).min(keeper_at);
+        if next == u64::MAX {
+            return;
+        }
+        self.pass(next.saturating_sub(now));
+        if inserts_at <= self.world.borrow().now {
+            self.world.borrow_mut().insert();
+            self.shared.on_irq();
+        } else {
+            self.shared.poll();
+        }
+    }
+
+    fn pass(&self, ns: u64) {
+        let mut world = self.world.borrow_mut();
+        world.now += ns;
+        NOW_NS.set(world.now);
+    }
+
+    pub fn rung(&self, rung: Rung) -> u64 {
+        self.shared.with(|engine| engine.stats().rungs[rung as usize])
+    }
+
+    fn at_last(&self) {
+        let (in_use, quiet) = self.shared.with(|engine| (engine.slots_in_use(), engine.is_idle()));
+        let mut world = self.world.borrow_mut();
+        let mapped = world.mapped();
+        let World { judge, card, .. } = &mut *world;
+        if in_use != 0 || !quiet {
+            judge.violation("at rest a slot is in use");
+        }
+        if mapped != 0 {
+            judge.violation("at rest memory is mapped");
+        }
+        judge.at_rest(card);
+    }
+
+    /// Notes the state as it is seen from outside.
+    fn mark(&mut self) {
+        let rungs = self.shared.with(|engine| engine.stats().rungs);
+        let world = self.world.borrow();
+        let mut hash = 0xcbf2_9ce4_8422_2325u64;
+        let mut add = |value: u64| hash = (hash ^ value).wrapping_mul(0x0100_0000_01b3);
+        for count in rungs {
+            add(count.min(7));
+        }
+        for asked in &world.judge.asked {
+            add(match asked.fate {
+                Fate::Pending => 0,
+                Fate::Orphan => 1,
+                Fate::Withdrawn => 2,
+                Fate::Answered(Ok(())) => 3,
+                Fate::Answered(Err(_)) => 4,
+            });
+        }
+        add(world.running().map_or(255, u64::from));
+        let card = &world.card;
+        add(card.state as u64 | u64::from(card.area) << 4 | (world.timing as u64) << 8);
+        add(u64::from(world.tuned) | u64::from(world.judge.helping) << 1 | u64::from(card.present) << 2);
+        add(u64::from(card.mute) | u64::from(card.stuck) << 1 | u64::from(card.identity) << 2);
+        self.room.states.insert(hash);
+    }
+}
