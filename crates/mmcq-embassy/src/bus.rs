@@ -302,7 +302,11 @@ impl<L: Lock, H: Host, const N: usize, P: Policy> MmcBus for Bus<'_, L, H, N, P>
         Err(MmcError::Signaling)
     }
 
+    /// [`MmcError::Unsupported`] where the host [has no card interrupt](Host::CARD_IRQ).
     async fn wait_for_event(&mut self) -> Result<(), MmcError> {
+        if !H::CARD_IRQ {
+            return Err(MmcError::Unsupported);
+        }
         poll_fn(|context| {
             // Cloned before the lock is taken; what is not kept is dropped after it.
             let waker = context.waker().clone();

@@ -52,6 +52,7 @@ impl<H> Charged<H> {
 unsafe impl<H: Host> Host for Charged<H> {
     const CONTINUES: bool = H::CONTINUES;
     const BESIDE: bool = H::BESIDE;
+    const CARD_IRQ: bool = H::CARD_IRQ;
 
     fn caps(&self) -> &Caps {
         self.inner.caps()

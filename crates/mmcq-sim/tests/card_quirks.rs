@@ -72,7 +72,7 @@ async fn functions(rig: &Rig, card: &IoCard, wakes_by: Option<u32>) -> Result<()
         }
         function.write_u8(0x08, 1, Chain::Last).await?;
         for _ in 0..2 {
-            irq.wait().await;
+            irq.wait().await?;
             assert_eq!(irq.pending().await?, 2);
         }
     }

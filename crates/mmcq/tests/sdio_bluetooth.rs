@@ -194,13 +194,13 @@ fn the_level_stays_until_it_is_acknowledged() {
     world.borrow_mut().asserts = 4;
     assert!(poll_once(pin!(irq.wait())).is_none(), "nobody may interrupt yet");
     run(stack, irq.enable(2)).unwrap();
-    run(stack, irq.wait());
+    run(stack, irq.wait()).unwrap();
     // The waiter is gone; the next one finds it still there, and nothing is reported a second time.
     assert!(poll_once(pin!(irq.wait())).is_some());
     assert!(!step(stack), "masked");
     assert_eq!(run(stack, irq.pending()), Ok(4));
     irq.ack();
-    run(stack, irq.wait());
+    run(stack, irq.wait()).unwrap();
     world.borrow_mut().asserts = 0;
     irq.ack();
     assert!(poll_once(pin!(irq.wait())).is_none());
@@ -231,7 +231,7 @@ fn no_interrupt_is_lost_in_any_interleaving() {
             // Serves one interrupt, or is dropped somewhere on the way.
             let patience = if turns < 40 { u.int_in_range(0..=8)? } else { 100 };
             let mut serve: Pin<Box<dyn Future<Output = ()> + '_>> = Box::pin(async {
-                irq.wait().await;
+                irq.wait().await.unwrap();
                 let pending = irq.pending().await.unwrap();
                 for function in 2..=3u8 {
                     if pending & world.borrow().asserts & 1 << function != 0 {

@@ -124,6 +124,8 @@ impl<'m, 'b> BusHost<'m, 'b> {
 // segment and the mailbox's own buffer, no further than either reaches.
 
 unsafe impl Host for BusHost<'_, '_> {
+    const CARD_IRQ: bool = true;
+
     fn caps(&self) -> &Caps {
         &self.caps
     }

@@ -140,6 +140,8 @@ impl Priced {
 // SAFETY: calls go to the driver inside, in their order and with the segments as they are.
 
 unsafe impl Host for Priced {
+    const CARD_IRQ: bool = true;
+
     fn caps(&self) -> &Caps {
         &self.caps
     }

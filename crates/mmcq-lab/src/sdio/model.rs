@@ -141,6 +141,8 @@ impl Driver {
 // SAFETY: calls go to one driver, in their order and with the segments as they are.
 
 unsafe impl Host for Driver {
+    const CARD_IRQ: bool = true;
+
     fn caps(&self) -> &Caps {
         driver!(self, d => d.caps())
     }

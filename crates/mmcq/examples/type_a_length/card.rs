@@ -69,6 +69,8 @@ impl Card {
 // SAFETY: the memory is written in `start`, inside its segment, and never after.
 
 unsafe impl Host for Card {
+    const CARD_IRQ: bool = true;
+
     fn caps(&self) -> &Caps {
         &self.caps
     }

@@ -36,7 +36,7 @@ mod visit;
 
 pub use awaited::Span;
 pub use buffer::{Claim, DmaBuf};
-pub use config::{Abilities, Config, FlushBy, Stats, Target, Work};
+pub use config::{Abilities, CARD_IRQ_STEP_NS, Config, FlushBy, Stats, Target, Work};
 pub use erase::{Erase, Erasing, Irreversible};
 pub use recover::{Help, Rung, RungEvent};
 pub use request::{BLOCK_BYTES, Completion, Error, Kind, Output, Request, SlotId};
@@ -121,6 +121,8 @@ pub struct Engine<H: Host, const N: usize, P: Policy = Fifo> {
     /// A function asks for attention, and nobody has taken note yet; who wants to.
     card_irq: bool,
     card_irq_waker: Option<Waker>,
+    /// When the card is to be asked whether a function wants attention; [`Host::CARD_IRQ`] has no need of it.
+    look_ns: u64,
     /// Phases of I/O functions in a row while memory waited; until when the bus is kept for the next.
     io_run: u8,
     chain_until_ns: u64,
@@ -221,6 +223,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             fresh: 0,
             card_irq: false,
             card_irq_waker: None,
+            look_ns: u64::MAX,
             io_run: 0,
             chain_until_ns: 0,
             retune: false,
@@ -304,7 +307,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             self.slots.push_back(index);
         }
         if let Err(error) = self.prepare(index)
-            && error != Error::Dma(crate::host::DmaError::Exhausted)
+            && !matches!(error, Error::Dma(crate::host::DmaError::Exhausted))
         {
             self.slots.unlink(index);
             let slot = self.slots.at_mut(index);
@@ -396,6 +399,11 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             self.stop_again(now_ns);
         }
         self.finish();
+        if !H::CARD_IRQ && now_ns >= self.look_ns {
+            // Whether a function asks, the one that is woken must find out.
+            self.look_ns = u64::MAX;
+            self.card_irq = true;
+        }
         self.work(false)
     }
 
@@ -405,7 +413,9 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             return Some(0);
         }
         let beside_ns = if H::BESIDE { self.beside.wake_ns } else { u64::MAX };
-        Some(self.wake_ns.min(self.deadline_ns).min(beside_ns)).filter(|&at| at != u64::MAX)
+        let look_ns = if H::CARD_IRQ { u64::MAX } else { self.look_ns };
+        let next_ns = self.wake_ns.min(self.deadline_ns).min(beside_ns).min(look_ns);
+        Some(next_ns).filter(|&at| at != u64::MAX)
     }
 
     #[inline]
@@ -515,6 +525,12 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         self.slots.swap_waker(index, None)
     }
 
+    /// The same in few instructions.
+    #[inline(always)]
+    pub(crate) fn take_waker_of_ended(&mut self, index: u8) -> Option<Waker> {
+        self.slots.at_mut(index).waker.take()
+    }
+
     /// The waker of a request that was cancelled, or taken without a report. There may be more.
     #[must_use = "to be dropped outside of any lock"]
     pub fn take_stale_waker(&mut self) -> Option<Waker> {
@@ -577,6 +593,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     /// # Safety
     /// None of [`Host`]'s methods that take `&mut self` is called, and the driver is not replaced: both can end a phase behind the
     /// engine's back, which would then give memory back that the controller still uses.
+    #[allow(unsafe_code, reason = "docs/safety.md says why")]
     pub unsafe fn host_mut(&mut self) -> &mut H {
         &mut self.host
     }

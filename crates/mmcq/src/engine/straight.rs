@@ -110,7 +110,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             || self.chain_until_ns != 0
             || !self.memory.area.is_user();
         let wrong = self.stopped || self.barred || self.incident.open || self.helping.calls();
-        io || self.card_irq || wrong
+        io || self.card_irq || !H::CARD_IRQ && self.look_ns != u64::MAX || wrong
     }
 
     /// One more may come where a slot is free, be it that some are kept for urgent requests.

@@ -76,10 +76,23 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         self.host.card_irq(true);
     }
 
+    /// For a host [without a card interrupt](Host::CARD_IRQ): what may have been there has been looked at, and the next look is due then.
+    /// As an interrupt would, it calls the [waker](Self::set_card_irq_waker).
+    pub(crate) fn look_for_card_irq(&mut self, at_ns: u64) {
+        (self.card_irq, self.look_ns) = (false, at_ns);
+        self.close_straight();
+    }
+
+    /// The shortest and the longest time between two looks, in nanoseconds.
+    pub(crate) fn card_irq_looks_ns(&self) -> (u64, u64) {
+        let (shortest, longest) = self.config.card_irq_looks_ns;
+        (shortest.max(1), longest.max(shortest).max(1))
+    }
+
     /// Nobody wants to hear of card interrupts any more.
     pub fn mask_card_irq(&mut self) {
         self.host.card_irq(false);
-        self.card_irq = false;
+        (self.card_irq, self.look_ns) = (false, u64::MAX);
     }
 
     /// The controller asked for a new tuning since this was last called [SDHC 2.2.18].

@@ -20,6 +20,8 @@
 //! }
 //! ```
 
+#![allow(unsafe_code, reason = "docs/safety.md says why")]
+
 use super::{Auto, BusOp, Caps, Cause, Direction, DmaError, Done, Events, Fault, Host, Phase};
 use super::{Segment, Stage, StartError, Step};
 use crate::spec::command::Resp;
@@ -343,6 +345,8 @@ fn addresses(segment: &Segment) -> Range<usize> {
 // back or made worse comes later than the driver's own, or makes the engine reset the lines. The byte that is
 // changed lies in a segment that the driver inside has let go of.
 unsafe impl<H: Host, const M: usize> Host for Faulty<H, M> {
+    const CARD_IRQ: bool = H::CARD_IRQ;
+
     const CONTINUES: bool = H::CONTINUES;
 
     fn caps(&self) -> &Caps {

@@ -374,12 +374,17 @@ impl Caps {
 ///
 /// A driver over another ([`faulty::Faulty`], say) keeps the promise where it hands the calls on in
 /// their order and changes no segment.
+#[allow(unsafe_code, reason = "docs/safety.md says why")]
 pub unsafe trait Host {
     /// [`Caps::continue_data`] may be set. Where it is false, the engine's part that keeps transfers open is not even linked.
     const CONTINUES: bool = false;
 
     /// [`Caps::beside`] may be set. Where it is false, the engine's part that sends commands beside data is not even linked.
     const BESIDE: bool = false;
+
+    /// The controller tells of the card interrupt ([`card_irq`](Self::card_irq)). Where it is false, the engine has the card
+    /// [asked](crate::sdio::CardInterrupt::wait) from time to time instead.
+    const CARD_IRQ: bool = false;
 
     /// Its capabilities; constant once the driver exists.
     fn caps(&self) -> &Caps;
@@ -483,7 +488,7 @@ pub unsafe trait Host {
         false
     }
 
-    /// Unmasks or masks the card interrupt (SDIO).
+    /// Unmasks or masks the card interrupt (SDIO). A driver that has it says so by [`CARD_IRQ`](Self::CARD_IRQ).
     fn card_irq(&mut self, on: bool) {
         let _ = on;
     }

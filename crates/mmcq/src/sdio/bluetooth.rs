@@ -90,7 +90,7 @@ impl<'a, L: Lock, H: Host, const N: usize, P: Policy> TypeA<'a, L, H, N, P> {
         if self.owes.load(Relaxed) {
             self.answer(true).await?;
         }
-        irq.wait().await;
+        irq.wait().await?;
         let ours = irq.pending().await? & 1 << f.number() != 0;
         if !ours || f.read_u8(INTERRUPT, Chain::More).await? & 1 == 0 {
             irq.ack();

@@ -3,12 +3,16 @@
 //! While a function asks for attention the line is low; the controller reports that once and is masked until
 //! [`CardInterrupt::ack`]. What has been reported stays in the engine until then. So a waiter may be dropped
 //! at any point, even after it was woken: the next one finds it still there.
+//!
+//! Many controllers do not report it ([`Host::CARD_IRQ`]). There the card is asked, by CCCR INTx, at times that follow what it had to say
+//! ([`Config::card_irq_looks_ns`](crate::engine::Config::card_irq_looks_ns)).
 
 use super::cccr::reg;
 use super::direct::{Chain, direct};
 use super::{Error, FUNCTIONS_MAX};
 use crate::card::IoCard;
 use crate::card::quirk::Quirks;
+use crate::engine::CARD_IRQ_STEP_NS;
 use crate::host::Host;
 use crate::sched::{Fifo, Policy};
 use crate::spec::command::sdio as cmd;
@@ -32,7 +36,7 @@ const MASTER: u8 = 1;
 ///     function: &Function<'_, L, H, N>,
 /// ) -> Result<(), Error> {
 ///     loop {
-///         irq.wait().await;
+///         irq.wait().await?;
 ///         if irq.pending().await? & 1 << function.number() != 0 {
 ///             serve(function).await?;
 ///         }
@@ -47,6 +51,8 @@ pub struct CardInterrupt<'a, L: Lock, H: Host, const N: usize, P: Policy = Fifo>
     enabled: u8,
     /// A look at INTx must be [followed](Quirks::IO_NO_POLLING) by one at nothing.
     looks_away: bool,
+    /// Until the next look, where the host has no card interrupt; 0: there has been none.
+    period_ns: u64,
 }
 
 impl<'a, L: Lock, H: Host, const N: usize, P: Policy> CardInterrupt<'a, L, H, N, P> {
@@ -56,7 +62,7 @@ impl<'a, L: Lock, H: Host, const N: usize, P: Policy> CardInterrupt<'a, L, H, N,
     }
 
     pub(crate) fn with_quirks(shared: &'a Shared<L, H, N, P>, quirks: Quirks) -> Self {
-        CardInterrupt { shared, enabled: 0, looks_away: quirks.has(Quirks::IO_NO_POLLING) }
+        CardInterrupt { shared, enabled: 0, looks_away: quirks.has(Quirks::IO_NO_POLLING), period_ns: 0 }
     }
 
     /// Functions that may interrupt, one bit each.
@@ -84,16 +90,55 @@ impl<'a, L: Lock, H: Host, const N: usize, P: Policy> CardInterrupt<'a, L, H, N,
         let before = core::mem::replace(&mut self.enabled, enabled);
         match (before, enabled) {
             (_, 0) => self.shared.with(|engine| engine.mask_card_irq()),
-            (0, _) => self.shared.with(|engine| engine.unmask_card_irq()),
+            (0, _) => self.listen(),
             // It is listened to already, or masked because something waits to be acknowledged.
             _ => {}
         }
         Ok(())
     }
 
-    /// Waits until the card asks for attention. At once if it has, and nobody has acknowledged.
-    pub fn wait(&mut self) -> Wait<'_, 'a, L, H, N, P> {
-        Wait { irq: self }
+    /// Waits until the card asks for attention. At once if it has, and nothing has acknowledged it.
+    ///
+    /// # Errors
+    /// Only where the host has no card interrupt: the card could not be asked.
+    pub async fn wait(&mut self) -> Result<(), Error> {
+        loop {
+            Reported { shared: self.shared }.await;
+            if H::CARD_IRQ {
+                return Ok(());
+            }
+            // Dropped in here, the report is still there: the next one looks at once.
+            let asks = self.look().await? & self.enabled != 0;
+            let (shortest_ns, longest_ns) = self.shared.card_irq_looks_ns();
+            if asks {
+                self.period_ns = (self.period_ns / 2).max(shortest_ns);
+                return Ok(());
+            }
+            self.period_ns = self.period_ns.saturating_add(CARD_IRQ_STEP_NS).min(longest_ns);
+            self.shared.look_for_card_irq(self.period_ns);
+        }
+    }
+
+    /// Listens for the first time, or again.
+    fn listen(&mut self) {
+        if H::CARD_IRQ {
+            self.shared.with(|engine| engine.unmask_card_irq());
+            return;
+        }
+        if self.period_ns == 0 {
+            (_, self.period_ns) = self.shared.card_irq_looks_ns();
+        }
+        self.shared.look_for_card_irq(self.period_ns);
+    }
+
+    /// CCCR INTx.
+    async fn look(&self) -> Result<u8, Error> {
+        let command = cmd::io_read(0, reg::INT_PENDING);
+        let pending = direct(self.shared, 0, reg::INT_PENDING, command, Chain::More).await?;
+        if self.looks_away {
+            direct(self.shared, 0, reg::NOTHING, cmd::io_read(0, reg::NOTHING), Chain::More).await?;
+        }
+        Ok(pending)
     }
 
     /// Which functions ask, one bit each: CCCR INTx, without those that may not. Where only one may, it is
@@ -102,23 +147,15 @@ impl<'a, L: Lock, H: Host, const N: usize, P: Policy> CardInterrupt<'a, L, H, N,
         if self.enabled.is_power_of_two() {
             return Ok(self.enabled);
         }
-        let command = cmd::io_read(0, reg::INT_PENDING);
-        let pending = direct(self.shared, 0, reg::INT_PENDING, command, Chain::More).await?;
-        if self.looks_away {
-            direct(self.shared, 0, reg::NOTHING, cmd::io_read(0, reg::NOTHING), Chain::More).await?;
-        }
-        Ok(pending & self.enabled)
+        Ok(self.look().await? & self.enabled)
     }
 
     /// The causes have been cleared in the functions: listens again. A cause that came meanwhile, or is still
     /// there, is reported anew.
     pub fn ack(&mut self) {
-        let listens = self.enabled != 0;
-        self.shared.with(|engine| {
-            if engine.take_card_irq() && listens {
-                engine.unmask_card_irq();
-            }
-        });
+        if self.shared.with(|engine| engine.take_card_irq()) && self.enabled != 0 {
+            self.listen();
+        }
     }
 }
 
@@ -129,20 +166,19 @@ fn bit(function: u8) -> Result<u8, Error> {
     }
 }
 
-/// Resolves when the card asks for attention; see [`CardInterrupt::wait`].
-#[must_use = "nothing happens unless it is awaited"]
-pub struct Wait<'i, 'a, L: Lock, H: Host, const N: usize, P: Policy = Fifo> {
-    irq: &'i mut CardInterrupt<'a, L, H, N, P>,
+/// Resolves when a card interrupt was reported, or a look is due.
+struct Reported<'a, L: Lock, H: Host, const N: usize, P: Policy> {
+    shared: &'a Shared<L, H, N, P>,
 }
 
-impl<L: Lock, H: Host, const N: usize, P: Policy> Future for Wait<'_, '_, L, H, N, P> {
+impl<L: Lock, H: Host, const N: usize, P: Policy> Future for Reported<'_, L, H, N, P> {
     type Output = ();
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         // Registered, then looked: the engine hands a waker back if it has something to report. That it has,
         // stays.
         let waker = Some(context.waker().clone());
-        let (reported, _before) = self.irq.shared.with(|engine| {
+        let (reported, _before) = self.shared.with(|engine| {
             let before = engine.set_card_irq_waker(waker);
             (engine.take_card_irq_waker(), before)
         });
@@ -150,9 +186,9 @@ impl<L: Lock, H: Host, const N: usize, P: Policy> Future for Wait<'_, '_, L, H, 
     }
 }
 
-impl<L: Lock, H: Host, const N: usize, P: Policy> Drop for Wait<'_, '_, L, H, N, P> {
+impl<L: Lock, H: Host, const N: usize, P: Policy> Drop for Reported<'_, L, H, N, P> {
     fn drop(&mut self) {
         // Dropped outside of the lock.
-        let _waker = self.irq.shared.with(|engine| engine.set_card_irq_waker(None));
+        let _waker = self.shared.with(|engine| engine.set_card_irq_waker(None));
     }
 }

@@ -21,7 +21,7 @@ pub(crate) use direct::judge;
 pub use direct::{Chain, Direct};
 pub use error::{Error, Refusal};
 pub use function::{At, Function};
-pub use interrupt::{CardInterrupt, Wait};
+pub use interrupt::CardInterrupt;
 pub use split::Split;
 
 /// Functions besides function 0, at most.

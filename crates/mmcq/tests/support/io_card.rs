@@ -422,14 +422,17 @@ impl World {
     }
 }
 
-pub struct IoHost {
+/// `HEARS`: it has a card interrupt.
+pub struct IoHost<const HEARS: bool = true> {
     pub world: Rc<RefCell<World>>,
     caps: Caps,
 }
 
 // SAFETY: memory is touched in `ack` alone, inside the segments of the phase that it ends.
 
-unsafe impl Host for IoHost {
+unsafe impl<const HEARS: bool> Host for IoHost<HEARS> {
+    const CARD_IRQ: bool = HEARS;
+
     fn caps(&self) -> &Caps {
         &self.caps
     }
@@ -476,7 +479,7 @@ unsafe impl Host for IoHost {
                 None => lost(Cause::Timeout, Stage::Command),
             });
         }
-        if world.listening && world.level() {
+        if HEARS && world.listening && world.level() {
             world.listening = false;
             events.card_irq = true;
         }
@@ -518,7 +521,7 @@ unsafe impl Host for IoHost {
     }
 }
 
-impl IoHost {
+impl<const HEARS: bool> IoHost<HEARS> {
     pub fn new(world: &Rc<RefCell<World>>) -> Self {
         IoHost { world: world.clone(), caps: world.borrow().caps }
     }
@@ -526,6 +529,6 @@ impl IoHost {
     /// When the phase in progress ends; whether the card interrupt wants to be heard.
     pub fn due(&self) -> (Option<u64>, bool) {
         let mut world = self.world.borrow_mut();
-        (world.running.map(|(_, end_ns)| end_ns), world.listening && world.level())
+        (world.running.map(|(_, end_ns)| end_ns), HEARS && world.listening && world.level())
     }
 }

@@ -190,7 +190,7 @@ fn loom_a_card_interrupt_finds_its_waiter() {
         let mut interrupt =
             crate::sdio::CardInterrupt::with_quirks(&*rig.stack, crate::card::quirk::Quirks::NONE);
         for _ in 0..2 {
-            block_on(interrupt.wait());
+            block_on(interrupt.wait()).unwrap();
             rig.stack.with(|engine| {
                 assert!(engine.take_card_irq(), "reported, and then not there");
                 // SAFETY: a setting of the test.
@@ -221,7 +221,7 @@ fn loom_a_dropped_waiter_loses_no_card_interrupt() {
         let mut interrupt =
             crate::sdio::CardInterrupt::with_quirks(&*rig.stack, crate::card::quirk::Quirks::NONE);
         let _ = pin!(interrupt.wait()).poll(&mut Context::from_waker(Waker::noop()));
-        block_on(interrupt.wait());
+        block_on(interrupt.wait()).unwrap();
         card.join().unwrap();
         rig.end();
     });

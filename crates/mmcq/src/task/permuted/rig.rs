@@ -178,6 +178,8 @@ unsafe impl Send for LoomHost {}
 // SAFETY: memory is touched in `ack` alone, inside the segments of the phase that it ends.
 
 unsafe impl Host for LoomHost {
+    const CARD_IRQ: bool = true;
+
     fn caps(&self) -> &Caps {
         &self.caps
     }
