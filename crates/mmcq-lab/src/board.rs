@@ -469,6 +469,17 @@ mod tests {
         }
     }
 
+    /// The driver once divided the 200 MHz of the capabilities, whatever the board's clock was.
+    #[test]
+    fn the_driver_divides_the_base_clock_that_the_board_has() {
+        for hz in [200_000_000, 104_000_000, 99_500_000] {
+            let change = format!("controller.base_clock_hz={hz}");
+            let platform = Platform::load_with("hsq-sprd", &[change]).unwrap();
+            let board = Board::<64>::new(&platform, None, None, Price::Nothing).unwrap();
+            assert_eq!(board.stack.with(|engine| engine.caps().clock_hz.1), hz);
+        }
+    }
+
     #[test]
     fn an_unknown_card_is_named() {
         let platform = Platform::load("hsq-sprd").unwrap();

@@ -173,8 +173,11 @@ fn sdhci_setup(platform: &Platform, config: &SdhciConfig, engine: bool) -> sdhci
     if config.signal18_fixed {
         quirks = quirks.with(Quirks::FIXED_18);
     }
+    // What the register cannot say, the board's description does.
+    let untold = config.base_clock_hz != 0 && config.shown_capabilities() & 0xff00 == 0;
     sdhci::Config {
         quirks,
+        base_clock_hz: untold.then_some(config.base_clock_hz),
         fixed: config.fixed,
         hs400_mode: config.hs400_mode,
         hs400es_mode: config.hs400es_mode,

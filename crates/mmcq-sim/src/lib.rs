@@ -8,6 +8,7 @@ pub mod checker;
 pub mod cpu;
 pub mod faults;
 pub mod memory;
+pub mod plant;
 pub mod port;
 pub mod probe;
 pub mod rtsx;

@@ -88,11 +88,13 @@ pub enum Bug {
     PieceErrorLost,
     /// A request beside a transfer still has the members of the one before.
     MembersKept,
+    /// A write that is given up in the queue goes to its end, and is written all the same.
+    AbandonedLate,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Bug; 40] = [
+    pub const ALL: [Bug; 41] = [
         Bug::OverlapReorder,
         Bug::ChoiceUnchecked,
         Bug::MergeGap,
@@ -133,6 +135,7 @@ impl Bug {
         Bug::ReadBlamesWrite,
         Bug::PieceErrorLost,
         Bug::MembersKept,
+        Bug::AbandonedLate,
     ];
 }
 

@@ -324,26 +324,26 @@ fn replay(case: &Case) -> Result<ExitCode, Error> {
 
 /// So many planted bugs are found; fewer is a step back.
 #[cfg(feature = "plant")]
-const FOUND_MIN: usize = mmcq::plant::Bug::ALL.len();
+const FOUND_MIN: usize = mmcq::plant::Bug::ALL.len() + mmcq_sim::plant::Lie::ALL.len();
 
 #[cfg(feature = "plant")]
 fn plants(card: Option<usize>, jobs: usize) -> Result<ExitCode, Error> {
-    use mmcq::plant::Bug;
-    use mmcq_lab::torture::plants::{look_for_all, without};
+    use mmcq_lab::torture::plants::{Planted, look_for_all, without};
     let began = Instant::now();
     if let Some((campaign, violation)) = without(card, jobs) {
         let what = "a promise is broken without any planted bug";
         return Err(Error::Run(format!("--plants: {what} ({}: {violation})", campaign.name())));
     }
-    let shown = Progress::new("planted bugs", Bug::ALL.len() as u64, Unit::Count);
+    let all = Planted::all();
+    let shown = Progress::new("planted bugs", all.len() as u64, Unit::Count);
     let results = look_for_all(card, jobs, &|| shown.inc(1));
     shown.end();
     print(&format!(
         "{:<20} {:<13} {:>8} {:>8} {:>8}  broke\n",
         "bug", "found by", "requests", "median", "seconds"
     ))?;
-    for (bug, result) in Bug::ALL.iter().zip(&results) {
-        let bug = format!("{bug:?}");
+    for (planted, result) in all.iter().zip(&results) {
+        let bug = planted.name();
         print(&match result {
             Some(found) => format!(
                 "{bug:<20} {:<13} {:>8} {:>8} {:>8.2}  {}\n",
@@ -357,7 +357,7 @@ fn plants(card: Option<usize>, jobs: usize) -> Result<ExitCode, Error> {
         })?;
     }
     let (found, seconds) = (results.iter().flatten().count(), began.elapsed().as_secs_f64());
-    print(&format!("{found} of {} found, {FOUND_MIN} must be; {seconds:.1} s\n", Bug::ALL.len()))?;
+    print(&format!("{found} of {} found, {FOUND_MIN} must be; {seconds:.1} s\n", all.len()))?;
     Ok(if found < FOUND_MIN { ExitCode::from(1) } else { ExitCode::SUCCESS })
 }
 

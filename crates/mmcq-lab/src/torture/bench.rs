@@ -34,6 +34,8 @@ pub struct Bench {
     pub(super) mask: Arc<AtomicU64>,
     /// One for each client, and the keeper's.
     pub(super) wakers: Vec<Waker>,
+    /// Others of the same clients: who polls again may have another waker than before.
+    pub(super) others: Vec<Waker>,
     pub(super) checker: Checker,
     /// Names of slots whose requests are over: nothing may ever come of them again.
     pub(super) stale: Vec<SlotId>,
@@ -65,6 +67,7 @@ impl Bench {
         let mask = Arc::new(AtomicU64::new(0));
         let flag = |client: usize| Waker::from(Arc::new(Flag { mask: mask.clone(), bit: 1 << client }));
         let wakers = (0..=SLOTS).map(flag).collect();
+        let others = (0..SLOTS).map(flag).collect();
         let profile = |name: &&str| board::card_profile(name).expect("the campaign's cards are good");
         // Dropped requests keep their memory for a while.
         let mut memory: Vec<_> = (0..2 * SLOTS).map(|_| piece((LONGEST * BLOCK_BYTES) as usize)).collect();
@@ -78,6 +81,7 @@ impl Bench {
             scratch: piece(SCRATCH_BYTES as usize),
             mask,
             wakers,
+            others,
             stale: Vec::new(),
             checker: Checker::new(Promise {
                 content: Content::new(0, 0, Fill::Pattern(0)),

@@ -173,7 +173,7 @@ impl Run<'_> {
         trace: &mut Trace<'_>,
     ) -> Result<bool, Violation> {
         let Some(waiting) = &mut clients[client] else { return Ok(false) };
-        let Some(completion) = waiting.poll(&machine.stack, &self.bench.wakers[client]) else {
+        let Some(completion) = waiting.poll(&machine.stack, &self.bench.others[client]) else {
             return Ok(false);
         };
         if let Some(client) = clients[client].take() {

@@ -1,4 +1,4 @@
-//! Who checks the checker: bugs planted in the core, and how soon the campaigns find each.
+//! Who checks the checker: bugs planted in the core, lies of the cards, and how soon the campaigns find each.
 
 use super::case::Case;
 use super::exhaustive::exhaustive;
@@ -8,6 +8,7 @@ use super::swarm::Swarm;
 use super::{aimed, presence};
 use mmcq::plant::{self, Bug};
 use mmcq_sim::checker::Violation;
+use mmcq_sim::plant::{self as lies, Lie};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -18,6 +19,43 @@ const REQUESTS: (u64, u64) = (400_000, 100_000);
 const BEGINNINGS: [u64; 3] = [1, 1_000_001, 2_000_001];
 /// Operations of the longest program.
 const LENGTH: u32 = 2;
+
+/// What is planted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Planted {
+    /// In the core.
+    Bug(Bug),
+    /// In the cards.
+    Lie(Lie),
+}
+
+impl Planted {
+    /// All of both.
+    #[must_use]
+    pub fn all() -> Vec<Planted> {
+        Bug::ALL.into_iter().map(Planted::Bug).chain(Lie::ALL.into_iter().map(Planted::Lie)).collect()
+    }
+
+    /// As it is called in a table.
+    #[must_use]
+    pub fn name(self) -> String {
+        match self {
+            Planted::Bug(bug) => format!("{bug:?}"),
+            Planted::Lie(lie) => format!("{lie:?}"),
+        }
+    }
+
+    /// Plants it for this thread in place of what was there; `None`: nothing.
+    fn plant(planted: Option<Planted>) {
+        let (bug, lie) = match planted {
+            Some(Planted::Bug(bug)) => (Some(bug), None),
+            Some(Planted::Lie(lie)) => (None, Some(lie)),
+            None => (None, None),
+        };
+        plant::choose(bug);
+        lies::choose(lie);
+    }
+}
 
 /// What looks for bugs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,7 +108,8 @@ impl Campaign {
 
     /// Who finds this bug soonest, as measured; the others are tried after it.
     #[must_use]
-    pub fn likely(bug: Bug) -> Campaign {
+    pub fn likely(planted: Planted) -> Campaign {
+        let Planted::Bug(bug) = planted else { return Campaign::Random };
         match bug {
             Bug::AckEverything => Campaign::Aimed(0),
             Bug::ReadBlamesWrite | Bug::DoubtIsDone => Campaign::Aimed(1),
@@ -111,17 +150,17 @@ impl Found {
 /// Plants nothing: who breaks a promise all the same?
 #[must_use]
 pub fn without(card: Option<usize>, jobs: usize) -> Option<(Campaign, Violation)> {
-    plant::choose(None);
+    Planted::plant(None);
     Campaign::ALL.into_iter().find_map(|campaign| {
         let score = campaign.run(BEGINNINGS[0], REQUESTS.1, card, jobs);
         score.failures.into_iter().next().map(|(_, violation)| (campaign, violation))
     })
 }
 
-/// Plants one bug in this thread and looks for it, where it is likely to be found first.
-fn look_for(bug: Bug, card: Option<usize>) -> Option<Found> {
-    plant::choose(Some(bug));
-    let (began, likely) = (Instant::now(), Campaign::likely(bug));
+/// Plants one in this thread and looks for it, where it is likely to be found first.
+fn look_for(planted: Planted, card: Option<usize>) -> Option<Found> {
+    Planted::plant(Some(planted));
+    let (began, likely) = (Instant::now(), Campaign::likely(planted));
     let others = Campaign::ALL.into_iter().filter(|campaign| *campaign != likely);
     let found = std::iter::once(likely).chain(others).find_map(|campaign| {
         let look = |seed| campaign.run(seed, REQUESTS.0, card, 1);
@@ -134,22 +173,24 @@ fn look_for(bug: Bug, card: Option<usize>) -> Option<Found> {
         }
         Some(Found { campaign, violation, took, requests, case })
     });
-    plant::choose(None);
+    Planted::plant(None);
     found
 }
 
-/// Plants all bugs, one after the other in each of the threads; what came of each, in the order of [`Bug::ALL`]. `progress` hears of each that is done.
+/// Plants all, one after the other in each of the threads; what came of each, in the order of [`Planted::all`]. `progress` hears of each that is done.
 pub fn look_for_all(card: Option<usize>, jobs: usize, progress: &(dyn Fn() + Sync)) -> Vec<Option<Found>> {
     stop_at_first();
-    let next = AtomicUsize::new(0);
-    let results = Mutex::new(vec![None; Bug::ALL.len()]);
+    let (next, all) = (AtomicUsize::new(0), Planted::all());
+    let results = Mutex::new(vec![None; all.len()]);
     std::thread::scope(|scope| {
         for _ in 0..jobs.max(1) {
             scope.spawn(|| {
-                while let Some(&bug) = Bug::ALL.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let found = look_for(bug, card);
+                loop {
+                    let at = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(&planted) = all.get(at) else { break };
+                    let found = look_for(planted, card);
                     let mut results = results.lock().unwrap_or_else(|poison| poison.into_inner());
-                    results[bug as usize - 1] = found;
+                    results[at] = found;
                     progress();
                 }
             });

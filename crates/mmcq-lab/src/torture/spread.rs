@@ -19,12 +19,15 @@ pub fn spread(jobs: usize, work: &(dyn Fn(u64, &mut Bench, &mut Score) -> bool +
     let (next, stop) = (AtomicU64::new(0), AtomicBool::new(false));
     let total = Mutex::new(Score::default());
     #[cfg(feature = "plant")]
-    let planted = mmcq::plant::chosen();
+    let (planted, told) = (mmcq::plant::chosen(), mmcq_sim::plant::chosen());
     std::thread::scope(|scope| {
         for _ in 0..jobs.max(1) {
             scope.spawn(|| {
                 #[cfg(feature = "plant")]
-                mmcq::plant::choose(planted);
+                {
+                    mmcq::plant::choose(planted);
+                    mmcq_sim::plant::choose(told);
+                }
                 let mut bench = Bench::new();
                 let mut score = Score::default();
                 while !stop.load(Ordering::Relaxed) {

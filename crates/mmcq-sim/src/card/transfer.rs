@@ -4,6 +4,7 @@ use super::flash::{Flash, Reading, UNIT_BYTES};
 use super::medium::Medium;
 use super::{BusState, link, status};
 use crate::faults::{Point, Strike};
+use crate::plant::{self, Lie};
 
 /// A read command at work.
 #[derive(Clone, Copy, Debug)]
@@ -70,6 +71,9 @@ impl Read {
             return Sent::Nothing(status::BLOCK_LEN_ERROR);
         };
         let strike = flash.faults.strike(Point::Medium);
+        if plant::is(Lie::ReadsFail) && (self.at / len) % 16 == 5 && flash.faults.strikes() > 0 {
+            return Sent::Nothing(status::CARD_ECC_FAILED);
+        }
         let from = match strike {
             Some(Strike::Fail) => return Sent::Nothing(status::CARD_ECC_FAILED),
             Some(Strike::Lost) => return Sent::Nothing(0),
@@ -255,6 +259,14 @@ impl Write {
             Some(Strike::Fail) => {
                 // Seen only while programming: the block was taken well.
                 self.late_errors |= status::ERROR;
+                if plant::any() {
+                    medium.lie_about_failure(at, data);
+                }
+                return Ok(());
+            }
+            None if plant::any() && medium.fails_again(at, data) => {
+                self.late_errors |= status::ERROR;
+                medium.lie_about_failure(at, data);
                 return Ok(());
             }
             Some(Strike::Lost) => return Ok(()),

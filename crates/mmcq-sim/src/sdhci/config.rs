@@ -22,7 +22,7 @@ pub struct SdhciConfig {
     pub spec: u8,
     /// Vendor version number of register FFh.
     pub vendor: u8,
-    /// Capabilities, 40h.
+    /// Capabilities, 40h; the base clock in them (bits 15:8) follows [`base_clock_hz`](Self::base_clock_hz).
     pub capabilities: u32,
     /// Capabilities, 44h.
     pub capabilities1: u32,
@@ -30,7 +30,7 @@ pub struct SdhciConfig {
     pub max_current: u32,
     /// Preset values, 60h to 6Eh: initialisation, default, high speed, SDR12, SDR25, SDR50, SDR104, DDR50.
     pub presets: [u16; 8],
-    /// Base clock in hertz; 0 takes the one of the capabilities.
+    /// Base clock in hertz; 0 takes the one of the capabilities, which else show this one.
     pub base_clock_hz: u32,
     /// Timeout clock in hertz; 0 takes the one of the capabilities.
     pub timeout_clock_hz: u32,
@@ -174,6 +174,19 @@ impl SdhciConfig {
         Ok(())
     }
 
+    /// What 40h reads as: its base clock is the one that there is. One that bits 15:8 cannot say (no whole number of megahertz, or more than 255) reads as 0, "get
+    /// it another way" [SDHC 2.2.25], as one that `capabilities` hold back.
+    pub fn shown_capabilities(&self) -> u32 {
+        const FIELD: u32 = 0xff << 8;
+        if self.base_clock_hz == 0 || self.capabilities & FIELD == 0 {
+            return self.capabilities;
+        }
+        let mhz =
+            if self.base_clock_hz.is_multiple_of(1_000_000) { self.base_clock_hz / 1_000_000 } else { 0 };
+        let shown = if mhz <= 0xff { mhz } else { 0 };
+        self.capabilities & !FIELD | shown << 8
+    }
+
     /// Base clock in hertz.
     pub(super) fn base_hz(&self) -> u32 {
         if self.base_clock_hz != 0 { self.base_clock_hz } else { (self.capabilities >> 8 & 0xff) * 1_000_000 }
@@ -228,6 +241,19 @@ mod tests {
             let error = bad.check().unwrap_err();
             assert!(error.contains(key), "{error}");
         }
+    }
+
+    #[test]
+    fn the_base_clock_is_the_one_that_the_capabilities_show() {
+        let shown = |base_clock_hz, capabilities| {
+            SdhciConfig { base_clock_hz, capabilities, ..SdhciConfig::GENERIC_4_20 }.shown_capabilities()
+        };
+        let of = |mhz: u32| SdhciConfig::GENERIC_4_20.capabilities & !0xff00 | mhz << 8;
+        for (hz, mhz) in [(0, 200), (104_000_000, 104), (255_000_000, 255), (256_000_000, 0), (99_500_000, 0)]
+        {
+            assert_eq!(shown(hz, of(200)), of(mhz), "{hz}");
+        }
+        assert_eq!(shown(104_000_000, of(0)), of(0), "held back");
     }
 
     #[test]

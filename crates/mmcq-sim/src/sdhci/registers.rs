@@ -143,7 +143,7 @@ impl Sdhci {
             0x38 => r.signal,
             0x3c => u32::from(r.auto_errors) | u32::from(r.host2) << 16,
             0x40 | 0x44 if self.config.mistakes.capabilities_hidden => 0,
-            0x40 => self.config.capabilities,
+            0x40 => self.config.shown_capabilities(),
             0x44 => self.config.capabilities1,
             0x48 => self.config.max_current,
             0x54 => r.adma_error.into(),

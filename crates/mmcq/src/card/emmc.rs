@@ -76,7 +76,7 @@ pub(super) async fn bring_up<L: Lock, H: Host, const N: usize, P: Policy>(
     session.rca = RCA;
     match session.status_of(cmd::set_relative_addr(RCA)).await {
         // A locked device says so in each answer; it is opened when it is selected.
-        Err(Failed) if P::RECOVERS && session.error == Error::Locked => {}
+        Err(Failed) if P::RECOVERS && matches!(session.error, Error::Locked) => {}
         addressed => _ = addressed?,
     }
     let csd_words = session.command(command::send_csd(RCA)).await?.words;

@@ -171,7 +171,7 @@ pub(super) async fn open<L: Lock, H: Host, const N: usize, P: Policy>(
     session: &mut Session<'_, L, H, N, P>,
     unlock: Option<&'static LockOp<'static>>,
 ) -> Result<(), Failed> {
-    let Some(op) = unlock.filter(|_| session.error == Error::Locked) else { return Err(Failed) };
+    let Some(op) = unlock.filter(|_| matches!(session.error, Error::Locked)) else { return Err(Failed) };
     let mut opening = pin!(told(session, op));
     // By hand: of what a future waits for, a compiler leaves out nothing, and lean firmware must not carry this.
     poll_fn(|context| match P::RECOVERS {

@@ -23,6 +23,14 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
                 }
                 self.give_up(id.index)
             }
+            State::Queued if plant::is(Bug::AbandonedLate) && matches!(slot.kind, Kind::Write { .. }) => {
+                self.slots.unlink(id.index);
+                self.slots.push_back(id.index);
+                let slot = self.slots.at_mut(id.index);
+                slot.orphan = true;
+                slot.waker = None;
+                None
+            }
             // A write of which a part has gone out, or that is made again because nobody knows its fate, is not half undone.
             State::Queued if slot.moved_blocks == 0 && !(P::RECOVERS && slot.redone) => {
                 if let Some(waiting) = self.told(id.index) {

@@ -390,13 +390,13 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             return false;
         }
         let ours = self.stage == Stage::Main && self.control == NONE;
-        if !ours || self.phase.auto != Auto::Continue || error == Error::Removed {
+        if !ours || self.phase.auto != Auto::Continue || matches!(error, Error::Removed) {
             return false;
         }
         self.stats.not_continued += 1;
         self.count_close(Close::Fault);
         self.continue_faults += 1;
-        if error == Error::Unsupported || self.continue_faults >= CONTINUE_FAULTS_MAX {
+        if matches!(error, Error::Unsupported) || self.continue_faults >= CONTINUE_FAULTS_MAX {
             self.continue_lost = true;
             self.continue_notice = true;
         }

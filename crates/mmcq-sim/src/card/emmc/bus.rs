@@ -261,6 +261,9 @@ impl Card for EmmcCard {
 
     fn cut(&mut self, now_ns: u64, keep: &mut dyn FnMut(&AtStake) -> Kept) {
         self.flash.cut(&mut self.stores, now_ns, keep);
+        if crate::plant::any() {
+            self.stores.user.lie_at_cut();
+        }
         self.bus_changed(&BusState::default(), now_ns);
     }
 

@@ -7,6 +7,7 @@ use super::super::status::{self, State};
 use super::config::{ERASE_GROUP_BYTES, Revision, byte};
 use super::{EmmcCard, EraseRange};
 use crate::faults::{Point, Strike};
+use crate::plant;
 
 /// Arguments of CMD38.
 const ERASE: u32 = 0;
@@ -105,6 +106,9 @@ impl EmmcCard {
         self.flash.journal.forget(self.partition.number(), from, to - from);
         let discarded = if discard { self.config.quirks.discarded } else { Discarded::Zeros };
         let Some(medium) = self.stores.get_mut(self.partition) else { return Ok(()) };
+        if plant::any() {
+            medium.lie_about_erase(from, to - from, discard);
+        }
         match discarded {
             Discarded::Zeros => medium.erase(from, to - from, 0),
             Discarded::Ones => medium.erase(from, to - from, 0xff),

@@ -19,6 +19,7 @@ use super::medium::{Medium, MediumError};
 use super::status::{self, State, Status};
 use super::transfer::{Read, Write};
 use super::trouble::Trouble;
+use crate::plant::{self, Lie};
 use config::{EmmcConfig, byte};
 use interrupt::Background;
 use protect::Protection;
@@ -284,11 +285,30 @@ impl EmmcCard {
             busy_ns = until_ns.max(self.busy_until_ns).saturating_add(self.extra_busy_ns);
             self.written = true;
             self.status.raise(errors);
+            if plant::any() && self.partition == Partition::User {
+                self.lie_about_partitions();
+            }
         }
         self.transfer = Transfer::None;
         self.state = State::Prg;
         self.busy_until_ns = busy_ns;
         busy_ns
+    }
+
+    /// A write to the user area changes another partition.
+    #[cold]
+    fn lie_about_partitions(&mut self) {
+        for (lie, partition) in
+            [(Lie::ChangesBoot, Partition::Boot(0)), (Lie::ChangesGeneral, Partition::Gp(0))]
+        {
+            if let Some(medium) = self.stores.get_mut(partition).filter(|_| plant::is(lie)) {
+                // A lie is told to nobody.
+                let _ = medium.write(0, &[0; 512]);
+            }
+        }
+        if let Some(rpmb) = self.rpmb.as_mut().filter(|_| plant::is(Lie::ChangesRpmb)) {
+            rpmb.lie();
+        }
     }
 
     fn take_register(&mut self, data: &[u8], now_ns: u64) {

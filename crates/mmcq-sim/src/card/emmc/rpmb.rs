@@ -199,6 +199,13 @@ impl Rpmb {
         0
     }
 
+    /// The first block changes by itself.
+    #[cold]
+    pub(super) fn lie(&mut self) {
+        self.data[0] ^= 1;
+        self.written.insert(0);
+    }
+
     /// Tells of the sectors that were written; all of them once there is a key.
     pub(super) fn touched(&self, each: &mut dyn FnMut(Range<u64>)) {
         match self.key {

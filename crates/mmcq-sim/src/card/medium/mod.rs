@@ -1,6 +1,7 @@
 //! Where a card keeps its bytes: memory that grows as it is written, or an image file.
 
 mod image;
+mod lies;
 mod sparse;
 
 use std::collections::BTreeSet;
@@ -9,7 +10,10 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use image::Image;
+use lies::Lies;
 use sparse::Sparse;
+
+use crate::plant;
 
 /// Bytes in a sector: the unit of capacity.
 pub const SECTOR_BYTES: u64 = 512;
@@ -69,6 +73,8 @@ pub struct Medium {
     path: Option<PathBuf>,
     /// Sectors that cannot be read until they are written.
     spoiled: BTreeSet<u64>,
+    /// For lies on purpose.
+    lies: Lies,
 }
 
 #[derive(Debug)]
@@ -84,7 +90,14 @@ impl Medium {
             return Err(MediumError::Size { bytes });
         }
         let backing = Backing::Sparse(Sparse::new(bytes, fill));
-        Ok(Self { backing, bytes, read_only: false, path: None, spoiled: BTreeSet::new() })
+        Ok(Self {
+            backing,
+            bytes,
+            read_only: false,
+            path: None,
+            spoiled: BTreeSet::new(),
+            lies: Lies::default(),
+        })
     }
 
     /// An image file; its length is the size. Nothing is written at opening.
@@ -103,7 +116,7 @@ impl Medium {
             return Err(MediumError::Ragged { path: name, bytes });
         }
         let (backing, path) = (Backing::Image(Box::new(image)), Some(path.to_owned()));
-        Ok(Self { backing, bytes, read_only, path, spoiled: BTreeSet::new() })
+        Ok(Self { backing, bytes, read_only, path, spoiled: BTreeSet::new(), lies: Lies::default() })
     }
 
     /// Size.
@@ -163,6 +176,9 @@ impl Medium {
         if let Backing::Image(image) = &mut self.backing {
             image.forget();
         }
+        if plant::any() {
+            self.lie_at_command();
+        }
     }
 
     /// A command ended: all its bytes are in the file.
@@ -177,14 +193,18 @@ impl Medium {
     #[inline]
     pub fn read(&mut self, at: u64, buffer: &mut [u8]) -> io::Result<()> {
         self.check(at, buffer.len() as u64)?;
-        self.check_readable(at, buffer.len() as u64)?;
-        match &mut self.backing {
-            Backing::Sparse(sparse) => {
-                sparse.read(at, buffer);
-                Ok(())
-            }
-            Backing::Image(image) => image.read(at, buffer, self.bytes),
+        if let Err(error) = self.check_readable(at, buffer.len() as u64) {
+            let told = plant::any() && self.lie_about_torn(at, buffer);
+            return if told { Ok(()) } else { Err(error) };
         }
+        match &mut self.backing {
+            Backing::Sparse(sparse) => sparse.read(at, buffer),
+            Backing::Image(image) => image.read(at, buffer, self.bytes)?,
+        }
+        if plant::any() {
+            self.lie_about_read(at, buffer);
+        }
+        Ok(())
     }
 
     /// Writes bytes.
@@ -194,12 +214,13 @@ impl Medium {
         self.check_writable()?;
         self.heal(at, data.len() as u64);
         match &mut self.backing {
-            Backing::Sparse(sparse) => {
-                sparse.write(at, data);
-                Ok(())
-            }
-            Backing::Image(image) => image.write(at, data),
+            Backing::Sparse(sparse) => sparse.write(at, data),
+            Backing::Image(image) => image.write(at, data)?,
         }
+        if plant::any() {
+            self.lie_about_write(at, data);
+        }
+        Ok(())
     }
 
     /// Sets a range to what erased memory reads as.

@@ -265,6 +265,9 @@ impl Card for SdCard {
 
     fn cut(&mut self, now_ns: u64, keep: &mut dyn FnMut(&AtStake) -> Kept) {
         self.flash.cut(&mut self.medium, now_ns, keep);
+        if crate::plant::any() {
+            self.medium.lie_at_cut();
+        }
         self.bus_changed(&BusState::default(), now_ns);
     }
 
