@@ -192,6 +192,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         if result.is_err() {
             self.put_off(help, now_ns);
         } else if !chore {
+            self.incident.untuned = false;
             self.tuned(now_ns);
         }
         match result {
@@ -236,6 +237,10 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             Help::Exception | Help::Background | Help::Rest | Help::Dismissed => {}
             // A mode that is not tuned is no worse for that; a bus that is well need not be slower.
             Help::Retune | Help::Slower if matches!(error, Error::Unsupported) => {}
+            // The card has not been heard since: it may not even be initialised any more.
+            Help::Retune if self.incident.unheard && self.incident.spend(Rung::Reinit) => {
+                self.ask(Help::Reinit, now_ns)
+            }
             Help::Retune if self.incident.spend(Rung::Slower) => self.ask(Help::Slower, now_ns),
             Help::Retune | Help::Slower | Help::Reinit if self.incident.spend(Rung::PowerCycle) => {
                 self.ask(Help::PowerCycle, now_ns);
@@ -469,7 +474,7 @@ impl Incident {
     }
 
     fn card_is_new(&mut self) {
-        (self.open, self.retuned_ns) = (false, 0);
+        (self.open, self.retuned_ns, self.untuned) = (false, 0, false);
         (self.reads_failed, self.writes_failed) = (0, 0);
     }
 }
