@@ -10,6 +10,7 @@ mod rig;
 
 mod current;
 mod heard;
+mod lines;
 mod locked;
 mod sdr50;
 mod sduc;

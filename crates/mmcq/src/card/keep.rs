@@ -5,7 +5,9 @@
 
 use super::identify::{self, Families};
 use super::session::{Failed, Session};
-use super::{Card, Exception, Family, Options, SCRATCH_BYTES, attempts, emmc, rest, sd, speed, upkeep};
+use super::{
+    Card, Exception, Family, Options, SCRATCH_BYTES, attempts, emmc, emmc_bus, rest, sd, speed, upkeep,
+};
 use crate::engine::{DmaBuf, Error, Help, Target};
 use crate::host::{Host, Timing, Width};
 use crate::plant::{self, Bug};
@@ -282,7 +284,7 @@ async fn retune<L: Lock, H: Host, const N: usize, P: Policy>(
 ) -> Result<(), Failed> {
     match card.family {
         Family::Sd(_) => sd::retune(session, card.timing).await,
-        Family::Emmc(_) => emmc::retune(session, options, card).await,
+        Family::Emmc(_) => emmc_bus::retune(session, options, card).await,
     }
 }
 
