@@ -74,20 +74,31 @@ impl<L: Lock, H: Host, const N: usize, P: Policy> Shared<L, H, N, P> {
         Shared { lock, timer, engine: Locked::new(Engine::with_policy(host, config, policy)) }
     }
 
-    /// A moment alone with the engine's verbs. `f` must be short.
+    /// A moment alone with the engine's verbs. `f` must be short. If it has moved the engine's next deadline, the alarm is set anew.
     ///
     /// `f` always runs. Called from inside another call of this stack (from `f` itself, the timer's functions, the lock, memory, registers,
     /// the policy) it gets an [`Entry`] that does nothing and says so, and the alarm is set for a poll at once; the outer call sets it anew if it moves the engine.
     pub fn with<R>(&self, f: impl FnOnce(&mut Entry<'_, H, N, P>) -> R) -> R {
         let (result, stale) = self.enter(|engine| {
             let mut entry = Entry::new(engine);
+            let due_ns = entry.next_deadline_ns();
             let result = f(&mut entry);
-            (result, entry.has_stale_waker())
+            (result, self.used(&entry, due_ns))
         });
         if stale {
             self.drop_stale();
         }
         result
+    }
+
+    /// After a program's own use of the engine: what it has begun has its alarm. Is there a waker to be dropped outside of the lock?
+    #[inline(never)]
+    fn used(&self, entry: &Entry<'_, H, N, P>, due_before_ns: Option<u64>) -> bool {
+        let due_ns = entry.next_deadline_ns();
+        if due_ns != due_before_ns {
+            (self.timer.set_alarm)(due_ns);
+        }
+        entry.has_stale_waker()
     }
 
     /// The only way to the engine; `None` for a call from inside another.

@@ -16,7 +16,7 @@
 
 use super::super::extras::Event;
 use super::super::phases::Stage;
-use super::super::slot::{NONE, State, bits};
+use super::super::slot::{NONE, Rules, State, bits};
 use super::super::{Engine, Error, Kind};
 use super::{Class, Help, Rung, by_status};
 use crate::host::{Direction, Host};
@@ -258,17 +258,20 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         matches!(self.slots.at(self.control).kind, Kind::Flush) && self.take_cache_lost()
     }
 
-    fn close_incident(&mut self) {
+    pub(in super::super) fn close_incident(&mut self) {
         self.incident.open = false;
         self.piece_blocks = u32::MAX;
     }
 
-    /// A transfer has gone well while an incident was open. That ends it, unless it was another's, or a piece.
+    /// A transfer has gone well while an incident was open. That ends it, unless it was another's, or a piece, or what failed may have been
+    /// the flush that is still to come.
     #[cold]
     pub(in super::super) fn went_well(&mut self) {
         let (owner, generation) = (self.incident.owner, self.incident.generation);
         let slot = self.slots.at(owner);
-        let waits = owner != NONE && slot.generation == generation && slot.state == State::Queued;
+        let goes_on = slot.state == State::Queued
+            || slot.state == State::Settling && slot.rules.has(Rules::FLUSH_AFTER);
+        let waits = owner != NONE && slot.generation == generation && goes_on;
         if !waits {
             self.close_incident();
             if self.gathered.direction == Direction::Read {
