@@ -186,13 +186,14 @@ fn a_failed_flush_fails_the_durable_write() {
     let world = World::new(BLOCKS);
     let mut e = engine(&world, |t| t.flush = CACHE);
     let id = e.submit(write(0, 8, 1).durable(), 0).unwrap();
-    // Each time: one alone is made again.
-    (world.borrow_mut().strike, world.borrow_mut().strikes) = (Some((6, 0, Cause::Timeout)), u32::MAX);
+    world.borrow_mut().strike = Some((6, 0, Cause::Timeout));
+    world.borrow_mut().strikes = u32::MAX;
     run(&mut e, 0);
     world.borrow_mut().strike = None;
     let done = e.take(id).unwrap();
     assert!(matches!(done.result, Err(Error::Host(_))), "{:?}", done.result);
     assert_eq!(done.done_bytes, 0);
+    world.borrow_mut().strike = None;
     assert_eq!(world.borrow().mapped(), 0);
     // The next plain write is plain.
     let before = world.borrow().log.len();
@@ -237,6 +238,24 @@ fn an_error_in_the_answer_to_a_flush_is_told() {
     }
 }
 
+/// ... and is not forgotten if the status after it is lost, and the flush made again.
+#[test]
+fn an_error_in_the_answer_to_a_flush_outlasts_a_second_try() {
+    let world = World::new(BLOCKS);
+    let mut e = engine(&world, |t| t.flush = CACHE);
+    let id = e.submit(write(0, 8, 1).durable(), 0).unwrap();
+    let mut now = 0;
+    while indices(&world).last() != Some(&6) {
+        now += 1_000;
+        let _ = (e.on_irq(now), e.poll(now));
+    }
+    world.borrow_mut().next_status = R1::ERROR;
+    world.borrow_mut().strike = Some((13, 0, Cause::Timeout));
+    run(&mut e, now);
+    assert_eq!(indices(&world).iter().filter(|&&index| index == 6).count(), 2);
+    assert!(matches!(ended(&mut e, id), Err(Error::Program(status)) if status & R1::ERROR != 0));
+}
+
 /// A write of which pieces are in a cache that is lost begins again, also when nobody but the program has said so: a suspend, say.
 #[test]
 fn a_write_in_pieces_is_answered_although_the_card_was_taken_away_and_given_back() {
@@ -258,6 +277,24 @@ fn a_write_in_pieces_is_answered_although_the_card_was_taken_away_and_given_back
     assert_eq!(ended(&mut e, id), Ok(24 * 512));
     assert_eq!(world.borrow().medium[..24 * 512], [1; 24 * 512]);
     assert_eq!(e.slots_in_use(), 0);
+}
+
+/// A later write of the same block is complete by then: its data must not be written over by the older ones.
+#[test]
+fn a_flush_of_a_durable_write_is_tried_again_without_its_data() {
+    // The status after the flush, and the flush itself, are not answered.
+    for strike in [(13, 1), (6, 0)] {
+        let world = World::new(BLOCKS);
+        let mut e = engine(&world, |t| t.flush = CACHE);
+        let durable = e.submit(write(0, 1, 1).durable(), 0).unwrap();
+        let later = e.submit(write(0, 1, 2), 0).unwrap();
+        world.borrow_mut().strike = Some((strike.0, strike.1, Cause::Timeout));
+        run(&mut e, 0);
+        assert_eq!(ended(&mut e, later), Ok(512));
+        assert_eq!(ended(&mut e, durable), Ok(512));
+        assert_eq!(world.borrow().medium[0], 2, "{:?}", commands(&world));
+        assert_eq!(world.borrow().transfers().len(), 2);
+    }
 }
 
 #[test]

@@ -146,7 +146,11 @@ async fn of_families<F: Families<Found = Card>, L: Lock, H: Host, const N: usize
             }
             Help::Retune => {
                 goes_on(shared);
-                let result = retune(&mut session, slower, &card).await;
+                let mut result = retune(&mut session, slower, &card).await;
+                if result.is_err() && !matches!(session.error, Error::Unsupported | Error::Protocol(_)) {
+                    // One lost answer says nothing of card or bus.
+                    result = retune(&mut session, slower, &card).await;
+                }
                 // The card is as it was, with what was learned of it or switched on meanwhile.
                 let target = shared.with(|engine| engine.target().copied()).unwrap_or(card.target);
                 helper.helped(result.map(|()| target).map_err(|Failed| session.error));

@@ -243,8 +243,9 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             Event::Return => self.return_to_user(now_ns),
             Event::BreaksOff => {
                 self.unmap_data();
-                // A durable write whose flush failed moves all of its data again.
-                self.slots.at_mut(self.control).result = Ok(Output::default());
+                // A durable write whose flush failed has moved nothing for good.
+                let slot = self.slots.at_mut(self.control);
+                slot.result = slot.result.and(Ok(Output::default()));
             }
         }
     }

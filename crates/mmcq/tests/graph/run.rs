@@ -11,7 +11,7 @@ use mmcq::card::{self, Card, Options};
 use mmcq::engine::{
     Abilities, Claim, Config, DmaBuf, Erase, Erasing, FlushBy, Kind, Request, Rung, SlotId, Visit,
 };
-use mmcq::host::Timing;
+use mmcq::host::{BusOp, Timing};
 use mmcq::sched::Fifo;
 use mmcq::task::{Entry, Shared};
 use std::cell::RefCell;
@@ -120,8 +120,7 @@ pub struct Run<'a> {
 pub fn run(start: &Start, room: &mut Room, plan: &[(u32, u8)], traced: bool) -> Outcome {
     let mut world = World::new(start.workload.board(), start.model.clone());
     world.chooser.begin(plan, start.only);
-    (world.timing, world.tuned, world.clocked) = (start.timing, true, true);
-    world.log = traced.then(Vec::new);
+    world.chooser.closed = true;
     NOW_NS.set(world.now);
     let world = Rc::new(RefCell::new(world));
     let shared: Stack = Shared::new(OneThread, TIMER, Puppet::new(&world), Config::DEFAULT);
@@ -129,6 +128,13 @@ pub fn run(start: &Start, room: &mut Room, plan: &[(u32, u8)], traced: bool) -> 
         engine.set_target(Some(start.card.target));
         equip(engine);
     });
+    told_of_the_bus(&shared, &start.card);
+    {
+        let mut world = world.borrow_mut();
+        (world.timing, world.tuned, world.clocked) = (start.timing, true, true);
+        world.chooser.closed = false;
+        world.log = traced.then(Vec::new);
+    }
     let flag = Flag::of_thread();
     flag.clear();
     let mut run = Run {
@@ -160,6 +166,18 @@ pub fn run(start: &Start, room: &mut Room, plan: &[(u32, u8)], traced: bool) -> 
         violations: std::mem::take(&mut world.judge.violations),
         bad: std::mem::take(&mut world.judge.bad),
         log: world.log.take().unwrap_or_default(),
+    }
+}
+
+/// The engine knows the bus by what it was told, as in a bring-up.
+fn told_of_the_bus(shared: &Stack, card: &Card) {
+    for op in [BusOp::Width(card.width), BusOp::Timing(card.timing), BusOp::Clock(card.clock_hz)] {
+        let request = Request::new(Kind::Bus(op), DmaBuf::EMPTY);
+        let now_ns = NOW_NS.get();
+        let id = shared.with(|engine| engine.submit(request, now_ns).map_err(|(error, _)| error));
+        shared.poll();
+        let done = id.ok().and_then(|id| shared.with(|engine| engine.take(id)));
+        assert!(done.is_some_and(|done| done.result.is_ok()), "{op:?}");
     }
 }
 

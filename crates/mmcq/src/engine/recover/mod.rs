@@ -57,7 +57,7 @@ pub(super) struct Incident {
     counting: bool,
     /// The controller was reset in a tuned mode, and nothing has been tuned since.
     untuned: bool,
-    /// The tuning was asked for while the card did not even tell its state: that it fails says nothing of the timing.
+    /// The tuning was asked for while the card did not even tell its state: without it nothing can go on.
     unheard: bool,
     until_ns: u64,
     /// This pass: failed phases, CMD12 sent.
@@ -102,6 +102,12 @@ impl Incident {
         writes_failed: 0,
         trace: Trace::new(),
     };
+
+    /// No measure has been taken yet, and there is time again.
+    fn renew(&mut self, now_ns: u64, card_ns: u64) {
+        (self.tries, self.spent, self.slowed, self.unheard) = (0, 0, 0, false);
+        self.until_ns = now_ns.saturating_add(INCIDENT_NS).saturating_add(card_ns);
+    }
 
     /// Takes a measure that may be taken once. False: it was.
     fn spend(&mut self, rung: Rung) -> bool {
@@ -184,8 +190,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         let incident = &mut self.incident;
         if !incident.open || (incident.owner, incident.generation) != (owner, generation) {
             (incident.open, incident.owner, incident.generation) = (true, owner, generation);
-            (incident.tries, incident.spent, incident.slowed, incident.unheard) = (0, 0, 0, false);
-            incident.until_ns = now_ns.saturating_add(INCIDENT_NS).saturating_add(card_ns);
+            incident.renew(now_ns, card_ns);
         }
         incident.tries = incident.tries.saturating_add(u8::from(!self.again));
         incident.class = Class::of(error);
