@@ -12,6 +12,7 @@ mod current;
 mod heard;
 mod lines;
 mod locked;
+mod power_class;
 mod sdr50;
 mod sduc;
 mod unequipped;

@@ -1,5 +1,6 @@
 //! eMMC devices from CMD1 to `tran` [eMMC 6.4, 6.6.2].
 
+use super::emmc_bus::PowerClasses;
 use super::quirk::{self, Quirks};
 use super::session::{Failed, Session};
 use super::speed::Bounds;
@@ -133,6 +134,7 @@ pub(super) struct Offered {
     high_capacity_erase: bool,
     partition_config: u8,
     pub timings: u16,
+    pub classes: PowerClasses,
     /// [`emmc_bus::fingerprint`] of the register.
     pub fixed: u32,
 }
@@ -168,6 +170,7 @@ impl Offered {
             high_capacity_erase: ext.hc_erase_group_bytes().is_some(),
             partition_config: ext.partition_config(),
             timings,
+            classes: PowerClasses::of(&ext),
             fixed,
         })
     }

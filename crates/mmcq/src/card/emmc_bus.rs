@@ -8,7 +8,7 @@ use crate::engine::Error;
 use crate::host::{BusOp, Caps, Host, Timing, Width};
 use crate::sched::Policy;
 use crate::spec::command::{self, emmc as cmd};
-use crate::spec::ext_csd::index;
+use crate::spec::ext_csd::{ExtCsd, index};
 use crate::spec::timing::emmc as limits;
 use crate::task::Lock;
 
@@ -33,6 +33,48 @@ pub(super) fn max_hz(timing: Timing) -> u32 {
     limits::speed(timing).map_or(limits::IDENTIFY_MAX_HZ, |speed| speed.max_hz)
 }
 
+/// What the device may have to draw in each timing: PWR_CL_ff_vvv, four lines in bits 3:0, eight in 7:4 [eMMC 6.6.3].
+///
+/// Bring-up takes a device at a VCC of 2.7 to 3.6 V only, so these are the bytes for 3.6 V; HS200 and HS400 have their VCCQ at 1.8 V.
+#[derive(Clone, Copy)]
+pub(super) struct PowerClasses {
+    legacy: u8,
+    high_speed: u8,
+    ddr52: u8,
+    hs200: u8,
+    hs400: u8,
+}
+
+impl PowerClasses {
+    pub fn of(ext: &ExtCsd<'_>) -> Self {
+        PowerClasses {
+            legacy: ext.pwr_cl_26_360(),
+            high_speed: ext.pwr_cl_52_360(),
+            ddr52: ext.pwr_cl_ddr_52_360(),
+            hs200: ext.pwr_cl_200_195(),
+            hs400: ext.pwr_cl_ddr_200_360(),
+        }
+    }
+
+    /// The highest class in this timing and in those that it is reached by. One line does with class 0.
+    fn on_the_way_to(&self, timing: Timing, width: Width) -> u8 {
+        let class = |byte: u8| match width {
+            Width::W1 => 0,
+            Width::W4 => byte & 0xf,
+            Width::W8 => byte >> 4,
+        };
+        let beyond = match timing {
+            Timing::HighSpeed => [self.high_speed, 0, 0],
+            Timing::Ddr52 => [self.high_speed, self.ddr52, 0],
+            Timing::Hs200 => [self.hs200, 0, 0],
+            Timing::Hs400 => [self.hs200, self.high_speed, self.hs400],
+            Timing::Hs400Es => [self.high_speed, self.hs400, 0],
+            _ => [0; 3],
+        };
+        beyond.into_iter().fold(class(self.legacy), |highest, byte| highest.max(class(byte)))
+    }
+}
+
 /// What stands in [`FIXED`], as one number.
 pub(super) fn fingerprint(ext_csd: &[u8; 512]) -> u32 {
     FIXED
@@ -40,7 +82,7 @@ pub(super) fn fingerprint(ext_csd: &[u8; 512]) -> u32 {
         .fold(0x811c_9dc5, |sum, &at| (sum ^ u32::from(ext_csd[usize::from(at)])).wrapping_mul(0x0100_0193))
 }
 
-/// Finds the best timing, and the width for it, which the bus has then.
+/// Finds the best timing, and the width for it, which the bus has then, with the power class that both need.
 ///
 /// A board may lack lines that controller and device have, or have crossed them. The standard's bus test [eMMC 6.6.4] needs a controller that
 /// sends and receives blocks without CRC; EXT_CSD read again needs none, and each line's CRC is looked at.
@@ -51,18 +93,31 @@ pub(super) async fn widen<L: Lock, H: Host, const N: usize, P: Policy>(
 ) -> Result<(Timing, Width), Failed> {
     // One lost block says nothing of the lines.
     let tries = if P::RECOVERS { 2 } else { 1 };
-    for width in [Width::W8, Width::W4] {
+    let switch_ns = offered.switch_ns;
+    let mut class = 0;
+    for width in [Width::W8, Width::W4, Width::W1] {
+        if width != bounds.width(width) {
+            continue;
+        }
+        let timing = choose(bounds, offered, width);
+        let needed = offered.classes.on_the_way_to(timing, width);
+        // A device that refuses a class that it asks for works in its class of now.
+        if needed != class && switch(session, index::POWER_CLASS, needed, switch_ns).await.is_ok() {
+            class = needed;
+        }
+        if width == Width::W1 {
+            set_width(session, width, 0, switch_ns).await?;
+            return Ok((timing, width));
+        }
         for _ in 0..tries {
-            if width == bounds.width(width)
-                && set_width(session, width, 0, offered.switch_ns).await.is_ok()
+            if set_width(session, width, 0, switch_ns).await.is_ok()
                 && matches!(Offered::read(session).await, Ok(again) if again.fixed == offered.fixed)
             {
-                return Ok((choose(bounds, offered, width), width));
+                return Ok((timing, width));
             }
         }
     }
-    set_width(session, Width::W1, 0, offered.switch_ns).await?;
-    Ok((choose(bounds, offered, Width::W1), Width::W1))
+    session.refuse("the eMMC device has no width")
 }
 
 /// The best timing with so many lines.
