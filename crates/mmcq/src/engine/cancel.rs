@@ -125,6 +125,27 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         Some(buf.unless_lent())
     }
 
+    /// Requests that have this lent memory and are not over.
+    fn lent(&self, memory: Claim) -> impl Iterator<Item = u8> + '_ {
+        (0..N as u8).filter(move |&index| {
+            let slot = self.slots.at(index);
+            let over = matches!(slot.state, State::Free | State::Done | State::Lost);
+            !over && !slot.buf.owned() && slot.buf.claim() == memory
+        })
+    }
+
+    /// Is this memory lent to a request that is not over?
+    pub(crate) fn has_lent(&self, memory: Claim) -> bool {
+        self.lent(memory).next().is_some()
+    }
+
+    /// The request that this memory is lent to, if there is one and no other.
+    pub(crate) fn only_lent(&self, memory: Claim) -> Option<SlotId> {
+        let mut lent = self.lent(memory);
+        let only = lent.next().filter(|_| lent.next().is_none())?;
+        self.id_of(only.into())
+    }
+
     /// The buffer of this claim, if its request was cancelled while the controller had it, or abandoned, and has ended.
     /// Each client gets its own.
     pub fn reclaim(&mut self, claim: Claim) -> Option<DmaBuf> {
