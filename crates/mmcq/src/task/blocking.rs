@@ -1,7 +1,7 @@
 //! Calls that wait on the caller's own thread: futures run to their end, single requests, memory that is lent for the call.
 
 use super::{At, Idle, Lock, Op, Shared};
-use crate::engine::{Completion, DmaBuf, Error, Kind, Output, Request, SlotId};
+use crate::engine::{Completion, DmaBuf, Error, Kind, Output, Request};
 use crate::host::Host;
 use crate::sched::Policy;
 use core::future::Future;
@@ -31,7 +31,7 @@ impl<L: Lock, H: Host, const N: usize, P: Policy> Shared<L, H, N, P> {
 
     /// One request, from submit to completion, on this thread.
     pub fn blocking(&self, request: Request, idle: impl FnMut(&Idle)) -> Completion {
-        self.block_on(self.request(request), idle)
+        self.block_on(&mut self.request(request), idle)
     }
 
     /// As [`blocking`](Self::blocking) with memory that is only lent for the call.
@@ -47,9 +47,8 @@ impl<L: Lock, H: Host, const N: usize, P: Policy> Shared<L, H, N, P> {
         let len = u32::try_from(memory.len()).unwrap_or(u32::MAX);
         // SAFETY: the caller lends the memory until we return, and we do not return (nor unwind) before the slot has given it back.
         let buf = unsafe { DmaBuf::lent(memory.cast(), len) };
-        let id = self.submit(Request::new(kind, buf)).map_err(|(error, _)| error)?;
-        let quiesce = Quiesce { shared: self, id };
-        let completion = self.block_on(Op { shared: self, at: At::In(id) }, idle);
+        let mut quiesce = Quiesce { op: self.request(Request::new(kind, buf)) };
+        let completion = self.block_on(&mut quiesce.op, idle);
         core::mem::forget(quiesce);
         completion.result
     }
@@ -57,19 +56,21 @@ impl<L: Lock, H: Host, const N: usize, P: Policy> Shared<L, H, N, P> {
 
 /// Unwinding out of a call with lent memory: stops the controller before the memory goes.
 pub(super) struct Quiesce<'a, L: Lock, H: Host, const N: usize, P: Policy> {
-    pub(super) shared: &'a Shared<L, H, N, P>,
-    pub(super) id: SlotId,
+    pub(super) op: Op<'a, L, H, N, P>,
 }
 
 impl<L: Lock, H: Host, const N: usize, P: Policy> Drop for Quiesce<'_, L, H, N, P> {
     fn drop(&mut self) {
-        self.shared.with(|engine| {
-            engine.cancel(self.id);
-            engine.abort(self.shared.now_ns());
+        let At::In(id) = self.op.at else { return };
+        self.op.at = At::After;
+        let shared = self.op.shared;
+        shared.with(|engine| {
+            engine.cancel(id);
+            engine.abort(shared.now_ns());
         });
         // Every step of an abort has a deadline, so this ends; returning earlier would free memory that is still being written.
-        while self.shared.with(|engine| engine.id_of(self.id.index()) == Some(self.id)) {
-            self.shared.turn();
+        while shared.with(|engine| engine.id_of(id.index()) == Some(id)) {
+            shared.turn();
         }
     }
 }
