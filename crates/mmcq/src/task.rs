@@ -150,31 +150,30 @@ impl<L: Lock, H: Host, const N: usize, P: Policy> Shared<L, H, N, P> {
 
     /// The interrupt handler calls this. Wakers run after the lock is released: a task woken and polled here may submit at once.
     pub fn on_irq(&self) {
-        self.move_on(Engine::on_irq);
+        if Engine::<H, N, P>::STRAIGHT {
+            self.move_on(|engine, now_ns| engine.on_irq(now_ns));
+        } else {
+            self.move_once(Engine::on_irq);
+        }
     }
 
     /// The alarm calls this, and the thread that completes for hosts that must not do so in the interrupt.
     pub fn poll(&self) {
-        self.move_on(Engine::poll);
-    }
-
-    #[inline(always)]
-    fn move_on(&self, how: fn(&mut Engine<H, N, P>, u64) -> Work) {
         if Engine::<H, N, P>::STRAIGHT {
-            self.move_and_wake(how);
+            self.move_on(|engine, now_ns| engine.poll(now_ns));
         } else {
-            // Less code, as above.
-            self.move_once(how);
+            self.move_once(Engine::poll);
         }
     }
 
+    /// Less code: both by one.
     #[inline(never)]
     fn move_once(&self, how: fn(&mut Engine<H, N, P>, u64) -> Work) {
-        self.move_and_wake(how);
+        self.move_on(how);
     }
 
     #[inline(always)]
-    fn move_and_wake(&self, how: fn(&mut Engine<H, N, P>, u64) -> Work) {
+    fn move_on(&self, how: impl Fn(&mut Engine<H, N, P>, u64) -> Work) {
         let left = self.enter(None, |engine| {
             let work = how(engine, self.now_ns());
             self.leave(engine, work)
