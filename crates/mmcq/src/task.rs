@@ -32,6 +32,7 @@ pub use entry::Entry;
 /// While the closure runs, no other *context* (core, thread, interrupt) runs a closure of the same lock, and what one closure has
 /// written the next one sees. The lock promises nothing about calls from inside the closure: the stack itself turns those away. A lock
 /// that blocks must block them for ever or let them in; letting them in is the better choice.
+#[allow(unsafe_code, reason = "docs/safety.md says why")]
 pub unsafe trait Lock {
     /// Runs `f` alone.
     fn with<R>(&self, f: impl FnOnce() -> R) -> R;
@@ -56,7 +57,8 @@ pub struct Shared<L, H: Host, const N: usize, P: Policy = Fifo> {
     engine: Locked<Engine<H, N, P>>,
 }
 
-// SAFETY: the engine is only reached through `enter`: the lock keeps other contexts out, and the cell nested calls.
+// SAFETY: the engine is only reached through `inside`: the lock keeps other contexts out, and the cell nested calls.
+#[allow(unsafe_code, reason = "docs/safety.md says why")]
 unsafe impl<L: Lock + Sync, H: Host + Send, const N: usize, P: Policy + Send> Sync for Shared<L, H, N, P> {}
 
 impl<L: Lock, H: Host, const N: usize> Shared<L, H, N> {
@@ -75,7 +77,7 @@ impl<L: Lock, H: Host, const N: usize, P: Policy> Shared<L, H, N, P> {
     /// A moment alone with the engine's verbs. `f` must be short.
     ///
     /// `f` always runs. Called from inside another call of this stack (from `f` itself, the timer's functions, the lock, memory, registers,
-    /// the policy) it gets an [`Entry`] that does nothing and says so; the outer call then sets the alarm for a poll at once.
+    /// the policy) it gets an [`Entry`] that does nothing and says so, and the alarm is set for a poll at once; the outer call sets it anew if it moves the engine.
     pub fn with<R>(&self, f: impl FnOnce(&mut Entry<'_, H, N, P>) -> R) -> R {
         let (result, stale) = self.inside(|engine| {
             let mut entry = Entry::new(engine);
@@ -110,25 +112,17 @@ impl<L: Lock, H: Host, const N: usize, P: Policy> Shared<L, H, N, P> {
 
     /// The only way to the engine; `None` for a call from inside another.
     #[inline(always)]
+    #[allow(unsafe_code, reason = "docs/safety.md says why")]
     fn inside<R>(&self, f: impl FnOnce(Option<&mut Engine<H, N, P>>) -> R) -> R {
         self.lock.with(|| {
             // SAFETY: the lock is held, so calls of different contexts do not overlap.
-            unsafe {
-                self.engine.enter(|engine| {
-                    let first = engine.is_some();
-                    let result = f(engine);
-                    if first && self.engine.has_missed() {
-                        self.missed();
-                    }
-                    result
-                })
-            }
+            unsafe { self.engine.enter(f, || self.turned_away()) }
         })
     }
 
-    /// What came from inside this call was turned away: a poll makes up for it.
+    /// The first call from inside another is turned away: a poll makes up for it, unless the other sets the alarm anew, by what the engine needs then.
     #[cold]
-    fn missed(&self) {
+    fn turned_away(&self) {
         (self.timer.set_alarm)(Some(0));
     }
 
@@ -199,7 +193,7 @@ impl<L: Lock, H: Host, const N: usize, P: Policy> Shared<L, H, N, P> {
         (self.timer.set_alarm)(work.next_deadline_ns);
         let mut first = None;
         if work.completed != 0 {
-            first = engine.take_waker(work.completed.trailing_zeros() as usize);
+            first = engine.take_waker_of_ended(work.completed.trailing_zeros() as u8);
             work.completed &= work.completed - 1;
         }
         let more =
@@ -470,8 +464,10 @@ struct TaskState {
 }
 
 // SAFETY: the state is only reached under the lock; the future is `Send`, and `polling` lets one context at a time poll it.
+#[allow(unsafe_code, reason = "docs/safety.md says why")]
 unsafe impl<L: Lock + Sync> Sync for IrqTask<L> {}
 // SAFETY: as above.
+#[allow(unsafe_code, reason = "docs/safety.md says why")]
 unsafe impl<L: Lock + Send> Send for IrqTask<L> {}
 
 impl<L: Lock> IrqTask<L> {
@@ -487,12 +483,14 @@ impl<L: Lock> IrqTask<L> {
     }
 
     /// Nothing that is not of this file runs in `f`, so that no call comes from inside it.
+    #[allow(unsafe_code, reason = "docs/safety.md says why")]
     fn with<R>(&self, f: impl FnOnce(&mut TaskState) -> R) -> Option<R> {
         // SAFETY: the lock is held, so calls of different contexts do not overlap.
-        self.lock.with(|| unsafe { self.state.enter(|state| state.map(f)) })
+        self.lock.with(|| unsafe { self.state.enter(|state| state.map(f), || ()) })
     }
 
     /// Polls the future now. A call from inside the poll (a waker) only asks for another turn. True if turns are left over.
+    #[allow(unsafe_code, reason = "docs/safety.md says why")]
     pub fn poll(&self, waker: &Waker) -> bool {
         for _ in 0..Self::POLLS_MAX {
             let future = self.with(|state| {
@@ -532,6 +530,7 @@ impl<L: Lock> IrqTask<L> {
 
     /// Runs `main` while the future lives in this frame and is polled by whatever calls [`poll`](Self::poll); takes it out before it returns.
     /// `None`, and nothing is run: another scope of this task has not returned (this call may come from its future).
+    #[allow(unsafe_code, reason = "docs/safety.md says why")]
     pub fn scope<R>(
         &self,
         future: impl Future<Output = ()> + Send,

@@ -246,8 +246,22 @@ fn bad_requests_come_back_whole() {
     assert_eq!(e.submit(read(0, 1), 0).unwrap_err().0, Error::Full);
 }
 
-/// Random loads: data as if requests had run in order wherever they overlap, every request ends once, and nobody waits for more transfers than there
-/// were requests before it.
+/// A host of 8 blocks cuts a request of 128 into 16 transfers; the next waits for these and no more.
+#[test]
+fn a_request_waits_for_the_pieces_of_those_before_it() {
+    let world = World::new(BLOCKS);
+    world.borrow_mut().caps.max_blocks = 8;
+    world.borrow_mut().caps.continue_data = false;
+    let mut e = engine::<4>(&world);
+    e.submit(read(0, 128), 0).unwrap();
+    e.submit(read(200, 1), 0).unwrap();
+    run(&mut e, 0);
+    let before = world.borrow().transfers().iter().take_while(|seen| seen.arg != 200).count();
+    assert_eq!(before, 128 / 8);
+}
+
+/// Random loads: data as if requests had run in order wherever they overlap, every request ends once, and each waits for no more transfers than the
+/// requests before it are cut into.
 #[test]
 fn order_and_data_hold_for_random_loads() {
     arbtest::arbtest(|u| {
@@ -259,7 +273,9 @@ fn order_and_data_hold_for_random_loads() {
         world.borrow_mut().caps.busy =
             *u.choose(&[BusyDetect::Interrupt, BusyDetect::Level, BusyDetect::Status, BusyDetect::Response])?;
         world.borrow_mut().busy_polls = u.int_in_range(0..=3)?;
-        let pieces_max = u64::from(16u32.div_ceil(world.borrow().caps.max_bytes / 512));
+        world.borrow_mut().caps.max_blocks = u.int_in_range(1..=20)?;
+        let most = world.borrow().caps.max_blocks.min(world.borrow().caps.max_bytes / 512);
+        let pieces = |blocks: u32| u64::from(blocks.div_ceil(most));
         let mut e = engine::<8>(&world);
         let mut model = vec![0u8; BLOCKS as usize * 512];
         struct Pending {
@@ -268,7 +284,7 @@ fn order_and_data_hold_for_random_loads() {
             blocks: u32,
             expected: Option<Vec<u8>>,
             transfers_before: u64,
-            older: u64,
+            before: u64,
         }
         let mut pending: Vec<Pending> = Vec::new();
         let mut now = 0;
@@ -278,7 +294,7 @@ fn order_and_data_hold_for_random_loads() {
                 let blocks = u.int_in_range(1..=16)?;
                 let lba = u.int_in_range(0..=BLOCKS - u64::from(blocks))? & !3;
                 let writes = u.ratio(1, 2)?;
-                let older = pending.len() as u64;
+                let before: u64 = pending.iter().map(|p| pieces(p.blocks)).sum();
                 let (transfers_before, range) =
                     (e.stats().transfers, lba as usize * 512..(lba as usize + blocks as usize) * 512);
                 let (request, expected) = if writes {
@@ -288,7 +304,7 @@ fn order_and_data_hold_for_random_loads() {
                     (read(lba, blocks), Some(model[range].to_vec()))
                 };
                 let id = e.submit(request, now).unwrap();
-                pending.push(Pending { id, lba, blocks, expected, transfers_before, older });
+                pending.push(Pending { id, lba, blocks, expected, transfers_before, before });
             } else {
                 now += 1_000_000;
                 let _ = e.on_irq(now);
@@ -301,19 +317,22 @@ fn order_and_data_hold_for_random_loads() {
                     assert_eq!(&done.buf[..], &expected[..], "read of {} blocks at {}", p.blocks, p.lba);
                 }
                 let waited = e.stats().transfers - p.transfers_before;
-                // Those of everybody before it, its own, the one whose status shows a write's fate, the one started before that is told.
-                assert!(waited <= (p.older + 1) * pieces_max + 2, "waited {waited}, {} before it", p.older);
+                // The pieces of everybody before it, its own, the one whose status shows a write's fate, the one started before that is told.
+                let bound = p.before + pieces(p.blocks) + 2;
+                assert!(waited <= bound, "waited for {waited}, at most {bound}");
                 false
             });
         }
         run(&mut e, now);
         for p in pending {
             let done = e.take(p.id).unwrap();
+            assert!(done.result.is_ok(), "{:?}", done.result);
             if let Some(expected) = &p.expected {
                 assert_eq!(&done.buf[..], &expected[..]);
             }
         }
-        assert_eq!(world.borrow().medium, model);
+        let wrong = (0..BLOCKS as usize).find(|&at| world.borrow().medium[at * 512] != model[at * 512]);
+        assert_eq!(wrong, None, "log {:?}", world.borrow().log);
         assert_eq!((world.borrow().mapped(), e.slots_in_use()), (0, 0));
         Ok(())
     });

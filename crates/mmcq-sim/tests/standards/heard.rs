@@ -1,6 +1,6 @@
 //! A card with a list of what it was told, and with commands that it does not know.
 
-use mmcq_sim::card::{BusState, Card, ReadBlock, Reply, WriteBlock};
+use mmcq_sim::card::{BusState, Card, ReadBlock, Reply, Violation, WriteBlock};
 use std::cell::RefCell;
 use std::rc::Rc;
 
@@ -63,5 +63,9 @@ impl Card for Heard {
 
     fn switching_voltage(&self, now_ns: u64) -> bool {
         self.card.switching_voltage(now_ns)
+    }
+
+    fn violations(&self) -> &[Violation] {
+        self.card.violations()
     }
 }

@@ -10,7 +10,9 @@ mod rig;
 
 mod current;
 mod heard;
+mod lines;
 mod locked;
+mod power_class;
 mod sdr50;
 mod sduc;
 mod unequipped;

@@ -1,12 +1,13 @@
 //! eMMC devices from CMD1 to `tran` [eMMC 6.4, 6.6.2].
 
+use super::emmc_bus::PowerClasses;
 use super::quirk::{self, Quirks};
 use super::session::{Failed, Session};
 use super::speed::Bounds;
 use super::upkeep::EVENTS_ENABLED;
-use super::{Card, Family, Options, protect};
+use super::{Card, Family, Options, emmc_bus, protect};
 use crate::engine::{Error, FlushBy, Target};
-use crate::host::{BusOp, Caps, Host, Timing, Width};
+use crate::host::{BusOp, Caps, Host, Timing};
 use crate::sched::Policy;
 use crate::spec::command::{self, emmc as cmd};
 use crate::spec::csd::Csd;
@@ -39,20 +40,7 @@ mod field {
     pub const ERASE_GROUP_DEF: u8 = 175;
     pub const EXCEPTION_EVENTS_CTRL: u8 = 56;
     pub const PARTITION_CONFIG: u8 = 179;
-    pub const BUS_WIDTH: u8 = 183;
-    pub const HS_TIMING: u8 = 185;
 }
-
-/// Values of HS_TIMING [eMMC 7.4.65].
-mod hs_timing {
-    pub const HIGH_SPEED: u8 = 1;
-    pub const HS200: u8 = 2;
-    pub const HS400: u8 = 3;
-}
-
-/// Added to BUS_WIDTH: data on both edges; enhanced strobe [eMMC 7.4.67].
-const DDR: u8 = 4;
-const STROBE: u8 = 0x80;
 
 /// What only eMMC devices have; the rest is in EXT_CSD.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,7 +73,7 @@ pub(super) async fn bring_up<L: Lock, H: Host, const N: usize, P: Policy>(
         Err(Failed) if P::RECOVERS => protect::open(session, options.unlock).await?,
         selected => selected?,
     }
-    let mut clock_hz = bounds.clock(max_hz(Timing::Legacy));
+    let mut clock_hz = bounds.clock(emmc_bus::max_hz(Timing::Legacy));
     session.bus(BusOp::Clock(clock_hz)).await?;
     if csd.spec_version < 4 {
         return session.refuse("the card is older than MMC 4: no EXT_CSD");
@@ -99,12 +87,10 @@ pub(super) async fn bring_up<L: Lock, H: Host, const N: usize, P: Policy>(
         switch(session, field::PARTITION_CONFIG, offered.partition_config & !7, switch_ns).await?;
     }
 
-    let (timing, width) = choose(&bounds, &offered);
+    let (timing, width) = emmc_bus::widen(session, &bounds, &offered).await?;
     *tried = Some(timing);
-    if timing == Timing::Legacy {
-        set_width(session, width, 0, switch_ns).await?;
-    } else {
-        clock_hz = go_to(session, &bounds, timing, width, switch_ns).await?;
+    if timing != Timing::Legacy {
+        clock_hz = emmc_bus::go_to(session, &bounds, timing, width, switch_ns).await?;
     }
 
     let cache_on = options.cache && offered.cache_bytes > 0;
@@ -140,22 +126,27 @@ pub(super) async fn bring_up<L: Lock, H: Host, const N: usize, P: Policy>(
 }
 
 /// What EXT_CSD says that bring-up needs.
-struct Offered {
+pub(super) struct Offered {
     revision: u8,
     sectors: u64,
     cache_bytes: u64,
-    switch_ns: u64,
+    pub switch_ns: u64,
     high_capacity_erase: bool,
     partition_config: u8,
-    timings: u16,
+    pub timings: u16,
+    pub classes: PowerClasses,
+    /// [`emmc_bus::fingerprint`] of the register.
+    pub fixed: u32,
 }
 
 impl Offered {
-    async fn read<L: Lock, H: Host, const N: usize, P: Policy>(
+    pub async fn read<L: Lock, H: Host, const N: usize, P: Policy>(
         session: &mut Session<'_, L, H, N, P>,
     ) -> Result<Self, Failed> {
         session.register(cmd::send_ext_csd(), false, 512).await?;
-        let ext = match ExtCsd::parse(session.bytes()?) {
+        let bytes = session.bytes()?;
+        let fixed = emmc_bus::fingerprint(bytes);
+        let ext = match ExtCsd::parse(bytes) {
             Ok(ext) => ext,
             Err(error) => return session.fail(error.into()),
         };
@@ -179,6 +170,8 @@ impl Offered {
             high_capacity_erase: ext.hc_erase_group_bytes().is_some(),
             partition_config: ext.partition_config(),
             timings,
+            classes: PowerClasses::of(&ext),
+            fixed,
         })
     }
 }
@@ -213,138 +206,9 @@ pub(super) async fn switch<L: Lock, H: Host, const N: usize, P: Policy>(
     session.busy_command(cmd::switch(cmd::Access::WriteByte, index, value, 0), timeout_ns).await
 }
 
-fn max_hz(timing: Timing) -> u32 {
-    limits::speed(timing).map_or(limits::IDENTIFY_MAX_HZ, |speed| speed.max_hz)
-}
-
-/// The best timing, and the width for it.
-fn choose(bounds: &Bounds, offered: &Offered) -> (Timing, Width) {
-    let width = bounds.width(Width::W8);
-    let usable = |timing: Timing| {
-        let fits = limits::speed(timing)
-            .is_some_and(|speed| speed.widths.contains(&width) && (speed.at_3v3 || bounds.signal18));
-        let entered = timing != Timing::Hs400 || bounds.allow(Timing::Hs200);
-        fits && entered && offered.timings & Caps::timing_bit(timing) != 0 && bounds.allow(timing)
-    };
-    let best = [Timing::Hs400Es, Timing::Hs400, Timing::Hs200, Timing::Ddr52, Timing::HighSpeed];
-    (best.into_iter().find(|&timing| usable(timing)).unwrap_or(Timing::Legacy), width)
-}
-
-/// BUS_WIDTH on both sides; `extra` adds DDR or strobe.
-async fn set_width<L: Lock, H: Host, const N: usize, P: Policy>(
-    session: &mut Session<'_, L, H, N, P>,
-    width: Width,
-    extra: u8,
-    switch_ns: u64,
-) -> Result<(), Failed> {
-    let value = match width {
-        Width::W1 => 0,
-        Width::W4 => 1,
-        Width::W8 => 2,
-    };
-    switch(session, field::BUS_WIDTH, value | extra, switch_ns).await?;
-    session.bus(BusOp::Width(width)).await?;
-    Ok(())
-}
-
-/// Goes from legacy timing to a faster one [eMMC 6.6.2.3, 6.6.2.4, 6.6.5]. Returns the clock.
-async fn go_to<L: Lock, H: Host, const N: usize, P: Policy>(
-    session: &mut Session<'_, L, H, N, P>,
-    bounds: &Bounds,
-    timing: Timing,
-    width: Width,
-    switch_ns: u64,
-) -> Result<u32, Failed> {
-    let clock = |timing| bounds.clock(max_hz(timing));
-    let fast = matches!(timing, Timing::Hs200 | Timing::Hs400 | Timing::Hs400Es);
-    if fast {
-        session.bus(BusOp::Signal18(true)).await?;
-    }
-    if matches!(timing, Timing::Hs200 | Timing::Hs400) {
-        set_width(session, width, 0, switch_ns).await?;
-        switch_timing(session, hs_timing::HS200, Timing::Hs200, clock(Timing::Hs200), switch_ns).await?;
-        let bytes = if width == Width::W8 { 128 } else { 64 };
-        session.tune(cmd::send_tuning_block(), bytes, limits::TUNING_BLOCKS).await?;
-        session.status_of(command::send_status(session.rca)).await?;
-        if timing == Timing::Hs200 {
-            return Ok(clock(timing));
-        }
-        // Down to high speed before the bus goes to both edges.
-        session.bus(BusOp::Clock(clock(Timing::HighSpeed))).await?;
-    }
-    let high_speed = clock(Timing::HighSpeed);
-    switch_timing(session, hs_timing::HIGH_SPEED, Timing::HighSpeed, high_speed, switch_ns).await?;
-    match timing {
-        Timing::Ddr52 => {
-            set_width(session, width, DDR, switch_ns).await?;
-            session.bus(BusOp::Timing(Timing::Ddr52)).await?;
-            session.status_of(command::send_status(session.rca)).await?;
-            Ok(clock(Timing::Ddr52))
-        }
-        Timing::Hs400 | Timing::Hs400Es => {
-            let strobe = if timing == Timing::Hs400Es { STROBE } else { 0 };
-            set_width(session, width, DDR | strobe, switch_ns).await?;
-            switch_timing(session, hs_timing::HS400, timing, clock(timing), switch_ns).await?;
-            Ok(clock(timing))
-        }
-        _ => {
-            set_width(session, width, 0, switch_ns).await?;
-            Ok(high_speed)
-        }
-    }
-}
-
-/// A new sampling point in the mode of now; from HS400 by way of HS200 [eMMC 6.6.2.3].
-pub(super) async fn retune<L: Lock, H: Host, const N: usize, P: Policy>(
-    session: &mut Session<'_, L, H, N, P>,
-    options: Options,
-    card: &Card,
-) -> Result<(), Failed> {
-    let bounds = Bounds::of(&*session, &options);
-    let (width, switch_ns) = (card.width, limits::SWITCH_NS);
-    match card.timing {
-        Timing::Hs200 => {
-            let bytes = if width == Width::W8 { 128 } else { 64 };
-            session.tune(cmd::send_tuning_block(), bytes, limits::TUNING_BLOCKS).await?;
-            session.status_of(command::send_status(session.rca)).await?;
-        }
-        Timing::Hs400 => {
-            let high_speed = bounds.clock(max_hz(Timing::HighSpeed));
-            session.bus(BusOp::Clock(high_speed)).await?;
-            // The bus keeps both edges until its width is written anew.
-            switch_timing(session, hs_timing::HIGH_SPEED, Timing::Ddr52, high_speed, switch_ns).await?;
-            set_width(session, width, 0, switch_ns).await?;
-            session.bus(BusOp::Timing(Timing::HighSpeed)).await?;
-            go_to(session, &bounds, Timing::Hs400, width, switch_ns).await?;
-        }
-        _ => return session.fail(Error::Unsupported),
-    }
-    Ok(())
-}
-
 /// The cache goes to the medium, while the device still can.
 pub(super) async fn flush<L: Lock, H: Host, const N: usize, P: Policy>(
     session: &mut Session<'_, L, H, N, P>,
 ) -> Result<(), Failed> {
     switch(session, field::FLUSH_CACHE, 1, FLUSH_LAST_NS).await
-}
-
-/// HS_TIMING on the card, then timing and clock on the host, then a status by the new rules.
-async fn switch_timing<L: Lock, H: Host, const N: usize, P: Policy>(
-    session: &mut Session<'_, L, H, N, P>,
-    value: u8,
-    timing: Timing,
-    clock_hz: u32,
-    switch_ns: u64,
-) -> Result<(), Failed> {
-    let command = cmd::switch(cmd::Access::WriteByte, field::HS_TIMING, value, 0);
-    // The card may answer a status by the new timing only, so the host follows before it asks.
-    session.switch_then(command, switch_ns).await?;
-    session.bus(BusOp::Timing(timing)).await?;
-    session.bus(BusOp::Clock(clock_hz)).await?;
-    // Before tuning nothing is heard reliably at this clock; then the status comes after it.
-    if timing != Timing::Hs200 {
-        session.status_of(command::send_status(session.rca)).await?;
-    }
-    Ok(())
 }

@@ -5,7 +5,9 @@
 
 use super::identify::{self, Families};
 use super::session::{Failed, Session};
-use super::{Card, Exception, Family, Options, SCRATCH_BYTES, attempts, emmc, rest, sd, speed, upkeep};
+use super::{
+    Card, Exception, Family, Options, SCRATCH_BYTES, attempts, emmc, emmc_bus, rest, sd, speed, upkeep,
+};
 use crate::engine::{DmaBuf, Error, Help, Target};
 use crate::host::{Host, Timing, Width};
 use crate::plant::{self, Bug};
@@ -144,7 +146,11 @@ async fn of_families<F: Families<Found = Card>, L: Lock, H: Host, const N: usize
             }
             Help::Retune => {
                 goes_on(shared);
-                let result = retune(&mut session, slower, &card).await;
+                let mut result = retune(&mut session, slower, &card).await;
+                if result.is_err() && !matches!(session.error, Error::Unsupported | Error::Protocol(_)) {
+                    // One lost answer says nothing of card or bus.
+                    result = retune(&mut session, slower, &card).await;
+                }
                 // The card is as it was, with what was learned of it or switched on meanwhile.
                 let target = shared.with(|engine| engine.target().copied()).unwrap_or(card.target);
                 helper.helped(result.map(|()| target).map_err(|Failed| session.error));
@@ -278,7 +284,7 @@ async fn retune<L: Lock, H: Host, const N: usize, P: Policy>(
 ) -> Result<(), Failed> {
     match card.family {
         Family::Sd(_) => sd::retune(session, card.timing).await,
-        Family::Emmc(_) => emmc::retune(session, options, card).await,
+        Family::Emmc(_) => emmc_bus::retune(session, options, card).await,
     }
 }
 

@@ -5,6 +5,7 @@
 //! with none. [`keep`] stays with the card afterwards.
 
 mod emmc;
+mod emmc_bus;
 mod equip;
 pub mod extension;
 mod identify;

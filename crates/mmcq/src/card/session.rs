@@ -4,7 +4,7 @@
 //! while `?` carries a mark of no size: that is half of what the code of bring-up would weigh otherwise.
 
 use crate::engine::{BLOCK_BYTES, DmaBuf, Error, Kind, Request};
-use crate::host::{Auto, BusOp, BusyDetect, Caps, Cause, Data, Direction, Host, Phase};
+use crate::host::{Auto, BusOp, BusyDetect, Caps, Cause, Data, Direction, Fault, Host, Phase, Stage};
 use crate::sched::Policy;
 use crate::spec::ParseError;
 use crate::spec::command::{self, Command};
@@ -281,11 +281,16 @@ impl<'a, L: Lock, H: Host, const N: usize, P: Policy> Session<'a, L, H, N, P> {
     }
 
     /// Tunes by this command's block of `bytes` [SD 4.2.4.5], [eMMC 6.6.5]: the controller compares, and
-    /// says when it has found its point.
+    /// says when it has found its point. [`Error::Silent`] if the card answered none of
+    /// them: that says nothing of the bus.
     pub async fn tune(&mut self, command: Command, bytes: u16, blocks_max: u32) -> Result<(), Failed> {
         self.bus(BusOp::TuneStart).await?;
+        let mut heard = !P::RECOVERS;
         for _ in 0..blocks_max {
-            match self.tuning_block(command, bytes).await {
+            let block = self.tuning_block(command, bytes).await;
+            let no_response = |fault: Fault| (fault.cause, fault.stage) == (Cause::Timeout, Stage::Command);
+            heard |= block.is_ok() || !matches!(self.error, Error::Host(fault) if no_response(fault));
+            match block {
                 Ok(_) if self.tuned => return Ok(()),
                 // A block that is lost at a bad sampling point is part of the procedure; a controller that
                 // is gone is not.
@@ -297,6 +302,9 @@ impl<'a, L: Lock, H: Host, const N: usize, P: Policy> Session<'a, L, H, N, P> {
             }
         }
         self.bus(BusOp::TuneAbort).await?;
+        if !heard {
+            return self.fail(Error::Silent);
+        }
         self.refuse("tuning found no sampling point")
     }
 

@@ -1,5 +1,7 @@
 //! Memory that the engine owns while a controller may touch it.
 
+#![allow(unsafe_code, reason = "docs/safety.md says why")]
+
 use crate::host::Segment;
 use core::ops::{Deref, DerefMut};
 use core::ptr::NonNull;

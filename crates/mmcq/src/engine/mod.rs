@@ -526,6 +526,12 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         self.slots.swap_waker(index, None)
     }
 
+    /// The same in few instructions.
+    #[inline(always)]
+    pub(crate) fn take_waker_of_ended(&mut self, index: u8) -> Option<Waker> {
+        self.slots.at_mut(index).waker.take()
+    }
+
     /// The waker of a request that was cancelled, or taken without a report. There may be more.
     #[must_use = "to be dropped outside of any lock"]
     pub fn take_stale_waker(&mut self) -> Option<Waker> {
@@ -588,6 +594,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     /// # Safety
     /// None of [`Host`]'s methods that take `&mut self` is called, and the driver is not replaced: both can end a phase behind the
     /// engine's back, which would then give memory back that the controller still uses.
+    #[allow(unsafe_code, reason = "docs/safety.md says why")]
     pub unsafe fn host_mut(&mut self) -> &mut H {
         &mut self.host
     }

@@ -1,9 +1,12 @@
 //! Which requests make the next transfer.
 //!
 //! The policy picks a pending request ([`sched`](crate::sched); without one it is the oldest). Pending requests of the same direction that continue it on
-//! either side go with it, in one transfer, within the limits of host and configuration. So without a policy a request waits for at most as many
-//! transfers as there were requests before it; and under any policy nothing passes a barrier, an overlapping write, or (if it is a write) an overlapping
-//! read that is older than it.
+//! either side go with it, in one transfer, within the limits of host and configuration. A request of more blocks than that goes in pieces, with
+//! nobody in between.
+//!
+//! So without a policy, and where nothing fails, a request waits for at most the pieces of the requests before it. `b` blocks go in `ceil(b / m)` pieces,
+//! where `m` is the least of [`Caps::max_blocks`](crate::host::Caps::max_blocks), [`Caps::max_bytes`](crate::host::Caps::max_bytes)` / 512` and 65535; of an
+//! erase it waits for one. Under any policy nothing passes a barrier, an overlapping write, or (if it is a write) an overlapping read that is older than it.
 //!
 //! Neighbours are found by a hash of where requests begin and end ([`Slots::near`]). All else that is asked is asked of a neighbour only, by a look through the
 //! spans of the at most 64 that wait.

@@ -278,7 +278,9 @@ impl<const N: usize> Slots<N> {
     /// Takes a slot's waker out, or puts one in. What comes back is the caller's to drop, outside of any lock.
     #[inline]
     pub fn swap_waker(&mut self, index: u8, waker: Option<Waker>) -> Option<Waker> {
-        self.stale &= !(1 << (index as usize % N));
+        if self.stale != 0 {
+            self.stale &= !(1 << (index as usize % N));
+        }
         core::mem::replace(&mut self.at_mut(index).waker, waker)
     }
 

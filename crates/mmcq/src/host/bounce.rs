@@ -8,6 +8,8 @@
 //! [`Bounce::reserve_for`] sets pieces aside for the scratch memory of
 //! [`card::keep`](crate::card::keep), which no other buffer can take.
 
+#![allow(unsafe_code, reason = "docs/safety.md says why")]
+
 use super::dma::at_a_line;
 use super::{Direction, Dma, DmaError};
 use core::cell::Cell;

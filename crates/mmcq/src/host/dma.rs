@@ -1,5 +1,7 @@
 //! How a platform makes memory visible to a controller.
 
+#![allow(unsafe_code, reason = "docs/safety.md says why")]
+
 use super::Direction;
 use core::ptr::NonNull;
 

@@ -20,6 +20,8 @@
 //! }
 //! ```
 
+#![allow(unsafe_code, reason = "docs/safety.md says why")]
+
 use super::{Auto, BusOp, Caps, Cause, Direction, DmaError, Done, Events, Fault, Host, Phase};
 use super::{Segment, Stage, StartError, Step};
 use crate::spec::command::Resp;

@@ -374,6 +374,7 @@ impl Caps {
 ///
 /// A driver over another ([`faulty::Faulty`], say) keeps the promise where it hands the calls on in
 /// their order and changes no segment.
+#[allow(unsafe_code, reason = "docs/safety.md says why")]
 pub unsafe trait Host {
     /// [`Caps::continue_data`] may be set. Where it is false, the engine's part that keeps transfers open is not even linked.
     const CONTINUES: bool = false;

@@ -1,5 +1,7 @@
 //! The CPU's side of a transfer without DMA: a place in a list of segments.
 
+#![allow(unsafe_code, reason = "docs/safety.md says why")]
+
 use super::Segment;
 use core::ptr::NonNull;
 

@@ -1,5 +1,7 @@
 //! How a driver reaches its registers.
 
+#![allow(unsafe_code, reason = "docs/safety.md says why")]
+
 /// Register access of one controller, by byte offset. Little-endian, each access exactly as wide as its name says.
 ///
 /// Real hardware is [`Mmio`]; the laboratory and QEMU's qtest socket are others. Drivers cannot tell.

@@ -1,5 +1,7 @@
 //! Memory that takes part in a transfer, as a driver sees it.
 
+#![allow(unsafe_code, reason = "docs/safety.md says why")]
+
 use core::ptr::NonNull;
 
 /// One contiguous piece of memory that takes part in a transfer.

@@ -4,6 +4,8 @@
 //! only what it has. [`Surrounded`] joins it with a driver and is a driver itself: each change of the bus
 //! ([`BusOp`]) becomes the board's part and the driver's part, in the order that the card needs.
 
+#![allow(unsafe_code, reason = "docs/safety.md says why")]
+
 use super::{
     BusOp, Caps, Cause, Direction, DmaError, Events, Host, Phase, Plain, Segment, StartError, Step, Timing,
 };

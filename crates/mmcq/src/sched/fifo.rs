@@ -2,7 +2,9 @@
 
 use super::{Choice, Policy, Waiting};
 
-/// No scheduler: the oldest request is next. Bound: a request waits for at most as many transfers as there were requests before it.
+/// No scheduler: the oldest request is next. Bound: where nothing fails, a request waits for at most the transfers that the requests before it are cut
+/// into, `ceil(blocks / m)` each. `m` is the least of [`Caps::max_blocks`](crate::host::Caps::max_blocks), [`Caps::max_bytes`](crate::host::Caps::max_bytes)` / 512`
+/// and 65535. Of an erase before it, it waits for one piece.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Fifo;
 

@@ -1,5 +1,7 @@
 //! Calls that wait on the caller's own thread: futures run to their end, single requests, memory that is lent for the call.
 
+#![allow(unsafe_code, reason = "docs/safety.md says why")]
+
 use super::{At, Idle, Lock, Op, Shared};
 use crate::engine::{Completion, DmaBuf, Error, Kind, Output, Request};
 use crate::host::Host;

@@ -1,5 +1,7 @@
 //! The cell behind a [`Lock`](super::Lock), and the wait of who spins for another core. Under loom both are loom's to watch.
 
+#![allow(unsafe_code, reason = "docs/safety.md says why")]
+
 #[cfg(all(test, loom))]
 extern crate std;
 
@@ -59,14 +61,16 @@ impl<T> Locked<T> {
         }
     }
 
-    /// Runs `f` with the value; with `None` where this is called from inside another call.
+    /// Runs `f` with the value; with `None` where this is called from inside another call. The first of these runs `nested` before.
     ///
     /// # Safety
     /// The lock is held until this returns: calls of different contexts do not overlap.
     #[inline(always)]
-    pub unsafe fn enter<R>(&self, f: impl FnOnce(Option<&mut T>) -> R) -> R {
+    pub unsafe fn enter<R>(&self, f: impl FnOnce(Option<&mut T>) -> R, nested: impl FnOnce()) -> R {
         if self.inside.get() != Inside::Nothing {
-            self.inside.set(Inside::Missed);
+            if self.inside.replace(Inside::Missed) == Inside::Call {
+                nested();
+            }
             return f(None);
         }
         self.inside.set(Inside::Call);
@@ -76,14 +80,5 @@ impl<T> Locked<T> {
         // SAFETY: other contexts are kept out by the lock, and calls of this one by `inside`, which stays set
         // until the reference is gone. So this is the only reference.
         f(Some(unsafe { &mut *self.value.get() }))
-    }
-
-    /// Has a call from inside this one been turned away?
-    ///
-    /// # Safety
-    /// The lock is held.
-    #[inline(always)]
-    pub unsafe fn has_missed(&self) -> bool {
-        self.inside.get() == Inside::Missed
     }
 }

@@ -4,6 +4,8 @@
 //! its stack, and gets no `&mut Engine`. And a call that comes from inside another gets no engine at all: its
 //! [`Entry`] answers as its verbs say.
 
+#![allow(unsafe_code, reason = "docs/safety.md says why")]
+
 use crate::advance::Bus;
 use crate::engine::{
     Abilities, Claim, Completion, DmaBuf, Engine, Error, Help, Request, RungEvent, SlotId, Span, Stats,
@@ -16,8 +18,7 @@ use core::task::Waker;
 /// A moment alone with the engine of a [`Shared`](super::Shared).
 ///
 /// Its verbs are the engine's; look there for what they do. In a call from inside another call of the same
-/// stack the entry is *nested*: nothing is done then, and each verb says here what it answers instead. The
-/// outer call sets the alarm for a poll at once when it ends.
+/// stack the entry is *nested*: nothing is done then, and each verb says here what it answers instead.
 #[derive(Debug)]
 pub struct Entry<'a, H: Host, const N: usize, P: Policy>(Option<&'a mut Engine<H, N, P>>);
 

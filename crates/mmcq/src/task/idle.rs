@@ -1,5 +1,7 @@
 //! How a thread sleeps while it waits: what `idle` may assume, when it must return, and how it learns that it must not sleep.
 
+#![allow(unsafe_code, reason = "docs/safety.md says why")]
+
 use super::cell::LAST;
 use core::cell::Cell;
 use core::ptr::null;

@@ -202,7 +202,9 @@ fn alternatives(phase: &Phase, card: &Card, helping: bool, busy: BusyDetect) -> 
     add(Bad::RetuneAsked);
     add(Bad::Returned);
     add(Bad::Replaced);
-    add(Bad::Swapped);
+    if card.identity == 0 {
+        add(Bad::Swapped);
+    }
     add(Bad::Gone);
     if transfer {
         add(Bad::DataMissing);

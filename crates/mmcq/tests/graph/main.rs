@@ -5,7 +5,7 @@
 //! well"; the explorer runs every list up to a length, over a handful of workloads, and the judge looks at
 //! each of them.
 //!
-//! An ordinary test run takes sequences of two, for 25 seconds at most (`GRAPH_SECONDS`).
+//! An ordinary test run takes sequences of two, for 20 seconds at most (`GRAPH_SECONDS`).
 //! `tools/graph.sh` explores all sequences of three: it sets `GRAPH_DEPTH` and `GRAPH_THREADS`.
 //! `GRAPH_WORKLOAD` is a part of a workload's name. `GRAPH_PLAN=12:3,40:0` shows one run step by step.
 
@@ -44,7 +44,7 @@ fn every_sequence_of_bad_answers_ends_well() {
     }
     let depth = number("GRAPH_DEPTH").unwrap_or(2);
     let threads = number("GRAPH_THREADS").unwrap_or(1);
-    let share = Duration::from_secs(number("GRAPH_SECONDS").unwrap_or(25) as u64) / wanted().count() as u32;
+    let share = Duration::from_secs(number("GRAPH_SECONDS").unwrap_or(20) as u64) / wanted().count() as u32;
     let mut broken = 0;
     for workload in wanted() {
         let start = Start::new(workload);

@@ -19,7 +19,27 @@ fn wherever(workload: &str, bad: &'static [Bad]) {
 #[test]
 fn one_lost_answer_while_a_card_is_initialised_again_costs_no_speed() {
     wherever("reads and writes", &[BrownOut, CommandLost]);
-    wherever("flush with a cache", &[BrownOut, BusFails]);
+    wherever("tuned", &[BrownOut, CommandLost]);
+    wherever("tuned", &[BrownOut, BusFails]);
+}
+
+#[test]
+fn one_lost_answer_in_a_tuning_costs_no_speed() {
+    wherever("tuned", &[RetuneAsked, Silence]);
+    wherever("tuned", &[RetuneAsked, CommandLost]);
+    wherever("tuned", &[RetuneAsked, BrownOut]);
+    wherever("tuned", &[RetuneAsked, Mute]);
+}
+
+#[test]
+fn a_bus_that_is_too_fast_is_no_reason_to_initialise_the_card_again() {
+    wherever("tuned", &[Noise, ResetHangs]);
+}
+
+#[test]
+fn a_keeper_that_comes_too_late_is_waited_for_once() {
+    wherever("tuned, a reset takes the supply", &[BrownOut, KeeperTooSlow]);
+    wherever("streams", &[ResponseDamaged, BrownOut, KeeperTooSlow]);
 }
 
 #[test]
@@ -50,4 +70,22 @@ fn a_queue_that_holds_every_mapping_does_not_keep_the_keeper_from_the_card() {
 #[test]
 fn an_exhausted_mapping_is_waited_for() {
     wherever("room for three mappings", &[MapExhausted]);
+}
+
+#[test]
+fn a_visit_that_is_cancelled_during_a_tuning_leaves_the_card_in_the_user_area() {
+    wherever("visits to a boot area", &[RetuneAsked, Cancel(0)]);
+}
+
+#[test]
+fn one_damaged_answer_and_a_reset_that_hangs_cost_no_speed() {
+    wherever("tuned, a reset takes the supply", &[ResponseDamaged, ResetHangs]);
+    wherever("tuned, a reset takes the supply", &[DataDamaged, ResetHangs]);
+    wherever("tuned", &[ResponseDamaged, BrownOut]);
+}
+
+#[test]
+fn a_sampling_point_that_a_reset_took_is_looked_for_again() {
+    wherever("tuned", &[CommandLost, ResetHangs]);
+    wherever("visits to a boot area", &[CommandLost, ResetHangs]);
 }

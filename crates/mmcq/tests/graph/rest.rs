@@ -37,7 +37,7 @@ impl Run<'_> {
         let evidence = damages >= 3 || noise;
         if slower > 0 && !evidence {
             judge.violation("a slower mode was asked for without evidence");
-        } else if *timing != self.start.timing && usable && !evidence {
+        } else if *timing != self.start.timing && usable && !evidence && judge.bad_in_help < 2 {
             judge.violation("the card is slower without evidence");
         }
         let keeper_bad =

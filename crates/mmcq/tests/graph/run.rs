@@ -11,7 +11,7 @@ use mmcq::card::{self, Card, Options};
 use mmcq::engine::{
     Abilities, Claim, Config, DmaBuf, Erase, Erasing, FlushBy, Kind, Request, Rung, SlotId, Visit,
 };
-use mmcq::host::Timing;
+use mmcq::host::{BusOp, Timing};
 use mmcq::sched::Fifo;
 use mmcq::task::{Entry, Shared};
 use std::cell::RefCell;
@@ -110,6 +110,8 @@ pub struct Run<'a> {
     group: usize,
     buffers: usize,
     claims: Vec<Claim>,
+    /// Cancelled requests.
+    given_up: Vec<SlotId>,
     /// When a cancellation was last thought of: phases ended, requests answered, in a conversation.
     thought: (u64, usize, bool),
 }
@@ -118,8 +120,7 @@ pub struct Run<'a> {
 pub fn run(start: &Start, room: &mut Room, plan: &[(u32, u8)], traced: bool) -> Outcome {
     let mut world = World::new(start.workload.board(), start.model.clone());
     world.chooser.begin(plan, start.only);
-    (world.timing, world.tuned, world.clocked) = (start.timing, true, true);
-    world.log = traced.then(Vec::new);
+    world.chooser.closed = true;
     NOW_NS.set(world.now);
     let world = Rc::new(RefCell::new(world));
     let shared: Stack = Shared::new(OneThread, TIMER, Puppet::new(&world), Config::DEFAULT);
@@ -127,6 +128,13 @@ pub fn run(start: &Start, room: &mut Room, plan: &[(u32, u8)], traced: bool) -> 
         engine.set_target(Some(start.card.target));
         equip(engine);
     });
+    told_of_the_bus(&shared, &start.card);
+    {
+        let mut world = world.borrow_mut();
+        (world.timing, world.tuned, world.clocked) = (start.timing, true, true);
+        world.chooser.closed = false;
+        world.log = traced.then(Vec::new);
+    }
     let flag = Flag::of_thread();
     flag.clear();
     let mut run = Run {
@@ -139,6 +147,7 @@ pub fn run(start: &Start, room: &mut Room, plan: &[(u32, u8)], traced: bool) -> 
         group: 0,
         buffers: 0,
         claims: Vec::new(),
+        given_up: Vec::new(),
         thought: (0, 0, false),
     };
     run.go();
@@ -157,6 +166,18 @@ pub fn run(start: &Start, room: &mut Room, plan: &[(u32, u8)], traced: bool) -> 
         violations: std::mem::take(&mut world.judge.violations),
         bad: std::mem::take(&mut world.judge.bad),
         log: world.log.take().unwrap_or_default(),
+    }
+}
+
+/// The engine knows the bus by what it was told, as in a bring-up.
+fn told_of_the_bus(shared: &Stack, card: &Card) {
+    for op in [BusOp::Width(card.width), BusOp::Timing(card.timing), BusOp::Clock(card.clock_hz)] {
+        let request = Request::new(Kind::Bus(op), DmaBuf::EMPTY);
+        let now_ns = NOW_NS.get();
+        let id = shared.with(|engine| engine.submit(request, now_ns).map_err(|(error, _)| error));
+        shared.poll();
+        let done = id.ok().and_then(|id| shared.with(|engine| engine.take(id)));
+        assert!(done.is_some_and(|done| done.result.is_ok()), "{op:?}");
     }
 }
 
@@ -254,10 +275,10 @@ impl Run<'_> {
         }
     }
 
-    /// Requests that were cancelled while the controller had them.
+    /// Requests that were cancelled while the controller had them, and are not over.
     fn orphans(&self) -> usize {
-        let world = self.world.borrow();
-        world.judge.asked.iter().filter(|asked| asked.fate == Fate::Orphan).count()
+        let is_there = |id: &&SlotId| self.shared.with(|engine| engine.id_of(id.index())) == Some(**id);
+        self.given_up.iter().filter(is_there).count()
     }
 
     /// Takes what is done. True if anything may be cancelled now.
@@ -385,6 +406,7 @@ impl Run<'_> {
         let Some(at) = self.users.iter().position(|user| user.serial == serial) else { return };
         let user = self.users.swap_remove(at);
         let back = self.shared.with(|engine| engine.cancel(user.id));
+        self.given_up.push(user.id);
         let asked = &mut self.world.borrow_mut().judge.asked[usize::from(serial) - 1];
         asked.fate = if back.is_some() { Fate::Withdrawn } else { Fate::Orphan };
     }
@@ -466,7 +488,8 @@ impl Run<'_> {
         if in_use != 0 || !quiet {
             judge.violation("at rest a slot is in use");
         }
-        if mapped != 0 {
+        // A controller that cannot be stopped keeps its memory.
+        if mapped != 0 && !judge.wedged {
             judge.violation("at rest memory is mapped");
         }
         judge.at_rest(card);

@@ -46,7 +46,7 @@ const PLAIN: Workload = Workload {
 };
 
 /// All of them.
-pub const ALL: [Workload; 8] = [
+pub const ALL: [Workload; 10] = [
     PLAIN,
     Workload {
         name: "no keeper",
@@ -69,6 +69,7 @@ pub const ALL: [Workload; 8] = [
     },
     Workload {
         name: "visits to a boot area",
+        fast: true,
         groups: &[&[BootW(0, 2), BootR(0, 2), W(0, 2)], &[BootR(1, 1)], &[R(0, 2)]],
         ..PLAIN
     },
@@ -89,6 +90,20 @@ pub const ALL: [Workload; 8] = [
         name: "room for three mappings",
         maps: 3,
         groups: &[&[R(0, 1), R(4, 1), W(8, 1), R(12, 1), R(16, 1)]],
+        ..PLAIN
+    },
+    Workload {
+        name: "tuned",
+        fast: true,
+        cache: true,
+        groups: &[&[W(0, 2), R(4, 2)], &[R(0, 2)], &[Flush]],
+        ..PLAIN
+    },
+    Workload {
+        name: "tuned, a reset takes the supply",
+        fast: true,
+        reset_unpowers: true,
+        groups: &[&[W(0, 2), R(4, 2)], &[R(0, 2)]],
         ..PLAIN
     },
 ];

@@ -55,6 +55,7 @@ impl EmmcCard {
         if self.state != State::Rcv {
             return no_token;
         }
+        self.draw(now_ns);
         let good = crc_ok && self.mode().data_ok(&self.bus);
         match &mut self.transfer {
             Transfer::Write { write, .. } if write.deaf => no_token,
@@ -177,6 +178,7 @@ impl Card for EmmcCard {
         if self.state != State::Data || self.data_end_ns.is_some() {
             return ReadBlock::Never;
         }
+        self.draw(now_ns);
         let (start_ns, len, last) = match &mut self.transfer {
             Transfer::Register { len } => {
                 let Some(to) = buffer.get_mut(..usize::from(*len)) else { return ReadBlock::Never };

@@ -3,6 +3,7 @@
 use super::super::flash::Timing;
 use super::super::quirk::Quirks;
 use super::super::registers::{Identity, emmc_cid, put, seal};
+use super::current::PowerClasses;
 
 /// Names of EXT_CSD bytes that the model works with [eMMC 7.4].
 pub(super) mod byte {
@@ -83,6 +84,7 @@ pub(crate) struct EmmcConfig {
     pub(crate) partition_switch_ns: u64,
     pub(crate) sleep_awake_ns: u64,
     pub(crate) generic_cmd6_time_ms: u64,
+    pub(crate) power_classes: PowerClasses,
     pub(crate) flash: Timing,
     pub(crate) quirks: Quirks,
 }
@@ -180,6 +182,7 @@ impl EmmcConfig {
         ext[205..211].fill(8);
         ext[199] = (self.partition_switch_ns.div_ceil(10_000_000)).clamp(1, 255) as u8;
         ext[198] = 5;
+        self.power_classes.write_to(&mut ext);
         if self.fastest >= Fastest::Hs200 {
             ext[usize::from(byte::DRIVER_STRENGTH)] = 0x0f;
         }

@@ -3,6 +3,7 @@
 mod bus;
 mod commands;
 pub(crate) mod config;
+pub(crate) mod current;
 mod erase;
 mod interrupt;
 mod protect;

@@ -6,6 +6,7 @@ use toml::Spanned;
 use super::super::emmc::config::{
     BOOT_UNIT_BYTES, BYTE_MODE_BYTES, EmmcConfig, Fastest, Revision, WP_GROUP_BYTES,
 };
+use super::super::emmc::current::PowerClasses;
 use super::super::flash::Timing;
 use super::super::quirk::Quirks;
 use super::super::registers::Identity;
@@ -146,6 +147,7 @@ struct EmmcKeys {
     rpmb_kib: Option<Spanned<u64>>,
     #[serde(default)]
     hpi: bool,
+    power_classes: Option<Spanned<PowerClasses>>,
     time: EmmcTimeKeys,
 }
 
@@ -463,6 +465,12 @@ fn emmc(
             *bytes = mib * MIB;
         }
     }
+    let power_classes = match &keys.power_classes {
+        Some(classes) if !classes.get_ref().fit() => {
+            return Err(place.value("power_classes", classes, "classes from 0 to 15"));
+        }
+        given => given.as_ref().map_or_else(PowerClasses::default, |classes| *classes.get_ref()),
+    };
     Ok(EmmcConfig {
         identity,
         capacity_bytes: mib(place, "capacity_mib", &keys.capacity_mib)?,
@@ -478,6 +486,7 @@ fn emmc(
         partition_switch_ns: place.us("partition_switch_us", &keys.time.partition_switch_us)?,
         sleep_awake_ns: place.us("sleep_awake_us", &keys.time.sleep_awake_us)?,
         generic_cmd6_time_ms: place.ms("generic_cmd6_time_ms", &keys.time.generic_cmd6_time_ms)? / 1_000_000,
+        power_classes,
         flash,
         quirks: Quirks::default(),
     })

@@ -192,6 +192,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         if result.is_err() {
             self.put_off(help, now_ns);
         } else if !chore {
+            self.incident.untuned = false;
             self.tuned(now_ns);
         }
         match result {
@@ -236,7 +237,12 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             Help::Exception | Help::Background | Help::Rest | Help::Dismissed => {}
             // A mode that is not tuned is no worse for that; a bus that is well need not be slower.
             Help::Retune | Help::Slower if matches!(error, Error::Unsupported) => {}
-            Help::Retune if self.incident.spend(Rung::Slower) => self.ask(Help::Slower, now_ns),
+            // Blocks came, and at no sampling point were they well: the bus is too fast.
+            Help::Retune if matches!(error, Error::Protocol(_)) && self.incident.spend(Rung::Slower) => {
+                self.ask(Help::Slower, now_ns)
+            }
+            // Else the card may not even be initialised any more.
+            Help::Retune if self.incident.spend(Rung::Reinit) => self.ask(Help::Reinit, now_ns),
             Help::Retune | Help::Slower | Help::Reinit if self.incident.spend(Rung::PowerCycle) => {
                 self.ask(Help::PowerCycle, now_ns);
             }
@@ -296,15 +302,17 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
 
     /// Asks for help without a rung: nothing has failed.
     pub(in super::super) fn ask_for(&mut self, help: Help, now_ns: u64) {
+        let chore = matches!(help, Help::Retune | Help::Exception | Help::Background | Help::Rest);
+        if chore && !self.incident.open {
+            // If it fails, what follows has measures and time of its own: those of the last incident are spent.
+            self.incident.renew(now_ns, 0);
+        }
         self.helping.asked = Some(help);
         self.helping.taken = false;
         self.helping.until_ns = match help {
             Help::Inserted | Help::Removed => now_ns.saturating_add(NEW_CARD_NS),
             // Nothing is wrong: a keeper who does not even begin keeps nobody waiting.
-            Help::Retune | Help::Exception | Help::Background | Help::Rest if !self.incident.open => {
-                now_ns.saturating_add(UNHELPED_NS)
-            }
-            Help::Slower if !self.incident.open => now_ns.saturating_add(super::INCIDENT_NS),
+            _ if chore && !self.incident.open => now_ns.saturating_add(UNHELPED_NS),
             _ if self.helping.keeper => self.incident.until_ns,
             _ => now_ns.saturating_add(UNHELPED_NS),
         };
@@ -374,7 +382,11 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             return false;
         }
         if self.helping.asked.is_some() && now_ns >= self.helping.until_ns {
-            let needed = matches!(self.helping.asked, Some(Help::Reinit | Help::PowerCycle));
+            let needed = match self.helping.asked {
+                Some(Help::Reinit | Help::PowerCycle) => true,
+                Some(Help::Retune) => self.incident.open && self.incident.unheard,
+                _ => false,
+            };
             if let Some(help) = self.helping.asked {
                 self.put_off(help, now_ns);
             }
@@ -469,7 +481,7 @@ impl Incident {
     }
 
     fn card_is_new(&mut self) {
-        (self.open, self.retuned_ns) = (false, 0);
+        (self.open, self.retuned_ns, self.untuned) = (false, 0, false);
         (self.reads_failed, self.writes_failed) = (0, 0);
     }
 }

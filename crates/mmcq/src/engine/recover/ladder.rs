@@ -78,6 +78,9 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         }
         let together = self.gathered.members().len() > 1;
         let (class, tries) = (self.incident.class, self.incident.tries);
+        if self.incident.untuned && self.may_retune(now_ns) {
+            return self.ask_help(Help::Retune, now_ns);
+        }
         if !self.has_time(now_ns) || class == Class::Hopeless {
             return self.answer(now_ns);
         }
@@ -145,6 +148,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
 
     pub(super) fn may_retune(&mut self, now_ns: u64) -> bool {
         let rested = self.incident.retuned_ns == 0
+            || self.incident.untuned
             || now_ns.saturating_sub(self.incident.retuned_ns) >= RETUNE_PAUSE_NS;
         self.helping.keeper && rested && self.incident.spend(Rung::Retune) && {
             self.incident.retuned_ns = now_ns;

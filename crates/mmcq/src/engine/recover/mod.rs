@@ -19,7 +19,7 @@ pub use help::Help;
 use super::phases::{Recovery, SLACK_NS, Stage};
 use super::slot::{NONE, State, bits};
 use super::{Engine, Error, FlushBy, Kind};
-use crate::host::{Auto, BusOp, Cause, Host, Step};
+use crate::host::{Auto, BusOp, Cause, Host, Step, Timing};
 use crate::sched::Policy;
 use crate::spec::command::{self, Resp};
 use crate::spec::response::{R1, State as CardState};
@@ -55,6 +55,10 @@ pub(super) struct Incident {
     slowed: u8,
     /// It failed at CMD23.
     counting: bool,
+    /// The controller was reset in a tuned mode, and nothing has been tuned since.
+    untuned: bool,
+    /// The tuning was asked for while the card did not even tell its state: without it nothing can go on.
+    unheard: bool,
     until_ns: u64,
     /// This pass: failed phases, CMD12 sent.
     faults: u8,
@@ -84,6 +88,8 @@ impl Incident {
         spent: 0,
         slowed: 0,
         counting: false,
+        untuned: false,
+        unheard: false,
         until_ns: 0,
         faults: 0,
         stops: 0,
@@ -96,6 +102,12 @@ impl Incident {
         writes_failed: 0,
         trace: Trace::new(),
     };
+
+    /// No measure has been taken yet, and there is time again.
+    fn renew(&mut self, now_ns: u64, card_ns: u64) {
+        (self.tries, self.spent, self.slowed, self.unheard) = (0, 0, 0, false);
+        self.until_ns = now_ns.saturating_add(INCIDENT_NS).saturating_add(card_ns);
+    }
 
     /// Takes a measure that may be taken once. False: it was.
     fn spend(&mut self, rung: Rung) -> bool {
@@ -178,8 +190,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         let incident = &mut self.incident;
         if !incident.open || (incident.owner, incident.generation) != (owner, generation) {
             (incident.open, incident.owner, incident.generation) = (true, owner, generation);
-            (incident.tries, incident.spent, incident.slowed) = (0, 0, 0);
-            incident.until_ns = now_ns.saturating_add(INCIDENT_NS).saturating_add(card_ns);
+            incident.renew(now_ns, card_ns);
         }
         incident.tries = incident.tries.saturating_add(u8::from(!self.again));
         incident.class = Class::of(error);
@@ -216,10 +227,26 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             Step::Wait(until_ns) => self.wake_ns = until_ns.max(now_ns),
             Step::Done => {
                 self.let_go_of_kept();
-                self.lines_are_back(now_ns)
+                if P::RECOVERS && step == Recovery::All {
+                    self.point_lost();
+                }
+                self.lines_are_back(now_ns);
             }
             Step::Failed if step == Recovery::Lines => self.reset_all(now_ns),
             Step::Failed => self.wedged(now_ns),
+        }
+    }
+
+    /// The mode of the bus has a sampling point, which a tuning finds.
+    fn is_tuned(&self) -> bool {
+        matches!(self.timing, Timing::Sdr50 | Timing::Sdr104 | Timing::Hs200 | Timing::Hs400)
+    }
+
+    /// A reset of the controller forgets the sampling point: no data go before it is found again.
+    fn point_lost(&mut self) {
+        if self.is_tuned() {
+            (self.retune, self.incident.untuned) = (true, true);
+            self.tune_soon();
         }
     }
 
@@ -342,7 +369,9 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         if P::RECOVERS && now_ns >= self.incident.until_ns {
             return self.dead(now_ns);
         }
-        if P::RECOVERS && self.incident.class.damaged() && self.may_retune(now_ns) {
+        let better = self.incident.untuned || self.incident.class.damaged() && self.is_tuned();
+        if P::RECOVERS && better && self.may_retune(now_ns) {
+            self.incident.unheard = true;
             self.settle_unknown();
             return self.ask_help(Help::Retune, now_ns);
         }

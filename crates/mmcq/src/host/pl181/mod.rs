@@ -76,6 +76,7 @@ impl<R: Regs> Pl181<R> {
     /// # Safety
     /// Nothing that the driver owns is written, nor read where reading changes it: a controller goes where
     /// its registers send it.
+    #[allow(unsafe_code, reason = "docs/safety.md says why")]
     pub unsafe fn regs(&self) -> &R {
         &self.regs
     }
@@ -103,6 +104,7 @@ impl<R: Regs> Pl181<R> {
 
 // SAFETY: there is no DMA. The CPU moves what `Cursor` finds inside the segments, in `ack`, while the phase
 // is active.
+#[allow(unsafe_code, reason = "docs/safety.md says why")]
 unsafe impl<R: Regs> Host for Pl181<R> {
     fn caps(&self) -> &Caps {
         &self.caps

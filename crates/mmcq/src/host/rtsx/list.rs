@@ -4,6 +4,8 @@
 //! WRITE changes the bits under the mask, CHECK waits until they have this value, READ fetches the byte. READ
 //! and CHECK give back one byte each, which the chip packs over the beginning of the same list, if asked to.
 
+#![allow(unsafe_code, reason = "docs/safety.md says why")]
+
 use super::regs::*;
 use crate::host::Segment;
 use crate::spec::command::Command;

@@ -128,6 +128,7 @@ impl<R: Regs, D: Dma> Rtsx<R, D> {
     /// # Safety
     /// Nothing that the driver owns is written, nor read where reading changes it: a controller goes where
     /// its registers send it.
+    #[allow(unsafe_code, reason = "docs/safety.md says why")]
     pub unsafe fn regs(&self) -> &R {
         &self.port.regs
     }
@@ -204,6 +205,7 @@ fn caps(config: &Config) -> Caps {
 // SAFETY: the table is built from the segments alone, for no more bytes than these have, or the phase is
 // refused; the CPU touches none of them. The end is reported after the chip's own "DMA done", and a reset is
 // `Done` when DMA has stopped. List and table are `'static`, and written only when no phase is active.
+#[allow(unsafe_code, reason = "docs/safety.md says why")]
 unsafe impl<R: Regs, D: Dma> Host for Rtsx<R, D> {
     const CONTINUES: bool = true;
 

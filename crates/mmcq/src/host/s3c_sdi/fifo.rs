@@ -1,5 +1,7 @@
 //! The CPU's side of the FIFO: never more in one call than it holds.
 
+#![allow(unsafe_code, reason = "docs/safety.md says why")]
+
 use super::S3cSdi;
 use super::regs::*;
 use crate::host::pio::Cursor;

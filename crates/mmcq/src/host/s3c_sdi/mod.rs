@@ -135,6 +135,7 @@ impl<R: Regs, D: Dma> S3cSdi<R, D> {
     /// # Safety
     /// Nothing that the driver owns is written, nor read where reading changes it: a controller goes where
     /// its registers send it.
+    #[allow(unsafe_code, reason = "docs/safety.md says why")]
     pub unsafe fn regs(&self) -> &R {
         &self.regs
     }
@@ -199,6 +200,7 @@ fn caps(config: &Config, slowest_hz: u32, fastest_hz: u32) -> Caps {
 // SAFETY: DMA gets the one mapped segment, for no more bytes than it has; the CPU moves what `Cursor` finds
 // inside segments that are not mapped for DMA. The end is reported after the controller's, and a reset stops
 // the platform's DMA.
+#[allow(unsafe_code, reason = "docs/safety.md says why")]
 unsafe impl<R: Regs, D: Dma> Host for S3cSdi<R, D> {
     const CARD_IRQ: bool = true;
 

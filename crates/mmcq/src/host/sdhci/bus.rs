@@ -183,7 +183,10 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
                 self.bus.wait = Wait::Nothing;
                 if bits & RESET_ALL != 0 {
                     self.restore();
-                    if self.bus.clock_hz != 0 {
+                    if self.bus.control_2 & CONTROL_2_1V8 != 0 {
+                        // The card sees no clock before its lines have their level again.
+                        self.wait(Wait::Voltage, VOLTAGE_NS, now_ns);
+                    } else if self.bus.clock_hz != 0 {
                         self.start_clock(now_ns);
                     }
                 } else {
@@ -204,6 +207,9 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
             Wait::Clocked { bits, then } => self.write_reset(bits, then, now_ns),
             Wait::Voltage => {
                 self.bus.wait = Wait::Nothing;
+                if self.bus.clock_hz != 0 {
+                    self.start_clock(now_ns);
+                }
                 let read = self.port.read16(CONTROL_2);
                 return read & CONTROL_2_1V8 == self.bus.control_2 & CONTROL_2_1V8;
             }

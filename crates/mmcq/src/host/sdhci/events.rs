@@ -1,5 +1,7 @@
 //! How a phase ends, and what else the controller has to say.
 
+#![allow(unsafe_code, reason = "docs/safety.md says why")]
+
 use super::Sdhci;
 use super::config::Quirks;
 use super::phase::{Active, Automatic, BOUNDARY_BYTES, Work};

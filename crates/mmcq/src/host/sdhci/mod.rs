@@ -146,6 +146,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
     /// # Safety
     /// Nothing that the driver owns is written, nor read where reading changes it: a controller goes where
     /// its registers send it.
+    #[allow(unsafe_code, reason = "docs/safety.md says why")]
     pub unsafe fn regs(&self) -> &R {
         &self.port.regs
     }
@@ -190,6 +191,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
 // these have, or the phase is refused; SDMA goes on only below the segment's end. The CPU moves what `Cursor`
 // finds inside the segments. `active` is taken when the end is reported, and a reset is `Done` when the
 // controller has cleared its bit [SDHC 2.2.20]. The table is `'static`, and written only when no phase is active.
+#[allow(unsafe_code, reason = "docs/safety.md says why")]
 unsafe impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Host for Sdhci<R, D, DESCRIPTORS> {
     const BESIDE: bool = true;
     const CARD_IRQ: bool = true;

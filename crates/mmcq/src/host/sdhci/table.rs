@@ -1,5 +1,7 @@
 //! ADMA2 descriptors [SDHC 1.13.4].
 
+#![allow(unsafe_code, reason = "docs/safety.md says why")]
+
 use super::regs::{ADMA_END, ADMA_TRANSFER, ADMA_VALID};
 use crate::host::Segment;
 

@@ -309,7 +309,8 @@ impl<const N: usize> Rig<N> {
 
     /// The interrupt handler of a machine with threads, for a line that falls with its cause: after each interrupt it notifies who sleeps.
     pub fn notifies(&self, phases: u32, sleepers: &Arc<Sleepers>) -> thread::JoinHandle<()> {
-        self.stack.with(|engine| engine.host_mut().level = true);
+        // SAFETY: the driver stays in its place.
+        self.stack.with(|engine| unsafe { engine.host_mut() }.unwrap().level = true);
         let (stack, line, ended) = (self.stack.clone(), self.line.clone(), self.ended.clone());
         let sleepers = sleepers.clone();
         thread::spawn(move || {

@@ -46,7 +46,10 @@ fn full_reset_restores_the_bus() {
     for (at, width) in kept {
         host.port.regs.set(at, width, 0);
     }
-    assert_eq!(host.set_bus(BusOp::ResetAll, true, 0), Step::Done);
+    // The lines get their level first, then the card its clock.
+    assert_eq!(host.set_bus(BusOp::ResetAll, true, 0), Step::Wait(5_000_000));
+    assert_eq!(host.port.regs.get(CLOCK, 2) & CLOCK_CARD as u32, 0);
+    assert_eq!(host.set_bus(BusOp::ResetAll, false, 5_000_000), Step::Done);
     assert_eq!(kept.map(|(at, width)| host.port.regs.get(at, width)), before);
     let segments = [far(0, 512)];
     host.port.regs.take_log();

@@ -1,0 +1,63 @@
+//! What the device draws, and what the host has allowed it: power classes [eMMC 6.6.3].
+
+use super::EmmcCard;
+use super::config::byte;
+use serde::Deserialize;
+
+/// PWR_CL_ff_vvv of each timing, with four lines and with eight; 0 to 15. The same at each voltage.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct PowerClasses {
+    hs26: [u8; 2],
+    hs52: [u8; 2],
+    ddr52: [u8; 2],
+    hs200: [u8; 2],
+    hs400: [u8; 2],
+}
+
+impl PowerClasses {
+    /// Each fits in its four bits.
+    pub(crate) fn fit(&self) -> bool {
+        [self.hs26, self.hs52, self.ddr52, self.hs200, self.hs400]
+            .as_flattened()
+            .iter()
+            .all(|&class| class < 16)
+    }
+
+    pub(super) fn write_to(&self, ext: &mut [u8; 512]) {
+        for ([four, eight], bytes) in [
+            (self.hs26, [203, 201]),
+            (self.hs52, [202, 200]),
+            (self.ddr52, [239, 238]),
+            (self.hs200, [237, 236]),
+            (self.hs400, [253, 253]),
+        ] {
+            for at in bytes {
+                ext[at] = eight << 4 | four;
+            }
+        }
+    }
+}
+
+impl EmmcCard {
+    /// Data move: that needs a class, and the host has chosen one.
+    pub(super) fn draw(&mut self, now_ns: u64) {
+        let classes = &self.config.power_classes;
+        let mode = self.mode();
+        let [four, eight] = match self.timing & 0xf {
+            2 => classes.hs200,
+            3 => classes.hs400,
+            1 if mode.ddr => classes.ddr52,
+            1 if self.bus.clock_hz > 26_000_000 => classes.hs52,
+            _ => classes.hs26,
+        };
+        let needed = match mode.width {
+            1 => 0,
+            4 => four,
+            _ => eight,
+        };
+        if needed > self.ext_csd[usize::from(byte::POWER_CLASS)] {
+            self.trouble.violate("data at more than the power class allows", now_ns);
+        }
+    }
+}

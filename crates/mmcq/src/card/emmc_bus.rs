@@ -1,0 +1,241 @@
+//! An eMMC's bus: the width that its lines are good for, then the timing, then the sampling point [eMMC 6.6.2 to 6.6.5].
+
+use super::emmc::{Offered, switch};
+use super::session::{Failed, Session};
+use super::speed::Bounds;
+use super::{Card, Options};
+use crate::engine::Error;
+use crate::host::{BusOp, Caps, Host, Timing, Width};
+use crate::sched::Policy;
+use crate::spec::command::{self, emmc as cmd};
+use crate::spec::ext_csd::{ExtCsd, index};
+use crate::spec::timing::emmc as limits;
+use crate::task::Lock;
+
+/// Values of HS_TIMING [eMMC 7.4.65].
+mod hs_timing {
+    pub const HIGH_SPEED: u8 = 1;
+    pub const HS200: u8 = 2;
+    pub const HS400: u8 = 3;
+}
+
+/// Bytes of EXT_CSD that no command changes: what a good bus brings again [eMMC 7.4].
+const FIXED: [u8; 26] = [
+    160, 181, 192, 194, 196, 200, 201, 202, 203, 212, 213, 214, 215, 217, 221, 223, 224, 229, 230, 231, 232,
+    236, 237, 238, 239, 253,
+];
+
+/// Added to BUS_WIDTH: data on both edges; enhanced strobe [eMMC 7.4.67].
+const DDR: u8 = 4;
+const STROBE: u8 = 0x80;
+
+pub(super) fn max_hz(timing: Timing) -> u32 {
+    limits::speed(timing).map_or(limits::IDENTIFY_MAX_HZ, |speed| speed.max_hz)
+}
+
+/// What the device may have to draw in each timing: PWR_CL_ff_vvv, four lines in bits 3:0, eight in 7:4 [eMMC 6.6.3].
+///
+/// Bring-up takes a device at a VCC of 2.7 to 3.6 V only, so these are the bytes for 3.6 V; HS200 and HS400 have their VCCQ at 1.8 V.
+#[derive(Clone, Copy)]
+pub(super) struct PowerClasses {
+    legacy: u8,
+    high_speed: u8,
+    ddr52: u8,
+    hs200: u8,
+    hs400: u8,
+}
+
+impl PowerClasses {
+    pub fn of(ext: &ExtCsd<'_>) -> Self {
+        PowerClasses {
+            legacy: ext.pwr_cl_26_360(),
+            high_speed: ext.pwr_cl_52_360(),
+            ddr52: ext.pwr_cl_ddr_52_360(),
+            hs200: ext.pwr_cl_200_195(),
+            hs400: ext.pwr_cl_ddr_200_360(),
+        }
+    }
+
+    /// The highest class in this timing and in those that it is reached by. One line does with class 0.
+    fn on_the_way_to(&self, timing: Timing, width: Width) -> u8 {
+        let class = |byte: u8| match width {
+            Width::W1 => 0,
+            Width::W4 => byte & 0xf,
+            Width::W8 => byte >> 4,
+        };
+        let beyond = match timing {
+            Timing::HighSpeed => [self.high_speed, 0, 0],
+            Timing::Ddr52 => [self.high_speed, self.ddr52, 0],
+            Timing::Hs200 => [self.hs200, 0, 0],
+            Timing::Hs400 => [self.hs200, self.high_speed, self.hs400],
+            Timing::Hs400Es => [self.high_speed, self.hs400, 0],
+            _ => [0; 3],
+        };
+        beyond.into_iter().fold(class(self.legacy), |highest, byte| highest.max(class(byte)))
+    }
+}
+
+/// What stands in [`FIXED`], as one number.
+pub(super) fn fingerprint(ext_csd: &[u8; 512]) -> u32 {
+    FIXED
+        .iter()
+        .fold(0x811c_9dc5, |sum, &at| (sum ^ u32::from(ext_csd[usize::from(at)])).wrapping_mul(0x0100_0193))
+}
+
+/// Finds the best timing, and the width for it, which the bus has then, with the power class that both need.
+///
+/// A board may lack lines that controller and device have, or have crossed them. The standard's bus test [eMMC 6.6.4] needs a controller that
+/// sends and receives blocks without CRC; EXT_CSD read again needs none, and each line's CRC is looked at.
+pub(super) async fn widen<L: Lock, H: Host, const N: usize, P: Policy>(
+    session: &mut Session<'_, L, H, N, P>,
+    bounds: &Bounds,
+    offered: &Offered,
+) -> Result<(Timing, Width), Failed> {
+    // One lost block says nothing of the lines.
+    let tries = if P::RECOVERS { 2 } else { 1 };
+    let switch_ns = offered.switch_ns;
+    let mut class = 0;
+    for width in [Width::W8, Width::W4, Width::W1] {
+        if width != bounds.width(width) {
+            continue;
+        }
+        let timing = choose(bounds, offered, width);
+        let needed = offered.classes.on_the_way_to(timing, width);
+        // A device that refuses a class that it asks for works in its class of now.
+        if needed != class && switch(session, index::POWER_CLASS, needed, switch_ns).await.is_ok() {
+            class = needed;
+        }
+        if width == Width::W1 {
+            set_width(session, width, 0, switch_ns).await?;
+            return Ok((timing, width));
+        }
+        for _ in 0..tries {
+            if set_width(session, width, 0, switch_ns).await.is_ok()
+                && matches!(Offered::read(session).await, Ok(again) if again.fixed == offered.fixed)
+            {
+                return Ok((timing, width));
+            }
+        }
+    }
+    session.refuse("the eMMC device has no width")
+}
+
+/// The best timing with so many lines.
+fn choose(bounds: &Bounds, offered: &Offered, width: Width) -> Timing {
+    let usable = |timing: Timing| {
+        let fits = limits::speed(timing)
+            .is_some_and(|speed| speed.widths.contains(&width) && (speed.at_3v3 || bounds.signal18));
+        let entered = timing != Timing::Hs400 || bounds.allow(Timing::Hs200);
+        fits && entered && offered.timings & Caps::timing_bit(timing) != 0 && bounds.allow(timing)
+    };
+    let best = [Timing::Hs400Es, Timing::Hs400, Timing::Hs200, Timing::Ddr52, Timing::HighSpeed];
+    best.into_iter().find(|&timing| usable(timing)).unwrap_or(Timing::Legacy)
+}
+
+/// BUS_WIDTH on both sides; `extra` adds DDR or strobe.
+async fn set_width<L: Lock, H: Host, const N: usize, P: Policy>(
+    session: &mut Session<'_, L, H, N, P>,
+    width: Width,
+    extra: u8,
+    switch_ns: u64,
+) -> Result<(), Failed> {
+    let value = match width {
+        Width::W1 => 0,
+        Width::W4 => 1,
+        Width::W8 => 2,
+    };
+    switch(session, index::BUS_WIDTH, value | extra, switch_ns).await?;
+    session.bus(BusOp::Width(width)).await?;
+    Ok(())
+}
+
+/// Goes from legacy timing, with the lines already in use, to a faster one [eMMC 6.6.2.3, 6.6.2.4, 6.6.5]. Returns the clock.
+pub(super) async fn go_to<L: Lock, H: Host, const N: usize, P: Policy>(
+    session: &mut Session<'_, L, H, N, P>,
+    bounds: &Bounds,
+    timing: Timing,
+    width: Width,
+    switch_ns: u64,
+) -> Result<u32, Failed> {
+    let clock = |timing| bounds.clock(max_hz(timing));
+    let fast = matches!(timing, Timing::Hs200 | Timing::Hs400 | Timing::Hs400Es);
+    if fast {
+        session.bus(BusOp::Signal18(true)).await?;
+    }
+    if matches!(timing, Timing::Hs200 | Timing::Hs400) {
+        switch_timing(session, hs_timing::HS200, Timing::Hs200, clock(Timing::Hs200), switch_ns).await?;
+        let bytes = if width == Width::W8 { 128 } else { 64 };
+        session.tune(cmd::send_tuning_block(), bytes, limits::TUNING_BLOCKS).await?;
+        session.status_of(command::send_status(session.rca)).await?;
+        if timing == Timing::Hs200 {
+            return Ok(clock(timing));
+        }
+        // Down to high speed before the bus goes to both edges.
+        session.bus(BusOp::Clock(clock(Timing::HighSpeed))).await?;
+    }
+    let high_speed = clock(Timing::HighSpeed);
+    switch_timing(session, hs_timing::HIGH_SPEED, Timing::HighSpeed, high_speed, switch_ns).await?;
+    match timing {
+        Timing::Ddr52 => {
+            set_width(session, width, DDR, switch_ns).await?;
+            session.bus(BusOp::Timing(Timing::Ddr52)).await?;
+            session.status_of(command::send_status(session.rca)).await?;
+            Ok(clock(Timing::Ddr52))
+        }
+        Timing::Hs400 | Timing::Hs400Es => {
+            let strobe = if timing == Timing::Hs400Es { STROBE } else { 0 };
+            set_width(session, width, DDR | strobe, switch_ns).await?;
+            switch_timing(session, hs_timing::HS400, timing, clock(timing), switch_ns).await?;
+            Ok(clock(timing))
+        }
+        _ => Ok(high_speed),
+    }
+}
+
+/// A new sampling point in the mode of now; from HS400 by way of HS200 [eMMC 6.6.2.3].
+pub(super) async fn retune<L: Lock, H: Host, const N: usize, P: Policy>(
+    session: &mut Session<'_, L, H, N, P>,
+    options: Options,
+    card: &Card,
+) -> Result<(), Failed> {
+    let bounds = Bounds::of(&*session, &options);
+    let (width, switch_ns) = (card.width, limits::SWITCH_NS);
+    match card.timing {
+        Timing::Hs200 => {
+            let bytes = if width == Width::W8 { 128 } else { 64 };
+            session.tune(cmd::send_tuning_block(), bytes, limits::TUNING_BLOCKS).await?;
+            session.status_of(command::send_status(session.rca)).await?;
+        }
+        Timing::Hs400 => {
+            let high_speed = bounds.clock(max_hz(Timing::HighSpeed));
+            session.bus(BusOp::Clock(high_speed)).await?;
+            // The bus keeps both edges until its width is written anew.
+            switch_timing(session, hs_timing::HIGH_SPEED, Timing::Ddr52, high_speed, switch_ns).await?;
+            set_width(session, width, 0, switch_ns).await?;
+            session.bus(BusOp::Timing(Timing::HighSpeed)).await?;
+            go_to(session, &bounds, Timing::Hs400, width, switch_ns).await?;
+        }
+        _ => return session.fail(Error::Unsupported),
+    }
+    Ok(())
+}
+
+/// HS_TIMING on the card, then timing and clock on the host, then a status by the new rules.
+async fn switch_timing<L: Lock, H: Host, const N: usize, P: Policy>(
+    session: &mut Session<'_, L, H, N, P>,
+    value: u8,
+    timing: Timing,
+    clock_hz: u32,
+    switch_ns: u64,
+) -> Result<(), Failed> {
+    let command = cmd::switch(cmd::Access::WriteByte, index::HS_TIMING, value, 0);
+    // The card may answer a status by the new timing only, so the host follows before it asks.
+    session.switch_then(command, switch_ns).await?;
+    session.bus(BusOp::Timing(timing)).await?;
+    session.bus(BusOp::Clock(clock_hz)).await?;
+    // Before tuning nothing is heard reliably at this clock; then the status comes after it.
+    if timing != Timing::Hs200 {
+        session.status_of(command::send_status(session.rca)).await?;
+    }
+    Ok(())
+}
