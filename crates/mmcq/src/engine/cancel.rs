@@ -109,11 +109,12 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         }
     }
 
-    /// The client of a visit has gone: what it sent may be a secret (RPMB's key), and stays in no memory.
+    /// The client of a visit or a raw phase has gone: what it sent may be a secret (RPMB's key, a card's password),
+    /// and stays in no memory.
     #[cold]
     pub(super) fn wipe(&mut self, index: u8) {
         let slot = self.slots.at_mut(index);
-        if P::RECOVERS && matches!(slot.kind, Kind::Visit(_)) {
+        if P::RECOVERS && matches!(slot.kind, Kind::Visit(_) | Kind::Raw { .. }) {
             slot.buf.fill(0);
         }
     }

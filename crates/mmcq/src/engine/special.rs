@@ -191,8 +191,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         self.slots.unlink(index);
         let slot = self.slots.at_mut(index);
         slot.state = State::Active;
-        // If the flush fails, nothing is surely on the medium.
-        slot.rules.set(Rules::FLUSH_AFTER, false);
+        // If the flush fails, nothing is surely on the medium. It keeps `FLUSH_AFTER`: the card has its data.
         slot.moved_blocks = 0;
         self.control = index;
         self.close_straight();

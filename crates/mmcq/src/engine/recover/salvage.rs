@@ -125,6 +125,9 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
 
     /// Writes that wait for their next piece, or for the flush that makes them durable, have lost what a cache held of them: they begin again.
     fn begin_again(&mut self) {
+        if self.control != NONE {
+            self.slots.at_mut(self.control).rules.set(Rules::FLUSH_AFTER, false);
+        }
         if self.target.is_none_or(|target| matches!(target.flush, FlushBy::Status)) {
             return;
         }
