@@ -57,7 +57,7 @@ pub struct Shared<L, H: Host, const N: usize, P: Policy = Fifo> {
     engine: Locked<Engine<H, N, P>>,
 }
 
-// SAFETY: the engine is only reached through `enter`: the lock keeps other contexts out, and the cell nested calls.
+// SAFETY: the engine is only reached through `inside`: the lock keeps other contexts out, and the cell nested calls.
 #[allow(unsafe_code, reason = "docs/safety.md says why")]
 unsafe impl<L: Lock + Sync, H: Host + Send, const N: usize, P: Policy + Send> Sync for Shared<L, H, N, P> {}
 
@@ -79,7 +79,7 @@ impl<L: Lock, H: Host, const N: usize, P: Policy> Shared<L, H, N, P> {
     /// `f` always runs. Called from inside another call of this stack (from `f` itself, the timer's functions, the lock, memory, registers,
     /// the policy) it gets an [`Entry`] that does nothing and says so, and the alarm is set for a poll at once; the outer call sets it anew if it moves the engine.
     pub fn with<R>(&self, f: impl FnOnce(&mut Entry<'_, H, N, P>) -> R) -> R {
-        let (result, stale) = self.enter(|engine| {
+        let (result, stale) = self.inside(|engine| {
             let mut entry = Entry::new(engine);
             let due_ns = entry.next_deadline_ns();
             let result = f(&mut entry);
@@ -101,10 +101,30 @@ impl<L: Lock, H: Host, const N: usize, P: Policy> Shared<L, H, N, P> {
         entry.has_stale_waker()
     }
 
+    /// `f` alone with the engine; `nested`, and nothing done, for a call from inside another. `f` leaves no waker behind that nothing
+    /// is to be told to, or takes it out.
+    #[inline(always)]
+    pub(crate) fn enter<R>(&self, nested: R, mut f: impl FnMut(&mut Engine<H, N, P>) -> R) -> R {
+        let mut result = nested;
+        let mut alone = |engine: &mut Engine<H, N, P>| result = f(engine);
+        if Engine::<H, N, P>::STRAIGHT {
+            self.inside(|engine| engine.map_or((), alone));
+        } else {
+            // Less code: one copy of what keeps the others out.
+            self.inside_once(&mut alone);
+        }
+        result
+    }
+
+    #[inline(never)]
+    fn inside_once(&self, f: &mut dyn FnMut(&mut Engine<H, N, P>)) {
+        self.inside(|engine| engine.map_or((), f));
+    }
+
     /// The only way to the engine; `None` for a call from inside another.
     #[inline(always)]
     #[allow(unsafe_code, reason = "docs/safety.md says why")]
-    fn enter<R>(&self, f: impl FnOnce(Option<&mut Engine<H, N, P>>) -> R) -> R {
+    fn inside<R>(&self, f: impl FnOnce(Option<&mut Engine<H, N, P>>) -> R) -> R {
         self.lock.with(|| {
             // SAFETY: the lock is held, so calls of different contexts do not overlap.
             unsafe { self.engine.enter(f, || self.turned_away()) }
@@ -122,7 +142,7 @@ impl<L: Lock, H: Host, const N: usize, P: Policy> Shared<L, H, N, P> {
     #[inline(never)]
     fn drop_stale(&self) {
         for _ in 0..N {
-            if self.enter(|engine| engine?.take_stale_waker()).is_none() {
+            if self.enter(None, |engine| engine.take_stale_waker()).is_none() {
                 return;
             }
         }
@@ -135,21 +155,32 @@ impl<L: Lock, H: Host, const N: usize, P: Policy> Shared<L, H, N, P> {
 
     /// The interrupt handler calls this. Wakers run after the lock is released: a task woken and polled here may submit at once.
     pub fn on_irq(&self) {
-        let left = self.enter(|engine| {
-            let engine = engine?;
-            let work = engine.on_irq(self.now_ns());
-            self.leave(engine, work)
-        });
-        if let Some((work, first)) = left {
-            self.wake(work, first);
+        if Engine::<H, N, P>::STRAIGHT {
+            self.move_on(|engine, now_ns| engine.on_irq(now_ns));
+        } else {
+            self.move_once(Engine::on_irq);
         }
     }
 
     /// The alarm calls this, and the thread that completes for hosts that must not do so in the interrupt.
     pub fn poll(&self) {
-        let left = self.enter(|engine| {
-            let engine = engine?;
-            let work = engine.poll(self.now_ns());
+        if Engine::<H, N, P>::STRAIGHT {
+            self.move_on(|engine, now_ns| engine.poll(now_ns));
+        } else {
+            self.move_once(Engine::poll);
+        }
+    }
+
+    /// Less code: both by one.
+    #[inline(never)]
+    fn move_once(&self, how: fn(&mut Engine<H, N, P>, u64) -> Work) {
+        self.move_on(how);
+    }
+
+    #[inline(always)]
+    fn move_on(&self, how: impl Fn(&mut Engine<H, N, P>, u64) -> Work) {
+        let left = self.enter(None, |engine| {
+            let work = how(engine, self.now_ns());
             self.leave(engine, work)
         });
         if let Some((work, first)) = left {
@@ -191,55 +222,46 @@ impl<L: Lock, H: Host, const N: usize, P: Policy> Shared<L, H, N, P> {
             }
         }
         let mut left = if plant::is(Bug::WakesOne) { 0 } else { work.completed };
-        while left != 0 {
-            let index = left.trailing_zeros() as usize;
-            left &= left - 1;
-            if let Some(waker) = self.enter(|engine| engine?.take_waker(index)) {
-                waker.wake();
+        let (mut card_irq, mut help) = (work.card_irq, P::RECOVERS && work.help);
+        // As often as there are bits, and twice more.
+        while let Some(waker) = self.enter(None, |engine| {
+            while left != 0 {
+                let index = left.trailing_zeros() as usize;
+                left &= left - 1;
+                if let Some(waker) = engine.take_waker(index) {
+                    return Some(waker);
+                }
             }
-        }
-        if work.card_irq
-            && let Some(waker) = self.enter(|engine| engine?.take_card_irq_waker())
-        {
-            waker.wake();
-        }
-        if P::RECOVERS
-            && work.help
-            && let Some(waker) = self.enter(|engine| engine?.take_help_waker())
-        {
-            waker.wake();
-        }
-        // What the wakers did may have moved the deadline.
-        self.enter(|engine| self.set_alarm(engine));
-    }
-
-    #[inline]
-    fn set_alarm(&self, engine: Option<&mut Engine<H, N, P>>) {
-        if let Some(engine) = engine {
+            if core::mem::take(&mut card_irq)
+                && let Some(waker) = engine.take_card_irq_waker()
+            {
+                return Some(waker);
+            }
+            if P::RECOVERS
+                && core::mem::take(&mut help)
+                && let Some(waker) = engine.take_help_waker()
+            {
+                return Some(waker);
+            }
+            // What the wakers did may have moved the deadline.
             (self.timer.set_alarm)(engine.next_deadline_ns());
+            None
+        }) {
+            waker.wake();
         }
     }
 
     #[allow(clippy::result_large_err, reason = "what went in comes back")]
     fn submit(&self, request: Request) -> Result<SlotId, (Error, Request)> {
-        self.enter(|engine| self.submit_to(engine, request, None).map(|(id, _)| id))
-            .map_err(|(error, request, _)| (error, request))
+        let mut request = request;
+        self.enter(Err(Error::Reentered), |engine| self.submit_to(engine, &mut request))
+            .map_err(|error| (error, request))
     }
 
-    /// Submits under the lock. A waker that is not kept comes back.
+    /// Submits under the lock.
     #[inline(always)]
-    #[allow(clippy::type_complexity, clippy::result_large_err, reason = "what went in comes back")]
-    fn submit_to(
-        &self,
-        engine: Option<&mut Engine<H, N, P>>,
-        request: Request,
-        waker: Option<Waker>,
-    ) -> Result<(SlotId, Option<Waker>), (Error, Request, Option<Waker>)> {
-        let Some(engine) = engine else { return Err((Error::Reentered, request, waker)) };
-        let result = match engine.submit(request, self.now_ns()) {
-            Ok(id) => Ok((id, waker.and_then(|waker| engine.set_waker(id, waker)))),
-            Err((error, request)) => Err((error, request, waker)),
-        };
+    fn submit_to(&self, engine: &mut Engine<H, N, P>, request: &mut Request) -> Result<SlotId, Error> {
+        let result = engine.accept(request, self.now_ns());
         // Under the lock: an alarm set after it could overwrite that of an interrupt in between, and a silent controller would never be found out.
         (self.timer.set_alarm)(engine.next_deadline_ns());
         result
@@ -254,8 +276,7 @@ impl<L: Lock, H: Host, const N: usize, P: Policy> Shared<L, H, N, P> {
 
     /// For a host without a card interrupt: the card is asked again after so long.
     pub(crate) fn look_for_card_irq(&self, after_ns: u64) {
-        self.enter(|engine| {
-            let Some(engine) = engine else { return };
+        self.enter((), |engine| {
             engine.look_for_card_irq(self.now_ns().saturating_add(after_ns));
             (self.timer.set_alarm)(engine.next_deadline_ns());
         });
@@ -263,8 +284,7 @@ impl<L: Lock, H: Host, const N: usize, P: Policy> Shared<L, H, N, P> {
 
     /// The shortest and the longest time between two such looks, in nanoseconds.
     pub(crate) fn card_irq_looks_ns(&self) -> (u64, u64) {
-        let told = self.enter(|engine| Some(engine?.card_irq_looks_ns()));
-        told.unwrap_or(Config::DEFAULT.card_irq_looks_ns)
+        self.enter(Config::DEFAULT.card_irq_looks_ns, |engine| engine.card_irq_looks_ns())
     }
 
     /// A request as a future. Nothing reaches the controller before it is first polled.
@@ -318,30 +338,11 @@ pub struct Op<'a, L: Lock, H: Host, const N: usize, P: Policy = Fifo> {
     at: At,
 }
 
-impl<L: Lock, H: Host, const N: usize, P: Policy> Op<'_, L, H, N, P> {
-    /// Hands the request over, if it has not been. A refused one is over, with its buffer.
-    #[allow(clippy::result_large_err, reason = "what went in comes back")]
-    fn submit(&mut self, waker: Option<Waker>) -> Result<(), Completion> {
-        match core::mem::replace(&mut self.at, At::After) {
-            At::Before(request) => {
-                let shared = self.shared;
-                // A waker that was not kept is dropped here, after the lock.
-                match shared.enter(|engine| shared.submit_to(engine, request, waker)) {
-                    Ok((id, _waker)) => self.at = At::In(id),
-                    Err((error, request, _waker)) => {
-                        return Err(Completion { result: Err(error), done_bytes: 0, buf: request.buf });
-                    }
-                }
-            }
-            at => self.at = at,
-        }
-        Ok(())
-    }
-}
-
 /// What a look under the lock has found.
+#[derive(Clone, Copy)]
 enum Look {
-    Done(Completion, Option<Waker>),
+    /// It is over.
+    Over,
     /// The task's waker is known.
     Waits,
     /// It is to be made known.
@@ -350,23 +351,65 @@ enum Look {
     Nested,
 }
 
+/// What comes out of a look, or goes into it.
+struct Seen {
+    completion: Option<Completion>,
+    /// The task's waker, to be made known; then the one that is not kept.
+    waker: Option<Waker>,
+    /// The one that the request had.
+    own: Option<Waker>,
+}
+
+impl Seen {
+    const NOTHING: Seen = Seen { completion: None, waker: None, own: None };
+}
+
 impl<L: Lock, H: Host, const N: usize, P: Policy> Op<'_, L, H, N, P> {
-    /// Is it done? `waker` comes with the look if it is to be made known; what comes back is dropped outside of the lock.
-    fn look(&self, id: SlotId, known: &Waker, waker: Option<Waker>) -> Look {
-        // Neither cloned nor dropped under the lock: both may run anything.
-        let (look, _waker) = self.shared.enter(|engine| {
-            let Some(engine) = engine else { return (Look::Nested, waker) };
-            if let Some(done) = engine.take(id) {
-                let own = engine.take_waker(id.index());
-                return (Look::Done(done, own), waker);
+    /// Hands the request over, if it has not been, or looks whether it is done. A refused one is over, with its buffer.
+    ///
+    /// Wakers are neither cloned nor dropped under the lock: both may run anything.
+    #[inline]
+    fn look(&mut self, known: &Waker, seen: &mut Seen) -> Look {
+        let Op { shared, at } = self;
+        shared.enter(Look::Nested, |engine| {
+            let id = match at {
+                At::Before(request) => match shared.submit_to(engine, request) {
+                    Ok(id) => id,
+                    Err(error) => {
+                        seen.completion = Some(Completion::refused(error, request));
+                        *at = At::After;
+                        return Look::Over;
+                    }
+                },
+                At::In(id) => {
+                    let id = *id;
+                    seen.completion = engine.take(id);
+                    if seen.completion.is_some() {
+                        *at = At::After;
+                        seen.own = engine.take_waker(id.index());
+                        return Look::Over;
+                    }
+                    id
+                }
+                At::After => return Look::Waits,
+            };
+            *at = At::In(id);
+            match seen.waker.take() {
+                Some(waker) => seen.waker = engine.set_waker(id, waker),
+                None if engine.will_wake(id, known) => {}
+                None => return Look::Unknown,
             }
-            match waker {
-                Some(waker) => (Look::Waits, engine.set_waker(id, waker)),
-                None if engine.will_wake(id, known) => (Look::Waits, None),
-                None => (Look::Unknown, None),
-            }
-        });
-        look
+            Look::Waits
+        })
+    }
+
+    /// A call from inside another hands over nothing: the request is over.
+    #[cold]
+    fn turned_away(&mut self) -> Option<Completion> {
+        let At::Before(request) = &mut self.at else { return None };
+        let refused = Completion::refused(Error::Reentered, request);
+        self.at = At::After;
+        Some(refused)
     }
 }
 
@@ -374,34 +417,29 @@ impl<L: Lock, H: Host, const N: usize, P: Policy> Future for Op<'_, L, H, N, P> 
     type Output = Completion;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        if matches!(self.at, At::Before(_)) {
-            return match self.submit(Some(context.waker().clone())) {
-                Ok(()) => Poll::Pending,
-                Err(refused) => Poll::Ready(refused),
-            };
+        let mut seen = Seen::NOTHING;
+        let mut look = Look::Unknown;
+        if !matches!(self.at, At::Before(_)) {
+            look = self.look(context.waker(), &mut seen);
         }
-        // A future that is polled again after its end has nothing more to say.
-        let At::In(id) = self.at else { return Poll::Pending };
-        let mut look = self.look(id, context.waker(), None);
         if matches!(look, Look::Unknown) {
-            let waker = Some(context.waker().clone()).filter(|_| !plant::is(Bug::ForgetsWaker));
-            if waker.is_none() {
-                drop(self.shared.enter(|engine| engine?.take_waker(id.index())));
+            if plant::is(Bug::ForgetsWaker)
+                && let At::In(id) = self.at
+            {
+                drop(self.shared.enter(None, |engine| engine.take_waker(id.index())));
+                return Poll::Pending;
             }
-            look = self.look(id, context.waker(), waker);
+            seen.waker = Some(context.waker().clone());
+            look = self.look(context.waker(), &mut seen);
         }
-        match look {
-            Look::Done(completion, _waker) => {
-                self.at = At::After;
-                Poll::Ready(completion)
-            }
-            Look::Waits | Look::Unknown => Poll::Pending,
-            Look::Nested => {
+        if matches!(look, Look::Nested) {
+            seen.completion = self.turned_away();
+            if seen.completion.is_none() {
                 // Not here and now, but soon.
                 context.waker().wake_by_ref();
-                Poll::Pending
             }
         }
+        seen.completion.map_or(Poll::Pending, Poll::Ready)
     }
 }
 
@@ -410,7 +448,10 @@ impl<L: Lock, H: Host, const N: usize, P: Policy> Drop for Op<'_, L, H, N, P> {
         if let At::In(id) = self.at {
             // The buffer of a request that had not reached the controller waits for `reclaim`, like that of one that had. Its waker is
             // dropped outside of the lock.
-            self.shared.with(|engine| engine.abandon(id));
+            let _waker = self.shared.enter(None, |engine| {
+                engine.abandon(id);
+                engine.take_stale_waker()
+            });
         }
     }
 }

@@ -394,18 +394,24 @@ fn help_that_fails_leads_to_the_next() {
     }
     assert!(matches!(b.finish(id).result, Err(Error::Host(_))));
     assert_eq!(b.rung(Rung::PowerCycle), 0);
-    // What fails otherwise is a card that does not do as it is told.
-    let mut b = kept();
-    b.world.borrow_mut().bad.insert(0, Cause::Crc);
-    let ids = [b.read(0, 1), b.read(64, 8)];
-    for expected in [Help::Retune, Help::Slower, Help::PowerCycle] {
-        assert_eq!(b.help(), expected);
-        b.e.helped(Err(Error::Silent), b.now);
+    // A tuning that finds no sampling point leads to a slower mode, one that is not even answered to a new
+    // initialisation.
+    let untuned = Error::Protocol("tuning found no sampling point");
+    for (first, second) in [(untuned, Help::Slower), (Error::Silent, Help::Reinit)] {
+        let mut b = kept();
+        b.world.borrow_mut().bad.insert(0, Cause::Crc);
+        let ids = [b.read(0, 1), b.read(64, 8)];
+        for (expected, error) in
+            [(Help::Retune, first), (second, Error::Silent), (Help::PowerCycle, Error::Silent)]
+        {
+            assert_eq!(b.help(), expected);
+            b.e.helped(Err(error), b.now);
+        }
+        for id in ids {
+            assert_eq!(b.finish(id).result, Err(Error::Dead));
+        }
+        assert_eq!(b.rung(Rung::Dead), 1);
     }
-    for id in ids {
-        assert_eq!(b.finish(id).result, Err(Error::Dead));
-    }
-    assert_eq!(b.rung(Rung::Dead), 1);
 }
 
 #[test]

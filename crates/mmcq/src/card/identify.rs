@@ -114,7 +114,7 @@ pub(super) async fn once<F: Families, L: Lock, H: Host, const N: usize, P: Polic
     options: Options,
     tried: &mut Option<Timing>,
 ) -> Result<F::Found, Failed> {
-    if !session.shared.with(|engine| engine.present()) {
+    if !session.shared.enter(false, |engine| engine.host().present()) {
         return session.fail(Error::NoCard);
     }
     power_cycle(session).await?;
@@ -168,7 +168,7 @@ pub(super) async fn ask_memory<L: Lock, H: Host, const N: usize, P: Policy>(
 pub(super) async fn power_cycle<L: Lock, H: Host, const N: usize, P: Policy>(
     session: &mut Session<'_, L, H, N, P>,
 ) -> Result<(), Failed> {
-    let (slowest_hz, low) = session.shared.with(|engine| {
+    let (slowest_hz, low) = session.shared.enter((0, false), |engine| {
         let caps = engine.caps();
         (caps.clock_hz.0, caps.signal18_fixed)
     });

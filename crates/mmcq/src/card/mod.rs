@@ -201,10 +201,10 @@ async fn of_families<F: identify::Families, L: Lock, H: Host, const N: usize, P:
         return (Err(Error::Buffer { needed: SCRATCH_BYTES, given }), scratch);
     }
     let mut session = Session::new(shared, scratch);
-    shared.with(|engine| engine.set_target(None));
+    shared.enter((), |engine| engine.set_target(None));
     let result = attempts::<F, L, H, N, P>(&mut session, options).await.map_err(|Failed| session.error);
     if let Ok(found) = &result {
-        shared.with(|engine| engine.set_target(F::target(found)));
+        shared.enter((), |engine| engine.set_target(F::target(found)));
     }
     (result, session.into_scratch())
 }

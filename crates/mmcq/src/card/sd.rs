@@ -127,7 +127,7 @@ pub(super) async fn bring_up<L: Lock, H: Host, const N: usize, P: Policy>(
     let quirks = if P::RECOVERS { quirk::of_sd(&cid, options.quirks) } else { Quirks::NONE };
     let protected = csd.perm_write_protect
         || csd.tmp_write_protect
-        || session.shared.with(|engine| engine.write_protected());
+        || session.shared.enter(false, |engine| engine.host().write_protected());
     let target = Target {
         rca: session.rca,
         sectors: sectors.min(reach(ocr)),
@@ -188,7 +188,7 @@ pub(super) async fn voltage_switch<L: Lock, H: Host, const N: usize, P: Policy>(
     if !session.lines_are(0) {
         return Err(Failed);
     }
-    let hz = limits::IDENTIFY_MAX_HZ.max(session.shared.with(|engine| engine.caps().clock_hz.0));
+    let hz = limits::IDENTIFY_MAX_HZ.max(session.shared.enter(0, |engine| engine.caps().clock_hz.0));
     session.bus(BusOp::Clock(0)).await?;
     session.bus(BusOp::Signal18(true)).await?;
     session.pause(2 * limits::VOLTAGE_CLOCK_OFF_NS).await?;
@@ -224,7 +224,7 @@ pub(super) async fn retune<L: Lock, H: Host, const N: usize, P: Policy>(
     session: &mut Session<'_, L, H, N, P>,
     timing: Timing,
 ) -> Result<(), Failed> {
-    let timings = session.shared.with(|engine| engine.caps().timings);
+    let timings = session.shared.enter(0, |engine| engine.caps().timings);
     if !tuned(timing, timings) {
         return session.fail(Error::Unsupported);
     }

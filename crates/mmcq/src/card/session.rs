@@ -4,7 +4,7 @@
 //! while `?` carries a mark of no size: that is half of what the code of bring-up would weigh otherwise.
 
 use crate::engine::{BLOCK_BYTES, DmaBuf, Error, Kind, Request};
-use crate::host::{Auto, BusOp, BusyDetect, Cause, Data, Direction, Fault, Host, Phase, Stage};
+use crate::host::{Auto, BusOp, BusyDetect, Caps, Cause, Data, Direction, Fault, Host, Phase, Stage};
 use crate::sched::Policy;
 use crate::spec::ParseError;
 use crate::spec::command::{self, Command};
@@ -152,7 +152,7 @@ impl<'a, L: Lock, H: Host, const N: usize, P: Policy> Session<'a, L, H, N, P> {
     /// ask: no status unless there is no other way to see the end of busy.
     pub async fn switch_then(&mut self, command: Command, timeout_ns: u64) -> Result<(), Failed> {
         self.send(None, command, timeout_ns, true).await?;
-        match self.shared.with(|engine| engine.caps().busy) {
+        match self.busy_detect() {
             BusyDetect::Interrupt | BusyDetect::Response => Ok(()),
             BusyDetect::Status => self.wait_ready(timeout_ns).await,
             BusyDetect::Level => {
@@ -167,9 +167,15 @@ impl<'a, L: Lock, H: Host, const N: usize, P: Policy> Session<'a, L, H, N, P> {
         }
     }
 
+    /// How the controller sees the end of busy.
+    #[inline(never)]
+    fn busy_detect(&self) -> BusyDetect {
+        self.shared.enter(Caps::NONE.busy, |engine| engine.caps().busy)
+    }
+
     /// Waits until the card is ready. Where the controller has seen the end of busy, that is one CMD13.
     pub async fn wait_ready(&mut self, timeout_ns: u64) -> Result<(), Failed> {
-        let detect = self.shared.with(|engine| engine.caps().busy);
+        let detect = self.busy_detect();
         for _ in 0..=timeout_ns / BUSY_INTERVAL_NS {
             if detect != BusyDetect::Level || !self.dat0_busy() {
                 let status = self.status_of(command::send_status(self.rca)).await?.r1();
@@ -185,7 +191,7 @@ impl<'a, L: Lock, H: Host, const N: usize, P: Policy> Session<'a, L, H, N, P> {
     /// Does the card hold DAT0 (or what stands for it) low?
     #[inline(never)]
     pub fn dat0_busy(&self) -> bool {
-        self.shared.with(|engine| engine.dat0_busy())
+        self.shared.enter(false, |engine| engine.host().dat0_busy())
     }
 
     /// What the host's supply gives the card, in mA; 0: not known, and nobody asks in lean firmware.
@@ -196,7 +202,7 @@ impl<'a, L: Lock, H: Host, const N: usize, P: Policy> Session<'a, L, H, N, P> {
     /// Do DAT3 to DAT0 have these levels?
     #[inline(never)]
     pub fn lines_are(&self, levels: u8) -> bool {
-        self.shared.with(|engine| engine.dat_levels() == levels)
+        self.shared.enter(0, |engine| engine.host().dat_levels()) == levels
     }
 
     /// Reads `bytes` (at most 512) of register data by a command, or by CMD55 and the command;
@@ -231,7 +237,7 @@ impl<'a, L: Lock, H: Host, const N: usize, P: Policy> Session<'a, L, H, N, P> {
     /// status is not judged.
     pub async fn lock(
         &mut self,
-        fill: impl FnOnce(&mut [u8]) -> Result<(), Error>,
+        fill: impl Fn(&mut [u8]) -> Result<(), Error> + Copy,
         timeout_ns: u64,
     ) -> Result<R1, Failed> {
         self.command(command::set_blocklen(BLOCK_BYTES)).await?;

@@ -54,7 +54,8 @@ impl Bounds {
         session: &Session<'_, L, H, N, P>,
         options: &Options,
     ) -> Self {
-        session.shared.with(|engine| {
+        let nothing = Bounds { min_hz: 0, max_hz: 0, max_width: Width::W1, timings: 0, signal18: false };
+        session.shared.enter(nothing, |engine| {
             let caps = engine.caps();
             Bounds {
                 min_hz: caps.clock_hz.0,

@@ -266,27 +266,31 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
 
     /// Accepts a request, maps its memory if there is room ahead, and starts it if the controller is idle. A refused request comes back whole.
     pub fn submit(&mut self, mut request: Request, now_ns: u64) -> Result<SlotId, (Error, Request)> {
+        self.accept(&mut request, now_ns).map_err(|error| (error, request))
+    }
+
+    /// As [`submit`](Self::submit). An accepted request has no memory any more, a refused one is as it was.
+    #[inline(always)]
+    pub(crate) fn accept(&mut self, request: &mut Request, now_ns: u64) -> Result<SlotId, Error> {
         if Self::STRAIGHT
-            && let Some(id) = self.submit_straight(&mut request, now_ns)
+            && let Some(id) = self.submit_straight(request, now_ns)
         {
             return Ok(id);
         }
         self.submit_any(request, now_ns)
     }
 
-    fn submit_any(&mut self, mut request: Request, now_ns: u64) -> Result<SlotId, (Error, Request)> {
-        if let Err(error) = self.admit(&mut request) {
-            return Err((error, request));
-        }
-        let Some(index) = self.allocate(request.urgent) else { return Err((Error::Full, request)) };
-        let durable = request.durable && !plant::is(Bug::DurableIgnored);
-        let request = Request { durable, ..request };
+    #[inline(never)]
+    fn submit_any(&mut self, request: &mut Request, now_ns: u64) -> Result<SlotId, Error> {
+        self.admit(request)?;
+        let index = self.allocate(request.urgent).ok_or(Error::Full)?;
+        request.durable &= !plant::is(Bug::DurableIgnored);
         let slot = self.slots.at_mut(index);
         slot.kind = request.kind;
         (slot.origin, slot.arrived_ns) = (request.origin, now_ns);
         (slot.rules, slot.urgent) = (Rules::of(request.durable), request.urgent);
         slot.segment = request.buf.segment(u32::MAX);
-        slot.buf = request.buf;
+        slot.buf = request.buf.take();
         (slot.solo, slot.redone, slot.prepared, slot.moved_blocks) = (request.durable, false, false, 0);
         slot.result = Ok(Output::default());
         if let Kind::Read { blocks, .. } | Kind::Write { blocks, .. } = slot.kind {
@@ -310,12 +314,9 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             && !matches!(error, Error::Dma(crate::host::DmaError::Exhausted))
         {
             self.slots.unlink(index);
-            let slot = self.slots.at_mut(index);
-            let buf = core::mem::replace(&mut slot.buf, DmaBuf::EMPTY);
-            let (origin, urgent, kind) = (slot.origin, slot.urgent, request.kind);
-            let durable = slot.rules.has(Rules::DURABLE);
+            request.buf = self.slots.at_mut(index).buf.take();
             self.slots.release(index);
-            return Err((error, Request { kind, buf, origin, durable, urgent }));
+            return Err(error);
         }
         self.stats.requests += 1;
         if let Some(waiting) = self.told(index) {

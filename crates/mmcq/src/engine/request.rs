@@ -168,6 +168,13 @@ pub struct Completion {
     pub buf: DmaBuf,
 }
 
+impl Completion {
+    /// Of a request that was not accepted.
+    pub(crate) fn refused(error: Error, request: &mut Request) -> Self {
+        Completion { result: Err(error), done_bytes: 0, buf: request.buf.take() }
+    }
+}
+
 /// Why a request failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]

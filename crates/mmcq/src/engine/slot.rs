@@ -585,12 +585,17 @@ impl<const N: usize> Slots<N> {
 
 /// The set bits of a mask, lowest first.
 pub(super) fn bits(mut mask: u64) -> impl Iterator<Item = u8> {
-    core::iter::from_fn(move || {
-        if mask == 0 {
-            return None;
-        }
-        let index = mask.trailing_zeros() as u8;
-        mask &= mask - 1;
-        Some(index)
-    })
+    core::iter::from_fn(move || lowest(&mut mask))
+}
+
+/// Takes the lowest bit out. Cores of 32 bits need a dozen instructions for it: one copy of these.
+#[cfg_attr(target_pointer_width = "32", inline(never))]
+#[cfg_attr(not(target_pointer_width = "32"), inline(always))]
+fn lowest(mask: &mut u64) -> Option<u8> {
+    if *mask == 0 {
+        return None;
+    }
+    let index = mask.trailing_zeros() as u8;
+    *mask &= *mask - 1;
+    Some(index)
 }

@@ -3,7 +3,7 @@
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
 use super::{At, Idle, Lock, Op, Shared};
-use crate::engine::{Claim, Completion, DmaBuf, Error, Kind, Output, Request, SlotId};
+use crate::engine::{Claim, Completion, DmaBuf, Error, Kind, Output, Request};
 use crate::host::Host;
 use crate::sched::Policy;
 use core::future::Future;
@@ -33,7 +33,7 @@ impl<L: Lock, H: Host, const N: usize, P: Policy> Shared<L, H, N, P> {
 
     /// One request, from submit to completion, on this thread.
     pub fn blocking(&self, request: Request, idle: impl FnMut(&Idle)) -> Completion {
-        self.block_on(self.request(request), idle)
+        self.block_on(&mut self.request(request), idle)
     }
 
     /// As [`blocking`](Self::blocking) with memory that is only lent for the call.
@@ -50,14 +50,9 @@ impl<L: Lock, H: Host, const N: usize, P: Policy> Shared<L, H, N, P> {
         // SAFETY: the caller lends the memory until we return, and we do not return (nor unwind) before the slot has given it back.
         let buf = unsafe { DmaBuf::lent(memory.cast(), len) };
         // Before the request: functions of the platform run inside of its submission, and any may panic.
-        let mut quiesce = Quiesce { shared: self, memory: buf.claim(), id: None };
-        let result = match self.submit(Request::new(kind, buf)) {
-            Ok(id) => {
-                quiesce.id = Some(id);
-                self.block_on(Op { shared: self, at: At::In(id) }, idle).result
-            }
-            Err((error, _)) => Err(error),
-        };
+        let memory = buf.claim();
+        let mut quiesce = Quiesce { op: self.request(Request::new(kind, buf)), memory };
+        let result = self.block_on(&mut quiesce.op, idle).result;
         core::mem::forget(quiesce);
         result
     }
@@ -65,25 +60,28 @@ impl<L: Lock, H: Host, const N: usize, P: Policy> Shared<L, H, N, P> {
 
 /// Unwinding out of a call with lent memory: stops the controller before the memory goes.
 pub(super) struct Quiesce<'a, L: Lock, H: Host, const N: usize, P: Policy> {
-    pub(super) shared: &'a Shared<L, H, N, P>,
+    pub(super) op: Op<'a, L, H, N, P>,
     /// What was lent.
     pub(super) memory: Claim,
-    /// Not known while the request is being submitted: then it is the one that has the memory, if one has it.
-    pub(super) id: Option<SlotId>,
 }
 
 impl<L: Lock, H: Host, const N: usize, P: Policy> Drop for Quiesce<'_, L, H, N, P> {
     fn drop(&mut self) {
-        let (shared, memory) = (self.shared, self.memory);
+        // Not known while the request is being submitted: then it is the one that has the memory, if one has it.
+        let known = match core::mem::replace(&mut self.op.at, At::After) {
+            At::In(id) => Some(id),
+            _ => None,
+        };
+        let (shared, memory) = (self.op.shared, self.memory);
         shared.with(|engine| {
             // Where several calls write from the same memory it is not known which is ours. Then all of them are waited for.
-            if let Some(id) = self.id.or_else(|| engine.only_lent(memory)) {
+            if let Some(id) = known.or_else(|| engine.only_lent(memory)) {
                 engine.cancel(id);
                 engine.abort(shared.now_ns());
             }
         });
         // Every step of an abort has a deadline, so this ends; returning earlier would free memory that is still being written.
-        while shared.with(|engine| match self.id {
+        while shared.with(|engine| match known {
             Some(id) => engine.id_of(id.index()) == Some(id),
             None => engine.has_lent(memory),
         }) {

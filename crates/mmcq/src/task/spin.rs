@@ -1,6 +1,6 @@
 //! Straight-line code in a thread that spins for short phases before it sleeps.
 
-use super::{At, Lock, Op, Shared};
+use super::{At, Lock, Look, Op, Seen, Shared};
 use crate::advance::{Advance, Choice, Context as From, Wait};
 use crate::engine::{Completion, Request, SlotId};
 use crate::host::Host;
@@ -100,7 +100,11 @@ impl<L: Lock, H: Host, const N: usize, P: Policy> Future for Spinning<'_, L, H, 
         let (shared, advance) = (self.op.shared, self.advance);
         if matches!(self.op.at, At::Before(_)) {
             // Without a waker: a thread that spins need not be woken.
-            if let Err(refused) = self.op.submit(None) {
+            let mut seen = Seen::NOTHING;
+            if matches!(self.op.look(context.waker(), &mut seen), Look::Nested) {
+                seen.completion = self.op.turned_away();
+            }
+            if let Some(refused) = seen.completion {
                 return Poll::Ready(refused);
             }
             if let At::In(id) = self.op.at

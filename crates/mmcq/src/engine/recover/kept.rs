@@ -45,6 +45,10 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
                 self.kept_ns = now_ns.saturating_add(AGAIN_NS);
             }
         }
+        if !P::RECOVERS {
+            // Lean firmware maps nothing else.
+            return;
+        }
         // A visit's memory is its slot's; that of a flush by register is the engine's page.
         let visit = self.control != NONE && matches!(self.slots.at(self.control).kind, Kind::Visit(_));
         if self.memory.mapped.take().is_some() && !visit {
