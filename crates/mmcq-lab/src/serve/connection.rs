@@ -28,26 +28,36 @@ struct Budget {
 }
 
 impl Budget {
-    fn take(&self, bytes: u64) {
+    /// A request's share, as soon as there is room for it.
+    fn take(self: &Arc<Self>, bytes: u64) -> Share {
         let used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
         let full =
             |used: &mut (u64, u64)| used.0 >= REQUESTS_MAX || used.1 > 0 && used.1 + bytes > UNDER_WAY_MAX;
         let mut used = self.freed.wait_while(used, full).unwrap_or_else(PoisonError::into_inner);
         *used = (used.0 + 1, used.1 + bytes);
+        Share { budget: self.clone(), bytes }
     }
+}
 
-    fn give(&self, bytes: u64) {
-        let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
-        *used = (used.0 - 1, used.1 - bytes);
-        self.freed.notify_all();
+/// What a request has taken; given back when its reply has been written, or when there will be none.
+struct Share {
+    budget: Arc<Budget>,
+    bytes: u64,
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        let mut used = self.budget.used.lock().unwrap_or_else(PoisonError::into_inner);
+        *used = (used.0 - 1, used.1 - self.bytes);
+        self.budget.freed.notify_all();
     }
 }
 
 /// What goes to the client.
 struct Reply {
     bytes: Vec<u8>,
-    /// What its request has taken of the budget.
-    budget: u64,
+    /// Given back when it has been written.
+    _share: Share,
     /// It is the news of a loss.
     refusal: bool,
 }
@@ -76,7 +86,7 @@ fn talk(socket: &mut dyn Socket, client: u64, export: &Export, disk: &Sender<Mes
     let budget = Arc::new(Budget::default());
     let mut out = socket.twin()?;
     let writer = {
-        let (budget, disk) = (budget.clone(), disk.clone());
+        let disk = disk.clone();
         std::thread::spawn(move || {
             let mut broken = false;
             for reply in ready {
@@ -88,7 +98,6 @@ fn talk(socket: &mut dyn Socket, client: u64, export: &Export, disk: &Sender<Mes
                 if reply.refusal && !broken {
                     let _ = disk.send(Message::RefusalWritten(client));
                 }
-                budget.give(reply.budget);
             }
         })
     };
@@ -108,9 +117,9 @@ fn requests(
     replies: &Sender<Reply>,
     budget: &Arc<Budget>,
 ) -> io::Result<bool> {
-    let refuse = |bytes, budget| {
+    let refuse = |bytes, share| {
         // The writer lives as long as this sender.
-        let _ = replies.send(Reply { bytes, budget, refusal: false });
+        let _ = replies.send(Reply { bytes, _share: share, refusal: false });
     };
     loop {
         let Some(first) = first_byte(socket)? else { return Ok(false) };
@@ -130,8 +139,7 @@ fn requests(
         let payload = if request.command == command::WRITE { request.length } else { 0 };
         if payload > REQUEST_MAX {
             let text = format!("a write of {payload} bytes, {REQUEST_MAX} at most");
-            refuse(refusal(&request, structured, Errno::Invalid, &text), 0);
-            budget.take(0);
+            refuse(refusal(&request, structured, Errno::Invalid, &text), budget.take(0));
             // Nobody reads gigabytes to throw them away.
             return Err(io::Error::new(ErrorKind::InvalidData, text));
         }
@@ -139,7 +147,7 @@ fn requests(
             command::READ => u64::from(request.length.min(REQUEST_MAX)),
             _ => u64::from(payload),
         };
-        budget.take(bytes);
+        let share = budget.take(bytes);
         let mut data = vec![0; payload as usize];
         let patience = PATIENCE + PATIENCE_MIB * (payload >> 20);
         if payload > 0 && !read_by(socket, &mut data, Instant::now() + patience)? {
@@ -148,14 +156,14 @@ fn requests(
         let op = match operation(&request, data, export, agreed) {
             Ok(op) => op,
             Err((errno, text)) => {
-                refuse(refusal(&request, structured, errno, text), bytes);
+                refuse(refusal(&request, structured, errno, text), share);
                 continue;
             }
         };
         let replies = replies.clone();
         let done = Box::new(move |outcome| {
             let refusal = matches!(outcome, Outcome::Lost(_));
-            let reply = Reply { bytes: reply(&request, structured, outcome), budget: bytes, refusal };
+            let reply = Reply { bytes: reply(&request, structured, outcome), _share: share, refusal };
             // A client that has gone away is told nothing.
             let _ = replies.send(reply);
         });
@@ -252,6 +260,73 @@ fn reply(request: &Request, structured: bool, outcome: Outcome) -> Vec<u8> {
                 out.extend(if hole { 3u32 } else { 0 }.to_be_bytes());
             }
             out
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Read;
+    use std::os::unix::net::UnixStream;
+
+    const EXPORT_BYTES: u64 = 1 << 20;
+
+    /// A client that has finished its negotiation, and how its connection ended.
+    fn client(disk: Sender<Message>) -> (UnixStream, std::sync::mpsc::Receiver<bool>) {
+        let (mut ours, theirs) = UnixStream::pair().unwrap();
+        let (ended, end) = channel();
+        std::thread::spawn(move || {
+            let export = Export {
+                name: String::new(),
+                bytes: EXPORT_BYTES,
+                read_only: false,
+                trims: false,
+                request_max: REQUEST_MAX,
+            };
+            let _ = ended.send(serve(Box::new(theirs), 0, &export, &disk).is_ok());
+        });
+        ours.read_exact(&mut [0; 18]).unwrap();
+        // Fixed newstyle without zeros, then the export by its empty name.
+        ours.write_all(&3u32.to_be_bytes()).unwrap();
+        ours.write_all(&[nbd::OPTION_MAGIC.to_be_bytes().as_slice(), &[0, 0, 0, 1, 0, 0, 0, 0]].concat())
+            .unwrap();
+        ours.read_exact(&mut [0; 10]).unwrap();
+        (ours, end)
+    }
+
+    fn request(command: u16, length: u32) -> Vec<u8> {
+        let mut bytes = nbd::REQUEST_MAGIC.to_be_bytes().to_vec();
+        bytes.extend([[0; 2], command.to_be_bytes()].concat());
+        bytes.extend([0; 16]);
+        bytes.extend(length.to_be_bytes());
+        bytes
+    }
+
+    /// The disk has ended, or drops what it cannot do: no connection waits for answers that never come.
+    #[test]
+    fn a_job_that_is_dropped_gives_its_share_back() {
+        let (disk, messages) = channel();
+        let (mut socket, end) = client(disk);
+        let dropped = std::thread::spawn(move || {
+            messages.iter().filter(|message| matches!(message, Message::Job(_))).count() as u64
+        });
+        for _ in 0..REQUESTS_MAX + 10 {
+            socket.write_all(&request(command::READ, 512)).unwrap();
+        }
+        socket.write_all(&request(command::DISCONNECT, 0)).unwrap();
+        assert_eq!(end.recv_timeout(Duration::from_secs(20)), Ok(true), "the connection hangs");
+        assert_eq!(dropped.join().unwrap(), REQUESTS_MAX + 10);
+    }
+
+    /// A refusal that is sent before its share is taken may give back what was never taken.
+    #[test]
+    fn a_write_that_is_too_long_ends_the_connection() {
+        for _ in 0..200 {
+            let (disk, _messages) = channel();
+            let (mut socket, end) = client(disk);
+            socket.write_all(&request(command::WRITE, REQUEST_MAX + 512)).unwrap();
+            assert_eq!(end.recv_timeout(Duration::from_secs(20)), Ok(false), "the connection hangs");
         }
     }
 }

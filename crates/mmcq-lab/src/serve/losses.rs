@@ -3,7 +3,8 @@
 //! The export says that clients may use several connections (`NBD_FLAG_CAN_MULTI_CONN`): a flush on any of them covers what was acknowledged on all
 //! before. So a loss (the card's supply failed, or the engine says that its cache is gone) concerns every connection, and each has its next flush
 //! refused once. A connection that went away before it was told leaves an heir: its client may come back, and the protocol does not say which
-//! newcomer that is. As many newcomers as there are such connections are told, too.
+//! newcomer that is. As many newcomers as there are such connections are told, too; so are those that come while a
+//! connection with lost writes is there and has not been told.
 //!
 //! A connection counts as told when it asks for something after the refusal has been written to it, or says goodbye in order. A loss that takes
 //! nothing (all acknowledged writes had been flushed) is none. A server that starts knows nothing of what another before it lost.
@@ -47,7 +48,9 @@ impl Losses {
     /// A client has come.
     pub fn came(&mut self, client: u64) {
         let heir = self.heirs_to_come > 0;
-        let told = if heir { self.last - 1 } else { self.last };
+        // A flush here would cover a writer's that is still connected and has not heard, too.
+        let untold = heir || self.connections.values().any(|connection| connection.lost_writes);
+        let told = if untold { self.last - 1 } else { self.last };
         let connection = Connection { told, refused_write: told, heir, ..Connection::default() };
         self.connections.insert(client, connection);
     }
@@ -234,10 +237,27 @@ mod tests {
         losses.came(10);
         losses.left(10, true);
         for (client, refused) in [(11, true), (12, true), (13, false)] {
+            if client == 13 {
+                // The third writer, which never left.
+                assert!(told(&mut losses, 2));
+            }
             losses.came(client);
             assert_eq!(told(&mut losses, client), refused, "{client}");
         }
-        assert!(told(&mut losses, 2));
+    }
+
+    /// A client opens one more connection, or one of its connections comes back, while the one that wrote is still there and untold.
+    #[test]
+    fn a_connection_that_comes_after_the_loss_is_told_while_a_writer_is_not() {
+        let mut losses = with(2);
+        losses.acknowledged(0);
+        losses.supply_failed();
+        losses.left(1, false);
+        losses.came(2);
+        assert!(told(&mut losses, 2) && !told(&mut losses, 2));
+        assert!(told(&mut losses, 0));
+        losses.came(3);
+        assert!(!told(&mut losses, 3));
     }
 
     #[test]
