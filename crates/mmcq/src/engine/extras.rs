@@ -243,8 +243,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             Event::Return => self.return_to_user(now_ns),
             Event::BreaksOff => {
                 self.unmap_data();
-                // A durable write whose flush failed moves all of its data again.
-                self.slots.at_mut(self.control).result = Ok(Output::default());
+                self.await_flush(self.control);
             }
         }
     }

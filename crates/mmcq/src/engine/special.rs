@@ -12,7 +12,7 @@ use super::extras::{Event, Pieces, Place, Step};
 use super::phases::{COMMAND_TIMEOUT_NS, Stage};
 use super::slot::{NONE, Rules, Slot, State};
 use super::stream::{Close, End};
-use super::{Abilities, BLOCK_BYTES, Engine, Error, FlushBy, Kind, Request, Target};
+use super::{Abilities, BLOCK_BYTES, Engine, Error, FlushBy, Kind, Output, Request, Target};
 use crate::host::{Direction, Host, Segment};
 use crate::sched::Policy;
 use crate::spec::command;
@@ -181,6 +181,31 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             self.refuse(head, super::outcome::not_written(status));
         }
         self.go_idle(now_ns);
+    }
+
+    /// A flush has made durable what waits for one of its own too. None of these is flushed, let alone written, once more: by then the
+    /// same blocks may have been written by a younger request that is complete.
+    pub(super) fn end_flushed(&mut self) {
+        for index in 0..N as u8 {
+            let slot = self.slots.at(index);
+            let waits = slot.state == State::Queued && slot.rules.has(Rules::FLUSH_AFTER);
+            if waits && slot.span().is_some_and(|(_, _, rest)| rest == 0) {
+                let result = slot.result;
+                self.slots.unlink(index);
+                self.end_slot(index, result);
+            }
+        }
+    }
+
+    /// The flush of a durable write is to be tried again, and not its data: the card has them.
+    pub(super) fn await_flush(&mut self, index: u8) {
+        let slot = self.slots.at_mut(index);
+        slot.result = Ok(Output::default());
+        if let Kind::Write { blocks, .. } = slot.kind {
+            slot.moved_blocks = blocks;
+            slot.result = Ok(Output { bytes: blocks.saturating_mul(BLOCK_BYTES), ..Output::default() });
+            slot.rules.set(Rules::FLUSH_AFTER, true);
+        }
     }
 
     /// A durable write has settled in the card's cache: now the flush that makes it so.

@@ -79,7 +79,11 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         for index in bits(core::mem::take(&mut self.incident.redo)) {
             let slot = self.slots.at_mut(index);
             (slot.moved_blocks, slot.result) = (0, Ok(Output::default()));
-            self.push_front(index, now_ns);
+            // Of two on the same blocks the older one goes first again.
+            self.slots.push_by_age(index);
+            if let Some(waiting) = self.told(index) {
+                self.policy.arrived(&waiting, now_ns);
+            }
         }
     }
 
@@ -124,7 +128,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     }
 
     /// Writes that wait for their next piece, or for the flush that makes them durable, have lost what a cache held of them: they begin again.
-    fn begin_again(&mut self) {
+    pub(super) fn begin_again(&mut self) {
         if self.target.is_none_or(|target| matches!(target.flush, FlushBy::Status)) {
             return;
         }
