@@ -218,8 +218,8 @@ impl Run<'_> {
             Ok(_) => Answer::Done,
             Err(Error::CacheLost) => Answer::CacheLost,
             Err(Error::OutOfRange { .. } | Error::Buffer { .. }) => Answer::Refused,
-            // Not every card erases, or not in pieces of this size.
-            Err(Error::Unsupported) if !moves => Answer::Refused,
+            // Not every card erases, or not in pieces of this size; and of a card that has just come nobody knows yet.
+            Err(Error::Unsupported | Error::Unequipped) if !moves => Answer::Refused,
             Err(_) => Answer::Failed(done_blocks),
         };
         if answer != Answer::Done && (moves || answer != Answer::Refused) {

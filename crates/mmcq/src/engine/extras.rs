@@ -243,7 +243,8 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             Event::Return => self.return_to_user(now_ns),
             Event::BreaksOff => {
                 self.unmap_data();
-                self.await_flush(self.control);
+                // A durable write whose flush failed has moved nothing for good.
+                self.slots.at_mut(self.control).result = Ok(Output::default());
             }
         }
     }

@@ -12,7 +12,7 @@ use super::extras::{Event, Pieces, Place, Step};
 use super::phases::{COMMAND_TIMEOUT_NS, Stage};
 use super::slot::{NONE, Rules, Slot, State};
 use super::stream::{Close, End};
-use super::{Abilities, BLOCK_BYTES, Engine, Error, FlushBy, Kind, Output, Request, Target};
+use super::{Abilities, BLOCK_BYTES, Engine, Error, FlushBy, Kind, Request, Target};
 use crate::host::{Direction, Host, Segment};
 use crate::sched::Policy;
 use crate::spec::command;
@@ -197,17 +197,6 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         }
     }
 
-    /// The flush of a durable write is to be tried again, and not its data: the card has them.
-    pub(super) fn await_flush(&mut self, index: u8) {
-        let slot = self.slots.at_mut(index);
-        slot.result = Ok(Output::default());
-        if let Kind::Write { blocks, .. } = slot.kind {
-            slot.moved_blocks = blocks;
-            slot.result = Ok(Output { bytes: blocks.saturating_mul(BLOCK_BYTES), ..Output::default() });
-            slot.rules.set(Rules::FLUSH_AFTER, true);
-        }
-    }
-
     /// A durable write has settled in the card's cache: now the flush that makes it so.
     fn flush_written(&mut self, index: u8, now_ns: u64) {
         if self.settling != 0 || self.unsettled {
@@ -216,8 +205,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         self.slots.unlink(index);
         let slot = self.slots.at_mut(index);
         slot.state = State::Active;
-        // If the flush fails, nothing is surely on the medium.
-        slot.rules.set(Rules::FLUSH_AFTER, false);
+        // If the flush fails, nothing is surely on the medium. It keeps `FLUSH_AFTER`: the card has its data.
         slot.moved_blocks = 0;
         self.control = index;
         self.close_straight();

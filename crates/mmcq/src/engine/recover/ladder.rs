@@ -16,8 +16,8 @@
 
 use super::super::extras::Event;
 use super::super::phases::Stage;
-use super::super::slot::{NONE, State, bits};
-use super::super::{Engine, Error, Kind};
+use super::super::slot::{NONE, Rules, State, bits};
+use super::super::{BLOCK_BYTES, Engine, Error, Kind, Output};
 use super::{Class, Help, Rung, by_status};
 use crate::host::{Direction, Host};
 use crate::sched::Policy;
@@ -198,7 +198,15 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             if self.control != NONE {
                 self.break_off(now_ns);
                 let index = core::mem::replace(&mut self.control, NONE);
-                self.push_front(index, now_ns);
+                let slot = self.slots.at_mut(index);
+                // The card has the data of a durable write: only its flush is tried again. The data would come over those of a later write that is complete.
+                if let Kind::Write { blocks, .. } = slot.kind
+                    && slot.rules.has(Rules::FLUSH_AFTER)
+                {
+                    let bytes = blocks.saturating_mul(BLOCK_BYTES);
+                    (slot.moved_blocks, slot.result) = (blocks, Ok(Output { bytes, ..Output::default() }));
+                }
+                self.push_again(index, now_ns);
             }
             self.write_again(now_ns);
         }
