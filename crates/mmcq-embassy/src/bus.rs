@@ -3,7 +3,7 @@
 use core::future::poll_fn;
 use core::task::Poll;
 use mmcq::engine::{Claim, DmaBuf, Error, Kind, Output, Request};
-use mmcq::host::{Auto, BusOp, Cause, Data, Direction, Host, Phase, Timing, Width};
+use mmcq::host::{Auto, BusOp, Cause, Data, Direction, Host, Phase, Stage, Timing, Width};
 use mmcq::sched::{Fifo, Policy};
 use mmcq::spec::command::{self, Command, Resp};
 use mmcq::task::{Lock, Shared};
@@ -49,6 +49,8 @@ pub struct Bus<'a, L: Lock, H: Host, const N: usize, P: Policy = Fifo> {
     bounce: Option<DmaBuf>,
     claim: Claim,
     wanted: Option<(Width, u32)>,
+    /// The card may be in the middle of an open transfer, for want of its CMD12.
+    owes_stop: bool,
     widest: Width,
     signal18: bool,
 }
@@ -61,6 +63,7 @@ impl<'a, L: Lock, H: Host, const N: usize, P: Policy> Bus<'a, L, H, N, P> {
             claim: bounce.claim(),
             bounce: Some(bounce),
             wanted: None,
+            owes_stop: false,
             widest: Width::W8,
             signal18: false,
         }
@@ -81,14 +84,25 @@ impl<'a, L: Lock, H: Host, const N: usize, P: Policy> Bus<'a, L, H, N, P> {
         self.stack.pause(ns).await.map_err(mmc_error)
     }
 
-    /// Does what [`MmcBus::set_bus`] wanted; dropped half-way, all of it again.
+    /// Ends what a call before has left open, and does what [`MmcBus::set_bus`] wanted; dropped half-way, all of it again.
     async fn settle(&mut self) -> Result<(), MmcError> {
+        if self.owes_stop {
+            // Perhaps the card was not in a transfer; then it does not answer, and that is well.
+            let _ = self.stop().await;
+        }
         let Some((width, hz)) = self.wanted else { return Ok(()) };
         self.bus(BusOp::Width(width)).await?;
         self.bus(BusOp::Timing(timing(hz, self.signal18))).await?;
         self.bus(BusOp::Clock(hz)).await?;
         self.wanted = None;
         Ok(())
+    }
+
+    /// CMD12.
+    async fn stop(&mut self) -> Result<(), MmcError> {
+        let stopped = self.command(command::stop_transmission(), BUSY_NS).await;
+        self.owes_stop = false;
+        stopped.map(|_| ())
     }
 
     async fn request(
@@ -119,6 +133,8 @@ impl<'a, L: Lock, H: Host, const N: usize, P: Policy> Bus<'a, L, H, N, P> {
         Ok(buf)
     }
 
+    /// The bus is settled: between taking the buffer and giving it to the engine nothing may be awaited, or a call that is
+    /// dropped there loses it.
     async fn data(
         &mut self,
         command: Command,
@@ -126,21 +142,29 @@ impl<'a, L: Lock, H: Host, const N: usize, P: Policy> Bus<'a, L, H, N, P> {
         mut buf: DmaBuf,
         stop: bool,
     ) -> Result<[u32; 4], MmcError> {
-        if let Err(error) = self.settle().await {
-            self.bounce = Some(buf);
-            return Err(error);
-        }
         let auto =
             if stop && self.stack.with(|engine| engine.caps().auto_stop) { Auto::Stop } else { Auto::None };
         let phase = Phase { command, data: Some(data), auto, tuning: false };
+        self.owes_stop = stop && auto == Auto::None;
         let result;
         (result, buf) = self.request(phase, DATA_NS, buf).await;
         self.bounce = Some(buf);
-        let response = result.map_err(mmc_error)?.response.words;
-        if stop && auto == Auto::None {
-            self.command(command::stop_transmission(), BUSY_NS).await?;
+        match result {
+            Ok(output) if self.owes_stop => {
+                self.stop().await?;
+                Ok(words(command.resp, output.response.words))
+            }
+            Ok(output) => Ok(words(command.resp, output.response.words)),
+            Err(error) => {
+                // A command that was not answered has begun nothing; after its data a card waits for CMD12.
+                let begun = !matches!(error, Error::Host(fault) if fault.stage == Stage::Command);
+                self.owes_stop = stop && begun;
+                if self.owes_stop {
+                    let _ = self.stop().await;
+                }
+                Err(mmc_error(error))
+            }
         }
-        Ok(words(command.resp, response))
     }
 
     async fn read(
@@ -151,6 +175,7 @@ impl<'a, L: Lock, H: Host, const N: usize, P: Policy> Bus<'a, L, H, N, P> {
         stop: bool,
     ) -> Result<[u32; 4], MmcError> {
         let bytes = length(data, into.len())?;
+        self.settle().await?;
         let buf = self.bounce(bytes)?;
         let words = self.data(command, data, buf, stop).await?;
         if let Some(bounce) = &self.bounce {
@@ -169,6 +194,7 @@ impl<'a, L: Lock, H: Host, const N: usize, P: Policy> Bus<'a, L, H, N, P> {
         stop: bool,
     ) -> Result<[u32; 4], MmcError> {
         let bytes = length(data, from.len())?;
+        self.settle().await?;
         let mut buf = self.bounce(bytes)?;
         for (to, from) in buf.iter_mut().zip(from.iter().take(bytes)) {
             *to = *from;
@@ -256,7 +282,7 @@ impl<L: Lock, H: Host, const N: usize, P: Policy> MmcBus for Bus<'_, L, H, N, P>
     }
 
     async fn init_idle(&mut self, hz: u32) -> Result<(), MmcError> {
-        (self.wanted, self.signal18) = (None, false);
+        (self.wanted, self.signal18, self.owes_stop) = (None, false, false);
         let caps = self.stack.with(|engine| *engine.caps());
         let clock_hz = hz.max(caps.clock_hz.0);
         self.bus(BusOp::PowerOff).await?;

@@ -15,6 +15,8 @@ use mmcq::host::Host;
 use mmcq::sched::Fifo;
 use mmcq::task::{Lock, Shared, Timer};
 use mmcq_embassy::{Bus, CriticalSection, Disk, Mailbox};
+use sdio::common::read_multiple_blocks;
+use sdio::{BusWidth, MmcBus as _};
 use std::future::Future;
 use std::pin::{Pin, pin};
 use std::sync::mpsc;
@@ -138,4 +140,38 @@ fn while_the_engine_is_halted() {
         });
         assert!(ended.recv_timeout(Duration::from_secs(60)).is_ok(), "the drop of a future never returns");
     }
+}
+
+/// The buffer of a bus, and the card behind it, at whatever moment a call is dropped: while the bus changes, or between the data and their CMD12.
+#[test]
+fn a_call_of_a_bus_at_any_moment() {
+    for polls in 1..200 {
+        let _alone = tasks::exclusive();
+        let world = World::new("sdhc-16g-hs");
+        let stack = world.stack();
+        stack.block_on(bring_up_sd(stack, memory(1), Options::DEFAULT), |_| {}).0.unwrap();
+        let mut bus = Bus::new(stack, memory(8)).at_most(mmcq::host::Width::W4);
+        let mut data = [Aligned([0; 512]), Aligned([0; 512])];
+        bus.set_bus(BusWidth::W4, 25_000_000).unwrap();
+        let mut ended = false;
+        {
+            let mut call = pin!(bus.read_blocks(read_multiple_blocks(0, &mut data), true));
+            for _ in 0..polls {
+                ended = call.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready();
+                if ended {
+                    break;
+                }
+                stack.turn();
+            }
+        }
+        for _ in 0..100 {
+            stack.turn();
+        }
+        let again = stack.block_on(bus.read_blocks(read_multiple_blocks(0, &mut data), true), |_| {});
+        assert!(again.is_ok(), "dropped after {polls} polls: {:?}", again.err());
+        if ended {
+            return;
+        }
+    }
+    panic!("never ended");
 }

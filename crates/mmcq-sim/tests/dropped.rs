@@ -299,6 +299,7 @@ fn every_workload(rig: &Rig, card: &str) {
                 let at = NonNull::from(bounce).cast();
                 // SAFETY: leaked.
                 let bounce = unsafe { DmaBuf::from_raw(at, 1024) };
+                rig.claims.borrow_mut().push(bounce.claim());
                 let mut copying = Copying::new(device, bounce).unwrap();
                 assert_eq!(copying.write(WRITE_AT, &[0x44; BYTES as usize]).await, Ok(BLOCKS));
                 let mut back = vec![0; BYTES as usize];

@@ -74,20 +74,31 @@ impl<L: Lock, H: Host, const N: usize, P: Policy> Shared<L, H, N, P> {
         Shared { lock, timer, engine: Locked::new(Engine::with_policy(host, config, policy)) }
     }
 
-    /// A moment alone with the engine's verbs. `f` must be short.
+    /// A moment alone with the engine's verbs. `f` must be short. If it has moved the engine's next deadline, the alarm is set anew.
     ///
     /// `f` always runs. Called from inside another call of this stack (from `f` itself, the timer's functions, the lock, memory, registers,
     /// the policy) it gets an [`Entry`] that does nothing and says so, and the alarm is set for a poll at once; the outer call sets it anew if it moves the engine.
     pub fn with<R>(&self, f: impl FnOnce(&mut Entry<'_, H, N, P>) -> R) -> R {
         let (result, stale) = self.enter(|engine| {
             let mut entry = Entry::new(engine);
+            let due_ns = entry.next_deadline_ns();
             let result = f(&mut entry);
-            (result, entry.has_stale_waker())
+            (result, self.used(&entry, due_ns))
         });
         if stale {
             self.drop_stale();
         }
         result
+    }
+
+    /// After a program's own use of the engine: what it has begun has its alarm. Is there a waker to be dropped outside of the lock?
+    #[inline(never)]
+    fn used(&self, entry: &Entry<'_, H, N, P>, due_before_ns: Option<u64>) -> bool {
+        let due_ns = entry.next_deadline_ns();
+        if due_ns != due_before_ns {
+            (self.timer.set_alarm)(due_ns);
+        }
+        entry.has_stale_waker()
     }
 
     /// The only way to the engine; `None` for a call from inside another.
@@ -209,6 +220,7 @@ impl<L: Lock, H: Host, const N: usize, P: Policy> Shared<L, H, N, P> {
         }
     }
 
+    #[allow(clippy::result_large_err, reason = "what went in comes back")]
     fn submit(&self, request: Request) -> Result<SlotId, (Error, Request)> {
         self.enter(|engine| self.submit_to(engine, request, None).map(|(id, _)| id))
             .map_err(|(error, request, _)| (error, request))
@@ -216,7 +228,7 @@ impl<L: Lock, H: Host, const N: usize, P: Policy> Shared<L, H, N, P> {
 
     /// Submits under the lock. A waker that is not kept comes back.
     #[inline(always)]
-    #[allow(clippy::type_complexity, reason = "what went in comes back")]
+    #[allow(clippy::type_complexity, clippy::result_large_err, reason = "what went in comes back")]
     fn submit_to(
         &self,
         engine: Option<&mut Engine<H, N, P>>,
@@ -308,6 +320,7 @@ pub struct Op<'a, L: Lock, H: Host, const N: usize, P: Policy = Fifo> {
 
 impl<L: Lock, H: Host, const N: usize, P: Policy> Op<'_, L, H, N, P> {
     /// Hands the request over, if it has not been. A refused one is over, with its buffer.
+    #[allow(clippy::result_large_err, reason = "what went in comes back")]
     fn submit(&mut self, waker: Option<Waker>) -> Result<(), Completion> {
         match core::mem::replace(&mut self.at, At::After) {
             At::Before(request) => {

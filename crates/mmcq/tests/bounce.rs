@@ -194,3 +194,19 @@ fn a_read_into_parts_of_cache_lines_goes_through_the_pool() {
     bounce.unmap(bus, at(&mut near.0[4..14]), 10, Direction::Write);
     assert_eq!(platform.mapped.borrow().len(), 0);
 }
+
+/// What went to the card may be a secret, and a read may fail before anything has come.
+#[test]
+fn the_pool_shows_no_buffer_what_another_had() {
+    let (bounce, _) = pool();
+    let mut secret = vec![0x5e; 1024];
+    let bus = bounce.map(at(&mut secret), 1024, Direction::Write).unwrap();
+    bounce.unmap(bus, at(&mut secret), 1024, Direction::Write);
+    let shows = |bus| device(bus, 1024).contains(&0x5e);
+    assert!(!shows(bus), "it stays in the pool");
+    let mut other = vec![0; 1024];
+    let bus = bounce.map(at(&mut other), 1024, Direction::Read).unwrap();
+    device(bus, 1024).fill(0x5e);
+    bounce.unmap(bus, at(&mut other), 1024, Direction::Read);
+    assert!(other.iter().all(|&byte| byte == 0x5e) && !shows(bus));
+}

@@ -189,6 +189,7 @@ fn a_failed_flush_fails_the_durable_write() {
     world.borrow_mut().strike = Some((6, 0, Cause::Timeout));
     world.borrow_mut().strikes = u32::MAX;
     run(&mut e, 0);
+    world.borrow_mut().strike = None;
     let done = e.take(id).unwrap();
     assert!(matches!(done.result, Err(Error::Host(_))), "{:?}", done.result);
     assert_eq!(done.done_bytes, 0);
@@ -200,6 +201,82 @@ fn a_failed_flush_fails_the_durable_write() {
     run(&mut e, 1 << 40);
     assert_eq!(ended(&mut e, next), Ok(4096));
     assert_eq!(indices(&world)[before..], [25, 13]);
+}
+
+/// What the cache could not put on the medium shows once: in the next answer, which may be that to the flush itself [eMMC 6.13].
+#[test]
+fn an_error_in_the_answer_to_a_flush_is_told() {
+    for busy in [BusyDetect::Interrupt, BusyDetect::Response, BusyDetect::Level, BusyDetect::Status] {
+        let flush = || Request::new(Kind::Flush, DmaBuf::EMPTY);
+        let world = World::new(BLOCKS);
+        world.borrow_mut().caps.busy = busy;
+        let mut e = engine(&world, |t| t.flush = CACHE);
+        let id = e.submit(write(0, 8, 1), 0).unwrap();
+        run(&mut e, 0);
+        assert_eq!(ended(&mut e, id), Ok(4096));
+        let id = e.submit(flush(), 1 << 30).unwrap();
+        assert_eq!(indices(&world).last(), Some(&6), "the flush is on the line");
+        world.borrow_mut().next_status = R1::ERROR;
+        run(&mut e, 1 << 30);
+        assert_eq!(world.borrow().next_status, 0);
+        let told = ended(&mut e, id);
+        assert!(matches!(told, Err(Error::Program(status)) if status & R1::ERROR != 0), "{busy:?}: {told:?}");
+        let id = e.submit(flush(), 1 << 40).unwrap();
+        run(&mut e, 1 << 40);
+        assert_eq!(ended(&mut e, id), Ok(0), "told once");
+        // A durable write hears it too, of the flush inside of it.
+        let id = e.submit(write(0, 8, 2).durable(), 1 << 41).unwrap();
+        let mut now = 1 << 41;
+        while indices(&world).last() != Some(&6) {
+            now += 1_000;
+            let _ = (e.on_irq(now), e.poll(now));
+        }
+        world.borrow_mut().next_status = R1::ERROR;
+        run(&mut e, now);
+        let told = ended(&mut e, id);
+        assert!(matches!(told, Err(Error::Program(status)) if status & R1::ERROR != 0), "{busy:?}: {told:?}");
+    }
+}
+
+/// ... and is not forgotten if the status after it is lost, and the flush made again.
+#[test]
+fn an_error_in_the_answer_to_a_flush_outlasts_a_second_try() {
+    let world = World::new(BLOCKS);
+    let mut e = engine(&world, |t| t.flush = CACHE);
+    let id = e.submit(write(0, 8, 1).durable(), 0).unwrap();
+    let mut now = 0;
+    while indices(&world).last() != Some(&6) {
+        now += 1_000;
+        let _ = (e.on_irq(now), e.poll(now));
+    }
+    world.borrow_mut().next_status = R1::ERROR;
+    world.borrow_mut().strike = Some((13, 0, Cause::Timeout));
+    run(&mut e, now);
+    assert_eq!(indices(&world).iter().filter(|&&index| index == 6).count(), 2);
+    assert!(matches!(ended(&mut e, id), Err(Error::Program(status)) if status & R1::ERROR != 0));
+}
+
+/// A write of which pieces are in a cache that is lost begins again, also when nobody but the program has said so: a suspend, say.
+#[test]
+fn a_write_in_pieces_is_answered_although_the_card_was_taken_away_and_given_back() {
+    let world = World::new(BLOCKS);
+    world.borrow_mut().caps.max_blocks = 8;
+    let mut e = engine(&world, |t| t.flush = CACHE);
+    let id = e.submit(write(0, 24, 1), 0).unwrap();
+    e.halt();
+    for now in 1..20 {
+        let _ = (e.on_irq(now * 1_000), e.poll(now * 1_000));
+    }
+    assert!(e.is_quiet() && !e.is_idle(), "a piece is done, and the rest waits");
+    let card = *e.target().unwrap();
+    e.set_target(None);
+    e.set_target(Some(card));
+    e.equip();
+    e.resume(1 << 30);
+    run(&mut e, 1 << 30);
+    assert_eq!(ended(&mut e, id), Ok(24 * 512));
+    assert_eq!(world.borrow().medium[..24 * 512], [1; 24 * 512]);
+    assert_eq!(e.slots_in_use(), 0);
 }
 
 /// A later write of the same block is complete by then: its data must not be written over by the older ones.

@@ -293,9 +293,10 @@ fn drive<H: Host, F: Future>(shared: &Shared<OneThread, H, 4>, future: F) -> F::
 }
 
 /// Bring-up, and whether it works or not, requests.
-fn with_stack<H: Host>(host: H, u: &mut Unstructured<'_>) -> Result<()> {
+/// Returns how many buffers were given up to a controller that no reset stops: they stay mapped.
+fn with_stack<H: Host>(host: H, u: &mut Unstructured<'_>) -> Result<u64> {
     let memory = Memory::default();
-    {
+    let leaked = {
         let shared: Shared<OneThread, H, 4> = Shared::new(OneThread, TIMER, host, Config::DEFAULT);
         NOW_NS.set(0);
         let _ = drive(&shared, card::bring_up(&shared, memory.take(512), Options::DEFAULT));
@@ -322,9 +323,10 @@ fn with_stack<H: Host>(host: H, u: &mut Unstructured<'_>) -> Result<()> {
         }
         let in_use = shared.with(|engine| engine.slots_in_use());
         assert_eq!(in_use, 0, "a slot leaked");
-    }
+        shared.with(|engine| engine.stats().leaked)
+    };
     memory.check();
-    Ok(())
+    Ok(leaked)
 }
 
 /// Inputs that found something: a transfer whose time on a very slow bus was too long to be counted.
@@ -340,8 +342,9 @@ fn both<H: Host>(name: &str, make: impl Fn(Anything, AnyDma, &mut Unstructured<'
         built.set(built.get() + 1);
         let before = open.get();
         if whole {
-            with_stack(host, u)?;
-            assert_eq!(open.get(), before, "something stayed mapped");
+            let leaked = with_stack(host, u)?;
+            let stayed = open.get().saturating_sub(before) as u64;
+            assert!(stayed <= leaked, "{stayed} mappings stayed, {leaked} buffers were given up");
             Ok(())
         } else {
             alone(host, &accesses, u)

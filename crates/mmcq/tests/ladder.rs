@@ -13,6 +13,22 @@ use mmcq::spec::response::R1;
 use support::{TestHost, World, buffer, target};
 
 #[test]
+fn a_supervisor_that_is_dismissed_hears_of_it_however_late() {
+    let mut b = kept();
+    b.world.borrow_mut().retune = true;
+    let id = b.read(0, 1);
+    assert!(b.finish(id).result.is_ok());
+    assert_eq!(b.help(), Help::Retune);
+    b.e.helped(Ok(target(BLOCKS)), b.now);
+    b.now += 60_000 * MS;
+    b.e.halt();
+    assert!(b.e.dismiss_keeper());
+    // Something else moves the engine before the supervisor is polled.
+    let _ = b.e.poll(b.now);
+    assert_eq!(b.e.take_help(), Some(Help::Dismissed));
+}
+
+#[test]
 fn one_damaged_block_is_one_more_try() {
     let mut b = bench();
     b.fault(1, Cause::Crc, Stage::Data, true);

@@ -1,6 +1,8 @@
 //! What safe code must not be able to do: get memory that the controller still has, another client's memory, or
 //! the engine twice.
 
+#[path = "support/one_thread.rs"]
+mod one_thread;
 mod support;
 
 use mmcq::block::{BlockDevice, Copying};
@@ -195,6 +197,7 @@ fn lent_memory_stays_with_a_controller_that_cannot_be_stopped() {
     world.borrow_mut().silent = true;
     world.borrow_mut().fails_resets = (true, true);
     let mut words = [0u64; 64];
+    // SAFETY: bytes of words.
     let (_, memory, _) = unsafe { words.align_to_mut::<u8>() };
     let mut idles = 0;
     let result = BlockDevice::new(stack).read_blocking(0, memory, |_| {
@@ -209,6 +212,69 @@ fn lent_memory_stays_with_a_controller_that_cannot_be_stopped() {
     assert_eq!(result, Err(Error::Dead));
     assert!(idles >= 20_000);
     assert_eq!((world.borrow().mapped(), stack.with(|engine| engine.slots_in_use())), (0, 0));
+}
+
+thread_local! {
+    /// The platform's functions that may still be called before one panics.
+    static CALLS_LEFT: Cell<u32> = const { Cell::new(u32::MAX) };
+}
+
+fn may_panic() {
+    let left = CALLS_LEFT.get();
+    CALLS_LEFT.set(if left == 0 { u32::MAX } else { left.saturating_sub(u32::from(left != u32::MAX)) });
+    assert!(left != 0, "the platform's own trouble");
+}
+
+/// A policy that may panic.
+struct Panics;
+
+impl Policy for Panics {
+    fn arrived(&mut self, _: &Waiting, _: u64) {
+        may_panic();
+    }
+    fn pick<I: Iterator<Item = Waiting> + Clone>(&mut self, mut offered: I, _: u64) -> Choice {
+        offered.next().map_or(Choice::IdleUntil(0), |waiting| Choice::Go(waiting.index))
+    }
+    fn sent(&mut self, _: &Waiting, _: u64) {
+        may_panic();
+    }
+}
+
+/// The timer, the policy, and what the driver calls may all panic, and safe code may catch that. Wherever in the submission it comes,
+/// the call that has lent its memory ends with no controller at it, and no slot that still means it.
+#[test]
+fn a_call_that_unwinds_out_of_its_submission_leaves_no_memory_behind() {
+    let timer = Timer {
+        now_ns: || {
+            may_panic();
+            one_thread::NOW_NS.set(one_thread::NOW_NS.get() + 1_000_000);
+            (one_thread::TIMER.now_ns)()
+        },
+        set_alarm: |_| may_panic(),
+    };
+    let mut unwound = 0;
+    for calls in 0..8 {
+        let world = World::new(256);
+        let host = TestHost::new(&world);
+        let shared = Shared::with_policy(one_thread::OneThread, timer, host, Config::DEFAULT, Panics);
+        let stack: &'static Shared<_, _, 4, _> = Box::leak(Box::new(shared));
+        stack.with(|engine| engine.set_target(Some(target(256))));
+        world.borrow_mut().called = Some(may_panic);
+        let mut words = [0u64; 64];
+        // SAFETY: bytes of words.
+        let (_, memory, _) = unsafe { words.align_to_mut::<u8>() };
+        CALLS_LEFT.set(calls);
+        let lends = std::panic::AssertUnwindSafe(|| {
+            BlockDevice::new(stack).read_blocking(0, memory, |_| CALLS_LEFT.set(u32::MAX))
+        });
+        unwound += u32::from(std::panic::catch_unwind(lends).is_err());
+        CALLS_LEFT.set(u32::MAX);
+        assert!(!world.borrow().running(), "after {calls} calls: the controller still has the memory");
+        assert_eq!(stack.with(|engine| engine.slots_in_use()), 0, "after {calls} calls");
+        let next = stack.blocking(read(9), |_| ());
+        assert!(next.result.is_ok(), "after {calls} calls: {:?}", next.result);
+    }
+    assert!(unwound >= 5, "{unwound}");
 }
 
 #[test]
@@ -259,11 +325,14 @@ fn returning() -> Waker {
     unsafe { Waker::from_raw(RawWaker::new(std::ptr::null(), &TABLE)) }
 }
 
+/// A way into a stack, by name; it is told whether it is to be turned away.
+type Way = (&'static str, Rc<dyn Fn(bool)>);
+
 /// Every way into a stack, and what it must say when it is turned away.
-fn ways_in(stack: &'static Stack<Returns>) -> Vec<(&'static str, Rc<dyn Fn(bool)>)> {
+fn ways_in(stack: &'static Stack<Returns>) -> Vec<Way> {
     let device = BlockDevice::new(stack);
     let cx = || Context::from_waker(Waker::noop());
-    let mut ways: Vec<(&'static str, Rc<dyn Fn(bool)>)> = Vec::new();
+    let mut ways: Vec<Way> = Vec::new();
     let mut way = |name, f: Box<dyn Fn(bool)>| ways.push((name, Rc::from(f)));
     way(
         "with",
@@ -372,7 +441,7 @@ fn ways_in(stack: &'static Stack<Returns>) -> Vec<(&'static str, Rc<dyn Fn(bool)
 fn whatever_comes_back_in_is_turned_away_where_the_engine_is_in_use() {
     let calls = Rc::new(Cell::new([0u32; 2]));
     let names: Vec<_> = ways_in(fresh()).into_iter().map(|(name, _)| name).collect();
-    for nth in 0..names.len() {
+    for (nth, name) in names.iter().enumerate() {
         let stack = fresh();
         let way = ways_in(stack).swap_remove(nth).1;
         let counted = calls.clone();
@@ -400,8 +469,8 @@ fn whatever_comes_back_in_is_turned_away_where_the_engine_is_in_use() {
         BACK.set(None);
         (0..200).for_each(|_| stack.turn());
         let done = stack.blocking(read(1), |_| ());
-        assert!(done.result.is_ok(), "after {}: {:?}", names[nth], done.result);
-        assert!(stack.with(|engine| engine.is_idle()), "after {}", names[nth]);
+        assert!(done.result.is_ok(), "after {}: {:?}", name, done.result);
+        assert!(stack.with(|engine| engine.is_idle()), "after {}", name);
     }
     let [outside, inside] = calls.get();
     assert!(outside > 1_000 && inside > 1_000, "{outside} calls from outside, {inside} from inside");

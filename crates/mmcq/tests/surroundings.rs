@@ -45,6 +45,25 @@ unsafe impl Host for Driver {
     fn dat0_busy(&self) -> bool {
         false
     }
+    fn dat_levels(&self) -> u8 {
+        0b0101
+    }
+    fn supply_ma(&self) -> u16 {
+        150
+    }
+    fn retune_ns(&self) -> u64 {
+        7
+    }
+    fn interrupt_lost(&mut self) {
+        self.log.borrow_mut().push("interrupt lost".to_owned());
+    }
+    fn isolate(&mut self) -> bool {
+        self.log.borrow_mut().push("isolate".to_owned());
+        true
+    }
+    fn card_irq(&mut self, on: bool) {
+        self.log.borrow_mut().push(format!("card interrupt {on}"));
+    }
     fn present(&self) -> bool {
         true
     }
@@ -193,4 +212,15 @@ fn lines_of_the_board_count_before_those_of_the_controller() {
         Board { log, supply_fails: false, present: Some(false) },
     );
     assert!(!host.present());
+}
+
+/// A method with a default is easily forgotten: then the engine sees the default, and not the driver.
+#[test]
+fn what_the_driver_knows_passes_through() {
+    let (mut host, log) = surrounded();
+    assert_eq!((host.dat_levels(), host.supply_ma(), host.retune_ns()), (0b0101, 150, 7));
+    host.interrupt_lost();
+    assert!(host.isolate());
+    host.card_irq(true);
+    assert_eq!(*log.borrow(), ["interrupt lost", "isolate", "card interrupt true"]);
 }

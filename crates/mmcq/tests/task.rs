@@ -294,3 +294,34 @@ fn a_full_queue_gives_the_buffer_back() {
     assert_eq!(buf.len_bytes(), 512);
     assert_eq!(shared.with(|e| e.caps().align), 4);
 }
+
+thread_local! {
+    /// What the platform's alarm was set to last.
+    static ALARM_NS: Cell<Option<u64>> = const { Cell::new(None) };
+}
+
+/// A GPIO's card-detect interrupt tells the engine by `with`, and a platform's resume; neither calls `poll`.
+#[test]
+fn what_a_program_begins_by_itself_has_its_alarm() {
+    let timer = Timer { now_ns: || 1_000, set_alarm: |at_ns| ALARM_NS.set(at_ns) };
+    let stack_of = |world: &Rc<RefCell<World>>| -> Shared<OneContext, TestHost, 4> {
+        let stack = Shared::new(OneContext::new(), timer, TestHost::new(world), Config::DEFAULT);
+        stack.with(|engine| engine.set_target(Some(target(256))));
+        stack
+    };
+    let due_ns = |stack: &Shared<OneContext, TestHost, 4>| stack.with(|engine| engine.next_deadline_ns());
+    let stack = stack_of(&World::new(256));
+    stack.with(|engine| engine.presence_changed(1_000));
+    assert!(ALARM_NS.get().is_some(), "the line is looked at again when it has been quiet");
+    assert_eq!(ALARM_NS.get(), due_ns(&stack));
+    ALARM_NS.set(None);
+
+    let stack = stack_of(&World::new(256));
+    stack.with(|engine| engine.halt());
+    let mut op = pin!(stack.request(Request::new(Kind::Read { lba: 0, blocks: 1 }, buffer(1, 0))));
+    assert!(op.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    assert_eq!(ALARM_NS.get(), None, "nothing is begun");
+    stack.with(|engine| engine.resume(1_000));
+    assert!(ALARM_NS.get().is_some(), "a phase is on the controller, and no deadline would find it silent");
+    assert_eq!(ALARM_NS.get(), due_ns(&stack));
+}

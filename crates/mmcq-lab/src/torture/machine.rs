@@ -83,6 +83,13 @@ pub struct Machine<P: Policy> {
 }
 
 impl<P: Policy> Machine<P> {
+    /// Mappings beyond the driver's table and those of buffers that were given up: to a controller that no reset
+    /// stops, which may use them for ever.
+    pub fn mappings_left(&self) -> usize {
+        let given_up = self.stack.with(|engine| engine.stats().leaked);
+        self.memory.live_mappings().saturating_sub(1 + given_up as usize)
+    }
+
     /// Power-on at this time.
     pub fn new(
         setup: &Setup,

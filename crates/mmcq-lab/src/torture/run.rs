@@ -452,8 +452,8 @@ impl Run<'_> {
         trace: &mut Trace<'_>,
     ) -> Result<End, Violation> {
         let drops = drops || self.case.setup.keeper;
-        let left = machine.memory.live_mappings();
-        if left > 1 && !drops {
+        let left = machine.mappings_left();
+        if left > 0 && !drops {
             let text = format!("{left} mappings are left, and all requests are answered");
             return Err(Violation::new(Fault::Misdirected, text));
         }
@@ -473,7 +473,7 @@ impl Run<'_> {
                     return Err(hang(&self.bench.checker, machine, "dropped requests do not end"));
                 }
             }
-            if machine.memory.live_mappings() > 1 {
+            if machine.mappings_left() > 0 {
                 return Err(Violation::new(Fault::Misdirected, "a dropped request is mapped for ever"));
             }
         }

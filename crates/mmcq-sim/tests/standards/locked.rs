@@ -138,3 +138,38 @@ fn a_card_that_lost_its_supply_is_opened_again_or_told_as_locked() {
         }
     }
 }
+
+/// A time limit ends the call while the password is on its way.
+#[test]
+fn the_password_of_a_dropped_call_does_not_stay_in_memory() {
+    let mut seen = false;
+    for turns in 0..200 {
+        let rig =
+            rig::Rig::built(rig::card("sdxc-128g-uhs"), false, SdhciConfig::GENERIC_4_20, Options::DEFAULT);
+        let block = buffer(1);
+        let (at, bytes) = (block.as_non_null(), block.len_bytes() as usize);
+        // SAFETY: the memory lives for ever, and nothing writes to it while it is looked at.
+        let there = || {
+            unsafe { std::slice::from_raw_parts(at.as_ptr(), bytes) }.windows(WORD.len()).any(|b| b == WORD)
+        };
+        let op = LockOp::SetPassword(WORD, SURE);
+        let mut call = Box::pin(lock(rig.stack, &rig.found, block, op));
+        let mut ended = false;
+        for _ in 0..=turns {
+            let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+            ended = std::future::Future::poll(call.as_mut(), &mut context).is_ready();
+            if ended {
+                break;
+            }
+            rig.turn();
+        }
+        seen |= there();
+        drop(call);
+        rig.until(rig.time.now() + 2_000_000_000);
+        assert!(!there(), "dropped after {turns} turns");
+        if ended {
+            break;
+        }
+    }
+    assert!(seen);
+}

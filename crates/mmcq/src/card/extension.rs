@@ -149,7 +149,8 @@ async fn write<L: Lock, H: Host, const N: usize, P: Policy>(
 
 /// Switches the write cache of an SD card on, before others use the card. `page` (512 bytes) stays with the
 /// engine, which needs it to flush; it comes back if the card has no cache that works
-/// ([`Error::Unsupported`]), or refuses.
+/// ([`Error::Unsupported`]), or refuses. After another error, or if this call is dropped, the cache may be on all the
+/// same: then each flush fails until a call has succeeded.
 ///
 /// A card that may be taken out any moment is better off without: from now on only a flush or a durable write
 /// makes data durable. [`keep`](super::keep) switches it on again where it has to initialise the card.
@@ -167,14 +168,9 @@ pub async fn enable_cache<L: Lock, H: Host, const N: usize, P: Policy>(
     let result = switch_on(&mut session, card).await.map_err(|Failed| session.error);
     let page = session.into_scratch();
     match result {
-        Ok(at) => shared.with(|engine| {
+        Ok(()) => shared.with(|engine| {
             engine.equip();
             engine.set_page(page).map_err(|page| (Error::Full, page))?;
-            if let Some(target) = engine.target() {
-                let flush = FlushBy::SdCache { at, timeout_ns: limits::FLUSH_NS };
-                let target = Target { flush, ..*target };
-                engine.set_target(Some(target));
-            }
             Ok(())
         }),
         Err(error) => Err((error, page)),
@@ -184,28 +180,71 @@ pub async fn enable_cache<L: Lock, H: Host, const N: usize, P: Policy>(
 async fn switch_on<L: Lock, H: Host, const N: usize, P: Policy>(
     session: &mut Session<'_, L, H, N, P>,
     card: &Card,
-) -> Result<Extension, Failed> {
+) -> Result<(), Failed> {
     let found = read(session, card).await?;
     let set = found.performance.filter(|_| found.cache);
-    let Some(flush) = set.and_then(|set| byte_of(set, CACHE_FLUSH)) else {
+    let Some(at) = set.and_then(|set| byte_of(set, CACHE_FLUSH)) else {
         return session.fail(Error::Unsupported);
     };
-    cache_on(session, flush).await?;
-    Ok(flush)
+    // Before the card hears of it: if this call is dropped, a flush fails that has no page, and does not lie.
+    let before = flushed_by(session, FlushBy::SdCache { at, timeout_ns: limits::FLUSH_NS });
+    match cache_on(session, at).await {
+        Cache::On => Ok(()),
+        Cache::Unknown => Err(Failed),
+        Cache::Off => {
+            flushed_by(session, before);
+            Err(Failed)
+        }
+    }
 }
 
-/// Switches the cache on that is flushed by this register.
+/// Tells the engine how the card is flushed; how it was before.
+fn flushed_by<L: Lock, H: Host, const N: usize, P: Policy>(
+    session: &Session<'_, L, H, N, P>,
+    flush: FlushBy,
+) -> FlushBy {
+    session.shared.with(|engine| {
+        let Some(target) = engine.target().copied() else { return FlushBy::Status };
+        engine.set_target(Some(Target { flush, ..target }));
+        target.flush
+    })
+}
+
+/// What became of a cache that was to be switched on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Cache {
+    /// It is on, by the card's own word.
+    On,
+    /// It is off, by the card's own word; why is in the session's error.
+    Off,
+    /// Nobody knows; why is in the session's error. It must be flushed as if it were on.
+    Unknown,
+}
+
+/// Questions to a card that may have its cache on.
+const QUESTIONS: u32 = 3;
+
+/// Switches the cache on that is flushed by this register. Whatever goes wrong, the card is asked what is true.
 pub(super) async fn cache_on<L: Lock, H: Host, const N: usize, P: Policy>(
     session: &mut Session<'_, L, H, N, P>,
     flush: Extension,
-) -> Result<(), Failed> {
+) -> Cache {
     let enable = Extension { offset: flush.offset.saturating_sub(CACHE_FLUSH - CACHE_ENABLE), ..flush };
-    write(session, enable, 1).await?;
-    session.register(sd::read_extr_single(enable, 1), false, 512).await?;
-    if session.bytes::<1>()?[0] & 1 == 0 {
-        return session.refuse("the SD card does not switch its cache on");
+    let error = write(session, enable, 1).await.err().map(|Failed| session.error);
+    let mut cache = Cache::Unknown;
+    for _ in 0..QUESTIONS {
+        let read = session.register(sd::read_extr_single(enable, 1), false, 512).await.is_ok();
+        if read && let Ok(&[byte]) = session.bytes::<1>() {
+            cache = if byte & 1 != 0 { Cache::On } else { Cache::Off };
+            break;
+        }
     }
-    Ok(())
+    match (cache, error) {
+        (Cache::Off, None) => session.error = Error::Protocol("the SD card does not switch its cache on"),
+        (_, Some(error)) => session.error = error,
+        _ => {}
+    }
+    cache
 }
 
 /// Tells an SD card that its power goes, and waits until it is ready for it. False: it does not want to know.

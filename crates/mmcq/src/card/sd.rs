@@ -130,7 +130,7 @@ pub(super) async fn bring_up<L: Lock, H: Host, const N: usize, P: Policy>(
         || session.shared.with(|engine| engine.write_protected());
     let target = Target {
         rca: session.rca,
-        sectors: if ocr.ccs() { sectors } else { sectors.min(1 << 23) },
+        sectors: sectors.min(reach(ocr)),
         block_addressed: ocr.ccs(),
         count: P::RECOVERS && scr.cmd23 && !quirks.has(Quirks::NO_COUNT),
         extended_address: ocr.co2t(),
@@ -142,6 +142,17 @@ pub(super) async fn bring_up<L: Lock, H: Host, const N: usize, P: Policy>(
         quirks,
     };
     Ok(Card { family: Family::Sd(sd), cid, csd: csd_words, ocr: ocr.0, timing, width, clock_hz, target })
+}
+
+/// The blocks that this card's commands can name, whatever its CSD says: beyond them addresses begin again at 0.
+const fn reach(ocr: Ocr) -> u64 {
+    match (ocr.co2t(), ocr.ccs()) {
+        // CMD22 adds 6 bits to the 32 [SD 4.3.14].
+        (true, _) => 1 << 38,
+        (false, true) => 1 << 32,
+        // They are bytes.
+        (false, false) => 1 << 23,
+    }
 }
 
 /// ACMD41 until the card has powered up.
@@ -241,4 +252,18 @@ async fn switch<L: Lock, H: Host, const N: usize, P: Policy>(
     }
     session.status_of(command::send_status(session.rca)).await?;
     Ok(clock_hz)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A CSD of version 3 may name 2^38 blocks although its card does not take CMD22.
+    #[test]
+    fn no_block_is_beyond_what_commands_can_name() {
+        let (ccs, co2t) = (1 << 30, 1 << 27);
+        for (ocr, last) in [(0, (1 << 23) - 1), (ccs, u64::from(u32::MAX)), (ccs | co2t, (1 << 38) - 1)] {
+            assert_eq!(reach(Ocr(ocr)) - 1, last, "{ocr:#x}");
+        }
+    }
 }

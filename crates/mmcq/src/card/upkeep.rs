@@ -211,7 +211,7 @@ pub(super) async fn restore<L: Lock, H: Host, const N: usize, P: Policy>(
 ) {
     let before = session.shared.with(|engine| engine.target().map(|target| target.flush));
     if let Some(FlushBy::SdCache { at, timeout_ns }) = before
-        && extension::cache_on(session, at).await.is_ok()
+        && extension::cache_on(session, at).await != extension::Cache::Off
     {
         card.target.flush = FlushBy::SdCache { at, timeout_ns };
     }

@@ -42,7 +42,8 @@ impl DmaBuf {
     /// Takes memory by address.
     ///
     /// # Safety
-    /// The `len` bytes at `ptr` are initialised, and nobody else uses or frees them until the buffer has come back and been given up.
+    /// The `len` bytes at `ptr` are initialised, and nothing else uses or frees them as long as the buffer exists, in whatever hands; a
+    /// slice made by [`into_static`](Self::into_static) is the buffer still. A caller that gives the buffer to others may not have it back.
     pub const unsafe fn from_raw(ptr: NonNull<u8>, len: u32) -> Self {
         DmaBuf { ptr, len, skipped: 0 }
     }

@@ -109,11 +109,12 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         }
     }
 
-    /// The client of a visit has gone: what it sent may be a secret (RPMB's key), and stays in no memory.
+    /// The client of a visit or a raw phase has gone: what it sent may be a secret (RPMB's key, a card's password),
+    /// and stays in no memory.
     #[cold]
     pub(super) fn wipe(&mut self, index: u8) {
         let slot = self.slots.at_mut(index);
-        if P::RECOVERS && matches!(slot.kind, Kind::Visit(_)) {
+        if P::RECOVERS && matches!(slot.kind, Kind::Visit(_) | Kind::Raw { .. }) {
             slot.buf.fill(0);
         }
     }
@@ -122,6 +123,27 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         let buf = core::mem::replace(&mut self.slots.at_mut(index).buf, DmaBuf::EMPTY);
         self.slots.release(index);
         Some(buf.unless_lent())
+    }
+
+    /// Requests that have this lent memory and are not over.
+    fn lent(&self, memory: Claim) -> impl Iterator<Item = u8> + '_ {
+        (0..N as u8).filter(move |&index| {
+            let slot = self.slots.at(index);
+            let over = matches!(slot.state, State::Free | State::Done | State::Lost);
+            !over && !slot.buf.owned() && slot.buf.claim() == memory
+        })
+    }
+
+    /// Is this memory lent to a request that is not over?
+    pub(crate) fn has_lent(&self, memory: Claim) -> bool {
+        self.lent(memory).next().is_some()
+    }
+
+    /// The request that this memory is lent to, if there is one and no other.
+    pub(crate) fn only_lent(&self, memory: Claim) -> Option<SlotId> {
+        let mut lent = self.lent(memory);
+        let only = lent.next().filter(|_| lent.next().is_none())?;
+        self.id_of(only.into())
     }
 
     /// The buffer of this claim, if its request was cancelled while the controller had it, or abandoned, and has ended.

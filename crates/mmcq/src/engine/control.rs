@@ -1,6 +1,7 @@
 //! Requests that are no reads or writes: flush, raw phases, phases of I/O functions, changes of the bus, pauses.
 
 use super::extras::Event;
+use super::outcome::not_written;
 use super::phases::{COMMAND_TIMEOUT_NS, Stage};
 use super::slot::{NONE, State};
 use super::{Engine, Error, FlushBy, Kind, Output};
@@ -102,8 +103,19 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         }
     }
 
-    /// CMD6 was answered; the card flushes.
-    pub(super) fn flush_started(&mut self, now_ns: u64) {
+    /// CMD6 was answered; the card flushes. What the cache could not write before shows once, perhaps in this very answer: whoever flushes is told.
+    pub(super) fn flush_answered(&mut self, status: u32, now_ns: u64) {
+        self.settle(status);
+        if status & R1::DEFERRED != 0 {
+            let slot = self.slots.at_mut(self.control);
+            if slot.kind != Kind::Flush {
+                slot.result = Err(not_written(status));
+            }
+        }
+        self.flush_started(now_ns);
+    }
+
+    fn flush_started(&mut self, now_ns: u64) {
         let shown = matches!(self.host.caps().busy, BusyDetect::Interrupt | BusyDetect::Response);
         if shown && self.phase.command.resp == Resp::R1b {
             self.ask_status(Stage::FlushStatus, now_ns);
@@ -125,6 +137,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     /// What the request hears whose flush went well.
     pub(super) fn flush_ended(&mut self) -> Result<Output, Error> {
         self.dirty = false;
+        self.close_incident();
         if P::RECOVERS {
             self.end_flushed();
         }
@@ -184,7 +197,6 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
 
     /// What a flush reports: an error that came too late for its owner comes here, once.
     pub(super) fn flushed(&mut self) -> Result<Output, Error> {
-        (self.dirty, self.incident.open) = (false, false);
         if P::RECOVERS && self.cache_lost && self.take_cache_lost() {
             return Err(Error::CacheLost);
         }

@@ -244,7 +244,8 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             Event::BreaksOff => {
                 self.unmap_data();
                 // A durable write whose flush failed has moved nothing for good.
-                self.slots.at_mut(self.control).result = Ok(Output::default());
+                let slot = self.slots.at_mut(self.control);
+                slot.result = slot.result.and(Ok(Output::default()));
             }
         }
     }

@@ -551,6 +551,8 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             self.supply_lost();
             self.beside.allowed = false;
             if P::RECOVERS {
+                // Nothing else need follow that puts them back.
+                self.write_again(self.began_ns);
                 (self.is_dead, self.read_only) = (false, false);
                 self.upkeep.forget();
             }

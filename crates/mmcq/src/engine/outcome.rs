@@ -128,7 +128,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             Stage::Flush if plant::is(Bug::FlushUnwaited) => {
                 self.end_control_and_go_on(Ok(Output::default()), now_ns);
             }
-            Stage::Flush => self.flush_started(now_ns),
+            Stage::Flush => self.flush_answered(status.0, now_ns),
             Stage::FlushStatus => self.flush_judged(status.0, now_ns),
             Stage::Extra if P::RECOVERS => self.extra(Event::Done(status.0), now_ns),
             Stage::Recover(step) => self.recover_done(step, status, now_ns),

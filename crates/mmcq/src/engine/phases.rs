@@ -349,7 +349,8 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             tuning: false,
         };
         let pauses = 1 + u64::from(blocks) / BLOCKS_PER_TIMEOUT;
-        let limit = timeout_ns.saturating_mul(pauses) + 2 * u64::from(blocks) * self.block_ns;
+        let wire_ns = 2 * u64::from(blocks) * self.block_ns;
+        let limit = timeout_ns.saturating_mul(pauses).saturating_add(wire_ns);
         self.start_phase(Stage::Main, timeout_ns, limit, now_ns);
     }
 

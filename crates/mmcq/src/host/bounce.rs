@@ -2,7 +2,8 @@
 //!
 //! [`Bounce`] stands in front of a platform's [`Dma`]. A buffer that the platform refuses (wrong alignment, out
 //! of reach) is copied through a pool; every other buffer passes untouched. The pool is fixed: where it is
-//! used up, [`DmaError::Exhausted`] says so, and the request waits in the queue until pieces come back.
+//! used up, [`DmaError::Exhausted`] says so, and the request waits in the queue until pieces come back. Pieces that
+//! come back are cleared.
 //!
 //! Recovery must not wait for that, since what is queued may itself wait for recovery. So
 //! [`Bounce::reserve_for`] sets pieces aside for the scratch memory of
@@ -161,6 +162,9 @@ unsafe impl<D: Dma, const PIECES: usize> Dma for Bounce<D, PIECES> {
             // SAFETY: as in `map`; the controller has let go of both.
             unsafe { ptr.copy_from_nonoverlapping(place, len) };
         }
+        // It may be a secret, and the next buffer here may be read before anything has come.
+        // SAFETY: as above: the pieces are the pool's own.
+        unsafe { place.write_bytes(0, used.bytes) };
         let count = self.pieces(used.bytes).unwrap_or(PIECES);
         self.taken.set(self.taken.get() & !Self::bits(first, count));
         if let Some(used) = self.used.get(first) {

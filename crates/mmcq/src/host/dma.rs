@@ -53,7 +53,7 @@ pub unsafe trait Dma {
     }
 
     /// The bytes that `unmap` of a read invalidates as one, a power of two; 1 where it touches the mapping alone.
-    /// Constant.
+    /// Constant, and 512 at most: a block is whole lines, and drivers rely on it.
     #[inline(always)]
     fn line_bytes(&self) -> u32 {
         1

@@ -319,6 +319,14 @@ unsafe impl<H: Host, S: Surroundings> Host for Surrounded<H, S> {
         self.host.dat0_busy()
     }
 
+    fn dat_levels(&self) -> u8 {
+        self.host.dat_levels()
+    }
+
+    fn supply_ma(&self) -> u16 {
+        self.host.supply_ma()
+    }
+
     fn present(&self) -> bool {
         self.board.present().unwrap_or_else(|| self.host.present())
     }

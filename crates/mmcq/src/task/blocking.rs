@@ -3,7 +3,7 @@
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
 use super::{At, Idle, Lock, Op, Shared};
-use crate::engine::{Completion, DmaBuf, Error, Kind, Output, Request, SlotId};
+use crate::engine::{Claim, Completion, DmaBuf, Error, Kind, Output, Request, SlotId};
 use crate::host::Host;
 use crate::sched::Policy;
 use core::future::Future;
@@ -49,29 +49,45 @@ impl<L: Lock, H: Host, const N: usize, P: Policy> Shared<L, H, N, P> {
         let len = u32::try_from(memory.len()).unwrap_or(u32::MAX);
         // SAFETY: the caller lends the memory until we return, and we do not return (nor unwind) before the slot has given it back.
         let buf = unsafe { DmaBuf::lent(memory.cast(), len) };
-        let id = self.submit(Request::new(kind, buf)).map_err(|(error, _)| error)?;
-        let quiesce = Quiesce { shared: self, id };
-        let completion = self.block_on(Op { shared: self, at: At::In(id) }, idle);
+        // Before the request: functions of the platform run inside of its submission, and any may panic.
+        let mut quiesce = Quiesce { shared: self, memory: buf.claim(), id: None };
+        let result = match self.submit(Request::new(kind, buf)) {
+            Ok(id) => {
+                quiesce.id = Some(id);
+                self.block_on(Op { shared: self, at: At::In(id) }, idle).result
+            }
+            Err((error, _)) => Err(error),
+        };
         core::mem::forget(quiesce);
-        completion.result
+        result
     }
 }
 
 /// Unwinding out of a call with lent memory: stops the controller before the memory goes.
 pub(super) struct Quiesce<'a, L: Lock, H: Host, const N: usize, P: Policy> {
     pub(super) shared: &'a Shared<L, H, N, P>,
-    pub(super) id: SlotId,
+    /// What was lent.
+    pub(super) memory: Claim,
+    /// Not known while the request is being submitted: then it is the one that has the memory, if one has it.
+    pub(super) id: Option<SlotId>,
 }
 
 impl<L: Lock, H: Host, const N: usize, P: Policy> Drop for Quiesce<'_, L, H, N, P> {
     fn drop(&mut self) {
-        self.shared.with(|engine| {
-            engine.cancel(self.id);
-            engine.abort(self.shared.now_ns());
+        let (shared, memory) = (self.shared, self.memory);
+        shared.with(|engine| {
+            // Where several calls write from the same memory it is not known which is ours. Then all of them are waited for.
+            if let Some(id) = self.id.or_else(|| engine.only_lent(memory)) {
+                engine.cancel(id);
+                engine.abort(shared.now_ns());
+            }
         });
         // Every step of an abort has a deadline, so this ends; returning earlier would free memory that is still being written.
-        while self.shared.with(|engine| engine.id_of(self.id.index()) == Some(self.id)) {
-            self.shared.turn();
+        while shared.with(|engine| match self.id {
+            Some(id) => engine.id_of(id.index()) == Some(id),
+            None => engine.has_lent(memory),
+        }) {
+            shared.turn();
         }
     }
 }

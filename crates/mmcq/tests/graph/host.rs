@@ -24,6 +24,10 @@ pub struct Board {
     pub reset_unpowers: bool,
     /// Mappings at a time.
     pub maps: usize,
+    /// A conversation's step fails in as few ways as end differently, and a wait is asked for once.
+    pub thrifty: bool,
+    /// A card may stay busy for good.
+    pub sticks: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -93,7 +97,7 @@ impl World {
     /// One of these goes wrong now, or nothing. The third question to a busy card is like the
     /// second.
     pub fn choose(&mut self, alternatives: &[Bad]) -> Option<Bad> {
-        if self.questions > 2 {
+        if self.questions > if self.board.thrifty { 1 } else { 2 } {
             return None;
         }
         let bad = self.chooser.choose(alternatives)?;
@@ -122,8 +126,7 @@ impl World {
         if self.answer != Answer::Open {
             return self.presence;
         }
-        let (alternatives, count) =
-            alternatives(&phase, &self.card, self.judge.helping, self.board.caps.busy);
+        let (alternatives, count) = alternatives(&phase, &self.card, self.judge.helping, &self.board);
         let bad = self.choose(&alternatives[..count]);
         self.answer = Answer::Ready(bad);
         match bad {
@@ -168,7 +171,7 @@ impl World {
 }
 
 /// What may go wrong with this phase. Of a conversation only what differs in its consequences.
-fn alternatives(phase: &Phase, card: &Card, helping: bool, busy: BusyDetect) -> ([Bad; 24], usize) {
+fn alternatives(phase: &Phase, card: &Card, helping: bool, board: &Board) -> ([Bad; 24], usize) {
     let mut list = [Bad::Gone; 24];
     let mut count = 0;
     let mut add = |bad| {
@@ -184,14 +187,16 @@ fn alternatives(phase: &Phase, card: &Card, helping: bool, busy: BusyDetect) -> 
         add(Bad::ResponseDamaged);
     }
     add(Bad::Silence);
-    if phase.data.is_some() {
+    // A conversation's step that fails by these is like one whose command is lost: it begins anew.
+    let few = helping && board.thrifty;
+    if phase.data.is_some() && !few {
         add(Bad::DataDamaged);
     }
     add(Bad::BrownOut);
     if !card.mute {
         add(Bad::Mute);
     }
-    if matches!(command.resp, Resp::R1 | Resp::R1b) && !continued {
+    if matches!(command.resp, Resp::R1 | Resp::R1b) && !continued && !few {
         add(Bad::StatusError);
     }
     add(Bad::Removed);
@@ -219,8 +224,8 @@ fn alternatives(phase: &Phase, card: &Card, helping: bool, busy: BusyDetect) -> 
     if matches!(command.index, 24 | 25) {
         add(Bad::ProgramFails);
     }
-    let shown = busy == BusyDetect::Interrupt || matches!(command.index, 12 | 6 | 38);
-    if matches!(command.index, 24 | 25 | 12 | 6 | 38) && shown && !continued {
+    let shown = board.caps.busy == BusyDetect::Interrupt || matches!(command.index, 12 | 6 | 38);
+    if matches!(command.index, 24 | 25 | 12 | 6 | 38) && shown && !continued && board.sticks {
         add(Bad::Stuck);
     }
     (list, count)

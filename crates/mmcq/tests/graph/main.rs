@@ -6,7 +6,8 @@
 //! each of them.
 //!
 //! An ordinary test run takes sequences of two, for 20 seconds at most (`GRAPH_SECONDS`).
-//! `tools/graph.sh` explores all sequences of three: it sets `GRAPH_DEPTH` and `GRAPH_THREADS`.
+//! `tools/graph.sh` explores all sequences of three, of each workload in short: it sets `GRAPH_DEPTH` and `GRAPH_THREADS`.
+//! `GRAPH_STUCK=0` leaves out the card that stays busy for good, which takes nine tenths of the time.
 //! `GRAPH_WORKLOAD` is a part of a workload's name. `GRAPH_PLAN=12:3,40:0` shows one run step by step.
 
 #![allow(clippy::print_stderr, reason = "the figures are what it is for")]
@@ -30,7 +31,9 @@ use workload::{ALL, Workload};
 
 fn wanted() -> impl Iterator<Item = Workload> {
     let part = std::env::var("GRAPH_WORKLOAD").unwrap_or_default();
-    ALL.into_iter().filter(move |workload| workload.name.contains(&part))
+    let sticks = number("GRAPH_STUCK") != Some(0);
+    let of_name = ALL.into_iter().filter(move |workload| workload.name.contains(&part));
+    of_name.map(move |workload| Workload { sticks, ..workload })
 }
 
 fn number(name: &str) -> Option<usize> {
@@ -47,7 +50,7 @@ fn every_sequence_of_bad_answers_ends_well() {
     let share = Duration::from_secs(number("GRAPH_SECONDS").unwrap_or(20) as u64) / wanted().count() as u32;
     let mut broken = 0;
     for workload in wanted() {
-        let start = Start::new(workload);
+        let start = Start::new(workload.for_depth(depth));
         let until = (std::env::var("GRAPH_DEPTH").is_err()).then(|| Instant::now() + share);
         let report = explore::explore(&start, depth, threads, until);
         eprintln!(
@@ -81,7 +84,8 @@ fn show(plan: &str) {
         .map(|(at, bad)| (at.parse().unwrap(), bad.parse().unwrap()))
         .collect();
     for workload in wanted() {
-        let start = Start::new(workload);
+        let depth = number("GRAPH_DEPTH").unwrap_or(2);
+        let start = Start::new(workload.for_depth(depth));
         let outcome = run::run(&start, &mut run::Room::new(), &plan, true);
         eprintln!("{}:\n{}\n{:?}", workload.name, outcome.log.join("\n"), outcome.violations);
     }

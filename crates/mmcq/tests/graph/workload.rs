@@ -30,6 +30,12 @@ pub struct Workload {
     pub keeper: bool,
     /// What is asked at once; the next comes when all of it is answered.
     pub groups: &'static [&'static [Do]],
+    /// The same in short, for the longest sequences.
+    pub small: &'static [&'static [Do]],
+    /// What a conversation's step fails by is not told apart where the conversation then begins anew.
+    pub thrifty: bool,
+    /// A card may stay busy for good: nine tenths of the time go into asking it.
+    pub sticks: bool,
 }
 
 use Do::*;
@@ -43,6 +49,9 @@ const PLAIN: Workload = Workload {
     fast: false,
     keeper: true,
     groups: &[&[W(0, 2), W(2, 2), R(1, 2)], &[W(1, 1), R(0, 4)]],
+    small: &[&[W(0, 2), R(1, 1)]],
+    thrifty: false,
+    sticks: true,
 };
 
 /// All of them.
@@ -52,6 +61,7 @@ pub const ALL: [Workload; 10] = [
         name: "no keeper",
         keeper: false,
         groups: &[&[W(0, 2), R(8, 2), W(1, 1)], &[R(0, 2)]],
+        small: &[&[W(0, 2), R(8, 1)]],
         ..PLAIN
     },
     Workload {
@@ -65,31 +75,41 @@ pub const ALL: [Workload; 10] = [
             ..CAPS
         },
         groups: &[&[W(0, 4), R(8, 2)], &[W(2, 1), R(0, 3)]],
+        small: &[&[W(0, 3)]],
         ..PLAIN
     },
     Workload {
         name: "visits to a boot area",
         fast: true,
         groups: &[&[BootW(0, 2), BootR(0, 2), W(0, 2)], &[BootR(1, 1)], &[R(0, 2)]],
+        small: &[&[BootW(0, 1), R(0, 1)]],
         ..PLAIN
     },
-    Workload { name: "erase", groups: &[&[W(0, 4), Erase(1, 3), R(0, 4), W(2, 1)], &[R(0, 4)]], ..PLAIN },
+    Workload {
+        name: "erase",
+        groups: &[&[W(0, 4), Erase(1, 3), R(0, 4), W(2, 1)], &[R(0, 4)]],
+        small: &[&[Erase(1, 2), R(0, 3)]],
+        ..PLAIN
+    },
     Workload {
         name: "flush with a cache",
         cache: true,
         groups: &[&[W(0, 2), Flush, W(2, 2)], &[D(4, 1), R(0, 4)], &[Flush]],
+        small: &[&[W(0, 1), Flush]],
         ..PLAIN
     },
     Workload {
         name: "streams",
         caps: Caps { auto_stop: false, auto_count: false, continue_data: true, ..CAPS },
         groups: &[&[W(0, 1), W(8, 1)], &[W(9, 1)], &[W(10, 1)], &[R(8, 1), R(9, 2)], &[Flush]],
+        small: &[&[W(8, 1)], &[W(9, 1)], &[W(10, 1)]],
         ..PLAIN
     },
     Workload {
         name: "room for three mappings",
         maps: 3,
         groups: &[&[R(0, 1), R(4, 1), W(8, 1), R(12, 1), R(16, 1)]],
+        small: &[&[R(0, 1), R(1, 1), R(2, 1), R(3, 1)]],
         ..PLAIN
     },
     Workload {
@@ -97,6 +117,7 @@ pub const ALL: [Workload; 10] = [
         fast: true,
         cache: true,
         groups: &[&[W(0, 2), R(4, 2)], &[R(0, 2)], &[Flush]],
+        small: &[&[W(0, 1)], &[R(0, 1)]],
         ..PLAIN
     },
     Workload {
@@ -104,13 +125,25 @@ pub const ALL: [Workload; 10] = [
         fast: true,
         reset_unpowers: true,
         groups: &[&[W(0, 2), R(4, 2)], &[R(0, 2)]],
+        small: &[&[W(0, 1), R(4, 1)]],
         ..PLAIN
     },
 ];
 
 impl Workload {
+    /// As it is for sequences of so many.
+    pub fn for_depth(self, depth: usize) -> Workload {
+        if depth < 3 { self } else { Workload { groups: self.small, thrifty: true, ..self } }
+    }
+
     pub fn board(&self) -> Board {
-        Board { caps: self.caps, reset_unpowers: self.reset_unpowers, maps: self.maps }
+        Board {
+            caps: self.caps,
+            reset_unpowers: self.reset_unpowers,
+            maps: self.maps,
+            thrifty: self.thrifty,
+            sticks: self.sticks,
+        }
     }
 
     pub fn card(&self) -> Card {

@@ -149,6 +149,8 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         }
         if P::RECOVERS && free {
             (self.helping.asked, self.helping.taken) = (Some(Help::Dismissed), false);
+            // The time of what was asked for before is none of this.
+            self.helping.until_ns = u64::MAX;
             self.close_straight();
         }
         free
@@ -395,6 +397,8 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             }
             self.helping.forget();
             self.restop();
+            // The keeper may have taken the supply away, and then have gone itself.
+            self.write_again(now_ns);
             if needed {
                 self.failure = None;
                 self.dead(now_ns);

@@ -204,7 +204,9 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
                     && slot.rules.has(Rules::FLUSH_AFTER)
                 {
                     let bytes = blocks.saturating_mul(BLOCK_BYTES);
-                    (slot.moved_blocks, slot.result) = (blocks, Ok(Output { bytes, ..Output::default() }));
+                    slot.moved_blocks = blocks;
+                    // What an answer to the flush has told stays.
+                    slot.result = slot.result.and(Ok(Output { bytes, ..Output::default() }));
                 }
                 self.push_again(index, now_ns);
             }
@@ -266,17 +268,20 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         matches!(self.slots.at(self.control).kind, Kind::Flush) && self.take_cache_lost()
     }
 
-    fn close_incident(&mut self) {
+    pub(in super::super) fn close_incident(&mut self) {
         self.incident.open = false;
         self.piece_blocks = u32::MAX;
     }
 
-    /// A transfer has gone well while an incident was open. That ends it, unless it was another's, or a piece.
+    /// A transfer has gone well while an incident was open. That ends it, unless it was another's, or a piece, or what failed may have been
+    /// the flush that is still to come.
     #[cold]
     pub(in super::super) fn went_well(&mut self) {
         let (owner, generation) = (self.incident.owner, self.incident.generation);
         let slot = self.slots.at(owner);
-        let waits = owner != NONE && slot.generation == generation && slot.state == State::Queued;
+        let goes_on = slot.state == State::Queued
+            || slot.state == State::Settling && slot.rules.has(Rules::FLUSH_AFTER);
+        let waits = owner != NONE && slot.generation == generation && goes_on;
         if !waits {
             self.close_incident();
             if self.gathered.direction == Direction::Read {

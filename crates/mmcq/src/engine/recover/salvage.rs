@@ -75,7 +75,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     }
 
     /// Writes in doubt go before everything else.
-    pub(super) fn write_again(&mut self, now_ns: u64) {
+    pub(in super::super) fn write_again(&mut self, now_ns: u64) {
         for index in bits(core::mem::take(&mut self.incident.redo)) {
             let slot = self.slots.at_mut(index);
             (slot.moved_blocks, slot.result) = (0, Ok(Output::default()));

@@ -241,7 +241,8 @@ unsafe impl<R: Regs, D: Dma> Host for Rtsx<R, D> {
     }
 
     fn isolate(&mut self) -> bool {
-        self.caps.dma_bits == 0 || self.dma.isolate()
+        // One that is off the bus reaches no memory.
+        self.caps.dma_bits == 0 || self.port.regs.read32(BIPR) == u32::MAX || self.dma.isolate()
     }
 
     fn set_bus(&mut self, op: BusOp, first: bool, now_ns: u64) -> Step {

@@ -181,6 +181,11 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         }
     }
 
+    /// Off the bus, as [`Cause::Gone`] has it: nothing but ones.
+    fn is_gone(&self) -> bool {
+        self.port.read32(INT_STATUS) == u32::MAX && self.present_state().is_none()
+    }
+
     /// Present State; nothing set if the controller is gone.
     fn present_state(&self) -> Option<u32> {
         Some(self.port.read32(PRESENT)).filter(|&state| state != u32::MAX)
@@ -275,7 +280,7 @@ unsafe impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Host for Sdhci<R, D, DESC
     }
 
     fn isolate(&mut self) -> bool {
-        self.caps.dma_bits == 0 || self.dma.isolate()
+        self.caps.dma_bits == 0 || self.is_gone() || self.dma.isolate()
     }
 
     fn set_bus(&mut self, op: BusOp, first: bool, now_ns: u64) -> Step {

@@ -194,3 +194,15 @@ fn narrow_access_quirks_keep_the_neighbours() {
         assert!(log.contains(&split), "{split:?}");
     }
 }
+
+/// A card reader that was pulled out between two phases: the next request finds no reset that ends. What is gone reaches no memory, so
+/// nothing need be kept from its owner.
+#[test]
+fn a_controller_that_is_gone_is_cut_off() {
+    let mut host = ready(by(TransferMode::Adma2));
+    assert!(!host.isolate(), "this one is there, and its platform cannot");
+    host.port.regs.bytes.borrow_mut().fill(0xff);
+    host.port.regs.stuck.set(0xff);
+    assert_eq!(host.start(&command(13, Resp::R1), &[], 1), Err(StartError::CommandLine));
+    assert!(host.isolate());
+}
