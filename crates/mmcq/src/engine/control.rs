@@ -138,6 +138,9 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     pub(super) fn flush_ended(&mut self) -> Result<Output, Error> {
         self.dirty = false;
         self.close_incident();
+        if P::RECOVERS {
+            self.end_flushed();
+        }
         match self.slots.at(self.control).kind {
             Kind::Flush => self.flushed(),
             // A late error of somebody else is the next flush's.

@@ -502,13 +502,42 @@ impl<const N: usize> Slots<N> {
         if next == self.head {
             return self.push_front(index);
         }
+        self.insert(index, next);
+        self.barriers |= 1 << (index as usize % N);
+    }
+
+    /// A read or write that was there before, with its old age: in front, but behind reads and writes there that are older.
+    pub fn push_by_age(&mut self, index: u8) {
+        let age = self.span(index).age;
+        let younger = self
+            .queue()
+            .find(|&i| self.at(i).span().is_none() || (self.span(i).age.wrapping_sub(age) as i32) > 0);
+        match younger {
+            Some(next) if next != self.head => {
+                self.insert(index, next);
+                self.enter(index, age);
+            }
+            None if self.head != NONE => {
+                let (last, ours) = (self.tail, age);
+                let slot = self.at_mut(index);
+                slot.state = State::Queued;
+                (slot.previous, slot.next) = (last, NONE);
+                self.at_mut(last).next = index;
+                self.tail = index;
+                self.enter(index, ours);
+            }
+            _ => self.push_front(index),
+        }
+    }
+
+    /// Links a slot in before one that is queued and not the head.
+    fn insert(&mut self, index: u8, next: u8) {
         let previous = self.at(next).previous;
         let slot = self.at_mut(index);
         slot.state = State::Queued;
         (slot.previous, slot.next) = (previous, next);
         self.at_mut(previous).next = index;
         self.at_mut(next).previous = index;
-        self.barriers |= 1 << (index as usize % N);
     }
 
     pub fn unlink(&mut self, index: u8) {

@@ -183,6 +183,20 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         self.go_idle(now_ns);
     }
 
+    /// A flush has made durable what waits for one of its own too. None of these is flushed, let alone written, once more: by then the
+    /// same blocks may have been written by a younger request that is complete.
+    pub(super) fn end_flushed(&mut self) {
+        for index in 0..N as u8 {
+            let slot = self.slots.at(index);
+            let waits = slot.state == State::Queued && slot.rules.has(Rules::FLUSH_AFTER);
+            if waits && slot.span().is_some_and(|(_, _, rest)| rest == 0) {
+                let result = slot.result;
+                self.slots.unlink(index);
+                self.end_slot(index, result);
+            }
+        }
+    }
+
     /// A durable write has settled in the card's cache: now the flush that makes it so.
     fn flush_written(&mut self, index: u8, now_ns: u64) {
         if self.settling != 0 || self.unsettled {

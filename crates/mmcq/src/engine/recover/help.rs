@@ -197,6 +197,9 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             self.incident.untuned = false;
             self.tuned(now_ns);
         }
+        if result.is_ok() && help.loses_state() {
+            self.begin_again();
+        }
         match result {
             Ok(target) => {
                 if help == Help::Inserted {

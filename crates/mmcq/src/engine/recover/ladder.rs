@@ -208,7 +208,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
                     // What an answer to the flush has told stays.
                     slot.result = slot.result.and(Ok(Output { bytes, ..Output::default() }));
                 }
-                self.push_front(index, now_ns);
+                self.push_again(index, now_ns);
             }
             self.write_again(now_ns);
         }

@@ -79,7 +79,18 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         for index in bits(core::mem::take(&mut self.incident.redo)) {
             let slot = self.slots.at_mut(index);
             (slot.moved_blocks, slot.result) = (0, Ok(Output::default()));
-            self.push_front(index, now_ns);
+            self.push_again(index, now_ns);
+        }
+    }
+
+    /// Back into the queue: of two reads or writes on the same blocks the older one goes first again; anything else is the next.
+    pub(super) fn push_again(&mut self, index: u8, now_ns: u64) {
+        if self.slots.at(index).span().is_none() {
+            return self.push_front(index, now_ns);
+        }
+        self.slots.push_by_age(index);
+        if let Some(waiting) = self.told(index) {
+            self.policy.arrived(&waiting, now_ns);
         }
     }
 
@@ -124,7 +135,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     }
 
     /// Writes that wait for their next piece, or for the flush that makes them durable, have lost what a cache held of them: they begin again.
-    fn begin_again(&mut self) {
+    pub(super) fn begin_again(&mut self) {
         if self.control != NONE {
             self.slots.at_mut(self.control).rules.set(Rules::FLUSH_AFTER, false);
         }

@@ -1,0 +1,128 @@
+//! Durable writes of the same blocks, whose flush fails or whose card loses its cache: the younger one is what stays.
+
+mod support;
+
+use mmcq::engine::{Config, Engine, FlushBy, Help, Kind, Request, SlotId, Target};
+use mmcq::host::{BusyDetect, Cause, Stage};
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::task::Waker;
+use support::{TestHost, World, buffer, target};
+
+const BLOCKS: u64 = 64;
+const CACHE: FlushBy = FlushBy::EmmcCache { timeout_ns: 500_000_000 };
+
+type TestEngine = Engine<TestHost, 16>;
+
+fn write(engine: &mut TestEngine, lba: u64, blocks: u32, fill: u8) -> SlotId {
+    let request = Request::new(Kind::Write { lba, blocks }, buffer(blocks, fill)).durable();
+    engine.submit(request, 0).unwrap()
+}
+
+/// Interrupts, alarms and a keeper; a card that is initialised again may have lost its cache: all that was not flushed.
+fn run(engine: &mut TestEngine, world: &Rc<RefCell<World>>, mut lost_at: Option<usize>) {
+    let mut now = 0;
+    let mut flushed = world.borrow().medium.clone();
+    let (mut flushes, mut loses) = (0, false);
+    for _ in 0..100_000 {
+        now += 1_000;
+        if lost_at.is_some_and(|nth| world.borrow().log.len() >= nth) {
+            // It is found in `idle`, as after a brown-out.
+            (lost_at, world.borrow_mut().stuck_state) = (None, Some(0));
+            loses = true;
+        }
+        let _ = engine.on_irq(now);
+        let seen = world.borrow().log.iter().filter(|seen| seen.index == 6).count();
+        if seen > flushes && !world.borrow().running() {
+            (flushes, flushed) = (seen, world.borrow().medium.clone());
+        }
+        if let Some(help) = engine.take_help() {
+            if loses && help == Help::Reinit {
+                world.borrow_mut().medium.clone_from(&flushed);
+            }
+            world.borrow_mut().stuck_state = None;
+            let target = *engine.target().unwrap();
+            engine.helped(Ok(target), now);
+        }
+        if engine.is_idle() {
+            let _ = engine.poll(now);
+            return;
+        }
+        if !world.borrow().running() {
+            now = now.max(engine.next_deadline_ns().unwrap_or(0));
+            let _ = engine.poll(now);
+        }
+    }
+    panic!("the engine does not come to rest");
+}
+
+fn case(busy: BusyDetect, faults: &[(usize, bool)], lost_at: Option<usize>) {
+    let what = format!("{busy:?}, faults {faults:?}, card lost at {lost_at:?}");
+    let world = World::new(BLOCKS);
+    (world.borrow_mut().caps.busy, world.borrow_mut().busy_polls) = (busy, 1);
+    let mut e: TestEngine = Engine::new(TestHost::new(&world), Config::DEFAULT);
+    e.set_target(Some(Target { flush: CACHE, ..target(BLOCKS) }));
+    e.equip();
+    let _ = e.set_help_waker(Some(Waker::noop().clone()));
+    for &(nth, executed) in faults {
+        world.borrow_mut().faults.insert(nth, (Cause::Timeout, Stage::Command, executed));
+    }
+    if let Some(nth) = lost_at {
+        world.borrow_mut().faults.insert(nth, (Cause::Timeout, Stage::Command, false));
+    }
+    // One after the other, so that both wait for a flush at a time.
+    let pairs = [(8, 1, 1), (0, 16, 2), (20, 4, 3), (22, 1, 4)]
+        .map(|(lba, blocks, fill)| write(&mut e, lba, blocks, fill));
+    let (older, younger) = ([pairs[0], pairs[2]], [pairs[1], pairs[3]]);
+    run(&mut e, &world, lost_at);
+    let done = |e: &mut TestEngine, id| e.take(id).unwrap().result.is_ok();
+    let older = older.map(|id| done(&mut e, id));
+    let younger = younger.map(|id| done(&mut e, id));
+    let world = world.borrow();
+    for (at, fill, ok, before) in [(8, 2, younger[0], older[0]), (22, 4, younger[1], older[1])] {
+        let found = world.medium[at * 512];
+        assert!(
+            !ok || found == fill,
+            "{what}: block {at} holds {found}, the younger {ok}, the older {before}"
+        );
+    }
+    assert!(!older[1] || world.medium[20 * 512] == 3, "{what}: what nobody else wrote");
+    assert_eq!(world.mapped(), 0, "{what}");
+}
+
+#[test]
+fn the_younger_of_two_durable_writes_stays_whatever_fails() {
+    for busy in [BusyDetect::Interrupt, BusyDetect::Status] {
+        for first in 1..40 {
+            for executed in [true, false] {
+                case(busy, &[(first, executed)], None);
+                for second in first + 1..first + 6 {
+                    case(busy, &[(first, executed), (second, !executed)], None);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn the_younger_of_two_durable_writes_stays_when_the_cache_is_lost() {
+    for nth in 1..30 {
+        case(BusyDetect::Interrupt, &[], Some(nth));
+        case(BusyDetect::Status, &[], Some(nth));
+    }
+}
+
+/// One flush makes durable all that was settled before it.
+#[test]
+fn durable_writes_that_wait_together_are_flushed_once() {
+    let world = World::new(BLOCKS);
+    let mut e: TestEngine = Engine::new(TestHost::new(&world), Config::DEFAULT);
+    e.set_target(Some(Target { flush: CACHE, ..target(BLOCKS) }));
+    e.equip();
+    let ids: Vec<_> = (0..3).map(|n| write(&mut e, 8 * n, 8, n as u8 + 1)).collect();
+    run(&mut e, &world, None);
+    for id in ids {
+        assert!(e.take(id).unwrap().result.is_ok());
+    }
+    assert!(world.borrow().log.iter().filter(|seen| seen.index == 6).count() <= 2);
+}
