@@ -209,6 +209,7 @@ impl<L: Lock, H: Host, const N: usize, P: Policy> Shared<L, H, N, P> {
         }
     }
 
+    #[allow(clippy::result_large_err, reason = "what went in comes back")]
     fn submit(&self, request: Request) -> Result<SlotId, (Error, Request)> {
         self.enter(|engine| self.submit_to(engine, request, None).map(|(id, _)| id))
             .map_err(|(error, request, _)| (error, request))
@@ -216,7 +217,7 @@ impl<L: Lock, H: Host, const N: usize, P: Policy> Shared<L, H, N, P> {
 
     /// Submits under the lock. A waker that is not kept comes back.
     #[inline(always)]
-    #[allow(clippy::type_complexity, reason = "what went in comes back")]
+    #[allow(clippy::type_complexity, clippy::result_large_err, reason = "what went in comes back")]
     fn submit_to(
         &self,
         engine: Option<&mut Engine<H, N, P>>,
@@ -308,6 +309,7 @@ pub struct Op<'a, L: Lock, H: Host, const N: usize, P: Policy = Fifo> {
 
 impl<L: Lock, H: Host, const N: usize, P: Policy> Op<'_, L, H, N, P> {
     /// Hands the request over, if it has not been. A refused one is over, with its buffer.
+    #[allow(clippy::result_large_err, reason = "what went in comes back")]
     fn submit(&mut self, waker: Option<Waker>) -> Result<(), Completion> {
         match core::mem::replace(&mut self.at, At::After) {
             At::Before(request) => {

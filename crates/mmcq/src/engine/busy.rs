@@ -285,7 +285,7 @@ mod tests {
             let (every, run) = (2 + round % 37, 1 + round % 11);
             let busy_ns = |n: u64| match round % 8 {
                 0 => {
-                    if n % 2 == 0 {
+                    if n.is_multiple_of(2) {
                         low
                     } else {
                         high
@@ -299,7 +299,7 @@ mod tests {
                     }
                 }
                 2 => {
-                    if n % every == 0 {
+                    if n.is_multiple_of(every) {
                         high.max(low)
                     } else {
                         low.min(high)
@@ -313,7 +313,7 @@ mod tests {
                     }
                 }
                 4 => {
-                    if n / run % 2 == 0 {
+                    if (n / run).is_multiple_of(2) {
                         low
                     } else {
                         high
