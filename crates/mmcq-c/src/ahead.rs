@@ -4,6 +4,8 @@
 //! time in which nothing else is served. So a call that waits maps its memory first and unmaps it last, in its
 //! own thread; the driver finds the mapping here.
 
+#![allow(unsafe_code, reason = "docs/safety.md says why")]
+
 use crate::platform::mmcq_platform;
 use core::cell::Cell;
 use core::ptr::NonNull;

@@ -1,5 +1,7 @@
 //! The functions of the header.
 
+#![allow(unsafe_code, reason = "docs/safety.md says why")]
+
 use crate::ahead::{Ahead, Mapping};
 use crate::code::{self, MMCQ_E_ARGUMENT, MMCQ_E_STATE, MMCQ_OK};
 use crate::keeper::Keeper;

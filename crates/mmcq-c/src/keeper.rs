@@ -1,6 +1,8 @@
 //! Who helps the engine ([`mmcq::card::keep`]) in a program without an executor: a future in static memory for each controller, moved on by whoever calls
 //! the library.
 
+#![allow(unsafe_code, reason = "docs/safety.md says why")]
+
 use crate::api::{HOSTS, Stack, keeper};
 use core::cell::{Cell, UnsafeCell};
 use core::future::Future;

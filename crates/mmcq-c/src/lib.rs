@@ -9,6 +9,7 @@
 //! Every pointer is checked for null and every number for its range before use; every error is a code with a name. Nothing unwinds into C: no
 //! panic is reachable in the stack, and one in an `extern "C"` function would abort.
 #![no_std]
+#![deny(unsafe_code)]
 // The names are C's.
 #![allow(non_camel_case_types)]
 
@@ -26,6 +27,7 @@ pub use code::CODES;
 pub use platform::{MMCQ_EMMC_18, mmcq_idle, mmcq_platform};
 
 #[cfg(all(feature = "panic-handler", not(test)))]
+#[allow(unsafe_code, reason = "docs/safety.md says why")]
 mod panic {
     // SAFETY: the header declares it so: no arguments, never returns, may be called from anywhere.
     unsafe extern "C" {

@@ -1,5 +1,7 @@
 //! What the C program brings: registers, memory, lock, time.
 
+#![allow(unsafe_code, reason = "docs/safety.md says why")]
+
 use crate::ahead::Ahead;
 use crate::code::MMCQ_E_FULL;
 use core::ffi::{CStr, c_char, c_void};

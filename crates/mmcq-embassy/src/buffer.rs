@@ -1,5 +1,7 @@
 //! Memory for transfers, in statics.
 
+#![allow(unsafe_code, reason = "docs/safety.md says why")]
+
 use core::cell::{Cell, UnsafeCell};
 use core::ptr::NonNull;
 use critical_section::Mutex;

@@ -1,5 +1,7 @@
 //! `block-device-driver` on handles that share one queue.
 
+#![allow(unsafe_code, reason = "docs/safety.md says why")]
+
 use aligned::{A4, Aligned, Alignment};
 use core::marker::PhantomData;
 use mmcq::block::{BlockDevice, Copying, Partial};

@@ -39,6 +39,7 @@
 //! }
 //! ```
 #![no_std]
+#![deny(unsafe_code)]
 
 mod buffer;
 mod bus;

@@ -1,5 +1,7 @@
 //! The lock that the whole program shares.
 
+#![allow(unsafe_code, reason = "docs/safety.md says why")]
+
 use mmcq::task::Lock;
 
 /// `critical-section` as the stack's lock: no interrupt, and on the chips whose implementation says so no other core, while the engine works.

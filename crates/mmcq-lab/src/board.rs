@@ -1,5 +1,7 @@
 //! From files to a running machine: controller, card, driver and engine, brought up and ready.
 
+#![allow(unsafe_code, reason = "docs/safety.md says why")]
+
 use crate::controller::{self, Controller};
 use crate::ours::Context;
 use crate::platform::{Advance, Platform};

@@ -1,5 +1,7 @@
 //! The memory of a run's I/Os, in pieces of one size.
 
+#![allow(unsafe_code, reason = "docs/safety.md says why")]
+
 use mmcq::engine::DmaBuf;
 
 /// Pieces of memory; each is here, or with the engine.

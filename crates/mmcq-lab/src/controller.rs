@@ -2,6 +2,8 @@
 //!
 //! Everything that depends on the kind is in this file; a new kind is a variant of each of the three enums.
 
+#![allow(unsafe_code, reason = "docs/safety.md says why")]
+
 use crate::platform::{Busy, Platform, PlatformError};
 use mmcq::host::rtsx;
 use mmcq::host::sdhci::{self, Quirks, Table};

@@ -1,5 +1,7 @@
 //! The laboratory: fio jobs on simulated boards, reproductions of published tables, reports.
 
+#![cfg_attr(not(test), deny(unsafe_code))]
+
 pub mod board;
 pub mod buffers;
 pub mod controller;

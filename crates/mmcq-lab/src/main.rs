@@ -1,5 +1,7 @@
 //! The program `mmcq`: run fio jobs on simulated boards, reproduce published tables, look at cards.
 
+#![deny(unsafe_code)]
+
 mod cli;
 
 use std::process::ExitCode;

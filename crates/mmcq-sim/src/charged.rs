@@ -3,6 +3,8 @@
 //! A setting that stands for another stack pays that stack's costs; our own pays its measured path length. Register accesses are charged by the
 //! port that carries them, not here.
 
+#![allow(unsafe_code, reason = "docs/safety.md says why")]
+
 use crate::time::Time;
 use mmcq::host::{BusOp, Caps, Cause, Direction, DmaError, Events, Host, Phase, Segment, StartError, Step};
 use mmcq::spec::command::Command;

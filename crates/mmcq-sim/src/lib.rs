@@ -2,6 +2,8 @@
 //!
 //! Models are peers of real hardware: a driver cannot tell. Everything is single-threaded and deterministic: one seed, one trace.
 
+#![deny(unsafe_code)]
+
 pub mod card;
 pub mod charged;
 pub mod checker;

@@ -6,6 +6,8 @@
 //! touches anything outside a live mapping, or against its direction, is answered with a bus error, and the
 //! access is written down as a violation.
 
+#![allow(unsafe_code, reason = "docs/safety.md says why")]
+
 use mmcq::host::{Direction, Dma, DmaError};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};

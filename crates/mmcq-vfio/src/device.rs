@@ -1,5 +1,7 @@
 //! A PCI function that VFIO has handed to us: configuration space, registers, memory, interrupt.
 
+#![allow(unsafe_code, reason = "docs/safety.md says why")]
+
 use crate::address::Address;
 use crate::error::Error;
 use crate::interrupt::Interrupt;

@@ -1,5 +1,7 @@
 //! The controller's interrupt, by eventfd.
 
+#![allow(unsafe_code, reason = "docs/safety.md says why")]
+
 use crate::error::Error;
 use crate::kernel;
 use std::fs::File;

@@ -1,6 +1,8 @@
 //! VFIO's calls, as `linux/vfio.h` numbers and shapes them; each checked by the kernel, which knows a
 //! structure by its size.
 
+#![allow(unsafe_code, reason = "docs/safety.md says why")]
+
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, RawFd};

@@ -25,6 +25,7 @@
 //! reaches the reader's own 2 MiB and nothing else. Without one ([`Options::noiommu`]) it reaches all of the
 //! machine's memory.
 #![cfg(target_os = "linux")]
+#![deny(unsafe_code)]
 
 mod address;
 mod device;

@@ -1,5 +1,7 @@
 //! Memory that the controller reaches.
 
+#![allow(unsafe_code, reason = "docs/safety.md says why")]
+
 use mmcq::engine::DmaBuf;
 use mmcq::host::{Direction, Dma, DmaError};
 use std::cell::RefCell;

@@ -1,6 +1,8 @@
 //! The stack on a reader, and who moves it: one thread, which sleeps until the controller interrupts or a
 //! deadline has come.
 
+#![allow(unsafe_code, reason = "docs/safety.md says why")]
+
 use crate::address::Address;
 use crate::device::{Device, Options};
 use crate::error::Error;

@@ -1,5 +1,7 @@
 //! The controller's registers, in whichever way the kernel lets us at them.
 
+#![allow(unsafe_code, reason = "docs/safety.md says why")]
+
 use mmcq::host::Regs;
 use mmcq::host::regs::Mmio;
 use std::fs::File;

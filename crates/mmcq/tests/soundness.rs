@@ -197,7 +197,7 @@ fn lent_memory_stays_with_a_controller_that_cannot_be_stopped() {
     world.borrow_mut().silent = true;
     world.borrow_mut().fails_resets = (true, true);
     let mut words = [0u64; 64];
-    // SAFETY: bytes of words.
+    // SAFETY: any bytes are bytes.
     let (_, memory, _) = unsafe { words.align_to_mut::<u8>() };
     let mut idles = 0;
     let result = BlockDevice::new(stack).read_blocking(0, memory, |_| {
@@ -325,7 +325,6 @@ fn returning() -> Waker {
     unsafe { Waker::from_raw(RawWaker::new(std::ptr::null(), &TABLE)) }
 }
 
-/// A way into a stack, by name; it is told whether it is to be turned away.
 type Way = (&'static str, Rc<dyn Fn(bool)>);
 
 /// Every way into a stack, and what it must say when it is turned away.
@@ -441,7 +440,7 @@ fn ways_in(stack: &'static Stack<Returns>) -> Vec<Way> {
 fn whatever_comes_back_in_is_turned_away_where_the_engine_is_in_use() {
     let calls = Rc::new(Cell::new([0u32; 2]));
     let names: Vec<_> = ways_in(fresh()).into_iter().map(|(name, _)| name).collect();
-    for (nth, name) in names.iter().enumerate() {
+    for (nth, name) in names.into_iter().enumerate() {
         let stack = fresh();
         let way = ways_in(stack).swap_remove(nth).1;
         let counted = calls.clone();
@@ -469,8 +468,8 @@ fn whatever_comes_back_in_is_turned_away_where_the_engine_is_in_use() {
         BACK.set(None);
         (0..200).for_each(|_| stack.turn());
         let done = stack.blocking(read(1), |_| ());
-        assert!(done.result.is_ok(), "after {}: {:?}", name, done.result);
-        assert!(stack.with(|engine| engine.is_idle()), "after {}", name);
+        assert!(done.result.is_ok(), "after {name}: {:?}", done.result);
+        assert!(stack.with(|engine| engine.is_idle()), "after {name}");
     }
     let [outside, inside] = calls.get();
     assert!(outside > 1_000 && inside > 1_000, "{outside} calls from outside, {inside} from inside");

@@ -1,5 +1,7 @@
 //! The engine's half.
 
+#![allow(unsafe_code, reason = "docs/safety.md says why")]
+
 use super::command::known;
 use super::{Inner, Job, Mailbox};
 use core::ops::Deref;

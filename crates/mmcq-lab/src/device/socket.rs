@@ -1,5 +1,7 @@
 //! The socket: messages with descriptors, and waiting with a deadline.
 
+#![allow(unsafe_code, reason = "docs/safety.md says why")]
+
 use super::protocol::DESCRIPTORS_MAX;
 use std::fs::File;
 use std::io::{self, ErrorKind, Write};

@@ -1,5 +1,7 @@
 //! The driver with its prices: registers, and the software that calls it.
 
+#![allow(unsafe_code, reason = "docs/safety.md says why")]
+
 use super::model::{Driver, Model};
 use super::platform::{Board, Costs};
 use mmcq::host::s3c_sdi::{DmaUse, regs};

@@ -1,6 +1,8 @@
 //! The historic ways, on the same driver: six commands for each packet, one after the other, advanced by a
 //! thread or by the interrupt.
 
+#![allow(unsafe_code, reason = "docs/safety.md says why")]
+
 use super::host::Priced;
 use super::machine::{Handler, Machine};
 use mmcq::host::{Auto, Data, Direction, Host, Phase, Segment};

@@ -1,5 +1,7 @@
 //! The controller of the experiment's board, whichever it is, and the driver of it.
 
+#![allow(unsafe_code, reason = "docs/safety.md says why")]
+
 use super::host::Port;
 use super::platform::{Board, Kind};
 use mmcq::host::s3c_sdi::{self, DmaUse};

@@ -1,5 +1,7 @@
 //! Our engine with the Type-A driver, polled from the interrupt, which stays where the core's policy says so.
 
+#![allow(unsafe_code, reason = "docs/safety.md says why")]
+
 use super::Stack;
 use super::host::Priced;
 use super::machine::{Handler, Machine};

@@ -3,6 +3,8 @@
 //! A part is called a hole only if zeros were acknowledged there, nothing else was under way in it meanwhile, and nothing came later. Until a flush has
 //! covered such zeros a loss can take them back, so it takes the hole with them.
 
+#![allow(unsafe_code, reason = "docs/safety.md says why")]
+
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;

@@ -1,5 +1,7 @@
 //! What runs use again: profiles, memory, wakers, the judge.
 
+#![allow(unsafe_code, reason = "docs/safety.md says why")]
+
 use super::case::{LONGEST, SLOTS};
 use super::run::CARDS;
 use crate::board;

@@ -1,5 +1,7 @@
 //! Those who ask: futures that are polled when they are woken, or too often, or dropped; and platforms that keep slots by name.
 
+#![allow(unsafe_code, reason = "docs/safety.md says why")]
+
 use super::bench::lend;
 use super::case::{Operation, SLOTS};
 use super::machine::{Machine, Request, Stack};

@@ -1,5 +1,7 @@
 //! Who helps the engine, and what the judge hears of cards that come and go.
 
+#![allow(unsafe_code, reason = "docs/safety.md says why")]
+
 use super::bench::lend;
 use super::case::{SLOTS, Visit};
 use super::clients::Client;

@@ -1,5 +1,7 @@
 //! A machine for one life: from power-on to the next power cut.
 
+#![allow(unsafe_code, reason = "docs/safety.md says why")]
+
 use super::case::{BusyBy, SLOTS, Setup};
 use crate::board::Alone;
 use mmcq::engine::{self, FlushBy};

@@ -1,5 +1,7 @@
 //! Runs a case: machine after machine from power cut to power cut, the card and the judge going on.
 
+#![allow(unsafe_code, reason = "docs/safety.md says why")]
+
 pub use super::bench::Bench;
 use super::bench::lend;
 use super::case::{Case, Cut, Luck, Place, SLOTS, Visit};

@@ -4,6 +4,7 @@ use crate::io_card::IoHost;
 use crate::lock::{self, Handler, Interrupted, What};
 use crate::one_thread::NOW_NS;
 use crate::support::TestHost;
+use crate::support::guard::Guarded;
 use mmcq::engine::{Claim, Config, DmaBuf};
 use mmcq::host::Host;
 use mmcq::task::{Shared, Timer};
@@ -61,7 +62,7 @@ pub type Stack<H> = Shared<Interrupted, H, 4>;
 pub struct Bench<H: Wired> {
     pub stack: Stack<H>,
     /// All memory that was handed out.
-    memory: RefCell<Vec<Box<[u64]>>>,
+    memory: RefCell<Vec<Guarded>>,
     /// Where the buffers are that came back.
     claims: RefCell<Vec<Claim>>,
     back: RefCell<Vec<NonNull<u8>>>,
@@ -100,10 +101,10 @@ impl<H: Wired> Bench<H> {
 
     /// Memory that goes when the bench goes.
     pub fn buffer(&self, bytes: u32, fill: u8) -> DmaBuf {
-        let mut words = vec![u64::from_ne_bytes([fill; 8]); bytes.div_ceil(8) as usize].into_boxed_slice();
-        let at = NonNull::from(&mut *words).cast();
-        self.memory.borrow_mut().push(words);
-        // SAFETY: the words stay where they are as long as the bench, and nobody else uses them.
+        let room = Guarded::filled(bytes as usize, fill);
+        let at = room.at();
+        self.memory.borrow_mut().push(room);
+        // SAFETY: the room stays where it is as long as the bench, and nobody else uses it.
         let buf = unsafe { DmaBuf::from_raw(at, bytes) };
         self.claims.borrow_mut().push(buf.claim());
         buf
@@ -192,8 +193,7 @@ impl<H: Wired> Bench<H> {
         self.stack.with(|engine| {
             assert_eq!((engine.slots_in_use(), engine.host().map_or(0, |host| host.mapped())), (0, 0));
         });
-        let mut given: Vec<NonNull<u8>> =
-            self.memory.borrow_mut().iter_mut().map(|words| NonNull::from(&mut **words).cast()).collect();
+        let mut given: Vec<NonNull<u8>> = self.memory.borrow().iter().map(Guarded::at).collect();
         let mut back = self.back.borrow().clone();
         given.sort();
         back.sort();

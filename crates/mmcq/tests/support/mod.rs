@@ -4,6 +4,9 @@
 
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
+pub mod guard;
+
+use guard::Guarded;
 use mmcq::engine::{Claim, DmaBuf};
 use mmcq::host::{
     Auto, BusOp, BusyDetect, Caps, Cause, Data, Direction, DmaError, Done, Events, Fault, Host, Phase,
@@ -88,6 +91,8 @@ pub struct World {
     pub fails_resets: (bool, bool),
     /// What the driver calls whenever it is called itself: as it does its registers and its memory.
     pub called: Option<fn()>,
+    /// Data go so many bytes beside the memory that they are meant for.
+    pub beside: isize,
 }
 
 impl World {
@@ -126,6 +131,7 @@ impl World {
             refuse_starts: 0,
             fails_resets: (false, false),
             called: None,
+            beside: 0,
         }))
     }
 
@@ -424,7 +430,7 @@ impl TestHost {
             let mut at = first as usize * 512;
             let area = world.area;
             for s in segments {
-                let World { medium, areas, rpmb, .. } = &mut *world;
+                let World { medium, areas, rpmb, beside, .. } = &mut *world;
                 if let (3, Some(rpmb)) = (area, rpmb) {
                     // SAFETY: as below.
                     rpmb(direction, unsafe {
@@ -436,8 +442,10 @@ impl TestHost {
                     if area == 0 { medium } else { areas.get_mut(&area).expect("no such partition") };
                 let memory = &mut medium[at..at + s.len_bytes() as usize];
                 // SAFETY: the engine owns the memory and lends it until the transfer ends.
-                let buffer =
-                    unsafe { std::slice::from_raw_parts_mut(s.ptr().as_ptr(), s.len_bytes() as usize) };
+                let buffer = unsafe {
+                    let at = s.ptr().as_ptr().offset(*beside);
+                    std::slice::from_raw_parts_mut(at, s.len_bytes() as usize)
+                };
                 match direction {
                     Direction::Read => buffer.copy_from_slice(memory),
                     Direction::Write => memory.copy_from_slice(buffer),
@@ -469,7 +477,9 @@ thread_local! {
 
 /// A buffer that lives for ever.
 pub fn buffer(blocks: u32, fill: u8) -> DmaBuf {
-    claimed(DmaBuf::from_static(Box::leak(vec![fill; blocks as usize * 512].into_boxed_slice())))
+    let bytes = blocks * 512;
+    // SAFETY: the memory is nobody else's, and is never given up.
+    claimed(unsafe { DmaBuf::from_raw(Guarded::leaked(bytes as usize, fill), bytes) })
 }
 
 /// A buffer that [`reclaimed`] is to find.

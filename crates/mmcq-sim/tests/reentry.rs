@@ -1,0 +1,379 @@
+//! Callbacks of a real driver come back in: its registers and its memory call every public function of the stack that
+//! they belong to, and so do the timer, the lock, the policy and the wakers. Data and answers are right all the same.
+
+use mmcq::advance::{Advance, Costs};
+use mmcq::block::BlockDevice;
+use mmcq::card;
+use mmcq::engine::{Abilities, Config, DmaBuf, Error, Kind, Request, SlotId};
+use mmcq::host::sdhci::{self, Table, TransferMode};
+use mmcq::host::{BusOp, Direction, Dma, DmaError, Regs};
+use mmcq::sched::{Choice, Policy, Waiting};
+use mmcq::spec::command;
+use mmcq::task::{Lock, Shared, Timer};
+use mmcq_sim::card::medium::{Fill, Medium};
+use mmcq_sim::card::profile::CardProfile;
+use mmcq_sim::memory::{MemoryConfig, ShadowMemory};
+use mmcq_sim::sdhci::{Port, Sdhci, SdhciConfig};
+use mmcq_sim::time::Time;
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::pin::pin;
+use std::ptr::NonNull;
+use std::rc::Rc;
+use std::task::{Context, Poll, RawWaker, RawWakerVTable, Waker};
+
+type Driver = sdhci::Sdhci<Returning<Port>, Returning<ShadowMemory>, 129>;
+type Stack = Shared<Watched, Driver, 4, Returns>;
+
+thread_local! {
+    static NOW_NS: Cell<u64> = const { Cell::new(0) };
+    /// Closures of the lock that are running.
+    static INSIDE: Cell<u32> = const { Cell::new(0) };
+    static DEPTH: Cell<u32> = const { Cell::new(0) };
+    /// The stack that callbacks come back into, and the way.
+    static BACK: Cell<Option<(&'static Stack, Way)>> = const { Cell::new(None) };
+    /// Calls that came back in while the engine was in use, by callback.
+    static CAME: RefCell<BTreeMap<&'static str, u64>> = const { RefCell::new(BTreeMap::new()) };
+}
+
+/// A callback comes back in; at most one inside another.
+fn come_back(from: &'static str) {
+    let Some((stack, way)) = BACK.get() else { return };
+    if DEPTH.get() >= 2 {
+        return;
+    }
+    DEPTH.set(DEPTH.get() + 1);
+    if INSIDE.get() > 0 {
+        CAME.with_borrow_mut(|came| *came.entry(from).or_default() += 1);
+        (way.1)(stack);
+    } else if DEPTH.get() == 1 {
+        // Nothing is in use: these do what they always do, and their callbacks come back in.
+        stack.turn();
+        assert!(stack.with(|engine| !engine.is_nested()));
+        CAME.with_borrow_mut(|came| *came.entry("from outside").or_default() += 1);
+    }
+    DEPTH.set(DEPTH.get() - 1);
+}
+
+struct Watched;
+
+// SAFETY: the test has one thread, and nothing interrupts it.
+unsafe impl Lock for Watched {
+    fn with<R>(&self, f: impl FnOnce() -> R) -> R {
+        come_back("lock");
+        INSIDE.set(INSIDE.get() + 1);
+        let result = f();
+        INSIDE.set(INSIDE.get() - 1);
+        come_back("lock");
+        result
+    }
+}
+
+const TIMER: Timer = Timer {
+    now_ns: || {
+        come_back("now_ns");
+        NOW_NS.get()
+    },
+    set_alarm: |_| come_back("set_alarm"),
+};
+
+struct Returns;
+
+impl Policy for Returns {
+    fn arrived(&mut self, _: &Waiting, _: u64) {
+        come_back("policy");
+    }
+    fn pick<I: Iterator<Item = Waiting> + Clone>(&mut self, mut offered: I, _: u64) -> Choice {
+        come_back("policy");
+        offered.next().map_or(Choice::IdleUntil(0), |waiting| Choice::Go(waiting.index))
+    }
+    fn sent(&mut self, _: &Waiting, _: u64) {
+        come_back("policy");
+    }
+    fn done(&mut self, _: &Waiting, _: u64) {
+        come_back("policy");
+    }
+    fn cancelled(&mut self, _: &Waiting) {
+        come_back("policy");
+    }
+}
+
+/// Registers, or memory, whose every use comes back in, before and after.
+struct Returning<T>(T);
+
+impl<T> Returning<T> {
+    fn around<R>(&self, name: &'static str, f: impl FnOnce(&T) -> R) -> R {
+        come_back(name);
+        let result = f(&self.0);
+        come_back(name);
+        result
+    }
+}
+
+impl<T: Regs> Regs for Returning<T> {
+    fn read8(&self, offset: u16) -> u8 {
+        self.around("registers", |regs| regs.read8(offset))
+    }
+    fn read16(&self, offset: u16) -> u16 {
+        self.around("registers", |regs| regs.read16(offset))
+    }
+    fn read32(&self, offset: u16) -> u32 {
+        self.around("registers", |regs| regs.read32(offset))
+    }
+    fn write8(&self, offset: u16, value: u8) {
+        self.around("registers", |regs| regs.write8(offset, value));
+    }
+    fn write16(&self, offset: u16, value: u16) {
+        self.around("registers", |regs| regs.write16(offset, value));
+    }
+    fn write32(&self, offset: u16, value: u32) {
+        self.around("registers", |regs| regs.write32(offset, value));
+    }
+}
+
+// SAFETY: memory is mapped as the inner one does.
+unsafe impl<T: Dma> Dma for Returning<T> {
+    fn map(&self, ptr: NonNull<u8>, len: usize, direction: Direction) -> Result<u64, DmaError> {
+        self.around("map", |dma| dma.map(ptr, len, direction))
+    }
+    fn unmap(&self, bus: u64, ptr: NonNull<u8>, len: usize, direction: Direction) {
+        self.around("unmap", |dma| dma.unmap(bus, ptr, len, direction));
+    }
+    fn sync(&self, bus: u64, ptr: NonNull<u8>, len: usize) {
+        self.around("sync", |dma| dma.sync(bus, ptr, len));
+    }
+    fn isolate(&self) -> bool {
+        self.around("isolate", |dma| dma.isolate())
+    }
+    fn line_bytes(&self) -> u32 {
+        self.0.line_bytes()
+    }
+}
+
+/// Clones, wakes and drops of this waker come back in.
+fn returning() -> Waker {
+    fn clone(_: *const ()) -> RawWaker {
+        come_back("waker");
+        RawWaker::new(std::ptr::null(), &TABLE)
+    }
+    static TABLE: RawWakerVTable =
+        RawWakerVTable::new(clone, |_| come_back("waker"), |_| come_back("waker"), |_| come_back("waker"));
+    // SAFETY: the functions use no data.
+    unsafe { Waker::from_raw(RawWaker::new(std::ptr::null(), &TABLE)) }
+}
+
+fn buffer(blocks: usize) -> DmaBuf {
+    let words: &'static mut [u64] = Box::leak(vec![0; blocks * 64].into_boxed_slice());
+    // SAFETY: bytes of the same memory, of the same length.
+    DmaBuf::from_static(unsafe { std::slice::from_raw_parts_mut(words.as_mut_ptr().cast(), blocks * 512) })
+}
+
+fn once<F: Future>(future: F) -> Poll<F::Output> {
+    pin!(future).poll(&mut Context::from_waker(Waker::noop()))
+}
+
+fn read() -> Request {
+    Request::new(Kind::Read { lba: 3, blocks: 1 }, buffer(1))
+}
+
+thread_local!(static ID: Cell<Option<SlotId>> = const { Cell::new(None) });
+
+/// A way into the stack that is taken while the engine is in use, with what it must answer.
+type Way = (&'static str, fn(&'static Stack));
+
+const REENTERED: Error = Error::Reentered;
+
+const WAYS: &[Way] = &[
+    ("on_irq, poll, turn", |stack| {
+        stack.on_irq();
+        stack.poll();
+        stack.turn();
+        assert_eq!(stack.now_ns(), NOW_NS.get());
+    }),
+    ("futures", |stack| {
+        assert!(matches!(once(stack.request(read())), Poll::Ready(done) if done.result == Err(REENTERED)));
+        assert_eq!(once(stack.command(command::send_status(1), 1_000_000)), Poll::Ready(Err(REENTERED)));
+        let raw = once(stack.raw(None, command::send_status(1), None, DmaBuf::EMPTY, 1_000_000));
+        assert!(matches!(raw, Poll::Ready((Err(REENTERED), _))));
+        assert_eq!(once(stack.bus(BusOp::PowerOff)), Poll::Ready(Err(REENTERED)));
+        assert_eq!(once(stack.pause(1_000)), Poll::Ready(Err(REENTERED)));
+        let advance = Advance::new(Costs::UNKNOWN);
+        let spun = once(stack.request_with(&advance, read()));
+        assert!(matches!(spun, Poll::Ready(done) if done.result == Err(REENTERED)));
+    }),
+    ("blocking", |stack| {
+        assert_eq!(stack.blocking(read(), |_| ()).result, Err(REENTERED));
+        assert_eq!(stack.block_on(async { 7 }, |_| ()), 7);
+        let device = BlockDevice::new(stack);
+        assert_eq!(device.read_blocking(3, &mut [0; 512], |_| ()), Err(REENTERED));
+        assert_eq!(device.write_blocking(3, &[0; 512], |_| ()), Err(REENTERED));
+        assert_eq!(device.flush_blocking(|_| ()), Err(REENTERED));
+    }),
+    ("requests", |stack| {
+        let id = ID.get().expect("a slot was in use");
+        stack.with(|engine| {
+            assert!(engine.is_nested());
+            assert!(matches!(engine.submit(read(), 1), Err((REENTERED, _))));
+            assert_eq!((engine.on_irq(1).completed, engine.poll(1).completed), (0, 0));
+            assert!(engine.take(id).is_none() && engine.cancel(id).is_none() && engine.id_of(0).is_none());
+            engine.abandon(id);
+            assert!(engine.reclaim(buffer(1).claim()).is_none());
+            assert!(engine.set_waker(id, Waker::noop().clone()).is_some());
+            assert!(engine.take_waker(0).is_none() && !engine.will_wake(id, Waker::noop()));
+        });
+    }),
+    ("switches", |stack| {
+        stack.with(|engine| {
+            engine.set_target(None);
+            engine.equip();
+            engine.set_abilities(Abilities::NONE);
+            assert!(engine.set_page(buffer(1)).is_err());
+            engine.set_beside(false);
+            engine.suspend();
+            engine.halt();
+            engine.abort(1);
+            engine.presence_changed(1);
+            engine.resume(1);
+            engine.unmask_card_irq();
+            engine.mask_card_irq();
+            engine.helped(Err(Error::Dead), 1);
+        });
+    }),
+    ("takes", |stack| {
+        stack.with(|engine| {
+            assert!(!engine.take_card_irq() && !engine.take_retune() && !engine.take_continue_lost());
+            assert!(engine.take_help().is_none() && !engine.dismiss_keeper());
+            assert!(engine.set_help_waker(Some(Waker::noop().clone())).is_some());
+            assert!(engine.set_card_irq_waker(Some(Waker::noop().clone())).is_some());
+            assert!(engine.take_help_waker().is_none() && engine.take_card_irq_waker().is_none());
+            assert!(engine.policy_mut().is_none());
+            // SAFETY: there is no host.
+            assert!(unsafe { engine.host_mut() }.is_none());
+        });
+    }),
+    ("questions", |stack| {
+        stack.with(|engine| {
+            assert_eq!((engine.next_deadline_ns(), engine.slots_in_use()), (Some(0), 4));
+            assert!(engine.target().is_none() && engine.host().is_none() && engine.policy().is_none());
+            assert!(!engine.is_idle() && !engine.is_quiet() && engine.awaited().is_none());
+            assert!(engine.last_phase().is_none() && engine.incidents().count() == 0);
+            assert_eq!((engine.bus().clock_hz, engine.stats().leaked, engine.caps().max_blocks), (0, 0, 0));
+            let _ = (engine.abilities(), engine.present(), engine.dat0_busy(), engine.dat_levels());
+            let _ = (engine.supply_ma(), engine.write_protected(), engine.retune_ns());
+        });
+    }),
+];
+
+/// A stack over the model of a controller, moved from interrupt to interrupt.
+struct Rig {
+    time: Time,
+    model: Rc<RefCell<Sdhci>>,
+    memory: ShadowMemory,
+    stack: &'static Stack,
+}
+
+impl Rig {
+    fn new(transfer: TransferMode) -> Rig {
+        let name = "sdhc-16g-hs";
+        let path = format!("{}/../../cards/{name}.toml", env!("CARGO_MANIFEST_DIR"));
+        let profile = CardProfile::from_toml(&std::fs::read_to_string(path).unwrap(), name).unwrap();
+        let medium = Medium::sparse(profile.capacity_bytes(), Fill::Pattern(7)).unwrap();
+        let (time, memory) = (Time::new(), ShadowMemory::new(MemoryConfig::BITS32));
+        let card = profile.build(medium).unwrap();
+        let model = Rc::new(RefCell::new(Sdhci::new(SdhciConfig::GENERIC_4_20, memory.clone(), Some(card))));
+        let port = Returning(Port::new(model.clone(), time.clone(), 0, 0));
+        let table = Box::leak(Box::new(Table::new()));
+        let config = sdhci::Config { transfer, ..sdhci::Config::new() };
+        let host = sdhci::Sdhci::new(port, Returning(memory.clone()), table, config).unwrap();
+        NOW_NS.set(0);
+        let stack = Box::leak(Box::new(Shared::with_policy(Watched, TIMER, host, Config::DEFAULT, Returns)));
+        Rig { time, model, memory, stack }
+    }
+
+    fn drive<F: Future>(&self, future: F) -> F::Output {
+        let mut future = pin!(future);
+        let waker = returning();
+        for _ in 0..100_000 {
+            NOW_NS.set(self.time.now());
+            if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
+                return output;
+            }
+            if !self.model.borrow().irq() {
+                let deadline = self.stack.with(|engine| engine.next_deadline_ns());
+                let next = self.model.borrow().next_event_ns();
+                let until = deadline.into_iter().chain(next).min().unwrap_or(0).max(self.time.now());
+                let reached = self.model.borrow_mut().advance(until);
+                self.time.set(reached.max(self.time.now()));
+            }
+            NOW_NS.set(self.time.now());
+            self.stack.turn();
+        }
+        panic!("no end");
+    }
+}
+
+#[test]
+fn what_a_real_driver_calls_may_come_back_in_by_every_public_function() {
+    for transfer in [TransferMode::Adma2, TransferMode::Sdma, TransferMode::Pio] {
+        for &way in WAYS {
+            let rig = Rig::new(transfer);
+            let stack = rig.stack;
+            // Any request's number will do.
+            let status = || Request::new(Kind::Pause { ns: 1 }, DmaBuf::EMPTY);
+            let id = stack.with(|engine| engine.submit(status(), 0)).unwrap();
+            stack.with(|engine| engine.cancel(id));
+            ID.set(Some(id));
+            BACK.set(Some((stack, way)));
+            let (found, _) = rig.drive(card::bring_up(stack, buffer(1), card::Options::DEFAULT));
+            let found = found.unwrap_or_else(|error| panic!("{transfer:?}, {}: {error}", way.0));
+            let device = BlockDevice::new(stack);
+            for (lba, blocks) in [(0, 1), (100, 8), (1_000, 64)] {
+                let mut buf = buffer(blocks);
+                buf.iter_mut().enumerate().for_each(|(n, byte)| *byte = (n / 512 * 7 + n) as u8 ^ lba as u8);
+                let expected = buf.to_vec();
+                let what = || format!("{transfer:?}, {}: {blocks} blocks at {lba}", way.0);
+                let (result, _) = rig.drive(device.write(lba, buf));
+                assert_eq!(result.ok(), Some(blocks as u32), "{}", what());
+                rig.drive(device.flush()).unwrap();
+                let (result, read) = rig.drive(device.read(lba, buffer(blocks)));
+                assert_eq!(result.ok(), Some(blocks as u32), "{}", what());
+                assert!(read[..] == expected[..], "{}: other data", what());
+            }
+            BACK.set(None);
+            assert!(stack.with(|engine| engine.is_idle() && engine.target() == Some(&found.target)));
+            assert_eq!(stack.with(|engine| engine.slots_in_use()), 0);
+            assert_eq!(rig.memory.violations(), Vec::<String>::new());
+            assert_eq!(rig.model.borrow().protocol_violations(), 0);
+            assert!(rig.memory.live_mappings() <= 1, "only the descriptor table stays mapped");
+        }
+    }
+    let came = CAME.take();
+    for from in ["registers", "map", "unmap", "sync", "now_ns", "set_alarm", "policy", "lock", "from outside"]
+    {
+        let calls = came.get(from).copied().unwrap_or(0);
+        assert!(calls >= 50, "{from}: {calls} calls came back in, of {came:?}");
+    }
+}
+
+/// The table above leaves out no public function of a stack or of what `with` hands out.
+#[test]
+fn the_table_has_every_public_function() {
+    let source =
+        |name| std::fs::read_to_string(format!("{}/../mmcq/src/{name}", env!("CARGO_MANIFEST_DIR"))).unwrap();
+    let task = source("task.rs");
+    let (stack, _) = task.split_once("\nenum At ").expect("what follows belongs to other types");
+    let all =
+        [stack, &source("task/blocking.rs"), &source("task/spin.rs"), &source("task/entry.rs")].join("\n");
+    let mut names = 0;
+    for line in all.lines().map(str::trim_start).filter(|line| line.starts_with("pub ")) {
+        let Some((_, name)) = line.split_once("fn ") else { continue };
+        let name = name.split(['(', '<']).next().unwrap();
+        if matches!(name, "new" | "with_policy") {
+            continue;
+        }
+        names += 1;
+        assert!(include_str!("reentry.rs").contains(&format!(".{name}(")), "{name} is not in the table");
+    }
+    assert!(names > 50, "{names}");
+}

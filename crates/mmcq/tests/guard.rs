@@ -1,0 +1,37 @@
+//! The control of tools/sanitizer.sh: a controller that moves one byte too many must end the process.
+#![cfg(guarded)]
+
+mod support;
+
+use mmcq::engine::{Config, Engine, Kind, Request};
+use support::{TestHost, World, buffer, target};
+
+/// A read of one block, with the controller's data so many bytes beside the segment.
+fn read_beside(bytes: isize) {
+    let world = World::new(8);
+    world.borrow_mut().beside = bytes;
+    let mut engine: Engine<TestHost, 4> = Engine::new(TestHost::new(&world), Config::DEFAULT);
+    engine.set_target(Some(target(8)));
+    let id = engine.submit(Request::new(Kind::Read { lba: 1, blocks: 1 }, buffer(1, 0)), 0).unwrap();
+    for now_ns in 1..20 {
+        let _ = engine.on_irq(now_ns * 1_000);
+    }
+    assert!(engine.take(id).expect("not finished").result.is_ok());
+}
+
+#[test]
+fn a_read_into_its_own_memory_is_well() {
+    read_beside(0);
+}
+
+#[test]
+#[ignore = "must end the process"]
+fn one_byte_past_the_end_is_caught() {
+    read_beside(1);
+}
+
+#[test]
+#[ignore = "must end the process"]
+fn one_byte_before_the_start_is_caught() {
+    read_beside(-1);
+}

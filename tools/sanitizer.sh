@@ -1,0 +1,48 @@
+#!/bin/bash
+# sanitizer.sh [test ...]: the core's tests, all but those with QEMU or the named ones, under the address sanitizer. Memory for the
+# controller lies between two pages that may not be touched (crates/mmcq/tests/support/guard.rs). Then the check is checked: a
+# controller that writes one byte past the end, or before the start, must end the process. Where Miri is installed, it runs
+# the tests of crates/mmcq/tests/soundness.rs before.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+say() { echo "sanitizer.sh: $*"; }
+began=$SECONDS
+folder=$(cargo metadata --format-version 1 --no-deps --locked | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')/sanitizer
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+export CARGO_INCREMENTAL=0 RUSTUP_AUTO_INSTALL=0
+
+miri="Miri is not installed"
+if timeout 20 cargo +nightly miri --version >/dev/null 2>&1; then
+  MIRIFLAGS=-Zmiri-disable-isolation timeout 1800 cargo +nightly miri test -p mmcq --test soundness --locked \
+    --target-dir "$folder/miri"
+  miri="Miri has run soundness.rs"
+fi
+
+tests=("$@")
+if [ ${#tests[@]} -eq 0 ]; then
+  for test in crates/mmcq/tests/*.rs crates/mmcq/tests/*/main.rs; do
+    test=${test#crates/mmcq/tests/}
+    test=${test%/main.rs}
+    [ "$test" = qemu ] || tests+=("${test%.rs}")
+  done
+fi
+# The sanitizer of the stable compiler is behind a switch.
+export RUSTC_BOOTSTRAP=1 RUSTFLAGS="-Zsanitizer=address --cfg guarded"
+# Tests keep some of their memory for ever.
+export ASAN_OPTIONS=detect_leaks=0
+machine=$(rustc -vV | sed -n 's/^host: //p')
+under() { # what cargo test is to run
+  cargo test -p mmcq --features rpmb --target "$machine" --target-dir "$folder" --locked "$@"
+}
+under --lib "${tests[@]/#/--test=}" --no-fail-fast
+
+for control in one_byte_past_the_end one_byte_before_the_start; do
+  if under --quiet --test guard -- --ignored --exact "${control}_is_caught" >"$log" 2>&1; then
+    say "$control: not caught" >&2
+    exit 1
+  fi
+  grep -q 'ERROR: AddressSanitizer' "$log" || { cat "$log" >&2; exit 1; }
+  say "$control: caught, $(sed -n 's/.*ERROR: AddressSanitizer: \([a-zA-Z-]*\).*/\1/p' "$log" | head -1)"
+done
+say "address sanitizer, guard pages round DMA memory; $miri; $((SECONDS - began)) s"
