@@ -50,8 +50,10 @@ pub struct World {
     answer: Answer,
     resetting: bool,
     late_until: u64,
-    /// Questions to a busy card in a row.
+    /// Questions to a busy card in a row, or blocks of a tuning.
     questions: u32,
+    /// The last phase was such a block; if it failed, the reset of the lines belongs to it.
+    tunes: bool,
     /// Phases ended.
     pub ended: u64,
     pub timing: Timing,
@@ -77,6 +79,7 @@ impl World {
             resetting: false,
             late_until: 0,
             questions: 0,
+            tunes: false,
             ended: 0,
             timing: Timing::Legacy,
             tuned: false,
@@ -286,7 +289,7 @@ unsafe impl Host for Puppet {
                 world.judge.violation("a segment is not mapped");
             }
         }
-        if phase.command.index != 13 {
+        if phase.command.index != 13 && !phase.tuning {
             world.questions = 0;
         }
         if world.choose(&[Bad::StartRefused]).is_some() {
@@ -313,7 +316,8 @@ unsafe impl Host for Puppet {
         let line = Line { garbled, timing: world.timing };
         world.ended += 1;
         let busy = phase.command.index == 13 && world.card.state == State::Prg;
-        world.questions = if busy { world.questions + 1 } else { 0 };
+        world.tunes = phase.tuning;
+        world.questions = if busy || phase.tuning { world.questions + 1 } else { 0 };
         let World { card, judge, .. } = &mut *world;
         let mut result = card.execute(&phase, segments, bad, line, judge);
         if !world.clocked && result.is_ok() {
@@ -337,7 +341,9 @@ unsafe impl Host for Puppet {
         let mut world = self.world.borrow_mut();
         let reset = matches!(op, BusOp::ResetLines | BusOp::ResetAll);
         if first {
-            world.questions = 0;
+            if op != BusOp::ResetLines || !world.tunes {
+                world.questions = 0;
+            }
             world.say(|| format!("{op:?}"));
             world.late_until = 0;
             let bad = match (reset, op) {

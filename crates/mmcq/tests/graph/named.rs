@@ -37,6 +37,18 @@ fn a_bus_that_is_too_fast_is_no_reason_to_initialise_the_card_again() {
 }
 
 #[test]
+fn a_card_that_was_initialised_again_may_be_tuned_again() {
+    wherever("tuned, a reset takes the supply", &[BrownOut, CommandLost, DataDamaged]);
+    wherever("tuned", &[ResponseDamaged, BrownOut, DataDamaged]);
+    wherever("tuned", &[Mute, CommandLost, ResetHangs]);
+}
+
+#[test]
+fn nothing_is_tuned_when_all_is_given_up() {
+    wherever("tuned", &[ResponseDamaged, ResetHangs, Gone]);
+}
+
+#[test]
 fn a_keeper_that_comes_too_late_is_waited_for_once() {
     wherever("tuned, a reset takes the supply", &[BrownOut, KeeperTooSlow]);
     wherever("streams", &[ResponseDamaged, BrownOut, KeeperTooSlow]);

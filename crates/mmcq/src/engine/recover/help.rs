@@ -212,6 +212,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
                 self.rebar();
                 if help.loses_state() {
                     self.memory.area.initialised();
+                    self.incident.is_initialised();
                 }
                 if help == Help::Slower {
                     self.piece_blocks = u32::MAX;
@@ -424,7 +425,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     #[cold]
     pub(in super::super) fn retune_wanted(&mut self, now_ns: u64) {
         self.retune = true;
-        if P::RECOVERS && self.helping.keeper && self.target.is_some() {
+        if P::RECOVERS && self.helping.keeper && self.target.is_some() && !self.is_dead {
             match self.helping.asked {
                 None => self.ask(Help::Retune, now_ns),
                 Some(_) => self.tune_soon(),
@@ -485,6 +486,12 @@ impl Incident {
     fn is_slower(&mut self) {
         (self.damages, self.tries) = ([0; 3], 0);
         self.spent &= !(1 << Rung::Slower as u16);
+    }
+
+    /// The tuning before says nothing of the sampling point of now. Bounded: initialisations are.
+    fn is_initialised(&mut self) {
+        self.spent &= !(1 << Rung::Retune as u16);
+        self.retuned_ns = 0;
     }
 
     fn card_is_new(&mut self) {
