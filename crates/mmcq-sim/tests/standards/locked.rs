@@ -148,8 +148,8 @@ fn the_password_of_a_dropped_call_does_not_stay_in_memory() {
             rig::Rig::built(rig::card("sdxc-128g-uhs"), false, SdhciConfig::GENERIC_4_20, Options::DEFAULT);
         let block = buffer(1);
         let (at, bytes) = (block.as_non_null(), block.len_bytes() as usize);
-        // SAFETY: the memory lives for ever, and nothing writes to it while it is looked at.
         let there = || {
+            // SAFETY: the memory lives for ever, and nothing writes to it while it is looked at.
             unsafe { std::slice::from_raw_parts(at.as_ptr(), bytes) }.windows(WORD.len()).any(|b| b == WORD)
         };
         let op = LockOp::SetPassword(WORD, SURE);
