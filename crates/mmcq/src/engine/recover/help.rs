@@ -212,7 +212,9 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
                 self.rebar();
                 if help.loses_state() {
                     self.memory.area.initialised();
-                    self.incident.is_initialised();
+                    if help != Help::Slower {
+                        self.incident.is_initialised();
+                    }
                 }
                 if help == Help::Slower {
                     self.piece_blocks = u32::MAX;
