@@ -22,11 +22,12 @@ use mmcq_sim::world::Device;
 use std::cell::{Cell, RefCell};
 
 /// The cards that come with the program.
-const CARDS: [(&str, &str); 13] = [
+const CARDS: [(&str, &str); 14] = [
     ("hbg4a2", include_str!("../../../cards/hbg4a2.toml")),
     ("fifo-emmc", include_str!("../../../cards/fifo-emmc.toml")),
     ("fifo-emmc-b", include_str!("../../../cards/fifo-emmc-b.toml")),
     ("emmc-hs200", include_str!("../../../cards/emmc-hs200.toml")),
+    ("emmc-power-class", include_str!("../../../cards/emmc-power-class.toml")),
     ("emmc-4g-old", include_str!("../../../cards/emmc-4g-old.toml")),
     ("emmc-51-full", include_str!("../../../cards/emmc-51-full.toml")),
     ("sdhc-16g-hs", include_str!("../../../cards/sdhc-16g-hs.toml")),
