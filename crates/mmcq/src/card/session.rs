@@ -286,6 +286,7 @@ impl<'a, L: Lock, H: Host, const N: usize, P: Policy> Session<'a, L, H, N, P> {
     pub async fn tune(&mut self, command: Command, bytes: u16, blocks_max: u32) -> Result<(), Failed> {
         self.bus(BusOp::TuneStart).await?;
         let mut heard = !P::RECOVERS;
+        let mut gone = None;
         for _ in 0..blocks_max {
             let block = self.tuning_block(command, bytes).await;
             let no_response = |fault: Fault| (fault.cause, fault.stage) == (Cause::Timeout, Stage::Command);
@@ -295,13 +296,20 @@ impl<'a, L: Lock, H: Host, const N: usize, P: Policy> Session<'a, L, H, N, P> {
                 // A block that is lost at a bad sampling point is part of the procedure; a controller that
                 // is gone is not.
                 Err(Failed) if !matches!(self.error, Error::Host(_)) => {
-                    self.bus(BusOp::TuneAbort).await?;
-                    return Err(Failed);
+                    gone = Some(self.error);
+                    break;
                 }
                 _ => {}
             }
         }
-        self.bus(BusOp::TuneAbort).await?;
+        if self.bus(BusOp::TuneAbort).await.is_err() {
+            // Lines whose reset hangs would not take the next command. What the tuning found is no evidence then.
+            self.bus(BusOp::ResetAll).await?;
+            heard = false;
+        }
+        if let Some(error) = gone {
+            return self.fail(error);
+        }
         if !heard {
             return self.fail(Error::Silent);
         }
