@@ -271,7 +271,7 @@ impl Run<'_> {
         self.world.borrow_mut().judge.helping = keeper.talks;
         if let Some(event) = event {
             self.world.borrow_mut().say(|| event);
-            self.shared.with(|engine| equip(engine));
+            self.shared.with(equip);
         }
     }
 
