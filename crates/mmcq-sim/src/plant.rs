@@ -1,7 +1,7 @@
 //! Lies on purpose: what a card may do that no stack can know, to try whether the checker sees it.
 //!
-//! One of them is told at a time, by the cards of the thread that calls [`choose`]. Never use that for anything but a campaign. Without the feature
-//! `plant` nothing of this is left: [`is`] is a constant.
+//! One of them is told at a time, by the cards of the thread that calls `choose`. Never use that for anything but a campaign. Without the feature
+//! `plant` nothing of this is left: `is` is a constant.
 
 /// What a card lies about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
