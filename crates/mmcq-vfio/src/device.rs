@@ -77,7 +77,7 @@ fn open(path: &str) -> Result<File, Error> {
 }
 
 impl Device {
-    /// Takes the device at `address` over, at rest. It reaches no memory before [`connect`](Self::connect).
+    /// Takes the device at `address` over, at rest. It reaches no memory before `connect`.
     pub fn open(sysfs: &Sysfs, address: Address, noiommu: bool) -> Result<Self, Error> {
         let found = sysfs.find(address, noiommu)?;
         let container = open("/dev/vfio/vfio")?;
