@@ -37,7 +37,7 @@ const WRITTEN_LBA: u64 = 1000;
 
 fn stack() -> Option<&'static Stack> {
     let base = NonNull::new(core::ptr::without_provenance_mut::<u8>(board::MCI))?;
-    // SAFETY: the controller's page, which nobody else uses: this is called once.
+    // SAFETY: the controller's page, which no other code uses: this is called once.
     let regs = unsafe { Mmio::new(base) };
     let host = Pl181::new(regs, pl181::Config::new(board::MCI_HZ, board::MCI_HZ)).ok()?;
     firmware::place(Shared::new(InterruptsOff, firmware::TIMER, host, Config::DEFAULT)).ok()

@@ -35,7 +35,7 @@ impl Mapping {
         Some(bus.map(|bus| Mapping { ptr, bytes, direction, bus }))
     }
 
-    /// Ends it: the controller has let go, and nobody looks for it here.
+    /// Ends it: the controller has let go, and no lookup finds it here.
     pub fn end(self, platform: &mmcq_platform) {
         platform.unmap_memory(self.bus, self.ptr, self.bytes, self.direction);
     }

@@ -38,7 +38,7 @@ impl Cached {
     fn lose(&self, from: usize, to: usize) {
         let base = self.arena.addr().get();
         for at in from.max(base)..to.min(base + ARENA) {
-            // SAFETY: inside the arena, whose bytes nobody borrows while the stack is at work.
+            // SAFETY: inside the arena, whose bytes no reference borrows while the stack is at work.
             unsafe { self.arena.add(at - base).write(LOST) };
         }
     }

@@ -177,7 +177,7 @@ impl EmmcCard {
         }
     }
 
-    /// Somebody has given the card this password: it is locked from its next power-up on.
+    /// The card has been given this password: it is locked from its next power-up on.
     pub fn set_password(&mut self, password: &[u8]) {
         self.lock = Lock::with_password(password);
     }
@@ -303,7 +303,7 @@ impl EmmcCard {
             [(Lie::ChangesBoot, Partition::Boot(0)), (Lie::ChangesGeneral, Partition::Gp(0))]
         {
             if let Some(medium) = self.stores.get_mut(partition).filter(|_| plant::is(lie)) {
-                // A lie is told to nobody.
+                // The host hears nothing of a lie.
                 let _ = medium.write(0, &[0; 512]);
             }
         }

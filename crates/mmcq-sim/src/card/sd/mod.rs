@@ -150,7 +150,7 @@ impl SdCard {
         &mut self.medium
     }
 
-    /// Somebody has given the card this password: it is locked from its next power-up on.
+    /// The card has been given this password: it is locked from its next power-up on.
     pub fn set_password(&mut self, password: &[u8]) {
         self.lock = Lock::with_password(password);
     }
