@@ -266,6 +266,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         if self.stage == Stage::Main && !self.blocked {
             self.straight.under_way = way;
         }
+        self.try_early();
         self.stage != Stage::Idle
     }
 
@@ -406,8 +407,10 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         // The next is started before anything is completed.
         debug_assert!(!self.straight.closed, "nothing here closes it");
         let head = self.slots.head;
+        let mut followed = false;
         let started = if head != NONE {
-            self.send_straight(head, now_ns)
+            followed = self.send_straight(head, now_ns);
+            followed
         } else if self.settling != 0 {
             self.ask_straight(now_ns);
             true
@@ -422,6 +425,9 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         }
         if read != NONE {
             self.end_straight(read, Direction::Read);
+        }
+        if followed {
+            self.try_early();
         }
         true
     }
