@@ -274,6 +274,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     #[inline(always)]
     fn send_straight(&mut self, head: u8, now_ns: u64) -> bool {
         let slot = self.slots.at(head);
+        let last = Self::EARLY && slot.next == NONE;
         let (direction, lba, blocks) = match slot.kind {
             Kind::Read { lba, blocks } => (Direction::Read, lba, blocks),
             Kind::Write { lba, blocks } => (Direction::Write, lba, blocks),
@@ -283,8 +284,9 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             return false;
         }
         if self.settling != 0
-            && (blocks > self.config.settle_blocks || self.settling & self.incident.doubted != 0)
+            && (last || blocks > self.config.settle_blocks || self.settling & self.incident.doubted != 0)
         {
+            // The general path looks at the R1 of the last before its end.
             return false;
         }
         let segment = slot.segment.same();
@@ -407,10 +409,8 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         // The next is started before anything is completed.
         debug_assert!(!self.straight.closed, "nothing here closes it");
         let head = self.slots.head;
-        let mut followed = false;
         let started = if head != NONE {
-            followed = self.send_straight(head, now_ns);
-            followed
+            self.send_straight(head, now_ns)
         } else if self.settling != 0 {
             self.ask_straight(now_ns);
             true
@@ -425,9 +425,6 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         }
         if read != NONE {
             self.end_straight(read, Direction::Read);
-        }
-        if followed {
-            self.try_early();
         }
         true
     }
