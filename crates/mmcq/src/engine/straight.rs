@@ -274,7 +274,6 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     #[inline(always)]
     fn send_straight(&mut self, head: u8, now_ns: u64) -> bool {
         let slot = self.slots.at(head);
-        let last = Self::EARLY && slot.next == NONE;
         let (direction, lba, blocks) = match slot.kind {
             Kind::Read { lba, blocks } => (Direction::Read, lba, blocks),
             Kind::Write { lba, blocks } => (Direction::Write, lba, blocks),
@@ -284,8 +283,11 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             return false;
         }
         if self.settling != 0
-            && (last || blocks > self.config.settle_blocks || self.settling & self.incident.doubted != 0)
+            && (blocks > self.config.settle_blocks || self.settling & self.incident.doubted != 0)
         {
+            return false;
+        }
+        if Self::EARLY && self.settling != 0 && slot.next == NONE {
             // The general path looks at the R1 of the last before its end.
             return false;
         }
