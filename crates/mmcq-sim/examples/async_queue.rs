@@ -19,7 +19,7 @@ pub(crate) fn main() -> Result<(), Box<dyn std::error::Error>> {
     let begin_ns = bench.now_ns();
     let results = bench.run(join_all((0..16).map(|at| read(at * BLOCKS))))?;
     for (result, _buf) in results {
-        assert_eq!(result.map_err(|partial| partial.error)?, BLOCKS as u32);
+        assert_eq!(result?, BLOCKS as u32);
     }
     let transfers = stack.with(|engine| engine.stats().transfers);
     println!("16 reads of 4 KiB: {transfers} transfers, {} us", (bench.now_ns() - begin_ns) / 1000);

@@ -20,13 +20,13 @@ pub(crate) fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut image = buffer(8);
     image.fill(0xb0);
     let (written, image) = bench.run(boot.write(0, image))?;
-    written.map_err(|partial| partial.error)?;
+    written?;
     bench.run(boot.flush())??;
     let (read, user) = bench.run(BlockDevice::new(stack).read(0, buffer(8)))?;
-    read.map_err(|partial| partial.error)?;
+    read?;
     assert_ne!(user[..], image[..]);
     let (read, found) = bench.run(boot.read(0, buffer(8)))?;
-    read.map_err(|partial| partial.error)?;
+    read?;
     assert_eq!(found[..], image[..]);
     Ok(())
 }

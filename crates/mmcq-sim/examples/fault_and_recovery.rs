@@ -28,7 +28,7 @@ pub(crate) fn main() -> Result<(), Box<dyn std::error::Error>> {
         let Either::Left(((result, _buf), _)) = bench.run(select(read, keeper.as_mut()))? else {
             return Err("the keeper has something to tell".into());
         };
-        result.map_err(|partial| partial.error)?;
+        result?;
         println!("{fault}: the read is right after {} us", (bench.now_ns() - begin_ns) / 1000);
     }
     let reinit = stack.with(|engine| engine.stats().rungs[Rung::Reinit as usize]);

@@ -24,7 +24,7 @@ pub(crate) fn main() -> Result<(), Box<dyn std::error::Error>> {
             let lba = (2 * round + first) * BLOCKS;
             let result;
             (result, buf) = BlockDevice::new(stack).write(lba, buf).await;
-            result.map_err(|partial| partial.error)?;
+            result?;
         }
         Ok::<(), mmcq::engine::Error>(())
     };
