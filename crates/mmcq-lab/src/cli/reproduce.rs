@@ -26,7 +26,7 @@ pub struct Reproduce {
     /// The exact sizes of the published jobs instead of a steady-state share
     #[arg(long)]
     full: bool,
-    /// Another board: a name from `mmcq platforms` (nothing was published for it)
+    /// Another board: a name from `mmcq platforms` (nothing was published for it). Of never: this board alone
     #[arg(long, value_name = "PLATFORM", conflicts_with = "all")]
     platform: Option<String>,
     /// Sets one value of the board, sdio only: cost.wake_us=30, bus.clock_hz=25000000 (may be given several times; without --platform the published board runs alone)
@@ -181,16 +181,21 @@ impl Reproduce {
 
     /// The sweep: exit code 1 if a cell is below.
     fn never(&self) -> Result<ExitCode, Error> {
-        let fixed =
-            self.full || self.all || self.platform.is_some() || !self.set.is_empty() || self.plot.is_some();
-        if fixed {
+        if self.full || self.all || !self.set.is_empty() || self.plot.is_some() {
             return Err(Error::Input(
-                "never: its boards and amounts are its own; expected --thin, --seed and --json alone"
+                "never: its amounts and costs are its own; expected --thin, --platform, --seed and --json alone"
                     .to_owned(),
             ));
         }
         let grid = if self.thin { Grid::THIN } else { Grid::FULL };
-        let (cells, left_out) = grid.cells();
+        let (cells, left_out) = grid.cells(self.platform.as_deref());
+        if cells.is_empty() {
+            let known = grid.platforms().join(", ");
+            let name = self.platform.as_deref().unwrap_or_default();
+            return Err(Error::Input(format!(
+                "never --platform {name}: not swept; expected one of: {known}"
+            )));
+        }
         let shown = Progress::new("cells", cells.len() as u64, Unit::Count);
         let measured = never::sweep(&cells, self.seed, &|| shown.inc(1)).map_err(failed)?;
         shown.end();

@@ -95,11 +95,11 @@ impl Cell {
             0..=4_096 => 3_072,
             4_097..=16_384 => 1_536,
             16_385..=65_536 => 768,
-            _ => 192,
+            _ => 128,
         };
         let deep = u64::from(self.under_way()) * 24;
-        // More than 256 MiB say nothing new: requests of this length do not merge any more.
-        let most = ((256 << 20) / self.bytes).max(u64::from(self.under_way()) * 4);
+        // More than 96 MiB say nothing new: requests of this length hardly merge any more.
+        let most = ((96 << 20) / self.bytes).max(u64::from(self.under_way()) * 2);
         times * base.max(deep).min(most).max(64)
     }
 

@@ -124,7 +124,7 @@ mod tests {
     use super::*;
 
     fn measured(load: Load, rates: [f64; 4], p99_us: [f64; 4]) -> Measured {
-        let (cells, _) = Grid::THIN.cells();
+        let (cells, _) = Grid::THIN.cells(None);
         let cell = *cells.iter().find(|cell| cell.load == load).unwrap();
         let settings = [Setting::Limit, Setting::None, Setting::HsqTag, Setting::Mmcq, Setting::MmcqOwn];
         let rates = [rates[0], rates[1], rates[2], rates[3], rates[3] * 1.5];

@@ -85,10 +85,17 @@ impl Grid {
         writers: &[(64 << 10, 8)],
     };
 
-    /// Its cells, and what is left out and why.
-    pub fn cells(&self) -> (Vec<Cell>, Vec<String>) {
+    /// Boards that it runs on.
+    pub fn platforms(&self) -> Vec<&'static str> {
+        let mut names: Vec<&str> = self.places.iter().map(|place| place.platform).collect();
+        names.dedup();
+        names
+    }
+
+    /// Its cells, of all boards or of one, and what is left out and why.
+    pub fn cells(&self, platform: Option<&str>) -> (Vec<Cell>, Vec<String>) {
         let (mut cells, mut reasons) = (Vec::new(), Vec::new());
-        for &place in self.places {
+        for &place in self.places.iter().filter(|place| platform.is_none_or(|name| name == place.platform)) {
             for load in Load::RATES {
                 for &bytes in self.sizes {
                     for &depth in self.depths {
