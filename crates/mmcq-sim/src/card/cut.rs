@@ -80,7 +80,7 @@ const PAGE_SECTORS: u64 = 32;
 /// More sectors than this are not kept in mind: the oldest are taken as safe.
 const LONGEST: usize = 1 << 17;
 /// Memory of so many sectors is kept for the next ones.
-const SPARE: usize = 1 << 12;
+const SPARE: usize = 1 << 15;
 /// In the cache, sectors drain by themselves within this time, or not at all.
 const DRAIN_NS: u64 = 20_000_000;
 
