@@ -20,6 +20,7 @@ use crate::plant::{self, Bug};
 use crate::sched::{Fifo, Policy};
 use crate::spec::command::Command;
 use cell::{Locked, spin_loop};
+use core::cell::Cell;
 use core::future::Future;
 use core::pin::{Pin, pin};
 use core::task::{Context, Poll, Waker};
@@ -55,6 +56,8 @@ pub struct Shared<L, H: Host, const N: usize, P: Policy = Fifo> {
     lock: L,
     timer: Timer,
     engine: Locked<Engine<H, N, P>>,
+    /// Slots whose future was dropped inside another call, one bit each. Touched under the lock alone.
+    dropped: Cell<u64>,
 }
 
 // SAFETY: the engine is only reached through `inside`: the lock keeps other contexts out, and the cell nested calls.
@@ -71,7 +74,12 @@ impl<L: Lock, H: Host, const N: usize> Shared<L, H, N> {
 impl<L: Lock, H: Host, const N: usize, P: Policy> Shared<L, H, N, P> {
     /// An engine over `host`, with a scheduler.
     pub const fn with_policy(lock: L, timer: Timer, host: H, config: Config, policy: P) -> Self {
-        Shared { lock, timer, engine: Locked::new(Engine::with_policy(host, config, policy)) }
+        Shared {
+            lock,
+            timer,
+            engine: Locked::new(Engine::with_policy(host, config, policy)),
+            dropped: Cell::new(0),
+        }
     }
 
     /// A moment alone with the engine's verbs. `f` must be short. If it has moved the engine's next deadline, the alarm is set anew.
@@ -80,6 +88,12 @@ impl<L: Lock, H: Host, const N: usize, P: Policy> Shared<L, H, N, P> {
     /// the policy) it gets an [`Entry`] that does nothing and says so, and the alarm is set for a poll at once; the outer call sets it anew if it moves the engine.
     pub fn with<R>(&self, f: impl FnOnce(&mut Entry<'_, H, N, P>) -> R) -> R {
         let (result, stale) = self.inside(|engine| {
+            let mut engine = engine;
+            if P::RECOVERS
+                && let Some(engine) = engine.as_mut()
+            {
+                self.end_dropped(engine);
+            }
             let mut entry = Entry::new(engine);
             let due_ns = entry.next_deadline_ns();
             let result = f(&mut entry);
@@ -89,6 +103,31 @@ impl<L: Lock, H: Host, const N: usize, P: Policy> Shared<L, H, N, P> {
             self.drop_stale();
         }
         result
+    }
+
+    /// What was dropped inside another call is given up now. True: there was something.
+    #[inline(never)]
+    fn end_dropped(&self, engine: &mut Engine<H, N, P>) -> bool {
+        let mut dropped = self.dropped.take();
+        let any = dropped != 0;
+        while dropped != 0 {
+            if let Some(id) = engine.id_of(dropped.trailing_zeros() as usize) {
+                engine.abandon(id);
+            }
+            dropped &= dropped - 1;
+        }
+        any
+    }
+
+    /// No slot is free, except perhaps one whose future was dropped inside another call.
+    #[cold]
+    #[inline(never)]
+    fn submit_again(&self, engine: &mut Engine<H, N, P>, request: &mut Request) -> Result<SlotId, Error> {
+        if P::RECOVERS && self.end_dropped(engine) {
+            self.submit_to(engine, request)
+        } else {
+            Err(Error::Full)
+        }
     }
 
     /// After a program's own use of the engine: what it has begun has its alarm. Is there a waker to be dropped outside of the lock?
@@ -373,7 +412,10 @@ impl<L: Lock, H: Host, const N: usize, P: Policy> Op<'_, L, H, N, P> {
         let Op { shared, at } = self;
         shared.enter(Look::Nested, |engine| {
             let id = match at {
-                At::Before(request) => match shared.submit_to(engine, request) {
+                At::Before(request) => match shared.submit_to(engine, request).or_else(|error| match error {
+                    Error::Full => shared.submit_again(engine, request),
+                    _ => Err(error),
+                }) {
                     Ok(id) => id,
                     Err(error) => {
                         seen.completion = Some(Completion::refused(error, request));
@@ -448,10 +490,15 @@ impl<L: Lock, H: Host, const N: usize, P: Policy> Drop for Op<'_, L, H, N, P> {
         if let At::In(id) = self.at {
             // The buffer of a request that had not reached the controller waits for `reclaim`, like that of one that had. Its waker is
             // dropped outside of the lock.
-            let _waker = self.shared.enter(None, |engine| {
+            let left = self.shared.enter(None, |engine| {
                 engine.abandon(id);
-                engine.take_stale_waker()
+                Some(engine.take_stale_waker())
             });
+            if P::RECOVERS && left.is_none() {
+                // Inside another call: the next one gives it up.
+                let dropped = &self.shared.dropped;
+                self.shared.inside(|_| dropped.set(dropped.get() | 1 << id.index()));
+            }
         }
     }
 }

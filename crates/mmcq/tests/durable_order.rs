@@ -2,7 +2,7 @@
 
 mod support;
 
-use mmcq::engine::{Config, Engine, FlushBy, Help, Kind, Request, SlotId, Target};
+use mmcq::engine::{Abilities, Config, Engine, FlushBy, Help, Kind, Request, SlotId, Target};
 use mmcq::host::{BusyDetect, Cause, Stage};
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -23,7 +23,7 @@ fn write(engine: &mut TestEngine, lba: u64, blocks: u32, fill: u8) -> SlotId {
 fn run(engine: &mut TestEngine, world: &Rc<RefCell<World>>, mut lost_at: Option<usize>) {
     let mut now = 0;
     let mut flushed = world.borrow().medium.clone();
-    let (mut flushes, mut loses) = (0, false);
+    let (mut flushes, mut loses, mut told) = (0, false, 0);
     for _ in 0..100_000 {
         now += 1_000;
         if lost_at.is_some_and(|nth| world.borrow().log.len() >= nth) {
@@ -32,6 +32,15 @@ fn run(engine: &mut TestEngine, world: &Rc<RefCell<World>>, mut lost_at: Option<
             loses = true;
         }
         let _ = engine.on_irq(now);
+        while !world.borrow().running() && told + 1 < world.borrow().log.len() {
+            // A reliable write goes past the cache.
+            let log = world.borrow().log[told..told + 2].to_vec();
+            told += 1;
+            if log[0].index == 23 && log[0].arg >> 31 != 0 && log[1].index == 25 {
+                let bytes = log[1].arg as usize * 512..(log[1].arg + log[1].blocks) as usize * 512;
+                flushed[bytes.clone()].copy_from_slice(&world.borrow().medium[bytes]);
+            }
+        }
         let seen = world.borrow().log.iter().filter(|seen| seen.index == 6).count();
         if seen > flushes && !world.borrow().running() {
             (flushes, flushed) = (seen, world.borrow().medium.clone());
@@ -57,12 +66,19 @@ fn run(engine: &mut TestEngine, world: &Rc<RefCell<World>>, mut lost_at: Option<
 }
 
 fn case(busy: BusyDetect, faults: &[(usize, bool)], lost_at: Option<usize>) {
-    let what = format!("{busy:?}, faults {faults:?}, card lost at {lost_at:?}");
+    // All are flushed; or those of one block go past the cache.
+    case_of(0, busy, faults, lost_at);
+    case_of(8, busy, faults, lost_at);
+}
+
+fn case_of(reliable_blocks: u32, busy: BusyDetect, faults: &[(usize, bool)], lost_at: Option<usize>) {
+    let what = format!("reliable {reliable_blocks}, {busy:?}, faults {faults:?}, card lost at {lost_at:?}");
     let world = World::new(BLOCKS);
     (world.borrow_mut().caps.busy, world.borrow_mut().busy_polls) = (busy, 1);
     let mut e: TestEngine = Engine::new(TestHost::new(&world), Config::DEFAULT);
     e.set_target(Some(Target { flush: CACHE, ..target(BLOCKS) }));
     e.equip();
+    e.set_abilities(Abilities { reliable_blocks, ..Abilities::NONE });
     let _ = e.set_help_waker(Some(Waker::noop().clone()));
     for &(nth, executed) in faults {
         world.borrow_mut().faults.insert(nth, (Cause::Timeout, Stage::Command, executed));

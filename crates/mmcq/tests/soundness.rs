@@ -277,6 +277,57 @@ fn a_call_that_unwinds_out_of_its_submission_leaves_no_memory_behind() {
     assert!(unwound >= 5, "{unwound}");
 }
 
+/// The abort of a write puts it back, and a halted engine would never send it again: the call that unwinds takes it out.
+#[test]
+fn a_call_that_unwinds_on_a_halted_engine_comes_to_its_end() {
+    for turns in 0..12 {
+        let world = World::new(256);
+        world.borrow_mut().caps.max_blocks = 1;
+        let stack = stack(&world);
+        let mut words = [0u64; 256];
+        // SAFETY: bytes of words.
+        let (_, memory, _) = unsafe { words.align_to_mut::<u8>() };
+        let mut left = turns;
+        let lends = std::panic::AssertUnwindSafe(|| {
+            BlockDevice::new(stack).write_blocking(0, memory, |_| {
+                if left == 0 {
+                    stack.with(|engine| engine.halt());
+                    panic!("the program's own");
+                }
+                left -= 1;
+            })
+        });
+        let unwound = std::panic::catch_unwind(lends).is_err();
+        assert!(!world.borrow().running(), "after {turns} turns");
+        assert_eq!(stack.with(|engine| engine.slots_in_use()), 0, "after {turns} turns");
+        stack.with(|engine| engine.resume(1 << 40));
+        let next = stack.blocking(read(9), |_| ());
+        assert!(next.result.is_ok(), "after {turns} turns: {:?}", next.result);
+        assert!(unwound || turns > 3);
+    }
+}
+
+/// `split_at_mut(0)` makes memory of no bytes at the address of another's.
+#[test]
+fn a_claim_of_no_memory_takes_no_buffer() {
+    let stack = stack(&World::new(256));
+    let memory = Box::leak(Box::new([0u64; 64])).as_mut_slice();
+    // SAFETY: bytes of words.
+    let (_, memory, _) = unsafe { memory.align_to_mut::<u8>() };
+    let (none, all) = memory.split_at_mut(0);
+    let (none, all) =
+        (mmcq::engine::DmaBuf::from_static(none).claim(), mmcq::engine::DmaBuf::from_static(all));
+    let own = all.claim();
+    let mut cx = Context::from_waker(Waker::noop());
+    {
+        let op = pin!(stack.request(Request::new(Kind::Read { lba: 0, blocks: 1 }, all)));
+        assert!(op.poll(&mut cx).is_pending());
+    }
+    (0..20).for_each(|_| stack.turn());
+    assert!(stack.with(|engine| engine.reclaim(none)).is_none());
+    assert!(stack.with(|engine| engine.reclaim(own)).is_some());
+}
+
 #[test]
 fn memory_of_a_controller_that_cannot_be_stopped_is_neither_unmapped_nor_given_back() {
     let world = World::new(256);
