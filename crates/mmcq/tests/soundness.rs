@@ -307,6 +307,45 @@ fn a_call_that_unwinds_on_a_halted_engine_comes_to_its_end() {
     }
 }
 
+/// What is dropped from inside another call of its stack cannot be given up there. The next call does it, or the next request that finds no slot.
+#[test]
+fn a_future_that_is_dropped_inside_another_call_keeps_no_slot() {
+    let world = World::new(256);
+    let stack = stack(&world);
+    let mut cx = Context::from_waker(Waker::noop());
+    for (is_done, by_request) in [(false, false), (true, false), (true, true)] {
+        let mut ops = [0; 4].map(|_| stack.request(read(0)));
+        for op in &mut ops {
+            assert!(pin!(op).poll(&mut cx).is_pending());
+        }
+        let turns = || (0..20).for_each(|_| stack.turn());
+        if is_done {
+            turns();
+        }
+        stack.with(|_| drop(ops));
+        if by_request {
+            let mut op = pin!(stack.request(read(9)));
+            assert!(op.as_mut().poll(&mut cx).is_pending(), "a slot for it");
+            turns();
+            assert!(op.poll(&mut cx).is_ready());
+        } else {
+            stack.with(|_| ());
+            turns();
+        }
+        while one_reclaimed(stack) {}
+        assert_eq!(
+            stack.with(|engine| engine.slots_in_use()),
+            0,
+            "done {is_done}, by a request {by_request}"
+        );
+    }
+}
+
+/// A buffer that waits for its owner keeps its slot.
+fn one_reclaimed(stack: &Stack) -> bool {
+    support::reclaimed(|claim| stack.with(|engine| engine.reclaim(claim))).is_some()
+}
+
 /// `split_at_mut(0)` makes memory of no bytes at the address of another's.
 #[test]
 fn a_claim_of_no_memory_takes_no_buffer() {

@@ -325,38 +325,3 @@ fn what_a_program_begins_by_itself_has_its_alarm() {
     assert!(ALARM_NS.get().is_some(), "a phase is on the controller, and no deadline would find it silent");
     assert_eq!(ALARM_NS.get(), due_ns(&stack));
 }
-
-/// What is dropped from inside another call of its stack cannot be given up then, and is with the next.
-#[test]
-fn a_future_that_is_dropped_inside_another_call_keeps_no_slot() {
-    let timer = Timer { now_ns: || 1_000, set_alarm: |_| {} };
-    let world = World::new(256);
-    let stack: Shared<OneContext, TestHost, 2> =
-        Shared::new(OneContext::new(), timer, TestHost::new(&world), Config::DEFAULT);
-    stack.with(|engine| engine.set_target(Some(target(256))));
-    let read = || stack.request(Request::new(Kind::Read { lba: 0, blocks: 1 }, buffer(1, 0)));
-    let mut context = Context::from_waker(Waker::noop());
-    for by_with in [true, false] {
-        for done in [false, true] {
-            let mut ops = [read(), read()];
-            for op in &mut ops {
-                assert!(pin!(op).poll(&mut context).is_pending());
-            }
-            for _ in 0..8 {
-                if done {
-                    stack.turn();
-                }
-            }
-            stack.with(|_| drop(ops));
-            if by_with {
-                (0..8).for_each(|_| stack.turn());
-                assert_eq!(stack.with(|engine| engine.slots_in_use()), usize::from(done) * 0, "done: {done}");
-            } else if done {
-                // Nothing but a request, for which there is no slot.
-                assert!(pin!(read()).poll(&mut context).is_pending());
-            }
-            stack.with(|_| ());
-            (0..8).for_each(|_| stack.turn());
-        }
-    }
-}
