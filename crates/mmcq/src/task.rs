@@ -4,6 +4,7 @@
 //! taken back or ends by itself; forgotten, it costs a slot. Nothing here runs a waker or a future while the lock is held.
 
 mod blocking;
+mod dropped;
 mod entry;
 mod idle;
 mod spin;
@@ -103,31 +104,6 @@ impl<L: Lock, H: Host, const N: usize, P: Policy> Shared<L, H, N, P> {
             self.drop_stale();
         }
         result
-    }
-
-    /// What was dropped inside another call is given up now. True: there was something.
-    #[inline(never)]
-    fn end_dropped(&self, engine: &mut Engine<H, N, P>) -> bool {
-        let mut dropped = self.dropped.take();
-        let any = dropped != 0;
-        while dropped != 0 {
-            if let Some(id) = engine.id_of(dropped.trailing_zeros() as usize) {
-                engine.abandon(id);
-            }
-            dropped &= dropped - 1;
-        }
-        any
-    }
-
-    /// No slot is free, except perhaps one whose future was dropped inside another call.
-    #[cold]
-    #[inline(never)]
-    fn submit_again(&self, engine: &mut Engine<H, N, P>, request: &mut Request) -> Result<SlotId, Error> {
-        if P::RECOVERS && self.end_dropped(engine) {
-            self.submit_to(engine, request)
-        } else {
-            Err(Error::Full)
-        }
     }
 
     /// After a program's own use of the engine: what it has begun has its alarm. Is there a waker to be dropped outside of the lock?
@@ -482,24 +458,6 @@ impl<L: Lock, H: Host, const N: usize, P: Policy> Future for Op<'_, L, H, N, P> 
             }
         }
         seen.completion.map_or(Poll::Pending, Poll::Ready)
-    }
-}
-
-impl<L: Lock, H: Host, const N: usize, P: Policy> Drop for Op<'_, L, H, N, P> {
-    fn drop(&mut self) {
-        if let At::In(id) = self.at {
-            // The buffer of a request that had not reached the controller waits for `reclaim`, like that of one that had. Its waker is
-            // dropped outside of the lock.
-            let left = self.shared.enter(None, |engine| {
-                engine.abandon(id);
-                Some(engine.take_stale_waker())
-            });
-            if P::RECOVERS && left.is_none() {
-                // Inside another call: the next one gives it up.
-                let dropped = &self.shared.dropped;
-                self.shared.inside(|_| dropped.set(dropped.get() | 1 << id.index()));
-            }
-        }
     }
 }
 
