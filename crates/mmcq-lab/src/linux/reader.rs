@@ -131,11 +131,11 @@ impl<H: Host> Reader<H> {
 
     fn start(&mut self, sys: &mut System, round: Round, phase: Phase, timeout_ns: u64) {
         self.round = round;
-        let memory = if phase.data.is_some() { self.memory.0.take() } else { None };
+        let memory = if phase.data.is_some() { self.memory.piece.take() } else { None };
         if let Err(memory) = self.raw.start(sys, phase, timeout_ns, memory.unwrap_or(DmaBuf::EMPTY)) {
             self.errors += 1;
             if phase.data.is_some() {
-                self.memory.0 = Some(memory);
+                self.memory.piece = Some(memory);
             }
         }
     }
