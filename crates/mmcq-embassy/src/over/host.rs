@@ -7,8 +7,8 @@ use super::{Inner, Job, Mailbox};
 use core::ops::Deref;
 use mmcq::engine::BLOCK_BYTES;
 use mmcq::host::{
-    Auto, BusOp, BusyDetect, Caps, Direction, DmaError, Events, Host, Phase, Segment, StartError, Step,
-    Timing, Width,
+    Auto, BlockSizes, BusOp, BusyDetect, Caps, Direction, DmaError, Events, Host, Phase, Segment, StartError,
+    Step, Timing, Width,
 };
 use sdio::{BusWidth, MmcBus, MmcError};
 
@@ -68,6 +68,7 @@ impl<'m, 'b> BusHost<'m, 'b> {
             max_segments: SEGMENTS,
             max_segment_bytes: bytes,
             max_block_bytes: 2048,
+            block_sizes: BlockSizes::PowersOfTwoOrBytes,
             max_blocks: bytes / BLOCK_BYTES,
             max_bytes: bytes,
             align: 1,

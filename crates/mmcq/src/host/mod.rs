@@ -255,6 +255,17 @@ pub enum BusyDetect {
     Status,
 }
 
+/// Which lengths a block may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BlockSizes {
+    /// Any.
+    Any,
+    /// Powers of two. Where several blocks move, they have 4 bytes at least.
+    PowersOfTwo,
+    /// The same, but for the one block of a CMD53 in byte mode, which may have any length.
+    PowersOfTwoOrBytes,
+}
+
 /// What a controller can do. Sizes in bytes, times in nanoseconds, clocks in hertz.
 #[derive(Clone, Copy, Debug)]
 pub struct Caps {
@@ -278,6 +289,8 @@ pub struct Caps {
     pub max_segment_bytes: u32,
     /// Bytes in a block, at least 512.
     pub max_block_bytes: u16,
+    /// Which lengths up to that a block may have.
+    pub block_sizes: BlockSizes,
     /// Blocks in a transfer.
     pub max_blocks: u32,
     /// Bytes in a transfer.
@@ -317,6 +330,7 @@ impl Caps {
         max_segments: 0,
         max_segment_bytes: 0,
         max_block_bytes: 512,
+        block_sizes: BlockSizes::Any,
         max_blocks: 0,
         max_bytes: 0,
         align: 1,
@@ -337,6 +351,12 @@ impl Caps {
     /// The bit of a timing in [`Caps::timings`].
     pub const fn timing_bit(timing: Timing) -> u16 {
         1 << timing as u16
+    }
+
+    /// Can it move several blocks of this length?
+    pub const fn moves_blocks_of(&self, bytes: u16) -> bool {
+        let any = matches!(self.block_sizes, BlockSizes::Any);
+        bytes > 0 && bytes <= self.max_block_bytes && (any || bytes.is_power_of_two() && bytes >= 4)
     }
 
     /// Blocks of 512 bytes that a transfer from or to one piece of memory may have, 1 to 65535.

@@ -134,12 +134,19 @@ impl<'a, L: Lock, H: Host, const N: usize, P: Policy> Function<'a, L, H, N, P> {
     /// Tells the card how long a block is; from then on long transfers go by blocks. If this fails, they go
     /// by bytes.
     ///
-    /// The largest is the smaller of the function's and the host's ([`Caps::max_block_bytes`]).
+    /// # Errors
+    /// [`Error::BlockSize`]: longer than function or host ([`Caps::max_block_bytes`]) allow.
+    /// [`Error::OddBlockSize`]: a length that the host does not move ([`Caps::block_sizes`]). Then nothing was sent,
+    /// and the size from before stays.
     pub async fn set_block_size(&mut self, bytes: u16) -> Result<(), Error> {
-        let host_bytes = self.shared.with(|engine| engine.caps().max_block_bytes);
+        let of = |caps: &Caps| (caps.max_block_bytes, caps.moves_blocks_of(bytes));
+        let (host_bytes, moves) = self.shared.with(|engine| of(engine.caps()));
         let max_bytes = self.max_block_bytes.min(host_bytes);
         if bytes == 0 || bytes > max_bytes {
             return Err(Error::BlockSize { function: self.number, bytes, max_bytes });
+        }
+        if !moves {
+            return Err(Error::OddBlockSize { function: self.number, bytes, max_bytes });
         }
         self.block_bytes = 0;
         let addr = fbr::base(self.number) + fbr::reg::BLOCK_SIZE;

@@ -9,8 +9,8 @@ pub mod guard;
 use guard::Guarded;
 use mmcq::engine::{Claim, DmaBuf};
 use mmcq::host::{
-    Auto, BusOp, BusyDetect, Caps, Cause, Data, Direction, DmaError, Done, Events, Fault, Host, Phase,
-    Segment, Stage, StartError, Step, Timing, Width,
+    Auto, BlockSizes, BusOp, BusyDetect, Caps, Cause, Data, Direction, DmaError, Done, Events, Fault, Host,
+    Phase, Segment, Stage, StartError, Step, Timing, Width,
 };
 use mmcq::spec::response::{R1, Response};
 use std::cell::RefCell;
@@ -172,6 +172,7 @@ pub fn caps() -> Caps {
         max_segments: 128,
         max_segment_bytes: 65_536,
         max_block_bytes: 512,
+        block_sizes: BlockSizes::Any,
         max_blocks: 65_535,
         max_bytes: 524_288,
         align: 4,

@@ -41,8 +41,8 @@ mod tests;
 mod tuning;
 
 use crate::host::{
-    BusOp, BusyDetect, Caps, Direction, Dma, DmaError, Events, Host, Phase, Regs, Segment, StartError, Step,
-    Timing, Width,
+    BlockSizes, BusOp, BusyDetect, Caps, Direction, Dma, DmaError, Events, Host, Phase, Regs, Segment,
+    StartError, Step, Timing, Width,
 };
 use bus::Bus;
 pub use config::{Chip, Config, SetupError};
@@ -188,6 +188,7 @@ fn caps(config: &Config) -> Caps {
         max_segments: list::SEGMENTS as u16,
         max_segment_bytes: list::SEGMENT_BYTES,
         max_block_bytes: phase::BLOCK_BYTES_MAX,
+        block_sizes: BlockSizes::Any,
         max_blocks: u16::MAX.into(),
         max_bytes: list::SEGMENT_BYTES,
         align: 4,

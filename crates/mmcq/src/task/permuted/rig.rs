@@ -4,7 +4,7 @@ extern crate std;
 
 use super::super::*;
 use crate::engine::Target;
-use crate::host::{BusyDetect, Caps, DmaError, Done, Events, Segment, StartError, Step};
+use crate::host::{BlockSizes, BusyDetect, Caps, DmaError, Done, Events, Segment, StartError, Step};
 use crate::host::{Direction, Timing, Width};
 use crate::spec::response::Response;
 use core::ptr::NonNull;
@@ -257,6 +257,7 @@ impl<const N: usize> Rig<N> {
             max_segments: 16,
             max_segment_bytes: 65_536,
             max_block_bytes: 512,
+            block_sizes: BlockSizes::Any,
             max_blocks: 1024,
             max_bytes: 524_288,
             align: 4,
