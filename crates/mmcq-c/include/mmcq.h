@@ -5,7 +5,7 @@
  * examples/c/card.c.
  *
  * A card that loses its state is initialised again, one with damage on its wires is tuned again or goes slower, and an eMMC gets time for its background
- * work, all without a word; the library does that step by step inside mmcq_on_irq, mmcq_poll and the calls that wait. Those who wait then wait longer, up
+ * work, all without a word; the library does that step by step inside mmcq_on_irq, mmcq_poll and the calls that wait. Calls that wait then wait longer, up
  * to some ten seconds. A card that was taken out, or exchanged, is not touched before mmcq_bring_up: until then there is MMCQ_E_NO_CARD.
  *
  * Contexts: mmcq_on_irq is for the interrupt handler, mmcq_poll for the alarm (thread or interrupt). All others are for threads, and may
@@ -80,7 +80,7 @@ typedef struct mmcq_platform {
     /* Nanoseconds since some moment; never goes back. */
     uint64_t (*now_ns)(void *context);
     /* Call mmcq_poll at this time; replaces the request before; UINT64_MAX: no need. Called with the lock held; must not call back.
-     * May be NULL: threads that wait poll by themselves. Then nothing is done for the card while nobody uses it. */
+     * May be NULL: threads that wait poll by themselves. Then nothing is done for the card while no call is in progress. */
     void (*set_alarm)(void *context, uint64_t at_ns);
     /* Called again and again by a thread that waits; NULL: spin. It may sleep, for a millisecond at most, and must return
      * - when an interrupt of the controller is pending or comes, masked or not;

@@ -176,7 +176,7 @@ pub unsafe extern "C" fn mmcq_open(host: u32, platform: *const mmcq_platform) ->
     if place.state.load(Ordering::Acquire) != CLOSED {
         return MMCQ_E_STATE;
     }
-    // SAFETY: closed, so nobody reads it; the caller promised not to open twice at once.
+    // SAFETY: closed, so no other call reads it; the caller promised not to open twice at once.
     unsafe { (*place.platform.get()).write(platform) };
     place.state.store(OPENING, Ordering::Release);
     let Some(its) = place.platform().map(|platform| Its(platform, &place.ahead)) else { return MMCQ_E_STATE };
@@ -196,7 +196,7 @@ pub unsafe extern "C" fn mmcq_open(host: u32, platform: *const mmcq_platform) ->
     place.scratch_buf.set(Some(unsafe { place.scratch.buf() }));
     // SAFETY: as above.
     place.keeper.scratch.set(Some(unsafe { place.keeper_scratch.buf() }));
-    // SAFETY: nobody reads it before the state is `OPEN`.
+    // SAFETY: no call reads it before the state is `OPEN`.
     unsafe { (*place.stack.get()).write(Shared::new(its, timer, driver, Config::DEFAULT)) };
     place.state.store(OPEN, Ordering::Release);
     MMCQ_OK
@@ -360,7 +360,7 @@ pub unsafe extern "C" fn mmcq_write(host: u32, lba: u64, blocks: u32, memory: *c
         Err(code) => return code,
     };
     let Some(bytes) = bytes(memory, blocks) else { return MMCQ_E_ARGUMENT };
-    // SAFETY: checked as far as can be, and the caller promised that nobody changes it until we return.
+    // SAFETY: checked as far as can be, and the caller promised that it does not change until we return.
     let memory = unsafe { core::slice::from_raw_parts(memory, bytes) };
     let device = BlockDevice::new(stack);
     mapped(place, stack, platform, NonNull::from(memory), Direction::Write, || {

@@ -437,6 +437,46 @@ fn a_fault_is_cleaned_up_by_its_owner() {
     assert_eq!(world.borrow().accesses(from), expected);
 }
 
+/// A card goes on with a transfer that failed until it is told to stop: its data would be the next transfer's.
+#[test]
+fn a_transfer_that_failed_and_was_dropped_is_aborted_before_the_next() {
+    let (mut dropped, mut ended) = (0, false);
+    for polls in 0..100 {
+        let world = World::new(2);
+        let (stack, card) = brought_up::<4>(&world);
+        let function = Function::new(&stack, &card, 2).unwrap();
+        run(&stack, function.enable()).unwrap();
+        let nth = world.borrow().data_phases + 1;
+        world.borrow_mut().faults.insert(nth, Cause::Crc);
+        let from = world.borrow().log.len();
+        {
+            let mut read = pin!(function.read(At::From(0), 1200, memory(1200), Chain::Last));
+            for _ in 0..polls {
+                ended = poll_once(read.as_mut()).is_some();
+                if ended {
+                    break;
+                }
+                step(&stack);
+            }
+        }
+        settle(&stack);
+        world.borrow_mut().faults.clear();
+        let (result, _) = run(&stack, function.read(At::From(0), 4, memory(4), Chain::Last));
+        assert_eq!(result, Ok(()));
+        let accesses = world.borrow().accesses(from);
+        let moves: Vec<_> = (0..accesses.len()).filter(|&at| accesses[at].0 == 53).collect();
+        if let [first, next] = moves[..] {
+            dropped += 1;
+            let between = &accesses[first..next];
+            assert!(between.contains(&(52, 0, 6, true)), "after {polls} polls: {accesses:?}");
+        }
+        if ended {
+            break;
+        }
+    }
+    assert!(ended && dropped > 2, "{dropped} were dropped after the command");
+}
+
 #[test]
 fn a_transfer_may_be_dropped_at_every_poll() {
     for polls in 0.. {

@@ -91,7 +91,7 @@ impl Losses {
         if let Some(write) = connection.unflushed {
             self.left_unflushed.push(write);
             if self.left_unflushed.len() > CLIENTS_MAX {
-                // The oldest of those who come back.
+                // The oldest of those that come back.
                 self.left_unflushed.remove(0);
             }
         }
@@ -292,7 +292,7 @@ mod tests {
         assert_eq!(losses.untold(), 2, "refused, and not written");
         losses.refusal_written(0);
         assert_eq!(losses.untold(), 1);
-        // Nobody knows whether it was read.
+        // The server does not know whether it was read.
         losses.left(0, false);
         assert_eq!(losses.untold(), 2);
         for (client, left) in [(10, 1), (11, 0)] {

@@ -1,7 +1,7 @@
 //! What a controller's driver must do.
 //!
 //! A driver starts phases and acknowledges events; it never blocks, spins without a bound, or decides order. All waiting
-//! is done by whoever calls it, with deadlines the engine keeps. Read first: [`Host`].
+//! is done by the caller, with deadlines the engine keeps. Read first: [`Host`].
 
 pub mod bounce;
 pub mod dma;
@@ -409,7 +409,7 @@ pub unsafe trait Host {
     /// Its capabilities; constant once the driver exists.
     fn caps(&self) -> &Caps;
 
-    /// Makes a segment ready for a transfer and sets `segment.bus`. Called by whoever submits, so that the interrupt finds it ready.
+    /// Makes a segment ready for a transfer and sets `segment.bus`. Called by the submitter, so that the interrupt finds it ready.
     fn map(&mut self, segment: &mut Segment, direction: Direction) -> Result<(), DmaError>;
 
     /// The opposite of [`map`](Host::map), after the controller has let go; only then may the CPU read what came in.
@@ -456,7 +456,7 @@ pub unsafe trait Host {
     /// event keeps the interrupt line asserted.
     fn ack(&mut self, segments: &[Segment]) -> Events;
 
-    /// As [`ack`](Host::ack), for who waits for the end of a phase with an R1. A driver that can tell in a few instructions that it ended well, and that nothing else
+    /// As [`ack`](Host::ack), for a caller that waits for the end of a phase with an R1. A driver that can tell in a few instructions that it ended well, and that nothing else
     /// happened, says so in few words.
     #[inline]
     fn ack_plain(&mut self, segments: &[Segment]) -> Result<Plain, Events> {

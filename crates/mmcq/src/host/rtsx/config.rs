@@ -57,7 +57,7 @@ pub struct Config {
     /// [`Caps::continue_data`](crate::host::Caps::continue_data).
     pub continue_data: bool,
     /// The chip's waiting for the end of busy also works after written data (it does after a response): the
-    /// end of a write is then an interrupt, and nobody polls. The drivers that are known never ask for it
+    /// end of a write is then an interrupt, and the engine does not poll. The drivers that are known never ask for it
     /// there, so it is off unless tried on the very chip.
     pub busy_after_data: bool,
     /// The chip may write into the list's memory, and the CPU sees it there without more ado, although

@@ -78,7 +78,7 @@ pub struct Rtsx<R: Regs, D: Dma> {
 /// What is known of the chip between two phases.
 #[derive(Clone, Copy, Debug, Default)]
 struct Condition {
-    /// The last phase failed, and nobody has reset the lines since.
+    /// The last phase failed, and the lines have not been reset since.
     upset: bool,
     /// Something came that belonged to no phase; more of it may be pending.
     unsettled: bool,
