@@ -80,6 +80,7 @@ typedef struct mmcq_platform {
     /* Nanoseconds since some moment; never goes back. */
     uint64_t (*now_ns)(void *context);
     /* Call mmcq_poll at this time; replaces the request before; UINT64_MAX: no need. Called with the lock held; must not call back.
+     * An alarm is relied on until mmcq_poll is called, and may ring for nothing. After a sleep in which your timer stood, call mmcq_poll.
      * May be NULL: threads that wait poll by themselves. Then nothing is done for the card while no call is in progress. */
     void (*set_alarm)(void *context, uint64_t at_ns);
     /* Called again and again by a thread that waits; NULL: spin. It may sleep, for a millisecond at most, and must return

@@ -176,6 +176,8 @@ pub struct Engine<H: Host, const N: usize, P: Policy = Fifo> {
     abilities: Abilities,
     memory: Memory,
     straight: Straight,
+    /// The edges' alarm rings by then; never later than the next deadline once a call of theirs is over.
+    pub(crate) alarm_ns: u64,
     stats: Stats,
 }
 
@@ -260,6 +262,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             abilities: Abilities::UNKNOWN,
             memory: Memory::NEW,
             straight: Straight::NONE,
+            alarm_ns: u64::MAX,
             stats: Stats::ZERO,
         }
     }
