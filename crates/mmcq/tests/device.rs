@@ -165,7 +165,7 @@ fn an_error_in_the_answer_to_a_flush_outlasts_a_second_try() {
     assert!(matches!(ended(&mut e, id), Err(Error::Program(status)) if status & R1::ERROR != 0));
 }
 
-/// A write of which pieces are in a cache that is lost begins again, also when nobody but the program has said so: a suspend, say.
+/// A write of which pieces are in a cache that is lost begins again, also when the program alone has said so: a suspend, say.
 #[test]
 fn a_write_in_pieces_is_answered_although_the_card_was_taken_away_and_given_back() {
     let world = World::new(BLOCKS);
@@ -345,7 +345,7 @@ fn a_card_that_does_not_come_home_is_not_written_to() {
     let there = e.submit(Request::new(visit(1, 4, 0, 8), buffer(8, 0)), 0).unwrap();
     run(&mut e, 0);
     assert_eq!(ended(&mut e, there), Ok(4096), "the visit itself went well");
-    // Nobody is there to initialise the card again.
+    // No keeper is there to initialise the card again.
     run(&mut e, 1 << 40);
     assert_eq!(e.submit(write(8, 8, 2), 1 << 40).unwrap_err().0, Error::Dead);
     assert_eq!(world.borrow().areas[&1], vec![7; 64 * 512]);

@@ -65,12 +65,12 @@ fn an_erase_is_never_tried_again() {
         run(&mut e, 0);
         assert!(matches!(ended(&mut e, id), Err(Error::Host(_))));
         assert_eq!(indices(&world).iter().filter(|&&index| index == struck).count(), 1);
-        // The card is in `tran` again for whoever comes next.
+        // The card is in `tran` again for the next request.
         assert!(indices(&world).ends_with(&[struck, 13]), "{:?}", indices(&world));
     }
 }
 
-/// ERASE_RESET, in whatever answer it comes, speaks of an erase that never began. Its owner was told; no data of anybody else are lost.
+/// ERASE_RESET, in whatever answer it comes, speaks of an erase that never began. Its owner was told; no data of another request are lost.
 #[test]
 fn an_erase_that_was_broken_off_is_no_lost_write() {
     let world = World::new(BLOCKS);

@@ -103,7 +103,7 @@ fn every_connection_is_told_and_each_lost_writer_has_an_heir() {
         assert!(!client.flush());
         assert!(client.flush());
     }
-    // One writer went away untold: one of those who come must be its heir, and is told. Then all is said.
+    // One writer went away untold: one of those that come must be its heir, and is told. Then all is said.
     let mut heir = Client::connect(&server);
     assert!(!heir.flush());
     assert!(heir.flush());

@@ -1,4 +1,4 @@
-//! A controller whose every answer is a choice, and what it shares with the one who drives the run.
+//! A controller whose every answer is a choice, and what it shares with the driver of the run.
 
 use crate::card::{Card, Line, State};
 use crate::choice::{Bad, Chooser};

@@ -479,7 +479,7 @@ thread_local! {
 /// A buffer that lives for ever.
 pub fn buffer(blocks: u32, fill: u8) -> DmaBuf {
     let bytes = blocks * 512;
-    // SAFETY: the memory is nobody else's, and is never given up.
+    // SAFETY: the memory is no other owner's, and is never given up.
     claimed(unsafe { DmaBuf::from_raw(Guarded::leaked(bytes as usize, fill), bytes) })
 }
 
