@@ -266,6 +266,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         if self.stage == Stage::Main && !self.blocked {
             self.straight.under_way = way;
         }
+        self.try_early();
         self.stage != Stage::Idle
     }
 
@@ -284,6 +285,10 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         if self.settling != 0
             && (blocks > self.config.settle_blocks || self.settling & self.incident.doubted != 0)
         {
+            return false;
+        }
+        if Self::EARLY && self.settling != 0 && slot.next == NONE {
+            // The general path looks at the R1 of the last before its end.
             return false;
         }
         let segment = slot.segment.same();

@@ -402,6 +402,9 @@ pub unsafe trait Host {
     /// [`Caps::beside`] may be set. Where it is false, the engine's part that sends commands beside data is not even linked.
     const BESIDE: bool = false;
 
+    /// [`early_r1`](Self::early_r1) may answer. Where it is false, the engine's part that asks is not even linked.
+    const EARLY_R1: bool = false;
+
     /// The controller tells of the card interrupt ([`card_irq`](Self::card_irq)). Where it is false, the engine has the card
     /// [asked](crate::sdio::CardInterrupt::wait) from time to time instead.
     const CARD_IRQ: bool = false;
@@ -466,6 +469,12 @@ pub unsafe trait Host {
             }
             events => Err(events),
         }
+    }
+
+    /// The R1 of the phase in progress, whose data still move; with what an automatic CMD23 was told of earlier writes. `None`: it has not come yet, and its coming
+    /// interrupts; or the phase is over, or is none whose R1 can be had before its end. The phase's end reports the same R1 once more.
+    fn early_r1(&mut self) -> Option<u32> {
+        None
     }
 
     /// The end of a phase was found when its deadline had passed: whatever short way led to its interrupt is not to be relied on.

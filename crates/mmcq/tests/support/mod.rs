@@ -54,6 +54,8 @@ pub struct World {
     pub resets_of_all: u32,
     /// R1 bits that the next R1 carries (errors of what was before).
     pub next_status: u32,
+    /// The same for the R1 after the next.
+    pub status_after_next: u32,
     /// The next phases are never answered.
     pub silent: bool,
     /// How many CMD13 find the card programming after a write.
@@ -107,6 +109,7 @@ impl World {
             stuck_state: None,
             resets_of_all: 0,
             next_status: 0,
+            status_after_next: 0,
             silent: false,
             busy_polls: 0,
             still_busy: 0,
@@ -388,7 +391,8 @@ impl TestHost {
             }
             _ => {}
         }
-        let mut status = READY | std::mem::take(&mut world.next_status);
+        let next = std::mem::take(&mut world.status_after_next);
+        let mut status = READY | std::mem::replace(&mut world.next_status, next);
         if index == 13 && world.still_busy > 0 {
             world.still_busy -= 1;
             status = PROGRAMMING;
