@@ -82,8 +82,9 @@ pub(crate) struct Place {
     ahead: Ahead,
 }
 
-// SAFETY: before `OPEN` only `mmcq_open` touches it, once at a time by its contract; then platform and stack are only shared (the stack is `Sync`
-// by its lock), the table belongs to the driver, and the scratch buffer is moved in and out under the lock, as is everything of the keeper.
+// SAFETY: before `OPEN` only `mmcq_open` touches it, once at a time by its contract. Then platform and stack are only
+// shared, and the stack is `Sync` by its lock. The table belongs to the driver. The scratch buffer is moved in and out
+// under the lock, as is everything of the keeper.
 unsafe impl Sync for Place {}
 
 impl Place {

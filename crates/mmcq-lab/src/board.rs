@@ -253,7 +253,7 @@ pub struct Board<const N: usize> {
     pub migration: f64,
     /// The host completes in a thread.
     pub defer: bool,
-    /// Who moves our engine, and what that costs.
+    /// Which context moves our engine, and what that costs.
     pub context: Context,
     /// DMA memory.
     pub memory: ShadowMemory,
@@ -312,7 +312,7 @@ fn costs(platform: &Platform, price: Price) -> (Costs, CallCosts, (u64, u64)) {
     (costs, calls, registers)
 }
 
-/// Who moves the engine of a platform, at this price, in a machine with these costs.
+/// What moves the engine of a platform, at this price, in a machine with these costs.
 fn context(platform: &Platform, price: Price, costs: &Costs) -> Context {
     let entry_ns = match price {
         Price::Nothing => return Context::default(),
@@ -343,7 +343,7 @@ impl<const N: usize> Board<N> {
         let time = Time::new();
         let memory = ShadowMemory::new(MemoryConfig::BITS32);
         let (costs, mut calls, registers) = costs(platform, price);
-        // Linux has one slot, and its own ideas of who moves it.
+        // Linux has one slot, and its own ideas of what moves it.
         if N == 1 {
             // ... and its driver's work item pays the setup once.
             calls.start_data_ns = calls.start_data_ns.saturating_sub(costs.setup_ns);

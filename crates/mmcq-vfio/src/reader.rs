@@ -256,8 +256,8 @@ impl Reader {
     }
 
     /// Runs a future of the stack to its end. When the card goes, or another one comes, every request fails until
-    /// the next [`bring_up`](Self::bring_up), so that nothing meant for one card reaches another; a future that
-    /// ends by that has its output, with the buffers in it.
+    /// the next [`bring_up`](Self::bring_up): nothing meant for one card reaches another. A future that ends by
+    /// that has its output, with the buffers in it.
     ///
     /// # Errors
     /// [`Error::Left`]: the card went, and the future did not end within 5 s; it is dropped. A buffer that it held

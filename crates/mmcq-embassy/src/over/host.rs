@@ -23,9 +23,9 @@ const SEGMENTS: u16 = 64;
 
 /// A [`Host`] whose phases a [`Runner`](super::Runner) carries out on an `sdio::MmcBus`.
 ///
-/// What such a bus cannot do is said in its [`Caps`]: no CMD23 or CMD12 of its own, no 1.8 V signalling and so no
-/// tuning and nothing beyond high speed, no power switch, no card detect, no look at DAT0 (the end of busy is asked by
-/// CMD13), no open transfers.
+/// Its [`Caps`] say what such a bus cannot do. It has no CMD23 or CMD12 of its own, no power switch, no card detect and
+/// no open transfers. It has no 1.8 V signalling, and so no tuning and nothing beyond high speed. It cannot look at
+/// DAT0: the engine asks for the end of busy by CMD13. Blocks have lengths of powers of two.
 ///
 /// Starting a phase wakes the runner's task while the stack's lock is held. So the executor's wakers should do no more
 /// than mark a task, as embassy's do: the stack turns away what comes back into it

@@ -82,7 +82,7 @@ impl Cli {
         with_codes(Cli::command().mut_subcommands(with_codes))
     }
 
-    /// What was given to the program. Whoever gives what cannot be, or wants help, gets it here, and the program ends.
+    /// What was given to the program. A user that gives what cannot be, or wants help, gets it here, and the program ends.
     pub fn given() -> Self {
         let matches = Cli::described().get_matches();
         Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())

@@ -91,7 +91,7 @@ impl Door {
         let uri = self.uri.clone();
         move |event| match event {
             Event::Ready(bytes) => {
-                // Nobody may be there to read it: then the server serves all the same.
+                // The reader of this output may have gone: then the server serves all the same.
                 let _ = print(&format!("{bytes} bytes at {uri}\n"));
             }
             Event::Client(client, what) => eprintln!("client {client}: {what}"),

@@ -5,8 +5,8 @@
 //!
 //! A phase is one list of register operations, plus a scatter/gather table where data move. Only a write with
 //! its command is two: the data's list goes out from the interrupt that ended the command's. All data, also
-//! registers of a few bytes, go by DMA. The chip sends no CMD12 and no CMD23 by itself; but the data of a
-//! transfer that is open on the card can be moved without a command, any number of times
+//! registers of a few bytes, go by DMA. The chip sends no CMD12 and no CMD23 by itself. It can move the
+//! data of a transfer that is open on the card without a command, any number of times
 //! ([`Auto::Continue`](crate::host::Auto::Continue)).
 //!
 //! # Register accesses
