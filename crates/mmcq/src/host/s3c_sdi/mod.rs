@@ -58,11 +58,11 @@ mod tests;
 
 use crate::host::dma::at_a_line;
 use crate::host::{
-    BusOp, BusyDetect, Caps, Direction, Dma, DmaError, Events, Host, Phase, Regs, Segment, StartError, Step,
-    Timing, Width,
+    BlockSizes, BusOp, BusyDetect, Caps, Direction, Dma, DmaError, Events, Host, Phase, Regs, Segment,
+    StartError, Step, Timing, Width,
 };
 use bus::Bus;
-pub use config::{Config, DmaUse, SetupError};
+pub use config::{Config, DmaUse, InitError};
 use fifo::Transfer;
 use phase::Active;
 use regs::*;
@@ -100,18 +100,18 @@ pub struct S3cSdi<R: Regs, D: Dma> {
 
 impl<R: Regs, D: Dma> S3cSdi<R, D> {
     /// A driver for the controller at `regs`, which is read once.
-    pub fn new(regs: R, dma: D, config: Config) -> Result<Self, SetupError> {
+    pub fn new(regs: R, dma: D, config: Config) -> Result<Self, InitError> {
         if config.width > Width::W4 {
-            return Err(SetupError::Width(config.width));
+            return Err(InitError::Width(config.width));
         }
         let slowest_hz = config.pclk_hz.div_ceil(DIVISOR_MAX);
         let fastest_hz = config.max_clock_hz.min(config.pclk_hz);
         if slowest_hz == 0 || fastest_hz < slowest_hz {
             let Config { pclk_hz, max_clock_hz, .. } = config;
-            return Err(SetupError::Clock { pclk_hz, max_clock_hz });
+            return Err(InitError::Clock { pclk_hz, max_clock_hz });
         }
         if regs.read32(CON) == u32::MAX {
-            return Err(SetupError::Gone);
+            return Err(InitError::Gone);
         }
         Ok(S3cSdi {
             regs,
@@ -182,6 +182,7 @@ fn caps(config: &Config, slowest_hz: u32, fastest_hz: u32) -> Caps {
         max_segments: if dma { 1 } else { u16::MAX },
         max_segment_bytes: max_bytes,
         max_block_bytes: BLOCK_BYTES_MAX,
+        block_sizes: BlockSizes::Any,
         max_blocks: COUNT_MAX,
         max_bytes,
         align: 1,

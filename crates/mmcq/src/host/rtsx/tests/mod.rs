@@ -174,7 +174,7 @@ impl FakeDma {
 
 type Driver = Rtsx<Fake, &'static FakeDma>;
 
-fn build_at(bus: u64, config: Config) -> Result<Driver, SetupError> {
+fn build_at(bus: u64, config: Config) -> Result<Driver, InitError> {
     let dma: &'static FakeDma = Box::leak(Box::default());
     dma.next.set(bus);
     Rtsx::new(Fake::default(), dma, Box::leak(Box::new(Buffers::new())), config)
@@ -224,7 +224,7 @@ fn more(direction: Direction, blocks: u32) -> Phase {
     Phase { auto: Auto::Continue, ..data(index, direction, 512, blocks) }
 }
 
-/// Memory that nobody touches.
+/// Memory that is not touched.
 fn far(bus: u64, len: u32) -> Segment {
     Segment { ptr: NonNull::dangling(), len, bus }
 }
