@@ -325,8 +325,11 @@ fn a_future_that_is_dropped_inside_another_call_keeps_no_slot() {
         stack.with(|_| drop(ops));
         if by_request {
             let mut op = pin!(stack.request(read(9)));
-            assert!(op.as_mut().poll(&mut cx).is_pending(), "a slot for it");
-            turns();
+            // The first look finds no slot, and gives those up that were dropped.
+            for _ in 0..2 {
+                assert!(op.as_mut().poll(&mut cx).is_pending(), "a slot for it");
+                turns();
+            }
             assert!(op.poll(&mut cx).is_ready());
         } else {
             stack.with(|_| ());
