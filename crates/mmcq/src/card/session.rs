@@ -22,6 +22,8 @@ const REGISTER_NS: u64 = 150_000_000;
 const JUDGED: u32 = R1::OWN | R1::DEFERRED | R1::CARD_IS_LOCKED;
 /// Between two questions to a busy card.
 const BUSY_INTERVAL_NS: u64 = 200_000;
+/// A write that is broken off is programmed in this time [SD 4.6.2.2].
+const PROGRAM_NS: u64 = 500_000_000;
 
 /// A step went wrong; why is in [`Session::error`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -281,16 +283,20 @@ impl<'a, L: Lock, H: Host, const N: usize, P: Policy> Session<'a, L, H, N, P> {
     }
 
     /// Tunes by this command's block of `bytes` [SD 4.2.4.5], [eMMC 6.6.5]: the controller compares, and
-    /// says when it has found its point. [`Error::Silent`] if the card answered none of
-    /// them: that says nothing of the bus.
+    /// says when it has found its point. [`Error::Silent`] if the card left most of them
+    /// without an answer: that says nothing of the bus.
     pub async fn tune(&mut self, command: Command, bytes: u16, blocks_max: u32) -> Result<(), Failed> {
         self.bus(BusOp::TuneStart).await?;
-        let mut heard = !P::RECOVERS;
+        // Blocks that were answered, well or not, less those that were not.
+        let mut heard = 0i32;
         let mut gone = None;
         for _ in 0..blocks_max {
             let block = self.tuning_block(command, bytes).await;
             let no_response = |fault: Fault| (fault.cause, fault.stage) == (Cause::Timeout, Stage::Command);
-            heard |= block.is_ok() || !matches!(self.error, Error::Host(fault) if no_response(fault));
+            let silent = block.is_err() && matches!(self.error, Error::Host(fault) if no_response(fault));
+            if P::RECOVERS {
+                heard = heard.saturating_add(if silent { -1 } else { 1 });
+            }
             match block {
                 Ok(_) if self.tuned => return Ok(()),
                 // A block that is lost at a bad sampling point is part of the procedure; a controller that
@@ -305,15 +311,26 @@ impl<'a, L: Lock, H: Host, const N: usize, P: Policy> Session<'a, L, H, N, P> {
         if self.bus(BusOp::TuneAbort).await.is_err() {
             // Lines whose reset hangs would not take the next command. What the tuning found is no evidence then.
             self.bus(BusOp::ResetAll).await?;
-            heard = false;
+            heard = -1;
         }
         if let Some(error) = gone {
             return self.fail(error);
         }
-        if !heard {
+        if P::RECOVERS && heard < 0 {
             return self.fail(Error::Silent);
         }
         self.refuse("tuning found no sampling point")
+    }
+
+    /// Ends the transfer in which a card that is not understood may still be. One that is in none does not answer.
+    pub async fn stop(&mut self) {
+        let _ = self.command(command::stop_transmission()).await;
+        // CMD13 would not be understood either.
+        for _ in 0..PROGRAM_NS / BUSY_INTERVAL_NS {
+            if !self.dat0_busy() || self.pause(BUSY_INTERVAL_NS).await.is_err() {
+                return;
+            }
+        }
     }
 
     fn tuning_block(&mut self, command: Command, bytes: u16) -> Exchange<'_, 'a, L, H, N, P> {
