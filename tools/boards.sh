@@ -14,7 +14,7 @@
 # boards.sh --emmc: these with an eMMC alone, and the newer QEMU must be there.
 #
 # Needs qemu-system-x86_64, qemu-system-aarch64 and qemu-system-arm (tools/install-judges.sh). boards/pc is built by the ordinary
-# toolchain; for the others see bare-target.sh. BOARDS_TIMEOUT: seconds that a run may take, 300 without it.
+# toolchain; for the others see bare-target.sh. BOARDS_TIMEOUT: seconds that a run may take, 120 without it.
 set -euo pipefail
 cd "$(dirname "$0")/../boards"
 tools=$PWD/../tools
@@ -22,7 +22,7 @@ say() { echo "boards.sh: $*" >&2; }
 # shellcheck source=bare-target.sh
 . "$tools/bare-target.sh"
 case ${1:-} in '' | --emmc) ;; *) say "$1: expected nothing or --emmc"; exit 2 ;; esac
-limit_s=${BOARDS_TIMEOUT:-300}
+limit_s=${BOARDS_TIMEOUT:-120}
 qemu_x86=qemu-system-x86_64
 if [ "${1:-}" = --emmc ]; then
   "$tools/install-qemu11.sh"
@@ -66,15 +66,37 @@ judged() {
   exit $bad
 }
 
+# Starts a machine and waits for its end, the limit at most; its exit status, 124 where it had no end. Then the log says where it stood, twice, a second
+# apart. One run in thirty QEMU's threads wait for each other, with virtual time standing, until something wakes its main loop: an empty line to its
+# monitor does, of which the guest sees nothing.
+attempt() { # function-that-starts-qemu card
+  local tick pid
+  rm -f "$work"/monitor.{in,out}
+  mkfifo "$work"/monitor.{in,out}
+  exec 3<>"$work/monitor.in" 4<>"$work/monitor.out"
+  : >"$work/report"
+  # An instruction takes a nanosecond and sleep takes no time, so that a slow machine is none to the guest,
+  # and each run is the same.
+  QEMU_AUDIO_DRV=none "$1" "$2" -icount shift=0,sleep=off -display none -monitor "pipe:$work/monitor" \
+    </dev/null >"$work/log" 2>&1 &
+  pid=$!
+  for ((tick = 0; tick < 4 * limit_s; tick++)); do
+    kill -0 $pid 2>/dev/null || { wait $pid; return; }
+    [ $((tick % 8)) -ne 7 ] || echo >&3
+    sleep 0.25
+  done
+  { echo "info registers"; sleep 1; echo "info registers"; echo "info lapic"; sleep 1; echo "quit"; } >&3
+  timeout 3 cat <&4 | grep -E '^(RAX|RSI|RIP|PC|R00|R12|PSTATE|PSR|LVT|Timer|ISR|IRR|PPR)' >>"$work/log" || true
+  # `timeout` ends it where "quit" does not.
+  wait $pid || true
+  return 124
+}
+
 # Runs an image on a fresh card; the report is in $work/report then.
 run() { # name good-status blocks how-it-is-addressed function-that-starts-qemu
   local card=$work/card.img status=0 line
   "$expect" make "$card" "$3"
-  : >"$work/report"
-  # An instruction takes a nanosecond and sleep takes no time, so that a slow machine is none to the guest,
-  # and each run is the same.
-  QEMU_AUDIO_DRV=none "$5" "$card" -icount shift=0,sleep=off -display none -monitor none \
-    </dev/null >"$work/log" 2>&1 || status=$?
+  attempt "$5" "$card" || status=$?
   tr -d '\r' <"$work/report" >"$work/lines" && mv "$work/lines" "$work/report"
   sed "s/^/$1: /" "$work/report"
   if [ "$status" -ne "$2" ]; then
@@ -98,7 +120,7 @@ run() { # name good-status blocks how-it-is-addressed function-that-starts-qemu
 
 # The machine that all runs of boards/pc have: its firmware leaves the card alone, and it ends with twice the status and one.
 q35() { # options
-  timeout "$limit_s" "$qemu_x86" -M q35 -accel tcg -m 256 -bios qboot.rom -nodefaults -no-reboot \
+  timeout $((limit_s + 10)) "$qemu_x86" -M q35 -accel tcg -m 256 -bios qboot.rom -nodefaults -no-reboot \
     -device isa-debug-exit,iobase=0xf4,iosize=1 -chardev "file,id=report,path=$work/report" \
     -device isa-debugcon,iobase=0xe9,chardev=report -kernel "$pc" -append "${command_line:-}" "$@"
 }
@@ -146,7 +168,7 @@ on_emmc_with_boot() { # card options
   { head -c 1M "$card" && tail -c 1M "$card"; } >"$work/areas"
   sdhci_with "$whole" emmc,boot-partition-size=1048576 "$@" || status=$?
   tail -c +2097153 "$whole" >"$card"
-  cmp -n 2097152 "$whole" "$work/areas" || { say "the boot areas hold something else"; bad=1; }
+  cmp -n 2097152 "$whole" "$work/areas" || { say "the boot areas hold something else"; status=1; }
   rm -f "$whole"
   return $status
 }
@@ -200,7 +222,7 @@ bare_target aarch64-unknown-none "-T$PWD/link.x" || exit 2
 cd ..
 virt=$built_in/release/sdhci
 on_virt() { # options
-  timeout "$limit_s" qemu-system-aarch64 -M virt,highmem=off,gic-version=2 -cpu cortex-a53 -accel tcg -m 128 \
+  timeout $((limit_s + 10)) qemu-system-aarch64 -M virt,highmem=off,gic-version=2 -cpu cortex-a53 -accel tcg -m 128 \
     -nodefaults -no-reboot -serial "file:$work/report" -semihosting-config enable=on,target=native -kernel "$virt" "$@"
 }
 machine=on_virt
@@ -216,7 +238,7 @@ arm=$built_in/release/pl181
 on_vexpress() { # card options
   local card=$1
   shift
-  timeout "$limit_s" qemu-system-arm -M vexpress-a9 -serial "file:$work/report" \
+  timeout $((limit_s + 10)) qemu-system-arm -M vexpress-a9 -serial "file:$work/report" \
     -semihosting-config enable=on,target=native -drive "if=sd,format=raw,file=$card" -kernel "$arm" "$@"
 }
 run_arm() { # name blocks how-it-is-addressed

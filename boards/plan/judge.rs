@@ -114,7 +114,7 @@ impl Judge {
             self.prepare(&step, part);
             let lba = self.lba(&step);
             let result = if step.read { device.read(lba, part).await } else { device.write(lba, part).await };
-            let blocks = result.map_err(|partial| partial.error)?;
+            let blocks = result?;
             if blocks != step.blocks {
                 say(format_args!("step {}: {blocks} blocks, expected {}", step.number, step.blocks));
                 return Err(Error::Silent);
@@ -171,7 +171,7 @@ impl Judge {
                 self.prepare(&step, &mut buf);
                 let (result, back) = device.read(self.lba(&step), buf).await;
                 buf = back;
-                result.map_err(|partial| partial.error)?;
+                result?;
                 self.book(&step, &buf);
             }
         }

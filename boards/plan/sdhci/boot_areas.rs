@@ -66,10 +66,10 @@ pub async fn copy(stack: &Stack, card: &Card, buffers: &mut [DmaBuf; DEPTH]) -> 
         for at in (0..boot.blocks().min(WINDOW_BLOCKS)).step_by(STEP_BLOCKS as usize) {
             let lba = start + u64::from(at);
             let (read, back) = device.read(lba, own).await;
-            read.map_err(|partial| partial.error)?;
+            read?;
             let (written, back) = boot.write(at, back).await;
             own = back;
-            written.map_err(|partial| partial.error)?;
+            written?;
             stored.fill(0x5a);
             again.fill(0xa5);
             let ((read, back), done) = both(
@@ -78,7 +78,7 @@ pub async fn copy(stack: &Stack, card: &Card, buffers: &mut [DmaBuf; DEPTH]) -> 
             )
             .await;
             (stored, again) = (back, done.buf);
-            read.map_err(|partial| partial.error)?;
+            read?;
             done.result?;
             blocks += STEP_BLOCKS;
             if own[..] != stored[..] || own[..] != again[..] {

@@ -74,7 +74,7 @@ pub const TIMER: Timer = Timer { now_ns: board::now_ns, set_alarm: |_| {} };
 pub type SocHost = s3c_sdi::S3cSdi<Mmio, board::Identity>;
 
 /// Another controller at the same place; `None` if it has been made before.
-pub fn card_reader(config: rtsx::Config) -> Option<Result<CardReader, rtsx::SetupError>> {
+pub fn card_reader(config: rtsx::Config) -> Option<Result<CardReader, rtsx::InitError>> {
     let buffers = BUFFERS.take()?;
     let base = NonNull::new(core::ptr::without_provenance_mut::<u8>(BASE))?;
     // SAFETY: as above; only the images that are linked and never run have both.

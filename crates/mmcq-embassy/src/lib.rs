@@ -60,6 +60,8 @@ pub use over::{BusHost, Mailbox, Runner};
 /// The guides of `docs/`, whose code is compiled, and run where it can be.
 #[cfg(doctest)]
 mod guides {
+    #[doc = include_str!("../../../README.md")]
+    struct Readme;
     #[doc = include_str!("../../../docs/first-card.md")]
     struct FirstCard;
     #[doc = include_str!("../../../docs/host-driver.md")]

@@ -4,6 +4,7 @@
 
 #![deny(unsafe_code)]
 
+pub mod bench;
 pub mod card;
 pub mod charged;
 pub mod checker;

@@ -48,7 +48,18 @@ impl core::fmt::Display for Partial {
     }
 }
 
-impl core::error::Error for Partial {}
+impl core::error::Error for Partial {
+    fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
+        Some(&self.error)
+    }
+}
+
+/// What was done is forgotten.
+impl From<Partial> for Error {
+    fn from(partial: Partial) -> Error {
+        partial.error
+    }
+}
 
 /// A handle on a card; as many as one likes share one queue.
 #[derive(Debug)]

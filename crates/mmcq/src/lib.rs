@@ -35,9 +35,9 @@
 //!     let disk = BlockDevice::new(stack);
 //!     // The buffer travels with the request, and comes back with its result.
 //!     let (result, buf) = disk.read(blocks - 1, buf).await;
-//!     result.map_err(|partial| partial.error)?;
+//!     result?;
 //!     let (result, _buf) = disk.write(0, buf).await;
-//!     result.map_err(|partial| partial.error)?;
+//!     result?;
 //!     disk.flush().await
 //! }
 //! ```

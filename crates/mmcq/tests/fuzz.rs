@@ -1,5 +1,5 @@
 //! Arbitrary bytes for every parser, and an arbitrary card for the whole stack. `MMCQ_FUZZ_MS` is the time for each test
-//! (`check --long` gives a minute).
+//! (`check long` gives a minute).
 
 #[path = "support/fuzz.rs"]
 mod fuzz;

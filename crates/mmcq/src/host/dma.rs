@@ -17,6 +17,18 @@ pub enum DmaError {
     Exhausted,
 }
 
+impl core::fmt::Display for DmaError {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str(match self {
+            DmaError::Alignment => "the memory is not aligned as the controller or the cache needs it",
+            DmaError::Unreachable => "the controller cannot reach the memory",
+            DmaError::Exhausted => "no mapping is left",
+        })
+    }
+}
+
+impl core::error::Error for DmaError {}
+
 /// May a mapping for this direction begin or end here, where lines have so many bytes?
 #[inline(always)]
 pub(crate) fn at_a_line(place: usize, direction: Direction, line_bytes: u32) -> bool {

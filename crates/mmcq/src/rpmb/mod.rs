@@ -73,7 +73,14 @@ impl core::fmt::Display for Error {
     }
 }
 
-impl core::error::Error for Error {}
+impl core::error::Error for Error {
+    fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
+        match self {
+            Error::Card(error) | Error::NotWritten(error) => Some(error),
+            _ => None,
+        }
+    }
+}
 
 /// The flag of an expired counter in the result.
 const EXPIRED: u16 = 1 << 7;

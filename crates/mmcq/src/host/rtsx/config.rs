@@ -33,8 +33,8 @@ impl Chip {
     /// The chip behind the PCI function with these IDs.
     ///
     /// # Errors
-    /// [`SetupError::Chip`] for any other.
-    pub const fn of_pci(vendor: u16, device: u16) -> Result<Chip, SetupError> {
+    /// [`InitError::Chip`] for any other.
+    pub const fn of_pci(vendor: u16, device: u16) -> Result<Chip, InitError> {
         Ok(match (vendor, device) {
             (VENDOR, 0x5209) => Chip::Rts5209,
             (VENDOR, 0x5227) => Chip::Rts5227,
@@ -43,7 +43,7 @@ impl Chip {
             (VENDOR, 0x5249) => Chip::Rts5249,
             (VENDOR, 0x524a) => Chip::Rts524a,
             (VENDOR, 0x525a) => Chip::Rts525a,
-            _ => return Err(SetupError::Chip { vendor, device }),
+            _ => return Err(InitError::Chip { vendor, device }),
         })
     }
 }
@@ -100,7 +100,7 @@ impl Config {
 /// Why there is no driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum SetupError {
+pub enum InitError {
     /// The registers read as all ones: clock off, or nothing there.
     Gone,
     /// The PCI function is none of those that the driver knows.
@@ -119,26 +119,33 @@ pub enum SetupError {
     Table(DmaError),
 }
 
-impl fmt::Display for SetupError {
+impl fmt::Display for InitError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            SetupError::Gone => f.write_str("rtsx: BIPR reads as all ones, expected a reader"),
-            SetupError::Chip { vendor, device } => write!(
+            InitError::Gone => f.write_str("rtsx: BIPR reads as all ones, expected a reader"),
+            InitError::Chip { vendor, device } => write!(
                 f,
                 "rtsx: PCI {vendor:04x}:{device:04x}, expected 10ec:5209, 5227, 522a, 5229, 5249, 524a or 525a"
             ),
-            SetupError::CacheLines(bytes) => {
+            InitError::CacheLines(bytes) => {
                 write!(
                     f,
                     "rtsx: the platform invalidates cache lines of {bytes} bytes, expected coherent memory"
                 )
             }
-            SetupError::List(why) => write!(f, "rtsx: list of operations cannot be used for DMA: {why:?}"),
-            SetupError::Table(why) => {
-                write!(f, "rtsx: scatter/gather table cannot be used for DMA: {why:?}")
+            InitError::List(why) => write!(f, "rtsx: list of operations cannot be used for DMA: {why}"),
+            InitError::Table(why) => {
+                write!(f, "rtsx: scatter/gather table cannot be used for DMA: {why}")
             }
         }
     }
 }
 
-impl core::error::Error for SetupError {}
+impl core::error::Error for InitError {
+    fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
+        match self {
+            InitError::List(why) | InitError::Table(why) => Some(why),
+            _ => None,
+        }
+    }
+}

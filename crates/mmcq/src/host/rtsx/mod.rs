@@ -45,7 +45,7 @@ use crate::host::{
     Timing, Width,
 };
 use bus::Bus;
-pub use config::{Chip, Config, SetupError};
+pub use config::{Chip, Config, InitError};
 use core::ptr::NonNull;
 pub use list::Buffers;
 use phase::Active;
@@ -90,21 +90,21 @@ struct Condition {
 
 impl<R: Regs, D: Dma> Rtsx<R, D> {
     /// A driver for the reader at `regs`; maps list and table, once and for good.
-    pub fn new(regs: R, dma: D, buffers: &'static mut Buffers, config: Config) -> Result<Self, SetupError> {
+    pub fn new(regs: R, dma: D, buffers: &'static mut Buffers, config: Config) -> Result<Self, InitError> {
         if regs.read32(BIPR) == u32::MAX {
-            return Err(SetupError::Gone);
+            return Err(InitError::Gone);
         }
         if dma.line_bytes() > 1 {
-            return Err(SetupError::CacheLines(dma.line_bytes()));
+            return Err(InitError::CacheLines(dma.line_bytes()));
         }
         let list = NonNull::from(&mut buffers.operations).cast();
         let table = NonNull::from(&mut buffers.table).cast();
-        let list_bus = map_low(&dma, list, Buffers::LIST_BYTES).map_err(SetupError::List)?;
+        let list_bus = map_low(&dma, list, Buffers::LIST_BYTES).map_err(InitError::List)?;
         let table_bus = match map_low(&dma, table, Buffers::TABLE_BYTES) {
             Ok(bus) => bus,
             Err(why) => {
                 dma.unmap(list_bus.into(), list, Buffers::LIST_BYTES, Direction::Write);
-                return Err(SetupError::Table(why));
+                return Err(InitError::Table(why));
             }
         };
         Ok(Rtsx {

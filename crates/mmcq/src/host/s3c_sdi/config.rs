@@ -38,7 +38,7 @@ impl Config {
 /// Why there is no driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum SetupError {
+pub enum InitError {
     /// The registers read as all ones: clock off, or nothing there.
     Gone,
     /// The fastest SD clock asked for is slower than the slowest (PCLK / 256), or one of them is 0.
@@ -52,17 +52,17 @@ pub enum SetupError {
     Width(Width),
 }
 
-impl fmt::Display for SetupError {
+impl fmt::Display for InitError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            SetupError::Gone => f.write_str("s3c_sdi: CON reads as all ones, expected a controller"),
-            SetupError::Clock { pclk_hz, max_clock_hz } => write!(
+            InitError::Gone => f.write_str("s3c_sdi: CON reads as all ones, expected a controller"),
+            InitError::Clock { pclk_hz, max_clock_hz } => write!(
                 f,
                 "s3c_sdi: pclk_hz {pclk_hz} with max_clock_hz {max_clock_hz}, expected at least pclk_hz / 256"
             ),
-            SetupError::Width(width) => write!(f, "s3c_sdi: width {width:?}, expected W1 or W4"),
+            InitError::Width(width) => write!(f, "s3c_sdi: width {width:?}, expected W1 or W4"),
         }
     }
 }
 
-impl core::error::Error for SetupError {}
+impl core::error::Error for InitError {}

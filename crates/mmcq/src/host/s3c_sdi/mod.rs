@@ -62,7 +62,7 @@ use crate::host::{
     Timing, Width,
 };
 use bus::Bus;
-pub use config::{Config, DmaUse, SetupError};
+pub use config::{Config, DmaUse, InitError};
 use fifo::Transfer;
 use phase::Active;
 use regs::*;
@@ -100,18 +100,18 @@ pub struct S3cSdi<R: Regs, D: Dma> {
 
 impl<R: Regs, D: Dma> S3cSdi<R, D> {
     /// A driver for the controller at `regs`, which is read once.
-    pub fn new(regs: R, dma: D, config: Config) -> Result<Self, SetupError> {
+    pub fn new(regs: R, dma: D, config: Config) -> Result<Self, InitError> {
         if config.width > Width::W4 {
-            return Err(SetupError::Width(config.width));
+            return Err(InitError::Width(config.width));
         }
         let slowest_hz = config.pclk_hz.div_ceil(DIVISOR_MAX);
         let fastest_hz = config.max_clock_hz.min(config.pclk_hz);
         if slowest_hz == 0 || fastest_hz < slowest_hz {
             let Config { pclk_hz, max_clock_hz, .. } = config;
-            return Err(SetupError::Clock { pclk_hz, max_clock_hz });
+            return Err(InitError::Clock { pclk_hz, max_clock_hz });
         }
         if regs.read32(CON) == u32::MAX {
-            return Err(SetupError::Gone);
+            return Err(InitError::Gone);
         }
         Ok(S3cSdi {
             regs,

@@ -247,12 +247,19 @@ impl fmt::Display for InitError {
             InitError::TransferMode(mode) => {
                 write!(f, "sdhci: transfer mode {mode:?} is not announced, or Table has too few descriptors")
             }
-            InitError::Table(why) => write!(f, "sdhci: descriptor table cannot be used for DMA: {why:?}"),
+            InitError::Table(why) => write!(f, "sdhci: descriptor table cannot be used for DMA: {why}"),
         }
     }
 }
 
-impl core::error::Error for InitError {}
+impl core::error::Error for InitError {
+    fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
+        match self {
+            InitError::Table(why) => Some(why),
+            _ => None,
+        }
+    }
+}
 
 #[cfg(test)]
 mod tests {

@@ -174,7 +174,7 @@ impl FakeDma {
 
 type Driver = Rtsx<Fake, &'static FakeDma>;
 
-fn build_at(bus: u64, config: Config) -> Result<Driver, SetupError> {
+fn build_at(bus: u64, config: Config) -> Result<Driver, InitError> {
     let dma: &'static FakeDma = Box::leak(Box::default());
     dma.next.set(bus);
     Rtsx::new(Fake::default(), dma, Box::leak(Box::new(Buffers::new())), config)

@@ -7,10 +7,10 @@ use std::string::ToString;
 fn memory_must_be_low_and_aligned() {
     assert!(build_at(0xffff_f400, Config::new(Chip::Rts5249)).is_ok());
     for (bus, error) in [
-        (0x1_0000_0000, SetupError::List(DmaError::Unreachable)),
-        (0xffff_ff00, SetupError::List(DmaError::Unreachable)),
-        (0xffff_f800, SetupError::Table(DmaError::Unreachable)),
-        (0x1004, SetupError::List(DmaError::Alignment)),
+        (0x1_0000_0000, InitError::List(DmaError::Unreachable)),
+        (0xffff_ff00, InitError::List(DmaError::Unreachable)),
+        (0xffff_f800, InitError::Table(DmaError::Unreachable)),
+        (0x1004, InitError::List(DmaError::Alignment)),
     ] {
         let dma: &'static FakeDma = Box::leak(Box::default());
         dma.next.set(bus);
@@ -32,7 +32,7 @@ fn a_platform_whose_cache_lines_registers_would_share_is_refused() {
     dma.line.set(64);
     let buffers = Box::leak(Box::new(Buffers::new()));
     let made = Rtsx::new(Fake::default(), dma, buffers, Config::new(Chip::Rts5249));
-    assert_eq!(made.err(), Some(SetupError::CacheLines(64)));
+    assert_eq!(made.err(), Some(InitError::CacheLines(64)));
     assert_eq!(dma.open.get(), 0);
 }
 
@@ -87,7 +87,7 @@ fn a_chip_of_another_kind_is_refused_by_its_name() {
     assert_eq!(Chip::of_pci(0x10ec, 0x5249), Ok(Chip::Rts5249));
     assert_eq!(Chip::of_pci(0x10ec, 0x5209), Ok(Chip::Rts5209));
     for (vendor, device) in [(0x10ec, 0x5261), (0x10ec, 0x5289), (0x1b36, 0x0007), (0xffff, 0xffff)] {
-        assert_eq!(Chip::of_pci(vendor, device), Err(SetupError::Chip { vendor, device }));
+        assert_eq!(Chip::of_pci(vendor, device), Err(InitError::Chip { vendor, device }));
     }
     assert_eq!(
         Chip::of_pci(0x10ec, 0x5264).unwrap_err().to_string(),

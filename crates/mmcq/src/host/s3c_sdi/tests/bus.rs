@@ -18,7 +18,7 @@ fn what_cannot_be_is_refused_in_one_line() {
     }
     let gone = Fake::new();
     gone.gone.set(true);
-    assert_eq!(build(gone, config).err(), Some(SetupError::Gone));
+    assert_eq!(build(gone, config).err(), Some(InitError::Gone));
 }
 
 #[test]

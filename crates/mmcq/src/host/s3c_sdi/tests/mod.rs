@@ -221,7 +221,7 @@ unsafe impl Dma for &'static FakeDma {
 
 type Driver = S3cSdi<Fake, &'static FakeDma>;
 
-fn build(regs: Fake, config: Config) -> Result<Driver, SetupError> {
+fn build(regs: Fake, config: Config) -> Result<Driver, InitError> {
     let dma: &'static FakeDma =
         Box::leak(Box::new(FakeDma { bus: Cell::new(0x3000_0000), open: Cell::new(0) }));
     S3cSdi::new(regs, dma, config)

@@ -1,0 +1,37 @@
+//! What goes wrong, and who mends it: a damaged block, a lost supply, and a keeper that brings the card back.
+//! `cargo run -p mmcq-sim --example fault_and_recovery`
+
+use futures::future::{Either, select};
+use mmcq::block::BlockDevice;
+use mmcq::card::{Options, bring_up, keep};
+use mmcq::engine::Rung;
+use mmcq_sim::bench::{Bench, buffer};
+use mmcq_sim::faults::{Plan, Point, Strike};
+use std::pin::pin;
+
+pub(crate) fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let bench = Bench::new("sdhc-16g-hs")?;
+    let stack = bench.stack();
+    let (card, scratch) = bench.run(bring_up(stack, buffer(1), Options::DEFAULT))?;
+
+    // The keeper runs beside the work: it initialises the card again when it has forgotten everything.
+    let mut keeper = pin!(keep(stack, scratch, Options::DEFAULT, card?));
+    let disk = BlockDevice::new(stack);
+
+    for (fault, plan) in [
+        ("a damaged block", Plan::none().next(Point::ReadBlock, &[Strike::Crc])),
+        ("a lost supply", Plan::none().next(Point::Command, &[Strike::BrownOut])),
+    ] {
+        bench.set_faults(plan);
+        let begin_ns = bench.now_ns();
+        let read = pin!(disk.read(0, buffer(8)));
+        let Either::Left(((result, _buf), _)) = bench.run(select(read, keeper.as_mut()))? else {
+            return Err("the keeper has something to tell".into());
+        };
+        result?;
+        println!("{fault}: the read is right after {} us", (bench.now_ns() - begin_ns) / 1000);
+    }
+    let reinit = stack.with(|engine| engine.stats().rungs[Rung::Reinit as usize]);
+    println!("initialised again: {reinit} times");
+    Ok(())
+}

@@ -1,0 +1,257 @@
+//! A bench for programs: a controller with a card in its slot, and the stack on it, in virtual time.
+//!
+//! ```
+//! use mmcq::block::BlockDevice;
+//! use mmcq::card::{Options, bring_up};
+//! use mmcq_sim::bench::{Bench, buffer};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let bench = Bench::new("sdhc-16g-hs")?;
+//! let stack = bench.stack();
+//! let (card, _scratch) = bench.run(bring_up(stack, buffer(1), Options::DEFAULT))?;
+//! println!("{} blocks", card?.target.sectors);
+//! let (read, _buf) = bench.run(BlockDevice::new(stack).read(0, buffer(8)))?;
+//! read?;
+//! # Ok(())
+//! # }
+//! ```
+
+#![allow(unsafe_code, reason = "docs/safety.md says why")]
+
+use crate::card::Card;
+use crate::card::io::IoProfile;
+use crate::card::medium::{Fill, Medium, MediumError};
+use crate::card::profile::{CardProfile, ProfileError};
+use crate::faults::{Faults, Plan};
+use crate::memory::{MemoryConfig, ShadowMemory};
+use crate::sdhci::{Port, Sdhci, SdhciConfig};
+use crate::time::Time;
+use mmcq::engine::{Config, DmaBuf};
+use mmcq::host::sdhci;
+use mmcq::task::{Idle, Lock, Shared, Timer};
+use std::cell::{Cell, RefCell};
+use std::pin::pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+
+/// The driver of the bench's controller.
+pub type Host = sdhci::Sdhci<Port, ShadowMemory, 129>;
+/// The stack on the bench.
+pub type Stack = Shared<OneThread, Host, 16>;
+
+/// What an access to a register takes.
+const ACCESS_NS: u64 = 50;
+/// How far one [`Bench::idle`] goes at most.
+const IDLE_NS: u64 = 10_000;
+/// Steps after which a future that is not ready never will be.
+const STEPS_MAX: u32 = 10_000_000;
+/// Calls of the interrupt handler after which a line that stays up is a storm.
+const STORM: u32 = 4096;
+
+macro_rules! cards {
+    ($($name:literal),+) => {
+        &[$(($name, include_str!(concat!("../../../cards/", $name, ".toml")))),+]
+    };
+}
+
+/// The cards that [`Bench::new`] knows, with their profiles as TOML.
+pub const CARDS: &[(&str, &str)] = cards!(
+    "bt-type-a",
+    "emmc-4g-old",
+    "emmc-51-full",
+    "emmc-hs200",
+    "hbg4a2",
+    "sdhc-16g-hs",
+    "sdsc-1g",
+    "sdxc-128g-uhs",
+    "sdxc-64g-a2"
+);
+
+/// Why there is no bench, or why a future on it has no end.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BenchError {
+    /// No card of this name.
+    #[error("card {0}: unknown; mmcq_sim::bench::CARDS lists those that are")]
+    Unknown(String),
+    /// The card's profile.
+    #[error(transparent)]
+    Profile(#[from] ProfileError),
+    /// The card's medium.
+    #[error(transparent)]
+    Medium(#[from] MediumError),
+    /// The driver does not take the controller.
+    #[error("controller: {0}")]
+    Controller(sdhci::InitError),
+    /// Nothing will happen any more, and the future is not ready.
+    #[error("at {at_ns} ns nothing is left that could happen, and the future is not ready")]
+    Stalled {
+        /// When.
+        at_ns: u64,
+    },
+    /// The controller's interrupt stays asserted.
+    #[error("at {at_ns} ns the driver leaves the interrupt asserted")]
+    Storm {
+        /// When.
+        at_ns: u64,
+    },
+}
+
+/// The lock of a program with one thread, which nothing interrupts.
+pub struct OneThread;
+
+// SAFETY: the stack holds the models by `Rc`, so it stays in its thread, and the models call nothing back.
+unsafe impl Lock for OneThread {
+    fn with<R>(&self, f: impl FnOnce() -> R) -> R {
+        f()
+    }
+}
+
+thread_local!(static NOW_NS: Cell<u64> = const { Cell::new(0) });
+
+/// A controller, a card and the stack.
+pub struct Bench {
+    time: Time,
+    slot: Rc<RefCell<Sdhci>>,
+    memory: ShadowMemory,
+    stack: Stack,
+}
+
+impl Bench {
+    /// With this one of [`CARDS`], on an SDHCI controller of version 4.20.
+    ///
+    /// # Errors
+    /// [`BenchError::Unknown`] where there is no such card.
+    pub fn new(card: &str) -> Result<Bench, BenchError> {
+        Self::with(card_named(card)?, SdhciConfig::GENERIC_4_20, sdhci::Config::new())
+    }
+
+    /// With any card, controller and setting of the driver.
+    ///
+    /// # Errors
+    /// [`BenchError::Controller`] where the driver does not take the controller.
+    pub fn with(
+        card: Box<dyn Card>,
+        controller: SdhciConfig,
+        driver: sdhci::Config,
+    ) -> Result<Bench, BenchError> {
+        let (time, memory) = (Time::new(), ShadowMemory::new(MemoryConfig::BITS32));
+        let slot = Rc::new(RefCell::new(Sdhci::new(controller, memory.clone(), Some(card))));
+        let port = Port::new(slot.clone(), time.clone(), ACCESS_NS, ACCESS_NS);
+        let table = Box::leak(Box::new(sdhci::Table::new()));
+        NOW_NS.set(0);
+        let host = sdhci::Sdhci::new(port, memory.clone(), table, driver).map_err(BenchError::Controller)?;
+        let timer = Timer { now_ns: || NOW_NS.get(), set_alarm: |_| {} };
+        Ok(Bench { time, slot, memory, stack: Shared::new(OneThread, timer, host, Config::DEFAULT) })
+    }
+
+    /// The stack. No card has been brought up yet.
+    pub fn stack(&self) -> &Stack {
+        &self.stack
+    }
+
+    /// The time on the bench.
+    pub fn now_ns(&self) -> u64 {
+        self.time.now()
+    }
+
+    /// The controller's model, for what this type has no method for.
+    pub fn controller(&self) -> &Rc<RefCell<Sdhci>> {
+        &self.slot
+    }
+
+    /// The memory that the controller sees.
+    pub fn memory(&self) -> &ShadowMemory {
+        &self.memory
+    }
+
+    /// How a blocking call waits: the models run for a moment, or until the controller interrupts.
+    pub fn idle(&self) -> impl Fn(&Idle) + Copy + '_ {
+        |_| self.go_to(self.time.now() + IDLE_NS)
+    }
+
+    /// From here on, faults strike by this plan.
+    pub fn set_faults(&self, plan: Plan) {
+        self.slot.borrow_mut().set_faults(Faults::new(plan));
+    }
+
+    /// Pulls the card. The controller tells the stack; a card in its slot comes back by [`insert`](Self::insert).
+    pub fn remove(&self) -> Option<Box<dyn Card>> {
+        self.slot.borrow_mut().remove(self.time.now())
+    }
+
+    /// Puts a card into the empty slot.
+    pub fn insert(&self, card: Box<dyn Card>) {
+        self.slot.borrow_mut().insert(card, self.time.now());
+    }
+
+    /// Goes to the next interrupt or deadline, and moves the stack by it.
+    ///
+    /// # Errors
+    /// [`BenchError::Stalled`] where nothing is left that could happen, [`BenchError::Storm`] where the interrupt stays asserted.
+    pub fn step(&self) -> Result<(), BenchError> {
+        if !self.slot.borrow().irq() {
+            let deadline_ns = self.stack.with(|engine| engine.next_deadline_ns());
+            let next_ns = self.slot.borrow().next_event_ns();
+            let until_ns = deadline_ns.or(next_ns).ok_or(BenchError::Stalled { at_ns: self.time.now() })?;
+            self.go_to(until_ns.max(self.time.now()));
+        }
+        NOW_NS.set(self.time.now());
+        if !self.slot.borrow().irq() {
+            self.stack.poll();
+            return Ok(());
+        }
+        for _ in 0..STORM {
+            self.stack.on_irq();
+            if !self.slot.borrow().irq() {
+                return Ok(());
+            }
+        }
+        Err(BenchError::Storm { at_ns: self.time.now() })
+    }
+
+    /// Runs a future to its end, from interrupt to interrupt and deadline to deadline.
+    ///
+    /// # Errors
+    /// As [`step`](Self::step).
+    pub fn run<F: Future>(&self, future: F) -> Result<F::Output, BenchError> {
+        let mut future = pin!(future);
+        let mut context = Context::from_waker(Waker::noop());
+        for _ in 0..STEPS_MAX {
+            NOW_NS.set(self.time.now());
+            if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
+                return Ok(output);
+            }
+            self.step()?;
+        }
+        Err(BenchError::Stalled { at_ns: self.time.now() })
+    }
+
+    fn go_to(&self, until_ns: u64) {
+        let reached_ns = self.slot.borrow_mut().advance(until_ns);
+        self.time.set(reached_ns.max(self.time.now()));
+        NOW_NS.set(self.time.now());
+    }
+}
+
+/// The model of this one of [`CARDS`]; a storage card is full of a pattern.
+///
+/// # Errors
+/// [`BenchError::Unknown`] where there is no such card.
+pub fn card_named(name: &str) -> Result<Box<dyn Card>, BenchError> {
+    let text = CARDS.iter().find(|(known, _)| *known == name).map(|(_, text)| *text);
+    let text = text.ok_or_else(|| BenchError::Unknown(name.into()))?;
+    if name.starts_with("bt-") {
+        return Ok(Box::new(IoProfile::from_toml(text, name)?.build().0));
+    }
+    let profile = CardProfile::from_toml(text, name)?;
+    let medium = Medium::sparse(profile.capacity_bytes(), Fill::Pattern(7))?;
+    Ok(profile.build(medium)?)
+}
+
+/// A buffer of so many blocks of 512 bytes that a controller may use, full of zeros. It is never freed.
+pub fn buffer(blocks: usize) -> DmaBuf {
+    let words: &'static mut [u64] = Box::leak(vec![0; blocks * 64].into_boxed_slice());
+    // SAFETY: bytes of the same memory, not more than it has.
+    DmaBuf::from_static(unsafe { std::slice::from_raw_parts_mut(words.as_mut_ptr().cast(), blocks * 512) })
+}
