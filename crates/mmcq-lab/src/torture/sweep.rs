@@ -284,6 +284,7 @@ pub fn permanent(jobs: usize, progress: &(dyn Fn(u64) + Sync)) -> Score {
 
 #[cfg(test)]
 mod tests {
+    use super::super::case::BusyBy;
     use super::*;
 
     #[test]

@@ -386,7 +386,8 @@ impl Checker {
             let seen = content.seen(lba, bytes);
             let sector = self.sector(lba);
             sector.read(look, seen).map_err(|wrong| {
-                let when = format_args!("in read {} of {}+{}", request.number, request.lba, request.blocks);
+                let first = request.lba & ((1 << PARTITION_SHIFT) - 1);
+                let when = format_args!("in read {} of {first}+{}", request.number, request.blocks);
                 Violation::of_sector(lba, seen, wrong, when)
             })?;
             if steady {

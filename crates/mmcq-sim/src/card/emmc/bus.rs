@@ -246,7 +246,8 @@ impl Card for EmmcCard {
     }
 
     fn peek_partition(&mut self, partition: u8, at: u64, buffer: &mut [u8]) -> io::Result<()> {
-        let medium = (partition < 8).then(|| self.stores.get_mut(Partition::from_number(partition))).flatten();
+        let medium =
+            (partition < 8).then(|| self.stores.get_mut(Partition::from_number(partition))).flatten();
         match medium {
             Some(medium) => medium.read(at, buffer),
             None => Err(io::Error::new(io::ErrorKind::Unsupported, "this card has no such partition")),

@@ -320,8 +320,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
 
     /// A flush may take much longer than the controller's own timer could wait for.
     fn questions_max(&self) -> u32 {
-        let asked =
-            (self.flush_ns() / u64::from(STATE_INTERVAL_MAX_NS)) as u32 + 16 * STATE_DOUBLINGS;
+        let asked = (self.flush_ns() / u64::from(STATE_INTERVAL_MAX_NS)) as u32 + 16 * STATE_DOUBLINGS;
         // It is given that time once: after a reset of the controller the card has had it.
         let given = self.incident.spent & 1 << Rung::Reset as u16 != 0;
         if P::RECOVERS && !given { asked.max(STATE_QUESTIONS_MAX) } else { STATE_QUESTIONS_MAX }
