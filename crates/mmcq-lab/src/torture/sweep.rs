@@ -344,7 +344,7 @@ mod tests {
     fn a_lost_answer_to_a_question_costs_the_time_of_a_question_and_not_of_the_busy() {
         let mut bench = Bench::new();
         let mut questions = 0;
-        for index in 1..NAMES.len() {
+        for (index, load) in NAMES.iter().enumerate().skip(1) {
             let mut whole = workload(index);
             whole.setup.busy = BusyBy::Status;
             let clean = run(&whole, &mut bench, None);
@@ -355,9 +355,9 @@ mod tests {
                 // Of a transfer itself the interrupt is missed at its deadline.
                 let case = Case { luck: Luck::Shots(vec![lost]), ..whole.clone() };
                 let outcome = run(&case, &mut bench, None);
-                assert_eq!(outcome.violation, None, "{nth}, {}", NAMES[index]);
+                assert_eq!(outcome.violation, None, "{nth}, {load}");
                 let longer_ns = outcome.work_ns.saturating_sub(clean.work_ns);
-                assert!(longer_ns < 1_000_000_000, "{longer_ns} ns, {nth}, {}", NAMES[index]);
+                assert!(longer_ns < 1_000_000_000, "{longer_ns} ns, {nth}, {load}");
                 questions += 1;
             }
         }
