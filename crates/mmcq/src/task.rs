@@ -46,6 +46,9 @@ pub struct Timer {
     pub now_ns: fn() -> u64,
     /// Call [`Shared::poll`] at this time (at once if it has passed); replaces the request before. `None`: no need. Called with the lock held, so that alarms come in
     /// the order of what they are for. A call of the stack from inside it is turned away ([`Shared::with`]), a poll too: have it made later.
+    ///
+    /// The stack relies on an alarm until `poll` is called. It sets another only for an earlier time, and in `poll`. So an alarm may ring for nothing: that
+    /// costs a poll. A platform whose timer has stopped in a sleep calls `poll` when it wakes up.
     pub set_alarm: fn(Option<u64>),
 }
 
@@ -74,16 +77,16 @@ impl<L: Lock, H: Host, const N: usize, P: Policy> Shared<L, H, N, P> {
         Shared { lock, timer, engine: Locked::new(Engine::with_policy(host, config, policy)) }
     }
 
-    /// A moment alone with the engine's verbs. `f` must be short. If it has moved the engine's next deadline, the alarm is set anew.
+    /// A moment alone with the engine's verbs. `f` must be short. What it begins has its alarm when this returns.
     ///
     /// `f` always runs. Called from inside another call of this stack (from `f` itself, the timer's functions, the lock, memory, registers,
-    /// the policy) it gets an [`Entry`] that does nothing and says so, and the alarm is set for a poll at once; the outer call sets it anew if it moves the engine.
+    /// the policy) it gets an [`Entry`] that does nothing and says so, and the alarm is set for a poll at once; the outer call may set it anew.
+    #[inline]
     pub fn with<R>(&self, f: impl FnOnce(&mut Entry<'_, H, N, P>) -> R) -> R {
         let (result, stale) = self.inside(|engine| {
             let mut entry = Entry::new(engine);
-            let due_ns = entry.next_deadline_ns();
             let result = f(&mut entry);
-            (result, self.used(&entry, due_ns))
+            (result, entry.into_used().is_some_and(|(engine, begun)| self.used(engine, begun)))
         });
         if stale {
             self.drop_stale();
@@ -91,14 +94,29 @@ impl<L: Lock, H: Host, const N: usize, P: Policy> Shared<L, H, N, P> {
         result
     }
 
-    /// After a program's own use of the engine: what it has begun has its alarm. Is there a waker to be dropped outside of the lock?
-    #[inline(never)]
-    fn used(&self, entry: &Entry<'_, H, N, P>, due_before_ns: Option<u64>) -> bool {
-        let due_ns = entry.next_deadline_ns();
-        if due_ns != due_before_ns {
-            (self.timer.set_alarm)(due_ns);
+    /// After a program's own use of the engine: what it may have begun has its alarm. Is there a waker to be dropped outside of the lock?
+    #[inline(always)]
+    fn used(&self, engine: &mut Engine<H, N, P>, begun: bool) -> bool {
+        if begun {
+            self.keep_alarm(engine, engine.next_deadline_ns());
         }
-        entry.has_stale_waker()
+        engine.has_stale_waker()
+    }
+
+    /// The last under the lock of each call that may begin something: the alarm rings no later than the engine's next deadline. Nearly
+    /// always one that was set before does.
+    #[inline(always)]
+    fn keep_alarm(&self, engine: &mut Engine<H, N, P>, next_ns: Option<u64>) {
+        if next_ns.is_some_and(|next_ns| next_ns < engine.alarm_ns) {
+            self.set_alarm(engine, next_ns);
+        }
+    }
+
+    /// An alarm set outside of the lock could overwrite that of an interrupt in between, and a silent controller would never be found out.
+    #[inline(never)]
+    fn set_alarm(&self, engine: &mut Engine<H, N, P>, next_ns: Option<u64>) {
+        (self.timer.set_alarm)(next_ns);
+        engine.alarm_ns = next_ns.unwrap_or(u64::MAX);
     }
 
     /// `f` alone with the engine; `nested`, and nothing done, for a call from inside another. `f` leaves no waker behind that nothing
@@ -131,7 +149,7 @@ impl<L: Lock, H: Host, const N: usize, P: Policy> Shared<L, H, N, P> {
         })
     }
 
-    /// The first call from inside another is turned away: a poll makes up for it, unless the other sets the alarm anew, by what the engine needs then.
+    /// The first call from inside another is turned away: a poll makes up for it, unless the other sets the alarm anew, for what the engine needs then.
     #[cold]
     fn turned_away(&self) {
         (self.timer.set_alarm)(Some(0));
@@ -156,31 +174,45 @@ impl<L: Lock, H: Host, const N: usize, P: Policy> Shared<L, H, N, P> {
     /// The interrupt handler calls this. Wakers run after the lock is released: a task woken and polled here may submit at once.
     pub fn on_irq(&self) {
         if Engine::<H, N, P>::STRAIGHT {
-            self.move_on(|engine, now_ns| engine.on_irq(now_ns));
+            self.move_on(Self::by_interrupt);
         } else {
-            self.move_once(Engine::on_irq);
+            self.move_once(Self::by_interrupt);
         }
     }
 
     /// The alarm calls this, and the thread that completes for hosts that must not do so in the interrupt.
     pub fn poll(&self) {
         if Engine::<H, N, P>::STRAIGHT {
-            self.move_on(|engine, now_ns| engine.poll(now_ns));
+            self.move_on(Self::by_alarm);
         } else {
-            self.move_once(Engine::poll);
+            self.move_once(Self::by_alarm);
         }
+    }
+
+    #[inline(always)]
+    fn by_interrupt(&self, engine: &mut Engine<H, N, P>) -> Work {
+        let work = engine.on_irq(self.now_ns());
+        self.keep_alarm(engine, work.next_deadline_ns);
+        work
+    }
+
+    #[inline(always)]
+    fn by_alarm(&self, engine: &mut Engine<H, N, P>) -> Work {
+        let work = engine.poll(self.now_ns());
+        self.set_alarm(engine, work.next_deadline_ns);
+        work
     }
 
     /// Less code: both by one.
     #[inline(never)]
-    fn move_once(&self, how: fn(&mut Engine<H, N, P>, u64) -> Work) {
+    fn move_once(&self, how: fn(&Self, &mut Engine<H, N, P>) -> Work) {
         self.move_on(how);
     }
 
     #[inline(always)]
-    fn move_on(&self, how: impl Fn(&mut Engine<H, N, P>, u64) -> Work) {
+    fn move_on(&self, how: impl Fn(&Self, &mut Engine<H, N, P>) -> Work) {
         let left = self.enter(None, |engine| {
-            let work = how(engine, self.now_ns());
+            let work = how(self, engine);
             self.leave(engine, work)
         });
         if let Some((work, first)) = left {
@@ -194,14 +226,13 @@ impl<L: Lock, H: Host, const N: usize, P: Policy> Shared<L, H, N, P> {
         self.poll();
     }
 
-    /// The last under the lock: the alarm is set, and the waker of the first request that is complete comes along. `None`: nobody is to be woken.
+    /// The waker of the first request that is complete comes along. `None`: there is nothing to wake.
     #[inline]
     fn leave(&self, engine: &mut Engine<H, N, P>, mut work: Work) -> Option<(Work, Option<Waker>)> {
         if !Engine::<H, N, P>::STRAIGHT {
             // Less code: everything is done afterwards.
             return Some((work, None));
         }
-        (self.timer.set_alarm)(work.next_deadline_ns);
         let mut first = None;
         if work.completed != 0 {
             first = engine.take_waker_of_ended(work.completed.trailing_zeros() as u8);
@@ -217,7 +248,6 @@ impl<L: Lock, H: Host, const N: usize, P: Policy> Shared<L, H, N, P> {
         if let Some(waker) = first {
             waker.wake();
             if work.completed == 0 && !work.card_irq && !(P::RECOVERS && work.help) {
-                // Nothing has moved the deadline since it was set, or has set it anew.
                 return;
             }
         }
@@ -243,8 +273,6 @@ impl<L: Lock, H: Host, const N: usize, P: Policy> Shared<L, H, N, P> {
             {
                 return Some(waker);
             }
-            // What the wakers did may have moved the deadline.
-            (self.timer.set_alarm)(engine.next_deadline_ns());
             None
         }) {
             waker.wake();
@@ -262,8 +290,7 @@ impl<L: Lock, H: Host, const N: usize, P: Policy> Shared<L, H, N, P> {
     #[inline(always)]
     fn submit_to(&self, engine: &mut Engine<H, N, P>, request: &mut Request) -> Result<SlotId, Error> {
         let result = engine.accept(request, self.now_ns());
-        // Under the lock: an alarm set after it could overwrite that of an interrupt in between, and a silent controller would never be found out.
-        (self.timer.set_alarm)(engine.next_deadline_ns());
+        self.keep_alarm(engine, engine.next_deadline_ns());
         result
     }
 
@@ -278,7 +305,7 @@ impl<L: Lock, H: Host, const N: usize, P: Policy> Shared<L, H, N, P> {
     pub(crate) fn look_for_card_irq(&self, after_ns: u64) {
         self.enter((), |engine| {
             engine.look_for_card_irq(self.now_ns().saturating_add(after_ns));
-            (self.timer.set_alarm)(engine.next_deadline_ns());
+            self.keep_alarm(engine, engine.next_deadline_ns());
         });
     }
 

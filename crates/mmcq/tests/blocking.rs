@@ -105,7 +105,8 @@ fn an_interrupt_handler_that_ends_the_request_forbids_the_sleep() {
         machine.wait_for_interrupt();
         machine.stack.turn();
         // What is not over yet brings another interrupt, or rings.
-        let over = !machine.world.borrow().running() && ALARM_NS.get().is_none();
+        let due_ns = machine.stack.with(|engine| engine.next_deadline_ns());
+        let over = !machine.world.borrow().running() && due_ns.is_none();
         assert!(!over || !idle.may_sleep(), "asleep for ever");
         forbidden += u32::from(!idle.may_sleep());
     });

@@ -1,4 +1,4 @@
-//! The recovery ladder on a scripted host: what is tried, how often, in which order, and what nobody may ever be told.
+//! The recovery ladder on a scripted host: what is tried, how often, in which order, and what no client may ever be told.
 
 #[path = "support/bench.rs"]
 mod bench;
@@ -252,7 +252,7 @@ fn help_is_asked_for_in_order_and_urgent_requests_pass() {
     assert!(b.finish(id).result.is_ok() && b.finish(behind).result.is_ok());
     assert_eq!(b.world.borrow().medium[0], 5);
     assert_eq!((b.rung(Rung::Reinit), b.rung(Rung::PowerCycle), b.rung(Rung::Dead)), (1, 1, 0));
-    // What is said to nobody's question has no effect.
+    // An answer without a question has no effect.
     b.e.helped(Err(Error::Silent), b.now);
     let id = b.read(0, 1);
     assert!(b.finish(id).result.is_ok());
@@ -291,7 +291,7 @@ fn without_help_everything_is_dead_in_bounded_time() {
         assert_eq!(refused.0, Error::Dead);
     }
     assert_eq!(b.world.borrow().mapped(), 0);
-    // Whoever brings a card up begins anew.
+    // A new bring-up begins anew.
     b.world.borrow_mut().stuck_state = None;
     b.e.set_target(None);
     b.e.set_target(Some(target(BLOCKS)));

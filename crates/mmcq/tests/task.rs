@@ -325,3 +325,71 @@ fn what_a_program_begins_by_itself_has_its_alarm() {
     assert!(ALARM_NS.get().is_some(), "a phase is on the controller, and no deadline would find it silent");
     assert_eq!(ALARM_NS.get(), due_ns(&stack));
 }
+
+/// Whatever a program does with the engine by itself, in whatever order: no deadline is left without an alarm that rings by then.
+#[test]
+fn no_verb_leaves_a_deadline_without_an_alarm() {
+    let timer = Timer { now_ns: || NOW.get(), set_alarm: |at_ns| ALARM_NS.set(at_ns) };
+    let mut waited = 0u32;
+    for seed in 1..=200u64 {
+        let mut random = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let mut below = |most: u64| {
+            random = random.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
+            (random >> 33) % most
+        };
+        ALARM_NS.set(None);
+        let stack: Shared<OneContext, TestHost, 4> =
+            Shared::new(OneContext::new(), timer, TestHost::new(&World::new(256)), Config::DEFAULT);
+        stack.with(|engine| engine.set_target(Some(target(256))));
+        let mut ids = Vec::new();
+        for _ in 0..60 {
+            NOW.set(NOW.get() + 1 + below(2_000_000));
+            let now_ns = NOW.get();
+            let verb = below(12);
+            match verb {
+                0..=2 => {
+                    let (lba, blocks) = (below(250), 1 + below(2) as u32);
+                    let kind = match below(4) {
+                        0 => Kind::Read { lba, blocks },
+                        1 => Kind::Write { lba, blocks },
+                        2 => Kind::Flush,
+                        _ => Kind::Pause { ns: 5_000_000 },
+                    };
+                    let mut request = Request::new(kind, buffer(blocks, 0));
+                    request.urgent = below(8) == 0;
+                    ids.extend(stack.with(|engine| engine.submit(request, now_ns)).ok());
+                }
+                3 => stack.with(|engine| engine.halt()),
+                4 | 5 => stack.with(|engine| engine.resume(now_ns)),
+                6 => stack.with(|engine| engine.suspend()),
+                7 if below(4) == 0 => stack.with(|engine| engine.abort(now_ns)),
+                7 => stack.with(|engine| engine.presence_changed(now_ns)),
+                8 if !ids.is_empty() => {
+                    let id = ids.swap_remove(below(ids.len() as u64) as usize);
+                    let _ = stack.with(|engine| engine.cancel(id));
+                }
+                9 => {
+                    let _ = stack.with(|engine| engine.on_irq(now_ns));
+                }
+                10 => {
+                    let _ = stack.with(|engine| engine.poll(now_ns));
+                }
+                // What the platform does: its interrupts, and its alarm when it rings.
+                _ => stack.on_irq(),
+            }
+            if ALARM_NS.get().is_some_and(|at_ns| at_ns <= NOW.get()) {
+                stack.poll();
+            }
+            ids.retain(|&id| stack.with(|engine| engine.take(id)).is_none());
+            if let Some(due_ns) = stack.with(|engine| engine.next_deadline_ns()) {
+                waited += 1;
+                let alarm_ns = ALARM_NS.get();
+                assert!(
+                    alarm_ns.is_some_and(|at_ns| at_ns <= due_ns),
+                    "seed {seed}, verb {verb}: {alarm_ns:?}, due {due_ns}"
+                );
+            }
+        }
+    }
+    assert!(waited > 2_000, "{waited}");
+}

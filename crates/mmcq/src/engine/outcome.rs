@@ -52,8 +52,9 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
                 Err(fault) => self.phase_failed(fault, now_ns),
             }
         }
+        let early = Self::EARLY && events.phase.is_none() && self.take_early();
         let moved = events.phase.is_some() || H::BESIDE && self.go_on_beside(ended, now_ns);
-        moved || events.card_irq || events.presence || events.retune
+        moved || early || events.card_irq || events.presence || events.retune
     }
 
     /// The phase in progress ended well on the wire; what the card says of it is judged here.
@@ -90,7 +91,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             // No command was sent, so there is no status either.
             Stage::Main if H::CONTINUES && self.phase.auto == Auto::Continue => self.open_data_ended(now_ns),
             Stage::Main => {
-                self.settle(status.0);
+                self.settle_at_end(status.0);
                 if status.0 & R1::OWN != 0 {
                     self.fail(Error::Card(status.0), now_ns);
                 } else if let Some(stop) = done.stop {
@@ -147,7 +148,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         let status = fault.response.map_or(0, |r| r.words[0]);
         let judged = self.control == NONE && matches!(self.stage, Stage::Main | Stage::Stop);
         if judged && fault.response.is_some() {
-            self.settle(status);
+            self.settle_at_end(status);
         }
         let error = match status & R1::OWN {
             0 => Error::Host(fault),

@@ -93,6 +93,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     pub(super) fn dispatch_any(&mut self, now_ns: u64) {
         for _ in 0..=2 * N {
             if self.stage != Stage::Idle {
+                self.try_early();
                 self.try_beside(now_ns);
                 return;
             }
@@ -374,6 +375,9 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     pub(super) fn start_phase(&mut self, stage: Stage, timeout_ns: u64, limit_ns: u64, now_ns: u64) {
         self.stage = stage;
         self.forget_straight();
+        if Self::EARLY {
+            self.early.begin();
+        }
         self.deadline_ns = now_ns.saturating_add(limit_ns).saturating_add(SLACK_NS);
         self.wake_ns = u64::MAX;
         self.try_start(timeout_ns, now_ns);

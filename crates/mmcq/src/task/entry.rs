@@ -20,16 +20,22 @@ use core::task::Waker;
 /// Its verbs are the engine's; look there for what they do. In a call from inside another call of the same
 /// stack the entry is *nested*: nothing is done then, and each verb says here what it answers instead.
 #[derive(Debug)]
-pub struct Entry<'a, H: Host, const N: usize, P: Policy>(Option<&'a mut Engine<H, N, P>>);
+pub struct Entry<'a, H: Host, const N: usize, P: Policy> {
+    engine: Option<&'a mut Engine<H, N, P>>,
+    /// Something was done that may want a deadline. Known when this is compiled, so that taking a result costs no look at the alarm.
+    begun: bool,
+}
 
-/// Verbs that do the engine's of the same name; what they answer in a nested call.
+/// Verbs that do the engine's of the same name; what they answer in a nested call. The first word says whether they may begin something: a deadline may
+/// be the sooner for it.
 macro_rules! verbs {
-    ($($(#[$note:meta])* $vis:vis fn $name:ident(&mut self $(, $arg:ident: $type:ty)*) $(-> $out:ty)? = $nested:expr;)*) => {
+    ($begins:literal: $($(#[$note:meta])* $vis:vis fn $name:ident(&mut self $(, $arg:ident: $type:ty)*) $(-> $out:ty)? = $nested:expr;)*) => {
         $(
             $(#[$note])*
             #[inline]
             $vis fn $name(&mut self $(, $arg: $type)*) $(-> $out)? {
-                match &mut self.0 {
+                self.begun |= $begins;
+                match &mut self.engine {
                     Some(engine) => engine.$name($($arg),*),
                     None => $nested,
                 }
@@ -45,7 +51,7 @@ macro_rules! questions {
             $(#[$note])*
             #[inline]
             $vis fn $name(&self $(, $arg: $type)*) -> $out {
-                match &self.0 {
+                match &self.engine {
                     Some(engine) => engine.$name($($arg),*),
                     None => $nested,
                 }
@@ -60,26 +66,26 @@ const TURNED_AWAY: Work =
 
 impl<'a, H: Host, const N: usize, P: Policy> Entry<'a, H, N, P> {
     pub(super) fn new(engine: Option<&'a mut Engine<H, N, P>>) -> Self {
-        Entry(engine)
+        Entry { engine, begun: false }
+    }
+
+    /// The engine, and whether anything may have begun.
+    #[inline(always)]
+    pub(super) fn into_used(self) -> Option<(&'a mut Engine<H, N, P>, bool)> {
+        self.engine.map(|engine| (engine, self.begun))
     }
 
     /// Does this call come from inside another?
     pub fn is_nested(&self) -> bool {
-        self.0.is_none()
+        self.engine.is_none()
     }
 
-    pub(super) fn has_stale_waker(&self) -> bool {
-        self.0.as_ref().is_some_and(|engine| engine.has_stale_waker())
+    #[cfg(all(test, loom))]
+    pub(super) fn alarm_ns(&self) -> Option<u64> {
+        self.engine.as_ref().map(|engine| engine.alarm_ns)
     }
 
-    verbs! {
-        /// [`Engine::submit`]. Nested: [`Error::Reentered`].
-        pub fn submit(&mut self, request: Request, now_ns: u64) -> Result<SlotId, (Error, Request)>
-            = Err((Error::Reentered, request));
-        /// [`Engine::on_irq`]. Nested: nothing has happened, and a poll is due.
-        pub fn on_irq(&mut self, now_ns: u64) -> Work = { let _ = now_ns; TURNED_AWAY };
-        /// [`Engine::poll`]. Nested: nothing has happened, and a poll is due.
-        pub fn poll(&mut self, now_ns: u64) -> Work = { let _ = now_ns; TURNED_AWAY };
+    verbs! { false:
         /// [`Engine::take`]. Nested: `None`.
         pub fn take(&mut self, id: SlotId) -> Option<Completion> = { let _ = id; None };
         /// [`Engine::set_waker`]. Nested: the waker comes back.
@@ -88,6 +94,16 @@ impl<'a, H: Host, const N: usize, P: Policy> Entry<'a, H, N, P> {
         /// [`Engine::take_waker`]. Nested: `None`.
         #[must_use = "to be woken or dropped outside of any lock"]
         pub fn take_waker(&mut self, index: usize) -> Option<Waker> = { let _ = index; None };
+    }
+
+    verbs! { true:
+        /// [`Engine::submit`]. Nested: [`Error::Reentered`].
+        pub fn submit(&mut self, request: Request, now_ns: u64) -> Result<SlotId, (Error, Request)>
+            = Err((Error::Reentered, request));
+        /// [`Engine::on_irq`]. Nested: nothing has happened, and a poll is due.
+        pub fn on_irq(&mut self, now_ns: u64) -> Work = { let _ = now_ns; TURNED_AWAY };
+        /// [`Engine::poll`]. Nested: nothing has happened, and a poll is due.
+        pub fn poll(&mut self, now_ns: u64) -> Work = { let _ = now_ns; TURNED_AWAY };
         /// [`Engine::cancel`]. Nested: `None`, and the request goes on.
         pub fn cancel(&mut self, id: SlotId) -> Option<DmaBuf> = { let _ = id; None };
         /// [`Engine::abandon`]. Nested: the request goes on.
@@ -195,12 +211,12 @@ impl<'a, H: Host, const N: usize, P: Policy> Entry<'a, H, N, P> {
 
     /// [`Engine::incidents`]. Nested: none.
     pub fn incidents(&self) -> impl Iterator<Item = RungEvent> + '_ {
-        self.0.as_ref().into_iter().flat_map(|engine| engine.incidents())
+        self.engine.as_ref().into_iter().flat_map(|engine| engine.incidents())
     }
 
     /// [`Engine::host`]. Nested: `None`.
     pub fn host(&self) -> Option<&H> {
-        self.0.as_ref().map(|engine| engine.host())
+        self.engine.as_ref().map(|engine| engine.host())
     }
 
     /// [`Host::present`]. Nested: `false`.
@@ -238,17 +254,19 @@ impl<'a, H: Host, const N: usize, P: Policy> Entry<'a, H, N, P> {
     /// # Safety
     /// As for [`Engine::host_mut`].
     pub unsafe fn host_mut(&mut self) -> Option<&mut H> {
+        self.begun = true;
         // SAFETY: the caller's promise is the one that is asked for.
-        self.0.as_mut().map(|engine| unsafe { engine.host_mut() })
+        self.engine.as_mut().map(|engine| unsafe { engine.host_mut() })
     }
 
     /// [`Engine::policy`]. Nested: `None`.
     pub fn policy(&self) -> Option<&P> {
-        self.0.as_ref().map(|engine| engine.policy())
+        self.engine.as_ref().map(|engine| engine.policy())
     }
 
     /// [`Engine::policy_mut`]. Nested: `None`.
     pub fn policy_mut(&mut self) -> Option<&mut P> {
-        self.0.as_mut().map(|engine| engine.policy_mut())
+        self.begun = true;
+        self.engine.as_mut().map(|engine| engine.policy_mut())
     }
 }
