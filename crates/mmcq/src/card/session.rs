@@ -79,9 +79,15 @@ impl<'a, L: Lock, H: Host, const N: usize, P: Policy> Session<'a, L, H, N, P> {
     }
 
     /// As [`fail`](Self::fail), for a card or a host that does not keep to the protocol.
-    #[inline(never)]
+    #[inline(always)]
     pub fn refuse<T>(&mut self, what: &'static str) -> Result<T, Failed> {
-        self.fail(Error::Protocol(what))
+        self.note_refused(what);
+        Err(Failed)
+    }
+
+    #[inline(never)]
+    fn note_refused(&mut self, what: &'static str) {
+        self.error = Error::Protocol(what);
     }
 
     /// A parsed register.
@@ -289,9 +295,7 @@ impl<'a, L: Lock, H: Host, const N: usize, P: Policy> Session<'a, L, H, N, P> {
     /// them: that says nothing of the bus.
     pub async fn tune(&mut self, command: Command, bytes: u16, blocks_max: u32) -> Result<(), Failed> {
         self.bus(BusOp::TuneStart).await?;
-        let mut heard = !P::RECOVERS;
-        let mut gone = false;
-        let mut found = Error::Protocol("tuning found no sampling point");
+        let (mut heard, mut gone) = (!P::RECOVERS, false);
         for _ in 0..blocks_max {
             let block = self.tuning_block(command, bytes).await;
             let no_response = |fault: Fault| (fault.cause, fault.stage) == (Cause::Timeout, Stage::Command);
@@ -301,7 +305,7 @@ impl<'a, L: Lock, H: Host, const N: usize, P: Policy> Session<'a, L, H, N, P> {
                 // A block that is lost at a bad sampling point is part of the procedure; a controller that
                 // is gone is not.
                 Err(Failed) if !matches!(self.error, Error::Host(_)) => {
-                    (found, heard, gone) = (self.error, true, true);
+                    gone = true;
                     break;
                 }
                 _ => {}
@@ -310,9 +314,13 @@ impl<'a, L: Lock, H: Host, const N: usize, P: Policy> Session<'a, L, H, N, P> {
         if self.bus(BusOp::TuneAbort).await.is_err() {
             // Lines whose reset hangs would not take the next command. What the tuning found is no evidence then.
             self.bus(BusOp::ResetAll).await?;
-            heard = gone;
+            (heard, gone) = (false, false);
         }
-        self.fail(if heard { found } else { Error::Silent })
+        match (gone, heard) {
+            (true, _) => Err(Failed),
+            (false, true) => self.refuse("tuning found no sampling point"),
+            (false, false) => self.fail(Error::Silent),
+        }
     }
 
     fn tuning_block(&mut self, command: Command, bytes: u16) -> Exchange<'_, 'a, L, H, N, P> {
