@@ -339,7 +339,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         if self.barred {
             self.bar(request)?;
         }
-        if !P::RECOVERS && request.durable {
+        if !P::RECOVERS && request.durable || P::RECOVERS && request.urgent && !request.kind.may_be_urgent() {
             return Err(Error::Unsupported);
         }
         let needed = match request.kind {

@@ -124,6 +124,11 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             let memory_waits = head != NONE || self.settling != 0 || self.unsettled;
             let turn = !memory_waits || self.io_run < self.config.io_burst;
             if let Some(io) = self.slots.oldest_io().filter(|_| turn) {
+                if P::RECOVERS && (self.settling != 0 || self.unsettled) && self.slots.at(io).urgent {
+                    // It would hear, and clear, what is these writes' own.
+                    self.ask_status(Stage::Status, now_ns);
+                    continue;
+                }
                 self.io_run = if memory_waits { self.io_run + 1 } else { 0 };
                 self.begin_control(io, now_ns);
                 continue;
