@@ -226,6 +226,7 @@ unsafe impl Host for Driver {
     const CONTINUES: bool = true;
     const BESIDE: bool = true;
     const CARD_IRQ: bool = true;
+    const EARLY_R1: bool = true;
 
     fn caps(&self) -> &Caps {
         driver!(self, d => d.caps())
@@ -257,6 +258,10 @@ unsafe impl Host for Driver {
 
     fn ack(&mut self, segments: &[Segment]) -> Events {
         driver!(self, d => d.ack(segments))
+    }
+
+    fn early_r1(&mut self) -> Option<u32> {
+        driver!(self, d => d.early_r1())
     }
 
     fn set_bus(&mut self, op: BusOp, first: bool, now_ns: u64) -> Step {

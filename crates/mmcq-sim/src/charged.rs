@@ -55,6 +55,7 @@ unsafe impl<H: Host> Host for Charged<H> {
     const CONTINUES: bool = H::CONTINUES;
     const BESIDE: bool = H::BESIDE;
     const CARD_IRQ: bool = H::CARD_IRQ;
+    const EARLY_R1: bool = H::EARLY_R1;
 
     fn caps(&self) -> &Caps {
         self.inner.caps()
@@ -92,6 +93,11 @@ unsafe impl<H: Host> Host for Charged<H> {
     fn ack(&mut self, segments: &[Segment]) -> Events {
         self.time.charge(self.costs.ack_ns);
         self.inner.ack(segments)
+    }
+
+    fn early_r1(&mut self) -> Option<u32> {
+        self.time.charge(self.costs.ack_ns);
+        self.inner.early_r1()
     }
 
     fn set_bus(&mut self, op: BusOp, first: bool, now_ns: u64) -> Step {

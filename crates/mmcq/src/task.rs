@@ -4,6 +4,7 @@
 //! taken back or ends by itself; forgotten, it costs a slot. Nothing here runs a waker or a future while the lock is held.
 
 mod blocking;
+mod dropped;
 mod entry;
 mod idle;
 mod spin;
@@ -20,6 +21,7 @@ use crate::plant::{self, Bug};
 use crate::sched::{Fifo, Policy};
 use crate::spec::command::Command;
 use cell::{Locked, spin_loop};
+use core::cell::Cell;
 use core::future::Future;
 use core::pin::{Pin, pin};
 use core::task::{Context, Poll, Waker};
@@ -58,6 +60,8 @@ pub struct Shared<L, H: Host, const N: usize, P: Policy = Fifo> {
     lock: L,
     timer: Timer,
     engine: Locked<Engine<H, N, P>>,
+    /// Slots whose future was dropped inside another call, one bit each. Touched under the lock alone.
+    dropped: Cell<u64>,
 }
 
 // SAFETY: the engine is only reached through `inside`: the lock keeps other contexts out, and the cell nested calls.
@@ -74,7 +78,12 @@ impl<L: Lock, H: Host, const N: usize> Shared<L, H, N> {
 impl<L: Lock, H: Host, const N: usize, P: Policy> Shared<L, H, N, P> {
     /// An engine over `host`, with a scheduler.
     pub const fn with_policy(lock: L, timer: Timer, host: H, config: Config, policy: P) -> Self {
-        Shared { lock, timer, engine: Locked::new(Engine::with_policy(host, config, policy)) }
+        Shared {
+            lock,
+            timer,
+            engine: Locked::new(Engine::with_policy(host, config, policy)),
+            dropped: Cell::new(0),
+        }
     }
 
     /// A moment alone with the engine's verbs. `f` must be short. What it begins has its alarm when this returns.
@@ -84,6 +93,12 @@ impl<L: Lock, H: Host, const N: usize, P: Policy> Shared<L, H, N, P> {
     #[inline]
     pub fn with<R>(&self, f: impl FnOnce(&mut Entry<'_, H, N, P>) -> R) -> R {
         let (result, stale) = self.inside(|engine| {
+            let mut engine = engine;
+            if P::RECOVERS
+                && let Some(engine) = engine.as_mut()
+            {
+                self.end_dropped(engine);
+            }
             let mut entry = Entry::new(engine);
             let result = f(&mut entry);
             (result, entry.into_used().is_some_and(|(engine, begun)| self.used(engine, begun)))
@@ -410,7 +425,10 @@ impl<L: Lock, H: Host, const N: usize, P: Policy> Op<'_, L, H, N, P> {
         let Op { shared, at } = self;
         shared.enter(Look::Nested, |engine| {
             let id = match at {
-                At::Before(request) => match shared.submit_to(engine, request) {
+                At::Before(request) => match shared.submit_to(engine, request).or_else(|error| match error {
+                    Error::Full => shared.submit_again(engine, request),
+                    _ => Err(error),
+                }) {
                     Ok(id) => id,
                     Err(error) => {
                         seen.completion = Some(Completion::refused(error, request));
@@ -477,19 +495,6 @@ impl<L: Lock, H: Host, const N: usize, P: Policy> Future for Op<'_, L, H, N, P> 
             }
         }
         seen.completion.map_or(Poll::Pending, Poll::Ready)
-    }
-}
-
-impl<L: Lock, H: Host, const N: usize, P: Policy> Drop for Op<'_, L, H, N, P> {
-    fn drop(&mut self) {
-        if let At::In(id) = self.at {
-            // The buffer of a request that had not reached the controller waits for `reclaim`, like that of one that had. Its waker is
-            // dropped outside of the lock.
-            let _waker = self.shared.enter(None, |engine| {
-                engine.abandon(id);
-                engine.take_stale_waker()
-            });
-        }
     }
 }
 

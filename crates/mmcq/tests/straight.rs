@@ -1,4 +1,4 @@
-//! The straight path through the engine and the general one are the same in all that anybody can see: what the controller is given and when, results, data, counters,
+//! The straight path through the engine and the general one are the same in all that can be seen: what the controller is given and when, results, data, counters,
 //! deadlines. One engine takes the straight path wherever it can, another never; the same happens to both.
 
 mod support;
@@ -12,7 +12,7 @@ use mmcq::sched::{Choice, Fifo, Policy, Waiting};
 use mmcq::spec::response::R1;
 use std::cell::RefCell;
 use std::rc::Rc;
-use support::{TestHost, World, buffer, target};
+use support::{READY, TestHost, World, buffer, target};
 
 const BLOCKS: u64 = 256;
 const SLOTS: usize = 8;
@@ -34,11 +34,15 @@ struct Closed {
     host: TestHost,
     started: Vec<(Phase, Vec<u32>, u64)>,
     refuse: u32,
+    /// The card has answered the phase in progress.
+    answered: bool,
 }
 
 // SAFETY: memory is touched in `ack` alone, inside the segments of the phase that it ends.
 
 unsafe impl Host for Closed {
+    const EARLY_R1: bool = true;
+
     fn caps(&self) -> &Caps {
         self.host.caps()
     }
@@ -59,6 +63,10 @@ unsafe impl Host for Closed {
     }
     fn ack(&mut self, segments: &[Segment]) -> Events {
         self.host.ack(segments)
+    }
+    fn early_r1(&mut self) -> Option<u32> {
+        let world = self.host.world.borrow();
+        (self.answered && world.running()).then_some(READY | world.next_status)
     }
     fn set_bus(&mut self, op: BusOp, first: bool, now_ns: u64) -> Step {
         self.host.set_bus(op, first, now_ns)
@@ -98,6 +106,7 @@ enum Turn {
     Status(u32),
     Silent(bool),
     Refuse(u32),
+    Answered(bool),
     Halt(bool),
     Again,
 }
@@ -107,7 +116,7 @@ impl<P: Policy> Side<P> {
         let world = World::new(BLOCKS);
         world.borrow_mut().caps = caps;
         world.borrow_mut().busy_polls = busy_polls;
-        let host = Closed { host: TestHost::new(&world), started: Vec::new(), refuse: 0 };
+        let host = Closed { host: TestHost::new(&world), started: Vec::new(), refuse: 0, answered: false };
         let mut engine = Engine::with_policy(host, config, policy);
         engine.set_target(Some(mmcq::engine::Target { protected, ..target(BLOCKS) }));
         Side { world, engine }
@@ -160,6 +169,11 @@ impl<P: Policy> Side<P> {
             Turn::Refuse(times) => {
                 // SAFETY: only the test's own setting is written.
                 unsafe { self.engine.host_mut() }.refuse = times;
+                Seen::Nothing
+            }
+            Turn::Answered(answered) => {
+                // SAFETY: only the test's own setting is written.
+                unsafe { self.engine.host_mut() }.answered = answered;
                 Seen::Nothing
             }
             Turn::Halt(true) => {
@@ -217,7 +231,7 @@ fn both_paths_are_the_same() {
         let mut now = 1_000;
         for turn in 0..u.int_in_range(1..=80)? {
             now += u.int_in_range(1..=200_000)?;
-            let step = match u.int_in_range(0..=31)? {
+            let step = match u.int_in_range(0..=32)? {
                 0..=11 => {
                     let blocks = u.int_in_range(1..=12)?;
                     let lba = u.int_in_range(0..=BLOCKS)? & !3;
@@ -240,6 +254,7 @@ fn both_paths_are_the_same() {
                 28 => Turn::Status(*u.choose(&[R1::ERROR, R1::WP_VIOLATION, R1::OUT_OF_RANGE])?),
                 29 => Turn::Silent(u.ratio(1, 4)?),
                 30 => Turn::Refuse(u.int_in_range(1..=2)?),
+                31 => Turn::Answered(u.arbitrary()?),
                 _ => match u.int_in_range(0..=3)? {
                     0 => Turn::Halt(true),
                     1 | 2 => Turn::Halt(false),

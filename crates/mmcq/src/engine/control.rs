@@ -39,6 +39,8 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         }
         match slot.kind {
             Kind::Raw { prefix, phase, timeout_ns } => {
+                // Blocks that others than the engine write are in the cache too.
+                self.dirty |= P::RECOVERS && matches!(phase.command.index, 24 | 25);
                 if !self.place_data(index) {
                     return;
                 }
@@ -193,6 +195,14 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     pub(super) fn end_control_and_go_on(&mut self, result: Result<Output, Error>, now_ns: u64) {
         self.end_control(result);
         self.dispatch(now_ns);
+    }
+
+    /// What a cache could not write shows once, in the next answer. Where that is the answer to a command with an owner of its own, the next flush tells it too.
+    #[cold]
+    pub(super) fn overheard(&mut self, status: u32) {
+        if P::RECOVERS && self.may_lose() && status & (R1::ERROR | R1::CC_ERROR) != 0 {
+            self.late = Some(status);
+        }
     }
 
     /// What a flush reports: an error that came too late for its owner comes here, once.

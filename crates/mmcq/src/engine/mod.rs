@@ -15,6 +15,7 @@ mod cancel;
 mod config;
 mod control;
 mod deadline;
+mod early;
 mod ends;
 mod erase;
 mod extras;
@@ -50,6 +51,7 @@ use area::Area;
 use beside::Beside;
 use busy::BusyTimes;
 use core::task::Waker;
+use early::Early;
 use extras::{Extras, Memory};
 use order::Gathered;
 use phases::Stage;
@@ -129,6 +131,8 @@ pub struct Engine<H: Host, const N: usize, P: Policy = Fifo> {
     retune: bool,
     /// The command on the CMD line while data move.
     beside: Beside<Self>,
+    /// What was taken from the running transfer's R1 before its end.
+    early: Early,
     /// The transfer that the card has not seen the end of; how the transfer in progress ends.
     open: Option<Open>,
     end: End,
@@ -230,6 +234,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             chain_until_ns: 0,
             retune: false,
             beside: Beside::NONE,
+            early: Early::NONE,
             open: None,
             end: End::Here,
             hold_until_ns: 0,
@@ -334,7 +339,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         if self.barred {
             self.bar(request)?;
         }
-        if !P::RECOVERS && request.durable {
+        if !P::RECOVERS && request.durable || P::RECOVERS && request.urgent && !request.kind.may_be_urgent() {
             return Err(Error::Unsupported);
         }
         let needed = match request.kind {

@@ -8,6 +8,7 @@ use super::{Engine, Error, Kind, Output, Span};
 use crate::host::{Auto, BusyDetect, Cause, Direction, Done, Events, Fault, Host};
 use crate::plant::{self, Bug};
 use crate::sched::Policy;
+use crate::spec::command::Resp;
 use crate::spec::response::{R1, State as CardState};
 
 /// The error of written data whose status shows one.
@@ -35,11 +36,13 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         if events.retune {
             self.retune_wanted(now_ns);
         }
+        let mut counts = true;
         if events.presence {
+            // With a card that went, its phase has ended already.
+            let recovers = P::RECOVERS && matches!(self.stage, Stage::Recover(_));
+            counts = self.host.present() && !(P::RECOVERS && self.target.is_some()) || recovers;
             self.presence_changed(now_ns);
         }
-        // With a card that went, its phase has ended already.
-        let counts = !events.presence || !P::RECOVERS && self.host.present();
         if let Some(result) = events.phase
             && counts
             && !self.blocked
@@ -52,8 +55,9 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
                 Err(fault) => self.phase_failed(fault, now_ns),
             }
         }
+        let early = Self::EARLY && events.phase.is_none() && self.take_early();
         let moved = events.phase.is_some() || H::BESIDE && self.go_on_beside(ended, now_ns);
-        moved || events.card_irq || events.presence || events.retune
+        moved || early || events.card_irq || events.presence || events.retune
     }
 
     /// The phase in progress ended well on the wire; what the card says of it is judged here.
@@ -63,6 +67,9 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         match self.stage {
             Stage::Prefix => match status.0 & R1::OWN {
                 0 => {
+                    if P::RECOVERS {
+                        self.overheard(status.0);
+                    }
                     if let Kind::Raw { phase, timeout_ns, .. } = self.slots.at(self.control).kind {
                         self.begin_raw(phase, timeout_ns, now_ns);
                     }
@@ -82,6 +89,9 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             Stage::Main if self.control != NONE => {
                 let bytes = self.slots.at(self.control).segment.len;
                 let output = Output { bytes, response: done.response, tuned: done.tuned };
+                if P::RECOVERS && matches!(self.phase.command.resp, Resp::R1 | Resp::R1b) {
+                    self.overheard(status.0);
+                }
                 if let Kind::Io { chain: true, .. } = self.slots.at(self.control).kind {
                     self.chain_until_ns = now_ns.saturating_add(self.config.chain_ns);
                 }
@@ -90,7 +100,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             // No command was sent, so there is no status either.
             Stage::Main if H::CONTINUES && self.phase.auto == Auto::Continue => self.open_data_ended(now_ns),
             Stage::Main => {
-                self.settle(status.0);
+                self.settle_at_end(status.0);
                 if status.0 & R1::OWN != 0 {
                     self.fail(Error::Card(status.0), now_ns);
                 } else if let Some(stop) = done.stop {
@@ -147,7 +157,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         let status = fault.response.map_or(0, |r| r.words[0]);
         let judged = self.control == NONE && matches!(self.stage, Stage::Main | Stage::Stop);
         if judged && fault.response.is_some() {
-            self.settle(status);
+            self.settle_at_end(status);
         }
         let error = match status & R1::OWN {
             0 => Error::Host(fault),

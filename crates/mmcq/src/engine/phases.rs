@@ -93,6 +93,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     pub(super) fn dispatch_any(&mut self, now_ns: u64) {
         for _ in 0..=2 * N {
             if !matches!(self.stage, Stage::Idle) {
+                self.try_early();
                 self.try_beside(now_ns);
                 return;
             }
@@ -123,6 +124,11 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             let memory_waits = head != NONE || self.settling != 0 || self.unsettled;
             let turn = !memory_waits || self.io_run < self.config.io_burst;
             if let Some(io) = self.slots.oldest_io().filter(|_| turn) {
+                if P::RECOVERS && (self.settling != 0 || self.unsettled) && self.slots.at(io).urgent {
+                    // It would hear, and clear, what is these writes' own.
+                    self.ask_status(Stage::Status, now_ns);
+                    continue;
+                }
                 self.io_run = if memory_waits { self.io_run + 1 } else { 0 };
                 self.begin_control(io, now_ns);
                 continue;
@@ -374,6 +380,9 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     pub(super) fn start_phase(&mut self, stage: Stage, timeout_ns: u64, limit_ns: u64, now_ns: u64) {
         self.stage = stage;
         self.forget_straight();
+        if Self::EARLY {
+            self.early.begin();
+        }
         self.deadline_ns = now_ns.saturating_add(limit_ns).saturating_add(SLACK_NS);
         self.wake_ns = u64::MAX;
         self.try_start(timeout_ns, now_ns);

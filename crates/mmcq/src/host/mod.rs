@@ -1,7 +1,7 @@
 //! What a controller's driver must do.
 //!
 //! A driver starts phases and acknowledges events; it never blocks, spins without a bound, or decides order. All waiting
-//! is done by whoever calls it, with deadlines the engine keeps. Read first: [`Host`].
+//! is done by the caller, with deadlines the engine keeps. Read first: [`Host`].
 
 pub mod bounce;
 pub mod dma;
@@ -255,6 +255,17 @@ pub enum BusyDetect {
     Status,
 }
 
+/// Which lengths a block may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BlockSizes {
+    /// Any.
+    Any,
+    /// Powers of two. Where several blocks move, they have 4 bytes at least.
+    PowersOfTwo,
+    /// The same, but for the one block of a CMD53 in byte mode, which may have any length.
+    PowersOfTwoOrBytes,
+}
+
 /// What a controller can do. Sizes in bytes, times in nanoseconds, clocks in hertz.
 #[derive(Clone, Copy, Debug)]
 pub struct Caps {
@@ -278,6 +289,8 @@ pub struct Caps {
     pub max_segment_bytes: u32,
     /// Bytes in a block, at least 512.
     pub max_block_bytes: u16,
+    /// Which lengths up to that a block may have.
+    pub block_sizes: BlockSizes,
     /// Blocks in a transfer.
     pub max_blocks: u32,
     /// Bytes in a transfer.
@@ -317,6 +330,7 @@ impl Caps {
         max_segments: 0,
         max_segment_bytes: 0,
         max_block_bytes: 512,
+        block_sizes: BlockSizes::Any,
         max_blocks: 0,
         max_bytes: 0,
         align: 1,
@@ -337,6 +351,12 @@ impl Caps {
     /// The bit of a timing in [`Caps::timings`].
     pub const fn timing_bit(timing: Timing) -> u16 {
         1 << timing as u16
+    }
+
+    /// Can it move several blocks of this length?
+    pub const fn moves_blocks_of(&self, bytes: u16) -> bool {
+        let any = matches!(self.block_sizes, BlockSizes::Any);
+        bytes > 0 && bytes <= self.max_block_bytes && (any || bytes.is_power_of_two() && bytes >= 4)
     }
 
     /// Blocks of 512 bytes that a transfer from or to one piece of memory may have, 1 to 65535.
@@ -382,6 +402,9 @@ pub unsafe trait Host {
     /// [`Caps::beside`] may be set. Where it is false, the engine's part that sends commands beside data is not even linked.
     const BESIDE: bool = false;
 
+    /// [`early_r1`](Self::early_r1) may answer. Where it is false, the engine's part that asks is not even linked.
+    const EARLY_R1: bool = false;
+
     /// The controller tells of the card interrupt ([`card_irq`](Self::card_irq)). Where it is false, the engine has the card
     /// [asked](crate::sdio::CardInterrupt::wait) from time to time instead.
     const CARD_IRQ: bool = false;
@@ -389,7 +412,7 @@ pub unsafe trait Host {
     /// Its capabilities; constant once the driver exists.
     fn caps(&self) -> &Caps;
 
-    /// Makes a segment ready for a transfer and sets `segment.bus`. Called by whoever submits, so that the interrupt finds it ready.
+    /// Makes a segment ready for a transfer and sets `segment.bus`. Called by the submitter, so that the interrupt finds it ready.
     fn map(&mut self, segment: &mut Segment, direction: Direction) -> Result<(), DmaError>;
 
     /// The opposite of [`map`](Host::map), after the controller has let go; only then may the CPU read what came in.
@@ -436,7 +459,7 @@ pub unsafe trait Host {
     /// event keeps the interrupt line asserted.
     fn ack(&mut self, segments: &[Segment]) -> Events;
 
-    /// As [`ack`](Host::ack), for who waits for the end of a phase with an R1. A driver that can tell in a few instructions that it ended well, and that nothing else
+    /// As [`ack`](Host::ack), for a caller that waits for the end of a phase with an R1. A driver that can tell in a few instructions that it ended well, and that nothing else
     /// happened, says so in few words.
     #[inline]
     fn ack_plain(&mut self, segments: &[Segment]) -> Result<Plain, Events> {
@@ -446,6 +469,12 @@ pub unsafe trait Host {
             }
             events => Err(events),
         }
+    }
+
+    /// The R1 of the phase in progress, whose data still move; with what an automatic CMD23 was told of earlier writes. `None`: it has not come yet, and its coming
+    /// interrupts; or the phase is over, or is none whose R1 can be had before its end. The phase's end reports the same R1 once more.
+    fn early_r1(&mut self) -> Option<u32> {
+        None
     }
 
     /// The end of a phase was found when its deadline had passed: whatever short way led to its interrupt is not to be relied on.

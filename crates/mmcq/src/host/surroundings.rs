@@ -235,6 +235,7 @@ unsafe impl<H: Host, S: Surroundings> Host for Surrounded<H, S> {
     const CONTINUES: bool = H::CONTINUES;
     const BESIDE: bool = H::BESIDE;
     const CARD_IRQ: bool = H::CARD_IRQ;
+    const EARLY_R1: bool = H::EARLY_R1;
 
     fn caps(&self) -> &Caps {
         self.host.caps()
@@ -288,6 +289,10 @@ unsafe impl<H: Host, S: Surroundings> Host for Surrounded<H, S> {
     fn ack_plain(&mut self, segments: &[Segment]) -> Result<Plain, Events> {
         // No step of a tuning ends here.
         self.host.ack_plain(segments)
+    }
+
+    fn early_r1(&mut self) -> Option<u32> {
+        self.host.early_r1()
     }
 
     #[inline]

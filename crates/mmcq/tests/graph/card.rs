@@ -1,4 +1,4 @@
-//! An eMMC as it is seen from the bus: states, partitions, a cache, and who wrote which block.
+//! An eMMC as it is seen from the bus: states, partitions, a cache, and which request wrote which block.
 
 use crate::choice::Bad;
 use crate::judge::Judge;
@@ -14,7 +14,7 @@ pub const AREAS: usize = 2;
 const PARTS: u32 = 2;
 const RCA: u32 = 1;
 
-/// Who wrote a block, and for where: the request's number, the partition, the block. The first
+/// What wrote a block, and for where: the request's number, the partition, the block. The first
 /// four bytes of each block on the bus.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Tag(pub u32);

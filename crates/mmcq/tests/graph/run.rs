@@ -411,7 +411,7 @@ impl Run<'_> {
         asked.fate = if back.is_some() { Fate::Withdrawn } else { Fate::Orphan };
     }
 
-    /// Nobody waits, and nothing is under way.
+    /// No request waits, and none is under way.
     fn is_quiet(&self, keeper: &Keeper<'_>) -> bool {
         let waits = self.flag.is_set() && !keeper.is_gone();
         !waits

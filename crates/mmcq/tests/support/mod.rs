@@ -9,8 +9,8 @@ pub mod guard;
 use guard::Guarded;
 use mmcq::engine::{Claim, DmaBuf};
 use mmcq::host::{
-    Auto, BusOp, BusyDetect, Caps, Cause, Data, Direction, DmaError, Done, Events, Fault, Host, Phase,
-    Segment, Stage, StartError, Step, Timing, Width,
+    Auto, BlockSizes, BusOp, BusyDetect, Caps, Cause, Data, Direction, DmaError, Done, Events, Fault, Host,
+    Phase, Segment, Stage, StartError, Step, Timing, Width,
 };
 use mmcq::spec::response::{R1, Response};
 use std::cell::RefCell;
@@ -54,6 +54,8 @@ pub struct World {
     pub resets_of_all: u32,
     /// R1 bits that the next R1 carries (errors of what was before).
     pub next_status: u32,
+    /// The same for the R1 after the next.
+    pub status_after_next: u32,
     /// The next phases are never answered.
     pub silent: bool,
     /// How many CMD13 find the card programming after a write.
@@ -107,6 +109,7 @@ impl World {
             stuck_state: None,
             resets_of_all: 0,
             next_status: 0,
+            status_after_next: 0,
             silent: false,
             busy_polls: 0,
             still_busy: 0,
@@ -172,6 +175,7 @@ pub fn caps() -> Caps {
         max_segments: 128,
         max_segment_bytes: 65_536,
         max_block_bytes: 512,
+        block_sizes: BlockSizes::Any,
         max_blocks: 65_535,
         max_bytes: 524_288,
         align: 4,
@@ -369,6 +373,10 @@ impl TestHost {
             events.phase = Some(Err(fault));
             return events;
         }
+        if world.open.is_none() && !matches!(index, 18 | 25) {
+            // CMD23 is for the next command alone.
+            world.counted = 0;
+        }
         match index {
             12 => {
                 world.counted = 0;
@@ -387,7 +395,8 @@ impl TestHost {
             }
             _ => {}
         }
-        let mut status = READY | std::mem::take(&mut world.next_status);
+        let next = std::mem::take(&mut world.status_after_next);
+        let mut status = READY | std::mem::replace(&mut world.next_status, next);
         if index == 13 && world.still_busy > 0 {
             world.still_busy -= 1;
             status = PROGRAMMING;
@@ -478,7 +487,7 @@ thread_local! {
 /// A buffer that lives for ever.
 pub fn buffer(blocks: u32, fill: u8) -> DmaBuf {
     let bytes = blocks * 512;
-    // SAFETY: the memory is nobody else's, and is never given up.
+    // SAFETY: the memory is no other owner's, and is never given up.
     claimed(unsafe { DmaBuf::from_raw(Guarded::leaked(bytes as usize, fill), bytes) })
 }
 

@@ -81,7 +81,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
                 self.active = Some(active);
             }
         } else if status & OF_PHASE != 0 {
-            // Late or spurious: whoever starts next looks twice.
+            // Late or spurious: the next start looks twice.
             self.idle = false;
         }
         events
@@ -323,7 +323,7 @@ pub(super) fn decode(work: Work, auto: Automatic, errors: u32, auto_status: u16)
         _ => Stage::Data,
     };
     match () {
-        // Timeout and CRC together: somebody else drives the CMD line [SDHC 2.2.18].
+        // Timeout and CRC together: another device drives the CMD line [SDHC 2.2.18].
         () if has(ERROR_COMMAND_CRC) => (Cause::Crc, Stage::Command),
         () if has(ERROR_COMMAND_TIMEOUT) => (Cause::Timeout, Stage::Command),
         () if has(ERROR_COMMAND_END) => (Cause::EndBit, Stage::Command),

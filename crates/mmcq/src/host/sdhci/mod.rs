@@ -1,7 +1,7 @@
 //! SDHCI 3.0 to 4.2: the SD Association's standard host controller.
 //!
 //! Read first: `regs.rs` (the register map), then `phase.rs` (how a phase starts), `events.rs` (how it ends),
-//! `beside.rs` (a command beside its data) and `bus.rs` (clock, power, timing, reset). `config.rs` has what a board must say; [`Sdhci::new`] reads
+//! `beside.rs` (a command beside its data), `early.rs` (its response before its end) and `bus.rs` (clock, power, timing, reset). `config.rs` has what a board must say; [`Sdhci::new`] reads
 //! the rest.
 //!
 //! One interrupt ends a data transfer: while data are in flight only Transfer Complete and errors are
@@ -13,6 +13,7 @@ mod bus;
 mod capabilities;
 mod clock;
 mod config;
+mod early;
 mod events;
 mod phase;
 mod port;
@@ -200,6 +201,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
 unsafe impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Host for Sdhci<R, D, DESCRIPTORS> {
     const BESIDE: bool = true;
     const CARD_IRQ: bool = true;
+    const EARLY_R1: bool = true;
 
     fn caps(&self) -> &Caps {
         &self.caps
@@ -273,6 +275,10 @@ unsafe impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Host for Sdhci<R, D, DESC
     #[inline(always)]
     fn ack_plain(&mut self, segments: &[Segment]) -> Result<Plain, Events> {
         self.take_end(segments)
+    }
+
+    fn early_r1(&mut self) -> Option<u32> {
+        self.response_so_far()
     }
 
     fn interrupt_lost(&mut self) {

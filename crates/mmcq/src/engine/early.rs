@@ -1,0 +1,67 @@
+//! The R1 of a transfer while its data still move.
+//!
+//! A write is complete when the card's next status shows that it was programmed: as a rule the R1 of the next transfer. That R1 is there long before the
+//! transfer's end. Where a write waits for it and nothing else is queued, its submitter may be waiting too, and what it sends next would come too late to
+//! follow the running transfer at once. So the engine asks the host for the R1 then ([`Host::early_r1`]); a host without it tells at the end, as ever.
+
+use super::Engine;
+use super::phases::Stage;
+use super::slot::NONE;
+use crate::host::Host;
+use crate::sched::Policy;
+use crate::spec::response::R1;
+
+/// What a status says of earlier writes, and says once.
+const TOLD: u32 = R1::DEFERRED | R1::EXCEPTION_EVENT;
+
+/// What was taken from the R1 of the transfer in progress.
+#[derive(Debug)]
+pub(super) struct Early {
+    told: u32,
+}
+
+impl Early {
+    pub const NONE: Early = Early { told: 0 };
+
+    /// Another phase begins.
+    pub fn begin(&mut self) {
+        self.told = 0;
+    }
+
+    /// The R1 at the transfer's end, without what it has said already.
+    pub fn rest(&mut self, status: u32) -> u32 {
+        status & !core::mem::take(&mut self.told)
+    }
+}
+
+impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
+    /// The engine asks hosts for early responses.
+    pub(super) const EARLY: bool = H::EARLY_R1 && P::RECOVERS;
+
+    /// A transfer is in progress. Its R1 settles what was written before, if nothing else is there to be sent.
+    #[inline]
+    pub(super) fn try_early(&mut self) {
+        if Self::EARLY && self.settling != 0 && self.slots.head == NONE {
+            self.take_early();
+        }
+    }
+
+    /// True if the R1 was there.
+    #[inline(never)]
+    pub(super) fn take_early(&mut self) -> bool {
+        let moving = self.stage == Stage::Main && !self.blocked && self.phase.data.is_some();
+        if self.control != NONE || !moving || self.settling == 0 {
+            return false;
+        }
+        let Some(status) = self.host.early_r1() else { return false };
+        self.settle(status);
+        self.early.told = status & TOLD;
+        true
+    }
+
+    /// The R1 at the end of a transfer.
+    pub(super) fn settle_at_end(&mut self, status: u32) {
+        let status = if Self::EARLY { self.early.rest(status) } else { status };
+        self.settle(status);
+    }
+}

@@ -1,0 +1,45 @@
+//! The response of a phase before its end.
+//!
+//! Command Complete comes with the response, and is signalled for a data transfer only if the engine asks for the response and it has not come yet
+//! [SDHC 2.2.17, 2.2.19].
+
+use super::Sdhci;
+use super::phase::{Automatic, Work};
+use super::regs::*;
+use crate::host::{Dma, Regs};
+use crate::spec::command::Resp;
+use crate::spec::response::R1;
+
+impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
+    /// The R1 of the transfer in progress. `None`: it has none, it is over, or its response interrupts when it comes.
+    pub(super) fn response_so_far(&mut self) -> Option<u32> {
+        let mut active = self.active?;
+        let of_data = active.work.has_data() && active.work != Work::Tuning;
+        if active.resp != Resp::R1 || !of_data || self.beside.is_some() {
+            return None;
+        }
+        if active.seen & INT_COMMAND == 0 {
+            let status = self.port.read32(INT_STATUS);
+            if status & (ERRORS | INT_TRANSFER) != 0 {
+                // Its end interrupts anyway.
+                return None;
+            }
+            if status & INT_COMMAND == 0 {
+                self.set_signal(self.shadow.signal | INT_COMMAND);
+                return None;
+            }
+            self.port.write32(INT_STATUS, INT_COMMAND);
+            active.seen |= INT_COMMAND;
+            self.active = Some(active);
+        }
+        if active.alone && active.work == Work::Adma {
+            // What is left to come of it ends it in few instructions.
+            self.quick = INT_TRANSFER;
+        }
+        let counted = match self.auto {
+            Automatic::TellingCount => self.port.read32(RESPONSE_3) & R1::DEFERRED,
+            _ => 0,
+        };
+        Some(self.port.read32(RESPONSE_0) | counted)
+    }
+}
