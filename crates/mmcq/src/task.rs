@@ -95,6 +95,7 @@ impl<L: Lock, H: Host, const N: usize, P: Policy> Shared<L, H, N, P> {
         let (result, stale) = self.inside(|engine| {
             let mut engine = engine;
             if P::RECOVERS
+                && self.dropped.get() != 0
                 && let Some(engine) = engine.as_mut()
             {
                 self.end_dropped(engine);
