@@ -20,7 +20,7 @@ limit_reader=${LIMIT_READER:-43264}
 # blocking calls that look before they sleep put it over that.
 limit_sd_reader=${LIMIT_SD_READER:-36736}
 limit_transfer=${LIMIT_TRANSFER:-26880}
-limit_kept=${LIMIT_KEPT:-80640}
+limit_kept=${LIMIT_KEPT:-85248}
 limit_ram=${LIMIT_RAM:-4096}
 
 # Bytes of the sections of an image whose names match a pattern.
