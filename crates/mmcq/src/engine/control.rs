@@ -34,7 +34,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         self.gathered.forget();
         self.failure = None;
         self.segment_count = 0;
-        if plant::is(Bug::FlushSkipped) && slot.kind == Kind::Flush {
+        if plant::is(Bug::FlushSkipped) && matches!(slot.kind, Kind::Flush) {
             return self.end_control(Ok(Output::default()));
         }
         match slot.kind {
@@ -110,7 +110,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         self.settle(status);
         if status & R1::DEFERRED != 0 {
             let slot = self.slots.at_mut(self.control);
-            if slot.kind != Kind::Flush {
+            if !matches!(slot.kind, Kind::Flush) {
                 slot.result = Err(not_written(status));
             }
         }

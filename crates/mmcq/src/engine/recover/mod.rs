@@ -221,7 +221,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         }
         incident.tries = incident.tries.saturating_add(u8::from(!self.again));
         incident.class = Class::of(error);
-        incident.counting = self.stage == Stage::Count
+        incident.counting = matches!(self.stage, Stage::Count)
             || matches!(error, Error::Host(fault) if fault.stage == crate::host::Stage::Count);
         if incident.class.damaged() && incident.tries == 1 {
             let [newest, second, _] = incident.damages;
