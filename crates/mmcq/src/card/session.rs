@@ -81,9 +81,15 @@ impl<'a, L: Lock, H: Host, const N: usize, P: Policy> Session<'a, L, H, N, P> {
     }
 
     /// As [`fail`](Self::fail), for a card or a host that does not keep to the protocol.
-    #[inline(never)]
+    #[inline(always)]
     pub fn refuse<T>(&mut self, what: &'static str) -> Result<T, Failed> {
-        self.fail(Error::Protocol(what))
+        self.note_refused(what);
+        Err(Failed)
+    }
+
+    #[inline(never)]
+    fn note_refused(&mut self, what: &'static str) {
+        self.error = Error::Protocol(what);
     }
 
     /// A parsed register.
@@ -169,6 +175,12 @@ impl<'a, L: Lock, H: Host, const N: usize, P: Policy> Session<'a, L, H, N, P> {
         }
     }
 
+    /// What the host says. Less code: one copy for all questions.
+    #[inline(never)]
+    fn asked(&self, nested: u8, question: fn(&H) -> u8) -> u8 {
+        self.shared.enter(nested, |engine| question(engine.host()))
+    }
+
     /// How the controller sees the end of busy.
     #[inline(never)]
     fn busy_detect(&self) -> BusyDetect {
@@ -191,9 +203,8 @@ impl<'a, L: Lock, H: Host, const N: usize, P: Policy> Session<'a, L, H, N, P> {
     }
 
     /// Does the card hold DAT0 (or what stands for it) low?
-    #[inline(never)]
     pub fn dat0_busy(&self) -> bool {
-        self.shared.enter(false, |engine| engine.host().dat0_busy())
+        self.asked(0, |host| host.dat0_busy().into()) != 0
     }
 
     /// What the host's supply gives the card, in mA; 0: not known, and nobody asks in lean firmware.
@@ -202,9 +213,8 @@ impl<'a, L: Lock, H: Host, const N: usize, P: Policy> Session<'a, L, H, N, P> {
     }
 
     /// Do DAT3 to DAT0 have these levels?
-    #[inline(never)]
     pub fn lines_are(&self, levels: u8) -> bool {
-        self.shared.enter(0, |engine| engine.host().dat_levels()) == levels
+        self.asked(0, H::dat_levels) == levels
     }
 
     /// Reads `bytes` (at most 512) of register data by a command, or by CMD55 and the command;
@@ -288,8 +298,7 @@ impl<'a, L: Lock, H: Host, const N: usize, P: Policy> Session<'a, L, H, N, P> {
     pub async fn tune(&mut self, command: Command, bytes: u16, blocks_max: u32) -> Result<(), Failed> {
         self.bus(BusOp::TuneStart).await?;
         // Blocks that were answered, well or not, less those that were not.
-        let mut heard = 0i32;
-        let mut gone = None;
+        let (mut heard, mut gone) = (0i32, false);
         for _ in 0..blocks_max {
             let block = self.tuning_block(command, bytes).await;
             let no_response = |fault: Fault| (fault.cause, fault.stage) == (Cause::Timeout, Stage::Command);
@@ -302,7 +311,7 @@ impl<'a, L: Lock, H: Host, const N: usize, P: Policy> Session<'a, L, H, N, P> {
                 // A block that is lost at a bad sampling point is part of the procedure; a controller that
                 // is gone is not.
                 Err(Failed) if !matches!(self.error, Error::Host(_)) => {
-                    gone = Some(self.error);
+                    gone = true;
                     break;
                 }
                 _ => {}
@@ -311,15 +320,13 @@ impl<'a, L: Lock, H: Host, const N: usize, P: Policy> Session<'a, L, H, N, P> {
         if self.bus(BusOp::TuneAbort).await.is_err() {
             // Lines whose reset hangs would not take the next command. What the tuning found is no evidence then.
             self.bus(BusOp::ResetAll).await?;
-            heard = -1;
+            (heard, gone) = (-1, false);
         }
-        if let Some(error) = gone {
-            return self.fail(error);
+        match (gone, !P::RECOVERS || heard >= 0) {
+            (true, _) => Err(Failed),
+            (false, true) => self.refuse("tuning found no sampling point"),
+            (false, false) => self.fail(Error::Silent),
         }
-        if P::RECOVERS && heard < 0 {
-            return self.fail(Error::Silent);
-        }
-        self.refuse("tuning found no sampling point")
     }
 
     /// Ends the transfer in which a card that is not understood may still be. One that is in none does not answer.

@@ -34,11 +34,13 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         self.gathered.forget();
         self.failure = None;
         self.segment_count = 0;
-        if plant::is(Bug::FlushSkipped) && slot.kind == Kind::Flush {
+        if plant::is(Bug::FlushSkipped) && matches!(slot.kind, Kind::Flush) {
             return self.end_control(Ok(Output::default()));
         }
         match slot.kind {
             Kind::Raw { prefix, phase, timeout_ns } => {
+                // Blocks that others than the engine write are in the cache too.
+                self.dirty |= P::RECOVERS && matches!(phase.command.index, 24 | 25);
                 if !self.place_data(index) {
                     return;
                 }
@@ -108,7 +110,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         self.settle(status);
         if status & R1::DEFERRED != 0 {
             let slot = self.slots.at_mut(self.control);
-            if slot.kind != Kind::Flush {
+            if !matches!(slot.kind, Kind::Flush) {
                 slot.result = Err(not_written(status));
             }
         }
@@ -204,6 +206,14 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     pub(super) fn end_control_and_go_on(&mut self, result: Result<Output, Error>, now_ns: u64) {
         self.end_control(result);
         self.dispatch(now_ns);
+    }
+
+    /// What a cache could not write shows once, in the next answer. Where that is the answer to a command with an owner of its own, the next flush tells it too.
+    #[cold]
+    pub(super) fn overheard(&mut self, status: u32) {
+        if P::RECOVERS && self.may_lose() && status & (R1::ERROR | R1::CC_ERROR) != 0 {
+            self.late = Some(status);
+        }
     }
 
     /// What a flush reports: an error that came too late for its owner comes here, once.

@@ -33,10 +33,18 @@ pub struct Visit {
     pub back: u16,
 }
 
+/// The access bits of the replay-protected area [eMMC 7.4.69].
+const RPMB: u8 = 3;
+
 impl Visit {
     /// The access bits.
     pub(super) const fn area(&self) -> u8 {
         self.config & 7
+    }
+
+    /// Does it write to the replay-protected area? What is sent there is good for one time.
+    pub(super) const fn is_once(&self) -> bool {
+        self.area() == RPMB && self.out > 0
     }
 
     /// Bytes that the request's buffer must have.
@@ -134,6 +142,8 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         let whole = self.slots.at(self.control).buf.segment(u32::MAX);
         let segment = Segment { bus: 0, ..whole.part(first * BLOCK_BYTES, u32::from(blocks) * BLOCK_BYTES) };
         let address = self.target.map_or(visit.lba, |target| target.address(visit.lba.into()));
+        // Replay-protected writes go past a cache, and so do reliable ones.
+        self.dirty |= direction == Direction::Write && !visit.reliable && visit.area() != RPMB;
         let command: Command = match direction {
             Direction::Read => command::read_multiple_block(address),
             Direction::Write => command::write_multiple_block(address),

@@ -373,6 +373,10 @@ impl TestHost {
             events.phase = Some(Err(fault));
             return events;
         }
+        if world.open.is_none() && !matches!(index, 18 | 25) {
+            // CMD23 is for the next command alone.
+            world.counted = 0;
+        }
         match index {
             12 => {
                 world.counted = 0;
