@@ -239,7 +239,8 @@ fn a_flush_that_was_not_understood_is_sent_again_and_one_that_failed_is_not() {
     let id = b.submit(flush());
     b.step();
     b.world.borrow_mut().stuck_state = Some(7 << 9);
-    for _ in 0..2 * 5_000 {
+    let patient_ns = b.now + 4_000 * MS;
+    while b.now < patient_ns {
         b.step();
     }
     assert!(b.e.take(id).is_none() && b.rung(Rung::Reset) == 0);

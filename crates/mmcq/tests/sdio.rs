@@ -465,9 +465,9 @@ fn a_transfer_that_failed_and_was_dropped_is_aborted_before_the_next() {
         assert_eq!(result, Ok(()));
         let accesses = world.borrow().accesses(from);
         let moves: Vec<_> = (0..accesses.len()).filter(|&at| accesses[at].0 == 53).collect();
-        if let [first, next] = moves[..] {
+        if let [.., last, next] = moves[..] {
             dropped += 1;
-            let between = &accesses[first..next];
+            let between = &accesses[last..next];
             assert!(between.contains(&(52, 0, 6, true)), "after {polls} polls: {accesses:?}");
         }
         if ended {

@@ -148,7 +148,8 @@ async fn of_families<F: Families<Found = Card>, L: Lock, H: Host, const N: usize
                 goes_on(shared);
                 let mut result = retune(&mut session, slower, &card).await;
                 if result.is_err() && !matches!(session.error, Error::Unsupported | Error::Protocol(_)) {
-                    // One lost answer says nothing of card or bus.
+                    // One lost answer says nothing of card or bus. But a card that never got its CMD12 answers no tuning.
+                    session.stop().await;
                     result = retune(&mut session, slower, &card).await;
                 }
                 // The card is as it was, with what was learned of it or switched on meanwhile.

@@ -353,7 +353,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             false => (command, limit_ns),
         };
         self.memory.step = Step::Order(place);
-        self.start_command(Stage::Extra, command, timer_ns, now_ns);
+        self.start_order(Stage::Extra, command, timer_ns, now_ns);
     }
 
     /// A data command of whole blocks, with the mapped segment.

@@ -78,7 +78,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         if self.cramped {
             self.close_straight();
             self.wake_ns = 0;
-        } else if self.settling != 0 && self.stage == Stage::Idle {
+        } else if self.settling != 0 && matches!(self.stage, Stage::Idle) {
             self.ask_status(Stage::Status, now_ns);
             return true;
         }

@@ -80,7 +80,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
                 self.settle(status.0);
                 if status.0 & R1::OWN != 0 {
                     self.fail(Error::Card(status.0), now_ns);
-                } else if self.stage == Stage::Address {
+                } else if matches!(self.stage, Stage::Address) {
                     self.begin_special_counted(now_ns);
                 } else {
                     self.begin_main(true, now_ns);
@@ -148,7 +148,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
 
     fn phase_failed(&mut self, fault: Fault, now_ns: u64) {
         self.stats.faults += 1;
-        if plant::is(Bug::ErrorIsSuccess) && self.control == NONE && self.stage == Stage::Main {
+        if plant::is(Bug::ErrorIsSuccess) && self.control == NONE && matches!(self.stage, Stage::Main) {
             return self.end_transfer(Some(0), now_ns);
         }
         if let Stage::Recover(step) = self.stage {
@@ -174,7 +174,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         let at_end = at_end && !plant::is(Bug::EndOfCardFatal);
         let benign = if at_end { R1::OUT_OF_RANGE } else { 0 };
         let bad = status & (R1::OWN | R1::DEFERRED) & !benign;
-        let by_us = self.stage == Stage::Stop;
+        let by_us = matches!(self.stage, Stage::Stop);
         match (bad, self.gathered.direction) {
             (0, _) if by_us && self.host.caps().busy == BusyDetect::Response => {
                 self.end_transfer(None, now_ns)

@@ -263,11 +263,11 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             return false;
         }
         self.begin_transfer(head, now_ns);
-        if self.stage == Stage::Main && !self.blocked {
+        if matches!(self.stage, Stage::Main) && !self.blocked {
             self.straight.under_way = way;
         }
         self.try_early();
-        self.stage != Stage::Idle
+        !matches!(self.stage, Stage::Idle)
     }
 
     /// Starts the head of the queue. False: that is for the general path.

@@ -25,6 +25,7 @@ impl<L: Lock, H: Host, const N: usize, P: Policy> Drop for Op<'_, L, H, N, P> {
 
 impl<L: Lock, H: Host, const N: usize, P: Policy> Shared<L, H, N, P> {
     /// What was dropped inside another call is given up now. True: there was something.
+    #[cold]
     #[inline(never)]
     pub(super) fn end_dropped(&self, engine: &mut Engine<H, N, P>) -> bool {
         let mut dropped = self.dropped.take();

@@ -65,7 +65,9 @@ impl Start {
         let world = world.borrow();
         assert!(world.judge.violations.is_empty(), "{:?}", world.judge.violations);
         assert_eq!(card.timing == Timing::Hs200, workload.fast);
-        Start { workload, card, only: None, model: world.card.clone(), timing: world.timing }
+        let mut model = world.card.clone();
+        model.initialised = 0;
+        Start { workload, card, only: None, model, timing: world.timing }
     }
 }
 

@@ -31,10 +31,14 @@ pub(super) use help::Helping;
 const INCIDENT_NS: u64 = 12_000_000_000;
 /// CMD12's response; the busy after it is watched by CMD13.
 const STOP_TIMEOUT_NS: u64 = 100_000_000;
-/// Between two questions for the card's state.
-const STATE_INTERVAL_NS: u64 = 200_000;
-/// Questions in one pass: a second and a half. What failed has had the card's own time before.
-const STATE_QUESTIONS_MAX: u32 = 7_500;
+/// Between the first questions for the card's state. The pause doubles with each 16 of them, seven times: it is
+/// about a tenth of the wait so far.
+const STATE_INTERVAL_NS: u32 = 200_000;
+const STATE_DOUBLINGS: u32 = 7;
+const STATE_INTERVAL_MAX_NS: u32 = STATE_INTERVAL_NS << STATE_DOUBLINGS;
+/// Questions in one pass, and what they take. What failed has had the card's own time before.
+const STATE_QUESTIONS_MAX: u32 = 155;
+const STATE_WAIT_NS: u64 = 1_510_000_000;
 /// Phases of one pass that may fail themselves: two CMD13, a CMD12, and one CMD13 more.
 const FAULTS_MAX: u8 = 4;
 /// So often a tuning that a reset of the controller has lost is made again in one incident.
@@ -221,7 +225,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         }
         incident.tries = incident.tries.saturating_add(u8::from(!self.again));
         incident.class = Class::of(error);
-        incident.counting = self.stage == Stage::Count
+        incident.counting = matches!(self.stage, Stage::Count)
             || matches!(error, Error::Host(fault) if fault.stage == crate::host::Stage::Count);
         if incident.class.damaged() && incident.tries == 1 {
             let [newest, second, _] = incident.damages;
@@ -344,7 +348,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
                     return self.escalate(now_ns);
                 }
                 self.stage = Stage::Recover(Recovery::Wait);
-                self.wake_ns = now_ns.saturating_add(STATE_INTERVAL_NS);
+                self.wake_ns = now_ns.saturating_add(state_pause_ns(self.questions));
             }
             // It was reset, or has lost its supply for a moment.
             _ => self.card_lost_itself(now_ns),
@@ -353,7 +357,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
 
     /// A flush may take much longer than the controller's own timer could wait for.
     fn questions_max(&self) -> u32 {
-        let asked = (self.flush_ns() / STATE_INTERVAL_NS) as u32;
+        let asked = (self.flush_ns() / u64::from(STATE_INTERVAL_MAX_NS)) as u32 + 16 * STATE_DOUBLINGS;
         // It is given that time once: after a reset of the controller the card has had it.
         let given = self.incident.spent & 1 << Rung::Reset as u16 != 0;
         if P::RECOVERS && !given { asked.max(STATE_QUESTIONS_MAX) } else { STATE_QUESTIONS_MAX }
@@ -362,8 +366,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     /// Is there time for another try, and for the questions if that fails too? Otherwise the incident would outlast its budget.
     fn has_time(&self, now_ns: u64) -> bool {
         let card_ns = self.target.map_or(0, |t| t.read_timeout_ns.max(t.write_timeout_ns));
-        let pass_ns = STATE_INTERVAL_NS * u64::from(STATE_QUESTIONS_MAX) + 2 * SLACK_NS;
-        now_ns.saturating_add(card_ns).saturating_add(pass_ns) < self.incident.until_ns
+        now_ns.saturating_add(card_ns).saturating_add(STATE_WAIT_NS + 2 * SLACK_NS) < self.incident.until_ns
     }
 
     /// The time for the flush that failed, if it was one.
@@ -474,5 +477,26 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         if !matches!(self.stage, Stage::Idle | Stage::Bus(_) | Stage::Pause | Stage::Recover(_)) {
             self.fail(Error::Silent, now_ns);
         }
+    }
+}
+
+/// From this question to the next.
+fn state_pause_ns(questions: u32) -> u64 {
+    u64::from(STATE_INTERVAL_NS << (questions / 16).min(STATE_DOUBLINGS))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pass_asks_for_a_second_and_a_half_and_no_question_comes_much_too_late() {
+        let mut waited_ns = 0;
+        for question in 1..STATE_QUESTIONS_MAX {
+            let pause_ns = state_pause_ns(question);
+            assert!(pause_ns <= u64::from(STATE_INTERVAL_NS) || pause_ns * 15 <= waited_ns * 2, "{question}");
+            waited_ns += pause_ns;
+        }
+        assert!((1_500_000_000..STATE_WAIT_NS).contains(&waited_ns), "{waited_ns}");
     }
 }

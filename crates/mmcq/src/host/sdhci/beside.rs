@@ -43,7 +43,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         let Some(active) = self.active else { return Err(StartError::DataLine) };
         // A long response would overwrite that of an automatic CMD12.
         let short = !matches!(command.resp, Resp::R1b | Resp::R2);
-        if !(self.caps.beside && short && active.work.has_data() && active.work != Work::Tuning) {
+        if !(self.caps.beside && short && active.work.has_data() && !matches!(active.work, Work::Tuning)) {
             return Err(StartError::Unsupported);
         }
         self.free_line()?;
