@@ -184,7 +184,7 @@ emmc_of_8_lines() {
   must_say "eMMC, 4 GiB, 8 lines" "card: .*, HighSpeed, W8, 52000000 Hz"
 }
 kept() { # name function-that-starts-qemu
-  # So many commands that a card without a memory cannot answer, that nobody counts them here.
+  # So many commands that a card without a memory cannot answer, that they are not counted here.
   faults='[0-9]+'
   command_line=keep
   run "$1" 33 131072 bytes "$2"

@@ -261,7 +261,7 @@ for item in "${what[@]}"; do
     dd if="$work/discarded" of="$work/expected" bs=1M seek=58 conv=notrunc status=none
   fi
   if cmp -n 64M "$image" "$work/expected" >&2; then echo "  image: the first 64 MiB are as Linux left them, byte for byte"; else wrong "image"; fi
-  # Beyond them the image has no blocks of its own: nobody wrote there.
+  # Beyond them the image has no blocks of its own: nothing was written there.
   used=$(du -k "$image" | cut -f1)
   [ "$used" -le 66560 ] || wrong "the image uses $used KiB: something was written beyond 64 MiB"
   rm -f "$work/expected"

@@ -3,12 +3,12 @@
 # targets: the machine's own, and thumbv7em-none-eabihf and thumbv6m-none-eabi where rustup has them.
 #
 # How: boards/size calls the whole interface with values the compiler cannot know; its panic handler calls a
-# function that nobody defines. The linker optimises the program as one (-Clinker-plugin-lto) and keeps
+# function that is not defined. The linker optimises the program as one (-Clinker-plugin-lto) and keeps
 # core's panic functions apart; so linking fails exactly if a live piece of code refers to one of them, and
 # the linker tells by which chain of callers.
 #
 # One panic is let through: that of a future polled again after it has ended. The compiler puts it into
-# every `async fn`, nobody can write it away; `.await` and `Shared::block_on` never poll a future that has
+# every `async fn`, it cannot be written away; `.await` and `Shared::block_on` never poll a future that has
 # ended. Its function in core gets another address here, and no other.
 #
 # Then the check is checked: with a panic planted, linking must fail for it.

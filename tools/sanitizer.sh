@@ -2,7 +2,8 @@
 # sanitizer.sh [test ...]: the core's tests, all but those with QEMU or the named ones, under the address sanitizer. Memory for the
 # controller lies between two pages that may not be touched (crates/mmcq/tests/support/guard.rs). Then the check is checked: a
 # controller that writes one byte past the end, or before the start, must end the process. Where Miri is installed, it runs
-# the tests of crates/mmcq/tests/soundness.rs before.
+# the tests of crates/mmcq/tests/soundness.rs before. All of it takes 12 minutes on two shared cores, half of them
+# compilation. Compilation has 30 minutes, the tests have 20, each control has 1.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 say() { echo "sanitizer.sh: $*"; }
@@ -32,13 +33,15 @@ export RUSTC_BOOTSTRAP=1 RUSTFLAGS="-Zsanitizer=address --cfg guarded"
 # Tests keep some of their memory for ever.
 export ASAN_OPTIONS=detect_leaks=0
 machine=$(rustc -vV | sed -n 's/^host: //p')
-under() { # what cargo test is to run
-  cargo test -p mmcq --features rpmb --target "$machine" --target-dir "$folder" --locked "$@"
+under() { # seconds, what cargo test is to run
+  timeout --kill-after=10 "$1" cargo test -p mmcq --features rpmb --target "$machine" --target-dir "$folder" --locked "${@:2}"
 }
-under --lib "${tests[@]/#/--test=}" --no-fail-fast
+under 1800 --lib "${tests[@]/#/--test=}" --test guard --no-run
+say "compiled after $((SECONDS - began)) s"
+under 1200 --lib "${tests[@]/#/--test=}" --no-fail-fast
 
 for control in one_byte_past_the_end one_byte_before_the_start; do
-  if under --quiet --test guard -- --ignored --exact "${control}_is_caught" >"$log" 2>&1; then
+  if under 60 --quiet --test guard -- --ignored --exact "${control}_is_caught" >"$log" 2>&1; then
     say "$control: not caught" >&2
     exit 1
   fi

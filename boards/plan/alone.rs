@@ -1,4 +1,4 @@
-//! One core: who has turned interrupts off is alone.
+//! One core: code that has turned interrupts off is alone.
 
 use crate::board::interrupts_off;
 use core::cell::UnsafeCell;
@@ -22,7 +22,7 @@ pub struct Once<T> {
     taken: UnsafeCell<bool>,
 }
 
-// SAFETY: the flag is only touched with interrupts off on the one core, and the value by who has raised it.
+// SAFETY: the flag is only touched with interrupts off on the one core, and the value by the code that has raised it.
 unsafe impl<T: Send> Sync for Once<T> {}
 
 impl<T> Once<T> {

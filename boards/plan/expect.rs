@@ -1,7 +1,7 @@
 //! The other side of `src/pattern.rs`: fills a card's image before the judge runs, and says what it must
 //! hold afterwards. For the machine that builds; plain `rustc`, no crate, nothing shared with the image.
 //!
-//! `expect make FILE BLOCKS` makes the image: in the windows "written by nobody", elsewhere zeros.
+//! `expect make FILE BLOCKS` makes the image: in the windows "never written", elsewhere zeros.
 //! `expect left FILE BLOCKS` makes the image that the judge must leave.
 //! `expect sum FILE` prints the CRC-32 of a file.
 //! `expect check FILE` compares it byte for byte with what the steps must have left, and prints the line
@@ -88,7 +88,7 @@ fn next_data(file: &File, from: u64, end: u64) -> u64 {
     }
     const SEEK_DATA: i32 = 3;
     const ENXIO: i32 = 6;
-    // SAFETY: an open file; it moves no more than the file's position, and everybody seeks before he reads.
+    // SAFETY: an open file; it moves no more than the file's position, and each user seeks before it reads.
     match u64::try_from(unsafe { lseek64(file.as_raw_fd(), from as i64, SEEK_DATA) }) {
         Ok(data) => data,
         Err(_) if std::io::Error::last_os_error().raw_os_error() == Some(ENXIO) => end,

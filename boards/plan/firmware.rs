@@ -20,7 +20,7 @@ pub const TIMER: Timer = Timer { now_ns: board::now_ns, set_alarm: board::set_al
 pub struct Memory {
     /// For the steps that run at the same time.
     pub buffers: [[u8; BUFFER_BYTES]; DEPTH],
-    /// What somebody else would lend.
+    /// What a caller would lend.
     pub borrowed: [u8; BUFFER_BYTES],
     /// See [`Writers`].
     pub writers: Writers,
@@ -74,7 +74,7 @@ pub fn serve(source: Source) {
         Source::Card => card,
         Source::Alarm => alarm,
     };
-    // Nobody else adds.
+    // No other context adds.
     counter.store(counter.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
     match source {
         Source::Card => stack.on_irq(),
@@ -89,7 +89,7 @@ fn wake(_: *const ()) {
     WOKEN.store(true, Ordering::Release);
 }
 
-/// Runs a future to its end; sleeps while nobody wakes it. The stack is not touched from here: interrupts drive it.
+/// Runs a future to its end; sleeps while no waker is called. The stack is not touched from here: interrupts drive it.
 fn run<F: Future>(future: F) -> F::Output {
     // SAFETY: the functions of the table ignore their pointer.
     let waker = unsafe { Waker::from_raw(RawWaker::new(core::ptr::null(), &WAKER)) };

@@ -7,7 +7,7 @@
 //!   fours that run at the same time, and step i uses window `(i mod 4) * 4 + first mod 4`. Length is
 //!   `1 + second mod 64` blocks, at block `(second >> 8) mod (2049 - length)` of the window. One in three
 //!   (third modulo 3 = 0) reads, the others write.
-//! - A block's word k, little-endian, is a hash of its number, of the step that wrote it last (0: nobody),
+//! - A block's word k, little-endian, is a hash of its number, of the step that wrote it last (0: none),
 //!   and of k.
 
 /// Windows over the card.

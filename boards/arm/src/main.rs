@@ -32,7 +32,7 @@ pub type Stack = Shared<InterruptsOff, Pl181<Mmio>, 8>;
 
 fn stack() -> Result<&'static Stack, &'static str> {
     let base = NonNull::new(core::ptr::without_provenance_mut::<u8>(board::MCI)).ok_or("no address")?;
-    // SAFETY: the controller's page, which nobody else uses: this is called once.
+    // SAFETY: the controller's page, which no other code uses: this is called once.
     let regs = unsafe { Mmio::new(base) };
     let config = pl181::Config { width: Width::W4, ..pl181::Config::new(board::MCI_HZ, board::MCI_HZ) };
     let host = Pl181::new(regs, config).map_err(|error| {

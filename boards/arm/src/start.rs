@@ -54,7 +54,7 @@ core::arch::global_asm!(
     ".pool",
 );
 
-/// An exception that nobody expects.
+/// An exception that was not expected.
 #[unsafe(no_mangle)]
 extern "C" fn exception(number: u32, address: u32) -> ! {
     let names = ["reset", "undefined instruction", "supervisor call", "prefetch abort", "data abort"];

@@ -24,7 +24,7 @@ const VECTOR_SPURIOUS: u8 = 0xff;
 /// QEMU's `isa-debugcon` and `isa-debug-exit`.
 const CONSOLE: u16 = 0xe9;
 const EXIT: u16 = 0xf4;
-/// Where a device's registers go if nobody has placed them: in q35's hole for PCI.
+/// Where a device's registers go if they have no place yet: in q35's hole for PCI.
 pub const PCI_MEMORY: u32 = 0xe000_0000;
 
 fn write(address: usize, value: u32) {
@@ -83,7 +83,7 @@ pub fn start() {
         | (base & 0xff_ffff) << 16
         | 0x89 << 40
         | (base >> 24 & 0xff) << 56;
-    // SAFETY: the descriptor of `start.rs`, which nobody has loaded yet.
+    // SAFETY: the descriptor of `start.rs`, which has not been loaded yet.
     unsafe { *tss_low.get() = [low, base >> 32] };
     let handler = |vector: u8| match vector {
         VECTOR_CARD => gate_card as *const () as u64,
@@ -114,7 +114,7 @@ pub fn command_line() -> &'static str {
     const COMMAND_LINE: usize = 24;
     const BYTES_MAX: usize = 256;
     // SAFETY: written once by `start.rs`: the address of what a PVH loader tells, which has the address of a C string there. Memory below 4 GiB is
-    // mapped as it is, and nobody writes to either.
+    // mapped as it is, and neither is written to.
     let text = unsafe {
         let info = core::ptr::without_provenance::<u8>(start_info as usize);
         let at = info.add(COMMAND_LINE).cast::<u64>().read_unaligned() as usize;
@@ -219,7 +219,7 @@ impl Write for Console {
     }
 }
 
-/// One line to whoever watches.
+/// One line to the console.
 pub fn say(line: fmt::Arguments<'_>) {
     // The console cannot fail.
     let _ = Console.write_fmt(format_args!("{line}\n"));

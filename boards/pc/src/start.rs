@@ -204,7 +204,7 @@ core::arch::global_asm!(
     "ud2",
 );
 
-/// A processor exception that nobody expects.
+/// A processor exception that was not expected.
 #[unsafe(no_mangle)]
 extern "C" fn exception(first: u64, second: u64) -> ! {
     board::say(format_args!("processor exception near {first:#x} or {second:#x}"));

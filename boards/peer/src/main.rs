@@ -1,6 +1,6 @@
 //! What another stack's path costs on the same machine: `sdhci-host` and `sdmmc-protocol` (rcore-os), on QEMU's `sdhci-pci` and its SD card.
 //!
-//! Counted as boards/pc counts mmcq: from a request's submission to its completion in the hands of who asked, the interrupt's entry and its end at the
+//! Counted as boards/pc counts mmcq: from a request's submission to its completion in the caller's hands, the interrupt's entry and its end at the
 //! APIC included. What those crates leave to a runtime is as little here as it can be: no queue, no task, no lock around theirs, and buffers
 //! that are made once. So the figures are a lower bound for that stack.
 //!
@@ -57,7 +57,7 @@ static INTERRUPTS: AtomicU32 = AtomicU32::new(0);
 /// The interrupt of the controller.
 #[unsafe(no_mangle)]
 extern "C" fn card_interrupt() {
-    // Nobody else adds.
+    // No other context adds.
     INTERRUPTS.store(INTERRUPTS.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
     // SAFETY: interrupts do not nest here.
     let handler = unsafe { (*HANDLER.0.get()).as_mut() };
@@ -67,7 +67,7 @@ extern "C" fn card_interrupt() {
     board::served();
 }
 
-/// Nobody asks for an alarm.
+/// No alarm is asked for.
 #[unsafe(no_mangle)]
 extern "C" fn alarm_interrupt() {
     board::served();
@@ -178,7 +178,7 @@ fn measure() -> Option<()> {
     let device = pci::sd_host().ok()?;
     let (base, pin) = device.enable();
     let base = NonNull::new(core::ptr::without_provenance_mut::<u8>(base))?;
-    // SAFETY: the controller's page, which nobody else uses.
+    // SAFETY: the controller's page, which no other code uses.
     let mut host = unsafe { Sdhci::new(base) };
     static CLOCK: Clock = Clock;
     host.set_timer(&CLOCK);

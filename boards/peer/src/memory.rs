@@ -26,7 +26,7 @@ unsafe impl Sync for Allocator {}
 #[global_allocator]
 static HEAP: Allocator = Allocator(UnsafeCell::new(Heap::empty()));
 
-// SAFETY: what the heap hands out is its own and nobody else's until it comes back.
+// SAFETY: what the heap hands out is the caller's alone until it comes back.
 unsafe impl GlobalAlloc for Allocator {
     // SAFETY: of the trait: the heap gives what the layout asks for, or null.
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
@@ -47,7 +47,7 @@ unsafe impl GlobalAlloc for Allocator {
 
 /// Once, before the first allocation.
 pub fn start() {
-    // SAFETY: nobody has allocated, and nobody else knows the space.
+    // SAFETY: nothing has been allocated, and no other code knows the space.
     interrupts_off(|| unsafe { (*HEAP.0.get()).init(SPACE.0.get().cast(), HEAP_BYTES) });
 }
 

@@ -1,4 +1,4 @@
-//! A card that is kept: `card::keep` runs beside the work, and brings the card back when it has forgotten everything, as after a dip of its supply. Who waits
+//! A card that is kept: `card::keep` runs beside the work, and brings the card back when it has forgotten everything, as after a dip of its supply. A request that waits
 //! for the card notices nothing but the time.
 
 use crate::Stack;

@@ -62,7 +62,7 @@ fn stack() -> Result<&'static Stack, &'static str> {
     let (vendor, id) = device.id();
     say(format_args!("controller: PCI {vendor:04x}:{id:04x}, registers at {base:#x}, interrupt {irq}"));
     let base = NonNull::new(core::ptr::without_provenance_mut::<u8>(base)).ok_or("no address")?;
-    // SAFETY: the controller's page, which nobody else uses: `TABLE` is taken once.
+    // SAFETY: the controller's page, which no other code uses: `TABLE` is taken once.
     let regs = Counted::new(unsafe { Mmio::new(base) });
     let table = TABLE.take().ok_or("taken")?;
     let mut config = sdhci::Config::new();

@@ -1,4 +1,4 @@
-//! How many instructions a 4 KiB request takes, from `submit` to its completion in the hands of who asked: everything included, the interrupt's
+//! How many instructions a 4 KiB request takes, from `submit` to its completion in the caller's hands: everything included, the interrupt's
 //! entry and its end at the APIC too. QEMU's controller moves the data in no time, so that nothing but instructions passes while a request is under way.
 
 use crate::Stack;

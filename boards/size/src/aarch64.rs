@@ -1,4 +1,4 @@
-//! A 64-bit Arm core in exception level 1: DAIF, the core's virtual timer as the clock, a GIC of version 2. Who started it has turned
+//! A 64-bit Arm core in exception level 1: DAIF, the core's virtual timer as the clock, a GIC of version 2. The loader has turned
 //! translation and caches on, as UEFI or U-Boot would.
 
 use crate::board::{read, write};

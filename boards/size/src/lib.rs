@@ -1,7 +1,7 @@
 //! What the images share: a board with one SDHCI controller, a lock, a clock, memory without caches.
 //!
 //! The images are built to be measured and to be linked, not to be run: the controller lies where a SAM E54
-//! has its first, at that part's reset clock of 48 MHz; its clocks and pins are nobody's. Cores of other families stand in its place
+//! has its first, at that part's reset clock of 48 MHz; its clocks and pins belong to no board. Cores of other families stand in its place
 //! with what they have on QEMU's machines `virt`.
 #![no_std]
 
@@ -63,7 +63,7 @@ pub fn stack<const N: usize, P: Policy + Default>(
 /// The same registers for the images that are linked and never run.
 pub fn registers() -> Option<Mmio> {
     let base = NonNull::new(core::ptr::without_provenance_mut::<u8>(BASE))?;
-    // SAFETY: nothing runs, so nobody touches them.
+    // SAFETY: nothing runs, so nothing touches them.
     Some(unsafe { Mmio::new(base) })
 }
 

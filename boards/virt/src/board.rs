@@ -20,7 +20,7 @@ pub const ALARM_IRQ: u32 = 16 + 11;
 const PCI_IRQ: u32 = 32 + 3;
 /// The configuration of PCI's devices, 4 KiB for each function.
 const PCI_CONFIG: usize = 0x3f00_0000;
-/// Where a device's registers go if nobody has placed them: at the beginning of the machine's window for them.
+/// Where a device's registers go if they have no place yet: at the beginning of the machine's window for them.
 pub const PCI_MEMORY: u32 = 0x1000_0000;
 const SECOND_NS: u64 = 1_000_000_000;
 
@@ -113,7 +113,7 @@ pub fn pci_irq(device: u32, pin: u32) -> u32 {
     PCI_IRQ + (device + pin) % 4
 }
 
-/// A call to who runs this machine: the operation, and the address of what it works on.
+/// A call to the machine's hypervisor: the operation, and the address of what it works on.
 fn semihost<T>(operation: u32, block: &mut T) -> u32 {
     let result: u32;
     // SAFETY: QEMU reads and writes what the block, and nothing else, points to.

@@ -74,7 +74,7 @@ core::arch::global_asm!(
     ".pool",
 );
 
-/// An exception that nobody expects.
+/// An exception that was not expected.
 #[unsafe(no_mangle)]
 extern "C" fn exception(syndrome: u64, at: u64, address: u64) -> ! {
     board::say(format_args!("exception {syndrome:#x} at {at:#x}, address {address:#x}"));

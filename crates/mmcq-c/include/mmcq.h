@@ -1,15 +1,19 @@
 /* mmcq.h: the mmcq card stack for C, under any RTOS or none.
  *
- * An SDHCI controller and the SD card or eMMC behind it: open, bring up, then read and write blocks of 512 bytes from as many threads as
- * you like; they share one queue. You bring registers, a lock, a clock; on machines with caches or an IOMMU also map, unmap and sync. See
+ * An SDHCI controller and the SD card or eMMC behind it. Open it, bring the card up, then read and
+ * write blocks of 512 bytes from as many threads as you like: they share one queue. You bring
+ * registers, a lock and a clock; on machines with caches or an IOMMU also map, unmap and sync. See
  * examples/c/card.c.
  *
- * A card that loses its state is initialised again, one with damage on its wires is tuned again or goes slower, and an eMMC gets time for its background
- * work, all without a word; the library does that step by step inside mmcq_on_irq, mmcq_poll and the calls that wait. Those who wait then wait longer, up
- * to some ten seconds. A card that was taken out, or exchanged, is not touched before mmcq_bring_up: until then there is MMCQ_E_NO_CARD.
+ * The library keeps the card without a word. It initialises a card again that loses its state. It
+ * tunes a card again that has damage on its wires, or makes it slower. It gives an eMMC time for its
+ * background work. It does so step by step inside mmcq_on_irq, mmcq_poll and the calls that wait,
+ * which then wait longer, up to some ten seconds. A card that was taken out, or exchanged, is not
+ * touched before mmcq_bring_up: until then there is MMCQ_E_NO_CARD.
  *
- * Contexts: mmcq_on_irq is for the interrupt handler, mmcq_poll for the alarm (thread or interrupt). All others are for threads, and may
- * wait. mmcq_open is called once for a controller, before anything else of it, by one thread.
+ * Contexts: mmcq_on_irq is for the interrupt handler, mmcq_poll for the alarm (thread or interrupt).
+ * All others are for threads, and may wait. mmcq_open is called once for a controller, before
+ * anything else of it, by one thread.
  */
 #ifndef MMCQ_H
 #define MMCQ_H
@@ -81,7 +85,7 @@ typedef struct mmcq_platform {
     uint64_t (*now_ns)(void *context);
     /* Call mmcq_poll at this time; replaces the request before; UINT64_MAX: no need. Called with the lock held; must not call back.
      * An alarm is relied on until mmcq_poll is called, and may ring for nothing. After a sleep in which your timer stood, call mmcq_poll.
-     * May be NULL: threads that wait poll by themselves. Then nothing is done for the card while nobody uses it. */
+     * May be NULL: threads that wait poll by themselves. Then nothing is done for the card while no call is in progress. */
     void (*set_alarm)(void *context, uint64_t at_ns);
     /* Called again and again by a thread that waits; NULL: spin. It may sleep, for a millisecond at most, and must return
      * - when an interrupt of the controller is pending or comes, masked or not;
@@ -133,9 +137,10 @@ int32_t mmcq_open(uint32_t host, const mmcq_platform *platform);
  * card (see above). `card` may be NULL. */
 int32_t mmcq_bring_up(uint32_t host, mmcq_card *card);
 
-/* Reads or writes blocks, and returns when they are done. `memory` has `blocks` times 512 bytes, is aligned as mmcq_card.align says, and belongs to
- * the call until it returns: during a read nothing else may use it, and during a write nothing may change it. More calls than slots wait
- * for each other. */
+/* Reads or writes blocks, and returns when they are done. `memory` has `blocks` times 512 bytes and is
+ * aligned as mmcq_card.align says. It belongs to the call until it returns: during a read nothing else
+ * may use it, and during a write nothing may change it. More calls than slots wait for each other, and
+ * so do writes from the same memory where there is `map`. */
 int32_t mmcq_read(uint32_t host, uint64_t lba, uint32_t blocks, uint8_t *memory);
 int32_t mmcq_write(uint32_t host, uint64_t lba, uint32_t blocks, const uint8_t *memory);
 

@@ -82,8 +82,9 @@ pub(crate) struct Place {
     ahead: Ahead,
 }
 
-// SAFETY: before `OPEN` only `mmcq_open` touches it, once at a time by its contract; then platform and stack are only shared (the stack is `Sync`
-// by its lock), the table belongs to the driver, and the scratch buffer is moved in and out under the lock, as is everything of the keeper.
+// SAFETY: before `OPEN` only `mmcq_open` touches it, once at a time by its contract. Then platform and stack are only
+// shared, and the stack is `Sync` by its lock. The table belongs to the driver. The scratch buffer is moved in and out
+// under the lock, as is everything of the keeper.
 unsafe impl Sync for Place {}
 
 impl Place {
@@ -176,7 +177,7 @@ pub unsafe extern "C" fn mmcq_open(host: u32, platform: *const mmcq_platform) ->
     if place.state.load(Ordering::Acquire) != CLOSED {
         return MMCQ_E_STATE;
     }
-    // SAFETY: closed, so nobody reads it; the caller promised not to open twice at once.
+    // SAFETY: closed, so no other call reads it; the caller promised not to open twice at once.
     unsafe { (*place.platform.get()).write(platform) };
     place.state.store(OPENING, Ordering::Release);
     let Some(its) = place.platform().map(|platform| Its(platform, &place.ahead)) else { return MMCQ_E_STATE };
@@ -196,7 +197,7 @@ pub unsafe extern "C" fn mmcq_open(host: u32, platform: *const mmcq_platform) ->
     place.scratch_buf.set(Some(unsafe { place.scratch.buf() }));
     // SAFETY: as above.
     place.keeper.scratch.set(Some(unsafe { place.keeper_scratch.buf() }));
-    // SAFETY: nobody reads it before the state is `OPEN`.
+    // SAFETY: no call reads it before the state is `OPEN`.
     unsafe { (*place.stack.get()).write(Shared::new(its, timer, driver, Config::DEFAULT)) };
     place.state.store(OPEN, Ordering::Release);
     MMCQ_OK
@@ -360,7 +361,7 @@ pub unsafe extern "C" fn mmcq_write(host: u32, lba: u64, blocks: u32, memory: *c
         Err(code) => return code,
     };
     let Some(bytes) = bytes(memory, blocks) else { return MMCQ_E_ARGUMENT };
-    // SAFETY: checked as far as can be, and the caller promised that nobody changes it until we return.
+    // SAFETY: checked as far as can be, and the caller promised that it does not change until we return.
     let memory = unsafe { core::slice::from_raw_parts(memory, bytes) };
     let device = BlockDevice::new(stack);
     mapped(place, stack, platform, NonNull::from(memory), Direction::Write, || {

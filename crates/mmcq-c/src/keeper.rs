@@ -1,5 +1,5 @@
-//! Who helps the engine ([`mmcq::card::keep`]) in a program without an executor: a future in static memory for each controller, moved on by whoever calls
-//! the library.
+//! The supervisor ([`mmcq::card::keep`]) in a program without an executor: a future in static memory for each
+//! controller. The program's calls of the library move it on.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
@@ -47,7 +47,7 @@ const fn bytes_of<F>(_: &Begin<F>) -> usize {
 }
 
 /// # Safety
-/// `room` holds a future that `kept` began, nobody else uses it, and it stays where it is.
+/// `room` holds a future that `kept` began, nothing else uses it, and it stays where it is.
 unsafe fn poll_at<F: Future<Output = ()> + Send>(
     _: Begin<F>,
     room: *mut Room,
@@ -74,12 +74,12 @@ enum State {
     Away,
     /// There is a future in it.
     There,
-    /// Somebody polls it.
+    /// A call polls it.
     Polled,
 }
 
-/// The keeper of one controller. All but `called` is touched under the lock of its stack alone; the room by whoever has set [`State::Polled`], or
-/// finds it empty and is the only one who brings up.
+/// The keeper of one controller. All but `called` is touched under the lock of its stack alone. The room is touched by
+/// the call that has set [`State::Polled`], or by the one bring-up that finds it empty.
 pub(crate) struct Keeper {
     room: UnsafeCell<Room>,
     state: Cell<State>,
@@ -127,14 +127,14 @@ impl Keeper {
         stack.with(|_| self.state.get() != State::Away)
     }
 
-    /// Polls the keeper if it was woken and nobody else does.
+    /// Polls the keeper if it was woken and no other call does.
     pub fn go_on(&self, stack: &'static Stack) {
         for _ in 0..STEPS_MAX {
             let host = stack.with(|_| {
                 let mine = self.state.get() == State::There && self.called.load(Ordering::Acquire);
                 if mine {
                     self.state.set(State::Polled);
-                    // Whoever calls from now on is heard after this poll.
+                    // A wake-up from now on is heard after this poll.
                     self.called.store(false, Ordering::Release);
                 }
                 mine.then(|| self.host.get())
@@ -165,7 +165,7 @@ fn begin_at<F>(
     card: Card,
     host: usize,
 ) {
-    // SAFETY: the room is empty, large enough and aligned (`bytes_of`), and nobody else brings up now.
+    // SAFETY: the room is empty, large enough and aligned (`bytes_of`), and no other thread brings up now.
     unsafe { room.cast::<F>().write(begin(stack, scratch, card, host)) }
 }
 

@@ -27,7 +27,7 @@ pub struct mmcq_idle(pub(crate) Idle);
 /// # Safety
 ///
 /// The functions are C's, so calling one is `unsafe`: what each must do and may be called from stands in the header, and
-/// whoever hands this over promises it (`mmcq_open`).
+/// the caller of `mmcq_open` promises it.
 #[derive(Clone, Copy)]
 #[repr(C)]
 #[allow(missing_docs, reason = "the header says it")]
@@ -49,7 +49,8 @@ pub struct mmcq_platform {
     pub cache_line: u32,
 }
 
-// SAFETY: whoever opens promises that the context and the functions may be used from every thread and from the interrupt (header, `mmcq_open`).
+// SAFETY: the caller of `mmcq_open` promises that context and functions may be used from every thread and from the
+// interrupt (header).
 unsafe impl Send for mmcq_platform {}
 // SAFETY: as above.
 unsafe impl Sync for mmcq_platform {}
@@ -69,7 +70,7 @@ impl mmcq_platform {
         registers && memory && line && self.lock.is_some() && self.unlock.is_some() && self.now_ns.is_some()
     }
 
-    /// The quirks by their names, with commas between; `None`: a name that nobody knows.
+    /// The quirks by their names, with commas between; `None`: an unknown name.
     pub(crate) fn quirks(&self) -> Option<Quirks> {
         if self.quirks.is_null() {
             return Some(Quirks::NONE);
@@ -137,7 +138,7 @@ impl mmcq_platform {
 #[derive(Clone, Copy)]
 pub(crate) struct Its(pub &'static mmcq_platform, pub &'static Ahead);
 
-// SAFETY: the opener promised that between `lock` and `unlock` nobody else is, neither another thread nor the interrupt.
+// SAFETY: the opener promised that between `lock` and `unlock` neither another thread nor the interrupt runs.
 unsafe impl Lock for Its {
     fn with<R>(&self, f: impl FnOnce() -> R) -> R {
         if let Some(lock) = self.0.lock {

@@ -79,7 +79,7 @@ fn memory_is_mapped_outside_of_the_lock() {
     assert_eq!(text(&output), "");
 }
 
-/// With an alarm, and with a thread that waits as the only one who moves the stack.
+/// With an alarm, and with a thread that waits that alone moves the stack.
 #[test]
 fn a_card_that_lost_its_state_is_initialised_again() {
     for (card, how) in

@@ -47,7 +47,7 @@ int main(int argc, char **argv) {
     IS(mmcq_write(0, 1000, 64, out), MMCQ_OK);
     IS(mmcq_flush(0), MMCQ_OK);
 
-    /* Each time it must be initialised again, and nobody notices. */
+    /* Each time it must be initialised again, and no call fails. */
     for (int i = 0; i < 3; i++) {
         board_brown_out(board);
         memset(in, 0, sizeof in);
@@ -72,7 +72,7 @@ int main(int argc, char **argv) {
     IS(mmcq_read(0, 2000, 64, in), MMCQ_OK);
 
     if (alarm && !card.emmc) {
-        /* Out, and in again; nobody uses it until the program has looked. */
+        /* Out, and in again; no call uses it until the program has looked. */
         board_remove_or_insert(board);
         pass(board, 300000000);
         IS(mmcq_read(0, 1000, 64, in), MMCQ_E_NO_CARD);

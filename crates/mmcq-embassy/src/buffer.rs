@@ -39,7 +39,7 @@ impl<const BLOCKS: usize> Buffer<BLOCKS> {
             return None;
         }
         let memory = NonNull::new(self.memory.get())?.cast();
-        // SAFETY: initialised, lives for ever, and nobody else ever gets it: `taken` stays true.
+        // SAFETY: initialised, lives for ever, and no second caller ever gets it: `taken` stays true.
         Some(unsafe { DmaBuf::from_raw(memory, Self::BYTES) })
     }
 }

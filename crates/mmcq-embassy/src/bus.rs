@@ -36,7 +36,7 @@ const SDR104_HZ: u32 = 208_000_000;
 
 /// A controller behind mmcq's queue, as drivers of embassy's `sdio` want it: SDIO functions (cyw43, esp-hosted), or `sdio`'s own cards.
 ///
-/// Commands go through the queue like everybody's, so a memory card on the same controller (a combo card) keeps its turns. Bring a card up by one side only.
+/// Commands go through the queue like all others, so a memory card on the same controller (a combo card) keeps its turns. Bring a card up by one side only.
 ///
 /// Data are copied through a buffer, which must hold the longest transfer of the driver above: `sdio` does not cut requests. A call
 /// may be dropped at any point; what the controller was given ends by itself.

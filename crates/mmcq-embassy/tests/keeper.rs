@@ -41,7 +41,7 @@ fn a_kept_card_comes_back() {
             let mut disk = Disk::<_, _, 8, Fifo, A4>::new(stack, memory(8)).unwrap();
             let blocks = [Aligned::<A4, _>([0x5a; 512]); 8];
             disk.write(100, &blocks).await.unwrap();
-            // It loses its state: initialised again, and nobody notices.
+            // It loses its state: initialised again, and no request fails.
             world.model.borrow_mut().card_mut().unwrap().brown_out(world.time.now());
             let mut back = [Aligned::<A4, _>([0; 512]); 8];
             disk.read(100, &mut back).await.unwrap();

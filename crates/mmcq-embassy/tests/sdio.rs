@@ -11,7 +11,7 @@ use mmcq::card::{Options, bring_up_io};
 use mmcq::engine::{Config, DmaBuf};
 use mmcq::host::Width;
 use mmcq::sdio::bluetooth::{self, TypeA};
-use mmcq::sdio::{CardInterrupt, Function};
+use mmcq::sdio::{CardInterrupt, Error, Function};
 use mmcq::task::Shared;
 use mmcq_embassy::{Bus, Clock, CriticalSection, Mailbox};
 use mmcq_sim::card::io::{IoProfile, type_a};
@@ -100,7 +100,10 @@ fn our_function_driver_runs_over_any_bus() {
         async {
             let card = bring_up_io(&stack, memory(512), Options::DEFAULT).await.0.expect("an I/O card");
             let mut irq = CardInterrupt::new(&stack, &card);
-            let function = Function::new(&stack, &card, 1).unwrap();
+            let mut function = Function::new(&stack, &card, 1).unwrap();
+            // Such a bus has a type for each length of a block.
+            let refused = function.set_block_size(96).await;
+            assert!(matches!(refused, Err(Error::OddBlockSize { bytes: 96, .. })), "{refused:?}");
             let bluetooth = TypeA::open(function, &mut irq, 512).await.unwrap();
             let mut buf = memory(2048);
             for number in 0..PACKETS {

@@ -2,6 +2,7 @@
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
+use crate::buffers::Pieces;
 use crate::controller::{self, Controller};
 use crate::ours::Context;
 use crate::platform::{Advance, Platform};
@@ -9,7 +10,7 @@ use crate::registers::binary;
 use crate::sdio;
 use crate::system::{Costs, SleepDepth};
 use mmcq::card::{Card, Family, Options, bring_up};
-use mmcq::engine::{Config, DmaBuf};
+use mmcq::engine::Config;
 use mmcq::sched::{Any, Fifo};
 use mmcq::task::{Lock, Shared, Timer};
 use mmcq_sim::card::io::IoProfile;
@@ -252,7 +253,7 @@ pub struct Board<const N: usize> {
     pub migration: f64,
     /// The host completes in a thread.
     pub defer: bool,
-    /// Who moves our engine, and what that costs.
+    /// Which context moves our engine, and what that costs.
     pub context: Context,
     /// DMA memory.
     pub memory: ShadowMemory,
@@ -311,7 +312,7 @@ fn costs(platform: &Platform, price: Price) -> (Costs, CallCosts, (u64, u64)) {
     (costs, calls, registers)
 }
 
-/// Who moves the engine of a platform, at this price, in a machine with these costs.
+/// What moves the engine of a platform, at this price, in a machine with these costs.
 fn context(platform: &Platform, price: Price, costs: &Costs) -> Context {
     let entry_ns = match price {
         Price::Nothing => return Context::default(),
@@ -342,7 +343,7 @@ impl<const N: usize> Board<N> {
         let time = Time::new();
         let memory = ShadowMemory::new(MemoryConfig::BITS32);
         let (costs, mut calls, registers) = costs(platform, price);
-        // Linux has one slot, and its own ideas of who moves it.
+        // Linux has one slot, and its own ideas of what moves it.
         if N == 1 {
             // ... and its driver's work item pays the setup once.
             calls.start_data_ns = calls.start_data_ns.saturating_sub(costs.setup_ns);
@@ -389,10 +390,11 @@ impl<const N: usize> Board<N> {
 
     /// What goes beyond reads, writes and flushes: erases, zeroes, durable writes.
     pub fn equip(&self) -> Result<(), String> {
-        let scratch = crate::buffers::piece(mmcq::card::SCRATCH_BYTES as usize);
+        let mut pieces = Pieces::default();
+        let scratch = pieces.piece(mmcq::card::SCRATCH_BYTES as usize);
         let future = mmcq::card::equip(&self.stack, &self.card, scratch);
         let (result, scratch) = drive(&self.stack, &self.controller, &self.time, future)?;
-        crate::buffers::free(scratch);
+        pieces.free(scratch);
         result.map_err(|e| e.to_string())
     }
 }
@@ -401,11 +403,12 @@ impl<const N: usize> Board<N> {
 type Found = (Card, Option<Box<[u8; 512]>>);
 
 fn start<const N: usize>(stack: &Stack<N>, controller: &Controller, time: &Time) -> Result<Found, String> {
-    let scratch: DmaBuf = crate::buffers::piece(mmcq::card::SCRATCH_BYTES as usize);
+    let mut pieces = Pieces::default();
+    let scratch = pieces.piece(mmcq::card::SCRATCH_BYTES as usize);
     let future = async {
         let (result, scratch) = bring_up(stack, scratch, Options::DEFAULT).await;
         let ext_csd = scratch.first_chunk().copied().map(Box::new);
-        crate::buffers::free(scratch);
+        pieces.free(scratch);
         result.map(|card| (card, ext_csd.filter(|_| matches!(card.family, Family::Emmc(_)))))
     };
     drive(stack, controller, time, future)?.map_err(|e| e.to_string())

@@ -3,19 +3,54 @@
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
 use mmcq::engine::DmaBuf;
+use std::collections::HashMap;
 
-/// Pieces of memory; each is here, or with the engine.
+/// Gives out heap memory, and frees what it has given out.
+#[derive(Debug, Default)]
+pub struct Pieces {
+    /// Address and length of each that is out.
+    out: HashMap<usize, usize>,
+}
+
+impl Pieces {
+    /// Fresh memory, aligned as most controllers like it.
+    pub fn piece(&mut self, bytes: usize) -> DmaBuf {
+        let memory: &'static mut [u8] = Box::leak(vec![0; bytes].into_boxed_slice());
+        if bytes > 0 {
+            self.out.insert(memory.as_ptr().addr(), bytes);
+        }
+        DmaBuf::from_static(memory)
+    }
+
+    /// Takes a piece back and frees it. Memory from elsewhere, and a part of a piece, is left alone: it stays where it
+    /// is for ever. True: it was freed.
+    pub fn free(&mut self, memory: DmaBuf) -> bool {
+        let slice = memory.into_static();
+        let address = slice.as_ptr().addr();
+        let mine = self.out.get(&address) == Some(&slice.len());
+        if mine {
+            self.out.remove(&address);
+            // SAFETY: `piece` leaked a box of this address and length that was not freed since, and `memory` was the
+            // only owner of all its bytes.
+            drop(unsafe { Box::from_raw(slice) });
+        }
+        mine
+    }
+}
+
+/// The buffers of a run; each is here, or with the engine.
 #[derive(Default)]
 pub struct Buffers {
     pieces: Vec<Option<DmaBuf>>,
     free: Vec<u32>,
+    owner: Pieces,
 }
 
 impl Buffers {
     /// So many pieces of so many bytes; only before any is in use.
     pub fn resize(&mut self, count: usize, bytes: usize) {
-        self.pieces.clear();
-        self.pieces.resize_with(count, || Some(piece(bytes)));
+        self.clear();
+        self.pieces.resize_with(count, || Some(self.owner.piece(bytes)));
         self.free = (0..count as u32).rev().collect();
     }
 
@@ -50,24 +85,44 @@ impl Buffers {
     }
 }
 
-impl Drop for Buffers {
-    fn drop(&mut self) {
+impl Buffers {
+    fn clear(&mut self) {
         for memory in self.pieces.drain(..).flatten() {
-            free(memory);
+            self.owner.free(memory);
         }
     }
 }
 
-/// Fresh memory, aligned as most controllers like it.
-pub fn piece(bytes: usize) -> DmaBuf {
-    DmaBuf::from_static(Box::leak(vec![0; bytes].into_boxed_slice()))
+impl Drop for Buffers {
+    fn drop(&mut self) {
+        self.clear();
+    }
 }
 
-/// The opposite of [`piece`], for memory that came from there.
-pub fn free(memory: DmaBuf) {
-    if memory.len_bytes() > 0 {
-        let slice: *mut [u8] = memory.into_static();
-        // SAFETY: `piece` leaked exactly this box, and `memory` was its only owner.
-        drop(unsafe { Box::from_raw(slice) });
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_from_elsewhere_and_parts_are_not_freed() {
+        let (mut mine, mut others) = (Pieces::default(), Pieces::default());
+        assert!(!mine.free(DmaBuf::from_static(Box::leak(vec![7; 64].into_boxed_slice()))), "of no owner");
+        assert!(!mine.free(others.piece(64)), "another's piece");
+        let (first, second) = mine.piece(64).into_static().split_at_mut(32);
+        second.fill(9);
+        assert!(!mine.free(DmaBuf::from_static(first)), "half of a piece");
+        assert_eq!(second[31], 9);
+        assert!(!mine.free(DmaBuf::EMPTY));
+    }
+
+    #[test]
+    fn what_comes_back_is_freed() {
+        let mut pieces = Pieces::default();
+        for bytes in [0, 1, 512, 4096] {
+            let memory = pieces.piece(bytes);
+            assert_eq!((memory.len_bytes() as usize, pieces.out.len()), (bytes, usize::from(bytes > 0)));
+            assert_eq!(pieces.free(memory), bytes > 0);
+            assert!(pieces.out.is_empty());
+        }
     }
 }

@@ -1,11 +1,11 @@
-//! Our engine alone: jobs submit to it directly, whoever moves it picks the next transfer from everything that is pending, and nothing is parked anywhere else.
+//! Our engine alone: jobs submit to it directly, the context that moves it picks the next transfer from everything that is pending, and nothing is parked anywhere else.
 //!
-//! Who moves it is the board's choice ([`Advance`]):
+//! Which context moves it is the board's choice ([`Advance`]):
 //! - the hard interrupt calls it;
 //! - the hard interrupt leaves the line masked and raises a deferred interrupt, or wakes a real-time thread, and that calls it and unmasks;
 //! - no interrupt is taken at all. The first job that would sleep until one of its I/Os is done keeps its core instead, reads the controller's status
-//!   again and again, and moves the engine (deadlines too) and completes for everybody, until an I/O of its own is done. Jobs that come to wait meanwhile
-//!   sleep. When it leaves, it wakes one of those whose I/Os are still under way, which spins next; whoever waits first gets the role, and until then
+//!   again and again, and moves the engine (deadlines too) and completes for all, until an I/O of its own is done. Jobs that come to wait meanwhile
+//!   sleep. When it leaves, it wakes one of those whose I/Os are still under way, which spins next; the next job that waits gets the role, and until then
 //!   nobody looks. A spinner does not make room for other threads that would like its core: there must be one to spare.
 
 use crate::board::Alone;
@@ -21,7 +21,7 @@ use std::collections::VecDeque;
 /// Most looks that a spinner takes as one step: what others do meanwhile is seen after these at the latest.
 const LOOKS_MAX: u64 = 64;
 
-/// Who moves the engine, and what getting there costs.
+/// Which context moves the engine, and what getting there costs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Context {
     /// Who.
@@ -34,7 +34,7 @@ pub struct Context {
     pub look_ns: u64,
 }
 
-/// The front end: an engine with its table of who waits for which slot.
+/// The front end: an engine with its table of which job waits for which slot.
 pub struct Ours<H: Host, const N: usize> {
     /// The engine.
     pub stack: Shared<Alone, H, N, Any>,
@@ -238,7 +238,7 @@ impl<H: Host, const N: usize> Ours<H, N> {
         }
     }
 
-    /// The spinner has what it waited for; somebody else must look now, unless it will come back anyway.
+    /// The spinner has what it waited for; another job must look now, unless it will come back anyway.
     fn leave(&mut self, sys: &mut System, job: u32) {
         self.spinner = None;
         let jobs = self.outstanding.len() as u32;

@@ -1,6 +1,6 @@
 //! Platform files: a board as TOML. Every cost carries its unit in its name, its kind and its source.
 //!
-//! `[stack] advance` says who moves our engine: `"irq"` (as if it were not there), `"tasklet"`, `"thread"` or `"spin"`, see [`Advance`]. Some costs may be
+//! `[stack] advance` says what moves our engine: `"irq"` (as if it were not there), `"tasklet"`, `"thread"` or `"spin"`, see [`Advance`]. Some costs may be
 //! left out:
 //! - `cost.entry_us`, the part of `cost.irq_us` that is interrupt entry and exit (without it: all of it);
 //! - `cost.tasklet_us`, from the hard interrupt to the deferred one, which only a board that uses it must give;
@@ -104,7 +104,7 @@ pub enum Busy {
     Status,
 }
 
-/// Who moves our engine's state machine when the controller has something to say.
+/// What moves our engine's state machine when the controller has something to say.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Advance {

@@ -21,7 +21,7 @@ pub struct Io {
     pub direction: Direction,
     /// First block of 512 bytes.
     pub lba: u64,
-    /// Somebody waits for it: a read, or a write past the page cache.
+    /// A job waits for it: a read, or a write past the page cache.
     pub sync: bool,
     /// How many blocks; 0 is a flush.
     pub blocks: u32,
@@ -57,7 +57,7 @@ pub enum Next {
     Finished,
 }
 
-/// Where I/Os come from, and who is told that they are done.
+/// Where I/Os come from, and what is told that they are done.
 pub trait Workload {
     /// How many jobs, each a thread.
     fn jobs(&self) -> u32;
@@ -183,7 +183,7 @@ pub struct System {
     pub queue: Queue<Event>,
     /// Cores and threads.
     pub cpu: Cpu<Action>,
-    /// The time of whoever runs.
+    /// The time of the code that runs.
     pub time: Time,
     /// Costs.
     pub costs: Costs,
@@ -197,7 +197,7 @@ pub struct System {
     pub buffers: Buffers,
     /// The controller, as an action finds it.
     pub line: Line,
-    /// Who is told of I/Os: submitted (`None`), done well or not.
+    /// What is told of I/Os: submitted (`None`), done well or not.
     pub log: Option<IoLog>,
     heard_from_ns: u64,
     job_wakes: Stream,

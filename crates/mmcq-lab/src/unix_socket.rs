@@ -11,12 +11,12 @@ pub struct Name(PathBuf);
 
 impl Drop for Name {
     fn drop(&mut self) {
-        // Somebody may have taken it away already.
+        // It may have been taken away already.
         let _ = std::fs::remove_file(&self.0);
     }
 }
 
-/// Listens at a path. A socket there that nobody listens at any more is replaced; anything else is not touched.
+/// Listens at a path. A socket there without a listener is replaced; anything else is not touched.
 pub fn listen(path: &Path) -> io::Result<(UnixListener, Name)> {
     if let Ok(there) = std::fs::symlink_metadata(path) {
         if !there.file_type().is_socket() {

@@ -76,7 +76,7 @@ fn a_busy_cpu_costs_linux_and_not_the_interrupt() {
             assert!(ours.model >= find(&rows, &at, setting).model, "{ours:?}");
         }
         match cell {
-            // Readers that run late cannot be merged with the others, whoever the stack is: the transfers are smaller, and the bus stays at work.
+            // Readers that run late cannot be merged with the others, by any stack: the transfers are smaller, and the bus stays at work.
             "seq read" => {
                 let at_work = find(&rows, "seq read, bus at work @hsq-sprd-busy", "mmcq").model;
                 assert!(at_work >= 93.0, "{at_work}");

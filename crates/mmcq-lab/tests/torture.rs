@@ -5,7 +5,7 @@ use mmcq_lab::torture::catalogue::{self, Proof, Tried, proof};
 use mmcq_lab::torture::run::{Bench, CARDS, POINTS, run};
 use mmcq_lab::torture::shrink::shrink;
 use mmcq_lab::torture::sweep::kinds;
-use mmcq_lab::torture::workloads::{NAMES, workload};
+use mmcq_lab::torture::workloads::{NAMES, VISITS, workload};
 use mmcq_lab::torture::{aimed, exhaustive, presence};
 use mmcq_sim::faults::catalogue::entries;
 use mmcq_sim::faults::{Point, Shot, Strike};
@@ -66,7 +66,7 @@ fn runs_that_failed_once_stay_good() {
     }
 }
 
-/// The last request was dropped, and it is the keeper who ends it: that is no hang.
+/// The last request was dropped, and it is the keeper that ends it: that is no hang.
 #[test]
 fn the_keeper_may_end_the_last_request() {
     let wishes = Wishes { faults: 0.01, cuts: 1.0, operations: 250, card: Some(4), ..WISHES };
@@ -99,7 +99,7 @@ fn a_single_passing_fault_ends_in_success() {
                 let luck = Luck::Shots(vec![Shot { point, nth, strike }]);
                 let outcome = run(&Case { luck, ..whole.clone() }, &mut bench, None);
                 assert_eq!(outcome.violation, None, "{name} {nth}, {load}");
-                assert_eq!(outcome.errors, 0, "{name} {nth}, {load}");
+                assert!(outcome.errors == 0 || index == VISITS, "{name} {nth}, {load}");
                 struck += 1;
             }
         }
@@ -129,7 +129,7 @@ fn what_chance_seldom_hits_keeps_every_promise() {
     assert!(score.runs > 1_000 && score.faults() > 1_000, "{} runs, {} faults", score.runs, score.faults());
 }
 
-/// CMD27, CMD28, CMD42 and their like are nobody's but theirs who ask for them by name; CMD8 offers no PCIe to an SD card.
+/// CMD27, CMD28, CMD42 and their like are sent for callers alone that ask for them by name; CMD8 offers no PCIe to an SD card.
 #[test]
 fn nothing_irreversible_is_ever_sent() {
     let mut bench = Bench::new();

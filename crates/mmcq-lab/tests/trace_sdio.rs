@@ -84,7 +84,7 @@ fn sigrok_reads_every_command_and_its_argument() {
     }
 }
 
-/// From the first CMD5 (nobody answers the CMD8 before it, and sigrok waits for an answer to each command) to the first packet: the block
+/// From the first CMD5 (no card answers the CMD8 before it, and sigrok waits for an answer to each command) to the first packet: the block
 /// size of the payload is one that the function was told by CMD52.
 #[test]
 fn bring_up_from_cmd5_and_the_first_packet_before_both_judges() {

@@ -1,4 +1,4 @@
-//! What goes wrong, and who mends it: a damaged block, a lost supply, and a keeper that brings the card back.
+//! What goes wrong, and what mends it: a damaged block, a lost supply, and a keeper that brings the card back.
 //! `cargo run -p mmcq-sim --example fault_and_recovery`
 
 use futures::future::{Either, select};

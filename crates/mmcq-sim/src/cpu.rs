@@ -31,7 +31,7 @@ impl Delay {
     }
 }
 
-/// Who may push whom aside.
+/// Which code may push which aside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Priority {
     /// An ordinary thread.
@@ -137,7 +137,7 @@ struct Task<A> {
     state: State,
     work: Option<(u64, A)>,
     core: u8,
-    /// The core was chosen by whoever wakes it: no migration.
+    /// The core was chosen by the code that wakes it: no migration.
     preferred: bool,
 }
 

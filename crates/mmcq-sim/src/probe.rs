@@ -94,5 +94,5 @@ pub enum Signal<'a> {
     },
 }
 
-/// Who looks.
+/// What looks.
 pub type Probe = Box<dyn FnMut(&Signal<'_>)>;

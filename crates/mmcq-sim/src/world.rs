@@ -1,6 +1,6 @@
 //! The order of events, and randomness that stays put.
 //!
-//! One queue of events in virtual time; ties go to whoever was first. Every purpose draws from a stream of its own, so that one more event
+//! One queue of events in virtual time; ties go to the one that was first. Every purpose draws from a stream of its own, so that one more event
 //! somewhere does not shift the numbers everywhere else.
 
 use rand_xoshiro::Xoshiro256StarStar;

@@ -1,4 +1,4 @@
-//! Cards that misbehave (`cards/quirks`): the stack lives with each because it knows who it is; the same card under a name that it does not know breaks.
+//! Cards that misbehave (`cards/quirks`): the stack lives with each because it knows which card it is; the same card under a name that it does not know breaks.
 //! Those with a fault that plain reads and writes do not meet are in `stack.rs`, too.
 
 mod machine;
@@ -90,7 +90,7 @@ fn lives(text: &str, options: Options, wakes_by: Option<u32>) -> Result<IoCard, 
     if faults() > before { Err(format!("{} phases failed", faults() - before)) } else { Ok(card) }
 }
 
-/// Nobody has proven this one, so it is no entry of the table.
+/// This one has not been proven, so it is no entry of the table.
 const NO_1V8: Options =
     Options { quirks: &[Quirk::io(0x024c, 0xb822, Quirks::IO_NO_1V8)], ..Options::DEFAULT };
 
@@ -132,7 +132,7 @@ fn io_cards_take_only_their_quirks_path() {
     let (rig, other) = io(&good, NO_1V8).unwrap();
     assert_eq!((other.timing, other.clock_hz), (Timing::Sdr104, 200_000_000));
     rig.checked();
-    // Who breaks at 1.8 V and is not known ends at 3.3 V all the same, by a power cycle.
+    // A card that breaks at 1.8 V and is not known ends at 3.3 V all the same, by a power cycle.
     assert_eq!(up("sdio-no-1v8", Options::DEFAULT).timing, Timing::HighSpeed);
     let (rig, card) = io(&text("sdio-lenient-fn0"), Options::DEFAULT).unwrap();
     let plain = IoCard { quirks: Quirks::NONE, ..card };

@@ -1,4 +1,4 @@
-//! Every strike of the catalogue, once early in bring-up and once in a load, on the whole stack: somebody may get an error, nobody waits for ever,
+//! Every strike of the catalogue, once early in bring-up and once in a load, on the whole stack: a request may get an error, none waits for ever,
 //! and the controller never touches memory that was taken back.
 
 mod machine;

@@ -424,7 +424,7 @@ fn on_an_io_card() {
         },
         works,
     );
-    // Packets come by themselves; who was dropped in the middle of one leaves it to the next, who receives it from its start.
+    // Packets come by themselves; a receiver that was dropped in the middle of one leaves it to the next, which receives it from its start.
     let mut irq = CardInterrupt::new(&rig.stack, &card);
     let function = Function::new(&rig.stack, &card, 1).unwrap();
     let bluetooth = rig.drive(TypeA::open(function, &mut irq, 512)).unwrap();

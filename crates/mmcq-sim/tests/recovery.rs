@@ -318,7 +318,7 @@ fn a_card_may_be_taken_out_at_any_moment() {
             rig.model.borrow_mut().remove(rig.time.now());
             let debounce_ns = rig.model.borrow().config().debounce_ns;
             for done in rig.finish(&ids, debounce_ns + 100 * MS) {
-                // Of a write whose status was lost, twice, nobody can say more than that.
+                // Of a write whose status was lost, twice, no test can say more than that.
                 let known = matches!(done.result, Ok(_) | Err(Error::Removed));
                 assert!(known || ill && matches!(done.result, Err(Error::Program(_))), "{:?}", done.result);
                 assert_eq!(done.buf.len_bytes(), 4096);

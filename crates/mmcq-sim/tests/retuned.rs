@@ -67,7 +67,7 @@ fn no_data_go_at_a_point_that_is_lost() {
     }
 }
 
-/// Who sends a phase of his own recovers for himself, and the next read finds the sampling point lost.
+/// A client that sends a phase of its own recovers by itself, and the next read finds the sampling point lost.
 #[test]
 fn a_reset_in_a_phase_of_the_callers_is_followed_by_a_tuning_too() {
     for name in ["emmc-hs200", "sdxc-128g-uhs"] {

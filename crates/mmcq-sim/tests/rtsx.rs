@@ -259,7 +259,7 @@ fn a_power_cut_in_a_stream_loses_only_what_was_not_flushed() {
         }
         let now = rig.time.now();
         rig.model.borrow_mut().card_mut().unwrap().power_cut(now);
-        // The card is dead to the bus now; whoever asks is told.
+        // The card is dead to the bus now; each request is told.
         let (result, _) = {
             let id = rig.submit(Kind::Flush, DmaBuf::EMPTY);
             rig.finish(id)

@@ -92,7 +92,7 @@ impl Rig {
         assert_eq!(self.memory.violations(), Vec::<String>::new());
         assert_eq!(self.model.borrow().protocol_violations(), 0);
         let stats = self.stack.with(|engine| *engine.stats());
-        // CMD52 (reset) and CMD8, before there is anybody to answer.
+        // CMD52 (reset) and CMD8, before a card can answer.
         assert_eq!((stats.lost_interrupts, stats.faults), (0, 2), "{stats:?}");
     }
 }

@@ -104,3 +104,15 @@ fn a_card_that_was_initialised_again_has_no_cache_that_no_flush_reaches() {
         assert!(known || !is_on, "without answer {lost}: on, and no flush tells the card");
     }
 }
+
+/// The engine has one page: the one before is its owner's again.
+#[test]
+fn a_second_call_gives_the_first_page_back() {
+    let (rig, _) = rig();
+    let (first, second) = (buffer(1, 1), buffer(1, 2));
+    let claim = first.claim();
+    let none = rig.drive(extension::enable_cache(rig.stack, &rig.found, first)).unwrap();
+    assert_eq!(none.len_bytes(), 0);
+    let before = rig.drive(extension::enable_cache(rig.stack, &rig.found, second)).unwrap();
+    assert_eq!((before.claim(), before.len_bytes()), (claim, 512));
+}

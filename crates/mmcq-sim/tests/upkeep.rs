@@ -83,7 +83,7 @@ fn urgent_background_work_is_done_when_nobody_waits() {
     fill(&rig, 5);
     rig.until(rig.time.now() + 2_000 * MS);
     assert_eq!((rig.stats().background_works, exceptions(&rig)), (2, vec![told, told]));
-    // Then it is quiet: nothing wakes anybody.
+    // Then it is quiet: nothing wakes a task.
     assert_eq!(rig.stack.with(|engine| engine.next_deadline_ns()), None);
     assert_eq!(rig.rung(Rung::Classify), 0);
     rig.checked();
@@ -139,7 +139,7 @@ fn without_an_interrupt_it_waits_until_it_is_critical() {
     }
 }
 
-/// Somebody always waits: then it is done all the same, and nobody waits for longer than a slice of it.
+/// A request always waits: then it is done all the same, and none waits for longer than a slice of it.
 #[test]
 fn a_busy_card_is_looked_after_in_time() {
     let rig = urgent(4, 1, Options::DEFAULT, |_| {});
@@ -229,7 +229,7 @@ fn tuning_is_renewed_before_drift_breaks_it() {
             rig.keep();
             rig
         };
-        // Nobody tunes but after damage.
+        // The keeper tunes only after damage.
         let rig = build(every(Some(0)));
         assert!(drifting(&rig, 6_000) >= 2, "{name}");
         assert!(rig.rung(Rung::Retune) > 0);

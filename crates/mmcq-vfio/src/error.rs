@@ -60,7 +60,7 @@ pub enum Error {
     Permission {
         /// The file.
         path: String,
-        /// Who asked, by number.
+        /// The user that asked, by number.
         user: u32,
     },
     /// A group with devices that other drivers have.

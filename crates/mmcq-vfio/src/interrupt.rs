@@ -34,7 +34,7 @@ fn eventfd() -> io::Result<File> {
     if descriptor < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: a fresh descriptor that nobody else has.
+    // SAFETY: a fresh descriptor with no other owner.
     Ok(unsafe { File::from_raw_fd(descriptor) })
 }
 

@@ -163,7 +163,7 @@ pub fn device(group: &File, name: &str) -> io::Result<File> {
     let name = std::ffi::CString::new(name)?;
     // SAFETY: the argument is a C string that lives for the call.
     let descriptor = checked(unsafe { libc::ioctl(group.as_raw_fd(), GROUP_GET_DEVICE_FD, name.as_ptr()) })?;
-    // SAFETY: a fresh descriptor that nobody else has.
+    // SAFETY: a fresh descriptor with no other owner.
     Ok(unsafe { File::from_raw_fd(descriptor) })
 }
 
@@ -214,7 +214,7 @@ pub fn unmask(device: &File, index: u32) -> io::Result<()> {
 /// Lets the devices of a container reach `size` bytes of memory at `vaddr` by the address `iova`.
 ///
 /// # Safety
-/// Devices may write there from now on until the container is closed: nobody may use the memory for anything
+/// Devices may write there from now on until the container is closed: the memory must not be used for anything
 /// else before.
 pub unsafe fn map_dma(container: &File, vaddr: u64, iova: u64, size: u64) -> io::Result<()> {
     let argsz = size_of::<DmaMap>() as u32;

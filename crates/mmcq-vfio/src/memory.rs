@@ -91,7 +91,7 @@ impl Memory {
             Ok(number * page)
         };
         let (first, last) = (of(self.address())?, of(self.address() + BYTES as u64 - page)?);
-        if last - first != BYTES as u64 - page {
+        if !are_ends(first, last, page) {
             return Err(io::Error::other("the large page is not contiguous"));
         }
         Ok(first)
@@ -117,7 +117,7 @@ impl Memory {
         };
         let given = Part { start, bytes: buffer.len_bytes() as usize };
         let mut parts = self.parts.borrow_mut();
-        // A buffer is the only owner of its bytes: with the whole part, nobody has any of it.
+        // A buffer is the only owner of its bytes: with the whole part, no other owner has any of it.
         let Some(place) = parts.iter().position(|part| *part == given) else { return false };
         parts.remove(place);
         true
@@ -145,6 +145,11 @@ impl Memory {
     pub fn mapped(&self) -> Mapped {
         Mapped { base: self.base.addr().get(), bus: self.bus }
     }
+}
+
+/// Are these the first and the last page of memory in one piece?
+fn are_ends(first: u64, last: u64, page: u64) -> bool {
+    last.checked_sub(first) == Some(BYTES as u64 - page)
 }
 
 /// The translation of [`Memory`]: what lies inside is mapped, nothing else. PCI devices see what the CPU's
@@ -186,6 +191,16 @@ mod tests {
         let mut memory = Memory::new(false).unwrap();
         memory.set_bus(0x1000_0000);
         memory
+    }
+
+    /// Small pages lie anywhere, the last one below the first too.
+    #[test]
+    fn pages_in_any_order_are_no_piece() {
+        let length = BYTES as u64;
+        assert!(are_ends(0x20_0000, 0x20_0000 + length - 4096, 4096));
+        for (first, last) in [(0x20_0000, 0), (0x20_0000, 0x20_0000), (0, length), (u64::MAX, 0)] {
+            assert!(!are_ends(first, last, 4096), "{first:#x} {last:#x}");
+        }
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The stack on a reader, and who moves it: one thread, which sleeps until the controller interrupts or a
+//! The stack on a reader, and what moves it: one thread, which sleeps until the controller interrupts or a
 //! deadline has come.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
@@ -58,13 +58,13 @@ unsafe impl Lock for Alone {
     }
 }
 
-/// Nanoseconds since this was first asked, of a clock that nobody sets.
+/// Nanoseconds since this was first asked, of a clock that cannot be set.
 fn now_ns() -> u64 {
     static ORIGIN: OnceLock<Instant> = OnceLock::new();
     u64::try_from(ORIGIN.get_or_init(Instant::now).elapsed().as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// The deadline is looked up before each sleep, so nobody need be told.
+/// The deadline is looked up before each sleep, so no alarm is needed.
 const TIMER: Timer = Timer { now_ns, set_alarm: |_| {} };
 
 type Keeper = Pin<Box<dyn Future<Output = (Event, DmaBuf)>>>;
@@ -199,7 +199,7 @@ impl Reader {
     }
 
     fn scratch(&self) -> DmaBuf {
-        // An empty one is refused by who gets it, with an error that says why.
+        // An empty one is refused by the call that gets it, with an error that says why.
         self.carve(SCRATCH_BYTES).unwrap_or(DmaBuf::EMPTY)
     }
 
@@ -256,8 +256,8 @@ impl Reader {
     }
 
     /// Runs a future of the stack to its end. When the card goes, or another one comes, every request fails until
-    /// the next [`bring_up`](Self::bring_up), so that nothing meant for one card reaches another; a future that
-    /// ends by that has its output, with the buffers in it.
+    /// the next [`bring_up`](Self::bring_up): nothing meant for one card reaches another. A future that ends by
+    /// that has its output, with the buffers in it.
     ///
     /// # Errors
     /// [`Error::Left`]: the card went, and the future did not end within 5 s; it is dropped. A buffer that it held
@@ -294,15 +294,15 @@ impl Reader {
         ns.unwrap_or(QUIET).min(QUIET)
     }
 
-    /// For who moves the engine itself: the deadline has come. The slots that are done, one bit each.
+    /// For a program that moves the engine itself: the deadline has come. The slots that are done, one bit each.
     pub fn poll(&self) -> Result<u64, Error> {
         let work = self.stack().with(|engine| engine.poll(now_ns()));
         self.keep(&mut Context::from_waker(Waker::noop()))?;
         Ok(work.completed)
     }
 
-    /// For who moves the engine itself: the controller has interrupted. The slots that are done, one bit
-    /// each.
+    /// For a program that moves the engine itself: the controller has interrupted. The slots that are
+    /// done, one bit each.
     pub fn interrupted(&self) -> Result<u64, Error> {
         let mut completed = 0;
         self.served(|| completed |= self.stack().with(|engine| engine.on_irq(now_ns())).completed)?;

@@ -1,4 +1,4 @@
-//! What Linux says of a PCI device before anybody opens it.
+//! What Linux says of a PCI device before it is opened.
 
 use crate::address::Address;
 use crate::error::Error;

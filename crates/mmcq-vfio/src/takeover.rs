@@ -1,7 +1,7 @@
 //! How a function comes into our hands that may be in the middle of something.
 //!
 //! A program that was killed leaves its controller with a descriptor table and a transfer. The kernel takes bus
-//! mastering away with the program, which stops the transfer and does not end it: it goes on as soon as bus
+//! mastering away with the program. That stops the transfer and does not end it: it goes on as soon as bus
 //! mastering is back, into memory that is another's by now. So everything that could go on is reset first.
 
 use crate::error::Error;

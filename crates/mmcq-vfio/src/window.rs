@@ -15,7 +15,7 @@ use std::sync::Arc;
 pub(crate) const BYTES: usize = 256;
 
 /// A register block: mapped into this process where the kernel allows it, otherwise read and written through
-/// the device's file (a BAR that shares its page with somebody else's cannot be mapped). Either way every
+/// the device's file (a BAR that shares its page with another device's cannot be mapped). Either way every
 /// access reaches the controller as wide as it was made.
 #[derive(Debug)]
 pub struct Window(Way);

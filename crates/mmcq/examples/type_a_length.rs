@@ -21,7 +21,7 @@ use mmcq::task::Timer;
 use std::cell::RefCell;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// No time passes; nobody needs the alarm.
+/// No time passes; the alarm is not needed.
 const TIMER: Timer = Timer { now_ns: || 0, set_alarm: |_| {} };
 
 /// What callgrind collects: one interrupt.

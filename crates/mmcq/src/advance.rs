@@ -1,9 +1,9 @@
-//! Who goes on when the controller has something to say: the code that waits spins for it, or it leaves, and comes back by the
+//! What goes on when the controller has something to say: the code that waits spins for it, or it leaves, and comes back by the
 //! interrupt, a deferred one or a thread.
 //!
 //! A platform keeps one [`Advance`] for each board, in a `static` if it likes. It is told what leaving costs there ([`Costs`]), or learns
 //! it from those that slept ([`Advance::slept`]); it predicts each phase from its size, the bus's clock and width, and the card's delay,
-//! which it learns by class ([`Advance::saw`]); and it answers [`Advance::choose`]: spin for no longer than so, or leave, and who advances
+//! which it learns by class ([`Advance::saw`]); and it answers [`Advance::choose`]: spin for no longer than so, or leave, and what advances
 //! when the phase ends. No clock of its own, no lock (an update that two cores lose to each other is learned from the next phase), integers
 //! only. [`Shared::request_with`](crate::task::Shared::request_with) is the edge that uses it.
 //!
@@ -14,7 +14,7 @@ use crate::host::{Data, Direction, Phase, Width};
 use crate::spec::command::Resp;
 use core::sync::atomic::{AtomicI32, AtomicU32, Ordering::Relaxed};
 
-/// Where code runs that waits for the controller, and who is called when it does not.
+/// Where code runs that waits for the controller, and what is called when it does not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Context {
     /// The hard interrupt.
@@ -25,7 +25,7 @@ pub enum Context {
     Thread,
 }
 
-/// What a board's CPU and software cost, in nanoseconds of CPU time. A price of 0 is not known: nobody spins from that context before
+/// What a board's CPU and software cost, in nanoseconds of CPU time. A price of 0 is not known: no code spins from that context before
 /// [`Advance::slept`] has taught it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Costs {
@@ -237,7 +237,7 @@ pub struct Advance {
 }
 
 impl Advance {
-    /// The policy of a board with these costs, on a stopped bus: nobody spins before [`set_bus`](Self::set_bus).
+    /// The policy of a board with these costs, on a stopped bus: no code spins before [`set_bus`](Self::set_bus).
     ///
     /// Commands without data are expected to take their bits' time at once; data and busy are the card's business, so they are left until
     /// one has been seen.
@@ -338,7 +338,7 @@ impl Advance {
         }
     }
 
-    /// Who should advance at the end of a wait that is left: the first that may do the work there (words through the FIFO, the cache's
+    /// What should advance at the end of a wait that is left: the first that may do the work there (words through the FIFO, the cache's
     /// maintenance) in one stretch.
     pub fn advanced_by(&self, wait: &Wait) -> Context {
         let work_ns = self.costs.end_ns(wait);
@@ -346,7 +346,7 @@ impl Advance {
         [Context::Interrupt, Context::Deferred].into_iter().find(may).unwrap_or(Context::Thread)
     }
 
-    /// A wait took so long, by whoever saw both ends.
+    /// A wait took so long, by the code that saw both ends.
     pub fn saw(&self, wait: &Wait, took_ns: u64) {
         let (Some(wire_ns), Some(known)) = (self.wire_ns(wait), self.delays_ns.get(wait.class as usize))
         else {
@@ -366,15 +366,15 @@ impl Advance {
         known.store(after.clamp(i64::from(UNKNOWN + 1), i64::from(i32::MAX)) as i32, Relaxed);
     }
 
-    /// Somebody spun this long in vain: it takes at least so long.
+    /// A spinner spun this long in vain: it takes at least so long.
     pub fn gave_up(&self, wait: &Wait, waited_ns: u64) {
         if self.expected_ns(wait).is_none_or(|expected_ns| expected_ns < waited_ns) {
             self.saw(wait, waited_ns);
         }
     }
 
-    /// Somebody left this context for a wait that took `took_ns`, and was back after `away_ns`. The difference is what leaving costs, unless the
-    /// platform told. A sample counts for no more than twice what is known: who was held up by others says nothing of the price.
+    /// A waiter left this context for a wait that took `took_ns`, and was back after `away_ns`. The difference is what leaving costs, unless the
+    /// platform told. A sample counts for no more than twice what is known: a waiter that was held up by others says nothing of the price.
     pub fn slept(&self, from: Context, away_ns: u64, took_ns: u64) {
         let Some(known) = self.prices_ns.get(from as usize) else { return };
         let late_ns = u32::try_from(away_ns.saturating_sub(took_ns)).unwrap_or(u32::MAX).max(1);

@@ -1,7 +1,7 @@
 //! A portable stack for MMC, SD, eMMC and SDIO cards.
 //!
 //! The heart is a state machine ([`engine::Engine`]) that is told the time, does one bounded piece of work and says when
-//! it wants to be called again. Whoever moves it (hard interrupt, deferred interrupt, thread, spinning loop) is the
+//! it wants to be called again. What moves it (hard interrupt, deferred interrupt, thread, spinning loop) is the
 //! platform's choice. The edges are futures that borrow a slot ([`task`]) and plain calls ([`block`]).
 //!
 //! Nothing here allocates, blocks, reads a clock or panics, and nothing spins but a thread that asks for it, for as long as [`advance`] says.

@@ -90,11 +90,15 @@ pub enum Bug {
     MembersKept,
     /// A write that is given up in the queue goes to its end, and is written all the same.
     AbandonedLate,
+    /// After a visit that was cancelled the card is taken to be in its user area.
+    VisitStays,
+    /// The card is taken to be in a partition before its status has shown so.
+    AreaAssumed,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Bug; 41] = [
+    pub const ALL: [Bug; 43] = [
         Bug::OverlapReorder,
         Bug::ChoiceUnchecked,
         Bug::MergeGap,
@@ -136,6 +140,8 @@ impl Bug {
         Bug::PieceErrorLost,
         Bug::MembersKept,
         Bug::AbandonedLate,
+        Bug::VisitStays,
+        Bug::AreaAssumed,
     ];
 }
 

@@ -4,6 +4,7 @@
 //! taken back or ends by itself; forgotten, it costs a slot. Nothing here runs a waker or a future while the lock is held.
 
 mod blocking;
+mod dropped;
 mod entry;
 mod idle;
 mod spin;
@@ -20,6 +21,7 @@ use crate::plant::{self, Bug};
 use crate::sched::{Fifo, Policy};
 use crate::spec::command::Command;
 use cell::{Locked, spin_loop};
+use core::cell::Cell;
 use core::future::Future;
 use core::pin::{Pin, pin};
 use core::task::{Context, Poll, Waker};
@@ -58,6 +60,8 @@ pub struct Shared<L, H: Host, const N: usize, P: Policy = Fifo> {
     lock: L,
     timer: Timer,
     engine: Locked<Engine<H, N, P>>,
+    /// Slots whose future was dropped inside another call, one bit each. Touched under the lock alone.
+    dropped: Cell<u64>,
 }
 
 // SAFETY: the engine is only reached through `inside`: the lock keeps other contexts out, and the cell nested calls.
@@ -74,7 +78,12 @@ impl<L: Lock, H: Host, const N: usize> Shared<L, H, N> {
 impl<L: Lock, H: Host, const N: usize, P: Policy> Shared<L, H, N, P> {
     /// An engine over `host`, with a scheduler.
     pub const fn with_policy(lock: L, timer: Timer, host: H, config: Config, policy: P) -> Self {
-        Shared { lock, timer, engine: Locked::new(Engine::with_policy(host, config, policy)) }
+        Shared {
+            lock,
+            timer,
+            engine: Locked::new(Engine::with_policy(host, config, policy)),
+            dropped: Cell::new(0),
+        }
     }
 
     /// A moment alone with the engine's verbs. `f` must be short. What it begins has its alarm when this returns.
@@ -84,6 +93,13 @@ impl<L: Lock, H: Host, const N: usize, P: Policy> Shared<L, H, N, P> {
     #[inline]
     pub fn with<R>(&self, f: impl FnOnce(&mut Entry<'_, H, N, P>) -> R) -> R {
         let (result, stale) = self.inside(|engine| {
+            let mut engine = engine;
+            if P::RECOVERS
+                && self.dropped.get() != 0
+                && let Some(engine) = engine.as_mut()
+            {
+                self.end_dropped(engine);
+            }
             let mut entry = Entry::new(engine);
             let result = f(&mut entry);
             (result, entry.into_used().is_some_and(|(engine, begun)| self.used(engine, begun)))
@@ -107,13 +123,25 @@ impl<L: Lock, H: Host, const N: usize, P: Policy> Shared<L, H, N, P> {
     /// always one that was set before does.
     #[inline(always)]
     fn keep_alarm(&self, engine: &mut Engine<H, N, P>, next_ns: Option<u64>) {
+        if !Engine::<H, N, P>::STRAIGHT {
+            return self.tell_alarm(engine, false);
+        }
         if next_ns.is_some_and(|next_ns| next_ns < engine.alarm_ns) {
             self.set_alarm(engine, next_ns);
         }
     }
 
-    /// An alarm set outside of the lock could overwrite that of an interrupt in between, and a silent controller would never be found out.
+    /// Less code: one copy, which asks for the deadline itself. After the alarm has `rung` it is always set.
     #[inline(never)]
+    fn tell_alarm(&self, engine: &mut Engine<H, N, P>, rung: bool) {
+        let next_ns = engine.next_deadline_ns();
+        if rung || next_ns.is_some_and(|next_ns| next_ns < engine.alarm_ns) {
+            self.set_alarm(engine, next_ns);
+        }
+    }
+
+    /// An alarm set outside of the lock could overwrite that of an interrupt in between, and a silent controller would never be found out.
+    #[inline]
     fn set_alarm(&self, engine: &mut Engine<H, N, P>, next_ns: Option<u64>) {
         (self.timer.set_alarm)(next_ns);
         engine.alarm_ns = next_ns.unwrap_or(u64::MAX);
@@ -124,7 +152,9 @@ impl<L: Lock, H: Host, const N: usize, P: Policy> Shared<L, H, N, P> {
     #[inline(always)]
     pub(crate) fn enter<R>(&self, nested: R, mut f: impl FnMut(&mut Engine<H, N, P>) -> R) -> R {
         let mut result = nested;
-        let mut alone = |engine: &mut Engine<H, N, P>| result = f(engine);
+        // What answers a nested call owns nothing, so nothing is dropped.
+        let mut alone =
+            |engine: &mut Engine<H, N, P>| core::mem::forget(core::mem::replace(&mut result, f(engine)));
         if Engine::<H, N, P>::STRAIGHT {
             self.inside(|engine| engine.map_or((), alone));
         } else {
@@ -174,50 +204,50 @@ impl<L: Lock, H: Host, const N: usize, P: Policy> Shared<L, H, N, P> {
     /// The interrupt handler calls this. Wakers run after the lock is released: a task woken and polled here may submit at once.
     pub fn on_irq(&self) {
         if Engine::<H, N, P>::STRAIGHT {
-            self.move_on(Self::by_interrupt);
+            self.move_on(|engine| {
+                let work = engine.on_irq(self.now_ns());
+                self.keep_alarm(engine, work.next_deadline_ns);
+                work
+            });
         } else {
-            self.move_once(Self::by_interrupt);
+            self.move_once(false);
         }
     }
 
     /// The alarm calls this, and the thread that completes for hosts that must not do so in the interrupt.
     pub fn poll(&self) {
         if Engine::<H, N, P>::STRAIGHT {
-            self.move_on(Self::by_alarm);
+            self.move_on(|engine| {
+                let work = engine.poll(self.now_ns());
+                self.set_alarm(engine, work.next_deadline_ns);
+                work
+            });
         } else {
-            self.move_once(Self::by_alarm);
+            self.move_once(true);
         }
     }
 
     #[inline(always)]
-    fn by_interrupt(&self, engine: &mut Engine<H, N, P>) -> Work {
-        let work = engine.on_irq(self.now_ns());
-        self.keep_alarm(engine, work.next_deadline_ns);
-        work
-    }
-
-    #[inline(always)]
-    fn by_alarm(&self, engine: &mut Engine<H, N, P>) -> Work {
-        let work = engine.poll(self.now_ns());
-        self.set_alarm(engine, work.next_deadline_ns);
-        work
-    }
-
-    /// Less code: both by one.
-    #[inline(never)]
-    fn move_once(&self, how: fn(&Self, &mut Engine<H, N, P>) -> Work) {
-        self.move_on(how);
-    }
-
-    #[inline(always)]
-    fn move_on(&self, how: impl Fn(&Self, &mut Engine<H, N, P>) -> Work) {
+    fn move_on(&self, how: impl Fn(&mut Engine<H, N, P>) -> Work) {
         let left = self.enter(None, |engine| {
-            let work = how(self, engine);
+            let work = how(engine);
             self.leave(engine, work)
         });
         if let Some((work, first)) = left {
-            self.wake(work, first);
+            self.wake(work.completed, work.card_irq, work.help, first);
         }
+    }
+
+    /// Less code: both by one, and everything is done afterwards.
+    #[inline(never)]
+    fn move_once(&self, rung: bool) {
+        let (completed, card_irq, help) = self.enter((0, false, false), |engine| {
+            let now_ns = self.now_ns();
+            let work = if rung { engine.poll(now_ns) } else { engine.on_irq(now_ns) };
+            self.tell_alarm(engine, rung);
+            (work.completed, work.card_irq, work.help)
+        });
+        self.wake(completed, card_irq, help, None);
     }
 
     /// One turn of a loop that drives the stack without interrupts.
@@ -229,10 +259,6 @@ impl<L: Lock, H: Host, const N: usize, P: Policy> Shared<L, H, N, P> {
     /// The waker of the first request that is complete comes along. `None`: there is nothing to wake.
     #[inline]
     fn leave(&self, engine: &mut Engine<H, N, P>, mut work: Work) -> Option<(Work, Option<Waker>)> {
-        if !Engine::<H, N, P>::STRAIGHT {
-            // Less code: everything is done afterwards.
-            return Some((work, None));
-        }
         let mut first = None;
         if work.completed != 0 {
             first = engine.take_waker_of_ended(work.completed.trailing_zeros() as u8);
@@ -244,15 +270,15 @@ impl<L: Lock, H: Host, const N: usize, P: Policy> Shared<L, H, N, P> {
     }
 
     #[inline(never)]
-    fn wake(&self, work: Work, first: Option<Waker>) {
+    fn wake(&self, completed: u64, mut card_irq: bool, mut help: bool, first: Option<Waker>) {
+        help &= P::RECOVERS;
         if let Some(waker) = first {
             waker.wake();
-            if work.completed == 0 && !work.card_irq && !(P::RECOVERS && work.help) {
+            if completed == 0 && !card_irq && !help {
                 return;
             }
         }
-        let mut left = if plant::is(Bug::WakesOne) { 0 } else { work.completed };
-        let (mut card_irq, mut help) = (work.card_irq, P::RECOVERS && work.help);
+        let mut left = if plant::is(Bug::WakesOne) { 0 } else { completed };
         // As often as there are bits, and twice more.
         while let Some(waker) = self.enter(None, |engine| {
             while left != 0 {
@@ -376,6 +402,8 @@ enum Look {
     Unknown,
     /// The look came from inside another call.
     Nested,
+    /// It is to be submitted once more.
+    Again,
 }
 
 /// What comes out of a look, or goes into it.
@@ -402,6 +430,8 @@ impl<L: Lock, H: Host, const N: usize, P: Policy> Op<'_, L, H, N, P> {
             let id = match at {
                 At::Before(request) => match shared.submit_to(engine, request) {
                     Ok(id) => id,
+                    // One is free now.
+                    Err(Error::Full) if P::RECOVERS && shared.end_dropped(engine) => return Look::Again,
                     Err(error) => {
                         seen.completion = Some(Completion::refused(error, request));
                         *at = At::After;
@@ -459,27 +489,16 @@ impl<L: Lock, H: Host, const N: usize, P: Policy> Future for Op<'_, L, H, N, P> 
             seen.waker = Some(context.waker().clone());
             look = self.look(context.waker(), &mut seen);
         }
-        if matches!(look, Look::Nested) {
-            seen.completion = self.turned_away();
+        if matches!(look, Look::Nested | Look::Again) {
+            if matches!(look, Look::Nested) {
+                seen.completion = self.turned_away();
+            }
             if seen.completion.is_none() {
                 // Not here and now, but soon.
                 context.waker().wake_by_ref();
             }
         }
         seen.completion.map_or(Poll::Pending, Poll::Ready)
-    }
-}
-
-impl<L: Lock, H: Host, const N: usize, P: Policy> Drop for Op<'_, L, H, N, P> {
-    fn drop(&mut self) {
-        if let At::In(id) = self.at {
-            // The buffer of a request that had not reached the controller waits for `reclaim`, like that of one that had. Its waker is
-            // dropped outside of the lock.
-            let _waker = self.shared.enter(None, |engine| {
-                engine.abandon(id);
-                engine.take_stale_waker()
-            });
-        }
     }
 }
 

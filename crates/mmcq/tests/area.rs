@@ -2,7 +2,10 @@
 
 mod support;
 
-use mmcq::engine::{Config, Engine, Error, Help, Kind, Request, SlotId, Visit};
+use mmcq::card::quirk::Quirks;
+use mmcq::engine::{
+    Config, DmaBuf, Engine, Error, FlushBy, Help, Kind, Request, Rung, SlotId, Target, Visit,
+};
 use mmcq::host::{Auto, Cause, Phase, Stage};
 use mmcq::spec::command::{self, emmc};
 use mmcq::spec::response::R1;
@@ -233,4 +236,52 @@ fn a_visit_keeps_the_boot_bits_that_an_order_has_written() {
     let bytes: Vec<_> =
         world.borrow().log.iter().filter(|seen| seen.index == 6).map(|s| s.arg >> 8 & 0xff).collect();
     assert_eq!(bytes, [0x49, 0x48, 0x50, 0x51, 0x50]);
+}
+
+/// The cache is that of all partitions but RPMB [eMMC 6.6.31].
+const CACHE: FlushBy = FlushBy::EmmcCache { timeout_ns: 500_000_000 };
+
+fn flush(engine: &mut TestEngine, now: u64) -> SlotId {
+    engine.submit(Request::new(Kind::Flush, DmaBuf::EMPTY), now).unwrap()
+}
+
+#[test]
+fn what_was_written_to_a_boot_area_is_flushed_like_anything_else() {
+    let (world, mut e) = card();
+    let quirks = Quirks::FLUSH_AFTER_WRITE;
+    e.set_target(Some(Target { flush: CACHE, quirks, ..target(BLOCKS) }));
+    let written = boot(&mut e, 0, 8, 0);
+    let flushed = flush(&mut e, 0);
+    run(&mut e, 0, |_, _| {});
+    assert_eq!((taken(&mut e, written), taken(&mut e, flushed)), (Ok(4096), Ok(0)));
+    let to_flush = (6, emmc::switch(emmc::Access::WriteByte, 32, 1, 0).arg);
+    assert!(world.borrow().log.iter().any(|seen| (seen.index, seen.arg) == to_flush));
+}
+
+#[test]
+fn what_a_cache_has_lost_of_a_boot_area_is_told() {
+    for (area, told) in [(1, true), (3, false)] {
+        let (world, mut e) = card();
+        world.borrow_mut().areas.insert(area, vec![7; BOOT_BYTES]);
+        e.set_target(Some(Target { flush: CACHE, ..target(BLOCKS) }));
+        let _ = e.set_help_waker(Some(Waker::noop().clone()));
+        let there = e.submit(Request::new(visit_of(area, 0, 8, 0), buffer(8, 8)), 0).unwrap();
+        let now = run(&mut e, 0, |_, _| {});
+        assert_eq!(taken(&mut e, there), Ok(4096));
+        // The supply is lost for a moment: a read is not answered, and the card is found in `idle`.
+        let next = world.borrow().log.len() + 1;
+        world.borrow_mut().faults.insert(next, (Cause::Timeout, Stage::Command, false));
+        world.borrow_mut().stuck_state = Some(0);
+        let read = e.submit(Request::new(Kind::Read { lba: 0, blocks: 8 }, buffer(8, 0)), now).unwrap();
+        let now = run(&mut e, now, |engine, _| {
+            if engine.stats().rungs[Rung::Reinit as usize] > 0 {
+                engine.host().world.borrow_mut().stuck_state = None;
+            }
+        });
+        assert_eq!(taken(&mut e, read), Ok(4096));
+        assert_eq!(e.stats().rungs[Rung::Reinit as usize], 1);
+        let flushed = flush(&mut e, now);
+        run(&mut e, now, |_, _| {});
+        assert_eq!(taken(&mut e, flushed), if told { Err(Error::CacheLost) } else { Ok(0) });
+    }
 }

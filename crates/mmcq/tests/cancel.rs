@@ -1,4 +1,4 @@
-//! Requests that nobody waits for any more: what has not gone out never does, what has ends by itself, and each buffer comes back exactly once.
+//! Requests that no client waits for any more: what has not gone out never does, what has ends by itself, and each buffer comes back exactly once.
 
 mod support;
 
@@ -63,7 +63,7 @@ impl<P: Policy> Bench<P> {
         self.world.borrow().transfers().iter().map(|seen| (seen.index, seen.arg)).collect()
     }
 
-    /// Nobody has anything of ours any more.
+    /// Neither engine nor driver has anything of ours any more.
     fn clean(&mut self) {
         assert!(reclaimed(|claim| self.e.reclaim(claim)).is_none(), "a buffer too many");
         assert_eq!((self.e.slots_in_use(), self.world.borrow().mapped()), (0, 0));
@@ -135,7 +135,7 @@ fn a_write_that_has_begun_is_not_half_undone() {
     b.clean();
 }
 
-/// The one response that told what became of a write got lost: the write is made again, whoever lost interest in it and when, and is given up once.
+/// The one response that told what became of a write got lost: the write is made again, whichever client lost interest in it and when, and is given up once.
 #[test]
 fn a_write_in_doubt_is_not_half_undone_either() {
     for early in [true, false] {
@@ -182,7 +182,7 @@ fn an_abandoned_buffer_waits_for_whoever_comes() {
     assert!(reclaimed(|claim| b.e.reclaim(claim)).is_none());
 }
 
-/// With somebody who helps, a slot is kept for what he sends: the others may not be full for ever all the same.
+/// With a keeper, a slot is kept for what it sends: the others may not be full for ever all the same.
 #[test]
 fn buffers_that_nobody_comes_for_make_room() {
     let mut b = bench();

@@ -1,110 +1,19 @@
-//! The rest of a block device: durable writes, erases in pieces, zeroes, other partitions, orders. On a
+//! The rest of a block device: durable writes, other partitions, orders. (Erases are in erase.rs.) On a
 //! controller whose every phase is logged.
 
+#[path = "support/equipped.rs"]
+mod equipped;
 mod support;
 
+use equipped::*;
 use mmcq::card::quirk::Quirks;
-use mmcq::engine::{
-    Abilities, Config, DmaBuf, Engine, Erase, Erasing, Error, FlushBy, Irreversible, Kind, Request, SlotId,
-    Target, Visit,
-};
+use mmcq::engine::{Abilities, Config, DmaBuf, Engine, Erase, Error, Kind, Request, Visit};
 use mmcq::host::{BusyDetect, Cause};
 use mmcq::spec::command::emmc;
 use mmcq::spec::response::R1;
 use std::cell::RefCell;
 use std::rc::Rc;
 use support::{TestHost, World, buffer, target};
-
-const BLOCKS: u64 = 4096;
-const CACHE: FlushBy = FlushBy::EmmcCache { timeout_ns: 500_000_000 };
-/// Trims units of 16 blocks, 100 ms each.
-const TRIMS: Erasing = Erasing {
-    kinds: 0b11111,
-    emmc: true,
-    unit_blocks: 16,
-    group_blocks: 16,
-    zeros: true,
-    erase_ms: 100,
-    trim_ms: 100,
-    secure_erase_ms: 100,
-    secure_trim_ms: 100,
-    ..Erasing::NONE
-};
-/// CMD6 that flushes.
-const FLUSH: (u8, u32) = (6, 0x0320_0100);
-
-type TestEngine = Engine<TestHost, 16>;
-
-/// What a test says of its card.
-struct Setup {
-    flush: FlushBy,
-    reliable_blocks: u32,
-    erase: Erasing,
-    protected: bool,
-    quirks: Quirks,
-    extended_address: bool,
-}
-
-fn engine(world: &Rc<RefCell<World>>, with: impl FnOnce(&mut Setup)) -> TestEngine {
-    engine_of(world, Config::DEFAULT, with)
-}
-
-fn engine_of(world: &Rc<RefCell<World>>, config: Config, with: impl FnOnce(&mut Setup)) -> TestEngine {
-    let mut engine = Engine::new(TestHost::new(world), config);
-    let mut setup = Setup {
-        flush: FlushBy::Status,
-        reliable_blocks: 0,
-        erase: Erasing::NONE,
-        protected: false,
-        quirks: Quirks::NONE,
-        extended_address: false,
-    };
-    with(&mut setup);
-    let Setup { flush, reliable_blocks, erase, protected, quirks, extended_address } = setup;
-    engine.set_target(Some(Target { flush, protected, quirks, extended_address, ..target(BLOCKS) }));
-    engine.set_abilities(Abilities { reliable_blocks, erase });
-    engine.equip();
-    engine
-}
-
-fn write(lba: u64, blocks: u32, fill: u8) -> Request {
-    Request::new(Kind::Write { lba, blocks }, buffer(blocks, fill))
-}
-
-fn erase(lba: u64, blocks: u32, how: Erase) -> Request {
-    Request::new(Kind::Erase { lba, blocks, how }, DmaBuf::EMPTY)
-}
-
-/// Interrupts and alarms until nothing is left to do. Bounded, so a hang is a failure.
-fn run(engine: &mut TestEngine, mut now: u64) -> u64 {
-    for _ in 0..100_000 {
-        now += 1_000;
-        let _ = engine.on_irq(now);
-        if engine.is_idle() {
-            let _ = engine.poll(now);
-            return now;
-        }
-        if !engine.host().world.borrow().running() {
-            if let Some(at) = engine.next_deadline_ns() {
-                now = now.max(at);
-            }
-            let _ = engine.poll(now);
-        }
-    }
-    panic!("the engine does not come to rest");
-}
-
-fn commands(world: &Rc<RefCell<World>>) -> Vec<(u8, u32)> {
-    world.borrow().log.iter().map(|seen| (seen.index, seen.arg)).collect()
-}
-
-fn indices(world: &Rc<RefCell<World>>) -> Vec<u8> {
-    world.borrow().log.iter().map(|seen| seen.index).collect()
-}
-
-fn ended(engine: &mut TestEngine, id: SlotId) -> Result<u32, Error> {
-    engine.take(id).expect("not finished").result.map(|output| output.bytes)
-}
 
 #[test]
 fn nothing_extra_is_accepted_by_an_engine_without_it() {
@@ -256,7 +165,7 @@ fn an_error_in_the_answer_to_a_flush_outlasts_a_second_try() {
     assert!(matches!(ended(&mut e, id), Err(Error::Program(status)) if status & R1::ERROR != 0));
 }
 
-/// A write of which pieces are in a cache that is lost begins again, also when nobody but the program has said so: a suspend, say.
+/// A write of which pieces are in a cache that is lost begins again, also when the program alone has said so: a suspend, say.
 #[test]
 fn a_write_in_pieces_is_answered_although_the_card_was_taken_away_and_given_back() {
     let world = World::new(BLOCKS);
@@ -348,174 +257,6 @@ fn write_violations_are_protection() {
 }
 
 #[test]
-fn an_erase_goes_in_pieces_with_others_in_between() {
-    let world = World::new(BLOCKS);
-    let config = Config { erase_budget_ns: 250_000_000, ..Config::DEFAULT };
-    let mut e = engine_of(&world, config, |t| t.erase = TRIMS);
-    world.borrow_mut().medium.fill(9);
-    let id = e.submit(erase(8, 200, Erase::Trim), 0).unwrap();
-    let apart = e.submit(write(1000, 8, 1), 0).unwrap();
-    let inside = e.submit(write(160, 8, 2), 0).unwrap();
-    run(&mut e, 0);
-    assert_eq!(ended(&mut e, id), Ok(200 * 512));
-    assert_eq!((ended(&mut e, apart), ended(&mut e, inside)), (Ok(4096), Ok(4096)));
-    let log = commands(&world);
-    let erases: Vec<_> =
-        log.iter().filter(|(index, _)| matches!(index, 35 | 36)).map(|&(_, at)| at).collect();
-    // Two units of 100 ms at first, up to the end of the second; then more, as they took less.
-    assert_eq!(erases, [8, 31, 32, 95, 96, 207]);
-    let position = |wanted: (u8, u32)| log.iter().position(|&command| command == wanted).unwrap();
-    assert!(position((25, 1000)) < position((35, 32)), "who waits goes after one piece: {log:?}");
-    assert!(position((25, 160)) > position((36, 207)), "what overlaps the rest stays behind it: {log:?}");
-    assert!(log.iter().all(|&(index, arg)| index != 38 || arg == 1), "trim");
-    let world = world.borrow();
-    let at = |lba: usize| world.medium[lba * 512];
-    assert_eq!(
-        (at(7), at(8), at(159), at(160), at(167), at(168), at(207), at(208)),
-        (9, 0, 0, 2, 2, 0, 0, 9)
-    );
-}
-
-#[test]
-fn a_barrier_waits_for_the_whole_erase() {
-    let world = World::new(BLOCKS);
-    let mut e = engine(&world, |t| (t.erase, t.flush) = (TRIMS, CACHE));
-    e.submit(erase(0, 64, Erase::Trim), 0).unwrap();
-    e.submit(Request::new(Kind::Flush, DmaBuf::EMPTY), 0).unwrap();
-    e.submit(write(1000, 8, 1), 0).unwrap();
-    run(&mut e, 0);
-    let log = commands(&world);
-    let flush = log.iter().position(|&command| command == FLUSH).unwrap();
-    let last_erase = log.iter().rposition(|&(index, _)| index == 38).unwrap();
-    let write = log.iter().position(|&(index, _)| index == 25).unwrap();
-    assert!(last_erase < flush && flush < write, "{log:?}");
-}
-
-#[test]
-fn an_erase_is_never_tried_again() {
-    for struck in [35, 36, 38] {
-        let world = World::new(BLOCKS);
-        let mut e = engine(&world, |t| t.erase = TRIMS);
-        world.borrow_mut().strike = Some((struck, 0, Cause::Crc));
-        let id = e.submit(erase(0, 32, Erase::Discard), 0).unwrap();
-        run(&mut e, 0);
-        assert!(matches!(ended(&mut e, id), Err(Error::Host(_))));
-        assert_eq!(indices(&world).iter().filter(|&&index| index == struck).count(), 1);
-        // The card is in `tran` again for whoever comes next.
-        assert!(indices(&world).ends_with(&[struck, 13]), "{:?}", indices(&world));
-    }
-}
-
-/// ERASE_RESET, in whatever answer it comes, speaks of an erase that never began. Its owner was told; no data of anybody else are lost.
-#[test]
-fn an_erase_that_was_broken_off_is_no_lost_write() {
-    let world = World::new(BLOCKS);
-    let mut e = engine(&world, |t| (t.erase, t.flush) = (TRIMS, CACHE));
-    world.borrow_mut().strike = Some((38, 0, Cause::Crc));
-    let broken_off = e.submit(erase(0, 16, Erase::Trim), 0).unwrap();
-    let mut now = run(&mut e, 0);
-    assert!(matches!(ended(&mut e, broken_off), Err(Error::Host(_))));
-    let read = Request::new(Kind::Read { lba: 100, blocks: 1 }, buffer(1, 0));
-    let others =
-        [read, write(200, 1, 1), erase(64, 16, Erase::Trim), Request::new(Kind::Flush, DmaBuf::EMPTY)];
-    for other in others {
-        let what = format!("{:?}", other.kind);
-        world.borrow_mut().next_status = R1::ERASE_RESET;
-        let id = e.submit(other, now).unwrap();
-        now = run(&mut e, now);
-        assert!(ended(&mut e, id).is_ok(), "{what}");
-        let flush = e.submit(Request::new(Kind::Flush, DmaBuf::EMPTY), now).unwrap();
-        now = run(&mut e, now);
-        assert_eq!(ended(&mut e, flush), Ok(0), "after {what}");
-    }
-}
-
-#[test]
-fn groups_are_not_erased_in_part() {
-    let world = World::new(BLOCKS);
-    let mut e = engine(&world, |t| t.erase = TRIMS);
-    let unaligned = e.submit(erase(8, 16, Erase::Erase), 0).unwrap_err();
-    assert_eq!(unaligned.0, Error::Unaligned { group_blocks: 16 });
-    let beyond = e.submit(erase(BLOCKS - 16, 32, Erase::Trim), 0).unwrap_err();
-    assert_eq!(beyond.0, Error::OutOfRange { lba: BLOCKS - 16, sectors: BLOCKS });
-    assert_eq!(commands(&world), []);
-}
-
-#[test]
-fn a_secure_trim_has_two_rounds_and_inand_its_argument_twice() {
-    let sure = Irreversible::i_know_that_this_cannot_be_undone();
-    let world = World::new(BLOCKS);
-    let mut e = engine(&world, |t| t.erase = TRIMS);
-    e.submit(erase(0, 8, Erase::SecureTrim(sure)), 0).unwrap();
-    run(&mut e, 0);
-    let expected = [
-        (35, 0),
-        (36, 7),
-        (38, 0x8000_0001),
-        (13, 1 << 16),
-        (35, 0),
-        (36, 7),
-        (38, 0x8000_8000),
-        (13, 1 << 16),
-    ];
-    assert_eq!(commands(&world), expected);
-
-    let world = World::new(BLOCKS);
-    let mut e = engine(&world, |t| t.erase = Erasing { argument_byte: 113, ..TRIMS });
-    e.submit(erase(0, 8, Erase::SecureTrim(sure)), 0).unwrap();
-    e.submit(erase(16, 16, Erase::Erase), 0).unwrap();
-    run(&mut e, 0);
-    let switches: Vec<_> = commands(&world).into_iter().filter(|&(index, _)| index == 6).collect();
-    let switch = |value| (6, emmc::switch(emmc::Access::WriteByte, 113, value, 0).arg);
-    assert_eq!(switches, [switch(0x81), switch(0x88), switch(0)]);
-}
-
-#[test]
-fn sd_cards_erase_by_their_own_commands_and_long_addresses() {
-    let world = World::new(BLOCKS);
-    let sd = Erasing { kinds: 0b101, emmc: false, group_blocks: 1, trim_ms: 0, ..TRIMS };
-    let mut e = engine(&world, |t| (t.erase, t.extended_address) = (sd, true));
-    e.submit(erase(5, 100, Erase::Discard), 0).unwrap();
-    run(&mut e, 0);
-    // A discard of whatever size takes its fixed time: one piece.
-    assert_eq!(commands(&world), [(22, 0), (32, 5), (22, 0), (33, 104), (38, 1), (13, 1 << 16)]);
-}
-
-#[test]
-fn zeroes_are_erased_where_that_is_exact() {
-    let world = World::new(BLOCKS);
-    world.borrow_mut().medium.fill(9);
-    let mut e = engine(&world, |t| t.erase = TRIMS);
-    let zero = Request::new(Kind::Zero { lba: 3, blocks: 5 }, DmaBuf::EMPTY);
-    let id = e.submit(zero, 0).unwrap();
-    run(&mut e, 0);
-    assert_eq!(ended(&mut e, id), Ok(5 * 512));
-    assert_eq!(indices(&world), [35, 36, 38, 13]);
-    assert_eq!(world.borrow().medium.iter().filter(|&&byte| byte == 0).count(), 5 * 512);
-}
-
-#[test]
-fn zeroes_are_written_again_and_again_where_it_is_not() {
-    for erase in [Erasing::NONE, Erasing { zeros: false, ..TRIMS }, Erasing { kinds: 1, ..TRIMS }] {
-        let world = World::new(BLOCKS);
-        world.borrow_mut().medium.fill(9);
-        let mut e = engine(&world, |t| t.erase = erase);
-        let zero = Request::new(Kind::Zero { lba: 3, blocks: 21 }, buffer(8, 0));
-        let id = e.submit(zero, 0).unwrap();
-        run(&mut e, 0);
-        let done = e.take(id).unwrap();
-        assert_eq!(done.result.unwrap().bytes, 21 * 512);
-        assert_eq!(done.buf.len_bytes(), 8 * 512);
-        let pieces: Vec<_> = world.borrow().transfers().iter().map(|seen| (seen.arg, seen.blocks)).collect();
-        assert_eq!(pieces, [(3, 8), (11, 8), (19, 5)]);
-        assert_eq!(world.borrow().medium.iter().filter(|&&byte| byte == 0).count(), 21 * 512);
-        assert_eq!(world.borrow().mapped(), 0);
-        let none = e.submit(Request::new(Kind::Zero { lba: 3, blocks: 21 }, DmaBuf::EMPTY), 0).unwrap_err();
-        assert_eq!(none.0, Error::Buffer { needed: 512, given: 0 });
-    }
-}
-
-#[test]
 fn a_cache_that_may_be_flushed_only_after_a_write() {
     let world = World::new(BLOCKS);
     let mut e = engine(&world, |t| (t.flush, t.quirks) = (CACHE, Quirks::FLUSH_AFTER_WRITE));
@@ -604,7 +345,7 @@ fn a_card_that_does_not_come_home_is_not_written_to() {
     let there = e.submit(Request::new(visit(1, 4, 0, 8), buffer(8, 0)), 0).unwrap();
     run(&mut e, 0);
     assert_eq!(ended(&mut e, there), Ok(4096), "the visit itself went well");
-    // Nobody is there to initialise the card again.
+    // No keeper is there to initialise the card again.
     run(&mut e, 1 << 40);
     assert_eq!(e.submit(write(8, 8, 2), 1 << 40).unwrap_err().0, Error::Dead);
     assert_eq!(world.borrow().areas[&1], vec![7; 64 * 512]);

@@ -2,7 +2,7 @@
 
 mod support;
 
-use mmcq::engine::{Config, Engine, FlushBy, Help, Kind, Request, SlotId, Target};
+use mmcq::engine::{Abilities, Config, Engine, FlushBy, Help, Kind, Request, SlotId, Target};
 use mmcq::host::{BusyDetect, Cause, Stage};
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -23,7 +23,7 @@ fn write(engine: &mut TestEngine, lba: u64, blocks: u32, fill: u8) -> SlotId {
 fn run(engine: &mut TestEngine, world: &Rc<RefCell<World>>, mut lost_at: Option<usize>) {
     let mut now = 0;
     let mut flushed = world.borrow().medium.clone();
-    let (mut flushes, mut loses) = (0, false);
+    let (mut flushes, mut loses, mut told) = (0, false, 0);
     for _ in 0..100_000 {
         now += 1_000;
         if lost_at.is_some_and(|nth| world.borrow().log.len() >= nth) {
@@ -32,6 +32,15 @@ fn run(engine: &mut TestEngine, world: &Rc<RefCell<World>>, mut lost_at: Option<
             loses = true;
         }
         let _ = engine.on_irq(now);
+        while !world.borrow().running() && told + 1 < world.borrow().log.len() {
+            // A reliable write goes past the cache.
+            let log = world.borrow().log[told..told + 2].to_vec();
+            told += 1;
+            if log[0].index == 23 && log[0].arg >> 31 != 0 && log[1].index == 25 {
+                let bytes = log[1].arg as usize * 512..(log[1].arg + log[1].blocks) as usize * 512;
+                flushed[bytes.clone()].copy_from_slice(&world.borrow().medium[bytes]);
+            }
+        }
         let seen = world.borrow().log.iter().filter(|seen| seen.index == 6).count();
         if seen > flushes && !world.borrow().running() {
             (flushes, flushed) = (seen, world.borrow().medium.clone());
@@ -125,4 +134,27 @@ fn durable_writes_that_wait_together_are_flushed_once() {
         assert!(e.take(id).unwrap().result.is_ok());
     }
     assert!(world.borrow().log.iter().filter(|seen| seen.index == 6).count() <= 2);
+}
+
+/// What goes past the cache is complete at once. An older write that is still to be flushed would be written again over it.
+#[test]
+fn a_reliable_write_outlasts_an_older_one_whose_cache_is_lost() {
+    for busy in [BusyDetect::Interrupt, BusyDetect::Status] {
+        for lost in 1..16 {
+            let world = World::new(BLOCKS);
+            (world.borrow_mut().caps.busy, world.borrow_mut().busy_polls) = (busy, 1);
+            let mut e: TestEngine = Engine::new(TestHost::new(&world), Config::DEFAULT);
+            e.set_target(Some(Target { flush: CACHE, ..target(BLOCKS) }));
+            e.equip();
+            e.set_abilities(Abilities { reliable_blocks: 8, ..Abilities::NONE });
+            let _ = e.set_help_waker(Some(Waker::noop().clone()));
+            world.borrow_mut().faults.insert(lost, (Cause::Timeout, Stage::Command, false));
+            let (older, younger) = (write(&mut e, 20, 4, 3), write(&mut e, 22, 1, 4));
+            run(&mut e, &world, Some(lost));
+            let [older, younger] = [older, younger].map(|id| e.take(id).unwrap().result);
+            assert!(older.is_ok() && younger.is_ok(), "lost at {lost}: {older:?}, {younger:?}");
+            let found = [20, 21, 22, 23].map(|at| world.borrow().medium[at * 512]);
+            assert_eq!(found, [3, 3, 4, 3], "{busy:?}, lost at {lost}: {:?}", world.borrow().log);
+        }
+    }
 }

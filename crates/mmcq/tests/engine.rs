@@ -117,7 +117,7 @@ fn a_late_error_goes_to_the_write_that_caused_it() {
     assert!(matches!(e.take(first).unwrap().result, Err(Error::Program(s)) if s & R1::CC_ERROR != 0));
     assert!(e.take(second).unwrap().result.is_ok());
 
-    // With nobody behind, the engine asks by itself.
+    // With no request behind, the engine asks by itself.
     let alone = e.submit(write(0, 8, 1), 10_000).unwrap();
     let _ = e.on_irq(20_000);
     world.borrow_mut().next_status = R1::ERROR;
@@ -317,7 +317,7 @@ fn order_and_data_hold_for_random_loads() {
                     assert_eq!(&done.buf[..], &expected[..], "read of {} blocks at {}", p.blocks, p.lba);
                 }
                 let waited = e.stats().transfers - p.transfers_before;
-                // The pieces of everybody before it, its own, the one whose status shows a write's fate, the one started before that is told.
+                // The pieces of every request before it, its own, the one whose status shows a write's fate, the one started before that is told.
                 let bound = p.before + pieces(p.blocks) + 2;
                 assert!(waited <= bound, "waited for {waited}, at most {bound}");
                 false
@@ -434,7 +434,7 @@ fn a_merged_transfer_does_not_grow_past_the_bound_over_who_came_before() {
     assert_eq!(order, [(200, 1), (0, 16), (100, 4), (16, 8)]);
 }
 
-/// Waits for client 0 whenever anybody else is all that waits.
+/// Waits for client 0 whenever only other clients wait.
 struct Waits;
 
 impl Policy for Waits {
@@ -446,7 +446,7 @@ impl Policy for Waits {
     }
 }
 
-/// The one whom the policy waits for may be waiting himself, for the fate of what he wrote.
+/// The client that the policy waits for may be waiting itself, for the fate of what it wrote.
 #[test]
 fn idling_for_a_client_does_not_keep_his_result_from_him() {
     let world = World::new(BLOCKS);

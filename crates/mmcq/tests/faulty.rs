@@ -221,7 +221,7 @@ fn off_it_counts_and_does_not_strike_and_five_shots_are_too_many() {
     assert_eq!(added, [true, true, true, false]);
 }
 
-/// Every strike at every event of a short load: everybody gets an answer, in bounded time, and nobody a wrong one.
+/// Every strike at every event of a short load: every request gets an answer, in bounded time, and none a wrong one.
 #[test]
 fn the_engine_survives_every_strike_at_every_event() {
     let strikes = [
@@ -262,7 +262,7 @@ fn the_engine_survives_every_strike_at_every_event() {
                 let begun = now;
                 let ids = [write, read].map(|request| engine.submit(request, now));
                 let [Ok(wrote), Ok(got)] = ids else {
-                    // Given up for good, and everybody is told at once.
+                    // Given up for good, and every request is told at once.
                     assert!(ids.iter().all(Result::is_err) && engine.host().hits() > 0);
                     break;
                 };

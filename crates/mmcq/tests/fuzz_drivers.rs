@@ -195,7 +195,7 @@ fn any_phase(u: &mut Unstructured<'_>) -> Result<(Phase, u32)> {
 /// Reads and writes of registers in one call of the driver: a block by PIO takes 128 and what goes with them.
 const ACCESSES_MAX: u32 = 20_000;
 
-/// Calls in any order, with phases that nobody would start.
+/// Calls in any order, with phases that no engine would start.
 fn alone<H: Host>(mut host: H, accesses: &Cell<u32>, u: &mut Unstructured<'_>) -> Result<()> {
     let memory = Memory::default();
     let mut mapped: Vec<(Segment, Direction, DmaBuf)> = Vec::new();

@@ -199,7 +199,7 @@ fn every_word(state: &State, bits: &[u32]) -> u64 {
         assert!(state.phase.is_some() || events.phase.is_none(), "an end without a start");
         if events.phase.is_some() {
             ended += 1;
-            // The same word again is nobody's any more.
+            // The same word again belongs to no request.
             regs.happen(status);
             assert!(host.ack(segments).phase.is_none(), "{}: {status:#010x} ends it twice", state.name);
             assert!(!regs.line(), "{}: {status:#010x} leaves the line asserted when idle", state.name);

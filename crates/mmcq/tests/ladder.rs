@@ -1,11 +1,14 @@
-//! The recovery ladder on a scripted host: what is tried, how often, in which order, and what nobody may ever be told.
+//! The recovery ladder on a scripted host: what is tried, how often, in which order, and what no client may ever be told.
 
 #[path = "support/bench.rs"]
 mod bench;
 mod support;
 
 use bench::{BLOCKS, Bench, MS, bench, kept};
-use mmcq::engine::{BLOCK_BYTES, Config, DmaBuf, Engine, Error, FlushBy, Help, Kind, Request, Rung};
+use mmcq::engine::{
+    Abilities, BLOCK_BYTES, Config, DmaBuf, Engine, Erase, Erasing, Error, FlushBy, Help, Kind, Request,
+    Rung, Visit,
+};
 use mmcq::host::{Auto, Cause, Data, Direction, Phase, Stage};
 use mmcq::sched::Lean;
 use mmcq::spec::command::{self, Command, Resp};
@@ -26,6 +29,41 @@ fn a_supervisor_that_is_dismissed_hears_of_it_however_late() {
     // Something else moves the engine before the supervisor is polled.
     let _ = b.e.poll(b.now);
     assert_eq!(b.e.take_help(), Some(Help::Dismissed));
+}
+
+/// One slot is free for the keeper's requests, as long as there is a keeper.
+#[test]
+fn a_keeper_that_has_gone_keeps_no_slot() {
+    let mut b = kept();
+    let fill = |b: &mut Bench| {
+        (0..64)
+            .map_while(|_| {
+                let read = Request::new(Kind::Read { lba: 0, blocks: 1 }, buffer(1, 0));
+                b.e.submit(read, b.now).ok()
+            })
+            .collect::<Vec<_>>()
+    };
+    let ids = fill(&mut b);
+    assert_eq!(ids.len(), 7);
+    for id in ids {
+        assert!(b.finish(id).result.is_ok());
+    }
+    let _ = b.e.set_help_waker(None);
+    assert_eq!(fill(&mut b).len(), 8);
+}
+
+/// During bring-up there is no card for the engine yet, and a switch that bounces ends no command.
+#[test]
+fn a_command_ends_although_the_slots_switch_bounces() {
+    let mut b = kept();
+    b.e.set_target(None);
+    let phase = Phase { command: command::go_idle_state(), data: None, auto: Auto::None, tuning: false };
+    let id =
+        b.submit(Request::new(Kind::Raw { prefix: None, phase, timeout_ns: MS }, DmaBuf::EMPTY).urgent());
+    assert!(b.world.borrow().running());
+    b.world.borrow_mut().insert();
+    assert!(b.finish(id).result.is_ok());
+    assert_eq!(b.e.stats().faults, 0);
 }
 
 #[test]
@@ -201,7 +239,8 @@ fn a_flush_that_was_not_understood_is_sent_again_and_one_that_failed_is_not() {
     let id = b.submit(flush());
     b.step();
     b.world.borrow_mut().stuck_state = Some(7 << 9);
-    for _ in 0..2 * 5_000 {
+    let patient_ns = b.now + 4_000 * MS;
+    while b.now < patient_ns {
         b.step();
     }
     assert!(b.e.take(id).is_none() && b.rung(Rung::Reset) == 0);
@@ -214,6 +253,57 @@ fn a_flush_that_was_not_understood_is_sent_again_and_one_that_failed_is_not() {
     b.step();
     b.world.borrow_mut().next_status = R1::ERROR;
     assert!(b.finish(id).result.is_err());
+}
+
+/// Initialised again, the card has lost the state of what was under way: an erase goes on, and what must not be done twice ends.
+#[test]
+fn what_must_not_be_done_twice_is_not_sent_to_a_card_that_was_initialised_again() {
+    let order = Kind::Order {
+        command: command::emmc::switch(command::emmc::Access::WriteByte, 34, 1, 0),
+        timeout_ns: MS,
+    };
+    let erase = Kind::Erase { lba: 0, blocks: 16, how: Erase::Trim };
+    let visit = |config| Visit { config, switch_ns: MS, lba: 0, out: 1, reliable: true, ask: true, back: 1 };
+    for (kind, index, times) in
+        [(order, 6, 1), (Kind::Visit(visit(3)), 25, 1), (Kind::Visit(visit(1)), 25, 2), (erase, 38, 2)]
+    {
+        let mut b = kept();
+        b.e.equip();
+        let erase = Erasing {
+            kinds: 0b11111,
+            emmc: true,
+            unit_blocks: 16,
+            group_blocks: 16,
+            erase_ms: 1,
+            trim_ms: 1,
+            ..Erasing::NONE
+        };
+        b.e.set_abilities(Abilities { erase, ..Abilities::NONE });
+        b.world.borrow_mut().areas.insert(1, vec![0; 4096]);
+        b.world.borrow_mut().rpmb = Some(Box::new(|_, _| {}));
+        b.world.borrow_mut().medium[..512].fill(9);
+        let id = b.submit(Request::new(kind, buffer(3, 0)));
+        // What comes later on the same blocks stays later.
+        let younger = b.write(0, 1, 5);
+        while b.commands().iter().all(|&seen| seen != index) {
+            b.step();
+        }
+        let sent = |b: &Bench| b.commands().iter().filter(|&&seen| seen == index).count();
+        // The answer is lost, and with it the card: it is found in `idle`.
+        b.fault(0, Cause::Timeout, Stage::Command, true);
+        b.world.borrow_mut().stuck_state = Some(0);
+        assert_eq!(b.help(), Help::Reinit);
+        (b.world.borrow_mut().stuck_state, b.world.borrow_mut().area) = (None, 0);
+        let before = sent(&b);
+        assert_eq!(before, 1, "{kind:?}");
+        b.e.helped(Ok(target(BLOCKS)), b.now);
+        let done = b.finish(id);
+        assert!(b.finish(younger).result.is_ok());
+        let writes = usize::from(index == 25 && times == 2);
+        assert_eq!(sent(&b) - writes, times, "{kind:?}: {:?}", b.commands());
+        assert_eq!(done.result.is_ok(), times == 2, "{kind:?}: {:?}", done.result);
+        assert_eq!(b.world.borrow().medium[0], 5, "{kind:?}");
+    }
 }
 
 #[test]
@@ -251,7 +341,7 @@ fn help_is_asked_for_in_order_and_urgent_requests_pass() {
     assert!(b.finish(id).result.is_ok() && b.finish(behind).result.is_ok());
     assert_eq!(b.world.borrow().medium[0], 5);
     assert_eq!((b.rung(Rung::Reinit), b.rung(Rung::PowerCycle), b.rung(Rung::Dead)), (1, 1, 0));
-    // What is said to nobody's question has no effect.
+    // An answer without a question has no effect.
     b.e.helped(Err(Error::Silent), b.now);
     let id = b.read(0, 1);
     assert!(b.finish(id).result.is_ok());
@@ -290,7 +380,7 @@ fn without_help_everything_is_dead_in_bounded_time() {
         assert_eq!(refused.0, Error::Dead);
     }
     assert_eq!(b.world.borrow().mapped(), 0);
-    // Whoever brings a card up begins anew.
+    // A new bring-up begins anew.
     b.world.borrow_mut().stuck_state = None;
     b.e.set_target(None);
     b.e.set_target(Some(target(BLOCKS)));

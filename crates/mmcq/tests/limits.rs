@@ -154,7 +154,7 @@ fn a_status_that_can_never_be_asked_for_ends_in_time() {
     assert!(b.now < 12_500 * MS, "{} ns", b.now);
 }
 
-/// The interrupt of a controller that has ended its phase is lost: found at the deadline, counted, and no fault of anybody.
+/// The interrupt of a controller that has ended its phase is lost: found at the deadline, counted, and no fault of any request.
 #[test]
 fn a_lost_interrupt_is_counted_and_no_fault() {
     let mut b = bench(|_| ());

@@ -68,7 +68,7 @@ fn the_third_damage_in_64_transfers_is_one_too_many() {
         assert_eq!(damaged_once(&mut b), []);
         assert_eq!(damaged_once(&mut b), expected, "{between} in between");
     }
-    // Without anybody who could help it is not asked for; and what is missing is no damage.
+    // Without a keeper it is not asked for; and what is missing is no damage.
     let mut b = bench();
     for _ in 0..6 {
         assert_eq!(damaged_once(&mut b), []);
@@ -123,7 +123,7 @@ fn a_tuning_that_the_controller_asks_for_holds_the_queue_until_it_comes() {
     b.e.helped(Ok(target(BLOCKS)), b.now);
     assert!(b.finish(id).result.is_ok());
     assert!(b.now - began < MS);
-    // Somebody who takes it on and does not begin is not waited for: nothing is wrong.
+    // A keeper that takes it on and does not begin is not waited for: nothing is wrong.
     b.world.borrow_mut().retune = true;
     let (first, id) = (b.read(0, 1), b.read(64, 1));
     let began = b.now;
@@ -240,7 +240,7 @@ fn a_write_in_pieces_begins_again_when_the_cache_was_lost() {
     assert_eq!(b.e.stats().cache_lost, 1);
 }
 
-/// Whoever dropped the flush that was told has heard nothing: the next one is told.
+/// The client that dropped the flush that was told has heard nothing: the next one is told.
 #[test]
 fn a_loss_is_told_to_somebody_who_listens() {
     for taken_late in [false, true] {
@@ -487,7 +487,7 @@ fn what_the_card_says_at_last_goes_to_its_owner() {
     assert!(b.finish(second).result.is_ok());
     let places: Vec<_> = b.world.borrow().transfers().iter().map(|seen| seen.arg).collect();
     assert_eq!(places, [0, 100, 100]);
-    // After a read nobody knows whose it was: the write is made again.
+    // After a read it is not known whose it was: the write is made again.
     let mut b = bench();
     let (write, read) = (b.write(0, 8, 1), b.read(100, 8));
     b.step();
@@ -505,7 +505,7 @@ fn what_the_card_says_at_last_goes_to_its_owner() {
     b.world.borrow_mut().next_status = R1::CARD_ECC_FAILED;
     assert!(b.finish(write).result.is_ok());
     assert!(b.finish(read).result.is_ok());
-    // An error that is nobody's is the next flush's, once.
+    // An error that belongs to no request is the next flush's, once.
     let mut b = bench();
     b.world.borrow_mut().next_status = R1::ERROR;
     let read = b.read(0, 1);
@@ -515,7 +515,7 @@ fn what_the_card_says_at_last_goes_to_its_owner() {
     assert!(matches!(b.finish(id).result, Err(Error::Program(_))));
     let id = flush(&mut b);
     assert!(b.finish(id).result.is_ok());
-    // One that is a write's is nobody else's.
+    // One that is a write's is no other request's.
     let (write, read) = (b.write(0, 8, 1), b.read(100, 8));
     b.world.borrow_mut().next_status = 0;
     b.step();

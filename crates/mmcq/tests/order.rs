@@ -1,4 +1,4 @@
-//! What goes before what: blocks that touch are not blocks in common, and only who stays behind is overtaken.
+//! What goes before what: blocks that touch are not blocks in common, and only a request that stays behind is overtaken.
 
 mod support;
 
@@ -42,7 +42,7 @@ fn in_order(requests: Vec<Request>) -> Vec<(i64, u32)> {
     transfers(Config::DEFAULT, Fifo, requests)
 }
 
-/// Whoever came last.
+/// The request that came last.
 struct Latest;
 
 impl Policy for Latest {
@@ -99,12 +99,12 @@ fn in_front_and_behind_in_whatever_order_they_came() {
 fn the_bound_holds_where_somebody_stays_behind_and_only_there() {
     let config = Config { fair_blocks: 16, merge_blocks: 24, ..Config::DEFAULT };
     let run = || (0..4).map(|i| read(8 * i, 8));
-    // Nobody does: as much as may be merged, and no block more.
+    // No request does: as much as may be merged, and no block more.
     assert_eq!(transfers(config, Fifo, run().collect()), [(0, 24), (24, 8)]);
-    // One who came last is not overtaken.
+    // One that came last is not overtaken.
     let last = run().chain([read(100, 4)]).collect();
     assert_eq!(transfers(config, Fifo, last), [(0, 24), (24, 8), (100, 4)]);
-    // One who came after the first is.
+    // One that came after the first is.
     let second = run().take(1).chain([read(100, 4)]).chain(run().skip(1)).collect();
     assert_eq!(transfers(config, Fifo, second), [(0, 16), (100, 4), (16, 16)]);
     // A request that is as large by itself goes alone.

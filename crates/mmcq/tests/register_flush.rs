@@ -150,7 +150,7 @@ fn without_a_page_or_a_card_there_is_no_flush() {
     let _ = b.e.on_irq(b.now);
     assert_eq!(b.finish(id), Err(Error::Removed));
     assert!(b.now - began < MS);
-    // Or somebody says that there is none.
+    // Or the program says that there is none.
     let mut b = bench(u32::MAX);
     let id = b.flush();
     while b.asked.borrow().len() < 3 || b.world.borrow().running() {

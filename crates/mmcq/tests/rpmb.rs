@@ -1,4 +1,4 @@
-//! The replay-protected area, against a small model of it and somebody on the bus.
+//! The replay-protected area, against a small model of it and an attacker on the bus.
 #![cfg(feature = "rpmb")]
 
 #[path = "support/one_thread.rs"]
@@ -22,7 +22,7 @@ const NONCES: [[u8; 16]; 2] = [[1; 16], [2; 16]];
 
 type Stack = Shared<OneThread, TestHost, 8>;
 
-/// The card's side, and what somebody on the bus does.
+/// The card's side, and what an attacker on the bus does.
 #[derive(Default)]
 struct Model {
     key: Option<[u8; 32]>,

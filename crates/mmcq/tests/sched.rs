@@ -229,7 +229,7 @@ fn weights_give_service_in_proportion() {
             used = used.max(check_fair_share(&log, &told, i, j).unwrap());
         }
         assert!(used > 0.4, "{used}");
-        // The planted fault: weights that nobody was told.
+        // The planted fault: weights that the policy was not told.
         let told = Told { weights: [a, b * 9, c, d, 1, 1, 1, 1], ..told };
         assert!(check_fair_share(&log, &told, 0, 1).is_err());
     }
@@ -283,12 +283,12 @@ fn asynchronous_writes_wait_but_do_not_starve() {
     let log = serve(&mut Fair::new(config), &[writer.clone(), reader.clone()], server, 3);
     assert_eq!(check_fair_classes(&log, &told), Ok(()));
     assert!(check_fair_classes(&log, &Told { sync_turns: 0, ..told.clone() }).is_err());
-    // Written by one whom somebody waits for, it is a peer.
+    // Written by a client that another waits for, it is a peer.
     let log = serve(&mut Fair::new(config), &[Client { sync: true, ..writer }, reader], server, 3);
     assert!(check_fair_waiting(&log, &told, true).unwrap() > 0.1);
 }
 
-/// Idle time while somebody waited: all, and the longest between two transfers of `other`.
+/// Idle time while a request waited: all, and the longest between two transfers of `other`.
 fn idled(log: &[Event], other: u8) -> (u64, u64) {
     let (mut all, mut since, mut longest) = (0, 0, 0);
     for event in log {
@@ -404,7 +404,7 @@ impl Policy for Newest {
     }
 }
 
-/// A scheduler that does not see client 0 while anybody else waits.
+/// A scheduler that does not see client 0 while another waits.
 struct Blind<P>(P);
 
 impl<P: Policy> Policy for Blind<P> {

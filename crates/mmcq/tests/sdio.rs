@@ -15,7 +15,7 @@ use mmcq::block::BlockDevice;
 use mmcq::card::quirk::Quirks;
 use mmcq::card::{IoCard, Options, bring_up_io};
 use mmcq::engine::{self, Config};
-use mmcq::host::{Caps, Cause, Timing, Width};
+use mmcq::host::{BlockSizes, Caps, Cause, Timing, Width};
 use mmcq::sdio::cccr::Cccr;
 use mmcq::sdio::cis::{CisFault, Walker};
 use mmcq::sdio::fbr::Fbr;
@@ -284,11 +284,13 @@ fn oracle(split: &Split, mut left: u32) -> Vec<(bool, u32)> {
         // The longest that is allowed, blocks before bytes; what does not end the transfer keeps its
         // successor aligned.
         let fits = |bytes: u32| bytes == left || bytes.is_multiple_of(split.align);
+        let alone = |bytes: u32| fits(bytes) && (!split.powers_of_two || bytes.is_power_of_two());
         let blocks = (1..=u32::from(split.blocks_max)).rev().map(|n| n * size);
+        let longest = |bytes: u32| if split.powers_of_two { 1 << bytes.ilog2() } else { bytes };
         let by_blocks =
             blocks.filter(|_| size > 0 && left > most).find(|&bytes| bytes <= left && fits(bytes));
         let bytes = by_blocks.unwrap_or_else(|| {
-            (1..=most.min(left)).rev().find(|&bytes| fits(bytes)).unwrap_or(most.min(left))
+            (1..=most.min(left)).rev().find(|&bytes| alone(bytes)).unwrap_or_else(|| longest(most.min(left)))
         });
         pieces.push((by_blocks.is_some(), bytes));
         left -= bytes;
@@ -303,6 +305,9 @@ fn transfers_are_split_as_the_oracle_says() {
         caps.align = 1 << u.int_in_range(0..=3)?;
         caps.max_blocks = u.int_in_range(1..=1000)?;
         caps.max_bytes = u.int_in_range(1..=100_000)?;
+        caps.max_block_bytes = u.int_in_range(512..=2048)?;
+        caps.block_sizes =
+            *u.choose(&[BlockSizes::Any, BlockSizes::PowersOfTwo, BlockSizes::PowersOfTwoOrBytes])?;
         let mut registers = [0; 0x17];
         registers[8] = u.arbitrary::<u8>()? & 2;
         let max_block = u.int_in_range(1..=2048)?;
@@ -323,6 +328,9 @@ fn transfers_are_split_as_the_oracle_says() {
             assert!(if by_blocks { (1..=511).contains(&n) } else { (1..=512).contains(&n) });
             assert!(split.bytes(count) <= left.min(caps.max_bytes));
             assert!(by_blocks || n <= max_block);
+            assert!(!by_blocks || caps.moves_blocks_of(block), "blocks of {block} bytes");
+            let odd = caps.block_sizes == BlockSizes::PowersOfTwo && !n.is_power_of_two();
+            assert!(by_blocks || !odd, "{n} bytes");
             assert!(by_blocks || !within || n <= block.max(1));
             assert!(by_blocks || !no_512 || n < 512);
             pieces.push((by_blocks, split.bytes(count)));
@@ -332,6 +340,56 @@ fn transfers_are_split_as_the_oracle_says() {
         Ok(())
     })
     .budget_ms(400);
+}
+
+#[test]
+fn a_block_size_that_the_controller_cannot_move_is_refused_and_nothing_is_sent() {
+    for sizes in [BlockSizes::PowersOfTwo, BlockSizes::PowersOfTwoOrBytes] {
+        let world = World::new(2);
+        world.borrow_mut().caps.block_sizes = sizes;
+        let (stack, card) = brought_up::<2>(&world);
+        let mut function = Function::new(&stack, &card, 2).unwrap();
+        run(&stack, function.set_block_size(128)).unwrap();
+        let sent = world.borrow().log.len();
+        for bytes in [1, 2, 3, 100, 127, 511] {
+            let refused = run(&stack, function.set_block_size(bytes)).unwrap_err();
+            assert_eq!(refused, Error::OddBlockSize { function: 2, bytes, max_bytes: 512 });
+        }
+        let text = run(&stack, function.set_block_size(100)).unwrap_err().to_string();
+        assert!(
+            text.starts_with("function 2: a block size of 100, expected a power of two from 4 to 512"),
+            "{text}"
+        );
+        assert_eq!((function.block_bytes(), world.borrow().log.len()), (128, sent));
+    }
+}
+
+/// Each length in bytes and in blocks, as a controller has to move it that knows powers of two alone.
+#[test]
+fn data_arrive_whole_over_a_controller_of_powers_of_two() {
+    let world = World::new(2);
+    // As PL181, whose data the CPU moves.
+    world.borrow_mut().caps.block_sizes = BlockSizes::PowersOfTwo;
+    world.borrow_mut().caps.align = 1;
+    let (stack, card) = brought_up::<2>(&world);
+    let mut function = Function::new(&stack, &card, 2).unwrap();
+    run(&stack, function.enable()).unwrap();
+    for block in [0, 4, 128] {
+        if block > 0 {
+            run(&stack, function.set_block_size(block)).unwrap();
+        }
+        for bytes in [1, 3, 7, 511, 513, 1000] {
+            let mut buf = memory(bytes);
+            buf.iter_mut().zip(0..).for_each(|(byte, i)| *byte = (i % 251) as u8);
+            let (result, mut buf) =
+                run(&stack, function.write(At::From(0x100), bytes as u32, buf, Chain::Last));
+            assert_eq!(result, Ok(()), "{bytes} bytes, blocks of {block}");
+            buf.fill(0);
+            let (result, buf) = run(&stack, function.read(At::From(0x100), bytes as u32, buf, Chain::Last));
+            assert_eq!(result, Ok(()), "{bytes} bytes, blocks of {block}");
+            assert!(buf.iter().zip(0..).all(|(&byte, i)| byte == (i % 251) as u8));
+        }
+    }
 }
 
 #[test]
@@ -377,6 +435,46 @@ fn a_fault_is_cleaned_up_by_its_owner() {
     assert_eq!(buf.len_bytes(), 1200, "the buffer is whole again");
     let expected = [(53, 2, 0, false), (53, 2, 512, false), (52, 0, 0, false), (52, 0, 6, true)];
     assert_eq!(world.borrow().accesses(from), expected);
+}
+
+/// A card goes on with a transfer that failed until it is told to stop: its data would be the next transfer's.
+#[test]
+fn a_transfer_that_failed_and_was_dropped_is_aborted_before_the_next() {
+    let (mut dropped, mut ended) = (0, false);
+    for polls in 0..100 {
+        let world = World::new(2);
+        let (stack, card) = brought_up::<4>(&world);
+        let function = Function::new(&stack, &card, 2).unwrap();
+        run(&stack, function.enable()).unwrap();
+        let nth = world.borrow().data_phases + 1;
+        world.borrow_mut().faults.insert(nth, Cause::Crc);
+        let from = world.borrow().log.len();
+        {
+            let mut read = pin!(function.read(At::From(0), 1200, memory(1200), Chain::Last));
+            for _ in 0..polls {
+                ended = poll_once(read.as_mut()).is_some();
+                if ended {
+                    break;
+                }
+                step(&stack);
+            }
+        }
+        settle(&stack);
+        world.borrow_mut().faults.clear();
+        let (result, _) = run(&stack, function.read(At::From(0), 4, memory(4), Chain::Last));
+        assert_eq!(result, Ok(()));
+        let accesses = world.borrow().accesses(from);
+        let moves: Vec<_> = (0..accesses.len()).filter(|&at| accesses[at].0 == 53).collect();
+        if let [.., last, next] = moves[..] {
+            dropped += 1;
+            let between = &accesses[last..next];
+            assert!(between.contains(&(52, 0, 6, true)), "after {polls} polls: {accesses:?}");
+        }
+        if ended {
+            break;
+        }
+    }
+    assert!(ended && dropped > 2, "{dropped} were dropped after the command");
 }
 
 #[test]

@@ -71,7 +71,7 @@ fn a_packet_takes_its_steps_and_no_more() {
             (53, 1, 0, false),
             (52, 1, 0x10, true),
         ];
-        // With one function that may interrupt, nobody asks which.
+        // With one function that may interrupt, the card is not asked which.
         if both {
             steps.insert(0, (52, 0, 5, false));
         }
@@ -283,7 +283,7 @@ fn the_driver_runs_in_the_interrupt() {
             arrives(&world, 2, &bytes(100 * n));
             let phases = stack.with(|engine| engine.stats().phases);
             let began_ns = NOW_NS.get();
-            // Nobody polls but the interrupt: every step is started in the call that ended the one before.
+            // Only the interrupt polls: every step is started in the call that ended the one before.
             while received.borrow().len() < n {
                 assert!(step(stack));
             }

@@ -104,7 +104,7 @@ fn attention_is_found_by_asking() {
     irq.ack();
     let quiet_ns = NOW_NS.get();
     assert!(!run_until(&stack, irq.wait(), quiet_ns + 30 * MS), "nothing asks any more");
-    // Nobody may interrupt: the card is left alone.
+    // No function may interrupt: the card is left alone.
     run(&stack, irq.disable(2)).unwrap();
     assert_eq!(stack.with(|engine| engine.next_deadline_ns()), None);
 }

@@ -277,6 +277,99 @@ fn a_call_that_unwinds_out_of_its_submission_leaves_no_memory_behind() {
     assert!(unwound >= 5, "{unwound}");
 }
 
+/// The abort of a write puts it back, and a halted engine would never send it again: the call that unwinds takes it out.
+#[test]
+fn a_call_that_unwinds_on_a_halted_engine_comes_to_its_end() {
+    for turns in 0..12 {
+        let world = World::new(256);
+        world.borrow_mut().caps.max_blocks = 1;
+        let stack = stack(&world);
+        let mut words = [0u64; 256];
+        // SAFETY: bytes of words.
+        let (_, memory, _) = unsafe { words.align_to_mut::<u8>() };
+        let mut left = turns;
+        let lends = std::panic::AssertUnwindSafe(|| {
+            BlockDevice::new(stack).write_blocking(0, memory, |_| {
+                if left == 0 {
+                    stack.with(|engine| engine.halt());
+                    panic!("the program's own");
+                }
+                left -= 1;
+            })
+        });
+        let unwound = std::panic::catch_unwind(lends).is_err();
+        assert!(!world.borrow().running(), "after {turns} turns");
+        assert_eq!(stack.with(|engine| engine.slots_in_use()), 0, "after {turns} turns");
+        stack.with(|engine| engine.resume(1 << 40));
+        let next = stack.blocking(read(9), |_| ());
+        assert!(next.result.is_ok(), "after {turns} turns: {:?}", next.result);
+        assert!(unwound || turns > 3);
+    }
+}
+
+/// What is dropped from inside another call of its stack cannot be given up there. The next call does it, or the next request that finds no slot.
+#[test]
+fn a_future_that_is_dropped_inside_another_call_keeps_no_slot() {
+    let world = World::new(256);
+    let stack = stack(&world);
+    let mut cx = Context::from_waker(Waker::noop());
+    for (is_done, by_request) in [(false, false), (true, false), (true, true)] {
+        let mut ops = [0; 4].map(|_| stack.request(read(0)));
+        for op in &mut ops {
+            assert!(pin!(op).poll(&mut cx).is_pending());
+        }
+        let turns = || (0..20).for_each(|_| stack.turn());
+        if is_done {
+            turns();
+        }
+        stack.with(|_| drop(ops));
+        if by_request {
+            let mut op = pin!(stack.request(read(9)));
+            // The first look finds no slot, and gives those up that were dropped.
+            for _ in 0..2 {
+                assert!(op.as_mut().poll(&mut cx).is_pending(), "a slot for it");
+                turns();
+            }
+            assert!(op.poll(&mut cx).is_ready());
+        } else {
+            stack.with(|_| ());
+            turns();
+        }
+        while one_reclaimed(stack) {}
+        assert_eq!(
+            stack.with(|engine| engine.slots_in_use()),
+            0,
+            "done {is_done}, by a request {by_request}"
+        );
+    }
+}
+
+/// A buffer that waits for its owner keeps its slot.
+fn one_reclaimed(stack: &Stack) -> bool {
+    support::reclaimed(|claim| stack.with(|engine| engine.reclaim(claim))).is_some()
+}
+
+/// `split_at_mut(0)` makes memory of no bytes at the address of another's.
+#[test]
+fn a_claim_of_no_memory_takes_no_buffer() {
+    let stack = stack(&World::new(256));
+    let memory = Box::leak(Box::new([0u64; 64])).as_mut_slice();
+    // SAFETY: bytes of words.
+    let (_, memory, _) = unsafe { memory.align_to_mut::<u8>() };
+    let (none, all) = memory.split_at_mut(0);
+    let (none, all) =
+        (mmcq::engine::DmaBuf::from_static(none).claim(), mmcq::engine::DmaBuf::from_static(all));
+    let own = all.claim();
+    let mut cx = Context::from_waker(Waker::noop());
+    {
+        let op = pin!(stack.request(Request::new(Kind::Read { lba: 0, blocks: 1 }, all)));
+        assert!(op.poll(&mut cx).is_pending());
+    }
+    (0..20).for_each(|_| stack.turn());
+    assert!(stack.with(|engine| engine.reclaim(none)).is_none());
+    assert!(stack.with(|engine| engine.reclaim(own)).is_some());
+}
+
 #[test]
 fn memory_of_a_controller_that_cannot_be_stopped_is_neither_unmapped_nor_given_back() {
     let world = World::new(256);

@@ -1,4 +1,4 @@
-//! The straight path through the engine and the general one are the same in all that anybody can see: what the controller is given and when, results, data, counters,
+//! The straight path through the engine and the general one are the same in all that can be seen: what the controller is given and when, results, data, counters,
 //! deadlines. One engine takes the straight path wherever it can, another never; the same happens to both.
 
 mod support;

@@ -175,7 +175,7 @@ fn a_run_of_single_requests_is_seen_and_held() {
         now += 50_000;
     }
     assert_eq!(log(&world), "23 18+8 18+8 +8 +8");
-    // Nobody comes: it is closed after the learned time, four times the pause, and not after the limit.
+    // No request comes: it is closed after the learned time, four times the pause, and not after the limit.
     let held_until = e.next_deadline_ns().unwrap();
     assert!(held_until - (now - 50_000) <= 4 * 52_000, "{held_until} {now}");
     rest(&mut e, &mut now);
@@ -276,7 +276,7 @@ fn where_only_a_response_shows_the_end_of_busy_writes_are_stopped_by_us() {
     let mut now = 0;
     one(&mut e, write(100, 8, 1), &mut now).unwrap();
     one(&mut e, write(300, 40, 1), &mut now).unwrap();
-    // Nobody asks a busy card: one CMD13 each, for the status.
+    // A busy card is not asked: one CMD13 each, for the status.
     assert_eq!(log(&world), "25+8 12 13 25+16 +16 +8 12 13");
     one(&mut e, read(100, 8), &mut now).unwrap();
     assert_eq!((log(&world), e.stats().busy_polls), ("23 18+8".to_owned(), 0));
@@ -297,7 +297,7 @@ fn the_end_of_the_card_closes() {
 #[test]
 fn a_late_error_of_a_run_is_told_once() {
     let world = world(true);
-    // Nobody waits any more: the next flush is told, and only that.
+    // No client waits any more: the next flush is told, and only that.
     let (mut e, mut now) = held::<4>(&world, true);
     world.borrow_mut().next_status = R1::ERROR;
     assert!(matches!(one(&mut e, flush(), &mut now), Err(Error::Program(status)) if status & R1::ERROR != 0));
@@ -464,7 +464,7 @@ fn a_first_transfer_that_was_to_go_on_is_counted_as_closed() {
     assert_eq!(closed(&e, Close::Break), 1);
 }
 
-/// What a read's read-ahead met is nobody's loss.
+/// What a read's read-ahead met is no request's loss.
 #[test]
 fn an_error_at_the_end_of_a_run_of_reads_is_counted_and_told_to_nobody() {
     let world = world(true);

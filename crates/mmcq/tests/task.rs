@@ -366,7 +366,7 @@ fn no_verb_leaves_a_deadline_without_an_alarm() {
                 7 => stack.with(|engine| engine.presence_changed(now_ns)),
                 8 if !ids.is_empty() => {
                     let id = ids.swap_remove(below(ids.len() as u64) as usize);
-                    drop(stack.with(|engine| engine.cancel(id)));
+                    let _ = stack.with(|engine| engine.cancel(id));
                 }
                 9 => {
                     let _ = stack.with(|engine| engine.on_irq(now_ns));

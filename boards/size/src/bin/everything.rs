@@ -1,5 +1,5 @@
 //! Calls the whole public interface with values that the compiler cannot know, so that every panic it could
-//! reach is in the image. It is only ever linked: the handler for panics calls what nobody defines.
+//! reach is in the image. It is only ever linked: the handler for panics calls what is not defined.
 #![no_std]
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! As the reader, with the whole ladder of recovery and somebody who keeps the card.
+//! As the reader, with the whole ladder of recovery and the supervisor that keeps the card.
 #![no_std]
 #![no_main]
 

@@ -66,7 +66,7 @@ pub fn start_clock() {
 
 /// Another millisecond has passed.
 pub fn tick() {
-    // SAFETY: interrupts are off, so nobody else is at the counter.
+    // SAFETY: interrupts are off, so no other code is at the counter.
     interrupts_off(|| unsafe { *TICKS.0.get() += 1 });
 }
 
@@ -74,7 +74,7 @@ pub fn tick() {
 pub fn now_ns() -> u64 {
     interrupts_off(|| {
         let mut left = read(SYST_CVR);
-        // SAFETY: interrupts are off, so nobody else is at the counter.
+        // SAFETY: interrupts are off, so no other code is at the counter.
         let mut ms = unsafe { *TICKS.0.get() };
         if read(ICSR) & ICSR_PENDSTSET != 0 {
             // It has begun again, and the handler has not counted it yet.

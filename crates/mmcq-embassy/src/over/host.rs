@@ -7,8 +7,8 @@ use super::{Inner, Job, Mailbox};
 use core::ops::Deref;
 use mmcq::engine::BLOCK_BYTES;
 use mmcq::host::{
-    Auto, BusOp, BusyDetect, Caps, Direction, DmaError, Events, Host, Phase, Segment, StartError, Step,
-    Timing, Width,
+    Auto, BlockSizes, BusOp, BusyDetect, Caps, Direction, DmaError, Events, Host, Phase, Segment, StartError,
+    Step, Timing, Width,
 };
 use sdio::{BusWidth, MmcBus, MmcError};
 
@@ -23,12 +23,14 @@ const SEGMENTS: u16 = 64;
 
 /// A [`Host`] whose phases a [`Runner`](super::Runner) carries out on an `sdio::MmcBus`.
 ///
-/// What such a bus cannot do is said in its [`Caps`]: no CMD23 or CMD12 of its own, no 1.8 V signalling and so no tuning
-/// and nothing beyond high speed, no power switch, no card detect, no look at DAT0 (the end of busy is asked by CMD13),
-/// no open transfers.
+/// Its [`Caps`] say what such a bus cannot do. It has no CMD23 or CMD12 of its own, no power switch, no card detect and
+/// no open transfers. It has no 1.8 V signalling, and so no tuning and nothing beyond high speed. It cannot look at
+/// DAT0: the engine asks for the end of busy by CMD13. Blocks have lengths of powers of two.
 ///
-/// Starting a phase wakes the runner's task while the stack's lock is held, so the executor's wakers must do no more than mark a task
-/// (embassy's do), and the lock must be one under which a critical section may be entered: [`CriticalSection`](crate::CriticalSection).
+/// Starting a phase wakes the runner's task while the stack's lock is held. So the executor's wakers should do no more
+/// than mark a task, as embassy's do: the stack turns away what comes back into it
+/// ([`Error::Reentered`](mmcq::engine::Error::Reentered)). The lock must be one under which a critical section may be
+/// entered: [`CriticalSection`](crate::CriticalSection).
 #[derive(Debug)]
 pub struct BusHost<'m, 'b> {
     mailbox: &'m Mailbox<'b>,
@@ -66,6 +68,7 @@ impl<'m, 'b> BusHost<'m, 'b> {
             max_segments: SEGMENTS,
             max_segment_bytes: bytes,
             max_block_bytes: 2048,
+            block_sizes: BlockSizes::PowersOfTwoOrBytes,
             max_blocks: bytes / BLOCK_BYTES,
             max_bytes: bytes,
             align: 1,
@@ -122,6 +125,17 @@ impl<'m, 'b> BusHost<'m, 'b> {
     }
 }
 
+impl Drop for BusHost<'_, '_> {
+    fn drop(&mut self) {
+        self.mailbox.with(|inner| {
+            inner.forget();
+            inner.halves = inner.halves.saturating_sub(1);
+        });
+        // The runner drops what it is at.
+        self.mailbox.wake();
+    }
+}
+
 // SAFETY: there is no DMA. The data are copied in `start` and in the `ack` that reports the end, between a
 // segment and the mailbox's own buffer, no further than either reaches.
 
@@ -153,6 +167,7 @@ unsafe impl Host for BusHost<'_, '_> {
                 if bytes > buffer.len() as u64 {
                     return Err(StartError::Unsupported);
                 }
+                inner.filled = bytes as usize;
                 if data.direction == Direction::Write {
                     gather(&mut buffer[..], segments);
                 }
@@ -177,6 +192,9 @@ unsafe impl Host for BusHost<'_, '_> {
             {
                 let bytes = usize::from(data.block_size).saturating_mul(data.blocks as usize);
                 scatter(buffer.deref().get(..bytes).unwrap_or_default(), segments);
+            }
+            if result.is_some() {
+                inner.wipe();
             }
             (result, card_irq)
         });

@@ -1,8 +1,9 @@
 //! Any `sdio::MmcBus` as one of our hosts.
 //!
-//! An `MmcBus` hides the end of a phase in a future that somebody must poll, so there are two halves: [`BusHost`] is what the engine has, [`Runner`] is a
-//! task that carries out on the bus what the engine starts. They talk through a [`Mailbox`]. The queue keeps its order, merging, deadlines and recovery;
-//! what is lost is the overlap: between two phases there is a turn of the executor.
+//! An `MmcBus` hides the end of a phase in a future that a task must poll, so there are two halves: [`BusHost`] is
+//! what the engine has, [`Runner`] is a task that carries out on the bus what the engine starts. They talk through a
+//! [`Mailbox`]. The queue keeps its order, merging, deadlines and recovery; what is lost is the overlap: between two
+//! phases there is a turn of the executor.
 
 mod command;
 mod host;
@@ -38,17 +39,32 @@ struct Inner<'b> {
     result: Option<Result<Done, Fault>>,
     /// Data on their way; away while the runner has it.
     buffer: Option<&'b mut Aligned<A4, [u8]>>,
-    /// Somebody listens for the card's interrupt, and it has come.
+    /// Its first bytes hold data: so many.
+    filled: usize,
+    /// The engine listens for the card's interrupt.
     card_irq_on: bool,
+    /// The interrupt has come.
     card_irq: bool,
+    /// Of the runner's task. Cloned, woken and dropped outside of the lock: a waker may come back in.
     waker: Option<Waker>,
+    /// How many of [`BusHost`] and [`Runner`] there are.
+    halves: u8,
 }
 
 impl Inner<'_> {
-    /// Nobody waits for what is under way any more.
+    /// The engine does not wait for what is under way any more.
     fn forget(&mut self) {
         (self.job, self.result) = (None, None);
         self.abort = self.running;
+        self.wipe();
+    }
+
+    /// Clears the data, which have arrived or are not wanted. While the runner has the buffer, it does so.
+    fn wipe(&mut self) {
+        if let Some(buffer) = &mut self.buffer {
+            let filled = core::mem::take(&mut self.filled);
+            buffer.get_mut(..filled).unwrap_or_default().fill(0);
+        }
     }
 }
 
@@ -69,8 +85,10 @@ impl core::fmt::Debug for Mailbox<'_> {
 }
 
 impl<'b> Mailbox<'b> {
-    /// With memory for the data of one transfer; its length is the longest transfer. Data are copied through it, so that neither side ever has the other's
-    /// memory.
+    /// With memory for the data of one transfer; its length is the longest transfer.
+    ///
+    /// Data are copied through it, so that neither side ever has the other's memory. They are cleared when the transfer
+    /// has ended.
     pub const fn new(buffer: &'b mut Aligned<A4, [u8]>) -> Self {
         let inner = Inner {
             job: None,
@@ -78,15 +96,20 @@ impl<'b> Mailbox<'b> {
             abort: false,
             result: None,
             buffer: Some(buffer),
+            filled: 0,
             card_irq_on: false,
             card_irq: false,
             waker: None,
+            halves: 0,
         };
         Mailbox { inner: Mutex::new(RefCell::new(inner)) }
     }
 
-    /// The two halves. [`MmcError::Unsupported`] for a bus in SPI mode, [`MmcError::Busy`] if the mailbox is in use, [`MmcError::BlockSize`] if its
-    /// buffer does not hold a block of 512 bytes.
+    /// The two halves.
+    ///
+    /// # Errors
+    /// [`MmcError::Unsupported`] for a bus in SPI mode; [`MmcError::Busy`] until both halves of an earlier call have
+    /// been dropped; [`MmcError::BlockSize`] if the buffer does not hold a block of 512 bytes.
     pub fn connect<'m, B: MmcBus>(
         &'m self,
         bus: B,
@@ -94,14 +117,34 @@ impl<'b> Mailbox<'b> {
         if !bus.supports_mmc() {
             return Err(MmcError::Unsupported);
         }
-        let bytes =
-            self.with(|inner| inner.buffer.as_ref().map(|buffer| buffer.len())).ok_or(MmcError::Busy)?;
-        let host = BusHost::new(self, &bus, bytes)?;
+        let free = |inner: &mut Inner<'b>| {
+            let bytes = inner.buffer.as_ref().filter(|_| inner.halves == 0)?.len();
+            inner.halves = 2;
+            Some(bytes)
+        };
+        let bytes = self.with(free).ok_or(MmcError::Busy)?;
+        let host = BusHost::new(self, &bus, bytes).inspect_err(|_| self.with(|inner| inner.halves = 0))?;
         Ok((host, Runner::new(self, bus)))
     }
 
     fn with<R>(&self, f: impl FnOnce(&mut Inner<'b>) -> R) -> R {
         critical_section::with(|cs| f(&mut self.inner.borrow_ref_mut(cs)))
+    }
+
+    /// What happens from now on wakes this task.
+    fn listen(&self, waker: &Waker) {
+        if self.with(|inner| inner.waker.as_ref().is_some_and(|known| known.will_wake(waker))) {
+            return;
+        }
+        let mine = waker.clone();
+        let before = self.with(|inner| inner.waker.replace(mine));
+        drop(before);
+    }
+
+    /// No task listens any more.
+    fn unheard(&self) {
+        let before = self.with(|inner| inner.waker.take());
+        drop(before);
     }
 
     /// Wakes the runner.

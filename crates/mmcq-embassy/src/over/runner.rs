@@ -6,7 +6,7 @@ use aligned::{A4, Aligned};
 use core::future::{Future, poll_fn};
 use core::pin::pin;
 use core::task::{Context, Poll};
-use mmcq::host::{Cause, Done, Fault, Stage, Width};
+use mmcq::host::{Cause, Direction, Done, Fault, Stage, Width};
 use mmcq::sched::Policy;
 use mmcq::task::{Lock, Shared};
 use sdio::{BusWidth, MmcBus, MmcError};
@@ -25,12 +25,14 @@ impl<'m, 'b, B: MmcBus> Runner<'m, 'b, B> {
         Runner { mailbox, bus }
     }
 
-    /// A task of its own, for as long as the stack is used; `stack` is the one that has the other half. Dropped, it drops what the bus is at, and the
-    /// stack's requests fail by their deadlines; it may be run again.
+    /// A task of its own, for as long as the stack is used; `stack` is the one that has the other half.
+    ///
+    /// Dropped, it drops what the bus is at, and the stack's requests fail by their deadlines; it may be run again.
     pub async fn run<L: Lock, const N: usize, P: Policy>(
         &mut self,
         stack: &Shared<L, BusHost<'m, 'b>, N, P>,
     ) -> ! {
+        let _listening = Listening(self.mailbox);
         loop {
             if let Some((job, mut loan)) = self.next().await {
                 let done = {
@@ -52,7 +54,7 @@ impl<'m, 'b, B: MmcBus> Runner<'m, 'b, B> {
     async fn next(&mut self) -> Option<(Job, Loan<'m, 'b>)> {
         let mailbox = self.mailbox;
         let mut event = pin!(self.bus.wait_for_event());
-        // Not begun before somebody listens: some buses switch their interrupt on by it.
+        // Not begun before the engine listens: some buses switch their interrupt on by it.
         poll_fn(|context| {
             if let Some(job) = mailbox.take(context) {
                 return Poll::Ready(Some(job));
@@ -67,23 +69,36 @@ impl<'m, 'b, B: MmcBus> Runner<'m, 'b, B> {
     }
 }
 
+impl<B> Drop for Runner<'_, '_, B> {
+    fn drop(&mut self) {
+        self.mailbox.with(|inner| inner.halves = inner.halves.saturating_sub(1));
+    }
+}
+
+/// The mailbox knows the task while it runs, and no longer.
+struct Listening<'m, 'b>(&'m Mailbox<'b>);
+
+impl Drop for Listening<'_, '_> {
+    fn drop(&mut self) {
+        self.0.unheard();
+    }
+}
+
 impl<'b> Mailbox<'b> {
     fn take<'m>(&'m self, context: &mut Context<'_>) -> Option<(Job, Loan<'m, 'b>)> {
+        self.listen(context.waker());
         self.with(|inner| {
-            let Some(job) = inner.job.take() else {
-                inner.waker = Some(context.waker().clone());
-                return None;
-            };
+            let job = inner.job.take()?;
             (inner.running, inner.abort) = (true, false);
-            Some((job, Loan { mailbox: self, buffer: inner.buffer.take(), result: None }))
+            let reads = matches!(job, Job::Phase(phase)
+                if phase.data.is_some_and(|data| data.direction == Direction::Read));
+            Some((job, Loan { mailbox: self, buffer: inner.buffer.take(), result: None, reads }))
         })
     }
 
     fn aborted(&self, context: &mut Context<'_>) -> bool {
-        self.with(|inner| {
-            inner.waker = Some(context.waker().clone());
-            inner.abort
-        })
+        self.listen(context.waker());
+        self.with(|inner| inner.abort)
     }
 }
 
@@ -93,6 +108,8 @@ struct Loan<'m, 'b> {
     buffer: Option<&'b mut Aligned<A4, [u8]>>,
     /// `None`: given up.
     result: Option<Result<Done, Fault>>,
+    /// The engine fetches data from the buffer when it sees the result.
+    reads: bool,
 }
 
 impl Drop for Loan<'_, '_> {
@@ -101,6 +118,9 @@ impl Drop for Loan<'_, '_> {
             inner.buffer = self.buffer.take();
             inner.result = if inner.abort { None } else { self.result.take() };
             (inner.running, inner.abort) = (false, false);
+            if !self.reads || !matches!(inner.result, Some(Ok(_))) {
+                inner.wipe();
+            }
         });
     }
 }

@@ -35,7 +35,7 @@ impl Wake for Flag {
     }
 }
 
-/// Runs `main` to its end, and `tasks` beside it, each polled only when woken; time passes when nobody has anything to do.
+/// Runs `main` to its end, and `tasks` beside it, each polled only when woken; time passes when no task has anything to do.
 pub fn drive<'a, const T: usize, R>(
     world: &World,
     stack: &Stack,

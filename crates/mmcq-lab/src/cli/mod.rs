@@ -56,7 +56,7 @@ const FOUND: [(&str, &str); 10] = [
     ("torture", "a promise was broken, a recovery took longer than it may, or a planted bug was not found"),
     ("card", "the card's registers cannot be decoded"),
     ("platforms", "the list could not be written"),
-    ("serve", "the server failed, or its last flush"),
+    ("serve", "the server failed, or its last flush, or a client does not know of lost writes"),
     ("device", "the virtual machine broke the protocol"),
     ("vfio", "the card or the reader failed, or a file could not be written"),
 ];
@@ -82,7 +82,7 @@ impl Cli {
         with_codes(Cli::command().mut_subcommands(with_codes))
     }
 
-    /// What was given to the program. Whoever gives what cannot be, or wants help, gets it here, and the program ends.
+    /// What was given to the program. A user that gives what cannot be, or wants help, gets it here, and the program ends.
     pub fn given() -> Self {
         let matches = Cli::described().get_matches();
         Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())

@@ -4,7 +4,7 @@ use super::{Error, print};
 use clap::Args;
 use mmcq_lab::image::Lock;
 use mmcq_lab::platform::Platform;
-use mmcq_lab::serve::{self, Damage, Event, Listener, Setup};
+use mmcq_lab::serve::{self, Damage, Event, Failure, Listener, Setup};
 use mmcq_lab::unix_socket::Name;
 use signal_hook::consts::{SIGINT, SIGTERM, SIGUSR1};
 use std::ffi::c_int;
@@ -14,8 +14,13 @@ use std::process::ExitCode;
 
 /// Serve an image, through stack, controller and card, as a network block device (NBD)
 ///
-/// Read-only unless --write is given. Signals: USR1 cuts the card's power (what the card had not made durable may be gone, what is under way fails, and
-/// each connection's next flush fails once if something may be gone, also that of a client that comes back); INT and TERM flush and end.
+/// Read-only unless --write is given. Signals: USR1 cuts the card's power (what the card had not made durable may be
+/// gone, what is under way fails, and each connection's next flush fails once if something may be gone, also that of a
+/// client that comes back); INT and TERM flush and end.
+///
+/// Losses are known as long as the server runs. One that ends while a client has not been told of a loss says so, with
+/// exit code 1: the next server knows nothing of it. After a server was killed, take all writes since the last flush for
+/// lost.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:
   truncate -s 64M card.img && mmcq serve card.img --write
@@ -86,7 +91,7 @@ impl Door {
         let uri = self.uri.clone();
         move |event| match event {
             Event::Ready(bytes) => {
-                // Nobody may be there to read it: then the server serves all the same.
+                // The reader of this output may have gone: then the server serves all the same.
                 let _ = print(&format!("{bytes} bytes at {uri}\n"));
             }
             Event::Client(client, what) => eprintln!("client {client}: {what}"),
@@ -120,6 +125,13 @@ pub fn signals<C: Send + 'static>(
     })
 }
 
+fn failed(failure: Failure) -> Error {
+    match failure {
+        Failure::Setup(why) => Error::Input(why),
+        Failure::Run(why) => Error::Run(why),
+    }
+}
+
 impl Serve {
     pub fn run(self) -> Result<ExitCode, Error> {
         let platform = Platform::load(&self.platform).map_err(Error::input)?;
@@ -132,7 +144,7 @@ impl Serve {
         let (watch, name) = (door.watch(), self.listen.export);
         let setup =
             Setup { platform, card: self.card, image: self.image, writable: self.write, paced: self.pace };
-        door.closed(|listener| serve::serve(setup, &name, listener, begun, watch).map_err(Error::Input))
+        door.closed(|listener| serve::serve(setup, &name, listener, begun, watch).map_err(failed))
     }
 }
 

@@ -97,7 +97,7 @@ enum Mode {
     Swarm,
     /// All small programs, cut at every event in every way
     Exhaustive,
-    /// Each kind of fault at every event of twelve workloads
+    /// Each kind of fault at every event of thirteen workloads
     Sweep,
     /// A second fault at every event of the recovery from the first: about two minutes of processor time, one minute on two free cores
     Double,

@@ -6,7 +6,7 @@
 use std::fs::File;
 use std::io::{self, Write};
 
-/// The pin and who is told about it.
+/// The pin and the client that is told about it.
 #[derive(Debug, Default)]
 pub struct Pin {
     signal: Option<File>,

@@ -94,7 +94,7 @@ impl State {
 }
 
 impl Control {
-    /// Takes the card away from the machine; whoever serves ends.
+    /// Takes the card away from the machine; the server ends.
     pub fn stop(&self) {
         let mut state = State::of(&self.state);
         state.stopped = true;

@@ -5,7 +5,7 @@
 pub const CONFIG_BYTES: usize = 256;
 /// Bytes of the slot's registers, behind the first base address.
 pub const BAR_BYTES: u32 = 0x100;
-/// Vendor and device that the device has if nobody asks for others: those of QEMU's own controller, for which
+/// Vendor and device that the device has by default: those of QEMU's own controller, for which
 /// Linux knows no quirks.
 pub const DEFAULT_ID: Id = Id { vendor: 0x1b36, device: 0x0007 };
 
@@ -20,7 +20,7 @@ const BUS_MASTER: u16 = 1 << 2;
 const INTERRUPT_DISABLE: u16 = 1 << 10;
 const STATUS_INTERRUPT: u8 = 1 << 3;
 
-/// Who made a device, and which one it is.
+/// A device's maker, and which one it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Id {
     /// Vendor.

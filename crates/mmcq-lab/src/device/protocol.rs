@@ -46,7 +46,7 @@ pub mod irqs {
 /// A message's header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// Chosen by who asks; the answer has the same.
+    /// Chosen by the caller; the answer has the same.
     pub id: u16,
     /// What it is about.
     pub command: u16,

@@ -104,7 +104,7 @@ fn receive_some(socket: RawFd, buffer: &mut [u8], descriptors: &mut Vec<OwnedFd>
         return Err(io::Error::last_os_error());
     }
     // SAFETY: `recvmsg` has filled `control` as far as `msg_controllen`, which it set; the macros stay
-    // inside. Each descriptor in an SCM_RIGHTS message is new, open and nobody else's, so it can be owned;
+    // inside. Each descriptor in an SCM_RIGHTS message is new, open and has no other owner, so it can be owned;
     // control data need not be aligned for `RawFd`.
     unsafe {
         let mut head = libc::CMSG_FIRSTHDR(&message);

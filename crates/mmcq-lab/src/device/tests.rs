@@ -212,7 +212,7 @@ fn regions_answer_inside_and_refuse_outside() {
 /// An eventfd, which the client reads.
 fn eventfd() -> File {
     use std::os::fd::FromRawFd;
-    // SAFETY: a new descriptor, which nobody else owns.
+    // SAFETY: a new descriptor without another owner.
     unsafe { File::from(OwnedFd::from_raw_fd(libc::eventfd(0, libc::EFD_NONBLOCK))) }
 }
 
@@ -364,7 +364,7 @@ fn any_bytes_after_the_greeting_do_no_harm() {
     for _ in 0..40 {
         let mut client = Client::new();
         for _ in 0..100 {
-            // Commands and sizes that may be, payloads that may not; nobody waits for answers.
+            // Commands and sizes that may be, payloads that may not; the client waits for no answers.
             let payload: Vec<u8> = (0..random() % 48).map(|_| (random() & random()) as u8).collect();
             let message = client.message((random() % 16).max(2) as u16, 1 << 4, &payload);
             if client.socket.write_all(&message).is_err() {

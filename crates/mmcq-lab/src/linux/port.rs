@@ -4,7 +4,7 @@ use super::elevator::Request;
 use super::raw::Raw;
 use super::{Ended, Port};
 use crate::board::Alone;
-use crate::buffers;
+use crate::buffers::Pieces;
 use crate::system::System;
 use mmcq::engine::{Completion, DmaBuf, Target};
 use mmcq::host::{Auto, Data, Direction, Host, Phase};
@@ -28,16 +28,20 @@ pub struct EnginePort<H: Host> {
 }
 
 /// All data of a request in one piece; `None` while the controller has it.
-pub(super) struct Memory(pub Option<DmaBuf>);
+pub(super) struct Memory {
+    pub piece: Option<DmaBuf>,
+    owner: Pieces,
+}
 
 impl Memory {
     pub(super) fn new(bytes: usize) -> Self {
-        Memory(Some(buffers::piece(bytes)))
+        let mut owner = Pieces::default();
+        Memory { piece: Some(owner.piece(bytes)), owner }
     }
 
     /// Gathers a write's data.
     pub(super) fn gather(&mut self, sys: &System, request: &Request) {
-        let (Direction::Write, Some(memory)) = (request.direction, &mut self.0) else { return };
+        let (Direction::Write, Some(memory)) = (request.direction, &mut self.piece) else { return };
         let mut at = 0;
         for io in &request.ios {
             memory[at..at + io.bytes()].copy_from_slice(&sys.buffers.get(io.buffer)[io.range()]);
@@ -55,14 +59,14 @@ impl Memory {
                 at += bytes;
             }
         }
-        self.0 = Some(memory);
+        self.piece = Some(memory);
     }
 }
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        if let Some(memory) = self.0.take() {
-            buffers::free(memory);
+        if let Some(memory) = self.piece.take() {
+            self.owner.free(memory);
         }
     }
 }
@@ -106,7 +110,7 @@ impl<H: Host> EnginePort<H> {
     fn start(&mut self, sys: &mut System, phase: Phase, timeout_ns: u64, buf: DmaBuf) {
         if let Err(memory) = self.raw.start(sys, phase, timeout_ns, buf) {
             self.errors += 1;
-            self.memory.0 = Some(memory);
+            self.memory.piece = Some(memory);
         }
     }
 
@@ -133,7 +137,7 @@ impl<H: Host> Port for EnginePort<H> {
         };
         let phase = Phase { command, data: Some(data), auto, tuning: false };
         self.under_way = Some(request.clone());
-        let memory = self.memory.0.take().unwrap_or(DmaBuf::EMPTY);
+        let memory = self.memory.piece.take().unwrap_or(DmaBuf::EMPTY);
         self.start(sys, phase, timeout_ns, memory);
     }
 

@@ -1,5 +1,5 @@
 //! Linux's driver of Realtek's reader: one work item does everything, round by round. A round is a command list in the chip, its interrupt, and waking the work
-//! item. A request is: CMD25 (for a write, a round of its own), data (a read's with CMD18), CMD12; whoever sent a write asks with CMD13 then.
+//! item. A request is: CMD25 (for a write, a round of its own), data (a read's with CMD18), CMD12; the sender of a write asks with CMD13 then.
 //!
 //! [`Close::Late`] is the patch of the STREAM thread: the transfer stays open, a request that continues it moves data alone, and CMD12, a pause and a flush
 //! of the chip's buffer stand in front of the next one that does not. CMD13 is answered "ready" without asking while the transfer is open, and what CMD12
@@ -89,7 +89,7 @@ pub struct Reader<H: Host> {
     pub errors: u64,
     /// Requests that continued an open transfer.
     pub continued: u64,
-    /// Errors that a late CMD12 told, and nobody heard.
+    /// Errors that a late CMD12 told, and no request heard.
     pub dropped: u64,
 }
 
@@ -131,11 +131,11 @@ impl<H: Host> Reader<H> {
 
     fn start(&mut self, sys: &mut System, round: Round, phase: Phase, timeout_ns: u64) {
         self.round = round;
-        let memory = if phase.data.is_some() { self.memory.0.take() } else { None };
+        let memory = if phase.data.is_some() { self.memory.piece.take() } else { None };
         if let Err(memory) = self.raw.start(sys, phase, timeout_ns, memory.unwrap_or(DmaBuf::EMPTY)) {
             self.errors += 1;
             if phase.data.is_some() {
-                self.memory.0 = Some(memory);
+                self.memory.piece = Some(memory);
             }
         }
     }

@@ -12,7 +12,7 @@ use crate::ours::Ours;
 use crate::system::{Costs, Io, Next, System, Workload};
 use mmcq::engine::{Config, FlushBy, Target};
 use mmcq::host::{
-    BusOp, BusyDetect, Caps, Direction, DmaError, Done, Events, Host, Phase, Segment, StartError,
+    BlockSizes, BusOp, BusyDetect, Caps, Direction, DmaError, Done, Events, Host, Phase, Segment, StartError,
     Step as HostStep, Width,
 };
 use mmcq::sched::{Any, Fifo};
@@ -291,6 +291,7 @@ fn run(
         max_segments: 128,
         max_segment_bytes: 65536,
         max_block_bytes: 512,
+        block_sizes: BlockSizes::Any,
         max_blocks: 65535,
         max_bytes: 1 << 20,
         align: 4,

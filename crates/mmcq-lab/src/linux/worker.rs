@@ -115,7 +115,7 @@ impl<P: Port> Worker<P> {
         }
     }
 
-    /// The controller has finished something: whoever waits for it is woken.
+    /// The controller has finished something: the thread that waits for it is woken.
     fn ended(&mut self, sys: &mut System, ended: Ended) {
         sys.time.charge(sys.costs.done_ns);
         match (ended, &mut self.active) {
@@ -127,7 +127,7 @@ impl<P: Port> Worker<P> {
                         self.state = State::Running;
                         sys.wake(self.thread, Step::Finished);
                     }
-                    // Nobody waits: the completion goes to the work queue.
+                    // No thread waits: the completion goes to the work queue.
                     State::Idle => self.kick(sys, sys.irq_core),
                     _ => {}
                 }

@@ -1,6 +1,6 @@
 //! `[stack]`: what a board says about our engine.
 //!
-//! `advance` says who moves it, see [`Advance`]. `streams = "off"` ends each transfer, also where the host could go on; `merging = "off"` sends each request alone. `scheduler` is one of
+//! `advance` says what moves it, see [`Advance`]. `streams = "off"` ends each transfer, also where the host could go on; `merging = "off"` sends each request alone. `scheduler` is one of
 //! `"fifo"`, `"deadline"` and `"fair"`; `weights = [1, 4]` are the fair one's, by client (the first job is client 0; those that are not named have 1).
 
 use super::{Advance, PlatformError, error, unknown};
@@ -13,13 +13,13 @@ const CLIENTS: usize = 8;
 /// How our engine is set up.
 #[derive(Clone, Copy, Debug)]
 pub struct Stack {
-    /// Who moves it.
+    /// What moves it.
     pub advance: Advance,
     /// Transfers may stay open.
     pub streams: bool,
     /// Contiguous requests go out together.
     pub merging: bool,
-    /// Who is next.
+    /// Which request is next.
     pub scheduler: Any<CLIENTS>,
 }
 

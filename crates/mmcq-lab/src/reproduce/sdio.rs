@@ -189,7 +189,7 @@ fn rows_of(
         rows.push(Row { cell, setting, unit, published, fitted, model, limit });
     };
     let clk_ns = 1e9 / f64::from(board.clock_hz);
-    // Who knows whose interrupt it is needs two commands and not three.
+    // A driver that knows whose interrupt it is needs two commands and not three.
     let knows = matches!(way, Way::Ours { asks: false, .. });
     let wire_us = if knows { 2.0 } else { 3.0 } * COMMAND_CLK as f64 * clk_ns / 1e3;
     // The packet's work, and the payload's words where the CPU moves them.

@@ -70,7 +70,7 @@ impl Regs for Port {
     }
 }
 
-/// The driver, shared by the engine that brings the card up and whoever uses it afterwards. Its calls cost
+/// The driver, shared by the engine that brings the card up and its user afterwards. Its calls cost
 /// what [`Costs`] say; nothing before [`set_costs`](Priced::set_costs).
 #[derive(Clone)]
 pub struct Priced {

@@ -10,7 +10,7 @@ use mmcq::spec::command::sdio::{self as cmd, Count, Extended};
 use mmcq_sim::card::io::type_a::register;
 use std::ptr::NonNull;
 
-/// Who sends the next command, and who moves the data.
+/// What sends the next command, and what moves the data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Advance {
     /// A thread; every event of the controller goes through a tasklet first, which also moves the data.
@@ -28,7 +28,7 @@ const PAYLOAD_BYTES: usize = 2048;
 const BLOCK_BYTES: u16 = 512;
 /// CCCR INTx.
 const INT_PENDING: u32 = 0x05;
-/// Between two looks of whoever spins.
+/// Between two looks of a spinner.
 const LOOK_NS: u64 = 250;
 /// Looks at a FIFO that does not change after which its loop is left in any case.
 const LOOKS_MAX: u32 = 100;

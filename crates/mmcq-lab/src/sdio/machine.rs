@@ -66,7 +66,7 @@ pub struct Thief {
 pub struct Machine {
     queue: Queue<Event>,
     cpu: Cpu<Action>,
-    /// The time of whoever runs.
+    /// The time of the code that runs.
     pub time: Time,
     /// The controller.
     pub model: Model,
@@ -109,7 +109,7 @@ impl Machine {
         machine
     }
 
-    /// Shows what it does from now on to whoever records.
+    /// Shows what it does from now on to the recorder.
     pub fn watch(&mut self) {
         crate::trace::watch_cpu(self.time.now(), &mut self.cpu, &["sdio thread", "user"]);
     }

@@ -1,4 +1,4 @@
-//! The SDIO experiment: a Bluetooth card on a slow CPU, and who advances its six steps for each packet.
+//! The SDIO experiment: a Bluetooth card on a slow CPU, and what advances its six steps for each packet.
 //!
 //! `machine.rs` is the CPU, `model.rs` the controller, `host.rs` its driver with its prices, `linux.rs` the
 //! historic ways, `ours.rs` the engine, which stays in the interrupt or leaves as [`mmcq::advance`] decides;
@@ -49,7 +49,7 @@ const TIMER: Timer = Timer { now_ns: || CLOCK.with(|clock| clock.borrow().now())
 /// The I/O card that comes with the program.
 pub const CARD_NAME: &str = "bt-type-a";
 const CARD: &str = include_str!("../../../../cards/bt-type-a.toml");
-/// A second function that may interrupt: then somebody has to ask whose interrupt it is.
+/// A second function that may interrupt: then the driver has to ask whose interrupt it is.
 const NEIGHBOUR: &str = "\n[[io.function]]\nsource = \"prior\"\nkind = \"loopback\"\nclass = 0\n\
     max_block_bytes = 512\nenable_us = 5000\nenable_timeout_ms = 1000\naccess_us = 2\nwrite_busy_us = 0\n";
 const BLOCK_BYTES: u16 = 512;
@@ -63,7 +63,7 @@ pub fn card() -> Result<IoProfile, mmcq_sim::card::ProfileError> {
     IoProfile::from_toml(CARD, CARD_NAME)
 }
 
-/// Who advances the steps.
+/// What advances the steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
     /// As Linux did, or was to do.
@@ -94,7 +94,7 @@ pub struct Outcome {
     pub held_ns: f64,
     /// Packets.
     pub packets: u64,
-    /// Packets lost in the card because nobody fetched them.
+    /// Packets lost in the card because they were not fetched.
     pub overrun: u64,
     /// Interrupts that the CPU took, for each packet.
     pub interrupts: f64,
@@ -140,7 +140,7 @@ pub enum Failure {
 pub struct Run<'a> {
     /// The board.
     pub board: &'a Board,
-    /// Who advances.
+    /// What advances.
     pub way: Way,
     /// The other device.
     pub thief: Option<Thief>,

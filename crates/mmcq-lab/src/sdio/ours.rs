@@ -35,7 +35,7 @@ pub struct Ours<'a> {
     pub host: Priced,
     /// What it may wait for.
     pub stay: Stay,
-    /// Packets that the driver has received and nobody has worked on.
+    /// Packets that the driver has received and no thread has worked on.
     pub received: Rc<Cell<u64>>,
     /// What decides.
     pub advance: Advance,

@@ -10,7 +10,7 @@ use mmcq::host::s3c_sdi::DmaUse;
 use mmcq::host::{Auto, Host, Phase};
 use mmcq::spec::command::sdio as cmd;
 
-/// Who waits, and how.
+/// What waits, and how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
     /// In a loop, in the interrupt or wherever.
@@ -50,9 +50,9 @@ impl Wait {
 const FOR_NS: u64 = 100_000_000;
 /// Clocks of a CMD52 with its response.
 pub const COMMAND_CLK: u64 = 104;
-/// Who spins without a policy does so for this long, far beyond any command.
+/// A spinner without a policy does so for this long, far beyond any command.
 const FOREVER_NS: u64 = 1_000_000;
-/// Commands after which who spins lets others run.
+/// Commands after which a spinner lets others run.
 const TURN: u32 = 100;
 
 /// One CMD52 after the other.
@@ -134,7 +134,7 @@ impl Handler for Repeat {
     }
 }
 
-/// CPU time of a CMD52 in nanoseconds, without building and ending it, which all ways pay alike. Who builds faster than the card's eight
+/// CPU time of a CMD52 in nanoseconds, without building and ending it, which all ways pay alike. A CPU that builds faster than the card's eight
 /// clocks between a response and the next command [SD 4.12] spins for the rest of them too.
 pub fn price_ns(board: &Board, costs: Costs, clock_hz: u32, wait: Wait) -> Result<f64, Failure> {
     let board = Board { clock_hz, ..board.clone() };

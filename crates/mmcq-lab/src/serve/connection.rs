@@ -140,7 +140,7 @@ fn requests(
         if payload > REQUEST_MAX {
             let text = format!("a write of {payload} bytes, {REQUEST_MAX} at most");
             refuse(refusal(&request, structured, Errno::Invalid, &text), budget.take(0));
-            // Nobody reads gigabytes to throw them away.
+            // Gigabytes are not read to be thrown away.
             return Err(io::Error::new(ErrorKind::InvalidData, text));
         }
         let bytes = match request.command {

@@ -156,8 +156,30 @@ impl Disk {
         self.machine.listen(Box::new(move || disk.send(Message::Interrupt).is_ok()));
     }
 
-    /// Serves until told to stop, or until nobody is left who could ask. `cut` hears of power cuts.
+    /// Serves until told to stop, or until no sender is left that could ask. `cut` hears of power cuts.
+    ///
+    /// # Errors
+    /// The machine failed, or the last flush; or acknowledged writes are lost and a client has not been told, which no
+    /// later server knows.
     pub fn run(mut self, messages: &Receiver<Message>, cut: &dyn Fn(Damage)) -> Result<(), String> {
+        let result = self.work(messages, cut);
+        let untold = match self.losses.untold() {
+            0 if result.is_err() && self.losses.unflushed() => {
+                Some("acknowledged writes that were not flushed may be lost".to_owned())
+            }
+            0 => None,
+            connections => Some(format!(
+                "acknowledged writes are lost, and {connections} of the connections that made them may not know"
+            )),
+        };
+        match (result, untold) {
+            (result, None) => result,
+            (Ok(()), Some(untold)) => Err(untold),
+            (Err(why), Some(untold)) => Err(format!("{why}; {untold}")),
+        }
+    }
+
+    fn work(&mut self, messages: &Receiver<Message>, cut: &dyn Fn(Damage)) -> Result<(), String> {
         loop {
             if self.under_way == 0 && self.waiting.is_empty() {
                 let message = match self.machine.idle() {
@@ -473,8 +495,8 @@ impl Disk {
         Ok(damage)
     }
 
-    /// Serves nobody any more; what the card has in its cache goes to its medium.
-    fn end(mut self, messages: &Receiver<Message>) -> Result<(), String> {
+    /// Serves no client any more; what the card has in its cache goes to its medium.
+    fn end(&mut self, messages: &Receiver<Message>) -> Result<(), String> {
         let refuse = |job: Job| (job.done)(Outcome::Failed(Errno::ShutDown, "the server ends".to_owned()));
         for progress in self.waiting.drain(..) {
             refuse(progress.job);
@@ -487,7 +509,11 @@ impl Disk {
             if let Some(wait) = self.step()? {
                 match messages.recv_timeout(wait) {
                     Ok(Message::Job(job)) => refuse(job),
-                    Ok(message @ Message::Interrupt) => self.take(message, &|_| {})?,
+                    Ok(
+                        message @ (Message::Interrupt | Message::RefusalWritten(_) | Message::Left { .. }),
+                    ) => {
+                        self.take(message, &|_| {})?;
+                    }
                     Ok(_) | Err(RecvTimeoutError::Timeout) => {}
                     Err(RecvTimeoutError::Disconnected) => std::thread::sleep(wait),
                 }

@@ -23,7 +23,7 @@ pub struct Export {
     pub name: String,
     /// Size.
     pub bytes: u64,
-    /// Nobody may write.
+    /// No client may write.
     pub read_only: bool,
     /// Trim reaches the card.
     pub trims: bool,

@@ -6,8 +6,13 @@
 //! newcomer that is. As many newcomers as there are such connections are told, too; so are those that come while a
 //! connection with lost writes is there and has not been told.
 //!
-//! A connection counts as told when it asks for something after the refusal has been written to it, or says goodbye in order. A loss that takes
-//! nothing (all acknowledged writes had been flushed) is none. A server that starts knows nothing of what another before it lost.
+//! A connection counts as told when it asks for something after the refusal has been written to it, or says goodbye in
+//! order. A loss that takes nothing (all acknowledged writes had been flushed) is none.
+//!
+//! This knowledge lives as long as the server. Connections come and go, the card is initialised again: a loss that no
+//! client was told of stays. A server that ends says on its way out what it still knows ([`Losses::untold`]), since the
+//! next one starts without it. A server that is killed says nothing: then the writes since a client's last flush may be
+//! gone, and no server tells.
 
 use super::CLIENTS_MAX;
 use std::collections::HashMap;
@@ -86,7 +91,7 @@ impl Losses {
         if let Some(write) = connection.unflushed {
             self.left_unflushed.push(write);
             if self.left_unflushed.len() > CLIENTS_MAX {
-                // The oldest of those who come back.
+                // The oldest of those that come back.
                 self.left_unflushed.remove(0);
             }
         }
@@ -119,10 +124,24 @@ impl Losses {
 
     /// The card's supply fails: what is not flushed may be gone.
     pub fn supply_failed(&mut self) {
-        let unflushed = self.connections.values().any(|connection| connection.unflushed.is_some());
-        if unflushed || !self.left_unflushed.is_empty() {
+        if self.unflushed() {
             self.lost();
         }
+    }
+
+    /// Connections that made lost writes and to which no refusal has been written. One that went away before it was
+    /// known to have read its refusal counts until its heir has one.
+    pub fn untold(&self) -> usize {
+        let written = |connection: &&Connection| connection.refused == Some(self.last) && connection.written;
+        let here = self.connections.values().filter(|connection| connection.lost_writes);
+        let heirs = self.connections.values().filter(|connection| connection.heir).filter(written).count();
+        here.filter(|connection| !written(connection)).count() + self.heirs_to_come.saturating_sub(heirs)
+    }
+
+    /// Is a write acknowledged that no flush has covered?
+    pub fn unflushed(&self) -> bool {
+        let here = self.connections.values().any(|connection| connection.unflushed.is_some());
+        here || !self.left_unflushed.is_empty()
     }
 
     /// Losses so far: a request that began before the last of them may have ended before it, too.
@@ -258,6 +277,30 @@ mod tests {
         assert!(told(&mut losses, 0));
         losses.came(3);
         assert!(!told(&mut losses, 3));
+    }
+
+    #[test]
+    fn what_is_untold_is_known_until_a_refusal_has_been_written() {
+        let mut losses = with(3);
+        losses.acknowledged(0);
+        losses.acknowledged(1);
+        losses.left(1, false);
+        assert!(losses.unflushed() && losses.untold() == 0);
+        losses.supply_failed();
+        assert!(!losses.unflushed() && losses.untold() == 2);
+        assert!(losses.refuses_flush(0));
+        assert_eq!(losses.untold(), 2, "refused, and not written");
+        losses.refusal_written(0);
+        assert_eq!(losses.untold(), 1);
+        // The server does not know whether it was read.
+        losses.left(0, false);
+        assert_eq!(losses.untold(), 2);
+        for (client, left) in [(10, 1), (11, 0)] {
+            losses.came(client);
+            assert!(losses.refuses_flush(client));
+            losses.refusal_written(client);
+            assert_eq!(losses.untold(), left);
+        }
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! What is behind an export: an engine with its card, and whoever moves it.
+//! What is behind an export: an engine with its card, and what moves it.
 
 use mmcq::engine::{Completion, DmaBuf, Erase, Error, Request, SlotId};
 use std::time::Duration;

@@ -39,7 +39,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// Clients at a time.
 pub const CLIENTS_MAX: usize = 16;
 
-/// What happened, for whoever watches the server.
+/// What happened, for the program that runs the server.
 #[derive(Debug)]
 pub enum Event {
     /// It listens; the card has so many bytes.
@@ -66,13 +66,22 @@ impl Control {
         let _ = self.disk.send(Message::PowerCut);
     }
 
-    /// Sends everybody away, flushes and ends.
+    /// Sends all clients away, flushes and ends.
     pub fn stop(&self) {
         let _ = self.disk.send(Message::Stop);
         for client in self.clients.lock().unwrap_or_else(PoisonError::into_inner).values() {
             client.close();
         }
     }
+}
+
+/// Why a server did not serve, or did not end well.
+#[derive(Debug)]
+pub enum Failure {
+    /// Image, board or card cannot be used; no client was served.
+    Setup(String),
+    /// It served, and failed: the machine, the last flush, or a loss that a client has not been told of.
+    Run(String),
 }
 
 /// Serves a simulated card until [`Control::stop`]. `begun` gets the control once the card is up.
@@ -82,11 +91,12 @@ pub fn serve(
     listener: Listener,
     begun: impl FnOnce(Control),
     watch: impl Fn(Event) + Send + Sync + 'static,
-) -> Result<(), String> {
-    let extents = map_of(&setup.image).map_err(|e| format!("{}: {e}", setup.image.display()))?;
+) -> Result<(), Failure> {
+    let wrong = |e| Failure::Setup(format!("{}: {e}", setup.image.display()));
+    let extents = map_of(&setup.image).map_err(wrong)?;
     let writable = setup.writable;
-    let machine = Simulated::new(setup).map_err(|e| e.to_string())?;
-    serve_machine(Box::new(machine), extents, writable, name, listener, begun, watch)
+    let machine = Simulated::new(setup).map_err(|e| Failure::Setup(e.to_string()))?;
+    serve_machine(Box::new(machine), extents, writable, name, listener, begun, watch).map_err(Failure::Run)
 }
 
 /// As [`serve`] for the card in a reader of this machine, which has been brought up and equipped.

@@ -2,7 +2,7 @@
 
 use super::machine::{Machine, SLOTS, Step};
 use crate::board::{Board, BoardError, Price};
-use crate::buffers;
+use crate::buffers::Pieces;
 use crate::platform::Platform;
 use mmcq::engine::{Completion, DmaBuf, Erase, Error, Request, SlotId};
 use mmcq_sim::card::Medium;
@@ -42,6 +42,7 @@ impl Setup {
 pub struct Simulated {
     setup: Setup,
     board: Board<SLOTS>,
+    pieces: Pieces,
     /// Where virtual and real time were equal.
     origin: (Instant, u64),
 }
@@ -51,7 +52,7 @@ impl Simulated {
     pub fn new(setup: Setup) -> Result<Self, BoardError> {
         let board = setup.board()?;
         let origin = (Instant::now(), board.time.now());
-        Ok(Simulated { setup, board, origin })
+        Ok(Simulated { setup, board, pieces: Pieces::default(), origin })
     }
 
     /// The engine initialises its card again.
@@ -77,11 +78,11 @@ impl Machine for Simulated {
     }
 
     fn buffer(&mut self, bytes: usize) -> Option<DmaBuf> {
-        Some(buffers::piece(bytes))
+        Some(self.pieces.piece(bytes))
     }
 
     fn free(&mut self, buffer: DmaBuf) {
-        buffers::free(buffer);
+        self.pieces.free(buffer);
     }
 
     fn submit(&mut self, request: Request) -> Result<SlotId, (Error, Request)> {

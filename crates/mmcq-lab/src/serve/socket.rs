@@ -15,7 +15,7 @@ pub trait Socket: Read + Write + Send {
     fn patience(&self, limit: Option<Duration>) -> io::Result<()>;
     /// How long a write may wait.
     fn write_patience(&self, limit: Duration) -> io::Result<()>;
-    /// Ends it for everybody.
+    /// Ends it for both sides and all handles.
     fn close(&self);
 }
 

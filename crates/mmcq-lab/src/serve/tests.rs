@@ -7,11 +7,19 @@ use crate::platform::Platform;
 use mmcq::engine::{Completion, DmaBuf, Erase, Error, Kind, Request, SlotId};
 use std::sync::mpsc::{Receiver, Sender, channel};
 
-/// Before the next request it initialises the card again, when it is told to. It writes zeros, as on a card without a trim: then they wait in
-/// the cache.
+/// What happens to the machine before its next request.
+enum Dip {
+    /// It initialises the card again.
+    Cache,
+    /// It ends, as a reader does whose card is taken out.
+    Machine,
+}
+
+/// It writes zeros, as on a card without a trim: then they wait in the cache.
 struct Dipping {
     machine: Simulated,
-    dips: Receiver<()>,
+    dips: Receiver<Dip>,
+    ended: bool,
 }
 
 impl Machine for Dipping {
@@ -37,8 +45,10 @@ impl Machine for Dipping {
             assert!(request.buf.iter().all(|&byte| byte == 0));
             request.kind = Kind::Write { lba, blocks };
         }
-        if self.dips.try_recv().is_ok() {
-            self.machine.initialise_again().unwrap();
+        match self.dips.try_recv() {
+            Ok(Dip::Cache) => self.machine.initialise_again().unwrap(),
+            Ok(Dip::Machine) => self.ended = true,
+            Err(_) => {}
         }
         self.machine.submit(request)
     }
@@ -52,7 +62,7 @@ impl Machine for Dipping {
     }
 
     fn step(&mut self) -> Result<Step, String> {
-        self.machine.step()
+        if self.ended { Err("the card was taken out".to_owned()) } else { self.machine.step() }
     }
 
     fn power_cut(&mut self) -> Result<u64, String> {
@@ -63,8 +73,8 @@ impl Machine for Dipping {
 /// A disk in its thread, with clients.
 struct Export {
     disk: Sender<Message>,
-    dip: Sender<()>,
-    server: Option<std::thread::JoinHandle<()>>,
+    dip: Sender<Dip>,
+    server: Option<std::thread::JoinHandle<Result<(), String>>>,
     _folder: tempfile::TempDir,
 }
 
@@ -79,8 +89,8 @@ impl Export {
             let extents = map_of(&image).unwrap();
             let platform = Platform::load("hsq-sprd").unwrap();
             let setup = Setup { platform, card: None, image, writable: true, paced: false };
-            let machine = Dipping { machine: Simulated::new(setup).unwrap(), dips };
-            Disk::new(Box::new(machine), extents).run(&messages, &|_| ()).unwrap();
+            let machine = Dipping { machine: Simulated::new(setup).unwrap(), dips, ended: false };
+            Disk::new(Box::new(machine), extents).run(&messages, &|_| ())
         });
         (0..clients).for_each(|client| disk.send(Message::Came(client)).unwrap());
         Export { disk, dip, server: Some(server), _folder: folder }
@@ -120,11 +130,73 @@ impl Export {
 /// What the map is made of.
 const PIECE: u32 = 64 << 10;
 
+impl Export {
+    /// What the server says at its end.
+    fn end(mut self) -> Result<(), String> {
+        // One whose machine has ended hears nothing.
+        let _ = self.disk.send(Message::Stop);
+        self.server.take().unwrap().join().unwrap()
+    }
+}
+
 impl Drop for Export {
     fn drop(&mut self) {
-        self.disk.send(Message::Stop).unwrap();
-        let ended = self.server.take().unwrap().join();
-        assert!(ended.is_ok() || std::thread::panicking());
+        if let Some(server) = self.server.take() {
+            self.disk.send(Message::Stop).unwrap();
+            let ended = server.join();
+            assert!(matches!(ended, Ok(Ok(()))) || std::thread::panicking(), "{ended:?}");
+        }
+    }
+}
+
+/// The next server knows nothing of it, and the clients that come back to it are told nothing.
+#[test]
+fn a_server_that_ends_says_which_losses_no_client_has_heard_of() {
+    let untold = |connections| {
+        format!(
+            "acknowledged writes are lost, and {connections} of the connections that made them may not know"
+        )
+    };
+    let cut = |export: &Export| export.disk.send(Message::PowerCut).unwrap();
+    let left = |client| Message::Left { client, in_order: false };
+
+    let export = Export::new(2);
+    assert!(export.write(0, 4096, false) && export.write(1, 4096, false));
+    cut(&export);
+    assert_eq!(export.end(), Err(untold(2)), "both are here, and have not flushed");
+
+    let export = Export::new(2);
+    assert!(export.write(0, 4096, false));
+    export.disk.send(left(0)).unwrap();
+    cut(&export);
+    assert!(!export.flush(1), "each connection is told");
+    assert_eq!(export.end(), Err(untold(1)), "it went away before the loss, and no heir has come");
+
+    let export = Export::new(1);
+    assert!(export.write(0, 4096, false));
+    cut(&export);
+    assert!(!export.flush(0));
+    assert_eq!(export.end(), Ok(()), "told");
+
+    let export = Export::new(1);
+    assert!(export.write(0, 4096, false) && export.flush(0));
+    cut(&export);
+    assert_eq!(export.end(), Ok(()), "nothing was lost");
+}
+
+#[test]
+fn a_server_whose_card_goes_says_what_was_not_flushed() {
+    for (flushed, expected) in [
+        (true, "the card was taken out"),
+        (false, "the card was taken out; acknowledged writes that were not flushed may be lost"),
+    ] {
+        let export = Export::new(1);
+        assert!(export.write(0, 4096, false) && (!flushed || export.flush(0)));
+        export.dip.send(Dip::Machine).unwrap();
+        let op = Op::Read { offset: 0, length: 512 };
+        let job = Job { client: 0, op, done: Box::new(drop) };
+        export.disk.send(Message::Job(job)).unwrap();
+        assert_eq!(export.end(), Err(expected.to_owned()));
     }
 }
 
@@ -133,11 +205,11 @@ impl Drop for Export {
 fn a_lost_cache_is_told_to_every_connection() {
     let export = Export::new(2);
     assert!(export.write(0, 4096, false));
-    export.dip.send(()).unwrap();
+    export.dip.send(Dip::Cache).unwrap();
     assert_eq!([1, 1, 0, 0].map(|client| export.flush(client)), [false, true, false, true]);
     // To a durable write, if one comes first: then each flush after it is refused all the same.
     assert!(export.write(0, 4096, false));
-    export.dip.send(()).unwrap();
+    export.dip.send(Dip::Cache).unwrap();
     assert_eq!([(); 2].map(|()| export.write(1, 512, true)), [false, true]);
     assert_eq!([0, 0, 1, 1].map(|client| export.flush(client)), [false, true, false, true]);
 }
@@ -147,7 +219,7 @@ fn a_client_that_comes_back_hears_of_a_lost_cache() {
     let export = Export::new(2);
     assert!(export.write(0, 4096, false));
     export.disk.send(Message::Left { client: 0, in_order: false }).unwrap();
-    export.dip.send(()).unwrap();
+    export.dip.send(Dip::Cache).unwrap();
     assert!(!export.flush(1));
     for (client, flushed) in [(2, [false, true]), (3, [true, true])] {
         export.disk.send(Message::Came(client)).unwrap();
@@ -166,7 +238,7 @@ fn zeros_that_a_loss_takes_back_are_no_holes() {
     let data = || assert!(export.write(0, PIECE as usize, false) && export.flush(0));
     for by_itself in [true, false] {
         let lose = || match by_itself {
-            true => export.dip.send(()).unwrap(),
+            true => export.dip.send(Dip::Cache).unwrap(),
             false => export.disk.send(Message::PowerCut).unwrap(),
         };
         let mut back = 0;

@@ -53,7 +53,7 @@ impl Costs {
     }
 }
 
-/// What a core's idle states cost whoever is woken there: nothing after a short sleep, `extra_ns` after a long one, evenly more in between.
+/// What a core's idle states cost a thread that is woken there: nothing after a short sleep, `extra_ns` after a long one, evenly more in between.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SleepDepth {
     /// Longest sleep that costs nothing.

@@ -42,6 +42,7 @@ fn machine(name: &str) -> Setup {
 fn case(setup: Setup, list: &[(Asked, u32, u32)], luck: Luck) -> Case {
     let one = |&(asked, at, blocks): &(Asked, u32, u32)| Operation {
         asked,
+        area: 0,
         at,
         blocks,
         alone: false,

@@ -36,7 +36,7 @@ pub struct Bench {
     pub(super) mask: Arc<AtomicU64>,
     /// One for each client, and the keeper's.
     pub(super) wakers: Vec<Waker>,
-    /// Others of the same clients: who polls again may have another waker than before.
+    /// Others of the same clients: a task that polls again may have another waker than before.
     pub(super) others: Vec<Waker>,
     pub(super) checker: Checker,
     /// Names of slots whose requests are over: nothing may ever come of them again.
@@ -48,7 +48,7 @@ fn piece(bytes: usize) -> Box<[u64]> {
 }
 
 /// # Safety
-/// Nobody uses the memory until the buffer has come back, or the machine that had it is gone.
+/// No code uses the memory until the buffer has come back, or the machine that had it is gone.
 pub(super) unsafe fn lend(memory: &mut [u64]) -> DmaBuf {
     let len = size_of_val(memory) as u32;
     let start = std::ptr::NonNull::from(memory).cast();

@@ -160,6 +160,8 @@ impl Setup {
 pub struct Operation {
     /// What.
     pub asked: Asked,
+    /// Partition of an eMMC, as in PARTITION_CONFIG; 0 is the user area. In another there are only reads and writes.
+    pub area: u8,
     /// First sector, in the window.
     pub at: u32,
     /// Sectors.
@@ -183,6 +185,11 @@ impl fmt::Display for Operation {
             Asked::Discard => write!(f, "discard {}+{}", self.at, self.blocks)?,
             Asked::Zero => write!(f, "zero {}+{}", self.at, self.blocks)?,
         }
+        match self.area {
+            0 => {}
+            boot @ (1 | 2) => write!(f, " of boot area {boot}")?,
+            general => write!(f, " of general purpose partition {}", general.saturating_sub(3))?,
+        }
         if self.alone {
             f.write_str(", alone")?;
         }
@@ -190,6 +197,16 @@ impl fmt::Display for Operation {
             0 => Ok(()),
             events => write!(f, ", dropped after {events} events"),
         }
+    }
+}
+
+/// The partitions of the campaign's cards that are read and written as blocks, beside the user area: boot areas and general purpose partitions.
+#[must_use]
+pub fn areas(card: usize) -> &'static [u8] {
+    match super::run::CARDS[card] {
+        "emmc-hs200" => &[1, 2, 4, 5],
+        name if name.starts_with("sd") => &[],
+        _ => &[1, 2],
     }
 }
 
@@ -346,8 +363,9 @@ impl Case {
             most: [1, 2, 8, LONGEST][random.below(4) as usize].min(setup.window),
         };
         let count = wishes.operations / 2 + random.below(u64::from(wishes.operations.max(1))) as u32;
-        let operations: Vec<Operation> =
+        let mut operations: Vec<Operation> =
             (0..count).map(|_| Operation::draw(random, &mix, setup.window)).collect();
+        Self::scatter(&mut operations, card, &mut Stream::new(seed, "areas"));
         let mut cuts = Vec::new();
         let events = u64::from(count) * EVENTS;
         let mut wanted = wishes.cuts;
@@ -368,6 +386,40 @@ impl Case {
             dry: false,
             visit: Self::visit(other, &setup, events, wishes.faults),
         }
+    }
+
+    /// In some runs with an eMMC some of the reads and writes go to its other partitions.
+    fn scatter(operations: &mut [Operation], card: usize, random: &mut Stream) {
+        let areas = areas(card);
+        if areas.is_empty() || !random.chance(0.4) {
+            return;
+        }
+        // Often one after the other, now and then one alone between those of the user area.
+        let (share, stays) = ([0.05, 0.2, 0.7][random.below(3) as usize], 0.6);
+        let mut area = 0;
+        for operation in operations {
+            if !(area > 0 && random.chance(stays)) {
+                let there = areas[random.below(areas.len() as u64) as usize];
+                area = if random.chance(share) { there } else { 0 };
+            }
+            operation.asked = match operation.asked {
+                _ if area == 0 => continue,
+                Asked::Write { .. } => Asked::Write { durable: false },
+                Asked::Read => Asked::Read,
+                _ => continue,
+            };
+            operation.area = area;
+        }
+    }
+
+    /// The partitions that requests go to; 0, the user area, is not among them.
+    #[must_use]
+    pub fn areas(&self) -> Vec<u8> {
+        let mut areas: Vec<u8> = self.operations.iter().map(|operation| operation.area).collect();
+        areas.sort_unstable();
+        areas.dedup();
+        areas.retain(|area| *area > 0);
+        areas
     }
 
     /// Some of the things that can go wrong, each with a share of its own; one run in five goes well.
@@ -425,6 +477,7 @@ impl Operation {
         let dropped_after = if random.chance(mix.dropped) { 1 + random.below(40) as u16 } else { 0 };
         Operation {
             asked,
+            area: 0,
             at,
             blocks,
             alone: random.chance(mix.alone),

@@ -17,7 +17,7 @@ use std::fmt::Write;
 /// What proves that an injection is lived with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Proof {
-    /// Each event of twelve workloads struck once, and for good from each of four events on.
+    /// Each event of thirteen workloads struck once, and for good from each of four events on.
     Sweep,
     /// Struck from an event on for good.
     Lasting,
@@ -219,7 +219,7 @@ pub fn page(tried: &Tried) -> String {
     let mut text = String::from(
         "# Failures that the stack lives with\n\n\
          Made by `mmcq torture --catalogue --write docs/FAILURES.md`; a test makes it again and compares. *Swept*: the fault struck once at each event of\n\
-         twelve workloads, until a run came to its end without it; and for good, starting at each of four chosen events. *Lasting*: for good alone. *Campaign*: the runs of this\n\
+         thirteen workloads, until a run came to its end without it; and for good, starting at each of four chosen events. *Lasting*: for good alone. *Campaign*: the runs of this\n\
          command (`always`: random runs in which memory, order and names of slots are looked at all the time; `clock`: the same, as the nanoseconds pass 32\n\
          bits; `programs`: all programs of three operations with all cuts; `swap`, `bounce`: another card, or the same one many times, at each event). *Once*:\n\
          runs in which it struck once (all runs of a campaign). *Stays*: runs in which it struck again and again from one event on. *Worst*: virtual\n\

@@ -6,9 +6,11 @@ use super::bench::lend;
 use super::case::{Operation, SLOTS};
 use super::machine::{Machine, Request, Stack};
 use super::run::{Run, Trace};
-use mmcq::engine::{BLOCK_BYTES, Claim, Completion, DmaBuf, Erase, Error, Kind, Request as Asking, SlotId};
+use mmcq::engine::{
+    BLOCK_BYTES, Claim, Completion, DmaBuf, Erase, Error, Kind, Request as Asking, SlotId, Visit,
+};
 use mmcq::sched::Policy;
-use mmcq_sim::checker::{Answer, Asked, Fault, Ticket, Violation};
+use mmcq_sim::checker::{Answer, Asked, Fault, Ticket, Violation, place};
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
@@ -28,6 +30,7 @@ pub(super) struct Client<'a, P: Policy> {
     way: Way<'a, P>,
     ticket: Ticket,
     asked: Asked,
+    area: u8,
     piece: Option<usize>,
     submitted_ns: u64,
     /// Dropped at this event of the life.
@@ -85,9 +88,10 @@ impl Run<'_> {
         events: u64,
         trace: &mut Trace<'_>,
     ) -> Result<Began<'m, P>, Violation> {
-        let (lba, blocks) = (self.base + u64::from(operation.at), operation.blocks);
+        let Operation { asked, area, blocks, .. } = *operation;
+        let lba = self.first(area) + u64::from(operation.at);
         let now_ns = machine.now();
-        let ticket = self.bench.checker.submit(operation.asked, lba, blocks, now_ns);
+        let ticket = self.bench.checker.submit(asked, place(area, lba), blocks, now_ns);
         if let Some(trace) = trace {
             trace(format!("{now_ns:>14} -> {}: {operation}", ticket.version()));
         }
@@ -103,7 +107,10 @@ impl Run<'_> {
             }
         }
         let trims = machine.stack.with(|engine| engine.abilities().erase.kinds & Erase::Trim.bit() != 0);
-        let asking = asking(operation.asked, lba, blocks, buf, trims);
+        let asking = match area {
+            0 => asking(asked, lba, blocks, buf, trims),
+            _ => visiting(asked, area, lba as u32, blocks as u16, buf),
+        };
         let drop_at = match operation.dropped_after {
             0 => u64::MAX,
             after => events + u64::from(after),
@@ -122,7 +129,8 @@ impl Run<'_> {
                     let client = Client {
                         way: Way::Future(machine.stack.request(Asking::new(Kind::Flush, DmaBuf::EMPTY))),
                         ticket,
-                        asked: operation.asked,
+                        asked,
+                        area,
                         piece,
                         submitted_ns: now_ns,
                         drop_at,
@@ -134,7 +142,7 @@ impl Run<'_> {
         } else {
             Way::Future(machine.stack.request(asking))
         };
-        let mut began = Client { way, ticket, asked: operation.asked, piece, submitted_ns: now_ns, drop_at };
+        let mut began = Client { way, ticket, asked, area, piece, submitted_ns: now_ns, drop_at };
         match began.poll(&machine.stack, &self.bench.wakers[client]) {
             None => Ok(Began::Client(began)),
             Some(Completion { result: Err(Error::Full), .. }) => Ok(self.full(ticket, piece)),
@@ -216,15 +224,17 @@ impl Run<'_> {
         }
         let done_blocks = completion.done_bytes / BLOCK_BYTES;
         let moves = matches!(client.asked, Asked::Read | Asked::Write { .. } | Asked::Flush);
+        let special = client.area > 0 || !moves;
         let answer = match completion.result {
             Ok(_) => Answer::Done,
             Err(Error::CacheLost) => Answer::CacheLost,
             Err(Error::OutOfRange { .. } | Error::Buffer { .. }) => Answer::Refused,
-            // Not every card erases, or not in pieces of this size; and of a card that has just come nobody knows yet.
-            Err(Error::Unsupported | Error::Unequipped) if !moves => Answer::Refused,
+            // Not every card erases, or not in pieces of this size, and no controller without CMD23 moves so many blocks in another partition; and of a card that has
+            // just come nobody knows yet.
+            Err(Error::Unsupported | Error::Unequipped) if special => Answer::Refused,
             Err(_) => Answer::Failed(done_blocks),
         };
-        if answer != Answer::Done && (moves || answer != Answer::Refused) {
+        if answer != Answer::Done && (!special || answer != Answer::Refused) {
             self.outcome.errors += 1;
             // What strikes at the driver's own access to a register is seen at the next event only.
             if self.faults.strikes() > self.strikes {
@@ -272,6 +282,16 @@ impl Run<'_> {
         self.outcome.dropped += count as u64;
         count
     }
+}
+
+/// The longest switch to another partition: no card of the campaign declares more.
+const SWITCH_NS: u64 = 100_000_000;
+
+/// The same of another partition than the user area.
+fn visiting(asked: Asked, area: u8, lba: u32, blocks: u16, buf: DmaBuf) -> Asking {
+    let (out, back) = if asked == Asked::Read { (0, blocks) } else { (blocks, 0) };
+    let visit = Visit { config: area, switch_ns: SWITCH_NS, lba, out, reliable: false, ask: false, back };
+    Asking::new(Kind::Visit(visit), buf)
 }
 
 /// The request as the engine takes it; `trims`: the card erases single blocks by a trim.

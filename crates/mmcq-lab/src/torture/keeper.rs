@@ -1,4 +1,4 @@
-//! Who helps the engine, and what the judge hears of cards that come and go.
+//! The keeper, and what the judge hears of cards that come and go.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
@@ -50,7 +50,7 @@ async fn help<P: Policy>(
 }
 
 impl Run<'_> {
-    /// Begins to help, if this machine has somebody who does.
+    /// Begins to help, if this machine has a keeper.
     pub(super) fn keeper<'m, P: Policy>(
         &mut self,
         machine: &'m Machine<P>,

@@ -114,7 +114,7 @@ impl<P: Policy> Machine<P> {
         let access_ns = u64::from(setup.access_ns);
         let port = Port::new(model.clone(), time.clone(), access_ns, access_ns);
         let table = Lease::new();
-        // SAFETY: leaked memory, and the lease is nobody else's until the driver is gone.
+        // SAFETY: leaked memory, and the lease has no other owner until the driver is gone.
         let words = unsafe { &mut *table.0.as_ptr() };
         let host =
             sdhci::Sdhci::new(port, memory.clone(), words, driver).map_err(|error| error.to_string())?;
@@ -273,7 +273,7 @@ fn configs(setup: &Setup, emmc: bool) -> (SdhciConfig, sdhci::Config) {
     (model, driver)
 }
 
-/// The transfer modes, for those who list them.
+/// The transfer modes, for lists.
 pub const TRANSFERS: [TransferMode; 3] = [TransferMode::Adma2, TransferMode::Sdma, TransferMode::Pio];
 
 #[cfg(test)]

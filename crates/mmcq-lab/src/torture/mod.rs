@@ -1,7 +1,7 @@
 //! Torture: the whole stack on its models, with power cuts and faults, judged by an independent checker.
 //!
 //! A [`Case`](case::Case) is a machine, a list of requests and what goes wrong; [`run`](run::run) runs it and says which promise was broken, if any. The
-//! campaigns make cases: [`swarm`] at random, [`exhaustive`] all small programs with all cuts, [`sweep`] faults at every event of twelve [`workloads`],
+//! campaigns make cases: [`swarm`] at random, [`exhaustive`] all small programs with all cuts, [`sweep`] faults at every event of thirteen [`workloads`],
 //! [`aimed`] what chance seldom hits. `plants` plants bugs in the core and tells how soon the campaigns find them.
 
 pub mod aimed;
@@ -16,6 +16,7 @@ pub mod machine;
 #[cfg(feature = "plant")]
 pub mod plants;
 pub mod presence;
+mod remains;
 pub mod run;
 pub mod score;
 pub mod shrink;

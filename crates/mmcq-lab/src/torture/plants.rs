@@ -1,4 +1,4 @@
-//! Who checks the checker: bugs planted in the core, lies of the cards, and how soon the campaigns find each.
+//! What checks the checker: bugs planted in the core, lies of the cards, and how soon the campaigns find each.
 
 use super::case::Case;
 use super::exhaustive::exhaustive;
@@ -106,7 +106,7 @@ impl Campaign {
         }
     }
 
-    /// Who finds this bug soonest, as measured; the others are tried after it.
+    /// What finds this bug soonest, as measured; the others are tried after it.
     #[must_use]
     pub fn likely(planted: Planted) -> Campaign {
         let Planted::Bug(bug) = planted else { return Campaign::Random };
@@ -125,7 +125,7 @@ impl Campaign {
 /// How a bug was found.
 #[derive(Clone, Debug)]
 pub struct Found {
-    /// Who found it.
+    /// What found it.
     pub campaign: Campaign,
     /// What it broke.
     pub violation: Violation,
@@ -147,7 +147,7 @@ impl Found {
     }
 }
 
-/// Plants nothing: who breaks a promise all the same?
+/// Plants nothing: is a promise broken all the same?
 #[must_use]
 pub fn without(card: Option<usize>, jobs: usize) -> Option<(Campaign, Violation)> {
     Planted::plant(None);

@@ -15,7 +15,7 @@ fn each_event(jobs: usize, visit: Visit, progress: &(dyn Fn(u64) + Sync)) -> Sco
             return false;
         }
         let whole = workload(index as usize);
-        // A soldered card does not bounce; that it is another may have been seen by nobody.
+        // A soldered card does not bounce; that it is another may not have been seen.
         if !whole.setup.is_removable() && visit != Visit::Swap {
             progress(1);
             return true;

@@ -13,7 +13,7 @@ use mmcq::card::{Card as Found, Options, bring_up, equip};
 use mmcq::engine::Rung;
 use mmcq::sched::{Any, Deadline, Fair, Fifo, Policy, deadline, fair};
 use mmcq_sim::card::{AtStake, Card, Fill, Medium};
-use mmcq_sim::checker::{Checker, Content, Fault, Promise, SECTOR_BYTES, Violation};
+use mmcq_sim::checker::{Checker, Content, Fault, Promise, Violation};
 use mmcq_sim::faults::{Faults, Point, Shot, Strike};
 use mmcq_sim::sdhci::BusEvent;
 use std::cell::RefCell;
@@ -284,29 +284,6 @@ impl Run<'_> {
             End::Over => Keeps::Luck(self.case.seed),
         };
         Ok(Off { end, at_ns, in_slot: machine.cut(keeps) })
-    }
-
-    /// What is left on the card, sector by sector; and nothing was changed that no request named, in any of its partitions.
-    pub(super) fn examine(&mut self, card: &mut dyn Card) -> Result<(), Violation> {
-        let checker = &mut self.bench.checker;
-        checker.cut(|_| {});
-        let mut result = Ok(());
-        card.touched(&mut |partition, sectors| {
-            for sector in sectors {
-                if result.is_ok() {
-                    result = checker.touched(partition, sector);
-                }
-            }
-        });
-        result?;
-        let mut sector = [0; SECTOR_BYTES];
-        for lba in self.base..self.base + u64::from(self.case.setup.window) {
-            match card.peek(lba * SECTOR_BYTES as u64, &mut sector) {
-                Ok(()) => checker.survived(lba, &sector)?,
-                Err(_) => checker.unreadable(lba)?,
-            }
-        }
-        Ok(())
     }
 
     fn life<P: Policy>(&mut self, machine: &Machine<P>, trace: &mut Trace<'_>) -> Result<End, Violation> {

@@ -40,6 +40,8 @@ pub struct Score {
     pub virtual_ns: u64,
     /// Longest time from submission to answer.
     pub longest_ns: u64,
+    /// The run it was in.
+    pub longest_in: String,
     /// Steps of recovery.
     pub rungs: Rungs,
     /// Faults by point and kind.
@@ -145,7 +147,9 @@ impl Score {
         self.dropped += outcome.dropped;
         self.events += outcome.events;
         self.virtual_ns += outcome.elapsed_ns;
-        self.longest_ns = self.longest_ns.max(outcome.longest_ns);
+        if outcome.longest_ns > self.longest_ns {
+            (self.longest_ns, self.longest_in) = (outcome.longest_ns, describe::line(case));
+        }
         self.rungs.add(outcome.rungs.0);
         for shot in &outcome.struck {
             *self.struck.entry((shot.point, name(shot.strike))).or_default() += 1;
@@ -168,7 +172,9 @@ impl Score {
         self.dropped += other.dropped;
         self.events += other.events;
         self.virtual_ns += other.virtual_ns;
-        self.longest_ns = self.longest_ns.max(other.longest_ns);
+        if other.longest_ns > self.longest_ns {
+            (self.longest_ns, self.longest_in) = (other.longest_ns, other.longest_in);
+        }
         self.rungs.add(other.rungs.0);
         for (kind, count) in other.struck {
             *self.struck.entry(kind).or_default() += count;
@@ -274,10 +280,11 @@ impl Score {
         );
         let _ = writeln!(
             text,
-            "  {} controller events, {:.1} s of virtual time, longest answer {:.1} ms",
+            "  {} controller events, {:.1} s of virtual time, longest answer {:.1} ms ({})",
             self.events,
             self.virtual_ns as f64 / 1e9,
-            self.longest_ns as f64 / 1e6
+            self.longest_ns as f64 / 1e6,
+            self.longest_in
         );
         let used = Rung::ALL.iter().zip(self.rungs.0).filter(|(_, count)| *count > 0);
         let used: Vec<String> = used.map(|(rung, count)| format!("{rung:?} {count}")).collect();

@@ -19,7 +19,7 @@ pub enum Class {
     Interrupt,
     /// The step R5.
     Retune,
-    /// The same if it leads to the next step, for nobody answers: a controller that tunes by itself has 150 ms for all of it, so that silence tells nothing earlier.
+    /// The same if it leads to the next step, for no card answers: a controller that tunes by itself has 150 ms for all of it, so that silence tells nothing earlier.
     /// [SD 4.2.4.5]
     RetuneInVain,
     /// The step R6, a new initialisation in a slower mode.
@@ -135,7 +135,7 @@ impl Stopwatch {
         }
     }
 
-    /// Somebody was answered. True if that ends an incident.
+    /// A request was answered. True if that ends an incident.
     fn answered(&mut self, submitted_ns: u64, now_ns: u64, times: &mut Vec<(Class, u64)>) -> bool {
         if let Some(dead_ns) = self.dead_ns {
             times.push((Class::Dead, now_ns.saturating_sub(submitted_ns.max(dead_ns))));
@@ -209,7 +209,7 @@ impl Run<'_> {
         }
     }
 
-    /// Somebody was answered.
+    /// A request was answered.
     pub(super) fn stop_watch(&mut self, submitted_ns: u64, now_ns: u64) {
         if self.watch.answered(submitted_ns, now_ns, &mut self.outcome.times) {
             self.mark();

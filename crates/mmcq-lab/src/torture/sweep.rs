@@ -284,6 +284,7 @@ pub fn permanent(jobs: usize, progress: &(dyn Fn(u64) + Sync)) -> Score {
 
 #[cfg(test)]
 mod tests {
+    use super::super::case::BusyBy;
     use super::*;
 
     #[test]
@@ -319,7 +320,13 @@ mod tests {
     #[test]
     fn a_flush_that_never_ends_and_a_second_fault_end_in_the_budget_of_one_incident() {
         let busy = Shot { point: Point::Busy, nth: 7, strike: Strike::Never };
-        for (point, nth) in [(Point::Command, 80), (Point::Interrupt, 150_154)] {
+        let alone = run(&Case { luck: Luck::Shots(vec![busy]), ..workload(3) }, &mut Bench::new(), None);
+        let interrupt = POINTS.iter().position(|known| *known == Point::Interrupt).unwrap();
+        // Among the questions, and in what comes after them.
+        let questions = (alone.points[interrupt] / 2, alone.points[interrupt] - 8);
+        for (point, nth) in
+            [(Point::Command, 80), (Point::Interrupt, questions.0), (Point::Interrupt, questions.1)]
+        {
             let lost = Shot { point, nth, strike: Strike::Lost };
             let case = Case { luck: Luck::Shots(vec![busy, lost]), ..workload(3) };
             let outcome = run(&case, &mut Bench::new(), None);
@@ -330,6 +337,31 @@ mod tests {
             assert!(longest_ns >= Some(30_000_000_000), "{longest_ns:?}");
             assert_eq!((score.over_budget(), score.late), (0, vec![]), "{point:?} {nth}");
         }
+    }
+
+    /// Three of them in a row once made a read behind three flushes wait for ninety seconds.
+    #[test]
+    fn a_lost_answer_to_a_question_costs_the_time_of_a_question_and_not_of_the_busy() {
+        let mut bench = Bench::new();
+        let mut questions = 0;
+        for (index, load) in NAMES.iter().enumerate().skip(1) {
+            let mut whole = workload(index);
+            whole.setup.busy = BusyBy::Status;
+            let clean = run(&whole, &mut bench, None);
+            let point = Point::Interrupt;
+            let place = POINTS.iter().position(|known| *known == point).unwrap();
+            for nth in clean.before.1[place] + 1..=clean.points[place] {
+                let lost = Shot { point, nth, strike: Strike::Lost };
+                // Of a transfer itself the interrupt is missed at its deadline.
+                let case = Case { luck: Luck::Shots(vec![lost]), ..whole.clone() };
+                let outcome = run(&case, &mut bench, None);
+                assert_eq!(outcome.violation, None, "{nth}, {load}");
+                let longer_ns = outcome.work_ns.saturating_sub(clean.work_ns);
+                assert!(longer_ns < 1_000_000_000, "{longer_ns} ns, {nth}, {load}");
+                questions += 1;
+            }
+        }
+        assert!(questions > 100, "{questions}");
     }
 
     /// It is taken for wedged, and nothing else was wrong with it.

@@ -1,4 +1,4 @@
-//! Twelve small pieces of work that cover the ways through the stack; faults are swept over each of their events.
+//! Thirteen small pieces of work that cover the ways through the stack; faults are swept over each of their events.
 
 use super::case::{BusyBy, Case, Luck, Operation, Place, Setup};
 use super::run::CARDS;
@@ -6,7 +6,7 @@ use mmcq::host::sdhci::TransferMode;
 use mmcq_sim::checker::Asked;
 
 /// Their names.
-pub const NAMES: [&str; 12] = [
+pub const NAMES: [&str; 13] = [
     "bring-up and one block each way",
     "long reads by CMD18 with automatic CMD12",
     "long writes by CMD25 with automatic CMD12",
@@ -19,7 +19,12 @@ pub const NAMES: [&str; 12] = [
     "PIO, busy by status",
     "SDMA, busy by level",
     "completions deferred, reads up to the end of the card",
+    "visits to a boot area and a general purpose partition",
 ];
+/// The one whose requests go to other partitions: they fail by what others overcome, for nobody tries a visit again.
+pub const VISITS: usize = 12;
+/// Where its requests go, in order.
+const VISITED: [u8; 9] = [1, 1, 0, 4, 0, 0, 4, 1, 0];
 
 const READ: Asked = Asked::Read;
 const WRITE: Asked = Asked::Write { durable: false };
@@ -28,6 +33,7 @@ const DURABLE: Asked = Asked::Write { durable: true };
 fn operations(list: &[(Asked, u32, u32)]) -> Vec<Operation> {
     let one = |&(asked, at, blocks): &(Asked, u32, u32)| Operation {
         asked,
+        area: 0,
         at,
         blocks,
         alone: false,
@@ -102,12 +108,29 @@ pub fn workload(index: usize) -> Case {
             },
             &[(WRITE, 0, 12), (READ, 0, 12), (WRITE, 2, 1), flush, (READ, 2, 1)],
         ),
+        VISITS => (
+            Setup { depth: 2, ..emmc },
+            &[
+                (WRITE, 0, 2),
+                (READ, 0, 2),
+                (WRITE, 0, 2),
+                (WRITE, 0, 2),
+                (READ, 0, 2),
+                flush,
+                (READ, 0, 2),
+                (WRITE, 1, 1),
+                (READ, 1, 2),
+            ],
+        ),
         _ => (
             Setup { defer: true, place: Place::End, auto_stop: false, auto_count: false, count: false, ..sd },
             &[(READ, 8, 8), (WRITE, 12, 4), (READ, 10, 6), (READ, 15, 1)],
         ),
     };
-    let operations = operations(list);
+    let mut operations = operations(list);
+    if index == VISITS {
+        operations.iter_mut().zip(VISITED).for_each(|(operation, area)| operation.area = area);
+    }
     Case {
         seed: 1,
         setup,

@@ -1,4 +1,4 @@
-//! One packet of the SDIO experiment: from the card's interrupt to the acknowledge, by who advances its steps.
+//! One packet of the SDIO experiment: from the card's interrupt to the acknowledge, by what advances its steps.
 
 use super::recorder::{Capture, What};
 use super::window::{Start, Window, WindowError};
@@ -8,7 +8,7 @@ use crate::sdio::platform::Board;
 use crate::sdio::trace::Step;
 use crate::sdio::{Failure, Run, Way, run};
 
-/// Who advances: as `mmcq reproduce sdio` names and does it.
+/// What advances: as `mmcq reproduce sdio` names and does it.
 pub const SETTINGS: [(&str, Way); 4] = [
     ("thread+tasklet", Way::Linux(Advance::ThreadTasklet)),
     ("thread", Way::Linux(Advance::Thread)),

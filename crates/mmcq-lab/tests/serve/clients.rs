@@ -31,7 +31,7 @@ fn nbdcopy_there_and_back() {
     }
     server.client(&["nbdcopy", URI, "back"]);
     assert!(std::fs::read(server.path("back")).unwrap() == pattern(32 << 20, 1));
-    // Flushed: it is in the image, whoever looks.
+    // Flushed: it is in the image for every reader.
     assert!(std::fs::read(server.path("card.img")).unwrap() == pattern(32 << 20, 1));
     let (said, _) = server.stop();
     assert_eq!(said, "");

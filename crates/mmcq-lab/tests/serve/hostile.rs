@@ -57,7 +57,7 @@ fn server() -> Server {
     Server::over(folder, "--write")
 }
 
-/// The server still serves, and nobody has touched the image.
+/// The server still serves, and no client has touched the image.
 fn unharmed(server: Server) -> String {
     let mut raw = Raw::connect(&server);
     raw.send(&request(0, 0, 4096, 512));

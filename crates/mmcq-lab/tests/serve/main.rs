@@ -8,7 +8,7 @@ mod hostile;
 mod power;
 mod wire;
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 
@@ -45,6 +45,15 @@ impl Server {
     fn signal(&self, name: &str) {
         let pid = self.child.id().to_string();
         assert!(Command::new("kill").args(["-s", name, &pid]).status().unwrap().success());
+    }
+
+    /// Ends it as a user would; its exit code, and what it said to standard error.
+    fn end(mut self) -> (Option<i32>, String) {
+        self.signal("TERM");
+        let status = self.child.wait().unwrap();
+        let mut said = String::new();
+        self.child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+        (status.code(), said)
     }
 
     /// Ends it as a user would; what it said to standard error, and the folder.

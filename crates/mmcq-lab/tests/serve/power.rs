@@ -103,11 +103,31 @@ fn every_connection_is_told_and_each_lost_writer_has_an_heir() {
         assert!(!client.flush());
         assert!(client.flush());
     }
-    // One writer went away untold: one of those who come must be its heir, and is told. Then all is said.
+    // One writer went away untold: one of those that come must be its heir, and is told. Then all is said.
     let mut heir = Client::connect(&server);
     assert!(!heir.flush());
     assert!(heir.flush());
     assert!(Client::connect(&server).flush());
+}
+
+/// The server that is started next knows nothing of it.
+#[test]
+fn a_server_that_ends_with_an_untold_loss_says_so() {
+    for told in [false, true] {
+        let server = Server::start(64, "--write --platform hsq-sprd");
+        let mut client = Client::connect(&server);
+        put(&mut client, 1);
+        cut(&server);
+        if told {
+            assert!(!client.flush());
+            assert!(client.flush());
+        }
+        let (code, said) = server.end();
+        assert_eq!(code, Some(if told { 0 } else { 1 }), "{said}");
+        let says = said
+            .contains("acknowledged writes are lost, and 1 of the connections that made them may not know");
+        assert_eq!(says, !told, "{said}");
+    }
 }
 
 /// What is durable is not lost, and a durable write that is refused says nothing of the writes before it.

@@ -2,7 +2,7 @@
 //!
 //! A card that was given faults ([`super::Card::set_faults`]) follows every sector from its arrival until it is
 //! in the flash for good; with a volatile cache switched on it does so always. The medium holds the newest
-//! content, as reads see it; the [`Journal`] holds what was there before. At a cut somebody decides, sector by
+//! content, as reads see it; the [`Journal`] holds what was there before. At a cut a chooser decides, sector by
 //! sector, what is left.
 //!
 //! Writes in the cache drain by themselves, in an order that is the card's own; a flush drains the rest. Between
@@ -327,7 +327,7 @@ impl Journal {
         }
         for ((partition, sector), content) in first {
             if let Some(medium) = media.of(partition) {
-                // The supply is gone: nobody is there to be told of a failure.
+                // The supply is gone: no host is there to be told of a failure.
                 let _ = match content {
                     Some(bytes) => medium.write(sector * SECTOR_BYTES, &bytes[..]),
                     None => {
@@ -343,7 +343,7 @@ impl Journal {
     }
 }
 
-/// What a cut leaves if nobody chooses: nothing that is not safe.
+/// What a cut leaves without a chooser: nothing that is not safe.
 pub(crate) fn lose(_: &AtStake) -> Kept {
     Kept::Old
 }

@@ -244,6 +244,14 @@ pub trait Card {
         Err(std::io::Error::new(std::io::ErrorKind::Unsupported, "this card has no medium to look at"))
     }
 
+    /// As [`Card::peek`], of this partition (as in PARTITION_CONFIG; not of the RPMB).
+    fn peek_partition(&mut self, partition: u8, at: u64, buffer: &mut [u8]) -> std::io::Result<()> {
+        if partition == 0 {
+            return self.peek(at, buffer);
+        }
+        Err(std::io::Error::new(std::io::ErrorKind::Unsupported, "this card has no such partition"))
+    }
+
     /// Tells of all sectors that were ever written or erased, of each partition (as in PARTITION_CONFIG; 3 is the RPMB, all of it once its key is
     /// programmed). Nothing is told of a medium that is an image.
     fn touched(&self, each: &mut dyn FnMut(u8, Range<u64>)) {
@@ -330,6 +338,10 @@ impl<C: Card + ?Sized> Card for Box<C> {
 
     fn peek(&mut self, at: u64, buffer: &mut [u8]) -> std::io::Result<()> {
         (**self).peek(at, buffer)
+    }
+
+    fn peek_partition(&mut self, partition: u8, at: u64, buffer: &mut [u8]) -> std::io::Result<()> {
+        (**self).peek_partition(partition, at, buffer)
     }
 
     fn touched(&self, each: &mut dyn FnMut(u8, Range<u64>)) {

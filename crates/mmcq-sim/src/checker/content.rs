@@ -46,7 +46,7 @@ pub enum Seen {
         /// Where.
         lba: u64,
     },
-    /// Bytes that nobody wrote, from this byte of the sector on.
+    /// Bytes that were never written, from this byte of the sector on.
     Nonsense {
         /// First byte of the first such piece.
         at: usize,

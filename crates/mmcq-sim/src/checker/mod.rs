@@ -5,6 +5,8 @@
 //! twice or never, a flush that was none. Data are made from place and version ([`Content`]), so nothing is stored but versions; what nobody touched
 //! costs nothing.
 //!
+//! A sector of another partition than the user area has a name of its own ([`place`]): all that is said here of sectors is true of it as well.
+//!
 //! The promises, by number:
 //!
 //! - **P1** A write is complete only when the card has taken all of it, and no error that belongs to it is to come.
@@ -48,6 +50,15 @@ pub use violation::{Fault, Violation};
 
 use sector::{ABANDONED, Entry, Look, Sector, Wanted};
 use std::collections::HashMap;
+
+/// The name of a sector of a partition (as in PARTITION_CONFIG of an eMMC; 0 is the user area) to this judge.
+#[must_use]
+pub const fn place(partition: u8, sector: u64) -> u64 {
+    (partition as u64) << PARTITION_SHIFT | sector
+}
+
+/// As [`Fill::of_partition`](crate::card::Fill::of_partition) has it.
+const PARTITION_SHIFT: u32 = 44;
 
 /// Sectors that are kept together.
 const PAGE: usize = 64;
@@ -375,7 +386,8 @@ impl Checker {
             let seen = content.seen(lba, bytes);
             let sector = self.sector(lba);
             sector.read(look, seen).map_err(|wrong| {
-                let when = format_args!("in read {} of {}+{}", request.number, request.lba, request.blocks);
+                let first = request.lba & ((1 << PARTITION_SHIFT) - 1);
+                let when = format_args!("in read {} of {first}+{}", request.number, request.blocks);
                 Violation::of_sector(lba, seen, wrong, when)
             })?;
             if steady {
@@ -412,7 +424,11 @@ impl Checker {
         match passed {
             Some(lba) => Err(Violation::new(
                 Fault::Misordered,
-                format!("a read submitted after request {} saw an older sector {lba}", request.number),
+                format!(
+                    "a read submitted after request {} saw an older {}",
+                    request.number,
+                    violation::named(lba)
+                ),
             )),
             None => Ok(()),
         }
@@ -547,15 +563,14 @@ impl Checker {
         result.map_err(|wrong| Violation::of_sector(lba, seen, wrong, format_args!("after a power cut")))
     }
 
-    /// The medium tells that this sector was written or erased: some request must have been to change it. `partition`: as in PARTITION_CONFIG of an eMMC;
-    /// requests go to the user area, 0.
-    pub fn touched(&self, partition: u8, lba: u64) -> Result<(), Violation> {
-        let page = self.pages.get(&(lba / PAGE as u64)).filter(|_| partition == 0);
+    /// The medium tells that this sector was written or erased: some request must have been to change it. `partition`: as in PARTITION_CONFIG of an eMMC.
+    pub fn touched(&self, partition: u8, sector: u64) -> Result<(), Violation> {
+        let lba = place(partition, sector);
+        let page = self.pages.get(&(lba / PAGE as u64));
         match page.map(|page| &page[(lba % PAGE as u64) as usize]) {
             Some(sector) if sector.named => Ok(()),
             _ => {
-                let text =
-                    format!("sector {lba} of partition {partition} was changed, and no request was to");
+                let text = format!("{} was changed, and no request was to", violation::named(lba));
                 Err(Violation::new(Fault::Misdirected, text))
             }
         }

@@ -52,7 +52,7 @@ pub(super) enum Fate {
     Flying,
     /// Complete: the nth completion of all.
     Done(u32),
-    /// Complete (as the nth), and it may or may not have been in the cache when the supply went: there, or what was before. Nobody need be told of it,
+    /// Complete (as the nth), and it may or may not have been in the cache when the supply went: there, or what was before. It need not be told,
     /// but a flush that ends well afterwards answers for it.
     ///
     /// So are writes that were under way at a loss. The card may have had them whole, and their answer come a moment later: P1 was kept, P8 covers what
@@ -61,9 +61,9 @@ pub(super) enum Fate {
     Loose(u32),
     /// Complete (as the nth), and then the card lost what was not flushed: it may be there, or what was before.
     Shaken(u32),
-    /// The same, and somebody has been told.
+    /// The same, and a client has been told.
     Told(u32),
-    /// Failed, as the nth completion: there, not there, or torn. [`ABANDONED`]: nobody waits for it, and it may still be under way.
+    /// Failed, as the nth completion: there, not there, or torn. [`ABANDONED`]: no client waits for it, and it may still be under way.
     Failed(u32),
     /// Failed, and a read has shown after so many completions that it is there: until the next loss or cut, if no flush comes before.
     Shown(u32),
@@ -199,7 +199,7 @@ impl Sector {
         self.entries.drain(..=at);
     }
 
-    /// It failed as the nth completion, or nobody waits for it ([`ABANDONED`]). Where a read has passed it, it is not there, and never will be.
+    /// It failed as the nth completion, or no client waits for it ([`ABANDONED`]). Where a read has passed it, it is not there, and never will be.
     pub fn failed(&mut self, number: u32, completion: u32) {
         let Some(at) = self.entries.iter().position(|e| e.number == number) else { return };
         self.entries[at].fate = Fate::Failed(completion);
@@ -236,7 +236,7 @@ impl Sector {
         }
     }
 
-    /// The card lost its supply while the host went on. True if somebody must be told: a write was complete (after so many completions, of which nobody has
+    /// The card lost its supply while the host went on. True if a client must be told: a write was complete (after so many completions, of which nobody has
     /// been told yet) and not yet safe.
     pub fn shaken(&mut self, told_before: u32) -> bool {
         for entry in &mut self.entries {
@@ -252,12 +252,12 @@ impl Sector {
         self.owes(told_before)
     }
 
-    /// Is there a lost write of which nobody has been told?
+    /// Is there a lost write of which no client has been told?
     pub fn owes(&self, told_before: u32) -> bool {
         self.entries.iter().any(|entry| matches!(entry.fate, Fate::Shaken(n) if n > told_before))
     }
 
-    /// Somebody was told that complete writes were lost: these may be among them.
+    /// A client was told that complete writes were lost: these may be among them.
     pub fn told(&mut self) {
         for entry in &mut self.entries {
             if let Fate::Loose(n) | Fate::Shaken(n) = entry.fate {

@@ -1,5 +1,6 @@
 //! What a stack must never do.
 
+use super::PARTITION_SHIFT;
 use super::content::Seen;
 use super::sector::Wrong;
 use std::fmt;
@@ -31,6 +32,14 @@ impl Fault {
         ["lost", "torn", "misordered", "misdirected", "twice", "hangs", "untrue"];
 }
 
+/// A sector in words.
+pub(super) fn named(lba: u64) -> String {
+    match (lba >> PARTITION_SHIFT, lba & ((1 << PARTITION_SHIFT) - 1)) {
+        (0, sector) => format!("sector {sector}"),
+        (partition, sector) => format!("sector {sector} of partition {partition}"),
+    }
+}
+
 /// A promise that was broken.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
@@ -60,6 +69,6 @@ impl Violation {
             (Wrong::Strange, _) => Fault::Misdirected,
             (Wrong::Old, _) => Fault::Lost,
         };
-        Violation::new(fault, format!("sector {lba} holds {seen:?} {when}"))
+        Violation::new(fault, format!("{} holds {seen:?} {when}", named(lba)))
     }
 }

@@ -272,7 +272,7 @@ impl Faults {
         }
     }
 
-    /// Another plan from now on, for all who share this one; events are counted from 1 again.
+    /// Another plan from now on, for all that share this one; events are counted from 1 again.
     pub fn replace(&self, plan: Plan) {
         if let Some(old) = &self.0 {
             *old.borrow_mut() = plan;

@@ -180,7 +180,7 @@ impl Rtsx {
         self.irq_rose_ns
     }
 
-    /// When something will happen by itself, if nobody does anything before.
+    /// When something will happen by itself, if nothing is done before.
     pub fn next_event_ns(&self) -> Option<u64> {
         let (_, at) = self.next_timer();
         (at != NEVER).then_some(at)

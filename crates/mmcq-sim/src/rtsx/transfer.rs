@@ -133,7 +133,7 @@ impl Plan {
             0xc => (true, Data::Read, true),
             0xe => (true, Data::Read, false),
             0xf => (true, Data::Tuning, false),
-            // AUTO_*_1 and AUTO_*_4: nobody knows what they do.
+            // AUTO_*_1 and AUTO_*_4: what they do is not known.
             _ => return None,
         };
         Some(Plan { command, data, single })

@@ -108,7 +108,7 @@ impl S3cSdi {
         let mode = value >> dcon::MODE_SHIFT & 3;
         self.regs.dcon = value & !dcon::START;
         if value & dcon::START == 0 || mode < 2 {
-            // A start without a direction would only watch busy, which nobody can rely on here.
+            // A start without a direction would only watch busy, which a driver cannot rely on here.
             if value & dcon::START != 0 {
                 self.violation();
             }

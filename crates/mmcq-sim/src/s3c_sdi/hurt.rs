@@ -16,7 +16,7 @@ pub(super) struct Hurt {
 }
 
 impl S3cSdi {
-    /// An event at this point. What is the same at every point happens here; the rest is for whoever asks.
+    /// An event at this point. What is the same at every point happens here; the rest is for the code that asks.
     pub(super) fn strike(&mut self, point: Point, now: u64) -> Option<Strike> {
         match self.faults.strike(point)? {
             Strike::Remove => {

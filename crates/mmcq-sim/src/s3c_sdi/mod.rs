@@ -159,7 +159,7 @@ impl S3cSdi {
         self.irq_rose_ns
     }
 
-    /// When something will happen by itself, if nobody does anything before.
+    /// When something will happen by itself, if nothing is done before.
     pub fn next_event_ns(&self) -> Option<u64> {
         let (_, at) = self.next_timer();
         (at != NEVER).then_some(at)

@@ -212,7 +212,7 @@ impl Sdhci {
         let end = self.data_beat(now);
         let seen = reply.filter(|_| strike != Some(Strike::NoStatus));
         let Some((good, busy_until)) = seen.and_then(|r| Some((r.status?, r.busy_until_ns))) else {
-            // Nobody saw a status; the card may have taken the block all the same, and be busy with it.
+            // The host saw no status; the card may have taken the block all the same, and be busy with it.
             self.card_busy_until = self.card_busy_until.max(reply.map_or(0, |r| r.busy_until_ns));
             self.count_block(false, now);
             return self.silence(now);

@@ -51,7 +51,7 @@ pub(super) struct Issue {
     pub mode: u16,
 }
 
-/// Who sent it.
+/// Its sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Sender {
     Host,
@@ -464,7 +464,7 @@ impl Sdhci {
         self.raise_after(late_ns, news, now);
         let uses_dat = issue.data || issue.expected == Expected::ShortBusy;
         if self.cmd.detached {
-            // Nobody waits for data or busy any more.
+            // The controller waits for data or busy no more.
         } else if uses_dat && errors != 0 && !tuning {
             self.fail_data();
         } else if issue.data {

@@ -360,7 +360,7 @@ impl Sdhci {
         }
     }
 
-    /// The timeout counter ran out [SDHC 2.2.18]; without its status enable nobody looks at it.
+    /// The timeout counter ran out [SDHC 2.2.18]; without its status enable it does not show.
     pub(super) fn data_timeout(&mut self, now: u64) {
         if self.regs.enable & int::DATA_TIMEOUT != 0 {
             self.data_error(int::DATA_TIMEOUT, now);

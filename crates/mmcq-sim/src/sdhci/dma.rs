@@ -1,4 +1,4 @@
-//! Who moves blocks to and from memory: SDMA [SDHC 1.4, 2.2.1] and ADMA2 [SDHC 1.13].
+//! What moves blocks to and from memory: SDMA [SDHC 1.4, 2.2.1] and ADMA2 [SDHC 1.13].
 
 use super::Sdhci;
 use super::bits::{cap, host2, int};

@@ -35,7 +35,7 @@ pub(super) struct Hurt {
 }
 
 impl Sdhci {
-    /// An event at this point. What is the same at every point happens here; the rest is for whoever asks.
+    /// An event at this point. What is the same at every point happens here; the rest is for the code that asks.
     #[inline]
     pub(super) fn strike(&mut self, point: Point, now: u64) -> Option<Strike> {
         let strike = self.faults.strike(point)?;

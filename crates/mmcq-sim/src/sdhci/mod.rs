@@ -177,7 +177,7 @@ impl Sdhci {
         self.irq_rose_ns
     }
 
-    /// When something will happen by itself, if nobody does anything before.
+    /// When something will happen by itself, if nothing is done before.
     pub fn next_event_ns(&self) -> Option<u64> {
         let (_, at) = self.next_timer();
         (at != NEVER).then_some(at)
@@ -474,7 +474,7 @@ impl Sdhci {
         Beat::new(now, self.bus.clock_hz)
     }
 
-    /// Is somebody there to talk to?
+    /// Is a card there to talk to?
     fn clocked(&self) -> bool {
         self.bus.powered && self.bus.clock_hz != 0
     }

@@ -450,7 +450,7 @@ impl Sdhci {
         };
         if bus != self.bus {
             if !bus.powered {
-                // Without a supply nobody holds DAT0.
+                // Without a supply no card holds DAT0.
                 self.card_busy_until = 0;
             }
             let driven = |b: &BusState| (b.clock_hz, b.width, b.ddr);

@@ -239,7 +239,7 @@ fn what_changes_the_bus_waits_for_the_data() {
     rig.checked();
 }
 
-/// Faults of every kind while memory, CMD53 and CMD52 go on: nothing hangs, nobody is forgotten, and what is reported as read is right.
+/// Faults of every kind while memory, CMD53 and CMD52 go on: nothing hangs, no request is forgotten, and what is reported as read is right.
 #[test]
 fn a_storm_of_faults() {
     let mut random = 0x9e37_79b9_7f4a_7c15u64;

@@ -118,7 +118,7 @@ impl Rig {
         self.drive(card::bring_up(&self.stack, buffer(1), options)).0
     }
 
-    /// Nobody did anything forbidden.
+    /// Neither side did anything forbidden.
     pub fn checked(&self) {
         self.try_checked().unwrap();
     }

@@ -43,7 +43,7 @@ pub struct Ills {
     pub mute_for_ever: bool,
     /// Blocks read above this clock are damaged.
     pub reads_up_to_hz: Option<u32>,
-    /// Blocks read are damaged until somebody tunes.
+    /// Blocks read are damaged until the keeper tunes.
     pub detuned: bool,
     /// The nth block read from now on is damaged, each time it comes by.
     pub bad_byte: Option<u8>,
@@ -245,7 +245,7 @@ impl Rig {
         Rig { time, model, memory, stack, ills, keeper, events, found, options }
     }
 
-    /// (Again) somebody helps.
+    /// (Again) a keeper helps.
     pub fn keep(&self) {
         let card = match self.events.borrow().last() {
             Some(Event::Inserted(Ok(card)) | Event::Changed(card) | Event::Exception { card, .. }) => *card,

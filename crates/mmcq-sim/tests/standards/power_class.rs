@@ -81,7 +81,7 @@ impl Card for Refusing {
     }
 
     fn command(&mut self, index: u8, arg: u32, now_ns: u64) -> Reply {
-        // As the device does with a byte that nobody may write: SWITCH_ERROR.
+        // As the device does with a byte that must not be written: SWITCH_ERROR.
         let refused = index == 6 && arg >> 16 & 0xff == POWER_CLASS;
         self.0.command(index, if refused { arg | 0xff << 16 } else { arg }, now_ns)
     }

@@ -4,8 +4,8 @@
 use mmcq::card::quirk::Quirks;
 use mmcq::card::{FunctionInfo, IoCard};
 use mmcq::host::{
-    BusOp, BusyDetect, Caps, Direction, DmaError, Done, Events, Host, Phase, Segment, StartError, Step,
-    Timing, Width,
+    BlockSizes, BusOp, BusyDetect, Caps, Direction, DmaError, Done, Events, Host, Phase, Segment, StartError,
+    Step, Timing, Width,
 };
 use mmcq::sdio::bluetooth::HEADER_BYTES;
 use mmcq::sdio::cccr::Cccr;
@@ -50,6 +50,7 @@ impl Card {
             max_segments: 16,
             max_segment_bytes: 65_536,
             max_block_bytes: 2048,
+            block_sizes: BlockSizes::Any,
             max_blocks: 65_535,
             max_bytes: 65_536,
             align: 4,

@@ -1,4 +1,4 @@
-//! The phases of a receive chain, as one who writes them by hand has them.
+//! The phases of a receive chain, as a driver written by hand has them.
 
 use super::card::BLOCK_BYTES;
 use mmcq::engine::Kind;

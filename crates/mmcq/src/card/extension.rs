@@ -148,7 +148,8 @@ async fn write<L: Lock, H: Host, const N: usize, P: Policy>(
 }
 
 /// Switches the write cache of an SD card on, before others use the card. `page` (512 bytes) stays with the
-/// engine, which needs it to flush; it comes back if the card has no cache that works
+/// engine, which needs it to flush, and the one that the engine had before comes back (an empty one where there
+/// was none); it comes back itself if the card has no cache that works
 /// ([`Error::Unsupported`]), or refuses. After another error, or if this call is dropped, the cache may be on all the
 /// same: then each flush fails until a call has succeeded.
 ///
@@ -158,7 +159,7 @@ pub async fn enable_cache<L: Lock, H: Host, const N: usize, P: Policy>(
     shared: &Shared<L, H, N, P>,
     card: &Card,
     page: DmaBuf,
-) -> Result<(), (Error, DmaBuf)> {
+) -> Result<DmaBuf, (Error, DmaBuf)> {
     let given = page.len_bytes();
     if given < BLOCK_BYTES {
         return Err((Error::Buffer { needed: BLOCK_BYTES, given }, page));
@@ -170,8 +171,7 @@ pub async fn enable_cache<L: Lock, H: Host, const N: usize, P: Policy>(
     match result {
         Ok(()) => shared.with(|engine| {
             engine.equip();
-            engine.set_page(page).map_err(|page| (Error::Full, page))?;
-            Ok(())
+            engine.set_page(page).map_err(|page| (Error::Full, page))
         }),
         Err(error) => Err((error, page)),
     }

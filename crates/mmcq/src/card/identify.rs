@@ -1,4 +1,4 @@
-//! Who is in the slot [SD 4.2], [eMMC 6.4].
+//! What is in the slot [SD 4.2], [eMMC 6.4].
 
 use super::session::{Failed, Session};
 use super::{Card, Options, emmc, sd};

@@ -45,7 +45,7 @@ pub struct FunctionInfo {
     pub number: u8,
     /// Its basic registers.
     pub fbr: Fbr,
-    /// Who made it; the card's if its own tuples do not tell.
+    /// Its maker; the card's if its own tuples do not tell.
     pub manufacturer: Option<Manufacturer>,
     /// What it can do.
     pub extension: FunctionExtension,
@@ -89,7 +89,7 @@ impl IoCard {
         self.functions.iter().flatten().count() as u8
     }
 
-    /// Who made the card.
+    /// The card's maker.
     pub fn manufacturer(&self) -> Option<Manufacturer> {
         self.cis.manufacturer
     }
@@ -302,7 +302,7 @@ impl<L: Lock, H: Host, const N: usize, P: Policy> Io<'_, '_, L, H, N, P> {
     async fn cccr(&mut self) -> Result<Cccr, Failed> {
         let mut bytes = [0; cccr::BYTES];
         for (addr, byte) in (0..).zip(&mut bytes) {
-            // Reading the abort register means nothing, and suspend and resume are nobody's business.
+            // Reading the abort register means nothing, and suspend and resume are not used.
             if addr != reg::ABORT && !(0x0c..reg::BLOCK_SIZE).contains(&addr) {
                 *byte = self.read(addr).await?;
             }

@@ -8,7 +8,7 @@ use super::session::{Failed, Session};
 use super::{
     Card, Exception, Family, Options, SCRATCH_BYTES, attempts, emmc, emmc_bus, rest, sd, speed, upkeep,
 };
-use crate::engine::{DmaBuf, Error, Help, Target};
+use crate::engine::{DmaBuf, Error, FlushBy, Help, Target};
 use crate::host::{Host, Timing, Width};
 use crate::plant::{self, Bug};
 use crate::sched::Policy;
@@ -148,7 +148,8 @@ async fn of_families<F: Families<Found = Card>, L: Lock, H: Host, const N: usize
                 goes_on(shared);
                 let mut result = retune(&mut session, slower, &card).await;
                 if result.is_err() && !matches!(session.error, Error::Unsupported | Error::Protocol(_)) {
-                    // One lost answer says nothing of card or bus.
+                    // One lost answer says nothing of card or bus. But a card that never got its CMD12 answers no tuning.
+                    session.stop().await;
                     result = retune(&mut session, slower, &card).await;
                 }
                 // The card is as it was, with what was learned of it or switched on meanwhile.
@@ -202,7 +203,8 @@ async fn of_families<F: Families<Found = Card>, L: Lock, H: Host, const N: usize
                     helper.helped(Err(Error::Unsupported));
                     continue;
                 }
-                flush(&mut session, &card).await;
+                // What cannot be flushed any more is lost, and the next flush is told.
+                let _ = flush(&mut session).await;
                 slower = slower_than(slower, &card);
                 From::Cold
             }
@@ -305,13 +307,17 @@ async fn bus_is_well<L: Lock, H: Host, const N: usize, P: Policy>(
     true
 }
 
-/// Saves what is in the cache, if the device still listens.
+/// Saves what is in an eMMC's cache, if the device still listens. Where this fails, something may be in there.
 pub(super) async fn flush<L: Lock, H: Host, const N: usize, P: Policy>(
     session: &mut Session<'_, L, H, N, P>,
-    card: &Card,
-) {
-    let cached = matches!(card.family, Family::Emmc(emmc) if emmc.cache_on);
-    if cached && emmc::flush(session).await.is_ok() {
-        session.shared.with(|engine| engine.note_flushed());
+) -> Result<(), Failed> {
+    let flush = session.shared.with(|engine| engine.target().map(|target| target.flush));
+    if !matches!(flush, Some(FlushBy::EmmcCache { .. })) {
+        return Ok(());
+    }
+    emmc::flush(session).await?;
+    match session.shared.with(|engine| engine.note_flushed()) {
+        true => Ok(()),
+        false => session.fail(Error::Silent),
     }
 }

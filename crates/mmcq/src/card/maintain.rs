@@ -93,7 +93,7 @@ pub async fn health<L: Lock, H: Host, const N: usize, P: Policy>(
 
 /// Does the background work that an eMMC has to do, if it is at least as urgent as `from` and is started by
 /// the host on this device. [`keep`](super::keep) does the same where the card asks for it, and can be
-/// interrupted; this is for those who know better when. It waits its turn in the queue, so it never comes into the middle of a write; the
+/// interrupted; this is for programs that know better when. It waits its turn in the queue, so it never comes into the middle of a write; the
 /// others wait for its end. Returns the urgency that was found.
 pub async fn background_work<L: Lock, H: Host, const N: usize, P: Policy>(
     shared: &Shared<L, H, N, P>,
@@ -115,7 +115,7 @@ pub async fn background_work<L: Lock, H: Host, const N: usize, P: Policy>(
 }
 
 /// Destroys for good what was erased, trimmed or discarded before and still exists somewhere in the device.
-/// It may take minutes, and everybody else waits.
+/// It may take minutes, and all other requests wait.
 pub async fn sanitize<L: Lock, H: Host, const N: usize, P: Policy>(
     shared: &Shared<L, H, N, P>,
     card: &Card,

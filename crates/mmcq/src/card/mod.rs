@@ -1,4 +1,4 @@
-//! From power-up to `tran`: who is there, what can it do, how fast do we talk. Straight-line code over the queue.
+//! From power-up to `tran`: what is there, what can it do, how fast do we talk. Straight-line code over the queue.
 //!
 //! [`bring_up`] is all most users need. It finds an SD memory card or an eMMC device, agrees on voltage, width and timing, and tells the engine what
 //! reads and writes need. A speed that fails (no tuning window, a refused switch) is left out in the next try; so it ends with a slower card rather than
@@ -164,7 +164,7 @@ pub async fn bring_up_sd<L: Lock, H: Host, const N: usize, P: Policy>(
     of_families::<identify::OnlySd, L, H, N, P>(shared, scratch, options).await
 }
 
-/// As [`bring_up`] for a soldered eMMC: no code for SD cards is linked, and nobody asks whether there is one.
+/// As [`bring_up`] for a soldered eMMC: no code for SD cards is linked, and no command asks whether there is one.
 pub async fn bring_up_emmc<L: Lock, H: Host, const N: usize, P: Policy>(
     shared: &Shared<L, H, N, P>,
     scratch: DmaBuf,

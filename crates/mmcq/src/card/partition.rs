@@ -131,7 +131,7 @@ impl<'a, L: Lock, H: Host, const N: usize, P: Policy> Partition<'a, L, H, N, P> 
         (layout.map(|layout| Partition { shared, layout, writable: writable && !layout.protected }), scratch)
     }
 
-    /// The same, for somebody who does mean to write a boot area. [`Error::Protected`] if the card will not
+    /// The same, for a caller that does mean to write a boot area. [`Error::Protected`] if the card will not
     /// have it.
     pub fn writable(self) -> Result<Self, Error> {
         if self.layout.protected { Err(Error::Protected) } else { Ok(Partition { writable: true, ..self }) }

@@ -35,13 +35,26 @@ const ROUNDS: u32 = 16;
 
 /// Flushes, tells the card that its power goes, and takes it away. The supply is off when this returns,
 /// whatever the card said; the error then is of the flush (data may be lost) or of the notification.
+/// [`Error::CacheLost`]: others wrote all the time, and what they wrote last is lost. The next flush tells it too.
 pub async fn power_off<L: Lock, H: Host, const N: usize, P: Policy>(
     shared: &Shared<L, H, N, P>,
     card: &Card,
     scratch: DmaBuf,
     off: Off,
 ) -> (Result<(), Error>, DmaBuf) {
-    let flushed = take_away(shared).await;
+    let mut flushed = take_away(shared).await;
+    if flushed != Ok(true) {
+        // The power goes all the same. What is lost by that the next flush is told.
+        let lost = shared.with(|engine| {
+            let lost = engine.may_lose();
+            engine.set_target(None);
+            lost
+        });
+        if lost {
+            flushed = flushed.and(Err(Error::CacheLost));
+        }
+    }
+    let flushed = flushed.map(|_| ());
     let mut session = Session::new(shared, scratch);
     session.rca = card.target.rca;
     let notified = notify(&mut session, card, off).await.map_err(|Failed| session.error);
@@ -49,19 +62,23 @@ pub async fn power_off<L: Lock, H: Host, const N: usize, P: Policy>(
     (flushed.and(notified).and(supply), session.into_scratch())
 }
 
-/// Flushes until nobody is left, then there is no card for the engine any more.
+/// Flushes until nothing is left that the card could lose; then, in the same moment, there is no card for the engine any
+/// more. `false`: others write so much that there was no such moment; the card is still there then, and after an error too.
 async fn take_away<L: Lock, H: Host, const N: usize, P: Policy>(
     shared: &Shared<L, H, N, P>,
-) -> Result<(), Error> {
+) -> Result<bool, Error> {
     let mut result = Ok(());
     for _ in 0..ROUNDS {
-        result = result.and(BlockDevice::new(shared).flush().await);
-        if shared.with(|engine| engine.is_idle()) {
+        let flushed = BlockDevice::new(shared).flush().await;
+        result = result.and(flushed);
+        if shared.with(|engine| engine.leave_flushed()) {
+            return result.map(|()| true);
+        }
+        if flushed.is_err() {
             break;
         }
     }
-    shared.with(|engine| engine.set_target(None));
-    result
+    result.map(|()| false)
 }
 
 async fn notify<L: Lock, H: Host, const N: usize, P: Policy>(
@@ -137,7 +154,8 @@ pub async fn sleep<L: Lock, H: Host, const N: usize, P: Policy>(
     let mut session = Session::new(shared, scratch);
     session.rca = card.target.rca;
     let result = match flushed {
-        Ok(()) => {
+        Ok(false) => Err(Error::Protocol("the eMMC device is written to without a pause")),
+        Ok(true) => {
             let asleep = fall_asleep(&mut session).await;
             asleep.map(|sleep_ns| Asleep { sleep_ns, before }).map_err(|Failed| session.error)
         }

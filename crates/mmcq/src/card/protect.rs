@@ -1,7 +1,7 @@
 //! Write protection and the card's lock [SD 4.3.6, 4.3.7], [eMMC 6.6.15, 6.6.19].
 //!
-//! What lasts until the next power cycle is anybody's to ask. What cannot be taken back, or locks everybody
-//! out who does not know the password, needs [`Irreversible`].
+//! What lasts until the next power cycle is for any caller to ask. What cannot be taken back, or locks all
+//! out that do not know the password, needs [`Irreversible`].
 
 use super::maintain::switch;
 use super::partition::Area;
@@ -86,7 +86,7 @@ pub const PASSWORD_MAX: usize = 16;
 pub enum LockOp<'a> {
     /// Opens a locked card until it is reset or locked again.
     Unlock(&'a [u8]),
-    /// Locks it now. Its password must be known: without it nobody opens the card again.
+    /// Locks it now. Its password must be known: without it the card stays locked.
     Lock(&'a [u8], Irreversible),
     /// Gives a card without a password one: from its next power-up on it is locked.
     SetPassword(&'a [u8], Irreversible),

@@ -55,7 +55,7 @@ impl Quirks {
     pub const IO_NO_POLLING: Quirks = Quirks(1 << 20);
     /// I/O: a slower clock than it claims, 150 MHz at most.
     pub const IO_SLOWER: Quirks = Quirks(1 << 21);
-    /// I/O: it must not be switched to 1.8 V. Who it is is not known before that; so where an entry has this,
+    /// I/O: it must not be switched to 1.8 V. Its maker is not known before that; so where an entry has this,
     /// every card that offers 1.8 V is looked at first, then reset.
     pub const IO_NO_1V8: Quirks = Quirks(1 << 22);
 
@@ -94,7 +94,7 @@ pub enum Of {
     Io,
 }
 
-/// An entry: who, and what. Build it by [`sd`](Self::sd), [`emmc`](Self::emmc) or [`io`](Self::io), and
+/// An entry: which card, and what. Build it by [`sd`](Self::sd), [`emmc`](Self::emmc) or [`io`](Self::io), and
 /// narrow it down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Quirk {

@@ -72,7 +72,8 @@ pub(super) async fn until_needed<L: Lock, H: Host, const N: usize, P: Policy>(
     let sleeps = matches!((rest, card.family), (Rest::Sleep { .. }, Family::Emmc(_)));
     let mut sleep_ns = None;
     if sleeps {
-        keep::flush(session, card).await;
+        // A device whose cache cannot be flushed stays awake: asleep it may lose its supply.
+        keep::flush(session).await?;
         begun.asleep = true;
         sleep_ns = fall_asleep(session).await.ok();
         begun.asleep = sleep_ns.is_some();

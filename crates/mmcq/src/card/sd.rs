@@ -123,7 +123,7 @@ pub(super) async fn bring_up<L: Lock, H: Host, const N: usize, P: Policy>(
     }
 
     let Some(sectors) = csd.blocks() else { return session.refuse("the CSD tells no size") };
-    // Lean firmware sends no CMD23 at all, and needs to know of nobody who cannot bear it.
+    // Lean firmware sends no CMD23 at all, and needs to know of no card that cannot bear it.
     let quirks = if P::RECOVERS { quirk::of_sd(&cid, options.quirks) } else { Quirks::NONE };
     let protected = csd.perm_write_protect
         || csd.tmp_write_protect
@@ -164,7 +164,7 @@ async fn power_up<L: Lock, H: Host, const N: usize, P: Policy>(
 ) -> Result<Ocr, Failed> {
     let voltages = inquiry.voltages() & Ocr::V27_36;
     let xpc = match session.supply_ma() {
-        // Who has UHS-I has that much.
+        // A card with UHS-I has that much.
         0 => s18r,
         supply_ma => supply_ma >= uhs::XPC_MA,
     };

@@ -22,6 +22,8 @@ const REGISTER_NS: u64 = 150_000_000;
 const JUDGED: u32 = R1::OWN | R1::DEFERRED | R1::CARD_IS_LOCKED;
 /// Between two questions to a busy card.
 const BUSY_INTERVAL_NS: u64 = 200_000;
+/// A write that is broken off is programmed in this time [SD 4.6.2.2].
+const PROGRAM_NS: u64 = 500_000_000;
 
 /// A step went wrong; why is in [`Session::error`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,9 +81,15 @@ impl<'a, L: Lock, H: Host, const N: usize, P: Policy> Session<'a, L, H, N, P> {
     }
 
     /// As [`fail`](Self::fail), for a card or a host that does not keep to the protocol.
-    #[inline(never)]
+    #[inline(always)]
     pub fn refuse<T>(&mut self, what: &'static str) -> Result<T, Failed> {
-        self.fail(Error::Protocol(what))
+        self.note_refused(what);
+        Err(Failed)
+    }
+
+    #[inline(never)]
+    fn note_refused(&mut self, what: &'static str) {
+        self.error = Error::Protocol(what);
     }
 
     /// A parsed register.
@@ -167,6 +175,12 @@ impl<'a, L: Lock, H: Host, const N: usize, P: Policy> Session<'a, L, H, N, P> {
         }
     }
 
+    /// What the host says. Less code: one copy for all questions.
+    #[inline(never)]
+    fn asked(&self, nested: u8, question: fn(&H) -> u8) -> u8 {
+        self.shared.enter(nested, |engine| question(engine.host()))
+    }
+
     /// How the controller sees the end of busy.
     #[inline(never)]
     fn busy_detect(&self) -> BusyDetect {
@@ -189,9 +203,8 @@ impl<'a, L: Lock, H: Host, const N: usize, P: Policy> Session<'a, L, H, N, P> {
     }
 
     /// Does the card hold DAT0 (or what stands for it) low?
-    #[inline(never)]
     pub fn dat0_busy(&self) -> bool {
-        self.shared.enter(false, |engine| engine.host().dat0_busy())
+        self.asked(0, |host| host.dat0_busy().into()) != 0
     }
 
     /// What the host's supply gives the card, in mA; 0: not known, and nobody asks in lean firmware.
@@ -200,9 +213,8 @@ impl<'a, L: Lock, H: Host, const N: usize, P: Policy> Session<'a, L, H, N, P> {
     }
 
     /// Do DAT3 to DAT0 have these levels?
-    #[inline(never)]
     pub fn lines_are(&self, levels: u8) -> bool {
-        self.shared.enter(0, |engine| engine.host().dat_levels()) == levels
+        self.asked(0, H::dat_levels) == levels
     }
 
     /// Reads `bytes` (at most 512) of register data by a command, or by CMD55 and the command;
@@ -281,22 +293,25 @@ impl<'a, L: Lock, H: Host, const N: usize, P: Policy> Session<'a, L, H, N, P> {
     }
 
     /// Tunes by this command's block of `bytes` [SD 4.2.4.5], [eMMC 6.6.5]: the controller compares, and
-    /// says when it has found its point. [`Error::Silent`] if the card answered none of
-    /// them: that says nothing of the bus.
+    /// says when it has found its point. [`Error::Silent`] if the card left most of them
+    /// without an answer: that says nothing of the bus.
     pub async fn tune(&mut self, command: Command, bytes: u16, blocks_max: u32) -> Result<(), Failed> {
         self.bus(BusOp::TuneStart).await?;
-        let mut heard = !P::RECOVERS;
-        let mut gone = None;
+        // Blocks that were answered, well or not, less those that were not.
+        let (mut heard, mut gone) = (0i32, false);
         for _ in 0..blocks_max {
             let block = self.tuning_block(command, bytes).await;
             let no_response = |fault: Fault| (fault.cause, fault.stage) == (Cause::Timeout, Stage::Command);
-            heard |= block.is_ok() || !matches!(self.error, Error::Host(fault) if no_response(fault));
+            let silent = block.is_err() && matches!(self.error, Error::Host(fault) if no_response(fault));
+            if P::RECOVERS {
+                heard = heard.saturating_add(if silent { -1 } else { 1 });
+            }
             match block {
                 Ok(_) if self.tuned => return Ok(()),
                 // A block that is lost at a bad sampling point is part of the procedure; a controller that
                 // is gone is not.
                 Err(Failed) if !matches!(self.error, Error::Host(_)) => {
-                    gone = Some(self.error);
+                    gone = true;
                     break;
                 }
                 _ => {}
@@ -305,15 +320,24 @@ impl<'a, L: Lock, H: Host, const N: usize, P: Policy> Session<'a, L, H, N, P> {
         if self.bus(BusOp::TuneAbort).await.is_err() {
             // Lines whose reset hangs would not take the next command. What the tuning found is no evidence then.
             self.bus(BusOp::ResetAll).await?;
-            heard = false;
+            (heard, gone) = (-1, false);
         }
-        if let Some(error) = gone {
-            return self.fail(error);
+        match (gone, !P::RECOVERS || heard >= 0) {
+            (true, _) => Err(Failed),
+            (false, true) => self.refuse("tuning found no sampling point"),
+            (false, false) => self.fail(Error::Silent),
         }
-        if !heard {
-            return self.fail(Error::Silent);
+    }
+
+    /// Ends the transfer in which a card that is not understood may still be. One that is in none does not answer.
+    pub async fn stop(&mut self) {
+        let _ = self.command(command::stop_transmission()).await;
+        // CMD13 would not be understood either.
+        for _ in 0..PROGRAM_NS / BUSY_INTERVAL_NS {
+            if !self.dat0_busy() || self.pause(BUSY_INTERVAL_NS).await.is_err() {
+                return;
+            }
         }
-        self.refuse("tuning found no sampling point")
     }
 
     fn tuning_block(&mut self, command: Command, bytes: u16) -> Exchange<'_, 'a, L, H, N, P> {

@@ -22,10 +22,10 @@ pub struct Upkeep {
     /// [`Event::Exception`](super::Event::Exception) passes that on.
     pub exceptions: bool,
     /// The longest time between two tunings in SDR104, HS200 and HS400 while the card is used, in nanoseconds; from seven eighths of it on the first moment is
-    /// taken in which nobody waits. `Some(0)`: only the controller's own requests and damage count; `None`: what the controller names ([`Host::retune_ns`]).
+    /// taken in which no request waits. `Some(0)`: only the controller's own requests and damage count; `None`: what the controller names ([`Host::retune_ns`]).
     pub retune_every_ns: Option<u64>,
     /// No other card is brought up, nor one that comes after a removal, which might have been somewhere else meanwhile: the engine has no card then, until
-    /// somebody calls [`bring_up`](super::bring_up).
+    /// the program calls [`bring_up`](super::bring_up).
     pub same_card: bool,
     /// What the keeper switches off while nothing uses the card.
     pub rest: Rest,
@@ -43,14 +43,14 @@ impl Default for Upkeep {
     }
 }
 
-/// Who does the background work of a device.
+/// What starts the background work of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Worker {
-    /// The keeper starts it (BKOPS_EN: MANUAL_EN), in moments in which nobody uses the card.
+    /// The keeper starts it (BKOPS_EN: MANUAL_EN), in moments in which no request uses the card.
     Keeper,
     /// The device itself, in such moments (AUTO_EN).
     Device,
-    /// Nobody: neither is enabled, or it could not be interrupted and is not critical yet.
+    /// Nothing: neither is enabled, or it could not be interrupted and is not critical yet.
     Nobody,
 }
 
@@ -61,7 +61,7 @@ pub struct Exception {
     pub events: u16,
     /// How urgent background work is.
     pub urgency: Urgency,
-    /// Who does it.
+    /// What starts it.
     pub worker: Worker,
 }
 
@@ -151,7 +151,7 @@ fn interrupt(ext: &ExtCsd<'_>, quirks: Quirks) -> Option<Hpi> {
     ext.hpi().filter(|_| !quirks.has(Quirks::NO_HPI))
 }
 
-/// Gives a device time for its background work: until it is done, or until somebody wants to use the card. Who waits already waits for [`SLICE_NS`] more.
+/// Gives a device time for its background work: until it is done, or until a request wants to use the card. A request that waits already waits for [`SLICE_NS`] more.
 pub(super) async fn work<L: Lock, H: Host, const N: usize, P: Policy>(
     session: &mut Session<'_, L, H, N, P>,
     quirks: Quirks,

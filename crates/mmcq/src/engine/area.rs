@@ -9,6 +9,7 @@ use super::phases::Stage;
 use super::slot::NONE;
 use super::{Engine, Error, Kind, Mode, Visit};
 use crate::host::{Host, Phase};
+use crate::plant::{self, Bug};
 use crate::sched::Policy;
 use crate::spec::command::{Command, emmc};
 use crate::spec::ext_csd::index;
@@ -69,6 +70,9 @@ impl Area {
     /// A switch is about to begin.
     fn leave(&mut self, access: u8) {
         (self.at, self.going) = (At::Unknown, access);
+        if plant::is(Bug::AreaAssumed) {
+            self.arrive();
+        }
     }
 
     /// The card's status after it shows no error.
@@ -80,26 +84,40 @@ impl Area {
 
 /// What CMD6 without data writes, if it is to PARTITION_CONFIG.
 fn partition_config(command: &Command) -> Option<u8> {
+    switched(command, index::PARTITION_CONFIG)
+}
+
+/// The same of any byte.
+fn switched(command: &Command, byte: u8) -> Option<u8> {
     let switch = command.index == 6 && command.arg >> 24 & 3 != emmc::Access::CommandSet as u32;
-    let there = (command.arg >> 16) as u8 == index::PARTITION_CONFIG;
+    let there = (command.arg >> 16) as u8 == byte;
     (switch && there).then_some((command.arg >> 8) as u8)
 }
 
-/// Is this the business of a visit alone? An order may write the other bits of the byte, and no access bits.
-pub(super) fn is_only_for_visits(kind: &Kind) -> bool {
+/// Would this change behind the engine's back where the card is, or whether it has a cache? The former is for visits alone (an order may write the other bits of
+/// the byte), the latter for bring-up: a flush that knows of no cache would be Ok with data in it.
+pub(super) fn goes_behind(kind: &Kind) -> bool {
     match kind {
-        Kind::Raw { prefix, phase, .. } => {
-            moves(phase) || prefix.as_ref().and_then(partition_config).is_some()
+        Kind::Raw { prefix, phase, .. } => changes(phase) || prefix.as_ref().is_some_and(changes_command),
+        Kind::Io { phase, .. } => changes(phase),
+        Kind::Order { command, .. } => {
+            switches_cache(command) || partition_config(command).is_some_and(|value| value & ACCESS != 0)
         }
-        Kind::Io { phase, .. } => moves(phase),
-        Kind::Order { command, .. } => partition_config(command).is_some_and(|value| value & ACCESS != 0),
         _ => false,
     }
 }
 
 /// CMD6 of an SD card has data.
-fn moves(phase: &Phase) -> bool {
-    phase.data.is_none() && partition_config(&phase.command).is_some()
+fn changes(phase: &Phase) -> bool {
+    phase.data.is_none() && changes_command(&phase.command)
+}
+
+fn changes_command(command: &Command) -> bool {
+    switches_cache(command) || partition_config(command).is_some()
+}
+
+fn switches_cache(command: &Command) -> bool {
+    switched(command, index::CACHE_CTRL).is_some()
 }
 
 impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
@@ -168,6 +186,6 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     pub(super) fn admit_phase(&self, kind: &Kind, urgent: bool) -> Result<(), Error> {
         // Before there is a card, and in a conversation, it is for bring-up to say where the card is.
         let known = self.target.is_some() && !urgent;
-        if P::RECOVERS && known && is_only_for_visits(kind) { Err(Error::Unsupported) } else { Ok(()) }
+        if P::RECOVERS && known && goes_behind(kind) { Err(Error::Unsupported) } else { Ok(()) }
     }
 }

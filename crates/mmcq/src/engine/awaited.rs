@@ -1,4 +1,4 @@
-//! What somebody who waits may want to know: what the controller has, how the bus is set, how long the last phase took.
+//! What a waiter may want to know: what the controller has, how the bus is set, how long the last phase took.
 
 use super::{Engine, Stage};
 use crate::advance::Bus;

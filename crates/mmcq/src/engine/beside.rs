@@ -43,7 +43,7 @@ pub(super) enum Turn {
     GoOn,
     /// A second try is due, or the command's deadline has passed.
     Due,
-    /// The lines are about to be reset: nobody will know what became of it.
+    /// The lines are about to be reset: what became of it will not be known.
     Lost { removed: bool },
 }
 

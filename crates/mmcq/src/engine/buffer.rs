@@ -109,6 +109,10 @@ impl DmaBuf {
     /// What [`Engine::reclaim`](super::Engine::reclaim) wants to see, should the request be dropped.
     pub fn claim(&self) -> Claim {
         let bytes = self.skipped & !LENT;
+        if self.len == 0 && bytes == 0 {
+            // No memory is nobody's: its address may be that of another's.
+            return Claim(0);
+        }
         Claim(self.ptr.addr().get().wrapping_sub(bytes as usize))
     }
 

@@ -140,10 +140,8 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
                 self.ready(None, now_ns)
             }
         } else {
-            let deadline = self.deadline_ns;
+            // A question has the time of any command, and not that of the busy: its interrupt may get lost.
             self.ask_status(Stage::BusyStatus, now_ns);
-            // A question that was asked late has the time of any command: it may be the platform that was busy, and not the card.
-            self.deadline_ns = self.deadline_ns.max(deadline);
         }
     }
 

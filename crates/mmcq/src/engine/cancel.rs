@@ -1,4 +1,4 @@
-//! Requests that nobody waits for any more, and their buffers.
+//! Requests that no client waits for any more, and their buffers.
 
 use super::slot::State;
 use super::{Claim, DmaBuf, Engine, Error, Kind, SlotId};
@@ -7,11 +7,11 @@ use crate::plant::{self, Bug};
 use crate::sched::Policy;
 
 impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
-    /// Nobody waits for this request any more. What the controller has not got yet is taken out; what it has got ends by itself, and its
+    /// No client waits for this request any more. What the controller has not got yet is taken out; what it has got ends by itself, and its
     /// buffer comes back through [`reclaim`](Self::reclaim). Returns the buffer if it is free at once. A second call does nothing.
     pub fn cancel(&mut self, id: SlotId) -> Option<DmaBuf> {
         let slot = self.slots.at_mut(id.index);
-        // Who has given it up before has no say any more: it may be queued again by then, and ends by itself all the same.
+        // A client that has given it up before has no say any more: it may be queued again by then, and ends by itself all the same.
         if slot.generation != id.generation || slot.orphan {
             return None;
         }
@@ -31,7 +31,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
                 slot.waker = None;
                 None
             }
-            // A write of which a part has gone out, or that is made again because nobody knows its fate, is not half undone.
+            // A write of which a part has gone out, or that is made again because its fate is not known, is not half undone.
             State::Queued if slot.moved_blocks == 0 && !(P::RECOVERS && slot.redone) => {
                 if let Some(waiting) = self.told(id.index) {
                     self.policy.cancelled(&waiting);
@@ -66,7 +66,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         }
     }
 
-    /// As [`cancel`](Self::cancel), for an owner who cannot take the buffer back now: it waits for [`reclaim`](Self::reclaim).
+    /// As [`cancel`](Self::cancel), for an owner that cannot take the buffer back now: it waits for [`reclaim`](Self::reclaim).
     pub fn abandon(&mut self, id: SlotId) {
         let Some(buf) = self.cancel(id) else { return };
         if !buf.owned() || buf.len_bytes() == 0 {
@@ -95,7 +95,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         }
     }
 
-    /// What a flush was to report of the writes before it, the next one does if nobody has heard this one's result.
+    /// What a flush was to report of the writes before it, the next one does if no client has heard this one's result.
     #[cold]
     pub(super) fn told_nobody(&mut self, index: u8) {
         let slot = self.slots.at(index);

@@ -81,7 +81,7 @@ impl Abilities {
     /// None.
     pub const NONE: Abilities = Abilities { reliable_blocks: 0, erase: Erasing::NONE };
 
-    /// Nobody has told yet: [`card::equip`](crate::card::equip) does.
+    /// Not told yet: [`card::equip`](crate::card::equip) does.
     pub const UNKNOWN: Abilities =
         Abilities { reliable_blocks: 0, erase: Erasing { unit_blocks: 0, ..Erasing::NONE } };
 
@@ -112,7 +112,7 @@ pub struct Config {
     /// ... and as soon as a request would join that came in later than one which stays behind: so long may those that follow keep the oldest waiting more.
     pub fair_blocks: u32,
     /// A write is completed when the card's next status shows that it was programmed. If the next transfer is longer than this many blocks,
-    /// CMD13 asks first, so that nobody waits for a long read to learn the fate of a short write.
+    /// CMD13 asks first, so that no client waits for a long read to learn the fate of a short write.
     pub settle_blocks: u32,
     /// How long a transfer is held open at most when the run it belongs to is expected to go on, in nanoseconds; hosts that can
     /// [continue](crate::host::Caps::continue_data) only. 0: a transfer stays open only while what continues it is queued already.
@@ -165,7 +165,7 @@ pub struct Stats {
     pub requests: u64,
     /// Data transfers started for reads and writes.
     pub transfers: u64,
-    /// Requests that went out in somebody else's transfer.
+    /// Requests that went out in another request's transfer.
     pub merged: u64,
     /// Phases started.
     pub phases: u64,
@@ -185,7 +185,7 @@ pub struct Stats {
     pub start_retries: u64,
     /// Late errors that came when no write was waiting for its status.
     pub unowned: u64,
-    /// Buffers that nobody took back before their slot was needed.
+    /// Buffers that were not taken back before their slot was needed.
     pub leaked: u64,
     /// Transfers that went on in an open one, without a command.
     pub continued: u64,

@@ -6,10 +6,10 @@ use super::phases::{COMMAND_TIMEOUT_NS, Stage};
 use super::slot::{NONE, State};
 use super::{Engine, Error, FlushBy, Kind, Output};
 use crate::card::quirk::Quirks;
-use crate::host::{BusOp, BusyDetect, Host, Phase, Step};
+use crate::host::{Auto, BusOp, BusyDetect, Host, Phase, Step};
 use crate::plant::{self, Bug};
 use crate::sched::Policy;
-use crate::spec::command::{Resp, emmc};
+use crate::spec::command::{Command, Resp, emmc};
 use crate::spec::response::{R1, State as CardState};
 
 /// EXT_CSD [32] [eMMC 7.4.90].
@@ -34,11 +34,13 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         self.gathered.forget();
         self.failure = None;
         self.segment_count = 0;
-        if plant::is(Bug::FlushSkipped) && slot.kind == Kind::Flush {
+        if plant::is(Bug::FlushSkipped) && matches!(slot.kind, Kind::Flush) {
             return self.end_control(Ok(Output::default()));
         }
         match slot.kind {
             Kind::Raw { prefix, phase, timeout_ns } => {
+                // Blocks that others than the engine write are in the cache too.
+                self.dirty |= P::RECOVERS && matches!(phase.command.index, 24 | 25);
                 if !self.place_data(index) {
                     return;
                 }
@@ -92,7 +94,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
                 }
                 self.order_ns = timeout_ns;
                 self.after_busy = Stage::FlushStatus;
-                self.start_command(Stage::Flush, flush, timer_ns, now_ns);
+                self.start_order(Stage::Flush, flush, timer_ns, now_ns);
             }
             FlushBy::SdCache { .. } => self.extra(Event::Begin, now_ns),
             // Without a cache a settled write is on the medium, and none is unsettled here.
@@ -108,16 +110,27 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         self.settle(status);
         if status & R1::DEFERRED != 0 {
             let slot = self.slots.at_mut(self.control);
-            if slot.kind != Kind::Flush {
+            if !matches!(slot.kind, Kind::Flush) {
                 slot.result = Err(not_written(status));
             }
         }
         self.flush_started(now_ns);
     }
 
+    /// Does the end of a command with busy (R1b) include that of the busy?
+    fn shows_busy(&self) -> bool {
+        matches!(self.host.caps().busy, BusyDetect::Interrupt | BusyDetect::Response)
+    }
+
+    /// A command with busy. Where the controller does not see the busy's end, it has the time of a response: its interrupt may get lost.
+    pub(super) fn start_order(&mut self, stage: Stage, command: Command, timer_ns: u64, now_ns: u64) {
+        let limit_ns = if self.shows_busy() { timer_ns } else { COMMAND_TIMEOUT_NS };
+        self.phase = Phase { command, data: None, auto: Auto::None, tuning: false };
+        self.start_phase(stage, timer_ns, limit_ns, now_ns);
+    }
+
     fn flush_started(&mut self, now_ns: u64) {
-        let shown = matches!(self.host.caps().busy, BusyDetect::Interrupt | BusyDetect::Response);
-        if shown && self.phase.command.resp == Resp::R1b {
+        if self.shows_busy() && self.phase.command.resp == Resp::R1b {
             self.ask_status(Stage::FlushStatus, now_ns);
         } else {
             self.watch_busy(now_ns);
@@ -193,6 +206,14 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     pub(super) fn end_control_and_go_on(&mut self, result: Result<Output, Error>, now_ns: u64) {
         self.end_control(result);
         self.dispatch(now_ns);
+    }
+
+    /// What a cache could not write shows once, in the next answer. Where that is the answer to a command with an owner of its own, the next flush tells it too.
+    #[cold]
+    pub(super) fn overheard(&mut self, status: u32) {
+        if P::RECOVERS && self.may_lose() && status & (R1::ERROR | R1::CC_ERROR) != 0 {
+            self.late = Some(status);
+        }
     }
 
     /// What a flush reports: an error that came too late for its owner comes here, once.

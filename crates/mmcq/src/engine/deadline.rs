@@ -14,7 +14,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         if H::BESIDE && now_ns >= self.beside.wake_ns {
             self.beside_turn(Turn::Due, now_ns);
         }
-        if self.stage == Stage::Idle {
+        if matches!(self.stage, Stage::Idle) {
             return self.dispatch(now_ns);
         }
         let now_ns = if plant::is(Bug::DeadlineWraps) { u64::from(now_ns as u32) } else { now_ns };
@@ -47,7 +47,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
 
     /// A deadline has passed: maybe only the interrupt was lost.
     pub(super) fn overdue(&mut self, now_ns: u64) {
-        let waiting = !self.blocked && self.stage != Stage::BusyPause;
+        let waiting = !self.blocked && !matches!(self.stage, Stage::BusyPause);
         if plant::is(Bug::NoDeadline) {
             return;
         }
@@ -58,7 +58,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             }
             return;
         }
-        if now_ns < self.deadline_ns || self.stage == Stage::Idle {
+        if now_ns < self.deadline_ns || matches!(self.stage, Stage::Idle) {
             return;
         }
         match self.stage {

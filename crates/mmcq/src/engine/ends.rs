@@ -79,7 +79,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         }
     }
 
-    /// A request that is with nobody any more gets its result.
+    /// A request that is with no part of the engine any more gets its result.
     pub(super) fn end_slot(&mut self, index: u8, result: Result<Output, Error>) {
         let slot = self.slots.at_mut(index);
         slot.result = result;

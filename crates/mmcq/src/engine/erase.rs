@@ -3,7 +3,8 @@
 //! An erase goes in pieces of whole units (erase groups, allocation units). After each piece its rest steps
 //! back behind those that wait and have nothing to do with its blocks; so whoever waits, waits for one piece
 //! of each erase that was there before. What overlaps the rest stays behind it, and so does everything behind
-//! a barrier. No piece is ever tried again: a second erase could meet what was written after the first.
+//! a barrier. So nothing was written there meanwhile if a piece is erased twice, which happens where the card is initialised
+//! again in the middle. A piece that fails is not tried again.
 
 use super::extras::{Place, refused};
 use super::slot::{NONE, Rules};

@@ -271,6 +271,10 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
 
     fn step_done(&mut self, step: Step, status: u32, now_ns: u64) {
         let place = Place::step(step);
+        let flushes = matches!(place, Place::FlushStart | Place::FlushAsk | Place::Piece);
+        if !flushes && !matches!(step, Step::Status(_) | Step::Pause(_)) {
+            self.overheard(status);
+        }
         match step {
             // Refused: there is no busy to wait for.
             Step::Order(_) if status & (R1::OWN | R1::PREVIOUS) != 0 => self.reached(place, status, now_ns),
@@ -349,7 +353,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             false => (command, limit_ns),
         };
         self.memory.step = Step::Order(place);
-        self.start_command(Stage::Extra, command, timer_ns, now_ns);
+        self.start_order(Stage::Extra, command, timer_ns, now_ns);
     }
 
     /// A data command of whole blocks, with the mapped segment.

@@ -1,7 +1,7 @@
 //! Memory for the controller: what waits is mapped ahead, and gives way to the request whose turn it is.
 //!
 //! Room for mappings (bounce memory, addresses of an IOMMU) may be less than the queue wants. Then what waits may hold all of it, and a part of the recovery that
-//! everybody waits for gets none. So a mapping that is ahead of its turn is a loan: a request whose turn it is, and which finds no room, asks for a `poll`.
+//! every request waits for gets none. So a mapping that is ahead of its turn is a loan: a request whose turn it is, and which finds no room, asks for a `poll`.
 //! There, in a context that may unmap, all that is queued gives its mapping back, and the request is mapped. What has ended gives way first.
 
 use super::phases::Stage;
@@ -78,7 +78,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         if self.cramped {
             self.close_straight();
             self.wake_ns = 0;
-        } else if self.settling != 0 && self.stage == Stage::Idle {
+        } else if self.settling != 0 && matches!(self.stage, Stage::Idle) {
             self.ask_status(Stage::Status, now_ns);
             return true;
         }

@@ -34,6 +34,7 @@ mod stream;
 mod switches;
 mod upkeep;
 mod visit;
+mod wakers;
 
 pub use awaited::Span;
 pub use buffer::{Claim, DmaBuf};
@@ -339,7 +340,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         if self.barred {
             self.bar(request)?;
         }
-        if !P::RECOVERS && request.durable {
+        if !P::RECOVERS && request.durable || P::RECOVERS && request.urgent && !request.kind.may_be_urgent() {
             return Err(Error::Unsupported);
         }
         let needed = match request.kind {
@@ -508,49 +509,6 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         let index = u8::try_from(index).ok().filter(|&i| usize::from(i) < N)?;
         let slot = self.slots.at(index);
         (slot.state != State::Free).then_some(SlotId { index, generation: slot.generation })
-    }
-
-    /// What to wake when this request is done; the engine itself wakes nothing, and neither clones nor drops a
-    /// waker. The one that is not kept comes back: the one before, or this one if the request is over. A waker's
-    /// drop may run anything, so drop it outside of any lock.
-    #[must_use = "to be dropped outside of any lock"]
-    pub fn set_waker(&mut self, id: SlotId, waker: Waker) -> Option<Waker> {
-        if self.slots.at(id.index).generation != id.generation {
-            return Some(waker);
-        }
-        self.slots.swap_waker(id.index, Some(waker))
-    }
-
-    /// Is this request known to wake the same task as `waker` does?
-    pub fn will_wake(&self, id: SlotId, waker: &Waker) -> bool {
-        let slot = self.slots.at(id.index);
-        slot.generation == id.generation && slot.waker.as_ref().is_some_and(|known| known.will_wake(waker))
-    }
-
-    /// The waker of a slot that was reported as completed.
-    #[must_use = "to be woken or dropped outside of any lock"]
-    pub fn take_waker(&mut self, index: usize) -> Option<Waker> {
-        let index = u8::try_from(index).ok().filter(|&i| usize::from(i) < N)?;
-        self.slots.swap_waker(index, None)
-    }
-
-    /// The same in few instructions.
-    #[inline(always)]
-    pub(crate) fn take_waker_of_ended(&mut self, index: u8) -> Option<Waker> {
-        self.slots.at_mut(index).waker.take()
-    }
-
-    /// The waker of a request that was cancelled, or taken without a report. There may be more.
-    #[must_use = "to be dropped outside of any lock"]
-    pub fn take_stale_waker(&mut self) -> Option<Waker> {
-        let index = self.slots.stale()?;
-        self.slots.swap_waker(index, None)
-    }
-
-    /// Is there a waker to be dropped outside of any lock?
-    #[inline(always)]
-    pub(crate) fn has_stale_waker(&self) -> bool {
-        self.slots.stale().is_some()
     }
 
     /// Tells the engine which card it talks to; `None` when there is none any more, or before it is brought up anew:

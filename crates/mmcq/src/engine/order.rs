@@ -2,7 +2,7 @@
 //!
 //! The policy picks a pending request ([`sched`](crate::sched); without one it is the oldest). Pending requests of the same direction that continue it on
 //! either side go with it, in one transfer, within the limits of host and configuration. A request of more blocks than that goes in pieces, with
-//! nobody in between.
+//! no request in between.
 //!
 //! So without a policy, and where nothing fails, a request waits for at most the pieces of the requests before it. `b` blocks go in `ceil(b / m)` pieces,
 //! where `m` is the least of [`Caps::max_blocks`](crate::host::Caps::max_blocks), [`Caps::max_bytes`](crate::host::Caps::max_bytes)` / 512` and 65535; of an
@@ -91,7 +91,7 @@ impl<const N: usize> Gathered<N> {
         }
     }
 
-    /// One request, with nobody beside it.
+    /// One request, with no other beside it.
     #[inline(always)]
     pub fn one(&mut self, index: u8, direction: Direction, lba: u64, blocks: u32) {
         (self.direction, self.lba, self.blocks, self.count) = (direction, lba, blocks, 1);
@@ -100,7 +100,7 @@ impl<const N: usize> Gathered<N> {
         }
     }
 
-    /// A piece of one request, with nobody beside it.
+    /// A piece of one request, with no other beside it.
     pub fn alone(&mut self, direction: Direction, index: u8, lba: u64, blocks: u32) {
         self.one(index, direction, lba, blocks);
     }

@@ -8,6 +8,7 @@ use super::{Engine, Error, Kind, Output, Span};
 use crate::host::{Auto, BusyDetect, Cause, Direction, Done, Events, Fault, Host};
 use crate::plant::{self, Bug};
 use crate::sched::Policy;
+use crate::spec::command::Resp;
 use crate::spec::response::{R1, State as CardState};
 
 /// The error of written data whose status shows one.
@@ -35,11 +36,13 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         if events.retune {
             self.retune_wanted(now_ns);
         }
+        let mut counts = true;
         if events.presence {
+            // With a card that went, its phase has ended already.
+            let recovers = P::RECOVERS && matches!(self.stage, Stage::Recover(_));
+            counts = self.host.present() && !(P::RECOVERS && self.target.is_some()) || recovers;
             self.presence_changed(now_ns);
         }
-        // With a card that went, its phase has ended already.
-        let counts = !events.presence || !P::RECOVERS && self.host.present();
         if let Some(result) = events.phase
             && counts
             && !self.blocked
@@ -64,6 +67,9 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         match self.stage {
             Stage::Prefix => match status.0 & R1::OWN {
                 0 => {
+                    if P::RECOVERS {
+                        self.overheard(status.0);
+                    }
                     if let Kind::Raw { phase, timeout_ns, .. } = self.slots.at(self.control).kind {
                         self.begin_raw(phase, timeout_ns, now_ns);
                     }
@@ -74,7 +80,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
                 self.settle(status.0);
                 if status.0 & R1::OWN != 0 {
                     self.fail(Error::Card(status.0), now_ns);
-                } else if self.stage == Stage::Address {
+                } else if matches!(self.stage, Stage::Address) {
                     self.begin_special_counted(now_ns);
                 } else {
                     self.begin_main(true, now_ns);
@@ -83,6 +89,9 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             Stage::Main if self.control != NONE => {
                 let bytes = self.slots.at(self.control).segment.len;
                 let output = Output { bytes, response: done.response, tuned: done.tuned };
+                if P::RECOVERS && matches!(self.phase.command.resp, Resp::R1 | Resp::R1b) {
+                    self.overheard(status.0);
+                }
                 if let Kind::Io { chain: true, .. } = self.slots.at(self.control).kind {
                     self.chain_until_ns = now_ns.saturating_add(self.config.chain_ns);
                 }
@@ -139,7 +148,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
 
     fn phase_failed(&mut self, fault: Fault, now_ns: u64) {
         self.stats.faults += 1;
-        if plant::is(Bug::ErrorIsSuccess) && self.control == NONE && self.stage == Stage::Main {
+        if plant::is(Bug::ErrorIsSuccess) && self.control == NONE && matches!(self.stage, Stage::Main) {
             return self.end_transfer(Some(0), now_ns);
         }
         if let Stage::Recover(step) = self.stage {
@@ -165,7 +174,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         let at_end = at_end && !plant::is(Bug::EndOfCardFatal);
         let benign = if at_end { R1::OUT_OF_RANGE } else { 0 };
         let bad = status & (R1::OWN | R1::DEFERRED) & !benign;
-        let by_us = self.stage == Stage::Stop;
+        let by_us = matches!(self.stage, Stage::Stop);
         match (bad, self.gathered.direction) {
             (0, _) if by_us && self.host.caps().busy == BusyDetect::Response => {
                 self.end_transfer(None, now_ns)

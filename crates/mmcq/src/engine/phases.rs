@@ -92,7 +92,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
 
     pub(super) fn dispatch_any(&mut self, now_ns: u64) {
         for _ in 0..=2 * N {
-            if self.stage != Stage::Idle {
+            if !matches!(self.stage, Stage::Idle) {
                 self.try_early();
                 self.try_beside(now_ns);
                 return;
@@ -124,6 +124,11 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             let memory_waits = head != NONE || self.settling != 0 || self.unsettled;
             let turn = !memory_waits || self.io_run < self.config.io_burst;
             if let Some(io) = self.slots.oldest_io().filter(|_| turn) {
+                if P::RECOVERS && (self.settling != 0 || self.unsettled) && self.slots.at(io).urgent {
+                    // It would hear, and clear, what is these writes' own.
+                    self.ask_status(Stage::Status, now_ns);
+                    continue;
+                }
                 self.io_run = if memory_waits { self.io_run + 1 } else { 0 };
                 self.begin_control(io, now_ns);
                 continue;
@@ -417,9 +422,9 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     /// Asks the card for its status.
     pub(super) fn ask_status(&mut self, stage: Stage, now_ns: u64) {
         let rca = self.target.map_or(0, |t| t.rca);
-        if stage == Stage::Status {
+        if matches!(stage, Stage::Status) {
             self.stats.status_asked += 1;
-            if self.stage != Stage::Status {
+            if !matches!(self.stage, Stage::Status) {
                 self.questions = 0;
             }
         }

@@ -32,7 +32,8 @@ pub enum Kind {
     /// Everything that was written before is on the medium when this completes. A barrier.
     Flush,
     /// One phase exactly as given. A barrier. Its response is not judged, only handed over. The engine does not learn from it what has changed on the card;
-    /// so with a card, CMD6 to PARTITION_CONFIG is [`Error::Unsupported`]: [`Visit`](Kind::Visit) and [`Order`](Kind::Order) do that.
+    /// so with a card, CMD6 to PARTITION_CONFIG is [`Error::Unsupported`]: [`Visit`](Kind::Visit) and [`Order`](Kind::Order) do that; and CMD6 to CACHE_CTRL is too:
+    /// [`Options::cache`](crate::card::Options::cache) does that.
     Raw {
         /// A command sent directly before (CMD55); its errors are the request's.
         prefix: Option<Command>,
@@ -60,7 +61,7 @@ pub enum Kind {
         ns: u64,
     },
     /// Blocks that need not keep their content. It goes in pieces ([`Config::erase_budget_ns`](super::Config::erase_budget_ns)) with others in between; nothing
-    /// that overlaps it passes it, and no barrier. Never tried again. Needs [`Engine::equip`](super::Engine::equip).
+    /// that overlaps it passes it, and no barrier. A piece that fails is not tried again; after the card was initialised again, the one that was under way is. Needs [`Engine::equip`](super::Engine::equip).
     Erase {
         /// First block.
         lba: u64,
@@ -80,14 +81,31 @@ pub enum Kind {
     /// Data of another partition of an eMMC. A barrier; the engine goes back to the user area before anything else but another visit. Needs
     /// [`Engine::equip`](super::Engine::equip).
     Visit(Visit),
-    /// A command whose busy may last long; waited for to its end and judged by a status. A barrier. Needs [`Engine::equip`](super::Engine::equip).
-    /// The access bits of PARTITION_CONFIG are for visits alone ([`Error::Unsupported`]).
+    /// A command whose busy may last long; waited for to its end and judged by a status. A barrier. It is sent once: not again if it fails, or if the card is
+    /// initialised again meanwhile. Needs [`Engine::equip`](super::Engine::equip).
+    /// The access bits of PARTITION_CONFIG are for visits alone, and CACHE_CTRL is for bring-up ([`Error::Unsupported`]).
     Order {
         /// The command, answered by R1b.
         command: Command,
         /// Longest busy.
         timeout_ns: u64,
     },
+}
+
+impl Kind {
+    /// Is it a step of a conversation, which owes nothing to what waits in the queue?
+    pub(super) const fn may_be_urgent(&self) -> bool {
+        matches!(self, Kind::Raw { .. } | Kind::Bus(_) | Kind::Pause { .. })
+    }
+
+    /// Would the card do something else the second time? Orders may count or be final, and each authenticated write has its own counter.
+    pub(super) const fn is_once(&self) -> bool {
+        match self {
+            Kind::Order { .. } => true,
+            Kind::Visit(visit) => visit.is_once(),
+            _ => false,
+        }
+    }
 }
 
 /// One request with its memory.
@@ -101,7 +119,7 @@ pub struct Request {
     pub origin: Origin,
     /// A write that completes only when its data are on the medium; see [`durable`](Self::durable).
     pub durable: bool,
-    /// It passes a queue that is stopped for recovery: part of the recovery itself.
+    /// It passes a queue that is stopped for recovery: part of the recovery itself; see [`urgent`](Self::urgent).
     pub urgent: bool,
 }
 
@@ -119,7 +137,8 @@ impl Request {
         Request { durable: writes, ..self }
     }
 
-    /// The same, as a part of the recovery that everybody else waits for.
+    /// The same, as a part of the recovery that all others wait for. Only a raw phase, a change of the bus and a pause can be that: what is urgent passes the
+    /// queue, so anything else is [`Error::Unsupported`].
     #[must_use]
     pub fn urgent(self) -> Self {
         Request { urgent: true, ..self }

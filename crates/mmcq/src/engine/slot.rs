@@ -1,11 +1,14 @@
 //! Slots: where a request lives from submit until its completion is taken.
 
+mod neighbours;
+
 use super::buffer::DmaBuf;
 use super::request::{Error, Kind, Output};
 use crate::host::{Direction, Segment};
 use crate::plant::{self, Bug};
 use crate::sched::{Origin, Waiting};
 use core::task::Waker;
+use neighbours::BUCKETS;
 
 /// A slot's life: `Free -> Queued -> Active -> [Settling] -> Ended -> Done -> Free`; `Ended -> Lost -> Free` if nobody waits any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -174,14 +177,6 @@ pub(super) struct Slots<const N: usize> {
     /// The queued reads and writes again, by a hash of where they begin and of where they end.
     starts: [u64; BUCKETS],
     ends: [u64; BUCKETS],
-}
-
-/// A power of two. With 32 requests in the queue a look for a neighbour meets one or two that are none.
-const BUCKETS: usize = 32;
-
-fn bucket(block: u64) -> usize {
-    // Fibonacci hashing: neighbours and multiples of powers of two are spread.
-    ((block as u32).wrapping_mul(0x9e37_79b9) >> 27) as usize % BUCKETS
 }
 
 impl<const N: usize> Slots<N> {
@@ -408,50 +403,6 @@ impl<const N: usize> Slots<N> {
         self.enter_span(index, Span { direction, start, end, age: self.next_age });
     }
 
-    /// The queued reads and writes that begin where this ends, or end where it begins.
-    #[inline(always)]
-    fn neighbours(&self, start: u64, end: u64) -> u64 {
-        let mut neighbours = 0;
-        for other in bits(self.near(start, end)) {
-            let span = self.span(other);
-            if span.start == end || span.end == start {
-                neighbours |= 1 << other;
-            }
-        }
-        neighbours
-    }
-
-    #[inline(always)]
-    fn enter_span(&mut self, index: u8, span: Span) {
-        let bit = 1u64 << (index as usize % N);
-        self.starts[bucket(span.start)] |= bit;
-        self.ends[bucket(span.end)] |= bit;
-        match span.direction {
-            Direction::Read => self.reads |= bit,
-            Direction::Write => self.writes |= bit,
-        }
-        self.spans[index as usize % N] = span;
-    }
-
-    /// Is nothing special with this queued read or write, and has it no neighbour? Some of which that is true are not known as such.
-    #[inline(always)]
-    pub fn is_plain(&self, index: u8) -> bool {
-        self.plain >> (index as usize % N) & 1 != 0
-    }
-
-    /// What waits was meant for another card.
-    pub fn none_is_plain(&mut self) {
-        self.plain = 0;
-    }
-
-    #[inline(always)]
-    fn leave_span(&mut self, index: u8, start: u64, end: u64) {
-        let others = !(1u64 << (index as usize % N));
-        self.starts[bucket(start)] &= others;
-        self.ends[bucket(end)] &= others;
-        self.plain &= others;
-    }
-
     /// The head, a read or write of these blocks, goes to the controller.
     #[inline(always)]
     pub fn pop(&mut self, head: u8, direction: Direction, start: u64, end: u64) {
@@ -567,11 +518,6 @@ impl<const N: usize> Slots<N> {
             self.writes &= !bit;
         }
         self.barriers &= !bit;
-    }
-
-    /// Queued reads and writes of which one may begin at `end`, or end at `start`: nobody else does.
-    pub fn near(&self, start: u64, end: u64) -> u64 {
-        self.starts[bucket(end)] | self.ends[bucket(start)]
     }
 
     /// A request that never waits: it has an age all the same, for the case that it must be tried again.

@@ -7,10 +7,10 @@
 //!
 //! These go alone: nothing is merged with them, and no transfer is left open before, by or after them.
 
-use super::area::is_only_for_visits;
+use super::area::goes_behind;
 use super::extras::{Event, Pieces, Place, Step};
 use super::phases::{COMMAND_TIMEOUT_NS, Stage};
-use super::slot::{NONE, Rules, Slot, State};
+use super::slot::{NONE, Rules, Slot, State, bits};
 use super::stream::{Close, End};
 use super::{Abilities, BLOCK_BYTES, Engine, Error, FlushBy, Kind, Request, Target};
 use crate::host::{Direction, Host, Segment};
@@ -49,7 +49,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         let Some(target) = self.target.as_ref() else { return Err(Error::NoCard) };
         let (lba, blocks) = match request.kind {
             Kind::Zero { lba, blocks } | Kind::Erase { lba, blocks, .. } => (lba, blocks),
-            kind if is_only_for_visits(&kind) => return Err(Error::Unsupported),
+            kind if goes_behind(&kind) => return Err(Error::Unsupported),
             _ => return Ok(()),
         };
         let end = lba.checked_add(u64::from(blocks));
@@ -104,6 +104,14 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             return self.ask_status(Stage::Extra, now_ns);
         }
         self.memory.pieces = Pieces::Unknown;
+        let cached = target.flush != FlushBy::Status;
+        let reliable =
+            cached && target.count && !self.host.caps().no_count && self.abilities.reliable(start, blocks);
+        // Nor is it complete before what must be flushed first: that is written again if the cache is lost, and would come over ours.
+        let flushes = bits(self.settling).any(|at| self.slots.at(at).rules.has(Rules::FLUSH_AFTER));
+        if durable && reliable && flushes {
+            return self.ask_status(Stage::Status, now_ns);
+        }
         // What was written before is another's: its status must not come with ours.
         if self.settling != 0 && most > self.config.settle_blocks {
             return self.ask_status(Stage::Status, now_ns);
@@ -113,9 +121,6 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             Ok(false) => return,
             Err(error) => return self.refuse(index, error),
         }
-        let cached = target.flush != FlushBy::Status;
-        let reliable =
-            cached && target.count && !self.host.caps().no_count && self.abilities.reliable(start, blocks);
         self.slots.at_mut(index).rules.set(Rules::FLUSH_AFTER, durable && cached && !reliable);
         let piece = most.min(self.limits().blocks);
         let segment = if zero { self.slots.at(index).segment.same() } else { self.rest_of(index) };

@@ -1,7 +1,7 @@
 //! The straight path: an ordinary read or write while nothing else is going on.
 //!
 //! Nearly every request is one: nothing is open, stopped or failing, no command goes beside data, nothing of the card's is special. Such a request skips the
-//! questions that the general path asks ([`phases`](super::phases)) and does what that would have done; what is left behind is the same. Whoever has anything
+//! questions that the general path asks ([`phases`](super::phases)) and does what that would have done; what is left behind is the same. A request that has anything
 //! special to tell makes a test here fail, and everything goes the general way. `tests/straight.rs` compares the two.
 //!
 //! Three shortcuts: from `submit` to the controller without the queue, from the end of a transfer to its result, and from there to the next in the queue.
@@ -30,9 +30,9 @@ pub(super) struct Straight {
     shift: u8,
     /// Several blocks end by an automatic CMD23, otherwise by an automatic CMD12.
     counted: bool,
-    /// Somebody may have something special to tell since it was last looked for.
+    /// There may be something special since it was last looked for.
     pub closed: bool,
-    /// What the controller has, if it was started here and may end here; nothing once somebody has closed the path.
+    /// What the controller has, if it was started here and may end here; nothing once the path is closed.
     pub under_way: Way,
     /// That of a write.
     write: Way,
@@ -95,13 +95,13 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             timeout_ns: [target.read_timeout_ns, target.write_timeout_ns],
             shift: if target.block_addressed { 0 } else { BLOCK_BYTES.trailing_zeros() as u8 },
             counted,
-            // Whoever has to ask the card whether it is ready goes the general way.
+            // A request that has to ask the card whether it is ready goes the general way.
             write: if caps.busy == BusyDetect::Interrupt { Way::Write } else { Way::Nothing },
             ..self.straight
         };
     }
 
-    /// The straight path knows nothing of this. Whoever makes it true sets `closed`.
+    /// The straight path knows nothing of this. The code that makes it true sets `closed`.
     fn is_special(&self) -> bool {
         let io = self.control != NONE
             || self.slots.has_io()
@@ -116,7 +116,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     /// One more may come where a slot is free, be it that some are kept for urgent requests.
     #[inline(always)]
     fn has_room(&self) -> bool {
-        // Nobody counts bits where none or one must stay free, as it is nearly everywhere.
+        // Bits are not counted where none or one must stay free, as it is nearly everywhere.
         match usize::from(self.room) {
             room if room >= N => true,
             room if room + 1 == N => self.slots.are_two_free(),
@@ -124,7 +124,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         }
     }
 
-    /// Somebody may have something special to tell from now on.
+    /// There may be something special from now on.
     #[inline(always)]
     pub(super) fn close_straight(&mut self) {
         if Self::STRAIGHT {
@@ -133,7 +133,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         }
     }
 
-    /// Surely nobody asks for attention or help.
+    /// Surely neither card nor recovery asks for attention.
     #[inline(always)]
     pub(crate) fn is_straight(&self) -> bool {
         Self::STRAIGHT && !self.straight.closed
@@ -162,7 +162,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         !self.straight.closed
     }
 
-    /// Accepts and starts a request if nobody is in its way.
+    /// Accepts and starts a request if nothing is in its way.
     #[inline(always)]
     pub(super) fn submit_straight(&mut self, request: &mut Request, now_ns: u64) -> Option<SlotId> {
         // Each direction by itself: much of what follows is then known when this is compiled.
@@ -263,11 +263,11 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             return false;
         }
         self.begin_transfer(head, now_ns);
-        if self.stage == Stage::Main && !self.blocked {
+        if matches!(self.stage, Stage::Main) && !self.blocked {
             self.straight.under_way = way;
         }
         self.try_early();
-        self.stage != Stage::Idle
+        !matches!(self.stage, Stage::Idle)
     }
 
     /// Starts the head of the queue. False: that is for the general path.

@@ -26,7 +26,7 @@ pub enum Close {
     Break,
     /// A flush or another request that is no read or write is next.
     Barrier,
-    /// Nobody continued it in the learned time.
+    /// No request continued it in the learned time.
     Idle,
     /// Nothing was known that might continue it.
     End,
@@ -254,7 +254,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         if !H::CONTINUES {
             return self.stop_alone(now_ns);
         }
-        // An ordinary transfer that only lacks somebody who ends it is none that was left open.
+        // An ordinary transfer that only lacks its end is none that was left open.
         let left_open = self.open.is_some() || self.end != End::Here;
         let before = self.open.is_some_and(|open| open.acknowledged);
         let announced = match (self.open, self.end) {
@@ -287,7 +287,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
                 self.stop_open(now_ns);
                 self.release_members(now_ns);
             }
-            // What was written last has an owner who still waits: he gets what the end of the transfer says.
+            // What was written last has an owner that still waits: it gets what the end of the transfer says.
             (Err(reason), Direction::Write) => {
                 self.open = None;
                 self.unsettled |= before;
@@ -356,13 +356,13 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         self.start_command(Stage::Close, command::stop_transmission(), limit_ns, now_ns);
     }
 
-    /// CMD12 was answered with nobody waiting for it.
+    /// CMD12 was answered with no request waiting for it.
     pub(super) fn closed(&mut self, status: u32, now_ns: u64) {
         let Some(open) = self.open.take() else { return self.go_idle(now_ns) };
         let at_end = self.target.is_some_and(|t| open.next >= t.sectors);
         let benign = if at_end { R1::OUT_OF_RANGE } else { 0 };
         if status & (R1::OWN | R1::DEFERRED) & !benign != 0 {
-            // A read has its data; what its read-ahead met is nobody's loss, and no flush's business.
+            // A read has its data; what its read-ahead met is no request's loss, and no flush's business.
             match open.acknowledged {
                 true => self.late = Some(status),
                 false => self.stats.unowned += 1,

@@ -1,5 +1,6 @@
 //! What the platform switches on and off, and asks: suspend and halt, is anything under way, the interrupt of an I/O card.
 
+use super::FlushBy;
 use super::phases::Stage;
 use super::slot::NONE;
 use super::{Engine, Mode};
@@ -46,6 +47,20 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             && self.slots.oldest_io().is_none()
             && self.settling == 0
             && !self.unsettled
+    }
+
+    /// Could the card lose writes that are complete if its supply went now?
+    pub(crate) fn may_lose(&self) -> bool {
+        self.dirty && self.target.is_some_and(|target| target.flush != FlushBy::Status)
+    }
+
+    /// Where nothing is left to be done or lost there is no card any more. False: there is something, and the card stays.
+    pub(crate) fn leave_flushed(&mut self) -> bool {
+        let may = self.is_idle() && !self.may_lose();
+        if may {
+            self.set_target(None);
+        }
+        may
     }
 
     /// Nothing is with the controller (requests may be queued behind [`halt`](Self::halt)).

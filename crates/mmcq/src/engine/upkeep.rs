@@ -1,8 +1,8 @@
 //! What a card needs though nothing is wrong: a new tuning before drift breaks the old one, a look at what its exception bit means, time for background work.
 //!
 //! The engine only knows when; the keeper does it, as [`Help`] that is asked for between two transfers. Each chore has two times: one from which on it is done
-//! as soon as nobody waits, and one from which on everybody waits for it. So an idle card is looked after at once, a busy one in time, and a card that
-//! nobody uses is left alone: who tunes what is not used burns power for nothing.
+//! as soon as no request waits, and one from which on all requests wait for it. So an idle card is looked after at once, a busy one in time, and a card that
+//! no request uses is left alone: to tune what is not used burns power for nothing.
 
 use super::phases::Stage;
 use super::slot::NONE;
@@ -23,9 +23,9 @@ const NEVER: u64 = u64::MAX;
 /// When there is something to do.
 #[derive(Debug)]
 pub(super) struct Upkeep {
-    /// From now on everybody waits for it.
+    /// From now on all requests wait for it.
     pub due_ns: u64,
-    /// The exception bit means something, and somebody wants to know; it was seen; not looked at before.
+    /// The exception bit means something, and the keeper wants to know; it was seen; not looked at before.
     listens: bool,
     seen: bool,
     look_ns: u64,
@@ -65,7 +65,7 @@ impl Upkeep {
         (self.seen, self.known, self.look_ns, self.work_by_ns) = (false, 0, 0, NEVER);
     }
 
-    /// When is the next tuning due, if nobody is quiet before?
+    /// When is the next tuning due, if the card is not idle before?
     fn tune_ns(&self) -> u64 {
         match self.tune_every_ns {
             _ if self.tune_soon => 0,
@@ -146,7 +146,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         now_ns >= self.upkeep.work_by_ns
     }
 
-    /// Does anybody wait for the queue to go on?
+    /// Does a request wait for the queue to go on?
     pub(crate) fn somebody_waits(&self) -> bool {
         self.slots.head != NONE || self.slots.has_io()
     }
@@ -197,13 +197,13 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         self.upkeep.rest_from_ns = now_ns;
     }
 
-    /// Chores and their times, for a moment in which nobody waits or one in which somebody does.
+    /// Chores and their times, for a moment in which no request waits or one in which some do.
     fn chores(&self, quiet: bool) -> [(u64, Help); 4] {
         let upkeep = &self.upkeep;
         let quiet_ns = self.began_ns.saturating_add(QUIET_NS);
         let tune_ns = match upkeep.tune_ns() {
             NEVER => NEVER,
-            // What nobody uses need not be in tune.
+            // What is not used need not be in tune.
             _ if quiet && !upkeep.tune_soon && upkeep.tuned_transfers == self.stats.transfers => NEVER,
             at_ns if quiet => at_ns.saturating_sub(upkeep.tune_every_ns / 8),
             at_ns => at_ns,
@@ -228,12 +228,12 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         ]
     }
 
-    /// Something is due, or nobody waits and something will be. True: it has been asked for, and the engine is stopped.
+    /// Something is due, or no request waits and something will be. True: it has been asked for, and the engine is stopped.
     #[cold]
     #[inline(never)]
     pub(super) fn upkeep(&mut self, quiet: bool, now_ns: u64) -> bool {
         if !P::RECOVERS || !self.has_keeper() {
-            // Who keeps the card later plans anew.
+            // A later keeper plans anew.
             self.upkeep.due_ns = NEVER;
             return false;
         }

@@ -6,7 +6,9 @@
 
 use super::extras::{Place, refused};
 use super::{BLOCK_BYTES, Engine, Error, Kind, Output};
+use crate::card::partition::Area;
 use crate::host::{Data, Direction, Host, Segment};
+use crate::plant::{self, Bug};
 use crate::sched::Policy;
 use crate::spec::command::{self, Command};
 use crate::spec::response::R1;
@@ -31,10 +33,18 @@ pub struct Visit {
     pub back: u16,
 }
 
+/// The access bits of the replay-protected area [eMMC 7.4.69].
+const RPMB: u8 = 3;
+
 impl Visit {
     /// The access bits.
     pub(super) const fn area(&self) -> u8 {
         self.config & 7
+    }
+
+    /// Does it write to the replay-protected area? What is sent there is good for one time.
+    pub(super) const fn is_once(&self) -> bool {
+        self.area() == RPMB && self.out > 0
     }
 
     /// Bytes that the request's buffer must have.
@@ -91,6 +101,9 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
                 self.short(Place::Count, command::set_block_count(blocks.into(), reliable), now_ns);
             }
             None => {
+                if plant::is(Bug::VisitStays) && self.slots.at(self.control).orphan {
+                    self.memory.area.initialised();
+                }
                 let output = Output { bytes: visit.bytes(), ..Output::default() };
                 self.end_control_and_go_on(Ok(output), now_ns);
             }
@@ -124,9 +137,13 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         let Some((direction, first, blocks, _)) = visit.transfer(self.memory.moves) else {
             return Err(Error::Unsupported);
         };
+        // The cache is that of all partitions but RPMB.
+        self.dirty |= direction == Direction::Write && visit.area() != Area::Rpmb.access();
         let whole = self.slots.at(self.control).buf.segment(u32::MAX);
         let segment = Segment { bus: 0, ..whole.part(first * BLOCK_BYTES, u32::from(blocks) * BLOCK_BYTES) };
         let address = self.target.map_or(visit.lba, |target| target.address(visit.lba.into()));
+        // Replay-protected writes go past a cache, and so do reliable ones.
+        self.dirty |= direction == Direction::Write && !visit.reliable && visit.area() != RPMB;
         let command: Command = match direction {
             Direction::Read => command::read_multiple_block(address),
             Direction::Write => command::write_multiple_block(address),

@@ -48,7 +48,7 @@ pub enum Point {
 pub enum Strike {
     /// At a start: the driver says that the lines are in use, or that it cannot do this; nothing is sent (E10, `inhibit_stuck`).
     Refused(StartError),
-    /// At a start: the command does not reach the card, and nothing interrupts; who looks later finds a timeout (A2, `cmd_lost`).
+    /// At a start: the command does not reach the card, and nothing interrupts; a later look finds a timeout (A2, `cmd_lost`).
     Unsent,
     /// At an end: the phase is reported as failed, with this cause at this stage. The card has done what it was told. `Crc` at `Command`
     /// is a damaged response (A1, `resp_crc`), `Timeout` there a lost one (A3, `resp_lost`), `Index` and `EndBit` a wrong one (A4, `resp_idx`,
@@ -58,7 +58,7 @@ pub enum Strike {
     Failed(Cause, Stage),
     /// At the end of a phase with an R1: these bits are set in it (A5, `cmd_illegal`; D1, `out_of_range`; D2, `wp`; G4, `r1_all_errors`).
     Status(u32),
-    /// At an end: it is kept back until the driver was asked so many times more; then it shows. 0: the interrupt is lost, and whoever asks
+    /// At an end: it is kept back until the driver was asked so many times more; then it shows. 0: the interrupt is lost, and a caller that asks
     /// next finds the end (E1, `irq_drop`); more: it comes later than the engine may wait (E4, `irq_late`). A reset forgets it.
     Late(u32),
     /// At the end of a read: this bit of the data is wrong, counted from the first byte's highest (D4, `silent_flip`).

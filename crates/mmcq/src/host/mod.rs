@@ -1,7 +1,7 @@
 //! What a controller's driver must do.
 //!
 //! A driver starts phases and acknowledges events; it never blocks, spins without a bound, or decides order. All waiting
-//! is done by whoever calls it, with deadlines the engine keeps. Read first: [`Host`].
+//! is done by the caller, with deadlines the engine keeps. Read first: [`Host`].
 
 pub mod bounce;
 pub mod dma;
@@ -255,6 +255,17 @@ pub enum BusyDetect {
     Status,
 }
 
+/// Which lengths a block may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BlockSizes {
+    /// Any.
+    Any,
+    /// Powers of two. Where several blocks move, they have 4 bytes at least.
+    PowersOfTwo,
+    /// The same, but for the one block of a CMD53 in byte mode, which may have any length.
+    PowersOfTwoOrBytes,
+}
+
 /// What a controller can do. Sizes in bytes, times in nanoseconds, clocks in hertz.
 #[derive(Clone, Copy, Debug)]
 pub struct Caps {
@@ -278,6 +289,8 @@ pub struct Caps {
     pub max_segment_bytes: u32,
     /// Bytes in a block, at least 512.
     pub max_block_bytes: u16,
+    /// Which lengths up to that a block may have.
+    pub block_sizes: BlockSizes,
     /// Blocks in a transfer.
     pub max_blocks: u32,
     /// Bytes in a transfer.
@@ -317,6 +330,7 @@ impl Caps {
         max_segments: 0,
         max_segment_bytes: 0,
         max_block_bytes: 512,
+        block_sizes: BlockSizes::Any,
         max_blocks: 0,
         max_bytes: 0,
         align: 1,
@@ -337,6 +351,12 @@ impl Caps {
     /// The bit of a timing in [`Caps::timings`].
     pub const fn timing_bit(timing: Timing) -> u16 {
         1 << timing as u16
+    }
+
+    /// Can it move several blocks of this length?
+    pub const fn moves_blocks_of(&self, bytes: u16) -> bool {
+        let any = matches!(self.block_sizes, BlockSizes::Any);
+        bytes > 0 && bytes <= self.max_block_bytes && (any || bytes.is_power_of_two() && bytes >= 4)
     }
 
     /// Blocks of 512 bytes that a transfer from or to one piece of memory may have, 1 to 65535.
@@ -392,7 +412,7 @@ pub unsafe trait Host {
     /// Its capabilities; constant once the driver exists.
     fn caps(&self) -> &Caps;
 
-    /// Makes a segment ready for a transfer and sets `segment.bus`. Called by whoever submits, so that the interrupt finds it ready.
+    /// Makes a segment ready for a transfer and sets `segment.bus`. Called by the submitter, so that the interrupt finds it ready.
     fn map(&mut self, segment: &mut Segment, direction: Direction) -> Result<(), DmaError>;
 
     /// The opposite of [`map`](Host::map), after the controller has let go; only then may the CPU read what came in.
@@ -439,7 +459,7 @@ pub unsafe trait Host {
     /// event keeps the interrupt line asserted.
     fn ack(&mut self, segments: &[Segment]) -> Events;
 
-    /// As [`ack`](Host::ack), for who waits for the end of a phase with an R1. A driver that can tell in a few instructions that it ended well, and that nothing else
+    /// As [`ack`](Host::ack), for a caller that waits for the end of a phase with an R1. A driver that can tell in a few instructions that it ended well, and that nothing else
     /// happened, says so in few words.
     #[inline]
     fn ack_plain(&mut self, segments: &[Segment]) -> Result<Plain, Events> {

@@ -1,4 +1,4 @@
-//! The replay-protected memory block of an eMMC: small data that nobody can forge or play back who does not
+//! The replay-protected memory block of an eMMC: small data that cannot be forged or played back by one that does not
 //! know the key [eMMC 6.6.22].
 //!
 //! Each exchange is one [`Visit`] of the partition, so no other command comes between its frames. Everything
@@ -44,7 +44,7 @@ pub enum Error {
     Forged,
     /// The write was not done; this is what happened to it. It may be made again.
     NotWritten(engine::Error),
-    /// Nobody knows whether the write was done: its answer was lost, and the counter could not be read
+    /// It is not known whether the write was done: its answer was lost, and the counter could not be read
     /// either.
     Ambiguous,
     /// The data are not whole units of 256 bytes, or not as many as one write may have.
@@ -263,10 +263,10 @@ impl<'a, L: Lock, H: Host, const N: usize, P: Policy> Rpmb<'a, L, H, N, P> {
     /// [`write_units_max`](Self::write_units_max)) 32 of them. The counter is read before, by `nonces[0]`,
     /// and after a lost answer, by `nonces[1]`: two numbers never used before.
     ///
-    /// It is sent once. `Ok` means that the card has counted a write, [`Error::Ambiguous`] that nobody knows,
+    /// It is sent once. `Ok` means that the card has counted a write, [`Error::Ambiguous`] that it is not known,
     /// every other error that none was counted.
     ///
-    /// Whoever holds the bus may keep a signed write back and play it later, in place of the next one with
+    /// An attacker on the bus may keep a signed write back and play it later, in place of the next one with
     /// the same counter. After [`Error::NotWritten`] or [`Error::Forged`] on a bus that is not trusted, read
     /// back what the next write brought.
     pub async fn write(

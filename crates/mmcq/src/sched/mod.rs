@@ -1,4 +1,4 @@
-//! Schedulers: who of those that wait is served next.
+//! Schedulers: which of those that wait is served next.
 //!
 //! The engine asks a [`Policy`] whenever the controller is free and shows it everything that waits before the next barrier. It takes the request that
 //! the policy picks, and what continues it on either side goes along. The engine never lets a request pass an older one on the same blocks where one of
@@ -31,23 +31,23 @@ pub struct Waiting {
     pub lba: u64,
     /// Blocks still to move.
     pub blocks: u32,
-    /// Who asked: see [`Origin`].
+    /// The client that asked: see [`Origin`].
     pub origin: Origin,
     /// When it came in, in nanoseconds.
     pub arrived_ns: u64,
 }
 
-/// Who asked for a request.
+/// The client that asked for a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Origin {
     /// The client's number: a process, a partition, a queue.
     pub client: u8,
-    /// Somebody waits for this write now (a read always counts as such).
+    /// A client waits for this write now (a read always counts as such).
     pub sync: bool,
 }
 
 impl Origin {
-    /// Client 0, nobody waits.
+    /// Client 0, no client waits.
     pub const DEFAULT: Self = Origin { client: 0, sync: false };
 }
 
@@ -61,7 +61,7 @@ pub enum Choice {
     IdleUntil(u64),
 }
 
-/// A scheduler. It holds no requests; it is told what comes and goes, and asked who is next.
+/// A scheduler. It holds no requests; it is told what comes and goes, and asked which is next.
 pub trait Policy {
     /// Always the oldest: the engine neither asks nor tells such a policy anything, and firmware does not carry what that takes.
     const IN_ORDER: bool = false;

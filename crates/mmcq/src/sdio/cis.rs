@@ -3,7 +3,7 @@
 //! [`Walker`] reads a chain a byte at a time, from wherever the caller gets the bytes; it says which one it
 //! wants next. It goes forward only, at most [`TUPLES_MAX`] tuples and [`BYTES_MAX`] bytes, inside of the
 //! area that the standard gives. Tuples of code 0 are padding and count as bytes only. A link of FFh ends the
-//! chain as CISTPL_END does. Bodies nobody asks for are not even read.
+//! chain as CISTPL_END does. Bodies of other tuples are not even read.
 
 use core::fmt;
 
@@ -170,7 +170,7 @@ impl Version {
 /// What a chain tells that we keep.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cis {
-    /// Who made it.
+    /// Its maker.
     pub manufacturer: Option<Manufacturer>,
     /// TPLFID_FUNCTION of CISTPL_FUNCID; 0Ch for SDIO.
     pub function_id: Option<u8>,
@@ -180,7 +180,7 @@ pub struct Cis {
     pub function: Option<FunctionExtension>,
     /// Its texts.
     pub version: Option<Version>,
-    /// Tuples that were skipped: vendors', and those that nobody needs.
+    /// Tuples that were skipped: vendors', and those that have no use here.
     pub skipped: u8,
 }
 

@@ -19,12 +19,12 @@ const DIRECT_NS: u64 = 20_000_000;
 pub enum Chain {
     /// Yes: the bus is kept for it for a moment ([`Config::chain_ns`](crate::engine::Config::chain_ns)).
     More,
-    /// No: whoever waits may have the bus.
+    /// No: a request that waits may have the bus.
     Last,
 }
 
 /// The response of a CMD52 or CMD53 to this register: its data, or what it complains of. The two lowest
-/// complaints are about the command before; whoever sent that has had no response, and has asked for them.
+/// complaints are about the command before: its sender has had no response, and has asked for them.
 pub(crate) fn judge(function: u8, addr: u32, response: R5) -> Result<u8, Error> {
     let why = if response.errors() == 0 {
         return Ok(response.data());
@@ -67,8 +67,8 @@ impl<L: Lock, H: Host, const N: usize, P: Policy> Future for Direct<'_, L, H, N,
                 (None, Ok(output)) => {
                     return Poll::Ready(judge(self.function, self.addr, output.response.r5()));
                 }
-                // The card tells in its next response that a command was lost; that must not hit somebody
-                // innocent.
+                // The card tells in its next response that a command was lost; that must not hit
+                // another request.
                 (None, Err(error @ engine::Error::Host(_))) => {
                     self.failed = Some(error);
                     self.op = submitted(self.shared, cmd::io_read(0, 0), Chain::Last);

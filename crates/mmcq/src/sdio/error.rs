@@ -59,6 +59,16 @@ pub enum Error {
         /// The largest that both allow, in bytes.
         max_bytes: u16,
     },
+    /// A block size that the controller cannot move ([`Caps::block_sizes`](crate::host::Caps::block_sizes)): no power
+    /// of two, or below 4 bytes.
+    OddBlockSize {
+        /// Which function.
+        function: u8,
+        /// Asked for.
+        bytes: u16,
+        /// The largest that function and controller allow, in bytes.
+        max_bytes: u16,
+    },
     /// No bytes, more than the buffer has, or beyond the last register.
     Range {
         /// First register.
@@ -128,6 +138,11 @@ impl fmt::Display for Error {
             Error::BlockSize { function, bytes, max_bytes } => {
                 write!(f, "function {function}: a block size of {bytes}, expected 1 to {max_bytes}")
             }
+            Error::OddBlockSize { function, bytes, max_bytes } => write!(
+                f,
+                "function {function}: a block size of {bytes}, expected a power of two from 4 to {max_bytes}, \
+                 since the controller moves no other"
+            ),
             Error::Range { addr, bytes, max_bytes } => {
                 write!(f, "register {addr:#07x}: {bytes} bytes, expected 1 to {max_bytes}")
             }

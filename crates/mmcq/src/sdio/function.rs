@@ -12,6 +12,7 @@ use crate::spec::command::Command;
 use crate::spec::command::sdio::{self as cmd, Count, Extended};
 use crate::spec::timing::sdio as limits;
 use crate::task::{Lock, Shared};
+use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// Between two questions for "ready": first, and at most.
 const READY_POLL_NS: (u64, u64) = (50_000, 1_000_000);
@@ -37,7 +38,8 @@ impl At {
 }
 
 /// A handle on one function; see the module. Futures of its methods may be dropped at any point: what is on
-/// the wire ends by itself.
+/// the wire ends by itself. A transfer that was dropped, and may have failed, is aborted on the card before the
+/// next transfer of the same handle.
 #[derive(Debug)]
 pub struct Function<'a, L: Lock, H: Host, const N: usize, P: Policy = Fifo> {
     shared: &'a Shared<L, H, N, P>,
@@ -48,6 +50,8 @@ pub struct Function<'a, L: Lock, H: Host, const N: usize, P: Policy = Fifo> {
     /// What the card was told; 0: nothing, so only bytes go.
     block_bytes: u16,
     enable_timeout_ns: u64,
+    /// A CMD53 has begun whose good end has not been seen, nor its abort.
+    owes_abort: AtomicBool,
 }
 
 impl<'a, L: Lock, H: Host, const N: usize, P: Policy> Function<'a, L, H, N, P> {
@@ -64,6 +68,7 @@ impl<'a, L: Lock, H: Host, const N: usize, P: Policy> Function<'a, L, H, N, P> {
             max_block_bytes: info.extension.max_block_bytes,
             block_bytes: 0,
             enable_timeout_ns: info.extension.enable_timeout_ns.unwrap_or(limits::ENABLE_NS),
+            owes_abort: AtomicBool::new(false),
         })
     }
 
@@ -134,12 +139,19 @@ impl<'a, L: Lock, H: Host, const N: usize, P: Policy> Function<'a, L, H, N, P> {
     /// Tells the card how long a block is; from then on long transfers go by blocks. If this fails, they go
     /// by bytes.
     ///
-    /// The largest is the smaller of the function's and the host's ([`Caps::max_block_bytes`]).
+    /// # Errors
+    /// [`Error::BlockSize`]: longer than function or host ([`Caps::max_block_bytes`]) allow.
+    /// [`Error::OddBlockSize`]: a length that the host does not move ([`Caps::block_sizes`]). Then nothing was sent,
+    /// and the size from before stays.
     pub async fn set_block_size(&mut self, bytes: u16) -> Result<(), Error> {
-        let host_bytes = self.shared.with(|engine| engine.caps().max_block_bytes);
+        let of = |caps: &Caps| (caps.max_block_bytes, caps.moves_blocks_of(bytes));
+        let (host_bytes, moves) = self.shared.with(|engine| of(engine.caps()));
         let max_bytes = self.max_block_bytes.min(host_bytes);
         if bytes == 0 || bytes > max_bytes {
             return Err(Error::BlockSize { function: self.number, bytes, max_bytes });
+        }
+        if !moves {
+            return Err(Error::OddBlockSize { function: self.number, bytes, max_bytes });
         }
         self.block_bytes = 0;
         let addr = fbr::base(self.number) + fbr::reg::BLOCK_SIZE;
@@ -204,7 +216,9 @@ impl<'a, L: Lock, H: Host, const N: usize, P: Policy> Function<'a, L, H, N, P> {
     /// [`write`](Self::write) do so themselves when they fail.
     pub async fn abort(&self) -> Result<(), Error> {
         let command = cmd::io_write(0, reg::ABORT, self.number);
-        self.common(command, reg::ABORT, Chain::Last).await.map(|_| ())
+        self.common(command, reg::ABORT, Chain::Last).await?;
+        self.owes_abort.store(false, Relaxed);
+        Ok(())
     }
 
     /// How transfers are cut now.
@@ -240,6 +254,13 @@ impl<'a, L: Lock, H: Host, const N: usize, P: Policy> Function<'a, L, H, N, P> {
         if let Err(error) = self.bounds(at, bytes, buf.len_bytes()) {
             return (Err(error), buf);
         }
+        if self.owes_abort.load(Relaxed) {
+            match self.abort().await {
+                // A card that has nothing to abort may say so.
+                Ok(()) | Err(Error::Refused { .. }) => self.owes_abort.store(false, Relaxed),
+                Err(error) => return (Err(error), buf),
+            }
+        }
         let split = self.split();
         let mut done_bytes = 0;
         // Every turn moves a byte at least.
@@ -263,6 +284,7 @@ impl<'a, L: Lock, H: Host, const N: usize, P: Policy> Function<'a, L, H, N, P> {
                 tuning: false,
             };
             let kind = Kind::Io { phase, timeout_ns: limits::DATA_NS, chain: more };
+            self.owes_abort.store(true, Relaxed);
             let done = self.shared.request(Request::new(kind, buf.after(done_bytes))).await;
             buf = done.buf.whole();
             let judged = match done.result {
@@ -279,6 +301,7 @@ impl<'a, L: Lock, H: Host, const N: usize, P: Policy> Function<'a, L, H, N, P> {
                 let _ = self.abort().await;
                 return (judged, buf);
             }
+            self.owes_abort.store(false, Relaxed);
             done_bytes += piece;
         }
         (Ok(()), buf)

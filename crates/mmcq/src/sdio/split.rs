@@ -2,7 +2,7 @@
 
 use super::cccr::Cccr;
 use crate::card::quirk::Quirks;
-use crate::host::Caps;
+use crate::host::{BlockSizes, Caps};
 use crate::spec::command::sdio::Count;
 
 /// Blocks that CMD53 can count; 0 means endless.
@@ -21,6 +21,8 @@ pub struct Split {
     pub bytes_max: u16,
     /// What must begin at a multiple of this, in bytes; a power of two.
     pub align: u32,
+    /// In byte mode only powers of two go.
+    pub powers_of_two: bool,
 }
 
 impl Split {
@@ -31,12 +33,15 @@ impl Split {
         let blocks = BLOCKS_MAX.min(caps.max_blocks).min(host_bytes.checked_div(size).unwrap_or(0));
         let by_bytes = if quirks.has(Quirks::IO_NO_512_BYTES) { BYTES_MAX - 1 } else { BYTES_MAX };
         let block = if quirks.has(Quirks::IO_BLOCK_SIZE_FOR_BYTES) { block_bytes } else { max_block_bytes };
-        let bytes = by_bytes.min(u32::from(block)).min(host_bytes).max(1);
+        let bytes =
+            by_bytes.min(u32::from(block).min(u32::from(caps.max_block_bytes))).min(host_bytes).max(1);
+        let by_blocks = cccr.multi_block() && blocks > 0 && caps.moves_blocks_of(block_bytes);
         Split {
-            block_bytes: if cccr.multi_block() && blocks > 0 { block_bytes } else { 0 },
+            block_bytes: if by_blocks { block_bytes } else { 0 },
             blocks_max: blocks as u16,
             bytes_max: bytes as u16,
             align: caps.align.max(1),
+            powers_of_two: caps.block_sizes == BlockSizes::PowersOfTwo,
         }
     }
 
@@ -62,6 +67,10 @@ impl Split {
         let bytes = match left > bytes_max {
             true if aligned > 0 => aligned,
             _ => left.min(bytes_max),
+        };
+        let bytes = match bytes.checked_ilog2() {
+            Some(log) if self.powers_of_two => 1 << log,
+            _ => bytes,
         };
         Some(Count::Bytes(bytes as u16))
     }

@@ -73,17 +73,17 @@ impl<L: Lock, H: Host, const N: usize, P: Policy> Drop for Quiesce<'_, L, H, N, 
             _ => None,
         };
         let (shared, memory) = (self.op.shared, self.memory);
-        shared.with(|engine| {
+        // A request that waits is taken out, and every step of an abort has a deadline, so this ends; returning earlier would free memory
+        // that is still being written.
+        while shared.with(|engine| {
             // Where several calls write from the same memory it is not known which is ours. Then all of them are waited for.
             if let Some(id) = known.or_else(|| engine.only_lent(memory)) {
-                engine.cancel(id);
-                engine.abort(shared.now_ns());
+                engine.forsake(id, shared.now_ns());
             }
-        });
-        // Every step of an abort has a deadline, so this ends; returning earlier would free memory that is still being written.
-        while shared.with(|engine| match known {
-            Some(id) => engine.id_of(id.index()) == Some(id),
-            None => engine.has_lent(memory),
+            match known {
+                Some(id) => engine.id_of(id.index()) == Some(id),
+                None => engine.has_lent(memory),
+            }
         }) {
             shared.turn();
         }

@@ -1,4 +1,4 @@
-//! The cell behind a [`Lock`](super::Lock), and the wait of who spins for another core. Under loom both are loom's to watch.
+//! The cell behind a [`Lock`](super::Lock), and the wait of a core that spins for another. Under loom both are loom's to watch.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 

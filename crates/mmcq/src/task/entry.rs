@@ -163,6 +163,7 @@ impl<'a, H: Host, const N: usize, P: Policy> Entry<'a, H, N, P> {
             = { let _ = (exceptions, tune_every_ns, rest_after_ns, now_ns); };
         pub(crate) fn rest_begins(&mut self, now_ns: u64) = { let _ = now_ns; };
         pub(crate) fn rest_ends(&mut self, now_ns: u64) = { let _ = now_ns; };
+        pub(crate) fn forsake(&mut self, id: SlotId, now_ns: u64) = { let _ = (id, now_ns); };
         pub(crate) fn detach(&mut self, id: SlotId) = { let _ = id; };
         pub(crate) fn exceptions_are(&mut self, events: u16, now_ns: u64) -> bool
             = { let _ = (events, now_ns); false };
@@ -170,7 +171,8 @@ impl<'a, H: Host, const N: usize, P: Policy> Entry<'a, H, N, P> {
         pub(crate) fn help_goes_on(&mut self, now_ns: u64) = { let _ = now_ns; };
         pub(crate) fn may_cycle(&mut self, now_ns: u64) -> bool = { let _ = now_ns; false };
         pub(crate) fn supply_lost(&mut self) = {};
-        pub(crate) fn note_flushed(&mut self) = {};
+        pub(crate) fn note_flushed(&mut self) -> bool = false;
+        pub(crate) fn leave_flushed(&mut self) -> bool = false;
     }
 
     questions! {
@@ -202,6 +204,7 @@ impl<'a, H: Host, const N: usize, P: Policy> Entry<'a, H, N, P> {
         pub fn bus(&self) -> Bus = Bus { clock_hz: 0, width: Width::W1, ddr: false };
 
         pub(crate) fn work_is_late(&self, now_ns: u64) -> bool = { let _ = now_ns; false };
+        pub(crate) fn may_lose(&self) -> bool = true;
         pub(crate) fn somebody_waits(&self) -> bool = true;
         pub(crate) fn has_lent(&self, memory: Claim) -> bool = { let _ = memory; true };
         pub(crate) fn only_lent(&self, memory: Claim) -> Option<SlotId> = { let _ = memory; None };

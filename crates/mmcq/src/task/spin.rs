@@ -68,7 +68,7 @@ impl<L: Lock, H: Host, const N: usize, P: Policy> Shared<L, H, N, P> {
     }
 }
 
-/// Nobody listens to the controller's interrupt while this exists.
+/// No handler serves the controller's interrupt while this exists.
 struct Quiet<'a>(&'a Advance);
 
 impl<'a> Quiet<'a> {

@@ -1,4 +1,4 @@
-//! An eMMC as it is seen from the bus: states, partitions, a cache, and who wrote which block.
+//! An eMMC as it is seen from the bus: states, partitions, a cache, and which request wrote which block.
 
 use crate::choice::Bad;
 use crate::judge::Judge;
@@ -14,7 +14,7 @@ pub const AREAS: usize = 2;
 const PARTS: u32 = 2;
 const RCA: u32 = 1;
 
-/// Who wrote a block, and for where: the request's number, the partition, the block. The first
+/// What wrote a block, and for where: the request's number, the partition, the block. The first
 /// four bytes of each block on the bus.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Tag(pub u32);
@@ -80,6 +80,8 @@ pub struct Card {
     pub media: [Blocks; 2],
     /// Errors that the next R1 shows.
     error: u32,
+    /// CMD0 so far.
+    pub initialised: u32,
     open: Option<Direction>,
     next: u32,
     counted: u32,
@@ -111,6 +113,7 @@ impl Card {
             cache: [[Tag::NONE; BLOCKS]; AREAS],
             media: [fresh; 2],
             error: 0,
+            initialised: 0,
             open: None,
             next: 0,
             counted: 0,
@@ -228,6 +231,7 @@ impl Card {
     fn command(&mut self, phase: &Phase, judge: &mut Judge) -> Option<Response> {
         let (index, arg) = (phase.command.index, phase.command.arg);
         if index == 0 {
+            self.initialised += 1;
             self.lose_state(judge);
             return Some(Response::default());
         }

@@ -67,7 +67,7 @@ pub enum Bad {
 }
 
 impl Bad {
-    /// The same thing, whoever it happens to.
+    /// The same thing, whichever request it happens to.
     fn is_a(self, other: Bad) -> bool {
         std::mem::discriminant(&self) == std::mem::discriminant(&other)
     }

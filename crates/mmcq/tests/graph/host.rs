@@ -1,11 +1,11 @@
-//! A controller whose every answer is a choice, and what it shares with the one who drives the run.
+//! A controller whose every answer is a choice, and what it shares with the driver of the run.
 
 use crate::card::{Card, Line, State};
 use crate::choice::{Bad, Chooser};
 use crate::judge::Judge;
 use mmcq::host::{
-    Auto, BusOp, BusyDetect, Caps, Direction, DmaError, Events, Host, Phase, Segment, StartError, Step,
-    Timing, Width,
+    Auto, BlockSizes, BusOp, BusyDetect, Caps, Direction, DmaError, Events, Host, Phase, Segment, StartError,
+    Step, Timing, Width,
 };
 use mmcq::spec::command::Resp;
 use std::cell::RefCell;
@@ -415,6 +415,7 @@ pub const CAPS: Caps = Caps {
     max_segment_bytes: 65_536,
     max_blocks: 65_535,
     max_block_bytes: 512,
+    block_sizes: BlockSizes::Any,
     max_bytes: 524_288,
     align: 4,
     dma_bits: 64,

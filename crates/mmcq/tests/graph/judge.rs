@@ -67,7 +67,7 @@ pub struct Judge {
     pub bad_in_help: usize,
     /// Not even the whole controller could be reset.
     pub wedged: bool,
-    /// Since when everybody has an answer and nothing is under way.
+    /// Since when every request has an answer and nothing is under way.
     pub rest_ns: Option<u64>,
     /// A cache lost what was in it; the card was changed.
     cache_lost: bool,
@@ -212,7 +212,7 @@ impl Judge {
         }
     }
 
-    /// Everybody has an answer, and the last flush was well or not: is everything there that must be?
+    /// Every request has an answer, and the last flush was well or not: is everything there that must be?
     pub fn at_rest(&mut self, card: &Card) {
         if self.asked.iter().any(|asked| asked.fate == Fate::Pending) {
             self.violation("a request was never answered");

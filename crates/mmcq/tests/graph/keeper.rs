@@ -84,7 +84,7 @@ impl<'a> Keeper<'a> {
         self.future.is_none()
     }
 
-    /// Nobody will ever look after this.
+    /// No keeper will ever look after this.
     pub fn talks_idle(&self) -> bool {
         self.talks && self.ready_at != 0
     }

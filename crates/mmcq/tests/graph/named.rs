@@ -90,6 +90,17 @@ fn a_visit_that_is_cancelled_during_a_tuning_leaves_the_card_in_the_user_area() 
 }
 
 #[test]
+fn a_card_that_never_got_its_stop_is_tuned_all_the_same() {
+    wherever("tuned", &[ResponseDamaged, ResetHangs, CommandLost]);
+}
+
+#[test]
+fn one_damaged_tuning_block_before_silence_costs_no_speed() {
+    wherever("tuned", &[RetuneAsked, ResponseDamaged, BrownOut]);
+    wherever("tuned, a reset takes the supply", &[RetuneAsked, ResponseDamaged, ResetHangs]);
+}
+
+#[test]
 fn one_damaged_answer_and_a_reset_that_hangs_cost_no_speed() {
     wherever("tuned, a reset takes the supply", &[ResponseDamaged, ResetHangs]);
     wherever("tuned, a reset takes the supply", &[DataDamaged, ResetHangs]);

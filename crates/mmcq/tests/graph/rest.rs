@@ -56,7 +56,9 @@ impl Run<'_> {
         }) || self.start.workload.reset_unpowers && self.rung(Rung::Reset) > 0;
         // A card that twice does not obey on the way back from another partition is in another state.
         let astray = judge.bad.len() >= 2 && judge.asked.iter().any(|asked| asked.area != 0);
-        if reinit + cycles > 0 && !state_lost && !astray && judge.bad_in_help == 0 {
+        // It may be asked for where no keeper is left to do it.
+        let initialised = reinit + cycles > 0 && card.initialised > 0;
+        if initialised && !state_lost && !astray && judge.bad_in_help == 0 {
             judge.violation("a card that was well was initialised again");
         }
         // An incident has a time as well; questions to a card that does not end its flush use it up.

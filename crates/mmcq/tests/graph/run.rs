@@ -65,7 +65,9 @@ impl Start {
         let world = world.borrow();
         assert!(world.judge.violations.is_empty(), "{:?}", world.judge.violations);
         assert_eq!(card.timing == Timing::Hs200, workload.fast);
-        Start { workload, card, only: None, model: world.card.clone(), timing: world.timing }
+        let mut model = world.card.clone();
+        model.initialised = 0;
+        Start { workload, card, only: None, model, timing: world.timing }
     }
 }
 
@@ -411,7 +413,7 @@ impl Run<'_> {
         asked.fate = if back.is_some() { Fate::Withdrawn } else { Fate::Orphan };
     }
 
-    /// Nobody waits, and nothing is under way.
+    /// No request waits, and none is under way.
     fn is_quiet(&self, keeper: &Keeper<'_>) -> bool {
         let waits = self.flag.is_set() && !keeper.is_gone();
         !waits

@@ -104,7 +104,7 @@ impl<H: Wired> Bench<H> {
         let room = Guarded::filled(bytes as usize, fill);
         let at = room.at();
         self.memory.borrow_mut().push(room);
-        // SAFETY: the room stays where it is as long as the bench, and nobody else uses it.
+        // SAFETY: the room stays where it is as long as the bench, and no other code uses it.
         let buf = unsafe { DmaBuf::from_raw(at, bytes) };
         self.claims.borrow_mut().push(buf.claim());
         buf
@@ -178,8 +178,8 @@ impl<H: Wired> Bench<H> {
         output.expect("driven to its end")
     }
 
-    /// Everybody has gone home: the stack comes to rest, and nothing is missing. How many buffers of futures that were dropped made room for other
-    /// requests before anybody reclaimed them.
+    /// All clients have ended: the stack comes to rest, and nothing is missing. How many buffers of futures that were dropped made room for other
+    /// requests before they were reclaimed.
     pub fn end(&self) -> u64 {
         for _ in 0..1_000 {
             if self.stack.with(|engine| engine.is_idle() && engine.next_deadline_ns().is_none()) {

@@ -353,7 +353,7 @@ fn a_late_alarm_is_not_the_cards_fault() {
 
 #[test]
 fn a_lost_buffer_is_noticed() {
-    // The judge itself: a buffer that nobody brings back is missed.
+    // The judge itself: a buffer that does not come back is missed.
     let (bench, _) = memory_card(support::caps());
     let _lost = bench.buffer(512, 0);
     assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| bench.end())).is_err());

@@ -137,7 +137,7 @@ fn strange(u: &mut Unstructured<'_>, events: &mut u64) -> Result<()> {
             break;
         }
         *events += 1;
-        // Who gives up on buffers takes them back in time, or they make room for new requests.
+        // A client that gives up on buffers takes them back in time, or they make room for new requests.
         while let Some(buf) = bench.reclaimed() {
             bench.back(buf);
         }
@@ -156,7 +156,7 @@ fn strange(u: &mut Unstructured<'_>, events: &mut u64) -> Result<()> {
             tasks[which].begin(u)?;
         }
     }
-    // From here on an ordinary executor: who is not woken is not polled.
+    // From here on an ordinary executor: a task that is not woken is not polled.
     for _ in 0..10_000 {
         if tasks.iter().all(|task| task.op.is_none()) {
             break;

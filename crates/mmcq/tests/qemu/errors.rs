@@ -23,7 +23,7 @@ fn prepare(machine: &Machine, mode: TransferMode) -> (Runner<'_, impl Host>, Vec
     (runner, content)
 }
 
-/// Starts a phase and makes the controller report an error before anybody has looked.
+/// Starts a phase and makes the controller report an error before the driver has looked.
 fn forced<H: Host>(runner: &mut Runner<'_, H>, phase: &Phase, force: (u16, u16)) -> Result<Done, Fault> {
     let mut buffer = vec![0u8; if phase.data.is_some() { BLOCKS as usize * BLOCK } else { 0 }];
     let mut segments = Vec::new();
@@ -184,7 +184,7 @@ fn a_refused_read() {
     }
 }
 
-/// A data command that nobody answers leaves the controller programmed for a transfer that never came.
+/// A data command that is not answered leaves the controller programmed for a transfer that never came.
 #[test]
 fn a_data_command_without_an_answer() {
     for mode in [TransferMode::Adma2, TransferMode::Sdma, TransferMode::Pio] {

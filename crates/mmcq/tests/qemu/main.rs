@@ -32,7 +32,7 @@ fn machine(options: &Options) -> Option<Machine> {
     let qemu = QEMU.get_or_init(|| {
         Qemu::find()
             .inspect_err(|error| {
-                // Past the test harness, which shows what a passing test prints to nobody.
+                // Past the test harness, which hides what a passing test prints.
                 let mut stderr = std::io::stderr();
                 let _ =
                     writeln!(stderr, "no QEMU, skipped: {error}; install it with tools/install-judges.sh");

@@ -74,7 +74,7 @@ pub struct Server {
     pub late_done: bool,
 }
 
-/// 25 MB/s without a cost for each transfer: nobody is slower than the rate at which time is charged.
+/// 25 MB/s without a cost for each transfer: no client is slower than the rate at which time is charged.
 pub const FAST: Server = Server {
     block_ns: 20_000,
     transfer_ns: 0,
@@ -90,7 +90,7 @@ pub enum Event {
     /// Sent at this time, as it was sent; true: along with another.
     Sent(u32, Waiting, u64, bool),
     Cancelled(u32),
-    /// The card stood idle though somebody waited: from, to.
+    /// The card stood idle though a request waited: from, to.
     Idle(u64, u64),
 }
 

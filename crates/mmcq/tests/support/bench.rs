@@ -21,7 +21,7 @@ pub fn bench() -> Bench {
     Bench::new(Fifo)
 }
 
-/// Somebody would help.
+/// A keeper would help.
 pub fn kept() -> Bench {
     let mut b = bench();
     let _ = b.e.set_help_waker(Some(Waker::noop().clone()));

@@ -8,8 +8,8 @@
 
 use crate::one_thread::NOW_NS;
 use mmcq::host::{
-    BusOp, BusyDetect, Caps, Cause, Data, Direction, DmaError, Done, Events, Fault, Host, Phase, Segment,
-    Stage, StartError, Step, Timing, Width,
+    BlockSizes, BusOp, BusyDetect, Caps, Cause, Data, Direction, DmaError, Done, Events, Fault, Host, Phase,
+    Segment, Stage, StartError, Step, Timing, Width,
 };
 use mmcq::spec::command::Command;
 use mmcq::spec::response::Response;
@@ -144,6 +144,7 @@ pub fn caps() -> Caps {
         max_segments: 16,
         max_segment_bytes: 65_536,
         max_block_bytes: 2048,
+        block_sizes: BlockSizes::Any,
         max_blocks: 65_535,
         max_bytes: 65_536,
         align: 4,
@@ -453,6 +454,12 @@ unsafe impl<const HEARS: bool> Host for IoHost<HEARS> {
     fn start(&mut self, phase: &Phase, _: &[Segment], _: u64) -> Result<(), StartError> {
         let mut world = self.world.borrow_mut();
         assert!(world.running.is_none(), "two phases at a time");
+        if let Some(Data { block_size, blocks, .. }) = phase.data {
+            let odd = world.caps.block_sizes == BlockSizes::PowersOfTwo && !block_size.is_power_of_two();
+            if odd || blocks > 1 && !world.caps.moves_blocks_of(block_size) {
+                return Err(StartError::Unsupported);
+            }
+        }
         let (_, width, hz, _) = world.bus;
         assert!(hz > 0, "no clock");
         let lines = if width == Width::W4 { 4 } else { 1 };

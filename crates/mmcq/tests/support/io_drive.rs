@@ -90,7 +90,7 @@ pub fn irq_waker(task: &IrqTask<OneThread>) -> Waker {
         RawWaker::new(task, &TABLE)
     }
     unsafe fn wake(task: *const ()) {
-        // SAFETY: whoever made the waker keeps the task alive while it is around.
+        // SAFETY: the waker's maker keeps the task alive while it is around.
         let it = unsafe { &*task.cast::<IrqTask<OneThread>>() };
         // SAFETY: as above.
         it.poll(&unsafe { Waker::from_raw(RawWaker::new(task, &TABLE)) });

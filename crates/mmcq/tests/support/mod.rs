@@ -9,8 +9,8 @@ pub mod guard;
 use guard::Guarded;
 use mmcq::engine::{Claim, DmaBuf};
 use mmcq::host::{
-    Auto, BusOp, BusyDetect, Caps, Cause, Data, Direction, DmaError, Done, Events, Fault, Host, Phase,
-    Segment, Stage, StartError, Step, Timing, Width,
+    Auto, BlockSizes, BusOp, BusyDetect, Caps, Cause, Data, Direction, DmaError, Done, Events, Fault, Host,
+    Phase, Segment, Stage, StartError, Step, Timing, Width,
 };
 use mmcq::spec::response::{R1, Response};
 use std::cell::RefCell;
@@ -175,6 +175,7 @@ pub fn caps() -> Caps {
         max_segments: 128,
         max_segment_bytes: 65_536,
         max_block_bytes: 512,
+        block_sizes: BlockSizes::Any,
         max_blocks: 65_535,
         max_bytes: 524_288,
         align: 4,
@@ -372,6 +373,10 @@ impl TestHost {
             events.phase = Some(Err(fault));
             return events;
         }
+        if world.open.is_none() && !matches!(index, 18 | 25) {
+            // CMD23 is for the next command alone.
+            world.counted = 0;
+        }
         match index {
             12 => {
                 world.counted = 0;
@@ -482,7 +487,7 @@ thread_local! {
 /// A buffer that lives for ever.
 pub fn buffer(blocks: u32, fill: u8) -> DmaBuf {
     let bytes = blocks * 512;
-    // SAFETY: the memory is nobody else's, and is never given up.
+    // SAFETY: the memory is no other owner's, and is never given up.
     claimed(unsafe { DmaBuf::from_raw(Guarded::leaked(bytes as usize, fill), bytes) })
 }
 

@@ -67,7 +67,7 @@ pub fn apply(
     Err(ParseError::new(place, unknown(name)))
 }
 
-/// The message for a name that nobody knows, with the nearest one that is.
+/// The message for an unknown name, with the nearest one that is.
 pub fn unknown(name: &str) -> String {
     // A hostile name costs no more than a long option does.
     let short: String = name.chars().take(64).collect();

@@ -7,7 +7,7 @@ use crate::linux::worker::Worker;
 use crate::system::{Costs, Io, Next, Workload};
 use mmcq::engine::{Config, FlushBy};
 use mmcq::host::{
-    BusOp, BusyDetect, Caps, DmaError, Done, Events, Segment, StartError, Step as HostStep, Width,
+    BlockSizes, BusOp, BusyDetect, Caps, DmaError, Done, Events, Segment, StartError, Step as HostStep, Width,
 };
 use mmcq::sched::{Any, Fifo};
 use mmcq::spec::response::Response;
@@ -180,6 +180,7 @@ fn run(close: Close, steps: &[Do], stop_status: u32) -> Ran {
         max_segments: 256,
         max_segment_bytes: 1 << 19,
         max_block_bytes: 512,
+        block_sizes: BlockSizes::Any,
         max_blocks: 65535,
         max_bytes: 1 << 19,
         align: 4,

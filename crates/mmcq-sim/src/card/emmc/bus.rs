@@ -245,6 +245,15 @@ impl Card for EmmcCard {
         self.stores.user.read(at, buffer)
     }
 
+    fn peek_partition(&mut self, partition: u8, at: u64, buffer: &mut [u8]) -> io::Result<()> {
+        let medium =
+            (partition < 8).then(|| self.stores.get_mut(Partition::from_number(partition))).flatten();
+        match medium {
+            Some(medium) => medium.read(at, buffer),
+            None => Err(io::Error::new(io::ErrorKind::Unsupported, "this card has no such partition")),
+        }
+    }
+
     fn touched(&self, each: &mut dyn FnMut(u8, Range<u64>)) {
         self.stores.touched(each);
         if let Some(rpmb) = &self.rpmb {

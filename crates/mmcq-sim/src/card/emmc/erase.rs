@@ -125,7 +125,7 @@ impl EmmcCard {
     fn damage(&mut self, from: u64) {
         let bytes = ERASE_GROUP_BYTES.min(self.capacity().saturating_sub(from));
         if let Some(medium) = self.stores.get_mut(self.partition) {
-            // Beyond repair: nobody is told.
+            // Beyond repair: the host is not told.
             let _ = medium.erase(from, bytes, 0xbd);
         }
     }

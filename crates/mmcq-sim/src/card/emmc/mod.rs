@@ -194,7 +194,7 @@ impl EmmcCard {
             BKOPS_EN, BOOT_BUS_CONDITIONS, BOOT_CONFIG_PROT, BOOT_WP, PARTITION_CONFIG, RST_N_FUNCTION,
             USER_WP,
         };
-        // A reset turns the cache off; that it saves what is in it, nobody promises [eMMC 6.6.31].
+        // A reset turns the cache off; that it saves what is in it is not promised [eMMC 6.6.31].
         if self.flash.journal.follows() {
             self.flash.journal.decide(&mut self.stores, now_ns, &mut cut::reset);
         }

@@ -146,7 +146,7 @@ impl Unprogrammed {
     pub(super) fn undo(&mut self, medium: &mut Medium, cached_bytes: u64) {
         self.keep(cached_bytes);
         while let Some(newest) = self.blocks.pop_back() {
-            // The supply is gone: nobody is there to be told of a failure.
+            // The supply is gone: no host is there to be told of a failure.
             let _ = medium.write(newest.at, &newest.bytes);
         }
         let _ = medium.commit();

@@ -69,7 +69,7 @@ pub struct Flash {
     level: u64,
     /// Time for which `level` holds.
     level_ns: u64,
-    /// A page that nobody wants any more is being fetched until then.
+    /// A page that is not wanted any more is being fetched until then.
     fetching_until_ns: u64,
     runs: Runs,
     unprogrammed: Unprogrammed,

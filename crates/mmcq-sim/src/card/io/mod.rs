@@ -143,7 +143,7 @@ impl IoCard {
         IoCard { memory: Some(memory), ..self }
     }
 
-    /// The same with another CIS, which nobody checks.
+    /// The same with another CIS, which is not checked.
     #[must_use]
     pub fn with_cis(mut self, cis: Cis) -> Self {
         self.config.cis = cis;

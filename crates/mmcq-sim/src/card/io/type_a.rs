@@ -72,7 +72,7 @@ pub struct Counts {
     pub sent_dropped: u64,
 }
 
-/// The counts, shared with whoever looks at them.
+/// The counts, shared with the test that looks at them.
 pub type Handle = Rc<RefCell<Counts>>;
 
 /// A packet of the source, header included: its number in the first four bytes, then bytes that depend on

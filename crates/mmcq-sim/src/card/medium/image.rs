@@ -111,7 +111,7 @@ impl Image {
 
 impl Drop for Image {
     fn drop(&mut self) {
-        // Nobody is left to tell; `commit` at the end of the command is where an error is reported.
+        // No caller is left to tell; `commit` at the end of the command is where an error is reported.
         let _ = self.commit();
     }
 }

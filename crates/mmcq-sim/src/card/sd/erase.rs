@@ -65,7 +65,7 @@ impl SdCard {
         if arg == DISCARD && self.config.quirks.discard_corrupts {
             self.trouble.violate("a discard that this card does not stand", now_ns);
             let bytes = self.config.au_bytes.min(self.medium.bytes().saturating_sub(end + 512));
-            // Beyond repair: nobody is told.
+            // Beyond repair: the host is not told.
             let _ = self.medium.erase(end + 512, bytes, 0xbd);
         }
         let mut reply = self.go(38, State::Prg, now_ns);

@@ -1,4 +1,4 @@
-//! Each profile of a misbehaving card: who it says it is, that it works if it is treated as it must be, and how
+//! Each profile of a misbehaving card: what it says it is, that it works if it is treated as it must be, and how
 //! it shows its fault if it is not.
 
 use super::extension;

@@ -180,7 +180,7 @@ fn somebody_in_between() {
         host.card.attack_rpmb(attack);
         assert!(!authentic(&ask(&mut host, 0, 1, 3), 3), "{attack:?}");
     }
-    // The write was done, but nobody hears of it; or it was not done.
+    // The write was done, but the host does not hear of it; or it was not done.
     for (attack, done) in [(Attack::DroppedAnswer, true), (Attack::DroppedWrite, false)] {
         let counter = u32::from(!done) + 1;
         let mut frames = signed(0, counter, &[0x40]);

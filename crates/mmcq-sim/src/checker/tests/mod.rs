@@ -247,7 +247,7 @@ fn a_write_under_way_at_a_loss_is_old_or_new_until_somebody_looks() {
     let (mut judge, write) = under_way();
     assert_eq!(read(&mut judge, 3, &untouched(3)), Ok(()));
     assert_eq!(read(&mut judge, 3, &bytes(write, 3)), Err(Fault::Lost));
-    // Nobody need be told; but a flush that ends well answers for it.
+    // It need not be told; but a flush that ends well answers for it.
     let (mut judge, _) = under_way();
     assert_eq!(flush(&mut judge, Answer::Done), Ok(()));
     assert_eq!(read(&mut judge, 3, &untouched(3)), Err(Fault::Lost));
@@ -265,7 +265,7 @@ fn a_flush_that_saw_a_loss_and_ends_well_answers_for_all_before_it() {
     };
     let (mut judge, _) = across();
     assert_eq!(read(&mut judge, 3, &untouched(3)), Err(Fault::Lost));
-    // If it is true, nobody need be told of anything.
+    // If it is true, nothing need be told.
     let (mut judge, write) = across();
     assert_eq!(read(&mut judge, 3, &bytes(write, 3)), Ok(()));
     assert_eq!(flush(&mut judge, Answer::Done), Ok(()));
@@ -281,7 +281,7 @@ fn a_reset_excuses_only_who_had_something_to_lose() {
     assert_eq!(flush(&mut judge, Answer::Done), Ok(()));
     judge.supply_lost();
     assert_eq!(flush(&mut judge, Answer::CacheLost), Err(Fault::Untrue));
-    // The card may have put it away by itself, and nobody can know.
+    // The card may have put it away by itself, and the host cannot know.
     let mut judge = self::judge(false);
     written(&mut judge, 3);
     judge.was_reset();

@@ -257,7 +257,7 @@ impl Rig {
         self.wait_for(DONE | DATA)
     }
 
-    /// Nobody did anything forbidden.
+    /// Neither side did anything forbidden.
     pub fn assert_clean(&self) {
         assert_eq!(self.memory.violations(), Vec::<String>::new());
         assert_eq!(self.host.protocol_violations(), 0);

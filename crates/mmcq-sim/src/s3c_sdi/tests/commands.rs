@@ -62,7 +62,7 @@ fn silence_is_a_timeout_after_64_clocks() {
     assert_eq!(rig.now, start + 4_800 + 6_400);
     assert_eq!(rig.r(CSTA) & 0x1f00, 1 << 11 | 1 << 10);
     assert_eq!(rig.host.stats().silent, 1);
-    // Nobody waits for a response: sent is all.
+    // No response is waited for: sent is all.
     rig.w(CSTA, 0x1e00);
     rig.w(CMD, 1 << 8 | 1 << 6);
     // Eight clocks after the end of the command before.

@@ -364,7 +364,7 @@ impl Rig {
         self.card.0.borrow().blocks[block * 512..block * 512 + bytes].to_vec()
     }
 
-    /// Nobody did anything forbidden.
+    /// Neither side did anything forbidden.
     pub fn assert_clean(&self) {
         assert_eq!(self.memory.violations(), Vec::<String>::new());
         assert_eq!(self.host.protocol_violations(), 0);

@@ -89,6 +89,11 @@ impl Helping {
         self.wanted() || self.rest == Resting::Over
     }
 
+    /// Has the keeper heard what is asked for, and not answered yet?
+    pub fn is_at_it(&self) -> bool {
+        self.asked.is_some() && self.taken
+    }
+
     pub fn forget(&mut self) {
         (self.asked, self.taken, self.rest) = (None, false, Resting::No);
     }
@@ -169,10 +174,10 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             self.helping.forget();
             self.restop();
         }
-        if waker.is_some() {
-            self.close_straight();
-            self.room = self.config.admitted.min((N as u8).saturating_sub(1).max(1));
-        }
+        self.close_straight();
+        // Without a keeper no slot is kept for one.
+        let kept = u8::from(waker.is_some());
+        self.room = self.config.admitted.min((N as u8).saturating_sub(kept).max(1));
         core::mem::replace(&mut self.helping.waker, waker)
     }
 

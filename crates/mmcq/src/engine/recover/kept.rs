@@ -73,7 +73,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     #[cold]
     #[inline(never)]
     pub(in super::super) fn stop_again(&mut self, now_ns: u64) {
-        if self.stage != Stage::Idle {
+        if !matches!(self.stage, Stage::Idle) {
             return;
         }
         if now_ns < self.kept_ns {

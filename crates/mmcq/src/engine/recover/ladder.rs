@@ -5,7 +5,7 @@
 //! | measure | for | how often |
 //! |---|---|---|
 //! | again, together | everything but refusals | commands 5 times, data 2 times |
-//! | retune ([`Help::Retune`]) | damage | once, and not within a second of the last |
+//! | retune ([`Help::Retune`]) | damage; the controller was reset | once, and not within a second of the last; again after each of three such resets |
 //! | each request alone | requests that failed together | once |
 //! | reset of the controller | its own trouble, writes that never end | once |
 //! | half of the blocks | a request of several blocks | down to one block |
@@ -199,6 +199,9 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
                 self.break_off(now_ns);
                 let index = core::mem::replace(&mut self.control, NONE);
                 let slot = self.slots.at_mut(index);
+                if slot.kind.is_once() {
+                    return self.ended_once(index, error, now_ns);
+                }
                 // The card has the data of a durable write: only its flush is tried again. The data would come over those of a later write that is complete.
                 if let Kind::Write { blocks, .. } = slot.kind
                     && slot.rules.has(Rules::FLUSH_AFTER)
@@ -212,6 +215,13 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             }
             self.write_again(now_ns);
         }
+    }
+
+    /// What may have been executed, and must not be twice, ends here.
+    #[cold]
+    fn ended_once(&mut self, index: u8, error: Error, now_ns: u64) {
+        self.end_slot(index, Err(error));
+        self.write_again(now_ns);
     }
 
     /// The requests of the transfer go back to the front of the queue, or end with this error.

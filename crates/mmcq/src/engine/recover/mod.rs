@@ -16,9 +16,9 @@ mod salvage;
 pub use classify::{Rung, RungEvent};
 pub use help::Help;
 
-use super::phases::{Recovery, SLACK_NS, Stage};
+use super::phases::{COMMAND_TIMEOUT_NS, Recovery, SLACK_NS, Stage};
 use super::slot::{NONE, State, bits};
-use super::{Engine, Error, FlushBy, Kind};
+use super::{BLOCK_BYTES, Engine, Error, FlushBy, Kind};
 use crate::host::{Auto, BusOp, Cause, Host, Step, Timing};
 use crate::sched::Policy;
 use crate::spec::command::{self, Resp};
@@ -31,12 +31,18 @@ pub(super) use help::Helping;
 const INCIDENT_NS: u64 = 12_000_000_000;
 /// CMD12's response; the busy after it is watched by CMD13.
 const STOP_TIMEOUT_NS: u64 = 100_000_000;
-/// Between two questions for the card's state.
-const STATE_INTERVAL_NS: u64 = 200_000;
-/// Questions in one pass: a second and a half. What failed has had the card's own time before.
-const STATE_QUESTIONS_MAX: u32 = 7_500;
+/// Between the first questions for the card's state. The pause doubles with each 16 of them, seven times: it is
+/// about a tenth of the wait so far.
+const STATE_INTERVAL_NS: u32 = 200_000;
+const STATE_DOUBLINGS: u32 = 7;
+const STATE_INTERVAL_MAX_NS: u32 = STATE_INTERVAL_NS << STATE_DOUBLINGS;
+/// Questions in one pass, and what they take. What failed has had the card's own time before.
+const STATE_QUESTIONS_MAX: u32 = 155;
+const STATE_WAIT_NS: u64 = 1_510_000_000;
 /// Phases of one pass that may fail themselves: two CMD13, a CMD12, and one CMD13 more.
 const FAULTS_MAX: u8 = 4;
+/// So often a tuning that a reset of the controller has lost is made again in one incident.
+const TUNINGS_LOST_MAX: u8 = 3;
 /// CMD12 in one pass.
 const STOPS_MAX: u8 = 3;
 
@@ -59,6 +65,8 @@ pub(super) struct Incident {
     untuned: bool,
     /// The tuning was asked for while the card did not even tell its state: without it nothing can go on.
     unheard: bool,
+    /// Resets of the controller that lost a tuning of this incident.
+    tunings_lost: u8,
     until_ns: u64,
     /// This pass: failed phases, CMD12 sent.
     faults: u8,
@@ -90,6 +98,7 @@ impl Incident {
         counting: false,
         untuned: false,
         unheard: false,
+        tunings_lost: 0,
         until_ns: 0,
         faults: 0,
         stops: 0,
@@ -105,8 +114,16 @@ impl Incident {
 
     /// No measure has been taken yet, and there is time again.
     fn renew(&mut self, now_ns: u64, card_ns: u64) {
-        (self.tries, self.spent, self.slowed, self.unheard) = (0, 0, 0, false);
+        (self.tries, self.spent, self.slowed, self.unheard, self.tunings_lost) = (0, 0, 0, false, 0);
         self.until_ns = now_ns.saturating_add(INCIDENT_NS).saturating_add(card_ns);
+    }
+
+    /// A tuning is lost, and with it what it was to bring: there may be another.
+    fn renew_tuning(&mut self) {
+        if self.tunings_lost < TUNINGS_LOST_MAX {
+            self.tunings_lost += 1;
+            self.spent &= !(1 << Rung::Retune as u16);
+        }
     }
 
     /// Takes a measure that may be taken once. False: it was.
@@ -169,7 +186,21 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             }
             self.begin_pass(error, now_ns);
         }
+        self.questions = 0;
         self.reset(Recovery::Lines, now_ns);
+    }
+
+    /// CMD55 or the command after it was not answered: the card may take the next command for the application command that it waits for [SD 4.3.9.1]. ACMD16 is none,
+    /// so CMD16 ends that, and changes nothing.
+    fn may_expect_app_command(&self) -> bool {
+        let prefixed = self.control != NONE
+            && matches!(self.slots.at(self.control).kind, Kind::Raw { prefix: Some(_), .. });
+        let unanswered = match self.failure {
+            Some(Error::Host(fault)) => fault.stage == crate::host::Stage::Command,
+            Some(Error::Silent) => true,
+            _ => false,
+        };
+        P::RECOVERS && prefixed && unanswered && self.target.is_some() && self.questions == 0
     }
 
     fn hopeless(&mut self, now_ns: u64) {
@@ -194,7 +225,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         }
         incident.tries = incident.tries.saturating_add(u8::from(!self.again));
         incident.class = Class::of(error);
-        incident.counting = self.stage == Stage::Count
+        incident.counting = matches!(self.stage, Stage::Count)
             || matches!(error, Error::Host(fault) if fault.stage == crate::host::Stage::Count);
         if incident.class.damaged() && incident.tries == 1 {
             let [newest, second, _] = incident.damages;
@@ -246,6 +277,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     fn point_lost(&mut self) {
         if self.is_tuned() {
             (self.retune, self.incident.untuned) = (true, true);
+            self.incident.renew_tuning();
             self.tune_soon();
         }
     }
@@ -260,6 +292,12 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     /// The controller is idle again; now the card.
     fn lines_are_back(&mut self, now_ns: u64) {
         if self.owner_recovers() || matches!(self.failure, Some(Error::Removed)) {
+            if self.may_expect_app_command() {
+                self.questions = 1;
+                let nothing = command::set_blocklen(BLOCK_BYTES);
+                let stage = Stage::Recover(Recovery::Status);
+                return self.start_command(stage, nothing, COMMAND_TIMEOUT_NS, now_ns);
+            }
             return self.answer(now_ns);
         }
         match self.incident.faults {
@@ -287,6 +325,9 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
 
     pub(super) fn recover_done(&mut self, step: Recovery, status: R1, now_ns: u64) {
         if self.owner_recovers() {
+            if P::RECOVERS {
+                self.overheard(status.0);
+            }
             return self.answer(now_ns);
         }
         self.recovered_status |= status.0;
@@ -307,7 +348,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
                     return self.escalate(now_ns);
                 }
                 self.stage = Stage::Recover(Recovery::Wait);
-                self.wake_ns = now_ns.saturating_add(STATE_INTERVAL_NS);
+                self.wake_ns = now_ns.saturating_add(state_pause_ns(self.questions));
             }
             // It was reset, or has lost its supply for a moment.
             _ => self.card_lost_itself(now_ns),
@@ -316,7 +357,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
 
     /// A flush may take much longer than the controller's own timer could wait for.
     fn questions_max(&self) -> u32 {
-        let asked = (self.flush_ns() / STATE_INTERVAL_NS) as u32;
+        let asked = (self.flush_ns() / u64::from(STATE_INTERVAL_MAX_NS)) as u32 + 16 * STATE_DOUBLINGS;
         // It is given that time once: after a reset of the controller the card has had it.
         let given = self.incident.spent & 1 << Rung::Reset as u16 != 0;
         if P::RECOVERS && !given { asked.max(STATE_QUESTIONS_MAX) } else { STATE_QUESTIONS_MAX }
@@ -325,8 +366,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     /// Is there time for another try, and for the questions if that fails too? Otherwise the incident would outlast its budget.
     fn has_time(&self, now_ns: u64) -> bool {
         let card_ns = self.target.map_or(0, |t| t.read_timeout_ns.max(t.write_timeout_ns));
-        let pass_ns = STATE_INTERVAL_NS * u64::from(STATE_QUESTIONS_MAX) + 2 * SLACK_NS;
-        now_ns.saturating_add(card_ns).saturating_add(pass_ns) < self.incident.until_ns
+        now_ns.saturating_add(card_ns).saturating_add(STATE_WAIT_NS + 2 * SLACK_NS) < self.incident.until_ns
     }
 
     /// The time for the flush that failed, if it was one.
@@ -345,7 +385,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         }
         match step {
             Recovery::Stop | Recovery::Status | Recovery::Wait => {
-                if P::RECOVERS {
+                if P::RECOVERS && !self.owner_recovers() {
                     self.note_lost_status();
                 }
                 self.incident.faults = self.incident.faults.saturating_add(1);
@@ -369,7 +409,9 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         if P::RECOVERS && now_ns >= self.incident.until_ns {
             return self.dead(now_ns);
         }
-        let better = self.incident.untuned || self.incident.class.damaged() && self.is_tuned();
+        // Elsewhere than in the user area there may be no tuning [eMMC 6.6.22.4], and who does not tell its state does not come home either.
+        let better = self.memory.area.is_user()
+            && (self.incident.untuned || self.incident.class.damaged() && self.is_tuned());
         if P::RECOVERS && better && self.may_retune(now_ns) {
             self.incident.unheard = true;
             self.settle_unknown();
@@ -435,5 +477,26 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         if !matches!(self.stage, Stage::Idle | Stage::Bus(_) | Stage::Pause | Stage::Recover(_)) {
             self.fail(Error::Silent, now_ns);
         }
+    }
+}
+
+/// From this question to the next.
+fn state_pause_ns(questions: u32) -> u64 {
+    u64::from(STATE_INTERVAL_NS << (questions / 16).min(STATE_DOUBLINGS))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pass_asks_for_a_second_and_a_half_and_no_question_comes_much_too_late() {
+        let mut waited_ns = 0;
+        for question in 1..STATE_QUESTIONS_MAX {
+            let pause_ns = state_pause_ns(question);
+            assert!(pause_ns <= u64::from(STATE_INTERVAL_NS) || pause_ns * 15 <= waited_ns * 2, "{question}");
+            waited_ns += pause_ns;
+        }
+        assert!((1_500_000_000..STATE_WAIT_NS).contains(&waited_ns), "{waited_ns}");
     }
 }

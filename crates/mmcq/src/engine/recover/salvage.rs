@@ -8,7 +8,7 @@
 //! complete, in a cache or an open transfer, nobody has the data any more: the next flush is told.
 
 use super::super::slot::{NONE, Rules, State, bits};
-use super::super::{Engine, Error, FlushBy, Kind, Output};
+use super::super::{Engine, Error, FlushBy, Kind, Output, SlotId};
 use super::Rung;
 use crate::host::{Direction, Host};
 use crate::plant::{self, Bug};
@@ -94,7 +94,31 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         }
     }
 
-    /// The same for the pieces of a write that goes on.
+    /// The memory that is lent to this request goes: it ends as soon as the controller has let go of it, and is never sent again.
+    pub(crate) fn forsake(&mut self, id: SlotId, now_ns: u64) {
+        let _ = self.cancel(id);
+        let slot = self.slots.at(id.index);
+        if slot.generation != id.generation {
+            return;
+        }
+        match slot.state {
+            State::Queued => {
+                self.withdraw(id.index);
+                self.end_slot(id.index, Err(Error::Silent));
+            }
+            State::Settling => {
+                let others = !(1 << id.index);
+                self.settling &= others;
+                self.incident.redo &= others;
+                self.incident.doubted &= others;
+                self.end_slot(id.index, Err(Error::Silent));
+            }
+            State::Active => self.abort(now_ns),
+            State::Free | State::Kept | State::Ended | State::Done | State::Lost => {}
+        }
+    }
+
+    /// Pieces of a write that goes on are written once more too.
     fn restart_pieces(&mut self) {
         if self.gathered.direction != Direction::Write {
             return;
@@ -155,9 +179,11 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         }
     }
 
-    /// The cache has been written to the medium, by somebody who talked to the card himself.
-    pub(crate) fn note_flushed(&mut self) {
-        self.dirty = false;
+    /// The keeper has flushed the cache. False: the engine has not waited for that, so that something may have been written since.
+    pub(crate) fn note_flushed(&mut self) -> bool {
+        let stopped = self.helping.is_at_it();
+        self.dirty &= !stopped;
+        stopped
     }
 
     /// Writes in the cache were lost, and nobody has been told yet. Told now.

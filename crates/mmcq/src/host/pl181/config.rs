@@ -1,7 +1,7 @@
 //! What a board says about its controller, and what follows from it.
 
 use super::regs::*;
-use crate::host::{BusyDetect, Caps, Timing, Width};
+use crate::host::{BlockSizes, BusyDetect, Caps, Timing, Width};
 use core::fmt;
 
 /// Default speed: what a card bears before any switch, in hertz [SD 6.6.6].
@@ -69,6 +69,7 @@ impl Config {
             max_segments: 64,
             max_segment_bytes: DATA_BYTES_MAX,
             max_block_bytes: super::regs::DATA_BLOCK_BYTES_MAX,
+            block_sizes: BlockSizes::PowersOfTwo,
             max_blocks: DATA_BYTES_MAX,
             max_bytes: DATA_BYTES_MAX,
             align: 1,

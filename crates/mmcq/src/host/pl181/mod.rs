@@ -3,8 +3,8 @@
 //! Read first: `regs.rs` (the register map), then `phase.rs` (how a phase starts), `events.rs` (how it goes
 //! on and ends) and `bus.rs` (clock, power, lines). `config.rs` has what a board must say.
 //!
-//! Command path and data path are two machines. The command path sends 48 bits and takes 48 or 136 in; the
-//! data path moves `DATA_LENGTH` bytes in blocks of a power of two through a FIFO of words, which the CPU
+//! Command path and data path are two machines. The command path sends 48 bits and takes 48 or 136 in. The
+//! data path moves `DATA_LENGTH` bytes in blocks of a power of two, through a FIFO of words that the CPU
 //! serves. There is no flow control: a FIFO that is served too late runs over, and that is an error. For a
 //! read the data path starts before the command, for a write after the response. A phase may move up to
 //! 65535 bytes; nothing tells about busy.

@@ -95,7 +95,7 @@ pub(super) struct Bus {
 enum Wait {
     /// Nothing is in progress.
     Nothing,
-    /// The end of an access by somebody else.
+    /// The end of an access from before.
     Free { deadline_ns: u64 },
     /// The end of this write.
     Write { word: u32, deadline_ns: u64 },

@@ -56,13 +56,13 @@ pub struct Config {
     /// Data of an open transfer can be moved without a command:
     /// [`Caps::continue_data`](crate::host::Caps::continue_data).
     pub continue_data: bool,
-    /// The chip's waiting for the end of busy also works after written data (it does after a response): the
-    /// end of a write is then an interrupt, and nobody polls. The drivers that are known never ask for it
-    /// there, so it is off unless tried on the very chip.
+    /// The chip's waiting for the end of busy also works after written data (it does after a response). The
+    /// end of a write is then an interrupt, and the engine does not poll. The drivers that are known never
+    /// ask for it there, so it is off unless tried on the very chip.
     pub busy_after_data: bool,
-    /// The chip may write into the list's memory, and the CPU sees it there without more ado, although
-    /// [`Dma`](crate::host::Dma) was only asked for a mapping for `Write` (x86, unless an IOMMU forbids it):
-    /// responses then come with the end of the list. Otherwise they are read byte by byte through
+    /// The chip may write into the list's memory, and the CPU sees it there without more ado. The driver asks
+    /// [`Dma`](crate::host::Dma) for a mapping for `Write` only, so this holds on x86, unless an IOMMU forbids
+    /// it. Responses then come with the end of the list. Otherwise they are read byte by byte through
     /// [`HAIMR`](super::regs::HAIMR).
     pub coherent: bool,
     /// Fastest SD clock that the board's wires carry, in hertz.

@@ -39,7 +39,7 @@ impl<R: Regs, D: Dma> Rtsx<R, D> {
                 }
             }
         } else if latched & OF_PHASE != 0 {
-            // Late or spurious: whoever starts next looks twice.
+            // Late or spurious: the next start looks twice.
             self.state.unsettled = true;
         }
         events

@@ -5,8 +5,8 @@
 //!
 //! A phase is one list of register operations, plus a scatter/gather table where data move. Only a write with
 //! its command is two: the data's list goes out from the interrupt that ended the command's. All data, also
-//! registers of a few bytes, go by DMA. The chip sends no CMD12 and no CMD23 by itself; but the data of a
-//! transfer that is open on the card can be moved without a command, any number of times
+//! registers of a few bytes, go by DMA. The chip sends no CMD12 and no CMD23 by itself. It can move the
+//! data of a transfer that is open on the card without a command, any number of times
 //! ([`Auto::Continue`](crate::host::Auto::Continue)).
 //!
 //! # Register accesses
@@ -41,8 +41,8 @@ mod tests;
 mod tuning;
 
 use crate::host::{
-    BusOp, BusyDetect, Caps, Direction, Dma, DmaError, Events, Host, Phase, Regs, Segment, StartError, Step,
-    Timing, Width,
+    BlockSizes, BusOp, BusyDetect, Caps, Direction, Dma, DmaError, Events, Host, Phase, Regs, Segment,
+    StartError, Step, Timing, Width,
 };
 use bus::Bus;
 pub use config::{Chip, Config, InitError};
@@ -78,7 +78,7 @@ pub struct Rtsx<R: Regs, D: Dma> {
 /// What is known of the chip between two phases.
 #[derive(Clone, Copy, Debug, Default)]
 struct Condition {
-    /// The last phase failed, and nobody has reset the lines since.
+    /// The last phase failed, and the lines have not been reset since.
     upset: bool,
     /// Something came that belonged to no phase; more of it may be pending.
     unsettled: bool,
@@ -188,6 +188,7 @@ fn caps(config: &Config) -> Caps {
         max_segments: list::SEGMENTS as u16,
         max_segment_bytes: list::SEGMENT_BYTES,
         max_block_bytes: phase::BLOCK_BYTES_MAX,
+        block_sizes: BlockSizes::Any,
         max_blocks: u16::MAX.into(),
         max_bytes: list::SEGMENT_BYTES,
         align: 4,

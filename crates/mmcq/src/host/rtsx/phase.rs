@@ -94,7 +94,7 @@ impl<R: Regs, D: Dma> Rtsx<R, D> {
         }
         let toggling = phase.command.index == VOLTAGE_SWITCH;
         self.state = Condition { toggling, ..Condition::default() };
-        // Before the chip is told, or a fast failure would find nobody.
+        // Before the chip is told, or a fast failure would find no phase.
         self.active = Some(Active { command: phase.command, work, seen: 0, response: None });
         let direction = phase.data.filter(|_| work.needs() & INT_DATA != 0).map(|data| data.direction);
         self.launch(extent, direction);
@@ -145,7 +145,7 @@ impl<R: Regs, D: Dma> Rtsx<R, D> {
         list.set(DATA_SOURCE, SOURCE_PING_PONG);
         list.transfer(MODE_COMMAND, TRANSFER_END | TRANSFER_IDLE);
         if command.index == STOP_TRANSMISSION {
-            // What the card may have sent of blocks that nobody asked for.
+            // What the card may have sent of blocks that were not asked for.
             list.write(RING_CTL, RING_FLUSH, RING_FLUSH);
         }
         if self.config.coherent {

@@ -1,7 +1,7 @@
 //! The search for a sampling phase [SD 4.2.4.5].
 //!
-//! One tuning block at each of the 32 phases, in the order of their numbers; then one more at the middle of
-//! the longest run of good ones, which must be good again. That is 33 blocks; the standard allows 40.
+//! One tuning block at each of the 32 phases, in the order of their numbers. Then one more at the middle of
+//! the longest run of good ones: it must be good again. That is 33 blocks; the standard allows 40.
 
 use super::regs::PHASE_MASK;
 

@@ -3,7 +3,7 @@
 use crate::host::Width;
 use core::fmt;
 
-/// Who moves the data.
+/// What moves the data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DmaUse {
     /// The CPU, always.
@@ -17,7 +17,7 @@ pub enum DmaUse {
 /// A controller and how it is wired.
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
-    /// Who moves the data.
+    /// What moves the data.
     pub dma: DmaUse,
     /// The controller's clock input, in hertz.
     pub pclk_hz: u32,

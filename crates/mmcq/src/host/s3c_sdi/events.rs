@@ -37,7 +37,7 @@ impl<R: Regs, D: Dma> S3cSdi<R, D> {
             Progress::Ended(result) => {
                 self.idle = result.is_ok();
                 if result.is_err() {
-                    // Whatever the circuits still do is nobody's interest.
+                    // Whatever the circuits still do is of no interest.
                     self.enable(0);
                 } else if core::mem::take(&mut self.transfer.odd) {
                     // Bytes that filled the last word up may be left.
@@ -61,7 +61,7 @@ impl<R: Regs, D: Dma> S3cSdi<R, D> {
             return false;
         }
         if command & CMDSTAT_LATCHED != 0 || data & DSTA_LATCHED != 0 {
-            // Whoever starts next looks twice.
+            // The next start looks twice.
             self.idle = false;
             self.forget(command, data);
         }

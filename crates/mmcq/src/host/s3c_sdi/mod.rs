@@ -58,8 +58,8 @@ mod tests;
 
 use crate::host::dma::at_a_line;
 use crate::host::{
-    BusOp, BusyDetect, Caps, Direction, Dma, DmaError, Events, Host, Phase, Regs, Segment, StartError, Step,
-    Timing, Width,
+    BlockSizes, BusOp, BusyDetect, Caps, Direction, Dma, DmaError, Events, Host, Phase, Regs, Segment,
+    StartError, Step, Timing, Width,
 };
 use bus::Bus;
 pub use config::{Config, DmaUse, InitError};
@@ -182,6 +182,7 @@ fn caps(config: &Config, slowest_hz: u32, fastest_hz: u32) -> Caps {
         max_segments: if dma { 1 } else { u16::MAX },
         max_segment_bytes: max_bytes,
         max_block_bytes: BLOCK_BYTES_MAX,
+        block_sizes: BlockSizes::Any,
         max_blocks: COUNT_MAX,
         max_bytes,
         align: 1,

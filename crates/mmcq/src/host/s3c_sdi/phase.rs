@@ -95,7 +95,7 @@ impl<R: Regs, D: Dma> S3cSdi<R, D> {
         Ok(())
     }
 
-    /// Who moves these data; nothing is written.
+    /// What moves these data; nothing is written.
     fn plan(&self, data: &Data, segments: &[Segment]) -> Result<Work, StartError> {
         let block = u32::from(data.block_size);
         if !(1..=BLOCK_BYTES_MAX).contains(&data.block_size) || !(1..=COUNT_MAX).contains(&data.blocks) {

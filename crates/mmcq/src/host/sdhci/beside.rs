@@ -43,7 +43,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         let Some(active) = self.active else { return Err(StartError::DataLine) };
         // A long response would overwrite that of an automatic CMD12.
         let short = !matches!(command.resp, Resp::R1b | Resp::R2);
-        if !(self.caps.beside && short && active.work.has_data() && active.work != Work::Tuning) {
+        if !(self.caps.beside && short && active.work.has_data() && !matches!(active.work, Work::Tuning)) {
             return Err(StartError::Unsupported);
         }
         self.free_line()?;
@@ -77,7 +77,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
             self.port.write32(INT_STATUS, INT_COMMAND);
         }
         self.beside = Some(Beside { response: self.port.read32(RESPONSE_0), line: Line::Free });
-        // Its response is not in the registers, and whoever starts next looks twice.
+        // Its response is not in the registers, and the next start looks twice.
         let seen = active.seen | INT_COMMAND;
         self.active = Some(Active { resp: Resp::None, alone: false, seen, ..active });
         self.quick = NEVER;
@@ -143,7 +143,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         Some(Err(decode(Work::Command, Automatic::Nothing, status & OF_LINE, 0).0))
     }
 
-    /// Brings the CMD circuit back; what it has said of its command is nobody's any more.
+    /// Brings the CMD circuit back; what it has said of its command belongs to no phase any more.
     pub(super) fn reset_beside(&mut self) {
         if self.active.is_some() && self.auto == Automatic::Stop {
             self.set_line(Line::Broken);

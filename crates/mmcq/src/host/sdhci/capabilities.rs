@@ -4,7 +4,7 @@ use super::clock::Clocks;
 use super::config::{Config, InitError, Quirks, TransferMode};
 use super::regs::*;
 use super::table::Form;
-use crate::host::{BusyDetect, Caps, Timing, Width};
+use crate::host::{BlockSizes, BusyDetect, Caps, Timing, Width};
 
 /// Specification Version Number of version 3.00 [SDHC 2.2.34].
 pub(super) const VERSION_3_00: u8 = 2;
@@ -173,6 +173,7 @@ impl Model {
             max_segments,
             max_segment_bytes,
             max_block_bytes: self.max_block_bytes,
+            block_sizes: BlockSizes::Any,
             max_blocks: MAX_BLOCKS,
             max_bytes,
             align: if self.mode == TransferMode::Pio { 1 } else { line_bytes.max(4) },

@@ -44,7 +44,7 @@ impl Quirks {
     pub const NO_HISPD_BIT: Quirks = Quirks(1 << 14);
     /// 1.8 V signalling is announced and not wired.
     pub const NO_SIGNAL_18: Quirks = Quirks(1 << 15);
-    /// CMD and DAT must be reset by one write. Without it each is reset alone, which everybody understands.
+    /// CMD and DAT must be reset by one write. Without it each is reset alone, which every controller understands.
     pub const RESET_CMD_DATA_TOGETHER: Quirks = Quirks(1 << 16);
     /// A 136-bit response is kept with its CRC.
     pub const RSP136_HAS_CRC: Quirks = Quirks(1 << 17);

@@ -56,7 +56,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
     #[inline(never)]
     fn take_others(&mut self, status: u32, segments: &[Segment]) -> Events {
         let mut events = Events::default();
-        if status == 0 && self.active.is_none_or(|active| active.work != Work::Tuning) {
+        if status == 0 && self.active.is_none_or(|active| !matches!(active.work, Work::Tuning)) {
             return events;
         }
         if status == self.own_bits {
@@ -81,7 +81,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
                 self.active = Some(active);
             }
         } else if status & OF_PHASE != 0 {
-            // Late or spurious: whoever starts next looks twice.
+            // Late or spurious: the next start looks twice.
             self.idle = false;
         }
         events
@@ -165,7 +165,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
     /// Errors without those that the standard lets another bit overrule.
     fn errors_that_count(&self, active: &Active, status: u32) -> u32 {
         let mut errors = status & ERRORS;
-        if active.work == Work::Tuning {
+        if matches!(active.work, Work::Tuning) {
             // A sampling point that does not work is what the procedure looks for.
             return errors & ERROR_TUNING;
         }
@@ -179,7 +179,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
 
     fn done(&mut self, active: &Active) -> Done {
         // A busy that is not waited for, or a transfer that was cut short, may still have something to say.
-        self.idle = active.alone && (active.resp != Resp::R1b || active.work != Work::Command);
+        self.idle = active.alone && (active.resp != Resp::R1b || !matches!(active.work, Work::Command));
         Done {
             response: self.answer(active),
             stop: (self.auto == Automatic::Stop).then(|| self.port.read32(RESPONSE_3)),
@@ -323,7 +323,7 @@ pub(super) fn decode(work: Work, auto: Automatic, errors: u32, auto_status: u16)
         _ => Stage::Data,
     };
     match () {
-        // Timeout and CRC together: somebody else drives the CMD line [SDHC 2.2.18].
+        // Timeout and CRC together: another device drives the CMD line [SDHC 2.2.18].
         () if has(ERROR_COMMAND_CRC) => (Cause::Crc, Stage::Command),
         () if has(ERROR_COMMAND_TIMEOUT) => (Cause::Timeout, Stage::Command),
         () if has(ERROR_COMMAND_END) => (Cause::EndBit, Stage::Command),

@@ -236,7 +236,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         let resp = phase.command.resp;
         let plain = resp == Resp::R1 && alone && matches!(work, Work::Adma | Work::Command);
         self.quick = if plain { work.needs() } else { NEVER };
-        if work == Work::Adma && self.port.joins() && !self.model.form.nop_end {
+        if matches!(work, Work::Adma) && self.port.joins() && !self.model.form.nop_end {
             // From now on all that lasts from one such transfer to the next is in the registers.
             self.shadow.quick_blocks =
                 (self.model.form.chunk / BLOCK_BYTES).min(self.caps.max_blocks).min(0xffff);

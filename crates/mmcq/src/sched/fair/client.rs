@@ -46,7 +46,7 @@ impl Client {
         *ahead = ahead.saturating_add(cost);
     }
 
-    /// The virtual time of a class moves on. A tag that falls behind it moves along: who did not ask has no
+    /// The virtual time of a class moves on. A tag that falls behind it moves along: a client that did not ask has no
     /// claim left.
     pub(super) fn advance(&mut self, sync: bool, by: u64) {
         let ahead = self.ahead_mut(sync);

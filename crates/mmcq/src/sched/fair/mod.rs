@@ -9,10 +9,10 @@
 //! on devices that take one command at a time. Weight raising and queue merging are left out.
 //!
 //! Every client ([`Origin::client`](super::Origin)) has two queues, each first in, first out: a synchronous
-//! one (reads, and writes somebody waits for) and an asynchronous one. One queue at a time has the turn. The
+//! one (reads, and writes that a client waits for) and an asynchronous one. One queue at a time has the turn. The
 //! turn ends when its charge reaches the budget, or when the queue is empty and not worth idling for.
 //! **Charge** is the larger of blocks sent and card time (idling included) at the rate budget / time-out, the
-//! latter no more than a budget; so whoever is slower than this rate pays for time, everybody else for
+//! latter no more than a budget; so a client that is slower than this rate pays for time, all others for
 //! blocks. The next turn goes to the queue with the smallest start tag, where a queue's tag is the larger of
 //! the class's virtual time (tag of the turn now or last) and its last tag plus charge / weight.
 //!
@@ -30,7 +30,7 @@
 //!    the packet.)
 //! 2. *Waiting, synchronous*: a request of client i with K blocks of its own queue before it is sent after
 //!    other synchronous queues were charged, each, at most (K' + Q) w_j / w_i + Q, where K' is what i is
-//!    charged for the K blocks (K itself unless i pays for time). Nobody is sent more blocks than he is
+//!    charged for the K blocks (K itself unless i pays for time). No client is sent more blocks than it is
 //!    charged, so this bounds their blocks, and by time-out / budget (and one transfer a turn) their time.
 //!    Why: on arrival i's tag is at most Q / w_i above the virtual time v, and K' / w_i more when its turn
 //!    comes; j's turns until then start at tags from v to there, and all but the last fit between.
@@ -41,7 +41,7 @@
 //!    Among asynchronous queues 1 and 2 hold, counting asynchronous charges.
 //! 5. *Idling*: `idle_ns` at a stretch, and no more than the time-out in a turn; the client pays for it as
 //!    for card time. A turn that begins with idling (its client was served last, and its tag is still the
-//!    smallest) and in which nothing comes is followed by somebody else's.
+//!    smallest) and in which nothing comes is followed by another's.
 //!
 //! Rounding adds less than one block in four million transfers.
 //!
@@ -87,7 +87,7 @@ pub struct Fair<const CLIENTS: usize = 8> {
     crowded: u32,
 }
 
-/// Reads, and writes that somebody waits for.
+/// Reads, and writes that a client waits for.
 fn is_sync(request: &Waiting) -> bool {
     request.direction == Direction::Read || request.origin.sync
 }
@@ -154,7 +154,7 @@ impl<const CLIENTS: usize> Fair<CLIENTS> {
             return None;
         }
         let until_ns = turn.idle_until_ns.unwrap_or_else(|| {
-            // Who has not come after four times the mean comes late or not at all.
+            // A client that has not come after four times the mean comes late or not at all.
             let wait_ns = think_ns.saturating_mul(4).clamp(self.config.idle_ns / 16, self.config.idle_ns);
             let left_ns = self.config.timeout_ns.saturating_sub(turn.used_ns);
             now_ns.saturating_add(wait_ns.min(left_ns))
@@ -252,7 +252,7 @@ impl<const CLIENTS: usize> Policy for Fair<CLIENTS> {
                 next = Some(request.index);
             }
         }
-        // Nobody asked for a while: old debts are settled, as virtual time goes on to the last tag when a
+        // No client asked for a while: old debts are settled, as virtual time goes on to the last tag when a
         // server falls idle.
         let quiet_ns = oldest_ns.unwrap_or(now_ns).saturating_sub(silent_since_ns);
         if self.flying == 0 && quiet_ns > self.config.idle_ns {

@@ -185,7 +185,7 @@ impl R1 {
 
     /// Errors that an earlier data transfer, programming, erase or switch left behind; the command that shows
     /// them may have nothing to do with them. Reading clears them (condition C; `SWITCH_ERROR`: B), so
-    /// whoever sees them first must keep them:
+    /// the code that sees them first must keep them:
     /// - `WP_VIOLATION`: found block by block, while the data of a write come in;
     /// - `LOCK_UNLOCK_FAILED`: CMD42 is judged after its data, when its response is long gone;
     /// - `CARD_ECC_FAILED`, `CC_ERROR`, `ERROR`: found by the read ahead, or by the programming behind;

@@ -4,7 +4,7 @@ extern crate std;
 
 use super::super::*;
 use crate::engine::Target;
-use crate::host::{BusyDetect, Caps, DmaError, Done, Events, Segment, StartError, Step};
+use crate::host::{BlockSizes, BusyDetect, Caps, DmaError, Done, Events, Segment, StartError, Step};
 use crate::host::{Direction, Timing, Width};
 use crate::spec::response::Response;
 use core::ptr::NonNull;
@@ -131,7 +131,7 @@ pub(super) fn block_on<F: Future>(future: F) -> F::Output {
 std::thread_local! {
     /// The alarm's registers; set without the engine's lock, it is a data race.
     static ALARM: RefCell<Option<Arc<Watched<Option<u64>>>>> = const { RefCell::new(None) };
-    /// Who is told of an alarm that is due at once.
+    /// What is told of an alarm that is due at once.
     pub(super) static RINGS: RefCell<Option<Arc<Signal>>> = const { RefCell::new(None) };
 }
 
@@ -165,7 +165,7 @@ pub(super) struct LoomHost {
     pub line: Arc<Signal>,
     /// The interrupt goes away with its cause; otherwise the interrupt controller keeps it.
     pub level: bool,
-    /// What the controller's DMA touches; everybody else may only while no phase runs.
+    /// What the controller's DMA touches; all other code may only while no phase runs.
     pub memory: Arc<Watched<u32>>,
     /// Card interrupts to come; may the next be reported?
     pub asks: u32,
@@ -257,6 +257,7 @@ impl<const N: usize> Rig<N> {
             max_segments: 16,
             max_segment_bytes: 65_536,
             max_block_bytes: 512,
+            block_sizes: BlockSizes::Any,
             max_blocks: 1024,
             max_bytes: 524_288,
             align: 4,
@@ -307,7 +308,7 @@ impl<const N: usize> Rig<N> {
         })
     }
 
-    /// The interrupt handler of a machine with threads, for a line that falls with its cause: after each interrupt it notifies who sleeps.
+    /// The interrupt handler of a machine with threads, for a line that falls with its cause: after each interrupt it notifies the sleepers.
     pub fn notifies(&self, phases: u32, sleepers: &Arc<Sleepers>) -> thread::JoinHandle<()> {
         // SAFETY: the driver stays in its place.
         self.stack.with(|engine| unsafe { engine.host_mut() }.unwrap().level = true);
@@ -328,7 +329,7 @@ impl<const N: usize> Rig<N> {
         self.memory.with(|memory| unsafe { *memory })
     }
 
-    /// Everybody has gone home: nothing may be left.
+    /// All threads have ended: nothing may be left.
     pub fn end(&self) {
         self.stack.with(|engine| {
             assert_eq!(engine.slots_in_use(), 0, "a slot leaked");

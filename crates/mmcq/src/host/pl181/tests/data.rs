@@ -150,6 +150,23 @@ fn the_rest_of_a_read_interrupts_word_by_word() {
 }
 
 #[test]
+fn it_moves_the_block_sizes_that_its_capabilities_say_and_no_other() {
+    let mut memory = vec![0; 4200];
+    let segments = [near(&mut memory)];
+    for size in 1..=2050 {
+        let mut host = ready();
+        let caps = *host.caps();
+        let started = host.start(&data(53, Direction::Read, size, 2), &segments, 1);
+        assert_eq!(started.is_ok(), caps.moves_blocks_of(size), "two blocks of {size}");
+        let mut host = ready();
+        let alone = size.is_power_of_two() && size <= caps.max_block_bytes;
+        assert_eq!(caps.block_sizes, BlockSizes::PowersOfTwo);
+        let started = host.start(&data(53, Direction::Read, size, 1), &segments, 1);
+        assert_eq!(started.is_ok(), alone, "one block of {size}");
+    }
+}
+
+#[test]
 fn what_the_data_path_cannot_do_is_refused_untouched() {
     let mut memory = vec![0; 1 << 17];
     let segments = [near(&mut memory)];

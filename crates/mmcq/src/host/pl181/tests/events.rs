@@ -88,7 +88,7 @@ fn flags_name_cause_and_stage() {
 }
 
 /// Every pair of static flags, in every kind of phase: never a panic, always an end that the flags justify,
-/// and never a line that nobody will look after.
+/// and never a line that no handler serves.
 #[test]
 fn every_status_has_a_meaning() {
     let mut memory = [0; 512];

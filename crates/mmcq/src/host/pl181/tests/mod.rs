@@ -8,7 +8,7 @@ mod events;
 mod setup;
 
 use super::*;
-use crate::host::{Auto, BusyDetect, Cause, Data, Done, Fault, Stage, Timing, Width};
+use crate::host::{Auto, BlockSizes, BusyDetect, Cause, Data, Done, Fault, Stage, Timing, Width};
 use crate::spec::command::{Command, Resp};
 use core::cell::{Cell, RefCell};
 use core::ptr::NonNull;

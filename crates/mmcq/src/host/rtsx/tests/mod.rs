@@ -224,7 +224,7 @@ fn more(direction: Direction, blocks: u32) -> Phase {
     Phase { auto: Auto::Continue, ..data(index, direction, 512, blocks) }
 }
 
-/// Memory that nobody touches.
+/// Memory that is not touched.
 fn far(bus: u64, len: u32) -> Segment {
     Segment { ptr: NonNull::dangling(), len, bus }
 }

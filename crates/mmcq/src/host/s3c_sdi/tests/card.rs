@@ -93,7 +93,7 @@ fn an_edge_before_a_phase_is_reported_while_it_runs() {
     let mut host = ready();
     host.card_irq(true);
     fall(&host, true);
-    // Somebody started before the interrupt was taken.
+    // The driver started before the interrupt was taken.
     host.start(&cmd52(), &[], 0).unwrap();
     let events = host.ack(&[]);
     assert!(events.card_irq && events.phase.is_none());

@@ -145,7 +145,7 @@ fn tuning_ends_where_the_controller_says() {
     host.start(&phase, &[], 1).unwrap();
     host.port.regs.set(CONTROL_2, 2, CONTROL_2_TUNED.into());
     assert!(report(&mut host, INT_BUFFER_READ, &[]).phase.unwrap().unwrap().tuned);
-    // A controller that ends the procedure without another interrupt is found out by whoever looks.
+    // A controller that ends the procedure without another interrupt is found out by the next look.
     assert_eq!(host.set_bus(BusOp::TuneStart, true, 0), Step::Done);
     host.start(&phase, &[], 1).unwrap();
     assert!(report(&mut host, INT_COMMAND, &[]).phase.is_none());

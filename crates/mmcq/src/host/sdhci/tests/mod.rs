@@ -206,7 +206,7 @@ fn read(blocks: u32) -> Phase {
     data(18, Direction::Read, 512, blocks)
 }
 
-/// Memory that nobody touches.
+/// Memory that is not touched.
 fn far(bus: u64, len: u32) -> Segment {
     Segment { ptr: NonNull::dangling(), len, bus }
 }

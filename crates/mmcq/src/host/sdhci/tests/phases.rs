@@ -43,7 +43,7 @@ fn one_interrupt_ends_a_transfer() {
     host.start(&read(1), &segments, 1).unwrap();
     let normal = INT_COMMAND | INT_TRANSFER | INT_DMA | INT_BUFFER_READ | INT_BUFFER_WRITE;
     assert_eq!(host.port.regs.get(INT_SIGNAL, 4) & normal, INT_TRANSFER);
-    // Somebody looks between response and end of data.
+    // The engine looks between response and end of data.
     assert!(report(&mut host, INT_COMMAND, &segments).phase.is_none());
     assert!(report(&mut host, INT_TRANSFER, &segments).phase.is_some());
 

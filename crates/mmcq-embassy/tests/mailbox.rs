@@ -1,0 +1,201 @@
+//! The mailbox between an engine and a foreign bus: wakers that come back into it, and the data that it keeps.
+
+#[path = "support/tasks.rs"]
+mod tasks;
+#[path = "support/world.rs"]
+mod world;
+
+use aligned::{A4, Aligned};
+use mmcq::block::BlockDevice;
+use mmcq::card::{Options, bring_up_sd};
+use mmcq::engine::{Config, DmaBuf};
+use mmcq::task::{Shared, Timer};
+use mmcq_embassy::{Bus, BusHost, CriticalSection, Mailbox};
+use sdio::MmcError;
+use std::cell::Cell;
+use std::future::Future;
+use std::pin::pin;
+use std::task::{Context, Poll, RawWaker, RawWakerVTable, Waker};
+use tasks::Hanging;
+use world::{World, now_ns};
+
+const TIMER: Timer = Timer { now_ns, set_alarm: |_| {} };
+
+fn memory(blocks: usize, fill: u8) -> DmaBuf {
+    DmaBuf::from_static(Box::leak(vec![fill; blocks * 512].into_boxed_slice()))
+}
+
+fn over<'m, 'b>(host: BusHost<'m, 'b>) -> Shared<CriticalSection, BusHost<'m, 'b>, 8> {
+    Shared::new(CriticalSection, TIMER, host, Config::DEFAULT)
+}
+
+/// What each function of the waker does: looks at the mailbox, and tries to take it.
+#[derive(Clone, Copy)]
+struct Visitor {
+    mailbox: &'static Mailbox<'static>,
+    below: &'static world::Stack,
+}
+
+thread_local! {
+    static VISITOR: Cell<Option<Visitor>> = const { Cell::new(None) };
+    /// Calls of clone, wake and drop.
+    static CALLS: Cell<[u32; 3]> = const { Cell::new([0; 3]) };
+}
+
+fn visit(function: usize) {
+    CALLS.set({
+        let mut calls = CALLS.get();
+        calls[function] += 1;
+        calls
+    });
+    let Some(Visitor { mailbox, below }) = VISITOR.get() else { return };
+    assert!(format!("{mailbox:?}").starts_with("Mailbox"));
+    let taken = mailbox.connect(Bus::new(below, DmaBuf::EMPTY));
+    assert!(matches!(taken, Err(MmcError::Busy)));
+}
+
+const VISITS: RawWakerVTable = RawWakerVTable::new(
+    |data| {
+        visit(0);
+        RawWaker::new(data, &VISITS)
+    },
+    |_| {
+        visit(1);
+        visit(2);
+    },
+    |_| visit(1),
+    |_| visit(2),
+);
+
+/// Two that are not the same, so that one takes the other's place.
+fn visiting_wakers() -> [Waker; 2] {
+    static NAMES: [u8; 2] = [0; 2];
+    // SAFETY: the functions keep to the contract of a waker; there is nothing to count or free.
+    [0, 1].map(|at| unsafe { Waker::from_raw(RawWaker::new((&raw const NAMES[at]).cast(), &VISITS)) })
+}
+
+#[test]
+fn a_waker_may_come_back_into_the_mailbox() {
+    let _alone = tasks::exclusive();
+    let world = World::new("sdhc-16g-hs");
+    let below = world.stack();
+    let buffer = Box::leak(Box::new(Aligned::<A4, _>([0u8; 4096])));
+    let mailbox: &'static Mailbox<'static> = Box::leak(Box::new(Mailbox::new(buffer)));
+    let (host, mut runner) = mailbox.connect(Bus::new(below, memory(8, 0))).unwrap();
+    let stack = over(host);
+    let wakers = visiting_wakers();
+    VISITOR.set(Some(Visitor { mailbox, below }));
+    {
+        let mut run = pin!(runner.run(&stack));
+        let mut turns = 0;
+        let mut step = || {
+            turns += 1;
+            below.turn();
+            let _: Poll<_> = run.as_mut().poll(&mut Context::from_waker(&wakers[turns / 3 % 2]));
+        };
+        stack.block_on(bring_up_sd(&stack, memory(1, 0), Options::DEFAULT), |_| step()).0.unwrap();
+    }
+    assert!(CALLS.get().iter().all(|&calls| calls > 10), "clone, wake, drop: {:?}", CALLS.get());
+    // The future of the runner has gone, and its task's waker with it.
+    let [cloned, _, dropped] = CALLS.get();
+    assert_eq!(cloned, dropped, "a waker stays behind");
+    VISITOR.set(None);
+}
+
+/// What a run over a foreign bus does after the card is up.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Run {
+    Nothing,
+    Reads,
+    Writes,
+    /// A call is dropped before the runner has seen it.
+    WritesUnseen,
+    /// The bus never ends a read, and all of it is dropped.
+    ReadsWithoutEnd,
+    /// The runner's task is dropped after the bus has begun.
+    RunnerGoesFirst,
+}
+
+fn step(below: &world::Stack, run: &mut Option<tasks::Forever>) {
+    below.turn();
+    if let Some(run) = run {
+        let Poll::Pending = run.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+    }
+}
+
+#[test]
+fn the_buffer_keeps_no_data() {
+    use Run::*;
+    for what in [Nothing, Reads, Writes, WritesUnseen, ReadsWithoutEnd, RunnerGoesFirst] {
+        let _alone = tasks::exclusive();
+        let world = World::new("sdhc-16g-hs");
+        let below = world.stack();
+        let mut buffer = Aligned::<A4, _>([0u8; 4096]);
+        {
+            let mailbox = Mailbox::new(&mut buffer);
+            let bus = Hanging::new(Bus::new(below, memory(8, 0)));
+            let hang = bus.hang.clone();
+            let (host, mut runner) = mailbox.connect(bus).unwrap();
+            let stack = over(host);
+            let mut run: Option<tasks::Forever> = Some(Box::pin(async { runner.run(&stack).await }));
+            let step = |run: &mut Option<tasks::Forever>| step(below, run);
+            let up = bring_up_sd(&stack, memory(1, 0), Options::DEFAULT);
+            stack.block_on(up, |_| step(&mut run)).0.unwrap();
+            let device = BlockDevice::new(&stack);
+            match what {
+                Nothing => {}
+                Reads => {
+                    let read = stack.block_on(device.read(5, memory(8, 0)), |_| step(&mut run));
+                    assert!(read.0.is_ok() && read.1.iter().any(|&byte| byte != 0), "{what:?}");
+                }
+                Writes => {
+                    let written = stack.block_on(device.write(5, memory(8, 0x5a)), |_| step(&mut run));
+                    assert!(written.0.is_ok(), "{what:?}");
+                }
+                WritesUnseen | RunnerGoesFirst => {
+                    let mut write = pin!(device.write(5, memory(8, 0x5a)));
+                    assert!(write.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+                    if what == RunnerGoesFirst {
+                        step(&mut run);
+                        run = None;
+                    }
+                }
+                ReadsWithoutEnd => {
+                    hang.set(true);
+                    let mut read = pin!(device.read(5, memory(8, 0)));
+                    for _ in 0..5 {
+                        let _ = read.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+                        step(&mut run);
+                    }
+                }
+            }
+            drop(run);
+        }
+        let left = buffer.iter().filter(|&&byte| byte != 0).count();
+        assert_eq!(left, 0, "{what:?}: bytes of the data that are left");
+    }
+}
+
+#[test]
+fn a_mailbox_is_free_when_both_halves_have_gone() {
+    let _alone = tasks::exclusive();
+    let world = World::new("sdhc-16g-hs");
+    let below = world.stack();
+    let mut buffer = Aligned::<A4, _>([0u8; 512]);
+    let mailbox = Mailbox::new(&mut buffer);
+    let connect = || mailbox.connect(Bus::new(below, DmaBuf::EMPTY));
+    for host_goes_first in [true, false] {
+        let (host, runner) = connect().unwrap();
+        assert!(matches!(connect(), Err(MmcError::Busy)));
+        if host_goes_first {
+            drop(host);
+            assert!(matches!(connect(), Err(MmcError::Busy)));
+            drop(runner);
+        } else {
+            drop(runner);
+            assert!(matches!(connect(), Err(MmcError::Busy)));
+            drop(host);
+        }
+    }
+    assert!(connect().is_ok());
+}

@@ -1,0 +1,39 @@
+//! What a power cut has left on a card, sector by sector and partition by partition.
+
+use super::run::Run;
+use mmcq_sim::card::Card;
+use mmcq_sim::checker::{SECTOR_BYTES, Violation, place};
+
+impl Run<'_> {
+    /// What is left on the card, sector by sector; and nothing was changed that no request named, in any of its partitions.
+    pub(super) fn examine(&mut self, card: &mut dyn Card) -> Result<(), Violation> {
+        let checker = &mut self.bench.checker;
+        checker.cut(|_| {});
+        let mut result = Ok(());
+        card.touched(&mut |partition, sectors| {
+            for sector in sectors {
+                if result.is_ok() {
+                    result = checker.touched(partition, sector);
+                }
+            }
+        });
+        result?;
+        let mut bytes = [0; SECTOR_BYTES];
+        for area in std::iter::once(0).chain(self.case.areas()) {
+            let first = self.first(area);
+            for sector in first..first + u64::from(self.case.setup.window) {
+                let lba = place(area, sector);
+                match card.peek_partition(area, sector * SECTOR_BYTES as u64, &mut bytes) {
+                    Ok(()) => self.bench.checker.survived(lba, &bytes)?,
+                    Err(_) => self.bench.checker.unreadable(lba)?,
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The first sector of the window: of the user area as the case says, of another partition its first.
+    pub(super) fn first(&self, area: u8) -> u64 {
+        if area == 0 { self.base } else { 0 }
+    }
+}

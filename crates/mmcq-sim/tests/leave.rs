@@ -1,0 +1,166 @@
+//! A card that is left alone: what was complete before its power may go is on the medium, and it expects no command of others.
+
+mod rig;
+
+use mmcq::card::{Options, Rest, Upkeep, power};
+use mmcq::engine::{DmaBuf, Error, FlushBy, Kind, Request, Rung};
+use mmcq::host::{Auto, Data, Direction, Phase};
+use mmcq::spec::command::{self, emmc};
+use rig::{Rig, buffer};
+use std::cell::RefCell;
+use std::future::Future;
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+
+const MS: u64 = 1_000_000;
+const CACHED: Options = Options { cache: true, ..Options::DEFAULT };
+
+/// Runs a call that is polled late: whenever it is, `between` has been at the card.
+fn late<F: Future>(rig: &Rig, call: F, mut between: impl FnMut(u32)) -> F::Output {
+    let mut call = pin!(call);
+    for nth in 0..100_000 {
+        if let Poll::Ready(output) = call.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            return output;
+        }
+        between(nth);
+        let busy = rig.stack.with(|engine| !engine.is_idle() || engine.next_deadline_ns().is_some());
+        if busy || rig.model.borrow().irq() {
+            rig.turn();
+        }
+    }
+    panic!("no end");
+}
+
+#[test]
+fn what_is_written_while_the_power_is_about_to_go_is_there_afterwards() {
+    for sleeps in [false, true] {
+        let rig = Rig::alone("emmc-51-full", CACHED);
+        rig.one(rig.write(0, 8, 1)).result.unwrap();
+        let mut written = 0;
+        let write_one = |nth: u32| {
+            // While the first flush is under way, and complete before the call looks again.
+            if nth == 0 {
+                rig.one(rig.write(64, 8, 2)).result.unwrap();
+                written += 1;
+            }
+        };
+        if sleeps {
+            let (result, _) = late(&rig, power::sleep(rig.stack, &rig.found, buffer(1, 0)), write_one);
+            let _ = result.unwrap();
+            // VCC may go now.
+            rig.ills.borrow_mut().brown_out = true;
+        } else {
+            let off = power::power_off(rig.stack, &rig.found, buffer(1, 0), power::Off::Short);
+            let (result, _) = late(&rig, off, write_one);
+            result.unwrap();
+        }
+        assert_eq!(written, 1);
+        let mut found = [0; 512];
+        rig.drive(mmcq::card::bring_up(rig.stack, buffer(1, 0), CACHED)).0.unwrap();
+        let read = rig.one(rig.read(64, 1));
+        found.copy_from_slice(&read.buf);
+        assert_eq!(found, [2; 512], "sleeps: {sleeps}");
+        assert!(rig.one(rig.flush()).result.is_ok());
+    }
+}
+
+#[test]
+fn who_writes_without_a_pause_keeps_a_device_awake_and_loses_no_data_without_a_word() {
+    let rig = Rig::alone("emmc-51-full", CACHED);
+    let others = RefCell::new(Vec::new());
+    let busy = |rig: &Rig, nth: u32| {
+        if nth == 2_000 || !rig.stack.with(|engine| engine.target().is_some()) {
+            return;
+        }
+        let now = rig.time.now();
+        let request = Request::new(Kind::Write { lba: 64, blocks: 8 }, buffer(8, 2));
+        let Ok(id) = rig.stack.with(|engine| engine.submit(request, now)) else { return };
+        // Of each two one is complete before the call looks again, and one waits.
+        if nth.is_multiple_of(2) {
+            assert!(rig.one(id).result.is_ok());
+        } else {
+            others.borrow_mut().push(id);
+        }
+        others.borrow_mut().retain(|&id| rig.stack.with(|engine| engine.take(id)).is_none());
+    };
+    let (slept, scratch) =
+        late(&rig, power::sleep(rig.stack, &rig.found, buffer(1, 0)), |nth| busy(&rig, nth));
+    assert!(matches!(slept, Err(Error::Protocol(_))), "{slept:?}");
+    assert!(rig.one(rig.read(64, 1)).result.is_ok(), "it is still there");
+    let off = power::power_off(rig.stack, &rig.found, scratch, power::Off::Short);
+    let (result, _) = late(&rig, off, |nth| busy(&rig, nth));
+    assert_eq!(result, Err(Error::CacheLost));
+}
+
+/// A device that sleeps may lose its supply.
+#[test]
+fn a_device_whose_cache_is_not_flushed_stays_awake() {
+    let upkeep = Box::leak(Box::new(Upkeep { rest: Rest::Sleep { after_ns: 50 * MS }, ..Upkeep::DEFAULT }));
+    let rig = Rig::with("emmc-51-full", Options { upkeep, ..CACHED });
+    rig.one(rig.write(64, 8, 1)).result.unwrap();
+    let next = rig.ills.borrow().commands + 1;
+    rig.ills.borrow_mut().deaf_at = vec![next];
+    rig.until(rig.time.now() + 200 * MS);
+    assert!(rig.ills.borrow().commands >= next);
+    assert_eq!(rig.stats().rests, 0);
+    assert!(rig.one(rig.read(64, 1)).result.is_ok());
+    assert_eq!(rig.rung(Rung::Classify), 0);
+    // Later it is tried again.
+    rig.until(rig.time.now() + 70_000 * MS);
+    assert_eq!(rig.stats().rests, 1);
+}
+
+/// The engine would not know that there is something to be flushed.
+#[test]
+fn a_cache_is_not_switched_behind_the_engine() {
+    let rig = Rig::alone("emmc-51-full", Options { cache: false, ..CACHED });
+    assert_eq!(rig.stack.with(|engine| engine.target().unwrap().flush), FlushBy::Status);
+    for access in [emmc::Access::WriteByte, emmc::Access::SetBits, emmc::Access::ClearBits] {
+        let command = emmc::switch(access, 33, 1, 0);
+        let phase = Phase { command, data: None, auto: Auto::None, tuning: false };
+        for kind in [
+            Kind::Raw { prefix: None, phase, timeout_ns: MS },
+            Kind::Raw { prefix: Some(command), phase, timeout_ns: MS },
+            Kind::Order { command, timeout_ns: MS },
+        ] {
+            let request = Request::new(kind, DmaBuf::EMPTY);
+            let now = rig.time.now();
+            let refused = rig.stack.with(|engine| engine.submit(request, now)).map_err(|(error, _)| error);
+            assert_eq!(refused, Err(Error::Unsupported), "{kind:?}");
+        }
+    }
+}
+
+/// CMD55 whose answer is lost makes an application command of whatever comes next: of CMD23, say, which counts no blocks then.
+#[test]
+fn a_lost_answer_to_cmd55_is_nothing_to_others() {
+    for name in ["sdhc-16g-hs", "sdxc-128g-uhs"] {
+        // CMD55 is executed without an answer, or not heard; the command after it is not heard.
+        for (lost, deaf) in [(1, false), (1, true), (2, true)] {
+            let rig = Rig::new(name);
+            let data = Data { direction: Direction::Read, block_size: 64, blocks: 1 };
+            let phase = Phase {
+                command: command::sd::sd_status(),
+                data: Some(data),
+                auto: Auto::None,
+                tuning: false,
+            };
+            let prefix = Some(command::app_cmd(rig.found.target.rca));
+            let at = rig.ills.borrow().commands + lost;
+            let status =
+                rig.submit(Request::new(Kind::Raw { prefix, phase, timeout_ns: 10 * MS }, buffer(1, 0)));
+            if deaf {
+                rig.ills.borrow_mut().deaf_at = vec![at];
+            } else {
+                rig.ills.borrow_mut().mute_at = vec![at];
+            }
+            let write = rig.write(64, 8, 7);
+            let read = rig.read(64, 8);
+            let what = format!("{name}, command {lost}, deaf {deaf}");
+            assert!(rig.one(status).result.is_err(), "{what}");
+            assert!(rig.one(write).result.is_ok(), "{what}");
+            assert!(rig.one(read).buf.iter().all(|&byte| byte == 7), "{what}");
+            assert_eq!(rig.rung(Rung::Classify), 0, "{what}: {:?}", rig.trace());
+        }
+    }
+}

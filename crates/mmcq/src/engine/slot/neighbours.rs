@@ -1,0 +1,63 @@
+//! Which queued reads and writes touch at their ends, found by hashes of where each begins and ends.
+
+use super::{Slots, Span, bits};
+use crate::host::Direction;
+
+/// A power of two. With 32 requests in the queue a look for a neighbour meets one or two that are none.
+pub(super) const BUCKETS: usize = 32;
+
+fn bucket(block: u64) -> usize {
+    // Fibonacci hashing: neighbours and multiples of powers of two are spread.
+    ((block as u32).wrapping_mul(0x9e37_79b9) >> 27) as usize % BUCKETS
+}
+
+impl<const N: usize> Slots<N> {
+    /// The queued reads and writes that begin where this ends, or end where it begins.
+    #[inline(always)]
+    pub(super) fn neighbours(&self, start: u64, end: u64) -> u64 {
+        let mut neighbours = 0;
+        for other in bits(self.near(start, end)) {
+            let span = self.span(other);
+            if span.start == end || span.end == start {
+                neighbours |= 1 << other;
+            }
+        }
+        neighbours
+    }
+
+    #[inline(always)]
+    pub(super) fn enter_span(&mut self, index: u8, span: Span) {
+        let bit = 1u64 << (index as usize % N);
+        self.starts[bucket(span.start)] |= bit;
+        self.ends[bucket(span.end)] |= bit;
+        match span.direction {
+            Direction::Read => self.reads |= bit,
+            Direction::Write => self.writes |= bit,
+        }
+        self.spans[index as usize % N] = span;
+    }
+
+    /// Is nothing special with this queued read or write, and has it no neighbour? Some of which that is true are not known as such.
+    #[inline(always)]
+    pub fn is_plain(&self, index: u8) -> bool {
+        self.plain >> (index as usize % N) & 1 != 0
+    }
+
+    /// What waits was meant for another card.
+    pub fn none_is_plain(&mut self) {
+        self.plain = 0;
+    }
+
+    #[inline(always)]
+    pub(super) fn leave_span(&mut self, index: u8, start: u64, end: u64) {
+        let others = !(1u64 << (index as usize % N));
+        self.starts[bucket(start)] &= others;
+        self.ends[bucket(end)] &= others;
+        self.plain &= others;
+    }
+
+    /// Queued reads and writes of which one may begin at `end`, or end at `start`: no other does.
+    pub fn near(&self, start: u64, end: u64) -> u64 {
+        self.starts[bucket(end)] | self.ends[bucket(start)]
+    }
+}

@@ -1,0 +1,172 @@
+//! What a flush that is Ok says: every write that was complete before it was submitted is on the medium. Nothing passes it, and nothing takes its errors.
+
+mod support;
+
+use mmcq::card::quirk::Quirks;
+use mmcq::engine::{Config, DmaBuf, Engine, Error, FlushBy, Kind, Request, SlotId, Target, Visit};
+use mmcq::host::{Auto, BusOp, Phase};
+use mmcq::spec::command::{self, Command};
+use mmcq::spec::response::R1;
+use std::cell::RefCell;
+use std::rc::Rc;
+use support::{TestHost, World, buffer, target};
+
+const BLOCKS: u64 = 64;
+const CACHE: FlushBy = FlushBy::EmmcCache { timeout_ns: 500_000_000 };
+
+type TestEngine = Engine<TestHost, 8>;
+
+fn engine(world: &Rc<RefCell<World>>, quirks: Quirks) -> TestEngine {
+    let mut engine = Engine::new(TestHost::new(world), Config::DEFAULT);
+    engine.set_target(Some(Target { flush: CACHE, quirks, ..target(BLOCKS) }));
+    engine.equip();
+    engine
+}
+
+fn write(lba: u64, blocks: u32, fill: u8) -> Request {
+    Request::new(Kind::Write { lba, blocks }, buffer(blocks, fill))
+}
+
+fn flush() -> Request {
+    Request::new(Kind::Flush, DmaBuf::EMPTY)
+}
+
+fn raw(command: Command) -> Request {
+    let phase = Phase { command, data: None, auto: Auto::None, tuning: false };
+    Request::new(Kind::Raw { prefix: None, phase, timeout_ns: 1_000_000 }, DmaBuf::EMPTY)
+}
+
+fn run(engine: &mut TestEngine, mut now: u64) -> u64 {
+    for _ in 0..10_000 {
+        now += 1_000;
+        let _ = engine.on_irq(now);
+        let _ = engine.poll(now);
+        if engine.is_idle() {
+            return now;
+        }
+        if !engine.host().world.borrow().running() {
+            now = now.max(engine.next_deadline_ns().unwrap_or(0));
+        }
+    }
+    panic!("the engine does not come to rest");
+}
+
+fn ended(engine: &mut TestEngine, id: SlotId) -> Result<u32, Error> {
+    engine.take(id).expect("not finished").result.map(|output| output.bytes)
+}
+
+fn indices(world: &Rc<RefCell<World>>) -> Vec<u8> {
+    world.borrow().log.iter().map(|seen| seen.index).collect()
+}
+
+/// It would pass the writes before it, and be Ok although these are not on the medium.
+#[test]
+fn only_steps_of_a_conversation_are_urgent() {
+    let world = World::new(BLOCKS);
+    let mut e = engine(&world, Quirks::NONE);
+    let first = e.submit(write(0, 8, 1), 0).unwrap();
+    let second = e.submit(write(16, 8, 1), 0).unwrap();
+    let order = Kind::Order { command: command::send_status(1), timeout_ns: 1_000_000 };
+    let io = match raw(command::send_status(1)).kind {
+        Kind::Raw { phase, .. } => Kind::Io { phase, timeout_ns: 1_000_000, chain: false },
+        _ => unreachable!(),
+    };
+    for request in [
+        flush(),
+        write(32, 1, 2),
+        write(32, 1, 2).durable(),
+        Request::new(Kind::Read { lba: 0, blocks: 1 }, buffer(1, 0)),
+        Request::new(order, DmaBuf::EMPTY),
+        Request::new(io, DmaBuf::EMPTY),
+    ] {
+        let kind = request.kind;
+        let refused = e.submit(request.urgent(), 0).map_err(|(error, _)| error);
+        assert_eq!(refused, Err(Error::Unsupported), "{kind:?}");
+    }
+    assert!(!indices(&world).contains(&6));
+    let pause = Request::new(Kind::Pause { ns: 1 }, DmaBuf::EMPTY);
+    let bus = Request::new(Kind::Bus(BusOp::Clock(0)), DmaBuf::EMPTY);
+    let steps = [raw(command::send_status(1)), pause, bus].map(|step| e.submit(step.urgent(), 0).unwrap());
+    run(&mut e, 0);
+    assert_eq!((ended(&mut e, first), ended(&mut e, second)), (Ok(4096), Ok(4096)));
+    assert!(steps.into_iter().all(|step| ended(&mut e, step).is_ok()));
+}
+
+/// The first answer after a write tells what became of it, once.
+#[test]
+fn an_urgent_command_does_not_hear_what_is_a_writes_own() {
+    let world = World::new(BLOCKS);
+    let mut e = engine(&world, Quirks::NONE);
+    let id = e.submit(write(0, 8, 1), 0).unwrap();
+    let spoken = e.submit(raw(command::send_status(1)).urgent(), 0).unwrap();
+    let next = e.submit(write(16, 8, 1), 0).unwrap();
+    let _ = e.on_irq(1_000);
+    world.borrow_mut().next_status = R1::ERROR;
+    run(&mut e, 1_000);
+    assert!(matches!(ended(&mut e, id), Err(Error::Program(status)) if status & R1::ERROR != 0));
+    assert_eq!(e.take(spoken).unwrap().result.unwrap().response.r1().0 & R1::ERROR, 0);
+    assert_eq!(ended(&mut e, next), Ok(4096));
+}
+
+/// An error of the cache shows once, in whatever answer comes next. Its hearer is not the one whose data are lost.
+#[test]
+fn what_another_command_hears_of_the_cache_the_next_flush_tells() {
+    let order = || {
+        let command =
+            mmcq::spec::command::emmc::switch(mmcq::spec::command::emmc::Access::WriteByte, 34, 1, 0);
+        Request::new(Kind::Order { command, timeout_ns: 1_000_000 }, DmaBuf::EMPTY)
+    };
+    let visit = || {
+        let visit =
+            Visit { config: 1, switch_ns: 1_000_000, lba: 0, out: 0, reliable: false, ask: false, back: 1 };
+        Request::new(Kind::Visit(visit), buffer(1, 0))
+    };
+    let cases: [fn() -> Request; 2] =
+        [|| raw(command::send_status(1)), || raw(command::send_status(1)).urgent()];
+    for (n, other) in cases.into_iter().chain([order as fn() -> Request, visit]).enumerate() {
+        let world = World::new(BLOCKS);
+        world.borrow_mut().areas.insert(1, vec![0; 4096]);
+        let mut e = engine(&world, Quirks::NONE);
+        // Nothing is in the cache: the error is the command's own.
+        let id = e.submit(other(), 0).unwrap();
+        world.borrow_mut().next_status = R1::ERROR;
+        let now = run(&mut e, 0);
+        let _ = e.take(id).unwrap();
+        let id = e.submit(flush(), now).unwrap();
+        let now = run(&mut e, now);
+        assert_eq!(ended(&mut e, id), Ok(0), "case {n}");
+        let id = e.submit(write(0, 8, 1), now).unwrap();
+        let now = run(&mut e, now);
+        assert_eq!(ended(&mut e, id), Ok(4096));
+        let id = e.submit(other(), now).unwrap();
+        world.borrow_mut().next_status = R1::ERROR;
+        let now = run(&mut e, now);
+        let _ = e.take(id).unwrap();
+        let id = e.submit(flush(), now).unwrap();
+        let now = run(&mut e, now);
+        let told = ended(&mut e, id);
+        assert!(matches!(told, Err(Error::Program(status)) if status & R1::ERROR != 0), "case {n}: {told:?}");
+        let id = e.submit(flush(), now).unwrap();
+        run(&mut e, now);
+        assert_eq!(ended(&mut e, id), Ok(0), "case {n}: told once");
+    }
+}
+
+/// Such a card is flushed after a write only, and a write to another partition is one.
+#[test]
+fn a_write_to_another_partition_is_flushed() {
+    let world = World::new(BLOCKS);
+    world.borrow_mut().areas.insert(1, vec![0; 4096]);
+    let mut e = engine(&world, Quirks::FLUSH_AFTER_WRITE);
+    let visit =
+        Visit { config: 1, switch_ns: 1_000_000, lba: 0, out: 1, reliable: false, ask: false, back: 0 };
+    let id = e.submit(Request::new(Kind::Visit(visit), buffer(1, 7)), 0).unwrap();
+    let now = run(&mut e, 0);
+    assert_eq!(ended(&mut e, id), Ok(512));
+    let id = e.submit(flush(), now).unwrap();
+    run(&mut e, now);
+    assert_eq!(ended(&mut e, id), Ok(0));
+    let flushes =
+        world.borrow().log.iter().filter(|seen| seen.index == 6 && seen.arg >> 16 & 0xff == 32).count();
+    assert_eq!(flushes, 1, "{:?}", indices(&world));
+}
