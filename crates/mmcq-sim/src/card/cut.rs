@@ -109,7 +109,7 @@ pub(crate) struct Journal {
     /// Tidied up when there are so many entries.
     tidy_at: usize,
     /// Memory of sectors that are safe, for the next ones.
-    spare: Vec<Box<Sector>>,
+    spare: Vec<Content>,
     /// For tidying up: partition, sector and version of what is safe.
     safe: Vec<(u8, u64, u64)>,
 }
@@ -168,7 +168,7 @@ impl Journal {
 
     /// A sector is about to be written over.
     pub(crate) fn note(&mut self, medium: &mut Medium, partition: u8, at: u64, reliable: bool) {
-        let mut before = self.spare.pop().unwrap_or_else(|| Box::new([0; SECTOR_BYTES as usize]));
+        let mut before = self.spare.pop().flatten().unwrap_or_else(|| Box::new([0; SECTOR_BYTES as usize]));
         let before = medium.read(at, &mut before[..]).is_ok().then_some(before);
         let what =
             AtStake { partition, sector: at / SECTOR_BYTES, seq: self.seq, stage: Stage::InFlight, reliable };
@@ -234,7 +234,7 @@ impl Journal {
         self.entries.retain_mut(|entry| {
             let goes = is_safe(entry) || lies_under(entry);
             if goes && spare.len() < SPARE {
-                spare.extend(entry.before.take());
+                spare.push(entry.before.take());
             }
             !goes
         });
