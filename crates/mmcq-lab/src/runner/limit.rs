@@ -157,7 +157,7 @@ mod tests {
             "rw=read bs=4k rate_iops=100 numjobs=2",
             "rw=write bs=4k verify=crc32c iodepth=8 ioengine=libaio",
             "rw=read:64k bs=4k numjobs=2",
-            "rw=read bs=4k-64k iodepth=8 ioengine=libaio",
+            "rw=read bsrange=4k-64k iodepth=8 ioengine=libaio",
         ] {
             let before = workers(options);
             let perfect = Perfect::of(&before);
