@@ -402,6 +402,8 @@ enum Look {
     Unknown,
     /// The look came from inside another call.
     Nested,
+    /// It is to be submitted once more.
+    Again,
 }
 
 /// What comes out of a look, or goes into it.
@@ -426,11 +428,10 @@ impl<L: Lock, H: Host, const N: usize, P: Policy> Op<'_, L, H, N, P> {
         let Op { shared, at } = self;
         shared.enter(Look::Nested, |engine| {
             let id = match at {
-                At::Before(request) => match shared.submit_to(engine, request).or_else(|error| match error {
-                    Error::Full => shared.submit_again(engine, request),
-                    _ => Err(error),
-                }) {
+                At::Before(request) => match shared.submit_to(engine, request) {
                     Ok(id) => id,
+                    // One is free now.
+                    Err(Error::Full) if P::RECOVERS && shared.end_dropped(engine) => return Look::Again,
                     Err(error) => {
                         seen.completion = Some(Completion::refused(error, request));
                         *at = At::After;
@@ -488,8 +489,10 @@ impl<L: Lock, H: Host, const N: usize, P: Policy> Future for Op<'_, L, H, N, P> 
             seen.waker = Some(context.waker().clone());
             look = self.look(context.waker(), &mut seen);
         }
-        if matches!(look, Look::Nested) {
-            seen.completion = self.turned_away();
+        if matches!(look, Look::Nested | Look::Again) {
+            if matches!(look, Look::Nested) {
+                seen.completion = self.turned_away();
+            }
             if seen.completion.is_none() {
                 // Not here and now, but soon.
                 context.waker().wake_by_ref();

@@ -1,7 +1,7 @@
 //! Futures that nothing waits for any more, also those that are dropped inside another call of their stack.
 
 use super::{At, Lock, Op, Shared};
-use crate::engine::{Engine, Error, Request, SlotId};
+use crate::engine::Engine;
 use crate::host::Host;
 use crate::sched::Policy;
 
@@ -37,20 +37,5 @@ impl<L: Lock, H: Host, const N: usize, P: Policy> Shared<L, H, N, P> {
             dropped &= dropped - 1;
         }
         any
-    }
-
-    /// No slot is free, except perhaps one whose future was dropped inside another call.
-    #[cold]
-    #[inline(never)]
-    pub(super) fn submit_again(
-        &self,
-        engine: &mut Engine<H, N, P>,
-        request: &mut Request,
-    ) -> Result<SlotId, Error> {
-        if P::RECOVERS && self.end_dropped(engine) {
-            self.submit_to(engine, request)
-        } else {
-            Err(Error::Full)
-        }
     }
 }
