@@ -64,11 +64,13 @@ fn strike(case: &Case, clean: &Outcome, name: &str, bench: &mut Bench, score: &m
     Some(outcome)
 }
 
-/// Compares the times of recovery from a single fault with the budgets. The card's own business (busy that lasts, a medium that does not answer) counts against the whole
-/// incident's budget alone.
+/// Compares the times of recovery from a single fault with the budgets. The card's own business (busy that lasts, a medium that does not answer), and a circuit that stays in
+/// use, which only a deadline shows, count against the whole incident's budget alone.
 fn judge_times(case: &Case, name: &str, outcome: &Outcome, clean: &Outcome, score: &mut Score) {
     let own = match &case.luck {
-        Luck::Shots(shots) => shots.iter().any(|shot| matches!(shot.point, Point::Busy | Point::Medium)),
+        Luck::Shots(shots) => shots
+            .iter()
+            .any(|shot| matches!(shot.point, Point::Busy | Point::Medium) || shot.strike == Strike::Stuck),
         _ => false,
     };
     for &(class, ns) in &outcome.times {
