@@ -87,30 +87,33 @@ pub(super) struct Incident {
 }
 
 impl Incident {
-    pub const NONE: Incident = Incident {
-        open: false,
-        tries: 0,
-        owner: NONE,
-        generation: 0,
-        class: Class::Hopeless,
-        spent: 0,
-        slowed: 0,
-        counting: false,
-        untuned: false,
-        unheard: false,
-        tunings_lost: 0,
-        until_ns: 0,
-        faults: 0,
-        stops: 0,
-        status_lost: false,
-        redo: 0,
-        doubted: 0,
-        damages: [0; 3],
-        retuned_ns: 0,
-        reads_failed: 0,
-        writes_failed: 0,
-        trace: Trace::new(),
-    };
+    /// Not a constant: nearly all of it is zero, and a copy of it would lie in the image.
+    pub const fn none() -> Incident {
+        Incident {
+            open: false,
+            tries: 0,
+            owner: NONE,
+            generation: 0,
+            class: Class::Hopeless,
+            spent: 0,
+            slowed: 0,
+            counting: false,
+            untuned: false,
+            unheard: false,
+            tunings_lost: 0,
+            until_ns: 0,
+            faults: 0,
+            stops: 0,
+            status_lost: false,
+            redo: 0,
+            doubted: 0,
+            damages: [0; 3],
+            retuned_ns: 0,
+            reads_failed: 0,
+            writes_failed: 0,
+            trace: Trace::new(),
+        }
+    }
 
     /// No measure has been taken yet, and there is time again.
     fn renew(&mut self, now_ns: u64, card_ns: u64) {
