@@ -306,7 +306,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             slot.segment.len = blocks.saturating_mul(BLOCK_BYTES);
         } else if let Kind::Raw { phase, .. } | Kind::Io { phase, .. } = slot.kind {
             slot.segment.len = raw_bytes(&phase);
-        } else {
+        } else if P::RECOVERS {
             Extras::plan(&self.extras, slot, &self.abilities);
         }
         let generation = slot.generation;
@@ -528,12 +528,13 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         if P::RECOVERS {
             self.rebar();
         }
-        self.runs = [Run::NEW; 2];
-        if self.target.is_none() {
+        if H::CONTINUES {
+            self.runs = [Run::NEW; 2];
+        }
+        // Lean firmware refuses what they are for.
+        if P::RECOVERS && self.target.is_none() {
             self.abilities = Abilities::UNKNOWN;
-            if P::RECOVERS {
-                self.memory.area = Area::USER;
-            }
+            self.memory.area = Area::USER;
         }
     }
 

@@ -16,6 +16,7 @@ mod salvage;
 pub use classify::{Rung, RungEvent};
 pub use help::Help;
 
+use super::deadline::later;
 use super::phases::{COMMAND_TIMEOUT_NS, Recovery, SLACK_NS, Stage};
 use super::slot::{NONE, State, bits};
 use super::{BLOCK_BYTES, Engine, Error, FlushBy, Kind};
@@ -351,7 +352,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
                     return self.escalate(now_ns);
                 }
                 self.stage = Stage::Recover(Recovery::Wait);
-                self.wake_ns = now_ns.saturating_add(state_pause_ns(self.questions));
+                self.wake_ns = later(now_ns, state_pause_ns(self.questions));
             }
             // It was reset, or has lost its supply for a moment.
             _ => self.card_lost_itself(now_ns),

@@ -210,7 +210,8 @@ fn timings(low: u32, uhs: u32, signal18: bool) -> u16 {
     let of = |can: bool, timing| if can { Caps::timing_bit(timing) } else { 0 };
     let sdr104 = uhs & CAP2_SDR104 != 0;
     let ddr50 = uhs & CAP2_DDR50 != 0;
-    let mut bits = Caps::timing_bit(Timing::Legacy) | of(fast, Timing::HighSpeed) | of(fast && ddr50, Timing::Ddr52);
+    let mut bits =
+        Caps::timing_bit(Timing::Legacy) | of(fast, Timing::HighSpeed) | of(fast && ddr50, Timing::Ddr52);
     if signal18 {
         bits |= Caps::timing_bit(Timing::Sdr12) | Caps::timing_bit(Timing::Sdr25);
         bits |= of(sdr104 || uhs & CAP2_SDR50 != 0, Timing::Sdr50) | of(ddr50, Timing::Ddr50);
