@@ -357,7 +357,8 @@ mod tests {
                 let outcome = run(&case, &mut bench, None);
                 assert_eq!(outcome.violation, None, "{nth}, {load}");
                 let longer_ns = outcome.work_ns.saturating_sub(clean.work_ns);
-                assert!(longer_ns < 1_000_000_000, "{longer_ns} ns, {nth}, {load}");
+                // A visit's transfer has a second for its data, and the slack of a deadline.
+                assert!(longer_ns < 1_100_000_000, "{longer_ns} ns, {nth}, {load}");
                 questions += 1;
             }
         }
