@@ -154,7 +154,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             }
             if self.slots.at(head).span().is_some() {
                 match self.pick(head, now_ns) {
-                    Some(first) if self.holds(first, now_ns) => return self.kept_idle(now_ns),
+                    Some(first) if self.holds_start(first, now_ns) => return self.kept_idle(now_ns),
                     Some(first) => self.begin_transfer(first, now_ns),
                     None => return self.kept_idle(now_ns),
                 }
