@@ -23,7 +23,7 @@ use mmcq::engine::{Config, DmaBuf};
 use mmcq::host::regs::Mmio;
 use mmcq::host::sdhci::{self, InitError, Sdhci, Table};
 use mmcq::host::{rtsx, s3c_sdi};
-use mmcq::sched::{Fifo, Policy};
+use mmcq::sched::{Policy, Prompt};
 use mmcq::task::{Shared, Timer};
 
 /// Segments that a transfer may have; one ADMA2 descriptor moves up to 64 KiB.
@@ -32,8 +32,8 @@ pub const DESCRIPTORS: usize = 8;
 pub type Driver = Sdhci<Mmio, board::Identity, DESCRIPTORS>;
 /// The driver of a PCIe card reader.
 pub type CardReader = rtsx::Rtsx<Mmio, board::Identity>;
-/// A card stack with `N` slots; with [`Lean`] without the ladder of recovery.
-pub type Stack<const N: usize, P = Fifo> = Shared<board::InterruptsOff, Driver, N, P>;
+/// A card stack with `N` slots that starts at once whatever waits; with [`Lean`] without the ladder of recovery too.
+pub type Stack<const N: usize, P = Prompt> = Shared<board::InterruptsOff, Driver, N, P>;
 
 /// Registers of the controller.
 const BASE: usize = 0x4500_0000;

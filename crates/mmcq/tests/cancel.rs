@@ -235,6 +235,7 @@ struct Tally {
 }
 
 impl Policy for Tally {
+    type Tails = mmcq::sched::Whole;
     fn arrived(&mut self, request: &Waiting, _: u64) {
         self.waiting.push(request.lba);
     }

@@ -69,6 +69,7 @@ const TIMER: Timer = Timer {
 struct Returns;
 
 impl Policy for Returns {
+    type Tails = mmcq::sched::Whole;
     fn arrived(&mut self, _: &Waiting, _: u64) {
         come_back();
     }
@@ -229,6 +230,7 @@ fn may_panic() {
 struct Panics;
 
 impl Policy for Panics {
+    type Tails = mmcq::sched::Whole;
     fn arrived(&mut self, _: &Waiting, _: u64) {
         may_panic();
     }

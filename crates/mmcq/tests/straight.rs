@@ -21,6 +21,7 @@ const SLOTS: usize = 8;
 struct Roundabout;
 
 impl Policy for Roundabout {
+    type Tails = mmcq::sched::Whole;
     const IN_ORDER: bool = true;
     const STRAIGHT: bool = false;
 

@@ -167,7 +167,7 @@ fn waiting(stack: &'static Stack<8>) {
 }
 
 /// The engine's own calls.
-fn queue(engine: &mut Entry<'_, Driver, 8, Fifo>) {
+fn queue(engine: &mut Entry<'_, Driver, 8, mmcq::sched::Prompt>) {
     let now_ns = black_box(1);
     let mut id: Option<SlotId> = None;
     for kind in black_box([

@@ -39,9 +39,9 @@ fn read_future<F>(_: F) {
 /// Notes everything.
 #[unsafe(no_mangle)]
 pub extern "C" fn main() {
-    note!("engine1", size_of::<Engine<Driver, 1>>());
-    note!("engine8", size_of::<Engine<Driver, 8>>());
-    note!("engine32", size_of::<Engine<Driver, 32>>());
+    note!("engine1", size_of::<Engine<Driver, 1, mmcq::sched::Prompt>>());
+    note!("engine8", size_of::<Engine<Driver, 8, mmcq::sched::Prompt>>());
+    note!("engine32", size_of::<Engine<Driver, 32, mmcq::sched::Prompt>>());
     note!("shared8", size_of::<Stack<8>>());
     note!("driver", size_of::<Driver>());
     note!("table", size_of::<Table<DESCRIPTORS>>());

@@ -40,15 +40,15 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
 
     /// A transfer is in progress. Its R1 settles what was written before, if nothing else is there to be sent.
     #[inline]
-    pub(super) fn try_early(&mut self) {
+    pub(super) fn try_early(&mut self, now_ns: u64) {
         if Self::EARLY && self.settling != 0 && self.slots.head == NONE {
-            self.take_early();
+            self.take_early(now_ns);
         }
     }
 
     /// True if the R1 was there.
     #[inline(never)]
-    pub(super) fn take_early(&mut self) -> bool {
+    pub(super) fn take_early(&mut self, now_ns: u64) -> bool {
         let moving = self.stage == Stage::Main && !self.blocked && self.phase.data.is_some();
         if self.control != NONE || !moving || self.settling == 0 {
             return false;
@@ -56,6 +56,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         let Some(status) = self.host.early_r1() else { return false };
         self.settle(status);
         self.early.told = status & TOLD;
+        self.note_results(now_ns);
         true
     }
 

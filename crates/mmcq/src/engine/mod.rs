@@ -32,6 +32,7 @@ mod special;
 mod straight;
 mod stream;
 mod switches;
+mod tail;
 mod upkeep;
 mod visit;
 mod wakers;
@@ -47,7 +48,7 @@ pub use visit::Visit;
 
 use crate::host::{Caps, Direction, Host, Phase, Segment, Timing, Width};
 use crate::plant::{self, Bug};
-use crate::sched::{Fifo, Policy};
+use crate::sched::{Fifo, Policy, Tails};
 use area::Area;
 use beside::Beside;
 use busy::BusyTimes;
@@ -134,6 +135,8 @@ pub struct Engine<H: Host, const N: usize, P: Policy = Fifo> {
     beside: Beside<Self>,
     /// What was taken from the running transfer's R1 before its end.
     early: Early,
+    /// What is known of streams, and whether the next start is held.
+    tails: P::Tails,
     /// The transfer that the card has not seen the end of; how the transfer in progress ends.
     open: Option<Open>,
     end: End,
@@ -236,6 +239,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             retune: false,
             beside: Beside::NONE,
             early: Early::NONE,
+            tails: P::Tails::NEW,
             open: None,
             end: End::Here,
             hold_until_ns: 0,
@@ -328,6 +332,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             return Err(error);
         }
         self.stats.requests += 1;
+        self.note_arrival(index, now_ns);
         if let Some(waiting) = self.told(index) {
             self.policy.arrived(&waiting, now_ns);
         }

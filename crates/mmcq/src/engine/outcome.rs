@@ -55,7 +55,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
                 Err(fault) => self.phase_failed(fault, now_ns),
             }
         }
-        let early = Self::EARLY && events.phase.is_none() && self.take_early();
+        let early = Self::EARLY && events.phase.is_none() && self.take_early(now_ns);
         let moved = events.phase.is_some() || H::BESIDE && self.go_on_beside(ended, now_ns);
         moved || early || events.card_irq || events.presence || events.retune
     }
@@ -207,6 +207,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     pub(super) fn end_transfer(&mut self, status: Option<u32>, now_ns: u64) {
         self.stage = Stage::Idle;
         (self.wake_ns, self.deadline_ns) = (u64::MAX, u64::MAX);
+        self.note_end(now_ns);
         self.release_members(now_ns);
         if let Some(status) = status {
             self.settle(status);

@@ -92,8 +92,9 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
 
     pub(super) fn dispatch_any(&mut self, now_ns: u64) {
         for _ in 0..=2 * N {
+            self.note_results(now_ns);
             if !matches!(self.stage, Stage::Idle) {
-                self.try_early();
+                self.try_early(now_ns);
                 self.try_beside(now_ns);
                 return;
             }
@@ -141,6 +142,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
                 (self.io_run, self.chain_until_ns) = (0, 0);
             }
             if head == NONE {
+                self.hold_broken(now_ns);
                 if self.open.is_some() {
                     self.wake_ns = self.hold_until_ns;
                 } else if self.settling != 0 || self.unsettled {
@@ -152,6 +154,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             }
             if self.slots.at(head).span().is_some() {
                 match self.pick(head, now_ns) {
+                    Some(first) if self.holds(first, now_ns) => return self.kept_idle(now_ns),
                     Some(first) => self.begin_transfer(first, now_ns),
                     None => return self.kept_idle(now_ns),
                 }
@@ -186,11 +189,12 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         }
     }
 
-    /// The policy keeps the controller idle. What is left open then is closed in time, and what has been written gets its result: its owner may be the one
+    /// The policy keeps the controller idle, or the start is held. What is left open then is closed in time, and what has been written gets its result: its owner may be the one
     /// whom the policy waits for.
     fn kept_idle(&mut self, now_ns: u64) {
         if self.open.is_none() {
             if self.settling != 0 || self.unsettled {
+                self.note_question(now_ns);
                 self.ask_status(Stage::Status, now_ns);
             }
         } else if now_ns >= self.hold_until_ns {
@@ -269,6 +273,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             self.note_run(lowest);
         }
         self.end = if self.open.is_some() { End::Unknown } else { self.foresee() };
+        self.note_begin(now_ns);
         self.stats.transfers += 1;
         self.stats.merged += self.gathered.members().len() as u64 - 1;
         self.failure = None;

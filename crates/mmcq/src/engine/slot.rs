@@ -294,6 +294,11 @@ impl<const N: usize> Slots<N> {
         self.reads
     }
 
+    /// Is anything queued that is no read or write?
+    pub fn has_barrier(&self) -> bool {
+        self.barriers != 0
+    }
+
     pub fn queued_writes(&self) -> u64 {
         self.writes
     }

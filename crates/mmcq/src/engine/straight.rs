@@ -12,7 +12,7 @@ use super::stream::End;
 use super::{BLOCK_BYTES, Engine, Kind, Output, Request, SlotId, Span, Target};
 use crate::host::{Auto, BusyDetect, Data, Direction, Done, Events, Host, Phase, Plain, Segment};
 use crate::plant;
-use crate::sched::Policy;
+use crate::sched::{Policy, Tails};
 use crate::spec::command;
 use crate::spec::response::{R1, Response};
 
@@ -109,6 +109,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             || self.io_run != 0
             || self.chain_until_ns != 0
             || !self.memory.area.is_user();
+        let io = io || self.watches();
         let wrong = self.stopped || self.barred || self.incident.open || self.helping.calls();
         io || self.card_irq || !H::CARD_IRQ && self.look_ns != u64::MAX || wrong
     }
@@ -266,7 +267,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         if matches!(self.stage, Stage::Main) && !self.blocked {
             self.straight.under_way = way;
         }
-        self.try_early();
+        self.try_early(now_ns);
         !matches!(self.stage, Stage::Idle)
     }
 
@@ -285,6 +286,13 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         if self.settling != 0
             && (blocks > self.config.settle_blocks || self.settling & self.incident.doubted != 0)
         {
+            return false;
+        }
+        if self.tails.get().is_some()
+            && lba == self.gathered.lba.wrapping_add(u64::from(self.gathered.blocks))
+        {
+            // A stream may be there, and its tail worth waiting for.
+            self.watch_streams();
             return false;
         }
         if Self::EARLY && self.settling != 0 && slot.next == NONE {

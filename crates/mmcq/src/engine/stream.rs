@@ -151,7 +151,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         }
     }
 
-    fn can_continue(&self) -> bool {
+    pub(super) fn can_continue(&self) -> bool {
         H::CONTINUES
             && self.host.caps().continue_data
             && !self.continue_lost

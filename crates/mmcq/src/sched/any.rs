@@ -31,6 +31,7 @@ impl<const CLIENTS: usize> Any<CLIENTS> {
 }
 
 impl<const CLIENTS: usize> Policy for Any<CLIENTS> {
+    type Tails = super::Whole;
     fn arrived(&mut self, request: &Waiting, now_ns: u64) {
         match self {
             Any::Fifo(policy) => policy.arrived(request, now_ns),
@@ -44,6 +45,14 @@ impl<const CLIENTS: usize> Policy for Any<CLIENTS> {
             Any::Fifo(policy) => policy.pick(waiting, now_ns),
             Any::Deadline(policy) => policy.pick(waiting, now_ns),
             Any::Fair(policy) => policy.pick(waiting, now_ns),
+        }
+    }
+
+    fn bears(&self, picked: &Waiting, until_ns: u64) -> bool {
+        match self {
+            Any::Fifo(policy) => policy.bears(picked, until_ns),
+            Any::Deadline(policy) => policy.bears(picked, until_ns),
+            Any::Fair(policy) => policy.bears(picked, until_ns),
         }
     }
 

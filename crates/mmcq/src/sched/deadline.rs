@@ -132,6 +132,7 @@ impl Deadline {
 }
 
 impl Policy for Deadline {
+    type Tails = super::Whole;
     fn pick<I: Iterator<Item = Waiting> + Clone>(&mut self, waiting: I, now_ns: u64) -> Choice {
         let (mut reads, mut writes) = (Side::default(), Side::default());
         for request in waiting {
@@ -163,6 +164,15 @@ impl Policy for Deadline {
         };
         self.proposal = Some(Proposal { index, starts: true, passes_writes: false });
         Choice::Go(index)
+    }
+
+    /// Not beyond its expiry.
+    fn bears(&self, picked: &Waiting, until_ns: u64) -> bool {
+        let expire_ns = match picked.direction {
+            Direction::Read => self.config.read_expire_ns,
+            Direction::Write => self.config.write_expire_ns,
+        };
+        until_ns < picked.arrived_ns.saturating_add(expire_ns)
     }
 
     fn sent(&mut self, request: &Waiting, _now_ns: u64) {

@@ -9,6 +9,7 @@ use super::{Choice, Policy, Waiting};
 pub struct Fifo;
 
 impl Policy for Fifo {
+    type Tails = super::Whole;
     const IN_ORDER: bool = true;
 
     fn pick<I: Iterator<Item = Waiting> + Clone>(&mut self, mut waiting: I, now_ns: u64) -> Choice {

@@ -10,6 +10,7 @@ pub struct Lean;
 impl Policy for Lean {
     const IN_ORDER: bool = true;
     const RECOVERS: bool = false;
+    type Tails = super::AtOnce;
 
     fn pick<I: Iterator<Item = Waiting> + Clone>(&mut self, waiting: I, now_ns: u64) -> Choice {
         Fifo.pick(waiting, now_ns)

@@ -9,14 +9,19 @@ mod config_error;
 pub mod deadline;
 pub mod fair;
 mod fifo;
+mod hold;
 mod lean;
+mod prompt;
 
 pub use any::Any;
 pub use config_error::ConfigError;
 pub use deadline::Deadline;
 pub use fair::Fair;
 pub use fifo::Fifo;
+pub use hold::{AtOnce, Tails, Whole};
+pub(crate) use hold::{Pending, Verdict};
 pub use lean::Lean;
+pub use prompt::Prompt;
 
 use crate::host::Direction;
 
@@ -74,6 +79,16 @@ pub trait Policy {
     /// With [`IN_ORDER`](Self::IN_ORDER) and [`RECOVERS`](Self::RECOVERS): a request that meets an idle engine takes a shorter way through it. It is the same in all but
     /// the number of instructions, and costs a kilobyte or two of code.
     const STRAIGHT: bool = true;
+
+    /// [`Whole`]: the start of a transfer may be held for the requests that are about to continue it ([`Config::tail_ns`](crate::engine::Config::tail_ns)).
+    /// [`AtOnce`]: never, and firmware does not carry what that takes.
+    type Tails: Tails;
+
+    /// May the start of this request, which was [picked](Self::pick), be held until then?
+    fn bears(&self, picked: &Waiting, until_ns: u64) -> bool {
+        let _ = (picked, until_ns);
+        true
+    }
 
     /// A request has come in.
     fn arrived(&mut self, request: &Waiting, now_ns: u64) {

@@ -1,0 +1,102 @@
+//! What a transfer costs besides its blocks, and what a block costs.
+
+/// Units of a block, for means of whole numbers.
+const UNITS: i64 = 256;
+/// A new transfer counts for one part in so many.
+const MEMORY: i64 = 16;
+/// A transfer that takes longer than so many times what its size lets expect was held up by something else.
+const OUTLIER: i64 = 4;
+/// No transfer counts for more than this, a minute. With at most 65535 blocks, all products below fit into 63 bits.
+const LONGEST_NS: u64 = 1 << 36;
+
+/// A line through the transfers of one direction.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Costs {
+    seen: u8,
+    mean_units: i64,
+    mean_ns: i64,
+    /// Mean square of the sizes' distance from their mean, and mean product of it with the times'.
+    spread: i64,
+    joint: i64,
+    /// Learned while sizes differed.
+    per_block_ns: i64,
+}
+
+impl Costs {
+    pub const NEW: Costs = Costs { seen: 0, mean_units: 0, mean_ns: 0, spread: 0, joint: 0, per_block_ns: 0 };
+
+    /// A transfer of so many blocks took so long.
+    pub fn learn(&mut self, blocks: u32, took_ns: u64) {
+        let units = i64::from(blocks.clamp(1, 0xffff)) * UNITS;
+        let took_ns = took_ns.min(LONGEST_NS) as i64;
+        if self.seen == 0 {
+            *self = Costs { seen: 1, mean_units: units, mean_ns: took_ns, ..*self };
+            return;
+        }
+        let larger = units.checked_div(self.mean_units).unwrap_or(0);
+        let most_ns = self.mean_ns.saturating_mul(OUTLIER.saturating_mul(1 + larger));
+        let took_ns = took_ns.min(most_ns);
+        self.seen = self.seen.saturating_add(1);
+        let part = i64::from(self.seen).min(MEMORY);
+        let share = |whole: i64| whole.checked_div(part).unwrap_or(0);
+        let (away, late_ns) = (units - self.mean_units, took_ns - self.mean_ns);
+        self.mean_units += share(away);
+        self.mean_ns += share(late_ns);
+        self.spread += share(away * away - self.spread);
+        self.joint += share(away * late_ns - self.joint);
+        // Sizes that hardly differ tell nothing of what a block costs.
+        if self.spread * 64 >= self.mean_units * self.mean_units {
+            let slope_ns = self.joint.checked_div(self.spread / UNITS).unwrap_or(0);
+            let most_ns = (self.mean_ns * UNITS).checked_div(self.mean_units).unwrap_or(0);
+            self.per_block_ns = slope_ns.clamp(0, most_ns.max(0));
+        }
+    }
+
+    /// What a transfer costs besides its blocks; `None`: nothing is known.
+    pub fn fixed_ns(&self) -> Option<u64> {
+        let blocks_ns = self.per_block_ns * self.mean_units / UNITS;
+        (self.seen > 0).then(|| u64::try_from(self.mean_ns - blocks_ns).unwrap_or(0))
+    }
+
+    /// What a transfer usually takes.
+    pub fn mean_ns(&self) -> u64 {
+        u64::try_from(self.mean_ns).unwrap_or(0)
+    }
+
+    /// What so many blocks cost.
+    pub fn blocks_ns(&self, blocks: u32) -> u64 {
+        u64::try_from(self.per_block_ns).unwrap_or(0).saturating_mul(u64::from(blocks))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_costs_are_learned_while_sizes_differ_and_kept_when_they_do_not() {
+        let mut costs = Costs::NEW;
+        let took_ns = |blocks: u32| 300_000 + 11_000 * u64::from(blocks);
+        for n in 0..40 {
+            let blocks = [8, 24, 64, 16][n % 4];
+            costs.learn(blocks, took_ns(blocks));
+        }
+        for _ in 0..500 {
+            costs.learn(64, took_ns(64));
+        }
+        let fixed_ns = costs.fixed_ns().unwrap();
+        assert!((290_000..310_000).contains(&fixed_ns), "{fixed_ns}");
+        let block_ns = costs.blocks_ns(100) / 100;
+        assert!((10_800..11_200).contains(&block_ns), "{block_ns}");
+    }
+
+    #[test]
+    fn the_longest_and_the_shortest_do_not_overflow() {
+        let mut costs = Costs::NEW;
+        for n in 0..200u32 {
+            let (blocks, took_ns) = if n % 3 == 0 { (u32::MAX, u64::MAX) } else { (n % 2, 0) };
+            costs.learn(blocks, took_ns);
+            let _ = (costs.fixed_ns(), costs.blocks_ns(u32::MAX));
+        }
+    }
+}

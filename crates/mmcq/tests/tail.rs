@@ -1,0 +1,306 @@
+//! The start of a transfer is held for the tail of its batch: when, for how long, and what ends it.
+
+mod support;
+
+use mmcq::engine::{Config, DmaBuf, Engine, Kind, Request, SlotId};
+use mmcq::host::{BusOp, Caps, Direction, DmaError, Events, Host, Phase, Segment, StartError, Step};
+use mmcq::sched::{Any, Choice, Deadline, Fair, Fifo, Policy, Waiting, deadline, fair};
+use std::cell::RefCell;
+use std::rc::Rc;
+use support::{TestHost, World, buffer, target};
+
+const BLOCKS: u64 = 1 << 20;
+const REQUEST: u32 = 8;
+/// What a transfer costs besides its blocks, and what a block costs.
+const FIXED_NS: u64 = 1_000_000;
+const BLOCK_NS: u64 = 10_000;
+const COMMAND_NS: u64 = 5_000;
+/// From a completion to the next request, and to each further one.
+const FIRST_NS: u64 = 40_000;
+const GAP_NS: u64 = 10_000;
+
+/// The test's host without open transfers, and without memory of what was written.
+struct Closed(TestHost);
+
+// SAFETY: memory is touched in `ack` alone, inside the segments of the phase that it ends.
+unsafe impl Host for Closed {
+    fn caps(&self) -> &Caps {
+        self.0.caps()
+    }
+    fn map(&mut self, segment: &mut Segment, direction: Direction) -> Result<(), DmaError> {
+        self.0.map(segment, direction)
+    }
+    fn unmap(&mut self, segment: &Segment, direction: Direction) {
+        self.0.unmap(segment, direction);
+    }
+    fn start(&mut self, phase: &Phase, segments: &[Segment], timeout_ns: u64) -> Result<(), StartError> {
+        self.0.start(phase, segments, timeout_ns)
+    }
+    fn ack(&mut self, segments: &[Segment]) -> Events {
+        self.0.ack(segments)
+    }
+    fn set_bus(&mut self, op: BusOp, first: bool, now_ns: u64) -> Step {
+        self.0.set_bus(op, first, now_ns)
+    }
+    fn dat0_busy(&self) -> bool {
+        self.0.dat0_busy()
+    }
+    fn present(&self) -> bool {
+        self.0.present()
+    }
+}
+
+/// A client that keeps `depth` contiguous requests in flight.
+struct Loop<P: Policy> {
+    world: Rc<RefCell<World>>,
+    engine: Engine<Closed, 16, P>,
+    now_ns: u64,
+    direction: Direction,
+    flying: Vec<SlotId>,
+    /// When the next requests come.
+    coming_ns: Vec<u64>,
+    next: u64,
+    phases: usize,
+    ends_ns: Option<u64>,
+}
+
+impl<P: Policy> Loop<P> {
+    fn new(policy: P, config: Config, direction: Direction, depth: u64) -> Self {
+        let world = World::new(BLOCKS);
+        let mut engine = Engine::with_policy(Closed(TestHost::new(&world)), config, policy);
+        engine.set_target(Some(target(BLOCKS)));
+        let coming_ns = (0..depth).map(|n| n * GAP_NS).collect();
+        Loop {
+            world,
+            engine,
+            now_ns: 0,
+            direction,
+            flying: Vec::new(),
+            coming_ns,
+            next: 0,
+            phases: 0,
+            ends_ns: None,
+        }
+    }
+
+    fn submit(&mut self, kind: Kind) -> SlotId {
+        let buf = match kind {
+            Kind::Flush => DmaBuf::EMPTY,
+            _ => buffer(REQUEST, 1),
+        };
+        self.engine.submit(Request::new(kind, buf), self.now_ns).unwrap()
+    }
+
+    /// The controller has been given something: it ends by the rule above.
+    fn look(&mut self) {
+        let world = self.world.borrow();
+        if world.log.len() != self.phases {
+            self.phases = world.log.len();
+            let last = world.log.last().unwrap();
+            let cost_ns = match last.blocks {
+                0 => COMMAND_NS,
+                blocks => FIXED_NS + BLOCK_NS * u64::from(blocks),
+            };
+            self.ends_ns = Some(self.now_ns + cost_ns);
+        }
+    }
+
+    /// Goes on to whatever happens next. `back`: the client comes back with as many as are complete.
+    fn turn(&mut self, back: bool) {
+        self.look();
+        let deadline_ns = self.engine.next_deadline_ns();
+        let arrival_ns = self.coming_ns.first().copied();
+        self.now_ns =
+            [self.ends_ns, arrival_ns, deadline_ns].into_iter().flatten().min().unwrap().max(self.now_ns);
+        if arrival_ns.is_some_and(|at| at <= self.now_ns) {
+            self.coming_ns.remove(0);
+            let (lba, blocks) = (self.next, REQUEST);
+            self.next += u64::from(REQUEST);
+            let id = self.submit(match self.direction {
+                Direction::Read => Kind::Read { lba, blocks },
+                Direction::Write => Kind::Write { lba, blocks },
+            });
+            self.flying.push(id);
+        }
+        if self.ends_ns.is_some_and(|at| at <= self.now_ns) {
+            self.ends_ns = None;
+            let _ = self.engine.on_irq(self.now_ns);
+        }
+        if self.engine.next_deadline_ns().is_some_and(|at| at <= self.now_ns) {
+            let _ = self.engine.poll(self.now_ns);
+        }
+        let before = self.flying.len();
+        let engine = &mut self.engine;
+        self.flying.retain(|&id| engine.take(id).is_none());
+        if back {
+            let from_ns = self.coming_ns.last().map_or(0, |last| last + GAP_NS).max(self.now_ns + FIRST_NS);
+            let done = (before - self.flying.len()) as u64;
+            self.coming_ns.extend((0..done).map(|n| from_ns + n * GAP_NS));
+        }
+    }
+
+    /// Requests a transfer, from when so many have gone to when as many more have.
+    fn merging(&mut self, requests: u64) -> f64 {
+        let from = self.next + requests * u64::from(REQUEST);
+        while self.next < from {
+            self.turn(true);
+        }
+        let (before, begin) = (self.engine.stats().transfers, self.next);
+        while self.next < from + requests * u64::from(REQUEST) {
+            self.turn(true);
+        }
+        let transfers = self.engine.stats().transfers - before;
+        (self.next - begin) as f64 / f64::from(REQUEST) / transfers as f64
+    }
+
+    /// Until a start is held.
+    fn until_held(&mut self) -> u64 {
+        for _ in 0..10_000 {
+            self.turn(true);
+            if let Some(until_ns) = self.engine.held_until_ns()
+                && !self.coming_ns.is_empty()
+            {
+                return until_ns;
+            }
+        }
+        panic!("no start is ever held");
+    }
+
+    fn transfers(&self) -> u64 {
+        self.engine.stats().transfers
+    }
+}
+
+fn closed_loop(direction: Direction, depth: u64) -> Loop<Fifo> {
+    Loop::new(Fifo, Config::DEFAULT, direction, depth)
+}
+
+#[test]
+fn a_closed_loop_goes_in_whole_batches() {
+    for direction in [Direction::Read, Direction::Write] {
+        for depth in [2, 4, 8] {
+            let merging = closed_loop(direction, depth).merging(400);
+            assert!(merging > 0.95 * depth as f64, "{direction:?} depth {depth}: {merging:.2}");
+            let mut never = Loop::new(Fifo, Config { tail_ns: 0, ..Config::DEFAULT }, direction, depth);
+            let merging = never.merging(400);
+            assert!(merging <= 0.55 * depth as f64, "off: {direction:?} depth {depth}: {merging:.2}");
+            assert_eq!(never.engine.stats().held, 0);
+        }
+    }
+}
+
+#[test]
+fn it_works_with_every_scheduler() {
+    let deadline = Any::<8>::Deadline(Deadline::new(deadline::Config::DEFAULT));
+    let fair = Any::Fair(Fair::new(fair::Config::DEFAULT));
+    for policy in [Any::Fifo(Fifo), deadline, fair] {
+        let merging = Loop::new(policy, Config::DEFAULT, Direction::Read, 8).merging(400);
+        assert!(merging > 7.5, "{}: {merging:.2}", policy.name());
+    }
+}
+
+#[test]
+fn a_hold_is_a_deadline_like_any_other_and_counted() {
+    let mut client = closed_loop(Direction::Read, 8);
+    client.merging(200);
+    let until_ns = client.until_held();
+    assert_eq!(client.engine.next_deadline_ns(), Some(until_ns));
+    assert!(until_ns <= client.now_ns + 2 * (FIRST_NS + GAP_NS), "no longer than the next may take");
+    let stats = *client.engine.stats();
+    assert!(stats.held > 20 && stats.held_well * 20 >= stats.held * 19, "{stats:?}");
+    assert!(stats.held_gain_ns > stats.held_ns, "{stats:?}");
+}
+
+/// It costs its wait once; then nothing is held for it.
+#[test]
+fn a_client_that_stays_away_is_waited_for_once() {
+    let mut client = closed_loop(Direction::Read, 8);
+    client.merging(200);
+    let until_ns = client.until_held();
+    let (transfers, held) = (client.transfers(), client.engine.stats().held);
+    client.coming_ns.clear();
+    client.turn(false);
+    assert_eq!(client.now_ns, until_ns);
+    assert_eq!(client.transfers(), transfers + 1, "what is there goes when the time is over");
+    while !client.flying.is_empty() {
+        client.turn(false);
+    }
+    assert_eq!(client.engine.stats().held, held + 1);
+    // One that sends single requests from where it stopped.
+    for _ in 0..20 {
+        let lba = client.next;
+        client.next += u64::from(REQUEST);
+        let before = client.transfers();
+        let id = client.submit(Kind::Read { lba, blocks: REQUEST });
+        assert_eq!(client.transfers(), before + 1, "it starts at once");
+        client.flying.push(id);
+        while !client.flying.is_empty() {
+            client.turn(false);
+        }
+        client.now_ns += 3_000_000;
+    }
+}
+
+#[test]
+fn whatever_else_comes_ends_a_hold_at_once() {
+    for other in [
+        Kind::Flush,
+        Kind::Read { lba: 900_000, blocks: REQUEST },
+        Kind::Write { lba: 900_000, blocks: REQUEST },
+    ] {
+        let mut client = closed_loop(Direction::Read, 8);
+        client.merging(200);
+        client.until_held();
+        let transfers = client.transfers();
+        client.submit(other);
+        assert_eq!(client.transfers(), transfers + 1, "{other:?}");
+        assert_eq!(client.engine.held_until_ns(), None);
+    }
+}
+
+#[test]
+fn halting_ends_a_hold() {
+    let mut client = closed_loop(Direction::Read, 8);
+    client.merging(200);
+    client.until_held();
+    let transfers = client.transfers();
+    client.engine.suspend();
+    let _ = client.engine.poll(client.now_ns);
+    assert_eq!(client.transfers(), transfers + 1, "a queue that drains waits for nothing");
+}
+
+#[test]
+fn random_requests_are_never_held() {
+    let mut client = closed_loop(Direction::Write, 0);
+    let mut random = 1u64;
+    for _ in 0..2_000 {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        let lba = (random >> 40) % (BLOCKS / 64) * 64;
+        let id = client.submit(Kind::Write { lba, blocks: REQUEST });
+        client.flying.push(id);
+        while client.flying.len() >= 4 {
+            client.turn(false);
+        }
+    }
+    assert_eq!(client.engine.stats().held, 0);
+}
+
+/// First in, first out, and in a hurry.
+struct Hurry;
+
+impl Policy for Hurry {
+    type Tails = mmcq::sched::Whole;
+
+    fn pick<I: Iterator<Item = Waiting> + Clone>(&mut self, mut waiting: I, now_ns: u64) -> Choice {
+        waiting.next().map_or(Choice::IdleUntil(now_ns), |oldest| Choice::Go(oldest.index))
+    }
+    fn bears(&self, _: &Waiting, _: u64) -> bool {
+        false
+    }
+}
+
+#[test]
+fn a_policy_that_says_go_is_obeyed() {
+    let merging = Loop::new(Hurry, Config::DEFAULT, Direction::Read, 8).merging(200);
+    assert!(merging <= 4.5, "{merging}");
+}
