@@ -1,9 +1,8 @@
 //! Runs fio jobs on a board, in virtual time.
 
 use crate::board::{Board, BoardError, Price};
-use crate::fio::state::{Io as FioIo, JobState, Next as FioNext, Sync as FioSync, Times};
-use crate::fio::stats::{Cpu as FioCpu, Stats, WorkerError};
-use crate::fio::{Dir, ParseError, Worker as FioWorker};
+use crate::fio::stats::{Cpu as FioCpu, Stats};
+use crate::fio::{ParseError, Worker as FioWorker};
 use crate::linux::elevator::{Elevator, Tunables};
 use crate::linux::hsq::{Hsq, Order, Settings};
 use crate::linux::port::EnginePort;
@@ -11,14 +10,20 @@ use crate::linux::reader::{Close, Reader};
 use crate::linux::worker::Worker;
 use crate::ours::Ours;
 use crate::platform::Platform;
-use crate::system::{Io, Next, Stuck, System, Workload};
+use crate::system::{Stuck, System, Workload};
 use crate::why::{Served, Waiting};
 use mmcq::card::Family;
-use mmcq::host::{Caps, Direction};
+use mmcq::host::Caps;
 use mmcq_sim::card::Medium;
 use mmcq_sim::cpu::Counts;
 use mmcq_sim::sdhci::BusStats;
-use std::collections::BTreeMap;
+
+mod limit;
+mod load;
+mod steady;
+
+use load::Load;
+pub use steady::Steady;
 
 /// Slots of our engine.
 const SLOTS: usize = 64;
@@ -42,7 +47,7 @@ pub enum Setting {
     Mmcq,
     /// Ours, at the price of its own path.
     MmcqOwn,
-    /// Ours for nothing: what wire and card allow.
+    /// What wire and card allow: software that costs nothing, and perfect batches.
     Limit,
 }
 
@@ -195,6 +200,8 @@ pub struct Counters {
     pub emmc: bool,
     /// What the stack itself counted.
     pub stack: Served,
+    /// The rate without beginning and end.
+    pub steady: Steady,
 }
 
 impl Counters {
@@ -253,7 +260,8 @@ pub fn run(
             }
             linux(run, medium, progress)
         }
-        Setting::Mmcq | Setting::MmcqOwn | Setting::Limit => {
+        Setting::Limit => limit::run(run, medium, progress),
+        Setting::Mmcq | Setting::MmcqOwn => {
             let board = Board::<SLOTS>::new(run.platform, run.card, medium, run.setting.price())?;
             on_board(run, board, progress)
         }
@@ -359,6 +367,7 @@ where
         waiting_ns: waiting.end(end_ns),
         emmc,
         stack,
+        steady: load.steady,
     };
     let (mut verify_errors, mut logs) = (Vec::new(), Vec::new());
     let mut stats = Vec::new();
@@ -370,214 +379,6 @@ where
         }
     }
     Ok(Outcome { stats, verify_errors, logs, counters })
-}
-
-/// A fio I/O under way.
-#[derive(Clone, Copy)]
-enum UnderWay {
-    Io(FioIo, u64),
-    Sync(FioSync, u64),
-}
-
-/// fio's workers as the machine's jobs.
-struct Load<'a> {
-    states: Vec<JobState>,
-    workers: &'a [FioWorker],
-    /// First block of each file of each worker.
-    files: Vec<Vec<u64>>,
-    under_way: Vec<Vec<(u64, UnderWay)>>,
-    finished: Vec<bool>,
-    behind_wall: Vec<bool>,
-    max_bytes: usize,
-    depth: usize,
-    ios: u64,
-    failed: u64,
-    planned: u64,
-    moved: u64,
-    told: u64,
-    waiting: Waiting,
-    progress: &'a mut dyn FnMut(u64, u64),
-}
-
-/// Files are placed at multiples of this, as a file system would.
-const FILE_ALIGN: u64 = 1 << 20;
-
-impl<'a> Load<'a> {
-    fn new(
-        run: &Run<'a>,
-        sectors: u64,
-        waiting: Waiting,
-        progress: &'a mut dyn FnMut(u64, u64),
-    ) -> Result<Self, RunError> {
-        let capacity = sectors * 512;
-        let mut place = 0;
-        let mut known: BTreeMap<&str, (u64, u64)> = BTreeMap::new();
-        let (mut states, mut files) = (Vec::new(), Vec::new());
-        for worker in run.workers {
-            let (mut bytes, mut bases) = (Vec::new(), Vec::new());
-            for name in &worker.files {
-                let (base, size) = match known.get(name.as_str()) {
-                    Some(&found) => found,
-                    // A device is the whole card.
-                    None if name.starts_with("/dev/") => (0, capacity),
-                    None => {
-                        let each = worker.job.size.map_or(capacity, |size| size.of(capacity))
-                            / u64::from(worker.job.nrfiles.max(1));
-                        if each > capacity - place {
-                            return Err(RunError::Space {
-                                name: name.clone(),
-                                bytes: each,
-                                left: capacity - place,
-                            });
-                        }
-                        let base = place;
-                        place = (place + each).next_multiple_of(FILE_ALIGN).min(capacity);
-                        (base, each)
-                    }
-                };
-                known.insert(name, (base, size));
-                bases.push(base / 512);
-                bytes.push(size);
-            }
-            states.push(JobState::new(worker, &bytes, run.seed)?);
-            files.push(bases);
-        }
-        let depth = run.workers.iter().map(|w| w.job.depth() as usize).sum();
-        let max_bytes = run.workers.iter().map(|w| w.job.max_block()).max().unwrap_or(512) as usize;
-        let planned = states.iter().map(JobState::planned_bytes).sum();
-        Ok(Load {
-            under_way: states.iter().map(|_| Vec::new()).collect(),
-            finished: vec![false; states.len()],
-            behind_wall: vec![false; states.len()],
-            states,
-            workers: run.workers,
-            files,
-            max_bytes: max_bytes.next_multiple_of(512),
-            depth,
-            ios: 0,
-            failed: 0,
-            planned,
-            moved: 0,
-            told: 0,
-            waiting,
-            progress,
-        })
-    }
-
-    /// A worker behind a stone wall starts when all before it have finished.
-    fn may_run(&self, job: usize) -> bool {
-        let wall = (0..=job).rev().find(|&j| self.workers[j].waits_for_earlier);
-        wall.is_none_or(|wall| self.finished[..wall].iter().all(|f| *f))
-    }
-}
-
-impl Workload for Load<'_> {
-    fn jobs(&self) -> u32 {
-        self.states.len() as u32
-    }
-
-    fn memory(&self) -> (usize, usize) {
-        (self.depth + self.states.len(), self.max_bytes)
-    }
-
-    fn next(&mut self, job: u32, now_ns: u64) -> Next {
-        let j = job as usize;
-        self.behind_wall[j] = !self.may_run(j);
-        if self.behind_wall[j] {
-            return Next::Wait;
-        }
-        loop {
-            match self.states[j].next(now_ns) {
-                FioNext::Io(fio) => {
-                    let start = self.files[j].get(fio.file).copied().unwrap_or(0);
-                    let whole = fio.offset % 512 == 0 && fio.bytes % 512 == 0 && fio.bytes > 0;
-                    let key = start + fio.offset / 512;
-                    if !whole {
-                        let text = format!(
-                            "offset {} and length {} must be multiples of 512",
-                            fio.offset, fio.bytes
-                        );
-                        let times = Times { start_ns: now_ns, issue_ns: now_ns, complete_ns: now_ns };
-                        self.states[j].complete(&fio, times, Err(WorkerError { errno: 22, text }), None);
-                        continue;
-                    }
-                    let direction = match fio.dir {
-                        Dir::Read => Direction::Read,
-                        Dir::Write => Direction::Write,
-                    };
-                    self.ios += 1;
-                    self.under_way[j].push((key, UnderWay::Io(fio, now_ns)));
-                    return Next::Io(Io {
-                        job,
-                        core: 0,
-                        direction,
-                        sync: direction == Direction::Read || self.workers[j].job.direct,
-                        lba: key,
-                        blocks: (fio.bytes / 512) as u32,
-                        buffer: 0,
-                        skip: 0,
-                    });
-                }
-                FioNext::Sync(sync) => {
-                    self.under_way[j].push((u64::MAX, UnderWay::Sync(sync, now_ns)));
-                    return Next::Io(Io {
-                        job,
-                        core: 0,
-                        direction: Direction::Write,
-                        sync: true,
-                        lba: u64::MAX,
-                        blocks: 0,
-                        buffer: 0,
-                        skip: 0,
-                    });
-                }
-                FioNext::Wait(until_ns) => return Next::Until(until_ns),
-                FioNext::AfterCompletion => return Next::Wait,
-                FioNext::Done => {
-                    self.finished[j] = true;
-                    return Next::Finished;
-                }
-            }
-        }
-    }
-
-    fn waits_for_others(&self, job: u32) -> bool {
-        self.behind_wall[job as usize]
-    }
-
-    fn passes(&mut self, into_stack: bool, now_ns: u64) {
-        if into_stack { self.waiting.enters(now_ns) } else { self.waiting.leaves(now_ns) }
-    }
-
-    fn fill(&mut self, io: &Io, data: &mut [u8]) {
-        let j = io.job as usize;
-        if let Some((_, UnderWay::Io(fio, start_ns))) = self.under_way[j].last() {
-            self.states[j].fill(fio, *start_ns, data);
-        }
-    }
-
-    fn done(&mut self, io: &Io, ok: bool, data: &[u8], now_ns: u64) {
-        let j = io.job as usize;
-        let Some(at) = self.under_way[j].iter().position(|(key, _)| *key == io.lba) else { return };
-        let failed = || WorkerError { errno: 5, text: format!("I/O error at block {}", io.lba) };
-        self.failed += u64::from(!ok);
-        match self.under_way[j].remove(at).1 {
-            UnderWay::Io(fio, start_ns) => {
-                let times = Times { start_ns, issue_ns: start_ns, complete_ns: now_ns };
-                let result = if ok { Ok(fio.bytes) } else { Err(failed()) };
-                self.states[j].complete(&fio, times, result, fio.check.then_some(&data[..io.bytes()]));
-                self.moved += fio.bytes;
-            }
-            UnderWay::Sync(sync, start_ns) => {
-                let times = Times { start_ns, issue_ns: start_ns, complete_ns: now_ns };
-                self.states[j].complete_sync(&sync, times, if ok { Ok(()) } else { Err(failed()) });
-            }
-        }
-        if self.moved - self.told >= 1 << 22 {
-            self.told = self.moved;
-            (self.progress)(self.moved, self.planned);
-        }
-    }
 }
 
 #[cfg(test)]

@@ -81,6 +81,23 @@ fn other_losses_are_named_for_what_they_are() {
 }
 
 #[test]
+fn lost_merging_is_a_loss() {
+    // The platform's own scheduler is not asked: what cannot be merged goes out alone.
+    let changes = ["stack.merging=off".to_owned()];
+    let platform = Platform::load_with("generic", &changes).unwrap();
+    let text =
+        "[t]\nfilename=/dev/mmcblk0\ndirect=1\nrw=write\nbs=4k\nioengine=libaio\niodepth=8\nio_size=2M\n";
+    let file = fio::parse_text("test", text.as_bytes(), &fio::System).unwrap();
+    let workers = fio::expand(&file.jobs).unwrap();
+    let (platform, setting) = (&platform, Setting::Mmcq);
+    let why = Why::new(&Run { workers: &workers, platform, card: None, setting, seed: 1 }).unwrap();
+    let line = why.conclusion();
+    assert!(line.contains("most of the loss: merging"), "{line}");
+    assert!(line.contains("(1.00 requests a transfer, 8.00 at the limit)"), "{line}");
+    assert!(why.share_percent() < 25.0, "{line}");
+}
+
+#[test]
 fn requests_transfers_and_commands_agree() {
     let merged = why("hsq-sprd", Setting::Mmcq, "rw=read bs=4k io_size=4M iodepth=32 ioengine=libaio");
     let of = |name| value(&merged, "queue", name);

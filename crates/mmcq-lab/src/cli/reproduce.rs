@@ -4,7 +4,8 @@ use super::progress::{Progress, Unit};
 use super::{Error, print};
 use clap::{Args, ValueEnum};
 use mmcq_lab::plot;
-use mmcq_lab::reproduce::{self, Amount, Row, fair, fifo, hsq, sdio, stream, stream_sweep};
+use mmcq_lab::reproduce::never::Grid;
+use mmcq_lab::reproduce::{self, Amount, Row, fair, fifo, hsq, never, sdio, stream, stream_sweep};
 use mmcq_lab::runner::RunError;
 use mmcq_lab::sdio::Failure;
 use std::path::PathBuf;
@@ -12,8 +13,8 @@ use std::process::ExitCode;
 
 /// Run a published experiment again: published value, model, error, share of the physical limit
 ///
-/// Published values with a star were used to find the model's parameters; all others are predicted. `limit` is the same workload with wire and card alone, no host
-/// cost. Settings: none (Linux without the queue), hsq-tag and hsq-fifo (its software queue), close and patch (Linux's driver of a reader as it is, and keeping
+/// Published values with a star were used to find the model's parameters; all others are predicted. `limit` is the same workload with wire and card alone: no host
+/// cost, and sequential requests in batches as long as its depth. Settings: none (Linux without the queue), hsq-tag and hsq-fifo (its software queue), close and patch (Linux's driver of a reader as it is, and keeping
 /// transfers open), mmcq (this stack at Linux's prices), mmcq-own (at its own measured path length). Of sdio: thread+tasklet, thread, async (who advances
 /// Linux's six commands), thread+spin (the thread spins for CMD52), mmcq asks (two functions may interrupt, so INTx is read), mmcq spin (CMD52 is spun
 /// for where the policy says so), mmcq dma (the payload by DMA), mmcq-own slow (most cycles for an instruction); then the CPU time of a CMD52 by the way of
@@ -25,7 +26,7 @@ pub struct Reproduce {
     /// The exact sizes of the published jobs instead of a steady-state share
     #[arg(long)]
     full: bool,
-    /// Another board: a name from `mmcq platforms` (nothing was published for it)
+    /// Another board: a name from `mmcq platforms` (nothing was published for it). Of never: this board alone
     #[arg(long, value_name = "PLATFORM", conflicts_with = "all")]
     platform: Option<String>,
     /// Sets one value of the board, sdio only: cost.wake_us=30, bus.clock_hz=25000000 (may be given several times; without --platform the published board runs alone)
@@ -35,6 +36,9 @@ pub struct Reproduce {
     /// 32 and mixes, with streams and without; and merging on a host that cannot continue data
     #[arg(long)]
     all: bool,
+    /// Never only: a part of the cells, in a minute
+    #[arg(long)]
+    thin: bool,
     /// Draws the rates as an SVG picture into this file as well
     #[arg(long, value_name = "FILE.svg")]
     plot: Option<PathBuf>,
@@ -56,6 +60,8 @@ enum Experiment {
     Stream,
     /// A sequential writer and a random reader share a card: schedulers side by side (nothing was published)
     Fair,
+    /// Ours against the best of Linux in thousands of cells: boards, cards, loads, sizes, depths, jobs, prices of a wake-up (nothing was published)
+    Never,
     /// A Bluetooth card on a slow CPU: six commands for each packet, advanced by a thread or by the interrupt
     Sdio,
 }
@@ -91,12 +97,19 @@ fn packets(
 impl Reproduce {
     pub fn run(self) -> Result<ExitCode, Error> {
         let amount = Amount { full: self.full, seed: self.seed };
+        if self.thin && !matches!(self.experiment, Experiment::Never) {
+            return Err(Error::Input(
+                "--thin: expected never; the others run a steady-state share unless --full is given"
+                    .to_owned(),
+            ));
+        }
         let (board, boards): (Board, &[&str]) = match self.experiment {
             Experiment::Hsq => (blocks!(hsq::board), &hsq::BOARDS),
             Experiment::Fifo => (blocks!(fifo::board), &fifo::BOARDS),
             Experiment::Stream => (blocks!(stream::board), &stream::BOARDS),
             Experiment::Fair => (blocks!(fair::board), &fair::BOARDS),
             Experiment::Sdio => (packets, &sdio::BOARDS),
+            Experiment::Never => return self.never(),
         };
         let sdio = matches!(self.experiment, Experiment::Sdio);
         let named = self.platform.as_deref().map(|name| [name]);
@@ -164,5 +177,35 @@ impl Reproduce {
             }
         }
         Ok(ExitCode::SUCCESS)
+    }
+
+    /// The sweep: exit code 1 if a cell is below.
+    fn never(&self) -> Result<ExitCode, Error> {
+        if self.full || self.all || !self.set.is_empty() || self.plot.is_some() {
+            return Err(Error::Input(
+                "never: its amounts and costs are its own; expected --thin, --platform, --seed and --json alone"
+                    .to_owned(),
+            ));
+        }
+        let grid = if self.thin { Grid::THIN } else { Grid::FULL };
+        let (cells, left_out) = grid.cells(self.platform.as_deref());
+        if cells.is_empty() {
+            let known = grid.platforms().join(", ");
+            let name = self.platform.as_deref().unwrap_or_default();
+            return Err(Error::Input(format!(
+                "never --platform {name}: not swept; expected one of: {known}"
+            )));
+        }
+        let shown = Progress::new("cells", cells.len() as u64, Unit::Count);
+        let measured = never::sweep(&cells, self.seed, &|| shown.inc(1)).map_err(failed)?;
+        shown.end();
+        if self.json {
+            let lines = reproduce::json_lines(&never::rows(&measured));
+            print(&lines.map_err(|error| Error::Run(error.to_string()))?)?;
+        } else {
+            print(&never::text(&measured, &left_out))?;
+        }
+        let holds = never::Summary::of(&measured).holds();
+        Ok(if holds { ExitCode::SUCCESS } else { ExitCode::from(1) })
     }
 }

@@ -3,6 +3,7 @@
 pub mod fair;
 pub mod fifo;
 pub mod hsq;
+pub mod never;
 pub mod sdio;
 pub mod stream;
 pub mod stream_sweep;

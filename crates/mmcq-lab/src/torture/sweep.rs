@@ -64,11 +64,13 @@ fn strike(case: &Case, clean: &Outcome, name: &str, bench: &mut Bench, score: &m
     Some(outcome)
 }
 
-/// Compares the times of recovery from a single fault with the budgets. The card's own business (busy that lasts, a medium that does not answer) counts against the whole
-/// incident's budget alone.
+/// Compares the times of recovery from a single fault with the budgets. The card's own business (busy that lasts, a medium that does not answer), and a circuit that stays in
+/// use, which only a deadline shows, count against the whole incident's budget alone.
 fn judge_times(case: &Case, name: &str, outcome: &Outcome, clean: &Outcome, score: &mut Score) {
     let own = match &case.luck {
-        Luck::Shots(shots) => shots.iter().any(|shot| matches!(shot.point, Point::Busy | Point::Medium)),
+        Luck::Shots(shots) => shots
+            .iter()
+            .any(|shot| matches!(shot.point, Point::Busy | Point::Medium) || shot.strike == Strike::Stuck),
         _ => false,
     };
     for &(class, ns) in &outcome.times {
@@ -357,7 +359,8 @@ mod tests {
                 let outcome = run(&case, &mut bench, None);
                 assert_eq!(outcome.violation, None, "{nth}, {load}");
                 let longer_ns = outcome.work_ns.saturating_sub(clean.work_ns);
-                assert!(longer_ns < 1_000_000_000, "{longer_ns} ns, {nth}, {load}");
+                // A visit's transfer has a second for its data, and the slack of a deadline.
+                assert!(longer_ns < 1_100_000_000, "{longer_ns} ns, {nth}, {load}");
                 questions += 1;
             }
         }

@@ -2,13 +2,26 @@
 
 use super::report::transfers;
 use super::{Phases, Why, mib_per_s};
+use crate::runner::Counters;
 
 /// A run at this share of the limit, in percent, has nothing worth naming to gain.
 const ENOUGH_PERCENT: f64 = 97.0;
 /// Another depth helps if it gives so much more, in percent.
 const HELPS_PERCENT: f64 = 2.0;
 
-/// A phase's name, and what it takes longer than at the limit, in microseconds for each request of the run.
+/// So much fewer requests in a transfer than at the limit are lost merging.
+const MERGES_LESS: f64 = 0.9;
+/// What each transfer costs however long it is: with less merging these come more often.
+const EACH_TRANSFER: [&str; 3] = ["wire, commands", "card, access", "card, busy"];
+/// The name of that loss.
+const MERGING: &str = "merging";
+
+/// Requests of a transfer.
+fn together(c: &Counters) -> f64 {
+    c.ios as f64 / transfers(c).max(1) as f64
+}
+
+/// What is lost, and what it takes longer than at the limit, in microseconds for each request of the run.
 fn largest_loss(why: &Why) -> (&'static str, f64) {
     let (run, limit) = (&why.counters, &why.limit);
     let each = run.bytes as f64 / run.ios.max(1) as f64;
@@ -16,7 +29,14 @@ fn largest_loss(why: &Why) -> (&'static str, f64) {
     let (spent, needed) = (Phases::of(run).named(), Phases::of(limit).named());
     let losses = spent.into_iter().zip(needed);
     let losses = losses.map(|((name, ns), (_, least))| (name, of(ns, run.bytes) - of(least, limit.bytes)));
-    losses.max_by(|a, b| a.1.total_cmp(&b.1)).unwrap_or(("CPU", 0.0))
+    let mut losses: Vec<(&str, f64)> = losses.collect();
+    if together(run) < MERGES_LESS * together(limit) {
+        let (repeated, others): (Vec<_>, Vec<_>) =
+            losses.into_iter().partition(|(name, _)| EACH_TRANSFER.contains(name));
+        losses = others;
+        losses.push((MERGING, repeated.into_iter().map(|(_, us)| us).sum()));
+    }
+    losses.into_iter().max_by(|a, b| a.1.total_cmp(&b.1)).unwrap_or(("CPU", 0.0))
 }
 
 /// The job that submits is what is waited for most.
@@ -41,7 +61,7 @@ pub(super) fn line(why: &Why) -> String {
             )
         }
         "CPU" => {
-            let each = c.ios as f64 / transfers(c).max(1) as f64;
+            let each = together(c);
             let per = |count: u64| count as f64 / transfers(c).max(1) as f64;
             format!(
                 "{lost}: software takes {:.0} us for each transfer while the bus is quiet ({:.2} interrupts, {:.2} context switches each)",
@@ -51,17 +71,16 @@ pub(super) fn line(why: &Why) -> String {
             )
         }
         "wire, commands" => {
-            let each = |c: &crate::runner::Counters| c.bus.command_count() as f64 / c.ios.max(1) as f64;
+            let each = |c: &Counters| c.bus.command_count() as f64 / c.ios.max(1) as f64;
             let (run, limit) = (each(c), each(&why.limit));
-            format!("{lost}: {run:.2} commands for each request, where the limit's queue needs {limit:.2}")
+            format!("{lost}: {run:.2} commands for each request, where the limit needs {limit:.2}")
         }
-        "card, access" | "card, busy" => {
-            let each = |c: &crate::runner::Counters| c.ios as f64 / transfers(c).max(1) as f64;
-            let (run, limit) = (each(c), each(&why.limit));
-            format!(
-                "{lost}: {name}, {us:.0} us more for each request ({run:.2} requests a transfer, {limit:.2} at the limit)"
-            )
-        }
+        MERGING => format!(
+            "{lost}: merging, {us:.0} us of commands, access and busy more for each request \
+             ({:.2} requests a transfer, {:.2} at the limit)",
+            together(c),
+            together(&why.limit)
+        ),
         other => format!("{lost}: {other}, {us:.0} us for each request"),
     }
 }

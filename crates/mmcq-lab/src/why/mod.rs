@@ -8,7 +8,7 @@
 //! - CPU: the rest, which is: the wires are quiet although a request is with the stack. Interrupts, wake-ups, the driver's and the engine's work, the time that a
 //!   controller itself takes to begin and to tell, and pauses between questions to a card whose busy the host does not see.
 //!
-//! A command during busy is wire, not busy, and so are the few clocks of a gap that both may claim. The physical limit is the same job with software that takes no time ([`Setting::Limit`]).
+//! A command during busy is wire, not busy, and so are the few clocks of a gap that both may claim. The physical limit is the same job with software that takes no time, in perfect batches ([`Setting::Limit`]).
 
 mod conclusion;
 mod report;
@@ -90,7 +90,7 @@ pub struct Why {
     pub title: String,
     /// The run.
     pub counters: Counters,
-    /// The same job, held up by wire and card alone.
+    /// The same job at its limit: held up by wire and card alone.
     pub limit: Counters,
     /// One job, one request at a time: the same with two.
     pub deeper: Option<Counters>,

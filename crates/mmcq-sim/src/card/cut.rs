@@ -79,6 +79,8 @@ impl Media for Medium {
 const PAGE_SECTORS: u64 = 32;
 /// More sectors than this are not kept in mind: the oldest are taken as safe.
 const LONGEST: usize = 1 << 17;
+/// Memory of so many sectors is kept for the next ones.
+const SPARE: usize = 1 << 15;
 /// In the cache, sectors drain by themselves within this time, or not at all.
 const DRAIN_NS: u64 = 20_000_000;
 
@@ -106,6 +108,10 @@ pub(crate) struct Journal {
     all_safe_ns: u64,
     /// Tidied up when there are so many entries.
     tidy_at: usize,
+    /// Memory of sectors that are safe, for the next ones.
+    spare: Vec<Content>,
+    /// For tidying up: partition, sector and version of what is safe.
+    safe: Vec<(u8, u64, u64)>,
 }
 
 impl Default for Journal {
@@ -122,6 +128,8 @@ impl Default for Journal {
             open: 0,
             all_safe_ns: 0,
             tidy_at: 256,
+            spare: Vec::new(),
+            safe: Vec::new(),
         }
     }
 }
@@ -160,7 +168,7 @@ impl Journal {
 
     /// A sector is about to be written over.
     pub(crate) fn note(&mut self, medium: &mut Medium, partition: u8, at: u64, reliable: bool) {
-        let mut before = Box::new([0; SECTOR_BYTES as usize]);
+        let mut before = self.spare.pop().flatten().unwrap_or_else(|| Box::new([0; SECTOR_BYTES as usize]));
         let before = medium.read(at, &mut before[..]).is_ok().then_some(before);
         let what =
             AtStake { partition, sector: at / SECTOR_BYTES, seq: self.seq, stage: Stage::InFlight, reliable };
@@ -208,13 +216,29 @@ impl Journal {
 
     /// Forgets what is safe, and what lies under it.
     fn tidy(&mut self, now_ns: u64) {
-        let mut safe: BTreeMap<(u8, u64), u64> = BTreeMap::new();
-        for entry in self.entries.iter().filter(|entry| entry.safe_ns <= now_ns) {
-            safe.insert((entry.what.partition, entry.what.sector), entry.what.seq);
-        }
-        self.entries.retain(|entry| {
-            safe.get(&(entry.what.partition, entry.what.sector)).is_none_or(|&seq| entry.what.seq > seq)
+        let place = |entry: &Entry| (entry.what.partition, entry.what.sector);
+        let mut safe = std::mem::take(&mut self.safe);
+        safe.clear();
+        let is_safe = |entry: &Entry| entry.safe_ns <= now_ns;
+        let versions = self.entries.iter().filter(|entry| is_safe(entry));
+        safe.extend(versions.map(|entry| (entry.what.partition, entry.what.sector, entry.what.seq)));
+        safe.sort_unstable();
+        let lies_under = |entry: &Entry| {
+            let end = safe.partition_point(|&(partition, sector, _)| (partition, sector) <= place(entry));
+            let newest = end.checked_sub(1).and_then(|at| safe.get(at));
+            newest.is_some_and(|&(partition, sector, seq)| {
+                (partition, sector) == place(entry) && entry.what.seq <= seq
+            })
+        };
+        let spare = &mut self.spare;
+        self.entries.retain_mut(|entry| {
+            let goes = is_safe(entry) || lies_under(entry);
+            if goes && spare.len() < SPARE {
+                spare.push(entry.before.take());
+            }
+            !goes
         });
+        self.safe = safe;
     }
 
     /// What a cut at this time would decide about, oldest first.

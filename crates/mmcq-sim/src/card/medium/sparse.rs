@@ -90,6 +90,8 @@ impl Sparse {
                             fresh.bytes.fill(value);
                             fresh.touched = u8::MAX;
                         }
+                        // Fresh memory holds zeros.
+                        _ if fill == Fill::Zeros => {}
                         _ => fill.generate(page_at, &mut fresh.bytes),
                     }
                     *other = Page::Data(fresh);

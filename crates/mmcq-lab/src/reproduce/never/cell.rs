@@ -1,0 +1,147 @@
+//! One cell of the sweep: where, what, how deep, how dear a wake-up, and how much of it is run.
+
+use super::Place;
+use crate::platform::{Platform, PlatformError};
+use std::fmt;
+
+/// Requests that Linux's scheduler holds for a queue of 64 tags. What a job submits beyond them waits in the job.
+const SCHEDULER_REQUESTS: u32 = 128;
+
+/// How long a reader is watched beside a writer, in seconds: 400 reads and more.
+const BESIDE_S: u64 = 4;
+
+/// What the jobs do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Load {
+    /// All jobs read the same file in sequence, as in the published jobs.
+    Read,
+    /// All jobs write it in sequence.
+    Write,
+    /// Reads at random places of the card.
+    RandRead,
+    /// Writes there.
+    RandWrite,
+    /// Seven reads and three writes of ten, at random places.
+    Mixed,
+    /// One job reads 4 KiB at random places, one request at a time; the other jobs write in sequence beside it.
+    Beside,
+}
+
+impl Load {
+    /// Those that are measured by their rate.
+    pub const RATES: [Load; 5] = [Load::Read, Load::Write, Load::RandRead, Load::RandWrite, Load::Mixed];
+
+    /// Its name in the tables.
+    pub fn name(self) -> &'static str {
+        match self {
+            Load::Read => "read",
+            Load::Write => "write",
+            Load::RandRead => "randread",
+            Load::RandWrite => "randwrite",
+            Load::Mixed => "70/30",
+            Load::Beside => "reader beside writer",
+        }
+    }
+
+    /// Requests of it may merge.
+    pub fn sequential(self) -> bool {
+        matches!(self, Load::Read | Load::Write)
+    }
+}
+
+/// A cell.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Cell {
+    /// Board, card and settings.
+    pub place: Place,
+    /// What the jobs do.
+    pub load: Load,
+    /// Bytes of a request; with [`Load::Beside`], of the writer's.
+    pub bytes: u64,
+    /// Requests that a job has under way; with [`Load::Beside`], the writer.
+    pub depth: u32,
+    /// How many jobs.
+    pub jobs: u32,
+    /// What it takes to wake a thread, in microseconds.
+    pub wake_us: u32,
+}
+
+impl Cell {
+    /// Requests under way.
+    pub fn under_way(&self) -> u32 {
+        self.depth * self.jobs
+    }
+
+    /// Why the cell says nothing: what is under way is more than Linux's scheduler holds.
+    pub fn senseless(&self) -> Option<String> {
+        (self.under_way() > SCHEDULER_REQUESTS).then(|| {
+            format!(
+                "depth {} x {} jobs: Linux's scheduler holds {SCHEDULER_REQUESTS} requests, the others wait in the jobs",
+                self.depth, self.jobs
+            )
+        })
+    }
+
+    /// The board, with its wake-ups at the cell's price.
+    pub fn platform(&self) -> Result<Platform, PlatformError> {
+        let changes = ["wake", "job_wake", "hop"].map(|cost| format!("cost.{cost}_us={}", self.wake_us));
+        Platform::load_with(self.place.platform, &changes)
+    }
+
+    /// Requests of all jobs together. The steady state is what counts ([`crate::runner::Steady`]): so there are at least 24 for each that is under way, enough
+    /// bytes that the card's cache is full before a quarter of them has moved, and enough requests that a random load's mean is near its limit.
+    fn requests(&self, times: u64) -> u64 {
+        let base: u64 = match self.bytes {
+            0..=4_096 => 3_072,
+            4_097..=16_384 => 1_536,
+            16_385..=65_536 => 768,
+            _ => 128,
+        };
+        let deep = u64::from(self.under_way()) * 24;
+        // More than 96 MiB say nothing new: requests of this length hardly merge any more.
+        let most = ((96 << 20) / self.bytes).max(u64::from(self.under_way()) * 2);
+        times * base.max(deep).min(most).max(64)
+    }
+
+    /// The cell as a fio job, so many times as long as the shortest that will do.
+    pub fn job(&self, times: u64) -> String {
+        let global =
+            "[global]\nfilename=/dev/mmcblk0\ndirect=1\nioengine=libaio\nnorandommap\nzero_buffers\n";
+        let (bytes, depth, jobs) = (self.bytes, self.depth, self.jobs);
+        let rw = match self.load {
+            Load::Read => "read",
+            Load::Write => "write",
+            Load::RandRead => "randread",
+            Load::RandWrite => "randwrite",
+            Load::Mixed => "randrw\nrwmixread=70",
+            Load::Beside => {
+                return format!(
+                    "{global}time_based\nruntime={}\n[writer]\nrw=write\nbs={bytes}\niodepth={depth}\n\
+                     [reader]\nrw=randread\nbs=4k\niodepth=1\noffset=50%\n",
+                    BESIDE_S * times
+                );
+            }
+        };
+        let each = (self.requests(times) / u64::from(jobs)).max(1) * bytes;
+        format!("{global}[cell]\nrw={rw}\nbs={bytes}\niodepth={depth}\nnumjobs={jobs}\nio_size={each}\n")
+    }
+}
+
+/// `512`, `4k`, `64k`.
+pub fn size(bytes: u64) -> String {
+    if bytes < 1024 { bytes.to_string() } else { format!("{}k", bytes / 1024) }
+}
+
+impl fmt::Display for Cell {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Cell { place, load, bytes, depth, jobs, wake_us } = self;
+        write!(
+            f,
+            "{}, {}, {} {}, depth {depth}, {jobs} jobs, wake {wake_us} us",
+            place.platform,
+            place.card,
+            load.name(),
+            size(*bytes)
+        )
+    }
+}

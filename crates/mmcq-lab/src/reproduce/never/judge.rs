@@ -1,0 +1,191 @@
+//! What a cell's figures say.
+
+use super::{Cell, Load, OURS};
+use crate::runner::Setting;
+
+/// Ours may be this much slower than the best of Linux, in percent: what a rate that has settled is off by, several times.
+const SLOWER_PERCENT: f64 = 1.0;
+/// ... and its 99th percentile this much longer: a bucket of fio's histogram, which is 1.6 % wide.
+const LONGER_PERCENT: f64 = 2.0;
+/// Gains in percent that are too near to the line to be judged, for each length of a run: a rate that has not settled might decide.
+const NEAR_PERCENT: [std::ops::Range<f64>; 2] = [-10.0..-0.3, -2.5..-0.5];
+/// The same of the 99th percentile.
+const NEAR_TAIL_PERCENT: [std::ops::Range<f64>; 2] = [2.0..20.0, 2.0..5.0];
+/// A rate may be this much above the limit, in percent, without passing it.
+const LIMIT_PERCENT: f64 = 0.5;
+
+/// A cell with its figures: MiB a second, and the 99th percentile in microseconds.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Measured {
+    /// Which.
+    pub cell: Cell,
+    /// How many times as long as the shortest run.
+    pub times: u64,
+    /// By setting; the limit comes first.
+    pub figures: Vec<(Setting, [f64; 2])>,
+}
+
+/// What becomes of a cell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Slower than the best of Linux by more than 1 %.
+    Slower,
+    /// As fast, but the slowest hundredth of its requests takes longer by more than 2 %.
+    Longer,
+    /// Within 1 %.
+    Level,
+    /// Faster by more than 1 %.
+    Faster,
+}
+
+fn percent(this: f64, than: f64) -> f64 {
+    100.0 * (this / than.max(f64::MIN_POSITIVE) - 1.0)
+}
+
+impl Measured {
+    /// Figures of a setting.
+    pub fn of(&self, wanted: Setting) -> Option<[f64; 2]> {
+        self.figures.iter().find(|(setting, _)| *setting == wanted).map(|(_, figures)| *figures)
+    }
+
+    /// What wire and card allow.
+    pub fn limit(&self) -> f64 {
+        self.of(Setting::Limit).map_or(0.0, |figures| figures[0])
+    }
+
+    fn linux(&self) -> impl Iterator<Item = &(Setting, [f64; 2])> {
+        self.figures.iter().filter(|(setting, _)| self.cell.place.linux.contains(setting))
+    }
+
+    /// Linux's fastest setting.
+    pub fn best(&self) -> (Setting, f64) {
+        let rates = self.linux().map(|(setting, figures)| (*setting, figures[0]));
+        rates.max_by(|a, b| a.1.total_cmp(&b.1)).unwrap_or((Setting::None, 0.0))
+    }
+
+    /// Linux's setting with the shortest 99th percentile.
+    pub fn shortest(&self) -> (Setting, f64) {
+        let times = self.linux().map(|(setting, figures)| (*setting, figures[1]));
+        times.min_by(|a, b| a.1.total_cmp(&b.1)).unwrap_or((Setting::None, 0.0))
+    }
+
+    /// How much faster ours is than the best of Linux, in percent: the slower one of ours.
+    pub fn gain_percent(&self) -> f64 {
+        let ours = OURS.into_iter().filter_map(|setting| self.of(setting)).map(|figures| figures[0]);
+        percent(ours.fold(f64::INFINITY, f64::min), self.best().1)
+    }
+
+    /// How much longer the slowest hundredth of its requests takes, in percent, where that is compared.
+    pub fn tail_percent(&self) -> Option<f64> {
+        if self.cell.load.sequential() {
+            return None;
+        }
+        let ours = OURS.into_iter().filter_map(|setting| self.of(setting)).map(|figures| figures[1]);
+        Some(percent(ours.fold(0.0, f64::max), self.shortest().1))
+    }
+
+    /// Nothing would change if it were run longer; `length` counts the lengths of runs from 0.
+    pub(super) fn is_clear(&self, length: usize) -> bool {
+        let inside = |ranges: &[std::ops::Range<f64>], percent: f64| {
+            ranges.get(length).is_some_and(|range| range.contains(&percent))
+        };
+        let near = self.cell.load != Load::Beside && inside(&NEAR_PERCENT, self.gain_percent());
+        let tail = self.tail_percent().is_some_and(|tail| inside(&NEAR_TAIL_PERCENT, tail));
+        !near && !tail && self.passes().is_none()
+    }
+
+    /// What becomes of it.
+    pub fn verdict(&self) -> Verdict {
+        let gain = self.gain_percent();
+        let rate_counts = self.cell.load != Load::Beside;
+        let longer = self.tail_percent().is_some_and(|tail| tail > LONGER_PERCENT);
+        match () {
+            () if rate_counts && gain < -SLOWER_PERCENT => Verdict::Slower,
+            () if longer => Verdict::Longer,
+            () if rate_counts && gain > SLOWER_PERCENT => Verdict::Faster,
+            () => Verdict::Level,
+        }
+    }
+
+    /// A setting that is faster than the limit, and by how many percent: then the limit is none.
+    pub fn passes(&self) -> Option<(Setting, f64)> {
+        if self.cell.load == Load::Beside {
+            return None;
+        }
+        let above = |(setting, figures): &(Setting, [f64; 2])| (*setting, percent(figures[0], self.limit()));
+        let most = self.figures.iter().map(above).max_by(|a, b| a.1.total_cmp(&b.1));
+        most.filter(|(_, above)| *above > LIMIT_PERCENT)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Grid, Summary, text};
+    use super::*;
+
+    fn measured(load: Load, rates: [f64; 4], p99_us: [f64; 4]) -> Measured {
+        let (cells, _) = Grid::THIN.cells(None);
+        let cell = *cells.iter().find(|cell| cell.load == load).unwrap();
+        let settings = [Setting::Limit, Setting::None, Setting::HsqTag, Setting::Mmcq, Setting::MmcqOwn];
+        let rates = [rates[0], rates[1], rates[2], rates[3], rates[3] * 1.5];
+        let p99_us = [p99_us[0], p99_us[1], p99_us[2], p99_us[3], p99_us[3] / 2.0];
+        let figures = settings.into_iter().zip(rates.into_iter().zip(p99_us).map(|(a, b)| [a, b])).collect();
+        Measured { cell, times: 1, figures }
+    }
+
+    #[test]
+    fn the_slower_one_of_ours_is_compared_with_the_fastest_of_linux() {
+        let p99 = [1.0; 4];
+        for (ours, verdict) in [
+            (98.9, Verdict::Slower),
+            (99.1, Verdict::Level),
+            (100.9, Verdict::Level),
+            (101.1, Verdict::Faster),
+        ] {
+            let one = measured(Load::Read, [200.0, 90.0, 100.0, ours], p99);
+            assert_eq!(one.verdict(), verdict, "{ours}");
+            assert_eq!(one.best(), (Setting::HsqTag, 100.0));
+        }
+    }
+
+    #[test]
+    fn a_longer_tail_counts_for_random_loads_and_for_a_reader_beside_a_writer() {
+        let of = |load| measured(load, [300.0, 100.0, 100.0, 150.0], [1.0, 100.0, 110.0, 103.0]).verdict();
+        assert_eq!(of(Load::RandRead), Verdict::Longer);
+        assert_eq!(of(Load::Beside), Verdict::Longer);
+        assert_eq!(of(Load::Read), Verdict::Faster);
+        // The rate of a reader beside a writer is not compared: the writer's share is its own affair.
+        let slow = measured(Load::Beside, [300.0, 100.0, 100.0, 50.0], [1.0, 100.0, 110.0, 101.0]);
+        assert_eq!(slow.verdict(), Verdict::Level);
+    }
+
+    #[test]
+    fn a_limit_that_is_passed_and_cells_below_are_named_and_nothing_holds() {
+        let p99 = [1.0; 4];
+        let fine = measured(Load::Read, [200.0, 90.0, 100.0, 110.0], p99);
+        let below = measured(Load::Write, [200.0, 90.0, 100.0, 80.0], p99);
+        let beyond = measured(Load::RandRead, [100.0, 90.0, 101.0, 101.0], p99);
+        assert!(Summary::of(&[fine.clone(), fine.clone()]).holds());
+        for one in [&below, &beyond] {
+            assert!(!Summary::of(&[fine.clone(), one.clone()]).holds(), "{one:?}");
+        }
+        let all = text(&[fine, below, beyond], &["depth 9: why".to_owned()]);
+        for part in [
+            "slower: hsq-sprd, hbg4a2, write 4k, depth 1, 1 jobs, wake 20 us: hsq-tag 100.00 MiB/s, mmcq 80.00",
+            "-20.0 %",
+            "beyond the limit: hsq-sprd, hbg4a2, randread 4k",
+            "left out: depth 9: why",
+            "3 cells: 1 slower by more than 1 %, 0 with a longer p99, 1 level, 1 faster",
+        ] {
+            assert!(all.contains(part), "{part}: {all}");
+        }
+    }
+
+    #[test]
+    fn only_what_is_near_a_line_runs_again_and_not_for_ever() {
+        let clear =
+            |ours: f64, length| measured(Load::Read, [200.0, 90.0, 100.0, ours], [1.0; 4]).is_clear(length);
+        assert!(clear(120.0, 0) && clear(100.0, 0) && clear(50.0, 0));
+        assert!(!clear(98.0, 0) && !clear(98.0, 1) && clear(96.0, 1) && clear(98.0, 2));
+    }
+}

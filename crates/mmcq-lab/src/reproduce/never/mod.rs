@@ -1,0 +1,193 @@
+//! Never slower: our engine against the best of Linux's settings, over boards, cards, loads, sizes, depths, jobs and prices of a wake-up.
+//!
+//! A cell is *below* if ours is more than 1 % slower than the best setting of Linux, or if the 99th percentile of its latency is more than 2 % longer than the
+//! best one's where that is compared: random loads, and a reader beside a writer. None may be below, and half of the sequential cells must be faster.
+//!
+//! A rate is that of the steady state ([`crate::runner::Steady`]). A cell that ends near a line is run again, four and sixteen
+//! times as long, before it is judged: a rate that has not settled decides nothing.
+
+mod cell;
+mod judge;
+mod table;
+
+pub use cell::{Cell, Load, size};
+pub use judge::{Measured, Verdict};
+pub use table::{Summary, text};
+
+use super::{Row, each_of, workers};
+use crate::runner::{Outcome, Run, RunError, Setting, run};
+
+/// A board with a card, and Linux's settings on its host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// Board.
+    pub platform: &'static str,
+    /// Card.
+    pub card: &'static str,
+    /// What Linux offers there.
+    pub linux: &'static [Setting],
+}
+
+const QUEUES: &[Setting] = &[Setting::None, Setting::HsqTag, Setting::HsqFifo];
+const STREAMS: &[Setting] = &[Setting::Close, Setting::Patch];
+
+/// Ours: at Linux's prices, and at its own.
+pub const OURS: [Setting; 2] = [Setting::Mmcq, Setting::MmcqOwn];
+
+const fn place(platform: &'static str, card: &'static str, linux: &'static [Setting]) -> Place {
+    Place { platform, card, linux }
+}
+
+/// Where it runs: an eMMC that is soldered on, one whose busy nobody sees, a fast SD card, an old one, an older eMMC, and a reader that can continue data.
+const PLACES: [Place; 6] = [
+    place("hsq-sprd", "hbg4a2", QUEUES),
+    place("hsq-nobusy", "hbg4a2", QUEUES),
+    place("generic", "sdxc-128g-uhs", QUEUES),
+    place("generic", "sdhc-16g-hs", QUEUES),
+    place("generic", "emmc-hs200", QUEUES),
+    place("stream-rtsx", "pro-plus-128", STREAMS),
+];
+
+/// What is swept.
+#[derive(Clone, Copy, Debug)]
+pub struct Grid {
+    /// Boards with cards.
+    pub places: &'static [Place],
+    /// Bytes of a request.
+    pub sizes: &'static [u64],
+    /// Requests that each job has under way.
+    pub depths: &'static [u32],
+    /// How many jobs.
+    pub jobs: &'static [u32],
+    /// What it takes to wake a thread, in microseconds.
+    pub wakes_us: &'static [u32],
+    /// Bytes of a request, and depth, of the writer that a reader runs beside.
+    pub writers: &'static [(u64, u32)],
+}
+
+impl Grid {
+    /// All of it.
+    pub const FULL: Grid = Grid {
+        places: &PLACES,
+        sizes: &[512, 4 << 10, 16 << 10, 64 << 10, 512 << 10],
+        depths: &[1, 2, 4, 8, 32],
+        jobs: &[1, 4, 20],
+        wakes_us: &[5, 20, 60],
+        writers: &[(4 << 10, 8), (64 << 10, 1), (64 << 10, 8), (64 << 10, 32), (512 << 10, 8)],
+    };
+    /// A part of it that runs in a minute.
+    pub const THIN: Grid = Grid {
+        places: &PLACES,
+        sizes: &[4 << 10, 64 << 10],
+        depths: &[1, 2, 8],
+        jobs: &[1, 20],
+        wakes_us: &[20],
+        writers: &[(64 << 10, 8)],
+    };
+
+    /// Boards that it runs on.
+    pub fn platforms(&self) -> Vec<&'static str> {
+        let mut names: Vec<&str> = self.places.iter().map(|place| place.platform).collect();
+        names.dedup();
+        names
+    }
+
+    /// Its cells, of all boards or of one, and what is left out and why.
+    pub fn cells(&self, platform: Option<&str>) -> (Vec<Cell>, Vec<String>) {
+        let (mut cells, mut reasons) = (Vec::new(), Vec::new());
+        for &place in self.places.iter().filter(|place| platform.is_none_or(|name| name == place.platform)) {
+            for load in Load::RATES {
+                for &bytes in self.sizes {
+                    for &depth in self.depths {
+                        for &jobs in self.jobs {
+                            for &wake_us in self.wakes_us {
+                                let cell = Cell { place, load, bytes, depth, jobs, wake_us };
+                                match cell.senseless() {
+                                    None => cells.push(cell),
+                                    Some(reason) if !reasons.contains(&reason) => reasons.push(reason),
+                                    Some(_) => {}
+                                }
+                            }
+                        }
+                    }
+                }
+            }
+            for &(bytes, depth) in self.writers {
+                for &wake_us in self.wakes_us {
+                    cells.push(Cell { place, load: Load::Beside, bytes, depth, jobs: 1, wake_us });
+                }
+            }
+        }
+        (cells, reasons)
+    }
+}
+
+/// How much longer a cell is run that is too near to a line to be judged, and then again.
+const LONGER: [u64; 2] = [4, 16];
+
+/// Runs one cell.
+pub fn measure(cell: &Cell, seed: u64) -> Result<Measured, RunError> {
+    let mut measured = once(cell, seed, 1)?;
+    for (length, times) in LONGER.into_iter().enumerate() {
+        if measured.is_clear(length) {
+            break;
+        }
+        measured = once(cell, seed, times)?;
+    }
+    Ok(measured)
+}
+
+fn once(cell: &Cell, seed: u64, times: u64) -> Result<Measured, RunError> {
+    let platform = cell.platform().map_err(crate::board::BoardError::from)?;
+    let workers = workers(&cell.job(times))?;
+    let mut figures = Vec::new();
+    for setting in [Setting::Limit].iter().chain(cell.place.linux).chain(&OURS).copied() {
+        let card = Some(cell.place.card);
+        let one = Run { workers: &workers, platform: &platform, card, setting, seed };
+        figures.push((setting, figure(cell, &run(&one, None, &mut |_, _| ())?)));
+    }
+    Ok(Measured { cell: *cell, times, figures })
+}
+
+/// Rate in MiB a second, and 99th percentile in microseconds, of one run.
+fn figure(cell: &Cell, outcome: &Outcome) -> [f64; 2] {
+    let rate = outcome.counters.steady.mib_per_s().unwrap_or_else(|| super::mib_per_s(outcome));
+    let group = match (cell.load, &outcome.stats[..]) {
+        (Load::Beside, [_, reader]) => reader.clone(),
+        _ => outcome.group(),
+    };
+    let mut latency = group.dirs[0].clat.histogram.clone();
+    latency.merge(&group.dirs[1].clat.histogram);
+    let p99_ns = latency.percentiles(&[99.0]).first().copied().unwrap_or(0);
+    [rate, p99_ns as f64 / 1e3]
+}
+
+/// Runs a grid on all cores; `progress` is told after each cell.
+pub fn sweep(cells: &[Cell], seed: u64, progress: &(dyn Fn() + Sync)) -> Result<Vec<Measured>, RunError> {
+    let measured = each_of(cells.len(), |at| {
+        let measured = measure(&cells[at], seed);
+        progress();
+        measured
+    });
+    measured.into_iter().collect()
+}
+
+/// The figures as rows for [`super::json_lines`].
+pub fn rows(measured: &[Measured]) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for one in measured {
+        let limit = one.limit();
+        for (setting, [rate, p99_us]) in one.figures.iter().skip(1) {
+            let mut row = |cell: String, unit: &str, model, limit| {
+                let (setting, unit) = (setting.name().to_owned(), unit.to_owned());
+                rows.push(Row { cell, setting, unit, published: None, fitted: false, model, limit });
+            };
+            let cell = one.cell.to_string();
+            if one.cell.load != Load::Beside {
+                row(cell.clone(), "MiB/s", *rate, Some(limit));
+            }
+            row(format!("{cell}, p99"), "us", *p99_us, None);
+        }
+    }
+    rows
+}

@@ -1,0 +1,191 @@
+//! The sweep in words and numbers.
+
+use super::{Cell, Load, Measured, OURS, Place, Verdict, size};
+use crate::runner::Setting;
+use std::fmt::Write;
+
+/// Cells by what became of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Summary {
+    /// All.
+    pub cells: usize,
+    /// Slower, longer, level, faster.
+    pub by_verdict: [usize; 4],
+    /// Sequential ones.
+    pub sequential: usize,
+    /// ... and those of them that are faster.
+    pub sequential_faster: usize,
+    /// A setting passes the limit.
+    pub beyond_limit: usize,
+}
+
+impl Summary {
+    /// Of these.
+    pub fn of(measured: &[Measured]) -> Self {
+        let mut sum = Summary { cells: measured.len(), ..Summary::default() };
+        for one in measured {
+            let verdict = one.verdict();
+            sum.by_verdict[verdict as usize] += 1;
+            sum.sequential += usize::from(one.cell.load.sequential());
+            sum.sequential_faster += usize::from(one.cell.load.sequential() && verdict == Verdict::Faster);
+            sum.beyond_limit += usize::from(one.passes().is_some());
+        }
+        sum
+    }
+
+    /// What is promised holds: nothing below, at least half of the sequential cells faster, and a limit that is one.
+    pub fn holds(&self) -> bool {
+        let [slower, longer, ..] = self.by_verdict;
+        slower + longer + self.beyond_limit == 0 && 2 * self.sequential_faster >= self.sequential
+    }
+}
+
+/// All of it: a table of all cells, what was left out, the cells below, the counts.
+pub fn text(measured: &[Measured], left_out: &[String]) -> String {
+    let mut out = String::new();
+    for place in places(measured) {
+        rates(&mut out, measured, place);
+        readers(&mut out, measured, place);
+    }
+    for reason in left_out {
+        let _ = writeln!(out, "left out: {reason}");
+    }
+    below(&mut out, measured);
+    beyond(&mut out, measured);
+    counts(&mut out, measured);
+    out
+}
+
+fn places(measured: &[Measured]) -> Vec<Place> {
+    let mut places: Vec<Place> = Vec::new();
+    for one in measured {
+        if !places.contains(&one.cell.place) {
+            places.push(one.cell.place);
+        }
+    }
+    places
+}
+
+/// Gains of a place in percent: a line for each load, size and price of a wake-up, a column for each number of jobs and depth.
+fn rates(out: &mut String, measured: &[Measured], place: Place) {
+    let of_place = |one: &&Measured| one.cell.place == place && one.cell.load != Load::Beside;
+    let all: Vec<&Measured> = measured.iter().filter(of_place).collect();
+    let mut columns: Vec<(u32, u32)> = all.iter().map(|one| (one.cell.jobs, one.cell.depth)).collect();
+    columns.sort_unstable();
+    columns.dedup();
+    let mut lines: Vec<(&str, u64, u32)> = Vec::new();
+    for one in &all {
+        let line = line_of(&one.cell);
+        if !lines.contains(&line) {
+            lines.push(line);
+        }
+    }
+    let _ = writeln!(out, "{}, {}: ours to the best of Linux, percent", place.platform, place.card);
+    let _ = write!(out, "{:10} {:>5} {:>7}", "load", "bytes", "wake us");
+    for (jobs, depth) in &columns {
+        let _ = write!(out, "{:>7}", format!("{jobs}x{depth}"));
+    }
+    out.push('\n');
+    for line in lines {
+        let _ = write!(out, "{:10} {:>5} {:>7}", line.0, size(line.1), line.2);
+        for &column in &columns {
+            let found =
+                all.iter().find(|m| line_of(&m.cell) == line && (m.cell.jobs, m.cell.depth) == column);
+            let text = found.map_or(String::new(), |one| format!("{:+.1}", one.gain_percent()));
+            let _ = write!(out, "{text:>7}");
+        }
+        out.truncate(out.trim_end().len());
+        out.push('\n');
+    }
+    out.push('\n');
+}
+
+fn line_of(cell: &Cell) -> (&'static str, u64, u32) {
+    (cell.load.name(), cell.bytes, cell.wake_us)
+}
+
+/// The reader beside a writer.
+fn readers(out: &mut String, measured: &[Measured], place: Place) {
+    let of_place = |one: &&Measured| one.cell.place == place && one.cell.load == Load::Beside;
+    for one in measured.iter().filter(of_place) {
+        let (best, best_us) = one.shortest();
+        let ours = OURS.map(|setting| one.of(setting).map_or(0.0, |figures| figures[1]));
+        let _ = writeln!(
+            out,
+            "reader beside a writer of {}, depth {}, wake {} us: p99 {:.0} us, {} {best_us:.0}: {:+.1} %",
+            size(one.cell.bytes),
+            one.cell.depth,
+            one.cell.wake_us,
+            ours[0].max(ours[1]),
+            best.name(),
+            one.tail_percent().unwrap_or(0.0),
+        );
+    }
+    out.push('\n');
+}
+
+/// Every cell that is below, the worst first.
+fn below(out: &mut String, measured: &[Measured]) {
+    let mut slower: Vec<&Measured> = measured.iter().filter(|m| m.verdict() == Verdict::Slower).collect();
+    slower.sort_by(|a, b| a.gain_percent().total_cmp(&b.gain_percent()));
+    for one in slower {
+        let (best, rate) = one.best();
+        let _ = writeln!(
+            out,
+            "slower: {}: {} {rate:.2} MiB/s{}: {:+.1} %",
+            one.cell,
+            best.name(),
+            rates_of(one),
+            one.gain_percent()
+        );
+    }
+    let tail = |one: &Measured| one.tail_percent().unwrap_or(0.0);
+    let mut longer: Vec<&Measured> = measured.iter().filter(|m| tail(m) > 2.0).collect();
+    longer.sort_by(|a, b| tail(b).total_cmp(&tail(a)));
+    for one in longer {
+        let (best, us) = one.shortest();
+        let ours = OURS.map(|setting| one.of(setting).map_or(0.0, |figures| figures[1]));
+        let _ = writeln!(
+            out,
+            "longer: {}: p99 {} {us:.0} us, mmcq {:.0}, mmcq-own {:.0}: {:+.1} %",
+            one.cell,
+            best.name(),
+            ours[0],
+            ours[1],
+            tail(one)
+        );
+    }
+}
+
+fn rates_of(one: &Measured) -> String {
+    let rate = |setting: Setting| one.of(setting).map_or(0.0, |figures| figures[0]);
+    let named = |setting: Setting| format!(", {} {:.2}", setting.name(), rate(setting));
+    OURS.map(named).concat() + &named(Setting::Limit)
+}
+
+/// Every cell whose limit is none.
+fn beyond(out: &mut String, measured: &[Measured]) {
+    for one in measured {
+        if let Some((setting, above)) = one.passes() {
+            let rate = one.of(setting).map_or(0.0, |figures| figures[0]);
+            let _ = writeln!(
+                out,
+                "beyond the limit: {}: {} {rate:.2} MiB/s, limit {:.2}: {above:+.1} %",
+                one.cell,
+                setting.name(),
+                one.limit()
+            );
+        }
+    }
+}
+
+fn counts(out: &mut String, measured: &[Measured]) {
+    let sum = Summary::of(measured);
+    let [slower, longer, level, faster] = sum.by_verdict;
+    let _ = writeln!(
+        out,
+        "{} cells: {slower} slower by more than 1 %, {longer} with a longer p99, {level} level, {faster} faster by more than 1 %; \
+         sequential: {} of {} faster; beyond the limit: {}",
+        sum.cells, sum.sequential_faster, sum.sequential, sum.beyond_limit
+    );
+}

@@ -1,0 +1,168 @@
+//! The limit of a job: what wire and card allow, whatever the stack.
+//!
+//! No software costs anything, and sequential requests go out in perfect batches: a closed loop never has more than its depth under way, so no transfer of
+//! it is longer than that many requests. Jobs that read or write the same file in sequence meet in one batch, as if each were exactly one request behind the
+//! other. So such jobs become one, whose requests are such batches, one after the other, with the next always ready: the card's buffers are then never
+//! without work. A job that thinks, paces, flushes, verifies or jumps is no such loop: it stays as it is, and only its costs are gone. So does a random one:
+//! no stack can merge what does not touch.
+
+use super::{Board, Medium, Outcome, Run, RunError, SLOTS, on_board};
+use crate::fio::Worker;
+use crate::fio::job::{IoEngine, Job, Size, Verify};
+use crate::fio::stats::Stats;
+use std::sync::Arc;
+
+/// The longest transfer of a host: the block count has 16 bits.
+const TRANSFER_BYTES: u64 = 65_535 * 512;
+/// A run has at least so many batches: one alone has no rate.
+const BATCHES: u64 = 8;
+
+/// The jobs as wire and card like them best.
+pub(super) struct Perfect {
+    /// What runs.
+    pub(super) workers: Vec<Worker>,
+    /// How many requests of the jobs each of its requests stands for.
+    requests: Vec<u64>,
+    /// Which of them stands for each worker of the jobs.
+    stands: Vec<usize>,
+}
+
+impl Perfect {
+    /// Of these workers.
+    pub(super) fn of(workers: &[Worker]) -> Self {
+        let mut pools: Vec<(usize, u64)> = Vec::new();
+        let mut stands = Vec::new();
+        for worker in workers {
+            let known = pools.iter().position(|&(first, _)| meet(&workers[first], worker));
+            let at = known.unwrap_or_else(|| {
+                pools.push((stands.len(), 0));
+                pools.len() - 1
+            });
+            pools[at].1 += 1;
+            stands.push(at);
+        }
+        let (mut made, mut requests) = (Vec::new(), Vec::new());
+        for (first, count) in pools {
+            let (worker, each) = perfect(&workers[first], count);
+            made.push(worker);
+            requests.push(each);
+        }
+        Perfect { workers: made, requests, stands }
+    }
+}
+
+/// A closed loop over a file in sequence, and nothing else.
+fn is_plain(job: &Job) -> bool {
+    let in_order = !job.rw.random && job.rw_every <= 1 && job.rw_add_bytes == 0 && job.number_ios.is_none();
+    let paced = job.thinktime_ns > 0
+        || job.rate_bytes.iter().any(Option::is_some)
+        || job.rate_iops.iter().any(Option::is_some)
+        || job.iodepth_low > 0
+        || job.startdelay_ns > 0;
+    let flushes = job.fsync > 0 || job.fdatasync > 0 || job.end_fsync;
+    let one_size =
+        [(job.rw.read, 0), (job.rw.write, 1)].into_iter().filter(|(used, _)| *used).all(|(_, dir)| {
+            let bs = &job.bs[dir];
+            bs.split.is_empty()
+                && bs.min == bs.max
+                && bs.max == job.max_block()
+                && job.blockalign[dir].is_none()
+        });
+    let whole = job.max_block().is_multiple_of(512) && !job.bs_unaligned;
+    in_order && !paced && !flushes && one_size && whole && job.verify == Verify::Off && job.loops == 1
+}
+
+/// Two workers go through the same bytes side by side.
+fn meet(one: &Worker, other: &Worker) -> bool {
+    let together = Arc::ptr_eq(&one.job, &other.job) && one.files == other.files;
+    let same_place = matches!(one.job.offset_increment, Size::Bytes(0) | Size::Percent(0));
+    together && same_place && is_plain(&one.job) && !other.waits_for_earlier
+}
+
+/// So many workers like this one as one that moves perfect batches; and the requests in a batch.
+fn perfect(worker: &Worker, count: u64) -> (Worker, u64) {
+    let old = &worker.job;
+    let bytes = old.max_block();
+    let loop_requests = count * u64::from(old.depth());
+    if loop_requests <= 1 || !is_plain(old) {
+        return (worker.clone(), 1);
+    }
+    let bytes_of = |size: Option<Size>| match size {
+        Some(Size::Bytes(bytes)) => Some(bytes),
+        _ => None,
+    };
+    let file = bytes_of(old.size).unwrap_or(u64::MAX);
+    let requests = loop_requests.min(TRANSFER_BYTES.min(file) / bytes).max(1);
+    let batch = requests * bytes;
+    let mut made = worker.clone();
+    let job = Arc::make_mut(&mut made.job);
+    (job.ioengine, job.iodepth) = (IoEngine::Libaio, 2);
+    for bs in &mut job.bs {
+        (bs.min, bs.max) = (batch, batch);
+    }
+    if !job.time_based
+        && let Some(each) = bytes_of(job.io_size).or(bytes_of(job.size))
+    {
+        let whole = (each * count).div_ceil(batch).max(BATCHES) * batch;
+        job.io_size = Some(Size::Bytes(whole));
+    }
+    (made, requests)
+}
+
+/// Runs the jobs at their limit. The first of the workers that became one has the statistics of all.
+pub(super) fn run(
+    run: &Run<'_>,
+    medium: Option<Medium>,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<Outcome, RunError> {
+    let perfect = Perfect::of(run.workers);
+    let board = Board::<SLOTS>::new(run.platform, run.card, medium, run.setting.price())?;
+    let mut outcome = on_board(&Run { workers: &perfect.workers, ..*run }, board, progress)?;
+    outcome.counters.ios =
+        outcome.stats.iter().zip(&perfect.requests).map(|(stats, each)| stats.transfers() * each).sum();
+    let mut made: Vec<Option<Stats>> = outcome.stats.into_iter().map(Some).collect();
+    outcome.stats = perfect.stands.iter().map(|&at| made[at].take().unwrap_or_default()).collect();
+    Ok(outcome)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Perfect;
+    use crate::fio::{self, Worker};
+
+    fn workers(options: &str) -> Vec<Worker> {
+        let text = format!("[t]\nfilename=/dev/mmcblk0\nsize=1G\n{}\n", options.replace(' ', "\n"));
+        let file = fio::parse_text("test", text.as_bytes(), &fio::System).unwrap();
+        fio::expand(&file.jobs).unwrap()
+    }
+
+    #[test]
+    fn a_closed_loop_becomes_one_of_batches() {
+        let perfect = Perfect::of(&workers("rw=write bs=4k io_size=1M ioengine=libaio iodepth=8 numjobs=4"));
+        let [one] = &perfect.workers[..] else { panic!("{}", perfect.workers.len()) };
+        assert_eq!((one.job.max_block(), one.job.depth(), one.job.numjobs), (32 * 4096, 2, 4));
+        assert_eq!((perfect.requests, perfect.stands), (vec![32], vec![0; 4]));
+        // A transfer has an end.
+        let long = Perfect::of(&workers("rw=read bs=512k ioengine=libaio iodepth=32 numjobs=4"));
+        assert_eq!(long.requests, [63]);
+    }
+
+    #[test]
+    fn what_is_no_closed_loop_in_sequence_stays_as_it_is() {
+        for options in [
+            "rw=randwrite bs=4k iodepth=8 ioengine=libaio numjobs=2",
+            "rw=write bs=4k numjobs=2 offset_increment=10M",
+            "rw=write bs=4k fsync=4 numjobs=2",
+            "rw=read bs=4k thinktime=100 numjobs=2",
+            "rw=read bs=4k rate_iops=100 numjobs=2",
+            "rw=write bs=4k verify=crc32c iodepth=8 ioengine=libaio",
+            "rw=read:64k bs=4k numjobs=2",
+            "rw=read bs=4k-64k iodepth=8 ioengine=libaio",
+        ] {
+            let before = workers(options);
+            let perfect = Perfect::of(&before);
+            assert_eq!(perfect.workers.len(), before.len(), "{options}");
+            assert!(perfect.workers.iter().zip(&before).all(|(a, b)| a.job == b.job), "{options}");
+        }
+    }
+}

@@ -1,0 +1,50 @@
+//! `mmcq reproduce never`: what the laboratory promises of the sweep itself. Whether ours is slower anywhere is for the sweep to say.
+
+use mmcq_lab::reproduce::never::{self, Cell, Grid, Load};
+use std::process::Command;
+
+#[test]
+fn there_are_thousands_of_cells_and_what_is_left_out_has_a_reason() {
+    let (cells, reasons) = Grid::FULL.cells(None);
+    assert!(cells.len() > 2000, "{}", cells.len());
+    for load in Load::RATES.into_iter().chain([Load::Beside]) {
+        assert!(cells.iter().any(|cell| cell.load == load), "{load:?}");
+    }
+    assert_eq!(reasons.len(), 2, "{reasons:?}");
+    assert!(reasons.iter().all(|reason| reason.contains("scheduler holds 128")), "{reasons:?}");
+}
+
+/// No stack, whatever its order and its batches, is faster than the limit.
+#[test]
+fn no_setting_passes_the_limit() {
+    let (cells, _) = Grid::THIN.cells(None);
+    // Requests that merge or wait for each other; `check` runs the rest of the grid.
+    let chosen = |cell: &&Cell| {
+        let meets = cell.bytes <= 4096 && cell.under_way() > 1;
+        meets && cell.load != Load::Beside && cell.place.platform != "hsq-nobusy"
+    };
+    let cells: Vec<Cell> = cells.iter().filter(chosen).copied().collect();
+    assert_eq!(cells.len(), 100);
+    let measured = never::sweep(&cells, 1, &|| ()).unwrap();
+    let beyond: Vec<String> =
+        measured.iter().filter_map(|m| m.passes().map(|by| format!("{}: {by:?}", m.cell))).collect();
+    assert!(beyond.is_empty(), "{beyond:#?}");
+    // ... and where batches pay, it is not the rate of half of them.
+    let split = measured.iter().find(|m| {
+        (m.cell.load, m.cell.depth, m.cell.jobs, m.cell.place.card) == (Load::Write, 8, 1, "sdxc-128g-uhs")
+    });
+    let split = split.unwrap();
+    assert!(split.limit() > split.best().1, "{split:?}");
+}
+
+#[test]
+fn what_the_sweep_does_not_take_is_said_in_one_line() {
+    for line in
+        ["reproduce never --full", "reproduce never --platform fifo-allwinner", "reproduce hsq --thin"]
+    {
+        let program = env!("CARGO_BIN_EXE_mmcq");
+        let output = Command::new(program).args(line.split_whitespace()).output().unwrap();
+        let error = String::from_utf8(output.stderr).unwrap();
+        assert_eq!((output.status.code(), error.lines().count()), (Some(2), 1), "{line}: {error}");
+    }
+}
