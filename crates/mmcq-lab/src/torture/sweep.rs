@@ -326,9 +326,12 @@ mod tests {
         let interrupt = POINTS.iter().position(|known| *known == Point::Interrupt).unwrap();
         // Among the questions, and in what comes after them.
         let questions = (alone.points[interrupt] / 2, alone.points[interrupt] - 8);
-        for (point, nth) in
-            [(Point::Command, 80), (Point::Interrupt, questions.0), (Point::Interrupt, questions.1)]
-        {
+        for (point, nth) in [
+            (Point::Command, 80),
+            (Point::Command, 81),
+            (Point::Interrupt, questions.0),
+            (Point::Interrupt, questions.1),
+        ] {
             let lost = Shot { point, nth, strike: Strike::Lost };
             let case = Case { luck: Luck::Shots(vec![busy, lost]), ..workload(3) };
             let outcome = run(&case, &mut Bench::new(), None);

@@ -353,6 +353,10 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
                 }
                 self.stage = Stage::Recover(Recovery::Wait);
                 self.wake_ns = later(now_ns, state_pause_ns(self.questions));
+                if P::RECOVERS {
+                    // The last question comes when the incident's time is up.
+                    self.wake_ns = self.wake_ns.min(self.incident.until_ns);
+                }
             }
             // It was reset, or has lost its supply for a moment.
             _ => self.card_lost_itself(now_ns),
@@ -436,6 +440,11 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             return self.answer(now_ns);
         }
         self.supply_lost();
+        self.initialise_again(now_ns);
+    }
+
+    /// As [`card_lost_itself`](Self::card_lost_itself), of a card that still has what is in its cache: it loses that when it is initialised, and not before.
+    fn initialise_again(&mut self, now_ns: u64) {
         self.settle_unknown();
         if self.incident.spend(Rung::Reinit) {
             self.ask_help(Help::Reinit, now_ns);
