@@ -51,6 +51,8 @@ pub struct Bus<'a, L: Lock, H: Host, const N: usize, P: Policy = Fifo> {
     wanted: Option<(Width, u32)>,
     /// The card may be in the middle of an open transfer, for want of its CMD12.
     owes_stop: bool,
+    /// The controller may be in its tuning procedure, where no other command goes [SDHC 2.2.25].
+    tuning: bool,
     widest: Width,
     signal18: bool,
 }
@@ -64,6 +66,7 @@ impl<'a, L: Lock, H: Host, const N: usize, P: Policy> Bus<'a, L, H, N, P> {
             bounce: Some(bounce),
             wanted: None,
             owes_stop: false,
+            tuning: false,
             widest: Width::W8,
             signal18: false,
         }
@@ -86,6 +89,9 @@ impl<'a, L: Lock, H: Host, const N: usize, P: Policy> Bus<'a, L, H, N, P> {
 
     /// Ends what a call before has left open, and does what [`MmcBus::set_bus`] wanted; dropped half-way, all of it again.
     async fn settle(&mut self) -> Result<(), MmcError> {
+        if self.tuning {
+            self.end_tuning().await?;
+        }
         if self.owes_stop {
             // Perhaps the card was not in a transfer; then it does not answer, and that is well.
             let _ = self.stop().await;
@@ -95,6 +101,15 @@ impl<'a, L: Lock, H: Host, const N: usize, P: Policy> Bus<'a, L, H, N, P> {
         self.bus(BusOp::Timing(timing(hz, self.signal18))).await?;
         self.bus(BusOp::Clock(hz)).await?;
         self.wanted = None;
+        Ok(())
+    }
+
+    /// Lines whose reset hangs would not take the next command.
+    async fn end_tuning(&mut self) -> Result<(), MmcError> {
+        if self.bus(BusOp::TuneAbort).await.is_err() {
+            self.bus(BusOp::ResetAll).await?;
+        }
+        self.tuning = false;
         Ok(())
     }
 
@@ -286,6 +301,7 @@ impl<L: Lock, H: Host, const N: usize, P: Policy> MmcBus for Bus<'_, L, H, N, P>
         let caps = self.stack.with(|engine| *engine.caps());
         let clock_hz = hz.max(caps.clock_hz.0);
         self.bus(BusOp::PowerOff).await?;
+        self.tuning = false;
         self.pause(POWER_OFF_NS).await?;
         self.bus(BusOp::Signal18(caps.signal18_fixed)).await?;
         self.bus(BusOp::PowerOn).await?;
@@ -311,20 +327,25 @@ impl<L: Lock, H: Host, const N: usize, P: Policy> MmcBus for Bus<'_, L, H, N, P>
             BusWidth::W4 | BusWidth::W1 => (command::sd::send_tuning_block(), 64),
         };
         let data = Data { direction: Direction::Read, block_size, blocks: 1 };
+        // From now on this call may be dropped.
+        self.tuning = true;
         self.bus(BusOp::TuneStart).await?;
         for _ in 0..TUNING_BLOCKS {
             let phase = Phase { command, data: Some(data), auto: Auto::None, tuning: true };
             match self.request(phase, DATA_NS, DmaBuf::EMPTY).await.0 {
-                Ok(output) if output.tuned => return Ok(()),
+                Ok(output) if output.tuned => {
+                    self.tuning = false;
+                    return Ok(());
+                }
                 // A block that is lost at a bad sampling point is part of the procedure.
                 Ok(_) | Err(Error::Host(_)) => {}
                 Err(error) => {
-                    self.bus(BusOp::TuneAbort).await?;
+                    self.end_tuning().await?;
                     return Err(mmc_error(error));
                 }
             }
         }
-        self.bus(BusOp::TuneAbort).await?;
+        self.end_tuning().await?;
         Err(MmcError::Signaling)
     }
 

@@ -14,8 +14,11 @@ use mmcq::engine::{Config, DmaBuf};
 use mmcq::host::{Timing, Width};
 use mmcq::task::Shared;
 use mmcq_embassy::{Bus, Clock, CriticalSection, Mailbox};
-use sdio::sd::Card;
-use sdio::{DefaultBlockDevice, MmcBus, MmcError};
+use sdio::sd::{Card, send_tuning_block};
+use sdio::{BusWidth, DefaultBlockDevice, MmcBus, MmcError};
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::task::Poll;
 use tasks::{drive, exclusive};
 use world::World;
 
@@ -49,6 +52,61 @@ fn embassy_s_own_card_driver_runs_over_our_host() {
         let error = card.read(0, &mut more).await.expect_err("33 blocks do not fit into 32");
         assert!(matches!(error, MmcError::BlockSize), "{error}");
     });
+    assert!(world.memory.violations().is_empty());
+    assert_eq!(world.model.borrow().protocol_violations(), 0);
+}
+
+/// In the tuning procedure a controller takes a CMD19 for one of its own, and keeps its data [SDHC 2.2.25].
+#[test]
+fn a_tuning_that_is_dropped_at_any_moment_is_ended_before_the_next_command() {
+    const HOST_CONTROL_2: u16 = 0x3e;
+    const EXECUTE_TUNING: u32 = 1 << 6;
+    let _alone = exclusive();
+    let world = World::new("sdxc-128g-uhs");
+    let stack = world.stack_with(Clock::<3>::TIMER);
+    let mut bus = Bus::new(stack, memory(4096)).at_most(Width::W4);
+    let in_tuning =
+        || world.model.borrow_mut().read(HOST_CONTROL_2, 2, world.time.now()) & EXECUTE_TUNING != 0;
+    let mut left_in_it = 0;
+    drive(&world, stack, [Box::pin(async { Clock::<3>::run(stack).await })], async {
+        let mut card =
+            DefaultBlockDevice::<Card, _, _>::new(&mut bus, Delay, 208_000_000).await.expect("a card");
+        card.write(77, &blocks(1, 0x5a)).await.unwrap();
+        for polls in 1.. {
+            assert!(polls < 500, "never ended");
+            let mut block = Aligned::<A4, _>([0; 64]);
+            let mut polled = 0;
+            let ended = {
+                let mut call =
+                    pin!(bus.tune_bus(BusWidth::W4, 208_000_000, send_tuning_block(0, &mut block)));
+                poll_fn(|context| {
+                    polled += 1;
+                    match call.as_mut().poll(context) {
+                        Poll::Ready(tuned) => Poll::Ready(Some(tuned)),
+                        Poll::Pending if polled == polls => Poll::Ready(None),
+                        Poll::Pending => Poll::Pending,
+                    }
+                })
+                .await
+            };
+            left_in_it += u32::from(ended.is_none() && in_tuning());
+            if let Some(tuned) = ended {
+                tuned.expect("a sampling point");
+                break;
+            }
+            // Slow enough for any sampling point.
+            bus.set_bus(BusWidth::W4, 25_000_000).unwrap();
+            let read = bus.read_blocks(send_tuning_block(0, &mut block), false).await;
+            assert!(read.is_ok(), "dropped after {polls} polls: {:?}", read.err());
+            assert_eq!(block[..4], [0xff, 0x0f, 0xff, 0x00], "dropped after {polls} polls");
+            assert!(!in_tuning(), "dropped after {polls} polls");
+            bus.set_bus(BusWidth::W4, 208_000_000).unwrap();
+        }
+        // At the clock that needs the tuning.
+        let mut block = Aligned::<A4, _>([0; 64]);
+        bus.read_blocks(send_tuning_block(0, &mut block), false).await.expect("a tuned bus");
+    });
+    assert!(left_in_it > 10, "nothing was left in tuning: {left_in_it}");
     assert!(world.memory.violations().is_empty());
     assert_eq!(world.model.borrow().protocol_violations(), 0);
 }

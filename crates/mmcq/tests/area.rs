@@ -285,3 +285,26 @@ fn what_a_cache_has_lost_of_a_boot_area_is_told() {
         assert_eq!(taken(&mut e, flushed), if told { Err(Error::CacheLost) } else { Ok(0) });
     }
 }
+
+#[test]
+fn a_card_that_is_to_be_initialised_has_lost_nothing_until_then() {
+    let (world, mut e) = card();
+    e.set_target(Some(Target { flush: CACHE, ..target(BLOCKS) }));
+    let _ = e.set_help_waker(Some(Waker::noop().clone()));
+    world.borrow_mut().strike = Some((6, 1, Cause::Timeout));
+    world.borrow_mut().strikes = 2;
+    let there = boot(&mut e, 0, 8, 0);
+    let mut durable = None;
+    let now = run(&mut e, 0, |e, now| {
+        if durable.is_none() && e.stats().rungs[Rung::Reinit as usize] > 0 {
+            // Between the second failure of the way back and the keeper's answer.
+            let request = Request::new(Kind::Write { lba: 0, blocks: 8 }, buffer(8, 2)).durable();
+            durable = Some(e.submit(request, now).map_err(|(error, _)| error));
+        }
+    });
+    let durable = durable.expect("the way back has failed twice").expect("nothing is lost yet");
+    assert_eq!((taken(&mut e, there), taken(&mut e, durable)), (Ok(4096), Ok(4096)));
+    let flushed = flush(&mut e, now);
+    run(&mut e, now, |_, _| {});
+    assert_eq!(taken(&mut e, flushed), Err(Error::CacheLost), "what the visit wrote is lost now");
+}

@@ -187,7 +187,7 @@ impl Rig {
 
     fn open_with(&self, mut buf: DmaBuf) -> Rpmb<'_, OneThread, TestHost, 8> {
         let card = Card {
-            family: Family::Emmc(Emmc { revision: 8, cache_bytes: 0, cache_on: false }),
+            family: Family::Emmc(Emmc { revision: 8, cache_bytes: 0, cache_on: false, strength: 0 }),
             cid: [0; 4],
             csd: [0; 4],
             ocr: 0,

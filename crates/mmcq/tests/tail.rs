@@ -184,7 +184,7 @@ fn a_closed_loop_goes_in_whole_batches() {
             let mut never = Loop::new(Fifo, Config { tail_ns: 0, ..Config::DEFAULT }, direction, depth);
             let merging = never.merging(400);
             assert!(merging <= 0.55 * depth as f64, "off: {direction:?} depth {depth}: {merging:.2}");
-            assert_eq!(never.engine.stats().held, 0);
+            assert_eq!(never.engine.holds().count, 0);
         }
     }
 }
@@ -206,9 +206,9 @@ fn a_hold_is_a_deadline_like_any_other_and_counted() {
     let until_ns = client.until_held();
     assert_eq!(client.engine.next_deadline_ns(), Some(until_ns));
     assert!(until_ns <= client.now_ns + 2 * (FIRST_NS + GAP_NS), "no longer than the next may take");
-    let stats = *client.engine.stats();
-    assert!(stats.held > 20 && stats.held_well * 20 >= stats.held * 19, "{stats:?}");
-    assert!(stats.held_gain_ns > stats.held_ns, "{stats:?}");
+    let holds = client.engine.holds();
+    assert!(holds.count > 20 && holds.came * 20 >= holds.count * 19, "{holds:?}");
+    assert!(holds.gained_ns > holds.waited_ns, "{holds:?}");
 }
 
 /// It costs its wait once; then nothing is held for it.
@@ -217,7 +217,7 @@ fn a_client_that_stays_away_is_waited_for_once() {
     let mut client = closed_loop(Direction::Read, 8);
     client.merging(200);
     let until_ns = client.until_held();
-    let (transfers, held) = (client.transfers(), client.engine.stats().held);
+    let (transfers, held) = (client.transfers(), client.engine.holds().count);
     client.coming_ns.clear();
     client.turn(false);
     assert_eq!(client.now_ns, until_ns);
@@ -225,7 +225,7 @@ fn a_client_that_stays_away_is_waited_for_once() {
     while !client.flying.is_empty() {
         client.turn(false);
     }
-    assert_eq!(client.engine.stats().held, held + 1);
+    assert_eq!(client.engine.holds().count, held + 1);
     // One that sends single requests from where it stopped.
     for _ in 0..20 {
         let lba = client.next;
@@ -282,7 +282,7 @@ fn random_requests_are_never_held() {
             client.turn(false);
         }
     }
-    assert_eq!(client.engine.stats().held, 0);
+    assert_eq!(client.engine.holds().count, 0);
 }
 
 /// First in, first out, and in a hurry.

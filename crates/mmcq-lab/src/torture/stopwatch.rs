@@ -20,6 +20,7 @@ pub enum Class {
     /// The step R5.
     Retune,
     /// The same if it leads to the next step, for no card answers: a controller that tunes by itself has 150 ms for all of it, so that silence tells nothing earlier.
+    /// It is tried twice, each time with the slack of a deadline.
     /// [SD 4.2.4.5]
     RetuneInVain,
     /// The step R6, a new initialisation in a slower mode.
@@ -73,7 +74,7 @@ impl Class {
             Class::Again => 2 * MS,
             Class::Interrupt => 10 * MS,
             Class::Retune => 20 * MS,
-            Class::RetuneInVain => 250 * MS,
+            Class::RetuneInVain => 450 * MS,
             Class::Slower | Class::Reinit => 2_000 * MS,
             Class::Reset => 100 * MS,
             Class::PowerCycle => 3_000 * MS,

@@ -64,11 +64,13 @@ fn strike(case: &Case, clean: &Outcome, name: &str, bench: &mut Bench, score: &m
     Some(outcome)
 }
 
-/// Compares the times of recovery from a single fault with the budgets. The card's own business (busy that lasts, a medium that does not answer) counts against the whole
-/// incident's budget alone.
+/// Compares the times of recovery from a single fault with the budgets. The card's own business (busy that lasts, a medium that does not answer), and a circuit that stays in
+/// use, which only a deadline shows, count against the whole incident's budget alone.
 fn judge_times(case: &Case, name: &str, outcome: &Outcome, clean: &Outcome, score: &mut Score) {
     let own = match &case.luck {
-        Luck::Shots(shots) => shots.iter().any(|shot| matches!(shot.point, Point::Busy | Point::Medium)),
+        Luck::Shots(shots) => shots
+            .iter()
+            .any(|shot| matches!(shot.point, Point::Busy | Point::Medium) || shot.strike == Strike::Stuck),
         _ => false,
     };
     for &(class, ns) in &outcome.times {
@@ -324,9 +326,12 @@ mod tests {
         let interrupt = POINTS.iter().position(|known| *known == Point::Interrupt).unwrap();
         // Among the questions, and in what comes after them.
         let questions = (alone.points[interrupt] / 2, alone.points[interrupt] - 8);
-        for (point, nth) in
-            [(Point::Command, 80), (Point::Interrupt, questions.0), (Point::Interrupt, questions.1)]
-        {
+        for (point, nth) in [
+            (Point::Command, 80),
+            (Point::Command, 81),
+            (Point::Interrupt, questions.0),
+            (Point::Interrupt, questions.1),
+        ] {
             let lost = Shot { point, nth, strike: Strike::Lost };
             let case = Case { luck: Luck::Shots(vec![busy, lost]), ..workload(3) };
             let outcome = run(&case, &mut Bench::new(), None);

@@ -18,7 +18,11 @@ struct Told {
 }
 
 fn told(register_ma: u32, board_ma: u16, options: Options) -> Told {
-    let (card, log) = Heard::around(storage_card("sdxc-128g-uhs"), None);
+    told_to("sdxc-128g-uhs", register_ma, board_ma, options)
+}
+
+fn told_to(name: &str, register_ma: u32, board_ma: u16, options: Options) -> Told {
+    let (card, log) = Heard::around(storage_card(name), None);
     // The other voltages have nothing to do with it.
     let model = SdhciConfig { max_current: 0x00ff_ff00 | (register_ma / 4), ..SdhciConfig::GENERIC_4_20 };
     let driver = sdhci::Config { supply_ma: board_ma, ..sdhci::Config::new() };
@@ -52,6 +56,22 @@ fn the_current_limit_is_what_the_host_gives() {
     assert_eq!(told(1020, 400, Options::DEFAULT).limit, 1);
 }
 
+/// 1.80 W, function 4, lies between functions 1 and 2. A card of specification 3.0x does not have it.
+#[test]
+fn a_supply_of_500_ma_is_used_where_the_card_has_that_limit() {
+    for (register_ma, limit, older) in
+        [(396, 0, 0), (496, 1, 1), (500, 4, 1), (596, 4, 1), (600, 2, 2), (796, 2, 2), (800, 3, 3)]
+    {
+        for (name, limit) in [("sdxc-64g-a2", limit), ("sdxc-128g-uhs", older)] {
+            let told = told_to(name, register_ma, 0, Options::DEFAULT);
+            assert_eq!((told.timing, told.limit), (Timing::Sdr104, limit), "{name}, {register_ma} mA");
+        }
+    }
+    // A board that says so itself.
+    assert_eq!(told_to("sdxc-64g-a2", 0, 500, Options::DEFAULT).limit, 4);
+    assert_eq!(told_to("sdxc-64g-a2", 1020, 599, Options::DEFAULT).limit, 4);
+}
+
 #[test]
 fn slow_modes_stay_at_the_default_limit() {
     let without =
@@ -73,4 +93,6 @@ fn a_board_chooses_the_strength_of_the_card_s_drivers() {
     assert_eq!(strength(Strength::Ohm50), 0);
     assert_eq!(strength(Strength::Ohm33), 1);
     assert_eq!(strength(Strength::Ohm100), 3);
+    // An eMMC's alone.
+    assert_eq!(strength(Strength::Ohm40), 0);
 }

@@ -15,6 +15,7 @@ mod locked;
 mod power_class;
 mod sdr50;
 mod sduc;
+mod strength;
 mod unequipped;
 mod vccq;
 mod voltage;

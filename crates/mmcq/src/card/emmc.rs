@@ -5,7 +5,7 @@ use super::quirk::{self, Quirks};
 use super::session::{Failed, Session};
 use super::speed::Bounds;
 use super::upkeep::EVENTS_ENABLED;
-use super::{Card, Family, Options, emmc_bus, protect};
+use super::{Card, Family, Options, Strength, emmc_bus, protect};
 use crate::engine::{Error, FlushBy, Target};
 use crate::host::{BusOp, Caps, Host, Timing};
 use crate::sched::Policy;
@@ -51,6 +51,8 @@ pub struct Emmc {
     pub cache_bytes: u64,
     /// It is on.
     pub cache_on: bool,
+    /// Type of its drivers in all timings but legacy [eMMC 7.4, 185]: [`Strength`](super::Strength) as a number.
+    pub strength: u8,
 }
 
 pub(super) async fn bring_up<L: Lock, H: Host, const N: usize, P: Policy>(
@@ -89,8 +91,11 @@ pub(super) async fn bring_up<L: Lock, H: Host, const N: usize, P: Policy>(
 
     let (timing, width) = emmc_bus::widen(session, &bounds, &offered).await?;
     *tried = Some(timing);
+    let wanted = options.strength as u8;
+    let has_it = timing != Timing::Legacy && offered.strengths >> wanted & 1 == 1;
+    let strength = if has_it { wanted } else { Strength::Ohm50 as u8 };
     if timing != Timing::Legacy {
-        clock_hz = emmc_bus::go_to(session, &bounds, timing, width, switch_ns).await?;
+        clock_hz = emmc_bus::go_to(session, &bounds, timing, width, strength, switch_ns).await?;
     }
 
     let cache_on = options.cache && offered.cache_bytes > 0;
@@ -121,7 +126,8 @@ pub(super) async fn bring_up<L: Lock, H: Host, const N: usize, P: Policy>(
         protected: csd.perm_write_protect || csd.tmp_write_protect,
         quirks,
     };
-    let family = Family::Emmc(Emmc { revision: last.revision, cache_bytes: last.cache_bytes, cache_on });
+    let family =
+        Family::Emmc(Emmc { revision: last.revision, cache_bytes: last.cache_bytes, cache_on, strength });
     Ok(Card { family, cid, csd: csd_words, ocr: ocr.0, timing, width, clock_hz, target })
 }
 
@@ -135,6 +141,8 @@ pub(super) struct Offered {
     partition_config: u8,
     pub timings: u16,
     pub classes: PowerClasses,
+    /// DRIVER_STRENGTH: a bit for each type.
+    strengths: u8,
     /// [`emmc_bus::fingerprint`] of the register.
     pub fixed: u32,
 }
@@ -171,6 +179,7 @@ impl Offered {
             partition_config: ext.partition_config(),
             timings,
             classes: PowerClasses::of(&ext),
+            strengths: ext.driver_strength(),
             fixed,
         })
     }

@@ -3,7 +3,7 @@
 use super::emmc::{Offered, switch};
 use super::session::{Failed, Session};
 use super::speed::Bounds;
-use super::{Card, Options};
+use super::{Card, Family, Options};
 use crate::engine::Error;
 use crate::host::{BusOp, Caps, Host, Timing, Width};
 use crate::sched::Policy;
@@ -17,6 +17,8 @@ mod hs_timing {
     pub const HIGH_SPEED: u8 = 1;
     pub const HS200: u8 = 2;
     pub const HS400: u8 = 3;
+    /// Type of the drivers, in bits 7:4. Each write of the byte selects it anew.
+    pub const STRENGTH_SHIFT: u8 = 4;
 }
 
 /// Bytes of EXT_CSD that no command changes: what a good bus brings again [eMMC 7.4].
@@ -149,21 +151,25 @@ async fn set_width<L: Lock, H: Host, const N: usize, P: Policy>(
     Ok(())
 }
 
-/// Goes from legacy timing, with the lines already in use, to a faster one [eMMC 6.6.2.3, 6.6.2.4, 6.6.5]. Returns the clock.
+/// Goes from legacy timing, with the lines already in use, to a faster one [eMMC 6.6.2.3, 6.6.2.4, 6.6.5]. Its drivers have this
+/// strength in each of them on the way. Returns the clock.
 pub(super) async fn go_to<L: Lock, H: Host, const N: usize, P: Policy>(
     session: &mut Session<'_, L, H, N, P>,
     bounds: &Bounds,
     timing: Timing,
     width: Width,
+    strength: u8,
     switch_ns: u64,
 ) -> Result<u32, Failed> {
+    let strength = strength << hs_timing::STRENGTH_SHIFT;
     let clock = |timing| bounds.clock(max_hz(timing));
     let fast = matches!(timing, Timing::Hs200 | Timing::Hs400 | Timing::Hs400Es);
     if fast {
         session.bus(BusOp::Signal18(true)).await?;
     }
     if matches!(timing, Timing::Hs200 | Timing::Hs400) {
-        switch_timing(session, hs_timing::HS200, Timing::Hs200, clock(Timing::Hs200), switch_ns).await?;
+        let value = hs_timing::HS200 | strength;
+        switch_timing(session, value, Timing::Hs200, clock(Timing::Hs200), switch_ns).await?;
         let bytes = if width == Width::W8 { 128 } else { 64 };
         session.tune(cmd::send_tuning_block(), bytes, limits::TUNING_BLOCKS).await?;
         session.status_of(command::send_status(session.rca)).await?;
@@ -174,7 +180,8 @@ pub(super) async fn go_to<L: Lock, H: Host, const N: usize, P: Policy>(
         session.bus(BusOp::Clock(clock(Timing::HighSpeed))).await?;
     }
     let high_speed = clock(Timing::HighSpeed);
-    switch_timing(session, hs_timing::HIGH_SPEED, Timing::HighSpeed, high_speed, switch_ns).await?;
+    let value = hs_timing::HIGH_SPEED | strength;
+    switch_timing(session, value, Timing::HighSpeed, high_speed, switch_ns).await?;
     match timing {
         Timing::Ddr52 => {
             set_width(session, width, DDR, switch_ns).await?;
@@ -185,7 +192,7 @@ pub(super) async fn go_to<L: Lock, H: Host, const N: usize, P: Policy>(
         Timing::Hs400 | Timing::Hs400Es => {
             let strobe = if timing == Timing::Hs400Es { STROBE } else { 0 };
             set_width(session, width, DDR | strobe, switch_ns).await?;
-            switch_timing(session, hs_timing::HS400, timing, clock(timing), switch_ns).await?;
+            switch_timing(session, hs_timing::HS400 | strength, timing, clock(timing), switch_ns).await?;
             Ok(clock(timing))
         }
         _ => Ok(high_speed),
@@ -209,11 +216,13 @@ pub(super) async fn retune<L: Lock, H: Host, const N: usize, P: Policy>(
         Timing::Hs400 => {
             let high_speed = bounds.clock(max_hz(Timing::HighSpeed));
             session.bus(BusOp::Clock(high_speed)).await?;
+            let strength = if let Family::Emmc(emmc) = card.family { emmc.strength } else { 0 };
+            let value = hs_timing::HIGH_SPEED | strength << hs_timing::STRENGTH_SHIFT;
             // The bus keeps both edges until its width is written anew.
-            switch_timing(session, hs_timing::HIGH_SPEED, Timing::Ddr52, high_speed, switch_ns).await?;
+            switch_timing(session, value, Timing::Ddr52, high_speed, switch_ns).await?;
             set_width(session, width, 0, switch_ns).await?;
             session.bus(BusOp::Timing(Timing::HighSpeed)).await?;
-            go_to(session, &bounds, Timing::Hs400, width, switch_ns).await?;
+            go_to(session, &bounds, Timing::Hs400, width, strength, switch_ns).await?;
         }
         _ => return session.fail(Error::Unsupported),
     }

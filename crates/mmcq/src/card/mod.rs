@@ -54,7 +54,7 @@ pub struct Options {
     pub max_clock_hz: u32,
     /// Upper limit of the bus width.
     pub max_width: Width,
-    /// Strength of a UHS-I card's drivers, where the card has it.
+    /// Strength of the drivers of a UHS-I card, or of an eMMC in all timings but legacy, where the card has it.
     pub strength: Strength,
     /// What opens a card that is found locked, also when it had to be initialised again: [`LockOp::Unlock`], or for a card whose
     /// password is lost [`LockOp::ForceErase`]. Without it bring-up ends with [`Error::Locked`]. Lean firmware

@@ -8,6 +8,7 @@
 //! one another; and it rises much only when two writes in a row say so. *Written bound: all that writes wait beyond their busy is at most six times the busy
 //! of those that had to be asked again, and 5 us for each write.*
 
+use super::deadline::later;
 use super::extras::Event;
 use super::phases::{SLACK_NS, STOP_TIMEOUT_NS, Stage};
 use super::slot::NONE;
@@ -105,8 +106,8 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         let limit = self.busy_limit_ns();
         // What was learned has the platform's own delays in it, and may be longer than any busy.
         let first = self.busy_times.first_ns(self.busy_blocks()).min(limit);
-        self.wake_ns = now_ns.saturating_add(first);
-        self.deadline_ns = now_ns.saturating_add(limit).saturating_add(SLACK_NS);
+        self.wake_ns = later(now_ns, first);
+        self.deadline_ns = later(later(now_ns, limit), SLACK_NS);
         if first == 0 {
             self.ask_busy(now_ns);
         }
@@ -149,9 +150,9 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         let waited = now_ns.saturating_sub(self.data_end_ns);
         let limit = self.busy_limit_ns();
         self.stage = Stage::BusyPause;
-        let last_ns = self.data_end_ns.saturating_add(limit);
-        self.deadline_ns = last_ns.saturating_add(SLACK_NS);
-        let again_ns = now_ns.saturating_add(BusyTimes::again_ns(waited, self.questions));
+        let last_ns = later(self.data_end_ns, limit);
+        self.deadline_ns = later(last_ns, SLACK_NS);
+        let again_ns = later(now_ns, BusyTimes::again_ns(waited, self.questions));
         // Nobody is given up without a question at the end of his time.
         self.wake_ns = if now_ns < last_ns { again_ns.min(last_ns) } else { again_ns };
     }
@@ -167,7 +168,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         }
         let waited_ns = now_ns.saturating_sub(self.data_end_ns);
         self.deadline_ns = u64::MAX;
-        self.wake_ns = now_ns.saturating_add(BusyTimes::again_ns(waited_ns, self.questions));
+        self.wake_ns = later(now_ns, BusyTimes::again_ns(waited_ns, self.questions));
     }
 
     /// The card's busy is over; `status` if it was CMD13 that said so.

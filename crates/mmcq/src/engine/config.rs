@@ -118,8 +118,8 @@ pub struct Config {
     /// [continue](crate::host::Caps::continue_data) only. 0: a transfer stays open only while what continues it is queued already.
     pub hold_ns: u64,
     /// How long the start of a transfer is held at most for the requests that are about to continue it, in nanoseconds; the engine learns when that pays
-    /// ([`Stats::held`]). 0: never. Firmware whose scheduler says so ([`Policy::Tails`](crate::sched::Policy::Tails)) does not carry that at all.
-    pub tail_ns: u64,
+    /// ([`Engine::holds`](super::Engine::holds)). 0: never. Firmware whose scheduler says so ([`Policy::Tails`](crate::sched::Policy::Tails)) does not carry that at all.
+    pub tail_ns: u32,
     /// No transfer is left open at all.
     pub close_always: bool,
     /// Phases of I/O functions in a row while memory requests wait; then one of those gets its turn.
@@ -195,15 +195,6 @@ pub struct Stats {
     pub continued: u64,
     /// Open transfers closed, by [`Close`].
     pub closed: [u64; Close::COUNT],
-    /// Starts that were held for the tail of their batch, for how long in nanoseconds, for how many it came, and what that gained in nanoseconds by
-    /// what a transfer costs besides its blocks.
-    pub held: u64,
-    /// See [`held`](Self::held).
-    pub held_ns: u64,
-    /// See [`held`](Self::held).
-    pub held_well: u64,
-    /// See [`held`](Self::held).
-    pub held_gain_ns: u64,
     /// Attempts to continue that failed and were made again with a command.
     pub not_continued: u64,
     /// Commands sent beside the data of a phase.
@@ -240,10 +231,6 @@ impl Stats {
         unowned: 0,
         leaked: 0,
         continued: 0,
-        held: 0,
-        held_ns: 0,
-        held_well: 0,
-        held_gain_ns: 0,
         closed: [0; Close::COUNT],
         not_continued: 0,
         beside: 0,

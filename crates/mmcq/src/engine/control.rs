@@ -1,5 +1,6 @@
 //! Requests that are no reads or writes: flush, raw phases, phases of I/O functions, changes of the bus, pauses.
 
+use super::deadline::later;
 use super::extras::Event;
 use super::outcome::not_written;
 use super::phases::{COMMAND_TIMEOUT_NS, Stage};
@@ -64,12 +65,12 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
                     self.step_bus(op, true, now_ns);
                 } else {
                     let clock_ns = 1_000_000_000 / self.clock_hz.max(1);
-                    self.wake_ns = now_ns.saturating_add(LAST_CLOCKS * u64::from(clock_ns + 1));
+                    self.wake_ns = later(now_ns, LAST_CLOCKS * u64::from(clock_ns + 1));
                 }
             }
             Kind::Pause { ns } => {
                 self.stage = Stage::Pause;
-                self.wake_ns = now_ns.saturating_add(ns);
+                self.wake_ns = later(now_ns, ns);
             }
             Kind::Read { .. } | Kind::Write { .. } | Kind::Zero { .. } => {
                 self.end_control(Err(Error::Unsupported))
@@ -181,7 +182,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     pub(super) fn begin_raw(&mut self, phase: Phase, timeout_ns: u64, now_ns: u64) {
         self.phase = phase;
         let blocks = phase.data.map_or(0, |d| d.blocks);
-        let limit = timeout_ns.saturating_add(2 * u64::from(blocks) * self.block_ns);
+        let limit = later(timeout_ns, 2 * u64::from(blocks) * self.block_ns);
         self.start_phase(Stage::Main, timeout_ns, limit, now_ns);
     }
 

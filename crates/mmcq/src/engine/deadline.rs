@@ -8,6 +8,13 @@ use crate::host::Host;
 use crate::plant::{self, Bug};
 use crate::sched::Policy;
 
+/// A moment so much later, or the last one. On cores of 32 bits one copy: each would be twenty bytes.
+#[cfg_attr(target_pointer_width = "64", inline(always))]
+#[cfg_attr(not(target_pointer_width = "64"), inline(never))]
+pub(super) fn later(at_ns: u64, ns: u64) -> u64 {
+    at_ns.saturating_add(ns)
+}
+
 impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     /// Whatever time has brought: retries, steps, questions, deadlines. One turn of each at most.
     pub(super) fn advance(&mut self, now_ns: u64) {

@@ -151,19 +151,22 @@ pub(super) enum Pieces {
 }
 
 impl Memory {
-    pub const NEW: Memory = Memory {
-        page: DmaBuf::EMPTY,
-        step: Step::Pause(Place::Order),
-        status: 0,
-        piece_blocks: 0,
-        second: false,
-        began_ns: 0,
-        erase_units: 0,
-        area: Area::USER,
-        moves: 0,
-        mapped: None,
-        pieces: Pieces::Unknown,
-    };
+    /// Not a constant: nearly all of it is zero, and a copy of it would lie in the image.
+    pub const fn new() -> Memory {
+        Memory {
+            page: DmaBuf::EMPTY,
+            step: Step::Pause(Place::Order),
+            status: 0,
+            piece_blocks: 0,
+            second: false,
+            began_ns: 0,
+            erase_units: 0,
+            area: Area::USER,
+            moves: 0,
+            mapped: None,
+            pieces: Pieces::Unknown,
+        }
+    }
 }
 
 impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {

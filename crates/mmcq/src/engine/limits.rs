@@ -25,7 +25,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             merged_blocks: blocks.min(self.config.merge_blocks),
             fair_blocks: self.config.fair_blocks,
             segments: caps.max_segments.max(1),
-            floor: self.open.map(|open| open.next),
+            floor: self.open.filter(|_| H::CONTINUES).map(|open| open.next),
         }
     }
 

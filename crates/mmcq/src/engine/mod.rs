@@ -252,9 +252,9 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             continue_notice: false,
             again: false,
             kept_ns: u64::MAX,
-            incident: Incident::NONE,
+            incident: Incident::none(),
             helping: Helping::NONE,
-            upkeep: Upkeep::NONE,
+            upkeep: Upkeep::none(),
             stopped: false,
             barred: false,
             is_dead: false,
@@ -270,7 +270,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             after_busy: Stage::FlushStatus,
             extras: None,
             abilities: Abilities::UNKNOWN,
-            memory: Memory::NEW,
+            memory: Memory::new(),
             straight: Straight::NONE,
             alarm_ns: u64::MAX,
             stats: Stats::ZERO,
@@ -310,7 +310,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             slot.segment.len = blocks.saturating_mul(BLOCK_BYTES);
         } else if let Kind::Raw { phase, .. } | Kind::Io { phase, .. } = slot.kind {
             slot.segment.len = raw_bytes(&phase);
-        } else {
+        } else if P::RECOVERS {
             Extras::plan(&self.extras, slot, &self.abilities);
         }
         let generation = slot.generation;
@@ -533,12 +533,13 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         if P::RECOVERS {
             self.rebar();
         }
-        self.runs = [Run::NEW; 2];
-        if self.target.is_none() {
+        if H::CONTINUES {
+            self.runs = [Run::NEW; 2];
+        }
+        // Lean firmware refuses what they are for.
+        if P::RECOVERS && self.target.is_none() {
             self.abilities = Abilities::UNKNOWN;
-            if P::RECOVERS {
-                self.memory.area = Area::USER;
-            }
+            self.memory.area = Area::USER;
         }
     }
 

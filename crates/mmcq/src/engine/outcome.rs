@@ -1,6 +1,7 @@
 //! What comes of a phase: the controller's events are taken, and the chain of [`phases`](super::phases) goes on, ends, or has failed.
 
 use super::beside::Turn;
+use super::deadline::later;
 use super::extras::Event;
 use super::phases::Stage;
 use super::slot::NONE;
@@ -93,7 +94,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
                     self.overheard(status.0);
                 }
                 if let Kind::Io { chain: true, .. } = self.slots.at(self.control).kind {
-                    self.chain_until_ns = now_ns.saturating_add(self.config.chain_ns);
+                    self.chain_until_ns = later(now_ns, self.config.chain_ns);
                 }
                 self.end_control_and_go_on(Ok(output), now_ns);
             }

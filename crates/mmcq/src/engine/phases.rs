@@ -3,6 +3,7 @@
 //! A read or write is [CMD22] [CMD23] command+data [CMD12] [busy] and, where nothing else will tell, [CMD13]. What the controller adds by itself
 //! (automatic CMD12 or CMD23, busy until the end of a write) is not a phase of ours.
 
+use super::deadline::later;
 use super::extras::Event;
 use super::order::not_before;
 use super::slot::{NONE, Rules, State};
@@ -106,8 +107,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
                 self.wake_ns = 0;
                 return;
             }
-            if H::CONTINUES
-                && self.open.is_some()
+            if self.is_left_open()
                 && let Some(reason) = self.must_close(now_ns)
             {
                 return self.close(reason, now_ns);
@@ -143,7 +143,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             }
             if head == NONE {
                 self.hold_broken(now_ns);
-                if self.open.is_some() {
+                if self.is_left_open() {
                     self.wake_ns = self.hold_until_ns;
                 } else if self.settling != 0 || self.unsettled {
                     self.ask_status(Stage::Status, now_ns);
@@ -154,7 +154,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             }
             if self.slots.at(head).span().is_some() {
                 match self.pick(head, now_ns) {
-                    Some(first) if self.holds(first, now_ns) => return self.kept_idle(now_ns),
+                    Some(first) if self.holds_start(first, now_ns) => return self.kept_idle(now_ns),
                     Some(first) => self.begin_transfer(first, now_ns),
                     None => return self.kept_idle(now_ns),
                 }
@@ -192,7 +192,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     /// The policy keeps the controller idle, or the start is held. What is left open then is closed in time, and what has been written gets its result: its owner may be the one
     /// whom the policy waits for.
     fn kept_idle(&mut self, now_ns: u64) {
-        if self.open.is_none() {
+        if !self.is_left_open() {
             if self.settling != 0 || self.unsettled {
                 self.note_question(now_ns);
                 self.ask_status(Stage::Status, now_ns);
@@ -272,13 +272,13 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         if let Some(&lowest) = self.gathered.members().first() {
             self.note_run(lowest);
         }
-        self.end = if self.open.is_some() { End::Unknown } else { self.foresee() };
+        self.end = if self.is_left_open() { End::Unknown } else { self.foresee() };
         self.note_begin(now_ns);
         self.stats.transfers += 1;
         self.stats.merged += self.gathered.members().len() as u64 - 1;
         self.failure = None;
         self.questions = 0;
-        if self.open.is_some() {
+        if self.is_left_open() {
             self.begin_main(false, now_ns);
         } else if extended_address {
             let upper = command::sd::address_extension((self.gathered.lba >> 32) as u8);
@@ -304,7 +304,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         let caps = self.host.caps();
         let counts = self.target.as_ref().is_some_and(|t| t.count) && self.counts(self.gathered.direction);
         let by_hand = self.gathered.blocks > 1 && !caps.auto_count && !caps.auto_stop;
-        let blocks = match self.end {
+        let blocks = match self.end() {
             End::Here if by_hand => self.gathered.blocks,
             End::After(total) => total,
             _ => 0,
@@ -332,17 +332,17 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         let caps = self.host.caps();
         let (lba, blocks, direction) = (self.gathered.lba, self.gathered.blocks, self.gathered.direction);
         let address = if block_addressed { lba as u32 } else { (lba as u32).wrapping_mul(BLOCK_BYTES) };
-        let single = blocks == 1 && self.end == End::Here;
+        let single = blocks == 1 && self.end() == End::Here;
         let (command, timeout_ns) = match (direction, single) {
             (Direction::Read, true) => (command::read_single_block(address), read_timeout_ns),
             (Direction::Read, false) => (command::read_multiple_block(address), read_timeout_ns),
             (Direction::Write, true) => (command::write_block(address), write_timeout_ns),
             (Direction::Write, false) => (command::write_multiple_block(address), write_timeout_ns),
         };
-        let auto = if self.open.is_some() {
+        let auto = if self.is_left_open() {
             self.stats.continued += 1;
             Auto::Continue
-        } else if single || counted || self.end != End::Here {
+        } else if single || counted || self.end() != End::Here {
             Auto::None
         } else if count && !caps.no_count && caps.auto_count {
             let more = u32::from(plant::is(Bug::CountOffByOne));
@@ -361,14 +361,14 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         };
         let pauses = 1 + u64::from(blocks) / BLOCKS_PER_TIMEOUT;
         let wire_ns = 2 * u64::from(blocks) * self.block_ns;
-        let limit = timeout_ns.saturating_mul(pauses).saturating_add(wire_ns);
+        let limit = later(timeout_ns.saturating_mul(pauses), wire_ns);
         self.start_phase(Stage::Main, timeout_ns, limit, now_ns);
     }
 
     /// Did the transfer in progress go out without a known end (so that CMD12 is ours to send)?
     pub(super) fn open_ended(&self) -> bool {
-        if self.end != End::Here {
-            return self.end != End::Reliable;
+        if self.end() != End::Here {
+            return self.end() != End::Reliable;
         }
         let target_counts = self.target.is_some_and(|t| t.count) && self.counts(self.gathered.direction);
         let counted = target_counts && !self.host.caps().auto_count && !self.host.caps().auto_stop;
@@ -388,7 +388,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         if Self::EARLY {
             self.early.begin();
         }
-        self.deadline_ns = now_ns.saturating_add(limit_ns).saturating_add(SLACK_NS);
+        self.deadline_ns = later(later(now_ns, limit_ns), SLACK_NS);
         self.wake_ns = u64::MAX;
         self.try_start(timeout_ns, now_ns);
     }
@@ -421,7 +421,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         }
         self.stats.start_retries += 1;
         self.blocked = true;
-        self.wake_ns = now_ns.saturating_add(START_RETRY_NS);
+        self.wake_ns = later(now_ns, START_RETRY_NS);
     }
 
     /// Asks the card for its status.

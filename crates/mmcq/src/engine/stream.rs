@@ -248,7 +248,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     /// The data of a transfer that the card has not seen the end of are over.
     pub(super) fn open_data_ended(&mut self, now_ns: u64) {
         let (direction, next) = (self.gathered.direction, self.gathered_end());
-        if self.phase.auto == Auto::Continue {
+        if H::CONTINUES && self.phase.auto == Auto::Continue {
             self.continue_faults = 0;
         }
         if !H::CONTINUES {
@@ -410,14 +410,26 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
 
     /// After a recovery no transfer is open any more. True: writes of a run were completed before their status was known, and what became of them is asked now.
     pub(super) fn recovered_run(&mut self) -> bool {
-        let exposed = self.open.take().is_some_and(|open| open.acknowledged);
+        let exposed = H::CONTINUES && self.open.take().is_some_and(|open| open.acknowledged);
         core::mem::take(&mut self.unsettled) || exposed
+    }
+
+    /// Where the transfer in progress ends. Lean firmware on a host that cannot go on with one knows no other end.
+    #[inline(always)]
+    pub(super) fn end(&self) -> End {
+        if H::CONTINUES || P::RECOVERS { self.end } else { End::Here }
+    }
+
+    /// Is a transfer left open? On a host that cannot go on with one, none ever is.
+    #[inline(always)]
+    pub(super) fn is_left_open(&self) -> bool {
+        H::CONTINUES && self.open.is_some()
     }
 
     /// Gives the transfer's requests back in the state that they are in now: done, unsettled, or with a rest to move.
     pub(super) fn release_members(&mut self, now_ns: u64) {
         let write = self.gathered.direction == Direction::Write;
-        let settles = write && self.open.is_none();
+        let settles = write && !self.is_left_open();
         let (piece, next) = (self.gathered.blocks, self.gathered_end());
         if H::CONTINUES {
             let run = self.run(self.gathered.direction);

@@ -3,12 +3,17 @@
 use super::slot::{NONE, Rules, bits};
 use super::{Engine, Mode};
 use crate::host::{Direction, Host};
-use crate::sched::{Pending, Policy, Tails, Verdict};
+use crate::sched::{Holds, Pending, Policy, Tails};
 
 impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     /// Until when the start of the next transfer is held for the requests that are about to continue it.
     pub fn held_until_ns(&self) -> Option<u64> {
         self.tails.get()?.until_ns()
+    }
+
+    /// What holding starts has cost and gained so far; nothing where the scheduler starts at once.
+    pub fn holds(&self) -> Holds {
+        self.tails.get().map_or(Holds::default(), |hold| hold.holds())
     }
 
     /// Is anything sequential about what comes?
@@ -82,21 +87,14 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
 
     /// Something else goes, or nothing.
     pub(super) fn hold_broken(&mut self, now_ns: u64) {
-        if let Some(verdict) = self.tails.get_mut().and_then(|hold| hold.broken(now_ns)) {
-            self.count_hold(verdict);
+        if let Some(hold) = self.tails.get_mut() {
+            hold.broken(now_ns);
         }
-    }
-
-    fn count_hold(&mut self, verdict: Verdict) {
-        self.stats.held += 1;
-        self.stats.held_ns = self.stats.held_ns.saturating_add(verdict.waited_ns);
-        self.stats.held_well += u64::from(verdict.came);
-        self.stats.held_gain_ns = self.stats.held_gain_ns.saturating_add(verdict.gained_ns);
     }
 
     /// This would be next. Is its start held for what is about to continue it? Sets `wake_ns` then.
     #[inline]
-    pub(super) fn holds(&mut self, first: u8, now_ns: u64) -> bool {
+    pub(super) fn holds_start(&mut self, first: u8, now_ns: u64) -> bool {
         self.watches() && self.holds_for_tail(first, now_ns)
     }
 
@@ -107,11 +105,8 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             return false;
         };
         let Some(hold) = self.tails.get_mut() else { return false };
-        let (until_ns, verdict) = hold.decide(&pending, self.config.tail_ns, now_ns);
-        if let Some(verdict) = verdict {
-            self.count_hold(verdict);
-        }
-        let Some(until_ns) = until_ns else { return false };
+        let bound_ns = self.config.tail_ns.into();
+        let Some(until_ns) = hold.decide(&pending, bound_ns, now_ns) else { return false };
         if let Some(picked) = self.told(first)
             && !self.policy.bears(&picked, until_ns)
         {

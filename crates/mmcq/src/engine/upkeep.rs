@@ -45,20 +45,23 @@ pub(super) struct Upkeep {
 }
 
 impl Upkeep {
-    pub const NONE: Upkeep = Upkeep {
-        due_ns: NEVER,
-        listens: false,
-        seen: false,
-        look_ns: 0,
-        known: 0,
-        work_by_ns: NEVER,
-        tune_every_ns: 0,
-        tuned_ns: 0,
-        tuned_transfers: 0,
-        tune_soon: false,
-        rest_after_ns: NEVER,
-        rest_from_ns: 0,
-    };
+    /// Not a constant: nearly all of it is zero, and a copy of it would lie in the image.
+    pub const fn none() -> Upkeep {
+        Upkeep {
+            due_ns: NEVER,
+            listens: false,
+            seen: false,
+            look_ns: 0,
+            known: 0,
+            work_by_ns: NEVER,
+            tune_every_ns: 0,
+            tuned_ns: 0,
+            tuned_transfers: 0,
+            tune_soon: false,
+            rest_after_ns: NEVER,
+            rest_from_ns: 0,
+        }
+    }
 
     /// It may be another card that is tuned now, or tells something.
     pub fn forget(&mut self) {

@@ -184,7 +184,8 @@ impl EmmcConfig {
         ext[198] = 5;
         self.power_classes.write_to(&mut ext);
         if self.fastest >= Fastest::Hs200 {
-            ext[usize::from(byte::DRIVER_STRENGTH)] = 0x0f;
+            // Types 0 to 3; since 5.0 also type 4, 40 ohms.
+            ext[usize::from(byte::DRIVER_STRENGTH)] = if since(Revision::V5_0) { 0x1f } else { 0x0f };
         }
         ext[usize::from(byte::CARD_TYPE)] = self.card_type();
         ext[194] = 2;

@@ -1,18 +1,20 @@
 //! CMD6: check and switch functions [SD 4.3.10].
 
 use super::super::registers::put;
-use super::config::{Modes, SdConfig};
+use super::config::{SdConfig, Spec};
 
 /// Selected function of groups 1 to 6.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Functions(pub(super) [u8; 6]);
 
 /// Function bits of a group at this signalling level.
-fn supported(modes: Modes, group: usize, is_18: bool) -> u16 {
+fn supported(config: &SdConfig, group: usize, is_18: bool) -> u16 {
+    let modes = config.modes;
     let bits = match (group, is_18) {
         (0, false) => 1 | (u16::from(modes.high_speed) << 1),
         (0, true) => u16::from(modes.uhs) | 1,
-        // Driver types B, A, C, D; current limits 200, 400, 600, 800 mA.
+        // Driver types B, A, C, D; current limits 200, 400, 600, 800 mA, and 500 mA (1.80 W) of newer cards.
+        (3, true) if config.spec >= Spec::V4 => 0x1f,
         (2 | 3, true) => 0xf,
         _ => 1,
     };
@@ -27,7 +29,11 @@ fn current_ma(access: u8, limit: u8) -> u64 {
         3 => 800,
         _ => 400,
     };
-    wanted.min(200 * (u64::from(limit) + 1))
+    let most = match limit {
+        4 => 500,
+        step => 200 * (u64::from(step) + 1),
+    };
+    wanted.min(most)
 }
 
 /// Answers CMD6: the 64 bytes of status, and what is selected afterwards if the argument switches.
@@ -41,7 +47,7 @@ pub(super) fn switch(
     let mut next = now;
     let mut refused = false;
     for (group, chosen) in next.0.iter_mut().enumerate() {
-        let bits = supported(config.modes, group, is_18);
+        let bits = supported(config, group, is_18);
         put(&mut status, 415 + 16 * group, 400 + 16 * group, bits.into());
         let wanted = (arg >> (4 * group)) as u8 & 0xf;
         let shown = match wanted {

@@ -203,7 +203,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             self.tuned(now_ns);
         }
         if result.is_ok() && help.loses_state() {
-            self.begin_again();
+            self.supply_lost();
         }
         match result {
             Ok(target) => {

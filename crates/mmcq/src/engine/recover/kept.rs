@@ -4,6 +4,7 @@
 //! Memory that is lent for a blocking call stays with its slot: the call returns when a later reset succeeds,
 //! and not before. The engine tries again each second.
 
+use super::super::deadline::later;
 use super::super::slot::{NONE, State};
 use super::super::{DmaBuf, Engine, Error, Kind};
 use super::{Recovery, Stage};
@@ -42,7 +43,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
                 }
             } else {
                 slot.state = State::Kept;
-                self.kept_ns = now_ns.saturating_add(AGAIN_NS);
+                self.kept_ns = later(now_ns, AGAIN_NS);
             }
         }
         if !P::RECOVERS {
@@ -80,7 +81,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             self.wake_ns = self.wake_ns.min(self.kept_ns);
             return;
         }
-        self.kept_ns = now_ns.saturating_add(AGAIN_NS);
+        self.kept_ns = later(now_ns, AGAIN_NS);
         // Nothing is to be said to a card.
         self.failure = Some(Error::Removed);
         self.gathered.forget();

@@ -49,7 +49,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             };
         }
         if self.memory.area.is_returning() {
-            return if self.return_failed() { self.card_lost_itself(now_ns) } else { self.answer(now_ns) };
+            return if self.return_failed() { self.initialise_again(now_ns) } else { self.answer(now_ns) };
         }
         if self.incident.counting
             && self.incident.tries >= 2

@@ -16,6 +16,7 @@ mod salvage;
 pub use classify::{Rung, RungEvent};
 pub use help::Help;
 
+use super::deadline::later;
 use super::phases::{COMMAND_TIMEOUT_NS, Recovery, SLACK_NS, Stage};
 use super::slot::{NONE, State, bits};
 use super::{BLOCK_BYTES, Engine, Error, FlushBy, Kind};
@@ -87,30 +88,33 @@ pub(super) struct Incident {
 }
 
 impl Incident {
-    pub const NONE: Incident = Incident {
-        open: false,
-        tries: 0,
-        owner: NONE,
-        generation: 0,
-        class: Class::Hopeless,
-        spent: 0,
-        slowed: 0,
-        counting: false,
-        untuned: false,
-        unheard: false,
-        tunings_lost: 0,
-        until_ns: 0,
-        faults: 0,
-        stops: 0,
-        status_lost: false,
-        redo: 0,
-        doubted: 0,
-        damages: [0; 3],
-        retuned_ns: 0,
-        reads_failed: 0,
-        writes_failed: 0,
-        trace: Trace::new(),
-    };
+    /// Not a constant: nearly all of it is zero, and a copy of it would lie in the image.
+    pub const fn none() -> Incident {
+        Incident {
+            open: false,
+            tries: 0,
+            owner: NONE,
+            generation: 0,
+            class: Class::Hopeless,
+            spent: 0,
+            slowed: 0,
+            counting: false,
+            untuned: false,
+            unheard: false,
+            tunings_lost: 0,
+            until_ns: 0,
+            faults: 0,
+            stops: 0,
+            status_lost: false,
+            redo: 0,
+            doubted: 0,
+            damages: [0; 3],
+            retuned_ns: 0,
+            reads_failed: 0,
+            writes_failed: 0,
+            trace: Trace::new(),
+        }
+    }
 
     /// No measure has been taken yet, and there is time again.
     fn renew(&mut self, now_ns: u64, card_ns: u64) {
@@ -348,7 +352,11 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
                     return self.escalate(now_ns);
                 }
                 self.stage = Stage::Recover(Recovery::Wait);
-                self.wake_ns = now_ns.saturating_add(state_pause_ns(self.questions));
+                self.wake_ns = later(now_ns, state_pause_ns(self.questions));
+                if P::RECOVERS {
+                    // The last question comes when the incident's time is up.
+                    self.wake_ns = self.wake_ns.min(self.incident.until_ns);
+                }
             }
             // It was reset, or has lost its supply for a moment.
             _ => self.card_lost_itself(now_ns),
@@ -432,6 +440,11 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             return self.answer(now_ns);
         }
         self.supply_lost();
+        self.initialise_again(now_ns);
+    }
+
+    /// As [`card_lost_itself`](Self::card_lost_itself), of a card that still has what is in its cache: it loses that when it is initialised, and not before.
+    fn initialise_again(&mut self, now_ns: u64) {
         self.settle_unknown();
         if self.incident.spend(Rung::Reinit) {
             self.ask_help(Help::Reinit, now_ns);

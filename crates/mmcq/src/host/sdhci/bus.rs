@@ -217,6 +217,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         true
     }
 
+    #[inline(never)]
     fn wait(&mut self, wait: Wait, limit_ns: u64, now_ns: u64) {
         self.bus.wait = wait;
         self.bus.deadline_ns = now_ns.saturating_add(limit_ns);
@@ -300,21 +301,20 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
     }
 
     fn power_off(&mut self) {
+        self.supply(0);
+    }
+
+    /// The supply changes; the bus is as at the start.
+    #[inline(never)]
+    fn supply(&mut self, power: u8) {
         self.forget();
         self.port.write16(CLOCK, 0);
-        self.bus = Bus { card_irq: self.bus.card_irq, ..Bus::new(&self.model) };
+        self.bus = Bus { card_irq: self.bus.card_irq, power, ..Bus::new(&self.model) };
         self.restore();
     }
 
     fn power_on(&mut self) -> bool {
-        self.forget();
-        self.port.write16(CLOCK, 0);
-        self.bus = Bus {
-            card_irq: self.bus.card_irq,
-            power: self.model.voltage | POWER_ON,
-            ..Bus::new(&self.model)
-        };
-        self.restore();
+        self.supply(self.model.voltage | POWER_ON);
         // The controller takes power away again where there is no card.
         self.config.quirks.has(Quirks::EXTERNAL_POWER) || self.port.read8(POWER) & POWER_ON != 0
     }

@@ -207,19 +207,17 @@ impl Model {
 
 fn timings(low: u32, uhs: u32, signal18: bool) -> u16 {
     let fast = low & CAP_HIGH_SPEED != 0;
-    let can = [
-        (Timing::Legacy, true),
-        (Timing::HighSpeed, fast),
-        (Timing::Sdr12, signal18),
-        (Timing::Sdr25, signal18),
-        (Timing::Sdr50, signal18 && uhs & (CAP2_SDR50 | CAP2_SDR104) != 0),
-        (Timing::Sdr104, signal18 && uhs & CAP2_SDR104 != 0),
-        (Timing::Ddr50, signal18 && uhs & CAP2_DDR50 != 0),
-        (Timing::Ddr52, fast && uhs & CAP2_DDR50 != 0),
-        (Timing::Hs200, signal18 && uhs & CAP2_SDR104 != 0),
-    ];
-    let tuned = if uhs & CAP2_SDR50_TUNED != 0 { Caps::SDR50_TUNED } else { 0 };
-    can.iter().filter(|(_, can)| *can).fold(tuned, |bits, (timing, _)| bits | Caps::timing_bit(*timing))
+    let of = |can: bool, timing| if can { Caps::timing_bit(timing) } else { 0 };
+    let sdr104 = uhs & CAP2_SDR104 != 0;
+    let ddr50 = uhs & CAP2_DDR50 != 0;
+    let mut bits =
+        Caps::timing_bit(Timing::Legacy) | of(fast, Timing::HighSpeed) | of(fast && ddr50, Timing::Ddr52);
+    if signal18 {
+        bits |= Caps::timing_bit(Timing::Sdr12) | Caps::timing_bit(Timing::Sdr25);
+        bits |= of(sdr104 || uhs & CAP2_SDR50 != 0, Timing::Sdr50) | of(ddr50, Timing::Ddr50);
+        bits |= of(sdr104, Timing::Sdr104) | of(sdr104, Timing::Hs200);
+    }
+    if uhs & CAP2_SDR50_TUNED != 0 { bits | Caps::SDR50_TUNED } else { bits }
 }
 
 #[cfg(test)]

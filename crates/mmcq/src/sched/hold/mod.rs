@@ -58,12 +58,16 @@ struct Held {
     pending: Pending,
 }
 
-/// What has come of it.
+/// What holding starts for the tails of their batches has cost and gained.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Verdict {
+pub struct Holds {
+    /// Starts that were held.
+    pub count: u64,
+    /// For how many of them the tail came.
+    pub came: u64,
+    /// How long they were held together, in nanoseconds.
     pub waited_ns: u64,
-    /// The whole tail came.
-    pub came: bool,
+    /// What that gained, in nanoseconds: what a transfer costs besides its blocks, less the waiting.
     pub gained_ns: u64,
 }
 
@@ -86,6 +90,7 @@ pub struct Hold {
     free_ns: u64,
     /// Slots whose result has been noted.
     noted: u64,
+    counts: Holds,
 }
 
 /// Whether an engine waits for the tails of batches.
@@ -158,6 +163,7 @@ impl Hold {
         began_ns: 0,
         free_ns: 0,
         noted: 0,
+        counts: Holds { count: 0, came: 0, waited_ns: 0, gained_ns: 0 },
     };
 
     fn costs(&mut self, direction: Direction) -> &mut Costs {
@@ -244,34 +250,38 @@ impl Hold {
     }
 
     /// This goes next. Until when it is held; `None`: it starts now. `bound_ns`: no longer than this.
-    pub(crate) fn decide(
-        &mut self,
-        pending: &Pending,
-        bound_ns: u64,
-        now_ns: u64,
-    ) -> (Option<u64>, Option<Verdict>) {
+    pub(crate) fn decide(&mut self, pending: &Pending, bound_ns: u64, now_ns: u64) -> Option<u64> {
         let until_ns = self.wanted(pending, bound_ns, now_ns);
         match (&mut self.held, until_ns) {
-            (Some(held), Some(until_ns)) => {
-                (held.until_ns, held.pending) = (until_ns, *pending);
-                (Some(until_ns), None)
-            }
-            (Some(_), None) => (None, self.end(now_ns)),
-            (None, None) => (None, None),
+            (Some(held), Some(until_ns)) => (held.until_ns, held.pending) = (until_ns, *pending),
+            (Some(_), None) => self.end(now_ns),
+            (None, None) => {}
             (None, Some(until_ns)) => {
                 let fixed_ns = self.costs(pending.direction).fixed_ns().unwrap_or(0);
                 self.held = Some(Held { since_ns: now_ns, until_ns, fixed_ns, pending: *pending });
-                (Some(until_ns), None)
             }
         }
+        until_ns
+    }
+
+    /// What holding has cost and gained so far.
+    pub(crate) fn holds(&self) -> Holds {
+        self.counts
+    }
+
+    fn count(&mut self, waited_ns: u64, gained_ns: Option<u64>) {
+        self.counts.count += 1;
+        self.counts.came += u64::from(gained_ns.is_some());
+        self.counts.waited_ns = self.counts.waited_ns.saturating_add(waited_ns);
+        self.counts.gained_ns = self.counts.gained_ns.saturating_add(gained_ns.unwrap_or(0));
     }
 
     /// Something else goes, or nothing: what was held is held no more.
-    pub(crate) fn broken(&mut self, now_ns: u64) -> Option<Verdict> {
-        let held = self.held.take()?;
+    pub(crate) fn broken(&mut self, now_ns: u64) {
+        let Some(held) = self.held.take() else { return };
         let waited_ns = now_ns.saturating_sub(held.since_ns);
         self.debit(waited_ns);
-        Some(Verdict { waited_ns, came: false, gained_ns: 0 })
+        self.count(waited_ns, None);
     }
 
     fn wanted(&mut self, pending: &Pending, bound_ns: u64, now_ns: u64) -> Option<u64> {
@@ -308,19 +318,19 @@ impl Hold {
         (pays && until_ns > now_ns).then_some(until_ns)
     }
 
-    fn end(&mut self, now_ns: u64) -> Option<Verdict> {
-        let held = self.held.take()?;
+    fn end(&mut self, now_ns: u64) {
+        let Some(held) = self.held.take() else { return };
         let waited_ns = now_ns.saturating_sub(held.since_ns);
         let Pending { direction, end, .. } = held.pending;
         let stays_away = now_ns >= held.until_ns && self.streams.gave_up(direction, end);
         if stays_away {
             self.debit(waited_ns);
-            return Some(Verdict { waited_ns, came: false, gained_ns: 0 });
+            return self.count(waited_ns, None);
         }
         let gained_ns = held.fixed_ns.saturating_sub(waited_ns);
         self.credit(gained_ns, held.fixed_ns);
         self.debit(waited_ns.saturating_sub(held.fixed_ns));
-        Some(Verdict { waited_ns, came: true, gained_ns })
+        self.count(waited_ns, Some(gained_ns));
     }
 
     /// A status has been asked for, so that what is moved becomes complete.

@@ -113,7 +113,7 @@ fn run(rule: Rule, card: &Card, scripts: &[Vec<Manner>], total: u32, seed: u64) 
             send(&mut clients, at, 0, false, &mut arrivals);
         }
     }
-    let (mut now_ns, mut done, mut transfers, mut missed) = (0u64, 0, 0, 0);
+    let (mut now_ns, mut done, mut transfers) = (0u64, 0, 0);
     let mut queue: VecDeque<(usize, u64)> = VecDeque::new();
     let mut running: Option<Running> = None;
     let mut held_ns: Option<u64> = None;
@@ -181,13 +181,9 @@ fn run(rule: Rule, card: &Card, scripts: &[Vec<Manner>], total: u32, seed: u64) 
                 (rest.is_empty() && members.iter().any(|m| away(m.0)) && now_ns < until_ns)
                     .then_some(until_ns)
             }
-            Rule::Ours if rest.is_empty() => {
-                let (until_ns, verdict) = hold.decide(&pending, BOUND_NS, now_ns);
-                missed += u32::from(verdict.is_some_and(|verdict| !verdict.came));
-                until_ns
-            }
+            Rule::Ours if rest.is_empty() => hold.decide(&pending, BOUND_NS, now_ns),
             Rule::Ours => {
-                missed += u32::from(hold.broken(now_ns).is_some());
+                hold.broken(now_ns);
                 None
             }
         };
@@ -202,7 +198,7 @@ fn run(rule: Rule, card: &Card, scripts: &[Vec<Manner>], total: u32, seed: u64) 
         let cost_ns = card.fixed_ns + card.block_ns * u64::from(BLOCKS) * members.len() as u64;
         running = Some((now_ns, now_ns + cost_ns, members));
     }
-    (now_ns, transfers, missed)
+    (now_ns, transfers, (hold.holds().count - hold.holds().came) as u32)
 }
 
 const STEADY: Manner = Manner {
