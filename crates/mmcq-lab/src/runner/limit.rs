@@ -116,7 +116,10 @@ pub(super) fn run(
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Outcome, RunError> {
     let perfect = Perfect::of(run.workers);
-    let board = Board::<SLOTS>::new(run.platform, run.card, medium, run.setting.price())?;
+    let mut platform = run.platform.clone();
+    // A batch is the whole loop: two of them under way would be more than it has, so they do not merge.
+    platform.stack.merging &= perfect.requests.iter().all(|&requests| requests == 1);
+    let board = Board::<SLOTS>::new(&platform, run.card, medium, run.setting.price())?;
     let mut outcome = on_board(&Run { workers: &perfect.workers, ..*run }, board, progress)?;
     outcome.counters.ios =
         outcome.stats.iter().zip(&perfect.requests).map(|(stats, each)| stats.transfers() * each).sum();
@@ -157,7 +160,7 @@ mod tests {
             "rw=read bs=4k rate_iops=100 numjobs=2",
             "rw=write bs=4k verify=crc32c iodepth=8 ioengine=libaio",
             "rw=read:64k bs=4k numjobs=2",
-            "rw=read bs=4k-64k iodepth=8 ioengine=libaio",
+            "rw=read bsrange=4k-64k iodepth=8 ioengine=libaio",
         ] {
             let before = workers(options);
             let perfect = Perfect::of(&before);
