@@ -15,12 +15,10 @@ say() { echo "size.sh: $*" >&2; }
 # What safe code must not be able to break costs code in each image: calls from inside a call are turned away, wakers are cloned and
 # dropped outside of the lock, lent memory stays with its slot until a controller that hangs has been stopped. `kept` has the card's rest, its
 # lock, the way back from a partition and the second tries of a mapping as well.
-limit_reader=${LIMIT_READER:-41472}
-# The goal for it is 35456. Calls from inside a call that are turned away, memory kept from a controller that no reset stops, and
-# blocking calls that look before they sleep put it over that.
-limit_sd_reader=${LIMIT_SD_READER:-35712}
-limit_transfer=${LIMIT_TRANSFER:-26752}
-limit_kept=${LIMIT_KEPT:-78976}
+limit_reader=${LIMIT_READER:-42112}
+limit_sd_reader=${LIMIT_SD_READER:-35456}
+limit_transfer=${LIMIT_TRANSFER:-25472}
+limit_kept=${LIMIT_KEPT:-81280}
 limit_ram=${LIMIT_RAM:-4104}
 
 # Bytes of the sections of an image whose names match a pattern.

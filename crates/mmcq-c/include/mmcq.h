@@ -56,7 +56,7 @@ enum {
 typedef struct mmcq_idle mmcq_idle;
 
 /* What your program brings. Copied by mmcq_open; `context` goes to every function. No function may call the library, but for `wait`, which may
- * call mmcq_may_sleep.
+ * call mmcq_may_sleep, mmcq_next_deadline_ns, mmcq_on_irq and mmcq_poll.
  *
  *   function        called from                                        with the lock held
  *   read, write     any context that calls the library                 yes, but for mmcq_open
