@@ -8,11 +8,9 @@ use super::session::Session;
 use super::{Card, Family};
 use crate::block::{BlockDevice, Partial};
 use crate::engine::{BLOCK_BYTES, DmaBuf, Error, Kind, Request, Visit};
-use crate::host::Host;
-use crate::sched::{Fifo, Policy};
 use crate::spec::command::emmc;
 use crate::spec::ext_csd::ExtCsd;
-use crate::task::{Lock, Shared};
+use crate::task::{Platform, Stack};
 
 /// Which one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,8 +54,8 @@ pub struct Layout {
 }
 
 /// Reads where a partition is. [`Error::Unsupported`]: the card is no eMMC, or has no such partition.
-pub async fn layout<L: Lock, H: Host, const N: usize, P: Policy>(
-    shared: &Shared<L, H, N, P>,
+pub async fn layout<B: Platform, const N: usize>(
+    stack: &Stack<B, N>,
     card: &Card,
     scratch: DmaBuf,
     area: Area,
@@ -65,7 +63,7 @@ pub async fn layout<L: Lock, H: Host, const N: usize, P: Policy>(
     if !matches!(card.family, Family::Emmc(_)) || area.access() == 0 {
         return (Err(Error::Unsupported), scratch);
     }
-    let mut session = Session::new(shared, scratch);
+    let mut session = Session::new(stack, scratch);
     session.rca = card.target.rca;
     let layout = match session.register(emmc::send_ext_csd(), false, 512).await {
         Ok(_) => session.bytes().ok().map(|bytes| ExtCsd::parse(bytes).map(|ext| of(&ext, area))),
@@ -107,17 +105,17 @@ fn of(ext: &ExtCsd<'_>, area: Area) -> Layout {
 
 /// A handle on a boot area or a general purpose partition. A call moves less than 16 MiB.
 #[derive(Debug)]
-pub struct Partition<'a, L: Lock, H: Host, const N: usize, P: Policy = Fifo> {
-    shared: &'a Shared<L, H, N, P>,
+pub struct Partition<'a, B: Platform, const N: usize> {
+    stack: &'a Stack<B, N>,
     layout: Layout,
     writable: bool,
 }
 
-impl<'a, L: Lock, H: Host, const N: usize, P: Policy> Partition<'a, L, H, N, P> {
+impl<'a, B: Platform, const N: usize> Partition<'a, B, N> {
     /// Opens a partition of the card; `scratch` (512 bytes) comes back. Boot areas are read-only until
     /// [`writable`](Self::writable) is called.
     pub async fn open(
-        shared: &'a Shared<L, H, N, P>,
+        stack: &'a Stack<B, N>,
         card: &Card,
         scratch: DmaBuf,
         area: Area,
@@ -125,10 +123,10 @@ impl<'a, L: Lock, H: Host, const N: usize, P: Policy> Partition<'a, L, H, N, P> 
         if area == Area::Rpmb {
             return (Err(Error::Unsupported), scratch);
         }
-        let (layout, scratch) = layout(shared, card, scratch, area).await;
-        shared.with(|engine| engine.equip());
+        let (layout, scratch) = layout(stack, card, scratch, area).await;
+        stack.with(|engine| engine.equip());
         let writable = matches!(area, Area::General(_));
-        (layout.map(|layout| Partition { shared, layout, writable: writable && !layout.protected }), scratch)
+        (layout.map(|layout| Partition { stack, layout, writable: writable && !layout.protected }), scratch)
     }
 
     /// The same, for a caller that does mean to write a boot area. [`Error::Protected`] if the card will not
@@ -166,7 +164,7 @@ impl<'a, L: Lock, H: Host, const N: usize, P: Policy> Partition<'a, L, H, N, P> 
             let error = Error::Unsupported;
             return (Err(Partial { error, blocks_done: 0 }), buf);
         }
-        let most = u32::from(self.shared.with(|engine| engine.caps().blocks_in_one_piece()));
+        let most = u32::from(self.stack.with(|engine| engine.caps().blocks_in_one_piece()));
         let mut done = 0;
         while done < blocks {
             let piece = (blocks - done).min(most) as u16;
@@ -181,7 +179,7 @@ impl<'a, L: Lock, H: Host, const N: usize, P: Policy> Partition<'a, L, H, N, P> 
                 back,
             };
             let rest = buf.after(done.saturating_mul(BLOCK_BYTES));
-            let ended = self.shared.request(Request::new(Kind::Visit(visit), rest)).await;
+            let ended = self.stack.request(Request::new(Kind::Visit(visit), rest)).await;
             buf = ended.buf;
             if let Err(error) = ended.result {
                 return (Err(Partial { error, blocks_done: done }), buf);
@@ -193,7 +191,7 @@ impl<'a, L: Lock, H: Host, const N: usize, P: Policy> Partition<'a, L, H, N, P> 
 
     /// Everything written before is on the medium; one flush is for all partitions.
     pub async fn flush(&self) -> Result<(), Error> {
-        BlockDevice::new(self.shared).flush().await
+        BlockDevice::new(self.stack).flush().await
     }
 }
 

@@ -259,7 +259,7 @@ pub enum Error {
     /// [`Options::unlock`](crate::card::Options::unlock).
     Locked,
     /// The call came from inside another call of the same stack (a timer's function, a lock, memory, registers, a policy,
-    /// or a closure of [`Shared::with`](crate::task::Shared::with)).
+    /// or a closure of [`Stack::with`](crate::task::Stack::with)).
     Reentered,
 }
 

@@ -1,4 +1,4 @@
-//! What [`Shared::with`](super::Shared::with) hands out: the engine's verbs, and not the engine.
+//! What [`Stack::with`](super::Stack::with) hands out: the engine's verbs, and not the engine.
 //!
 //! A stack may have memory that is lent for a blocking call. So safe code must not move the engine away from
 //! its stack, and gets no `&mut Engine`. And a call that comes from inside another gets no engine at all: its
@@ -15,7 +15,7 @@ use crate::host::{Caps, Host, Phase, Width};
 use crate::sched::Policy;
 use core::task::Waker;
 
-/// A moment alone with the engine of a [`Shared`](super::Shared).
+/// A moment alone with the engine of a [`Stack`](super::Stack).
 ///
 /// Its verbs are the engine's; look there for what they do. In a call from inside another call of the same
 /// stack the entry is *nested*: nothing is done then, and each verb says here what it answers instead.

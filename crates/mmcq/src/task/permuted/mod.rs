@@ -265,7 +265,7 @@ fn loom_lent_memory_is_ours_when_the_call_unwinds() {
         let buf = unsafe { DmaBuf::lent(bytes.cast(), 512) };
         let claim = buf.claim();
         let Ok(id) = rig.stack.submit(read(7, buf)) else { panic!("refused") };
-        let op = Op { shared: &rig.stack, at: At::In(id) };
+        let op = RequestFuture { stack: &rig.stack, at: At::In(id) };
         drop(Quiesce { op, memory: claim });
         rig.memory.with_mut(|_| ());
         irq.join().unwrap();

@@ -234,7 +234,7 @@ unsafe impl Host for LoomHost {
     }
 }
 
-pub(super) type Stack<const N: usize> = Shared<LoomLock, LoomHost, N>;
+pub(super) type Stack<const N: usize> = crate::task::Stack<(LoomLock, LoomHost), N>;
 
 pub(super) struct Rig<const N: usize> {
     pub stack: Arc<Stack<N>>,
@@ -281,7 +281,7 @@ impl<const N: usize> Rig<N> {
             asks: 0,
             listens: false,
         };
-        let stack = Shared::new(LoomLock::new(), TIMER, host, Config::DEFAULT);
+        let stack = Stack::new(LoomLock::new(), TIMER, host, Config::DEFAULT);
         let target = Target {
             rca: 1,
             sectors: 1024,
