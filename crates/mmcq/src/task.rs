@@ -34,11 +34,14 @@ use core::fmt;
 use core::task::Waker;
 pub use entry::Entry;
 
+/// The engine of a platform.
+type EngineOf<B, const N: usize> = Engine<<B as Platform>::Host, N, <B as Platform>::Policy>;
+
 /// The engine behind a lock; what handles and futures borrow. It can live in a `static`.
 pub struct Stack<B: Platform, const N: usize> {
     lock: B::Lock,
     clock: B::Clock,
-    engine: Locked<Engine<B::Host, N, B::Policy>>,
+    engine: Locked<EngineOf<B, N>>,
     /// Slots whose future was dropped inside another call, one bit each. Touched under the lock alone.
     dropped: Cell<u64>,
 }
@@ -110,7 +113,7 @@ impl<B: Platform, const N: usize> Stack<B, N> {
 
     /// After a program's own use of the engine: what it may have begun has its alarm. Is there a waker to be dropped outside of the lock?
     #[inline(always)]
-    fn used(&self, engine: &mut Engine<B::Host, N, B::Policy>, begun: bool) -> bool {
+    fn used(&self, engine: &mut EngineOf<B, N>, begun: bool) -> bool {
         if begun {
             self.keep_alarm(engine, engine.next_deadline_ns());
         }
@@ -120,7 +123,7 @@ impl<B: Platform, const N: usize> Stack<B, N> {
     /// The last under the lock of each call that may begin something: the alarm rings no later than the engine's next deadline. Nearly
     /// always one that was set before does.
     #[inline(always)]
-    fn keep_alarm(&self, engine: &mut Engine<B::Host, N, B::Policy>, next_ns: Option<u64>) {
+    fn keep_alarm(&self, engine: &mut EngineOf<B, N>, next_ns: Option<u64>) {
         if !Engine::<B::Host, N, B::Policy>::STRAIGHT {
             return self.tell_alarm(engine, false);
         }
@@ -131,7 +134,7 @@ impl<B: Platform, const N: usize> Stack<B, N> {
 
     /// Less code: one copy, which asks for the deadline itself. After the alarm has `rung` it is always set.
     #[inline(never)]
-    fn tell_alarm(&self, engine: &mut Engine<B::Host, N, B::Policy>, rung: bool) {
+    fn tell_alarm(&self, engine: &mut EngineOf<B, N>, rung: bool) {
         let next_ns = engine.next_deadline_ns();
         if rung || next_ns.is_some_and(|next_ns| next_ns < engine.alarm_ns) {
             self.set_alarm(engine, next_ns);
@@ -140,7 +143,7 @@ impl<B: Platform, const N: usize> Stack<B, N> {
 
     /// An alarm set outside of the lock could overwrite that of an interrupt in between, and a silent controller would never be found out.
     #[inline]
-    fn set_alarm(&self, engine: &mut Engine<B::Host, N, B::Policy>, next_ns: Option<u64>) {
+    fn set_alarm(&self, engine: &mut EngineOf<B, N>, next_ns: Option<u64>) {
         self.clock.set_alarm(next_ns);
         engine.alarm_ns = next_ns.unwrap_or(u64::MAX);
     }
@@ -148,16 +151,11 @@ impl<B: Platform, const N: usize> Stack<B, N> {
     /// `f` alone with the engine; `nested`, and nothing done, for a call from inside another. `f` leaves no waker behind that nothing
     /// is to be told to, or takes it out.
     #[inline(always)]
-    pub(crate) fn enter<R>(
-        &self,
-        nested: R,
-        mut f: impl FnMut(&mut Engine<B::Host, N, B::Policy>) -> R,
-    ) -> R {
+    pub(crate) fn enter<R>(&self, nested: R, mut f: impl FnMut(&mut EngineOf<B, N>) -> R) -> R {
         let mut result = nested;
         // What answers a nested call owns nothing, so nothing is dropped.
-        let mut alone = |engine: &mut Engine<B::Host, N, B::Policy>| {
-            core::mem::forget(core::mem::replace(&mut result, f(engine)))
-        };
+        let mut alone =
+            |engine: &mut EngineOf<B, N>| core::mem::forget(core::mem::replace(&mut result, f(engine)));
         if Engine::<B::Host, N, B::Policy>::STRAIGHT {
             self.inside(|engine| engine.map_or((), alone));
         } else {
@@ -168,14 +166,14 @@ impl<B: Platform, const N: usize> Stack<B, N> {
     }
 
     #[inline(never)]
-    fn inside_once(&self, f: &mut dyn FnMut(&mut Engine<B::Host, N, B::Policy>)) {
+    fn inside_once(&self, f: &mut dyn FnMut(&mut EngineOf<B, N>)) {
         self.inside(|engine| engine.map_or((), f));
     }
 
     /// The only way to the engine; `None` for a call from inside another.
     #[inline(always)]
     #[allow(unsafe_code, reason = "docs/safety.md says why")]
-    fn inside<R>(&self, f: impl FnOnce(Option<&mut Engine<B::Host, N, B::Policy>>) -> R) -> R {
+    fn inside<R>(&self, f: impl FnOnce(Option<&mut EngineOf<B, N>>) -> R) -> R {
         self.lock.with(|| {
             // SAFETY: the lock is held, so calls of different contexts do not overlap.
             unsafe { self.engine.enter(f, || self.turned_away()) }
@@ -231,7 +229,7 @@ impl<B: Platform, const N: usize> Stack<B, N> {
     }
 
     #[inline(always)]
-    fn move_on(&self, how: impl Fn(&mut Engine<B::Host, N, B::Policy>) -> Work) {
+    fn move_on(&self, how: impl Fn(&mut EngineOf<B, N>) -> Work) {
         let left = self.enter(None, |engine| {
             let work = how(engine);
             self.leave(engine, work)
@@ -261,11 +259,7 @@ impl<B: Platform, const N: usize> Stack<B, N> {
 
     /// The waker of the first request that is complete comes along. `None`: there is nothing to wake.
     #[inline]
-    fn leave(
-        &self,
-        engine: &mut Engine<B::Host, N, B::Policy>,
-        mut work: Work,
-    ) -> Option<(Work, Option<Waker>)> {
+    fn leave(&self, engine: &mut EngineOf<B, N>, mut work: Work) -> Option<(Work, Option<Waker>)> {
         let mut first = None;
         if work.completed != 0 {
             first = engine.take_waker_of_ended(work.completed.trailing_zeros() as u8);
@@ -321,11 +315,7 @@ impl<B: Platform, const N: usize> Stack<B, N> {
 
     /// Submits under the lock.
     #[inline(always)]
-    fn submit_to(
-        &self,
-        engine: &mut Engine<B::Host, N, B::Policy>,
-        request: &mut Request,
-    ) -> Result<SlotId, Error> {
+    fn submit_to(&self, engine: &mut EngineOf<B, N>, request: &mut Request) -> Result<SlotId, Error> {
         let result = engine.accept(request, self.now_ns());
         self.keep_alarm(engine, engine.next_deadline_ns());
         result

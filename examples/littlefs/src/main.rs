@@ -11,7 +11,6 @@ use littlefs2::path;
 use mmcq::block::BlockDevice;
 use mmcq::card;
 use mmcq::engine::DmaBuf;
-use mmcq::host::Host;
 use mmcq::task::Platform;
 
 #[path = "../../../crates/mmcq-embassy/tests/support/world.rs"]

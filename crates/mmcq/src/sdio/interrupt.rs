@@ -27,7 +27,7 @@ const MASTER: u8 = 1;
 /// acknowledges:
 ///
 /// ```
-/// # use mmcq::{host::Host, sdio::{CardInterrupt, Error, Function}, task::Lock};
+/// # use mmcq::{sdio::{CardInterrupt, Error, Function}, task::Platform};
 /// # type Served = Result<(), Error>;
 /// # async fn serve<B: Platform, const N: usize>(f: &Function<'_, B, N>) -> Served { Ok(()) }
 /// async fn driver<B: Platform, const N: usize>(
