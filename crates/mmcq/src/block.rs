@@ -6,9 +6,12 @@
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
+mod partition;
+
 use crate::engine::{BLOCK_BYTES, Claim, DmaBuf, Erase, Erasing, Error, Kind, Request};
 use crate::task::{Idle, Platform, Stack};
 use core::ptr::NonNull;
+pub use partition::Partition;
 
 /// What a card offers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,8 +5,7 @@
 
 use super::session::{Failed, Session};
 use super::{Card, Family, extension};
-use crate::block::BlockDevice;
-use crate::engine::{Abilities, DmaBuf, Error, Target};
+use crate::engine::{Abilities, DmaBuf, Error, Kind, Request, Target};
 use crate::host::BusOp;
 use crate::spec::command::{self, emmc};
 use crate::spec::ext_csd::{ExtCsd, index};
@@ -66,7 +65,7 @@ pub async fn power_off<B: Platform, const N: usize>(
 async fn take_away<B: Platform, const N: usize>(stack: &Stack<B, N>) -> Result<bool, Error> {
     let mut result = Ok(());
     for _ in 0..ROUNDS {
-        let flushed = BlockDevice::new(stack).flush().await;
+        let flushed = stack.request(Request::new(Kind::Flush, DmaBuf::EMPTY)).await.result.map(|_| ());
         result = result.and(flushed);
         if stack.with(|engine| engine.leave_flushed()) {
             return result.map(|()| true);
