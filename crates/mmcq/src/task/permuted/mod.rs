@@ -11,6 +11,7 @@ mod sleep;
 use super::blocking::Quiesce;
 use super::*;
 use crate::spec::command::send_status;
+use core::pin::pin;
 use core::ptr::NonNull;
 use loom::cell::UnsafeCell as Watched;
 use loom::sync::Mutex;
