@@ -4,8 +4,8 @@
 #[path = "../../mmcq/tests/support/one_thread.rs"]
 mod one_thread;
 
-use mmcq::block::BlockDevice;
-use mmcq::card::partition::{Area, Partition};
+use mmcq::block::{BlockDevice, Partition};
+use mmcq::card::partition::Area;
 use mmcq::card::{self, Card, maintain, power};
 use mmcq::engine::{Config, DmaBuf, Erase, Error, Irreversible, Kind, Request};
 use mmcq::host::sdhci::{self, Table};

@@ -2,9 +2,9 @@
 
 mod rig;
 
-use mmcq::block::BlockDevice;
+use mmcq::block::{BlockDevice, Partition};
 use mmcq::card::maintain::Urgency;
-use mmcq::card::partition::{Area, Partition};
+use mmcq::card::partition::Area;
 use mmcq::card::{self, Event, Exception, Options, Upkeep, Worker, extension};
 use mmcq::engine::{Error, FlushBy, Rung};
 use mmcq::host::Timing;

@@ -11,6 +11,7 @@
 //! a wrong guess costs at most three times the price of leaving at once, and what was in vain raises what is expected next.
 
 use crate::host::{Data, Direction, Phase, Width};
+pub use crate::spec::bus::Bus;
 use crate::spec::command::Resp;
 use core::sync::atomic::{AtomicI32, AtomicU32, Ordering::Relaxed};
 
@@ -97,17 +98,6 @@ impl Costs {
             false => bytes * u64::from(self.pio_kib_ns) / 1024,
         }
     }
-}
-
-/// The bus's present settings.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Bus {
-    /// Clock; 0 is stopped.
-    pub clock_hz: u32,
-    /// Data lines.
-    pub width: Width,
-    /// Data on both edges.
-    pub ddr: bool,
 }
 
 /// What takes about the same time besides its bits on the wire.

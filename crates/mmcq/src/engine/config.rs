@@ -3,8 +3,8 @@
 use super::erase::Erasing;
 use super::recover::Rung;
 pub use super::stream::Close;
-use crate::card::quirk::Quirks;
 use crate::spec::command::sd::Extension;
+use crate::spec::quirks::Quirks;
 
 /// How a flush reaches the medium.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

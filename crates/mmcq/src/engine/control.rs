@@ -6,11 +6,11 @@ use super::outcome::not_written;
 use super::phases::{COMMAND_TIMEOUT_NS, Stage};
 use super::slot::{NONE, State};
 use super::{Engine, Error, FlushBy, Kind, Output};
-use crate::card::quirk::Quirks;
 use crate::host::{Auto, BusOp, BusyDetect, Host, Phase, Step};
 use crate::plant::{self, Bug};
 use crate::sched::Policy;
 use crate::spec::command::{Command, Resp, emmc};
+use crate::spec::quirks::Quirks;
 use crate::spec::response::{R1, State as CardState};
 
 /// EXT_CSD [32] [eMMC 7.4.90].

@@ -6,13 +6,13 @@
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
-use crate::advance::Bus;
 use crate::engine::{
     Abilities, Claim, Completion, DmaBuf, Engine, Error, Help, Request, RungEvent, SlotId, Span, Stats,
     Target, Work,
 };
 use crate::host::{Caps, Host, Phase, Width};
 use crate::sched::Policy;
+use crate::spec::bus::Bus;
 use core::task::Waker;
 
 /// A moment alone with the engine of a [`Shared`](super::Shared).

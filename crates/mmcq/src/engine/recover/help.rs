@@ -5,9 +5,9 @@
 use super::super::area::Area;
 use super::super::{Engine, Error, Kind, Mode, Target};
 use super::{Incident, Rung};
-use crate::card::quirk::Quirks;
 use crate::host::Host;
 use crate::sched::Policy;
+use crate::spec::quirks::Quirks;
 use core::task::Waker;
 
 /// The card must be in, or out, for so long before the engine believes it.
