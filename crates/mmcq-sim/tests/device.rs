@@ -128,7 +128,7 @@ const ALL: [&str; 6] = ["sdsc-1g", "sdhc-16g-hs", "sdxc-128g-uhs", "hbg4a2", "em
 const EMMC: [&str; 3] = ["hbg4a2", "emmc-hs200", "emmc-4g-old"];
 
 #[test]
-fn zeroes_are_zeroes_and_touch_nobody_else() {
+fn zeroes_are_zeroes_and_touch_no_other_block() {
     for card in ALL {
         let rig = Rig::new(card);
         let base = rig.card.target.sectors / 2 + 3;

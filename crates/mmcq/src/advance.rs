@@ -434,7 +434,7 @@ mod tests {
         let advance = advance(COSTS);
         let read =
             |blocks| Wait::of(&phase(command::read_multiple_block(0), data(Direction::Read, 512, blocks)));
-        assert_eq!(advance.expected_ns(&read(1)), None, "who knows nothing of the card leaves");
+        assert_eq!(advance.expected_ns(&read(1)), None, "without knowledge of the card it leaves");
         // Command, gap, 1024 clocks on four lines, and what is around a block.
         let wire_ns = (48 + 8 + 1024 + 26) * 100;
         advance.saw(&read(1), wire_ns + 50_000);
@@ -541,7 +541,7 @@ mod tests {
     }
 
     #[test]
-    fn a_price_that_nobody_told_is_learned_from_sleepers() {
+    fn an_unknown_price_is_learned_from_sleepers() {
         let advance = advance(Costs::UNKNOWN);
         let wait = Wait::of(&phase(sdio::io_read(0, 0), None));
         assert_eq!(advance.choose(&wait, Context::Thread, 0), Choice::Leave(Context::Interrupt));

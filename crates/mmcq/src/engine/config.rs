@@ -246,7 +246,7 @@ impl Stats {
 
 /// What a call has done, and what the platform has to do about it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[must_use = "somebody may wait for these completions, and the engine wants to be called again"]
+#[must_use = "clients may wait for these completions, and the engine wants to be called again"]
 pub struct Work {
     /// Slots whose completion can be taken now, one bit each; a bit is reported once.
     pub completed: u64,

@@ -106,7 +106,8 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         }
     }
 
-    /// CMD6 was answered; the card flushes. What the cache could not write before shows once, perhaps in this very answer: whoever flushes is told.
+    /// CMD6 was answered; the card flushes. What the cache could not write before shows once, perhaps in this
+    /// very answer: the flush is told.
     pub(super) fn flush_answered(&mut self, status: u32, now_ns: u64) {
         self.settle(status);
         if status & R1::DEFERRED != 0 {
@@ -157,7 +158,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         }
         match self.slots.at(self.control).kind {
             Kind::Flush => self.flushed(),
-            // A late error of somebody else is the next flush's.
+            // A late error of another request belongs to the next flush.
             _ => self.slots.at(self.control).result,
         }
     }

@@ -38,7 +38,7 @@ impl<B: Platform, const N: usize> Stack<B, N> {
     /// As [`blocking`](Self::blocking) with memory that is only lent for the call.
     ///
     /// # Safety
-    /// `memory` stays valid and unused by anybody else until this returns or unwinds.
+    /// `memory` stays valid and unused by other code until this returns or unwinds.
     pub(crate) unsafe fn lent(
         &self,
         kind: Kind,

@@ -1,4 +1,4 @@
-//! A future that the interrupt handler polls.
+//! A task that is polled from the interrupt.
 
 use super::Lock;
 use super::cell::{Locked, spin_loop};
@@ -8,8 +8,9 @@ use core::task::{Context, Waker};
 
 /// A future that is polled from the interrupt: straight-line code at interrupt latency.
 ///
-/// Scoped like `std::thread::scope`: the future may borrow, and lives in the stack frame of [`scope`](Self::scope). It must not block; it runs in
-/// whatever context calls [`poll`](Self::poll), at most [`POLLS_MAX`](Self::POLLS_MAX) times a call.
+/// Scoped like `std::thread::scope`: the future may borrow, and lives in the stack frame of
+/// [`scope`](Self::scope). It must not block. It runs in the context that calls [`poll`](Self::poll), at most
+/// [`POLLS_MAX`](Self::POLLS_MAX) times a call.
 pub struct IrqTask<L: Lock> {
     lock: L,
     state: Locked<TaskState>,
@@ -21,7 +22,7 @@ struct TaskState {
     taken: bool,
     /// Some context is inside `poll`.
     polling: bool,
-    /// Somebody asked for a poll meanwhile.
+    /// A call of `poll` came meanwhile.
     again: bool,
 }
 
@@ -73,7 +74,7 @@ impl<L: Lock> IrqTask<L> {
                 if ready {
                     state.future = None;
                 }
-                // At once with the look at `again`: who asks from now on has the next turn himself.
+                // At once with the look at `again`: a call that comes from now on takes the next turn itself.
                 state.polling = false;
                 state.again && !ready
             });
@@ -90,8 +91,9 @@ impl<L: Lock> IrqTask<L> {
         self.with(|state| state.future.is_none()) == Some(true)
     }
 
-    /// Runs `main` while the future lives in this frame and is polled by whatever calls [`poll`](Self::poll); takes it out before it returns.
-    /// `None`, and nothing is run: another scope of this task has not returned (this call may come from its future).
+    /// Runs `main` while the future lives in this frame and each call of [`poll`](Self::poll) polls it. Takes
+    /// the future out before it returns. `None`, and nothing is run: another scope of this task has not
+    /// returned (this call may come from its future).
     #[allow(unsafe_code, reason = "docs/safety.md says why")]
     pub fn scope<R>(
         &self,
