@@ -222,8 +222,6 @@ async fn of_families<F: Families<Found = Card>, L: Lock, H: Host, const N: usize
                 From::Cold
             }
         };
-        // Whatever its volatile memory held is gone after this.
-        shared.with(|engine| engine.supply_lost());
         session.warm = from == From::Warm;
         let given = session.scratch_bytes();
         let found = if given < SCRATCH_BYTES {
