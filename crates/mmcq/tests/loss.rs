@@ -89,7 +89,7 @@ fn a_reset_of_the_card_loses_its_cache_and_the_next_flush_tells() {
 
 /// What the client that gave up its durable write was to hear, the next flush tells.
 #[test]
-fn a_message_to_a_write_that_nobody_waits_for_is_told_by_the_next_flush() {
+fn a_message_to_a_write_whose_client_has_gone_is_told_by_the_next_flush() {
     let mut b = unflushed(kept());
     b.e.set_target(None);
     b.e.set_target(Some(cached()));
