@@ -222,8 +222,6 @@ async fn of_families<F: Families<Found = Card>, B: Platform, const N: usize>(
                 From::Cold
             }
         };
-        // Whatever its volatile memory held is gone after this.
-        stack.with(|engine| engine.supply_lost());
         session.warm = from == From::Warm;
         let given = session.scratch_bytes();
         let found = if given < SCRATCH_BYTES {
