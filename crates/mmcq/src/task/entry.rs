@@ -12,7 +12,7 @@ use crate::engine::{
     Target, Work,
 };
 use crate::host::{Caps, Host, Phase, Width};
-use crate::sched::Policy;
+use crate::sched::{Holds, Policy};
 use core::task::Waker;
 
 /// A moment alone with the engine of a [`Shared`](super::Shared).
@@ -190,6 +190,10 @@ impl<'a, H: Host, const N: usize, P: Policy> Entry<'a, H, N, P> {
         pub fn caps(&self) -> &Caps = &Caps::NONE;
         /// [`Engine::stats`]. Nested: zeros.
         pub fn stats(&self) -> &Stats = &Stats::ZERO;
+        /// [`Engine::holds`]. Nested: nothing was held.
+        pub fn holds(&self) -> Holds = Holds::default();
+        /// [`Engine::held_until_ns`]. Nested: `None`.
+        pub fn held_until_ns(&self) -> Option<u64> = None;
         /// [`Engine::slots_in_use`]. Nested: all.
         pub fn slots_in_use(&self) -> usize = N;
         /// [`Engine::is_idle`]. Nested: `false`.
