@@ -5,8 +5,8 @@
 //! - the hard interrupt leaves the line masked and raises a deferred interrupt, or wakes a real-time thread, and that calls it and unmasks;
 //! - no interrupt is taken at all. The first job that would sleep until one of its I/Os is done keeps its core instead, reads the controller's status
 //!   again and again, and moves the engine (deadlines too) and completes for all, until an I/O of its own is done. Jobs that come to wait meanwhile
-//!   sleep. When it leaves, it wakes one of those whose I/Os are still under way, which spins next; the next job that waits gets the role, and until then
-//!   nobody looks. A spinner does not make room for other threads that would like its core: there must be one to spare.
+//!   sleep. When it leaves, it wakes one of those whose I/Os are still under way, which spins next. If there is none, no job looks at the controller until
+//!   the next one waits, and gets the role. A spinner does not make room for other threads that would like its core: there must be one to spare.
 
 use crate::board::Alone;
 use crate::platform::Advance;
@@ -28,7 +28,7 @@ const LOOKS_MAX: u64 = 64;
 /// Which context moves the engine, and what getting there costs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Context {
-    /// Who.
+    /// The context.
     pub advance: Advance,
     /// Interrupt entry and exit alone; part of [`Costs::irq_ns`](crate::system::Costs::irq_ns).
     pub entry_ns: u64,

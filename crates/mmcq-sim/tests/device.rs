@@ -4,8 +4,8 @@
 #[path = "../../mmcq/tests/support/one_thread.rs"]
 mod one_thread;
 
-use mmcq::block::BlockDevice;
-use mmcq::card::partition::{Area, Partition};
+use mmcq::block::{BlockDevice, Partition};
+use mmcq::card::partition::Area;
 use mmcq::card::{self, Card, maintain, power};
 use mmcq::engine::{Config, DmaBuf, Erase, Error, Irreversible, Kind, Request};
 use mmcq::host::sdhci::{self, Table};
@@ -129,7 +129,7 @@ const ALL: [&str; 6] = ["sdsc-1g", "sdhc-16g-hs", "sdxc-128g-uhs", "hbg4a2", "em
 const EMMC: [&str; 3] = ["hbg4a2", "emmc-hs200", "emmc-4g-old"];
 
 #[test]
-fn zeroes_are_zeroes_and_touch_nobody_else() {
+fn zeroes_are_zeroes_and_touch_no_other_block() {
     for card in ALL {
         let rig = Rig::new(card);
         let base = rig.card.target.sectors / 2 + 3;

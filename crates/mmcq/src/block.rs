@@ -6,11 +6,14 @@
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
+mod partition;
+
 use crate::engine::{BLOCK_BYTES, Claim, DmaBuf, Erase, Erasing, Error, Kind, Request};
 use crate::host::Host;
 use crate::sched::{Fifo, Policy};
 use crate::task::{Idle, Lock, Shared};
 use core::ptr::NonNull;
+pub use partition::Partition;
 
 /// What a card offers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -307,7 +307,7 @@ fn a_write_that_never_came_is_not_repeated() {
 }
 
 #[test]
-fn without_the_counter_nobody_knows() {
+fn without_the_counter_the_result_is_unknown() {
     let rig = Rig::new(Some(KEY));
     let mut rpmb = rig.open();
     rig.world.borrow_mut().strike = Some((18, 1, Cause::Crc));

@@ -225,7 +225,7 @@ fn lent_memory_comes_back_even_when_the_caller_panics() {
 }
 
 #[test]
-fn lent_memory_is_handed_to_nobody_else() {
+fn lent_memory_is_handed_to_its_owner_alone() {
     let world = World::new(256);
     let shared = shared::<2>(&world);
     #[repr(align(4))]
@@ -239,7 +239,7 @@ fn lent_memory_is_handed_to_nobody_else() {
             let taken = shared.with(|e| e.id_of(0).and_then(|id| e.take(id)));
             if let Some(completion) = taken {
                 stolen.set(Some(completion.buf.len_bytes()));
-                panic!("nobody else completes this call");
+                panic!("no other call completes this one");
             }
         })
     }));

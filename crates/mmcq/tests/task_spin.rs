@@ -86,7 +86,7 @@ fn once(future: impl Future<Output = Completion>) -> (Poll<Completion>, u32) {
 }
 
 #[test]
-fn a_short_command_is_over_at_the_first_poll_and_wakes_nobody() {
+fn a_short_command_is_over_at_the_first_poll_and_wakes_no_task() {
     let world = World::new(256);
     let (stack, advance) = (stack(&world), policy(COSTS));
     let (polled, woken) = once(stack.request_with(&advance, status()));
@@ -163,7 +163,7 @@ fn data_are_slept_for_until_they_have_been_seen() {
 }
 
 #[test]
-fn the_price_is_learned_where_nobody_told_it() {
+fn the_price_is_learned_where_it_is_unknown() {
     let world = World::new(256);
     let (stack, advance) = (stack(&world), policy(Costs { thread_ns: 0, ..COSTS }));
     let mut context = Context::from_waker(Waker::noop());

@@ -217,7 +217,7 @@ pub(super) enum Cache {
     On,
     /// It is off, by the card's own word; why is in the session's error.
     Off,
-    /// Nobody knows; why is in the session's error. It must be flushed as if it were on.
+    /// The card has not told; why is in the session's error. It must be flushed as if it were on.
     Unknown,
 }
 

@@ -28,7 +28,8 @@ pub enum Event {
     Removed,
     /// A card came, perhaps the same. `Ok`: it is ready for requests.
     Inserted(Result<Card, Error>),
-    /// There is another card although nobody saw it come; it is ready for requests. What was meant for the one before has failed with [`Error::Changed`].
+    /// Another card is there, and the host has not seen it come. It is ready for requests. What was meant for
+    /// the card before has failed with [`Error::Changed`].
     Changed(Card),
     /// An eMMC tells of something new by its exception bit. All goes on, and urgent background work is done in time.
     Exception {
@@ -43,9 +44,9 @@ pub enum Event {
 
 /// Helps the engine with `card` until there is something to tell: tunes again, goes to slower modes, initialises again, power-cycles, brings new cards up.
 ///
-/// While the card is well it looks after it, in moments in which nobody waits: tunes it before drift breaks the tuning ([`Upkeep::retune_every_ns`](super::Upkeep::retune_every_ns)), sees what the exception bit of
+/// While the card is well it looks after it, in moments in which no request waits: tunes it before drift breaks the tuning ([`Upkeep::retune_every_ns`](super::Upkeep::retune_every_ns)), sees what the exception bit of
 /// an eMMC means, and gives urgent background work its time. A card that it had to initialise again is as it was: what `options` and
-/// [`extension::enable_cache`](super::extension::enable_cache) switched on is on again before anybody else uses it.
+/// [`extension::enable_cache`](super::extension::enable_cache) switched on is on again before the next request.
 ///
 /// Run it beside everything else from the moment that [`bring_up`](super::bring_up) is done, and again after each [`Event`] (with the card in it, if there is one). `scratch`
 /// ([`SCRATCH_BYTES`]) comes back. The engine must have two slots at least.

@@ -9,7 +9,7 @@ mod emmc_bus;
 mod equip;
 pub mod extension;
 mod identify;
-mod io;
+pub(crate) mod io;
 mod keep;
 pub mod maintain;
 pub mod partition;
@@ -26,7 +26,6 @@ mod upkeep;
 use crate::engine::{DmaBuf, Error, Target};
 use crate::host::{Host, Timing, Width};
 use crate::sched::Policy;
-use crate::sdio;
 use crate::spec::ParseError;
 use crate::spec::cid::Cid;
 use crate::task::{Lock, Shared};
@@ -177,12 +176,12 @@ pub async fn bring_up_emmc<L: Lock, H: Host, const N: usize, P: Policy>(
 /// engine is opened for reads and writes as well).
 ///
 /// [`Error::NoCard`] if nothing answers CMD5; then [`bring_up`] may find a card without I/O functions.
-/// Functions are not enabled: that is their drivers' business ([`sdio::Function`]).
+/// Functions are not enabled: that is their drivers' business ([`sdio::Function`](crate::sdio::Function)).
 pub async fn bring_up_io<L: Lock, H: Host, const N: usize, P: Policy>(
     shared: &Shared<L, H, N, P>,
     scratch: DmaBuf,
     options: Options,
-) -> (Result<IoCard, sdio::Error>, DmaBuf) {
+) -> (Result<IoCard, io::error::Error>, DmaBuf) {
     let (result, scratch) = of_families::<io::OnlyIo, L, H, N, P>(shared, scratch, options).await;
     if let Ok(Ok(card)) = &result {
         let beside = card.cccr.direct_during_data();

@@ -5,8 +5,7 @@
 
 use super::session::{Failed, Session};
 use super::{Card, Family, extension};
-use crate::block::BlockDevice;
-use crate::engine::{Abilities, DmaBuf, Error, Target};
+use crate::engine::{Abilities, DmaBuf, Error, Kind, Request, Target};
 use crate::host::{BusOp, Host};
 use crate::sched::Policy;
 use crate::spec::command::{self, emmc};
@@ -69,7 +68,7 @@ async fn take_away<L: Lock, H: Host, const N: usize, P: Policy>(
 ) -> Result<bool, Error> {
     let mut result = Ok(());
     for _ in 0..ROUNDS {
-        let flushed = BlockDevice::new(shared).flush().await;
+        let flushed = shared.request(Request::new(Kind::Flush, DmaBuf::EMPTY)).await.result.map(|_| ());
         result = result.and(flushed);
         if shared.with(|engine| engine.leave_flushed()) {
             return result.map(|()| true);

@@ -207,7 +207,7 @@ impl<'a, L: Lock, H: Host, const N: usize, P: Policy> Session<'a, L, H, N, P> {
         self.asked(0, |host| host.dat0_busy().into()) != 0
     }
 
-    /// What the host's supply gives the card, in mA; 0: not known, and nobody asks in lean firmware.
+    /// What the host's supply gives the card, in mA; 0: not known. Lean firmware does not ask.
     pub fn supply_ma(&self) -> u16 {
         if P::RECOVERS { self.shared.with(|engine| engine.supply_ma()) } else { 0 }
     }
@@ -367,8 +367,8 @@ impl<L: Lock, H: Host, const N: usize, P: Policy> Future for Exchange<'_, '_, L,
             session.scratch = done.buf;
         }
         Poll::Ready(match done.result {
-            // Errors that any R1 of the bring-up may show; of an SD card, whose bit 7 is reserved, nobody
-            // sets `SWITCH_ERROR`.
+            // Errors that any R1 of the bring-up may show. An SD card's bit 7 is reserved: for it `SWITCH_ERROR`
+            // is not in the mask.
             Ok(output) if session.judged && output.response.r1().0 & JUDGED != 0 => {
                 let status = output.response.r1().0;
                 let locked = status & R1::CARD_IS_LOCKED != 0;

@@ -51,7 +51,7 @@ pub enum Worker {
     /// The device itself, in such moments (AUTO_EN).
     Device,
     /// Nothing: neither is enabled, or it could not be interrupted and is not critical yet.
-    Nobody,
+    None,
 }
 
 /// What an eMMC told by its exception bit [eMMC 6.6.25].
@@ -124,7 +124,7 @@ pub(super) async fn look<L: Lock, H: Host, const N: usize, P: Policy>(
         let worker = match ext.bkops_en() {
             enabled if enabled & 1 != 0 && stops => Worker::Keeper,
             enabled if enabled & 2 != 0 => Worker::Device,
-            _ => Worker::Nobody,
+            _ => Worker::None,
         };
         Exception { events: ext.exception_events_status(), urgency, worker }
     });
@@ -184,7 +184,7 @@ pub(super) async fn work<L: Lock, H: Host, const N: usize, P: Policy>(
         }
         let wanted = shared.with(|engine| {
             engine.help_goes_on(now_ns);
-            engine.somebody_waits()
+            engine.has_waiting()
         });
         let hpi = match hpi {
             Some(hpi) if wanted && waited_ns >= least_ns || waited_ns >= BKOPS_NS => hpi,

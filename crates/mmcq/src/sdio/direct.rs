@@ -1,11 +1,11 @@
 //! One phase of an I/O card, its response judged.
 
-use super::{Error, Refusal};
+use super::Error;
+use crate::card::io::error::judge;
 use crate::engine::{self, DmaBuf, Kind, Request};
 use crate::host::{Auto, Host, Phase};
 use crate::sched::{Fifo, Policy};
 use crate::spec::command::{Command, sdio as cmd};
-use crate::spec::response::R5;
 use crate::task::{Lock, Op, Shared};
 use core::future::Future;
 use core::pin::Pin;
@@ -21,25 +21,6 @@ pub enum Chain {
     More,
     /// No: a request that waits may have the bus.
     Last,
-}
-
-/// The response of a CMD52 or CMD53 to this register: its data, or what it complains of. The two lowest
-/// complaints are about the command before: its sender has had no response, and has asked for them.
-pub(crate) fn judge(function: u8, addr: u32, response: R5) -> Result<u8, Error> {
-    let why = if response.errors() == 0 {
-        return Ok(response.data());
-    } else if response.out_of_range() {
-        Refusal::OutOfRange
-    } else if response.function_number() {
-        Refusal::FunctionNumber
-    } else if response.error() {
-        Refusal::General
-    } else if response.illegal_command() {
-        Refusal::IllegalCommand
-    } else {
-        Refusal::Crc
-    };
-    Err(Error::Refused { function, addr, why })
 }
 
 /// One CMD52, from its submission to its judged response; see
@@ -98,23 +79,4 @@ fn submitted<L: Lock, H: Host, const N: usize, P: Policy>(
     let phase = Phase { command, data: None, auto: Auto::None, tuning: false };
     let kind = Kind::Io { phase, timeout_ns: DIRECT_NS, chain: chain == Chain::More };
     shared.request(Request::new(kind, DmaBuf::EMPTY))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_flag_is_judged() {
-        assert_eq!(judge(1, 2, R5(0x1000 | 0x5a)), Ok(0x5a));
-        for (flag, why) in [
-            (0x0100, Refusal::OutOfRange),
-            (0x0200, Refusal::FunctionNumber),
-            (0x0800, Refusal::General),
-            (0x4000, Refusal::IllegalCommand),
-            (0x8000, Refusal::Crc),
-        ] {
-            assert_eq!(judge(1, 2, R5(0x1000 | flag)), Err(Error::Refused { function: 1, addr: 2, why }));
-        }
-    }
 }

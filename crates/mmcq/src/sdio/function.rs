@@ -1,9 +1,10 @@
 //! One I/O function: enable, registers, data [SDIO 5, 6].
 
 use super::cccr::{Cccr, reg};
-use super::direct::{Chain, Direct, direct, judge};
+use super::direct::{Chain, Direct, direct};
 use super::{ADDRESSES, Error, Split, fbr};
 use crate::card::IoCard;
+use crate::card::io::error::judge;
 use crate::card::quirk::Quirks;
 use crate::engine::{self, DmaBuf, Kind, Request};
 use crate::host::{Auto, Caps, Data, Direction, Host, Phase};

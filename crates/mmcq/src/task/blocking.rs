@@ -39,7 +39,7 @@ impl<L: Lock, H: Host, const N: usize, P: Policy> Shared<L, H, N, P> {
     /// As [`blocking`](Self::blocking) with memory that is only lent for the call.
     ///
     /// # Safety
-    /// `memory` stays valid and unused by anybody else until this returns or unwinds.
+    /// `memory` stays valid and unused by other code until this returns or unwinds.
     pub(crate) unsafe fn lent(
         &self,
         kind: Kind,

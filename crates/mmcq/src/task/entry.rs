@@ -6,13 +6,13 @@
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
-use crate::advance::Bus;
 use crate::engine::{
     Abilities, Claim, Completion, DmaBuf, Engine, Error, Help, Request, RungEvent, SlotId, Span, Stats,
     Target, Work,
 };
 use crate::host::{Caps, Host, Phase, Width};
 use crate::sched::{Holds, Policy};
+use crate::spec::bus::Bus;
 use core::task::Waker;
 
 /// A moment alone with the engine of a [`Shared`](super::Shared).
@@ -209,7 +209,7 @@ impl<'a, H: Host, const N: usize, P: Policy> Entry<'a, H, N, P> {
 
         pub(crate) fn work_is_late(&self, now_ns: u64) -> bool = { let _ = now_ns; false };
         pub(crate) fn may_lose(&self) -> bool = true;
-        pub(crate) fn somebody_waits(&self) -> bool = true;
+        pub(crate) fn has_waiting(&self) -> bool = true;
         pub(crate) fn has_lent(&self, memory: Claim) -> bool = { let _ = memory; true };
         pub(crate) fn only_lent(&self, memory: Claim) -> Option<SlotId> = { let _ = memory; None };
         pub(crate) fn rest_is_over(&self) -> bool = true;

@@ -167,7 +167,7 @@ impl<H: Wired> Bench<H> {
             }
             // The interrupt may come while nothing seems left to do.
             let woken = || flags.iter().any(|flag| flag.is_set());
-            assert!(ran || self.idle() || woken(), "somebody waits, and nothing will ever happen");
+            assert!(ran || self.idle() || woken(), "a task waits, and nothing will ever happen");
         }
         panic!("no end");
     }

@@ -169,7 +169,7 @@ fn strange(u: &mut Unstructured<'_>, events: &mut u64) -> Result<()> {
             }
         }
         let woken = || tasks.iter().any(|task| task.op.is_some() && task.flag.is_set());
-        assert!(ran || bench.idle() || woken(), "somebody waits, and nothing will ever happen");
+        assert!(ran || bench.idle() || woken(), "a task waits, and nothing will ever happen");
     }
     assert!(tasks.iter().all(|task| task.op.is_none()), "no end");
     for task in &tasks {

@@ -53,7 +53,7 @@ const fn unseen(place: Place) -> Place {
     Place { early: &[Setting::HsqTag, Setting::HsqFifo], ..place }
 }
 
-/// Where it runs: an eMMC that is soldered on, one whose busy nobody sees, a fast SD card, an old one, an older eMMC, and a reader that can continue data.
+/// Where it runs: an eMMC that is soldered on, one whose busy the controller does not see, a fast SD card, an old one, an older eMMC, and a reader that can continue data.
 const PLACES: [Place; 6] = [
     place("hsq-sprd", "hbg4a2", QUEUES),
     unseen(place("hsq-nobusy", "hbg4a2", QUEUES)),

@@ -11,6 +11,7 @@ mod sleep;
 use super::blocking::Quiesce;
 use super::*;
 use crate::spec::command::send_status;
+use core::pin::pin;
 use core::ptr::NonNull;
 use loom::cell::UnsafeCell as Watched;
 use loom::sync::Mutex;
@@ -318,7 +319,7 @@ fn loom_a_scope_ends_while_its_task_is_polled() {
 }
 
 #[test]
-fn loom_whoever_asks_for_a_poll_gets_one() {
+fn loom_each_call_that_asks_for_a_poll_gets_one() {
     permuted("asked for a poll", || {
         let task = Arc::new(IrqTask::new(LoomLock::new()));
         let ready = Arc::new(Mutex::new(false));
@@ -338,7 +339,7 @@ fn loom_whoever_asks_for_a_poll_gets_one() {
         };
         task.scope(waits, Waker::noop(), || {
             other.join().unwrap();
-            assert!(task.is_finished(), "asked to poll while a poll was ending, and nobody did");
+            assert!(task.is_finished(), "asked to poll while a poll was ending, and no poll came");
         });
     });
 }

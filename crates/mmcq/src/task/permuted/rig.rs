@@ -7,6 +7,7 @@ use crate::engine::Target;
 use crate::host::{BlockSizes, BusyDetect, Caps, DmaError, Done, Events, Segment, StartError, Step};
 use crate::host::{Direction, Timing, Width};
 use crate::spec::response::Response;
+use core::pin::pin;
 use core::ptr::NonNull;
 use loom::cell::UnsafeCell as Watched;
 use loom::sync::{Condvar, Mutex};

@@ -4,6 +4,8 @@
 //! tuples, width, speed, asynchronous interrupt. What a card says of itself is read before anything gets
 //! fast; its [quirks](super::quirk) are known from there on. A combo card goes no further than high speed.
 
+pub(crate) mod error;
+
 use super::identify::{self, Families, power_cycle};
 use super::quirk::{self, Quirks};
 use super::session::{Failed, Session};
@@ -12,17 +14,18 @@ use super::{Card, Family, Options, sd};
 use crate::engine::{Error, Target};
 use crate::host::{BusOp, Caps, Host, Timing, Width};
 use crate::sched::Policy;
-use crate::sdio::cccr::{self, Cccr, reg};
-use crate::sdio::cis::{Cis, CisFault, FunctionExtension, Manufacturer, Walker};
-use crate::sdio::fbr::{self, Fbr};
-use crate::sdio::{self, FUNCTIONS_MAX, judge};
 use crate::spec::command::sd::{self as sd_cmd, Group, SwitchFunc};
 use crate::spec::command::{self, Command, sdio as cmd};
 use crate::spec::response::{Ocr, R4};
 use crate::spec::scr::Scr;
+use crate::spec::sdio::FUNCTIONS_MAX;
+use crate::spec::sdio::cccr::{self, Cccr, reg};
+use crate::spec::sdio::cis::{Cis, CisFault, FunctionExtension, Manufacturer, Walker};
+use crate::spec::sdio::fbr::{self, Fbr};
 use crate::spec::switch::SwitchStatus;
 use crate::spec::timing::{sd as sd_limits, sdio as limits};
 use crate::task::Lock;
+use error::judge;
 
 /// Between two CMD5.
 const POWER_UP_POLL_NS: u64 = 10_000_000;
@@ -102,7 +105,7 @@ impl Families for OnlyIo {
     const SD: bool = true;
     const EMMC: bool = false;
     // A card that describes itself wrongly does so at every speed: no second try.
-    type Found = Result<IoCard, sdio::Error>;
+    type Found = Result<IoCard, error::Error>;
 
     fn target(found: &Self::Found) -> Option<Target> {
         found.as_ref().ok()?.memory.as_ref().map(|memory| memory.target)
@@ -128,7 +131,7 @@ impl Families for OnlyIo {
 struct Io<'s, 'a, L: Lock, H: Host, const N: usize, P: Policy> {
     session: &'s mut Session<'a, L, H, N, P>,
     /// Why the step that failed did, where the session has no word for it.
-    refusal: Option<sdio::Error>,
+    refusal: Option<error::Error>,
 }
 
 impl<L: Lock, H: Host, const N: usize, P: Policy> Io<'_, '_, L, H, N, P> {
@@ -211,7 +214,7 @@ impl<L: Lock, H: Host, const N: usize, P: Policy> Io<'_, '_, L, H, N, P> {
         Ok(IoCard { rca, r4, cccr, cis, functions, memory, timing, width, clock_hz, async_interrupt, quirks })
     }
 
-    fn refuse<T>(&mut self, error: sdio::Error) -> Result<T, Failed> {
+    fn refuse<T>(&mut self, error: error::Error) -> Result<T, Failed> {
         self.refusal = Some(error);
         // What is told if this happens at a speed that is then left out.
         self.session.refuse("the I/O card refuses an access")
@@ -295,7 +298,7 @@ impl<L: Lock, H: Host, const N: usize, P: Policy> Io<'_, '_, L, H, N, P> {
         let read = self.direct(addr, cmd::io_write_read(0, addr, wrote)).await?;
         match (read ^ wrote) & mask {
             0 => Ok(()),
-            _ => self.refuse(sdio::Error::NotTaken { addr, wrote, read }),
+            _ => self.refuse(error::Error::NotTaken { addr, wrote, read }),
         }
     }
 
@@ -315,7 +318,7 @@ impl<L: Lock, H: Host, const N: usize, P: Policy> Io<'_, '_, L, H, N, P> {
         let until_ns = self.session.shared.now_ns().saturating_add(TUPLES_NS);
         let mut walker = match Walker::new(function, pointer) {
             Ok(walker) => walker,
-            Err(error) => return self.refuse(sdio::Error::Cis(error)),
+            Err(error) => return self.refuse(error::Error::Cis(error)),
         };
         // The walker wants a bounded number of bytes.
         while let Some(addr) = walker.wants() {
@@ -323,10 +326,10 @@ impl<L: Lock, H: Host, const N: usize, P: Policy> Io<'_, '_, L, H, N, P> {
             let late = self.session.shared.now_ns() > until_ns;
             let given = if late { Err(walker.error(CisFault::Time)) } else { walker.give(byte) };
             if let Err(error) = given {
-                return self.refuse(sdio::Error::Cis(error));
+                return self.refuse(error::Error::Cis(error));
             }
         }
-        walker.finish().or_else(|error| self.refuse(sdio::Error::Cis(error)))
+        walker.finish().or_else(|error| self.refuse(error::Error::Cis(error)))
     }
 
     /// What is known to be wrong with a card of which nothing has been read, on the clock of identification.
