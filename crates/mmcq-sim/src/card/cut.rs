@@ -130,6 +130,7 @@ pub(crate) struct Journal {
     /// Tidied up when there are so many entries.
     tidy_at: usize,
     /// Memory of sectors that are safe, for the next ones.
+    #[allow(clippy::vec_box, reason = "a box is handed on to an entry as it is")]
     spare: Vec<Box<Bytes>>,
     /// For tidying up: partition, sector and version of what is safe.
     safe: Vec<(u8, u64, u64)>,

@@ -339,8 +339,9 @@ mod tests {
                 // Erased, written with one byte, or with bytes that no short number tells.
                 let kind = u.int_in_range(0..=2)?;
                 let odd = kind == 2;
-                let data: Vec<u8> =
-                    (0..len as usize).map(|n| if odd { (n * n >> 3) as u8 ^ value } else { value }).collect();
+                let data: Vec<u8> = (0..len as usize)
+                    .map(|n| if odd { ((n * n) >> 3) as u8 ^ value } else { value })
+                    .collect();
                 match kind {
                     0 => sparse.erase(at, len, value),
                     _ => sparse.write(at, &data),
