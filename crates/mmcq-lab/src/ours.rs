@@ -14,7 +14,7 @@ use crate::system::{Event, Front, Io, Step, System};
 use mmcq::engine::{Error, Kind, Request, SlotId, Work};
 use mmcq::host::{Direction, Host};
 use mmcq::sched::{Any, Origin};
-use mmcq::task::{Entry, Shared};
+use mmcq::task::{Entry, Stack};
 use mmcq_sim::cpu::{Priority, Thread};
 use std::collections::VecDeque;
 
@@ -50,7 +50,7 @@ struct Newest {
 /// The front end: an engine with its table of which job waits for which slot.
 pub struct Ours<H: Host, const N: usize> {
     /// The engine.
-    pub stack: Shared<Alone, H, N, Any>,
+    pub stack: Stack<(Alone, H, Any), N>,
     /// I/Os whose job is on its way into the engine.
     entering: Vec<Option<Io>>,
     /// I/Os for which there was no slot.
@@ -80,7 +80,7 @@ pub struct Ours<H: Host, const N: usize> {
 
 impl<H: Host, const N: usize> Ours<H, N> {
     /// Sets it up on a machine with so many jobs.
-    pub fn new(stack: Shared<Alone, H, N, Any>, sys: &mut System, jobs: u32) -> Self {
+    pub fn new(stack: Stack<(Alone, H, Any), N>, sys: &mut System, jobs: u32) -> Self {
         Ours {
             stack,
             entering: vec![None; jobs as usize],

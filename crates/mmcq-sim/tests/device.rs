@@ -9,7 +9,6 @@ use mmcq::card::partition::Area;
 use mmcq::card::{self, Card, maintain, power};
 use mmcq::engine::{Config, DmaBuf, Erase, Error, Irreversible, Kind, Request};
 use mmcq::host::sdhci::{self, Table};
-use mmcq::task::Shared;
 use mmcq_sim::card::medium::{Fill, Medium};
 use mmcq_sim::card::profile::CardProfile;
 use mmcq_sim::memory::{MemoryConfig, ShadowMemory};
@@ -23,7 +22,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
 type Driver = sdhci::Sdhci<Port, ShadowMemory, 129>;
-type Stack = Shared<OneThread, Driver, 16>;
+type Stack = mmcq::task::Stack<(OneThread, Driver), 16>;
 
 struct Rig {
     time: Time,
@@ -50,7 +49,7 @@ impl Rig {
         let driver = if emmc { sdhci::Config::emmc_18() } else { sdhci::Config::new() };
         let host = sdhci::Sdhci::new(port, memory.clone(), table, driver).unwrap();
         NOW_NS.set(0);
-        let stack = Shared::new(OneThread, TIMER, host, Config::DEFAULT);
+        let stack = Stack::new(OneThread, TIMER, host, Config::DEFAULT);
         let found = drive(&time, &model, &stack, async {
             let (found, scratch) = card::bring_up(&stack, buffer(1), card::Options::DEFAULT).await;
             let found = found.unwrap_or_else(|error| panic!("{error}"));
@@ -64,7 +63,7 @@ impl Rig {
         drive(&self.time, &self.model, &self.stack, future)
     }
 
-    fn disk(&self) -> BlockDevice<'_, OneThread, Driver, 16> {
+    fn disk(&self) -> BlockDevice<'_, (OneThread, Driver), 16> {
         BlockDevice::new(&self.stack)
     }
 

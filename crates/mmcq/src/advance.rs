@@ -5,7 +5,7 @@
 //! it from those that slept ([`Advance::slept`]); it predicts each phase from its size, the bus's clock and width, and the card's delay,
 //! which it learns by class ([`Advance::saw`]); and it answers [`Advance::choose`]: spin for no longer than so, or leave, and what advances
 //! when the phase ends. No clock of its own, no lock (an update that two cores lose to each other is learned from the next phase), integers
-//! only. [`Shared::request_with`](crate::task::Shared::request_with) is the edge that uses it.
+//! only. [`Stack::request_with`](crate::task::Stack::request_with) is the edge that uses it.
 //!
 //! The rule: spin if the phase is expected to take less time than leaving and coming back takes of the CPU, and give up after twice that. So
 //! a wrong guess costs at most three times the price of leaving at once, and what was in vain raises what is expected next.

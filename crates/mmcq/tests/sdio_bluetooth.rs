@@ -29,8 +29,8 @@ fn brought_up(functions: u8) -> (Rc<RefCell<World>>, &'static Stack<4>, IoCard) 
     (world, stack, card.unwrap())
 }
 
-type Irq = CardInterrupt<'static, OneThread, io_card::IoHost, 4>;
-type Bluetooth = TypeA<'static, OneThread, io_card::IoHost, 4>;
+type Irq = CardInterrupt<'static, (OneThread, io_card::IoHost), 4>;
+type Bluetooth = TypeA<'static, (OneThread, io_card::IoHost), 4>;
 
 fn opened(functions: u8) -> (Rc<RefCell<World>>, &'static Stack<4>, Irq, Bluetooth) {
     let (world, stack, card) = brought_up(functions);

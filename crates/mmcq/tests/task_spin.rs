@@ -1,4 +1,4 @@
-//! A thread that spins before it sleeps: `Shared::request_with`.
+//! A thread that spins before it sleeps: `Stack::request_with`.
 
 mod support;
 
@@ -6,7 +6,7 @@ use mmcq::advance::{Advance, Choice, Context as From, Costs, Wait};
 use mmcq::engine::{Completion, Config, DmaBuf, Error, Kind, Request};
 use mmcq::host::{Auto, BusOp, Phase};
 use mmcq::spec::command::send_status;
-use mmcq::task::{Lock, Shared, Timer};
+use mmcq::task::{Lock, Timer};
 use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::pin::pin;
@@ -46,10 +46,10 @@ const TIMER: Timer = Timer {
 };
 const COSTS: Costs = Costs { thread_ns: 50_000, look_ns: 250, ..Costs::UNKNOWN };
 
-type Stack = Shared<OneContext, TestHost, 2>;
+type Stack = mmcq::task::Stack<(OneContext, TestHost), 2>;
 
 fn stack(world: &Rc<RefCell<World>>) -> Stack {
-    let stack = Shared::new(OneContext(Cell::new(false)), TIMER, TestHost::new(world), Config::DEFAULT);
+    let stack = Stack::new(OneContext(Cell::new(false)), TIMER, TestHost::new(world), Config::DEFAULT);
     stack.with(|e| e.set_target(Some(target(256))));
     stack.block_on(stack.bus(BusOp::Clock(10_000_000)), |_| ()).unwrap();
     stack

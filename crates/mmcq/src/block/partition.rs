@@ -7,23 +7,21 @@ use super::{BlockDevice, Partial};
 use crate::card::Card;
 use crate::card::partition::{Area, Layout, layout};
 use crate::engine::{BLOCK_BYTES, DmaBuf, Error, Kind, Request, Visit};
-use crate::host::Host;
-use crate::sched::{Fifo, Policy};
-use crate::task::{Lock, Shared};
+use crate::task::{Platform, Stack};
 
 /// A handle on a boot area or a general purpose partition. A call moves less than 16 MiB.
 #[derive(Debug)]
-pub struct Partition<'a, L: Lock, H: Host, const N: usize, P: Policy = Fifo> {
-    shared: &'a Shared<L, H, N, P>,
+pub struct Partition<'a, B: Platform, const N: usize> {
+    stack: &'a Stack<B, N>,
     layout: Layout,
     writable: bool,
 }
 
-impl<'a, L: Lock, H: Host, const N: usize, P: Policy> Partition<'a, L, H, N, P> {
+impl<'a, B: Platform, const N: usize> Partition<'a, B, N> {
     /// Opens a partition of the card; `scratch` (512 bytes) comes back. Boot areas are read-only until
     /// [`writable`](Self::writable) is called.
     pub async fn open(
-        shared: &'a Shared<L, H, N, P>,
+        stack: &'a Stack<B, N>,
         card: &Card,
         scratch: DmaBuf,
         area: Area,
@@ -31,10 +29,10 @@ impl<'a, L: Lock, H: Host, const N: usize, P: Policy> Partition<'a, L, H, N, P> 
         if area == Area::Rpmb {
             return (Err(Error::Unsupported), scratch);
         }
-        let (layout, scratch) = layout(shared, card, scratch, area).await;
-        shared.with(|engine| engine.equip());
+        let (layout, scratch) = layout(stack, card, scratch, area).await;
+        stack.with(|engine| engine.equip());
         let writable = matches!(area, Area::General(_));
-        (layout.map(|layout| Partition { shared, layout, writable: writable && !layout.protected }), scratch)
+        (layout.map(|layout| Partition { stack, layout, writable: writable && !layout.protected }), scratch)
     }
 
     /// The same, for a caller that does mean to write a boot area. [`Error::Protected`] if the card will not
@@ -72,7 +70,7 @@ impl<'a, L: Lock, H: Host, const N: usize, P: Policy> Partition<'a, L, H, N, P> 
             let error = Error::Unsupported;
             return (Err(Partial { error, blocks_done: 0 }), buf);
         }
-        let most = u32::from(self.shared.with(|engine| engine.caps().blocks_in_one_piece()));
+        let most = u32::from(self.stack.with(|engine| engine.caps().blocks_in_one_piece()));
         let mut done = 0;
         while done < blocks {
             let piece = (blocks - done).min(most) as u16;
@@ -87,7 +85,7 @@ impl<'a, L: Lock, H: Host, const N: usize, P: Policy> Partition<'a, L, H, N, P> 
                 back,
             };
             let rest = buf.after(done.saturating_mul(BLOCK_BYTES));
-            let ended = self.shared.request(Request::new(Kind::Visit(visit), rest)).await;
+            let ended = self.stack.request(Request::new(Kind::Visit(visit), rest)).await;
             buf = ended.buf;
             if let Err(error) = ended.result {
                 return (Err(Partial { error, blocks_done: done }), buf);
@@ -99,6 +97,6 @@ impl<'a, L: Lock, H: Host, const N: usize, P: Policy> Partition<'a, L, H, N, P> 
 
     /// Everything written before is on the medium; one flush is for all partitions.
     pub async fn flush(&self) -> Result<(), Error> {
-        BlockDevice::new(self.shared).flush().await
+        BlockDevice::new(self.stack).flush().await
     }
 }

@@ -7,11 +7,9 @@
 use super::session::Session;
 use super::{Card, Family};
 use crate::engine::{BLOCK_BYTES, DmaBuf, Error};
-use crate::host::Host;
-use crate::sched::Policy;
 use crate::spec::command::emmc;
 use crate::spec::ext_csd::ExtCsd;
-use crate::task::{Lock, Shared};
+use crate::task::{Platform, Stack};
 
 /// Which one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,8 +53,8 @@ pub struct Layout {
 }
 
 /// Reads where a partition is. [`Error::Unsupported`]: the card is no eMMC, or has no such partition.
-pub async fn layout<L: Lock, H: Host, const N: usize, P: Policy>(
-    shared: &Shared<L, H, N, P>,
+pub async fn layout<B: Platform, const N: usize>(
+    stack: &Stack<B, N>,
     card: &Card,
     scratch: DmaBuf,
     area: Area,
@@ -64,7 +62,7 @@ pub async fn layout<L: Lock, H: Host, const N: usize, P: Policy>(
     if !matches!(card.family, Family::Emmc(_)) || area.access() == 0 {
         return (Err(Error::Unsupported), scratch);
     }
-    let mut session = Session::new(shared, scratch);
+    let mut session = Session::new(stack, scratch);
     session.rca = card.target.rca;
     let layout = match session.register(emmc::send_ext_csd(), false, 512).await {
         Ok(_) => session.bytes().ok().map(|bytes| ExtCsd::parse(bytes).map(|ext| of(&ext, area))),

@@ -202,6 +202,10 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         let index = core::mem::replace(&mut self.control, NONE);
         self.stage = Stage::Idle;
         (self.wake_ns, self.deadline_ns) = (u64::MAX, u64::MAX);
+        if P::RECOVERS && self.slots.at(index).kind.resets_card() {
+            // Also if it failed: the card may have got it.
+            self.supply_lost();
+        }
         self.end_slot(index, result);
     }
 

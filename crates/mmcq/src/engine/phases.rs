@@ -352,7 +352,8 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         } else {
             Auto::None
         };
-        self.dirty |= direction == Direction::Write;
+        // A reliable write goes past the cache.
+        self.dirty |= direction == Direction::Write && self.end() != End::Reliable;
         self.phase = Phase {
             command,
             data: Some(Data { direction, block_size: BLOCK_BYTES as u16, blocks }),

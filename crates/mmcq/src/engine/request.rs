@@ -99,6 +99,15 @@ impl Kind {
         matches!(self, Kind::Raw { .. } | Kind::Bus(_) | Kind::Pause { .. })
     }
 
+    /// Does it take from the card what is in its cache?
+    pub(super) const fn resets_card(&self) -> bool {
+        match self {
+            Kind::Raw { phase, .. } => phase.command.index == 0,
+            Kind::Bus(op) => matches!(op, BusOp::PowerOff),
+            _ => false,
+        }
+    }
+
     /// Would the card do something else the second time? Orders may count or be final, and each authenticated write has its own counter.
     pub(super) const fn is_once(&self) -> bool {
         match self {
@@ -250,7 +259,8 @@ pub enum Error {
         /// Blocks in a group.
         group_blocks: u32,
     },
-    /// The card lost its supply, and with it writes in its cache that were complete and not yet flushed. Said once, to the next flush.
+    /// The card lost its supply, and with it writes in its cache that were complete and not yet flushed. Said once, to the next flush
+    /// or durable write.
     CacheLost,
     /// Another card is in the slot.
     Changed,
@@ -261,7 +271,7 @@ pub enum Error {
     /// [`Options::unlock`](crate::card::Options::unlock).
     Locked,
     /// The call came from inside another call of the same stack (a timer's function, a lock, memory, registers, a policy,
-    /// or a closure of [`Shared::with`](crate::task::Shared::with)).
+    /// or a closure of [`Stack::with`](crate::task::Stack::with)).
     Reentered,
 }
 

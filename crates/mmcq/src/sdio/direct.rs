@@ -3,10 +3,9 @@
 use super::Error;
 use crate::card::io::error::judge;
 use crate::engine::{self, DmaBuf, Kind, Request};
-use crate::host::{Auto, Host, Phase};
-use crate::sched::{Fifo, Policy};
+use crate::host::{Auto, Phase};
 use crate::spec::command::{Command, sdio as cmd};
-use crate::task::{Lock, Op, Shared};
+use crate::task::{Platform, RequestFuture, Stack};
 use core::future::Future;
 use core::pin::Pin;
 use core::task::{Context, Poll, ready};
@@ -28,16 +27,16 @@ pub enum Chain {
 ///
 /// One future and not several around each other: this is what most of a driver's polls go through.
 #[must_use = "nothing happens unless it is awaited"]
-pub struct Direct<'a, L: Lock, H: Host, const N: usize, P: Policy = Fifo> {
-    shared: &'a Shared<L, H, N, P>,
-    op: Op<'a, L, H, N, P>,
+pub struct Direct<'a, B: Platform, const N: usize> {
+    stack: &'a Stack<B, N>,
+    op: RequestFuture<'a, B, N>,
     function: u8,
     addr: u32,
     /// How it failed on the wire, while the card is asked what it has to say of that.
     failed: Option<engine::Error>,
 }
 
-impl<L: Lock, H: Host, const N: usize, P: Policy> Future for Direct<'_, L, H, N, P> {
+impl<B: Platform, const N: usize> Future for Direct<'_, B, N> {
     /// The byte that the card sent back.
     type Output = Result<u8, Error>;
 
@@ -52,7 +51,7 @@ impl<L: Lock, H: Host, const N: usize, P: Policy> Future for Direct<'_, L, H, N,
                 // another request.
                 (None, Err(error @ engine::Error::Host(_))) => {
                     self.failed = Some(error);
-                    self.op = submitted(self.shared, cmd::io_read(0, 0), Chain::Last);
+                    self.op = submitted(self.stack, cmd::io_read(0, 0), Chain::Last);
                 }
                 (Some(error), _) | (None, Err(error)) => return Poll::Ready(Err(error.into())),
             }
@@ -61,22 +60,22 @@ impl<L: Lock, H: Host, const N: usize, P: Policy> Future for Direct<'_, L, H, N,
 }
 
 /// CMD52 in one of its forms to this register.
-pub(super) fn direct<L: Lock, H: Host, const N: usize, P: Policy>(
-    shared: &Shared<L, H, N, P>,
+pub(super) fn direct<B: Platform, const N: usize>(
+    stack: &Stack<B, N>,
     function: u8,
     addr: u32,
     command: Command,
     chain: Chain,
-) -> Direct<'_, L, H, N, P> {
-    Direct { shared, op: submitted(shared, command, chain), function, addr, failed: None }
+) -> Direct<'_, B, N> {
+    Direct { stack, op: submitted(stack, command, chain), function, addr, failed: None }
 }
 
-fn submitted<L: Lock, H: Host, const N: usize, P: Policy>(
-    shared: &Shared<L, H, N, P>,
+fn submitted<B: Platform, const N: usize>(
+    stack: &Stack<B, N>,
     command: Command,
     chain: Chain,
-) -> Op<'_, L, H, N, P> {
+) -> RequestFuture<'_, B, N> {
     let phase = Phase { command, data: None, auto: Auto::None, tuning: false };
     let kind = Kind::Io { phase, timeout_ns: DIRECT_NS, chain: chain == Chain::More };
-    shared.request(Request::new(kind, DmaBuf::EMPTY))
+    stack.request(Request::new(kind, DmaBuf::EMPTY))
 }

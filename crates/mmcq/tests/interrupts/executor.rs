@@ -7,7 +7,7 @@ use crate::support::{TestHost, World, caps, target};
 use arbtest::arbitrary::{Result, Unstructured};
 use mmcq::engine::{Completion, Error, Kind, Request};
 use mmcq::host::{BusyDetect, Caps};
-use mmcq::task::Op;
+use mmcq::task::RequestFuture;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ const BLOCKS: u64 = 24;
 const SHARE: u64 = 8;
 const EVENTS_MAX: u32 = 400;
 
-type Request_<'a> = Pin<Box<Op<'a, Interrupted, TestHost, 4>>>;
+type Request_<'a> = Pin<Box<RequestFuture<'a, (Interrupted, TestHost), 4>>>;
 
 /// A task that makes one request after the other in its own part of the card.
 struct Task<'a> {

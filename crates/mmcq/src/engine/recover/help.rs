@@ -342,7 +342,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
 
     /// Are there requests that are not even accepted, or only to go alone?
     pub(in super::super) fn rebar(&mut self) {
-        let broken = self.is_dead || self.read_only || self.cache_lost;
+        let broken = self.is_dead || self.read_only;
         let picky = self.target.as_ref().is_some_and(|t| t.quirks.has(Quirks::LAST_BLOCK_ALONE));
         self.barred = self.mode == Mode::Suspended || P::RECOVERS && (broken || picky);
         self.close_straight();
@@ -364,9 +364,6 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         }
         if write && self.read_only {
             return Err(Error::ReadOnly);
-        }
-        if write && request.durable && self.take_cache_lost() {
-            return Err(Error::CacheLost);
         }
         if let (Kind::Read { lba, blocks }, Some(target)) = (request.kind, self.target.as_ref()) {
             // Nor is a transfer left open in front of that block: the card would look ahead.
