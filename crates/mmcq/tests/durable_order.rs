@@ -2,7 +2,7 @@
 
 mod support;
 
-use mmcq::engine::{Abilities, Config, Engine, FlushBy, Help, Kind, Request, SlotId, Target};
+use mmcq::engine::{Abilities, Config, Engine, Error, FlushBy, Help, Kind, Request, SlotId, Target};
 use mmcq::host::{BusyDetect, Cause, Stage};
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -95,7 +95,7 @@ fn case(busy: BusyDetect, faults: &[(usize, bool)], lost_at: Option<usize>) {
             "{what}: block {at} holds {found}, the younger {ok}, the older {before}"
         );
     }
-    assert!(!older[1] || world.medium[20 * 512] == 3, "{what}: what nobody else wrote");
+    assert!(!older[1] || world.medium[20 * 512] == 3, "{what}: what no other request wrote");
     assert_eq!(world.mapped(), 0, "{what}");
 }
 
@@ -152,9 +152,14 @@ fn a_reliable_write_outlasts_an_older_one_whose_cache_is_lost() {
             let (older, younger) = (write(&mut e, 20, 4, 3), write(&mut e, 22, 1, 4));
             run(&mut e, &world, Some(lost));
             let [older, younger] = [older, younger].map(|id| e.take(id).unwrap().result);
-            assert!(older.is_ok() && younger.is_ok(), "lost at {lost}: {older:?}, {younger:?}");
+            // One of them may be told what the cache has lost, and then is not written.
+            let told = [older, younger].iter().filter(|&&result| result == Err(Error::CacheLost)).count();
+            let done = [older, younger].iter().filter(|result| result.is_ok()).count();
+            assert!(done >= 1 && done + told == 2, "lost at {lost}: {older:?}, {younger:?}");
             let found = [20, 21, 22, 23].map(|at| world.borrow().medium[at * 512]);
-            assert_eq!(found, [3, 3, 4, 3], "{busy:?}, lost at {lost}: {:?}", world.borrow().log);
+            let what = format!("{busy:?}, lost at {lost}: {:?}", world.borrow().log);
+            assert!(older.is_err() || [found[0], found[1], found[3]] == [3; 3], "{what}");
+            assert!(younger.is_err() || found[2] == 4, "{what}");
         }
     }
 }

@@ -6,11 +6,11 @@ use super::outcome::not_written;
 use super::phases::{COMMAND_TIMEOUT_NS, Stage};
 use super::slot::{NONE, State};
 use super::{Engine, Error, FlushBy, Kind, Output};
-use crate::card::quirk::Quirks;
 use crate::host::{Auto, BusOp, BusyDetect, Host, Phase, Step};
 use crate::plant::{self, Bug};
 use crate::sched::Policy;
 use crate::spec::command::{Command, Resp, emmc};
+use crate::spec::quirks::Quirks;
 use crate::spec::response::{R1, State as CardState};
 
 /// EXT_CSD [32] [eMMC 7.4.90].
@@ -106,7 +106,8 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         }
     }
 
-    /// CMD6 was answered; the card flushes. What the cache could not write before shows once, perhaps in this very answer: whoever flushes is told.
+    /// CMD6 was answered; the card flushes. What the cache could not write before shows once, perhaps in this
+    /// very answer: the flush is told.
     pub(super) fn flush_answered(&mut self, status: u32, now_ns: u64) {
         self.settle(status);
         if status & R1::DEFERRED != 0 {
@@ -157,7 +158,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         }
         match self.slots.at(self.control).kind {
             Kind::Flush => self.flushed(),
-            // A late error of somebody else is the next flush's.
+            // A late error of another request belongs to the next flush.
             _ => self.slots.at(self.control).result,
         }
     }
@@ -201,6 +202,10 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         let index = core::mem::replace(&mut self.control, NONE);
         self.stage = Stage::Idle;
         (self.wake_ns, self.deadline_ns) = (u64::MAX, u64::MAX);
+        if P::RECOVERS && self.slots.at(index).kind.resets_card() {
+            // Also if it failed: the card may have got it.
+            self.supply_lost();
+        }
         self.end_slot(index, result);
     }
 

@@ -3,7 +3,7 @@
 //! Requests come in by [`Engine::submit`] and wait in one queue. [`Engine::on_irq`] and [`Engine::poll`] move the phases on: each acknowledges,
 //! decides, starts the next phase, and only then completes what ended. Results are fetched with [`Engine::take`].
 //!
-//! Read first: `slot.rs` (a request's life), `order.rs` (who is next), then `phases.rs` (how a transfer runs), `control.rs` (everything else), `beside.rs`
+//! Read first: `slot.rs` (a request's life), `order.rs` (which request is next), then `phases.rs` (how a transfer runs), `control.rs` (everything else), `beside.rs`
 //! (what goes beside its data), `stream.rs` (how it stays open) and `recover/` (how it fails).
 
 mod area;
@@ -122,7 +122,7 @@ pub struct Engine<H: Host, const N: usize, P: Policy = Fifo> {
     busy_times: BusyTimes,
     /// Done, and not yet reported in a `Work`.
     fresh: u64,
-    /// A function asks for attention, and nobody has taken note yet; who wants to.
+    /// A function asks for attention, and no task has taken note yet; the waker of the task that waits for it.
     card_irq: bool,
     card_irq_waker: Option<Waker>,
     /// When the card is to be asked whether a function wants attention; [`Host::CARD_IRQ`] has no need of it.
@@ -146,7 +146,7 @@ pub struct Engine<H: Host, const N: usize, P: Policy = Fifo> {
     closing: bool,
     /// Writes were completed of which no status has come since.
     unsettled: bool,
-    /// A late error that nobody has been told yet: the next flush is.
+    /// A late error that no request has been told: the next flush is.
     late: Option<u32>,
     runs: [Run; 2],
     continue_faults: u8,
@@ -382,7 +382,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         Ok(())
     }
 
-    /// A free slot, if need be one whose buffer nobody came back for. `room` is no limit for urgent requests.
+    /// A free slot, if need be one whose buffer was never reclaimed. `room` is no limit for urgent requests.
     fn allocate(&mut self, urgent: bool) -> Option<u8> {
         let room = if P::RECOVERS && urgent { N } else { usize::from(self.room).min(N) };
         while self.slots_in_use() >= room {
@@ -410,7 +410,8 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         self.work(deferred)
     }
 
-    /// Called when a deadline has come, when completions were deferred, and whenever somebody likes to.
+    /// The platform calls it when a deadline has come and when completions were deferred. It may call at any
+    /// other time.
     pub fn poll(&mut self, now_ns: u64) -> Work {
         self.finish();
         if P::RECOVERS && self.cramped {
@@ -486,7 +487,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             self.fresh |= 1 << index;
             return;
         }
-        self.told_nobody(index);
+        self.pass_on_untold(index);
         self.wipe(index);
         let slot = self.slots.at_mut(index);
         if slot.buf.owned() && slot.buf.len_bytes() > 0 {

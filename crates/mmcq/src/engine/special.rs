@@ -87,6 +87,10 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         let Kind::Write { lba: start, blocks } = kind else {
             return self.refuse(index, Error::Unsupported);
         };
+        // Told at its turn and not when it is submitted: the card may have lost its state without the engine's knowledge, or the keeper be about to reset it.
+        if durable && !zero && moved == 0 && self.take_cache_lost() {
+            return self.refuse(index, Error::CacheLost);
+        }
         if rest == 0 {
             return self.flush_written(index, now_ns);
         }
@@ -134,7 +138,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         slot.segment.part(slot.moved_blocks.saturating_mul(BLOCK_BYTES), u32::MAX)
     }
 
-    /// Sends blocks of a request, with nobody beside it.
+    /// Sends blocks of a request, with no other beside it.
     fn send_alone(
         &mut self,
         index: u8,

@@ -162,7 +162,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         if self.straight.door != Door::Open {
             return self.opens() == Door::Open;
         }
-        debug_assert!(!self.is_special() && !self.watches(), "somebody has not closed the straight path");
+        debug_assert!(!self.is_special() && !self.watches(), "the straight path was not closed");
         true
     }
 

@@ -1,18 +1,18 @@
-//! What the engine cannot do by itself, and who comes and goes: help that is asked for, and the card's presence.
+//! What the engine cannot do by itself, and cards that come and go: help that is asked for, and the card's presence.
 //!
 //! While help is awaited nothing is started but urgent requests; everything else keeps its place.
 
 use super::super::area::Area;
 use super::super::{Engine, Error, Kind, Mode, Target};
 use super::{Incident, Rung};
-use crate::card::quirk::Quirks;
 use crate::host::Host;
 use crate::sched::Policy;
+use crate::spec::quirks::Quirks;
 use core::task::Waker;
 
-/// The card must be in, or out, for so long before anybody believes it.
+/// The card must be in, or out, for so long before the engine believes it.
 const DEBOUNCE_NS: u64 = 50_000_000;
-/// Without anybody who helps, help is waited for no longer than this.
+/// Without a keeper the engine waits for help no longer than this.
 const UNHELPED_NS: u64 = 100_000_000;
 /// Between two power cycles of the same card.
 const POWER_CYCLE_PAUSE_NS: u64 = 60_000_000_000;
@@ -126,8 +126,8 @@ enum Resting {
 }
 
 impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
-    /// What the engine needs help with, told once; whoever takes it answers by [`helped`](Self::helped). Meanwhile [urgent](super::super::Request::urgent) requests
-    /// are started and no others.
+    /// What the engine needs help with, told once. The caller answers by [`helped`](Self::helped). Meanwhile
+    /// [urgent](super::super::Request::urgent) requests are started and no others.
     pub fn take_help(&mut self) -> Option<Help> {
         let wanted = self.helping.wanted();
         self.helping.taken |= wanted;
@@ -136,7 +136,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             self.helping.forget();
             self.restop();
             if self.stage == super::Stage::Idle {
-                // Somebody may have come who was not let in.
+                // A request may have come that was not let in.
                 self.wake_ns = 0;
             }
         }
@@ -281,7 +281,8 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         self.go_idle(now_ns);
     }
 
-    /// Help that nothing wrong has made necessary has begun, or takes more time. Without such a word nobody waits for it.
+    /// Help has begun, or takes more time, although nothing is wrong. Without such a word the engine does not
+    /// wait for it.
     pub(crate) fn help_goes_on(&mut self, now_ns: u64) {
         if self.helping.taken && !self.incident.open {
             self.helping.until_ns = now_ns.saturating_add(super::INCIDENT_NS);
@@ -324,7 +325,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         self.helping.taken = false;
         self.helping.until_ns = match help {
             Help::Inserted | Help::Removed => now_ns.saturating_add(NEW_CARD_NS),
-            // Nothing is wrong: a keeper who does not even begin keeps nobody waiting.
+            // Nothing is wrong: a keeper that does not even begin holds no request up.
             _ if chore && !self.incident.open => now_ns.saturating_add(UNHELPED_NS),
             _ if self.helping.keeper => self.incident.until_ns,
             _ => now_ns.saturating_add(UNHELPED_NS),
@@ -341,14 +342,14 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
 
     /// Are there requests that are not even accepted, or only to go alone?
     pub(in super::super) fn rebar(&mut self) {
-        let broken = self.is_dead || self.read_only || self.cache_lost;
+        let broken = self.is_dead || self.read_only;
         let picky = self.target.as_ref().is_some_and(|t| t.quirks.has(Quirks::LAST_BLOCK_ALONE));
         self.barred = self.mode == Mode::Suspended || P::RECOVERS && (broken || picky);
         self.close_straight();
     }
 
     /// Why a request is not accepted, if so. Reads of the end of a card whose last block must be read alone
-    /// are marked: everybody else's path knows nothing of such cards.
+    /// are marked: the path of other requests knows nothing of such cards.
     #[cold]
     pub(in super::super) fn bar(&mut self, request: &mut super::super::Request) -> Result<(), Error> {
         if !P::RECOVERS {
@@ -363,9 +364,6 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         }
         if write && self.read_only {
             return Err(Error::ReadOnly);
-        }
-        if write && request.durable && self.take_cache_lost() {
-            return Err(Error::CacheLost);
         }
         if let (Kind::Read { lba, blocks }, Some(target)) = (request.kind, self.target.as_ref()) {
             // Nor is a transfer left open in front of that block: the card would look ahead.
@@ -413,13 +411,13 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             }
             return false;
         }
-        if self.helping.rests() && self.somebody_waits() {
+        if self.helping.rests() && self.has_waiting() {
             self.helping.rest = Resting::Over;
         }
         let help_ns = if self.helping.asked.is_none() {
             u64::MAX
         } else if self.helping.calls() && self.helping.waker.is_some() {
-            // Nobody has been woken yet.
+            // No keeper has been woken yet.
             now_ns
         } else {
             self.helping.until_ns
@@ -440,8 +438,8 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         }
     }
 
-    /// The host has seen a card come or go. What was meant for the card before ends at once; whoever is there after it has been quiet for 50 ms is told as
-    /// [`Help::Inserted`] or [`Help::Removed`].
+    /// The host has seen a card come or go. What was meant for the card before ends at once. After 50 ms of quiet
+    /// the engine tells what is in the slot, as [`Help::Inserted`] or [`Help::Removed`].
     #[cold]
     pub fn presence_changed(&mut self, now_ns: u64) {
         if !P::RECOVERS {
