@@ -14,7 +14,7 @@ use crate::spec::response::State;
 use crate::spec::timing::emmc as limits;
 use crate::task::Platform;
 
-/// What the [keeper](super::keep) does for a card that is well ([`Options::upkeep`]).
+/// What the [keeper](super::supervise) does for a card that is well ([`Options::upkeep`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Upkeep {
     /// Have an eMMC (4.5 and later) tell as well when it wants capacity back or its pool of system blocks is used up, and not only when it needs background work.

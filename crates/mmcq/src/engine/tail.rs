@@ -12,7 +12,7 @@ pub(super) enum Tail {
     /// It is about to come, and waited for.
     Awaited,
     /// It is not waited for, and what goes is collected.
-    Gathered,
+    Batch,
     Unknown,
 }
 
@@ -143,7 +143,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             self.hold_broken(now_ns);
             return Tail::Unknown;
         };
-        if self.bears_hold(&pending, first, now_ns) { Tail::Awaited } else { Tail::Gathered }
+        if self.bears_hold(&pending, first, now_ns) { Tail::Awaited } else { Tail::Batch }
     }
 
     fn bears_hold(&mut self, pending: &Pending, first: u8, now_ns: u64) -> bool {
