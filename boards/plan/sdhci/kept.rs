@@ -7,7 +7,7 @@ use core::future::{Future, poll_fn};
 use core::pin::pin;
 use core::task::Poll;
 use mmcq::card::{self, Card, Event, Options};
-use mmcq::engine::{DmaBuf, Error, Kind, Request, RecoveryStep};
+use mmcq::engine::{DmaBuf, Error, Kind, RecoveryStep, Request};
 use mmcq::host::{Auto, Phase};
 use mmcq::spec::command;
 
@@ -47,9 +47,11 @@ pub async fn disturb(stack: &Stack) -> Result<(), Error> {
 
 /// Says how often the card was brought back; whether it was after each reset.
 pub fn report(stack: &Stack) -> bool {
-    let count =
-        |rung: RecoveryStep| stack.with(|engine| engine.stats().recovery_steps.get(rung as usize).copied().unwrap_or(0));
-    let [again, cycles, dead] = [RecoveryStep::Reinit, RecoveryStep::PowerCycle, RecoveryStep::Dead].map(count);
+    let count = |rung: RecoveryStep| {
+        stack.with(|engine| engine.stats().recovery_steps.get(rung as usize).copied().unwrap_or(0))
+    };
+    let [again, cycles, dead] =
+        [RecoveryStep::Reinit, RecoveryStep::PowerCycle, RecoveryStep::Dead].map(count);
     say(format_args!("kept: {again} times initialised again, {cycles} power cycles, given up {dead} times"));
     again == RESETS && dead == 0
 }

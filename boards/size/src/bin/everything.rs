@@ -5,12 +5,15 @@
 
 use core::hint::black_box;
 use core::task::Waker;
-use mmcq::advance::{WaitStrategy, Bus, Context, Costs, Wait};
+use mmcq::advance::{Bus, Context, Costs, Wait, WaitStrategy};
 use mmcq::block::{BlockDevice, Bounced};
-use mmcq::card::partition::{Area, Partition};
-use mmcq::card::{Card, Event, Options, bring_up, bring_up_io, enable_extended_ops, supervise, supervise_emmc, supervise_sd};
+use mmcq::block::Partition;
+use mmcq::card::partition::Area;
+use mmcq::card::{
+    Card, Event, Options, bring_up, bring_up_io, enable_extended_ops, supervise, supervise_emmc, supervise_sd,
+};
 use mmcq::card::{extension, maintain, power, protect, quirk};
-use mmcq::engine::{Config, DmaBuf, Engine, Erase, Error, Irreversible, Kind, Request, SlotId, CardParams};
+use mmcq::engine::{CardParams, Config, DmaBuf, Engine, Erase, Error, Irreversible, Kind, Request, SlotId};
 use mmcq::host::{BusOp, Host, pl181, rtsx, s3c_sdi};
 use mmcq::sched::{Any, Deadline, Fair, Fifo, Origin, deadline, fair};
 use mmcq::sdio::bluetooth::TypeA;
@@ -200,7 +203,11 @@ fn queue(engine: &mut Entry<'_, Driver, 8, mmcq::sched::Prompt>) {
     black_box((engine.is_idle(), engine.is_quiet(), engine.take_retune(), engine.slots_in_use()));
     black_box(engine.stats());
     black_box(engine.set_service_waker(black_box(Some(Waker::noop().clone()))).is_some());
-    black_box((engine.take_service_request(), engine.take_service_waker().is_some(), engine.incidents().count()));
+    black_box((
+        engine.take_service_request(),
+        engine.take_service_waker().is_some(),
+        engine.incidents().count(),
+    ));
     engine.service_done(black_box(Err(Error::Silent)), now_ns);
     engine.presence_changed(now_ns);
     // SAFETY: nothing ever runs this.

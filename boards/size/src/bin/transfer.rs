@@ -3,7 +3,7 @@
 #![no_main]
 
 use mmcq::block::BlockDevice;
-use mmcq::engine::{FlushBy, CardParams};
+use mmcq::engine::{CardParams, FlushBy};
 use size::late::{Late, Once};
 use size::{Lean, Stack, board};
 
