@@ -1,6 +1,6 @@
 //! One packet of the SDIO experiment: from the card's interrupt to the acknowledge, by what advances its steps.
 
-use super::linux::WaitStrategy;
+use super::linux::Advance;
 use super::ours::Stay;
 use super::platform::Board;
 use super::trace::Step;
@@ -9,9 +9,9 @@ use crate::trace::{Capture, Start, What, Window, WindowError};
 
 /// What advances: as `mmcq reproduce sdio` names and does it.
 pub const SETTINGS: [(&str, Way); 4] = [
-    ("thread+tasklet", Way::Linux(WaitStrategy::ThreadTasklet)),
-    ("thread", Way::Linux(WaitStrategy::Thread)),
-    ("async", Way::Linux(WaitStrategy::Async)),
+    ("thread+tasklet", Way::Linux(Advance::ThreadTasklet)),
+    ("thread", Way::Linux(Advance::Thread)),
+    ("async", Way::Linux(Advance::Async)),
     ("mmcq", Way::Ours { stay: Stay::Fifo, own: false, dma: false, asks: false }),
 ];
 
