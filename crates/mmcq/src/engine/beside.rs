@@ -9,7 +9,7 @@
 
 use super::phases::{SLACK_NS, START_RETRY_NS, Stage};
 use super::slot::{NONE, State};
-use super::{Engine, Error, Kind, Mode, Output};
+use super::{Engine, Error, Kind, Output};
 use crate::host::{self, Cause, Fault, Host, Phase, StartError};
 use crate::sched::Policy;
 use crate::sdio::cccr::reg;
@@ -124,7 +124,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     fn begin_beside(&mut self, now_ns: u64) -> bool {
         let moving = self.stage == Stage::Main && !self.blocked && self.phase.data.is_some();
         let theirs = self.control == NONE || matches!(self.slots.at(self.control).kind, Kind::Io { .. });
-        let free = self.beside.allowed && !self.is_beside() && self.mode != Mode::Halted;
+        let free = self.beside.allowed && !self.is_beside() && !self.gate.is_halted();
         if !(moving && theirs && free && self.host.caps().beside) {
             return false;
         }

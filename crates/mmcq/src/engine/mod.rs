@@ -19,6 +19,7 @@ mod early;
 mod ends;
 mod erase;
 mod extras;
+mod gate;
 mod limits;
 mod mapping;
 mod order;
@@ -55,6 +56,7 @@ use busy::BusyTimes;
 use core::task::Waker;
 use early::Early;
 use extras::{Extras, Memory};
+use gate::Gate;
 use order::Gathered;
 use phases::Stage;
 use recover::{Helping, Incident};
@@ -63,15 +65,6 @@ use straight::{Straight, Way};
 use stream::{End, Open, Run};
 use upkeep::Upkeep;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Mode {
-    Running,
-    /// Drains: what is queued goes on, nothing new comes in.
-    Suspended,
-    /// Stopped between transfers: nothing is started.
-    Halted,
-}
-
 /// One controller with one card, and the requests for it. `N` slots, 1 to 64.
 #[derive(Debug)]
 pub struct Engine<H: Host, const N: usize, P: Policy = Fifo> {
@@ -79,7 +72,7 @@ pub struct Engine<H: Host, const N: usize, P: Policy = Fifo> {
     config: Config,
     policy: P,
     target: Option<Target>,
-    mode: Mode,
+    gate: Gate,
     slots: Slots<N>,
     /// How many queued or active slots are mapped.
     prepared: u8,
@@ -159,13 +152,6 @@ pub struct Engine<H: Host, const N: usize, P: Policy = Fifo> {
     incident: Incident,
     helping: Helping,
     upkeep: Upkeep,
-    /// Nothing is started but urgent requests; some requests are not even accepted.
-    stopped: bool,
-    barred: bool,
-    is_dead: bool,
-    read_only: bool,
-    /// Requests that may be in the engine at a time.
-    room: u8,
     /// Blocks in a transfer at most, while a bad one is being looked for.
     piece_blocks: u32,
     /// Something was written since the last flush; writes were lost with a cache, and no flush has been told.
@@ -204,7 +190,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             config,
             policy,
             target: None,
-            mode: Mode::Running,
+            gate: Gate::new(config.admitted),
             slots: Slots::new(),
             prepared: 0,
             unprepared: false,
@@ -255,11 +241,6 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             incident: Incident::none(),
             helping: Helping::NONE,
             upkeep: Upkeep::none(),
-            stopped: false,
-            barred: false,
-            is_dead: false,
-            read_only: false,
-            room: config.admitted,
             piece_blocks: u32::MAX,
             dirty: false,
             cache_lost: false,
@@ -338,53 +319,6 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         }
         self.dispatch(now_ns);
         Ok(SlotId { index, generation })
-    }
-
-    /// Why a request cannot be accepted, if so.
-    fn admit(&mut self, request: &mut Request) -> Result<(), Error> {
-        if self.barred {
-            self.bar(request)?;
-        }
-        if !P::RECOVERS && request.durable || P::RECOVERS && request.urgent && !request.kind.may_be_urgent() {
-            return Err(Error::Unsupported);
-        }
-        let needed = match request.kind {
-            Kind::Read { lba, blocks } | Kind::Write { lba, blocks } => {
-                let Some(target) = self.target else { return Err(Error::NoCard) };
-                let end = lba.checked_add(u64::from(blocks));
-                if blocks == 0 || end.is_none_or(|end| end > target.sectors) {
-                    return Err(Error::OutOfRange { lba, sectors: target.sectors });
-                }
-                if target.protected && matches!(request.kind, Kind::Write { .. }) {
-                    return Err(Error::Protected);
-                }
-                blocks.checked_mul(BLOCK_BYTES).ok_or(Error::Unsupported)?
-            }
-            Kind::Raw { phase, .. } | Kind::Io { phase, .. } => {
-                if P::RECOVERS {
-                    self.admit_phase(&request.kind, request.urgent)?;
-                }
-                raw_bytes(&phase)
-            }
-            _ => return self.admit_other(request),
-        };
-        let given = request.buf.len_bytes();
-        if given < needed {
-            return Err(Error::Buffer { needed, given });
-        }
-        Ok(())
-    }
-
-    /// A free slot, if need be one whose buffer nobody came back for. `room` is no limit for urgent requests.
-    fn allocate(&mut self, urgent: bool) -> Option<u8> {
-        let room = if P::RECOVERS && urgent { N } else { usize::from(self.room).min(N) };
-        while self.slots_in_use() >= room {
-            let lost = self.slots.with_state(State::Lost).next()?;
-            self.slots.at_mut(lost).buf = DmaBuf::EMPTY;
-            self.slots.release(lost);
-            self.stats.leaked += 1;
-        }
-        self.slots.allocate()
     }
 
     /// Called from the interrupt (or from a loop that polls the controller).
@@ -525,7 +459,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             if P::RECOVERS {
                 // Nothing else need follow that puts them back.
                 self.write_again(self.began_ns);
-                (self.is_dead, self.read_only) = (false, false);
+                self.gate.is_reborn();
                 self.upkeep.forget();
             }
         }

@@ -115,7 +115,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             if P::RECOVERS && !self.memory.area.is_user() && self.must_return() {
                 return self.extra(Event::Return, now_ns);
             }
-            if self.stopped {
+            if self.gate.is_stopped() {
                 if self.stopped_turn(now_ns) {
                     return;
                 }

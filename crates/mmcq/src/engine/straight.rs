@@ -110,7 +110,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             || self.chain_until_ns != 0
             || !self.memory.area.is_user();
         let io = io || self.watches();
-        let wrong = self.stopped || self.barred || self.incident.open || self.helping.calls();
+        let wrong = !self.gate.is_open() || self.incident.open || self.helping.calls();
         io || self.card_irq || !H::CARD_IRQ && self.look_ns != u64::MAX || wrong
     }
 
@@ -118,7 +118,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     #[inline(always)]
     fn has_room(&self) -> bool {
         // Bits are not counted where none or one must stay free, as it is nearly everywhere.
-        match usize::from(self.room) {
+        match self.gate.queue_limit() {
             room if room >= N => true,
             room if room + 1 == N => self.slots.are_two_free(),
             room => self.slots.free_count() as usize > N - room,

@@ -1,9 +1,9 @@
 //! What the platform switches on and off, and asks: suspend and halt, is anything under way, the interrupt of an I/O card.
 
+use super::Engine;
 use super::FlushBy;
 use super::phases::Stage;
 use super::slot::NONE;
-use super::{Engine, Mode};
 use crate::host::Host;
 use crate::sched::Policy;
 use core::task::Waker;
@@ -11,7 +11,7 @@ use core::task::Waker;
 impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     /// Refuses new requests; what is queued goes on. The card is quiet when [`is_idle`](Self::is_idle).
     pub fn suspend(&mut self) {
-        self.mode = Mode::Suspended;
+        self.gate.suspend();
         self.rebar();
         self.restop();
         self.let_go();
@@ -19,7 +19,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
 
     /// Accepts requests again, after [`suspend`](Self::suspend) or [`halt`](Self::halt).
     pub fn resume(&mut self, now_ns: u64) {
-        self.mode = Mode::Running;
+        self.gate.resume();
         self.rebar();
         self.restop();
         self.dispatch(now_ns);
@@ -27,7 +27,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
 
     /// Starts nothing more after the transfer in progress; requests are still accepted and keep their order.
     pub fn halt(&mut self) {
-        self.mode = Mode::Halted;
+        self.gate.halt();
         self.rebar();
         self.restop();
         self.let_go();

@@ -1,7 +1,7 @@
 //! What the engine tells of its work to [`Hold`](super::hold::Hold), and when it asks whether to wait for the tail of a batch.
 
+use super::Engine;
 use super::slot::{NONE, Rules, bits};
-use super::{Engine, Mode};
 use crate::host::{Direction, Host};
 use crate::sched::{Holds, Pending, Policy, Tails};
 
@@ -120,7 +120,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     /// All that waits, if it is one transfer of ordinary requests, and nothing else is to be done.
     fn one_run(&mut self, first: u8, now_ns: u64) -> Option<Pending> {
         let busy = self.incident.open || self.retune || self.open.is_some() || self.can_continue();
-        if busy || self.mode != Mode::Running || P::RECOVERS && now_ns >= self.upkeep.due_ns {
+        if busy || !self.gate.is_running() || P::RECOVERS && now_ns >= self.upkeep.due_ns {
             return None;
         }
         let slot = self.slots.at(first);
@@ -143,7 +143,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         if u32::from(requests) != ours.count_ones() {
             return None;
         }
-        let room = usize::from(self.room).min(N).saturating_sub(self.slots_in_use());
+        let room = self.gate.queue_limit().min(N).saturating_sub(self.slots_in_use());
         let room =
             (room + usize::from(unsettled)).min(usize::from(limits.segments).saturating_sub(requests.into()));
         Some(Pending {

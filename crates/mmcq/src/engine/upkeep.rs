@@ -240,7 +240,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             self.upkeep.due_ns = NEVER;
             return false;
         }
-        if self.target.is_none() || self.is_dead || self.incident.open || self.helping.asks() {
+        if self.target.is_none() || self.gate.is_dead() || self.incident.open || self.helping.asks() {
             return false;
         }
         let Some((at_ns, help)) = self.chores(quiet).into_iter().min_by_key(|&(at_ns, _)| at_ns) else {

@@ -319,11 +319,10 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
 
     /// R10.
     fn only_read(&mut self, now_ns: u64) {
-        if self.read_only {
+        if !self.gate.becomes_read_only() {
             return;
         }
         self.climb(Rung::ReadOnly, now_ns);
-        self.read_only = true;
         self.rebar();
         for index in bits(self.slots.queued_writes()) {
             if self.slots.at(index).moved_blocks == 0 {
@@ -335,12 +334,11 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
 
     /// R11: everybody is answered, now and from now on.
     pub(super) fn dead(&mut self, now_ns: u64) {
-        if !self.is_dead {
+        if self.gate.dies() {
             self.climb(Rung::Dead, now_ns);
         }
         self.supply_lost();
         self.recovered_run();
-        self.is_dead = true;
         self.rebar();
         self.helping.forget();
         self.restop();
