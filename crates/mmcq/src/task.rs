@@ -126,7 +126,7 @@ impl<L: Lock, H: Host, const N: usize, P: Policy> Shared<L, H, N, P> {
         if !Engine::<H, N, P>::STRAIGHT {
             return self.tell_alarm(engine, false);
         }
-        if next_ns.is_some_and(|next_ns| next_ns < engine.alarm_ns) {
+        if next_ns.is_some_and(|next_ns| next_ns < engine.alarm_ns()) {
             self.set_alarm(engine, next_ns);
         }
     }
@@ -134,8 +134,8 @@ impl<L: Lock, H: Host, const N: usize, P: Policy> Shared<L, H, N, P> {
     /// Less code: one copy, which asks for the deadline itself. After the alarm has `rung` it is always set.
     #[inline(never)]
     fn tell_alarm(&self, engine: &mut Engine<H, N, P>, rung: bool) {
-        let next_ns = engine.next_deadline_ns();
-        if rung || next_ns.is_some_and(|next_ns| next_ns < engine.alarm_ns) {
+        let next_ns = engine.next_ns();
+        if rung || next_ns.is_some_and(|next_ns| next_ns < engine.alarm_ns()) {
             self.set_alarm(engine, next_ns);
         }
     }
@@ -144,7 +144,7 @@ impl<L: Lock, H: Host, const N: usize, P: Policy> Shared<L, H, N, P> {
     #[inline]
     fn set_alarm(&self, engine: &mut Engine<H, N, P>, next_ns: Option<u64>) {
         (self.timer.set_alarm)(next_ns);
-        engine.alarm_ns = next_ns.unwrap_or(u64::MAX);
+        engine.note_alarm(next_ns);
     }
 
     /// `f` alone with the engine; `nested`, and nothing done, for a call from inside another. `f` leaves no waker behind that nothing

@@ -34,9 +34,11 @@ mod straight;
 mod stream;
 mod switches;
 mod tail;
+mod timers;
 mod upkeep;
 mod visit;
 mod wakers;
+mod wire;
 
 pub use awaited::Span;
 pub use buffer::{Claim, DmaBuf};
@@ -47,7 +49,7 @@ pub use request::{BLOCK_BYTES, Completion, Error, Kind, Output, Request, SlotId}
 pub use stream::Close;
 pub use visit::Visit;
 
-use crate::host::{Caps, Direction, Host, Phase, Segment, Timing, Width};
+use crate::host::{Caps, Direction, Host, Phase, Segment};
 use crate::plant::{self, Bug};
 use crate::sched::{Fifo, Policy, Tails};
 use area::Area;
@@ -63,7 +65,9 @@ use recover::{Helping, Incident};
 use slot::{NONE, Rules, Slots, State, bits};
 use straight::{Straight, Way};
 use stream::{End, Open, Run};
+use timers::Timers;
 use upkeep::Upkeep;
+use wire::Wire;
 
 /// One controller with one card, and the requests for it. `N` slots, 1 to 64.
 #[derive(Debug)]
@@ -87,7 +91,7 @@ pub struct Engine<H: Host, const N: usize, P: Policy = Fifo> {
     /// When it got it; the one before.
     began_ns: u64,
     last: Option<Span>,
-    /// `phase` could not be started yet; try at `wake_ns`.
+    /// `phase` could not be started yet, and is tried again.
     blocked: bool,
     /// The requests of the transfer in progress (reads and writes), and their memory in order.
     gathered: Gathered<N>,
@@ -99,31 +103,21 @@ pub struct Engine<H: Host, const N: usize, P: Policy = Fifo> {
     failure: Option<Error>,
     /// Status bits seen while recovering.
     recovered_status: u32,
-    /// When the stage in progress wants a `poll`, and when it is given up.
-    wake_ns: u64,
-    deadline_ns: u64,
+    timers: Timers,
     /// End of the data of the write whose busy is being watched, and questions so far.
     data_end_ns: u64,
     questions: u32,
-    /// Wire time of a block at the bus's present clock and width.
-    block_ns: u64,
-    clock_hz: u32,
+    wire: Wire,
     /// The bus operation in progress has been given to the driver.
     bus_begun: bool,
-    width: Width,
-    timing: Timing,
     busy_times: BusyTimes,
     /// Done, and not yet reported in a `Work`.
     fresh: u64,
     /// A function asks for attention, and nobody has taken note yet; who wants to.
     card_irq: bool,
     card_irq_waker: Option<Waker>,
-    /// When the card is to be asked whether a function wants attention; [`Host::CARD_IRQ`] has no need of it.
-    look_ns: u64,
-    /// Phases of I/O functions in a row while memory waited; until when the bus is kept for the next.
+    /// Phases of I/O functions in a row while memory waited.
     io_run: u8,
-    chain_until_ns: u64,
-    retune: bool,
     /// The command on the CMD line while data move.
     beside: Beside<Self>,
     /// What was taken from the running transfer's R1 before its end.
@@ -133,8 +127,6 @@ pub struct Engine<H: Host, const N: usize, P: Policy = Fifo> {
     /// The transfer that the card has not seen the end of; how the transfer in progress ends.
     open: Option<Open>,
     end: End,
-    /// Until when it is held without a request.
-    hold_until_ns: u64,
     /// The busy being watched belongs to the end of an open transfer whose requests are complete.
     closing: bool,
     /// Writes were completed of which no status has come since.
@@ -147,8 +139,6 @@ pub struct Engine<H: Host, const N: usize, P: Policy = Fifo> {
     continue_notice: bool,
     /// Recovery is followed by a second try of the same transfer.
     again: bool,
-    /// Memory is kept because the controller cannot be stopped: when that is tried again.
-    kept_ns: u64,
     incident: Incident,
     helping: Helping,
     upkeep: Upkeep,
@@ -157,8 +147,6 @@ pub struct Engine<H: Host, const N: usize, P: Policy = Fifo> {
     /// Something was written since the last flush; writes were lost with a cache, and no flush has been told.
     dirty: bool,
     cache_lost: bool,
-    /// Since when the policy has kept the controller idle.
-    idle_since_ns: Option<u64>,
     /// Slots in states Settling and Ended.
     settling: u64,
     ended: u64,
@@ -170,8 +158,6 @@ pub struct Engine<H: Host, const N: usize, P: Policy = Fifo> {
     abilities: Abilities,
     memory: Memory,
     straight: Straight,
-    /// The edges' alarm rings by then; never later than the next deadline once a call of theirs is over.
-    pub(crate) alarm_ns: u64,
     stats: Stats,
 }
 
@@ -206,29 +192,21 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             control: NONE,
             failure: None,
             recovered_status: 0,
-            wake_ns: u64::MAX,
-            deadline_ns: u64::MAX,
+            timers: Timers::none(),
             data_end_ns: 0,
             questions: 0,
-            block_ns: 0,
-            clock_hz: 0,
+            wire: Wire::UNSET,
             bus_begun: true,
-            width: Width::W1,
-            timing: Timing::Legacy,
             busy_times: BusyTimes::new(),
             fresh: 0,
             card_irq: false,
             card_irq_waker: None,
-            look_ns: u64::MAX,
             io_run: 0,
-            chain_until_ns: 0,
-            retune: false,
             beside: Beside::NONE,
             early: Early::NONE,
             tails: P::Tails::NEW,
             open: None,
             end: End::Here,
-            hold_until_ns: 0,
             closing: false,
             unsettled: false,
             late: None,
@@ -237,14 +215,12 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             continue_lost: false,
             continue_notice: false,
             again: false,
-            kept_ns: u64::MAX,
             incident: Incident::none(),
             helping: Helping::NONE,
             upkeep: Upkeep::none(),
             piece_blocks: u32::MAX,
             dirty: false,
             cache_lost: false,
-            idle_since_ns: None,
             settling: 0,
             ended: 0,
             order_ns: 0,
@@ -253,7 +229,6 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             abilities: Abilities::UNKNOWN,
             memory: Memory::new(),
             straight: Straight::NONE,
-            alarm_ns: u64::MAX,
             stats: Stats::ZERO,
         }
     }
@@ -344,27 +319,41 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             self.give_back_ahead();
         }
         self.advance(now_ns);
-        if self.kept_ns != u64::MAX {
+        if self.timers.is_kept() {
             self.stop_again(now_ns);
         }
         self.finish();
-        if !H::CARD_IRQ && now_ns >= self.look_ns {
+        if !H::CARD_IRQ && self.timers.take_look(now_ns) {
             // Whether a function asks, the one that is woken must find out.
-            self.look_ns = u64::MAX;
             self.card_irq = true;
         }
         self.work(false)
     }
 
+    /// The edges' alarm rings by then.
+    #[inline(always)]
+    pub(crate) fn alarm_ns(&self) -> u64 {
+        self.timers.alarm_ns()
+    }
+
+    /// It was set: no later than the next deadline once a call of the edges is over.
+    #[inline(always)]
+    pub(crate) fn note_alarm(&mut self, at_ns: Option<u64>) {
+        self.timers.note_alarm(at_ns.unwrap_or(u64::MAX));
+    }
+
     /// When [`poll`](Self::poll) should be called next.
     pub fn next_deadline_ns(&self) -> Option<u64> {
+        self.next_ns()
+    }
+
+    /// The same, in place.
+    #[inline(always)]
+    pub(crate) fn next_ns(&self) -> Option<u64> {
         if self.fresh != 0 || self.ended != 0 {
             return Some(0);
         }
-        let beside_ns = if H::BESIDE { self.beside.wake_ns } else { u64::MAX };
-        let look_ns = if H::CARD_IRQ { u64::MAX } else { self.look_ns };
-        let next_ns = self.wake_ns.min(self.deadline_ns).min(beside_ns).min(look_ns);
-        Some(next_ns).filter(|&at| at != u64::MAX)
+        self.timers.next_ns(H::BESIDE, !H::CARD_IRQ)
     }
 
     #[inline]
@@ -372,7 +361,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         let completed = core::mem::take(&mut self.fresh);
         if !deferred && self.is_straight() {
             // Nothing goes beside data either.
-            let next_deadline_ns = Some(self.wake_ns.min(self.deadline_ns)).filter(|&at| at != u64::MAX);
+            let next_deadline_ns = self.timers.next_of_stage_ns();
             return Work { completed, deferred, card_irq: false, help: false, next_deadline_ns };
         }
         Work {
@@ -380,7 +369,8 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             deferred,
             card_irq: self.card_irq,
             help: P::RECOVERS && self.helping.calls(),
-            next_deadline_ns: self.next_deadline_ns(),
+            // Lean firmware asks here and for the alarm alone: in place is less code for it.
+            next_deadline_ns: if P::RECOVERS { self.next_deadline_ns() } else { self.next_ns() },
         }
     }
 

@@ -209,7 +209,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     pub(super) fn continues(&self, open: Open) -> bool {
         open.direction == self.gathered.direction
             && open.next == self.gathered.lba
-            && !self.retune
+            && !self.wire.is_doubted()
             && self.can_continue()
             && !self.gathered.members().first().is_some_and(|&first| self.slots.at(first).solo)
     }
@@ -219,7 +219,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         if !self.can_continue() {
             return Err(if self.continue_lost { Close::Fault } else { Close::End });
         }
-        if self.retune {
+        if self.wire.is_doubted() {
             return Err(Close::Retune);
         }
         if self.target.is_none_or(|t| self.gathered_end() >= t.sectors) {
@@ -275,7 +275,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
                 // A write of which a part is still to go is not complete.
                 open.acknowledged |= direction == Direction::Write && self.rest() == 0;
                 self.open = Some(open);
-                self.hold_until_ns = until_ns;
+                self.timers.hold_until(until_ns);
                 self.end_transfer(None, now_ns);
             }
             // What was read is here: its owners need not wait for the end of the transfer.
@@ -327,7 +327,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         if self.gate.is_halted() || self.gate.is_suspended() && head == NONE {
             return Some(Close::Stop);
         }
-        if self.retune {
+        if self.wire.is_doubted() {
             return Some(Close::Retune);
         }
         if self.slots.oldest_io().is_some() {
@@ -336,7 +336,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         if head != NONE {
             return self.slots.at(head).span().is_none().then_some(Close::Barrier);
         }
-        (now_ns >= self.hold_until_ns).then_some(Close::Idle)
+        self.timers.hold_is_over(now_ns).then_some(Close::Idle)
     }
 
     /// Ends the open transfer by CMD12.
@@ -380,7 +380,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
 
     pub(super) fn go_idle(&mut self, now_ns: u64) {
         self.stage = Stage::Idle;
-        (self.wake_ns, self.deadline_ns) = (u64::MAX, u64::MAX);
+        self.timers.clear();
         self.dispatch(now_ns);
     }
 

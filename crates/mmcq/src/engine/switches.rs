@@ -4,6 +4,7 @@ use super::Engine;
 use super::FlushBy;
 use super::phases::Stage;
 use super::slot::NONE;
+use super::timers::NEVER;
 use crate::host::Host;
 use crate::sched::Policy;
 use core::task::Waker;
@@ -36,7 +37,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     /// An open transfer that is being held is closed by the next `poll`, which wants to be called at once.
     fn let_go(&mut self) {
         if self.stage == Stage::Idle && self.open.is_some() {
-            self.wake_ns = 0;
+            self.timers.wake_now();
         }
     }
 
@@ -94,7 +95,8 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     /// For a host [without a card interrupt](Host::CARD_IRQ): what may have been there has been looked at, and the next look is due then.
     /// As an interrupt would, it calls the [waker](Self::set_card_irq_waker).
     pub(crate) fn look_for_card_irq(&mut self, at_ns: u64) {
-        (self.card_irq, self.look_ns) = (false, at_ns);
+        self.card_irq = false;
+        self.timers.look_at(at_ns);
         self.close_straight();
     }
 
@@ -107,11 +109,12 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     /// Nobody wants to hear of card interrupts any more.
     pub fn mask_card_irq(&mut self) {
         self.host.card_irq(false);
-        (self.card_irq, self.look_ns) = (false, u64::MAX);
+        self.card_irq = false;
+        self.timers.look_at(NEVER);
     }
 
     /// The controller asked for a new tuning since this was last called [SDHC 2.2.18].
     pub fn take_retune(&mut self) -> bool {
-        core::mem::take(&mut self.retune)
+        self.wire.trust()
     }
 }

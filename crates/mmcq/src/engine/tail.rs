@@ -113,13 +113,13 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             self.hold_broken(now_ns);
             return false;
         }
-        self.wake_ns = until_ns;
+        self.timers.wake_at(until_ns);
         true
     }
 
     /// All that waits, if it is one transfer of ordinary requests, and nothing else is to be done.
     fn one_run(&mut self, first: u8, now_ns: u64) -> Option<Pending> {
-        let busy = self.incident.open || self.retune || self.open.is_some() || self.can_continue();
+        let busy = self.incident.open || self.wire.is_doubted() || self.open.is_some() || self.can_continue();
         if busy || !self.gate.is_running() || P::RECOVERS && now_ns >= self.upkeep.due_ns {
             return None;
         }

@@ -141,7 +141,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             self.restop();
             if self.stage == super::Stage::Idle {
                 // Somebody may have come who was not let in.
-                self.wake_ns = 0;
+                self.timers.wake_now();
             }
         }
         help
@@ -154,7 +154,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         if P::RECOVERS && self.helping.rests() {
             // First the card is woken.
             self.helping.rest = Resting::Over;
-            self.wake_ns = 0;
+            self.timers.wake_now();
         }
         if P::RECOVERS && free {
             (self.helping.asked, self.helping.taken) = (Some(Help::Dismissed), false);
@@ -198,7 +198,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         }
         let Some(help) = self.helping.asked else { return };
         self.helping.forget();
-        self.retune = false;
+        self.wire.trust();
         let chore = matches!(help, Help::Exception | Help::Background | Help::Rest);
         if result.is_err() {
             self.put_off(help, now_ns);
@@ -273,7 +273,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
 
     fn after_help(&mut self, now_ns: u64) {
         if self.stage == super::Stage::Idle {
-            self.wake_ns = u64::MAX;
+            self.timers.wake_never();
             self.dispatch(now_ns);
         }
     }
@@ -385,14 +385,14 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         } else {
             self.helping.until_ns
         };
-        self.wake_ns = help_ns.min(self.helping.presence_at_ns);
+        self.timers.wake_at(help_ns.min(self.helping.presence_at_ns));
         true
     }
 
     /// The controller asks for a new tuning.
     #[cold]
     pub(in super::super) fn retune_wanted(&mut self, now_ns: u64) {
-        self.retune = true;
+        self.wire.doubt();
         if P::RECOVERS && self.helping.keeper && self.target.is_some() && !self.gate.is_dead() {
             match self.helping.asked {
                 None => self.ask(Help::Retune, now_ns),
