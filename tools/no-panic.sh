@@ -8,7 +8,7 @@
 # the linker tells by which chain of callers.
 #
 # One panic is let through: that of a future polled again after it has ended. The compiler puts it into
-# every `async fn`, it cannot be written away; `.await` and `Shared::block_on` never poll a future that has
+# every `async fn`, it cannot be written away; `.await` and `Stack::block_on` never poll a future that has
 # ended. Its function in core gets another address here, and no other.
 #
 # Then the check is checked: with a panic planted, linking must fail for it.

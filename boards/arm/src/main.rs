@@ -22,13 +22,12 @@ use mmcq::engine::{Config, DmaBuf, Error};
 use mmcq::host::Width;
 use mmcq::host::pl181::{self, Pl181};
 use mmcq::host::regs::Mmio;
-use mmcq::task::Shared;
 use plan::alone::InterruptsOff;
 use plan::firmware;
 use plan::judge::Judge;
 
 /// The stack of this image.
-pub type Stack = Shared<InterruptsOff, Pl181<Mmio>, 8>;
+pub type Stack = mmcq::task::Stack<(InterruptsOff, Pl181<Mmio>), 8>;
 
 fn stack() -> Result<&'static Stack, &'static str> {
     let base = NonNull::new(core::ptr::without_provenance_mut::<u8>(board::MCI)).ok_or("no address")?;
@@ -39,7 +38,7 @@ fn stack() -> Result<&'static Stack, &'static str> {
         say(format_args!("{error}"));
         "no controller"
     })?;
-    firmware::place(Shared::new(InterruptsOff, firmware::TIMER, host, Config::DEFAULT))
+    firmware::place(Stack::new(InterruptsOff, firmware::TIMER, host, Config::DEFAULT))
 }
 
 async fn judge(stack: &'static Stack) -> Result<bool, Error> {

@@ -23,12 +23,12 @@ use mmcq::card::{self, Options};
 use mmcq::engine::{BLOCK_BYTES, Config, DmaBuf, Error};
 use mmcq::host::pl181::{self, Pl181};
 use mmcq::host::regs::Mmio;
-use mmcq::task::{Idle, Shared};
+use mmcq::task::Idle;
 use plan::alone::InterruptsOff;
 use plan::firmware;
 
 /// The stack of this image.
-pub type Stack = Shared<InterruptsOff, Pl181<Mmio>, 8>;
+pub type Stack = mmcq::task::Stack<(InterruptsOff, Pl181<Mmio>), 8>;
 
 const READS: u64 = 200;
 const BLOCK: usize = BLOCK_BYTES as usize;
@@ -40,7 +40,7 @@ fn stack() -> Option<&'static Stack> {
     // SAFETY: the controller's page, which no other code uses: this is called once.
     let regs = unsafe { Mmio::new(base) };
     let host = Pl181::new(regs, pl181::Config::new(board::MCI_HZ, board::MCI_HZ)).ok()?;
-    firmware::place(Shared::new(InterruptsOff, firmware::TIMER, host, Config::DEFAULT)).ok()
+    firmware::place(Stack::new(InterruptsOff, firmware::TIMER, host, Config::DEFAULT)).ok()
 }
 
 /// A way to sleep, which counts its sleeps.

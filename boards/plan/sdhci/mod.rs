@@ -18,13 +18,12 @@ use mmcq::engine::{Config, DmaBuf, Error};
 use mmcq::host::regs::Mmio;
 use mmcq::host::sdhci::{self, Quirks, Sdhci, Table};
 use mmcq::host::{Direction, Dma, DmaError};
-use mmcq::task::Shared;
 
 /// Vendor and device of QEMU's controller.
 const QEMU_SDHCI: (u16, u16) = (0x1b36, 0x0007);
 
 /// The stack of this image.
-pub type Stack = Shared<InterruptsOff, Sdhci<Counted<Mmio>, Identity, 64>, 32>;
+pub type Stack = mmcq::task::Stack<(InterruptsOff, Sdhci<Counted<Mmio>, Identity, 64>), 32>;
 
 /// Lies where controllers like it.
 #[repr(C, align(4096))]
@@ -73,7 +72,7 @@ fn stack() -> Result<&'static Stack, &'static str> {
         say(format_args!("{error}"));
         "no controller"
     })?;
-    let stack = firmware::place(Shared::new(InterruptsOff, firmware::TIMER, host, Config::DEFAULT))?;
+    let stack = firmware::place(Stack::new(InterruptsOff, firmware::TIMER, host, Config::DEFAULT))?;
     board::listen(irq);
     Ok(stack)
 }

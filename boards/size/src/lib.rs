@@ -24,7 +24,7 @@ use mmcq::host::regs::Mmio;
 use mmcq::host::sdhci::{self, InitError, Sdhci, Table};
 use mmcq::host::{rtsx, s3c_sdi};
 use mmcq::sched::{Policy, Prompt};
-use mmcq::task::{Shared, Timer};
+use mmcq::task::Timer;
 
 /// Segments that a transfer may have; one ADMA2 descriptor moves up to 64 KiB.
 pub const DESCRIPTORS: usize = 8;
@@ -33,7 +33,7 @@ pub type Driver = Sdhci<Mmio, board::Identity, DESCRIPTORS>;
 /// The driver of a PCIe card reader.
 pub type CardReader = rtsx::Rtsx<Mmio, board::Identity>;
 /// A card stack with `N` slots that starts at once whatever waits; with [`Lean`] without the ladder of recovery too.
-pub type Stack<const N: usize, P = Prompt> = Shared<board::InterruptsOff, Driver, N, P>;
+pub type Stack<const N: usize, P = Prompt> = mmcq::task::Stack<(board::InterruptsOff, Driver, P), N>;
 
 /// Registers of the controller.
 const BASE: usize = 0x4500_0000;
@@ -54,9 +54,8 @@ pub fn stack<const N: usize, P: Policy + Default>(
     // SAFETY: the linker script leaves the device's addresses alone, and `take` succeeds once.
     let regs = unsafe { Mmio::new(base) };
     Some(
-        Sdhci::new(regs, board::Identity, table, config).map(|host| {
-            Shared::with_policy(board::InterruptsOff, TIMER, host, Config::DEFAULT, P::default())
-        }),
+        Sdhci::new(regs, board::Identity, table, config)
+            .map(|host| Stack::with_policy(board::InterruptsOff, TIMER, host, Config::DEFAULT, P::default())),
     )
 }
 

@@ -18,13 +18,13 @@ use mmcq::card::{self, Card, Family, SCRATCH_BYTES};
 use mmcq::engine::{BLOCK_BYTES, Config, DmaBuf, Error};
 use mmcq::host::sdhci::{self, Sdhci, Table};
 use mmcq::host::{Direction, DmaError, Width};
-use mmcq::task::{Idle, Shared, Timer};
+use mmcq::task::{Idle, Timer};
 
 pub(crate) const HOSTS: usize = 2;
 const SLOTS: usize = 8;
 const DESCRIPTORS: usize = 129;
 
-pub(crate) type Stack = Shared<Its, Sdhci<Its, Its, DESCRIPTORS>, SLOTS>;
+pub(crate) type Stack = mmcq::task::Stack<(Its, Sdhci<Its, Its, DESCRIPTORS>), SLOTS>;
 
 /// See the header.
 #[derive(Clone, Copy, Debug, Default)]
@@ -198,7 +198,7 @@ pub unsafe extern "C" fn mmcq_open(host: u32, platform: *const mmcq_platform) ->
     // SAFETY: as above.
     place.keeper.scratch.set(Some(unsafe { place.keeper_scratch.buf() }));
     // SAFETY: no call reads it before the state is `OPEN`.
-    unsafe { (*place.stack.get()).write(Shared::new(its, timer, driver, Config::DEFAULT)) };
+    unsafe { (*place.stack.get()).write(Stack::new(its, timer, driver, Config::DEFAULT)) };
     place.state.store(OPEN, Ordering::Release);
     MMCQ_OK
 }

@@ -8,8 +8,7 @@ use embedded_sdmmc::{Block, BlockCount, BlockIdx, Mode, TimeSource, Timestamp, V
 use mmcq::block::BlockDevice;
 use mmcq::card;
 use mmcq::engine::{BLOCK_BYTES, Error};
-use mmcq::host::Host;
-use mmcq::task::Lock;
+use mmcq::task::Platform;
 use std::cell::RefCell;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 
@@ -23,18 +22,18 @@ const BOUNCE_BLOCKS: usize = 8;
 struct Bounce([u8; BOUNCE_BLOCKS * Block::LEN]);
 
 /// The adapter: all that a user needs.
-struct Card<'a, L: Lock, H: Host, const N: usize> {
-    device: BlockDevice<'a, L, H, N>,
+struct Card<'a, B: Platform, const N: usize> {
+    device: BlockDevice<'a, B, N>,
     bounce: RefCell<Bounce>,
 }
 
-impl<'a, L: Lock, H: Host, const N: usize> Card<'a, L, H, N> {
-    fn new(device: BlockDevice<'a, L, H, N>) -> Self {
+impl<'a, B: Platform, const N: usize> Card<'a, B, N> {
+    fn new(device: BlockDevice<'a, B, N>) -> Self {
         Card { device, bounce: RefCell::new(Bounce([0; BOUNCE_BLOCKS * Block::LEN])) }
     }
 }
 
-impl<L: Lock, H: Host, const N: usize> embedded_sdmmc::BlockDevice for Card<'_, L, H, N> {
+impl<B: Platform, const N: usize> embedded_sdmmc::BlockDevice for Card<'_, B, N> {
     type Error = Error;
 
     fn read(&self, blocks: &mut [Block], start: BlockIdx) -> Result<(), Error> {
@@ -119,12 +118,12 @@ const FIRST: u64 = 2048;
 const BLOCKS: u64 = 256 << 11;
 
 /// The partition as a stream of bytes, for `fatfs`.
-struct Stream<'a, L: Lock, H: Host, const N: usize> {
-    device: BlockDevice<'a, L, H, N>,
+struct Stream<'a, B: Platform, const N: usize> {
+    device: BlockDevice<'a, B, N>,
     at: u64,
 }
 
-impl<L: Lock, H: Host, const N: usize> Stream<'_, L, H, N> {
+impl<B: Platform, const N: usize> Stream<'_, B, N> {
     /// The block at `at`, where in it, and how much of `len` is in it.
     fn block(&self, bounce: &mut Bounce, len: usize) -> io::Result<(u64, usize, usize)> {
         let (lba, offset) = (FIRST + self.at / 512, (self.at % 512) as usize);
@@ -136,7 +135,7 @@ impl<L: Lock, H: Host, const N: usize> Stream<'_, L, H, N> {
     }
 }
 
-impl<L: Lock, H: Host, const N: usize> Read for Stream<'_, L, H, N> {
+impl<B: Platform, const N: usize> Read for Stream<'_, B, N> {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         let mut bounce = Bounce([0; 4096]);
         let (_, offset, len) = self.block(&mut bounce, buf.len())?;
@@ -146,7 +145,7 @@ impl<L: Lock, H: Host, const N: usize> Read for Stream<'_, L, H, N> {
     }
 }
 
-impl<L: Lock, H: Host, const N: usize> Write for Stream<'_, L, H, N> {
+impl<B: Platform, const N: usize> Write for Stream<'_, B, N> {
     fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
         let mut bounce = Bounce([0; 4096]);
         let (lba, offset, len) = self.block(&mut bounce, buf.len())?;
@@ -163,7 +162,7 @@ impl<L: Lock, H: Host, const N: usize> Write for Stream<'_, L, H, N> {
     }
 }
 
-impl<L: Lock, H: Host, const N: usize> Seek for Stream<'_, L, H, N> {
+impl<B: Platform, const N: usize> Seek for Stream<'_, B, N> {
     fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
         let (base, offset) = match to {
             SeekFrom::Start(at) => (at, 0),
@@ -176,7 +175,7 @@ impl<L: Lock, H: Host, const N: usize> Seek for Stream<'_, L, H, N> {
 }
 
 /// A partition table with one entry, and FAT32 in it.
-fn format<L: Lock, H: Host, const N: usize>(device: BlockDevice<'_, L, H, N>) -> io::Result<()> {
+fn format<B: Platform, const N: usize>(device: BlockDevice<'_, B, N>) -> io::Result<()> {
     let mut table = Bounce([0; 4096]);
     let block = &mut table.0[..BLOCK_BYTES as usize];
     block[446 + 4] = 0x0c;
@@ -192,7 +191,7 @@ fn format<L: Lock, H: Host, const N: usize>(device: BlockDevice<'_, L, H, N>) ->
     fatfs::format_volume(Stream { device, at: 0 }, options)
 }
 
-fn read_by_another<L: Lock, H: Host, const N: usize>(device: BlockDevice<'_, L, H, N>) -> io::Result<String> {
+fn read_by_another<B: Platform, const N: usize>(device: BlockDevice<'_, B, N>) -> io::Result<String> {
     let volume = fatfs::FileSystem::new(Stream { device, at: 0 }, fatfs::FsOptions::new())?;
     let mut text = String::new();
     volume.root_dir().open_file("HELLO.TXT")?.read_to_string(&mut text)?;

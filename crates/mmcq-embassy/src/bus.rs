@@ -4,9 +4,8 @@ use core::future::poll_fn;
 use core::task::Poll;
 use mmcq::engine::{Claim, DmaBuf, Error, Kind, Output, Request};
 use mmcq::host::{Auto, BusOp, Cause, Data, Direction, Host, Phase, Stage, Timing, Width};
-use mmcq::sched::{Fifo, Policy};
 use mmcq::spec::command::{self, Command, Resp};
-use mmcq::task::{Lock, Shared};
+use mmcq::task::{Platform, Stack};
 use sdio::{
     BlockReadCommand, BlockWriteCommand, BusWidth, ByteReadCommand, ByteWriteCommand, ControlCommand, MmcBus,
     MmcError, Response, ResponseLen, TuningOp,
@@ -43,8 +42,8 @@ const SDR104_HZ: u32 = 208_000_000;
 ///
 /// `set_bus` is no `async fn`: it notes what is wanted, and the next command begins with the change, and reports its failure.
 #[derive(Debug)]
-pub struct Bus<'a, L: Lock, H: Host, const N: usize, P: Policy = Fifo> {
-    stack: &'a Shared<L, H, N, P>,
+pub struct Bus<'a, B: Platform, const N: usize> {
+    stack: &'a Stack<B, N>,
     /// Away while a request has it.
     bounce: Option<DmaBuf>,
     claim: Claim,
@@ -57,9 +56,9 @@ pub struct Bus<'a, L: Lock, H: Host, const N: usize, P: Policy = Fifo> {
     signal18: bool,
 }
 
-impl<'a, L: Lock, H: Host, const N: usize, P: Policy> Bus<'a, L, H, N, P> {
+impl<'a, B: Platform, const N: usize> Bus<'a, B, N> {
     /// The controller of `stack`, with a buffer for data: [`Buffer`](crate::Buffer) makes one.
-    pub fn new(stack: &'a Shared<L, H, N, P>, bounce: DmaBuf) -> Self {
+    pub fn new(stack: &'a Stack<B, N>, bounce: DmaBuf) -> Self {
         Bus {
             stack,
             claim: bounce.claim(),
@@ -241,7 +240,7 @@ impl<'a, L: Lock, H: Host, const N: usize, P: Policy> Bus<'a, L, H, N, P> {
     }
 }
 
-impl<L: Lock, H: Host, const N: usize, P: Policy> MmcBus for Bus<'_, L, H, N, P> {
+impl<B: Platform, const N: usize> MmcBus for Bus<'_, B, N> {
     async fn send_command<'a, C>(&mut self, cmd: C) -> Result<C::Resp<'a>, MmcError>
     where
         C: ControlCommand + 'a,
@@ -351,7 +350,7 @@ impl<L: Lock, H: Host, const N: usize, P: Policy> MmcBus for Bus<'_, L, H, N, P>
 
     /// [`MmcError::Unsupported`] where the host [has no card interrupt](Host::CARD_IRQ).
     async fn wait_for_event(&mut self) -> Result<(), MmcError> {
-        if !H::CARD_IRQ {
+        if !B::Host::CARD_IRQ {
             return Err(MmcError::Unsupported);
         }
         poll_fn(|context| {

@@ -5,9 +5,7 @@ use core::future::poll_fn;
 use core::task::{Poll, Waker};
 use critical_section::Mutex;
 use embassy_time::{Instant, TICK_HZ};
-use mmcq::host::Host;
-use mmcq::sched::Policy;
-use mmcq::task::{Lock, Shared, Timer};
+use mmcq::task::{Platform, Stack, Timer};
 
 /// How many stacks in a program can have a clock.
 pub const CLOCKS: usize = 4;
@@ -26,7 +24,7 @@ static ALARMS: [Mutex<Alarm>; CLOCKS] =
 
 /// The clock of one stack: number `I` of [`CLOCKS`], each for one stack only.
 ///
-/// [`TIMER`](Self::TIMER) goes into [`Shared::new`]; a task awaits [`run`](Self::run) for as long as the stack is used. Without that task
+/// [`TIMER`](Self::TIMER) goes into [`Stack::new`]; a task awaits [`run`](Self::run) for as long as the stack is used. Without that task
 /// nothing polls at deadlines: a controller that stays silent would be waited for for ever, and pauses would not end.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock<const I: usize>;
@@ -58,7 +56,7 @@ impl<const I: usize> Clock<I> {
     }
 
     /// Polls the stack at each of its deadlines. Never ends.
-    pub async fn run<L: Lock, H: Host, const N: usize, P: Policy>(stack: &Shared<L, H, N, P>) -> ! {
+    pub async fn run<B: Platform, const N: usize>(stack: &Stack<B, N>) -> ! {
         loop {
             poll_fn(|context| {
                 let known = critical_section::with(|cs| {

@@ -6,9 +6,7 @@ use aligned::{A4, Aligned, Alignment};
 use core::marker::PhantomData;
 use mmcq::block::{BlockDevice, Copying, Partial};
 use mmcq::engine::{BLOCK_BYTES, DmaBuf, Error};
-use mmcq::host::Host;
-use mmcq::sched::{Fifo, Policy};
-use mmcq::task::{Lock, Shared};
+use mmcq::task::{Platform, Stack};
 
 pub(crate) const BLOCK: usize = BLOCK_BYTES as usize;
 
@@ -24,15 +22,15 @@ pub(crate) const BLOCK: usize = BLOCK_BYTES as usize;
 ///
 /// The trait has no flush: call [`flush`](Self::flush) when the data must be safe.
 #[derive(Debug)]
-pub struct Disk<'a, L: Lock, H: Host, const N: usize, P: Policy = Fifo, A = A4> {
-    device: BlockDevice<'a, L, H, N, P>,
-    copying: Copying<'a, L, H, N, P>,
+pub struct Disk<'a, B: Platform, const N: usize, A = A4> {
+    device: BlockDevice<'a, B, N>,
+    copying: Copying<'a, B, N>,
     align: PhantomData<fn() -> A>,
 }
 
-impl<'a, L: Lock, H: Host, const N: usize, P: Policy, A: Alignment> Disk<'a, L, H, N, P, A> {
+impl<'a, B: Platform, const N: usize, A: Alignment> Disk<'a, B, N, A> {
     /// A handle that copies through `bounce`, a block at least; longer is faster.
-    pub fn new(stack: &'a Shared<L, H, N, P>, bounce: DmaBuf) -> Result<Self, Error> {
+    pub fn new(stack: &'a Stack<B, N>, bounce: DmaBuf) -> Result<Self, Error> {
         let device = BlockDevice::new(stack);
         Ok(Disk { device, copying: Copying::new(device, bounce)?, align: PhantomData })
     }
@@ -43,13 +41,13 @@ impl<'a, L: Lock, H: Host, const N: usize, P: Policy, A: Alignment> Disk<'a, L, 
     }
 
     /// The handle without the copy, with all that the stack offers.
-    pub fn device(&self) -> BlockDevice<'a, L, H, N, P> {
+    pub fn device(&self) -> BlockDevice<'a, B, N> {
         self.device
     }
 }
 
-impl<L: Lock, H: Host, const N: usize, P: Policy, A: Alignment> block_device_driver::BlockDevice<BLOCK>
-    for Disk<'_, L, H, N, P, A>
+impl<B: Platform, const N: usize, A: Alignment> block_device_driver::BlockDevice<BLOCK>
+    for Disk<'_, B, N, A>
 {
     type Error = Partial;
     type Align = A;
@@ -72,9 +70,7 @@ impl<L: Lock, H: Host, const N: usize, P: Policy, A: Alignment> block_device_dri
 }
 
 /// The card's size in bytes.
-pub(crate) fn size<L: Lock, H: Host, const N: usize, P: Policy>(
-    device: BlockDevice<'_, L, H, N, P>,
-) -> Result<u64, Partial> {
+pub(crate) fn size<B: Platform, const N: usize>(device: BlockDevice<'_, B, N>) -> Result<u64, Partial> {
     let geometry = device.geometry().ok_or(Partial { error: Error::NoCard, blocks_done: 0 })?;
     Ok(geometry.blocks.saturating_mul(BLOCK as u64))
 }

@@ -2,17 +2,15 @@
 
 use mmcq::card::{self, Card, Event, Options};
 use mmcq::engine::DmaBuf;
-use mmcq::host::Host;
-use mmcq::sched::Policy;
-use mmcq::task::{Lock, Shared};
+use mmcq::task::{Platform, Stack};
 
 /// Keeps a card ([`mmcq::card::keep`]), and those that come after it, with `options`: a task of its own, from the moment that bring-up is done. What happens is told to `heard`.
 ///
 /// Without it a transfer that fails is tried again, but no card is initialised again that lost its state, tunes it again, or brings up the one that was put in. `scratch` is the
 /// memory that bring-up gave back; it comes back when the keeper was [dismissed](mmcq::engine::Engine::dismiss_keeper). For a slot that only takes one family of cards the same loop
 /// around [`keep_sd`](card::keep_sd) or [`keep_emmc`](card::keep_emmc) is smaller.
-pub async fn keep<L: Lock, H: Host, const N: usize, P: Policy>(
-    stack: &Shared<L, H, N, P>,
+pub async fn keep<B: Platform, const N: usize>(
+    stack: &Stack<B, N>,
     mut scratch: DmaBuf,
     options: Options,
     mut card: Card,

@@ -13,13 +13,12 @@
 //! use mmcq::card::{Options, SCRATCH_BYTES, bring_up_sd};
 //! use mmcq::engine::Error;
 //! use mmcq::host::Host;
-//! use mmcq::task::Shared;
 //! use mmcq_embassy::{Buffer, Clock, CriticalSection, Disk};
 //!
 //! static SCRATCH: Buffer<1> = Buffer::new();
 //! static BOUNCE: Buffer<8> = Buffer::new();
 //!
-//! type Stack<H> = Shared<CriticalSection, H, 8>;
+//! type Stack<H> = mmcq::task::Stack<(CriticalSection, H), 8>;
 //!
 //! /// The controller's interrupt handler.
 //! fn on_interrupt<H: Host>(stack: &Stack<H>) {
@@ -32,7 +31,7 @@
 //! }
 //!
 //! /// Another: from power-up to a block device for a file system. Make as many as there are users.
-//! async fn card<H: Host>(stack: &Stack<H>) -> Result<Disk<'_, CriticalSection, H, 8>, Error> {
+//! async fn card<H: Host>(stack: &Stack<H>) -> Result<Disk<'_, (CriticalSection, H), 8>, Error> {
 //!     let scratch = SCRATCH.take().ok_or(Error::Full)?;
 //!     bring_up_sd(stack, scratch, Options::DEFAULT).await.0?;
 //!     Disk::new(stack, BOUNCE.take().ok_or(Error::Full)?)

@@ -12,7 +12,7 @@ use mmcq::block::BlockDevice;
 use mmcq::card::{self, bring_up_sd};
 use mmcq::engine::{Config, DmaBuf};
 use mmcq::host::{Timing, Width};
-use mmcq::task::Shared;
+use mmcq::task::Stack;
 use mmcq_embassy::{Bus, Clock, CriticalSection, Mailbox};
 use sdio::sd::{Card, send_tuning_block};
 use sdio::{BusWidth, DefaultBlockDevice, MmcBus, MmcError};
@@ -120,8 +120,8 @@ fn the_queue_runs_over_any_bus() {
     let mut buffer = Aligned::<A4, _>([0u8; 8192]);
     let mailbox = Mailbox::new(&mut buffer);
     let (host, mut runner) = mailbox.connect(Bus::new(below, memory(8192))).unwrap();
-    let stack: Shared<CriticalSection, _, 8> =
-        Shared::new(CriticalSection, Clock::<2>::TIMER, host, Config::DEFAULT);
+    let stack: Stack<(CriticalSection, _), 8> =
+        Stack::new(CriticalSection, Clock::<2>::TIMER, host, Config::DEFAULT);
     drive(
         &world,
         below,
@@ -162,8 +162,8 @@ fn a_bus_that_hangs_is_dropped_by_the_deadline_and_used_again() {
     let bus = tasks::Hanging::new(Bus::new(below, memory(4096)));
     let (hang, asked) = (bus.hang.clone(), bus.asked.clone());
     let (host, mut runner) = mailbox.connect(bus).unwrap();
-    let stack: Shared<CriticalSection, _, 8> =
-        Shared::new(CriticalSection, Clock::<2>::TIMER, host, Config::DEFAULT);
+    let stack: Stack<(CriticalSection, _), 8> =
+        Stack::new(CriticalSection, Clock::<2>::TIMER, host, Config::DEFAULT);
     drive(
         &world,
         below,

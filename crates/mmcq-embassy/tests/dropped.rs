@@ -11,9 +11,7 @@ use block_device_driver::BlockDevice as _;
 use mmcq::block::BlockDevice;
 use mmcq::card::{self, Options, bring_up, bring_up_sd};
 use mmcq::engine::{Config, DmaBuf, Rung};
-use mmcq::host::Host;
-use mmcq::sched::Fifo;
-use mmcq::task::{Lock, Shared, Timer};
+use mmcq::task::{Platform, Stack, Timer};
 use mmcq_embassy::{Bus, CriticalSection, Disk, Mailbox};
 use sdio::common::read_multiple_blocks;
 use sdio::{BusWidth, MmcBus as _};
@@ -43,17 +41,13 @@ impl AsBytes for [u64] {
 }
 
 /// Both ways that embassy's users have: a copy, and a buffer that travels through the call. Each is polled once, and is pending.
-fn begun<'a, L: Lock, H: Host>(
-    disk: &'a mut Disk<'_, L, H, 8, Fifo, A4>,
-    into: &'a mut Block,
-    copies: bool,
-) -> Call<'a> {
+fn begun<'a, B: Platform>(disk: &'a mut Disk<'_, B, 8, A4>, into: &'a mut Block, copies: bool) -> Call<'a> {
     let mut call: Call<'a> = if copies {
         Box::pin(async {
             let _ = disk.read(0, into).await;
         })
     } else {
-        let device: BlockDevice<'_, L, H, 8> = disk.device();
+        let device: BlockDevice<'_, B, 8> = disk.device();
         Box::pin(async move { drop(device.read(0, memory(1)).await) })
     };
     assert!(call.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
@@ -81,7 +75,7 @@ fn while_the_supervisor_is_needed() {
         let began_ns = world.time.now();
         drop(call);
         assert_eq!(world.time.now(), began_ns, "the drop waited");
-        let mut other = Disk::<_, _, 8, Fifo, A4>::new(stack, memory(1)).unwrap();
+        let mut other = Disk::<_, 8, A4>::new(stack, memory(1)).unwrap();
         let result = stack.block_on(other.read(0, &mut data), |_| {
             assert!(keeper.as_mut().poll(&mut context).is_pending());
         });
@@ -99,7 +93,7 @@ fn while_the_runner_of_a_bus_is_needed() {
         let mailbox = Mailbox::new(&mut buffer);
         let (host, mut runner) = mailbox.connect(Bus::new(below, memory(8))).unwrap();
         let timer = Timer { now_ns, set_alarm: |_| {} };
-        let stack: Shared<CriticalSection, _, 8> = Shared::new(CriticalSection, timer, host, Config::DEFAULT);
+        let stack: Stack<(CriticalSection, _), 8> = Stack::new(CriticalSection, timer, host, Config::DEFAULT);
         let mut context = Context::from_waker(Waker::noop());
         let mut run = pin!(runner.run(&stack));
         let mut step = || {
@@ -116,7 +110,7 @@ fn while_the_runner_of_a_bus_is_needed() {
         let began_ns = world.time.now();
         drop(call);
         assert_eq!(world.time.now(), began_ns, "the drop waited");
-        let mut other = Disk::<_, _, 8, Fifo, A4>::new(&stack, memory(1)).unwrap();
+        let mut other = Disk::<_, 8, A4>::new(&stack, memory(1)).unwrap();
         let result = stack.block_on(other.read(0, &mut data), |_| step());
         assert_eq!(result, Ok(()), "the bus is dead because a future was dropped");
     }

@@ -15,7 +15,6 @@ use exfat_slim::asynchronous::file_system::FileSystem;
 use machine::{Rig, buffer};
 use mmcq::card;
 use mmcq::host::sdhci;
-use mmcq::sched::Fifo;
 use mmcq_embassy::Disk;
 use mmcq_sim::sdhci::SdhciConfig;
 
@@ -33,8 +32,8 @@ fn contents(seed: u8) -> Vec<u8> {
 #[test]
 fn files_come_back_as_they_were_written() {
     let rig = rig();
-    let mut raw = Disk::<_, _, 16, Fifo, A4>::new(&rig.stack, buffer(32)).unwrap();
-    let disk = Disk::<_, _, 16, Fifo, A4>::new(&rig.stack, buffer(4)).unwrap();
+    let mut raw = Disk::<_, 16, A4>::new(&rig.stack, buffer(32)).unwrap();
+    let disk = Disk::<_, 16, A4>::new(&rig.stack, buffer(4)).unwrap();
     rig.drive(async {
         assert_eq!(raw.size().await.unwrap() % 512, 0);
         format::exfat(&mut raw).await.unwrap();
@@ -54,7 +53,7 @@ fn files_come_back_as_they_were_written() {
         disk.flush().await.unwrap();
     });
     // Another handle, with nothing in memory: all of it is on the card.
-    let disk = Disk::<_, _, 16, Fifo, A64>::new(&rig.stack, buffer(1)).unwrap();
+    let disk = Disk::<_, 16, A64>::new(&rig.stack, buffer(1)).unwrap();
     rig.drive(async {
         let mut fs: FileSystem<_, 512, 8> = FileSystem::new(disk);
         let mut listed = Vec::new();
@@ -84,8 +83,7 @@ fn files_come_back_as_they_were_written() {
 #[test]
 fn handles_of_several_users_share_one_queue() {
     let rig = rig();
-    let mut disks: Vec<_> =
-        (0..4).map(|_| Disk::<_, _, 16, Fifo, A4>::new(&rig.stack, buffer(2)).unwrap()).collect();
+    let mut disks: Vec<_> = (0..4).map(|_| Disk::<_, 16, A4>::new(&rig.stack, buffer(2)).unwrap()).collect();
     let mut most = 0;
     rig.drive(async {
         let mut users: Vec<_> = disks
@@ -116,7 +114,7 @@ fn handles_of_several_users_share_one_queue() {
 #[test]
 fn buffers_that_travel_through_the_call_move_the_same_data() {
     let rig = rig();
-    let mut copying = Disk::<_, _, 16, Fifo, A4>::new(&rig.stack, buffer(3)).unwrap();
+    let mut copying = Disk::<_, 16, A4>::new(&rig.stack, buffer(3)).unwrap();
     let direct = copying.device();
     rig.drive(async {
         let mut blocks = buffer(10);
@@ -138,8 +136,8 @@ fn buffers_that_travel_through_the_call_move_the_same_data() {
 #[test]
 fn bad_requests_are_refused() {
     let rig = rig();
-    assert!(Disk::<_, _, 16, Fifo, A4>::new(&rig.stack, mmcq::engine::DmaBuf::EMPTY).is_err());
-    let mut disk = Disk::<_, _, 16, Fifo, A4>::new(&rig.stack, buffer(1)).unwrap();
+    assert!(Disk::<_, 16, A4>::new(&rig.stack, mmcq::engine::DmaBuf::EMPTY).is_err());
+    let mut disk = Disk::<_, 16, A4>::new(&rig.stack, buffer(1)).unwrap();
     let mut block = [aligned::Aligned::<A4, _>([0u8; 512])];
     let error = rig.drive(disk.read(u32::MAX, &mut block)).unwrap_err();
     assert!(error.to_string().starts_with("block 4294967295 is outside the card's"), "{error}");

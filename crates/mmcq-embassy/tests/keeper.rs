@@ -10,7 +10,6 @@ use block_device_driver::BlockDevice as _;
 use embassy_time::Timer;
 use mmcq::card::{Event, Options, bring_up};
 use mmcq::engine::{DmaBuf, Rung};
-use mmcq::sched::Fifo;
 use mmcq_embassy::{Clock, Disk, keep};
 use std::cell::{Cell, RefCell};
 use tasks::{drive, exclusive, join};
@@ -38,7 +37,7 @@ fn a_kept_card_comes_back() {
             came_back.set(scratch.await.len_bytes() == 512);
         };
         let user = async {
-            let mut disk = Disk::<_, _, 8, Fifo, A4>::new(stack, memory(8)).unwrap();
+            let mut disk = Disk::<_, 8, A4>::new(stack, memory(8)).unwrap();
             let blocks = [Aligned::<A4, _>([0x5a; 512]); 8];
             disk.write(100, &blocks).await.unwrap();
             // It loses its state: initialised again, and no request fails.

@@ -9,7 +9,7 @@ use aligned::{A4, Aligned};
 use mmcq::block::BlockDevice;
 use mmcq::card::{Options, bring_up_sd};
 use mmcq::engine::{Config, DmaBuf};
-use mmcq::task::{Shared, Timer};
+use mmcq::task::{Stack, Timer};
 use mmcq_embassy::{Bus, BusHost, CriticalSection, Mailbox};
 use sdio::MmcError;
 use std::cell::Cell;
@@ -25,8 +25,8 @@ fn memory(blocks: usize, fill: u8) -> DmaBuf {
     DmaBuf::from_static(Box::leak(vec![fill; blocks * 512].into_boxed_slice()))
 }
 
-fn over<'m, 'b>(host: BusHost<'m, 'b>) -> Shared<CriticalSection, BusHost<'m, 'b>, 8> {
-    Shared::new(CriticalSection, TIMER, host, Config::DEFAULT)
+fn over<'m, 'b>(host: BusHost<'m, 'b>) -> Stack<(CriticalSection, BusHost<'m, 'b>), 8> {
+    Stack::new(CriticalSection, TIMER, host, Config::DEFAULT)
 }
 
 /// What each function of the waker does: looks at the mailbox, and tries to take it.

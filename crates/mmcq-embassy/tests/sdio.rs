@@ -12,7 +12,7 @@ use mmcq::engine::{Config, DmaBuf};
 use mmcq::host::Width;
 use mmcq::sdio::bluetooth::{self, TypeA};
 use mmcq::sdio::{CardInterrupt, Error, Function};
-use mmcq::task::Shared;
+use mmcq::task::Stack;
 use mmcq_embassy::{Bus, Clock, CriticalSection, Mailbox};
 use mmcq_sim::card::io::{IoProfile, type_a};
 use sdio::sdio::SdioCard;
@@ -87,8 +87,8 @@ fn our_function_driver_runs_over_any_bus() {
     let mut buffer = Aligned::<A4, _>([0u8; 2048]);
     let mailbox = Mailbox::new(&mut buffer);
     let (host, mut runner) = mailbox.connect(Bus::new(below, memory(2048))).unwrap();
-    let stack: Shared<CriticalSection, _, 4> =
-        Shared::new(CriticalSection, Clock::<2>::TIMER, host, Config::DEFAULT);
+    let stack: Stack<(CriticalSection, _), 4> =
+        Stack::new(CriticalSection, Clock::<2>::TIMER, host, Config::DEFAULT);
     drive(
         &world,
         below,

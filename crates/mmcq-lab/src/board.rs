@@ -12,7 +12,7 @@ use crate::system::{Costs, SleepDepth};
 use mmcq::card::{Card, Family, Options, bring_up};
 use mmcq::engine::Config;
 use mmcq::sched::{Any, Fifo};
-use mmcq::task::{Lock, Shared, Timer};
+use mmcq::task::{Lock, Timer};
 use mmcq_sim::card::io::IoProfile;
 use mmcq_sim::card::{CardProfile, Fill, Medium, ProfileError};
 use mmcq_sim::charged::{CallCosts, Charged};
@@ -49,7 +49,7 @@ const BRING_UP_LIMIT_NS: u64 = 30_000_000_000;
 pub type Driver = Charged<controller::Driver>;
 
 /// The engine's handle.
-pub type Stack<const N: usize> = Shared<Alone, Driver, N, Any>;
+pub type Stack<const N: usize> = mmcq::task::Stack<(Alone, Driver, Any), N>;
 
 /// The laboratory has one thread, and its machine takes the stack's lock in virtual time.
 pub struct Alone;
@@ -363,7 +363,7 @@ impl<const N: usize> Board<N> {
         let config = Config { close_always: !streams, merge_blocks, ..Config::DEFAULT };
         // Linux has a scheduler of its own before the engine.
         let scheduler = if N > 1 { scheduler } else { Any::Fifo(Fifo) };
-        let stack = Shared::with_policy(Alone, TIMER, host, config, scheduler);
+        let stack = Stack::with_policy(Alone, TIMER, host, config, scheduler);
         let (card, ext_csd) = start(&stack, &controller, &time).map_err(|error| BoardError::BringUp {
             platform: platform.name.clone(),
             card: profile.name().to_owned(),

@@ -5,8 +5,8 @@
 //! - the hard interrupt leaves the line masked and raises a deferred interrupt, or wakes a real-time thread, and that calls it and unmasks;
 //! - no interrupt is taken at all. The first job that would sleep until one of its I/Os is done keeps its core instead, reads the controller's status
 //!   again and again, and moves the engine (deadlines too) and completes for all, until an I/O of its own is done. Jobs that come to wait meanwhile
-//!   sleep. When it leaves, it wakes one of those whose I/Os are still under way, which spins next; the next job that waits gets the role, and until then
-//!   nobody looks. A spinner does not make room for other threads that would like its core: there must be one to spare.
+//!   sleep. When it leaves, it wakes one of those whose I/Os are still under way, which spins next. If there is none, no job looks at the controller until
+//!   the next one waits, and gets the role. A spinner does not make room for other threads that would like its core: there must be one to spare.
 
 use crate::board::Alone;
 use crate::platform::Advance;
@@ -14,7 +14,7 @@ use crate::system::{Event, Front, Io, Step, System};
 use mmcq::engine::{Error, Kind, Request, SlotId, Work};
 use mmcq::host::{Direction, Host};
 use mmcq::sched::{Any, Origin};
-use mmcq::task::Shared;
+use mmcq::task::Stack;
 use mmcq_sim::cpu::{Priority, Thread};
 use std::collections::VecDeque;
 
@@ -24,7 +24,7 @@ const LOOKS_MAX: u64 = 64;
 /// Which context moves the engine, and what getting there costs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Context {
-    /// Who.
+    /// The context.
     pub advance: Advance,
     /// Interrupt entry and exit alone; part of [`Costs::irq_ns`](crate::system::Costs::irq_ns).
     pub entry_ns: u64,
@@ -46,7 +46,7 @@ struct Newest {
 /// The front end: an engine with its table of which job waits for which slot.
 pub struct Ours<H: Host, const N: usize> {
     /// The engine.
-    pub stack: Shared<Alone, H, N, Any>,
+    pub stack: Stack<(Alone, H, Any), N>,
     /// I/Os whose job is on its way into the engine.
     entering: Vec<Option<Io>>,
     /// I/Os for which there was no slot.
@@ -75,7 +75,7 @@ pub struct Ours<H: Host, const N: usize> {
 
 impl<H: Host, const N: usize> Ours<H, N> {
     /// Sets it up on a machine with so many jobs.
-    pub fn new(stack: Shared<Alone, H, N, Any>, sys: &mut System, jobs: u32) -> Self {
+    pub fn new(stack: Stack<(Alone, H, Any), N>, sys: &mut System, jobs: u32) -> Self {
         Ours {
             stack,
             entering: vec![None; jobs as usize],

@@ -194,7 +194,7 @@ pub struct Counters {
     pub cores: u8,
     /// I/Os that failed.
     pub failed: u64,
-    /// Nobody had work for the bus: no I/O was with the stack, and the wires were quiet.
+    /// No job had work for the bus: no I/O was with the stack, and the wires were quiet.
     pub waiting_ns: u64,
     /// The card is an eMMC.
     pub emmc: bool,
@@ -210,7 +210,7 @@ impl Counters {
         self.bytes as f64 / 4096.0 / self.transfers.max(1) as f64
     }
 
-    /// Share of the time in which wire or card were at work for somebody.
+    /// Share of the time in which wire or card were at work for a request.
     pub fn bus_share(&self) -> f64 {
         self.bus.physical_ns() as f64 / self.elapsed_ns.max(1) as f64
     }

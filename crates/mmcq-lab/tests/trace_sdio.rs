@@ -197,7 +197,7 @@ fn one_packet_is_as_all_of_them() {
 }
 
 #[test]
-fn a_recorded_packet_is_the_same_as_one_that_nobody_looks_at() {
+fn a_recorded_packet_is_the_same_as_one_that_is_not() {
     let board = Board::load(NAME).unwrap();
     let (_, way) = packet::SETTINGS[0];
     let all = || {

@@ -21,7 +21,7 @@ fn value(why: &Why, group: &str, name: &str) -> f64 {
 }
 
 #[test]
-fn every_nanosecond_is_in_one_phase_whoever_serves() {
+fn every_nanosecond_is_in_one_phase_with_every_server() {
     for (board, settings) in [
         ("hsq-sprd", &[Setting::None, Setting::HsqTag, Setting::Mmcq, Setting::Limit][..]),
         ("hsq-nobusy", &[Setting::None, Setting::Mmcq]),

@@ -1,7 +1,7 @@
 //! A boot area of an eMMC, beside the user data. `cargo run -p mmcq-sim --example emmc_partitions`
 
-use mmcq::block::BlockDevice;
-use mmcq::card::partition::{Area, Partition};
+use mmcq::block::{BlockDevice, Partition};
+use mmcq::card::partition::Area;
 use mmcq::card::{Options, bring_up};
 use mmcq_sim::bench::{Bench, buffer};
 

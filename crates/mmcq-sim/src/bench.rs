@@ -28,7 +28,7 @@ use crate::sdhci::{Port, Sdhci, SdhciConfig};
 use crate::time::Time;
 use mmcq::engine::{Config, DmaBuf};
 use mmcq::host::sdhci;
-use mmcq::task::{Idle, Lock, Shared, Timer};
+use mmcq::task::{Idle, Lock, Timer};
 use std::cell::{Cell, RefCell};
 use std::pin::pin;
 use std::rc::Rc;
@@ -37,7 +37,7 @@ use std::task::{Context, Poll, Waker};
 /// The driver of the bench's controller.
 pub type Host = sdhci::Sdhci<Port, ShadowMemory, 129>;
 /// The stack on the bench.
-pub type Stack = Shared<OneThread, Host, 16>;
+pub type Stack = mmcq::task::Stack<(OneThread, Host), 16>;
 
 /// What an access to a register takes.
 const ACCESS_NS: u64 = 50;
@@ -142,7 +142,7 @@ impl Bench {
         NOW_NS.set(0);
         let host = sdhci::Sdhci::new(port, memory.clone(), table, driver).map_err(BenchError::Controller)?;
         let timer = Timer { now_ns: || NOW_NS.get(), set_alarm: |_| {} };
-        Ok(Bench { time, slot, memory, stack: Shared::new(OneThread, timer, host, Config::DEFAULT) })
+        Ok(Bench { time, slot, memory, stack: Stack::new(OneThread, timer, host, Config::DEFAULT) })
     }
 
     /// The stack. No card has been brought up yet.

@@ -8,7 +8,6 @@ use mmcq::card::{self, Options, SCRATCH_BYTES};
 use mmcq::engine::{Config, DmaBuf, Error};
 use mmcq::host::sdhci::{self, Table};
 use mmcq::host::{Direction, Dma, DmaError};
-use mmcq::task::Shared;
 use mmcq_sim::card::medium::{Fill, Medium};
 use mmcq_sim::card::profile::CardProfile;
 use mmcq_sim::memory::{MemoryConfig, ShadowMemory};
@@ -68,7 +67,7 @@ unsafe impl Dma for Cached {
     }
 }
 
-type Stack = Shared<OneThread, sdhci::Sdhci<Port, Cached, 129>, 8>;
+type Stack = mmcq::task::Stack<(OneThread, sdhci::Sdhci<Port, Cached, 129>), 8>;
 
 struct Rig {
     time: Time,
@@ -98,7 +97,7 @@ impl Rig {
         let host = sdhci::Sdhci::new(port, dma.clone(), table, sdhci::Config::new());
         let host = host.unwrap_or_else(|error| panic!("{error}"));
         NOW_NS.set(0);
-        Rig { time, model, dma, stack: Shared::new(OneThread, TIMER, host, Config::DEFAULT) }
+        Rig { time, model, dma, stack: Stack::new(OneThread, TIMER, host, Config::DEFAULT) }
     }
 
     /// On to the next interrupt or deadline.

@@ -4,12 +4,11 @@
 #[path = "../../mmcq/tests/support/one_thread.rs"]
 mod one_thread;
 
-use mmcq::block::BlockDevice;
-use mmcq::card::partition::{Area, Partition};
+use mmcq::block::{BlockDevice, Partition};
+use mmcq::card::partition::Area;
 use mmcq::card::{self, Card, maintain, power};
 use mmcq::engine::{Config, DmaBuf, Erase, Error, Irreversible, Kind, Request};
 use mmcq::host::sdhci::{self, Table};
-use mmcq::task::Shared;
 use mmcq_sim::card::medium::{Fill, Medium};
 use mmcq_sim::card::profile::CardProfile;
 use mmcq_sim::memory::{MemoryConfig, ShadowMemory};
@@ -23,7 +22,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
 type Driver = sdhci::Sdhci<Port, ShadowMemory, 129>;
-type Stack = Shared<OneThread, Driver, 16>;
+type Stack = mmcq::task::Stack<(OneThread, Driver), 16>;
 
 struct Rig {
     time: Time,
@@ -50,7 +49,7 @@ impl Rig {
         let driver = if emmc { sdhci::Config::emmc_18() } else { sdhci::Config::new() };
         let host = sdhci::Sdhci::new(port, memory.clone(), table, driver).unwrap();
         NOW_NS.set(0);
-        let stack = Shared::new(OneThread, TIMER, host, Config::DEFAULT);
+        let stack = Stack::new(OneThread, TIMER, host, Config::DEFAULT);
         let found = drive(&time, &model, &stack, async {
             let (found, scratch) = card::bring_up(&stack, buffer(1), card::Options::DEFAULT).await;
             let found = found.unwrap_or_else(|error| panic!("{error}"));
@@ -64,7 +63,7 @@ impl Rig {
         drive(&self.time, &self.model, &self.stack, future)
     }
 
-    fn disk(&self) -> BlockDevice<'_, OneThread, Driver, 16> {
+    fn disk(&self) -> BlockDevice<'_, (OneThread, Driver), 16> {
         BlockDevice::new(&self.stack)
     }
 
@@ -129,7 +128,7 @@ const ALL: [&str; 6] = ["sdsc-1g", "sdhc-16g-hs", "sdxc-128g-uhs", "hbg4a2", "em
 const EMMC: [&str; 3] = ["hbg4a2", "emmc-hs200", "emmc-4g-old"];
 
 #[test]
-fn zeroes_are_zeroes_and_touch_nobody_else() {
+fn zeroes_are_zeroes_and_touch_no_other_block() {
     for card in ALL {
         let rig = Rig::new(card);
         let base = rig.card.target.sectors / 2 + 3;

@@ -12,7 +12,6 @@ use mmcq::host::{Data, Direction};
 use mmcq::sdio::bluetooth::TypeA;
 use mmcq::sdio::{At, CardInterrupt, Chain, Function};
 use mmcq::spec::command::{self, sd};
-use mmcq::task::Shared;
 use mmcq_sim::card::io::IoProfile;
 use mmcq_sim::card::medium::{Fill, Medium};
 use mmcq_sim::card::profile::CardProfile;
@@ -28,7 +27,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
 type Driver = sdhci::Sdhci<Port, ShadowMemory, 129>;
-type Stack = Shared<OneThread, Driver, 4>;
+type Stack = mmcq::task::Stack<(OneThread, Driver), 4>;
 
 /// Everything that was under way when a future was dropped has ended after this: the longest timeout of a card is a write's, 250 ms to 500 ms.
 const SETTLED_NS: u64 = 2_000_000_000;
@@ -64,7 +63,7 @@ impl Rig {
         let host =
             sdhci::Sdhci::new(port, memory.clone(), Box::leak(Box::new(Table::new())), driver).unwrap();
         NOW_NS.set(0);
-        let stack = Shared::new(OneThread, TIMER, host, Config::DEFAULT);
+        let stack = Stack::new(OneThread, TIMER, host, Config::DEFAULT);
         Rig {
             time,
             model,

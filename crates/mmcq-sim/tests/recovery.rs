@@ -198,7 +198,7 @@ fn a_card_that_is_busy_for_ever_is_reset() {
 }
 
 #[test]
-fn a_dead_card_is_given_up_and_everybody_answered() {
+fn a_dead_card_is_given_up_and_every_request_answered() {
     for keeper in [true, false] {
         let rig = if keeper { Rig::new("sdhc-16g-hs") } else { Rig::alone("sdhc-16g-hs", Options::DEFAULT) };
         let ids: Vec<_> = (0..8).map(|i| rig.write(1000 * i, 8, 1)).collect();

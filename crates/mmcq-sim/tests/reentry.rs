@@ -9,7 +9,7 @@ use mmcq::host::sdhci::{self, Table, TransferMode};
 use mmcq::host::{BusOp, Direction, Dma, DmaError, Regs};
 use mmcq::sched::{Choice, Policy, Waiting};
 use mmcq::spec::command;
-use mmcq::task::{Lock, Shared, Timer};
+use mmcq::task::{Lock, Timer};
 use mmcq_sim::card::medium::{Fill, Medium};
 use mmcq_sim::card::profile::CardProfile;
 use mmcq_sim::memory::{MemoryConfig, ShadowMemory};
@@ -24,7 +24,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll, RawWaker, RawWakerVTable, Waker};
 
 type Driver = sdhci::Sdhci<Returning<Port>, Returning<ShadowMemory>, 129>;
-type Stack = Shared<Watched, Driver, 4, Returns>;
+type Stack = mmcq::task::Stack<(Watched, Driver, Returns), 4>;
 
 thread_local! {
     static NOW_NS: Cell<u64> = const { Cell::new(0) };
@@ -288,7 +288,7 @@ impl Rig {
         let config = sdhci::Config { transfer, ..sdhci::Config::new() };
         let host = sdhci::Sdhci::new(port, Returning(memory.clone()), table, config).unwrap();
         NOW_NS.set(0);
-        let stack = Box::leak(Box::new(Shared::with_policy(Watched, TIMER, host, Config::DEFAULT, Returns)));
+        let stack = Box::leak(Box::new(Stack::with_policy(Watched, TIMER, host, Config::DEFAULT, Returns)));
         Rig { time, model, memory, stack }
     }
 

@@ -9,7 +9,6 @@ use mmcq::card::quirk::{Quirk, Quirks};
 use mmcq::engine::{Close, Config, DmaBuf, Error, Kind, Request, SlotId};
 use mmcq::host::rtsx::{self, Buffers};
 use mmcq::host::{Timing, Width};
-use mmcq::task::Shared;
 use mmcq_sim::card::medium::{Fill, Medium};
 use mmcq_sim::card::profile::CardProfile;
 use mmcq_sim::memory::{MemoryConfig, ShadowMemory};
@@ -23,7 +22,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
 type Driver = rtsx::Rtsx<Port, ShadowMemory>;
-type Stack = Shared<OneThread, Driver, 16>;
+type Stack = mmcq::task::Stack<(OneThread, Driver), 16>;
 
 struct Rig {
     time: Time,
@@ -46,7 +45,7 @@ impl Rig {
         let host = rtsx::Rtsx::new(port, memory.clone(), Box::leak(Box::new(Buffers::new())), driver);
         let host = host.unwrap_or_else(|error| panic!("{error}"));
         NOW_NS.set(0);
-        Rig { time, model, memory, stack: Shared::new(OneThread, TIMER, host, engine) }
+        Rig { time, model, memory, stack: Stack::new(OneThread, TIMER, host, engine) }
     }
 
     /// Goes to the next interrupt or deadline, and moves the stack by it.

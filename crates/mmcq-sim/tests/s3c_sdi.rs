@@ -9,7 +9,6 @@ use mmcq::engine::{Config, DmaBuf};
 use mmcq::host::s3c_sdi;
 use mmcq::sdio::bluetooth::TypeA;
 use mmcq::sdio::{CardInterrupt, Function};
-use mmcq::task::Shared;
 use mmcq_sim::card::io::{Behind, IoProfile, type_a};
 use mmcq_sim::memory::{MemoryConfig, ShadowMemory};
 use mmcq_sim::s3c_sdi::{Port, S3cSdi, S3cSdiConfig};
@@ -22,7 +21,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
 type Driver = s3c_sdi::S3cSdi<Port, ShadowMemory>;
-type Stack = Shared<OneThread, Driver, 4>;
+type Stack = mmcq::task::Stack<(OneThread, Driver), 4>;
 
 struct Rig {
     time: Time,
@@ -53,7 +52,7 @@ impl Rig {
         let config = s3c_sdi::Config { dma, max_clock_hz: 10_000_000, ..s3c_sdi::Config::new(50_000_000) };
         let host = Driver::new(port, memory.clone(), config).unwrap_or_else(|error| panic!("{error}"));
         NOW_NS.set(0);
-        let stack = Shared::new(OneThread, TIMER, host, Config::DEFAULT);
+        let stack = Stack::new(OneThread, TIMER, host, Config::DEFAULT);
         Rig { time, model, memory, stack, counts: handles.remove(0).1 }
     }
 

@@ -9,7 +9,6 @@ use mmcq::host::sdhci::{self, Table};
 use mmcq::host::{Timing, Width};
 use mmcq::sdio::bluetooth::{self, TypeA};
 use mmcq::sdio::{CardInterrupt, Function};
-use mmcq::task::Shared;
 use mmcq_sim::card::io::{IoProfile, type_a};
 use mmcq_sim::memory::{MemoryConfig, ShadowMemory};
 use mmcq_sim::sdhci::{Port, Sdhci, SdhciConfig};
@@ -22,7 +21,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
 type Driver = sdhci::Sdhci<Port, ShadowMemory, 17>;
-type Stack = Shared<OneThread, Driver, 4>;
+type Stack = mmcq::task::Stack<(OneThread, Driver), 4>;
 
 /// Polls the future and lets virtual time run to the next interrupt or deadline whenever it waits.
 fn drive<F: Future>(stack: &Stack, model: &Rc<RefCell<Sdhci>>, time: &Time, future: F) -> F::Output {
@@ -65,7 +64,7 @@ fn packets_come_in_by_the_card_interrupt() {
     let table = Box::leak(Box::new(Table::new()));
     let host = sdhci::Sdhci::new(port, shadow.clone(), table, sdhci::Config::new()).unwrap();
     NOW_NS.set(0);
-    let stack: Stack = Shared::new(OneThread, TIMER, host, Config::DEFAULT);
+    let stack: Stack = Stack::new(OneThread, TIMER, host, Config::DEFAULT);
     let found = drive(&stack, &model, &time, bring_up_io(&stack, memory(512), Options::DEFAULT)).0;
     let card = found.unwrap_or_else(|error| panic!("{error}"));
     assert_eq!((card.count(), card.timing, card.width), (1, Timing::HighSpeed, Width::W4));

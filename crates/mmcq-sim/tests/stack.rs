@@ -149,7 +149,7 @@ fn emmc_speeds_can_be_left_out_one_by_one() {
 
 /// One mishap each, in the middle of a queue of eight requests: every request gets its answer, once, and it is a good one.
 #[test]
-fn nobody_is_told_of_a_single_mishap() {
+fn no_client_is_told_of_a_single_mishap() {
     let mishaps = [
         ("lost interrupt", Point::Interrupt, Strike::Lost),
         ("late interrupt", Point::Interrupt, Strike::Late(500_000)),

@@ -2,9 +2,9 @@
 
 mod rig;
 
-use mmcq::block::BlockDevice;
+use mmcq::block::{BlockDevice, Partition};
 use mmcq::card::maintain::Urgency;
-use mmcq::card::partition::{Area, Partition};
+use mmcq::card::partition::Area;
 use mmcq::card::{self, Event, Exception, Options, Upkeep, Worker, extension};
 use mmcq::engine::{Error, FlushBy, Rung};
 use mmcq::host::Timing;
@@ -69,7 +69,7 @@ fn exceptions(rig: &Rig) -> Vec<Exception> {
 }
 
 #[test]
-fn urgent_background_work_is_done_when_nobody_waits() {
+fn urgent_background_work_is_done_when_no_request_waits() {
     let rig = urgent(4, 1, Options::DEFAULT, |_| {});
     rig.keep();
     fill(&rig, 5);
@@ -108,7 +108,7 @@ fn a_neglected_card_becomes_slow_and_a_kept_one_does_not() {
 }
 
 #[test]
-fn whoever_comes_interrupts_background_work() {
+fn a_new_request_interrupts_background_work() {
     let rig = urgent(4, 1, Options::DEFAULT, |_| {});
     rig.keep();
     fill(&rig, 5);
@@ -129,7 +129,7 @@ fn whoever_comes_interrupts_background_work() {
 
 #[test]
 fn without_an_interrupt_it_waits_until_it_is_critical() {
-    for (features, worker) in [(0, Worker::Nobody), (1, Worker::Keeper)] {
+    for (features, worker) in [(0, Worker::None), (1, Worker::Keeper)] {
         let rig = urgent(4, 1, Options::DEFAULT, |quirks| quirks.ext_csd.push((HPI_FEATURES, features)));
         rig.keep();
         fill(&rig, 5);
@@ -164,7 +164,7 @@ fn a_busy_card_is_looked_after_in_time() {
 
 #[test]
 fn a_device_that_works_by_itself_is_left_alone() {
-    for (enabled, worker) in [(0, Worker::Nobody), (2, Worker::Device)] {
+    for (enabled, worker) in [(0, Worker::None), (2, Worker::Device)] {
         let rig = urgent(4, enabled, Options::DEFAULT, |_| {});
         rig.keep();
         fill(&rig, 7);
@@ -185,7 +185,7 @@ fn a_used_up_pool_is_told_to_those_who_asked() {
         let rig = Rig::built(card, true, SdhciConfig::GENERIC_4_20, options);
         rig.keep();
         fill(&rig, 4);
-        let told = Exception { events: Exception::POOL, urgency: Urgency::None, worker: Worker::Nobody };
+        let told = Exception { events: Exception::POOL, urgency: Urgency::None, worker: Worker::None };
         assert_eq!(exceptions(&rig), if exceptions_asked { vec![told] } else { vec![] });
         rig.checked();
     }

@@ -13,7 +13,7 @@
 //! # fn main() -> Result<(), mmcq_vfio::Error> {
 //! let mut reader = Reader::open("0000:00:04.0".parse()?, Options::default())?;
 //! let card = reader.bring_up(mmcq::card::Options::DEFAULT)?;
-//! let buffer = reader.buffer().expect("nobody has taken one yet");
+//! let buffer = reader.buffer().expect("the first buffer is free");
 //! let disk = BlockDevice::new(reader.stack());
 //! let (read, buffer) = reader.run(disk.read(0, buffer))?;
 //! println!("{:?} of {} blocks, the first byte is {}", read, card.target.sectors, buffer[0]);

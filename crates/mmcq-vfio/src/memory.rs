@@ -47,7 +47,7 @@ impl Part {
 impl Memory {
     /// Fresh zeros, without a bus address yet; `huge`: contiguous in the machine's memory.
     pub(crate) fn new(huge: bool) -> io::Result<Self> {
-        // Shared, so that a child process does not leave us with copies that the controller does not see.
+        // Stack, so that a child process does not leave us with copies that the controller does not see.
         let mut flags = libc::MAP_SHARED | libc::MAP_ANONYMOUS | libc::MAP_POPULATE;
         if huge {
             flags |= libc::MAP_HUGETLB | HUGE_2_MIB;

@@ -15,7 +15,7 @@ use mmcq::engine::{self, Claim, DmaBuf};
 use mmcq::host::sdhci::regs::{INT_SIGNAL, INT_STATUS};
 use mmcq::host::sdhci::{Sdhci, Table, TransferMode};
 use mmcq::host::{BusOp, Regs};
-use mmcq::task::{Lock, Shared, Timer};
+use mmcq::task::{Lock, Timer};
 use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};
 use std::marker::PhantomData;
@@ -44,13 +44,13 @@ const EVENTS_MAX: u32 = 4;
 const TURNS_MAX: u32 = 16;
 
 /// The engine's handle.
-pub type Stack = Shared<Alone, Sdhci<Window, Mapped, DESCRIPTORS>, SLOTS>;
+pub type Stack = mmcq::task::Stack<(Alone, Sdhci<Window, Mapped, DESCRIPTORS>), SLOTS>;
 
 /// A stack that only its thread can reach.
 #[derive(Debug)]
 pub struct Alone(PhantomData<*const ()>);
 
-// SAFETY: not `Sync`, so that a `Shared` with it stays in one thread, and its closures do not come back to
+// SAFETY: not `Sync`, so that a `Stack` with it stays in one thread, and its closures do not come back to
 // it.
 unsafe impl Lock for Alone {
     fn with<R>(&self, f: impl FnOnce() -> R) -> R {
@@ -122,12 +122,12 @@ impl Reader {
         let host = Sdhci::new(window, memory.mapped(), table, options.config).map_err(refused)?;
         let interrupt = device.interrupt()?;
         device.connect()?;
-        let shared = Shared::new(Alone(PhantomData), TIMER, host, engine::Config::DEFAULT);
+        let stack = Stack::new(Alone(PhantomData), TIMER, host, engine::Config::DEFAULT);
         Ok(Reader {
             keeper: RefCell::new(None),
             device,
             interrupt,
-            stack: Owned::new(shared),
+            stack: Owned::new(stack),
             memory,
             claims: RefCell::default(),
             options: Cell::new(card::Options::DEFAULT),

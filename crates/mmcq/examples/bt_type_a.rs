@@ -3,7 +3,7 @@
 //!
 //! `cargo run --example bt_type_a`. The controller and the card are the tests' double, in virtual time: only
 //! the wire costs something. The driver itself is `mmcq::sdio::bluetooth`; a board would bring its own host,
-//! lock and timer, and call `Shared::on_irq` from its interrupt handler.
+//! lock and timer, and call `Stack::on_irq` from its interrupt handler.
 
 #[path = "../tests/support/io_card.rs"]
 mod io_card;

@@ -5,12 +5,13 @@
 //! it from those that slept ([`Advance::slept`]); it predicts each phase from its size, the bus's clock and width, and the card's delay,
 //! which it learns by class ([`Advance::saw`]); and it answers [`Advance::choose`]: spin for no longer than so, or leave, and what advances
 //! when the phase ends. No clock of its own, no lock (an update that two cores lose to each other is learned from the next phase), integers
-//! only. [`Shared::request_with`](crate::task::Shared::request_with) is the edge that uses it.
+//! only. [`Stack::request_with`](crate::task::Stack::request_with) is the edge that uses it.
 //!
 //! The rule: spin if the phase is expected to take less time than leaving and coming back takes of the CPU, and give up after twice that. So
 //! a wrong guess costs at most three times the price of leaving at once, and what was in vain raises what is expected next.
 
 use crate::host::{Data, Direction, Phase, Width};
+pub use crate::spec::bus::Bus;
 use crate::spec::command::Resp;
 use core::sync::atomic::{AtomicI32, AtomicU32, Ordering::Relaxed};
 
@@ -97,17 +98,6 @@ impl Costs {
             false => bytes * u64::from(self.pio_kib_ns) / 1024,
         }
     }
-}
-
-/// The bus's present settings.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Bus {
-    /// Clock; 0 is stopped.
-    pub clock_hz: u32,
-    /// Data lines.
-    pub width: Width,
-    /// Data on both edges.
-    pub ddr: bool,
 }
 
 /// What takes about the same time besides its bits on the wire.
@@ -444,7 +434,7 @@ mod tests {
         let advance = advance(COSTS);
         let read =
             |blocks| Wait::of(&phase(command::read_multiple_block(0), data(Direction::Read, 512, blocks)));
-        assert_eq!(advance.expected_ns(&read(1)), None, "who knows nothing of the card leaves");
+        assert_eq!(advance.expected_ns(&read(1)), None, "without knowledge of the card it leaves");
         // Command, gap, 1024 clocks on four lines, and what is around a block.
         let wire_ns = (48 + 8 + 1024 + 26) * 100;
         advance.saw(&read(1), wire_ns + 50_000);
@@ -551,7 +541,7 @@ mod tests {
     }
 
     #[test]
-    fn a_price_that_nobody_told_is_learned_from_sleepers() {
+    fn an_unknown_price_is_learned_from_sleepers() {
         let advance = advance(Costs::UNKNOWN);
         let wait = Wait::of(&phase(sdio::io_read(0, 0), None));
         assert_eq!(advance.choose(&wait, Context::Thread, 0), Choice::Leave(Context::Interrupt));

@@ -6,11 +6,12 @@
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
+mod partition;
+
 use crate::engine::{BLOCK_BYTES, Claim, DmaBuf, Erase, Erasing, Error, Kind, Request};
-use crate::host::Host;
-use crate::sched::{Fifo, Policy};
-use crate::task::{Idle, Lock, Shared};
+use crate::task::{Idle, Platform, Stack};
 use core::ptr::NonNull;
+pub use partition::Partition;
 
 /// What a card offers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,27 +64,27 @@ impl From<Partial> for Error {
 
 /// A handle on a card; as many as one likes share one queue.
 #[derive(Debug)]
-pub struct BlockDevice<'a, L: Lock, H: Host, const N: usize, P: Policy = Fifo> {
-    shared: &'a Shared<L, H, N, P>,
+pub struct BlockDevice<'a, B: Platform, const N: usize> {
+    stack: &'a Stack<B, N>,
 }
 
-impl<L: Lock, H: Host, const N: usize, P: Policy> Clone for BlockDevice<'_, L, H, N, P> {
+impl<B: Platform, const N: usize> Clone for BlockDevice<'_, B, N> {
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<L: Lock, H: Host, const N: usize, P: Policy> Copy for BlockDevice<'_, L, H, N, P> {}
+impl<B: Platform, const N: usize> Copy for BlockDevice<'_, B, N> {}
 
-impl<'a, L: Lock, H: Host, const N: usize, P: Policy> BlockDevice<'a, L, H, N, P> {
-    /// The card behind `shared`, once it has been brought up.
-    pub fn new(shared: &'a Shared<L, H, N, P>) -> Self {
-        BlockDevice { shared }
+impl<'a, B: Platform, const N: usize> BlockDevice<'a, B, N> {
+    /// The card behind `stack`, once it has been brought up.
+    pub fn new(stack: &'a Stack<B, N>) -> Self {
+        BlockDevice { stack }
     }
 
     /// What the card offers; `None` without a card.
     pub fn geometry(&self) -> Option<Geometry> {
-        self.shared.with(|engine| {
+        self.stack.with(|engine| {
             let target = *engine.target()?;
             let caps = engine.caps();
             let erase = &engine.abilities().erase;
@@ -113,16 +114,16 @@ impl<'a, L: Lock, H: Host, const N: usize, P: Policy> BlockDevice<'a, L, H, N, P
     }
 
     async fn moved(&self, kind: Kind, buf: DmaBuf) -> (Result<u32, Partial>, DmaBuf) {
-        let done = self.shared.request(Request::new(kind, buf)).await;
+        let done = self.stack.request(Request::new(kind, buf)).await;
         let blocks_done = done.done_bytes / BLOCK_BYTES;
         (done.result.map(|_| blocks_done).map_err(|error| Partial { error, blocks_done }), done.buf)
     }
 
     /// As [`write`](Self::write), but done means: on the medium, past every cache.
     pub async fn write_durable(&self, lba: u64, buf: DmaBuf) -> (Result<u32, Partial>, DmaBuf) {
-        self.shared.with(|engine| engine.equip());
+        self.stack.with(|engine| engine.equip());
         let blocks = buf.len_bytes() / BLOCK_BYTES;
-        let done = self.shared.request(Request::new(Kind::Write { lba, blocks }, buf).durable()).await;
+        let done = self.stack.request(Request::new(Kind::Write { lba, blocks }, buf).durable()).await;
         let blocks_done = done.done_bytes / BLOCK_BYTES;
         (done.result.map(|_| blocks_done).map_err(|error| Partial { error, blocks_done }), done.buf)
     }
@@ -155,7 +156,7 @@ impl<'a, L: Lock, H: Host, const N: usize, P: Policy> BlockDevice<'a, L, H, N, P
         blocks: u32,
         mut zeros: DmaBuf,
     ) -> (Result<(), Error>, DmaBuf) {
-        self.shared.with(|engine| engine.equip());
+        self.stack.with(|engine| engine.equip());
         for byte in zeros.iter_mut() {
             *byte = 0;
         }
@@ -163,7 +164,7 @@ impl<'a, L: Lock, H: Host, const N: usize, P: Policy> BlockDevice<'a, L, H, N, P
         while done < blocks {
             let piece = (blocks - done).min(ZERO_BLOCKS);
             let lba = lba.saturating_add(u64::from(done));
-            let ended = self.shared.request(Request::new(Kind::Zero { lba, blocks: piece }, zeros)).await;
+            let ended = self.stack.request(Request::new(Kind::Zero { lba, blocks: piece }, zeros)).await;
             zeros = ended.buf;
             if let Err(error) = ended.result {
                 return (Err(error), zeros);
@@ -175,7 +176,7 @@ impl<'a, L: Lock, H: Host, const N: usize, P: Policy> BlockDevice<'a, L, H, N, P
 
     /// The kind of erase that `choose` picks, and the blocks it takes as one.
     fn equipped(&self, choose: impl FnOnce(&Erasing) -> Option<Erase>) -> Result<(Erase, u64), Error> {
-        self.shared.with(|engine| {
+        self.stack.with(|engine| {
             engine.equip();
             engine.target().ok_or(Error::NoCard)?;
             if !engine.abilities().are_known() {
@@ -188,12 +189,12 @@ impl<'a, L: Lock, H: Host, const N: usize, P: Policy> BlockDevice<'a, L, H, N, P
     }
 
     async fn erased(&self, kind: Kind) -> Result<(), Error> {
-        self.shared.request(Request::new(kind, DmaBuf::EMPTY)).await.result.map(|_| ())
+        self.stack.request(Request::new(kind, DmaBuf::EMPTY)).await.result.map(|_| ())
     }
 
     /// Everything written before this was called is on the medium when it returns.
     pub async fn flush(&self) -> Result<(), Error> {
-        self.shared.request(Request::new(Kind::Flush, DmaBuf::EMPTY)).await.result.map(|_| ())
+        self.stack.request(Request::new(Kind::Flush, DmaBuf::EMPTY)).await.result.map(|_| ())
     }
 
     /// Reads into borrowed memory; returns when the controller has let go of it. `idle` is called while
@@ -209,7 +210,7 @@ impl<'a, L: Lock, H: Host, const N: usize, P: Policy> BlockDevice<'a, L, H, N, P
     pub fn read_blocking(&self, lba: u64, memory: &mut [u8], idle: impl FnMut(&Idle)) -> Result<u32, Error> {
         let blocks = whole_blocks(memory.len())?;
         // SAFETY: the exclusive borrow lasts until this returns.
-        let output = unsafe { self.shared.lent(Kind::Read { lba, blocks }, NonNull::from(memory), idle) }?;
+        let output = unsafe { self.stack.lent(Kind::Read { lba, blocks }, NonNull::from(memory), idle) }?;
         Ok(output.bytes / BLOCK_BYTES)
     }
 
@@ -218,13 +219,13 @@ impl<'a, L: Lock, H: Host, const N: usize, P: Policy> BlockDevice<'a, L, H, N, P
     pub fn write_blocking(&self, lba: u64, memory: &[u8], idle: impl FnMut(&Idle)) -> Result<u32, Error> {
         let blocks = whole_blocks(memory.len())?;
         // SAFETY: the borrow lasts until this returns, and a write only reads the memory.
-        let output = unsafe { self.shared.lent(Kind::Write { lba, blocks }, NonNull::from(memory), idle) }?;
+        let output = unsafe { self.stack.lent(Kind::Write { lba, blocks }, NonNull::from(memory), idle) }?;
         Ok(output.bytes / BLOCK_BYTES)
     }
 
     /// [`flush`](Self::flush) on this thread.
     pub fn flush_blocking(&self, idle: impl FnMut(&Idle)) -> Result<(), Error> {
-        self.shared.blocking(Request::new(Kind::Flush, DmaBuf::EMPTY), idle).result.map(|_| ())
+        self.stack.blocking(Request::new(Kind::Flush, DmaBuf::EMPTY), idle).result.map(|_| ())
     }
 }
 
@@ -251,16 +252,16 @@ fn bounce_bytes(buf: &DmaBuf) -> usize {
 
 /// A device that copies through a buffer of its own: for memory that is unaligned, out of the controller's reach, or merely borrowed in async code.
 #[derive(Debug)]
-pub struct Copying<'a, L: Lock, H: Host, const N: usize, P: Policy = Fifo> {
-    device: BlockDevice<'a, L, H, N, P>,
+pub struct Copying<'a, B: Platform, const N: usize> {
+    device: BlockDevice<'a, B, N>,
     /// Away while a request has it.
     bounce: Option<DmaBuf>,
     claim: Claim,
 }
 
-impl<'a, L: Lock, H: Host, const N: usize, P: Policy> Copying<'a, L, H, N, P> {
+impl<'a, B: Platform, const N: usize> Copying<'a, B, N> {
     /// Copies through `bounce`, at least a block long; longer is faster.
-    pub fn new(device: BlockDevice<'a, L, H, N, P>, bounce: DmaBuf) -> Result<Self, Error> {
+    pub fn new(device: BlockDevice<'a, B, N>, bounce: DmaBuf) -> Result<Self, Error> {
         match bounce.len_bytes() {
             0..BLOCK_BYTES => Err(Error::Buffer { needed: BLOCK_BYTES, given: bounce.len_bytes() }),
             _ => Ok(Copying { device, claim: bounce.claim(), bounce: Some(bounce) }),
@@ -270,7 +271,7 @@ impl<'a, L: Lock, H: Host, const N: usize, P: Policy> Copying<'a, L, H, N, P> {
     /// The buffer; if a call was dropped half-way, the one that the engine has kept for us.
     fn bounce(&mut self) -> Result<DmaBuf, Error> {
         let claim = self.claim;
-        let taken = self.bounce.take().or_else(|| self.device.shared.with(|engine| engine.reclaim(claim)));
+        let taken = self.bounce.take().or_else(|| self.device.stack.with(|engine| engine.reclaim(claim)));
         taken.filter(|buf| buf.len_bytes() >= BLOCK_BYTES).ok_or(Error::Full)
     }
 

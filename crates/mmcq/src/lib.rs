@@ -12,21 +12,20 @@
 //! use mmcq::block::BlockDevice;
 //! use mmcq::card::{Options, bring_up};
 //! use mmcq::engine::{DmaBuf, Error};
-//! use mmcq::host::Host;
-//! use mmcq::task::{Lock, Shared};
+//! use mmcq::task::{Platform, Stack};
 //!
 //! /// The controller's interrupt handler: all of the hot path.
-//! fn on_interrupt<L: Lock, H: Host>(stack: &Shared<L, H, 8>) {
+//! fn on_interrupt<B: Platform>(stack: &Stack<B, 8>) {
 //!     stack.on_irq();
 //! }
 //!
 //! /// The alarm that the stack asked for by `Timer::set_alarm`.
-//! fn on_alarm<L: Lock, H: Host>(stack: &Shared<L, H, 8>) {
+//! fn on_alarm<B: Platform>(stack: &Stack<B, 8>) {
 //!     stack.poll();
 //! }
 //!
-//! async fn app<L: Lock, H: Host>(
-//!     stack: &Shared<L, H, 8>,
+//! async fn app<B: Platform>(
+//!     stack: &Stack<B, 8>,
 //!     scratch: DmaBuf,
 //!     buf: DmaBuf,
 //! ) -> Result<(), Error> {
@@ -43,7 +42,7 @@
 //! ```
 //!
 //! A platform brings a [`host::Host`] (say [`host::sdhci::Sdhci`] over [`host::regs::Mmio`]), a [`host::Dma`], a [`task::Lock`] and a
-//! [`task::Timer`]. Without an executor, [`task::Shared::block_on`] runs the same code; `boards/size` is a complete small image.
+//! [`task::Timer`]. Without an executor, [`task::Stack::block_on`] runs the same code; `boards/size` is a complete small image.
 #![no_std]
 // Allowed again in the rooms that docs/safety.md lists; the tests of drivers have raw memory of their own.
 #![cfg_attr(not(test), deny(unsafe_code))]

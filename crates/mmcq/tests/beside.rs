@@ -326,7 +326,7 @@ fn only_what_leaves_the_data_alone_goes_beside_them() {
 }
 
 #[test]
-fn a_command_that_nobody_waits_for_ends_by_itself() {
+fn a_command_without_a_client_ends_by_itself() {
     let (mut rig, _) = Rig::reading();
     let id = rig.direct(sdio::io_read(1, 7), 1_000);
     assert!(rig.engine.cancel(id).is_none());

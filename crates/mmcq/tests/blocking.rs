@@ -5,7 +5,7 @@ mod support;
 use mmcq::block::BlockDevice;
 use mmcq::engine::{Completion, Config, Error, Kind, Request};
 use mmcq::spec::command::send_status;
-use mmcq::task::{Idle, Lock, Shared, Timer};
+use mmcq::task::{Idle, Lock, Timer};
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::pin::pin;
@@ -27,7 +27,7 @@ thread_local! {
     static ALARM_NS: Cell<Option<u64>> = const { Cell::new(None) };
 }
 
-type Stack = Shared<OneThread, TestHost, 4>;
+type Stack = mmcq::task::Stack<(OneThread, TestHost), 4>;
 
 /// Calls of other threads may end a sleep too early, and these tests count sleeps: one at a time.
 static ALONE: Mutex<()> = Mutex::new(());
@@ -48,7 +48,7 @@ impl Machine {
         ALARM_NS.set(None);
         let world = World::new(256);
         let timer = Timer { now_ns: || NOW_NS.get(), set_alarm: |at_ns| ALARM_NS.set(at_ns) };
-        let stack = Shared::new(OneThread, timer, TestHost::new(&world), Config::DEFAULT);
+        let stack = Stack::new(OneThread, timer, TestHost::new(&world), Config::DEFAULT);
         stack.with(|engine| engine.set_target(Some(target(256))));
         Machine { _alone: alone, world, stack }
     }

@@ -95,7 +95,7 @@ fn what_has_gone_out_ends_by_itself_and_its_buffer_waits() {
     assert_eq!(b.world.borrow().mapped(), 1);
     assert!(reclaimed(|claim| b.e.reclaim(claim)).is_none(), "not before its end");
     b.rest();
-    assert!(b.e.take(id).is_none(), "nobody waits for it");
+    assert!(b.e.take(id).is_none(), "no client waits for it");
     assert_eq!(reclaimed(|claim| b.e.reclaim(claim)).map(|buf| buf.len_bytes()), Some(8 * 512));
     b.clean();
     // A write that has gone out and whose status is still to come.
@@ -160,14 +160,14 @@ fn a_write_in_doubt_is_not_half_undone_either() {
         b.e.resume(b.now);
         b.rest();
         assert!(b.world.borrow().medium[..8 * 512].iter().all(|&byte| byte == 7), "early: {early}");
-        assert!(b.e.take(id).is_none(), "nobody waits for it");
+        assert!(b.e.take(id).is_none(), "no client waits for it");
         assert_eq!(reclaimed(|claim| b.e.reclaim(claim)).map(|buf| buf.len_bytes()), Some(8 * 512));
         b.clean();
     }
 }
 
 #[test]
-fn an_abandoned_buffer_waits_for_whoever_comes() {
+fn an_abandoned_buffer_waits_for_its_claim() {
     let mut b = bench();
     b.read(0, 8);
     let id = b.read(100, 8);
@@ -184,7 +184,7 @@ fn an_abandoned_buffer_waits_for_whoever_comes() {
 
 /// With a keeper, a slot is kept for what it sends: the others may not be full for ever all the same.
 #[test]
-fn buffers_that_nobody_comes_for_make_room() {
+fn buffers_that_are_never_reclaimed_make_room() {
     let mut b = bench();
     let _ = b.e.set_help_waker(Some(std::task::Waker::noop().clone()));
     for lba in 0..3 {
@@ -202,7 +202,7 @@ fn buffers_that_nobody_comes_for_make_room() {
 }
 
 #[test]
-fn an_old_name_reaches_nobody() {
+fn an_old_name_reaches_no_request() {
     let mut b = bench();
     let old = b.read(0, 8);
     b.rest();
@@ -211,7 +211,7 @@ fn an_old_name_reaches_nobody() {
     assert_eq!(old.index(), new.index(), "the same slot");
     assert!(b.e.cancel(old).is_none());
     b.rest();
-    assert!(b.e.take(new).is_some_and(|done| done.result.is_ok()), "somebody still waits for it");
+    assert!(b.e.take(new).is_some_and(|done| done.result.is_ok()), "a client still waits for it");
     b.clean();
 }
 

@@ -95,7 +95,7 @@ fn case(busy: BusyDetect, faults: &[(usize, bool)], lost_at: Option<usize>) {
             "{what}: block {at} holds {found}, the younger {ok}, the older {before}"
         );
     }
-    assert!(!older[1] || world.medium[20 * 512] == 3, "{what}: what nobody else wrote");
+    assert!(!older[1] || world.medium[20 * 512] == 3, "{what}: what no other request wrote");
     assert_eq!(world.mapped(), 0, "{what}");
 }
 

@@ -361,7 +361,7 @@ impl Policy for Whim {
 }
 
 #[test]
-fn whatever_the_policy_says_data_are_right_and_nobody_is_lost() {
+fn whatever_the_policy_says_data_are_right_and_no_request_is_lost() {
     arbtest::arbtest(|u| {
         let world = World::new(BLOCKS);
         let mut e: Engine<TestHost, 8, Whim> =

@@ -29,7 +29,7 @@ fn an_erase_goes_in_pieces_with_others_in_between() {
     // Two units of 100 ms at first, up to the end of the second; then more, as they took less.
     assert_eq!(erases, [8, 31, 32, 95, 96, 207]);
     let position = |wanted: (u8, u32)| log.iter().position(|&command| command == wanted).unwrap();
-    assert!(position((25, 1000)) < position((35, 32)), "who waits goes after one piece: {log:?}");
+    assert!(position((25, 1000)) < position((35, 32)), "a waiting request goes after one piece: {log:?}");
     assert!(position((25, 160)) > position((36, 207)), "what overlaps the rest stays behind it: {log:?}");
     assert!(log.iter().all(|&(index, arg)| index != 38 || arg == 1), "trim");
     let world = world.borrow();

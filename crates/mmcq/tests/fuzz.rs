@@ -18,7 +18,7 @@ use mmcq::host::{
 use mmcq::host::{Direction, Timing};
 use mmcq::spec::response::Response;
 use mmcq::spec::{cid::Cid, csd::Csd, ext_csd::ExtCsd, scr::Scr, ssr::Ssr, switch::SwitchStatus};
-use mmcq::task::Shared;
+use mmcq::task::Stack;
 use one_thread::{NOW_NS, OneThread, TIMER};
 use std::future::Future;
 use std::pin::pin;
@@ -157,7 +157,7 @@ unsafe impl Host for Anything {
 /// Interrupts and alarms that one call may take: every wait of the stack is bounded, so a hang shows here.
 const TURNS_MAX: u32 = 3_000_000;
 
-fn drive<F: Future>(shared: &Shared<OneThread, Anything, 4>, future: F) -> F::Output {
+fn drive<F: Future>(stack: &Stack<(OneThread, Anything), 4>, future: F) -> F::Output {
     let mut future = pin!(future);
     for turn in 0..TURNS_MAX {
         if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
@@ -165,11 +165,11 @@ fn drive<F: Future>(shared: &Shared<OneThread, Anything, 4>, future: F) -> F::Ou
         }
         // Sometimes the interrupt is lost, and only the deadline is left.
         if turn % 13 == 12 {
-            NOW_NS.set(shared.with(|e| e.next_deadline_ns()).unwrap_or(0).max(NOW_NS.get()));
-            shared.poll();
+            NOW_NS.set(stack.with(|e| e.next_deadline_ns()).unwrap_or(0).max(NOW_NS.get()));
+            stack.poll();
         } else {
             NOW_NS.set(NOW_NS.get() + 10_000);
-            shared.turn();
+            stack.turn();
         }
     }
     panic!("no end after {TURNS_MAX} turns");
@@ -193,14 +193,14 @@ fn hostile(u: &mut Unstructured) -> Result<()> {
         running: None,
         sane: *u.choose(&[0, 128, 240, 255])?,
     };
-    let shared = Shared::new(OneThread, TIMER, host, Config::DEFAULT);
+    let stack = Stack::new(OneThread, TIMER, host, Config::DEFAULT);
     NOW_NS.set(0);
-    if drive(&shared, card::bring_up(&shared, buffer(1, 0), Options::DEFAULT)).0.is_ok() {
-        let device = BlockDevice::new(&shared);
+    if drive(&stack, card::bring_up(&stack, buffer(1, 0), Options::DEFAULT)).0.is_ok() {
+        let device = BlockDevice::new(&stack);
         for round in 0..4 {
-            let _ = drive(&shared, device.write(round * 8, buffer(8, 1)));
-            let _ = drive(&shared, device.read(round * 8, buffer(8, 1)));
-            let _ = drive(&shared, device.flush());
+            let _ = drive(&stack, device.write(round * 8, buffer(8, 1)));
+            let _ = drive(&stack, device.read(round * 8, buffer(8, 1)));
+            let _ = drive(&stack, device.flush());
         }
     }
     Ok(())

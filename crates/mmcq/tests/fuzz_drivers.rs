@@ -13,7 +13,7 @@ use mmcq::engine::{Config, DmaBuf, FlushBy, Target};
 use mmcq::host::{Auto, BusOp, Data, Direction, Dma, DmaError, Host, Phase, Regs, Segment, Step, Width};
 use mmcq::host::{pl181, rtsx, s3c_sdi, sdhci};
 use mmcq::spec::command::{Command, Resp};
-use mmcq::task::Shared;
+use mmcq::task::Stack;
 use one_thread::{NOW_NS, OneThread, TIMER};
 use std::cell::{Cell, RefCell};
 use std::future::Future;
@@ -274,7 +274,7 @@ const TURNS_MAX: u32 = 1_000_000;
 /// Long turns: what is tried again every 10 us until a deadline shall not eat the time.
 const TURN_NS: u64 = 1_000_000;
 
-fn drive<H: Host, F: Future>(shared: &Shared<OneThread, H, 4>, future: F) -> F::Output {
+fn drive<H: Host, F: Future>(stack: &Stack<(OneThread, H), 4>, future: F) -> F::Output {
     let mut future = pin!(future);
     for turn in 0..TURNS_MAX {
         if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
@@ -282,11 +282,11 @@ fn drive<H: Host, F: Future>(shared: &Shared<OneThread, H, 4>, future: F) -> F::
         }
         // Often the interrupt is lost, and only the deadline is left.
         if turn % 5 == 4 {
-            NOW_NS.set(shared.with(|e| e.next_deadline_ns()).unwrap_or(0).max(NOW_NS.get()));
-            shared.poll();
+            NOW_NS.set(stack.with(|e| e.next_deadline_ns()).unwrap_or(0).max(NOW_NS.get()));
+            stack.poll();
         } else {
             NOW_NS.set(NOW_NS.get() + TURN_NS);
-            shared.turn();
+            stack.turn();
         }
     }
     panic!("no end after {TURNS_MAX} turns");
@@ -297,9 +297,9 @@ fn drive<H: Host, F: Future>(shared: &Shared<OneThread, H, 4>, future: F) -> F::
 fn with_stack<H: Host>(host: H, u: &mut Unstructured<'_>) -> Result<u64> {
     let memory = Memory::default();
     let leaked = {
-        let shared: Shared<OneThread, H, 4> = Shared::new(OneThread, TIMER, host, Config::DEFAULT);
+        let stack: Stack<(OneThread, H), 4> = Stack::new(OneThread, TIMER, host, Config::DEFAULT);
         NOW_NS.set(0);
-        let _ = drive(&shared, card::bring_up(&shared, memory.take(512), Options::DEFAULT));
+        let _ = drive(&stack, card::bring_up(&stack, memory.take(512), Options::DEFAULT));
         let target = Target {
             rca: 1,
             sectors: 1 << 20,
@@ -312,18 +312,18 @@ fn with_stack<H: Host>(host: H, u: &mut Unstructured<'_>) -> Result<u64> {
             ..Target::NONE
         };
         for round in 0..3 {
-            shared.with(|engine| engine.set_target(Some(target)));
-            let device = BlockDevice::new(&shared);
-            let _ = drive(&shared, device.read(round * 8, memory.take(4096)));
-            let _ = drive(&shared, device.write(round * 8, memory.take(4096)));
-            let _ = drive(&shared, device.flush());
+            stack.with(|engine| engine.set_target(Some(target)));
+            let device = BlockDevice::new(&stack);
+            let _ = drive(&stack, device.read(round * 8, memory.take(4096)));
+            let _ = drive(&stack, device.write(round * 8, memory.take(4096)));
+            let _ = drive(&stack, device.flush());
             let (phase, bytes) = any_phase(u)?;
             let (data, buf) = (phase.data, memory.take(bytes));
-            let _ = drive(&shared, shared.raw(None, phase.command, data, buf, 1_000_000));
+            let _ = drive(&stack, stack.raw(None, phase.command, data, buf, 1_000_000));
         }
-        let in_use = shared.with(|engine| engine.slots_in_use());
+        let in_use = stack.with(|engine| engine.slots_in_use());
         assert_eq!(in_use, 0, "a slot leaked");
-        shared.with(|engine| engine.stats().leaked)
+        stack.with(|engine| engine.stats().leaked)
     };
     memory.check();
     Ok(leaked)

@@ -389,7 +389,7 @@ fn without_help_everything_is_dead_in_bounded_time() {
 }
 
 #[test]
-fn somebody_who_promised_help_and_gives_none_is_not_waited_for_for_ever() {
+fn a_keeper_that_promised_help_and_gives_none_is_not_waited_for_for_ever() {
     let mut b = kept();
     let id = b.write(0, 8, 5);
     b.fault(1, Cause::Timeout, Stage::Data, false);

@@ -173,7 +173,7 @@ fn writes_that_wait_for_a_worn_out_card_are_refused_and_reads_are_not() {
 }
 
 #[test]
-fn when_the_controller_is_gone_everybody_hears_of_it() {
+fn when_the_controller_is_gone_every_client_hears_of_it() {
     let phase = Phase { command: Command::new(7, 0, Resp::R1), data: None, auto: Auto::None, tuning: false };
     let raw = Kind::Raw { prefix: None, phase, timeout_ns: MS };
     for (kind, own) in [(raw, true), (Kind::Flush, false), (Kind::Read { lba: 0, blocks: 1 }, false)] {
@@ -242,7 +242,7 @@ fn a_write_in_pieces_begins_again_when_the_cache_was_lost() {
 
 /// The client that dropped the flush that was told has heard nothing: the next one is told.
 #[test]
-fn a_loss_is_told_to_somebody_who_listens() {
+fn a_loss_is_told_to_a_client_that_listens() {
     for taken_late in [false, true] {
         let mut b = bench();
         b.e.set_target(Some(Target { flush: CACHE, ..target(BLOCKS) }));
@@ -549,7 +549,7 @@ fn a_lean_engine_knows_who_comes_and_goes() {
 
 /// A conversation would hear, and clear, what is the writes' own.
 #[test]
-fn writes_get_their_status_before_anybody_else_talks_to_the_card() {
+fn writes_get_their_status_before_another_request_talks_to_the_card() {
     let mut b = kept();
     b.world.borrow_mut().retune = true;
     let id = b.write(0, 8, 1);

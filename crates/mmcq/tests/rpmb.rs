@@ -10,7 +10,6 @@ use mmcq::card::{Card, Emmc, Family};
 use mmcq::engine::{Config, DmaBuf, Irreversible};
 use mmcq::host::{Cause, Direction, Timing, Width};
 use mmcq::rpmb::{Error, Key, Rpmb};
-use mmcq::task::Shared;
 use one_thread::{NOW_NS, OneThread, TIMER};
 use sha2::Sha256;
 use std::cell::RefCell;
@@ -20,7 +19,7 @@ use support::{TestHost, World, buffer, target};
 const KEY: Key = Key(*b"0123456789abcdef0123456789abcdef");
 const NONCES: [[u8; 16]; 2] = [[1; 16], [2; 16]];
 
-type Stack = Shared<OneThread, TestHost, 8>;
+type Stack = mmcq::task::Stack<(OneThread, TestHost), 8>;
 
 /// The card's side, and what an attacker on the bus does.
 #[derive(Default)]
@@ -160,7 +159,7 @@ impl Rig {
             Direction::Write => area.borrow_mut().written(frames),
             Direction::Read => area.borrow_mut().asked(frames),
         }));
-        let stack = Shared::new(OneThread, TIMER, TestHost::new(&world), Config::DEFAULT);
+        let stack = Stack::new(OneThread, TIMER, TestHost::new(&world), Config::DEFAULT);
         stack.with(|engine| engine.set_target(Some(target(64))));
         Rig { world, model, stack }
     }
@@ -181,11 +180,11 @@ impl Rig {
         panic!("the engine does not come to rest");
     }
 
-    fn open(&self) -> Rpmb<'_, OneThread, TestHost, 8> {
+    fn open(&self) -> Rpmb<'_, (OneThread, TestHost), 8> {
         self.open_with(buffer(40, 0))
     }
 
-    fn open_with(&self, mut buf: DmaBuf) -> Rpmb<'_, OneThread, TestHost, 8> {
+    fn open_with(&self, mut buf: DmaBuf) -> Rpmb<'_, (OneThread, TestHost), 8> {
         let card = Card {
             family: Family::Emmc(Emmc { revision: 8, cache_bytes: 0, cache_on: false, strength: 0 }),
             cid: [0; 4],
@@ -307,7 +306,7 @@ fn a_write_that_never_came_is_not_repeated() {
 }
 
 #[test]
-fn without_the_counter_nobody_knows() {
+fn without_the_counter_the_result_is_unknown() {
     let rig = Rig::new(Some(KEY));
     let mut rpmb = rig.open();
     rig.world.borrow_mut().strike = Some((18, 1, Cause::Crc));

@@ -324,7 +324,7 @@ fn idling_is_for_the_quick_and_is_bounded() {
     let jumps = Client { sequential: false, ..thinker.clone() };
     assert!(
         run(&jumps, equal).0 > 100 * MS,
-        "so is one who jumps about: the card takes one command at a time"
+        "so is one that jumps about: the card takes one command at a time"
     );
     let (all, longest) = run(&jumps, [300, 100, 100, 100, 100, 100, 100, 100]);
     assert!(all > 100 * MS, "a weight is worth nothing to a client that is not waited for: {all}");
@@ -333,12 +333,12 @@ fn idling_is_for_the_quick_and_is_bounded() {
     assert_eq!(run(&slow, equal).0, 0, "too slow a thinker");
     let long = Client { blocks: 3000..=3000, requests: 300, ..slow };
     assert_eq!(run(&long, equal).0, 0, "the rest of a long request is no thought");
-    let nobody_waits = Client { writes: 100, ..thinker };
-    assert_eq!(run(&nobody_waits, equal).0, 0, "asynchronous");
+    let asynchronous = Client { writes: 100, ..thinker };
+    assert_eq!(run(&asynchronous, equal).0, 0, "asynchronous");
 }
 
 #[test]
-fn idling_ends_when_nobody_comes() {
+fn idling_ends_when_no_request_comes() {
     let mut policy = Fair::<8>::new(fair::Config::DEFAULT);
     let mut now_ns = 0;
     let own = |lba, arrived_ns| waiting(0, Read, lba, arrived_ns);

@@ -29,8 +29,8 @@ fn brought_up(functions: u8) -> (Rc<RefCell<World>>, &'static Stack<4>, IoCard) 
     (world, stack, card.unwrap())
 }
 
-type Irq = CardInterrupt<'static, OneThread, io_card::IoHost, 4>;
-type Bluetooth = TypeA<'static, OneThread, io_card::IoHost, 4>;
+type Irq = CardInterrupt<'static, (OneThread, io_card::IoHost), 4>;
+type Bluetooth = TypeA<'static, (OneThread, io_card::IoHost), 4>;
 
 fn opened(functions: u8) -> (Rc<RefCell<World>>, &'static Stack<4>, Irq, Bluetooth) {
     let (world, stack, card) = brought_up(functions);
@@ -192,7 +192,7 @@ fn the_level_stays_until_it_is_acknowledged() {
     let (world, stack, card) = brought_up(2);
     let mut irq = CardInterrupt::new(stack, &card);
     world.borrow_mut().asserts = 4;
-    assert!(poll_once(pin!(irq.wait())).is_none(), "nobody may interrupt yet");
+    assert!(poll_once(pin!(irq.wait())).is_none(), "no function may interrupt yet");
     run(stack, irq.enable(2)).unwrap();
     run(stack, irq.wait()).unwrap();
     // The waiter is gone; the next one finds it still there, and nothing is reported a second time.

@@ -11,7 +11,6 @@ use mmcq::engine::{CARD_IRQ_STEP_NS, Config, DmaBuf};
 use mmcq::host::regs::Mmio;
 use mmcq::host::{Host, pl181};
 use mmcq::sdio::{CardInterrupt, Error};
-use mmcq::task::Shared;
 use one_thread::{NOW_NS, OneThread, TIMER};
 use std::cell::RefCell;
 use std::future::Future;
@@ -19,8 +18,8 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
-type Stack = Shared<OneThread, IoHost<false>, 4>;
-type Irq<'a> = CardInterrupt<'a, OneThread, IoHost<false>, 4>;
+type Stack = mmcq::task::Stack<(OneThread, IoHost<false>), 4>;
+type Irq<'a> = CardInterrupt<'a, (OneThread, IoHost<false>), 4>;
 
 const MS: u64 = 1_000_000;
 const INT_PENDING: u32 = 5;
@@ -65,7 +64,7 @@ fn run_until<F: Future>(stack: &Stack, future: F, until_ns: u64) -> bool {
 
 fn brought_up() -> (Rc<RefCell<World>>, Stack, IoCard) {
     let world = World::new(2);
-    let stack = Shared::new(OneThread, TIMER, IoHost::new(&world), Config::DEFAULT);
+    let stack = Stack::new(OneThread, TIMER, IoHost::new(&world), Config::DEFAULT);
     let scratch = DmaBuf::from_static(Box::leak(Box::new([0; 512])));
     let card = run(&stack, bring_up_io(&stack, scratch, Options::DEFAULT)).0.unwrap();
     (world, stack, card)

@@ -8,9 +8,9 @@ mod support;
 use mmcq::block::{BlockDevice, Copying};
 use mmcq::engine::{Config, DmaBuf, Engine, Error, FlushBy, Kind, Request, Target};
 use mmcq::host::Direction;
-use mmcq::sched::{Choice, Policy, Waiting};
+use mmcq::sched::{Choice, Fifo, Policy, Waiting};
 use mmcq::spec::command::sd::Extension;
-use mmcq::task::{Lock, Shared, Timer};
+use mmcq::task::{Lock, Timer};
 use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::future::Future;
@@ -91,10 +91,11 @@ impl Policy for Returns {
     }
 }
 
-type Stack<P = mmcq::sched::Fifo> = Shared<Watched, TestHost, 4, P>;
+type Stack<P = Fifo> = mmcq::task::Stack<(Watched, TestHost, P), 4>;
 
 fn stack(world: &Rc<RefCell<World>>) -> &'static Stack {
-    let stack = Box::leak(Box::new(Shared::new(Watched, TIMER, TestHost::new(world), Config::DEFAULT)));
+    let stack =
+        Box::leak(Box::new(Stack::with_policy(Watched, TIMER, TestHost::new(world), Config::DEFAULT, Fifo)));
     stack.with(|engine| engine.set_target(Some(target(256))));
     stack
 }
@@ -258,8 +259,14 @@ fn a_call_that_unwinds_out_of_its_submission_leaves_no_memory_behind() {
     for calls in 0..8 {
         let world = World::new(256);
         let host = TestHost::new(&world);
-        let shared = Shared::with_policy(one_thread::OneThread, timer, host, Config::DEFAULT, Panics);
-        let stack: &'static Shared<_, _, 4, _> = Box::leak(Box::new(shared));
+        let stack = mmcq::task::Stack::<(_, _, _), 4>::with_policy(
+            one_thread::OneThread,
+            timer,
+            host,
+            Config::DEFAULT,
+            Panics,
+        );
+        let stack: &'static mmcq::task::Stack<(_, _, _), 4> = Box::leak(Box::new(stack));
         stack.with(|engine| engine.set_target(Some(target(256))));
         world.borrow_mut().called = Some(may_panic);
         let mut words = [0u64; 64];
@@ -574,7 +581,7 @@ fn fresh() -> &'static Stack<Returns> {
     let world = World::new(256);
     world.borrow_mut().called = Some(come_back);
     let host = TestHost::new(&world);
-    let stack = Box::leak(Box::new(Shared::with_policy(Watched, TIMER, host, Config::DEFAULT, Returns)));
+    let stack = Box::leak(Box::new(Stack::with_policy(Watched, TIMER, host, Config::DEFAULT, Returns)));
     stack.with(|engine| engine.set_target(Some(target(256))));
     stack
 }

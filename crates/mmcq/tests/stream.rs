@@ -466,7 +466,7 @@ fn a_first_transfer_that_was_to_go_on_is_counted_as_closed() {
 
 /// What a read's read-ahead met is no request's loss.
 #[test]
-fn an_error_at_the_end_of_a_run_of_reads_is_counted_and_told_to_nobody() {
+fn an_error_at_the_end_of_a_run_of_reads_is_counted_and_told_to_no_client() {
     let world = world(true);
     let (mut e, mut now) = held::<8>(&world, false);
     world.borrow_mut().next_status = R1::CARD_ECC_FAILED;

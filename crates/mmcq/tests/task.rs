@@ -6,7 +6,7 @@ use mmcq::block::{BlockDevice, Copying};
 use mmcq::engine::{Config, DmaBuf, Error, Kind, Request};
 use mmcq::host::Cause;
 use mmcq::spec::command::send_status;
-use mmcq::task::{IrqTask, Lock, Shared, Timer};
+use mmcq::task::{IrqTask, Lock, Stack, Timer};
 use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::pin::pin;
@@ -47,21 +47,21 @@ const TIMER: Timer = Timer {
     set_alarm: |_| assert!(HELD.get(), "the alarm is set without the lock"),
 };
 
-type TestShared<const N: usize> = Shared<OneContext, TestHost, N>;
+type TestStack<const N: usize> = Stack<(OneContext, TestHost), N>;
 
-fn shared<const N: usize>(world: &Rc<RefCell<World>>) -> TestShared<N> {
-    let shared = Shared::new(OneContext::new(), TIMER, TestHost::new(world), Config::DEFAULT);
-    shared.with(|e| e.set_target(Some(target(256))));
-    shared
+fn stack<const N: usize>(world: &Rc<RefCell<World>>) -> TestStack<N> {
+    let stack = Stack::new(OneContext::new(), TIMER, TestHost::new(world), Config::DEFAULT);
+    stack.with(|e| e.set_target(Some(target(256))));
+    stack
 }
 
-fn settle<const N: usize>(shared: &TestShared<N>) {
+fn settle<const N: usize>(stack: &TestStack<N>) {
     for _ in 0..100 {
-        shared.turn();
+        stack.turn();
     }
 }
 
-async fn several(device: BlockDevice<'_, OneContext, TestHost, 4>) {
+async fn several(device: BlockDevice<'_, (OneContext, TestHost), 4>) {
     for round in 0..4 {
         let (done, buf) = device.write(8 * round, buffer(8, round as u8 + 1)).await;
         assert_eq!(done, Ok(8));
@@ -79,29 +79,29 @@ fn interrupted(
 ) -> (bool, usize, usize) {
     let world = World::new(256);
     // Leaked on purpose: where the future is forgotten, its borrow lasts for ever.
-    let shared: &'static TestShared<4> = Box::leak(Box::new(shared::<4>(&world)));
+    let stack: &'static TestStack<4> = Box::leak(Box::new(stack::<4>(&world)));
     let mut context = Context::from_waker(Waker::noop());
-    let mut future: std::pin::Pin<Box<dyn Future<Output = ()>>> = Box::pin(several(BlockDevice::new(shared)));
+    let mut future: std::pin::Pin<Box<dyn Future<Output = ()>>> = Box::pin(several(BlockDevice::new(stack)));
     let mut finished = false;
     for _ in 0..polls {
         if future.as_mut().poll(&mut context).is_ready() {
             finished = true;
             break;
         }
-        shared.on_irq();
+        stack.on_irq();
     }
     if finished {
         drop(future)
     } else {
         end(future)
     }
-    settle(shared);
+    settle(stack);
     let mut lost = 0;
-    while reclaimed(|claim| shared.with(|e| e.reclaim(claim))).is_some() {
+    while reclaimed(|claim| stack.with(|e| e.reclaim(claim))).is_some() {
         lost += 1;
     }
-    assert!(world.borrow().mapped() <= shared.with(|e| e.slots_in_use()));
-    (finished, shared.with(|e| e.slots_in_use()), lost)
+    assert!(world.borrow().mapped() <= stack.with(|e| e.slots_in_use()));
+    (finished, stack.with(|e| e.slots_in_use()), lost)
 }
 
 #[test]
@@ -163,14 +163,14 @@ impl<F: Future> Future for OneThread<F> {
 #[test]
 fn straight_line_code_runs_in_the_interrupt() {
     let world = World::new(256);
-    let shared = shared::<4>(&world);
+    let stack = stack::<4>(&world);
     let task = IrqTask::new(OneContext::new());
     let waker = irq_waker(&task);
     let rounds = AtomicU32::new(0);
     let chain = OneThread(async {
         loop {
-            shared.command(send_status(1), 1_000_000).await.unwrap();
-            shared.command(send_status(2), 1_000_000).await.unwrap();
+            stack.command(send_status(1), 1_000_000).await.unwrap();
+            stack.command(send_status(2), 1_000_000).await.unwrap();
             rounds.fetch_add(1, Relaxed);
         }
     });
@@ -178,14 +178,14 @@ fn straight_line_code_runs_in_the_interrupt() {
         for _ in 0..10 {
             // One interrupt ends one command and starts the next, in this very call.
             let before = world.borrow().log.len();
-            shared.on_irq();
+            stack.on_irq();
             assert_eq!(world.borrow().log.len(), before + 1);
         }
     });
     assert_eq!(rounds.load(Relaxed), 5);
-    assert_eq!(shared.with(|e| e.slots_in_use()), 1, "one command was under way");
-    settle(&shared);
-    assert_eq!(shared.with(|e| e.slots_in_use()), 0);
+    assert_eq!(stack.with(|e| e.slots_in_use()), 1, "one command was under way");
+    settle(&stack);
+    assert_eq!(stack.with(|e| e.slots_in_use()), 0);
 }
 
 #[test]
@@ -201,8 +201,8 @@ fn a_task_that_panics_is_over() {
 #[test]
 fn lent_memory_comes_back_even_when_the_caller_panics() {
     let world = World::new(256);
-    let shared = shared::<2>(&world);
-    let device = BlockDevice::new(&shared);
+    let stack = stack::<2>(&world);
+    let device = BlockDevice::new(&stack);
     #[repr(align(4))]
     struct Aligned([u8; 1024]);
     device.write_blocking(4, &Aligned([7; 1024]).0, |_| ()).unwrap();
@@ -220,26 +220,26 @@ fn lent_memory_comes_back_even_when_the_caller_panics() {
         device.read_blocking(4, memory, |_| panic!("planted"))
     }));
     assert!(result.is_err());
-    assert_eq!((world.borrow().mapped(), shared.with(|e| e.slots_in_use())), (0, 0));
+    assert_eq!((world.borrow().mapped(), stack.with(|e| e.slots_in_use())), (0, 0));
     assert!(world.borrow().resets >= 1, "the controller was stopped before the memory went");
 }
 
 #[test]
-fn lent_memory_is_handed_to_nobody_else() {
+fn lent_memory_is_handed_to_its_owner_alone() {
     let world = World::new(256);
-    let shared = shared::<2>(&world);
+    let stack = stack::<2>(&world);
     #[repr(align(4))]
     struct Aligned([u8; 512]);
     let mut memory = Aligned([0; 512]);
     let stolen = Cell::new(None);
     let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-        BlockDevice::new(&shared).read_blocking(0, &mut memory.0, |_| {
+        BlockDevice::new(&stack).read_blocking(0, &mut memory.0, |_| {
             // As an interrupt handler would.
-            shared.turn();
-            let taken = shared.with(|e| e.id_of(0).and_then(|id| e.take(id)));
+            stack.turn();
+            let taken = stack.with(|e| e.id_of(0).and_then(|id| e.take(id)));
             if let Some(completion) = taken {
                 stolen.set(Some(completion.buf.len_bytes()));
-                panic!("nobody else completes this call");
+                panic!("no other call completes this one");
             }
         })
     }));
@@ -250,19 +250,19 @@ fn lent_memory_is_handed_to_nobody_else() {
 #[test]
 fn any_memory_goes_through_a_bounce_buffer() {
     let world = World::new(256);
-    let shared = shared::<2>(&world);
-    let mut device = Copying::new(BlockDevice::new(&shared), buffer(4, 0)).unwrap();
+    let stack = stack::<2>(&world);
+    let mut device = Copying::new(BlockDevice::new(&stack), buffer(4, 0)).unwrap();
     let data: Vec<u8> = (0..10 * 512 + 1).map(|i| (i % 251) as u8).collect();
     // Odd on purpose.
     let unaligned = &data[1..];
-    assert_eq!(shared.block_on(device.write(7, unaligned), |_| ()), Ok(10));
+    assert_eq!(stack.block_on(device.write(7, unaligned), |_| ()), Ok(10));
     let mut back = vec![0; 10 * 512 + 1];
-    assert_eq!(shared.block_on(device.read(7, &mut back[1..]), |_| ()), Ok(10));
+    assert_eq!(stack.block_on(device.read(7, &mut back[1..]), |_| ()), Ok(10));
     assert_eq!(&back[1..], unaligned);
 
     // A bad block in the second piece.
     world.borrow_mut().bad.insert(12, Cause::Crc);
-    let partial = shared.block_on(device.read(7, &mut back[1..]), |_| ()).unwrap_err();
+    let partial = stack.block_on(device.read(7, &mut back[1..]), |_| ()).unwrap_err();
     assert_eq!(partial.blocks_done, 5, "all before the bad block");
 
     // Dropped while the controller has the bounce buffer: it is found again.
@@ -270,29 +270,29 @@ fn any_memory_goes_through_a_bounce_buffer() {
         let mut context = Context::from_waker(Waker::noop());
         assert!(pin!(device.read(60, &mut back[1..513])).poll(&mut context).is_pending());
     }
-    settle(&shared);
-    assert_eq!(shared.block_on(device.read(60, &mut back[1..513]), |_| ()), Ok(1));
+    settle(&stack);
+    assert_eq!(stack.block_on(device.read(60, &mut back[1..513]), |_| ()), Ok(1));
 }
 
 #[test]
 fn a_full_queue_gives_the_buffer_back() {
     let world = World::new(256);
-    let shared = shared::<1>(&world);
+    let stack = stack::<1>(&world);
     let mut context = Context::from_waker(Waker::noop());
-    let mut first = pin!(shared.command(send_status(1), 1_000));
+    let mut first = pin!(stack.command(send_status(1), 1_000));
     assert!(first.as_mut().poll(&mut context).is_pending());
     let request = Request::new(Kind::Read { lba: 0, blocks: 1 }, buffer(1, 0));
-    let Poll::Ready(done) = pin!(shared.request(request)).poll(&mut context) else {
+    let Poll::Ready(done) = pin!(stack.request(request)).poll(&mut context) else {
         panic!("must be refused")
     };
     assert_eq!((done.result, done.buf.len_bytes()), (Err(Error::Full), 512));
     let unaligned = DmaBuf::from_static(&mut Box::leak(vec![0; 513].into_boxed_slice())[1..]);
-    settle(&shared);
+    settle(&stack);
     assert!(first.as_mut().poll(&mut context).is_ready());
-    let (result, buf) = shared.block_on(BlockDevice::new(&shared).read(0, unaligned), |_| ());
+    let (result, buf) = stack.block_on(BlockDevice::new(&stack).read(0, unaligned), |_| ());
     assert!(matches!(result.unwrap_err().error, Error::Dma(_)));
     assert_eq!(buf.len_bytes(), 512);
-    assert_eq!(shared.with(|e| e.caps().align), 4);
+    assert_eq!(stack.with(|e| e.caps().align), 4);
 }
 
 thread_local! {
@@ -304,12 +304,12 @@ thread_local! {
 #[test]
 fn what_a_program_begins_by_itself_has_its_alarm() {
     let timer = Timer { now_ns: || 1_000, set_alarm: |at_ns| ALARM_NS.set(at_ns) };
-    let stack_of = |world: &Rc<RefCell<World>>| -> Shared<OneContext, TestHost, 4> {
-        let stack = Shared::new(OneContext::new(), timer, TestHost::new(world), Config::DEFAULT);
+    let stack_of = |world: &Rc<RefCell<World>>| -> Stack<(OneContext, TestHost), 4> {
+        let stack = Stack::new(OneContext::new(), timer, TestHost::new(world), Config::DEFAULT);
         stack.with(|engine| engine.set_target(Some(target(256))));
         stack
     };
-    let due_ns = |stack: &Shared<OneContext, TestHost, 4>| stack.with(|engine| engine.next_deadline_ns());
+    let due_ns = |stack: &Stack<(OneContext, TestHost), 4>| stack.with(|engine| engine.next_deadline_ns());
     let stack = stack_of(&World::new(256));
     stack.with(|engine| engine.presence_changed(1_000));
     assert!(ALARM_NS.get().is_some(), "the line is looked at again when it has been quiet");
@@ -338,8 +338,8 @@ fn no_verb_leaves_a_deadline_without_an_alarm() {
             (random >> 33) % most
         };
         ALARM_NS.set(None);
-        let stack: Shared<OneContext, TestHost, 4> =
-            Shared::new(OneContext::new(), timer, TestHost::new(&World::new(256)), Config::DEFAULT);
+        let stack: Stack<(OneContext, TestHost), 4> =
+            Stack::new(OneContext::new(), timer, TestHost::new(&World::new(256)), Config::DEFAULT);
         stack.with(|engine| engine.set_target(Some(target(256))));
         let mut ids = Vec::new();
         for _ in 0..60 {

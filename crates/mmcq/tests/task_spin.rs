@@ -1,4 +1,4 @@
-//! A thread that spins before it sleeps: `Shared::request_with`.
+//! A thread that spins before it sleeps: `Stack::request_with`.
 
 mod support;
 
@@ -6,7 +6,7 @@ use mmcq::advance::{Advance, Choice, Context as From, Costs, Wait};
 use mmcq::engine::{Completion, Config, DmaBuf, Error, Kind, Request};
 use mmcq::host::{Auto, BusOp, Phase};
 use mmcq::spec::command::send_status;
-use mmcq::task::{Lock, Shared, Timer};
+use mmcq::task::{Lock, Timer};
 use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::pin::pin;
@@ -46,10 +46,10 @@ const TIMER: Timer = Timer {
 };
 const COSTS: Costs = Costs { thread_ns: 50_000, look_ns: 250, ..Costs::UNKNOWN };
 
-type Stack = Shared<OneContext, TestHost, 2>;
+type Stack = mmcq::task::Stack<(OneContext, TestHost), 2>;
 
 fn stack(world: &Rc<RefCell<World>>) -> Stack {
-    let stack = Shared::new(OneContext(Cell::new(false)), TIMER, TestHost::new(world), Config::DEFAULT);
+    let stack = Stack::new(OneContext(Cell::new(false)), TIMER, TestHost::new(world), Config::DEFAULT);
     stack.with(|e| e.set_target(Some(target(256))));
     stack.block_on(stack.bus(BusOp::Clock(10_000_000)), |_| ()).unwrap();
     stack
@@ -86,7 +86,7 @@ fn once(future: impl Future<Output = Completion>) -> (Poll<Completion>, u32) {
 }
 
 #[test]
-fn a_short_command_is_over_at_the_first_poll_and_wakes_nobody() {
+fn a_short_command_is_over_at_the_first_poll_and_wakes_no_task() {
     let world = World::new(256);
     let (stack, advance) = (stack(&world), policy(COSTS));
     let (polled, woken) = once(stack.request_with(&advance, status()));
@@ -163,7 +163,7 @@ fn data_are_slept_for_until_they_have_been_seen() {
 }
 
 #[test]
-fn the_price_is_learned_where_nobody_told_it() {
+fn the_price_is_learned_where_it_is_unknown() {
     let world = World::new(256);
     let (stack, advance) = (stack(&world), policy(Costs { thread_ns: 0, ..COSTS }));
     let mut context = Context::from_waker(Waker::noop());

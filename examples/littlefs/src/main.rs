@@ -11,8 +11,7 @@ use littlefs2::path;
 use mmcq::block::BlockDevice;
 use mmcq::card;
 use mmcq::engine::DmaBuf;
-use mmcq::host::Host;
-use mmcq::task::Lock;
+use mmcq::task::Platform;
 
 #[path = "../../../crates/mmcq-embassy/tests/support/world.rs"]
 mod world;
@@ -27,8 +26,8 @@ const FIRST: u64 = 2048;
 struct Bounce([u8; BLOCK]);
 
 /// The adapter: all that a user needs.
-struct Card<'a, L: Lock, H: Host, const N: usize> {
-    device: BlockDevice<'a, L, H, N>,
+struct Card<'a, B: Platform, const N: usize> {
+    device: BlockDevice<'a, B, N>,
     /// littlefs's caches have no alignment.
     bounce: Bounce,
 }
@@ -37,7 +36,7 @@ fn lba(offset: usize) -> u64 {
     FIRST + (offset / CARD_BLOCK) as u64
 }
 
-impl<L: Lock, H: Host, const N: usize> Storage for Card<'_, L, H, N> {
+impl<B: Platform, const N: usize> Storage for Card<'_, B, N> {
     const READ_SIZE: usize = CARD_BLOCK;
     const WRITE_SIZE: usize = CARD_BLOCK;
     const BLOCK_SIZE: usize = BLOCK;

@@ -22,7 +22,7 @@ use mmcq::spec::ext_csd::ExtCsd;
 use mmcq::spec::scr::Scr;
 use mmcq::spec::ssr::Ssr;
 use mmcq::spec::switch::SwitchStatus;
-use mmcq::task::{Entry, IrqTask, Shared};
+use mmcq::task::{Entry, IrqTask, Stack};
 use size::board::{self, InterruptsOff};
 use size::late::{Late, Once};
 use size::{Driver, Stack};
@@ -250,8 +250,8 @@ fn by_cpu() -> Option<()> {
     whole_host(&mut pl181);
     let host =
         s3c_sdi::S3cSdi::new(size::registers()?, board::Identity, black_box(s3c_sdi::Config::new(1))).ok()?;
-    let stack: Shared<InterruptsOff, size::SocHost, 8> =
-        Shared::new(InterruptsOff, size::TIMER, host, Config::DEFAULT);
+    let stack: Stack<(InterruptsOff, size::SocHost), 8> =
+        Stack::new(InterruptsOff, size::TIMER, host, Config::DEFAULT);
     // SAFETY: nothing ever runs this.
     stack.with(|engine| unsafe { engine.host_mut() }.map(whole_host));
     let (card, scratch) =

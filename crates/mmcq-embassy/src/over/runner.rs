@@ -7,8 +7,7 @@ use core::future::{Future, poll_fn};
 use core::pin::pin;
 use core::task::{Context, Poll};
 use mmcq::host::{Cause, Direction, Done, Fault, Stage, Width};
-use mmcq::sched::Policy;
-use mmcq::task::{Lock, Shared};
+use mmcq::task::{Platform, Stack};
 use sdio::{BusWidth, MmcBus, MmcError};
 
 const IDENTIFY_HZ: u32 = 400_000;
@@ -28,9 +27,9 @@ impl<'m, 'b, B: MmcBus> Runner<'m, 'b, B> {
     /// A task of its own, for as long as the stack is used; `stack` is the one that has the other half.
     ///
     /// Dropped, it drops what the bus is at, and the stack's requests fail by their deadlines; it may be run again.
-    pub async fn run<L: Lock, const N: usize, P: Policy>(
+    pub async fn run<P: Platform<Host = BusHost<'m, 'b>>, const N: usize>(
         &mut self,
-        stack: &Shared<L, BusHost<'m, 'b>, N, P>,
+        stack: &Stack<P, N>,
     ) -> ! {
         let _listening = Listening(self.mailbox);
         loop {

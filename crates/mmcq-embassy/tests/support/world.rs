@@ -4,7 +4,7 @@
 
 use mmcq::engine::Config;
 use mmcq::host::sdhci::{self, Sdhci as Driver, Table};
-use mmcq::task::{Shared, Timer};
+use mmcq::task::Timer;
 use mmcq_embassy::CriticalSection;
 use mmcq_sim::card::Card;
 use mmcq_sim::card::medium::{Fill, Medium};
@@ -16,7 +16,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 pub type Host = Driver<Port, ShadowMemory, 129>;
-pub type Stack = Shared<CriticalSection, Host, 8>;
+pub type Stack = mmcq::task::Stack<(CriticalSection, Host), 8>;
 
 /// What a look at the clock takes.
 const LOOK_NS: u64 = 5_000;
@@ -74,6 +74,6 @@ impl World {
     }
 
     pub fn stack_with(&self, timer: Timer) -> &'static Stack {
-        Box::leak(Box::new(Shared::new(CriticalSection, timer, self.host(), Config::DEFAULT)))
+        Box::leak(Box::new(Stack::new(CriticalSection, timer, self.host(), Config::DEFAULT)))
     }
 }

@@ -15,7 +15,7 @@ use std::process::ExitCode;
 ///
 /// Published values with a star were used to find the model's parameters; all others are predicted. `limit` is the same workload with wire and card alone: no host
 /// cost, and sequential requests in batches as long as its depth. Settings: none (Linux without the queue), hsq-tag and hsq-fifo (its software queue), close and patch (Linux's driver of a reader as it is, and keeping
-/// transfers open), mmcq (this stack at Linux's prices), mmcq-own (at its own measured path length). Of sdio: thread+tasklet, thread, async (who advances
+/// transfers open), mmcq (this stack at Linux's prices), mmcq-own (at its own measured path length). Of sdio: thread+tasklet, thread, async (what advances
 /// Linux's six commands), thread+spin (the thread spins for CMD52), mmcq asks (two functions may interrupt, so INTx is read), mmcq spin (CMD52 is spun
 /// for where the policy says so), mmcq dma (the payload by DMA), mmcq-own slow (most cycles for an instruction); then the CPU time of a CMD52 by the way of
 /// waiting for it, and the packets again on a fast PC with SDHCI.

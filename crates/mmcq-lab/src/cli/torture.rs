@@ -74,7 +74,7 @@ pub struct Torture {
     write: Option<PathBuf>,
     /// Plants bugs in the core, one after the other, and tells how soon each is found
     ///
-    /// Columns: who found it; `requests` until then by the first seed; the `median` of three seeds (where chance found it; otherwise the same number); `seconds` until then, of one
+    /// Columns: what found it; `requests` until then by the first seed; the `median` of three seeds (where chance found it; otherwise the same number); `seconds` until then, of one
     /// thread; the promise that was broken first.
     #[cfg(feature = "plant")]
     #[arg(long, conflicts_with_all = ["seed", "ios", "faults", "cuts", "mode", "length", "long", "replay", "catalogue"])]
@@ -258,7 +258,7 @@ impl Torture {
 /// Failing runs that are made short.
 const SHORTENED: usize = 3;
 
-/// What the long command would take; after less than this nobody knows.
+/// What the long command would take; a shorter run cannot tell.
 fn extrapolated(requests: u64, took: Duration) -> Option<String> {
     let seconds = took.as_secs_f64();
     if requests < 1_000_000 || seconds < 10.0 {

@@ -96,7 +96,7 @@ impl Trace {
         if let Some(path) = &self.svg {
             let all = packet::SETTINGS.iter().map(|(name, _)| packet::record(&board, name, self.seed));
             let all = all.collect::<Result<Vec<_>, _>>().map_err(failed)?;
-            let title = format!("One packet of the SDIO experiment on {NAME}, by who advances its steps");
+            let title = format!("One packet of the SDIO experiment on {NAME}, by what advances its steps");
             save(path, &stacked::write(&all, &title))?;
         }
         if let Some(path) = &self.chrome {

@@ -10,7 +10,7 @@ use mmcq::engine::{Completion, DmaBuf, Target};
 use mmcq::host::{Auto, Data, Direction, Host, Phase};
 use mmcq::sched::Any;
 use mmcq::spec::command::{self, Command};
-use mmcq::task::Shared;
+use mmcq::task::Stack;
 
 /// A command without data gets this long.
 pub(super) const COMMAND_TIMEOUT_NS: u64 = 20_000_000;
@@ -102,7 +102,7 @@ pub(super) fn status(completion: &Completion) -> u32 {
 
 impl<H: Host> EnginePort<H> {
     /// Takes an engine whose card is in the transfer state. `max_bytes`: the largest request.
-    pub fn new(stack: Shared<Alone, H, 1, Any>, target: Target, max_bytes: usize) -> Self {
+    pub fn new(stack: Stack<(Alone, H, Any), 1>, target: Target, max_bytes: usize) -> Self {
         let memory = Memory::new(max_bytes);
         EnginePort { raw: Raw::new(stack), target, memory, under_way: None, errors: 0 }
     }

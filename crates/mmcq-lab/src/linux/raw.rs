@@ -5,7 +5,7 @@ use crate::system::{Event, System};
 use mmcq::engine::{Completion, DmaBuf, Kind, Request, SlotId, Work};
 use mmcq::host::{Host, Phase};
 use mmcq::sched::Any;
-use mmcq::task::Shared;
+use mmcq::task::Stack;
 
 /// Timers of a port are numbered from here, those of a front end from 0.
 const TIMERS: u64 = 1 << 63;
@@ -13,7 +13,7 @@ const TIMERS: u64 = 1 << 63;
 /// The engine, as a way to the controller.
 pub struct Raw<H: Host> {
     /// The engine.
-    pub stack: Shared<Alone, H, 1, Any>,
+    pub stack: Stack<(Alone, H, Any), 1>,
     under_way: Option<SlotId>,
     timer: u64,
     timer_ns: u64,
@@ -21,7 +21,7 @@ pub struct Raw<H: Host> {
 
 impl<H: Host> Raw<H> {
     /// Takes an engine whose card is in the transfer state.
-    pub fn new(stack: Shared<Alone, H, 1, Any>) -> Self {
+    pub fn new(stack: Stack<(Alone, H, Any), 1>) -> Self {
         Raw { stack, under_way: None, timer: 0, timer_ns: u64::MAX }
     }
 

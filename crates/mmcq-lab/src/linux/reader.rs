@@ -16,7 +16,7 @@ use mmcq::host::{Auto, Direction, Host, Phase};
 use mmcq::sched::Any;
 use mmcq::spec::command;
 use mmcq::spec::response::R1;
-use mmcq::task::Shared;
+use mmcq::task::Stack;
 use mmcq_sim::cpu::{Priority, Thread};
 
 /// An open transfer is closed when nothing has come for so long.
@@ -96,7 +96,7 @@ pub struct Reader<H: Host> {
 impl<H: Host> Reader<H> {
     /// Takes an engine whose card is in the transfer state and whose host can continue data. `max_bytes`: the largest request.
     pub fn new(
-        stack: Shared<Alone, H, 1, Any>,
+        stack: Stack<(Alone, H, Any), 1>,
         target: Target,
         max_bytes: usize,
         close: Close,

@@ -17,7 +17,7 @@ use mmcq::host::{
 };
 use mmcq::sched::{Any, Fifo};
 use mmcq::spec::response::Response;
-use mmcq::task::Shared;
+use mmcq::task::Stack;
 use mmcq_sim::charged::{CallCosts, Charged};
 use mmcq_sim::cpu::Delay;
 use mmcq_sim::time::Time;
@@ -330,15 +330,14 @@ fn run(
     };
     let end = match setting {
         Setting::Ours => {
-            let stack =
-                Shared::<_, _, 64, Any>::with_policy(Alone, TIMER, host, Config::DEFAULT, Any::Fifo(Fifo));
+            let stack = Stack::<_, 64>::with_policy(Alone, TIMER, host, Config::DEFAULT, Any::Fifo(Fifo));
             stack.with(|engine| engine.set_target(Some(target)));
             let mut front = Ours::new(stack, &mut sys, jobs.jobs());
             sys.run(&mut front, &mut device, &mut jobs).unwrap()
         }
         Setting::None => {
             let port = EnginePort::new(
-                Shared::with_policy(Alone, TIMER, host, Config::DEFAULT, Any::Fifo(Fifo)),
+                Stack::with_policy(Alone, TIMER, host, Config::DEFAULT, Any::Fifo(Fifo)),
                 target,
                 1 << 20,
             );
@@ -347,7 +346,7 @@ fn run(
         }
         Setting::Tag | Setting::Fifo => {
             let port = EnginePort::new(
-                Shared::with_policy(Alone, TIMER, host, Config::DEFAULT, Any::Fifo(Fifo)),
+                Stack::with_policy(Alone, TIMER, host, Config::DEFAULT, Any::Fifo(Fifo)),
                 target,
                 1 << 20,
             );

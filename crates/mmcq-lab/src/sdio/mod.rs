@@ -25,7 +25,7 @@ use mmcq::engine::{Config, DmaBuf};
 use mmcq::host::s3c_sdi::DmaUse;
 use mmcq::sdio::bluetooth::TypeA;
 use mmcq::sdio::{self, CardInterrupt, Function};
-use mmcq::task::{IrqTask, Shared, Timer};
+use mmcq::task::{IrqTask, Timer};
 use mmcq_sim::card::io::{Behind, IoProfile, type_a};
 use mmcq_sim::memory::{MemoryConfig, ShadowMemory};
 use mmcq_sim::time::Time;
@@ -41,7 +41,7 @@ use std::task::{Context, Poll, Waker};
 use trace::Trace;
 
 /// The engine's handle.
-pub type Stack = Shared<Alone, Priced, 4>;
+pub type Stack = mmcq::task::Stack<(Alone, Priced), 4>;
 
 thread_local!(static CLOCK: RefCell<Time> = RefCell::new(Time::new()));
 const TIMER: Timer = Timer { now_ns: || CLOCK.with(|clock| clock.borrow().now()), set_alarm: |_| {} };
@@ -178,7 +178,7 @@ impl Bench {
         let memory = ShadowMemory::new(MemoryConfig::BITS32);
         let model = Model::new(board, &memory, Box::new(card));
         let host = Priced::new(board, model.clone(), memory, time.clone(), dma).map_err(Failure::Setup)?;
-        let stack = Shared::new(Alone, TIMER, host.clone(), Config::DEFAULT);
+        let stack = Stack::new(Alone, TIMER, host.clone(), Config::DEFAULT);
         Ok(Bench { time, model, host, stack, counts })
     }
 

@@ -185,7 +185,7 @@ fn information(export: &Export) -> [Vec<u8>; 3] {
 }
 
 /// Queries for contexts; `Some(None)`: of another export.
-#[allow(clippy::option_option, reason = "malformed, of nobody, or ours")]
+#[allow(clippy::option_option, reason = "malformed, of another export, or ours")]
 fn contexts(export: &Export, data: &[u8]) -> Option<Option<Vec<String>>> {
     let mut at = data;
     let mut take = |bytes: usize| -> Option<&[u8]> {

@@ -13,7 +13,7 @@ use mmcq_sim::faults::{Point, Shot, Strike};
 
 /// Names, in the order of [`CAMPAIGNS`].
 pub const NAMES: [&str; 5] = ["late answers", "lost answers", "double stops", "bad pieces", "brown-outs"];
-/// A campaign: threads, and who hears of its progress.
+/// A campaign: threads, and what is told of its progress.
 pub type Campaign = fn(usize, &(dyn Fn(u64) + Sync)) -> Score;
 /// All of this file.
 pub const CAMPAIGNS: [Campaign; 5] = [late_answers, lost_answers, double_stops, bad_pieces, brown_outs];
@@ -67,7 +67,7 @@ fn events(clean: &Outcome, point: Point) -> (u64, u64) {
     (clean.before.1[place], clean.points[place])
 }
 
-/// Nobody's request failed by this.
+/// No request failed by this.
 fn all_well(mut outcome: Outcome) -> Outcome {
     if outcome.violation.is_none() && outcome.errors > 0 {
         let text = format!("{} requests failed, and what went wrong was nothing of theirs", outcome.errors);
@@ -146,7 +146,7 @@ const DAMAGES: [Strike; 4] = [Strike::Crc, Strike::Lost, Strike::EndBit, Strike:
 const ECC_FAILED: u32 = 1 << 21;
 
 /// The answer to a read, which tells how the write before it went, is damaged. Either the read's own block is bad, and the card says ECC_FAILED when it is
-/// asked: the write has not failed. Or the write has failed indeed, and nobody will ever say so. Both times it is written once more, and well.
+/// asked: the write has not failed. Or the write has failed indeed, and the card will never say so. Both times it is written once more, and well.
 fn lost_answers(jobs: usize, progress: &(dyn Fn(u64) + Sync)) -> Score {
     let read = Asked::Read;
     let list = [(WRITE, 0, 1), (read, 4, 1), (WRITE, 1, 1), (read, 5, 1), (WRITE, 2, 1), (read, 6, 1)];
@@ -174,7 +174,7 @@ fn lost_answers(jobs: usize, progress: &(dyn Fn(u64) + Sync)) -> Score {
 /// Times after the answer to CMD12 at which such a controller says Transfer Complete once more: before the driver can begin anything new.
 const TELLS_NS: [u16; 3] = [100, 300, 500];
 
-/// A controller that ends a CMD12 by a Transfer Complete that nobody waits for. It must not end what begins next.
+/// A controller that ends a CMD12 by a Transfer Complete that no request waits for. It must not end what begins next.
 fn double_stops(jobs: usize, progress: &(dyn Fn(u64) + Sync)) -> Score {
     let read = Asked::Read;
     let list =

@@ -73,7 +73,7 @@ pub struct Setup {
     pub near_boundary: bool,
     /// Things may go wrong while the card is brought up.
     pub armed_early: bool,
-    /// Somebody helps the engine ([`mmcq::card::keep`]).
+    /// A keeper helps the engine ([`mmcq::card::keep`]).
     pub keeper: bool,
     /// A CMD12 without busy brings a Transfer Complete of its own, so much after its answer; 0: it does not.
     pub stop_tells_ns: u16,
@@ -440,13 +440,13 @@ impl Case {
         Luck::Chances(random.bits(), chances)
     }
 
-    /// Now and then somebody takes a card out that can be.
+    /// Now and then a person takes a card out that can be.
     fn visit(random: &mut Stream, setup: &Setup, events: u64, faults: f64) -> Option<(u64, Visit)> {
         if faults <= 0.0 || !random.chance(0.1) {
             return None;
         }
         let visit = match random.below(3) {
-            // One that is soldered goes without anybody being told.
+            // A soldered card is swapped without a word to the host.
             _ if !setup.is_removable() => Visit::Swap,
             0 => Visit::Swap,
             bounces => Visit::Bounce(4 * bounces as u8 + 1 + random.below(2) as u8),

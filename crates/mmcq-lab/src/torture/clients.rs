@@ -1,4 +1,4 @@
-//! Those who ask: futures that are polled when they are woken, or too often, or dropped; and platforms that keep slots by name.
+//! The clients: futures that are polled when they are woken, or too often, or dropped; and platforms that keep slots by name.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
@@ -159,7 +159,7 @@ impl Run<'_> {
         Began::Full
     }
 
-    /// The names of slots whose requests are over must be nobody's any more.
+    /// The names of slots whose requests are over must name no request any more.
     fn try_stale<P: Policy>(&mut self, stack: &Stack<P>) -> Result<(), Violation> {
         for &id in &self.bench.stale {
             if stack.with(|engine| engine.take(id)).is_some() {
@@ -218,7 +218,7 @@ impl Run<'_> {
         self.outcome.requests += 1;
         self.outcome.longest_ns = self.outcome.longest_ns.max(now_ns - client.submitted_ns);
         if self.case.one_life {
-            // A step may have been taken by whoever was called last.
+            // The call before may have taken a step.
             self.look_at_ladder(machine);
             self.stop_watch(client.submitted_ns, now_ns);
         }
@@ -230,7 +230,7 @@ impl Run<'_> {
             Err(Error::CacheLost) => Answer::CacheLost,
             Err(Error::OutOfRange { .. } | Error::Buffer { .. }) => Answer::Refused,
             // Not every card erases, or not in pieces of this size, and no controller without CMD23 moves so many blocks in another partition; and of a card that has
-            // just come nobody knows yet.
+            // just come the engine does not know yet.
             Err(Error::Unsupported | Error::Unequipped) if special => Answer::Refused,
             Err(_) => Answer::Failed(done_blocks),
         };

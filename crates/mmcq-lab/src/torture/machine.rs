@@ -7,7 +7,7 @@ use crate::board::Alone;
 use mmcq::engine::{self, FlushBy};
 use mmcq::host::sdhci::{self, Table, TransferMode};
 use mmcq::sched::Policy;
-use mmcq::task::{Op, Shared, Timer};
+use mmcq::task::{RequestFuture, Timer};
 use mmcq_sim::card::{AtStake, Card, Kept, Stage};
 use mmcq_sim::faults::Faults;
 use mmcq_sim::memory::{MemoryConfig, ShadowMemory};
@@ -23,9 +23,9 @@ const DESCRIPTORS: usize = 129;
 /// The driver.
 pub type Driver = sdhci::Sdhci<Port, ShadowMemory, DESCRIPTORS>;
 /// The engine's handle.
-pub type Stack<P> = Shared<Alone, Driver, SLOTS, P>;
+pub type Stack<P> = mmcq::task::Stack<(Alone, Driver, P), SLOTS>;
 /// A request as a future.
-pub type Request<'a, P> = Op<'a, Alone, Driver, SLOTS, P>;
+pub type Request<'a, P> = RequestFuture<'a, (Alone, Driver, P), SLOTS>;
 
 thread_local! {
     static NOW_NS: Cell<u64> = const { Cell::new(0) };
@@ -123,7 +123,7 @@ impl<P: Policy> Machine<P> {
             merge_blocks: if setup.merge { engine::Config::DEFAULT.merge_blocks } else { 1 },
             ..engine::Config::DEFAULT
         };
-        let stack = Shared::with_policy(Alone, TIMER, host, config, policy);
+        let stack = Stack::with_policy(Alone, TIMER, host, config, policy);
         Ok(Machine { stack, model, memory, time, _table: table })
     }
 

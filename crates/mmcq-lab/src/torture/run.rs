@@ -32,7 +32,7 @@ const EVENTS_MAX: u64 = 20_000_000;
 const BRING_UPS: u32 = 3;
 /// Calls of the stack in a row, without time going on.
 const CALLS_MAX: u32 = 100_000;
-/// Every so many events somebody is polled who was not woken.
+/// Every so many events a client is polled that was not woken.
 const POLLED_EVERY: u64 = 61;
 /// Points of the models, as the outcome counts them.
 pub const POINTS: [Point; Point::COUNT] = [
@@ -183,7 +183,7 @@ pub(super) struct Run<'r> {
     pub away: Option<Checker>,
     /// The judge in charge is that of the card that came in place of the first.
     pub is_stranger: bool,
-    /// Who is judged.
+    /// The card that is judged.
     pub cid: [u32; 4],
     /// Losses that the judge has heard of, as the card counts them.
     pub losses: (u64, u64),
@@ -321,7 +321,7 @@ impl Run<'_> {
             let text = "something was recovered from, and nothing had gone wrong";
             return Err(Violation::new(Fault::Untrue, text.to_owned()));
         }
-        // Whoever is left is cut off.
+        // The clients that are left are cut off.
         self.outcome.requests += clients.iter().flatten().count() as u64;
         end
     }
@@ -384,7 +384,7 @@ impl Run<'_> {
                     calls += 1;
                     self.look_for_losses(machine);
                 }
-                // Somebody may have been woken by those who were polled.
+                // The clients that were polled may have woken others.
                 Step::Quiet if self.bench.mask.load(Ordering::Relaxed) != 0 => {}
                 Step::Quiet => {
                     return Err(hang(&self.bench.checker, machine, "nothing will ever happen again"));
@@ -437,7 +437,7 @@ impl Run<'_> {
             return Err(Violation::new(Fault::Misdirected, text));
         }
         if drops {
-            // Those that nobody waits for end by themselves.
+            // Requests whose future was dropped end by themselves.
             let until_ns = machine.now().saturating_add(PATIENCE_NS);
             while !machine.stack.with(|engine| engine.is_idle()) {
                 if self.bench.mask.swap(0, Ordering::Relaxed) >> SLOTS != 0 {
@@ -550,7 +550,7 @@ impl Run<'_> {
             self.faults.arm(true);
             match result {
                 Ok(card) => return Ok(Ok(card)),
-                // What struck may stay: then there is no card, and nobody is told otherwise.
+                // What struck may stay: then there is no card, and no client is told otherwise.
                 Err(_) if attempt == BRING_UPS && self.case.luck != Luck::Good => return Ok(Err(End::Over)),
                 Err(error) if attempt == BRING_UPS => {
                     return Err(Violation::new(

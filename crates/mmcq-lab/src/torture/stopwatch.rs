@@ -90,7 +90,7 @@ impl fmt::Display for Class {
             Class::Again => "once more",
             Class::Interrupt => "lost interrupt, past its deadline",
             Class::Retune => "retune",
-            Class::RetuneInVain => "retune that nobody answers",
+            Class::RetuneInVain => "retune in vain",
             Class::Slower => "re-initialisation, slower",
             Class::Reset => "controller reset",
             Class::Reinit => "re-initialisation",

@@ -45,7 +45,7 @@ pub struct InOrder<F: FnMut(String)> {
 }
 
 impl<F: FnMut(String)> InOrder<F> {
-    /// Tells them to whom.
+    /// Hands the lines to `tell`.
     pub fn new(tell: F) -> Self {
         InOrder { tell, held: Vec::with_capacity(HELD + 1), last_ns: 0 }
     }

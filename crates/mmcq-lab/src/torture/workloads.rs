@@ -21,7 +21,7 @@ pub const NAMES: [&str; 13] = [
     "completions deferred, reads up to the end of the card",
     "visits to a boot area and a general purpose partition",
 ];
-/// The one whose requests go to other partitions: they fail by what others overcome, for nobody tries a visit again.
+/// The one whose requests go to other partitions: they fail by what others overcome, for the engine does not repeat a visit.
 pub const VISITS: usize = 12;
 /// Where its requests go, in order.
 const VISITED: [u8; 9] = [1, 1, 0, 4, 0, 0, 4, 1, 0];

@@ -55,10 +55,7 @@ pub(super) fn line(why: &Why) -> String {
     match name {
         "waiting" => {
             let who = if why.deeper.is_some() { "the submitter thinks" } else { "the jobs think" };
-            format!(
-                "{lost}: {who} {us:.0} us for each request while nobody has work for the bus{}",
-                depth(why)
-            )
+            format!("{lost}: {who} {us:.0} us for each request while the bus has no work{}", depth(why))
         }
         "CPU" => {
             let each = together(c);

@@ -40,7 +40,7 @@ pub struct Phases {
     pub held_ns: u64,
     /// A request is with the stack, and the bus is quiet.
     pub cpu_ns: u64,
-    /// Nobody has work for the bus.
+    /// No job has work for the bus.
     pub waiting_ns: u64,
 }
 

@@ -210,7 +210,7 @@ pub trait Card {
         let _ = sector;
     }
 
-    /// Somebody stands between the host and the RPMB of an eMMC.
+    /// An attacker stands between the host and the RPMB of an eMMC.
     fn attack_rpmb(&mut self, attack: emmc::Attack) {
         let _ = attack;
     }
@@ -232,7 +232,7 @@ pub trait Card {
         false
     }
 
-    /// The next moment after `now_ns` at which [`Card::interrupt`] changes if nobody speaks to the card.
+    /// The next moment after `now_ns` at which [`Card::interrupt`] changes if the host does not speak to the card.
     fn next_event_ns(&self, now_ns: u64) -> Option<u64> {
         let _ = now_ns;
         None

@@ -2,7 +2,7 @@
 //!
 //! The checker is told every request when it is submitted and when it is answered, every power cut, and what reads and the medium showed. From that it
 //! knows which versions each sector may hold, and says where a promise was broken: acknowledged data lost, torn, misordered or misdirected, an answer given
-//! twice or never, a flush that was none. Data are made from place and version ([`Content`]), so nothing is stored but versions; what nobody touched
+//! twice or never, a flush that was none. Data are made from place and version ([`Content`]), so nothing is stored but versions; what no request touched
 //! costs nothing.
 //!
 //! A sector of another partition than the user area has a name of its own ([`place`]): all that is said here of sectors is true of it as well.
@@ -25,7 +25,7 @@
 //! A read settles what it saw:
 //!
 //! - **P12** A failed write is there or not there, and the first read that is submitted after it shows which. From then on that is what reads bring, until
-//!   the next write or the next loss. The same is true of a write that nobody waits for any more, and of one under way. A write that a read did not see
+//!   the next write or the next loss. The same is true of a write that no client waits for any more, and of one under way. A write that a read did not see
 //!   is never seen later: not by reads, not after a flush, not after a cut.
 //! - **P13** What reads have shown of a failed write is at stake like any write that is complete: without a cache it is durable, with one a flush makes it so,
 //!   and a cut before that may take it. What failed before a flush was submitted, and is seen after that flush, is durable.
@@ -154,13 +154,13 @@ pub struct Checker {
     numbers: u32,
     completions: u32,
     losses: u32,
-    /// Complete writes were lost, and nobody has been told.
+    /// Complete writes were lost, and no client has been told.
     untold: bool,
-    /// What was complete when `CacheLost` was last asked for: nobody need be told of that again.
+    /// What was complete when `CacheLost` was last asked for: no client need be told of that again.
     told_before: u32,
     /// The supply was lost since `CacheLost` was last said, and there was something to lose.
     excuse: bool,
-    /// Writes under way, and those that nobody waits for: they may be in the cache at any time.
+    /// Writes under way, and those that no client waits for: they may be in the cache at any time.
     writing: u32,
     /// The last completion of a write that no flush has covered.
     unflushed: Option<u32>,
@@ -309,7 +309,7 @@ impl Checker {
         }
     }
 
-    /// Nobody waits for the answer any more: it may have happened or not.
+    /// No client waits for the answer any more: it may have happened or not.
     pub fn abandon(&mut self, ticket: Ticket) {
         let Some(request) = self.close(ticket) else { return };
         if !matches!(request.asked, Asked::Read | Asked::Flush) {
@@ -512,7 +512,7 @@ impl Checker {
         self.was_reset();
     }
 
-    /// The card was reset while the host went on, with nothing in its cache. Who says that something was lost is excused only if there is a write that no
+    /// The card was reset while the host went on, with nothing in its cache. A host that says that something was lost is excused only if there is a write that no
     /// flush has covered: P8 asks for the message where writes were acknowledged and not flushed, and no host can know that the card had put them away by
     /// itself already. The same is true of a write that was under way: what the card had of it is lost.
     pub fn was_reset(&mut self) {
@@ -527,7 +527,7 @@ impl Checker {
         self.excuse |= other.excuse;
     }
 
-    /// Host and card lost their supply: nobody waits for anything any more. [`survived`](Self::survived) comes next, for each of the sectors that
+    /// Host and card lost their supply: no client waits for an answer any more. [`survived`](Self::survived) comes next, for each of the sectors that
     /// are handed to `each`.
     pub fn cut(&mut self, mut each: impl FnMut(u64)) {
         self.requests.clear();

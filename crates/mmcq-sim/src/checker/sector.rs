@@ -236,7 +236,7 @@ impl Sector {
         }
     }
 
-    /// The card lost its supply while the host went on. True if a client must be told: a write was complete (after so many completions, of which nobody has
+    /// The card lost its supply while the host went on. True if a client must be told: a write was complete (after so many completions, of which no client has
     /// been told yet) and not yet safe.
     pub fn shaken(&mut self, told_before: u32) -> bool {
         for entry in &mut self.entries {

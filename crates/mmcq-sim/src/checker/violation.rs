@@ -14,7 +14,7 @@ pub enum Fault {
     Torn,
     /// Order among requests on the same sector was not kept.
     Misordered,
-    /// Data at a place, or on a card, where they do not belong; bytes that nobody wrote.
+    /// Data at a place, or on a card, where they do not belong; bytes that no request wrote.
     Misdirected,
     /// A request that is answered twice, or was never asked.
     Twice,

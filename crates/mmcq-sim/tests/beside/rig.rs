@@ -8,7 +8,6 @@ use mmcq::host::{Auto, Data, Direction, Phase, Timing, Width};
 use mmcq::sdio::Function as Handle;
 use mmcq::spec::command::Command;
 use mmcq::spec::command::sdio::{Count, Extended, io_rw_extended, io_write_read};
-use mmcq::task::Shared;
 use mmcq_sim::card::io::{Function, IoProfile};
 use mmcq_sim::card::medium::{Fill, Medium};
 use mmcq_sim::card::profile::CardProfile;
@@ -23,7 +22,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
 type Driver = sdhci::Sdhci<Port, ShadowMemory, 129>;
-type Stack = Shared<OneThread, Driver, 16>;
+type Stack = mmcq::task::Stack<(OneThread, Driver), 16>;
 
 pub const MIB: usize = 1 << 20;
 /// The function's registers: an endless source and sink of bytes, and one that keeps what it is given.
@@ -206,7 +205,7 @@ impl Rig {
         let config = sdhci::Config { transfer: setup.transfer, quirks: setup.quirks, ..sdhci::Config::new() };
         let host = sdhci::Sdhci::new(port, memory.clone(), table, config).unwrap();
         NOW_NS.set(0);
-        let stack: Stack = Shared::new(OneThread, TIMER, host, Config::DEFAULT);
+        let stack: Stack = Stack::new(OneThread, TIMER, host, Config::DEFAULT);
         let found = drive(&stack, &model, &time, bring_up_io(&stack, buffer(512), Options::DEFAULT)).0;
         let card = found.unwrap_or_else(|error| panic!("{error}"));
         assert_eq!((card.timing, card.width), (Timing::HighSpeed, Width::W4));

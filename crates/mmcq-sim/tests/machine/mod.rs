@@ -10,7 +10,6 @@ use mmcq::block::BlockDevice;
 use mmcq::card::{self, Card};
 use mmcq::engine::{Config, DmaBuf, Error, Kind, Request, SlotId};
 use mmcq::host::sdhci::{self, Table};
-use mmcq::task::Shared;
 use mmcq_sim::card::Card as CardModel;
 use mmcq_sim::card::medium::{Fill, Medium};
 use mmcq_sim::card::profile::CardProfile;
@@ -25,7 +24,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
 pub type Driver = sdhci::Sdhci<Port, ShadowMemory, 129>;
-pub type Stack = Shared<OneThread, Driver, 16>;
+pub type Stack = mmcq::task::Stack<(OneThread, Driver), 16>;
 
 /// Events after which a future that is still not ready never will be.
 const TURNS_MAX: u32 = 3_000_000;
@@ -66,7 +65,7 @@ impl Rig {
         let host =
             sdhci::Sdhci::new(port, memory.clone(), table, driver).map_err(|error| error.to_string())?;
         NOW_NS.set(0);
-        Ok(Rig { time, model, memory, stack: Shared::new(OneThread, TIMER, host, Config::DEFAULT) })
+        Ok(Rig { time, model, memory, stack: Stack::new(OneThread, TIMER, host, Config::DEFAULT) })
     }
 
     /// Goes to the next interrupt or deadline, and moves the stack by it.

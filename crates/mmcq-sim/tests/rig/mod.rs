@@ -10,7 +10,6 @@ use mmcq::engine::{Completion, Config, DmaBuf, Kind, Request, Rung, SlotId, Stat
 use mmcq::host::Step;
 use mmcq::host::sdhci::{self, Table};
 use mmcq::host::surroundings::{Surrounded, Surroundings};
-use mmcq::task::Shared;
 use mmcq_sim::card::medium::{Fill, Medium};
 use mmcq_sim::card::profile::CardProfile;
 use mmcq_sim::card::{BusState, Card, Quirks, ReadBlock, Reply, WriteBlock};
@@ -26,7 +25,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
 pub type Driver = Surrounded<sdhci::Sdhci<Port, ShadowMemory, 129>, Supply>;
-pub type Stack = Shared<OneThread, Driver, 16>;
+pub type Stack = mmcq::task::Stack<(OneThread, Driver), 16>;
 
 /// What is wrong with the card.
 #[derive(Default)]
@@ -236,7 +235,7 @@ impl Rig {
         let host = sdhci::Sdhci::new(port, memory.clone(), table, driver).unwrap();
         let host = Surrounded::new(host, Supply(ills.clone()));
         NOW_NS.set(0);
-        let stack: &'static Stack = Box::leak(Box::new(Shared::new(OneThread, TIMER, host, Config::DEFAULT)));
+        let stack: &'static Stack = Box::leak(Box::new(Stack::new(OneThread, TIMER, host, Config::DEFAULT)));
         let keeper = RefCell::new(None);
         let events = RefCell::new(Vec::new());
         let turn = |rig: &Parts<'_>| rig.turn();

@@ -5,7 +5,7 @@ use super::{TIMER, drive};
 use mmcq::engine::{Config, DmaBuf};
 use mmcq::sdio::bluetooth::TypeA;
 use mmcq::sdio::{CardInterrupt, Error, Function};
-use mmcq::task::{IrqTask, Lock, Shared};
+use mmcq::task::{IrqTask, Lock, Stack};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::task::{RawWaker, RawWakerVTable, Waker};
 
@@ -35,14 +35,14 @@ unsafe impl Lock for Counted {
 }
 
 async fn receive<L: Lock>(
-    shared: &Shared<L, Card, 4>,
+    stack: &Stack<(L, Card), 4>,
     mut buf: DmaBuf,
     fast: bool,
     packets: &AtomicU64,
 ) -> Result<(), Error> {
     let card = description();
-    let function = Function::new(shared, &card, 1)?;
-    let mut irq = CardInterrupt::new(shared, &card);
+    let function = Function::new(stack, &card, 1)?;
+    let mut irq = CardInterrupt::new(stack, &card);
     if !fast {
         irq.enable(2).await?;
     }
@@ -77,15 +77,15 @@ fn waker<L: Lock>(task: &IrqTask<L>) -> Waker {
 }
 
 pub fn run<L: Lock + Sync + Send + Copy>(lock: L, buf: DmaBuf, fast: bool, count: u64, which: Option<u64>) {
-    let shared = Shared::new(lock, TIMER, Card::new(), Config::DEFAULT);
+    let stack = Stack::new(lock, TIMER, Card::new(), Config::DEFAULT);
     let packets = AtomicU64::new(0);
     let task = IrqTask::new(lock);
     let driver = async {
-        if let Err(error) = receive(&shared, buf, fast, &packets).await {
+        if let Err(error) = receive(&stack, buf, fast, &packets).await {
             panic!("the driver ends: {error}");
         }
     };
     task.scope(driver, &waker(&task), || {
-        drive(&mut || shared.on_irq(), &|| packets.load(Relaxed), fast, count, which);
+        drive(&mut || stack.on_irq(), &|| packets.load(Relaxed), fast, count, which);
     });
 }

@@ -7,14 +7,14 @@ use super::speed::Bounds;
 use super::upkeep::EVENTS_ENABLED;
 use super::{Card, Family, Options, Strength, emmc_bus, protect};
 use crate::engine::{Error, FlushBy, Target};
-use crate::host::{BusOp, Caps, Host, Timing};
+use crate::host::{BusOp, Caps, Timing};
 use crate::sched::Policy;
 use crate::spec::command::{self, emmc as cmd};
 use crate::spec::csd::Csd;
 use crate::spec::ext_csd::ExtCsd;
 use crate::spec::response::{Access, Ocr};
 use crate::spec::timing::emmc as limits;
-use crate::task::Lock;
+use crate::task::Platform;
 
 /// Between two CMD1.
 const POWER_UP_POLL_NS: u64 = 2_000_000;
@@ -55,8 +55,8 @@ pub struct Emmc {
     pub strength: u8,
 }
 
-pub(super) async fn bring_up<L: Lock, H: Host, const N: usize, P: Policy>(
-    session: &mut Session<'_, L, H, N, P>,
+pub(super) async fn bring_up<B: Platform, const N: usize>(
+    session: &mut Session<'_, B, N>,
     options: Options,
     tried: &mut Option<Timing>,
 ) -> Result<Card, Failed> {
@@ -66,13 +66,13 @@ pub(super) async fn bring_up<L: Lock, H: Host, const N: usize, P: Policy>(
     session.rca = RCA;
     match session.status_of(cmd::set_relative_addr(RCA)).await {
         // A locked device says so in each answer; it is opened when it is selected.
-        Err(Failed) if P::RECOVERS && matches!(session.error, Error::Locked) => {}
+        Err(Failed) if B::Policy::RECOVERS && matches!(session.error, Error::Locked) => {}
         addressed => _ = addressed?,
     }
     let csd_words = session.command(command::send_csd(RCA)).await?.words;
     let csd = session.parsed(Csd::parse_emmc(&csd_words))?;
     match session.busy_command(command::select_card(RCA), limits::SWITCH_NS).await {
-        Err(Failed) if P::RECOVERS => protect::open(session, options.unlock).await?,
+        Err(Failed) if B::Policy::RECOVERS => protect::open(session, options.unlock).await?,
         selected => selected?,
     }
     let mut clock_hz = bounds.clock(emmc_bus::max_hz(Timing::Legacy));
@@ -102,7 +102,7 @@ pub(super) async fn bring_up<L: Lock, H: Host, const N: usize, P: Policy>(
     if cache_on {
         switch(session, field::CACHE_CTRL, 1, switch_ns).await?;
     }
-    if P::RECOVERS && options.upkeep.exceptions && offered.revision >= REVISION_EXCEPTIONS {
+    if B::Policy::RECOVERS && options.upkeep.exceptions && offered.revision >= REVISION_EXCEPTIONS {
         // A device that will not tell is as good as it was.
         let _ = switch(session, field::EXCEPTION_EVENTS_CTRL, EVENTS_ENABLED, switch_ns).await;
     }
@@ -111,14 +111,15 @@ pub(super) async fn bring_up<L: Lock, H: Host, const N: usize, P: Policy>(
     let small = csd.blocks().unwrap_or(0);
     let sector_access = ocr.emmc_access() == Some(Access::Sector);
     let sectors = if last.sectors > 0 { last.sectors } else { small };
-    let quirks = if P::RECOVERS { quirk::of_emmc(&cid, last.revision, options.quirks) } else { Quirks::NONE };
+    let quirks =
+        if B::Policy::RECOVERS { quirk::of_emmc(&cid, last.revision, options.quirks) } else { Quirks::NONE };
     let read_ns_min = if quirks.has(Quirks::LONG_READ) { LONG_READ_NS_MIN } else { READ_NS_MIN };
     let target = Target {
         rca: RCA,
         // Byte addresses end at 4 GiB.
         sectors: if sector_access { sectors } else { sectors.min(1 << 23) },
         block_addressed: sector_access,
-        count: P::RECOVERS && !quirks.has(Quirks::NO_COUNT),
+        count: B::Policy::RECOVERS && !quirks.has(Quirks::NO_COUNT),
         extended_address: false,
         read_timeout_ns: csd.read_timeout_ns(clock_hz).max(read_ns_min),
         write_timeout_ns: csd.write_timeout_ns(clock_hz).max(WRITE_NS_MIN),
@@ -148,9 +149,7 @@ pub(super) struct Offered {
 }
 
 impl Offered {
-    pub async fn read<L: Lock, H: Host, const N: usize, P: Policy>(
-        session: &mut Session<'_, L, H, N, P>,
-    ) -> Result<Self, Failed> {
+    pub async fn read<B: Platform, const N: usize>(session: &mut Session<'_, B, N>) -> Result<Self, Failed> {
         session.register(cmd::send_ext_csd(), false, 512).await?;
         let bytes = session.bytes()?;
         let fixed = emmc_bus::fingerprint(bytes);
@@ -186,9 +185,7 @@ impl Offered {
 }
 
 /// CMD1 until the device has powered up.
-async fn power_up<L: Lock, H: Host, const N: usize, P: Policy>(
-    session: &mut Session<'_, L, H, N, P>,
-) -> Result<Ocr, Failed> {
+async fn power_up<B: Platform, const N: usize>(session: &mut Session<'_, B, N>) -> Result<Ocr, Failed> {
     let inquiry = session.command(cmd::send_op_cond(0, false)).await?.ocr();
     let voltages = inquiry.voltages() & (Ocr::V27_36 | Ocr::V170_195);
     if voltages & Ocr::V27_36 == 0 {
@@ -206,8 +203,8 @@ async fn power_up<L: Lock, H: Host, const N: usize, P: Policy>(
 }
 
 /// CMD6 writing one byte, its busy, and the status that says whether it was done.
-pub(super) async fn switch<L: Lock, H: Host, const N: usize, P: Policy>(
-    session: &mut Session<'_, L, H, N, P>,
+pub(super) async fn switch<B: Platform, const N: usize>(
+    session: &mut Session<'_, B, N>,
     index: u8,
     value: u8,
     timeout_ns: u64,
@@ -216,8 +213,8 @@ pub(super) async fn switch<L: Lock, H: Host, const N: usize, P: Policy>(
 }
 
 /// The cache goes to the medium, while the device still can.
-pub(super) async fn flush<L: Lock, H: Host, const N: usize, P: Policy>(
-    session: &mut Session<'_, L, H, N, P>,
+pub(super) async fn flush<B: Platform, const N: usize>(
+    session: &mut Session<'_, B, N>,
 ) -> Result<(), Failed> {
     switch(session, field::FLUSH_CACHE, 1, FLUSH_LAST_NS).await
 }

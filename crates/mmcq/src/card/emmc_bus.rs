@@ -5,12 +5,12 @@ use super::session::{Failed, Session};
 use super::speed::Bounds;
 use super::{Card, Family, Options};
 use crate::engine::Error;
-use crate::host::{BusOp, Caps, Host, Timing, Width};
+use crate::host::{BusOp, Caps, Timing, Width};
 use crate::sched::Policy;
 use crate::spec::command::{self, emmc as cmd};
 use crate::spec::ext_csd::{ExtCsd, index};
 use crate::spec::timing::emmc as limits;
-use crate::task::Lock;
+use crate::task::Platform;
 
 /// Values of HS_TIMING [eMMC 7.4.65].
 mod hs_timing {
@@ -88,13 +88,13 @@ pub(super) fn fingerprint(ext_csd: &[u8; 512]) -> u32 {
 ///
 /// A board may lack lines that controller and device have, or have crossed them. The standard's bus test [eMMC 6.6.4] needs a controller that
 /// sends and receives blocks without CRC; EXT_CSD read again needs none, and each line's CRC is looked at.
-pub(super) async fn widen<L: Lock, H: Host, const N: usize, P: Policy>(
-    session: &mut Session<'_, L, H, N, P>,
+pub(super) async fn widen<B: Platform, const N: usize>(
+    session: &mut Session<'_, B, N>,
     bounds: &Bounds,
     offered: &Offered,
 ) -> Result<(Timing, Width), Failed> {
     // One lost block says nothing of the lines.
-    let tries = if P::RECOVERS { 2 } else { 1 };
+    let tries = if B::Policy::RECOVERS { 2 } else { 1 };
     let switch_ns = offered.switch_ns;
     let mut class = 0;
     for width in [Width::W8, Width::W4, Width::W1] {
@@ -135,8 +135,8 @@ fn choose(bounds: &Bounds, offered: &Offered, width: Width) -> Timing {
 }
 
 /// BUS_WIDTH on both sides; `extra` adds DDR or strobe.
-async fn set_width<L: Lock, H: Host, const N: usize, P: Policy>(
-    session: &mut Session<'_, L, H, N, P>,
+async fn set_width<B: Platform, const N: usize>(
+    session: &mut Session<'_, B, N>,
     width: Width,
     extra: u8,
     switch_ns: u64,
@@ -153,8 +153,8 @@ async fn set_width<L: Lock, H: Host, const N: usize, P: Policy>(
 
 /// Goes from legacy timing, with the lines already in use, to a faster one [eMMC 6.6.2.3, 6.6.2.4, 6.6.5]. Its drivers have this
 /// strength in each of them on the way. Returns the clock.
-pub(super) async fn go_to<L: Lock, H: Host, const N: usize, P: Policy>(
-    session: &mut Session<'_, L, H, N, P>,
+pub(super) async fn go_to<B: Platform, const N: usize>(
+    session: &mut Session<'_, B, N>,
     bounds: &Bounds,
     timing: Timing,
     width: Width,
@@ -200,8 +200,8 @@ pub(super) async fn go_to<L: Lock, H: Host, const N: usize, P: Policy>(
 }
 
 /// A new sampling point in the mode of now; from HS400 by way of HS200 [eMMC 6.6.2.3].
-pub(super) async fn retune<L: Lock, H: Host, const N: usize, P: Policy>(
-    session: &mut Session<'_, L, H, N, P>,
+pub(super) async fn retune<B: Platform, const N: usize>(
+    session: &mut Session<'_, B, N>,
     options: Options,
     card: &Card,
 ) -> Result<(), Failed> {
@@ -230,8 +230,8 @@ pub(super) async fn retune<L: Lock, H: Host, const N: usize, P: Policy>(
 }
 
 /// HS_TIMING on the card, then timing and clock on the host, then a status by the new rules.
-async fn switch_timing<L: Lock, H: Host, const N: usize, P: Policy>(
-    session: &mut Session<'_, L, H, N, P>,
+async fn switch_timing<B: Platform, const N: usize>(
+    session: &mut Session<'_, B, N>,
     value: u8,
     timing: Timing,
     clock_hz: u32,

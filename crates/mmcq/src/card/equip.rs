@@ -4,14 +4,12 @@ use super::quirk::Quirks;
 use super::session::{Failed, Session};
 use super::{Card, Family};
 use crate::engine::{Abilities, DmaBuf, Erase, Erasing, Error};
-use crate::host::Host;
-use crate::sched::Policy;
 use crate::spec::command::emmc;
 use crate::spec::csd::Csd;
 use crate::spec::ext_csd::ExtCsd;
 use crate::spec::scr::Scr;
 use crate::spec::ssr::Ssr;
-use crate::task::{Lock, Shared};
+use crate::task::{Platform, Stack};
 
 /// The class of erase commands [SD 4.7.3], [eMMC 6.10.3].
 const CLASS_ERASE: u8 = 5;
@@ -28,16 +26,16 @@ const FIXED_SECURE_MS: u32 = 2_000;
 /// Makes the engine able to erase, write zeroes, write durably and visit partitions of this card; called once
 /// after bring-up, which leaves it out because a program that only reads and writes should not carry it.
 /// `scratch` ([`SCRATCH_BYTES`](super::SCRATCH_BYTES)) comes back.
-pub async fn equip<L: Lock, H: Host, const N: usize, P: Policy>(
-    shared: &Shared<L, H, N, P>,
+pub async fn equip<B: Platform, const N: usize>(
+    stack: &Stack<B, N>,
     card: &Card,
     scratch: DmaBuf,
 ) -> (Result<(), Error>, DmaBuf) {
-    let mut session = Session::new(shared, scratch);
+    let mut session = Session::new(stack, scratch);
     session.rca = card.target.rca;
     let result = abilities(&mut session, card).await.map_err(|Failed| session.error);
     let result = result.map(|abilities| {
-        shared.with(|engine| {
+        stack.with(|engine| {
             engine.equip();
             engine.set_abilities(abilities);
         })
@@ -46,8 +44,8 @@ pub async fn equip<L: Lock, H: Host, const N: usize, P: Policy>(
 }
 
 /// What its registers say.
-async fn abilities<L: Lock, H: Host, const N: usize, P: Policy>(
-    session: &mut Session<'_, L, H, N, P>,
+async fn abilities<B: Platform, const N: usize>(
+    session: &mut Session<'_, B, N>,
     card: &Card,
 ) -> Result<Abilities, Failed> {
     let quirks = card.target.quirks;

@@ -8,12 +8,10 @@ use super::quirk::Quirks;
 use super::session::{Failed, Session};
 use super::{Card, Family};
 use crate::engine::{BLOCK_BYTES, DmaBuf, Error, FlushBy, Target};
-use crate::host::Host;
-use crate::sched::Policy;
 use crate::spec::command::sd::{self, Extension};
 use crate::spec::scr::Scr;
 use crate::spec::timing::sd as limits;
-use crate::task::{Lock, Shared};
+use crate::task::{Platform, Stack};
 
 /// Codes of the sets [SD 5.8].
 const POWER: u16 = 1;
@@ -85,19 +83,19 @@ const fn byte_of(set: Extension, at: u16) -> Option<Extension> {
 }
 
 /// Reads what the card offers by extension registers; nothing if it has none.
-pub async fn extensions<L: Lock, H: Host, const N: usize, P: Policy>(
-    shared: &Shared<L, H, N, P>,
+pub async fn extensions<B: Platform, const N: usize>(
+    stack: &Stack<B, N>,
     card: &Card,
     scratch: DmaBuf,
 ) -> (Result<Extensions, Error>, DmaBuf) {
-    let mut session = Session::new(shared, scratch);
+    let mut session = Session::new(stack, scratch);
     session.rca = card.target.rca;
     let result = read(&mut session, card).await.map_err(|Failed| session.error);
     (result, session.into_scratch())
 }
 
-async fn read<L: Lock, H: Host, const N: usize, P: Policy>(
-    session: &mut Session<'_, L, H, N, P>,
+async fn read<B: Platform, const N: usize>(
+    session: &mut Session<'_, B, N>,
     card: &Card,
 ) -> Result<Extensions, Failed> {
     let mut found = Extensions::default();
@@ -127,8 +125,8 @@ async fn read<L: Lock, H: Host, const N: usize, P: Policy>(
 }
 
 /// One byte of a set; 0 where it does not exist.
-async fn ability<L: Lock, H: Host, const N: usize, P: Policy>(
-    session: &mut Session<'_, L, H, N, P>,
+async fn ability<B: Platform, const N: usize>(
+    session: &mut Session<'_, B, N>,
     set: Extension,
     at: u16,
 ) -> Result<u8, Failed> {
@@ -138,8 +136,8 @@ async fn ability<L: Lock, H: Host, const N: usize, P: Policy>(
 }
 
 /// Writes one byte of a set, and waits for the end of busy.
-async fn write<L: Lock, H: Host, const N: usize, P: Policy>(
-    session: &mut Session<'_, L, H, N, P>,
+async fn write<B: Platform, const N: usize>(
+    session: &mut Session<'_, B, N>,
     place: Extension,
     value: u8,
 ) -> Result<(), Failed> {
@@ -155,8 +153,8 @@ async fn write<L: Lock, H: Host, const N: usize, P: Policy>(
 ///
 /// A card that may be taken out any moment is better off without: from now on only a flush or a durable write
 /// makes data durable. [`keep`](super::keep) switches it on again where it has to initialise the card.
-pub async fn enable_cache<L: Lock, H: Host, const N: usize, P: Policy>(
-    shared: &Shared<L, H, N, P>,
+pub async fn enable_cache<B: Platform, const N: usize>(
+    stack: &Stack<B, N>,
     card: &Card,
     page: DmaBuf,
 ) -> Result<DmaBuf, (Error, DmaBuf)> {
@@ -164,12 +162,12 @@ pub async fn enable_cache<L: Lock, H: Host, const N: usize, P: Policy>(
     if given < BLOCK_BYTES {
         return Err((Error::Buffer { needed: BLOCK_BYTES, given }, page));
     }
-    let mut session = Session::new(shared, page);
+    let mut session = Session::new(stack, page);
     session.rca = card.target.rca;
     let result = switch_on(&mut session, card).await.map_err(|Failed| session.error);
     let page = session.into_scratch();
     match result {
-        Ok(()) => shared.with(|engine| {
+        Ok(()) => stack.with(|engine| {
             engine.equip();
             engine.set_page(page).map_err(|page| (Error::Full, page))
         }),
@@ -177,8 +175,8 @@ pub async fn enable_cache<L: Lock, H: Host, const N: usize, P: Policy>(
     }
 }
 
-async fn switch_on<L: Lock, H: Host, const N: usize, P: Policy>(
-    session: &mut Session<'_, L, H, N, P>,
+async fn switch_on<B: Platform, const N: usize>(
+    session: &mut Session<'_, B, N>,
     card: &Card,
 ) -> Result<(), Failed> {
     let found = read(session, card).await?;
@@ -199,11 +197,8 @@ async fn switch_on<L: Lock, H: Host, const N: usize, P: Policy>(
 }
 
 /// Tells the engine how the card is flushed; how it was before.
-fn flushed_by<L: Lock, H: Host, const N: usize, P: Policy>(
-    session: &Session<'_, L, H, N, P>,
-    flush: FlushBy,
-) -> FlushBy {
-    session.shared.with(|engine| {
+fn flushed_by<B: Platform, const N: usize>(session: &Session<'_, B, N>, flush: FlushBy) -> FlushBy {
+    session.stack.with(|engine| {
         let Some(target) = engine.target().copied() else { return FlushBy::Status };
         engine.set_target(Some(Target { flush, ..target }));
         target.flush
@@ -217,7 +212,7 @@ pub(super) enum Cache {
     On,
     /// It is off, by the card's own word; why is in the session's error.
     Off,
-    /// Nobody knows; why is in the session's error. It must be flushed as if it were on.
+    /// The card has not told; why is in the session's error. It must be flushed as if it were on.
     Unknown,
 }
 
@@ -225,8 +220,8 @@ pub(super) enum Cache {
 const QUESTIONS: u32 = 3;
 
 /// Switches the cache on that is flushed by this register. Whatever goes wrong, the card is asked what is true.
-pub(super) async fn cache_on<L: Lock, H: Host, const N: usize, P: Policy>(
-    session: &mut Session<'_, L, H, N, P>,
+pub(super) async fn cache_on<B: Platform, const N: usize>(
+    session: &mut Session<'_, B, N>,
     flush: Extension,
 ) -> Cache {
     let enable = Extension { offset: flush.offset.saturating_sub(CACHE_FLUSH - CACHE_ENABLE), ..flush };
@@ -248,8 +243,8 @@ pub(super) async fn cache_on<L: Lock, H: Host, const N: usize, P: Policy>(
 }
 
 /// Tells an SD card that its power goes, and waits until it is ready for it. False: it does not want to know.
-pub(super) async fn notify_power_off<L: Lock, H: Host, const N: usize, P: Policy>(
-    session: &mut Session<'_, L, H, N, P>,
+pub(super) async fn notify_power_off<B: Platform, const N: usize>(
+    session: &mut Session<'_, B, N>,
     card: &Card,
 ) -> Result<bool, Failed> {
     let found = read(session, card).await?;

@@ -8,7 +8,7 @@ use crate::sched::Policy;
 use crate::spec::command;
 use crate::spec::response::Ocr;
 use crate::spec::timing;
-use crate::task::Lock;
+use crate::task::Platform;
 
 /// The supply must have fallen before it rises again, or a card at 1.8 V signalling stays there.
 const POWER_OFF_NS: u64 = 2 * timing::sd::POWER_OFF_NS;
@@ -33,8 +33,8 @@ pub(super) trait Families {
     fn target(found: &Self::Found) -> Option<Target>;
 
     /// From `idle` to `tran`. `tried` is the timing that was being switched to when it failed.
-    async fn identify<L: Lock, H: Host, const N: usize, P: Policy>(
-        session: &mut Session<'_, L, H, N, P>,
+    async fn identify<B: Platform, const N: usize>(
+        session: &mut Session<'_, B, N>,
         options: Options,
         tried: &mut Option<Timing>,
     ) -> Result<Self::Found, Failed>;
@@ -56,8 +56,8 @@ impl Families for Any {
         Some(found.target)
     }
 
-    async fn identify<L: Lock, H: Host, const N: usize, P: Policy>(
-        session: &mut Session<'_, L, H, N, P>,
+    async fn identify<B: Platform, const N: usize>(
+        session: &mut Session<'_, B, N>,
         options: Options,
         tried: &mut Option<Timing>,
     ) -> Result<Card, Failed> {
@@ -78,8 +78,8 @@ impl Families for OnlySd {
         Some(found.target)
     }
 
-    async fn identify<L: Lock, H: Host, const N: usize, P: Policy>(
-        session: &mut Session<'_, L, H, N, P>,
+    async fn identify<B: Platform, const N: usize>(
+        session: &mut Session<'_, B, N>,
         options: Options,
         tried: &mut Option<Timing>,
     ) -> Result<Card, Failed> {
@@ -99,8 +99,8 @@ impl Families for OnlyEmmc {
         Some(found.target)
     }
 
-    async fn identify<L: Lock, H: Host, const N: usize, P: Policy>(
-        session: &mut Session<'_, L, H, N, P>,
+    async fn identify<B: Platform, const N: usize>(
+        session: &mut Session<'_, B, N>,
         options: Options,
         tried: &mut Option<Timing>,
     ) -> Result<Card, Failed> {
@@ -109,12 +109,12 @@ impl Families for OnlyEmmc {
 }
 
 /// One try from power-up.
-pub(super) async fn once<F: Families, L: Lock, H: Host, const N: usize, P: Policy>(
-    session: &mut Session<'_, L, H, N, P>,
+pub(super) async fn once<F: Families, B: Platform, const N: usize>(
+    session: &mut Session<'_, B, N>,
     options: Options,
     tried: &mut Option<Timing>,
 ) -> Result<F::Found, Failed> {
-    if !session.shared.enter(false, |engine| engine.host().present()) {
+    if !session.stack.enter(false, |engine| engine.host().present()) {
         return session.fail(Error::NoCard);
     }
     power_cycle(session).await?;
@@ -123,16 +123,16 @@ pub(super) async fn once<F: Families, L: Lock, H: Host, const N: usize, P: Polic
 }
 
 /// Is it an SD card? Then: does it know CMD8, and its OCR.
-async fn ask_sd<L: Lock, H: Host, const N: usize, P: Policy>(
-    session: &mut Session<'_, L, H, N, P>,
+async fn ask_sd<B: Platform, const N: usize>(
+    session: &mut Session<'_, B, N>,
 ) -> Result<Option<(bool, Ocr)>, Failed> {
     let v2 = knows_cmd8(session).await?;
     Ok(ask_memory(session).await?.map(|ocr| (v2, ocr)))
 }
 
 /// CMD8: is the card of version 2 or later?
-pub(super) async fn knows_cmd8<L: Lock, H: Host, const N: usize, P: Policy>(
-    session: &mut Session<'_, L, H, N, P>,
+pub(super) async fn knows_cmd8<B: Platform, const N: usize>(
+    session: &mut Session<'_, B, N>,
 ) -> Result<bool, Failed> {
     let v2 = match session.command(command::sd::send_if_cond(SUPPLY_3V3, PATTERN)).await {
         Ok(response) => {
@@ -153,8 +153,8 @@ pub(super) async fn knows_cmd8<L: Lock, H: Host, const N: usize, P: Policy>(
 }
 
 /// ACMD41 that only asks: the OCR of the card's memory, if it has one.
-pub(super) async fn ask_memory<L: Lock, H: Host, const N: usize, P: Policy>(
-    session: &mut Session<'_, L, H, N, P>,
+pub(super) async fn ask_memory<B: Platform, const N: usize>(
+    session: &mut Session<'_, B, N>,
 ) -> Result<Option<Ocr>, Failed> {
     let inquiry = command::sd::sd_send_op_cond(command::sd::OcrRequest::INQUIRY);
     match session.app_command(inquiry).await {
@@ -165,15 +165,15 @@ pub(super) async fn ask_memory<L: Lock, H: Host, const N: usize, P: Policy>(
 }
 
 /// Power off and on (unless the session keeps the card warm), the bus as a fresh card expects it.
-pub(super) async fn power_cycle<L: Lock, H: Host, const N: usize, P: Policy>(
-    session: &mut Session<'_, L, H, N, P>,
+pub(super) async fn power_cycle<B: Platform, const N: usize>(
+    session: &mut Session<'_, B, N>,
 ) -> Result<(), Failed> {
-    let (slowest_hz, low) = session.shared.enter((0, false), |engine| {
+    let (slowest_hz, low) = session.stack.enter((0, false), |engine| {
         let caps = engine.caps();
         (caps.clock_hz.0, caps.signal18_fixed)
     });
     session.rca = 0;
-    let warm = P::RECOVERS && core::mem::take(&mut session.warm);
+    let warm = B::Policy::RECOVERS && core::mem::take(&mut session.warm);
     if !warm {
         session.bus(BusOp::PowerOff).await?;
         session.pause(POWER_OFF_NS).await?;

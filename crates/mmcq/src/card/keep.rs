@@ -9,11 +9,10 @@ use super::{
     Card, Exception, Family, Options, SCRATCH_BYTES, attempts, emmc, emmc_bus, rest, sd, speed, upkeep,
 };
 use crate::engine::{DmaBuf, Error, FlushBy, Help, Target};
-use crate::host::{Host, Timing, Width};
+use crate::host::{Timing, Width};
 use crate::plant::{self, Bug};
-use crate::sched::Policy;
 use crate::spec::command;
-use crate::task::{Lock, Shared};
+use crate::task::{Platform, Stack};
 use core::future::poll_fn;
 use core::task::Poll;
 
@@ -28,7 +27,8 @@ pub enum Event {
     Removed,
     /// A card came, perhaps the same. `Ok`: it is ready for requests.
     Inserted(Result<Card, Error>),
-    /// There is another card although nobody saw it come; it is ready for requests. What was meant for the one before has failed with [`Error::Changed`].
+    /// Another card is there, and the host has not seen it come. It is ready for requests. What was meant for
+    /// the card before has failed with [`Error::Changed`].
     Changed(Card),
     /// An eMMC tells of something new by its exception bit. All goes on, and urgent background work is done in time.
     Exception {
@@ -43,52 +43,52 @@ pub enum Event {
 
 /// Helps the engine with `card` until there is something to tell: tunes again, goes to slower modes, initialises again, power-cycles, brings new cards up.
 ///
-/// While the card is well it looks after it, in moments in which nobody waits: tunes it before drift breaks the tuning ([`Upkeep::retune_every_ns`](super::Upkeep::retune_every_ns)), sees what the exception bit of
+/// While the card is well it looks after it, in moments in which no request waits: tunes it before drift breaks the tuning ([`Upkeep::retune_every_ns`](super::Upkeep::retune_every_ns)), sees what the exception bit of
 /// an eMMC means, and gives urgent background work its time. A card that it had to initialise again is as it was: what `options` and
-/// [`extension::enable_cache`](super::extension::enable_cache) switched on is on again before anybody else uses it.
+/// [`extension::enable_cache`](super::extension::enable_cache) switched on is on again before the next request.
 ///
 /// Run it beside everything else from the moment that [`bring_up`](super::bring_up) is done, and again after each [`Event`] (with the card in it, if there is one). `scratch`
 /// ([`SCRATCH_BYTES`]) comes back. The engine must have two slots at least.
-pub async fn keep<L: Lock, H: Host, const N: usize, P: Policy>(
-    shared: &Shared<L, H, N, P>,
+pub async fn keep<B: Platform, const N: usize>(
+    stack: &Stack<B, N>,
     scratch: DmaBuf,
     options: Options,
     card: Card,
 ) -> (Event, DmaBuf) {
-    of_families::<identify::Any, L, H, N, P>(shared, scratch, options, card).await
+    of_families::<identify::Any, B, N>(stack, scratch, options, card).await
 }
 
 /// As [`keep`] for a slot that only takes SD memory cards.
-pub async fn keep_sd<L: Lock, H: Host, const N: usize, P: Policy>(
-    shared: &Shared<L, H, N, P>,
+pub async fn keep_sd<B: Platform, const N: usize>(
+    stack: &Stack<B, N>,
     scratch: DmaBuf,
     options: Options,
     card: Card,
 ) -> (Event, DmaBuf) {
-    of_families::<identify::OnlySd, L, H, N, P>(shared, scratch, options, card).await
+    of_families::<identify::OnlySd, B, N>(stack, scratch, options, card).await
 }
 
 /// As [`keep`] for a soldered eMMC.
-pub async fn keep_emmc<L: Lock, H: Host, const N: usize, P: Policy>(
-    shared: &Shared<L, H, N, P>,
+pub async fn keep_emmc<B: Platform, const N: usize>(
+    stack: &Stack<B, N>,
     scratch: DmaBuf,
     options: Options,
     card: Card,
 ) -> (Event, DmaBuf) {
-    of_families::<identify::OnlyEmmc, L, H, N, P>(shared, scratch, options, card).await
+    of_families::<identify::OnlyEmmc, B, N>(stack, scratch, options, card).await
 }
 
 /// As long as it lives the engine may count on help.
-struct Helper<'a, L: Lock, H: Host, const N: usize, P: Policy>(&'a Shared<L, H, N, P>);
+struct Helper<'a, B: Platform, const N: usize>(&'a Stack<B, N>);
 
-impl<L: Lock, H: Host, const N: usize, P: Policy> Drop for Helper<'_, L, H, N, P> {
+impl<B: Platform, const N: usize> Drop for Helper<'_, B, N> {
     fn drop(&mut self) {
         // Dropped outside of the lock.
         let _waker = self.0.with(|engine| engine.set_help_waker(None));
     }
 }
 
-impl<L: Lock, H: Host, const N: usize, P: Policy> Helper<'_, L, H, N, P> {
+impl<B: Platform, const N: usize> Helper<'_, B, N> {
     async fn wanted(&self) -> Help {
         poll_fn(|context| {
             // Cloned before the lock is taken, and the one before dropped after it.
@@ -119,16 +119,16 @@ enum From {
     Cold,
 }
 
-async fn of_families<F: Families<Found = Card>, L: Lock, H: Host, const N: usize, P: Policy>(
-    shared: &Shared<L, H, N, P>,
+async fn of_families<F: Families<Found = Card>, B: Platform, const N: usize>(
+    stack: &Stack<B, N>,
     scratch: DmaBuf,
     options: Options,
     mut card: Card,
 ) -> (Event, DmaBuf) {
-    let helper = Helper(shared);
-    let mut session = Session::new(shared, scratch);
+    let helper = Helper(stack);
+    let mut session = Session::new(stack, scratch);
     session.urgent = true;
-    if let Some(target) = shared.with(|engine| engine.target().copied()) {
+    if let Some(target) = stack.with(|engine| engine.target().copied()) {
         // It may have been initialised again since the caller saw it.
         card.target = target;
     }
@@ -145,7 +145,7 @@ async fn of_families<F: Families<Found = Card>, L: Lock, H: Host, const N: usize
                 return (Event::Removed, session.into_scratch());
             }
             Help::Retune => {
-                goes_on(shared);
+                goes_on(stack);
                 let mut result = retune(&mut session, slower, &card).await;
                 if result.is_err() && !matches!(session.error, Error::Unsupported | Error::Protocol(_)) {
                     // One lost answer says nothing of card or bus. But a card that never got its CMD12 answers no tuning.
@@ -153,14 +153,14 @@ async fn of_families<F: Families<Found = Card>, L: Lock, H: Host, const N: usize
                     result = retune(&mut session, slower, &card).await;
                 }
                 // The card is as it was, with what was learned of it or switched on meanwhile.
-                let target = shared.with(|engine| engine.target().copied()).unwrap_or(card.target);
+                let target = stack.with(|engine| engine.target().copied()).unwrap_or(card.target);
                 helper.helped(result.map(|()| target).map_err(|Failed| session.error));
                 continue;
             }
             Help::Exception if F::EMMC => {
-                goes_on(shared);
+                goes_on(stack);
                 let found = upkeep::look(&mut session, card.target.quirks).await;
-                let target = shared.with(|engine| engine.target().copied()).unwrap_or(card.target);
+                let target = stack.with(|engine| engine.target().copied()).unwrap_or(card.target);
                 helper.helped(found.map(|_| target).map_err(|Failed| session.error));
                 match found {
                     Ok(Some(exception)) => {
@@ -171,16 +171,16 @@ async fn of_families<F: Families<Found = Card>, L: Lock, H: Host, const N: usize
                 }
             }
             Help::Background if F::EMMC => {
-                goes_on(shared);
+                goes_on(stack);
                 let result = upkeep::work(&mut session, card.target.quirks).await;
-                let target = shared.with(|engine| engine.target().copied()).unwrap_or(card.target);
+                let target = stack.with(|engine| engine.target().copied()).unwrap_or(card.target);
                 helper.helped(result.map(|()| target).map_err(|Failed| session.error));
                 continue;
             }
             Help::Rest => {
-                goes_on(shared);
+                goes_on(stack);
                 let result = rest::until_needed(&mut session, options.upkeep.rest, &card).await;
-                let target = shared.with(|engine| engine.target().copied()).unwrap_or(card.target);
+                let target = stack.with(|engine| engine.target().copied()).unwrap_or(card.target);
                 helper.helped(result.map(|()| target).map_err(|Failed| session.error));
                 continue;
             }
@@ -197,7 +197,7 @@ async fn of_families<F: Families<Found = Card>, L: Lock, H: Host, const N: usize
                 From::Cold
             }
             Help::Slower => {
-                let frequent = shared.with(|engine| engine.damaged_often());
+                let frequent = stack.with(|engine| engine.damaged_often());
                 let slowest = (card.timing, card.width) == (Timing::Legacy, Width::W1);
                 if slowest || !frequent && bus_is_well(&mut session, &card).await {
                     helper.helped(Err(Error::Unsupported));
@@ -214,8 +214,8 @@ async fn of_families<F: Families<Found = Card>, L: Lock, H: Host, const N: usize
                 if low { From::Cold } else { From::Warm }
             }
             Help::PowerCycle => {
-                let now_ns = shared.now_ns();
-                if !shared.with(|engine| engine.may_cycle(now_ns)) {
+                let now_ns = stack.now_ns();
+                if !stack.with(|engine| engine.may_cycle(now_ns)) {
                     helper.helped(Err(Error::Silent));
                     continue;
                 }
@@ -223,13 +223,13 @@ async fn of_families<F: Families<Found = Card>, L: Lock, H: Host, const N: usize
             }
         };
         // Whatever its volatile memory held is gone after this.
-        shared.with(|engine| engine.supply_lost());
+        stack.with(|engine| engine.supply_lost());
         session.warm = from == From::Warm;
         let given = session.scratch_bytes();
         let found = if given < SCRATCH_BYTES {
             Err(Error::Buffer { needed: SCRATCH_BYTES, given })
         } else {
-            attempts::<F, L, H, N, P>(&mut session, slower).await.map_err(|Failed| session.error)
+            attempts::<F, B, N>(&mut session, slower).await.map_err(|Failed| session.error)
         };
         match found {
             _ if help == Help::Inserted => {
@@ -246,12 +246,12 @@ async fn of_families<F: Families<Found = Card>, L: Lock, H: Host, const N: usize
             }
             Ok(found) => {
                 // One moment for both: nothing may come in between.
-                let now_ns = shared.now_ns();
-                shared.with(|engine| {
+                let now_ns = stack.now_ns();
+                stack.with(|engine| {
                     engine.helped(Err(Error::Changed), now_ns);
                     engine.set_target((!options.upkeep.same_card).then_some(found.target));
                 });
-                shared.poll();
+                stack.poll();
                 return (Event::Changed(found), session.into_scratch());
             }
             Err(error) => helper.helped(Err(error)),
@@ -260,9 +260,9 @@ async fn of_families<F: Families<Found = Card>, L: Lock, H: Host, const N: usize
 }
 
 /// The keeper is at it.
-fn goes_on<L: Lock, H: Host, const N: usize, P: Policy>(shared: &Shared<L, H, N, P>) {
-    let now_ns = shared.now_ns();
-    shared.with(|engine| engine.help_goes_on(now_ns));
+fn goes_on<B: Platform, const N: usize>(stack: &Stack<B, N>) {
+    let now_ns = stack.now_ns();
+    stack.with(|engine| engine.help_goes_on(now_ns));
 }
 
 /// The same card? The last byte of either register is its CRC, which not every controller shows.
@@ -279,8 +279,8 @@ fn slower_than(options: Options, card: &Card) -> Options {
     }
 }
 
-async fn retune<L: Lock, H: Host, const N: usize, P: Policy>(
-    session: &mut Session<'_, L, H, N, P>,
+async fn retune<B: Platform, const N: usize>(
+    session: &mut Session<'_, B, N>,
     options: Options,
     card: &Card,
 ) -> Result<(), Failed> {
@@ -291,10 +291,7 @@ async fn retune<L: Lock, H: Host, const N: usize, P: Policy>(
 }
 
 /// Is it a block that is damaged, and not the bus? Registers that come over the data lines tell.
-async fn bus_is_well<L: Lock, H: Host, const N: usize, P: Policy>(
-    session: &mut Session<'_, L, H, N, P>,
-    card: &Card,
-) -> bool {
+async fn bus_is_well<B: Platform, const N: usize>(session: &mut Session<'_, B, N>, card: &Card) -> bool {
     for _ in 0..PROBES {
         let read = match card.family {
             Family::Sd(_) => session.register(command::sd::sd_status(), true, 64),
@@ -308,15 +305,15 @@ async fn bus_is_well<L: Lock, H: Host, const N: usize, P: Policy>(
 }
 
 /// Saves what is in an eMMC's cache, if the device still listens. Where this fails, something may be in there.
-pub(super) async fn flush<L: Lock, H: Host, const N: usize, P: Policy>(
-    session: &mut Session<'_, L, H, N, P>,
+pub(super) async fn flush<B: Platform, const N: usize>(
+    session: &mut Session<'_, B, N>,
 ) -> Result<(), Failed> {
-    let flush = session.shared.with(|engine| engine.target().map(|target| target.flush));
+    let flush = session.stack.with(|engine| engine.target().map(|target| target.flush));
     if !matches!(flush, Some(FlushBy::EmmcCache { .. })) {
         return Ok(());
     }
     emmc::flush(session).await?;
-    match session.shared.with(|engine| engine.note_flushed()) {
+    match session.stack.with(|engine| engine.note_flushed()) {
         true => Ok(()),
         false => session.fail(Error::Silent),
     }

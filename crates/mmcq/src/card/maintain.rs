@@ -3,11 +3,9 @@
 use super::session::{Failed, Session};
 use super::{Card, Family};
 use crate::engine::{DmaBuf, Error, Irreversible, Kind, Request};
-use crate::host::Host;
-use crate::sched::Policy;
 use crate::spec::command::emmc;
 use crate::spec::ext_csd::{ExtCsd, LifeTime, PreEol, index};
-use crate::task::{Lock, Shared};
+use crate::task::{Platform, Stack};
 
 /// What a card tells of its wear.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,8 +51,8 @@ pub(super) const BKOPS_NS: u64 = 240_000_000_000;
 /// The same for a sanitize.
 const SANITIZE_NS: u64 = 900_000_000_000;
 
-async fn ext_csd<L: Lock, H: Host, const N: usize, P: Policy, R>(
-    shared: &Shared<L, H, N, P>,
+async fn ext_csd<B: Platform, const N: usize, R>(
+    stack: &Stack<B, N>,
     card: &Card,
     scratch: DmaBuf,
     read: impl FnOnce(&ExtCsd<'_>) -> R,
@@ -62,7 +60,7 @@ async fn ext_csd<L: Lock, H: Host, const N: usize, P: Policy, R>(
     if !matches!(card.family, Family::Emmc(_)) {
         return (Err(Error::Unsupported), scratch);
     }
-    let mut session = Session::new(shared, scratch);
+    let mut session = Session::new(stack, scratch);
     session.rca = card.target.rca;
     let result = match session.register(emmc::send_ext_csd(), false, 512).await {
         Ok(_) => session.bytes().map(|bytes| ExtCsd::parse(bytes).map(|ext| read(&ext))),
@@ -76,12 +74,12 @@ async fn ext_csd<L: Lock, H: Host, const N: usize, P: Policy, R>(
 }
 
 /// An eMMC's health. SD cards tell nothing by their standard: [`Error::Unsupported`].
-pub async fn health<L: Lock, H: Host, const N: usize, P: Policy>(
-    shared: &Shared<L, H, N, P>,
+pub async fn health<B: Platform, const N: usize>(
+    stack: &Stack<B, N>,
     card: &Card,
     scratch: DmaBuf,
 ) -> (Result<Health, Error>, DmaBuf) {
-    ext_csd(shared, card, scratch, |ext| Health {
+    ext_csd(stack, card, scratch, |ext| Health {
         pre_eol: ext.pre_eol(),
         life_a: ext.life_time_a(),
         life_b: ext.life_time_b(),
@@ -95,14 +93,14 @@ pub async fn health<L: Lock, H: Host, const N: usize, P: Policy>(
 /// the host on this device. [`keep`](super::keep) does the same where the card asks for it, and can be
 /// interrupted; this is for programs that know better when. It waits its turn in the queue, so it never comes into the middle of a write; the
 /// others wait for its end. Returns the urgency that was found.
-pub async fn background_work<L: Lock, H: Host, const N: usize, P: Policy>(
-    shared: &Shared<L, H, N, P>,
+pub async fn background_work<B: Platform, const N: usize>(
+    stack: &Stack<B, N>,
     card: &Card,
     scratch: DmaBuf,
     from: Urgency,
 ) -> (Result<Urgency, Error>, DmaBuf) {
     let (found, scratch) =
-        ext_csd(shared, card, scratch, |ext| (Urgency::of(ext), ext.bkops_en() & 1 != 0)).await;
+        ext_csd(stack, card, scratch, |ext| (Urgency::of(ext), ext.bkops_en() & 1 != 0)).await;
     let (urgency, by_hand) = match found {
         Ok(found) => found,
         Err(error) => return (Err(error), scratch),
@@ -110,21 +108,21 @@ pub async fn background_work<L: Lock, H: Host, const N: usize, P: Policy>(
     if urgency == Urgency::None || urgency < from || !by_hand {
         return (Ok(urgency), scratch);
     }
-    let started = switch(shared, index::BKOPS_START, 1, BKOPS_NS).await;
+    let started = switch(stack, index::BKOPS_START, 1, BKOPS_NS).await;
     (started.map(|()| urgency), scratch)
 }
 
 /// Destroys for good what was erased, trimmed or discarded before and still exists somewhere in the device.
 /// It may take minutes, and all other requests wait.
-pub async fn sanitize<L: Lock, H: Host, const N: usize, P: Policy>(
-    shared: &Shared<L, H, N, P>,
+pub async fn sanitize<B: Platform, const N: usize>(
+    stack: &Stack<B, N>,
     card: &Card,
     scratch: DmaBuf,
     _leave: Irreversible,
 ) -> (Result<(), Error>, DmaBuf) {
-    let (can, scratch) = ext_csd(shared, card, scratch, |ext| ext.sanitize()).await;
+    let (can, scratch) = ext_csd(stack, card, scratch, |ext| ext.sanitize()).await;
     let result = match can {
-        Ok(true) => switch(shared, index::SANITIZE_START, 1, SANITIZE_NS).await,
+        Ok(true) => switch(stack, index::SANITIZE_START, 1, SANITIZE_NS).await,
         Ok(false) => Err(Error::Unsupported),
         Err(error) => Err(error),
     };
@@ -132,14 +130,14 @@ pub async fn sanitize<L: Lock, H: Host, const N: usize, P: Policy>(
 }
 
 /// CMD6 to the end of its busy, as one request.
-pub(super) async fn switch<L: Lock, H: Host, const N: usize, P: Policy>(
-    shared: &Shared<L, H, N, P>,
+pub(super) async fn switch<B: Platform, const N: usize>(
+    stack: &Stack<B, N>,
     byte: u8,
     value: u8,
     timeout_ns: u64,
 ) -> Result<(), Error> {
-    shared.with(|engine| engine.equip());
+    stack.with(|engine| engine.equip());
     let command = emmc::switch(emmc::Access::WriteByte, byte, value, 0);
     let order = Kind::Order { command, timeout_ns };
-    shared.request(Request::new(order, DmaBuf::EMPTY)).await.result.map(|_| ())
+    stack.request(Request::new(order, DmaBuf::EMPTY)).await.result.map(|_| ())
 }

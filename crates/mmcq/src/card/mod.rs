@@ -9,7 +9,7 @@ mod emmc_bus;
 mod equip;
 pub mod extension;
 mod identify;
-mod io;
+pub(crate) mod io;
 mod keep;
 pub mod maintain;
 pub mod partition;
@@ -24,12 +24,11 @@ mod uhs;
 mod upkeep;
 
 use crate::engine::{DmaBuf, Error, Target};
-use crate::host::{Host, Timing, Width};
+use crate::host::{Timing, Width};
 use crate::sched::Policy;
-use crate::sdio;
 use crate::spec::ParseError;
 use crate::spec::cid::Cid;
-use crate::task::{Lock, Shared};
+use crate::task::{Platform, Stack};
 pub use emmc::Emmc;
 pub use equip::equip;
 pub use io::{FunctionInfo, IoCard};
@@ -147,52 +146,52 @@ impl From<ParseError> for Error {
 /// Powers the slot, finds the card and brings it to `tran` at the best speed, then opens the engine for reads and writes.
 ///
 /// `scratch` ([`SCRATCH_BYTES`] at least) comes back; after an eMMC it holds EXT_CSD as last read.
-pub async fn bring_up<L: Lock, H: Host, const N: usize, P: Policy>(
-    shared: &Shared<L, H, N, P>,
+pub async fn bring_up<B: Platform, const N: usize>(
+    stack: &Stack<B, N>,
     scratch: DmaBuf,
     options: Options,
 ) -> (Result<Card, Error>, DmaBuf) {
-    of_families::<identify::Any, L, H, N, P>(shared, scratch, options).await
+    of_families::<identify::Any, B, N>(stack, scratch, options).await
 }
 
 /// As [`bring_up`] for a slot that only takes SD memory cards: no code for eMMC is linked.
-pub async fn bring_up_sd<L: Lock, H: Host, const N: usize, P: Policy>(
-    shared: &Shared<L, H, N, P>,
+pub async fn bring_up_sd<B: Platform, const N: usize>(
+    stack: &Stack<B, N>,
     scratch: DmaBuf,
     options: Options,
 ) -> (Result<Card, Error>, DmaBuf) {
-    of_families::<identify::OnlySd, L, H, N, P>(shared, scratch, options).await
+    of_families::<identify::OnlySd, B, N>(stack, scratch, options).await
 }
 
 /// As [`bring_up`] for a soldered eMMC: no code for SD cards is linked, and no command asks whether there is one.
-pub async fn bring_up_emmc<L: Lock, H: Host, const N: usize, P: Policy>(
-    shared: &Shared<L, H, N, P>,
+pub async fn bring_up_emmc<B: Platform, const N: usize>(
+    stack: &Stack<B, N>,
     scratch: DmaBuf,
     options: Options,
 ) -> (Result<Card, Error>, DmaBuf) {
-    of_families::<identify::OnlyEmmc, L, H, N, P>(shared, scratch, options).await
+    of_families::<identify::OnlyEmmc, B, N>(stack, scratch, options).await
 }
 
 /// As [`bring_up`] for a slot that holds an I/O card, alone or with memory ([`IoCard::memory`]; then the
 /// engine is opened for reads and writes as well).
 ///
 /// [`Error::NoCard`] if nothing answers CMD5; then [`bring_up`] may find a card without I/O functions.
-/// Functions are not enabled: that is their drivers' business ([`sdio::Function`]).
-pub async fn bring_up_io<L: Lock, H: Host, const N: usize, P: Policy>(
-    shared: &Shared<L, H, N, P>,
+/// Functions are not enabled: that is their drivers' business ([`sdio::Function`](crate::sdio::Function)).
+pub async fn bring_up_io<B: Platform, const N: usize>(
+    stack: &Stack<B, N>,
     scratch: DmaBuf,
     options: Options,
-) -> (Result<IoCard, sdio::Error>, DmaBuf) {
-    let (result, scratch) = of_families::<io::OnlyIo, L, H, N, P>(shared, scratch, options).await;
+) -> (Result<IoCard, io::error::Error>, DmaBuf) {
+    let (result, scratch) = of_families::<io::OnlyIo, B, N>(stack, scratch, options).await;
     if let Ok(Ok(card)) = &result {
         let beside = card.cccr.direct_during_data();
-        shared.with(|engine| engine.set_beside(beside));
+        stack.with(|engine| engine.set_beside(beside));
     }
     (result.unwrap_or_else(|error| Err(error.into())), scratch)
 }
 
-async fn of_families<F: identify::Families, L: Lock, H: Host, const N: usize, P: Policy>(
-    shared: &Shared<L, H, N, P>,
+async fn of_families<F: identify::Families, B: Platform, const N: usize>(
+    stack: &Stack<B, N>,
     scratch: DmaBuf,
     options: Options,
 ) -> (Result<F::Found, Error>, DmaBuf) {
@@ -200,28 +199,30 @@ async fn of_families<F: identify::Families, L: Lock, H: Host, const N: usize, P:
     if given < SCRATCH_BYTES {
         return (Err(Error::Buffer { needed: SCRATCH_BYTES, given }), scratch);
     }
-    let mut session = Session::new(shared, scratch);
-    shared.enter((), |engine| engine.set_target(None));
-    let result = attempts::<F, L, H, N, P>(&mut session, options).await.map_err(|Failed| session.error);
+    let mut session = Session::new(stack, scratch);
+    stack.enter((), |engine| engine.set_target(None));
+    let result = attempts::<F, B, N>(&mut session, options).await.map_err(|Failed| session.error);
     if let Ok(found) = &result {
-        shared.enter((), |engine| engine.set_target(F::target(found)));
+        stack.enter((), |engine| engine.set_target(F::target(found)));
     }
     (result, session.into_scratch())
 }
 
-async fn attempts<F: identify::Families, L: Lock, H: Host, const N: usize, P: Policy>(
-    session: &mut Session<'_, L, H, N, P>,
+async fn attempts<F: identify::Families, B: Platform, const N: usize>(
+    session: &mut Session<'_, B, N>,
     mut options: Options,
 ) -> Result<F::Found, Failed> {
     let mut failed = None;
     // Each turn but the last is a timing's second try, or leaves one more out: bounded by their number.
     for _ in 0..2 * Timing::COUNT {
         let mut tried = None;
-        match identify::once::<F, L, H, N, P>(session, options, &mut tried).await {
+        match identify::once::<F, B, N>(session, options, &mut tried).await {
             Ok(card) => return Ok(card),
             Err(Failed) => match tried {
                 // One lost answer says nothing of the timing.
-                Some(timing) if P::RECOVERS && timing != Timing::Legacy && failed != tried => failed = tried,
+                Some(timing) if B::Policy::RECOVERS && timing != Timing::Legacy && failed != tried => {
+                    failed = tried
+                }
                 Some(timing) if timing != Timing::Legacy => {
                     options.without |= speed::and_those_that_need(timing)
                 }

@@ -1,18 +1,15 @@
 //! The other partitions of an eMMC: boot areas and general purpose partitions [eMMC 6.2].
 //!
-//! Each read or write is a [`Visit`]: the queue has drained, the card is switched there and back again, and
+//! Each read or write is a [`Visit`](crate::engine::Visit): the queue has drained, the card is switched there and back again, and
 //! nothing else can come in between. RPMB is a partition as well, with rules of its own: see the module
 //! `rpmb` (feature of the same name).
 
 use super::session::Session;
 use super::{Card, Family};
-use crate::block::{BlockDevice, Partial};
-use crate::engine::{BLOCK_BYTES, DmaBuf, Error, Kind, Request, Visit};
-use crate::host::Host;
-use crate::sched::{Fifo, Policy};
+use crate::engine::{BLOCK_BYTES, DmaBuf, Error};
 use crate::spec::command::emmc;
 use crate::spec::ext_csd::ExtCsd;
-use crate::task::{Lock, Shared};
+use crate::task::{Platform, Stack};
 
 /// Which one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,8 +53,8 @@ pub struct Layout {
 }
 
 /// Reads where a partition is. [`Error::Unsupported`]: the card is no eMMC, or has no such partition.
-pub async fn layout<L: Lock, H: Host, const N: usize, P: Policy>(
-    shared: &Shared<L, H, N, P>,
+pub async fn layout<B: Platform, const N: usize>(
+    stack: &Stack<B, N>,
     card: &Card,
     scratch: DmaBuf,
     area: Area,
@@ -65,7 +62,7 @@ pub async fn layout<L: Lock, H: Host, const N: usize, P: Policy>(
     if !matches!(card.family, Family::Emmc(_)) || area.access() == 0 {
         return (Err(Error::Unsupported), scratch);
     }
-    let mut session = Session::new(shared, scratch);
+    let mut session = Session::new(stack, scratch);
     session.rca = card.target.rca;
     let layout = match session.register(emmc::send_ext_csd(), false, 512).await {
         Ok(_) => session.bytes().ok().map(|bytes| ExtCsd::parse(bytes).map(|ext| of(&ext, area))),
@@ -102,98 +99,6 @@ fn of(ext: &ExtCsd<'_>, area: Area) -> Layout {
             (false, 0) => 1,
             (false, _) => 2,
         },
-    }
-}
-
-/// A handle on a boot area or a general purpose partition. A call moves less than 16 MiB.
-#[derive(Debug)]
-pub struct Partition<'a, L: Lock, H: Host, const N: usize, P: Policy = Fifo> {
-    shared: &'a Shared<L, H, N, P>,
-    layout: Layout,
-    writable: bool,
-}
-
-impl<'a, L: Lock, H: Host, const N: usize, P: Policy> Partition<'a, L, H, N, P> {
-    /// Opens a partition of the card; `scratch` (512 bytes) comes back. Boot areas are read-only until
-    /// [`writable`](Self::writable) is called.
-    pub async fn open(
-        shared: &'a Shared<L, H, N, P>,
-        card: &Card,
-        scratch: DmaBuf,
-        area: Area,
-    ) -> (Result<Self, Error>, DmaBuf) {
-        if area == Area::Rpmb {
-            return (Err(Error::Unsupported), scratch);
-        }
-        let (layout, scratch) = layout(shared, card, scratch, area).await;
-        shared.with(|engine| engine.equip());
-        let writable = matches!(area, Area::General(_));
-        (layout.map(|layout| Partition { shared, layout, writable: writable && !layout.protected }), scratch)
-    }
-
-    /// The same, for a caller that does mean to write a boot area. [`Error::Protected`] if the card will not
-    /// have it.
-    pub fn writable(self) -> Result<Self, Error> {
-        if self.layout.protected { Err(Error::Protected) } else { Ok(Partition { writable: true, ..self }) }
-    }
-
-    /// Blocks of 512 bytes.
-    pub fn blocks(&self) -> u32 {
-        self.layout.blocks
-    }
-
-    /// Reads into an owned buffer; its whole blocks are filled from `lba` on.
-    pub async fn read(&self, lba: u32, buf: DmaBuf) -> (Result<u32, Partial>, DmaBuf) {
-        self.moved(lba, buf, false).await
-    }
-
-    /// Writes the whole blocks of an owned buffer from `lba` on.
-    pub async fn write(&self, lba: u32, buf: DmaBuf) -> (Result<u32, Partial>, DmaBuf) {
-        if !self.writable {
-            return (Err(Partial { error: Error::Protected, blocks_done: 0 }), buf);
-        }
-        self.moved(lba, buf, true).await
-    }
-
-    async fn moved(&self, lba: u32, mut buf: DmaBuf, out: bool) -> (Result<u32, Partial>, DmaBuf) {
-        let blocks = buf.len_bytes() / BLOCK_BYTES;
-        let end = lba.checked_add(blocks);
-        if blocks == 0 || end.is_none_or(|end| end > self.layout.blocks) {
-            let error = Error::OutOfRange { lba: lba.into(), sectors: self.layout.blocks.into() };
-            return (Err(Partial { error, blocks_done: 0 }), buf);
-        }
-        if buf.len_bytes() > DmaBuf::AFTER_MAX {
-            let error = Error::Unsupported;
-            return (Err(Partial { error, blocks_done: 0 }), buf);
-        }
-        let most = u32::from(self.shared.with(|engine| engine.caps().blocks_in_one_piece()));
-        let mut done = 0;
-        while done < blocks {
-            let piece = (blocks - done).min(most) as u16;
-            let (out, back) = if out { (piece, 0) } else { (0, piece) };
-            let visit = Visit {
-                config: self.layout.config,
-                switch_ns: self.layout.switch_ns,
-                lba: lba + done,
-                out,
-                reliable: false,
-                ask: false,
-                back,
-            };
-            let rest = buf.after(done.saturating_mul(BLOCK_BYTES));
-            let ended = self.shared.request(Request::new(Kind::Visit(visit), rest)).await;
-            buf = ended.buf;
-            if let Err(error) = ended.result {
-                return (Err(Partial { error, blocks_done: done }), buf);
-            }
-            done += u32::from(piece);
-        }
-        (Ok(done), buf)
-    }
-
-    /// Everything written before is on the medium; one flush is for all partitions.
-    pub async fn flush(&self) -> Result<(), Error> {
-        BlockDevice::new(self.shared).flush().await
     }
 }
 

@@ -5,15 +5,13 @@
 
 use super::session::{Failed, Session};
 use super::{Card, Family, extension};
-use crate::block::BlockDevice;
-use crate::engine::{Abilities, DmaBuf, Error, Target};
-use crate::host::{BusOp, Host};
-use crate::sched::Policy;
+use crate::engine::{Abilities, DmaBuf, Error, Kind, Request, Target};
+use crate::host::BusOp;
 use crate::spec::command::{self, emmc};
 use crate::spec::ext_csd::{ExtCsd, index};
 use crate::spec::response::{R1, State};
 use crate::spec::timing::emmc as limits;
-use crate::task::{Lock, Shared};
+use crate::task::{Platform, Stack};
 
 /// How long the power will be away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,16 +34,16 @@ const ROUNDS: u32 = 16;
 /// Flushes, tells the card that its power goes, and takes it away. The supply is off when this returns,
 /// whatever the card said; the error then is of the flush (data may be lost) or of the notification.
 /// [`Error::CacheLost`]: others wrote all the time, and what they wrote last is lost. The next flush tells it too.
-pub async fn power_off<L: Lock, H: Host, const N: usize, P: Policy>(
-    shared: &Shared<L, H, N, P>,
+pub async fn power_off<B: Platform, const N: usize>(
+    stack: &Stack<B, N>,
     card: &Card,
     scratch: DmaBuf,
     off: Off,
 ) -> (Result<(), Error>, DmaBuf) {
-    let mut flushed = take_away(shared).await;
+    let mut flushed = take_away(stack).await;
     if flushed != Ok(true) {
         // The power goes all the same. What is lost by that the next flush is told.
-        let lost = shared.with(|engine| {
+        let lost = stack.with(|engine| {
             let lost = engine.may_lose();
             engine.set_target(None);
             lost
@@ -55,7 +53,7 @@ pub async fn power_off<L: Lock, H: Host, const N: usize, P: Policy>(
         }
     }
     let flushed = flushed.map(|_| ());
-    let mut session = Session::new(shared, scratch);
+    let mut session = Session::new(stack, scratch);
     session.rca = card.target.rca;
     let notified = notify(&mut session, card, off).await.map_err(|Failed| session.error);
     let supply = session.bus(BusOp::PowerOff).await.map(|_| ()).map_err(|Failed| session.error);
@@ -64,14 +62,12 @@ pub async fn power_off<L: Lock, H: Host, const N: usize, P: Policy>(
 
 /// Flushes until nothing is left that the card could lose; then, in the same moment, there is no card for the engine any
 /// more. `false`: others write so much that there was no such moment; the card is still there then, and after an error too.
-async fn take_away<L: Lock, H: Host, const N: usize, P: Policy>(
-    shared: &Shared<L, H, N, P>,
-) -> Result<bool, Error> {
+async fn take_away<B: Platform, const N: usize>(stack: &Stack<B, N>) -> Result<bool, Error> {
     let mut result = Ok(());
     for _ in 0..ROUNDS {
-        let flushed = BlockDevice::new(shared).flush().await;
+        let flushed = stack.request(Request::new(Kind::Flush, DmaBuf::EMPTY)).await.result.map(|_| ());
         result = result.and(flushed);
-        if shared.with(|engine| engine.leave_flushed()) {
+        if stack.with(|engine| engine.leave_flushed()) {
             return result.map(|()| true);
         }
         if flushed.is_err() {
@@ -81,8 +77,8 @@ async fn take_away<L: Lock, H: Host, const N: usize, P: Policy>(
     result.map(|()| false)
 }
 
-async fn notify<L: Lock, H: Host, const N: usize, P: Policy>(
-    session: &mut Session<'_, L, H, N, P>,
+async fn notify<B: Platform, const N: usize>(
+    session: &mut Session<'_, B, N>,
     card: &Card,
     off: Off,
 ) -> Result<(), Failed> {
@@ -110,9 +106,7 @@ struct Times {
     sleep_ns: u64,
 }
 
-async fn times<L: Lock, H: Host, const N: usize, P: Policy>(
-    session: &mut Session<'_, L, H, N, P>,
-) -> Result<Times, Failed> {
+async fn times<B: Platform, const N: usize>(session: &mut Session<'_, B, N>) -> Result<Times, Failed> {
     session.register(emmc::send_ext_csd(), false, 512).await?;
     let times = ExtCsd::parse(session.bytes()?).map(|ext| Times {
         switch_ns: ext.generic_cmd6_time_ns(),
@@ -133,25 +127,25 @@ pub struct Asleep {
 /// What the engine knew of the card.
 type Before = (Option<Target>, Abilities);
 
-fn give_back<L: Lock, H: Host, const N: usize, P: Policy>(shared: &Shared<L, H, N, P>, before: Before) {
-    shared.with(|engine| {
+fn give_back<B: Platform, const N: usize>(stack: &Stack<B, N>, before: Before) {
+    stack.with(|engine| {
         engine.set_target(before.0);
         engine.set_abilities(before.1);
     });
 }
 
 /// Flushes, and puts an eMMC to sleep: it keeps its address, width and timing, and VCC may go.
-pub async fn sleep<L: Lock, H: Host, const N: usize, P: Policy>(
-    shared: &Shared<L, H, N, P>,
+pub async fn sleep<B: Platform, const N: usize>(
+    stack: &Stack<B, N>,
     card: &Card,
     scratch: DmaBuf,
 ) -> (Result<Asleep, Error>, DmaBuf) {
     if !matches!(card.family, Family::Emmc(_)) {
         return (Err(Error::Unsupported), scratch);
     }
-    let before = shared.with(|engine| (engine.target().copied(), *engine.abilities()));
-    let flushed = take_away(shared).await;
-    let mut session = Session::new(shared, scratch);
+    let before = stack.with(|engine| (engine.target().copied(), *engine.abilities()));
+    let flushed = take_away(stack).await;
+    let mut session = Session::new(stack, scratch);
     session.rca = card.target.rca;
     let result = match flushed {
         Ok(false) => Err(Error::Protocol("the eMMC device is written to without a pause")),
@@ -162,14 +156,14 @@ pub async fn sleep<L: Lock, H: Host, const N: usize, P: Policy>(
         Err(error) => Err(error),
     };
     if result.is_err() {
-        give_back(shared, before);
+        give_back(stack, before);
     }
     (result, session.into_scratch())
 }
 
 /// CMD7 and CMD5. Returns how long the device may take for the latter.
-pub(super) async fn fall_asleep<L: Lock, H: Host, const N: usize, P: Policy>(
-    session: &mut Session<'_, L, H, N, P>,
+pub(super) async fn fall_asleep<B: Platform, const N: usize>(
+    session: &mut Session<'_, B, N>,
 ) -> Result<u64, Failed> {
     let sleep_ns = times(session).await?.sleep_ns.clamp(SLEEP_NS_MIN, limits::SLEEP_NS);
     session.command(command::select_card(0)).await?;
@@ -185,24 +179,24 @@ pub(super) async fn fall_asleep<L: Lock, H: Host, const N: usize, P: Policy>(
 const SLEEP_NS_MIN: u64 = 10_000_000;
 
 /// Wakes an eMMC, and opens the engine for it again.
-pub async fn awake<L: Lock, H: Host, const N: usize, P: Policy>(
-    shared: &Shared<L, H, N, P>,
+pub async fn awake<B: Platform, const N: usize>(
+    stack: &Stack<B, N>,
     card: &Card,
     scratch: DmaBuf,
     asleep: Asleep,
 ) -> (Result<(), Error>, DmaBuf) {
-    let mut session = Session::new(shared, scratch);
+    let mut session = Session::new(stack, scratch);
     session.rca = card.target.rca;
     let result = wake(&mut session, asleep.sleep_ns).await.map_err(|Failed| session.error);
     if result.is_ok() {
-        give_back(shared, asleep.before);
+        give_back(stack, asleep.before);
     }
     (result, session.into_scratch())
 }
 
 /// CMD5, CMD7, and the status that says whether the device is back in `tran`.
-pub(super) async fn wake<L: Lock, H: Host, const N: usize, P: Policy>(
-    session: &mut Session<'_, L, H, N, P>,
+pub(super) async fn wake<B: Platform, const N: usize>(
+    session: &mut Session<'_, B, N>,
     sleep_ns: u64,
 ) -> Result<(), Failed> {
     session.switch_then(emmc::sleep_awake(session.rca, false), sleep_ns).await?;

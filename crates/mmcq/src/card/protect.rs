@@ -8,13 +8,12 @@ use super::partition::Area;
 use super::session::{Failed, Session};
 use super::{Card, Family};
 use crate::engine::{BLOCK_BYTES, DmaBuf, Error, Irreversible, Kind, Request};
-use crate::host::Host;
 use crate::sched::Policy;
 use crate::spec::command;
 use crate::spec::ext_csd::index;
 use crate::spec::response::R1;
 use crate::spec::timing::emmc as limits;
-use crate::task::{Lock, Shared};
+use crate::task::{Platform, Stack};
 use core::future::{Future, poll_fn};
 use core::pin::pin;
 use core::task::Poll;
@@ -37,8 +36,8 @@ const POWER_ON_SECOND: u8 = 1 << 1;
 const POWER_ON: u8 = 1;
 
 /// Protects a boot area of an eMMC against writes; the other stays as it is.
-pub async fn protect_boot<L: Lock, H: Host, const N: usize, P: Policy>(
-    shared: &Shared<L, H, N, P>,
+pub async fn protect_boot<B: Platform, const N: usize>(
+    stack: &Stack<B, N>,
     card: &Card,
     area: Area,
     lasts: Lasts,
@@ -54,17 +53,17 @@ pub async fn protect_boot<L: Lock, H: Host, const N: usize, P: Policy>(
         (Lasts::ForEver(_), false) => SECTION_OF_ITS_OWN | PERMANENT,
         (Lasts::ForEver(_), true) => SECTION_OF_ITS_OWN | PERMANENT_SECOND | PERMANENT,
     };
-    switch(shared, index::BOOT_WP, value, limits::SWITCH_NS).await
+    switch(stack, index::BOOT_WP, value, limits::SWITCH_NS).await
 }
 
 /// Protects the group of blocks that holds `lba`, or frees it again [SD 4.3.6], [eMMC 6.6.15]. On an eMMC the
 /// kind of protection is what USER_WP has been set to: by default, one that can be taken back.
-pub async fn protect_group<L: Lock, H: Host, const N: usize, P: Policy>(
-    shared: &Shared<L, H, N, P>,
+pub async fn protect_group<B: Platform, const N: usize>(
+    stack: &Stack<B, N>,
     lba: u32,
     on: bool,
 ) -> Result<(), Error> {
-    let block_addressed = shared.with(|engine| {
+    let block_addressed = stack.with(|engine| {
         engine.equip();
         engine.target().map(|target| target.block_addressed)
     });
@@ -75,7 +74,7 @@ pub async fn protect_group<L: Lock, H: Host, const N: usize, P: Policy>(
     };
     let command = if on { command::set_write_prot(address) } else { command::clr_write_prot(address) };
     let order = Kind::Order { command, timeout_ns: limits::SWITCH_NS };
-    shared.request(Request::new(order, DmaBuf::EMPTY)).await.result.map(|_| ())
+    stack.request(Request::new(order, DmaBuf::EMPTY)).await.result.map(|_| ())
 }
 
 /// Bytes of a password at most.
@@ -136,8 +135,8 @@ const LOCK_NS: u64 = 1_000_000_000;
 /// the card is open.
 ///
 /// Nothing else may be in the queue. A card that was locked answers requests with [`Error::Locked`].
-pub async fn lock<L: Lock, H: Host, const N: usize, P: Policy>(
-    shared: &Shared<L, H, N, P>,
+pub async fn lock<B: Platform, const N: usize>(
+    stack: &Stack<B, N>,
     card: &Card,
     block: DmaBuf,
     op: LockOp<'_>,
@@ -146,14 +145,14 @@ pub async fn lock<L: Lock, H: Host, const N: usize, P: Policy>(
     if given < BLOCK_BYTES {
         return (Err(Error::Buffer { needed: BLOCK_BYTES, given }), block);
     }
-    let mut session = Session::new(shared, block);
+    let mut session = Session::new(stack, block);
     session.rca = card.target.rca;
     let result = told(&mut session, &op).await.map_err(|Failed| session.error);
     (result, session.into_scratch())
 }
 
-async fn told<L: Lock, H: Host, const N: usize, P: Policy>(
-    session: &mut Session<'_, L, H, N, P>,
+async fn told<B: Platform, const N: usize>(
+    session: &mut Session<'_, B, N>,
     op: &LockOp<'_>,
 ) -> Result<(), Failed> {
     let limit_ns = if matches!(op, LockOp::ForceErase(_)) { limits::FORCE_ERASE_NS } else { LOCK_NS };
@@ -167,14 +166,14 @@ async fn told<L: Lock, H: Host, const N: usize, P: Policy>(
 }
 
 /// What bring-up does when a card cannot be selected: if that is because it is locked, and it is known how, opens it.
-pub(super) async fn open<L: Lock, H: Host, const N: usize, P: Policy>(
-    session: &mut Session<'_, L, H, N, P>,
+pub(super) async fn open<B: Platform, const N: usize>(
+    session: &mut Session<'_, B, N>,
     unlock: Option<&'static LockOp<'static>>,
 ) -> Result<(), Failed> {
     let Some(op) = unlock.filter(|_| matches!(session.error, Error::Locked)) else { return Err(Failed) };
     let mut opening = pin!(told(session, op));
     // By hand: of what a future waits for, a compiler leaves out nothing, and lean firmware must not carry this.
-    poll_fn(|context| match P::RECOVERS {
+    poll_fn(|context| match B::Policy::RECOVERS {
         true => opening.as_mut().poll(context),
         false => Poll::Ready(Err(Failed)),
     })

@@ -8,9 +8,9 @@ use super::power::{fall_asleep, wake};
 use super::session::{Failed, Session};
 use super::{Card, Family, keep};
 use crate::engine::{DmaBuf, Kind, Request};
-use crate::host::{BusOp, Host};
+use crate::host::BusOp;
 use crate::sched::Policy;
-use crate::task::{Lock, Shared};
+use crate::task::{Platform, Stack};
 use core::future::poll_fn;
 use core::task::Poll;
 
@@ -44,31 +44,31 @@ impl Rest {
 }
 
 /// A rest that has begun. Dropped half-way, it leaves the card usable, or tells the engine that it is not.
-struct Begun<'a, L: Lock, H: Host, const N: usize, P: Policy> {
-    shared: &'a Shared<L, H, N, P>,
+struct Begun<'a, B: Platform, const N: usize> {
+    stack: &'a Stack<B, N>,
     clock_hz: u32,
     asleep: bool,
 }
 
-impl<L: Lock, H: Host, const N: usize, P: Policy> Drop for Begun<'_, L, H, N, P> {
+impl<B: Platform, const N: usize> Drop for Begun<'_, B, N> {
     fn drop(&mut self) {
         if self.asleep {
-            return self.shared.with(|engine| engine.set_target(None));
+            return self.stack.with(|engine| engine.set_target(None));
         }
         let clock = Request::new(Kind::Bus(BusOp::Clock(self.clock_hz)), DmaBuf::EMPTY);
-        self.shared.send(Request { urgent: P::RECOVERS, ..clock });
+        self.stack.send(Request { urgent: B::Policy::RECOVERS, ..clock });
     }
 }
 
 /// Lets the card rest until a request comes, then wakes it. A card that does not wake is found by that request,
 /// and recovered.
-pub(super) async fn until_needed<L: Lock, H: Host, const N: usize, P: Policy>(
-    session: &mut Session<'_, L, H, N, P>,
+pub(super) async fn until_needed<B: Platform, const N: usize>(
+    session: &mut Session<'_, B, N>,
     rest: Rest,
     card: &Card,
 ) -> Result<(), Failed> {
-    let shared = session.shared;
-    let mut begun = Begun { shared, clock_hz: card.clock_hz, asleep: false };
+    let stack = session.stack;
+    let mut begun = Begun { stack, clock_hz: card.clock_hz, asleep: false };
     let sleeps = matches!((rest, card.family), (Rest::Sleep { .. }, Family::Emmc(_)));
     let mut sleep_ns = None;
     if sleeps {
@@ -79,22 +79,22 @@ pub(super) async fn until_needed<L: Lock, H: Host, const N: usize, P: Policy>(
         begun.asleep = sleep_ns.is_some();
     }
     session.bus(BusOp::Clock(0)).await?;
-    let now_ns = shared.now_ns();
-    shared.with(|engine| engine.rest_begins(now_ns));
+    let now_ns = stack.now_ns();
+    stack.with(|engine| engine.rest_begins(now_ns));
     // No alarm is needed from here on.
-    shared.poll();
+    stack.poll();
     poll_fn(|context| {
         // Cloned before the lock is taken, and the one before dropped after it.
         let waker = Some(context.waker().clone());
-        let (over, _before) = shared.with(|engine| {
+        let (over, _before) = stack.with(|engine| {
             let before = engine.set_help_waker(waker);
             (engine.rest_is_over(), before)
         });
         if over { Poll::Ready(()) } else { Poll::Pending }
     })
     .await;
-    let now_ns = shared.now_ns();
-    shared.with(|engine| engine.rest_ends(now_ns));
+    let now_ns = stack.now_ns();
+    stack.with(|engine| engine.rest_ends(now_ns));
     session.bus(BusOp::Clock(card.clock_hz)).await?;
     if let Some(sleep_ns) = sleep_ns {
         // What fails here fails again for the request that waits, which has the ladder of recovery.

@@ -14,7 +14,7 @@ use crate::spec::response::Ocr;
 use crate::spec::scr::Scr;
 use crate::spec::switch::SwitchStatus;
 use crate::spec::timing::sd as limits;
-use crate::task::Lock;
+use crate::task::Platform;
 use cmd::{Group, OcrRequest, SwitchFunc};
 
 /// Between two ACMD41.
@@ -37,8 +37,8 @@ pub struct Sd {
     pub signal18: bool,
 }
 
-pub(super) async fn bring_up<L: Lock, H: Host, const N: usize, P: Policy>(
-    session: &mut Session<'_, L, H, N, P>,
+pub(super) async fn bring_up<B: Platform, const N: usize>(
+    session: &mut Session<'_, B, N>,
     options: Options,
     v2: bool,
     inquiry: Ocr,
@@ -82,7 +82,7 @@ pub(super) async fn bring_up<L: Lock, H: Host, const N: usize, P: Policy>(
     let csd_words = session.command(command::send_csd(session.rca)).await?.words;
     let csd = session.parsed(Csd::parse_sd(&csd_words))?;
     match session.busy_command(command::select_card(session.rca), limits::WRITE_XC_NS).await {
-        Err(Failed) if P::RECOVERS => protect::open(session, options.unlock).await?,
+        Err(Failed) if B::Policy::RECOVERS => protect::open(session, options.unlock).await?,
         selected => selected?,
     }
     let mut clock_hz = bounds.clock(limits_of(Timing::Legacy));
@@ -109,7 +109,7 @@ pub(super) async fn bring_up<L: Lock, H: Host, const N: usize, P: Policy>(
         let offered = SwitchStatus::parse(&sd.switch);
         if let Some((best, function)) = choose(&bounds, &offered, signal18, width) {
             *tried = Some(best);
-            if P::RECOVERS && signal18 {
+            if B::Policy::RECOVERS && signal18 {
                 let set = uhs::before(&options, &offered, best, session.supply_ma());
                 session.register(cmd::switch_func(set), false, 64).await?;
             }
@@ -124,15 +124,15 @@ pub(super) async fn bring_up<L: Lock, H: Host, const N: usize, P: Policy>(
 
     let Some(sectors) = csd.blocks() else { return session.refuse("the CSD tells no size") };
     // Lean firmware sends no CMD23 at all, and needs to know of no card that cannot bear it.
-    let quirks = if P::RECOVERS { quirk::of_sd(&cid, options.quirks) } else { Quirks::NONE };
+    let quirks = if B::Policy::RECOVERS { quirk::of_sd(&cid, options.quirks) } else { Quirks::NONE };
     let protected = csd.perm_write_protect
         || csd.tmp_write_protect
-        || session.shared.enter(false, |engine| engine.host().write_protected());
+        || session.stack.enter(false, |engine| engine.host().write_protected());
     let target = Target {
         rca: session.rca,
         sectors: sectors.min(reach(ocr)),
         block_addressed: ocr.ccs(),
-        count: P::RECOVERS && scr.cmd23 && !quirks.has(Quirks::NO_COUNT),
+        count: B::Policy::RECOVERS && scr.cmd23 && !quirks.has(Quirks::NO_COUNT),
         extended_address: ocr.co2t(),
         read_timeout_ns: csd.read_timeout_ns(clock_hz).max(limits::READ_NS),
         // The standard's 250 ms are not enough for some cards on the market; the controller's timer is only the last resort.
@@ -156,8 +156,8 @@ const fn reach(ocr: Ocr) -> u64 {
 }
 
 /// ACMD41 until the card has powered up.
-async fn power_up<L: Lock, H: Host, const N: usize, P: Policy>(
-    session: &mut Session<'_, L, H, N, P>,
+async fn power_up<B: Platform, const N: usize>(
+    session: &mut Session<'_, B, N>,
     v2: bool,
     inquiry: Ocr,
     s18r: bool,
@@ -181,14 +181,14 @@ async fn power_up<L: Lock, H: Host, const N: usize, P: Policy>(
 
 /// CMD11 and what belongs to it [SD 4.2.4.2], [SDHC 3.6.1]: the card holds all lines low before the voltage changes, and has
 /// let all of them go at the end. What failed is in no error: the caller goes on at 3.3 V, and takes the supply away first.
-pub(super) async fn voltage_switch<L: Lock, H: Host, const N: usize, P: Policy>(
-    session: &mut Session<'_, L, H, N, P>,
+pub(super) async fn voltage_switch<B: Platform, const N: usize>(
+    session: &mut Session<'_, B, N>,
 ) -> Result<(), Failed> {
     session.status_of(cmd::voltage_switch()).await?;
     if !session.lines_are(0) {
         return Err(Failed);
     }
-    let hz = limits::IDENTIFY_MAX_HZ.max(session.shared.enter(0, |engine| engine.caps().clock_hz.0));
+    let hz = limits::IDENTIFY_MAX_HZ.max(session.stack.enter(0, |engine| engine.caps().clock_hz.0));
     session.bus(BusOp::Clock(0)).await?;
     session.bus(BusOp::Signal18(true)).await?;
     session.pause(2 * limits::VOLTAGE_CLOCK_OFF_NS).await?;
@@ -220,11 +220,11 @@ pub(super) fn tuned(timing: Timing, host_timings: u16) -> bool {
 }
 
 /// A new sampling point in the mode of now.
-pub(super) async fn retune<L: Lock, H: Host, const N: usize, P: Policy>(
-    session: &mut Session<'_, L, H, N, P>,
+pub(super) async fn retune<B: Platform, const N: usize>(
+    session: &mut Session<'_, B, N>,
     timing: Timing,
 ) -> Result<(), Failed> {
-    let timings = session.shared.enter(0, |engine| engine.caps().timings);
+    let timings = session.stack.enter(0, |engine| engine.caps().timings);
     if !tuned(timing, timings) {
         return session.fail(Error::Unsupported);
     }
@@ -234,8 +234,8 @@ pub(super) async fn retune<L: Lock, H: Host, const N: usize, P: Policy>(
 }
 
 /// Goes to an access mode: card, host, clock, tuning. Returns the clock.
-async fn switch<L: Lock, H: Host, const N: usize, P: Policy>(
-    session: &mut Session<'_, L, H, N, P>,
+async fn switch<B: Platform, const N: usize>(
+    session: &mut Session<'_, B, N>,
     bounds: &Bounds,
     timing: Timing,
     function: u8,

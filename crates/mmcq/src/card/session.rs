@@ -9,7 +9,7 @@ use crate::sched::Policy;
 use crate::spec::ParseError;
 use crate::spec::command::{self, Command};
 use crate::spec::response::{R1, Response, State};
-use crate::task::{Lock, Op, Shared};
+use crate::task::{Platform, RequestFuture, Stack};
 use core::future::Future;
 use core::pin::Pin;
 use core::task::{Context, Poll, ready};
@@ -30,14 +30,14 @@ const PROGRAM_NS: u64 = 500_000_000;
 pub(super) struct Failed;
 
 /// A conversation with the card on this bus.
-pub(super) struct Session<'a, L: Lock, H: Host, const N: usize, P: Policy> {
-    pub shared: &'a Shared<L, H, N, P>,
+pub(super) struct Session<'a, B: Platform, const N: usize> {
+    pub stack: &'a Stack<B, N>,
     /// Register data come in here; away only while a request has it.
     scratch: DmaBuf,
     /// The card's address; 0 before it has one.
     pub rca: u16,
     /// The exchange under way.
-    op: Option<Op<'a, L, H, N, P>>,
+    op: Option<RequestFuture<'a, B, N>>,
     /// It is answered by R1, which must show no error.
     judged: bool,
     /// The last one was the end of tuning.
@@ -50,10 +50,10 @@ pub(super) struct Session<'a, L: Lock, H: Host, const N: usize, P: Policy> {
     pub error: Error,
 }
 
-impl<'a, L: Lock, H: Host, const N: usize, P: Policy> Session<'a, L, H, N, P> {
-    pub fn new(shared: &'a Shared<L, H, N, P>, scratch: DmaBuf) -> Self {
+impl<'a, B: Platform, const N: usize> Session<'a, B, N> {
+    pub fn new(stack: &'a Stack<B, N>, scratch: DmaBuf) -> Self {
         Session {
-            shared,
+            stack,
             scratch,
             rca: 0,
             op: None,
@@ -105,10 +105,11 @@ impl<'a, L: Lock, H: Host, const N: usize, P: Policy> Session<'a, L, H, N, P> {
     }
 
     #[inline(never)]
-    fn ask(&mut self, kind: Kind, buf: DmaBuf, judged: bool) -> Exchange<'_, 'a, L, H, N, P> {
+    fn ask(&mut self, kind: Kind, buf: DmaBuf, judged: bool) -> Exchange<'_, 'a, B, N> {
         self.judged = judged;
         self.op = Some(
-            self.shared.request(Request { urgent: P::RECOVERS && self.urgent, ..Request::new(kind, buf) }),
+            self.stack
+                .request(Request { urgent: B::Policy::RECOVERS && self.urgent, ..Request::new(kind, buf) }),
         );
         Exchange { session: self }
     }
@@ -120,33 +121,33 @@ impl<'a, L: Lock, H: Host, const N: usize, P: Policy> Session<'a, L, H, N, P> {
         command: Command,
         timeout_ns: u64,
         judged: bool,
-    ) -> Exchange<'_, 'a, L, H, N, P> {
+    ) -> Exchange<'_, 'a, B, N> {
         let phase = Phase { command, data: None, auto: Auto::None, tuning: false };
         self.ask(Kind::Raw { prefix, phase, timeout_ns }, DmaBuf::EMPTY, judged)
     }
 
     /// A change of the bus.
-    pub fn bus(&mut self, op: BusOp) -> Exchange<'_, 'a, L, H, N, P> {
+    pub fn bus(&mut self, op: BusOp) -> Exchange<'_, 'a, B, N> {
         self.ask(Kind::Bus(op), DmaBuf::EMPTY, false)
     }
 
     /// A pause.
-    pub fn pause(&mut self, ns: u64) -> Exchange<'_, 'a, L, H, N, P> {
+    pub fn pause(&mut self, ns: u64) -> Exchange<'_, 'a, B, N> {
         self.ask(Kind::Pause { ns }, DmaBuf::EMPTY, false)
     }
 
     /// A command whose response is read by the caller.
-    pub fn command(&mut self, command: Command) -> Exchange<'_, 'a, L, H, N, P> {
+    pub fn command(&mut self, command: Command) -> Exchange<'_, 'a, B, N> {
         self.send(None, command, COMMAND_NS, false)
     }
 
     /// A command answered by R1, which must show no error of its own or of what was before.
-    pub fn status_of(&mut self, command: Command) -> Exchange<'_, 'a, L, H, N, P> {
+    pub fn status_of(&mut self, command: Command) -> Exchange<'_, 'a, B, N> {
         self.send(None, command, COMMAND_NS, true)
     }
 
     /// As [`command`](Self::command), after CMD55.
-    pub fn app_command(&mut self, command: Command) -> Exchange<'_, 'a, L, H, N, P> {
+    pub fn app_command(&mut self, command: Command) -> Exchange<'_, 'a, B, N> {
         self.send(Some(command::app_cmd(self.rca)), command, COMMAND_NS, false)
     }
 
@@ -177,14 +178,14 @@ impl<'a, L: Lock, H: Host, const N: usize, P: Policy> Session<'a, L, H, N, P> {
 
     /// What the host says. Less code: one copy for all questions.
     #[inline(never)]
-    fn asked(&self, nested: u8, question: fn(&H) -> u8) -> u8 {
-        self.shared.enter(nested, |engine| question(engine.host()))
+    fn asked(&self, nested: u8, question: fn(&B::Host) -> u8) -> u8 {
+        self.stack.enter(nested, |engine| question(engine.host()))
     }
 
     /// How the controller sees the end of busy.
     #[inline(never)]
     fn busy_detect(&self) -> BusyDetect {
-        self.shared.enter(Caps::NONE.busy, |engine| engine.caps().busy)
+        self.stack.enter(Caps::NONE.busy, |engine| engine.caps().busy)
     }
 
     /// Waits until the card is ready. Where the controller has seen the end of busy, that is one CMD13.
@@ -207,20 +208,20 @@ impl<'a, L: Lock, H: Host, const N: usize, P: Policy> Session<'a, L, H, N, P> {
         self.asked(0, |host| host.dat0_busy().into()) != 0
     }
 
-    /// What the host's supply gives the card, in mA; 0: not known, and nobody asks in lean firmware.
+    /// What the host's supply gives the card, in mA; 0: not known. Lean firmware does not ask.
     pub fn supply_ma(&self) -> u16 {
-        if P::RECOVERS { self.shared.with(|engine| engine.supply_ma()) } else { 0 }
+        if B::Policy::RECOVERS { self.stack.with(|engine| engine.supply_ma()) } else { 0 }
     }
 
     /// Do DAT3 to DAT0 have these levels?
     pub fn lines_are(&self, levels: u8) -> bool {
-        self.asked(0, H::dat_levels) == levels
+        self.asked(0, B::Host::dat_levels) == levels
     }
 
     /// Reads `bytes` (at most 512) of register data by a command, or by CMD55 and the command;
     /// [`bytes`](Self::bytes) has them then.
     #[inline(never)]
-    pub fn register(&mut self, command: Command, app: bool, bytes: u16) -> Exchange<'_, 'a, L, H, N, P> {
+    pub fn register(&mut self, command: Command, app: bool, bytes: u16) -> Exchange<'_, 'a, B, N> {
         let data = Data { direction: Direction::Read, block_size: bytes, blocks: 1 };
         let prefix = app.then_some(command::app_cmd(self.rca));
         let scratch = core::mem::replace(&mut self.scratch, DmaBuf::EMPTY);
@@ -230,12 +231,7 @@ impl<'a, L: Lock, H: Host, const N: usize, P: Policy> Session<'a, L, H, N, P> {
 
     /// Writes a block by a command, from the scratch memory; its first byte is `first`.
     #[inline(never)]
-    pub fn write_page(
-        &mut self,
-        command: Command,
-        first: u8,
-        timeout_ns: u64,
-    ) -> Exchange<'_, 'a, L, H, N, P> {
+    pub fn write_page(&mut self, command: Command, first: u8, timeout_ns: u64) -> Exchange<'_, 'a, B, N> {
         let mut page = core::mem::replace(&mut self.scratch, DmaBuf::EMPTY);
         if let Some(byte) = page.first_mut() {
             *byte = first;
@@ -287,7 +283,7 @@ impl<'a, L: Lock, H: Host, const N: usize, P: Policy> Session<'a, L, H, N, P> {
     }
 
     /// The register that was read last, where it is.
-    pub fn bytes<const B: usize>(&mut self) -> Result<&[u8; B], Failed> {
+    pub fn bytes<const BYTES: usize>(&mut self) -> Result<&[u8; BYTES], Failed> {
         self.error = Error::Protocol("the scratch memory is lost");
         self.scratch.first_chunk().ok_or(Failed)
     }
@@ -303,7 +299,7 @@ impl<'a, L: Lock, H: Host, const N: usize, P: Policy> Session<'a, L, H, N, P> {
             let block = self.tuning_block(command, bytes).await;
             let no_response = |fault: Fault| (fault.cause, fault.stage) == (Cause::Timeout, Stage::Command);
             let silent = block.is_err() && matches!(self.error, Error::Host(fault) if no_response(fault));
-            if P::RECOVERS {
+            if B::Policy::RECOVERS {
                 heard = heard.saturating_add(if silent { -1 } else { 1 });
             }
             match block {
@@ -322,7 +318,7 @@ impl<'a, L: Lock, H: Host, const N: usize, P: Policy> Session<'a, L, H, N, P> {
             self.bus(BusOp::ResetAll).await?;
             (heard, gone) = (-1, false);
         }
-        match (gone, !P::RECOVERS || heard >= 0) {
+        match (gone, !B::Policy::RECOVERS || heard >= 0) {
             (true, _) => Err(Failed),
             (false, true) => self.refuse("tuning found no sampling point"),
             (false, false) => self.fail(Error::Silent),
@@ -340,7 +336,7 @@ impl<'a, L: Lock, H: Host, const N: usize, P: Policy> Session<'a, L, H, N, P> {
         }
     }
 
-    fn tuning_block(&mut self, command: Command, bytes: u16) -> Exchange<'_, 'a, L, H, N, P> {
+    fn tuning_block(&mut self, command: Command, bytes: u16) -> Exchange<'_, 'a, B, N> {
         let data = Data { direction: Direction::Read, block_size: bytes, blocks: 1 };
         let phase = Phase { command, data: Some(data), auto: Auto::None, tuning: true };
         let kind = Kind::Raw { prefix: None, phase, timeout_ns: REGISTER_NS };
@@ -350,11 +346,11 @@ impl<'a, L: Lock, H: Host, const N: usize, P: Policy> Session<'a, L, H, N, P> {
 
 /// One exchange, from its submission to its end.
 #[must_use = "nothing happens unless it is awaited"]
-pub(super) struct Exchange<'s, 'a, L: Lock, H: Host, const N: usize, P: Policy> {
-    session: &'s mut Session<'a, L, H, N, P>,
+pub(super) struct Exchange<'s, 'a, B: Platform, const N: usize> {
+    session: &'s mut Session<'a, B, N>,
 }
 
-impl<L: Lock, H: Host, const N: usize, P: Policy> Future for Exchange<'_, '_, L, H, N, P> {
+impl<B: Platform, const N: usize> Future for Exchange<'_, '_, B, N> {
     type Output = Result<Response, Failed>;
 
     #[inline(never)]
@@ -367,8 +363,8 @@ impl<L: Lock, H: Host, const N: usize, P: Policy> Future for Exchange<'_, '_, L,
             session.scratch = done.buf;
         }
         Poll::Ready(match done.result {
-            // Errors that any R1 of the bring-up may show; of an SD card, whose bit 7 is reserved, nobody
-            // sets `SWITCH_ERROR`.
+            // Errors that any R1 of the bring-up may show. An SD card's bit 7 is reserved: for it `SWITCH_ERROR`
+            // is not in the mask.
             Ok(output) if session.judged && output.response.r1().0 & JUDGED != 0 => {
                 let status = output.response.r1().0;
                 let locked = status & R1::CARD_IS_LOCKED != 0;

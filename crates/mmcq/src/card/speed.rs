@@ -2,9 +2,8 @@
 
 use super::session::Session;
 use super::{Card, Options};
-use crate::host::{Caps, Host, Timing, Width};
-use crate::sched::Policy;
-use crate::task::Lock;
+use crate::host::{Caps, Timing, Width};
+use crate::task::Platform;
 
 /// The timings that cannot be reached without this one, itself included, as bits.
 pub(super) fn and_those_that_need(timing: Timing) -> u16 {
@@ -50,12 +49,9 @@ pub(super) struct Bounds {
 }
 
 impl Bounds {
-    pub fn of<L: Lock, H: Host, const N: usize, P: Policy>(
-        session: &Session<'_, L, H, N, P>,
-        options: &Options,
-    ) -> Self {
+    pub fn of<B: Platform, const N: usize>(session: &Session<'_, B, N>, options: &Options) -> Self {
         let nothing = Bounds { min_hz: 0, max_hz: 0, max_width: Width::W1, timings: 0, signal18: false };
-        session.shared.enter(nothing, |engine| {
+        session.stack.enter(nothing, |engine| {
             let caps = engine.caps();
             Bounds {
                 min_hz: caps.clock_hz.0,

@@ -7,13 +7,12 @@ use super::rest::Rest;
 use super::session::{Failed, Session};
 use super::{Card, Family, Options, emmc, extension};
 use crate::engine::{Error, FlushBy};
-use crate::host::{Host, Timing};
-use crate::sched::Policy;
+use crate::host::Timing;
 use crate::spec::command::{self, Command, Resp, emmc as cmd};
 use crate::spec::ext_csd::{ExtCsd, Hpi, index};
 use crate::spec::response::State;
 use crate::spec::timing::emmc as limits;
-use crate::task::Lock;
+use crate::task::Platform;
 
 /// What the [keeper](super::keep) does for a card that is well ([`Options::upkeep`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,7 +50,7 @@ pub enum Worker {
     /// The device itself, in such moments (AUTO_EN).
     Device,
     /// Nothing: neither is enabled, or it could not be interrupted and is not critical yet.
-    Nobody,
+    None,
 }
 
 /// What an eMMC told by its exception bit [eMMC 6.6.25].
@@ -90,16 +89,16 @@ const HPI_NS_MIN: u64 = 50_000_000;
 pub(super) const EVENTS_ENABLED: u8 = (Exception::CAPACITY | Exception::POOL) as u8;
 
 /// The keeper begins, or goes on after the card was initialised: tells the engine what is to be looked after.
-pub(super) fn begin<L: Lock, H: Host, const N: usize, P: Policy>(
-    session: &Session<'_, L, H, N, P>,
+pub(super) fn begin<B: Platform, const N: usize>(
+    session: &Session<'_, B, N>,
     options: &Options,
     card: &Card,
 ) {
-    let shared = session.shared;
-    let now_ns = shared.now_ns();
+    let stack = session.stack;
+    let now_ns = stack.now_ns();
     // SDR50 is not among them: there some cards know no tuning, and are well without.
     let tuned = matches!(card.timing, Timing::Sdr104 | Timing::Hs200 | Timing::Hs400);
-    shared.with(|engine| {
+    stack.with(|engine| {
         let every_ns = match options.upkeep.retune_every_ns {
             _ if !tuned => 0,
             Some(ns) => ns,
@@ -109,12 +108,12 @@ pub(super) fn begin<L: Lock, H: Host, const N: usize, P: Policy>(
         engine.look_after(matches!(card.family, Family::Emmc(_)), every_ns, rest_after_ns, now_ns);
     });
     // What is due, and when, may be another time now.
-    shared.poll();
+    stack.poll();
 }
 
 /// What a device that shows its exception bit wants. `None`: nothing new.
-pub(super) async fn look<L: Lock, H: Host, const N: usize, P: Policy>(
-    session: &mut Session<'_, L, H, N, P>,
+pub(super) async fn look<B: Platform, const N: usize>(
+    session: &mut Session<'_, B, N>,
     quirks: Quirks,
 ) -> Result<Option<Exception>, Failed> {
     session.register(cmd::send_ext_csd(), false, 512).await?;
@@ -124,18 +123,18 @@ pub(super) async fn look<L: Lock, H: Host, const N: usize, P: Policy>(
         let worker = match ext.bkops_en() {
             enabled if enabled & 1 != 0 && stops => Worker::Keeper,
             enabled if enabled & 2 != 0 => Worker::Device,
-            _ => Worker::Nobody,
+            _ => Worker::None,
         };
         Exception { events: ext.exception_events_status(), urgency, worker }
     });
     let found = session.parsed(found)?;
-    let now_ns = session.shared.now_ns();
+    let now_ns = session.stack.now_ns();
     let patience_ns = match found.urgency {
         Urgency::Critical => Some(0),
         Urgency::Impacted => Some(PATIENCE_NS),
         _ => None,
     };
-    let new = session.shared.with(|engine| {
+    let new = session.stack.with(|engine| {
         if found.worker == Worker::Keeper
             && let Some(patience_ns) = patience_ns
         {
@@ -152,39 +151,39 @@ fn interrupt(ext: &ExtCsd<'_>, quirks: Quirks) -> Option<Hpi> {
 }
 
 /// Gives a device time for its background work: until it is done, or until a request wants to use the card. A request that waits already waits for [`SLICE_NS`] more.
-pub(super) async fn work<L: Lock, H: Host, const N: usize, P: Policy>(
-    session: &mut Session<'_, L, H, N, P>,
+pub(super) async fn work<B: Platform, const N: usize>(
+    session: &mut Session<'_, B, N>,
     quirks: Quirks,
 ) -> Result<(), Failed> {
-    let shared = session.shared;
+    let stack = session.stack;
     session.register(cmd::send_ext_csd(), false, 512).await?;
     let found = ExtCsd::parse(session.bytes()?)
         .map(|ext| (interrupt(&ext, quirks), ext.out_of_interrupt_time_ns(), Urgency::of(&ext)));
     let (hpi, let_go_ns, urgency) = session.parsed(found)?;
-    let begin_ns = shared.now_ns();
+    let begin_ns = stack.now_ns();
     if urgency < Urgency::Impacted {
-        shared.with(|engine| engine.work_waits(None, begin_ns));
+        stack.with(|engine| engine.work_waits(None, begin_ns));
         return Ok(());
     }
     if hpi.is_some() {
         emmc::switch(session, index::HPI_MGMT, 1, limits::SWITCH_NS).await?;
     }
-    let late = shared.with(|engine| engine.work_is_late(begin_ns));
+    let late = stack.with(|engine| engine.work_is_late(begin_ns));
     let least_ns = if late { SLICE_NS } else { 0 };
     // Busy may outlast the controller's own timer, and HPI could not be sent while that is running.
     let start = cmd::switch(cmd::Access::WriteByte, index::BKOPS_START, 1, 0);
     session.status_of(Command::new(start.index, start.arg, Resp::R1)).await?;
     loop {
         session.pause(ASK_NS).await?;
-        let now_ns = shared.now_ns();
+        let now_ns = stack.now_ns();
         let waited_ns = now_ns.saturating_sub(begin_ns);
         if session.status_of(command::send_status(session.rca)).await?.r1().current_state() != State::Prg {
-            shared.with(|engine| engine.work_waits(None, now_ns));
+            stack.with(|engine| engine.work_waits(None, now_ns));
             return Ok(());
         }
-        let wanted = shared.with(|engine| {
+        let wanted = stack.with(|engine| {
             engine.help_goes_on(now_ns);
-            engine.somebody_waits()
+            engine.has_waiting()
         });
         let hpi = match hpi {
             Some(hpi) if wanted && waited_ns >= least_ns || waited_ns >= BKOPS_NS => hpi,
@@ -198,18 +197,15 @@ pub(super) async fn work<L: Lock, H: Host, const N: usize, P: Policy>(
         // What became of it, the status tells.
         let _ = session.command(command).await;
         session.wait_ready(let_go_ns.max(HPI_NS_MIN)).await?;
-        let now_ns = shared.now_ns();
-        shared.with(|engine| engine.work_waits(Some(now_ns.saturating_add(PATIENCE_NS)), now_ns));
+        let now_ns = stack.now_ns();
+        stack.with(|engine| engine.work_waits(Some(now_ns.saturating_add(PATIENCE_NS)), now_ns));
         return Ok(());
     }
 }
 
 /// The same card was initialised again: what was switched on since the first time is switched on again. What bring-up switches by its options, it has.
-pub(super) async fn restore<L: Lock, H: Host, const N: usize, P: Policy>(
-    session: &mut Session<'_, L, H, N, P>,
-    card: &mut Card,
-) {
-    let before = session.shared.with(|engine| engine.target().map(|target| target.flush));
+pub(super) async fn restore<B: Platform, const N: usize>(session: &mut Session<'_, B, N>, card: &mut Card) {
+    let before = session.stack.with(|engine| engine.target().map(|target| target.flush));
     if let Some(FlushBy::SdCache { at, timeout_ns }) = before
         && extension::cache_on(session, at).await != extension::Cache::Off
     {

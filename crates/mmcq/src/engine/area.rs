@@ -1,7 +1,7 @@
 //! Which partition of an eMMC the card's block commands reach [eMMC 6.2].
 //!
 //! The engine knows it for certain or says that it does not: from CMD6 until the card's status shows that the switch was made, the card may be in either
-//! partition. Requests for blocks of the user area start in the user area only. The way back is nobody's request: the engine goes it by itself, before
+//! partition. Requests for blocks of the user area start in the user area only. The way back belongs to no request: the engine goes it by itself, before
 //! anything else but a visit, and before a conversation with a card that is well. Two failures in a row end with the card initialised again.
 
 use super::extras::Place;

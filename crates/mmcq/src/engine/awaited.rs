@@ -1,9 +1,9 @@
 //! What a waiter may want to know: what the controller has, how the bus is set, how long the last phase took.
 
 use super::{Engine, Stage};
-use crate::advance::Bus;
 use crate::host::{Host, Phase};
 use crate::sched::Policy;
+use crate::spec::bus::Bus;
 
 /// A phase that ended, well or not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -13,9 +13,9 @@ use super::timers::NEVER;
 use super::{Engine, Error, Kind, Output};
 use crate::host::{self, Cause, Fault, Host, Phase, StartError};
 use crate::sched::Policy;
-use crate::sdio::cccr::reg;
 use crate::spec::command::Resp;
 use crate::spec::response::Response;
+use crate::spec::sdio::cccr::reg;
 
 /// IO_RW_DIRECT.
 const CMD52: u8 = 52;

@@ -23,7 +23,7 @@ pub struct DmaBuf {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Claim(usize);
 
-/// The memory was only lent: nobody gets it from `reclaim`.
+/// The memory was only lent: `reclaim` does not hand it out.
 const LENT: u32 = 1 << 31;
 
 // SAFETY: a `DmaBuf` is the only owner of its memory, like a `&'static mut [u8]`.
@@ -64,7 +64,7 @@ impl DmaBuf {
         DmaBuf { ptr, len, skipped: LENT }
     }
 
-    /// What may leave the crate: lent memory goes back to its owner by the end of the call that lent it, and to nobody else.
+    /// What may leave the crate. Lent memory goes back to its owner alone, when the call that lent it ends.
     pub(crate) fn unless_lent(self) -> Self {
         match self.skipped {
             // All of it, nearly always.
@@ -74,7 +74,7 @@ impl DmaBuf {
         }
     }
 
-    /// May it be handed to anybody by `reclaim`?
+    /// May `reclaim` hand it out?
     pub(crate) fn owned(&self) -> bool {
         self.skipped & LENT == 0
     }
@@ -88,8 +88,8 @@ impl DmaBuf {
     /// Bytes that [`after`](Self::after) can go forward, at most.
     pub(crate) const AFTER_MAX: u32 = (1 << 24) - 1;
 
-    /// The memory after its first `bytes`, for the next piece of a transfer. However the request ends, and
-    /// whoever gets the buffer back, it is whole then.
+    /// The memory after its first `bytes`, for the next piece of a transfer. The buffer is whole again when it
+    /// goes back, however the request ends.
     pub(crate) fn after(self, bytes: u32) -> Self {
         let whole = self.whole();
         let bytes = bytes.min(whole.len).min(Self::AFTER_MAX);
@@ -110,7 +110,7 @@ impl DmaBuf {
     pub fn claim(&self) -> Claim {
         let bytes = self.skipped & !LENT;
         if self.len == 0 && bytes == 0 {
-            // No memory is nobody's: its address may be that of another's.
+            // An empty buffer has no owner: its address may be that of another buffer.
             return Claim(0);
         }
         Claim(self.ptr.addr().get().wrapping_sub(bytes as usize))
@@ -137,7 +137,7 @@ impl DmaBuf {
 impl Deref for DmaBuf {
     type Target = [u8];
     fn deref(&self) -> &[u8] {
-        // SAFETY: whoever holds the buffer owns the memory; it is initialised (see the constructors).
+        // SAFETY: the buffer's holder owns the memory; it is initialised (see the constructors).
         unsafe { core::slice::from_raw_parts(self.ptr.as_ptr(), self.len as usize) }
     }
 }

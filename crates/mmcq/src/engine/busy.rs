@@ -97,7 +97,7 @@ impl BusyTimes {
 }
 
 impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
-    /// The data are over; the card may program for a while, and nobody tells when it is ready.
+    /// The data are over; the card may program for a while, and the host does not see when it is ready.
     pub(super) fn watch_busy(&mut self, now_ns: u64) {
         self.stage = Stage::BusyPause;
         self.data_end_ns = now_ns;
@@ -153,7 +153,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         let last_ns = later(self.data_end_ns, limit);
         self.timers.give_up_at(later(last_ns, SLACK_NS));
         let again_ns = later(now_ns, BusyTimes::again_ns(waited, self.questions));
-        // Nobody is given up without a question at the end of his time.
+        // The card is asked at the end of its time, before the engine gives it up.
         self.timers.wake_at(if now_ns < last_ns { again_ns.min(last_ns) } else { again_ns });
     }
 

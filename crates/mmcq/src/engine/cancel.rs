@@ -51,7 +51,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             }
             State::Done => {
                 self.fresh &= !(1 << id.index);
-                self.told_nobody(id.index);
+                self.pass_on_untold(id.index);
                 self.wipe(id.index);
                 self.give_up(id.index)
             }
@@ -97,7 +97,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
 
     /// What a flush was to report of the writes before it, the next one does if no client has heard this one's result.
     #[cold]
-    pub(super) fn told_nobody(&mut self, index: u8) {
+    pub(super) fn pass_on_untold(&mut self, index: u8) {
         let slot = self.slots.at(index);
         match (slot.kind, slot.result) {
             (Kind::Flush, Err(Error::CacheLost)) if P::RECOVERS => {

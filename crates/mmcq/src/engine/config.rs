@@ -3,8 +3,8 @@
 use super::erase::Erasing;
 use super::recover::Rung;
 pub use super::stream::Close;
-use crate::card::quirk::Quirks;
 use crate::spec::command::sd::Extension;
+use crate::spec::quirks::Quirks;
 
 /// How a flush reaches the medium.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -246,7 +246,7 @@ impl Stats {
 
 /// What a call has done, and what the platform has to do about it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[must_use = "somebody may wait for these completions, and the engine wants to be called again"]
+#[must_use = "clients may wait for these completions, and the engine wants to be called again"]
 pub struct Work {
     /// Slots whose completion can be taken now, one bit each; a bit is reported once.
     pub completed: u64,

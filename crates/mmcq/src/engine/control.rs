@@ -6,11 +6,11 @@ use super::phases::{COMMAND_TIMEOUT_NS, Stage};
 use super::slot::{NONE, State};
 use super::timers::later;
 use super::{Engine, Error, FlushBy, Kind, Output};
-use crate::card::quirk::Quirks;
 use crate::host::{Auto, BusOp, BusyDetect, Host, Phase, Step};
 use crate::plant::{self, Bug};
 use crate::sched::Policy;
 use crate::spec::command::{Command, Resp, emmc};
+use crate::spec::quirks::Quirks;
 use crate::spec::response::{R1, State as CardState};
 
 /// EXT_CSD [32] [eMMC 7.4.90].
@@ -103,7 +103,8 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         }
     }
 
-    /// CMD6 was answered; the card flushes. What the cache could not write before shows once, perhaps in this very answer: whoever flushes is told.
+    /// CMD6 was answered; the card flushes. What the cache could not write before shows once, perhaps in this
+    /// very answer: the flush is told.
     pub(super) fn flush_answered(&mut self, status: u32, now_ns: u64) {
         self.settle(status);
         if status & R1::DEFERRED != 0 {
@@ -154,7 +155,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         }
         match self.slots.at(self.control).kind {
             Kind::Flush => self.flushed(),
-            // A late error of somebody else is the next flush's.
+            // A late error of another request belongs to the next flush.
             _ => self.slots.at(self.control).result,
         }
     }

@@ -1,7 +1,7 @@
 //! Blocks that need not keep their content: erase, trim, discard [SD 4.3.5], [eMMC 6.6.9 to 6.6.12].
 //!
 //! An erase goes in pieces of whole units (erase groups, allocation units). After each piece its rest steps
-//! back behind those that wait and have nothing to do with its blocks; so whoever waits, waits for one piece
+//! back behind those that wait and have nothing to do with its blocks; so a waiting request waits for one piece
 //! of each erase that was there before. What overlaps the rest stays behind it, and so does everything behind
 //! a barrier. So nothing was written there meanwhile if a piece is erased twice, which happens where the card is initialised
 //! again in the middle. A piece that fails is not tried again.
@@ -68,7 +68,7 @@ pub struct Erasing {
     pub unit_blocks: u32,
     /// [`Erase::Erase`] takes whole groups of so many blocks.
     pub group_blocks: u32,
-    /// Erased blocks read as zeros (else as ones, or nobody knows).
+    /// Erased blocks read as zeros (else as ones, or the card does not say).
     pub zeros: bool,
     /// CMD38 takes its argument from this byte of EXT_CSD as well (iNAND); 0: it does not.
     pub argument_byte: u8,
@@ -119,7 +119,7 @@ impl Erasing {
         }
     }
 
-    /// The erase for blocks that nobody needs any more, if there is one: the cheapest that the card has.
+    /// The erase for blocks that are not needed any more, if there is one: the cheapest that the card has.
     pub const fn discarding(&self) -> Option<Erase> {
         if self.can(Erase::Discard) {
             Some(Erase::Discard)
@@ -207,7 +207,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             return self.end_control(Err(error));
         }
         let rest = blocks.saturating_sub(done);
-        // Nobody waits for the rest any more.
+        // No client waits for the rest any more.
         if rest == 0 || orphan && done > 0 {
             return self.end_control(Ok(erased(done)));
         }

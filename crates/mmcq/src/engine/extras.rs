@@ -1,4 +1,4 @@
-//! What is not on everybody's path: erase, write-zeroes, durable writes, visits to other partitions, orders,
+//! What an ordinary read or write does not need: erase, write-zeroes, durable writes, visits to other partitions, orders,
 //! and flushes by extension register.
 //!
 //! The engine reaches all of it through one function pointer, which [`Engine::equip`] sets: firmware that
@@ -96,7 +96,7 @@ pub(super) enum Place {
     Count,
     /// The data there.
     Move,
-    /// CMD6 back to the user area, for nobody's request.
+    /// CMD6 back to the user area, for no request.
     Return,
     /// CMD49 that starts a flush.
     FlushStart,

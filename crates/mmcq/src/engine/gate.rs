@@ -6,9 +6,9 @@
 
 use super::slot::State;
 use super::{BLOCK_BYTES, DmaBuf, Engine, Error, Kind, Request, raw_bytes};
-use crate::card::quirk::Quirks;
 use crate::host::Host;
 use crate::sched::Policy;
+use crate::spec::quirks::Quirks;
 
 /// The causes at work.
 #[derive(Debug)]

@@ -3,7 +3,7 @@
 //! Requests come in by [`Engine::submit`] and wait in one queue. [`Engine::on_irq`] and [`Engine::poll`] move the phases on: each acknowledges,
 //! decides, starts the next phase, and only then completes what ended. Results are fetched with [`Engine::take`].
 //!
-//! Read first: `slot.rs` (a request's life), `order.rs` (who is next), then `phases.rs` (how a transfer runs), `control.rs` (everything else), `beside.rs`
+//! Read first: `slot.rs` (a request's life), `order.rs` (which request is next), then `phases.rs` (how a transfer runs), `control.rs` (everything else), `beside.rs`
 //! (what goes beside its data), `stream.rs` (how it stays open) and `recover/` (how it fails).
 
 mod area;
@@ -113,7 +113,7 @@ pub struct Engine<H: Host, const N: usize, P: Policy = Fifo> {
     busy_times: BusyTimes,
     /// Done, and not yet reported in a `Work`.
     fresh: u64,
-    /// A function asks for attention, and nobody has taken note yet; who wants to.
+    /// A function asks for attention, and no task has taken note yet; the waker of the task that waits for it.
     card_irq: bool,
     card_irq_waker: Option<Waker>,
     /// Phases of I/O functions in a row while memory waited.
@@ -131,7 +131,7 @@ pub struct Engine<H: Host, const N: usize, P: Policy = Fifo> {
     closing: bool,
     /// Writes were completed of which no status has come since.
     unsettled: bool,
-    /// A late error that nobody has been told yet: the next flush is.
+    /// A late error that no request has been told: the next flush is.
     late: Option<u32>,
     runs: [Run; 2],
     continue_faults: u8,
@@ -312,7 +312,8 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         self.work(deferred)
     }
 
-    /// Called when a deadline has come, when completions were deferred, and whenever somebody likes to.
+    /// The platform calls it when a deadline has come and when completions were deferred. It may call at any
+    /// other time.
     pub fn poll(&mut self, now_ns: u64) -> Work {
         self.finish();
         if P::RECOVERS && self.cramped {
@@ -403,7 +404,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             self.fresh |= 1 << index;
             return;
         }
-        self.told_nobody(index);
+        self.pass_on_untold(index);
         self.wipe(index);
         let slot = self.slots.at_mut(index);
         if slot.buf.owned() && slot.buf.len_bytes() > 0 {

@@ -29,7 +29,7 @@ pub(super) enum Stage {
     Main,
     /// CMD12 after the data.
     Stop,
-    /// CMD12 to a transfer that nobody waits for any more.
+    /// CMD12 to a transfer that no client waits for any more.
     Close,
     /// Waiting to ask a busy card.
     BusyPause,
@@ -186,8 +186,8 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         }
     }
 
-    /// The policy keeps the controller idle, or the start is held. What is left open then is closed in time, and what has been written gets its result: its owner may be the one
-    /// whom the policy waits for.
+    /// The policy keeps the controller idle, or the start is held. What is left open then is closed in time, and what has been written gets its result: its owner may be the
+    /// client that the policy waits for.
     fn kept_idle(&mut self, now_ns: u64) {
         if !self.is_left_open() {
             if self.settling != 0 || self.unsettled {

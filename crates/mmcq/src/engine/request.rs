@@ -50,7 +50,8 @@ pub enum Kind {
         phase: Phase,
         /// Longest time for the phase.
         timeout_ns: u64,
-        /// The owner will ask for the next step as soon as this one is done: for a moment ([`Config::chain_ns`](super::Config::chain_ns)) nobody else gets the bus.
+        /// The owner will ask for the next step as soon as this one is done. For a moment
+        /// ([`Config::chain_ns`](super::Config::chain_ns)) no other request gets the bus.
         chain: bool,
     },
     /// A change of the bus. A barrier.
@@ -115,7 +116,7 @@ pub struct Request {
     pub kind: Kind,
     /// Where the data are or go; at least as long as the request's data.
     pub buf: DmaBuf,
-    /// Who asks; for the scheduler.
+    /// The client; for the scheduler.
     pub origin: Origin,
     /// A write that completes only when its data are on the medium; see [`durable`](Self::durable).
     pub durable: bool,
@@ -144,7 +145,7 @@ impl Request {
         Request { urgent: true, ..self }
     }
 
-    /// The same, asked by somebody else.
+    /// The same, from another origin.
     #[must_use]
     pub fn from(self, origin: Origin) -> Self {
         Request { origin, ..self }
@@ -253,13 +254,14 @@ pub enum Error {
     CacheLost,
     /// Another card is in the slot.
     Changed,
-    /// Nobody has told the engine how this card erases: [`card::equip`](crate::card::equip) does, after bring-up.
+    /// The engine has not been told how this card erases: [`card::equip`](crate::card::equip) tells it, after
+    /// bring-up.
     Unequipped,
     /// The card is locked by a password, and answers nothing but its lock's commands [SD 4.3.7], [eMMC 6.6.19]:
     /// [`Options::unlock`](crate::card::Options::unlock).
     Locked,
     /// The call came from inside another call of the same stack (a timer's function, a lock, memory, registers, a policy,
-    /// or a closure of [`Shared::with`](crate::task::Shared::with)).
+    /// or a closure of [`Stack::with`](crate::task::Stack::with)).
     Reentered,
 }
 

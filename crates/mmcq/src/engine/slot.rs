@@ -10,10 +10,10 @@ use crate::sched::{Origin, Waiting};
 use core::task::Waker;
 use neighbours::BUCKETS;
 
-/// A slot's life: `Free -> Queued -> Active -> [Settling] -> Ended -> Done -> Free`; `Ended -> Lost -> Free` if nobody waits any more.
+/// A slot's life: `Free -> Queued -> Active -> [Settling] -> Ended -> Done -> Free`; `Ended -> Lost -> Free` if no client waits any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
-    /// Nobody owns it.
+    /// It has no owner.
     Free,
     /// Waits for its turn.
     Queued,
@@ -27,7 +27,7 @@ pub(super) enum State {
     Ended,
     /// The completion can be taken.
     Done,
-    /// Nobody will take it: the buffer waits for `reclaim`.
+    /// No client will take it: the buffer waits for `reclaim`.
     Lost,
 }
 
@@ -62,7 +62,7 @@ impl Rules {
 #[derive(Debug)]
 pub(super) struct Slot {
     pub state: State,
-    /// Nobody waits for the result.
+    /// No client waits for the result.
     pub orphan: bool,
     /// Never merged again: its transfer failed together with others, now each finds out for itself.
     pub solo: bool,
@@ -332,7 +332,7 @@ impl<const N: usize> Slots<N> {
         match self.at(index).span() {
             Some((direction, start, blocks)) => {
                 let end = start.saturating_add(u64::from(blocks));
-                // Seldom, and nobody looks for its neighbours: none is known to have no neighbour any more.
+                // Seldom, and its neighbours are not looked for: no slot counts as without neighbours any more.
                 self.plain = 0;
                 self.enter_span(index, Span { direction, start, end, age });
             }
@@ -442,7 +442,7 @@ impl<const N: usize> Slots<N> {
         self.enter(index, age);
     }
 
-    /// The rest of an erase of these blocks: behind those that wait now and have nothing to do with them, but before who has, and before the first
+    /// The rest of an erase of these blocks: behind those that wait now and have nothing to do with them, but before those that have, and before the first
     /// barrier that is no erase.
     pub fn push_rest(&mut self, index: u8, start: u64, end: u64) {
         let stop = self.queue().find(|&i| {

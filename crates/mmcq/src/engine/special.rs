@@ -134,7 +134,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         slot.segment.part(slot.moved_blocks.saturating_mul(BLOCK_BYTES), u32::MAX)
     }
 
-    /// Sends blocks of a request, with nobody beside it.
+    /// Sends blocks of a request, with no other beside it.
     fn send_alone(
         &mut self,
         index: u8,

@@ -153,7 +153,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         if self.straight.closed {
             return self.opens();
         }
-        debug_assert!(!self.is_special(), "somebody has not closed the straight path");
+        debug_assert!(!self.is_special(), "the straight path was not closed");
         true
     }
 

@@ -106,7 +106,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         (shortest.max(1), longest.max(shortest).max(1))
     }
 
-    /// Nobody wants to hear of card interrupts any more.
+    /// No task waits for card interrupts any more.
     pub fn mask_card_irq(&mut self) {
         self.host.card_irq(false);
         self.card_irq = false;

@@ -28,16 +28,16 @@ pub(super) struct Timers {
     beside_ns: u64,
     /// The card is to be asked whether a function wants attention.
     look_ns: u64,
-    /// An open transfer is held for a request until then.
-    hold_ns: u64,
-    /// The bus is kept for the next phase of an I/O function's chain; 0: it is not.
-    chain_ns: u64,
-    /// The policy may keep the controller idle until then.
-    idle_ns: u64,
     /// The next try to stop a controller that keeps memory.
     kept_ns: u64,
     /// The edges' alarm rings by then; never later than the next deadline once a call of theirs is over.
     alarm_ns: u64,
+    /// An open transfer is held for a request until then.
+    hold_ns: u64,
+    /// The bus is kept for the next phase of an I/O function's chain; 0: it is not.
+    chain_ns: u64,
+    /// The policy may keep the controller idle until then; 0: it does not.
+    idle_ns: u64,
 }
 
 /// The stage in progress.
@@ -49,11 +49,11 @@ impl Timers {
             limit_ns: NEVER,
             beside_ns: NEVER,
             look_ns: NEVER,
-            hold_ns: 0,
-            chain_ns: 0,
-            idle_ns: NEVER,
             kept_ns: NEVER,
             alarm_ns: NEVER,
+            hold_ns: 0,
+            chain_ns: 0,
+            idle_ns: 0,
         }
     }
 
@@ -207,7 +207,7 @@ impl Timers {
 
     /// The policy keeps the controller idle until then. False: it has done so for too long.
     pub fn keep_idle(&mut self, at_ns: u64, now_ns: u64) -> bool {
-        if self.idle_ns == NEVER {
+        if self.idle_ns == 0 {
             self.idle_ns = later(now_ns, IDLE_NS_MAX);
         }
         let may = now_ns < self.idle_ns;
@@ -220,7 +220,7 @@ impl Timers {
     /// A transfer begins: the policy has its whole time again.
     #[inline(always)]
     pub fn idle_ends(&mut self) {
-        self.idle_ns = NEVER;
+        self.idle_ns = 0;
     }
 
     /// Memory is kept; then the controller is stopped again.

@@ -149,7 +149,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     }
 
     /// Does a request wait for the queue to go on?
-    pub(crate) fn somebody_waits(&self) -> bool {
+    pub(crate) fn has_waiting(&self) -> bool {
         self.slots.head != NONE || self.slots.has_io()
     }
 
@@ -190,7 +190,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
 
     /// Is there a reason to wake the card?
     pub(crate) fn rest_is_over(&self) -> bool {
-        self.somebody_waits() || !self.helping.rests()
+        self.has_waiting() || !self.helping.rests()
     }
 
     /// The card is awake. The next rest is a pause away at least.

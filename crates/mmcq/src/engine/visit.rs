@@ -6,7 +6,6 @@
 
 use super::extras::{Place, refused};
 use super::{BLOCK_BYTES, Engine, Error, Kind, Output};
-use crate::card::partition::Area;
 use crate::host::{Data, Direction, Host, Segment};
 use crate::plant::{self, Bug};
 use crate::sched::Policy;
@@ -138,7 +137,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             return Err(Error::Unsupported);
         };
         // The cache is that of all partitions but RPMB.
-        self.dirty |= direction == Direction::Write && visit.area() != Area::Rpmb.access();
+        self.dirty |= direction == Direction::Write && visit.area() != RPMB;
         let whole = self.slots.at(self.control).buf.segment(u32::MAX);
         let segment = Segment { bus: 0, ..whole.part(first * BLOCK_BYTES, u32::from(blocks) * BLOCK_BYTES) };
         let address = self.target.map_or(visit.lba, |target| target.address(visit.lba.into()));

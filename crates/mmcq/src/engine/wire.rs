@@ -2,8 +2,8 @@
 //!
 //! Each bus operation that the driver has finished comes here as an event; nothing else changes what is known of the bus.
 
-use crate::advance::Bus;
 use crate::host::{BusOp, Timing, Width};
+use crate::spec::bus::Bus;
 
 /// No bus is slower: cards are brought up at 100 kHz at least [SD 4.2.1].
 const SLOWEST_HZ: u32 = 4_000;

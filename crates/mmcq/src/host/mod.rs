@@ -15,6 +15,7 @@ pub mod sdhci;
 mod segment;
 pub mod surroundings;
 
+pub use crate::spec::bus::{Timing, Width};
 use crate::spec::command::Command;
 use crate::spec::response::Response;
 pub use dma::{Dma, DmaError};
@@ -161,49 +162,6 @@ pub struct Events {
     pub presence: bool,
     /// The controller asks for a new tuning [SDHC 2.2.18 re-tuning event].
     pub retune: bool,
-}
-
-/// Data lines in use.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Width {
-    /// DAT0.
-    W1,
-    /// DAT0 to DAT3.
-    W4,
-    /// DAT0 to DAT7.
-    W8,
-}
-
-/// Bus timing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Timing {
-    /// Default speed of SD (25 MHz), legacy of eMMC (26 MHz); also identification.
-    Legacy,
-    /// High speed: SD 50 MHz, eMMC 52 MHz.
-    HighSpeed,
-    /// 25 MHz at 1.8 V.
-    Sdr12,
-    /// 50 MHz at 1.8 V.
-    Sdr25,
-    /// 100 MHz at 1.8 V.
-    Sdr50,
-    /// 208 MHz at 1.8 V.
-    Sdr104,
-    /// 50 MHz at 1.8 V, both edges.
-    Ddr50,
-    /// eMMC 52 MHz, both edges.
-    Ddr52,
-    /// eMMC 200 MHz.
-    Hs200,
-    /// eMMC 200 MHz, both edges.
-    Hs400,
-    /// HS400 with enhanced strobe.
-    Hs400Es,
-}
-
-impl Timing {
-    /// How many there are.
-    pub const COUNT: usize = 11;
 }
 
 /// One change of the bus; a step that may need several calls (see [`Host::set_bus`]).

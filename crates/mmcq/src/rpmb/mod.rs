@@ -14,7 +14,7 @@ use crate::card::partition::{Area, Layout, layout};
 use crate::engine::{self, Claim, DmaBuf, Irreversible, Kind, Request, Visit};
 use crate::host::Host;
 use crate::sched::{Fifo, Policy};
-use crate::task::{Lock, Shared};
+use crate::task::{Platform, Stack};
 pub use frame::UNIT_BYTES;
 use frame::{Ask, FRAME_BYTES, Fields, Frame};
 
@@ -102,8 +102,8 @@ fn judged_read(result: u16) -> Result<(), Error> {
 
 /// A handle on the replay-protected area.
 #[derive(Debug)]
-pub struct Rpmb<'a, L: Lock, H: Host, const N: usize, P: Policy = Fifo> {
-    shared: &'a Shared<L, H, N, P>,
+pub struct Rpmb<'a, B: Platform, const N: usize> {
+    stack: &'a Stack<B, N>,
     layout: Layout,
     /// Units that one read may have at most: a transfer cannot be cut.
     read_units: u16,
@@ -115,11 +115,11 @@ pub struct Rpmb<'a, L: Lock, H: Host, const N: usize, P: Policy = Fifo> {
 /// What one call needs at least: two frames out, one back.
 const BUF_FRAMES: usize = 3;
 
-impl<'a, L: Lock, H: Host, const N: usize, P: Policy> Rpmb<'a, L, H, N, P> {
+impl<'a, B: Platform, const N: usize> Rpmb<'a, B, N> {
     /// Opens the area. `buf` stays in the handle: 1536 bytes at least; a write or read of n units in one
     /// needs n + 2 times 512. It comes back on failure.
     pub async fn open(
-        shared: &'a Shared<L, H, N, P>,
+        stack: &'a Stack<B, N>,
         card: &Card,
         buf: DmaBuf,
     ) -> Result<Self, (engine::Error, DmaBuf)> {
@@ -127,13 +127,13 @@ impl<'a, L: Lock, H: Host, const N: usize, P: Policy> Rpmb<'a, L, H, N, P> {
         if given < needed {
             return Err((engine::Error::Buffer { needed, given }, buf));
         }
-        let (layout, buf) = layout(shared, card, buf, Area::Rpmb).await;
-        shared.with(|engine| engine.equip());
+        let (layout, buf) = layout(stack, card, buf, Area::Rpmb).await;
+        stack.with(|engine| engine.equip());
         match layout {
             Ok(mut layout) => {
-                let host = shared.with(|engine| engine.caps().blocks_in_one_piece());
+                let host = stack.with(|engine| engine.caps().blocks_in_one_piece());
                 layout.rpmb_write_units = layout.rpmb_write_units.min(host);
-                Ok(Rpmb { shared, layout, read_units: host, claim: buf.claim(), buf: Some(buf) })
+                Ok(Rpmb { stack, layout, read_units: host, claim: buf.claim(), buf: Some(buf) })
             }
             Err(error) => Err((error, buf)),
         }
@@ -346,7 +346,7 @@ impl<'a, L: Lock, H: Host, const N: usize, P: Policy> Rpmb<'a, L, H, N, P> {
     fn buf(&mut self) -> Result<DmaBuf, Error> {
         let least = (BUF_FRAMES * FRAME_BYTES) as u32;
         let claim = self.claim;
-        let taken = self.buf.take().or_else(|| self.shared.with(|engine| engine.reclaim(claim)));
+        let taken = self.buf.take().or_else(|| self.stack.with(|engine| engine.reclaim(claim)));
         taken.filter(|buf| buf.len_bytes() >= least).ok_or(Error::Card(engine::Error::Full))
     }
 
@@ -370,7 +370,7 @@ impl<'a, L: Lock, H: Host, const N: usize, P: Policy> Rpmb<'a, L, H, N, P> {
             ask,
             back,
         };
-        let mut done = self.shared.request(Request::new(Kind::Visit(visit), buf)).await;
+        let mut done = self.stack.request(Request::new(Kind::Visit(visit), buf)).await;
         let result = done.result.map(|_| with_frames(&mut done.buf, |frames| look(frames)));
         self.buf = Some(done.buf);
         result

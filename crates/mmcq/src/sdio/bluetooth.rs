@@ -6,9 +6,7 @@
 
 use super::{At, CardInterrupt, Chain, Error, Function};
 use crate::engine::{self, DmaBuf};
-use crate::host::Host;
-use crate::sched::{Fifo, Policy};
-use crate::task::Lock;
+use crate::task::Platform;
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// Registers of the function: packets, acknowledge (0) or ask again (1), send again, interrupt, its switch,
@@ -38,18 +36,18 @@ pub struct Packet {
 
 /// A Type-A function, enabled. Receiving and sending may go on at the same time.
 #[derive(Debug)]
-pub struct TypeA<'a, L: Lock, H: Host, const N: usize, P: Policy = Fifo> {
-    function: Function<'a, L, H, N, P>,
+pub struct TypeA<'a, B: Platform, const N: usize> {
+    function: Function<'a, B, N>,
     /// The card waits for our word on a packet: also when the future that fetched it was dropped.
     owes: AtomicBool,
 }
 
-impl<'a, L: Lock, H: Host, const N: usize, P: Policy> TypeA<'a, L, H, N, P> {
+impl<'a, B: Platform, const N: usize> TypeA<'a, B, N> {
     /// Resets the function, which may still wait for the word of a driver that was dropped in the middle of a
     /// packet, and enables it and its interrupt.
     pub async fn open(
-        mut function: Function<'a, L, H, N, P>,
-        irq: &mut CardInterrupt<'a, L, H, N, P>,
+        mut function: Function<'a, B, N>,
+        irq: &mut CardInterrupt<'a, B, N>,
         block_bytes: u16,
     ) -> Result<Self, Error> {
         function.reset().await?;
@@ -64,7 +62,7 @@ impl<'a, L: Lock, H: Host, const N: usize, P: Policy> TypeA<'a, L, H, N, P> {
     /// it is given up, with its error.
     pub async fn receive(
         &self,
-        irq: &mut CardInterrupt<'a, L, H, N, P>,
+        irq: &mut CardInterrupt<'a, B, N>,
         mut buf: DmaBuf,
     ) -> (Result<Packet, Error>, DmaBuf) {
         let mut failures = 0;
@@ -82,7 +80,7 @@ impl<'a, L: Lock, H: Host, const N: usize, P: Policy> TypeA<'a, L, H, N, P> {
     /// One interrupt. `last`: a packet that fails now is given up.
     async fn serve(
         &self,
-        irq: &mut CardInterrupt<'a, L, H, N, P>,
+        irq: &mut CardInterrupt<'a, B, N>,
         buf: &mut DmaBuf,
         last: bool,
     ) -> Result<Option<Packet>, Error> {

@@ -1,17 +1,17 @@
 //! One I/O function: enable, registers, data [SDIO 5, 6].
 
 use super::cccr::{Cccr, reg};
-use super::direct::{Chain, Direct, direct, judge};
+use super::direct::{Chain, Direct, direct};
 use super::{ADDRESSES, Error, Split, fbr};
 use crate::card::IoCard;
+use crate::card::io::error::judge;
 use crate::card::quirk::Quirks;
 use crate::engine::{self, DmaBuf, Kind, Request};
-use crate::host::{Auto, Caps, Data, Direction, Host, Phase};
-use crate::sched::{Fifo, Policy};
+use crate::host::{Auto, Caps, Data, Direction, Phase};
 use crate::spec::command::Command;
 use crate::spec::command::sdio::{self as cmd, Count, Extended};
 use crate::spec::timing::sdio as limits;
-use crate::task::{Lock, Shared};
+use crate::task::{Platform, Stack};
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// Between two questions for "ready": first, and at most.
@@ -41,8 +41,8 @@ impl At {
 /// the wire ends by itself. A transfer that was dropped, and may have failed, is aborted on the card before the
 /// next transfer of the same handle.
 #[derive(Debug)]
-pub struct Function<'a, L: Lock, H: Host, const N: usize, P: Policy = Fifo> {
-    shared: &'a Shared<L, H, N, P>,
+pub struct Function<'a, B: Platform, const N: usize> {
+    stack: &'a Stack<B, N>,
     number: u8,
     cccr: Cccr,
     quirks: Quirks,
@@ -54,14 +54,14 @@ pub struct Function<'a, L: Lock, H: Host, const N: usize, P: Policy = Fifo> {
     owes_abort: AtomicBool,
 }
 
-impl<'a, L: Lock, H: Host, const N: usize, P: Policy> Function<'a, L, H, N, P> {
+impl<'a, B: Platform, const N: usize> Function<'a, B, N> {
     /// Function `number` (1 to 7) of a card that has been brought up. Nothing is sent.
-    pub fn new(shared: &'a Shared<L, H, N, P>, card: &IoCard, number: u8) -> Result<Self, Error> {
+    pub fn new(stack: &'a Stack<B, N>, card: &IoCard, number: u8) -> Result<Self, Error> {
         let Some(info) = card.function(number) else {
             return Err(Error::NoFunction { function: number, functions: card.count() });
         };
         Ok(Function {
-            shared,
+            stack,
             number,
             cccr: card.cccr,
             quirks: card.quirks,
@@ -125,15 +125,15 @@ impl<'a, L: Lock, H: Host, const N: usize, P: Policy> Function<'a, L, H, N, P> {
             if waited_ns >= limit_ns {
                 return Err(Error::NotReady { function: self.number, limit_ns });
             }
-            self.shared.pause(pause_ns).await?;
+            self.stack.pause(pause_ns).await?;
             waited_ns += pause_ns;
             pause_ns = (2 * pause_ns).min(READY_POLL_NS.1);
         }
     }
 
     /// A register of function 0.
-    fn common(&self, command: Command, addr: u32, chain: Chain) -> Direct<'a, L, H, N, P> {
-        direct(self.shared, 0, addr, command, chain)
+    fn common(&self, command: Command, addr: u32, chain: Chain) -> Direct<'a, B, N> {
+        direct(self.stack, 0, addr, command, chain)
     }
 
     /// Tells the card how long a block is; from then on long transfers go by blocks. If this fails, they go
@@ -145,7 +145,7 @@ impl<'a, L: Lock, H: Host, const N: usize, P: Policy> Function<'a, L, H, N, P> {
     /// and the size from before stays.
     pub async fn set_block_size(&mut self, bytes: u16) -> Result<(), Error> {
         let of = |caps: &Caps| (caps.max_block_bytes, caps.moves_blocks_of(bytes));
-        let (host_bytes, moves) = self.shared.with(|engine| of(engine.caps()));
+        let (host_bytes, moves) = self.stack.with(|engine| of(engine.caps()));
         let max_bytes = self.max_block_bytes.min(host_bytes);
         if bytes == 0 || bytes > max_bytes {
             return Err(Error::BlockSize { function: self.number, bytes, max_bytes });
@@ -168,20 +168,20 @@ impl<'a, L: Lock, H: Host, const N: usize, P: Policy> Function<'a, L, H, N, P> {
     /// CMD52: reads a register.
     pub async fn read_u8(&self, addr: u32, chain: Chain) -> Result<u8, Error> {
         self.bounds(At::Fifo(addr), 1, u32::MAX)?;
-        direct(self.shared, self.number, addr, cmd::io_read(self.number, addr), chain).await
+        direct(self.stack, self.number, addr, cmd::io_read(self.number, addr), chain).await
     }
 
     /// CMD52: writes a register.
     pub async fn write_u8(&self, addr: u32, value: u8, chain: Chain) -> Result<(), Error> {
         self.bounds(At::Fifo(addr), 1, u32::MAX)?;
-        direct(self.shared, self.number, addr, cmd::io_write(self.number, addr, value), chain).await?;
+        direct(self.stack, self.number, addr, cmd::io_write(self.number, addr, value), chain).await?;
         Ok(())
     }
 
     /// CMD52: writes a register and reads it back.
     pub async fn write_read_u8(&self, addr: u32, value: u8, chain: Chain) -> Result<u8, Error> {
         self.bounds(At::Fifo(addr), 1, u32::MAX)?;
-        direct(self.shared, self.number, addr, cmd::io_write_read(self.number, addr, value), chain).await
+        direct(self.stack, self.number, addr, cmd::io_write_read(self.number, addr, value), chain).await
     }
 
     /// CMD52: reads a register of function 0, which all functions share.
@@ -225,7 +225,7 @@ impl<'a, L: Lock, H: Host, const N: usize, P: Policy> Function<'a, L, H, N, P> {
     pub fn split(&self) -> Split {
         let (block, max_block) = (self.block_bytes, self.max_block_bytes);
         let split = |caps: &Caps| Split::new(caps, &self.cccr, self.quirks, block, max_block);
-        self.shared.with(|engine| split(engine.caps()))
+        self.stack.with(|engine| split(engine.caps()))
     }
 
     fn bounds(&self, at: At, bytes: u32, given: u32) -> Result<(), Error> {
@@ -285,7 +285,7 @@ impl<'a, L: Lock, H: Host, const N: usize, P: Policy> Function<'a, L, H, N, P> {
             };
             let kind = Kind::Io { phase, timeout_ns: limits::DATA_NS, chain: more };
             self.owes_abort.store(true, Relaxed);
-            let done = self.shared.request(Request::new(kind, buf.after(done_bytes))).await;
+            let done = self.stack.request(Request::new(kind, buf.after(done_bytes))).await;
             buf = done.buf.whole();
             let judged = match done.result {
                 Ok(output) => judge(self.number, addr, output.response.r5()).map(|_| ()),

@@ -14,9 +14,8 @@ use crate::card::IoCard;
 use crate::card::quirk::Quirks;
 use crate::engine::CARD_IRQ_STEP_NS;
 use crate::host::Host;
-use crate::sched::{Fifo, Policy};
 use crate::spec::command::sdio as cmd;
-use crate::task::{Lock, Shared};
+use crate::task::{Platform, Stack};
 use core::future::Future;
 use core::pin::Pin;
 use core::task::{Context, Poll};
@@ -28,12 +27,12 @@ const MASTER: u8 = 1;
 /// acknowledges:
 ///
 /// ```
-/// # use mmcq::{host::Host, sdio::{CardInterrupt, Error, Function}, task::Lock};
+/// # use mmcq::{sdio::{CardInterrupt, Error, Function}, task::Platform};
 /// # type Served = Result<(), Error>;
-/// # async fn serve<L: Lock, H: Host, const N: usize>(f: &Function<'_, L, H, N>) -> Served { Ok(()) }
-/// async fn driver<L: Lock, H: Host, const N: usize>(
-///     irq: &mut CardInterrupt<'_, L, H, N>,
-///     function: &Function<'_, L, H, N>,
+/// # async fn serve<B: Platform, const N: usize>(f: &Function<'_, B, N>) -> Served { Ok(()) }
+/// async fn driver<B: Platform, const N: usize>(
+///     irq: &mut CardInterrupt<'_, B, N>,
+///     function: &Function<'_, B, N>,
 /// ) -> Result<(), Error> {
 ///     loop {
 ///         irq.wait().await?;
@@ -45,8 +44,8 @@ const MASTER: u8 = 1;
 /// }
 /// ```
 #[derive(Debug)]
-pub struct CardInterrupt<'a, L: Lock, H: Host, const N: usize, P: Policy = Fifo> {
-    shared: &'a Shared<L, H, N, P>,
+pub struct CardInterrupt<'a, B: Platform, const N: usize> {
+    stack: &'a Stack<B, N>,
     /// IENx without the master switch: functions that may interrupt.
     enabled: u8,
     /// A look at INTx must be [followed](Quirks::IO_NO_POLLING) by one at nothing.
@@ -55,14 +54,14 @@ pub struct CardInterrupt<'a, L: Lock, H: Host, const N: usize, P: Policy = Fifo>
     period_ns: u64,
 }
 
-impl<'a, L: Lock, H: Host, const N: usize, P: Policy> CardInterrupt<'a, L, H, N, P> {
+impl<'a, B: Platform, const N: usize> CardInterrupt<'a, B, N> {
     /// The interrupt of a card that has been brought up; no function may use it yet. Nothing is sent.
-    pub fn new(shared: &'a Shared<L, H, N, P>, card: &IoCard) -> Self {
-        Self::with_quirks(shared, card.quirks)
+    pub fn new(stack: &'a Stack<B, N>, card: &IoCard) -> Self {
+        Self::with_quirks(stack, card.quirks)
     }
 
-    pub(crate) fn with_quirks(shared: &'a Shared<L, H, N, P>, quirks: Quirks) -> Self {
-        CardInterrupt { shared, enabled: 0, looks_away: quirks.has(Quirks::IO_NO_POLLING), period_ns: 0 }
+    pub(crate) fn with_quirks(stack: &'a Stack<B, N>, quirks: Quirks) -> Self {
+        CardInterrupt { stack, enabled: 0, looks_away: quirks.has(Quirks::IO_NO_POLLING), period_ns: 0 }
     }
 
     /// Functions that may interrupt, one bit each.
@@ -83,13 +82,13 @@ impl<'a, L: Lock, H: Host, const N: usize, P: Policy> CardInterrupt<'a, L, H, N,
     async fn switch(&mut self, enabled: u8) -> Result<(), Error> {
         let wrote = if enabled == 0 { 0 } else { enabled | MASTER };
         let command = cmd::io_write_read(0, reg::INT_ENABLE, wrote);
-        let read = direct(self.shared, 0, reg::INT_ENABLE, command, Chain::Last).await?;
+        let read = direct(self.stack, 0, reg::INT_ENABLE, command, Chain::Last).await?;
         if read != wrote {
             return Err(Error::NotTaken { addr: reg::INT_ENABLE, wrote, read });
         }
         let before = core::mem::replace(&mut self.enabled, enabled);
         match (before, enabled) {
-            (_, 0) => self.shared.with(|engine| engine.mask_card_irq()),
+            (_, 0) => self.stack.with(|engine| engine.mask_card_irq()),
             (0, _) => self.listen(),
             // It is listened to already, or masked because something waits to be acknowledged.
             _ => {}
@@ -103,40 +102,40 @@ impl<'a, L: Lock, H: Host, const N: usize, P: Policy> CardInterrupt<'a, L, H, N,
     /// Only where the host has no card interrupt: the card could not be asked.
     pub async fn wait(&mut self) -> Result<(), Error> {
         loop {
-            Reported { shared: self.shared }.await;
-            if H::CARD_IRQ {
+            Reported { stack: self.stack }.await;
+            if B::Host::CARD_IRQ {
                 return Ok(());
             }
             // Dropped in here, the report is still there: the next one looks at once.
             let asks = self.look().await? & self.enabled != 0;
-            let (shortest_ns, longest_ns) = self.shared.card_irq_looks_ns();
+            let (shortest_ns, longest_ns) = self.stack.card_irq_looks_ns();
             if asks {
                 self.period_ns = (self.period_ns / 2).max(shortest_ns);
                 return Ok(());
             }
             self.period_ns = self.period_ns.saturating_add(CARD_IRQ_STEP_NS).min(longest_ns);
-            self.shared.look_for_card_irq(self.period_ns);
+            self.stack.look_for_card_irq(self.period_ns);
         }
     }
 
     /// Listens for the first time, or again.
     fn listen(&mut self) {
-        if H::CARD_IRQ {
-            self.shared.with(|engine| engine.unmask_card_irq());
+        if B::Host::CARD_IRQ {
+            self.stack.with(|engine| engine.unmask_card_irq());
             return;
         }
         if self.period_ns == 0 {
-            (_, self.period_ns) = self.shared.card_irq_looks_ns();
+            (_, self.period_ns) = self.stack.card_irq_looks_ns();
         }
-        self.shared.look_for_card_irq(self.period_ns);
+        self.stack.look_for_card_irq(self.period_ns);
     }
 
     /// CCCR INTx.
     async fn look(&self) -> Result<u8, Error> {
         let command = cmd::io_read(0, reg::INT_PENDING);
-        let pending = direct(self.shared, 0, reg::INT_PENDING, command, Chain::More).await?;
+        let pending = direct(self.stack, 0, reg::INT_PENDING, command, Chain::More).await?;
         if self.looks_away {
-            direct(self.shared, 0, reg::NOTHING, cmd::io_read(0, reg::NOTHING), Chain::More).await?;
+            direct(self.stack, 0, reg::NOTHING, cmd::io_read(0, reg::NOTHING), Chain::More).await?;
         }
         Ok(pending)
     }
@@ -153,7 +152,7 @@ impl<'a, L: Lock, H: Host, const N: usize, P: Policy> CardInterrupt<'a, L, H, N,
     /// The causes have been cleared in the functions: listens again. A cause that came meanwhile, or is still
     /// there, is reported anew.
     pub fn ack(&mut self) {
-        if self.shared.with(|engine| engine.take_card_irq()) && self.enabled != 0 {
+        if self.stack.with(|engine| engine.take_card_irq()) && self.enabled != 0 {
             self.listen();
         }
     }
@@ -167,18 +166,18 @@ fn bit(function: u8) -> Result<u8, Error> {
 }
 
 /// Resolves when a card interrupt was reported, or a look is due.
-struct Reported<'a, L: Lock, H: Host, const N: usize, P: Policy> {
-    shared: &'a Shared<L, H, N, P>,
+struct Reported<'a, B: Platform, const N: usize> {
+    stack: &'a Stack<B, N>,
 }
 
-impl<L: Lock, H: Host, const N: usize, P: Policy> Future for Reported<'_, L, H, N, P> {
+impl<B: Platform, const N: usize> Future for Reported<'_, B, N> {
     type Output = ();
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         // Registered, then looked: the engine hands a waker back if it has something to report. That it has,
         // stays.
         let waker = Some(context.waker().clone());
-        let (reported, _before) = self.shared.with(|engine| {
+        let (reported, _before) = self.stack.with(|engine| {
             let before = engine.set_card_irq_waker(waker);
             (engine.take_card_irq_waker(), before)
         });
@@ -186,9 +185,9 @@ impl<L: Lock, H: Host, const N: usize, P: Policy> Future for Reported<'_, L, H, 
     }
 }
 
-impl<L: Lock, H: Host, const N: usize, P: Policy> Drop for Reported<'_, L, H, N, P> {
+impl<B: Platform, const N: usize> Drop for Reported<'_, B, N> {
     fn drop(&mut self) {
         // Dropped outside of the lock.
-        let _waker = self.shared.with(|engine| engine.set_card_irq_waker(None));
+        let _waker = self.stack.with(|engine| engine.set_card_irq_waker(None));
     }
 }

@@ -5,26 +5,17 @@
 //! go beside the queue ([`Kind::Io`](crate::engine::Kind::Io)), so functions share the bus with each other
 //! and with a combo card's memory.
 //!
-//! Read first: `function.rs`, then `interrupt.rs`. `cccr.rs`, `fbr.rs` and `cis.rs` are the card's registers.
+//! Read first: `function.rs`, then `interrupt.rs`. [`spec::sdio`](crate::spec::sdio) has the card's registers.
 
 pub mod bluetooth;
-pub mod cccr;
-pub mod cis;
 mod direct;
-mod error;
-pub mod fbr;
 mod function;
 mod interrupt;
 mod split;
 
-pub(crate) use direct::judge;
+pub use crate::card::io::error::{Error, Refusal};
+pub use crate::spec::sdio::{ADDRESSES, FUNCTIONS_MAX, cccr, cis, fbr};
 pub use direct::{Chain, Direct};
-pub use error::{Error, Refusal};
 pub use function::{At, Function};
 pub use interrupt::CardInterrupt;
 pub use split::Split;
-
-/// Functions besides function 0, at most.
-pub const FUNCTIONS_MAX: u8 = 7;
-/// Registers of a function: their addresses have 17 bits [SDIO 5.1].
-pub const ADDRESSES: u32 = 1 << 17;

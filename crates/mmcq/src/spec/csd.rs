@@ -123,7 +123,7 @@ impl Csd {
             default_ecc: 0,
             ecc: 0,
             content_protection: false,
-            ..bits.shared()
+            ..bits.stack()
         })
     }
 
@@ -150,7 +150,7 @@ impl Csd {
             default_ecc: bits.at(30, 29) as u8,
             ecc: bits.at(9, 8) as u8,
             content_protection: bits.flag(16),
-            ..bits.shared()
+            ..bits.stack()
         })
     }
 
@@ -242,7 +242,7 @@ impl Bits<'_> {
     }
 
     /// The fields that stand at the same place in all tables; the others are filled in by the caller.
-    fn shared(&self) -> Csd {
+    fn stack(&self) -> Csd {
         Csd {
             structure: Structure::Emmc,
             spec_version: 0,

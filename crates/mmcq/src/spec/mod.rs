@@ -4,13 +4,16 @@
 //! that. Every parser is total: any input gives a value or an error, never a panic, a loop or an overflow.
 
 mod bits;
+pub mod bus;
 pub mod cid;
 pub mod command;
 pub mod crc;
 pub mod csd;
 pub mod ext_csd;
+pub mod quirks;
 pub mod response;
 pub mod scr;
+pub mod sdio;
 pub mod ssr;
 pub mod switch;
 pub mod timing;

@@ -1,6 +1,6 @@
 //! Speeds, gaps and time limits of the bus.
 
-use crate::host::{Timing, Width};
+use super::bus::{Timing, Width};
 
 /// One line of a standard's table of bus speeds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,15 +2,14 @@
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
-use super::{At, Idle, Lock, Op, Shared};
+use super::request::At;
+use super::{Idle, Platform, RequestFuture, Stack};
 use crate::engine::{Claim, Completion, DmaBuf, Error, Kind, Output, Request};
-use crate::host::Host;
-use crate::sched::Policy;
 use core::future::Future;
 use core::pin::pin;
 use core::task::{Context, Poll};
 
-impl<L: Lock, H: Host, const N: usize, P: Policy> Shared<L, H, N, P> {
+impl<B: Platform, const N: usize> Stack<B, N> {
     /// Runs a future to its end on this thread. As long as it is pending, `idle` is called, and then the stack is driven by
     /// [`turn`](Self::turn). `idle` sleeps, yields or does nothing, by the rules of [`Idle`]. For start-up code and for platforms without an
     /// executor.
@@ -39,7 +38,7 @@ impl<L: Lock, H: Host, const N: usize, P: Policy> Shared<L, H, N, P> {
     /// As [`blocking`](Self::blocking) with memory that is only lent for the call.
     ///
     /// # Safety
-    /// `memory` stays valid and unused by anybody else until this returns or unwinds.
+    /// `memory` stays valid and unused by other code until this returns or unwinds.
     pub(crate) unsafe fn lent(
         &self,
         kind: Kind,
@@ -59,33 +58,33 @@ impl<L: Lock, H: Host, const N: usize, P: Policy> Shared<L, H, N, P> {
 }
 
 /// Unwinding out of a call with lent memory: stops the controller before the memory goes.
-pub(super) struct Quiesce<'a, L: Lock, H: Host, const N: usize, P: Policy> {
-    pub(super) op: Op<'a, L, H, N, P>,
+pub(super) struct Quiesce<'a, B: Platform, const N: usize> {
+    pub(super) op: RequestFuture<'a, B, N>,
     /// What was lent.
     pub(super) memory: Claim,
 }
 
-impl<L: Lock, H: Host, const N: usize, P: Policy> Drop for Quiesce<'_, L, H, N, P> {
+impl<B: Platform, const N: usize> Drop for Quiesce<'_, B, N> {
     fn drop(&mut self) {
         // Not known while the request is being submitted: then it is the one that has the memory, if one has it.
         let known = match core::mem::replace(&mut self.op.at, At::After) {
             At::In(id) => Some(id),
             _ => None,
         };
-        let (shared, memory) = (self.op.shared, self.memory);
+        let (stack, memory) = (self.op.stack, self.memory);
         // A request that waits is taken out, and every step of an abort has a deadline, so this ends; returning earlier would free memory
         // that is still being written.
-        while shared.with(|engine| {
+        while stack.with(|engine| {
             // Where several calls write from the same memory it is not known which is ours. Then all of them are waited for.
             if let Some(id) = known.or_else(|| engine.only_lent(memory)) {
-                engine.forsake(id, shared.now_ns());
+                engine.forsake(id, stack.now_ns());
             }
             match known {
                 Some(id) => engine.id_of(id.index()) == Some(id),
                 None => engine.has_lent(memory),
             }
         }) {
-            shared.turn();
+            stack.turn();
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What [`Shared::with`](super::Shared::with) hands out: the engine's verbs, and not the engine.
+//! What [`Stack::with`](super::Stack::with) hands out: the engine's verbs, and not the engine.
 //!
 //! A stack may have memory that is lent for a blocking call. So safe code must not move the engine away from
 //! its stack, and gets no `&mut Engine`. And a call that comes from inside another gets no engine at all: its
@@ -6,16 +6,16 @@
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
-use crate::advance::Bus;
 use crate::engine::{
     Abilities, Claim, Completion, DmaBuf, Engine, Error, Help, Request, RungEvent, SlotId, Span, Stats,
     Target, Work,
 };
 use crate::host::{Caps, Host, Phase, Width};
 use crate::sched::Policy;
+use crate::spec::bus::Bus;
 use core::task::Waker;
 
-/// A moment alone with the engine of a [`Shared`](super::Shared).
+/// A moment alone with the engine of a [`Stack`](super::Stack).
 ///
 /// Its verbs are the engine's; look there for what they do. In a call from inside another call of the same
 /// stack the entry is *nested*: nothing is done then, and each verb says here what it answers instead.
@@ -205,7 +205,7 @@ impl<'a, H: Host, const N: usize, P: Policy> Entry<'a, H, N, P> {
 
         pub(crate) fn work_is_late(&self, now_ns: u64) -> bool = { let _ = now_ns; false };
         pub(crate) fn may_lose(&self) -> bool = true;
-        pub(crate) fn somebody_waits(&self) -> bool = true;
+        pub(crate) fn has_waiting(&self) -> bool = true;
         pub(crate) fn has_lent(&self, memory: Claim) -> bool = { let _ = memory; true };
         pub(crate) fn only_lent(&self, memory: Claim) -> Option<SlotId> = { let _ = memory; None };
         pub(crate) fn rest_is_over(&self) -> bool = true;

@@ -8,9 +8,9 @@ use core::ptr::null;
 use core::sync::atomic::Ordering::Relaxed;
 use core::task::{RawWaker, RawWakerVTable, Waker};
 
-/// What the `idle` of a [blocking call](super::Shared::block_on) is given: may this thread sleep?
+/// What the `idle` of a [blocking call](super::Stack::block_on) is given: may this thread sleep?
 ///
-/// A blocking call polls its future, calls `idle`, calls [`turn`](super::Shared::turn), and begins again. So it never sleeps on a result that
+/// A blocking call polls its future, calls `idle`, calls [`turn`](super::Stack::turn), and begins again. So it never sleeps on a result that
 /// is there already.
 ///
 /// # What `idle` may assume
@@ -41,7 +41,7 @@ use core::task::{RawWaker, RawWakerVTable, Waker};
 /// `idle` calls [`skip_turn`](Self::skip_turn), and handler and alarm drive the stack; or no sleep is longer than a tick.
 ///
 /// ```
-/// use mmcq::{block::BlockDevice, engine::Error, host::Host, task::{Idle, Lock, Shared}};
+/// use mmcq::{block::BlockDevice, engine::Error, task::{Idle, Platform, Stack}};
 /// # fn interrupts_off<R>(f: impl FnOnce() -> R) -> R { f() }
 /// # fn wait_for_interrupt() {}
 /// fn idle(idle: &Idle) {
@@ -52,7 +52,7 @@ use core::task::{RawWaker, RawWakerVTable, Waker};
 ///     });
 /// }
 ///
-/// fn first<L: Lock, H: Host>(stack: &Shared<L, H, 8>, block: &mut [u8; 512]) -> Result<u32, Error> {
+/// fn first<B: Platform>(stack: &Stack<B, 8>, block: &mut [u8; 512]) -> Result<u32, Error> {
 ///     BlockDevice::new(stack).read_blocking(0, block, idle)
 /// }
 /// ```
@@ -81,7 +81,7 @@ impl Idle {
     }
 
     /// This thread leaves its next turn out: an interrupt handler and an alarm drive the stack, and wake this thread after each call of
-    /// [`on_irq`](super::Shared::on_irq) or [`poll`](super::Shared::poll).
+    /// [`on_irq`](super::Stack::on_irq) or [`poll`](super::Stack::poll).
     pub fn skip_turn(&self) {
         self.skips.set(true);
     }

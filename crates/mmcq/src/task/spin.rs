@@ -1,10 +1,9 @@
 //! Straight-line code in a thread that spins for short phases before it sleeps.
 
-use super::{At, Lock, Look, Op, Seen, Shared};
+use super::request::{At, Look, Seen};
+use super::{Platform, RequestFuture, Stack};
 use crate::advance::{Advance, Choice, Context as From, Wait};
 use crate::engine::{Completion, Request, SlotId};
-use crate::host::Host;
-use crate::sched::{Fifo, Policy};
 use core::future::Future;
 use core::pin::Pin;
 use core::task::{Context, Poll};
@@ -12,13 +11,13 @@ use core::task::{Context, Poll};
 /// Phases that one request is spun for at most; then the thread sleeps, whatever the policy says.
 const PHASES_MAX: u32 = 16;
 
-impl<L: Lock, H: Host, const N: usize, P: Policy> Shared<L, H, N, P> {
+impl<B: Platform, const N: usize> Stack<B, N> {
     /// [`request`](Self::request) for a thread: when it is first polled it submits, and then drives the stack by [`turn`](Self::turn) for as
     /// long as `advance` expects that to be cheaper than sleeping, phase by phase. Then it is pending, and the interrupt wakes its waker; it does not spin
     /// again. Never longer than 16 phases, each of them for at most what [`Advance::choose`] said, in time and in looks.
     ///
     /// The bus's settings are taken from the engine, and what the phases took is learned.
-    pub fn request_with<'a>(&'a self, advance: &'a Advance, request: Request) -> Spinning<'a, L, H, N, P> {
+    pub fn request_with<'a>(&'a self, advance: &'a Advance, request: Request) -> Spinning<'a, B, N> {
         Spinning { op: self.request(request), advance, since_ns: 0 }
     }
 
@@ -86,18 +85,18 @@ impl Drop for Quiet<'_> {
 
 /// A request as a future that spins before it sleeps.
 #[must_use = "nothing happens unless it is polled"]
-pub struct Spinning<'a, L: Lock, H: Host, const N: usize, P: Policy = Fifo> {
-    op: Op<'a, L, H, N, P>,
+pub struct Spinning<'a, B: Platform, const N: usize> {
+    op: RequestFuture<'a, B, N>,
     advance: &'a Advance,
     /// When it went to sleep.
     since_ns: u64,
 }
 
-impl<L: Lock, H: Host, const N: usize, P: Policy> Future for Spinning<'_, L, H, N, P> {
+impl<B: Platform, const N: usize> Future for Spinning<'_, B, N> {
     type Output = Completion;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let (shared, advance) = (self.op.shared, self.advance);
+        let (stack, advance) = (self.op.stack, self.advance);
         if matches!(self.op.at, At::Before(_)) {
             // Without a waker: a thread that spins need not be woken.
             let mut seen = Seen::NOTHING;
@@ -108,19 +107,19 @@ impl<L: Lock, H: Host, const N: usize, P: Policy> Future for Spinning<'_, L, H, 
                 return Poll::Ready(refused);
             }
             if let At::In(id) = self.op.at
-                && let Some(done) = shared.spin_for(advance, id)
+                && let Some(done) = stack.spin_for(advance, id)
             {
                 self.op.at = At::After;
                 return Poll::Ready(done);
             }
-            self.since_ns = shared.now_ns();
+            self.since_ns = stack.now_ns();
             return Pin::new(&mut self.op).poll(context);
         }
         let done = Pin::new(&mut self.op).poll(context);
         if done.is_ready()
-            && let Some(span) = shared.with(|engine| engine.last_phase())
+            && let Some(span) = stack.with(|engine| engine.last_phase())
         {
-            let away_ns = shared.now_ns().saturating_sub(self.since_ns);
+            let away_ns = stack.now_ns().saturating_sub(self.since_ns);
             advance.slept(From::Thread, away_ns, span.ended_ns.saturating_sub(self.since_ns));
             advance.saw(&Wait::of(&span.phase), span.ended_ns.saturating_sub(span.began_ns));
         }

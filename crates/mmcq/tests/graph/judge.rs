@@ -136,7 +136,7 @@ impl Judge {
             return self.violation("data of one place were written to another");
         }
         let Some(asked) = self.get(tag.serial()) else {
-            return self.violation("data were written that nobody asked for");
+            return self.violation("data were written that no request asked for");
         };
         let (fate, meant) = (asked.fate, asked.identity);
         if matches!(fate, Fate::Answered(_) | Fate::Withdrawn) {

@@ -49,7 +49,7 @@ impl Flag {
 type Kept<'a> = Pin<Box<dyn Future<Output = (Event, DmaBuf)> + 'a>>;
 
 pub struct Keeper<'a> {
-    shared: &'a Stack,
+    stack: &'a Stack,
     options: Options,
     card: Card,
     future: Option<Kept<'a>>,
@@ -63,10 +63,10 @@ pub struct Keeper<'a> {
 }
 
 impl<'a> Keeper<'a> {
-    pub fn new(shared: &'a Stack, options: Options, card: Card, present: bool) -> Self {
+    pub fn new(stack: &'a Stack, options: Options, card: Card, present: bool) -> Self {
         let scratch = Box::new([0; 64]);
         let (ready_at, talks, told) = (0, false, false);
-        let mut keeper = Keeper { shared, options, card, future: None, scratch, ready_at, talks, told };
+        let mut keeper = Keeper { stack, options, card, future: None, scratch, ready_at, talks, told };
         if present {
             keeper.begin();
         }
@@ -77,7 +77,7 @@ impl<'a> Keeper<'a> {
         let ptr = NonNull::from(&mut *self.scratch).cast();
         // SAFETY: one future at a time has it, and is dropped before the memory.
         let scratch = unsafe { DmaBuf::from_raw(ptr, 512) };
-        self.future = Some(Box::pin(card::keep_emmc(self.shared, scratch, self.options, self.card)));
+        self.future = Some(Box::pin(card::keep_emmc(self.stack, scratch, self.options, self.card)));
     }
 
     pub fn is_gone(&self) -> bool {

@@ -19,7 +19,7 @@ impl Run<'_> {
         let (slower, dead) = (self.rung(Rung::Slower), self.rung(Rung::Dead));
         let (reinit, cycles) = (self.rung(Rung::Reinit), self.rung(Rung::PowerCycle));
         let read_only = self.rung(Rung::ReadOnly);
-        let usable = dead == 0 && self.shared.with(|engine| engine.target().is_some());
+        let usable = dead == 0 && self.stack.with(|engine| engine.target().is_some());
         let mut world = self.world.borrow_mut();
         let World { judge, now, card, timing, .. } = &mut *world;
         let noise = judge.has(|bad| bad == Bad::Noise);
@@ -62,7 +62,7 @@ impl Run<'_> {
             judge.violation("a card that was well was initialised again");
         }
         // An incident has a time as well; questions to a card that does not end its flush use it up.
-        let dead_ns = self.shared.with(|engine| {
+        let dead_ns = self.stack.with(|engine| {
             engine.incidents().filter(|step| step.rung == Rung::Dead).map(|step| step.at_ns).last()
         });
         let first = judge.bad.first().map_or(0, |&(at, _)| at);

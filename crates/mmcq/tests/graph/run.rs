@@ -13,14 +13,14 @@ use mmcq::engine::{
 };
 use mmcq::host::{BusOp, Timing};
 use mmcq::sched::Fifo;
-use mmcq::task::{Entry, Shared};
+use mmcq::task::Entry;
 use std::cell::RefCell;
 use std::collections::HashSet;
 use std::ptr::NonNull;
 use std::rc::Rc;
 
 pub const SLOTS: usize = 8;
-pub type Stack = Shared<OneThread, Puppet, SLOTS>;
+pub type Stack = mmcq::task::Stack<(OneThread, Puppet), SLOTS>;
 pub const MS: u64 = 1_000_000;
 /// A phase takes this.
 const PHASE_NS: u64 = 10_000;
@@ -45,17 +45,17 @@ impl Start {
     pub fn new(workload: Workload) -> Start {
         let world = Rc::new(RefCell::new(World::new(workload.board(), workload.card())));
         world.borrow_mut().chooser.closed = true;
-        let shared: Stack = Shared::new(OneThread, TIMER, Puppet::new(&world), Config::DEFAULT);
+        let stack: Stack = Stack::new(OneThread, TIMER, Puppet::new(&world), Config::DEFAULT);
         let scratch = DmaBuf::from_static(Box::leak(Box::new([0; 512])));
         let idle = || {
-            let next = shared.with(|engine| engine.next_deadline_ns());
+            let next = stack.with(|engine| engine.next_deadline_ns());
             let mut world = world.borrow_mut();
             world.decide();
             world.now = next.filter(|_| world.running().is_none()).unwrap_or(0).max(world.now + PHASE_NS);
             NOW_NS.set(world.now);
         };
         let (result, _) =
-            shared.block_on(card::bring_up_emmc(&shared, scratch, options(&workload)), |_| idle());
+            stack.block_on(card::bring_up_emmc(&stack, scratch, options(&workload)), |_| idle());
         let card = result.expect("all is well");
         let mut card = card;
         if let FlushBy::EmmcCache { timeout_ns } = &mut card.target.flush {
@@ -106,7 +106,7 @@ pub struct Run<'a> {
     pub start: &'a Start,
     room: &'a mut Room,
     pub world: Rc<RefCell<World>>,
-    pub shared: &'a Stack,
+    pub stack: &'a Stack,
     flag: &'static Flag,
     users: Vec<User>,
     group: usize,
@@ -125,12 +125,12 @@ pub fn run(start: &Start, room: &mut Room, plan: &[(u32, u8)], traced: bool) -> 
     world.chooser.closed = true;
     NOW_NS.set(world.now);
     let world = Rc::new(RefCell::new(world));
-    let shared: Stack = Shared::new(OneThread, TIMER, Puppet::new(&world), Config::DEFAULT);
-    shared.with(|engine| {
+    let stack: Stack = Stack::new(OneThread, TIMER, Puppet::new(&world), Config::DEFAULT);
+    stack.with(|engine| {
         engine.set_target(Some(start.card.target));
         equip(engine);
     });
-    told_of_the_bus(&shared, &start.card);
+    told_of_the_bus(&stack, &start.card);
     {
         let mut world = world.borrow_mut();
         (world.timing, world.tuned, world.clocked) = (start.timing, true, true);
@@ -143,7 +143,7 @@ pub fn run(start: &Start, room: &mut Room, plan: &[(u32, u8)], traced: bool) -> 
         start,
         room,
         world: world.clone(),
-        shared: &shared,
+        stack: &stack,
         flag,
         users: Vec::new(),
         group: 0,
@@ -156,7 +156,7 @@ pub fn run(start: &Start, room: &mut Room, plan: &[(u32, u8)], traced: bool) -> 
     drop(run);
     let mut world = world.borrow_mut();
     if let Some(log) = &mut world.log {
-        log.extend(shared.with(|engine| {
+        log.extend(stack.with(|engine| {
             engine
                 .incidents()
                 .map(|e| format!("rung {:?} at {} us", e.rung, e.at_ns / 1000))
@@ -172,13 +172,13 @@ pub fn run(start: &Start, room: &mut Room, plan: &[(u32, u8)], traced: bool) -> 
 }
 
 /// The engine knows the bus by what it was told, as in a bring-up.
-fn told_of_the_bus(shared: &Stack, card: &Card) {
+fn told_of_the_bus(stack: &Stack, card: &Card) {
     for op in [BusOp::Width(card.width), BusOp::Timing(card.timing), BusOp::Clock(card.clock_hz)] {
         let request = Request::new(Kind::Bus(op), DmaBuf::EMPTY);
         let now_ns = NOW_NS.get();
-        let id = shared.with(|engine| engine.submit(request, now_ns).map_err(|(error, _)| error));
-        shared.poll();
-        let done = id.ok().and_then(|id| shared.with(|engine| engine.take(id)));
+        let id = stack.with(|engine| engine.submit(request, now_ns).map_err(|(error, _)| error));
+        stack.poll();
+        let done = id.ok().and_then(|id| stack.with(|engine| engine.take(id)));
         assert!(done.is_some_and(|done| done.result.is_ok()), "{op:?}");
     }
 }
@@ -198,7 +198,7 @@ pub fn equip(engine: &mut Entry<'_, Puppet, SLOTS, Fifo>) {
 impl Run<'_> {
     fn go(&mut self) {
         let options = options(&self.start.workload);
-        let mut keeper = Keeper::new(self.shared, options, self.start.card, self.start.workload.keeper);
+        let mut keeper = Keeper::new(self.stack, options, self.start.card, self.start.workload.keeper);
         keeper.poll(self.flag);
         let mut last = None;
         for turn in 0..=TURNS {
@@ -232,7 +232,7 @@ impl Run<'_> {
     }
 
     fn note_rest(&self) {
-        let waits = !self.users.is_empty() || !self.shared.with(|engine| engine.is_idle());
+        let waits = !self.users.is_empty() || !self.stack.with(|engine| engine.is_idle());
         let mut world = self.world.borrow_mut();
         let now = world.now;
         world.judge.rest_ns = if waits { None } else { world.judge.rest_ns.or(Some(now)) };
@@ -248,7 +248,7 @@ impl Run<'_> {
             return;
         }
         let users = self.users.len() + self.orphans();
-        let conversing = self.shared.with(|engine| engine.slots_in_use()) > users || keeper.talks;
+        let conversing = self.stack.with(|engine| engine.slots_in_use()) > users || keeper.talks;
         if !conversing && !keeper.told {
             keeper.told = true;
             let bad = self.world.borrow_mut().choose(&[Bad::KeeperSlow, Bad::KeeperTooSlow, Bad::KeeperGone]);
@@ -265,7 +265,7 @@ impl Run<'_> {
         self.flag.clear();
         self.world.borrow_mut().judge.helping = true;
         let event = keeper.poll(self.flag);
-        let in_use = self.shared.with(|engine| engine.slots_in_use());
+        let in_use = self.stack.with(|engine| engine.slots_in_use());
         keeper.talks = in_use > self.users.len() + self.orphans();
         if !keeper.talks {
             keeper.told = false;
@@ -273,13 +273,13 @@ impl Run<'_> {
         self.world.borrow_mut().judge.helping = keeper.talks;
         if let Some(event) = event {
             self.world.borrow_mut().say(|| event);
-            self.shared.with(equip);
+            self.stack.with(equip);
         }
     }
 
     /// Requests that were cancelled while the controller had them, and are not over.
     fn orphans(&self) -> usize {
-        let is_there = |id: &&SlotId| self.shared.with(|engine| engine.id_of(id.index())) == Some(**id);
+        let is_there = |id: &&SlotId| self.stack.with(|engine| engine.id_of(id.index())) == Some(**id);
         self.given_up.iter().filter(is_there).count()
     }
 
@@ -288,7 +288,7 @@ impl Run<'_> {
         let mut at = 0;
         while let Some(user) = self.users.get(at) {
             let (serial, id) = (user.serial, user.id);
-            let Some(completion) = self.shared.with(|engine| engine.take(id)) else {
+            let Some(completion) = self.stack.with(|engine| engine.take(id)) else {
                 at += 1;
                 continue;
             };
@@ -313,7 +313,7 @@ impl Run<'_> {
         }
         if self.orphans() > 0 {
             for &claim in &self.claims {
-                let _ = self.shared.with(|engine| engine.reclaim(claim));
+                let _ = self.stack.with(|engine| engine.reclaim(claim));
             }
         }
         !self.users.is_empty()
@@ -364,7 +364,7 @@ impl Run<'_> {
         let request = if matches!(what, Do::D(..)) { request.durable() } else { request };
         self.world.borrow_mut().say(|| format!("request {serial}: {what:?}"));
         let now = self.world.borrow().now;
-        match self.shared.with(|engine| engine.submit(request, now).map_err(|(error, _)| error)) {
+        match self.stack.with(|engine| engine.submit(request, now).map_err(|(error, _)| error)) {
             Ok(id) => self.users.push(User { serial, id }),
             Err(error) => {
                 let mut world = self.world.borrow_mut();
@@ -407,7 +407,7 @@ impl Run<'_> {
         let Some(Bad::Cancel(serial)) = bad else { return };
         let Some(at) = self.users.iter().position(|user| user.serial == serial) else { return };
         let user = self.users.swap_remove(at);
-        let back = self.shared.with(|engine| engine.cancel(user.id));
+        let back = self.stack.with(|engine| engine.cancel(user.id));
         self.given_up.push(user.id);
         let asked = &mut self.world.borrow_mut().judge.asked[usize::from(serial) - 1];
         asked.fate = if back.is_some() { Fate::Withdrawn } else { Fate::Orphan };
@@ -419,7 +419,7 @@ impl Run<'_> {
         !waits
             && !keeper.talks
             && self.world.borrow().inserts_at == u64::MAX
-            && self.shared.with(|engine| {
+            && self.stack.with(|engine| {
                 engine.is_idle() && engine.slots_in_use() == 0 && engine.next_deadline_ns().is_none()
             })
     }
@@ -427,7 +427,7 @@ impl Run<'_> {
     /// While anything is in progress there is a time at which the engine wants to be called.
     fn check_timer(&self, keeper: &Keeper<'_>) {
         let (deadline, busy) =
-            self.shared.with(|engine| (engine.next_deadline_ns(), engine.slots_in_use() > 0));
+            self.stack.with(|engine| (engine.next_deadline_ns(), engine.slots_in_use() > 0));
         if deadline.is_none() && busy && !self.flag.is_set() && !keeper.talks_idle() {
             self.violation("something is in progress, and no timer runs");
         }
@@ -452,10 +452,10 @@ impl Run<'_> {
         }
         if self.world.borrow_mut().decide() {
             self.pass(PHASE_NS);
-            self.shared.on_irq();
+            self.stack.on_irq();
             return;
         }
-        let deadline = self.shared.with(|engine| engine.next_deadline_ns());
+        let deadline = self.stack.with(|engine| engine.next_deadline_ns());
         let inserts_at = self.world.borrow().inserts_at;
         let keeper_at = if self.flag.is_set() && !keeper.is_gone() { keeper.ready_at } else { u64::MAX };
         let now = self.world.borrow().now;
@@ -466,9 +466,9 @@ impl Run<'_> {
         self.pass(next.saturating_sub(now));
         if inserts_at <= self.world.borrow().now {
             self.world.borrow_mut().insert();
-            self.shared.on_irq();
+            self.stack.on_irq();
         } else {
-            self.shared.poll();
+            self.stack.poll();
         }
     }
 
@@ -479,11 +479,11 @@ impl Run<'_> {
     }
 
     pub fn rung(&self, rung: Rung) -> u64 {
-        self.shared.with(|engine| engine.stats().rungs[rung as usize])
+        self.stack.with(|engine| engine.stats().rungs[rung as usize])
     }
 
     fn at_last(&self) {
-        let (in_use, quiet) = self.shared.with(|engine| (engine.slots_in_use(), engine.is_idle()));
+        let (in_use, quiet) = self.stack.with(|engine| (engine.slots_in_use(), engine.is_idle()));
         let mut world = self.world.borrow_mut();
         let mapped = world.mapped();
         let World { judge, card, .. } = &mut *world;
@@ -499,7 +499,7 @@ impl Run<'_> {
 
     /// Notes the state as it is seen from outside.
     fn mark(&mut self) {
-        let rungs = self.shared.with(|engine| engine.stats().rungs);
+        let rungs = self.stack.with(|engine| engine.stats().rungs);
         let world = self.world.borrow();
         let mut hash = 0xcbf2_9ce4_8422_2325u64;
         let mut add = |value: u64| hash = (hash ^ value).wrapping_mul(0x0100_0000_01b3);

@@ -7,7 +7,7 @@ use crate::support::TestHost;
 use crate::support::guard::Guarded;
 use mmcq::engine::{Claim, Config, DmaBuf};
 use mmcq::host::Host;
-use mmcq::task::{Shared, Timer};
+use mmcq::task::Timer;
 use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::pin::Pin;
@@ -57,7 +57,7 @@ impl Wired for IoHost {
     }
 }
 
-pub type Stack<H> = Shared<Interrupted, H, 4>;
+pub type Stack<H> = mmcq::task::Stack<(Interrupted, H), 4>;
 
 pub struct Bench<H: Wired> {
     pub stack: Stack<H>,
@@ -87,7 +87,7 @@ impl<H: Wired> Bench<H> {
     pub fn new(host: H) -> Self {
         NOW_NS.set(0);
         ALARM.set(None);
-        let stack = Shared::new(Interrupted::default(), TIMER, host, Config::DEFAULT);
+        let stack = Stack::new(Interrupted::default(), TIMER, host, Config::DEFAULT);
         Bench { stack, memory: RefCell::default(), claims: RefCell::default(), back: RefCell::default() }
     }
 
@@ -167,7 +167,7 @@ impl<H: Wired> Bench<H> {
             }
             // The interrupt may come while nothing seems left to do.
             let woken = || flags.iter().any(|flag| flag.is_set());
-            assert!(ran || self.idle() || woken(), "somebody waits, and nothing will ever happen");
+            assert!(ran || self.idle() || woken(), "a task waits, and nothing will ever happen");
         }
         panic!("no end");
     }

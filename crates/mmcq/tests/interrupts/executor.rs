@@ -7,7 +7,7 @@ use crate::support::{TestHost, World, caps, target};
 use arbtest::arbitrary::{Result, Unstructured};
 use mmcq::engine::{Completion, Error, Kind, Request};
 use mmcq::host::{BusyDetect, Caps};
-use mmcq::task::Op;
+use mmcq::task::RequestFuture;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ const BLOCKS: u64 = 24;
 const SHARE: u64 = 8;
 const EVENTS_MAX: u32 = 400;
 
-type Request_<'a> = Pin<Box<Op<'a, Interrupted, TestHost, 4>>>;
+type Request_<'a> = Pin<Box<RequestFuture<'a, (Interrupted, TestHost), 4>>>;
 
 /// A task that makes one request after the other in its own part of the card.
 struct Task<'a> {
@@ -169,7 +169,7 @@ fn strange(u: &mut Unstructured<'_>, events: &mut u64) -> Result<()> {
             }
         }
         let woken = || tasks.iter().any(|task| task.op.is_some() && task.flag.is_set());
-        assert!(ran || bench.idle() || woken(), "somebody waits, and nothing will ever happen");
+        assert!(ran || bench.idle() || woken(), "a task waits, and nothing will ever happen");
     }
     assert!(tasks.iter().all(|task| task.op.is_none()), "no end");
     for task in &tasks {

@@ -80,7 +80,7 @@ pub fn unseen<R>(f: impl FnOnce() -> R) -> R {
     result
 }
 
-/// Each owner of one has its own, as [`mmcq::task::Shared`] and [`mmcq::task::IrqTask`] do.
+/// Each owner of one has its own, as [`mmcq::task::Stack`] and [`mmcq::task::IrqTask`] do.
 #[derive(Default)]
 pub struct Interrupted(Cell<bool>);
 

@@ -9,13 +9,12 @@ use mmcq::block::BlockDevice;
 use mmcq::card::{self, Card, Family};
 use mmcq::engine::{Config, DmaBuf, Kind, Request, SlotId};
 use mmcq::host::sdhci::{Sdhci, TransferMode};
-use mmcq::task::Shared;
 use std::future::Future;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
 type Driver = Sdhci<QtestRegs, QtestDma, DESCRIPTORS>;
-type Stack = Shared<OneThread, Driver, 16>;
+type Stack = mmcq::task::Stack<(OneThread, Driver), 16>;
 
 /// The longest time without any event.
 const PATIENCE_NS: u64 = 5_000_000_000;
@@ -65,7 +64,7 @@ impl AsBytes for [u32] {
 }
 
 fn stack(machine: &Machine, mode: TransferMode) -> (Stack, Card) {
-    let stack = Shared::new(OneThread, TIMER, machine.host(mode), Config::DEFAULT);
+    let stack = Stack::new(OneThread, TIMER, machine.host(mode), Config::DEFAULT);
     let (card, _) = drive(machine, &stack, card::bring_up(&stack, buffer(1), card::Options::DEFAULT));
     (stack, card.unwrap_or_else(|error| panic!("{mode:?}: bring-up: {error}")))
 }

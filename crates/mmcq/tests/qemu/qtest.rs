@@ -310,7 +310,7 @@ impl Link {
         self.fill(timeout)?;
         while let Some(line) = self.line() {
             if self.digest(&line)?.is_some() {
-                return Err(format!("a reply that nobody asked for: {line}"));
+                return Err(format!("a reply without a question: {line}"));
             }
         }
         Ok(())

@@ -235,5 +235,5 @@ pub fn serve<P: Policy>(policy: &mut P, clients: &[Client], server: Server, seed
             }
         }
     }
-    panic!("somebody is never served");
+    panic!("a request is never served");
 }

@@ -81,7 +81,7 @@ impl<P: Policy> Bench<P> {
             }
             self.step();
         }
-        panic!("nobody asks for help: {:?}", self.rungs());
+        panic!("the engine asks for no help: {:?}", self.rungs());
     }
 
     pub fn rungs(&self) -> Vec<Rung> {

@@ -6,17 +6,17 @@
 use crate::io_card::{IoHost, World};
 use crate::one_thread::{NOW_NS, OneThread, TIMER};
 use mmcq::engine::{Claim, Config, DmaBuf};
-use mmcq::task::{IrqTask, Shared};
+use mmcq::task::IrqTask;
 use std::cell::RefCell;
 use std::future::Future;
 use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::task::{Context, Poll, RawWaker, RawWakerVTable, Waker};
 
-pub type Stack<const N: usize> = Shared<OneThread, IoHost, N>;
+pub type Stack<const N: usize> = mmcq::task::Stack<(OneThread, IoHost), N>;
 
 pub fn stack<const N: usize>(world: &Rc<RefCell<World>>) -> Stack<N> {
-    Shared::new(OneThread, TIMER, IoHost::new(world), Config::DEFAULT)
+    Stack::new(OneThread, TIMER, IoHost::new(world), Config::DEFAULT)
 }
 
 /// Goes to the next moment at which something happens, and lets it. False: nothing ever will.

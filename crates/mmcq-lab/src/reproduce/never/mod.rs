@@ -38,7 +38,7 @@ const fn place(platform: &'static str, card: &'static str, linux: &'static [Sett
     Place { platform, card, linux }
 }
 
-/// Where it runs: an eMMC that is soldered on, one whose busy nobody sees, a fast SD card, an old one, an older eMMC, and a reader that can continue data.
+/// Where it runs: an eMMC that is soldered on, one whose busy the controller does not see, a fast SD card, an old one, an older eMMC, and a reader that can continue data.
 const PLACES: [Place; 6] = [
     place("hsq-sprd", "hbg4a2", QUEUES),
     place("hsq-nobusy", "hbg4a2", QUEUES),

@@ -32,7 +32,7 @@ fn cut(host: &mut Host<EmmcCard>, kept: &[Kept]) {
 }
 
 #[test]
-fn the_cache_holds_what_nobody_flushed() {
+fn the_cache_holds_what_was_not_flushed() {
     let mut host = cached();
     for (sector, value) in [(7, 1), (9, 2), (7, 3), (11, 4)] {
         write(&mut host, sector, value);

@@ -167,7 +167,7 @@ fn what_is_not_authentic_is_refused() {
 }
 
 #[test]
-fn somebody_in_between() {
+fn an_attacker_in_between() {
     let mut host = open();
     program_key(&mut host);
     write(&mut host, 0, 0, &[1]);

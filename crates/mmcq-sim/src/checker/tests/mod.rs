@@ -181,7 +181,7 @@ fn an_answer_comes_once() {
 }
 
 #[test]
-fn after_a_cut_nobody_waits() {
+fn after_a_cut_no_client_waits() {
     let mut judge = judge(false);
     let write = judge.submit(Asked::Write { durable: false }, 3, 2, 0);
     let mut touched = Vec::new();
@@ -236,7 +236,7 @@ fn judge_with_a_read_across_a_loss() -> Checker {
 }
 
 #[test]
-fn a_write_under_way_at_a_loss_is_old_or_new_until_somebody_looks() {
+fn a_write_under_way_at_a_loss_is_old_or_new_until_it_is_read() {
     let under_way = || {
         let mut judge = judge(false);
         let write = judge.submit(Asked::Write { durable: false }, 3, 1, 0);
@@ -304,7 +304,7 @@ fn an_erase_that_a_loss_took_is_the_next_flushs_word() {
 }
 
 #[test]
-fn nobody_is_told_twice_of_the_same_loss() {
+fn no_client_is_told_twice_of_the_same_loss() {
     let (mut judge, write) = lost_one();
     assert_eq!(flush(&mut judge, Answer::CacheLost), Ok(()));
     assert_eq!(read(&mut judge, 3, &bytes(write, 3)), Ok(()));

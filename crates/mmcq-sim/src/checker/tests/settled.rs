@@ -85,7 +85,7 @@ fn a_cut_may_take_a_failed_write_that_only_reads_have_seen() {
 }
 
 #[test]
-fn a_loss_of_the_supply_may_take_what_failed_and_was_seen_and_nobody_is_told() {
+fn a_loss_of_the_supply_may_take_what_failed_and_was_seen_without_a_word() {
     let mut judge = judge(false);
     let old = written(&mut judge, 3);
     assert_eq!(flush(&mut judge, Answer::Done), Ok(()));

@@ -11,13 +11,13 @@ const DATA_TIMEOUT: u32 = 1 << 20;
 pub(super) const ENTRIES: &[Entry] = &[
     entry(
         "E1",
-        "An interrupt is lost: the status is there, nobody is told",
+        "An interrupt is lost: the status is there, the handler does not run",
         "the deadline looks at the status before it believes in a timeout",
         &[once("irq_drop", Point::Interrupt, Strike::Lost)],
     ),
     entry(
         "E2",
-        "An interrupt without a cause, or for data that nobody moves",
+        "An interrupt without a cause, or for data that are not under way",
         "ignored and counted; nothing is looked up by what is stale",
         &[
             once("irq_spurious", Point::Interrupt, Strike::Spurious(1)),

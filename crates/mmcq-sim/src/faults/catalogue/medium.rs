@@ -66,7 +66,7 @@ pub(super) const ENTRIES: &[Entry] = &[
     entry(
         "D8",
         "Trim, discard or secure erase damages the card",
-        "known cards are never asked; secure erase by nobody without a capability",
+        "known cards are never asked; secure erase only with a capability",
         &[profile("trim-corrupts"), profile("secure-erase-corrupts"), profile("discard-corrupts")],
     ),
     entry(

@@ -47,7 +47,7 @@ pub(super) const ENTRIES: &[Entry] = &[
     ),
     entry(
         "C7",
-        "A power cut also damages data that nobody was writing",
+        "A power cut also damages data that were not being written",
         "beyond the contract: no panic, no hang; seen if there are checksums on top",
         &[quirk("neighbour_damage", "neighbour_damage = true")],
     ),

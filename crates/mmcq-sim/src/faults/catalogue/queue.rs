@@ -12,7 +12,7 @@ pub(super) const ENTRIES: &[Entry] = &[
     entry(
         "F2",
         "A request fails while others are in flight",
-        "nobody is told before the controller is quiet; the order behind it stays",
+        "no client is told before the controller is quiet; the order behind it stays",
         &[test("fail_in_queue")],
     ),
     entry(

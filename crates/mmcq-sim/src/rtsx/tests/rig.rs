@@ -221,13 +221,14 @@ impl Rig {
         (self.get(sd::CMD0), content)
     }
 
-    /// After a failure: everything back to idle.
+    /// After a failure: everything back to idle. The transfer ends first: a block that arrives after the
+    /// flush would stay in the ring.
     pub fn clear_error(&mut self) {
         self.w(w::HCBCTLR, w::STOP);
         self.w(w::HDBCTLR, w::STOP);
+        self.set(card::STOP, 0x44, 0x44);
         self.set(dma::CTL, dma::RESET, dma::RESET);
         self.set(dma::RBCTL, dma::FLUSH, dma::FLUSH);
-        self.set(card::STOP, 0x44, 0x44);
         assert_eq!(self.get(sd::TRANSFER) & 0xb0, sd::IDLE);
     }
 

@@ -190,7 +190,7 @@ fn data_that_come_too_late_or_never_time_out_by_the_counter() {
 }
 
 #[test]
-fn busy_too_long_times_out_unless_nobody_looks() {
+fn busy_too_long_times_out_unless_it_is_not_watched() {
     let mut rig = Rig::warm(SdhciConfig::GENERIC_4_20);
     rig.w8(0x2e, 0);
     rig.card.0.borrow_mut().r1b_busy_ns = 10_000_000;

@@ -194,7 +194,7 @@ fn an_abort_that_comes_just_too_late_still_waits_for_its_busy() {
 }
 
 #[test]
-fn after_a_reset_of_dat_nobody_waits_for_busy() {
+fn after_a_reset_of_dat_busy_is_not_waited_for() {
     let mut rig = Rig::warm(SdhciConfig::GENERIC_4_20);
     rig.card.0.borrow_mut().r1b_busy_ns = 20_000;
     rig.command(7, 0, R1B, 0);

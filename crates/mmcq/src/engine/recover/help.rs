@@ -1,4 +1,4 @@
-//! What the engine cannot do by itself, and who comes and goes: help that is asked for, and the card's presence.
+//! What the engine cannot do by itself, and cards that come and go: help that is asked for, and the card's presence.
 //!
 //! While help is awaited nothing is started but urgent requests; everything else keeps its place.
 
@@ -9,9 +9,9 @@ use crate::host::Host;
 use crate::sched::Policy;
 use core::task::Waker;
 
-/// The card must be in, or out, for so long before anybody believes it.
+/// The card must be in, or out, for so long before the engine believes it.
 const DEBOUNCE_NS: u64 = 50_000_000;
-/// Without anybody who helps, help is waited for no longer than this.
+/// Without a keeper the engine waits for help no longer than this.
 const UNHELPED_NS: u64 = 100_000_000;
 /// Between two power cycles of the same card.
 const POWER_CYCLE_PAUSE_NS: u64 = 60_000_000_000;
@@ -130,8 +130,8 @@ enum Resting {
 }
 
 impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
-    /// What the engine needs help with, told once; whoever takes it answers by [`helped`](Self::helped). Meanwhile [urgent](super::super::Request::urgent) requests
-    /// are started and no others.
+    /// What the engine needs help with, told once. The caller answers by [`helped`](Self::helped). Meanwhile
+    /// [urgent](super::super::Request::urgent) requests are started and no others.
     pub fn take_help(&mut self) -> Option<Help> {
         let wanted = self.helping.wanted();
         self.helping.taken |= wanted;
@@ -140,7 +140,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             self.helping.forget();
             self.restop();
             if self.stage == super::Stage::Idle {
-                // Somebody may have come who was not let in.
+                // A request may have come that was not let in.
                 self.timers.wake_now();
             }
         }
@@ -285,7 +285,8 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         self.go_idle(now_ns);
     }
 
-    /// Help that nothing wrong has made necessary has begun, or takes more time. Without such a word nobody waits for it.
+    /// Help has begun, or takes more time, although nothing is wrong. Without such a word the engine does not
+    /// wait for it.
     pub(crate) fn help_goes_on(&mut self, now_ns: u64) {
         if self.helping.taken && !self.incident.open {
             self.helping.until_ns = now_ns.saturating_add(super::INCIDENT_NS);
@@ -328,7 +329,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         self.helping.taken = false;
         self.helping.until_ns = match help {
             Help::Inserted | Help::Removed => now_ns.saturating_add(NEW_CARD_NS),
-            // Nothing is wrong: a keeper who does not even begin keeps nobody waiting.
+            // Nothing is wrong: a keeper that does not even begin holds no request up.
             _ if chore && !self.incident.open => now_ns.saturating_add(UNHELPED_NS),
             _ if self.helping.keeper => self.incident.until_ns,
             _ => now_ns.saturating_add(UNHELPED_NS),
@@ -374,13 +375,13 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             }
             return false;
         }
-        if self.helping.rests() && self.somebody_waits() {
+        if self.helping.rests() && self.has_waiting() {
             self.helping.rest = Resting::Over;
         }
         let help_ns = if self.helping.asked.is_none() {
             u64::MAX
         } else if self.helping.calls() && self.helping.waker.is_some() {
-            // Nobody has been woken yet.
+            // No keeper has been woken yet.
             now_ns
         } else {
             self.helping.until_ns
@@ -401,8 +402,8 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         }
     }
 
-    /// The host has seen a card come or go. What was meant for the card before ends at once; whoever is there after it has been quiet for 50 ms is told as
-    /// [`Help::Inserted`] or [`Help::Removed`].
+    /// The host has seen a card come or go. What was meant for the card before ends at once. After 50 ms of quiet
+    /// the engine tells what is in the slot, as [`Help::Inserted`] or [`Help::Removed`].
     #[cold]
     pub fn presence_changed(&mut self, now_ns: u64) {
         if !P::RECOVERS {

@@ -70,7 +70,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             return self.control_is_back(now_ns);
         }
         if !self.gathered.members().iter().any(|&index| self.slots.at(index).state == State::Active) {
-            // A question on behalf of those who are done already.
+            // A question on behalf of requests that are done already.
             return self.answer(now_ns);
         }
         if self.again {
@@ -98,7 +98,8 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         if !spent {
             return self.try_again(now_ns);
         }
-        // A write that nobody ends may be a busy that nobody sees; a read that brings nothing is most likely a bad block.
+        // A write that does not end may be a busy that the host does not see. A read that brings nothing is most
+        // likely a bad block.
         let silent_write =
             class == Class::Data { damaged: false } && self.gathered.direction == Direction::Write;
         if (class == Class::Controller || silent_write) && self.incident.spend(Rung::Reset) {
@@ -121,7 +122,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     }
 
     /// A flush, of its own or that of a durable write, is tried again if it was not understood, or took longer than the controller could wait; its own errors are the answer.
-    /// Nothing else of the kind is: who knows how far it got.
+    /// Other control requests are not: it is unknown how far they got.
     fn control_is_back(&mut self, now_ns: u64) {
         let refused = self.recovered_status & (R1::DEFERRED | R1::SWITCH_ERROR) != 0;
         let retried = matches!(self.slots.at(self.control).kind, Kind::Flush | Kind::Write { .. })
@@ -170,7 +171,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         self.go_idle(now_ns);
     }
 
-    /// R4: requests that failed together find out for themselves, in their order and before everybody else.
+    /// R4: requests that failed together are tried alone, in their order and before all others.
     fn each_alone(&mut self, now_ns: u64) {
         self.incident.tries = 0;
         for place in 0..self.gathered.members().len() {
@@ -332,7 +333,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         }
     }
 
-    /// R11: everybody is answered, now and from now on.
+    /// R11: every request is answered, now and from now on.
     pub(super) fn dead(&mut self, now_ns: u64) {
         if self.gate.dies() {
             self.climb(Rung::Dead, now_ns);

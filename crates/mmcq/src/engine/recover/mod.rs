@@ -413,7 +413,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         if P::RECOVERS && now_ns >= self.incident.until_ns {
             return self.dead(now_ns);
         }
-        // Elsewhere than in the user area there may be no tuning [eMMC 6.6.22.4], and who does not tell its state does not come home either.
+        // Elsewhere than in the user area there may be no tuning [eMMC 6.6.22.4], and a card that does not tell its state does not come home either.
         let better = self.memory.area.is_user()
             && (self.incident.untuned || self.incident.class.damaged() && self.wire.is_tuned());
         if P::RECOVERS && better && self.may_retune(now_ns) {

@@ -1,11 +1,11 @@
-//! R1: what is kept of a failed transfer, and who hears of what was lost.
+//! R1: what is kept of a failed transfer, and which request is told what was lost.
 //!
 //! *Kept* is what ended well before: the pieces of a request (`moved_blocks`). Of the failed transfer itself nothing is, neither read (no host tells how many of its blocks were
 //! good) nor written: ACMD22 would tell of SD cards, but needs memory for its answer where there may be none, and a write to the same blocks again is as good. Where a block
 //! fails for good, isolation finds it, and `done_bytes` is exact.
 //!
 //! *Lost* may be the one response that told what became of writes before, which clears it. Writes that still have their buffers are then written again. Of those that were
-//! complete, in a cache or an open transfer, nobody has the data any more: the next flush is told.
+//! complete, in a cache or an open transfer, the data exist nowhere any more: the next flush is told.
 
 use super::super::slot::{NONE, Rules, State, bits};
 use super::super::{Engine, Error, FlushBy, Kind, Output, SlotId};
@@ -58,7 +58,8 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         self.settle_pass();
     }
 
-    /// Nobody knows the fate of these writes: they are written once more. Those for whom that is not the first time have failed.
+    /// The fate of these writes is unknown: they are written once more. Those for which that is not the first
+    /// time have failed.
     fn doubt(&mut self) {
         for index in bits(core::mem::take(&mut self.settling)) {
             let slot = self.slots.at_mut(index);
@@ -186,7 +187,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         stopped
     }
 
-    /// Writes in the cache were lost, and nobody has been told yet. Told now.
+    /// Writes in the cache were lost, and no flush has been told yet. Told now.
     pub(in super::super) fn take_cache_lost(&mut self) -> bool {
         let lost = self.cache_lost;
         self.cache_lost &= plant::is(Bug::LossToldTwice);

@@ -164,12 +164,8 @@ fn plan(data: &Data, segments: &[Segment]) -> Result<(u32, Transfer), StartError
     let size = data.block_size;
     let bytes = data.blocks.checked_mul(size.into()).ok_or(StartError::Unsupported)?;
     // Blocks shorter than a word would share it.
-    let shared = size < 4 && data.blocks != 1;
-    if bytes == 0
-        || bytes > DATA_BYTES_MAX
-        || !size.is_power_of_two()
-        || size > DATA_BLOCK_BYTES_MAX
-        || shared
+    let stack = size < 4 && data.blocks != 1;
+    if bytes == 0 || bytes > DATA_BYTES_MAX || !size.is_power_of_two() || size > DATA_BLOCK_BYTES_MAX || stack
     {
         return Err(StartError::Unsupported);
     }

@@ -30,7 +30,7 @@ const CREDITS_MAX: u64 = 4;
 const SHARE: u64 = 128;
 /// Of so many chances one is decided the other way, so that what was learned does not stay wrong.
 const DOUBTED: u8 = 128;
-/// Starts that go on with nothing after which nobody looks for streams any more.
+/// After so many starts that continue no stream, the scheduler looks for streams no more.
 const DULL_MAX: u8 = 32;
 
 /// All that waits: one run of contiguous requests.

@@ -50,14 +50,14 @@ fn learn(known_ns: &mut u32, seen_ns: u64) {
     let seen_ns = u32::try_from(seen_ns).unwrap_or(u32::MAX).max(1);
     *known_ns = match *known_ns {
         0 => seen_ns,
-        // Who was held up by something else says little; who has become slower says it again.
+        // A stream that was held up by something else says little; one that has become slower says it again.
         known_ns if seen_ns / 2 > known_ns => known_ns.saturating_add(known_ns / 2 + 1),
         known_ns if seen_ns < known_ns / 2 => known_ns - known_ns / 3,
         known_ns => (known_ns - known_ns / 8).saturating_add(seen_ns / 8),
     };
 }
 
-/// `most_ns`: who is away longer is missed in either case.
+/// `most_ns`: a stream that is away longer is missed in either case.
 fn average(mean_ns: &mut u32, seen_ns: u64, most_ns: u64) {
     let seen_ns = u32::try_from(seen_ns.min(most_ns)).unwrap_or(u32::MAX).max(1);
     *mean_ns = match *mean_ns {

@@ -30,7 +30,7 @@ struct Client {
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Rule {
     Never,
-    /// For whoever is away, as long as the bound allows.
+    /// For each stream that is away, as long as the bound allows.
     Always,
     Ours,
 }

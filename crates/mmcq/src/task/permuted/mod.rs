@@ -11,7 +11,10 @@ mod sleep;
 use super::blocking::Quiesce;
 use super::*;
 use crate::spec::command::send_status;
+use core::future::Future;
+use core::pin::{Pin, pin};
 use core::ptr::NonNull;
+use core::task::{Context, Poll};
 use loom::cell::UnsafeCell as Watched;
 use loom::sync::Mutex;
 use loom::thread;
@@ -265,7 +268,7 @@ fn loom_lent_memory_is_ours_when_the_call_unwinds() {
         let buf = unsafe { DmaBuf::lent(bytes.cast(), 512) };
         let claim = buf.claim();
         let Ok(id) = rig.stack.submit(read(7, buf)) else { panic!("refused") };
-        let op = Op { shared: &rig.stack, at: At::In(id) };
+        let op = RequestFuture { stack: &rig.stack, at: At::In(id) };
         drop(Quiesce { op, memory: claim });
         rig.memory.with_mut(|_| ());
         irq.join().unwrap();
@@ -318,7 +321,7 @@ fn loom_a_scope_ends_while_its_task_is_polled() {
 }
 
 #[test]
-fn loom_whoever_asks_for_a_poll_gets_one() {
+fn loom_each_call_that_asks_for_a_poll_gets_one() {
     permuted("asked for a poll", || {
         let task = Arc::new(IrqTask::new(LoomLock::new()));
         let ready = Arc::new(Mutex::new(false));
@@ -338,7 +341,7 @@ fn loom_whoever_asks_for_a_poll_gets_one() {
         };
         task.scope(waits, Waker::noop(), || {
             other.join().unwrap();
-            assert!(task.is_finished(), "asked to poll while a poll was ending, and nobody did");
+            assert!(task.is_finished(), "asked to poll while a poll was ending, and no poll came");
         });
     });
 }

@@ -7,7 +7,10 @@ use crate::engine::Target;
 use crate::host::{BlockSizes, BusyDetect, Caps, DmaError, Done, Events, Segment, StartError, Step};
 use crate::host::{Direction, Timing, Width};
 use crate::spec::response::Response;
+use core::future::Future;
+use core::pin::pin;
 use core::ptr::NonNull;
+use core::task::{Context, Poll};
 use loom::cell::UnsafeCell as Watched;
 use loom::sync::{Condvar, Mutex};
 use loom::thread;
@@ -234,7 +237,7 @@ unsafe impl Host for LoomHost {
     }
 }
 
-pub(super) type Stack<const N: usize> = Shared<LoomLock, LoomHost, N>;
+pub(super) type Stack<const N: usize> = crate::task::Stack<(LoomLock, LoomHost), N>;
 
 pub(super) struct Rig<const N: usize> {
     pub stack: Arc<Stack<N>>,
@@ -281,7 +284,7 @@ impl<const N: usize> Rig<N> {
             asks: 0,
             listens: false,
         };
-        let stack = Shared::new(LoomLock::new(), TIMER, host, Config::DEFAULT);
+        let stack = Stack::new(LoomLock::new(), TIMER, host, Config::DEFAULT);
         let target = Target {
             rca: 1,
             sectors: 1024,

@@ -1,5 +1,6 @@
 //! Blocking calls that sleep: a wake-up that is lost leaves every thread asleep, which loom reports.
 
+use super::rig::Stack;
 use super::*;
 
 fn reads_lent<const N: usize>(stack: &Stack<N>, lba: u64, idle: impl FnMut(&Idle)) {

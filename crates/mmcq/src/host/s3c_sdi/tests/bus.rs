@@ -98,7 +98,7 @@ fn a_reset_keeps_the_bus_and_ends_the_phase() {
         assert_eq!(host.set_bus(op, true, 0), Step::Done);
         assert_eq!((host.regs.get(PRE), host.regs.get(CON)), (4, CON_SDIO | CON_CLOCK));
         assert_eq!(host.regs.imsk.get(), INT_SDIO);
-        assert!(report(&mut host, CMDSTAT_RESPONSE, 0, &[]).phase.is_none(), "it is nobody's");
+        assert!(report(&mut host, CMDSTAT_RESPONSE, 0, &[]).phase.is_none(), "it belongs to no phase");
         assert!(!host.regs.line());
         run(&mut host, &cmd52());
         let mut memory = [0; 4];

@@ -78,7 +78,7 @@ fn nothing_is_learned_from_how_questions_end() {
 }
 
 #[test]
-fn whoever_was_relied_on_in_vain_is_not_again() {
+fn an_end_that_was_relied_on_in_vain_is_not_again() {
     let mut host = relies();
     host.start_plain(&question(), &[], 1).unwrap();
     assert_eq!(host.port.regs.get(INT_SIGNAL, 4) & INT_COMMAND, 0);

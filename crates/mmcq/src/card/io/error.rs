@@ -1,7 +1,8 @@
 //! Why something with an I/O function failed.
 
-use super::cis::CisError;
 use crate::engine;
+use crate::spec::response::R5;
+use crate::spec::sdio::cis::CisError;
 use core::fmt;
 
 /// What an I/O card's response (R5) complains of [SDIO 5.2].
@@ -103,6 +104,25 @@ pub enum Error {
     },
 }
 
+/// The response of a CMD52 or CMD53 to this register: its data, or what it complains of. The two lowest
+/// complaints are about the command before: its sender has had no response, and has asked for them.
+pub(crate) fn judge(function: u8, addr: u32, response: R5) -> Result<u8, Error> {
+    let why = if response.errors() == 0 {
+        return Ok(response.data());
+    } else if response.out_of_range() {
+        Refusal::OutOfRange
+    } else if response.function_number() {
+        Refusal::FunctionNumber
+    } else if response.error() {
+        Refusal::General
+    } else if response.illegal_command() {
+        Refusal::IllegalCommand
+    } else {
+        Refusal::Crc
+    };
+    Err(Error::Refused { function, addr, why })
+}
+
 impl From<engine::Error> for Error {
     fn from(error: engine::Error) -> Self {
         Error::Engine(error)
@@ -165,6 +185,25 @@ impl core::error::Error for Error {
             Error::Engine(error) => Some(error),
             Error::Cis(error) => Some(error),
             _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_flag_is_judged() {
+        assert_eq!(judge(1, 2, R5(0x1000 | 0x5a)), Ok(0x5a));
+        for (flag, why) in [
+            (0x0100, Refusal::OutOfRange),
+            (0x0200, Refusal::FunctionNumber),
+            (0x0800, Refusal::General),
+            (0x4000, Refusal::IllegalCommand),
+            (0x8000, Refusal::Crc),
+        ] {
+            assert_eq!(judge(1, 2, R5(0x1000 | flag)), Err(Error::Refused { function: 1, addr: 2, why }));
         }
     }
 }

@@ -4,25 +4,28 @@
 //! tuples, width, speed, asynchronous interrupt. What a card says of itself is read before anything gets
 //! fast; its [quirks](super::quirk) are known from there on. A combo card goes no further than high speed.
 
+pub(crate) mod error;
+
 use super::identify::{self, Families, power_cycle};
 use super::quirk::{self, Quirks};
 use super::session::{Failed, Session};
 use super::speed::Bounds;
 use super::{Card, Family, Options, sd};
 use crate::engine::{Error, Target};
-use crate::host::{BusOp, Caps, Host, Timing, Width};
+use crate::host::{BusOp, Caps, Timing, Width};
 use crate::sched::Policy;
-use crate::sdio::cccr::{self, Cccr, reg};
-use crate::sdio::cis::{Cis, CisFault, FunctionExtension, Manufacturer, Walker};
-use crate::sdio::fbr::{self, Fbr};
-use crate::sdio::{self, FUNCTIONS_MAX, judge};
 use crate::spec::command::sd::{self as sd_cmd, Group, SwitchFunc};
 use crate::spec::command::{self, Command, sdio as cmd};
 use crate::spec::response::{Ocr, R4};
 use crate::spec::scr::Scr;
+use crate::spec::sdio::FUNCTIONS_MAX;
+use crate::spec::sdio::cccr::{self, Cccr, reg};
+use crate::spec::sdio::cis::{Cis, CisFault, FunctionExtension, Manufacturer, Walker};
+use crate::spec::sdio::fbr::{self, Fbr};
 use crate::spec::switch::SwitchStatus;
 use crate::spec::timing::{sd as sd_limits, sdio as limits};
-use crate::task::Lock;
+use crate::task::Platform;
+use error::judge;
 
 /// Between two CMD5.
 const POWER_UP_POLL_NS: u64 = 10_000_000;
@@ -102,14 +105,14 @@ impl Families for OnlyIo {
     const SD: bool = true;
     const EMMC: bool = false;
     // A card that describes itself wrongly does so at every speed: no second try.
-    type Found = Result<IoCard, sdio::Error>;
+    type Found = Result<IoCard, error::Error>;
 
     fn target(found: &Self::Found) -> Option<Target> {
         found.as_ref().ok()?.memory.as_ref().map(|memory| memory.target)
     }
 
-    async fn identify<L: Lock, H: Host, const N: usize, P: Policy>(
-        session: &mut Session<'_, L, H, N, P>,
+    async fn identify<B: Platform, const N: usize>(
+        session: &mut Session<'_, B, N>,
         options: Options,
         tried: &mut Option<Timing>,
     ) -> Result<Self::Found, Failed> {
@@ -125,13 +128,13 @@ impl Families for OnlyIo {
 }
 
 /// A session with an I/O card.
-struct Io<'s, 'a, L: Lock, H: Host, const N: usize, P: Policy> {
-    session: &'s mut Session<'a, L, H, N, P>,
+struct Io<'s, 'a, B: Platform, const N: usize> {
+    session: &'s mut Session<'a, B, N>,
     /// Why the step that failed did, where the session has no word for it.
-    refusal: Option<sdio::Error>,
+    refusal: Option<error::Error>,
 }
 
-impl<L: Lock, H: Host, const N: usize, P: Policy> Io<'_, '_, L, H, N, P> {
+impl<B: Platform, const N: usize> Io<'_, '_, B, N> {
     async fn bring_up(&mut self, options: Options, tried: &mut Option<Timing>) -> Result<IoCard, Failed> {
         let mut bounds = Bounds::of(&*self.session, &options);
         let v2 = self.wake().await?;
@@ -154,7 +157,7 @@ impl<L: Lock, H: Host, const N: usize, P: Policy> Io<'_, '_, L, H, N, P> {
             memory = Some(sd::bring_up(self.session, slow, v2, ocr, &mut None).await?);
         } else {
             let mut may_switch = fast && r4.s18a();
-            if may_switch && P::RECOVERS && quirk::of_any_io(Quirks::IO_NO_1V8, options.quirks) {
+            if may_switch && B::Policy::RECOVERS && quirk::of_any_io(Quirks::IO_NO_1V8, options.quirks) {
                 self.select().await?;
                 may_switch = !self.quirks_by_look(&options).await?.has(Quirks::IO_NO_1V8);
                 self.wake().await?;
@@ -177,7 +180,7 @@ impl<L: Lock, H: Host, const N: usize, P: Policy> Io<'_, '_, L, H, N, P> {
         let own_hz = if cccr.low_speed() { LOW_SPEED_HZ } else { sd::limits_of(Timing::Legacy) };
         self.session.bus(BusOp::Clock(bounds.clock(own_hz))).await?;
         let cis = self.tuples(0, cccr.cis).await?;
-        let quirks = quirks_of::<P>(&cis, &options);
+        let quirks = quirks_of::<B::Policy>(&cis, &options);
         if quirks.has(Quirks::IO_NO_POLLING) {
             // Its pending bits were among the registers.
             self.read(reg::NOTHING).await?;
@@ -211,7 +214,7 @@ impl<L: Lock, H: Host, const N: usize, P: Policy> Io<'_, '_, L, H, N, P> {
         Ok(IoCard { rca, r4, cccr, cis, functions, memory, timing, width, clock_hz, async_interrupt, quirks })
     }
 
-    fn refuse<T>(&mut self, error: sdio::Error) -> Result<T, Failed> {
+    fn refuse<T>(&mut self, error: error::Error) -> Result<T, Failed> {
         self.refusal = Some(error);
         // What is told if this happens at a speed that is then left out.
         self.session.refuse("the I/O card refuses an access")
@@ -295,7 +298,7 @@ impl<L: Lock, H: Host, const N: usize, P: Policy> Io<'_, '_, L, H, N, P> {
         let read = self.direct(addr, cmd::io_write_read(0, addr, wrote)).await?;
         match (read ^ wrote) & mask {
             0 => Ok(()),
-            _ => self.refuse(sdio::Error::NotTaken { addr, wrote, read }),
+            _ => self.refuse(error::Error::NotTaken { addr, wrote, read }),
         }
     }
 
@@ -312,21 +315,21 @@ impl<L: Lock, H: Host, const N: usize, P: Policy> Io<'_, '_, L, H, N, P> {
 
     /// The tuples of a function, 0 for the card's.
     async fn tuples(&mut self, function: u8, pointer: u32) -> Result<Cis, Failed> {
-        let until_ns = self.session.shared.now_ns().saturating_add(TUPLES_NS);
+        let until_ns = self.session.stack.now_ns().saturating_add(TUPLES_NS);
         let mut walker = match Walker::new(function, pointer) {
             Ok(walker) => walker,
-            Err(error) => return self.refuse(sdio::Error::Cis(error)),
+            Err(error) => return self.refuse(error::Error::Cis(error)),
         };
         // The walker wants a bounded number of bytes.
         while let Some(addr) = walker.wants() {
             let byte = self.read(addr).await?;
-            let late = self.session.shared.now_ns() > until_ns;
+            let late = self.session.stack.now_ns() > until_ns;
             let given = if late { Err(walker.error(CisFault::Time)) } else { walker.give(byte) };
             if let Err(error) = given {
-                return self.refuse(sdio::Error::Cis(error));
+                return self.refuse(error::Error::Cis(error));
             }
         }
-        walker.finish().or_else(|error| self.refuse(sdio::Error::Cis(error)))
+        walker.finish().or_else(|error| self.refuse(error::Error::Cis(error)))
     }
 
     /// What is known to be wrong with a card of which nothing has been read, on the clock of identification.
@@ -336,7 +339,7 @@ impl<L: Lock, H: Host, const N: usize, P: Policy> Io<'_, '_, L, H, N, P> {
             *byte = self.read(addr).await?;
         }
         let cis = self.tuples(0, u32::from_le_bytes(pointer)).await?;
-        Ok(quirks_of::<P>(&cis, options))
+        Ok(quirks_of::<B::Policy>(&cis, options))
     }
 
     async fn function(&mut self, number: u8, card: &Cis, quirks: Quirks) -> Result<FunctionInfo, Failed> {

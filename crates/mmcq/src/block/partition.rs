@@ -1,0 +1,102 @@
+//! The blocks of an eMMC's other partitions: boot areas and general purpose partitions [eMMC 6.2].
+//!
+//! Each read or write is a [`Visit`]: the queue has drained, the card is switched there and back again, and
+//! nothing else can come in between.
+
+use super::{BlockDevice, Partial};
+use crate::card::Card;
+use crate::card::partition::{Area, Layout, layout};
+use crate::engine::{BLOCK_BYTES, DmaBuf, Error, Kind, Request, Visit};
+use crate::task::{Platform, Stack};
+
+/// A handle on a boot area or a general purpose partition. A call moves less than 16 MiB.
+#[derive(Debug)]
+pub struct Partition<'a, B: Platform, const N: usize> {
+    stack: &'a Stack<B, N>,
+    layout: Layout,
+    writable: bool,
+}
+
+impl<'a, B: Platform, const N: usize> Partition<'a, B, N> {
+    /// Opens a partition of the card; `scratch` (512 bytes) comes back. Boot areas are read-only until
+    /// [`writable`](Self::writable) is called.
+    pub async fn open(
+        stack: &'a Stack<B, N>,
+        card: &Card,
+        scratch: DmaBuf,
+        area: Area,
+    ) -> (Result<Self, Error>, DmaBuf) {
+        if area == Area::Rpmb {
+            return (Err(Error::Unsupported), scratch);
+        }
+        let (layout, scratch) = layout(stack, card, scratch, area).await;
+        stack.with(|engine| engine.equip());
+        let writable = matches!(area, Area::General(_));
+        (layout.map(|layout| Partition { stack, layout, writable: writable && !layout.protected }), scratch)
+    }
+
+    /// The same, for a caller that does mean to write a boot area. [`Error::Protected`] if the card will not
+    /// have it.
+    pub fn writable(self) -> Result<Self, Error> {
+        if self.layout.protected { Err(Error::Protected) } else { Ok(Partition { writable: true, ..self }) }
+    }
+
+    /// Blocks of 512 bytes.
+    pub fn blocks(&self) -> u32 {
+        self.layout.blocks
+    }
+
+    /// Reads into an owned buffer; its whole blocks are filled from `lba` on.
+    pub async fn read(&self, lba: u32, buf: DmaBuf) -> (Result<u32, Partial>, DmaBuf) {
+        self.moved(lba, buf, false).await
+    }
+
+    /// Writes the whole blocks of an owned buffer from `lba` on.
+    pub async fn write(&self, lba: u32, buf: DmaBuf) -> (Result<u32, Partial>, DmaBuf) {
+        if !self.writable {
+            return (Err(Partial { error: Error::Protected, blocks_done: 0 }), buf);
+        }
+        self.moved(lba, buf, true).await
+    }
+
+    async fn moved(&self, lba: u32, mut buf: DmaBuf, out: bool) -> (Result<u32, Partial>, DmaBuf) {
+        let blocks = buf.len_bytes() / BLOCK_BYTES;
+        let end = lba.checked_add(blocks);
+        if blocks == 0 || end.is_none_or(|end| end > self.layout.blocks) {
+            let error = Error::OutOfRange { lba: lba.into(), sectors: self.layout.blocks.into() };
+            return (Err(Partial { error, blocks_done: 0 }), buf);
+        }
+        if buf.len_bytes() > DmaBuf::AFTER_MAX {
+            let error = Error::Unsupported;
+            return (Err(Partial { error, blocks_done: 0 }), buf);
+        }
+        let most = u32::from(self.stack.with(|engine| engine.caps().blocks_in_one_piece()));
+        let mut done = 0;
+        while done < blocks {
+            let piece = (blocks - done).min(most) as u16;
+            let (out, back) = if out { (piece, 0) } else { (0, piece) };
+            let visit = Visit {
+                config: self.layout.config,
+                switch_ns: self.layout.switch_ns,
+                lba: lba + done,
+                out,
+                reliable: false,
+                ask: false,
+                back,
+            };
+            let rest = buf.after(done.saturating_mul(BLOCK_BYTES));
+            let ended = self.stack.request(Request::new(Kind::Visit(visit), rest)).await;
+            buf = ended.buf;
+            if let Err(error) = ended.result {
+                return (Err(Partial { error, blocks_done: done }), buf);
+            }
+            done += u32::from(piece);
+        }
+        (Ok(done), buf)
+    }
+
+    /// Everything written before is on the medium; one flush is for all partitions.
+    pub async fn flush(&self) -> Result<(), Error> {
+        BlockDevice::new(self.stack).flush().await
+    }
+}

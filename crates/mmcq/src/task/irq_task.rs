@@ -1,0 +1,145 @@
+//! A task that is polled from the interrupt.
+
+use super::Lock;
+use super::cell::{Locked, spin_loop};
+use core::future::Future;
+use core::pin::{Pin, pin};
+use core::task::{Context, Waker};
+
+/// A future that is polled from the interrupt: straight-line code at interrupt latency.
+///
+/// Scoped like `std::thread::scope`: the future may borrow, and lives in the stack frame of
+/// [`scope`](Self::scope). It must not block. It runs in the context that calls [`poll`](Self::poll), at most
+/// [`POLLS_MAX`](Self::POLLS_MAX) times a call.
+pub struct IrqTask<L: Lock> {
+    lock: L,
+    state: Locked<TaskState>,
+}
+
+struct TaskState {
+    future: Option<*mut (dyn Future<Output = ()> + Send)>,
+    /// A scope has it.
+    taken: bool,
+    /// Some context is inside `poll`.
+    polling: bool,
+    /// A call of `poll` came meanwhile.
+    again: bool,
+}
+
+// SAFETY: the state is only reached under the lock; the future is `Send`, and `polling` lets one context at a time poll it.
+#[allow(unsafe_code, reason = "docs/safety.md says why")]
+unsafe impl<L: Lock + Sync> Sync for IrqTask<L> {}
+// SAFETY: as above.
+#[allow(unsafe_code, reason = "docs/safety.md says why")]
+unsafe impl<L: Lock + Send> Send for IrqTask<L> {}
+
+impl<L: Lock> IrqTask<L> {
+    /// Polls in one call of [`poll`](Self::poll) at most; then the rest waits for the next.
+    pub const POLLS_MAX: u32 = 8;
+
+    /// No future yet.
+    pub const fn new(lock: L) -> Self {
+        IrqTask {
+            lock,
+            state: Locked::new(TaskState { future: None, taken: false, polling: false, again: false }),
+        }
+    }
+
+    /// Nothing that is not of this file runs in `f`, so that no call comes from inside it.
+    #[allow(unsafe_code, reason = "docs/safety.md says why")]
+    fn with<R>(&self, f: impl FnOnce(&mut TaskState) -> R) -> Option<R> {
+        // SAFETY: the lock is held, so calls of different contexts do not overlap.
+        self.lock.with(|| unsafe { self.state.enter(|state| state.map(f), || ()) })
+    }
+
+    /// Polls the future now. A call from inside the poll (a waker) only asks for another turn. True if turns are left over.
+    #[allow(unsafe_code, reason = "docs/safety.md says why")]
+    pub fn poll(&self, waker: &Waker) -> bool {
+        for _ in 0..Self::POLLS_MAX {
+            let future = self.with(|state| {
+                if state.polling {
+                    state.again = true;
+                    return None;
+                }
+                let future = state.future?;
+                (state.polling, state.again) = (true, false);
+                Some(future)
+            });
+            let Some(Some(future)) = future else { return false };
+            let turn = Turn(self);
+            // SAFETY: `scope` keeps the future pinned in its frame and waits for `polling` to fall before it lets go; `polling` is ours.
+            let ready =
+                unsafe { Pin::new_unchecked(&mut *future) }.poll(&mut Context::from_waker(waker)).is_ready();
+            let again = self.with(|state| {
+                if ready {
+                    state.future = None;
+                }
+                // At once with the look at `again`: a call that comes from now on takes the next turn itself.
+                state.polling = false;
+                state.again && !ready
+            });
+            core::mem::forget(turn);
+            if again != Some(true) {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Has the future ended (or is there none)?
+    pub fn is_finished(&self) -> bool {
+        self.with(|state| state.future.is_none()) == Some(true)
+    }
+
+    /// Runs `main` while the future lives in this frame and each call of [`poll`](Self::poll) polls it. Takes
+    /// the future out before it returns. `None`, and nothing is run: another scope of this task has not
+    /// returned (this call may come from its future).
+    #[allow(unsafe_code, reason = "docs/safety.md says why")]
+    pub fn scope<R>(
+        &self,
+        future: impl Future<Output = ()> + Send,
+        waker: &Waker,
+        main: impl FnOnce() -> R,
+    ) -> Option<R> {
+        struct Unregister<'a, L: Lock>(&'a IrqTask<L>);
+        impl<L: Lock> Drop for Unregister<'_, L> {
+            fn drop(&mut self) {
+                // A poll on another core ends soon: tasks do not block. In this context none can be under way: the future cannot have
+                // called `scope`, which was not `taken` yet.
+                while self.0.with(|state| {
+                    state.future = None;
+                    state.taken = state.polling;
+                    state.polling
+                }) == Some(true)
+                {
+                    spin_loop();
+                }
+            }
+        }
+        if self.with(|state| core::mem::replace(&mut state.taken, true)) != Some(false) {
+            return None;
+        }
+        let future = pin!(future);
+        // Made after the future, so that it is dropped before it, also when unwinding.
+        let unregister = Unregister(self);
+        // SAFETY: the reference is only turned into a pointer; the future is not moved.
+        let pointer: *mut (dyn Future<Output = ()> + Send + '_) = unsafe { future.get_unchecked_mut() };
+        // SAFETY: only the lifetime changes; `Unregister` takes the pointer out before the future is dropped, also when unwinding.
+        let pointer: *mut (dyn Future<Output = ()> + Send + 'static) =
+            unsafe { core::mem::transmute(pointer) };
+        self.with(|state| state.future = Some(pointer));
+        self.poll(waker);
+        let result = main();
+        drop(unregister);
+        Some(result)
+    }
+}
+
+/// Ends the turn of a future that panics: it is never polled again, and `scope` does not wait for ever.
+struct Turn<'a, L: Lock>(&'a IrqTask<L>);
+
+impl<L: Lock> Drop for Turn<'_, L> {
+    fn drop(&mut self) {
+        self.0.with(|state| (state.future, state.polling) = (None, false));
+    }
+}

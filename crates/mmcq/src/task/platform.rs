@@ -1,0 +1,81 @@
+//! What a stack stands on: the lock, the clock, and the bundle that a board names.
+
+use crate::host::Host;
+use crate::sched::{Fifo, Policy};
+
+/// How the platform keeps other contexts, the interrupt handler above all, out of the engine for a moment: a critical section, a spin lock
+/// with interrupts off, or nothing where there is only one context.
+///
+/// # Safety
+/// While the closure runs, no other *context* (core, thread, interrupt) runs a closure of the same lock, and what one closure has
+/// written the next one sees. The lock promises nothing about calls from inside the closure: the stack itself turns those away. A lock
+/// that blocks must block them for ever or let them in; letting them in is the better choice.
+#[allow(unsafe_code, reason = "docs/safety.md says why")]
+pub unsafe trait Lock {
+    /// Runs `f` alone.
+    fn with<R>(&self, f: impl FnOnce() -> R) -> R;
+}
+
+/// How the edges learn the time, and ask to be called. The engine itself is told the time.
+///
+/// Both are called with the lock held. A call of the stack from inside them is turned away ([`Stack::with`](super::Stack::with)).
+pub trait Clock {
+    /// Nanoseconds since some moment; never goes back. The lock is held because a moment that passed before it was had would
+    /// make deadlines too early.
+    fn now_ns(&self) -> u64;
+
+    /// Call [`Stack::poll`](super::Stack::poll) at this time (at once if it has passed); replaces the request before. `None`: no need.
+    /// The lock is held so that alarms come in the order of what they are for. A poll from inside is turned away: have it made later.
+    ///
+    /// The stack relies on an alarm until `poll` is called. It sets another only for an earlier time, and in `poll`. So an
+    /// alarm may ring for nothing: that costs a poll. A platform whose timer has stopped in a sleep calls `poll` when it wakes up.
+    fn set_alarm(&self, at_ns: Option<u64>);
+}
+
+/// A [`Clock`] of two functions.
+#[derive(Clone, Copy, Debug)]
+pub struct Timer {
+    /// [`Clock::now_ns`].
+    pub now_ns: fn() -> u64,
+    /// [`Clock::set_alarm`].
+    pub set_alarm: fn(Option<u64>),
+}
+
+impl Clock for Timer {
+    #[inline(always)]
+    fn now_ns(&self) -> u64 {
+        (self.now_ns)()
+    }
+
+    #[inline(always)]
+    fn set_alarm(&self, at_ns: Option<u64>) {
+        (self.set_alarm)(at_ns);
+    }
+}
+
+/// What a stack stands on. A board names its four parts once, by a type of its own or by a tuple:
+/// `(L, H)` is a lock and a host with [`Timer`] and [`Fifo`]; `(L, H, P)` has another scheduler.
+pub trait Platform {
+    /// Keeps other contexts out of the engine.
+    type Lock: Lock;
+    /// Tells the time, and sets the alarm.
+    type Clock: Clock;
+    /// The controller's driver.
+    type Host: Host;
+    /// The scheduler: the request that is next.
+    type Policy: Policy;
+}
+
+impl<L: Lock, H: Host> Platform for (L, H) {
+    type Lock = L;
+    type Clock = Timer;
+    type Host = H;
+    type Policy = Fifo;
+}
+
+impl<L: Lock, H: Host, P: Policy> Platform for (L, H, P) {
+    type Lock = L;
+    type Clock = Timer;
+    type Host = H;
+    type Policy = P;
+}
