@@ -2,7 +2,9 @@
 
 mod support;
 
-use mmcq::engine::{Abilities, Config, Engine, FlushBy, Help, Kind, Request, SlotId, Target};
+use mmcq::engine::{
+    Abilities, CardParams, Config, Engine, Error, FlushBy, Kind, Request, ServiceRequest, SlotId,
+};
 use mmcq::host::{BusyDetect, Cause, Stage};
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -45,13 +47,13 @@ fn run(engine: &mut TestEngine, world: &Rc<RefCell<World>>, mut lost_at: Option<
         if seen > flushes && !world.borrow().running() {
             (flushes, flushed) = (seen, world.borrow().medium.clone());
         }
-        if let Some(help) = engine.take_help() {
-            if loses && help == Help::Reinit {
+        if let Some(help) = engine.take_service_request() {
+            if loses && help == ServiceRequest::Reinit {
                 world.borrow_mut().medium.clone_from(&flushed);
             }
             world.borrow_mut().stuck_state = None;
             let target = *engine.target().unwrap();
-            engine.helped(Ok(target), now);
+            engine.service_done(Ok(target), now);
         }
         if engine.is_idle() {
             let _ = engine.poll(now);
@@ -70,9 +72,9 @@ fn case(busy: BusyDetect, faults: &[(usize, bool)], lost_at: Option<usize>) {
     let world = World::new(BLOCKS);
     (world.borrow_mut().caps.busy, world.borrow_mut().busy_polls) = (busy, 1);
     let mut e: TestEngine = Engine::new(TestHost::new(&world), Config::DEFAULT);
-    e.set_target(Some(Target { flush: CACHE, ..target(BLOCKS) }));
-    e.equip();
-    let _ = e.set_help_waker(Some(Waker::noop().clone()));
+    e.set_target(Some(CardParams { flush: CACHE, ..target(BLOCKS) }));
+    e.enable_extended_ops();
+    let _ = e.set_service_waker(Some(Waker::noop().clone()));
     for &(nth, executed) in faults {
         world.borrow_mut().faults.insert(nth, (Cause::Timeout, Stage::Command, executed));
     }
@@ -126,8 +128,8 @@ fn the_younger_of_two_durable_writes_stays_when_the_cache_is_lost() {
 fn durable_writes_that_wait_together_are_flushed_once() {
     let world = World::new(BLOCKS);
     let mut e: TestEngine = Engine::new(TestHost::new(&world), Config::DEFAULT);
-    e.set_target(Some(Target { flush: CACHE, ..target(BLOCKS) }));
-    e.equip();
+    e.set_target(Some(CardParams { flush: CACHE, ..target(BLOCKS) }));
+    e.enable_extended_ops();
     let ids: Vec<_> = (0..3).map(|n| write(&mut e, 8 * n, 8, n as u8 + 1)).collect();
     run(&mut e, &world, None);
     for id in ids {
@@ -144,17 +146,22 @@ fn a_reliable_write_outlasts_an_older_one_whose_cache_is_lost() {
             let world = World::new(BLOCKS);
             (world.borrow_mut().caps.busy, world.borrow_mut().busy_polls) = (busy, 1);
             let mut e: TestEngine = Engine::new(TestHost::new(&world), Config::DEFAULT);
-            e.set_target(Some(Target { flush: CACHE, ..target(BLOCKS) }));
-            e.equip();
+            e.set_target(Some(CardParams { flush: CACHE, ..target(BLOCKS) }));
+            e.enable_extended_ops();
             e.set_abilities(Abilities { reliable_blocks: 8, ..Abilities::NONE });
-            let _ = e.set_help_waker(Some(Waker::noop().clone()));
+            let _ = e.set_service_waker(Some(Waker::noop().clone()));
             world.borrow_mut().faults.insert(lost, (Cause::Timeout, Stage::Command, false));
             let (older, younger) = (write(&mut e, 20, 4, 3), write(&mut e, 22, 1, 4));
             run(&mut e, &world, Some(lost));
             let [older, younger] = [older, younger].map(|id| e.take(id).unwrap().result);
-            assert!(older.is_ok() && younger.is_ok(), "lost at {lost}: {older:?}, {younger:?}");
+            // One of them may be told what the cache has lost, and then is not written.
+            let told = [older, younger].iter().filter(|&&result| result == Err(Error::CacheLost)).count();
+            let done = [older, younger].iter().filter(|result| result.is_ok()).count();
+            assert!(done >= 1 && done + told == 2, "lost at {lost}: {older:?}, {younger:?}");
             let found = [20, 21, 22, 23].map(|at| world.borrow().medium[at * 512]);
-            assert_eq!(found, [3, 3, 4, 3], "{busy:?}, lost at {lost}: {:?}", world.borrow().log);
+            let what = format!("{busy:?}, lost at {lost}: {:?}", world.borrow().log);
+            assert!(older.is_err() || [found[0], found[1], found[3]] == [3; 3], "{what}");
+            assert!(younger.is_err() || found[2] == 4, "{what}");
         }
     }
 }

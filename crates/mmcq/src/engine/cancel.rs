@@ -100,10 +100,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     pub(super) fn pass_on_untold(&mut self, index: u8) {
         let slot = self.slots.at(index);
         match (slot.kind, slot.result) {
-            (Kind::Flush, Err(Error::CacheLost)) if P::RECOVERS => {
-                self.cache_lost = true;
-                self.rebar();
-            }
+            (_, Err(Error::CacheLost)) if P::RECOVERS => self.cache_lost = true,
             (Kind::Flush, Err(Error::Program(status))) => self.late = Some(status),
             _ => {}
         }
@@ -114,7 +111,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     #[cold]
     pub(super) fn wipe(&mut self, index: u8) {
         let slot = self.slots.at_mut(index);
-        if P::RECOVERS && matches!(slot.kind, Kind::Visit(_) | Kind::Raw { .. }) {
+        if P::RECOVERS && matches!(slot.kind, Kind::PartitionAccess(_) | Kind::Raw { .. }) {
             slot.buf.fill(0);
         }
     }

@@ -54,7 +54,9 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
                 }
             }
             Kind::Flush => self.begin_flush(now_ns),
-            Kind::Erase { .. } | Kind::Visit(_) | Kind::Order { .. } => self.extra(Event::Begin, now_ns),
+            Kind::Erase { .. } | Kind::PartitionAccess(_) | Kind::LongCommand { .. } => {
+                self.extra(Event::Begin, now_ns)
+            }
             Kind::Bus(op) => {
                 self.stage = Stage::Bus(op);
                 // Before its clock changes a card wants some more after the last token [SD 4.4].
@@ -199,6 +201,10 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         let index = core::mem::replace(&mut self.control, NONE);
         self.stage = Stage::Idle;
         self.timers.clear();
+        if P::RECOVERS && self.slots.at(index).kind.resets_card() {
+            // Also if it failed: the card may have got it.
+            self.supply_lost();
+        }
         self.end_slot(index, result);
     }
 

@@ -1,6 +1,6 @@
 //! What time brings: retries, the next step of something slow, questions to a busy card, and the end of patience.
 
-use super::beside::Turn;
+use super::concurrent::Turn;
 use super::extras::Event;
 use super::phases::Stage;
 use super::{Engine, Error, Output};
@@ -11,7 +11,7 @@ use crate::sched::Policy;
 impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     /// Whatever time has brought: retries, steps, questions, deadlines. One turn of each at most.
     pub(super) fn advance(&mut self, now_ns: u64) {
-        if H::BESIDE && self.timers.beside_is_due(now_ns) {
+        if H::CONCURRENT && self.timers.beside_is_due(now_ns) {
             self.beside_turn(Turn::Due, now_ns);
         }
         if matches!(self.stage, Stage::Idle) {

@@ -1,7 +1,7 @@
 //! The gate: which requests come in, and whether anything starts.
 //!
 //! Each cause to refuse a request, or to start none, is one bit, and has one owner: the platform (suspend, halt), the recovery ladder (dead, read-only,
-//! help), durability (a loss that no request has been told), the card (a quirk). The owner says when its cause begins and ends. Every answer is read from
+//! help), the card (a quirk). The owner says when its cause begins and ends. Every answer is read from
 //! these bits alone, so no two answers can contradict each other.
 
 use super::slot::State;
@@ -28,10 +28,8 @@ const HELP: u8 = 1 << 2;
 const DEAD: u8 = 1 << 3;
 /// The card takes no writes any more.
 const READ_ONLY: u8 = 1 << 4;
-/// A cache has lost writes, and no flush has been told.
-const LOSS: u8 = 1 << 5;
 /// The card's last block must be read alone.
-const LAST_BLOCK: u8 = 1 << 6;
+const LAST_BLOCK: u8 = 1 << 5;
 
 impl Gate {
     pub const fn new(queue_limit: u8) -> Gate {
@@ -91,7 +89,7 @@ impl Gate {
 
     /// Some requests are refused, or must go alone.
     fn is_barred(&self) -> bool {
-        self.causes & (SUSPENDED | DEAD | READ_ONLY | LOSS | LAST_BLOCK) != 0
+        self.causes & (SUSPENDED | DEAD | READ_ONLY | LAST_BLOCK) != 0
     }
 
     pub fn is_halted(&self) -> bool {
@@ -138,11 +136,10 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         self.close_straight();
     }
 
-    /// The gate is told what durability and the card say. The caller may have told it something too.
+    /// The gate is told what the card says. The caller may have told it something too.
     pub(super) fn rebar(&mut self) {
         if P::RECOVERS {
             let alone = self.target.as_ref().is_some_and(|t| t.quirks.has(Quirks::LAST_BLOCK_ALONE));
-            self.gate.set(LOSS, self.cache_lost);
             self.gate.set(LAST_BLOCK, alone);
         }
         self.close_straight();
@@ -158,9 +155,6 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         let write = matches!(request.kind, Kind::Write { .. });
         let helps = request.urgent && self.helping.asks();
         self.gate.refuses(write, request.urgent, helps)?;
-        if write && request.durable && self.take_cache_lost() {
-            return Err(Error::CacheLost);
-        }
         if let (Kind::Read { lba, blocks }, Some(target)) = (request.kind, self.target.as_ref()) {
             // Nor is a transfer left open in front of that block: the card would look ahead.
             let end = lba.saturating_add(u64::from(blocks)).saturating_add(1);

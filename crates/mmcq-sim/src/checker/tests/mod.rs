@@ -311,3 +311,23 @@ fn no_client_is_told_twice_of_the_same_loss() {
     judge.supply_lost();
     assert_eq!(flush(&mut judge, Answer::Done), Ok(()));
 }
+
+/// The loss must come before the message, not after it.
+#[test]
+fn a_message_that_comes_before_the_loss_is_not_true() {
+    for durable in [false, true] {
+        let told = |judge: &mut Checker| match durable {
+            true => {
+                let ticket = judge.submit(Asked::Write { durable }, 9, 1, 0);
+                judge.answered(ticket, Answer::CacheLost, &[]).map_err(|violation| violation.fault)
+            }
+            false => flush(judge, Answer::CacheLost),
+        };
+        let mut judge = judge(false);
+        written(&mut judge, 3);
+        assert_eq!(told(&mut judge), Err(Fault::Untrue));
+        judge.supply_lost();
+        assert_eq!(told(&mut judge), Ok(()));
+        assert_eq!(told(&mut judge), Err(Fault::Untrue), "of one loss");
+    }
+}

@@ -9,7 +9,7 @@
 
 use super::super::slot::{NONE, Rules, State, bits};
 use super::super::{Engine, Error, FlushBy, Kind, Output, SlotId};
-use super::Rung;
+use super::RecoveryStep;
 use crate::host::{Direction, Host};
 use crate::plant::{self, Bug};
 use crate::sched::Policy;
@@ -137,12 +137,12 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         if self.control == NONE
             && self.gathered.members().iter().any(|&index| self.slots.at(index).moved_blocks != 0)
         {
-            self.climb(Rung::Salvage, now_ns);
+            self.climb(RecoveryStep::Salvage, now_ns);
         }
     }
 
-    /// The card's supply was, or will be, switched off, or it was reset: a volatile cache has lost what was not flushed.
-    pub(crate) fn supply_lost(&mut self) {
+    /// The card's supply was switched off, or it was reset: a volatile cache has lost what was not flushed.
+    pub(in super::super) fn supply_lost(&mut self) {
         if !P::RECOVERS {
             (self.open, self.unsettled, self.late) = (None, false, None);
             return;
@@ -155,7 +155,6 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             self.stats.cache_lost += 1;
             self.cache_lost = !plant::is(Bug::LossUntold);
             self.late = None;
-            self.rebar();
         }
     }
 
@@ -191,7 +190,6 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     pub(in super::super) fn take_cache_lost(&mut self) -> bool {
         let lost = self.cache_lost;
         self.cache_lost &= plant::is(Bug::LossToldTwice);
-        self.rebar();
         lost
     }
 }

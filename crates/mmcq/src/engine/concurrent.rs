@@ -1,7 +1,7 @@
 //! A command of an I/O function beside data that move.
 //!
 //! A card whose CCCR has SDC set answers CMD52 while data of CMD53, or of its memory, are on the DAT lines [SDIO 6.9]. Where the host can send it
-//! ([`Caps::beside`](crate::host::Caps::beside)), the oldest waiting phase of an I/O function goes to the CMD line at once if it is such a command. It has a slot and a deadline
+//! ([`Caps::concurrent_command`](crate::host::Caps::concurrent_command)), the oldest waiting phase of an I/O function goes to the CMD line at once if it is such a command. It has a slot and a deadline
 //! of its own. Data and command do not know of each other's end: nothing new begins until both are over, and a failure of the data ends the
 //! command too, since the lines are reset then. A failure of the command leaves the data alone.
 //!
@@ -22,12 +22,12 @@ const CMD52: u8 = 52;
 
 /// The command beside; `E` is the engine.
 #[derive(Debug)]
-pub(super) struct Beside<E> {
+pub(super) struct Concurrent<E> {
     /// The card answers it.
     pub allowed: bool,
     /// Its slot while it is on the line.
     slot: u8,
-    /// All the work. A pointer, so that firmware that never [allows](Engine::set_beside) it does not carry it.
+    /// All the work. A pointer, so that firmware that never [allows](Engine::set_concurrent_commands) it does not carry it.
     turn: Option<fn(&mut E, Turn, u64) -> bool>,
 }
 
@@ -46,8 +46,8 @@ pub(super) enum Turn {
     Lost { removed: bool },
 }
 
-impl<E> Beside<E> {
-    pub const NONE: Self = Beside { allowed: false, slot: NONE, turn: None };
+impl<E> Concurrent<E> {
+    pub const NONE: Self = Concurrent { allowed: false, slot: NONE, turn: None };
 }
 
 /// May this go beside data?
@@ -67,22 +67,22 @@ fn failed(cause: Cause) -> Error {
 
 impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     /// Whether the I/O card answers CMD52 while data move (SDC in its CCCR). Bring-up tells; a board may take it back. Without a card it is off.
-    pub fn set_beside(&mut self, allowed: bool) {
-        self.beside.allowed = allowed && H::BESIDE && P::RECOVERS;
-        if self.beside.allowed {
-            self.beside.turn = Some(Self::work_beside);
+    pub fn set_concurrent_commands(&mut self, allowed: bool) {
+        self.concurrent.allowed = allowed && H::CONCURRENT && P::RECOVERS;
+        if self.concurrent.allowed {
+            self.concurrent.turn = Some(Self::work_beside);
         }
     }
 
     /// Is a command on the line beside data, or left over from beside them?
     pub(super) fn is_beside(&self) -> bool {
-        H::BESIDE && P::RECOVERS && self.beside.slot != NONE
+        H::CONCURRENT && P::RECOVERS && self.concurrent.slot != NONE
     }
 
     /// Something is in progress: what waits may go beside it.
     #[inline]
     pub(super) fn try_beside(&mut self, now_ns: u64) -> bool {
-        H::BESIDE && P::RECOVERS && self.slots.has_io() && self.beside_turn(Turn::Begin, now_ns)
+        H::CONCURRENT && P::RECOVERS && self.slots.has_io() && self.beside_turn(Turn::Begin, now_ns)
     }
 
     /// After the controller's events. `ended`: the command beside is over.
@@ -104,7 +104,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
 
     #[inline(never)]
     pub(super) fn beside_turn(&mut self, turn: Turn, now_ns: u64) -> bool {
-        P::RECOVERS && self.beside.turn.is_some_and(|work| work(self, turn, now_ns))
+        P::RECOVERS && self.concurrent.turn.is_some_and(|work| work(self, turn, now_ns))
     }
 
     fn work_beside(&mut self, turn: Turn, now_ns: u64) -> bool {
@@ -123,8 +123,8 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     fn begin_beside(&mut self, now_ns: u64) -> bool {
         let moving = self.stage == Stage::Main && !self.blocked && self.phase.data.is_some();
         let theirs = self.control == NONE || matches!(self.slots.at(self.control).kind, Kind::Io { .. });
-        let free = self.beside.allowed && !self.is_beside() && !self.gate.is_halted();
-        if !(moving && theirs && free && self.host.caps().beside) {
+        let free = self.concurrent.allowed && !self.is_beside() && !self.gate.is_halted();
+        if !(moving && theirs && free && self.host.caps().concurrent_command) {
             return false;
         }
         let Some(index) = self.slots.oldest_io() else { return false };
@@ -136,10 +136,10 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             Ok(()) => {
                 self.slots.unlink(index);
                 self.slots.at_mut(index).state = State::Active;
-                self.beside.slot = index;
+                self.concurrent.slot = index;
                 self.timers.beside_at(now_ns.saturating_add(timeout_ns).saturating_add(SLACK_NS));
                 self.stats.phases += 1;
-                self.stats.beside += 1;
+                self.stats.concurrent += 1;
                 return true;
             }
             Err(StartError::CommandLine) => self.timers.beside_at(now_ns.saturating_add(START_RETRY_NS)),
@@ -151,7 +151,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     /// Asks the host what has become of it.
     fn ack_beside(&mut self, now_ns: u64) -> bool {
         let Some(result) = self.host.ack_beside() else { return false };
-        match (&result, self.slots.at(self.beside.slot).kind) {
+        match (&result, self.slots.at(self.concurrent.slot).kind) {
             (Ok(_), Kind::Io { chain: true, .. }) => {
                 self.timers.chain_until(now_ns.saturating_add(self.config.chain_ns));
             }
@@ -164,7 +164,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     }
 
     fn end_beside(&mut self, result: Result<Output, Error>) {
-        let index = core::mem::replace(&mut self.beside.slot, NONE);
+        let index = core::mem::replace(&mut self.concurrent.slot, NONE);
         self.timers.beside_at(NEVER);
         if index != NONE {
             self.end_slot(index, result);

@@ -1,0 +1,124 @@
+//! When a cache has been lost, and which request is told: the next flush or durable write, once, and not before it is so.
+
+#[path = "support/bench.rs"]
+#[allow(dead_code, reason = "each test binary uses its own part")]
+mod bench;
+mod support;
+
+use bench::{BLOCKS, Bench, bench, kept};
+use mmcq::engine::{
+    Abilities, CardParams, Completion, DmaBuf, Error, FlushBy, Kind, Request, ServiceRequest, SlotId,
+};
+use mmcq::host::{Auto, BusOp, Cause, Phase, Stage};
+use mmcq::spec::command;
+use support::{buffer, target};
+
+const CACHE: FlushBy = FlushBy::EmmcCache { timeout_ns: 500_000_000 };
+
+fn cached() -> CardParams {
+    CardParams { flush: CACHE, ..target(BLOCKS) }
+}
+
+/// A card with a cache, and a write in it that no flush has covered.
+fn unflushed(mut b: Bench) -> Bench {
+    b.e.set_target(Some(cached()));
+    b.e.enable_extended_ops();
+    let written = b.write(0, 8, 7);
+    assert!(b.finish(written).result.is_ok());
+    b
+}
+
+fn durable(b: &mut Bench) -> SlotId {
+    b.submit(Request::new(Kind::Write { lba: 32, blocks: 8 }, buffer(8, 2)).durable())
+}
+
+fn flush(b: &mut Bench) -> Completion {
+    let id = b.submit(Request::new(Kind::Flush, DmaBuf::EMPTY));
+    b.finish(id)
+}
+
+fn reset_card() -> Kind {
+    let phase = Phase { command: command::go_idle_state(), data: None, auto: Auto::None, tuning: false };
+    Kind::Raw { prefix: None, phase, timeout_ns: 1_000_000 }
+}
+
+/// The card stays silent, and still has its cache: until it is reset nothing is lost, so nothing is told.
+#[test]
+fn a_durable_write_that_comes_before_the_reset_is_told_after_it() {
+    let mut b = unflushed(kept());
+    b.fault(1, Cause::Timeout, Stage::Command, false);
+    b.world.borrow_mut().stuck_state = Some(0);
+    let read = b.read(0, 8);
+    assert_eq!(b.help(), ServiceRequest::Reinit);
+    b.world.borrow_mut().stuck_state = None;
+    let early = durable(&mut b);
+    assert!(b.e.take(early).is_none(), "told before the keeper has reset the card");
+    b.e.service_done(Ok(cached()), b.now);
+    assert!(b.finish(read).result.is_ok());
+    assert_eq!(b.finish(early).result, Err(Error::CacheLost));
+    assert!(b.world.borrow().medium[32 * 512..40 * 512].iter().all(|&byte| byte != 2), "and was written");
+    assert!(flush(&mut b).result.is_ok(), "told twice");
+}
+
+/// Between the loss and the command that shows it the engine knows of nothing.
+#[test]
+fn a_durable_write_that_finds_the_card_reset_tells_what_was_lost_before_it() {
+    let mut b = unflushed(kept());
+    b.fault(1, Cause::Timeout, Stage::Command, false);
+    b.world.borrow_mut().stuck_state = Some(0);
+    let late = durable(&mut b);
+    assert_eq!(b.help(), ServiceRequest::Reinit);
+    b.world.borrow_mut().stuck_state = None;
+    b.e.service_done(Ok(cached()), b.now);
+    assert_eq!(b.finish(late).result, Err(Error::CacheLost));
+    assert!(flush(&mut b).result.is_ok(), "told twice");
+}
+
+/// Also where it is no keeper that sends them, and where the answer to the reset is lost.
+#[test]
+fn a_reset_of_the_card_loses_its_cache_and_the_next_flush_tells() {
+    for (kind, fails) in [(reset_card(), false), (reset_card(), true), (Kind::Bus(BusOp::PowerOff), false)] {
+        let mut b = unflushed(bench());
+        if fails {
+            b.fault(1, Cause::Timeout, Stage::Command, true);
+        }
+        let reset = b.submit(Request::new(kind, DmaBuf::EMPTY));
+        assert_eq!(b.finish(reset).result.is_err(), fails);
+        assert_eq!(flush(&mut b).result, Err(Error::CacheLost), "{kind:?}");
+        assert!(flush(&mut b).result.is_ok());
+    }
+}
+
+/// What the client that gave up its durable write was to hear, the next flush tells.
+#[test]
+fn a_message_to_a_write_whose_client_has_gone_is_told_by_the_next_flush() {
+    let mut b = unflushed(kept());
+    b.e.set_target(None);
+    b.e.set_target(Some(cached()));
+    let given_up = durable(&mut b);
+    while b.e.next_deadline_ns().is_some_and(|at| at > b.now) || b.world.borrow().running() {
+        b.step();
+    }
+    let _ = b.e.cancel(given_up);
+    assert_eq!(flush(&mut b).result, Err(Error::CacheLost));
+    assert!(flush(&mut b).result.is_ok());
+}
+
+/// It goes past the cache: there was nothing to lose.
+#[test]
+fn a_reliable_write_alone_leaves_nothing_that_could_be_lost() {
+    let mut b = kept();
+    b.e.set_target(Some(cached()));
+    b.e.set_abilities(Abilities { reliable_blocks: 8, ..Abilities::NONE });
+    b.e.enable_extended_ops();
+    let first = durable(&mut b);
+    assert!(b.finish(first).result.is_ok());
+    b.fault(1, Cause::Timeout, Stage::Command, false);
+    b.world.borrow_mut().stuck_state = Some(0);
+    let second = durable(&mut b);
+    assert_eq!(b.help(), ServiceRequest::Reinit);
+    b.world.borrow_mut().stuck_state = None;
+    b.e.service_done(Ok(cached()), b.now);
+    assert!(b.finish(second).result.is_ok());
+    assert!(flush(&mut b).result.is_ok());
+}
