@@ -13,8 +13,8 @@ pub const NAME: &str = "sdio-s3c24a0";
 pub const PC: &str = "sdio-pc";
 /// The boards that come with the program.
 const BUILT_IN: [(&str, &str); 2] = [
-    (NAME, include_str!("../../../../platforms/sdio-s3c24a0.toml")),
-    (PC, include_str!("../../../../platforms/sdio-pc.toml")),
+    (NAME, include_str!("../../platforms/sdio-s3c24a0.toml")),
+    (PC, include_str!("../../platforms/sdio-pc.toml")),
 ];
 /// Tables of quantities.
 const QUANTITIES: [&str; 5] = ["bus", "cost", "thief", "fast", "own"];
