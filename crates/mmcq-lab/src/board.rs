@@ -2,6 +2,7 @@
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
+use crate::alone::Alone;
 use crate::buffers::Pieces;
 use crate::controller::{self, Controller};
 use crate::ours::Context;
@@ -12,7 +13,7 @@ use crate::system::{Costs, SleepDepth};
 use mmcq::card::{Card, Family, Options, bring_up};
 use mmcq::engine::Config;
 use mmcq::sched::{Any, Fifo};
-use mmcq::task::{Lock, Timer};
+use mmcq::task::Timer;
 use mmcq_sim::card::io::IoProfile;
 use mmcq_sim::card::{CardProfile, Fill, Medium, ProfileError};
 use mmcq_sim::charged::{CallCosts, Charged};
@@ -50,16 +51,6 @@ pub type Driver = Charged<controller::Driver>;
 
 /// The engine's handle.
 pub type Stack<const N: usize> = mmcq::task::Stack<(Alone, Driver, Any), N>;
-
-/// The laboratory has one thread, and its machine takes the stack's lock in virtual time.
-pub struct Alone;
-
-// SAFETY: one thread, and nothing in the laboratory comes back to the engine from inside a closure.
-unsafe impl Lock for Alone {
-    fn with<R>(&self, f: impl FnOnce() -> R) -> R {
-        f()
-    }
-}
 
 thread_local! {
     /// The clock of the board that is being brought up; afterwards the machine passes the time itself.

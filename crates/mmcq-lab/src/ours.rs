@@ -8,7 +8,7 @@
 //!   sleep. When it leaves, it wakes one of those whose I/Os are still under way, which spins next. If there is none, no job looks at the controller until
 //!   the next one waits, and gets the role. A spinner does not make room for other threads that would like its core: there must be one to spare.
 
-use crate::board::Alone;
+use crate::alone::Alone;
 use crate::platform::Advance;
 use crate::system::{Event, Front, Io, Step, System};
 use mmcq::engine::{Error, Kind, PollOutcome, Request, SlotId};

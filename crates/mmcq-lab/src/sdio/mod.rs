@@ -3,18 +3,20 @@
 //! `machine.rs` is the CPU, `model.rs` the controller, `host.rs` its driver with its prices, `linux.rs` the
 //! historic ways, `ours.rs` the engine, which stays in the interrupt or leaves as [`mmcq::advance`] decides;
 //! `platform.rs` reads the board's file, `trace.rs` finds the steps in what went over the bus, `spin.rs`
-//! compares the ways to wait.
+//! compares the ways to wait, `packet.rs` records one packet and `stacked.rs` draws it.
 
 pub mod host;
 pub mod linux;
 pub mod machine;
 pub mod model;
 pub mod ours;
+pub mod packet;
 pub mod platform;
 pub mod spin;
+pub mod stacked;
 pub mod trace;
 
-use crate::board::Alone;
+use crate::alone::Alone;
 use crate::platform::PlatformError;
 use host::Priced;
 use linux::{Advance, Chain};
