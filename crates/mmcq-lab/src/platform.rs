@@ -21,21 +21,21 @@ use toml::{Table, Value};
 
 /// The platforms that come with the program.
 const BUILT_IN: [(&str, &str); 9] = [
-    ("generic", include_str!("../../../platforms/generic.toml")),
-    ("hsq-sprd", include_str!("../../../platforms/hsq-sprd.toml")),
-    ("hsq-sprd-busy", include_str!("../../../platforms/hsq-sprd-busy.toml")),
-    ("hsq-defer", include_str!("../../../platforms/hsq-defer.toml")),
-    ("hsq-nobusy", include_str!("../../../platforms/hsq-nobusy.toml")),
-    ("fifo-allwinner", include_str!("../../../platforms/fifo-allwinner.toml")),
-    ("fifo-allwinner-busy", include_str!("../../../platforms/fifo-allwinner-busy.toml")),
-    ("stream-rtsx", include_str!("../../../platforms/stream-rtsx.toml")),
-    ("intel-emmc", include_str!("../../../platforms/intel-emmc.toml")),
+    ("generic", include_str!("../platforms/generic.toml")),
+    ("hsq-sprd", include_str!("../platforms/hsq-sprd.toml")),
+    ("hsq-sprd-busy", include_str!("../platforms/hsq-sprd-busy.toml")),
+    ("hsq-defer", include_str!("../platforms/hsq-defer.toml")),
+    ("hsq-nobusy", include_str!("../platforms/hsq-nobusy.toml")),
+    ("fifo-allwinner", include_str!("../platforms/fifo-allwinner.toml")),
+    ("fifo-allwinner-busy", include_str!("../platforms/fifo-allwinner-busy.toml")),
+    ("stream-rtsx", include_str!("../platforms/stream-rtsx.toml")),
+    ("intel-emmc", include_str!("../platforms/intel-emmc.toml")),
 ];
 
 /// The boards of the SDIO experiment, whose files are of another form.
 pub(crate) const SDIO: [(&str, &str); 2] = [
-    ("sdio-s3c24a0", include_str!("../../../platforms/sdio-s3c24a0.toml")),
-    ("sdio-pc", include_str!("../../../platforms/sdio-pc.toml")),
+    ("sdio-s3c24a0", include_str!("../platforms/sdio-s3c24a0.toml")),
+    ("sdio-pc", include_str!("../platforms/sdio-pc.toml")),
 ];
 
 /// Platforms that a file may stand on, one on the other.
@@ -350,7 +350,7 @@ fn tree(name: &str, beside: Option<&Path>, depth: usize) -> Result<Table, Platfo
     })?;
     if is_quirk(&table, &text) {
         return Err(PlatformError::new(format!(
-            "platform {name}: a controller with a quirk, for the simulator's tests (platforms/quirks/README.md); expected a board"
+            "platform {name}: a controller with a quirk, for the simulator's tests (crates/mmcq-sim/controllers/README.md); expected a board"
         )));
     }
     match table.remove("extends") {
@@ -519,7 +519,7 @@ mod tests {
     }
 
     fn broken(line: &str, instead: &str) -> String {
-        let original = include_str!("../../../platforms/hsq-sprd.toml");
+        let original = include_str!("../platforms/hsq-sprd.toml");
         let text = original.replace(line, instead);
         assert_ne!(text, original, "{line}");
         let file = tempfile::Builder::new().suffix(".toml").tempfile().unwrap();
@@ -563,7 +563,7 @@ mod tests {
 
     #[test]
     fn a_board_that_says_no_cost_of_the_tasklet_can_do_without_it_but_not_use_it() {
-        let original = include_str!("../../../platforms/hsq-sprd.toml");
+        let original = include_str!("../platforms/hsq-sprd.toml");
         let without =
             |name: &str| original.lines().filter(|l| !l.starts_with(name)).collect::<Vec<_>>().join("\n");
         let file = tempfile::Builder::new().suffix(".toml").tempfile().unwrap();

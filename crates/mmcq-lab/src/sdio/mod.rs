@@ -50,7 +50,6 @@ const TIMER: Timer = Timer { now_ns: || CLOCK.with(|clock| clock.borrow().now())
 
 /// The I/O card that comes with the program.
 pub const CARD_NAME: &str = "bt-type-a";
-const CARD: &str = include_str!("../../../../cards/bt-type-a.toml");
 /// A second function that may interrupt: then the driver has to ask whose interrupt it is.
 const NEIGHBOUR: &str = "\n[[io.function]]\nsource = \"prior\"\nkind = \"loopback\"\nclass = 0\n\
     max_block_bytes = 512\nenable_us = 5000\nenable_timeout_ms = 1000\naccess_us = 2\nwrite_busy_us = 0\n";
@@ -60,9 +59,13 @@ const BRING_UP_LIMIT_NS: u64 = 10_000_000_000;
 /// Packets that come before anything is measured.
 const WARM_UP_NS: u64 = 40_000_000;
 
+fn profile() -> &'static str {
+    mmcq_sim::cards::named(CARD_NAME).unwrap_or_default()
+}
+
 /// The profile of [`CARD_NAME`].
 pub fn card() -> Result<IoProfile, mmcq_sim::card::ProfileError> {
-    IoProfile::from_toml(CARD, CARD_NAME)
+    IoProfile::from_toml(profile(), CARD_NAME)
 }
 
 /// What advances the steps.
@@ -163,7 +166,7 @@ struct Bench {
 
 impl Bench {
     fn new(board: &Board, dma: DmaUse, neighbour: bool) -> Result<Self, Failure> {
-        let text = if neighbour { format!("{CARD}{NEIGHBOUR}") } else { CARD.to_owned() };
+        let text = profile().to_owned() + if neighbour { NEIGHBOUR } else { "" };
         let mut profile =
             IoProfile::from_toml(&text, &board.card).map_err(|error| Failure::Card(error.to_string()))?;
         for behind in profile.behind_mut() {

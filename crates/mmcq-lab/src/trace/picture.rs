@@ -4,7 +4,7 @@
 use super::recorder::Capture;
 use super::steps::{self, Lane};
 use super::window::time;
-use crate::ours::Held;
+use crate::system::Held;
 use mmcq_sim::cpu::Context;
 use std::fmt::Write;
 
