@@ -1,8 +1,11 @@
 //! One machine at work: its event loop, its CPU, its jobs, and the stack that serves them.
 
 mod costs;
+mod held;
 
 pub use costs::{Costs, SleepDepth};
+pub(crate) use held::HeldWatch;
+pub use held::{Held, HeldLog};
 
 use crate::buffers::Buffers;
 use mmcq::host::Direction;
@@ -199,6 +202,8 @@ pub struct System {
     pub line: Line,
     /// What is told of I/Os: submitted (`None`), done well or not.
     pub log: Option<IoLog>,
+    /// What is told of starts that were held for the tail of a batch.
+    pub held_log: Option<HeldLog>,
     heard_from_ns: u64,
     job_wakes: Stream,
     users: Stream,
@@ -251,6 +256,7 @@ impl System {
             buffers: Buffers::default(),
             line: Line::default(),
             log: None,
+            held_log: None,
             heard_from_ns: 0,
             job_wakes: Stream::new(seed, "job wake"),
             users: Stream::new(seed, "user"),

@@ -8,15 +8,14 @@ pub mod chrome;
 mod crc;
 mod grid;
 mod lines;
-pub mod packet;
 pub mod picture;
 mod recorder;
-pub mod stacked;
 pub mod steps;
 pub mod vcd;
 mod window;
 
 pub use recorder::{Capture, Event, Request, What};
+pub(crate) use window::time;
 pub use window::{Start, Window, WindowError, parse_time};
 
 use crate::system::System;
@@ -66,6 +65,8 @@ pub fn watch(sys: &mut System, jobs: u32) {
     recorder.borrow_mut().work_begins(sys.time.now(), sys.cpu.cores(), jobs);
     let cpu = recorder.clone();
     sys.cpu.set_log(Some(Box::new(move |span| cpu.borrow_mut().span(span))));
+    let holds = recorder.clone();
+    sys.held_log = Some(Box::new(move |held| holds.borrow_mut().held(held)));
     sys.log = Some(Box::new(move |io, result, now_ns| recorder.borrow_mut().io(io, result, now_ns)));
 }
 
