@@ -212,16 +212,16 @@ unsafe impl Host for Driver {
         driver!(self, d => d.start(phase, segments, timeout_ns))
     }
 
-    fn start_beside(&mut self, command: &Command) -> Result<(), StartError> {
-        driver!(self, d => d.start_beside(command))
+    fn start_concurrent(&mut self, command: &Command) -> Result<(), StartError> {
+        driver!(self, d => d.start_concurrent(command))
     }
 
-    fn ack_beside(&mut self) -> Option<Result<u32, Cause>> {
-        driver!(self, d => d.ack_beside())
+    fn ack_concurrent(&mut self) -> Option<Result<u32, Cause>> {
+        driver!(self, d => d.ack_concurrent())
     }
 
-    fn abort_beside(&mut self) {
-        driver!(self, d => d.abort_beside())
+    fn abort_concurrent(&mut self) {
+        driver!(self, d => d.abort_concurrent())
     }
 
     fn ack(&mut self, segments: &[Segment]) -> Events {

@@ -77,17 +77,17 @@ unsafe impl<H: Host> Host for Charged<H> {
         self.inner.start(phase, segments, timeout_ns)
     }
 
-    fn start_beside(&mut self, command: &Command) -> Result<(), StartError> {
+    fn start_concurrent(&mut self, command: &Command) -> Result<(), StartError> {
         self.time.charge(self.costs.start_command_ns);
-        self.inner.start_beside(command)
+        self.inner.start_concurrent(command)
     }
 
-    fn ack_beside(&mut self) -> Option<Result<u32, Cause>> {
-        self.inner.ack_beside()
+    fn ack_concurrent(&mut self) -> Option<Result<u32, Cause>> {
+        self.inner.ack_concurrent()
     }
 
-    fn abort_beside(&mut self) {
-        self.inner.abort_beside();
+    fn abort_concurrent(&mut self) {
+        self.inner.abort_concurrent();
     }
 
     fn ack(&mut self, segments: &[Segment]) -> Events {

@@ -7,7 +7,7 @@ use mmcq::engine::{Config, Engine, Kind, Request};
 use support::{TestHost, World, buffer, target};
 
 /// A read of one block, with the controller's data so many bytes beside the segment.
-fn read_beside(bytes: isize) {
+fn read_concurrent(bytes: isize) {
     let world = World::new(8);
     world.borrow_mut().beside = bytes;
     let mut engine: Engine<TestHost, 4> = Engine::new(TestHost::new(&world), Config::DEFAULT);
@@ -21,17 +21,17 @@ fn read_beside(bytes: isize) {
 
 #[test]
 fn a_read_into_its_own_memory_is_well() {
-    read_beside(0);
+    read_concurrent(0);
 }
 
 #[test]
 #[ignore = "must end the process"]
 fn one_byte_past_the_end_is_caught() {
-    read_beside(1);
+    read_concurrent(1);
 }
 
 #[test]
 #[ignore = "must end the process"]
 fn one_byte_before_the_start_is_caught() {
-    read_beside(-1);
+    read_concurrent(-1);
 }

@@ -70,52 +70,52 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     pub fn set_concurrent_commands(&mut self, allowed: bool) {
         self.concurrent.allowed = allowed && H::CONCURRENT && P::RECOVERS;
         if self.concurrent.allowed {
-            self.concurrent.turn = Some(Self::work_beside);
+            self.concurrent.turn = Some(Self::work_concurrent);
         }
     }
 
     /// Is a command on the line beside data, or left over from beside them?
-    pub(super) fn is_beside(&self) -> bool {
+    pub(super) fn is_concurrent(&self) -> bool {
         H::CONCURRENT && P::RECOVERS && self.concurrent.slot != NONE
     }
 
     /// Something is in progress: what waits may go beside it.
     #[inline]
-    pub(super) fn try_beside(&mut self, now_ns: u64) -> bool {
-        H::CONCURRENT && P::RECOVERS && self.slots.has_io() && self.beside_turn(Turn::Begin, now_ns)
+    pub(super) fn try_concurrent(&mut self, now_ns: u64) -> bool {
+        H::CONCURRENT && P::RECOVERS && self.slots.has_io() && self.concurrent_turn(Turn::Begin, now_ns)
     }
 
     /// After the controller's events. `ended`: the command beside is over.
     #[inline]
-    pub(super) fn go_on_beside(&mut self, ended: bool, now_ns: u64) -> bool {
+    pub(super) fn go_on_concurrent(&mut self, ended: bool, now_ns: u64) -> bool {
         if ended {
-            self.beside_turn(Turn::GoOn, now_ns);
+            self.concurrent_turn(Turn::GoOn, now_ns);
             return true;
         }
-        self.try_beside(now_ns)
+        self.try_concurrent(now_ns)
     }
 
     /// The data have failed, and take the command with them.
     pub(super) fn beside_lost(&mut self, error: Error) {
-        if self.is_beside() {
-            self.beside_turn(Turn::Lost { removed: matches!(error, Error::Removed) }, 0);
+        if self.is_concurrent() {
+            self.concurrent_turn(Turn::Lost { removed: matches!(error, Error::Removed) }, 0);
         }
     }
 
     #[inline(never)]
-    pub(super) fn beside_turn(&mut self, turn: Turn, now_ns: u64) -> bool {
+    pub(super) fn concurrent_turn(&mut self, turn: Turn, now_ns: u64) -> bool {
         P::RECOVERS && self.concurrent.turn.is_some_and(|work| work(self, turn, now_ns))
     }
 
-    fn work_beside(&mut self, turn: Turn, now_ns: u64) -> bool {
+    fn work_concurrent(&mut self, turn: Turn, now_ns: u64) -> bool {
         match turn {
             Turn::Begin => return self.begin_beside(now_ns),
-            Turn::Ack => return self.ack_beside(now_ns),
+            Turn::Ack => return self.ack_concurrent(now_ns),
             // A phase that was refused meanwhile is tried again soon anyway.
             Turn::GoOn => self.dispatch(now_ns),
             Turn::Due => self.beside_due(now_ns),
-            Turn::Lost { removed: true } => self.end_beside(Err(Error::Removed)),
-            Turn::Lost { removed: false } => self.end_beside(Err(failed(Cause::Other))),
+            Turn::Lost { removed: true } => self.end_concurrent(Err(Error::Removed)),
+            Turn::Lost { removed: false } => self.end_concurrent(Err(failed(Cause::Other))),
         }
         false
     }
@@ -123,7 +123,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     fn begin_beside(&mut self, now_ns: u64) -> bool {
         let moving = self.stage == Stage::Main && !self.blocked && self.phase.data.is_some();
         let theirs = self.control == NONE || matches!(self.slots.at(self.control).kind, Kind::Io { .. });
-        let free = self.concurrent.allowed && !self.is_beside() && !self.gate.is_halted();
+        let free = self.concurrent.allowed && !self.is_concurrent() && !self.gate.is_halted();
         if !(moving && theirs && free && self.host.caps().concurrent_command) {
             return false;
         }
@@ -132,25 +132,25 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         if !suits(&phase) {
             return false;
         }
-        match self.host.start_beside(&phase.command) {
+        match self.host.start_concurrent(&phase.command) {
             Ok(()) => {
                 self.slots.unlink(index);
                 self.slots.at_mut(index).state = State::Active;
                 self.concurrent.slot = index;
-                self.timers.beside_at(now_ns.saturating_add(timeout_ns).saturating_add(SLACK_NS));
+                self.timers.concurrent_at(now_ns.saturating_add(timeout_ns).saturating_add(SLACK_NS));
                 self.stats.phases += 1;
                 self.stats.concurrent += 1;
                 return true;
             }
-            Err(StartError::CommandLine) => self.timers.beside_at(now_ns.saturating_add(START_RETRY_NS)),
-            Err(StartError::DataLine | StartError::Unsupported) => self.timers.beside_at(NEVER),
+            Err(StartError::CommandLine) => self.timers.concurrent_at(now_ns.saturating_add(START_RETRY_NS)),
+            Err(StartError::DataLine | StartError::Unsupported) => self.timers.concurrent_at(NEVER),
         }
         false
     }
 
     /// Asks the host what has become of it.
-    fn ack_beside(&mut self, now_ns: u64) -> bool {
-        let Some(result) = self.host.ack_beside() else { return false };
+    fn ack_concurrent(&mut self, now_ns: u64) -> bool {
+        let Some(result) = self.host.ack_concurrent() else { return false };
         match (&result, self.slots.at(self.concurrent.slot).kind) {
             (Ok(_), Kind::Io { chain: true, .. }) => {
                 self.timers.chain_until(now_ns.saturating_add(self.config.chain_ns));
@@ -159,13 +159,13 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             (Err(_), _) => self.stats.faults += 1,
         }
         let output = |content| Output { response: Response::short(content), ..Output::default() };
-        self.end_beside(result.map(output).map_err(failed));
+        self.end_concurrent(result.map(output).map_err(failed));
         true
     }
 
-    fn end_beside(&mut self, result: Result<Output, Error>) {
+    fn end_concurrent(&mut self, result: Result<Output, Error>) {
         let index = core::mem::replace(&mut self.concurrent.slot, NONE);
-        self.timers.beside_at(NEVER);
+        self.timers.concurrent_at(NEVER);
         if index != NONE {
             self.end_slot(index, result);
         }
@@ -173,19 +173,19 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
 
     /// Of a command that is on the line maybe only the interrupt was lost.
     fn beside_due(&mut self, now_ns: u64) {
-        if !self.is_beside() {
-            self.timers.beside_at(NEVER);
-            self.try_beside(now_ns);
+        if !self.is_concurrent() {
+            self.timers.concurrent_at(NEVER);
+            self.try_concurrent(now_ns);
             return;
         }
         self.acknowledge(now_ns);
-        if !self.timers.beside_is_due(now_ns) {
+        if !self.timers.concurrent_is_due(now_ns) {
             self.stats.lost_interrupts += 1;
             return;
         }
-        self.host.abort_beside();
+        self.host.abort_concurrent();
         self.stats.faults += 1;
-        self.end_beside(Err(Error::Silent));
+        self.end_concurrent(Err(Error::Silent));
         self.dispatch(now_ns);
     }
 }

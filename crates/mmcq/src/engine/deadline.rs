@@ -11,8 +11,8 @@ use crate::sched::Policy;
 impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     /// Whatever time has brought: retries, steps, questions, deadlines. One turn of each at most.
     pub(super) fn advance(&mut self, now_ns: u64) {
-        if H::CONCURRENT && self.timers.beside_is_due(now_ns) {
-            self.beside_turn(Turn::Due, now_ns);
+        if H::CONCURRENT && self.timers.concurrent_is_due(now_ns) {
+            self.concurrent_turn(Turn::Due, now_ns);
         }
         if matches!(self.stage, Stage::Idle) {
             return self.dispatch(now_ns);

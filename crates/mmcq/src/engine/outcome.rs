@@ -20,7 +20,7 @@ pub(super) fn not_written(status: u32) -> Error {
 impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     /// Takes the controller's events and moves on. False if there was none.
     pub(super) fn acknowledge(&mut self, now_ns: u64) -> bool {
-        let ended = self.is_beside() && self.beside_turn(Turn::Ack, now_ns);
+        let ended = self.is_concurrent() && self.concurrent_turn(Turn::Ack, now_ns);
         let count = if self.phase.data.is_some() { self.segment_count as usize } else { 0 };
         let events: Events = self.host.ack(self.segments.get(..count).unwrap_or(&[]));
         self.acknowledged(events, ended, now_ns)
@@ -57,7 +57,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             }
         }
         let early = Self::EARLY && events.phase.is_none() && self.take_early(now_ns);
-        let moved = events.phase.is_some() || H::CONCURRENT && self.go_on_beside(ended, now_ns);
+        let moved = events.phase.is_some() || H::CONCURRENT && self.go_on_concurrent(ended, now_ns);
         moved || early || events.card_irq || events.presence || events.retune
     }
 

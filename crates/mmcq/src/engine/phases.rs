@@ -95,10 +95,10 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             self.note_results(now_ns);
             if !matches!(self.stage, Stage::Idle) {
                 self.try_early(now_ns);
-                self.try_beside(now_ns);
+                self.try_concurrent(now_ns);
                 return;
             }
-            if self.is_beside() {
+            if self.is_concurrent() {
                 return;
             }
             self.timers.wake_never();

@@ -115,7 +115,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     pub(super) fn is_special(&self) -> bool {
         let io = self.control != NONE
             || self.slots.has_io()
-            || self.is_beside()
+            || self.is_concurrent()
             || self.io_run != 0
             || self.timers.is_chained()
             || !self.memory.area.is_user();

@@ -62,7 +62,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
 
     /// Nothing is with the controller (requests may be queued behind [`halt`](Self::halt)).
     pub fn is_quiet(&self) -> bool {
-        self.stage == Stage::Idle && self.ended == 0 && self.open.is_none() && !self.is_beside()
+        self.stage == Stage::Idle && self.ended == 0 && self.open.is_none() && !self.is_concurrent()
     }
 
     /// A function on the card asked for attention since this was last called. The interrupt stays masked until

@@ -25,7 +25,7 @@ pub(super) struct Timers {
     /// It is given up.
     limit_ns: u64,
     /// The command beside data is given up; while there is none, the next is tried again.
-    beside_ns: u64,
+    concurrent_ns: u64,
     /// The card is to be asked whether a function wants attention.
     look_ns: u64,
     /// The next try to stop a controller that keeps memory.
@@ -47,7 +47,7 @@ impl Timers {
         Timers {
             wake_ns: NEVER,
             limit_ns: NEVER,
-            beside_ns: NEVER,
+            concurrent_ns: NEVER,
             look_ns: NEVER,
             kept_ns: NEVER,
             alarm_ns: NEVER,
@@ -126,22 +126,22 @@ impl Timers {
     /// The next of all. A host without commands beside data, or with a card interrupt, has none of these.
     #[inline(always)]
     pub fn next_ns(&self, beside: bool, looks: bool) -> Option<u64> {
-        let beside_ns = if beside { self.beside_ns } else { NEVER };
+        let concurrent_ns = if beside { self.concurrent_ns } else { NEVER };
         let look_ns = if looks { self.look_ns } else { NEVER };
-        let next_ns = self.wake_ns.min(self.limit_ns).min(beside_ns).min(look_ns);
+        let next_ns = self.wake_ns.min(self.limit_ns).min(concurrent_ns).min(look_ns);
         Some(next_ns).filter(|&at| at != NEVER)
     }
 }
 
 /// What goes on beside it, or lasts longer.
 impl Timers {
-    pub fn beside_at(&mut self, at_ns: u64) {
-        self.beside_ns = at_ns;
+    pub fn concurrent_at(&mut self, at_ns: u64) {
+        self.concurrent_ns = at_ns;
     }
 
     #[inline]
-    pub fn beside_is_due(&self, now_ns: u64) -> bool {
-        now_ns >= self.beside_ns
+    pub fn concurrent_is_due(&self, now_ns: u64) -> bool {
+        now_ns >= self.concurrent_ns
     }
 
     pub fn look_at(&mut self, at_ns: u64) {

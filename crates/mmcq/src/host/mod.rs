@@ -235,7 +235,7 @@ pub struct Caps {
     pub no_count: bool,
     /// The data of an open transfer (CMD18 or CMD25 without an end) can be moved in several phases: see [`Auto::Continue`].
     pub continue_data: bool,
-    /// A command can go beside the data of a phase: see [`Host::start_beside`].
+    /// A command can go beside the data of a phase: see [`Host::start_concurrent`].
     pub concurrent_command: bool,
     /// End of busy.
     pub busy: BusyDetect,
@@ -393,24 +393,24 @@ pub unsafe trait Host {
     }
 
     /// Starts a command that leaves DAT alone (no data, no busy, a short response) while the data of the phase in progress move. It ends by
-    /// [`ack_beside`](Host::ack_beside), maybe after that phase has. A fault of it is the driver's to clean up, on the CMD line alone; until that is done
+    /// [`ack_concurrent`](Host::ack_concurrent), maybe after that phase has. A fault of it is the driver's to clean up, on the CMD line alone; until that is done
     /// nothing starts. [`BusOp::ResetLines`] and [`BusOp::ResetAll`] forget it.
     ///
     /// [`StartError::CommandLine`]: not yet, try again; when the response of the phase itself is still missing, its coming interrupts.
     /// [`StartError::DataLine`]: the data are over, or as good as. [`StartError::Unsupported`]: not beside this phase.
-    fn start_beside(&mut self, command: &Command) -> Result<(), StartError> {
+    fn start_concurrent(&mut self, command: &Command) -> Result<(), StartError> {
         let _ = command;
         Err(StartError::Unsupported)
     }
 
     /// Acknowledges the end of the command beside the data: the content of its response, or what went wrong. Called before each
     /// [`ack`](Host::ack) while there is one.
-    fn ack_beside(&mut self) -> Option<Result<u32, Cause>> {
+    fn ack_concurrent(&mut self) -> Option<Result<u32, Cause>> {
         None
     }
 
     /// Gives the command beside the data up, without harm to the data.
-    fn abort_beside(&mut self) {}
+    fn abort_concurrent(&mut self) {}
 
     /// Acknowledges whatever the controller has to say, moves PIO data, and reports. Called from the interrupt, and by the engine before
     /// it believes a deadline. `segments` are those of the phase in progress, as given to [`start`](Host::start). After it returns no acknowledged

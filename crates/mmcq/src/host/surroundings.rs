@@ -266,16 +266,16 @@ unsafe impl<H: Host, S: Surroundings> Host for Surrounded<H, S> {
         self.host.start_plain(phase, segments, timeout_ns)
     }
 
-    fn start_beside(&mut self, command: &Command) -> Result<(), StartError> {
-        self.host.start_beside(command)
+    fn start_concurrent(&mut self, command: &Command) -> Result<(), StartError> {
+        self.host.start_concurrent(command)
     }
 
-    fn ack_beside(&mut self) -> Option<Result<u32, Cause>> {
-        self.host.ack_beside()
+    fn ack_concurrent(&mut self) -> Option<Result<u32, Cause>> {
+        self.host.ack_concurrent()
     }
 
-    fn abort_beside(&mut self) {
-        self.host.abort_beside();
+    fn abort_concurrent(&mut self) {
+        self.host.abort_concurrent();
     }
 
     #[inline]

@@ -39,7 +39,7 @@ enum Line {
 }
 
 impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
-    pub(super) fn send_beside(&mut self, command: &Command) -> Result<(), StartError> {
+    pub(super) fn send_concurrent(&mut self, command: &Command) -> Result<(), StartError> {
         let Some(active) = self.active else { return Err(StartError::DataLine) };
         // A long response would overwrite that of an automatic CMD12.
         let short = !matches!(command.resp, Resp::R1b | Resp::R2);
@@ -99,7 +99,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         }
     }
 
-    pub(super) fn forget_beside(&mut self) {
+    pub(super) fn forget_concurrent(&mut self) {
         (self.concurrent, self.own_bits) = (None, ALL_BITS);
     }
 
@@ -117,22 +117,22 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
     }
 
     /// Before the next phase: is all over that went beside the last?
-    pub(super) fn end_beside(&mut self) -> Result<(), StartError> {
+    pub(super) fn end_concurrent(&mut self) -> Result<(), StartError> {
         let Some(beside) = self.concurrent.filter(|_| self.active.is_none()) else { return Ok(()) };
         if beside.line == Line::Broken {
-            self.reset_beside();
+            self.reset_concurrent();
         }
         self.free_line().map_err(|_| StartError::CommandLine)?;
-        self.forget_beside();
+        self.forget_concurrent();
         Ok(())
     }
 
     /// What has become of the command on the line.
-    pub(super) fn take_beside(&mut self) -> Option<Result<u32, Cause>> {
+    pub(super) fn take_concurrent(&mut self) -> Option<Result<u32, Cause>> {
         self.concurrent.filter(|beside| beside.line == Line::Sent)?;
         let status = self.port.read32(INT_STATUS);
         if status == u32::MAX {
-            self.forget_beside();
+            self.forget_concurrent();
             return Some(Err(Cause::Gone));
         }
         if status & OF_LINE == 0 {
@@ -143,12 +143,12 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
             self.set_line(Line::Free);
             return Some(Ok(self.port.read32(RESPONSE_0)));
         }
-        self.reset_beside();
+        self.reset_concurrent();
         Some(Err(decode(Work::Command, Automatic::Nothing, status & OF_LINE, 0).0))
     }
 
     /// Brings the CMD circuit back; what it has said of its command belongs to no phase any more.
-    pub(super) fn reset_beside(&mut self) {
+    pub(super) fn reset_concurrent(&mut self) {
         if self.active.is_some() && self.auto == Automatic::Stop {
             self.set_line(Line::Broken);
         } else {

@@ -256,16 +256,16 @@ unsafe impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Host for Sdhci<R, D, DESC
         if quickly { Ok(()) } else { self.start_phase(phase, segments, timeout_ns) }
     }
 
-    fn start_beside(&mut self, command: &Command) -> Result<(), StartError> {
-        self.send_beside(command)
+    fn start_concurrent(&mut self, command: &Command) -> Result<(), StartError> {
+        self.send_concurrent(command)
     }
 
-    fn ack_beside(&mut self) -> Option<Result<u32, Cause>> {
-        self.take_beside()
+    fn ack_concurrent(&mut self) -> Option<Result<u32, Cause>> {
+        self.take_concurrent()
     }
 
-    fn abort_beside(&mut self) {
-        self.reset_beside();
+    fn abort_concurrent(&mut self) {
+        self.reset_concurrent();
     }
 
     fn ack(&mut self, segments: &[Segment]) -> Events {

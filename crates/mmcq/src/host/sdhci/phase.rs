@@ -374,7 +374,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
     /// alone may go. If they are, late events of whatever was before are forgotten.
     #[cold]
     fn check_lines(&mut self, command: &Command, data: bool) -> Result<(), StartError> {
-        self.end_beside()?;
+        self.end_concurrent()?;
         let state = self.port.read32(PRESENT);
         if state & PRESENT_CMD_INHIBIT != 0 {
             return Err(StartError::CommandLine);

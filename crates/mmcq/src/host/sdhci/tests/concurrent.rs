@@ -10,7 +10,7 @@ type Told = (Option<Result<u32, Cause>>, Option<Result<Done, Fault>>);
 /// What each is told of a status.
 fn told(host: &mut Driver, status: u32) -> Told {
     host.port.regs.set(INT_STATUS, 4, status);
-    (host.ack_beside(), host.ack(&[]).phase)
+    (host.ack_concurrent(), host.ack(&[]).phase)
 }
 
 /// A read whose response has come.
@@ -32,7 +32,7 @@ fn resets(host: &Driver) -> Vec<u32> {
 fn each_gets_its_own_response() {
     let mut host = moving(Auto::None);
     let signal = host.port.regs.get(INT_SIGNAL, 4);
-    host.start_beside(&DIRECT).unwrap();
+    host.start_concurrent(&DIRECT).unwrap();
     assert_eq!(
         host.port.regs.take_log(),
         [
@@ -46,12 +46,12 @@ fn each_gets_its_own_response() {
         ],
         "and not the transfer mode"
     );
-    assert_eq!(host.start_beside(&DIRECT), Err(StartError::CommandLine));
+    assert_eq!(host.start_concurrent(&DIRECT), Err(StartError::CommandLine));
     host.port.regs.set(RESPONSE_0, 4, 0x1042);
     assert_eq!(told(&mut host, INT_COMMAND), (Some(Ok(0x1042)), None));
     // The next one is cheaper.
     host.port.regs.take_log();
-    host.start_beside(&DIRECT).unwrap();
+    host.start_concurrent(&DIRECT).unwrap();
     let log = host.port.regs.take_log();
     assert_eq!(log[..2], [Access::Read(INT_STATUS), Access::Read(PRESENT)]);
     assert_eq!(log.len(), 4);
@@ -70,27 +70,27 @@ fn each_gets_its_own_response() {
 fn the_response_of_the_phase_comes_first() {
     let mut host = moving(Auto::None);
     host.port.regs.set(INT_STATUS, 4, 0);
-    assert_eq!(host.start_beside(&DIRECT), Err(StartError::CommandLine));
+    assert_eq!(host.start_concurrent(&DIRECT), Err(StartError::CommandLine));
     assert_ne!(host.port.regs.get(INT_SIGNAL, 4) & INT_COMMAND, 0, "its coming interrupts");
     assert_eq!(told(&mut host, INT_COMMAND), (None, None));
     host.port.regs.set(INT_STATUS, 4, 0);
-    host.start_beside(&DIRECT).unwrap();
+    host.start_concurrent(&DIRECT).unwrap();
     // Neither beside data that are over, or have failed, nor beside nothing.
     for status in [INT_TRANSFER, ERROR_DATA_CRC, ERROR_COMMAND_TIMEOUT, u32::MAX] {
         let mut host = moving(Auto::None);
         host.port.regs.set(INT_STATUS, 4, status);
-        assert_eq!(host.start_beside(&DIRECT), Err(StartError::DataLine), "{status:#x}");
+        assert_eq!(host.start_concurrent(&DIRECT), Err(StartError::DataLine), "{status:#x}");
     }
     let mut host = ready(Config::new());
-    assert_eq!(host.start_beside(&DIRECT), Err(StartError::DataLine));
+    assert_eq!(host.start_concurrent(&DIRECT), Err(StartError::DataLine));
     host.start(&command(13, Resp::R1), &[], 1).unwrap();
-    assert_eq!(host.start_beside(&DIRECT), Err(StartError::Unsupported));
+    assert_eq!(host.start_concurrent(&DIRECT), Err(StartError::Unsupported));
     let mut host = moving(Auto::None);
     for command in [Command::new(7, 0, Resp::R1b), Command::new(2, 0, Resp::R2)] {
-        assert_eq!(host.start_beside(&command), Err(StartError::Unsupported));
+        assert_eq!(host.start_concurrent(&command), Err(StartError::Unsupported));
     }
     host.port.regs.set(PRESENT, 4, PRESENT_DAT | PRESENT_CMD_INHIBIT);
-    assert_eq!(host.start_beside(&DIRECT), Err(StartError::CommandLine));
+    assert_eq!(host.start_concurrent(&DIRECT), Err(StartError::CommandLine));
 }
 
 #[test]
@@ -103,12 +103,12 @@ fn errors_of_the_line_are_the_commands() {
         (INT_COMMAND | ERROR_COMMAND_INDEX, Cause::Index),
     ] {
         let mut host = moving(Auto::None);
-        host.start_beside(&DIRECT).unwrap();
+        host.start_concurrent(&DIRECT).unwrap();
         assert_eq!(told(&mut host, status), (Some(Err(cause)), None));
     }
     // And those of the data are the phase's.
     let mut host = moving(Auto::None);
-    host.start_beside(&DIRECT).unwrap();
+    host.start_concurrent(&DIRECT).unwrap();
     let fault = Fault { cause: Cause::Crc, stage: Stage::Data, response: Some(Response::short(0x900)) };
     assert_eq!(told(&mut host, ERROR_DATA_CRC), (None, Some(Err(fault))));
     assert_eq!(host.start(&read(8), &[far(0, 4096)], 1), Err(StartError::CommandLine));
@@ -120,16 +120,16 @@ fn errors_of_the_line_are_the_commands() {
 fn only_the_cmd_circuit_is_reset() {
     for given_up in [false, true] {
         let mut host = moving(Auto::None);
-        host.start_beside(&DIRECT).unwrap();
+        host.start_concurrent(&DIRECT).unwrap();
         host.port.regs.stuck.set(RESET_CMD);
         host.port.regs.take_log();
         if given_up {
-            host.abort_beside();
+            host.abort_concurrent();
         } else {
             assert_eq!(told(&mut host, ERROR_COMMAND_TIMEOUT), (Some(Err(Cause::Timeout)), None));
         }
         assert_eq!(resets(&host), [u32::from(RESET_CMD)]);
-        assert_eq!(host.start_beside(&DIRECT), Err(StartError::CommandLine));
+        assert_eq!(host.start_concurrent(&DIRECT), Err(StartError::CommandLine));
         let (beside, phase) = told(&mut host, INT_TRANSFER);
         assert_eq!((beside, phase.unwrap().unwrap().response), (None, Response::short(0x900)));
         assert_eq!(host.start(&read(8), &[far(0, 4096)], 1), Err(StartError::CommandLine));
@@ -139,20 +139,20 @@ fn only_the_cmd_circuit_is_reset() {
     }
     // The same data go on, and so do the commands.
     let mut host = moving(Auto::None);
-    host.start_beside(&DIRECT).unwrap();
+    host.start_concurrent(&DIRECT).unwrap();
     assert_eq!(told(&mut host, ERROR_COMMAND_TIMEOUT), (Some(Err(Cause::Timeout)), None));
-    host.start_beside(&DIRECT).unwrap();
+    host.start_concurrent(&DIRECT).unwrap();
     assert_eq!(told(&mut host, INT_COMMAND), (Some(Ok(0x900)), None));
 }
 
 #[test]
 fn an_automatic_stop_is_not_reset_away() {
     let mut host = moving(Auto::Stop);
-    host.start_beside(&DIRECT).unwrap();
+    host.start_concurrent(&DIRECT).unwrap();
     host.port.regs.take_log();
     assert_eq!(told(&mut host, ERROR_COMMAND_TIMEOUT), (Some(Err(Cause::Timeout)), None));
     assert_eq!(resets(&host), []);
-    assert_eq!(host.start_beside(&DIRECT), Err(StartError::Unsupported));
+    assert_eq!(host.start_concurrent(&DIRECT), Err(StartError::Unsupported));
     host.port.regs.set(RESPONSE_3, 4, 0xb00);
     let done = report(&mut host, INT_TRANSFER, &[]).phase.unwrap().unwrap();
     assert_eq!((done.response, done.stop), (Response::short(0x900), Some(0xb00)));
@@ -163,22 +163,22 @@ fn an_automatic_stop_is_not_reset_away() {
 #[test]
 fn a_command_may_outlive_the_data() {
     let mut host = moving(Auto::None);
-    host.start_beside(&DIRECT).unwrap();
+    host.start_concurrent(&DIRECT).unwrap();
     let (beside, phase) = told(&mut host, INT_TRANSFER);
     assert!(beside.is_none() && phase.unwrap().is_ok());
     host.port.regs.set(INT_STATUS, 4, INT_COMMAND);
     assert_eq!(host.start(&read(8), &[far(0, 4096)], 1), Err(StartError::CommandLine));
-    assert_eq!(host.start_beside(&DIRECT), Err(StartError::DataLine));
+    assert_eq!(host.start_concurrent(&DIRECT), Err(StartError::DataLine));
     assert_eq!(host.port.regs.get(INT_STATUS, 4), INT_COMMAND, "not forgotten");
     // Between the two looks it may end: then it is left for the next.
     assert!(host.ack(&[]).phase.is_none());
     assert_eq!(host.port.regs.get(INT_STATUS, 4), INT_COMMAND);
-    assert_eq!(host.ack_beside(), Some(Ok(0x900)));
+    assert_eq!(host.ack_concurrent(), Some(Ok(0x900)));
     host.start(&read(8), &[far(0, 4096)], 1).unwrap();
 
     // Or the controller may go meanwhile.
     let mut host = moving(Auto::None);
-    host.start_beside(&DIRECT).unwrap();
+    host.start_concurrent(&DIRECT).unwrap();
     let (beside, phase) = told(&mut host, u32::MAX);
     assert_eq!(beside, Some(Err(Cause::Gone)));
     assert!(phase.unwrap().is_err_and(|fault| fault.cause == Cause::Gone));

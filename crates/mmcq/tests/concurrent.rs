@@ -54,7 +54,7 @@ unsafe impl Host for Twin {
         }
         self.host.start(phase, segments, timeout_ns)
     }
-    fn start_beside(&mut self, command: &Command) -> Result<(), StartError> {
+    fn start_concurrent(&mut self, command: &Command) -> Result<(), StartError> {
         let mut line = self.line.borrow_mut();
         line.tries += 1;
         if let Some(error) = line.refuse {
@@ -65,7 +65,7 @@ unsafe impl Host for Twin {
         line.out = Some(*command);
         Ok(())
     }
-    fn abort_beside(&mut self) {
+    fn abort_concurrent(&mut self) {
         let mut line = self.line.borrow_mut();
         line.out.take().expect("nothing to abort");
         line.aborted += 1;
@@ -73,7 +73,7 @@ unsafe impl Host for Twin {
     fn ack(&mut self, segments: &[Segment]) -> Events {
         if self.line.borrow().hold { Events::default() } else { self.host.ack(segments) }
     }
-    fn ack_beside(&mut self) -> Option<Result<u32, Cause>> {
+    fn ack_concurrent(&mut self) -> Option<Result<u32, Cause>> {
         let mut line = self.line.borrow_mut();
         assert!(line.out.is_some(), "asked for nothing");
         let answer = line.answer.take()?;
