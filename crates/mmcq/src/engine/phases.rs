@@ -77,6 +77,8 @@ pub(super) const STOP_TIMEOUT_NS: u64 = 100_000_000;
 pub(super) const SLACK_NS: u64 = 50_000_000;
 /// A start that was refused because of the lines is tried again after this.
 pub(super) const START_RETRY_NS: u64 = 10_000;
+/// And no longer than this: no card is busy for longer after a write [SD 4.6.2.2], so what keeps the lines will not let go of them.
+const START_TIMEOUT_NS: u64 = 500_000_000;
 /// The controller is kept idle for a policy no longer than this.
 const IDLE_NS_MAX: u64 = 20_000_000;
 /// Blocks after which the card may pause for its longest time once more.
@@ -421,6 +423,13 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             return self.fail(Error::Unsupported, now_ns);
         }
         self.stats.start_retries += 1;
+        if P::RECOVERS {
+            if !self.blocked {
+                self.start_until_ns = later(now_ns, START_TIMEOUT_NS);
+            } else if now_ns >= self.start_until_ns {
+                return self.no_answer(now_ns);
+            }
+        }
         self.blocked = true;
         self.wake_ns = later(now_ns, START_RETRY_NS);
     }
