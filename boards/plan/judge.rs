@@ -6,7 +6,7 @@ use crate::board::say;
 use core::future::poll_fn;
 use core::pin::Pin;
 use core::task::Poll;
-use mmcq::block::{BlockDevice, Copying};
+use mmcq::block::{BlockDevice, Bounced};
 use mmcq::engine::{BLOCK_BYTES, DmaBuf, Error, Kind, Request};
 
 /// Bytes of the longest step.
@@ -108,7 +108,7 @@ impl Judge {
         buffer: &mut [u8],
     ) -> Result<(), Error> {
         let device = BlockDevice::new(stack);
-        let mut device = Copying::new(device, DmaBuf::from_static(bounce))?;
+        let mut device = Bounced::new(device, DmaBuf::from_static(bounce))?;
         for step in pattern::steps().take(pattern::SINGLE as usize) {
             let part = &mut buffer[..step.blocks as usize * BLOCK];
             self.prepare(&step, part);

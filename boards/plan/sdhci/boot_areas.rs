@@ -9,8 +9,9 @@ use core::future::{Future, poll_fn};
 use core::pin::pin;
 use core::task::Poll;
 use mmcq::block::BlockDevice;
+use mmcq::block::Partition;
 use mmcq::card::Card;
-use mmcq::card::partition::{Area, Partition};
+use mmcq::card::partition::Area;
 use mmcq::engine::{DmaBuf, Error, Kind, Request};
 
 /// Polls both until both have ended.

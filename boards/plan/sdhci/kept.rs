@@ -1,4 +1,4 @@
-//! A card that is kept: `card::keep` runs beside the work, and brings the card back when it has forgotten everything, as after a dip of its supply. A request that waits
+//! A card that is kept: `card::supervise` runs beside the work, and brings the card back when it has forgotten everything, as after a dip of its supply. A request that waits
 //! for the card notices nothing but the time.
 
 use crate::Stack;
@@ -7,7 +7,7 @@ use core::future::{Future, poll_fn};
 use core::pin::pin;
 use core::task::Poll;
 use mmcq::card::{self, Card, Event, Options};
-use mmcq::engine::{DmaBuf, Error, Kind, Request, Rung};
+use mmcq::engine::{DmaBuf, Error, Kind, RecoveryStep, Request};
 use mmcq::host::{Auto, Phase};
 use mmcq::spec::command;
 
@@ -23,7 +23,7 @@ pub async fn beside<T>(
     work: impl Future<Output = Result<T, Error>>,
 ) -> Result<T, Error> {
     let mut work = pin!(work);
-    let mut keeper = pin!(card::keep(stack, scratch, Options::DEFAULT, card));
+    let mut keeper = pin!(card::supervise(stack, scratch, Options::DEFAULT, card));
     poll_fn(|context| {
         if let Poll::Ready(result) = work.as_mut().poll(context) {
             return Poll::Ready(result);
@@ -47,9 +47,11 @@ pub async fn disturb(stack: &Stack) -> Result<(), Error> {
 
 /// Says how often the card was brought back; whether it was after each reset.
 pub fn report(stack: &Stack) -> bool {
-    let count =
-        |rung: Rung| stack.with(|engine| engine.stats().rungs.get(rung as usize).copied().unwrap_or(0));
-    let [again, cycles, dead] = [Rung::Reinit, Rung::PowerCycle, Rung::Dead].map(count);
+    let count = |rung: RecoveryStep| {
+        stack.with(|engine| engine.stats().recovery_steps.get(rung as usize).copied().unwrap_or(0))
+    };
+    let [again, cycles, dead] =
+        [RecoveryStep::Reinit, RecoveryStep::PowerCycle, RecoveryStep::Dead].map(count);
     say(format_args!("kept: {again} times initialised again, {cycles} power cycles, given up {dead} times"));
     again == RESETS && dead == 0
 }

@@ -1,4 +1,4 @@
-//! The supervisor ([`mmcq::card::keep`]) in a program without an executor: a future in static memory for each
+//! The supervisor ([`mmcq::card::supervise`]) in a program without an executor: a future in static memory for each
 //! controller. The program's calls of the library move it on.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
@@ -11,7 +11,7 @@ use core::pin::Pin;
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicBool, Ordering};
 use core::task::{Context, Poll, RawWaker, RawWakerVTable, Waker};
-use mmcq::card::{Card, Event, Options, Upkeep, keep};
+use mmcq::card::{Card, Event, Options, Upkeep, supervise};
 use mmcq::engine::DmaBuf;
 use mmcq::task::Idle;
 
@@ -24,7 +24,7 @@ const STEPS_MAX: u32 = 8;
 /// Keeps the card until it is gone, or the program wants to bring it up anew.
 async fn kept(stack: &'static Stack, mut scratch: DmaBuf, mut card: Card, host: usize) {
     loop {
-        let (event, back) = keep(stack, scratch, OPTIONS, card).await;
+        let (event, back) = supervise(stack, scratch, OPTIONS, card).await;
         scratch = back;
         match event {
             Event::Exception { card: now, .. } => card = now,

@@ -4,7 +4,7 @@
 
 use aligned::{A4, Aligned, Alignment};
 use core::marker::PhantomData;
-use mmcq::block::{BlockDevice, Copying, Partial};
+use mmcq::block::{BlockDevice, BlockError, Bounced};
 use mmcq::engine::{BLOCK_BYTES, DmaBuf, Error};
 use mmcq::task::{Platform, Stack};
 
@@ -16,7 +16,7 @@ pub(crate) const BLOCK: usize = BLOCK_BYTES as usize;
 /// Data are copied through the handle's buffer, so a call may be dropped or forgotten at any point: the slot owns the
 /// buffer, and a drop waits for nothing. No handle lets the controller work in borrowed memory. Its drop would have to
 /// wait in the executor's thread until the controller has let go. What must help the engine then, such as
-/// [`keep`](crate::keep) or a [`Runner`](crate::Runner), may wait for that same thread. Buffers that travel through the
+/// [`supervise`](crate::supervise) or a [`Runner`](crate::Runner), may wait for that same thread. Buffers that travel through the
 /// call go without a copy ([`device`](Self::device), [`BlockDevice::read`]). `A` is the alignment that the file system's
 /// buffers get; the copy does not mind which.
 ///
@@ -24,7 +24,7 @@ pub(crate) const BLOCK: usize = BLOCK_BYTES as usize;
 #[derive(Debug)]
 pub struct Disk<'a, B: Platform, const N: usize, A = A4> {
     device: BlockDevice<'a, B, N>,
-    copying: Copying<'a, B, N>,
+    copying: Bounced<'a, B, N>,
     align: PhantomData<fn() -> A>,
 }
 
@@ -32,7 +32,7 @@ impl<'a, B: Platform, const N: usize, A: Alignment> Disk<'a, B, N, A> {
     /// A handle that copies through `bounce`, a block at least; longer is faster.
     pub fn new(stack: &'a Stack<B, N>, bounce: DmaBuf) -> Result<Self, Error> {
         let device = BlockDevice::new(stack);
-        Ok(Disk { device, copying: Copying::new(device, bounce)?, align: PhantomData })
+        Ok(Disk { device, copying: Bounced::new(device, bounce)?, align: PhantomData })
     }
 
     /// Everything written before is on the medium when this returns.
@@ -49,29 +49,33 @@ impl<'a, B: Platform, const N: usize, A: Alignment> Disk<'a, B, N, A> {
 impl<B: Platform, const N: usize, A: Alignment> block_device_driver::BlockDevice<BLOCK>
     for Disk<'_, B, N, A>
 {
-    type Error = Partial;
+    type Error = BlockError;
     type Align = A;
 
     async fn read(
         &mut self,
         block_address: u32,
         data: &mut [Aligned<A, [u8; BLOCK]>],
-    ) -> Result<(), Partial> {
+    ) -> Result<(), BlockError> {
         self.copying.read(block_address.into(), bytes_mut(data)).await.map(|_| ())
     }
 
-    async fn write(&mut self, block_address: u32, data: &[Aligned<A, [u8; BLOCK]>]) -> Result<(), Partial> {
+    async fn write(
+        &mut self,
+        block_address: u32,
+        data: &[Aligned<A, [u8; BLOCK]>],
+    ) -> Result<(), BlockError> {
         self.copying.write(block_address.into(), bytes(data)).await.map(|_| ())
     }
 
-    async fn size(&mut self) -> Result<u64, Partial> {
+    async fn size(&mut self) -> Result<u64, BlockError> {
         size(self.device)
     }
 }
 
 /// The card's size in bytes.
-pub(crate) fn size<B: Platform, const N: usize>(device: BlockDevice<'_, B, N>) -> Result<u64, Partial> {
-    let geometry = device.geometry().ok_or(Partial { error: Error::NoCard, blocks_done: 0 })?;
+pub(crate) fn size<B: Platform, const N: usize>(device: BlockDevice<'_, B, N>) -> Result<u64, BlockError> {
+    let geometry = device.geometry().ok_or(BlockError { error: Error::NoCard, blocks_done: 0 })?;
     Ok(geometry.blocks.saturating_mul(BLOCK as u64))
 }
 

@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | an executor and a time driver | deadlines of the stack | [`Clock`] |
 //! | a `critical-section` implementation | the stack's lock | [`CriticalSection`] |
-//! | a card that recovers, and may be changed for another | a task that keeps it: [`keep`] |
+//! | a card that recovers, and may be changed for another | a task that keeps it: [`supervise`] |
 //! | a file system on `block-device-driver` | a card for it | [`Disk`] |
 //! | transfers without a copy | buffers that travel through the call: [`Disk::device`] or [`BlockDevice`](mmcq::block::BlockDevice), with a [`Buffer`] |
 //! | one of mmcq's host drivers | `sdio::MmcBus`, for drivers that want one | [`Bus`] |
@@ -52,7 +52,7 @@ pub use buffer::Buffer;
 pub use bus::Bus;
 pub use clock::{CLOCKS, Clock};
 pub use disk::Disk;
-pub use keeper::keep;
+pub use keeper::supervise;
 pub use lock::CriticalSection;
 pub use over::{BusHost, Mailbox, Runner};
 

@@ -10,7 +10,7 @@ use aligned::{A4, Aligned};
 use block_device_driver::BlockDevice as _;
 use mmcq::block::BlockDevice;
 use mmcq::card::{self, Options, bring_up, bring_up_sd};
-use mmcq::engine::{Config, DmaBuf, Rung};
+use mmcq::engine::{Config, DmaBuf, RecoveryStep};
 use mmcq::task::{Platform, Stack, Timer};
 use mmcq_embassy::{Bus, CriticalSection, Disk, Mailbox};
 use sdio::common::read_multiple_blocks;
@@ -62,14 +62,14 @@ fn while_the_supervisor_is_needed() {
         let stack = world.stack();
         let mut context = Context::from_waker(Waker::noop());
         let (card, scratch) = stack.block_on(bring_up(stack, memory(1), Options::DEFAULT), |_| {});
-        let mut keeper = pin!(card::keep(stack, scratch, Options::DEFAULT, card.unwrap()));
+        let mut keeper = pin!(card::supervise(stack, scratch, Options::DEFAULT, card.unwrap()));
         assert!(keeper.as_mut().poll(&mut context).is_pending());
         world.model.borrow_mut().card_mut().unwrap().brown_out(world.time.now());
         let mut disk = Disk::new(stack, memory(1)).unwrap();
         let mut data = [Aligned([0; 512])];
         let call = begun(&mut disk, &mut data, copies);
         // The engine asks for help; the executor does not come to the supervisor before the time limit.
-        while stack.with(|engine| engine.stats().rungs[Rung::Reinit as usize]) == 0 {
+        while stack.with(|engine| engine.stats().recovery_steps[RecoveryStep::Reinit as usize]) == 0 {
             stack.turn();
         }
         let began_ns = world.time.now();

@@ -9,8 +9,8 @@ use aligned::{A4, Aligned};
 use block_device_driver::BlockDevice as _;
 use embassy_time::Timer;
 use mmcq::card::{Event, Options, bring_up};
-use mmcq::engine::{DmaBuf, Rung};
-use mmcq_embassy::{Clock, Disk, keep};
+use mmcq::engine::{DmaBuf, RecoveryStep};
+use mmcq_embassy::{Clock, Disk, supervise};
 use std::cell::{Cell, RefCell};
 use tasks::{drive, exclusive, join};
 use world::World;
@@ -31,7 +31,7 @@ fn a_kept_card_comes_back() {
     drive(&world, stack, [Box::pin(async { Clock::<0>::run(stack).await })], async {
         let (card, scratch) = bring_up(stack, memory(1), Options::DEFAULT).await;
         let keeper = async {
-            let scratch = keep(stack, scratch, Options::DEFAULT, card.unwrap(), |event| {
+            let scratch = supervise(stack, scratch, Options::DEFAULT, card.unwrap(), |event| {
                 heard.borrow_mut().push(*event)
             });
             came_back.set(scratch.await.len_bytes() == 512);
@@ -45,7 +45,7 @@ fn a_kept_card_comes_back() {
             let mut back = [Aligned::<A4, _>([0; 512]); 8];
             disk.read(100, &mut back).await.unwrap();
             assert!(back == blocks);
-            assert_eq!(stack.with(|engine| engine.stats().rungs[Rung::Reinit as usize]), 1);
+            assert_eq!(stack.with(|engine| engine.stats().recovery_steps[RecoveryStep::Reinit as usize]), 1);
             // Out and in.
             let out = world.model.borrow_mut().remove(world.time.now()).unwrap();
             Timer::after_millis(300).await;

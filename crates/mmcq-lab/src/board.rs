@@ -385,14 +385,14 @@ impl<const N: usize> Board<N> {
     #[cfg(test)]
     pub fn initialise_again(&self) -> Result<(), String> {
         start(&self.stack, &self.controller, &self.time)?;
-        self.equip()
+        self.enable_extended_ops()
     }
 
     /// What goes beyond reads, writes and flushes: erases, zeroes, durable writes.
-    pub fn equip(&self) -> Result<(), String> {
+    pub fn enable_extended_ops(&self) -> Result<(), String> {
         let mut pieces = Pieces::default();
         let scratch = pieces.piece(mmcq::card::SCRATCH_BYTES as usize);
-        let future = mmcq::card::equip(&self.stack, &self.card, scratch);
+        let future = mmcq::card::enable_extended_ops(&self.stack, &self.card, scratch);
         let (result, scratch) = drive(&self.stack, &self.controller, &self.time, future)?;
         pieces.free(scratch);
         result.map_err(|e| e.to_string())

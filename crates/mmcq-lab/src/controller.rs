@@ -224,7 +224,7 @@ macro_rules! driver {
 unsafe impl Host for Driver {
     // One of them does; the capabilities say which.
     const CONTINUES: bool = true;
-    const BESIDE: bool = true;
+    const CONCURRENT: bool = true;
     const CARD_IRQ: bool = true;
     const EARLY_R1: bool = true;
 

@@ -11,7 +11,7 @@
 use crate::board::Alone;
 use crate::platform::Advance;
 use crate::system::{Event, Front, Io, Step, System};
-use mmcq::engine::{Error, Kind, Request, SlotId, Work};
+use mmcq::engine::{Error, Kind, PollOutcome, Request, SlotId};
 use mmcq::host::{Direction, Host};
 use mmcq::sched::{Any, Origin};
 use mmcq::task::Stack;
@@ -142,7 +142,7 @@ impl<H: Host, const N: usize> Ours<H, N> {
     }
 
     /// Takes what is done, and has it completed by a soft interrupt of this core, or by the spinner.
-    fn handle(&mut self, sys: &mut System, work: Work, core: u8) {
+    fn handle(&mut self, sys: &mut System, work: PollOutcome, core: u8) {
         if work.completed != 0 {
             sys.time.charge(sys.costs.done_ns);
             let mut list = self.spare.pop().unwrap_or_default();
@@ -210,7 +210,7 @@ impl<H: Host, const N: usize> Ours<H, N> {
     fn turn(&mut self, sys: &mut System, core: u8, interrupt: bool) {
         // Only a thread may unmap on hosts that insist; the tasklet leaves 0, "at once", to it.
         let first = if self.context.advance == Advance::Tasklet { 1 } else { 0 };
-        let mut work = Work::default();
+        let mut work = PollOutcome::default();
         if interrupt {
             work = self.stack.with(|e| e.on_irq(sys.time.now()));
         } else if self.context.advance != Advance::Spin {
@@ -219,7 +219,7 @@ impl<H: Host, const N: usize> Ours<H, N> {
         let next_ns = self.stack.with(|e| e.next_deadline_ns());
         if next_ns.is_some_and(|at| (first..=sys.time.now()).contains(&at)) {
             let more = self.stack.with(|e| e.poll(sys.time.now()));
-            work = Work { completed: work.completed | more.completed, ..more };
+            work = PollOutcome { completed: work.completed | more.completed, ..more };
         } else if !interrupt {
             work.next_deadline_ns = next_ns;
         }

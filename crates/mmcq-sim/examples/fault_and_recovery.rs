@@ -3,8 +3,8 @@
 
 use futures::future::{Either, select};
 use mmcq::block::BlockDevice;
-use mmcq::card::{Options, bring_up, keep};
-use mmcq::engine::Rung;
+use mmcq::card::{Options, bring_up, supervise};
+use mmcq::engine::RecoveryStep;
 use mmcq_sim::bench::{Bench, buffer};
 use mmcq_sim::faults::{Plan, Point, Strike};
 use std::pin::pin;
@@ -15,7 +15,7 @@ pub(crate) fn main() -> Result<(), Box<dyn std::error::Error>> {
     let (card, scratch) = bench.run(bring_up(stack, buffer(1), Options::DEFAULT))?;
 
     // The keeper runs beside the work: it initialises the card again when it has forgotten everything.
-    let mut keeper = pin!(keep(stack, scratch, Options::DEFAULT, card?));
+    let mut keeper = pin!(supervise(stack, scratch, Options::DEFAULT, card?));
     let disk = BlockDevice::new(stack);
 
     for (fault, plan) in [
@@ -31,7 +31,7 @@ pub(crate) fn main() -> Result<(), Box<dyn std::error::Error>> {
         result?;
         println!("{fault}: the read is right after {} us", (bench.now_ns() - begin_ns) / 1000);
     }
-    let reinit = stack.with(|engine| engine.stats().rungs[Rung::Reinit as usize]);
+    let reinit = stack.with(|engine| engine.stats().recovery_steps[RecoveryStep::Reinit as usize]);
     println!("initialised again: {reinit} times");
     Ok(())
 }

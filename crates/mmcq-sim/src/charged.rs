@@ -53,7 +53,7 @@ impl<H> Charged<H> {
 
 unsafe impl<H: Host> Host for Charged<H> {
     const CONTINUES: bool = H::CONTINUES;
-    const BESIDE: bool = H::BESIDE;
+    const CONCURRENT: bool = H::CONCURRENT;
     const CARD_IRQ: bool = H::CARD_IRQ;
     const EARLY_R1: bool = H::EARLY_R1;
 

@@ -1,6 +1,6 @@
 //! The CPU: cores, priorities, and what it costs to get from one to another.
 //!
-//! Hard interrupts come before deferred work (softirq, tasklet), that before real-time threads, those before normal ones. Work that can be interrupted
+//! Hard interrupts come before deferred work (softirq, tasklet), that before real-time threads, those before normal ones. PollOutcome that can be interrupted
 //! is "spend a cost, then act": the action happens when the cost has been spent, and interruptions extend it. Code that cannot be interrupted (an
 //! interrupt handler, an action under a lock) runs at once, with the [`Time`](crate::time::Time) cursor charged as it goes, and keeps its core until the
 //! cursor's end.

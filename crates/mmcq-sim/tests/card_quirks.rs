@@ -210,7 +210,7 @@ fn read_to_the_end(options: Options) -> Result<u64, String> {
     }
     violations(&rig)?;
     rig.try_checked()?;
-    let rungs: u64 = rig.stack.with(|engine| engine.stats().rungs.iter().sum());
+    let rungs: u64 = rig.stack.with(|engine| engine.stats().recovery_steps.iter().sum());
     if rungs > 0 {
         return Err(format!("{rungs} steps of recovery"));
     }

@@ -53,7 +53,7 @@ impl Rig {
         let found = drive(&time, &model, &stack, async {
             let (found, scratch) = card::bring_up(&stack, buffer(1), card::Options::DEFAULT).await;
             let found = found.unwrap_or_else(|error| panic!("{error}"));
-            card::equip(&stack, &found, scratch).await.0.unwrap();
+            card::enable_extended_ops(&stack, &found, scratch).await.0.unwrap();
             found
         });
         Rig { time, model, memory, stack, card: found }

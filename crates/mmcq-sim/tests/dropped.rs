@@ -4,7 +4,7 @@
 #[path = "../../mmcq/tests/support/one_thread.rs"]
 mod one_thread;
 
-use mmcq::block::{BlockDevice, Copying};
+use mmcq::block::{BlockDevice, Bounced};
 use mmcq::card::{self, IoCard, Options, bring_up_io};
 use mmcq::engine::{Claim, Config, DmaBuf};
 use mmcq::host::sdhci::{self, Table, TransferMode};
@@ -299,7 +299,7 @@ fn every_workload(rig: &Rig, card: &str) {
                 // SAFETY: leaked.
                 let bounce = unsafe { DmaBuf::from_raw(at, 1024) };
                 rig.claims.borrow_mut().push(bounce.claim());
-                let mut copying = Copying::new(device, bounce).unwrap();
+                let mut copying = Bounced::new(device, bounce).unwrap();
                 assert_eq!(copying.write(WRITE_AT, &[0x44; BYTES as usize]).await, Ok(BLOCKS));
                 let mut back = vec![0; BYTES as usize];
                 assert_eq!(copying.read(WRITE_AT, &mut back).await, Ok(BLOCKS));

@@ -3,7 +3,7 @@
 mod rig;
 
 use mmcq::card::{Options, Rest, Upkeep, power};
-use mmcq::engine::{DmaBuf, Error, FlushBy, Kind, Request, Rung};
+use mmcq::engine::{DmaBuf, Error, FlushBy, Kind, RecoveryStep, Request};
 use mmcq::host::{Auto, Data, Direction, Phase};
 use mmcq::spec::command::{self, emmc};
 use rig::{Rig, buffer};
@@ -104,7 +104,7 @@ fn a_device_whose_cache_is_not_flushed_stays_awake() {
     assert!(rig.ills.borrow().commands >= next);
     assert_eq!(rig.stats().rests, 0);
     assert!(rig.one(rig.read(64, 1)).result.is_ok());
-    assert_eq!(rig.rung(Rung::Classify), 0);
+    assert_eq!(rig.rung(RecoveryStep::Classify), 0);
     // Later it is tried again.
     rig.until(rig.time.now() + 70_000 * MS);
     assert_eq!(rig.stats().rests, 1);
@@ -121,7 +121,7 @@ fn a_cache_is_not_switched_behind_the_engine() {
         for kind in [
             Kind::Raw { prefix: None, phase, timeout_ns: MS },
             Kind::Raw { prefix: Some(command), phase, timeout_ns: MS },
-            Kind::Order { command, timeout_ns: MS },
+            Kind::LongCommand { command, timeout_ns: MS },
         ] {
             let request = Request::new(kind, DmaBuf::EMPTY);
             let now = rig.time.now();
@@ -160,7 +160,7 @@ fn a_lost_answer_to_cmd55_is_nothing_to_others() {
             assert!(rig.one(status).result.is_err(), "{what}");
             assert!(rig.one(write).result.is_ok(), "{what}");
             assert!(rig.one(read).buf.iter().all(|&byte| byte == 7), "{what}");
-            assert_eq!(rig.rung(Rung::Classify), 0, "{what}: {:?}", rig.trace());
+            assert_eq!(rig.rung(RecoveryStep::Classify), 0, "{what}: {:?}", rig.trace());
         }
     }
 }

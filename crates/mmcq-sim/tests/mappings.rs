@@ -3,7 +3,7 @@
 mod rig;
 
 use mmcq::card::Options;
-use mmcq::engine::{Error, Rung};
+use mmcq::engine::{Error, RecoveryStep};
 use mmcq_sim::memory::MemoryConfig;
 use mmcq_sim::sdhci::SdhciConfig;
 use rig::Rig;
@@ -33,7 +33,7 @@ fn recovery_gets_a_mapping_although_the_queue_holds_all() {
     for kib in [12, 14, 16] {
         let rig = cramped("emmc-51-full", kib * 1024);
         assert_eq!(errors(&rig, 1, false, true), [], "{kib} KiB, {:?}", rig.trace());
-        assert_eq!(rig.rung(Rung::Dead), 0);
+        assert_eq!(rig.rung(RecoveryStep::Dead), 0);
     }
 }
 

@@ -3,7 +3,7 @@
 mod rig;
 
 use mmcq::card::{Event, Options};
-use mmcq::engine::{Error, Rung};
+use mmcq::engine::{Error, RecoveryStep};
 use mmcq::host::{Caps, Timing};
 use mmcq_sim::faults::{Plan, Point, Strike};
 use mmcq_sim::sdhci::SdhciConfig;
@@ -41,7 +41,10 @@ fn damage_on_the_bus_costs_two_milliseconds() {
                 if mute { ills.mute_at.push(at) } else { ills.deaf_at.push(at) }
             });
             assert!(took <= undisturbed + 2 * MS, "command {nth}: {took} for {undisturbed}");
-            assert_eq!(rig.rung(Rung::Reset) + rig.rung(Rung::Reinit) + rig.rung(Rung::Dead), 0);
+            assert_eq!(
+                rig.rung(RecoveryStep::Reset) + rig.rung(RecoveryStep::Reinit) + rig.rung(RecoveryStep::Dead),
+                0
+            );
             rig.checked();
         }
     }
@@ -56,7 +59,7 @@ fn damage_on_the_bus_costs_two_milliseconds() {
         let rig = Rig::new("sdhc-16g-hs");
         let took = load(&rig, |rig| rig.faults(Plan::none().next(point, &[strike])));
         assert!(took <= undisturbed + 2 * MS, "{took} for {undisturbed}");
-        assert_eq!(rig.rung(Rung::Retry), 1, "{:?}", rig.trace());
+        assert_eq!(rig.rung(RecoveryStep::Retry), 1, "{:?}", rig.trace());
         rig.checked();
     }
 }
@@ -69,7 +72,7 @@ fn a_lost_interrupt_is_found_at_its_deadline() {
     rig.faults(Plan::none().next(Point::Interrupt, &[Strike::Lost]));
     assert!(rig.one(id).result.is_ok());
     assert!(rig.time.now() <= deadline + 10 * MS);
-    assert_eq!((rig.stats().lost_interrupts, rig.rung(Rung::Classify)), (1, 0));
+    assert_eq!((rig.stats().lost_interrupts, rig.rung(RecoveryStep::Classify)), (1, 0));
 }
 
 /// A second fault in the recovery from the first: the nth command after it is not heard, or its answer gets lost.
@@ -86,7 +89,7 @@ fn recovery_may_fault_at_any_step() {
                     let second = (at + nth..at + nth + more).collect();
                     if mute { ills.mute_at.append(&mut { second }) } else { ills.deaf_at = second }
                 });
-                assert_eq!(rig.rung(Rung::Dead), 0);
+                assert_eq!(rig.rung(RecoveryStep::Dead), 0);
                 rig.checked();
             }
         }
@@ -128,8 +131,8 @@ fn lost_tuning_is_found_again() {
         let undisturbed = load(&rig, |_| {});
         rig.ills.borrow_mut().detuned = true;
         let took = load(&rig, |_| {});
-        assert_eq!(rig.rung(Rung::Retune), 1, "{name}: {:?}", rig.trace());
-        assert_eq!(rig.rung(Rung::Slower), 0);
+        assert_eq!(rig.rung(RecoveryStep::Retune), 1, "{name}: {:?}", rig.trace());
+        assert_eq!(rig.rung(RecoveryStep::Slower), 0);
         assert!(took <= undisturbed + 20 * MS, "{name}: {took} for {undisturbed}");
         rig.checked();
     }
@@ -140,8 +143,8 @@ fn too_much_damage_makes_it_slower() {
     let rig = Rig::new("sdxc-128g-uhs");
     rig.ills.borrow_mut().reads_up_to_hz = Some(60_000_000);
     load(&rig, |_| {});
-    assert!(rig.rung(Rung::Slower) > 0);
-    assert_eq!(rig.rung(Rung::Dead), 0);
+    assert!(rig.rung(RecoveryStep::Slower) > 0);
+    assert_eq!(rig.rung(RecoveryStep::Dead), 0);
     assert!(rig.model.borrow().bus().clock_hz <= 60_000_000);
     // Nothing is damaged any more.
     let before = rig.stats().faults;
@@ -155,7 +158,12 @@ fn a_card_that_lost_its_state_is_initialised_again() {
         let rig = Rig::new(name);
         let undisturbed = load(&rig, |_| {});
         let took = load(&rig, |rig| rig.ills.borrow_mut().brown_out = true);
-        assert_eq!((rig.rung(Rung::Reinit), rig.rung(Rung::PowerCycle)), (1, 0), "{name}: {:?}", rig.trace());
+        assert_eq!(
+            (rig.rung(RecoveryStep::Reinit), rig.rung(RecoveryStep::PowerCycle)),
+            (1, 0),
+            "{name}: {:?}",
+            rig.trace()
+        );
         assert!(took <= undisturbed + 2_000 * MS, "{name}: {took}");
         assert!(rig.events.borrow().is_empty());
     }
@@ -169,13 +177,13 @@ fn a_cache_that_was_lost_is_told_to_one_flush() {
     // Nothing was in the cache.
     rig.ills.borrow_mut().brown_out = true;
     assert!(rig.one(rig.read(0, 8)).result.is_ok());
-    assert_eq!((rig.rung(Rung::Reinit), rig.stats().cache_lost), (1, 0));
+    assert_eq!((rig.rung(RecoveryStep::Reinit), rig.stats().cache_lost), (1, 0));
     assert!(rig.one(rig.flush()).result.is_ok());
     // Now there is.
     assert!(rig.one(rig.write(64, 8, 1)).result.is_ok());
     rig.ills.borrow_mut().brown_out = true;
     assert!(rig.one(rig.read(0, 8)).result.is_ok());
-    assert_eq!((rig.rung(Rung::Reinit), rig.stats().cache_lost), (2, 1));
+    assert_eq!((rig.rung(RecoveryStep::Reinit), rig.stats().cache_lost), (2, 1));
     assert_eq!(rig.one(rig.flush()).result, Err(Error::CacheLost));
     assert!(rig.one(rig.flush()).result.is_ok());
 }
@@ -185,16 +193,16 @@ fn a_card_that_wants_its_supply_off_gets_it() {
     let rig = Rig::new("sdhc-16g-hs");
     load(&rig, |rig| rig.ills.borrow_mut().mute = true);
     // The reset of the controller takes the supply away for a moment; that is enough for this one.
-    assert!(rig.rung(Rung::Reinit) + rig.rung(Rung::PowerCycle) > 0, "{:?}", rig.trace());
-    assert_eq!(rig.rung(Rung::Dead), 0);
+    assert!(rig.rung(RecoveryStep::Reinit) + rig.rung(RecoveryStep::PowerCycle) > 0, "{:?}", rig.trace());
+    assert_eq!(rig.rung(RecoveryStep::Dead), 0);
 }
 
 #[test]
 fn a_card_that_is_busy_for_ever_is_reset() {
     let rig = Rig::new("sdhc-16g-hs");
     load(&rig, |rig| rig.ills.borrow_mut().stuck_busy = true);
-    assert!(rig.rung(Rung::Reset) > 0, "{:?}", rig.trace());
-    assert_eq!(rig.rung(Rung::Dead), 0);
+    assert!(rig.rung(RecoveryStep::Reset) > 0, "{:?}", rig.trace());
+    assert_eq!(rig.rung(RecoveryStep::Dead), 0);
 }
 
 #[test]
@@ -205,7 +213,7 @@ fn a_dead_card_is_given_up_and_every_request_answered() {
         rig.ills.borrow_mut().mute_for_ever = true;
         let last: Vec<_> = rig.finish(&ids, 13_000 * MS);
         assert!(last.iter().skip(1).all(|done| done.result == Err(Error::Dead)), "{last:?}");
-        assert_eq!(rig.rung(Rung::Dead), 1);
+        assert_eq!(rig.rung(RecoveryStep::Dead), 1);
         let before = rig.time.now();
         let refused = rig.stack.with(|engine| {
             engine.submit(
@@ -238,8 +246,8 @@ fn lines_that_cannot_be_reset_cost_a_reset_of_the_controller() {
         let hung = Plan::none().from(Point::Reset, 1, Strike::Status(2));
         rig.faults(hung.next(Point::WriteBlock, &[Strike::Crc]));
     });
-    assert!(rig.rung(Rung::Reset) > 0);
-    assert_eq!(rig.rung(Rung::Dead), 0, "{:?}", rig.trace());
+    assert!(rig.rung(RecoveryStep::Reset) > 0);
+    assert_eq!(rig.rung(RecoveryStep::Dead), 0, "{:?}", rig.trace());
 }
 
 #[test]
@@ -342,7 +350,7 @@ fn a_supply_that_the_board_switches_cures_what_the_controllers_cannot() {
         let result = rig.one(rig.read(0, 8)).result;
         assert_eq!(result.is_ok(), board_switches, "{result:?}; {:?}", rig.trace());
         assert_eq!(rig.ills.borrow().switched_on, u32::from(board_switches));
-        assert_eq!(rig.rung(Rung::PowerCycle), 1);
+        assert_eq!(rig.rung(RecoveryStep::PowerCycle), 1);
         rig.checked();
     }
 }

@@ -1,7 +1,7 @@
 //! Callbacks of a real driver come back in: its registers and its memory call every public function of the stack that
 //! they belong to, and so do the timer, the lock, the policy and the wakers. Data and answers are right all the same.
 
-use mmcq::advance::{Advance, Costs};
+use mmcq::advance::{Costs, WaitStrategy};
 use mmcq::block::BlockDevice;
 use mmcq::card;
 use mmcq::engine::{Abilities, Config, DmaBuf, Error, Kind, Request, SlotId};
@@ -199,7 +199,7 @@ const WAYS: &[Way] = &[
         assert!(matches!(raw, Poll::Ready((Err(REENTERED), _))));
         assert_eq!(once(stack.bus(BusOp::PowerOff)), Poll::Ready(Err(REENTERED)));
         assert_eq!(once(stack.pause(1_000)), Poll::Ready(Err(REENTERED)));
-        let advance = Advance::new(Costs::UNKNOWN);
+        let advance = WaitStrategy::new(Costs::UNKNOWN);
         let spun = once(stack.request_with(&advance, read()));
         assert!(matches!(spun, Poll::Ready(done) if done.result == Err(REENTERED)));
     }),
@@ -227,10 +227,10 @@ const WAYS: &[Way] = &[
     ("switches", |stack| {
         stack.with(|engine| {
             engine.set_target(None);
-            engine.equip();
+            engine.enable_extended_ops();
             engine.set_abilities(Abilities::NONE);
             assert!(engine.set_page(buffer(1)).is_err());
-            engine.set_beside(false);
+            engine.set_concurrent_commands(false);
             engine.suspend();
             engine.halt();
             engine.abort(1);
@@ -238,16 +238,16 @@ const WAYS: &[Way] = &[
             engine.resume(1);
             engine.unmask_card_irq();
             engine.mask_card_irq();
-            engine.helped(Err(Error::Dead), 1);
+            engine.service_done(Err(Error::Dead), 1);
         });
     }),
     ("takes", |stack| {
         stack.with(|engine| {
             assert!(!engine.take_card_irq() && !engine.take_retune() && !engine.take_continue_lost());
-            assert!(engine.take_help().is_none() && !engine.dismiss_keeper());
-            assert!(engine.set_help_waker(Some(Waker::noop().clone())).is_some());
+            assert!(engine.take_service_request().is_none() && !engine.dismiss_keeper());
+            assert!(engine.set_service_waker(Some(Waker::noop().clone())).is_some());
             assert!(engine.set_card_irq_waker(Some(Waker::noop().clone())).is_some());
-            assert!(engine.take_help_waker().is_none() && engine.take_card_irq_waker().is_none());
+            assert!(engine.take_service_waker().is_none() && engine.take_card_irq_waker().is_none());
             assert!(engine.policy_mut().is_none());
             // SAFETY: there is no host.
             assert!(unsafe { engine.host_mut() }.is_none());

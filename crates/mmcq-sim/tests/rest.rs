@@ -3,7 +3,7 @@
 mod rig;
 
 use mmcq::card::{Event, Options, Rest, Upkeep};
-use mmcq::engine::{Error, Rung};
+use mmcq::engine::{Error, RecoveryStep};
 use rig::Rig;
 
 const US: u64 = 1_000;
@@ -55,7 +55,7 @@ fn a_rest_costs_the_next_request_a_bounded_time() {
         pause(&rig);
         assert_eq!(rig.stats().rests, 2);
         read(&rig);
-        assert_eq!((rig.rung(Rung::Classify), rig.stats().cache_lost), (0, 0));
+        assert_eq!((rig.rung(RecoveryStep::Classify), rig.stats().cache_lost), (0, 0));
         rig.checked();
     }
 }
@@ -78,7 +78,7 @@ fn what_was_written_is_on_the_medium_before_an_emmc_sleeps() {
     assert_eq!(rig.stats().rests, 1);
     rig.ills.borrow_mut().brown_out = true;
     read(&rig);
-    assert_eq!((rig.rung(Rung::Reinit), rig.stats().cache_lost), (1, 0), "{:?}", rig.trace());
+    assert_eq!((rig.rung(RecoveryStep::Reinit), rig.stats().cache_lost), (1, 0), "{:?}", rig.trace());
     assert!(rig.one(rig.flush()).result.is_ok());
     rig.checked();
 }
@@ -91,8 +91,12 @@ fn a_card_that_does_not_wake_is_recovered() {
         pause(&rig);
         rig.ills.borrow_mut().mute = true;
         read(&rig);
-        assert_eq!(rig.rung(Rung::Dead), 0);
-        assert!(rig.rung(Rung::Reinit) + rig.rung(Rung::PowerCycle) > 0, "{rest:?} {:?}", rig.trace());
+        assert_eq!(rig.rung(RecoveryStep::Dead), 0);
+        assert!(
+            rig.rung(RecoveryStep::Reinit) + rig.rung(RecoveryStep::PowerCycle) > 0,
+            "{rest:?} {:?}",
+            rig.trace()
+        );
     }
 }
 
@@ -103,7 +107,7 @@ fn a_supervisor_that_ends_during_a_rest_leaves_a_card_that_works_or_none() {
     assert_eq!(clock_hz(&rig), 0);
     rig.leave();
     read(&rig);
-    assert_eq!(rig.rung(Rung::Classify), 0);
+    assert_eq!(rig.rung(RecoveryStep::Classify), 0);
 
     let rig = resting("emmc-51-full", SLEEP);
     pause(&rig);

@@ -3,7 +3,7 @@
 mod rig;
 
 use mmcq::card::Options;
-use mmcq::engine::{DmaBuf, Kind, Request, Rung};
+use mmcq::engine::{DmaBuf, Kind, RecoveryStep, Request};
 use mmcq::host::{Auto, Phase, Timing};
 use mmcq::spec::command;
 use mmcq_sim::faults::{Plan, Point, Strike};
@@ -39,14 +39,19 @@ fn one_damaged_block_and_a_reset_that_hangs_do_not_cost_the_clock() {
             let what = format!("{name}, always powered {always_powered}");
             assert_eq!(rig.one(id).result.map(|done| done.bytes), Ok(4096), "{what}: {:?}", rig.trace());
             assert_eq!(rig.model.borrow().bus().clock_hz, clock_hz, "{what}: {:?}", rig.trace());
-            assert_eq!(rig.rung(Rung::Slower) + rig.rung(Rung::PowerCycle), 0, "{what}: {:?}", rig.trace());
+            assert_eq!(
+                rig.rung(RecoveryStep::Slower) + rig.rung(RecoveryStep::PowerCycle),
+                0,
+                "{what}: {:?}",
+                rig.trace()
+            );
             // The supply goes with the reset where the controller switches it.
             let again = u64::from(!always_powered);
-            assert_eq!(rig.rung(Rung::Reinit), again, "{what}: {:?}", rig.trace());
+            assert_eq!(rig.rung(RecoveryStep::Reinit), again, "{what}: {:?}", rig.trace());
             let cached = name.contains("emmc");
             assert_eq!(rig.stats().cache_lost, again * u64::from(cached), "{what}");
             let tuned = matches!(rig.found.timing, Timing::Hs200 | Timing::Sdr104);
-            assert_eq!(rig.rung(Rung::Retune), u64::from(tuned), "{what}: {:?}", rig.trace());
+            assert_eq!(rig.rung(RecoveryStep::Retune), u64::from(tuned), "{what}: {:?}", rig.trace());
             rig.checked();
         }
     }
@@ -62,8 +67,8 @@ fn no_data_go_at_a_point_that_is_lost() {
         rig.one(id).result.unwrap();
         let rungs: Vec<_> = rig.trace().into_iter().map(|(_, rung)| rung).collect();
         let at = |rung| rungs.iter().position(|&found| found == rung);
-        assert!(at(Rung::Reset) < at(Rung::Retune), "{name}: {rungs:?}");
-        assert_eq!(at(Rung::Retry), None, "{name}: {rungs:?}");
+        assert!(at(RecoveryStep::Reset) < at(RecoveryStep::Retune), "{name}: {rungs:?}");
+        assert_eq!(at(RecoveryStep::Retry), None, "{name}: {rungs:?}");
     }
 }
 
@@ -82,8 +87,13 @@ fn a_reset_in_a_phase_of_the_callers_is_followed_by_a_tuning_too() {
         rig.faults(hung_after(Point::Response));
         let id = rig.submit(Request::new(raw, DmaBuf::EMPTY));
         assert!(rig.one(id).result.is_err());
-        assert_eq!(rig.rung(Rung::Reset), 1);
+        assert_eq!(rig.rung(RecoveryStep::Reset), 1);
         assert_eq!(rig.one(rig.read(0, 8)).result.map(|done| done.bytes), Ok(4096));
-        assert_eq!((rig.stats().tunings, rig.rung(Rung::Classify)), (1, 0), "{name}: {:?}", rig.trace());
+        assert_eq!(
+            (rig.stats().tunings, rig.rung(RecoveryStep::Classify)),
+            (1, 0),
+            "{name}: {:?}",
+            rig.trace()
+        );
     }
 }

@@ -209,7 +209,7 @@ fn a_run_stops_before_a_last_block_that_is_read_alone() {
         assert!(stats.continued >= 5, "{stats:?}");
         if alone {
             rig.checked();
-            assert_eq!((stats.rungs.iter().sum::<u64>(), stats.not_continued), (0, 0));
+            assert_eq!((stats.recovery_steps.iter().sum::<u64>(), stats.not_continued), (0, 0));
         }
     }
 }

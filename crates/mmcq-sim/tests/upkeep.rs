@@ -6,7 +6,7 @@ use mmcq::block::{BlockDevice, Partition};
 use mmcq::card::maintain::Urgency;
 use mmcq::card::partition::Area;
 use mmcq::card::{self, Event, Exception, Options, Upkeep, Worker, extension};
-use mmcq::engine::{Error, FlushBy, Rung};
+use mmcq::engine::{Error, FlushBy, RecoveryStep};
 use mmcq::host::Timing;
 use mmcq_sim::card::Quirks;
 use mmcq_sim::faults::{Plan, Point, Strike};
@@ -85,7 +85,7 @@ fn urgent_background_work_is_done_when_no_request_waits() {
     assert_eq!((rig.stats().background_works, exceptions(&rig)), (2, vec![told, told]));
     // Then it is quiet: nothing wakes a task.
     assert_eq!(rig.stack.with(|engine| engine.next_deadline_ns()), None);
-    assert_eq!(rig.rung(Rung::Classify), 0);
+    assert_eq!(rig.rung(RecoveryStep::Classify), 0);
     rig.checked();
 }
 
@@ -123,7 +123,7 @@ fn a_new_request_interrupts_background_work() {
     rig.until(rig.time.now() + 500 * MS);
     assert_eq!(rig.stats().background_works, 1);
     assert_eq!(exceptions(&rig).len(), 1);
-    assert_eq!(rig.rung(Rung::Classify), 0);
+    assert_eq!(rig.rung(RecoveryStep::Classify), 0);
     rig.checked();
 }
 
@@ -199,7 +199,7 @@ fn the_bit_means_nothing_on_an_sd_card() {
         assert!(rig.one(rig.read(100 * n, 8)).result.is_ok());
     }
     rig.until(rig.time.now() + 2_000 * MS);
-    assert_eq!((exceptions(&rig), rig.rung(Rung::Classify)), (vec![], 0));
+    assert_eq!((exceptions(&rig), rig.rung(RecoveryStep::Classify)), (vec![], 0));
     assert_eq!(rig.ills.borrow().heard.len(), 20);
 }
 
@@ -232,13 +232,13 @@ fn tuning_is_renewed_before_drift_breaks_it() {
         // The keeper tunes only after damage.
         let rig = build(every(Some(0)));
         assert!(drifting(&rig, 6_000) >= 2, "{name}");
-        assert!(rig.rung(Rung::Retune) > 0);
+        assert!(rig.rung(RecoveryStep::Retune) > 0);
         // By the controller's time, and by ours.
         for (time, expected) in [(None, 6..=8), (Some(500 * MS), 12..=15)] {
             let rig = build(every(time));
             assert_eq!(rig.stack.with(|engine| engine.retune_ns()), 1_000 * MS);
             assert_eq!(drifting(&rig, 6_000), 0, "{name}");
-            assert_eq!((rig.rung(Rung::Retune), rig.rung(Rung::Classify)), (0, 0));
+            assert_eq!((rig.rung(RecoveryStep::Retune), rig.rung(RecoveryStep::Classify)), (0, 0));
             let tunings = rig.stats().tunings;
             assert!(expected.contains(&tunings), "{name}: {tunings}");
             // A card that is not used is not tuned, but for once.
@@ -284,10 +284,10 @@ fn modes_without_tuning_need_none() {
 
 /// The card loses its state at its next command.
 fn reinitialised(rig: &Rig) {
-    let before = rig.rung(Rung::Reinit);
+    let before = rig.rung(RecoveryStep::Reinit);
     rig.ills.borrow_mut().brown_out = true;
     assert_eq!(rig.one(rig.read(0, 8)).result.map(|_| ()), Ok(()), "{:?}", rig.trace());
-    assert_eq!(rig.rung(Rung::Reinit), before + 1, "{:?}", rig.trace());
+    assert_eq!(rig.rung(RecoveryStep::Reinit), before + 1, "{:?}", rig.trace());
 }
 
 #[test]
@@ -335,7 +335,7 @@ fn an_emmc_is_as_its_options_say() {
 fn a_visit_that_is_begun_again_goes_there_again() {
     for nth in 1..12 {
         let rig = Rig::alone("emmc-hs200", Options { cache: false, ..Options::DEFAULT });
-        let (equipped, scratch) = run(&rig, card::equip(rig.stack, &rig.found, buffer(1, 0)));
+        let (equipped, scratch) = run(&rig, card::enable_extended_ops(rig.stack, &rig.found, buffer(1, 0)));
         equipped.unwrap();
         let disk = BlockDevice::new(rig.stack);
         run(&rig, disk.write(5, buffer(8, 0x11))).0.unwrap();

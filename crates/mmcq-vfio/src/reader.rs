@@ -230,7 +230,7 @@ impl Reader {
         self.card.set(Some(card));
         // SAFETY: the future is dropped before the stack: where it ends, in `dismiss`, or first in `drop`.
         let stack: &'static Stack = unsafe { self.stack.0.as_ref() };
-        Box::pin(card::keep(stack, scratch, self.options.get(), card))
+        Box::pin(card::supervise(stack, scratch, self.options.get(), card))
     }
 
     /// Ends the keeper of the card before, and takes its memory back.
@@ -247,10 +247,10 @@ impl Reader {
     }
 
     /// Lets the engine erase, write zeroes and write durably, as far as this card can.
-    pub fn equip(&self) -> Result<(), Error> {
+    pub fn enable_extended_ops(&self) -> Result<(), Error> {
         let address = self.device.address();
         let Some(card) = self.card.get() else { return Err(Error::NoCard { address }) };
-        let (result, scratch) = self.run(card::equip(self.stack(), &card, self.scratch()))?;
+        let (result, scratch) = self.run(card::enable_extended_ops(self.stack(), &card, self.scratch()))?;
         self.give_back(scratch);
         result.map_err(|error| Error::Card { address, error })
     }

@@ -3,7 +3,7 @@
 //! The controller is a handful of cells: a command completes as soon as it is written, so that only the stack's own work is left. Register accesses are counted
 //! by the cells.
 
-use mmcq::engine::{Config, DmaBuf, Engine, FlushBy, Kind, Request, SlotId, Target};
+use mmcq::engine::{CardParams, Config, DmaBuf, Engine, FlushBy, Kind, Request, SlotId};
 use mmcq::host::sdhci::{Config as SdhciConfig, Sdhci, Table, TransferMode};
 use mmcq::host::{BusOp, Direction, Dma, DmaError, Host, Regs, Step, Timing, Width};
 use std::cell::Cell;
@@ -132,7 +132,7 @@ fn machine() -> (Stack, &'static Cells) {
     // Every R1 says: tran, ready.
     cells.words[0x10 / 4].set(0x900);
     let mut stack = Engine::new(host, Config::DEFAULT);
-    stack.set_target(Some(Target {
+    stack.set_target(Some(CardParams {
         rca: 1,
         sectors: 1 << 26,
         block_addressed: true,
@@ -141,7 +141,7 @@ fn machine() -> (Stack, &'static Cells) {
         read_timeout_ns: 100_000_000,
         write_timeout_ns: 500_000_000,
         flush: FlushBy::Status,
-        ..Target::NONE
+        ..CardParams::NONE
     }));
     (stack, cells)
 }

@@ -1,9 +1,9 @@
 //! What goes on when the controller has something to say: the code that waits spins for it, or it leaves, and comes back by the
 //! interrupt, a deferred one or a thread.
 //!
-//! A platform keeps one [`Advance`] for each board, in a `static` if it likes. It is told what leaving costs there ([`Costs`]), or learns
-//! it from those that slept ([`Advance::slept`]); it predicts each phase from its size, the bus's clock and width, and the card's delay,
-//! which it learns by class ([`Advance::saw`]); and it answers [`Advance::choose`]: spin for no longer than so, or leave, and what advances
+//! A platform keeps one [`WaitStrategy`] for each board, in a `static` if it likes. It is told what leaving costs there ([`Costs`]), or learns
+//! it from those that slept ([`WaitStrategy::slept`]); it predicts each phase from its size, the bus's clock and width, and the card's delay,
+//! which it learns by class ([`WaitStrategy::saw`]); and it answers [`WaitStrategy::choose`]: spin for no longer than so, or leave, and what advances
 //! when the phase ends. No clock of its own, no lock (an update that two cores lose to each other is learned from the next phase), integers
 //! only. [`Stack::request_with`](crate::task::Stack::request_with) is the edge that uses it.
 //!
@@ -27,7 +27,7 @@ pub enum Context {
 }
 
 /// What a board's CPU and software cost, in nanoseconds of CPU time. A price of 0 is not known: no code spins from that context before
-/// [`Advance::slept`] has taught it.
+/// [`WaitStrategy::slept`] has taught it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Costs {
     /// Leaving the hard interrupt, and the next one up to where the engine is called.
@@ -214,7 +214,7 @@ const UNKNOWN: i32 = i32::MIN;
 
 /// A board's policy. See the module's documentation.
 #[derive(Debug)]
-pub struct Advance {
+pub struct WaitStrategy {
     costs: Costs,
     /// Learned prices, by context, where the platform does not tell them.
     prices_ns: [AtomicU32; 3],
@@ -226,13 +226,13 @@ pub struct Advance {
     listen: fn(bool),
 }
 
-impl Advance {
+impl WaitStrategy {
     /// The policy of a board with these costs, on a stopped bus: no code spins before [`set_bus`](Self::set_bus).
     ///
     /// Commands without data are expected to take their bits' time at once; data and busy are the card's business, so they are left until
     /// one has been seen.
     pub const fn new(costs: Costs) -> Self {
-        Advance {
+        WaitStrategy {
             costs,
             prices_ns: [AtomicU32::new(0), AtomicU32::new(0), AtomicU32::new(0)],
             delays_ns: [
@@ -406,8 +406,8 @@ mod tests {
         Some(Data { direction, block_size, blocks })
     }
 
-    fn advance(costs: Costs) -> Advance {
-        let advance = Advance::new(costs);
+    fn advance(costs: Costs) -> WaitStrategy {
+        let advance = WaitStrategy::new(costs);
         advance.set_bus(BUS);
         advance
     }
@@ -415,7 +415,7 @@ mod tests {
     #[test]
     fn a_command_takes_its_bits_at_any_clock_and_width() {
         let wait = Wait::of(&phase(sdio::io_read(0, 0), None));
-        let advance = Advance::new(COSTS);
+        let advance = WaitStrategy::new(COSTS);
         assert_eq!(advance.expected_ns(&wait), None, "the clock stands");
         for (clock_hz, width, ns) in [
             (400_000, Width::W1, 260_000),

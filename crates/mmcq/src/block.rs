@@ -1,7 +1,7 @@
 //! A card as a block device: read, write, flush; durable writes, discard, erase, zeroes.
 //!
 //! Three ways to hand over memory, from the fastest to the most forgiving: owned buffers that travel through the call ([`BlockDevice::read`]),
-//! borrowed memory in a blocking call ([`BlockDevice::read_blocking`]), and any memory at all through a buffer of the device's own ([`Copying`]).
+//! borrowed memory in a blocking call ([`BlockDevice::read_blocking`]), and any memory at all through a buffer of the device's own ([`Bounced`]).
 //! Blocks have 512 bytes; long requests are cut to what the host can do, and a result says how far it got.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
@@ -20,7 +20,7 @@ pub struct Geometry {
     pub blocks: u64,
     /// Largest transfer that goes to the controller as one, in blocks; requests may be larger.
     pub transfer_blocks: u32,
-    /// Alignment of buffers in bytes, by the controller and by the platform's cache lines; others go through [`Copying`].
+    /// Alignment of buffers in bytes, by the controller and by the platform's cache lines; others go through [`Bounced`].
     pub align: u32,
     /// A flush is needed for data to be durable (the card's write cache is on).
     pub volatile_cache: bool,
@@ -36,28 +36,28 @@ pub struct Geometry {
 
 /// A failed request, with the blocks that are surely done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Partial {
+pub struct BlockError {
     /// Why.
     pub error: Error,
     /// Blocks done from the start of the request, at least.
     pub blocks_done: u32,
 }
 
-impl core::fmt::Display for Partial {
+impl core::fmt::Display for BlockError {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         write!(f, "{} after {} blocks", self.error, self.blocks_done)
     }
 }
 
-impl core::error::Error for Partial {
+impl core::error::Error for BlockError {
     fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
         Some(&self.error)
     }
 }
 
 /// What was done is forgotten.
-impl From<Partial> for Error {
-    fn from(partial: Partial) -> Error {
+impl From<BlockError> for Error {
+    fn from(partial: BlockError) -> Error {
         partial.error
     }
 }
@@ -102,30 +102,30 @@ impl<'a, B: Platform, const N: usize> BlockDevice<'a, B, N> {
     }
 
     /// Reads into an owned buffer; its whole blocks are filled from `lba` on.
-    pub async fn read(&self, lba: u64, buf: DmaBuf) -> (Result<u32, Partial>, DmaBuf) {
+    pub async fn read(&self, lba: u64, buf: DmaBuf) -> (Result<u32, BlockError>, DmaBuf) {
         let blocks = buf.len_bytes() / BLOCK_BYTES;
         self.moved(Kind::Read { lba, blocks }, buf).await
     }
 
     /// Writes the whole blocks of an owned buffer from `lba` on. Done means: the card has reported them programmed (into its cache, where that is on).
-    pub async fn write(&self, lba: u64, buf: DmaBuf) -> (Result<u32, Partial>, DmaBuf) {
+    pub async fn write(&self, lba: u64, buf: DmaBuf) -> (Result<u32, BlockError>, DmaBuf) {
         let blocks = buf.len_bytes() / BLOCK_BYTES;
         self.moved(Kind::Write { lba, blocks }, buf).await
     }
 
-    async fn moved(&self, kind: Kind, buf: DmaBuf) -> (Result<u32, Partial>, DmaBuf) {
+    async fn moved(&self, kind: Kind, buf: DmaBuf) -> (Result<u32, BlockError>, DmaBuf) {
         let done = self.stack.request(Request::new(kind, buf)).await;
         let blocks_done = done.done_bytes / BLOCK_BYTES;
-        (done.result.map(|_| blocks_done).map_err(|error| Partial { error, blocks_done }), done.buf)
+        (done.result.map(|_| blocks_done).map_err(|error| BlockError { error, blocks_done }), done.buf)
     }
 
     /// As [`write`](Self::write), but done means: on the medium, past every cache.
-    pub async fn write_durable(&self, lba: u64, buf: DmaBuf) -> (Result<u32, Partial>, DmaBuf) {
-        self.stack.with(|engine| engine.equip());
+    pub async fn write_durable(&self, lba: u64, buf: DmaBuf) -> (Result<u32, BlockError>, DmaBuf) {
+        self.stack.with(|engine| engine.enable_extended_ops());
         let blocks = buf.len_bytes() / BLOCK_BYTES;
         let done = self.stack.request(Request::new(Kind::Write { lba, blocks }, buf).durable()).await;
         let blocks_done = done.done_bytes / BLOCK_BYTES;
-        (done.result.map(|_| blocks_done).map_err(|error| Partial { error, blocks_done }), done.buf)
+        (done.result.map(|_| blocks_done).map_err(|error| BlockError { error, blocks_done }), done.buf)
     }
 
     /// The content of these blocks is needed no more: until they are written again they read as before or as erased. What the card cannot free exactly it keeps.
@@ -156,7 +156,7 @@ impl<'a, B: Platform, const N: usize> BlockDevice<'a, B, N> {
         blocks: u32,
         mut zeros: DmaBuf,
     ) -> (Result<(), Error>, DmaBuf) {
-        self.stack.with(|engine| engine.equip());
+        self.stack.with(|engine| engine.enable_extended_ops());
         for byte in zeros.iter_mut() {
             *byte = 0;
         }
@@ -177,7 +177,7 @@ impl<'a, B: Platform, const N: usize> BlockDevice<'a, B, N> {
     /// The kind of erase that `choose` picks, and the blocks it takes as one.
     fn equipped(&self, choose: impl FnOnce(&Erasing) -> Option<Erase>) -> Result<(Erase, u64), Error> {
         self.stack.with(|engine| {
-            engine.equip();
+            engine.enable_extended_ops();
             engine.target().ok_or(Error::NoCard)?;
             if !engine.abilities().are_known() {
                 return Err(Error::Unequipped);
@@ -206,7 +206,7 @@ impl<'a, B: Platform, const N: usize> BlockDevice<'a, B, N> {
     /// # Errors
     /// [`Error::Buffer`]: no whole number of blocks. [`Error::Dma`] with
     /// [`DmaError::Alignment`](crate::host::DmaError::Alignment) or [`Unreachable`](crate::host::DmaError::Unreachable): the
-    /// controller cannot use this memory; [`Copying`] can. In both cases nothing was read, and the memory is as it was.
+    /// controller cannot use this memory; [`Bounced`] can. In both cases nothing was read, and the memory is as it was.
     pub fn read_blocking(&self, lba: u64, memory: &mut [u8], idle: impl FnMut(&Idle)) -> Result<u32, Error> {
         let blocks = whole_blocks(memory.len())?;
         // SAFETY: the exclusive borrow lasts until this returns.
@@ -252,19 +252,19 @@ fn bounce_bytes(buf: &DmaBuf) -> usize {
 
 /// A device that copies through a buffer of its own: for memory that is unaligned, out of the controller's reach, or merely borrowed in async code.
 #[derive(Debug)]
-pub struct Copying<'a, B: Platform, const N: usize> {
+pub struct Bounced<'a, B: Platform, const N: usize> {
     device: BlockDevice<'a, B, N>,
     /// Away while a request has it.
     bounce: Option<DmaBuf>,
     claim: Claim,
 }
 
-impl<'a, B: Platform, const N: usize> Copying<'a, B, N> {
+impl<'a, B: Platform, const N: usize> Bounced<'a, B, N> {
     /// Copies through `bounce`, at least a block long; longer is faster.
     pub fn new(device: BlockDevice<'a, B, N>, bounce: DmaBuf) -> Result<Self, Error> {
         match bounce.len_bytes() {
             0..BLOCK_BYTES => Err(Error::Buffer { needed: BLOCK_BYTES, given: bounce.len_bytes() }),
-            _ => Ok(Copying { device, claim: bounce.claim(), bounce: Some(bounce) }),
+            _ => Ok(Bounced { device, claim: bounce.claim(), bounce: Some(bounce) }),
         }
     }
 
@@ -276,12 +276,12 @@ impl<'a, B: Platform, const N: usize> Copying<'a, B, N> {
     }
 
     /// Reads into any memory, a whole number of blocks.
-    pub async fn read(&mut self, lba: u64, memory: &mut [u8]) -> Result<u32, Partial> {
-        whole_blocks(memory.len()).map_err(|error| Partial { error, blocks_done: 0 })?;
+    pub async fn read(&mut self, lba: u64, memory: &mut [u8]) -> Result<u32, BlockError> {
+        whole_blocks(memory.len()).map_err(|error| BlockError { error, blocks_done: 0 })?;
         let mut done = 0;
         let mut left = memory;
         while !left.is_empty() {
-            let bounce = self.bounce().map_err(|error| Partial { error, blocks_done: done })?;
+            let bounce = self.bounce().map_err(|error| BlockError { error, blocks_done: done })?;
             // Split by what `min` has just bounded: the compiler sees that it cannot fail.
             let bytes = left.len().min(bounce_bytes(&bounce));
             let (now, later) = left.split_at_mut(bytes);
@@ -294,7 +294,7 @@ impl<'a, B: Platform, const N: usize> Copying<'a, B, N> {
                 }
             }
             self.bounce = Some(bounce);
-            result.map_err(|p| Partial { error: p.error, blocks_done: done + p.blocks_done })?;
+            result.map_err(|p| BlockError { error: p.error, blocks_done: done + p.blocks_done })?;
             done += blocks;
             left = later;
         }
@@ -302,12 +302,12 @@ impl<'a, B: Platform, const N: usize> Copying<'a, B, N> {
     }
 
     /// Writes from any memory, a whole number of blocks.
-    pub async fn write(&mut self, lba: u64, memory: &[u8]) -> Result<u32, Partial> {
-        whole_blocks(memory.len()).map_err(|error| Partial { error, blocks_done: 0 })?;
+    pub async fn write(&mut self, lba: u64, memory: &[u8]) -> Result<u32, BlockError> {
+        whole_blocks(memory.len()).map_err(|error| BlockError { error, blocks_done: 0 })?;
         let mut done = 0;
         let mut left = memory;
         while !left.is_empty() {
-            let mut bounce = self.bounce().map_err(|error| Partial { error, blocks_done: done })?;
+            let mut bounce = self.bounce().map_err(|error| BlockError { error, blocks_done: done })?;
             let (now, later) = left.split_at(left.len().min(bounce_bytes(&bounce)));
             let blocks = now.len() as u32 / BLOCK_BYTES;
             for (to, from) in bounce.iter_mut().zip(now.iter()) {
@@ -316,7 +316,7 @@ impl<'a, B: Platform, const N: usize> Copying<'a, B, N> {
             let (result, bounce) =
                 self.device.moved(Kind::Write { lba: lba + u64::from(done), blocks }, bounce).await;
             self.bounce = Some(bounce);
-            result.map_err(|p| Partial { error: p.error, blocks_done: done + p.blocks_done })?;
+            result.map_err(|p| BlockError { error: p.error, blocks_done: done + p.blocks_done })?;
             done += blocks;
             left = later;
         }

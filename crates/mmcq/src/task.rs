@@ -23,7 +23,7 @@ pub use spin::Spinning;
 #[cfg(all(test, loom))]
 mod permuted;
 
-use crate::engine::{Config, DmaBuf, Engine, Error, Kind, Output, Request, SlotId, Work};
+use crate::engine::{Config, DmaBuf, Engine, Error, Kind, Output, PollOutcome, Request, SlotId};
 use crate::host::{Auto, BusOp, Data, Host, Phase};
 use crate::plant::{self, Bug};
 use crate::sched::{Fifo, Policy};
@@ -229,7 +229,7 @@ impl<B: Platform, const N: usize> Stack<B, N> {
     }
 
     #[inline(always)]
-    fn move_on(&self, how: impl Fn(&mut EngineOf<B, N>) -> Work) {
+    fn move_on(&self, how: impl Fn(&mut EngineOf<B, N>) -> PollOutcome) {
         let left = self.enter(None, |engine| {
             let work = how(engine);
             self.leave(engine, work)
@@ -259,7 +259,11 @@ impl<B: Platform, const N: usize> Stack<B, N> {
 
     /// The waker of the first request that is complete comes along. `None`: there is nothing to wake.
     #[inline]
-    fn leave(&self, engine: &mut EngineOf<B, N>, mut work: Work) -> Option<(Work, Option<Waker>)> {
+    fn leave(
+        &self,
+        engine: &mut EngineOf<B, N>,
+        mut work: PollOutcome,
+    ) -> Option<(PollOutcome, Option<Waker>)> {
         let mut first = None;
         if work.completed != 0 {
             first = engine.take_waker_of_ended(work.completed.trailing_zeros() as u8);
@@ -296,7 +300,7 @@ impl<B: Platform, const N: usize> Stack<B, N> {
             }
             if B::Policy::RECOVERS
                 && core::mem::take(&mut help)
-                && let Some(waker) = engine.take_help_waker()
+                && let Some(waker) = engine.take_service_waker()
             {
                 return Some(waker);
             }

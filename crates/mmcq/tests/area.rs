@@ -4,7 +4,8 @@ mod support;
 
 use mmcq::card::quirk::Quirks;
 use mmcq::engine::{
-    Config, DmaBuf, Engine, Error, FlushBy, Help, Kind, Request, Rung, SlotId, Target, Visit,
+    CardParams, Config, DmaBuf, Engine, Error, FlushBy, Kind, PartitionAccess, RecoveryStep, Request,
+    ServiceRequest, SlotId,
 };
 use mmcq::host::{Auto, Cause, Phase, Stage};
 use mmcq::spec::command::{self, emmc};
@@ -25,12 +26,20 @@ fn card() -> (Rc<RefCell<World>>, TestEngine) {
     world.borrow_mut().areas.insert(1, vec![7; BOOT_BYTES]);
     let mut engine = Engine::new(TestHost::new(&world), Config::DEFAULT);
     engine.set_target(Some(target(BLOCKS)));
-    engine.equip();
+    engine.enable_extended_ops();
     (world, engine)
 }
 
 fn visit_of(config: u8, lba: u32, out: u16, back: u16) -> Kind {
-    Kind::Visit(Visit { config, switch_ns: 10_000_000, lba, out, reliable: false, ask: false, back })
+    Kind::PartitionAccess(PartitionAccess {
+        config,
+        switch_ns: 10_000_000,
+        lba,
+        out,
+        reliable: false,
+        ask: false,
+        back,
+    })
 }
 
 /// Writes blocks of boot area 1.
@@ -49,13 +58,13 @@ fn run(engine: &mut TestEngine, mut now: u64, mut at: impl FnMut(&mut TestEngine
         now += 1_000;
         let _ = engine.on_irq(now);
         at(engine, now);
-        let asked = engine.take_help();
-        if asked == Some(Help::Reinit) || asked == Some(Help::PowerCycle) {
+        let asked = engine.take_service_request();
+        if asked == Some(ServiceRequest::Reinit) || asked == Some(ServiceRequest::PowerCycle) {
             engine.host().world.borrow_mut().area = 0;
         }
         if asked.is_some() {
             let target = *engine.target().expect("help for a card");
-            engine.helped(Ok(target), now);
+            engine.service_done(Ok(target), now);
         }
         if engine.is_idle() {
             let _ = engine.poll(now);
@@ -87,7 +96,7 @@ fn expect(medium: &[u8], before: u8, writes: &[(usize, u8, bool)], what: &str) {
 #[test]
 fn a_user_write_after_a_cancelled_visit_goes_to_the_user_area() {
     let (world, mut e) = card();
-    let _ = e.set_help_waker(Some(Waker::noop().clone()));
+    let _ = e.set_service_waker(Some(Waker::noop().clone()));
     boot(&mut e, 0, 8, 0);
     let second = boot(&mut e, 8, 9, 0);
     // The controller asks for a new tuning in the middle of the first visit.
@@ -105,10 +114,10 @@ fn a_user_write_after_a_cancelled_visit_goes_to_the_user_area() {
         }
     }
     assert!(e.cancel(second).is_some());
-    assert_eq!(e.take_help(), Some(Help::Retune));
+    assert_eq!(e.take_service_request(), Some(ServiceRequest::Retune));
     assert_eq!(world.borrow().area, 0, "a card that is tuned is in its user area");
     let target = *e.target().unwrap();
-    e.helped(Ok(target), now);
+    e.service_done(Ok(target), now);
     let write = user(&mut e, 0, 0x5a, now);
     run(&mut e, now, |_, _| {});
     assert_eq!(taken(&mut e, write), Ok(4096));
@@ -139,7 +148,7 @@ fn one_case(keeper: bool, (first, second): (usize, usize), executed: u32, moment
     let what = format!("keeper {keeper}, faults {first} {second}, executed {executed}, moment {moment}");
     let (world, mut e) = card();
     if keeper {
-        let _ = e.set_help_waker(Some(Waker::noop().clone()));
+        let _ = e.set_service_waker(Some(Waker::noop().clone()));
     }
     for (nth, bit) in [(first, 1), (second, 2)] {
         let fault = (Cause::Timeout, Stage::Command, executed & bit != 0);
@@ -172,14 +181,14 @@ fn one_case(keeper: bool, (first, second): (usize, usize), executed: u32, moment
 #[test]
 fn a_card_that_does_not_come_back_is_initialised_again() {
     let (world, mut e) = card();
-    let _ = e.set_help_waker(Some(Waker::noop().clone()));
+    let _ = e.set_service_waker(Some(Waker::noop().clone()));
     world.borrow_mut().strike = Some((6, 1, Cause::Timeout));
     world.borrow_mut().strikes = 2;
     let there = boot(&mut e, 0, 8, 0);
     let after = user(&mut e, 0, 2, 0);
     run(&mut e, 0, |_, _| {});
     assert_eq!((taken(&mut e, there), taken(&mut e, after)), (Ok(4096), Ok(4096)));
-    assert_eq!(e.stats().rungs[mmcq::engine::Rung::Reinit as usize], 1);
+    assert_eq!(e.stats().recovery_steps[mmcq::engine::RecoveryStep::Reinit as usize], 1);
     assert_eq!((world.borrow().medium[0], world.borrow().areas[&1][0]), (2, 8));
 }
 
@@ -211,14 +220,14 @@ fn only_visits_go_to_another_partition() {
         raw(None, switch(emmc::Access::SetBits, 1)),
         raw(Some(there), command::send_status(1)),
         Kind::Io { phase: phase(there), timeout_ns: 1_000_000, chain: false },
-        Kind::Order { command: there, timeout_ns: 1_000_000 },
+        Kind::LongCommand { command: there, timeout_ns: 1_000_000 },
     ] {
         let refused = e.submit(Request::new(kind, buffer(1, 0)), 0).unwrap_err();
         assert_eq!(refused.0, Error::Unsupported, "{kind:?}");
     }
     assert!(world.borrow().log.is_empty());
     // Other bytes, other bits, and the command set are the caller's.
-    let boots = Kind::Order { command: switch(emmc::Access::WriteByte, 0x50), timeout_ns: 1_000_000 };
+    let boots = Kind::LongCommand { command: switch(emmc::Access::WriteByte, 0x50), timeout_ns: 1_000_000 };
     for kind in [boots, raw(None, switch(emmc::Access::CommandSet, 1)), raw(None, command::send_status(1))] {
         assert!(e.submit(Request::new(kind, buffer(1, 0)), 0).is_ok(), "{kind:?}");
     }
@@ -230,7 +239,7 @@ fn a_visit_keeps_the_boot_bits_that_an_order_has_written() {
     let (world, mut e) = card();
     let command = emmc::switch(emmc::Access::WriteByte, 179, 0x50, 0);
     boot(&mut e, 0, 8, 0);
-    e.submit(Request::new(Kind::Order { command, timeout_ns: 1_000_000 }, buffer(1, 0)), 0).unwrap();
+    e.submit(Request::new(Kind::LongCommand { command, timeout_ns: 1_000_000 }, buffer(1, 0)), 0).unwrap();
     boot(&mut e, 0, 9, 0);
     run(&mut e, 0, |_, _| {});
     let bytes: Vec<_> =
@@ -249,7 +258,7 @@ fn flush(engine: &mut TestEngine, now: u64) -> SlotId {
 fn what_was_written_to_a_boot_area_is_flushed_like_anything_else() {
     let (world, mut e) = card();
     let quirks = Quirks::FLUSH_AFTER_WRITE;
-    e.set_target(Some(Target { flush: CACHE, quirks, ..target(BLOCKS) }));
+    e.set_target(Some(CardParams { flush: CACHE, quirks, ..target(BLOCKS) }));
     let written = boot(&mut e, 0, 8, 0);
     let flushed = flush(&mut e, 0);
     run(&mut e, 0, |_, _| {});
@@ -263,8 +272,8 @@ fn what_a_cache_has_lost_of_a_boot_area_is_told() {
     for (area, told) in [(1, true), (3, false)] {
         let (world, mut e) = card();
         world.borrow_mut().areas.insert(area, vec![7; BOOT_BYTES]);
-        e.set_target(Some(Target { flush: CACHE, ..target(BLOCKS) }));
-        let _ = e.set_help_waker(Some(Waker::noop().clone()));
+        e.set_target(Some(CardParams { flush: CACHE, ..target(BLOCKS) }));
+        let _ = e.set_service_waker(Some(Waker::noop().clone()));
         let there = e.submit(Request::new(visit_of(area, 0, 8, 0), buffer(8, 8)), 0).unwrap();
         let now = run(&mut e, 0, |_, _| {});
         assert_eq!(taken(&mut e, there), Ok(4096));
@@ -274,12 +283,12 @@ fn what_a_cache_has_lost_of_a_boot_area_is_told() {
         world.borrow_mut().stuck_state = Some(0);
         let read = e.submit(Request::new(Kind::Read { lba: 0, blocks: 8 }, buffer(8, 0)), now).unwrap();
         let now = run(&mut e, now, |engine, _| {
-            if engine.stats().rungs[Rung::Reinit as usize] > 0 {
+            if engine.stats().recovery_steps[RecoveryStep::Reinit as usize] > 0 {
                 engine.host().world.borrow_mut().stuck_state = None;
             }
         });
         assert_eq!(taken(&mut e, read), Ok(4096));
-        assert_eq!(e.stats().rungs[Rung::Reinit as usize], 1);
+        assert_eq!(e.stats().recovery_steps[RecoveryStep::Reinit as usize], 1);
         let flushed = flush(&mut e, now);
         run(&mut e, now, |_, _| {});
         assert_eq!(taken(&mut e, flushed), if told { Err(Error::CacheLost) } else { Ok(0) });
@@ -289,14 +298,14 @@ fn what_a_cache_has_lost_of_a_boot_area_is_told() {
 #[test]
 fn a_card_that_is_to_be_initialised_has_lost_nothing_until_then() {
     let (world, mut e) = card();
-    e.set_target(Some(Target { flush: CACHE, ..target(BLOCKS) }));
-    let _ = e.set_help_waker(Some(Waker::noop().clone()));
+    e.set_target(Some(CardParams { flush: CACHE, ..target(BLOCKS) }));
+    let _ = e.set_service_waker(Some(Waker::noop().clone()));
     world.borrow_mut().strike = Some((6, 1, Cause::Timeout));
     world.borrow_mut().strikes = 2;
     let there = boot(&mut e, 0, 8, 0);
     let mut durable = None;
     let now = run(&mut e, 0, |e, now| {
-        if durable.is_none() && e.stats().rungs[Rung::Reinit as usize] > 0 {
+        if durable.is_none() && e.stats().recovery_steps[RecoveryStep::Reinit as usize] > 0 {
             // Between the second failure of the way back and the keeper's answer.
             let request = Request::new(Kind::Write { lba: 0, blocks: 8 }, buffer(8, 2)).durable();
             durable = Some(e.submit(request, now).map_err(|(error, _)| error));

@@ -37,7 +37,7 @@ struct Twin {
 // SAFETY: memory is touched in `ack` alone, inside the segments of the phase that it ends.
 
 unsafe impl Host for Twin {
-    const BESIDE: bool = true;
+    const CONCURRENT: bool = true;
 
     fn caps(&self) -> &Caps {
         self.host.caps()
@@ -105,12 +105,12 @@ impl Rig {
     /// A read is under way, and its data take their time.
     fn reading() -> (Rig, SlotId) {
         let world = World::new(BLOCKS);
-        world.borrow_mut().caps.beside = true;
+        world.borrow_mut().caps.concurrent_command = true;
         let line = Rc::new(RefCell::new(Line { hold: true, ..Line::default() }));
         let twin = Twin { host: TestHost::new(&world), line: line.clone() };
         let mut engine = Engine::new(twin, Config { chain_ns: 0, ..Config::DEFAULT });
         engine.set_target(Some(target(BLOCKS)));
-        engine.set_beside(true);
+        engine.set_concurrent_commands(true);
         let read = engine.submit(read(0, 64), 0).unwrap();
         (Rig { world, line, engine }, read)
     }
@@ -153,7 +153,7 @@ fn a_command_is_answered_while_data_move() {
         assert_eq!(rig.engine.on_irq(2_000).completed, 1 << id.index());
         assert_eq!(rig.result(id), Ok(ANSWER));
     }
-    assert_eq!(rig.engine.stats().beside, 2);
+    assert_eq!(rig.engine.stats().concurrent, 2);
     rig.line.borrow_mut().hold = false;
     assert_eq!(rig.engine.on_irq(3_000).completed, 1 << reading.index());
     assert!(rig.engine.take(reading).unwrap().result.is_ok());
@@ -292,7 +292,7 @@ fn a_refused_start_is_tried_again_or_waits_for_the_end() {
     assert_eq!(rig.world.borrow().log.last().unwrap().index, 52, "after the data, as a phase");
     let _ = rig.engine.on_irq(31_000);
     assert!(rig.result(id).is_ok());
-    assert_eq!(rig.engine.stats().beside, 0);
+    assert_eq!(rig.engine.stats().concurrent, 0);
 }
 
 #[test]
@@ -315,8 +315,11 @@ fn only_what_leaves_the_data_alone_goes_beside_them() {
         assert_eq!(rig.line.borrow().tries, 1, "{command:?}");
     }
     // Not when stopped between transfers, not if the card cannot, not after the card is gone.
-    let stop: [fn(&mut Engine<Twin, 8>); 3] =
-        [|engine| engine.halt(), |engine| engine.set_beside(false), |engine| engine.set_target(None)];
+    let stop: [fn(&mut Engine<Twin, 8>); 3] = [
+        |engine| engine.halt(),
+        |engine| engine.set_concurrent_commands(false),
+        |engine| engine.set_target(None),
+    ];
     for stop in stop {
         let (mut rig, _) = Rig::reading();
         stop(&mut rig.engine);
@@ -338,15 +341,15 @@ fn a_command_without_a_client_ends_by_itself() {
 #[test]
 fn other_hosts_are_never_asked() {
     let world = World::new(BLOCKS);
-    world.borrow_mut().caps.beside = true;
+    world.borrow_mut().caps.concurrent_command = true;
     let mut engine: Engine<TestHost, 4> = Engine::new(TestHost::new(&world), Config::DEFAULT);
     engine.set_target(Some(target(BLOCKS)));
-    engine.set_beside(true);
+    engine.set_concurrent_commands(true);
     engine.submit(read(0, 8), 0).unwrap();
     let id = engine.submit(direct(sdio::io_read(1, 7)), 1_000).unwrap();
     let _ = engine.on_irq(2_000);
     let _ = engine.on_irq(3_000);
     assert!(engine.take(id).unwrap().result.is_ok());
     let log: Vec<u8> = world.borrow().log.iter().map(|seen| seen.index).collect();
-    assert_eq!((log, engine.stats().beside), (vec![18, 52], 0));
+    assert_eq!((log, engine.stats().concurrent), (vec![18, 52], 0));
 }

@@ -186,7 +186,7 @@ fn an_abandoned_buffer_waits_for_its_claim() {
 #[test]
 fn buffers_that_are_never_reclaimed_make_room() {
     let mut b = bench();
-    let _ = b.e.set_help_waker(Some(std::task::Waker::noop().clone()));
+    let _ = b.e.set_service_waker(Some(std::task::Waker::noop().clone()));
     for lba in 0..3 {
         let id = b.read(lba, 1);
         assert!(b.e.cancel(id).is_none());

@@ -7,7 +7,7 @@ mod support;
 
 use equipped::*;
 use mmcq::card::quirk::Quirks;
-use mmcq::engine::{Abilities, Config, DmaBuf, Engine, Erase, Error, Kind, Request, Visit};
+use mmcq::engine::{Abilities, Config, DmaBuf, Engine, Erase, Error, Kind, PartitionAccess, Request};
 use mmcq::host::{BusyDetect, Cause};
 use mmcq::spec::command::emmc;
 use mmcq::spec::response::R1;
@@ -180,7 +180,7 @@ fn a_write_in_pieces_is_answered_although_the_card_was_taken_away_and_given_back
     let card = *e.target().unwrap();
     e.set_target(None);
     e.set_target(Some(card));
-    e.equip();
+    e.enable_extended_ops();
     e.resume(1 << 30);
     run(&mut e, 1 << 30);
     assert_eq!(ended(&mut e, id), Ok(24 * 512));
@@ -276,7 +276,15 @@ fn a_cache_that_may_be_flushed_only_after_a_write() {
 
 fn visit(area: u8, lba: u32, out: u16, back: u16) -> Kind {
     let config = 0x48 | area;
-    Kind::Visit(Visit { config, switch_ns: 10_000_000, lba, out, reliable: false, ask: false, back })
+    Kind::PartitionAccess(PartitionAccess {
+        config,
+        switch_ns: 10_000_000,
+        lba,
+        out,
+        reliable: false,
+        ask: false,
+        back,
+    })
 }
 
 fn switch_to(area: u8) -> (u8, u32) {
@@ -357,12 +365,14 @@ fn an_order_is_judged_after_its_busy() {
     let mut e = engine(&world, |_| {});
     let command = emmc::switch(emmc::Access::WriteByte, 164, 1, 0);
     // Longer than the controller's timer: then the card is asked.
-    let id = e.submit(Request::new(Kind::Order { command, timeout_ns: 1 << 40 }, DmaBuf::EMPTY), 0).unwrap();
+    let id =
+        e.submit(Request::new(Kind::LongCommand { command, timeout_ns: 1 << 40 }, DmaBuf::EMPTY), 0).unwrap();
     run(&mut e, 0);
     assert_eq!(ended(&mut e, id), Ok(0));
     assert_eq!(indices(&world), [6, 13]);
-    let id =
-        e.submit(Request::new(Kind::Order { command, timeout_ns: 1_000 }, DmaBuf::EMPTY), 1 << 41).unwrap();
+    let id = e
+        .submit(Request::new(Kind::LongCommand { command, timeout_ns: 1_000 }, DmaBuf::EMPTY), 1 << 41)
+        .unwrap();
     let _ = e.on_irq((1 << 41) + 1_000);
     world.borrow_mut().next_status = R1::SWITCH_ERROR;
     run(&mut e, (1 << 41) + 1_000);
@@ -374,7 +384,8 @@ fn an_error_that_is_shown_twice_is_one() {
     let world = World::new(BLOCKS);
     let mut e = engine(&world, |_| {});
     let command = emmc::switch(emmc::Access::WriteByte, 164, 1, 0);
-    let id = e.submit(Request::new(Kind::Order { command, timeout_ns: 1_000 }, DmaBuf::EMPTY), 0).unwrap();
+    let id =
+        e.submit(Request::new(Kind::LongCommand { command, timeout_ns: 1_000 }, DmaBuf::EMPTY), 0).unwrap();
     for at_ns in [1_000, 2_000] {
         world.borrow_mut().next_status = R1::SWITCH_ERROR;
         let _ = e.on_irq(at_ns);

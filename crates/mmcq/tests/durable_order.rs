@@ -2,7 +2,9 @@
 
 mod support;
 
-use mmcq::engine::{Abilities, Config, Engine, Error, FlushBy, Help, Kind, Request, SlotId, Target};
+use mmcq::engine::{
+    Abilities, CardParams, Config, Engine, Error, FlushBy, Kind, Request, ServiceRequest, SlotId,
+};
 use mmcq::host::{BusyDetect, Cause, Stage};
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -45,13 +47,13 @@ fn run(engine: &mut TestEngine, world: &Rc<RefCell<World>>, mut lost_at: Option<
         if seen > flushes && !world.borrow().running() {
             (flushes, flushed) = (seen, world.borrow().medium.clone());
         }
-        if let Some(help) = engine.take_help() {
-            if loses && help == Help::Reinit {
+        if let Some(help) = engine.take_service_request() {
+            if loses && help == ServiceRequest::Reinit {
                 world.borrow_mut().medium.clone_from(&flushed);
             }
             world.borrow_mut().stuck_state = None;
             let target = *engine.target().unwrap();
-            engine.helped(Ok(target), now);
+            engine.service_done(Ok(target), now);
         }
         if engine.is_idle() {
             let _ = engine.poll(now);
@@ -70,9 +72,9 @@ fn case(busy: BusyDetect, faults: &[(usize, bool)], lost_at: Option<usize>) {
     let world = World::new(BLOCKS);
     (world.borrow_mut().caps.busy, world.borrow_mut().busy_polls) = (busy, 1);
     let mut e: TestEngine = Engine::new(TestHost::new(&world), Config::DEFAULT);
-    e.set_target(Some(Target { flush: CACHE, ..target(BLOCKS) }));
-    e.equip();
-    let _ = e.set_help_waker(Some(Waker::noop().clone()));
+    e.set_target(Some(CardParams { flush: CACHE, ..target(BLOCKS) }));
+    e.enable_extended_ops();
+    let _ = e.set_service_waker(Some(Waker::noop().clone()));
     for &(nth, executed) in faults {
         world.borrow_mut().faults.insert(nth, (Cause::Timeout, Stage::Command, executed));
     }
@@ -126,8 +128,8 @@ fn the_younger_of_two_durable_writes_stays_when_the_cache_is_lost() {
 fn durable_writes_that_wait_together_are_flushed_once() {
     let world = World::new(BLOCKS);
     let mut e: TestEngine = Engine::new(TestHost::new(&world), Config::DEFAULT);
-    e.set_target(Some(Target { flush: CACHE, ..target(BLOCKS) }));
-    e.equip();
+    e.set_target(Some(CardParams { flush: CACHE, ..target(BLOCKS) }));
+    e.enable_extended_ops();
     let ids: Vec<_> = (0..3).map(|n| write(&mut e, 8 * n, 8, n as u8 + 1)).collect();
     run(&mut e, &world, None);
     for id in ids {
@@ -144,10 +146,10 @@ fn a_reliable_write_outlasts_an_older_one_whose_cache_is_lost() {
             let world = World::new(BLOCKS);
             (world.borrow_mut().caps.busy, world.borrow_mut().busy_polls) = (busy, 1);
             let mut e: TestEngine = Engine::new(TestHost::new(&world), Config::DEFAULT);
-            e.set_target(Some(Target { flush: CACHE, ..target(BLOCKS) }));
-            e.equip();
+            e.set_target(Some(CardParams { flush: CACHE, ..target(BLOCKS) }));
+            e.enable_extended_ops();
             e.set_abilities(Abilities { reliable_blocks: 8, ..Abilities::NONE });
-            let _ = e.set_help_waker(Some(Waker::noop().clone()));
+            let _ = e.set_service_waker(Some(Waker::noop().clone()));
             world.borrow_mut().faults.insert(lost, (Cause::Timeout, Stage::Command, false));
             let (older, younger) = (write(&mut e, 20, 4, 3), write(&mut e, 22, 1, 4));
             run(&mut e, &world, Some(lost));

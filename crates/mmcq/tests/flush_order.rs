@@ -3,7 +3,9 @@
 mod support;
 
 use mmcq::card::quirk::Quirks;
-use mmcq::engine::{Config, DmaBuf, Engine, Error, FlushBy, Kind, Request, SlotId, Target, Visit};
+use mmcq::engine::{
+    CardParams, Config, DmaBuf, Engine, Error, FlushBy, Kind, PartitionAccess, Request, SlotId,
+};
 use mmcq::host::{Auto, BusOp, Phase};
 use mmcq::spec::command::{self, Command};
 use mmcq::spec::response::R1;
@@ -18,8 +20,8 @@ type TestEngine = Engine<TestHost, 8>;
 
 fn engine(world: &Rc<RefCell<World>>, quirks: Quirks) -> TestEngine {
     let mut engine = Engine::new(TestHost::new(world), Config::DEFAULT);
-    engine.set_target(Some(Target { flush: CACHE, quirks, ..target(BLOCKS) }));
-    engine.equip();
+    engine.set_target(Some(CardParams { flush: CACHE, quirks, ..target(BLOCKS) }));
+    engine.enable_extended_ops();
     engine
 }
 
@@ -66,7 +68,7 @@ fn only_steps_of_a_conversation_are_urgent() {
     let mut e = engine(&world, Quirks::NONE);
     let first = e.submit(write(0, 8, 1), 0).unwrap();
     let second = e.submit(write(16, 8, 1), 0).unwrap();
-    let order = Kind::Order { command: command::send_status(1), timeout_ns: 1_000_000 };
+    let order = Kind::LongCommand { command: command::send_status(1), timeout_ns: 1_000_000 };
     let io = match raw(command::send_status(1)).kind {
         Kind::Raw { phase, .. } => Kind::Io { phase, timeout_ns: 1_000_000, chain: false },
         _ => unreachable!(),
@@ -114,12 +116,19 @@ fn what_another_command_hears_of_the_cache_the_next_flush_tells() {
     let order = || {
         let command =
             mmcq::spec::command::emmc::switch(mmcq::spec::command::emmc::Access::WriteByte, 34, 1, 0);
-        Request::new(Kind::Order { command, timeout_ns: 1_000_000 }, DmaBuf::EMPTY)
+        Request::new(Kind::LongCommand { command, timeout_ns: 1_000_000 }, DmaBuf::EMPTY)
     };
     let visit = || {
-        let visit =
-            Visit { config: 1, switch_ns: 1_000_000, lba: 0, out: 0, reliable: false, ask: false, back: 1 };
-        Request::new(Kind::Visit(visit), buffer(1, 0))
+        let visit = PartitionAccess {
+            config: 1,
+            switch_ns: 1_000_000,
+            lba: 0,
+            out: 0,
+            reliable: false,
+            ask: false,
+            back: 1,
+        };
+        Request::new(Kind::PartitionAccess(visit), buffer(1, 0))
     };
     let cases: [fn() -> Request; 2] =
         [|| raw(command::send_status(1)), || raw(command::send_status(1)).urgent()];
@@ -158,9 +167,16 @@ fn a_write_to_another_partition_is_flushed() {
     let world = World::new(BLOCKS);
     world.borrow_mut().areas.insert(1, vec![0; 4096]);
     let mut e = engine(&world, Quirks::FLUSH_AFTER_WRITE);
-    let visit =
-        Visit { config: 1, switch_ns: 1_000_000, lba: 0, out: 1, reliable: false, ask: false, back: 0 };
-    let id = e.submit(Request::new(Kind::Visit(visit), buffer(1, 7)), 0).unwrap();
+    let visit = PartitionAccess {
+        config: 1,
+        switch_ns: 1_000_000,
+        lba: 0,
+        out: 1,
+        reliable: false,
+        ask: false,
+        back: 0,
+    };
+    let id = e.submit(Request::new(Kind::PartitionAccess(visit), buffer(1, 7)), 0).unwrap();
     let now = run(&mut e, 0);
     assert_eq!(ended(&mut e, id), Ok(512));
     let id = e.submit(flush(), now).unwrap();

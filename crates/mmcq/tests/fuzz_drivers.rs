@@ -9,7 +9,7 @@ mod one_thread;
 use arbtest::arbitrary::{Result, Unstructured};
 use mmcq::block::BlockDevice;
 use mmcq::card::{self, Options};
-use mmcq::engine::{Config, DmaBuf, FlushBy, Target};
+use mmcq::engine::{CardParams, Config, DmaBuf, FlushBy};
 use mmcq::host::{Auto, BusOp, Data, Direction, Dma, DmaError, Host, Phase, Regs, Segment, Step, Width};
 use mmcq::host::{pl181, rtsx, s3c_sdi, sdhci};
 use mmcq::spec::command::{Command, Resp};
@@ -300,7 +300,7 @@ fn with_stack<H: Host>(host: H, u: &mut Unstructured<'_>) -> Result<u64> {
         let stack: Stack<(OneThread, H), 4> = Stack::new(OneThread, TIMER, host, Config::DEFAULT);
         NOW_NS.set(0);
         let _ = drive(&stack, card::bring_up(&stack, memory.take(512), Options::DEFAULT));
-        let target = Target {
+        let target = CardParams {
             rca: 1,
             sectors: 1 << 20,
             block_addressed: true,
@@ -309,7 +309,7 @@ fn with_stack<H: Host>(host: H, u: &mut Unstructured<'_>) -> Result<u64> {
             read_timeout_ns: 100_000_000,
             write_timeout_ns: 250_000_000,
             flush: *u.choose(&[FlushBy::Status, FlushBy::EmmcCache { timeout_ns: 1_000_000 }])?,
-            ..Target::NONE
+            ..CardParams::NONE
         };
         for round in 0..3 {
             stack.with(|engine| engine.set_target(Some(target)));

@@ -6,8 +6,8 @@ mod support;
 
 use bench::{BLOCKS, Bench, MS, bench, kept};
 use mmcq::engine::{
-    Abilities, BLOCK_BYTES, Config, DmaBuf, Engine, Erase, Erasing, Error, FlushBy, Help, Kind, Request,
-    Rung, Target, Visit,
+    Abilities, BLOCK_BYTES, CardParams, Config, DmaBuf, Engine, Erase, Erasing, Error, FlushBy, Kind,
+    PartitionAccess, RecoveryStep, Request, ServiceRequest,
 };
 use mmcq::host::{Auto, Cause, Data, Direction, Phase, Stage};
 use mmcq::sched::Lean;
@@ -21,14 +21,14 @@ fn a_supervisor_that_is_dismissed_hears_of_it_however_late() {
     b.world.borrow_mut().retune = true;
     let id = b.read(0, 1);
     assert!(b.finish(id).result.is_ok());
-    assert_eq!(b.help(), Help::Retune);
-    b.e.helped(Ok(target(BLOCKS)), b.now);
+    assert_eq!(b.help(), ServiceRequest::Retune);
+    b.e.service_done(Ok(target(BLOCKS)), b.now);
     b.now += 60_000 * MS;
     b.e.halt();
     assert!(b.e.dismiss_keeper());
     // Something else moves the engine before the supervisor is polled.
     let _ = b.e.poll(b.now);
-    assert_eq!(b.e.take_help(), Some(Help::Dismissed));
+    assert_eq!(b.e.take_service_request(), Some(ServiceRequest::Dismissed));
 }
 
 /// One slot is free for the keeper's requests, as long as there is a keeper.
@@ -48,7 +48,7 @@ fn a_keeper_that_has_gone_keeps_no_slot() {
     for id in ids {
         assert!(b.finish(id).result.is_ok());
     }
-    let _ = b.e.set_help_waker(None);
+    let _ = b.e.set_service_waker(None);
     assert_eq!(fill(&mut b).len(), 8);
 }
 
@@ -74,7 +74,7 @@ fn one_damaged_block_is_one_more_try() {
     assert!(b.finish(id).result.is_ok());
     // Asked for its state; it was in `tran`, so no CMD12.
     assert_eq!(b.commands(), [18, 13, 18]);
-    assert_eq!(b.rungs(), [Rung::Classify, Rung::Status, Rung::Retry]);
+    assert_eq!(b.rungs(), [RecoveryStep::Classify, RecoveryStep::Status, RecoveryStep::Retry]);
     assert!(b.now < 2 * MS);
 }
 
@@ -108,7 +108,7 @@ fn commands_are_tried_five_times_and_data_twice_more() {
     let id = b.read(0, 1);
     assert!(matches!(b.finish(id).result, Err(Error::Host(f)) if f.stage == Stage::Command));
     assert_eq!(b.commands(), [17, 13, 17, 13, 17, 13, 17, 13, 17, 13, 17, 13]);
-    assert_eq!(b.rung(Rung::Retry), 5);
+    assert_eq!(b.rung(RecoveryStep::Retry), 5);
     let mut b = bench();
     b.world.borrow_mut().bad.insert(0, Cause::Timeout);
     let id = b.read(0, 1);
@@ -224,7 +224,7 @@ fn a_flush_that_was_not_understood_is_sent_again_and_one_that_failed_is_not() {
     let flush = || Request::new(Kind::Flush, DmaBuf::EMPTY);
     let cached = |b: &mut Bench| {
         let flush = FlushBy::EmmcCache { timeout_ns: 5_000 * MS };
-        b.e.set_target(Some(mmcq::engine::Target { flush, ..target(BLOCKS) }));
+        b.e.set_target(Some(mmcq::engine::CardParams { flush, ..target(BLOCKS) }));
     };
     let mut b = bench();
     cached(&mut b);
@@ -243,7 +243,7 @@ fn a_flush_that_was_not_understood_is_sent_again_and_one_that_failed_is_not() {
     while b.now < patient_ns {
         b.step();
     }
-    assert!(b.e.take(id).is_none() && b.rung(Rung::Reset) == 0);
+    assert!(b.e.take(id).is_none() && b.rung(RecoveryStep::Reset) == 0);
     b.world.borrow_mut().stuck_state = None;
     assert!(b.finish(id).result.is_ok());
     let mut b = bench();
@@ -258,17 +258,28 @@ fn a_flush_that_was_not_understood_is_sent_again_and_one_that_failed_is_not() {
 /// Initialised again, the card has lost the state of what was under way: an erase goes on, and what must not be done twice ends.
 #[test]
 fn what_must_not_be_done_twice_is_not_sent_to_a_card_that_was_initialised_again() {
-    let order = Kind::Order {
+    let order = Kind::LongCommand {
         command: command::emmc::switch(command::emmc::Access::WriteByte, 34, 1, 0),
         timeout_ns: MS,
     };
     let erase = Kind::Erase { lba: 0, blocks: 16, how: Erase::Trim };
-    let visit = |config| Visit { config, switch_ns: MS, lba: 0, out: 1, reliable: true, ask: true, back: 1 };
-    for (kind, index, times) in
-        [(order, 6, 1), (Kind::Visit(visit(3)), 25, 1), (Kind::Visit(visit(1)), 25, 2), (erase, 38, 2)]
-    {
+    let visit = |config| PartitionAccess {
+        config,
+        switch_ns: MS,
+        lba: 0,
+        out: 1,
+        reliable: true,
+        ask: true,
+        back: 1,
+    };
+    for (kind, index, times) in [
+        (order, 6, 1),
+        (Kind::PartitionAccess(visit(3)), 25, 1),
+        (Kind::PartitionAccess(visit(1)), 25, 2),
+        (erase, 38, 2),
+    ] {
         let mut b = kept();
-        b.e.equip();
+        b.e.enable_extended_ops();
         let erase = Erasing {
             kinds: 0b11111,
             emmc: true,
@@ -292,11 +303,11 @@ fn what_must_not_be_done_twice_is_not_sent_to_a_card_that_was_initialised_again(
         // The answer is lost, and with it the card: it is found in `idle`.
         b.fault(0, Cause::Timeout, Stage::Command, true);
         b.world.borrow_mut().stuck_state = Some(0);
-        assert_eq!(b.help(), Help::Reinit);
+        assert_eq!(b.help(), ServiceRequest::Reinit);
         (b.world.borrow_mut().stuck_state, b.world.borrow_mut().area) = (None, 0);
         let before = sent(&b);
         assert_eq!(before, 1, "{kind:?}");
-        b.e.helped(Ok(target(BLOCKS)), b.now);
+        b.e.service_done(Ok(target(BLOCKS)), b.now);
         let done = b.finish(id);
         assert!(b.finish(younger).result.is_ok());
         let writes = usize::from(index == 25 && times == 2);
@@ -311,17 +322,18 @@ fn what_must_not_be_done_twice_is_not_sent_to_a_card_that_was_initialised_again(
 fn an_rpmb_visit_that_has_sent_no_frame_begins_again() {
     for nth in 0..3 {
         let mut b = kept();
-        b.e.equip();
+        b.e.enable_extended_ops();
         b.world.borrow_mut().rpmb = Some(Box::new(|_, _| {}));
-        let visit = Visit { config: 3, switch_ns: MS, lba: 0, out: 1, reliable: true, ask: true, back: 1 };
-        let id = b.submit(Request::new(Kind::Visit(visit), buffer(3, 0)));
+        let visit =
+            PartitionAccess { config: 3, switch_ns: MS, lba: 0, out: 1, reliable: true, ask: true, back: 1 };
+        let id = b.submit(Request::new(Kind::PartitionAccess(visit), buffer(3, 0)));
         // CMD6, its CMD13, or CMD23.
         b.fault(nth, Cause::Timeout, Stage::Command, true);
         b.world.borrow_mut().stuck_state = Some(0);
-        assert_eq!(b.help(), Help::Reinit);
+        assert_eq!(b.help(), ServiceRequest::Reinit);
         (b.world.borrow_mut().stuck_state, b.world.borrow_mut().area) = (None, 0);
         assert!(!b.commands().contains(&25));
-        b.e.helped(Ok(target(BLOCKS)), b.now);
+        b.e.service_done(Ok(target(BLOCKS)), b.now);
         let done = b.finish(id);
         assert!(done.result.is_ok(), "phase {nth} fails: {:?}, {:?}", done.result, b.commands());
         assert_eq!(b.commands().iter().filter(|&&seen| seen == 25).count(), 2, "frame and question");
@@ -337,14 +349,14 @@ fn a_keeper_that_goes_while_help_is_asked_for_is_not_waited_for() {
         b.fault(1, Cause::Timeout, Stage::Data, false);
         b.world.borrow_mut().stuck_state = Some(0);
         if heard {
-            assert_eq!(b.help(), Help::Reinit);
+            assert_eq!(b.help(), ServiceRequest::Reinit);
         } else {
-            while b.rung(Rung::Reinit) == 0 {
+            while b.rung(RecoveryStep::Reinit) == 0 {
                 b.step();
             }
         }
         let gone_ns = b.now;
-        let _ = b.e.set_help_waker(None);
+        let _ = b.e.set_service_waker(None);
         assert_eq!(b.finish(id).result, Err(Error::Dead));
         assert!(b.now - gone_ns < 150 * MS, "{} ms, heard: {heard}", (b.now - gone_ns) / MS);
     }
@@ -354,14 +366,14 @@ fn a_keeper_that_goes_while_help_is_asked_for_is_not_waited_for() {
 #[test]
 fn a_command_that_cannot_be_sent_is_given_up_before_its_own_time_is_over() {
     let mut b = kept();
-    let cached = Target { flush: FlushBy::EmmcCache { timeout_ns: 1_000 * MS }, ..target(BLOCKS) };
+    let cached = CardParams { flush: FlushBy::EmmcCache { timeout_ns: 1_000 * MS }, ..target(BLOCKS) };
     b.e.set_target(Some(cached));
     let written = b.write(0, 8, 5);
     assert!(b.finish(written).result.is_ok());
     let began_ns = b.now;
     b.world.borrow_mut().refuse_starts = u32::MAX;
     let id = b.submit(Request::new(Kind::Flush, DmaBuf::EMPTY));
-    while b.rung(Rung::Classify) == 0 {
+    while b.rung(RecoveryStep::Classify) == 0 {
         b.step();
     }
     b.world.borrow_mut().refuse_starts = 0;
@@ -377,7 +389,7 @@ fn a_controller_in_trouble_is_reset() {
     }
     let id = b.read(0, 8);
     assert!(b.finish(id).result.is_ok());
-    assert_eq!((b.rung(Rung::Reset), b.world.borrow().resets_of_all), (1, 1));
+    assert_eq!((b.rung(RecoveryStep::Reset), b.world.borrow().resets_of_all), (1, 1));
     assert!(b.now < 100 * MS);
 }
 
@@ -388,7 +400,7 @@ fn help_is_asked_for_in_order_and_urgent_requests_pass() {
     let behind = b.read(64, 8);
     b.fault(1, Cause::Timeout, Stage::Data, false);
     b.world.borrow_mut().stuck_state = Some(0);
-    assert_eq!(b.help(), Help::Reinit);
+    assert_eq!(b.help(), ServiceRequest::Reinit);
     b.world.borrow_mut().stuck_state = None;
     // The conversation passes whatever waits.
     let log = b.world.borrow().log.len();
@@ -398,14 +410,17 @@ fn help_is_asked_for_in_order_and_urgent_requests_pass() {
     assert!(b.finish(spoken).result.is_ok());
     assert_eq!(b.commands()[log..], [0]);
     assert!(b.e.take(id).is_none() && b.e.take(behind).is_none());
-    b.e.helped(Err(Error::Silent), b.now);
-    assert_eq!(b.help(), Help::PowerCycle);
-    b.e.helped(Ok(target(BLOCKS)), b.now);
+    b.e.service_done(Err(Error::Silent), b.now);
+    assert_eq!(b.help(), ServiceRequest::PowerCycle);
+    b.e.service_done(Ok(target(BLOCKS)), b.now);
     assert!(b.finish(id).result.is_ok() && b.finish(behind).result.is_ok());
     assert_eq!(b.world.borrow().medium[0], 5);
-    assert_eq!((b.rung(Rung::Reinit), b.rung(Rung::PowerCycle), b.rung(Rung::Dead)), (1, 1, 0));
+    assert_eq!(
+        (b.rung(RecoveryStep::Reinit), b.rung(RecoveryStep::PowerCycle), b.rung(RecoveryStep::Dead)),
+        (1, 1, 0)
+    );
     // An answer without a question has no effect.
-    b.e.helped(Err(Error::Silent), b.now);
+    b.e.service_done(Err(Error::Silent), b.now);
     let id = b.read(0, 1);
     assert!(b.finish(id).result.is_ok());
 }
@@ -416,9 +431,9 @@ fn another_card_gets_nothing() {
     let ids = [b.write(0, 8, 5), b.write(64, 8, 5), b.read(128, 8)];
     b.fault(1, Cause::Timeout, Stage::Data, false);
     b.world.borrow_mut().stuck_state = Some(0);
-    assert_eq!(b.help(), Help::Reinit);
+    assert_eq!(b.help(), ServiceRequest::Reinit);
     let transfers = b.world.borrow().transfers().len();
-    b.e.helped(Err(Error::Changed), b.now);
+    b.e.service_done(Err(Error::Changed), b.now);
     for id in ids {
         assert_eq!(b.finish(id).result, Err(Error::Changed));
     }
@@ -457,7 +472,7 @@ fn a_keeper_that_promised_help_and_gives_none_is_not_waited_for_for_ever() {
     let id = b.write(0, 8, 5);
     b.fault(1, Cause::Timeout, Stage::Data, false);
     b.world.borrow_mut().stuck_state = Some(0);
-    assert_eq!(b.help(), Help::Reinit);
+    assert_eq!(b.help(), ServiceRequest::Reinit);
     assert_eq!(b.finish(id).result, Err(Error::Dead));
     assert!(b.now < 12_500 * MS);
 }
@@ -473,7 +488,7 @@ fn a_worn_out_card_is_only_read() {
         let id = b.read(0, 1);
         assert!(b.finish(id).result.is_ok());
     }
-    assert_eq!(b.rung(Rung::ReadOnly), 1);
+    assert_eq!(b.rung(RecoveryStep::ReadOnly), 1);
     let refused =
         b.e.submit(Request::new(Kind::Write { lba: 9, blocks: 1 }, buffer(1, 0)), b.now).unwrap_err();
     assert_eq!(refused.0, Error::ReadOnly);
@@ -523,10 +538,10 @@ fn faults_anywhere_end_well_or_in_an_error() {
                     if let Some(done) = b.e.take(id) {
                         break done;
                     }
-                    if let Some(help) = b.e.take_help() {
-                        let helps = !matches!(help, Help::Retune);
+                    if let Some(help) = b.e.take_service_request() {
+                        let helps = !matches!(help, ServiceRequest::Retune);
                         let answer = if helps { Ok(target(BLOCKS)) } else { Err(Error::Unsupported) };
-                        b.e.helped(answer, b.now);
+                        b.e.service_done(answer, b.now);
                     }
                     b.step();
                     assert!(b.now - begun < 26_000 * MS, "{:?}", b.rungs());
@@ -542,7 +557,7 @@ fn faults_anywhere_end_well_or_in_an_error() {
                     (_, Err(_)) => {}
                 }
             }
-            if b.rung(Rung::Dead) > 0 {
+            if b.rung(RecoveryStep::Dead) > 0 {
                 return Ok(());
             }
         }

@@ -6,21 +6,23 @@ mod bench;
 mod support;
 
 use bench::{BLOCKS, Bench, bench, kept};
-use mmcq::engine::{Abilities, Completion, DmaBuf, Error, FlushBy, Help, Kind, Request, SlotId, Target};
+use mmcq::engine::{
+    Abilities, CardParams, Completion, DmaBuf, Error, FlushBy, Kind, Request, ServiceRequest, SlotId,
+};
 use mmcq::host::{Auto, BusOp, Cause, Phase, Stage};
 use mmcq::spec::command;
 use support::{buffer, target};
 
 const CACHE: FlushBy = FlushBy::EmmcCache { timeout_ns: 500_000_000 };
 
-fn cached() -> Target {
-    Target { flush: CACHE, ..target(BLOCKS) }
+fn cached() -> CardParams {
+    CardParams { flush: CACHE, ..target(BLOCKS) }
 }
 
 /// A card with a cache, and a write in it that no flush has covered.
 fn unflushed(mut b: Bench) -> Bench {
     b.e.set_target(Some(cached()));
-    b.e.equip();
+    b.e.enable_extended_ops();
     let written = b.write(0, 8, 7);
     assert!(b.finish(written).result.is_ok());
     b
@@ -47,11 +49,11 @@ fn a_durable_write_that_comes_before_the_reset_is_told_after_it() {
     b.fault(1, Cause::Timeout, Stage::Command, false);
     b.world.borrow_mut().stuck_state = Some(0);
     let read = b.read(0, 8);
-    assert_eq!(b.help(), Help::Reinit);
+    assert_eq!(b.help(), ServiceRequest::Reinit);
     b.world.borrow_mut().stuck_state = None;
     let early = durable(&mut b);
     assert!(b.e.take(early).is_none(), "told before the keeper has reset the card");
-    b.e.helped(Ok(cached()), b.now);
+    b.e.service_done(Ok(cached()), b.now);
     assert!(b.finish(read).result.is_ok());
     assert_eq!(b.finish(early).result, Err(Error::CacheLost));
     assert!(b.world.borrow().medium[32 * 512..40 * 512].iter().all(|&byte| byte != 2), "and was written");
@@ -65,9 +67,9 @@ fn a_durable_write_that_finds_the_card_reset_tells_what_was_lost_before_it() {
     b.fault(1, Cause::Timeout, Stage::Command, false);
     b.world.borrow_mut().stuck_state = Some(0);
     let late = durable(&mut b);
-    assert_eq!(b.help(), Help::Reinit);
+    assert_eq!(b.help(), ServiceRequest::Reinit);
     b.world.borrow_mut().stuck_state = None;
-    b.e.helped(Ok(cached()), b.now);
+    b.e.service_done(Ok(cached()), b.now);
     assert_eq!(b.finish(late).result, Err(Error::CacheLost));
     assert!(flush(&mut b).result.is_ok(), "told twice");
 }
@@ -108,15 +110,15 @@ fn a_reliable_write_alone_leaves_nothing_that_could_be_lost() {
     let mut b = kept();
     b.e.set_target(Some(cached()));
     b.e.set_abilities(Abilities { reliable_blocks: 8, ..Abilities::NONE });
-    b.e.equip();
+    b.e.enable_extended_ops();
     let first = durable(&mut b);
     assert!(b.finish(first).result.is_ok());
     b.fault(1, Cause::Timeout, Stage::Command, false);
     b.world.borrow_mut().stuck_state = Some(0);
     let second = durable(&mut b);
-    assert_eq!(b.help(), Help::Reinit);
+    assert_eq!(b.help(), ServiceRequest::Reinit);
     b.world.borrow_mut().stuck_state = None;
-    b.e.helped(Ok(cached()), b.now);
+    b.e.service_done(Ok(cached()), b.now);
     assert!(b.finish(second).result.is_ok());
     assert!(flush(&mut b).result.is_ok());
 }

@@ -5,7 +5,9 @@ mod bench;
 mod support;
 
 use bench::{BLOCKS, Bench, MS, bench, kept};
-use mmcq::engine::{Config, DmaBuf, Engine, Error, FlushBy, Help, Kind, Request, Rung, SlotId, Target};
+use mmcq::engine::{
+    CardParams, Config, DmaBuf, Engine, Error, FlushBy, Kind, RecoveryStep, Request, ServiceRequest, SlotId,
+};
 use mmcq::host::{Auto, Cause, Phase, Stage};
 use mmcq::sched::Lean;
 use mmcq::spec::command::{Command, Resp};
@@ -29,22 +31,22 @@ fn flush(b: &mut Bench) -> SlotId {
 }
 
 /// A read that is damaged at its first try; what is asked for meanwhile is answered.
-fn damaged_once(b: &mut Bench) -> Vec<Help> {
+fn damaged_once(b: &mut Bench) -> Vec<ServiceRequest> {
     b.fault(1, Cause::Crc, Stage::Data, true);
     let id = b.read(0, 1);
     helped_until(b, id).0
 }
 
 /// What is asked for until this request is done, all of it granted; and how it ends.
-fn helped_until(b: &mut Bench, id: SlotId) -> (Vec<Help>, Result<u32, Error>) {
+fn helped_until(b: &mut Bench, id: SlotId) -> (Vec<ServiceRequest>, Result<u32, Error>) {
     let mut asked = Vec::new();
     for _ in 0..10_000 {
         if let Some(done) = b.e.take(id) {
             return (asked, done.result.map(|output| output.bytes));
         }
-        if let Some(help) = b.e.take_help() {
+        if let Some(help) = b.e.take_service_request() {
             asked.push(help);
-            b.e.helped(Ok(target(BLOCKS)), b.now);
+            b.e.service_done(Ok(target(BLOCKS)), b.now);
         }
         b.step();
     }
@@ -61,7 +63,9 @@ fn well(b: &mut Bench, reads: u32) {
 #[test]
 fn the_third_damage_in_64_transfers_is_one_too_many() {
     // From the first damaged transfer to the third: its repetition, those that go well, the second and its repetition, the third.
-    for (between, expected) in [(0, vec![Help::Retune]), (59, vec![Help::Retune]), (60, vec![])] {
+    for (between, expected) in
+        [(0, vec![ServiceRequest::Retune]), (59, vec![ServiceRequest::Retune]), (60, vec![])]
+    {
         let mut b = kept();
         assert_eq!(damaged_once(&mut b), []);
         well(&mut b, between);
@@ -85,12 +89,12 @@ fn the_third_damage_in_64_transfers_is_one_too_many() {
 fn soon_after_a_tuning_it_is_made_slower_and_later_tuned_again() {
     let mut b = kept();
     let asked: Vec<_> = (0..4).flat_map(|_| damaged_once(&mut b)).collect();
-    assert_eq!(asked, [Help::Retune, Help::Slower]);
+    assert_eq!(asked, [ServiceRequest::Retune, ServiceRequest::Slower]);
     // In the new mode damages are counted anew.
     assert_eq!((damaged_once(&mut b), damaged_once(&mut b)), (vec![], vec![]));
     b.now += 1_000 * MS;
-    assert_eq!(damaged_once(&mut b), [Help::Retune]);
-    assert_eq!((b.rung(Rung::Retune), b.rung(Rung::Slower)), (2, 1));
+    assert_eq!(damaged_once(&mut b), [ServiceRequest::Retune]);
+    assert_eq!((b.rung(RecoveryStep::Retune), b.rung(RecoveryStep::Slower)), (2, 1));
 }
 
 #[test]
@@ -100,7 +104,7 @@ fn damage_that_stays_is_tuned_once_and_slowed_down_five_times() {
     let id = b.read(0, 1);
     let (asked, result) = helped_until(&mut b, id);
     assert!(matches!(result, Err(Error::Host(fault)) if fault.cause == Cause::Crc));
-    assert_eq!(asked, [&[Help::Retune][..], &[Help::Slower; 5]].concat());
+    assert_eq!(asked, [&[ServiceRequest::Retune][..], &[ServiceRequest::Slower; 5]].concat());
     // Three tries, one after the tuning, three in each slower mode.
     assert_eq!(b.world.borrow().transfers().len(), 3 + 1 + 5 * 3);
     // Each incident has measures of its own.
@@ -114,23 +118,23 @@ fn a_tuning_that_the_controller_asks_for_holds_the_queue_until_it_comes() {
     let mut b = kept();
     b.world.borrow_mut().retune = true;
     let first = b.read(0, 1);
-    assert_eq!(b.help(), Help::Retune);
+    assert_eq!(b.help(), ServiceRequest::Retune);
     assert!(b.finish(first).result.is_ok());
     let sent = b.commands().len();
     let id = b.read(8, 1);
     let began = b.now;
     assert_eq!(b.commands().len(), sent, "nothing is started");
-    b.e.helped(Ok(target(BLOCKS)), b.now);
+    b.e.service_done(Ok(target(BLOCKS)), b.now);
     assert!(b.finish(id).result.is_ok());
     assert!(b.now - began < MS);
     // A keeper that takes it on and does not begin is not waited for: nothing is wrong.
     b.world.borrow_mut().retune = true;
     let (first, id) = (b.read(0, 1), b.read(64, 1));
     let began = b.now;
-    assert_eq!(b.help(), Help::Retune);
+    assert_eq!(b.help(), ServiceRequest::Retune);
     assert!(b.finish(first).result.is_ok() && b.finish(id).result.is_ok());
     assert!((100 * MS..110 * MS).contains(&(b.now - began)), "{} ns", b.now - began);
-    assert_eq!(b.rung(Rung::Dead), 0);
+    assert_eq!(b.rung(RecoveryStep::Dead), 0);
 }
 
 #[test]
@@ -143,7 +147,7 @@ fn a_card_that_does_not_know_cmd23_is_asked_twice() {
         let id = b.read(0, 8);
         assert!(b.finish(id).result.is_ok());
         assert_eq!(b.e.target().unwrap().count, known, "{failures} failures");
-        assert_eq!(b.rung(Rung::Retry), failures as u64);
+        assert_eq!(b.rung(RecoveryStep::Retry), failures as u64);
     }
 }
 
@@ -169,7 +173,7 @@ fn writes_that_wait_for_a_worn_out_card_are_refused_and_reads_are_not() {
         let id = b.write(lba, 1, 1);
         assert_eq!(b.finish(id).result.is_ok(), lba == 8);
     }
-    assert_eq!(b.rung(Rung::ReadOnly), 0);
+    assert_eq!(b.rung(RecoveryStep::ReadOnly), 0);
 }
 
 #[test]
@@ -178,7 +182,7 @@ fn when_the_controller_is_gone_every_client_hears_of_it() {
     let raw = Kind::Raw { prefix: None, phase, timeout_ns: MS };
     for (kind, own) in [(raw, true), (Kind::Flush, false), (Kind::Read { lba: 0, blocks: 1 }, false)] {
         let mut b = bench();
-        b.e.set_target(Some(Target { flush: CACHE, ..target(BLOCKS) }));
+        b.e.set_target(Some(CardParams { flush: CACHE, ..target(BLOCKS) }));
         b.fault(1, Cause::Gone, Stage::Command, false);
         let id = b.submit(Request::new(kind, buffer(1, 0)));
         let others = [b.write(64, 8, 1), flush(&mut b)];
@@ -198,7 +202,7 @@ fn when_the_controller_is_gone_every_client_hears_of_it() {
 #[test]
 fn a_flush_in_the_slot_of_the_last_read_is_repeated_alone() {
     let mut b = bench();
-    b.e.set_target(Some(Target { flush: CACHE, ..target(BLOCKS) }));
+    b.e.set_target(Some(CardParams { flush: CACHE, ..target(BLOCKS) }));
     let read = b.read(0, 1);
     assert!(b.finish(read).result.is_ok());
     b.fault(1, Cause::Crc, Stage::Command, false);
@@ -217,16 +221,16 @@ fn a_flush_in_the_slot_of_the_last_read_is_repeated_alone() {
 #[test]
 fn a_write_in_pieces_begins_again_when_the_cache_was_lost() {
     let mut b = in_pieces();
-    b.e.set_target(Some(Target { flush: CACHE, ..target(BLOCKS) }));
-    let _ = b.e.set_help_waker(Some(Waker::noop().clone()));
+    b.e.set_target(Some(CardParams { flush: CACHE, ..target(BLOCKS) }));
+    let _ = b.e.set_service_waker(Some(Waker::noop().clone()));
     let id = b.write(0, 24, 7);
     b.step();
     b.fault(0, Cause::Timeout, Stage::Data, false);
     b.world.borrow_mut().stuck_state = Some(0);
-    assert_eq!(b.help(), Help::Reinit);
+    assert_eq!(b.help(), ServiceRequest::Reinit);
     b.world.borrow_mut().stuck_state = None;
     b.world.borrow_mut().medium.fill(0);
-    b.e.helped(Ok(Target { flush: CACHE, ..target(BLOCKS) }), b.now);
+    b.e.service_done(Ok(CardParams { flush: CACHE, ..target(BLOCKS) }), b.now);
     let done = b.finish(id);
     assert_eq!(done.result.map(|output| output.bytes), Ok(24 * 512));
     assert!(b.world.borrow().medium[..24 * 512].iter().all(|&byte| byte == 7));
@@ -245,11 +249,11 @@ fn a_write_in_pieces_begins_again_when_the_cache_was_lost() {
 fn a_loss_is_told_to_a_client_that_listens() {
     for taken_late in [false, true] {
         let mut b = bench();
-        b.e.set_target(Some(Target { flush: CACHE, ..target(BLOCKS) }));
+        b.e.set_target(Some(CardParams { flush: CACHE, ..target(BLOCKS) }));
         let id = b.write(0, 8, 7);
         assert!(b.finish(id).result.is_ok());
         b.e.set_target(None);
-        b.e.set_target(Some(Target { flush: CACHE, ..target(BLOCKS) }));
+        b.e.set_target(Some(CardParams { flush: CACHE, ..target(BLOCKS) }));
         let id = flush(&mut b);
         if taken_late {
             while b.e.next_deadline_ns().is_some() || b.world.borrow().running() {
@@ -285,7 +289,7 @@ fn lines_that_cannot_be_reset_cost_a_reset_of_the_controller() {
     b.fault(1, Cause::Crc, Stage::Data, true);
     let id = b.read(0, 1);
     assert!(b.finish(id).result.is_ok());
-    assert_eq!((b.rung(Rung::Reset), b.world.borrow().resets_of_all), (1, 1));
+    assert_eq!((b.rung(RecoveryStep::Reset), b.world.borrow().resets_of_all), (1, 1));
 }
 
 #[test]
@@ -311,12 +315,12 @@ fn a_card_that_programs_for_ever_is_asked_for_three_seconds() {
     let id = b.write(0, 8, 1);
     b.fault(1, Cause::Timeout, Stage::Busy, true);
     b.world.borrow_mut().stuck_state = Some(7 << 9);
-    assert_eq!(b.help(), Help::Reinit);
+    assert_eq!(b.help(), ServiceRequest::Reinit);
     // A second and a half before the controller is reset, and as long again after.
     assert!((3_000 * MS..3_100 * MS).contains(&b.now), "{} ns", b.now);
-    assert_eq!((b.rung(Rung::Reset), b.world.borrow().resets_of_all), (1, 1));
+    assert_eq!((b.rung(RecoveryStep::Reset), b.world.borrow().resets_of_all), (1, 1));
     b.world.borrow_mut().stuck_state = None;
-    b.e.helped(Ok(target(BLOCKS)), b.now);
+    b.e.service_done(Ok(target(BLOCKS)), b.now);
     assert!(b.finish(id).result.is_ok());
 }
 
@@ -324,7 +328,7 @@ fn a_card_that_programs_for_ever_is_asked_for_three_seconds() {
 fn a_flush_has_the_time_that_the_card_asks_for() {
     let mut b = bench();
     let cache = FlushBy::EmmcCache { timeout_ns: 5_000 * MS };
-    b.e.set_target(Some(Target { flush: cache, ..target(BLOCKS) }));
+    b.e.set_target(Some(CardParams { flush: cache, ..target(BLOCKS) }));
     b.fault(1, Cause::Timeout, Stage::Busy, true);
     let id = flush(&mut b);
     b.step();
@@ -332,7 +336,7 @@ fn a_flush_has_the_time_that_the_card_asks_for() {
     while b.now < 4_500 * MS {
         b.step();
     }
-    assert_eq!(b.rung(Rung::Reset), 0);
+    assert_eq!(b.rung(RecoveryStep::Reset), 0);
     b.world.borrow_mut().stuck_state = None;
     assert!(b.finish(id).result.is_ok());
 }
@@ -386,31 +390,33 @@ fn help_that_fails_leads_to_the_next() {
     let mut b = kept();
     b.world.borrow_mut().bad.insert(0, Cause::Crc);
     let id = b.read(0, 1);
-    for expected in [Help::Retune, Help::Slower] {
+    for expected in [ServiceRequest::Retune, ServiceRequest::Slower] {
         assert_eq!(b.help(), expected);
         let sent = b.commands().len();
-        b.e.helped(Err(Error::Unsupported), b.now);
+        b.e.service_done(Err(Error::Unsupported), b.now);
         assert_eq!(b.commands().len(), sent + 1, "at once");
     }
     assert!(matches!(b.finish(id).result, Err(Error::Host(_))));
-    assert_eq!(b.rung(Rung::PowerCycle), 0);
+    assert_eq!(b.rung(RecoveryStep::PowerCycle), 0);
     // A tuning that finds no sampling point leads to a slower mode, one that is not even answered to a new
     // initialisation.
     let untuned = Error::Protocol("tuning found no sampling point");
-    for (first, second) in [(untuned, Help::Slower), (Error::Silent, Help::Reinit)] {
+    for (first, second) in [(untuned, ServiceRequest::Slower), (Error::Silent, ServiceRequest::Reinit)] {
         let mut b = kept();
         b.world.borrow_mut().bad.insert(0, Cause::Crc);
         let ids = [b.read(0, 1), b.read(64, 8)];
-        for (expected, error) in
-            [(Help::Retune, first), (second, Error::Silent), (Help::PowerCycle, Error::Silent)]
-        {
+        for (expected, error) in [
+            (ServiceRequest::Retune, first),
+            (second, Error::Silent),
+            (ServiceRequest::PowerCycle, Error::Silent),
+        ] {
             assert_eq!(b.help(), expected);
-            b.e.helped(Err(error), b.now);
+            b.e.service_done(Err(error), b.now);
         }
         for id in ids {
             assert_eq!(b.finish(id).result, Err(Error::Dead));
         }
-        assert_eq!(b.rung(Rung::Dead), 1);
+        assert_eq!(b.rung(RecoveryStep::Dead), 1);
     }
 }
 
@@ -436,11 +442,11 @@ fn a_card_that_was_changed_begins_with_a_clean_sheet() {
         let _ = b.e.on_irq(b.now);
     }
     let quiet = b.now;
-    assert_eq!(b.help(), Help::Inserted);
+    assert_eq!(b.help(), ServiceRequest::Inserted);
     assert!((50 * MS..51 * MS).contains(&(b.now - quiet)), "{} ns", b.now - quiet);
     assert_eq!(b.e.submit(write(), b.now).unwrap_err().0, Error::NoCard);
     b.world.borrow_mut().bad.clear();
-    b.e.helped(Ok(target(BLOCKS)), b.now);
+    b.e.service_done(Ok(target(BLOCKS)), b.now);
     let id = b.write(0, 1, 1);
     assert!(b.finish(id).result.is_ok());
     // The next failure is the first of this card.
@@ -449,16 +455,16 @@ fn a_card_that_was_changed_begins_with_a_clean_sheet() {
         let id = b.write(0, 1, 1);
         assert!(b.finish(id).result.is_err());
     }
-    assert_eq!(b.rung(Rung::ReadOnly), 1);
+    assert_eq!(b.rung(RecoveryStep::ReadOnly), 1);
     // Gone for good; and one that does not come up is no card.
     b.world.borrow_mut().remove();
     let _ = b.e.on_irq(b.now);
-    assert_eq!(b.help(), Help::Removed);
-    b.e.helped(Err(Error::Removed), b.now);
+    assert_eq!(b.help(), ServiceRequest::Removed);
+    b.e.service_done(Err(Error::Removed), b.now);
     b.world.borrow_mut().insert();
     let _ = b.e.on_irq(b.now);
-    assert_eq!(b.help(), Help::Inserted);
-    b.e.helped(Err(Error::Silent), b.now);
+    assert_eq!(b.help(), ServiceRequest::Inserted);
+    b.e.service_done(Err(Error::Silent), b.now);
     assert_eq!(b.e.submit(write(), b.now).unwrap_err().0, Error::NoCard);
 }
 
@@ -556,13 +562,13 @@ fn writes_get_their_status_before_another_request_talks_to_the_card() {
     assert!(b.finish(id).result.is_ok());
     assert_eq!(b.commands(), [25, 13]);
     assert!(b.now < MS, "without waiting for help");
-    assert_eq!(b.help(), Help::Retune);
+    assert_eq!(b.help(), ServiceRequest::Retune);
 }
 
 #[test]
 fn a_write_between_two_pieces_ends_with_its_card() {
     let mut b = in_pieces();
-    b.e.set_target(Some(Target { flush: CACHE, ..target(BLOCKS) }));
+    b.e.set_target(Some(CardParams { flush: CACHE, ..target(BLOCKS) }));
     let id = b.write(0, 24, 7);
     b.e.halt();
     b.step();

@@ -2,7 +2,7 @@
 
 mod support;
 
-use mmcq::engine::{BLOCK_BYTES, Config, DmaBuf, Engine, Error, FlushBy, Kind, Request, SlotId, Target};
+use mmcq::engine::{BLOCK_BYTES, CardParams, Config, DmaBuf, Engine, Error, FlushBy, Kind, Request, SlotId};
 use mmcq::host::{Cause, Direction};
 use mmcq::spec::command::sd::{Extension, read_extr_single, write_extr_single};
 use mmcq::spec::response::R1;
@@ -37,8 +37,8 @@ fn bench(over_at: u32) -> Bench {
     }));
     let mut e = Engine::new(TestHost::new(&world), Config::DEFAULT);
     let flush = FlushBy::SdCache { at: AT, timeout_ns: 20 * MS };
-    e.set_target(Some(Target { flush, ..target(BLOCKS) }));
-    e.equip();
+    e.set_target(Some(CardParams { flush, ..target(BLOCKS) }));
+    e.enable_extended_ops();
     e.set_page(buffer(1, 0)).unwrap();
     Bench { world, e, now: 1_000, asked, clock }
 }

@@ -6,14 +6,14 @@ mod bench;
 mod support;
 
 use bench::{BLOCKS, Bench, MS, kept};
-use mmcq::engine::{DmaBuf, Help, Kind, Request, Rung, Visit};
+use mmcq::engine::{DmaBuf, Kind, PartitionAccess, RecoveryStep, Request, ServiceRequest};
 use mmcq::host::{BusOp, Cause, Stage, Timing};
 use support::{buffer, target};
 
 /// A card in a mode that is tuned, and a keeper.
 fn tuned() -> Bench {
     let mut b = kept();
-    b.e.equip();
+    b.e.enable_extended_ops();
     let id = b.submit(Request::new(Kind::Bus(BusOp::Timing(Timing::Hs200)), DmaBuf::EMPTY));
     assert!(b.finish(id).result.is_ok());
     b
@@ -31,17 +31,21 @@ fn a_tuning_that_a_reset_has_lost_is_made_again_in_the_same_incident() {
         b.fault(nth, Cause::Crc, Stage::Data, false);
     }
     let id = b.read(0, 1);
-    assert_eq!(b.help(), Help::Retune);
-    b.e.helped(Ok(target(BLOCKS)), b.now);
+    assert_eq!(b.help(), ServiceRequest::Retune);
+    b.e.service_done(Ok(target(BLOCKS)), b.now);
     // The next failure's line reset hangs.
     b.world.borrow_mut().fails_resets = (true, false);
     let before = data_commands(&b);
-    assert_eq!(b.help(), Help::Retune, "{:?}", b.rungs());
-    assert_eq!((b.rung(Rung::Reset), data_commands(&b)), (1, before), "no data at a point that is lost");
+    assert_eq!(b.help(), ServiceRequest::Retune, "{:?}", b.rungs());
+    assert_eq!(
+        (b.rung(RecoveryStep::Reset), data_commands(&b)),
+        (1, before),
+        "no data at a point that is lost"
+    );
     b.world.borrow_mut().fails_resets = (false, false);
-    b.e.helped(Ok(target(BLOCKS)), b.now);
+    b.e.service_done(Ok(target(BLOCKS)), b.now);
     assert!(b.finish(id).result.is_ok());
-    assert_eq!(b.rung(Rung::Slower) + b.rung(Rung::Reinit), 0);
+    assert_eq!(b.rung(RecoveryStep::Slower) + b.rung(RecoveryStep::Reinit), 0);
 }
 
 /// Each reset may be the last one's fault: it is not done for ever.
@@ -53,9 +57,9 @@ fn resets_that_lose_each_tuning_come_to_an_end() {
     let id = b.read(0, 1);
     let mut tunings = 0;
     for _ in 0..100_000 {
-        if let Some(help) = b.e.take_help() {
-            tunings += u32::from(help == Help::Retune);
-            b.e.helped(Ok(target(BLOCKS)), b.now);
+        if let Some(help) = b.e.take_service_request() {
+            tunings += u32::from(help == ServiceRequest::Retune);
+            b.e.service_done(Ok(target(BLOCKS)), b.now);
         }
         if let Some(done) = b.e.take(id) {
             assert!(done.result.is_err());
@@ -74,17 +78,26 @@ fn nothing_is_tuned_in_another_partition() {
         let mut b = tuned();
         let frames: support::Frames = Box::new(|_, _| {});
         b.world.borrow_mut().rpmb = Some(frames);
-        let visit =
-            Visit { config: 3, switch_ns: 10 * MS, lba: 0, out: 1, reliable: true, ask: true, back: 1 };
+        let visit = PartitionAccess {
+            config: 3,
+            switch_ns: 10 * MS,
+            lba: 0,
+            out: 1,
+            reliable: true,
+            ask: true,
+            back: 1,
+        };
         // From here on the card does not even tell its state.
         for nth in damaged_at..damaged_at + 5 {
             b.fault(nth, Cause::Crc, Stage::Command, true);
         }
-        let _ = b.submit(Request::new(Kind::Visit(visit), buffer(3, 0)));
+        let _ = b.submit(Request::new(Kind::PartitionAccess(visit), buffer(3, 0)));
         for _ in 0..100_000 {
             let area = b.world.borrow().area;
-            match b.e.take_help() {
-                Some(Help::Retune) => assert_eq!(area, 0, "damage from {damaged_at} on: {:?}", b.rungs()),
+            match b.e.take_service_request() {
+                Some(ServiceRequest::Retune) => {
+                    assert_eq!(area, 0, "damage from {damaged_at} on: {:?}", b.rungs())
+                }
                 None if !b.e.is_idle() => {
                     b.step();
                     continue;

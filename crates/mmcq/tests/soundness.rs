@@ -5,8 +5,8 @@
 mod one_thread;
 mod support;
 
-use mmcq::block::{BlockDevice, Copying};
-use mmcq::engine::{Config, DmaBuf, Engine, Error, FlushBy, Kind, Request, Target};
+use mmcq::block::{BlockDevice, Bounced};
+use mmcq::engine::{CardParams, Config, DmaBuf, Engine, Error, FlushBy, Kind, Request};
 use mmcq::host::Direction;
 use mmcq::sched::{Choice, Fifo, Policy, Waiting};
 use mmcq::spec::command::sd::Extension;
@@ -115,8 +115,8 @@ fn a_page_stays_with_the_engine_while_the_controller_writes_to_it() {
     let mut e: Engine<TestHost, 4> = Engine::new(TestHost::new(&world), Config::DEFAULT);
     let at = Extension { io: false, function: 2, page: 1, offset: 261 };
     let flush = FlushBy::SdCache { at, timeout_ns: 20_000_000 };
-    e.set_target(Some(Target { flush, ..target(256) }));
-    e.equip();
+    e.set_target(Some(CardParams { flush, ..target(256) }));
+    e.enable_extended_ops();
     let page = buffer(1, 0);
     let claim = page.claim();
     e.set_page(page).unwrap();
@@ -185,8 +185,8 @@ fn no_waker_is_dropped_under_the_lock() {
     s.with(|engine| engine.id_of(0).map(|id| engine.cancel(id)));
     // The keeper's and the card interrupt's.
     let s = stack_of();
-    drop(s.with(|engine| engine.set_help_waker(Some(task(s)))));
-    drop(s.with(|engine| engine.set_help_waker(None)));
+    drop(s.with(|engine| engine.set_service_waker(Some(task(s)))));
+    drop(s.with(|engine| engine.set_service_waker(None)));
     drop(s.with(|engine| engine.set_card_irq_waker(Some(task(s)))));
     drop(s.with(|engine| engine.set_card_irq_waker(None)));
     assert!(!NESTED.get(), "the lock was taken inside itself");
@@ -401,7 +401,7 @@ fn a_copying_client_gets_its_own_buffer_back() {
     let others = other.claim();
     assert!(pin!(device.write(0, other)).poll(&mut cx).is_pending());
     turns();
-    let mut copying = Copying::new(device, buffer(64, 0)).unwrap();
+    let mut copying = Bounced::new(device, buffer(64, 0)).unwrap();
     let mut memory = [0u8; 512];
     assert!(pin!(copying.read(8, &mut memory)).poll(&mut cx).is_pending());
     turns();
@@ -445,7 +445,7 @@ fn ways_in(stack: &'static Stack<Returns>) -> Vec<Way> {
                         engine.target().is_none() && engine.host().is_none() && engine.policy().is_none()
                     );
                     assert_eq!((engine.slots_in_use(), engine.next_deadline_ns()), (4, Some(0)));
-                    assert!(engine.policy_mut().is_none() && engine.take_help().is_none());
+                    assert!(engine.policy_mut().is_none() && engine.take_service_request().is_none());
                 }
             });
         }),
@@ -473,15 +473,15 @@ fn ways_in(stack: &'static Stack<Returns>) -> Vec<Way> {
             stack.with(|engine| {
                 assert!(engine.on_irq(1).next_deadline_ns == Some(0) && engine.poll(1).completed == 0);
                 engine.set_target(None);
-                engine.equip();
+                engine.enable_extended_ops();
                 engine.suspend();
                 engine.halt();
                 engine.resume(1);
                 engine.abort(1);
                 engine.presence_changed(1);
-                engine.helped(Err(Error::Dead), 1);
+                engine.service_done(Err(Error::Dead), 1);
                 assert!(engine.set_page(buffer(1, 0)).is_err() && engine.id_of(0).is_none());
-                assert!(engine.set_help_waker(Some(Waker::noop().clone())).is_some());
+                assert!(engine.set_service_waker(Some(Waker::noop().clone())).is_some());
                 assert!(engine.set_card_irq_waker(Some(Waker::noop().clone())).is_some());
             });
         }),
@@ -528,7 +528,7 @@ fn ways_in(stack: &'static Stack<Returns>) -> Vec<Way> {
             assert_eq!(device.geometry().is_none(), nested);
             let _ = pin!(device.write(11, buffer(1, 1))).poll(&mut cx());
             let _ = pin!(device.flush()).poll(&mut cx());
-            let mut copying = Copying::new(device, buffer(2, 0)).unwrap();
+            let mut copying = Bounced::new(device, buffer(2, 0)).unwrap();
             let _ = pin!(copying.read(13, &mut [0; 512])).poll(&mut cx());
         }),
     );

@@ -3,7 +3,7 @@
 
 mod support;
 
-use mmcq::engine::{Completion, Config, DmaBuf, Engine, Kind, Request, SlotId, Work};
+use mmcq::engine::{Completion, Config, DmaBuf, Engine, Kind, PollOutcome, Request, SlotId};
 use mmcq::host::{
     BusOp, BusyDetect, Caps, Cause, Direction, DmaError, Events, Host, Phase, Segment, Stage, StartError,
     Step,
@@ -89,7 +89,7 @@ struct Side<P: Policy> {
 #[derive(Debug, PartialEq)]
 enum Seen {
     Submitted(Result<usize, String>),
-    Work(String),
+    PollOutcome(String),
     Done(Option<String>),
     Nothing,
 }
@@ -119,12 +119,12 @@ impl<P: Policy> Side<P> {
         world.borrow_mut().busy_polls = busy_polls;
         let host = Closed { host: TestHost::new(&world), started: Vec::new(), refuse: 0, answered: false };
         let mut engine = Engine::with_policy(host, config, policy);
-        engine.set_target(Some(mmcq::engine::Target { protected, ..target(BLOCKS) }));
+        engine.set_target(Some(mmcq::engine::CardParams { protected, ..target(BLOCKS) }));
         Side { world, engine }
     }
 
     fn happens(&mut self, step: Turn, ids: &[Option<SlotId>; SLOTS], now: u64) -> (Seen, Option<SlotId>) {
-        let tell = |work: Work| Seen::Work(format!("{work:?}"));
+        let tell = |work: PollOutcome| Seen::PollOutcome(format!("{work:?}"));
         let seen = match step {
             Turn::Submit { kind, fill, durable, short } => {
                 let blocks = match kind {

@@ -2,7 +2,7 @@
 
 mod support;
 
-use mmcq::block::{BlockDevice, Copying};
+use mmcq::block::{BlockDevice, Bounced};
 use mmcq::engine::{Config, DmaBuf, Error, Kind, Request};
 use mmcq::host::Cause;
 use mmcq::spec::command::send_status;
@@ -251,7 +251,7 @@ fn lent_memory_is_handed_to_its_owner_alone() {
 fn any_memory_goes_through_a_bounce_buffer() {
     let world = World::new(256);
     let stack = stack::<2>(&world);
-    let mut device = Copying::new(BlockDevice::new(&stack), buffer(4, 0)).unwrap();
+    let mut device = Bounced::new(BlockDevice::new(&stack), buffer(4, 0)).unwrap();
     let data: Vec<u8> = (0..10 * 512 + 1).map(|i| (i % 251) as u8).collect();
     // Odd on purpose.
     let unaligned = &data[1..];

@@ -2,7 +2,7 @@
 
 mod support;
 
-use mmcq::advance::{Advance, Choice, Context as From, Costs, Wait};
+use mmcq::advance::{Choice, Context as From, Costs, Wait, WaitStrategy};
 use mmcq::engine::{Completion, Config, DmaBuf, Error, Kind, Request};
 use mmcq::host::{Auto, BusOp, Phase};
 use mmcq::spec::command::send_status;
@@ -55,8 +55,8 @@ fn stack(world: &Rc<RefCell<World>>) -> Stack {
     stack
 }
 
-fn policy(costs: Costs) -> Advance {
-    Advance::new(costs).listening_by(|on| {
+fn policy(costs: Costs) -> WaitStrategy {
+    WaitStrategy::new(costs).listening_by(|on| {
         LISTENS.set(LISTENS.get() + if on { 1 } else { -1 });
         SWITCHED.set(SWITCHED.get() + 1);
         assert!((-1..=0).contains(&LISTENS.get()));

@@ -5,12 +5,15 @@
 
 use core::hint::black_box;
 use core::task::Waker;
-use mmcq::advance::{Advance, Bus, Context, Costs, Wait};
-use mmcq::block::{BlockDevice, Copying};
-use mmcq::card::partition::{Area, Partition};
-use mmcq::card::{Card, Event, Options, bring_up, bring_up_io, equip, keep, keep_emmc, keep_sd};
+use mmcq::advance::{Bus, Context, Costs, Wait, WaitStrategy};
+use mmcq::block::{BlockDevice, Bounced};
+use mmcq::block::Partition;
+use mmcq::card::partition::Area;
+use mmcq::card::{
+    Card, Event, Options, bring_up, bring_up_io, enable_extended_ops, supervise, supervise_emmc, supervise_sd,
+};
 use mmcq::card::{extension, maintain, power, protect, quirk};
-use mmcq::engine::{Config, DmaBuf, Engine, Erase, Error, Irreversible, Kind, Request, SlotId, Target};
+use mmcq::engine::{CardParams, Config, DmaBuf, Engine, Erase, Error, Irreversible, Kind, Request, SlotId};
 use mmcq::host::{BusOp, Host, pl181, rtsx, s3c_sdi};
 use mmcq::sched::{Any, Deadline, Fair, Fifo, Origin, deadline, fair};
 use mmcq::sdio::bluetooth::TypeA;
@@ -65,13 +68,13 @@ fn calls() -> Option<()> {
 /// A card's keepers.
 fn kept(stack: &'static Stack<8>, scratch: DmaBuf, mut card: Card) -> DmaBuf {
     let options = black_box(Options::DEFAULT);
-    let (event, scratch) = stack.block_on(keep(stack, scratch, options, card), board::idle);
+    let (event, scratch) = stack.block_on(supervise(stack, scratch, options, card), board::idle);
     if let Event::Inserted(Ok(found)) | Event::Changed(found) = event {
         card = found;
     }
-    let (event, scratch) = stack.block_on(keep_sd(stack, scratch, options, card), board::idle);
+    let (event, scratch) = stack.block_on(supervise_sd(stack, scratch, options, card), board::idle);
     black_box(event);
-    let (event, scratch) = stack.block_on(keep_emmc(stack, scratch, options, card), board::idle);
+    let (event, scratch) = stack.block_on(supervise_emmc(stack, scratch, options, card), board::idle);
     black_box(event);
     scratch
 }
@@ -80,7 +83,7 @@ fn kept(stack: &'static Stack<8>, scratch: DmaBuf, mut card: Card) -> DmaBuf {
 async fn device(stack: &'static Stack<8>, card: &Card, scratch: DmaBuf) -> Option<DmaBuf> {
     let sure = Irreversible::i_know_that_this_cannot_be_undone();
     let (lba, blocks) = (black_box(7), black_box(9));
-    let (equipped, scratch) = equip(stack, card, scratch).await;
+    let (equipped, scratch) = enable_extended_ops(stack, card, scratch).await;
     let disk = BlockDevice::new(stack);
     let (durable, scratch) = disk.write_durable(lba, scratch).await;
     let (zeroed, scratch) = disk.write_zeroes(lba, blocks, scratch).await;
@@ -134,7 +137,7 @@ fn blocks(stack: &'static Stack<8>, scratch: DmaBuf) -> Option<()> {
         let (written, buf) = device.write(lba, buf).await;
         let flushed = device.flush().await;
         black_box(read.is_ok() & written.is_ok() & flushed.is_ok());
-        let mut copying = Copying::new(device, buf).ok()?;
+        let mut copying = Bounced::new(device, buf).ok()?;
         let done = copying.read(lba, some).await.is_ok() & copying.write(lba, some).await.is_ok();
         black_box(done & copying.flush().await.is_ok());
         Some(())
@@ -144,7 +147,7 @@ fn blocks(stack: &'static Stack<8>, scratch: DmaBuf) -> Option<()> {
 
 /// Spin or leave.
 fn waiting(stack: &'static Stack<8>) {
-    let advance = Advance::new(black_box(Costs::UNKNOWN)).listening_by(|on| {
+    let advance = WaitStrategy::new(black_box(Costs::UNKNOWN)).listening_by(|on| {
         black_box(on);
     });
     let request = Request::new(black_box(Kind::Read { lba: 7, blocks: 1 }), DmaBuf::EMPTY);
@@ -196,12 +199,16 @@ fn queue(engine: &mut Entry<'_, Driver, 8, mmcq::sched::Prompt>) {
     engine.suspend();
     engine.resume(now_ns);
     engine.halt();
-    engine.set_target(black_box(None::<Target>));
+    engine.set_target(black_box(None::<CardParams>));
     black_box((engine.is_idle(), engine.is_quiet(), engine.take_retune(), engine.slots_in_use()));
     black_box(engine.stats());
-    black_box(engine.set_help_waker(black_box(Some(Waker::noop().clone()))).is_some());
-    black_box((engine.take_help(), engine.take_help_waker().is_some(), engine.incidents().count()));
-    engine.helped(black_box(Err(Error::Silent)), now_ns);
+    black_box(engine.set_service_waker(black_box(Some(Waker::noop().clone()))).is_some());
+    black_box((
+        engine.take_service_request(),
+        engine.take_service_waker().is_some(),
+        engine.incidents().count(),
+    ));
+    engine.service_done(black_box(Err(Error::Silent)), now_ns);
     engine.presence_changed(now_ns);
     // SAFETY: nothing ever runs this.
     if let Some(host) = unsafe { engine.host_mut() } {
@@ -226,7 +233,7 @@ fn scheduled() -> Option<()> {
     let mut engine =
         Engine::<size::CardReader, 8, Any<8>>::with_policy(host, black_box(Config::DEFAULT), policy);
     let now_ns = black_box(1);
-    engine.set_target(black_box(None::<Target>));
+    engine.set_target(black_box(None::<CardParams>));
     for kind in black_box([
         Kind::Read { lba: 0, blocks: 1 },
         Kind::Write { lba: 0, blocks: 1 },

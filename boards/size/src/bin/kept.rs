@@ -6,7 +6,7 @@ use core::future::Future;
 use core::pin::pin;
 use core::task::Context;
 use mmcq::block::BlockDevice;
-use mmcq::card::{Options, bring_up, keep};
+use mmcq::card::{Options, bring_up, supervise};
 use mmcq::task::Idle;
 use size::late::{Late, Once};
 use size::{Stack, board};
@@ -30,7 +30,7 @@ fn made() -> Option<&'static Stack<8>> {
 fn copy() -> Option<()> {
     let stack = made()?;
     let (card, scratch) = stack.block_on(bring_up(stack, size::scratch()?, Options::DEFAULT), board::idle);
-    let mut keeper = pin!(keep(stack, scratch, Options::DEFAULT, card.ok()?));
+    let mut keeper = pin!(supervise(stack, scratch, Options::DEFAULT, card.ok()?));
     let mut kept = true;
     // One copy of it, whatever calls it.
     let idle: &mut dyn FnMut(&Idle) = &mut |idle| {

@@ -3,14 +3,14 @@
 #![no_main]
 
 use mmcq::block::BlockDevice;
-use mmcq::engine::{FlushBy, Target};
+use mmcq::engine::{CardParams, FlushBy};
 use size::late::{Late, Once};
 use size::{Lean, Stack, board};
 
 static STACK: Late<Stack<8, Lean>> = Late::new();
 static BLOCK: Once<[u8; 512]> = Once::new([0; _]);
 
-const TARGET: Target = Target {
+const TARGET: CardParams = CardParams {
     rca: 1,
     sectors: 1 << 21,
     block_addressed: true,
@@ -19,7 +19,7 @@ const TARGET: Target = Target {
     read_timeout_ns: 100_000_000,
     write_timeout_ns: 500_000_000,
     flush: FlushBy::Status,
-    ..Target::NONE
+    ..CardParams::NONE
 };
 
 /// The program: block 0 is read and written back.

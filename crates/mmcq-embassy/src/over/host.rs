@@ -62,7 +62,7 @@ impl<'m, 'b> BusHost<'m, 'b> {
             auto_count: false,
             no_count: false,
             continue_data: false,
-            beside: false,
+            concurrent_command: false,
             busy: BusyDetect::Status,
             max_busy_ns: GIVE_UP_NS,
             max_segments: SEGMENTS,

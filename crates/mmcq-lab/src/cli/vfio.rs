@@ -159,7 +159,7 @@ impl Vfio {
             }
             Action::Serve { write, listen } => {
                 let (reader, _) = begin()?;
-                reader.equip().map_err(Error::input)?;
+                reader.enable_extended_ops().map_err(Error::input)?;
                 let begun = super::serve::signals(&ENDING, |control: &serve::Control, _| control.stop())?;
                 let door = listen.open(format!("{address}.sock").into())?;
                 let watch = door.watch();

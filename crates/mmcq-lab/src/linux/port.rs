@@ -6,7 +6,7 @@ use super::{Ended, Port};
 use crate::board::Alone;
 use crate::buffers::Pieces;
 use crate::system::System;
-use mmcq::engine::{Completion, DmaBuf, Target};
+use mmcq::engine::{CardParams, Completion, DmaBuf};
 use mmcq::host::{Auto, Data, Direction, Host, Phase};
 use mmcq::sched::Any;
 use mmcq::spec::command::{self, Command};
@@ -19,7 +19,7 @@ pub(super) const COMMAND_TIMEOUT_NS: u64 = 20_000_000;
 pub struct EnginePort<H: Host> {
     /// The engine.
     pub raw: Raw<H>,
-    target: Target,
+    target: CardParams,
     memory: Memory,
     /// The request under way, if it is not a status poll.
     under_way: Option<Request>,
@@ -72,7 +72,7 @@ impl Drop for Memory {
 }
 
 /// The command of a request, its data, and how long the card may take.
-pub(super) fn data_command(target: &Target, request: &Request) -> (Command, Data, u64) {
+pub(super) fn data_command(target: &CardParams, request: &Request) -> (Command, Data, u64) {
     let (lba, blocks) = (request.lba as u32, request.blocks);
     let address = if target.block_addressed { lba } else { lba.wrapping_mul(512) };
     let (command, timeout_ns) = match (request.direction, blocks) {
@@ -102,7 +102,7 @@ pub(super) fn status(completion: &Completion) -> u32 {
 
 impl<H: Host> EnginePort<H> {
     /// Takes an engine whose card is in the transfer state. `max_bytes`: the largest request.
-    pub fn new(stack: Stack<(Alone, H, Any), 1>, target: Target, max_bytes: usize) -> Self {
+    pub fn new(stack: Stack<(Alone, H, Any), 1>, target: CardParams, max_bytes: usize) -> Self {
         let memory = Memory::new(max_bytes);
         EnginePort { raw: Raw::new(stack), target, memory, under_way: None, errors: 0 }
     }

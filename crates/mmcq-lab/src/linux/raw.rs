@@ -2,7 +2,7 @@
 
 use crate::board::Alone;
 use crate::system::{Event, System};
-use mmcq::engine::{Completion, DmaBuf, Kind, Request, SlotId, Work};
+use mmcq::engine::{Completion, DmaBuf, Kind, PollOutcome, Request, SlotId};
 use mmcq::host::{Host, Phase};
 use mmcq::sched::Any;
 use mmcq::task::Stack;
@@ -57,7 +57,7 @@ impl<H: Host> Raw<H> {
         sys.queue.push(at_ns.max(sys.time.now()), Event::Timer(TIMERS + self.timer));
     }
 
-    fn ended(&mut self, sys: &mut System, work: Work) -> Option<Completion> {
+    fn ended(&mut self, sys: &mut System, work: PollOutcome) -> Option<Completion> {
         if work.deferred {
             // The host wants the rest in a thread; the front end knows, and calls from its context what unmapping costs. The data are here.
             let work = self.stack.with(|e| e.poll(sys.time.now()));

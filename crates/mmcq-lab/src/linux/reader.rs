@@ -11,7 +11,7 @@ use super::raw::Raw;
 use super::{Ended, Port};
 use crate::board::Alone;
 use crate::system::{Event, Step, System};
-use mmcq::engine::{Completion, DmaBuf, Target};
+use mmcq::engine::{CardParams, Completion, DmaBuf};
 use mmcq::host::{Auto, Direction, Host, Phase};
 use mmcq::sched::Any;
 use mmcq::spec::command;
@@ -69,7 +69,7 @@ struct Open {
 /// The driver.
 pub struct Reader<H: Host> {
     raw: Raw<H>,
-    target: Target,
+    target: CardParams,
     memory: Memory,
     close: Close,
     thread: Thread,
@@ -97,7 +97,7 @@ impl<H: Host> Reader<H> {
     /// Takes an engine whose card is in the transfer state and whose host can continue data. `max_bytes`: the largest request.
     pub fn new(
         stack: Stack<(Alone, H, Any), 1>,
-        target: Target,
+        target: CardParams,
         max_bytes: usize,
         close: Close,
         sys: &mut System,

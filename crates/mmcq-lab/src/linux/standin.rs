@@ -10,7 +10,7 @@ use super::worker::Worker;
 use crate::board::{Alone, TIMER};
 use crate::ours::Ours;
 use crate::system::{Costs, Io, Next, System, Workload};
-use mmcq::engine::{Config, FlushBy, Target};
+use mmcq::engine::{CardParams, Config, FlushBy};
 use mmcq::host::{
     BlockSizes, BusOp, BusyDetect, Caps, Direction, DmaError, Done, Events, Host, Phase, Segment, StartError,
     Step as HostStep, Width,
@@ -285,7 +285,7 @@ fn run(
         auto_count: true,
         no_count: false,
         continue_data: false,
-        beside: false,
+        concurrent_command: false,
         busy: BusyDetect::Interrupt,
         max_busy_ns: u64::MAX,
         max_segments: 128,
@@ -304,7 +304,7 @@ fn run(
         signal18_fixed: false,
         fixed: true,
     };
-    let target = Target {
+    let target = CardParams {
         rca: 1,
         sectors: 1 << 32,
         block_addressed: true,
@@ -313,7 +313,7 @@ fn run(
         read_timeout_ns: 100_000_000,
         write_timeout_ns: 500_000_000,
         flush: FlushBy::Status,
-        ..Target::NONE
+        ..CardParams::NONE
     };
     let calls = CallCosts {
         start_data_ns: costs.start_ns,

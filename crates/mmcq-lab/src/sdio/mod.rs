@@ -19,7 +19,7 @@ use crate::platform::PlatformError;
 use host::Priced;
 use linux::{Advance, Chain};
 use machine::{Handler, Machine, Thief};
-use mmcq::advance::Advance as Policy;
+use mmcq::advance::WaitStrategy as Policy;
 use mmcq::card::{self, Options};
 use mmcq::engine::{Config, DmaBuf};
 use mmcq::host::s3c_sdi::DmaUse;

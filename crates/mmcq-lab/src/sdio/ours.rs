@@ -6,7 +6,7 @@ use super::Stack;
 use super::host::Priced;
 use super::machine::{Handler, Machine};
 use crate::board::Alone;
-use mmcq::advance::{Advance, Choice, Class, Context as From, Wait};
+use mmcq::advance::{Choice, Class, Context as From, Wait, WaitStrategy};
 use mmcq::host::s3c_sdi::regs::FIFO_HALF;
 use mmcq::task::IrqTask;
 use std::cell::Cell;
@@ -38,7 +38,7 @@ pub struct Ours<'a> {
     /// Packets that the driver has received and no thread has worked on.
     pub received: Rc<Cell<u64>>,
     /// What decides.
-    pub advance: Advance,
+    pub advance: WaitStrategy,
     /// What is waited for, and since when.
     since: Option<(Wait, u64)>,
     alarm_ns: Option<u64>,
@@ -50,7 +50,7 @@ impl<'a> Ours<'a> {
         stack: &'a Stack,
         host: Priced,
         stay: Stay,
-        advance: Advance,
+        advance: WaitStrategy,
         received: Rc<Cell<u64>>,
     ) -> Self {
         Ours { stack, host, stay, received, advance, since: None, alarm_ns: None }

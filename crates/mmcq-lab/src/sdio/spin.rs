@@ -4,7 +4,7 @@ use super::host::Priced;
 use super::machine::{Handler, Machine};
 use super::platform::{Board, Costs};
 use super::{Bench, Failure, buffer};
-use mmcq::advance::{Advance, Choice, Context, Wait as Awaited};
+use mmcq::advance::{Choice, Context, Wait as Awaited, WaitStrategy};
 use mmcq::card::{self, Options};
 use mmcq::host::s3c_sdi::DmaUse;
 use mmcq::host::{Auto, Host, Phase};
@@ -59,7 +59,7 @@ const TURN: u32 = 100;
 struct Repeat {
     host: Priced,
     wait: Wait,
-    advance: Advance,
+    advance: WaitStrategy,
     since_ns: u64,
     done: u64,
     failures: u64,
@@ -144,7 +144,7 @@ pub fn price_ns(board: &Board, costs: Costs, clock_hz: u32, wait: Wait) -> Resul
     brought.map_err(Failure::BringUp)?;
     bench.host.set_costs(costs);
     let mut machine = Machine::new(bench.time.clone(), bench.model.clone(), costs, None, 1);
-    let advance = Advance::new(costs.advance());
+    let advance = WaitStrategy::new(costs.advance());
     advance.set_bus(bench.stack.with(|engine| engine.bus()));
     let mut repeat = Repeat { host: bench.host.clone(), wait, advance, since_ns: 0, done: 0, failures: 0 };
     repeat.send(&machine);

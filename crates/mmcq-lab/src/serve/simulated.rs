@@ -29,7 +29,7 @@ impl Setup {
     fn board(&self) -> Result<Board<SLOTS>, BoardError> {
         let medium = Medium::image(&self.image, !self.writable)?;
         let board = Board::new(&self.platform, self.card.as_deref(), Some(medium), Price::Nothing)?;
-        board.equip().map_err(|error| BoardError::BringUp {
+        board.enable_extended_ops().map_err(|error| BoardError::BringUp {
             platform: self.platform.name.clone(),
             card: self.card.clone().unwrap_or_else(|| self.platform.card.clone()),
             error,

@@ -7,7 +7,7 @@ use super::run::{Bench, CARDS, Outcome, POINTS, run};
 use super::score::Score;
 use super::spread::spread;
 use super::workloads::workload;
-use mmcq::engine::Rung;
+use mmcq::engine::RecoveryStep;
 use mmcq_sim::checker::{Asked, Fault, Violation};
 use mmcq_sim::faults::{Point, Shot, Strike};
 
@@ -133,7 +133,7 @@ fn end_of_data(clean: &Outcome, bench: &mut Bench, late: &dyn Fn(u64) -> Case) -
 
 /// Nothing was lost, so nothing is recovered from.
 fn only_late(mut outcome: Outcome) -> Outcome {
-    if outcome.violation.is_none() && outcome.rungs.0[Rung::Classify as usize] > 0 {
+    if outcome.violation.is_none() && outcome.rungs.0[RecoveryStep::Classify as usize] > 0 {
         let text = "something was recovered from, and an answer was only late";
         outcome.violation = Some(Violation::new(Fault::Untrue, text));
     }

@@ -73,7 +73,7 @@ pub struct Setup {
     pub near_boundary: bool,
     /// Things may go wrong while the card is brought up.
     pub armed_early: bool,
-    /// A keeper helps the engine ([`mmcq::card::keep`]).
+    /// A keeper helps the engine ([`mmcq::card::supervise`]).
     pub keeper: bool,
     /// A CMD12 without busy brings a Transfer Complete of its own, so much after its answer; 0: it does not.
     pub stop_tells_ns: u16,

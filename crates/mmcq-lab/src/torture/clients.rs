@@ -7,7 +7,7 @@ use super::case::{Operation, SLOTS};
 use super::machine::{Machine, Request, Stack};
 use super::run::{Run, Trace};
 use mmcq::engine::{
-    BLOCK_BYTES, Claim, Completion, DmaBuf, Erase, Error, Kind, Request as Asking, SlotId, Visit,
+    BLOCK_BYTES, Claim, Completion, DmaBuf, Erase, Error, Kind, PartitionAccess, Request as Asking, SlotId,
 };
 use mmcq::sched::Policy;
 use mmcq_sim::checker::{Answer, Asked, Fault, Ticket, Violation, place};
@@ -290,8 +290,9 @@ const SWITCH_NS: u64 = 100_000_000;
 /// The same of another partition than the user area.
 fn visiting(asked: Asked, area: u8, lba: u32, blocks: u16, buf: DmaBuf) -> Asking {
     let (out, back) = if asked == Asked::Read { (0, blocks) } else { (blocks, 0) };
-    let visit = Visit { config: area, switch_ns: SWITCH_NS, lba, out, reliable: false, ask: false, back };
-    Asking::new(Kind::Visit(visit), buf)
+    let visit =
+        PartitionAccess { config: area, switch_ns: SWITCH_NS, lba, out, reliable: false, ask: false, back };
+    Asking::new(Kind::PartitionAccess(visit), buf)
 }
 
 /// The request as the engine takes it; `trims`: the card erases single blocks by a trim.

@@ -7,7 +7,7 @@ use super::case::{SLOTS, Visit};
 use super::clients::Client;
 use super::machine::{Machine, Stack};
 use super::run::{Run, Trace};
-use mmcq::card::{Card as Found, Event, Options, equip, keep};
+use mmcq::card::{Card as Found, Event, Options, enable_extended_ops, supervise};
 use mmcq::engine::DmaBuf;
 use mmcq::sched::Policy;
 use mmcq_sim::card::{Card, Fill, Medium};
@@ -35,7 +35,7 @@ async fn help<P: Policy>(
     news: &News,
 ) {
     loop {
-        let (event, back) = keep(stack, scratch, options, card).await;
+        let (event, back) = supervise(stack, scratch, options, card).await;
         scratch = back;
         news.borrow_mut().push(event);
         if let Event::Exception { card: found, .. } = event {
@@ -43,7 +43,7 @@ async fn help<P: Policy>(
         } else if let Event::Inserted(Ok(found)) | Event::Changed(found) = event {
             card = found;
             // Without it there is no erase; reads and writes go on.
-            let (_, back) = equip(stack, &card, scratch).await;
+            let (_, back) = enable_extended_ops(stack, &card, scratch).await;
             scratch = back;
         }
     }

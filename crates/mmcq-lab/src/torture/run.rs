@@ -9,8 +9,8 @@ use super::clients::{Began, Client};
 use super::keeper::{Keeper, News};
 use super::machine::{Keeps, Machine, Step};
 use super::stopwatch::{Class, Stopwatch};
-use mmcq::card::{Card as Found, Options, bring_up, equip};
-use mmcq::engine::Rung;
+use mmcq::card::{Card as Found, Options, bring_up, enable_extended_ops};
+use mmcq::engine::RecoveryStep;
 use mmcq::sched::{Any, Deadline, Fair, Fifo, Policy, deadline, fair};
 use mmcq_sim::card::{AtStake, Card, Fill, Medium};
 use mmcq_sim::checker::{Checker, Content, Fault, Promise, Violation};
@@ -54,13 +54,13 @@ pub const POINTS: [Point; Point::COUNT] = [
     Point::Function,
 ];
 
-/// How often each step of the recovery ladder was taken, as [`Rung::ALL`] lists them.
+/// How often each step of the recovery ladder was taken, as [`RecoveryStep::ALL`] lists them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Rungs(pub [u64; Rung::COUNT]);
+pub struct Rungs(pub [u64; RecoveryStep::COUNT]);
 
 impl Rungs {
     /// Adds these.
-    pub fn add(&mut self, more: [u64; Rung::COUNT]) {
+    pub fn add(&mut self, more: [u64; RecoveryStep::COUNT]) {
         self.0.iter_mut().zip(more).for_each(|(sum, count)| *sum += count);
     }
 }
@@ -312,12 +312,12 @@ impl Run<'_> {
         let mut clients: [Option<Client<'_, P>>; SLOTS] = [const { None }; SLOTS];
         let end = self.requests(machine, &mut keeper, &mut clients, trace);
         self.last_mark();
-        self.outcome.rungs.add(machine.stack.with(|engine| engine.stats().rungs));
+        self.outcome.rungs.add(machine.stack.with(|engine| engine.stats().recovery_steps));
         if self.outcome.work_ns == 0 {
             self.outcome.work_ns = machine.now() - began_ns;
         }
         let good = self.case.luck == Luck::Good && self.case.visit.is_none() && self.outcome.cuts == 0;
-        if good && self.outcome.rungs.0[Rung::Classify as usize] > 0 && end.is_ok() {
+        if good && self.outcome.rungs.0[RecoveryStep::Classify as usize] > 0 && end.is_ok() {
             let text = "something was recovered from, and nothing had gone wrong";
             return Err(Violation::new(Fault::Untrue, text.to_owned()));
         }
@@ -522,7 +522,7 @@ impl Run<'_> {
             let mut future = std::pin::pin!(async {
                 let (card, scratch) = bring_up(&machine.stack, scratch, options).await;
                 let card = card?;
-                let (result, scratch) = equip(&machine.stack, &card, scratch).await;
+                let (result, scratch) = enable_extended_ops(&machine.stack, &card, scratch).await;
                 let _ = scratch;
                 result.map(|()| card)
             });

@@ -4,7 +4,7 @@ use super::case::Case;
 use super::describe;
 use super::run::{Outcome, Rungs};
 use super::stopwatch::Class;
-use mmcq::engine::Rung;
+use mmcq::engine::RecoveryStep;
 use mmcq_sim::checker::{Fault, Violation};
 use mmcq_sim::faults::{Point, Strike};
 use std::collections::BTreeMap;
@@ -286,7 +286,7 @@ impl Score {
             self.longest_ns as f64 / 1e6,
             self.longest_in
         );
-        let used = Rung::ALL.iter().zip(self.rungs.0).filter(|(_, count)| *count > 0);
+        let used = RecoveryStep::ALL.iter().zip(self.rungs.0).filter(|(_, count)| *count > 0);
         let used: Vec<String> = used.map(|(rung, count)| format!("{rung:?} {count}")).collect();
         if !used.is_empty() {
             let _ = writeln!(text, "  rungs: {}", used.join(", "));

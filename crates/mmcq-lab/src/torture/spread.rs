@@ -1,4 +1,4 @@
-//! Work spread over threads; each has a bench of its own.
+//! PollOutcome spread over threads; each has a bench of its own.
 
 use super::run::Bench;
 use super::score::Score;

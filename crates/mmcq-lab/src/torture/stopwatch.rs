@@ -2,7 +2,7 @@
 
 use super::machine::Machine;
 use super::run::{Outcome, POINTS, Run};
-use mmcq::engine::{FlushBy, Rung};
+use mmcq::engine::{FlushBy, RecoveryStep};
 use mmcq::sched::Policy;
 use std::fmt;
 
@@ -55,14 +55,16 @@ impl Class {
     ];
 
     /// A step that has a budget of its own, and the step after it.
-    fn of(rung: Rung, next: Option<Rung>) -> Option<Class> {
+    fn of(rung: RecoveryStep, next: Option<RecoveryStep>) -> Option<Class> {
         match rung {
-            Rung::Retune if next.is_some_and(|next| next > Rung::Retune) => Some(Class::RetuneInVain),
-            Rung::Retune => Some(Class::Retune),
-            Rung::Slower => Some(Class::Slower),
-            Rung::Reset => Some(Class::Reset),
-            Rung::Reinit => Some(Class::Reinit),
-            Rung::PowerCycle => Some(Class::PowerCycle),
+            RecoveryStep::Retune if next.is_some_and(|next| next > RecoveryStep::Retune) => {
+                Some(Class::RetuneInVain)
+            }
+            RecoveryStep::Retune => Some(Class::Retune),
+            RecoveryStep::Slower => Some(Class::Slower),
+            RecoveryStep::Reset => Some(Class::Reset),
+            RecoveryStep::Reinit => Some(Class::Reinit),
+            RecoveryStep::PowerCycle => Some(Class::PowerCycle),
             _ => None,
         }
     }
@@ -108,27 +110,27 @@ pub(super) struct Stopwatch {
     steps: u64,
     lost: u64,
     /// Since when there is an incident, and the highest step in it.
-    incident: Option<(u64, Rung)>,
+    incident: Option<(u64, RecoveryStep)>,
     /// The last step.
-    step: Option<(u64, Rung)>,
+    step: Option<(u64, RecoveryStep)>,
     interrupt_ns: Option<u64>,
     dead_ns: Option<u64>,
 }
 
 impl Stopwatch {
-    fn climbed(&mut self, at_ns: u64, rung: Rung, times: &mut Vec<(Class, u64)>) {
+    fn climbed(&mut self, at_ns: u64, rung: RecoveryStep, times: &mut Vec<(Class, u64)>) {
         self.step_ends(at_ns, Some(rung), times);
         self.step = Some((at_ns, rung));
         self.incident = Some(match self.incident {
             None => (at_ns, rung),
             Some((began_ns, top)) => (began_ns, top.max(rung)),
         });
-        if rung == Rung::Dead {
+        if rung == RecoveryStep::Dead {
             self.dead_ns = self.dead_ns.or(Some(at_ns));
         }
     }
 
-    fn step_ends(&mut self, now_ns: u64, next: Option<Rung>, times: &mut Vec<(Class, u64)>) {
+    fn step_ends(&mut self, now_ns: u64, next: Option<RecoveryStep>, times: &mut Vec<(Class, u64)>) {
         if let Some((began_ns, rung)) = self.step.take()
             && let Some(class) = Class::of(rung, next)
         {
@@ -147,7 +149,7 @@ impl Stopwatch {
             Some((began_ns, top)) => {
                 let took_ns = now_ns.saturating_sub(began_ns);
                 times.push((Class::Whole, took_ns));
-                if top <= Rung::Retry {
+                if top <= RecoveryStep::Retry {
                     times.push((Class::Again, took_ns));
                 }
                 true
@@ -188,7 +190,7 @@ impl Run<'_> {
                 watch.lost = stats.lost_interrupts;
                 watch.interrupt_ns = watch.interrupt_ns.or(Some(machine.now()));
             }
-            let steps = stats.rungs.iter().sum();
+            let steps = stats.recovery_steps.iter().sum();
             let new = (steps - watch.steps) as usize;
             if new > 0 {
                 watch.steps = steps;
@@ -254,15 +256,15 @@ mod tests {
     fn steps_and_incidents_are_timed_until_the_next_step_or_answer() {
         let (mut watch, mut times) = (Stopwatch::default(), Vec::new());
         assert!(!watch.answered(0, 5, &mut times));
-        watch.climbed(10, Rung::Classify, &mut times);
-        watch.climbed(12, Rung::Status, &mut times);
-        watch.climbed(13, Rung::Retry, &mut times);
+        watch.climbed(10, RecoveryStep::Classify, &mut times);
+        watch.climbed(12, RecoveryStep::Status, &mut times);
+        watch.climbed(13, RecoveryStep::Retry, &mut times);
         assert!(watch.answered(0, 20, &mut times));
         assert_eq!(std::mem::take(&mut times), [(Class::Whole, 10), (Class::Again, 10)]);
-        watch.climbed(30, Rung::Classify, &mut times);
-        watch.climbed(31, Rung::Retune, &mut times);
-        watch.climbed(40, Rung::Slower, &mut times);
-        watch.climbed(60, Rung::Dead, &mut times);
+        watch.climbed(30, RecoveryStep::Classify, &mut times);
+        watch.climbed(31, RecoveryStep::Retune, &mut times);
+        watch.climbed(40, RecoveryStep::Slower, &mut times);
+        watch.climbed(60, RecoveryStep::Dead, &mut times);
         assert!(watch.answered(0, 61, &mut times));
         let steps = [(Class::RetuneInVain, 9), (Class::Slower, 20), (Class::Dead, 1), (Class::Whole, 31)];
         assert_eq!(std::mem::take(&mut times), steps);

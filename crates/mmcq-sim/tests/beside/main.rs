@@ -23,13 +23,13 @@ fn registers_are_read_beside_a_mib_of_memory() {
             let rig = Rig::new(Setup { memory: Some(memory), transfer, ..SETUP });
             let want = rig.medium(MIB);
             // Before: a command waits for the end of the data.
-            rig.stack.with(|engine| engine.set_beside(false));
+            rig.stack.with(|engine| engine.set_concurrent_commands(false));
             let id = rig.read_memory(MIB);
             let before_ns = rig.keeps(1);
             rig.finish(id).result.unwrap();
             assert!(before_ns > 20_000_000, "{before_ns}");
 
-            rig.stack.with(|engine| engine.set_beside(true));
+            rig.stack.with(|engine| engine.set_concurrent_commands(true));
             let alone_ns = rig.keeps(2);
             let (from, stats) = (rig.time.now(), rig.stats());
             let id = rig.read_memory(MIB);
@@ -43,7 +43,7 @@ fn registers_are_read_beside_a_mib_of_memory() {
             let took_ns = rig.time.now() - from;
             assert_eq!(done.result.unwrap().bytes as usize, MIB);
             assert!(done.buf[..] == want[..], "{memory} {transfer:?}: other data");
-            let beside = rig.stats().beside - stats.beside;
+            let beside = rig.stats().concurrent - stats.concurrent;
             assert!(beside > 1_000 && beside + 4 > latencies.len() as u64, "{beside} {}", latencies.len());
             let (half, worst) = (percentile(&mut latencies, 0.5), percentile(&mut latencies, 1.0));
             println!(
@@ -63,7 +63,7 @@ fn registers_are_read_beside_the_longest_cmd53() {
     for transfer in [TransferMode::Adma2, TransferMode::Sdma, TransferMode::Pio] {
         for direction in [Direction::Read, Direction::Write] {
             let rig = Rig::new(Setup { memory: None, transfer, ..SETUP });
-            rig.stack.with(|engine| engine.set_beside(false));
+            rig.stack.with(|engine| engine.set_concurrent_commands(false));
             let id = rig.submit(stream(direction));
             let before_ns = rig.keeps(1);
             let faults = rig.stats().faults;
@@ -71,7 +71,7 @@ fn registers_are_read_beside_the_longest_cmd53() {
             first.result.unwrap();
             rig.taken.borrow_mut().clear();
 
-            rig.stack.with(|engine| engine.set_beside(true));
+            rig.stack.with(|engine| engine.set_concurrent_commands(true));
             let id = rig.submit(stream(direction));
             let mut latencies = Vec::new();
             let mut value = 0u8;
@@ -93,7 +93,7 @@ fn registers_are_read_beside_the_longest_cmd53() {
                 "CMD53 {direction:?} {transfer:?}: waiting {before_ns} ns, beside {half} ns, worst {worst} ns"
             );
             assert!(before_ns > 20_000_000 && half < 10_000 && worst < 20_000, "{before_ns} {half} {worst}");
-            assert!(rig.stats().beside > 1_000);
+            assert!(rig.stats().concurrent > 1_000);
             assert_eq!((rig.stats().faults, rig.stats().lost_interrupts), (faults, 0));
             rig.checked();
         }
@@ -114,7 +114,7 @@ fn registers_are_read_beside_a_mib_written_to_memory() {
         }
         rig.finish(id).result.unwrap();
         let (half, worst) = (percentile(&mut latencies, 0.5), percentile(&mut latencies, 1.0));
-        assert!(half < 5_000 && worst < 20_000 && rig.stats().beside > 1_000, "{half} {worst}");
+        assert!(half < 5_000 && worst < 20_000 && rig.stats().concurrent > 1_000, "{half} {worst}");
         assert!(rig.medium(MIB).iter().enumerate().all(|(at, &byte)| byte == pattern(at)));
         rig.checked();
     }
@@ -207,12 +207,12 @@ fn without_card_or_host_a_command_waits() {
         under_way(&rig);
         assert!(rig.keeps(1) > 20_000_000);
         assert!(rig.finish(id).buf[..] == rig.medium(MIB)[..]);
-        assert_eq!(rig.stats().beside, 0);
+        assert_eq!(rig.stats().concurrent, 0);
         rig.checked();
     }
     // Told a lie, the stack finds a card that does not answer, and the data are whole.
     let rig = Rig::new(no_card);
-    rig.stack.with(|engine| engine.set_beside(true));
+    rig.stack.with(|engine| engine.set_concurrent_commands(true));
     let id = rig.read_memory(MIB);
     under_way(&rig);
     let (result, _) = rig.ask(io_read(1, KEEPER));
@@ -229,7 +229,7 @@ fn what_changes_the_bus_waits_for_the_data() {
     let (result, ns) = rig.ask(io_write(0, 6, 1));
     assert!(result.is_ok() && ns > 20_000_000, "{ns}");
     assert!(rig.finish(id).buf.iter().enumerate().all(|(at, &byte)| byte == pattern(at)));
-    assert_eq!(rig.stats().beside, 0);
+    assert_eq!(rig.stats().concurrent, 0);
     // A look at function 0 need not wait, nor a change of the interrupt enables.
     let id = rig.submit(stream(Direction::Read));
     under_way(&rig);
@@ -306,7 +306,7 @@ fn a_storm_of_faults() {
             good > 100 && bad == 0 && answered > 500 && refused > 10,
             "{good} {bad} {answered} {refused}"
         );
-        assert!(rig.stats().beside > 500);
+        assert!(rig.stats().concurrent > 500);
         rig.goes_wrong(Plan::none());
         rig.keeps(9);
         while !rig.stack.with(|engine| engine.is_idle()) {

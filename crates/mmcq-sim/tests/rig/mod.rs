@@ -6,7 +6,7 @@
 mod one_thread;
 
 use mmcq::card::{self, Card as Found, Event, Options};
-use mmcq::engine::{Completion, Config, DmaBuf, Kind, Request, Rung, SlotId, Stats};
+use mmcq::engine::{Completion, Config, DmaBuf, Kind, RecoveryStep, Request, SlotId, Stats};
 use mmcq::host::Step;
 use mmcq::host::sdhci::{self, Table};
 use mmcq::host::surroundings::{Surrounded, Surroundings};
@@ -250,7 +250,7 @@ impl Rig {
             Some(Event::Inserted(Ok(card)) | Event::Changed(card) | Event::Exception { card, .. }) => *card,
             _ => self.found,
         };
-        let future = card::keep(self.stack, buffer(1, 0), self.options, card);
+        let future = card::supervise(self.stack, buffer(1, 0), self.options, card);
         *self.keeper.borrow_mut() = Some(Box::pin(future));
         self.poll_keeper();
     }
@@ -352,11 +352,11 @@ impl Rig {
         self.stack.with(|engine| *engine.stats())
     }
 
-    pub fn rung(&self, rung: Rung) -> u64 {
-        self.stats().rungs[rung as usize]
+    pub fn rung(&self, rung: RecoveryStep) -> u64 {
+        self.stats().recovery_steps[rung as usize]
     }
 
-    pub fn trace(&self) -> Vec<(u64, Rung)> {
+    pub fn trace(&self) -> Vec<(u64, RecoveryStep)> {
         self.stack.with(|engine| engine.incidents().map(|event| (event.at_ns, event.rung)).collect())
     }
 

@@ -5,7 +5,7 @@ use super::rig;
 use mmcq::block::BlockDevice;
 use mmcq::card::protect::{LockOp, lock};
 use mmcq::card::{self, Options};
-use mmcq::engine::{Error, Irreversible, Rung};
+use mmcq::engine::{Error, Irreversible, RecoveryStep};
 use mmcq::host::sdhci;
 use mmcq::spec::response::R1;
 use mmcq_sim::card::Card;
@@ -107,7 +107,9 @@ fn a_card_is_locked_opened_and_freed_again() {
             assert_eq!(rig.one(rig.write(8, 1, 1)).result.map(|_| ()), Err(Error::Locked), "{name}");
         }
         assert_eq!(
-            rig.rung(Rung::Reinit) + rig.rung(Rung::PowerCycle) + rig.rung(Rung::ReadOnly),
+            rig.rung(RecoveryStep::Reinit)
+                + rig.rung(RecoveryStep::PowerCycle)
+                + rig.rung(RecoveryStep::ReadOnly),
             0,
             "{name}"
         );

@@ -32,7 +32,7 @@ fn blocks_beyond_2_32_are_written_read_and_erased() {
         assert!(data.iter().all(|&byte| byte == fill(place)), "{lba:#x}");
     }
     assert!(log.borrow().arguments(22).contains(&1));
-    let (equipped, _) = rig.drive(card::equip(&rig.stack, &found, buffer(1)));
+    let (equipped, _) = rig.drive(card::enable_extended_ops(&rig.stack, &found, buffer(1)));
     equipped.unwrap();
     rig.drive(device.erase((1 << 32) + 5, 8)).unwrap();
     let erased = rig.drive(device.read((1 << 32) + 5, buffer(8))).1;

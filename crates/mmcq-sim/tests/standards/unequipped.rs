@@ -1,4 +1,4 @@
-//! What a call says that needs `equip` first.
+//! What a call says that needs `enable_extended_ops` first.
 
 use super::machine::{Rig, buffer};
 use mmcq::block::BlockDevice;
@@ -14,10 +14,10 @@ fn an_erase_before_equip_says_what_to_call() {
     let device = BlockDevice::new(&rig.stack);
     assert_eq!(rig.drive(device.erase(0, 8192)), Err(Error::Unequipped));
     assert_eq!(rig.drive(device.discard(0, 8192)), Err(Error::Unequipped));
-    assert!(Error::Unequipped.to_string().contains("card::equip"));
+    assert!(Error::Unequipped.to_string().contains("card::enable_extended_ops"));
     // Zeroes can always be written.
     rig.drive(device.write_zeroes(64, 8, buffer(8))).0.unwrap();
-    rig.drive(card::equip(&rig.stack, &found, buffer(1))).0.unwrap();
+    rig.drive(card::enable_extended_ops(&rig.stack, &found, buffer(1))).0.unwrap();
     assert_eq!(rig.drive(device.erase(0, 8192)), Ok(()));
     rig.checked();
 }

@@ -1,12 +1,12 @@
 //! The blocks of an eMMC's other partitions: boot areas and general purpose partitions [eMMC 6.2].
 //!
-//! Each read or write is a [`Visit`]: the queue has drained, the card is switched there and back again, and
+//! Each read or write is a [`PartitionAccess`]: the queue has drained, the card is switched there and back again, and
 //! nothing else can come in between.
 
-use super::{BlockDevice, Partial};
+use super::{BlockDevice, BlockError};
 use crate::card::Card;
 use crate::card::partition::{Area, Layout, layout};
-use crate::engine::{BLOCK_BYTES, DmaBuf, Error, Kind, Request, Visit};
+use crate::engine::{BLOCK_BYTES, DmaBuf, Error, Kind, PartitionAccess, Request};
 use crate::task::{Platform, Stack};
 
 /// A handle on a boot area or a general purpose partition. A call moves less than 16 MiB.
@@ -30,7 +30,7 @@ impl<'a, B: Platform, const N: usize> Partition<'a, B, N> {
             return (Err(Error::Unsupported), scratch);
         }
         let (layout, scratch) = layout(stack, card, scratch, area).await;
-        stack.with(|engine| engine.equip());
+        stack.with(|engine| engine.enable_extended_ops());
         let writable = matches!(area, Area::General(_));
         (layout.map(|layout| Partition { stack, layout, writable: writable && !layout.protected }), scratch)
     }
@@ -47,35 +47,35 @@ impl<'a, B: Platform, const N: usize> Partition<'a, B, N> {
     }
 
     /// Reads into an owned buffer; its whole blocks are filled from `lba` on.
-    pub async fn read(&self, lba: u32, buf: DmaBuf) -> (Result<u32, Partial>, DmaBuf) {
+    pub async fn read(&self, lba: u32, buf: DmaBuf) -> (Result<u32, BlockError>, DmaBuf) {
         self.moved(lba, buf, false).await
     }
 
     /// Writes the whole blocks of an owned buffer from `lba` on.
-    pub async fn write(&self, lba: u32, buf: DmaBuf) -> (Result<u32, Partial>, DmaBuf) {
+    pub async fn write(&self, lba: u32, buf: DmaBuf) -> (Result<u32, BlockError>, DmaBuf) {
         if !self.writable {
-            return (Err(Partial { error: Error::Protected, blocks_done: 0 }), buf);
+            return (Err(BlockError { error: Error::Protected, blocks_done: 0 }), buf);
         }
         self.moved(lba, buf, true).await
     }
 
-    async fn moved(&self, lba: u32, mut buf: DmaBuf, out: bool) -> (Result<u32, Partial>, DmaBuf) {
+    async fn moved(&self, lba: u32, mut buf: DmaBuf, out: bool) -> (Result<u32, BlockError>, DmaBuf) {
         let blocks = buf.len_bytes() / BLOCK_BYTES;
         let end = lba.checked_add(blocks);
         if blocks == 0 || end.is_none_or(|end| end > self.layout.blocks) {
             let error = Error::OutOfRange { lba: lba.into(), sectors: self.layout.blocks.into() };
-            return (Err(Partial { error, blocks_done: 0 }), buf);
+            return (Err(BlockError { error, blocks_done: 0 }), buf);
         }
         if buf.len_bytes() > DmaBuf::AFTER_MAX {
             let error = Error::Unsupported;
-            return (Err(Partial { error, blocks_done: 0 }), buf);
+            return (Err(BlockError { error, blocks_done: 0 }), buf);
         }
         let most = u32::from(self.stack.with(|engine| engine.caps().blocks_in_one_piece()));
         let mut done = 0;
         while done < blocks {
             let piece = (blocks - done).min(most) as u16;
             let (out, back) = if out { (piece, 0) } else { (0, piece) };
-            let visit = Visit {
+            let visit = PartitionAccess {
                 config: self.layout.config,
                 switch_ns: self.layout.switch_ns,
                 lba: lba + done,
@@ -85,10 +85,10 @@ impl<'a, B: Platform, const N: usize> Partition<'a, B, N> {
                 back,
             };
             let rest = buf.after(done.saturating_mul(BLOCK_BYTES));
-            let ended = self.stack.request(Request::new(Kind::Visit(visit), rest)).await;
+            let ended = self.stack.request(Request::new(Kind::PartitionAccess(visit), rest)).await;
             buf = ended.buf;
             if let Err(error) = ended.result {
-                return (Err(Partial { error, blocks_done: done }), buf);
+                return (Err(BlockError { error, blocks_done: done }), buf);
             }
             done += u32::from(piece);
         }

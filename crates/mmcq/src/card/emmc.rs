@@ -6,7 +6,7 @@ use super::session::{Failed, Session};
 use super::speed::Bounds;
 use super::upkeep::EVENTS_ENABLED;
 use super::{Card, Family, Options, Strength, emmc_bus, protect};
-use crate::engine::{Error, FlushBy, Target};
+use crate::engine::{CardParams, Error, FlushBy};
 use crate::host::{BusOp, Caps, Timing};
 use crate::sched::Policy;
 use crate::spec::command::{self, emmc as cmd};
@@ -114,7 +114,7 @@ pub(super) async fn bring_up<B: Platform, const N: usize>(
     let quirks =
         if B::Policy::RECOVERS { quirk::of_emmc(&cid, last.revision, options.quirks) } else { Quirks::NONE };
     let read_ns_min = if quirks.has(Quirks::LONG_READ) { LONG_READ_NS_MIN } else { READ_NS_MIN };
-    let target = Target {
+    let target = CardParams {
         rca: RCA,
         // Byte addresses end at 4 GiB.
         sectors: if sector_access { sectors } else { sectors.min(1 << 23) },

@@ -7,7 +7,7 @@
 use super::quirk::Quirks;
 use super::session::{Failed, Session};
 use super::{Card, Family};
-use crate::engine::{BLOCK_BYTES, DmaBuf, Error, FlushBy, Target};
+use crate::engine::{BLOCK_BYTES, CardParams, DmaBuf, Error, FlushBy};
 use crate::spec::command::sd::{self, Extension};
 use crate::spec::scr::Scr;
 use crate::spec::timing::sd as limits;
@@ -152,7 +152,7 @@ async fn write<B: Platform, const N: usize>(
 /// same: then each flush fails until a call has succeeded.
 ///
 /// A card that may be taken out any moment is better off without: from now on only a flush or a durable write
-/// makes data durable. [`keep`](super::keep) switches it on again where it has to initialise the card.
+/// makes data durable. [`supervise`](super::supervise) switches it on again where it has to initialise the card.
 pub async fn enable_cache<B: Platform, const N: usize>(
     stack: &Stack<B, N>,
     card: &Card,
@@ -168,7 +168,7 @@ pub async fn enable_cache<B: Platform, const N: usize>(
     let page = session.into_scratch();
     match result {
         Ok(()) => stack.with(|engine| {
-            engine.equip();
+            engine.enable_extended_ops();
             engine.set_page(page).map_err(|page| (Error::Full, page))
         }),
         Err(error) => Err((error, page)),
@@ -200,7 +200,7 @@ async fn switch_on<B: Platform, const N: usize>(
 fn flushed_by<B: Platform, const N: usize>(session: &Session<'_, B, N>, flush: FlushBy) -> FlushBy {
     session.stack.with(|engine| {
         let Some(target) = engine.target().copied() else { return FlushBy::Status };
-        engine.set_target(Some(Target { flush, ..target }));
+        engine.set_target(Some(CardParams { flush, ..target }));
         target.flush
     })
 }

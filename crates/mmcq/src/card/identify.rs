@@ -2,7 +2,7 @@
 
 use super::session::{Failed, Session};
 use super::{Card, Options, emmc, sd};
-use crate::engine::{Error, Target};
+use crate::engine::{CardParams, Error};
 use crate::host::{BusOp, Host, Timing, Width};
 use crate::sched::Policy;
 use crate::spec::command;
@@ -30,7 +30,7 @@ pub(super) trait Families {
     type Found;
 
     /// What the engine is told of it.
-    fn target(found: &Self::Found) -> Option<Target>;
+    fn target(found: &Self::Found) -> Option<CardParams>;
 
     /// From `idle` to `tran`. `tried` is the timing that was being switched to when it failed.
     async fn identify<B: Platform, const N: usize>(
@@ -52,7 +52,7 @@ impl Families for Any {
     const EMMC: bool = true;
     type Found = Card;
 
-    fn target(found: &Card) -> Option<Target> {
+    fn target(found: &Card) -> Option<CardParams> {
         Some(found.target)
     }
 
@@ -74,7 +74,7 @@ impl Families for OnlySd {
     const EMMC: bool = false;
     type Found = Card;
 
-    fn target(found: &Card) -> Option<Target> {
+    fn target(found: &Card) -> Option<CardParams> {
         Some(found.target)
     }
 
@@ -95,7 +95,7 @@ impl Families for OnlyEmmc {
     const EMMC: bool = true;
     type Found = Card;
 
-    fn target(found: &Card) -> Option<Target> {
+    fn target(found: &Card) -> Option<CardParams> {
         Some(found.target)
     }
 

@@ -90,7 +90,7 @@ pub async fn health<B: Platform, const N: usize>(
 }
 
 /// Does the background work that an eMMC has to do, if it is at least as urgent as `from` and is started by
-/// the host on this device. [`keep`](super::keep) does the same where the card asks for it, and can be
+/// the host on this device. [`supervise`](super::supervise) does the same where the card asks for it, and can be
 /// interrupted; this is for programs that know better when. It waits its turn in the queue, so it never comes into the middle of a write; the
 /// others wait for its end. Returns the urgency that was found.
 pub async fn background_work<B: Platform, const N: usize>(
@@ -136,8 +136,8 @@ pub(super) async fn switch<B: Platform, const N: usize>(
     value: u8,
     timeout_ns: u64,
 ) -> Result<(), Error> {
-    stack.with(|engine| engine.equip());
+    stack.with(|engine| engine.enable_extended_ops());
     let command = emmc::switch(emmc::Access::WriteByte, byte, value, 0);
-    let order = Kind::Order { command, timeout_ns };
+    let order = Kind::LongCommand { command, timeout_ns };
     stack.request(Request::new(order, DmaBuf::EMPTY)).await.result.map(|_| ())
 }

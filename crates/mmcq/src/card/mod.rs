@@ -2,15 +2,14 @@
 //!
 //! [`bring_up`] is all most users need. It finds an SD memory card or an eMMC device, agrees on voltage, width and timing, and tells the engine what
 //! reads and writes need. A speed that fails (no tuning window, a refused switch) is left out in the next try; so it ends with a slower card rather than
-//! with none. [`keep`] stays with the card afterwards.
+//! with none. [`supervise`] stays with the card afterwards.
 
 mod emmc;
 mod emmc_bus;
-mod equip;
+mod extended_ops;
 pub mod extension;
 mod identify;
 pub(crate) mod io;
-mod keep;
 pub mod maintain;
 pub mod partition;
 pub mod power;
@@ -20,24 +19,25 @@ mod rest;
 mod sd;
 mod session;
 mod speed;
+mod supervise;
 mod uhs;
 mod upkeep;
 
-use crate::engine::{DmaBuf, Error, Target};
+use crate::engine::{CardParams, DmaBuf, Error};
 use crate::host::{Timing, Width};
 use crate::sched::Policy;
 use crate::spec::ParseError;
 use crate::spec::cid::Cid;
 use crate::task::{Platform, Stack};
 pub use emmc::Emmc;
-pub use equip::equip;
+pub use extended_ops::enable_extended_ops;
 pub use io::{FunctionInfo, IoCard};
-pub use keep::{Event, keep, keep_emmc, keep_sd};
 use protect::LockOp;
 use quirk::Quirks;
 pub use rest::Rest;
 pub use sd::Sd;
 use session::{Failed, Session};
+pub use supervise::{Event, supervise, supervise_emmc, supervise_sd};
 pub use uhs::Strength;
 pub use upkeep::{Exception, Upkeep, Worker};
 
@@ -62,7 +62,7 @@ pub struct Options {
     /// Switch an eMMC's volatile write cache on; then only a flush makes data durable. That of an SD card, which may be taken out any moment, stays off unless
     /// [`extension::enable_cache`] is called.
     pub cache: bool,
-    /// What the [keeper](keep) does for a card that is well.
+    /// What the [keeper](supervise) does for a card that is well.
     pub upkeep: &'static Upkeep,
     /// Cards with [quirks](quirk) that the stack does not know.
     pub quirks: &'static [quirk::Quirk],
@@ -116,7 +116,7 @@ pub struct Card {
     /// SD clock asked of the host, in hertz.
     pub clock_hz: u32,
     /// What the engine was told.
-    pub target: Target,
+    pub target: CardParams,
 }
 
 impl Card {
@@ -185,7 +185,7 @@ pub async fn bring_up_io<B: Platform, const N: usize>(
     let (result, scratch) = of_families::<io::OnlyIo, B, N>(stack, scratch, options).await;
     if let Ok(Ok(card)) = &result {
         let beside = card.cccr.direct_during_data();
-        stack.with(|engine| engine.set_beside(beside));
+        stack.with(|engine| engine.set_concurrent_commands(beside));
     }
     (result.unwrap_or_else(|error| Err(error.into())), scratch)
 }

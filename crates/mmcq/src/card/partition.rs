@@ -1,6 +1,6 @@
 //! The other partitions of an eMMC: boot areas and general purpose partitions [eMMC 6.2].
 //!
-//! Each read or write is a [`Visit`](crate::engine::Visit): the queue has drained, the card is switched there and back again, and
+//! Each read or write is a [`PartitionAccess`](crate::engine::PartitionAccess): the queue has drained, the card is switched there and back again, and
 //! nothing else can come in between. RPMB is a partition as well, with rules of its own: see the module
 //! `rpmb` (feature of the same name).
 

@@ -5,7 +5,7 @@
 
 use super::session::{Failed, Session};
 use super::{Card, Family, extension};
-use crate::engine::{Abilities, DmaBuf, Error, Kind, Request, Target};
+use crate::engine::{Abilities, CardParams, DmaBuf, Error, Kind, Request};
 use crate::host::BusOp;
 use crate::spec::command::{self, emmc};
 use crate::spec::ext_csd::{ExtCsd, index};
@@ -125,7 +125,7 @@ pub struct Asleep {
 }
 
 /// What the engine knew of the card.
-type Before = (Option<Target>, Abilities);
+type Before = (Option<CardParams>, Abilities);
 
 fn give_back<B: Platform, const N: usize>(stack: &Stack<B, N>, before: Before) {
     stack.with(|engine| {

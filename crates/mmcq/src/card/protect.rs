@@ -21,8 +21,8 @@ use core::task::Poll;
 /// How long a protection lasts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lasts {
-    /// Until power goes or the card is reset; a recovery may do either ([`Rung::Reinit`](crate::engine::Rung::Reinit),
-    /// [`Rung::PowerCycle`](crate::engine::Rung::PowerCycle) in [`Stats::rungs`](crate::engine::Stats::rungs)): protect it again then.
+    /// Until power goes or the card is reset; a recovery may do either ([`RecoveryStep::Reinit`](crate::engine::RecoveryStep::Reinit),
+    /// [`RecoveryStep::PowerCycle`](crate::engine::RecoveryStep::PowerCycle) in [`Stats::recovery_steps`](crate::engine::Stats::recovery_steps)): protect it again then.
     UntilPowerOff,
     /// For ever.
     ForEver(Irreversible),
@@ -64,7 +64,7 @@ pub async fn protect_group<B: Platform, const N: usize>(
     on: bool,
 ) -> Result<(), Error> {
     let block_addressed = stack.with(|engine| {
-        engine.equip();
+        engine.enable_extended_ops();
         engine.target().map(|target| target.block_addressed)
     });
     let address = match block_addressed {
@@ -73,7 +73,7 @@ pub async fn protect_group<B: Platform, const N: usize>(
         None => return Err(Error::NoCard),
     };
     let command = if on { command::set_write_prot(address) } else { command::clr_write_prot(address) };
-    let order = Kind::Order { command, timeout_ns: limits::SWITCH_NS };
+    let order = Kind::LongCommand { command, timeout_ns: limits::SWITCH_NS };
     stack.request(Request::new(order, DmaBuf::EMPTY)).await.result.map(|_| ())
 }
 

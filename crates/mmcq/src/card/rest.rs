@@ -6,7 +6,7 @@
 
 use super::power::{fall_asleep, wake};
 use super::session::{Failed, Session};
-use super::{Card, Family, keep};
+use super::{Card, Family, supervise};
 use crate::engine::{DmaBuf, Kind, Request};
 use crate::host::BusOp;
 use crate::sched::Policy;
@@ -73,7 +73,7 @@ pub(super) async fn until_needed<B: Platform, const N: usize>(
     let mut sleep_ns = None;
     if sleeps {
         // A device whose cache cannot be flushed stays awake: asleep it may lose its supply.
-        keep::flush(session).await?;
+        supervise::flush(session).await?;
         begun.asleep = true;
         sleep_ns = fall_asleep(session).await.ok();
         begun.asleep = sleep_ns.is_some();
@@ -87,7 +87,7 @@ pub(super) async fn until_needed<B: Platform, const N: usize>(
         // Cloned before the lock is taken, and the one before dropped after it.
         let waker = Some(context.waker().clone());
         let (over, _before) = stack.with(|engine| {
-            let before = engine.set_help_waker(waker);
+            let before = engine.set_service_waker(waker);
             (engine.rest_is_over(), before)
         });
         if over { Poll::Ready(()) } else { Poll::Pending }

@@ -5,7 +5,7 @@ use super::quirk::{self, Quirks};
 use super::session::{Failed, Session};
 use super::speed::Bounds;
 use super::{Card, Family, Options, protect, uhs};
-use crate::engine::{Error, FlushBy, Target};
+use crate::engine::{CardParams, Error, FlushBy};
 use crate::host::{BusOp, Caps, Host, Timing, Width};
 use crate::sched::Policy;
 use crate::spec::command::{self, sd as cmd};
@@ -128,7 +128,7 @@ pub(super) async fn bring_up<B: Platform, const N: usize>(
     let protected = csd.perm_write_protect
         || csd.tmp_write_protect
         || session.stack.enter(false, |engine| engine.host().write_protected());
-    let target = Target {
+    let target = CardParams {
         rca: session.rca,
         sectors: sectors.min(reach(ocr)),
         block_addressed: ocr.ccs(),

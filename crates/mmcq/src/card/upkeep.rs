@@ -14,14 +14,14 @@ use crate::spec::response::State;
 use crate::spec::timing::emmc as limits;
 use crate::task::Platform;
 
-/// What the [keeper](super::keep) does for a card that is well ([`Options::upkeep`]).
+/// What the [keeper](super::supervise) does for a card that is well ([`Options::upkeep`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Upkeep {
     /// Have an eMMC (4.5 and later) tell as well when it wants capacity back or its pool of system blocks is used up, and not only when it needs background work.
     /// [`Event::Exception`](super::Event::Exception) passes that on.
     pub exceptions: bool,
     /// The longest time between two tunings in SDR104, HS200 and HS400 while the card is used, in nanoseconds; from seven eighths of it on the first moment is
-    /// taken in which no request waits. `Some(0)`: only the controller's own requests and damage count; `None`: what the controller names ([`Host::retune_ns`]).
+    /// taken in which no request waits. `Some(0)`: only the controller's own requests and damage count; `None`: what the controller names ([`Host::retune_ns`](crate::host::Host::retune_ns)).
     pub retune_every_ns: Option<u64>,
     /// No other card is brought up, nor one that comes after a removal, which might have been somewhere else meanwhile: the engine has no card then, until
     /// the program calls [`bring_up`](super::bring_up).

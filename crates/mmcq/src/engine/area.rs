@@ -7,7 +7,7 @@
 use super::extras::Place;
 use super::phases::Stage;
 use super::slot::NONE;
-use super::{Engine, Error, Kind, Mode, Visit};
+use super::{Engine, Error, Kind, Mode, PartitionAccess};
 use crate::host::{Host, Phase};
 use crate::plant::{self, Bug};
 use crate::sched::Policy;
@@ -100,7 +100,7 @@ pub(super) fn goes_behind(kind: &Kind) -> bool {
     match kind {
         Kind::Raw { prefix, phase, .. } => changes(phase) || prefix.as_ref().is_some_and(changes_command),
         Kind::Io { phase, .. } => changes(phase),
-        Kind::Order { command, .. } => {
+        Kind::LongCommand { command, .. } => {
             switches_cache(command) || partition_config(command).is_some_and(|value| value & ACCESS != 0)
         }
         _ => false,
@@ -122,7 +122,7 @@ fn switches_cache(command: &Command) -> bool {
 
 impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     /// CMD6 to a partition, for the visit in progress.
-    pub(super) fn go_to(&mut self, visit: Visit, now_ns: u64) {
+    pub(super) fn go_to(&mut self, visit: PartitionAccess, now_ns: u64) {
         let area = &mut self.memory.area;
         area.switch_ns = u32::try_from(visit.switch_ns).unwrap_or(u32::MAX);
         // An order may have changed the other bits since the visit was planned.
@@ -142,7 +142,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     pub(super) fn must_return(&mut self) -> bool {
         let head = self.slots.head;
         self.memory.area.returning = false;
-        let visits = head != NONE && matches!(self.slots.at(head).kind, Kind::Visit(_));
+        let visits = head != NONE && matches!(self.slots.at(head).kind, Kind::PartitionAccess(_));
         let stopped = self.stopped && (self.mode == Mode::Halted || self.incident.open || !self.has_chore());
         let reachable = self.target.is_some() && !self.is_dead;
         reachable && !stopped && (self.stopped || !visits)
@@ -169,7 +169,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
 
     /// An order ended well.
     pub(super) fn note_order(&mut self) {
-        if let Kind::Order { command, .. } = self.slots.at(self.control).kind
+        if let Kind::LongCommand { command, .. } = self.slots.at(self.control).kind
             && let Some(value) = partition_config(&command)
         {
             let config = &mut self.memory.area.config;

@@ -111,7 +111,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     #[cold]
     pub(super) fn wipe(&mut self, index: u8) {
         let slot = self.slots.at_mut(index);
-        if P::RECOVERS && matches!(slot.kind, Kind::Visit(_) | Kind::Raw { .. }) {
+        if P::RECOVERS && matches!(slot.kind, Kind::PartitionAccess(_) | Kind::Raw { .. }) {
             slot.buf.fill(0);
         }
     }

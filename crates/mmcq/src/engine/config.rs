@@ -1,7 +1,7 @@
 //! What the engine is told of card and policy, and what it tells of its work.
 
 use super::erase::Erasing;
-use super::recover::Rung;
+use super::recover::RecoveryStep;
 pub use super::stream::Close;
 use crate::spec::command::sd::Extension;
 use crate::spec::quirks::Quirks;
@@ -16,7 +16,7 @@ pub enum FlushBy {
         /// Longest time it may take.
         timeout_ns: u64,
     },
-    /// The extension register of the performance function [SD 5.8.2]. Needs [`Engine::equip`](super::Engine::equip) and
+    /// The extension register of the performance function [SD 5.8.2]. Needs [`Engine::enable_extended_ops`](super::Engine::enable_extended_ops) and
     /// [`Engine::set_page`](super::Engine::set_page).
     SdCache {
         /// The register that starts a flush when bit 0 is written, and keeps that bit until it is over.
@@ -28,7 +28,7 @@ pub enum FlushBy {
 
 /// What the engine must know of the card for reads and writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Target {
+pub struct CardParams {
     /// Its address on the bus.
     pub rca: u16,
     /// Blocks of 512 bytes.
@@ -51,9 +51,9 @@ pub struct Target {
     pub quirks: Quirks,
 }
 
-impl Target {
+impl CardParams {
     /// A card without blocks and abilities, for the fields that one does not care about.
-    pub const NONE: Target = Target {
+    pub const NONE: CardParams = CardParams {
         rca: 0,
         sectors: 0,
         block_addressed: true,
@@ -81,7 +81,7 @@ impl Abilities {
     /// None.
     pub const NONE: Abilities = Abilities { reliable_blocks: 0, erase: Erasing::NONE };
 
-    /// Not told yet: [`card::equip`](crate::card::equip) does.
+    /// Not told yet: [`card::enable_extended_ops`](crate::card::enable_extended_ops) does.
     pub const UNKNOWN: Abilities =
         Abilities { reliable_blocks: 0, erase: Erasing { unit_blocks: 0, ..Erasing::NONE } };
 
@@ -198,9 +198,9 @@ pub struct Stats {
     /// Attempts to continue that failed and were made again with a command.
     pub not_continued: u64,
     /// Commands sent beside the data of a phase.
-    pub beside: u64,
-    /// Steps of recovery, by [`Rung`].
-    pub rungs: [u64; Rung::COUNT],
+    pub concurrent: u64,
+    /// Steps of recovery, by [`RecoveryStep`].
+    pub recovery_steps: [u64; RecoveryStep::COUNT],
     /// Times that completed writes were lost with the card's cache.
     pub cache_lost: u64,
     /// Pieces of erases.
@@ -233,8 +233,8 @@ impl Stats {
         continued: 0,
         closed: [0; Close::COUNT],
         not_continued: 0,
-        beside: 0,
-        rungs: [0; Rung::COUNT],
+        concurrent: 0,
+        recovery_steps: [0; RecoveryStep::COUNT],
         cache_lost: 0,
         erase_pieces: 0,
         durable_flushes: 0,
@@ -247,7 +247,7 @@ impl Stats {
 /// What a call has done, and what the platform has to do about it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[must_use = "clients may wait for these completions, and the engine wants to be called again"]
-pub struct Work {
+pub struct PollOutcome {
     /// Slots whose completion can be taken now, one bit each; a bit is reported once.
     pub completed: u64,
     /// Completions wait for a [`poll`](super::Engine::poll) from a context that may unmap
@@ -255,7 +255,7 @@ pub struct Work {
     pub deferred: bool,
     /// A card function asks for attention.
     pub card_irq: bool,
-    /// [Help](super::Help) is needed.
+    /// [A service](super::ServiceRequest) is needed.
     pub help: bool,
     /// Call [`poll`](super::Engine::poll) at this time.
     pub next_deadline_ns: Option<u64>,

@@ -56,7 +56,9 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
                 }
             }
             Kind::Flush => self.begin_flush(now_ns),
-            Kind::Erase { .. } | Kind::Visit(_) | Kind::Order { .. } => self.extra(Event::Begin, now_ns),
+            Kind::Erase { .. } | Kind::PartitionAccess(_) | Kind::LongCommand { .. } => {
+                self.extra(Event::Begin, now_ns)
+            }
             Kind::Bus(op) => {
                 self.stage = Stage::Bus(op);
                 // Before its clock changes a card wants some more after the last token [SD 4.4].

@@ -1,6 +1,6 @@
 //! What time brings: retries, the next step of something slow, questions to a busy card, and the end of patience.
 
-use super::beside::Turn;
+use super::concurrent::Turn;
 use super::extras::Event;
 use super::phases::{COMMAND_TIMEOUT_NS, SLACK_NS, Stage};
 use super::{Engine, Error, Output};
@@ -18,7 +18,7 @@ pub(super) fn later(at_ns: u64, ns: u64) -> u64 {
 impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     /// Whatever time has brought: retries, steps, questions, deadlines. One turn of each at most.
     pub(super) fn advance(&mut self, now_ns: u64) {
-        if H::BESIDE && now_ns >= self.beside.wake_ns {
+        if H::CONCURRENT && now_ns >= self.concurrent.wake_ns {
             self.beside_turn(Turn::Due, now_ns);
         }
         if matches!(self.stage, Stage::Idle) {

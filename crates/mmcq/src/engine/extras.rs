@@ -1,7 +1,7 @@
 //! What an ordinary read or write does not need: erase, write-zeroes, durable writes, visits to other partitions, orders,
 //! and flushes by extension register.
 //!
-//! The engine reaches all of it through one function pointer, which [`Engine::equip`] sets: firmware that
+//! The engine reaches all of it through one function pointer, which [`Engine::enable_extended_ops`] sets: firmware that
 //! only reads, writes and flushes does not carry the code. Each kind is a chain of steps; a step ends with
 //! the card's status, and the next begins from there. Here is what they share: short commands, orders (a
 //! command with busy, waited for however long it lasts), data, pauses.
@@ -18,7 +18,7 @@ use crate::spec::response::R1;
 /// Longest wait for an ordinary block of data, where the card's own limit is not known.
 const DATA_NS: u64 = 1_000_000_000;
 
-/// One way into what [`Engine::equip`] adds.
+/// One way into what [`Engine::enable_extended_ops`] adds.
 #[derive(Debug)]
 pub(super) struct Extras<H: Host, const N: usize, P: Policy> {
     pub on_event: fn(&mut Engine<H, N, P>, Event, u64),
@@ -76,7 +76,7 @@ pub(super) enum Step {
 /// Where in its chain a request is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
-    /// The order of a [`Kind::Order`].
+    /// The order of a [`Kind::LongCommand`].
     Order,
     /// CMD6 with the argument of the CMD38 that follows (iNAND).
     EraseArgument,
@@ -171,7 +171,7 @@ impl Memory {
     /// Is this a visit of which nothing has been sent yet but the switch to its partition, or the count of its first blocks?
     pub fn is_on_its_way(&self, kind: &Kind) -> bool {
         let before_data = matches!(Place::step(self.step), Place::Enter | Place::Count);
-        matches!(kind, Kind::Visit(_)) && self.moves == 0 && before_data
+        matches!(kind, Kind::PartitionAccess(_)) && self.moves == 0 && before_data
     }
 }
 
@@ -179,7 +179,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     /// Makes the engine able to erase, write zeroes, write durably, visit other partitions, give long orders,
     /// and flush by extension register. Requests for these fail as [`Error::Unsupported`] before. May be
     /// called again. How to erase is said by [`set_abilities`](Self::set_abilities).
-    pub fn equip(&mut self) {
+    pub fn enable_extended_ops(&mut self) {
         self.extras =
             Some(Extras { on_event: Self::on_event, admit: Self::admit_extra, plan: Slot::plan_zeroes });
     }
@@ -269,8 +269,10 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     fn begin_extra(&mut self, now_ns: u64) {
         match self.slots.at(self.control).kind {
             Kind::Erase { lba, blocks, how } => self.begin_erase(lba, blocks, how, now_ns),
-            Kind::Visit(visit) => self.begin_visit(visit, now_ns),
-            Kind::Order { command, timeout_ns } => self.order(Place::Order, command, timeout_ns, now_ns),
+            Kind::PartitionAccess(visit) => self.begin_visit(visit, now_ns),
+            Kind::LongCommand { command, timeout_ns } => {
+                self.order(Place::Order, command, timeout_ns, now_ns)
+            }
             _ => match self.target.map(|t| t.flush) {
                 Some(FlushBy::SdCache { at, .. }) => self.begin_register_flush(at, now_ns),
                 _ => self.end_control(Err(Error::Unsupported)),

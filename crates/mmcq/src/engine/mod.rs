@@ -3,15 +3,15 @@
 //! Requests come in by [`Engine::submit`] and wait in one queue. [`Engine::on_irq`] and [`Engine::poll`] move the phases on: each acknowledges,
 //! decides, starts the next phase, and only then completes what ended. Results are fetched with [`Engine::take`].
 //!
-//! Read first: `slot.rs` (a request's life), `order.rs` (which request is next), then `phases.rs` (how a transfer runs), `control.rs` (everything else), `beside.rs`
+//! Read first: `slot.rs` (a request's life), `order.rs` (which request is next), then `phases.rs` (how a transfer runs), `control.rs` (everything else), `concurrent.rs`
 //! (what goes beside its data), `stream.rs` (how it stays open) and `recover/` (how it fails).
 
 mod area;
 mod awaited;
-mod beside;
 mod buffer;
 mod busy;
 mod cancel;
+mod concurrent;
 mod config;
 mod control;
 mod deadline;
@@ -23,6 +23,7 @@ mod limits;
 mod mapping;
 mod order;
 mod outcome;
+mod partition_access;
 mod phases;
 mod recover;
 mod register_flush;
@@ -34,28 +35,27 @@ mod stream;
 mod switches;
 mod tail;
 mod upkeep;
-mod visit;
 mod wakers;
 
 pub use awaited::Span;
 pub use buffer::{Claim, DmaBuf};
-pub use config::{Abilities, CARD_IRQ_STEP_NS, Config, FlushBy, Stats, Target, Work};
+pub use config::{Abilities, CARD_IRQ_STEP_NS, CardParams, Config, FlushBy, PollOutcome, Stats};
 pub use erase::{Erase, Erasing, Irreversible};
-pub use recover::{Help, Rung, RungEvent};
+pub use partition_access::PartitionAccess;
+pub use recover::{RecoveryEvent, RecoveryStep, ServiceRequest};
 pub use request::{BLOCK_BYTES, Completion, Error, Kind, Output, Request, SlotId};
 pub use stream::Close;
-pub use visit::Visit;
 
 use crate::host::{Caps, Direction, Host, Phase, Segment, Timing, Width};
 use crate::plant::{self, Bug};
 use crate::sched::{Fifo, Policy, Tails};
 use area::Area;
-use beside::Beside;
 use busy::BusyTimes;
+use concurrent::Concurrent;
 use core::task::Waker;
 use early::Early;
 use extras::{Extras, Memory};
-use order::Gathered;
+use order::Batch;
 use phases::Stage;
 use recover::{Helping, Incident};
 use slot::{NONE, Rules, Slots, State, bits};
@@ -78,7 +78,7 @@ pub struct Engine<H: Host, const N: usize, P: Policy = Fifo> {
     host: H,
     config: Config,
     policy: P,
-    target: Option<Target>,
+    target: Option<CardParams>,
     mode: Mode,
     slots: Slots<N>,
     /// How many queued or active slots are mapped.
@@ -98,7 +98,7 @@ pub struct Engine<H: Host, const N: usize, P: Policy = Fifo> {
     blocked: bool,
     start_until_ns: u64,
     /// The requests of the transfer in progress (reads and writes), and their memory in order.
-    gathered: Gathered<N>,
+    gathered: Batch<N>,
     segments: [Segment; N],
     segment_count: u8,
     /// The slot of a control request in progress (flush, raw, bus, pause).
@@ -121,7 +121,7 @@ pub struct Engine<H: Host, const N: usize, P: Policy = Fifo> {
     width: Width,
     timing: Timing,
     busy_times: BusyTimes,
-    /// Done, and not yet reported in a `Work`.
+    /// Done, and not yet reported in a `PollOutcome`.
     fresh: u64,
     /// A function asks for attention, and no task has taken note yet; the waker of the task that waits for it.
     card_irq: bool,
@@ -133,7 +133,7 @@ pub struct Engine<H: Host, const N: usize, P: Policy = Fifo> {
     chain_until_ns: u64,
     retune: bool,
     /// The command on the CMD line while data move.
-    beside: Beside<Self>,
+    concurrent: Concurrent<Self>,
     /// What was taken from the running transfer's R1 before its end.
     early: Early,
     /// What is known of streams, and whether the next start is held.
@@ -180,7 +180,7 @@ pub struct Engine<H: Host, const N: usize, P: Policy = Fifo> {
     /// Longest busy of the control request in progress, and what comes after its busy.
     order_ns: u64,
     after_busy: Stage,
-    /// What `equip` adds, and what that remembers.
+    /// What `enable_extended_ops` adds, and what that remembers.
     extras: Option<Extras<H, N, P>>,
     abilities: Abilities,
     memory: Memory,
@@ -216,7 +216,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             last: None,
             blocked: false,
             start_until_ns: 0,
-            gathered: Gathered::NONE,
+            gathered: Batch::NONE,
             segments: [const { Segment::NONE }; N],
             segment_count: 0,
             control: NONE,
@@ -239,7 +239,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             io_run: 0,
             chain_until_ns: 0,
             retune: false,
-            beside: Beside::NONE,
+            concurrent: Concurrent::NONE,
             early: Early::NONE,
             tails: P::Tails::NEW,
             open: None,
@@ -390,7 +390,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     }
 
     /// Called from the interrupt (or from a loop that polls the controller).
-    pub fn on_irq(&mut self, now_ns: u64) -> Work {
+    pub fn on_irq(&mut self, now_ns: u64) -> PollOutcome {
         let straight = Self::STRAIGHT && self.straight.under_way != Way::Nothing;
         if if straight { self.acknowledge_straight(now_ns) } else { self.acknowledge(now_ns) } {
             self.stats.interrupts += 1;
@@ -407,7 +407,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
 
     /// The platform calls it when a deadline has come and when completions were deferred. It may call at any
     /// other time.
-    pub fn poll(&mut self, now_ns: u64) -> Work {
+    pub fn poll(&mut self, now_ns: u64) -> PollOutcome {
         self.finish();
         if P::RECOVERS && self.cramped {
             self.give_back_ahead();
@@ -430,21 +430,21 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         if self.fresh != 0 || self.ended != 0 {
             return Some(0);
         }
-        let beside_ns = if H::BESIDE { self.beside.wake_ns } else { u64::MAX };
+        let beside_ns = if H::CONCURRENT { self.concurrent.wake_ns } else { u64::MAX };
         let look_ns = if H::CARD_IRQ { u64::MAX } else { self.look_ns };
         let next_ns = self.wake_ns.min(self.deadline_ns).min(beside_ns).min(look_ns);
         Some(next_ns).filter(|&at| at != u64::MAX)
     }
 
     #[inline]
-    fn work(&mut self, deferred: bool) -> Work {
+    fn work(&mut self, deferred: bool) -> PollOutcome {
         let completed = core::mem::take(&mut self.fresh);
         if !deferred && self.is_straight() {
             // Nothing goes beside data either.
             let next_deadline_ns = Some(self.wake_ns.min(self.deadline_ns)).filter(|&at| at != u64::MAX);
-            return Work { completed, deferred, card_irq: false, help: false, next_deadline_ns };
+            return PollOutcome { completed, deferred, card_irq: false, help: false, next_deadline_ns };
         }
-        Work {
+        PollOutcome {
             completed,
             deferred,
             card_irq: self.card_irq,
@@ -521,10 +521,10 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
 
     /// Tells the engine which card it talks to; `None` when there is none any more, or before it is brought up anew:
     /// what was wrong with it is forgotten then.
-    pub fn set_target(&mut self, target: Option<Target>) {
+    pub fn set_target(&mut self, target: Option<CardParams>) {
         if target.is_none() {
             self.supply_lost();
-            self.beside.allowed = false;
+            self.concurrent.allowed = false;
             if P::RECOVERS {
                 // Nothing else need follow that puts them back.
                 self.write_again(self.began_ns);
@@ -547,7 +547,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     }
 
     /// The card's parameters.
-    pub fn target(&self) -> Option<&Target> {
+    pub fn target(&self) -> Option<&CardParams> {
         self.target.as_ref()
     }
 

@@ -17,7 +17,7 @@ use crate::plant::{self, Bug};
 
 /// The requests that go out together, in the order of their blocks.
 #[derive(Debug)]
-pub(super) struct Gathered<const N: usize> {
+pub(super) struct Batch<const N: usize> {
     members: [u8; N],
     count: u8,
     pub direction: Direction,
@@ -38,9 +38,9 @@ pub(super) struct Limits {
     pub floor: Option<u64>,
 }
 
-impl<const N: usize> Gathered<N> {
+impl<const N: usize> Batch<N> {
     pub const NONE: Self =
-        Gathered { members: [NONE; N], count: 0, direction: Direction::Read, lba: 0, blocks: 0 };
+        Batch { members: [NONE; N], count: 0, direction: Direction::Read, lba: 0, blocks: 0 };
 
     pub fn members(&self) -> &[u8] {
         self.members.get(..self.count as usize).unwrap_or(&[])
@@ -135,7 +135,7 @@ impl<const N: usize> Gathered<N> {
     }
 }
 
-impl<const N: usize> Gathered<N> {
+impl<const N: usize> Batch<N> {
     /// One of `left` that continues the transfer on either side and may join it.
     fn neighbour(&self, slots: &Slots<N>, left: u64, taken: u64, limits: Limits) -> Option<u8> {
         let (start, end) = (self.lba, self.end());

@@ -1,6 +1,6 @@
 //! What comes of a phase: the controller's events are taken, and the chain of [`phases`](super::phases) goes on, ends, or has failed.
 
-use super::beside::Turn;
+use super::concurrent::Turn;
 use super::deadline::later;
 use super::extras::Event;
 use super::phases::Stage;
@@ -57,7 +57,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             }
         }
         let early = Self::EARLY && events.phase.is_none() && self.take_early(now_ns);
-        let moved = events.phase.is_some() || H::BESIDE && self.go_on_beside(ended, now_ns);
+        let moved = events.phase.is_some() || H::CONCURRENT && self.go_on_beside(ended, now_ns);
         moved || early || events.card_irq || events.presence || events.retune
     }
 

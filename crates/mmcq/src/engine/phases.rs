@@ -8,7 +8,7 @@ use super::extras::Event;
 use super::order::not_before;
 use super::slot::{NONE, Rules, State};
 use super::stream::{Close, End};
-use super::{BLOCK_BYTES, Engine, Error, Target};
+use super::{BLOCK_BYTES, CardParams, Engine, Error};
 use crate::host::{Auto, BusOp, BusyDetect, Data, Direction, Host, Phase, StartError};
 use crate::plant::{self, Bug};
 use crate::sched::{Choice, Policy};
@@ -45,7 +45,7 @@ pub(super) enum Stage {
     Bus(BusOp),
     /// A pause.
     Pause,
-    /// A step of what [`Engine::equip`] adds; which one, it remembers itself.
+    /// A step of what [`Engine::enable_extended_ops`] adds; which one, it remembers itself.
     Extra,
     /// After a failure: the lines are reset, the card is stopped and asked for its state.
     Recover(Recovery),
@@ -215,7 +215,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             return self.go_specially(first, now_ns);
         }
         self.idle_since_ns = None;
-        let Some(&Target { extended_address, .. }) = self.target.as_ref() else {
+        let Some(&CardParams { extended_address, .. }) = self.target.as_ref() else {
             self.withdraw(first);
             return self.end_slot(first, Err(Error::NoCard));
         };
@@ -326,7 +326,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     }
 
     pub(super) fn begin_main(&mut self, counted: bool, now_ns: u64) {
-        let Some(&Target { block_addressed, count, read_timeout_ns, write_timeout_ns, .. }) =
+        let Some(&CardParams { block_addressed, count, read_timeout_ns, write_timeout_ns, .. }) =
             self.target.as_ref()
         else {
             return self.fail(Error::NoCard, now_ns);

@@ -2,7 +2,7 @@
 
 use super::buffer::DmaBuf;
 use super::erase::Erase;
-use super::visit::Visit;
+use super::partition_access::PartitionAccess;
 use crate::host::{BusOp, DmaError, Fault, Phase};
 use crate::sched::Origin;
 use crate::spec::ParseError;
@@ -32,7 +32,7 @@ pub enum Kind {
     /// Everything that was written before is on the medium when this completes. A barrier.
     Flush,
     /// One phase exactly as given. A barrier. Its response is not judged, only handed over. The engine does not learn from it what has changed on the card;
-    /// so with a card, CMD6 to PARTITION_CONFIG is [`Error::Unsupported`]: [`Visit`](Kind::Visit) and [`Order`](Kind::Order) do that; and CMD6 to CACHE_CTRL is too:
+    /// so with a card, CMD6 to PARTITION_CONFIG is [`Error::Unsupported`]: [`PartitionAccess`](Kind::PartitionAccess) and [`Order`](Kind::LongCommand) do that; and CMD6 to CACHE_CTRL is too:
     /// [`Options::cache`](crate::card::Options::cache) does that.
     Raw {
         /// A command sent directly before (CMD55); its errors are the request's.
@@ -44,7 +44,7 @@ pub enum Kind {
     },
     /// One phase of an I/O function (CMD52, CMD53), exactly as given. No barrier: these go in their own order, before waiting reads and writes, but no more than
     /// [`Config::io_burst`](super::Config::io_burst) in a row. The response is not judged, only handed over. Where host and card
-    /// allow it ([`Engine::set_beside`](super::Engine::set_beside)) CMD52 does not wait for data that are moving, so that it may be done before an older CMD53.
+    /// allow it ([`Engine::set_concurrent_commands`](super::Engine::set_concurrent_commands)) CMD52 does not wait for data that are moving, so that it may be done before an older CMD53.
     Io {
         /// The phase; its data use the request's buffer.
         phase: Phase,
@@ -62,7 +62,7 @@ pub enum Kind {
         ns: u64,
     },
     /// Blocks that need not keep their content. It goes in pieces ([`Config::erase_budget_ns`](super::Config::erase_budget_ns)) with others in between; nothing
-    /// that overlaps it passes it, and no barrier. A piece that fails is not tried again; after the card was initialised again, the one that was under way is. Needs [`Engine::equip`](super::Engine::equip).
+    /// that overlaps it passes it, and no barrier. A piece that fails is not tried again; after the card was initialised again, the one that was under way is. Needs [`Engine::enable_extended_ops`](super::Engine::enable_extended_ops).
     Erase {
         /// First block.
         lba: u64,
@@ -72,7 +72,7 @@ pub enum Kind {
         how: Erase,
     },
     /// Blocks that read as zeros afterwards: by an erase where the card's erased blocks are zeros and no others are touched, else by writing the
-    /// request's buffer (zeros, at least a block; the longer the faster) as often as it takes. Needs [`Engine::equip`](super::Engine::equip).
+    /// request's buffer (zeros, at least a block; the longer the faster) as often as it takes. Needs [`Engine::enable_extended_ops`](super::Engine::enable_extended_ops).
     Zero {
         /// First block.
         lba: u64,
@@ -80,12 +80,12 @@ pub enum Kind {
         blocks: u32,
     },
     /// Data of another partition of an eMMC. A barrier; the engine goes back to the user area before anything else but another visit. Needs
-    /// [`Engine::equip`](super::Engine::equip).
-    Visit(Visit),
+    /// [`Engine::enable_extended_ops`](super::Engine::enable_extended_ops).
+    PartitionAccess(PartitionAccess),
     /// A command whose busy may last long; waited for to its end and judged by a status. A barrier. It is sent once: not again if it fails, or if the card is
-    /// initialised again meanwhile. Needs [`Engine::equip`](super::Engine::equip).
+    /// initialised again meanwhile. Needs [`Engine::enable_extended_ops`](super::Engine::enable_extended_ops).
     /// The access bits of PARTITION_CONFIG are for visits alone, and CACHE_CTRL is for bring-up ([`Error::Unsupported`]).
-    Order {
+    LongCommand {
         /// The command, answered by R1b.
         command: Command,
         /// Longest busy.
@@ -111,8 +111,8 @@ impl Kind {
     /// Would the card do something else the second time? Orders may count or be final, and each authenticated write has its own counter.
     pub(super) const fn is_once(&self) -> bool {
         match self {
-            Kind::Order { .. } => true,
-            Kind::Visit(visit) => visit.is_once(),
+            Kind::LongCommand { .. } => true,
+            Kind::PartitionAccess(visit) => visit.is_once(),
             _ => false,
         }
     }
@@ -139,7 +139,7 @@ impl Request {
         Request { kind, buf, origin: Origin::DEFAULT, durable: false, urgent: false }
     }
 
-    /// The same write (or zeroes, or erase), complete only when it is on the medium: forced unit access. Needs [`Engine::equip`](super::Engine::equip).
+    /// The same write (or zeroes, or erase), complete only when it is on the medium: forced unit access. Needs [`Engine::enable_extended_ops`](super::Engine::enable_extended_ops).
     /// Anything else stays what it is.
     #[must_use]
     pub fn durable(self) -> Self {
@@ -169,7 +169,7 @@ pub struct SlotId {
 }
 
 impl SlotId {
-    /// Which of the engine's slots, 0 to N - 1: the bit in [`Work::completed`](super::Work::completed).
+    /// Which of the engine's slots, 0 to N - 1: the bit in [`PollOutcome::completed`](super::PollOutcome::completed).
     pub fn index(self) -> usize {
         self.index as usize
     }
@@ -264,7 +264,7 @@ pub enum Error {
     CacheLost,
     /// Another card is in the slot.
     Changed,
-    /// The engine has not been told how this card erases: [`card::equip`](crate::card::equip) tells it, after
+    /// The engine has not been told how this card erases: [`card::enable_extended_ops`](crate::card::enable_extended_ops) tells it, after
     /// bring-up.
     Unequipped,
     /// The card is locked by a password, and answers nothing but its lock's commands [SD 4.3.7], [eMMC 6.6.19]:
@@ -316,7 +316,9 @@ impl core::fmt::Display for Error {
             }
             Error::CacheLost => f.write_str("the card lost writes that were in its cache"),
             Error::Changed => f.write_str("another card is in the slot"),
-            Error::Unequipped => f.write_str("how this card erases is not known: call card::equip first"),
+            Error::Unequipped => {
+                f.write_str("how this card erases is not known: call card::enable_extended_ops first")
+            }
             Error::Locked => f.write_str("the card is locked by a password"),
             Error::Reentered => f.write_str("called from inside a call of the same stack"),
         }

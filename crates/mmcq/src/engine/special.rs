@@ -12,7 +12,7 @@ use super::extras::{Event, Pieces, Place, Step};
 use super::phases::{COMMAND_TIMEOUT_NS, Stage};
 use super::slot::{NONE, Rules, Slot, State, bits};
 use super::stream::{Close, End};
-use super::{Abilities, BLOCK_BYTES, Engine, Error, FlushBy, Kind, Request, Target};
+use super::{Abilities, BLOCK_BYTES, CardParams, Engine, Error, FlushBy, Kind, Request};
 use crate::host::{Direction, Host, Segment};
 use crate::sched::Policy;
 use crate::spec::command;
@@ -21,7 +21,7 @@ use crate::spec::response::R1;
 /// Output counts bytes in 32 bits.
 const ZERO_BLOCKS_MAX: u32 = (1 << 23) - 1;
 
-impl Target {
+impl CardParams {
     /// Where a block is for the card's commands.
     pub(super) fn address(&self, lba: u64) -> u32 {
         if self.block_addressed { lba as u32 } else { (lba as u32).wrapping_mul(BLOCK_BYTES) }
@@ -44,7 +44,7 @@ impl Slot {
 }
 
 impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
-    /// Why a request for what [`equip`](Self::equip) adds cannot be accepted, if so.
+    /// Why a request for what [`enable_extended_ops`](Self::enable_extended_ops) adds cannot be accepted, if so.
     pub(super) fn admit_extra(&self, request: &Request) -> Result<(), Error> {
         let Some(target) = self.target.as_ref() else { return Err(Error::NoCard) };
         let (lba, blocks) = match request.kind {

@@ -9,7 +9,7 @@
 use super::phases::{BLOCKS_PER_TIMEOUT, COMMAND_TIMEOUT_NS, SLACK_NS, Stage};
 use super::slot::{NONE, Rules, State};
 use super::stream::End;
-use super::{BLOCK_BYTES, Engine, Kind, Output, Request, SlotId, Span, Target};
+use super::{BLOCK_BYTES, CardParams, Engine, Kind, Output, Request, SlotId, Span};
 use crate::host::{Auto, BusyDetect, Data, Direction, Done, Events, Host, Phase, Plain, Segment};
 use crate::plant;
 use crate::sched::{Policy, Tails};
@@ -72,7 +72,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     pub(crate) const STRAIGHT: bool = P::STRAIGHT && P::IN_ORDER && P::RECOVERS && !H::CONTINUES;
 
     /// The card is another, or known better.
-    pub(super) fn set_card(&mut self, target: Option<Target>) {
+    pub(super) fn set_card(&mut self, target: Option<CardParams>) {
         self.target = target;
         if !Self::STRAIGHT {
             return;

@@ -1,12 +1,12 @@
 //! What a card needs though nothing is wrong: a new tuning before drift breaks the old one, a look at what its exception bit means, time for background work.
 //!
-//! The engine only knows when; the keeper does it, as [`Help`] that is asked for between two transfers. Each chore has two times: one from which on it is done
+//! The engine only knows when; the keeper does it, as [`ServiceRequest`] that is asked for between two transfers. Each chore has two times: one from which on it is done
 //! as soon as no request waits, and one from which on all requests wait for it. So an idle card is looked after at once, a busy one in time, and a card that
 //! no request uses is left alone: to tune what is not used burns power for nothing.
 
 use super::phases::Stage;
 use super::slot::NONE;
-use super::{Engine, Help};
+use super::{Engine, ServiceRequest};
 use crate::host::Host;
 use crate::sched::Policy;
 use crate::spec::response::R1;
@@ -168,14 +168,14 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     }
 
     /// It could not be done: not again soon.
-    pub(super) fn put_off(&mut self, help: Help, now_ns: u64) {
+    pub(super) fn put_off(&mut self, help: ServiceRequest, now_ns: u64) {
         match help {
-            Help::Exception | Help::Background => {
+            ServiceRequest::Exception | ServiceRequest::Background => {
                 (self.upkeep.seen, self.upkeep.work_by_ns) = (false, NEVER);
                 self.upkeep.look_ns = now_ns.saturating_add(LOOK_AGAIN_NS);
                 self.upkeep.plan();
             }
-            Help::Rest => self.upkeep.rest_from_ns = now_ns.saturating_add(LOOK_AGAIN_NS),
+            ServiceRequest::Rest => self.upkeep.rest_from_ns = now_ns.saturating_add(LOOK_AGAIN_NS),
             _ => self.tuned(now_ns),
         }
     }
@@ -201,7 +201,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     }
 
     /// Chores and their times, for a moment in which no request waits or one in which some do.
-    fn chores(&self, quiet: bool) -> [(u64, Help); 4] {
+    fn chores(&self, quiet: bool) -> [(u64, ServiceRequest); 4] {
         let upkeep = &self.upkeep;
         let quiet_ns = self.began_ns.saturating_add(QUIET_NS);
         let tune_ns = match upkeep.tune_ns() {
@@ -224,10 +224,10 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             _ => NEVER,
         };
         [
-            (tune_ns, Help::Retune),
-            (look_ns, Help::Exception),
-            (work_ns, Help::Background),
-            (rest_ns, Help::Rest),
+            (tune_ns, ServiceRequest::Retune),
+            (look_ns, ServiceRequest::Exception),
+            (work_ns, ServiceRequest::Background),
+            (rest_ns, ServiceRequest::Rest),
         ]
     }
 
@@ -257,7 +257,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             self.retune = true;
             return false;
         }
-        if help == Help::Retune {
+        if help == ServiceRequest::Retune {
             self.stats.tunings += 1;
         }
         self.ask_for(help, now_ns);

@@ -7,7 +7,7 @@
 //!
 //! Recovery must not wait for that, since what is queued may itself wait for recovery. So
 //! [`Bounce::reserve_for`] sets pieces aside for the scratch memory of
-//! [`card::keep`](crate::card::keep), which no other buffer can take.
+//! [`card::supervise`](crate::card::supervise), which no other buffer can take.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 

@@ -236,7 +236,7 @@ pub struct Caps {
     /// The data of an open transfer (CMD18 or CMD25 without an end) can be moved in several phases: see [`Auto::Continue`].
     pub continue_data: bool,
     /// A command can go beside the data of a phase: see [`Host::start_beside`].
-    pub beside: bool,
+    pub concurrent_command: bool,
     /// End of busy.
     pub busy: BusyDetect,
     /// Longest busy its own timer can wait for.
@@ -282,7 +282,7 @@ impl Caps {
         auto_count: false,
         no_count: true,
         continue_data: false,
-        beside: false,
+        concurrent_command: false,
         busy: BusyDetect::Status,
         max_busy_ns: 0,
         max_segments: 0,
@@ -357,8 +357,8 @@ pub unsafe trait Host {
     /// [`Caps::continue_data`] may be set. Where it is false, the engine's part that keeps transfers open is not even linked.
     const CONTINUES: bool = false;
 
-    /// [`Caps::beside`] may be set. Where it is false, the engine's part that sends commands beside data is not even linked.
-    const BESIDE: bool = false;
+    /// [`Caps::concurrent_command`] may be set. Where it is false, the engine's part that sends commands beside data is not even linked.
+    const CONCURRENT: bool = false;
 
     /// [`early_r1`](Self::early_r1) may answer. Where it is false, the engine's part that asks is not even linked.
     const EARLY_R1: bool = false;

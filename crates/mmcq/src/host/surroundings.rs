@@ -233,7 +233,7 @@ impl<H: Host, S: Surroundings> Surrounded<H, S> {
 // `Done` no earlier than the driver's own part of it.
 unsafe impl<H: Host, S: Surroundings> Host for Surrounded<H, S> {
     const CONTINUES: bool = H::CONTINUES;
-    const BESIDE: bool = H::BESIDE;
+    const CONCURRENT: bool = H::CONCURRENT;
     const CARD_IRQ: bool = H::CARD_IRQ;
     const EARLY_R1: bool = H::EARLY_R1;
 

@@ -1,7 +1,7 @@
 //! The replay-protected memory block of an eMMC: small data that cannot be forged or played back by one that does not
 //! know the key [eMMC 6.6.22].
 //!
-//! Each exchange is one [`Visit`] of the partition, so no other command comes between its frames. Everything
+//! Each exchange is one [`PartitionAccess`] of the partition, so no other command comes between its frames. Everything
 //! in an answer is checked: MAC (in constant time), nonce, counter, address, kind, and result.
 //!
 //! A write is never repeated. If its answer does not come, or cannot be believed, the counter is read: it
@@ -11,7 +11,7 @@ mod frame;
 
 use crate::card::Card;
 use crate::card::partition::{Area, Layout, layout};
-use crate::engine::{self, Claim, DmaBuf, Irreversible, Kind, Request, Visit};
+use crate::engine::{self, Claim, DmaBuf, Irreversible, Kind, PartitionAccess, Request};
 use crate::host::Host;
 use crate::sched::{Fifo, Policy};
 use crate::task::{Platform, Stack};
@@ -128,7 +128,7 @@ impl<'a, B: Platform, const N: usize> Rpmb<'a, B, N> {
             return Err((engine::Error::Buffer { needed, given }, buf));
         }
         let (layout, buf) = layout(stack, card, buf, Area::Rpmb).await;
-        stack.with(|engine| engine.equip());
+        stack.with(|engine| engine.enable_extended_ops());
         match layout {
             Ok(mut layout) => {
                 let host = stack.with(|engine| engine.caps().blocks_in_one_piece());
@@ -360,7 +360,7 @@ impl<'a, B: Platform, const N: usize> Rpmb<'a, B, N> {
         back: u16,
         look: impl FnOnce(&[Frame]) -> R,
     ) -> Result<R, engine::Error> {
-        let visit = Visit {
+        let visit = PartitionAccess {
             config: self.layout.config,
             switch_ns: self.layout.switch_ns,
             lba: 0,
@@ -370,7 +370,7 @@ impl<'a, B: Platform, const N: usize> Rpmb<'a, B, N> {
             ask,
             back,
         };
-        let mut done = self.stack.request(Request::new(Kind::Visit(visit), buf)).await;
+        let mut done = self.stack.request(Request::new(Kind::PartitionAccess(visit), buf)).await;
         let result = done.result.map(|_| with_frames(&mut done.buf, |frames| look(frames)));
         self.buf = Some(done.buf);
         result

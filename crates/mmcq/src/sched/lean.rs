@@ -3,7 +3,7 @@
 use super::{Choice, Fifo, Policy, Waiting};
 
 /// As [`Fifo`], for firmware that must be small: failed transfers are not tried again ([`Policy::RECOVERS`]), which is for its user to do, and no program can
-/// [keep](crate::card::keep) the card.
+/// [keep](crate::card::supervise) the card.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Lean;
 

@@ -72,7 +72,7 @@ pub trait Policy {
     const IN_ORDER: bool = false;
 
     /// Failed transfers are tried again, and help is asked for: the whole ladder of recovery. Where not, lines and card are brought back, requests that failed
-    /// together are tried one by one, and the error is the answer. Nor are there durable writes, erases and what else [`card::equip`](crate::card::equip) adds, commands
+    /// together are tried one by one, and the error is the answer. Nor are there durable writes, erases and what else [`card::enable_extended_ops`](crate::card::enable_extended_ops) adds, commands
     /// beside data, or CMD23 with its quirks. Firmware does not carry the rest then.
     const RECOVERS: bool = true;
 

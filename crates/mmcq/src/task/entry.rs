@@ -7,8 +7,8 @@
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
 use crate::engine::{
-    Abilities, Claim, Completion, DmaBuf, Engine, Error, Help, Request, RungEvent, SlotId, Span, Stats,
-    Target, Work,
+    Abilities, CardParams, Claim, Completion, DmaBuf, Engine, Error, PollOutcome, RecoveryEvent, Request,
+    ServiceRequest, SlotId, Span, Stats,
 };
 use crate::host::{Caps, Host, Phase, Width};
 use crate::sched::Policy;
@@ -61,8 +61,8 @@ macro_rules! questions {
 }
 
 /// What a nested interrupt or poll reports: nothing, and that a poll is due.
-const TURNED_AWAY: Work =
-    Work { completed: 0, deferred: false, card_irq: false, help: false, next_deadline_ns: Some(0) };
+const TURNED_AWAY: PollOutcome =
+    PollOutcome { completed: 0, deferred: false, card_irq: false, help: false, next_deadline_ns: Some(0) };
 
 impl<'a, H: Host, const N: usize, P: Policy> Entry<'a, H, N, P> {
     pub(super) fn new(engine: Option<&'a mut Engine<H, N, P>>) -> Self {
@@ -101,9 +101,9 @@ impl<'a, H: Host, const N: usize, P: Policy> Entry<'a, H, N, P> {
         pub fn submit(&mut self, request: Request, now_ns: u64) -> Result<SlotId, (Error, Request)>
             = Err((Error::Reentered, request));
         /// [`Engine::on_irq`]. Nested: nothing has happened, and a poll is due.
-        pub fn on_irq(&mut self, now_ns: u64) -> Work = { let _ = now_ns; TURNED_AWAY };
+        pub fn on_irq(&mut self, now_ns: u64) -> PollOutcome = { let _ = now_ns; TURNED_AWAY };
         /// [`Engine::poll`]. Nested: nothing has happened, and a poll is due.
-        pub fn poll(&mut self, now_ns: u64) -> Work = { let _ = now_ns; TURNED_AWAY };
+        pub fn poll(&mut self, now_ns: u64) -> PollOutcome = { let _ = now_ns; TURNED_AWAY };
         /// [`Engine::cancel`]. Nested: `None`, and the request goes on.
         pub fn cancel(&mut self, id: SlotId) -> Option<DmaBuf> = { let _ = id; None };
         /// [`Engine::abandon`]. Nested: the request goes on.
@@ -111,15 +111,15 @@ impl<'a, H: Host, const N: usize, P: Policy> Entry<'a, H, N, P> {
         /// [`Engine::reclaim`]. Nested: `None`.
         pub fn reclaim(&mut self, claim: Claim) -> Option<DmaBuf> = { let _ = claim; None };
         /// [`Engine::set_target`]. Nested: the engine is told nothing.
-        pub fn set_target(&mut self, target: Option<Target>) = { let _ = target; };
-        /// [`Engine::equip`]. Nested: nothing is done.
-        pub fn equip(&mut self) = {};
+        pub fn set_target(&mut self, target: Option<CardParams>) = { let _ = target; };
+        /// [`Engine::enable_extended_ops`]. Nested: nothing is done.
+        pub fn enable_extended_ops(&mut self) = {};
         /// [`Engine::set_abilities`]. Nested: the engine is told nothing.
         pub fn set_abilities(&mut self, abilities: Abilities) = { let _ = abilities; };
         /// [`Engine::set_page`]. Nested: the page comes back as an error.
         pub fn set_page(&mut self, page: DmaBuf) -> Result<DmaBuf, DmaBuf> = Err(page);
-        /// [`Engine::set_beside`]. Nested: nothing is done.
-        pub fn set_beside(&mut self, allowed: bool) = { let _ = allowed; };
+        /// [`Engine::set_concurrent_commands`]. Nested: nothing is done.
+        pub fn set_concurrent_commands(&mut self, allowed: bool) = { let _ = allowed; };
         /// [`Engine::suspend`]. Nested: nothing is done.
         pub fn suspend(&mut self) = {};
         /// [`Engine::resume`]. Nested: nothing is done.
@@ -146,18 +146,18 @@ impl<'a, H: Host, const N: usize, P: Policy> Entry<'a, H, N, P> {
         pub fn take_retune(&mut self) -> bool = false;
         /// [`Engine::take_continue_lost`]. Nested: `false`.
         pub fn take_continue_lost(&mut self) -> bool = false;
-        /// [`Engine::take_help`]. Nested: `None`.
-        pub fn take_help(&mut self) -> Option<Help> = None;
+        /// [`Engine::take_service_request`]. Nested: `None`.
+        pub fn take_service_request(&mut self) -> Option<ServiceRequest> = None;
         /// [`Engine::dismiss_keeper`]. Nested: `false`.
         pub fn dismiss_keeper(&mut self) -> bool = false;
-        /// [`Engine::set_help_waker`]. Nested: the waker comes back.
+        /// [`Engine::set_service_waker`]. Nested: the waker comes back.
         #[must_use = "to be dropped outside of any lock"]
-        pub fn set_help_waker(&mut self, waker: Option<Waker>) -> Option<Waker> = waker;
-        /// [`Engine::take_help_waker`]. Nested: `None`.
+        pub fn set_service_waker(&mut self, waker: Option<Waker>) -> Option<Waker> = waker;
+        /// [`Engine::take_service_waker`]. Nested: `None`.
         #[must_use = "to be woken or dropped outside of any lock"]
-        pub fn take_help_waker(&mut self) -> Option<Waker> = None;
-        /// [`Engine::helped`]. Nested: the engine is told nothing.
-        pub fn helped(&mut self, result: Result<Target, Error>, now_ns: u64) = { let _ = (result, now_ns); };
+        pub fn take_service_waker(&mut self) -> Option<Waker> = None;
+        /// [`Engine::service_done`]. Nested: the engine is told nothing.
+        pub fn service_done(&mut self, result: Result<CardParams, Error>, now_ns: u64) = { let _ = (result, now_ns); };
 
         pub(crate) fn look_after(&mut self, exceptions: bool, tune_every_ns: u64, rest_after_ns: u64, now_ns: u64)
             = { let _ = (exceptions, tune_every_ns, rest_after_ns, now_ns); };
@@ -182,7 +182,7 @@ impl<'a, H: Host, const N: usize, P: Policy> Entry<'a, H, N, P> {
         /// [`Engine::will_wake`]. Nested: `false`.
         pub fn will_wake(&self, id: SlotId, waker: &Waker) -> bool = { let _ = (id, waker); false };
         /// [`Engine::target`]. Nested: `None`.
-        pub fn target(&self) -> Option<&Target> = None;
+        pub fn target(&self) -> Option<&CardParams> = None;
         /// [`Engine::abilities`]. Nested: none.
         pub fn abilities(&self) -> &Abilities = &Abilities::NONE;
         /// [`Engine::caps`]. Nested: those of no controller.
@@ -212,7 +212,7 @@ impl<'a, H: Host, const N: usize, P: Policy> Entry<'a, H, N, P> {
     }
 
     /// [`Engine::incidents`]. Nested: none.
-    pub fn incidents(&self) -> impl Iterator<Item = RungEvent> + '_ {
+    pub fn incidents(&self) -> impl Iterator<Item = RecoveryEvent> + '_ {
         self.engine.as_ref().into_iter().flat_map(|engine| engine.incidents())
     }
 

@@ -2,7 +2,7 @@
 
 use super::request::{At, Look, Seen};
 use super::{Platform, RequestFuture, Stack};
-use crate::advance::{Advance, Choice, Context as From, Wait};
+use crate::advance::{Choice, Context as From, Wait, WaitStrategy};
 use crate::engine::{Completion, Request, SlotId};
 use core::future::Future;
 use core::pin::Pin;
@@ -14,15 +14,15 @@ const PHASES_MAX: u32 = 16;
 impl<B: Platform, const N: usize> Stack<B, N> {
     /// [`request`](Self::request) for a thread: when it is first polled it submits, and then drives the stack by [`turn`](Self::turn) for as
     /// long as `advance` expects that to be cheaper than sleeping, phase by phase. Then it is pending, and the interrupt wakes its waker; it does not spin
-    /// again. Never longer than 16 phases, each of them for at most what [`Advance::choose`] said, in time and in looks.
+    /// again. Never longer than 16 phases, each of them for at most what [`WaitStrategy::choose`] said, in time and in looks.
     ///
     /// The bus's settings are taken from the engine, and what the phases took is learned.
-    pub fn request_with<'a>(&'a self, advance: &'a Advance, request: Request) -> Spinning<'a, B, N> {
+    pub fn request_with<'a>(&'a self, advance: &'a WaitStrategy, request: Request) -> Spinning<'a, B, N> {
         Spinning { op: self.request(request), advance, since_ns: 0 }
     }
 
     /// Spins for a request. `None`: it is not done, and sleeping is cheaper now.
-    fn spin_for(&self, advance: &Advance, id: SlotId) -> Option<Completion> {
+    fn spin_for(&self, advance: &WaitStrategy, id: SlotId) -> Option<Completion> {
         let began_ns = self.now_ns();
         let _quiet = Quiet::new(advance);
         for _ in 0..PHASES_MAX {
@@ -46,7 +46,7 @@ impl<B: Platform, const N: usize> Stack<B, N> {
     }
 
     /// Turns until a phase ends. False: none did in that time.
-    fn spin_while(&self, at_most_ns: u64, advance: &Advance, wait: &Wait) -> bool {
+    fn spin_while(&self, at_most_ns: u64, advance: &WaitStrategy, wait: &Wait) -> bool {
         let before = self.with(|engine| engine.last_phase());
         let (mut looks, began_ns) = (0, self.now_ns());
         let looks_max = at_most_ns / u64::from(advance.costs().look_ns.max(1));
@@ -68,10 +68,10 @@ impl<B: Platform, const N: usize> Stack<B, N> {
 }
 
 /// No handler serves the controller's interrupt while this exists.
-struct Quiet<'a>(&'a Advance);
+struct Quiet<'a>(&'a WaitStrategy);
 
 impl<'a> Quiet<'a> {
-    fn new(advance: &'a Advance) -> Self {
+    fn new(advance: &'a WaitStrategy) -> Self {
         advance.listen(false);
         Quiet(advance)
     }
@@ -87,7 +87,7 @@ impl Drop for Quiet<'_> {
 #[must_use = "nothing happens unless it is polled"]
 pub struct Spinning<'a, B: Platform, const N: usize> {
     op: RequestFuture<'a, B, N>,
-    advance: &'a Advance,
+    advance: &'a WaitStrategy,
     /// When it went to sleep.
     since_ns: u64,
 }

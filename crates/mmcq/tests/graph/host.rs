@@ -408,7 +408,7 @@ pub const CAPS: Caps = Caps {
     auto_count: true,
     no_count: false,
     continue_data: false,
-    beside: false,
+    concurrent_command: false,
     busy: BusyDetect::Interrupt,
     max_busy_ns: 1_000_000_000,
     max_segments: 8,

@@ -77,7 +77,7 @@ impl<'a> Keeper<'a> {
         let ptr = NonNull::from(&mut *self.scratch).cast();
         // SAFETY: one future at a time has it, and is dropped before the memory.
         let scratch = unsafe { DmaBuf::from_raw(ptr, 512) };
-        self.future = Some(Box::pin(card::keep_emmc(self.stack, scratch, self.options, self.card)));
+        self.future = Some(Box::pin(card::supervise_emmc(self.stack, scratch, self.options, self.card)));
     }
 
     pub fn is_gone(&self) -> bool {

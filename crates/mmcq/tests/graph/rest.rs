@@ -5,7 +5,7 @@ use crate::choice::Bad;
 use crate::host::World;
 use crate::judge::{Fate, Judge, Work};
 use crate::run::{MS, Run};
-use mmcq::engine::{Error, Rung};
+use mmcq::engine::{Error, RecoveryStep};
 
 /// An incident: 12 s and the card's own times for a read and a write; a little more for the last
 /// conversation's end.
@@ -16,9 +16,9 @@ const LONG_NS: u64 = 30_000 * MS;
 impl Run<'_> {
     /// All have their answers. Was there time enough, and evidence for what was done?
     pub fn at_first_rest(&self) {
-        let (slower, dead) = (self.rung(Rung::Slower), self.rung(Rung::Dead));
-        let (reinit, cycles) = (self.rung(Rung::Reinit), self.rung(Rung::PowerCycle));
-        let read_only = self.rung(Rung::ReadOnly);
+        let (slower, dead) = (self.rung(RecoveryStep::Slower), self.rung(RecoveryStep::Dead));
+        let (reinit, cycles) = (self.rung(RecoveryStep::Reinit), self.rung(RecoveryStep::PowerCycle));
+        let read_only = self.rung(RecoveryStep::ReadOnly);
         let usable = dead == 0 && self.stack.with(|engine| engine.target().is_some());
         let mut world = self.world.borrow_mut();
         let World { judge, now, card, timing, .. } = &mut *world;
@@ -53,7 +53,7 @@ impl Run<'_> {
                     | Bad::Returned
                     | Bad::Replaced
             )
-        }) || self.start.workload.reset_unpowers && self.rung(Rung::Reset) > 0;
+        }) || self.start.workload.reset_unpowers && self.rung(RecoveryStep::Reset) > 0;
         // A card that twice does not obey on the way back from another partition is in another state.
         let astray = judge.bad.len() >= 2 && judge.asked.iter().any(|asked| asked.area != 0);
         // It may be asked for where no keeper is left to do it.
@@ -63,7 +63,7 @@ impl Run<'_> {
         }
         // An incident has a time as well; questions to a card that does not end its flush use it up.
         let dead_ns = self.stack.with(|engine| {
-            engine.incidents().filter(|step| step.rung == Rung::Dead).map(|step| step.at_ns).last()
+            engine.incidents().filter(|step| step.rung == RecoveryStep::Dead).map(|step| step.at_ns).last()
         });
         let first = judge.bad.first().map_or(0, |&(at, _)| at);
         let late = flushes && dead_ns.is_some_and(|at| at >= first + INCIDENT_NS - 1_000 * MS);

@@ -9,7 +9,8 @@ use crate::one_thread::{NOW_NS, OneThread, TIMER};
 use crate::workload::{Do, Workload};
 use mmcq::card::{self, Card, Options};
 use mmcq::engine::{
-    Abilities, Claim, Config, DmaBuf, Erase, Erasing, FlushBy, Kind, Request, Rung, SlotId, Visit,
+    Abilities, Claim, Config, DmaBuf, Erase, Erasing, FlushBy, Kind, PartitionAccess, RecoveryStep, Request,
+    SlotId,
 };
 use mmcq::host::{BusOp, Timing};
 use mmcq::sched::Fifo;
@@ -128,7 +129,7 @@ pub fn run(start: &Start, room: &mut Room, plan: &[(u32, u8)], traced: bool) -> 
     let stack: Stack = Stack::new(OneThread, TIMER, Puppet::new(&world), Config::DEFAULT);
     stack.with(|engine| {
         engine.set_target(Some(start.card.target));
-        equip(engine);
+        enable_extended_ops(engine);
     });
     told_of_the_bus(&stack, &start.card);
     {
@@ -183,8 +184,8 @@ fn told_of_the_bus(stack: &Stack, card: &Card) {
     }
 }
 
-pub fn equip(engine: &mut Entry<'_, Puppet, SLOTS, Fifo>) {
-    engine.equip();
+pub fn enable_extended_ops(engine: &mut Entry<'_, Puppet, SLOTS, Fifo>) {
+    engine.enable_extended_ops();
     let erase = Erasing {
         kinds: Erase::Erase.bit() | Erase::Trim.bit(),
         emmc: true,
@@ -273,7 +274,7 @@ impl Run<'_> {
         self.world.borrow_mut().judge.helping = keeper.talks;
         if let Some(event) = event {
             self.world.borrow_mut().say(|| event);
-            self.stack.with(equip);
+            self.stack.with(enable_extended_ops);
         }
     }
 
@@ -349,7 +350,15 @@ impl Run<'_> {
         };
         let visit = |out: u32, back: u32| {
             let (out, back) = (out as u16, back as u16);
-            Kind::Visit(Visit { config: 1, switch_ns: 50 * MS, lba, out, reliable: false, ask: false, back })
+            Kind::PartitionAccess(PartitionAccess {
+                config: 1,
+                switch_ns: 50 * MS,
+                lba,
+                out,
+                reliable: false,
+                ask: false,
+                back,
+            })
         };
         let at = u64::from(lba);
         let kind = match what {
@@ -478,8 +487,8 @@ impl Run<'_> {
         NOW_NS.set(world.now);
     }
 
-    pub fn rung(&self, rung: Rung) -> u64 {
-        self.stack.with(|engine| engine.stats().rungs[rung as usize])
+    pub fn rung(&self, rung: RecoveryStep) -> u64 {
+        self.stack.with(|engine| engine.stats().recovery_steps[rung as usize])
     }
 
     fn at_last(&self) {
@@ -499,7 +508,7 @@ impl Run<'_> {
 
     /// Notes the state as it is seen from outside.
     fn mark(&mut self) {
-        let rungs = self.stack.with(|engine| engine.stats().rungs);
+        let rungs = self.stack.with(|engine| engine.stats().recovery_steps);
         let world = self.world.borrow();
         let mut hash = 0xcbf2_9ce4_8422_2325u64;
         let mut add = |value: u64| hash = (hash ^ value).wrapping_mul(0x0100_0000_01b3);

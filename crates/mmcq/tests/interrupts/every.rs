@@ -5,7 +5,7 @@ use crate::io_card::{self, IoHost};
 use crate::lock::{self, Interrupted, Plan, What};
 use crate::one_thread::NOW_NS;
 use crate::support::{self, TestHost, World, caps, target};
-use mmcq::block::{BlockDevice, Copying};
+use mmcq::block::{BlockDevice, Bounced};
 use mmcq::card::{IoCard, Options, bring_up_io};
 use mmcq::engine::{Kind, Request};
 use mmcq::host::{BusyDetect, Caps};
@@ -136,7 +136,7 @@ fn write_and_flush() {
 fn write_in_any_memory() {
     on_all_hosts("copied write", |bench| {
         bench.run(async {
-            let mut device = Copying::new(BlockDevice::new(&bench.stack), support::buffer(2, 0)).unwrap();
+            let mut device = Bounced::new(BlockDevice::new(&bench.stack), support::buffer(2, 0)).unwrap();
             let data = vec![0x33; 3 * 512];
             assert_eq!(device.write(20, &data).await, Ok(3));
             let mut back = vec![0; 3 * 512];

@@ -1,7 +1,7 @@
 //! An engine on the scripted host, with the recovery in view.
 
 use crate::support::{TestHost, World, buffer, target};
-use mmcq::engine::{Completion, Config, Engine, Help, Kind, Request, Rung, SlotId};
+use mmcq::engine::{Completion, Config, Engine, Kind, RecoveryStep, Request, ServiceRequest, SlotId};
 use mmcq::host::{Cause, Stage};
 use mmcq::sched::{Fifo, Policy};
 use std::cell::RefCell;
@@ -24,7 +24,7 @@ pub fn bench() -> Bench {
 /// A keeper would help.
 pub fn kept() -> Bench {
     let mut b = bench();
-    let _ = b.e.set_help_waker(Some(Waker::noop().clone()));
+    let _ = b.e.set_service_waker(Some(Waker::noop().clone()));
     b
 }
 
@@ -74,9 +74,9 @@ impl<P: Policy> Bench<P> {
     }
 
     /// Steps until help is asked for.
-    pub fn help(&mut self) -> Help {
+    pub fn help(&mut self) -> ServiceRequest {
         for _ in 0..100_000 {
-            if let Some(help) = self.e.take_help() {
+            if let Some(help) = self.e.take_service_request() {
                 return help;
             }
             self.step();
@@ -84,12 +84,12 @@ impl<P: Policy> Bench<P> {
         panic!("the engine asks for no help: {:?}", self.rungs());
     }
 
-    pub fn rungs(&self) -> Vec<Rung> {
+    pub fn rungs(&self) -> Vec<RecoveryStep> {
         self.e.incidents().map(|event| event.rung).collect()
     }
 
-    pub fn rung(&self, rung: Rung) -> u64 {
-        self.e.stats().rungs[rung as usize]
+    pub fn rung(&self, rung: RecoveryStep) -> u64 {
+        self.e.stats().recovery_steps[rung as usize]
     }
 
     /// The phase that is started as the nth from now fails.

@@ -5,7 +5,7 @@
 use crate::support::{TestHost, World, buffer, target};
 use mmcq::card::quirk::Quirks;
 use mmcq::engine::{
-    Abilities, Config, DmaBuf, Engine, Erase, Erasing, Error, FlushBy, Kind, Request, SlotId, Target,
+    Abilities, CardParams, Config, DmaBuf, Engine, Erase, Erasing, Error, FlushBy, Kind, Request, SlotId,
 };
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -56,9 +56,9 @@ pub fn engine_of(world: &Rc<RefCell<World>>, config: Config, with: impl FnOnce(&
     };
     with(&mut setup);
     let Setup { flush, reliable_blocks, erase, protected, quirks, extended_address } = setup;
-    engine.set_target(Some(Target { flush, protected, quirks, extended_address, ..target(BLOCKS) }));
+    engine.set_target(Some(CardParams { flush, protected, quirks, extended_address, ..target(BLOCKS) }));
     engine.set_abilities(Abilities { reliable_blocks, erase });
-    engine.equip();
+    engine.enable_extended_ops();
     engine
 }
 

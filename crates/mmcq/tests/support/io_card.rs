@@ -138,7 +138,7 @@ pub fn caps() -> Caps {
         auto_count: true,
         no_count: false,
         continue_data: false,
-        beside: false,
+        concurrent_command: false,
         busy: BusyDetect::Interrupt,
         max_busy_ns: 1_000_000_000,
         max_segments: 16,

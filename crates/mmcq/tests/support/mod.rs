@@ -169,7 +169,7 @@ pub fn caps() -> Caps {
         auto_count: true,
         no_count: false,
         continue_data: false,
-        beside: false,
+        concurrent_command: false,
         busy: BusyDetect::Interrupt,
         max_busy_ns: 1_000_000_000,
         max_segments: 128,
@@ -190,8 +190,8 @@ pub fn caps() -> Caps {
     }
 }
 
-pub fn target(blocks: u64) -> mmcq::engine::Target {
-    mmcq::engine::Target {
+pub fn target(blocks: u64) -> mmcq::engine::CardParams {
+    mmcq::engine::CardParams {
         rca: 1,
         sectors: blocks,
         block_addressed: true,
@@ -200,7 +200,7 @@ pub fn target(blocks: u64) -> mmcq::engine::Target {
         read_timeout_ns: 100_000_000,
         write_timeout_ns: 250_000_000,
         flush: mmcq::engine::FlushBy::Status,
-        ..mmcq::engine::Target::NONE
+        ..mmcq::engine::CardParams::NONE
     }
 }
 

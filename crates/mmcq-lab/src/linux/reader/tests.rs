@@ -174,7 +174,7 @@ fn run(close: Close, steps: &[Do], stop_status: u32) -> Ran {
         auto_count: false,
         no_count: false,
         continue_data: true,
-        beside: false,
+        concurrent_command: false,
         busy: BusyDetect::Status,
         max_busy_ns: u64::MAX,
         max_segments: 256,
@@ -193,7 +193,7 @@ fn run(close: Close, steps: &[Do], stop_status: u32) -> Ran {
         signal18_fixed: false,
         fixed: true,
     };
-    let target = Target {
+    let target = CardParams {
         rca: 1,
         sectors: 1 << 28,
         block_addressed: true,
@@ -202,7 +202,7 @@ fn run(close: Close, steps: &[Do], stop_status: u32) -> Ran {
         read_timeout_ns: 100_000_000,
         write_timeout_ns: 500_000_000,
         flush: FlushBy::Status,
-        ..Target::NONE
+        ..CardParams::NONE
     };
     let chip = Rc::new(RefCell::new(Chip { stop_status, ..Chip::default() }));
     let host = Recorder { chip: chip.clone(), time: time.clone(), caps };

@@ -1,4 +1,4 @@
-//! Work that waits, and work that is interrupted: background operations and HPI [eMMC 6.6.23, 6.6.25].
+//! PollOutcome that waits, and work that is interrupted: background operations and HPI [eMMC 6.6.23, 6.6.25].
 
 use super::super::status::State;
 use super::EmmcCard;

@@ -11,7 +11,7 @@ use super::quirk::{self, Quirks};
 use super::session::{Failed, Session};
 use super::speed::Bounds;
 use super::{Card, Family, Options, sd};
-use crate::engine::{Error, Target};
+use crate::engine::{CardParams, Error};
 use crate::host::{BusOp, Caps, Timing, Width};
 use crate::sched::Policy;
 use crate::spec::command::sd::{self as sd_cmd, Group, SwitchFunc};
@@ -107,7 +107,7 @@ impl Families for OnlyIo {
     // A card that describes itself wrongly does so at every speed: no second try.
     type Found = Result<IoCard, error::Error>;
 
-    fn target(found: &Self::Found) -> Option<Target> {
+    fn target(found: &Self::Found) -> Option<CardParams> {
         found.as_ref().ok()?.memory.as_ref().map(|memory| memory.target)
     }
 

@@ -6,7 +6,7 @@ use crate::spec::response::R1;
 
 /// The rungs of the ladder, in the order in which they are climbed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Rung {
+pub enum RecoveryStep {
     /// R0: what kind of failure is it?
     Classify,
     /// R1: what was surely done before it is kept.
@@ -33,36 +33,36 @@ pub enum Rung {
     Dead,
 }
 
-impl Rung {
+impl RecoveryStep {
     /// How many there are.
     pub const COUNT: usize = 12;
 
-    /// All of them, in the order of [`Stats::rungs`](crate::engine::Stats::rungs).
-    pub const ALL: [Rung; Self::COUNT] = [
-        Rung::Classify,
-        Rung::Salvage,
-        Rung::Status,
-        Rung::Stop,
-        Rung::Retry,
-        Rung::Retune,
-        Rung::Slower,
-        Rung::Reset,
-        Rung::Reinit,
-        Rung::PowerCycle,
-        Rung::ReadOnly,
-        Rung::Dead,
+    /// All of them, in the order of [`Stats::recovery_steps`](crate::engine::Stats::recovery_steps).
+    pub const ALL: [RecoveryStep; Self::COUNT] = [
+        RecoveryStep::Classify,
+        RecoveryStep::Salvage,
+        RecoveryStep::Status,
+        RecoveryStep::Stop,
+        RecoveryStep::Retry,
+        RecoveryStep::Retune,
+        RecoveryStep::Slower,
+        RecoveryStep::Reset,
+        RecoveryStep::Reinit,
+        RecoveryStep::PowerCycle,
+        RecoveryStep::ReadOnly,
+        RecoveryStep::Dead,
     ];
 }
 
 /// A step of recovery that was taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RungEvent {
+pub struct RecoveryEvent {
     /// When, in nanoseconds.
     pub at_ns: u64,
     /// What the card's status said in this incident so far: all R1 that came, together.
     pub status: u32,
     /// Which step.
-    pub rung: Rung,
+    pub rung: RecoveryStep,
 }
 
 /// The last steps.
@@ -71,7 +71,7 @@ pub(in super::super) struct Trace {
     // Apart, since together they would take a quarter more.
     at_ns: [u64; Trace::LENGTH],
     status: [u32; Trace::LENGTH],
-    rung: [Rung; Trace::LENGTH],
+    rung: [RecoveryStep; Trace::LENGTH],
     /// Steps ever, wrapping.
     count: u32,
 }
@@ -81,21 +81,21 @@ impl Trace {
 
     pub const fn new() -> Self {
         let (at_ns, status) = ([0; Self::LENGTH], [0; Self::LENGTH]);
-        Trace { at_ns, status, rung: [Rung::Classify; Self::LENGTH], count: 0 }
+        Trace { at_ns, status, rung: [RecoveryStep::Classify; Self::LENGTH], count: 0 }
     }
 
-    pub fn push(&mut self, event: RungEvent) {
+    pub fn push(&mut self, event: RecoveryEvent) {
         let place = self.count as usize % Self::LENGTH;
         (self.at_ns[place], self.status[place], self.rung[place]) = (event.at_ns, event.status, event.rung);
         self.count = self.count.wrapping_add(1);
     }
 
     /// Oldest first.
-    pub fn iter(&self) -> impl Iterator<Item = RungEvent> + '_ {
+    pub fn iter(&self) -> impl Iterator<Item = RecoveryEvent> + '_ {
         let (kept, count) = ((self.count).min(Self::LENGTH as u32), self.count);
         (0..kept).map(move |n| {
             let place = count.wrapping_sub(kept - n) as usize % Self::LENGTH;
-            RungEvent { at_ns: self.at_ns[place], status: self.status[place], rung: self.rung[place] }
+            RecoveryEvent { at_ns: self.at_ns[place], status: self.status[place], rung: self.rung[place] }
         })
     }
 }
@@ -178,7 +178,7 @@ mod tests {
         let mut trace = Trace::new();
         assert_eq!(trace.iter().count(), 0);
         for at_ns in 0..40 {
-            trace.push(RungEvent { at_ns, status: 0, rung: Rung::Stop });
+            trace.push(RecoveryEvent { at_ns, status: 0, rung: RecoveryStep::Stop });
             let kept = trace.iter().count() as u64;
             assert_eq!(kept, (at_ns + 1).min(16));
             assert!(trace.iter().map(|e| e.at_ns).eq(at_ns + 1 - kept..=at_ns));

@@ -3,8 +3,8 @@
 //! While help is awaited nothing is started but urgent requests; everything else keeps its place.
 
 use super::super::area::Area;
-use super::super::{Engine, Error, Kind, Mode, Target};
-use super::{Incident, Rung};
+use super::super::{CardParams, Engine, Error, Kind, Mode};
+use super::{Incident, RecoveryStep};
 use crate::host::Host;
 use crate::sched::Policy;
 use crate::spec::quirks::Quirks;
@@ -19,9 +19,9 @@ const POWER_CYCLE_PAUSE_NS: u64 = 60_000_000_000;
 /// A new card is brought up in this time.
 const NEW_CARD_NS: u64 = 30_000_000_000;
 
-/// What the engine asks of its keeper ([`card::keep`](crate::card::keep)): things that need a conversation with the card.
+/// What the engine asks of its keeper ([`card::supervise`](crate::card::supervise)): things that need a conversation with the card.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Help {
+pub enum ServiceRequest {
     /// R5: find a new sampling point, in the same mode.
     Retune,
     /// R6: go on in a slower mode.
@@ -47,7 +47,7 @@ pub enum Help {
 /// The engine's side of asking.
 #[derive(Debug)]
 pub(in super::super) struct Helping {
-    asked: Option<Help>,
+    asked: Option<ServiceRequest>,
     /// The keeper has heard.
     taken: bool,
     /// It lets the card rest; it is to wake it.
@@ -96,8 +96,15 @@ impl Helping {
 
     /// Has the keeper gone that was to help a card in trouble?
     fn is_deserted(&self) -> bool {
-        let trouble =
-            matches!(self.asked, Some(Help::Retune | Help::Slower | Help::Reinit | Help::PowerCycle));
+        let trouble = matches!(
+            self.asked,
+            Some(
+                ServiceRequest::Retune
+                    | ServiceRequest::Slower
+                    | ServiceRequest::Reinit
+                    | ServiceRequest::PowerCycle
+            )
+        );
         trouble && !self.keeper
     }
 
@@ -107,7 +114,7 @@ impl Helping {
 
     /// The keeper has put the card to rest. Nothing limits how long that lasts.
     pub fn rest_begins(&mut self) {
-        if self.asked == Some(Help::Rest) && self.taken {
+        if self.asked == Some(ServiceRequest::Rest) && self.taken {
             (self.rest, self.until_ns) = (Resting::Yes, u64::MAX);
         }
     }
@@ -133,13 +140,13 @@ enum Resting {
 }
 
 impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
-    /// What the engine needs help with, told once. The caller answers by [`helped`](Self::helped). Meanwhile
+    /// What the engine needs help with, told once. The caller answers by [`service_done`](Self::service_done). Meanwhile
     /// [urgent](super::super::Request::urgent) requests are started and no others.
-    pub fn take_help(&mut self) -> Option<Help> {
+    pub fn take_service_request(&mut self) -> Option<ServiceRequest> {
         let wanted = self.helping.wanted();
         self.helping.taken |= wanted;
         let help = if wanted { self.helping.asked } else { None };
-        if help == Some(Help::Dismissed) {
+        if help == Some(ServiceRequest::Dismissed) {
             self.helping.forget();
             self.restop();
             if self.stage == super::Stage::Idle {
@@ -160,7 +167,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             self.wake_ns = 0;
         }
         if P::RECOVERS && free {
-            (self.helping.asked, self.helping.taken) = (Some(Help::Dismissed), false);
+            (self.helping.asked, self.helping.taken) = (Some(ServiceRequest::Dismissed), false);
             // The time of what was asked for before is none of this.
             self.helping.until_ns = u64::MAX;
             self.close_straight();
@@ -168,16 +175,18 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         free
     }
 
-    /// What to wake when help is needed; the engine itself wakes nothing. As long as a waker is named here (and after [`take_help`](Self::take_help)) the engine waits for
+    /// What to wake when help is needed; the engine itself wakes nothing. As long as a waker is named here (and after [`take_service_request`](Self::take_service_request)) the engine waits for
     /// help, and keeps one slot free for urgent requests; `None`: there is no keeper any more. The waker that is not kept comes back, to be dropped
     /// outside of any lock.
     #[must_use = "to be dropped outside of any lock"]
-    pub fn set_help_waker(&mut self, waker: Option<Waker>) -> Option<Waker> {
+    pub fn set_service_waker(&mut self, waker: Option<Waker>) -> Option<Waker> {
         if !P::RECOVERS {
             return waker;
         }
         self.helping.keeper = waker.is_some();
-        if waker.is_none() && matches!(self.helping.asked, Some(Help::Dismissed | Help::Rest)) {
+        if waker.is_none()
+            && matches!(self.helping.asked, Some(ServiceRequest::Dismissed | ServiceRequest::Rest))
+        {
             self.helping.forget();
             self.restop();
         }
@@ -193,20 +202,21 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     }
 
     /// The waker of help that is needed.
-    pub fn take_help_waker(&mut self) -> Option<Waker> {
+    pub fn take_service_waker(&mut self) -> Option<Waker> {
         if self.helping.calls() { self.helping.waker.take() } else { None }
     }
 
     /// Help has come, or not. `Ok`: the card is in `tran`, and this is what is to be known of it; queued requests go on. An error leads to the next rung of the ladder, and at last
     /// to [`Error::Dead`]; [`Error::Changed`] ends everything that was meant for the card before. Without effect if nothing was asked for, or something else meanwhile.
-    pub fn helped(&mut self, result: Result<Target, Error>, now_ns: u64) {
+    pub fn service_done(&mut self, result: Result<CardParams, Error>, now_ns: u64) {
         if !self.helping.taken {
             return;
         }
         let Some(help) = self.helping.asked else { return };
         self.helping.forget();
         self.retune = false;
-        let chore = matches!(help, Help::Exception | Help::Background | Help::Rest);
+        let chore =
+            matches!(help, ServiceRequest::Exception | ServiceRequest::Background | ServiceRequest::Rest);
         if result.is_err() {
             self.put_off(help, now_ns);
         } else if !chore {
@@ -218,7 +228,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         }
         match result {
             Ok(target) => {
-                if help == Help::Inserted {
+                if help == ServiceRequest::Inserted {
                     (self.is_dead, self.read_only) = (false, false);
                     self.helping.cycle_ns = 0;
                     self.memory.area = Area::USER;
@@ -228,11 +238,11 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
                 self.rebar();
                 if help.loses_state() {
                     self.memory.area.initialised();
-                    if help != Help::Slower {
+                    if help != ServiceRequest::Slower {
                         self.incident.is_initialised();
                     }
                 }
-                if help == Help::Slower {
+                if help == ServiceRequest::Slower {
                     self.piece_blocks = u32::MAX;
                     self.incident.is_slower();
                 }
@@ -256,21 +266,30 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         self.after_help(now_ns);
     }
 
-    fn next_help(&mut self, help: Help, error: Error, now_ns: u64) {
+    fn next_help(&mut self, help: ServiceRequest, error: Error, now_ns: u64) {
         match help {
-            Help::Exception | Help::Background | Help::Rest | Help::Dismissed => {}
+            ServiceRequest::Exception
+            | ServiceRequest::Background
+            | ServiceRequest::Rest
+            | ServiceRequest::Dismissed => {}
             // A mode that is not tuned is no worse for that; a bus that is well need not be slower.
-            Help::Retune | Help::Slower if matches!(error, Error::Unsupported) => {}
+            ServiceRequest::Retune | ServiceRequest::Slower if matches!(error, Error::Unsupported) => {}
             // Blocks came, and at no sampling point were they well: the bus is too fast.
-            Help::Retune if matches!(error, Error::Protocol(_)) && self.incident.spend(Rung::Slower) => {
-                self.ask(Help::Slower, now_ns)
+            ServiceRequest::Retune
+                if matches!(error, Error::Protocol(_)) && self.incident.spend(RecoveryStep::Slower) =>
+            {
+                self.ask(ServiceRequest::Slower, now_ns)
             }
             // Else the card may not even be initialised any more.
-            Help::Retune if self.incident.spend(Rung::Reinit) => self.ask(Help::Reinit, now_ns),
-            Help::Retune | Help::Slower | Help::Reinit if self.incident.spend(Rung::PowerCycle) => {
-                self.ask(Help::PowerCycle, now_ns);
+            ServiceRequest::Retune if self.incident.spend(RecoveryStep::Reinit) => {
+                self.ask(ServiceRequest::Reinit, now_ns)
             }
-            Help::Inserted | Help::Removed => self.set_target(None),
+            ServiceRequest::Retune | ServiceRequest::Slower | ServiceRequest::Reinit
+                if self.incident.spend(RecoveryStep::PowerCycle) =>
+            {
+                self.ask(ServiceRequest::PowerCycle, now_ns);
+            }
+            ServiceRequest::Inserted | ServiceRequest::Removed => self.set_target(None),
             _ => {
                 self.failure = None;
                 self.dead(now_ns);
@@ -286,7 +305,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     }
 
     /// The requests of the failed transfer go back to the front of the queue, and the engine stops until help has come.
-    pub(super) fn ask_help(&mut self, help: Help, now_ns: u64) {
+    pub(super) fn ask_help(&mut self, help: ServiceRequest, now_ns: u64) {
         self.put_back(now_ns);
         self.ask(help, now_ns);
         self.go_idle(now_ns);
@@ -311,14 +330,17 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
 
     /// Does a card that is well get a conversation?
     pub(in super::super) fn has_chore(&self) -> bool {
-        matches!(self.helping.asked, Some(Help::Retune | Help::Exception | Help::Background))
+        matches!(
+            self.helping.asked,
+            Some(ServiceRequest::Retune | ServiceRequest::Exception | ServiceRequest::Background)
+        )
     }
 
     pub(in super::super) fn has_keeper(&self) -> bool {
         self.helping.keeper
     }
 
-    fn ask(&mut self, help: Help, now_ns: u64) {
+    fn ask(&mut self, help: ServiceRequest, now_ns: u64) {
         if let Some(rung) = help.rung() {
             self.climb(rung, now_ns);
         }
@@ -326,8 +348,14 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     }
 
     /// Asks for help without a rung: nothing has failed.
-    pub(in super::super) fn ask_for(&mut self, help: Help, now_ns: u64) {
-        let chore = matches!(help, Help::Retune | Help::Exception | Help::Background | Help::Rest);
+    pub(in super::super) fn ask_for(&mut self, help: ServiceRequest, now_ns: u64) {
+        let chore = matches!(
+            help,
+            ServiceRequest::Retune
+                | ServiceRequest::Exception
+                | ServiceRequest::Background
+                | ServiceRequest::Rest
+        );
         if chore && !self.incident.open {
             // If it fails, what follows has measures and time of its own: those of the last incident are spent.
             self.incident.renew(now_ns, 0);
@@ -335,7 +363,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         self.helping.asked = Some(help);
         self.helping.taken = false;
         self.helping.until_ns = match help {
-            Help::Inserted | Help::Removed => now_ns.saturating_add(NEW_CARD_NS),
+            ServiceRequest::Inserted | ServiceRequest::Removed => now_ns.saturating_add(NEW_CARD_NS),
             // Nothing is wrong: a keeper that does not even begin holds no request up.
             _ if chore && !self.incident.open => now_ns.saturating_add(UNHELPED_NS),
             _ if self.helping.keeper => self.incident.until_ns,
@@ -409,8 +437,8 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         }
         if self.helping.asked.is_some() && now_ns >= self.helping.until_ns {
             let needed = match self.helping.asked {
-                Some(Help::Reinit | Help::PowerCycle) => true,
-                Some(Help::Retune) => self.incident.open && self.incident.unheard,
+                Some(ServiceRequest::Reinit | ServiceRequest::PowerCycle) => true,
+                Some(ServiceRequest::Retune) => self.incident.open && self.incident.unheard,
                 _ => false,
             };
             if let Some(help) = self.helping.asked {
@@ -447,14 +475,14 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         self.retune = true;
         if P::RECOVERS && self.helping.keeper && self.target.is_some() && !self.is_dead {
             match self.helping.asked {
-                None => self.ask(Help::Retune, now_ns),
+                None => self.ask(ServiceRequest::Retune, now_ns),
                 Some(_) => self.tune_soon(),
             }
         }
     }
 
     /// The host has seen a card come or go. What was meant for the card before ends at once. After 50 ms of quiet
-    /// the engine tells what is in the slot, as [`Help::Inserted`] or [`Help::Removed`].
+    /// the engine tells what is in the slot, as [`ServiceRequest::Inserted`] or [`ServiceRequest::Removed`].
     #[cold]
     pub fn presence_changed(&mut self, now_ns: u64) {
         if !P::RECOVERS {
@@ -476,7 +504,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
 
     fn presence_is_stable(&mut self, now_ns: u64) {
         self.helping.presence_at_ns = u64::MAX;
-        let help = if self.host.present() { Help::Inserted } else { Help::Removed };
+        let help = if self.host.present() { ServiceRequest::Inserted } else { ServiceRequest::Removed };
         if self.helping.keeper {
             self.ask(help, now_ns);
         }
@@ -484,20 +512,26 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     }
 }
 
-impl Help {
-    fn rung(self) -> Option<Rung> {
+impl ServiceRequest {
+    fn rung(self) -> Option<RecoveryStep> {
         match self {
-            Help::Retune => Some(Rung::Retune),
-            Help::Slower => Some(Rung::Slower),
-            Help::Reinit => Some(Rung::Reinit),
-            Help::PowerCycle => Some(Rung::PowerCycle),
+            ServiceRequest::Retune => Some(RecoveryStep::Retune),
+            ServiceRequest::Slower => Some(RecoveryStep::Slower),
+            ServiceRequest::Reinit => Some(RecoveryStep::Reinit),
+            ServiceRequest::PowerCycle => Some(RecoveryStep::PowerCycle),
             _ => None,
         }
     }
 
     /// Is the card initialised again by this?
     fn loses_state(self) -> bool {
-        matches!(self, Help::Slower | Help::Reinit | Help::PowerCycle | Help::Inserted)
+        matches!(
+            self,
+            ServiceRequest::Slower
+                | ServiceRequest::Reinit
+                | ServiceRequest::PowerCycle
+                | ServiceRequest::Inserted
+        )
     }
 }
 
@@ -505,12 +539,12 @@ impl Incident {
     /// What was tried before says nothing of the new mode.
     fn is_slower(&mut self) {
         (self.damages, self.tries) = ([0; 3], 0);
-        self.spent &= !(1 << Rung::Slower as u16);
+        self.spent &= !(1 << RecoveryStep::Slower as u16);
     }
 
     /// The tuning before says nothing of the sampling point of now. Bounded: initialisations are.
     fn is_initialised(&mut self) {
-        self.spent &= !(1 << Rung::Retune as u16);
+        self.spent &= !(1 << RecoveryStep::Retune as u16);
         self.retuned_ns = 0;
     }
 

@@ -51,7 +51,8 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             return;
         }
         // A visit's memory is its slot's; that of a flush by register is the engine's page.
-        let visit = self.control != NONE && matches!(self.slots.at(self.control).kind, Kind::Visit(_));
+        let visit =
+            self.control != NONE && matches!(self.slots.at(self.control).kind, Kind::PartitionAccess(_));
         if self.memory.mapped.take().is_some() && !visit {
             self.memory.page = DmaBuf::EMPTY;
             self.stats.leaked += 1;

@@ -5,20 +5,20 @@
 //! | measure | for | how often |
 //! |---|---|---|
 //! | again, together | everything but refusals | commands 5 times, data 2 times |
-//! | retune ([`Help::Retune`]) | damage; the controller was reset | once, and not within a second of the last; again after each of three such resets |
+//! | retune ([`ServiceRequest::Retune`]) | damage; the controller was reset | once, and not within a second of the last; again after each of three such resets |
 //! | each request alone | requests that failed together | once |
 //! | reset of the controller | its own trouble, writes that never end | once |
 //! | half of the blocks | a request of several blocks | down to one block |
-//! | slower ([`Help::Slower`]) | damage; at once if it met three in 64 transfers | five times, each with tries of its own |
+//! | slower ([`ServiceRequest::Slower`]) | damage; at once if it met three in 64 transfers | five times, each with tries of its own |
 //! | the error as the answer | | |
 //!
-//! A card that does not come back to `tran` has the controller reset, is initialised again and power-cycled, once each ([`Help`]); then everything is given up.
+//! A card that does not come back to `tran` has the controller reset, is initialised again and power-cycled, once each ([`ServiceRequest`]); then everything is given up.
 
 use super::super::extras::Event;
 use super::super::phases::Stage;
 use super::super::slot::{NONE, Rules, State, bits};
 use super::super::{BLOCK_BYTES, Engine, Error, Kind, Output};
-use super::{Class, Help, Rung, by_status};
+use super::{Class, RecoveryStep, ServiceRequest, by_status};
 use crate::host::{Direction, Host};
 use crate::sched::Policy;
 use crate::spec::response::R1;
@@ -79,7 +79,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         let together = self.gathered.members().len() > 1;
         let (class, tries) = (self.incident.class, self.incident.tries);
         if self.incident.untuned && self.may_retune(now_ns) {
-            return self.ask_help(Help::Retune, now_ns);
+            return self.ask_help(ServiceRequest::Retune, now_ns);
         }
         if !self.has_time(now_ns) || class == Class::Hopeless {
             return self.answer(now_ns);
@@ -87,10 +87,10 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         let spent = tries > class.retries();
         let often = class.damaged() && self.damaged_often();
         if class.damaged() && (spent || often) && self.may_retune(now_ns) {
-            return self.ask_help(Help::Retune, now_ns);
+            return self.ask_help(ServiceRequest::Retune, now_ns);
         }
         if often && self.may_slow_down() {
-            return self.ask_help(Help::Slower, now_ns);
+            return self.ask_help(ServiceRequest::Slower, now_ns);
         }
         if together && (spent || tries >= 2 && !matches!(class, Class::Command { .. })) {
             return self.each_alone(now_ns);
@@ -102,7 +102,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         // likely a bad block.
         let silent_write =
             class == Class::Data { damaged: false } && self.gathered.direction == Direction::Write;
-        if (class == Class::Controller || silent_write) && self.incident.spend(Rung::Reset) {
+        if (class == Class::Controller || silent_write) && self.incident.spend(RecoveryStep::Reset) {
             self.incident.tries = class.retries();
             self.pass_begins();
             return self.reset_all(now_ns);
@@ -111,7 +111,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             return self.halve(now_ns);
         }
         if class.damaged() && self.may_slow_down() {
-            return self.ask_help(Help::Slower, now_ns);
+            return self.ask_help(ServiceRequest::Slower, now_ns);
         }
         self.failed_for_good(self.gathered.direction);
         // Before the answer, which starts whatever is next.
@@ -151,22 +151,25 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         let rested = self.incident.retuned_ns == 0
             || self.incident.untuned
             || now_ns.saturating_sub(self.incident.retuned_ns) >= RETUNE_PAUSE_NS;
-        self.helping.keeper && rested && self.incident.spend(Rung::Retune) && {
+        self.helping.keeper && rested && self.incident.spend(RecoveryStep::Retune) && {
             self.incident.retuned_ns = now_ns;
             true
         }
     }
 
     fn may_slow_down(&mut self) -> bool {
-        self.helping.keeper && self.incident.slowed < SLOWER_MAX && self.incident.spend(Rung::Slower) && {
-            self.incident.slowed += 1;
-            true
-        }
+        self.helping.keeper
+            && self.incident.slowed < SLOWER_MAX
+            && self.incident.spend(RecoveryStep::Slower)
+            && {
+                self.incident.slowed += 1;
+                true
+            }
     }
 
     /// R4: as it was.
     fn try_again(&mut self, now_ns: u64) {
-        self.climb(Rung::Retry, now_ns);
+        self.climb(RecoveryStep::Retry, now_ns);
         self.put_back(now_ns);
         self.go_idle(now_ns);
     }
@@ -269,7 +272,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     fn control_failed(&mut self, error: Error, now_ns: u64) {
         match self.slots.at(self.control).kind {
             // It has to find its way home first; and a flush by register its memory.
-            Kind::Visit(_) => self.extra(Event::Failed(error), now_ns),
+            Kind::PartitionAccess(_) => self.extra(Event::Failed(error), now_ns),
             _ if self.memory.mapped.is_some() => self.extra(Event::Failed(error), now_ns),
             _ => self.end_control_and_go_on(Err(error), now_ns),
         }
@@ -323,7 +326,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         if self.read_only {
             return;
         }
-        self.climb(Rung::ReadOnly, now_ns);
+        self.climb(RecoveryStep::ReadOnly, now_ns);
         self.read_only = true;
         self.rebar();
         for index in bits(self.slots.queued_writes()) {
@@ -337,7 +340,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     /// R11: every request is answered, now and from now on.
     pub(super) fn dead(&mut self, now_ns: u64) {
         if !self.is_dead {
-            self.climb(Rung::Dead, now_ns);
+            self.climb(RecoveryStep::Dead, now_ns);
         }
         self.supply_lost();
         self.recovered_run();

@@ -13,8 +13,8 @@ mod kept;
 mod ladder;
 mod salvage;
 
-pub use classify::{Rung, RungEvent};
-pub use help::Help;
+pub use classify::{RecoveryEvent, RecoveryStep};
+pub use help::ServiceRequest;
 
 use super::deadline::later;
 use super::phases::{COMMAND_TIMEOUT_NS, Recovery, SLACK_NS, Stage};
@@ -57,7 +57,7 @@ pub(super) struct Incident {
     owner: u8,
     generation: u32,
     class: Class,
-    /// Measures that were taken, one bit a [`Rung`].
+    /// Measures that were taken, one bit a [`RecoveryStep`].
     spent: u16,
     slowed: u8,
     /// It failed at CMD23.
@@ -126,12 +126,12 @@ impl Incident {
     fn renew_tuning(&mut self) {
         if self.tunings_lost < TUNINGS_LOST_MAX {
             self.tunings_lost += 1;
-            self.spent &= !(1 << Rung::Retune as u16);
+            self.spent &= !(1 << RecoveryStep::Retune as u16);
         }
     }
 
     /// Takes a measure that may be taken once. False: it was.
-    fn spend(&mut self, rung: Rung) -> bool {
+    fn spend(&mut self, rung: RecoveryStep) -> bool {
         let bit = 1 << rung as u16;
         let fresh = self.spent & bit == 0;
         self.spent |= bit;
@@ -141,19 +141,19 @@ impl Incident {
 
 impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     /// The last steps of recovery (16 at most), oldest first.
-    pub fn incidents(&self) -> impl Iterator<Item = RungEvent> + '_ {
+    pub fn incidents(&self) -> impl Iterator<Item = RecoveryEvent> + '_ {
         self.incident.trace.iter()
     }
 
     /// Counts and traces a step.
-    fn climb(&mut self, rung: Rung, now_ns: u64) {
+    fn climb(&mut self, rung: RecoveryStep, now_ns: u64) {
         if !P::RECOVERS {
             return;
         }
-        if let Some(count) = self.stats.rungs.get_mut(rung as usize) {
+        if let Some(count) = self.stats.recovery_steps.get_mut(rung as usize) {
             *count += 1;
         }
-        self.incident.trace.push(RungEvent { at_ns: now_ns, status: self.recovered_status, rung });
+        self.incident.trace.push(RecoveryEvent { at_ns: now_ns, status: self.recovered_status, rung });
     }
 
     /// Is what failed its owner's business alone? The card of a raw phase (of the recovery itself, say) or of an I/O function is.
@@ -235,7 +235,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             let [newest, second, _] = incident.damages;
             incident.damages = [self.stats.transfers, newest, second];
         }
-        self.climb(Rung::Classify, now_ns);
+        self.climb(RecoveryStep::Classify, now_ns);
         self.pass_begins();
     }
 
@@ -288,8 +288,8 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
 
     /// R7.
     fn reset_all(&mut self, now_ns: u64) {
-        self.incident.spend(Rung::Reset);
-        self.climb(Rung::Reset, now_ns);
+        self.incident.spend(RecoveryStep::Reset);
+        self.climb(RecoveryStep::Reset, now_ns);
         self.reset(Recovery::All, now_ns);
     }
 
@@ -314,14 +314,14 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
 
     fn send_stop(&mut self, now_ns: u64) {
         self.incident.stops += 1;
-        self.climb(Rung::Stop, now_ns);
+        self.climb(RecoveryStep::Stop, now_ns);
         let stop = command::stop_transmission();
         self.start_command(Stage::Recover(Recovery::Stop), stop, STOP_TIMEOUT_NS, now_ns);
     }
 
     fn ask_state(&mut self, now_ns: u64) {
         if self.questions == 0 {
-            self.climb(Rung::Status, now_ns);
+            self.climb(RecoveryStep::Status, now_ns);
         }
         self.questions += 1;
         self.ask_status(Stage::Recover(Recovery::Status), now_ns);
@@ -367,7 +367,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     fn questions_max(&self) -> u32 {
         let asked = (self.flush_ns() / u64::from(STATE_INTERVAL_MAX_NS)) as u32 + 16 * STATE_DOUBLINGS;
         // It is given that time once: after a reset of the controller the card has had it.
-        let given = self.incident.spent & 1 << Rung::Reset as u16 != 0;
+        let given = self.incident.spent & 1 << RecoveryStep::Reset as u16 != 0;
         if P::RECOVERS && !given { asked.max(STATE_QUESTIONS_MAX) } else { STATE_QUESTIONS_MAX }
     }
 
@@ -423,11 +423,11 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         if P::RECOVERS && better && self.may_retune(now_ns) {
             self.incident.unheard = true;
             self.settle_unknown();
-            return self.ask_help(Help::Retune, now_ns);
+            return self.ask_help(ServiceRequest::Retune, now_ns);
         }
-        if self.incident.spend(Rung::Reset) {
+        if self.incident.spend(RecoveryStep::Reset) {
             self.pass_begins();
-            self.climb(Rung::Reset, now_ns);
+            self.climb(RecoveryStep::Reset, now_ns);
             return self.reset(Recovery::All, now_ns);
         }
         self.card_lost_itself(now_ns);
@@ -446,10 +446,10 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     /// As [`card_lost_itself`](Self::card_lost_itself), of a card that still has what is in its cache: it loses that when it is initialised, and not before.
     fn initialise_again(&mut self, now_ns: u64) {
         self.settle_unknown();
-        if self.incident.spend(Rung::Reinit) {
-            self.ask_help(Help::Reinit, now_ns);
-        } else if self.incident.spend(Rung::PowerCycle) {
-            self.ask_help(Help::PowerCycle, now_ns);
+        if self.incident.spend(RecoveryStep::Reinit) {
+            self.ask_help(ServiceRequest::Reinit, now_ns);
+        } else if self.incident.spend(RecoveryStep::PowerCycle) {
+            self.ask_help(ServiceRequest::PowerCycle, now_ns);
         } else {
             self.dead(now_ns);
         }

@@ -9,7 +9,7 @@
 
 use super::super::slot::{NONE, Rules, State, bits};
 use super::super::{Engine, Error, FlushBy, Kind, Output, SlotId};
-use super::Rung;
+use super::RecoveryStep;
 use crate::host::{Direction, Host};
 use crate::plant::{self, Bug};
 use crate::sched::Policy;
@@ -137,7 +137,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         if self.control == NONE
             && self.gathered.members().iter().any(|&index| self.slots.at(index).moved_blocks != 0)
         {
-            self.climb(Rung::Salvage, now_ns);
+            self.climb(RecoveryStep::Salvage, now_ns);
         }
     }
 

@@ -63,7 +63,7 @@ impl Config {
             auto_count: false,
             no_count: false,
             continue_data: false,
-            beside: false,
+            concurrent_command: false,
             busy: BusyDetect::Status,
             max_busy_ns: 0,
             max_segments: 64,

@@ -182,7 +182,7 @@ fn caps(config: &Config) -> Caps {
         auto_count: false,
         no_count: false,
         continue_data: config.continue_data,
-        beside: false,
+        concurrent_command: false,
         busy: if config.busy_after_data { BusyDetect::Interrupt } else { BusyDetect::Response },
         max_busy_ns: CHECK_NS,
         max_segments: list::SEGMENTS as u16,

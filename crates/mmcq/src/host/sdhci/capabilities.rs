@@ -163,7 +163,7 @@ impl Model {
             no_count: quirks.has(Quirks::NO_CMD23),
             continue_data: false,
             // A command that fails is cleaned up on its line alone.
-            beside: !quirks.has(Quirks::RESET_CMD_DATA_TOGETHER),
+            concurrent_command: !quirks.has(Quirks::RESET_CMD_DATA_TOGETHER),
             busy: self.busy,
             max_busy_ns: if quirks.has(Quirks::MASK_LONG_TIMEOUT) {
                 u64::MAX

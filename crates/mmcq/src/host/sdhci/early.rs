@@ -15,7 +15,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
     pub(super) fn response_so_far(&mut self) -> Option<u32> {
         let mut active = self.active?;
         let of_data = active.work.has_data() && active.work != Work::Tuning;
-        if active.resp != Resp::R1 || !of_data || self.beside.is_some() {
+        if active.resp != Resp::R1 || !of_data || self.concurrent.is_some() {
             return None;
         }
         if active.seen & INT_COMMAND == 0 {

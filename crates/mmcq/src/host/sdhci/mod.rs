@@ -1,17 +1,17 @@
 //! SDHCI 3.0 to 4.2: the SD Association's standard host controller.
 //!
 //! Read first: `regs.rs` (the register map), then `phase.rs` (how a phase starts), `events.rs` (how it ends),
-//! `beside.rs` (a command beside its data), `early.rs` (its response before its end) and `bus.rs` (clock, power, timing, reset). `config.rs` has what a board must say; [`Sdhci::new`] reads
+//! `concurrent.rs` (a command beside its data), `early.rs` (its response before its end) and `bus.rs` (clock, power, timing, reset). `config.rs` has what a board must say; [`Sdhci::new`] reads
 //! the rest.
 //!
 //! One interrupt ends a data transfer: while data are in flight only Transfer Complete and errors are
 //! signalled. What a register already holds is not written again, so that a 4 KiB transfer costs four writes
 //! to start and three accesses to end.
 
-mod beside;
 mod bus;
 mod capabilities;
 mod clock;
+mod concurrent;
 mod config;
 mod early;
 mod events;
@@ -28,9 +28,9 @@ use crate::host::{
     StartError, Step,
 };
 use crate::spec::command::Command;
-use beside::Beside;
 use bus::Bus;
 use capabilities::{ByCpu, Model};
+use concurrent::Concurrent;
 pub use config::{Config, InitError, Quirks, TransferMode};
 use core::ptr::NonNull;
 use events::{ALL_BITS, NEVER};
@@ -60,7 +60,7 @@ pub struct Sdhci<R: Regs, D: Dma, const DESCRIPTORS: usize> {
     /// What it has the controller send by itself.
     auto: Automatic,
     /// A command has gone beside the data of the phase in progress, or has not been finished since.
-    beside: Option<Beside>,
+    concurrent: Option<Concurrent>,
     /// Status bits of everything but the command beside the data.
     own_bits: u32,
     transfer: Transfer,
@@ -133,7 +133,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
             quick: NEVER,
             r1_with_tc: config.quirks.has(Quirks::R1_WITH_TC) && model.busy == BusyDetect::Interrupt,
             auto: Automatic::Nothing,
-            beside: None,
+            concurrent: None,
             own_bits: ALL_BITS,
             transfer: Transfer::default(),
             idle: false,
@@ -199,7 +199,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
 // controller has cleared its bit [SDHC 2.2.20]. The table is `'static`, and written only when no phase is active.
 #[allow(unsafe_code, reason = "docs/safety.md says why")]
 unsafe impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Host for Sdhci<R, D, DESCRIPTORS> {
-    const BESIDE: bool = true;
+    const CONCURRENT: bool = true;
     const CARD_IRQ: bool = true;
     const EARLY_R1: bool = true;
 

@@ -370,7 +370,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         u16::from(command.index & 0x3f) << COMMAND_INDEX_SHIFT | resp | stop
     }
 
-    /// Are the lines free for this command? Beside a phase with data or busy only commands that leave DAT
+    /// Are the lines free for this command? Concurrent a phase with data or busy only commands that leave DAT
     /// alone may go. If they are, late events of whatever was before are forgotten.
     #[cold]
     fn check_lines(&mut self, command: &Command, data: bool) -> Result<(), StartError> {

@@ -3,7 +3,7 @@
 extern crate std;
 
 use super::super::*;
-use crate::engine::Target;
+use crate::engine::CardParams;
 use crate::host::{BlockSizes, BusyDetect, Caps, DmaError, Done, Events, Segment, StartError, Step};
 use crate::host::{Direction, Timing, Width};
 use crate::spec::response::Response;
@@ -272,7 +272,7 @@ impl<const N: usize> Rig<N> {
             signal18: false,
             signal18_fixed: false,
             fixed: true,
-            beside: false,
+            concurrent_command: false,
         };
         let host = LoomHost {
             caps,
@@ -285,7 +285,7 @@ impl<const N: usize> Rig<N> {
             listens: false,
         };
         let stack = Stack::new(LoomLock::new(), TIMER, host, Config::DEFAULT);
-        let target = Target {
+        let target = CardParams {
             rca: 1,
             sectors: 1024,
             block_addressed: true,
@@ -294,7 +294,7 @@ impl<const N: usize> Rig<N> {
             read_timeout_ns: 100_000_000,
             write_timeout_ns: 250_000_000,
             flush: crate::engine::FlushBy::Status,
-            ..Target::NONE
+            ..CardParams::NONE
         };
         stack.with(|engine| engine.set_target(Some(target)));
         Rig { stack: Arc::new(stack), line, ended, memory }

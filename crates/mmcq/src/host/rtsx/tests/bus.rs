@@ -175,7 +175,7 @@ fn no_call_blocks_and_every_operation_ends() {
             match step {
                 Step::Wait(until) => {
                     assert!(until >= now);
-                    // Beside an operation in progress no phase starts.
+                    // Concurrent an operation in progress no phase starts.
                     assert_eq!(host.start(&command(13, Resp::R1), &[], 1), Err(StartError::CommandLine));
                     now = until;
                     None

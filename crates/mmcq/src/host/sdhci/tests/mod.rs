@@ -2,8 +2,8 @@
 
 extern crate std;
 
-mod beside;
 mod bus;
+mod concurrent;
 mod events;
 mod memory;
 mod phases;

@@ -26,7 +26,7 @@ const FIXED_SECURE_MS: u32 = 2_000;
 /// Makes the engine able to erase, write zeroes, write durably and visit partitions of this card; called once
 /// after bring-up, which leaves it out because a program that only reads and writes should not carry it.
 /// `scratch` ([`SCRATCH_BYTES`](super::SCRATCH_BYTES)) comes back.
-pub async fn equip<B: Platform, const N: usize>(
+pub async fn enable_extended_ops<B: Platform, const N: usize>(
     stack: &Stack<B, N>,
     card: &Card,
     scratch: DmaBuf,
@@ -36,7 +36,7 @@ pub async fn equip<B: Platform, const N: usize>(
     let result = abilities(&mut session, card).await.map_err(|Failed| session.error);
     let result = result.map(|abilities| {
         stack.with(|engine| {
-            engine.equip();
+            engine.enable_extended_ops();
             engine.set_abilities(abilities);
         })
     });

@@ -15,7 +15,7 @@ use crate::spec::response::R1;
 /// Which transfers a visit makes. The request's buffer holds the blocks that go out, then the one that asks
 /// for the result, then what comes back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Visit {
+pub struct PartitionAccess {
     /// PARTITION_CONFIG with the access bits of the partition; the others as they are [eMMC 7.4.69].
     pub config: u8,
     /// Longest time of the switch.
@@ -35,7 +35,7 @@ pub struct Visit {
 /// The access bits of the replay-protected area [eMMC 7.4.69].
 const RPMB: u8 = 3;
 
-impl Visit {
+impl PartitionAccess {
     /// The access bits.
     pub(super) const fn area(&self) -> u8 {
         self.config & 7
@@ -67,14 +67,14 @@ impl Visit {
 }
 
 impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
-    fn visit(&self) -> Option<Visit> {
+    fn visit(&self) -> Option<PartitionAccess> {
         match self.slots.at(self.control).kind {
-            Kind::Visit(visit) => Some(visit),
+            Kind::PartitionAccess(visit) => Some(visit),
             _ => None,
         }
     }
 
-    pub(super) fn begin_visit(&mut self, visit: Visit, now_ns: u64) {
+    pub(super) fn begin_visit(&mut self, visit: PartitionAccess, now_ns: u64) {
         let given = self.slots.at(self.control).buf.len_bytes();
         if self.target.is_none() {
             return self.end_control(Err(Error::NoCard));
@@ -94,7 +94,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         }
     }
 
-    fn next_move(&mut self, visit: Visit, now_ns: u64) {
+    fn next_move(&mut self, visit: PartitionAccess, now_ns: u64) {
         match visit.transfer(self.memory.moves) {
             Some((_, _, blocks, reliable)) => {
                 self.short(Place::Count, command::set_block_count(blocks.into(), reliable), now_ns);
@@ -132,7 +132,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         }
     }
 
-    fn start_move(&mut self, visit: Visit, now_ns: u64) -> Result<(), Error> {
+    fn start_move(&mut self, visit: PartitionAccess, now_ns: u64) -> Result<(), Error> {
         let Some((direction, first, blocks, _)) = visit.transfer(self.memory.moves) else {
             return Err(Error::Unsupported);
         };

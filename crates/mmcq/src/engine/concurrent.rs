@@ -1,7 +1,7 @@
 //! A command of an I/O function beside data that move.
 //!
 //! A card whose CCCR has SDC set answers CMD52 while data of CMD53, or of its memory, are on the DAT lines [SDIO 6.9]. Where the host can send it
-//! ([`Caps::beside`](crate::host::Caps::beside)), the oldest waiting phase of an I/O function goes to the CMD line at once if it is such a command. It has a slot and a deadline
+//! ([`Caps::concurrent_command`](crate::host::Caps::concurrent_command)), the oldest waiting phase of an I/O function goes to the CMD line at once if it is such a command. It has a slot and a deadline
 //! of its own. Data and command do not know of each other's end: nothing new begins until both are over, and a failure of the data ends the
 //! command too, since the lines are reset then. A failure of the command leaves the data alone.
 //!
@@ -21,14 +21,14 @@ const CMD52: u8 = 52;
 
 /// The command beside; `E` is the engine.
 #[derive(Debug)]
-pub(super) struct Beside<E> {
+pub(super) struct Concurrent<E> {
     /// The card answers it.
     pub allowed: bool,
     /// Its slot while it is on the line.
     slot: u8,
     /// When it is given up; while there is none, when the next is tried again.
     pub wake_ns: u64,
-    /// All the work. A pointer, so that firmware that never [allows](Engine::set_beside) it does not carry it.
+    /// All the work. A pointer, so that firmware that never [allows](Engine::set_concurrent_commands) it does not carry it.
     turn: Option<fn(&mut E, Turn, u64) -> bool>,
 }
 
@@ -47,8 +47,8 @@ pub(super) enum Turn {
     Lost { removed: bool },
 }
 
-impl<E> Beside<E> {
-    pub const NONE: Self = Beside { allowed: false, slot: NONE, wake_ns: u64::MAX, turn: None };
+impl<E> Concurrent<E> {
+    pub const NONE: Self = Concurrent { allowed: false, slot: NONE, wake_ns: u64::MAX, turn: None };
 }
 
 /// May this go beside data?
@@ -68,22 +68,22 @@ fn failed(cause: Cause) -> Error {
 
 impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     /// Whether the I/O card answers CMD52 while data move (SDC in its CCCR). Bring-up tells; a board may take it back. Without a card it is off.
-    pub fn set_beside(&mut self, allowed: bool) {
-        self.beside.allowed = allowed && H::BESIDE && P::RECOVERS;
-        if self.beside.allowed {
-            self.beside.turn = Some(Self::work_beside);
+    pub fn set_concurrent_commands(&mut self, allowed: bool) {
+        self.concurrent.allowed = allowed && H::CONCURRENT && P::RECOVERS;
+        if self.concurrent.allowed {
+            self.concurrent.turn = Some(Self::work_beside);
         }
     }
 
     /// Is a command on the line beside data, or left over from beside them?
     pub(super) fn is_beside(&self) -> bool {
-        H::BESIDE && P::RECOVERS && self.beside.slot != NONE
+        H::CONCURRENT && P::RECOVERS && self.concurrent.slot != NONE
     }
 
     /// Something is in progress: what waits may go beside it.
     #[inline]
     pub(super) fn try_beside(&mut self, now_ns: u64) -> bool {
-        H::BESIDE && P::RECOVERS && self.slots.has_io() && self.beside_turn(Turn::Begin, now_ns)
+        H::CONCURRENT && P::RECOVERS && self.slots.has_io() && self.beside_turn(Turn::Begin, now_ns)
     }
 
     /// After the controller's events. `ended`: the command beside is over.
@@ -105,7 +105,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
 
     #[inline(never)]
     pub(super) fn beside_turn(&mut self, turn: Turn, now_ns: u64) -> bool {
-        P::RECOVERS && self.beside.turn.is_some_and(|work| work(self, turn, now_ns))
+        P::RECOVERS && self.concurrent.turn.is_some_and(|work| work(self, turn, now_ns))
     }
 
     fn work_beside(&mut self, turn: Turn, now_ns: u64) -> bool {
@@ -124,8 +124,8 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     fn begin_beside(&mut self, now_ns: u64) -> bool {
         let moving = self.stage == Stage::Main && !self.blocked && self.phase.data.is_some();
         let theirs = self.control == NONE || matches!(self.slots.at(self.control).kind, Kind::Io { .. });
-        let free = self.beside.allowed && !self.is_beside() && self.mode != Mode::Halted;
-        if !(moving && theirs && free && self.host.caps().beside) {
+        let free = self.concurrent.allowed && !self.is_beside() && self.mode != Mode::Halted;
+        if !(moving && theirs && free && self.host.caps().concurrent_command) {
             return false;
         }
         let Some(index) = self.slots.oldest_io() else { return false };
@@ -137,14 +137,14 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             Ok(()) => {
                 self.slots.unlink(index);
                 self.slots.at_mut(index).state = State::Active;
-                self.beside.slot = index;
-                self.beside.wake_ns = now_ns.saturating_add(timeout_ns).saturating_add(SLACK_NS);
+                self.concurrent.slot = index;
+                self.concurrent.wake_ns = now_ns.saturating_add(timeout_ns).saturating_add(SLACK_NS);
                 self.stats.phases += 1;
-                self.stats.beside += 1;
+                self.stats.concurrent += 1;
                 return true;
             }
-            Err(StartError::CommandLine) => self.beside.wake_ns = now_ns.saturating_add(START_RETRY_NS),
-            Err(StartError::DataLine | StartError::Unsupported) => self.beside.wake_ns = u64::MAX,
+            Err(StartError::CommandLine) => self.concurrent.wake_ns = now_ns.saturating_add(START_RETRY_NS),
+            Err(StartError::DataLine | StartError::Unsupported) => self.concurrent.wake_ns = u64::MAX,
         }
         false
     }
@@ -152,7 +152,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     /// Asks the host what has become of it.
     fn ack_beside(&mut self, now_ns: u64) -> bool {
         let Some(result) = self.host.ack_beside() else { return false };
-        match (&result, self.slots.at(self.beside.slot).kind) {
+        match (&result, self.slots.at(self.concurrent.slot).kind) {
             (Ok(_), Kind::Io { chain: true, .. }) => {
                 self.chain_until_ns = now_ns.saturating_add(self.config.chain_ns);
             }
@@ -165,8 +165,8 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     }
 
     fn end_beside(&mut self, result: Result<Output, Error>) {
-        let index = core::mem::replace(&mut self.beside.slot, NONE);
-        self.beside.wake_ns = u64::MAX;
+        let index = core::mem::replace(&mut self.concurrent.slot, NONE);
+        self.concurrent.wake_ns = u64::MAX;
         if index != NONE {
             self.end_slot(index, result);
         }
@@ -175,12 +175,12 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     /// Of a command that is on the line maybe only the interrupt was lost.
     fn beside_due(&mut self, now_ns: u64) {
         if !self.is_beside() {
-            self.beside.wake_ns = u64::MAX;
+            self.concurrent.wake_ns = u64::MAX;
             self.try_beside(now_ns);
             return;
         }
         self.acknowledge(now_ns);
-        if now_ns < self.beside.wake_ns {
+        if now_ns < self.concurrent.wake_ns {
             self.stats.lost_interrupts += 1;
             return;
         }

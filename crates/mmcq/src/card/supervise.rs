@@ -8,7 +8,7 @@ use super::session::{Failed, Session};
 use super::{
     Card, Exception, Family, Options, SCRATCH_BYTES, attempts, emmc, emmc_bus, rest, sd, speed, upkeep,
 };
-use crate::engine::{DmaBuf, Error, FlushBy, Help, Target};
+use crate::engine::{CardParams, DmaBuf, Error, FlushBy, ServiceRequest};
 use crate::host::{Timing, Width};
 use crate::plant::{self, Bug};
 use crate::spec::command;
@@ -49,7 +49,7 @@ pub enum Event {
 ///
 /// Run it beside everything else from the moment that [`bring_up`](super::bring_up) is done, and again after each [`Event`] (with the card in it, if there is one). `scratch`
 /// ([`SCRATCH_BYTES`]) comes back. The engine must have two slots at least.
-pub async fn keep<B: Platform, const N: usize>(
+pub async fn supervise<B: Platform, const N: usize>(
     stack: &Stack<B, N>,
     scratch: DmaBuf,
     options: Options,
@@ -58,8 +58,8 @@ pub async fn keep<B: Platform, const N: usize>(
     of_families::<identify::Any, B, N>(stack, scratch, options, card).await
 }
 
-/// As [`keep`] for a slot that only takes SD memory cards.
-pub async fn keep_sd<B: Platform, const N: usize>(
+/// As [`supervise`] for a slot that only takes SD memory cards.
+pub async fn supervise_sd<B: Platform, const N: usize>(
     stack: &Stack<B, N>,
     scratch: DmaBuf,
     options: Options,
@@ -68,8 +68,8 @@ pub async fn keep_sd<B: Platform, const N: usize>(
     of_families::<identify::OnlySd, B, N>(stack, scratch, options, card).await
 }
 
-/// As [`keep`] for a soldered eMMC.
-pub async fn keep_emmc<B: Platform, const N: usize>(
+/// As [`supervise`] for a soldered eMMC.
+pub async fn supervise_emmc<B: Platform, const N: usize>(
     stack: &Stack<B, N>,
     scratch: DmaBuf,
     options: Options,
@@ -84,27 +84,27 @@ struct Helper<'a, B: Platform, const N: usize>(&'a Stack<B, N>);
 impl<B: Platform, const N: usize> Drop for Helper<'_, B, N> {
     fn drop(&mut self) {
         // Dropped outside of the lock.
-        let _waker = self.0.with(|engine| engine.set_help_waker(None));
+        let _waker = self.0.with(|engine| engine.set_service_waker(None));
     }
 }
 
 impl<B: Platform, const N: usize> Helper<'_, B, N> {
-    async fn wanted(&self) -> Help {
+    async fn wanted(&self) -> ServiceRequest {
         poll_fn(|context| {
             // Cloned before the lock is taken, and the one before dropped after it.
             let waker = Some(context.waker().clone());
             let (help, _before) = self.0.with(|engine| {
-                let before = engine.set_help_waker(waker);
-                (engine.take_help(), before)
+                let before = engine.set_service_waker(waker);
+                (engine.take_service_request(), before)
             });
             help.map_or(Poll::Pending, Poll::Ready)
         })
         .await
     }
 
-    fn helped(&self, result: Result<Target, Error>) {
+    fn service_done(&self, result: Result<CardParams, Error>) {
         let now_ns = self.0.now_ns();
-        self.0.with(|engine| engine.helped(result, now_ns));
+        self.0.with(|engine| engine.service_done(result, now_ns));
         // What goes on now has deadlines, and may have ended requests.
         self.0.poll();
     }
@@ -139,12 +139,12 @@ async fn of_families<F: Families<Found = Card>, B: Platform, const N: usize>(
         let help = helper.wanted().await;
         session.rca = card.target.rca;
         let from = match help {
-            Help::Dismissed => return (Event::Dismissed, session.into_scratch()),
-            Help::Removed => {
-                helper.helped(Err(Error::Removed));
+            ServiceRequest::Dismissed => return (Event::Dismissed, session.into_scratch()),
+            ServiceRequest::Removed => {
+                helper.service_done(Err(Error::Removed));
                 return (Event::Removed, session.into_scratch());
             }
-            Help::Retune => {
+            ServiceRequest::Retune => {
                 goes_on(stack);
                 let mut result = retune(&mut session, slower, &card).await;
                 if result.is_err() && !matches!(session.error, Error::Unsupported | Error::Protocol(_)) {
@@ -154,14 +154,14 @@ async fn of_families<F: Families<Found = Card>, B: Platform, const N: usize>(
                 }
                 // The card is as it was, with what was learned of it or switched on meanwhile.
                 let target = stack.with(|engine| engine.target().copied()).unwrap_or(card.target);
-                helper.helped(result.map(|()| target).map_err(|Failed| session.error));
+                helper.service_done(result.map(|()| target).map_err(|Failed| session.error));
                 continue;
             }
-            Help::Exception if F::EMMC => {
+            ServiceRequest::Exception if F::EMMC => {
                 goes_on(stack);
                 let found = upkeep::look(&mut session, card.target.quirks).await;
                 let target = stack.with(|engine| engine.target().copied()).unwrap_or(card.target);
-                helper.helped(found.map(|_| target).map_err(|Failed| session.error));
+                helper.service_done(found.map(|_| target).map_err(|Failed| session.error));
                 match found {
                     Ok(Some(exception)) => {
                         card.target = target;
@@ -170,37 +170,37 @@ async fn of_families<F: Families<Found = Card>, B: Platform, const N: usize>(
                     _ => continue,
                 }
             }
-            Help::Background if F::EMMC => {
+            ServiceRequest::Background if F::EMMC => {
                 goes_on(stack);
                 let result = upkeep::work(&mut session, card.target.quirks).await;
                 let target = stack.with(|engine| engine.target().copied()).unwrap_or(card.target);
-                helper.helped(result.map(|()| target).map_err(|Failed| session.error));
+                helper.service_done(result.map(|()| target).map_err(|Failed| session.error));
                 continue;
             }
-            Help::Rest => {
+            ServiceRequest::Rest => {
                 goes_on(stack);
                 let result = rest::until_needed(&mut session, options.upkeep.rest, &card).await;
                 let target = stack.with(|engine| engine.target().copied()).unwrap_or(card.target);
-                helper.helped(result.map(|()| target).map_err(|Failed| session.error));
+                helper.service_done(result.map(|()| target).map_err(|Failed| session.error));
                 continue;
             }
-            Help::Exception | Help::Background => {
-                helper.helped(Err(Error::Unsupported));
+            ServiceRequest::Exception | ServiceRequest::Background => {
+                helper.service_done(Err(Error::Unsupported));
                 continue;
             }
-            Help::Inserted if options.upkeep.same_card => {
-                helper.helped(Err(Error::Removed));
+            ServiceRequest::Inserted if options.upkeep.same_card => {
+                helper.service_done(Err(Error::Removed));
                 return (Event::Removed, session.into_scratch());
             }
-            Help::Inserted => {
+            ServiceRequest::Inserted => {
                 slower = options;
                 From::Cold
             }
-            Help::Slower => {
+            ServiceRequest::Slower => {
                 let frequent = stack.with(|engine| engine.damaged_often());
                 let slowest = (card.timing, card.width) == (Timing::Legacy, Width::W1);
                 if slowest || !frequent && bus_is_well(&mut session, &card).await {
-                    helper.helped(Err(Error::Unsupported));
+                    helper.service_done(Err(Error::Unsupported));
                     continue;
                 }
                 // What cannot be flushed any more is lost, and the next flush is told.
@@ -208,15 +208,15 @@ async fn of_families<F: Families<Found = Card>, B: Platform, const N: usize>(
                 slower = slower_than(slower, &card);
                 From::Cold
             }
-            Help::Reinit => {
+            ServiceRequest::Reinit => {
                 // A card at 1.8 V leaves it only without supply [SD 4.2.4.2].
                 let low = matches!(card.family, Family::Sd(sd) if sd.signal18);
                 if low { From::Cold } else { From::Warm }
             }
-            Help::PowerCycle => {
+            ServiceRequest::PowerCycle => {
                 let now_ns = stack.now_ns();
                 if !stack.with(|engine| engine.may_cycle(now_ns)) {
-                    helper.helped(Err(Error::Silent));
+                    helper.service_done(Err(Error::Silent));
                     continue;
                 }
                 From::Cold
@@ -230,8 +230,8 @@ async fn of_families<F: Families<Found = Card>, B: Platform, const N: usize>(
             attempts::<F, B, N>(&mut session, slower).await.map_err(|Failed| session.error)
         };
         match found {
-            _ if help == Help::Inserted => {
-                helper.helped(found.map(|found| found.target));
+            _ if help == ServiceRequest::Inserted => {
+                helper.service_done(found.map(|found| found.target));
                 return (Event::Inserted(found), session.into_scratch());
             }
             Ok(found) if same(&found, &card) || plant::is(Bug::ReplayToOther) => {
@@ -240,19 +240,19 @@ async fn of_families<F: Families<Found = Card>, B: Platform, const N: usize>(
                     upkeep::restore(&mut session, &mut card).await;
                 }
                 upkeep::begin(&session, &options, &card);
-                helper.helped(Ok(card.target));
+                helper.service_done(Ok(card.target));
             }
             Ok(found) => {
                 // One moment for both: nothing may come in between.
                 let now_ns = stack.now_ns();
                 stack.with(|engine| {
-                    engine.helped(Err(Error::Changed), now_ns);
+                    engine.service_done(Err(Error::Changed), now_ns);
                     engine.set_target((!options.upkeep.same_card).then_some(found.target));
                 });
                 stack.poll();
                 return (Event::Changed(found), session.into_scratch());
             }
-            Err(error) => helper.helped(Err(error)),
+            Err(error) => helper.service_done(Err(error)),
         }
     }
 }

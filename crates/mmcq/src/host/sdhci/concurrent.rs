@@ -20,7 +20,7 @@ const OF_LINE: u32 = INT_COMMAND | ERRORS_COMMAND | ERROR_RESPONSE;
 
 /// What is known of the commands that went beside a phase's data.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Beside {
+pub(super) struct Concurrent {
     /// The phase's own response, a short one.
     response: u32,
     line: Line,
@@ -43,7 +43,11 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         let Some(active) = self.active else { return Err(StartError::DataLine) };
         // A long response would overwrite that of an automatic CMD12.
         let short = !matches!(command.resp, Resp::R1b | Resp::R2);
-        if !(self.caps.beside && short && active.work.has_data() && !matches!(active.work, Work::Tuning)) {
+        if !(self.caps.concurrent_command
+            && short
+            && active.work.has_data()
+            && !matches!(active.work, Work::Tuning))
+        {
             return Err(StartError::Unsupported);
         }
         self.free_line()?;
@@ -52,7 +56,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
             return Err(StartError::DataLine);
         }
         let signal = self.shadow.signal | INT_COMMAND;
-        if self.beside.is_none() {
+        if self.concurrent.is_none() {
             if (status | active.seen) & INT_COMMAND == 0 {
                 // The phase has no response yet: that it comes is of interest now.
                 self.set_signal(signal);
@@ -76,7 +80,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         if status & INT_COMMAND != 0 {
             self.port.write32(INT_STATUS, INT_COMMAND);
         }
-        self.beside = Some(Beside { response: self.port.read32(RESPONSE_0), line: Line::Free });
+        self.concurrent = Some(Concurrent { response: self.port.read32(RESPONSE_0), line: Line::Free });
         // Its response is not in the registers, and the next start looks twice.
         let seen = active.seen | INT_COMMAND;
         self.active = Some(Active { resp: Resp::None, alone: false, seen, ..active });
@@ -85,23 +89,23 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
 
     /// The response of a phase whose own was put aside; all others have one in the registers, or none.
     pub(super) fn kept_response(&self) -> u32 {
-        self.beside.map_or(0, |beside| beside.response)
+        self.concurrent.map_or(0, |beside| beside.response)
     }
 
     fn set_line(&mut self, line: Line) {
         self.own_bits = if line == Line::Sent { ALL_BITS & !OF_LINE } else { ALL_BITS };
-        if let Some(beside) = &mut self.beside {
+        if let Some(beside) = &mut self.concurrent {
             beside.line = line;
         }
     }
 
     pub(super) fn forget_beside(&mut self) {
-        (self.beside, self.own_bits) = (None, ALL_BITS);
+        (self.concurrent, self.own_bits) = (None, ALL_BITS);
     }
 
     /// Is the line free for a command beside the phase in progress?
     fn free_line(&mut self) -> Result<(), StartError> {
-        match self.beside.map(|beside| beside.line) {
+        match self.concurrent.map(|beside| beside.line) {
             None | Some(Line::Free) => Ok(()),
             Some(Line::Resetting) if self.port.read8(RESET) & RESET_CMD == 0 => {
                 self.set_line(Line::Free);
@@ -114,7 +118,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
 
     /// Before the next phase: is all over that went beside the last?
     pub(super) fn end_beside(&mut self) -> Result<(), StartError> {
-        let Some(beside) = self.beside.filter(|_| self.active.is_none()) else { return Ok(()) };
+        let Some(beside) = self.concurrent.filter(|_| self.active.is_none()) else { return Ok(()) };
         if beside.line == Line::Broken {
             self.reset_beside();
         }
@@ -125,7 +129,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
 
     /// What has become of the command on the line.
     pub(super) fn take_beside(&mut self) -> Option<Result<u32, Cause>> {
-        self.beside.filter(|beside| beside.line == Line::Sent)?;
+        self.concurrent.filter(|beside| beside.line == Line::Sent)?;
         let status = self.port.read32(INT_STATUS);
         if status == u32::MAX {
             self.forget_beside();

@@ -186,6 +186,6 @@ fn a_command_may_outlive_the_data() {
 
 #[test]
 fn who_must_reset_both_circuits_at_once_has_none() {
-    assert!(ready(Config::new()).caps().beside);
-    assert!(!ready(quirk(Quirks::RESET_CMD_DATA_TOGETHER)).caps().beside);
+    assert!(ready(Config::new()).caps().concurrent_command);
+    assert!(!ready(quirk(Quirks::RESET_CMD_DATA_TOGETHER)).caps().concurrent_command);
 }
