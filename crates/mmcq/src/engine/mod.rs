@@ -94,9 +94,8 @@ pub struct Engine<H: Host, const N: usize, P: Policy = Fifo> {
     /// When it got it; the one before.
     began_ns: u64,
     last: Option<Span>,
-    /// `phase` could not be started yet; try at `wake_ns`, and not for ever.
+    /// `phase` could not be started yet, since `began_ns`; try at `wake_ns`.
     blocked: bool,
-    start_until_ns: u64,
     /// The requests of the transfer in progress (reads and writes), and their memory in order.
     gathered: Batch<N>,
     segments: [Segment; N],
@@ -215,7 +214,6 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             began_ns: 0,
             last: None,
             blocked: false,
-            start_until_ns: 0,
             gathered: Batch::NONE,
             segments: [const { Segment::NONE }; N],
             segment_count: 0,

@@ -355,7 +355,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             Auto::None
         };
         // A reliable write goes past the cache.
-        self.dirty |= direction == Direction::Write && self.end() != End::Reliable;
+        self.dirty |= direction == Direction::Write && !(P::RECOVERS && self.end() == End::Reliable);
         self.phase = Phase {
             command,
             data: Some(Data { direction, block_size: BLOCK_BYTES as u16, blocks }),
@@ -425,8 +425,8 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         self.stats.start_retries += 1;
         if P::RECOVERS {
             if !self.blocked {
-                self.start_until_ns = later(now_ns, START_TIMEOUT_NS);
-            } else if now_ns >= self.start_until_ns {
+                self.began_ns = now_ns;
+            } else if now_ns.saturating_sub(self.began_ns) >= START_TIMEOUT_NS {
                 return self.no_answer(now_ns);
             }
         }
