@@ -10,7 +10,7 @@
 //! | one of mmcq's host drivers | `sdio::MmcBus`, for drivers that want one | [`Bus`] |
 //!
 //! ```
-//! use mmcq::card::{Options, SCRATCH_BYTES, bring_up_sd};
+//! use mmcq::card::{Options, bring_up};
 //! use mmcq::engine::Error;
 //! use mmcq::host::Host;
 //! use mmcq_embassy::{Buffer, Clock, CriticalSection, Disk};
@@ -25,7 +25,8 @@
 //!     stack.on_irq();
 //! }
 //!
-//! /// One embassy task: deadlines.
+//! /// One embassy task: deadlines. `0` is the stack's clock: each stack of a program has its own number,
+//! /// and was made with `Clock::<0>::TIMER`.
 //! async fn deadlines<H: Host>(stack: &Stack<H>) -> ! {
 //!     Clock::<0>::run(stack).await
 //! }
@@ -33,7 +34,7 @@
 //! /// Another: from power-up to a block device for a file system. Make as many as there are users.
 //! async fn card<H: Host>(stack: &Stack<H>) -> Result<Disk<'_, (CriticalSection, H), 8>, Error> {
 //!     let scratch = SCRATCH.take().ok_or(Error::Full)?;
-//!     bring_up_sd(stack, scratch, Options::DEFAULT).await.0?;
+//!     bring_up(stack, scratch, Options::DEFAULT).await.0?;
 //!     Disk::new(stack, BOUNCE.take().ok_or(Error::Full)?)
 //! }
 //! ```

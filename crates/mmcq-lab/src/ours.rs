@@ -14,9 +14,13 @@ use crate::system::{Event, Front, Io, Step, System};
 use mmcq::engine::{Error, Kind, PollOutcome, Request, SlotId};
 use mmcq::host::{Direction, Host};
 use mmcq::sched::{Any, Origin};
-use mmcq::task::Stack;
+use mmcq::task::{Entry, Stack};
 use mmcq_sim::cpu::{Priority, Thread};
 use std::collections::VecDeque;
+
+mod held;
+
+pub use held::{Held, HeldLog};
 
 /// Most looks that a spinner takes as one step: what others do meanwhile is seen after these at the latest.
 const LOOKS_MAX: u64 = 64;
@@ -69,6 +73,7 @@ pub struct Ours<H: Host, const N: usize> {
     timer: u64,
     /// The request that went in last.
     newest: Option<Newest>,
+    held: held::Watch,
     /// The first error that a request had.
     pub error: Option<Error>,
 }
@@ -93,6 +98,7 @@ impl<H: Host, const N: usize> Ours<H, N> {
             timer_ns: u64::MAX,
             timer: 0,
             newest: None,
+            held: held::Watch::default(),
             error: None,
         }
     }
@@ -106,6 +112,18 @@ impl<H: Host, const N: usize> Ours<H, N> {
         self
     }
 
+    /// Has the engine do something now, and tells a trace of a start that is held no more.
+    fn tell<R>(&mut self, sys: &mut System, call: impl FnOnce(&mut Entry<'_, H, N, Any>, u64) -> R) -> R {
+        let now_ns = sys.time.now();
+        let result = self.stack.with(|e| call(e, now_ns));
+        if let Some(log) = &mut sys.held_log
+            && let Some(held) = self.held.look(self.stack.with(|e| e.holds()), now_ns)
+        {
+            log(held);
+        }
+        result
+    }
+
     fn enter(&mut self, sys: &mut System, io: Io) {
         let (lba, blocks) = (io.lba, io.blocks);
         let kind = match io.direction {
@@ -117,7 +135,7 @@ impl<H: Host, const N: usize> Ours<H, N> {
         let client = u8::try_from(io.job).unwrap_or(u8::MAX);
         let request = Request::new(kind, buf).from(Origin { client, sync: io.sync });
         let before = self.stack.with(|e| e.stats().transfers);
-        let submitted = self.stack.with(|e| e.submit(request, sys.time.now()));
+        let submitted = self.tell(sys, |e, now_ns| e.submit(request, now_ns));
         let transfers = self.stack.with(|e| e.stats().transfers);
         let (direction, end) = (io.direction, lba + u64::from(blocks));
         self.newest = (transfers == before).then_some(Newest { direction, end, transfers });
@@ -212,13 +230,13 @@ impl<H: Host, const N: usize> Ours<H, N> {
         let first = if self.context.advance == Advance::Tasklet { 1 } else { 0 };
         let mut work = PollOutcome::default();
         if interrupt {
-            work = self.stack.with(|e| e.on_irq(sys.time.now()));
+            work = self.tell(sys, |e, now_ns| e.on_irq(now_ns));
         } else if self.context.advance != Advance::Spin {
             sys.time.charge(sys.costs.irq_ns.saturating_sub(self.context.entry_ns));
         }
         let next_ns = self.stack.with(|e| e.next_deadline_ns());
         if next_ns.is_some_and(|at| (first..=sys.time.now()).contains(&at)) {
-            let more = self.stack.with(|e| e.poll(sys.time.now()));
+            let more = self.tell(sys, |e, now_ns| e.poll(now_ns));
             work = PollOutcome { completed: work.completed | more.completed, ..more };
         } else if !interrupt {
             work.next_deadline_ns = next_ns;
@@ -329,7 +347,7 @@ impl<H: Host, const N: usize> Front for Ours<H, N> {
             self.noted = true;
             return self.pass_on(sys);
         }
-        let work = self.stack.with(|e| e.on_irq(sys.time.now()));
+        let work = self.tell(sys, |e, now_ns| e.on_irq(now_ns));
         self.handle(sys, work, sys.irq_core);
     }
 
@@ -341,7 +359,7 @@ impl<H: Host, const N: usize> Front for Ours<H, N> {
                     self.enter(sys, io);
                     // A flush that has nothing to do is over at once.
                     if self.stack.with(|e| e.next_deadline_ns()) == Some(0) {
-                        let work = self.stack.with(|e| e.poll(sys.time.now()));
+                        let work = self.tell(sys, |e, now_ns| e.poll(now_ns));
                         self.handle(sys, work, core);
                     }
                     sys.unlock();
@@ -354,7 +372,7 @@ impl<H: Host, const N: usize> Front for Ours<H, N> {
                     return self.turn_noted(sys, core);
                 }
                 sys.lock();
-                let work = self.stack.with(|e| e.poll(sys.time.now()));
+                let work = self.tell(sys, |e, now_ns| e.poll(now_ns));
                 self.handle(sys, work, core);
                 sys.unlock();
             }
@@ -381,7 +399,7 @@ impl<H: Host, const N: usize> Front for Ours<H, N> {
             }
             Some(at) if at > 0 && at <= sys.time.now() => {
                 sys.time.charge(sys.costs.irq_ns);
-                let work = self.stack.with(|e| e.poll(sys.time.now()));
+                let work = self.tell(sys, |e, now_ns| e.poll(now_ns));
                 self.handle(sys, work, sys.irq_core);
             }
             later => self.set_timer(sys, later),

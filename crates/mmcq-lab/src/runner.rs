@@ -323,7 +323,9 @@ impl Serve<SLOTS> for Board<SLOTS> {
         let before = self.stack.with(|e| *e.stats());
         let mut front = Ours::new(self.stack, sys, load.jobs()).moved_by(self.context, sys);
         let end_ns = sys.run(&mut front, &mut controller, load)?;
-        Ok((end_ns, front.stack.with(|e| Served::by_engine(&before, *e.stats(), e.take_continue_lost()))))
+        let served =
+            front.stack.with(|e| Served::by_engine(&before, *e.stats(), e.holds(), e.take_continue_lost()));
+        Ok((end_ns, served))
     }
 }
 

@@ -5,6 +5,7 @@ mod costs;
 pub use costs::{Costs, SleepDepth};
 
 use crate::buffers::Buffers;
+use crate::ours::HeldLog;
 use mmcq::host::Direction;
 use mmcq_sim::cpu::{Cpu, CpuEvent, Priority, Thread};
 use mmcq_sim::time::Time;
@@ -199,6 +200,8 @@ pub struct System {
     pub line: Line,
     /// What is told of I/Os: submitted (`None`), done well or not.
     pub log: Option<IoLog>,
+    /// What is told of starts that were held for the tail of a batch.
+    pub held_log: Option<HeldLog>,
     heard_from_ns: u64,
     job_wakes: Stream,
     users: Stream,
@@ -251,6 +254,7 @@ impl System {
             buffers: Buffers::default(),
             line: Line::default(),
             log: None,
+            held_log: None,
             heard_from_ns: 0,
             job_wakes: Stream::new(seed, "job wake"),
             users: Stream::new(seed, "user"),

@@ -1,6 +1,6 @@
 //! `mmcq reproduce never`: what the laboratory promises of the sweep itself. Whether ours is slower anywhere is for the sweep to say.
 
-use mmcq_lab::reproduce::never::{self, Cell, Grid, Load};
+use mmcq_lab::reproduce::never::{self, Cell, Grid, Kept, KeptError, Load};
 use std::process::Command;
 
 #[test]
@@ -25,7 +25,7 @@ fn no_setting_passes_the_limit() {
     };
     let cells: Vec<Cell> = cells.iter().filter(chosen).copied().collect();
     assert_eq!(cells.len(), 100);
-    let measured = never::sweep(&cells, 1, &|| ()).unwrap();
+    let measured = never::sweep(&cells, 1, &|_| ()).unwrap();
     let beyond: Vec<String> =
         measured.iter().filter_map(|m| m.passes().map(|by| format!("{}: {by:?}", m.cell))).collect();
     assert!(beyond.is_empty(), "{beyond:#?}");
@@ -47,4 +47,34 @@ fn what_the_sweep_does_not_take_is_said_in_one_line() {
         let error = String::from_utf8(output.stderr).unwrap();
         assert_eq!((output.status.code(), error.lines().count()), (Some(2), 1), "{line}: {error}");
     }
+}
+
+/// A grid that is broken off goes on where it was, and says the same as one that ran through.
+#[test]
+fn what_was_measured_is_kept_and_not_run_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("never.jsonl");
+    let (cells, _) = Grid::THIN.cells(Some("generic"));
+    let cells: Vec<Cell> =
+        cells.into_iter().filter(|c| c.load == Load::RandRead && c.bytes == 4096).collect();
+    let (first, second) = cells.split_at(1);
+    let part = |cells: &[Cell]| {
+        let kept = Kept::open(&path, 1).unwrap();
+        never::sweep(cells, 1, &|one| kept.add(one).unwrap()).unwrap()
+    };
+    let mut all = part(first);
+    all.extend(part(&second[..1]));
+    // Broken off in the middle of a line.
+    let mut text = std::fs::read_to_string(&path).unwrap();
+    text.push_str("{\"cell\": \"gen");
+    std::fs::write(&path, text).unwrap();
+    let kept = Kept::open(&path, 1).unwrap();
+    let found: Vec<_> = cells[..2].iter().filter_map(|cell| kept.find(cell)).collect();
+    assert_eq!(found, all);
+    assert!(kept.find(&cells[2]).is_none());
+    // Another seed is another measurement; a line of something else is refused.
+    assert!(Kept::open(&path, 2).unwrap().find(&cells[0]).is_none());
+    assert_eq!(std::fs::read_to_string(&path).unwrap().lines().count(), 2);
+    std::fs::write(&path, "[]\n").unwrap();
+    assert!(matches!(Kept::open(&path, 1), Err(KeptError::Line { line: 1, .. })));
 }

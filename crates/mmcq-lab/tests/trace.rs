@@ -156,3 +156,30 @@ fn every_setting_and_a_uhs_card_can_be_traced() {
     let list = folder.accepted("--card sdxc-128g-uhs --trigger bringup --vcd b.vcd");
     assert!(list.contains("CMD0 GO_IDLE_STATE") && list.contains("ACMD41"), "{list}");
 }
+
+/// A window of a sequential load of depth 8, whose batches wait for their tails.
+const STREAM: &str =
+    "[one]\nfilename=/dev/mmcblk0\ndirect=1\nbs=4k\nsize=4m\nrw=write\nioengine=libaio\niodepth=8\n";
+
+#[test]
+fn a_start_that_is_held_is_in_every_trace() {
+    let folder = Folder::new();
+    std::fs::write(folder.path("job.fio"), STREAM).unwrap();
+    let options = "--setting mmcq-own --card sdxc-128g-uhs --from 100ms --for 10ms --vcd h.vcd --svg h.svg --chrome h.json";
+    let list = folder.accepted(options);
+    let held = list.lines().filter(|l| l.contains("start held for the tail, which came: gained")).count();
+    assert!(held >= 3, "{list}");
+    let read = |name: &str| std::fs::read_to_string(folder.path(name)).unwrap();
+    let trace: serde_json::Value = serde_json::from_str(&read("h.json")).unwrap();
+    let slices = trace["traceEvents"].as_array().unwrap().iter();
+    assert_eq!(slices.filter(|e| e["ph"] == "X" && e["name"] == "held start").count(), held);
+    assert!(read("h.svg").contains(">held</text>") && read("h.svg").contains("start held for the tail"));
+    // One wire, as often high as there are holds.
+    let vcd = read("h.vcd");
+    let id = vcd.lines().find_map(|l| l.strip_suffix(" HELD $end")).and_then(|l| l.split(' ').next_back());
+    let up = format!("1{}", id.unwrap());
+    assert_eq!(vcd.lines().filter(|l| **l == up).count(), held);
+    // Linux holds nothing.
+    let list = folder.accepted(&options.replace("mmcq-own", "none"));
+    assert!(!list.contains("held") && !read("h.vcd").contains(" HELD "), "{list}");
+}

@@ -98,6 +98,28 @@ fn lost_merging_is_a_loss() {
 }
 
 #[test]
+fn starts_that_are_held_are_counted_with_their_price() {
+    let load = "rw=write bs=4k io_size=4M iodepth=8 ioengine=libaio";
+    let held = why("generic", Setting::MmcqOwn, load);
+    let of = |name| value(&held, "held for the tail", name);
+    let count = value(&held, "queue", "held for the tail");
+    assert!(count >= 50.0 && of("the tail came") > 0.9 * count, "{count}");
+    let (waited, gained) = (of("time held"), of("gained"));
+    assert!(waited > 0.0 && gained > waited, "{waited} us held, {gained} us gained");
+    let line = format!("held for the tail: {count} times, {waited:.0} us, gained {gained:.0} us");
+    for (kind, all) in [("text", why::text(&held)), ("JSON", why::json_lines(&held))] {
+        assert_eq!(all.matches(&line).count(), 1, "{kind}: {all}");
+    }
+    let merged = value(&held, "queue", "transfers out");
+    assert!(count <= merged, "{count} holds of {merged} transfers");
+
+    // A random load holds nothing, and nothing is said of it.
+    let random = why("generic", Setting::MmcqOwn, &load.replace("rw=write", "rw=randwrite"));
+    assert_eq!(value(&random, "queue", "held for the tail"), 0.0);
+    assert!(!why::text(&random).contains("held for the tail: "));
+}
+
+#[test]
 fn requests_transfers_and_commands_agree() {
     let merged = why("hsq-sprd", Setting::Mmcq, "rw=read bs=4k io_size=4M iodepth=32 ioengine=libaio");
     let of = |name| value(&merged, "queue", name);

@@ -10,12 +10,16 @@ static int locked;
 static void lock(void *context) { (void)context; locked++; }
 static void unlock(void *context) { (void)context; locked--; }
 
-/* With an RTOS: the interrupt handler calls mmcq_on_irq and then gives a semaphore; this takes it, for a millisecond at most. */
+/* The controller's interrupt handler. With an RTOS it then gives the semaphore that wait_for_it takes. */
+static void on_interrupt(void) { mmcq_on_irq(0); }
+
+/* Sleeps until the interrupt, the next deadline, or a millisecond has passed. With an RTOS it takes a
+ * semaphore for as long. This board has one context, so the thread itself calls the handler. */
 static void wait_for_it(void *context, const mmcq_idle *idle) {
     (void)idle;
     uint64_t soon_ns = board_now_ns(context) + 1000000, next_ns = mmcq_next_deadline_ns(0);
     if (board_sleep(context, next_ns < soon_ns ? next_ns : soon_ns))
-        mmcq_on_irq(0);
+        on_interrupt();
 }
 
 static int failed(const char *what, int32_t code) {

@@ -4,12 +4,13 @@ use super::progress::{Progress, Unit};
 use super::{Error, print};
 use clap::{Args, ValueEnum};
 use mmcq_lab::plot;
-use mmcq_lab::reproduce::never::Grid;
+use mmcq_lab::reproduce::never::{Cell, Grid, Kept, Measured};
 use mmcq_lab::reproduce::{self, Amount, Row, fair, fifo, hsq, never, sdio, stream, stream_sweep};
 use mmcq_lab::runner::RunError;
 use mmcq_lab::sdio::Failure;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::OnceLock;
 
 /// Run a published experiment again: published value, model, error, share of the physical limit
 ///
@@ -39,6 +40,9 @@ pub struct Reproduce {
     /// Never only: a part of the cells, in a minute
     #[arg(long)]
     thin: bool,
+    /// Never only: cells that this file has are not run again, and new ones are added to it. A sweep that was broken off goes on; parts of it (--platform) come together
+    #[arg(long, value_name = "FILE.jsonl")]
+    keep: Option<PathBuf>,
     /// Draws the rates as an SVG picture into this file as well
     #[arg(long, value_name = "FILE.svg")]
     plot: Option<PathBuf>,
@@ -102,6 +106,9 @@ impl Reproduce {
                 "--thin: expected never; the others run a steady-state share unless --full is given"
                     .to_owned(),
             ));
+        }
+        if let Some(path) = self.keep.as_ref().filter(|_| !matches!(self.experiment, Experiment::Never)) {
+            return Err(Error::Input(format!("--keep {}: expected never", path.display())));
         }
         let (board, boards): (Board, &[&str]) = match self.experiment {
             Experiment::Hsq => (blocks!(hsq::board), &hsq::BOARDS),
@@ -179,11 +186,38 @@ impl Reproduce {
         Ok(ExitCode::SUCCESS)
     }
 
+    /// The cells' figures, in their order; those that were kept are not run again.
+    fn measure(&self, cells: &[Cell]) -> Result<Vec<Measured>, Error> {
+        let opened = |path: &PathBuf| {
+            let kept = Kept::open(path, self.seed);
+            kept.map_err(|error| Error::Input(format!("--keep {}: {error}", path.display())))
+        };
+        let kept = self.keep.as_ref().map(opened).transpose()?;
+        let known: Vec<Option<Measured>> =
+            cells.iter().map(|cell| kept.as_ref().and_then(|kept| kept.find(cell))).collect();
+        let missing = cells.iter().zip(&known).filter(|(_, known)| known.is_none());
+        let missing: Vec<Cell> = missing.map(|(cell, _)| *cell).collect();
+        let shown = Progress::new("cells", missing.len() as u64, Unit::Count);
+        let refused: OnceLock<std::io::Error> = OnceLock::new();
+        let run = never::sweep(&missing, self.seed, &|measured| {
+            shown.inc(1);
+            if let Some(Err(error)) = kept.as_ref().map(|kept| kept.add(measured)) {
+                let _ = refused.set(error);
+            }
+        });
+        shown.end();
+        let mut run = run.map_err(failed)?.into_iter();
+        if let (Some(error), Some(path)) = (refused.into_inner(), &self.keep) {
+            return Err(Error::Run(format!("--keep {}: {error}", path.display())));
+        }
+        Ok(known.into_iter().filter_map(|known| known.or_else(|| run.next())).collect())
+    }
+
     /// The sweep: exit code 1 if a cell is below.
     fn never(&self) -> Result<ExitCode, Error> {
         if self.full || self.all || !self.set.is_empty() || self.plot.is_some() {
             return Err(Error::Input(
-                "never: its amounts and costs are its own; expected --thin, --platform, --seed and --json alone"
+                "never: its amounts and costs are its own; expected --thin, --platform, --seed, --keep and --json alone"
                     .to_owned(),
             ));
         }
@@ -196,9 +230,7 @@ impl Reproduce {
                 "never --platform {name}: not swept; expected one of: {known}"
             )));
         }
-        let shown = Progress::new("cells", cells.len() as u64, Unit::Count);
-        let measured = never::sweep(&cells, self.seed, &|| shown.inc(1)).map_err(failed)?;
-        shown.end();
+        let measured = self.measure(&cells)?;
         if self.json {
             let lines = reproduce::json_lines(&never::rows(&measured));
             print(&lines.map_err(|error| Error::Run(error.to_string()))?)?;

@@ -194,9 +194,18 @@ fn counters_line(outcome: &Outcome) -> String {
     let c = &outcome.counters;
     let per = |n: u64| n as f64 / c.ios.max(1) as f64;
     let commands: u64 = c.bus.commands.iter().sum();
+    let holds = c.stack.holds;
+    let held = match holds.count {
+        0 => String::new(),
+        count => format!(
+            "; held for the tail: {count} times, {:.0} us, gained {:.0} us",
+            holds.waited_ns as f64 / 1e3,
+            holds.gained_ns as f64 / 1e3
+        ),
+    };
     format!(
         "{} I/Os in {} transfers ({:.2} x 4 KiB each); per I/O: {:.2} commands, {:.2} interrupts, {:.2} context switches, \
-         {:.2} register reads, {:.2} writes; time: {:.1} % wire, {:.1} % card, CPU {:.1} % idle\n",
+         {:.2} register reads, {:.2} writes; time: {:.1} % wire, {:.1} % card, CPU {:.1} % idle{held}\n",
         c.ios,
         c.transfers,
         c.merge(),

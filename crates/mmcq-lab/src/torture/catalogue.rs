@@ -213,24 +213,68 @@ pub fn fixed(entry: &Entry) -> String {
     format!("| {} | {} | {} | {} |", entry.id, entry.failure, entry.response, proofs.join("; "))
 }
 
+/// What stands above the tables, up to the row that is read as an example.
+pub const INTRODUCTION: &str = "\
+# Failures that the stack lives with
+
+Each row is a known failure of a card, a controller or a board, what the stack does about it, and
+what proves it. Made by `mmcq torture --catalogue --write docs/FAILURES.md`; a test makes it again
+and compares.
+
+The columns:
+
+- **Failure**: what goes wrong.
+- **Response**: what the stack does.
+- **Proved by**: a fault and how it was tried, or the test that is named.
+  - *swept*: the fault struck once at each event of thirteen workloads, until a run ended without
+    it. Then it struck for good, from each of four chosen events on.
+  - *lasting*: the fault struck for good alone.
+  - *by campaign*: the runs of this command. `always`: random runs in which memory, order and
+    names of slots are looked at all the time. `clock`: the same, as the nanoseconds pass 32 bits.
+    `programs`: all programs of three operations with all cuts. `swap`, `bounce`: another card, or
+    the same one many times, at each event.
+- **Once**: runs in which it struck once (all runs of a campaign).
+- **Worst** after it: the most that such a run took longer than without the fault, in virtual
+  milliseconds, from the first request after bring-up to the last answer.
+- **Stays**: runs in which it struck again and again from one event on.
+- **Worst** after it: the same of these runs.
+
+";
+
+/// A row read aloud, and what the times do not say.
+fn reading(tried: &Tried) -> String {
+    let mut text = String::new();
+    let [once, stays] = entries()
+        .find(|entry| entry.id == "A1")
+        .and_then(|entry| entry.injections.first())
+        .map_or([None; 2], |injection| tried.of(injection));
+    if let (Some((once, once_ns)), Some((stays, stays_ns))) = (once, stays) {
+        let _ = write!(
+            text,
+            "Row A1, say. `resp_crc` damaged one response in each of {once} runs. The slowest of them took\n\
+             {:.3} ms longer than without it. In {stays} more runs it damaged every response from some event on.\n\
+             The slowest of these took {:.3} ms longer.\n\n",
+            once_ns as f64 / 1e6,
+            stays_ns as f64 / 1e6
+        );
+    }
+    text + "\
+What stays costs every request its recovery, each within its budget, until the card is declared
+dead; the last column is the sum. What only a deadline can show costs that deadline, even once: a
+lost interrupt, a circuit that hangs, a busy without end, a controller that is gone. That is up to
+30 s for a flush, and as long again for the questions after it. It is no broken promise. So the worst
+may exceed the time of a response, which begins when the stack sees the failure.
+
+C1, say: in a slot with card detection requests end some milliseconds after the card was taken out.
+The eMMC of other workloads has none. That it is gone only shows at the deadline of its read (a fifth
+of a second) or write (half a second).
+"
+}
+
 /// The whole page.
 #[must_use]
 pub fn page(tried: &Tried) -> String {
-    let mut text = String::from(
-        "# Failures that the stack lives with\n\n\
-         Made by `mmcq torture --catalogue --write docs/FAILURES.md`; a test makes it again and compares. *Swept*: the fault struck once at each event of\n\
-         thirteen workloads, until a run came to its end without it; and for good, starting at each of four chosen events. *Lasting*: for good alone. *Campaign*: the runs of this\n\
-         command (`always`: random runs in which memory, order and names of slots are looked at all the time; `clock`: the same, as the nanoseconds pass 32\n\
-         bits; `programs`: all programs of three operations with all cuts; `swap`, `bounce`: another card, or the same one many times, at each event). *Once*:\n\
-         runs in which it struck once (all runs of a campaign). *Stays*: runs in which it struck again and again from one event on. *Worst*: virtual\n\
-         milliseconds that the work of such a run took longer than without it, from the first request after bring-up to the last answer. The rest is proved by\n\
-         the test that is named.\n\n\
-         Read the times so: what stays costs every request its recovery, each within its budget, until the card is declared dead; *stays, worst* is the sum.\n\
-         And what only a deadline can show (a lost interrupt, a circuit that hangs, a busy without end, a controller that is gone) costs that deadline, even\n\
-         once: up to 30 s of a flush, and as long again for the questions after it. Neither is a broken promise. So *worst* may exceed the time of a response,\n\
-         which begins when the stack sees the failure. C1, say: in a slot with card detection requests end some milliseconds after the card was taken out; the eMMC of\n\
-         other workloads has none, and that it is gone only shows at the deadline of its read (a fifth of a second) or write (half a second).\n",
-    );
+    let mut text = INTRODUCTION.to_owned() + &reading(tried);
     for (letter, title) in CHAPTERS {
         let _ = write!(
             text,

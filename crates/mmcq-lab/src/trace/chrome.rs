@@ -9,6 +9,9 @@ const BUS: u32 = 1;
 const CPU: u32 = 2;
 const REQUESTS: u32 = 3;
 
+/// The lane of the bus that shows starts that are held.
+const HELD: u32 = 5;
+
 /// The file. Times are microseconds from the begin of the window.
 pub fn write(capture: &Capture) -> String {
     let mut events = names(capture);
@@ -26,6 +29,10 @@ pub fn write(capture: &Capture) -> String {
     for step in steps::steps(capture) {
         let lane = if step.lane == Lane::Cmd { 2 } else { 3 };
         events.push(slice(BUS, lane, &step.label, step.from_ns, step.to_ns, &step.detail));
+    }
+    for held in &capture.holds {
+        let to_ns = held.to_ns.min(capture.until_ns);
+        events.push(slice(BUS, HELD, "held start", held.from_ns, to_ns, &steps::held_name(held)));
     }
     let ends = capture.interrupts.iter().skip(1).map(|i| i.0).chain([capture.until_ns]);
     for ((from_ns, level), to_ns) in capture.interrupts.iter().zip(ends) {
@@ -73,6 +80,9 @@ fn names(capture: &Capture) -> Vec<Value> {
     }
     for (lane, title) in ["phases", "CMD", "DAT", "interrupt line"].into_iter().enumerate() {
         name("thread_name", BUS, lane as u32 + 1, title.to_owned());
+    }
+    if !capture.holds.is_empty() {
+        name("thread_name", BUS, HELD, "held starts".to_owned());
     }
     for core in 0..capture.cores as u32 {
         name("thread_name", CPU, core + 1, format!("core {core}"));

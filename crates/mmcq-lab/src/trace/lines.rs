@@ -19,6 +19,8 @@ pub(super) enum Line {
     Cmd,
     Dat(u8),
     Irq,
+    /// Our engine holds a start for the tail of a batch.
+    Held,
     /// A core is in a hard interrupt.
     Hard(u8),
     /// ... in deferred work.
@@ -82,6 +84,12 @@ pub(super) fn changes(capture: &Capture) -> Result<(Grid, Vec<Change>), WindowEr
     asking(capture, &grid, &mut out);
     for (at_ns, level) in &capture.interrupts {
         out.push(Change { at_ps: at_ns * 1_000, line: Line::Irq, value: *level });
+    }
+    for held in &capture.holds {
+        let from_ns = held.from_ns.max(capture.from_ns);
+        for (at_ns, value) in [(from_ns, true), (held.to_ns, false)] {
+            out.push(Change { at_ps: at_ns * 1_000, line: Line::Held, value });
+        }
     }
     for core in 0..capture.cores as u8 {
         contexts(capture, core, &mut out);

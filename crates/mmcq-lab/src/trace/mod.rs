@@ -66,6 +66,8 @@ pub fn watch(sys: &mut System, jobs: u32) {
     recorder.borrow_mut().work_begins(sys.time.now(), sys.cpu.cores(), jobs);
     let cpu = recorder.clone();
     sys.cpu.set_log(Some(Box::new(move |span| cpu.borrow_mut().span(span))));
+    let holds = recorder.clone();
+    sys.held_log = Some(Box::new(move |held| holds.borrow_mut().held(held)));
     sys.log = Some(Box::new(move |io, result, now_ns| recorder.borrow_mut().io(io, result, now_ns)));
 }
 

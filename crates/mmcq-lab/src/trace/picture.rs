@@ -4,6 +4,7 @@
 use super::recorder::Capture;
 use super::steps::{self, Lane};
 use super::window::time;
+use crate::ours::Held;
 use mmcq_sim::cpu::Context;
 use std::fmt::Write;
 
@@ -162,6 +163,9 @@ fn lanes(capture: &Capture) -> Vec<(String, Vec<Piece>)> {
     lanes.push(("phase".to_owned(), phases.collect()));
     lanes.push(("CMD".to_owned(), cmd));
     lanes.push(("DAT".to_owned(), dat));
+    if !capture.holds.is_empty() {
+        lanes.push(("held".to_owned(), holds(capture)));
+    }
     lanes.push(("interrupt".to_owned(), interrupts(capture)));
     let at_work = |core: &u8| capture.spans.iter().any(|span| span.core == *core);
     for core in (0..capture.cores as u8).filter(at_work) {
@@ -178,6 +182,17 @@ fn lanes(capture: &Capture) -> Vec<(String, Vec<Piece>)> {
     }
     lanes.extend(requests(capture));
     lanes
+}
+
+fn holds(capture: &Capture) -> Vec<Piece> {
+    let piece = |held: &Held| Piece {
+        from_ns: held.from_ns.max(capture.from_ns),
+        to_ns: held.to_ns.min(capture.until_ns),
+        label: "held".to_owned(),
+        detail: steps::held_name(held),
+        colour: "#fff59d",
+    };
+    capture.holds.iter().map(piece).collect()
 }
 
 fn interrupts(capture: &Capture) -> Vec<Piece> {

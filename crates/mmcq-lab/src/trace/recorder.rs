@@ -1,6 +1,7 @@
 //! Keeps what lies in the window, and forgets the rest while the run goes on.
 
 use super::window::{Start, Window, WindowError};
+use crate::ours::Held;
 use crate::system::Io;
 use mmcq::host::Direction;
 use mmcq_sim::card::{Answer, BusState};
@@ -136,6 +137,8 @@ pub struct Capture {
     pub events: Vec<Event>,
     /// What the cores did.
     pub spans: Vec<Span>,
+    /// Starts that our engine held for the tail of a batch.
+    pub holds: Vec<Held>,
     /// I/Os.
     pub requests: Vec<Request>,
 }
@@ -186,6 +189,7 @@ impl Recorder {
                 card_irqs: vec![(0, false)],
                 events: Vec::new(),
                 spans: Vec::new(),
+                holds: Vec::new(),
                 requests: Vec::new(),
             },
         }
@@ -244,6 +248,7 @@ impl Recorder {
         let got = &mut self.got;
         got.events.retain(|e| e.end_ns >= horizon_ns);
         got.spans.retain(|s| s.to_ns >= horizon_ns);
+        got.holds.retain(|held| held.to_ns >= horizon_ns);
         got.requests.retain(|r| r.done.is_none_or(|(at_ns, _)| at_ns >= horizon_ns));
         forget(&mut got.bus, horizon_ns, |b| b.0);
         forget(&mut got.interrupts, horizon_ns, |i| i.0);
@@ -314,6 +319,12 @@ impl Recorder {
         }
     }
 
+    pub(super) fn held(&mut self, held: Held) {
+        if self.wants(held.from_ns, held.to_ns) {
+            self.got.holds.push(held);
+        }
+    }
+
     pub(super) fn io(&mut self, io: &Io, result: Option<bool>, now_ns: u64) {
         let Some(ok) = result else {
             if self.wants(now_ns, now_ns) {
@@ -368,6 +379,7 @@ impl Capture {
         let (from_ns, until_ns) = (self.from_ns, self.until_ns);
         self.events.retain(|e| e.end_ns > from_ns && e.start_ns < until_ns);
         self.spans.retain(|s| s.to_ns > from_ns && s.from_ns < until_ns);
+        self.holds.retain(|held| held.to_ns > from_ns && held.from_ns < until_ns);
         let in_window =
             |r: &Request| r.done.is_none_or(|(at_ns, _)| at_ns > from_ns) && r.submitted_ns < until_ns;
         self.requests.retain(in_window);

@@ -3,6 +3,7 @@
 use super::lines;
 use super::recorder::{Capture, Event, What};
 use super::window::time;
+use crate::ours::Held;
 use mmcq::spec::command::name;
 use mmcq_sim::card::Answer;
 use mmcq_sim::cpu::Context;
@@ -144,6 +145,14 @@ pub fn phases(capture: &Capture) -> Vec<Phase> {
     phases.into_iter().map(named).collect()
 }
 
+/// A start that our engine held, in words.
+pub fn held_name(held: &Held) -> String {
+    match held.came {
+        true => format!("start held for the tail, which came: gained {}", time(held.gained_ns)),
+        false => "start held for the tail, which did not come".to_owned(),
+    }
+}
+
 /// A thread's name: jobs come first.
 pub fn thread_name(capture: &Capture, thread: u32) -> String {
     match capture.threads.get(thread as usize) {
@@ -175,6 +184,10 @@ pub fn list(capture: &Capture) -> String {
         .into_iter()
         .map(|step| (step.from_ns.max(capture.from_ns), step.to_ns, step.detail))
         .collect();
+    for held in &capture.holds {
+        let from_ns = held.from_ns.max(capture.from_ns);
+        rows.push((from_ns, held.to_ns.min(capture.until_ns), held_name(held)));
+    }
     for (at_ns, level) in capture.interrupts.iter().skip(1) {
         rows.push((*at_ns, *at_ns, format!("interrupt line {}", if *level { "up" } else { "down" })));
     }

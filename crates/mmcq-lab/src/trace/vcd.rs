@@ -46,6 +46,7 @@ fn name(capture: &Capture, line: Line) -> String {
         Line::Cmd => "CMD".to_owned(),
         Line::Dat(n) => format!("DAT{n}"),
         Line::Irq => "IRQ".to_owned(),
+        Line::Held => "HELD".to_owned(),
         Line::Hard(core) => format!("CPU{core}_hard"),
         Line::Deferred(core) => format!("CPU{core}_soft"),
         Line::Thread(core, thread) => format!("CPU{core}_{}", thread_name(capture, thread).replace(' ', "")),
@@ -62,7 +63,8 @@ fn header(capture: &Capture, wires: &Wires, unit_ps: u64) -> String {
     let _ = write!(
         out,
         "$version mmcq {} $end\n$comment\n  time 0 is {begin} (virtual time)\n  \
-         CPUn_hard, CPUn_soft, CPUn_job1 ...: the core is in a hard or soft interrupt, in this thread; none: idle\n\
+         CPUn_hard, CPUn_soft, CPUn_job1 ...: the core is in a hard or soft interrupt, in this thread; none: idle\n  \
+         HELD, if it is there: the engine holds the next start for the tail of a batch\n\
          $end\n$timescale {unit} $end\n$scope module mmcq $end\n",
         env!("CARGO_PKG_VERSION")
     );

@@ -23,6 +23,10 @@ pub struct Fact {
     pub rates: Vec<(f64, &'static str)>,
 }
 
+/// Starts that waited for the rest of their batch, and the group of what is told of them.
+const OF_HOLDS: &str = "held for the tail";
+/// What is told of open transfers.
+const OF_CLOSES: &str = "closed because";
 const EACH_REQUEST: &str = "each request";
 const EACH_MIB: &str = "each MiB";
 const OF_REQUESTS: &str = "% of requests";
@@ -107,7 +111,15 @@ fn queue(all: &mut Facts<'_>) {
     let closed: u64 = engine.closed.iter().sum();
     all.count("queue", "open transfers closed", closed);
     for (close, count) in Close::ALL.into_iter().zip(engine.closed).filter(|(_, count)| *count > 0) {
-        all.count("closed because", reason(close), count);
+        all.count(OF_CLOSES, reason(close), count);
+    }
+    let holds = c.stack.holds;
+    all.count("queue", OF_HOLDS, holds.count);
+    all.count(OF_HOLDS, "the tail came", holds.came);
+    for (name, ns) in [("time held", holds.waited_ns), ("gained", holds.gained_ns)] {
+        let us = ns as f64 / 1e3;
+        let rate = all.each_request(us);
+        all.add(OF_HOLDS, name, us, "us", &[rate]);
     }
     all.count("queue", "questions to a busy card", engine.busy_polls);
     all.count("queue", "CMD13 for a write's status", engine.status_asked);
@@ -144,7 +156,7 @@ fn number(value: f64, unit: &str) -> String {
 pub fn text(why: &Why) -> String {
     let facts = facts(why);
     let label = |fact: &Fact| {
-        let indent = if fact.group == "closed because" { "  " } else { "" };
+        let indent = if is_part(fact) { "  " } else { "" };
         format!("{indent}{}", fact.name)
     };
     let widest = |f: &dyn Fn(&Fact) -> usize| facts.iter().map(f).max().unwrap_or(0);
@@ -185,16 +197,36 @@ pub fn text(why: &Why) -> String {
     out
 }
 
-/// What a fact stands under in the table.
-fn heading(fact: &Fact) -> &'static str {
-    if fact.group == "closed because" { "queue" } else { fact.group }
+/// It stands below the line of the queue that it is a part of.
+fn is_part(fact: &Fact) -> bool {
+    [OF_CLOSES, OF_HOLDS].contains(&fact.group)
 }
 
-/// What is said in words: a host that broke its promise, and the conclusion.
+/// What a fact stands under in the table.
+fn heading(fact: &Fact) -> &'static str {
+    if is_part(fact) { "queue" } else { fact.group }
+}
+
+/// What holding starts has cost and gained, in one line.
+fn held(why: &Why) -> Option<String> {
+    let holds = why.counters.stack.holds;
+    let us = |ns: u64| ns as f64 / 1e3;
+    (holds.count > 0).then(|| {
+        format!(
+            "held for the tail: {} times, {:.0} us, gained {:.0} us; the tail came {} times",
+            holds.count,
+            us(holds.waited_ns),
+            us(holds.gained_ns),
+            holds.came
+        )
+    })
+}
+
+/// What is said in words: a host that broke its promise, starts that were held, and the conclusion.
 fn remarks(why: &Why) -> Vec<String> {
     let lost = why.counters.stack.continue_lost;
     let broken = "the host claims to continue data and cannot: transfers are closed each time since then";
-    lost.then(|| broken.to_owned()).into_iter().chain([why.conclusion()]).collect()
+    lost.then(|| broken.to_owned()).into_iter().chain(held(why)).chain([why.conclusion()]).collect()
 }
 
 /// The facts and the remarks, one JSON object a line.

@@ -1,6 +1,7 @@
 //! What a stack itself counted while it served a run.
 
 use mmcq::engine::{Close, Stats};
+use mmcq::sched::Holds;
 
 /// What there is depends on the stack.
 #[derive(Clone, Copy, Debug, Default)]
@@ -9,13 +10,15 @@ pub struct Served {
     pub continued: u64,
     /// Our engine's counters.
     pub engine: Option<Stats>,
+    /// Starts that our engine held for the tail of a batch.
+    pub holds: Holds,
     /// The host said that it can continue data, and could not.
     pub continue_lost: bool,
 }
 
 impl Served {
-    /// By our engine, whose counters were `before` when the card had come up.
-    pub fn by_engine(before: &Stats, now: Stats, continue_lost: bool) -> Self {
+    /// By our engine, whose counters were `before` when the card had come up. Until then no start is held.
+    pub fn by_engine(before: &Stats, now: Stats, holds: Holds, continue_lost: bool) -> Self {
         let mut closed = now.closed;
         for (count, earlier) in closed.iter_mut().zip(before.closed) {
             *count -= earlier;
@@ -33,7 +36,7 @@ impl Served {
             closed,
             ..now
         };
-        Served { continued: stats.continued, engine: Some(stats), continue_lost }
+        Served { continued: stats.continued, engine: Some(stats), holds, continue_lost }
     }
 }
 

@@ -10,6 +10,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use super::medium::content::{Bytes, Short};
 use super::medium::{Medium, SECTOR_BYTES};
 
 /// How far a sector has come.
@@ -49,9 +50,29 @@ pub enum Kept {
     Mixed,
 }
 
-type Sector = [u8; SECTOR_BYTES as usize];
-/// Of a sector; `None`: unreadable.
-type Content = Option<Box<Sector>>;
+/// Of a sector.
+#[derive(Clone, Debug)]
+enum Content {
+    Unreadable,
+    /// Its bytes follow from a number.
+    Short(Short),
+    Kept(Box<Bytes>),
+}
+
+impl Content {
+    /// Its bytes, if it can be read.
+    fn bytes(&self, sector: u64) -> Option<Bytes> {
+        match self {
+            Content::Unreadable => None,
+            Content::Short(short) => {
+                let mut bytes = [0; SECTOR_BYTES as usize];
+                short.part(sector * SECTOR_BYTES, 0, &mut bytes);
+                Some(bytes)
+            }
+            Content::Kept(bytes) => Some(**bytes),
+        }
+    }
+}
 
 #[derive(Clone, Debug)]
 struct Entry {
@@ -109,7 +130,8 @@ pub(crate) struct Journal {
     /// Tidied up when there are so many entries.
     tidy_at: usize,
     /// Memory of sectors that are safe, for the next ones.
-    spare: Vec<Content>,
+    #[allow(clippy::vec_box, reason = "a box is handed on to an entry as it is")]
+    spare: Vec<Box<Bytes>>,
     /// For tidying up: partition, sector and version of what is safe.
     safe: Vec<(u8, u64, u64)>,
 }
@@ -168,8 +190,13 @@ impl Journal {
 
     /// A sector is about to be written over.
     pub(crate) fn note(&mut self, medium: &mut Medium, partition: u8, at: u64, reliable: bool) {
-        let mut before = self.spare.pop().flatten().unwrap_or_else(|| Box::new([0; SECTOR_BYTES as usize]));
-        let before = medium.read(at, &mut before[..]).is_ok().then_some(before);
+        let before = match medium.short(at) {
+            Some(short) => Content::Short(short),
+            None => {
+                let room = self.spare.pop();
+                read(medium, at, room.unwrap_or_else(|| Box::new([0; SECTOR_BYTES as usize])))
+            }
+        };
         let what =
             AtStake { partition, sector: at / SECTOR_BYTES, seq: self.seq, stage: Stage::InFlight, reliable };
         self.seq += 1;
@@ -233,8 +260,11 @@ impl Journal {
         let spare = &mut self.spare;
         self.entries.retain_mut(|entry| {
             let goes = is_safe(entry) || lies_under(entry);
-            if goes && spare.len() < SPARE {
-                spare.push(entry.before.take());
+            if goes
+                && spare.len() < SPARE
+                && let Content::Kept(room) = std::mem::replace(&mut entry.before, Content::Unreadable)
+            {
+                spare.push(room);
             }
             !goes
         });
@@ -301,7 +331,7 @@ impl Journal {
             let place = (entry.what.partition, entry.what.sector);
             let brought = match after.insert(place, entry.before.clone()) {
                 Some(content) => content,
-                None => read(media, place),
+                None => now(media, place),
             };
             versions.push((entry.what, brought));
             first.insert(place, entry.before);
@@ -311,15 +341,15 @@ impl Journal {
             let Some(left) = first.get_mut(&place) else { continue };
             match keep(&what) {
                 Kept::New => *left = brought,
-                Kept::Torn if !what.reliable => *left = None,
+                Kept::Torn if !what.reliable => *left = Content::Unreadable,
                 Kept::Mixed if !what.reliable => {
-                    *left = match (left.take(), brought) {
+                    *left = match (left.bytes(what.sector), brought.bytes(what.sector)) {
                         (Some(old), Some(mut new)) => {
                             let half = new.len() / 2;
                             new[half..].copy_from_slice(&old[half..]);
-                            Some(new)
+                            Content::Kept(Box::new(new))
                         }
-                        _ => None,
+                        _ => Content::Unreadable,
                     };
                 }
                 _ => {}
@@ -328,7 +358,7 @@ impl Journal {
         for ((partition, sector), content) in first {
             if let Some(medium) = media.of(partition) {
                 // The supply is gone: no host is there to be told of a failure.
-                let _ = match content {
+                let _ = match content.bytes(sector) {
                     Some(bytes) => medium.write(sector * SECTOR_BYTES, &bytes[..]),
                     None => {
                         medium.spoil(sector);
@@ -353,10 +383,20 @@ pub(crate) fn reset(at_stake: &AtStake) -> Kept {
     if at_stake.stage == Stage::Cached { Kept::Old } else { Kept::New }
 }
 
-fn read(media: &mut dyn Media, (partition, sector): (u8, u64)) -> Content {
-    let mut bytes = Box::new([0; SECTOR_BYTES as usize]);
-    let medium = media.of(partition)?;
-    medium.read(sector * SECTOR_BYTES, &mut bytes[..]).is_ok().then_some(bytes)
+/// What the medium holds at this byte; `room` is for it.
+fn read(medium: &mut Medium, at: u64, mut room: Box<Bytes>) -> Content {
+    match medium.read(at, &mut room[..]) {
+        Ok(()) => Content::Kept(room),
+        Err(_) => Content::Unreadable,
+    }
+}
+
+/// What this sector holds now.
+fn now(media: &mut dyn Media, (partition, sector): (u8, u64)) -> Content {
+    match media.of(partition) {
+        Some(medium) => read(medium, sector * SECTOR_BYTES, Box::new([0; SECTOR_BYTES as usize])),
+        None => Content::Unreadable,
+    }
 }
 
 /// Bits without a pattern (splitmix).

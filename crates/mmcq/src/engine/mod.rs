@@ -290,6 +290,12 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         {
             return Ok(id);
         }
+        if Self::STRAIGHT
+            && self.is_held()
+            && let Some(id) = self.submit_to_held(request, now_ns)
+        {
+            return Ok(id);
+        }
         self.submit_any(request, now_ns)
     }
 
@@ -332,11 +338,12 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             return Err(error);
         }
         self.stats.requests += 1;
-        self.note_arrival(index, now_ns);
         if let Some(waiting) = self.told(index) {
             self.policy.arrived(&waiting, now_ns);
         }
-        self.dispatch(now_ns);
+        if !(self.is_held() && self.joins_held(index, now_ns)) {
+            self.dispatch(now_ns);
+        }
         Ok(SlotId { index, generation })
     }
 

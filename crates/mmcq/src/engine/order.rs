@@ -60,11 +60,11 @@ impl<const N: usize> Batch<N> {
         self.count = 0;
     }
 
-    fn end(&self) -> u64 {
+    pub fn end(&self) -> u64 {
         self.lba.wrapping_add(u64::from(self.blocks))
     }
 
-    fn append(&mut self, index: u8, blocks: u32) {
+    pub fn append(&mut self, index: u8, blocks: u32) {
         if let Some(place) = self.members.get_mut(self.count as usize) {
             *place = index;
             self.count += 1;

@@ -8,6 +8,7 @@ use super::extras::Event;
 use super::order::not_before;
 use super::slot::{NONE, Rules, State};
 use super::stream::{Close, End};
+use super::tail::Tail;
 use super::{BLOCK_BYTES, CardParams, Engine, Error};
 use crate::host::{Auto, BusOp, BusyDetect, Data, Direction, Host, Phase, StartError};
 use crate::plant::{self, Bug};
@@ -156,8 +157,10 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             }
             if self.slots.at(head).span().is_some() {
                 match self.pick(head, now_ns) {
-                    Some(first) if self.holds_start(first, now_ns) => return self.kept_idle(now_ns),
-                    Some(first) => self.begin_transfer(first, now_ns),
+                    Some(first) => match self.tail_of(first, now_ns) {
+                        Tail::Awaited => return self.kept_idle(now_ns),
+                        tail => self.begin_transfer(first, tail == Tail::Batch, now_ns),
+                    },
                     None => return self.kept_idle(now_ns),
                 }
             } else if self.settling != 0 || self.unsettled {
@@ -206,8 +209,8 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         }
     }
 
-    /// Collects the next reads or writes and starts their first phase.
-    pub(super) fn begin_transfer(&mut self, first: u8, now_ns: u64) {
+    /// Collects the next reads or writes, if they are not `collected`, and starts their first phase.
+    pub(super) fn begin_transfer(&mut self, first: u8, collected: bool, now_ns: u64) {
         if P::RECOVERS && now_ns >= self.upkeep.due_ns && self.upkeep(false, now_ns) {
             return;
         }
@@ -219,8 +222,10 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             self.withdraw(first);
             return self.end_slot(first, Err(Error::NoCard));
         };
-        let limits = self.limits();
-        self.gathered.collect(&self.slots, first, limits);
+        if !collected {
+            let limits = self.limits();
+            self.gathered.collect(&self.slots, first, limits);
+        }
         if H::CONTINUES
             && let Some(open) = self.open
             && !self.continues(open)
@@ -263,12 +268,16 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
                 self.segment_count += 1;
             }
         }
-        for place in 0..self.gathered.members().len() {
+        let count = self.gathered.members().len();
+        let all = P::RECOVERS && count > 1 && self.slots.leave_all(count);
+        for place in 0..count {
             let Some(&index) = self.gathered.members().get(place) else { break };
             if let Some(waiting) = self.told(index) {
                 self.policy.sent(&waiting, now_ns);
             }
-            self.slots.unlink(index);
+            if !all {
+                self.slots.unlink(index);
+            }
             self.slots.at_mut(index).state = State::Active;
         }
         if let Some(&lowest) = self.gathered.members().first() {

@@ -373,23 +373,13 @@ impl<const N: usize> Slots<N> {
 
     /// At the end of the queue: a new request.
     pub fn push_back(&mut self, index: u8) {
-        let tail = self.tail;
-        let slot = self.at_mut(index);
-        slot.state = State::Queued;
-        (slot.previous, slot.next) = (tail, NONE);
-        if tail == NONE {
-            self.head = index
-        } else {
-            self.at_mut(tail).next = index
-        }
-        self.tail = index;
-        self.next_age = self.next_age.wrapping_add(1);
-        self.enter(index, self.next_age);
+        let age = self.push_last(index);
+        self.enter(index, age);
     }
 
-    /// The same for a read or write of these blocks that came by the straight path.
+    /// Links it in as the last, and tells its age.
     #[inline(always)]
-    pub fn push_span(&mut self, index: u8, direction: Direction, start: u64, end: u64) {
+    fn push_last(&mut self, index: u8) -> u32 {
         let tail = core::mem::replace(&mut self.tail, index);
         let slot = self.at_mut(index);
         slot.state = State::Queued;
@@ -400,12 +390,19 @@ impl<const N: usize> Slots<N> {
             self.at_mut(tail).next = index
         }
         self.next_age = self.next_age.wrapping_add(1);
+        self.next_age
+    }
+
+    /// The same for a read or write of these blocks that came by the straight path.
+    #[inline(always)]
+    pub fn push_span(&mut self, index: u8, direction: Direction, start: u64, end: u64) {
+        let age = self.push_last(index);
         let neighbours = self.neighbours(start, end);
         self.plain &= !neighbours;
         if neighbours == 0 {
             self.plain |= 1 << (index as usize % N);
         }
-        self.enter_span(index, Span { direction, start, end, age: self.next_age });
+        self.enter_span(index, Span { direction, start, end, age });
     }
 
     /// The head, a read or write of these blocks, goes to the controller.

@@ -12,7 +12,7 @@ use super::stream::End;
 use super::{BLOCK_BYTES, CardParams, Engine, Kind, Output, Request, SlotId, Span};
 use crate::host::{Auto, BusyDetect, Data, Direction, Done, Events, Host, Phase, Plain, Segment};
 use crate::plant;
-use crate::sched::{Policy, Tails};
+use crate::sched::Policy;
 use crate::spec::command;
 use crate::spec::response::{R1, Response};
 
@@ -30,12 +30,22 @@ pub(super) struct Straight {
     shift: u8,
     /// Several blocks end by an automatic CMD23, otherwise by an automatic CMD12.
     counted: bool,
-    /// There may be something special since it was last looked for.
-    pub closed: bool,
+    pub door: Door,
     /// What the controller has, if it was started here and may end here; nothing once the path is closed.
     pub under_way: Way,
     /// That of a write.
     write: Way,
+}
+
+/// What may go the straight path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Door {
+    /// Whatever is ordinary.
+    Open,
+    /// What has to wait in the queue: streams are watched, so what is next goes the general way.
+    Watched,
+    /// There may be something special since it was last looked for.
+    Closed,
 }
 
 /// What the straight path has started.
@@ -56,7 +66,7 @@ impl Straight {
         rca: 0,
         shift: 0,
         counted: false,
-        closed: true,
+        door: Door::Closed,
         under_way: Way::Nothing,
         write: Way::Nothing,
     };
@@ -102,14 +112,13 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     }
 
     /// The straight path knows nothing of this. The code that makes it true sets `closed`.
-    fn is_special(&self) -> bool {
+    pub(super) fn is_special(&self) -> bool {
         let io = self.control != NONE
             || self.slots.has_io()
             || self.is_beside()
             || self.io_run != 0
             || self.chain_until_ns != 0
             || !self.memory.area.is_user();
-        let io = io || self.watches();
         let wrong = self.stopped || self.barred || self.incident.open || self.helping.calls();
         io || self.card_irq || !H::CARD_IRQ && self.look_ns != u64::MAX || wrong
     }
@@ -129,7 +138,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     #[inline(always)]
     pub(super) fn close_straight(&mut self) {
         if Self::STRAIGHT {
-            self.straight.closed = true;
+            self.straight.door = Door::Closed;
             self.straight.under_way = Way::Nothing;
         }
     }
@@ -137,7 +146,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     /// Surely neither card nor recovery asks for attention.
     #[inline(always)]
     pub(crate) fn is_straight(&self) -> bool {
-        Self::STRAIGHT && !self.straight.closed
+        Self::STRAIGHT && self.straight.door != Door::Closed
     }
 
     /// What is under way ends by the general path.
@@ -150,17 +159,32 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
 
     #[inline(always)]
     fn is_open(&mut self) -> bool {
-        if self.straight.closed {
-            return self.opens();
+        if self.straight.door != Door::Open {
+            return self.opens() == Door::Open;
         }
-        debug_assert!(!self.is_special(), "the straight path was not closed");
+        debug_assert!(!self.is_special() && !self.watches(), "the straight path was not closed");
         true
     }
 
+    /// May a request come in this way, to start at once, or (`queues`) to wait?
+    #[inline(always)]
+    fn lets_in(&mut self, queues: bool) -> bool {
+        match self.straight.door {
+            Door::Watched if queues => true,
+            Door::Watched if self.is_held() => false,
+            Door::Open => self.is_open(),
+            _ => self.opens() == Door::Open,
+        }
+    }
+
     #[inline(never)]
-    fn opens(&mut self) -> bool {
-        self.straight.closed = self.is_special();
-        !self.straight.closed
+    fn opens(&mut self) -> Door {
+        self.straight.door = match (self.is_special(), self.watches()) {
+            (true, _) => Door::Closed,
+            (false, true) => Door::Watched,
+            (false, false) => Door::Open,
+        };
+        self.straight.door
     }
 
     /// Accepts and starts a request if nothing is in its way.
@@ -168,14 +192,29 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     pub(super) fn submit_straight(&mut self, request: &mut Request, now_ns: u64) -> Option<SlotId> {
         // Each direction by itself: much of what follows is then known when this is compiled.
         match request.kind {
-            Kind::Read { lba, blocks } => self.submit_blocks(Direction::Read, lba, blocks, request, now_ns),
-            Kind::Write { lba, blocks } => self.submit_blocks(Direction::Write, lba, blocks, request, now_ns),
+            Kind::Read { lba, blocks } => {
+                self.submit_blocks::<false>(Direction::Read, lba, blocks, request, now_ns)
+            }
+            Kind::Write { lba, blocks } => {
+                self.submit_blocks::<false>(Direction::Write, lba, blocks, request, now_ns)
+            }
             _ => None,
         }
     }
 
+    /// A start is held. Accepts a request if nothing is in its way, and it may join what is held.
+    #[inline(never)]
+    pub(super) fn submit_to_held(&mut self, request: &mut Request, now_ns: u64) -> Option<SlotId> {
+        let (direction, lba, blocks) = match request.kind {
+            Kind::Read { lba, blocks } => (Direction::Read, lba, blocks),
+            Kind::Write { lba, blocks } => (Direction::Write, lba, blocks),
+            _ => return None,
+        };
+        self.submit_blocks::<true>(direction, lba, blocks, request, now_ns)
+    }
+
     #[inline(always)]
-    fn submit_blocks(
+    fn submit_blocks<const HELD: bool>(
         &mut self,
         direction: Direction,
         lba: u64,
@@ -185,11 +224,16 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     ) -> Option<SlotId> {
         let end = lba.checked_add(u64::from(blocks))?;
         let ordinary = self.is_ordinary(direction, blocks) && end <= self.straight.sectors;
-        if !ordinary || request.durable | request.urgent || !self.is_open() || !self.has_room() {
+        let is_queued = HELD || !matches!(self.stage, Stage::Idle);
+        if !ordinary || request.durable | request.urgent || !self.lets_in(is_queued) || !self.has_room() {
             return None;
         }
         let idle = matches!(self.stage, Stage::Idle);
-        if idle && (self.slots.head != NONE || self.settling != 0 || now_ns >= self.upkeep.due_ns) {
+        if HELD {
+            if !idle {
+                return None;
+            }
+        } else if idle && (self.slots.head != NONE || self.settling != 0 || now_ns >= self.upkeep.due_ns) {
             return None;
         }
         let len = blocks * BLOCK_BYTES;
@@ -214,7 +258,12 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         let generation = slot.generation;
         self.prepared += 1;
         self.stats.requests += 1;
-        if idle {
+        if HELD {
+            self.slots.push_next(index, direction, lba, end);
+            if !self.joins(index, now_ns) {
+                self.dispatch_any(now_ns);
+            }
+        } else if idle {
             self.slots.pass(index);
             self.start_straight(index, direction, lba, blocks, segment, now_ns);
         } else {
@@ -263,7 +312,10 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         if !self.slots.is_plain(head) || now_ns >= self.upkeep.due_ns {
             return false;
         }
-        self.begin_transfer(head, now_ns);
+        if self.starts_stream(head, self.slots.span(head).start, now_ns) {
+            return false;
+        }
+        self.begin_transfer(head, false, now_ns);
         if matches!(self.stage, Stage::Main) && !self.blocked {
             self.straight.under_way = way;
         }
@@ -274,25 +326,21 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     /// Starts the head of the queue. False: that is for the general path.
     #[inline(always)]
     fn send_straight(&mut self, head: u8, now_ns: u64) -> bool {
-        let slot = self.slots.at(head);
-        let (direction, lba, blocks) = match slot.kind {
+        let (direction, lba, blocks) = match self.slots.at(head).kind {
             Kind::Read { lba, blocks } => (Direction::Read, lba, blocks),
             Kind::Write { lba, blocks } => (Direction::Write, lba, blocks),
             _ => return false,
         };
+        if self.starts_stream(head, lba, now_ns) {
+            return false;
+        }
+        let slot = self.slots.at(head);
         if !self.slots.is_plain(head) || now_ns >= self.upkeep.due_ns {
             return false;
         }
         if self.settling != 0
             && (blocks > self.config.settle_blocks || self.settling & self.incident.doubted != 0)
         {
-            return false;
-        }
-        if self.tails.get().is_some()
-            && lba == self.gathered.lba.wrapping_add(u64::from(self.gathered.blocks))
-        {
-            // A stream may be there, and its tail worth waiting for.
-            self.watch_streams();
             return false;
         }
         if Self::EARLY && self.settling != 0 && slot.next == NONE {
@@ -417,7 +465,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             }
         }
         // The next is started before anything is completed.
-        debug_assert!(!self.straight.closed, "nothing here closes it");
+        debug_assert!(self.straight.door == Door::Open, "nothing here closes it");
         let head = self.slots.head;
         let started = if head != NONE {
             self.send_straight(head, now_ns)

@@ -1,9 +1,20 @@
 //! What the engine tells of its work to [`Hold`](super::hold::Hold), and when it asks whether to wait for the tail of a batch.
 
-use super::slot::{NONE, Rules, bits};
+use super::phases::Stage;
+use super::slot::{NONE, Rules};
 use super::{Engine, Mode};
 use crate::host::{Direction, Host};
-use crate::sched::{Holds, Pending, Policy, Tails};
+use crate::sched::{Holds, Pending, Policy, Run, Tails};
+
+/// What is known of the tail of what goes next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Tail {
+    /// It is about to come, and waited for.
+    Awaited,
+    /// It is not waited for, and what goes is collected.
+    Batch,
+    Unknown,
+}
 
 impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     /// Until when the start of the next transfer is held for the requests that are about to continue it.
@@ -22,59 +33,83 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         self.tails.get().is_some_and(|hold| hold.watches())
     }
 
-    /// A transfer begins where the last one ended, or has several requests.
+    /// This goes on where the last transfer stopped, and has waited for it, or several go together: a stream may be there.
     #[cold]
-    pub(super) fn watch_streams(&mut self) {
-        if let Some(hold) = self.tails.get_mut() {
-            hold.awake();
-            self.close_straight();
-        }
-    }
-
-    /// A request has been queued.
-    pub(super) fn note_arrival(&mut self, index: u8, now_ns: u64) {
+    pub(super) fn watch_streams(&mut self) -> bool {
         if self.config.tail_ns == 0 {
-            return;
+            return false;
         }
-        let Some(hold) = self.tails.get_mut() else { return };
-        let slot = self.slots.at(index);
-        let Some((direction, lba, blocks)) = slot.span() else { return };
-        if hold.arrived(direction, lba, blocks, slot.origin.client, now_ns) {
-            self.close_straight();
+        let Some(hold) = self.tails.get_mut() else { return false };
+        hold.awake();
+        self.close_straight();
+        true
+    }
+
+    /// Does this go on where the last transfer stopped, having waited for it? Its tail may be worth waiting for, then.
+    #[inline(always)]
+    pub(super) fn starts_stream(&mut self, first: u8, lba: u64, now_ns: u64) -> bool {
+        self.tails.get().is_some()
+            && lba == self.gathered.end()
+            && self.slots.at(first).arrived_ns < now_ns
+            && self.watch_streams()
+    }
+
+    /// The results of writes may be known.
+    pub(super) fn note_results(&mut self, now_ns: u64) {
+        if self.settling == 0
+            && let Some(hold) = self.tails.get_mut().filter(|hold| hold.watches())
+        {
+            hold.settled(now_ns);
         }
     }
 
-    /// The results of these are known.
-    pub(super) fn note_results(&mut self, now_ns: u64) {
-        let Some(hold) = self.tails.get_mut().filter(|hold| hold.watches()) else { return };
-        for index in bits(hold.new_results(self.ended)) {
-            let slot = self.slots.at(index);
-            let (direction, lba, blocks) = match slot.kind {
-                super::Kind::Read { lba, blocks } => (Direction::Read, lba, blocks),
-                super::Kind::Write { lba, blocks } => (Direction::Write, lba, blocks),
-                _ => continue,
-            };
-            if slot.result.is_ok() && !slot.orphan {
-                hold.completed(direction, lba, blocks, now_ns);
-            }
+    /// The requests that are collected.
+    fn collected(&self) -> Run {
+        let members = self.gathered.members();
+        let first = self.slots.at(self.gathered.first());
+        let last = self.slots.at(members.last().copied().unwrap_or(NONE));
+        Run {
+            direction: self.gathered.direction,
+            lba: self.gathered.lba,
+            end: self.gathered.end(),
+            requests: members.len() as u8,
+            client: last.origin.client,
+            first_ns: first.arrived_ns.min(last.arrived_ns),
+            last_ns: last.arrived_ns.max(first.arrived_ns),
         }
     }
 
     /// The first command of a transfer goes out.
+    #[inline]
     pub(super) fn note_begin(&mut self, now_ns: u64) {
-        self.hold_broken(now_ns);
-        if self.gathered.members().len() > 1 {
-            self.watch_streams();
+        if self.watches() || self.gathered.members().len() > 1 && self.watch_streams() {
+            self.note_stream(now_ns);
         }
+    }
+
+    #[inline(never)]
+    fn note_stream(&mut self, now_ns: u64) {
+        let run = self.collected();
         if let Some(hold) = self.tails.get_mut() {
-            hold.begins(now_ns);
+            hold.broken(now_ns);
+            hold.begins(&run, now_ns);
         }
     }
 
     /// A transfer has come to its end, and the controller is free.
+    #[inline]
     pub(super) fn note_end(&mut self, now_ns: u64) {
-        if let Some(hold) = self.tails.get_mut().filter(|hold| hold.watches()) {
-            hold.ends(self.gathered.direction, self.gathered.blocks, now_ns);
+        if self.watches() {
+            self.note_end_of_run(now_ns);
+        }
+    }
+
+    #[inline(never)]
+    fn note_end_of_run(&mut self, now_ns: u64) {
+        self.note_results(now_ns);
+        let run = self.collected();
+        if let Some(hold) = self.tails.get_mut() {
+            hold.ends(&run, now_ns);
         }
     }
 
@@ -94,19 +129,33 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
 
     /// This would be next. Is its start held for what is about to continue it? Sets `wake_ns` then.
     #[inline]
-    pub(super) fn holds_start(&mut self, first: u8, now_ns: u64) -> bool {
-        self.watches() && self.holds_for_tail(first, now_ns)
+    pub(super) fn tail_of(&mut self, first: u8, now_ns: u64) -> Tail {
+        if self.watches() || self.starts_stream(first, self.slots.span(first).start, now_ns) {
+            self.waits_for_tail(first, now_ns)
+        } else {
+            Tail::Unknown
+        }
     }
 
     #[inline(never)]
-    fn holds_for_tail(&mut self, first: u8, now_ns: u64) -> bool {
+    fn waits_for_tail(&mut self, first: u8, now_ns: u64) -> Tail {
         let Some(pending) = self.one_run(first, now_ns) else {
             self.hold_broken(now_ns);
-            return false;
+            return Tail::Unknown;
         };
-        let Some(hold) = self.tails.get_mut() else { return false };
+        if self.bears_hold(&pending, first, now_ns) { Tail::Awaited } else { Tail::Batch }
+    }
+
+    fn bears_hold(&mut self, pending: &Pending, first: u8, now_ns: u64) -> bool {
         let bound_ns = self.config.tail_ns.into();
-        let Some(until_ns) = hold.decide(&pending, bound_ns, now_ns) else { return false };
+        let until_ns = self.tails.get_mut().and_then(|hold| hold.decide(pending, bound_ns, now_ns));
+        self.is_borne(until_ns, first, now_ns)
+    }
+
+    /// The start is held until then, if the policy bears that.
+    #[inline(always)]
+    fn is_borne(&mut self, until_ns: Option<u64>, first: u8, now_ns: u64) -> bool {
+        let Some(until_ns) = until_ns else { return false };
         if let Some(picked) = self.told(first)
             && !self.policy.bears(&picked, until_ns)
         {
@@ -117,10 +166,70 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         true
     }
 
-    /// All that waits, if it is one transfer of ordinary requests, and nothing else is to be done.
-    fn one_run(&mut self, first: u8, now_ns: u64) -> Option<Pending> {
+    /// A start is held.
+    #[inline(always)]
+    pub(super) fn is_held(&self) -> bool {
+        self.tails.get().is_some_and(|hold| hold.until_ns().is_some())
+    }
+
+    /// A request has been queued. If it continues what is held, it joins, and that goes on waiting or starts. False: nothing is done yet.
+    #[inline(always)]
+    pub(super) fn joins_held(&mut self, index: u8, now_ns: u64) -> bool {
+        let special = self.slots.has_barrier() || !matches!(self.stage, Stage::Idle) || self.is_special();
+        !special && self.slots.at(index).rules == Rules::NONE && self.joins(index, now_ns)
+    }
+
+    /// The same of an ordinary read or write while nothing else is going on.
+    #[inline(always)]
+    pub(super) fn joins(&mut self, index: u8, now_ns: u64) -> bool {
+        if self.must_go(now_ns) || self.settling != 0 {
+            return false;
+        }
+        let (span, client, bit) =
+            (*self.slots.span(index), self.slots.at(index).origin.client, 1u64 << index);
+        let waits = self.slots.queued_reads() | self.slots.queued_writes();
+        let count = self.gathered.members().len();
+        let Some(held) = self.tails.get_mut().and_then(|hold| hold.held()) else { return false };
+        let Pending { run, slots, room_requests, room_blocks, .. } = held.pending;
+        let blocks = span.end.saturating_sub(span.start) as u32;
+        // All that waits is still what is held, in the same slots, and this continues it.
+        let continues = span.start == run.end
+            && waits == slots | bit
+            && slots & bit == 0
+            && span.direction == run.direction
+            && count == usize::from(run.requests);
+        if !continues || room_requests == 0 || blocks > room_blocks {
+            return false;
+        }
+        let until_ns = held.join(bit, span.end, blocks, client, now_ns);
+        self.gathered.append(index, blocks);
+        let first = self.gathered.first();
+        if !self.is_borne(until_ns, first, now_ns) {
+            self.go_with_tail(first, now_ns);
+        }
+        true
+    }
+
+    #[inline(never)]
+    fn go_with_tail(&mut self, first: u8, now_ns: u64) {
+        if let Some(hold) = self.tails.get_mut() {
+            hold.goes(now_ns);
+        }
+        self.begin_transfer(first, true, now_ns);
+        if matches!(self.stage, Stage::Idle) {
+            self.dispatch_any(now_ns);
+        }
+    }
+
+    /// Nothing may be held now, whatever waits.
+    fn must_go(&self, now_ns: u64) -> bool {
         let busy = self.incident.open || self.retune || self.open.is_some() || self.can_continue();
-        if busy || self.mode != Mode::Running || P::RECOVERS && now_ns >= self.upkeep.due_ns {
+        busy || self.mode != Mode::Running || P::RECOVERS && now_ns >= self.upkeep.due_ns
+    }
+
+    /// All that waits, if it is one transfer of ordinary requests, and nothing else is to be done. It is collected then.
+    fn one_run(&mut self, first: u8, now_ns: u64) -> Option<Pending> {
+        if self.must_go(now_ns) {
             return None;
         }
         let slot = self.slots.at(first);
@@ -143,14 +252,12 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         if u32::from(requests) != ours.count_ones() {
             return None;
         }
-        let room = usize::from(self.room).min(N).saturating_sub(self.slots_in_use());
-        let room =
-            (room + usize::from(unsettled)).min(usize::from(limits.segments).saturating_sub(requests.into()));
+        // Nothing is under way: whatever does not wait is about to leave its slot.
+        let most = usize::from(self.room).min(N).min(limits.segments.into());
+        let room = most.saturating_sub(requests.into());
         Some(Pending {
-            direction,
-            end: self.gathered.lba.saturating_add(u64::from(self.gathered.blocks)),
-            blocks: self.gathered.blocks,
-            requests,
+            run: self.collected(),
+            slots: ours,
             room_requests: room as u16,
             room_blocks: limits.merged_blocks.saturating_sub(self.gathered.blocks),
             unsettled,

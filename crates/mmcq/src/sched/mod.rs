@@ -18,8 +18,8 @@ pub use config_error::ConfigError;
 pub use deadline::Deadline;
 pub use fair::Fair;
 pub use fifo::Fifo;
-pub(crate) use hold::Pending;
 pub use hold::{AtOnce, Holds, Tails, Whole};
+pub(crate) use hold::{Pending, Run};
 pub use lean::Lean;
 pub use prompt::Prompt;
 

@@ -11,7 +11,7 @@ use crate::engine::{
     ServiceRequest, SlotId, Span, Stats,
 };
 use crate::host::{Caps, Host, Phase, Width};
-use crate::sched::Policy;
+use crate::sched::{Holds, Policy};
 use crate::spec::bus::Bus;
 use core::task::Waker;
 
@@ -189,6 +189,10 @@ impl<'a, H: Host, const N: usize, P: Policy> Entry<'a, H, N, P> {
         pub fn caps(&self) -> &Caps = &Caps::NONE;
         /// [`Engine::stats`]. Nested: zeros.
         pub fn stats(&self) -> &Stats = &Stats::ZERO;
+        /// [`Engine::holds`]. Nested: nothing was held.
+        pub fn holds(&self) -> Holds = Holds::default();
+        /// [`Engine::held_until_ns`]. Nested: `None`.
+        pub fn held_until_ns(&self) -> Option<u64> = None;
         /// [`Engine::slots_in_use`]. Nested: all.
         pub fn slots_in_use(&self) -> usize = N;
         /// [`Engine::is_idle`]. Nested: `false`.

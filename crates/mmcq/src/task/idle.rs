@@ -37,8 +37,9 @@ use core::task::{RawWaker, RawWakerVTable, Waker};
 /// Between the question and `wfi` no handler may run. Else the handler completes the request in between, and no further interrupt comes. A
 /// semaphore remembers that it was given, so nothing need be asked.
 ///
-/// Where several threads wait, the turn of one may complete the request of another, and take the interrupt that was to wake it. There each
-/// `idle` calls [`skip_turn`](Self::skip_turn), and handler and alarm drive the stack; or no sleep is longer than a tick.
+/// Where several threads wait, the turn of one may complete the request of another, and take the interrupt
+/// that was to wake it. There are two ways out. No sleep is longer than a tick. Or handler and alarm drive the
+/// stack, and each `idle` calls [`skip_turn`](Self::skip_turn); it shows how.
 ///
 /// ```
 /// use mmcq::{block::BlockDevice, engine::Error, task::{Idle, Platform, Stack}};
@@ -72,16 +73,37 @@ impl Idle {
         LAST.store(self.mark(), Relaxed);
     }
 
-    /// Nothing has woken this call since its future was polled. False may be a mistake, true is none. Takes no lock, and may be called with
-    /// interrupts masked.
+    /// May the thread sleep? True: nothing has woken this call since its future was polled. False: something
+    /// has, or another call has looked since; then one turn may be in vain. Takes no lock, and may be called
+    /// with interrupts masked.
     pub fn may_sleep(&self) -> bool {
         // A waker stores 0, another call its own mark; only `look` puts ours back. So a wake-up is never taken for none. The order of these
         // accesses comes from the lock of what was polled, and from how the platform ends a sleep.
         LAST.load(Relaxed) == self.mark()
     }
 
-    /// This thread leaves its next turn out: an interrupt handler and an alarm drive the stack, and wake this thread after each call of
-    /// [`on_irq`](super::Stack::on_irq) or [`poll`](super::Stack::poll).
+    /// This thread leaves its next turn out. An interrupt handler and an alarm drive the stack, and wake this
+    /// thread after each call of [`on_irq`](super::Stack::on_irq) or [`poll`](super::Stack::poll).
+    ///
+    /// ```
+    /// # use std::sync::{Condvar, Mutex};
+    /// use mmcq::task::{Idle, Platform, Stack};
+    /// static MOVED: (Mutex<()>, Condvar) = (Mutex::new(()), Condvar::new());
+    ///
+    /// /// Of each thread that waits.
+    /// fn idle(idle: &Idle) {
+    ///     let guard = MOVED.0.lock().unwrap();
+    ///     drop(MOVED.1.wait_while(guard, |()| idle.may_sleep()).unwrap());
+    ///     idle.skip_turn();
+    /// }
+    ///
+    /// /// The thread that serves the controller's interrupt; the alarm's does the same with `poll`.
+    /// fn serve<B: Platform>(stack: &Stack<B, 8>) {
+    ///     stack.on_irq();
+    ///     let _guard = MOVED.0.lock().unwrap();
+    ///     MOVED.1.notify_all();
+    /// }
+    /// ```
     pub fn skip_turn(&self) {
         self.skips.set(true);
     }

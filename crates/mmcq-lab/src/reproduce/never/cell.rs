@@ -1,7 +1,8 @@
 //! One cell of the sweep: where, what, how deep, how dear a wake-up, and how much of it is run.
 
-use super::Place;
+use super::{OURS, Place};
 use crate::platform::{Platform, PlatformError};
+use crate::runner::Setting;
 use std::fmt;
 
 /// Requests that Linux's scheduler holds for a queue of 64 tags. What a job submits beyond them waits in the job.
@@ -43,6 +44,11 @@ impl Load {
         }
     }
 
+    /// Some of it are writes.
+    pub fn writes(self) -> bool {
+        !matches!(self, Load::Read | Load::RandRead)
+    }
+
     /// Requests of it may merge.
     pub fn sequential(self) -> bool {
         matches!(self, Load::Read | Load::Write)
@@ -70,6 +76,11 @@ impl Cell {
     /// Requests under way.
     pub fn under_way(&self) -> u32 {
         self.depth * self.jobs
+    }
+
+    /// What is run in it; the limit comes first.
+    pub fn settings(&self) -> impl Iterator<Item = Setting> {
+        [Setting::Limit].into_iter().chain(self.place.linux.iter().copied()).chain(OURS)
     }
 
     /// Why the cell says nothing: what is under way is more than Linux's scheduler holds.

@@ -32,8 +32,12 @@ pub enum Verdict {
     Slower,
     /// As fast, but the slowest hundredth of its requests takes longer by more than 2 %.
     Longer,
+    /// Slower or longer than settings that tell writes as done too early, and not than the others.
+    Excepted,
     /// Within 1 %.
     Level,
+    /// Within 1 %, and Linux is within 1 % of what wire and card allow: there is nothing to gain.
+    AtLimit,
     /// Faster by more than 1 %.
     Faster,
 }
@@ -53,35 +57,58 @@ impl Measured {
         self.of(Setting::Limit).map_or(0.0, |figures| figures[0])
     }
 
-    fn linux(&self) -> impl Iterator<Item = &(Setting, [f64; 2])> {
-        self.figures.iter().filter(|(setting, _)| self.cell.place.linux.contains(setting))
+    fn linux(&self, without: &[Setting]) -> impl Iterator<Item = &(Setting, [f64; 2])> {
+        let counts = move |s: &Setting| self.cell.place.linux.contains(s) && !without.contains(s);
+        self.figures.iter().filter(move |(setting, _)| counts(setting))
     }
 
     /// Linux's fastest setting.
     pub fn best(&self) -> (Setting, f64) {
-        let rates = self.linux().map(|(setting, figures)| (*setting, figures[0]));
+        self.best_without(&[])
+    }
+
+    /// ... of those that are not left out.
+    pub(super) fn best_without(&self, without: &[Setting]) -> (Setting, f64) {
+        let rates = self.linux(without).map(|(setting, figures)| (*setting, figures[0]));
         rates.max_by(|a, b| a.1.total_cmp(&b.1)).unwrap_or((Setting::None, 0.0))
     }
 
     /// Linux's setting with the shortest 99th percentile.
     pub fn shortest(&self) -> (Setting, f64) {
-        let times = self.linux().map(|(setting, figures)| (*setting, figures[1]));
+        self.shortest_without(&[])
+    }
+
+    fn shortest_without(&self, without: &[Setting]) -> (Setting, f64) {
+        let times = self.linux(without).map(|(setting, figures)| (*setting, figures[1]));
         times.min_by(|a, b| a.1.total_cmp(&b.1)).unwrap_or((Setting::None, 0.0))
     }
 
     /// How much faster ours is than the best of Linux, in percent: the slower one of ours.
     pub fn gain_percent(&self) -> f64 {
+        self.gain_without(&[])
+    }
+
+    /// Our slower rate.
+    pub(super) fn ours(&self) -> f64 {
         let ours = OURS.into_iter().filter_map(|setting| self.of(setting)).map(|figures| figures[0]);
-        percent(ours.fold(f64::INFINITY, f64::min), self.best().1)
+        ours.fold(f64::INFINITY, f64::min)
+    }
+
+    pub(super) fn gain_without(&self, without: &[Setting]) -> f64 {
+        percent(self.ours(), self.best_without(without).1)
     }
 
     /// How much longer the slowest hundredth of its requests takes, in percent, where that is compared.
     pub fn tail_percent(&self) -> Option<f64> {
+        self.tail_without(&[])
+    }
+
+    fn tail_without(&self, without: &[Setting]) -> Option<f64> {
         if self.cell.load.sequential() {
             return None;
         }
         let ours = OURS.into_iter().filter_map(|setting| self.of(setting)).map(|figures| figures[1]);
-        Some(percent(ours.fold(0.0, f64::max), self.shortest().1))
+        Some(percent(ours.fold(0.0, f64::max), self.shortest_without(without).1))
     }
 
     /// Nothing would change if it were run longer; `length` counts the lengths of runs from 0.
@@ -96,15 +123,25 @@ impl Measured {
 
     /// What becomes of it.
     pub fn verdict(&self) -> Verdict {
-        let gain = self.gain_percent();
+        let excepted = self.cell.place.early;
+        if let Some(below) = self.below(&[]) {
+            let counts = !excepted.is_empty() && self.cell.load.writes();
+            return if counts && self.below(excepted).is_none() { Verdict::Excepted } else { below };
+        }
         let rate_counts = self.cell.load != Load::Beside;
-        let longer = self.tail_percent().is_some_and(|tail| tail > LONGER_PERCENT);
+        let near = |rate: f64| percent(rate, self.limit()) >= -SLOWER_PERCENT;
         match () {
-            () if rate_counts && gain < -SLOWER_PERCENT => Verdict::Slower,
-            () if longer => Verdict::Longer,
-            () if rate_counts && gain > SLOWER_PERCENT => Verdict::Faster,
+            () if rate_counts && self.gain_percent() > SLOWER_PERCENT => Verdict::Faster,
+            () if rate_counts && near(self.best().1) && near(self.ours()) => Verdict::AtLimit,
             () => Verdict::Level,
         }
+    }
+
+    /// Below the best of Linux's settings but these?
+    fn below(&self, without: &[Setting]) -> Option<Verdict> {
+        let slower = self.cell.load != Load::Beside && self.gain_without(without) < -SLOWER_PERCENT;
+        let longer = self.tail_without(without).is_some_and(|tail| tail > LONGER_PERCENT);
+        slower.then_some(Verdict::Slower).or(longer.then_some(Verdict::Longer))
     }
 
     /// A setting that is faster than the limit, and by how many percent: then the limit is none.
@@ -124,7 +161,11 @@ mod tests {
     use super::*;
 
     fn measured(load: Load, rates: [f64; 4], p99_us: [f64; 4]) -> Measured {
-        let (cells, _) = Grid::THIN.cells(None);
+        measured_on("hsq-sprd", load, rates, p99_us)
+    }
+
+    fn measured_on(platform: &str, load: Load, rates: [f64; 4], p99_us: [f64; 4]) -> Measured {
+        let (cells, _) = Grid::THIN.cells(Some(platform));
         let cell = *cells.iter().find(|cell| cell.load == load).unwrap();
         let settings = [Setting::Limit, Setting::None, Setting::HsqTag, Setting::Mmcq, Setting::MmcqOwn];
         let rates = [rates[0], rates[1], rates[2], rates[3], rates[3] * 1.5];
@@ -175,10 +216,47 @@ mod tests {
             "-20.0 %",
             "beyond the limit: hsq-sprd, hbg4a2, randread 4k",
             "left out: depth 9: why",
-            "3 cells: 1 slower by more than 1 %, 0 with a longer p99, 1 level, 1 faster",
+            "3 cells: 1 slower by more than 1 %, 0 with a longer p99, 0 excepted, 0 level, 1 at the limit, 1 faster",
         ] {
             assert!(all.contains(part), "{part}: {all}");
         }
+    }
+
+    #[test]
+    fn where_linux_is_at_the_limit_there_is_nothing_to_gain_and_half_of_the_rest_must_be_faster() {
+        let of = |limit: f64, ours: f64| measured(Load::Read, [limit, 90.0, 100.0, ours], [1.0; 4]);
+        let (at, level, faster) = (of(100.9, 100.2), of(102.0, 100.2), of(120.0, 110.0));
+        let verdicts = [&at, &level, &faster].map(Measured::verdict);
+        assert_eq!(verdicts, [Verdict::AtLimit, Verdict::Level, Verdict::Faster]);
+        assert_eq!(of(100.9, 98.5).verdict(), Verdict::Slower);
+        let holds = |all: &[&Measured]| {
+            let all: Vec<Measured> = all.iter().map(|one| (*one).clone()).collect();
+            Summary::of(&all).holds()
+        };
+        assert!(holds(&[&at, &at, &at]) && holds(&[&level, &faster, &at]));
+        assert!(!holds(&[&level, &level, &faster, &at, &at]));
+    }
+
+    #[test]
+    fn a_write_that_is_told_as_done_too_early_excepts_its_cell_and_says_so() {
+        let p99 = [1.0; 4];
+        let rates = [200.0, 60.0, 100.0, 80.0];
+        let excepted = measured_on("hsq-nobusy", Load::RandWrite, rates, p99);
+        assert_eq!(excepted.verdict(), Verdict::Excepted);
+        // Only writes, only there, and only if ours is not below the settings that know what became of a write.
+        assert_eq!(measured_on("hsq-nobusy", Load::RandRead, rates, p99).verdict(), Verdict::Slower);
+        assert_eq!(measured(Load::RandWrite, rates, p99).verdict(), Verdict::Slower);
+        let below_all = measured_on("hsq-nobusy", Load::RandWrite, [200.0, 90.0, 100.0, 80.0], p99);
+        assert_eq!(below_all.verdict(), Verdict::Slower);
+        let all = text(&[excepted], &[]);
+        for part in [
+            "excepted: hsq-nobusy, hbg4a2, randwrite 4k, depth 1, 1 jobs, wake 20 us: hsq-tag 100.00 MiB/s, mmcq 80.00",
+            "to hsq-tag -20.0 %, to none +33.3 %",
+            "excepted because the host does not tell the end of busy",
+        ] {
+            assert!(all.contains(part), "{part}: {all}");
+        }
+        assert!(!text(&[measured(Load::Read, [200.0, 90.0, 100.0, 110.0], p99)], &[]).contains("because"));
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Where a card keeps its bytes: memory that grows as it is written, or an image file.
 
+pub(crate) mod content;
 mod image;
 mod lies;
 mod sparse;
@@ -9,6 +10,7 @@ use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
+use content::Short;
 use image::Image;
 use lies::Lies;
 use sparse::Sparse;
@@ -205,6 +207,16 @@ impl Medium {
             self.lie_about_read(at, buffer);
         }
         Ok(())
+    }
+
+    /// What the sector that begins at this byte holds, if that can be said without its bytes.
+    #[inline]
+    pub(crate) fn short(&self, at: u64) -> Option<Short> {
+        let known = at.is_multiple_of(SECTOR_BYTES) && self.check(at, SECTOR_BYTES).is_ok();
+        match &self.backing {
+            Backing::Sparse(sparse) if known && self.spoiled.is_empty() && !plant::any() => sparse.short(at),
+            _ => None,
+        }
     }
 
     /// Writes bytes.

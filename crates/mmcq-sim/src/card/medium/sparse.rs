@@ -1,30 +1,31 @@
-//! Sparse memory: a directory of tables of 4 KiB pages.
+//! Sparse memory: a directory of tables of 4 KiB pages. A page takes room for the sectors whose bytes follow from no short number ([`Short`]).
 
+use super::content::{Bytes, SECTOR, Short};
 use super::{Fill, SECTOR_BYTES};
 use std::ops::Range;
 
 const PAGE: usize = 4096;
 const PAGES: usize = 1024;
 const TABLE_BYTES: u64 = (PAGE * PAGES) as u64;
+/// Sectors of a page.
+const SECTORS: usize = PAGE / SECTOR;
 
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 enum Page {
     Untouched,
     Erased(u8),
-    Data(Box<Written>),
+    /// Its sectors are at this place of [`Sparse::pages`].
+    Data(u32),
 }
 
-/// A page that was written, at least in part.
-#[derive(Debug)]
-struct Written {
-    bytes: [u8; PAGE],
-    /// A bit for each sector that was written or erased.
-    touched: u8,
+#[derive(Clone, Copy, Debug)]
+enum Sector {
+    /// Neither written nor erased.
+    Untouched,
+    Short(Short),
+    /// Its bytes are at this place of [`Sparse::bytes`].
+    Kept(u32),
 }
-
-/// Sectors of a page: as many as `touched` has bits.
-const SECTORS: u64 = PAGE as u64 / SECTOR_BYTES;
-const _: () = assert!(SECTORS == u8::BITS as u64);
 
 #[derive(Debug)]
 enum Table {
@@ -38,7 +39,32 @@ pub(super) struct Sparse {
     tables: Vec<Table>,
     /// Numbers of the tables that are not untouched, in the order in which they came.
     used: Vec<usize>,
+    /// Pages that were written, at least in part. They are many: all of them in one piece of memory cost less than one each.
+    pages: Vec<[Sector; SECTORS]>,
+    bytes: Vec<Bytes>,
+    /// Places of `pages` and of `bytes` that are free again.
+    free_pages: Vec<u32>,
+    free_bytes: Vec<u32>,
     fill: Fill,
+}
+
+/// Erased memory.
+fn erased(value: u8) -> Short {
+    Short::Word(u64::from_ne_bytes([value; 8]))
+}
+
+/// Puts something at a free place.
+fn put<T>(places: &mut Vec<T>, free: &mut Vec<u32>, what: T) -> u32 {
+    match free.pop() {
+        Some(place) => {
+            places[place as usize] = what;
+            place
+        }
+        None => {
+            places.push(what);
+            u32::try_from(places.len() - 1).unwrap_or_else(|_| panic!("2 TiB were written"))
+        }
+    }
 }
 
 impl Sparse {
@@ -46,28 +72,59 @@ impl Sparse {
         let count = usize::try_from(bytes.div_ceil(TABLE_BYTES)).unwrap_or(usize::MAX);
         let mut tables = Vec::new();
         tables.resize_with(count, || Table::Untouched);
-        Self { tables, used: Vec::new(), fill }
+        Self {
+            tables,
+            used: Vec::new(),
+            pages: Vec::new(),
+            bytes: Vec::new(),
+            free_pages: Vec::new(),
+            free_bytes: Vec::new(),
+            fill,
+        }
     }
 
     pub(super) fn fill(&self) -> Fill {
         self.fill
     }
 
+    /// The sector that begins at this byte.
+    fn sector(&self, at: u64) -> Sector {
+        let (table, page, offset) = place(at);
+        let page = match &self.tables[table] {
+            Table::Untouched => Page::Untouched,
+            Table::Erased(value) => Page::Erased(*value),
+            Table::Pages(pages) => pages[page],
+        };
+        match page {
+            Page::Untouched => Sector::Untouched,
+            Page::Erased(value) => Sector::Short(erased(value)),
+            Page::Data(place) => self.pages[place as usize][offset / SECTOR],
+        }
+    }
+
+    /// What the sector that begins at this byte holds, if its bytes need not be kept.
+    pub(super) fn short(&self, at: u64) -> Option<Short> {
+        match self.sector(at) {
+            Sector::Untouched => Some(Short::Fill(self.fill)),
+            Sector::Short(short) => Some(short),
+            Sector::Kept(_) => None,
+        }
+    }
+
     #[inline]
     pub(super) fn read(&self, at: u64, buffer: &mut [u8]) {
         let mut done = 0;
         while done < buffer.len() {
-            let (table, page, offset) = place(at + done as u64);
-            let len = (PAGE - offset).min(buffer.len() - done);
+            let from = at + done as u64;
+            let offset = (from % SECTOR_BYTES) as usize;
+            let len = (SECTOR - offset).min(buffer.len() - done);
             let part = &mut buffer[done..done + len];
-            match &self.tables[table] {
-                Table::Untouched => self.generate(at + done as u64, part),
-                Table::Erased(value) => part.fill(*value),
-                Table::Pages(pages) => match &pages[page] {
-                    Page::Untouched => self.generate(at + done as u64, part),
-                    Page::Erased(value) => part.fill(*value),
-                    Page::Data(data) => part.copy_from_slice(&data.bytes[offset..offset + len]),
-                },
+            match self.sector(from - offset as u64) {
+                Sector::Untouched => self.fill.generate(from, part),
+                Sector::Short(short) => short.part(from - offset as u64, offset, part),
+                Sector::Kept(place) => {
+                    part.copy_from_slice(&self.bytes[place as usize][offset..offset + len]);
+                }
             }
             done += len;
         }
@@ -77,34 +134,54 @@ impl Sparse {
     pub(super) fn write(&mut self, at: u64, data: &[u8]) {
         let mut done = 0;
         while done < data.len() {
-            let (table, page, offset) = place(at + done as u64);
-            let len = (PAGE - offset).min(data.len() - done);
-            let fill = self.fill;
-            let page_at = at + done as u64 - offset as u64;
-            let stored = match &mut self.pages(table)[page] {
-                Page::Data(stored) => stored,
-                other => {
-                    let mut fresh = Box::new(Written { bytes: [0; PAGE], touched: 0 });
-                    match *other {
-                        Page::Erased(value) => {
-                            fresh.bytes.fill(value);
-                            fresh.touched = u8::MAX;
-                        }
-                        // Fresh memory holds zeros.
-                        _ if fill == Fill::Zeros => {}
-                        _ => fill.generate(page_at, &mut fresh.bytes),
-                    }
-                    *other = Page::Data(fresh);
-                    match other {
-                        Page::Data(stored) => stored,
-                        _ => unreachable!("the page was just made"),
-                    }
+            let from = at + done as u64;
+            let offset = (from % SECTOR_BYTES) as usize;
+            let len = (SECTOR - offset).min(data.len() - done);
+            let part = &data[done..done + len];
+            match part.try_into() {
+                Ok(whole) => self.write_sector(from, whole),
+                Err(_) => {
+                    let mut whole = [0; SECTOR];
+                    self.read(from - offset as u64, &mut whole);
+                    whole[offset..offset + len].copy_from_slice(part);
+                    self.write_sector(from - offset as u64, &whole);
                 }
-            };
-            stored.bytes[offset..offset + len].copy_from_slice(&data[done..done + len]);
-            stored.touched |= bits(offset, len);
+            }
             done += len;
         }
+    }
+
+    /// A whole sector.
+    #[inline]
+    fn write_sector(&mut self, at: u64, data: &Bytes) {
+        let (table, page, offset) = place(at);
+        let page = self.page(table, page);
+        let sector = &mut self.pages[page as usize][offset / SECTOR];
+        match (Short::of(data), *sector) {
+            (Some(short), before) => {
+                *sector = Sector::Short(short);
+                if let Sector::Kept(place) = before {
+                    self.free_bytes.push(place);
+                }
+            }
+            (None, Sector::Kept(place)) => self.bytes[place as usize] = *data,
+            (None, _) => *sector = Sector::Kept(put(&mut self.bytes, &mut self.free_bytes, *data)),
+        }
+    }
+
+    /// Where the sectors of this page are kept.
+    #[inline]
+    fn page(&mut self, table: usize, page: usize) -> u32 {
+        self.table(table);
+        let Table::Pages(pages) = &mut self.tables[table] else { unreachable!("the table was just made") };
+        let fresh = match pages[page] {
+            Page::Data(place) => return place,
+            Page::Untouched => Sector::Untouched,
+            Page::Erased(value) => Sector::Short(erased(value)),
+        };
+        let place = put(&mut self.pages, &mut self.free_pages, [fresh; SECTORS]);
+        pages[page] = Page::Data(place);
+        place
     }
 
     pub(super) fn erase(&mut self, at: u64, bytes: u64, value: u8) {
@@ -115,10 +192,17 @@ impl Sparse {
             let left = end - at;
             if at.is_multiple_of(TABLE_BYTES) && left >= TABLE_BYTES {
                 self.use_table(table);
-                self.tables[table] = Table::Erased(value);
+                if let Table::Pages(pages) = std::mem::replace(&mut self.tables[table], Table::Erased(value))
+                {
+                    pages.iter().for_each(|page| self.free(*page));
+                }
                 at += TABLE_BYTES;
             } else if offset == 0 && left >= PAGE as u64 {
-                self.pages(table)[page] = Page::Erased(value);
+                self.table(table);
+                if let Table::Pages(pages) = &mut self.tables[table] {
+                    let before = std::mem::replace(&mut pages[page], Page::Erased(value));
+                    self.free(before);
+                }
                 at += PAGE as u64;
             } else {
                 let len = left.min((PAGE - offset) as u64);
@@ -128,21 +212,33 @@ impl Sparse {
         }
     }
 
+    /// This page holds nothing of its own any more.
+    fn free(&mut self, page: Page) {
+        let Page::Data(page) = page else { return };
+        for sector in self.pages[page as usize] {
+            if let Sector::Kept(place) = sector {
+                self.free_bytes.push(place);
+            }
+        }
+        self.free_pages.push(page);
+    }
+
     /// Tells of all sectors that were ever written or erased.
     pub(super) fn touched(&self, each: &mut dyn FnMut(Range<u64>)) {
+        let sectors = SECTORS as u64;
         for &table in &self.used {
-            let first = table as u64 * PAGES as u64 * SECTORS;
+            let first = table as u64 * PAGES as u64 * sectors;
             match &self.tables[table] {
                 Table::Untouched => {}
-                Table::Erased(_) => each(first..first + PAGES as u64 * SECTORS),
+                Table::Erased(_) => each(first..first + PAGES as u64 * sectors),
                 Table::Pages(pages) => {
-                    for (page, first) in pages.iter().zip((first..).step_by(SECTORS as usize)) {
+                    for (page, first) in pages.iter().zip((first..).step_by(SECTORS)) {
                         match page {
                             Page::Untouched => {}
-                            Page::Erased(_) => each(first..first + SECTORS),
-                            Page::Data(data) => {
-                                let sectors = (first..first + SECTORS).enumerate();
-                                let touched = sectors.filter(|(bit, _)| data.touched >> bit & 1 == 1);
+                            Page::Erased(_) => each(first..first + sectors),
+                            Page::Data(place) => {
+                                let sectors = self.pages[*place as usize].iter().zip(first..);
+                                let touched = sectors.filter(|(s, _)| !matches!(s, Sector::Untouched));
                                 touched.for_each(|(_, sector)| each(sector..sector + 1));
                             }
                         }
@@ -158,25 +254,16 @@ impl Sparse {
         }
     }
 
-    fn pages(&mut self, table: usize) -> &mut [Page] {
+    /// From now on this table has pages.
+    #[inline]
+    fn table(&mut self, table: usize) {
+        let was = match self.tables[table] {
+            Table::Pages(_) => return,
+            Table::Erased(value) => Page::Erased(value),
+            Table::Untouched => Page::Untouched,
+        };
         self.use_table(table);
-        let entry = &mut self.tables[table];
-        if !matches!(entry, Table::Pages(_)) {
-            let was = match *entry {
-                Table::Erased(value) => Some(value),
-                _ => None,
-            };
-            let make = |_| was.map_or(Page::Untouched, Page::Erased);
-            *entry = Table::Pages((0..PAGES).map(make).collect());
-        }
-        match entry {
-            Table::Pages(pages) => pages,
-            _ => unreachable!("the table was just made"),
-        }
-    }
-
-    fn generate(&self, at: u64, buffer: &mut [u8]) {
-        self.fill.generate(at, buffer);
+        self.tables[table] = Table::Pages(vec![was; PAGES].into_boxed_slice());
     }
 }
 
@@ -224,14 +311,6 @@ fn word(seed: u64, index: u64) -> u64 {
     (mixed ^ (mixed >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9)
 }
 
-/// Bits of the sectors of a page in which these bytes are.
-fn bits(offset: usize, len: usize) -> u8 {
-    let (first, end) = (offset as u64 / SECTOR_BYTES, (offset + len) as u64);
-    let count = end.div_ceil(SECTOR_BYTES) - first;
-    let ones = if count >= SECTORS { u8::MAX } else { (1 << count) - 1 };
-    ones << first
-}
-
 fn place(at: u64) -> (usize, usize, usize) {
     let table = (at / TABLE_BYTES) as usize;
     let page = (at / PAGE as u64) as usize % PAGES;
@@ -257,16 +336,21 @@ mod tests {
                 let len = u.int_in_range(0..=most.min(bytes - at))?;
                 let range = at as usize..(at + len) as usize;
                 let value: u8 = u.arbitrary()?;
-                if u.arbitrary()? {
-                    sparse.erase(at, len, value);
-                } else {
-                    sparse.write(at, &vec![value; len as usize]);
+                // Erased, written with one byte, or with bytes that no short number tells.
+                let kind = u.int_in_range(0..=2)?;
+                let odd = kind == 2;
+                let data: Vec<u8> = (0..len as usize)
+                    .map(|n| if odd { ((n * n) >> 3) as u8 ^ value } else { value })
+                    .collect();
+                match kind {
+                    0 => sparse.erase(at, len, value),
+                    _ => sparse.write(at, &data),
                 }
                 let end = range.end.div_ceil(SECTOR_BYTES as usize);
                 if len > 0 {
                     touched[range.start / SECTOR_BYTES as usize..end].fill(true);
                 }
-                flat[range].fill(value);
+                flat[range].copy_from_slice(&data);
             }
             let at = u.int_in_range(0..=bytes - 1)?;
             let mut read = vec![0u8; (bytes - at).min(20_000) as usize];

@@ -1,6 +1,6 @@
 //! Which queued reads and writes touch at their ends, found by hashes of where each begins and ends.
 
-use super::{Slots, Span, bits};
+use super::{NONE, Slots, Span, bits};
 use crate::host::Direction;
 
 /// A power of two. With 32 requests in the queue a look for a neighbour meets one or two that are none.
@@ -54,6 +54,25 @@ impl<const N: usize> Slots<N> {
         self.starts[bucket(start)] &= others;
         self.ends[bucket(end)] &= others;
         self.plain &= others;
+    }
+
+    /// At the end of the queue, as `push_span`: it continues what waits, so it is not plain, and nothing else is any more.
+    #[inline(always)]
+    pub fn push_next(&mut self, index: u8, direction: Direction, start: u64, end: u64) {
+        self.plain = 0;
+        let age = self.push_last(index);
+        self.enter_span(index, Span { direction, start, end, age });
+    }
+
+    /// All that waits leaves the queue at once, if it is so many reads and writes and nothing else. False: nothing is done.
+    pub fn leave_all(&mut self, count: usize) -> bool {
+        if (self.reads | self.writes).count_ones() as usize != count || self.barriers != 0 {
+            return false;
+        }
+        (self.head, self.tail) = (NONE, NONE);
+        (self.reads, self.writes, self.plain) = (0, 0, 0);
+        (self.starts, self.ends) = ([0; BUCKETS], [0; BUCKETS]);
+        true
     }
 
     /// Queued reads and writes of which one may begin at `end`, or end at `start`: no other does.

@@ -20,6 +20,7 @@ mod tests;
 
 use crate::host::Direction;
 use costs::Costs;
+pub(crate) use streams::Run;
 use streams::Streams;
 
 /// What the account holds at first.
@@ -36,11 +37,9 @@ const DULL_MAX: u8 = 32;
 /// All that waits: one run of contiguous requests.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pending {
-    pub direction: Direction,
-    /// One past its last block.
-    pub end: u64,
-    pub blocks: u32,
-    pub requests: u8,
+    pub run: Run,
+    /// The slots of its requests.
+    pub slots: u64,
     /// Requests and blocks that may yet join.
     pub room_requests: u16,
     pub room_blocks: u32,
@@ -50,12 +49,22 @@ pub(crate) struct Pending {
 
 /// A start that is held.
 #[derive(Clone, Copy, Debug)]
-struct Held {
+pub(crate) struct Held {
     since_ns: u64,
     until_ns: u64,
+    /// In no case longer than this.
+    last_ns: u64,
     /// What a transfer costs besides its blocks.
     fixed_ns: u64,
-    pending: Pending,
+    /// How long after one the next is overdue.
+    step_ns: u64,
+    /// Requests that are still away.
+    awaited: u8,
+    /// Those that have come meanwhile and were not told to the streams yet: how many, when the first came, where they begin.
+    joined: u8,
+    joined_ns: u64,
+    joined_lba: u64,
+    pub pending: Pending,
 }
 
 /// What holding starts for the tails of their batches has cost and gained.
@@ -82,14 +91,12 @@ pub struct Hold {
     chances: u8,
     /// Starts in a row that continued nothing.
     dull: u8,
-    /// One past the last request that came.
-    last_end: u64,
     /// When the transfer in progress began.
     began_ns: u64,
     /// When the last one ended.
     free_ns: u64,
-    /// Slots whose result has been noted.
-    noted: u64,
+    /// The last writes that were moved, until they are complete.
+    moved: Option<Run>,
     counts: Holds,
 }
 
@@ -151,6 +158,26 @@ fn signed(ns: u64) -> i64 {
     i64::try_from(ns).unwrap_or(i64::MAX)
 }
 
+impl Held {
+    /// One more joins. Until when the others are waited for; `None`: it was the last.
+    #[inline(always)]
+    pub(crate) fn join(&mut self, slot: u64, end: u64, blocks: u32, client: u8, now_ns: u64) -> Option<u64> {
+        let Pending { run, slots, room_requests, room_blocks, .. } = &mut self.pending;
+        if self.joined == 0 {
+            (self.joined_ns, self.joined_lba) = (now_ns, run.end);
+        }
+        self.joined = self.joined.wrapping_add(1);
+        (run.end, run.last_ns, run.client) = (end, now_ns, client);
+        run.requests = run.requests.wrapping_add(1);
+        *slots |= slot;
+        *room_requests = room_requests.wrapping_sub(1);
+        *room_blocks = room_blocks.wrapping_sub(blocks);
+        self.awaited = self.awaited.saturating_sub(1);
+        self.until_ns = now_ns.saturating_add(self.step_ns).min(self.last_ns);
+        (self.awaited != 0 && self.until_ns > now_ns).then_some(self.until_ns)
+    }
+}
+
 impl Hold {
     pub(crate) const NEW: Hold = Hold {
         costs: [Costs::NEW; 2],
@@ -159,10 +186,9 @@ impl Hold {
         credit_ns: CREDIT_NS,
         chances: 0,
         dull: DULL_MAX,
-        last_end: u64::MAX,
         began_ns: 0,
         free_ns: 0,
-        noted: 0,
+        moved: None,
         counts: Holds { count: 0, came: 0, waited_ns: 0, gained_ns: 0 },
     };
 
@@ -190,54 +216,62 @@ impl Hold {
         self.held.map(|held| held.until_ns)
     }
 
-    /// A request has come in. True if there has been nothing sequential, and may be now.
-    pub(crate) fn arrived(
-        &mut self,
-        direction: Direction,
-        lba: u64,
-        blocks: u32,
-        client: u8,
-        now_ns: u64,
-    ) -> bool {
-        let wakes = !self.watches() && lba == self.last_end;
-        self.last_end = lba.saturating_add(u64::from(blocks));
-        if wakes || self.watches() {
-            // While it is away for longer than a transfer takes, nothing else is done either, be the batch whole or not.
-            let most_ns = self.costs(direction).mean_ns();
-            let continues = self.streams.arrived((direction, lba, blocks), client, most_ns, now_ns);
-            self.dull = if wakes || continues { 0 } else { self.dull };
-        }
-        wakes
+    /// The start that is held.
+    #[inline(always)]
+    pub(crate) fn held(&mut self) -> Option<&mut Held> {
+        self.held.as_mut()
     }
 
-    /// Of the slots whose results are known, those that are new.
-    pub(crate) fn new_results(&mut self, ended: u64) -> u64 {
-        ended & !core::mem::replace(&mut self.noted, ended)
+    /// What has joined is told to the streams.
+    fn note_joined(&mut self) {
+        let Some(held) = &mut self.held else { return };
+        let requests = core::mem::take(&mut held.joined);
+        let run = Run { lba: held.joined_lba, requests, first_ns: held.joined_ns, ..held.pending.run };
+        if requests > 0 {
+            self.came(&run);
+        }
+    }
+
+    /// Its tail has come, or is not waited for any longer: it starts.
+    pub(crate) fn goes(&mut self, now_ns: u64) {
+        self.note_joined();
+        self.end(now_ns);
+    }
+
+    fn came(&mut self, run: &Run) {
+        // While it is away for longer than a transfer takes, nothing else is done either, be the batch whole or not.
+        let most_ns = self.costs(run.direction).mean_ns();
+        if self.streams.came(run, most_ns) {
+            self.dull = 0;
+        }
     }
 
     /// A transfer begins.
-    pub(crate) fn begins(&mut self, now_ns: u64) {
+    pub(crate) fn begins(&mut self, run: &Run, now_ns: u64) {
+        self.came(run);
         self.began_ns = now_ns;
     }
 
-    /// It has ended.
-    pub(crate) fn ends(&mut self, direction: Direction, blocks: u32, now_ns: u64) {
+    /// It has ended. Reads are complete then.
+    pub(crate) fn ends(&mut self, run: &Run, now_ns: u64) {
         self.free_ns = now_ns;
-        self.moved(direction, blocks, now_ns.saturating_sub(self.began_ns));
-    }
-
-    /// A request's result is known: its owner may send the next.
-    pub(crate) fn completed(&mut self, direction: Direction, lba: u64, blocks: u32, now_ns: u64) {
-        self.streams.completed(direction, lba, blocks, now_ns);
-    }
-
-    /// A transfer has run from its first command to its end.
-    fn moved(&mut self, direction: Direction, blocks: u32, took_ns: u64) {
         self.dull = self.dull.saturating_add(1);
-        let costs = self.costs(direction);
-        costs.learn(blocks, took_ns);
+        let took_ns = now_ns.saturating_sub(self.began_ns);
+        let costs = self.costs(run.direction);
+        costs.learn(run.blocks(), took_ns);
         let fixed_ns = costs.fixed_ns().unwrap_or(0);
         self.credit(took_ns / SHARE, fixed_ns);
+        match run.direction {
+            Direction::Read => self.streams.completed(run, now_ns),
+            Direction::Write => self.moved = Some(*run),
+        }
+    }
+
+    /// What was written is complete.
+    pub(crate) fn settled(&mut self, now_ns: u64) {
+        if let Some(run) = self.moved.take() {
+            self.streams.completed(&run, now_ns);
+        }
     }
 
     fn credit(&mut self, gained_ns: u64, fixed_ns: u64) {
@@ -251,17 +285,14 @@ impl Hold {
 
     /// This goes next. Until when it is held; `None`: it starts now. `bound_ns`: no longer than this.
     pub(crate) fn decide(&mut self, pending: &Pending, bound_ns: u64, now_ns: u64) -> Option<u64> {
-        let until_ns = self.wanted(pending, bound_ns, now_ns);
-        match (&mut self.held, until_ns) {
-            (Some(held), Some(until_ns)) => (held.until_ns, held.pending) = (until_ns, *pending),
-            (Some(_), None) => self.end(now_ns),
-            (None, None) => {}
-            (None, Some(until_ns)) => {
-                let fixed_ns = self.costs(pending.direction).fixed_ns().unwrap_or(0);
-                self.held = Some(Held { since_ns: now_ns, until_ns, fixed_ns, pending: *pending });
-            }
+        self.note_joined();
+        self.came(&pending.run);
+        let held = self.wanted(pending, bound_ns, now_ns);
+        if held.is_none() {
+            self.end(now_ns);
         }
-        until_ns
+        self.held = held;
+        self.until_ns()
     }
 
     /// What holding has cost and gained so far.
@@ -284,45 +315,62 @@ impl Hold {
         self.count(waited_ns, None);
     }
 
-    fn wanted(&mut self, pending: &Pending, bound_ns: u64, now_ns: u64) -> Option<u64> {
-        let stream = self.streams.ending_at(pending.direction, pending.end)?;
-        let request_blocks = (pending.blocks / u32::from(pending.requests.max(1))).max(1);
+    fn wanted(&mut self, pending: &Pending, bound_ns: u64, now_ns: u64) -> Option<Held> {
+        let Run { direction, end, requests, .. } = pending.run;
+        let stream = self.streams.ending_at(direction, end)?;
+        let request_blocks = (pending.run.blocks() / u32::from(requests.max(1))).max(1);
         let fitting = (pending.room_blocks / request_blocks).min(pending.room_requests.into());
-        let tail = u32::from(stream.away(pending.unsettled)).min(fitting);
+        let tail = u32::from(stream.away(requests)).min(fitting);
         if tail == 0 {
             return None;
         }
         let settles_ns = self.streams.settles_ns(pending.unsettled);
         let next_ns = stream.next_by_ns(settles_ns, now_ns);
-        let fixed_ns = self.costs(pending.direction).fixed_ns()?;
-        // All in one transfer: the controller rests until the last is back. In two, each half comes back during the other's transfer, or is waited for.
-        let all = u32::from(pending.requests).saturating_add(tail);
-        let blocks_ns = self.costs(pending.direction).blocks_ns(all.saturating_mul(request_blocks));
-        let back_ns = stream.back_ns(all)?.saturating_sub(stream.hidden_ns(self.free_ns));
-        let one_ns = fixed_ns.saturating_add(blocks_ns);
-        let whole_ns = one_ns.saturating_add(back_ns).saturating_add(settles_ns);
-        let half_ns = fixed_ns.saturating_add(blocks_ns / 2).saturating_add(stream.back_ns(all / 2)?);
-        let halves_ns = one_ns.saturating_add(fixed_ns).max(half_ns);
-        let since_ns = self.held.map_or(now_ns, |held| held.since_ns);
-        let fixed_ns = self.held.map_or(fixed_ns, |held| held.fixed_ns);
-        let last_ns = since_ns.saturating_add(fixed_ns.min(bound_ns));
-        let until_ns = next_ns.min(last_ns);
+        let costs = match direction {
+            Direction::Read => &self.costs[0],
+            Direction::Write => &self.costs[1],
+        };
+        let fixed_ns = costs.fixed_ns()?;
+        let fresh = Held {
+            since_ns: now_ns,
+            until_ns: 0,
+            last_ns: now_ns.saturating_add(fixed_ns.min(bound_ns)),
+            fixed_ns,
+            step_ns: 0,
+            awaited: 0,
+            joined: 0,
+            joined_ns: 0,
+            joined_lba: 0,
+            pending: *pending,
+        };
+        let held = self.held.unwrap_or(fresh);
+        let until_ns = next_ns.min(held.last_ns);
+        let held =
+            Held { until_ns, awaited: tail as u8, step_ns: stream.step_ns(), pending: *pending, ..held };
         // Whether it pays is asked at its beginning; after that, what has been waited is spent either way.
         let pays = self.held.is_some() || {
+            // All in one transfer: the controller rests until the last is back. In two, each half comes back during the other's transfer, or is waited for.
+            let all = u32::from(requests).saturating_add(tail);
+            let blocks_ns = costs.blocks_ns(all.saturating_mul(request_blocks));
+            let back_ns = stream.back_ns(all)?.saturating_sub(stream.hidden_ns(self.free_ns));
+            let one_ns = fixed_ns.saturating_add(blocks_ns);
+            let whole_ns = one_ns.saturating_add(back_ns).saturating_add(settles_ns);
+            let half_ns = fixed_ns.saturating_add(blocks_ns / 2).saturating_add(stream.back_ns(all / 2)?);
+            let halves_ns = one_ns.saturating_add(fixed_ns).max(half_ns);
             let risk_ns = until_ns.saturating_sub(now_ns);
             self.chances = self.chances.wrapping_add(1) % DOUBTED;
             let is_better = whole_ns.saturating_add(whole_ns / 128) < halves_ns;
             let is_close = whole_ns.abs_diff(halves_ns) < halves_ns / 8;
             is_better != (self.chances == 0 && is_close) && signed(risk_ns) <= self.credit_ns
         };
-        (pays && until_ns > now_ns).then_some(until_ns)
+        (pays && until_ns > now_ns).then_some(held)
     }
 
     fn end(&mut self, now_ns: u64) {
         let Some(held) = self.held.take() else { return };
         let waited_ns = now_ns.saturating_sub(held.since_ns);
-        let Pending { direction, end, .. } = held.pending;
-        let stays_away = now_ns >= held.until_ns && self.streams.gave_up(direction, end);
+        let Run { direction, end, requests, .. } = held.pending.run;
+        let stays_away = now_ns >= held.until_ns && self.streams.gave_up(direction, end, requests);
         if stays_away {
             self.debit(waited_ns);
             return self.count(waited_ns, None);

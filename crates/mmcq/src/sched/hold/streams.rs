@@ -4,12 +4,41 @@ use crate::host::Direction;
 
 /// Streams that are known at a time.
 const STREAMS: usize = 4;
-/// Contiguous requests that make a stream.
-const LENGTH_MIN: u8 = 2;
+/// A client that was seen with fewer requests in flight so many times in a row keeps fewer.
+const FEWER: u8 = 4;
 /// Asking for a status is expected to take so long before it has been seen.
 const ASK_NS: u32 = 10_000;
 /// Added to what the next request may take.
 const JITTER_NS: u64 = 2_000;
+
+/// Contiguous requests that wait, or that go in one transfer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Run {
+    pub direction: Direction,
+    /// Its first block, and one past its last.
+    pub lba: u64,
+    pub end: u64,
+    pub requests: u8,
+    /// The client of the last.
+    pub client: u8,
+    /// When the first and the last of them came.
+    pub first_ns: u64,
+    pub last_ns: u64,
+}
+
+impl Run {
+    pub fn blocks(&self) -> u32 {
+        u32::try_from(self.end.saturating_sub(self.lba)).unwrap_or(u32::MAX)
+    }
+
+    /// What is left of it from this block on.
+    fn rest(&self, lba: u64) -> Run {
+        let blocks = self.end.saturating_sub(lba);
+        let requests =
+            blocks.saturating_mul(self.requests.into()).checked_div(self.blocks().into()).unwrap_or(1);
+        Run { lba, requests: requests.clamp(1, 64) as u8, first_ns: self.last_ns, ..*self }
+    }
+}
 
 /// Requests of which each begins where the one before ended.
 #[derive(Clone, Copy, Debug)]
@@ -17,13 +46,14 @@ pub(super) struct Stream {
     direction: Direction,
     /// Its last request's owner.
     client: u8,
-    /// Contiguous requests.
-    length: u8,
-    /// Completed requests that have not been followed by another yet: those that were complete when the last one came, and since then.
-    away: u8,
-    fresh: u8,
-    /// They were waited for in vain, and none has come since.
-    overdue: bool,
+    /// Requests that its clients keep in flight.
+    depth: u8,
+    /// So many were when the last were complete, those left out that waited unseen; 0: that has been noted.
+    seen: u8,
+    /// Most that were seen since it was fewer than `depth`, and how many times that was.
+    fewer: u8,
+    times: u8,
+    /// The first block that is not complete, and one past the last.
     begin: u64,
     next: u64,
     /// How long the first usually takes to come back, and each further one; 0: not known.
@@ -32,9 +62,10 @@ pub(super) struct Stream {
     /// The same on the average, with what seldom happens.
     mean_first_ns: u32,
     mean_gap_ns: u32,
-    /// When the last one came; when the first of the fresh was complete.
+    /// When the last one came; when the last were complete, and those before.
     arrived_ns: u64,
-    fresh_ns: u64,
+    done_ns: u64,
+    before_ns: u64,
 }
 
 /// All of them.
@@ -70,18 +101,19 @@ impl Stream {
     const NONE: Stream = Stream {
         direction: Direction::Read,
         client: 0,
-        length: 0,
-        away: 0,
-        fresh: 0,
-        overdue: false,
-        begin: 0,
+        depth: 0,
+        seen: 0,
+        fewer: 0,
+        times: 0,
+        begin: u64::MAX,
         next: u64::MAX,
         first_ns: 0,
         gap_ns: 0,
         mean_first_ns: 0,
         mean_gap_ns: 0,
         arrived_ns: 0,
-        fresh_ns: 0,
+        done_ns: 0,
+        before_ns: 0,
     };
 
     fn gap_ns(&self) -> u64 {
@@ -89,13 +121,9 @@ impl Stream {
         u64::from(if self.gap_ns == 0 { self.first_ns / 4 } else { self.gap_ns.min(self.first_ns) })
     }
 
-    /// Requests that will come back, with those that wait for their status.
-    pub fn away(&self, unsettled: u8) -> u8 {
-        match self.length {
-            0..LENGTH_MIN => 0,
-            _ if self.overdue => 0,
-            _ => self.away.saturating_add(self.fresh).saturating_add(unsettled),
-        }
+    /// Requests that will come back, when so many wait.
+    pub fn away(&self, waiting: u8) -> u8 {
+        self.depth.saturating_sub(waiting)
     }
 
     /// How long so many take to come back from when they are complete; `None`: nothing is known of it.
@@ -108,95 +136,127 @@ impl Stream {
 
     /// What of that has passed when the controller is free from then on: it has done something else meanwhile.
     pub fn hidden_ns(&self, free_ns: u64) -> u64 {
-        free_ns.saturating_sub(self.fresh_ns)
+        free_ns.saturating_sub(self.done_ns)
     }
 
-    /// When the next is overdue. `asked_ns`: what is moved takes so long to become complete.
+    /// How long after one the next is overdue.
+    pub fn step_ns(&self) -> u64 {
+        2 * self.gap_ns() + JITTER_NS
+    }
+
+    /// When the next is overdue. `asked_ns`: what is moved takes so long to become complete; 0: it is.
     pub fn next_by_ns(&self, asked_ns: u64, now_ns: u64) -> u64 {
-        let (since_ns, wait_ns) = if self.away > 0 {
-            (self.arrived_ns, self.gap_ns())
-        } else if self.fresh > 0 {
-            (self.fresh_ns, u64::from(self.first_ns))
-        } else {
-            (now_ns, asked_ns + u64::from(self.first_ns))
+        let (since_ns, wait_ns) = match asked_ns {
+            0 if self.arrived_ns >= self.done_ns => return self.arrived_ns.saturating_add(self.step_ns()),
+            0 => (self.done_ns, self.first_ns.into()),
+            _ => (now_ns, asked_ns + u64::from(self.first_ns)),
         };
         since_ns.saturating_add(2 * wait_ns + JITTER_NS)
     }
 
-    /// One more has come.
-    fn came(&mut self, most_ns: u64, now_ns: u64) {
-        self.overdue = false;
-        if self.fresh > 0 {
-            // A client that said nothing while some were away, and goes on as soon as others are complete, keeps fewer in flight than before.
-            let silent = self.fresh_ns > self.arrived_ns.saturating_add(4 * self.gap_ns() + JITTER_NS);
-            let back_ns = now_ns.saturating_sub(self.fresh_ns);
-            let at_once = back_ns <= 4 * u64::from(self.first_ns) + JITTER_NS;
-            if silent && at_once {
-                self.away = 0;
-            }
-            if self.away == 0 {
+    /// Of these, those that came before the last completion.
+    fn earlier(&self, run: &Run) -> u8 {
+        if run.last_ns < self.done_ns {
+            return run.requests;
+        }
+        let span_ns = run.last_ns.saturating_sub(run.first_ns);
+        let earlier_ns = self.done_ns.saturating_sub(run.first_ns);
+        earlier_ns.saturating_mul(run.requests.into()).checked_div(span_ns).unwrap_or(0) as u8
+    }
+
+    /// More have come.
+    fn came(&mut self, run: &Run, most_ns: u64) {
+        let earlier = self.earlier(run);
+        let since_ns = if earlier == 0 { self.done_ns } else { self.before_ns };
+        if since_ns > 0 && run.first_ns >= since_ns {
+            if self.arrived_ns < since_ns {
+                let back_ns = run.first_ns - since_ns;
                 learn(&mut self.first_ns, back_ns);
                 average(&mut self.mean_first_ns, back_ns, most_ns);
+            } else {
+                self.learn_gap(run.first_ns.saturating_sub(self.arrived_ns), most_ns);
+            }
+            let further = u64::from(run.requests.saturating_sub(1));
+            if (earlier == 0 || earlier == run.requests)
+                && let Some(gap_ns) = run.last_ns.saturating_sub(run.first_ns).checked_div(further)
+            {
+                self.learn_gap(gap_ns, most_ns);
             }
         }
-        if self.away > 0 {
-            let gap_ns = now_ns.saturating_sub(self.arrived_ns);
-            learn(&mut self.gap_ns, gap_ns);
-            average(&mut self.mean_gap_ns, gap_ns, most_ns);
+        if self.seen > 0 {
+            let seen = core::mem::take(&mut self.seen).saturating_add(earlier);
+            self.keeps(seen);
         }
-        self.away = self.away.saturating_add(core::mem::take(&mut self.fresh)).saturating_sub(1);
-        self.length = self.length.saturating_add(1);
-        self.arrived_ns = now_ns;
+        self.arrived_ns = run.last_ns;
+    }
+
+    /// So many were in flight at a time.
+    fn keeps(&mut self, seen: u8) {
+        self.fewer = self.fewer.max(seen);
+        self.times += 1;
+        if seen >= self.depth || self.times >= FEWER {
+            self.depth = self.fewer;
+            (self.fewer, self.times) = (0, 0);
+        }
+    }
+
+    fn learn_gap(&mut self, gap_ns: u64, most_ns: u64) {
+        learn(&mut self.gap_ns, gap_ns);
+        average(&mut self.mean_gap_ns, gap_ns, most_ns);
     }
 }
 
 impl Streams {
     pub const NEW: Streams = Streams { streams: [Stream::NONE; STREAMS], asked_ns: 0, ask_ns: ASK_NS };
 
-    /// A request has come in. True if it continues a stream. `most_ns`: longer pauses count no more than that.
-    pub fn arrived(
-        &mut self,
-        (direction, lba, blocks): (Direction, u64, u32),
-        client: u8,
-        most_ns: u64,
-        now_ns: u64,
-    ) -> bool {
-        let next = lba.saturating_add(u64::from(blocks));
-        if let Some(stream) = self.streams.iter_mut().find(|s| s.next == lba && s.direction == direction) {
-            stream.came(most_ns, now_ns);
-            (stream.next, stream.client) = (next, client);
-            return true;
-        }
-        // Its owner has come back with something else.
-        let left = |s: &&mut Stream| s.client == client && s.away.saturating_add(s.fresh) > 0;
-        if let Some(stream) = self.streams.iter_mut().find(left) {
-            if stream.away > 0 {
-                stream.away -= 1;
+    /// These wait, or go. What was told of them before is known. True if they are some of several in flight. `most_ns`: longer pauses count no more than that.
+    pub fn came(&mut self, run: &Run, most_ns: u64) -> bool {
+        let follows = |s: &&mut Stream| {
+            s.direction == run.direction && (s.next == run.lba || s.begin <= run.lba && run.lba < s.next)
+        };
+        if let Some(stream) = self.streams.iter_mut().find(follows) {
+            if stream.next == run.lba {
+                stream.came(run, most_ns);
+            } else if run.end > stream.next {
+                stream.came(&run.rest(stream.next), most_ns);
             } else {
-                stream.fresh = stream.fresh.saturating_sub(1);
+                return false;
             }
+            (stream.next, stream.client) = (run.end, run.client);
+            return run.requests > 1 || stream.depth > 1;
+        }
+        // Their owner has come back with something else.
+        if let Some(stream) = self.streams.iter_mut().find(|s| s.client == run.client && s.depth > 0) {
+            stream.depth = stream.depth.saturating_sub(run.requests);
         }
         // What never became a stream goes first, then what was silent longest.
-        let replaced = self.streams.iter_mut().min_by_key(|s| (s.length >= LENGTH_MIN, s.arrived_ns));
+        let replaced = self.streams.iter_mut().min_by_key(|s| (s.depth > 1, s.arrived_ns));
         if let Some(stream) = replaced {
-            *stream = Stream { direction, client, begin: lba, next, arrived_ns: now_ns, ..Stream::NONE };
+            *stream = Stream {
+                direction: run.direction,
+                client: run.client,
+                begin: run.lba,
+                next: run.end,
+                arrived_ns: run.last_ns,
+                ..Stream::NONE
+            };
         }
-        false
+        run.requests > 1
     }
 
-    /// A request is complete.
-    pub fn completed(&mut self, direction: Direction, lba: u64, blocks: u32, now_ns: u64) {
+    /// Those of a transfer are complete.
+    pub fn completed(&mut self, run: &Run, now_ns: u64) {
         if self.asked_ns != 0 {
             learn(&mut self.ask_ns, now_ns.saturating_sub(self.asked_ns));
             self.asked_ns = 0;
         }
-        let end = lba.saturating_add(u64::from(blocks));
-        let holds = |s: &&mut Stream| s.direction == direction && s.begin <= lba && end <= s.next;
+        let holds = |s: &&mut Stream| s.direction == run.direction && s.begin <= run.lba && run.end <= s.next;
         if let Some(stream) = self.streams.iter_mut().find(holds) {
-            if stream.fresh == 0 {
-                stream.fresh_ns = now_ns;
-            }
-            stream.fresh = stream.fresh.saturating_add(1);
+            let request_blocks = u64::from(run.blocks().checked_div(run.requests.into()).unwrap_or(1));
+            let flying = stream.next.saturating_sub(stream.begin).checked_div(request_blocks);
+            stream.seen = stream.seen.max(flying.unwrap_or(0).min(u64::from(u8::MAX)) as u8);
+            stream.begin = stream.begin.max(run.end);
+            stream.before_ns = core::mem::replace(&mut stream.done_ns, now_ns);
         }
     }
 
@@ -210,12 +270,13 @@ impl Streams {
         self.streams.iter().find(|s| s.next == end && s.direction == direction).copied()
     }
 
-    /// Those of a stream that are away were waited for long enough. True if there were any.
-    pub fn gave_up(&mut self, direction: Direction, end: u64) -> bool {
+    /// Those of a stream that are away were waited for long enough; so many wait. True if there were any.
+    pub fn gave_up(&mut self, direction: Direction, end: u64, waiting: u8) -> bool {
         let found = self.streams.iter_mut().find(|s| s.next == end && s.direction == direction);
         found.is_some_and(|stream| {
-            stream.overdue = true;
-            stream.away.saturating_add(stream.fresh) > 0
+            let any = stream.depth > waiting;
+            (stream.depth, stream.fewer, stream.times) = (stream.depth.min(waiting), 0, 0);
+            any
         })
     }
 

@@ -1,0 +1,76 @@
+//! Cells that were measured before: a file with a JSON object a line, so that a grid can be run in parts, and go on where it was broken off.
+
+use super::{Cell, Measured};
+use crate::runner::Setting;
+use serde_json::{Map, Value, json};
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::Path;
+use std::sync::Mutex;
+
+/// What is wrong with the file.
+#[derive(Debug, thiserror::Error)]
+pub enum KeptError {
+    /// It cannot be read or written.
+    #[error("{0}")]
+    File(#[from] io::Error),
+    /// A line that no sweep has written.
+    #[error("line {line}: {what}")]
+    Line {
+        /// Counted from 1.
+        line: usize,
+        /// What is missing.
+        what: &'static str,
+    },
+}
+
+/// The file, open for more.
+pub struct Kept {
+    file: Mutex<File>,
+    seed: u64,
+    known: Vec<(String, u64, Map<String, Value>)>,
+}
+
+impl Kept {
+    /// Opens it, and reads what was measured with this seed. A last line that was not finished is cut off.
+    pub fn open(path: &Path, seed: u64) -> Result<Self, KeptError> {
+        let file = File::options().read(true).append(true).create(true).open(path)?;
+        let text = io::read_to_string(&file)?;
+        let whole = text.rfind('\n').map_or(0, |end| end + 1);
+        file.set_len(whole as u64)?;
+        let mut known = Vec::new();
+        for (line, text) in (1..).zip(text[..whole].lines()) {
+            let bad = |what| KeptError::Line { line, what };
+            let value: Value = serde_json::from_str(text).map_err(|_| bad("expected a JSON object"))?;
+            let cell = value["cell"].as_str().ok_or(bad("expected cell"))?;
+            let times = value["times"].as_u64().ok_or(bad("expected times"))?;
+            let figures = value["figures"].as_object().ok_or(bad("expected figures"))?;
+            if value["seed"].as_u64().ok_or(bad("expected seed"))? == seed {
+                known.push((cell.to_owned(), times, figures.clone()));
+            }
+        }
+        Ok(Kept { file: Mutex::new(file), seed, known })
+    }
+
+    /// What is known of a cell: the last that was written, if it has all figures that the cell needs.
+    pub fn find(&self, cell: &Cell) -> Option<Measured> {
+        let name = cell.to_string();
+        let (_, times, found) = self.known.iter().rfind(|known| known.0 == name)?;
+        let figure = |setting: Setting| {
+            let pair = found.get(setting.name())?.as_array()?;
+            Some((setting, [pair.first()?.as_f64()?, pair.get(1)?.as_f64()?]))
+        };
+        let figures: Option<Vec<_>> = cell.settings().map(figure).collect();
+        Some(Measured { cell: *cell, times: *times, figures: figures? })
+    }
+
+    /// Writes a cell down.
+    pub fn add(&self, one: &Measured) -> io::Result<()> {
+        let figures = one.figures.iter().map(|(setting, pair)| (setting.name().to_owned(), json!(pair)));
+        let figures: Map<String, Value> = figures.collect();
+        let cell = one.cell.to_string();
+        let line = json!({ "cell": cell, "seed": self.seed, "times": one.times, "figures": figures });
+        let mut file = self.file.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        file.write_all(format!("{line}\n").as_bytes())
+    }
+}

@@ -1,0 +1,136 @@
+//! What a sector holds, in a few bytes where that is possible: most of what a load writes is one word again and again, or a sequence of pseudo-random words.
+
+use super::{Fill, SECTOR_BYTES};
+
+pub(super) const SECTOR: usize = SECTOR_BYTES as usize;
+const WORD: usize = size_of::<u64>();
+
+/// The bytes of a sector.
+pub(crate) type Bytes = [u8; SECTOR];
+
+/// A sector whose bytes follow from a number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Short {
+    /// What a medium holds where it was never written.
+    Fill(Fill),
+    /// This word, repeated.
+    Word(u64),
+    /// The words of SplitMix64 that follow this state: random data, as load generators write them.
+    Sequence(u64),
+}
+
+const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
+const FIRST: u64 = 0xbf58_476d_1ce4_e5b9;
+const SECOND: u64 = 0x94d0_49bb_1331_11eb;
+
+/// The output of SplitMix64 for this state.
+#[inline]
+fn mixed(state: u64) -> u64 {
+    let z = (state ^ (state >> 30)).wrapping_mul(FIRST);
+    let z = (z ^ (z >> 27)).wrapping_mul(SECOND);
+    z ^ (z >> 31)
+}
+
+/// The state that has this output.
+fn unmixed(output: u64) -> u64 {
+    // Three shifts by 27 to 31 bits shift everything out; each factor has an inverse modulo 2^64.
+    let unshifted = |z: u64, by: u32| z ^ (z >> by) ^ (z >> (2 * by));
+    let z = unshifted(output, 31).wrapping_mul(const { inverse(SECOND) });
+    let z = unshifted(z, 27).wrapping_mul(const { inverse(FIRST) });
+    unshifted(z, 30)
+}
+
+/// The factor that undoes this odd one, by Newton's iteration: each round doubles the bits that are right.
+const fn inverse(odd: u64) -> u64 {
+    let mut inverse = odd;
+    let mut round = 0;
+    while round < 6 {
+        inverse = inverse.wrapping_mul(2u64.wrapping_sub(odd.wrapping_mul(inverse)));
+        round += 1;
+    }
+    inverse
+}
+
+impl Short {
+    /// Are these bytes of that kind?
+    #[inline]
+    pub(super) fn of(bytes: &Bytes) -> Option<Short> {
+        let (words, _) = bytes.as_chunks::<WORD>();
+        let word = |at: usize| u64::from_le_bytes(words[at]);
+        let (first, second) = (word(0), word(1));
+        if second == first {
+            return words.iter().all(|other| *other == words[0]).then_some(Short::Word(first));
+        }
+        let state = unmixed(first);
+        if second != mixed(state.wrapping_add(STEP)) {
+            return None;
+        }
+        let mut next = state;
+        let follows = words.iter().all(|word| {
+            let same = *word == mixed(next).to_le_bytes();
+            next = next.wrapping_add(STEP);
+            same
+        });
+        follows.then_some(Short::Sequence(state))
+    }
+
+    /// A part of the sector that begins at byte `at` of the medium: from its byte `offset` on.
+    #[inline]
+    pub(crate) fn part(self, at: u64, offset: usize, part: &mut [u8]) {
+        match self {
+            Short::Fill(fill) => fill.generate(at + offset as u64, part),
+            Short::Word(0) => part.fill(0),
+            Short::Word(word) => words(|_| word, offset, part),
+            Short::Sequence(state) => {
+                words(|n| mixed(state.wrapping_add(STEP.wrapping_mul(n as u64))), offset, part);
+            }
+        }
+    }
+}
+
+/// Bytes of a run of words, from the byte `offset` on.
+#[inline]
+fn words(word: impl Fn(usize) -> u64, offset: usize, part: &mut [u8]) {
+    let first = offset / WORD;
+    if offset.is_multiple_of(WORD) {
+        let (whole, rest) = part.as_chunks_mut::<WORD>();
+        let next = first + whole.len();
+        for (n, bytes) in whole.iter_mut().enumerate() {
+            *bytes = word(first + n).to_le_bytes();
+        }
+        let len = rest.len();
+        rest.copy_from_slice(&word(next).to_le_bytes()[..len]);
+        return;
+    }
+    for (n, byte) in part.iter_mut().enumerate() {
+        *byte = word((offset + n) / WORD).to_le_bytes()[(offset + n) % WORD];
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_short_comes_back_byte_for_byte() {
+        arbtest::arbtest(|u| {
+            let word: u64 = u.arbitrary()?;
+            assert_eq!(unmixed(mixed(word)), word);
+            for short in [Short::Word(word), Short::Sequence(word)] {
+                let mut bytes = [0; SECTOR];
+                short.part(0, 0, &mut bytes);
+                assert_eq!(Short::of(&bytes), Some(short));
+                let from = u.int_in_range(0..=SECTOR)?;
+                let to = u.int_in_range(from..=SECTOR)?;
+                let mut part = vec![0; to - from];
+                short.part(0, from, &mut part);
+                assert_eq!(part, bytes[from..to]);
+                // One bit is another content.
+                bytes[u.int_in_range(0..=SECTOR - 1)?] ^= 1 << u.int_in_range(0..=7)?;
+                assert_eq!(Short::of(&bytes), None);
+            }
+            Ok(())
+        })
+        .budget_ms(500);
+    }
+}
