@@ -140,7 +140,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         let segment = Segment { bus: 0, ..whole.part(first * BLOCK_BYTES, u32::from(blocks) * BLOCK_BYTES) };
         let address = self.target.map_or(visit.lba, |target| target.address(visit.lba.into()));
         // The cache is that of all partitions but RPMB; reliable writes go past it.
-        self.dirty |= direction == Direction::Write && !visit.reliable && visit.area() != RPMB;
+        self.durability.writes(direction == Direction::Write && !visit.reliable && visit.area() != RPMB);
         let command: Command = match direction {
             Direction::Read => command::read_multiple_block(address),
             Direction::Write => command::write_multiple_block(address),
