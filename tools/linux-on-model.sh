@@ -13,8 +13,8 @@ limit_s=${LINUX_TIMEOUT:-300}
 store=$PWD/target/judges/linux
 what=("$@")
 # Slow and fast SD cards, one with a cache; eMMC old and new; and one on a controller with eight lines and HS400.
-[ ${#what[@]} -gt 0 ] || what=(sdxc-128g-uhs sdhc-16g-hs sdsc-1g cards/sdxc-64g-a2.toml emmc-4g-old emmc-hs200 cards/emmc-51-full.toml
-  hbg4a2@platforms/intel-emmc.toml@8086:5acc)
+[ ${#what[@]} -gt 0 ] || what=(sdxc-128g-uhs sdhc-16g-hs sdsc-1g sdxc-64g-a2 emmc-4g-old emmc-hs200 emmc-51-full
+  hbg4a2@intel-emmc@8086:5acc)
 tools/install-qemu11.sh
 qemu=$PWD/target/judges/qemu11/qemu-system-x86_64
 

@@ -4,7 +4,7 @@
 # transfer and completes; `take` fetches the completion.
 # Then instructions of a received Bluetooth Type-A packet, interrupt by interrupt: the crate's driver (`async fn`), the same by callbacks, the engine alone; and
 # where they are spent, by source. The lock there costs nothing, but is counted. At last the same packet in the laboratory, on the SDIO board's own controller:
-# what platforms/sdio-*.toml say of our path (step_instructions, fifo_instructions); its models, and the laboratory's own code, are left out.
+# what crates/mmcq-lab/platforms/sdio-*.toml say of our path (step_instructions, fifo_instructions); its models, and the laboratory's own code, are left out.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 command -v valgrind >/dev/null || { echo "path-length.sh: needs valgrind (Debian package valgrind)" >&2; exit 1; }

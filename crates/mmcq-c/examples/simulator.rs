@@ -26,8 +26,7 @@ struct Board {
 }
 
 fn build(card: &str) -> Option<Board> {
-    let path = format!("{}/../../cards/{card}.toml", env!("CARGO_MANIFEST_DIR"));
-    let profile = CardProfile::from_toml(&std::fs::read_to_string(path).ok()?, card).ok()?;
+    let profile = CardProfile::from_toml(mmcq_sim::cards::named(card)?, card).ok()?;
     let medium = Medium::sparse(profile.capacity_bytes(), Fill::Pattern(7)).ok()?;
     let memory = ShadowMemory::new(MemoryConfig::BITS32);
     let model = Sdhci::new(SdhciConfig::GENERIC_4_20, memory.clone(), Some(profile.build(medium).ok()?));

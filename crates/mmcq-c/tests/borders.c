@@ -3,6 +3,9 @@
 #include "mmcq.h"
 #include <stdio.h>
 #include <string.h>
+#if MMCQ_VERSION < MMCQ_VERSION_OF(0, 1, 0) || MMCQ_VERSION >= MMCQ_VERSION_OF(1, 0, 0)
+#error "the version macros do not compare"
+#endif
 
 static void nothing(void *context) { (void)context; }
 static void sleep_a_bit(void *context, const mmcq_idle *idle) {

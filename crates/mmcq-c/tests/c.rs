@@ -65,6 +65,15 @@ fn the_example_writes_and_reads_a_card() {
 }
 
 #[test]
+fn the_header_has_the_version_of_the_library() {
+    let header = std::fs::read_to_string(format!("{ROOT}/include/mmcq.h")).unwrap();
+    for (part, number) in ["MAJOR", "MINOR", "PATCH"].iter().zip(env!("CARGO_PKG_VERSION").split('.')) {
+        let line = format!("#define MMCQ_VERSION_{part} {number}\n");
+        assert!(header.contains(&line), "not in mmcq.h: {line}");
+    }
+}
+
+#[test]
 fn what_is_handed_over_wrongly_is_refused_by_a_code() {
     let output = run("tests/borders.c", true, &[]);
     assert!(output.status.success(), "{}", text(&output));

@@ -60,10 +60,10 @@ pub use over::{BusHost, Mailbox, Runner};
 /// The guides of `docs/`, whose code is compiled, and run where it can be.
 #[cfg(doctest)]
 mod guides {
-    #[doc = include_str!("../../../README.md")]
+    #[doc = include_str!("../guides/readme.md")]
     struct Readme;
-    #[doc = include_str!("../../../docs/first-card.md")]
+    #[doc = include_str!("../guides/first-card.md")]
     struct FirstCard;
-    #[doc = include_str!("../../../docs/host-driver.md")]
+    #[doc = include_str!("../guides/host-driver.md")]
     struct HostDriver;
 }

@@ -29,8 +29,7 @@ fn memory(bytes: usize) -> DmaBuf {
 }
 
 fn world() -> (World, type_a::Handle) {
-    let path = format!("{}/../../cards/bt-type-a.toml", env!("CARGO_MANIFEST_DIR"));
-    let profile = IoProfile::from_toml(&std::fs::read_to_string(&path).unwrap(), "bt-type-a").unwrap();
+    let profile = IoProfile::from_toml(mmcq_sim::cards::named("bt-type-a").unwrap(), "bt-type-a").unwrap();
     let (card, mut handles) = profile.build();
     (World::with(Box::new(card)), handles.remove(0).1)
 }

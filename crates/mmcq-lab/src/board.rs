@@ -2,6 +2,7 @@
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
+use crate::alone::Alone;
 use crate::buffers::Pieces;
 use crate::controller::{self, Controller};
 use crate::ours::Context;
@@ -12,33 +13,16 @@ use crate::system::{Costs, SleepDepth};
 use mmcq::card::{Card, Family, Options, bring_up};
 use mmcq::engine::Config;
 use mmcq::sched::{Any, Fifo};
-use mmcq::task::{Lock, Timer};
+use mmcq::task::Timer;
 use mmcq_sim::card::io::IoProfile;
 use mmcq_sim::card::{CardProfile, Fill, Medium, ProfileError};
+use mmcq_sim::cards;
 use mmcq_sim::charged::{CallCosts, Charged};
 use mmcq_sim::cpu::Delay;
 use mmcq_sim::memory::{MemoryConfig, ShadowMemory};
 use mmcq_sim::time::Time;
 use mmcq_sim::world::Device;
 use std::cell::{Cell, RefCell};
-
-/// The cards that come with the program.
-const CARDS: [(&str, &str); 14] = [
-    ("hbg4a2", include_str!("../../../cards/hbg4a2.toml")),
-    ("fifo-emmc", include_str!("../../../cards/fifo-emmc.toml")),
-    ("fifo-emmc-b", include_str!("../../../cards/fifo-emmc-b.toml")),
-    ("emmc-hs200", include_str!("../../../cards/emmc-hs200.toml")),
-    ("emmc-power-class", include_str!("../../../cards/emmc-power-class.toml")),
-    ("emmc-4g-old", include_str!("../../../cards/emmc-4g-old.toml")),
-    ("emmc-51-full", include_str!("../../../cards/emmc-51-full.toml")),
-    ("sdhc-16g-hs", include_str!("../../../cards/sdhc-16g-hs.toml")),
-    ("sdsc-1g", include_str!("../../../cards/sdsc-1g.toml")),
-    ("sduc-4t", include_str!("../../../cards/sduc-4t.toml")),
-    ("sdxc-64g-a2", include_str!("../../../cards/sdxc-64g-a2.toml")),
-    ("sdxc-128g-uhs", include_str!("../../../cards/sdxc-128g-uhs.toml")),
-    ("pro-plus-128", include_str!("../../../cards/pro-plus-128.toml")),
-    ("pro-plus-128-ahead", include_str!("../../../cards/pro-plus-128-ahead.toml")),
-];
 
 /// Turns without any event after which bring-up is stuck; steps that need no time take one each.
 const QUIET_MAX: u32 = 100;
@@ -50,16 +34,6 @@ pub type Driver = Charged<controller::Driver>;
 
 /// The engine's handle.
 pub type Stack<const N: usize> = mmcq::task::Stack<(Alone, Driver, Any), N>;
-
-/// The laboratory has one thread, and its machine takes the stack's lock in virtual time.
-pub struct Alone;
-
-// SAFETY: one thread, and nothing in the laboratory comes back to the engine from inside a closure.
-unsafe impl Lock for Alone {
-    fn with<R>(&self, f: impl FnOnce() -> R) -> R {
-        f()
-    }
-}
 
 thread_local! {
     /// The clock of the board that is being brought up; afterwards the machine passes the time itself.
@@ -161,7 +135,7 @@ pub enum BoardError {
 
 /// Names of the cards that come with the program.
 pub fn card_names() -> impl Iterator<Item = &'static str> {
-    CARDS.iter().map(|(name, _)| *name)
+    cards::CARDS.iter().map(|(name, _)| *name).filter(|name| *name != sdio::CARD_NAME)
 }
 
 /// Reads a card's profile by name, or from a file whose name ends in `.toml`.
@@ -170,11 +144,11 @@ pub fn card_profile(name: &str) -> Result<CardProfile, BoardError> {
         name: name.to_owned(),
         description: card.description().to_owned(),
     };
-    if let Some((_, text)) = CARDS.iter().find(|(known, _)| *known == name) {
-        return Ok(CardProfile::from_toml(text, name)?);
-    }
     if name == sdio::CARD_NAME {
         return Err(io(sdio::card()?));
+    }
+    if let Some(text) = cards::named(name) {
+        return Ok(CardProfile::from_toml(text, name)?);
     }
     if name.ends_with(".toml") {
         let text = std::fs::read_to_string(name)
@@ -184,7 +158,7 @@ pub fn card_profile(name: &str) -> Result<CardProfile, BoardError> {
         }
         return Ok(CardProfile::from_toml(&text, name)?);
     }
-    let known = CARDS.map(|(known, _)| known).join(", ");
+    let known = card_names().collect::<Vec<_>>().join(", ");
     Err(BoardError::NoCard { name: name.to_owned(), known })
 }
 

@@ -1,10 +1,12 @@
-//! The kinds of controller that a board can have: configuration, model, driver.
+//! The kinds of controller that a board can have: model, driver.
 //!
-//! Everything that depends on the kind is in this file; a new kind is a variant of each of the three enums.
+//! Everything that depends on the kind is in this file and in `platform/controller.rs`; a new kind is a
+//! variant of each of the three enums.
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
-use crate::platform::{Busy, Platform, PlatformError};
+pub use crate::platform::ControllerConfig;
+use crate::platform::{Busy, Platform};
 use mmcq::host::rtsx;
 use mmcq::host::sdhci::{self, Quirks, Table};
 use mmcq::host::{
@@ -20,43 +22,9 @@ use mmcq_sim::world::Device;
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::rc::Rc;
-use toml::{Table as Toml, Value};
 
 /// Descriptors: the largest merged transfer of the laboratory has one for each of its I/Os.
 const DESCRIPTORS: usize = 257;
-
-/// Names of the kinds, as `controller.kind` in a platform's file.
-const KINDS: [&str; 2] = ["sdhci", "rtsx"];
-
-/// What a platform's file says of its controller.
-#[derive(Clone, Copy, Debug)]
-pub enum ControllerConfig {
-    /// `kind = "sdhci"`, and if no kind is given.
-    Sdhci(SdhciConfig),
-    /// `kind = "rtsx"`.
-    Rtsx(RtsxConfig),
-}
-
-impl ControllerConfig {
-    /// Reads the section `[controller]`; `place` names it in errors.
-    pub fn read(place: &str, mut section: Toml) -> Result<Self, PlatformError> {
-        let kind = section.remove("kind").unwrap_or_else(|| Value::String(KINDS[0].to_owned()));
-        let config = Value::Table(section);
-        let message = |e: toml::de::Error| PlatformError::new(format!("{place}: {}", e.message()));
-        match kind.as_str() {
-            Some("sdhci") => config.try_into().map(ControllerConfig::Sdhci).map_err(message),
-            Some("rtsx") => {
-                let config: RtsxConfig = config.try_into().map_err(message)?;
-                config.check().map_err(|e| PlatformError::new(format!("{place}: {e}")))?;
-                Ok(ControllerConfig::Rtsx(config))
-            }
-            _ => {
-                let known = KINDS.map(|kind| format!("\"{kind}\"")).join(" or ");
-                Err(PlatformError::new(format!("{place}.kind: {kind}; expected {known}")))
-            }
-        }
-    }
-}
 
 /// The controller as the event loop sees it. Clones are the same controller.
 #[derive(Clone)]

@@ -2,6 +2,7 @@
 
 #![cfg_attr(not(test), deny(unsafe_code))]
 
+pub mod alone;
 pub mod board;
 pub mod buffers;
 pub mod controller;

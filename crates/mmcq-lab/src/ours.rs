@@ -8,19 +8,15 @@
 //!   sleep. When it leaves, it wakes one of those whose I/Os are still under way, which spins next. If there is none, no job looks at the controller until
 //!   the next one waits, and gets the role. A spinner does not make room for other threads that would like its core: there must be one to spare.
 
-use crate::board::Alone;
+use crate::alone::Alone;
 use crate::platform::Advance;
-use crate::system::{Event, Front, Io, Step, System};
+use crate::system::{Event, Front, HeldWatch, Io, Step, System};
 use mmcq::engine::{Error, Kind, PollOutcome, Request, SlotId};
 use mmcq::host::{Direction, Host};
 use mmcq::sched::{Any, Origin};
 use mmcq::task::{Entry, Stack};
 use mmcq_sim::cpu::{Priority, Thread};
 use std::collections::VecDeque;
-
-mod held;
-
-pub use held::{Held, HeldLog};
 
 /// Most looks that a spinner takes as one step: what others do meanwhile is seen after these at the latest.
 const LOOKS_MAX: u64 = 64;
@@ -73,7 +69,7 @@ pub struct Ours<H: Host, const N: usize> {
     timer: u64,
     /// The request that went in last.
     newest: Option<Newest>,
-    held: held::Watch,
+    held: HeldWatch,
     /// The first error that a request had.
     pub error: Option<Error>,
 }
@@ -98,7 +94,7 @@ impl<H: Host, const N: usize> Ours<H, N> {
             timer_ns: u64::MAX,
             timer: 0,
             newest: None,
-            held: held::Watch::default(),
+            held: HeldWatch::default(),
             error: None,
         }
     }

@@ -9,26 +9,33 @@
 //! - `cost.pin_us`, a job's work for each 512 KiB of an I/O of more than 1 MiB;
 //! - `cost.deep_wake_us`, what waking a job costs more when it has slept for `cost.deep_sleep_us` or longer, nothing up to `cost.light_sleep_us`.
 
+mod controller;
 mod stack;
 
+pub use controller::ControllerConfig;
 pub use stack::Stack;
 
-use crate::controller::ControllerConfig;
 use serde::Deserialize;
 use std::path::{Path, PathBuf};
 use toml::{Table, Value};
 
 /// The platforms that come with the program.
 const BUILT_IN: [(&str, &str); 9] = [
-    ("generic", include_str!("../../../platforms/generic.toml")),
-    ("hsq-sprd", include_str!("../../../platforms/hsq-sprd.toml")),
-    ("hsq-sprd-busy", include_str!("../../../platforms/hsq-sprd-busy.toml")),
-    ("hsq-defer", include_str!("../../../platforms/hsq-defer.toml")),
-    ("hsq-nobusy", include_str!("../../../platforms/hsq-nobusy.toml")),
-    ("fifo-allwinner", include_str!("../../../platforms/fifo-allwinner.toml")),
-    ("fifo-allwinner-busy", include_str!("../../../platforms/fifo-allwinner-busy.toml")),
-    ("stream-rtsx", include_str!("../../../platforms/stream-rtsx.toml")),
-    ("intel-emmc", include_str!("../../../platforms/intel-emmc.toml")),
+    ("generic", include_str!("../platforms/generic.toml")),
+    ("hsq-sprd", include_str!("../platforms/hsq-sprd.toml")),
+    ("hsq-sprd-busy", include_str!("../platforms/hsq-sprd-busy.toml")),
+    ("hsq-defer", include_str!("../platforms/hsq-defer.toml")),
+    ("hsq-nobusy", include_str!("../platforms/hsq-nobusy.toml")),
+    ("fifo-allwinner", include_str!("../platforms/fifo-allwinner.toml")),
+    ("fifo-allwinner-busy", include_str!("../platforms/fifo-allwinner-busy.toml")),
+    ("stream-rtsx", include_str!("../platforms/stream-rtsx.toml")),
+    ("intel-emmc", include_str!("../platforms/intel-emmc.toml")),
+];
+
+/// The boards of the SDIO experiment, whose files are of another form.
+pub(crate) const SDIO: [(&str, &str); 2] = [
+    ("sdio-s3c24a0", include_str!("../platforms/sdio-s3c24a0.toml")),
+    ("sdio-pc", include_str!("../platforms/sdio-pc.toml")),
 ];
 
 /// Platforms that a file may stand on, one on the other.
@@ -343,7 +350,7 @@ fn tree(name: &str, beside: Option<&Path>, depth: usize) -> Result<Table, Platfo
     })?;
     if is_quirk(&table, &text) {
         return Err(PlatformError::new(format!(
-            "platform {name}: a controller with a quirk, for the simulator's tests (platforms/quirks/README.md); expected a board"
+            "platform {name}: a controller with a quirk, for the simulator's tests (crates/mmcq-sim/controllers/README.md); expected a board"
         )));
     }
     match table.remove("extends") {
@@ -377,7 +384,7 @@ fn text(name: &str, beside: Option<&Path>) -> Result<(String, Option<PathBuf>), 
         };
     }
     let known = Platform::names().collect::<Vec<_>>().join(", ");
-    if crate::sdio::platform::Board::names().any(|sdio| sdio == name) {
+    if SDIO.iter().any(|(sdio, _)| *sdio == name) {
         return Err(PlatformError::new(format!(
             "platform {name}: an SDIO board, for reproduce sdio; expected a file ending in .toml or one of: {known}"
         )));
@@ -512,7 +519,7 @@ mod tests {
     }
 
     fn broken(line: &str, instead: &str) -> String {
-        let original = include_str!("../../../platforms/hsq-sprd.toml");
+        let original = include_str!("../platforms/hsq-sprd.toml");
         let text = original.replace(line, instead);
         assert_ne!(text, original, "{line}");
         let file = tempfile::Builder::new().suffix(".toml").tempfile().unwrap();
@@ -556,7 +563,7 @@ mod tests {
 
     #[test]
     fn a_board_that_says_no_cost_of_the_tasklet_can_do_without_it_but_not_use_it() {
-        let original = include_str!("../../../platforms/hsq-sprd.toml");
+        let original = include_str!("../platforms/hsq-sprd.toml");
         let without =
             |name: &str| original.lines().filter(|l| !l.starts_with(name)).collect::<Vec<_>>().join("\n");
         let file = tempfile::Builder::new().suffix(".toml").tempfile().unwrap();

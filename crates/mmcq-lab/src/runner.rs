@@ -11,7 +11,6 @@ use crate::linux::worker::Worker;
 use crate::ours::Ours;
 use crate::platform::Platform;
 use crate::system::{Stuck, System, Workload};
-use crate::why::{Served, Waiting};
 use mmcq::card::Family;
 use mmcq::host::Caps;
 use mmcq_sim::card::Medium;
@@ -20,10 +19,14 @@ use mmcq_sim::sdhci::BusStats;
 
 mod limit;
 mod load;
+pub(crate) mod served;
 mod steady;
+pub mod waiting;
 
 use load::Load;
+pub use served::Served;
 pub use steady::Steady;
+pub use waiting::Waiting;
 
 /// Slots of our engine.
 const SLOTS: usize = 64;

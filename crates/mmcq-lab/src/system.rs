@@ -1,11 +1,13 @@
 //! One machine at work: its event loop, its CPU, its jobs, and the stack that serves them.
 
 mod costs;
+mod held;
 
 pub use costs::{Costs, SleepDepth};
+pub(crate) use held::HeldWatch;
+pub use held::{Held, HeldLog};
 
 use crate::buffers::Buffers;
-use crate::ours::HeldLog;
 use mmcq::host::Direction;
 use mmcq_sim::cpu::{Cpu, CpuEvent, Priority, Thread};
 use mmcq_sim::time::Time;

@@ -63,7 +63,7 @@ impl Folder {
 const JOB: &str = "[global]\nfilename=/dev/mmcblk0\ndirect=1\nbs=4k\nsize=4M\n\n[one]\nrw=randread\n";
 
 fn card(name: &str) -> String {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../cards/{name}.toml"));
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../mmcq-sim/cards/{name}.toml"));
     std::fs::read_to_string(path).unwrap()
 }
 
@@ -258,9 +258,8 @@ fn what_the_tree_ships_is_listed() {
     let folder = Folder::new();
     let listed = folder.accepted("platforms --json");
     let rows: Vec<serde_json::Value> = listed.lines().map(|l| serde_json::from_str(l).unwrap()).collect();
-    for (kind, place) in [("platform", "platforms"), ("card", "cards")] {
-        let files =
-            std::fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(place)).unwrap();
+    for (kind, place) in [("platform", "platforms"), ("card", "../mmcq-sim/cards")] {
+        let files = std::fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join(place)).unwrap();
         let files = files.map(|file| file.unwrap().path()).filter(|path| path.extension().is_some());
         let mut shipped: Vec<String> =
             files.map(|path| path.file_stem().unwrap().to_str().unwrap().to_owned()).collect();
@@ -281,7 +280,7 @@ fn what_the_tree_ships_is_listed() {
 #[test]
 fn what_is_no_board_and_no_image_is_named() {
     let folder = Folder::new();
-    let quirks = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../platforms/quirks");
+    let quirks = Path::new(env!("CARGO_MANIFEST_DIR")).join("../mmcq-sim/controllers");
     let mut profiles = 0;
     for file in std::fs::read_dir(&quirks).unwrap().map(|file| file.unwrap().path()) {
         if file.extension().is_some_and(|extension| extension == "toml") {
@@ -291,7 +290,7 @@ fn what_is_no_board_and_no_image_is_named() {
         }
     }
     assert_eq!(profiles, mmcq_sim::sdhci::PROFILES.len());
-    assert!(folder.accepted("platforms").contains("platforms/quirks"));
+    assert!(folder.accepted("platforms").contains("controllers"));
     for (name, bytes) in [("tiny.img", 512), ("huge.img", 3 << 40)] {
         std::fs::File::create(folder.0.path().join(name)).unwrap().set_len(bytes).unwrap();
         let said = format!("{name}: the image has {bytes} bytes");

@@ -18,7 +18,7 @@ fn judged(result: Result<Platform, impl std::fmt::Display>) -> bool {
 
 #[test]
 fn fuzz_platforms() {
-    let directory = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../platforms");
+    let directory = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("platforms");
     let mut good: Vec<Vec<u8>> = Vec::new();
     for entry in std::fs::read_dir(directory).unwrap() {
         let path = entry.unwrap().path();

@@ -4,10 +4,10 @@
 mod judges;
 
 use judges::{checksums, crccheck, sigrok, sigrok_agrees, text};
+use mmcq_lab::sdio::packet::{self, Packet};
 use mmcq_lab::sdio::platform::{Board, NAME};
 use mmcq_lab::sdio::trace::Step;
 use mmcq_lab::sdio::{Run, run};
-use mmcq_lab::trace::packet::{self, Packet};
 use mmcq_lab::trace::{Event, Start, What, Window, record, vcd};
 use std::path::Path;
 use std::process::{Command, Output};

@@ -48,31 +48,12 @@ const STEPS_MAX: u32 = 10_000_000;
 /// Calls of the interrupt handler after which a line that stays up is a storm.
 const STORM: u32 = 4096;
 
-macro_rules! cards {
-    ($($name:literal),+) => {
-        &[$(($name, include_str!(concat!("../../../cards/", $name, ".toml")))),+]
-    };
-}
-
-/// The cards that [`Bench::new`] knows, with their profiles as TOML.
-pub const CARDS: &[(&str, &str)] = cards!(
-    "bt-type-a",
-    "emmc-4g-old",
-    "emmc-51-full",
-    "emmc-hs200",
-    "hbg4a2",
-    "sdhc-16g-hs",
-    "sdsc-1g",
-    "sdxc-128g-uhs",
-    "sdxc-64g-a2"
-);
-
 /// Why there is no bench, or why a future on it has no end.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BenchError {
     /// No card of this name.
-    #[error("card {0}: unknown; mmcq_sim::bench::CARDS lists those that are")]
+    #[error("card {0}: unknown; mmcq_sim::cards::CARDS lists those that are")]
     Unknown(String),
     /// The card's profile.
     #[error(transparent)]
@@ -118,7 +99,7 @@ pub struct Bench {
 }
 
 impl Bench {
-    /// With this one of [`CARDS`], on an SDHCI controller of version 4.20.
+    /// With this one of [`CARDS`](crate::cards::CARDS), on an SDHCI controller of version 4.20.
     ///
     /// # Errors
     /// [`BenchError::Unknown`] where there is no such card.
@@ -234,13 +215,12 @@ impl Bench {
     }
 }
 
-/// The model of this one of [`CARDS`]; a storage card is full of a pattern.
+/// The model of this one of [`CARDS`](crate::cards::CARDS); a storage card is full of a pattern.
 ///
 /// # Errors
 /// [`BenchError::Unknown`] where there is no such card.
 pub fn card_named(name: &str) -> Result<Box<dyn Card>, BenchError> {
-    let text = CARDS.iter().find(|(known, _)| *known == name).map(|(_, text)| *text);
-    let text = text.ok_or_else(|| BenchError::Unknown(name.into()))?;
+    let text = crate::cards::named(name).ok_or_else(|| BenchError::Unknown(name.into()))?;
     if name.starts_with("bt-") {
         return Ok(Box::new(IoProfile::from_toml(text, name)?.build().0));
     }

@@ -6,6 +6,7 @@
 
 pub mod bench;
 pub mod card;
+pub mod cards;
 pub mod charged;
 pub mod checker;
 pub mod cpu;
@@ -23,5 +24,4 @@ pub mod wire;
 pub mod world;
 
 #[cfg(test)]
-#[path = "../../mmcq/tests/support/fuzz.rs"]
 mod fuzz;

@@ -69,9 +69,27 @@ impl Beat {
     }
 }
 
+/// CRC7 over bytes [SD 4.5].
+pub(crate) fn crc7(bytes: &[u8]) -> u8 {
+    bytes.iter().fold(0u8, |crc, &byte| {
+        (0..8).fold(crc, |crc, bit| {
+            let feedback = (crc >> 6 ^ byte >> (7 - bit)) & 1;
+            (crc << 1 & 0x7f) ^ (feedback * 0x09)
+        })
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn crc7_of_the_standards_examples() {
+        // [SD 4.5]: CMD0, CMD17 with argument 0, and the response to CMD17.
+        assert_eq!(crc7(&[0x40, 0, 0, 0, 0]), 0b100_1010);
+        assert_eq!(crc7(&[0x51, 0, 0, 0, 0]), 0b010_1010);
+        assert_eq!(crc7(&[0x11, 0, 0, 0x09, 0]), 0b011_0011);
+    }
 
     /// Clocks to nanoseconds at a frequency.
     fn ns(clocks: u64, hz: u32) -> u64 {

@@ -78,7 +78,7 @@ struct Rig {
 
 impl Rig {
     fn new(tells: bool) -> Rig {
-        let path = format!("{}/../../cards/sdhc-16g-hs.toml", env!("CARGO_MANIFEST_DIR"));
+        let path = format!("{}/cards/sdhc-16g-hs.toml", env!("CARGO_MANIFEST_DIR"));
         let profile = CardProfile::from_toml(&std::fs::read_to_string(path).unwrap(), "card").unwrap();
         let medium = Medium::sparse(profile.capacity_bytes(), Fill::Pattern(7)).unwrap();
         let card = profile.build(medium).unwrap();

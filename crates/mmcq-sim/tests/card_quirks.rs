@@ -16,7 +16,7 @@ use mmcq_sim::card::profile::CardProfile;
 use mmcq_sim::sdhci::SdhciConfig;
 
 fn text(file: &str) -> String {
-    let path = format!("{}/../../cards/quirks/{file}.toml", env!("CARGO_MANIFEST_DIR"));
+    let path = format!("{}/cards/quirks/{file}.toml", env!("CARGO_MANIFEST_DIR"));
     std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 

@@ -34,7 +34,7 @@ struct Rig {
 
 impl Rig {
     fn new(card: &str) -> Rig {
-        let path = format!("{}/../../cards/{card}.toml", env!("CARGO_MANIFEST_DIR"));
+        let path = format!("{}/cards/{card}.toml", env!("CARGO_MANIFEST_DIR"));
         let text = std::fs::read_to_string(&path).unwrap();
         let profile = CardProfile::from_toml(&text, card).unwrap_or_else(|error| panic!("{error}"));
         let emmc = profile.is_emmc();

@@ -33,7 +33,7 @@ type Stack = mmcq::task::Stack<(OneThread, Driver), 4>;
 const SETTLED_NS: u64 = 2_000_000_000;
 
 fn text(card: &str) -> String {
-    let path = format!("{}/../../cards/{card}.toml", env!("CARGO_MANIFEST_DIR"));
+    let path = format!("{}/cards/{card}.toml", env!("CARGO_MANIFEST_DIR"));
     std::fs::read_to_string(path).unwrap()
 }
 

@@ -36,7 +36,7 @@ fn storage(profile: &Profile, driver: sdhci::Config) -> Result<(Rig, Card), Stri
 /// Bring-up of an I/O card, and 7 bytes of its CIS read by CMD53 and one by one.
 fn functions(profile: &Profile, driver: sdhci::Config) -> Result<(), String> {
     const AT: u32 = 0x1000;
-    let path = format!("{}/../../cards/{}.toml", env!("CARGO_MANIFEST_DIR"), profile.card);
+    let path = format!("{}/cards/{}.toml", env!("CARGO_MANIFEST_DIR"), profile.card);
     let text = std::fs::read_to_string(&path).unwrap();
     let (card, _) = IoProfile::from_toml(&text, &profile.card).unwrap().build();
     let rig = Rig::with_card(Box::new(card), profile.controller, driver, ACCESS_NS)?;

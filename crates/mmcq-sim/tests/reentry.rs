@@ -277,7 +277,7 @@ struct Rig {
 impl Rig {
     fn new(transfer: TransferMode) -> Rig {
         let name = "sdhc-16g-hs";
-        let path = format!("{}/../../cards/{name}.toml", env!("CARGO_MANIFEST_DIR"));
+        let path = format!("{}/cards/{name}.toml", env!("CARGO_MANIFEST_DIR"));
         let profile = CardProfile::from_toml(&std::fs::read_to_string(path).unwrap(), name).unwrap();
         let medium = Medium::sparse(profile.capacity_bytes(), Fill::Pattern(7)).unwrap();
         let (time, memory) = (Time::new(), ShadowMemory::new(MemoryConfig::BITS32));

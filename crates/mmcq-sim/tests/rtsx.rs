@@ -33,7 +33,7 @@ struct Rig {
 
 impl Rig {
     fn new(card: &str, model: RtsxConfig, driver: rtsx::Config, engine: Config) -> Rig {
-        let path = format!("{}/../../cards/{card}.toml", env!("CARGO_MANIFEST_DIR"));
+        let path = format!("{}/cards/{card}.toml", env!("CARGO_MANIFEST_DIR"));
         let text = std::fs::read_to_string(&path).unwrap();
         let profile = CardProfile::from_toml(&text, card).unwrap_or_else(|error| panic!("{error}"));
         let medium = Medium::sparse(profile.capacity_bytes(), Fill::Pattern(7)).unwrap();

@@ -34,7 +34,7 @@ struct Rig {
 impl Rig {
     /// The Bluetooth card with so many packets of so many bytes.
     fn new(dma: s3c_sdi::DmaUse, packets: u64, payload_bytes: u32, dma_word_ns: u32) -> Rig {
-        let path = format!("{}/../../cards/bt-type-a.toml", env!("CARGO_MANIFEST_DIR"));
+        let path = format!("{}/cards/bt-type-a.toml", env!("CARGO_MANIFEST_DIR"));
         let text = std::fs::read_to_string(&path).unwrap();
         let mut profile = IoProfile::from_toml(&text, "bt-type-a").unwrap();
         for behind in profile.behind_mut() {

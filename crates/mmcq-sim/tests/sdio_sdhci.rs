@@ -53,7 +53,7 @@ fn memory(bytes: usize) -> DmaBuf {
 #[test]
 fn packets_come_in_by_the_card_interrupt() {
     const PACKETS: u64 = 40;
-    let path = format!("{}/../../cards/bt-type-a.toml", env!("CARGO_MANIFEST_DIR"));
+    let path = format!("{}/cards/bt-type-a.toml", env!("CARGO_MANIFEST_DIR"));
     let profile = IoProfile::from_toml(&std::fs::read_to_string(&path).unwrap(), "bt-type-a").unwrap();
     let (card, handles) = profile.build();
     let time = Time::new();

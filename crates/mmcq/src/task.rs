@@ -115,7 +115,7 @@ impl<B: Platform, const N: usize> Stack<B, N> {
     #[inline(always)]
     fn used(&self, engine: &mut EngineOf<B, N>, begun: bool) -> bool {
         if begun {
-            self.keep_alarm(engine, engine.next_deadline_ns());
+            self.keep_next(engine);
         }
         engine.has_stale_waker()
     }
@@ -123,11 +123,17 @@ impl<B: Platform, const N: usize> Stack<B, N> {
     /// The last under the lock of each call that may begin something: the alarm rings no later than the engine's next deadline. Nearly
     /// always one that was set before does.
     #[inline(always)]
-    fn keep_alarm(&self, engine: &mut EngineOf<B, N>, next_ns: Option<u64>) {
-        if !Engine::<B::Host, N, B::Policy>::STRAIGHT {
-            return self.tell_alarm(engine, false);
+    fn keep_next(&self, engine: &mut EngineOf<B, N>) {
+        if Engine::<B::Host, N, B::Policy>::STRAIGHT {
+            self.keep_alarm(engine, engine.next_deadline_ns());
+        } else {
+            self.tell_alarm(engine, false);
         }
-        if next_ns.is_some_and(|next_ns| next_ns < engine.alarm_ns) {
+    }
+
+    #[inline(always)]
+    fn keep_alarm(&self, engine: &mut EngineOf<B, N>, next_ns: Option<u64>) {
+        if next_ns.is_some_and(|next_ns| next_ns < engine.alarm_ns()) {
             self.set_alarm(engine, next_ns);
         }
     }
@@ -135,8 +141,8 @@ impl<B: Platform, const N: usize> Stack<B, N> {
     /// Less code: one copy, which asks for the deadline itself. After the alarm has `rung` it is always set.
     #[inline(never)]
     fn tell_alarm(&self, engine: &mut EngineOf<B, N>, rung: bool) {
-        let next_ns = engine.next_deadline_ns();
-        if rung || next_ns.is_some_and(|next_ns| next_ns < engine.alarm_ns) {
+        let next_ns = engine.next_ns();
+        if rung || next_ns.is_some_and(|next_ns| next_ns < engine.alarm_ns()) {
             self.set_alarm(engine, next_ns);
         }
     }
@@ -145,7 +151,7 @@ impl<B: Platform, const N: usize> Stack<B, N> {
     #[inline]
     fn set_alarm(&self, engine: &mut EngineOf<B, N>, next_ns: Option<u64>) {
         self.clock.set_alarm(next_ns);
-        engine.alarm_ns = next_ns.unwrap_or(u64::MAX);
+        engine.note_alarm(next_ns);
     }
 
     /// `f` alone with the engine; `nested`, and nothing done, for a call from inside another. `f` leaves no waker behind that nothing
@@ -321,7 +327,7 @@ impl<B: Platform, const N: usize> Stack<B, N> {
     #[inline(always)]
     fn submit_to(&self, engine: &mut EngineOf<B, N>, request: &mut Request) -> Result<SlotId, Error> {
         let result = engine.accept(request, self.now_ns());
-        self.keep_alarm(engine, engine.next_deadline_ns());
+        self.keep_next(engine);
         result
     }
 
@@ -336,7 +342,7 @@ impl<B: Platform, const N: usize> Stack<B, N> {
     pub(crate) fn look_for_card_irq(&self, after_ns: u64) {
         self.enter((), |engine| {
             engine.look_for_card_irq(self.now_ns().saturating_add(after_ns));
-            self.keep_alarm(engine, engine.next_deadline_ns());
+            self.keep_next(engine);
         });
     }
 

@@ -178,7 +178,8 @@ fn closed_loop(direction: Direction, depth: u64) -> Loop<Fifo> {
 #[test]
 fn a_closed_loop_goes_in_whole_batches() {
     for direction in [Direction::Read, Direction::Write] {
-        for depth in [2, 4, 8] {
+        // As many as there are slots, too: those that are complete are about to leave theirs.
+        for depth in [2, 4, 8, 16] {
             let merging = closed_loop(direction, depth).merging(400);
             assert!(merging > 0.95 * depth as f64, "{direction:?} depth {depth}: {merging:.2}");
             let mut never = Loop::new(Fifo, Config { tail_ns: 0, ..Config::DEFAULT }, direction, depth);
@@ -255,6 +256,34 @@ fn whatever_else_comes_ends_a_hold_at_once() {
         client.submit(other);
         assert_eq!(client.transfers(), transfers + 1, "{other:?}");
         assert_eq!(client.engine.held_until_ns(), None);
+    }
+}
+
+/// What is held was collected when it was looked at last; what has left it meanwhile must not go with it.
+#[test]
+fn a_request_that_leaves_what_is_held_does_not_go() {
+    for leaves in 0..3 {
+        let mut client = closed_loop(Direction::Read, 8);
+        client.merging(200);
+        client.until_held();
+        while client.flying.len() < 3 {
+            client.turn(true);
+        }
+        assert!(client.engine.held_until_ns().is_some());
+        let id = client.flying.remove(leaves);
+        let (phases, blocks) = (client.phases, REQUEST * 2);
+        assert!(client.engine.cancel(id).is_some(), "it is still in the queue");
+        // The next continues the last; its slot may be the one that has become free.
+        let (lba, next) = (client.next, REQUEST);
+        client.next += u64::from(next);
+        let id = client.submit(Kind::Read { lba, blocks: next });
+        client.flying.push(id);
+        client.coming_ns.clear();
+        while !client.flying.is_empty() {
+            client.turn(false);
+        }
+        let moved: u32 = client.world.borrow().log.iter().skip(phases).map(|phase| phase.blocks).sum();
+        assert_eq!(moved, blocks + next, "three are left, each of them goes once: {leaves}");
     }
 }
 

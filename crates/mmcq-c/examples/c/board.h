@@ -4,7 +4,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* A controller with this card (a file of cards/); NULL: no such card. */
+/* A controller with this card, one of the simulator's; NULL: no such card. */
 void *board_open(const char *card);
 uint32_t board_read(void *board, uint16_t offset, uint8_t bytes);
 void board_write(void *board, uint16_t offset, uint8_t bytes, uint32_t value);

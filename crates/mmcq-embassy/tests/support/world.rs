@@ -45,10 +45,9 @@ pub struct World {
 }
 
 impl World {
-    /// With a card from `cards/`, in pattern-filled memory.
+    /// With one of the simulator's cards, in pattern-filled memory.
     pub fn new(card: &str) -> World {
-        let path = format!("{}/../../cards/{card}.toml", env!("CARGO_MANIFEST_DIR"));
-        let profile = CardProfile::from_toml(&std::fs::read_to_string(&path).unwrap(), card).unwrap();
+        let profile = CardProfile::from_toml(mmcq_sim::cards::named(card).unwrap(), card).unwrap();
         let medium = Medium::sparse(profile.capacity_bytes(), Fill::Pattern(7)).unwrap();
         Self::with(profile.build(medium).unwrap())
     }

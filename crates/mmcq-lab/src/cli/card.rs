@@ -96,7 +96,7 @@ impl Platforms {
         }
         if !self.json {
             print(
-                "In the source tree besides: cards/quirks, cards that misbehave (--card takes the files of those with blocks), and platforms/quirks, controllers with a quirk for the simulator's tests\n",
+                "In the source tree besides, in crates/mmcq-sim: cards/quirks, cards that misbehave (--card takes the files of those with blocks), and controllers, those with a quirk for the simulator's tests\n",
             )?;
         }
         Ok(ExitCode::SUCCESS)

@@ -6,9 +6,10 @@ use mmcq_lab::controller::ControllerConfig;
 use mmcq_lab::fio;
 use mmcq_lab::platform::Platform;
 use mmcq_lab::runner::{self, RunError, Setting};
+use mmcq_lab::sdio::packet::{self, PacketError};
 use mmcq_lab::sdio::platform::{Board, NAME};
-use mmcq_lab::trace::packet::{self, PacketError};
-use mmcq_lab::trace::{self, Capture, Start, Window, WindowError, chrome, picture, stacked, steps, vcd};
+use mmcq_lab::sdio::stacked;
+use mmcq_lab::trace::{self, Capture, Start, Window, WindowError, chrome, picture, steps, vcd};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 

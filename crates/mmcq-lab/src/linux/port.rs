@@ -3,7 +3,7 @@
 use super::elevator::Request;
 use super::raw::Raw;
 use super::{Ended, Port};
-use crate::board::Alone;
+use crate::alone::Alone;
 use crate::buffers::Pieces;
 use crate::system::System;
 use mmcq::engine::{CardParams, Completion, DmaBuf};

@@ -1,6 +1,6 @@
 //! One raw phase at a time through an engine, with the one timer that its deadlines need.
 
-use crate::board::Alone;
+use crate::alone::Alone;
 use crate::system::{Event, System};
 use mmcq::engine::{Completion, DmaBuf, Kind, PollOutcome, Request, SlotId};
 use mmcq::host::{Host, Phase};

@@ -9,7 +9,7 @@ use super::elevator::Request;
 use super::port::{COMMAND_TIMEOUT_NS, Memory, alone, data_command, status, well};
 use super::raw::Raw;
 use super::{Ended, Port};
-use crate::board::Alone;
+use crate::alone::Alone;
 use crate::system::{Event, Step, System};
 use mmcq::engine::{CardParams, Completion, DmaBuf};
 use mmcq::host::{Auto, Direction, Host, Phase};

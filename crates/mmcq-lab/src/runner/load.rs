@@ -1,11 +1,10 @@
 //! fio's workers as the machine's jobs.
 
-use super::{Run, RunError, Steady};
+use super::{Run, RunError, Steady, Waiting};
 use crate::fio::state::{Io as FioIo, JobState, Next as FioNext, Sync as FioSync, Times};
 use crate::fio::stats::WorkerError;
 use crate::fio::{Dir, Worker as FioWorker};
 use crate::system::{Io, Next, Workload};
-use crate::why::Waiting;
 use mmcq::host::Direction;
 use std::collections::BTreeMap;
 

@@ -3,18 +3,20 @@
 //! `machine.rs` is the CPU, `model.rs` the controller, `host.rs` its driver with its prices, `linux.rs` the
 //! historic ways, `ours.rs` the engine, which stays in the interrupt or leaves as [`mmcq::advance`] decides;
 //! `platform.rs` reads the board's file, `trace.rs` finds the steps in what went over the bus, `spin.rs`
-//! compares the ways to wait.
+//! compares the ways to wait, `packet.rs` records one packet and `stacked.rs` draws it.
 
 pub mod host;
 pub mod linux;
 pub mod machine;
 pub mod model;
 pub mod ours;
+pub mod packet;
 pub mod platform;
 pub mod spin;
+pub mod stacked;
 pub mod trace;
 
-use crate::board::Alone;
+use crate::alone::Alone;
 use crate::platform::PlatformError;
 use host::Priced;
 use linux::{Advance, Chain};
@@ -48,7 +50,6 @@ const TIMER: Timer = Timer { now_ns: || CLOCK.with(|clock| clock.borrow().now())
 
 /// The I/O card that comes with the program.
 pub const CARD_NAME: &str = "bt-type-a";
-const CARD: &str = include_str!("../../../../cards/bt-type-a.toml");
 /// A second function that may interrupt: then the driver has to ask whose interrupt it is.
 const NEIGHBOUR: &str = "\n[[io.function]]\nsource = \"prior\"\nkind = \"loopback\"\nclass = 0\n\
     max_block_bytes = 512\nenable_us = 5000\nenable_timeout_ms = 1000\naccess_us = 2\nwrite_busy_us = 0\n";
@@ -58,9 +59,13 @@ const BRING_UP_LIMIT_NS: u64 = 10_000_000_000;
 /// Packets that come before anything is measured.
 const WARM_UP_NS: u64 = 40_000_000;
 
+fn profile() -> &'static str {
+    mmcq_sim::cards::named(CARD_NAME).unwrap_or_default()
+}
+
 /// The profile of [`CARD_NAME`].
 pub fn card() -> Result<IoProfile, mmcq_sim::card::ProfileError> {
-    IoProfile::from_toml(CARD, CARD_NAME)
+    IoProfile::from_toml(profile(), CARD_NAME)
 }
 
 /// What advances the steps.
@@ -161,7 +166,7 @@ struct Bench {
 
 impl Bench {
     fn new(board: &Board, dma: DmaUse, neighbour: bool) -> Result<Self, Failure> {
-        let text = if neighbour { format!("{CARD}{NEIGHBOUR}") } else { CARD.to_owned() };
+        let text = profile().to_owned() + if neighbour { NEIGHBOUR } else { "" };
         let mut profile =
             IoProfile::from_toml(&text, &board.card).map_err(|error| Failure::Card(error.to_string()))?;
         for behind in profile.behind_mut() {

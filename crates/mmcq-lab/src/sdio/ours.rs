@@ -5,7 +5,7 @@
 use super::Stack;
 use super::host::Priced;
 use super::machine::{Handler, Machine};
-use crate::board::Alone;
+use crate::alone::Alone;
 use mmcq::advance::{Choice, Class, Context as From, Wait, WaitStrategy};
 use mmcq::host::s3c_sdi::regs::FIFO_HALF;
 use mmcq::task::IrqTask;

@@ -1,21 +1,16 @@
 //! The board's file: every number with its kind and source.
 
 use super::machine::Thief;
-use crate::platform::{self, PlatformError, Quantity};
+use crate::platform::{self, PlatformError, Quantity, SDIO};
 use mmcq::advance;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use toml::{Table, Value};
 
 /// The experiment's board.
-pub const NAME: &str = "sdio-s3c24a0";
+pub const NAME: &str = SDIO[0].0;
 /// The same card in a fast PC.
-pub const PC: &str = "sdio-pc";
-/// The boards that come with the program.
-const BUILT_IN: [(&str, &str); 2] = [
-    (NAME, include_str!("../../../../platforms/sdio-s3c24a0.toml")),
-    (PC, include_str!("../../../../platforms/sdio-pc.toml")),
-];
+pub const PC: &str = SDIO[1].0;
 /// Tables of quantities.
 const QUANTITIES: [&str; 5] = ["bus", "cost", "thief", "fast", "own"];
 /// A look at the controller takes at least so long.
@@ -153,7 +148,7 @@ impl Board {
 
     /// Likewise, with single values changed: `cost.wake_us=30`.
     pub fn load_with(name: &str, changes: &[String]) -> Result<Self, PlatformError> {
-        let text = match BUILT_IN.iter().find(|(known, _)| *known == name) {
+        let text = match SDIO.iter().find(|(known, _)| *known == name) {
             Some((_, text)) => (*text).to_owned(),
             None if name.ends_with(".toml") => std::fs::read_to_string(name)
                 .map_err(|error| PlatformError::new(format!("platform {name}: {error}")))?,
@@ -168,7 +163,7 @@ impl Board {
 
     /// Names of those that come with the program.
     pub fn names() -> impl Iterator<Item = &'static str> {
-        BUILT_IN.iter().map(|(name, _)| *name)
+        SDIO.iter().map(|(name, _)| *name)
     }
 
     fn read(name: &str, text: &str, changes: &[String]) -> Result<Self, PlatformError> {
@@ -356,7 +351,7 @@ mod tests {
             ("value = 0.22", "value = -1", "cost.fifo_word_us: -1; expected 0 to"),
             ("\"s3c-sdi\"", "\"s3c\"", "controller: \"s3c\"; expected \"s3c-sdi\" or \"sdhci\""),
         ] {
-            let original = BUILT_IN[0].1;
+            let original = SDIO[0].1;
             let text = original.replace(line, instead);
             assert_ne!(text, original);
             let message = Board::read("x", &text, &[]).unwrap_err().to_string();

@@ -3,7 +3,7 @@
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
 use super::case::{BusyBy, SLOTS, Setup};
-use crate::board::Alone;
+use crate::alone::Alone;
 use mmcq::engine::{self, FlushBy};
 use mmcq::host::sdhci::{self, Table, TransferMode};
 use mmcq::sched::Policy;

@@ -8,15 +8,14 @@ pub mod chrome;
 mod crc;
 mod grid;
 mod lines;
-pub mod packet;
 pub mod picture;
 mod recorder;
-pub mod stacked;
 pub mod steps;
 pub mod vcd;
 mod window;
 
 pub use recorder::{Capture, Event, Request, What};
+pub(crate) use window::time;
 pub use window::{Start, Window, WindowError, parse_time};
 
 use crate::system::System;

@@ -4,7 +4,7 @@
 use super::recorder::Capture;
 use super::steps::{self, Lane};
 use super::window::time;
-use crate::ours::Held;
+use crate::system::Held;
 use mmcq_sim::cpu::Context;
 use std::fmt::Write;
 
@@ -35,7 +35,7 @@ struct Piece {
 }
 
 /// The beginning of a picture of this size, with its title.
-pub(super) fn head((full, height): (f64, f64), left: f64, font: u32, title: &str) -> String {
+pub(crate) fn head((full, height): (f64, f64), left: f64, font: u32, title: &str) -> String {
     format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {full} {height}\" width=\"{full}\" height=\"{height}\" \
          font-family=\"sans-serif\" font-size=\"{font}\">\n<rect width=\"{full}\" height=\"{height}\" fill=\"white\"/>\n\
@@ -132,7 +132,7 @@ fn draw(piece: &Piece, next_x: f64, capture: &Capture, axis: &Axis, y: f64, out:
     out.push_str("</g>\n");
 }
 
-pub(super) fn escaped(text: &str) -> String {
+pub(crate) fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 

@@ -1,8 +1,7 @@
 //! Keeps what lies in the window, and forgets the rest while the run goes on.
 
 use super::window::{Start, Window, WindowError};
-use crate::ours::Held;
-use crate::system::Io;
+use crate::system::{Held, Io};
 use mmcq::host::Direction;
 use mmcq_sim::card::{Answer, BusState};
 use mmcq_sim::cpu::Span;

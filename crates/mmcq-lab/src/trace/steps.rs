@@ -3,7 +3,7 @@
 use super::lines;
 use super::recorder::{Capture, Event, What};
 use super::window::time;
-use crate::ours::Held;
+use crate::system::Held;
 use mmcq::spec::command::name;
 use mmcq_sim::card::Answer;
 use mmcq_sim::cpu::Context;

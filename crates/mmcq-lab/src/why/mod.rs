@@ -12,12 +12,8 @@
 
 mod conclusion;
 mod report;
-mod served;
-pub mod waiting;
 
 pub use report::{Fact, facts, json_lines, text};
-pub use served::Served;
-pub use waiting::Waiting;
 
 use crate::fio::Worker;
 use crate::fio::job::IoEngine;

@@ -1,8 +1,8 @@
 //! A run's facts, as a table or as one JSON object a line.
 
-use super::served::reason;
 use super::{Phases, Why, mib_per_s};
 use crate::runner::Counters;
+use crate::runner::served::reason;
 use mmcq::engine::Close;
 use mmcq::spec::command;
 use serde_json::{Map, Value, json};

@@ -1,5 +1,7 @@
 //! Bits of big registers, numbered as the standards do: the highest number is the first bit on the wire.
 
+use crate::wire::crc7;
+
 /// Writes `value` into bits `msb..=lsb` of a register of `bytes.len() * 8` bits.
 pub(crate) fn put(bytes: &mut [u8], msb: usize, lsb: usize, value: u64) {
     let top = bytes.len() * 8 - 1;
@@ -13,21 +15,6 @@ pub(crate) fn put(bytes: &mut [u8], msb: usize, lsb: usize, value: u64) {
             bytes[place / 8] &= !mask;
         }
     }
-}
-
-/// CRC7 of the standards, x^7 + x^3 + 1, over whole bytes; in bits 6:0.
-pub(crate) fn crc7(bytes: &[u8]) -> u8 {
-    let mut crc = 0u8;
-    for &byte in bytes {
-        for bit in (0..8).rev() {
-            let feedback = ((crc >> 6) ^ (byte >> bit)) & 1;
-            crc = (crc << 1) & 0x7f;
-            if feedback == 1 {
-                crc ^= 0x09;
-            }
-        }
-    }
-    crc
 }
 
 /// Completes a CID or CSD: CRC7 and the end bit in the last byte.
@@ -93,14 +80,6 @@ pub(crate) fn emmc_cid(identity: &Identity, counts_from_2013: bool) -> [u8; 16] 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn crc7_of_the_standard() {
-        // Examples of [SD 4.5]: CMD0, CMD17 with argument 0, and the answer to it.
-        assert_eq!(crc7(&[0x40, 0, 0, 0, 0]), 0b1001010);
-        assert_eq!(crc7(&[0x51, 0, 0, 0, 0]), 0b0101010);
-        assert_eq!(crc7(&[0x11, 0, 0, 0x09, 0]), 0b0110011);
-    }
 
     #[test]
     fn put_numbers_bits_from_the_end() {

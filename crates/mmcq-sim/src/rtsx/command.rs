@@ -5,8 +5,7 @@ use super::transfer::{Data, Open, Step};
 use super::{BusEvent, Rtsx, Timer};
 use crate::card::{Answer, Flow, Reply};
 use crate::faults::{Point, Strike};
-use crate::sdhci::crc7;
-use crate::wire::{Beat, COMMAND_CLK, LONG_RESPONSE_CLK, N_CR_CLK, N_RC_CLK, RESPONSE_CLK};
+use crate::wire::{Beat, COMMAND_CLK, LONG_RESPONSE_CLK, N_CR_CLK, N_RC_CLK, RESPONSE_CLK, crc7};
 
 /// A response, or a CRC status, that has not come after so many clocks will not come.
 pub(super) const TIMEOUT_CLK: u64 = 80;

@@ -5,9 +5,8 @@ use super::{BusEvent, NEVER, S3cSdi, Timer};
 use crate::card::{Answer, Flow, Reply};
 use crate::faults::{Point, Strike};
 use crate::probe::Signal;
-use crate::sdhci::crc7;
 use crate::wire::{
-    Beat, COMMAND_CLK, LONG_RESPONSE_CLK, N_CR_CLK, N_RC_CLK, RESPONSE_CLK, RESPONSE_TIMEOUT_CLK,
+    Beat, COMMAND_CLK, LONG_RESPONSE_CLK, N_CR_CLK, N_RC_CLK, RESPONSE_CLK, RESPONSE_TIMEOUT_CLK, crc7,
 };
 
 /// A command as CMDCON describes it.

@@ -6,7 +6,7 @@ use crate::card::{Answer, Flow, Reply};
 use crate::faults::{Point, Strike};
 use crate::probe::Signal;
 use crate::wire::{
-    Beat, COMMAND_CLK, LONG_RESPONSE_CLK, N_CR_CLK, N_RC_CLK, RESPONSE_CLK, RESPONSE_TIMEOUT_CLK,
+    Beat, COMMAND_CLK, LONG_RESPONSE_CLK, N_CR_CLK, N_RC_CLK, RESPONSE_CLK, RESPONSE_TIMEOUT_CLK, crc7,
 };
 
 /// Without a clock nothing counts the 64 clocks; the model gives up after this.
@@ -107,16 +107,6 @@ impl CmdLine {
         self.stop_due = None;
         self.detached = true;
     }
-}
-
-/// CRC7 over bytes [SD 4.5].
-pub(crate) fn crc7(bytes: &[u8]) -> u8 {
-    bytes.iter().fold(0u8, |crc, &byte| {
-        (0..8).fold(crc, |crc, bit| {
-            let feedback = (crc >> 6 ^ byte >> (7 - bit)) & 1;
-            (crc << 1 & 0x7f) ^ (feedback * 0x09)
-        })
-    })
 }
 
 impl Sdhci {
@@ -501,18 +491,5 @@ impl Sdhci {
         self.forget_late(int::COMMAND_COMPLETE | int::ERRORS_OF_COMMAND);
         self.regs.not_issued = false;
         self.hurt.mute = false;
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::crc7;
-
-    #[test]
-    fn crc7_of_the_standards_examples() {
-        // [SD 4.5]: CMD0, CMD17 with argument 0, and the response to CMD17.
-        assert_eq!(crc7(&[0x40, 0, 0, 0, 0]), 0b100_1010);
-        assert_eq!(crc7(&[0x51, 0, 0, 0, 0]), 0b010_1010);
-        assert_eq!(crc7(&[0x11, 0, 0, 0x09, 0]), 0b011_0011);
     }
 }

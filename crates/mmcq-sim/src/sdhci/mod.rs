@@ -36,7 +36,6 @@ mod registers;
 pub(crate) mod tests;
 
 pub use crate::stats::{BusEvent, BusStats};
-pub(crate) use command::crc7;
 pub use config::{Busy, SdhciConfig};
 pub use mistakes::Mistakes;
 pub use profile::{PROFILES, Profile};

@@ -7,22 +7,22 @@ use serde::Deserialize;
 
 /// The profiles that come with the program, one or two for each of 14 classes of quirks.
 pub const PROFILES: [(&str, &str); 16] = [
-    ("no-busy-interrupt", include_str!("../../../../platforms/quirks/no-busy-interrupt.toml")),
-    ("broken-timeout", include_str!("../../../../platforms/quirks/broken-timeout.toml")),
-    ("broken-adma", include_str!("../../../../platforms/quirks/broken-adma.toml")),
-    ("broken-64-bit", include_str!("../../../../platforms/quirks/broken-64-bit.toml")),
-    ("zero-length-descriptor", include_str!("../../../../platforms/quirks/zero-length-descriptor.toml")),
-    ("32-bit-only", include_str!("../../../../platforms/quirks/32-bit-only.toml")),
-    ("reset-on-ios", include_str!("../../../../platforms/quirks/reset-on-ios.toml")),
-    ("pio-delay", include_str!("../../../../platforms/quirks/pio-delay.toml")),
-    ("no-cmd23", include_str!("../../../../platforms/quirks/no-cmd23.toml")),
-    ("auto-cmd23-broken", include_str!("../../../../platforms/quirks/auto-cmd23-broken.toml")),
-    ("stop-with-tc", include_str!("../../../../platforms/quirks/stop-with-tc.toml")),
-    ("no-hispd-bit", include_str!("../../../../platforms/quirks/no-hispd-bit.toml")),
-    ("no-capabilities", include_str!("../../../../platforms/quirks/no-capabilities.toml")),
-    ("preset-broken", include_str!("../../../../platforms/quirks/preset-broken.toml")),
-    ("1-bit-only", include_str!("../../../../platforms/quirks/1-bit-only.toml")),
-    ("clock-before-reset", include_str!("../../../../platforms/quirks/clock-before-reset.toml")),
+    ("no-busy-interrupt", include_str!("../../controllers/no-busy-interrupt.toml")),
+    ("broken-timeout", include_str!("../../controllers/broken-timeout.toml")),
+    ("broken-adma", include_str!("../../controllers/broken-adma.toml")),
+    ("broken-64-bit", include_str!("../../controllers/broken-64-bit.toml")),
+    ("zero-length-descriptor", include_str!("../../controllers/zero-length-descriptor.toml")),
+    ("32-bit-only", include_str!("../../controllers/32-bit-only.toml")),
+    ("reset-on-ios", include_str!("../../controllers/reset-on-ios.toml")),
+    ("pio-delay", include_str!("../../controllers/pio-delay.toml")),
+    ("no-cmd23", include_str!("../../controllers/no-cmd23.toml")),
+    ("auto-cmd23-broken", include_str!("../../controllers/auto-cmd23-broken.toml")),
+    ("stop-with-tc", include_str!("../../controllers/stop-with-tc.toml")),
+    ("no-hispd-bit", include_str!("../../controllers/no-hispd-bit.toml")),
+    ("no-capabilities", include_str!("../../controllers/no-capabilities.toml")),
+    ("preset-broken", include_str!("../../controllers/preset-broken.toml")),
+    ("1-bit-only", include_str!("../../controllers/1-bit-only.toml")),
+    ("clock-before-reset", include_str!("../../controllers/clock-before-reset.toml")),
 ];
 
 /// A controller and its driver.

@@ -191,7 +191,7 @@ impl Rig {
         let taken = source.taken.clone();
         let mut card = mmcq_sim::card::IoCard::new(profile.config_mut().clone(), vec![Box::new(source)]);
         if let Some(name) = setup.memory {
-            let path = format!("{}/../../cards/{name}.toml", env!("CARGO_MANIFEST_DIR"));
+            let path = format!("{}/cards/{name}.toml", env!("CARGO_MANIFEST_DIR"));
             let text = std::fs::read_to_string(&path).unwrap();
             let profile = CardProfile::from_toml(&text, name).unwrap();
             let medium = Medium::sparse(profile.capacity_bytes(), Fill::Pattern(7)).unwrap();

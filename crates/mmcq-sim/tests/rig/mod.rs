@@ -170,7 +170,7 @@ pub fn card(name: &str) -> Box<dyn Card> {
 
 /// The same with a quirk.
 pub fn quirky(name: &str, quirk: impl FnOnce(&mut Quirks)) -> Box<dyn Card> {
-    let path = format!("{}/../../cards/{name}.toml", env!("CARGO_MANIFEST_DIR"));
+    let path = format!("{}/cards/{name}.toml", env!("CARGO_MANIFEST_DIR"));
     let text = std::fs::read_to_string(&path).unwrap();
     let mut profile = CardProfile::from_toml(&text, name).unwrap_or_else(|error| panic!("{error}"));
     quirk(profile.quirks_mut());

@@ -19,7 +19,7 @@ const NAMES: [&str; 4] = ["sdsc-1g", "sdhc-16g-hs", "sdxc-128g-uhs", "emmc-hs200
 
 /// A card that was given a password elsewhere.
 fn closed(name: &str) -> Box<dyn Card> {
-    let path = format!("{}/../../cards/{name}.toml", env!("CARGO_MANIFEST_DIR"));
+    let path = format!("{}/cards/{name}.toml", env!("CARGO_MANIFEST_DIR"));
     let profile = CardProfile::from_toml(&std::fs::read_to_string(path).unwrap(), name).unwrap();
     let medium = Medium::sparse(profile.capacity_bytes(), Fill::Pattern(7)).unwrap();
     if profile.is_emmc() {

@@ -7,7 +7,7 @@
 use super::extras::Place;
 use super::phases::Stage;
 use super::slot::NONE;
-use super::{Engine, Error, Kind, Mode, PartitionAccess};
+use super::{Engine, Error, Kind, PartitionAccess};
 use crate::host::{Host, Phase};
 use crate::plant::{self, Bug};
 use crate::sched::Policy;
@@ -143,9 +143,10 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         let head = self.slots.head;
         self.memory.area.returning = false;
         let visits = head != NONE && matches!(self.slots.at(head).kind, Kind::PartitionAccess(_));
-        let stopped = self.stopped && (self.mode == Mode::Halted || self.incident.open || !self.has_chore());
-        let reachable = self.target.is_some() && !self.is_dead;
-        reachable && !stopped && (self.stopped || !visits)
+        let waits = self.gate.is_stopped();
+        let stopped = waits && (self.gate.is_halted() || self.incident.open || !self.has_chore());
+        let reachable = self.target.is_some() && !self.gate.is_dead();
+        reachable && !stopped && (waits || !visits)
     }
 
     /// The way back to the user area.

@@ -1,7 +1,7 @@
 //! What a waiter may want to know: what the controller has, how the bus is set, how long the last phase took.
 
 use super::{Engine, Stage};
-use crate::host::{Host, Phase, Timing};
+use crate::host::{Host, Phase};
 use crate::sched::Policy;
 use crate::spec::bus::Bus;
 
@@ -34,8 +34,6 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
 
     /// The bus as it was set last. The clock is what was asked for; the driver may have rounded it down.
     pub fn bus(&self) -> Bus {
-        use Timing::{Ddr50, Ddr52, Hs400, Hs400Es};
-        let ddr = matches!(self.timing, Ddr50 | Ddr52 | Hs400 | Hs400Es);
-        Bus { clock_hz: self.clock_hz, width: self.width, ddr }
+        self.wire.as_set()
     }
 }

@@ -8,10 +8,10 @@
 //! one another; and it rises much only when two writes in a row say so. *Written bound: all that writes wait beyond their busy is at most six times the busy
 //! of those that had to be asked again, and 5 us for each write.*
 
-use super::deadline::later;
 use super::extras::Event;
 use super::phases::{SLACK_NS, STOP_TIMEOUT_NS, Stage};
 use super::slot::NONE;
+use super::timers::later;
 use super::{Engine, Error};
 use crate::host::{BusyDetect, Host};
 use crate::plant::{self, Bug};
@@ -106,8 +106,8 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         let limit = self.busy_limit_ns();
         // What was learned has the platform's own delays in it, and may be longer than any busy.
         let first = self.busy_times.first_ns(self.busy_blocks()).min(limit);
-        self.wake_ns = later(now_ns, first);
-        self.deadline_ns = later(later(now_ns, limit), SLACK_NS);
+        self.timers.wake_at(later(now_ns, first));
+        self.timers.give_up_at(later(later(now_ns, limit), SLACK_NS));
         if first == 0 {
             self.ask_busy(now_ns);
         }
@@ -151,10 +151,10 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         let limit = self.busy_limit_ns();
         self.stage = Stage::BusyPause;
         let last_ns = later(self.data_end_ns, limit);
-        self.deadline_ns = later(last_ns, SLACK_NS);
+        self.timers.give_up_at(later(last_ns, SLACK_NS));
         let again_ns = later(now_ns, BusyTimes::again_ns(waited, self.questions));
         // The card is asked at the end of its time, before the engine gives it up.
-        self.wake_ns = if now_ns < last_ns { again_ns.min(last_ns) } else { again_ns };
+        self.timers.wake_at(if now_ns < last_ns { again_ns.min(last_ns) } else { again_ns });
     }
 
     /// The host has seen the end of busy too early: CMD13 says that the card programs still.
@@ -167,15 +167,15 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             return self.fail(Error::Silent, now_ns);
         }
         let waited_ns = now_ns.saturating_sub(self.data_end_ns);
-        self.deadline_ns = u64::MAX;
-        self.wake_ns = later(now_ns, BusyTimes::again_ns(waited_ns, self.questions));
+        self.timers.give_up_never();
+        self.timers.wake_at(later(now_ns, BusyTimes::again_ns(waited_ns, self.questions)));
     }
 
     /// The card's busy is over; `status` if it was CMD13 that said so.
     pub(super) fn ready(&mut self, status: Option<u32>, now_ns: u64) {
         let waited = now_ns.saturating_sub(self.data_end_ns);
         self.busy_times.learn(self.busy_blocks(), waited, self.questions == 1);
-        (self.wake_ns, self.deadline_ns) = (u64::MAX, u64::MAX);
+        self.timers.clear();
         if core::mem::take(&mut self.closing) {
             if let Some(status) = status {
                 self.settle(status);

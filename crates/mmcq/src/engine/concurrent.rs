@@ -9,7 +9,8 @@
 
 use super::phases::{SLACK_NS, START_RETRY_NS, Stage};
 use super::slot::{NONE, State};
-use super::{Engine, Error, Kind, Mode, Output};
+use super::timers::NEVER;
+use super::{Engine, Error, Kind, Output};
 use crate::host::{self, Cause, Fault, Host, Phase, StartError};
 use crate::sched::Policy;
 use crate::spec::command::Resp;
@@ -26,8 +27,6 @@ pub(super) struct Concurrent<E> {
     pub allowed: bool,
     /// Its slot while it is on the line.
     slot: u8,
-    /// When it is given up; while there is none, when the next is tried again.
-    pub wake_ns: u64,
     /// All the work. A pointer, so that firmware that never [allows](Engine::set_concurrent_commands) it does not carry it.
     turn: Option<fn(&mut E, Turn, u64) -> bool>,
 }
@@ -48,7 +47,7 @@ pub(super) enum Turn {
 }
 
 impl<E> Concurrent<E> {
-    pub const NONE: Self = Concurrent { allowed: false, slot: NONE, wake_ns: u64::MAX, turn: None };
+    pub const NONE: Self = Concurrent { allowed: false, slot: NONE, turn: None };
 }
 
 /// May this go beside data?
@@ -124,7 +123,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     fn begin_beside(&mut self, now_ns: u64) -> bool {
         let moving = self.stage == Stage::Main && !self.blocked && self.phase.data.is_some();
         let theirs = self.control == NONE || matches!(self.slots.at(self.control).kind, Kind::Io { .. });
-        let free = self.concurrent.allowed && !self.is_beside() && self.mode != Mode::Halted;
+        let free = self.concurrent.allowed && !self.is_beside() && !self.gate.is_halted();
         if !(moving && theirs && free && self.host.caps().concurrent_command) {
             return false;
         }
@@ -138,13 +137,13 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
                 self.slots.unlink(index);
                 self.slots.at_mut(index).state = State::Active;
                 self.concurrent.slot = index;
-                self.concurrent.wake_ns = now_ns.saturating_add(timeout_ns).saturating_add(SLACK_NS);
+                self.timers.beside_at(now_ns.saturating_add(timeout_ns).saturating_add(SLACK_NS));
                 self.stats.phases += 1;
                 self.stats.concurrent += 1;
                 return true;
             }
-            Err(StartError::CommandLine) => self.concurrent.wake_ns = now_ns.saturating_add(START_RETRY_NS),
-            Err(StartError::DataLine | StartError::Unsupported) => self.concurrent.wake_ns = u64::MAX,
+            Err(StartError::CommandLine) => self.timers.beside_at(now_ns.saturating_add(START_RETRY_NS)),
+            Err(StartError::DataLine | StartError::Unsupported) => self.timers.beside_at(NEVER),
         }
         false
     }
@@ -154,7 +153,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         let Some(result) = self.host.ack_beside() else { return false };
         match (&result, self.slots.at(self.concurrent.slot).kind) {
             (Ok(_), Kind::Io { chain: true, .. }) => {
-                self.chain_until_ns = now_ns.saturating_add(self.config.chain_ns);
+                self.timers.chain_until(now_ns.saturating_add(self.config.chain_ns));
             }
             (Ok(_), _) => {}
             (Err(_), _) => self.stats.faults += 1,
@@ -166,7 +165,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
 
     fn end_beside(&mut self, result: Result<Output, Error>) {
         let index = core::mem::replace(&mut self.concurrent.slot, NONE);
-        self.concurrent.wake_ns = u64::MAX;
+        self.timers.beside_at(NEVER);
         if index != NONE {
             self.end_slot(index, result);
         }
@@ -175,12 +174,12 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     /// Of a command that is on the line maybe only the interrupt was lost.
     fn beside_due(&mut self, now_ns: u64) {
         if !self.is_beside() {
-            self.concurrent.wake_ns = u64::MAX;
+            self.timers.beside_at(NEVER);
             self.try_beside(now_ns);
             return;
         }
         self.acknowledge(now_ns);
-        if now_ns < self.concurrent.wake_ns {
+        if !self.timers.beside_is_due(now_ns) {
             self.stats.lost_interrupts += 1;
             return;
         }

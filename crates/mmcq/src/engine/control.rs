@@ -1,10 +1,10 @@
 //! Requests that are no reads or writes: flush, raw phases, phases of I/O functions, changes of the bus, pauses.
 
-use super::deadline::later;
 use super::extras::Event;
 use super::outcome::not_written;
 use super::phases::{COMMAND_TIMEOUT_NS, Stage};
 use super::slot::{NONE, State};
+use super::timers::later;
 use super::{Engine, Error, FlushBy, Kind, Output};
 use crate::host::{Auto, BusOp, BusyDetect, Host, Phase, Step};
 use crate::plant::{self, Bug};
@@ -15,8 +15,6 @@ use crate::spec::response::{R1, State as CardState};
 
 /// EXT_CSD [32] [eMMC 7.4.90].
 const FLUSH_CACHE: u8 = 32;
-/// Clocks after the last token before the clock changes [SD 4.4].
-const LAST_CLOCKS: u64 = 8;
 
 impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     /// Starts a request that is no read or write.
@@ -62,17 +60,16 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             Kind::Bus(op) => {
                 self.stage = Stage::Bus(op);
                 // Before its clock changes a card wants some more after the last token [SD 4.4].
-                self.bus_begun = self.clock_hz == 0 || !matches!(op, BusOp::Clock(_));
-                if self.bus_begun {
-                    self.step_bus(op, true, now_ns);
-                } else {
-                    let clock_ns = 1_000_000_000 / self.clock_hz.max(1);
-                    self.wake_ns = later(now_ns, LAST_CLOCKS * u64::from(clock_ns + 1));
+                let clocks_ns = self.wire.last_clocks_ns(op);
+                self.bus_begun = clocks_ns.is_none();
+                match clocks_ns {
+                    None => self.step_bus(op, true, now_ns),
+                    Some(ns) => self.timers.wake_at(later(now_ns, ns)),
                 }
             }
             Kind::Pause { ns } => {
                 self.stage = Stage::Pause;
-                self.wake_ns = later(now_ns, ns);
+                self.timers.wake_at(later(now_ns, ns));
             }
             Kind::Read { .. } | Kind::Write { .. } | Kind::Zero { .. } => {
                 self.end_control(Err(Error::Unsupported))
@@ -185,17 +182,17 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     pub(super) fn begin_raw(&mut self, phase: Phase, timeout_ns: u64, now_ns: u64) {
         self.phase = phase;
         let blocks = phase.data.map_or(0, |d| d.blocks);
-        let limit = later(timeout_ns, 2 * u64::from(blocks) * self.block_ns);
+        let limit = later(timeout_ns, self.wire.data_ns(blocks));
         self.start_phase(Stage::Main, timeout_ns, limit, now_ns);
     }
 
     pub(super) fn step_bus(&mut self, op: BusOp, first: bool, now_ns: u64) {
         match self.host.set_bus(op, first, now_ns) {
             Step::Done => {
-                self.note_bus(op);
+                self.wire.done(op);
                 self.end_control(Ok(Output::default()));
             }
-            Step::Wait(until_ns) => self.wake_ns = until_ns.max(now_ns),
+            Step::Wait(until_ns) => self.timers.wake_at(until_ns.max(now_ns)),
             Step::Failed => self.end_control(Err(Error::Bus(op))),
         }
     }
@@ -203,7 +200,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     pub(super) fn end_control(&mut self, result: Result<Output, Error>) {
         let index = core::mem::replace(&mut self.control, NONE);
         self.stage = Stage::Idle;
-        (self.wake_ns, self.deadline_ns) = (u64::MAX, u64::MAX);
+        self.timers.clear();
         if P::RECOVERS && self.slots.at(index).kind.resets_card() {
             // Also if it failed: the card may have got it.
             self.supply_lost();

@@ -2,31 +2,23 @@
 
 use super::concurrent::Turn;
 use super::extras::Event;
-use super::phases::{COMMAND_TIMEOUT_NS, SLACK_NS, Stage};
+use super::phases::Stage;
 use super::{Engine, Error, Output};
 use crate::host::Host;
 use crate::plant::{self, Bug};
 use crate::sched::Policy;
 
-/// A moment so much later, or the last one. On cores of 32 bits one copy: each would be twenty bytes.
-#[cfg_attr(target_pointer_width = "64", inline(always))]
-#[cfg_attr(not(target_pointer_width = "64"), inline(never))]
-pub(super) fn later(at_ns: u64, ns: u64) -> u64 {
-    at_ns.saturating_add(ns)
-}
-
 impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     /// Whatever time has brought: retries, steps, questions, deadlines. One turn of each at most.
     pub(super) fn advance(&mut self, now_ns: u64) {
-        if H::CONCURRENT && now_ns >= self.concurrent.wake_ns {
+        if H::CONCURRENT && self.timers.beside_is_due(now_ns) {
             self.beside_turn(Turn::Due, now_ns);
         }
         if matches!(self.stage, Stage::Idle) {
             return self.dispatch(now_ns);
         }
         let now_ns = if plant::is(Bug::DeadlineWraps) { u64::from(now_ns as u32) } else { now_ns };
-        if now_ns >= self.wake_ns {
-            self.wake_ns = u64::MAX;
+        if self.timers.take_turn(now_ns) {
             match self.stage {
                 Stage::Bus(op) => {
                     let begun = core::mem::replace(&mut self.bus_begun, true);
@@ -38,18 +30,13 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
                 Stage::Status if !self.blocked => self.ask_status(Stage::Status, now_ns),
                 Stage::Extra if P::RECOVERS && !self.blocked => self.extra(Event::Woke, now_ns),
                 Stage::Recover(step) if !self.blocked => self.recover_wake(step, now_ns),
-                _ if self.blocked => self.try_start(self.retry_timeout_ns(now_ns), now_ns),
+                _ if self.blocked => self.try_start(self.timers.left_ns(now_ns), now_ns),
                 _ => {}
             }
         }
-        if now_ns >= self.deadline_ns {
+        if self.timers.is_over(now_ns) {
             self.overdue(now_ns);
         }
-    }
-
-    /// The controller's timer for a start that was held up: what is left.
-    pub(super) fn retry_timeout_ns(&self, now_ns: u64) -> u64 {
-        self.deadline_ns.saturating_sub(now_ns).saturating_sub(SLACK_NS).max(COMMAND_TIMEOUT_NS)
     }
 
     /// A deadline has passed: maybe only the interrupt was lost.
@@ -58,14 +45,14 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         if plant::is(Bug::NoDeadline) {
             return;
         }
-        if waiting && self.acknowledge(now_ns) && now_ns < self.deadline_ns {
+        if waiting && self.acknowledge(now_ns) && !self.timers.is_over(now_ns) {
             self.stats.lost_interrupts += 1;
             if Self::STRAIGHT {
                 self.host.interrupt_lost();
             }
             return;
         }
-        if now_ns < self.deadline_ns || matches!(self.stage, Stage::Idle) {
+        if !self.timers.is_over(now_ns) || matches!(self.stage, Stage::Idle) {
             return;
         }
         match self.stage {

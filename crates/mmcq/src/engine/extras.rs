@@ -392,7 +392,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             Direction::Read => Step::Command(place),
             Direction::Write => Step::Data(place),
         };
-        let wire_ns = 2 * u64::from(data.blocks) * self.block_ns;
+        let wire_ns = self.wire.data_ns(data.blocks);
         self.start_phase(Stage::Extra, limit_ns, limit_ns.saturating_add(wire_ns), now_ns);
         Ok(())
     }
@@ -414,8 +414,9 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     pub(super) fn pause_at(&mut self, place: Place, ns: u64, now_ns: u64) {
         self.stage = Stage::Extra;
         self.memory.step = Step::Pause(place);
-        self.wake_ns = now_ns.saturating_add(ns);
-        self.deadline_ns = self.wake_ns.saturating_add(SLACK_NS);
+        let wake_ns = now_ns.saturating_add(ns);
+        self.timers.wake_at(wake_ns);
+        self.timers.give_up_at(wake_ns.saturating_add(SLACK_NS));
     }
 }
 

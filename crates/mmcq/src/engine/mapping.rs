@@ -77,7 +77,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         self.cramped = (0..N as u8).any(gives);
         if self.cramped {
             self.close_straight();
-            self.wake_ns = 0;
+            self.timers.wake_now();
         } else if self.settling != 0 && matches!(self.stage, Stage::Idle) {
             self.ask_status(Stage::Status, now_ns);
             return true;

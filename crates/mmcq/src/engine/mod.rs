@@ -19,6 +19,7 @@ mod early;
 mod ends;
 mod erase;
 mod extras;
+mod gate;
 mod limits;
 mod mapping;
 mod order;
@@ -34,8 +35,10 @@ mod straight;
 mod stream;
 mod switches;
 mod tail;
+mod timers;
 mod upkeep;
 mod wakers;
+mod wire;
 
 pub use awaited::Span;
 pub use buffer::{Claim, DmaBuf};
@@ -46,7 +49,7 @@ pub use recover::{RecoveryEvent, RecoveryStep, ServiceRequest};
 pub use request::{BLOCK_BYTES, Completion, Error, Kind, Output, Request, SlotId};
 pub use stream::Close;
 
-use crate::host::{Caps, Direction, Host, Phase, Segment, Timing, Width};
+use crate::host::{Caps, Direction, Host, Phase, Segment};
 use crate::plant::{self, Bug};
 use crate::sched::{Fifo, Policy, Tails};
 use area::Area;
@@ -55,22 +58,16 @@ use concurrent::Concurrent;
 use core::task::Waker;
 use early::Early;
 use extras::{Extras, Memory};
+use gate::Gate;
 use order::Batch;
 use phases::Stage;
 use recover::{Helping, Incident};
 use slot::{NONE, Rules, Slots, State, bits};
 use straight::{Straight, Way};
 use stream::{End, Open, Run};
+use timers::Timers;
 use upkeep::Upkeep;
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Mode {
-    Running,
-    /// Drains: what is queued goes on, nothing new comes in.
-    Suspended,
-    /// Stopped between transfers: nothing is started.
-    Halted,
-}
+use wire::Wire;
 
 /// One controller with one card, and the requests for it. `N` slots, 1 to 64.
 #[derive(Debug)]
@@ -79,7 +76,7 @@ pub struct Engine<H: Host, const N: usize, P: Policy = Fifo> {
     config: Config,
     policy: P,
     target: Option<CardParams>,
-    mode: Mode,
+    gate: Gate,
     slots: Slots<N>,
     /// How many queued or active slots are mapped.
     prepared: u8,
@@ -94,7 +91,7 @@ pub struct Engine<H: Host, const N: usize, P: Policy = Fifo> {
     /// When it got it; the one before.
     began_ns: u64,
     last: Option<Span>,
-    /// `phase` could not be started yet; try at `wake_ns`.
+    /// `phase` could not be started yet, and is tried again.
     blocked: bool,
     /// The requests of the transfer in progress (reads and writes), and their memory in order.
     gathered: Batch<N>,
@@ -106,31 +103,21 @@ pub struct Engine<H: Host, const N: usize, P: Policy = Fifo> {
     failure: Option<Error>,
     /// Status bits seen while recovering.
     recovered_status: u32,
-    /// When the stage in progress wants a `poll`, and when it is given up.
-    wake_ns: u64,
-    deadline_ns: u64,
+    timers: Timers,
     /// End of the data of the write whose busy is being watched, and questions so far.
     data_end_ns: u64,
     questions: u32,
-    /// Wire time of a block at the bus's present clock and width.
-    block_ns: u64,
-    clock_hz: u32,
+    wire: Wire,
     /// The bus operation in progress has been given to the driver.
     bus_begun: bool,
-    width: Width,
-    timing: Timing,
     busy_times: BusyTimes,
     /// Done, and not yet reported in a `PollOutcome`.
     fresh: u64,
     /// A function asks for attention, and no task has taken note yet; the waker of the task that waits for it.
     card_irq: bool,
     card_irq_waker: Option<Waker>,
-    /// When the card is to be asked whether a function wants attention; [`Host::CARD_IRQ`] has no need of it.
-    look_ns: u64,
-    /// Phases of I/O functions in a row while memory waited; until when the bus is kept for the next.
+    /// Phases of I/O functions in a row while memory waited.
     io_run: u8,
-    chain_until_ns: u64,
-    retune: bool,
     /// The command on the CMD line while data move.
     concurrent: Concurrent<Self>,
     /// What was taken from the running transfer's R1 before its end.
@@ -140,8 +127,6 @@ pub struct Engine<H: Host, const N: usize, P: Policy = Fifo> {
     /// The transfer that the card has not seen the end of; how the transfer in progress ends.
     open: Option<Open>,
     end: End,
-    /// Until when it is held without a request.
-    hold_until_ns: u64,
     /// The busy being watched belongs to the end of an open transfer whose requests are complete.
     closing: bool,
     /// Writes were completed of which no status has come since.
@@ -154,25 +139,14 @@ pub struct Engine<H: Host, const N: usize, P: Policy = Fifo> {
     continue_notice: bool,
     /// Recovery is followed by a second try of the same transfer.
     again: bool,
-    /// Memory is kept because the controller cannot be stopped: when that is tried again.
-    kept_ns: u64,
     incident: Incident,
     helping: Helping,
     upkeep: Upkeep,
-    /// Nothing is started but urgent requests; some requests are not even accepted.
-    stopped: bool,
-    barred: bool,
-    is_dead: bool,
-    read_only: bool,
-    /// Requests that may be in the engine at a time.
-    room: u8,
     /// Blocks in a transfer at most, while a bad one is being looked for.
     piece_blocks: u32,
     /// Something was written since the last flush; writes were lost with a cache, and no flush has been told.
     dirty: bool,
     cache_lost: bool,
-    /// Since when the policy has kept the controller idle.
-    idle_since_ns: Option<u64>,
     /// Slots in states Settling and Ended.
     settling: u64,
     ended: u64,
@@ -184,8 +158,6 @@ pub struct Engine<H: Host, const N: usize, P: Policy = Fifo> {
     abilities: Abilities,
     memory: Memory,
     straight: Straight,
-    /// The edges' alarm rings by then; never later than the next deadline once a call of theirs is over.
-    pub(crate) alarm_ns: u64,
     stats: Stats,
 }
 
@@ -204,7 +176,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             config,
             policy,
             target: None,
-            mode: Mode::Running,
+            gate: Gate::new(config.admitted),
             slots: Slots::new(),
             prepared: 0,
             unprepared: false,
@@ -220,29 +192,21 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             control: NONE,
             failure: None,
             recovered_status: 0,
-            wake_ns: u64::MAX,
-            deadline_ns: u64::MAX,
+            timers: Timers::none(),
             data_end_ns: 0,
             questions: 0,
-            block_ns: 0,
-            clock_hz: 0,
+            wire: Wire::UNSET,
             bus_begun: true,
-            width: Width::W1,
-            timing: Timing::Legacy,
             busy_times: BusyTimes::new(),
             fresh: 0,
             card_irq: false,
             card_irq_waker: None,
-            look_ns: u64::MAX,
             io_run: 0,
-            chain_until_ns: 0,
-            retune: false,
             concurrent: Concurrent::NONE,
             early: Early::NONE,
             tails: P::Tails::NEW,
             open: None,
             end: End::Here,
-            hold_until_ns: 0,
             closing: false,
             unsettled: false,
             late: None,
@@ -251,19 +215,12 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             continue_lost: false,
             continue_notice: false,
             again: false,
-            kept_ns: u64::MAX,
             incident: Incident::none(),
             helping: Helping::NONE,
             upkeep: Upkeep::none(),
-            stopped: false,
-            barred: false,
-            is_dead: false,
-            read_only: false,
-            room: config.admitted,
             piece_blocks: u32::MAX,
             dirty: false,
             cache_lost: false,
-            idle_since_ns: None,
             settling: 0,
             ended: 0,
             order_ns: 0,
@@ -272,7 +229,6 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             abilities: Abilities::UNKNOWN,
             memory: Memory::new(),
             straight: Straight::NONE,
-            alarm_ns: u64::MAX,
             stats: Stats::ZERO,
         }
     }
@@ -347,53 +303,6 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         Ok(SlotId { index, generation })
     }
 
-    /// Why a request cannot be accepted, if so.
-    fn admit(&mut self, request: &mut Request) -> Result<(), Error> {
-        if self.barred {
-            self.bar(request)?;
-        }
-        if !P::RECOVERS && request.durable || P::RECOVERS && request.urgent && !request.kind.may_be_urgent() {
-            return Err(Error::Unsupported);
-        }
-        let needed = match request.kind {
-            Kind::Read { lba, blocks } | Kind::Write { lba, blocks } => {
-                let Some(target) = self.target else { return Err(Error::NoCard) };
-                let end = lba.checked_add(u64::from(blocks));
-                if blocks == 0 || end.is_none_or(|end| end > target.sectors) {
-                    return Err(Error::OutOfRange { lba, sectors: target.sectors });
-                }
-                if target.protected && matches!(request.kind, Kind::Write { .. }) {
-                    return Err(Error::Protected);
-                }
-                blocks.checked_mul(BLOCK_BYTES).ok_or(Error::Unsupported)?
-            }
-            Kind::Raw { phase, .. } | Kind::Io { phase, .. } => {
-                if P::RECOVERS {
-                    self.admit_phase(&request.kind, request.urgent)?;
-                }
-                raw_bytes(&phase)
-            }
-            _ => return self.admit_other(request),
-        };
-        let given = request.buf.len_bytes();
-        if given < needed {
-            return Err(Error::Buffer { needed, given });
-        }
-        Ok(())
-    }
-
-    /// A free slot, if need be one whose buffer was never reclaimed. `room` is no limit for urgent requests.
-    fn allocate(&mut self, urgent: bool) -> Option<u8> {
-        let room = if P::RECOVERS && urgent { N } else { usize::from(self.room).min(N) };
-        while self.slots_in_use() >= room {
-            let lost = self.slots.with_state(State::Lost).next()?;
-            self.slots.at_mut(lost).buf = DmaBuf::EMPTY;
-            self.slots.release(lost);
-            self.stats.leaked += 1;
-        }
-        self.slots.allocate()
-    }
-
     /// Called from the interrupt (or from a loop that polls the controller).
     pub fn on_irq(&mut self, now_ns: u64) -> PollOutcome {
         let straight = Self::STRAIGHT && self.straight.under_way != Way::Nothing;
@@ -418,27 +327,41 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             self.give_back_ahead();
         }
         self.advance(now_ns);
-        if self.kept_ns != u64::MAX {
+        if self.timers.is_kept() {
             self.stop_again(now_ns);
         }
         self.finish();
-        if !H::CARD_IRQ && now_ns >= self.look_ns {
+        if !H::CARD_IRQ && self.timers.take_look(now_ns) {
             // Whether a function asks, the one that is woken must find out.
-            self.look_ns = u64::MAX;
             self.card_irq = true;
         }
         self.work(false)
     }
 
+    /// The edges' alarm rings by then.
+    #[inline(always)]
+    pub(crate) fn alarm_ns(&self) -> u64 {
+        self.timers.alarm_ns()
+    }
+
+    /// It was set: no later than the next deadline once a call of the edges is over.
+    #[inline(always)]
+    pub(crate) fn note_alarm(&mut self, at_ns: Option<u64>) {
+        self.timers.note_alarm(at_ns.unwrap_or(u64::MAX));
+    }
+
     /// When [`poll`](Self::poll) should be called next.
     pub fn next_deadline_ns(&self) -> Option<u64> {
+        self.next_ns()
+    }
+
+    /// The same, in place.
+    #[inline(always)]
+    pub(crate) fn next_ns(&self) -> Option<u64> {
         if self.fresh != 0 || self.ended != 0 {
             return Some(0);
         }
-        let beside_ns = if H::CONCURRENT { self.concurrent.wake_ns } else { u64::MAX };
-        let look_ns = if H::CARD_IRQ { u64::MAX } else { self.look_ns };
-        let next_ns = self.wake_ns.min(self.deadline_ns).min(beside_ns).min(look_ns);
-        Some(next_ns).filter(|&at| at != u64::MAX)
+        self.timers.next_ns(H::CONCURRENT, !H::CARD_IRQ)
     }
 
     #[inline]
@@ -446,7 +369,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         let completed = core::mem::take(&mut self.fresh);
         if !deferred && self.is_straight() {
             // Nothing goes beside data either.
-            let next_deadline_ns = Some(self.wake_ns.min(self.deadline_ns)).filter(|&at| at != u64::MAX);
+            let next_deadline_ns = self.timers.next_of_stage_ns();
             return PollOutcome { completed, deferred, card_irq: false, help: false, next_deadline_ns };
         }
         PollOutcome {
@@ -454,7 +377,8 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             deferred,
             card_irq: self.card_irq,
             help: P::RECOVERS && self.helping.calls(),
-            next_deadline_ns: self.next_deadline_ns(),
+            // Lean firmware asks here and for the alarm alone: in place is less code for it.
+            next_deadline_ns: if P::RECOVERS { self.next_deadline_ns() } else { self.next_ns() },
         }
     }
 
@@ -533,7 +457,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             if P::RECOVERS {
                 // Nothing else need follow that puts them back.
                 self.write_again(self.began_ns);
-                (self.is_dead, self.read_only) = (false, false);
+                self.gate.is_reborn();
                 self.upkeep.forget();
             }
         }

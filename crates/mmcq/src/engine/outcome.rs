@@ -1,10 +1,10 @@
 //! What comes of a phase: the controller's events are taken, and the chain of [`phases`](super::phases) goes on, ends, or has failed.
 
 use super::concurrent::Turn;
-use super::deadline::later;
 use super::extras::Event;
 use super::phases::Stage;
 use super::slot::NONE;
+use super::timers::later;
 use super::{Engine, Error, Kind, Output, Span};
 use crate::host::{Auto, BusyDetect, Cause, Direction, Done, Events, Fault, Host};
 use crate::plant::{self, Bug};
@@ -64,7 +64,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     /// The phase in progress ended well on the wire; what the card says of it is judged here.
     fn phase_done(&mut self, done: Done, now_ns: u64) {
         let status = R1(done.response.words[0]);
-        self.deadline_ns = u64::MAX;
+        self.timers.give_up_never();
         match self.stage {
             Stage::Prefix => match status.0 & R1::OWN {
                 0 => {
@@ -94,7 +94,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
                     self.overheard(status.0);
                 }
                 if let Kind::Io { chain: true, .. } = self.slots.at(self.control).kind {
-                    self.chain_until_ns = later(now_ns, self.config.chain_ns);
+                    self.timers.chain_until(later(now_ns, self.config.chain_ns));
                 }
                 self.end_control_and_go_on(Ok(output), now_ns);
             }
@@ -207,7 +207,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     /// The transfer is over. `status`: its writes' fate is known already. Starts what is next before anything is completed.
     pub(super) fn end_transfer(&mut self, status: Option<u32>, now_ns: u64) {
         self.stage = Stage::Idle;
-        (self.wake_ns, self.deadline_ns) = (u64::MAX, u64::MAX);
+        self.timers.clear();
         self.note_end(now_ns);
         self.release_members(now_ns);
         if let Some(status) = status {

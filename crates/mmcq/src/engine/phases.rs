@@ -3,12 +3,12 @@
 //! A read or write is [CMD22] [CMD23] command+data [CMD12] [busy] and, where nothing else will tell, [CMD13]. What the controller adds by itself
 //! (automatic CMD12 or CMD23, busy until the end of a write) is not a phase of ours.
 
-use super::deadline::later;
 use super::extras::Event;
 use super::order::not_before;
 use super::slot::{NONE, Rules, State};
 use super::stream::{Close, End};
 use super::tail::Tail;
+use super::timers::later;
 use super::{BLOCK_BYTES, CardParams, Engine, Error};
 use crate::host::{Auto, BusOp, BusyDetect, Data, Direction, Host, Phase, StartError};
 use crate::plant::{self, Bug};
@@ -78,8 +78,6 @@ pub(super) const STOP_TIMEOUT_NS: u64 = 100_000_000;
 pub(super) const SLACK_NS: u64 = 50_000_000;
 /// A start that was refused because of the lines is tried again after this.
 pub(super) const START_RETRY_NS: u64 = 10_000;
-/// The controller is kept idle for a policy no longer than this.
-const IDLE_NS_MAX: u64 = 20_000_000;
 /// Blocks after which the card may pause for its longest time once more.
 pub(super) const BLOCKS_PER_TIMEOUT: u64 = 64;
 
@@ -103,9 +101,9 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             if self.is_beside() {
                 return;
             }
-            self.wake_ns = u64::MAX;
+            self.timers.wake_never();
             if P::RECOVERS && self.cramped {
-                self.wake_ns = 0;
+                self.timers.wake_now();
                 return;
             }
             if self.is_left_open()
@@ -116,7 +114,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             if P::RECOVERS && !self.memory.area.is_user() && self.must_return() {
                 return self.extra(Event::Return, now_ns);
             }
-            if self.stopped {
+            if self.gate.is_stopped() {
                 if self.stopped_turn(now_ns) {
                     return;
                 }
@@ -135,17 +133,17 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
                 self.begin_control(io, now_ns);
                 continue;
             }
-            if memory_waits && turn && now_ns < self.chain_until_ns {
-                self.wake_ns = self.chain_until_ns;
+            if memory_waits && turn && self.timers.waits_for_chain(now_ns) {
                 return;
             }
             if memory_waits {
-                (self.io_run, self.chain_until_ns) = (0, 0);
+                self.io_run = 0;
+                self.timers.chain_ends();
             }
             if head == NONE {
                 self.hold_broken(now_ns);
                 if self.is_left_open() {
-                    self.wake_ns = self.hold_until_ns;
+                    self.timers.wake_after_hold();
                 } else if self.settling != 0 || self.unsettled {
                     self.ask_status(Stage::Status, now_ns);
                 } else if P::RECOVERS && self.upkeep.due_ns != u64::MAX && self.upkeep(true, now_ns) {
@@ -169,7 +167,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         }
     }
 
-    /// Which read or write is next; `None`: the policy wants to wait (until `wake_ns`).
+    /// Which read or write is next; `None`: the policy wants to wait, and the engine wakes for it.
     fn pick(&mut self, head: u8, now_ns: u64) -> Option<u8> {
         let oldest = self.slots.at(head);
         // What has begun goes on first, and what failed together finds out for itself before anything new.
@@ -178,12 +176,11 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         }
         match self.policy.pick(self.slots.offered(), now_ns) {
             Choice::IdleUntil(at_ns) if at_ns > now_ns => {
-                let since_ns = *self.idle_since_ns.get_or_insert(now_ns);
-                if now_ns.saturating_sub(since_ns) < IDLE_NS_MAX {
-                    self.wake_ns = at_ns.min(since_ns.saturating_add(IDLE_NS_MAX));
-                    return None;
+                if self.timers.keep_idle(at_ns, now_ns) {
+                    None
+                } else {
+                    Some(head)
                 }
-                Some(head)
             }
             Choice::Go(index) if index != head && self.slots.is_offered(index) => {
                 Some(not_before(&self.slots, index))
@@ -200,10 +197,10 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
                 self.note_question(now_ns);
                 self.ask_status(Stage::Status, now_ns);
             }
-        } else if now_ns >= self.hold_until_ns {
+        } else if self.timers.hold_is_over(now_ns) {
             self.close(Close::Idle, now_ns);
         } else {
-            self.wake_ns = self.wake_ns.min(self.hold_until_ns);
+            self.timers.wake_by_hold();
         }
     }
 
@@ -215,7 +212,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         if P::RECOVERS && self.slots.at(first).rules != Rules::NONE {
             return self.go_specially(first, now_ns);
         }
-        self.idle_since_ns = None;
+        self.timers.idle_ends();
         let Some(&CardParams { extended_address, .. }) = self.target.as_ref() else {
             self.withdraw(first);
             return self.end_slot(first, Err(Error::NoCard));
@@ -228,7 +225,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             && let Some(open) = self.open
             && !self.continues(open)
         {
-            let reason = if self.retune { Close::Retune } else { Close::Break };
+            let reason = if self.wire.is_doubted() { Close::Retune } else { Close::Break };
             return self.close(reason, now_ns);
         }
         let doubted = P::RECOVERS && self.settling & self.incident.doubted != 0;
@@ -370,7 +367,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             tuning: false,
         };
         let pauses = 1 + u64::from(blocks) / BLOCKS_PER_TIMEOUT;
-        let wire_ns = 2 * u64::from(blocks) * self.block_ns;
+        let wire_ns = self.wire.data_ns(blocks);
         let limit = later(timeout_ns.saturating_mul(pauses), wire_ns);
         self.start_phase(Stage::Main, timeout_ns, limit, now_ns);
     }
@@ -398,8 +395,8 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         if Self::EARLY {
             self.early.begin();
         }
-        self.deadline_ns = later(later(now_ns, limit_ns), SLACK_NS);
-        self.wake_ns = u64::MAX;
+        self.timers.give_up_at(later(later(now_ns, limit_ns), SLACK_NS));
+        self.timers.wake_never();
         self.try_start(timeout_ns, now_ns);
     }
 
@@ -417,7 +414,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
                 self.stats.phases += 1;
                 self.blocked = false;
                 self.began_ns = now_ns;
-                self.wake_ns = u64::MAX;
+                self.timers.wake_never();
             }
             Err(error) => self.not_started(error, now_ns),
         }
@@ -431,7 +428,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         }
         self.stats.start_retries += 1;
         self.blocked = true;
-        self.wake_ns = later(now_ns, START_RETRY_NS);
+        self.timers.wake_at(later(now_ns, START_RETRY_NS));
     }
 
     /// Asks the card for its status.

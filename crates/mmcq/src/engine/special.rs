@@ -159,7 +159,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         }
         self.slots.unlink(index);
         self.slots.at_mut(index).state = State::Active;
-        self.idle_since_ns = None;
+        self.timers.idle_ends();
         self.end = end;
         self.stats.transfers += 1;
         self.failure = None;

@@ -117,17 +117,17 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             || self.slots.has_io()
             || self.is_beside()
             || self.io_run != 0
-            || self.chain_until_ns != 0
+            || self.timers.is_chained()
             || !self.memory.area.is_user();
-        let wrong = self.stopped || self.barred || self.incident.open || self.helping.calls();
-        io || self.card_irq || !H::CARD_IRQ && self.look_ns != u64::MAX || wrong
+        let wrong = !self.gate.is_open() || self.incident.open || self.helping.calls();
+        io || self.card_irq || !H::CARD_IRQ && self.timers.is_looking() || wrong
     }
 
     /// One more may come where a slot is free, be it that some are kept for urgent requests.
     #[inline(always)]
     fn has_room(&self) -> bool {
         // Bits are not counted where none or one must stay free, as it is nearly everywhere.
-        match usize::from(self.room) {
+        match self.gate.queue_limit() {
             room if room >= N => true,
             room if room + 1 == N => self.slots.are_two_free(),
             room => self.slots.free_count() as usize > N - room,
@@ -292,7 +292,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             if self.settling == 0 && self.upkeep.due_ns != u64::MAX {
                 return false;
             }
-            self.wake_ns = u64::MAX;
+            self.timers.wake_never();
             if self.settling != 0 {
                 self.ask_straight(now_ns);
             }
@@ -386,9 +386,9 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         let data = Some(Data { direction, block_size: BLOCK_BYTES as u16, blocks });
         // Far from an overflow: see `set_card`.
         let pauses = 1 + u64::from(blocks) / BLOCKS_PER_TIMEOUT;
-        let limit_ns = timeout_ns * pauses + 2 * u64::from(blocks) * self.block_ns;
+        let limit_ns = timeout_ns * pauses + self.wire.data_ns(blocks);
         self.stage = Stage::Main;
-        self.deadline_ns = now_ns.saturating_add(limit_ns + SLACK_NS);
+        self.timers.give_up_at(now_ns.saturating_add(limit_ns + SLACK_NS));
         self.segment_count = 1;
         if let Some(first) = self.segments.first_mut() {
             *first = segment;
@@ -408,7 +408,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         self.stats.status_asked += 1;
         self.questions = 0;
         self.stage = Stage::Status;
-        self.deadline_ns = now_ns.saturating_add(COMMAND_TIMEOUT_NS + SLACK_NS);
+        self.timers.give_up_at(now_ns.saturating_add(COMMAND_TIMEOUT_NS + SLACK_NS));
         let command = command::send_status(self.straight.rca);
         self.phase = Phase { command, data: None, auto: Auto::None, tuning: false };
         self.straight.under_way = Way::Status;
@@ -442,7 +442,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         self.last = Some(Span { phase: self.phase, began_ns: self.began_ns, ended_ns: now_ns });
         self.straight.under_way = Way::Nothing;
         self.stage = Stage::Idle;
-        (self.wake_ns, self.deadline_ns) = (u64::MAX, u64::MAX);
+        self.timers.clear();
         // What was written before.
         let mut written = NONE;
         if self.settling != 0 {

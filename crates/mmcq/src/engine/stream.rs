@@ -13,7 +13,7 @@
 
 use super::phases::{COMMAND_TIMEOUT_NS, STOP_TIMEOUT_NS, Stage};
 use super::slot::{NONE, State, bits};
-use super::{Engine, Error, Mode};
+use super::{Engine, Error};
 use crate::host::{Auto, BusyDetect, Direction, Host};
 use crate::sched::Policy;
 use crate::spec::command;
@@ -180,7 +180,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
 
     /// What is known of the end of the collected transfer.
     pub(super) fn foresee(&mut self) -> End {
-        if !self.can_continue() || self.mode != Mode::Running {
+        if !self.can_continue() || !self.gate.is_running() {
             return End::Here;
         }
         if self.target.is_none_or(|t| self.gathered_end() >= t.sectors) {
@@ -209,7 +209,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     pub(super) fn continues(&self, open: Open) -> bool {
         open.direction == self.gathered.direction
             && open.next == self.gathered.lba
-            && !self.retune
+            && !self.wire.is_doubted()
             && self.can_continue()
             && !self.gathered.members().first().is_some_and(|&first| self.slots.at(first).solo)
     }
@@ -219,13 +219,13 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         if !self.can_continue() {
             return Err(if self.continue_lost { Close::Fault } else { Close::End });
         }
-        if self.retune {
+        if self.wire.is_doubted() {
             return Err(Close::Retune);
         }
         if self.target.is_none_or(|t| self.gathered_end() >= t.sectors) {
             return Err(Close::Edge);
         }
-        if self.mode == Mode::Halted {
+        if self.gate.is_halted() {
             return Err(Close::Stop);
         }
         if self.rest() > 0 || self.queued_at(self.gathered_end()) {
@@ -238,7 +238,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         let limit_ns = self.config.hold_ns;
         let run = *self.run(self.gathered.direction);
         match run.hold_ns(limit_ns) {
-            _ if self.mode != Mode::Running => Err(Close::Stop),
+            _ if !self.gate.is_running() => Err(Close::Stop),
             0 => Err(Close::End),
             _ if run.length == 0 => Err(Close::End),
             hold_ns => Ok(now_ns.saturating_add(hold_ns)),
@@ -275,7 +275,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
                 // A write of which a part is still to go is not complete.
                 open.acknowledged |= direction == Direction::Write && self.rest() == 0;
                 self.open = Some(open);
-                self.hold_until_ns = until_ns;
+                self.timers.hold_until(until_ns);
                 self.end_transfer(None, now_ns);
             }
             // What was read is here: its owners need not wait for the end of the transfer.
@@ -324,11 +324,11 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             return None;
         }
         let head = self.slots.head;
-        match self.mode {
-            Mode::Halted => return Some(Close::Stop),
-            Mode::Suspended if head == NONE => return Some(Close::Stop),
-            _ if self.retune => return Some(Close::Retune),
-            _ => {}
+        if self.gate.is_halted() || self.gate.is_suspended() && head == NONE {
+            return Some(Close::Stop);
+        }
+        if self.wire.is_doubted() {
+            return Some(Close::Retune);
         }
         if self.slots.oldest_io().is_some() {
             return Some(Close::Break);
@@ -336,7 +336,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         if head != NONE {
             return self.slots.at(head).span().is_none().then_some(Close::Barrier);
         }
-        (now_ns >= self.hold_until_ns).then_some(Close::Idle)
+        self.timers.hold_is_over(now_ns).then_some(Close::Idle)
     }
 
     /// Ends the open transfer by CMD12.
@@ -380,7 +380,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
 
     pub(super) fn go_idle(&mut self, now_ns: u64) {
         self.stage = Stage::Idle;
-        (self.wake_ns, self.deadline_ns) = (u64::MAX, u64::MAX);
+        self.timers.clear();
         self.dispatch(now_ns);
     }
 

@@ -1,9 +1,10 @@
 //! What the platform switches on and off, and asks: suspend and halt, is anything under way, the interrupt of an I/O card.
 
+use super::Engine;
 use super::FlushBy;
 use super::phases::Stage;
 use super::slot::NONE;
-use super::{Engine, Mode};
+use super::timers::NEVER;
 use crate::host::Host;
 use crate::sched::Policy;
 use core::task::Waker;
@@ -11,7 +12,7 @@ use core::task::Waker;
 impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     /// Refuses new requests; what is queued goes on. The card is quiet when [`is_idle`](Self::is_idle).
     pub fn suspend(&mut self) {
-        self.mode = Mode::Suspended;
+        self.gate.suspend();
         self.rebar();
         self.restop();
         self.let_go();
@@ -19,7 +20,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
 
     /// Accepts requests again, after [`suspend`](Self::suspend) or [`halt`](Self::halt).
     pub fn resume(&mut self, now_ns: u64) {
-        self.mode = Mode::Running;
+        self.gate.resume();
         self.rebar();
         self.restop();
         self.dispatch(now_ns);
@@ -27,7 +28,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
 
     /// Starts nothing more after the transfer in progress; requests are still accepted and keep their order.
     pub fn halt(&mut self) {
-        self.mode = Mode::Halted;
+        self.gate.halt();
         self.rebar();
         self.restop();
         self.let_go();
@@ -36,7 +37,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     /// An open transfer that is being held is closed by the next `poll`, which wants to be called at once.
     fn let_go(&mut self) {
         if self.stage == Stage::Idle && self.open.is_some() {
-            self.wake_ns = 0;
+            self.timers.wake_now();
         }
     }
 
@@ -94,7 +95,8 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     /// For a host [without a card interrupt](Host::CARD_IRQ): what may have been there has been looked at, and the next look is due then.
     /// As an interrupt would, it calls the [waker](Self::set_card_irq_waker).
     pub(crate) fn look_for_card_irq(&mut self, at_ns: u64) {
-        (self.card_irq, self.look_ns) = (false, at_ns);
+        self.card_irq = false;
+        self.timers.look_at(at_ns);
         self.close_straight();
     }
 
@@ -107,11 +109,12 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     /// No task waits for card interrupts any more.
     pub fn mask_card_irq(&mut self) {
         self.host.card_irq(false);
-        (self.card_irq, self.look_ns) = (false, u64::MAX);
+        self.card_irq = false;
+        self.timers.look_at(NEVER);
     }
 
     /// The controller asked for a new tuning since this was last called [SDHC 2.2.18].
     pub fn take_retune(&mut self) -> bool {
-        core::mem::take(&mut self.retune)
+        self.wire.trust()
     }
 }

@@ -1,8 +1,8 @@
 //! What the engine tells of its work to [`Hold`](super::hold::Hold), and when it asks whether to wait for the tail of a batch.
 
+use super::Engine;
 use super::phases::Stage;
 use super::slot::{NONE, Rules};
-use super::{Engine, Mode};
 use crate::host::{Direction, Host};
 use crate::sched::{Holds, Pending, Policy, Run, Tails};
 
@@ -162,7 +162,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             self.hold_broken(now_ns);
             return false;
         }
-        self.wake_ns = until_ns;
+        self.timers.wake_at(until_ns);
         true
     }
 
@@ -223,8 +223,8 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
 
     /// Nothing may be held now, whatever waits.
     fn must_go(&self, now_ns: u64) -> bool {
-        let busy = self.incident.open || self.retune || self.open.is_some() || self.can_continue();
-        busy || self.mode != Mode::Running || P::RECOVERS && now_ns >= self.upkeep.due_ns
+        let busy = self.incident.open || self.wire.is_doubted() || self.open.is_some() || self.can_continue();
+        busy || !self.gate.is_running() || P::RECOVERS && now_ns >= self.upkeep.due_ns
     }
 
     /// All that waits, if it is one transfer of ordinary requests, and nothing else is to be done. It is collected then.
@@ -253,7 +253,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             return None;
         }
         // Nothing is under way: whatever does not wait is about to leave its slot.
-        let most = usize::from(self.room).min(N).min(limits.segments.into());
+        let most = self.gate.queue_limit().min(N).min(limits.segments.into());
         let room = most.saturating_sub(requests.into());
         Some(Pending {
             run: self.collected(),

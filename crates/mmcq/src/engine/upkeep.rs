@@ -6,6 +6,7 @@
 
 use super::phases::Stage;
 use super::slot::NONE;
+use super::timers::NEVER;
 use super::{Engine, ServiceRequest};
 use crate::host::Host;
 use crate::sched::Policy;
@@ -17,8 +18,6 @@ const QUIET_NS: u64 = 20_000_000;
 const LOOK_NS: u64 = 1_000_000_000;
 /// ... and where the last look found nothing new.
 const LOOK_AGAIN_NS: u64 = 60_000_000_000;
-/// Never.
-const NEVER: u64 = u64::MAX;
 
 /// When there is something to do.
 #[derive(Debug)]
@@ -240,7 +239,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             self.upkeep.due_ns = NEVER;
             return false;
         }
-        if self.target.is_none() || self.is_dead || self.incident.open || self.helping.asks() {
+        if self.target.is_none() || self.gate.is_dead() || self.incident.open || self.helping.asks() {
             return false;
         }
         let Some((at_ns, help)) = self.chores(quiet).into_iter().min_by_key(|&(at_ns, _)| at_ns) else {
@@ -248,13 +247,13 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         };
         if now_ns < at_ns {
             if quiet {
-                self.wake_ns = at_ns;
+                self.timers.wake_at(at_ns);
             }
             return false;
         }
         if self.open.is_some() {
             // Closed first, and not continued.
-            self.retune = true;
+            self.wire.doubt();
             return false;
         }
         if help == ServiceRequest::Retune {

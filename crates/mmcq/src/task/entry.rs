@@ -82,7 +82,7 @@ impl<'a, H: Host, const N: usize, P: Policy> Entry<'a, H, N, P> {
 
     #[cfg(all(test, loom))]
     pub(super) fn alarm_ns(&self) -> Option<u64> {
-        self.engine.as_ref().map(|engine| engine.alarm_ns)
+        self.engine.as_ref().map(|engine| engine.alarm_ns())
     }
 
     verbs! { false:

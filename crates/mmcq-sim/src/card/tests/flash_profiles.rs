@@ -3,7 +3,7 @@
 use crate::card::CardProfile;
 
 fn text() -> String {
-    let path = format!("{}/../../cards/pro-plus-128.toml", env!("CARGO_MANIFEST_DIR"));
+    let path = format!("{}/cards/pro-plus-128.toml", env!("CARGO_MANIFEST_DIR"));
     std::fs::read_to_string(path).unwrap()
 }
 
@@ -113,7 +113,7 @@ fn keys_that_need_or_exclude_others() {
         .collect();
     assert_eq!(refused(&plain), ("missing field `read_next_4k_us`".to_owned(), "[flash.read]".to_owned()));
     // An eMMC's partitions have no such write.
-    let path = format!("{}/../../cards/hbg4a2.toml", env!("CARGO_MANIFEST_DIR"));
+    let path = format!("{}/cards/hbg4a2.toml", env!("CARGO_MANIFEST_DIR"));
     let emmc = std::fs::read_to_string(path).unwrap();
     let emmc = with(&emmc, "write_first_us", "close_us = 5");
     let emmc = with(&emmc, "buffer_kib", "");

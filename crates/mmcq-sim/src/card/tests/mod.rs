@@ -22,7 +22,7 @@ mod voltage;
 mod writes;
 
 pub(crate) fn profile(file: &str) -> super::CardProfile {
-    let path = format!("{}/../../cards/{file}.toml", env!("CARGO_MANIFEST_DIR"));
+    let path = format!("{}/cards/{file}.toml", env!("CARGO_MANIFEST_DIR"));
     let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
     super::CardProfile::from_toml(&text, &format!("{file}.toml")).unwrap_or_else(|error| panic!("{error}"))
 }

@@ -43,7 +43,7 @@ pub enum Means {
     Once(Point, Strike),
     /// A strike at every event from one on.
     From(Point, Strike),
-    /// A card (`cards/quirks`) or a controller (`platforms/quirks`) that is made that way: the name of its profile.
+    /// A card (`cards/quirks`) or a controller (`controllers`) that is made that way: the name of its profile.
     Profile(&'static str),
     /// Any card, with these lines in the `[quirk]` table of its profile.
     Quirk(&'static str),

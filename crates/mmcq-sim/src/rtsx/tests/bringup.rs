@@ -6,7 +6,7 @@ use crate::rtsx::RtsxConfig;
 use crate::rtsx::bits::{card, clk, sd};
 
 fn with_card(config: RtsxConfig) -> Rig {
-    let text = include_str!("../../../../../cards/sdxc-128g-uhs.toml");
+    let text = crate::cards::named("sdxc-128g-uhs").unwrap();
     let profile = CardProfile::from_toml(text, "sdxc-128g-uhs").unwrap();
     let medium = Medium::sparse(profile.capacity_bytes(), Fill::Zeros).unwrap();
     let inside = profile.build(medium).unwrap();

@@ -3,11 +3,10 @@
 //! While help is awaited nothing is started but urgent requests; everything else keeps its place.
 
 use super::super::area::Area;
-use super::super::{CardParams, Engine, Error, Kind, Mode};
+use super::super::{CardParams, Engine, Error};
 use super::{Incident, RecoveryStep};
 use crate::host::Host;
 use crate::sched::Policy;
-use crate::spec::quirks::Quirks;
 use core::task::Waker;
 
 /// The card must be in, or out, for so long before the engine believes it.
@@ -98,6 +97,11 @@ impl Helping {
         (self.asked, self.taken, self.rest) = (None, false, Resting::No);
     }
 
+    /// Help is awaited, or the card's presence is in doubt.
+    pub fn is_awaited(&self) -> bool {
+        self.asked.is_some() || self.presence_at_ns != u64::MAX
+    }
+
     /// The keeper has put the card to rest. Nothing limits how long that lasts.
     pub fn rest_begins(&mut self) {
         if self.asked == Some(ServiceRequest::Rest) && self.taken {
@@ -137,7 +141,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             self.restop();
             if self.stage == super::Stage::Idle {
                 // A request may have come that was not let in.
-                self.wake_ns = 0;
+                self.timers.wake_now();
             }
         }
         help
@@ -150,7 +154,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         if P::RECOVERS && self.helping.rests() {
             // First the card is woken.
             self.helping.rest = Resting::Over;
-            self.wake_ns = 0;
+            self.timers.wake_now();
         }
         if P::RECOVERS && free {
             (self.helping.asked, self.helping.taken) = (Some(ServiceRequest::Dismissed), false);
@@ -179,7 +183,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         self.close_straight();
         // Without a keeper no slot is kept for one.
         let kept = u8::from(waker.is_some());
-        self.room = self.config.admitted.min((N as u8).saturating_sub(kept).max(1));
+        self.gate.limit(self.config.admitted.min((N as u8).saturating_sub(kept).max(1)));
         core::mem::replace(&mut self.helping.waker, waker)
     }
 
@@ -196,7 +200,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         }
         let Some(help) = self.helping.asked else { return };
         self.helping.forget();
-        self.retune = false;
+        self.wire.trust();
         let chore =
             matches!(help, ServiceRequest::Exception | ServiceRequest::Background | ServiceRequest::Rest);
         if result.is_err() {
@@ -211,7 +215,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         match result {
             Ok(target) => {
                 if help == ServiceRequest::Inserted {
-                    (self.is_dead, self.read_only) = (false, false);
+                    self.gate.is_reborn();
                     self.helping.cycle_ns = 0;
                     self.memory.area = Area::USER;
                     self.incident.card_is_new();
@@ -281,7 +285,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
 
     fn after_help(&mut self, now_ns: u64) {
         if self.stage == super::Stage::Idle {
-            self.wake_ns = u64::MAX;
+            self.timers.wake_never();
             self.dispatch(now_ns);
         }
     }
@@ -354,46 +358,6 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         self.restop();
     }
 
-    /// Is nothing to be started but urgent requests?
-    pub(in super::super) fn restop(&mut self) {
-        let helping = self.helping.asked.is_some() || self.helping.presence_at_ns != u64::MAX;
-        self.stopped = self.mode == Mode::Halted || P::RECOVERS && helping;
-        self.close_straight();
-    }
-
-    /// Are there requests that are not even accepted, or only to go alone?
-    pub(in super::super) fn rebar(&mut self) {
-        let broken = self.is_dead || self.read_only;
-        let picky = self.target.as_ref().is_some_and(|t| t.quirks.has(Quirks::LAST_BLOCK_ALONE));
-        self.barred = self.mode == Mode::Suspended || P::RECOVERS && (broken || picky);
-        self.close_straight();
-    }
-
-    /// Why a request is not accepted, if so. Reads of the end of a card whose last block must be read alone
-    /// are marked: the path of other requests knows nothing of such cards.
-    #[cold]
-    pub(in super::super) fn bar(&mut self, request: &mut super::super::Request) -> Result<(), Error> {
-        if !P::RECOVERS {
-            return Err(Error::Suspended);
-        }
-        let write = matches!(request.kind, Kind::Write { .. });
-        if self.is_dead && !(request.urgent && self.helping.asked.is_some()) {
-            return Err(Error::Dead);
-        }
-        if self.mode == Mode::Suspended && !request.urgent {
-            return Err(Error::Suspended);
-        }
-        if write && self.read_only {
-            return Err(Error::ReadOnly);
-        }
-        if let (Kind::Read { lba, blocks }, Some(target)) = (request.kind, self.target.as_ref()) {
-            // Nor is a transfer left open in front of that block: the card would look ahead.
-            let end = lba.saturating_add(u64::from(blocks)).saturating_add(1);
-            request.durable = end >= target.sectors && target.quirks.has(Quirks::LAST_BLOCK_ALONE);
-        }
-        Ok(())
-    }
-
     /// One turn of an engine that is stopped. True: there is nothing to do now.
     #[cold]
     pub(in super::super) fn stopped_turn(&mut self, now_ns: u64) -> bool {
@@ -443,15 +407,15 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         } else {
             self.helping.until_ns
         };
-        self.wake_ns = help_ns.min(self.helping.presence_at_ns);
+        self.timers.wake_at(help_ns.min(self.helping.presence_at_ns));
         true
     }
 
     /// The controller asks for a new tuning.
     #[cold]
     pub(in super::super) fn retune_wanted(&mut self, now_ns: u64) {
-        self.retune = true;
-        if P::RECOVERS && self.helping.keeper && self.target.is_some() && !self.is_dead {
+        self.wire.doubt();
+        if P::RECOVERS && self.helping.keeper && self.target.is_some() && !self.gate.is_dead() {
             match self.helping.asked {
                 None => self.ask(ServiceRequest::Retune, now_ns),
                 Some(_) => self.tune_soon(),

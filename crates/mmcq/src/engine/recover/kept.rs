@@ -4,8 +4,8 @@
 //! Memory that is lent for a blocking call stays with its slot: the call returns when a later reset succeeds,
 //! and not before. The engine tries again each second.
 
-use super::super::deadline::later;
 use super::super::slot::{NONE, State};
+use super::super::timers::later;
 use super::super::{DmaBuf, Engine, Error, Kind};
 use super::{Recovery, Stage};
 use crate::host::{BusOp, Host};
@@ -43,7 +43,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
                 }
             } else {
                 slot.state = State::Kept;
-                self.kept_ns = later(now_ns, AGAIN_NS);
+                self.timers.keep_until(later(now_ns, AGAIN_NS));
             }
         }
         if !P::RECOVERS {
@@ -61,7 +61,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
 
     /// The controller has been stopped after all.
     pub(super) fn let_go_of_kept(&mut self) {
-        if core::mem::replace(&mut self.kept_ns, u64::MAX) == u64::MAX {
+        if !self.timers.take_kept() {
             return;
         }
         for index in 0..N as u8 {
@@ -78,11 +78,10 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         if !matches!(self.stage, Stage::Idle) {
             return;
         }
-        if now_ns < self.kept_ns {
-            self.wake_ns = self.wake_ns.min(self.kept_ns);
+        if !self.timers.kept_is_due(now_ns) {
             return;
         }
-        self.kept_ns = later(now_ns, AGAIN_NS);
+        self.timers.keep_until(later(now_ns, AGAIN_NS));
         // Nothing is to be said to a card.
         self.failure = Some(Error::Removed);
         self.gathered.forget();

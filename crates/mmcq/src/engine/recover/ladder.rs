@@ -323,11 +323,10 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
 
     /// R10.
     fn only_read(&mut self, now_ns: u64) {
-        if self.read_only {
+        if !self.gate.becomes_read_only() {
             return;
         }
         self.climb(RecoveryStep::ReadOnly, now_ns);
-        self.read_only = true;
         self.rebar();
         for index in bits(self.slots.queued_writes()) {
             if self.slots.at(index).moved_blocks == 0 {
@@ -339,12 +338,11 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
 
     /// R11: every request is answered, now and from now on.
     pub(super) fn dead(&mut self, now_ns: u64) {
-        if !self.is_dead {
+        if self.gate.dies() {
             self.climb(RecoveryStep::Dead, now_ns);
         }
         self.supply_lost();
         self.recovered_run();
-        self.is_dead = true;
         self.rebar();
         self.helping.forget();
         self.restop();
@@ -371,7 +369,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             }
         }
         self.stage = Stage::Idle;
-        (self.wake_ns, self.deadline_ns) = (u64::MAX, u64::MAX);
+        self.timers.clear();
         self.dispatch(now_ns);
     }
 }

@@ -16,11 +16,11 @@ mod salvage;
 pub use classify::{RecoveryEvent, RecoveryStep};
 pub use help::ServiceRequest;
 
-use super::deadline::later;
 use super::phases::{COMMAND_TIMEOUT_NS, Recovery, SLACK_NS, Stage};
 use super::slot::{NONE, State, bits};
+use super::timers::later;
 use super::{BLOCK_BYTES, Engine, Error, FlushBy, Kind};
-use crate::host::{Auto, BusOp, Cause, Host, Step, Timing};
+use crate::host::{Auto, BusOp, Cause, Host, Step};
 use crate::sched::Policy;
 use crate::spec::command::{self, Resp};
 use crate::spec::response::{R1, State as CardState};
@@ -252,14 +252,14 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
 
     fn reset(&mut self, step: Recovery, now_ns: u64) {
         self.stage = Stage::Recover(step);
-        (self.wake_ns, self.deadline_ns) = (u64::MAX, u64::MAX);
+        self.timers.clear();
         self.step_reset(step, true, now_ns);
     }
 
     fn step_reset(&mut self, step: Recovery, first: bool, now_ns: u64) {
         let op = if step == Recovery::All { BusOp::ResetAll } else { BusOp::ResetLines };
         match self.host.set_bus(op, first, now_ns) {
-            Step::Wait(until_ns) => self.wake_ns = until_ns.max(now_ns),
+            Step::Wait(until_ns) => self.timers.wake_at(until_ns.max(now_ns)),
             Step::Done => {
                 self.let_go_of_kept();
                 if P::RECOVERS && step == Recovery::All {
@@ -272,15 +272,11 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         }
     }
 
-    /// The mode of the bus has a sampling point, which a tuning finds.
-    fn is_tuned(&self) -> bool {
-        matches!(self.timing, Timing::Sdr50 | Timing::Sdr104 | Timing::Hs200 | Timing::Hs400)
-    }
-
     /// A reset of the controller forgets the sampling point: no data go before it is found again.
     fn point_lost(&mut self) {
-        if self.is_tuned() {
-            (self.retune, self.incident.untuned) = (true, true);
+        if self.wire.is_tuned() {
+            self.wire.doubt();
+            self.incident.untuned = true;
             self.incident.renew_tuning();
             self.tune_soon();
         }
@@ -352,10 +348,10 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
                     return self.escalate(now_ns);
                 }
                 self.stage = Stage::Recover(Recovery::Wait);
-                self.wake_ns = later(now_ns, state_pause_ns(self.questions));
+                self.timers.wake_at(later(now_ns, state_pause_ns(self.questions)));
                 if P::RECOVERS {
                     // The last question comes when the incident's time is up.
-                    self.wake_ns = self.wake_ns.min(self.incident.until_ns);
+                    self.timers.wake_by(self.incident.until_ns);
                 }
             }
             // It was reset, or has lost its supply for a moment.
@@ -419,7 +415,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         }
         // Elsewhere than in the user area there may be no tuning [eMMC 6.6.22.4], and a card that does not tell its state does not come home either.
         let better = self.memory.area.is_user()
-            && (self.incident.untuned || self.incident.class.damaged() && self.is_tuned());
+            && (self.incident.untuned || self.incident.class.damaged() && self.wire.is_tuned());
         if P::RECOVERS && better && self.may_retune(now_ns) {
             self.incident.unheard = true;
             self.settle_unknown();

@@ -4,9 +4,12 @@
 //! two batches of `d / 2` that alternate for ever, and pays for two commands where one would do. So the engine waits for the other half when that is cheaper:
 //! the start is held while the requests that have just been completed are about to come back.
 //!
-//! What it knows is learned from events: by direction what a transfer costs besides its blocks (`a`) and what a block costs (`b`), by a fit to the transfers so far; by
-//! sequential stream how many of its completed requests have not come back yet, how long the first takes to (`w`), and the others after one another. The start is
-//! held if all that waits is one run of such a stream and `w` for the whole tail is below `a`.
+//! What it knows is learned from events. By direction: what a transfer costs besides its blocks (`a`)
+//! and what a block costs (`b`), by a fit to the transfers so far. By sequential stream: how many
+//! requests its clients keep in flight, seen at each completion, how long the first takes to come
+//! back (`w`), and the others after one another. The start is held if all that waits is one run of
+//! such a stream, fewer than are kept in flight, and `w` for the whole tail is below `a`. Streams are
+//! looked at once for each transfer, by what is collected for it; an arrival is not.
 //!
 //! *Written bound: a start is held no longer than `a`, than [`Config::tail_ns`](crate::engine::Config::tail_ns), and without an arrival than twice what the next
 //! request usually takes and 2 us.* Each hold is paid from an account that its gain, or its loss, goes to; it has [`CREDIT_NS`] at first, and gets 1/128 of the time that

@@ -48,7 +48,8 @@ pub(super) struct Stream {
     client: u8,
     /// Requests that its clients keep in flight.
     depth: u8,
-    /// So many were when the last were complete, those left out that waited unseen; 0: that has been noted.
+    /// So many were when the last were complete, but for those that waited and had not been told;
+    /// 0: that has been noted.
     seen: u8,
     /// Most that were seen since it was fewer than `depth`, and how many times that was.
     fewer: u8,
@@ -209,7 +210,8 @@ impl Stream {
 impl Streams {
     pub const NEW: Streams = Streams { streams: [Stream::NONE; STREAMS], asked_ns: 0, ask_ns: ASK_NS };
 
-    /// These wait, or go. What was told of them before is known. True if they are some of several in flight. `most_ns`: longer pauses count no more than that.
+    /// These wait, or go. What was told of them before is known. True if they are some of several in
+    /// flight. `most_ns`: longer pauses count no more than that.
     pub fn came(&mut self, run: &Run, most_ns: u64) -> bool {
         let follows = |s: &&mut Stream| {
             s.direction == run.direction && (s.next == run.lba || s.begin <= run.lba && run.lba < s.next)

@@ -49,7 +49,7 @@ pub(super) fn card(config: IoConfig) -> IoCard {
 }
 
 pub(crate) fn type_a() -> IoProfile {
-    let path = format!("{}/../../cards/bt-type-a.toml", env!("CARGO_MANIFEST_DIR"));
+    let path = format!("{}/cards/bt-type-a.toml", env!("CARGO_MANIFEST_DIR"));
     let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
     IoProfile::from_toml(&text, "bt-type-a.toml").unwrap_or_else(|error| panic!("{error}"))
 }

@@ -2,7 +2,7 @@ use super::super::Behind;
 use super::*;
 
 fn text() -> String {
-    std::fs::read_to_string(format!("{}/../../cards/bt-type-a.toml", env!("CARGO_MANIFEST_DIR"))).unwrap()
+    std::fs::read_to_string(format!("{}/cards/bt-type-a.toml", env!("CARGO_MANIFEST_DIR"))).unwrap()
 }
 
 #[test]

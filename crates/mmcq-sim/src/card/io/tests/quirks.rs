@@ -9,7 +9,7 @@ const ERROR: u32 = 0x0800;
 const FUNCTION_NUMBER: u32 = 0x0200;
 
 fn profile(file: &str) -> IoProfile {
-    let path = format!("{}/../../cards/quirks/{file}.toml", env!("CARGO_MANIFEST_DIR"));
+    let path = format!("{}/cards/quirks/{file}.toml", env!("CARGO_MANIFEST_DIR"));
     let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
     IoProfile::from_toml(&text, file).unwrap_or_else(|error| panic!("{error}"))
 }

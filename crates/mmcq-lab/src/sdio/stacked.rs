@@ -1,11 +1,10 @@
 //! Packets of the SDIO experiment as one picture: the same window for each setting, stacked on one time axis.
 
 use super::packet::Packet;
-use super::picture::escaped;
-use super::recorder::What;
-use super::steps::{self, Lane};
-use super::window::time;
-use crate::sdio::trace::Step;
+use super::trace::Step;
+use crate::trace::picture::{escaped, head};
+use crate::trace::steps::{self, Lane};
+use crate::trace::{What, time};
 use mmcq_sim::cpu::Context;
 use std::fmt::Write;
 
@@ -39,7 +38,7 @@ pub fn write(packets: &[Packet], title: &str) -> String {
     let height_of = |rows: &[Row]| HEAD + LANE * rows.len() as f64;
     let bottom = TOP + panels.iter().map(|(_, rows)| height_of(rows)).sum::<f64>();
     let (full, height) = (LEFT + WIDTH + 16.0, bottom + 26.0);
-    let mut out = super::picture::head((full, height), LEFT, 10, title);
+    let mut out = head((full, height), LEFT, 10, title);
     let _ = writeln!(
         out,
         "<text x=\"{LEFT}\" y=\"38\" fill=\"#546e7a\">Steps, each from the end of the one before: {}. Dark on DAT: the clock stands, \

@@ -1,12 +1,11 @@
 //! One packet of the SDIO experiment: from the card's interrupt to the acknowledge, by what advances its steps.
 
-use super::recorder::{Capture, What};
-use super::window::{Start, Window, WindowError};
-use crate::sdio::linux::Advance;
-use crate::sdio::ours::Stay;
-use crate::sdio::platform::Board;
-use crate::sdio::trace::Step;
-use crate::sdio::{Failure, Run, Way, run};
+use super::linux::Advance;
+use super::ours::Stay;
+use super::platform::Board;
+use super::trace::Step;
+use super::{Failure, Run, Way, run};
+use crate::trace::{Capture, Start, What, Window, WindowError};
 
 /// What advances: as `mmcq reproduce sdio` names and does it.
 pub const SETTINGS: [(&str, Way); 4] = [
@@ -60,7 +59,7 @@ pub fn record(board: &Board, setting: &str, seed: u64) -> Result<Packet, PacketE
     let start = Start::CardInterrupt { n: 1 };
     let window = Window { start, before_ns: BEFORE_NS, for_ns: Some(WINDOW_NS) };
     let (outcome, recording) =
-        super::record(window, || run(&Run { board, way, thief: None, for_ns: RUN_NS, seed }));
+        crate::trace::record(window, || run(&Run { board, way, thief: None, for_ns: RUN_NS, seed }));
     outcome?;
     let mut capture = recording.capture()?;
     let steps = steps(&capture);

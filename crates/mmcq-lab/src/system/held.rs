@@ -20,13 +20,13 @@ pub type HeldLog = Box<dyn FnMut(Held)>;
 
 /// What was counted when the engine was last looked at.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Watch {
+pub(crate) struct HeldWatch {
     seen: Holds,
 }
 
-impl Watch {
+impl HeldWatch {
     /// The engine was called at this time, and counts so much since. Has a start that it held ended by that?
-    pub(super) fn look(&mut self, now: Holds, now_ns: u64) -> Option<Held> {
+    pub(crate) fn look(&mut self, now: Holds, now_ns: u64) -> Option<Held> {
         let before = std::mem::replace(&mut self.seen, now);
         (now.count > before.count).then(|| Held {
             from_ns: now_ns.saturating_sub(now.waited_ns - before.waited_ns),

@@ -1,0 +1,39 @@
+//! What a platform's file says of its controller.
+
+use super::PlatformError;
+use mmcq_sim::rtsx::RtsxConfig;
+use mmcq_sim::sdhci::SdhciConfig;
+use toml::{Table, Value};
+
+/// Names of the kinds, as `controller.kind` in a platform's file.
+const KINDS: [&str; 2] = ["sdhci", "rtsx"];
+
+/// What a platform's file says of its controller.
+#[derive(Clone, Copy, Debug)]
+pub enum ControllerConfig {
+    /// `kind = "sdhci"`, and if no kind is given.
+    Sdhci(SdhciConfig),
+    /// `kind = "rtsx"`.
+    Rtsx(RtsxConfig),
+}
+
+impl ControllerConfig {
+    /// Reads the section `[controller]`; `place` names it in errors.
+    pub fn read(place: &str, mut section: Table) -> Result<Self, PlatformError> {
+        let kind = section.remove("kind").unwrap_or_else(|| Value::String(KINDS[0].to_owned()));
+        let config = Value::Table(section);
+        let message = |e: toml::de::Error| PlatformError::new(format!("{place}: {}", e.message()));
+        match kind.as_str() {
+            Some("sdhci") => config.try_into().map(ControllerConfig::Sdhci).map_err(message),
+            Some("rtsx") => {
+                let config: RtsxConfig = config.try_into().map_err(message)?;
+                config.check().map_err(|e| PlatformError::new(format!("{place}: {e}")))?;
+                Ok(ControllerConfig::Rtsx(config))
+            }
+            _ => {
+                let known = KINDS.map(|kind| format!("\"{kind}\"")).join(" or ");
+                Err(PlatformError::new(format!("{place}.kind: {kind}; expected {known}")))
+            }
+        }
+    }
+}

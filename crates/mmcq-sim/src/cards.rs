@@ -1,0 +1,31 @@
+//! The cards that come with the simulator: their profiles as TOML, by name.
+
+macro_rules! cards {
+    ($($name:literal),+ $(,)?) => {
+        &[$(($name, include_str!(concat!("../cards/", $name, ".toml")))),+]
+    };
+}
+
+/// Every card with its profile. All have blocks, but for `bt-type-a`, an I/O card.
+pub const CARDS: &[(&str, &str)] = cards!(
+    "bt-type-a",
+    "emmc-4g-old",
+    "emmc-51-full",
+    "emmc-hs200",
+    "emmc-power-class",
+    "fifo-emmc",
+    "fifo-emmc-b",
+    "hbg4a2",
+    "pro-plus-128",
+    "pro-plus-128-ahead",
+    "sdhc-16g-hs",
+    "sdsc-1g",
+    "sduc-4t",
+    "sdxc-128g-uhs",
+    "sdxc-64g-a2",
+);
+
+/// The profile of the card of this name.
+pub fn named(name: &str) -> Option<&'static str> {
+    CARDS.iter().find(|(known, _)| *known == name).map(|(_, profile)| *profile)
+}

@@ -1,0 +1,25 @@
+//! A layer of the simulator looks down, never up.
+
+#[allow(dead_code, reason = "the laboratory looks for circles")]
+#[path = "../../mmcq/tests/support/imports.rs"]
+mod imports;
+
+use std::path::Path;
+
+/// From the lowest. A module may name those in the rows above its own, and no other: so no controller
+/// knows another.
+const LAYERS: &[&[&str]] = &[
+    &["faults", "memory", "plant", "stats", "time", "wire", "world"],
+    &["card", "charged", "cpu", "port"],
+    &["checker", "probe"],
+    &["rtsx", "s3c_sdi", "sdhci"],
+    &["bench"],
+];
+
+#[test]
+fn layers_do_not_look_up() {
+    let imports = imports::of_crate(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"));
+    assert!(imports.0.len() > 60, "only {} imports found", imports.0.len());
+    let up = imports::looks_up(&imports, LAYERS);
+    assert!(up.is_empty(), "{} places look up:\n{}", up.len(), up.join("\n"));
+}

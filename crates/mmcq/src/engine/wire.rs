@@ -1,0 +1,90 @@
+//! The bus as it is set now, and what follows from that: what data take on it, and whether its sampling point is to be trusted.
+//!
+//! Each bus operation that the driver has finished comes here as an event; nothing else changes what is known of the bus.
+
+use crate::host::{BusOp, Timing, Width};
+use crate::spec::bus::Bus;
+
+/// No bus is slower: cards are brought up at 100 kHz at least [SD 4.2.1].
+const SLOWEST_HZ: u32 = 4_000;
+/// Clocks after the last token before the clock changes [SD 4.4].
+const LAST_CLOCKS: u64 = 8;
+
+/// What is known of the bus.
+#[derive(Debug)]
+pub(super) struct Wire {
+    /// Wire time of a block at the present clock and width.
+    block_ns: u64,
+    clock_hz: u32,
+    width: Width,
+    timing: Timing,
+    /// The sampling point is in doubt: the controller has asked for a new tuning, or lost the old one.
+    doubted: bool,
+}
+
+impl Wire {
+    pub const UNSET: Wire =
+        Wire { block_ns: 0, clock_hz: 0, width: Width::W1, timing: Timing::Legacy, doubted: false };
+
+    /// The driver has done this.
+    pub fn done(&mut self, op: BusOp) {
+        match op {
+            BusOp::Clock(hz) => self.clock_hz = hz,
+            BusOp::Width(width) => self.width = width,
+            BusOp::Timing(timing) => self.timing = timing,
+            BusOp::PowerOff | BusOp::PowerOn => {
+                (self.clock_hz, self.width, self.timing) = (0, Width::W1, Timing::Legacy);
+            }
+            _ => return,
+        }
+        let lines = match self.width {
+            Width::W1 => 1,
+            Width::W4 => 4,
+            Width::W8 => 8,
+        };
+        // 4096 bits, and some clocks for start, CRC and end; of any number of blocks the time is below 2^64 ns.
+        self.block_ns = (4096 / lines + 40) * 1_000_000_000 / u64::from(self.clock_hz.max(SLOWEST_HZ));
+    }
+
+    /// What this many blocks may take on the wire: twice their bits, since a controller may pause its clock.
+    #[inline(always)]
+    pub fn data_ns(&self, blocks: u32) -> u64 {
+        2 * u64::from(blocks) * self.block_ns
+    }
+
+    /// How long the clock goes on before this operation may begin, if it has to [SD 4.4].
+    pub fn last_clocks_ns(&self, op: BusOp) -> Option<u64> {
+        if self.clock_hz == 0 || !matches!(op, BusOp::Clock(_)) {
+            return None;
+        }
+        let clock_ns = 1_000_000_000 / self.clock_hz.max(1);
+        Some(LAST_CLOCKS * u64::from(clock_ns + 1))
+    }
+
+    /// The mode has a sampling point, which a tuning finds.
+    pub fn is_tuned(&self) -> bool {
+        matches!(self.timing, Timing::Sdr50 | Timing::Sdr104 | Timing::Hs200 | Timing::Hs400)
+    }
+
+    /// The sampling point may be wrong, or soon will be: no transfer is left open, so that a tuning can come.
+    pub fn doubt(&mut self) {
+        self.doubted = true;
+    }
+
+    #[inline]
+    pub fn is_doubted(&self) -> bool {
+        self.doubted
+    }
+
+    /// There was a tuning, or an attempt at one, or a caller has taken note. True: there was a doubt.
+    pub fn trust(&mut self) -> bool {
+        core::mem::take(&mut self.doubted)
+    }
+
+    /// The clock is what was asked for; the driver may have rounded it down.
+    pub fn as_set(&self) -> Bus {
+        use Timing::{Ddr50, Ddr52, Hs400, Hs400Es};
+        let ddr = matches!(self.timing, Ddr50 | Ddr52 | Hs400 | Hs400Es);
+        Bus { clock_hz: self.clock_hz, width: self.width, ddr }
+    }
+}
