@@ -151,7 +151,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
 
     /// The way back to the user area.
     pub(super) fn return_to_user(&mut self, now_ns: u64) {
-        if self.settling != 0 || self.unsettled {
+        if self.owes_status() {
             return self.ask_status(Stage::Status, now_ns);
         }
         self.gathered.forget();

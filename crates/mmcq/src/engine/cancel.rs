@@ -100,8 +100,8 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     pub(super) fn pass_on_untold(&mut self, index: u8) {
         let slot = self.slots.at(index);
         match (slot.kind, slot.result) {
-            (_, Err(Error::CacheLost)) if P::RECOVERS => self.cache_lost = true,
-            (Kind::Flush, Err(Error::Program(status))) => self.late = Some(status),
+            (_, Err(Error::CacheLost)) if P::RECOVERS => self.durability.owe_loss(),
+            (Kind::Flush, Err(Error::Program(status))) => self.durability.owe(status),
             _ => {}
         }
     }

@@ -39,7 +39,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         match slot.kind {
             Kind::Raw { prefix, phase, timeout_ns } => {
                 // Blocks that others than the engine write are in the cache too.
-                self.dirty |= P::RECOVERS && matches!(phase.command.index, 24 | 25);
+                self.durability.writes(P::RECOVERS && matches!(phase.command.index, 24 | 25));
                 if !self.place_data(index) {
                     return;
                 }
@@ -81,7 +81,9 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     pub(super) fn begin_flush(&mut self, now_ns: u64) {
         let Some(target) = self.target else { return self.end_control(Err(Error::NoCard)) };
         match target.flush {
-            FlushBy::EmmcCache { .. } if !self.dirty && target.quirks.has(Quirks::FLUSH_AFTER_WRITE) => {
+            FlushBy::EmmcCache { .. }
+                if !self.durability.is_dirty() && target.quirks.has(Quirks::FLUSH_AFTER_WRITE) =>
+            {
                 let result = self.flush_ended();
                 self.end_control(result);
             }
@@ -150,7 +152,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
 
     /// What the request hears whose flush went well.
     pub(super) fn flush_ended(&mut self) -> Result<Output, Error> {
-        self.dirty = false;
+        self.durability.is_flushed();
         self.close_incident();
         if P::RECOVERS {
             self.end_flushed();
@@ -217,16 +219,16 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     #[cold]
     pub(super) fn overheard(&mut self, status: u32) {
         if P::RECOVERS && self.may_lose() && status & (R1::ERROR | R1::CC_ERROR) != 0 {
-            self.late = Some(status);
+            self.durability.owe(status);
         }
     }
 
     /// What a flush reports: an error that came too late for its owner comes here, once.
     pub(super) fn flushed(&mut self) -> Result<Output, Error> {
-        if P::RECOVERS && self.cache_lost && self.take_cache_lost() {
+        if P::RECOVERS && self.durability.take_loss() {
             return Err(Error::CacheLost);
         }
-        match self.late.take() {
+        match self.durability.take_late() {
             Some(status) => Err(Error::Program(status)),
             None => Ok(Output::default()),
         }

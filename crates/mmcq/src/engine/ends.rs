@@ -41,7 +41,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         } else if P::RECOVERS && self.settling != 0 {
             self.note_written();
         }
-        self.unsettled = false;
+        self.durability.settles();
         self.incident.doubted &= !self.settling;
         for index in bits(core::mem::take(&mut self.settling)) {
             let slot = self.slots.at_mut(index);
@@ -73,9 +73,10 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
                 }
             }
         }
-        if !owned || self.unsettled {
-            self.stats.unowned += u64::from(!self.unsettled);
-            self.late = Some(status);
+        let unsettled = self.durability.is_unsettled();
+        if !owned || unsettled {
+            self.stats.unowned += u64::from(!unsettled);
+            self.durability.owe(status);
         }
     }
 

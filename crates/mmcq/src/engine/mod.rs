@@ -15,6 +15,7 @@ mod concurrent;
 mod config;
 mod control;
 mod deadline;
+mod durability;
 mod early;
 mod ends;
 mod erase;
@@ -56,6 +57,7 @@ use area::Area;
 use busy::BusyTimes;
 use concurrent::Concurrent;
 use core::task::Waker;
+use durability::Durability;
 use early::Early;
 use extras::{Extras, Memory};
 use gate::Gate;
@@ -129,10 +131,7 @@ pub struct Engine<H: Host, const N: usize, P: Policy = Fifo> {
     end: End,
     /// The busy being watched belongs to the end of an open transfer whose requests are complete.
     closing: bool,
-    /// Writes were completed of which no status has come since.
-    unsettled: bool,
-    /// A late error that no request has been told: the next flush is.
-    late: Option<u32>,
+    durability: Durability,
     runs: [Run; 2],
     continue_faults: u8,
     continue_lost: bool,
@@ -144,9 +143,6 @@ pub struct Engine<H: Host, const N: usize, P: Policy = Fifo> {
     upkeep: Upkeep,
     /// Blocks in a transfer at most, while a bad one is being looked for.
     piece_blocks: u32,
-    /// Something was written since the last flush; writes were lost with a cache, and no flush has been told.
-    dirty: bool,
-    cache_lost: bool,
     /// Slots in states Settling and Ended.
     settling: u64,
     ended: u64,
@@ -208,8 +204,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             open: None,
             end: End::Here,
             closing: false,
-            unsettled: false,
-            late: None,
+            durability: Durability::CLEAN,
             runs: [Run::NEW; 2],
             continue_faults: 0,
             continue_lost: false,
@@ -219,8 +214,6 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             helping: Helping::NONE,
             upkeep: Upkeep::none(),
             piece_blocks: u32::MAX,
-            dirty: false,
-            cache_lost: false,
             settling: 0,
             ended: 0,
             order_ns: 0,

@@ -184,8 +184,8 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             (_, Direction::Read) => self.fail(Error::Card(status), now_ns),
             (_, Direction::Write) => {
                 // Those of the run that were complete before cannot be told any more.
-                if core::mem::take(&mut self.unsettled) {
-                    self.late = Some(status);
+                if self.durability.settles() {
+                    self.durability.owe(status);
                 }
                 self.fail(not_written(status), now_ns);
             }

@@ -121,10 +121,10 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
                 continue;
             }
             let head = self.slots.head;
-            let memory_waits = head != NONE || self.settling != 0 || self.unsettled;
+            let memory_waits = head != NONE || self.owes_status();
             let turn = !memory_waits || self.io_run < self.config.io_burst;
             if let Some(io) = self.slots.oldest_io().filter(|_| turn) {
-                if P::RECOVERS && (self.settling != 0 || self.unsettled) && self.slots.at(io).urgent {
+                if P::RECOVERS && self.owes_status() && self.slots.at(io).urgent {
                     // It would hear, and clear, what is these writes' own.
                     self.ask_status(Stage::Status, now_ns);
                     continue;
@@ -144,7 +144,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
                 self.hold_broken(now_ns);
                 if self.is_left_open() {
                     self.timers.wake_after_hold();
-                } else if self.settling != 0 || self.unsettled {
+                } else if self.owes_status() {
                     self.ask_status(Stage::Status, now_ns);
                 } else if P::RECOVERS && self.upkeep.due_ns != u64::MAX && self.upkeep(true, now_ns) {
                     continue;
@@ -159,7 +159,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
                     },
                     None => return self.kept_idle(now_ns),
                 }
-            } else if self.settling != 0 || self.unsettled {
+            } else if self.owes_status() {
                 self.ask_status(Stage::Status, now_ns);
             } else {
                 self.begin_control(head, now_ns);
@@ -193,7 +193,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     /// client that the policy waits for.
     fn kept_idle(&mut self, now_ns: u64) {
         if !self.is_left_open() {
-            if self.settling != 0 || self.unsettled {
+            if self.owes_status() {
                 self.note_question(now_ns);
                 self.ask_status(Stage::Status, now_ns);
             }
@@ -359,7 +359,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             Auto::None
         };
         // A reliable write goes past the cache.
-        self.dirty |= direction == Direction::Write && self.end() != End::Reliable;
+        self.durability.writes(direction == Direction::Write && self.end() != End::Reliable);
         self.phase = Phase {
             command,
             data: Some(Data { direction, block_size: BLOCK_BYTES as u16, blocks }),

@@ -88,7 +88,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             return self.refuse(index, Error::Unsupported);
         };
         // Told at its turn and not when it is submitted: the card may have lost its state without the engine's knowledge, or the keeper be about to reset it.
-        if durable && !zero && moved == 0 && self.take_cache_lost() {
+        if durable && !zero && moved == 0 && self.durability.take_loss() {
             return self.refuse(index, Error::CacheLost);
         }
         if rest == 0 {
@@ -208,7 +208,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
 
     /// A durable write has settled in the card's cache: now the flush that makes it so.
     fn flush_written(&mut self, index: u8, now_ns: u64) {
-        if self.settling != 0 || self.unsettled {
+        if self.owes_status() {
             return self.ask_status(Stage::Status, now_ns);
         }
         self.slots.unlink(index);

@@ -368,7 +368,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         self.stats.transfers += 1;
         self.failure = None;
         self.questions = 0;
-        self.dirty |= direction == Direction::Write;
+        self.durability.writes(direction == Direction::Write);
         let straight = &self.straight;
         let address = (lba as u32) << straight.shift;
         let ([read_ns, write_ns], several) = (straight.timeout_ns, blocks > 1);

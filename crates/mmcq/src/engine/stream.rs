@@ -266,7 +266,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         if announced > 0 && counted == 0 {
             // The card ends by itself.
             self.open = None;
-            self.unsettled |= before;
+            self.durability.completes_early(before);
             return self.data_ended(now_ns);
         }
         let mut open = Open { direction, next, acknowledged: before, counted };
@@ -290,7 +290,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             // What was written last has an owner that still waits: it gets what the end of the transfer says.
             (Err(reason), Direction::Write) => {
                 self.open = None;
-                self.unsettled |= before;
+                self.durability.completes_early(before);
                 if left_open {
                     self.count_close(reason);
                 }
@@ -364,11 +364,11 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         if status & (R1::OWN | R1::DEFERRED) & !benign != 0 {
             // A read has its data; what its read-ahead met is no request's loss, and no flush's business.
             match open.acknowledged {
-                true => self.late = Some(status),
+                true => self.durability.owe(status),
                 false => self.stats.unowned += 1,
             }
         }
-        self.unsettled |= open.acknowledged;
+        self.durability.completes_early(open.acknowledged);
         let shown = matches!(self.host.caps().busy, BusyDetect::Interrupt | BusyDetect::Response);
         if open.direction == Direction::Write && !shown {
             self.closing = true;
@@ -411,7 +411,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     /// After a recovery no transfer is open any more. True: writes of a run were completed before their status was known, and what became of them is asked now.
     pub(super) fn recovered_run(&mut self) -> bool {
         let exposed = H::CONTINUES && self.open.take().is_some_and(|open| open.acknowledged);
-        core::mem::take(&mut self.unsettled) || exposed
+        self.durability.settles() || exposed
     }
 
     /// Where the transfer in progress ends. Lean firmware on a host that cannot go on with one knows no other end.

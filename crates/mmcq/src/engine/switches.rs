@@ -43,16 +43,12 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
 
     /// Nothing queued, nothing with the controller, no write whose status is unknown.
     pub fn is_idle(&self) -> bool {
-        self.is_quiet()
-            && self.slots.head == NONE
-            && self.slots.oldest_io().is_none()
-            && self.settling == 0
-            && !self.unsettled
+        self.is_quiet() && self.slots.head == NONE && self.slots.oldest_io().is_none() && !self.owes_status()
     }
 
     /// Could the card lose writes that are complete if its supply went now?
     pub(crate) fn may_lose(&self) -> bool {
-        self.dirty && self.target.is_some_and(|target| target.flush != FlushBy::Status)
+        self.durability.is_dirty() && self.target.is_some_and(|target| target.flush != FlushBy::Status)
     }
 
     /// Where nothing is left to be done or lost there is no card any more. False: there is something, and the card stays.

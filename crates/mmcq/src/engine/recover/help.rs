@@ -364,7 +364,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         if !P::RECOVERS {
             return true;
         }
-        if self.settling != 0 || self.unsettled {
+        if self.owes_status() {
             // A conversation would hear, and clear, what is these writes' own.
             self.ask_status(super::Stage::Status, now_ns);
             return false;

@@ -279,7 +279,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     }
 
     fn flush_was_lost(&mut self) -> bool {
-        matches!(self.slots.at(self.control).kind, Kind::Flush) && self.take_cache_lost()
+        matches!(self.slots.at(self.control).kind, Kind::Flush) && self.durability.take_loss()
     }
 
     pub(in super::super) fn close_incident(&mut self) {

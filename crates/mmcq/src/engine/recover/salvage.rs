@@ -22,7 +22,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         if !P::RECOVERS {
             let known = if status == 0 { R1::ERROR } else { status };
             if self.recovered_run() && known & R1::DEFERRED != 0 {
-                self.late = Some(known);
+                self.durability.owe(known);
             }
             return if self.settling != 0 {
                 self.settle(known)
@@ -35,7 +35,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         let bad = status & R1::DEFERRED != 0;
         let unowned = self.recovered_run();
         if unowned && (bad || lost) {
-            self.late = Some(if bad { status } else { R1::ERROR });
+            self.durability.owe(if bad { status } else { R1::ERROR });
         }
         if self.settling != 0 {
             if lost && !bad { self.doubt() } else { self.settle(status) }
@@ -144,17 +144,15 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     /// The card's supply was switched off, or it was reset: a volatile cache has lost what was not flushed.
     pub(in super::super) fn supply_lost(&mut self) {
         if !P::RECOVERS {
-            (self.open, self.unsettled, self.late) = (None, false, None);
+            self.open = None;
+            self.durability.forget();
             return;
         }
-        let cached = core::mem::take(&mut self.dirty)
-            && self.target.is_some_and(|target| !matches!(target.flush, FlushBy::Status));
+        let cached = self.target.is_some_and(|target| !matches!(target.flush, FlushBy::Status));
         self.begin_again();
         let streamed = self.open.take().is_some_and(|open| open.acknowledged);
-        if cached || streamed || core::mem::take(&mut self.unsettled) {
+        if self.durability.supply_lost(cached, streamed) {
             self.stats.cache_lost += 1;
-            self.cache_lost = !plant::is(Bug::LossUntold);
-            self.late = None;
         }
     }
 
@@ -182,14 +180,9 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     /// The keeper has flushed the cache. False: the engine has not waited for that, so that something may have been written since.
     pub(crate) fn note_flushed(&mut self) -> bool {
         let stopped = self.helping.is_at_it();
-        self.dirty &= !stopped;
+        if stopped {
+            self.durability.is_flushed();
+        }
         stopped
-    }
-
-    /// Writes in the cache were lost, and no flush has been told yet. Told now.
-    pub(in super::super) fn take_cache_lost(&mut self) -> bool {
-        let lost = self.cache_lost;
-        self.cache_lost &= plant::is(Bug::LossToldTwice);
-        lost
     }
 }

@@ -1,0 +1,102 @@
+//! What the engine owes for writes that are complete: the status that has not come, the flush that has not been made, the error and the loss that no flush has been told.
+//!
+//! A write whose slot is still held has its result there ([`State::Settling`](super::slot::State)). What is here has no slot any more: the next flush is its owner.
+
+use super::Engine;
+use crate::host::Host;
+use crate::plant::{self, Bug};
+use crate::sched::Policy;
+
+/// The debts.
+#[derive(Debug)]
+pub(super) struct Durability {
+    /// Something was written since the last flush.
+    dirty: bool,
+    /// Writes were completed of which no status has come since.
+    unsettled: bool,
+    /// Writes were lost with a cache, and no flush has been told.
+    lost: bool,
+    /// The status of a late error that no flush has been told; 0: there is none.
+    late: u32,
+}
+
+impl Durability {
+    pub const CLEAN: Durability = Durability { dirty: false, unsettled: false, lost: false, late: 0 };
+
+    /// The card is given data, if it is.
+    #[inline(always)]
+    pub fn writes(&mut self, written: bool) {
+        self.dirty |= written;
+    }
+
+    pub fn is_dirty(&self) -> bool {
+        self.dirty
+    }
+
+    /// The card has flushed what it was given.
+    pub fn is_flushed(&mut self) {
+        self.dirty = false;
+    }
+
+    /// Writes are complete, if any are, and their status is still to come.
+    pub fn completes_early(&mut self, written: bool) {
+        self.unsettled |= written;
+    }
+
+    #[inline(always)]
+    pub fn is_unsettled(&self) -> bool {
+        self.unsettled
+    }
+
+    /// A status has come, or its writes have another owner now. True: one was owed.
+    pub fn settles(&mut self) -> bool {
+        core::mem::take(&mut self.unsettled)
+    }
+
+    /// An error came too late for its owner: the next flush is told.
+    pub fn owe(&mut self, status: u32) {
+        self.late = status;
+    }
+
+    /// A loss was told to a flush that was given up: the next is told.
+    pub fn owe_loss(&mut self) {
+        self.lost = true;
+    }
+
+    /// A request that asks for durability is told of a loss, once. True: there was one.
+    pub fn take_loss(&mut self) -> bool {
+        let lost = self.lost;
+        self.lost &= plant::is(Bug::LossToldTwice);
+        lost
+    }
+
+    /// A flush is told of a late error, once.
+    pub fn take_late(&mut self) -> Option<u32> {
+        Some(core::mem::take(&mut self.late)).filter(|&status| status != 0)
+    }
+
+    /// The card has lost its supply or its state. `cached`: what is written waits in a volatile cache; `streamed`: writes of an open transfer were complete.
+    /// True: something was lost.
+    pub fn supply_lost(&mut self, cached: bool, streamed: bool) -> bool {
+        let cached = core::mem::take(&mut self.dirty) && cached;
+        let lost = cached || streamed || self.settles();
+        if lost {
+            self.lost = !plant::is(Bug::LossUntold);
+            self.late = 0;
+        }
+        lost
+    }
+
+    /// Lean firmware tells no loss.
+    pub fn forget(&mut self) {
+        (self.unsettled, self.late) = (false, 0);
+    }
+}
+
+impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
+    /// The card is to be asked how writes went: their requests wait for it, or are complete without it.
+    #[inline(always)]
+    pub(super) fn owes_status(&self) -> bool {
+        self.settling != 0 || self.durability.is_unsettled()
+    }
+}
