@@ -6,8 +6,8 @@ mod support;
 
 use bench::{BLOCKS, Bench, MS, bench, kept};
 use mmcq::engine::{
-    Abilities, BLOCK_BYTES, Config, DmaBuf, Engine, Erase, Erasing, Error, FlushBy, Kind, PartitionAccess,
-    RecoveryStep, Request, ServiceRequest,
+    Abilities, BLOCK_BYTES, CardParams, Config, DmaBuf, Engine, Erase, Erasing, Error, FlushBy, Kind,
+    PartitionAccess, RecoveryStep, Request, ServiceRequest,
 };
 use mmcq::host::{Auto, Cause, Data, Direction, Phase, Stage};
 use mmcq::sched::Lean;
@@ -315,6 +315,70 @@ fn what_must_not_be_done_twice_is_not_sent_to_a_card_that_was_initialised_again(
         assert_eq!(done.result.is_ok(), times == 2, "{kind:?}: {:?}", done.result);
         assert_eq!(b.world.borrow().medium[0], 5, "{kind:?}");
     }
+}
+
+/// The card loses its state in the switch to the replay-protected area: no frame was sent, so the request goes on.
+#[test]
+fn an_rpmb_visit_that_has_sent_no_frame_begins_again() {
+    for nth in 0..3 {
+        let mut b = kept();
+        b.e.enable_extended_ops();
+        b.world.borrow_mut().rpmb = Some(Box::new(|_, _| {}));
+        let visit =
+            PartitionAccess { config: 3, switch_ns: MS, lba: 0, out: 1, reliable: true, ask: true, back: 1 };
+        let id = b.submit(Request::new(Kind::PartitionAccess(visit), buffer(3, 0)));
+        // CMD6, its CMD13, or CMD23.
+        b.fault(nth, Cause::Timeout, Stage::Command, true);
+        b.world.borrow_mut().stuck_state = Some(0);
+        assert_eq!(b.help(), ServiceRequest::Reinit);
+        (b.world.borrow_mut().stuck_state, b.world.borrow_mut().area) = (None, 0);
+        assert!(!b.commands().contains(&25));
+        b.e.service_done(Ok(target(BLOCKS)), b.now);
+        let done = b.finish(id);
+        assert!(done.result.is_ok(), "phase {nth} fails: {:?}, {:?}", done.result, b.commands());
+        assert_eq!(b.commands().iter().filter(|&&seen| seen == 25).count(), 2, "frame and question");
+    }
+}
+
+/// Whether it has heard what is asked for or not.
+#[test]
+fn a_keeper_that_goes_while_help_is_asked_for_is_not_waited_for() {
+    for heard in [true, false] {
+        let mut b = kept();
+        let id = b.write(0, 8, 5);
+        b.fault(1, Cause::Timeout, Stage::Data, false);
+        b.world.borrow_mut().stuck_state = Some(0);
+        if heard {
+            assert_eq!(b.help(), ServiceRequest::Reinit);
+        } else {
+            while b.rung(RecoveryStep::Reinit) == 0 {
+                b.step();
+            }
+        }
+        let gone_ns = b.now;
+        let _ = b.e.set_service_waker(None);
+        assert_eq!(b.finish(id).result, Err(Error::Dead));
+        assert!(b.now - gone_ns < 150 * MS, "{} ms, heard: {heard}", (b.now - gone_ns) / MS);
+    }
+}
+
+/// A flush may take 30 s. That its command cannot even be sent is known long before.
+#[test]
+fn a_command_that_cannot_be_sent_is_given_up_before_its_own_time_is_over() {
+    let mut b = kept();
+    let cached = CardParams { flush: FlushBy::EmmcCache { timeout_ns: 1_000 * MS }, ..target(BLOCKS) };
+    b.e.set_target(Some(cached));
+    let written = b.write(0, 8, 5);
+    assert!(b.finish(written).result.is_ok());
+    let began_ns = b.now;
+    b.world.borrow_mut().refuse_starts = u32::MAX;
+    let id = b.submit(Request::new(Kind::Flush, DmaBuf::EMPTY));
+    while b.rung(RecoveryStep::Classify) == 0 {
+        b.step();
+    }
+    b.world.borrow_mut().refuse_starts = 0;
+    assert!(b.now - began_ns < 510 * MS, "{} ms", (b.now - began_ns) / MS);
+    assert!(b.finish(id).result.is_ok());
 }
 
 #[test]

@@ -55,6 +55,11 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         if !self.timers.is_over(now_ns) || matches!(self.stage, Stage::Idle) {
             return;
         }
+        self.no_answer(now_ns);
+    }
+
+    /// The phase in progress has had its time.
+    pub(super) fn no_answer(&mut self, now_ns: u64) {
         match self.stage {
             Stage::Recover(step) => self.recover_failed(step, false, now_ns),
             _ => self.fail(Error::Silent, now_ns),

@@ -167,6 +167,12 @@ impl Memory {
             pieces: Pieces::Unknown,
         }
     }
+
+    /// Is this a visit of which nothing has been sent yet but the switch to its partition, or the count of its first blocks?
+    pub fn is_on_its_way(&self, kind: &Kind) -> bool {
+        let before_data = matches!(Place::step(self.step), Place::Enter | Place::Count);
+        matches!(kind, Kind::PartitionAccess(_)) && self.moves == 0 && before_data
+    }
 }
 
 impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {

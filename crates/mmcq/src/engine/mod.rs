@@ -93,7 +93,7 @@ pub struct Engine<H: Host, const N: usize, P: Policy = Fifo> {
     /// When it got it; the one before.
     began_ns: u64,
     last: Option<Span>,
-    /// `phase` could not be started yet, and is tried again.
+    /// `phase` could not be started yet, since `began_ns`; try at `wake_ns`.
     blocked: bool,
     /// The requests of the transfer in progress (reads and writes), and their memory in order.
     gathered: Batch<N>,

@@ -136,12 +136,10 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         let Some((direction, first, blocks, _)) = visit.transfer(self.memory.moves) else {
             return Err(Error::Unsupported);
         };
-        // The cache is that of all partitions but RPMB.
-        self.durability.writes(direction == Direction::Write && visit.area() != RPMB);
         let whole = self.slots.at(self.control).buf.segment(u32::MAX);
         let segment = Segment { bus: 0, ..whole.part(first * BLOCK_BYTES, u32::from(blocks) * BLOCK_BYTES) };
         let address = self.target.map_or(visit.lba, |target| target.address(visit.lba.into()));
-        // Replay-protected writes go past a cache, and so do reliable ones.
+        // The cache is that of all partitions but RPMB; reliable writes go past it.
         self.durability.writes(direction == Direction::Write && !visit.reliable && visit.area() != RPMB);
         let command: Command = match direction {
             Direction::Read => command::read_multiple_block(address),

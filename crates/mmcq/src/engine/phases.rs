@@ -78,6 +78,8 @@ pub(super) const STOP_TIMEOUT_NS: u64 = 100_000_000;
 pub(super) const SLACK_NS: u64 = 50_000_000;
 /// A start that was refused because of the lines is tried again after this.
 pub(super) const START_RETRY_NS: u64 = 10_000;
+/// And no longer than this: no card is busy for longer after a write [SD 4.6.2.2], so what keeps the lines will not let go of them.
+const START_TIMEOUT_NS: u64 = 500_000_000;
 /// Blocks after which the card may pause for its longest time once more.
 pub(super) const BLOCKS_PER_TIMEOUT: u64 = 64;
 
@@ -359,7 +361,8 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             Auto::None
         };
         // A reliable write goes past the cache.
-        self.durability.writes(direction == Direction::Write && self.end() != End::Reliable);
+        self.durability
+            .writes(direction == Direction::Write && !(P::RECOVERS && self.end() == End::Reliable));
         self.phase = Phase {
             command,
             data: Some(Data { direction, block_size: BLOCK_BYTES as u16, blocks }),
@@ -427,6 +430,13 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             return self.fail(Error::Unsupported, now_ns);
         }
         self.stats.start_retries += 1;
+        if P::RECOVERS {
+            if !self.blocked {
+                self.began_ns = now_ns;
+            } else if now_ns.saturating_sub(self.began_ns) >= START_TIMEOUT_NS {
+                return self.no_answer(now_ns);
+            }
+        }
         self.blocked = true;
         self.timers.wake_at(later(now_ns, START_RETRY_NS));
     }

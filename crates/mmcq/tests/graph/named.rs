@@ -112,3 +112,9 @@ fn a_sampling_point_that_a_reset_took_is_looked_for_again() {
     wherever("tuned", &[CommandLost, ResetHangs]);
     wherever("visits to a boot area", &[CommandLost, ResetHangs]);
 }
+
+/// It was initialised in this incident already, and has lost its tuning since: nothing stronger is left.
+#[test]
+fn a_card_between_two_partitions_is_tuned_before_it_is_given_up() {
+    wherever("visits to a boot area", &[Mute, CommandLost, ResetHangs]);
+}

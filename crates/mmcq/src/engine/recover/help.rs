@@ -93,6 +93,20 @@ impl Helping {
         self.asked.is_some() && self.taken
     }
 
+    /// Has the keeper gone that was to help a card in trouble?
+    fn is_deserted(&self) -> bool {
+        let trouble = matches!(
+            self.asked,
+            Some(
+                ServiceRequest::Retune
+                    | ServiceRequest::Slower
+                    | ServiceRequest::Reinit
+                    | ServiceRequest::PowerCycle
+            )
+        );
+        trouble && !self.keeper
+    }
+
     pub fn forget(&mut self) {
         (self.asked, self.taken, self.rest) = (None, false, Resting::No);
     }
@@ -179,6 +193,10 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         {
             self.helping.forget();
             self.restop();
+        }
+        if waker.is_none() && self.helping.asked.is_some() && self.stage == super::Stage::Idle {
+            // The next poll, which knows the time, limits how long help is still waited for.
+            self.timers.wake_now();
         }
         self.close_straight();
         // Without a keeper no slot is kept for one.
@@ -376,6 +394,10 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         if now_ns >= self.helping.presence_at_ns {
             self.presence_is_stable(now_ns);
             return false;
+        }
+        if self.helping.is_deserted() {
+            let until_ns = now_ns.saturating_add(UNHELPED_NS);
+            self.helping.until_ns = self.helping.until_ns.min(until_ns);
         }
         if self.helping.asked.is_some() && now_ns >= self.helping.until_ns {
             let needed = match self.helping.asked {

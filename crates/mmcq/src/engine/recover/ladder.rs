@@ -203,7 +203,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
                 self.break_off(now_ns);
                 let index = core::mem::replace(&mut self.control, NONE);
                 let slot = self.slots.at_mut(index);
-                if slot.kind.is_once() {
+                if slot.kind.is_once() && !self.memory.is_on_its_way(&slot.kind) {
                     return self.ended_once(index, error, now_ns);
                 }
                 // The card has the data of a durable write: only its flush is tried again. The data would come over those of a later write that is complete.

@@ -130,6 +130,11 @@ impl Incident {
         }
     }
 
+    /// Was this measure taken?
+    fn is_spent(&self, rung: RecoveryStep) -> bool {
+        self.spent & 1 << rung as u16 != 0
+    }
+
     /// Takes a measure that may be taken once. False: it was.
     fn spend(&mut self, rung: RecoveryStep) -> bool {
         let bit = 1 << rung as u16;
@@ -414,7 +419,11 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             return self.dead(now_ns);
         }
         // Elsewhere than in the user area there may be no tuning [eMMC 6.6.22.4], and a card that does not tell its state does not come home either.
-        let better = self.memory.area.is_user()
+        // But that is better than to give the card up.
+        let last = self.incident.is_spent(RecoveryStep::Reset)
+            && self.incident.is_spent(RecoveryStep::Reinit)
+            && self.incident.is_spent(RecoveryStep::PowerCycle);
+        let better = (last || self.memory.area.is_user())
             && (self.incident.untuned || self.incident.class.damaged() && self.wire.is_tuned());
         if P::RECOVERS && better && self.may_retune(now_ns) {
             self.incident.unheard = true;
