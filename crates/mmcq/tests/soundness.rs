@@ -585,3 +585,28 @@ fn fresh() -> &'static Stack<Returns> {
     stack.with(|engine| engine.set_target(Some(target(256))));
     stack
 }
+
+/// A blocking call from inside another is turned away. If the alarm that makes up for it panics, the call unwinds: it has handed
+/// nothing over, so it waits for nothing.
+#[test]
+fn a_nested_blocking_call_whose_alarm_panics_unwinds() {
+    let timer = Timer { now_ns: one_thread::TIMER.now_ns, set_alarm: |_| may_panic() };
+    let world = World::new(256);
+    let host = TestHost::new(&world);
+    let stack: mmcq::task::Stack<(_, _, _), 4> =
+        mmcq::task::Stack::with_policy(one_thread::OneThread, timer, host, Config::DEFAULT, Fifo);
+    CALLS_LEFT.set(u32::MAX);
+    stack.with(|engine| engine.set_target(Some(target(256))));
+    let nested = std::panic::AssertUnwindSafe(|| {
+        stack.with(|_| {
+            CALLS_LEFT.set(0);
+            let mut words = [0u64; 64];
+            // SAFETY: bytes of words.
+            let (_, memory, _) = unsafe { words.align_to_mut::<u8>() };
+            let device = BlockDevice::new(&stack);
+            device.read_blocking(0, memory, |_| CALLS_LEFT.set(u32::MAX))
+        })
+    });
+    assert!(std::panic::catch_unwind(nested).is_err(), "the alarm was asked for, and panicked");
+    CALLS_LEFT.set(u32::MAX);
+}

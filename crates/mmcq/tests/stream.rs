@@ -344,6 +344,55 @@ fn a_card_that_dies_in_a_run_tells_the_flush() {
     assert!(matches!(one(&mut e, flush(), &mut now), Err(Error::Program(_))));
 }
 
+/// A run with writes in the card's cache is closed, and `steps` more things have happened. The status of its writes may be owed.
+fn closing(steps: u32) -> (Rc<RefCell<World>>, TestEngine<4>, u64) {
+    let world = world(true);
+    world.borrow_mut().caps.busy = BusyDetect::Status;
+    let (mut e, mut now) = held::<4>(&world, true);
+    let cached = mmcq::engine::FlushBy::EmmcCache { timeout_ns: 500_000_000 };
+    e.set_target(Some(mmcq::engine::CardParams { flush: cached, ..target(BLOCKS) }));
+    world.borrow_mut().busy_polls = 6;
+    let last = e.submit(write(24, 8, 5), now).unwrap();
+    for _ in 0..steps {
+        let _ = e.take(last);
+        now += 1_000;
+        if e.host().world.borrow().running() {
+            let _ = e.on_irq(now);
+        } else {
+            now = e.next_deadline_ns().map_or(now, |at| at.max(now));
+            let _ = e.poll(now);
+        }
+    }
+    (world, e, now)
+}
+
+/// The card that is gone owes no status: the engine waits for quiet and says so, at whatever moment of the run it went.
+#[test]
+fn a_card_that_goes_after_a_run_into_its_cache_is_told_to_the_keeper() {
+    use mmcq::engine::ServiceRequest;
+    for steps in 0..24 {
+        let (world, mut e, mut now) = closing(steps);
+        let waker = std::task::Waker::noop().clone();
+        assert!(e.set_service_waker(Some(waker)).is_none());
+        world.borrow_mut().present = false;
+        e.presence_changed(now);
+        let until = now + 20_000_000_000;
+        let mut asked = None;
+        let mut calls = 0;
+        while now < until && asked.is_none() {
+            calls += 1;
+            assert!(calls < 2_000, "{steps} steps: the engine does not rest");
+            now += 1_000;
+            let _ = e.on_irq(now);
+            now = e.next_deadline_ns().map_or(until, |at| at.max(now));
+            let _ = e.poll(now);
+            asked = e.take_service_request();
+        }
+        assert!(matches!(asked, Some(ServiceRequest::Removed)), "{steps} steps: {asked:?}");
+        let _ = e.set_service_waker(None);
+    }
+}
+
 #[test]
 fn a_host_that_cannot_do_what_it_claims_is_found_out_once() {
     let world = world(true);

@@ -164,7 +164,7 @@ impl Disk {
     pub fn run(mut self, messages: &Receiver<Message>, cut: &dyn Fn(Damage)) -> Result<(), String> {
         let result = self.work(messages, cut);
         let untold = match self.losses.untold() {
-            0 if result.is_err() && self.losses.unflushed() => {
+            0 if self.losses.unflushed() => {
                 Some("acknowledged writes that were not flushed may be lost".to_owned())
             }
             0 => None,
@@ -503,8 +503,15 @@ impl Disk {
         }
         let (told, result) = std::sync::mpsc::channel();
         let done = Box::new(move |outcome| drop(told.send(outcome)));
-        self.waiting.push_back(Progress::new(Job { client: u64::MAX, op: Op::Flush, done }));
-        while self.under_way > 0 || !self.waiting.is_empty() {
+        // Not before the last piece of what is under way: a flush does not cover what comes after it.
+        let mut flush = Some(Progress::new(Job { client: u64::MAX, op: Op::Flush, done }));
+        loop {
+            if self.under_way == 0 && self.waiting.is_empty() {
+                match flush.take() {
+                    Some(flush) => self.waiting.push_back(flush),
+                    None => break,
+                }
+            }
             self.admit();
             if let Some(wait) = self.step()? {
                 match messages.recv_timeout(wait) {

@@ -13,6 +13,8 @@ enum Dip {
     Cache,
     /// It ends, as a reader does whose card is taken out.
     Machine,
+    /// The server is asked to end.
+    Server(Sender<Message>),
 }
 
 /// It writes zeros, as on a card without a trim: then they wait in the cache.
@@ -48,6 +50,7 @@ impl Machine for Dipping {
         match self.dips.try_recv() {
             Ok(Dip::Cache) => self.machine.initialise_again().unwrap(),
             Ok(Dip::Machine) => self.ended = true,
+            Ok(Dip::Server(disk)) => disk.send(Message::Stop).unwrap(),
             Err(_) => {}
         }
         self.machine.submit(request)
@@ -198,6 +201,15 @@ fn a_server_whose_card_goes_says_what_was_not_flushed() {
         export.disk.send(Message::Job(job)).unwrap();
         assert_eq!(export.end(), Err(expected.to_owned()));
     }
+}
+
+/// A flush covers what was written before it: the last one waits for all pieces of what is under way.
+#[test]
+fn a_write_under_way_when_the_server_ends_is_flushed_with_the_others() {
+    let export = Export::new(1);
+    export.dip.send(Dip::Server(export.disk.clone())).unwrap();
+    assert!(export.write(0, 2 << 20, false), "it was under way, and is not refused");
+    assert_eq!(export.end(), Ok(()), "nothing that was acknowledged is left without a flush");
 }
 
 /// The engine says once that the cache is gone, to the first that flushes.

@@ -79,7 +79,9 @@ impl Durability {
     /// True: something was lost.
     pub fn supply_lost(&mut self, cached: bool, streamed: bool) -> bool {
         let cached = core::mem::take(&mut self.dirty) && cached;
-        let lost = cached || streamed || self.settles();
+        // The card that owed a status owes none any more, whatever else was lost with it.
+        let unsettled = self.settles();
+        let lost = cached || streamed || unsettled;
         if lost {
             self.lost = !plant::is(Bug::LossUntold);
             self.late = 0;

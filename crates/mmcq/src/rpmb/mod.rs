@@ -12,8 +12,6 @@ mod frame;
 use crate::card::Card;
 use crate::card::partition::{Area, Layout, layout};
 use crate::engine::{self, Claim, DmaBuf, Irreversible, Kind, PartitionAccess, Request};
-use crate::host::Host;
-use crate::sched::{Fifo, Policy};
 use crate::task::{Platform, Stack};
 pub use frame::UNIT_BYTES;
 use frame::{Ask, FRAME_BYTES, Fields, Frame};
@@ -154,9 +152,9 @@ impl<'a, B: Platform, const N: usize> Rpmb<'a, B, N> {
         self.read_units
     }
 
-    /// Gives the buffer back, cleared.
+    /// Gives the buffer back, cleared. `None`: the request of a dropped call still has it.
     pub fn close(mut self) -> Option<DmaBuf> {
-        let mut buf = self.buf.take()?;
+        let mut buf = self.buf().ok()?;
         for byte in buf.iter_mut() {
             *byte = 0;
         }

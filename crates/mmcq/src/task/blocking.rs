@@ -72,6 +72,10 @@ impl<B: Platform, const N: usize> Drop for Quiesce<'_, B, N> {
             _ => None,
         };
         let (stack, memory) = (self.op.stack, self.memory);
+        // A call from inside another of this stack has handed nothing over.
+        if known.is_none() && stack.with(|engine| engine.is_nested()) {
+            return;
+        }
         // A request that waits is taken out, and every step of an abort has a deadline, so this ends; returning earlier would free memory
         // that is still being written.
         while stack.with(|engine| {

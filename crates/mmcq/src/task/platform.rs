@@ -18,14 +18,17 @@ pub unsafe trait Lock {
 
 /// How the edges learn the time, and ask to be called. The engine itself is told the time.
 ///
-/// Both are called with the lock held. A call of the stack from inside them is turned away ([`Stack::with`](super::Stack::with)).
+/// A call of the stack from inside them is turned away ([`Stack::with`](super::Stack::with)).
 pub trait Clock {
-    /// Nanoseconds since some moment; never goes back. The lock is held because a moment that passed before it was had would
-    /// make deadlines too early.
+    /// Nanoseconds since some moment; never goes back, whatever context asks.
+    ///
+    /// It may be called at any time from any context, with the lock held and without it
+    /// ([`Stack::now_ns`](super::Stack::now_ns)): also in an interrupt that came while it ran. So a counter that is extended
+    /// in software protects itself. What the engine is told is read with the lock held.
     fn now_ns(&self) -> u64;
 
     /// Call [`Stack::poll`](super::Stack::poll) at this time (at once if it has passed); replaces the request before. `None`: no need.
-    /// The lock is held so that alarms come in the order of what they are for. A poll from inside is turned away: have it made later.
+    /// Called with the lock held, so that alarms come in the order of what they are for. A poll from inside is turned away: have it made later.
     ///
     /// The stack relies on an alarm until `poll` is called. It sets another only for an earlier time, and in `poll`. So an
     /// alarm may ring for nothing: that costs a poll. A platform whose timer has stopped in a sleep calls `poll` when it wakes up.
