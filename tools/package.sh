@@ -1,0 +1,43 @@
+#!/bin/bash
+# package.sh [CRATE...]: packs the crates from a clean clone, unpacks them outside of the tree, and builds and tests
+# there what would be published. Without arguments: all crates.
+#
+# The clone has what is committed and nothing else. Among themselves the unpacked crates are found by a patch, since no
+# registry has this version of them yet. Crates whose tests need the tree leave them out of the package.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+say() { echo "package.sh: $*" >&2; }
+crates=("$@")
+[ ${#crates[@]} -gt 0 ] || crates=(mmcq mmcq-sim mmcq-vfio mmcq-embassy mmcq-c mmcq-lab)
+[ -z "$(git status --porcelain --untracked-files=no)" ] || say "changes that are not committed are not packed"
+target=$(cargo metadata --format-version 1 --no-deps --locked | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+git clone --quiet --no-local . "$work/clone"
+packed=()
+for crate in "${crates[@]}"; do packed+=(-p "$crate"); done
+(cd "$work/clone" && cargo package --locked --no-verify --quiet --target-dir "$work/packed" "${packed[@]}")
+
+mkdir "$work/outside"
+cd "$work/outside"
+members=()
+patches=
+for file in "$work"/packed/package/*.crate; do
+  tar -xzf "$file"
+  folder=$(basename "$file" .crate)
+  name=$(sed -n '/^\[package\]/,/^\[/s/^name = "\(.*\)"/\1/p' "$folder/Cargo.toml")
+  members+=("\"$folder\"")
+  patches+="$name = { path = \"$folder\" }"$'\n'
+  if [ -n "$(find "$folder" -type l)" ]; then say "$name: a link was packed, expected its content"; exit 1; fi
+done
+[ ${#members[@]} -eq ${#crates[@]} ] || { say "${#members[@]} packages, expected ${#crates[@]}"; exit 1; }
+# The same versions of dependencies, and the same profiles: the simulator's tests are slow without them.
+cp "$work/clone/Cargo.lock" .
+{
+  printf '[workspace]\nresolver = "3"\nmembers = [%s]\n\n[patch.crates-io]\n%s\n' "$(IFS=,; echo "${members[*]}")" "$patches"
+  sed -n '/^\[profile\.dev\]/,/^\[profile\.release\]/{/^\[profile\.release\]/!p}' "$work/clone/Cargo.toml"
+} >Cargo.toml
+# Cargo takes the crates that are not here out of the lock file; all other versions stay.
+CARGO_TARGET_DIR="$target/package-outside" cargo test --workspace --quiet
+say "${#crates[@]} crates packed, built and tested outside of the tree"
