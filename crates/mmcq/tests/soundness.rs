@@ -207,6 +207,13 @@ fn lent_memory_stays_with_a_controller_that_cannot_be_stopped() {
         // Long after the engine has given up: the next reset helps.
         if idles == 20_000 {
             assert!(world.borrow().running() && world.borrow().mapped() == 1, "still mapped, still moving");
+            let now_ns = stack.now_ns();
+            let next_ns = stack.with(|engine| {
+                engine.suspend();
+                engine.resume(now_ns);
+                engine.next_deadline_ns()
+            });
+            assert!(next_ns.is_some_and(|at| at <= now_ns + 1_000_000_000), "it is tried again: {next_ns:?}");
             world.borrow_mut().fails_resets = (false, false);
         }
     });

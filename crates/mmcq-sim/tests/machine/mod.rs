@@ -38,7 +38,7 @@ pub struct Rig {
 
 /// The model of a storage card, by the name of its file.
 pub fn storage_card(card: &str) -> Box<dyn CardModel> {
-    let path = format!("{}/cards/{card}.toml", env!("CARGO_MANIFEST_DIR"));
+    let path = format!("{}/../mmcq-sim/cards/{card}.toml", env!("CARGO_MANIFEST_DIR"));
     let text = std::fs::read_to_string(&path).unwrap();
     let profile = CardProfile::from_toml(&text, card).unwrap_or_else(|error| panic!("{error}"));
     let medium = Medium::sparse(profile.capacity_bytes(), Fill::Pattern(7)).unwrap();

@@ -103,7 +103,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             if self.is_concurrent() {
                 return;
             }
-            self.timers.wake_never();
+            self.timers.wake_for_kept();
             if P::RECOVERS && self.cramped {
                 self.timers.wake_now();
                 return;

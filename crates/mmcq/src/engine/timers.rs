@@ -96,6 +96,12 @@ impl Timers {
         self.wake_ns = NEVER;
     }
 
+    /// Nothing is to be started: the idle engine wakes for memory that is kept, and for nothing else.
+    #[inline(always)]
+    pub fn wake_for_kept(&mut self) {
+        self.wake_ns = self.kept_ns;
+    }
+
     /// Does the stage want a turn? It is given one.
     #[inline]
     pub fn take_turn(&mut self, now_ns: u64) -> bool {
