@@ -10,7 +10,7 @@ use std::path::Path;
 /// knows another.
 const LAYERS: &[&[&str]] = &[
     &["faults", "memory", "plant", "stats", "time", "wire", "world"],
-    &["card", "charged", "cpu", "port"],
+    &["card", "cards", "charged", "cpu", "port"],
     &["checker", "probe"],
     &["rtsx", "s3c_sdi", "sdhci"],
     &["bench"],
