@@ -6,8 +6,8 @@
 use core::hint::black_box;
 use core::task::Waker;
 use mmcq::advance::{Bus, Context, Costs, Wait, WaitStrategy};
-use mmcq::block::{BlockDevice, Bounced};
 use mmcq::block::Partition;
+use mmcq::block::{BlockDevice, Bounced};
 use mmcq::card::partition::Area;
 use mmcq::card::{
     Card, Event, Options, bring_up, bring_up_io, enable_extended_ops, supervise, supervise_emmc, supervise_sd,
@@ -25,7 +25,7 @@ use mmcq::spec::ext_csd::ExtCsd;
 use mmcq::spec::scr::Scr;
 use mmcq::spec::ssr::Ssr;
 use mmcq::spec::switch::SwitchStatus;
-use mmcq::task::{Entry, IrqTask, Stack};
+use mmcq::task::{Entry, IrqTask};
 use size::board::{self, InterruptsOff};
 use size::late::{Late, Once};
 use size::{Driver, Stack};
@@ -257,8 +257,8 @@ fn by_cpu() -> Option<()> {
     whole_host(&mut pl181);
     let host =
         s3c_sdi::S3cSdi::new(size::registers()?, board::Identity, black_box(s3c_sdi::Config::new(1))).ok()?;
-    let stack: Stack<(InterruptsOff, size::SocHost), 8> =
-        Stack::new(InterruptsOff, size::TIMER, host, Config::DEFAULT);
+    let stack: mmcq::task::Stack<(InterruptsOff, size::SocHost), 8> =
+        mmcq::task::Stack::new(InterruptsOff, size::TIMER, host, Config::DEFAULT);
     // SAFETY: nothing ever runs this.
     stack.with(|engine| unsafe { engine.host_mut() }.map(whole_host));
     let (card, scratch) =
