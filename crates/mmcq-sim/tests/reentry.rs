@@ -259,6 +259,7 @@ const WAYS: &[Way] = &[
             assert!(engine.target().is_none() && engine.host().is_none() && engine.policy().is_none());
             assert!(!engine.is_idle() && !engine.is_quiet() && engine.awaited().is_none());
             assert!(engine.last_phase().is_none() && engine.incidents().count() == 0);
+            assert!(engine.held_until_ns().is_none() && engine.holds().count == 0);
             assert_eq!((engine.bus().clock_hz, engine.stats().leaked, engine.caps().max_blocks), (0, 0, 0));
             let _ = (engine.abilities(), engine.present(), engine.dat0_busy(), engine.dat_levels());
             let _ = (engine.supply_ma(), engine.write_protected(), engine.retune_ns());
