@@ -8,7 +8,7 @@
 //! *Written bound: a request is passed in this way by at most [`PASSES`] younger ones, all of its own
 //! direction. Since it became the oldest, they move fewer blocks together than
 //! [`Config::fair_blocks`](super::Config::fair_blocks). None passes where requests of the other
-//! direction or a barrier wait.* Only a policy that [yields](Policy::yields) is asked, and only while
+//! direction or a barrier wait, or where fewer than a quarter of the slots are free.* Only a policy that [yields](Policy::yields) is asked, and only while
 //! streams are watched or a transfer is open.
 
 use super::Engine;
