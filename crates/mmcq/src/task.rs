@@ -44,6 +44,9 @@ pub struct Stack<B: Platform, const N: usize> {
     engine: Locked<EngineOf<B, N>>,
     /// Slots whose future was dropped inside another call, one bit each. Touched under the lock alone.
     dropped: Cell<u64>,
+    /// I/O functions whose last CMD53 has no good end, and that were not told to stop: one bit each. Touched
+    /// under the lock alone.
+    unfinished: Cell<u8>,
 }
 
 // SAFETY: the engine is only reached through `inside`: the lock keeps other contexts out, and the cell nested calls.
@@ -84,6 +87,7 @@ impl<B: Platform, const N: usize> Stack<B, N> {
             clock,
             engine: Locked::new(Engine::with_policy(host, config, policy)),
             dropped: Cell::new(0),
+            unfinished: Cell::new(0),
         }
     }
 

@@ -183,6 +183,9 @@ pub async fn bring_up_io<B: Platform, const N: usize>(
     options: Options,
 ) -> (Result<IoCard, io::error::Error>, DmaBuf) {
     let (result, scratch) = of_families::<io::OnlyIo, B, N>(stack, scratch, options).await;
+    if matches!(result, Ok(Ok(_))) {
+        stack.owe_no_abort();
+    }
     if let Ok(Ok(card)) = &result {
         let beside = card.cccr.direct_during_data();
         stack.with(|engine| engine.set_concurrent_commands(beside));
