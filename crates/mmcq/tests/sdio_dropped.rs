@@ -38,16 +38,26 @@ fn dropped_after(polls: u32, stack: &Stack<4>, call: impl Future) -> bool {
     false
 }
 
-/// A driver that is dropped takes its handle with it, and its successor makes a new one.
+/// Whose transfer comes next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Next {
+    Same,
+    /// Another handle that was there before.
+    Other,
+    /// A driver that is dropped takes its handle with it, and its successor makes a new one.
+    New,
+}
+
+/// A card goes on with a transfer that failed until it is told to stop: its data would be the next transfer's.
 #[test]
 fn a_failed_transfer_is_aborted_before_the_next_of_any_handle() {
-    for kept in [false, true] {
+    for whose in [Next::Same, Next::Other, Next::New] {
         let (mut dropped, mut ended) = (0, false);
         for polls in 0..100 {
             let world = World::new(2);
             let (stack, card) = brought_up(&world);
             let first = Function::new(&stack, &card, 2).unwrap();
-            let mut second = kept.then(|| Function::new(&stack, &card, 2).unwrap());
+            let other = Function::new(&stack, &card, 2).unwrap();
             run(&stack, first.enable()).unwrap();
             let nth = world.borrow().data_phases + 1;
             world.borrow_mut().faults.insert(nth, Cause::Crc);
@@ -55,7 +65,11 @@ fn a_failed_transfer_is_aborted_before_the_next_of_any_handle() {
             ended = dropped_after(polls, &stack, first.read(At::From(0), 1200, memory(1200), Chain::Last));
             settle(&stack);
             world.borrow_mut().faults.clear();
-            let second = second.take().unwrap_or_else(|| Function::new(&stack, &card, 2).unwrap());
+            let second = match whose {
+                Next::Same => first,
+                Next::Other => other,
+                Next::New => Function::new(&stack, &card, 2).unwrap(),
+            };
             for _ in 0..2 {
                 let (result, _) = run(&stack, second.read(At::From(0), 4, memory(4), Chain::Last));
                 assert_eq!(result, Ok(()));
@@ -64,7 +78,7 @@ fn a_failed_transfer_is_aborted_before_the_next_of_any_handle() {
             let moves: Vec<_> = (0..accesses.len()).filter(|&at| accesses[at].0 == 53).collect();
             if let [.., last, next, second] = moves[..] {
                 dropped += 1;
-                assert!(accesses[last..next].contains(&ABORT), "after {polls} polls: {accesses:?}");
+                assert!(accesses[last..next].contains(&ABORT), "{whose:?} after {polls} polls: {accesses:?}");
                 assert_eq!(second, next + 1, "once is enough: {accesses:?}");
             }
             if ended {

@@ -116,6 +116,7 @@ pub(super) async fn bring_up<B: Platform, const N: usize>(
     let read_ns_min = if quirks.has(Quirks::LONG_READ) { LONG_READ_NS_MIN } else { READ_NS_MIN };
     let target = CardParams {
         rca: RCA,
+        emmc: true,
         // Byte addresses end at 4 GiB.
         sectors: if sector_access { sectors } else { sectors.min(1 << 23) },
         block_addressed: sector_access,

@@ -130,6 +130,7 @@ pub(super) async fn bring_up<B: Platform, const N: usize>(
         || session.stack.enter(false, |engine| engine.host().write_protected());
     let target = CardParams {
         rca: session.rca,
+        emmc: false,
         sectors: sectors.min(reach(ocr)),
         block_addressed: ocr.ccs(),
         count: B::Policy::RECOVERS && scr.cmd23 && !quirks.has(Quirks::NO_COUNT),

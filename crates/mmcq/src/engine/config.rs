@@ -31,6 +31,8 @@ pub enum FlushBy {
 pub struct CardParams {
     /// Its address on the bus.
     pub rca: u16,
+    /// It is an eMMC: it has other partitions to visit.
+    pub emmc: bool,
     /// Blocks of 512 bytes.
     pub sectors: u64,
     /// Commands carry block numbers; otherwise bytes.
@@ -55,6 +57,7 @@ impl CardParams {
     /// A card without blocks and abilities, for the fields that one does not care about.
     pub const NONE: CardParams = CardParams {
         rca: 0,
+        emmc: false,
         sectors: 0,
         block_addressed: true,
         count: false,

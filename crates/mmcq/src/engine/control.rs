@@ -5,7 +5,7 @@ use super::outcome::not_written;
 use super::phases::{COMMAND_TIMEOUT_NS, Stage};
 use super::slot::{NONE, State};
 use super::timers::later;
-use super::{Engine, Error, FlushBy, Kind, Output};
+use super::{BLOCK_BYTES, Engine, Error, FlushBy, Kind, Output};
 use crate::host::{Auto, BusOp, BusyDetect, Host, Phase, Step};
 use crate::plant::{self, Bug};
 use crate::sched::Policy;
@@ -183,7 +183,9 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
 
     pub(super) fn begin_raw(&mut self, phase: Phase, timeout_ns: u64, now_ns: u64) {
         self.phase = phase;
-        let blocks = phase.data.map_or(0, |d| d.blocks);
+        // I/O functions have blocks of up to 2048 bytes.
+        let each = |bytes: u16| u32::from(bytes).div_ceil(BLOCK_BYTES);
+        let blocks = phase.data.map_or(0, |d| d.blocks.saturating_mul(each(d.block_size)));
         let limit = later(timeout_ns, self.wire.data_ns(blocks));
         self.start_phase(Stage::Main, timeout_ns, limit, now_ns);
     }
