@@ -116,7 +116,6 @@ pub(super) async fn bring_up<B: Platform, const N: usize>(
     let read_ns_min = if quirks.has(Quirks::LONG_READ) { LONG_READ_NS_MIN } else { READ_NS_MIN };
     let target = CardParams {
         rca: RCA,
-        emmc: true,
         // Byte addresses end at 4 GiB.
         sectors: if sector_access { sectors } else { sectors.min(1 << 23) },
         block_addressed: sector_access,
@@ -127,6 +126,7 @@ pub(super) async fn bring_up<B: Platform, const N: usize>(
         flush: if cache_on { FlushBy::EmmcCache { timeout_ns: FLUSH_NS } } else { FlushBy::Status },
         protected: csd.perm_write_protect || csd.tmp_write_protect,
         quirks,
+        emmc: true,
     };
     let family =
         Family::Emmc(Emmc { revision: last.revision, cache_bytes: last.cache_bytes, cache_on, strength });

@@ -130,7 +130,6 @@ pub(super) async fn bring_up<B: Platform, const N: usize>(
         || session.stack.enter(false, |engine| engine.host().write_protected());
     let target = CardParams {
         rca: session.rca,
-        emmc: false,
         sectors: sectors.min(reach(ocr)),
         block_addressed: ocr.ccs(),
         count: B::Policy::RECOVERS && scr.cmd23 && !quirks.has(Quirks::NO_COUNT),
@@ -141,6 +140,7 @@ pub(super) async fn bring_up<B: Platform, const N: usize>(
         flush: FlushBy::Status,
         protected,
         quirks,
+        emmc: false,
     };
     Ok(Card { family: Family::Sd(sd), cid, csd: csd_words, ocr: ocr.0, timing, width, clock_hz, target })
 }

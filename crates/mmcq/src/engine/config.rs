@@ -31,8 +31,6 @@ pub enum FlushBy {
 pub struct CardParams {
     /// Its address on the bus.
     pub rca: u16,
-    /// It is an eMMC: it has other partitions to visit.
-    pub emmc: bool,
     /// Blocks of 512 bytes.
     pub sectors: u64,
     /// Commands carry block numbers; otherwise bytes.
@@ -51,6 +49,8 @@ pub struct CardParams {
     pub protected: bool,
     /// What this card needs otherwise than its standard says.
     pub quirks: Quirks,
+    /// It is an eMMC: it has other partitions to visit.
+    pub emmc: bool,
 }
 
 impl CardParams {

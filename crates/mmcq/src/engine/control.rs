@@ -183,9 +183,8 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
 
     pub(super) fn begin_raw(&mut self, phase: Phase, timeout_ns: u64, now_ns: u64) {
         self.phase = phase;
-        // I/O functions have blocks of up to 2048 bytes.
-        let each = |bytes: u16| u32::from(bytes).div_ceil(BLOCK_BYTES);
-        let blocks = phase.data.map_or(0, |d| d.blocks.saturating_mul(each(d.block_size)));
+        // By their bytes: blocks of I/O functions have up to 2048.
+        let blocks = self.slots.at(self.control).segment.len.div_ceil(BLOCK_BYTES);
         let limit = later(timeout_ns, self.wire.data_ns(blocks));
         self.start_phase(Stage::Main, timeout_ns, limit, now_ns);
     }
