@@ -36,7 +36,7 @@ extern "C" {
 enum {
     MMCQ_OK = 0,
     MMCQ_E_ARGUMENT = -1,    /* a null pointer, a number out of range, a function that is missing */
-    MMCQ_E_STATE = -2,       /* not open yet, open already, or brought up by two threads at once */
+    MMCQ_E_STATE = -2,       /* not open yet, open already, or another call is at the card's registers */
     MMCQ_E_CONTROLLER = -3,  /* no SDHCI controller answers there */
     MMCQ_E_NO_CARD = -4,     /* no card in the slot, or not brought up yet */
     MMCQ_E_REMOVED = -5,     /* the card was taken out */
@@ -71,7 +71,7 @@ typedef struct mmcq_idle mmcq_idle;
  *   now_ns          any context that calls the library                 sometimes
  *   set_alarm       any context that calls the library                 yes
  *   wait            threads that wait, in any call but those below     no
- *   map, unmap      the thread in mmcq_read and mmcq_write             no
+ *   map, unmap      the thread in mmcq_read and the writes             no
  *   map, unmap      any context, for 512 bytes of the library's own    yes
  *   sync            any context, for descriptors: 2 KiB at most        yes
  *
@@ -137,7 +137,7 @@ typedef struct mmcq_card {
 } mmcq_card;
 
 /* Opens controller number `host`, 0 or 1. Needs `lock`, `unlock`, `now_ns` and a way to the registers. `platform` points to a whole structure;
- * what it promises holds for ever: an open controller is not closed. */
+ * what it promises holds until mmcq_close. */
 int32_t mmcq_open(uint32_t host, const mmcq_platform *platform);
 
 /* Powers the slot and brings the card up, at the best speed that host and card share; again after a change of cards. From then on the library keeps the
@@ -153,6 +153,24 @@ int32_t mmcq_write(uint32_t host, uint64_t lba, uint32_t blocks, const uint8_t *
 
 /* Everything written before is on the medium when it returns MMCQ_OK. */
 int32_t mmcq_flush(uint32_t host);
+
+/* As mmcq_write. When it returns MMCQ_OK, these blocks are on the medium, past every cache; what was written before them need not
+ * be. It costs less than mmcq_write and mmcq_flush where the card has a way for it. */
+int32_t mmcq_write_durable(uint32_t host, uint64_t lba, uint32_t blocks, const uint8_t *memory);
+
+/* The content of these blocks is not needed any more. Until they are written again they read as before or as erased. What the card
+ * cannot free exactly it keeps. */
+int32_t mmcq_discard(uint32_t host, uint64_t lba, uint32_t blocks);
+
+/* When it returns MMCQ_OK, these blocks read as erased ones do: all zeros or all ones, by card. MMCQ_E_UNSUPPORTED: the
+ * card cannot erase exactly these. A card may take minutes for many blocks. */
+int32_t mmcq_erase(uint32_t host, uint64_t lba, uint32_t blocks);
+
+/* Flushes, tells the card that its power goes, switches the slot off, and ends the use of this controller. mmcq_open may
+ * open it again. Your program sees to it that no other call of this controller is in progress or begins: mask the interrupt and stop the
+ * alarm before. MMCQ_E_STATE: it is still open, since a request is in progress, or a controller that cannot be stopped has memory. With any
+ * other result it is closed; an error then says that the last writes may be lost, or that the card did not take the notification. */
+int32_t mmcq_close(uint32_t host);
 
 /* The controller interrupted. Does nothing for a controller that is not open. */
 void mmcq_on_irq(uint32_t host);

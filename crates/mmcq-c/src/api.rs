@@ -21,10 +21,11 @@ use mmcq::host::{Direction, DmaError, Width};
 use mmcq::task::{Idle, Timer};
 
 pub(crate) const HOSTS: usize = 2;
-const SLOTS: usize = 8;
+pub(crate) const SLOTS: usize = 8;
 const DESCRIPTORS: usize = 129;
 
-pub(crate) type Stack = mmcq::task::Stack<(Its, Sdhci<Its, Its, DESCRIPTORS>), SLOTS>;
+pub(crate) type Driver = Sdhci<Its, Its, DESCRIPTORS>;
+pub(crate) type Stack = mmcq::task::Stack<(Its, Driver), SLOTS>;
 
 /// See the header.
 #[derive(Clone, Copy, Debug, Default)]
@@ -80,9 +81,11 @@ pub(crate) struct Place {
     keeper_scratch: Scratch,
     keeper: Keeper,
     ahead: Ahead,
+    /// What was brought up last; under the stack's lock.
+    card: Cell<Option<Card>>,
 }
 
-// SAFETY: before `OPEN` only `mmcq_open` touches it, once at a time by its contract. Then platform and stack are only
+// SAFETY: before `OPEN` only `mmcq_open` touches it, once at a time by its contract, and `close` has no call beside it. In between platform and stack are only
 // shared, and the stack is `Sync` by its lock. The table belongs to the driver. The scratch buffer is moved in and out
 // under the lock, as is everything of the keeper.
 unsafe impl Sync for Place {}
@@ -99,7 +102,45 @@ impl Place {
             keeper_scratch: Scratch::new(),
             keeper: Keeper::new(),
             ahead: Ahead::new(),
+            card: Cell::new(None),
         }
+    }
+
+    /// The memory for registers of a card. `None`: another call has it.
+    pub fn take_scratch(&self, stack: &Stack) -> Option<DmaBuf> {
+        stack.with(|_| self.scratch_buf.take())
+    }
+
+    /// From now on another call may have it.
+    pub fn return_scratch(&self, stack: &Stack, scratch: DmaBuf) {
+        stack.with(|_| self.scratch_buf.set(Some(scratch)));
+    }
+
+    /// The card as it is now: it may have another address than when it was brought up.
+    pub fn card(&self, stack: &Stack) -> Option<Card> {
+        stack.with(|engine| {
+            let card = self.card.get()?;
+            Some(Card { target: *engine.target()?, ..card })
+        })
+    }
+
+    /// Waits until the keeper has left.
+    pub fn dismiss_keeper(&self, stack: &'static Stack, platform: &mmcq_platform) {
+        let left = poll_fn(|_| if self.keeper.leave(stack) { Poll::Pending } else { Poll::Ready(()) });
+        stack.block_on(left, |idle| platform.wait(idle));
+    }
+
+    /// The controller is not open any more. What it had is given up: the memory is the library's own.
+    ///
+    /// # Safety
+    /// No other call of this controller is in progress, and the keeper has left.
+    pub unsafe fn close(&self) {
+        self.state.store(CLOSED, Ordering::Release);
+        self.card.set(None);
+        self.scratch_buf.set(None);
+        self.keeper.scratch.set(None);
+        // SAFETY: it was open, so the stack was written; by the caller's word nothing uses it.
+        unsafe { (*self.stack.get()).assume_init_drop() };
     }
 
     fn platform(&self) -> Option<&'static mmcq_platform>
@@ -109,7 +150,7 @@ impl Place {
         if self.state.load(Ordering::Acquire) == CLOSED {
             return None;
         }
-        // SAFETY: written before the state said so, and never again while it does.
+        // SAFETY: written before the state said so, and not again before a close, after which no call has it.
         Some(unsafe { &*self.platform.get().cast() })
     }
 
@@ -120,7 +161,7 @@ impl Place {
         if self.state.load(Ordering::Acquire) != OPEN {
             return None;
         }
-        // SAFETY: written before the state said so, and never again.
+        // SAFETY: written before the state said so, and not again before a close, after which no call has it.
         Some(unsafe { &*self.stack.get().cast() })
     }
 }
@@ -153,7 +194,7 @@ fn place(host: u32) -> Option<(&'static Place, Timer)> {
 }
 
 /// The stack of an open controller, or the code why not.
-fn open(host: u32) -> Result<(&'static Place, &'static Stack, &'static mmcq_platform), i32> {
+pub(crate) fn open(host: u32) -> Result<(&'static Place, &'static Stack, &'static mmcq_platform), i32> {
     let (place, _) = place(host).ok_or(MMCQ_E_ARGUMENT)?;
     match (place.stack(), place.platform()) {
         (Some(stack), Some(platform)) => Ok((place, stack, platform)),
@@ -193,7 +234,7 @@ pub unsafe extern "C" fn mmcq_open(host: u32, platform: *const mmcq_platform) ->
             return code::of_init(error);
         }
     };
-    // SAFETY: given out once: an open controller is never closed.
+    // SAFETY: given out once: a close gives up the one before, with the stack that may have had it.
     place.scratch_buf.set(Some(unsafe { place.scratch.buf() }));
     // SAFETY: as above.
     place.keeper.scratch.set(Some(unsafe { place.keeper_scratch.buf() }));
@@ -216,16 +257,16 @@ pub unsafe extern "C" fn mmcq_bring_up(host: u32, card: *mut mmcq_card) -> i32 {
     if !card.is_null() && !card.is_aligned() {
         return MMCQ_E_ARGUMENT;
     }
-    let Some(scratch) = stack.with(|_| place.scratch_buf.take()) else { return MMCQ_E_STATE };
-    let left = poll_fn(|_| if place.keeper.leave(stack) { Poll::Pending } else { Poll::Ready(()) });
-    stack.block_on(left, |idle| platform.wait(idle));
+    let Some(scratch) = place.take_scratch(stack) else { return MMCQ_E_STATE };
+    place.dismiss_keeper(stack, platform);
     let future = card::bring_up(stack, scratch, card::Options::DEFAULT);
     let (result, scratch) = stack.block_on(future, |idle| platform.wait(idle));
     if let Ok(found) = &result {
         place.keeper.begin(stack, *found, host);
     }
+    stack.with(|_| place.card.set(result.ok()));
     // Only now may another thread bring up.
-    stack.with(|_| place.scratch_buf.set(Some(scratch)));
+    place.return_scratch(stack, scratch);
     match result {
         Ok(found) => {
             if !card.is_null() {
@@ -259,13 +300,13 @@ fn described(stack: &'static Stack, found: &Card) -> mmcq_card {
 }
 
 /// What a thread does that waits for its request.
-fn wait(place: &'static Place, stack: &'static Stack, platform: &mmcq_platform, idle: &Idle) {
+pub(crate) fn wait(place: &'static Place, stack: &'static Stack, platform: &mmcq_platform, idle: &Idle) {
     place.keeper.go_on(stack);
     platform.wait(idle);
 }
 
 /// Calls again and again while there is no slot or no room to map, for [`PATIENCE_NS`] at most.
-fn patiently(
+pub(crate) fn patiently(
     place: &'static Place,
     stack: &'static Stack,
     platform: &mmcq_platform,
@@ -289,7 +330,7 @@ fn patiently(
 }
 
 /// Moves data with memory that is mapped before the lock is taken, and unmapped after it was given back.
-fn mapped(
+pub(crate) fn mapped(
     place: &'static Place,
     stack: &'static Stack,
     platform: &mmcq_platform,
@@ -324,7 +365,7 @@ fn mapped(
 }
 
 /// The length in bytes of memory that may be used, or `None`.
-fn bytes(memory: *const u8, blocks: u32) -> Option<usize> {
+pub(crate) fn bytes(memory: *const u8, blocks: u32) -> Option<usize> {
     let bytes = usize::try_from(u64::from(blocks) * u64::from(BLOCK_BYTES)).ok()?;
     // The engine counts bytes in 32 bits, and a slice has half the address space at most.
     let whole = bytes > 0 && isize::try_from(bytes).is_ok() && u32::try_from(bytes).is_ok();

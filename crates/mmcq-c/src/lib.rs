@@ -16,6 +16,7 @@
 mod ahead;
 mod api;
 mod code;
+mod extended;
 mod keeper;
 mod platform;
 
@@ -24,6 +25,7 @@ pub use api::{
     mmcq_on_irq, mmcq_open, mmcq_poll, mmcq_read, mmcq_write,
 };
 pub use code::CODES;
+pub use extended::{mmcq_close, mmcq_discard, mmcq_erase, mmcq_write_durable};
 pub use platform::{MMCQ_EMMC_18, mmcq_idle, mmcq_platform};
 
 #[cfg(all(feature = "panic-handler", not(test)))]

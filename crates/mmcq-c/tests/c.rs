@@ -40,7 +40,8 @@ fn run(source: &str, with_library: bool, arguments: &[&str]) -> Output {
     let name = Path::new(source).file_stem().unwrap().to_str().unwrap();
     let program = profile_folder().join(format!("mmcq-c-{name}-{}", arguments.join("-")));
     let mut cc = Command::new(std::env::var("CC").unwrap_or("cc".into()));
-    cc.args(["-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-Iinclude", "-Iexamples/c", "-o"]);
+    cc.args(["-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-Iinclude", "-Iexamples/c"]);
+    cc.args(["-Itests/fatfs", "-Itests/zephyr", "-o"]);
     cc.arg(&program).arg(source).current_dir(ROOT);
     if with_library {
         cc.arg(simulator()).args(["-lpthread", "-ldl", "-lm"]);
@@ -100,6 +101,25 @@ fn a_card_that_lost_its_state_is_initialised_again() {
     }
 }
 
+#[test]
+fn durable_writes_erases_and_the_end() {
+    for card in ["sdhc-16g-hs", "emmc-hs200", "hbg4a2"] {
+        let output = run("tests/extended.c", true, &[card]);
+        assert!(output.status.success(), "{card}: {}", text(&output));
+        assert_eq!(text(&output), "", "{card}");
+    }
+}
+
+/// The examples for others' disk interfaces, over headers that have these interfaces' declarations alone.
+#[test]
+fn fatfs_and_zephyr_have_a_disk() {
+    for program in ["tests/fatfs.c", "tests/zephyr.c"] {
+        let output = run(program, true, &[]);
+        assert!(output.status.success(), "{program}: {}", text(&output));
+        assert_eq!(text(&output), "", "{program}");
+    }
+}
+
 /// With interrupts masked, and with a handler that ends the request before the thread sleeps.
 #[test]
 fn a_thread_that_waits_never_sleeps_for_ever() {
@@ -136,7 +156,7 @@ fn the_header_declares_what_the_library_has() {
         let inside = text.split_once(')').map_or("", |(inside, _)| inside);
         inside.split(',').filter(|one| !matches!(one.trim(), "" | "void")).count()
     };
-    let rust = read("src/api.rs");
+    let rust = read("src/api.rs") + &read("src/extended.rs");
     let mut library: Vec<(String, usize)> = rust
         .split("extern \"C\" fn ")
         .skip(1)
@@ -160,5 +180,5 @@ fn the_header_declares_what_the_library_has() {
     declared.sort();
     declared.retain(|(name, _)| name != "mmcq_panic");
     assert_eq!(declared, library);
-    assert_eq!(library.len(), 10);
+    assert_eq!(library.len(), 14);
 }

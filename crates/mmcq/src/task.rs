@@ -29,9 +29,9 @@ use crate::plant::{self, Bug};
 use crate::sched::{Fifo, Policy};
 use crate::spec::command::Command;
 use cell::Locked;
-use core::cell::Cell;
 use core::fmt;
 use core::task::Waker;
+use dropped::Dropped;
 pub use entry::Entry;
 
 /// The engine of a platform.
@@ -42,8 +42,8 @@ pub struct Stack<B: Platform, const N: usize> {
     lock: B::Lock,
     clock: B::Clock,
     engine: Locked<EngineOf<B, N>>,
-    /// Slots whose future was dropped inside another call, one bit each. Touched under the lock alone.
-    dropped: Cell<u64>,
+    /// Touched under the lock alone.
+    dropped: Dropped<N>,
 }
 
 // SAFETY: the engine is only reached through `inside`: the lock keeps other contexts out, and the cell nested calls.
@@ -83,7 +83,7 @@ impl<B: Platform, const N: usize> Stack<B, N> {
             lock,
             clock,
             engine: Locked::new(Engine::with_policy(host, config, policy)),
-            dropped: Cell::new(0),
+            dropped: Dropped::new(),
         }
     }
 
@@ -96,7 +96,7 @@ impl<B: Platform, const N: usize> Stack<B, N> {
         let (result, stale) = self.inside(|engine| {
             let mut engine = engine;
             if B::Policy::RECOVERS
-                && self.dropped.get() != 0
+                && !self.dropped.is_empty()
                 && let Some(engine) = engine.as_mut()
             {
                 self.end_dropped(engine);
