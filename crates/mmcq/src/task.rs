@@ -176,10 +176,30 @@ impl<B: Platform, const N: usize> Stack<B, N> {
         self.inside(|engine| engine.map_or((), f));
     }
 
-    /// The only way to the engine; `None` for a call from inside another.
+    /// The only way to the engine; `None` for a call from inside another. What the host has to wake is woken after it.
+    #[inline(always)]
+    fn inside<R>(&self, f: impl FnOnce(Option<&mut EngineOf<B, N>>) -> R) -> R {
+        if !B::Host::WAKES {
+            return self.locked(f);
+        }
+        let mut waker = None;
+        let result = self.locked(|engine| match engine {
+            Some(engine) => {
+                let result = f(Some(&mut *engine));
+                waker = engine.take_host_waker();
+                result
+            }
+            None => f(None),
+        });
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+        result
+    }
+
     #[inline(always)]
     #[allow(unsafe_code, reason = "docs/safety.md says why")]
-    fn inside<R>(&self, f: impl FnOnce(Option<&mut EngineOf<B, N>>) -> R) -> R {
+    fn locked<R>(&self, f: impl FnOnce(Option<&mut EngineOf<B, N>>) -> R) -> R {
         self.lock.with(|| {
             // SAFETY: the lock is held, so calls of different contexts do not overlap.
             unsafe { self.engine.enter(f, || self.turned_away()) }
