@@ -425,6 +425,8 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             if needed {
                 self.failure = None;
                 self.dead(now_ns);
+            } else if self.wire.is_tuning() {
+                self.tuning_was_left(now_ns);
             }
             return false;
         }
