@@ -5,7 +5,7 @@
 #
 # tools/guest-time/plugin.c puts the model (crates/mmcq-guest) into QEMU, in the place of its sdhci-pci, and moves it by the guest's clock (-icount: an instruction
 # takes a nanosecond). A register read takes 150 ns, a write 40, an interrupt's way to the CPU 1500; waking a thread 20 us (wakeup.c): the laboratory's own
-# priors, and nothing is fitted to these cells. load.c is the load. The software queue needs a driver that has it: queue.c.
+# priors, and nothing is fitted to these cells. load.c is the load. slot.c is the PCI driver: Debian's has four data lines there, and no software queue.
 #
 # The QEMU comes from tools/install-qemu11.sh, kernel and busybox from tools/debian-kernel.sh; the kernel's headers and its source (150 MB) are fetched once into
 # target/judges/guest; gcc 12 and make build the modules. --twice: runs each machine two times; they must say the same, byte for byte. GUEST_TIMEOUT: seconds
@@ -56,20 +56,21 @@ fi
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-cargo build -q --locked --release -p mmcq-guest
+# Built by all cores, not as fast as can be.
+CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 cargo build -q --locked --release -p mmcq-guest
 library=$(cargo metadata --format-version 1 --no-deps --locked | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')/release/libmmcq_guest.so
 sources=tools/guest-time
 gcc-12 -O2 -Wall -Wextra -Werror -shared -fPIC -Icrates/mmcq-guest/include -o "$work/plugin.so" $sources/plugin.c
 mkdir "$work/modules"
-cp $sources/{wakeup,queue}.c "$store"/linux-source-6.1/drivers/mmc/host/{mmc_hsq.c,mmc_hsq.h,sdhci.h} "$work/modules"
-echo 'obj-m := wakeup.o mmc_hsq.o queue.o' >"$work/modules/Makefile"
+cp $sources/{wakeup,slot}.c "$store"/linux-source-6.1/drivers/mmc/host/{mmc_hsq.c,mmc_hsq.h,sdhci.h} "$work/modules"
+echo 'obj-m := wakeup.o mmc_hsq.o slot.o' >"$work/modules/Makefile"
 make -C "$store/root/usr/src/linux-headers-$release" M="$work/modules" modules >"$work/make" 2>&1 || { tail -30 "$work/make" >&2; say "the modules do not build"; exit 1; }
 
 root=$work/root
 mkdir -p "$root"/{bin,modules,proc,sys,dev}
 cp "$linux/bin/busybox" "$root/bin/busybox"
 gcc-12 -O2 -Wall -Wextra -Werror -static -o "$root/bin/load" $sources/load.c
-for module in mmc_core mmc_block cqhci sdhci sdhci-pci; do
+for module in mmc_core mmc_block sdhci; do
   file=$(find "$linux/lib/modules/$release" -name "$module.ko*" | head -1)
   case $file in
     '') say "the kernel's package has no module $module"; exit 2 ;;
@@ -81,12 +82,13 @@ cp "$work"/modules/*.ko "$root/modules/"
 cat >"$root/init" <<'INIT'
 #!/bin/busybox sh
 /bin/busybox --install -s /bin
-mount -t proc proc /proc; mount -t sysfs sys /sys; mount -t devtmpfs dev /dev
-driver=sdhci-pci
-case $(cat /proc/cmdline) in *setting=hsq-tag*) driver="mmc_hsq queue" ;; esac
-for module in mmc_core mmc_block cqhci sdhci $driver; do insmod /modules/$module.ko; done
+mount -t proc proc /proc; mount -t sysfs sys /sys; mount -t devtmpfs dev /dev; mount -t debugfs debug /sys/kernel/debug
+queue=0
+case $(cat /proc/cmdline) in *setting=hsq-tag*) queue=1 ;; esac
+for module in mmc_core mmc_block sdhci mmc_hsq; do insmod /modules/$module.ko; done
+insmod /modules/slot.ko queue=$queue
 n=0; while [ ! -e /dev/mmcblk0 ] && [ $n -lt 60 ]; do n=$((n + 1)); sleep 1; done
-dmesg | grep -E 'new .* card at|Host Software Queue'
+dmesg | grep -E 'new .* card at|Host Software Queue'; grep -E 'bus width|timing' /sys/kernel/debug/mmc0/ios
 echo "$(uname -sr), scheduler $(cat /sys/block/mmcblk0/queue/scheduler)"
 insmod /modules/wakeup.ko address=0x$(grep -i ' t try_to_wake_up$' /proc/kallsyms | cut -d' ' -f1) worker_ns=20000 job_ns=20000
 for depth in 2 8 32; do

@@ -25,7 +25,16 @@ struct Line {
     mib_per_s: f64,
 }
 
-/// A cell as Linux itself ran it, and as the laboratory does.
+/// A cell as Linux itself ran it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Seen {
+    /// Which.
+    pub cell: Cell,
+    /// MiB a second, by setting.
+    pub rates: Vec<(Setting, f64)>,
+}
+
+/// ... and as the laboratory does.
 #[derive(Clone, Debug)]
 pub struct Judged {
     /// The laboratory's figures.
@@ -58,8 +67,8 @@ impl Judged {
 }
 
 /// The cells of a file of such lines, with the original's rates. An error is one line.
-pub fn parse(text: &str) -> Result<Vec<(Cell, Vec<(Setting, f64)>)>, String> {
-    let mut cells: Vec<(Cell, Vec<(Setting, f64)>)> = Vec::new();
+pub fn parse(text: &str) -> Result<Vec<Seen>, String> {
+    let mut cells: Vec<Seen> = Vec::new();
     for (number, text) in (1..).zip(text.lines()) {
         let line: Line = serde_json::from_str(text).map_err(|error| format!("line {number}: {error}"))?;
         let place = Grid::FULL.places.iter().find(|p| (p.platform, p.card) == (&line.platform, &line.card));
@@ -82,22 +91,22 @@ pub fn parse(text: &str) -> Result<Vec<(Cell, Vec<(Setting, f64)>)>, String> {
         }
         let cell = Cell { place, load, bytes, depth, jobs, wake_us: WAKE_US };
         let rate = (setting, line.mib_per_s);
-        match cells.iter_mut().find(|(known, _)| *known == cell) {
-            Some((_, rates)) if rates.iter().any(|(known, _)| *known == setting) => {
+        match cells.iter_mut().find(|seen| seen.cell == cell) {
+            Some(seen) if seen.rates.iter().any(|(known, _)| *known == setting) => {
                 return Err(format!("line {number}: {cell}, {}: a second time", setting.name()));
             }
-            Some((_, rates)) => rates.push(rate),
-            None => cells.push((cell, vec![rate])),
+            Some(seen) => seen.rates.push(rate),
+            None => cells.push(Seen { cell, rates: vec![rate] }),
         }
     }
     Ok(cells)
 }
 
 /// Runs them in the laboratory, on all cores.
-pub fn judge(cells: &[(Cell, Vec<(Setting, f64)>)], seed: u64) -> Result<Vec<Judged>, RunError> {
+pub fn judge(cells: &[Seen], seed: u64) -> Result<Vec<Judged>, RunError> {
     let judged = each_of(cells.len(), |at| {
-        let (cell, original) = &cells[at];
-        Ok(Judged { measured: measure(cell, seed)?, original: original.clone() })
+        let Seen { cell, rates } = &cells[at];
+        Ok(Judged { measured: measure(cell, seed)?, original: rates.clone() })
     });
     judged.into_iter().collect()
 }
@@ -149,8 +158,8 @@ mod tests {
         let deep = LINE.replace("\"depth\":8", "\"depth\":32");
         let cells = parse(&[LINE, &queue, &deep].join("\n")).unwrap();
         assert_eq!(cells.len(), 2);
-        assert_eq!(cells[0].1, [(Setting::None, 53.1), (Setting::HsqTag, 66.5)]);
-        assert_eq!((cells[1].0.depth, cells[1].0.wake_us), (32, WAKE_US));
+        assert_eq!(cells[0].rates, [(Setting::None, 53.1), (Setting::HsqTag, 66.5)]);
+        assert_eq!((cells[1].cell.depth, cells[1].cell.wake_us), (32, WAKE_US));
         for (bad, words) in [
             (LINE.replace("emmc-hs200", "no-card"), "no-card"),
             (LINE.replace("none", "close"), "close"),
@@ -167,7 +176,7 @@ mod tests {
 
     #[test]
     fn the_table_says_how_much_the_stand_in_is_off_and_what_ours_gains() {
-        let (cell, original) = parse(LINE).unwrap().remove(0);
+        let Seen { cell, rates: original } = parse(LINE).unwrap().remove(0);
         let rates = [(Setting::Limit, 80.0), (Setting::None, 55.755), (Setting::Mmcq, 66.375)];
         let of = |(setting, mib_per_s)| (setting, Figures { mib_per_s, p99_us: 1.0, mean_us: 1.0 });
         let measured = Measured { cell, times: 1, figures: rates.map(of).to_vec() };

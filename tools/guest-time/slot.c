@@ -1,6 +1,7 @@
-// queue.c: Linux's software queue on the model's slot. Debian's sdhci-pci does not have it; this driver of QEMU's sdhci-pci is as small as one can be that has. Requests
-// are ended in the interrupt handler and the next one is sent from there, as drivers of soldered cards do, or, with defer=1, in the work behind it, as
-// they do for cards that can be taken out. Built by tools/guest-time.sh against Debian's source of Linux 6.1.
+// slot.c: a driver of QEMU's sdhci-pci, as small as one can be, for what Debian's sdhci-pci does not do there: eight data lines where the controller has them
+// (the board has the pins), and Linux's software queue with queue=1. Requests are ended in the interrupt handler and the next one is sent from there, as
+// drivers of soldered cards do; with defer=1, in the work behind it, as they do for cards that can be taken out. Built by tools/guest-time.sh
+// against Debian's source of Linux 6.1.
 #include <linux/mmc/host.h>
 #include <linux/module.h>
 #include <linux/pci.h>
@@ -8,12 +9,13 @@
 #include "mmc_hsq.h"
 #include "sdhci.h"
 
-static bool defer;
+static bool queue, defer;
+module_param(queue, bool, 0444);
 module_param(defer, bool, 0444);
 
 static void request_done(struct sdhci_host *host, struct mmc_request *request)
 {
-	if (!mmc_hsq_finalize_request(host->mmc, request))
+	if (!queue || !mmc_hsq_finalize_request(host->mmc, request))
 		mmc_request_done(host->mmc, request);
 }
 
@@ -35,15 +37,15 @@ static const struct sdhci_ops ops = {
 static int probe(struct pci_dev *device, const struct pci_device_id *id)
 {
 	struct sdhci_host *host;
-	struct mmc_hsq *queue;
+	struct mmc_hsq *hsq;
 	int error = pcim_enable_device(device);
 
 	if (!error)
-		error = pcim_iomap_regions(device, BIT(0), "queue");
+		error = pcim_iomap_regions(device, BIT(0), "slot");
 	if (error)
 		return error;
-	queue = devm_kzalloc(&device->dev, sizeof(*queue), GFP_KERNEL);
-	if (!queue)
+	hsq = devm_kzalloc(&device->dev, sizeof(*hsq), GFP_KERNEL);
+	if (!hsq)
 		return -ENOMEM;
 	host = sdhci_alloc_host(&device->dev, 0);
 	if (IS_ERR(host))
@@ -53,9 +55,13 @@ static int probe(struct pci_dev *device, const struct pci_device_id *id)
 	host->irq = device->irq;
 	host->ioaddr = pcim_iomap_table(device)[0];
 	host->always_defer_done = defer;
-	if (!defer)
+	sdhci_read_caps(host);
+	if (host->caps & SDHCI_CAN_DO_8BIT)
+		host->mmc->caps |= MMC_CAP_8_BIT_DATA;
+	if (queue && !defer)
 		host->mmc_host_ops.request_atomic = sdhci_request_atomic;
-	error = mmc_hsq_init(queue, host->mmc);
+	if (queue)
+		error = mmc_hsq_init(hsq, host->mmc);
 	if (!error)
 		error = sdhci_add_host(host);
 	if (error)
@@ -67,7 +73,7 @@ static const struct pci_device_id devices[] = { { PCI_DEVICE(0x1b36, 0x0007) }, 
 MODULE_DEVICE_TABLE(pci, devices);
 
 /* It stays until the machine is switched off. */
-static struct pci_driver driver = { .name = "queue", .id_table = devices, .probe = probe, .driver.suppress_bind_attrs = true };
+static struct pci_driver driver = { .name = "slot", .id_table = devices, .probe = probe, .driver.suppress_bind_attrs = true };
 
 static int __init begin(void)
 {
@@ -75,4 +81,4 @@ static int __init begin(void)
 }
 module_init(begin);
 MODULE_LICENSE("Dual MIT/GPL");
-MODULE_DESCRIPTION("Linux's software queue on the model's slot");
+MODULE_DESCRIPTION("The model's slot");
