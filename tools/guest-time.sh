@@ -92,7 +92,12 @@ dmesg | grep -E 'new .* card at|Host Software Queue'; grep -E 'bus width|timing'
 echo "$(uname -sr), scheduler $(cat /sys/block/mmcblk0/queue/scheduler)"
 insmod /modules/wakeup.ko address=0x$(grep -i ' t try_to_wake_up$' /proc/kallsyms | cut -d' ' -f1) worker_ns=20000 job_ns=20000
 for depth in 2 8 32; do
-  for what in read write randread randwrite; do load /dev/mmcblk0 $what 4096 $depth 1 3072 all || echo "load failed"; done
+  for what in read write randread randwrite; do
+    # As many as fill the card's cache before a quarter has moved.
+    requests=3072
+    [ $what != write ] || requests=12288
+    load /dev/mmcblk0 $what 4096 $depth 1 $requests all || echo "load failed"
+  done
 done
 [ "$(cat /sys/module/wakeup/parameters/missed)" = 0 ] || echo "load failed: wake-ups were not put off"
 echo "end of job"
