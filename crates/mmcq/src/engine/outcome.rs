@@ -90,6 +90,9 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             Stage::Main if self.control != NONE => {
                 let bytes = self.slots.at(self.control).segment.len;
                 let output = Output { bytes, response: done.response, tuned: done.tuned };
+                if P::RECOVERS && done.tuned {
+                    self.wire.tuned();
+                }
                 if P::RECOVERS && matches!(self.phase.command.resp, Resp::R1 | Resp::R1b) {
                     self.overheard(status.0);
                 }

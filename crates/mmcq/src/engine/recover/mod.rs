@@ -268,6 +268,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             Step::Done => {
                 self.let_go_of_kept();
                 if P::RECOVERS && step == Recovery::All {
+                    self.wire.done(BusOp::ResetAll);
                     self.point_lost();
                 }
                 self.lines_are_back(now_ns);
@@ -285,6 +286,15 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             self.incident.renew_tuning();
             self.tune_soon();
         }
+    }
+
+    /// The keeper went in the middle of a tuning. The controller would take no other data before it is reset.
+    pub(super) fn tuning_was_left(&mut self, now_ns: u64) {
+        self.gathered.forget();
+        self.failure = Some(Error::Silent);
+        self.recovered_status = 0;
+        self.begin_pass(Error::Silent, now_ns);
+        self.reset_all(now_ns);
     }
 
     /// R7.
