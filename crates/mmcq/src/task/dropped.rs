@@ -11,8 +11,8 @@ use core::cell::Cell;
 pub(super) struct Dropped<const N: usize> {
     /// One bit a slot.
     slots: Cell<u64>,
-    /// The low bits of the use: one call does not come round them.
-    uses: [Cell<u16>; N],
+    /// The low bits of the use: no call fills one slot 256 times and drops the first future last.
+    uses: [Cell<u8>; N],
 }
 
 impl<const N: usize> Dropped<N> {
@@ -28,7 +28,7 @@ impl<const N: usize> Dropped<N> {
     fn note(&self, id: SlotId) {
         let Some(known) = self.uses.get(id.index()) else { return };
         let (bit, number) = (1 << id.index(), id.use_number());
-        let is_older = number.wrapping_sub(known.get()) > u16::MAX / 2;
+        let is_older = number.wrapping_sub(known.get()) > u8::MAX / 2;
         if self.slots.get() & bit == 0 || !is_older {
             known.set(number);
         }
