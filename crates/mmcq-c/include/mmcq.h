@@ -12,7 +12,7 @@
  * touched before mmcq_bring_up: until then there is MMCQ_E_NO_CARD.
  *
  * Contexts: mmcq_on_irq is for the interrupt handler, mmcq_poll for the alarm (thread or interrupt).
- * All others are for threads, and may wait. mmcq_open is called once for a controller, before
+ * mmcq_submit is for both. All others are for threads, and may wait. mmcq_open is called once for a controller, before
  * anything else of it, by one thread.
  */
 #ifndef MMCQ_H
@@ -73,6 +73,7 @@ typedef struct mmcq_idle mmcq_idle;
  *   wait            threads that wait, in any call but those below     no
  *   map, unmap      the thread in mmcq_read and the writes             no
  *   map, unmap      any context, for 512 bytes of the library's own    yes
+ *   map, unmap      the thread in mmcq_open and mmcq_close             no
  *   sync            any context, for descriptors: 2 KiB at most        yes
  *
  * mmcq_on_irq and mmcq_poll never call `wait`. What is called with the lock held, or by mmcq_on_irq, must not sleep and must
@@ -157,6 +158,27 @@ int32_t mmcq_flush(uint32_t host);
 /* As mmcq_write. When it returns MMCQ_OK, these blocks are on the medium, past every cache; what was written before them need not
  * be. It costs less than mmcq_write and mmcq_flush where the card has a way for it. */
 int32_t mmcq_write_durable(uint32_t host, uint64_t lba, uint32_t blocks, const uint8_t *memory);
+
+/* mmcq_request.op */
+enum { MMCQ_READ = 0, MMCQ_WRITE = 1, MMCQ_WRITE_DURABLE = 2, MMCQ_FLUSH = 3 };
+
+/* A request without a thread that waits. It belongs to the library from mmcq_submit until `done` is called, and so does its memory. */
+typedef struct mmcq_request {
+    uint32_t op;
+    uint32_t blocks; /* these three as in mmcq_read, mmcq_write and mmcq_write_durable; not used by MMCQ_FLUSH */
+    uint64_t lba;
+    uint8_t *memory;
+    /* Called once, without the lock: by mmcq_on_irq, mmcq_poll, mmcq_submit itself, or a thread in another call, whatever comes first. It must be
+     * short and must not wait. It may call mmcq_submit, with this request too. MMCQ_E_DEAD: the controller may still have the memory, so it must
+     * not be used again. */
+    void (*done)(struct mmcq_request *request, int32_t code);
+    void *context; /* yours */
+} mmcq_request;
+
+/* Begins a request, from any context but `lock`, `unlock` and `set_alarm`. Any other result than MMCQ_OK: it has not begun, and `done` is not
+ * called. MMCQ_E_FULL: no slot is free, or `map` had no room. Requests run in any order, but those that overlap keep theirs. Without `set_alarm`
+ * call mmcq_poll when mmcq_next_deadline_ns says so. Here `map` is called by mmcq_submit, and `unmap` just before `done`; neither with the lock held. */
+int32_t mmcq_submit(uint32_t host, mmcq_request *request);
 
 /* The content of these blocks is not needed any more. Until they are written again they read as before or as erased. What the card
  * cannot free exactly it keeps. */

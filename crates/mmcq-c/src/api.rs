@@ -6,6 +6,7 @@ use crate::ahead::{Ahead, Mapping};
 use crate::code::{self, MMCQ_E_ARGUMENT, MMCQ_E_STATE, MMCQ_OK};
 use crate::keeper::Keeper;
 use crate::platform::{Its, MMCQ_EMMC_18, mmcq_idle, mmcq_platform};
+use crate::submit::Waiting;
 use core::cell::{Cell, UnsafeCell};
 use core::ffi::c_char;
 use core::future::poll_fn;
@@ -80,7 +81,9 @@ pub(crate) struct Place {
     /// The same for the keeper.
     keeper_scratch: Scratch,
     keeper: Keeper,
-    ahead: Ahead,
+    pub ahead: Ahead,
+    /// Requests without a thread.
+    pub waiting: Waiting,
     /// What was brought up last; under the stack's lock.
     card: Cell<Option<Card>>,
 }
@@ -102,6 +105,7 @@ impl Place {
             keeper_scratch: Scratch::new(),
             keeper: Keeper::new(),
             ahead: Ahead::new(),
+            waiting: Waiting::new(),
             card: Cell::new(None),
         }
     }
@@ -134,7 +138,8 @@ impl Place {
     ///
     /// # Safety
     /// No other call of this controller is in progress, and the keeper has left.
-    pub unsafe fn close(&self) {
+    pub unsafe fn close(&self, platform: &mmcq_platform) {
+        self.ahead.close(platform);
         self.state.store(CLOSED, Ordering::Release);
         self.card.set(None);
         self.scratch_buf.set(None);
@@ -227,7 +232,10 @@ pub unsafe extern "C" fn mmcq_open(host: u32, platform: *const mmcq_platform) ->
     config.quirks = config.quirks.with(quirks);
     // SAFETY: only an open driver has the table, and there is none.
     let table = unsafe { &mut *place.table.get() };
-    let driver = match Sdhci::new(its, its, table, config) {
+    place.ahead.set_opening(true);
+    let driver = Sdhci::new(its, its, table, config);
+    place.ahead.set_opening(false);
+    let driver = match driver {
         Ok(driver) => driver,
         Err(error) => {
             place.state.store(CLOSED, Ordering::Release);
@@ -267,6 +275,7 @@ pub unsafe extern "C" fn mmcq_bring_up(host: u32, card: *mut mmcq_card) -> i32 {
     stack.with(|_| place.card.set(result.ok()));
     // Only now may another thread bring up.
     place.return_scratch(stack, scratch);
+    place.waiting.call_back(place, stack, platform);
     match result {
         Ok(found) => {
             if !card.is_null() {
@@ -302,6 +311,7 @@ fn described(stack: &'static Stack, found: &Card) -> mmcq_card {
 /// What a thread does that waits for its request.
 pub(crate) fn wait(place: &'static Place, stack: &'static Stack, platform: &mmcq_platform, idle: &Idle) {
     place.keeper.go_on(stack);
+    place.waiting.call_back(place, stack, platform);
     platform.wait(idle);
 }
 
@@ -324,7 +334,11 @@ pub(crate) fn patiently(
                 });
                 stack.block_on(once, |idle| wait(place, stack, platform, idle));
             }
-            result => return code::of(result.map(|_| ())),
+            result => {
+                // What has ended beside it in its last turn.
+                place.waiting.call_back(place, stack, platform);
+                return code::of(result.map(|_| ()));
+            }
         }
     }
 }
@@ -340,16 +354,8 @@ pub(crate) fn mapped(
 ) -> i32 {
     patiently(place, stack, platform, || {
         let start = memory.cast::<u8>();
-        // What the CPU moves is not to be invalidated; and what is refused is refused before it is mapped.
-        let (by_dma, align) = stack.with(|engine| {
-            let caps = engine.caps();
-            (caps.dma_bits != 0, if engine.target().is_some() { caps.align } else { 1 })
-        });
-        // A write's lines are only cleaned: the controller's own alignment is enough.
-        let align = if direction == Direction::Read { align } else { align.min(4) };
-        if !start.addr().get().is_multiple_of(align as usize) {
-            return Err(Error::Dma(DmaError::Alignment));
-        }
+        // What is refused is refused before it is mapped.
+        let by_dma = alignment(stack, start, direction)?;
         let ahead = if by_dma { Mapping::new(platform, start, memory.len(), direction) } else { None };
         let Some(ahead) = ahead.transpose().map_err(Error::Dma)? else { return call() };
         let kept = stack.with(|_| place.ahead.add(ahead));
@@ -362,6 +368,20 @@ pub(crate) fn mapped(
         ahead.end(platform);
         result
     })
+}
+
+/// Is this memory mapped? What the CPU moves is not to be invalidated. An error: the controller cannot use it.
+pub(crate) fn alignment(stack: &Stack, start: NonNull<u8>, direction: Direction) -> Result<bool, Error> {
+    let (by_dma, align) = stack.with(|engine| {
+        let caps = engine.caps();
+        (caps.dma_bits != 0, if engine.target().is_some() { caps.align } else { 1 })
+    });
+    // A write's lines are only cleaned: the controller's own alignment is enough.
+    let align = if direction == Direction::Read { align } else { align.min(4) };
+    if !start.addr().get().is_multiple_of(align as usize) {
+        return Err(Error::Dma(DmaError::Alignment));
+    }
+    Ok(by_dma)
 }
 
 /// The length in bytes of memory that may be used, or `None`.
@@ -427,18 +447,20 @@ pub extern "C" fn mmcq_flush(host: u32) -> i32 {
 /// See the header.
 #[unsafe(no_mangle)]
 pub extern "C" fn mmcq_on_irq(host: u32) {
-    if let Ok((place, stack, _)) = open(host) {
+    if let Ok((place, stack, platform)) = open(host) {
         stack.on_irq();
         place.keeper.go_on(stack);
+        place.waiting.call_back(place, stack, platform);
     }
 }
 
 /// See the header.
 #[unsafe(no_mangle)]
 pub extern "C" fn mmcq_poll(host: u32) {
-    if let Ok((place, stack, _)) = open(host) {
+    if let Ok((place, stack, platform)) = open(host) {
         stack.poll();
         place.keeper.go_on(stack);
+        place.waiting.call_back(place, stack, platform);
     }
 }
 

@@ -106,6 +106,6 @@ pub unsafe extern "C" fn mmcq_close(host: u32) -> i32 {
     };
     platform.set_alarm(None);
     // SAFETY: the caller promised that no other call is in progress; the keeper has left.
-    unsafe { place.close() };
+    unsafe { place.close(platform) };
     code::of(result)
 }

@@ -1,6 +1,9 @@
 //! C programs against the header and the library, compiled by `cc` and run over the simulator.
 
-use mmcq_c::{CODES, MMCQ_EMMC_18, mmcq_card, mmcq_platform};
+use mmcq_c::{
+    CODES, MMCQ_EMMC_18, MMCQ_FLUSH, MMCQ_READ, MMCQ_WRITE, MMCQ_WRITE_DURABLE, mmcq_card, mmcq_platform,
+    mmcq_request,
+};
 use std::fmt::Write;
 use std::mem::offset_of;
 use std::path::{Path, PathBuf};
@@ -110,6 +113,15 @@ fn durable_writes_erases_and_the_end() {
     }
 }
 
+#[test]
+fn requests_end_in_a_callback() {
+    for (card, how) in [("sdhc-16g-hs", "interrupt"), ("emmc-hs200", "thread")] {
+        let output = run("tests/submit.c", true, &[card, how]);
+        assert!(output.status.success(), "{card}, {how}: {}", text(&output));
+        assert_eq!(text(&output), "", "{card}, {how}");
+    }
+}
+
 /// The examples for others' disk interfaces, over headers that have these interfaces' declarations alone.
 #[test]
 fn fatfs_and_zephyr_have_a_disk() {
@@ -141,6 +153,9 @@ fn the_header_has_the_layout_and_the_codes_of_the_library() {
     }
     fields!(mmcq_platform: context base read write lock unlock now_ns set_alarm wait map unmap sync quirks flags cache_line);
     fields!(mmcq_card: blocks clock_hz transfer_blocks align cid csd emmc width volatile_cache reserved);
+    writeln!(expected, "mmcq_request {}", size_of::<mmcq_request>()).unwrap();
+    fields!(mmcq_request: op blocks lba memory done context);
+    writeln!(expected, "ops {MMCQ_READ} {MMCQ_WRITE} {MMCQ_WRITE_DURABLE} {MMCQ_FLUSH}").unwrap();
     for (code, name) in CODES {
         writeln!(expected, "{} {code}", name.to_str().unwrap()).unwrap();
     }
@@ -156,7 +171,7 @@ fn the_header_declares_what_the_library_has() {
         let inside = text.split_once(')').map_or("", |(inside, _)| inside);
         inside.split(',').filter(|one| !matches!(one.trim(), "" | "void")).count()
     };
-    let rust = read("src/api.rs") + &read("src/extended.rs");
+    let rust = read("src/api.rs") + &read("src/extended.rs") + &read("src/submit.rs");
     let mut library: Vec<(String, usize)> = rust
         .split("extern \"C\" fn ")
         .skip(1)
@@ -180,5 +195,5 @@ fn the_header_declares_what_the_library_has() {
     declared.sort();
     declared.retain(|(name, _)| name != "mmcq_panic");
     assert_eq!(declared, library);
-    assert_eq!(library.len(), 14);
+    assert_eq!(library.len(), 15);
 }

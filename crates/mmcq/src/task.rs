@@ -29,6 +29,7 @@ use crate::plant::{self, Bug};
 use crate::sched::{Fifo, Policy};
 use crate::spec::command::Command;
 use cell::Locked;
+use core::cell::Cell;
 use core::fmt;
 use core::task::Waker;
 use dropped::Dropped;
@@ -44,6 +45,9 @@ pub struct Stack<B: Platform, const N: usize> {
     engine: Locked<EngineOf<B, N>>,
     /// Touched under the lock alone.
     dropped: Dropped<N>,
+    /// I/O functions whose last CMD53 has no good end, and that were not told to stop: one bit each. Touched
+    /// under the lock alone.
+    unfinished: Cell<u8>,
 }
 
 // SAFETY: the engine is only reached through `inside`: the lock keeps other contexts out, and the cell nested calls.
@@ -84,6 +88,7 @@ impl<B: Platform, const N: usize> Stack<B, N> {
             clock,
             engine: Locked::new(Engine::with_policy(host, config, policy)),
             dropped: Dropped::new(),
+            unfinished: Cell::new(0),
         }
     }
 
@@ -351,11 +356,13 @@ impl<B: Platform, const N: usize> Stack<B, N> {
         result
     }
 
-    /// A request without memory whose result nothing waits for. Where no slot is free it is not sent.
-    pub(crate) fn send(&self, request: Request) {
-        if let Ok(id) = self.submit(request) {
+    /// A request without memory whose result nothing waits for. False: it is not sent, since no slot is free.
+    pub(crate) fn send(&self, request: Request) -> bool {
+        let sent = self.submit(request);
+        if let Ok(id) = sent {
             self.with(|engine| engine.detach(id));
         }
+        sent.is_ok()
     }
 
     /// For a host without a card interrupt: the card is asked again after so long.
