@@ -351,11 +351,13 @@ impl<B: Platform, const N: usize> Stack<B, N> {
         result
     }
 
-    /// A request without memory whose result nothing waits for. Where no slot is free it is not sent.
-    pub(crate) fn send(&self, request: Request) {
-        if let Ok(id) = self.submit(request) {
+    /// A request without memory whose result nothing waits for. False: it is not sent, since no slot is free.
+    pub(crate) fn send(&self, request: Request) -> bool {
+        let sent = self.submit(request);
+        if let Ok(id) = sent {
             self.with(|engine| engine.detach(id));
         }
+        sent.is_ok()
     }
 
     /// For a host without a card interrupt: the card is asked again after so long.

@@ -5,7 +5,7 @@ use super::outcome::not_written;
 use super::phases::{COMMAND_TIMEOUT_NS, Stage};
 use super::slot::{NONE, State};
 use super::timers::later;
-use super::{Engine, Error, FlushBy, Kind, Output};
+use super::{BLOCK_BYTES, Engine, Error, FlushBy, Kind, Output};
 use crate::host::{Auto, BusOp, BusyDetect, Host, Phase, Step};
 use crate::plant::{self, Bug};
 use crate::sched::Policy;
@@ -183,7 +183,8 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
 
     pub(super) fn begin_raw(&mut self, phase: Phase, timeout_ns: u64, now_ns: u64) {
         self.lane.prepare(phase);
-        let blocks = phase.data.map_or(0, |d| d.blocks);
+        // By their bytes: blocks of I/O functions have up to 2048.
+        let blocks = self.slots.at(self.control).segment.len.div_ceil(BLOCK_BYTES);
         let limit = later(timeout_ns, self.wire.data_ns(blocks));
         self.start_phase(Stage::Main, timeout_ns, limit, now_ns);
     }

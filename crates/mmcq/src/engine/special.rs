@@ -50,6 +50,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         let Some(target) = self.target.as_ref() else { return Err(Error::NoCard) };
         let (lba, blocks) = match request.kind {
             Kind::Zero { lba, blocks } | Kind::Erase { lba, blocks, .. } => (lba, blocks),
+            Kind::PartitionAccess(visit) => return visit.admitted(target, request.buf.len_bytes()),
             kind if goes_behind(&kind) => return Err(Error::Unsupported),
             _ => return Ok(()),
         };

@@ -74,4 +74,23 @@ impl<B: Platform, const N: usize> Stack<B, N> {
         }
         any
     }
+
+    /// The function's transfer has no good end: an abort comes before its next one. Also from inside another call.
+    pub(crate) fn owe_abort(&self, function: u8) {
+        self.inside(|_| self.engine.unfinished.set(self.engine.unfinished.get() | 1 << (function & 7)));
+    }
+
+    /// Does the function owe an abort? Then it is the caller's to send.
+    pub(crate) fn take_abort(&self, function: u8) -> bool {
+        self.inside(|_| {
+            let (all, bit) = (self.engine.unfinished.get(), 1 << (function & 7));
+            self.engine.unfinished.set(all & !bit);
+            all & bit != 0
+        })
+    }
+
+    /// The card was reset: none of its functions goes on with anything.
+    pub(crate) fn owe_no_abort(&self) {
+        self.inside(|_| self.engine.unfinished.set(0));
+    }
 }

@@ -196,6 +196,7 @@ pub fn caps() -> Caps {
 pub fn target(blocks: u64) -> mmcq::engine::CardParams {
     mmcq::engine::CardParams {
         rca: 1,
+        emmc: true,
         sectors: blocks,
         block_addressed: true,
         count: true,

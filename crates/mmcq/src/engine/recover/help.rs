@@ -188,14 +188,24 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             return waker;
         }
         self.helping.keeper = waker.is_some();
-        if waker.is_none()
-            && matches!(self.helping.asked, Some(ServiceRequest::Dismissed | ServiceRequest::Rest))
+        let left = waker.is_none() && self.helping.asked.is_some();
+        if left
+            && matches!(
+                self.helping.asked,
+                Some(
+                    ServiceRequest::Dismissed
+                        | ServiceRequest::Rest
+                        | ServiceRequest::Exception
+                        | ServiceRequest::Background
+                )
+            )
         {
+            // Nothing is wrong with the card: the next keeper does it.
             self.helping.forget();
             self.restop();
         }
-        if waker.is_none() && self.helping.asked.is_some() && self.lane.is_idle() {
-            // The next poll, which knows the time, limits how long help is still waited for.
+        if left && self.lane.is_idle() {
+            // The next poll, which knows the time, goes on, or limits how long help is still waited for.
             self.timers.wake_now();
         }
         self.close_straight();
