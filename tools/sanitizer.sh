@@ -2,7 +2,7 @@
 # sanitizer.sh [test ...]: the core's tests, all but those with QEMU or the named ones, under the address sanitizer. Memory for the
 # controller lies between two pages that may not be touched (crates/mmcq/tests/support/guard.rs). Then the check is checked: a
 # controller that writes one byte past the end, or before the start, must end the process. Where Miri is installed, it runs
-# the tests of crates/mmcq/tests/soundness.rs before. All of it takes 12 minutes on two shared cores, half of them
+# soundness.rs and unwinding.rs of crates/mmcq/tests before. All of it takes 12 minutes on two shared cores, half of them
 # compilation. Compilation has 30 minutes, the tests have 20, each control has 1.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -15,9 +15,9 @@ export CARGO_INCREMENTAL=0 RUSTUP_AUTO_INSTALL=0
 
 miri="Miri is not installed"
 if timeout 20 cargo +nightly miri --version >/dev/null 2>&1; then
-  MIRIFLAGS=-Zmiri-disable-isolation timeout 1800 cargo +nightly miri test -p mmcq --test soundness --locked \
+  MIRIFLAGS=-Zmiri-disable-isolation timeout 1800 cargo +nightly miri test -p mmcq --test soundness --test unwinding --locked \
     --target-dir "$folder/miri"
-  miri="Miri has run soundness.rs"
+  miri="Miri has run soundness.rs and unwinding.rs"
 fi
 
 tests=("$@")

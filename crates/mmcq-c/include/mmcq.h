@@ -12,7 +12,7 @@
  * touched before mmcq_bring_up: until then there is MMCQ_E_NO_CARD.
  *
  * Contexts: mmcq_on_irq is for the interrupt handler, mmcq_poll for the alarm (thread or interrupt).
- * All others are for threads, and may wait. mmcq_open is called once for a controller, before
+ * mmcq_submit is for both. All others are for threads, and may wait. mmcq_open is called once for a controller, before
  * anything else of it, by one thread.
  */
 #ifndef MMCQ_H
@@ -36,7 +36,7 @@ extern "C" {
 enum {
     MMCQ_OK = 0,
     MMCQ_E_ARGUMENT = -1,    /* a null pointer, a number out of range, a function that is missing */
-    MMCQ_E_STATE = -2,       /* not open yet, open already, or brought up by two threads at once */
+    MMCQ_E_STATE = -2,       /* not open yet, open already, or another call is at the card's registers */
     MMCQ_E_CONTROLLER = -3,  /* no SDHCI controller answers there */
     MMCQ_E_NO_CARD = -4,     /* no card in the slot, or not brought up yet */
     MMCQ_E_REMOVED = -5,     /* the card was taken out */
@@ -71,8 +71,9 @@ typedef struct mmcq_idle mmcq_idle;
  *   now_ns          any context that calls the library                 sometimes
  *   set_alarm       any context that calls the library                 yes
  *   wait            threads that wait, in any call but those below     no
- *   map, unmap      the thread in mmcq_read and mmcq_write             no
+ *   map, unmap      the thread in mmcq_read and the writes             no
  *   map, unmap      any context, for 512 bytes of the library's own    yes
+ *   map, unmap      the thread in mmcq_open and mmcq_close             no
  *   sync            any context, for descriptors: 2 KiB at most        yes
  *
  * mmcq_on_irq and mmcq_poll never call `wait`. What is called with the lock held, or by mmcq_on_irq, must not sleep and must
@@ -137,7 +138,7 @@ typedef struct mmcq_card {
 } mmcq_card;
 
 /* Opens controller number `host`, 0 or 1. Needs `lock`, `unlock`, `now_ns` and a way to the registers. `platform` points to a whole structure;
- * what it promises holds for ever: an open controller is not closed. */
+ * what it promises holds until mmcq_close. */
 int32_t mmcq_open(uint32_t host, const mmcq_platform *platform);
 
 /* Powers the slot and brings the card up, at the best speed that host and card share; again after a change of cards. From then on the library keeps the
@@ -153,6 +154,45 @@ int32_t mmcq_write(uint32_t host, uint64_t lba, uint32_t blocks, const uint8_t *
 
 /* Everything written before is on the medium when it returns MMCQ_OK. */
 int32_t mmcq_flush(uint32_t host);
+
+/* As mmcq_write. When it returns MMCQ_OK, these blocks are on the medium, past every cache; what was written before them need not
+ * be. It costs less than mmcq_write and mmcq_flush where the card has a way for it. */
+int32_t mmcq_write_durable(uint32_t host, uint64_t lba, uint32_t blocks, const uint8_t *memory);
+
+/* mmcq_request.op */
+enum { MMCQ_READ = 0, MMCQ_WRITE = 1, MMCQ_WRITE_DURABLE = 2, MMCQ_FLUSH = 3 };
+
+/* A request without a thread that waits. It belongs to the library from mmcq_submit until `done` is called, and so does its memory. */
+typedef struct mmcq_request {
+    uint32_t op;
+    uint32_t blocks; /* these three as in mmcq_read, mmcq_write and mmcq_write_durable; not used by MMCQ_FLUSH */
+    uint64_t lba;
+    uint8_t *memory;
+    /* Called once, without the lock: by mmcq_on_irq, mmcq_poll, mmcq_submit itself, or a thread in another call, whatever comes first. It must be
+     * short and must not wait. It may call mmcq_submit, with this request too. MMCQ_E_DEAD: the controller may still have the memory, so it must
+     * not be used again. */
+    void (*done)(struct mmcq_request *request, int32_t code);
+    void *context; /* yours */
+} mmcq_request;
+
+/* Begins a request, from any context but `lock`, `unlock` and `set_alarm`. Any other result than MMCQ_OK: it has not begun, and `done` is not
+ * called. MMCQ_E_FULL: no slot is free, or `map` had no room. Requests run in any order, but those that overlap keep theirs. Without `set_alarm`
+ * call mmcq_poll when mmcq_next_deadline_ns says so. Here `map` is called by mmcq_submit, and `unmap` just before `done`; neither with the lock held. */
+int32_t mmcq_submit(uint32_t host, mmcq_request *request);
+
+/* The content of these blocks is not needed any more. Until they are written again they read as before or as erased. What the card
+ * cannot free exactly it keeps. */
+int32_t mmcq_discard(uint32_t host, uint64_t lba, uint32_t blocks);
+
+/* When it returns MMCQ_OK, these blocks read as erased ones do: all zeros or all ones, by card. MMCQ_E_UNSUPPORTED: the
+ * card cannot erase exactly these. A card may take minutes for many blocks. */
+int32_t mmcq_erase(uint32_t host, uint64_t lba, uint32_t blocks);
+
+/* Flushes, tells the card that its power goes, switches the slot off, and ends the use of this controller. mmcq_open may
+ * open it again. Your program sees to it that no other call of this controller is in progress or begins: mask the interrupt and stop the
+ * alarm before. MMCQ_E_STATE: it is still open, since a request is in progress, or a controller that cannot be stopped has memory. With any
+ * other result it is closed; an error then says that the last writes may be lost, or that the card did not take the notification. */
+int32_t mmcq_close(uint32_t host);
 
 /* The controller interrupted. Does nothing for a controller that is not open. */
 void mmcq_on_irq(uint32_t host);

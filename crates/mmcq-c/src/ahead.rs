@@ -35,6 +35,11 @@ impl Mapping {
         Some(bus.map(|bus| Mapping { ptr, bytes, direction, bus }))
     }
 
+    /// One that the driver has made.
+    pub fn of(ptr: NonNull<u8>, bytes: usize, direction: Direction, bus: u64) -> Self {
+        Mapping { ptr, bytes, direction, bus }
+    }
+
     /// Ends it: the controller has let go, and no lookup finds it here.
     pub fn end(self, platform: &mmcq_platform) {
         platform.unmap_memory(self.bus, self.ptr, self.bytes, self.direction);
@@ -54,35 +59,68 @@ impl Mapping {
 }
 
 /// The mappings of one controller. Touched under the lock of its stack alone.
-pub(crate) struct Ahead([Cell<Option<Mapping>>; CALLS_MAX]);
+pub(crate) struct Ahead {
+    calls: [Cell<Option<Mapping>>; CALLS_MAX],
+    /// The descriptor table, which the driver maps once and for good: what a close unmaps.
+    table: Cell<Option<Mapping>>,
+    /// The driver is being made.
+    opening: Cell<bool>,
+}
 
 // SAFETY: touched under the lock alone.
 unsafe impl Sync for Ahead {}
 
 impl Ahead {
     pub const fn new() -> Self {
-        Ahead([const { Cell::new(None) }; CALLS_MAX])
+        Ahead {
+            calls: [const { Cell::new(None) }; CALLS_MAX],
+            table: Cell::new(None),
+            opening: Cell::new(false),
+        }
+    }
+
+    /// Between `true` and `false` the driver maps its table.
+    pub fn set_opening(&self, opening: bool) {
+        if opening {
+            self.table.set(None);
+        }
+        self.opening.set(opening);
+    }
+
+    /// The driver has mapped this itself.
+    pub fn driver_mapped(&self, mapping: impl FnOnce() -> Mapping) {
+        if self.opening.get() {
+            self.table.set(Some(mapping()));
+        }
+    }
+
+    /// The driver has gone.
+    pub fn close(&self, platform: &mmcq_platform) {
+        if let Some(table) = self.table.take() {
+            table.end(platform);
+        }
+        self.calls.iter().for_each(|call| call.set(None));
     }
 
     /// Keeps a mapping for the driver. False: there is no room, or another call has some of this memory: what a
     /// request was given must stay mapped until that request ends.
     pub fn add(&self, mapping: Mapping) -> bool {
-        if self.0.iter().any(|place| place.get().is_some_and(|other| other.overlaps(&mapping))) {
+        if self.calls.iter().any(|place| place.get().is_some_and(|other| other.overlaps(&mapping))) {
             return false;
         }
-        let free = self.0.iter().find(|place| place.get().is_none());
+        let free = self.calls.iter().find(|place| place.get().is_none());
         free.map(|place| place.set(Some(mapping))).is_some()
     }
 
     /// The driver does not find it any more.
     pub fn remove(&self, mapping: &Mapping) {
-        if let Some(place) = self.0.iter().find(|place| place.get().as_ref() == Some(mapping)) {
+        if let Some(place) = self.calls.iter().find(|place| place.get().as_ref() == Some(mapping)) {
             place.set(None);
         }
     }
 
     /// Where the controller sees this memory, if it is in one of the mappings.
     pub fn find(&self, ptr: NonNull<u8>, bytes: usize, direction: Direction) -> Option<u64> {
-        self.0.iter().find_map(|place| place.get()?.bus_of(ptr, bytes, direction))
+        self.calls.iter().find_map(|place| place.get()?.bus_of(ptr, bytes, direction))
     }
 }

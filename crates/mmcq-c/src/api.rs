@@ -6,6 +6,7 @@ use crate::ahead::{Ahead, Mapping};
 use crate::code::{self, MMCQ_E_ARGUMENT, MMCQ_E_STATE, MMCQ_OK};
 use crate::keeper::Keeper;
 use crate::platform::{Its, MMCQ_EMMC_18, mmcq_idle, mmcq_platform};
+use crate::submit::Waiting;
 use core::cell::{Cell, UnsafeCell};
 use core::ffi::c_char;
 use core::future::poll_fn;
@@ -21,10 +22,11 @@ use mmcq::host::{Direction, DmaError, Width};
 use mmcq::task::{Idle, Timer};
 
 pub(crate) const HOSTS: usize = 2;
-const SLOTS: usize = 8;
+pub(crate) const SLOTS: usize = 8;
 const DESCRIPTORS: usize = 129;
 
-pub(crate) type Stack = mmcq::task::Stack<(Its, Sdhci<Its, Its, DESCRIPTORS>), SLOTS>;
+pub(crate) type Driver = Sdhci<Its, Its, DESCRIPTORS>;
+pub(crate) type Stack = mmcq::task::Stack<(Its, Driver), SLOTS>;
 
 /// See the header.
 #[derive(Clone, Copy, Debug, Default)]
@@ -79,10 +81,14 @@ pub(crate) struct Place {
     /// The same for the keeper.
     keeper_scratch: Scratch,
     keeper: Keeper,
-    ahead: Ahead,
+    pub ahead: Ahead,
+    /// Requests without a thread.
+    pub waiting: Waiting,
+    /// What was brought up last; under the stack's lock.
+    card: Cell<Option<Card>>,
 }
 
-// SAFETY: before `OPEN` only `mmcq_open` touches it, once at a time by its contract. Then platform and stack are only
+// SAFETY: before `OPEN` only `mmcq_open` touches it, once at a time by its contract, and `close` has no call beside it. In between platform and stack are only
 // shared, and the stack is `Sync` by its lock. The table belongs to the driver. The scratch buffer is moved in and out
 // under the lock, as is everything of the keeper.
 unsafe impl Sync for Place {}
@@ -99,7 +105,47 @@ impl Place {
             keeper_scratch: Scratch::new(),
             keeper: Keeper::new(),
             ahead: Ahead::new(),
+            waiting: Waiting::new(),
+            card: Cell::new(None),
         }
+    }
+
+    /// The memory for registers of a card. `None`: another call has it.
+    pub fn take_scratch(&self, stack: &Stack) -> Option<DmaBuf> {
+        stack.with(|_| self.scratch_buf.take())
+    }
+
+    /// From now on another call may have it.
+    pub fn return_scratch(&self, stack: &Stack, scratch: DmaBuf) {
+        stack.with(|_| self.scratch_buf.set(Some(scratch)));
+    }
+
+    /// The card as it is now: it may have another address than when it was brought up.
+    pub fn card(&self, stack: &Stack) -> Option<Card> {
+        stack.with(|engine| {
+            let card = self.card.get()?;
+            Some(Card { target: *engine.target()?, ..card })
+        })
+    }
+
+    /// Waits until the keeper has left.
+    pub fn dismiss_keeper(&self, stack: &'static Stack, platform: &mmcq_platform) {
+        let left = poll_fn(|_| if self.keeper.leave(stack) { Poll::Pending } else { Poll::Ready(()) });
+        stack.block_on(left, |idle| platform.wait(idle));
+    }
+
+    /// The controller is not open any more. What it had is given up: the memory is the library's own.
+    ///
+    /// # Safety
+    /// No other call of this controller is in progress, and the keeper has left.
+    pub unsafe fn close(&self, platform: &mmcq_platform) {
+        self.ahead.close(platform);
+        self.state.store(CLOSED, Ordering::Release);
+        self.card.set(None);
+        self.scratch_buf.set(None);
+        self.keeper.scratch.set(None);
+        // SAFETY: it was open, so the stack was written; by the caller's word nothing uses it.
+        unsafe { (*self.stack.get()).assume_init_drop() };
     }
 
     fn platform(&self) -> Option<&'static mmcq_platform>
@@ -109,7 +155,7 @@ impl Place {
         if self.state.load(Ordering::Acquire) == CLOSED {
             return None;
         }
-        // SAFETY: written before the state said so, and never again while it does.
+        // SAFETY: written before the state said so, and not again before a close, after which no call has it.
         Some(unsafe { &*self.platform.get().cast() })
     }
 
@@ -120,7 +166,7 @@ impl Place {
         if self.state.load(Ordering::Acquire) != OPEN {
             return None;
         }
-        // SAFETY: written before the state said so, and never again.
+        // SAFETY: written before the state said so, and not again before a close, after which no call has it.
         Some(unsafe { &*self.stack.get().cast() })
     }
 }
@@ -153,7 +199,7 @@ fn place(host: u32) -> Option<(&'static Place, Timer)> {
 }
 
 /// The stack of an open controller, or the code why not.
-fn open(host: u32) -> Result<(&'static Place, &'static Stack, &'static mmcq_platform), i32> {
+pub(crate) fn open(host: u32) -> Result<(&'static Place, &'static Stack, &'static mmcq_platform), i32> {
     let (place, _) = place(host).ok_or(MMCQ_E_ARGUMENT)?;
     match (place.stack(), place.platform()) {
         (Some(stack), Some(platform)) => Ok((place, stack, platform)),
@@ -186,14 +232,17 @@ pub unsafe extern "C" fn mmcq_open(host: u32, platform: *const mmcq_platform) ->
     config.quirks = config.quirks.with(quirks);
     // SAFETY: only an open driver has the table, and there is none.
     let table = unsafe { &mut *place.table.get() };
-    let driver = match Sdhci::new(its, its, table, config) {
+    place.ahead.set_opening(true);
+    let driver = Sdhci::new(its, its, table, config);
+    place.ahead.set_opening(false);
+    let driver = match driver {
         Ok(driver) => driver,
         Err(error) => {
             place.state.store(CLOSED, Ordering::Release);
             return code::of_init(error);
         }
     };
-    // SAFETY: given out once: an open controller is never closed.
+    // SAFETY: given out once: a close gives up the one before, with the stack that may have had it.
     place.scratch_buf.set(Some(unsafe { place.scratch.buf() }));
     // SAFETY: as above.
     place.keeper.scratch.set(Some(unsafe { place.keeper_scratch.buf() }));
@@ -216,16 +265,17 @@ pub unsafe extern "C" fn mmcq_bring_up(host: u32, card: *mut mmcq_card) -> i32 {
     if !card.is_null() && !card.is_aligned() {
         return MMCQ_E_ARGUMENT;
     }
-    let Some(scratch) = stack.with(|_| place.scratch_buf.take()) else { return MMCQ_E_STATE };
-    let left = poll_fn(|_| if place.keeper.leave(stack) { Poll::Pending } else { Poll::Ready(()) });
-    stack.block_on(left, |idle| platform.wait(idle));
+    let Some(scratch) = place.take_scratch(stack) else { return MMCQ_E_STATE };
+    place.dismiss_keeper(stack, platform);
     let future = card::bring_up(stack, scratch, card::Options::DEFAULT);
     let (result, scratch) = stack.block_on(future, |idle| platform.wait(idle));
     if let Ok(found) = &result {
         place.keeper.begin(stack, *found, host);
     }
+    stack.with(|_| place.card.set(result.ok()));
     // Only now may another thread bring up.
-    stack.with(|_| place.scratch_buf.set(Some(scratch)));
+    place.return_scratch(stack, scratch);
+    place.waiting.call_back(place, stack, platform);
     match result {
         Ok(found) => {
             if !card.is_null() {
@@ -259,13 +309,14 @@ fn described(stack: &'static Stack, found: &Card) -> mmcq_card {
 }
 
 /// What a thread does that waits for its request.
-fn wait(place: &'static Place, stack: &'static Stack, platform: &mmcq_platform, idle: &Idle) {
+pub(crate) fn wait(place: &'static Place, stack: &'static Stack, platform: &mmcq_platform, idle: &Idle) {
     place.keeper.go_on(stack);
+    place.waiting.call_back(place, stack, platform);
     platform.wait(idle);
 }
 
 /// Calls again and again while there is no slot or no room to map, for [`PATIENCE_NS`] at most.
-fn patiently(
+pub(crate) fn patiently(
     place: &'static Place,
     stack: &'static Stack,
     platform: &mmcq_platform,
@@ -283,13 +334,17 @@ fn patiently(
                 });
                 stack.block_on(once, |idle| wait(place, stack, platform, idle));
             }
-            result => return code::of(result.map(|_| ())),
+            result => {
+                // What has ended beside it in its last turn.
+                place.waiting.call_back(place, stack, platform);
+                return code::of(result.map(|_| ()));
+            }
         }
     }
 }
 
 /// Moves data with memory that is mapped before the lock is taken, and unmapped after it was given back.
-fn mapped(
+pub(crate) fn mapped(
     place: &'static Place,
     stack: &'static Stack,
     platform: &mmcq_platform,
@@ -299,16 +354,8 @@ fn mapped(
 ) -> i32 {
     patiently(place, stack, platform, || {
         let start = memory.cast::<u8>();
-        // What the CPU moves is not to be invalidated; and what is refused is refused before it is mapped.
-        let (by_dma, align) = stack.with(|engine| {
-            let caps = engine.caps();
-            (caps.dma_bits != 0, if engine.target().is_some() { caps.align } else { 1 })
-        });
-        // A write's lines are only cleaned: the controller's own alignment is enough.
-        let align = if direction == Direction::Read { align } else { align.min(4) };
-        if !start.addr().get().is_multiple_of(align as usize) {
-            return Err(Error::Dma(DmaError::Alignment));
-        }
+        // What is refused is refused before it is mapped.
+        let by_dma = alignment(stack, start, direction)?;
         let ahead = if by_dma { Mapping::new(platform, start, memory.len(), direction) } else { None };
         let Some(ahead) = ahead.transpose().map_err(Error::Dma)? else { return call() };
         let kept = stack.with(|_| place.ahead.add(ahead));
@@ -323,8 +370,22 @@ fn mapped(
     })
 }
 
+/// Is this memory mapped? What the CPU moves is not to be invalidated. An error: the controller cannot use it.
+pub(crate) fn alignment(stack: &Stack, start: NonNull<u8>, direction: Direction) -> Result<bool, Error> {
+    let (by_dma, align) = stack.with(|engine| {
+        let caps = engine.caps();
+        (caps.dma_bits != 0, if engine.target().is_some() { caps.align } else { 1 })
+    });
+    // A write's lines are only cleaned: the controller's own alignment is enough.
+    let align = if direction == Direction::Read { align } else { align.min(4) };
+    if !start.addr().get().is_multiple_of(align as usize) {
+        return Err(Error::Dma(DmaError::Alignment));
+    }
+    Ok(by_dma)
+}
+
 /// The length in bytes of memory that may be used, or `None`.
-fn bytes(memory: *const u8, blocks: u32) -> Option<usize> {
+pub(crate) fn bytes(memory: *const u8, blocks: u32) -> Option<usize> {
     let bytes = usize::try_from(u64::from(blocks) * u64::from(BLOCK_BYTES)).ok()?;
     // The engine counts bytes in 32 bits, and a slice has half the address space at most.
     let whole = bytes > 0 && isize::try_from(bytes).is_ok() && u32::try_from(bytes).is_ok();
@@ -386,18 +447,20 @@ pub extern "C" fn mmcq_flush(host: u32) -> i32 {
 /// See the header.
 #[unsafe(no_mangle)]
 pub extern "C" fn mmcq_on_irq(host: u32) {
-    if let Ok((place, stack, _)) = open(host) {
+    if let Ok((place, stack, platform)) = open(host) {
         stack.on_irq();
         place.keeper.go_on(stack);
+        place.waiting.call_back(place, stack, platform);
     }
 }
 
 /// See the header.
 #[unsafe(no_mangle)]
 pub extern "C" fn mmcq_poll(host: u32) {
-    if let Ok((place, stack, _)) = open(host) {
+    if let Ok((place, stack, platform)) = open(host) {
         stack.poll();
         place.keeper.go_on(stack);
+        place.waiting.call_back(place, stack, platform);
     }
 }
 

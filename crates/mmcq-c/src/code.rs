@@ -69,7 +69,7 @@ pub(crate) fn of(result: Result<(), Error>) -> i32 {
         },
         Error::Silent => MMCQ_E_TIMEOUT,
         Error::Bus(_) => MMCQ_E_HOST,
-        Error::Unsupported => MMCQ_E_UNSUPPORTED,
+        Error::Unsupported | Error::Unaligned { .. } => MMCQ_E_UNSUPPORTED,
         Error::Card(_) | Error::Program(_) | Error::Register(_) | Error::Protocol(_) => MMCQ_E_CARD,
         Error::Dead => MMCQ_E_DEAD,
         Error::ReadOnly => MMCQ_E_READ_ONLY,

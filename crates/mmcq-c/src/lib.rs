@@ -16,15 +16,19 @@
 mod ahead;
 mod api;
 mod code;
+mod extended;
 mod keeper;
 mod platform;
+mod submit;
 
 pub use api::{
     mmcq_bring_up, mmcq_card, mmcq_error_name, mmcq_flush, mmcq_may_sleep, mmcq_next_deadline_ns,
     mmcq_on_irq, mmcq_open, mmcq_poll, mmcq_read, mmcq_write,
 };
 pub use code::CODES;
+pub use extended::{mmcq_close, mmcq_discard, mmcq_erase, mmcq_write_durable};
 pub use platform::{MMCQ_EMMC_18, mmcq_idle, mmcq_platform};
+pub use submit::{MMCQ_FLUSH, MMCQ_READ, MMCQ_WRITE, MMCQ_WRITE_DURABLE, mmcq_request, mmcq_submit};
 
 #[cfg(all(feature = "panic-handler", not(test)))]
 #[allow(unsafe_code, reason = "docs/safety.md says why")]

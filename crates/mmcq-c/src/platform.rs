@@ -2,7 +2,7 @@
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
-use crate::ahead::Ahead;
+use crate::ahead::{Ahead, Mapping};
 use crate::code::MMCQ_E_FULL;
 use core::ffi::{CStr, c_char, c_void};
 use core::ptr::NonNull;
@@ -216,10 +216,13 @@ unsafe impl Dma for Its {
         if let Some(bus) = self.1.find(ptr, len, direction) {
             return Ok(bus);
         }
-        self.0.map_memory(ptr, len, direction).unwrap_or_else(|| {
+        let Some(bus) = self.0.map_memory(ptr, len, direction) else {
             fence(Ordering::SeqCst);
-            Ok(ptr.as_ptr().expose_provenance() as u64)
-        })
+            return Ok(ptr.as_ptr().expose_provenance() as u64);
+        };
+        let bus = bus?;
+        self.1.driver_mapped(|| Mapping::of(ptr, len, direction, bus));
+        Ok(bus)
     }
 
     fn unmap(&self, bus: u64, ptr: NonNull<u8>, len: usize, direction: Direction) {

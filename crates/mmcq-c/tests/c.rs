@@ -1,6 +1,9 @@
 //! C programs against the header and the library, compiled by `cc` and run over the simulator.
 
-use mmcq_c::{CODES, MMCQ_EMMC_18, mmcq_card, mmcq_platform};
+use mmcq_c::{
+    CODES, MMCQ_EMMC_18, MMCQ_FLUSH, MMCQ_READ, MMCQ_WRITE, MMCQ_WRITE_DURABLE, mmcq_card, mmcq_platform,
+    mmcq_request,
+};
 use std::fmt::Write;
 use std::mem::offset_of;
 use std::path::{Path, PathBuf};
@@ -40,7 +43,8 @@ fn run(source: &str, with_library: bool, arguments: &[&str]) -> Output {
     let name = Path::new(source).file_stem().unwrap().to_str().unwrap();
     let program = profile_folder().join(format!("mmcq-c-{name}-{}", arguments.join("-")));
     let mut cc = Command::new(std::env::var("CC").unwrap_or("cc".into()));
-    cc.args(["-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-Iinclude", "-Iexamples/c", "-o"]);
+    cc.args(["-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-Iinclude", "-Iexamples/c"]);
+    cc.args(["-Itests/fatfs", "-Itests/zephyr", "-o"]);
     cc.arg(&program).arg(source).current_dir(ROOT);
     if with_library {
         cc.arg(simulator()).args(["-lpthread", "-ldl", "-lm"]);
@@ -100,6 +104,34 @@ fn a_card_that_lost_its_state_is_initialised_again() {
     }
 }
 
+#[test]
+fn durable_writes_erases_and_the_end() {
+    for card in ["sdhc-16g-hs", "emmc-hs200", "hbg4a2"] {
+        let output = run("tests/extended.c", true, &[card]);
+        assert!(output.status.success(), "{card}: {}", text(&output));
+        assert_eq!(text(&output), "", "{card}");
+    }
+}
+
+#[test]
+fn requests_end_in_a_callback() {
+    for (card, how) in [("sdhc-16g-hs", "interrupt"), ("emmc-hs200", "thread")] {
+        let output = run("tests/submit.c", true, &[card, how]);
+        assert!(output.status.success(), "{card}, {how}: {}", text(&output));
+        assert_eq!(text(&output), "", "{card}, {how}");
+    }
+}
+
+/// The examples for others' disk interfaces, over headers that have these interfaces' declarations alone.
+#[test]
+fn fatfs_and_zephyr_have_a_disk() {
+    for program in ["tests/fatfs.c", "tests/zephyr.c"] {
+        let output = run(program, true, &[]);
+        assert!(output.status.success(), "{program}: {}", text(&output));
+        assert_eq!(text(&output), "", "{program}");
+    }
+}
+
 /// With interrupts masked, and with a handler that ends the request before the thread sleeps.
 #[test]
 fn a_thread_that_waits_never_sleeps_for_ever() {
@@ -121,6 +153,9 @@ fn the_header_has_the_layout_and_the_codes_of_the_library() {
     }
     fields!(mmcq_platform: context base read write lock unlock now_ns set_alarm wait map unmap sync quirks flags cache_line);
     fields!(mmcq_card: blocks clock_hz transfer_blocks align cid csd emmc width volatile_cache reserved);
+    writeln!(expected, "mmcq_request {}", size_of::<mmcq_request>()).unwrap();
+    fields!(mmcq_request: op blocks lba memory done context);
+    writeln!(expected, "ops {MMCQ_READ} {MMCQ_WRITE} {MMCQ_WRITE_DURABLE} {MMCQ_FLUSH}").unwrap();
     for (code, name) in CODES {
         writeln!(expected, "{} {code}", name.to_str().unwrap()).unwrap();
     }
@@ -136,7 +171,7 @@ fn the_header_declares_what_the_library_has() {
         let inside = text.split_once(')').map_or("", |(inside, _)| inside);
         inside.split(',').filter(|one| !matches!(one.trim(), "" | "void")).count()
     };
-    let rust = read("src/api.rs");
+    let rust = read("src/api.rs") + &read("src/extended.rs") + &read("src/submit.rs");
     let mut library: Vec<(String, usize)> = rust
         .split("extern \"C\" fn ")
         .skip(1)
@@ -160,5 +195,5 @@ fn the_header_declares_what_the_library_has() {
     declared.sort();
     declared.retain(|(name, _)| name != "mmcq_panic");
     assert_eq!(declared, library);
-    assert_eq!(library.len(), 10);
+    assert_eq!(library.len(), 15);
 }

@@ -14,6 +14,10 @@ int main(void) {
     FIELD(mmcq_card, blocks); FIELD(mmcq_card, clock_hz); FIELD(mmcq_card, transfer_blocks);
     FIELD(mmcq_card, align); FIELD(mmcq_card, cid); FIELD(mmcq_card, csd); FIELD(mmcq_card, emmc);
     FIELD(mmcq_card, width); FIELD(mmcq_card, volatile_cache); FIELD(mmcq_card, reserved);
+    printf("mmcq_request %zu\n", sizeof(mmcq_request));
+    FIELD(mmcq_request, op); FIELD(mmcq_request, blocks); FIELD(mmcq_request, lba);
+    FIELD(mmcq_request, memory); FIELD(mmcq_request, done); FIELD(mmcq_request, context);
+    printf("ops %d %d %d %d\n", MMCQ_READ, MMCQ_WRITE, MMCQ_WRITE_DURABLE, MMCQ_FLUSH);
     CODE(MMCQ_OK); CODE(MMCQ_E_ARGUMENT); CODE(MMCQ_E_STATE); CODE(MMCQ_E_CONTROLLER); CODE(MMCQ_E_NO_CARD);
     CODE(MMCQ_E_REMOVED); CODE(MMCQ_E_RANGE); CODE(MMCQ_E_DMA); CODE(MMCQ_E_TIMEOUT); CODE(MMCQ_E_CRC);
     CODE(MMCQ_E_HOST); CODE(MMCQ_E_CARD); CODE(MMCQ_E_FULL); CODE(MMCQ_E_UNSUPPORTED); CODE(MMCQ_E_DEAD);

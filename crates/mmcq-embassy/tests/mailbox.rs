@@ -36,7 +36,12 @@ struct Visitor {
     below: &'static world::Stack,
 }
 
+type Above = Stack<(CriticalSection, BusHost<'static, 'static>), 8>;
+
 thread_local! {
+    /// The stack that wakes the runner, and how often it did so from inside one of its own calls, and in all.
+    static ABOVE: Cell<Option<&'static Above>> = const { Cell::new(None) };
+    static NESTED: Cell<[u32; 2]> = const { Cell::new([0; 2]) };
     static VISITOR: Cell<Option<Visitor>> = const { Cell::new(None) };
     /// Calls of clone, wake and drop.
     static CALLS: Cell<[u32; 3]> = const { Cell::new([0; 3]) };
@@ -60,12 +65,24 @@ const VISITS: RawWakerVTable = RawWakerVTable::new(
         RawWaker::new(data, &VISITS)
     },
     |_| {
+        come_back();
         visit(1);
         visit(2);
     },
-    |_| visit(1),
+    |_| {
+        come_back();
+        visit(1);
+    },
     |_| visit(2),
 );
+
+/// As a waker does that polls its task at once.
+fn come_back() {
+    let Some(above) = ABOVE.get() else { return };
+    let nested = above.with(|engine| engine.is_nested());
+    let [inside, all] = NESTED.get();
+    NESTED.set([inside + u32::from(nested), all + 1]);
+}
 
 /// Two that are not the same, so that one takes the other's place.
 fn visiting_wakers() -> [Waker; 2] {
@@ -100,6 +117,33 @@ fn a_waker_may_come_back_into_the_mailbox() {
     let [cloned, _, dropped] = CALLS.get();
     assert_eq!(cloned, dropped, "a waker stays behind");
     VISITOR.set(None);
+}
+
+/// A task that is woken under the stack's lock, and polled there, would find the stack shut.
+#[test]
+fn the_runner_is_woken_when_the_stack_is_free() {
+    let _alone = tasks::exclusive();
+    let world = World::new("sdhc-16g-hs");
+    let below = world.stack();
+    let buffer = Box::leak(Box::new(Aligned::<A4, _>([0u8; 4096])));
+    let mailbox: &'static Mailbox<'static> = Box::leak(Box::new(Mailbox::new(buffer)));
+    let (host, mut runner) = mailbox.connect(Bus::new(below, memory(8, 0))).unwrap();
+    let stack: &'static Above = Box::leak(Box::new(over(host)));
+    let [waker, _] = visiting_wakers();
+    ABOVE.set(Some(stack));
+    {
+        let mut run = pin!(runner.run(stack));
+        let mut step = || {
+            below.turn();
+            let _: Poll<_> = run.as_mut().poll(&mut Context::from_waker(&waker));
+        };
+        stack.block_on(bring_up_sd(stack, memory(1, 0), Options::DEFAULT), |_| step()).0.unwrap();
+        let device = BlockDevice::new(stack);
+        assert!(stack.block_on(device.read(5, memory(8, 0)), |_| step()).0.is_ok());
+    }
+    ABOVE.set(None);
+    let [inside, all] = NESTED.get();
+    assert!(inside == 0 && all > 10, "{inside} of {all}");
 }
 
 /// What a run over a foreign bus does after the card is up.

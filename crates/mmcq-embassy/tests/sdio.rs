@@ -6,7 +6,7 @@ mod tasks;
 mod world;
 
 use aligned::{A4, Aligned};
-use embassy_time::Delay;
+use embassy_time::{Delay, Instant};
 use mmcq::card::{Options, bring_up_io};
 use mmcq::engine::{Config, DmaBuf};
 use mmcq::host::Width;
@@ -16,7 +16,7 @@ use mmcq::task::Stack;
 use mmcq_embassy::{Bus, Clock, CriticalSection, Mailbox};
 use mmcq_sim::card::io::{IoProfile, type_a};
 use sdio::sdio::SdioCard;
-use tasks::{drive, exclusive};
+use tasks::{Hanging, drive, exclusive};
 use world::World;
 
 const PACKETS: u64 = 10;
@@ -116,4 +116,41 @@ fn our_function_driver_runs_over_any_bus() {
         },
     );
     checked(&world, &handle);
+}
+
+/// Such a bus says so at once, each time that it is asked.
+#[test]
+fn a_bus_that_does_not_tell_of_the_interrupt_is_no_storm() {
+    let _alone = exclusive();
+    let (world, _handle) = world();
+    let below = world.stack_with(Clock::<1>::TIMER);
+    let mut buffer = Aligned::<A4, _>([0u8; 2048]);
+    let mailbox = Mailbox::new(&mut buffer);
+    let bus = Hanging::new(Bus::new(below, memory(2048)));
+    bus.deaf.set(true);
+    let (host, mut runner) = mailbox.connect(bus).unwrap();
+    let stack: Stack<(CriticalSection, _), 4> =
+        Stack::new(CriticalSection, Clock::<2>::TIMER, host, Config::DEFAULT);
+    drive(
+        &world,
+        below,
+        [
+            Box::pin(async { Clock::<1>::run(below).await }),
+            Box::pin(async { Clock::<2>::run(&stack).await }),
+            Box::pin(async { runner.run(&stack).await }),
+        ],
+        async {
+            let card = bring_up_io(&stack, memory(512), Options::DEFAULT).await.0.expect("an I/O card");
+            let mut irq = CardInterrupt::new(&stack, &card);
+            irq.enable(1).await.unwrap();
+            let began = Instant::now();
+            for _ in 0..10 {
+                irq.wait().await.unwrap();
+                irq.pending().await.unwrap();
+                irq.ack();
+            }
+            let took_ms = began.elapsed().as_millis();
+            assert!((90..200).contains(&took_ms), "{took_ms} ms for ten looks");
+        },
+    );
 }

@@ -55,6 +55,7 @@ unsafe impl<H: Host> Host for Charged<H> {
     const CONTINUES: bool = H::CONTINUES;
     const CONCURRENT: bool = H::CONCURRENT;
     const CARD_IRQ: bool = H::CARD_IRQ;
+    const WAKES: bool = H::WAKES;
     const EARLY_R1: bool = H::EARLY_R1;
 
     fn caps(&self) -> &Caps {
@@ -126,6 +127,10 @@ unsafe impl<H: Host> Host for Charged<H> {
 
     fn write_protected(&self) -> bool {
         self.inner.write_protected()
+    }
+
+    fn take_waker(&mut self) -> Option<core::task::Waker> {
+        self.inner.take_waker()
     }
 
     fn card_irq(&mut self, on: bool) {

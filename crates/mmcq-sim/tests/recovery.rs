@@ -250,6 +250,21 @@ fn lines_that_cannot_be_reset_cost_a_reset_of_the_controller() {
     assert_eq!(rig.rung(RecoveryStep::Dead), 0, "{:?}", rig.trace());
 }
 
+/// DAT is stuck when the flush is to go out. Its busy would tell of that when the longest flush is over: 30 s.
+#[test]
+fn lines_that_are_held_are_found_before_a_flush() {
+    let rig = Rig::new("hbg4a2");
+    assert!(rig.one(rig.write(0, 8, 1)).result.is_ok());
+    rig.faults(Plan::none().next(Point::ReadBlock, &[Strike::Stuck]));
+    assert!(rig.one(rig.read(64, 1)).result.is_ok());
+    let (begin, known) = (rig.time.now(), rig.trace().len());
+    rig.finish(&[rig.flush()], 5_000 * MS);
+    let first = rig.trace().get(known).map(|(at_ns, _)| (at_ns - begin) / MS);
+    assert!(first.is_some_and(|ms| ms <= 600), "{first:?}");
+    assert_eq!(rig.rung(RecoveryStep::Dead), 0, "{:?}", rig.trace());
+    rig.checked();
+}
+
 #[test]
 fn a_controller_that_cannot_be_reset_keeps_the_buffer() {
     let rig = Rig::new("sdhc-16g-hs");

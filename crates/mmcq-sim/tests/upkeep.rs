@@ -127,6 +127,27 @@ fn a_new_request_interrupts_background_work() {
     rig.checked();
 }
 
+/// A program that waits for several things at once drops its keeper where it is, and makes a new one.
+#[test]
+fn a_keeper_that_leaves_in_the_middle_of_the_work_holds_no_request_up() {
+    let rig = urgent(4, 1, Options::DEFAULT, |_| {});
+    rig.keep();
+    fill(&rig, 5);
+    rig.until(rig.time.now() + 60 * MS);
+    rig.leave();
+    let begin = rig.time.now();
+    assert!(rig.one(rig.read(0, 8)).result.is_ok());
+    let took = rig.time.now() - begin;
+    assert!((MS..8 * MS).contains(&took), "{took}");
+    assert_eq!(rig.stats().background_works, 0);
+    // The next one does what is left. The card was asked for its state at most: it was still letting go.
+    rig.keep();
+    rig.until(rig.time.now() + 500 * MS);
+    assert_eq!((rig.stats().background_works, rig.rung(RecoveryStep::Reinit)), (1, 0));
+    assert!(rig.rung(RecoveryStep::Classify) <= 1);
+    rig.checked();
+}
+
 #[test]
 fn without_an_interrupt_it_waits_until_it_is_critical() {
     for (features, worker) in [(0, Worker::None), (1, Worker::Keeper)] {

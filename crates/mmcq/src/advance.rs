@@ -296,7 +296,7 @@ impl WaitStrategy {
 
     fn wire_ns(&self, wait: &Wait) -> Option<u64> {
         let bus = self.bus();
-        (wait.clocks(bus) * 1_000_000_000).checked_div(u64::from(bus.clock_hz))
+        wait.clocks(bus).saturating_mul(1_000_000_000).checked_div(u64::from(bus.clock_hz))
     }
 
     /// The price of leaving this context and coming back, told or learned; `None`: not known yet.
@@ -521,6 +521,22 @@ mod tests {
         }
         (0..300).for_each(|_| advance.saw(&wait, 10_400));
         assert_eq!(advance.expected_ns(&wait), Some(10_400));
+    }
+
+    #[test]
+    fn a_wait_of_any_size_on_any_clock_has_an_answer() {
+        let advance = advance(COSTS);
+        let class = Class::Fifo;
+        let longest = Wait { class, response_bits: u8::MAX, bytes: u32::MAX, blocks: u32::MAX };
+        for clock_hz in [0, 1, u32::MAX] {
+            advance.set_bus(Bus { clock_hz, width: Width::W1, ddr: false });
+            for class in [class, Class::Command, Class::Busy, Class::Read, Class::Write] {
+                let wait = Wait { class, ..longest };
+                advance.saw(&wait, u64::MAX);
+                advance.gave_up(&wait, u64::MAX);
+                assert!(matches!(advance.choose(&wait, Context::Deferred, 0), Choice::Leave(_)));
+            }
+        }
     }
 
     #[test]

@@ -210,16 +210,41 @@ impl<'a, B: Platform, const N: usize> BlockDevice<'a, B, N> {
     pub fn read_blocking(&self, lba: u64, memory: &mut [u8], idle: impl FnMut(&Idle)) -> Result<u32, Error> {
         let blocks = whole_blocks(memory.len())?;
         // SAFETY: the exclusive borrow lasts until this returns.
-        let output = unsafe { self.stack.lent(Kind::Read { lba, blocks }, NonNull::from(memory), idle) }?;
+        let output =
+            unsafe { self.stack.lent(Kind::Read { lba, blocks }, false, NonNull::from(memory), idle) }?;
         Ok(output.bytes / BLOCK_BYTES)
     }
 
     /// Writes from borrowed memory; returns when the card has reported it programmed. The memory's rules and the errors are
     /// those of [`read_blocking`](Self::read_blocking).
     pub fn write_blocking(&self, lba: u64, memory: &[u8], idle: impl FnMut(&Idle)) -> Result<u32, Error> {
+        self.write_lent(lba, memory, false, idle)
+    }
+
+    /// [`write_durable`](Self::write_durable) from borrowed memory; its rules and the errors are those of
+    /// [`read_blocking`](Self::read_blocking).
+    pub fn write_durable_blocking(
+        &self,
+        lba: u64,
+        memory: &[u8],
+        idle: impl FnMut(&Idle),
+    ) -> Result<u32, Error> {
+        self.stack.with(|engine| engine.enable_extended_ops());
+        self.write_lent(lba, memory, true, idle)
+    }
+
+    #[inline(always)]
+    fn write_lent(
+        &self,
+        lba: u64,
+        memory: &[u8],
+        durable: bool,
+        idle: impl FnMut(&Idle),
+    ) -> Result<u32, Error> {
         let blocks = whole_blocks(memory.len())?;
         // SAFETY: the borrow lasts until this returns, and a write only reads the memory.
-        let output = unsafe { self.stack.lent(Kind::Write { lba, blocks }, NonNull::from(memory), idle) }?;
+        let output =
+            unsafe { self.stack.lent(Kind::Write { lba, blocks }, durable, NonNull::from(memory), idle) }?;
         Ok(output.bytes / BLOCK_BYTES)
     }
 

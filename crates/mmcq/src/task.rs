@@ -29,9 +29,9 @@ use crate::plant::{self, Bug};
 use crate::sched::{Fifo, Policy};
 use crate::spec::command::Command;
 use cell::Locked;
-use core::cell::Cell;
 use core::fmt;
 use core::task::Waker;
+use dropped::Dropped;
 pub use entry::Entry;
 
 /// The engine of a platform.
@@ -42,8 +42,8 @@ pub struct Stack<B: Platform, const N: usize> {
     lock: B::Lock,
     clock: B::Clock,
     engine: Locked<EngineOf<B, N>>,
-    /// Slots whose future was dropped inside another call, one bit each. Touched under the lock alone.
-    dropped: Cell<u64>,
+    /// Touched under the lock alone.
+    dropped: Dropped<N>,
 }
 
 // SAFETY: the engine is only reached through `inside`: the lock keeps other contexts out, and the cell nested calls.
@@ -83,7 +83,7 @@ impl<B: Platform, const N: usize> Stack<B, N> {
             lock,
             clock,
             engine: Locked::new(Engine::with_policy(host, config, policy)),
-            dropped: Cell::new(0),
+            dropped: Dropped::new(),
         }
     }
 
@@ -96,7 +96,7 @@ impl<B: Platform, const N: usize> Stack<B, N> {
         let (result, stale) = self.inside(|engine| {
             let mut engine = engine;
             if B::Policy::RECOVERS
-                && self.dropped.get() != 0
+                && !self.dropped.is_empty()
                 && let Some(engine) = engine.as_mut()
             {
                 self.end_dropped(engine);
@@ -176,10 +176,30 @@ impl<B: Platform, const N: usize> Stack<B, N> {
         self.inside(|engine| engine.map_or((), f));
     }
 
-    /// The only way to the engine; `None` for a call from inside another.
+    /// The only way to the engine; `None` for a call from inside another. What the host has to wake is woken after it.
+    #[inline(always)]
+    fn inside<R>(&self, f: impl FnOnce(Option<&mut EngineOf<B, N>>) -> R) -> R {
+        if !B::Host::WAKES {
+            return self.locked(f);
+        }
+        let mut waker = None;
+        let result = self.locked(|engine| match engine {
+            Some(engine) => {
+                let result = f(Some(&mut *engine));
+                waker = engine.take_host_waker();
+                result
+            }
+            None => f(None),
+        });
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+        result
+    }
+
     #[inline(always)]
     #[allow(unsafe_code, reason = "docs/safety.md says why")]
-    fn inside<R>(&self, f: impl FnOnce(Option<&mut EngineOf<B, N>>) -> R) -> R {
+    fn locked<R>(&self, f: impl FnOnce(Option<&mut EngineOf<B, N>>) -> R) -> R {
         self.lock.with(|| {
             // SAFETY: the lock is held, so calls of different contexts do not overlap.
             unsafe { self.engine.enter(f, || self.turned_away()) }
@@ -331,11 +351,13 @@ impl<B: Platform, const N: usize> Stack<B, N> {
         result
     }
 
-    /// A request without memory whose result nothing waits for. Where no slot is free it is not sent.
-    pub(crate) fn send(&self, request: Request) {
-        if let Ok(id) = self.submit(request) {
+    /// A request without memory whose result nothing waits for. False: it is not sent, since no slot is free.
+    pub(crate) fn send(&self, request: Request) -> bool {
+        let sent = self.submit(request);
+        if let Ok(id) = sent {
             self.with(|engine| engine.detach(id));
         }
+        sent.is_ok()
     }
 
     /// For a host without a card interrupt: the card is asked again after so long.

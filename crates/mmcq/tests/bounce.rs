@@ -210,3 +210,18 @@ fn the_pool_shows_no_buffer_what_another_had() {
     bounce.unmap(bus, at(&mut other), 1024, Direction::Read);
     assert!(other.iter().all(|&byte| byte == 0x5e) && !shows(bus));
 }
+
+/// What was to be written may be a secret, and the next buffer there is another client's.
+#[test]
+fn what_could_not_be_mapped_stays_in_no_piece() {
+    let (bounce, platform) = pool();
+    let reach = platform.reach.replace((0, 0));
+    let mut secret = vec![0x5e; 700];
+    assert_eq!(bounce.map(at(&mut secret), 700, Direction::Write), Err(DmaError::Unreachable));
+    platform.reach.set(reach);
+    let mut others = vec![1; 700];
+    let bus = bounce.map(at(&mut others), 700, Direction::Read).unwrap();
+    // The transfer fails before its first byte.
+    bounce.unmap(bus, at(&mut others), 700, Direction::Read);
+    assert!(!others.contains(&0x5e));
+}

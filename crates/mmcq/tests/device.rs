@@ -7,7 +7,9 @@ mod support;
 
 use equipped::*;
 use mmcq::card::quirk::Quirks;
-use mmcq::engine::{Abilities, Config, DmaBuf, Engine, Erase, Error, Kind, PartitionAccess, Request};
+use mmcq::engine::{
+    Abilities, CardParams, Config, DmaBuf, Engine, Erase, Error, Kind, PartitionAccess, Request,
+};
 use mmcq::host::{BusyDetect, Cause};
 use mmcq::spec::command::emmc;
 use mmcq::spec::response::R1;
@@ -308,6 +310,36 @@ fn a_visit_goes_there_and_back() {
         [(25, 0), status, switch_to(1), status, (23, 8), (18, 4), switch_to(0), status, (25, 8), status];
     assert_eq!(commands(&world), expected);
     assert_eq!((world.borrow().area, world.borrow().mapped()), (0, 0));
+}
+
+/// What no card could do well is refused before anything is sent.
+#[test]
+fn a_visit_that_cannot_be_is_refused_at_once() {
+    let refused = |card: CardParams, visit: Kind, buf: DmaBuf| {
+        let world = World::new(BLOCKS);
+        world.borrow_mut().areas.insert(1, vec![7; 64 * 512]);
+        let mut e = engine(&world, |_| {});
+        e.set_target(Some(card));
+        let refused = e.submit(Request::new(visit, buf), 0).err().map(|(error, _)| error);
+        assert!(refused.is_none() || commands(&world).is_empty());
+        refused
+    };
+    let (emmc, bytes) = (target(BLOCKS), 1 << 23);
+    let by_bytes = CardParams { block_addressed: false, ..emmc };
+    // On an SD card CMD6 is another command, and its data would come unasked.
+    let sd = CardParams { emmc: false, ..emmc };
+    assert_eq!(refused(sd, visit(1, 0, 0, 8), buffer(8, 0)), Some(Error::Unsupported));
+    assert_eq!(refused(emmc, visit(0, 0, 0, 8), buffer(8, 0)), Some(Error::Unsupported));
+    let short = Some(Error::Buffer { needed: 4096, given: 512 });
+    assert_eq!(refused(emmc, visit(1, 0, 8, 0), buffer(1, 0)), short);
+    // In bytes, block 2^23 has the address of block 0.
+    for lba in [bytes - 7, bytes, u32::MAX] {
+        let outside = Some(Error::OutOfRange { lba: lba.into(), sectors: bytes.into() });
+        assert_eq!(refused(by_bytes, visit(1, lba, 8, 0), buffer(8, 1)), outside);
+        assert_eq!(refused(by_bytes, visit(1, lba, 0, 8), buffer(8, 1)), outside);
+        assert_eq!(refused(emmc, visit(1, lba, 8, 0), buffer(8, 1)), None);
+    }
+    assert_eq!(refused(by_bytes, visit(1, bytes - 8, 8, 0), buffer(8, 1)), None);
 }
 
 #[test]

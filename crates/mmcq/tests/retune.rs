@@ -109,3 +109,24 @@ fn nothing_is_tuned_in_another_partition() {
         }
     }
 }
+
+/// A future that drops the conversation with the card can send nothing: the engine itself ends what was begun.
+#[test]
+fn a_keeper_that_goes_in_the_middle_of_a_tuning_leaves_no_controller_in_it() {
+    let mut b = tuned();
+    for nth in [1, 3, 5] {
+        b.fault(nth, Cause::Crc, Stage::Data, false);
+    }
+    let id = b.read(0, 1);
+    assert_eq!(b.help(), ServiceRequest::Retune);
+    let start = Request::new(Kind::Bus(BusOp::TuneStart), DmaBuf::EMPTY).urgent();
+    let start = b.submit(start);
+    assert!(b.finish(start).result.is_ok() && b.world.borrow().tuning);
+    let _ = b.e.set_service_waker(None);
+    // The scripted host takes no data in the middle of a tuning.
+    assert!(b.finish(id).result.is_ok(), "{:?}", b.rungs());
+    assert!(!b.world.borrow().tuning);
+    assert_eq!(b.rung(RecoveryStep::Reset), 1);
+    let next = b.write(0, 1, 1);
+    assert!(b.finish(next).result.is_ok());
+}

@@ -288,6 +288,23 @@ fn asynchronous_writes_wait_but_do_not_starve() {
     assert!(check_fair_waiting(&log, &told, true).unwrap() > 0.1);
 }
 
+/// A reader that asks for one thing at a time is waited for, so its turns end while it thinks.
+#[test]
+fn asynchronous_writes_do_not_starve_behind_a_reader_that_is_waited_for() {
+    for (think_ns, sync_turns) in [(1_000, 1), (100_000, 2), (MS, 2), (2 * MS, 5)] {
+        let reader =
+            Client { sequential: false, think_ns: think_ns / 2..=think_ns, ..Client::reader(0, 1, 4_000, 8) };
+        let writer = Client { writes: 100, ..Client::reader(1, 8, 100, 64) };
+        let told =
+            Told { weights: [100; 8], budget_blocks: 256, longest_blocks: 512, sync_turns, async_blocks: 64 };
+        let config = fair::Config::<8>::DEFAULT.with_budget(256, 125 * MS).unwrap();
+        let config = config.with_async(sync_turns as u8, 64).unwrap();
+        let log = serve(&mut Fair::new(config), &[writer, reader], FAST, 3);
+        assert!(log.iter().any(|event| matches!(event, Event::Idle(..))), "it is waited for");
+        assert_eq!(check_fair_classes(&log, &told), Ok(()), "{think_ns}");
+    }
+}
+
 /// Idle time while a request waited: all, and the longest between two transfers of `other`.
 fn idled(log: &[Event], other: u8) -> (u64, u64) {
     let (mut all, mut since, mut longest) = (0, 0, 0);

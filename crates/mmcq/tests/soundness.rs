@@ -1,8 +1,6 @@
 //! What safe code must not be able to do: get memory that the controller still has, another client's memory, or
 //! the engine twice.
 
-#[path = "support/one_thread.rs"]
-mod one_thread;
 mod support;
 
 use mmcq::block::{BlockDevice, Bounced};
@@ -223,106 +221,6 @@ fn lent_memory_stays_with_a_controller_that_cannot_be_stopped() {
     assert_eq!((world.borrow().mapped(), stack.with(|engine| engine.slots_in_use())), (0, 0));
 }
 
-thread_local! {
-    /// The platform's functions that may still be called before one panics.
-    static CALLS_LEFT: Cell<u32> = const { Cell::new(u32::MAX) };
-}
-
-fn may_panic() {
-    let left = CALLS_LEFT.get();
-    CALLS_LEFT.set(if left == 0 { u32::MAX } else { left.saturating_sub(u32::from(left != u32::MAX)) });
-    assert!(left != 0, "the platform's own trouble");
-}
-
-/// A policy that may panic.
-struct Panics;
-
-impl Policy for Panics {
-    type Tails = mmcq::sched::Whole;
-    fn arrived(&mut self, _: &Waiting, _: u64) {
-        may_panic();
-    }
-    fn pick<I: Iterator<Item = Waiting> + Clone>(&mut self, mut offered: I, _: u64) -> Choice {
-        offered.next().map_or(Choice::IdleUntil(0), |waiting| Choice::Go(waiting.index))
-    }
-    fn sent(&mut self, _: &Waiting, _: u64) {
-        may_panic();
-    }
-}
-
-/// The timer, the policy, and what the driver calls may all panic, and safe code may catch that. Wherever in the submission it comes,
-/// the call that has lent its memory ends with no controller at it, and no slot that still means it.
-#[test]
-fn a_call_that_unwinds_out_of_its_submission_leaves_no_memory_behind() {
-    let timer = Timer {
-        now_ns: || {
-            may_panic();
-            one_thread::NOW_NS.set(one_thread::NOW_NS.get() + 1_000_000);
-            (one_thread::TIMER.now_ns)()
-        },
-        set_alarm: |_| may_panic(),
-    };
-    let mut unwound = 0;
-    for calls in 0..8 {
-        let world = World::new(256);
-        let host = TestHost::new(&world);
-        let stack = mmcq::task::Stack::<(_, _, _), 4>::with_policy(
-            one_thread::OneThread,
-            timer,
-            host,
-            Config::DEFAULT,
-            Panics,
-        );
-        let stack: &'static mmcq::task::Stack<(_, _, _), 4> = Box::leak(Box::new(stack));
-        stack.with(|engine| engine.set_target(Some(target(256))));
-        world.borrow_mut().called = Some(may_panic);
-        let mut words = [0u64; 64];
-        // SAFETY: bytes of words.
-        let (_, memory, _) = unsafe { words.align_to_mut::<u8>() };
-        CALLS_LEFT.set(calls);
-        let lends = std::panic::AssertUnwindSafe(|| {
-            BlockDevice::new(stack).read_blocking(0, memory, |_| CALLS_LEFT.set(u32::MAX))
-        });
-        unwound += u32::from(std::panic::catch_unwind(lends).is_err());
-        CALLS_LEFT.set(u32::MAX);
-        assert!(!world.borrow().running(), "after {calls} calls: the controller still has the memory");
-        assert_eq!(stack.with(|engine| engine.slots_in_use()), 0, "after {calls} calls");
-        let next = stack.blocking(read(9), |_| ());
-        assert!(next.result.is_ok(), "after {calls} calls: {:?}", next.result);
-    }
-    assert!(unwound >= 5, "{unwound}");
-}
-
-/// The abort of a write puts it back, and a halted engine would never send it again: the call that unwinds takes it out.
-#[test]
-fn a_call_that_unwinds_on_a_halted_engine_comes_to_its_end() {
-    for turns in 0..12 {
-        let world = World::new(256);
-        world.borrow_mut().caps.max_blocks = 1;
-        let stack = stack(&world);
-        let mut words = [0u64; 256];
-        // SAFETY: bytes of words.
-        let (_, memory, _) = unsafe { words.align_to_mut::<u8>() };
-        let mut left = turns;
-        let lends = std::panic::AssertUnwindSafe(|| {
-            BlockDevice::new(stack).write_blocking(0, memory, |_| {
-                if left == 0 {
-                    stack.with(|engine| engine.halt());
-                    panic!("the program's own");
-                }
-                left -= 1;
-            })
-        });
-        let unwound = std::panic::catch_unwind(lends).is_err();
-        assert!(!world.borrow().running(), "after {turns} turns");
-        assert_eq!(stack.with(|engine| engine.slots_in_use()), 0, "after {turns} turns");
-        stack.with(|engine| engine.resume(1 << 40));
-        let next = stack.blocking(read(9), |_| ());
-        assert!(next.result.is_ok(), "after {turns} turns: {:?}", next.result);
-        assert!(unwound || turns > 3);
-    }
-}
-
 /// What is dropped from inside another call of its stack cannot be given up there. The next call does it, or the next request that finds no slot.
 #[test]
 fn a_future_that_is_dropped_inside_another_call_keeps_no_slot() {
@@ -357,6 +255,37 @@ fn a_future_that_is_dropped_inside_another_call_keeps_no_slot() {
             0,
             "done {is_done}, by a request {by_request}"
         );
+    }
+}
+
+/// The rest of that other call may end such a request, and put one of its own into the slot: that one goes on.
+#[test]
+fn a_slot_used_again_in_the_call_that_drops_a_future_keeps_its_new_request() {
+    let stack = stack(&World::new(256));
+    let mut cx = Context::from_waker(Waker::noop());
+    for drop_first in [true, false] {
+        let mut first = Box::pin(stack.request(read(0)));
+        assert!(first.as_mut().poll(&mut cx).is_pending());
+        let mut behind = Box::pin(stack.request(read(64)));
+        assert!(behind.as_mut().poll(&mut cx).is_pending());
+        let new = stack.with(|engine| {
+            let old = (0..4).rev().find_map(|index| engine.id_of(index)).unwrap();
+            let late = if drop_first {
+                drop(behind);
+                None
+            } else {
+                Some(behind)
+            };
+            assert!(engine.cancel(old).is_some());
+            let new = engine.submit(read(9), NOW_NS.get()).map_err(|(error, _)| error).unwrap();
+            assert_eq!((old.index(), old == new), (new.index(), false));
+            drop(late);
+            new
+        });
+        (0..20).for_each(|_| stack.turn());
+        let done = stack.with(|engine| engine.take(new));
+        assert!(done.is_some_and(|done| done.result.is_ok()), "dropped before: {drop_first}");
+        drop(first);
     }
 }
 
@@ -591,29 +520,4 @@ fn fresh() -> &'static Stack<Returns> {
     let stack = Box::leak(Box::new(Stack::with_policy(Watched, TIMER, host, Config::DEFAULT, Returns)));
     stack.with(|engine| engine.set_target(Some(target(256))));
     stack
-}
-
-/// A blocking call from inside another is turned away. If the alarm that makes up for it panics, the call unwinds: it has handed
-/// nothing over, so it waits for nothing.
-#[test]
-fn a_nested_blocking_call_whose_alarm_panics_unwinds() {
-    let timer = Timer { now_ns: one_thread::TIMER.now_ns, set_alarm: |_| may_panic() };
-    let world = World::new(256);
-    let host = TestHost::new(&world);
-    let stack: mmcq::task::Stack<(_, _, _), 4> =
-        mmcq::task::Stack::with_policy(one_thread::OneThread, timer, host, Config::DEFAULT, Fifo);
-    CALLS_LEFT.set(u32::MAX);
-    stack.with(|engine| engine.set_target(Some(target(256))));
-    let nested = std::panic::AssertUnwindSafe(|| {
-        stack.with(|_| {
-            CALLS_LEFT.set(0);
-            let mut words = [0u64; 64];
-            // SAFETY: bytes of words.
-            let (_, memory, _) = unsafe { words.align_to_mut::<u8>() };
-            let device = BlockDevice::new(&stack);
-            device.read_blocking(0, memory, |_| CALLS_LEFT.set(u32::MAX))
-        })
-    });
-    assert!(std::panic::catch_unwind(nested).is_err(), "the alarm was asked for, and panicked");
-    CALLS_LEFT.set(u32::MAX);
 }

@@ -5,6 +5,7 @@
 use super::command::known;
 use super::{Inner, Job, Mailbox};
 use core::ops::Deref;
+use core::task::Waker;
 use mmcq::engine::BLOCK_BYTES;
 use mmcq::host::{
     Auto, BlockSizes, BusOp, BusyDetect, Caps, Direction, DmaError, Events, Host, Phase, Segment, StartError,
@@ -27,10 +28,9 @@ const SEGMENTS: u16 = 64;
 /// no open transfers. It has no 1.8 V signalling, and so no tuning and nothing beyond high speed. It cannot look at
 /// DAT0: the engine asks for the end of busy by CMD13. Blocks have lengths of powers of two.
 ///
-/// Starting a phase wakes the runner's task while the stack's lock is held. So the executor's wakers should do no more
-/// than mark a task, as embassy's do: the stack turns away what comes back into it
-/// ([`Error::Reentered`](mmcq::engine::Error::Reentered)). The lock must be one under which a critical section may be
-/// entered: [`CriticalSection`](crate::CriticalSection).
+/// What it begins wakes the runner's task. The stack does so when its lock is released, so a waker may come back into
+/// the stack. The lock must be one under which a critical section may be entered:
+/// [`CriticalSection`](crate::CriticalSection).
 #[derive(Debug)]
 pub struct BusHost<'m, 'b> {
     mailbox: &'m Mailbox<'b>,
@@ -40,6 +40,8 @@ pub struct BusHost<'m, 'b> {
     /// The phase in progress, for its data.
     phase: Option<Phase>,
     give_up_ns: u64,
+    /// The runner has something to do, and has not been woken for it.
+    wakes: bool,
 }
 
 impl<'m, 'b> BusHost<'m, 'b> {
@@ -85,7 +87,7 @@ impl<'m, 'b> BusHost<'m, 'b> {
             signal18_fixed: false,
             fixed: true,
         };
-        Ok(BusHost { mailbox, caps, width: Width::W1, clock_hz: 0, phase: None, give_up_ns: 0 })
+        Ok(BusHost { mailbox, caps, width: Width::W1, clock_hz: 0, phase: None, give_up_ns: 0, wakes: false })
     }
 
     /// Asks for a step, or how far it is.
@@ -93,14 +95,14 @@ impl<'m, 'b> BusHost<'m, 'b> {
         if first {
             self.give_up_ns = now_ns.saturating_add(GIVE_UP_NS);
             self.mailbox.with(|inner| (inner.job, inner.result) = (Some(job), None));
-            self.mailbox.wake();
+            self.wakes = true;
         }
         match self.mailbox.with(|inner| inner.result.take()) {
             Some(Ok(_)) => Step::Done,
             Some(Err(_)) => Step::Failed,
             None if now_ns >= self.give_up_ns => {
                 self.mailbox.with(Inner::forget);
-                self.mailbox.wake();
+                self.wakes = true;
                 Step::Failed
             }
             None => Step::Wait(now_ns.saturating_add(ASK_NS)),
@@ -120,7 +122,7 @@ impl<'m, 'b> BusHost<'m, 'b> {
         if !running {
             return Step::Done;
         }
-        self.mailbox.wake();
+        self.wakes = true;
         if now_ns >= self.give_up_ns { Step::Failed } else { Step::Wait(now_ns.saturating_add(ASK_NS)) }
     }
 }
@@ -141,6 +143,7 @@ impl Drop for BusHost<'_, '_> {
 
 unsafe impl Host for BusHost<'_, '_> {
     const CARD_IRQ: bool = true;
+    const WAKES: bool = true;
 
     fn caps(&self) -> &Caps {
         &self.caps
@@ -176,7 +179,7 @@ unsafe impl Host for BusHost<'_, '_> {
             Ok(())
         })?;
         self.phase = Some(*phase);
-        self.mailbox.wake();
+        self.wakes = true;
         Ok(())
     }
 
@@ -240,7 +243,11 @@ unsafe impl Host for BusHost<'_, '_> {
 
     fn card_irq(&mut self, on: bool) {
         self.mailbox.with(|inner| inner.card_irq_on = on);
-        self.mailbox.wake();
+        self.wakes = true;
+    }
+
+    fn take_waker(&mut self) -> Option<Waker> {
+        if core::mem::take(&mut self.wakes) { self.mailbox.take_waker() } else { None }
     }
 }
 

@@ -147,9 +147,14 @@ impl<'b> Mailbox<'b> {
         drop(before);
     }
 
+    /// The waker of the runner's task.
+    fn take_waker(&self) -> Option<Waker> {
+        self.with(|inner| inner.waker.take())
+    }
+
     /// Wakes the runner.
     fn wake(&self) {
-        if let Some(waker) = self.with(|inner| inner.waker.take()) {
+        if let Some(waker) = self.take_waker() {
             waker.wake();
         }
     }

@@ -6,11 +6,14 @@ use aligned::{A4, Aligned};
 use core::future::{Future, poll_fn};
 use core::pin::pin;
 use core::task::{Context, Poll};
+use embassy_time::{Duration, Timer};
 use mmcq::host::{Cause, Direction, Done, Fault, Stage, Width};
 use mmcq::task::{Platform, Stack};
 use sdio::{BusWidth, MmcBus, MmcError};
 
 const IDENTIFY_HZ: u32 = 400_000;
+/// Between two looks at a card whose bus does not tell of its interrupt.
+const LOOK: Duration = Duration::from_millis(10);
 
 /// Carries out on a bus what a [`BusHost`] was told to start.
 #[derive(Debug)]
@@ -25,6 +28,9 @@ impl<'m, 'b, B: MmcBus> Runner<'m, 'b, B> {
     }
 
     /// A task of its own, for as long as the stack is used; `stack` is the one that has the other half.
+    ///
+    /// On a bus whose `wait_for_event` fails, the card's interrupt is reported each 10 ms while it is listened to, and
+    /// its owner asks the card.
     ///
     /// Dropped, it drops what the bus is at, and the stack's requests fail by their deadlines; it may be run again.
     pub async fn run<P: Platform<Host = BusHost<'m, 'b>>, const N: usize>(
@@ -51,8 +57,13 @@ impl<'m, 'b, B: MmcBus> Runner<'m, 'b, B> {
 
     /// The next job with the buffer; `None`: the card asks for attention.
     async fn next(&mut self) -> Option<(Job, Loan<'m, 'b>)> {
-        let mailbox = self.mailbox;
-        let mut event = pin!(self.bus.wait_for_event());
+        let (mailbox, bus) = (self.mailbox, &mut self.bus);
+        let mut event = pin!(async {
+            if bus.wait_for_event().await.is_err() {
+                // It cannot tell. The card is asked now and then, and not as fast as the bus can.
+                Timer::after(LOOK).await;
+            }
+        });
         // Not begun before the engine listens: some buses switch their interrupt on by it.
         poll_fn(|context| {
             if let Some(job) = mailbox.take(context) {

@@ -19,8 +19,15 @@ const NAMES: [&str; 4] = ["sdsc-1g", "sdhc-16g-hs", "sdxc-128g-uhs", "emmc-hs200
 
 /// A card that was given a password elsewhere.
 fn closed(name: &str) -> Box<dyn Card> {
+    closed_with(name, ("", ""))
+}
+
+/// The same, with another line in its profile.
+fn closed_with(name: &str, (line, other): (&str, &str)) -> Box<dyn Card> {
     let path = format!("{}/cards/{name}.toml", env!("CARGO_MANIFEST_DIR"));
-    let profile = CardProfile::from_toml(&std::fs::read_to_string(path).unwrap(), name).unwrap();
+    let text = std::fs::read_to_string(path).unwrap();
+    assert!(text.contains(line), "{name}: {line}");
+    let profile = CardProfile::from_toml(&text.replacen(line, other, 1), name).unwrap();
     let medium = Medium::sparse(profile.capacity_bytes(), Fill::Pattern(7)).unwrap();
     if profile.is_emmc() {
         let mut card = profile.build_emmc(medium).unwrap();
@@ -34,10 +41,14 @@ fn closed(name: &str) -> Box<dyn Card> {
 }
 
 fn machine(name: &str) -> Rig {
+    machine_with(name, closed(name), SdhciConfig::GENERIC_4_20)
+}
+
+fn machine_with(name: &str, card: Box<dyn Card>, model: SdhciConfig) -> Rig {
     let emmc = name.contains("emmc");
-    let model = SdhciConfig { uhs_at_33v: emmc, ..SdhciConfig::GENERIC_4_20 };
+    let model = SdhciConfig { uhs_at_33v: emmc, ..model };
     let driver = if emmc { sdhci::Config::emmc_18() } else { sdhci::Config::new() };
-    Rig::with_card(closed(name), model, driver, 0).unwrap()
+    Rig::with_card(card, model, driver, 0).unwrap()
 }
 
 fn unlock(op: &'static LockOp<'static>) -> Options {
@@ -80,6 +91,44 @@ fn a_card_whose_password_is_lost_can_be_erased() {
         let first = block[0];
         assert!(matches!(first, 0 | 0xff) && block.iter().all(|&byte| byte == first), "{name}");
         rig.mixed_load(found.target.sectors, 20);
+    }
+}
+
+/// With a timeout clock of 50 MHz a controller's own timer ends after 2.7 s; the standard gives a forced erase three minutes.
+#[test]
+fn a_forced_erase_may_outlast_the_controllers_timer() {
+    for (name, line, other) in [
+        ("sdhc-16g-hs", "erase_next_group_us = 300", "erase_next_group_us = 20000"),
+        ("emmc-hs200", "erase_next_group_us = 20", "erase_next_group_us = 2000"),
+    ] {
+        let generic = SdhciConfig::GENERIC_4_20;
+        let model = SdhciConfig { capabilities: generic.capabilities & !0x3f | 50, ..generic };
+        let rig = machine_with(name, closed_with(name, (line, other)), model);
+        let begin_ns = rig.time.now();
+        let found = rig.bring_up(unlock(ERASED)).unwrap_or_else(|error| panic!("{name}: {error}"));
+        assert!(rig.time.now() - begin_ns > 10_000_000_000, "{name}: {}", rig.time.now() - begin_ns);
+        rig.mixed_load(found.target.sectors, 20);
+    }
+}
+
+/// The card was erased when it was brought up, and got a new password since: what was written after that stays.
+#[test]
+fn a_recovery_erases_no_card() {
+    for name in ["sdxc-128g-uhs", "emmc-hs200"] {
+        let options = unlock(ERASED);
+        let rig = rig::Rig::built(rig::card(name), name.contains("emmc"), SdhciConfig::GENERIC_4_20, options);
+        rig.keep();
+        rig.one(rig.write(8, 1, 0x5a)).result.unwrap();
+        rig.one(rig.flush()).result.unwrap();
+        let set = LockOp::SetPassword(WORD, SURE);
+        rig.drive(lock(rig.stack, &rig.found, rig::buffer(1, 0), set)).0.unwrap();
+        rig.ills.borrow_mut().brown_out = true;
+        assert_eq!(rig.one(rig.read(800, 1)).result.map(|_| ()), Err(Error::Locked), "{name}");
+        rig.leave();
+        let (again, _) = rig.drive(card::bring_up(rig.stack, rig::buffer(1, 0), unlock(RIGHT)));
+        again.unwrap_or_else(|error| panic!("{name}: {error}"));
+        let read = rig.one(rig.read(8, 1));
+        assert!(read.result.is_ok() && read.buf.iter().all(|&byte| byte == 0x5a), "{name}: erased");
     }
 }
 

@@ -126,6 +126,7 @@ pub(super) async fn bring_up<B: Platform, const N: usize>(
         flush: if cache_on { FlushBy::EmmcCache { timeout_ns: FLUSH_NS } } else { FlushBy::Status },
         protected: csd.perm_write_protect || csd.tmp_write_protect,
         quirks,
+        emmc: true,
     };
     let family =
         Family::Emmc(Emmc { revision: last.revision, cache_bytes: last.cache_bytes, cache_on, strength });

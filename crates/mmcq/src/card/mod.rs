@@ -55,9 +55,9 @@ pub struct Options {
     pub max_width: Width,
     /// Strength of the drivers of a UHS-I card, or of an eMMC in all timings but legacy, where the card has it.
     pub strength: Strength,
-    /// What opens a card that is found locked, also when it had to be initialised again: [`LockOp::Unlock`], or for a card whose
-    /// password is lost [`LockOp::ForceErase`]. Without it bring-up ends with [`Error::Locked`]. Lean firmware
-    /// ([`Policy::RECOVERS`]) opens no card.
+    /// What opens a card that is found locked, also when it had to be initialised again: [`LockOp::Unlock`]. For a card whose
+    /// password is lost it is [`LockOp::ForceErase`]: the [keeper](supervise) erases no card that it only initialises again.
+    /// Without it bring-up ends with [`Error::Locked`]. Lean firmware ([`Policy::RECOVERS`]) opens no card.
     pub unlock: Option<&'static LockOp<'static>>,
     /// Switch an eMMC's volatile write cache on; then only a flush makes data durable. That of an SD card, which may be taken out any moment, stays off unless
     /// [`extension::enable_cache`] is called.
@@ -183,6 +183,9 @@ pub async fn bring_up_io<B: Platform, const N: usize>(
     options: Options,
 ) -> (Result<IoCard, io::error::Error>, DmaBuf) {
     let (result, scratch) = of_families::<io::OnlyIo, B, N>(stack, scratch, options).await;
+    if matches!(result, Ok(Ok(_))) {
+        stack.owe_no_abort();
+    }
     if let Ok(Ok(card)) = &result {
         let beside = card.cccr.direct_during_data();
         stack.with(|engine| engine.set_concurrent_commands(beside));

@@ -157,11 +157,20 @@ async fn told<B: Platform, const N: usize>(
 ) -> Result<(), Failed> {
     let limit_ns = if matches!(op, LockOp::ForceErase(_)) { limits::FORCE_ERASE_NS } else { LOCK_NS };
     let status = session.lock(|block| op.fill(block), limit_ns).await?.0;
+    judged(status, op).or_else(|error| session.fail(error))
+}
+
+/// What a card's status says after CMD42.
+fn judged(status: u32, op: &LockOp<'_>) -> Result<(), Error> {
     let failed = status & (R1::OWN | R1::DEFERRED) != 0;
     match (failed, status & R1::CARD_IS_LOCKED != 0, op) {
-        (false, true, LockOp::Lock(..)) | (false, false, _) => Ok(()),
-        (_, true, _) => session.fail(Error::Locked),
-        (true, false, _) => session.fail(Error::Card(status)),
+        (false, true, LockOp::Lock(..)) => Ok(()),
+        (false, false, LockOp::Lock(..)) => {
+            Err(Error::Protocol("the card stays open, and tells of no failure"))
+        }
+        (false, false, _) => Ok(()),
+        (_, true, _) => Err(Error::Locked),
+        (true, false, _) => Err(Error::Card(status)),
     }
 }
 
@@ -183,6 +192,22 @@ pub(super) async fn open<B: Platform, const N: usize>(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A card that ignores the block of CMD42 must not pass for locked.
+    #[test]
+    fn an_operation_is_done_when_the_card_says_so() {
+        let sure = Irreversible::i_know_that_this_cannot_be_undone();
+        let (open, locked, failed) = (0x900, 0x900 | R1::CARD_IS_LOCKED, R1::LOCK_UNLOCK_FAILED);
+        let lock = LockOp::Lock(b"open", sure);
+        assert_eq!(judged(locked, &lock), Ok(()));
+        assert!(matches!(judged(open, &lock), Err(Error::Protocol(_))));
+        assert_eq!(judged(open | failed, &lock), Err(Error::Card(open | failed)));
+        for op in [LockOp::Unlock(b"open"), LockOp::ClearPassword(b"open"), LockOp::ForceErase(sure)] {
+            assert_eq!(judged(open, &op), Ok(()));
+            assert_eq!(judged(locked, &op), Err(Error::Locked));
+            assert_eq!(judged(locked | failed, &op), Err(Error::Locked));
+        }
+    }
 
     #[test]
     fn blocks_of_cmd42() {

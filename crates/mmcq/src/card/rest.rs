@@ -56,7 +56,10 @@ impl<B: Platform, const N: usize> Drop for Begun<'_, B, N> {
             return self.stack.with(|engine| engine.set_target(None));
         }
         let clock = Request::new(Kind::Bus(BusOp::Clock(self.clock_hz)), DmaBuf::EMPTY);
-        self.stack.send(Request { urgent: B::Policy::RECOVERS, ..clock });
+        if !self.stack.send(Request { urgent: B::Policy::RECOVERS, ..clock }) {
+            // All slots are taken: nothing is to be sent to a card without a clock.
+            self.stack.with(|engine| engine.set_target(None));
+        }
     }
 }
 

@@ -140,6 +140,7 @@ pub(super) async fn bring_up<B: Platform, const N: usize>(
         flush: FlushBy::Status,
         protected,
         quirks,
+        emmc: false,
     };
     Ok(Card { family: Family::Sd(sd), cid, csd: csd_words, ocr: ocr.0, timing, width, clock_hz, target })
 }

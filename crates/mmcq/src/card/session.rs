@@ -151,6 +151,11 @@ impl<'a, B: Platform, const N: usize> Session<'a, B, N> {
         self.send(Some(command::app_cmd(self.rca)), command, COMMAND_NS, false)
     }
 
+    /// As [`status_of`](Self::status_of), after CMD55.
+    pub fn app_status_of(&mut self, command: Command) -> Exchange<'_, 'a, B, N> {
+        self.send(Some(command::app_cmd(self.rca)), command, COMMAND_NS, true)
+    }
+
     /// A command with R1b, waited for to the end of busy and judged by a status after it.
     pub async fn busy_command(&mut self, command: Command, timeout_ns: u64) -> Result<(), Failed> {
         self.send(None, command, timeout_ns, true).await?;
@@ -258,13 +263,29 @@ impl<'a, B: Platform, const N: usize> Session<'a, B, N> {
             Phase { command: command::lock_unlock(), data: Some(data), auto: Auto::None, tuning: false };
         let sent = self.ask(Kind::Raw { prefix: None, phase, timeout_ns }, block, false).await;
         self.scratch.fill(0);
-        let mut seen = sent?.r1().0 & R1::ERRORS;
+        // A forced erase may outlast the controller's own timer; the card is found at it then.
+        let mut late = match (&sent, self.error) {
+            (Err(Failed), error @ Error::Host(fault))
+                if fault.cause == Cause::Timeout && fault.stage != Stage::Command =>
+            {
+                Some(error)
+            }
+            _ => None,
+        };
+        let mut seen = match sent {
+            Err(Failed) if late.is_some() => 0,
+            sent => sent?.r1().0 & R1::ERRORS,
+        };
         for _ in 0..=timeout_ns / BUSY_INTERVAL_NS {
             let status = self.command(command::send_status(self.rca)).await?.r1();
             seen |= status.0 & R1::ERRORS;
             if status.ready_for_data() && status.current_state() != State::Prg {
-                return Ok(R1(status.0 | seen));
+                return match late {
+                    Some(error) => self.fail(error),
+                    None => Ok(R1(status.0 | seen)),
+                };
             }
+            late = None;
             self.pause(BUSY_INTERVAL_NS).await?;
         }
         self.fail(Error::Silent)

@@ -4,6 +4,7 @@
 //! it is sent.
 
 use super::identify::{self, Families};
+use super::protect::LockOp;
 use super::session::{Failed, Session};
 use super::{
     Card, Exception, Family, Options, SCRATCH_BYTES, attempts, emmc, emmc_bus, rest, sd, speed, upkeep,
@@ -227,7 +228,8 @@ async fn of_families<F: Families<Found = Card>, B: Platform, const N: usize>(
         let found = if given < SCRATCH_BYTES {
             Err(Error::Buffer { needed: SCRATCH_BYTES, given })
         } else {
-            attempts::<F, B, N>(&mut session, slower).await.map_err(|Failed| session.error)
+            let options = if help == ServiceRequest::Inserted { slower } else { unerased(slower) };
+            attempts::<F, B, N>(&mut session, options).await.map_err(|Failed| session.error)
         };
         match found {
             _ if help == ServiceRequest::Inserted => {
@@ -267,6 +269,11 @@ fn goes_on<B: Platform, const N: usize>(stack: &Stack<B, N>) {
 fn same(one: &Card, other: &Card) -> bool {
     let strip = |[a, b, c, d]: [u32; 4]| [a, b, c, d & !0xff];
     strip(one.cid) == strip(other.cid) && strip(one.csd) == strip(other.csd)
+}
+
+/// A recovery erases no card: what is on it, its clients have written.
+fn unerased(options: Options) -> Options {
+    Options { unlock: options.unlock.filter(|op| !matches!(op, LockOp::ForceErase(_))), ..options }
 }
 
 /// Without the timing of now; where there is no slower one, with one data line.

@@ -6,13 +6,14 @@ use super::quirk::Quirks;
 use super::rest::Rest;
 use super::session::{Failed, Session};
 use super::{Card, Family, Options, emmc, extension};
-use crate::engine::{Error, FlushBy};
-use crate::host::Timing;
+use crate::engine::{DmaBuf, Error, FlushBy, Kind, Request};
+use crate::host::{Auto, Phase, Timing};
+use crate::sched::Policy;
 use crate::spec::command::{self, Command, Resp, emmc as cmd};
 use crate::spec::ext_csd::{ExtCsd, Hpi, index};
 use crate::spec::response::State;
 use crate::spec::timing::emmc as limits;
-use crate::task::Platform;
+use crate::task::{Platform, Stack};
 
 /// What the [keeper](super::supervise) does for a card that is well ([`Options::upkeep`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -150,6 +151,21 @@ fn interrupt(ext: &ExtCsd<'_>, quirks: Quirks) -> Option<Hpi> {
     ext.hpi().filter(|_| !quirks.has(Quirks::NO_HPI))
 }
 
+/// Background work that goes on. Dropped, it is interrupted, or the card would be busy for minutes.
+struct Working<'a, B: Platform, const N: usize> {
+    stack: &'a Stack<B, N>,
+    interrupt: Option<Command>,
+}
+
+impl<B: Platform, const N: usize> Drop for Working<'_, B, N> {
+    fn drop(&mut self) {
+        let Some(command) = self.interrupt else { return };
+        let phase = Phase { command, data: None, auto: Auto::None, tuning: false };
+        let kind = Kind::Raw { prefix: None, phase, timeout_ns: HPI_NS_MIN };
+        self.stack.send(Request { urgent: B::Policy::RECOVERS, ..Request::new(kind, DmaBuf::EMPTY) });
+    }
+}
+
 /// Gives a device time for its background work: until it is done, or until a request wants to use the card. A request that waits already waits for [`SLICE_NS`] more.
 pub(super) async fn work<B: Platform, const N: usize>(
     session: &mut Session<'_, B, N>,
@@ -172,7 +188,29 @@ pub(super) async fn work<B: Platform, const N: usize>(
     let least_ns = if late { SLICE_NS } else { 0 };
     // Busy may outlast the controller's own timer, and HPI could not be sent while that is running.
     let start = cmd::switch(cmd::Access::WriteByte, index::BKOPS_START, 1, 0);
-    session.status_of(Command::new(start.index, start.arg, Resp::R1)).await?;
+    let rca = session.rca;
+    let hpi = hpi.map(|hpi| match hpi {
+        Hpi::Cmd12 => cmd::stop_transmission_hpi(rca),
+        Hpi::Cmd13 => cmd::send_status_hpi(rca),
+    });
+    let working = Working { stack, interrupt: hpi };
+    let start = Command::new(start.index, start.arg, Resp::R1);
+    let result = worked(session, start, hpi, let_go_ns, least_ns).await;
+    core::mem::forget(working);
+    result
+}
+
+/// Starts the work, and waits for its end.
+async fn worked<B: Platform, const N: usize>(
+    session: &mut Session<'_, B, N>,
+    start: Command,
+    hpi: Option<Command>,
+    let_go_ns: u64,
+    least_ns: u64,
+) -> Result<(), Failed> {
+    let stack = session.stack;
+    let begin_ns = stack.now_ns();
+    session.status_of(start).await?;
     loop {
         session.pause(ASK_NS).await?;
         let now_ns = stack.now_ns();
@@ -190,12 +228,8 @@ pub(super) async fn work<B: Platform, const N: usize>(
             None if waited_ns >= BKOPS_NS => return session.fail(Error::Silent),
             _ => continue,
         };
-        let command = match hpi {
-            Hpi::Cmd12 => cmd::stop_transmission_hpi(session.rca),
-            Hpi::Cmd13 => cmd::send_status_hpi(session.rca),
-        };
         // What became of it, the status tells.
-        let _ = session.command(command).await;
+        let _ = session.command(hpi).await;
         session.wait_ready(let_go_ns.max(HPI_NS_MIN)).await?;
         let now_ns = stack.now_ns();
         stack.with(|engine| engine.work_waits(Some(now_ns.saturating_add(PATIENCE_NS)), now_ns));

@@ -49,12 +49,15 @@ pub struct CardParams {
     pub protected: bool,
     /// What this card needs otherwise than its standard says.
     pub quirks: Quirks,
+    /// It is an eMMC: it has other partitions to visit.
+    pub emmc: bool,
 }
 
 impl CardParams {
     /// A card without blocks and abilities, for the fields that one does not care about.
     pub const NONE: CardParams = CardParams {
         rca: 0,
+        emmc: false,
         sectors: 0,
         block_addressed: true,
         count: false,

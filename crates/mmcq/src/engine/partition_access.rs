@@ -5,7 +5,7 @@
 //! in there. The next visit in the queue goes on where this one is.
 
 use super::extras::{Place, refused};
-use super::{BLOCK_BYTES, Engine, Error, Kind, Output};
+use super::{BLOCK_BYTES, CardParams, Engine, Error, Kind, Output};
 use crate::host::{Data, Direction, Host, Segment};
 use crate::plant::{self, Bug};
 use crate::sched::Policy;
@@ -34,6 +34,8 @@ pub struct PartitionAccess {
 
 /// The access bits of the replay-protected area [eMMC 7.4.69].
 const RPMB: u8 = 3;
+/// Addresses in bytes name no more blocks of a partition: the next one would be its first again.
+const BYTE_ADDRESSED_BLOCKS: u64 = 1 << 23;
 
 impl PartitionAccess {
     /// The access bits.
@@ -49,6 +51,21 @@ impl PartitionAccess {
     /// Bytes that the request's buffer must have.
     pub const fn bytes(&self) -> u32 {
         (self.out as u32 + self.ask as u32 + self.back as u32) * BLOCK_BYTES
+    }
+
+    /// Why this card gets no such visit, if so.
+    pub(super) fn admitted(&self, target: &CardParams, given: u32) -> Result<(), Error> {
+        let blocks = self.out.max(self.back);
+        if !target.emmc || self.area() == 0 {
+            return Err(Error::Unsupported);
+        }
+        if self.bytes() > given {
+            return Err(Error::Buffer { needed: self.bytes(), given });
+        }
+        if !target.block_addressed && u64::from(self.lba) + u64::from(blocks) > BYTE_ADDRESSED_BLOCKS {
+            return Err(Error::OutOfRange { lba: self.lba.into(), sectors: BYTE_ADDRESSED_BLOCKS });
+        }
+        Ok(())
     }
 
     /// The nth transfer: direction, first block in the buffer, blocks, reliable.
@@ -75,15 +92,12 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     }
 
     pub(super) fn begin_visit(&mut self, visit: PartitionAccess, now_ns: u64) {
-        let given = self.slots.at(self.control).buf.len_bytes();
         if self.target.is_none() {
             return self.end_control(Err(Error::NoCard));
-        } else if visit.bytes() > given {
-            return self.end_control(Err(Error::Buffer { needed: visit.bytes(), given }));
         }
         let caps = self.host.caps();
         let too_long = visit.out.max(visit.back) > caps.blocks_in_one_piece();
-        if visit.area() == 0 || caps.no_count || too_long {
+        if caps.no_count || too_long {
             return self.end_control(Err(Error::Unsupported));
         }
         self.memory.moves = 0;

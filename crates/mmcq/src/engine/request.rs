@@ -173,6 +173,11 @@ impl SlotId {
     pub fn index(self) -> usize {
         self.index as usize
     }
+
+    /// Tells the requests apart that were in this slot one after another; after 256 it begins again.
+    pub(crate) fn use_number(self) -> u8 {
+        self.generation as u8
+    }
 }
 
 /// What a request brought.

@@ -36,6 +36,13 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         self.slots.at_mut(index).waker.take()
     }
 
+    /// [`Host::take_waker`]: of the task that carries out what the host has begun. For code that drives an engine
+    /// without a stack.
+    #[must_use = "to be woken outside of any lock"]
+    pub fn take_host_waker(&mut self) -> Option<Waker> {
+        if H::WAKES { self.host.take_waker() } else { None }
+    }
+
     /// The waker of a request that was cancelled, or taken without a report. There may be more.
     #[must_use = "to be dropped outside of any lock"]
     pub fn take_stale_waker(&mut self) -> Option<Waker> {

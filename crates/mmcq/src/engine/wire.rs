@@ -20,11 +20,19 @@ pub(super) struct Wire {
     timing: Timing,
     /// The sampling point is in doubt: the controller has asked for a new tuning, or lost the old one.
     doubted: bool,
+    /// A tuning has begun, and the controller takes nothing but its blocks.
+    tuning: bool,
 }
 
 impl Wire {
-    pub const UNSET: Wire =
-        Wire { block_ns: 0, clock_hz: 0, width: Width::W1, timing: Timing::Legacy, doubted: false };
+    pub const UNSET: Wire = Wire {
+        block_ns: 0,
+        clock_hz: 0,
+        width: Width::W1,
+        timing: Timing::Legacy,
+        doubted: false,
+        tuning: false,
+    };
 
     /// The driver has done this.
     pub fn done(&mut self, op: BusOp) {
@@ -32,6 +40,8 @@ impl Wire {
             BusOp::Clock(hz) => self.clock_hz = hz,
             BusOp::Width(width) => self.width = width,
             BusOp::Timing(timing) => self.timing = timing,
+            BusOp::TuneStart => self.tuning = true,
+            BusOp::TuneAbort | BusOp::ResetAll => self.tuning = false,
             BusOp::PowerOff | BusOp::PowerOn => {
                 (self.clock_hz, self.width, self.timing) = (0, Width::W1, Timing::Legacy);
             }
@@ -64,6 +74,16 @@ impl Wire {
     /// The mode has a sampling point, which a tuning finds.
     pub fn is_tuned(&self) -> bool {
         matches!(self.timing, Timing::Sdr50 | Timing::Sdr104 | Timing::Hs200 | Timing::Hs400)
+    }
+
+    /// The controller has found its point.
+    pub fn tuned(&mut self) {
+        self.tuning = false;
+    }
+
+    /// Is a tuning in progress, or was it left in the middle?
+    pub fn is_tuning(&self) -> bool {
+        self.tuning
     }
 
     /// The sampling point may be wrong, or soon will be: no transfer is left open, so that a tuning can come.

@@ -143,8 +143,14 @@ unsafe impl<D: Dma, const PIECES: usize> Dma for Bounce<D, PIECES> {
             unsafe { place.copy_from_nonoverlapping(ptr, len) };
         }
         // Pieces are whole lines.
-        let whole = len.checked_next_multiple_of(line.max(1) as usize).unwrap_or(len);
-        let bus = self.dma.map(place, whole, direction)?;
+        let whole = len.max(1).checked_next_multiple_of(line.max(1) as usize).unwrap_or(len);
+        let mapped = self.dma.map(place, whole, direction);
+        if mapped.is_err() {
+            // Of what was copied nothing stays for the next buffer here.
+            // SAFETY: as above: the pieces are the pool's own, and free.
+            unsafe { place.write_bytes(0, len) };
+        }
+        let bus = mapped?;
         self.taken.set(self.taken.get() | bits);
         if let Some(used) = self.used.get(first) {
             used.set(Used { bus, bytes: whole });

@@ -346,6 +346,7 @@ fn addresses(segment: &Segment) -> Range<usize> {
 // changed lies in a segment that the driver inside has let go of.
 unsafe impl<H: Host, const M: usize> Host for Faulty<H, M> {
     const CARD_IRQ: bool = H::CARD_IRQ;
+    const WAKES: bool = H::WAKES;
 
     const CONTINUES: bool = H::CONTINUES;
 
@@ -445,6 +446,10 @@ unsafe impl<H: Host, const M: usize> Host for Faulty<H, M> {
 
     fn write_protected(&self) -> bool {
         self.inner.write_protected()
+    }
+
+    fn take_waker(&mut self) -> Option<core::task::Waker> {
+        self.inner.take_waker()
     }
 
     fn card_irq(&mut self, on: bool) {

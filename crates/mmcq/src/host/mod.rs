@@ -18,6 +18,7 @@ pub mod surroundings;
 pub use crate::spec::bus::{Timing, Width};
 use crate::spec::command::Command;
 use crate::spec::response::Response;
+use core::task::Waker;
 pub use dma::{Dma, DmaError};
 pub use regs::Regs;
 pub use segment::Segment;
@@ -367,6 +368,9 @@ pub unsafe trait Host {
     /// [asked](crate::sdio::CardInterrupt::wait) from time to time instead.
     const CARD_IRQ: bool = false;
 
+    /// [`take_waker`](Self::take_waker) may answer. Where it is false, the stack does not ask.
+    const WAKES: bool = false;
+
     /// Its capabilities; constant once the driver exists.
     fn caps(&self) -> &Caps;
 
@@ -473,6 +477,13 @@ pub unsafe trait Host {
     /// Is its write-protect switch on?
     fn write_protected(&self) -> bool {
         false
+    }
+
+    /// The waker of a task that carries out what was begun, if it has something to do. A driver wakes no task itself:
+    /// its calls come under the stack's lock, and a waker may run anything. The
+    /// [stack](crate::task::Stack) asks after each of its calls, and wakes when its lock is released.
+    fn take_waker(&mut self) -> Option<Waker> {
+        None
     }
 
     /// Unmasks or masks the card interrupt (SDIO). A driver that has it says so by [`CARD_IRQ`](Self::CARD_IRQ).

@@ -46,7 +46,8 @@ impl Segment {
         self.len
     }
 
-    /// The address for the controller, set by [`Host::map`](super::Host::map); 0 on hosts without DMA.
+    /// The address for the controller, set by [`Host::map`](super::Host::map). Of memory that the CPU moves it is 0, or a
+    /// mark of the driver's own.
     pub const fn bus(&self) -> u64 {
         self.bus
     }

@@ -235,6 +235,7 @@ unsafe impl<H: Host, S: Surroundings> Host for Surrounded<H, S> {
     const CONTINUES: bool = H::CONTINUES;
     const CONCURRENT: bool = H::CONCURRENT;
     const CARD_IRQ: bool = H::CARD_IRQ;
+    const WAKES: bool = H::WAKES;
     const EARLY_R1: bool = H::EARLY_R1;
 
     fn caps(&self) -> &Caps {
@@ -342,6 +343,10 @@ unsafe impl<H: Host, S: Surroundings> Host for Surrounded<H, S> {
 
     fn write_protected(&self) -> bool {
         self.board.write_protected().unwrap_or_else(|| self.host.write_protected())
+    }
+
+    fn take_waker(&mut self) -> Option<core::task::Waker> {
+        self.host.take_waker()
     }
 
     fn card_irq(&mut self, on: bool) {

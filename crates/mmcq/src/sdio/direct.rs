@@ -47,8 +47,7 @@ impl<B: Platform, const N: usize> Future for Direct<'_, B, N> {
                 (None, Ok(output)) => {
                     return Poll::Ready(judge(self.function, self.addr, output.response.r5()));
                 }
-                // The card tells in its next response that a command was lost; that must not hit
-                // another request.
+                // The card tells in its next response that a command was lost: a combo card's memory must not hear it.
                 (None, Err(error @ engine::Error::Host(_))) => {
                     self.failed = Some(error);
                     self.op = submitted(self.stack, cmd::io_read(0, 0), Chain::Last);

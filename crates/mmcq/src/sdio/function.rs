@@ -12,7 +12,6 @@ use crate::spec::command::Command;
 use crate::spec::command::sdio::{self as cmd, Count, Extended};
 use crate::spec::timing::sdio as limits;
 use crate::task::{Platform, Stack};
-use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// Between two questions for "ready": first, and at most.
 const READY_POLL_NS: (u64, u64) = (50_000, 1_000_000);
@@ -39,7 +38,8 @@ impl At {
 
 /// A handle on one function; see the module. Futures of its methods may be dropped at any point: what is on
 /// the wire ends by itself. A transfer that was dropped, and may have failed, is aborted on the card before the
-/// next transfer of the same handle.
+/// function's next transfer, by whichever handle. The block size is the handle's own: of several handles on one
+/// function only one may set it.
 #[derive(Debug)]
 pub struct Function<'a, B: Platform, const N: usize> {
     stack: &'a Stack<B, N>,
@@ -50,8 +50,25 @@ pub struct Function<'a, B: Platform, const N: usize> {
     /// What the card was told; 0: nothing, so only bytes go.
     block_bytes: u16,
     enable_timeout_ns: u64,
-    /// A CMD53 has begun whose good end has not been seen, nor its abort.
-    owes_abort: AtomicBool,
+}
+
+/// A CMD53 is about to begin, or an abort. Dropped before its good end was seen, it leaves the function with an
+/// abort to come.
+struct Begun<'a, B: Platform, const N: usize> {
+    stack: &'a Stack<B, N>,
+    function: u8,
+}
+
+impl<B: Platform, const N: usize> Begun<'_, B, N> {
+    fn ended_well(self) {
+        core::mem::forget(self);
+    }
+}
+
+impl<B: Platform, const N: usize> Drop for Begun<'_, B, N> {
+    fn drop(&mut self) {
+        self.stack.owe_abort(self.function);
+    }
 }
 
 impl<'a, B: Platform, const N: usize> Function<'a, B, N> {
@@ -68,7 +85,6 @@ impl<'a, B: Platform, const N: usize> Function<'a, B, N> {
             max_block_bytes: info.extension.max_block_bytes,
             block_bytes: 0,
             enable_timeout_ns: info.extension.enable_timeout_ns.unwrap_or(limits::ENABLE_NS),
-            owes_abort: AtomicBool::new(false),
         })
     }
 
@@ -215,10 +231,20 @@ impl<'a, B: Platform, const N: usize> Function<'a, B, N> {
     /// Ends a CMD53 of this function that is still going on [SDIO 4.8]. [`read`](Self::read) and
     /// [`write`](Self::write) do so themselves when they fail.
     pub async fn abort(&self) -> Result<(), Error> {
+        // What fails from here on owes an abort of its own.
+        self.stack.take_abort(self.number);
+        let begun = self.begun();
         let command = cmd::io_write(0, reg::ABORT, self.number);
-        self.common(command, reg::ABORT, Chain::Last).await?;
-        self.owes_abort.store(false, Relaxed);
-        Ok(())
+        let told = self.common(command, reg::ABORT, Chain::Last).await;
+        // A card that has nothing to abort may say so.
+        if matches!(told, Ok(_) | Err(Error::Refused { .. })) {
+            begun.ended_well();
+        }
+        told.map(|_| ())
+    }
+
+    fn begun(&self) -> Begun<'a, B, N> {
+        Begun { stack: self.stack, function: self.number }
     }
 
     /// How transfers are cut now.
@@ -254,12 +280,11 @@ impl<'a, B: Platform, const N: usize> Function<'a, B, N> {
         if let Err(error) = self.bounds(at, bytes, buf.len_bytes()) {
             return (Err(error), buf);
         }
-        if self.owes_abort.load(Relaxed) {
-            match self.abort().await {
-                // A card that has nothing to abort may say so.
-                Ok(()) | Err(Error::Refused { .. }) => self.owes_abort.store(false, Relaxed),
-                Err(error) => return (Err(error), buf),
-            }
+        if self.stack.take_abort(self.number)
+            && let Err(error) = self.abort().await
+            && !matches!(error, Error::Refused { .. })
+        {
+            return (Err(error), buf);
         }
         let split = self.split();
         let mut done_bytes = 0;
@@ -284,24 +309,25 @@ impl<'a, B: Platform, const N: usize> Function<'a, B, N> {
                 tuning: false,
             };
             let kind = Kind::Io { phase, timeout_ns: limits::DATA_NS, chain: more };
-            self.owes_abort.store(true, Relaxed);
+            let begun = self.begun();
             let done = self.stack.request(Request::new(kind, buf.after(done_bytes))).await;
             buf = done.buf.whole();
             let judged = match done.result {
                 Ok(output) => judge(self.number, addr, output.response.r5()).map(|_| ()),
                 Err(error) => {
                     if matches!(error, engine::Error::Host(_)) {
-                        // As for CMD52: what the card has to say of a lost command is ours.
+                        // As for CMD52: what the card has to say of a lost command is for no other.
                         let _ = self.common(cmd::io_read(0, 0), 0, Chain::Last).await;
                     }
                     Err(error.into())
                 }
             };
             if judged.is_err() {
+                drop(begun);
                 let _ = self.abort().await;
                 return (judged, buf);
             }
-            self.owes_abort.store(false, Relaxed);
+            begun.ended_well();
             done_bytes += piece;
         }
         (Ok(()), buf)

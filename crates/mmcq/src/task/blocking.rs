@@ -42,6 +42,7 @@ impl<B: Platform, const N: usize> Stack<B, N> {
     pub(crate) unsafe fn lent(
         &self,
         kind: Kind,
+        durable: bool,
         memory: core::ptr::NonNull<[u8]>,
         idle: impl FnMut(&Idle),
     ) -> Result<Output, Error> {
@@ -50,7 +51,8 @@ impl<B: Platform, const N: usize> Stack<B, N> {
         let buf = unsafe { DmaBuf::lent(memory.cast(), len) };
         // Before the request: functions of the platform run inside of its submission, and any may panic.
         let memory = buf.claim();
-        let mut quiesce = Quiesce { op: self.request(Request::new(kind, buf)), memory };
+        let request = Request { durable, ..Request::new(kind, buf) };
+        let mut quiesce = Quiesce { op: self.request(request), memory };
         let result = self.block_on(&mut quiesce.op, idle).result;
         core::mem::forget(quiesce);
         result

@@ -1,9 +1,44 @@
 //! Futures that nothing waits for any more, also those that are dropped inside another call of their stack.
 
 use super::request::At;
-use super::{Platform, RequestFuture, Stack};
-use crate::engine::Engine;
+use super::{EngineOf, Platform, RequestFuture, Stack};
+use crate::engine::SlotId;
 use crate::sched::Policy;
+use core::cell::Cell;
+
+/// Requests whose future was dropped inside another call, until the next call gives them up. The rest of that other call may end such a
+/// request, and put another one into its slot: so each has the number of its use of the slot.
+pub(super) struct Dropped<const N: usize> {
+    /// One bit a slot.
+    slots: Cell<u64>,
+    /// The low bits of the use: no call fills one slot 256 times and drops the first future last.
+    uses: [Cell<u8>; N],
+}
+
+impl<const N: usize> Dropped<N> {
+    pub const fn new() -> Self {
+        Dropped { slots: Cell::new(0), uses: [const { Cell::new(0) }; N] }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.slots.get() == 0
+    }
+
+    /// Of two that were in one slot, the later one may still be in progress.
+    fn note(&self, id: SlotId) {
+        let Some(known) = self.uses.get(id.index()) else { return };
+        let (bit, number) = (1 << id.index(), id.use_number());
+        let is_older = number.wrapping_sub(known.get()) > u8::MAX / 2;
+        if self.slots.get() & bit == 0 || !is_older {
+            known.set(number);
+        }
+        self.slots.set(self.slots.get() | bit);
+    }
+
+    fn was(&self, id: SlotId) -> bool {
+        self.uses.get(id.index()).is_some_and(|number| number.get() == id.use_number())
+    }
+}
 
 impl<B: Platform, const N: usize> Drop for RequestFuture<'_, B, N> {
     fn drop(&mut self) {
@@ -16,8 +51,7 @@ impl<B: Platform, const N: usize> Drop for RequestFuture<'_, B, N> {
             });
             if B::Policy::RECOVERS && left.is_none() {
                 // Inside another call: the next one gives it up.
-                let dropped = &self.stack.dropped;
-                self.stack.inside(|_| dropped.set(dropped.get() | 1 << id.index()));
+                self.stack.inside(|_| self.stack.dropped.note(id));
             }
         }
     }
@@ -27,15 +61,36 @@ impl<B: Platform, const N: usize> Stack<B, N> {
     /// What was dropped inside another call is given up now. True: there was something.
     #[cold]
     #[inline(never)]
-    pub(super) fn end_dropped(&self, engine: &mut Engine<B::Host, N, B::Policy>) -> bool {
-        let mut dropped = self.dropped.take();
-        let any = dropped != 0;
-        while dropped != 0 {
-            if let Some(id) = engine.id_of(dropped.trailing_zeros() as usize) {
+    pub(super) fn end_dropped(&self, engine: &mut EngineOf<B, N>) -> bool {
+        let mut slots = self.dropped.slots.take();
+        let any = slots != 0;
+        while slots != 0 {
+            if let Some(id) = engine.id_of(slots.trailing_zeros() as usize)
+                && self.dropped.was(id)
+            {
                 engine.abandon(id);
             }
-            dropped &= dropped - 1;
+            slots &= slots - 1;
         }
         any
+    }
+
+    /// The function's transfer has no good end: an abort comes before its next one. Also from inside another call.
+    pub(crate) fn owe_abort(&self, function: u8) {
+        self.inside(|_| self.engine.unfinished.set(self.engine.unfinished.get() | 1 << (function & 7)));
+    }
+
+    /// Does the function owe an abort? Then it is the caller's to send.
+    pub(crate) fn take_abort(&self, function: u8) -> bool {
+        self.inside(|_| {
+            let (all, bit) = (self.engine.unfinished.get(), 1 << (function & 7));
+            self.engine.unfinished.set(all & !bit);
+            all & bit != 0
+        })
+    }
+
+    /// The card was reset: none of its functions goes on with anything.
+    pub(crate) fn owe_no_abort(&self) {
+        self.inside(|_| self.engine.unfinished.set(0));
     }
 }

@@ -64,6 +64,8 @@ pub struct World {
     mapped: Vec<(usize, u32)>,
     running: Option<Phase>,
     resetting: bool,
+    /// The controller is in the middle of a tuning.
+    pub tuning: bool,
     pub present: bool,
     presence_event: bool,
     pub resets: u32,
@@ -116,6 +118,7 @@ impl World {
             mapped: Vec::new(),
             running: None,
             resetting: false,
+            tuning: false,
             present: true,
             presence_event: false,
             resets: 0,
@@ -193,6 +196,7 @@ pub fn caps() -> Caps {
 pub fn target(blocks: u64) -> mmcq::engine::CardParams {
     mmcq::engine::CardParams {
         rca: 1,
+        emmc: true,
         sectors: blocks,
         block_addressed: true,
         count: true,
@@ -264,6 +268,7 @@ unsafe impl Host for TestHost {
             let bytes: u32 = segments.iter().map(|s| s.len_bytes()).sum();
             assert_eq!(bytes, data.blocks * u32::from(data.block_size), "segments do not make up the data");
             assert_eq!(world.still_busy, 0, "data command to a busy card");
+            assert!(!world.tuning || phase.tuning, "CMD{} in the middle of a tuning", phase.command.index);
         }
         let index = phase.command.index;
         let continued = phase.auto == Auto::Continue;
@@ -310,9 +315,15 @@ unsafe impl Host for TestHost {
                 world.resetting = true;
                 return Step::Wait(now_ns + 1_000);
             }
+            world.tuning &= op != BusOp::ResetAll;
             world.resetting = false;
             world.running = None;
             world.still_busy = 0;
+        }
+        match op {
+            BusOp::TuneStart => world.tuning = true,
+            BusOp::TuneAbort => world.tuning = false,
+            _ => {}
         }
         Step::Done
     }

@@ -5,7 +5,8 @@ use crate::spec::response::R5;
 use crate::spec::sdio::cis::CisError;
 use core::fmt;
 
-/// What an I/O card's response (R5) complains of [SDIO 5.2].
+/// What an I/O card's response (R5) complains of [SDIO 5.2]. Its two other flags, `COM_CRC_ERROR` and
+/// `ILLEGAL_COMMAND`, are no refusal: they tell of the command before, which had no response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// The argument is outside of the function's range.
@@ -14,10 +15,6 @@ pub enum Refusal {
     FunctionNumber,
     /// General or unknown error.
     General,
-    /// A command that was not legal in the card's state.
-    IllegalCommand,
-    /// A command arrived with a wrong CRC.
-    Crc,
 }
 
 /// Why something with an I/O function failed.
@@ -104,21 +101,17 @@ pub enum Error {
     },
 }
 
-/// The response of a CMD52 or CMD53 to this register: its data, or what it complains of. The two lowest
-/// complaints are about the command before: its sender has had no response, and has asked for them.
+/// The response of a CMD52 or CMD53 to this register: its data, or what it complains of. A complaint about the
+/// command before does not count: this one was done, and to do it again would be wrong.
 pub(crate) fn judge(function: u8, addr: u32, response: R5) -> Result<u8, Error> {
-    let why = if response.errors() == 0 {
-        return Ok(response.data());
-    } else if response.out_of_range() {
+    let why = if response.out_of_range() {
         Refusal::OutOfRange
     } else if response.function_number() {
         Refusal::FunctionNumber
     } else if response.error() {
         Refusal::General
-    } else if response.illegal_command() {
-        Refusal::IllegalCommand
     } else {
-        Refusal::Crc
+        return Ok(response.data());
     };
     Err(Error::Refused { function, addr, why })
 }
@@ -135,8 +128,6 @@ impl fmt::Display for Refusal {
             Refusal::OutOfRange => "argument out of range",
             Refusal::FunctionNumber => "no such function",
             Refusal::General => "general error",
-            Refusal::IllegalCommand => "illegal command",
-            Refusal::Crc => "CRC error in a command",
         })
     }
 }
@@ -194,16 +185,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_flag_is_judged() {
-        assert_eq!(judge(1, 2, R5(0x1000 | 0x5a)), Ok(0x5a));
-        for (flag, why) in [
-            (0x0100, Refusal::OutOfRange),
-            (0x0200, Refusal::FunctionNumber),
-            (0x0800, Refusal::General),
-            (0x4000, Refusal::IllegalCommand),
-            (0x8000, Refusal::Crc),
-        ] {
-            assert_eq!(judge(1, 2, R5(0x1000 | flag)), Err(Error::Refused { function: 1, addr: 2, why }));
+    fn every_flag_of_the_command_itself_is_judged() {
+        for before in [0, 0x4000, 0x8000, 0xc000] {
+            assert_eq!(judge(1, 2, R5(before | 0x1000 | 0x5a)), Ok(0x5a));
+            for (flag, why) in
+                [(0x0100, Refusal::OutOfRange), (0x0200, Refusal::FunctionNumber), (0x0800, Refusal::General)]
+            {
+                let refused = Err(Error::Refused { function: 1, addr: 2, why });
+                assert_eq!(judge(1, 2, R5(before | 0x1000 | flag)), refused);
+            }
         }
     }
 }

@@ -153,7 +153,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         if help == Some(ServiceRequest::Dismissed) {
             self.helping.forget();
             self.restop();
-            if self.stage == super::Stage::Idle {
+            if self.lane.is_idle() {
                 // A request may have come that was not let in.
                 self.timers.wake_now();
             }
@@ -188,14 +188,24 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             return waker;
         }
         self.helping.keeper = waker.is_some();
-        if waker.is_none()
-            && matches!(self.helping.asked, Some(ServiceRequest::Dismissed | ServiceRequest::Rest))
+        let left = waker.is_none() && self.helping.asked.is_some();
+        if left
+            && matches!(
+                self.helping.asked,
+                Some(
+                    ServiceRequest::Dismissed
+                        | ServiceRequest::Rest
+                        | ServiceRequest::Exception
+                        | ServiceRequest::Background
+                )
+            )
         {
+            // Nothing is wrong with the card: the next keeper does it.
             self.helping.forget();
             self.restop();
         }
-        if waker.is_none() && self.helping.asked.is_some() && self.stage == super::Stage::Idle {
-            // The next poll, which knows the time, limits how long help is still waited for.
+        if left && self.lane.is_idle() {
+            // The next poll, which knows the time, goes on, or limits how long help is still waited for.
             self.timers.wake_now();
         }
         self.close_straight();
@@ -302,7 +312,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     }
 
     fn after_help(&mut self, now_ns: u64) {
-        if self.stage == super::Stage::Idle {
+        if self.lane.is_idle() {
             self.timers.wake_never();
             self.dispatch(now_ns);
         }
@@ -415,6 +425,8 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             if needed {
                 self.failure = None;
                 self.dead(now_ns);
+            } else if self.wire.is_tuning() {
+                self.tuning_was_left(now_ns);
             }
             return false;
         }
@@ -461,7 +473,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         if self.target.is_some() || !self.host.present() {
             self.removed(now_ns);
         }
-        if self.stage == super::Stage::Idle {
+        if self.lane.is_idle() {
             self.go_idle(now_ns);
         }
     }

@@ -135,7 +135,14 @@ impl<R: Regs, D: Dma> Rtsx<R, D> {
 
     /// Pending interrupts and levels; `None` if the reader is gone.
     fn pending(&self) -> Option<u32> {
-        Some(self.port.regs.read32(BIPR)).filter(|&status| status != u32::MAX)
+        let status = self.port.regs.read32(BIPR);
+        (status != u32::MAX || !self.is_gone()).then_some(status)
+    }
+
+    /// Off the bus: nothing but ones, and not by one read alone, which the bus may have lost. What is gone
+    /// reaches no memory.
+    fn is_gone(&self) -> bool {
+        self.port.regs.read32(BIPR) == u32::MAX && self.port.regs.read32(HAIMR) == u32::MAX
     }
 
     /// Writes the enables if they differ from what is there.
@@ -243,7 +250,7 @@ unsafe impl<R: Regs, D: Dma> Host for Rtsx<R, D> {
 
     fn isolate(&mut self) -> bool {
         // One that is off the bus reaches no memory.
-        self.caps.dma_bits == 0 || self.port.regs.read32(BIPR) == u32::MAX || self.dma.isolate()
+        self.is_gone() || self.dma.isolate()
     }
 
     fn set_bus(&mut self, op: BusOp, first: bool, now_ns: u64) -> Step {

@@ -40,12 +40,13 @@ impl<R: Regs, D: Dma> S3cSdi<R, D> {
             }
         }
         let Some(until_ns) = self.bus.reset_until_ns else { return Step::Done };
-        if self.regs.read32(CON) & CON_RESET != 0 {
+        let resets = self.regs.read32(CON) & CON_RESET != 0;
+        if resets || self.dma_runs() {
             if now_ns >= until_ns {
                 self.bus.reset_until_ns = None;
                 return Step::Failed;
             }
-            if !first {
+            if resets && !first {
                 // A chip that does not clear it by itself.
                 self.regs.write32(CON, self.bus.con());
             }
@@ -88,11 +89,21 @@ impl<R: Regs, D: Dma> S3cSdi<R, D> {
     fn reset(&mut self, now_ns: u64) {
         self.active = None;
         self.idle = false;
+        self.stop_dma();
+        self.regs.write32(CON, self.bus.con() | CON_RESET);
+        self.bus.reset_until_ns = Some(now_ns.saturating_add(RESET_NS));
+    }
+
+    /// Tells the platform's DMA to stop. What it is at goes on for a while.
+    pub(super) fn stop_dma(&self) {
         if self.config.dma != DmaUse::Never {
             self.regs.write32(DMA_START, 0);
         }
-        self.regs.write32(CON, self.bus.con() | CON_RESET);
-        self.bus.reset_until_ns = Some(now_ns.saturating_add(RESET_NS));
+    }
+
+    /// Is the platform's DMA at work? It is none of the controller's, and no reset of that stops it.
+    pub(super) fn dma_runs(&self) -> bool {
+        self.config.dma != DmaUse::Never && self.regs.read32(DMA_START) & 1 != 0
     }
 
     /// Writes what a reset has cleared; the clock comes last.

@@ -80,7 +80,7 @@ impl<R: Regs, D: Dma> S3cSdi<R, D> {
     fn step_command(&mut self, active: &mut Active) -> Progress {
         let status = self.regs.read32(CMDSTAT);
         if status == u32::MAX {
-            return gone(Stage::Command);
+            return self.gone(active, Stage::Command);
         }
         if status & CMDSTAT_LATCHED == 0 {
             return Progress::None;
@@ -120,7 +120,7 @@ impl<R: Regs, D: Dma> S3cSdi<R, D> {
         }
         let (data, command) = (self.regs.read32(DSTA), self.regs.read32(CMDSTAT));
         if data == u32::MAX || command == u32::MAX {
-            return gone(Stage::Data);
+            return self.gone(active, Stage::Data);
         }
         let known = (active.command, active.data);
         active.command |= command & CMDSTAT_LATCHED;
@@ -161,6 +161,8 @@ impl<R: Regs, D: Dma> S3cSdi<R, D> {
         if work != Work::Read || fifo & FSTA_FAIL != 0 || count < self.transfer.left {
             return false;
         }
+        // What is left after the last byte would be the next transfer's first.
+        self.transfer.odd |= count > self.transfer.left;
         self.drain(segments, count);
         true
     }
@@ -174,7 +176,7 @@ impl<R: Regs, D: Dma> S3cSdi<R, D> {
         let running = self.regs.read32(DMA_START) & 1 != 0;
         let left = active.looks.checked_sub(1);
         match (fifo & FSTA_COUNT != 0, running, left) {
-            _ if fifo == u32::MAX => Some(gone(Stage::Data)),
+            _ if fifo == u32::MAX => Some(self.gone(active, Stage::Data)),
             _ if fifo & FSTA_FAIL != 0 => Some(self.data_fault(active, Cause::Other)),
             (false, false, _) => {
                 self.enable(self.events & !INT_TX_HALF);
@@ -187,6 +189,14 @@ impl<R: Regs, D: Dma> S3cSdi<R, D> {
             }
             _ => Some(self.data_fault(active, Cause::Dma)),
         }
+    }
+
+    /// The registers read as all ones. The platform's DMA may be there still, with the memory.
+    fn gone(&self, active: &Active, stage: Stage) -> Progress {
+        self.stop_dma();
+        let lets_go = active.work != Work::Dma || !self.dma_runs();
+        let cause = if lets_go { Cause::Gone } else { Cause::Dma };
+        Progress::Ended(Err(Fault { cause, stage, response: None }))
     }
 
     /// Clears what was read, all but the card interrupt.
@@ -219,10 +229,6 @@ impl<R: Regs, D: Dma> S3cSdi<R, D> {
             _ => Response::short(self.regs.read32(RSP0)),
         }
     }
-}
-
-fn gone(stage: Stage) -> Progress {
-    Progress::Ended(Err(Fault { cause: Cause::Gone, stage, response: None }))
 }
 
 /// What is wrong with the command; it comes first, since without it nothing after it counts.

@@ -199,8 +199,8 @@ fn caps(config: &Config, slowest_hz: u32, fastest_hz: u32) -> Caps {
 }
 
 // SAFETY: DMA gets the one mapped segment, for no more bytes than it has; the CPU moves what `Cursor` finds
-// inside segments that are not mapped for DMA. The end is reported after the controller's, and a reset stops
-// the platform's DMA.
+// inside segments that are not mapped for DMA. The end is reported after the controller's, and a reset is `Done`,
+// or a phase's controller `Gone`, when the platform's DMA has stopped.
 #[allow(unsafe_code, reason = "docs/safety.md says why")]
 unsafe impl<R: Regs, D: Dma> Host for S3cSdi<R, D> {
     const CARD_IRQ: bool = true;
@@ -240,7 +240,8 @@ unsafe impl<R: Regs, D: Dma> Host for S3cSdi<R, D> {
     }
 
     fn isolate(&mut self) -> bool {
-        self.caps.dma_bits == 0 || self.dma.isolate()
+        self.stop_dma();
+        !self.dma_runs() || self.dma.isolate()
     }
 
     fn set_bus(&mut self, op: BusOp, first: bool, now_ns: u64) -> Step {

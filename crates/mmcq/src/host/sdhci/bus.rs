@@ -16,8 +16,7 @@ const CLOCK_NS: u64 = 150_000_000;
 const CLOCK_POLL_NS: u64 = 10_000;
 /// 1.8V Signaling Enable is to be read again after this time [SDHC 3.6.1].
 const VOLTAGE_NS: u64 = 5_000_000;
-/// Steps that one call may take when nothing has to be waited for: two resets, two clock waits, and their
-/// ends.
+/// Steps that one call may take when nothing has to be waited for. With all quirks an operation has one more.
 const STEPS: usize = 8;
 
 /// What the bus settings are, and how far the operation in progress has got.
@@ -117,7 +116,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
                 return Step::Failed;
             }
         }
-        Step::Failed
+        Step::Wait(now_ns)
     }
 
     /// The first writes of an operation.

@@ -131,7 +131,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
     pub(super) fn take_concurrent(&mut self) -> Option<Result<u32, Cause>> {
         self.concurrent.filter(|beside| beside.line == Line::Sent)?;
         let status = self.port.read32(INT_STATUS);
-        if status == u32::MAX {
+        if status == u32::MAX && self.present_state().is_none() {
             self.forget_concurrent();
             return Some(Err(Cause::Gone));
         }

@@ -20,6 +20,8 @@ pub(super) const ALL_BITS: u32 = !INT_ERROR;
 /// A status that is none of [`ALL_BITS`].
 pub(super) const NEVER: u32 = INT_ERROR;
 const PRESENCE: u32 = INT_INSERT | INT_REMOVE;
+/// What belongs to no phase.
+const RARE: u32 = PRESENCE | INT_CARD | INT_RETUNE;
 /// Times that a late ready bit of the buffer is looked for: some ten to a hundred microseconds of register reads.
 const READY_LOOKS: u32 = 256;
 
@@ -59,8 +61,9 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         if status == 0 && self.active.is_none_or(|active| !matches!(active.work, Work::Tuning)) {
             return events;
         }
-        if status == self.own_bits {
-            // Gone. Nothing that could be written would help.
+        if status == self.own_bits && self.present_state().is_none() {
+            // Gone, and not by one read alone, which the bus may have lost: what is gone reaches no memory.
+            // Nothing that could be written would help.
             self.quick = NEVER;
             events.phase = self.active.take().map(|active| Err(gone(&active)));
             self.idle = false;
@@ -71,7 +74,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
             let seen = if plant::is(Bug::AckEverything) { u32::MAX } else { status };
             self.port.write32(INT_STATUS, seen & ACKNOWLEDGED);
         }
-        if status & (PRESENCE | INT_CARD | INT_RETUNE) != 0 {
+        if status & RARE != 0 {
             self.take_rare(status, &mut events);
         }
         if let Some(mut active) = self.active.take() {
@@ -81,8 +84,11 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
                 self.active = Some(active);
             }
         } else if status & OF_PHASE != 0 {
-            // Late or spurious: the next start looks twice.
+            // Late or spurious: the next start looks twice. What comes again and again interrupts no more.
             self.idle = false;
+            if self.concurrent.is_none() {
+                self.set_signal(RARE);
+            }
         }
         events
     }
@@ -179,7 +185,10 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
 
     fn done(&mut self, active: &Active) -> Done {
         // A busy that is not waited for, or a transfer that was cut short, may still have something to say.
-        self.idle = active.alone && (active.resp != Resp::R1b || !matches!(active.work, Work::Command));
+        // And a stop of SDMA that is told late would send the next transfer on too early.
+        let late = active.resp == Resp::R1b && matches!(active.work, Work::Command)
+            || matches!(active.work, Work::Sdma);
+        self.idle = active.alone && !late;
         Done {
             response: self.answer(active),
             stop: (self.auto == Automatic::Stop).then(|| self.port.read32(RESPONSE_3)),

@@ -39,6 +39,10 @@ use port::Port;
 use regs::*;
 pub use table::Table;
 
+/// In [`Segment::bus`]: not mapped, since the CPU moves it. Addresses for DMA are whole words, and parts of a
+/// segment begin at blocks of whole words; so the mark stays with each part.
+const BY_CPU: u64 = 1;
+
 /// A controller: registers `R`, memory seen through `D`, and room for `DESCRIPTORS` ADMA2 descriptors (0: no
 /// ADMA2).
 ///
@@ -112,10 +116,10 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
             let bytes = Table::<DESCRIPTORS>::BYTES;
             let place = NonNull::from(&mut *table).cast();
             table_bus = dma.map(place, bytes, Direction::Write).map_err(InitError::Table)?;
-            let last = table_bus.checked_add(bytes as u64 - 1);
-            if last.is_none_or(|last| last >> 32 != if model.wide { table_bus >> 32 } else { 0 }) {
-                // Out of reach, or across 4 GiB, where the upper half of the address register would move
-                // under us.
+            let end = table_bus.checked_add(bytes as u64);
+            if end.is_none_or(|end| if model.wide { end >> 32 != table_bus >> 32 } else { end > 1 << 32 }) {
+                // Out of reach, or up to 4 GiB, where the upper half of the address register would move under
+                // us: it points behind the last descriptor in the end.
                 dma.unmap(table_bus, place, bytes, Direction::Write);
                 return Err(InitError::Table(DmaError::Unreachable));
             }
@@ -157,11 +161,20 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         self.model.mode
     }
 
-    /// Does this segment go through the buffer port?
-    fn by_pio(&self, len: u32) -> bool {
+    /// Is a segment of this length for the buffer port?
+    fn for_pio(&self, len: u32) -> bool {
         match self.model.by_cpu {
             ByCpu::Never => false,
             ByCpu::OddLengths => len & (self.dma.line_bytes().max(4) - 1) != 0,
+            ByCpu::Always => true,
+        }
+    }
+
+    /// Does this segment, which was mapped, go through the buffer port?
+    fn by_pio(&self, segment: &Segment) -> bool {
+        match self.model.by_cpu {
+            ByCpu::Never => false,
+            ByCpu::OddLengths => segment.bus & BY_CPU != 0,
             ByCpu::Always => true,
         }
     }
@@ -214,7 +227,8 @@ unsafe impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Host for Sdhci<R, D, DESC
     #[inline(always)]
     fn map(&mut self, segment: &mut Segment, direction: Direction) -> Result<(), DmaError> {
         segment.bus = 0;
-        if self.by_pio(segment.len) {
+        if self.for_pio(segment.len) {
+            segment.bus = if self.model.by_cpu == ByCpu::OddLengths { BY_CPU } else { 0 };
             return Ok(());
         }
         if !at_a_line(segment.ptr.addr().get(), direction, self.dma.line_bytes()) {
@@ -233,7 +247,7 @@ unsafe impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Host for Sdhci<R, D, DESC
     }
 
     fn unmap(&mut self, segment: &Segment, direction: Direction) {
-        if !self.by_pio(segment.len) {
+        if !self.by_pio(segment) {
             self.dma.unmap(segment.bus, segment.ptr, segment.len as usize, direction);
         }
     }

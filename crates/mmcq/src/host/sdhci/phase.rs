@@ -4,7 +4,7 @@ use super::capabilities::ByCpu;
 use super::config::{Quirks, TransferMode};
 use super::events::NEVER;
 use super::regs::*;
-use super::{Sdhci, Table};
+use super::{BY_CPU, Sdhci, Table};
 use crate::host::pio::Cursor;
 use crate::host::{Auto, BusyDetect, Data, Direction, Dma, Phase, Regs, Segment, StartError};
 use crate::plant::{self, Bug};
@@ -35,6 +35,12 @@ pub(super) struct Active {
 #[inline(never)]
 fn takes_several(index: u8) -> bool {
     matches!(index, 18 | 25)
+}
+
+/// Is DAT0 the command's own after it? Before such a command it must be free: of a line that is held low
+/// already nothing would tell until the longest busy is over. CMD12 may come in the middle of data or busy.
+fn busy_follows(command: &Command) -> bool {
+    command.resp == Resp::R1b && command.index != STOP_TRANSMISSION
 }
 
 /// What the controller sends by itself around a phase's command. From `Stop` on, the answer is of interest.
@@ -125,7 +131,9 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         let bytes = blocks.wrapping_mul(BLOCK_BYTES);
         let whole = u32::from(block_size) == BLOCK_BYTES && resp == Resp::R1 && !phase.tuning;
         // None at all is too many; and so few are far from an overflow.
-        let fits = blocks.wrapping_sub(1) < self.shadow.quick_blocks && bytes <= segment.len;
+        let fits = blocks.wrapping_sub(1) < self.shadow.quick_blocks
+            && bytes <= segment.len
+            && segment.bus & BY_CPU == 0;
         if !whole || !fits || !self.idle || self.shadow.timeout_ns != Some(timeout_ns) || plant::any() {
             return false;
         }
@@ -206,7 +214,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         segments: &[Segment],
         timeout_ns: u64,
     ) -> Result<(), StartError> {
-        if !self.idle {
+        if !self.idle || busy_follows(&phase.command) {
             // Before anything else: a table that the controller may still read must not be written.
             self.check_lines(&phase.command, phase.data.is_some())?;
         }
@@ -315,7 +323,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
 
     #[inline(never)]
     fn program_other(&mut self, data: &Data, segments: &[Segment], bytes: u32) -> Result<Work, StartError> {
-        let by_cpu = segments.iter().filter(|segment| self.by_pio(segment.len)).count();
+        let by_cpu = segments.iter().filter(|segment| self.by_pio(segment)).count();
         if by_cpu != 0 {
             let held = segments.iter().fold(0u32, |sum, segment| sum.saturating_add(segment.len));
             // Memory that is mapped for DMA must not be touched by the CPU, so it is all or nothing.
@@ -379,9 +387,9 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         if state & PRESENT_CMD_INHIBIT != 0 {
             return Err(StartError::CommandLine);
         }
-        let needs_dat = data || command.resp == Resp::R1b && command.index != STOP_TRANSMISSION;
+        let needs_dat = data || busy_follows(command);
         let held = state & PRESENT_DAT0 == 0 && !self.config.quirks.has(Quirks::NO_DAT0_LEVEL);
-        if needs_dat && (self.active.is_some() || state & PRESENT_DAT_INHIBIT != 0 || data && held) {
+        if needs_dat && (self.active.is_some() || state & PRESENT_DAT_INHIBIT != 0 || held) {
             return Err(StartError::DataLine);
         }
         if self.active.is_some_and(|active| matches!(active.work, Work::Command | Work::Tuning)) {

@@ -170,13 +170,23 @@ impl<const CLIENTS: usize> Fair<CLIENTS> {
         }
         let tag = |client: &Client| client.ahead(ended.sync);
         let ahead = self.clients.get(usize::from(ended.slot)).map(tag)?;
+        let mut passes = false;
         for request in waiting {
+            if is_sync(&request) != ended.sync {
+                passes = true;
+                continue;
+            }
             let other = self.clients.get(usize::from(self.slot(&request))).map(tag)?;
-            if is_sync(&request) == ended.sync && other <= ahead {
+            if other <= ahead {
                 return None;
             }
         }
+        // A turn that passes over asynchronous requests as one of `begin` does, and counts as one.
+        if passes && self.passed >= self.config.sync_turns {
+            return None;
+        }
         let until_ns = self.idle_until_ns(&Turn { used_ns: 0, idle_until_ns: None, ..*ended }, now_ns)?;
+        self.passed = if passes { self.passed.saturating_add(1) } else { 0 };
         for client in &mut self.clients {
             client.advance(ended.sync, ahead);
         }

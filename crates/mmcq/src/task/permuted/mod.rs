@@ -243,7 +243,7 @@ fn loom_lent_memory_is_ours_when_the_call_returns() {
         let bytes = NonNull::from(memory.as_bytes());
         let kind = Kind::Read { lba: 7, blocks: 1 };
         // SAFETY: `memory` outlives the call.
-        let output = unsafe { rig.stack.lent(kind, bytes, |_| thread::yield_now()) };
+        let output = unsafe { rig.stack.lent(kind, false, bytes, |_| thread::yield_now()) };
         assert_eq!(output.map(|output| output.bytes), Ok(512));
         rig.memory.with_mut(|_| ());
         irq.join().unwrap();

@@ -211,3 +211,16 @@ fn a_chip_that_never_answers_costs_a_bounded_number_of_looks() {
     host.port.regs.slow.set(3);
     assert!(report(&mut host, LIST_OK).phase.unwrap().is_ok());
 }
+
+/// A bus may lose one read. A phase whose chip is gone gives its memory back without a reset.
+#[test]
+fn one_read_of_ones_is_no_chip_that_is_gone() {
+    for lost in [1, 2] {
+        let mut host = reading();
+        host.port.regs.lost.set(lost);
+        let cause = host.ack(&[]).phase.map(|end| end.unwrap_err().cause);
+        assert_ne!(cause, Some(Cause::Gone), "{lost}");
+        host.port.regs.lost.set(1);
+        assert!(!host.isolate());
+    }
+}

@@ -39,6 +39,8 @@ struct Fake {
     /// Internal registers that forget what is written.
     broken: Cell<bool>,
     gone: Cell<bool>,
+    /// Reads that give ones, and the chip is there.
+    lost: Cell<u32>,
 }
 
 impl Fake {
@@ -81,6 +83,10 @@ impl Regs for Fake {
         self.reads.set(self.reads.get() + 1);
         match offset {
             _ if self.gone.get() => u32::MAX,
+            _ if self.lost.get() > 0 => {
+                self.lost.set(self.lost.get() - 1);
+                u32::MAX
+            }
             0x10 if self.left.get() > 0 => {
                 self.left.set(self.left.get() - 1);
                 1 << 31

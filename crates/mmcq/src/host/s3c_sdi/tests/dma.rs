@@ -156,3 +156,35 @@ fn a_reset_stops_dma_first() {
     assert_eq!(log[0], Write(DMA_START, 0));
     assert!(matches!(log[1], Write(CON, con) if con & CON_RESET != 0));
 }
+
+/// The platform's DMA is none of the controller's: neither its reset nor its absence stops it.
+#[test]
+fn memory_is_not_let_go_before_dma_has_stopped() {
+    let (mut host, segment) = over_on_the_lines();
+    host.regs.dma_sticks.set(true);
+    let mut now = 0;
+    let mut step = host.set_bus(BusOp::ResetLines, true, now);
+    assert!(matches!(step, Step::Wait(_)), "DMA writes on");
+    while let Step::Wait(until) = step {
+        assert!(until > now && until <= 1_000_000);
+        now = until;
+        step = host.set_bus(BusOp::ResetLines, false, now);
+    }
+    assert_eq!(step, Step::Failed);
+    assert!(!host.isolate());
+
+    assert!(matches!(host.set_bus(BusOp::ResetAll, true, now), Step::Wait(_)));
+    host.regs.set(DMA_START, 0);
+    assert_eq!(host.set_bus(BusOp::ResetAll, false, now), Step::Done);
+    assert!(host.isolate());
+
+    host.start(&cmd53(Direction::Read, 512, 4), &[segment], 0).unwrap();
+    host.regs.gone.set(true);
+    let fault = host.ack(&[segment]).phase.unwrap().unwrap_err();
+    assert_ne!(fault.cause, Cause::Gone, "DMA is still there");
+    // Without DMA, what is gone has let go.
+    let mut host = ready();
+    host.start(&cmd53(Direction::Read, 512, 4), &[near(aligned(2048))], 0).unwrap();
+    host.regs.gone.set(true);
+    assert_eq!(host.ack(&[]).phase.unwrap().unwrap_err().cause, Cause::Gone);
+}

@@ -42,6 +42,8 @@ struct Fake {
     /// Looks at CON until a reset is over; `None`: until it is cleared by hand.
     reset_looks: Cell<Option<u32>>,
     gone: Cell<bool>,
+    /// The platform's DMA goes on although it was told to stop.
+    dma_sticks: Cell<bool>,
     /// Where set, every read gives the next of these.
     random: RefCell<Option<Vec<u32>>>,
     reads: Cell<u32>,
@@ -61,6 +63,7 @@ impl Fake {
             dat1: Cell::new(true),
             reset_looks: Cell::new(Some(0)),
             gone: Cell::new(false),
+            dma_sticks: Cell::new(false),
             random: RefCell::new(None),
             reads: Cell::new(0),
             log: RefCell::default(),
@@ -133,7 +136,7 @@ impl Regs for Fake {
     fn read32(&self, offset: u16) -> u32 {
         self.log.borrow_mut().push(Read(offset));
         self.reads.set(self.reads.get() + 1);
-        if self.gone.get() {
+        if self.gone.get() && !(offset == DMA_START && self.dma_sticks.get()) {
             return u32::MAX;
         }
         if let Some(random) = &mut *self.random.borrow_mut() {
@@ -189,6 +192,7 @@ impl Regs for Fake {
                 }
             }
             IMSK => self.imsk.set(value),
+            DMA_START if value == 0 && self.dma_sticks.get() => {}
             CMDCON => {
                 self.torn.set(0);
                 self.set(offset, value);

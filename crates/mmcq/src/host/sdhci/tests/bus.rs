@@ -206,3 +206,20 @@ fn a_controller_that_is_gone_is_cut_off() {
     assert_eq!(host.start(&command(13, Resp::R1), &[], 1), Err(StartError::CommandLine));
     assert!(host.isolate());
 }
+
+/// A controller that is done at once with each of an operation's parts, and needs all of them.
+#[test]
+fn an_operation_of_many_parts_ends_well_where_none_has_to_be_waited_for() {
+    let quirks = Quirks::CLOCK_BEFORE_RESET.with(Quirks::RESET_ON_IOS);
+    let mut host = ready_with(4, CAPS, quirk(quirks));
+    for op in [BusOp::ResetAll, BusOp::Clock(400_000), BusOp::Timing(Timing::HighSpeed), BusOp::ResetLines] {
+        let mut step = host.set_bus(op, true, 7);
+        for _ in 0..2 {
+            if step == Step::Wait(7) {
+                step = host.set_bus(op, false, 7);
+            }
+        }
+        assert_eq!(step, Step::Done, "{op:?}");
+    }
+    assert_ne!(host.port.regs.get(CLOCK, 2) & u32::from(CLOCK_CARD), 0);
+}

@@ -179,6 +179,7 @@ fn a_command_may_outlive_the_data() {
     // Or the controller may go meanwhile.
     let mut host = moving(Auto::None);
     host.start_concurrent(&DIRECT).unwrap();
+    host.port.regs.set(PRESENT, 4, u32::MAX);
     let (beside, phase) = told(&mut host, u32::MAX);
     assert_eq!(beside, Some(Err(Cause::Gone)));
     assert!(phase.unwrap().is_err_and(|fault| fault.cause == Cause::Gone));

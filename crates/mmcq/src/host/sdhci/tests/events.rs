@@ -146,11 +146,11 @@ fn a_dead_controller_is_gone() {
     let segments = [far(0, 512)];
     host.start(&read(1), &segments, 1).unwrap();
     host.port.regs.take_log();
+    host.port.regs.set(PRESENT, 4, u32::MAX);
     let fault = report(&mut host, u32::MAX, &segments).phase.unwrap().unwrap_err();
     assert_eq!(fault.cause, Cause::Gone);
-    assert_eq!(host.port.regs.take_log().len(), 1);
+    assert_eq!(host.port.regs.take_log(), [Access::Read(INT_STATUS), Access::Read(PRESENT)]);
     assert!(host.ack(&segments).phase.is_none());
-    host.port.regs.set(PRESENT, 4, u32::MAX);
     assert!(!host.present() && !host.dat0_busy() && !host.write_protected());
     assert_eq!(host.start(&read(1), &segments, 1), Err(StartError::CommandLine));
     let dead = Fake::new(2, CAPS);
@@ -158,4 +158,36 @@ fn a_dead_controller_is_gone() {
     let dma: &'static FakeDma = Box::leak(Box::default());
     let table = Box::leak(Box::new(Table::<8>::new()));
     assert_eq!(Sdhci::new(dead, dma, table, Config::new()).err(), Some(InitError::Gone));
+}
+
+/// A bus may lose one read. A phase whose controller is gone gives its memory back without a reset.
+#[test]
+fn one_read_of_ones_is_a_fault_and_not_a_controller_that_is_gone() {
+    for transfer in [TransferMode::Adma2, TransferMode::Sdma, TransferMode::Pio] {
+        let mut host = ready(by(transfer));
+        let segments = [far(0x1000, 512)];
+        host.start(&read(1), &segments, 1).unwrap();
+        let fault = report(&mut host, u32::MAX, &segments).phase.unwrap().unwrap_err();
+        assert_ne!(fault.cause, Cause::Gone, "{transfer:?}");
+        assert!(transfer == TransferMode::Pio || !host.isolate());
+    }
+}
+
+/// What belongs to no phase interrupts once, also where the controller says it for ever.
+#[test]
+fn a_status_that_does_not_go_away_interrupts_once() {
+    let mut host = ready(Config::new());
+    let segments = [far(0, 512)];
+    for status in [INT_TRANSFER, INT_COMMAND, ERROR_DATA_CRC | INT_ERROR, ERROR_POWER | INT_ERROR, 1 << 14] {
+        run(&mut host, &read(1), &segments);
+        assert!(report(&mut host, status, &[]).phase.is_none());
+        assert_eq!(host.port.regs.get(INT_SIGNAL, 4) & status, 0, "{status:08x}");
+        // Card, presence and re-tuning are heard all the same; the next phase hears all of its own.
+        let rare = INT_CARD | INT_INSERT | INT_REMOVE | INT_RETUNE;
+        assert_eq!(host.port.regs.get(INT_SIGNAL, 4), rare);
+        host.start(&read(1), &segments, 100_000_000).unwrap();
+        let signal = host.port.regs.get(INT_SIGNAL, 4);
+        assert_eq!(signal & (INT_TRANSFER | ERROR_DATA_CRC | rare), INT_TRANSFER | ERROR_DATA_CRC | rare);
+        assert!(report(&mut host, INT_COMMAND | INT_TRANSFER, &segments).phase.unwrap().is_ok());
+    }
 }

@@ -139,3 +139,53 @@ fn limits_promise_only_what_fits() {
     );
     assert_eq!(tables.err(), Some(InitError::TransferMode(TransferMode::Adma2)));
 }
+
+/// A stop at a boundary, told after its transfer's end, is not the next transfer's: that one would go on behind
+/// its memory.
+#[test]
+fn a_stop_that_is_told_late_sends_no_other_transfer_on() {
+    for (version, at) in [(2, SDMA_ADDRESS), (3, ADMA_ADDRESS)] {
+        let mut host = ready_with(version, CAPS, by(TransferMode::Sdma));
+        run(&mut host, &read(8), &[far(0x7_f000, 4096)]);
+        host.port.regs.set(INT_STATUS, 4, INT_DMA);
+        let segments = [far(0x17_0000, 128 * 1024)];
+        host.start(&read(256), &segments, 1).unwrap();
+        assert!(host.ack(&segments).phase.is_none());
+        assert_eq!(host.port.regs.get(at, 4), 0x17_0000, "version {version}");
+    }
+}
+
+/// A segment that `map` has left to the CPU has no address, however long the part of it that moves.
+#[test]
+fn memory_that_is_not_mapped_is_never_the_controllers() {
+    let mut host = ready(quirk(Quirks::DMA_SIZE_32BIT));
+    run(&mut host, &read(1), &[far(0x4000, 512)]);
+    let mut memory = vec![0u8; 515];
+    let mut segment = near(&mut memory);
+    host.map(&mut segment, Direction::Read).unwrap();
+    assert_eq!(host.dma.open.get(), 1, "the table's mapping alone");
+    for part in [segment, segment.part(0, 512)] {
+        host.dma.synced.take();
+        host.start_plain(&read(1), &[part], 100_000_000).unwrap();
+        assert!(host.dma.synced.take().is_empty(), "descriptors for memory without an address");
+        assert_eq!(host.port.regs.get(TRANSFER_MODE, 2) & u32::from(MODE_DMA), 0);
+        assert_eq!(host.set_bus(BusOp::ResetLines, true, 0), Step::Done);
+    }
+    host.unmap(&segment, Direction::Read);
+    assert_eq!(host.dma.open.get(), 1);
+}
+
+/// At its end the address register points behind the table, and its upper half is written once.
+#[test]
+fn a_table_that_ends_at_4_gib_is_refused_where_addresses_have_64_bits() {
+    let bytes = Table::<8>::BYTES as u64;
+    for (caps, limit) in [(CAPS | ADDRESS_64_V3, bytes + 16), (CAPS, bytes)] {
+        for below in [bytes, bytes + 16] {
+            let dma: &'static FakeDma = Box::leak(Box::default());
+            dma.bus.set((1 << 32) - below);
+            let built = build(2, caps, Config::new(), dma).err();
+            let refused = Some(InitError::Table(DmaError::Unreachable));
+            assert_eq!(built, refused.filter(|_| below < limit), "{below} below 4 GiB");
+        }
+    }
+}

@@ -87,6 +87,28 @@ fn lines_are_looked_at_only_when_in_doubt() {
     host.start(&command(12, Resp::R1b), &[], 1).unwrap();
 }
 
+/// Of a DAT0 that is stuck low, the controller would tell when the longest busy is over.
+#[test]
+fn busy_is_not_waited_for_on_a_line_that_is_held_before() {
+    let held = PRESENT_INSERTED | PRESENT_DAT & !PRESENT_DAT0;
+    for quirks in [Quirks::NONE, Quirks::NO_BUSY_IRQ] {
+        let mut host = ready(quirk(quirks));
+        run(&mut host, &read(1), &[far(0, 512)]);
+        host.port.regs.set(PRESENT, 4, held);
+        for index in [6, 7, 28, 38] {
+            let refused = host.start(&command(index, Resp::R1b), &[], 1);
+            assert_eq!(refused, Err(StartError::DataLine), "CMD{index}");
+        }
+        // The card is asked and stopped all the same.
+        run(&mut host, &command(13, Resp::R1), &[]);
+        host.start(&command(12, Resp::R1b), &[], 1).unwrap();
+    }
+    let mut host = ready(quirk(Quirks::NO_DAT0_LEVEL));
+    run(&mut host, &read(1), &[far(0, 512)]);
+    host.port.regs.set(PRESENT, 4, held);
+    host.start(&command(6, Resp::R1b), &[], 1).unwrap();
+}
+
 #[test]
 fn stop_beside_a_transfer_leaves_the_lines_in_doubt() {
     let mut host = ready(Config::new());

@@ -102,11 +102,13 @@ fn without_an_interrupt_at_the_end_of_busy_nothing_is_sent_so() {
 fn a_controller_that_is_gone_has_not_ended_a_phase_well() {
     let mut host = warm(Config::new());
     host.start_plain(&read(8), &[far(0, 4096)], 100_000_000).unwrap();
+    host.port.regs.set(PRESENT, 4, u32::MAX);
     let fault = plain(&mut host, u32::MAX).unwrap_err().unwrap().unwrap_err();
     assert_eq!(fault.cause, Cause::Gone);
     // Neither where the driver has to move the data itself.
     let mut host = ready(by(TransferMode::Sdma));
     host.start_plain(&read(8), &[far(0x1000, 4096)], 100_000_000).unwrap();
+    host.port.regs.set(PRESENT, 4, u32::MAX);
     let fault = plain(&mut host, u32::MAX).unwrap_err().unwrap().unwrap_err();
     assert_eq!(fault.cause, Cause::Gone);
     assert_eq!(plain(&mut host, 0), Err(None));

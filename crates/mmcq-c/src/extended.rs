@@ -1,0 +1,111 @@
+//! The functions of the header that few programs need. A linker that drops what is not called leaves them out.
+
+#![allow(unsafe_code, reason = "docs/safety.md says why")]
+
+use crate::api::{Place, Stack, bytes, mapped, open, patiently, wait};
+use crate::code::{self, MMCQ_E_ARGUMENT, MMCQ_E_STATE};
+use crate::platform::mmcq_platform;
+use core::ptr::NonNull;
+use mmcq::block::BlockDevice;
+use mmcq::card::{self, power::Off};
+use mmcq::engine::Error;
+use mmcq::host::Direction;
+
+/// See the header.
+///
+/// # Safety
+/// As the header says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mmcq_write_durable(host: u32, lba: u64, blocks: u32, memory: *const u8) -> i32 {
+    let (place, stack, platform) = match open(host) {
+        Ok(open) => open,
+        Err(code) => return code,
+    };
+    let Some(bytes) = bytes(memory, blocks) else { return MMCQ_E_ARGUMENT };
+    // SAFETY: checked as far as can be, and the caller promised that it does not change until we return.
+    let memory = unsafe { core::slice::from_raw_parts(memory, bytes) };
+    let device = BlockDevice::new(stack);
+    mapped(place, stack, platform, NonNull::from(memory), Direction::Write, || {
+        device.write_durable_blocking(lba, memory, |idle| wait(place, stack, platform, idle))
+    })
+}
+
+/// See the header.
+#[unsafe(no_mangle)]
+pub extern "C" fn mmcq_discard(host: u32, lba: u64, blocks: u32) -> i32 {
+    extended(host, blocks, async |device| device.discard(lba, blocks).await)
+}
+
+/// See the header.
+#[unsafe(no_mangle)]
+pub extern "C" fn mmcq_erase(host: u32, lba: u64, blocks: u32) -> i32 {
+    extended(host, blocks, async |device| device.erase(lba, blocks).await)
+}
+
+type Device = BlockDevice<'static, (crate::platform::Its, crate::api::Driver), { crate::api::SLOTS }>;
+
+/// A call that needs to know more of the card than reads and writes do.
+fn extended(host: u32, blocks: u32, call: impl AsyncFn(Device) -> Result<(), Error>) -> i32 {
+    let (place, stack, platform) = match open(host) {
+        Ok(open) => open,
+        Err(code) => return code,
+    };
+    if blocks == 0 {
+        return MMCQ_E_ARGUMENT;
+    }
+    let once = || {
+        stack.block_on(call(BlockDevice::new(stack)), |idle| wait(place, stack, platform, idle)).map(|()| 0)
+    };
+    patiently(place, stack, platform, || match once() {
+        Err(Error::Unequipped) => {
+            look_at_the_card(place, stack, platform)?;
+            once()
+        }
+        result => result,
+    })
+}
+
+/// Reads what the card can do besides reading and writing.
+fn look_at_the_card(
+    place: &'static Place,
+    stack: &'static Stack,
+    platform: &mmcq_platform,
+) -> Result<(), Error> {
+    let card = place.card(stack).ok_or(Error::NoCard)?;
+    // Another call has the memory: it brings up, or looks itself. The caller tries again.
+    let scratch = place.take_scratch(stack).ok_or(Error::Full)?;
+    let look = card::enable_extended_ops(stack, &card, scratch);
+    let (result, scratch) = stack.block_on(look, |idle| wait(place, stack, platform, idle));
+    place.return_scratch(stack, scratch);
+    result
+}
+
+/// See the header.
+///
+/// # Safety
+/// As the header says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mmcq_close(host: u32) -> i32 {
+    let (place, stack, platform) = match open(host) {
+        Ok(open) => open,
+        Err(code) => return code,
+    };
+    let Some(scratch) = place.take_scratch(stack) else { return MMCQ_E_STATE };
+    place.dismiss_keeper(stack, platform);
+    // Memory of a request is still with the controller, or that of one that could not be stopped.
+    if stack.with(|engine| engine.slots_in_use()) != 0 {
+        place.return_scratch(stack, scratch);
+        return MMCQ_E_STATE;
+    }
+    let result = match place.card(stack) {
+        Some(card) => {
+            let off = card::power::power_off(stack, &card, scratch, Off::Short);
+            stack.block_on(off, |idle| platform.wait(idle)).0
+        }
+        None => Ok(()),
+    };
+    platform.set_alarm(None);
+    // SAFETY: the caller promised that no other call is in progress; the keeper has left.
+    unsafe { place.close(platform) };
+    code::of(result)
+}

@@ -1,0 +1,195 @@
+//! Requests that end in a callback: the caller does not wait.
+
+#![allow(unsafe_code, reason = "docs/safety.md says why")]
+
+use crate::ahead::Mapping;
+use crate::api::{Place, SLOTS, Stack, alignment, bytes, open};
+use crate::code::{self, MMCQ_E_ARGUMENT};
+use crate::platform::mmcq_platform;
+use core::cell::Cell;
+use core::ffi::c_void;
+use core::ptr::NonNull;
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use mmcq::engine::{BLOCK_BYTES, DmaBuf, Error, Kind, Request, SlotId};
+use mmcq::host::{Direction, DmaError};
+
+/// `op`: blocks to memory.
+pub const MMCQ_READ: u32 = 0;
+/// `op`: blocks from memory.
+pub const MMCQ_WRITE: u32 = 1;
+/// `op`: the same, past every cache.
+pub const MMCQ_WRITE_DURABLE: u32 = 2;
+/// `op`: everything written before; no memory.
+pub const MMCQ_FLUSH: u32 = 3;
+
+/// See the header.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+#[allow(missing_docs, reason = "the header says it")]
+pub struct mmcq_request {
+    pub op: u32,
+    pub blocks: u32,
+    pub lba: u64,
+    pub memory: *mut u8,
+    pub done: Option<unsafe extern "C" fn(*mut mmcq_request, i32)>,
+    pub context: *mut c_void,
+}
+
+/// A request that a slot of the engine has.
+#[derive(Clone, Copy)]
+struct Submitted {
+    id: SlotId,
+    request: NonNull<mmcq_request>,
+    done: unsafe extern "C" fn(*mut mmcq_request, i32),
+    ahead: Option<Mapping>,
+}
+
+/// The requests of one controller, by the engine's slots. The slots are touched under the lock of its stack alone.
+pub(crate) struct Waiting {
+    slots: [Cell<Option<Submitted>>; SLOTS],
+    /// How many there are: most programs have none.
+    count: AtomicU32,
+    /// A call calls back; another came meanwhile, and has left the rest to it.
+    calling: AtomicBool,
+    again: AtomicBool,
+}
+
+impl Waiting {
+    pub const fn new() -> Self {
+        Waiting {
+            slots: [const { Cell::new(None) }; SLOTS],
+            count: AtomicU32::new(0),
+            calling: AtomicBool::new(false),
+            again: AtomicBool::new(false),
+        }
+    }
+
+    /// Calls back for every request that has ended. A callback may submit, and what it submits may end at once: that waits for the
+    /// call that is calling back already.
+    pub fn call_back(&self, place: &Place, stack: &Stack, platform: &mmcq_platform) {
+        while self.count.load(Ordering::Acquire) != 0 {
+            self.again.store(true, Ordering::Release);
+            if self.calling.swap(true, Ordering::AcqRel) {
+                return;
+            }
+            self.again.store(false, Ordering::Release);
+            while self.one(place, stack, platform) {}
+            self.calling.store(false, Ordering::Release);
+            if !self.again.load(Ordering::Acquire) {
+                return;
+            }
+        }
+    }
+
+    /// True: there was one that had ended.
+    fn one(&self, place: &Place, stack: &Stack, platform: &mmcq_platform) -> bool {
+        let ended = stack.with(|engine| {
+            self.slots.iter().find_map(|slot| {
+                let submitted = slot.get()?;
+                let completion = engine.take(submitted.id)?;
+                slot.set(None);
+                self.count.fetch_sub(1, Ordering::AcqRel);
+                // A controller that cannot be stopped keeps the memory: that stays mapped, and is not taken by another call.
+                let ahead = submitted.ahead.filter(|_| completion.buf.len_bytes() != 0);
+                if let Some(ahead) = &ahead {
+                    place.ahead.remove(ahead);
+                }
+                Some((submitted, ahead, completion.result.map(|_| ())))
+            })
+        });
+        let Some((submitted, ahead, result)) = ended else { return false };
+        if let Some(ahead) = ahead {
+            ahead.end(platform);
+        }
+        // SAFETY: the request lives until this call, and its function may be called from here, as the program promised.
+        unsafe { (submitted.done)(submitted.request.as_ptr(), code::of(result)) };
+        true
+    }
+}
+
+/// See the header.
+///
+/// # Safety
+/// As the header says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mmcq_submit(host: u32, request: *mut mmcq_request) -> i32 {
+    let (place, stack, platform) = match open(host) {
+        Ok(open) => open,
+        Err(code) => return code,
+    };
+    let Some(request) = NonNull::new(request).filter(|request| request.is_aligned()) else {
+        return MMCQ_E_ARGUMENT;
+    };
+    // SAFETY: not null and aligned, and the caller promised a whole structure.
+    let asked = unsafe { request.read() };
+    let Some(done) = asked.done else { return MMCQ_E_ARGUMENT };
+    let (lba, blocks) = (asked.lba, asked.blocks);
+    let (kind, direction) = match asked.op {
+        MMCQ_READ => (Kind::Read { lba, blocks }, Direction::Read),
+        MMCQ_WRITE | MMCQ_WRITE_DURABLE => (Kind::Write { lba, blocks }, Direction::Write),
+        MMCQ_FLUSH => (Kind::Flush, Direction::Write),
+        _ => return MMCQ_E_ARGUMENT,
+    };
+    let memory = match asked.op {
+        MMCQ_FLUSH => None,
+        _ => match (bytes(asked.memory, blocks), NonNull::new(asked.memory)) {
+            (Some(bytes), Some(memory)) => Some((memory, bytes)),
+            _ => return MMCQ_E_ARGUMENT,
+        },
+    };
+    let what = Request { durable: asked.op == MMCQ_WRITE_DURABLE, ..Request::new(kind, DmaBuf::EMPTY) };
+    let submitted = |id, ahead| Submitted { id, request, done, ahead };
+    let result = submit(place, stack, platform, what, memory, direction, submitted);
+    // What had nothing to do has ended.
+    place.waiting.call_back(place, stack, platform);
+    code::of(result)
+}
+
+fn submit(
+    place: &'static Place,
+    stack: &'static Stack,
+    platform: &mmcq_platform,
+    mut what: Request,
+    memory: Option<(NonNull<u8>, usize)>,
+    direction: Direction,
+    submitted: impl FnOnce(SlotId, Option<Mapping>) -> Submitted,
+) -> Result<(), Error> {
+    let mut ahead = None;
+    if let Some((memory, bytes)) = memory {
+        let by_dma = alignment(stack, memory, direction)?;
+        if by_dma {
+            ahead = Mapping::new(platform, memory, bytes, direction).transpose().map_err(Error::Dma)?;
+        }
+        let blocks = u32::try_from(bytes).unwrap_or(u32::MAX) / BLOCK_BYTES;
+        // SAFETY: checked as far as can be; the program promised that it is the library's own until the callback.
+        what.buf = unsafe { DmaBuf::from_raw(memory, blocks.saturating_mul(BLOCK_BYTES)) };
+    }
+    let result = stack.with(|engine| {
+        if let Some(ahead) = ahead
+            && !place.ahead.add(ahead)
+        {
+            return Err(Error::Dma(DmaError::Exhausted));
+        }
+        if what.durable {
+            engine.enable_extended_ops();
+        }
+        let accepted = engine.submit(what, platform.now_ns()).map_err(|(error, _)| error);
+        if accepted.is_err()
+            && let Some(ahead) = &ahead
+        {
+            place.ahead.remove(ahead);
+        }
+        let id = accepted?;
+        if let Some(slot) = place.waiting.slots.get(id.index()) {
+            slot.set(Some(submitted(id, ahead)));
+            place.waiting.count.fetch_add(1, Ordering::AcqRel);
+        }
+        Ok(())
+    });
+    if result.is_err()
+        && let Some(ahead) = ahead
+    {
+        ahead.end(platform);
+    }
+    result
+}

@@ -1,0 +1,10 @@
+/* ff.h: what diskio.c needs of FatFs's header, written from its documentation, so that the tests can compile it. */
+#ifndef FF_DEFINED
+#define FF_DEFINED
+#include <stdint.h>
+typedef unsigned int UINT;
+typedef unsigned char BYTE;
+typedef uint16_t WORD;
+typedef uint32_t DWORD;
+typedef uint64_t LBA_t; /* FF_LBA64 */
+#endif

@@ -1,0 +1,146 @@
+//! I/O functions after a call that was dropped: what it left behind on the card hits neither the function's next transfer nor another
+//! function's command.
+
+#[path = "support/io_card.rs"]
+mod io_card;
+#[path = "support/io_drive.rs"]
+mod io_drive;
+#[path = "support/one_thread.rs"]
+mod one_thread;
+
+use io_card::World;
+use io_drive::{Stack, memory, poll_once, run, settle, stack, step};
+use mmcq::card::{IoCard, Options, bring_up_io};
+use mmcq::host::Cause;
+use mmcq::sdio::{At, Chain, Function};
+use std::cell::RefCell;
+use std::future::Future;
+use std::pin::pin;
+use std::rc::Rc;
+
+const ABORT: (u8, u8, u32, bool) = (52, 0, 6, true);
+
+fn brought_up(world: &Rc<RefCell<World>>) -> (Stack<4>, IoCard) {
+    let stack = stack::<4>(world);
+    let (card, _) = run(&stack, bring_up_io(&stack, memory(512), Options::DEFAULT));
+    (stack, card.unwrap())
+}
+
+/// Polls a call so often, and drops it. True: it had ended before.
+fn dropped_after(polls: u32, stack: &Stack<4>, call: impl Future) -> bool {
+    let mut call = pin!(call);
+    for _ in 0..polls {
+        if poll_once(call.as_mut()).is_some() {
+            return true;
+        }
+        step(stack);
+    }
+    false
+}
+
+/// Whose transfer comes next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Next {
+    Same,
+    /// Another handle that was there before.
+    Other,
+    /// A driver that is dropped takes its handle with it, and its successor makes a new one.
+    New,
+}
+
+/// A card goes on with a transfer that failed until it is told to stop: its data would be the next transfer's.
+#[test]
+fn a_failed_transfer_is_aborted_before_the_next_of_any_handle() {
+    for whose in [Next::Same, Next::Other, Next::New] {
+        let (mut dropped, mut ended) = (0, false);
+        for polls in 0..100 {
+            let world = World::new(2);
+            let (stack, card) = brought_up(&world);
+            let first = Function::new(&stack, &card, 2).unwrap();
+            let other = Function::new(&stack, &card, 2).unwrap();
+            run(&stack, first.enable()).unwrap();
+            let nth = world.borrow().data_phases + 1;
+            world.borrow_mut().faults.insert(nth, Cause::Crc);
+            let from = world.borrow().log.len();
+            ended = dropped_after(polls, &stack, first.read(At::From(0), 1200, memory(1200), Chain::Last));
+            settle(&stack);
+            world.borrow_mut().faults.clear();
+            let second = match whose {
+                Next::Same => first,
+                Next::Other => other,
+                Next::New => Function::new(&stack, &card, 2).unwrap(),
+            };
+            for _ in 0..2 {
+                let (result, _) = run(&stack, second.read(At::From(0), 4, memory(4), Chain::Last));
+                assert_eq!(result, Ok(()));
+            }
+            let accesses = world.borrow().accesses(from);
+            let moves: Vec<_> = (0..accesses.len()).filter(|&at| accesses[at].0 == 53).collect();
+            if let [.., last, next, second] = moves[..] {
+                dropped += 1;
+                assert!(accesses[last..next].contains(&ABORT), "{whose:?} after {polls} polls: {accesses:?}");
+                assert_eq!(second, next + 1, "once is enough: {accesses:?}");
+            }
+            if ended {
+                break;
+            }
+        }
+        assert!(ended && dropped > 2, "{dropped} were dropped after the command");
+    }
+}
+
+/// Two calls of one function at the same time: neither takes the other's transfer for one that has failed.
+#[test]
+fn a_transfer_that_goes_on_is_not_aborted_by_another() {
+    let world = World::new(2);
+    let (stack, card) = brought_up(&world);
+    let function = Function::new(&stack, &card, 2).unwrap();
+    run(&stack, function.enable()).unwrap();
+    let from = world.borrow().log.len();
+    let mut read = pin!(function.read(At::From(0), 1200, memory(1200), Chain::Last));
+    let mut write = pin!(function.write(At::From(0x2000), 1200, memory(1200), Chain::Last));
+    let (mut got, mut sent) = (None, None);
+    while got.is_none() || sent.is_none() {
+        got = got.or_else(|| poll_once(read.as_mut()));
+        sent = sent.or_else(|| poll_once(write.as_mut()));
+        assert!(step(&stack) || got.is_some() && sent.is_some());
+    }
+    assert_eq!((got.unwrap().0, sent.unwrap().0), (Ok(()), Ok(())));
+    let accesses = world.borrow().accesses(from);
+    assert!(!accesses.contains(&ABORT), "{accesses:?}");
+}
+
+/// A card that was brought up again goes on with nothing.
+#[test]
+fn a_new_card_inherits_no_abort() {
+    let world = World::new(2);
+    let (stack, card) = brought_up(&world);
+    let function = Function::new(&stack, &card, 2).unwrap();
+    run(&stack, function.enable()).unwrap();
+    assert!(!dropped_after(1, &stack, function.read(At::From(0), 1200, memory(1200), Chain::Last)));
+    settle(&stack);
+    let (card, _) = run(&stack, bring_up_io(&stack, memory(512), Options::DEFAULT));
+    let function = Function::new(&stack, &card.unwrap(), 2).unwrap();
+    run(&stack, function.enable()).unwrap();
+    let from = world.borrow().log.len();
+    assert_eq!(run(&stack, function.read(At::From(0), 4, memory(4), Chain::Last)).0, Ok(()));
+    assert_eq!(world.borrow().accesses(from), [(53, 2, 0, false)]);
+}
+
+/// The card tells of a lost command in the answer to the next, which it has done: a FIFO's byte would be gone.
+#[test]
+fn a_command_is_not_refused_for_what_became_of_the_one_before() {
+    let world = World::new(3);
+    let (stack, card) = brought_up(&world);
+    let function = Function::new(&stack, &card, 2).unwrap();
+    run(&stack, function.enable()).unwrap();
+    for flag in [0x8000, 0x4000] {
+        world.borrow_mut().flags = flag;
+        let written = run(&stack, function.write_read_u8(9, 0x42, Chain::Last));
+        assert_eq!(written, Ok(0x42), "{flag:#x}");
+        world.borrow_mut().fifos.entry((2, 7)).or_default().extend([1, 2, 3, 4]);
+        world.borrow_mut().flags = flag;
+        let (result, buf) = run(&stack, function.read(At::Fifo(7), 4, memory(4), Chain::Last));
+        assert_eq!((result, &buf[..]), (Ok(()), &[1, 2, 3, 4][..]), "{flag:#x}");
+    }
+}
