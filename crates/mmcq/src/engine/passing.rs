@@ -8,8 +8,8 @@
 //! *Written bound: a request is passed in this way by at most [`PASSES`] younger ones, all of its own
 //! direction. Since it became the oldest, they move fewer blocks together than
 //! [`Config::fair_blocks`](super::Config::fair_blocks). None passes where requests of the other
-//! direction or a barrier wait, or where fewer than a quarter of the slots are free.* Only a policy that [yields](Policy::yields) is asked, and only while
-//! streams are watched or a transfer is open.
+//! direction or a barrier wait, or where fewer than a quarter of the slots are free.* Only a policy
+//! that [yields](Policy::yields) is asked, and only while streams are watched or a transfer is open.
 
 use super::Engine;
 use super::order::may_lead;
@@ -24,7 +24,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     /// The request that was picked, or one whose run goes before it.
     #[inline(always)]
     pub(super) fn gives_way(&mut self, picked: u8) -> u8 {
-        if self.watches() || H::CONTINUES && self.open.is_some() { self.passed_by(picked) } else { picked }
+        if self.watches() || H::CONTINUES && self.streams.is_open() { self.passed_by(picked) } else { picked }
     }
 
     #[inline(never)]
@@ -39,7 +39,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         if !(ordinary && one_way && others && room) || self.incident.open || !self.policy.yields() {
             return picked;
         }
-        if let Some(next) = self.open.filter(|_| H::CONTINUES).map(|open| open.next) {
+        if let Some(next) = self.streams.open().filter(|_| H::CONTINUES).map(|open| open.next) {
             let goes_on = |&index: &u8| self.slots.span(index).start == next && self.passes(index, picked);
             let Some(index) = bits(waits).find(goes_on).filter(|&index| index != picked) else {
                 return picked;
