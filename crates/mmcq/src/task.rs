@@ -29,7 +29,6 @@ use crate::plant::{self, Bug};
 use crate::sched::{Fifo, Policy};
 use crate::spec::command::Command;
 use cell::Locked;
-use core::cell::Cell;
 use core::fmt;
 use core::task::Waker;
 use dropped::Dropped;
@@ -45,9 +44,6 @@ pub struct Stack<B: Platform, const N: usize> {
     engine: Locked<EngineOf<B, N>>,
     /// Touched under the lock alone.
     dropped: Dropped<N>,
-    /// I/O functions whose last CMD53 has no good end, and that were not told to stop: one bit each. Touched
-    /// under the lock alone.
-    unfinished: Cell<u8>,
 }
 
 // SAFETY: the engine is only reached through `inside`: the lock keeps other contexts out, and the cell nested calls.
@@ -88,7 +84,6 @@ impl<B: Platform, const N: usize> Stack<B, N> {
             clock,
             engine: Locked::new(Engine::with_policy(host, config, policy)),
             dropped: Dropped::new(),
-            unfinished: Cell::new(0),
         }
     }
 

@@ -4,11 +4,11 @@ use super::progress::{Progress, Unit};
 use super::{Error, print};
 use clap::{Args, ValueEnum};
 use mmcq_lab::plot;
-use mmcq_lab::reproduce::never::{Cell, Grid, Kept, Measured};
+use mmcq_lab::reproduce::never::{Cell, Grid, Kept, Measured, original};
 use mmcq_lab::reproduce::{self, Amount, Row, fair, fifo, hsq, never, sdio, stream, stream_sweep};
 use mmcq_lab::runner::RunError;
 use mmcq_lab::sdio::Failure;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::OnceLock;
 
@@ -43,6 +43,9 @@ pub struct Reproduce {
     /// Never only: cells that this file has are not run again, and new ones are added to it. A sweep that was broken off goes on; parts of it (--platform) come together
     #[arg(long, value_name = "FILE.jsonl")]
     keep: Option<PathBuf>,
+    /// Never only: the cells that Linux itself ran (tools/guest-time.sh), beside the stand-ins and ours
+    #[arg(long, value_name = "FILE.jsonl", conflicts_with_all = ["thin", "keep", "platform"])]
+    original: Option<PathBuf>,
     /// Draws the rates as an SVG picture into this file as well
     #[arg(long, value_name = "FILE.svg")]
     plot: Option<PathBuf>,
@@ -109,6 +112,9 @@ impl Reproduce {
         }
         if let Some(path) = self.keep.as_ref().filter(|_| !matches!(self.experiment, Experiment::Never)) {
             return Err(Error::Input(format!("--keep {}: expected never", path.display())));
+        }
+        if let Some(path) = self.original.as_ref().filter(|_| !matches!(self.experiment, Experiment::Never)) {
+            return Err(Error::Input(format!("--original {}: expected never", path.display())));
         }
         let (board, boards): (Board, &[&str]) = match self.experiment {
             Experiment::Hsq => (blocks!(hsq::board), &hsq::BOARDS),
@@ -213,13 +219,41 @@ impl Reproduce {
         Ok(known.into_iter().filter_map(|known| known.or_else(|| run.next())).collect())
     }
 
+    /// Beside what Linux itself did: exit code 1 if ours is slower.
+    fn original(&self, path: &Path) -> Result<ExitCode, Error> {
+        let wrong = |error: String| Error::Input(format!("--original {}: {error}", path.display()));
+        let text = std::fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
+        let cells = original::parse(&text).map_err(wrong)?;
+        let judged = original::judge(&cells, self.seed).map_err(failed)?;
+        if self.json {
+            let measured: Vec<Measured> = judged.iter().map(|one| one.measured.clone()).collect();
+            let mut rows = never::rows(&measured);
+            for row in &mut rows {
+                let of = |one: &original::Judged| one.measured.cell.to_string() == row.cell;
+                let found = judged.iter().find(|one| of(one));
+                let rates = found.map_or(&[][..], |one| &one.original);
+                let original = rates.iter().find(|(setting, _)| setting.name() == row.setting);
+                row.published = original.map(|(_, rate)| *rate);
+            }
+            let lines = reproduce::json_lines(&rows);
+            print(&lines.map_err(|error| Error::Run(error.to_string()))?)?;
+        } else {
+            print(&original::table(&judged))?;
+        }
+        let slower = judged.iter().any(|one| one.gain_percent() < -1.0);
+        Ok(if slower { ExitCode::from(1) } else { ExitCode::SUCCESS })
+    }
+
     /// The sweep: exit code 1 if a cell is below.
     fn never(&self) -> Result<ExitCode, Error> {
         if self.full || self.all || !self.set.is_empty() || self.plot.is_some() {
             return Err(Error::Input(
-                "never: its amounts and costs are its own; expected --thin, --platform, --seed, --keep and --json alone"
+                "never: its amounts and costs are its own; expected --thin, --platform, --seed, --keep, --original and --json alone"
                     .to_owned(),
             ));
+        }
+        if let Some(path) = &self.original {
+            return self.original(path);
         }
         let grid = if self.thin { Grid::THIN } else { Grid::FULL };
         let (cells, left_out) = grid.cells(self.platform.as_deref());

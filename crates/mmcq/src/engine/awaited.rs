@@ -19,17 +19,17 @@ pub struct Span {
 impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     /// What the controller is working on. `None`: nothing, or something that no event ends.
     pub fn awaited(&self) -> Option<&Phase> {
-        let has = match self.stage {
+        let has = match self.lane.stage() {
             Stage::Prefix | Stage::Address | Stage::Count | Stage::Main | Stage::Stop | Stage::Close => true,
             Stage::BusyStatus | Stage::Status | Stage::Flush | Stage::FlushStatus | Stage::Extra => true,
             Stage::Idle | Stage::BusyPause | Stage::Bus(_) | Stage::Pause | Stage::Recover(_) => false,
         };
-        (has && !self.blocked).then_some(&self.phase)
+        (has && !self.lane.is_blocked()).then_some(self.lane.phase())
     }
 
     /// The last phase that ended.
     pub fn last_phase(&self) -> Option<Span> {
-        self.last
+        self.lane.last()
     }
 
     /// The bus as it was set last. The clock is what was asked for; the driver may have rounded it down.

@@ -99,7 +99,7 @@ impl BusyTimes {
 impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     /// The data are over; the card may program for a while, and the host does not see when it is ready.
     pub(super) fn watch_busy(&mut self, now_ns: u64) {
-        self.stage = Stage::BusyPause;
+        self.lane.enter(Stage::BusyPause);
         self.data_end_ns = now_ns;
         self.questions = 0;
         self.recovered_status = 0;
@@ -149,7 +149,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     pub(super) fn busy_again(&mut self, now_ns: u64) {
         let waited = now_ns.saturating_sub(self.data_end_ns);
         let limit = self.busy_limit_ns();
-        self.stage = Stage::BusyPause;
+        self.lane.enter(Stage::BusyPause);
         let last_ns = later(self.data_end_ns, limit);
         self.timers.give_up_at(later(last_ns, SLACK_NS));
         let again_ns = later(now_ns, BusyTimes::again_ns(waited, self.questions));
@@ -176,7 +176,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         let waited = now_ns.saturating_sub(self.data_end_ns);
         self.busy_times.learn(self.busy_blocks(), waited, self.questions == 1);
         self.timers.clear();
-        if core::mem::take(&mut self.closing) {
+        if self.streams.take_busy_of_the_end() {
             if let Some(status) = status {
                 self.settle(status);
             }

@@ -7,7 +7,7 @@
 //!
 //! Not beside data go writes to function 0 (but for IENx): they abort, reset, or change the bus under the data. They wait.
 
-use super::phases::{SLACK_NS, START_RETRY_NS, Stage};
+use super::phases::{SLACK_NS, START_RETRY_NS};
 use super::slot::{NONE, State};
 use super::timers::NEVER;
 use super::{Engine, Error, Kind, Output};
@@ -121,7 +121,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     }
 
     fn begin_beside(&mut self, now_ns: u64) -> bool {
-        let moving = self.stage == Stage::Main && !self.blocked && self.phase.data.is_some();
+        let moving = self.lane.moves_data();
         let theirs = self.control == NONE || matches!(self.slots.at(self.control).kind, Kind::Io { .. });
         let free = self.concurrent.allowed && !self.is_concurrent() && !self.gate.is_halted();
         if !(moving && theirs && free && self.host.caps().concurrent_command) {

@@ -58,7 +58,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
                 self.extra(Event::Begin, now_ns)
             }
             Kind::Bus(op) => {
-                self.stage = Stage::Bus(op);
+                self.lane.enter(Stage::Bus(op));
                 // Before its clock changes a card wants some more after the last token [SD 4.4].
                 let clocks_ns = self.wire.last_clocks_ns(op);
                 self.bus_begun = clocks_ns.is_none();
@@ -68,7 +68,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
                 }
             }
             Kind::Pause { ns } => {
-                self.stage = Stage::Pause;
+                self.lane.enter(Stage::Pause);
                 self.timers.wake_at(later(now_ns, ns));
             }
             Kind::Read { .. } | Kind::Write { .. } | Kind::Zero { .. } => {
@@ -128,12 +128,12 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     /// A command with busy. Where the controller does not see the busy's end, it has the time of a response: its interrupt may get lost.
     pub(super) fn start_order(&mut self, stage: Stage, command: Command, timer_ns: u64, now_ns: u64) {
         let limit_ns = if self.shows_busy() { timer_ns } else { COMMAND_TIMEOUT_NS };
-        self.phase = Phase { command, data: None, auto: Auto::None, tuning: false };
+        self.lane.prepare(Phase { command, data: None, auto: Auto::None, tuning: false });
         self.start_phase(stage, timer_ns, limit_ns, now_ns);
     }
 
     fn flush_started(&mut self, now_ns: u64) {
-        if self.shows_busy() && self.phase.command.resp == Resp::R1b {
+        if self.shows_busy() && self.lane.phase().command.resp == Resp::R1b {
             self.ask_status(Stage::FlushStatus, now_ns);
         } else {
             self.watch_busy(now_ns);
@@ -182,7 +182,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     }
 
     pub(super) fn begin_raw(&mut self, phase: Phase, timeout_ns: u64, now_ns: u64) {
-        self.phase = phase;
+        self.lane.prepare(phase);
         // By their bytes: blocks of I/O functions have up to 2048.
         let blocks = self.slots.at(self.control).segment.len.div_ceil(BLOCK_BYTES);
         let limit = later(timeout_ns, self.wire.data_ns(blocks));
@@ -202,7 +202,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
 
     pub(super) fn end_control(&mut self, result: Result<Output, Error>) {
         let index = core::mem::replace(&mut self.control, NONE);
-        self.stage = Stage::Idle;
+        self.lane.enter(Stage::Idle);
         self.timers.clear();
         if P::RECOVERS && self.slots.at(index).kind.resets_card() {
             // Also if it failed: the card may have got it.

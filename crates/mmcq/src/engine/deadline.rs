@@ -14,12 +14,12 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         if H::CONCURRENT && self.timers.concurrent_is_due(now_ns) {
             self.concurrent_turn(Turn::Due, now_ns);
         }
-        if matches!(self.stage, Stage::Idle) {
+        if self.lane.is_idle() {
             return self.dispatch(now_ns);
         }
         let now_ns = if plant::is(Bug::DeadlineWraps) { u64::from(now_ns as u32) } else { now_ns };
         if self.timers.take_turn(now_ns) {
-            match self.stage {
+            match self.lane.stage() {
                 Stage::Bus(op) => {
                     let begun = core::mem::replace(&mut self.bus_begun, true);
                     self.step_bus(op, !begun, now_ns);
@@ -27,10 +27,10 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
                 }
                 Stage::Pause => self.end_control_and_go_on(Ok(Output::default()), now_ns),
                 Stage::BusyPause => self.ask_busy(now_ns),
-                Stage::Status if !self.blocked => self.ask_status(Stage::Status, now_ns),
-                Stage::Extra if P::RECOVERS && !self.blocked => self.extra(Event::Woke, now_ns),
-                Stage::Recover(step) if !self.blocked => self.recover_wake(step, now_ns),
-                _ if self.blocked => self.try_start(self.timers.left_ns(now_ns), now_ns),
+                Stage::Status if !self.lane.is_blocked() => self.ask_status(Stage::Status, now_ns),
+                Stage::Extra if P::RECOVERS && !self.lane.is_blocked() => self.extra(Event::Woke, now_ns),
+                Stage::Recover(step) if !self.lane.is_blocked() => self.recover_wake(step, now_ns),
+                _ if self.lane.is_blocked() => self.try_start(self.timers.left_ns(now_ns), now_ns),
                 _ => {}
             }
         }
@@ -41,7 +41,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
 
     /// A deadline has passed: maybe only the interrupt was lost.
     pub(super) fn overdue(&mut self, now_ns: u64) {
-        let waiting = !self.blocked && !matches!(self.stage, Stage::BusyPause);
+        let waiting = !self.lane.is_blocked() && !matches!(self.lane.stage(), Stage::BusyPause);
         if plant::is(Bug::NoDeadline) {
             return;
         }
@@ -52,7 +52,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             }
             return;
         }
-        if !self.timers.is_over(now_ns) || matches!(self.stage, Stage::Idle) {
+        if !self.timers.is_over(now_ns) || self.lane.is_idle() {
             return;
         }
         self.no_answer(now_ns);
@@ -60,7 +60,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
 
     /// The phase in progress has had its time.
     pub(super) fn no_answer(&mut self, now_ns: u64) {
-        match self.stage {
+        match self.lane.stage() {
             Stage::Recover(step) => self.recover_failed(step, false, now_ns),
             _ => self.fail(Error::Silent, now_ns),
         }

@@ -5,7 +5,6 @@
 //! follow the running transfer at once. So the engine asks the host for the R1 then ([`Host::early_r1`]); a host without it tells at the end, as ever.
 
 use super::Engine;
-use super::phases::Stage;
 use super::slot::NONE;
 use crate::host::Host;
 use crate::sched::Policy;
@@ -49,7 +48,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     /// True if the R1 was there.
     #[inline(never)]
     pub(super) fn take_early(&mut self, now_ns: u64) -> bool {
-        let moving = self.stage == Stage::Main && !self.blocked && self.phase.data.is_some();
+        let moving = self.lane.moves_data();
         if self.control != NONE || !moving || self.settling == 0 {
             return false;
         }

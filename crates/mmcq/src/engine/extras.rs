@@ -310,12 +310,12 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
 
     /// Has the phase that just ended shown the end of the card's busy?
     fn busy_is_over(&self, step: Step) -> bool {
-        let read = self.phase.data.is_some_and(|data| data.direction == Direction::Read);
+        let read = self.lane.phase().data.is_some_and(|data| data.direction == Direction::Read);
         match (step, self.host.caps().busy) {
             (Step::Data(_), _) if read => true,
             (Step::Data(_), BusyDetect::Interrupt) => true,
             (Step::Order(_), BusyDetect::Interrupt | BusyDetect::Response) => {
-                self.phase.command.resp == Resp::R1b
+                self.lane.phase().command.resp == Resp::R1b
             }
             _ => false,
         }
@@ -393,7 +393,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         let limit_ns =
             self.target.map_or(DATA_NS, |t| t.read_timeout_ns.max(t.write_timeout_ns)).max(DATA_NS);
         self.order_ns = limit_ns;
-        self.phase = Phase { command, data: Some(data), auto: Auto::None, tuning: false };
+        self.lane.prepare(Phase { command, data: Some(data), auto: Auto::None, tuning: false });
         self.memory.step = match data.direction {
             Direction::Read => Step::Command(place),
             Direction::Write => Step::Data(place),
@@ -418,7 +418,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
 
     /// A pause in a chain.
     pub(super) fn pause_at(&mut self, place: Place, ns: u64, now_ns: u64) {
-        self.stage = Stage::Extra;
+        self.lane.enter(Stage::Extra);
         self.memory.step = Step::Pause(place);
         let wake_ns = now_ns.saturating_add(ns);
         self.timers.wake_at(wake_ns);

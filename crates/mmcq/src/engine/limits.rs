@@ -13,7 +13,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         let mut blocks =
             caps.max_blocks.min(caps.max_bytes / BLOCK_BYTES).clamp(1, 0xffff).min(self.piece_blocks);
         if H::CONTINUES
-            && let Some(open) = self.open.filter(|open| open.counted > 0)
+            && let Some(open) = self.streams.open().filter(|open| open.counted > 0)
         {
             blocks = blocks.min(open.counted);
         }
@@ -22,7 +22,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             merged_blocks: blocks.min(self.config.merge_blocks),
             fair_blocks: self.config.fair_blocks,
             segments: caps.max_segments.max(1),
-            floor: self.open.filter(|_| H::CONTINUES).map(|open| open.next),
+            floor: self.streams.open().filter(|_| H::CONTINUES).map(|open| open.next),
         }
     }
 }

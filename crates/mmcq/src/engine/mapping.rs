@@ -78,7 +78,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         if self.cramped {
             self.close_straight();
             self.timers.wake_now();
-        } else if self.settling != 0 && matches!(self.stage, Stage::Idle) {
+        } else if self.settling != 0 && self.lane.is_idle() {
             self.ask_status(Stage::Status, now_ns);
             return true;
         }

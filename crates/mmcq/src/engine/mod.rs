@@ -20,7 +20,9 @@ mod early;
 mod ends;
 mod erase;
 mod extras;
+mod functions;
 mod gate;
+mod lane;
 mod limits;
 mod mapping;
 mod order;
@@ -30,6 +32,7 @@ mod phases;
 mod recover;
 mod register_flush;
 mod request;
+mod runs;
 mod slot;
 mod special;
 mod straight;
@@ -56,105 +59,88 @@ use crate::sched::{Fifo, Policy, Tails};
 use area::Area;
 use busy::BusyTimes;
 use concurrent::Concurrent;
-use core::task::Waker;
 use durability::Durability;
 use early::Early;
 use extras::{Extras, Memory};
+use functions::Functions;
 use gate::Gate;
+use lane::Lane;
 use order::Batch;
 use phases::Stage;
 use recover::{Helping, Incident};
+use runs::Streams;
 use slot::{NONE, Rules, Slots, State, bits};
 use straight::{Straight, Way};
-use stream::{End, Open, Run};
 use timers::Timers;
 use upkeep::Upkeep;
 use wire::Wire;
 
 /// One controller with one card, and the requests for it. `N` slots, 1 to 64.
 #[derive(Debug)]
+// What most functions touch comes first: short offsets make short instructions on small cores.
+#[repr(C)]
 pub struct Engine<H: Host, const N: usize, P: Policy = Fifo> {
-    host: H,
-    config: Config,
-    policy: P,
-    target: Option<CardParams>,
+    /// The slot of a control request in progress (flush, raw, bus, pause).
+    control: u8,
+    segment_count: u8,
     gate: Gate,
-    slots: Slots<N>,
     /// How many queued or active slots are mapped.
     prepared: u8,
     /// Some queued slot may not be mapped.
     unprepared: bool,
     /// The request whose turn it is finds no mapping: the next `poll` gives back what is mapped ahead.
     cramped: bool,
-    /// The stage of the transfer in progress.
-    stage: Stage,
-    /// The phase that the controller has, or is about to get.
-    phase: Phase,
-    /// When it got it; the one before.
-    began_ns: u64,
-    last: Option<Span>,
-    /// `phase` could not be started yet, since `began_ns`; try at `wake_ns`.
-    blocked: bool,
-    /// The requests of the transfer in progress (reads and writes), and their memory in order.
-    gathered: Batch<N>,
-    segments: [Segment; N],
-    segment_count: u8,
-    /// The slot of a control request in progress (flush, raw, bus, pause).
-    control: u8,
-    /// Why the transfer in progress failed, while the lines are being brought back.
-    failure: Option<Error>,
-    /// Status bits seen while recovering.
-    recovered_status: u32,
-    timers: Timers,
-    /// End of the data of the write whose busy is being watched, and questions so far.
-    data_end_ns: u64,
-    questions: u32,
-    wire: Wire,
     /// The bus operation in progress has been given to the driver.
     bus_begun: bool,
-    busy_times: BusyTimes,
-    /// Done, and not yet reported in a `PollOutcome`.
-    fresh: u64,
-    /// A function asks for attention, and no task has taken note yet; the waker of the task that waits for it.
-    card_irq: bool,
-    card_irq_waker: Option<Waker>,
-    /// Phases of I/O functions in a row while memory waited.
-    io_run: u8,
-    /// The command on the CMD line while data move.
-    concurrent: Concurrent<Self>,
-    /// What was taken from the running transfer's R1 before its end.
-    early: Early,
-    /// What is known of streams, and whether the next start is held.
-    tails: P::Tails,
-    /// The transfer that the card has not seen the end of; how the transfer in progress ends.
-    open: Option<Open>,
-    end: End,
-    /// The busy being watched belongs to the end of an open transfer whose requests are complete.
-    closing: bool,
-    durability: Durability,
-    runs: [Run; 2],
-    continue_faults: u8,
-    continue_lost: bool,
-    continue_notice: bool,
-    /// Recovery is followed by a second try of the same transfer.
-    again: bool,
-    incident: Incident,
-    helping: Helping,
-    upkeep: Upkeep,
+    /// Questions to the busy card so far.
+    questions: u32,
+    /// Status bits seen while recovering.
+    recovered_status: u32,
     /// Blocks in a transfer at most, while a bad one is being looked for.
     piece_blocks: u32,
+    durability: Durability,
+    /// What was taken from the running transfer's R1 before its end.
+    early: Early,
+    /// The stage of the transfer in progress, and its phase.
+    lane: Lane,
+    /// The requests of the transfer in progress (reads and writes), and their memory in order.
+    gathered: Batch<N>,
+    timers: Timers,
+    streams: Streams,
+    wire: Wire,
+    /// Why the transfer in progress failed, while the lines are being brought back.
+    failure: Option<Error>,
+    /// Done, and not yet reported in a `PollOutcome`.
+    fresh: u64,
     /// Slots in states Settling and Ended.
     settling: u64,
     ended: u64,
+    /// End of the data of the write whose busy is being watched.
+    data_end_ns: u64,
     /// Longest busy of the control request in progress, and what comes after its busy.
     order_ns: u64,
     after_busy: Stage,
+    target: Option<CardParams>,
+    straight: Straight,
+    config: Config,
+    functions: Functions,
+    /// The command on the CMD line while data move.
+    concurrent: Concurrent<Self>,
+    abilities: Abilities,
+    helping: Helping,
+    upkeep: Upkeep,
+    memory: Memory,
+    slots: Slots<N>,
+    segments: [Segment; N],
+    incident: Incident,
     /// What `enable_extended_ops` adds, and what that remembers.
     extras: Option<Extras<H, N, P>>,
-    abilities: Abilities,
-    memory: Memory,
-    straight: Straight,
+    busy_times: BusyTimes,
     stats: Stats,
+    host: H,
+    policy: P,
+    /// What is known of streams, and whether the next start is held.
+    tails: P::Tails,
 }
 
 impl<H: Host, const N: usize> Engine<H, N> {
@@ -177,11 +163,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             prepared: 0,
             unprepared: false,
             cramped: false,
-            stage: Stage::Idle,
-            phase: phases::NO_PHASE,
-            began_ns: 0,
-            last: None,
-            blocked: false,
+            lane: Lane::idle(),
             gathered: Batch::NONE,
             segments: [const { Segment::NONE }; N],
             segment_count: 0,
@@ -195,21 +177,12 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             bus_begun: true,
             busy_times: BusyTimes::new(),
             fresh: 0,
-            card_irq: false,
-            card_irq_waker: None,
-            io_run: 0,
+            functions: Functions::none(),
             concurrent: Concurrent::NONE,
             early: Early::NONE,
             tails: P::Tails::NEW,
-            open: None,
-            end: End::Here,
-            closing: false,
+            streams: Streams::none(),
             durability: Durability::CLEAN,
-            runs: [Run::NEW; 2],
-            continue_faults: 0,
-            continue_lost: false,
-            continue_notice: false,
-            again: false,
             incident: Incident::none(),
             helping: Helping::NONE,
             upkeep: Upkeep::none(),
@@ -326,7 +299,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         self.finish();
         if !H::CARD_IRQ && self.timers.take_look(now_ns) {
             // Whether a function asks, the one that is woken must find out.
-            self.card_irq = true;
+            self.functions.ask();
         }
         self.work(false)
     }
@@ -368,7 +341,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         PollOutcome {
             completed,
             deferred,
-            card_irq: self.card_irq,
+            card_irq: self.functions.is_asking(),
             help: P::RECOVERS && self.helping.calls(),
             // Lean firmware asks here and for the alarm alone: in place is less code for it.
             next_deadline_ns: if P::RECOVERS { self.next_deadline_ns() } else { self.next_ns() },
@@ -449,7 +422,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             self.concurrent.allowed = false;
             if P::RECOVERS {
                 // Nothing else need follow that puts them back.
-                self.write_again(self.began_ns);
+                self.write_again(self.lane.began_ns());
                 self.gate.is_reborn();
                 self.upkeep.forget();
             }
@@ -459,7 +432,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             self.rebar();
         }
         if H::CONTINUES {
-            self.runs = [Run::NEW; 2];
+            self.streams.forget_runs();
         }
         // Lean firmware refuses what they are for.
         if P::RECOVERS && self.target.is_none() {

@@ -5,7 +5,7 @@ use super::extras::Event;
 use super::phases::Stage;
 use super::slot::NONE;
 use super::timers::later;
-use super::{Engine, Error, Kind, Output, Span};
+use super::{Engine, Error, Kind, Output};
 use crate::host::{Auto, BusyDetect, Cause, Direction, Done, Events, Fault, Host};
 use crate::plant::{self, Bug};
 use crate::sched::Policy;
@@ -21,7 +21,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     /// Takes the controller's events and moves on. False if there was none.
     pub(super) fn acknowledge(&mut self, now_ns: u64) -> bool {
         let ended = self.is_concurrent() && self.concurrent_turn(Turn::Ack, now_ns);
-        let count = if self.phase.data.is_some() { self.segment_count as usize } else { 0 };
+        let count = if self.lane.phase().data.is_some() { self.segment_count as usize } else { 0 };
         let events: Events = self.host.ack(self.segments.get(..count).unwrap_or(&[]));
         self.acknowledged(events, ended, now_ns)
     }
@@ -30,8 +30,8 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         if events.phase.is_some() {
             self.forget_straight();
         }
-        self.card_irq |= events.card_irq;
         if events.card_irq {
+            self.functions.ask();
             self.close_straight();
         }
         if events.retune {
@@ -40,16 +40,16 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         let mut counts = true;
         if events.presence {
             // With a card that went, its phase has ended already.
-            let recovers = P::RECOVERS && matches!(self.stage, Stage::Recover(_));
+            let recovers = P::RECOVERS && matches!(self.lane.stage(), Stage::Recover(_));
             counts = self.host.present() && !(P::RECOVERS && self.target.is_some()) || recovers;
             self.presence_changed(now_ns);
         }
         if let Some(result) = events.phase
             && counts
-            && !self.blocked
+            && !self.lane.is_blocked()
         {
             if P::RECOVERS {
-                self.last = Some(Span { phase: self.phase, began_ns: self.began_ns, ended_ns: now_ns });
+                self.lane.note_end(now_ns);
             }
             match result {
                 Ok(done) => self.phase_done(done, now_ns),
@@ -65,7 +65,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     fn phase_done(&mut self, done: Done, now_ns: u64) {
         let status = R1(done.response.words[0]);
         self.timers.give_up_never();
-        match self.stage {
+        match self.lane.stage() {
             Stage::Prefix => match status.0 & R1::OWN {
                 0 => {
                     if P::RECOVERS {
@@ -81,7 +81,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
                 self.settle(status.0);
                 if status.0 & R1::OWN != 0 {
                     self.fail(Error::Card(status.0), now_ns);
-                } else if matches!(self.stage, Stage::Address) {
+                } else if matches!(self.lane.stage(), Stage::Address) {
                     self.begin_special_counted(now_ns);
                 } else {
                     self.begin_main(true, now_ns);
@@ -93,7 +93,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
                 if P::RECOVERS && done.tuned {
                     self.wire.tuned();
                 }
-                if P::RECOVERS && matches!(self.phase.command.resp, Resp::R1 | Resp::R1b) {
+                if P::RECOVERS && matches!(self.lane.phase().command.resp, Resp::R1 | Resp::R1b) {
                     self.overheard(status.0);
                 }
                 if let Kind::Io { chain: true, .. } = self.slots.at(self.control).kind {
@@ -102,7 +102,9 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
                 self.end_control_and_go_on(Ok(output), now_ns);
             }
             // No command was sent, so there is no status either.
-            Stage::Main if H::CONTINUES && self.phase.auto == Auto::Continue => self.open_data_ended(now_ns),
+            Stage::Main if H::CONTINUES && self.lane.phase().auto == Auto::Continue => {
+                self.open_data_ended(now_ns)
+            }
             Stage::Main => {
                 self.settle_at_end(status.0);
                 if status.0 & R1::OWN != 0 {
@@ -135,7 +137,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
                 self.status_again(now_ns);
             }
             Stage::Status => {
-                self.stage = Stage::Idle;
+                self.lane.enter(Stage::Idle);
                 self.settle(status.0);
                 self.dispatch(now_ns);
             }
@@ -152,14 +154,15 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
 
     fn phase_failed(&mut self, fault: Fault, now_ns: u64) {
         self.stats.faults += 1;
-        if plant::is(Bug::ErrorIsSuccess) && self.control == NONE && matches!(self.stage, Stage::Main) {
+        if plant::is(Bug::ErrorIsSuccess) && self.control == NONE && matches!(self.lane.stage(), Stage::Main)
+        {
             return self.end_transfer(Some(0), now_ns);
         }
-        if let Stage::Recover(step) = self.stage {
+        if let Stage::Recover(step) = self.lane.stage() {
             return self.recover_failed(step, fault.cause == Cause::Gone, now_ns);
         }
         let status = fault.response.map_or(0, |r| r.words[0]);
-        let judged = self.control == NONE && matches!(self.stage, Stage::Main | Stage::Stop);
+        let judged = self.control == NONE && matches!(self.lane.stage(), Stage::Main | Stage::Stop);
         if judged && fault.response.is_some() {
             self.settle_at_end(status);
         }
@@ -178,7 +181,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         let at_end = at_end && !plant::is(Bug::EndOfCardFatal);
         let benign = if at_end { R1::OUT_OF_RANGE } else { 0 };
         let bad = status & (R1::OWN | R1::DEFERRED) & !benign;
-        let by_us = matches!(self.stage, Stage::Stop);
+        let by_us = matches!(self.lane.stage(), Stage::Stop);
         match (bad, self.gathered.direction) {
             (0, _) if by_us && self.host.caps().busy == BusyDetect::Response => {
                 self.end_transfer(None, now_ns)
@@ -209,7 +212,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
 
     /// The transfer is over. `status`: its writes' fate is known already. Starts what is next before anything is completed.
     pub(super) fn end_transfer(&mut self, status: Option<u32>, now_ns: u64) {
-        self.stage = Stage::Idle;
+        self.lane.enter(Stage::Idle);
         self.timers.clear();
         self.note_end(now_ns);
         self.release_members(now_ns);

@@ -5,8 +5,9 @@
 
 use super::extras::Event;
 use super::order::not_before;
+use super::runs::End;
 use super::slot::{NONE, Rules, State};
-use super::stream::{Close, End};
+use super::stream::Close;
 use super::tail::Tail;
 use super::timers::later;
 use super::{BLOCK_BYTES, CardParams, Engine, Error};
@@ -79,7 +80,7 @@ pub(super) const SLACK_NS: u64 = 50_000_000;
 /// A start that was refused because of the lines is tried again after this.
 pub(super) const START_RETRY_NS: u64 = 10_000;
 /// And no longer than this: no card is busy for longer after a write [SD 4.6.2.2], so what keeps the lines will not let go of them.
-const START_TIMEOUT_NS: u64 = 500_000_000;
+pub(super) const START_TIMEOUT_NS: u64 = 500_000_000;
 /// Blocks after which the card may pause for its longest time once more.
 pub(super) const BLOCKS_PER_TIMEOUT: u64 = 64;
 
@@ -95,7 +96,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     pub(super) fn dispatch_any(&mut self, now_ns: u64) {
         for _ in 0..=2 * N {
             self.note_results(now_ns);
-            if !matches!(self.stage, Stage::Idle) {
+            if !self.lane.is_idle() {
                 self.try_early(now_ns);
                 self.try_concurrent(now_ns);
                 return;
@@ -124,14 +125,14 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             }
             let head = self.slots.head;
             let memory_waits = head != NONE || self.owes_status();
-            let turn = !memory_waits || self.io_run < self.config.io_burst;
+            let turn = !memory_waits || self.functions.have_turn(self.config.io_burst);
             if let Some(io) = self.slots.oldest_io().filter(|_| turn) {
                 if P::RECOVERS && self.owes_status() && self.slots.at(io).urgent {
                     // It would hear, and clear, what is these writes' own.
                     self.ask_status(Stage::Status, now_ns);
                     continue;
                 }
-                self.io_run = if memory_waits { self.io_run + 1 } else { 0 };
+                self.functions.go(memory_waits);
                 self.begin_control(io, now_ns);
                 continue;
             }
@@ -139,7 +140,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
                 return;
             }
             if memory_waits {
-                self.io_run = 0;
+                self.functions.memory_goes();
                 self.timers.chain_ends();
             }
             if head == NONE {
@@ -224,7 +225,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             self.gathered.collect(&self.slots, first, limits);
         }
         if H::CONTINUES
-            && let Some(open) = self.open
+            && let Some(open) = self.streams.open()
             && !self.continues(open)
         {
             let reason = if self.wire.is_doubted() { Close::Retune } else { Close::Break };
@@ -280,7 +281,8 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         if let Some(&lowest) = self.gathered.members().first() {
             self.note_run(lowest);
         }
-        self.end = if self.is_left_open() { End::Unknown } else { self.foresee() };
+        let end = if self.is_left_open() { End::Unknown } else { self.foresee() };
+        self.streams.set_end(end);
         self.note_begin(now_ns);
         self.stats.transfers += 1;
         self.stats.merged += self.gathered.members().len() as u64 - 1;
@@ -363,12 +365,12 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         // A reliable write goes past the cache.
         self.durability
             .writes(direction == Direction::Write && !(P::RECOVERS && self.end() == End::Reliable));
-        self.phase = Phase {
+        self.lane.prepare(Phase {
             command,
             data: Some(Data { direction, block_size: BLOCK_BYTES as u16, blocks }),
             auto,
             tuning: false,
-        };
+        });
         let pauses = 1 + u64::from(blocks) / BLOCKS_PER_TIMEOUT;
         let wire_ns = self.wire.data_ns(blocks);
         let limit = later(timeout_ns.saturating_mul(pauses), wire_ns);
@@ -382,18 +384,18 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         }
         let target_counts = self.target.is_some_and(|t| t.count) && self.counts(self.gathered.direction);
         let counted = target_counts && !self.host.caps().auto_count && !self.host.caps().auto_stop;
-        self.gathered.blocks > 1 && self.phase.auto == Auto::None && !counted
+        self.gathered.blocks > 1 && self.lane.phase().auto == Auto::None && !counted
     }
 
     /// Starts a phase without data.
     pub(super) fn start_command(&mut self, stage: Stage, command: Command, timeout_ns: u64, now_ns: u64) {
-        self.phase = Phase { command, data: None, auto: Auto::None, tuning: false };
+        self.lane.prepare(Phase { command, data: None, auto: Auto::None, tuning: false });
         self.start_phase(stage, timeout_ns, timeout_ns, now_ns);
     }
 
-    /// Hands `self.phase` to the controller. `limit_ns`: when the engine itself gives up, not counting slack.
+    /// Hands the prepared phase to the controller. `limit_ns`: when the engine itself gives up, not counting slack.
     pub(super) fn start_phase(&mut self, stage: Stage, timeout_ns: u64, limit_ns: u64, now_ns: u64) {
-        self.stage = stage;
+        self.lane.enter(stage);
         self.forget_straight();
         if Self::EARLY {
             self.early.begin();
@@ -404,9 +406,9 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     }
 
     pub(super) fn try_start(&mut self, timeout_ns: u64, now_ns: u64) {
-        let count = if self.phase.data.is_some() { self.segment_count as usize } else { 0 };
+        let count = if self.lane.phase().data.is_some() { self.segment_count as usize } else { 0 };
         let segments = self.segments.get(..count).unwrap_or(&[]);
-        let result = self.host.start(&self.phase, segments, timeout_ns);
+        let result = self.host.start(self.lane.phase(), segments, timeout_ns);
         self.note_start(result, now_ns);
     }
 
@@ -415,8 +417,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         match result {
             Ok(()) => {
                 self.stats.phases += 1;
-                self.blocked = false;
-                self.began_ns = now_ns;
+                self.lane.started(now_ns);
                 self.timers.wake_never();
             }
             Err(error) => self.not_started(error, now_ns),
@@ -430,14 +431,11 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             return self.fail(Error::Unsupported, now_ns);
         }
         self.stats.start_retries += 1;
-        if P::RECOVERS {
-            if !self.blocked {
-                self.began_ns = now_ns;
-            } else if now_ns.saturating_sub(self.began_ns) >= START_TIMEOUT_NS {
-                return self.no_answer(now_ns);
-            }
+        if !P::RECOVERS {
+            self.lane.block();
+        } else if self.lane.refused(now_ns) {
+            return self.no_answer(now_ns);
         }
-        self.blocked = true;
         self.timers.wake_at(later(now_ns, START_RETRY_NS));
     }
 
@@ -446,7 +444,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         let rca = self.target.map_or(0, |t| t.rca);
         if matches!(stage, Stage::Status) {
             self.stats.status_asked += 1;
-            if !matches!(self.stage, Stage::Status) {
+            if !matches!(self.lane.stage(), Stage::Status) {
                 self.questions = 0;
             }
         }

@@ -174,9 +174,9 @@ impl SlotId {
         self.index as usize
     }
 
-    /// Tells the requests apart that were in this slot one after another; after 65 536 it begins again.
-    pub(crate) fn use_number(self) -> u16 {
-        self.generation as u16
+    /// Tells the requests apart that were in this slot one after another; after 256 it begins again.
+    pub(crate) fn use_number(self) -> u8 {
+        self.generation as u8
     }
 }
 

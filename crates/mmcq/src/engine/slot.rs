@@ -154,9 +154,12 @@ pub(super) struct Span {
 
 /// All slots, with the queue threaded through them.
 #[derive(Debug)]
+// As in `Engine`: what most functions touch comes first.
+#[repr(C)]
 pub(super) struct Slots<const N: usize> {
-    slots: [Slot; N],
-    spans: [Span; N],
+    pub head: u8,
+    tail: u8,
+    next_age: u32,
     /// One bit a free slot.
     free: u64,
     /// One bit a slot whose waker has nothing left to wait for. It is dropped outside the lock.
@@ -171,9 +174,8 @@ pub(super) struct Slots<const N: usize> {
     ios: u64,
     /// Those of `ios` that pass a stopped engine.
     urgents: u64,
-    next_age: u32,
-    pub head: u8,
-    tail: u8,
+    slots: [Slot; N],
+    spans: [Span; N],
     /// The queued reads and writes again, by a hash of where they begin and of where they end.
     starts: [u64; BUCKETS],
     ends: [u64; BUCKETS],

@@ -10,8 +10,9 @@
 use super::area::goes_behind;
 use super::extras::{Event, Pieces, Place, Step};
 use super::phases::{COMMAND_TIMEOUT_NS, Stage};
+use super::runs::End;
 use super::slot::{NONE, Rules, Slot, State, bits};
-use super::stream::{Close, End};
+use super::stream::Close;
 use super::{Abilities, BLOCK_BYTES, CardParams, Engine, Error, FlushBy, Kind, Request};
 use crate::host::{Direction, Host, Segment};
 use crate::sched::Policy;
@@ -77,7 +78,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
 
     /// A durable write, its flush, or a write of zeroes is next.
     pub(super) fn begin_special(&mut self, index: u8, now_ns: u64) {
-        if self.open.is_some() {
+        if self.streams.is_open() {
             return self.close(Close::Break, now_ns);
         }
         let slot = self.slots.at(index);
@@ -161,14 +162,14 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         self.slots.unlink(index);
         self.slots.at_mut(index).state = State::Active;
         self.timers.idle_ends();
-        self.end = end;
+        self.streams.set_end(end);
         self.stats.transfers += 1;
         self.failure = None;
         self.questions = 0;
         if self.target.is_some_and(|target| target.extended_address) {
             let upper = command::sd::address_extension((lba >> 32) as u8);
             self.start_command(Stage::Address, upper, COMMAND_TIMEOUT_NS, now_ns);
-        } else if self.end == End::Reliable {
+        } else if self.streams.end() == End::Reliable {
             let count = command::set_block_count(blocks, true);
             self.start_command(Stage::Count, count, COMMAND_TIMEOUT_NS, now_ns);
         } else {
@@ -238,7 +239,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
 
     /// The last block of a card that must read it alone: what is before it first, closed at once.
     fn read_to_the_end(&mut self, index: u8, now_ns: u64) {
-        if self.open.is_some() {
+        if self.streams.is_open() {
             return self.close(Close::Break, now_ns);
         }
         if self.settling != 0 {

@@ -7,9 +7,9 @@
 //! Three shortcuts: from `submit` to the controller without the queue, from the end of a transfer to its result, and from there to the next in the queue.
 
 use super::phases::{BLOCKS_PER_TIMEOUT, COMMAND_TIMEOUT_NS, SLACK_NS, Stage};
+use super::runs::End;
 use super::slot::{NONE, Rules, State};
-use super::stream::End;
-use super::{BLOCK_BYTES, CardParams, Engine, Kind, Output, Request, SlotId, Span};
+use super::{BLOCK_BYTES, CardParams, Engine, Kind, Output, Request, SlotId};
 use crate::host::{Auto, BusyDetect, Data, Direction, Done, Events, Host, Phase, Plain, Segment};
 use crate::plant;
 use crate::sched::Policy;
@@ -116,11 +116,11 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         let io = self.control != NONE
             || self.slots.has_io()
             || self.is_concurrent()
-            || self.io_run != 0
+            || self.functions.is_running()
             || self.timers.is_chained()
             || !self.memory.area.is_user();
         let wrong = !self.gate.is_open() || self.incident.open || self.helping.calls();
-        io || self.card_irq || !H::CARD_IRQ && self.timers.is_looking() || wrong
+        io || self.functions.is_asking() || !H::CARD_IRQ && self.timers.is_looking() || wrong
     }
 
     /// One more may come where a slot is free, be it that some are kept for urgent requests.
@@ -224,11 +224,11 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     ) -> Option<SlotId> {
         let end = lba.checked_add(u64::from(blocks))?;
         let ordinary = self.is_ordinary(direction, blocks) && end <= self.straight.sectors;
-        let is_queued = HELD || !matches!(self.stage, Stage::Idle);
+        let is_queued = HELD || !self.lane.is_idle();
         if !ordinary || request.durable | request.urgent || !self.lets_in(is_queued) || !self.has_room() {
             return None;
         }
-        let idle = matches!(self.stage, Stage::Idle);
+        let idle = self.lane.is_idle();
         if HELD {
             if !idle {
                 return None;
@@ -284,7 +284,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     /// Starts what is next. False: that is for the general path.
     #[inline(always)]
     pub(super) fn next_straight(&mut self, now_ns: u64) -> bool {
-        if !matches!(self.stage, Stage::Idle) || !self.is_open() {
+        if !self.lane.is_idle() || !self.is_open() {
             return false;
         }
         let head = self.slots.head;
@@ -316,11 +316,11 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             return false;
         }
         self.begin_transfer(head, false, now_ns);
-        if matches!(self.stage, Stage::Main) && !self.blocked {
+        if matches!(self.lane.stage(), Stage::Main) && !self.lane.is_blocked() {
             self.straight.under_way = way;
         }
         self.try_early(now_ns);
-        !matches!(self.stage, Stage::Idle)
+        !self.lane.is_idle()
     }
 
     /// Starts the head of the queue. False: that is for the general path.
@@ -364,7 +364,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         now_ns: u64,
     ) {
         self.gathered.one(index, direction, lba, blocks);
-        self.end = End::Here;
+        self.streams.set_end(End::Here);
         self.stats.transfers += 1;
         self.failure = None;
         self.questions = 0;
@@ -387,18 +387,19 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         // Far from an overflow: see `set_card`.
         let pauses = 1 + u64::from(blocks) / BLOCKS_PER_TIMEOUT;
         let limit_ns = timeout_ns * pauses + self.wire.data_ns(blocks);
-        self.stage = Stage::Main;
+        self.lane.enter(Stage::Main);
         self.timers.give_up_at(now_ns.saturating_add(limit_ns + SLACK_NS));
         self.segment_count = 1;
         if let Some(first) = self.segments.first_mut() {
             *first = segment;
         }
-        self.phase = Phase { command, data, auto, tuning: false };
+        self.lane.prepare(Phase { command, data, auto, tuning: false });
         self.straight.under_way = match direction {
             Direction::Read => Way::Read,
             Direction::Write => self.straight.write,
         };
-        let result = self.host.start_plain(&self.phase, self.segments.get(..1).unwrap_or(&[]), timeout_ns);
+        let result =
+            self.host.start_plain(self.lane.phase(), self.segments.get(..1).unwrap_or(&[]), timeout_ns);
         self.note_start(result, now_ns);
     }
 
@@ -407,12 +408,12 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     fn ask_straight(&mut self, now_ns: u64) {
         self.stats.status_asked += 1;
         self.questions = 0;
-        self.stage = Stage::Status;
+        self.lane.enter(Stage::Status);
         self.timers.give_up_at(now_ns.saturating_add(COMMAND_TIMEOUT_NS + SLACK_NS));
         let command = command::send_status(self.straight.rca);
-        self.phase = Phase { command, data: None, auto: Auto::None, tuning: false };
+        self.lane.prepare(Phase { command, data: None, auto: Auto::None, tuning: false });
         self.straight.under_way = Way::Status;
-        let result = self.host.start_plain(&self.phase, &[], COMMAND_TIMEOUT_NS);
+        let result = self.host.start_plain(self.lane.phase(), &[], COMMAND_TIMEOUT_NS);
         self.note_start(result, now_ns);
     }
 
@@ -422,7 +423,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         let events = match self.host.ack_plain(self.segments.get(..1).unwrap_or(&[])) {
             Ok(plain) if self.ended_straight(plain, now_ns) => return true,
             Ok(Plain { status, stop }) => {
-                let stop = (self.phase.auto == Auto::Stop).then_some(stop);
+                let stop = (self.lane.phase().auto == Auto::Stop).then_some(stop);
                 let done = Done { response: Response::short(status), stop, tuned: false };
                 Events { phase: Some(Ok(done)), ..Events::default() }
             }
@@ -439,9 +440,9 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             return false;
         }
         let way = self.straight.under_way;
-        self.last = Some(Span { phase: self.phase, began_ns: self.began_ns, ended_ns: now_ns });
+        self.lane.note_end(now_ns);
         self.straight.under_way = Way::Nothing;
-        self.stage = Stage::Idle;
+        self.lane.enter(Stage::Idle);
         self.timers.clear();
         // What was written before.
         let mut written = NONE;

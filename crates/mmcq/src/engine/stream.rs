@@ -12,6 +12,7 @@
 //! Where the host cannot continue, or has failed to, transfers are closed each time; with CMD23, by the host or by us, they close themselves.
 
 use super::phases::{COMMAND_TIMEOUT_NS, STOP_TIMEOUT_NS, Stage};
+use super::runs::{End, Open};
 use super::slot::{NONE, State, bits};
 use super::{Engine, Error};
 use crate::host::{Auto, BusyDetect, Direction, Host};
@@ -57,88 +58,10 @@ impl Close {
     ];
 }
 
-/// A transfer that the card has not seen the end of.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Open {
-    pub direction: Direction,
-    /// The block that would continue it.
-    pub next: u64,
-    /// Writes of it were completed.
-    pub acknowledged: bool,
-    /// Blocks left of what CMD23 announced; 0: nothing was announced.
-    pub counted: u32,
-}
-
-/// Where a transfer ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum End {
-    /// With the blocks that are collected.
-    Here,
-    /// After so many blocks in all, in several phases: the request is longer than one.
-    After(u32),
-    /// It goes on as long as the run does.
-    Unknown,
-    /// With the blocks that are collected, which a CMD23 has announced as a reliable write.
-    Reliable,
-}
-
-/// The run of one direction.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Run {
-    /// One past the last block that went out.
-    next: u64,
-    /// Requests that continued the one before.
-    length: u8,
-    /// Learned pause between the end of the data and the next request; 0: not known.
-    think_ns: u32,
-    ended_ns: u64,
-}
-
-impl Run {
-    pub const NEW: Run = Run { next: u64::MAX, length: 0, think_ns: 0, ended_ns: 0 };
-
-    /// A request begins here that came in then.
-    pub fn arrived(&mut self, lba: u64, arrived_ns: u64) {
-        if lba != self.next {
-            self.length = 0;
-            return;
-        }
-        self.length = self.length.saturating_add(1);
-        if arrived_ns > self.ended_ns {
-            let think = u32::try_from(arrived_ns - self.ended_ns).unwrap_or(u32::MAX);
-            self.think_ns = match self.think_ns {
-                0 => think,
-                known => (known / 4).saturating_mul(3).saturating_add(think / 4),
-            };
-        }
-    }
-
-    /// How long to wait for the next request of the run, if that is worth it.
-    fn hold_ns(&self, limit_ns: u64) -> u64 {
-        let think_ns = u64::from(self.think_ns);
-        match think_ns {
-            0 => limit_ns,
-            _ if 2 * think_ns > limit_ns => 0,
-            _ => (4 * think_ns).min(limit_ns),
-        }
-    }
-}
-
 /// CMD23 counts 16 bits.
 const COUNT_MAX: u32 = 0xffff;
 
-/// Continuations in a row that may fail before the host is not believed any more.
-const CONTINUE_FAULTS_MAX: u8 = 2;
-
 impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
-    fn run(&mut self, direction: Direction) -> &mut Run {
-        let [reads, writes] = &mut self.runs;
-        match direction {
-            Direction::Read => reads,
-            Direction::Write => writes,
-        }
-    }
-
     /// The collected transfer is about to begin with this request.
     pub(super) fn note_run(&mut self, first: u8) {
         if !H::CONTINUES {
@@ -147,14 +70,14 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         let slot = self.slots.at(first);
         if slot.moved_blocks == 0 {
             let (lba, arrived_ns) = (self.gathered.lba, slot.arrived_ns);
-            self.run(self.gathered.direction).arrived(lba, arrived_ns);
+            self.streams.run(self.gathered.direction).arrived(lba, arrived_ns);
         }
     }
 
     pub(super) fn can_continue(&self) -> bool {
         H::CONTINUES
             && self.host.caps().continue_data
-            && !self.continue_lost
+            && self.streams.may_continue()
             && !self.config.close_always
             && !self.incident.open
     }
@@ -187,10 +110,10 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             return End::Here;
         }
         let limit_ns = self.config.hold_ns;
-        let run = *self.run(self.gathered.direction);
+        let run = *self.streams.run(self.gathered.direction);
         let rest = self.rest();
         if self.queued_at(self.gathered_end().saturating_add(u64::from(rest)))
-            || (run.length >= 1 && run.hold_ns(limit_ns) > 0)
+            || (run.is_on() && run.hold_ns(limit_ns) > 0)
         {
             return End::Unknown;
         }
@@ -217,7 +140,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     /// The data of a transfer without an end are over; the card waits for more. The answer: until when it may, or why it is closed.
     fn goes_on(&mut self, now_ns: u64) -> Result<u64, Close> {
         if !self.can_continue() {
-            return Err(if self.continue_lost { Close::Fault } else { Close::End });
+            return Err(if self.streams.may_continue() { Close::End } else { Close::Fault });
         }
         if self.wire.is_doubted() {
             return Err(Close::Retune);
@@ -236,11 +159,11 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             return Err(if self.slots.at(head).span().is_some() { Close::Break } else { Close::Barrier });
         }
         let limit_ns = self.config.hold_ns;
-        let run = *self.run(self.gathered.direction);
+        let run = *self.streams.run(self.gathered.direction);
         match run.hold_ns(limit_ns) {
             _ if !self.gate.is_running() => Err(Close::Stop),
             0 => Err(Close::End),
-            _ if run.length == 0 => Err(Close::End),
+            _ if !run.is_on() => Err(Close::End),
             hold_ns => Ok(now_ns.saturating_add(hold_ns)),
         }
     }
@@ -248,16 +171,17 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     /// The data of a transfer that the card has not seen the end of are over.
     pub(super) fn open_data_ended(&mut self, now_ns: u64) {
         let (direction, next) = (self.gathered.direction, self.gathered_end());
-        if H::CONTINUES && self.phase.auto == Auto::Continue {
-            self.continue_faults = 0;
+        if H::CONTINUES && self.lane.phase().auto == Auto::Continue {
+            self.streams.continued();
         }
         if !H::CONTINUES {
             return self.stop_alone(now_ns);
         }
         // An ordinary transfer that only lacks its end is none that was left open.
-        let left_open = self.open.is_some() || self.end != End::Here;
-        let before = self.open.is_some_and(|open| open.acknowledged);
-        let announced = match (self.open, self.end) {
+        let (was, end) = (self.streams.open(), self.streams.end());
+        let left_open = was.is_some() || end != End::Here;
+        let before = was.is_some_and(|open| open.acknowledged);
+        let announced = match (was, end) {
             (Some(open), _) => open.counted,
             (None, End::After(total)) => total,
             (None, _) => 0,
@@ -265,7 +189,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         let counted = announced.saturating_sub(self.gathered.blocks);
         if announced > 0 && counted == 0 {
             // The card ends by itself.
-            self.open = None;
+            self.streams.leave_open(None);
             self.durability.completes_early(before);
             return self.data_ended(now_ns);
         }
@@ -274,13 +198,13 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             (Ok(until_ns), _) => {
                 // A write of which a part is still to go is not complete.
                 open.acknowledged |= direction == Direction::Write && self.rest() == 0;
-                self.open = Some(open);
+                self.streams.leave_open(Some(open));
                 self.timers.hold_until(until_ns);
                 self.end_transfer(None, now_ns);
             }
             // What was read is here: its owners need not wait for the end of the transfer.
             (Err(reason), Direction::Read) => {
-                self.open = Some(open);
+                self.streams.leave_open(Some(open));
                 if left_open {
                     self.count_close(reason);
                 }
@@ -289,7 +213,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             }
             // What was written last has an owner that still waits: it gets what the end of the transfer says.
             (Err(reason), Direction::Write) => {
-                self.open = None;
+                self.streams.leave_open(None);
                 self.durability.completes_early(before);
                 if left_open {
                     self.count_close(reason);
@@ -341,16 +265,16 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
 
     /// Ends the open transfer by CMD12.
     pub(super) fn close(&mut self, reason: Close, now_ns: u64) {
-        let Some(open) = self.open else { return };
+        let Some(open) = self.streams.open() else { return };
         self.count_close(reason);
         if reason == Close::Idle {
-            self.run(open.direction).length = 0;
+            self.streams.run(open.direction).ends();
         }
         self.stop_open(now_ns);
     }
 
     fn stop_open(&mut self, now_ns: u64) {
-        let Some(open) = self.open else { return };
+        let Some(open) = self.streams.open() else { return };
         self.questions = 0;
         let limit_ns = self.stop_timeout_ns(open.direction).max(COMMAND_TIMEOUT_NS);
         self.start_command(Stage::Close, command::stop_transmission(), limit_ns, now_ns);
@@ -358,7 +282,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
 
     /// CMD12 was answered with no request waiting for it.
     pub(super) fn closed(&mut self, status: u32, now_ns: u64) {
-        let Some(open) = self.open.take() else { return self.go_idle(now_ns) };
+        let Some(open) = self.streams.take_open() else { return self.go_idle(now_ns) };
         let at_end = self.target.is_some_and(|t| open.next >= t.sectors);
         let benign = if at_end { R1::OUT_OF_RANGE } else { 0 };
         if status & (R1::OWN | R1::DEFERRED) & !benign != 0 {
@@ -371,7 +295,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         self.durability.completes_early(open.acknowledged);
         let shown = matches!(self.host.caps().busy, BusyDetect::Interrupt | BusyDetect::Response);
         if open.direction == Direction::Write && !shown {
-            self.closing = true;
+            self.streams.busy_of_the_end();
             self.watch_busy(now_ns);
         } else {
             self.go_idle(now_ns);
@@ -379,7 +303,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     }
 
     pub(super) fn go_idle(&mut self, now_ns: u64) {
-        self.stage = Stage::Idle;
+        self.lane.enter(Stage::Idle);
         self.timers.clear();
         self.dispatch(now_ns);
     }
@@ -389,41 +313,37 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         if !H::CONTINUES {
             return false;
         }
-        let ours = self.stage == Stage::Main && self.control == NONE;
-        if !ours || self.phase.auto != Auto::Continue || matches!(error, Error::Removed) {
+        let ours = self.lane.stage() == Stage::Main && self.control == NONE;
+        if !ours || self.lane.phase().auto != Auto::Continue || matches!(error, Error::Removed) {
             return false;
         }
         self.stats.not_continued += 1;
         self.count_close(Close::Fault);
-        self.continue_faults += 1;
-        if matches!(error, Error::Unsupported) || self.continue_faults >= CONTINUE_FAULTS_MAX {
-            self.continue_lost = true;
-            self.continue_notice = true;
-        }
+        self.streams.failed_to_continue(matches!(error, Error::Unsupported));
         true
     }
 
     /// The host said that it can continue data and could not: since then no transfer is left open. True once.
     pub fn take_continue_lost(&mut self) -> bool {
-        core::mem::take(&mut self.continue_notice)
+        self.streams.take_notice()
     }
 
     /// After a recovery no transfer is open any more. True: writes of a run were completed before their status was known, and what became of them is asked now.
     pub(super) fn recovered_run(&mut self) -> bool {
-        let exposed = H::CONTINUES && self.open.take().is_some_and(|open| open.acknowledged);
+        let exposed = H::CONTINUES && self.streams.take_open().is_some_and(|open| open.acknowledged);
         self.durability.settles() || exposed
     }
 
     /// Where the transfer in progress ends. Lean firmware on a host that cannot go on with one knows no other end.
     #[inline(always)]
     pub(super) fn end(&self) -> End {
-        if H::CONTINUES || P::RECOVERS { self.end } else { End::Here }
+        if H::CONTINUES || P::RECOVERS { self.streams.end() } else { End::Here }
     }
 
     /// Is a transfer left open? On a host that cannot go on with one, none ever is.
     #[inline(always)]
     pub(super) fn is_left_open(&self) -> bool {
-        H::CONTINUES && self.open.is_some()
+        H::CONTINUES && self.streams.open().is_some()
     }
 
     /// Gives the transfer's requests back in the state that they are in now: done, unsettled, or with a rest to move.
@@ -432,8 +352,8 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         let settles = write && !self.is_left_open();
         let (piece, next) = (self.gathered.blocks, self.gathered_end());
         if H::CONTINUES {
-            let run = self.run(self.gathered.direction);
-            (run.next, run.ended_ns) = (next, now_ns);
+            let run = self.streams.run(self.gathered.direction);
+            run.went_out(next, now_ns);
         }
         for place in 0..self.gathered.members().len() {
             let Some(&index) = self.gathered.members().get(place) else { break };

@@ -2,7 +2,6 @@
 
 use super::Engine;
 use super::FlushBy;
-use super::phases::Stage;
 use super::slot::NONE;
 use super::timers::NEVER;
 use crate::host::Host;
@@ -36,7 +35,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
 
     /// An open transfer that is being held is closed by the next `poll`, which wants to be called at once.
     fn let_go(&mut self) {
-        if self.stage == Stage::Idle && self.open.is_some() {
+        if self.lane.is_idle() && self.streams.is_open() {
             self.timers.wake_now();
         }
     }
@@ -62,25 +61,25 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
 
     /// Nothing is with the controller (requests may be queued behind [`halt`](Self::halt)).
     pub fn is_quiet(&self) -> bool {
-        self.stage == Stage::Idle && self.ended == 0 && self.open.is_none() && !self.is_concurrent()
+        self.lane.is_idle() && self.ended == 0 && !self.streams.is_open() && !self.is_concurrent()
     }
 
     /// A function on the card asked for attention since this was last called. The interrupt stays masked until
     /// [`unmask_card_irq`](Self::unmask_card_irq): it is a level, so nothing is lost meanwhile.
     pub fn take_card_irq(&mut self) -> bool {
-        core::mem::take(&mut self.card_irq)
+        self.functions.take_note()
     }
 
     /// What to wake when a function asks for attention; the engine itself wakes nothing. The one before comes back,
     /// to be dropped outside of any lock.
     #[must_use = "to be dropped outside of any lock"]
     pub fn set_card_irq_waker(&mut self, waker: Option<Waker>) -> Option<Waker> {
-        core::mem::replace(&mut self.card_irq_waker, waker)
+        self.functions.set_waker(waker)
     }
 
     /// The waker of a card interrupt that was reported.
     pub fn take_card_irq_waker(&mut self) -> Option<Waker> {
-        if self.card_irq { self.card_irq_waker.take() } else { None }
+        self.functions.take_waker()
     }
 
     /// The functions' causes have been cleared: listens to the card interrupt again, or for the first time.
@@ -91,7 +90,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     /// For a host [without a card interrupt](Host::CARD_IRQ): what may have been there has been looked at, and the next look is due then.
     /// As an interrupt would, it calls the [waker](Self::set_card_irq_waker).
     pub(crate) fn look_for_card_irq(&mut self, at_ns: u64) {
-        self.card_irq = false;
+        self.functions.take_note();
         self.timers.look_at(at_ns);
         self.close_straight();
     }
@@ -105,7 +104,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     /// No task waits for card interrupts any more.
     pub fn mask_card_irq(&mut self) {
         self.host.card_irq(false);
-        self.card_irq = false;
+        self.functions.take_note();
         self.timers.look_at(NEVER);
     }
 

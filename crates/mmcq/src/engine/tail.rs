@@ -1,7 +1,6 @@
 //! What the engine tells of its work to [`Hold`](super::hold::Hold), and when it asks whether to wait for the tail of a batch.
 
 use super::Engine;
-use super::phases::Stage;
 use super::slot::{NONE, Rules};
 use crate::host::{Direction, Host};
 use crate::sched::{Holds, Pending, Policy, Run, Tails};
@@ -175,7 +174,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     /// A request has been queued. If it continues what is held, it joins, and that goes on waiting or starts. False: nothing is done yet.
     #[inline(always)]
     pub(super) fn joins_held(&mut self, index: u8, now_ns: u64) -> bool {
-        let special = self.slots.has_barrier() || !matches!(self.stage, Stage::Idle) || self.is_special();
+        let special = self.slots.has_barrier() || !self.lane.is_idle() || self.is_special();
         !special && self.slots.at(index).rules == Rules::NONE && self.joins(index, now_ns)
     }
 
@@ -216,14 +215,15 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             hold.goes(now_ns);
         }
         self.begin_transfer(first, true, now_ns);
-        if matches!(self.stage, Stage::Idle) {
+        if self.lane.is_idle() {
             self.dispatch_any(now_ns);
         }
     }
 
     /// Nothing may be held now, whatever waits.
     fn must_go(&self, now_ns: u64) -> bool {
-        let busy = self.incident.open || self.wire.is_doubted() || self.open.is_some() || self.can_continue();
+        let busy =
+            self.incident.open || self.wire.is_doubted() || self.streams.is_open() || self.can_continue();
         busy || !self.gate.is_running() || P::RECOVERS && now_ns >= self.upkeep.due_ns
     }
 

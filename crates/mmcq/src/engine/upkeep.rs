@@ -4,7 +4,6 @@
 //! as soon as no request waits, and one from which on all requests wait for it. So an idle card is looked after at once, a busy one in time, and a card that
 //! no request uses is left alone: to tune what is not used burns power for nothing.
 
-use super::phases::Stage;
 use super::slot::NONE;
 use super::timers::NEVER;
 use super::{Engine, ServiceRequest};
@@ -101,7 +100,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         (self.upkeep.rest_after_ns, self.upkeep.rest_from_ns) = (rest_after_ns, now_ns);
         self.helping.keeper = P::RECOVERS;
         self.upkeep.plan();
-        if P::RECOVERS && rest_after_ns != NEVER && self.stage == Stage::Idle {
+        if P::RECOVERS && rest_after_ns != NEVER && self.lane.is_idle() {
             // Perhaps no request ever comes.
             self.go_idle(now_ns);
         }
@@ -183,7 +182,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     pub(crate) fn rest_begins(&mut self, now_ns: u64) {
         self.stats.rests += 1;
         self.helping.rest_begins();
-        if self.stage == Stage::Idle {
+        if self.lane.is_idle() {
             self.go_idle(now_ns);
         }
     }
@@ -202,7 +201,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     /// Chores and their times, for a moment in which no request waits or one in which some do.
     fn chores(&self, quiet: bool) -> [(u64, ServiceRequest); 4] {
         let upkeep = &self.upkeep;
-        let quiet_ns = self.began_ns.saturating_add(QUIET_NS);
+        let quiet_ns = self.lane.began_ns().saturating_add(QUIET_NS);
         let tune_ns = match upkeep.tune_ns() {
             NEVER => NEVER,
             // What is not used need not be in tune.
@@ -217,8 +216,8 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         let look_ns = if upkeep.seen { upkeep.look_ns } else { NEVER };
         let rest_ns = match upkeep.rest_after_ns {
             after_ns if quiet && after_ns != NEVER => {
-                let ended_ns = self.last.map_or(0, |last| last.ended_ns);
-                upkeep.rest_from_ns.max(self.began_ns).max(ended_ns).saturating_add(after_ns)
+                let ended_ns = self.lane.last().map_or(0, |last| last.ended_ns);
+                upkeep.rest_from_ns.max(self.lane.began_ns()).max(ended_ns).saturating_add(after_ns)
             }
             _ => NEVER,
         };
@@ -251,7 +250,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             }
             return false;
         }
-        if self.open.is_some() {
+        if self.streams.is_open() {
             // Closed first, and not continued.
             self.wire.doubt();
             return false;

@@ -27,6 +27,9 @@ loom::lazy_static! {
 pub(super) struct Locked<T> {
     value: core::cell::UnsafeCell<T>,
     inside: Cell<Inside>,
+    /// I/O functions whose last CMD53 has no good end, and that were not told to stop: one bit each. Calls from inside another note it,
+    /// too, so it is beside the engine. Touched under the lock alone.
+    pub unfinished: Cell<u8>,
     /// Made at the first access, because loom's cells cannot be made in a constant.
     #[cfg(all(test, loom))]
     watched: std::sync::OnceLock<loom::cell::UnsafeCell<()>>,
@@ -56,6 +59,7 @@ impl<T> Locked<T> {
         Locked {
             value: core::cell::UnsafeCell::new(value),
             inside: Cell::new(Inside::Nothing),
+            unfinished: Cell::new(0),
             #[cfg(all(test, loom))]
             watched: std::sync::OnceLock::new(),
         }

@@ -11,8 +11,8 @@ use core::cell::Cell;
 pub(super) struct Dropped<const N: usize> {
     /// One bit a slot.
     slots: Cell<u64>,
-    /// The low bits of the use: one call does not come round them.
-    uses: [Cell<u16>; N],
+    /// The low bits of the use: no call fills one slot 256 times and drops the first future last.
+    uses: [Cell<u8>; N],
 }
 
 impl<const N: usize> Dropped<N> {
@@ -28,7 +28,7 @@ impl<const N: usize> Dropped<N> {
     fn note(&self, id: SlotId) {
         let Some(known) = self.uses.get(id.index()) else { return };
         let (bit, number) = (1 << id.index(), id.use_number());
-        let is_older = number.wrapping_sub(known.get()) > u16::MAX / 2;
+        let is_older = number.wrapping_sub(known.get()) > u8::MAX / 2;
         if self.slots.get() & bit == 0 || !is_older {
             known.set(number);
         }
@@ -77,20 +77,20 @@ impl<B: Platform, const N: usize> Stack<B, N> {
 
     /// The function's transfer has no good end: an abort comes before its next one. Also from inside another call.
     pub(crate) fn owe_abort(&self, function: u8) {
-        self.inside(|_| self.unfinished.set(self.unfinished.get() | 1 << (function & 7)));
+        self.inside(|_| self.engine.unfinished.set(self.engine.unfinished.get() | 1 << (function & 7)));
     }
 
     /// Does the function owe an abort? Then it is the caller's to send.
     pub(crate) fn take_abort(&self, function: u8) -> bool {
         self.inside(|_| {
-            let (all, bit) = (self.unfinished.get(), 1 << (function & 7));
-            self.unfinished.set(all & !bit);
+            let (all, bit) = (self.engine.unfinished.get(), 1 << (function & 7));
+            self.engine.unfinished.set(all & !bit);
             all & bit != 0
         })
     }
 
     /// The card was reset: none of its functions goes on with anything.
     pub(crate) fn owe_no_abort(&self) {
-        self.inside(|_| self.unfinished.set(0));
+        self.inside(|_| self.engine.unfinished.set(0));
     }
 }

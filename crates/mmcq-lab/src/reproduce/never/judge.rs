@@ -1,6 +1,6 @@
 //! What a cell's figures say.
 
-use super::{Cell, Load, OURS};
+use super::{Cell, KNOWN, Known, Load, OURS, known};
 use crate::runner::Setting;
 
 /// Ours may be this much slower than the best of Linux, in percent: what a rate that has settled is off by, several times.
@@ -14,7 +14,25 @@ const NEAR_TAIL_PERCENT: [std::ops::Range<f64>; 2] = [2.0..20.0, 2.0..5.0];
 /// A rate may be this much above the limit, in percent, without passing it.
 const LIMIT_PERCENT: f64 = 0.5;
 
-/// A cell with its figures: MiB a second, and the 99th percentile in microseconds.
+/// What a setting does in a cell.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Figures {
+    /// Rate, in MiB a second.
+    pub mib_per_s: f64,
+    /// 99th percentile of the latency, in microseconds.
+    pub p99_us: f64,
+    /// Mean of the latency, in microseconds.
+    pub mean_us: f64,
+}
+
+impl Figures {
+    /// The mean is longer than 99 of 100 requests took: the others take so long that they are what a client waits for ([`super::STARVES`]).
+    pub fn starves(&self) -> bool {
+        percent(self.mean_us, self.p99_us) > LONGER_PERCENT
+    }
+}
+
+/// A cell with its figures.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Measured {
     /// Which.
@@ -22,7 +40,7 @@ pub struct Measured {
     /// How many times as long as the shortest run.
     pub times: u64,
     /// By setting; the limit comes first.
-    pub figures: Vec<(Setting, [f64; 2])>,
+    pub figures: Vec<(Setting, Figures)>,
 }
 
 /// What becomes of a cell.
@@ -34,6 +52,8 @@ pub enum Verdict {
     Longer,
     /// Slower or longer than settings that tell writes as done too early, and not than the others.
     Excepted,
+    /// Slower or longer, and in the list of open losses ([`super::KNOWN`]).
+    Known,
     /// Within 1 %.
     Level,
     /// Within 1 %, and Linux is within 1 % of what wire and card allow: there is nothing to gain.
@@ -48,16 +68,16 @@ fn percent(this: f64, than: f64) -> f64 {
 
 impl Measured {
     /// Figures of a setting.
-    pub fn of(&self, wanted: Setting) -> Option<[f64; 2]> {
+    pub fn of(&self, wanted: Setting) -> Option<Figures> {
         self.figures.iter().find(|(setting, _)| *setting == wanted).map(|(_, figures)| *figures)
     }
 
     /// What wire and card allow.
     pub fn limit(&self) -> f64 {
-        self.of(Setting::Limit).map_or(0.0, |figures| figures[0])
+        self.of(Setting::Limit).map_or(0.0, |figures| figures.mib_per_s)
     }
 
-    fn linux(&self, without: &[Setting]) -> impl Iterator<Item = &(Setting, [f64; 2])> {
+    fn linux(&self, without: &[Setting]) -> impl Iterator<Item = &(Setting, Figures)> {
         let counts = move |s: &Setting| self.cell.place.linux.contains(s) && !without.contains(s);
         self.figures.iter().filter(move |(setting, _)| counts(setting))
     }
@@ -69,18 +89,33 @@ impl Measured {
 
     /// ... of those that are not left out.
     pub(super) fn best_without(&self, without: &[Setting]) -> (Setting, f64) {
-        let rates = self.linux(without).map(|(setting, figures)| (*setting, figures[0]));
+        let rates = self.linux(without).map(|(setting, figures)| (*setting, figures.mib_per_s));
         rates.max_by(|a, b| a.1.total_cmp(&b.1)).unwrap_or((Setting::None, 0.0))
     }
 
-    /// Linux's setting with the shortest 99th percentile.
+    /// Linux's setting with the shortest 99th percentile, of those that starve no request.
     pub fn shortest(&self) -> (Setting, f64) {
         self.shortest_without(&[])
     }
 
     fn shortest_without(&self, without: &[Setting]) -> (Setting, f64) {
-        let times = self.linux(without).map(|(setting, figures)| (*setting, figures[1]));
+        let measures = |f: &Figures| self.slowest_is_the_card(without) || !f.starves();
+        let linux = self.linux(without).filter(|(_, figures)| measures(figures));
+        let times = linux.map(|(setting, figures)| (*setting, figures.p99_us));
         times.min_by(|a, b| a.1.total_cmp(&b.1)).unwrap_or((Setting::None, 0.0))
+    }
+
+    /// All of Linux's settings have requests that take so long, so no order makes them: the card does.
+    fn slowest_is_the_card(&self, without: &[Setting]) -> bool {
+        self.linux(without).all(|(_, figures)| figures.starves())
+    }
+
+    /// Linux's settings whose 99th percentile is no measure, and would be the one to beat.
+    pub(super) fn starving(&self) -> impl Iterator<Item = &(Setting, Figures)> {
+        let ours_us = self.tail_us(&[]);
+        let shorter = move |figures: &Figures| percent(ours_us, figures.p99_us) > LONGER_PERCENT;
+        let counts = !self.cell.load.sequential() && !self.slowest_is_the_card(&[]);
+        self.linux(&[]).filter(move |(_, figures)| counts && figures.starves() && shorter(figures))
     }
 
     /// How much faster ours is than the best of Linux, in percent: the slower one of ours.
@@ -90,7 +125,7 @@ impl Measured {
 
     /// Our slower rate.
     pub(super) fn ours(&self) -> f64 {
-        let ours = OURS.into_iter().filter_map(|setting| self.of(setting)).map(|figures| figures[0]);
+        let ours = OURS.into_iter().filter_map(|setting| self.of(setting)).map(|figures| figures.mib_per_s);
         ours.fold(f64::INFINITY, f64::min)
     }
 
@@ -107,8 +142,15 @@ impl Measured {
         if self.cell.load.sequential() {
             return None;
         }
-        let ours = OURS.into_iter().filter_map(|setting| self.of(setting)).map(|figures| figures[1]);
-        Some(percent(ours.fold(0.0, f64::max), self.shortest_without(without).1))
+        Some(percent(self.tail_us(without), self.shortest_without(without).1))
+    }
+
+    /// Our longer 99th percentile. Where ours starves requests and Linux does not, it is the mean at least.
+    pub(super) fn tail_us(&self, without: &[Setting]) -> f64 {
+        let card = self.slowest_is_the_card(without);
+        let ours = OURS.into_iter().filter_map(|setting| self.of(setting));
+        let tails = ours.map(|f| if f.starves() && !card { f.mean_us } else { f.p99_us });
+        tails.fold(0.0, f64::max)
     }
 
     /// Nothing would change if it were run longer; `length` counts the lengths of runs from 0.
@@ -123,10 +165,19 @@ impl Measured {
 
     /// What becomes of it.
     pub fn verdict(&self) -> Verdict {
+        self.verdict_with(KNOWN)
+    }
+
+    /// ... with these open losses.
+    pub(super) fn verdict_with(&self, open: &[Known]) -> Verdict {
         let excepted = self.cell.place.early;
         if let Some(below) = self.below(&[]) {
             let counts = !excepted.is_empty() && self.cell.load.writes();
-            return if counts && self.below(excepted).is_none() { Verdict::Excepted } else { below };
+            return match () {
+                () if counts && self.below(excepted).is_none() => Verdict::Excepted,
+                () if known::find(open, &self.cell).is_some() => Verdict::Known,
+                () => below,
+            };
         }
         let rate_counts = self.cell.load != Load::Beside;
         let near = |rate: f64| percent(rate, self.limit()) >= -SLOWER_PERCENT;
@@ -149,7 +200,8 @@ impl Measured {
         if self.cell.load == Load::Beside {
             return None;
         }
-        let above = |(setting, figures): &(Setting, [f64; 2])| (*setting, percent(figures[0], self.limit()));
+        let above =
+            |(setting, figures): &(Setting, Figures)| (*setting, percent(figures.mib_per_s, self.limit()));
         let most = self.figures.iter().map(above).max_by(|a, b| a.1.total_cmp(&b.1));
         most.filter(|(_, above)| *above > LIMIT_PERCENT)
     }
@@ -157,6 +209,7 @@ impl Measured {
 
 #[cfg(test)]
 mod tests {
+    use super::super::table::text_with;
     use super::super::{Grid, Summary, text};
     use super::*;
 
@@ -172,8 +225,9 @@ mod tests {
         let own = (rates[3] * 1.5).min(rates[0].max(rates[3]));
         let rates = [rates[0], rates[1], rates[2], rates[3], own];
         let p99_us = [p99_us[0], p99_us[1], p99_us[2], p99_us[3], p99_us[3] / 2.0];
-        let figures = settings.into_iter().zip(rates.into_iter().zip(p99_us).map(|(a, b)| [a, b])).collect();
-        Measured { cell, times: 1, figures }
+        let both = rates.into_iter().zip(p99_us);
+        let both = both.map(|(mib_per_s, p99_us)| Figures { mib_per_s, p99_us, mean_us: p99_us / 2.0 });
+        Measured { cell, times: 1, figures: settings.into_iter().zip(both).collect() }
     }
 
     #[test]
@@ -218,7 +272,7 @@ mod tests {
             "-20.0 %",
             "beyond the limit: hsq-sprd, hbg4a2, randread 4k",
             "left out: depth 9: why",
-            "3 cells: 1 slower by more than 1 %, 0 with a longer p99, 0 excepted, 0 level, 1 at the limit, 1 faster",
+            "3 cells: 1 slower by more than 1 %, 0 with a longer p99, 0 excepted, 0 known, 0 level, 1 at the limit, 1 faster",
         ] {
             assert!(all.contains(part), "{part}: {all}");
         }
@@ -237,6 +291,64 @@ mod tests {
         };
         assert!(holds(&[&at, &at, &at]) && holds(&[&level, &faster, &at]));
         assert!(!holds(&[&level, &level, &faster, &at, &at]));
+    }
+
+    #[test]
+    fn a_setting_that_starves_is_no_measure_of_the_slowest_hundredth() {
+        // Found in the sweep: p99 359 us, and a slowest request of 1.2 s. Ours has 489 us, and starves none.
+        let mut one = measured(Load::RandRead, [300.0, 100.0, 100.0, 150.0], [1.0, 480.0, 359.0, 488.0]);
+        assert_eq!(one.verdict(), Verdict::Longer);
+        let of = |one: &mut Measured, wanted: Setting, mean_us: f64| {
+            let found = one.figures.iter_mut().find(|(setting, _)| *setting == wanted);
+            found.unwrap().1.mean_us = mean_us;
+        };
+        // A mean within a bucket of the histogram says nothing.
+        of(&mut one, Setting::HsqTag, 364.0);
+        assert_eq!((one.verdict(), one.starving().count()), (Verdict::Longer, 0));
+        of(&mut one, Setting::HsqTag, 475.0);
+        assert_eq!((one.verdict(), one.starving().count()), (Verdict::Faster, 1));
+        assert_eq!(one.shortest(), (Setting::None, 480.0));
+        let all = text(&[one.clone()], &[]);
+        for part in [
+            "not compared: hsq-sprd, hbg4a2, randread 4k, depth 1, 1 jobs, wake 20 us: hsq-tag p99 359 us, mean 475; ours p99 488, none 480: +1.7 %",
+            "not compared because the mean of its latencies is longer",
+        ] {
+            assert!(all.contains(part), "{part}: {all}");
+        }
+        // What ours starves counts against ours.
+        of(&mut one, Setting::Mmcq, 520.0);
+        assert_eq!(one.verdict(), Verdict::Longer);
+        // If all of Linux have such requests it is the card that makes them, and the percentiles are compared as they are.
+        of(&mut one, Setting::None, 600.0);
+        assert_eq!((one.verdict(), one.shortest()), (Verdict::Longer, (Setting::HsqTag, 359.0)));
+        assert_eq!(one.starving().count(), 0);
+    }
+
+    #[test]
+    fn a_loss_that_is_known_is_told_with_its_reason_and_only_there() {
+        let p99 = [1.0; 4];
+        let lost = measured(Load::Write, [200.0, 90.0, 100.0, 80.0], p99);
+        let mended = measured(Load::Write, [200.0, 90.0, 100.0, 110.0], p99);
+        let other = measured(Load::RandWrite, [200.0, 90.0, 100.0, 80.0], p99);
+        let Cell { place, load, bytes, depth, jobs, wake_us } = lost.cell;
+        let reason = "runs begin at the oldest request";
+        let place = (place.platform, place.card);
+        let open = [Known { place, load, bytes, depth, jobs, wake_us, reason }];
+        assert_eq!(lost.verdict_with(&[]), Verdict::Slower);
+        assert_eq!(lost.verdict_with(&open), Verdict::Known);
+        assert_eq!(other.verdict_with(&open), Verdict::Slower);
+        let faster = measured(Load::Read, [200.0, 90.0, 100.0, 110.0], p99);
+        let holds = |one: &Measured, open| Summary::with(&[one.clone(), faster.clone()], open).holds();
+        assert!(holds(&lost, &open) && !holds(&lost, &[]) && !holds(&other, &open));
+        // The list cannot rot: what is not lost any more is taken out.
+        assert!(holds(&mended, &[]) && !holds(&mended, &open));
+        let said = text_with(&[lost], &[], &open);
+        assert!(said.contains(
+            "known: hsq-sprd, hbg4a2, write 4k, depth 1, 1 jobs, wake 20 us: hsq-tag 100.00 MiB/s, mmcq 80.00"
+        ));
+        assert!(said.contains("-20.0 %") && said.contains(": runs begin at the oldest request\n"), "{said}");
+        let said = text_with(&[mended], &[], &open);
+        assert!(said.contains("not lost any more: hsq-sprd, hbg4a2, write 4k"), "{said}");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Cells that were measured before: a file with a JSON object a line, so that a grid can be run in parts, and go on where it was broken off.
 
-use super::{Cell, Measured};
+use super::{Cell, Figures, Measured};
 use crate::runner::Setting;
 use serde_json::{Map, Value, json};
 use std::fs::File;
@@ -57,8 +57,10 @@ impl Kept {
         let name = cell.to_string();
         let (_, times, found) = self.known.iter().rfind(|known| known.0 == name)?;
         let figure = |setting: Setting| {
-            let pair = found.get(setting.name())?.as_array()?;
-            Some((setting, [pair.first()?.as_f64()?, pair.get(1)?.as_f64()?]))
+            let three: Vec<f64> =
+                found.get(setting.name())?.as_array()?.iter().filter_map(Value::as_f64).collect();
+            let &[mib_per_s, p99_us, mean_us] = &three[..] else { return None };
+            Some((setting, Figures { mib_per_s, p99_us, mean_us }))
         };
         let figures: Option<Vec<_>> = cell.settings().map(figure).collect();
         Some(Measured { cell: *cell, times: *times, figures: figures? })
@@ -66,7 +68,8 @@ impl Kept {
 
     /// Writes a cell down.
     pub fn add(&self, one: &Measured) -> io::Result<()> {
-        let figures = one.figures.iter().map(|(setting, pair)| (setting.name().to_owned(), json!(pair)));
+        let three = |f: &Figures| json!([f.mib_per_s, f.p99_us, f.mean_us]);
+        let figures = one.figures.iter().map(|(setting, f)| (setting.name().to_owned(), three(f)));
         let figures: Map<String, Value> = figures.collect();
         let cell = one.cell.to_string();
         let line = json!({ "cell": cell, "seed": self.seed, "times": one.times, "figures": figures });

@@ -153,7 +153,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         if help == Some(ServiceRequest::Dismissed) {
             self.helping.forget();
             self.restop();
-            if self.stage == super::Stage::Idle {
+            if self.lane.is_idle() {
                 // A request may have come that was not let in.
                 self.timers.wake_now();
             }
@@ -204,7 +204,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             self.helping.forget();
             self.restop();
         }
-        if left && self.stage == super::Stage::Idle {
+        if left && self.lane.is_idle() {
             // The next poll, which knows the time, goes on, or limits how long help is still waited for.
             self.timers.wake_now();
         }
@@ -312,7 +312,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     }
 
     fn after_help(&mut self, now_ns: u64) {
-        if self.stage == super::Stage::Idle {
+        if self.lane.is_idle() {
             self.timers.wake_never();
             self.dispatch(now_ns);
         }
@@ -473,7 +473,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         if self.target.is_some() || !self.host.present() {
             self.removed(now_ns);
         }
-        if self.stage == super::Stage::Idle {
+        if self.lane.is_idle() {
             self.go_idle(now_ns);
         }
     }

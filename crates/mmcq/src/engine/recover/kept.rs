@@ -7,7 +7,7 @@
 use super::super::slot::{NONE, State};
 use super::super::timers::later;
 use super::super::{DmaBuf, Engine, Error, Kind};
-use super::{Recovery, Stage};
+use super::Recovery;
 use crate::host::{BusOp, Host};
 use crate::sched::Policy;
 
@@ -75,7 +75,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     #[cold]
     #[inline(never)]
     pub(in super::super) fn stop_again(&mut self, now_ns: u64) {
-        if !matches!(self.stage, Stage::Idle) {
+        if !self.lane.is_idle() {
             return;
         }
         if !self.timers.kept_is_due(now_ns) {

@@ -42,7 +42,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         }
         self.settle_pass();
         if !P::RECOVERS {
-            return if self.gathered.members().len() > 1 || self.again {
+            return if self.gathered.members().len() > 1 || self.incident.again {
                 self.each_alone(now_ns)
             } else {
                 self.answer(now_ns)
@@ -73,7 +73,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             // A question on behalf of requests that are done already.
             return self.answer(now_ns);
         }
-        if self.again {
+        if self.incident.again {
             return self.try_again(now_ns);
         }
         let together = self.gathered.members().len() > 1;
@@ -179,7 +179,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         self.incident.tries = 0;
         for place in 0..self.gathered.members().len() {
             let Some(&index) = self.gathered.members().get(place) else { break };
-            self.slots.at_mut(index).solo |= !self.again;
+            self.slots.at_mut(index).solo |= !self.incident.again;
         }
         self.try_again(now_ns);
     }
@@ -196,7 +196,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     /// The requests of the failed transfer are the oldest again; those that cannot go on end.
     pub(super) fn put_back(&mut self, now_ns: u64) {
         let error = self.failure.take().unwrap_or(Error::Silent);
-        self.again = false;
+        self.incident.again = false;
         self.return_members(true, error, now_ns);
         if P::RECOVERS {
             if self.control != NONE {
@@ -256,7 +256,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         if P::RECOVERS && !self.owner_recovers() {
             self.close_incident();
         }
-        self.again = false;
+        self.incident.again = false;
         if P::RECOVERS {
             self.write_again(now_ns);
         }
@@ -350,7 +350,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         // The owner of a raw phase is told what happened to it.
         let error = if self.control != NONE && self.owner_recovers() { error } else { Error::Dead };
         self.close_incident();
-        self.again = false;
+        self.incident.again = false;
         self.settling |= core::mem::take(&mut self.incident.redo);
         for index in bits(core::mem::take(&mut self.settling)) {
             self.end_slot(index, Err(Error::Dead));
@@ -368,7 +368,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
                 self.end_slot(index, Err(Error::Dead));
             }
         }
-        self.stage = Stage::Idle;
+        self.lane.enter(Stage::Idle);
         self.timers.clear();
         self.dispatch(now_ns);
     }

@@ -64,6 +64,8 @@ pub(super) struct Incident {
     counting: bool,
     /// The controller was reset in a tuned mode, and nothing has been tuned since.
     untuned: bool,
+    /// Recovery is followed by a second try of the same transfer.
+    again: bool,
     /// The tuning was asked for while the card did not even tell its state: without it nothing can go on.
     unheard: bool,
     /// Resets of the controller that lost a tuning of this incident.
@@ -100,6 +102,7 @@ impl Incident {
             slowed: 0,
             counting: false,
             untuned: false,
+            again: false,
             unheard: false,
             tunings_lost: 0,
             until_ns: 0,
@@ -172,12 +175,12 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     #[cold]
     pub(super) fn fail(&mut self, error: Error, now_ns: u64) {
         self.beside_lost(error);
-        self.again = self.continue_failed(error);
+        self.incident.again = self.continue_failed(error);
         self.failure = Some(error);
-        self.blocked = false;
+        self.lane.unblock();
         self.forget_straight();
         if H::CONTINUES {
-            self.closing = false;
+            self.streams.take_busy_of_the_end();
         }
         self.recovered_status = 0;
         if matches!(error, Error::Host(fault) if fault.cause == Cause::Gone) {
@@ -232,9 +235,9 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             (incident.open, incident.owner, incident.generation) = (true, owner, generation);
             incident.renew(now_ns, card_ns);
         }
-        incident.tries = incident.tries.saturating_add(u8::from(!self.again));
+        incident.tries = incident.tries.saturating_add(u8::from(!incident.again));
         incident.class = Class::of(error);
-        incident.counting = matches!(self.stage, Stage::Count)
+        incident.counting = matches!(self.lane.stage(), Stage::Count)
             || matches!(error, Error::Host(fault) if fault.stage == crate::host::Stage::Count);
         if incident.class.damaged() && incident.tries == 1 {
             let [newest, second, _] = incident.damages;
@@ -252,11 +255,11 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     /// The response of the phase that failed may have carried the status of writes before it, and is lost.
     fn note_lost_status(&mut self) {
         self.incident.status_lost |=
-            self.phase.auto != Auto::Continue && self.phase.command.resp != Resp::None;
+            self.lane.phase().auto != Auto::Continue && self.lane.phase().command.resp != Resp::None;
     }
 
     fn reset(&mut self, step: Recovery, now_ns: u64) {
-        self.stage = Stage::Recover(step);
+        self.lane.enter(Stage::Recover(step));
         self.timers.clear();
         self.step_reset(step, true, now_ns);
     }
@@ -362,7 +365,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
                 if late || self.questions >= self.questions_max() {
                     return self.escalate(now_ns);
                 }
-                self.stage = Stage::Recover(Recovery::Wait);
+                self.lane.enter(Stage::Recover(Recovery::Wait));
                 self.timers.wake_at(later(now_ns, state_pause_ns(self.questions)));
                 if P::RECOVERS {
                     // The last question comes when the incident's time is up.
@@ -398,7 +401,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
 
     /// A phase of the recovery failed itself.
     pub(super) fn recover_failed(&mut self, step: Recovery, gone: bool, now_ns: u64) {
-        self.blocked = false;
+        self.lane.unblock();
         if gone {
             return self.hopeless(now_ns);
         }
@@ -478,7 +481,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         for index in bits(core::mem::take(&mut self.settling)) {
             self.end_slot(index, Err(Error::Removed));
         }
-        match self.stage {
+        match self.lane.stage() {
             Stage::Idle | Stage::Bus(_) | Stage::Pause => {}
             Stage::Recover(_) => self.failure = Some(Error::Removed),
             _ => self.fail(Error::Removed, now_ns),
@@ -502,7 +505,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
 
     /// Used where a transfer's own buffers must be free before the caller returns: stops DMA. Others' transfers are tried again.
     pub fn abort(&mut self, now_ns: u64) {
-        if !matches!(self.stage, Stage::Idle | Stage::Bus(_) | Stage::Pause | Stage::Recover(_)) {
+        if !matches!(self.lane.stage(), Stage::Idle | Stage::Bus(_) | Stage::Pause | Stage::Recover(_)) {
             self.fail(Error::Silent, now_ns);
         }
     }

@@ -144,13 +144,13 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     /// The card's supply was switched off, or it was reset: a volatile cache has lost what was not flushed.
     pub(in super::super) fn supply_lost(&mut self) {
         if !P::RECOVERS {
-            self.open = None;
+            self.streams.leave_open(None);
             self.durability.forget();
             return;
         }
         let cached = self.target.is_some_and(|target| !matches!(target.flush, FlushBy::Status));
         self.begin_again();
-        let streamed = self.open.take().is_some_and(|open| open.acknowledged);
+        let streamed = self.streams.take_open().is_some_and(|open| open.acknowledged);
         if self.durability.supply_lost(cached, streamed) {
             self.stats.cache_lost += 1;
         }

@@ -1,0 +1,195 @@
+//! What C calls.
+
+#![allow(unsafe_code, reason = "docs/safety.md says why")]
+
+use crate::model::{self, LogFile};
+use ::mmcq_sim::memory::{BusError, DeviceMemory};
+use ::mmcq_sim::sdhci::Sdhci;
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::io::Write;
+use std::path::Path;
+use std::ptr;
+
+/// Copies between the model and memory: `to_memory` is not 0 if the bytes go there. 0 if memory answered.
+pub type mmcq_sim_dma = unsafe extern "C" fn(
+    opaque: *mut c_void,
+    address: u64,
+    bytes: *mut c_void,
+    count: usize,
+    to_memory: c_int,
+) -> c_int;
+
+/// A controller with a card.
+pub struct mmcq_sim {
+    model: Sdhci,
+    log: Option<LogFile>,
+}
+
+/// The caller's memory.
+struct Memory {
+    dma: mmcq_sim_dma,
+    opaque: *mut c_void,
+}
+
+impl DeviceMemory for Memory {
+    fn device_read(&self, bus: u64, buffer: &mut [u8]) -> Result<(), BusError> {
+        // SAFETY: the function came with `opaque`, and the header has it write `count` bytes at most, which are the buffer's.
+        let status = unsafe { (self.dma)(self.opaque, bus, buffer.as_mut_ptr().cast(), buffer.len(), 0) };
+        if status != 0 {
+            buffer.fill(0xff);
+            return Err(BusError);
+        }
+        Ok(())
+    }
+
+    fn device_write(&self, bus: u64, data: &[u8]) -> Result<(), BusError> {
+        // SAFETY: the function came with `opaque`; the header has it only read `count` bytes here, which are the data's.
+        let status = unsafe { (self.dma)(self.opaque, bus, data.as_ptr().cast_mut().cast(), data.len(), 1) };
+        if status == 0 { Ok(()) } else { Err(BusError) }
+    }
+}
+
+/// A name that is not null and is text.
+///
+/// # Safety
+/// `name` is null or ends with a zero byte, and stays as it is.
+unsafe fn text<'a>(name: *const c_char, what: &str) -> Result<&'a str, String> {
+    if name.is_null() {
+        return Err(format!("{what}: no text"));
+    }
+    // SAFETY: it is not null, and the caller says that it ends.
+    unsafe { CStr::from_ptr(name) }.to_str().map_err(|_| format!("{what}: not UTF-8"))
+}
+
+/// Builds a controller with a card. Null if that fails: then `error` has why, in one line.
+///
+/// # Safety
+/// As the header says: texts end with a zero byte, `error` has room for `error_bytes`, and `dma` keeps its contract with `opaque` until
+/// [`mmcq_sim_free`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mmcq_sim_new(
+    platform: *const c_char,
+    card: *const c_char,
+    log: *const c_char,
+    dma: mmcq_sim_dma,
+    opaque: *mut c_void,
+    error: *mut c_char,
+    error_bytes: usize,
+) -> *mut mmcq_sim {
+    let built = || {
+        // SAFETY: the caller's contract for each of the three.
+        let [platform, card, log] =
+            unsafe { [text(platform, "platform")?, text(card, "card")?, text(log, "log")?] };
+        let mut model = model::build(platform, card, Memory { dma, opaque })?;
+        let log = (!log.is_empty()).then(|| model::log_to(&mut model, Path::new(log))).transpose()?;
+        Ok(Box::new(mmcq_sim { model, log }))
+    };
+    match built() {
+        Ok(sim) => Box::into_raw(sim),
+        Err(why) => {
+            let why: String = why;
+            if !error.is_null() && error_bytes > 0 {
+                let count = why.len().min(error_bytes - 1);
+                // SAFETY: not null, and with room for `count` and a zero.
+                unsafe {
+                    ptr::copy_nonoverlapping(why.as_ptr(), error.cast(), count);
+                    error.add(count).write(0);
+                }
+            }
+            ptr::null_mut()
+        }
+    }
+}
+
+/// The model behind the caller's pointer.
+///
+/// # Safety
+/// `sim` came from [`mmcq_sim_new`], was not freed, and no other call has it.
+unsafe fn model<'a>(sim: *mut mmcq_sim) -> &'a mut Sdhci {
+    // SAFETY: the caller's.
+    unsafe { &mut (*sim).model }
+}
+
+/// Ends it, and writes what is left of the log. 0 if the log is whole.
+///
+/// # Safety
+/// As for the other calls; and none comes after it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mmcq_sim_free(sim: *mut mmcq_sim) -> c_int {
+    if sim.is_null() {
+        return 0;
+    }
+    // SAFETY: it was made by `Box::into_raw`, and is not used again.
+    let sim = unsafe { Box::from_raw(sim) };
+    let whole = sim.log.as_ref().is_none_or(|file| file.borrow_mut().flush().is_ok());
+    c_int::from(!whole)
+}
+
+/// Reads a register of 1, 2 or 4 bytes at this time.
+///
+/// # Safety
+/// `sim` came from [`mmcq_sim_new`], was not freed, and no other call has it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mmcq_sim_read(sim: *mut mmcq_sim, offset: u16, bytes: u8, now_ns: u64) -> u32 {
+    // SAFETY: the caller's.
+    let model = unsafe { model(sim) };
+    reach(model, now_ns);
+    model.read(offset, bytes, now_ns)
+}
+
+/// Writes one.
+///
+/// # Safety
+/// `sim` came from [`mmcq_sim_new`], was not freed, and no other call has it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mmcq_sim_write(sim: *mut mmcq_sim, offset: u16, bytes: u8, value: u32, now_ns: u64) {
+    // SAFETY: the caller's.
+    let model = unsafe { model(sim) };
+    reach(model, now_ns);
+    model.write(offset, bytes, value, now_ns);
+}
+
+/// Everything up to this time happens. The model stops whenever its interrupt rises.
+fn reach(model: &mut Sdhci, now_ns: u64) {
+    while model.advance(now_ns) < now_ns {}
+}
+
+/// Lets everything happen up to this time.
+///
+/// # Safety
+/// `sim` came from [`mmcq_sim_new`], was not freed, and no other call has it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mmcq_sim_advance(sim: *mut mmcq_sim, now_ns: u64) {
+    // SAFETY: the caller's.
+    reach(unsafe { model(sim) }, now_ns);
+}
+
+/// When something happens by itself; all ones: never.
+///
+/// # Safety
+/// `sim` came from [`mmcq_sim_new`], was not freed, and no other call has it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mmcq_sim_next_event(sim: *mut mmcq_sim) -> u64 {
+    // SAFETY: the caller's.
+    unsafe { model(sim) }.next_event_ns().unwrap_or(u64::MAX)
+}
+
+/// The level of the interrupt: 1 or 0.
+///
+/// # Safety
+/// `sim` came from [`mmcq_sim_new`], was not freed, and no other call has it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mmcq_sim_interrupt(sim: *mut mmcq_sim) -> c_int {
+    // SAFETY: the caller's.
+    c_int::from(unsafe { model(sim) }.irq())
+}
+
+/// How often the driver did what the standard forbids.
+///
+/// # Safety
+/// `sim` came from [`mmcq_sim_new`], was not freed, and no other call has it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mmcq_sim_violations(sim: *mut mmcq_sim) -> u64 {
+    // SAFETY: the caller's.
+    unsafe { model(sim) }.protocol_violations()
+}

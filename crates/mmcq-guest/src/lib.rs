@@ -1,0 +1,15 @@
+//! The laboratory's SDHCI controller with a card in it, for a C program that has a clock and a memory of its own.
+//!
+//! `include/mmcq_sim.h` is what a C program sees, with its contract. `tools/guest-time/` is one: it puts the model into QEMU, and moves it by the time of the guest.
+//! So an unmodified Linux drives the laboratory's controller and cards in virtual time.
+#![deny(unsafe_code)]
+// The names are C's.
+#![allow(non_camel_case_types)]
+
+mod api;
+mod model;
+
+pub use api::{
+    mmcq_sim, mmcq_sim_advance, mmcq_sim_dma, mmcq_sim_free, mmcq_sim_interrupt, mmcq_sim_new,
+    mmcq_sim_next_event, mmcq_sim_read, mmcq_sim_violations, mmcq_sim_write,
+};

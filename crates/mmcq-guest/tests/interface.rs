@@ -1,0 +1,74 @@
+//! The model as a C program sees it.
+
+use mmcq_guest::*;
+use std::ffi::{CString, c_char, c_int, c_void};
+
+/// No memory at all.
+unsafe extern "C" fn nothing(_: *mut c_void, _: u64, _: *mut c_void, _: usize, _: c_int) -> c_int {
+    1
+}
+
+fn new(platform: &str, card: &str, log: &str) -> Result<*mut mmcq_sim, String> {
+    let [platform, card, log] = [platform, card, log].map(|text| CString::new(text).unwrap());
+    let mut error = [0_u8; 80];
+    let place = error.as_mut_ptr().cast::<c_char>();
+    // SAFETY: the texts end, the room is the array's, and the function touches nothing.
+    let sim = unsafe {
+        let names = (platform.as_ptr(), card.as_ptr(), log.as_ptr());
+        mmcq_sim_new(names.0, names.1, names.2, nothing, std::ptr::null_mut(), place, error.len())
+    };
+    let end = error.iter().position(|byte| *byte == 0).unwrap();
+    if sim.is_null() { Err(String::from_utf8_lossy(&error[..end]).into_owned()) } else { Ok(sim) }
+}
+
+#[test]
+fn a_command_takes_the_time_of_its_bits_and_ends_with_an_interrupt() {
+    let folder = std::env::temp_dir().join(format!("mmcq-guest-{}", std::process::id()));
+    let sim = new("generic", "sdxc-128g-uhs", folder.to_str().unwrap()).unwrap();
+    // SAFETY: one caller, and the model is freed last.
+    unsafe {
+        let present = mmcq_sim_read(sim, 0x24, 4, 0);
+        assert_eq!(present >> 16 & 1, 1, "the card is in: {present:x}");
+        // Power, an internal clock of base / 512, the card's clock; then CMD0 with its interrupt on.
+        mmcq_sim_write(sim, 0x29, 1, 0x0f, 10);
+        mmcq_sim_write(sim, 0x2c, 2, 0x8001, 20);
+        let stable_ns = 10_000_000;
+        mmcq_sim_advance(sim, stable_ns);
+        assert_eq!(mmcq_sim_read(sim, 0x2c, 2, stable_ns) & 3, 3, "the internal clock is stable");
+        mmcq_sim_write(sim, 0x2c, 2, 0x8005, stable_ns);
+        mmcq_sim_write(sim, 0x34, 4, 1, stable_ns);
+        mmcq_sim_write(sim, 0x38, 4, 1, stable_ns);
+        let begin_ns = 2 * stable_ns;
+        mmcq_sim_write(sim, 0x0e, 2, 0, begin_ns);
+        assert_eq!(mmcq_sim_interrupt(sim), 0);
+        let mut at_ns = begin_ns;
+        while mmcq_sim_interrupt(sim) == 0 {
+            at_ns = mmcq_sim_next_event(sim);
+            assert!(at_ns < u64::MAX, "nothing more to come");
+            mmcq_sim_advance(sim, at_ns);
+        }
+        // 48 bits at about 400 kHz.
+        assert!((100_000..200_000).contains(&(at_ns - begin_ns)), "{}", at_ns - begin_ns);
+        assert_eq!(mmcq_sim_read(sim, 0x30, 4, at_ns) & 1, 1);
+        assert_eq!(mmcq_sim_violations(sim), 0);
+        assert_eq!(mmcq_sim_free(sim), 0);
+    }
+    let log = std::fs::read_to_string(&folder).unwrap();
+    std::fs::remove_file(&folder).unwrap();
+    assert!(log.contains("Command { index: 0"), "{log}");
+}
+
+#[test]
+fn what_cannot_be_built_is_said_in_one_line_that_fits() {
+    for (platform, card, log, word) in [
+        ("generix", "", "", "generix"),
+        ("stream-rtsx", "", "", "stream-rtsx"),
+        ("generic", "no-card", "", "no-card"),
+        ("generic", "", "/nowhere/log", "/nowhere/log"),
+    ] {
+        let error = new(platform, card, log).unwrap_err();
+        assert!(error.contains(word) && error.len() < 80 && error.lines().count() == 1, "{error}");
+    }
+    // SAFETY: null is nothing.
+    assert_eq!(unsafe { mmcq_sim_free(std::ptr::null_mut()) }, 0);
+}

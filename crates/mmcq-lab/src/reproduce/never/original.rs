@@ -1,0 +1,189 @@
+//! Linux itself as the judge: cells that an unmodified kernel ran on our controller and card (`tools/guest-time.sh`), beside the stand-ins and ours.
+
+use super::{Cell, Grid, Load, Measured, OURS, measure};
+use crate::reproduce::each_of;
+use crate::runner::{RunError, Setting};
+use serde::Deserialize;
+use std::fmt::Write;
+
+/// Settings of Linux that the original can have.
+const LINUX: [Setting; 2] = [Setting::None, Setting::HsqTag];
+
+/// The price of a wake-up in the guest, in microseconds.
+const WAKE_US: u32 = 20;
+
+/// A line of `tools/guest-time.sh`.
+#[derive(Deserialize)]
+struct Line {
+    platform: String,
+    card: String,
+    setting: String,
+    load: String,
+    bytes: u64,
+    depth: u32,
+    jobs: u32,
+    mib_per_s: f64,
+}
+
+/// A cell as Linux itself ran it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Seen {
+    /// Which.
+    pub cell: Cell,
+    /// MiB a second, by setting.
+    pub rates: Vec<(Setting, f64)>,
+}
+
+/// ... and as the laboratory does.
+#[derive(Clone, Debug)]
+pub struct Judged {
+    /// The laboratory's figures.
+    pub measured: Measured,
+    /// MiB a second of the original code, by setting.
+    pub original: Vec<(Setting, f64)>,
+}
+
+impl Judged {
+    /// What the original does with this setting.
+    pub fn of(&self, wanted: Setting) -> Option<f64> {
+        self.original.iter().find(|(setting, _)| *setting == wanted).map(|(_, rate)| *rate)
+    }
+
+    /// How much the stand-in is off, in percent.
+    pub fn error_percent(&self, setting: Setting) -> Option<f64> {
+        let (original, stand_in) = (self.of(setting)?, self.measured.of(setting)?);
+        Some(100.0 * (stand_in.mib_per_s / original - 1.0))
+    }
+
+    /// The original's faster setting.
+    pub fn best(&self) -> f64 {
+        self.original.iter().map(|(_, rate)| *rate).fold(0.0, f64::max)
+    }
+
+    /// How much faster ours is, in percent: the slower one of ours.
+    pub fn gain_percent(&self) -> f64 {
+        100.0 * (self.measured.ours() / self.best().max(f64::MIN_POSITIVE) - 1.0)
+    }
+}
+
+/// The cells of a file of such lines, with the original's rates. An error is one line.
+pub fn parse(text: &str) -> Result<Vec<Seen>, String> {
+    let mut cells: Vec<Seen> = Vec::new();
+    for (number, text) in (1..).zip(text.lines()) {
+        let line: Line = serde_json::from_str(text).map_err(|error| format!("line {number}: {error}"))?;
+        let place = Grid::FULL.places.iter().find(|p| (p.platform, p.card) == (&line.platform, &line.card));
+        let load = Load::RATES.into_iter().find(|load| load.name() == line.load);
+        let setting = LINUX.into_iter().find(|setting| setting.name() == line.setting);
+        let (Some(&place), Some(load), Some(setting)) = (place, load, setting) else {
+            return Err(format!(
+                "line {number}: {} {} {} {}: no cell of the sweep",
+                line.platform, line.card, line.load, line.setting
+            ));
+        };
+        if !(line.mib_per_s.is_finite() && line.mib_per_s > 0.0) {
+            return Err(format!("line {number}: {} MiB/s: expected a rate", line.mib_per_s));
+        }
+        let Line { bytes, depth, jobs, .. } = line;
+        let sizes = [bytes, u64::from(depth), u64::from(jobs)];
+        let grid = &Grid::FULL;
+        if !grid.sizes.contains(&bytes) || !grid.depths.contains(&depth) || !grid.jobs.contains(&jobs) {
+            return Err(format!("line {number}: bytes, depth, jobs {sizes:?}: no cell of the sweep"));
+        }
+        let cell = Cell { place, load, bytes, depth, jobs, wake_us: WAKE_US };
+        let rate = (setting, line.mib_per_s);
+        match cells.iter_mut().find(|seen| seen.cell == cell) {
+            Some(seen) if seen.rates.iter().any(|(known, _)| *known == setting) => {
+                return Err(format!("line {number}: {cell}, {}: a second time", setting.name()));
+            }
+            Some(seen) => seen.rates.push(rate),
+            None => cells.push(Seen { cell, rates: vec![rate] }),
+        }
+    }
+    Ok(cells)
+}
+
+/// Runs them in the laboratory, on all cores.
+pub fn judge(cells: &[Seen], seed: u64) -> Result<Vec<Judged>, RunError> {
+    let judged = each_of(cells.len(), |at| {
+        let Seen { cell, rates } = &cells[at];
+        Ok(Judged { measured: measure(cell, seed)?, original: rates.clone() })
+    });
+    judged.into_iter().collect()
+}
+
+/// A table in Markdown, MiB a second: Linux itself, the stand-in, and ours against the better setting of Linux itself.
+pub fn table(judged: &[Judged]) -> String {
+    let mut out = String::from("| cell ");
+    for setting in LINUX {
+        let _ = write!(out, "| Linux, {0} | stand-in `{0}` | off by ", setting.name());
+    }
+    for setting in OURS {
+        let _ = write!(out, "| `{}` ", setting.name());
+    }
+    out.push_str("| limit | ours to Linux |\n|---|");
+    out.push_str(&"---:|".repeat(3 * LINUX.len() + OURS.len() + 2));
+    out.push('\n');
+    for one in judged {
+        let rate = |rate: Option<f64>| rate.map_or(String::new(), |rate| format!("{rate:.2}"));
+        let percent = |value: Option<f64>| value.map_or(String::new(), |value| format!("{value:+.1} %"));
+        let of = |setting| rate(one.measured.of(setting).map(|figures| figures.mib_per_s));
+        let cell = &one.measured.cell;
+        let size = super::size(cell.bytes);
+        let jobs = if cell.jobs == 1 { String::new() } else { format!(", {} jobs", cell.jobs) };
+        let _ =
+            write!(out, "| {}, {} {size}, depth {}{jobs} ", cell.place.card, cell.load.name(), cell.depth);
+        for setting in LINUX {
+            let error = percent(one.error_percent(setting));
+            let _ = write!(out, "| {} | {} | {error} ", rate(one.of(setting)), of(setting));
+        }
+        for setting in OURS {
+            let _ = write!(out, "| {} ", of(setting));
+        }
+        let gain = percent(Some(one.gain_percent()));
+        let _ = writeln!(out, "| {:.2} | {gain} |", one.measured.limit());
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::reproduce::never::Figures;
+
+    const LINE: &str = r#"{"platform":"generic","card":"emmc-hs200","setting":"none","load":"write","bytes":4096,"depth":8,"jobs":1,"mib_per_s":53.1,"merged":8}"#;
+
+    #[test]
+    fn lines_of_one_cell_come_together_and_what_is_no_cell_is_named_with_its_line() {
+        let queue = LINE.replace("none", "hsq-tag").replace("53.1", "66.5");
+        let deep = LINE.replace("\"depth\":8", "\"depth\":32");
+        let cells = parse(&[LINE, &queue, &deep].join("\n")).unwrap();
+        assert_eq!(cells.len(), 2);
+        assert_eq!(cells[0].rates, [(Setting::None, 53.1), (Setting::HsqTag, 66.5)]);
+        assert_eq!((cells[1].cell.depth, cells[1].cell.wake_us), (32, WAKE_US));
+        for (bad, words) in [
+            (LINE.replace("emmc-hs200", "no-card"), "no-card"),
+            (LINE.replace("none", "close"), "close"),
+            (LINE.replace("4096", "4097"), "[4097, 8, 1]"),
+            (LINE.replace("53.1", "0"), "0 MiB/s"),
+            (LINE.to_owned(), "a second time"),
+            (LINE.replace("\"jobs\":1,", ""), "jobs"),
+        ] {
+            let error = parse(&format!("{LINE}\n{bad}\n")).unwrap_err();
+            assert!(error.starts_with("line 2: ") && error.contains(words), "{error}");
+            assert_eq!(error.lines().count(), 1);
+        }
+    }
+
+    #[test]
+    fn the_table_says_how_much_the_stand_in_is_off_and_what_ours_gains() {
+        let Seen { cell, rates: original } = parse(LINE).unwrap().remove(0);
+        let rates = [(Setting::Limit, 80.0), (Setting::None, 55.755), (Setting::Mmcq, 66.375)];
+        let of = |(setting, mib_per_s)| (setting, Figures { mib_per_s, p99_us: 1.0, mean_us: 1.0 });
+        let measured = Measured { cell, times: 1, figures: rates.map(of).to_vec() };
+        let text = table(&[Judged { measured, original }]);
+        let line = "| emmc-hs200, write 4k, depth 8 | 53.10 | 55.76 | +5.0 % |  |  |  | 66.38 |  | 80.00 | +25.0 % |";
+        assert_eq!(text.lines().nth(2), Some(line), "{text}");
+        let columns = |line: &str| line.matches('|').count();
+        assert!(text.lines().all(|line| columns(line) == columns(text.lines().next().unwrap())), "{text}");
+    }
+}

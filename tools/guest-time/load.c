@@ -1,0 +1,173 @@
+// load.c: the load inside of the guest. load DEVICE read|write|randread|randwrite BYTES DEPTH JOBS REQUESTS one|all [REGION]
+// Each of JOBS processes has DEPTH requests of BYTES under way (libaio, O_DIRECT). It reaps all that are done and submits as many in one call, as the
+// laboratory's jobs do; or, with `one`, one and one, as fio does unless it is told otherwise. Sequential jobs all begin at 0. Each does
+// REQUESTS; random places are in the first REGION bytes, all of the device without it. The rate is that of the steady state: from a quarter to
+// seven eighths of all requests. One line of JSON.
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/aio_abi.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+struct shared {
+  uint64_t ready, go, done, from_done, from_ns, until_done, until_ns, last_ns, latency_sum_ns;
+};
+static struct shared *shared;
+static uint64_t bytes, depth, jobs, requests, region;
+static bool writes, is_random, one_by_one;
+
+static void die(const char *what) {
+  fprintf(stderr, "load: %s: %s\n", what, strerror(errno));
+  exit(1);
+}
+
+static uint64_t now_ns(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return t.tv_sec * UINT64_C(1000000000) + t.tv_nsec;
+}
+
+static uint64_t number(const char *text, const char *name) {
+  char *end;
+  uint64_t value = strtoull(text, &end, 0);
+  if (!*text || *end || !value) {
+    fprintf(stderr, "load: %s: %s: expected a number above 0\n", name, text);
+    exit(2);
+  }
+  return value;
+}
+
+// A field of /sys/block/NAME/stat, counted from 0.
+static uint64_t block_stat(const char *device, int field) {
+  char path[128], text[512];
+  snprintf(path, sizeof path, "/sys/block/%s/stat", strrchr(device, '/') + 1);
+  FILE *file = fopen(path, "r");
+  if (!file || !fgets(text, sizeof text, file)) die(path);
+  fclose(file);
+  char *at = text;
+  uint64_t value = 0;
+  for (int i = 0; i <= field; i++) value = strtoull(at, &at, 10);
+  return value;
+}
+
+static uint64_t shuffled(uint64_t *state) {
+  // SplitMix64.
+  uint64_t z = *state += UINT64_C(0x9e3779b97f4a7c15);
+  z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+  z = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
+  return z ^ z >> 31;
+}
+
+static void work(const char *device, uint64_t job) {
+  char name[16];
+  snprintf(name, sizeof name, "mmcq%u", (unsigned)job);
+  prctl(PR_SET_NAME, name);
+  int file = open(device, (writes ? O_RDWR : O_RDONLY) | O_DIRECT);
+  if (file < 0) die(device);
+  aio_context_t context = 0;
+  if (syscall(SYS_io_setup, (long)depth, &context)) die("io_setup");
+  char *memory = mmap(NULL, depth * bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+  struct iocb *blocks = calloc(depth, sizeof *blocks), **list = calloc(depth, sizeof *list);
+  struct io_event *events = calloc(depth, sizeof *events);
+  uint64_t *begun_ns = calloc(depth, sizeof *begun_ns), *free_slots = calloc(depth, sizeof *free_slots);
+  if (memory == MAP_FAILED || !blocks || !list || !events || !begun_ns || !free_slots) die("memory");
+  memset(memory, 0x5a + job, depth * bytes);
+  uint64_t state = job + 1, slots = region / bytes, all = requests * jobs, begun = 0, ended = 0, free_count = depth;
+  for (uint64_t i = 0; i < depth; i++) free_slots[i] = i;
+  __atomic_add_fetch(&shared->ready, 1, __ATOMIC_SEQ_CST);
+  while (!__atomic_load_n(&shared->go, __ATOMIC_SEQ_CST)) usleep(1000);
+  while (ended < requests) {
+    uint64_t count = free_count < requests - begun ? free_count : requests - begun, now = now_ns();
+    for (uint64_t i = 0; i < count; i++) {
+      uint64_t slot = free_slots[--free_count], place = is_random ? shuffled(&state) % slots : begun % slots;
+      struct iocb *block = list[i] = &blocks[slot];
+      memset(block, 0, sizeof *block);
+      block->aio_data = slot;
+      block->aio_lio_opcode = writes ? IOCB_CMD_PWRITE : IOCB_CMD_PREAD;
+      block->aio_fildes = file;
+      block->aio_buf = (uintptr_t)(memory + slot * bytes);
+      block->aio_nbytes = bytes;
+      block->aio_offset = place * bytes;
+      begun_ns[slot] = now;
+      begun++;
+    }
+    if (count && syscall(SYS_io_submit, context, (long)count, list) != (long)count) die("io_submit");
+    long done_now;
+    do done_now = syscall(SYS_io_getevents, context, 1L, one_by_one ? 1L : (long)depth, events, NULL);
+    while (done_now < 0 && errno == EINTR);
+    if (done_now < 1) die("io_getevents");
+    now = now_ns();
+    for (long i = 0; i < done_now; i++) {
+      if ((uint64_t)events[i].res != bytes) {
+        errno = events[i].res < 0 ? -events[i].res : EIO;
+        die("request");
+      }
+      uint64_t done = __atomic_add_fetch(&shared->done, 1, __ATOMIC_SEQ_CST);
+      __atomic_add_fetch(&shared->latency_sum_ns, now - begun_ns[events[i].data], __ATOMIC_SEQ_CST);
+      if (done == all / 4) shared->from_done = done, shared->from_ns = now;
+      if (done == all * 7 / 8) shared->until_done = done, shared->until_ns = now;
+      if (done == all) shared->last_ns = now;
+      free_slots[free_count++] = events[i].data;
+      ended++;
+    }
+  }
+  exit(0);
+}
+
+int main(int count, char **arguments) {
+  if (count < 8 || count > 9 || (strcmp(arguments[7], "one") && strcmp(arguments[7], "all"))) {
+    fprintf(stderr, "usage: load DEVICE read|write|randread|randwrite BYTES DEPTH JOBS REQUESTS one|all [REGION]\n");
+    return 2;
+  }
+  const char *device = arguments[1], *load = arguments[2];
+  is_random = !strncmp(load, "rand", 4);
+  writes = !!strstr(load, "write");
+  bytes = number(arguments[3], "BYTES");
+  depth = number(arguments[4], "DEPTH");
+  jobs = number(arguments[5], "JOBS");
+  requests = number(arguments[6], "REQUESTS");
+  int file = open(device, O_RDONLY);
+  if (file < 0) die(device);
+  one_by_one = !strcmp(arguments[7], "one");
+  region = count > 8 ? number(arguments[8], "REGION") : (uint64_t)lseek(file, 0, SEEK_END);
+  close(file);
+  shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (shared == MAP_FAILED) die("memory");
+  for (uint64_t job = 0; job < jobs; job++) {
+    pid_t child = fork();
+    if (child < 0) die("fork");
+    if (!child) work(device, job);
+  }
+  while (__atomic_load_n(&shared->ready, __ATOMIC_SEQ_CST) < jobs) {
+    int status;
+    if (waitpid(-1, &status, WNOHANG) > 0) return 1;
+    usleep(1000);
+  }
+  int first = writes ? 4 : 0, bad = 0;
+  uint64_t before = block_stat(device, first), begin_ns = now_ns();
+  __atomic_store_n(&shared->go, 1, __ATOMIC_SEQ_CST);
+  for (uint64_t job = 0; job < jobs; job++) {
+    int status;
+    wait(&status);
+    bad |= status;
+  }
+  if (bad) return 1;
+  uint64_t sent = block_stat(device, first) - before, all = requests * jobs, span_ns = shared->until_ns - shared->from_ns;
+  if (!span_ns || !sent) die("too few requests");
+  double mib = (double)((shared->until_done - shared->from_done) * bytes) / (1 << 20);
+  printf("{\"load\": \"%s\", \"bytes\": %lu, \"depth\": %lu, \"jobs\": %lu, \"requests\": %lu, \"reaps\": \"%s\", \"mib_per_s\": %.3f, \"latency_us\": %.2f, \"merged\": %.3f, "
+         "\"elapsed_us\": %.1f}\n",
+         load, bytes, depth, jobs, all, arguments[7], mib * 1e9 / span_ns, shared->latency_sum_ns / 1e3 / all, (double)all / sent,
+         (shared->last_ns - begin_ns) / 1e3);
+  return 0;
+}

@@ -1,0 +1,84 @@
+// slot.c: a driver of QEMU's sdhci-pci, as small as one can be, for what Debian's sdhci-pci does not do there: eight data lines where the controller has them
+// (the board has the pins), and Linux's software queue with queue=1. Requests are ended in the interrupt handler and the next one is sent from there, as
+// drivers of soldered cards do; with defer=1, in the work behind it, as they do for cards that can be taken out. Built by tools/guest-time.sh
+// against Debian's source of Linux 6.1.
+#include <linux/mmc/host.h>
+#include <linux/module.h>
+#include <linux/pci.h>
+
+#include "mmc_hsq.h"
+#include "sdhci.h"
+
+static bool queue, defer;
+module_param(queue, bool, 0444);
+module_param(defer, bool, 0444);
+
+static void request_done(struct sdhci_host *host, struct mmc_request *request)
+{
+	if (!queue || !mmc_hsq_finalize_request(host->mmc, request))
+		mmc_request_done(host->mmc, request);
+}
+
+static int enable_dma(struct sdhci_host *host)
+{
+	pci_set_master(to_pci_dev(mmc_dev(host->mmc)));
+	return 0;
+}
+
+static const struct sdhci_ops ops = {
+	.set_clock = sdhci_set_clock,
+	.enable_dma = enable_dma,
+	.set_bus_width = sdhci_set_bus_width,
+	.reset = sdhci_reset,
+	.set_uhs_signaling = sdhci_set_uhs_signaling,
+	.request_done = request_done,
+};
+
+static int probe(struct pci_dev *device, const struct pci_device_id *id)
+{
+	struct sdhci_host *host;
+	struct mmc_hsq *hsq;
+	int error = pcim_enable_device(device);
+
+	if (!error)
+		error = pcim_iomap_regions(device, BIT(0), "slot");
+	if (error)
+		return error;
+	hsq = devm_kzalloc(&device->dev, sizeof(*hsq), GFP_KERNEL);
+	if (!hsq)
+		return -ENOMEM;
+	host = sdhci_alloc_host(&device->dev, 0);
+	if (IS_ERR(host))
+		return PTR_ERR(host);
+	host->hw_name = "slot";
+	host->ops = &ops;
+	host->irq = device->irq;
+	host->ioaddr = pcim_iomap_table(device)[0];
+	host->always_defer_done = defer;
+	sdhci_read_caps(host);
+	if (host->caps & SDHCI_CAN_DO_8BIT)
+		host->mmc->caps |= MMC_CAP_8_BIT_DATA;
+	if (queue && !defer)
+		host->mmc_host_ops.request_atomic = sdhci_request_atomic;
+	if (queue)
+		error = mmc_hsq_init(hsq, host->mmc);
+	if (!error)
+		error = sdhci_add_host(host);
+	if (error)
+		sdhci_free_host(host);
+	return error;
+}
+
+static const struct pci_device_id devices[] = { { PCI_DEVICE(0x1b36, 0x0007) }, {} };
+MODULE_DEVICE_TABLE(pci, devices);
+
+/* It stays until the machine is switched off. */
+static struct pci_driver driver = { .name = "slot", .id_table = devices, .probe = probe, .driver.suppress_bind_attrs = true };
+
+static int __init begin(void)
+{
+	return pci_register_driver(&driver);
+}
+module_init(begin);
+MODULE_LICENSE("Dual MIT/GPL");
+MODULE_DESCRIPTION("The model's slot");
