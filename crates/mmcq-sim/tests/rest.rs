@@ -119,6 +119,40 @@ fn a_supervisor_that_ends_during_a_rest_leaves_a_card_that_works_or_none() {
     assert_eq!(refused, Error::NoCard);
 }
 
+/// At each moment of a rest that begins, with as many requests behind it as go in.
+#[test]
+fn a_supervisor_that_ends_while_a_rest_begins_leaves_a_card_that_works() {
+    let mut stopping = 0;
+    for turns in 0..6 {
+        let rig = resting("emmc-51-full", CLOCK_OFF);
+        read(&rig);
+        rig.until(rig.time.now() + 49 * MS);
+        for _ in 0..turns {
+            if rig.stack.with(|engine| engine.next_deadline_ns()).is_some() {
+                rig.turn();
+            }
+        }
+        let mut ids = Vec::new();
+        let refused = loop {
+            let request =
+                mmcq::engine::Request::new(mmcq::engine::Kind::Read { lba: 0, blocks: 1 }, rig::buffer(1, 0));
+            let now_ns = rig.time.now();
+            match rig.stack.with(|engine| engine.submit(request, now_ns)) {
+                Ok(id) => ids.push(id),
+                Err((error, _)) => break error,
+            }
+        };
+        assert_eq!(refused, Error::Full);
+        stopping += u32::from(rig.stack.with(|engine| engine.slots_in_use()) > ids.len());
+        rig.leave();
+        for done in rig.finish(&ids, 1_000 * MS) {
+            assert!(done.result.is_ok(), "after {turns} turns: {:?}", done.result);
+        }
+        assert_eq!((rig.rung(RecoveryStep::Classify), clock_hz(&rig)), (0, 200_000_000));
+    }
+    assert!(stopping > 0);
+}
+
 #[test]
 fn a_program_may_dismiss_the_supervisor_during_a_rest() {
     let rig = resting("emmc-51-full", CLOCK_OFF);

@@ -104,6 +104,20 @@ fn a_combo_card_has_both() {
     assert_eq!(run(&stack, function.write_read_u8(9, 0x42, Chain::Last)), Ok(0x42));
 }
 
+/// Both halves use the same lines: a memory that stays on one keeps the card there.
+#[test]
+fn a_combo_card_is_as_narrow_as_its_memory() {
+    for answers in [true, false] {
+        let world = World::new(2);
+        world.borrow_mut().medium = Some(vec![0; 64 * 512]);
+        world.borrow_mut().refuses_width = Some(answers);
+        let (stack, card) = brought_up::<4>(&world);
+        assert_eq!((card.width, card.memory.unwrap().width), (Width::W1, Width::W1), "{answers}");
+        assert_eq!((world.borrow().bus.1, world.borrow().f0[7] & 3), (Width::W1, 0), "{answers}");
+        assert_eq!(run(&stack, BlockDevice::new(&stack).read(5, memory(1024))).0, Ok(2));
+    }
+}
+
 #[test]
 fn no_card_and_cards_of_other_kinds() {
     let world = World::new(1);

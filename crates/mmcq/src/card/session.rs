@@ -151,6 +151,11 @@ impl<'a, B: Platform, const N: usize> Session<'a, B, N> {
         self.send(Some(command::app_cmd(self.rca)), command, COMMAND_NS, false)
     }
 
+    /// As [`status_of`](Self::status_of), after CMD55.
+    pub fn app_status_of(&mut self, command: Command) -> Exchange<'_, 'a, B, N> {
+        self.send(Some(command::app_cmd(self.rca)), command, COMMAND_NS, true)
+    }
+
     /// A command with R1b, waited for to the end of busy and judged by a status after it.
     pub async fn busy_command(&mut self, command: Command, timeout_ns: u64) -> Result<(), Failed> {
         self.send(None, command, timeout_ns, true).await?;

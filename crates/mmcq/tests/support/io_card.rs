@@ -102,6 +102,8 @@ pub struct World {
     pub powering: u32,
     /// Blocks of a combo card's memory.
     pub medium: Option<Vec<u8>>,
+    /// Its memory refuses ACMD6, or does not answer it.
+    pub refuses_width: Option<bool>,
     /// Nothing is answered at all.
     pub absent: bool,
     pub log: Vec<(u64, Command)>,
@@ -185,6 +187,7 @@ impl World {
             s18a: false,
             powering: 2,
             medium: None,
+            refuses_width: None,
             absent: false,
             log: Vec::new(),
             faults: HashMap::new(),
@@ -340,6 +343,10 @@ impl World {
             (8, _) => return Some(Response::short(arg & 0xfff)),
             (2, _) => return Some(Response { words: [0x0353_4442; 4] }),
             (9, _) => return Some(Response { words: CSD }),
+            (6, true) if arg == 2 && self.refuses_width.is_some() => {
+                let answers = self.refuses_width == Some(true);
+                return answers.then_some(Response::short(READY | 1 << 31));
+            }
             (51, true) => give(&[2, 0x35, 0x80, 2, 0, 0, 0, 0]),
             (13, true) => give(&[0; 64]),
             (6, false) => {

@@ -366,19 +366,23 @@ impl<B: Platform, const N: usize> Io<'_, '_, B, N> {
         quirks: Quirks,
         memory: Option<&Card>,
     ) -> Result<Width, Failed> {
-        let four = cccr.width4()
+        let mut four = cccr.width4()
             && memory.is_none_or(|card| scr(card).is_some_and(|scr| scr.width4))
             && bounds.width(Width::W4) == Width::W4;
+        if four && memory.is_some() {
+            self.session.app_command(sd_cmd::set_clr_card_detect(false)).await?;
+            // Memory that does not take them keeps both halves on one line.
+            four = self.session.app_status_of(sd_cmd::set_bus_width(true)).await.is_ok();
+            if !four {
+                let _ = self.session.app_command(sd_cmd::set_bus_width(false)).await;
+            }
+        }
         let lines = if four { cccr::WIDTH_4 } else { 0 };
         let off = if four || quirks.has(Quirks::IO_DETECT_OFF) { cccr::DETECT_OFF } else { 0 };
         let interface = cccr.interface & !cccr::WIDTH_MASK | off | lines;
         self.write(reg::INTERFACE, interface, cccr::WIDTH_MASK).await?;
         if !four {
             return Ok(Width::W1);
-        }
-        if memory.is_some() {
-            self.session.app_command(sd_cmd::set_clr_card_detect(false)).await?;
-            self.session.app_command(sd_cmd::set_bus_width(true)).await?;
         }
         self.session.bus(BusOp::Width(Width::W4)).await?;
         Ok(Width::W4)
