@@ -185,10 +185,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
 
     fn done(&mut self, active: &Active) -> Done {
         // A busy that is not waited for, or a transfer that was cut short, may still have something to say.
-        // And a stop of SDMA that is told late would send the next transfer on too early.
-        let late = active.resp == Resp::R1b && matches!(active.work, Work::Command)
-            || matches!(active.work, Work::Sdma);
-        self.idle = active.alone && !late;
+        self.idle = active.alone && (active.resp != Resp::R1b || !matches!(active.work, Work::Command));
         Done {
             response: self.answer(active),
             stop: (self.auto == Automatic::Stop).then(|| self.port.read32(RESPONSE_3)),

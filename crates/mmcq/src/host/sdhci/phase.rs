@@ -214,9 +214,10 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         segments: &[Segment],
         timeout_ns: u64,
     ) -> Result<(), StartError> {
-        if !self.idle || busy_follows(&phase.command) {
+        let busy_follows = busy_follows(&phase.command);
+        if !self.idle || busy_follows {
             // Before anything else: a table that the controller may still read must not be written.
-            self.check_lines(&phase.command, phase.data.is_some())?;
+            self.check_lines(busy_follows || phase.data.is_some())?;
         }
         let mut command = self.command_bits(&phase.command);
         let (work, mode) = match &phase.data {
@@ -337,6 +338,8 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         match (self.model.mode, segments) {
             (TransferMode::Adma2, _) => self.program_adma(segments, bytes),
             (TransferMode::Sdma, [segment]) if segment.len >= bytes => {
+                // A stop of the last transfer that was told late would send this one on too early.
+                self.port.write32(INT_STATUS, INT_DMA);
                 self.set_sdma(segment.bus);
                 self.transfer.sdma_end = segment.bus.wrapping_add(bytes.into());
                 self.transfer.sdma_next = (segment.bus | (BOUNDARY_BYTES - 1)).wrapping_add(1);
@@ -378,16 +381,15 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         u16::from(command.index & 0x3f) << COMMAND_INDEX_SHIFT | resp | stop
     }
 
-    /// Are the lines free for this command? Concurrent a phase with data or busy only commands that leave DAT
-    /// alone may go. If they are, late events of whatever was before are forgotten.
+    /// Are the lines free for a command that needs DAT, or does not? Beside a phase with data or busy only those
+    /// that leave DAT alone may go. If they are, late events of whatever was before are forgotten.
     #[cold]
-    fn check_lines(&mut self, command: &Command, data: bool) -> Result<(), StartError> {
+    fn check_lines(&mut self, needs_dat: bool) -> Result<(), StartError> {
         self.end_concurrent()?;
         let state = self.port.read32(PRESENT);
         if state & PRESENT_CMD_INHIBIT != 0 {
             return Err(StartError::CommandLine);
         }
-        let needs_dat = data || busy_follows(command);
         let held = state & PRESENT_DAT0 == 0 && !self.config.quirks.has(Quirks::NO_DAT0_LEVEL);
         if needs_dat && (self.active.is_some() || state & PRESENT_DAT_INHIBIT != 0 || held) {
             return Err(StartError::DataLine);
