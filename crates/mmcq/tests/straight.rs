@@ -28,6 +28,10 @@ impl Policy for Roundabout {
     fn pick<I: Iterator<Item = Waiting> + Clone>(&mut self, waiting: I, now_ns: u64) -> Choice {
         Fifo.pick(waiting, now_ns)
     }
+
+    fn yields(&self) -> bool {
+        Fifo.yields()
+    }
 }
 
 /// The test's host without open transfers; it writes down what it is given, and refuses to start now and then.

@@ -60,6 +60,8 @@ struct Loop<P: Policy> {
     /// When the next requests come.
     coming_ns: Vec<u64>,
     next: u64,
+    /// Blocks of a request.
+    blocks: u32,
     phases: usize,
     ends_ns: Option<u64>,
 }
@@ -78,6 +80,7 @@ impl<P: Policy> Loop<P> {
             flying: Vec::new(),
             coming_ns,
             next: 0,
+            blocks: REQUEST,
             phases: 0,
             ends_ns: None,
         }
@@ -86,7 +89,7 @@ impl<P: Policy> Loop<P> {
     fn submit(&mut self, kind: Kind) -> SlotId {
         let buf = match kind {
             Kind::Flush => DmaBuf::EMPTY,
-            _ => buffer(REQUEST, 1),
+            _ => buffer(self.blocks, 1),
         };
         self.engine.submit(Request::new(kind, buf), self.now_ns).unwrap()
     }
@@ -114,8 +117,8 @@ impl<P: Policy> Loop<P> {
             [self.ends_ns, arrival_ns, deadline_ns].into_iter().flatten().min().unwrap().max(self.now_ns);
         if arrival_ns.is_some_and(|at| at <= self.now_ns) {
             self.coming_ns.remove(0);
-            let (lba, blocks) = (self.next, REQUEST);
-            self.next += u64::from(REQUEST);
+            let (lba, blocks) = (self.next, self.blocks);
+            self.next += u64::from(blocks);
             let id = self.submit(match self.direction {
                 Direction::Read => Kind::Read { lba, blocks },
                 Direction::Write => Kind::Write { lba, blocks },
@@ -187,6 +190,26 @@ fn a_closed_loop_goes_in_whole_batches() {
             assert!(merging <= 0.55 * depth as f64, "off: {direction:?} depth {depth}: {merging:.2}");
             assert_eq!(never.engine.holds().count, 0);
         }
+    }
+}
+
+/// The first request goes by itself, so that all batches begin one block behind a page; once, the end of one waits for the next.
+#[test]
+fn batches_of_short_requests_come_to_lie_on_pages() {
+    for (direction, depth) in [(Direction::Read, 8), (Direction::Write, 8), (Direction::Read, 4)] {
+        let mut client = closed_loop(direction, depth);
+        client.blocks = 1;
+        while client.next < 100 * depth {
+            client.turn(true);
+        }
+        let log = client.world.borrow();
+        let data: Vec<_> = log.log.iter().filter(|seen| seen.blocks > 0).collect();
+        let last = &data[data.len() - 20..];
+        let whole =
+            |seen: &&&support::Seen| u64::from(seen.blocks) == depth && u64::from(seen.arg) % depth == 0;
+        let count = last.iter().filter(whole).count();
+        assert!(count >= 19, "{direction:?} depth {depth}: {count} of 20");
+        assert!(data.len() < 110, "{}", data.len());
     }
 }
 

@@ -112,7 +112,8 @@ pub struct Config {
     pub prepared: u8,
     /// Blocks in a merged transfer at most; the host's limits apply as well. 1 switches merging off.
     pub merge_blocks: u32,
-    /// ... and as soon as a request would join that came in later than one which stays behind: so long may those that follow keep the oldest waiting more.
+    /// ... and as soon as a request would join that came in later than one which stays behind: so long may those that follow keep the oldest waiting more. Longer runs
+    /// that go before the oldest request have fewer blocks than that together.
     pub fair_blocks: u32,
     /// A write is completed when the card's next status shows that it was programmed. If the next transfer is longer than this many blocks,
     /// CMD13 asks first, so that no client waits for a long read to learn the fate of a short write.

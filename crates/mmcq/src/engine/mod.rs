@@ -28,6 +28,7 @@ mod mapping;
 mod order;
 mod outcome;
 mod partition_access;
+mod passing;
 mod phases;
 mod recover;
 mod register_flush;

@@ -15,6 +15,9 @@ use super::slot::{NONE, Slots, bits};
 use crate::host::Direction;
 use crate::plant::{self, Bug};
 
+/// A page of flash, 4 KiB: a transfer that begins or ends inside of one costs the card a page more.
+const PAGE_BLOCKS: u32 = 8;
+
 /// The requests that go out together, in the order of their blocks.
 #[derive(Debug)]
 pub(super) struct Batch<const N: usize> {
@@ -100,6 +103,16 @@ impl<const N: usize> Batch<N> {
         }
     }
 
+    /// Leaves requests off at its end, so that it ends where a card's page does, or at a multiple of its own length if that is less. True if it did.
+    pub fn square(&mut self, slots: &Slots<N>) -> bool {
+        let unit = (self.blocks & self.blocks.wrapping_neg()).clamp(1, PAGE_BLOCKS);
+        let end = self.end() & !u64::from(unit - 1);
+        let cut = self.members().iter().position(|&member| slots.span(member).start == end);
+        let Some(count) = cut.filter(|&count| count > 0) else { return false };
+        (self.count, self.blocks) = (count as u8, end.saturating_sub(self.lba) as u32);
+        true
+    }
+
     /// A piece of one request, with no other beside it.
     pub fn alone(&mut self, direction: Direction, index: u8, lba: u64, blocks: u32) {
         self.one(index, direction, lba, blocks);
@@ -178,6 +191,11 @@ pub(super) fn not_before<const N: usize>(slots: &Slots<N>, picked: u8) -> u8 {
         }
     }
     index
+}
+
+/// May this queued read or write go before all others, by the blocks that it and older ones are on?
+pub(super) fn may_lead<const N: usize>(slots: &Slots<N>, index: u8) -> bool {
+    not_before(slots, index) == index
 }
 
 /// Would `index`, sent now, pass any older request that stays behind?

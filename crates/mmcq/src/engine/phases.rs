@@ -158,7 +158,11 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
                 match self.pick(head, now_ns) {
                     Some(first) => match self.tail_of(first, now_ns) {
                         Tail::Awaited => return self.kept_idle(now_ns),
-                        tail => self.begin_transfer(first, tail == Tail::Batch, now_ns),
+                        Tail::Batch => self.begin_transfer(first, true, now_ns),
+                        Tail::Unknown => {
+                            let first = self.gives_way(first);
+                            self.begin_transfer(first, false, now_ns)
+                        }
                     },
                     None => return self.kept_idle(now_ns),
                 }

@@ -142,7 +142,25 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             self.hold_broken(now_ns);
             return Tail::Unknown;
         };
-        if self.bears_hold(&pending, first, now_ns) { Tail::Awaited } else { Tail::Batch }
+        if self.bears_hold(&pending, first, now_ns) {
+            return Tail::Awaited;
+        }
+        self.square(pending.run.requests);
+        Tail::Batch
+    }
+
+    /// A whole batch of a stream goes, in so many requests. If it is askew to the card's pages, its end waits for the next, so that this one and those to come are not.
+    fn square(&mut self, requests: u8) {
+        // Another client's requests might come between this one's end and what continues it.
+        if self.slots_in_use() != usize::from(requests) {
+            return;
+        }
+        let (direction, end) = (self.gathered.direction, self.gathered.end());
+        if let Some(hold) = self.tails.get_mut().filter(|hold| hold.may_cut(direction, end, requests))
+            && self.gathered.square(&self.slots)
+        {
+            hold.cut();
+        }
     }
 
     fn bears_hold(&mut self, pending: &Pending, first: u8, now_ns: u64) -> bool {
@@ -214,6 +232,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         if let Some(hold) = self.tails.get_mut() {
             hold.goes(now_ns);
         }
+        self.square(self.gathered.members().len() as u8);
         self.begin_transfer(first, true, now_ns);
         if self.lane.is_idle() {
             self.dispatch_any(now_ns);

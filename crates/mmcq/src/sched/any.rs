@@ -48,6 +48,14 @@ impl<const CLIENTS: usize> Policy for Any<CLIENTS> {
         }
     }
 
+    fn yields(&self) -> bool {
+        match self {
+            Any::Fifo(policy) => policy.yields(),
+            Any::Deadline(policy) => policy.yields(),
+            Any::Fair(policy) => policy.yields(),
+        }
+    }
+
     fn bears(&self, picked: &Waiting, until_ns: u64) -> bool {
         match self {
             Any::Fifo(policy) => policy.bears(picked, until_ns),

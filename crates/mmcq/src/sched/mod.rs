@@ -90,6 +90,11 @@ pub trait Policy {
         true
     }
 
+    /// May a longer run of the same direction, or what continues an open transfer, go before the request that was [picked](Self::pick)?
+    fn yields(&self) -> bool {
+        false
+    }
+
     /// A request has come in.
     fn arrived(&mut self, request: &Waiting, now_ns: u64) {
         let _ = (request, now_ns);

@@ -36,6 +36,8 @@ const SHARE: u64 = 128;
 const DOUBTED: u8 = 128;
 /// After so many starts that continue no stream, the scheduler looks for streams no more.
 const DULL_MAX: u8 = 32;
+/// Of so many transfers, one may leave its end for the next.
+const CUT_EVERY: u8 = 64;
 
 /// All that waits: one run of contiguous requests.
 #[derive(Clone, Copy, Debug)]
@@ -94,6 +96,10 @@ pub struct Hold {
     chances: u8,
     /// Starts in a row that continued nothing.
     dull: u8,
+    /// Transfers until one may leave its end for the next again.
+    uncut: u8,
+    /// The age of the request that was passed by younger ones, and the blocks that these move.
+    passed: (u32, u32),
     /// When the transfer in progress began.
     began_ns: u64,
     /// When the last one ended.
@@ -189,6 +195,8 @@ impl Hold {
         credit_ns: CREDIT_NS,
         chances: 0,
         dull: DULL_MAX,
+        uncut: 0,
+        passed: (0, 0),
         began_ns: 0,
         free_ns: 0,
         moved: None,
@@ -241,6 +249,27 @@ impl Hold {
         self.end(now_ns);
     }
 
+    /// These are all that a stream's clients keep in flight, and their end may wait for the next transfer.
+    pub(crate) fn may_cut(&self, direction: Direction, end: u64, requests: u8) -> bool {
+        let stream = self.streams.ending_at(direction, end).filter(|_| self.uncut == 0 && requests > 1);
+        stream.is_some_and(|stream| stream.away(requests) == 0)
+    }
+
+    pub(crate) fn cut(&mut self) {
+        self.uncut = CUT_EVERY;
+    }
+
+    /// So many blocks would go before the oldest request, of this age. True, and counted: together with those that did they are fewer than `most`.
+    pub(crate) fn may_pass(&mut self, age: u32, blocks: u32, most: u32) -> bool {
+        let before = if self.passed.0 == age { self.passed.1 } else { 0 };
+        let blocks = before.saturating_add(blocks);
+        let may = blocks < most;
+        if may {
+            self.passed = (age, blocks);
+        }
+        may
+    }
+
     fn came(&mut self, run: &Run) {
         // While it is away for longer than a transfer takes, nothing else is done either, be the batch whole or not.
         let most_ns = self.costs(run.direction).mean_ns();
@@ -259,6 +288,7 @@ impl Hold {
     pub(crate) fn ends(&mut self, run: &Run, now_ns: u64) {
         self.free_ns = now_ns;
         self.dull = self.dull.saturating_add(1);
+        self.uncut = self.uncut.saturating_sub(1);
         let took_ns = now_ns.saturating_sub(self.began_ns);
         let costs = self.costs(run.direction);
         costs.learn(run.blocks(), took_ns);

@@ -6,6 +6,8 @@ use crate::host::Direction;
 const STREAMS: usize = 4;
 /// A client that was seen with fewer requests in flight so many times in a row keeps fewer.
 const FEWER: u8 = 4;
+/// A stream that came back in less than half of the mean so many times in a row has become faster.
+const FASTER: u8 = 8;
 /// Asking for a status is expected to take so long before it has been seen.
 const ASK_NS: u32 = 10_000;
 /// Added to what the next request may take.
@@ -63,6 +65,9 @@ pub(super) struct Stream {
     /// The same on the average, with what seldom happens.
     mean_first_ns: u32,
     mean_gap_ns: u32,
+    /// How many times in a row both were less than half of that.
+    first_shorter: u8,
+    gap_shorter: u8,
     /// When the last one came; when the last were complete, and those before.
     arrived_ns: u64,
     done_ns: u64,
@@ -89,12 +94,18 @@ fn learn(known_ns: &mut u32, seen_ns: u64) {
     };
 }
 
-/// `most_ns`: a stream that is away longer is missed in either case.
-fn average(mean_ns: &mut u32, seen_ns: u64, most_ns: u64) {
+/// `most_ns`: a stream that is away longer is missed in either case. `shorter`: how many times in a row it was away for less than half of the mean.
+/// `weight`: it was seen so many times.
+fn average(mean_ns: &mut u32, shorter: &mut u8, seen_ns: u64, most_ns: u64, weight: u8) {
     let seen_ns = u32::try_from(seen_ns.min(most_ns)).unwrap_or(u32::MAX).max(1);
+    *shorter = if seen_ns < *mean_ns / 2 { shorter.saturating_add(1) } else { 0 };
     *mean_ns = match *mean_ns {
         0 => seen_ns,
-        mean_ns => (mean_ns - mean_ns / 16).saturating_add(seen_ns / 16),
+        _ if *shorter >= FASTER => seen_ns,
+        mean_ns => {
+            let weight = u32::from(weight.clamp(1, 8));
+            (mean_ns - mean_ns / 16 * weight).saturating_add(seen_ns / 16 * weight)
+        }
     };
 }
 
@@ -112,6 +123,8 @@ impl Stream {
         gap_ns: 0,
         mean_first_ns: 0,
         mean_gap_ns: 0,
+        first_shorter: 0,
+        gap_shorter: 0,
         arrived_ns: 0,
         done_ns: 0,
         before_ns: 0,
@@ -173,15 +186,15 @@ impl Stream {
             if self.arrived_ns < since_ns {
                 let back_ns = run.first_ns - since_ns;
                 learn(&mut self.first_ns, back_ns);
-                average(&mut self.mean_first_ns, back_ns, most_ns);
+                average(&mut self.mean_first_ns, &mut self.first_shorter, back_ns, most_ns, 1);
             } else {
-                self.learn_gap(run.first_ns.saturating_sub(self.arrived_ns), most_ns);
+                self.learn_gap(run.first_ns.saturating_sub(self.arrived_ns), most_ns, 1);
             }
             let further = u64::from(run.requests.saturating_sub(1));
             if (earlier == 0 || earlier == run.requests)
                 && let Some(gap_ns) = run.last_ns.saturating_sub(run.first_ns).checked_div(further)
             {
-                self.learn_gap(gap_ns, most_ns);
+                self.learn_gap(gap_ns, most_ns, run.requests.saturating_sub(1));
             }
         }
         if self.seen > 0 {
@@ -201,9 +214,9 @@ impl Stream {
         }
     }
 
-    fn learn_gap(&mut self, gap_ns: u64, most_ns: u64) {
+    fn learn_gap(&mut self, gap_ns: u64, most_ns: u64, times: u8) {
         learn(&mut self.gap_ns, gap_ns);
-        average(&mut self.mean_gap_ns, gap_ns, most_ns);
+        average(&mut self.mean_gap_ns, &mut self.gap_shorter, gap_ns, most_ns, times);
     }
 }
 

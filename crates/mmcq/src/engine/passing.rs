@@ -1,0 +1,88 @@
+//! What goes before the oldest request: what continues an open transfer, or a longer run.
+//!
+//! Several clients that go through a card in sequence have a run each in the queue. Taken by age, a run
+//! is as long as it was when its oldest request became the oldest of all, and stays so: its client
+//! sends as many again as were complete. Taken by length, runs that were left behind grow until they
+//! are whole. That needs free slots to grow into: where there are few, age decides.
+//!
+//! *Written bound: a request is passed in this way by at most [`PASSES`] younger ones, all of its own
+//! direction. Since it became the oldest, they move fewer blocks together than
+//! [`Config::fair_blocks`](super::Config::fair_blocks). None passes where requests of the other
+//! direction or a barrier wait, or where fewer than a quarter of the slots are free.* Only a policy
+//! that [yields](Policy::yields) is asked, and only while streams are watched or a transfer is open.
+
+use super::Engine;
+use super::order::may_lead;
+use super::slot::{NONE, Rules, bits};
+use crate::host::Host;
+use crate::sched::{Policy, Tails};
+
+/// A request is passed by none that came so many requests after it.
+const PASSES: u32 = 64;
+
+impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
+    /// The request that was picked, or one whose run goes before it.
+    #[inline(always)]
+    pub(super) fn gives_way(&mut self, picked: u8) -> u8 {
+        if self.watches() || H::CONTINUES && self.streams.is_open() { self.passed_by(picked) } else { picked }
+    }
+
+    #[inline(never)]
+    fn passed_by(&mut self, picked: u8) -> u8 {
+        let slot = self.slots.at(picked);
+        let (reads, writes) = (self.slots.queued_reads(), self.slots.queued_writes());
+        let waits = reads | writes;
+        let ordinary = slot.rules == Rules::NONE && !slot.solo && slot.moved_blocks == 0;
+        let one_way = (reads == 0 || writes == 0) && !self.slots.has_barrier();
+        let others = waits & waits.wrapping_sub(1) != 0;
+        let room = self.slots.free_count() as usize >= N / 4;
+        if !(ordinary && one_way && others && room) || self.incident.open || !self.policy.yields() {
+            return picked;
+        }
+        if let Some(next) = self.streams.open().filter(|_| H::CONTINUES).map(|open| open.next) {
+            let goes_on = |&index: &u8| self.slots.span(index).start == next && self.passes(index, picked);
+            let Some(index) = bits(waits).find(goes_on).filter(|&index| index != picked) else {
+                return picked;
+            };
+            let (start, end) = (self.slots.span(index).start, self.slots.span(index).end);
+            let (oldest, fair_blocks) = (self.slots.span(picked).age, self.config.fair_blocks);
+            let blocks = end.saturating_sub(start) as u32;
+            let passes = self.tails.get_mut().is_some_and(|hold| hold.may_pass(oldest, blocks, fair_blocks));
+            return if passes { index } else { picked };
+        }
+        self.longest(picked, waits)
+    }
+
+    /// May this request go before that one, by their ages and by the blocks that they are on?
+    fn passes(&self, index: u8, picked: u8) -> bool {
+        let (oldest, age) = (self.slots.span(picked).age, self.slots.span(index).age);
+        age.wrapping_sub(oldest) <= PASSES && !self.slots.at(index).solo && may_lead(&self.slots, index)
+    }
+
+    /// The longest of the runs that wait.
+    fn longest(&mut self, picked: u8, waits: u64) -> u8 {
+        let (oldest, limits) = (self.slots.span(picked).age, self.limits());
+        let (mut left, mut longest, mut blocks) = (waits, NONE, 0);
+        let mut first = picked;
+        // Each turn takes a run out. The first is that of the request that was picked.
+        loop {
+            self.gathered.collect(&self.slots, first, limits);
+            let mut away = 0;
+            for &index in self.gathered.members() {
+                left &= !(1 << index);
+                away = away.max(self.slots.span(index).age.wrapping_sub(oldest));
+            }
+            if self.gathered.blocks > blocks && (longest == NONE || away <= PASSES) {
+                (longest, blocks) = (first, self.gathered.blocks);
+            }
+            if left & left.wrapping_sub(1) == 0 {
+                break;
+            }
+            first = left.trailing_zeros() as u8;
+        }
+        let fair_blocks = self.config.fair_blocks;
+        let passes = longest != picked && longest != NONE && self.passes(longest, picked);
+        let Some(hold) = self.tails.get_mut().filter(|_| passes) else { return picked };
+        if hold.may_pass(oldest, blocks, fair_blocks) { longest } else { picked }
+    }
+}
