@@ -24,28 +24,16 @@ pub struct Known {
 }
 
 /// All of them, of the thin grid.
-pub const KNOWN: &[Known] = &[
-    Known {
-        place: ("stream-rtsx", "pro-plus-128"),
-        load: Load::Write,
-        bytes: 64 << 10,
-        depth: 2,
-        jobs: 20,
-        wake_us: 20,
-        reason: "the engine collects a run from the oldest request on, where 20 writers are in the same file; Linux's scheduler sorts by place first and \
-                 merges more",
-    },
-    Known {
-        place: ("stream-rtsx", "pro-plus-128"),
-        load: Load::Mixed,
-        bytes: 64 << 10,
-        depth: 2,
-        jobs: 1,
-        wake_us: 20,
-        reason: "the host has no early response, so a write behind a write is complete when the next transfer ends; Linux asks CMD13 at once. The rate is \
+pub const KNOWN: &[Known] = &[Known {
+    place: ("stream-rtsx", "pro-plus-128"),
+    load: Load::Mixed,
+    bytes: 64 << 10,
+    depth: 2,
+    jobs: 1,
+    wake_us: 20,
+    reason: "the host has no early response, so a write behind a write is complete when the next transfer ends; Linux asks CMD13 at once. The rate is \
                  higher than Linux's",
-    },
-];
+}];
 
 /// The open loss of a cell, in a list.
 pub(super) fn find<'a>(list: &'a [Known], cell: &Cell) -> Option<&'a Known> {
