@@ -107,6 +107,9 @@ impl<const N: usize> Batch<N> {
     pub fn square(&mut self, slots: &Slots<N>) -> bool {
         let unit = (self.blocks & self.blocks.wrapping_neg()).clamp(1, PAGE_BLOCKS);
         let end = self.end() & !u64::from(unit - 1);
+        if end == self.end() {
+            return false;
+        }
         let cut = self.members().iter().position(|&member| slots.span(member).start == end);
         let Some(count) = cut.filter(|&count| count > 0) else { return false };
         (self.count, self.blocks) = (count as u8, end.saturating_sub(self.lba) as u32);

@@ -9,7 +9,8 @@
 //! direction. Since it became the oldest, they move fewer blocks together than
 //! [`Config::fair_blocks`](super::Config::fair_blocks). None passes where requests of the other
 //! direction or a barrier wait, or where fewer than a quarter of the slots are free.* Only a policy
-//! that [yields](Policy::yields) is asked, and only while streams are watched or a transfer is open.
+//! that [yields](Policy::yields) is asked, and only on a host that can continue a transfer: on others
+//! the sweep shows as many cells that lose by it as gain.
 
 use super::Engine;
 use super::order::may_lead;
@@ -24,7 +25,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     /// The request that was picked, or one whose run goes before it.
     #[inline(always)]
     pub(super) fn gives_way(&mut self, picked: u8) -> u8 {
-        if self.watches() || H::CONTINUES && self.streams.is_open() { self.passed_by(picked) } else { picked }
+        if H::CONTINUES && self.host.caps().continue_data { self.passed_by(picked) } else { picked }
     }
 
     #[inline(never)]

@@ -87,9 +87,14 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         self.quick = NEVER;
     }
 
-    /// The response of a phase whose own was put aside; all others have one in the registers, or none.
+    /// The response of a phase whose own was put aside; all others have one in the registers, or none. A controller that is gone
+    /// gives ones, as its registers do: it may have given them for data.
     pub(super) fn kept_response(&self) -> u32 {
-        self.concurrent.map_or(0, |beside| beside.response)
+        match &self.concurrent {
+            Some(_) if self.present_state().is_none() => u32::MAX,
+            Some(beside) => beside.response,
+            None => 0,
+        }
     }
 
     fn set_line(&mut self, line: Line) {

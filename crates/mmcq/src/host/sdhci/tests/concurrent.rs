@@ -66,6 +66,27 @@ fn each_gets_its_own_response() {
     assert!(!host.port.regs.take_log().contains(&Access::Read(PRESENT)));
 }
 
+/// What a controller that has gone gives for the last block is ones. The response that was put aside does not hide it.
+#[test]
+fn a_read_that_ends_on_a_controller_that_is_gone_is_not_well() {
+    for gone in [false, true] {
+        let mut host = ready(by(TransferMode::Pio));
+        let mut memory = [0u8; 512];
+        let segments = [near(&mut memory)];
+        host.start(&read(1), &segments, 1).unwrap();
+        host.port.regs.set(RESPONSE_0, 4, 0x900);
+        host.port.regs.set(INT_STATUS, 4, INT_COMMAND);
+        host.start_concurrent(&DIRECT).unwrap();
+        host.port.regs.set(INT_STATUS, 4, INT_COMMAND);
+        assert!(host.ack_concurrent().is_some());
+        host.port.regs.buffer.borrow_mut().extend([7; 512]);
+        host.port.regs.goes.set(gone);
+        host.port.regs.set(PRESENT, 4, PRESENT_BUFFER_READ | PRESENT_DAT);
+        let done = report(&mut host, INT_BUFFER_READ | INT_TRANSFER, &segments).phase.unwrap().unwrap();
+        assert_eq!(done.response, Response::short(if gone { u32::MAX } else { 0x900 }));
+    }
+}
+
 #[test]
 fn the_response_of_the_phase_comes_first() {
     let mut host = moving(Auto::None);

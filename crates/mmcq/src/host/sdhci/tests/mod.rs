@@ -40,6 +40,8 @@ struct Fake {
     /// Reset bits that stay.
     stuck: Cell<u8>,
     stable: Cell<bool>,
+    /// The controller goes at the next word of the data.
+    goes: Cell<bool>,
 }
 
 impl Fake {
@@ -50,6 +52,7 @@ impl Fake {
             buffer: RefCell::default(),
             stuck: Cell::new(0),
             stable: Cell::new(true),
+            goes: Cell::new(false),
         };
         fake.set(VERSION, 1, version.into());
         fake.set(CAPABILITIES, 4, caps as u32);
@@ -73,6 +76,10 @@ impl Fake {
     fn read(&self, offset: u16, width: usize) -> u32 {
         assert_eq!(offset as usize % width, 0);
         self.log.borrow_mut().push(Access::Read(offset));
+        if offset == BUFFER && self.goes.get() {
+            *self.bytes.borrow_mut() = [0xff; 256];
+            return u32::MAX;
+        }
         if offset == BUFFER {
             let mut value = [0; 4];
             value.iter_mut().for_each(|byte| *byte = self.buffer.borrow_mut().pop_front().unwrap_or(0xee));
