@@ -27,6 +27,7 @@ const DESCRIPTORS: usize = 129;
 
 pub(crate) type Driver = Sdhci<Its, Its, DESCRIPTORS>;
 pub(crate) type Stack = mmcq::task::Stack<(Its, Driver), SLOTS>;
+pub(crate) type Device = BlockDevice<'static, (Its, Driver), SLOTS>;
 
 /// See the header.
 #[derive(Clone, Copy, Debug, Default)]
@@ -417,6 +418,20 @@ pub unsafe extern "C" fn mmcq_read(host: u32, lba: u64, blocks: u32, memory: *mu
 /// As the header says.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmcq_write(host: u32, lba: u64, blocks: u32, memory: *const u8) -> i32 {
+    // SAFETY: as the caller promised.
+    unsafe { write(host, blocks, memory, |device, memory, idle| device.write_blocking(lba, memory, idle)) }
+}
+
+/// A write by `call`.
+///
+/// # Safety
+/// As the header says of `mmcq_write`.
+pub(crate) unsafe fn write(
+    host: u32,
+    blocks: u32,
+    memory: *const u8,
+    call: impl Fn(&Device, &[u8], &mut dyn FnMut(&Idle)) -> Result<u32, Error>,
+) -> i32 {
     let (place, stack, platform) = match open(host) {
         Ok(open) => open,
         Err(code) => return code,
@@ -426,7 +441,7 @@ pub unsafe extern "C" fn mmcq_write(host: u32, lba: u64, blocks: u32, memory: *c
     let memory = unsafe { core::slice::from_raw_parts(memory, bytes) };
     let device = BlockDevice::new(stack);
     mapped(place, stack, platform, NonNull::from(memory), Direction::Write, || {
-        device.write_blocking(lba, memory, |idle| wait(place, stack, platform, idle))
+        call(&device, memory, &mut |idle| wait(place, stack, platform, idle))
     })
 }
 

@@ -2,14 +2,12 @@
 
 #![allow(unsafe_code, reason = "docs/safety.md says why")]
 
-use crate::api::{Place, Stack, bytes, mapped, open, patiently, wait};
+use crate::api::{Device, Place, Stack, open, patiently, wait, write};
 use crate::code::{self, MMCQ_E_ARGUMENT, MMCQ_E_STATE};
 use crate::platform::mmcq_platform;
-use core::ptr::NonNull;
 use mmcq::block::BlockDevice;
 use mmcq::card::{self, power::Off};
 use mmcq::engine::Error;
-use mmcq::host::Direction;
 
 /// See the header.
 ///
@@ -17,17 +15,10 @@ use mmcq::host::Direction;
 /// As the header says.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmcq_write_durable(host: u32, lba: u64, blocks: u32, memory: *const u8) -> i32 {
-    let (place, stack, platform) = match open(host) {
-        Ok(open) => open,
-        Err(code) => return code,
-    };
-    let Some(bytes) = bytes(memory, blocks) else { return MMCQ_E_ARGUMENT };
-    // SAFETY: checked as far as can be, and the caller promised that it does not change until we return.
-    let memory = unsafe { core::slice::from_raw_parts(memory, bytes) };
-    let device = BlockDevice::new(stack);
-    mapped(place, stack, platform, NonNull::from(memory), Direction::Write, || {
-        device.write_durable_blocking(lba, memory, |idle| wait(place, stack, platform, idle))
-    })
+    // SAFETY: as the caller promised.
+    unsafe {
+        write(host, blocks, memory, |device, memory, idle| device.write_durable_blocking(lba, memory, idle))
+    }
 }
 
 /// See the header.
@@ -41,8 +32,6 @@ pub extern "C" fn mmcq_discard(host: u32, lba: u64, blocks: u32) -> i32 {
 pub extern "C" fn mmcq_erase(host: u32, lba: u64, blocks: u32) -> i32 {
     extended(host, blocks, async |device| device.erase(lba, blocks).await)
 }
-
-type Device = BlockDevice<'static, (crate::platform::Its, crate::api::Driver), { crate::api::SLOTS }>;
 
 /// A call that needs to know more of the card than reads and writes do.
 fn extended(host: u32, blocks: u32, call: impl AsyncFn(Device) -> Result<(), Error>) -> i32 {

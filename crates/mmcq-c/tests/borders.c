@@ -1,5 +1,6 @@
 /* borders.c: everything a C program can hand over wrongly, and what it gets. Prints nothing if all is well. */
 #include "board.h"
+#include "expect.h"
 #include "mmcq.h"
 #include <stdio.h>
 #include <string.h>
@@ -26,15 +27,7 @@ static int32_t refuse(void *c, void *m, size_t n, int32_t d, uint64_t *bus) {
     return -1;
 }
 
-static int wrong;
-#define IS(call, code)                                                                                        \
-    do {                                                                                                      \
-        int32_t got = (call);                                                                                 \
-        if (got != (code)) {                                                                                  \
-            printf("%s: %s instead of %s\n", #call, mmcq_error_name(got), mmcq_error_name(code));             \
-            wrong = 1;                                                                                        \
-        }                                                                                                     \
-    } while (0)
+
 
 int main(void) {
     static uint8_t memory[2 * 512] __attribute__((aligned(64)));

@@ -1,10 +1,11 @@
 /* extended.c: durable writes, discards, erases and the end. Prints nothing if all is well. */
 #include "board.h"
+#include "expect.h"
 #include "mmcq.h"
 #include <stdio.h>
 #include <string.h>
 
-static int locked, wrong;
+static int locked;
 static void lock(void *context) { (void)context; wrong |= locked++ != 0; }
 static void unlock(void *context) { (void)context; locked--; }
 static void wait_for_it(void *board, const mmcq_idle *idle) {
@@ -13,14 +14,6 @@ static void wait_for_it(void *board, const mmcq_idle *idle) {
         mmcq_on_irq(0);
 }
 
-#define IS(call, code)                                                                                        \
-    do {                                                                                                      \
-        int32_t got = (call);                                                                                 \
-        if (got != (code)) {                                                                                  \
-            printf("%s: %s instead of %s\n", #call, mmcq_error_name(got), mmcq_error_name(code));             \
-            wrong = 1;                                                                                        \
-        }                                                                                                     \
-    } while (0)
 
 static uint8_t out[64 * 512], in[64 * 512] __attribute__((aligned(64)));
 

@@ -1,6 +1,7 @@
 /* fatfs.c: what FatFs asks of diskio.c, also with memory of any alignment. Prints nothing if all is well. */
 #include "../examples/c/diskio.c"
 #include "board.h"
+#include "expect.h"
 #include <stdio.h>
 
 static void nothing(void *context) { (void)context; }
@@ -10,13 +11,6 @@ static void wait_for_it(void *board, const mmcq_idle *idle) {
         mmcq_on_irq(0);
 }
 
-static int wrong;
-#define IS(call, expected)                                                                                    \
-    do {                                                                                                      \
-        int got = (int)(call);                                                                                \
-        if (got != (int)(expected))                                                                           \
-            printf("%s: %d instead of %d\n", #call, got, (int)(expected)), wrong = 1;                         \
-    } while (0)
 
 int main(void) {
     static uint8_t out[9 * 512 + 1], in[9 * 512 + 1];
@@ -27,32 +21,32 @@ int main(void) {
     };
     LBA_t count = 0, range[2] = {16384, 24575};
     WORD size = 0;
-    IS(disk_initialize(0), STA_NOINIT); /* not open */
-    IS(disk_read(0, in, 0, 1), RES_NOTRDY);
-    IS(mmcq_open(0, &platform), MMCQ_OK);
-    IS(disk_initialize(1), STA_NOINIT);
-    IS(disk_initialize(0), 0);
-    IS(disk_status(0), 0);
-    IS(disk_ioctl(0, GET_SECTOR_COUNT, &count), RES_OK);
-    IS(disk_ioctl(0, GET_SECTOR_SIZE, &size), RES_OK);
-    IS(count, card.blocks);
-    IS(size, 512);
+    EQUALS(disk_initialize(0), STA_NOINIT); /* not open */
+    EQUALS(disk_read(0, in, 0, 1), RES_NOTRDY);
+    EQUALS(mmcq_open(0, &platform), MMCQ_OK);
+    EQUALS(disk_initialize(1), STA_NOINIT);
+    EQUALS(disk_initialize(0), 0);
+    EQUALS(disk_status(0), 0);
+    EQUALS(disk_ioctl(0, GET_SECTOR_COUNT, &count), RES_OK);
+    EQUALS(disk_ioctl(0, GET_SECTOR_SIZE, &size), RES_OK);
+    EQUALS(count, card.blocks);
+    EQUALS(size, 512);
     for (size_t i = 0; i < sizeof out; i++)
         out[i] = (uint8_t)(i * 31 + i / 512);
     for (int odd = 0; odd < 2; odd++) {
         memset(in, 0, sizeof in);
-        IS(disk_write(0, out + odd, 100, 9), RES_OK);
-        IS(disk_ioctl(0, CTRL_SYNC, NULL), RES_OK);
-        IS(disk_read(0, in + odd, 100, 9), RES_OK);
-        IS(memcmp(in + odd, out + odd, 9 * 512), 0);
+        EQUALS(disk_write(0, out + odd, 100, 9), RES_OK);
+        EQUALS(disk_ioctl(0, CTRL_SYNC, NULL), RES_OK);
+        EQUALS(disk_read(0, in + odd, 100, 9), RES_OK);
+        EQUALS(memcmp(in + odd, out + odd, 9 * 512), 0);
     }
-    IS(disk_ioctl(0, CTRL_TRIM, range), RES_OK);
-    IS(disk_read(0, in, count, 1), RES_PARERR);
-    IS(disk_read(0, in, 0, 0), RES_PARERR);
+    EQUALS(disk_ioctl(0, CTRL_TRIM, range), RES_OK);
+    EQUALS(disk_read(0, in, count, 1), RES_PARERR);
+    EQUALS(disk_read(0, in, 0, 0), RES_PARERR);
     board_remove_or_insert(board);
-    IS(disk_read(0, in, 100, 1), RES_NOTRDY);
-    IS(disk_status(0), STA_NOINIT | STA_NODISK);
-    IS(disk_initialize(0), STA_NOINIT | STA_NODISK);
+    EQUALS(disk_read(0, in, 100, 1), RES_NOTRDY);
+    EQUALS(disk_status(0), STA_NOINIT | STA_NODISK);
+    EQUALS(disk_initialize(0), STA_NOINIT | STA_NODISK);
     board_remove_or_insert(board);
     /* The library waits until the contacts are quiet: 50 ms. */
     for (uint64_t end_ns = board_now_ns(board) + 100000000; board_now_ns(board) < end_ns;) {
@@ -60,9 +54,9 @@ int main(void) {
             mmcq_on_irq(0);
         mmcq_poll(0);
     }
-    IS(disk_initialize(0), 0);
-    IS(disk_read(0, in, 100, 9), RES_OK);
-    IS(memcmp(in, out + 1, 9 * 512), 0);
-    IS(board_violations(board), 0);
+    EQUALS(disk_initialize(0), 0);
+    EQUALS(disk_read(0, in, 100, 9), RES_OK);
+    EQUALS(memcmp(in, out + 1, 9 * 512), 0);
+    EQUALS(board_violations(board), 0);
     return wrong;
 }

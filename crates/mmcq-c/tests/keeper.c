@@ -1,10 +1,11 @@
 /* keeper.c: a card that loses its state, and one that is taken out: what the library does by itself. Prints nothing if all is well. */
 #include "board.h"
+#include "expect.h"
 #include "mmcq.h"
 #include <stdio.h>
 #include <string.h>
 
-static int locked, wrong;
+static int locked;
 static uint64_t alarm_ns = UINT64_MAX;
 static void lock(void *context) { (void)context; wrong |= locked++ != 0; }
 static void unlock(void *context) { (void)context; locked--; }
@@ -22,14 +23,6 @@ static void pass(void *board, uint64_t ns) {
 }
 static void wait_for_it(void *board, const mmcq_idle *idle) { (void)idle; pass(board, 100000); }
 
-#define IS(call, code)                                                                                        \
-    do {                                                                                                      \
-        int32_t got = (call);                                                                                 \
-        if (got != (code)) {                                                                                  \
-            printf("%s: %s instead of %s\n", #call, mmcq_error_name(got), mmcq_error_name(code));             \
-            wrong = 1;                                                                                        \
-        }                                                                                                     \
-    } while (0)
 
 int main(int argc, char **argv) {
     static uint8_t out[64 * 512], in[64 * 512] __attribute__((aligned(64)));

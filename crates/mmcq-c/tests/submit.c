@@ -1,10 +1,11 @@
 /* submit.c: requests that end in a callback, also such that submit the next. Prints nothing if all is well. */
 #include "board.h"
+#include "expect.h"
 #include "mmcq.h"
 #include <stdio.h>
 #include <string.h>
 
-static int locked, wrong, ended;
+static int locked, ended;
 static uint64_t alarm_ns = UINT64_MAX;
 static void lock(void *context) { (void)context; wrong |= locked++ != 0; }
 static void unlock(void *context) { (void)context; locked--; }
@@ -28,14 +29,6 @@ static void step(void *board) {
 }
 static void wait_for_it(void *board, const mmcq_idle *idle) { (void)idle; step(board); }
 
-#define IS(call, code)                                                                                        \
-    do {                                                                                                      \
-        int32_t got = (call);                                                                                 \
-        if (got != (code)) {                                                                                  \
-            printf("%s: %s instead of %s\n", #call, mmcq_error_name(got), mmcq_error_name(code));             \
-            wrong = 1;                                                                                        \
-        }                                                                                                     \
-    } while (0)
 
 static uint8_t memory[8][8 * 512] __attribute__((aligned(64)));
 static mmcq_request requests[8];

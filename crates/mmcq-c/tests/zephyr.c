@@ -1,6 +1,7 @@
 /* zephyr.c: what Zephyr asks of zephyr_disk.c. Prints nothing if all is well. */
 #include "../examples/c/zephyr_disk.c"
 #include "board.h"
+#include "expect.h"
 #include <stdio.h>
 #include <string.h>
 
@@ -14,13 +15,6 @@ static void wait_for_it(void *board, const mmcq_idle *idle) {
         mmcq_on_irq(0);
 }
 
-static int wrong;
-#define IS(call, expected)                                                                                    \
-    do {                                                                                                      \
-        long got = (long)(call);                                                                              \
-        if (got != (long)(expected))                                                                          \
-            printf("%s: %ld instead of %ld\n", #call, got, (long)(expected)), wrong = 1;                      \
-    } while (0)
 
 int main(void) {
     static uint8_t out[8 * 512] __attribute__((aligned(64))), in[8 * 512] __attribute__((aligned(64)));
@@ -30,28 +24,28 @@ int main(void) {
         .now_ns = board_now_ns, .wait = wait_for_it, .map = board_map, .unmap = board_unmap, .sync = board_sync,
     };
     uint32_t count = 0, size = 0;
-    IS(zephyr_disk_register(), 0);
+    EQUALS(zephyr_disk_register(), 0);
     const struct disk_operations *ops = registered->ops;
-    IS(strcmp(registered->name, "SD"), 0);
-    IS(ops->init(registered), -EIO); /* not open */
-    IS(ops->status(registered), DISK_STATUS_UNINIT);
-    IS(mmcq_open(0, &platform), MMCQ_OK);
-    IS(ops->init(registered), 0);
-    IS(ops->status(registered), DISK_STATUS_OK);
-    IS(ops->ioctl(registered, DISK_IOCTL_GET_SECTOR_COUNT, &count), 0);
-    IS(ops->ioctl(registered, DISK_IOCTL_GET_SECTOR_SIZE, &size), 0);
-    IS(count, card.blocks);
-    IS(size, 512);
+    EQUALS(strcmp(registered->name, "SD"), 0);
+    EQUALS(ops->init(registered), -EIO); /* not open */
+    EQUALS(ops->status(registered), DISK_STATUS_UNINIT);
+    EQUALS(mmcq_open(0, &platform), MMCQ_OK);
+    EQUALS(ops->init(registered), 0);
+    EQUALS(ops->status(registered), DISK_STATUS_OK);
+    EQUALS(ops->ioctl(registered, DISK_IOCTL_GET_SECTOR_COUNT, &count), 0);
+    EQUALS(ops->ioctl(registered, DISK_IOCTL_GET_SECTOR_SIZE, &size), 0);
+    EQUALS(count, card.blocks);
+    EQUALS(size, 512);
     memset(out, 0x77, sizeof out);
-    IS(ops->write(registered, out, 64, 8), 0);
-    IS(ops->ioctl(registered, DISK_IOCTL_CTRL_SYNC, NULL), 0);
-    IS(ops->read(registered, in, 64, 8), 0);
-    IS(memcmp(in, out, sizeof in), 0);
-    IS(ops->read(registered, in, count, 8), -EINVAL);
-    IS(ops->read(registered, in + 1, 64, 1), -EIO);
-    IS(ops->ioctl(registered, 99, NULL), -EINVAL);
-    IS(ops->ioctl(registered, DISK_IOCTL_CTRL_DEINIT, NULL), 0);
-    IS(ops->status(registered), DISK_STATUS_UNINIT);
-    IS(board_violations(board), 0);
+    EQUALS(ops->write(registered, out, 64, 8), 0);
+    EQUALS(ops->ioctl(registered, DISK_IOCTL_CTRL_SYNC, NULL), 0);
+    EQUALS(ops->read(registered, in, 64, 8), 0);
+    EQUALS(memcmp(in, out, sizeof in), 0);
+    EQUALS(ops->read(registered, in, count, 8), -EINVAL);
+    EQUALS(ops->read(registered, in + 1, 64, 1), -EIO);
+    EQUALS(ops->ioctl(registered, 99, NULL), -EINVAL);
+    EQUALS(ops->ioctl(registered, DISK_IOCTL_CTRL_DEINIT, NULL), 0);
+    EQUALS(ops->status(registered), DISK_STATUS_UNINIT);
+    EQUALS(board_violations(board), 0);
     return wrong;
 }
