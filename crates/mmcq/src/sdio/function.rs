@@ -38,7 +38,9 @@ impl At {
 
 /// A handle on one function; see the module. Futures of its methods may be dropped at any point: what is on
 /// the wire ends by itself. A transfer that was dropped, and may have failed, is aborted on the card before the
-/// function's next transfer, by whichever handle. The block size is the handle's own: of several handles on one
+/// function's next transfer, by whichever handle. The buffer of a dropped transfer waits for
+/// [`reclaim`](crate::engine::Engine::reclaim); but while the function is aborted or asked, before a transfer or
+/// after a failure, the future has the buffer, and it is dropped with it. The block size is the handle's own: of several handles on one
 /// function only one may set it.
 #[derive(Debug)]
 pub struct Function<'a, B: Platform, const N: usize> {
