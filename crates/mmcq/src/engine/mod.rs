@@ -47,7 +47,7 @@ mod wire;
 
 pub use awaited::Span;
 pub use buffer::{Claim, DmaBuf};
-pub use config::{Abilities, CARD_IRQ_STEP_NS, CardParams, Config, FlushBy, PollOutcome, Stats};
+pub use config::{Abilities, Acknowledge, CARD_IRQ_STEP_NS, CardParams, Config, FlushBy, PollOutcome, Stats};
 pub use erase::{Erase, Erasing, Irreversible};
 pub use partition_access::PartitionAccess;
 pub use recover::{RecoveryEvent, RecoveryStep, ServiceRequest};

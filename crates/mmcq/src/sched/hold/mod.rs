@@ -106,6 +106,8 @@ pub struct Hold {
     free_ns: u64,
     /// The last writes that were moved, until they are complete.
     moved: Option<Run>,
+    /// Those of the transfer in progress are complete.
+    told: bool,
     counts: Holds,
 }
 
@@ -200,6 +202,7 @@ impl Hold {
         began_ns: 0,
         free_ns: 0,
         moved: None,
+        told: false,
         counts: Holds { count: 0, came: 0, waited_ns: 0, gained_ns: 0 },
     };
 
@@ -281,7 +284,7 @@ impl Hold {
     /// A transfer begins.
     pub(crate) fn begins(&mut self, run: &Run, now_ns: u64) {
         self.came(run);
-        self.began_ns = now_ns;
+        (self.began_ns, self.told) = (now_ns, false);
     }
 
     /// It has ended. Reads are complete then.
@@ -296,8 +299,20 @@ impl Hold {
         self.credit(took_ns / SHARE, fixed_ns);
         match run.direction {
             Direction::Read => self.streams.completed(run, now_ns),
+            Direction::Write if core::mem::take(&mut self.told) => {}
             Direction::Write => self.moved = Some(*run),
         }
+    }
+
+    /// What is being written is complete, and the card programs it still.
+    pub(crate) fn told(&mut self, run: &Run, now_ns: u64) {
+        self.told = true;
+        self.streams.completed(run, now_ns);
+    }
+
+    /// Was that the transfer in progress?
+    pub(crate) fn is_told(&self) -> bool {
+        self.told
     }
 
     /// What was written is complete.
