@@ -45,6 +45,7 @@ mod upkeep;
 mod wakers;
 mod wire;
 
+pub use crate::sched::slot_set::{SLOTS_MAX, SlotSet};
 pub use awaited::Span;
 pub use buffer::{Claim, DmaBuf};
 pub use config::{Abilities, CARD_IRQ_STEP_NS, CardParams, Config, FlushBy, PollOutcome, Stats};
@@ -76,7 +77,7 @@ use timers::Timers;
 use upkeep::Upkeep;
 use wire::Wire;
 
-/// One controller with one card, and the requests for it. `N` slots, 1 to 64.
+/// One controller with one card, and the requests for it. `N` slots, 1 to [`SLOTS_MAX`].
 #[derive(Debug)]
 // What most functions touch comes first: short offsets make short instructions on small cores.
 #[repr(C)]
@@ -112,10 +113,10 @@ pub struct Engine<H: Host, const N: usize, P: Policy = Fifo> {
     /// Why the transfer in progress failed, while the lines are being brought back.
     failure: Option<Error>,
     /// Done, and not yet reported in a `PollOutcome`.
-    fresh: u64,
+    fresh: SlotSet,
     /// Slots in states Settling and Ended.
-    settling: u64,
-    ended: u64,
+    settling: SlotSet,
+    ended: SlotSet,
     /// End of the data of the write whose busy is being watched.
     data_end_ns: u64,
     /// Longest busy of the control request in progress, and what comes after its busy.
