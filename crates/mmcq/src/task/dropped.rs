@@ -89,6 +89,16 @@ impl<B: Platform, const N: usize> Stack<B, N> {
         })
     }
 
+    /// The I/O card is being reset, or has been: what a handle has told the one before is forgotten.
+    pub(crate) fn note_io_reset(&self) {
+        self.inside(|_| self.engine.io_resets.set(self.engine.io_resets.get().wrapping_add(1)));
+    }
+
+    /// To be compared with a later answer: the same means that the card has forgotten nothing.
+    pub(crate) fn io_resets(&self) -> u32 {
+        self.inside(|_| self.engine.io_resets.get())
+    }
+
     /// The card was reset: none of its functions goes on with anything.
     pub(crate) fn owe_no_abort(&self) {
         self.inside(|_| self.engine.unfinished.set(0));
