@@ -58,7 +58,6 @@ pub use stream::Close;
 use crate::host::{Caps, Direction, Host, Phase, Segment};
 use crate::plant::{self, Bug};
 use crate::sched::{Fifo, Policy, Tails};
-use area::Area;
 use busy::BusyTimes;
 use concurrent::Concurrent;
 use durability::Durability;
@@ -396,13 +395,20 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             return None;
         }
         let done_bytes = match slot.result {
+            Ok(output) if plant::is(Bug::DoneShort) => output.bytes.saturating_sub(BLOCK_BYTES),
             Ok(output) => output.bytes,
             Err(error) if error.leaves_doubt() && !matches!(slot.kind, Kind::Read { .. }) => 0,
             Err(_) => slot.moved_blocks.saturating_mul(BLOCK_BYTES),
         };
         let wrong = plant::is(Bug::SalvageOffByOne) && slot.result.is_err();
         let done_bytes = if wrong { done_bytes.saturating_add(BLOCK_BYTES) } else { done_bytes };
-        let buf = slot.buf.take().unless_lent();
+        let mut buf = slot.buf.take().unless_lent();
+        if plant::any() && matches!(slot.kind, Kind::Write { .. }) {
+            if plant::is(Bug::MemoryChanged) {
+                buf.fill(0);
+            }
+            buf = if plant::is(Bug::MemoryKept) { DmaBuf::EMPTY } else { buf };
+        }
         let completion = Completion { result: slot.result, done_bytes, buf };
         self.fresh &= !(1 << id.index);
         self.slots.release(id.index);
@@ -439,7 +445,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         // Lean firmware refuses what they are for.
         if P::RECOVERS && self.target.is_none() {
             self.abilities = Abilities::UNKNOWN;
-            self.memory.area = Area::USER;
+            self.memory.area.forget();
         }
     }
 
