@@ -404,8 +404,6 @@ fn on_an_io_card() {
         rig.drive(function.enable()).unwrap();
         // Its interface code says what it is [SDIO 6.10]: Bluetooth Type-A.
         rig.drive(function.read_u8(0x14, Chain::Last)).unwrap();
-        // What was dropped owes an abort: the next transfer would have its buffer in the future while it sends that.
-        rig.drive(function.abort()).unwrap();
     };
     rig.dropped(
         "bt-type-a: function",
