@@ -3,6 +3,7 @@
 use super::request::At;
 use super::{EngineOf, Platform, RequestFuture, Stack};
 use crate::engine::SlotId;
+use crate::engine::SlotSet;
 use crate::sched::Policy;
 use core::cell::Cell;
 
@@ -10,7 +11,7 @@ use core::cell::Cell;
 /// request, and put another one into its slot: so each has the number of its use of the slot.
 pub(super) struct Dropped<const N: usize> {
     /// One bit a slot.
-    slots: Cell<u64>,
+    slots: Cell<SlotSet>,
     /// The low bits of the use: no call fills one slot 256 times and drops the first future last.
     uses: [Cell<u8>; N],
 }
