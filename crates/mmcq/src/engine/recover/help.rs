@@ -93,9 +93,9 @@ impl Helping {
         self.asked.is_some() && self.taken
     }
 
-    /// Has the keeper gone that was to help a card in trouble?
-    fn is_deserted(&self) -> bool {
-        let trouble = matches!(
+    /// Is it for a card in trouble?
+    fn is_for_trouble(&self) -> bool {
+        matches!(
             self.asked,
             Some(
                 ServiceRequest::Retune
@@ -103,8 +103,7 @@ impl Helping {
                     | ServiceRequest::Reinit
                     | ServiceRequest::PowerCycle
             )
-        );
-        trouble && !self.keeper
+        )
     }
 
     pub fn forget(&mut self) {
@@ -150,6 +149,10 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         let wanted = self.helping.wanted();
         self.helping.taken |= wanted;
         let help = if wanted { self.helping.asked } else { None };
+        if wanted && self.helping.is_for_trouble() && (self.incident.open || !self.has_chore()) {
+            // It may have come after another that has gone.
+            self.helping.until_ns = self.helping.until_ns.max(self.incident.until_ns);
+        }
         if help == Some(ServiceRequest::Dismissed) {
             self.helping.forget();
             self.restop();
@@ -189,6 +192,8 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         }
         self.helping.keeper = waker.is_some();
         let left = waker.is_none() && self.helping.asked.is_some();
+        // What this one has heard and not answered, the next is told again.
+        self.helping.taken &= !left;
         if left
             && matches!(
                 self.helping.asked,
@@ -304,9 +309,10 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
                 self.ask(ServiceRequest::PowerCycle, now_ns);
             }
             ServiceRequest::Inserted | ServiceRequest::Removed => self.set_target(None),
+            // The controller may be at an urgent request still, and have its memory: the next turn of an idle engine finds that all help has had its time.
             _ => {
-                self.failure = None;
-                self.dead(now_ns);
+                (self.helping.asked, self.helping.taken) = (Some(ServiceRequest::PowerCycle), true);
+                self.helping.until_ns = now_ns;
             }
         }
     }
@@ -405,7 +411,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             self.presence_is_stable(now_ns);
             return false;
         }
-        if self.helping.is_deserted() {
+        if self.helping.is_for_trouble() && !self.helping.keeper {
             let until_ns = now_ns.saturating_add(UNHELPED_NS);
             self.helping.until_ns = self.helping.until_ns.min(until_ns);
         }
