@@ -5,8 +5,8 @@
 mod bench;
 mod support;
 
-use bench::{BLOCKS, Bench, MS, kept};
-use mmcq::engine::{Kind, RecoveryStep, Request, ServiceRequest, SlotId};
+use bench::{BLOCKS, Bench, MS, bench, kept};
+use mmcq::engine::{Error, Kind, RecoveryStep, Request, ServiceRequest, SlotId};
 use mmcq::host::{Auto, Cause, Data, Direction, Phase, Stage};
 use mmcq::spec::command;
 use std::task::Waker;
@@ -36,9 +36,9 @@ fn help_that_fails_takes_no_memory_from_the_controller() {
     assert_eq!(b.help(), ServiceRequest::Reinit);
     let spoken = b.submit(register());
     assert!(b.world.borrow().running());
-    b.e.service_done(Err(mmcq::engine::Error::Silent), b.now);
+    b.e.service_done(Err(Error::Silent), b.now);
     assert_eq!(b.e.take_service_request(), Some(ServiceRequest::PowerCycle));
-    b.e.service_done(Err(mmcq::engine::Error::Silent), b.now);
+    b.e.service_done(Err(Error::Silent), b.now);
     let _ = b.e.poll(b.now);
     assert!(b.world.borrow().running(), "nothing has ended it");
     assert!(b.e.take(spoken).is_none() && b.world.borrow().mapped() > 0, "the controller has its memory");
@@ -89,4 +89,62 @@ fn a_card_that_came_is_brought_up_although_the_keeper_changed() {
     b.e.service_done(Ok(target(BLOCKS)), b.now);
     let id = b.read(0, 1);
     assert!(b.finish(id).result.is_ok());
+}
+
+/// The keeper has found another card, and its last word comes after that one was taken out too.
+#[test]
+fn what_was_meant_for_a_card_that_went_reaches_no_other() {
+    let mut b = kept();
+    b.world.borrow_mut().remove();
+    let _ = b.e.on_irq(b.now);
+    b.world.borrow_mut().insert();
+    let _ = b.e.on_irq(b.now);
+    b.e.set_target(Some(target(BLOCKS)));
+    let ids = [b.write(0, 8, 5), b.read(64, 1)];
+    assert_eq!(b.help(), ServiceRequest::Inserted);
+    b.e.service_done(Ok(target(BLOCKS)), b.now);
+    for id in ids {
+        assert_eq!(b.finish(id).result, Err(Error::Removed));
+    }
+    assert!(b.world.borrow().transfers().is_empty(), "{:?}", b.commands());
+    let id = b.read(0, 1);
+    assert!(b.finish(id).result.is_ok());
+}
+
+/// The keeper came when all slots were taken: the youngest that waits gives its own, and the card is not given up.
+#[test]
+fn a_keeper_that_finds_all_slots_taken_gets_one() {
+    let mut b = bench();
+    let ids: Vec<_> = (0..8).map(|i| b.write(16 * i, 8, 5)).collect();
+    let _ = b.e.set_service_waker(Some(Waker::noop().clone()));
+    b.fault(1, Cause::Timeout, Stage::Data, false);
+    b.world.borrow_mut().stuck_state = Some(0);
+    assert_eq!(b.help(), ServiceRequest::Reinit);
+    let _ = b.e.poll(b.now);
+    assert_eq!(b.e.take(ids[7]).map(|done| done.result), Some(Err(Error::Full)));
+    let spoken = b.submit(register());
+    assert!(b.finish(spoken).result.is_ok());
+    b.world.borrow_mut().stuck_state = None;
+    b.e.service_done(Ok(target(BLOCKS)), b.now);
+    for &id in &ids[..7] {
+        assert!(b.finish(id).result.is_ok());
+    }
+}
+
+/// Nothing is wrong with the card: what need not be done now is not asked for.
+#[test]
+fn a_chore_waits_for_a_slot() {
+    let mut b = bench();
+    let ids: Vec<_> = (0..8).map(|i| b.read(16 * i, 8)).collect();
+    let _ = b.e.set_service_waker(Some(Waker::noop().clone()));
+    b.world.borrow_mut().retune = true;
+    b.step();
+    assert_eq!(b.e.take_service_request(), None);
+    let first = b.finish(ids[0]);
+    assert!(first.result.is_ok());
+    assert_eq!(b.help(), ServiceRequest::Retune);
+    b.e.service_done(Ok(target(BLOCKS)), b.now);
+    for &id in &ids[1..] {
+        assert!(b.finish(id).result.is_ok());
+    }
 }

@@ -248,6 +248,8 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         match result {
             Ok(target) => {
                 if help == ServiceRequest::Inserted {
+                    // The engine may have been told of another since the slot was last empty.
+                    self.fail_queued(Error::Removed);
                     self.gate.is_reborn();
                     self.helping.cycle_ns = 0;
                     self.memory.area = Area::USER;
@@ -356,6 +358,11 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         )
     }
 
+    /// Does all that waits wait for help?
+    pub(crate) fn asks_for_help(&self) -> bool {
+        self.helping.asks()
+    }
+
     pub(in super::super) fn has_keeper(&self) -> bool {
         self.helping.keeper
     }
@@ -379,6 +386,13 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         if chore && !self.incident.open {
             // If it fails, what follows has measures and time of its own: those of the last incident are spent.
             self.incident.renew(now_ns, 0);
+        }
+        if self.helping.keeper
+            && self.slots.is_full()
+            && let Some(index) = self.slots.youngest()
+        {
+            // The keeper came when all were taken, and its requests need one.
+            self.turn_down(index, Error::Full);
         }
         self.helping.asked = Some(help);
         self.helping.taken = false;
@@ -457,8 +471,8 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         self.wire.doubt();
         if P::RECOVERS && self.helping.keeper && self.target.is_some() && !self.gate.is_dead() {
             match self.helping.asked {
-                None => self.ask(ServiceRequest::Retune, now_ns),
-                Some(_) => self.tune_soon(),
+                None if !self.slots.is_full() => self.ask(ServiceRequest::Retune, now_ns),
+                _ => self.tune_soon(),
             }
         }
     }
