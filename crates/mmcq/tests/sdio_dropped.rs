@@ -89,6 +89,45 @@ fn a_failed_transfer_is_aborted_before_the_next_of_any_handle() {
     }
 }
 
+/// The abort that a dropped transfer owes, the one after a failure and the question after a lost command: each has the transfer's buffer
+/// in its slot, so a future that is dropped there loses none.
+#[test]
+fn a_future_that_is_dropped_while_it_aborts_loses_no_buffer() {
+    let (mut first_aborts, mut aborts_after) = (0, 0);
+    for owes in [false, true] {
+        for polls in 1..100 {
+            let world = World::new(2);
+            let (stack, card) = brought_up(&world);
+            let function = Function::new(&stack, &card, 2).unwrap();
+            run(&stack, function.enable()).unwrap();
+            if owes {
+                let _ = dropped_after(1, &stack, function.read(At::From(0), 1200, memory(1200), Chain::Last));
+                settle(&stack);
+            }
+            let nth = world.borrow().data_phases + 1;
+            world.borrow_mut().faults.insert(nth, Cause::Crc);
+            let buf = memory(1200);
+            let claim = buf.claim();
+            let from = world.borrow().log.len();
+            let ended = dropped_after(polls, &stack, function.read(At::From(0), 1200, buf, Chain::Last));
+            let accesses = world.borrow().accesses(from);
+            settle(&stack);
+            if ended {
+                assert!(polls > 3, "{polls} polls are no transfer and no abort");
+                break;
+            }
+            match accesses.last() {
+                Some(&ABORT) if accesses.len() == 1 => first_aborts += 1,
+                Some(&ABORT) => aborts_after += 1,
+                _ => {}
+            }
+            let back = stack.with(|engine| engine.reclaim(claim));
+            assert!(back.is_some_and(|buf| buf.len() == 1200), "lost after {polls} polls: {accesses:?}");
+        }
+    }
+    assert!(first_aborts > 0 && aborts_after > 1, "{first_aborts} and {aborts_after}");
+}
+
 /// Two calls of one function at the same time: neither takes the other's transfer for one that has failed.
 #[test]
 fn a_transfer_that_goes_on_is_not_aborted_by_another() {
@@ -125,6 +164,27 @@ fn a_new_card_inherits_no_abort() {
     let from = world.borrow().log.len();
     assert_eq!(run(&stack, function.read(At::From(0), 4, memory(4), Chain::Last)).0, Ok(()));
     assert_eq!(world.borrow().accesses(from), [(53, 2, 0, false)]);
+}
+
+/// A card that is brought up again has forgotten the block size: a handle from before moves bytes until it sets the size anew.
+#[test]
+fn a_new_card_knows_no_block_size() {
+    let world = World::new(2);
+    let (stack, card) = brought_up(&world);
+    let mut function = Function::new(&stack, &card, 2).unwrap();
+    run(&stack, function.enable()).unwrap();
+    run(&stack, function.set_block_size(64)).unwrap();
+    assert_eq!((function.block_bytes(), function.split().block_bytes), (64, 64));
+    let (card, _) = run(&stack, bring_up_io(&stack, memory(512), Options::DEFAULT));
+    assert_eq!((function.block_bytes(), function.split().block_bytes), (0, 0));
+    let mut new = Function::new(&stack, &card.unwrap(), 2).unwrap();
+    run(&stack, new.enable()).unwrap();
+    assert_eq!(run(&stack, function.read(At::From(0), 256, memory(256), Chain::Last)).0, Ok(()));
+    run(&stack, new.set_block_size(128)).unwrap();
+    assert_eq!((function.block_bytes(), new.block_bytes()), (0, 128));
+    run(&stack, function.set_block_size(128)).unwrap();
+    assert_eq!(function.block_bytes(), 128);
+    assert_eq!(run(&stack, function.read(At::From(0), 256, memory(256), Chain::Last)).0, Ok(()));
 }
 
 /// The card tells of a lost command in the answer to the next, which it has done: a FIFO's byte would be gone.

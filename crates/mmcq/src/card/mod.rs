@@ -182,7 +182,9 @@ pub async fn bring_up_io<B: Platform, const N: usize>(
     scratch: DmaBuf,
     options: Options,
 ) -> (Result<IoCard, io::error::Error>, DmaBuf) {
+    stack.note_io_reset();
     let (result, scratch) = of_families::<io::OnlyIo, B, N>(stack, scratch, options).await;
+    stack.note_io_reset();
     if matches!(result, Ok(Ok(_))) {
         stack.owe_no_abort();
     }

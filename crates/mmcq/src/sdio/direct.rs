@@ -6,7 +6,7 @@ use crate::engine::{self, DmaBuf, Kind, Request};
 use crate::host::{Auto, Phase};
 use crate::spec::command::{Command, sdio as cmd};
 use crate::task::{Platform, RequestFuture, Stack};
-use core::future::Future;
+use core::future::{Future, poll_fn};
 use core::pin::Pin;
 use core::task::{Context, Poll, ready};
 
@@ -36,25 +36,32 @@ pub struct Direct<'a, B: Platform, const N: usize> {
     failed: Option<engine::Error>,
 }
 
+impl<B: Platform, const N: usize> Direct<'_, B, N> {
+    /// The byte that the card sent back, and the buffer that came along.
+    fn poll_carried(&mut self, context: &mut Context<'_>) -> Poll<(Result<u8, Error>, DmaBuf)> {
+        loop {
+            let done = ready!(Pin::new(&mut self.op).poll(context));
+            let result = match (self.failed.take(), done.result) {
+                (None, Ok(output)) => judge(self.function, self.addr, output.response.r5()),
+                // The card tells in its next response that a command was lost: a combo card's memory must not hear it.
+                (None, Err(error @ engine::Error::Host(_))) => {
+                    self.failed = Some(error);
+                    self.op = submitted(self.stack, cmd::io_read(0, 0), Chain::Last, done.buf);
+                    continue;
+                }
+                (Some(error), _) | (None, Err(error)) => Err(error.into()),
+            };
+            return Poll::Ready((result, done.buf));
+        }
+    }
+}
+
 impl<B: Platform, const N: usize> Future for Direct<'_, B, N> {
     /// The byte that the card sent back.
     type Output = Result<u8, Error>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        loop {
-            let done = ready!(Pin::new(&mut self.op).poll(context));
-            match (self.failed.take(), done.result) {
-                (None, Ok(output)) => {
-                    return Poll::Ready(judge(self.function, self.addr, output.response.r5()));
-                }
-                // The card tells in its next response that a command was lost: a combo card's memory must not hear it.
-                (None, Err(error @ engine::Error::Host(_))) => {
-                    self.failed = Some(error);
-                    self.op = submitted(self.stack, cmd::io_read(0, 0), Chain::Last);
-                }
-                (Some(error), _) | (None, Err(error)) => return Poll::Ready(Err(error.into())),
-            }
-        }
+        self.poll_carried(context).map(|(result, _)| result)
     }
 }
 
@@ -66,15 +73,29 @@ pub(super) fn direct<B: Platform, const N: usize>(
     command: Command,
     chain: Chain,
 ) -> Direct<'_, B, N> {
-    Direct { stack, op: submitted(stack, command, chain), function, addr, failed: None }
+    Direct { stack, op: submitted(stack, command, chain, DmaBuf::EMPTY), function, addr, failed: None }
+}
+
+/// CMD52 to a register of function 0, with a buffer that belongs to the transfer before or after it. The command's slot has it
+/// meanwhile: a future that is dropped here loses no buffer.
+pub(super) async fn carried<B: Platform, const N: usize>(
+    stack: &Stack<B, N>,
+    addr: u32,
+    command: Command,
+    buf: DmaBuf,
+) -> (Result<u8, Error>, DmaBuf) {
+    let op = submitted(stack, command, Chain::Last, buf);
+    let mut direct = Direct { stack, op, function: 0, addr, failed: None };
+    poll_fn(|context| direct.poll_carried(context)).await
 }
 
 fn submitted<B: Platform, const N: usize>(
     stack: &Stack<B, N>,
     command: Command,
     chain: Chain,
+    buf: DmaBuf,
 ) -> RequestFuture<'_, B, N> {
     let phase = Phase { command, data: None, auto: Auto::None, tuning: false };
     let kind = Kind::Io { phase, timeout_ns: DIRECT_NS, chain: chain == Chain::More };
-    stack.request(Request::new(kind, DmaBuf::EMPTY))
+    stack.request(Request::new(kind, buf))
 }

@@ -1,7 +1,7 @@
 //! One I/O function: enable, registers, data [SDIO 5, 6].
 
 use super::cccr::{Cccr, reg};
-use super::direct::{Chain, Direct, direct};
+use super::direct::{Chain, Direct, carried, direct};
 use super::{ADDRESSES, Error, Split, fbr};
 use crate::card::IoCard;
 use crate::card::io::error::judge;
@@ -39,8 +39,7 @@ impl At {
 /// A handle on one function; see the module. Futures of its methods may be dropped at any point: what is on
 /// the wire ends by itself. A transfer that was dropped, and may have failed, is aborted on the card before the
 /// function's next transfer, by whichever handle. The buffer of a dropped transfer waits for
-/// [`reclaim`](crate::engine::Engine::reclaim); but while the function is aborted or asked, before a transfer or
-/// after a failure, the future has the buffer, and it is dropped with it. The block size is the handle's own: of several handles on one
+/// [`reclaim`](crate::engine::Engine::reclaim). The block size is the handle's own: of several handles on one
 /// function only one may set it.
 #[derive(Debug)]
 pub struct Function<'a, B: Platform, const N: usize> {
@@ -51,6 +50,8 @@ pub struct Function<'a, B: Platform, const N: usize> {
     max_block_bytes: u16,
     /// What the card was told; 0: nothing, so only bytes go.
     block_bytes: u16,
+    /// How often cards had been reset then: the next card has not been told.
+    told_at: u32,
     enable_timeout_ns: u64,
 }
 
@@ -86,6 +87,7 @@ impl<'a, B: Platform, const N: usize> Function<'a, B, N> {
             quirks: card.quirks,
             max_block_bytes: info.extension.max_block_bytes,
             block_bytes: 0,
+            told_at: 0,
             enable_timeout_ns: info.extension.enable_timeout_ns.unwrap_or(limits::ENABLE_NS),
         })
     }
@@ -95,9 +97,9 @@ impl<'a, B: Platform, const N: usize> Function<'a, B, N> {
         self.number
     }
 
-    /// The block size that the card was told, in bytes; 0 if none.
+    /// The block size that the card was told, in bytes; 0 if none, or if a card has been brought up since.
     pub fn block_bytes(&self) -> u16 {
-        self.block_bytes
+        if self.stack.io_resets() == self.told_at { self.block_bytes } else { 0 }
     }
 
     /// Enables the function and waits until it is ready, for as long as its tuples say [SDIO 6.9]. The
@@ -155,7 +157,7 @@ impl<'a, B: Platform, const N: usize> Function<'a, B, N> {
     }
 
     /// Tells the card how long a block is; from then on long transfers go by blocks. If this fails, they go
-    /// by bytes.
+    /// by bytes; so they do after another bring-up, until the size is set again.
     ///
     /// # Errors
     /// [`Error::BlockSize`]: longer than function or host ([`Caps::max_block_bytes`]) allow.
@@ -172,6 +174,7 @@ impl<'a, B: Platform, const N: usize> Function<'a, B, N> {
             return Err(Error::OddBlockSize { function: self.number, bytes, max_bytes });
         }
         self.block_bytes = 0;
+        self.told_at = self.stack.io_resets();
         let addr = fbr::base(self.number) + fbr::reg::BLOCK_SIZE;
         for (addr, byte) in (addr..).zip(bytes.to_le_bytes()) {
             let read = self.common(cmd::io_write_read(0, addr, byte), addr, Chain::More).await?;
@@ -233,16 +236,21 @@ impl<'a, B: Platform, const N: usize> Function<'a, B, N> {
     /// Ends a CMD53 of this function that is still going on [SDIO 4.8]. [`read`](Self::read) and
     /// [`write`](Self::write) do so themselves when they fail.
     pub async fn abort(&self) -> Result<(), Error> {
+        self.aborted(DmaBuf::EMPTY).await.0
+    }
+
+    /// As [`abort`](Self::abort), with the buffer of the transfer before or after it.
+    async fn aborted(&self, buf: DmaBuf) -> (Result<(), Error>, DmaBuf) {
         // What fails from here on owes an abort of its own.
         self.stack.take_abort(self.number);
         let begun = self.begun();
         let command = cmd::io_write(0, reg::ABORT, self.number);
-        let told = self.common(command, reg::ABORT, Chain::Last).await;
+        let (told, buf) = carried(self.stack, reg::ABORT, command, buf).await;
         // A card that has nothing to abort may say so.
         if matches!(told, Ok(_) | Err(Error::Refused { .. })) {
             begun.ended_well();
         }
-        told.map(|_| ())
+        (told.map(|_| ()), buf)
     }
 
     fn begun(&self) -> Begun<'a, B, N> {
@@ -251,7 +259,7 @@ impl<'a, B: Platform, const N: usize> Function<'a, B, N> {
 
     /// How transfers are cut now.
     pub fn split(&self) -> Split {
-        let (block, max_block) = (self.block_bytes, self.max_block_bytes);
+        let (block, max_block) = (self.block_bytes(), self.max_block_bytes);
         let split = |caps: &Caps| Split::new(caps, &self.cccr, self.quirks, block, max_block);
         self.stack.with(|engine| split(engine.caps()))
     }
@@ -282,16 +290,20 @@ impl<'a, B: Platform, const N: usize> Function<'a, B, N> {
         if let Err(error) = self.bounds(at, bytes, buf.len_bytes()) {
             return (Err(error), buf);
         }
-        if self.stack.take_abort(self.number)
-            && let Err(error) = self.abort().await
-            && !matches!(error, Error::Refused { .. })
-        {
-            return (Err(error), buf);
+        if self.stack.take_abort(self.number) {
+            let (told, back) = self.aborted(buf).await;
+            buf = back;
+            if let Err(error) = told
+                && !matches!(error, Error::Refused { .. })
+            {
+                return (Err(error), buf);
+            }
         }
-        let split = self.split();
         let mut done_bytes = 0;
         // Every turn moves a byte at least.
-        while let Some(count) = split.next(bytes - done_bytes) {
+        loop {
+            let split = self.split();
+            let Some(count) = split.next(bytes - done_bytes) else { return (Ok(()), buf) };
             let piece = split.bytes(count).clamp(1, bytes - done_bytes);
             let (block_size, blocks) = match count {
                 Count::Blocks(blocks) => (split.block_bytes, u32::from(blocks)),
@@ -319,19 +331,18 @@ impl<'a, B: Platform, const N: usize> Function<'a, B, N> {
                 Err(error) => {
                     if matches!(error, engine::Error::Host(_)) {
                         // As for CMD52: what the card has to say of a lost command is for no other.
-                        let _ = self.common(cmd::io_read(0, 0), 0, Chain::Last).await;
+                        (_, buf) = carried(self.stack, 0, cmd::io_read(0, 0), buf).await;
                     }
                     Err(error.into())
                 }
             };
             if judged.is_err() {
                 drop(begun);
-                let _ = self.abort().await;
+                (_, buf) = self.aborted(buf).await;
                 return (judged, buf);
             }
             begun.ended_well();
             done_bytes += piece;
         }
-        (Ok(()), buf)
     }
 }

@@ -30,6 +30,8 @@ pub(super) struct Locked<T> {
     /// I/O functions whose last CMD53 has no good end, and that were not told to stop: one bit each. Calls from inside another note it,
     /// too, so it is beside the engine. Touched under the lock alone.
     pub unfinished: Cell<u8>,
+    /// How often a bring-up of an I/O card has begun or ended: what a card was told before is forgotten. Touched under the lock alone.
+    pub io_resets: Cell<u32>,
     /// Made at the first access, because loom's cells cannot be made in a constant.
     #[cfg(all(test, loom))]
     watched: std::sync::OnceLock<loom::cell::UnsafeCell<()>>,
@@ -60,6 +62,7 @@ impl<T> Locked<T> {
             value: core::cell::UnsafeCell::new(value),
             inside: Cell::new(Inside::Nothing),
             unfinished: Cell::new(0),
+            io_resets: Cell::new(0),
             #[cfg(all(test, loom))]
             watched: std::sync::OnceLock::new(),
         }

@@ -2,7 +2,7 @@
 
 use super::request::At;
 use super::{EngineOf, Platform, RequestFuture, Stack};
-use crate::engine::{Request, SlotId};
+use crate::engine::{Request, SlotId, SlotSet};
 use crate::sched::Policy;
 use core::cell::Cell;
 
@@ -10,7 +10,7 @@ use core::cell::Cell;
 /// request, and put another one into its slot: so each has the number of its use of the slot.
 pub(super) struct Dropped<const N: usize> {
     /// One bit a slot.
-    slots: Cell<u64>,
+    slots: Cell<SlotSet>,
     /// The low bits of the use: no call fills one slot 256 times and drops the first future last.
     uses: [Cell<u8>; N],
 }
@@ -94,6 +94,16 @@ impl<B: Platform, const N: usize> Stack<B, N> {
             self.engine.unfinished.set(all & !bit);
             all & bit != 0
         })
+    }
+
+    /// The I/O card is being reset, or has been: what a handle has told the one before is forgotten.
+    pub(crate) fn note_io_reset(&self) {
+        self.inside(|_| self.engine.io_resets.set(self.engine.io_resets.get().wrapping_add(1)));
+    }
+
+    /// To be compared with a later answer: the same means that the card has forgotten nothing.
+    pub(crate) fn io_resets(&self) -> u32 {
+        self.inside(|_| self.engine.io_resets.get())
     }
 
     /// The card was reset: none of its functions goes on with anything.

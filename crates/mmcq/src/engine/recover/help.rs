@@ -2,7 +2,6 @@
 //!
 //! While help is awaited nothing is started but urgent requests; everything else keeps its place.
 
-use super::super::area::Area;
 use super::super::{CardParams, Engine, Error};
 use super::{Incident, RecoveryStep};
 use crate::host::Host;
@@ -252,7 +251,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
                     self.fail_queued(Error::Removed);
                     self.gate.is_reborn();
                     self.helping.cycle_ns = 0;
-                    self.memory.area = Area::USER;
+                    self.memory.area.forget();
                     self.incident.card_is_new();
                 }
                 self.set_card(Some(target));

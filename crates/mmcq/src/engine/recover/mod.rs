@@ -22,6 +22,7 @@ use super::timers::later;
 use super::{BLOCK_BYTES, Engine, Error, FlushBy, Kind};
 use crate::host::{Auto, BusOp, Cause, Host, Step};
 use crate::sched::Policy;
+use crate::sched::slot_set::SlotSet;
 use crate::spec::command::{self, Resp};
 use crate::spec::response::{R1, State as CardState};
 pub(super) use classify::Trace;
@@ -77,9 +78,9 @@ pub(super) struct Incident {
     /// A response that may have told what became of earlier writes did not arrive.
     status_lost: bool,
     /// Writes that are to be written once more, one bit a slot.
-    redo: u64,
+    redo: SlotSet,
     /// Those that were written once more, until their fate is known: nothing may come in between that loses it again.
-    pub doubted: u64,
+    pub doubted: SlotSet,
     /// The count of transfers at the last damages on the bus, newest first.
     damages: [u64; 3],
     retuned_ns: u64,
