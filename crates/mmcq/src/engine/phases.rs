@@ -269,12 +269,17 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             }
         }
         let count = self.gathered.members().len();
+        // Before anything is changed: a policy may panic.
+        for place in 0..count {
+            if let Some(&index) = self.gathered.members().get(place)
+                && let Some(waiting) = self.told(index)
+            {
+                self.policy.sent(&waiting, now_ns);
+            }
+        }
         let all = P::RECOVERS && count > 1 && self.slots.leave_all(count);
         for place in 0..count {
             let Some(&index) = self.gathered.members().get(place) else { break };
-            if let Some(waiting) = self.told(index) {
-                self.policy.sent(&waiting, now_ns);
-            }
             if !all {
                 self.slots.unlink(index);
             }
