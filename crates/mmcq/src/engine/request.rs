@@ -301,7 +301,10 @@ impl core::fmt::Display for Error {
             Error::NoCard => f.write_str("no card has been brought up"),
             Error::Removed => f.write_str("the card was removed"),
             Error::OutOfRange { lba, sectors } if lba < sectors => {
-                write!(f, "from block {lba}: no blocks at all, or more than the card's {sectors} blocks have left")
+                write!(
+                    f,
+                    "from block {lba}: no blocks at all, or more than the card's {sectors} blocks have left"
+                )
             }
             Error::OutOfRange { lba, sectors } => {
                 write!(f, "block {lba} is outside the card's {sectors} blocks")
