@@ -24,6 +24,11 @@ impl Functions {
         self.asks = true;
     }
 
+    /// The card has gone: a task that waits for it looks once more, and hears of that by its next command.
+    pub fn card_goes(&mut self) {
+        self.asks |= self.waker.is_some();
+    }
+
     #[inline(always)]
     pub fn is_asking(&self) -> bool {
         self.asks

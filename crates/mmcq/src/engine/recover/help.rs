@@ -174,6 +174,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             // The time of what was asked for before is none of this.
             self.helping.until_ns = u64::MAX;
             self.close_straight();
+            self.functions.card_goes();
         }
         free
     }
@@ -469,8 +470,13 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         self.helping.forget();
         self.helping.presence_at_ns = now_ns.saturating_add(DEBOUNCE_NS);
         self.restop();
-        if self.target.is_some() || !self.host.present() {
+        let present = self.host.present();
+        if self.target.is_some() || !present {
             self.removed(now_ns);
+        }
+        if !present {
+            self.close_straight();
+            self.functions.card_goes();
         }
         if self.lane.is_idle() {
             self.go_idle(now_ns);
