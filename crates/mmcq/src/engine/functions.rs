@@ -26,7 +26,9 @@ impl Functions {
 
     /// The card has gone: a task that waits for it looks once more, and hears of that by its next command.
     pub fn card_goes(&mut self) {
-        self.asks |= self.waker.is_some();
+        if self.waker.is_some() {
+            self.asks = true;
+        }
     }
 
     #[inline(always)]

@@ -470,13 +470,8 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         self.helping.forget();
         self.helping.presence_at_ns = now_ns.saturating_add(DEBOUNCE_NS);
         self.restop();
-        let present = self.host.present();
-        if self.target.is_some() || !present {
+        if self.target.is_some() || !self.host.present() {
             self.removed(now_ns);
-        }
-        if !present {
-            self.close_straight();
-            self.functions.card_goes();
         }
         if self.lane.is_idle() {
             self.go_idle(now_ns);
