@@ -388,7 +388,8 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         }
     }
 
-    /// Takes a completion. `None`: not finished yet, or taken already.
+    /// Takes a completion. `None`: not finished yet, or taken already. The number is all that is asked for: the caller answers for it
+    /// that the request is its own.
     pub fn take(&mut self, id: SlotId) -> Option<Completion> {
         let slot = self.slots.at_mut(id.index);
         if slot.generation != id.generation || slot.state != State::Done {
