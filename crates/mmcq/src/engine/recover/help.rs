@@ -177,6 +177,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             // The time of what was asked for before is none of this.
             self.helping.until_ns = u64::MAX;
             self.close_straight();
+            self.functions.card_goes();
         }
         free
     }

@@ -477,6 +477,9 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     /// The card is gone: everything that needs it fails now, what the controller has as soon as it has let go.
     pub(super) fn removed(&mut self, now_ns: u64) {
         self.set_target(None);
+        if P::RECOVERS {
+            self.functions.card_goes();
+        }
         self.fail_queued(Error::Removed);
         self.end_settling(Error::Removed);
         match self.lane.stage() {
