@@ -223,8 +223,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         }
         self.timers.idle_ends();
         let Some(&CardParams { extended_address, .. }) = self.target.as_ref() else {
-            self.withdraw(first);
-            return self.end_slot(first, Err(Error::NoCard));
+            return self.turn_down(first, Error::NoCard);
         };
         if !collected {
             let limits = self.limits();
@@ -254,8 +253,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             if let Err(error) = mapped {
                 // The head's own failure, or a companion's: it finds out when it is its turn.
                 if place == 0 {
-                    self.withdraw(index);
-                    return self.end_slot(index, Err(error));
+                    return self.turn_down(index, error);
                 }
                 self.slots.at_mut(index).solo = true;
                 for &taken in self.gathered.members() {
@@ -273,12 +271,17 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             }
         }
         let count = self.gathered.members().len();
+        // Before anything is changed: a policy may panic.
+        for place in 0..count {
+            if let Some(&index) = self.gathered.members().get(place)
+                && let Some(waiting) = self.told(index)
+            {
+                self.policy.sent(&waiting, now_ns);
+            }
+        }
         let all = P::RECOVERS && count > 1 && self.slots.leave_all(count);
         for place in 0..count {
             let Some(&index) = self.gathered.members().get(place) else { break };
-            if let Some(waiting) = self.told(index) {
-                self.policy.sent(&waiting, now_ns);
-            }
             if !all {
                 self.slots.unlink(index);
             }

@@ -104,8 +104,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         }
         match slot.state {
             State::Queued => {
-                self.withdraw(id.index);
-                self.end_slot(id.index, Err(Error::Silent));
+                self.turn_down(id.index, Error::Silent);
             }
             State::Settling => {
                 let others = !(1 << id.index);
@@ -114,6 +113,8 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
                 self.incident.doubted &= others;
                 self.end_slot(id.index, Err(Error::Silent));
             }
+            // A policy has panicked when the end of its transfer was told.
+            State::Active if self.lane.is_idle() => self.end_slot(id.index, Err(Error::Silent)),
             State::Active => self.abort(now_ns),
             State::Free | State::Kept | State::Ended | State::Done | State::Lost => {}
         }
