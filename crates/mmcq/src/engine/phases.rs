@@ -124,7 +124,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
                 continue;
             }
             let head = self.slots.head;
-            let memory_waits = head != NONE || self.owes_status();
+            let memory_waits = head != NONE || self.asks_soon();
             let turn = !memory_waits || self.functions.have_turn(self.config.io_burst);
             if let Some(io) = self.slots.oldest_io().filter(|_| turn) {
                 if P::RECOVERS && self.owes_status() && self.slots.at(io).urgent {
@@ -148,7 +148,9 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
                 if self.is_left_open() {
                     self.timers.wake_after_hold();
                 } else if self.owes_status() {
-                    self.ask_status(Stage::Status, now_ns);
+                    if !P::RECOVERS || !self.asks_later(now_ns) {
+                        self.ask_status(Stage::Status, now_ns);
+                    }
                 } else if P::RECOVERS && self.upkeep.due_ns != u64::MAX && self.upkeep(true, now_ns) {
                     continue;
                 }
@@ -200,7 +202,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     /// client that the policy waits for.
     fn kept_idle(&mut self, now_ns: u64) {
         if !self.is_left_open() {
-            if self.owes_status() {
+            if self.asks_soon() {
                 self.note_question(now_ns);
                 self.ask_status(Stage::Status, now_ns);
             }

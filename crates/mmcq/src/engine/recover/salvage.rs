@@ -35,7 +35,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         let bad = status & R1::DEFERRED != 0;
         let unowned = self.recovered_run();
         if unowned && (bad || lost) {
-            self.durability.owe(if bad { status } else { R1::ERROR });
+            self.owe_late(if bad { status } else { R1::ERROR });
         }
         if self.settling != 0 {
             if lost && !bad { self.doubt() } else { self.settle(status) }
