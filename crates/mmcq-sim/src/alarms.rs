@@ -3,18 +3,23 @@
 /// Not at all.
 pub(crate) const NEVER: u64 = u64::MAX;
 
-/// One moment for each part of a model, by number. Of simultaneous ones, the lower number comes first.
+/// One moment for each part of a model, by number, at most 32 of them. Of simultaneous ones, the lower number comes first.
 ///
-/// A model asks for the next moment far more often than it changes one, so the next is kept in mind.
+/// A model asks for the next moment far more often than it changes one, so the next is kept in mind. Of the others few are set at a time.
 #[derive(Clone, Debug)]
 pub(crate) struct Alarms<const N: usize> {
     at_ns: [u64; N],
+    /// Those that are set: a bit for each.
+    set: u32,
     next: usize,
 }
 
 impl<const N: usize> Alarms<N> {
     /// None is set.
-    pub(crate) const NONE: Self = Alarms { at_ns: [NEVER; N], next: 0 };
+    pub(crate) const NONE: Self = {
+        assert!(N <= u32::BITS as usize);
+        Alarms { at_ns: [NEVER; N], set: 0, next: 0 }
+    };
 
     /// When this one goes off; [`NEVER`] if it is not set.
     #[inline]
@@ -26,6 +31,11 @@ impl<const N: usize> Alarms<N> {
     #[inline]
     pub(crate) fn set(&mut self, alarm: usize, at_ns: u64) {
         let before = std::mem::replace(&mut self.at_ns[alarm], at_ns);
+        if at_ns == before {
+            return;
+        }
+        let bit = 1 << alarm;
+        self.set = if at_ns == NEVER { self.set & !bit } else { self.set | bit };
         if alarm == self.next {
             if at_ns > before {
                 self.next = self.earliest();
@@ -42,11 +52,15 @@ impl<const N: usize> Alarms<N> {
         (at_ns != NEVER).then_some((self.next, at_ns))
     }
 
+    #[inline]
     fn earliest(&self) -> usize {
-        let mut earliest = 0;
-        for alarm in 1..N {
-            if self.at_ns[alarm] < self.at_ns[earliest] {
-                earliest = alarm;
+        let (mut earliest, mut earliest_ns) = (0, NEVER);
+        let mut set = self.set;
+        while set != 0 {
+            let alarm = set.trailing_zeros() as usize;
+            set &= set - 1;
+            if self.at_ns[alarm] < earliest_ns {
+                (earliest, earliest_ns) = (alarm, self.at_ns[alarm]);
             }
         }
         earliest

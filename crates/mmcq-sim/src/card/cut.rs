@@ -9,7 +9,7 @@
 //! sectors there is no order. [eMMC 6.6.31] [SD 5.8.2]
 
 use foldhash::fast::FixedState;
-use std::collections::{BTreeMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use super::medium::content::{Bytes, Short};
 use super::medium::{Medium, SECTOR_BYTES};
@@ -101,6 +101,8 @@ impl Media for Medium {
 
 /// Sectors of a page that is programmed as one, 16 KiB.
 const PAGE_SECTORS: u64 = 32;
+/// Sectors of a stretch, one for each bit.
+const STRETCH: u64 = u64::BITS as u64;
 /// More sectors than this are not kept in mind: the oldest are taken as safe.
 const LONGEST: usize = 1 << 17;
 /// Memory of so many sectors is kept for the next ones.
@@ -135,8 +137,8 @@ pub(crate) struct Journal {
     /// Memory of sectors that are safe, for the next ones.
     #[allow(clippy::vec_box, reason = "a box is handed on to an entry as it is")]
     spare: Vec<Box<Bytes>>,
-    /// For tidying up: partition and sector of what is safe.
-    safe: HashSet<(u8, u64), FixedState>,
+    /// For tidying up: what is safe, a bit for each sector of a stretch, by partition and number of the stretch.
+    safe: HashMap<(u8, u64), u64, FixedState>,
 }
 
 impl Default for Journal {
@@ -154,7 +156,7 @@ impl Default for Journal {
             all_safe_ns: 0,
             tidy_at: 256,
             spare: Vec::new(),
-            safe: HashSet::default(),
+            safe: HashMap::default(),
         }
     }
 }
@@ -248,18 +250,22 @@ impl Journal {
     fn tidy(&mut self, now_ns: u64) {
         let Journal { entries, spare, safe, .. } = self;
         safe.clear();
-        // From the newest to the oldest: what is safe lies over all that come later here.
+        // From the newest to the oldest: what is safe lies over all that come later here. Sectors mostly come in runs: those of the stretch at hand are
+        // looked for once.
+        let (mut stretch, mut sectors) = ((0, u64::MAX), 0);
         for entry in entries.iter_mut().rev() {
-            let place = (entry.what.partition, entry.what.sector);
-            entry.goes = if entry.safe_ns <= now_ns {
-                safe.insert(place);
-                true
-            } else {
-                safe.contains(&place)
-            };
-        }
-        if safe.is_empty() {
-            return;
+            let place = (entry.what.partition, entry.what.sector / STRETCH);
+            if place != stretch {
+                if sectors != 0 {
+                    safe.insert(stretch, sectors);
+                }
+                (stretch, sectors) = (place, safe.get(&place).copied().unwrap_or(0));
+            }
+            let sector = 1 << (entry.what.sector % STRETCH);
+            entry.goes = entry.safe_ns <= now_ns || sectors & sector != 0;
+            if entry.goes {
+                sectors |= sector;
+            }
         }
         entries.retain_mut(|entry| {
             if entry.goes

@@ -114,6 +114,8 @@ pub struct Sdhci {
     dma: dma::Dma,
     pio: pio::Buffer,
     card_interrupt: bool,
+    /// A card with functions is, or was, in the slot.
+    functions: bool,
     /// DAT1 as the card last held it low outside of data.
     card_line: bool,
     irq: bool,
@@ -136,6 +138,7 @@ impl Sdhci {
         card: Option<Box<dyn Card>>,
     ) -> Self {
         let inserted = card.is_some() || config.fixed;
+        let functions = card.as_ref().is_some_and(|card| card.has_functions());
         Sdhci {
             config,
             memory: Box::new(memory),
@@ -151,6 +154,7 @@ impl Sdhci {
             dma: dma::Dma::default(),
             pio: pio::Buffer::default(),
             card_interrupt: false,
+            functions,
             card_line: false,
             irq: false,
             irq_lost: false,
@@ -239,6 +243,7 @@ impl Sdhci {
     /// A card comes into the slot.
     pub fn insert(&mut self, card: Box<dyn Card>, now_ns: u64) {
         let now = self.reach(now_ns);
+        self.functions |= card.has_functions();
         self.card = Some(card);
         self.card_busy_until = 0;
         let bus = self.bus;
@@ -259,6 +264,9 @@ impl Sdhci {
     /// The interrupt that the card itself holds on DAT1, and when it may change; in 4-bit mode data hide it
     /// [SDIO 8.1.2].
     pub(super) fn look_at_card(&mut self, now: u64) {
+        if !self.functions {
+            return;
+        }
         let at = self.card_now.max(now);
         let hidden = self.bus.width != 1 && self.dat.hides_interrupt();
         let (line, next) = match &self.card {
