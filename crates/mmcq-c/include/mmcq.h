@@ -152,7 +152,8 @@ int32_t mmcq_bring_up(uint32_t host, mmcq_card *card);
 int32_t mmcq_read(uint32_t host, uint64_t lba, uint32_t blocks, uint8_t *memory);
 int32_t mmcq_write(uint32_t host, uint64_t lba, uint32_t blocks, const uint8_t *memory);
 
-/* Everything written before is on the medium when it returns MMCQ_OK. */
+/* Everything written before is on the medium when it returns MMCQ_OK. MMCQ_E_CACHE_LOST: writes of before are lost, of all users of this
+ * host; only one call is told, so users that share a host tell each other. */
 int32_t mmcq_flush(uint32_t host);
 
 /* As mmcq_write. When it returns MMCQ_OK, these blocks are on the medium, past every cache; what was written before them need not

@@ -81,7 +81,7 @@ pub(crate) struct Place {
     scratch_buf: Cell<Option<DmaBuf>>,
     /// The same for the keeper.
     keeper_scratch: Scratch,
-    keeper: Keeper,
+    pub keeper: Keeper,
     pub ahead: Ahead,
     /// Requests without a thread.
     pub waiting: Waiting,

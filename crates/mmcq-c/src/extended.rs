@@ -80,9 +80,17 @@ pub unsafe extern "C" fn mmcq_close(host: u32) -> i32 {
         Err(code) => return code,
     };
     let Some(scratch) = place.take_scratch(stack) else { return MMCQ_E_STATE };
+    // What was submitted may need the keeper to end at all.
+    if place.waiting.is_any() {
+        place.return_scratch(stack, scratch);
+        return MMCQ_E_STATE;
+    }
     place.dismiss_keeper(stack, platform);
-    // Memory of a request is still with the controller, or that of one that could not be stopped.
+    // A controller that could not be stopped still has memory of a request that has ended.
     if stack.with(|engine| engine.slots_in_use()) != 0 {
+        if let Some(card) = place.card(stack) {
+            place.keeper.begin(stack, card, host);
+        }
         place.return_scratch(stack, scratch);
         return MMCQ_E_STATE;
     }

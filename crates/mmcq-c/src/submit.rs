@@ -64,10 +64,15 @@ impl Waiting {
         }
     }
 
+    /// A request has not been called back yet.
+    pub fn is_any(&self) -> bool {
+        self.count.load(Ordering::Acquire) != 0
+    }
+
     /// Calls back for every request that has ended. A callback may submit, and what it submits may end at once: that waits for the
     /// call that is calling back already.
     pub fn call_back(&self, place: &Place, stack: &Stack, platform: &mmcq_platform) {
-        while self.count.load(Ordering::Acquire) != 0 {
+        while self.is_any() {
             self.again.store(true, Ordering::Release);
             if self.calling.swap(true, Ordering::AcqRel) {
                 return;

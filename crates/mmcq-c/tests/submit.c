@@ -136,6 +136,12 @@ int main(int argc, char **argv) {
     for (int i = 0; i < 10; i++)
         step(board);
 
+    /* A close that was refused leaves everything as it was: the card is kept all the same. */
+    board_brown_out(board);
+    IS(mmcq_read(0, 4096, 8, memory[0]), MMCQ_OK);
+    if (memory[0][0] != 33)
+        wrong = 1, printf("after a refused close and a loss of the supply: %02x\n", memory[0][0]);
+
     /* A card that is taken out: what was asked of it ends. */
     ended = 0, requests[0].done = done, requests[0].op = MMCQ_READ;
     IS(mmcq_submit(0, &requests[0]), MMCQ_OK);

@@ -93,9 +93,9 @@ fn main() {
     let scratch = mmcq::engine::DmaBuf::from_static(Box::leak(Box::new(Bounce([0; 4096]))).0.as_mut_slice());
     stack.block_on(card::bring_up_sd(stack, scratch, card::Options::DEFAULT), |_| {}).0.expect("a card");
     let device = BlockDevice::new(stack);
-    format(device).expect("a volume");
+    format(device.clone()).expect("a volume");
 
-    let volumes = VolumeManager::new(Card::new(device), Midnight);
+    let volumes = VolumeManager::new(Card::new(device.clone()), Midnight);
     {
         let volume = volumes.open_volume(VolumeIdx(0)).expect("the first partition");
         let root = volume.open_root_dir().expect("its root");

@@ -23,7 +23,6 @@ pub(crate) const BLOCK: usize = BLOCK_BYTES as usize;
 /// The trait has no flush: call [`flush`](Self::flush) when the data must be safe.
 #[derive(Debug)]
 pub struct Disk<'a, B: Platform, const N: usize, A = A4> {
-    device: BlockDevice<'a, B, N>,
     copying: Bounced<'a, B, N>,
     align: PhantomData<fn() -> A>,
 }
@@ -31,8 +30,7 @@ pub struct Disk<'a, B: Platform, const N: usize, A = A4> {
 impl<'a, B: Platform, const N: usize, A: Alignment> Disk<'a, B, N, A> {
     /// A handle that copies through `bounce`, a block at least; longer is faster.
     pub fn new(stack: &'a Stack<B, N>, bounce: DmaBuf) -> Result<Self, Error> {
-        let device = BlockDevice::new(stack);
-        Ok(Disk { device, copying: Bounced::new(device, bounce)?, align: PhantomData })
+        Ok(Disk { copying: Bounced::new(BlockDevice::new(stack), bounce)?, align: PhantomData })
     }
 
     /// Everything written before is on the medium when this returns.
@@ -41,8 +39,8 @@ impl<'a, B: Platform, const N: usize, A: Alignment> Disk<'a, B, N, A> {
     }
 
     /// The handle without the copy, with all that the stack offers.
-    pub fn device(&self) -> BlockDevice<'a, B, N> {
-        self.device
+    pub fn device(&self) -> &BlockDevice<'a, B, N> {
+        self.copying.device()
     }
 }
 
@@ -69,12 +67,12 @@ impl<B: Platform, const N: usize, A: Alignment> block_device_driver::BlockDevice
     }
 
     async fn size(&mut self) -> Result<u64, BlockError> {
-        size(self.device)
+        size(self.copying.device())
     }
 }
 
 /// The card's size in bytes.
-pub(crate) fn size<B: Platform, const N: usize>(device: BlockDevice<'_, B, N>) -> Result<u64, BlockError> {
+pub(crate) fn size<B: Platform, const N: usize>(device: &BlockDevice<'_, B, N>) -> Result<u64, BlockError> {
     let geometry = device.geometry().ok_or(BlockError { error: Error::NoCard, blocks_done: 0 })?;
     Ok(geometry.blocks.saturating_mul(BLOCK as u64))
 }

@@ -47,7 +47,7 @@ fn begun<'a, B: Platform>(disk: &'a mut Disk<'_, B, 8, A4>, into: &'a mut Block,
             let _ = disk.read(0, into).await;
         })
     } else {
-        let device: BlockDevice<'_, B, 8> = disk.device();
+        let device: &BlockDevice<'_, B, 8> = disk.device();
         Box::pin(async move { drop(device.read(0, memory(1)).await) })
     };
     assert!(call.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());

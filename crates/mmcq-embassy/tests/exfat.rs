@@ -115,7 +115,7 @@ fn handles_of_several_users_share_one_queue() {
 fn buffers_that_travel_through_the_call_move_the_same_data() {
     let rig = rig();
     let mut copying = Disk::<_, 16, A4>::new(&rig.stack, buffer(3)).unwrap();
-    let direct = copying.device();
+    let direct = copying.device().clone();
     rig.drive(async {
         let mut blocks = buffer(10);
         for (i, block) in blocks.chunks_exact_mut(512).enumerate() {

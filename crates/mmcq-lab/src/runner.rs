@@ -29,7 +29,7 @@ pub use steady::Steady;
 pub use waiting::Waiting;
 
 /// Slots of our engine.
-const SLOTS: usize = 64;
+const SLOTS: usize = mmcq::engine::SLOTS_MAX;
 /// Linux's largest request, in blocks.
 const LINUX_BLOCKS: u32 = 1024;
 

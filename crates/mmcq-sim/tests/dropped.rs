@@ -252,7 +252,7 @@ fn every_workload(rig: &Rig, card: &str) {
     rig.drive(written(rig, 0x11));
     let expected = rig.drive(contents(rig, READ_AT));
     let check = || intact(rig, &expected, &[0x11, 0x22, 0x33, 0x44]);
-    let device = BlockDevice::new(&rig.stack);
+    let device = &BlockDevice::new(&rig.stack);
 
     rig.dropped(
         &format!("{card}: read"),
@@ -299,7 +299,7 @@ fn every_workload(rig: &Rig, card: &str) {
                 // SAFETY: leaked.
                 let bounce = unsafe { DmaBuf::from_raw(at, 1024) };
                 rig.claims.borrow_mut().push(bounce.claim());
-                let mut copying = Bounced::new(device, bounce).unwrap();
+                let mut copying = Bounced::new(device.clone(), bounce).unwrap();
                 assert_eq!(copying.write(WRITE_AT, &[0x44; BYTES as usize]).await, Ok(BLOCKS));
                 let mut back = vec![0; BYTES as usize];
                 assert_eq!(copying.read(WRITE_AT, &mut back).await, Ok(BLOCKS));

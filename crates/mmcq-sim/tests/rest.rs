@@ -3,8 +3,10 @@
 mod rig;
 
 use mmcq::card::{Event, Options, Rest, Upkeep};
-use mmcq::engine::{Error, RecoveryStep};
+use mmcq::engine::{Error, RecoveryStep, SlotId};
 use rig::Rig;
+use std::cell::{Cell, RefCell};
+use std::task::{RawWaker, RawWakerVTable, Waker};
 
 const US: u64 = 1_000;
 const MS: u64 = 1_000_000;
@@ -14,6 +16,19 @@ const SLEEP: Rest = Rest::Sleep { after_ns: 50 * MS };
 fn resting(name: &str, rest: Rest) -> Rig {
     let upkeep = Box::leak(Box::new(Upkeep { rest, ..Upkeep::DEFAULT }));
     Rig::with(name, Options { upkeep, ..Options::DEFAULT })
+}
+
+/// Submits reads until one is refused.
+fn fill(stack: &rig::Stack) -> (Vec<SlotId>, Error) {
+    let mut ids = Vec::new();
+    loop {
+        let request =
+            mmcq::engine::Request::new(mmcq::engine::Kind::Read { lba: 0, blocks: 1 }, rig::buffer(1, 0));
+        match stack.with(|engine| engine.submit(request, stack.now_ns())) {
+            Ok(id) => ids.push(id),
+            Err((error, _)) => return (ids, error),
+        }
+    }
 }
 
 /// How long a read takes.
@@ -132,16 +147,7 @@ fn a_supervisor_that_ends_while_a_rest_begins_leaves_a_card_that_works() {
                 rig.turn();
             }
         }
-        let mut ids = Vec::new();
-        let refused = loop {
-            let request =
-                mmcq::engine::Request::new(mmcq::engine::Kind::Read { lba: 0, blocks: 1 }, rig::buffer(1, 0));
-            let now_ns = rig.time.now();
-            match rig.stack.with(|engine| engine.submit(request, now_ns)) {
-                Ok(id) => ids.push(id),
-                Err((error, _)) => break error,
-            }
-        };
+        let (ids, refused) = fill(rig.stack);
         assert_eq!(refused, Error::Full);
         stopping += u32::from(rig.stack.with(|engine| engine.slots_in_use()) > ids.len());
         rig.leave();
@@ -151,6 +157,62 @@ fn a_supervisor_that_ends_while_a_rest_begins_leaves_a_card_that_works() {
         assert_eq!((rig.rung(RecoveryStep::Classify), clock_hz(&rig)), (0, 200_000_000));
     }
     assert!(stopping > 0);
+}
+
+thread_local! {
+    /// The stack that a clone of the keeper's waker fills, and how many clones go before.
+    static FILLS: Cell<Option<(&'static rig::Stack, u32)>> = const { Cell::new(None) };
+    static FILLED: RefCell<Vec<SlotId>> = const { RefCell::new(Vec::new()) };
+}
+
+/// A waker whose clone stands for an interrupt between two statements of the keeper.
+fn filling() -> Waker {
+    fn clone(_: *const ()) -> RawWaker {
+        FILLS.set(match FILLS.take() {
+            Some((stack, 0)) => {
+                let (ids, refused) = fill(stack);
+                assert_eq!(refused, Error::Full);
+                FILLED.set(ids);
+                None
+            }
+            Some((stack, before)) => Some((stack, before - 1)),
+            None => None,
+        });
+        RawWaker::new(std::ptr::null(), &TABLE)
+    }
+    static TABLE: RawWakerVTable = RawWakerVTable::new(clone, |_| {}, |_| {}, |_| {});
+    // SAFETY: the table's functions ignore the pointer.
+    unsafe { Waker::from_raw(RawWaker::new(std::ptr::null(), &TABLE)) }
+}
+
+/// Requests take every slot but the one with which the clock stops, and then the supervisor ends: nothing can start
+/// the clock again.
+#[test]
+fn a_clock_that_cannot_be_asked_for_again_is_no_card() {
+    let rig = resting("emmc-51-full", CLOCK_OFF);
+    read(&rig);
+    rig.until(rig.time.now() + 49 * MS);
+    *rig.waker.borrow_mut() = filling();
+    for _ in 0..10 {
+        // The rig's own clone, the one that waits for work, then the one for the clock's stop.
+        FILLS.set(Some((rig.stack, 2)));
+        rig.turn();
+        if FILLS.take().is_none() {
+            break;
+        }
+    }
+    let ids = FILLED.take();
+    assert_eq!((ids.len(), rig.stack.with(|engine| engine.slots_in_use())), (15, 16));
+    let commands = rig.ills.borrow().commands;
+    rig.leave();
+    for done in rig.finish(&ids, 100 * MS) {
+        assert_eq!(done.result.unwrap_err(), Error::NoCard);
+    }
+    assert_eq!(
+        (rig.ills.borrow().commands, clock_hz(&rig)),
+        (commands, 0),
+        "nothing is sent without a clock"
+    );
 }
 
 #[test]

@@ -11,7 +11,7 @@ use crate::memory::{Mapped, Memory};
 use crate::sysfs::Sysfs;
 use crate::window::Window;
 use mmcq::card::{self, Card, Event, Family, SCRATCH_BYTES};
-use mmcq::engine::{self, Claim, DmaBuf};
+use mmcq::engine::{self, Claim, DmaBuf, SlotSet};
 use mmcq::host::sdhci::regs::{INT_SIGNAL, INT_STATUS};
 use mmcq::host::sdhci::{Sdhci, Table, TransferMode};
 use mmcq::host::{BusOp, Regs};
@@ -295,7 +295,7 @@ impl Reader {
     }
 
     /// For a program that moves the engine itself: the deadline has come. The slots that are done, one bit each.
-    pub fn poll(&self) -> Result<u64, Error> {
+    pub fn poll(&self) -> Result<SlotSet, Error> {
         let work = self.stack().with(|engine| engine.poll(now_ns()));
         self.keep(&mut Context::from_waker(Waker::noop()))?;
         Ok(work.completed)
@@ -303,7 +303,7 @@ impl Reader {
 
     /// For a program that moves the engine itself: the controller has interrupted. The slots that are
     /// done, one bit each.
-    pub fn interrupted(&self) -> Result<u64, Error> {
+    pub fn interrupted(&self) -> Result<SlotSet, Error> {
         let mut completed = 0;
         self.served(|| completed |= self.stack().with(|engine| engine.on_irq(now_ns())).completed)?;
         self.keep(&mut Context::from_waker(Waker::noop()))?;

@@ -3,7 +3,7 @@
 //! The controller is a handful of cells: a command completes as soon as it is written, so that only the stack's own work is left. Register accesses are counted
 //! by the cells.
 
-use mmcq::engine::{CardParams, Config, DmaBuf, Engine, FlushBy, Kind, Request, SlotId};
+use mmcq::engine::{CardParams, Config, DmaBuf, Engine, FlushBy, Kind, Request, SlotId, SlotSet};
 use mmcq::host::sdhci::{Config as SdhciConfig, Sdhci, Table, TransferMode};
 use mmcq::host::{BusOp, Direction, Dma, DmaError, Host, Regs, Step, Timing, Width};
 use std::cell::Cell;
@@ -99,7 +99,7 @@ fn submit(stack: &mut Stack, kind: Kind, buf: DmaBuf, now_ns: u64) -> SlotId {
 }
 
 #[inline(never)]
-fn interrupt(stack: &mut Stack, now_ns: u64) -> u64 {
+fn interrupt(stack: &mut Stack, now_ns: u64) -> SlotSet {
     stack.on_irq(now_ns).completed
 }
 

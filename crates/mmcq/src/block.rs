@@ -8,9 +8,12 @@
 
 mod partition;
 
-use crate::engine::{BLOCK_BYTES, Claim, DmaBuf, Erase, Erasing, Error, Kind, Request};
+use crate::engine::{BLOCK_BYTES, Claim, DmaBuf, Erase, Erasing, Error, Kind, Output, Request};
+use crate::host::Host;
+use crate::sched::Policy;
 use crate::task::{Idle, Platform, Stack};
 use core::ptr::NonNull;
+use core::sync::atomic::{AtomicU8, Ordering::Relaxed};
 pub use partition::Partition;
 
 /// What a card offers.
@@ -22,7 +25,8 @@ pub struct Geometry {
     pub transfer_blocks: u32,
     /// Alignment of buffers in bytes, by the controller and by the platform's cache lines; others go through [`Bounced`].
     pub align: u32,
-    /// A flush is needed for data to be durable (the card's write cache is on).
+    /// A flush is needed for data to be durable: the card's write cache is on, or the host continues transfers
+    /// ([`Caps::continue_data`](crate::host::Caps::continue_data)), and a write is complete when the card has taken its data.
     pub volatile_cache: bool,
     /// [`BlockDevice::discard`] frees whole pieces of so many blocks; 0: the card cannot.
     pub discard_blocks: u32,
@@ -62,24 +66,27 @@ impl From<BlockError> for Error {
     }
 }
 
-/// A handle on a card; as many as one likes share one queue.
+/// A handle on a card; as many as one likes share one queue. Of writes that the card has lost, the [flush](Self::flush) of each handle is
+/// told once: users that do not know of each other's flushes have a handle each.
 #[derive(Debug)]
 pub struct BlockDevice<'a, B: Platform, const N: usize> {
     stack: &'a Stack<B, N>,
+    /// Losses that its flushes have told of, or that were before it.
+    losses: AtomicU8,
 }
 
+/// What the first has been told of, the second has too.
 impl<B: Platform, const N: usize> Clone for BlockDevice<'_, B, N> {
     fn clone(&self) -> Self {
-        *self
+        BlockDevice { stack: self.stack, losses: AtomicU8::new(self.losses.load(Relaxed)) }
     }
 }
-
-impl<B: Platform, const N: usize> Copy for BlockDevice<'_, B, N> {}
 
 impl<'a, B: Platform, const N: usize> BlockDevice<'a, B, N> {
     /// The card behind `stack`, once it has been brought up.
     pub fn new(stack: &'a Stack<B, N>) -> Self {
-        BlockDevice { stack }
+        // Made inside another call it knows of none, and its first flush tells of those that were.
+        BlockDevice { stack, losses: AtomicU8::new(losses(stack).unwrap_or(0)) }
     }
 
     /// What the card offers; `None` without a card.
@@ -92,7 +99,8 @@ impl<'a, B: Platform, const N: usize> BlockDevice<'a, B, N> {
                 blocks: target.sectors,
                 transfer_blocks: caps.max_blocks.min(caps.max_bytes / BLOCK_BYTES),
                 align: caps.align,
-                volatile_cache: target.flush != crate::engine::FlushBy::Status,
+                volatile_cache: target.flush != crate::engine::FlushBy::Status
+                    || B::Host::CONTINUES && caps.continue_data,
                 discard_blocks: erase.discarding().map_or(0, |how| erase.grain_blocks(how)),
                 erase_blocks: erasing(erase).map_or(0, |how| erase.grain_blocks(how)),
                 zeros_by_erase: erase.zeroing(0, erase.group_blocks).is_some(),
@@ -107,7 +115,8 @@ impl<'a, B: Platform, const N: usize> BlockDevice<'a, B, N> {
         self.moved(Kind::Read { lba, blocks }, buf).await
     }
 
-    /// Writes the whole blocks of an owned buffer from `lba` on. Done means: the card has reported them programmed (into its cache, where that is on).
+    /// Writes the whole blocks of an owned buffer from `lba` on. Done means: the card has reported them programmed. Where
+    /// [`Geometry::volatile_cache`], it means less: the card has taken them, and a [`flush`](Self::flush) makes them durable.
     pub async fn write(&self, lba: u64, buf: DmaBuf) -> (Result<u32, BlockError>, DmaBuf) {
         let blocks = buf.len_bytes() / BLOCK_BYTES;
         self.moved(Kind::Write { lba, blocks }, buf).await
@@ -193,8 +202,27 @@ impl<'a, B: Platform, const N: usize> BlockDevice<'a, B, N> {
     }
 
     /// Everything written before this was called is on the medium when it returns.
+    ///
+    /// # Errors
+    /// [`Error::CacheLost`], or [`Error::Program`] where the card says so much: complete writes that no flush had covered are lost. The
+    /// next flush of each other handle fails as well, with `CacheLost`; after that they count what is written from then on.
     pub async fn flush(&self) -> Result<(), Error> {
-        self.stack.request(Request::new(Kind::Flush, DmaBuf::EMPTY)).await.result.map(|_| ())
+        let done = self.stack.request(Request::new(Kind::Flush, DmaBuf::EMPTY)).await;
+        self.told(done.result)
+    }
+
+    /// A flush of another handle may have been told of a loss.
+    fn told(&self, result: Result<Output, Error>) -> Result<(), Error> {
+        if !B::Policy::RECOVERS {
+            return result.map(|_| ());
+        }
+        let before = self.losses.load(Relaxed);
+        let now = losses(self.stack).unwrap_or(before);
+        self.losses.store(now, Relaxed);
+        match result {
+            Ok(_) if now != before => Err(Error::CacheLost),
+            _ => result.map(|_| ()),
+        }
     }
 
     /// Reads into borrowed memory; returns when the controller has let go of it. `idle` is called while
@@ -215,7 +243,7 @@ impl<'a, B: Platform, const N: usize> BlockDevice<'a, B, N> {
         Ok(output.bytes / BLOCK_BYTES)
     }
 
-    /// Writes from borrowed memory; returns when the card has reported it programmed. The memory's rules and the errors are
+    /// Writes from borrowed memory; returns when the card has it, as [`write`](Self::write) says. The memory's rules and the errors are
     /// those of [`read_blocking`](Self::read_blocking).
     pub fn write_blocking(&self, lba: u64, memory: &[u8], idle: impl FnMut(&Idle)) -> Result<u32, Error> {
         self.write_lent(lba, memory, false, idle)
@@ -250,8 +278,16 @@ impl<'a, B: Platform, const N: usize> BlockDevice<'a, B, N> {
 
     /// [`flush`](Self::flush) on this thread.
     pub fn flush_blocking(&self, idle: impl FnMut(&Idle)) -> Result<(), Error> {
-        self.stack.blocking(Request::new(Kind::Flush, DmaBuf::EMPTY), idle).result.map(|_| ())
+        self.told(self.stack.blocking(Request::new(Kind::Flush, DmaBuf::EMPTY), idle).result)
     }
+}
+
+/// Losses of complete writes so far. `None`: inside another call, or no firmware that tells of any.
+fn losses<B: Platform, const N: usize>(stack: &Stack<B, N>) -> Option<u8> {
+    if !B::Policy::RECOVERS {
+        return None;
+    }
+    stack.with(|engine| (!engine.is_nested()).then(|| engine.losses()))
 }
 
 /// Blocks of one request for zeroes.
@@ -346,6 +382,11 @@ impl<'a, B: Platform, const N: usize> Bounced<'a, B, N> {
             left = later;
         }
         Ok(done)
+    }
+
+    /// The handle without the copy.
+    pub fn device(&self) -> &BlockDevice<'a, B, N> {
+        &self.device
     }
 
     /// As [`BlockDevice::flush`].

@@ -94,11 +94,21 @@ pub enum Bug {
     VisitStays,
     /// The card is taken to be in a partition before its status has shown so.
     AreaAssumed,
+    /// A visit to a partition takes away how the card boots.
+    BootForgotten,
+    /// How the card before booted is written to the one in its place.
+    BootOfOther,
+    /// A write comes back without its memory.
+    MemoryKept,
+    /// A write comes back with other data in its memory.
+    MemoryChanged,
+    /// What is done tells of a block fewer.
+    DoneShort,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Bug; 43] = [
+    pub const ALL: [Bug; 48] = [
         Bug::OverlapReorder,
         Bug::ChoiceUnchecked,
         Bug::MergeGap,
@@ -142,6 +152,11 @@ impl Bug {
         Bug::AbandonedLate,
         Bug::VisitStays,
         Bug::AreaAssumed,
+        Bug::BootForgotten,
+        Bug::BootOfOther,
+        Bug::MemoryKept,
+        Bug::MemoryChanged,
+        Bug::DoneShort,
     ];
 }
 

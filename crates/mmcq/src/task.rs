@@ -26,6 +26,7 @@ mod permuted;
 use crate::engine::{Config, DmaBuf, Engine, Error, Kind, Output, PollOutcome, Request, SlotId};
 use crate::host::{Auto, BusOp, Data, Host, Phase};
 use crate::plant::{self, Bug};
+use crate::sched::slot_set::SlotSet;
 use crate::sched::{Fifo, Policy};
 use crate::spec::command::Command;
 use cell::Locked;
@@ -301,7 +302,7 @@ impl<B: Platform, const N: usize> Stack<B, N> {
     }
 
     #[inline(never)]
-    fn wake(&self, completed: u64, mut card_irq: bool, mut help: bool, first: Option<Waker>) {
+    fn wake(&self, completed: SlotSet, mut card_irq: bool, mut help: bool, first: Option<Waker>) {
         help &= B::Policy::RECOVERS;
         if let Some(waker) = first {
             waker.wake();

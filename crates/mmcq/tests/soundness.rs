@@ -367,7 +367,7 @@ type Way = (&'static str, Rc<dyn Fn(bool)>);
 
 /// Every way into a stack, and what it must say when it is turned away.
 fn ways_in(stack: &'static Stack<Returns>) -> Vec<Way> {
-    let device = BlockDevice::new(stack);
+    let device: &'static BlockDevice<'_, _, 4> = Box::leak(Box::new(BlockDevice::new(stack)));
     let cx = || Context::from_waker(Waker::noop());
     let mut ways: Vec<Way> = Vec::new();
     let mut way = |name, f: Box<dyn Fn(bool)>| ways.push((name, Rc::from(f)));
@@ -464,7 +464,7 @@ fn ways_in(stack: &'static Stack<Returns>) -> Vec<Way> {
             assert_eq!(device.geometry().is_none(), nested);
             let _ = pin!(device.write(11, buffer(1, 1))).poll(&mut cx());
             let _ = pin!(device.flush()).poll(&mut cx());
-            let mut copying = Bounced::new(device, buffer(2, 0)).unwrap();
+            let mut copying = Bounced::new(device.clone(), buffer(2, 0)).unwrap();
             let _ = pin!(copying.read(13, &mut [0; 512])).poll(&mut cx());
         }),
     );

@@ -3,7 +3,7 @@
 mod support;
 
 use arbtest::arbtest;
-use mmcq::engine::{Close, Config, DmaBuf, Engine, Error, Kind, Request, SlotId};
+use mmcq::engine::{CardParams, Close, Config, DmaBuf, Engine, Error, Kind, Request, SlotId};
 use mmcq::host::{BusyDetect, Cause};
 use mmcq::spec::command;
 use mmcq::spec::response::R1;
@@ -265,6 +265,33 @@ fn everything_else_closes_first() {
     let _ = e.on_irq(now);
     let _ = e.poll(now);
     assert_eq!((log(&world), closed(&e, Close::Retune)), ("12".to_owned(), 1));
+}
+
+/// A run has been seen, so an ordinary write would be held open.
+#[test]
+fn a_durable_write_is_over_on_the_card_when_it_is_answered() {
+    for (busy, count) in
+        [(BusyDetect::Interrupt, true), (BusyDetect::Interrupt, false), (BusyDetect::Level, true)]
+    {
+        let world = world(true);
+        world.borrow_mut().caps.busy = busy;
+        let mut e = engine::<4>(&world);
+        e.set_target(Some(CardParams { count, ..target(BLOCKS) }));
+        e.enable_extended_ops();
+        let mut now = 0;
+        for lba in [100, 104, 108] {
+            one(&mut e, write(lba, 4, 1), &mut now).unwrap();
+        }
+        assert!(world.borrow().open.is_some(), "held open");
+        for lba in [112, 116] {
+            one(&mut e, write(lba, 4, 2).durable(), &mut now).unwrap();
+            let seen = log(&world);
+            assert!(
+                world.borrow().open.is_none() && seen.ends_with("13"),
+                "{busy:?} {count}: answered after {seen}"
+            );
+        }
+    }
 }
 
 #[test]

@@ -76,7 +76,7 @@ fn main() {
     let scratch = DmaBuf::from_static(Box::leak(Box::new(Bounce([0; BLOCK]))).0.as_mut_slice());
     stack.block_on(card::bring_up_sd(stack, scratch, card::Options::DEFAULT), |_| {}).0.expect("a card");
     let device = BlockDevice::new(stack);
-    let storage = || Card { device, bounce: Bounce([0; BLOCK]) };
+    let storage = || Card { device: device.clone(), bounce: Bounce([0; BLOCK]) };
     let text = |n: u8| -> Vec<u8> { (0..6000u32).map(|i| (i / 7) as u8 ^ n).collect() };
 
     Filesystem::format(&mut storage()).expect("a volume");

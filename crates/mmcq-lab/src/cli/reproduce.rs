@@ -43,6 +43,9 @@ pub struct Reproduce {
     /// Never only: cells that this file has are not run again, and new ones are added to it. A sweep that was broken off goes on; parts of it (--platform) come together
     #[arg(long, value_name = "FILE.jsonl")]
     keep: Option<PathBuf>,
+    /// Never only: cells whose name has this text, such as "read 512, depth 8, 4 jobs" (may be given several times: any of them)
+    #[arg(long, value_name = "TEXT", conflicts_with = "original")]
+    only: Vec<String>,
     /// Never only: the cells that Linux itself ran (tools/guest-time.sh), beside the stand-ins and ours
     #[arg(long, value_name = "FILE.jsonl", conflicts_with_all = ["thin", "keep", "platform"])]
     original: Option<PathBuf>,
@@ -112,6 +115,9 @@ impl Reproduce {
         }
         if let Some(path) = self.keep.as_ref().filter(|_| !matches!(self.experiment, Experiment::Never)) {
             return Err(Error::Input(format!("--keep {}: expected never", path.display())));
+        }
+        if let Some(text) = self.only.first().filter(|_| !matches!(self.experiment, Experiment::Never)) {
+            return Err(Error::Input(format!("--only {text}: expected never")));
         }
         if let Some(path) = self.original.as_ref().filter(|_| !matches!(self.experiment, Experiment::Never)) {
             return Err(Error::Input(format!("--original {}: expected never", path.display())));
@@ -248,7 +254,7 @@ impl Reproduce {
     fn never(&self) -> Result<ExitCode, Error> {
         if self.full || self.all || !self.set.is_empty() || self.plot.is_some() {
             return Err(Error::Input(
-                "never: its amounts and costs are its own; expected --thin, --platform, --seed, --keep, --original and --json alone"
+                "never: its amounts and costs are its own; expected --thin, --platform, --only, --seed, --keep, --original and --json alone"
                     .to_owned(),
             ));
         }
@@ -256,13 +262,21 @@ impl Reproduce {
             return self.original(path);
         }
         let grid = if self.thin { Grid::THIN } else { Grid::FULL };
-        let (cells, left_out) = grid.cells(self.platform.as_deref());
+        let (mut cells, left_out) = grid.cells(self.platform.as_deref());
         if cells.is_empty() {
             let known = grid.platforms().join(", ");
             let name = self.platform.as_deref().unwrap_or_default();
             return Err(Error::Input(format!(
                 "never --platform {name}: not swept; expected one of: {known}"
             )));
+        }
+        if !self.only.is_empty() {
+            let is_meant = |cell: &Cell| self.only.iter().any(|text| cell.to_string().contains(text));
+            cells.retain(is_meant);
+            if cells.is_empty() {
+                let texts = self.only.join(", ");
+                return Err(Error::Input(format!("never --only {texts}: no cell has this in its name")));
+            }
         }
         let measured = self.measure(&cells)?;
         if self.json {

@@ -4,7 +4,7 @@ use super::extents::{Ended, Extents};
 use super::losses::Losses;
 use super::machine::{Machine, SLOTS, Step};
 use super::protocol::Errno;
-use mmcq::engine::{Completion, DmaBuf, Erase, Error, Kind, Request, SlotId};
+use mmcq::engine::{Completion, DmaBuf, Erase, Error, Kind, Request, SlotId, SlotSet};
 use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError};
@@ -370,7 +370,7 @@ impl Disk {
         }
     }
 
-    fn completed(&mut self, mut completed: u64) {
+    fn completed(&mut self, mut completed: SlotSet) {
         let mut ended = Vec::with_capacity(completed.count_ones() as usize);
         while completed != 0 {
             let index = completed.trailing_zeros() as usize;

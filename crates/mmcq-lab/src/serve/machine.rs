@@ -1,6 +1,6 @@
 //! What is behind an export: an engine with its card, and what moves it.
 
-use mmcq::engine::{Completion, DmaBuf, Erase, Error, Request, SlotId};
+use mmcq::engine::{Completion, DmaBuf, Erase, Error, Request, SlotId, SlotSet};
 use std::time::Duration;
 
 /// Requests that the engine of a machine has at a time.
@@ -9,7 +9,7 @@ pub const SLOTS: usize = 64;
 /// What a [step](Machine::step) came to.
 pub enum Step {
     /// These slots are done, one bit each; maybe none.
-    Done(u64),
+    Done(SlotSet),
     /// It is not time yet for so long.
     Wait(Duration),
 }
@@ -55,7 +55,7 @@ pub trait Machine {
     }
 
     /// Serves what it has told; the slots that are done, one bit each.
-    fn interrupted(&mut self) -> Result<u64, String> {
+    fn interrupted(&mut self) -> Result<SlotSet, String> {
         Ok(0)
     }
 

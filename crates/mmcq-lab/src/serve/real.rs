@@ -1,7 +1,7 @@
 //! A real card in a reader of this machine, through VFIO.
 
 use super::machine::{Machine, SLOTS, Step};
-use mmcq::engine::{Completion, DmaBuf, Erase, Error, Request, SlotId};
+use mmcq::engine::{Completion, DmaBuf, Erase, Error, Request, SlotId, SlotSet};
 use mmcq_vfio::{PIECE_BYTES, Reader};
 use std::time::Duration;
 
@@ -67,7 +67,7 @@ impl Machine for Real {
         });
     }
 
-    fn interrupted(&mut self) -> Result<u64, String> {
+    fn interrupted(&mut self) -> Result<SlotSet, String> {
         self.0.interrupted().map_err(|e| e.to_string())
     }
 

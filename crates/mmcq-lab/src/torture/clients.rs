@@ -5,12 +5,12 @@
 use super::bench::lend;
 use super::case::{Operation, SLOTS};
 use super::machine::{Machine, Request, Stack};
-use super::run::{Run, Trace};
+use super::run::{BOOTS, Run, Trace};
 use mmcq::engine::{
     BLOCK_BYTES, Claim, Completion, DmaBuf, Erase, Error, Kind, PartitionAccess, Request as Asking, SlotId,
 };
 use mmcq::sched::Policy;
-use mmcq_sim::checker::{Answer, Asked, Fault, Ticket, Violation, place};
+use mmcq_sim::checker::{Answer, Asked, Fault, SECTOR_BYTES, Ticket, Violation, place};
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
@@ -32,6 +32,7 @@ pub(super) struct Client<'a, P: Policy> {
     asked: Asked,
     area: u8,
     piece: Option<usize>,
+    blocks: u32,
     submitted_ns: u64,
     /// Dropped at this event of the life.
     drop_at: u64,
@@ -109,7 +110,7 @@ impl Run<'_> {
         let trims = machine.stack.with(|engine| engine.abilities().erase.kinds & Erase::Trim.bit() != 0);
         let asking = match area {
             0 => asking(asked, lba, blocks, buf, trims),
-            _ => visiting(asked, area, lba as u32, blocks as u16, buf),
+            _ => visiting(asked, BOOTS[usize::from(self.is_stranger)] | area, lba as u32, blocks as u16, buf),
         };
         let drop_at = match operation.dropped_after {
             0 => u64::MAX,
@@ -132,6 +133,7 @@ impl Run<'_> {
                         asked,
                         area,
                         piece,
+                        blocks,
                         submitted_ns: now_ns,
                         drop_at,
                     };
@@ -142,7 +144,7 @@ impl Run<'_> {
         } else {
             Way::Future(machine.stack.request(asking))
         };
-        let mut began = Client { way, ticket, asked, area, piece, submitted_ns: now_ns, drop_at };
+        let mut began = Client { way, ticket, asked, area, piece, blocks, submitted_ns: now_ns, drop_at };
         match began.poll(&machine.stack, &self.bench.wakers[client]) {
             None => Ok(Began::Client(began)),
             Some(Completion { result: Err(Error::Full), .. }) => Ok(self.full(ticket, piece)),
@@ -222,6 +224,8 @@ impl Run<'_> {
             self.look_at_ladder(machine);
             self.stop_watch(client.submitted_ns, now_ns);
         }
+        let left = machine.stack.with(|engine| engine.stats().leaked) > 0;
+        self.came_back(&client, &completion, left)?;
         let done_blocks = completion.done_bytes / BLOCK_BYTES;
         let moves = matches!(client.asked, Asked::Read | Asked::Write { .. } | Asked::Flush);
         let special = client.area > 0 || !moves;
@@ -252,6 +256,42 @@ impl Run<'_> {
         let result = self.bench.checker.answered(client.ticket, answer, data);
         self.bench.free.extend(client.piece);
         result
+    }
+
+    /// The memory of a request comes back as it was lent, and what was to be written is still in it. `left`: a controller that nothing stops has some.
+    fn came_back<P: Policy>(
+        &self,
+        client: &Client<'_, P>,
+        completion: &Completion,
+        left: bool,
+    ) -> Result<(), Violation> {
+        let wrong = |what: &str| {
+            let text = format!("request {} came back {what}", client.ticket.version());
+            Err(Violation::new(Fault::Untrue, text))
+        };
+        let (buf, done) = (&completion.buf, completion.result.is_ok());
+        let Some(piece) = client.piece else { return Ok(()) };
+        if buf.is_empty() {
+            return if left && !done { Ok(()) } else { wrong("without its memory") };
+        }
+        let blocks = client.blocks as usize;
+        if buf.as_ptr() != self.bench.memory[piece].as_ptr().cast()
+            || buf.len() != blocks * BLOCK_BYTES as usize
+        {
+            return wrong("with other memory than its own");
+        }
+        if done && completion.done_bytes as usize != buf.len() {
+            return wrong("done, and not as long as it was");
+        }
+        // One of its sectors, each time another.
+        let sector = client.ticket.version() as usize % blocks;
+        let bytes = &buf[sector * SECTOR_BYTES..][..SECTOR_BYTES];
+        let same = match client.asked {
+            Asked::Write { .. } => self.bench.checker.is_filled(client.ticket, sector as u64, bytes),
+            Asked::Zero => bytes.iter().all(|&byte| byte == 0),
+            _ => true,
+        };
+        if same { Ok(()) } else { wrong("with other data than it was given") }
     }
 
     /// Drops the futures whose time has come; how many.
@@ -287,11 +327,10 @@ impl Run<'_> {
 /// The longest switch to another partition: no card of the campaign declares more.
 const SWITCH_NS: u64 = 100_000_000;
 
-/// The same of another partition than the user area.
-fn visiting(asked: Asked, area: u8, lba: u32, blocks: u16, buf: DmaBuf) -> Asking {
+/// The same of another partition than the user area; `config`: PARTITION_CONFIG for it.
+fn visiting(asked: Asked, config: u8, lba: u32, blocks: u16, buf: DmaBuf) -> Asking {
     let (out, back) = if asked == Asked::Read { (0, blocks) } else { (blocks, 0) };
-    let visit =
-        PartitionAccess { config: area, switch_ns: SWITCH_NS, lba, out, reliable: false, ask: false, back };
+    let visit = PartitionAccess { config, switch_ns: SWITCH_NS, lba, out, reliable: false, ask: false, back };
     Asking::new(Kind::PartitionAccess(visit), buf)
 }
 

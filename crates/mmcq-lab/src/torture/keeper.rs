@@ -6,7 +6,7 @@ use super::bench::lend;
 use super::case::{SLOTS, Visit};
 use super::clients::Client;
 use super::machine::{Machine, Stack};
-use super::run::{Run, Trace};
+use super::run::{BOOTS, Run, Trace};
 use mmcq::card::{Card as Found, Event, Options, enable_extended_ops, supervise};
 use mmcq::engine::DmaBuf;
 use mmcq::sched::Policy;
@@ -143,6 +143,8 @@ impl Run<'_> {
                     let medium = Medium::sparse(profile.capacity_bytes(), self.stranger());
                     if let Some(mut other) = medium.ok().and_then(|medium| profile.build(medium).ok()) {
                         other.set_faults(self.faults.clone());
+                        other.set_boot(BOOTS[1]);
+                        self.settings[1] = other.settings();
                         machine.model.borrow_mut().insert(other, now_ns);
                     }
                 }
@@ -167,9 +169,9 @@ impl Run<'_> {
     /// The power is off, and the card that came in the place of another leaves again: it holds what was meant for it, and nothing else.
     pub(super) fn examine_stranger(&mut self, card: &mut dyn Card) -> Result<(), Violation> {
         if self.is_stranger {
-            self.examine(card)?;
-            return Ok(());
+            return self.examine(card, 1);
         }
+        self.compare_settings(card, 1)?;
         let mut changed = None;
         card.touched(&mut |partition, sectors| changed = changed.or(Some((partition, sectors.start))));
         match changed {

@@ -2,11 +2,13 @@
 
 use super::run::Run;
 use mmcq_sim::card::Card;
-use mmcq_sim::checker::{SECTOR_BYTES, Violation, place};
+use mmcq_sim::checker::{Fault, SECTOR_BYTES, Violation, place};
 
 impl Run<'_> {
-    /// What is left on the card, sector by sector; and nothing was changed that no request named, in any of its partitions.
-    pub(super) fn examine(&mut self, card: &mut dyn Card) -> Result<(), Violation> {
+    /// What is left on the card, sector by sector; and nothing was changed that no request named, in any of its partitions, and of its settings nothing at all.
+    /// `which`: 0 is the first card, 1 the one in its place.
+    pub(super) fn examine(&mut self, card: &mut dyn Card, which: usize) -> Result<(), Violation> {
+        self.compare_settings(card, which)?;
         let checker = &mut self.bench.checker;
         checker.cut(|_| {});
         let mut result = Ok(());
@@ -30,6 +32,19 @@ impl Run<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Everything that outlives a power cycle and is no sector is as it was.
+    pub(super) fn compare_settings(&self, card: &dyn Card, which: usize) -> Result<(), Violation> {
+        let settings = card.settings();
+        match self.settings[which].iter().zip(&settings).find(|(before, now)| before != now) {
+            Some(((name, before), (_, now))) => {
+                let text =
+                    format!("{name} was {before:02x}h and is {now:02x}h, and no request was to change it");
+                Err(Violation::new(Fault::Misdirected, text))
+            }
+            None => Ok(()),
+        }
     }
 
     /// The first sector of the window: of the user area as the case says, of another partition its first.

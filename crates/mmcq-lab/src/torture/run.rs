@@ -24,6 +24,9 @@ use std::task::{Context, Poll, Waker};
 /// The campaign's cards: SD and eMMC, addressed by bytes and by blocks, with and without a cache that power takes away.
 pub const CARDS: [&str; 5] = ["sdhc-16g-hs", "emmc-hs200", "hbg4a2", "emmc-4g-old", "sdsc-1g"];
 
+/// How the first eMMC boots, and the one that comes in its place: with an acknowledge from boot area 1; from the user area.
+pub(super) const BOOTS: [u8; 2] = [0x48, 0x38];
+
 /// Longest virtual time without any answer: longer than all budgets of one recovery together.
 const PATIENCE_NS: u64 = 150_000_000_000;
 /// Events of one life: far more than its requests need.
@@ -146,6 +149,7 @@ pub fn run(case: &Case, bench: &mut Bench, mut trace: Trace<'_>) -> Outcome {
         away: None,
         is_stranger: false,
         cid: [0; 4],
+        settings: [Vec::new(), Vec::new()],
         losses: (0, 0),
         watch: Stopwatch::default(),
         quiet: [0; Point::COUNT],
@@ -185,6 +189,8 @@ pub(super) struct Run<'r> {
     pub is_stranger: bool,
     /// The card that is judged.
     pub cid: [u32; 4],
+    /// What was set on the first card and on the one that comes in its place; no request changes it.
+    pub settings: [Vec<(&'static str, u8)>; 2],
     /// Losses that the judge has heard of, as the card counts them.
     pub losses: (u64, u64),
     /// Times of recovery.
@@ -204,6 +210,8 @@ impl Run<'_> {
         let broken = |error: &dyn std::fmt::Display| Violation::new(Fault::Untrue, error.to_string());
         let medium = Medium::sparse(profile.capacity_bytes(), fill).map_err(|error| broken(&error))?;
         let mut card = profile.build(medium).map_err(|error| broken(&error))?;
+        card.set_boot(BOOTS[0]);
+        self.settings[0] = card.settings();
         let mut now_ns = self.case.setup.start_ns;
         loop {
             self.bench.free = (0..self.bench.memory.len()).collect();
@@ -237,7 +245,7 @@ impl Run<'_> {
             if let Some(trace) = trace {
                 trace(format!("{now_ns:>14} power cut"));
             }
-            self.examine(&mut *card)?;
+            self.examine(&mut *card, 0)?;
             if matches!(end, End::Over) || self.case.one_life {
                 return Ok(());
             }

@@ -34,6 +34,11 @@ impl Lock {
         self.locked
     }
 
+    /// Is there a password?
+    pub(crate) fn is_set(&self) -> bool {
+        !self.password.is_empty()
+    }
+
     /// After a power cycle.
     pub(crate) fn power_up(&mut self) {
         self.locked = !self.password.is_empty();

@@ -262,6 +262,16 @@ pub trait Card {
     fn touched(&self, each: &mut dyn FnMut(u8, Range<u64>)) {
         let _ = each;
     }
+
+    /// What a host can set and a power cycle does not take away, beside the media: the name of each, and its value.
+    fn settings(&self) -> Vec<(&'static str, u8)> {
+        Vec::new()
+    }
+
+    /// The board's maker has told an eMMC to boot so: BOOT_ACK and BOOT_PARTITION_ENABLE, in their place in PARTITION_CONFIG.
+    fn set_boot(&mut self, config: u8) {
+        let _ = config;
+    }
 }
 
 impl<C: Card + ?Sized> Card for Box<C> {
@@ -355,5 +365,13 @@ impl<C: Card + ?Sized> Card for Box<C> {
 
     fn touched(&self, each: &mut dyn FnMut(u8, Range<u64>)) {
         (**self).touched(each);
+    }
+
+    fn settings(&self) -> Vec<(&'static str, u8)> {
+        (**self).settings()
+    }
+
+    fn set_boot(&mut self, config: u8) {
+        (**self).set_boot(config);
     }
 }

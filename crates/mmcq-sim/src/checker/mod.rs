@@ -300,6 +300,15 @@ impl Checker {
         }
     }
 
+    /// Is this still what a write without an answer was given for its nth sector?
+    #[must_use]
+    pub fn is_filled(&self, ticket: Ticket, nth: u64, bytes: &[u8]) -> bool {
+        let Some(request) = self.requests.get(ticket.slot as usize) else { return false };
+        let mut given = [0; SECTOR_BYTES];
+        self.promise.content.write(request.lba + nth, ticket.number, &mut given);
+        bytes == given
+    }
+
     /// The request never got as far as the card: as if it had not been asked.
     pub fn withdraw(&mut self, ticket: Ticket) {
         let Some(request) = self.close(ticket) else { return };

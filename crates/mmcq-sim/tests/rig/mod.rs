@@ -187,6 +187,8 @@ pub struct Rig {
     pub stack: &'static Stack,
     pub ills: Rc<RefCell<Ills>>,
     keeper: RefCell<Option<Keeper>>,
+    /// The keeper is polled with this one.
+    pub waker: RefCell<Waker>,
     pub events: RefCell<Vec<Event>>,
     pub found: Found,
     options: Options,
@@ -241,7 +243,8 @@ impl Rig {
         let turn = |rig: &Parts<'_>| rig.turn();
         let parts = Parts { time: &time, model: &model, stack };
         let found = drive(&parts, turn, card::bring_up(stack, buffer(1, 0), options)).0.unwrap();
-        Rig { time, model, memory, stack, ills, keeper, events, found, options }
+        let waker = RefCell::new(Waker::noop().clone());
+        Rig { time, model, memory, stack, ills, keeper, waker, events, found, options }
     }
 
     /// (Again) a keeper helps.
@@ -264,7 +267,8 @@ impl Rig {
         NOW_NS.set(self.time.now());
         let mut keeper = self.keeper.borrow_mut();
         let Some(future) = keeper.as_mut() else { return };
-        if let Poll::Ready((event, _)) = future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+        let waker = self.waker.borrow().clone();
+        if let Poll::Ready((event, _)) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
             *keeper = None;
             drop(keeper);
             self.events.borrow_mut().push(event);

@@ -12,7 +12,8 @@ use crate::task::{Platform, Stack};
 /// A handle on a boot area or a general purpose partition. A call moves less than 16 MiB.
 #[derive(Debug)]
 pub struct Partition<'a, B: Platform, const N: usize> {
-    stack: &'a Stack<B, N>,
+    /// Of the card's user area: the same queue, and flushes that hear of losses.
+    device: BlockDevice<'a, B, N>,
     layout: Layout,
     writable: bool,
 }
@@ -32,7 +33,14 @@ impl<'a, B: Platform, const N: usize> Partition<'a, B, N> {
         let (layout, scratch) = layout(stack, card, scratch, area).await;
         stack.with(|engine| engine.enable_extended_ops());
         let writable = matches!(area, Area::General(_));
-        (layout.map(|layout| Partition { stack, layout, writable: writable && !layout.protected }), scratch)
+        (
+            layout.map(|layout| Partition {
+                device: BlockDevice::new(stack),
+                writable: writable && !layout.protected,
+                layout,
+            }),
+            scratch,
+        )
     }
 
     /// The same, for a caller that does mean to write a boot area. [`Error::Protected`] if the card will not
@@ -70,7 +78,7 @@ impl<'a, B: Platform, const N: usize> Partition<'a, B, N> {
             let error = Error::Unsupported;
             return (Err(BlockError { error, blocks_done: 0 }), buf);
         }
-        let most = u32::from(self.stack.with(|engine| engine.caps().blocks_in_one_piece()));
+        let most = u32::from(self.device.stack.with(|engine| engine.caps().blocks_in_one_piece()));
         let mut done = 0;
         while done < blocks {
             let piece = (blocks - done).min(most) as u16;
@@ -85,8 +93,9 @@ impl<'a, B: Platform, const N: usize> Partition<'a, B, N> {
                 back,
             };
             let rest = buf.after(done.saturating_mul(BLOCK_BYTES));
-            let ended = self.stack.request(Request::new(Kind::PartitionAccess(visit), rest)).await;
-            buf = ended.buf;
+            let ended = self.device.stack.request(Request::new(Kind::PartitionAccess(visit), rest)).await;
+            // What is refused comes back as it went in.
+            buf = ended.buf.whole();
             if let Err(error) = ended.result {
                 return (Err(BlockError { error, blocks_done: done }), buf);
             }
@@ -97,6 +106,6 @@ impl<'a, B: Platform, const N: usize> Partition<'a, B, N> {
 
     /// Everything written before is on the medium; one flush is for all partitions.
     pub async fn flush(&self) -> Result<(), Error> {
-        BlockDevice::new(self.stack).flush().await
+        self.device.flush().await
     }
 }

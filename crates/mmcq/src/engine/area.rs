@@ -47,6 +47,12 @@ impl Area {
     pub const USER: Area =
         Area { at: At::User, config: None, going: 0, switch_ns: 0, returning: false, tries: 0 };
 
+    /// There is another card, or none.
+    pub fn forget(&mut self) {
+        let config = self.config.filter(|_| plant::is(Bug::BootOfOther));
+        *self = Area { config, ..Area::USER };
+    }
+
     /// The card was initialised: it is in its user area.
     pub fn initialised(&mut self) {
         (self.at, self.returning, self.tries) = (At::User, false, 0);
@@ -131,6 +137,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     }
 
     fn switch_to(&mut self, place: Place, config: u8, now_ns: u64) {
+        let config = if plant::is(Bug::BootForgotten) { config & ACCESS } else { config };
         self.memory.area.leave(config & ACCESS);
         self.close_straight();
         let switch = emmc::switch(emmc::Access::WriteByte, index::PARTITION_CONFIG, config, 0);

@@ -8,7 +8,8 @@ use crate::sched::Policy;
 
 impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     /// No client waits for this request any more. What the controller has not got yet is taken out; what it has got ends by itself, and its
-    /// buffer comes back through [`reclaim`](Self::reclaim). Returns the buffer if it is free at once. A second call does nothing.
+    /// buffer comes back through [`reclaim`](Self::reclaim). Returns the buffer if it is free at once. A second call does nothing. The
+    /// number is all that is asked for: the caller answers for it that the request is its own.
     pub fn cancel(&mut self, id: SlotId) -> Option<DmaBuf> {
         let slot = self.slots.at_mut(id.index);
         // A client that has given it up before has no say any more: it may be queued again by then, and ends by itself all the same.
@@ -101,7 +102,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         let slot = self.slots.at(index);
         match (slot.kind, slot.result) {
             (_, Err(Error::CacheLost)) if P::RECOVERS => self.durability.owe_loss(),
-            (Kind::Flush, Err(Error::Program(status))) => self.durability.owe(status),
+            (Kind::Flush, Err(Error::Program(status))) => self.durability.owe_again(status),
             _ => {}
         }
     }
@@ -144,7 +145,8 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     }
 
     /// The buffer of this claim, if its request was cancelled while the controller had it, or abandoned, and has ended.
-    /// Each client gets its own.
+    /// Each client gets its own. It waits until a request finds no free slot but its own: then it is lost for good, and
+    /// [`Stats::leaked`](super::Stats::leaked) counts it.
     pub fn reclaim(&mut self, claim: Claim) -> Option<DmaBuf> {
         let own = |&index: &u8| self.slots.at(index).buf.claim() == claim;
         let index = self.slots.with_state(State::Lost).find(own)?;

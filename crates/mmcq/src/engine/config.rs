@@ -3,6 +3,7 @@
 use super::erase::Erasing;
 use super::recover::RecoveryStep;
 pub use super::stream::Close;
+use crate::sched::slot_set::SlotSet;
 use crate::spec::command::sd::Extension;
 use crate::spec::quirks::Quirks;
 
@@ -253,7 +254,7 @@ impl Stats {
 #[must_use = "clients may wait for these completions, and the engine wants to be called again"]
 pub struct PollOutcome {
     /// Slots whose completion can be taken now, one bit each; a bit is reported once.
-    pub completed: u64,
+    pub completed: SlotSet,
     /// Completions wait for a [`poll`](super::Engine::poll) from a context that may unmap
     /// ([`Caps::defer_completion`](crate::host::Caps::defer_completion)).
     pub deferred: bool,

@@ -18,10 +18,13 @@ pub(super) struct Durability {
     lost: bool,
     /// The status of a late error that no flush has been told; 0: there is none.
     late: u32,
+    /// Losses and late errors so far, the low bits.
+    losses: u8,
 }
 
 impl Durability {
-    pub const CLEAN: Durability = Durability { dirty: false, unsettled: false, lost: false, late: 0 };
+    pub const CLEAN: Durability =
+        Durability { dirty: false, unsettled: false, lost: false, late: 0, losses: 0 };
 
     /// The card is given data, if it is.
     #[inline(always)]
@@ -55,6 +58,12 @@ impl Durability {
 
     /// An error came too late for its owner: the next flush is told.
     pub fn owe(&mut self, status: u32) {
+        self.losses = self.losses.wrapping_add(1);
+        self.owe_again(status);
+    }
+
+    /// A late error was told to a flush that was given up: the next is told.
+    pub fn owe_again(&mut self, status: u32) {
         self.late = status;
     }
 
@@ -83,10 +92,15 @@ impl Durability {
         let unsettled = self.settles();
         let lost = cached || streamed || unsettled;
         if lost {
+            self.losses = self.losses.wrapping_add(1);
             self.lost = !plant::is(Bug::LossUntold);
             self.late = 0;
         }
         lost
+    }
+
+    pub fn losses(&self) -> u8 {
+        self.losses
     }
 
     /// Lean firmware tells no loss.
@@ -96,6 +110,12 @@ impl Durability {
 }
 
 impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
+    /// How often complete writes were lost, or failed when they had no owner any more: the number's low bits. The next flush is told of
+    /// each, and only that one; a client that shares the card compares this number with the one at its own flush before.
+    pub fn losses(&self) -> u8 {
+        self.durability.losses()
+    }
+
     /// The card is to be asked how writes went: their requests wait for it, or are complete without it.
     #[inline(always)]
     pub(super) fn owes_status(&self) -> bool {

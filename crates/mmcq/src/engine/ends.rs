@@ -22,6 +22,14 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         self.slots.unlink(index);
     }
 
+    /// A request that waits gets this answer, and is never sent.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn turn_down(&mut self, index: u8, error: Error) {
+        self.withdraw(index);
+        self.end_slot(index, Err(error));
+    }
+
     /// A request, or its rest, is the oldest again.
     pub(super) fn push_front(&mut self, index: u8, now_ns: u64) {
         self.slots.push_front(index);

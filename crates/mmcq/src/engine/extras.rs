@@ -225,8 +225,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             Some(extras) if P::RECOVERS => (extras.on_event)(self, event, now_ns),
             _ => match event {
                 Event::Write(index) => {
-                    self.withdraw(index);
-                    self.end_slot(index, Err(Error::Unsupported));
+                    self.turn_down(index, Error::Unsupported);
                 }
                 _ if self.control != NONE => self.end_control_and_go_on(Err(Error::Unsupported), now_ns),
                 _ => {}
@@ -267,14 +266,19 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     }
 
     fn begin_extra(&mut self, now_ns: u64) {
-        match self.slots.at(self.control).kind {
-            Kind::Erase { lba, blocks, how } => self.begin_erase(lba, blocks, how, now_ns),
+        let slot = self.slots.at(self.control);
+        let (kind, moved) = (slot.kind, slot.moved_blocks);
+        match kind {
+            Kind::Erase { lba, blocks, how } if moved < blocks => self.begin_erase(lba, blocks, how, now_ns),
             Kind::PartitionAccess(visit) => self.begin_visit(visit, now_ns),
             Kind::LongCommand { command, timeout_ns } => {
                 self.order(Place::Order, command, timeout_ns, now_ns)
             }
+            // A flush: of its own, or of what has been written or erased.
             _ => match self.target.map(|t| t.flush) {
                 Some(FlushBy::SdCache { at, .. }) => self.begin_register_flush(at, now_ns),
+                // That of an erase, once more.
+                _ if matches!(kind, Kind::Erase { .. }) => self.begin_flush(now_ns),
                 _ => self.end_control(Err(Error::Unsupported)),
             },
         }

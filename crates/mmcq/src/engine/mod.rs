@@ -45,6 +45,7 @@ mod upkeep;
 mod wakers;
 mod wire;
 
+pub use crate::sched::slot_set::{SLOTS_MAX, SlotSet};
 pub use awaited::Span;
 pub use buffer::{Claim, DmaBuf};
 pub use config::{Abilities, CARD_IRQ_STEP_NS, CardParams, Config, FlushBy, PollOutcome, Stats};
@@ -57,7 +58,6 @@ pub use stream::Close;
 use crate::host::{Caps, Direction, Host, Phase, Segment};
 use crate::plant::{self, Bug};
 use crate::sched::{Fifo, Policy, Tails};
-use area::Area;
 use busy::BusyTimes;
 use concurrent::Concurrent;
 use durability::Durability;
@@ -76,7 +76,7 @@ use timers::Timers;
 use upkeep::Upkeep;
 use wire::Wire;
 
-/// One controller with one card, and the requests for it. `N` slots, 1 to 64.
+/// One controller with one card, and the requests for it. `N` slots, 1 to [`SLOTS_MAX`].
 #[derive(Debug)]
 // What most functions touch comes first: short offsets make short instructions on small cores.
 #[repr(C)]
@@ -112,10 +112,10 @@ pub struct Engine<H: Host, const N: usize, P: Policy = Fifo> {
     /// Why the transfer in progress failed, while the lines are being brought back.
     failure: Option<Error>,
     /// Done, and not yet reported in a `PollOutcome`.
-    fresh: u64,
+    fresh: SlotSet,
     /// Slots in states Settling and Ended.
-    settling: u64,
-    ended: u64,
+    settling: SlotSet,
+    ended: SlotSet,
     /// End of the data of the write whose busy is being watched.
     data_end_ns: u64,
     /// Longest busy of the control request in progress, and what comes after its busy.
@@ -388,20 +388,28 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         }
     }
 
-    /// Takes a completion. `None`: not finished yet, or taken already.
+    /// Takes a completion. `None`: not finished yet, or taken already. The number is all that is asked for: the caller answers for it
+    /// that the request is its own.
     pub fn take(&mut self, id: SlotId) -> Option<Completion> {
         let slot = self.slots.at_mut(id.index);
         if slot.generation != id.generation || slot.state != State::Done {
             return None;
         }
         let done_bytes = match slot.result {
+            Ok(output) if plant::is(Bug::DoneShort) => output.bytes.saturating_sub(BLOCK_BYTES),
             Ok(output) => output.bytes,
             Err(error) if error.leaves_doubt() && !matches!(slot.kind, Kind::Read { .. }) => 0,
             Err(_) => slot.moved_blocks.saturating_mul(BLOCK_BYTES),
         };
         let wrong = plant::is(Bug::SalvageOffByOne) && slot.result.is_err();
         let done_bytes = if wrong { done_bytes.saturating_add(BLOCK_BYTES) } else { done_bytes };
-        let buf = slot.buf.take().unless_lent();
+        let mut buf = slot.buf.take().unless_lent();
+        if plant::any() && matches!(slot.kind, Kind::Write { .. }) {
+            if plant::is(Bug::MemoryChanged) {
+                buf.fill(0);
+            }
+            buf = if plant::is(Bug::MemoryKept) { DmaBuf::EMPTY } else { buf };
+        }
         let completion = Completion { result: slot.result, done_bytes, buf };
         self.fresh &= !(1 << id.index);
         self.slots.release(id.index);
@@ -438,7 +446,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         // Lean firmware refuses what they are for.
         if P::RECOVERS && self.target.is_none() {
             self.abilities = Abilities::UNKNOWN;
-            self.memory.area = Area::USER;
+            self.memory.area.forget();
         }
     }
 

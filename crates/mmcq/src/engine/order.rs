@@ -14,6 +14,7 @@
 use super::slot::{NONE, Slots, bits};
 use crate::host::Direction;
 use crate::plant::{self, Bug};
+use crate::sched::slot_set::SlotSet;
 
 /// A page of flash, 4 KiB: a transfer that begins or ends inside of one costs the card a page more.
 const PAGE_BLOCKS: u32 = 8;
@@ -133,7 +134,7 @@ impl<const N: usize> Batch<N> {
             return;
         }
         let mut left = slots.mergeable(direction) & !(1 << head);
-        let mut taken = 1u64 << head;
+        let mut taken = (1 as SlotSet) << head;
         // Every turn takes one request in, or is the last.
         while left != 0 && u16::from(self.count) < limits.segments {
             let Some(index) = self.neighbour(slots, left, taken, limits) else { break };
@@ -153,7 +154,7 @@ impl<const N: usize> Batch<N> {
 
 impl<const N: usize> Batch<N> {
     /// One of `left` that continues the transfer on either side and may join it.
-    fn neighbour(&self, slots: &Slots<N>, left: u64, taken: u64, limits: Limits) -> Option<u8> {
+    fn neighbour(&self, slots: &Slots<N>, left: SlotSet, taken: SlotSet, limits: Limits) -> Option<u8> {
         let (start, end) = (self.lba, self.end());
         let near = if plant::is(Bug::MergeGap) { left } else { left & slots.near(start, end) };
         bits(near).find(|&index| {
@@ -202,14 +203,14 @@ pub(super) fn may_lead<const N: usize>(slots: &Slots<N>, index: u8) -> bool {
 }
 
 /// Would `index`, sent now, pass any older request that stays behind?
-fn overtakes<const N: usize>(slots: &Slots<N>, index: u8, taken: u64) -> bool {
+fn overtakes<const N: usize>(slots: &Slots<N>, index: u8, taken: SlotSet) -> bool {
     let age = slots.span(index).age;
     let others = (slots.queued_reads() | slots.queued_writes()) & !taken & !(1 << index);
     bits(others).any(|other| (slots.span(other).age.wrapping_sub(age) as i32) < 0)
 }
 
 /// Would `index`, sent now, pass an older request on the same blocks where one of the two writes? `left`: those of its direction that stay behind.
-fn overtakes_overlap<const N: usize>(slots: &Slots<N>, index: u8, left: u64) -> bool {
+fn overtakes_overlap<const N: usize>(slots: &Slots<N>, index: u8, left: SlotSet) -> bool {
     if plant::is(Bug::OverlapReorder) {
         return false;
     }

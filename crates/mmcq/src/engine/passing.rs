@@ -16,6 +16,7 @@ use super::Engine;
 use super::order::may_lead;
 use super::slot::{NONE, Rules, bits};
 use crate::host::Host;
+use crate::sched::slot_set::SlotSet;
 use crate::sched::{Policy, Tails};
 
 /// A request is passed by none that came so many requests after it.
@@ -61,7 +62,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     }
 
     /// The longest of the runs that wait.
-    fn longest(&mut self, picked: u8, waits: u64) -> u8 {
+    fn longest(&mut self, picked: u8, waits: SlotSet) -> u8 {
         let (oldest, limits) = (self.slots.span(picked).age, self.limits());
         let (mut left, mut longest, mut blocks) = (waits, NONE, 0);
         let mut first = picked;

@@ -221,8 +221,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         }
         self.timers.idle_ends();
         let Some(&CardParams { extended_address, .. }) = self.target.as_ref() else {
-            self.withdraw(first);
-            return self.end_slot(first, Err(Error::NoCard));
+            return self.turn_down(first, Error::NoCard);
         };
         if !collected {
             let limits = self.limits();
@@ -252,8 +251,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             if let Err(error) = mapped {
                 // The head's own failure, or a companion's: it finds out when it is its turn.
                 if place == 0 {
-                    self.withdraw(index);
-                    return self.end_slot(index, Err(error));
+                    return self.turn_down(index, error);
                 }
                 self.slots.at_mut(index).solo = true;
                 for &taken in self.gathered.members() {

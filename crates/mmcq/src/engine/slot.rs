@@ -6,6 +6,7 @@ use super::buffer::DmaBuf;
 use super::request::{Error, Kind, Output};
 use crate::host::{Direction, Segment};
 use crate::plant::{self, Bug};
+use crate::sched::slot_set::{SLOTS_MAX, SlotSet};
 use crate::sched::{Origin, Waiting};
 use core::task::Waker;
 use neighbours::BUCKETS;
@@ -161,31 +162,34 @@ pub(super) struct Slots<const N: usize> {
     tail: u8,
     next_age: u32,
     /// One bit a free slot.
-    free: u64,
+    free: SlotSet,
     /// One bit a slot whose waker has nothing left to wait for. It is dropped outside the lock.
-    stale: u64,
+    stale: SlotSet,
     /// One bit a queued read; a queued write; anything else that is queued.
-    reads: u64,
-    writes: u64,
-    barriers: u64,
+    reads: SlotSet,
+    writes: SlotSet,
+    barriers: SlotSet,
     /// Those that came by the straight path and have no neighbour in the queue: nothing is special with them.
-    plain: u64,
+    plain: SlotSet,
     /// One bit an I/O function's phase; these are not in the list.
-    ios: u64,
+    ios: SlotSet,
     /// Those of `ios` that pass a stopped engine.
-    urgents: u64,
+    urgents: SlotSet,
     slots: [Slot; N],
     spans: [Span; N],
     /// The queued reads and writes again, by a hash of where they begin and of where they end.
-    starts: [u64; BUCKETS],
-    ends: [u64; BUCKETS],
+    starts: [SlotSet; BUCKETS],
+    ends: [SlotSet; BUCKETS],
 }
 
 impl<const N: usize> Slots<N> {
-    /// One bit for each slot that exists; also refuses an N outside 1 to 64 at compile time.
-    pub const ALL: u64 = {
-        assert!(N >= 1 && N <= 64, "an engine has 1 to 64 slots");
-        u64::MAX >> (64 - N)
+    /// One bit for each slot that exists; also refuses an N outside 1 to [`SLOTS_MAX`] at compile time.
+    pub const ALL: SlotSet = {
+        assert!(
+            N >= 1 && N <= SLOTS_MAX,
+            "an engine has 1 to 64 slots, and 128 with the feature `slots-128`"
+        );
+        SlotSet::MAX >> (SLOTS_MAX - N)
     };
 
     pub const fn new() -> Self {
@@ -221,6 +225,17 @@ impl<const N: usize> Slots<N> {
 
     pub fn free_count(&self) -> u32 {
         self.free.count_ones()
+    }
+
+    /// No slot is free.
+    pub fn is_full(&self) -> bool {
+        self.free == 0
+    }
+
+    /// The last of the queue, if nothing of it has gone out.
+    pub fn youngest(&self) -> Option<u8> {
+        let begun = |&index: &u8| self.at(index).moved_blocks != 0 || self.at(index).redone;
+        Some(self.tail).filter(|&index| index != NONE).filter(|index| !begun(index))
     }
 
     /// Two slots are free, or more.
@@ -292,7 +307,7 @@ impl<const N: usize> Slots<N> {
         &self.spans[index as usize % N]
     }
 
-    pub fn queued_reads(&self) -> u64 {
+    pub fn queued_reads(&self) -> SlotSet {
         self.reads
     }
 
@@ -301,12 +316,12 @@ impl<const N: usize> Slots<N> {
         self.barriers != 0
     }
 
-    pub fn queued_writes(&self) -> u64 {
+    pub fn queued_writes(&self) -> SlotSet {
         self.writes
     }
 
     /// Queued reads or writes that may join the head's transfer: none from behind a barrier.
-    pub fn mergeable(&self, direction: Direction) -> u64 {
+    pub fn mergeable(&self, direction: Direction) -> SlotSet {
         let all = match direction {
             _ if plant::is(Bug::MergeDirections) => self.reads | self.writes,
             Direction::Read => self.reads,
@@ -316,7 +331,7 @@ impl<const N: usize> Slots<N> {
             return all;
         }
         let before =
-            self.queue().take_while(|&i| self.barriers & (1 << i) == 0).fold(0u64, |set, i| set | 1 << i);
+            self.queue().take_while(|&i| self.barriers & (1 << i) == 0).fold(0, |set, i| set | 1 << i);
         all & before
     }
 
@@ -325,7 +340,7 @@ impl<const N: usize> Slots<N> {
         if usize::from(index) >= N {
             return false;
         }
-        let bit = 1u64 << index;
+        let bit = (1 as SlotSet) << index;
         (self.mergeable(Direction::Read) | self.mergeable(Direction::Write)) & bit != 0
     }
 
@@ -417,7 +432,7 @@ impl<const N: usize> Slots<N> {
         if next == NONE {
             self.tail = NONE
         }
-        let others = !(1u64 << (head as usize % N));
+        let others = !((1 as SlotSet) << (head as usize % N));
         match direction {
             Direction::Read => self.reads &= others,
             Direction::Write => self.writes &= others,
@@ -496,7 +511,7 @@ impl<const N: usize> Slots<N> {
     }
 
     pub fn unlink(&mut self, index: u8) {
-        let bit = 1u64 << (index as usize % N);
+        let bit = (1 as SlotSet) << (index as usize % N);
         if self.ios & bit != 0 {
             self.ios &= !bit;
             self.urgents &= !bit;
@@ -563,14 +578,14 @@ impl<const N: usize> Slots<N> {
 }
 
 /// The set bits of a mask, lowest first.
-pub(super) fn bits(mut mask: u64) -> impl Iterator<Item = u8> {
+pub(super) fn bits(mut mask: SlotSet) -> impl Iterator<Item = u8> {
     core::iter::from_fn(move || lowest(&mut mask))
 }
 
 /// Takes the lowest bit out. Cores of 32 bits need a dozen instructions for it: one copy of these.
 #[cfg_attr(target_pointer_width = "32", inline(never))]
 #[cfg_attr(not(target_pointer_width = "32"), inline(always))]
-fn lowest(mask: &mut u64) -> Option<u8> {
+fn lowest(mask: &mut SlotSet) -> Option<u8> {
     if *mask == 0 {
         return None;
     }

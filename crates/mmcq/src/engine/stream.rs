@@ -13,7 +13,7 @@
 
 use super::phases::{COMMAND_TIMEOUT_NS, STOP_TIMEOUT_NS, Stage};
 use super::runs::{End, Open};
-use super::slot::{NONE, State, bits};
+use super::slot::{NONE, Rules, State, bits};
 use super::{Engine, Error};
 use crate::host::{Auto, BusyDetect, Direction, Host};
 use crate::sched::Policy;
@@ -137,6 +137,11 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             && !self.gathered.members().first().is_some_and(|&first| self.slots.at(first).solo)
     }
 
+    fn stands_alone(&self, index: u8) -> bool {
+        let slot = self.slots.at(index);
+        slot.solo || slot.rules != Rules::NONE
+    }
+
     /// The data of a transfer without an end are over; the card waits for more. The answer: until when it may, or why it is closed.
     fn goes_on(&mut self, now_ns: u64) -> Result<u64, Close> {
         if !self.can_continue() {
@@ -147,6 +152,10 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         }
         if self.target.is_none_or(|t| self.gathered_end() >= t.sectors) {
             return Err(Close::Edge);
+        }
+        // What is durable is answered when the card has ended it, and what must be alone leaves nothing open.
+        if self.gathered.members().first().is_some_and(|&first| self.stands_alone(first)) {
+            return Err(Close::End);
         }
         if self.gate.is_halted() {
             return Err(Close::Stop);

@@ -3,6 +3,7 @@
 use super::Engine;
 use super::slot::{NONE, Rules};
 use crate::host::{Direction, Host};
+use crate::sched::slot_set::SlotSet;
 use crate::sched::{Holds, Pending, Policy, Run, Tails};
 
 /// What is known of the tail of what goes next.
@@ -203,7 +204,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             return false;
         }
         let (span, client, bit) =
-            (*self.slots.span(index), self.slots.at(index).origin.client, 1u64 << index);
+            (*self.slots.span(index), self.slots.at(index).origin.client, (1 as SlotSet) << index);
         let waits = self.slots.queued_reads() | self.slots.queued_writes();
         let count = self.gathered.members().len();
         let Some(held) = self.tails.get_mut().and_then(|hold| hold.held()) else { return false };

@@ -250,6 +250,10 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             }
             return false;
         }
+        if self.slots.is_full() {
+            // The keeper could not say a word.
+            return false;
+        }
         if self.streams.is_open() {
             // Closed first, and not continued.
             self.wire.doubt();

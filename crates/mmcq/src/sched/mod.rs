@@ -12,6 +12,7 @@ mod fifo;
 mod hold;
 mod lean;
 mod prompt;
+pub(crate) mod slot_set;
 
 pub use any::Any;
 pub use config_error::ConfigError;

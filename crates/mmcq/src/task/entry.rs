@@ -189,6 +189,8 @@ impl<'a, H: Host, const N: usize, P: Policy> Entry<'a, H, N, P> {
         pub fn caps(&self) -> &Caps = &Caps::NONE;
         /// [`Engine::stats`]. Nested: zeros.
         pub fn stats(&self) -> &Stats = &Stats::ZERO;
+        /// [`Engine::losses`]. Nested: 0; see [`is_nested`](Self::is_nested).
+        pub fn losses(&self) -> u8 = 0;
         /// [`Engine::holds`]. Nested: nothing was held.
         pub fn holds(&self) -> Holds = Holds::default();
         /// [`Engine::held_until_ns`]. Nested: `None`.

@@ -9,7 +9,7 @@ use super::super::status::{self, State};
 use super::super::transfer::{Sent, Taken};
 use super::super::trouble::Violation;
 use super::super::{BusState, Card, ReadBlock, Reply, WriteBlock};
-use super::config::byte;
+use super::config::{BOOT_CHOICE, byte};
 use super::{Attack, EmmcCard, Partition, Transfer, rpmb};
 use crate::faults::Faults;
 
@@ -259,6 +259,21 @@ impl Card for EmmcCard {
         if let Some(rpmb) = &self.rpmb {
             rpmb.touched(&mut |sectors| each(Partition::Rpmb.number(), sectors));
         }
+    }
+
+    fn settings(&self) -> Vec<(&'static str, u8)> {
+        let byte = |index: u8| self.ext_csd[usize::from(index)];
+        let mut all: Vec<_> = byte::KEPT.iter().map(|&(name, index)| (name, byte(index))).collect();
+        all.push(("PARTITION_CONFIG", byte(byte::PARTITION_CONFIG) & BOOT_CHOICE));
+        all.push(("the CSD's last flags", self.csd_flags));
+        all.push(("a password", self.lock.is_set().into()));
+        all.push(("protected groups", self.protection.is_temporary().into()));
+        all
+    }
+
+    fn set_boot(&mut self, config: u8) {
+        let byte = &mut self.ext_csd[usize::from(byte::PARTITION_CONFIG)];
+        *byte = *byte & !BOOT_CHOICE | config & BOOT_CHOICE;
     }
 
     fn set_faults(&mut self, faults: Faults) {

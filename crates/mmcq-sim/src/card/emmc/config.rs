@@ -33,7 +33,20 @@ pub(super) mod byte {
     pub(crate) const CARD_TYPE: u8 = 196;
     pub(crate) const DRIVER_STRENGTH: u8 = 197;
     pub(crate) const SEC_FEATURE_SUPPORT: u8 = 231;
+
+    /// They outlive a power cycle, as does a part of PARTITION_CONFIG.
+    pub(crate) const KEPT: [(&str, u8); 6] = [
+        ("RST_N_FUNCTION", RST_N_FUNCTION),
+        ("BKOPS_EN", BKOPS_EN),
+        ("BOOT_CONFIG_PROT", BOOT_CONFIG_PROT),
+        ("BOOT_BUS_CONDITIONS", BOOT_BUS_CONDITIONS),
+        ("USER_WP", USER_WP),
+        ("BOOT_WP", BOOT_WP),
+    ];
 }
+
+/// BOOT_ACK and BOOT_PARTITION_ENABLE in PARTITION_CONFIG.
+pub(super) const BOOT_CHOICE: u8 = 0x78;
 
 /// CARD_TYPE bits.
 pub(super) const TYPE_HS52: u8 = 0x02;

@@ -21,7 +21,7 @@ use super::status::{self, State, Status};
 use super::transfer::{Read, Write};
 use super::trouble::Trouble;
 use crate::plant::{self, Lie};
-use config::{EmmcConfig, byte};
+use config::{BOOT_CHOICE, EmmcConfig, byte};
 use interrupt::Background;
 use protect::Protection;
 pub use rpmb::Attack;
@@ -190,10 +190,7 @@ impl EmmcCard {
 
     /// Back to idle: CMD0 or a power cycle. Bytes of EXT_CSD that outlive it are kept.
     fn reset(&mut self, now_ns: u64) {
-        use byte::{
-            BKOPS_EN, BOOT_BUS_CONDITIONS, BOOT_CONFIG_PROT, BOOT_WP, PARTITION_CONFIG, RST_N_FUNCTION,
-            USER_WP,
-        };
+        use byte::PARTITION_CONFIG;
         // A reset turns the cache off; that it saves what is in it is not promised [eMMC 6.6.31].
         if self.flash.journal.follows() {
             self.flash.journal.decide(&mut self.stores, now_ns, &mut cut::reset);
@@ -211,11 +208,11 @@ impl EmmcCard {
                 self.config.capacity_bytes / 2 / config::ERASE_GROUP_BYTES * config::ERASE_GROUP_BYTES;
         }
         let old = std::mem::replace(&mut self.ext_csd, self.config.ext_csd());
-        for kept in [RST_N_FUNCTION, BKOPS_EN, BOOT_CONFIG_PROT, BOOT_BUS_CONDITIONS, USER_WP, BOOT_WP] {
+        for (_, kept) in byte::KEPT {
             self.ext_csd[usize::from(kept)] = old[usize::from(kept)];
         }
         // The boot choice stays, the access goes back to the user area.
-        self.ext_csd[usize::from(PARTITION_CONFIG)] = old[usize::from(PARTITION_CONFIG)] & 0x78;
+        self.ext_csd[usize::from(PARTITION_CONFIG)] = old[usize::from(PARTITION_CONFIG)] & BOOT_CHOICE;
         self.partition = Partition::User;
         self.timing = 0;
         self.width = 0;

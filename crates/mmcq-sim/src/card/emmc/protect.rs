@@ -34,6 +34,11 @@ impl Protection {
         true
     }
 
+    /// Is a group protected beyond the next power cycle?
+    pub(super) fn is_temporary(&self) -> bool {
+        !self.temporary.is_empty()
+    }
+
     /// Is any byte of the range protected?
     #[inline]
     pub(super) fn covers(&self, at: u64, bytes: u64) -> bool {

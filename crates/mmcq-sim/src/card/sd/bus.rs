@@ -254,6 +254,10 @@ impl Card for SdCard {
         self.medium.touched(&mut |sectors| each(0, sectors));
     }
 
+    fn settings(&self) -> Vec<(&'static str, u8)> {
+        vec![("the CSD's last flags", self.csd_flags), ("a password", self.lock.is_set().into())]
+    }
+
     fn set_faults(&mut self, faults: Faults) {
         self.flash.faults = faults;
         self.flash.journal.follow = true;

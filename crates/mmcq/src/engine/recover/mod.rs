@@ -22,6 +22,7 @@ use super::timers::later;
 use super::{BLOCK_BYTES, Engine, Error, FlushBy, Kind};
 use crate::host::{Auto, BusOp, Cause, Host, Step};
 use crate::sched::Policy;
+use crate::sched::slot_set::SlotSet;
 use crate::spec::command::{self, Resp};
 use crate::spec::response::{R1, State as CardState};
 pub(super) use classify::Trace;
@@ -77,9 +78,9 @@ pub(super) struct Incident {
     /// A response that may have told what became of earlier writes did not arrive.
     status_lost: bool,
     /// Writes that are to be written once more, one bit a slot.
-    redo: u64,
+    redo: SlotSet,
     /// Those that were written once more, until their fate is known: nothing may come in between that loses it again.
-    pub doubted: u64,
+    pub doubted: SlotSet,
     /// The count of transfers at the last damages on the bus, newest first.
     damages: [u64; 3],
     retuned_ns: u64,
@@ -476,15 +477,25 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     /// The card is gone: everything that needs it fails now, what the controller has as soon as it has let go.
     pub(super) fn removed(&mut self, now_ns: u64) {
         self.set_target(None);
-        self.fail_queued(Error::Removed);
-        self.settling |= core::mem::take(&mut self.incident.redo);
-        for index in bits(core::mem::take(&mut self.settling)) {
-            self.end_slot(index, Err(Error::Removed));
+        if P::RECOVERS {
+            self.functions.card_goes();
         }
+        self.fail_queued(Error::Removed);
+        self.end_settling(Error::Removed);
         match self.lane.stage() {
             Stage::Idle | Stage::Bus(_) | Stage::Pause => {}
             Stage::Recover(_) => self.failure = Some(Error::Removed),
             _ => self.fail(Error::Removed, now_ns),
+        }
+    }
+
+    /// Of these writes no status will come.
+    #[cold]
+    #[inline(never)]
+    fn end_settling(&mut self, error: Error) {
+        self.settling |= core::mem::take(&mut self.incident.redo);
+        for index in bits(core::mem::take(&mut self.settling)) {
+            self.end_slot(index, Err(error));
         }
     }
 
@@ -497,8 +508,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             let slot = self.slots.at(index);
             let needs_card = !matches!(slot.kind, Kind::Bus(_) | Kind::Pause { .. });
             if slot.state == State::Queued && needs_card && !slot.urgent {
-                self.withdraw(index);
-                self.end_slot(index, Err(error));
+                self.turn_down(index, error);
             }
         }
     }

@@ -104,8 +104,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         }
         match slot.state {
             State::Queued => {
-                self.withdraw(id.index);
-                self.end_slot(id.index, Err(Error::Silent));
+                self.turn_down(id.index, Error::Silent);
             }
             State::Settling => {
                 let others = !(1 << id.index);

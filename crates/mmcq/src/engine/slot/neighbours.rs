@@ -2,6 +2,7 @@
 
 use super::{NONE, Slots, Span, bits};
 use crate::host::Direction;
+use crate::sched::slot_set::SlotSet;
 
 /// A power of two. With 32 requests in the queue a look for a neighbour meets one or two that are none.
 pub(super) const BUCKETS: usize = 32;
@@ -14,7 +15,7 @@ fn bucket(block: u64) -> usize {
 impl<const N: usize> Slots<N> {
     /// The queued reads and writes that begin where this ends, or end where it begins.
     #[inline(always)]
-    pub(super) fn neighbours(&self, start: u64, end: u64) -> u64 {
+    pub(super) fn neighbours(&self, start: u64, end: u64) -> SlotSet {
         let mut neighbours = 0;
         for other in bits(self.near(start, end)) {
             let span = self.span(other);
@@ -27,7 +28,7 @@ impl<const N: usize> Slots<N> {
 
     #[inline(always)]
     pub(super) fn enter_span(&mut self, index: u8, span: Span) {
-        let bit = 1u64 << (index as usize % N);
+        let bit = (1 as SlotSet) << (index as usize % N);
         self.starts[bucket(span.start)] |= bit;
         self.ends[bucket(span.end)] |= bit;
         match span.direction {
@@ -50,7 +51,7 @@ impl<const N: usize> Slots<N> {
 
     #[inline(always)]
     pub(super) fn leave_span(&mut self, index: u8, start: u64, end: u64) {
-        let others = !(1u64 << (index as usize % N));
+        let others = !((1 as SlotSet) << (index as usize % N));
         self.starts[bucket(start)] &= others;
         self.ends[bucket(end)] &= others;
         self.plain &= others;
@@ -76,7 +77,7 @@ impl<const N: usize> Slots<N> {
     }
 
     /// Queued reads and writes of which one may begin at `end`, or end at `start`: no other does.
-    pub fn near(&self, start: u64, end: u64) -> u64 {
+    pub fn near(&self, start: u64, end: u64) -> SlotSet {
         self.starts[bucket(end)] | self.ends[bucket(start)]
     }
 }

@@ -143,7 +143,11 @@ impl<R: Regs, D: Dma> S3cSdi<R, D> {
         {
             return progress;
         }
-        if self.transfer.left != 0 && !self.take_last(active.work, segments) {
+        let ended = match active.work {
+            Work::Read => self.take_last(segments),
+            _ => self.transfer.left == 0,
+        };
+        if !ended {
             return self.data_fault(active, Cause::Other);
         }
         if active.answered() {
@@ -154,14 +158,15 @@ impl<R: Regs, D: Dma> S3cSdi<R, D> {
         Progress::Some
     }
 
-    /// The data are over on the bus. What is left of them is in the FIFO, or the transfer was cut short.
-    fn take_last(&mut self, work: Work, segments: &[Segment]) -> bool {
+    /// The data from the card are over on the bus. What is left of them is in the FIFO, or the transfer was cut
+    /// short.
+    fn take_last(&mut self, segments: &[Segment]) -> bool {
         let fifo = self.regs.read32(FSTA);
         let count = (fifo & FSTA_COUNT).min(FIFO_BYTES);
-        if work != Work::Read || fifo & FSTA_FAIL != 0 || count < self.transfer.left {
+        if fifo & FSTA_FAIL != 0 || count < self.transfer.left {
             return false;
         }
-        // What is left after the last byte would be the next transfer's first.
+        // What is left after the last byte, taken now or before, would be the next transfer's first.
         self.transfer.odd |= count > self.transfer.left;
         self.drain(segments, count);
         true

@@ -21,7 +21,7 @@
 //! |---|---|---|---|
 //! | CMD52 | 2 | 3 | 5 |
 //! | CMD53, 4 bytes from the card | 3 | 6 | 9 |
-//! | CMD53, 2 KiB from the card | 3 | 5 or 6, and 1 at each half full: at most 64 | at most 72 |
+//! | CMD53, 2 KiB from the card | 3 | 6, and 1 at each half full: at most 64 | at most 73 |
 //! | CMD53, 2 KiB to the card | 4 | 6, and 1 at each half empty: at most 71 | at most 81 |
 //! | CMD53, 2 KiB by DMA | 6 | 7 | 13 |
 //!

@@ -21,6 +21,7 @@ mod streams;
 #[cfg(test)]
 mod tests;
 
+use super::slot_set::SlotSet;
 use crate::host::Direction;
 use costs::Costs;
 pub(crate) use streams::Run;
@@ -44,7 +45,7 @@ const CUT_EVERY: u8 = 64;
 pub(crate) struct Pending {
     pub run: Run,
     /// The slots of its requests.
-    pub slots: u64,
+    pub slots: SlotSet,
     /// Requests and blocks that may yet join.
     pub room_requests: u16,
     pub room_blocks: u32,
@@ -170,7 +171,14 @@ fn signed(ns: u64) -> i64 {
 impl Held {
     /// One more joins. Until when the others are waited for; `None`: it was the last.
     #[inline(always)]
-    pub(crate) fn join(&mut self, slot: u64, end: u64, blocks: u32, client: u8, now_ns: u64) -> Option<u64> {
+    pub(crate) fn join(
+        &mut self,
+        slot: SlotSet,
+        end: u64,
+        blocks: u32,
+        client: u8,
+        now_ns: u64,
+    ) -> Option<u64> {
         let Pending { run, slots, room_requests, room_blocks, .. } = &mut self.pending;
         if self.joined == 0 {
             (self.joined_ns, self.joined_lba) = (now_ns, run.end);

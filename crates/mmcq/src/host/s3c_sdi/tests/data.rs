@@ -61,7 +61,7 @@ fn two_kibibytes_cost_what_the_table_says() {
     let mut host = ready();
     let read = cmd53(Direction::Read, 512, 4);
     // The first one is not counted: it sets block size and interrupts.
-    for limit in [usize::MAX, 72] {
+    for limit in [usize::MAX, 73] {
         host.regs.take_log();
         host.start(&read, &segments, 0).unwrap();
         let (_, interrupts) = receive_all(&mut host, &bytes, 32, &segments);
@@ -162,4 +162,38 @@ fn an_ack_too_many_does_no_harm() {
     assert!(report(&mut host, CMDSTAT_RESPONSE, DSTA_FINISH, &segments).phase.unwrap().is_ok());
     assert!(host.ack(&[]).phase.is_none());
     assert_eq!(memory, bytes);
+}
+
+/// The FIFO holds more than the phase asked for: with its last bytes, or after them.
+#[test]
+fn bytes_left_in_the_fifo_are_not_the_next_reads_first() {
+    // (bytes asked for, bytes before each interrupt, bytes that come with the end)
+    for (len, before, with_end) in [
+        (4, &[][..], 8),
+        (12, &[][..], 64),
+        (32, &[40][..], 0),
+        (64, &[32, 32][..], 4),
+        (96, &[64, 64][..], 0),
+    ] {
+        let what = std::format!("{len} bytes: {before:?}, then {with_end}");
+        let mut memory = vec![0; len];
+        let segments = [near(&mut memory)];
+        let mut host = ready();
+        host.start(&cmd53(Direction::Read, len as u16, 1), &segments, 0).unwrap();
+        let mut bytes = pattern(200).into_iter();
+        for &count in before {
+            host.regs.receive(&bytes.by_ref().take(count).collect::<Vec<_>>());
+            assert!(host.ack(&segments).phase.is_none(), "{what}");
+        }
+        host.regs.receive(&bytes.take(with_end).collect::<Vec<_>>());
+        assert!(report(&mut host, CMDSTAT_RESPONSE, DSTA_FINISH, &segments).phase.unwrap().is_ok(), "{what}");
+        assert_eq!(memory, pattern(len), "{what}");
+
+        let mut memory = [0; 4];
+        let segments = [near(&mut memory)];
+        host.start(&cmd53(Direction::Read, 4, 1), &segments, 0).unwrap();
+        host.regs.receive(&[0xa1, 0xa2, 0xa3, 0xa4]);
+        assert!(report(&mut host, CMDSTAT_RESPONSE, DSTA_FINISH, &segments).phase.unwrap().is_ok(), "{what}");
+        assert_eq!(memory, [0xa1, 0xa2, 0xa3, 0xa4], "{what}");
+    }
 }
