@@ -1,4 +1,4 @@
-//! What an ordinary read or write does not need: erase, write-zeroes, durable writes, visits to other partitions, orders,
+//! What an ordinary read or write does not need: erase, write-zeroes, durable writes, visits to other partitions, long commands,
 //! and flushes by extension register.
 //!
 //! The engine reaches all of it through one function pointer, which [`Engine::enable_extended_ops`] sets: firmware that
@@ -176,9 +176,13 @@ impl Memory {
 }
 
 impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
-    /// Makes the engine able to erase, write zeroes, write durably, visit other partitions, give long orders,
+    /// Makes the engine able to erase, write zeroes, write durably, visit other partitions, send long commands,
     /// and flush by extension register. Requests for these fail as [`Error::Unsupported`] before. May be
-    /// called again. How to erase is said by [`set_abilities`](Self::set_abilities).
+    /// called again.
+    ///
+    /// [`BlockDevice`](crate::block::BlockDevice) calls it itself where it needs it, so `write_durable` and
+    /// `write_zeroes` work at once. How this card erases is said by [`set_abilities`](Self::set_abilities); erases
+    /// are [`Error::Unequipped`] before. [`card::enable_extended_ops`](crate::card::enable_extended_ops) calls both.
     pub fn enable_extended_ops(&mut self) {
         self.extras =
             Some(Extras { on_event: Self::on_event, admit: Self::admit_extra, plan: Slot::plan_zeroes });

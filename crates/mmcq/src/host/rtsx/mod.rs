@@ -1,7 +1,7 @@
 //! Realtek's PCIe card readers: RTS5209 and those of its successors that [`Chip`] names.
 //!
-//! Read first: `regs.rs` (the registers), `list.rs` (what the chip fetches from memory), then `phase.rs` (how
-//! a phase starts), `events.rs` (how it ends), `bus.rs` (power, clock, timing, reset) and `tuning.rs`.
+// Read first: `regs.rs` (the registers), `list.rs` (what the chip fetches from memory), then `phase.rs` (how
+// a phase starts), `events.rs` (how it ends), `bus.rs` (power, clock, timing, reset) and `tuning.rs`.
 //!
 //! A phase is one list of register operations, plus a scatter/gather table where data move. Only a write with
 //! its command is two: the data's list goes out from the interrupt that ended the command's. All data, also
