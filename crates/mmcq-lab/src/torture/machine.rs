@@ -4,7 +4,7 @@
 
 use super::case::{BusyBy, SLOTS, Setup};
 use crate::alone::Alone;
-use mmcq::engine::{self, FlushBy};
+use mmcq::engine::{self, Acknowledge, FlushBy};
 use mmcq::host::sdhci::{self, Table, TransferMode};
 use mmcq::sched::Policy;
 use mmcq::task::{RequestFuture, Timer};
@@ -75,6 +75,8 @@ pub enum Step {
 pub struct Machine<P: Policy> {
     /// The engine.
     pub stack: Stack<P>,
+    /// Writes are complete before their status.
+    early: bool,
     /// The controller.
     pub model: Rc<RefCell<Sdhci>>,
     /// DMA memory.
@@ -121,10 +123,11 @@ impl<P: Policy> Machine<P> {
         NOW_NS.set(now_ns);
         let config = engine::Config {
             merge_blocks: if setup.merge { engine::Config::DEFAULT.merge_blocks } else { 1 },
+            acknowledge: if setup.early { Acknowledge::Transferred } else { Acknowledge::Programmed },
             ..engine::Config::DEFAULT
         };
         let stack = Stack::with_policy(Alone, TIMER, host, config, policy);
-        Ok(Machine { stack, model, memory, time, _table: table })
+        Ok(Machine { stack, model, memory, time, early: setup.early, _table: table })
     }
 
     /// Now.
@@ -170,9 +173,10 @@ impl<P: Policy> Machine<P> {
         NOW_NS.set(self.time.now());
     }
 
-    /// What is complete is durable: the card's cache is off, or there is none.
+    /// What is complete is durable: the card's cache is off, or there is none, and no write is complete before its status.
     pub fn write_through(&self) -> bool {
-        self.stack.with(|engine| engine.target().is_none_or(|target| target.flush == FlushBy::Status))
+        !self.early
+            && self.stack.with(|engine| engine.target().is_none_or(|target| target.flush == FlushBy::Status))
     }
 
     /// Sectors of the card.

@@ -72,13 +72,14 @@ pub enum Campaign {
 
 impl Campaign {
     /// All of them, as they are tried.
-    pub const ALL: [Campaign; 8] = [
+    pub const ALL: [Campaign; 9] = [
         Campaign::Random,
         Campaign::Aimed(0),
         Campaign::Aimed(1),
         Campaign::Aimed(2),
         Campaign::Aimed(3),
         Campaign::Aimed(4),
+        Campaign::Aimed(5),
         Campaign::AnotherCard,
         Campaign::Programs,
     ];

@@ -46,7 +46,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         let bad = told & R1::DEFERRED;
         if told != 0 {
             self.told_by_status(status);
-        } else if P::RECOVERS && self.settling != 0 {
+        } else if P::RECOVERS && self.owes_status() {
             self.note_written();
         }
         self.durability.settles();
@@ -81,10 +81,8 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
                 }
             }
         }
-        let unsettled = self.durability.is_unsettled();
-        if !owned || unsettled {
-            self.stats.unowned += u64::from(!unsettled);
-            self.durability.owe(status);
+        if !owned || self.durability.is_unsettled() {
+            self.owe_late(status);
         }
     }
 

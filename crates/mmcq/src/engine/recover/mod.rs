@@ -180,7 +180,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         self.failure = Some(error);
         self.lane.unblock();
         self.forget_straight();
-        if H::CONTINUES {
+        if H::CONTINUES || P::RECOVERS {
             self.streams.take_busy_of_the_end();
         }
         self.recovered_status = 0;
