@@ -334,7 +334,8 @@ impl<const N: usize> Board<N> {
         let host = Charged::new(driver, time.clone(), CallCosts::default());
         let (streams, scheduler) = (platform.stack.streams, platform.stack.scheduler);
         let merge_blocks = if platform.stack.merging { Config::DEFAULT.merge_blocks } else { 1 };
-        let config = Config { close_always: !streams, merge_blocks, ..Config::DEFAULT };
+        let acknowledge = platform.stack.acknowledge;
+        let config = Config { close_always: !streams, merge_blocks, acknowledge, ..Config::DEFAULT };
         // Linux has a scheduler of its own before the engine.
         let scheduler = if N > 1 { scheduler } else { Any::Fifo(Fifo) };
         let stack = Stack::with_policy(Alone, TIMER, host, config, scheduler);

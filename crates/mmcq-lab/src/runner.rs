@@ -12,6 +12,7 @@ use crate::ours::Ours;
 use crate::platform::Platform;
 use crate::system::{Stuck, System, Workload};
 use mmcq::card::Family;
+use mmcq::engine::Acknowledge;
 use mmcq::host::Caps;
 use mmcq_sim::card::Medium;
 use mmcq_sim::cpu::Counts;
@@ -50,13 +51,17 @@ pub enum Setting {
     Mmcq,
     /// Ours, at the price of its own path.
     MmcqOwn,
+    /// Ours at Linux's prices, told to complete writes with their data ([`Acknowledge::Transferred`]).
+    MmcqEarly,
+    /// The same at the price of its own path.
+    MmcqEarlyOwn,
     /// What wire and card allow: software that costs nothing, and perfect batches.
     Limit,
 }
 
 impl Setting {
     /// All of them.
-    pub const ALL: [Setting; 8] = [
+    pub const ALL: [Setting; 10] = [
         Setting::None,
         Setting::HsqTag,
         Setting::HsqFifo,
@@ -64,6 +69,8 @@ impl Setting {
         Setting::Patch,
         Setting::Mmcq,
         Setting::MmcqOwn,
+        Setting::MmcqEarly,
+        Setting::MmcqEarlyOwn,
         Setting::Limit,
     ];
 
@@ -77,6 +84,8 @@ impl Setting {
             Setting::Patch => "patch",
             Setting::Mmcq => "mmcq",
             Setting::MmcqOwn => "mmcq-own",
+            Setting::MmcqEarly => "mmcq-early",
+            Setting::MmcqEarlyOwn => "mmcq-early-own",
             Setting::Limit => "limit",
         }
     }
@@ -84,8 +93,8 @@ impl Setting {
     fn price(self) -> Price {
         match self {
             Setting::None | Setting::HsqTag | Setting::HsqFifo => Price::Linux,
-            Setting::Close | Setting::Patch | Setting::Mmcq => Price::Linux,
-            Setting::MmcqOwn => Price::Own,
+            Setting::Close | Setting::Patch | Setting::Mmcq | Setting::MmcqEarly => Price::Linux,
+            Setting::MmcqOwn | Setting::MmcqEarlyOwn => Price::Own,
             Setting::Limit => Price::Nothing,
         }
     }
@@ -266,6 +275,12 @@ pub fn run(
         Setting::Limit => limit::run(run, medium, progress),
         Setting::Mmcq | Setting::MmcqOwn => {
             let board = Board::<SLOTS>::new(run.platform, run.card, medium, run.setting.price())?;
+            on_board(run, board, progress)
+        }
+        Setting::MmcqEarly | Setting::MmcqEarlyOwn => {
+            let mut platform = run.platform.clone();
+            platform.stack.acknowledge = Acknowledge::Transferred;
+            let board = Board::<SLOTS>::new(&platform, run.card, medium, run.setting.price())?;
             on_board(run, board, progress)
         }
     }

@@ -370,8 +370,9 @@ impl System {
         let mut end_ns = self.time.now();
         while running > 0 {
             let limit = self.queue.next_ns().unwrap_or(u64::MAX);
+            let line = Line { up: device.irq(), next_ns: device.next_event_ns() };
             if !irq_pending {
-                if !device.irq() && device.next_event_ns().is_some_and(|at| at <= limit) {
+                if !line.up && line.next_ns.is_some_and(|at| at <= limit) {
                     let came = device.advance(limit);
                     end_ns = end_ns.max(came.min(limit));
                     if device.irq() && self.heard_from_ns != masked {
@@ -380,7 +381,7 @@ impl System {
                     }
                     continue;
                 }
-                if device.irq() && self.heard_from_ns != masked {
+                if line.up && self.heard_from_ns != masked {
                     self.queue.push(end_ns.max(self.heard_from_ns), Event::Irq);
                     irq_pending = true;
                     continue;
@@ -389,7 +390,7 @@ impl System {
             let Some((now, event)) = self.queue.pop() else { return Err(Stuck { at_ns: end_ns, running }) };
             end_ns = end_ns.max(now);
             self.time.set(now);
-            self.line = Line { up: device.irq(), next_ns: device.next_event_ns() };
+            self.line = line;
             match event {
                 Event::Irq | Event::Timer(_) => {
                     let start = self.cpu.interruptible_ns(self.irq_core, now);
@@ -507,12 +508,17 @@ impl System {
 
     /// Jobs whose I/Os have just been completed wake up.
     fn wake_jobs(&mut self, workload: &mut dyn Workload) {
-        for (io, ok) in std::mem::take(&mut self.done) {
+        if self.done.is_empty() {
+            return;
+        }
+        let mut done = std::mem::take(&mut self.done);
+        for (io, ok) in done.drain(..) {
             workload.passes(false, self.time.now());
             let cost = self.costs.syscall.draw(&mut self.users);
             self.jobs[io.job as usize].done.push((io, ok));
             self.wake_job_with(io.job, cost, Action::Reap(io.job));
         }
+        self.done = done;
     }
 
     /// A job has finished: others may have waited for that.

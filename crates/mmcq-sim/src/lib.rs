@@ -4,6 +4,7 @@
 
 #![deny(unsafe_code)]
 
+mod alarms;
 pub mod bench;
 pub mod card;
 pub mod cards;
@@ -18,6 +19,7 @@ pub mod probe;
 pub mod rtsx;
 pub mod s3c_sdi;
 pub mod sdhci;
+pub mod sequence;
 pub mod stats;
 pub mod time;
 pub mod wire;

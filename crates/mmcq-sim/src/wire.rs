@@ -38,12 +38,14 @@ pub struct Beat {
     anchor_ns: u64,
     clocks: u64,
     hz: u64,
+    /// Where it lies: asked for several times, and each time it would be a division.
+    ns: u64,
 }
 
 impl Beat {
     /// The edge at `ns` of a clock of `hz` (a stopped clock counts as 1 Hz).
     pub fn new(ns: u64, hz: u32) -> Self {
-        Beat { anchor_ns: ns, clocks: 0, hz: u64::from(hz.max(1)) }
+        Beat { anchor_ns: ns, clocks: 0, hz: u64::from(hz.max(1)), ns }
     }
 
     /// So many clocks later.
@@ -54,18 +56,19 @@ impl Beat {
             beat.anchor_ns = beat.anchor_ns.saturating_add((beat.clocks / beat.hz).saturating_mul(SECOND_NS));
             beat.clocks %= beat.hz;
         }
+        beat.ns = beat.anchor_ns.saturating_add(beat.clocks * SECOND_NS / beat.hz);
         beat
     }
 
     /// Where it lies, in nanoseconds, rounded down.
     pub fn ns(self) -> u64 {
-        self.anchor_ns.saturating_add(self.clocks * SECOND_NS / self.hz)
+        self.ns
     }
 
     /// This edge, or the moment `ns` if that is later (the clock was stopped, or the line in use, until
     /// then).
     pub fn not_before(self, ns: u64) -> Self {
-        if ns > self.ns() { Beat { anchor_ns: ns, clocks: 0, hz: self.hz } } else { self }
+        if ns > self.ns { Beat { anchor_ns: ns, clocks: 0, hz: self.hz, ns } } else { self }
     }
 }
 

@@ -5,8 +5,6 @@
 
 use rand_xoshiro::Xoshiro256StarStar;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
-use std::cmp::Ordering;
-use std::collections::BinaryHeap;
 
 /// A model that lives beside the CPU and interrupts it: a controller with its card.
 pub trait Device {
@@ -21,42 +19,16 @@ pub trait Device {
     fn irq(&self) -> bool;
 }
 
-struct Entry<E> {
-    at_ns: u64,
-    sequence: u64,
-    event: E,
-}
-
-impl<E> PartialEq for Entry<E> {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other) == Ordering::Equal
-    }
-}
-
-impl<E> Eq for Entry<E> {}
-
-impl<E> PartialOrd for Entry<E> {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl<E> Ord for Entry<E> {
-    // The heap gives the greatest first: turned round, the earliest.
-    fn cmp(&self, other: &Self) -> Ordering {
-        (other.at_ns, other.sequence).cmp(&(self.at_ns, self.sequence))
-    }
-}
-
 /// Events in the order of their time.
+///
+/// They are few, and most new ones come before most old ones: a list, the next event at its end, takes fewer steps than a heap.
 pub struct Queue<E> {
-    heap: BinaryHeap<Entry<E>>,
-    sequence: u64,
+    events: Vec<(u64, E)>,
 }
 
 impl<E> Default for Queue<E> {
     fn default() -> Self {
-        Queue { heap: BinaryHeap::new(), sequence: 0 }
+        Queue { events: Vec::new() }
     }
 }
 
@@ -68,18 +40,20 @@ impl<E> Queue<E> {
 
     /// Adds an event.
     pub fn push(&mut self, at_ns: u64, event: E) {
-        self.heap.push(Entry { at_ns, sequence: self.sequence, event });
-        self.sequence += 1;
+        let sooner = self.events.iter().rev().take_while(|other| other.0 <= at_ns).count();
+        self.events.insert(self.events.len() - sooner, (at_ns, event));
     }
 
     /// When the next event is.
+    #[inline]
     pub fn next_ns(&self) -> Option<u64> {
-        self.heap.peek().map(|e| e.at_ns)
+        self.events.last().map(|event| event.0)
     }
 
     /// Takes the next event.
+    #[inline]
     pub fn pop(&mut self) -> Option<(u64, E)> {
-        self.heap.pop().map(|e| (e.at_ns, e.event))
+        self.events.pop()
     }
 }
 
@@ -160,6 +134,28 @@ mod tests {
         }
         let order: Vec<_> = std::iter::from_fn(|| queue.pop()).collect();
         assert_eq!(order, [(1, 'a'), (2, 'b'), (5, 'c'), (5, 'd')]);
+    }
+
+    #[test]
+    fn between_others_an_event_keeps_its_place() {
+        arbtest::arbtest(|u| {
+            // The number that an event has of its own is that of its coming.
+            let (mut queue, mut waiting) = (Queue::new(), Vec::new());
+            for number in 0..u.int_in_range(1..=60)? {
+                if u.ratio(2, 3)? {
+                    let at_ns = u.int_in_range(0..=9)?;
+                    queue.push(at_ns, number);
+                    waiting.push((at_ns, number));
+                } else {
+                    let first = waiting.iter().copied().min();
+                    assert_eq!(queue.next_ns(), first.map(|event| event.0));
+                    assert_eq!(queue.pop(), first);
+                    waiting.retain(|event| Some(*event) != first);
+                }
+            }
+            Ok(())
+        })
+        .budget_ms(300);
     }
 
     #[test]

@@ -16,7 +16,7 @@ use mmcq_sim::sdhci::{Port, Sdhci, SdhciConfig};
 use mmcq_sim::time::Time;
 use one_thread::{NOW_NS, OneThread, TIMER};
 use std::cell::RefCell;
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
@@ -263,6 +263,33 @@ fn a_general_purpose_partition_is_longer_than_a_transfer() {
     assert!(buf[..] == expected[..]);
     assert_eq!(rig.read(0, 8)[0], 0x11, "the user area");
     rig.checked();
+}
+
+/// The pieces after the first are refused: what the first has brought is where the caller looks for it.
+#[test]
+fn a_read_that_is_refused_half_way_gives_the_whole_buffer_back() {
+    let rig = Rig::new("emmc-hs200");
+    let (partition, _) = rig.run(Partition::open(&rig.stack, &rig.card, buffer(1), Area::General(1)));
+    let partition = partition.unwrap_or_else(|error| panic!("{error}"));
+    let mut buf = buffer(partition.blocks().min(32_000) as usize);
+    for (n, block) in buf.chunks_mut(512).enumerate() {
+        block.fill(n as u8);
+    }
+    let expected = buf.to_vec();
+    let (result, buf) = rig.run(partition.write(0, buf));
+    result.unwrap();
+    let (claim, mut read) = (buf.claim(), pin!(partition.read(0, buf)));
+    let (result, buf) = rig.run(poll_fn(|context| {
+        let polled = read.as_mut().poll(context);
+        rig.stack.with(|engine| engine.suspend());
+        polled
+    }));
+    let refused = result.unwrap_err();
+    assert_eq!(refused.error, Error::Suspended);
+    let done = refused.blocks_done as usize * 512;
+    assert!(done > 0 && done < expected.len(), "{done}");
+    assert_eq!((buf.len_bytes() as usize, buf.claim()), (expected.len(), claim));
+    assert!(buf[..done] == expected[..done]);
 }
 
 #[test]

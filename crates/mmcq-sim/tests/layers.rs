@@ -9,7 +9,7 @@ use std::path::Path;
 /// From the lowest. A module may name those in the rows above its own, and no other: so no controller
 /// knows another.
 const LAYERS: &[&[&str]] = &[
-    &["faults", "memory", "plant", "stats", "time", "wire", "world"],
+    &["alarms", "faults", "memory", "plant", "sequence", "stats", "time", "wire", "world"],
     &["card", "cards", "charged", "cpu", "port"],
     &["checker", "probe"],
     &["rtsx", "s3c_sdi", "sdhci"],

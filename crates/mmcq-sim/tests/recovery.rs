@@ -169,6 +169,20 @@ fn a_card_that_lost_its_state_is_initialised_again() {
     }
 }
 
+/// The keeper comes when the program has filled the queue already.
+#[test]
+fn a_keeper_that_comes_to_a_full_queue_saves_the_card() {
+    let rig = Rig::alone("sdhc-16g-hs", Options::DEFAULT);
+    let writes: Vec<_> = (0..16).map(|i| rig.write(1000 * i, 8, i as u8 + 1)).collect();
+    rig.keep();
+    rig.ills.borrow_mut().brown_out = true;
+    let ended = rig.finish(&writes, 15_000 * MS);
+    assert_eq!((rig.rung(RecoveryStep::Reinit), rig.rung(RecoveryStep::Dead)), (1, 0), "{:?}", rig.trace());
+    let refused = ended.iter().filter(|done| done.result == Err(Error::Full)).count();
+    assert_eq!((refused, ended.iter().filter(|done| done.result.is_ok()).count()), (1, 15));
+    rig.checked();
+}
+
 #[test]
 fn a_cache_that_was_lost_is_told_to_one_flush() {
     let rig = Rig::new("hbg4a2");

@@ -28,11 +28,12 @@ pub struct Geometry {
     /// A flush is needed for data to be durable: the card's write cache is on, or the host continues transfers
     /// ([`Caps::continue_data`](crate::host::Caps::continue_data)), and a write is complete when the card has taken its data.
     pub volatile_cache: bool,
-    /// [`BlockDevice::discard`] frees whole pieces of so many blocks; 0: the card cannot.
+    /// [`BlockDevice::discard`] frees whole pieces of so many blocks; 0: the card cannot, or
+    /// [`card::enable_extended_ops`](crate::card::enable_extended_ops) has not been called since bring-up.
     pub discard_blocks: u32,
-    /// [`BlockDevice::erase`] takes whole groups of so many blocks; 0: the card cannot.
+    /// [`BlockDevice::erase`] takes whole groups of so many blocks; 0 as above.
     pub erase_blocks: u32,
-    /// Zeroes can be written by an erase.
+    /// Zeroes can be written by an erase; false as above.
     pub zeros_by_erase: bool,
     /// Nothing may be written.
     pub protected: bool,
@@ -68,6 +69,14 @@ impl From<BlockError> for Error {
 
 /// A handle on a card; as many as one likes share one queue. Of writes that the card has lost, the [flush](Self::flush) of each handle is
 /// told once: users that do not know of each other's flushes have a handle each.
+///
+/// The queue has `N` slots ([`Stack`]), or as many as
+/// [`Config::admitted`](crate::engine::Config::admitted) says. No call waits for a free one: with all of them taken it is
+/// [`Error::Full`], nothing was begun, and the buffer comes back at once. A program therefore has no more requests under way than
+/// slots, or tries again when one of its requests has ended.
+///
+/// All handles are client 0 to a [scheduler](crate::sched), and no call takes a priority or a time limit. A client of
+/// its own goes by [`Stack::request`] and [`Request::from`]. A caller that will not wait any longer drops the future.
 #[derive(Debug)]
 pub struct BlockDevice<'a, B: Platform, const N: usize> {
     stack: &'a Stack<B, N>,
@@ -128,7 +137,14 @@ impl<'a, B: Platform, const N: usize> BlockDevice<'a, B, N> {
         (done.result.map(|_| blocks_done).map_err(|error| BlockError { error, blocks_done }), done.buf)
     }
 
-    /// As [`write`](Self::write), but done means: on the medium, past every cache.
+    /// As [`write`](Self::write), but done means: on the medium, past every cache. Other writes need not be.
+    ///
+    /// It works after any bring-up. After [`card::enable_extended_ops`](crate::card::enable_extended_ops) it is one reliable write
+    /// where the card has them; otherwise a write and, with a cache, a flush.
+    ///
+    /// # Errors
+    /// [`Error::CacheLost`]: writes *before* this one are lost, as in [`flush`](Self::flush); this one was not begun, and may be tried again.
+    /// [`Error::Unsupported`]: firmware without recovery ([`Policy::RECOVERS`]).
     pub async fn write_durable(&self, lba: u64, buf: DmaBuf) -> (Result<u32, BlockError>, DmaBuf) {
         self.stack.with(|engine| engine.enable_extended_ops());
         let blocks = buf.len_bytes() / BLOCK_BYTES;
@@ -138,7 +154,11 @@ impl<'a, B: Platform, const N: usize> BlockDevice<'a, B, N> {
     }
 
     /// The content of these blocks is needed no more: until they are written again they read as before or as erased. What the card cannot free exactly it keeps.
-    /// Others have their turn in between; what overlaps keeps its order.
+    /// Others have their turn in between; what overlaps keeps its order. A flush makes it durable, as a write.
+    ///
+    /// # Errors
+    /// [`Error::Unequipped`]: call [`card::enable_extended_ops`](crate::card::enable_extended_ops) after bring-up.
+    /// [`Error::Unsupported`]: the card cannot free blocks.
     pub async fn discard(&self, lba: u64, blocks: u32) -> Result<(), Error> {
         let (how, grain) = self.equipped(Erasing::discarding)?;
         // Whole pieces inside; at most the edges are kept.
@@ -150,15 +170,21 @@ impl<'a, B: Platform, const N: usize> BlockDevice<'a, B, N> {
         }
     }
 
-    /// These blocks read as erased ones do (all zeros or all ones, by card) when it returns. [`Error::Unaligned`] where the card can only erase groups
-    /// ([`Geometry::erase_blocks`]) and more than these would go.
+    /// These blocks read as erased ones do (all zeros or all ones, by card) when it returns. A flush makes it durable, as a write.
+    ///
+    /// # Errors
+    /// [`Error::Unequipped`]: call [`card::enable_extended_ops`](crate::card::enable_extended_ops) after bring-up.
+    /// [`Error::Unaligned`]: the card can only erase groups ([`Geometry::erase_blocks`]), and more than these would go.
+    /// [`Error::Unsupported`]: the card cannot erase.
     pub async fn erase(&self, lba: u64, blocks: u32) -> Result<(), Error> {
         let (how, _) = self.equipped(erasing)?;
         self.erased(Kind::Erase { lba, blocks, how }).await
     }
 
     /// These blocks read as zeros when it returns: by an erase where that is exact, else by writing `zeros` as often as it takes. The buffer is cleared first;
-    /// it may be as short as one block, and empty where [`Geometry::zeros_by_erase`].
+    /// it may be as short as one block, and empty where [`Geometry::zeros_by_erase`]. A flush makes them durable, as a write.
+    ///
+    /// It works after any bring-up. It erases only after [`card::enable_extended_ops`](crate::card::enable_extended_ops).
     pub async fn write_zeroes(
         &self,
         lba: u64,

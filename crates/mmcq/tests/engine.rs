@@ -238,7 +238,15 @@ fn bad_requests_come_back_whole() {
     assert_eq!(error, Error::OutOfRange { lba: BLOCKS - 1, sectors: BLOCKS });
     assert_eq!(request.buf.len_bytes(), 1024);
     assert!(matches!(e.submit(read(u64::MAX, 2), 0).unwrap_err().0, Error::OutOfRange { .. }));
-    assert!(matches!(e.submit(read(0, 0), 0).unwrap_err().0, Error::OutOfRange { .. }));
+    let empty = e.submit(read(0, 0), 0).unwrap_err().0;
+    assert_eq!(empty, Error::OutOfRange { lba: 0, sectors: BLOCKS });
+    // The card has that block: the text must not deny it.
+    for (error, from) in [(error, BLOCKS - 1), (empty, 0)] {
+        let text = error.to_string();
+        assert!(text.contains("no blocks at all, or more than") && !text.contains("outside"), "{text}");
+        assert!(text.contains(&format!("block {from}:")), "{text}");
+    }
+    assert!(e.submit(read(BLOCKS, 1), 0).unwrap_err().0.to_string().contains("is outside the card's"));
     let short = Request::new(Kind::Read { lba: 0, blocks: 2 }, buffer(1, 0));
     assert_eq!(e.submit(short, 0).unwrap_err().0, Error::Buffer { needed: 1024, given: 512 });
     e.submit(read(0, 1), 0).unwrap();

@@ -2,7 +2,10 @@
 
 mod support;
 
-use mmcq::engine::{BLOCK_BYTES, CardParams, Config, DmaBuf, Engine, Error, FlushBy, Kind, Request, SlotId};
+use mmcq::engine::{
+    Abilities, BLOCK_BYTES, CardParams, Config, DmaBuf, Engine, Erase, Erasing, Error, FlushBy, Kind,
+    Request, SlotId,
+};
 use mmcq::host::{Cause, Direction};
 use mmcq::spec::command::sd::{Extension, read_extr_single, write_extr_single};
 use mmcq::spec::response::R1;
@@ -158,4 +161,22 @@ fn without_a_page_or_a_card_there_is_no_flush() {
     }
     b.e.set_target(None);
     assert!(matches!(b.finish(id), Err(Error::NoCard | Error::CacheLost)));
+}
+
+/// What was erased is on the medium when a durable erase is complete, as with a durable write.
+#[test]
+fn a_durable_erase_is_flushed_by_register() {
+    let erase = Erasing { kinds: Erase::Erase.bit(), unit_blocks: 16, zeros: true, ..Erasing::NONE };
+    for kind in [
+        Kind::Erase { lba: 0, blocks: 64, how: Erase::Erase },
+        Kind::Zero { lba: 0, blocks: 64 },
+        Kind::Flush,
+    ] {
+        let mut b = bench(2);
+        b.e.set_abilities(Abilities { reliable_blocks: 0, erase });
+        let id = b.e.submit(Request::new(kind, DmaBuf::EMPTY).durable(), b.now).unwrap();
+        assert_eq!(b.finish(id), Ok(()));
+        let sent: Vec<u8> = b.commands().iter().map(|sent| sent.0).collect();
+        assert!(sent.ends_with(&[49, 13, 48, 48]), "{kind:?}: {sent:?}");
+    }
 }

@@ -3,7 +3,7 @@
 
 mod support;
 
-use mmcq::engine::{Completion, Config, DmaBuf, Engine, Kind, PollOutcome, Request, SlotId};
+use mmcq::engine::{Acknowledge, Completion, Config, DmaBuf, Engine, Kind, PollOutcome, Request, SlotId};
 use mmcq::host::{
     BusOp, BusyDetect, Caps, Cause, Direction, DmaError, Events, Host, Phase, Segment, Stage, StartError,
     Step,
@@ -228,6 +228,7 @@ fn both_paths_are_the_same() {
         if u.ratio(1, 4)? {
             (config.settle_blocks, config.admitted) = (u.int_in_range(0..=8)?, u.int_in_range(1..=9)?);
             config.prepared = u.int_in_range(1..=9)?;
+            config.acknowledge = *u.choose(&[Acknowledge::Programmed, Acknowledge::Transferred])?;
         }
         let (protected, busy_polls) = (u.ratio(1, 16)?, u.int_in_range(0..=2)?);
         let mut one = Side::new(caps, Fifo, config, protected, busy_polls);

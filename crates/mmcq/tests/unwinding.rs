@@ -45,6 +45,9 @@ impl Policy for Panics {
     fn sent(&mut self, _: &Waiting, _: u64) {
         may_panic();
     }
+    fn done(&mut self, _: &Waiting, _: u64) {
+        may_panic();
+    }
 }
 
 fn read(lba: u64) -> Request {
@@ -86,6 +89,42 @@ fn a_call_that_unwinds_out_of_its_submission_leaves_no_memory_behind() {
         assert!(next.result.is_ok(), "after {calls} calls: {:?}", next.result);
     }
     assert!(unwound >= 5, "{unwound}");
+}
+
+/// The request goes with another's in one transfer, and the policy panics between the two.
+#[test]
+fn a_call_that_unwinds_between_the_requests_of_a_transfer_comes_to_its_end() {
+    let mut unwound = 0;
+    for calls in 0..8 {
+        let (told, ended) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            let world = World::new(256);
+            let host = TestHost::new(&world);
+            let stack: Stack<(_, _, _), 4> =
+                Stack::with_policy(one_thread::OneThread, RUNNING, host, Config::DEFAULT, Panics);
+            stack.with(|engine| engine.set_target(Some(target(256))));
+            stack.with(|engine| engine.halt());
+            stack.with(|engine| engine.submit(read(1), 1)).unwrap();
+            let mut words = [0u64; 64];
+            // SAFETY: bytes of words.
+            let (_, memory, _) = unsafe { words.align_to_mut::<u8>() };
+            let lends = std::panic::AssertUnwindSafe(|| {
+                BlockDevice::new(&stack).read_blocking(0, memory, |_| {
+                    CALLS_LEFT.set(calls);
+                    stack.with(|engine| engine.resume(2));
+                })
+            });
+            let unwound = std::panic::catch_unwind(lends).is_err();
+            CALLS_LEFT.set(u32::MAX);
+            // The other's may have begun again, or is done.
+            assert!(stack.with(|engine| engine.slots_in_use()) <= 1, "after {calls} calls");
+            assert!(stack.blocking(read(9), |_| ()).result.is_ok(), "after {calls} calls");
+            told.send(unwound).unwrap();
+        });
+        let ended = ended.recv_timeout(std::time::Duration::from_secs(20));
+        unwound += u32::from(ended.unwrap_or_else(|_| panic!("after {calls} calls: it never returns")));
+    }
+    assert!(unwound >= 4, "{unwound}");
 }
 
 /// The abort of a write puts it back, and a halted engine would never send it again: the call that unwinds takes it out.

@@ -16,7 +16,9 @@ use std::sync::OnceLock;
 ///
 /// Published values with a star were used to find the model's parameters; all others are predicted. `limit` is the same workload with wire and card alone: no host
 /// cost, and sequential requests in batches as long as its depth. Settings: none (Linux without the queue), hsq-tag and hsq-fifo (its software queue), close and patch (Linux's driver of a reader as it is, and keeping
-/// transfers open), mmcq (this stack at Linux's prices), mmcq-own (at its own measured path length). Of sdio: thread+tasklet, thread, async (what advances
+/// transfers open), mmcq (this stack at Linux's prices), mmcq-own (at its own measured path length). Of never: mmcq-early and mmcq-early-own (the
+/// same, with writes that are complete with their data) stand beside hsq-tag and hsq-fifo where these tell writes like that and the host does not tell the end of busy; mmcq
+/// and mmcq-own beside none. Of sdio: thread+tasklet, thread, async (what advances
 /// Linux's six commands), thread+spin (the thread spins for CMD52), mmcq asks (two functions may interrupt, so INTx is read), mmcq spin (CMD52 is spun
 /// for where the policy says so), mmcq dma (the payload by DMA), mmcq-own slow (most cycles for an instruction); then the CPU time of a CMD52 by the way of
 /// waiting for it, and the packets again on a fast PC with SDHCI.

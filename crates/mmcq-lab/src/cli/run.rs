@@ -31,7 +31,7 @@ pub struct Run {
     /// Card: a name from `mmcq platforms`, or a TOML file [default: the board's]
     #[arg(long, value_name = "CARD")]
     card: Option<String>,
-    /// Whose stack, at whose price: none, hsq-tag, hsq-fifo (Linux), close, patch (Linux on a host that can continue data), mmcq (ours at Linux's prices), mmcq-own (at its own), limit (wire and card alone; sequential jobs that meet run as one, in batches as long as their depth)
+    /// Whose stack, at whose price: none, hsq-tag, hsq-fifo (Linux), close, patch (Linux on a host that can continue data), mmcq (ours at Linux's prices), mmcq-own (at its own), mmcq-early, mmcq-early-own (these with writes complete with their data), limit (wire and card alone; sequential jobs that meet run as one, in batches as long as their depth)
     #[arg(long, value_name = "SETTING", default_value = "mmcq")]
     setting: Setting,
     /// Changes one value of the board, as `cost.wake_us=30`; may be repeated

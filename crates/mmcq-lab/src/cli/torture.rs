@@ -110,7 +110,7 @@ enum Mode {
     Swap,
     /// The same card out and in many times, at every event
     Bounce,
-    /// What chance seldom hits: answers late or lost at the worst moment, stops that complete twice, bad pieces of writes, brown-outs before a flush
+    /// What chance seldom hits: answers late or lost at the worst moment, stops that complete twice, bad pieces of writes, brown-outs before a flush, and before the status of a write that is complete
     Aimed,
     /// Random runs on a reader that leaves transfers open
     Streams,

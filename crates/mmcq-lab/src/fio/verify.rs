@@ -5,6 +5,7 @@
 //! checksum of the rest of the block. All numbers are little-endian.
 
 use super::job::{Buffers, Dir, Job, Verify};
+use mmcq_sim::sequence;
 use std::fmt;
 
 const MAGIC: u16 = 0xacca;
@@ -170,20 +171,9 @@ fn repeat(pattern: &[u8], buffer: &mut [u8]) {
     }
 }
 
-/// Random bytes, eight at a time, by the SplitMix64 sequence from `seed`.
+/// Random bytes: the SplitMix64 sequence from `seed`.
 fn random(seed: u64, buffer: &mut [u8]) {
-    let mut state = seed;
-    let mut next = || {
-        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = state;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)).to_le_bytes()
-    };
-    // Words of a length that the compiler knows: a quarter of the instructions.
-    let (words, rest) = buffer.as_chunks_mut::<8>();
-    words.iter_mut().for_each(|word| *word = next());
-    rest.copy_from_slice(&next()[..rest.len()]);
+    sequence::write(sequence::later(seed, 1), buffer);
 }
 
 fn checksum_of(verify: Verify, data: &[u8]) -> u32 {

@@ -1,9 +1,11 @@
 //! `[stack]`: what a board says about our engine.
 //!
-//! `advance` says what moves it, see [`Advance`]. `streams = "off"` ends each transfer, also where the host could go on; `merging = "off"` sends each request alone. `scheduler` is one of
+//! `advance` says what moves it, see [`Advance`]. `streams = "off"` ends each transfer, also where the host could go on; `merging = "off"` sends each request alone. `acknowledge = "transferred"` has
+//! a write complete with its data, and not when the card has programmed them. `scheduler` is one of
 //! `"fifo"`, `"deadline"` and `"fair"`; `weights = [1, 4]` are the fair one's, by client (the first job is client 0; those that are not named have 1).
 
 use super::{Advance, PlatformError, error, unknown};
+use mmcq::engine::Acknowledge;
 use mmcq::sched::{Any, Deadline, Fair, Fifo, deadline, fair};
 use toml::{Table, Value};
 
@@ -19,6 +21,8 @@ pub struct Stack {
     pub streams: bool,
     /// Contiguous requests go out together.
     pub merging: bool,
+    /// When a write is complete.
+    pub acknowledge: Acknowledge,
     /// Which request is next.
     pub scheduler: Any<CLIENTS>,
 }
@@ -40,6 +44,14 @@ impl Stack {
             Some(other) => Err(error(&place(&format!("stack.{key}")), &other, "\"on\" or \"off\"")),
         };
         let (streams, merging) = (switch("streams")?, switch("merging")?);
+        let acknowledge = match table.remove("acknowledge") {
+            None => Acknowledge::Programmed,
+            Some(Value::String(word)) if word == "programmed" => Acknowledge::Programmed,
+            Some(Value::String(word)) if word == "transferred" => Acknowledge::Transferred,
+            Some(other) => {
+                return Err(error(&place("stack.acknowledge"), &other, "\"programmed\" or \"transferred\""));
+            }
+        };
         let name = match table.remove("scheduler") {
             None => "fifo".to_owned(),
             Some(Value::String(name)) if Any::NAMES.contains(&name.as_str()) => name,
@@ -55,7 +67,7 @@ impl Stack {
             Some(value) => Some(weights(&place("stack.weights"), &value)?),
         };
         if let Some(key) = table.keys().next() {
-            let known = ["advance", "streams", "merging", "scheduler", "weights"];
+            let known = ["advance", "streams", "merging", "acknowledge", "scheduler", "weights"];
             return Err(unknown(&place(&format!("stack.{key}")), key, &known));
         }
         let scheduler = match name.as_str() {
@@ -70,7 +82,7 @@ impl Stack {
             "deadline" => Any::Deadline(Deadline::new(deadline::Config::DEFAULT)),
             _ => Any::Fifo(Fifo),
         };
-        Ok(Stack { advance, streams, merging, scheduler })
+        Ok(Stack { advance, streams, merging, acknowledge, scheduler })
     }
 }
 
@@ -95,6 +107,7 @@ fn weights(place: &str, value: &Value) -> Result<[u16; CLIENTS], PlatformError> 
 #[cfg(test)]
 mod tests {
     use crate::platform::Platform;
+    use mmcq::engine::Acknowledge;
 
     fn with(changes: &[&str]) -> Result<Platform, String> {
         let changes: Vec<String> = changes.iter().map(|c| (*c).to_owned()).collect();
@@ -109,6 +122,9 @@ mod tests {
         }
         assert!(with(&["stack.scheduler=fair", "stack.weights=[1, 4]"]).is_ok());
         assert!(!with(&["stack.streams=off"]).unwrap().stack.streams);
+        let early = with(&["stack.acknowledge=transferred"]).unwrap();
+        assert_eq!(early.stack.acknowledge, Acknowledge::Transferred);
+        assert_eq!(with(&[]).unwrap().stack.acknowledge, Acknowledge::Programmed);
     }
 
     #[test]
@@ -125,6 +141,7 @@ mod tests {
         assert!(fault(&["stack.weights=[1, 2]"]).contains("expected stack.scheduler"));
         assert!(fault(&["stack.scheduler=fair", "stack.weights=[-1]"]).contains("stack.weights[0]: -1"));
         assert!(fault(&["stack.scheduler=fair", "stack.weights=3"]).contains("up to 8 integers"));
+        assert!(fault(&["stack.acknowledge=soon"]).contains("expected \"programmed\" or \"transferred\""));
         assert!(fault(&["stack.streams=3"]).contains("expected \"on\" or \"off\""));
         assert!(fault(&["stack.schedule=fair"]).contains("nearest known name is scheduler"));
     }

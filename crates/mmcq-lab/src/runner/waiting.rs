@@ -59,6 +59,9 @@ impl Waiting {
 
     /// Something happened on the bus. Data belong to a request, so commands and busy are enough.
     pub fn bus(&self, event: BusEvent) {
+        if let BusEvent::Block { .. } | BusEvent::Interrupt { .. } = event {
+            return;
+        }
         let mut state = self.0.borrow_mut();
         match event {
             BusEvent::Command { start_ns, end_ns, .. } => state.used((start_ns, end_ns)),

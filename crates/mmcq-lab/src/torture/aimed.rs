@@ -1,5 +1,5 @@
 //! Small runs aimed at what chance seldom hits: an answer that comes just as the data end, a lost answer that would have told how a write went, a stop that
-//! completes twice, a bad block in a piece of a write, a supply that is lost between a write and its flush.
+//! completes twice, a bad block in a piece of a write, a supply that is lost between a write and its flush, or between a write's data and its status.
 
 use super::case::{BusyBy, Case, Luck, Operation, Setup};
 use super::machine::TRANSFERS;
@@ -12,11 +12,13 @@ use mmcq_sim::checker::{Asked, Fault, Violation};
 use mmcq_sim::faults::{Point, Shot, Strike};
 
 /// Names, in the order of [`CAMPAIGNS`].
-pub const NAMES: [&str; 5] = ["late answers", "lost answers", "double stops", "bad pieces", "brown-outs"];
+pub const NAMES: [&str; 6] =
+    ["late answers", "lost answers", "double stops", "bad pieces", "brown-outs", "told early"];
 /// A campaign: threads, and what is told of its progress.
 pub type Campaign = fn(usize, &(dyn Fn(u64) + Sync)) -> Score;
 /// All of this file.
-pub const CAMPAIGNS: [Campaign; 5] = [late_answers, lost_answers, double_stops, bad_pieces, brown_outs];
+pub const CAMPAIGNS: [Campaign; 6] =
+    [late_answers, lost_answers, double_stops, bad_pieces, brown_outs, told_early];
 
 /// All of them, one after the other.
 pub fn aimed(jobs: usize, progress: &(dyn Fn(u64) + Sync)) -> Score {
@@ -237,6 +239,35 @@ fn brown_outs(jobs: usize, progress: &(dyn Fn(u64) + Sync)) -> Score {
             let shot = Shot { point: Point::Response, nth, strike: Strike::BrownOut };
             let case = Case { luck: Luck::Shots(vec![shot]), ..load.clone() };
             score.add(&case, &run(&case, bench, None));
+        }
+        progress(1);
+        true
+    })
+}
+
+/// What happens to an answer that is to tell how a write went which is complete.
+const UNTOLD: [Strike; 3] = [Strike::Lost, Strike::Crc, Strike::BrownOut];
+
+/// Writes are complete with their data, and then the answer that would have told how they went is lost, or the supply: the next flush says so. Without a cache the
+/// judge cannot tell a write that was lost on its way to the medium from one that is there, so the supply stays.
+fn told_early(jobs: usize, progress: &(dyn Fn(u64) + Sync)) -> Score {
+    let loads = [7, 8].map(workload);
+    let by = [BusyBy::Interrupt, BusyBy::Level, BusyBy::Status];
+    spread(jobs, &|index, bench, score| {
+        let (which, cache) = (index as usize / 2, index % 2 == 0);
+        let (Some(load), Some(&busy)) = (loads.get(which / by.len()), by.get(which % by.len())) else {
+            return false;
+        };
+        let load = Case { setup: Setup { early: true, busy, cache, ..load.setup }, ..load.clone() };
+        let clean = run(&load, bench, None);
+        score.add(&load, &clean);
+        let (before, all) = events(&clean, Point::Response);
+        for nth in before + 1..=all {
+            for &strike in UNTOLD.iter().filter(|&&strike| cache || strike != Strike::BrownOut) {
+                let shot = Shot { point: Point::Response, nth, strike };
+                let case = Case { luck: Luck::Shots(vec![shot]), ..load.clone() };
+                score.add(&case, &run(&case, bench, None));
+            }
         }
         progress(1);
         true

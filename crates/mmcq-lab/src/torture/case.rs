@@ -79,6 +79,8 @@ pub struct Setup {
     pub stop_tells_ns: u16,
     /// Not an SDHCI but a reader that leaves transfers open. What is said here of an SDHCI alone is then without meaning.
     pub reader: bool,
+    /// Writes are complete with their data ([`Acknowledge::Transferred`](mmcq::engine::Acknowledge::Transferred)).
+    pub early: bool,
 }
 
 impl Setup {
@@ -105,6 +107,7 @@ impl Setup {
         keeper: true,
         stop_tells_ns: 0,
         reader: false,
+        early: false,
     };
 
     /// The card is not soldered.
@@ -155,6 +158,7 @@ impl Setup {
             keeper: true,
             stop_tells_ns: 0,
             reader: false,
+            early: false,
         }
     }
 }

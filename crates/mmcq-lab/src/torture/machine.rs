@@ -4,7 +4,7 @@
 
 use super::case::{BusyBy, SLOTS, Setup};
 use crate::alone::Alone;
-use mmcq::engine::{self, FlushBy};
+use mmcq::engine::{self, Acknowledge, FlushBy};
 use mmcq::host::rtsx::{self, Buffers};
 use mmcq::host::sdhci::{self, Table, TransferMode};
 use mmcq::sched::Policy;
@@ -162,8 +162,8 @@ pub struct Machine<B: Platform> {
     time: Time,
     /// What the driver has mapped for itself.
     mapped: usize,
-    /// A transfer may be left open.
-    leaves_open: bool,
+    /// Writes are complete before their status: as was asked, or since a transfer may be left open.
+    early: bool,
     /// Dropped after the driver that holds it.
     _table: Box<dyn Any>,
 }
@@ -177,6 +177,7 @@ fn memory_of(setup: &Setup) -> ShadowMemory {
 fn engine_config(setup: &Setup) -> engine::Config {
     engine::Config {
         merge_blocks: if setup.merge { engine::Config::DEFAULT.merge_blocks } else { 1 },
+        acknowledge: if setup.early { Acknowledge::Transferred } else { Acknowledge::Programmed },
         ..engine::Config::DEFAULT
     }
 }
@@ -208,7 +209,7 @@ impl<P: Policy> Machine<(Alone, Driver, P)> {
             sdhci::Sdhci::new(port, memory.clone(), words, driver).map_err(|error| error.to_string())?;
         NOW_NS.set(now_ns);
         let stack = Stack::with_policy(Alone, TIMER, host, engine_config(setup), policy);
-        Ok(Machine { stack, model, memory, time, mapped: 1, leaves_open: false, _table: Box::new(table) })
+        Ok(Machine { stack, model, memory, time, mapped: 1, early: setup.early, _table: Box::new(table) })
     }
 }
 
@@ -239,7 +240,7 @@ impl Machine<(Alone, ReaderDriver)> {
         let host = rtsx::Rtsx::new(port, memory.clone(), words, driver).map_err(|error| error.to_string())?;
         NOW_NS.set(now_ns);
         let stack = Stack::new(Alone, TIMER, host, engine_config(setup));
-        Ok(Machine { stack, model, memory, time, mapped: 2, leaves_open: true, _table: Box::new(table) })
+        Ok(Machine { stack, model, memory, time, mapped: 2, early: true, _table: Box::new(table) })
     }
 }
 
@@ -294,10 +295,9 @@ impl<B: Platform> Machine<B> {
         NOW_NS.set(self.time.now());
     }
 
-    /// What is complete is durable: the card's cache is off, or there is none. Not so in a transfer that is left open: its blocks are on the medium when
-    /// the card has been told of the end.
+    /// What is complete is durable: the card's cache is off, or there is none, and no write is complete before its status.
     pub fn write_through(&self) -> bool {
-        !self.leaves_open
+        !self.early
             && self.stack.with(|engine| engine.target().is_none_or(|target| target.flush == FlushBy::Status))
     }
 

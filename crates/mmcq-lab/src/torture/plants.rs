@@ -75,7 +75,7 @@ pub enum Campaign {
 
 impl Campaign {
     /// All of them, as they are tried.
-    pub const ALL: [Campaign; 9] = [
+    pub const ALL: [Campaign; 10] = [
         Campaign::Random,
         Campaign::Streams,
         Campaign::Aimed(0),
@@ -83,6 +83,7 @@ impl Campaign {
         Campaign::Aimed(2),
         Campaign::Aimed(3),
         Campaign::Aimed(4),
+        Campaign::Aimed(5),
         Campaign::AnotherCard,
         Campaign::Programs,
     ];

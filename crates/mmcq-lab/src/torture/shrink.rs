@@ -88,13 +88,14 @@ impl Shrink<'_> {
     fn plainer(&mut self) {
         let plain = Setup::PLAIN;
         type Change = fn(&mut Setup, &Setup);
-        let changes: [Change; 13] = [
+        let changes: [Change; 14] = [
             |s, _| s.depth = 1,
             |s, p| s.transfer = p.transfer,
             |s, p| s.busy = p.busy,
             |s, p| s.old_host = p.old_host,
             |s, p| (s.auto_stop, s.auto_count, s.count) = (p.auto_stop, p.auto_count, p.count),
             |s, p| s.defer = p.defer,
+            |s, p| s.early = p.early,
             |s, p| s.merge = p.merge,
             |s, p| s.scheduler = p.scheduler,
             |s, p| s.place = p.place,

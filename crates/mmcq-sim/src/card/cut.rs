@@ -8,7 +8,8 @@
 //! Writes in the cache drain by themselves, in an order that is the card's own; a flush drains the rest. Between
 //! sectors there is no order. [eMMC 6.6.31] [SD 5.8.2]
 
-use std::collections::{BTreeMap, VecDeque};
+use foldhash::fast::FixedState;
+use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use super::medium::content::{Bytes, Short};
 use super::medium::{Medium, SECTOR_BYTES};
@@ -82,6 +83,8 @@ struct Entry {
     safe_ns: u64,
     /// The cache has lost it without a word: no flush helps.
     lost: bool,
+    /// Tidied away.
+    goes: bool,
 }
 
 /// The media of a card, by number of the partition.
@@ -98,6 +101,8 @@ impl Media for Medium {
 
 /// Sectors of a page that is programmed as one, 16 KiB.
 const PAGE_SECTORS: u64 = 32;
+/// Sectors of a stretch, one for each bit.
+const STRETCH: u64 = u64::BITS as u64;
 /// More sectors than this are not kept in mind: the oldest are taken as safe.
 const LONGEST: usize = 1 << 17;
 /// Memory of so many sectors is kept for the next ones.
@@ -132,8 +137,8 @@ pub(crate) struct Journal {
     /// Memory of sectors that are safe, for the next ones.
     #[allow(clippy::vec_box, reason = "a box is handed on to an entry as it is")]
     spare: Vec<Box<Bytes>>,
-    /// For tidying up: partition, sector and version of what is safe.
-    safe: Vec<(u8, u64, u64)>,
+    /// For tidying up: what is safe, a bit for each sector of a stretch, by partition and number of the stretch.
+    safe: HashMap<(u8, u64), u64, FixedState>,
 }
 
 impl Default for Journal {
@@ -151,7 +156,7 @@ impl Default for Journal {
             all_safe_ns: 0,
             tidy_at: 256,
             spare: Vec::new(),
-            safe: Vec::new(),
+            safe: HashMap::default(),
         }
     }
 }
@@ -203,7 +208,7 @@ impl Journal {
         if self.entries.len() >= LONGEST {
             self.entries.pop_front();
         }
-        self.entries.push_back(Entry { what, before, safe_ns: u64::MAX, lost: false });
+        self.entries.push_back(Entry { what, before, safe_ns: u64::MAX, lost: false, goes: false });
     }
 
     /// The write command's data end; the card is busy until then. `past_cache`: they go to the flash at once.
@@ -243,32 +248,34 @@ impl Journal {
 
     /// Forgets what is safe, and what lies under it.
     fn tidy(&mut self, now_ns: u64) {
-        let place = |entry: &Entry| (entry.what.partition, entry.what.sector);
-        let mut safe = std::mem::take(&mut self.safe);
+        let Journal { entries, spare, safe, .. } = self;
         safe.clear();
-        let is_safe = |entry: &Entry| entry.safe_ns <= now_ns;
-        let versions = self.entries.iter().filter(|entry| is_safe(entry));
-        safe.extend(versions.map(|entry| (entry.what.partition, entry.what.sector, entry.what.seq)));
-        safe.sort_unstable();
-        let lies_under = |entry: &Entry| {
-            let end = safe.partition_point(|&(partition, sector, _)| (partition, sector) <= place(entry));
-            let newest = end.checked_sub(1).and_then(|at| safe.get(at));
-            newest.is_some_and(|&(partition, sector, seq)| {
-                (partition, sector) == place(entry) && entry.what.seq <= seq
-            })
-        };
-        let spare = &mut self.spare;
-        self.entries.retain_mut(|entry| {
-            let goes = is_safe(entry) || lies_under(entry);
-            if goes
+        // From the newest to the oldest: what is safe lies over all that come later here. Sectors mostly come in runs: those of the stretch at hand are
+        // looked for once.
+        let (mut stretch, mut sectors) = ((0, u64::MAX), 0);
+        for entry in entries.iter_mut().rev() {
+            let place = (entry.what.partition, entry.what.sector / STRETCH);
+            if place != stretch {
+                if sectors != 0 {
+                    safe.insert(stretch, sectors);
+                }
+                (stretch, sectors) = (place, safe.get(&place).copied().unwrap_or(0));
+            }
+            let sector = 1 << (entry.what.sector % STRETCH);
+            entry.goes = entry.safe_ns <= now_ns || sectors & sector != 0;
+            if entry.goes {
+                sectors |= sector;
+            }
+        }
+        entries.retain_mut(|entry| {
+            if entry.goes
                 && spare.len() < SPARE
                 && let Content::Kept(room) = std::mem::replace(&mut entry.before, Content::Unreadable)
             {
                 spare.push(room);
             }
-            !goes
+            !entry.goes
         });
-        self.safe = safe;
     }
 
     /// What a cut at this time would decide about, oldest first.

@@ -226,6 +226,11 @@ pub trait Card {
         self.bus_changed(&BusState::default(), now_ns);
     }
 
+    /// Has it functions that may ask for attention? If not, [`Card::interrupt`] and [`Card::next_event_ns`] need not be asked.
+    fn has_functions(&self) -> bool {
+        false
+    }
+
     /// A function asks for attention: outside of data the card holds DAT1 low (the interrupt of an I/O card).
     fn interrupt(&self, now_ns: u64) -> bool {
         let _ = now_ns;
@@ -336,6 +341,10 @@ impl<C: Card + ?Sized> Card for Box<C> {
 
     fn violations(&self) -> &[Violation] {
         (**self).violations()
+    }
+
+    fn has_functions(&self) -> bool {
+        (**self).has_functions()
     }
 
     fn interrupt(&self, now_ns: u64) -> bool {

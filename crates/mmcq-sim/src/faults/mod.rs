@@ -242,6 +242,7 @@ impl Faults {
     }
 
     /// An event at this point: what goes wrong there, if anything.
+    #[inline]
     #[must_use]
     pub fn strike(&self, point: Point) -> Option<Strike> {
         self.0.as_ref().and_then(|plan| plan.borrow_mut().strike(point))

@@ -118,7 +118,7 @@ impl Rtsx {
         if !at_18v {
             self.stop_timer(Timer::Signal18);
             self.clock.at_18v = false;
-        } else if !self.clock.at_18v && self.timers[Timer::Signal18 as usize] == NEVER {
+        } else if !self.clock.at_18v && self.timers.at_ns(Timer::Signal18 as usize) == NEVER {
             self.set_timer(Timer::Signal18, now.saturating_add(self.config.signal18_settle_ns));
         }
         self.refresh_bus(now);

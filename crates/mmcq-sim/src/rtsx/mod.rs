@@ -62,6 +62,7 @@ mod window;
 pub use crate::stats::{BusEvent, BusStats};
 pub use config::RtsxConfig;
 
+use crate::alarms::{Alarms, NEVER};
 use crate::card::{BusState, Card};
 use crate::faults::{Faults, Point, Strike};
 use crate::memory::ShadowMemory;
@@ -80,8 +81,6 @@ impl crate::port::RegisterFile for Rtsx {
         Rtsx::write(self, offset, size, value, now_ns);
     }
 }
-
-const NEVER: u64 = u64::MAX;
 
 /// Things that happen by themselves, in the order in which simultaneous ones happen.
 #[derive(Clone, Copy)]
@@ -115,7 +114,7 @@ pub struct Rtsx {
     memory: ShadowMemory,
     card: Option<Box<dyn Card>>,
     /// What is due to happen, by [`Timer`].
-    timers: [u64; TIMERS.len()],
+    timers: Alarms<{ TIMERS.len() }>,
     now: u64,
     /// What the card was told last; its time never goes back.
     card_now: u64,
@@ -147,7 +146,7 @@ impl Rtsx {
             config,
             memory,
             card,
-            timers: [NEVER; TIMERS.len()],
+            timers: Alarms::NONE,
             now: 0,
             card_now: 0,
             card_busy_until: 0,
@@ -182,19 +181,7 @@ impl Rtsx {
 
     /// When something will happen by itself, if nothing is done before.
     pub fn next_event_ns(&self) -> Option<u64> {
-        let (_, at) = self.next_timer();
-        (at != NEVER).then_some(at)
-    }
-
-    /// The timer that fires next.
-    fn next_timer(&self) -> (Timer, u64) {
-        let mut next = (TIMERS[0], self.timers[0]);
-        for timer in TIMERS {
-            if self.timers[timer as usize] < next.1 {
-                next = (timer, self.timers[timer as usize]);
-            }
-        }
-        next
+        self.timers.next().map(|(_, at)| at)
     }
 
     /// Lets everything happen up to and including `until_ns`, in order; stops early at the moment the
@@ -221,10 +208,8 @@ impl Rtsx {
 
     /// The next event, if it is due by `until_ns`.
     fn fire(&mut self, until_ns: u64) -> bool {
-        let (timer, at) = self.next_timer();
-        if at > until_ns || at == NEVER {
-            return false;
-        }
+        let Some((timer, at)) = self.timers.next().filter(|&(_, at)| at <= until_ns) else { return false };
+        let timer = TIMERS[timer];
         self.stop_timer(timer);
         self.now = self.now.max(at);
         let now = self.now;
@@ -243,11 +228,11 @@ impl Rtsx {
     }
 
     fn set_timer(&mut self, timer: Timer, at_ns: u64) {
-        self.timers[timer as usize] = at_ns;
+        self.timers.set(timer as usize, at_ns);
     }
 
     fn stop_timer(&mut self, timer: Timer) {
-        self.timers[timer as usize] = NEVER;
+        self.timers.set(timer as usize, NEVER);
     }
 
     /// A card comes into the slot.

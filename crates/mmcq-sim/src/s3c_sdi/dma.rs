@@ -38,7 +38,7 @@ impl S3cSdi {
 
     /// Words can be moved between memory and FIFO: the next one is over when its time is.
     pub(super) fn dma_moves(&mut self, now: u64) {
-        if self.dma_can_move() && self.timers[Timer::Dma as usize] == NEVER {
+        if self.dma_can_move() && self.timers.at_ns(Timer::Dma as usize) == NEVER {
             self.set_timer(Timer::Dma, now + u64::from(self.config.dma_word_ns));
         }
     }

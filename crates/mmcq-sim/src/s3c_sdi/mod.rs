@@ -35,6 +35,7 @@ mod tests;
 pub use crate::stats::{BusEvent, BusStats};
 pub use config::S3cSdiConfig;
 
+use crate::alarms::{Alarms, NEVER};
 use crate::card::{BusState, Card};
 use crate::faults::{Faults, Point, Strike};
 use crate::memory::ShadowMemory;
@@ -55,8 +56,6 @@ impl crate::port::RegisterFile for S3cSdi {
         S3cSdi::write(self, offset, size, value, now_ns);
     }
 }
-
-const NEVER: u64 = u64::MAX;
 
 /// Things that happen by themselves, in the order in which simultaneous ones happen.
 #[derive(Clone, Copy)]
@@ -80,7 +79,7 @@ pub struct S3cSdi {
     memory: ShadowMemory,
     card: Option<Box<dyn Card>>,
     /// What is due to happen, by [`Timer`].
-    timers: [u64; TIMERS.len()],
+    timers: Alarms<{ TIMERS.len() }>,
     now: u64,
     /// What the card was told last; its time never goes back.
     card_now: u64,
@@ -119,7 +118,7 @@ impl S3cSdi {
             config,
             memory,
             card,
-            timers: [NEVER; TIMERS.len()],
+            timers: Alarms::NONE,
             now: 0,
             card_now: 0,
             card_busy_until: 0,
@@ -161,19 +160,7 @@ impl S3cSdi {
 
     /// When something will happen by itself, if nothing is done before.
     pub fn next_event_ns(&self) -> Option<u64> {
-        let (_, at) = self.next_timer();
-        (at != NEVER).then_some(at)
-    }
-
-    /// The timer that fires next.
-    fn next_timer(&self) -> (Timer, u64) {
-        let mut next = (TIMERS[0], self.timers[0]);
-        for timer in TIMERS {
-            if self.timers[timer as usize] < next.1 {
-                next = (timer, self.timers[timer as usize]);
-            }
-        }
-        next
+        self.timers.next().map(|(_, at)| at)
     }
 
     /// Lets everything happen up to and including `until_ns`, in order; stops early at the moment the
@@ -200,10 +187,8 @@ impl S3cSdi {
 
     /// The next event, if it is due by `until_ns`.
     fn fire(&mut self, until_ns: u64) -> bool {
-        let (timer, at) = self.next_timer();
-        if at > until_ns || at == NEVER {
-            return false;
-        }
+        let Some((timer, at)) = self.timers.next().filter(|&(_, at)| at <= until_ns) else { return false };
+        let timer = TIMERS[timer];
         self.set_timer(timer, NEVER);
         self.now = self.now.max(at);
         let now = self.now;
@@ -219,7 +204,7 @@ impl S3cSdi {
     }
 
     fn set_timer(&mut self, timer: Timer, at_ns: u64) {
-        self.timers[timer as usize] = at_ns;
+        self.timers.set(timer as usize, at_ns);
     }
 
     /// A card comes into the slot. How the board detects that is its own matter.

@@ -7,14 +7,14 @@ use super::{BusEvent, Busy, NEVER, Sdhci, Timer};
 use crate::card::{Flow, ReadBlock};
 use crate::faults::{Point, Strike};
 use crate::probe::Signal;
-use crate::wire::{BLOCK_GAP_CLK, CRC_STATUS_CLK, CRC_TOKEN_CLK, CRC_TURN_CLK, block_clk};
+use crate::wire::{BLOCK_GAP_CLK, Beat, CRC_STATUS_CLK, CRC_TOKEN_CLK, CRC_TURN_CLK, block_clk};
 
 impl Sdhci {
     pub(super) fn next_read(&mut self, now: u64) {
         let gap = self.data_beat(now).plus(BLOCK_GAP_CLK);
         let at = gap.ns();
         // The card must see commands and blocks in their order: ask now only if no command ends in the gap.
-        if at > now && self.timers[Timer::Command as usize] <= at {
+        if at > now && self.timers.at_ns(Timer::Command as usize) <= at {
             self.dat.state = State::ReadGap;
             self.set_timer(Timer::Data, at);
         } else {
@@ -222,11 +222,8 @@ impl Sdhci {
         self.dat.strike = strike;
         let token = end.plus(CRC_STATUS_CLK);
         let token_ns = token.ns();
-        let (status_ns, status_end_ns) = (end.plus(CRC_TURN_CLK), end.plus(CRC_TURN_CLK + CRC_TOKEN_CLK));
-        let (start_ns, end_ns) = (status_ns.ns(), status_end_ns.ns());
-        self.show(|_| Signal::CrcStatus { good, start_ns, end_ns });
-        if busy_until > end_ns {
-            self.show(|_| Signal::Busy { from_ns: end_ns, until_ns: busy_until });
+        if self.probe.is_some() {
+            self.show_status(end, good, busy_until);
         }
         self.stats.data_ns += token_ns - end.ns();
         if busy_until > now {
@@ -243,6 +240,16 @@ impl Sdhci {
         self.dat.state = State::WriteStatus;
         self.watch(token_ns, until);
         self.set_timer(Timer::Data, until);
+    }
+
+    /// What the card says of a block that ended at this edge, and its busy after it.
+    fn show_status(&mut self, end: Beat, good: bool, busy_until: u64) {
+        let start_ns = end.plus(CRC_TURN_CLK).ns();
+        let end_ns = end.plus(CRC_TURN_CLK + CRC_TOKEN_CLK).ns();
+        self.show(|_| Signal::CrcStatus { good, start_ns, end_ns });
+        if busy_until > end_ns {
+            self.show(|_| Signal::Busy { from_ns: end_ns, until_ns: busy_until });
+        }
     }
 
     fn write_is_over(&self) -> bool {

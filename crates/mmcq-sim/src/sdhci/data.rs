@@ -227,6 +227,9 @@ impl Sdhci {
 
     /// Gives up at the end of the timeout, if what is waited for comes later than that.
     pub(super) fn watch(&mut self, from_ns: u64, until_ns: u64) {
+        if until_ns <= from_ns {
+            return self.stop_timer(Timer::DataTimeout);
+        }
         let limit = from_ns.saturating_add(self.timeout_ns());
         self.set_timer(Timer::DataTimeout, if limit < until_ns { limit } else { NEVER });
     }

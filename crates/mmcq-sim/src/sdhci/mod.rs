@@ -40,6 +40,7 @@ pub use config::{Busy, SdhciConfig};
 pub use mistakes::Mistakes;
 pub use profile::{PROFILES, Profile};
 
+use crate::alarms::{Alarms, NEVER};
 use crate::card::{BusState, Card};
 use crate::faults::{Faults, Point, Strike};
 use crate::memory::DeviceMemory;
@@ -61,8 +62,6 @@ impl crate::port::RegisterFile for Sdhci {
         Sdhci::write(self, offset, size, value, now_ns);
     }
 }
-
-const NEVER: u64 = u64::MAX;
 
 /// Things that happen by themselves, in the order in which simultaneous ones happen.
 #[derive(Clone, Copy)]
@@ -102,7 +101,7 @@ pub struct Sdhci {
     memory: Box<dyn DeviceMemory>,
     card: Option<Box<dyn Card>>,
     /// What is due to happen, by [`Timer`].
-    timers: [u64; TIMERS.len()],
+    timers: Alarms<{ TIMERS.len() }>,
     now: u64,
     /// What the card was told last; its time never goes back.
     card_now: u64,
@@ -115,6 +114,8 @@ pub struct Sdhci {
     dma: dma::Dma,
     pio: pio::Buffer,
     card_interrupt: bool,
+    /// A card with functions is, or was, in the slot.
+    functions: bool,
     /// DAT1 as the card last held it low outside of data.
     card_line: bool,
     irq: bool,
@@ -137,11 +138,12 @@ impl Sdhci {
         card: Option<Box<dyn Card>>,
     ) -> Self {
         let inserted = card.is_some() || config.fixed;
+        let functions = card.as_ref().is_some_and(|card| card.has_functions());
         Sdhci {
             config,
             memory: Box::new(memory),
             card,
-            timers: [NEVER; TIMERS.len()],
+            timers: Alarms::NONE,
             now: 0,
             card_now: 0,
             card_busy_until: 0,
@@ -152,6 +154,7 @@ impl Sdhci {
             dma: dma::Dma::default(),
             pio: pio::Buffer::default(),
             card_interrupt: false,
+            functions,
             card_line: false,
             irq: false,
             irq_lost: false,
@@ -178,19 +181,7 @@ impl Sdhci {
 
     /// When something will happen by itself, if nothing is done before.
     pub fn next_event_ns(&self) -> Option<u64> {
-        let (_, at) = self.next_timer();
-        (at != NEVER).then_some(at)
-    }
-
-    /// The timer that fires next.
-    fn next_timer(&self) -> (Timer, u64) {
-        let mut next = (TIMERS[0], self.timers[0]);
-        for timer in TIMERS {
-            if self.timers[timer as usize] < next.1 {
-                next = (timer, self.timers[timer as usize]);
-            }
-        }
-        next
+        self.timers.next().map(|(_, at)| at)
     }
 
     /// Lets everything happen up to and including `until_ns`, in order; stops early at the moment the
@@ -218,12 +209,10 @@ impl Sdhci {
     /// The next event, if it is due by `until_ns`.
     fn fire(&mut self, until_ns: u64) -> bool {
         if self.hurt.gone {
-            self.timers = [NEVER; TIMERS.len()];
+            self.timers = Alarms::NONE;
         }
-        let (timer, at) = self.next_timer();
-        if at > until_ns || at == NEVER {
-            return false;
-        }
+        let Some((timer, at)) = self.timers.next().filter(|&(_, at)| at <= until_ns) else { return false };
+        let timer = TIMERS[timer];
         self.stop_timer(timer);
         self.now = self.now.max(at);
         let now = self.now;
@@ -244,16 +233,17 @@ impl Sdhci {
     }
 
     fn set_timer(&mut self, timer: Timer, at_ns: u64) {
-        self.timers[timer as usize] = at_ns;
+        self.timers.set(timer as usize, at_ns);
     }
 
     fn stop_timer(&mut self, timer: Timer) {
-        self.timers[timer as usize] = NEVER;
+        self.timers.set(timer as usize, NEVER);
     }
 
     /// A card comes into the slot.
     pub fn insert(&mut self, card: Box<dyn Card>, now_ns: u64) {
         let now = self.reach(now_ns);
+        self.functions |= card.has_functions();
         self.card = Some(card);
         self.card_busy_until = 0;
         let bus = self.bus;
@@ -274,6 +264,9 @@ impl Sdhci {
     /// The interrupt that the card itself holds on DAT1, and when it may change; in 4-bit mode data hide it
     /// [SDIO 8.1.2].
     pub(super) fn look_at_card(&mut self, now: u64) {
+        if !self.functions {
+            return;
+        }
         let at = self.card_now.max(now);
         let hidden = self.bus.width != 1 && self.dat.hides_interrupt();
         let (line, next) = match &self.card {

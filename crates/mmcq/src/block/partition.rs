@@ -94,7 +94,8 @@ impl<'a, B: Platform, const N: usize> Partition<'a, B, N> {
             };
             let rest = buf.after(done.saturating_mul(BLOCK_BYTES));
             let ended = self.device.stack.request(Request::new(Kind::PartitionAccess(visit), rest)).await;
-            buf = ended.buf;
+            // What is refused comes back as it went in.
+            buf = ended.buf.whole();
             if let Err(error) = ended.result {
                 return (Err(BlockError { error, blocks_done: done }), buf);
             }

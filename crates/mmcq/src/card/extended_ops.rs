@@ -24,7 +24,9 @@ const INAND_ARGUMENT: u8 = 113;
 const FIXED_SECURE_MS: u32 = 2_000;
 
 /// Makes the engine able to erase, write zeroes, write durably and visit partitions of this card; called once
-/// after bring-up, which leaves it out because a program that only reads and writes should not carry it.
+/// after each bring-up, which leaves it out because a program that only reads and writes should not carry it.
+/// [`BlockDevice::discard`](crate::block::BlockDevice::discard) and [`erase`](crate::block::BlockDevice::erase) need it. With it a durable write is one
+/// reliable write where the card has them, and zeroes are written by an erase where that is exact; both work without it, in more steps.
 /// `scratch` ([`SCRATCH_BYTES`](super::SCRATCH_BYTES)) comes back.
 pub async fn enable_extended_ops<B: Platform, const N: usize>(
     stack: &Stack<B, N>,

@@ -146,6 +146,11 @@ impl From<ParseError> for Error {
 /// Powers the slot, finds the card and brings it to `tran` at the best speed, then opens the engine for reads and writes.
 ///
 /// `scratch` ([`SCRATCH_BYTES`] at least) comes back; after an eMMC it holds EXT_CSD as last read.
+///
+/// # Errors
+/// [`Error::NoCard`]: the slot is empty. It is also the answer for some milliseconds after a card was put in, as long as the
+/// controller debounces its contact, and where nothing answers. Call again later; 50 ms apart is a good measure. Under a
+/// [keeper](supervise) a program need not: the keeper brings up what comes.
 pub async fn bring_up<B: Platform, const N: usize>(
     stack: &Stack<B, N>,
     scratch: DmaBuf,

@@ -48,8 +48,16 @@ pub enum Event {
 /// an eMMC means, and gives urgent background work its time. A card that it had to initialise again is as it was: what `options` and
 /// [`extension::enable_cache`](super::extension::enable_cache) switched on is on again before the next request.
 ///
-/// Run it beside everything else from the moment that [`bring_up`](super::bring_up) is done, and again after each [`Event`] (with the card in it, if there is one). `scratch`
+/// Run it beside everything else from the moment that [`bring_up`](super::bring_up) is done, and again after each [`Event`]: with the card in it. After an event without a card
+/// ([`Removed`](Event::Removed), [`Inserted`](Event::Inserted) with an error) the card of before is good enough: it tells this call what to take care
+/// of until the next one comes. After [`Dismissed`](Event::Dismissed) there is nothing to run. `scratch`
 /// ([`SCRATCH_BYTES`]) comes back. The engine must have two slots at least.
+/// One at a time: drop one before the next is polled. The next hears what the one before has left.
+///
+/// A program learns of cards by this call alone: it sees a card come, brings it up, and says so. A program without it calls
+/// [`bring_up`](super::bring_up) again from time to time, until it is no longer [`Error::NoCard`].
+///
+/// It is for memory cards. For I/O cards see [`sdio`](crate::sdio).
 pub async fn supervise<B: Platform, const N: usize>(
     stack: &Stack<B, N>,
     scratch: DmaBuf,

@@ -88,8 +88,8 @@ impl DmaBuf {
     /// Bytes that [`after`](Self::after) can go forward, at most.
     pub(crate) const AFTER_MAX: u32 = (1 << 24) - 1;
 
-    /// The memory after its first `bytes`, for the next piece of a transfer. The buffer is whole again when it
-    /// goes back, however the request ends.
+    /// The memory after its first `bytes`, for the next piece of a transfer. The buffer is whole again when its
+    /// request has ended; one that was refused comes back as it went in, and its sender makes it [whole](Self::whole).
     pub(crate) fn after(self, bytes: u32) -> Self {
         let whole = self.whole();
         let bytes = bytes.min(whole.len).min(Self::AFTER_MAX);

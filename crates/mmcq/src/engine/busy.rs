@@ -176,7 +176,8 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         let waited = now_ns.saturating_sub(self.data_end_ns);
         self.busy_times.learn(self.busy_blocks(), waited, self.questions == 1);
         self.timers.clear();
-        if self.streams.take_busy_of_the_end() {
+        if (H::CONTINUES || P::RECOVERS) && self.streams.take_busy_of_the_end() {
+            self.note_end_of_told(now_ns);
             if let Some(status) = status {
                 self.settle(status);
             }

@@ -104,6 +104,27 @@ impl Abilities {
     }
 }
 
+/// When an ordinary write is complete. Durable writes, zeroes and whatever is no read or write are complete as ever.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Acknowledge {
+    /// When a status of the card shows that it was programmed. An error in that status is the write's own result.
+    #[default]
+    Programmed,
+    /// When the card has taken its data with a good CRC. The card may still be busy with them, and no status is asked for: the next command's tells, or
+    /// CMD13 before a flush, a barrier and a rest, or once nothing has gone to the card for a millisecond.
+    ///
+    /// *What is given up:* a write that the card could not program is told as done. Its client has its memory back, so nothing can be written again. The error
+    /// is not lost: the next flush fails with it ([`Error::Program`](super::Error::Program)), once, and [`Stats::unowned`] counts it. If the card loses its supply
+    /// before the status came, the next flush or durable write fails with [`Error::CacheLost`](super::Error::CacheLost). So a client that needs its data must flush,
+    /// or write durably, as with a volatile cache. After a flush that went well, all writes before it are on the medium.
+    ///
+    /// *What stays:* flush, barriers, durable writes, erase, other partitions, and the order of requests on the same blocks. Hosts that do not tell the end of
+    /// busy gain most: the next request is on its way while the card programs. Linux's software queue tells all writes like this.
+    ///
+    /// Firmware whose scheduler [does not recover](crate::sched::Policy::RECOVERS) has no flush that could tell of it, and keeps to `Programmed`.
+    Transferred,
+}
+
 /// The three numbers of the queue, and what may be joined.
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
@@ -119,6 +140,8 @@ pub struct Config {
     /// A write is completed when the card's next status shows that it was programmed. If the next transfer is longer than this many blocks,
     /// CMD13 asks first, so that no client waits for a long read to learn the fate of a short write.
     pub settle_blocks: u32,
+    /// When a write is complete.
+    pub acknowledge: Acknowledge,
     /// How long a transfer is held open at most when the run it belongs to is expected to go on, in nanoseconds; hosts that can
     /// [continue](crate::host::Caps::continue_data) only. 0: a transfer stays open only while what continues it is queued already.
     pub hold_ns: u64,
@@ -151,6 +174,7 @@ impl Config {
         merge_blocks: u32::MAX,
         fair_blocks: 1024,
         settle_blocks: 128,
+        acknowledge: Acknowledge::Programmed,
         hold_ns: 1_000_000,
         tail_ns: 2_000_000,
         close_always: false,
@@ -192,7 +216,7 @@ pub struct Stats {
     pub status_asked: u64,
     /// Starts refused because the lines were still in use, tried again later.
     pub start_retries: u64,
-    /// Late errors that came when no write was waiting for its status.
+    /// Late errors that came when no write was waiting for its status: there was none, or it was complete ([`Acknowledge::Transferred`], open transfers).
     pub unowned: u64,
     /// Buffers that were not taken back before their slot was needed.
     pub leaked: u64,

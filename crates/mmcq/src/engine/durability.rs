@@ -2,10 +2,16 @@
 //!
 //! A write whose slot is still held has its result there ([`State::Settling`](super::slot::State)). What is here has no slot any more: the next flush is its owner.
 
-use super::Engine;
-use crate::host::Host;
+use super::phases::Stage;
+use super::slot::{Rules, State};
+use super::timers::later;
+use super::{Acknowledge, Engine};
+use crate::host::{Direction, Host};
 use crate::plant::{self, Bug};
 use crate::sched::Policy;
+
+/// A card that no command goes to for so long is asked how the writes went that are complete already.
+const ASK_AFTER_NS: u64 = 1_000_000;
 
 /// The debts.
 #[derive(Debug)]
@@ -120,5 +126,68 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     #[inline(always)]
     pub(super) fn owes_status(&self) -> bool {
         self.settling != 0 || self.durability.is_unsettled()
+    }
+
+    /// A status is owed, and is asked for as soon as nothing else goes. If all that it is owed for is complete ([`Acknowledge::Transferred`]), the next command
+    /// tells it soon enough.
+    #[inline(always)]
+    pub(super) fn asks_soon(&self) -> bool {
+        self.settling != 0 || self.durability.is_unsettled() && !self.tells_transferred()
+    }
+
+    /// The queue is empty, and a status is owed. True: it is asked for later, and the engine wakes for that.
+    pub(super) fn asks_later(&mut self, now_ns: u64) -> bool {
+        if self.asks_soon() || !self.gate.is_running() {
+            return false;
+        }
+        let at_ns = later(self.lane.last().map_or(0, |last| last.ended_ns), ASK_AFTER_NS);
+        if now_ns < at_ns {
+            self.timers.wake_by(at_ns);
+        }
+        now_ns < at_ns
+    }
+
+    /// Writes are complete with their data.
+    #[inline(always)]
+    pub(super) fn tells_transferred(&self) -> bool {
+        P::RECOVERS && self.config.acknowledge == Acknowledge::Transferred
+    }
+
+    /// This write may be complete with its data: nothing more is promised of it, and it has failed at nothing.
+    pub(super) fn is_told_early(&self, index: u8) -> bool {
+        let slot = self.slots.at(index);
+        self.tells_transferred() && slot.rules == Rules::NONE && !slot.redone && slot.result.is_ok()
+    }
+
+    /// The data of a transfer are over, and the card programs. If all of its writes may be complete now, they are. False: one has to wait.
+    pub(super) fn tell_early(&mut self, now_ns: u64) -> bool {
+        let (write, blocks) = (self.gathered.direction == Direction::Write, self.gathered.blocks);
+        let whole = |index: u8| self.slots.at(index).span().is_some_and(|(_, _, left)| left <= blocks);
+        let mut members = self.gathered.members().iter();
+        if !write || !self.tells_transferred() || !members.all(|&at| self.is_told_early(at) && whole(at)) {
+            return false;
+        }
+        self.note_told(now_ns);
+        // Before anything is changed: a policy may panic.
+        self.lane.enter(Stage::Idle);
+        self.release_members(true, now_ns);
+        // Their slots may be others' before the busy is over.
+        self.gathered.forget();
+        true
+    }
+
+    /// It is complete. Its status is owed to no request any more.
+    pub(super) fn end_early(&mut self, index: u8) {
+        self.slots.at_mut(index).state = State::Ended;
+        self.ended |= 1 << index;
+        self.durability.completes_early(true);
+        self.close_straight();
+    }
+
+    /// An error that no write waits for: the next flush is to tell it.
+    #[cold]
+    pub(super) fn owe_late(&mut self, status: u32) {
+        self.stats.unowned += 1;
+        self.durability.owe(status);
     }
 }

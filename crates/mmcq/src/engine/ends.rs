@@ -22,6 +22,14 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         self.slots.unlink(index);
     }
 
+    /// A request that waits gets this answer, and is never sent.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn turn_down(&mut self, index: u8, error: Error) {
+        self.withdraw(index);
+        self.end_slot(index, Err(error));
+    }
+
     /// A request, or its rest, is the oldest again.
     pub(super) fn push_front(&mut self, index: u8, now_ns: u64) {
         self.slots.push_front(index);
@@ -38,7 +46,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         let bad = told & R1::DEFERRED;
         if told != 0 {
             self.told_by_status(status);
-        } else if P::RECOVERS && self.settling != 0 {
+        } else if P::RECOVERS && self.owes_status() {
             self.note_written();
         }
         self.durability.settles();
@@ -73,10 +81,8 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
                 }
             }
         }
-        let unsettled = self.durability.is_unsettled();
-        if !owned || unsettled {
-            self.stats.unowned += u64::from(!unsettled);
-            self.durability.owe(status);
+        if !owned || self.durability.is_unsettled() {
+            self.owe_late(status);
         }
     }
 

@@ -1,4 +1,4 @@
-//! What an ordinary read or write does not need: erase, write-zeroes, durable writes, visits to other partitions, orders,
+//! What an ordinary read or write does not need: erase, write-zeroes, durable writes, visits to other partitions, long commands,
 //! and flushes by extension register.
 //!
 //! The engine reaches all of it through one function pointer, which [`Engine::enable_extended_ops`] sets: firmware that
@@ -176,9 +176,13 @@ impl Memory {
 }
 
 impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
-    /// Makes the engine able to erase, write zeroes, write durably, visit other partitions, give long orders,
+    /// Makes the engine able to erase, write zeroes, write durably, visit other partitions, send long commands,
     /// and flush by extension register. Requests for these fail as [`Error::Unsupported`] before. May be
-    /// called again. How to erase is said by [`set_abilities`](Self::set_abilities).
+    /// called again.
+    ///
+    /// [`BlockDevice`](crate::block::BlockDevice) calls it itself where it needs it, so `write_durable` and
+    /// `write_zeroes` work at once. How this card erases is said by [`set_abilities`](Self::set_abilities); erases
+    /// are [`Error::Unequipped`] before. [`card::enable_extended_ops`](crate::card::enable_extended_ops) calls both.
     pub fn enable_extended_ops(&mut self) {
         self.extras =
             Some(Extras { on_event: Self::on_event, admit: Self::admit_extra, plan: Slot::plan_zeroes });
@@ -225,8 +229,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             Some(extras) if P::RECOVERS => (extras.on_event)(self, event, now_ns),
             _ => match event {
                 Event::Write(index) => {
-                    self.withdraw(index);
-                    self.end_slot(index, Err(Error::Unsupported));
+                    self.turn_down(index, Error::Unsupported);
                 }
                 _ if self.control != NONE => self.end_control_and_go_on(Err(Error::Unsupported), now_ns),
                 _ => {}
@@ -267,14 +270,19 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     }
 
     fn begin_extra(&mut self, now_ns: u64) {
-        match self.slots.at(self.control).kind {
-            Kind::Erase { lba, blocks, how } => self.begin_erase(lba, blocks, how, now_ns),
+        let slot = self.slots.at(self.control);
+        let (kind, moved) = (slot.kind, slot.moved_blocks);
+        match kind {
+            Kind::Erase { lba, blocks, how } if moved < blocks => self.begin_erase(lba, blocks, how, now_ns),
             Kind::PartitionAccess(visit) => self.begin_visit(visit, now_ns),
             Kind::LongCommand { command, timeout_ns } => {
                 self.order(Place::Order, command, timeout_ns, now_ns)
             }
+            // A flush: of its own, or of what has been written or erased.
             _ => match self.target.map(|t| t.flush) {
                 Some(FlushBy::SdCache { at, .. }) => self.begin_register_flush(at, now_ns),
+                // That of an erase, once more.
+                _ if matches!(kind, Kind::Erase { .. }) => self.begin_flush(now_ns),
                 _ => self.end_control(Err(Error::Unsupported)),
             },
         }

@@ -24,6 +24,13 @@ impl Functions {
         self.asks = true;
     }
 
+    /// The card has gone: a task that waits for it looks once more, and hears of that by its next command.
+    pub fn card_goes(&mut self) {
+        if self.waker.is_some() {
+            self.asks = true;
+        }
+    }
+
     #[inline(always)]
     pub fn is_asking(&self) -> bool {
         self.asks

@@ -3,8 +3,10 @@
 //! Requests come in by [`Engine::submit`] and wait in one queue. [`Engine::on_irq`] and [`Engine::poll`] move the phases on: each acknowledges,
 //! decides, starts the next phase, and only then completes what ended. Results are fetched with [`Engine::take`].
 //!
-//! Read first: `slot.rs` (a request's life), `order.rs` (which request is next), then `phases.rs` (how a transfer runs), `control.rs` (everything else), `concurrent.rs`
-//! (what goes beside its data), `stream.rs` (how it stays open) and `recover/` (how it fails).
+//! A program has it inside of a [`Stack`](crate::task::Stack), and reads and writes by a [`BlockDevice`](crate::block::BlockDevice).
+
+// Read first: `slot.rs` (a request's life), `order.rs` (which request is next), then `phases.rs` (how a transfer runs), `control.rs` (everything
+// else), `concurrent.rs` (what goes beside its data), `stream.rs` (how it stays open) and `recover/` (how it fails).
 
 mod area;
 mod awaited;
@@ -48,7 +50,7 @@ mod wire;
 pub use crate::sched::slot_set::{SLOTS_MAX, SlotSet};
 pub use awaited::Span;
 pub use buffer::{Claim, DmaBuf};
-pub use config::{Abilities, CARD_IRQ_STEP_NS, CardParams, Config, FlushBy, PollOutcome, Stats};
+pub use config::{Abilities, Acknowledge, CARD_IRQ_STEP_NS, CardParams, Config, FlushBy, PollOutcome, Stats};
 pub use erase::{Erase, Erasing, Irreversible};
 pub use partition_access::PartitionAccess;
 pub use recover::{RecoveryEvent, RecoveryStep, ServiceRequest};
@@ -455,7 +457,9 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         self.target.as_ref()
     }
 
-    /// Slots that are not free.
+    /// Slots that are not free: requests that have not been taken, and buffers of dropped requests that wait for
+    /// [`reclaim`](Self::reclaim). A new request that finds no other slot gets one of the latter, so all slots may be in
+    /// use while the engine [is idle](Self::is_idle) and accepts requests.
     pub fn slots_in_use(&self) -> usize {
         N - self.slots.free_count() as usize
     }

@@ -191,7 +191,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             (_, Direction::Write) => {
                 // Those of the run that were complete before cannot be told any more.
                 if self.durability.settles() {
-                    self.durability.owe(status);
+                    self.owe_late(status);
                 }
                 self.fail(not_written(status), now_ns);
             }
@@ -204,6 +204,9 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             return self.end_transfer(Some(0), now_ns);
         }
         if self.gathered.direction == Direction::Write && self.host.caps().busy != BusyDetect::Interrupt {
+            if P::RECOVERS && self.tell_early(now_ns) {
+                self.streams.busy_of_the_end();
+            }
             self.watch_busy(now_ns);
         } else {
             self.end_transfer(None, now_ns);
@@ -215,7 +218,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         self.lane.enter(Stage::Idle);
         self.timers.clear();
         self.note_end(now_ns);
-        self.release_members(now_ns);
+        self.release_members(status.is_none(), now_ns);
         if let Some(status) = status {
             self.settle(status);
         }

@@ -124,7 +124,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
                 continue;
             }
             let head = self.slots.head;
-            let memory_waits = head != NONE || self.owes_status();
+            let memory_waits = head != NONE || self.asks_soon();
             let turn = !memory_waits || self.functions.have_turn(self.config.io_burst);
             if let Some(io) = self.slots.oldest_io().filter(|_| turn) {
                 if P::RECOVERS && self.owes_status() && self.slots.at(io).urgent {
@@ -148,7 +148,9 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
                 if self.is_left_open() {
                     self.timers.wake_after_hold();
                 } else if self.owes_status() {
-                    self.ask_status(Stage::Status, now_ns);
+                    if !P::RECOVERS || !self.asks_later(now_ns) {
+                        self.ask_status(Stage::Status, now_ns);
+                    }
                 } else if P::RECOVERS && self.upkeep.due_ns != u64::MAX && self.upkeep(true, now_ns) {
                     continue;
                 }
@@ -200,7 +202,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     /// client that the policy waits for.
     fn kept_idle(&mut self, now_ns: u64) {
         if !self.is_left_open() {
-            if self.owes_status() {
+            if self.asks_soon() {
                 self.note_question(now_ns);
                 self.ask_status(Stage::Status, now_ns);
             }
@@ -221,8 +223,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         }
         self.timers.idle_ends();
         let Some(&CardParams { extended_address, .. }) = self.target.as_ref() else {
-            self.withdraw(first);
-            return self.end_slot(first, Err(Error::NoCard));
+            return self.turn_down(first, Error::NoCard);
         };
         if !collected {
             let limits = self.limits();
@@ -252,8 +253,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             if let Err(error) = mapped {
                 // The head's own failure, or a companion's: it finds out when it is its turn.
                 if place == 0 {
-                    self.withdraw(index);
-                    return self.end_slot(index, Err(error));
+                    return self.turn_down(index, error);
                 }
                 self.slots.at_mut(index).solo = true;
                 for &taken in self.gathered.members() {
@@ -271,12 +271,17 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             }
         }
         let count = self.gathered.members().len();
+        // Before anything is changed: a policy may panic.
+        for place in 0..count {
+            if let Some(&index) = self.gathered.members().get(place)
+                && let Some(waiting) = self.told(index)
+            {
+                self.policy.sent(&waiting, now_ns);
+            }
+        }
         let all = P::RECOVERS && count > 1 && self.slots.leave_all(count);
         for place in 0..count {
             let Some(&index) = self.gathered.members().get(place) else { break };
-            if let Some(waiting) = self.told(index) {
-                self.policy.sent(&waiting, now_ns);
-            }
             if !all {
                 self.slots.unlink(index);
             }

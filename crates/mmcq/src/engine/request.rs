@@ -32,7 +32,7 @@ pub enum Kind {
     /// Everything that was written before is on the medium when this completes. A barrier.
     Flush,
     /// One phase exactly as given. A barrier. Its response is not judged, only handed over. The engine does not learn from it what has changed on the card;
-    /// so with a card, CMD6 to PARTITION_CONFIG is [`Error::Unsupported`]: [`PartitionAccess`](Kind::PartitionAccess) and [`Order`](Kind::LongCommand) do that; and CMD6 to CACHE_CTRL is too:
+    /// so with a card, CMD6 to PARTITION_CONFIG is [`Error::Unsupported`]: [`PartitionAccess`](Kind::PartitionAccess) and [`LongCommand`](Kind::LongCommand) do that; and CMD6 to CACHE_CTRL is too:
     /// [`Options::cache`](crate::card::Options::cache) does that.
     Raw {
         /// A command sent directly before (CMD55); its errors are the request's.
@@ -125,11 +125,12 @@ pub struct Request {
     pub kind: Kind,
     /// Where the data are or go; at least as long as the request's data.
     pub buf: DmaBuf,
-    /// The client; for the scheduler.
+    /// The client; for the [scheduler](crate::sched). [`Fifo`](crate::sched::Fifo) does not look at it.
     pub origin: Origin,
     /// A write that completes only when its data are on the medium; see [`durable`](Self::durable).
     pub durable: bool,
-    /// It passes a queue that is stopped for recovery: part of the recovery itself; see [`urgent`](Self::urgent).
+    /// It passes a queue that is stopped for recovery: part of the recovery itself; see [`urgent`](Self::urgent). No priority: a
+    /// [scheduler](crate::sched) goes by [`origin`](Self::origin).
     pub urgent: bool,
 }
 
@@ -141,6 +142,9 @@ impl Request {
 
     /// The same write (or zeroes, or erase), complete only when it is on the medium: forced unit access. Needs [`Engine::enable_extended_ops`](super::Engine::enable_extended_ops).
     /// Anything else stays what it is.
+    ///
+    /// [`BlockDevice::write_durable`](crate::block::BlockDevice::write_durable) is such a write, and calls `enable_extended_ops` itself. No call of
+    /// `BlockDevice` is a durable erase, or writes durable zeroes: such a request goes by [`Stack::request`](crate::task::Stack::request), or a flush follows.
     #[must_use]
     pub fn durable(self) -> Self {
         let writes = matches!(self.kind, Kind::Write { .. } | Kind::Zero { .. } | Kind::Erase { .. });
@@ -213,7 +217,8 @@ impl Completion {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Error {
-    /// All slots are taken.
+    /// All slots are taken. Nothing was begun; try again when a request has ended. It also ends the youngest request
+    /// that waits, if the card needs help and the keeper's requests find no slot.
     Full,
     /// The engine is suspended, or stopped for recovery.
     Suspended,
@@ -221,7 +226,7 @@ pub enum Error {
     NoCard,
     /// The card was taken out.
     Removed,
-    /// Blocks beyond the end of the card, or none at all.
+    /// Blocks beyond the end of the card, or none at all: an empty buffer, or one that is shorter than a block.
     OutOfRange {
         /// First block asked for.
         lba: u64,
@@ -296,6 +301,12 @@ impl core::fmt::Display for Error {
             Error::Suspended => f.write_str("the queue is suspended"),
             Error::NoCard => f.write_str("no card has been brought up"),
             Error::Removed => f.write_str("the card was removed"),
+            Error::OutOfRange { lba, sectors } if lba < sectors => {
+                write!(
+                    f,
+                    "from block {lba}: no blocks at all, or more than the card's {sectors} blocks have left"
+                )
+            }
             Error::OutOfRange { lba, sectors } => {
                 write!(f, "block {lba} is outside the card's {sectors} blocks")
             }

@@ -227,6 +227,17 @@ impl<const N: usize> Slots<N> {
         self.free.count_ones()
     }
 
+    /// No slot is free.
+    pub fn is_full(&self) -> bool {
+        self.free == 0
+    }
+
+    /// The last of the queue, if nothing of it has gone out.
+    pub fn youngest(&self) -> Option<u8> {
+        let begun = |&index: &u8| self.at(index).moved_blocks != 0 || self.at(index).redone;
+        Some(self.tail).filter(|&index| index != NONE).filter(|index| !begun(index))
+    }
+
     /// Two slots are free, or more.
     #[inline(always)]
     pub fn are_two_free(&self) -> bool {

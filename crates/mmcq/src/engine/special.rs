@@ -180,8 +180,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     /// It never goes out.
     fn refuse(&mut self, index: u8, error: Error) {
         self.memory.pieces = Pieces::Unknown;
-        self.withdraw(index);
-        self.end_slot(index, Err(error));
+        self.turn_down(index, error);
     }
 
     /// The status after a piece of the write at the head.

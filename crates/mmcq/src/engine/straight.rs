@@ -106,7 +106,10 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             shift: if target.block_addressed { 0 } else { BLOCK_BYTES.trailing_zeros() as u8 },
             counted,
             // A request that has to ask the card whether it is ready goes the general way.
-            write: if caps.busy == BusyDetect::Interrupt { Way::Write } else { Way::Nothing },
+            write: match caps.busy {
+                BusyDetect::Interrupt if !self.tells_transferred() => Way::Write,
+                _ => Way::Nothing,
+            },
             ..self.straight
         };
     }
@@ -179,7 +182,8 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
 
     #[inline(never)]
     fn opens(&mut self) -> Door {
-        self.straight.door = match (self.is_special(), self.watches()) {
+        // What is complete without a status has none of the slots that this path looks at.
+        self.straight.door = match (self.is_special() || self.durability.is_unsettled(), self.watches()) {
             (true, _) => Door::Closed,
             (false, true) => Door::Watched,
             (false, false) => Door::Open,

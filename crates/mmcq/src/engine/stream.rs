@@ -218,7 +218,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
                     self.count_close(reason);
                 }
                 self.stop_open(now_ns);
-                self.release_members(now_ns);
+                self.release_members(false, now_ns);
             }
             // What was written last has an owner that still waits: it gets what the end of the transfer says.
             (Err(reason), Direction::Write) => {
@@ -297,7 +297,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         if status & (R1::OWN | R1::DEFERRED) & !benign != 0 {
             // A read has its data; what its read-ahead met is no request's loss, and no flush's business.
             match open.acknowledged {
-                true => self.durability.owe(status),
+                true => self.owe_late(status),
                 false => self.stats.unowned += 1,
             }
         }
@@ -355,8 +355,8 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         H::CONTINUES && self.streams.open().is_some()
     }
 
-    /// Gives the transfer's requests back in the state that they are in now: done, unsettled, or with a rest to move.
-    pub(super) fn release_members(&mut self, now_ns: u64) {
+    /// Gives the transfer's requests back in the state that they are in now: done, unsettled, or with a rest to move. `unknown`: the status of its writes is still to come.
+    pub(super) fn release_members(&mut self, unknown: bool, now_ns: u64) {
         let write = self.gathered.direction == Direction::Write;
         let settles = write && !self.is_left_open();
         let (piece, next) = (self.gathered.blocks, self.gathered_end());
@@ -379,11 +379,13 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             if moved < left && slot.result.is_ok() {
                 // The rest is the oldest request of all: it goes next. A late error of this piece comes with its end.
                 self.push_front(index, now_ns);
+            } else if settles && unknown && self.is_told_early(index) {
+                self.end_early(index);
             } else if settles {
-                slot.state = State::Settling;
+                self.slots.at_mut(index).state = State::Settling;
                 self.settling |= 1 << index;
             } else {
-                slot.state = State::Ended;
+                self.slots.at_mut(index).state = State::Ended;
                 self.ended |= 1 << index;
             }
         }

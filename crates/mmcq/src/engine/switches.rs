@@ -33,9 +33,9 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         self.let_go();
     }
 
-    /// An open transfer that is being held is closed by the next `poll`, which wants to be called at once.
+    /// An open transfer that is being held is closed by the next `poll`, and writes that are complete get their status. It wants to be called at once.
     fn let_go(&mut self) {
-        if self.lane.is_idle() && self.streams.is_open() {
+        if self.lane.is_idle() && (self.streams.is_open() || self.durability.is_unsettled()) {
             self.timers.wake_now();
         }
     }

@@ -96,6 +96,24 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         }
     }
 
+    /// The writes in progress are complete before their transfer's end.
+    pub(super) fn note_told(&mut self, now_ns: u64) {
+        if !self.watches() {
+            return;
+        }
+        let run = self.collected();
+        if let Some(hold) = self.tails.get_mut() {
+            hold.told(&run, now_ns);
+        }
+    }
+
+    /// ... and so is the card, if the busy was that of such a transfer.
+    pub(super) fn note_end_of_told(&mut self, now_ns: u64) {
+        if self.tails.get().is_some_and(|hold| hold.is_told()) {
+            self.note_end(now_ns);
+        }
+    }
+
     /// A transfer has come to its end, and the controller is free.
     #[inline]
     pub(super) fn note_end(&mut self, now_ns: u64) {

@@ -116,7 +116,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         }
         if status & R1::DEFERRED != 0 {
             self.late_error(status);
-        } else if P::RECOVERS && self.settling != 0 {
+        } else if P::RECOVERS && self.owes_status() {
             self.note_written();
         }
     }
@@ -248,6 +248,10 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             if quiet {
                 self.timers.wake_at(at_ns);
             }
+            return false;
+        }
+        if self.slots.is_full() {
+            // The keeper could not say a word.
             return false;
         }
         if self.streams.is_open() {

@@ -166,6 +166,11 @@ pub struct Events {
 }
 
 /// One change of the bus; a step that may need several calls (see [`Host::set_bus`]).
+///
+/// Every driver answers [`Step::Done`] to those that lead back to a fresh bus, also where there is nothing to do: `PowerOff`, `PowerOn`,
+/// `Signal18(false)`, `Width(W1)`, `Timing(Legacy)`, `Clock`, `TuneAbort`, `ResetLines`, `ResetAll`. A `Failed` there ends bring-up, or the card.
+/// The rest is asked for only where [`Caps`] has it: `Width` up to [`Caps::width`], `Timing` by [`Caps::timings`], `Signal18(true)` by
+/// [`Caps::signal18`], `TuneStart` for a timing that is tuned. A driver without it answers `Failed`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BusOp {
     /// Power off; clock and lines go quiet.
@@ -447,7 +452,8 @@ pub unsafe trait Host {
     fn set_bus(&mut self, op: BusOp, first: bool, now_ns: u64) -> Step;
 
     /// Neither kind of reset has helped: cuts the controller off from all memory for good, by the platform's means
-    /// ([`Dma::isolate`]). True: surely nothing of a segment is touched any more. Without DMA that is so.
+    /// ([`Dma::isolate`]). True: surely nothing of a segment is touched any more. The default is true where the CPU moves all
+    /// data ([`Caps::dma_bits`] is 0), and false elsewhere: a driver by PIO need not write it.
     fn isolate(&mut self) -> bool {
         self.caps().dma_bits == 0
     }

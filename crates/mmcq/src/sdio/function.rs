@@ -37,10 +37,14 @@ impl At {
 }
 
 /// A handle on one function; see the module. Futures of its methods may be dropped at any point: what is on
-/// the wire ends by itself. A transfer that was dropped, and may have failed, is aborted on the card before the
-/// function's next transfer, by whichever handle. The buffer of a dropped transfer waits for
+/// the wire ends by itself. The buffer of a dropped transfer waits for
 /// [`reclaim`](crate::engine::Engine::reclaim). The block size is the handle's own: of several handles on one
 /// function only one may set it.
+///
+/// A transfer that was dropped before its good end was seen owes the card an abort [SDIO 4.8], also where it went well after
+/// all. The abort is sent before the function's next transfer, by any handle. CMD52 of this function and everything of
+/// other functions may come before it. A new bring-up forgets it. If it fails, the next transfer is not begun and returns that
+/// error, and the abort is still owed.
 #[derive(Debug)]
 pub struct Function<'a, B: Platform, const N: usize> {
     stack: &'a Stack<B, N>,

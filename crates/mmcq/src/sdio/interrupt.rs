@@ -96,7 +96,8 @@ impl<'a, B: Platform, const N: usize> CardInterrupt<'a, B, N> {
         Ok(())
     }
 
-    /// Waits until the card asks for attention. At once if it has, and nothing has acknowledged it.
+    /// Waits until the card asks for attention. At once if it has, and nothing has acknowledged it. It also ends when the host sees the
+    /// card go: then the next command to a function fails.
     ///
     /// # Errors
     /// Only where the host has no card interrupt: the card could not be asked.

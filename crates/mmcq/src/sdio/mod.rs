@@ -5,7 +5,17 @@
 //! go beside the queue ([`Kind::Io`](crate::engine::Kind::Io)), so functions share the bus with each other
 //! and with a combo card's memory.
 //!
-//! Read first: `function.rs`, then `interrupt.rs`. [`spec::sdio`](crate::spec::sdio) has the card's registers.
+//! [`spec::sdio`](crate::spec::sdio) has the card's registers.
+//!
+//! # When the card is lost
+//! There is no keeper for I/O cards: what its functions were doing, only their driver knows. So the driver decides from the errors of its calls.
+//! [`Error::Engine`] with a fault of the host, or `Silent`, in several calls in a row means that the card is gone, or has lost its state. Then:
+//!
+//! 1. End what the driver has under way; buffers of dropped transfers come back by [`reclaim`](crate::engine::Engine::reclaim).
+//! 2. Call [`bring_up_io`](crate::card::bring_up_io) again, until it finds a card. It powers the slot off and on. `NoCard` means: not yet.
+//! 3. Make each [`Function`] anew from the new [`IoCard`](crate::card::IoCard); enable it, and set its block size and interrupt again.
+//!
+//! Owed aborts and block sizes of the card before are forgotten by then.
 
 pub mod bluetooth;
 mod direct;

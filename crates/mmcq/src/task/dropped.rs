@@ -2,8 +2,7 @@
 
 use super::request::At;
 use super::{EngineOf, Platform, RequestFuture, Stack};
-use crate::engine::SlotId;
-use crate::engine::SlotSet;
+use crate::engine::{Request, SlotId, SlotSet};
 use crate::sched::Policy;
 use core::cell::Cell;
 
@@ -74,6 +73,13 @@ impl<B: Platform, const N: usize> Stack<B, N> {
             slots &= slots - 1;
         }
         any
+    }
+
+    /// Is a slot free now, or about to be for the help that all wait for?
+    #[cold]
+    #[inline(never)]
+    pub(super) fn frees_slot(&self, engine: &mut EngineOf<B, N>, request: &Request) -> bool {
+        self.end_dropped(engine) || request.urgent && engine.asks_for_help()
     }
 
     /// The function's transfer has no good end: an abort comes before its next one. Also from inside another call.

@@ -63,8 +63,7 @@ impl<B: Platform, const N: usize> RequestFuture<'_, B, N> {
             let id = match at {
                 At::Before(request) => match stack.submit_to(engine, request) {
                     Ok(id) => id,
-                    // One is free now.
-                    Err(Error::Full) if B::Policy::RECOVERS && stack.end_dropped(engine) => {
+                    Err(Error::Full) if B::Policy::RECOVERS && stack.frees_slot(engine, request) => {
                         return Look::Again;
                     }
                     Err(error) => {

@@ -1,6 +1,6 @@
 //! One cell of the sweep: where, what, how deep, how dear a wake-up, and how much of it is run.
 
-use super::{OURS, Place};
+use super::{EARLY, OURS, Place};
 use crate::platform::{Platform, PlatformError};
 use crate::runner::Setting;
 use std::fmt;
@@ -55,6 +55,15 @@ impl Load {
     }
 }
 
+/// Settings that promise the same.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Side {
+    /// Ours: at Linux's prices, and at its own.
+    pub ours: [Setting; 2],
+    /// Linux's.
+    pub linux: Vec<Setting>,
+}
+
 /// A cell.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Cell {
@@ -80,7 +89,19 @@ impl Cell {
 
     /// What is run in it; the limit comes first.
     pub fn settings(&self) -> impl Iterator<Item = Setting> {
-        [Setting::Limit].into_iter().chain(self.place.linux.iter().copied()).chain(OURS)
+        let sides = self.sides();
+        let linux = self.place.linux.iter().copied();
+        [Setting::Limit].into_iter().chain(linux).chain(sides.into_iter().flat_map(|side| side.ours))
+    }
+
+    /// What is compared: ours with those of Linux's settings that promise as much.
+    pub(super) fn sides(&self) -> Vec<Side> {
+        let Place { linux, early, .. } = self.place;
+        if early.is_empty() || !self.load.writes() {
+            return vec![Side { ours: OURS, linux: linux.to_vec() }];
+        }
+        let waits = linux.iter().copied().filter(|setting| !early.contains(setting)).collect();
+        vec![Side { ours: OURS, linux: waits }, Side { ours: EARLY, linux: early.to_vec() }]
     }
 
     /// Why the cell says nothing: what is under way is more than Linux's scheduler holds.

@@ -1,6 +1,6 @@
 //! What a cell's figures say.
 
-use super::{Cell, KNOWN, Known, Load, OURS, known};
+use super::{Cell, KNOWN, Known, Load, Side, known};
 use crate::runner::Setting;
 
 /// Ours may be this much slower than the best of Linux, in percent: what a rate that has settled is off by, several times.
@@ -50,8 +50,6 @@ pub enum Verdict {
     Slower,
     /// As fast, but the slowest hundredth of its requests takes longer by more than 2 %.
     Longer,
-    /// Slower or longer than settings that tell writes as done too early, and not than the others.
-    Excepted,
     /// Slower or longer, and in the list of open losses ([`super::KNOWN`]).
     Known,
     /// Within 1 %.
@@ -77,78 +75,103 @@ impl Measured {
         self.of(Setting::Limit).map_or(0.0, |figures| figures.mib_per_s)
     }
 
-    fn linux(&self, without: &[Setting]) -> impl Iterator<Item = &(Setting, Figures)> {
-        let counts = move |s: &Setting| self.cell.place.linux.contains(s) && !without.contains(s);
-        self.figures.iter().filter(move |(setting, _)| counts(setting))
+    fn linux<'a>(&'a self, side: &'a Side) -> impl Iterator<Item = &'a (Setting, Figures)> {
+        self.figures.iter().filter(|(setting, _)| side.linux.contains(setting))
+    }
+
+    /// The side on which ours gains least.
+    pub(super) fn slower_side(&self) -> Side {
+        let mut sides = self.cell.sides();
+        sides.sort_by(|a, b| self.gain_of(a).total_cmp(&self.gain_of(b)));
+        sides.swap_remove(0)
+    }
+
+    /// The side on which our slowest hundredth is longest, compared with that of Linux.
+    fn longer_side(&self) -> Side {
+        let mut sides = self.cell.sides();
+        sides.sort_by(|a, b| self.tail_of(b).total_cmp(&self.tail_of(a)));
+        sides.swap_remove(0)
     }
 
     /// Linux's fastest setting.
     pub fn best(&self) -> (Setting, f64) {
-        self.best_without(&[])
+        self.best_of(&self.slower_side())
     }
 
-    /// ... of those that are not left out.
-    pub(super) fn best_without(&self, without: &[Setting]) -> (Setting, f64) {
-        let rates = self.linux(without).map(|(setting, figures)| (*setting, figures.mib_per_s));
+    fn best_of(&self, side: &Side) -> (Setting, f64) {
+        let rates = self.linux(side).map(|(setting, figures)| (*setting, figures.mib_per_s));
         rates.max_by(|a, b| a.1.total_cmp(&b.1)).unwrap_or((Setting::None, 0.0))
     }
 
     /// Linux's setting with the shortest 99th percentile, of those that starve no request.
     pub fn shortest(&self) -> (Setting, f64) {
-        self.shortest_without(&[])
+        self.shortest_of(&self.longer_side())
     }
 
-    fn shortest_without(&self, without: &[Setting]) -> (Setting, f64) {
-        let measures = |f: &Figures| self.slowest_is_the_card(without) || !f.starves();
-        let linux = self.linux(without).filter(|(_, figures)| measures(figures));
+    fn shortest_of(&self, side: &Side) -> (Setting, f64) {
+        let measures = |f: &Figures| self.slowest_is_the_card(side) || !f.starves();
+        let linux = self.linux(side).filter(|(_, figures)| measures(figures));
         let times = linux.map(|(setting, figures)| (*setting, figures.p99_us));
         times.min_by(|a, b| a.1.total_cmp(&b.1)).unwrap_or((Setting::None, 0.0))
     }
 
     /// All of Linux's settings have requests that take so long, so no order makes them: the card does.
-    fn slowest_is_the_card(&self, without: &[Setting]) -> bool {
-        self.linux(without).all(|(_, figures)| figures.starves())
+    fn slowest_is_the_card(&self, side: &Side) -> bool {
+        self.linux(side).all(|(_, figures)| figures.starves())
     }
 
     /// Linux's settings whose 99th percentile is no measure, and would be the one to beat.
-    pub(super) fn starving(&self) -> impl Iterator<Item = &(Setting, Figures)> {
-        let ours_us = self.tail_us(&[]);
-        let shorter = move |figures: &Figures| percent(ours_us, figures.p99_us) > LONGER_PERCENT;
-        let counts = !self.cell.load.sequential() && !self.slowest_is_the_card(&[]);
-        self.linux(&[]).filter(move |(_, figures)| counts && figures.starves() && shorter(figures))
+    pub(super) fn starving(&self) -> Vec<(Setting, Figures)> {
+        if self.cell.load.sequential() {
+            return Vec::new();
+        }
+        let of_side = |side: Side| {
+            let ours_us = self.tail_us_of(&side);
+            let shorter = |f: &Figures| percent(ours_us, f.p99_us) > LONGER_PERCENT;
+            let counts = !self.slowest_is_the_card(&side);
+            let found = self.linux(&side).filter(|(_, f)| counts && f.starves() && shorter(f));
+            found.copied().collect::<Vec<_>>()
+        };
+        self.cell.sides().into_iter().flat_map(of_side).collect()
     }
 
     /// How much faster ours is than the best of Linux, in percent: the slower one of ours.
     pub fn gain_percent(&self) -> f64 {
-        self.gain_without(&[])
+        self.gain_of(&self.slower_side())
     }
 
     /// Our slower rate.
     pub(super) fn ours(&self) -> f64 {
-        let ours = OURS.into_iter().filter_map(|setting| self.of(setting)).map(|figures| figures.mib_per_s);
-        ours.fold(f64::INFINITY, f64::min)
+        self.ours_of(&self.slower_side())
     }
 
-    pub(super) fn gain_without(&self, without: &[Setting]) -> f64 {
-        percent(self.ours(), self.best_without(without).1)
+    fn ours_of(&self, side: &Side) -> f64 {
+        let ours = side.ours.into_iter().filter_map(|setting| self.of(setting));
+        ours.map(|figures| figures.mib_per_s).fold(f64::INFINITY, f64::min)
+    }
+
+    fn gain_of(&self, side: &Side) -> f64 {
+        percent(self.ours_of(side), self.best_of(side).1)
     }
 
     /// How much longer the slowest hundredth of its requests takes, in percent, where that is compared.
     pub fn tail_percent(&self) -> Option<f64> {
-        self.tail_without(&[])
+        (!self.cell.load.sequential()).then(|| self.tail_of(&self.longer_side()))
     }
 
-    fn tail_without(&self, without: &[Setting]) -> Option<f64> {
-        if self.cell.load.sequential() {
-            return None;
-        }
-        Some(percent(self.tail_us(without), self.shortest_without(without).1))
+    fn tail_of(&self, side: &Side) -> f64 {
+        percent(self.tail_us_of(side), self.shortest_of(side).1)
     }
 
-    /// Our longer 99th percentile. Where ours starves requests and Linux does not, it is the mean at least.
-    pub(super) fn tail_us(&self, without: &[Setting]) -> f64 {
-        let card = self.slowest_is_the_card(without);
-        let ours = OURS.into_iter().filter_map(|setting| self.of(setting));
+    /// Our longer 99th percentile.
+    pub(super) fn tail_us(&self) -> f64 {
+        self.tail_us_of(&self.longer_side())
+    }
+
+    /// Where ours starves requests and Linux does not, it is the mean at least.
+    fn tail_us_of(&self, side: &Side) -> f64 {
+        let card = self.slowest_is_the_card(side);
+        let ours = side.ours.into_iter().filter_map(|setting| self.of(setting));
         let tails = ours.map(|f| if f.starves() && !card { f.mean_us } else { f.p99_us });
         tails.fold(0.0, f64::max)
     }
@@ -170,14 +193,9 @@ impl Measured {
 
     /// ... with these open losses.
     pub(super) fn verdict_with(&self, open: &[Known]) -> Verdict {
-        let excepted = self.cell.place.early;
-        if let Some(below) = self.below(&[]) {
-            let counts = !excepted.is_empty() && self.cell.load.writes();
-            return match () {
-                () if counts && self.below(excepted).is_none() => Verdict::Excepted,
-                () if known::find(open, &self.cell).is_some() => Verdict::Known,
-                () => below,
-            };
+        if let Some(below) = self.below() {
+            let is_open = known::find(open, &self.cell).is_some();
+            return if is_open { Verdict::Known } else { below };
         }
         let rate_counts = self.cell.load != Load::Beside;
         let near = |rate: f64| percent(rate, self.limit()) >= -SLOWER_PERCENT;
@@ -188,10 +206,10 @@ impl Measured {
         }
     }
 
-    /// Below the best of Linux's settings but these?
-    fn below(&self, without: &[Setting]) -> Option<Verdict> {
-        let slower = self.cell.load != Load::Beside && self.gain_without(without) < -SLOWER_PERCENT;
-        let longer = self.tail_without(without).is_some_and(|tail| tail > LONGER_PERCENT);
+    /// Below the best of Linux's settings?
+    fn below(&self) -> Option<Verdict> {
+        let slower = self.cell.load != Load::Beside && self.gain_percent() < -SLOWER_PERCENT;
+        let longer = self.tail_percent().is_some_and(|tail| tail > LONGER_PERCENT);
         slower.then_some(Verdict::Slower).or(longer.then_some(Verdict::Longer))
     }
 
@@ -272,7 +290,7 @@ mod tests {
             "-20.0 %",
             "beyond the limit: hsq-sprd, hbg4a2, randread 4k",
             "left out: depth 9: why",
-            "3 cells: 1 slower by more than 1 %, 0 with a longer p99, 0 excepted, 0 known, 0 level, 1 at the limit, 1 faster",
+            "3 cells: 1 slower by more than 1 %, 0 with a longer p99, 0 known, 0 level, 1 at the limit, 1 faster",
         ] {
             assert!(all.contains(part), "{part}: {all}");
         }
@@ -304,9 +322,9 @@ mod tests {
         };
         // A mean within a bucket of the histogram says nothing.
         of(&mut one, Setting::HsqTag, 364.0);
-        assert_eq!((one.verdict(), one.starving().count()), (Verdict::Longer, 0));
+        assert_eq!((one.verdict(), one.starving().len()), (Verdict::Longer, 0));
         of(&mut one, Setting::HsqTag, 475.0);
-        assert_eq!((one.verdict(), one.starving().count()), (Verdict::Faster, 1));
+        assert_eq!((one.verdict(), one.starving().len()), (Verdict::Faster, 1));
         assert_eq!(one.shortest(), (Setting::None, 480.0));
         let all = text(&[one.clone()], &[]);
         for part in [
@@ -321,7 +339,7 @@ mod tests {
         // If all of Linux have such requests it is the card that makes them, and the percentiles are compared as they are.
         of(&mut one, Setting::None, 600.0);
         assert_eq!((one.verdict(), one.shortest()), (Verdict::Longer, (Setting::HsqTag, 359.0)));
-        assert_eq!(one.starving().count(), 0);
+        assert_eq!(one.starving().len(), 0);
     }
 
     #[test]
@@ -352,21 +370,36 @@ mod tests {
     }
 
     #[test]
-    fn a_write_that_is_told_as_done_too_early_excepts_its_cell_and_says_so() {
+    fn a_write_that_is_told_early_is_compared_with_ours_that_tell_it_early() {
         let p99 = [1.0; 4];
         let rates = [200.0, 60.0, 100.0, 80.0];
-        let excepted = measured_on("hsq-nobusy", Load::RandWrite, rates, p99);
-        assert_eq!(excepted.verdict(), Verdict::Excepted);
-        // Only writes, only there, and only if ours is not below the settings that know what became of a write.
+        let early = |load, mib_per_s: f64| {
+            let mut one = measured_on("hsq-nobusy", load, rates, p99);
+            let figures = Figures { mib_per_s, p99_us: 1.0, mean_us: 0.5 };
+            one.figures.extend(super::super::EARLY.map(|setting| (setting, figures)));
+            one
+        };
+        assert_eq!(early(Load::RandWrite, 110.0).verdict(), Verdict::Faster);
+        let slower = early(Load::RandWrite, 90.0);
+        assert_eq!((slower.verdict(), slower.best()), (Verdict::Slower, (Setting::HsqTag, 100.0)));
+        // What waits for the card is compared with what waits for it.
+        let mut waits = early(Load::RandWrite, 110.0);
+        waits.figures[1].1.mib_per_s = 90.0;
+        assert_eq!((waits.verdict(), waits.best()), (Verdict::Slower, (Setting::None, 90.0)));
+        // Only writes, and only there.
         assert_eq!(measured_on("hsq-nobusy", Load::RandRead, rates, p99).verdict(), Verdict::Slower);
         assert_eq!(measured(Load::RandWrite, rates, p99).verdict(), Verdict::Slower);
-        let below_all = measured_on("hsq-nobusy", Load::RandWrite, [200.0, 90.0, 100.0, 80.0], p99);
-        assert_eq!(below_all.verdict(), Verdict::Slower);
-        let all = text(&[excepted], &[]);
+        let settings = |platform: &str, load| -> Vec<Setting> {
+            let (cells, _) = Grid::THIN.cells(Some(platform));
+            cells.iter().find(|cell| cell.load == load).unwrap().settings().collect()
+        };
+        assert!(settings("hsq-nobusy", Load::Write).contains(&Setting::MmcqEarlyOwn));
+        assert!(!settings("hsq-nobusy", Load::Read).contains(&Setting::MmcqEarly));
+        assert!(!settings("hsq-sprd", Load::Write).contains(&Setting::MmcqEarly));
+        let all = text(&[slower], &[]);
         for part in [
-            "excepted: hsq-nobusy, hbg4a2, randwrite 4k, depth 1, 1 jobs, wake 20 us: hsq-tag 100.00 MiB/s, mmcq 80.00",
-            "to hsq-tag -20.0 %, to none +33.3 %",
-            "excepted because the host does not tell the end of busy",
+            "slower: hsq-nobusy, hbg4a2, randwrite 4k, depth 1, 1 jobs, wake 20 us: hsq-tag 100.00 MiB/s, mmcq-early 90.00",
+            "compared twice because the host does not tell the end of busy",
         ] {
             assert!(all.contains(part), "{part}: {all}");
         }

@@ -1,6 +1,6 @@
 //! The sweep in words and numbers.
 
-use super::{Cell, KNOWN, Known, Load, Measured, OURS, Place, STARVES, TOLD_EARLY, Verdict, known, size};
+use super::{Cell, KNOWN, Known, Load, Measured, Place, STARVES, TOLD_EARLY, Verdict, known, size};
 use crate::runner::Setting;
 use std::fmt::Write;
 
@@ -10,7 +10,7 @@ pub struct Summary {
     /// All.
     pub cells: usize,
     /// In the order of [`Verdict`].
-    pub by_verdict: [usize; 7],
+    pub by_verdict: [usize; 6],
     /// Sequential ones.
     pub sequential: usize,
     /// ... those of them that are faster, and those at the limit.
@@ -75,7 +75,7 @@ pub(super) fn text_with(measured: &[Measured], left_out: &[String], open: &[Know
         let _ = writeln!(out, "left out: {reason}");
     }
     below(&mut out, measured, open);
-    excepted(&mut out, measured);
+    twice(&mut out, measured);
     open_losses(&mut out, measured, open);
     starving(&mut out, measured);
     beyond(&mut out, measured);
@@ -141,7 +141,7 @@ fn readers(out: &mut String, measured: &[Measured], place: Place) {
             size(one.cell.bytes),
             one.cell.depth,
             one.cell.wake_us,
-            one.tail_us(&[]),
+            one.tail_us(),
             against_shortest(one),
         );
     }
@@ -161,8 +161,7 @@ fn below(out: &mut String, measured: &[Measured], open: &[Known]) {
     let mut longer: Vec<&Measured> = measured.iter().filter(counts).filter(|m| tail(m) > 2.0).collect();
     longer.sort_by(|a, b| tail(b).total_cmp(&tail(a)));
     for one in longer {
-        let _ =
-            writeln!(out, "longer: {}: p99 {:.0} us{}", one.cell, one.tail_us(&[]), against_shortest(one));
+        let _ = writeln!(out, "longer: {}: p99 {:.0} us{}", one.cell, one.tail_us(), against_shortest(one));
     }
 }
 
@@ -189,7 +188,7 @@ fn open_losses(out: &mut String, measured: &[Measured], open: &[Known]) {
                 "known: {}: {}; p99 {:.0} us{p99}: {}",
                 one.cell,
                 against_best(one),
-                one.tail_us(&[]),
+                one.tail_us(),
                 loss.reason
             );
         } else {
@@ -212,7 +211,7 @@ fn starving(out: &mut String, measured: &[Measured]) {
                 setting.name(),
                 figures.p99_us,
                 figures.mean_us,
-                one.tail_us(&[]),
+                one.tail_us(),
                 against_shortest(one),
             );
         }
@@ -222,34 +221,18 @@ fn starving(out: &mut String, measured: &[Measured]) {
     }
 }
 
-/// Every cell that is excepted, and why.
-fn excepted(out: &mut String, measured: &[Measured]) {
-    let mut cells = measured.iter().filter(|m| m.verdict() == Verdict::Excepted).peekable();
-    let any = cells.peek().is_some();
-    for one in cells {
-        let ((best, rate), early) = (one.best(), one.cell.place.early);
-        let _ = writeln!(
-            out,
-            "excepted: {}: {} {rate:.2} MiB/s{}: to {} {:+.1} %, to {} {:+.1} %; p99 {:+.1} %",
-            one.cell,
-            best.name(),
-            rates_of(one),
-            best.name(),
-            one.gain_percent(),
-            one.best_without(early).0.name(),
-            one.gain_without(early),
-            one.tail_percent().unwrap_or(0.0),
-        );
-    }
-    if any {
-        let _ = writeln!(out, "excepted because {TOLD_EARLY}");
+/// That there are cells which are compared twice, and why.
+fn twice(out: &mut String, measured: &[Measured]) {
+    let count = measured.iter().filter(|one| one.cell.sides().len() > 1).count();
+    if count > 0 {
+        let _ = writeln!(out, "{count} cells are compared twice because {TOLD_EARLY}");
     }
 }
 
 fn rates_of(one: &Measured) -> String {
     let rate = |setting: Setting| one.of(setting).map_or(0.0, |figures| figures.mib_per_s);
     let named = |setting: Setting| format!(", {} {:.2}", setting.name(), rate(setting));
-    OURS.map(named).concat() + &named(Setting::Limit)
+    one.slower_side().ours.map(named).concat() + &named(Setting::Limit)
 }
 
 /// Every cell whose limit is none.
@@ -269,10 +252,10 @@ fn beyond(out: &mut String, measured: &[Measured]) {
 }
 
 fn counts(out: &mut String, sum: &Summary) {
-    let [slower, longer, excepted, known, level, at_limit, faster] = sum.by_verdict;
+    let [slower, longer, known, level, at_limit, faster] = sum.by_verdict;
     let _ = writeln!(
         out,
-        "{} cells: {slower} slower by more than 1 %, {longer} with a longer p99, {excepted} excepted, {known} known, {level} level, {at_limit} at the limit, \
+        "{} cells: {slower} slower by more than 1 %, {longer} with a longer p99, {known} known, {level} level, {at_limit} at the limit, \
          {faster} faster by more than 1 %; sequential: {} of {} faster, {} at the limit (of those with room {:.0} % faster); beyond the limit: {}",
         sum.cells,
         sum.sequential_faster,

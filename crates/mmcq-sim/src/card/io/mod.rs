@@ -333,6 +333,10 @@ impl Card for IoCard {
         self.memory.as_ref().is_some_and(Card::write_protect_switch)
     }
 
+    fn has_functions(&self) -> bool {
+        true
+    }
+
     fn interrupt(&self, now_ns: u64) -> bool {
         self.bus.powered && self.frozen.unwrap_or_else(|| self.asked(now_ns))
     }

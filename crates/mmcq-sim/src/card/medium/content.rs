@@ -1,9 +1,9 @@
 //! What a sector holds, in a few bytes where that is possible: most of what a load writes is one word again and again, or a sequence of pseudo-random words.
 
 use super::{Fill, SECTOR_BYTES};
+use crate::sequence::{self, WORD};
 
 pub(super) const SECTOR: usize = SECTOR_BYTES as usize;
-const WORD: usize = size_of::<u64>();
 
 /// The bytes of a sector.
 pub(crate) type Bytes = [u8; SECTOR];
@@ -19,38 +19,6 @@ pub(crate) enum Short {
     Sequence(u64),
 }
 
-const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
-const FIRST: u64 = 0xbf58_476d_1ce4_e5b9;
-const SECOND: u64 = 0x94d0_49bb_1331_11eb;
-
-/// The output of SplitMix64 for this state.
-#[inline]
-fn mixed(state: u64) -> u64 {
-    let z = (state ^ (state >> 30)).wrapping_mul(FIRST);
-    let z = (z ^ (z >> 27)).wrapping_mul(SECOND);
-    z ^ (z >> 31)
-}
-
-/// The state that has this output.
-fn unmixed(output: u64) -> u64 {
-    // Three shifts by 27 to 31 bits shift everything out; each factor has an inverse modulo 2^64.
-    let unshifted = |z: u64, by: u32| z ^ (z >> by) ^ (z >> (2 * by));
-    let z = unshifted(output, 31).wrapping_mul(const { inverse(SECOND) });
-    let z = unshifted(z, 27).wrapping_mul(const { inverse(FIRST) });
-    unshifted(z, 30)
-}
-
-/// The factor that undoes this odd one, by Newton's iteration: each round doubles the bits that are right.
-const fn inverse(odd: u64) -> u64 {
-    let mut inverse = odd;
-    let mut round = 0;
-    while round < 6 {
-        inverse = inverse.wrapping_mul(2u64.wrapping_sub(odd.wrapping_mul(inverse)));
-        round += 1;
-    }
-    inverse
-}
-
 impl Short {
     /// Are these bytes of that kind?
     #[inline]
@@ -61,16 +29,9 @@ impl Short {
         if second == first {
             return words.iter().all(|other| *other == words[0]).then_some(Short::Word(first));
         }
-        let state = unmixed(first);
-        if second != mixed(state.wrapping_add(STEP)) {
-            return None;
-        }
-        let mut next = state;
-        let follows = words.iter().all(|word| {
-            let same = *word == mixed(next).to_le_bytes();
-            next = next.wrapping_add(STEP);
-            same
-        });
+        let state = sequence::state_of(first);
+        // Most of what is no sequence is known by its second word.
+        let follows = second == sequence::word(sequence::later(state, 1)) && sequence::is(state, words);
         follows.then_some(Short::Sequence(state))
     }
 
@@ -81,9 +42,10 @@ impl Short {
             Short::Fill(fill) => fill.generate(at + offset as u64, part),
             Short::Word(0) => part.fill(0),
             Short::Word(word) => words(|_| word, offset, part),
-            Short::Sequence(state) => {
-                words(|n| mixed(state.wrapping_add(STEP.wrapping_mul(n as u64))), offset, part);
+            Short::Sequence(state) if offset.is_multiple_of(WORD) => {
+                sequence::write(sequence::later(state, offset / WORD), part);
             }
+            Short::Sequence(state) => words(|n| sequence::word(sequence::later(state, n)), offset, part),
         }
     }
 }
@@ -115,7 +77,6 @@ mod tests {
     fn what_is_short_comes_back_byte_for_byte() {
         arbtest::arbtest(|u| {
             let word: u64 = u.arbitrary()?;
-            assert_eq!(unmixed(mixed(word)), word);
             for short in [Short::Word(word), Short::Sequence(word)] {
                 let mut bytes = [0; SECTOR];
                 short.part(0, 0, &mut bytes);

@@ -27,6 +27,64 @@ enum Sector {
     Kept(u32),
 }
 
+/// What a sector holds; the number that goes with it stands beside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Untouched,
+    Word,
+    Sequence,
+    Kept,
+}
+
+/// The sectors of a page, with as few bytes as possible: random writes wait for memory at each page.
+#[derive(Clone, Copy, Debug)]
+struct Sectors {
+    numbers: [u64; SECTORS],
+    kinds: [Kind; SECTORS],
+}
+
+impl Sectors {
+    fn all(sector: Sector) -> Self {
+        let (kind, number) = sector.packed();
+        Sectors { numbers: [number; SECTORS], kinds: [kind; SECTORS] }
+    }
+
+    #[inline]
+    fn get(&self, sector: usize) -> Sector {
+        let number = self.numbers[sector];
+        match self.kinds[sector] {
+            Kind::Untouched => Sector::Untouched,
+            Kind::Word => Sector::Short(Short::Word(number)),
+            Kind::Sequence => Sector::Short(Short::Sequence(number)),
+            Kind::Kept => Sector::Kept(number as u32),
+        }
+    }
+
+    #[inline]
+    fn set(&mut self, at: usize, sector: Sector) {
+        (self.kinds[at], self.numbers[at]) = sector.packed();
+    }
+
+    fn iter(&self) -> impl Iterator<Item = Sector> {
+        (0..SECTORS).map(|sector| self.get(sector))
+    }
+}
+
+impl Sector {
+    #[inline]
+    fn packed(self) -> (Kind, u64) {
+        match self {
+            Sector::Untouched => (Kind::Untouched, 0),
+            Sector::Short(Short::Fill(_)) => {
+                unreachable!("bytes that are written are never taken for the fill")
+            }
+            Sector::Short(Short::Word(word)) => (Kind::Word, word),
+            Sector::Short(Short::Sequence(state)) => (Kind::Sequence, state),
+            Sector::Kept(place) => (Kind::Kept, place.into()),
+        }
+    }
+}
+
 #[derive(Debug)]
 enum Table {
     Untouched,
@@ -40,7 +98,7 @@ pub(super) struct Sparse {
     /// Numbers of the tables that are not untouched, in the order in which they came.
     used: Vec<usize>,
     /// Pages that were written, at least in part. They are many: all of them in one piece of memory cost less than one each.
-    pages: Vec<[Sector; SECTORS]>,
+    pages: Vec<Sectors>,
     bytes: Vec<Bytes>,
     /// Places of `pages` and of `bytes` that are free again.
     free_pages: Vec<u32>,
@@ -98,7 +156,7 @@ impl Sparse {
         match page {
             Page::Untouched => Sector::Untouched,
             Page::Erased(value) => Sector::Short(erased(value)),
-            Page::Data(place) => self.pages[place as usize][offset / SECTOR],
+            Page::Data(place) => self.pages[place as usize].get(offset / SECTOR),
         }
     }
 
@@ -156,16 +214,18 @@ impl Sparse {
     fn write_sector(&mut self, at: u64, data: &Bytes) {
         let (table, page, offset) = place(at);
         let page = self.page(table, page);
-        let sector = &mut self.pages[page as usize][offset / SECTOR];
-        match (Short::of(data), *sector) {
+        let (sectors, sector) = (&mut self.pages[page as usize], offset / SECTOR);
+        match (Short::of(data), sectors.get(sector)) {
             (Some(short), before) => {
-                *sector = Sector::Short(short);
+                sectors.set(sector, Sector::Short(short));
                 if let Sector::Kept(place) = before {
                     self.free_bytes.push(place);
                 }
             }
             (None, Sector::Kept(place)) => self.bytes[place as usize] = *data,
-            (None, _) => *sector = Sector::Kept(put(&mut self.bytes, &mut self.free_bytes, *data)),
+            (None, _) => {
+                sectors.set(sector, Sector::Kept(put(&mut self.bytes, &mut self.free_bytes, *data)));
+            }
         }
     }
 
@@ -179,7 +239,7 @@ impl Sparse {
             Page::Untouched => Sector::Untouched,
             Page::Erased(value) => Sector::Short(erased(value)),
         };
-        let place = put(&mut self.pages, &mut self.free_pages, [fresh; SECTORS]);
+        let place = put(&mut self.pages, &mut self.free_pages, Sectors::all(fresh));
         pages[page] = Page::Data(place);
         place
     }
@@ -215,7 +275,7 @@ impl Sparse {
     /// This page holds nothing of its own any more.
     fn free(&mut self, page: Page) {
         let Page::Data(page) = page else { return };
-        for sector in self.pages[page as usize] {
+        for sector in self.pages[page as usize].iter() {
             if let Sector::Kept(place) = sector {
                 self.free_bytes.push(place);
             }

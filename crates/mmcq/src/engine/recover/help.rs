@@ -92,9 +92,9 @@ impl Helping {
         self.asked.is_some() && self.taken
     }
 
-    /// Has the keeper gone that was to help a card in trouble?
-    fn is_deserted(&self) -> bool {
-        let trouble = matches!(
+    /// Is it for a card in trouble?
+    fn is_for_trouble(&self) -> bool {
+        matches!(
             self.asked,
             Some(
                 ServiceRequest::Retune
@@ -102,8 +102,7 @@ impl Helping {
                     | ServiceRequest::Reinit
                     | ServiceRequest::PowerCycle
             )
-        );
-        trouble && !self.keeper
+        )
     }
 
     pub fn forget(&mut self) {
@@ -149,6 +148,10 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         let wanted = self.helping.wanted();
         self.helping.taken |= wanted;
         let help = if wanted { self.helping.asked } else { None };
+        if wanted && self.helping.is_for_trouble() && (self.incident.open || !self.has_chore()) {
+            // It may have come after another that has gone.
+            self.helping.until_ns = self.helping.until_ns.max(self.incident.until_ns);
+        }
         if help == Some(ServiceRequest::Dismissed) {
             self.helping.forget();
             self.restop();
@@ -174,6 +177,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             // The time of what was asked for before is none of this.
             self.helping.until_ns = u64::MAX;
             self.close_straight();
+            self.functions.card_goes();
         }
         free
     }
@@ -188,6 +192,8 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         }
         self.helping.keeper = waker.is_some();
         let left = waker.is_none() && self.helping.asked.is_some();
+        // What this one has heard and not answered, the next is told again.
+        self.helping.taken &= !left;
         if left
             && matches!(
                 self.helping.asked,
@@ -242,6 +248,8 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         match result {
             Ok(target) => {
                 if help == ServiceRequest::Inserted {
+                    // The engine may have been told of another since the slot was last empty.
+                    self.fail_queued(Error::Removed);
                     self.gate.is_reborn();
                     self.helping.cycle_ns = 0;
                     self.memory.area.forget();
@@ -303,9 +311,10 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
                 self.ask(ServiceRequest::PowerCycle, now_ns);
             }
             ServiceRequest::Inserted | ServiceRequest::Removed => self.set_target(None),
+            // The controller may be at an urgent request still, and have its memory: the next turn of an idle engine finds that all help has had its time.
             _ => {
-                self.failure = None;
-                self.dead(now_ns);
+                (self.helping.asked, self.helping.taken) = (Some(ServiceRequest::PowerCycle), true);
+                self.helping.until_ns = now_ns;
             }
         }
     }
@@ -349,6 +358,11 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         )
     }
 
+    /// Does all that waits wait for help?
+    pub(crate) fn asks_for_help(&self) -> bool {
+        self.helping.asks()
+    }
+
     pub(in super::super) fn has_keeper(&self) -> bool {
         self.helping.keeper
     }
@@ -372,6 +386,13 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         if chore && !self.incident.open {
             // If it fails, what follows has measures and time of its own: those of the last incident are spent.
             self.incident.renew(now_ns, 0);
+        }
+        if self.helping.keeper
+            && self.slots.is_full()
+            && let Some(index) = self.slots.youngest()
+        {
+            // The keeper came when all were taken, and its requests need one.
+            self.turn_down(index, Error::Full);
         }
         self.helping.asked = Some(help);
         self.helping.taken = false;
@@ -404,7 +425,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             self.presence_is_stable(now_ns);
             return false;
         }
-        if self.helping.is_deserted() {
+        if self.helping.is_for_trouble() && !self.helping.keeper {
             let until_ns = now_ns.saturating_add(UNHELPED_NS);
             self.helping.until_ns = self.helping.until_ns.min(until_ns);
         }
@@ -450,8 +471,8 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         self.wire.doubt();
         if P::RECOVERS && self.helping.keeper && self.target.is_some() && !self.gate.is_dead() {
             match self.helping.asked {
-                None => self.ask(ServiceRequest::Retune, now_ns),
-                Some(_) => self.tune_soon(),
+                None if !self.slots.is_full() => self.ask(ServiceRequest::Retune, now_ns),
+                _ => self.tune_soon(),
             }
         }
     }

@@ -330,8 +330,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         self.rebar();
         for index in bits(self.slots.queued_writes()) {
             if self.slots.at(index).moved_blocks == 0 {
-                self.withdraw(index);
-                self.end_slot(index, Err(Error::ReadOnly));
+                self.turn_down(index, Error::ReadOnly);
             }
         }
     }
@@ -351,10 +350,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         let error = if self.control != NONE && self.owner_recovers() { error } else { Error::Dead };
         self.close_incident();
         self.incident.again = false;
-        self.settling |= core::mem::take(&mut self.incident.redo);
-        for index in bits(core::mem::take(&mut self.settling)) {
-            self.end_slot(index, Err(Error::Dead));
-        }
+        self.end_settling(Error::Dead);
         self.return_members(false, Error::Dead, now_ns);
         // What a controller that cannot be stopped has is not mapped here any more (`kept.rs`).
         self.unmap_data();
@@ -364,8 +360,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         }
         for index in 0..N as u8 {
             if self.slots.at(index).state == State::Queued {
-                self.withdraw(index);
-                self.end_slot(index, Err(Error::Dead));
+                self.turn_down(index, Error::Dead);
             }
         }
         self.lane.enter(Stage::Idle);

@@ -180,7 +180,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         self.failure = Some(error);
         self.lane.unblock();
         self.forget_straight();
-        if H::CONTINUES {
+        if H::CONTINUES || P::RECOVERS {
             self.streams.take_busy_of_the_end();
         }
         self.recovered_status = 0;
@@ -477,15 +477,25 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     /// The card is gone: everything that needs it fails now, what the controller has as soon as it has let go.
     pub(super) fn removed(&mut self, now_ns: u64) {
         self.set_target(None);
-        self.fail_queued(Error::Removed);
-        self.settling |= core::mem::take(&mut self.incident.redo);
-        for index in bits(core::mem::take(&mut self.settling)) {
-            self.end_slot(index, Err(Error::Removed));
+        if P::RECOVERS {
+            self.functions.card_goes();
         }
+        self.fail_queued(Error::Removed);
+        self.end_settling(Error::Removed);
         match self.lane.stage() {
             Stage::Idle | Stage::Bus(_) | Stage::Pause => {}
             Stage::Recover(_) => self.failure = Some(Error::Removed),
             _ => self.fail(Error::Removed, now_ns),
+        }
+    }
+
+    /// Of these writes no status will come.
+    #[cold]
+    #[inline(never)]
+    fn end_settling(&mut self, error: Error) {
+        self.settling |= core::mem::take(&mut self.incident.redo);
+        for index in bits(core::mem::take(&mut self.settling)) {
+            self.end_slot(index, Err(error));
         }
     }
 
@@ -498,8 +508,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             let slot = self.slots.at(index);
             let needs_card = !matches!(slot.kind, Kind::Bus(_) | Kind::Pause { .. });
             if slot.state == State::Queued && needs_card && !slot.urgent {
-                self.withdraw(index);
-                self.end_slot(index, Err(error));
+                self.turn_down(index, error);
             }
         }
     }

@@ -35,7 +35,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         let bad = status & R1::DEFERRED != 0;
         let unowned = self.recovered_run();
         if unowned && (bad || lost) {
-            self.durability.owe(if bad { status } else { R1::ERROR });
+            self.owe_late(if bad { status } else { R1::ERROR });
         }
         if self.settling != 0 {
             if lost && !bad { self.doubt() } else { self.settle(status) }
@@ -104,8 +104,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         }
         match slot.state {
             State::Queued => {
-                self.withdraw(id.index);
-                self.end_slot(id.index, Err(Error::Silent));
+                self.turn_down(id.index, Error::Silent);
             }
             State::Settling => {
                 let others = !(1 << id.index);
@@ -114,6 +113,8 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
                 self.incident.doubted &= others;
                 self.end_slot(id.index, Err(Error::Silent));
             }
+            // A policy has panicked when the end of its transfer was told.
+            State::Active if self.lane.is_idle() => self.end_slot(id.index, Err(Error::Silent)),
             State::Active => self.abort(now_ns),
             State::Free | State::Kept | State::Ended | State::Done | State::Lost => {}
         }

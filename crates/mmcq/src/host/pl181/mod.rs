@@ -1,7 +1,7 @@
 //! ARM's PrimeCell MCI: PL180 and PL181, and the cells built after them.
 //!
-//! Read first: `regs.rs` (the register map), then `phase.rs` (how a phase starts), `events.rs` (how it goes
-//! on and ends) and `bus.rs` (clock, power, lines). `config.rs` has what a board must say.
+// Read first: `regs.rs` (the register map), then `phase.rs` (how a phase starts), `events.rs` (how it goes
+// on and ends) and `bus.rs` (clock, power, lines). `config.rs` has what a board must say.
 //!
 //! Command path and data path are two machines. The command path sends 48 bits and takes 48 or 136 in. The
 //! data path moves `DATA_LENGTH` bytes in blocks of a power of two, through a FIFO of words that the CPU

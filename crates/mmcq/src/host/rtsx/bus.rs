@@ -278,6 +278,7 @@ impl<R: Regs, D: Dma> Rtsx<R, D> {
         match op {
             BusOp::PowerOff | BusOp::PowerOn => {
                 self.halt();
+                self.masked = 0;
                 self.enable = self.base_enable();
                 self.port.regs.write32(BIER, self.enable);
                 self.bus = Bus::new(&self.config);
@@ -330,6 +331,7 @@ impl<R: Regs, D: Dma> Rtsx<R, D> {
             }
             BusOp::ResetAll => {
                 self.halt();
+                self.masked = 0;
                 self.enable = self.base_enable();
                 self.port.regs.write32(BIER, self.enable);
                 self.bus.stop();
@@ -345,6 +347,7 @@ impl<R: Regs, D: Dma> Rtsx<R, D> {
         match op {
             BusOp::PowerOff | BusOp::PowerOn | BusOp::ResetLines | BusOp::ResetAll | BusOp::TuneAbort => {
                 self.port.regs.write32(BIPR, super::events::OF_PHASE);
+                self.unmask(super::events::OF_PHASE);
                 let toggling = self.state.toggling && !matches!(op, BusOp::PowerOff | BusOp::PowerOn);
                 self.state = Condition { toggling, ..Condition::default() };
             }

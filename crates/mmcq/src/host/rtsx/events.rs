@@ -29,6 +29,7 @@ impl<R: Regs, D: Dma> Rtsx<R, D> {
         }
         self.port.regs.write32(BIPR, latched);
         events.presence = latched & INT_CARD != 0 && !self.config.fixed;
+        self.masked |= latched & OVERCURRENT;
         if let Some(mut active) = self.active.take() {
             events.phase = self.advance(&mut active, latched);
             match events.phase {
@@ -38,9 +39,15 @@ impl<R: Regs, D: Dma> Rtsx<R, D> {
                     self.set_enable(self.base_enable());
                 }
             }
-        } else if latched & OF_PHASE != 0 {
-            // Late or spurious: the next start looks twice.
-            self.state.unsettled = true;
+        } else {
+            if latched & OF_PHASE != 0 {
+                // Late or spurious: the next start looks twice. What comes again and again interrupts no more.
+                self.masked |= if self.state.unsettled { OF_PHASE } else { 0 };
+                self.state.unsettled = true;
+            }
+            if self.enable & self.masked != 0 {
+                self.set_enable(self.base_enable());
+            }
         }
         events
     }
@@ -49,7 +56,7 @@ impl<R: Regs, D: Dma> Rtsx<R, D> {
     fn advance(&mut self, active: &mut Active, latched: u32) -> Option<Result<Done, Fault>> {
         active.seen |= latched & OF_PHASE;
         let seen = active.seen;
-        if latched & (INT_OVERCURRENT | INT_CARD_OVERCURRENT) != 0 {
+        if latched & OVERCURRENT != 0 {
             return Some(Err(Fault { cause: Cause::Power, stage: late(active), response: active.response }));
         }
         if seen & INT_FAIL != 0 && active.work == Work::Tuning {

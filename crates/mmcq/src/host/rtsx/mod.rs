@@ -1,7 +1,7 @@
 //! Realtek's PCIe card readers: RTS5209 and those of its successors that [`Chip`] names.
 //!
-//! Read first: `regs.rs` (the registers), `list.rs` (what the chip fetches from memory), then `phase.rs` (how
-//! a phase starts), `events.rs` (how it ends), `bus.rs` (power, clock, timing, reset) and `tuning.rs`.
+// Read first: `regs.rs` (the registers), `list.rs` (what the chip fetches from memory), then `phase.rs` (how
+// a phase starts), `events.rs` (how it ends), `bus.rs` (power, clock, timing, reset) and `tuning.rs`.
 //!
 //! A phase is one list of register operations, plus a scatter/gather table where data move. Only a write with
 //! its command is two: the data's list goes out from the interrupt that ended the command's. All data, also
@@ -73,6 +73,9 @@ pub struct Rtsx<R: Regs, D: Dma> {
     state: Condition,
     /// What [`BIER`] holds.
     enable: u32,
+    /// What may not go away, and interrupts no more: too much current until the supply or everything is set anew, a phase's
+    /// events until the next phase.
+    masked: u32,
 }
 
 /// What is known of the chip between two phases.
@@ -120,6 +123,7 @@ impl<R: Regs, D: Dma> Rtsx<R, D> {
             sweep: Sweep::new(),
             state: Condition::default(),
             enable: 0,
+            masked: 0,
         })
     }
 
@@ -156,7 +160,15 @@ impl<R: Regs, D: Dma> Rtsx<R, D> {
     /// What is signalled all the time. The end of DMA is not: it comes before the end of the list.
     fn base_enable(&self) -> u32 {
         let card = if self.config.fixed { 0 } else { INT_CARD };
-        INT_COMMAND | INT_FAIL | INT_OVERCURRENT | INT_CARD_OVERCURRENT | card
+        (INT_COMMAND | INT_FAIL | OVERCURRENT | card) & !self.masked
+    }
+
+    /// These interrupt again, if they were masked.
+    fn unmask(&mut self, bits: u32) {
+        if self.masked & bits != 0 {
+            self.masked &= !bits;
+            self.set_enable(self.base_enable());
+        }
     }
 }
 

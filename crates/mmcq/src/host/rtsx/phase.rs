@@ -91,6 +91,7 @@ impl<R: Regs, D: Dma> Rtsx<R, D> {
         .ok_or(StartError::Unsupported)?;
         if self.state.unsettled {
             self.port.regs.write32(BIPR, super::events::OF_PHASE);
+            self.unmask(super::events::OF_PHASE);
         }
         let toggling = phase.command.index == VOLTAGE_SWITCH;
         self.state = Condition { toggling, ..Condition::default() };

@@ -54,6 +54,8 @@ pub const INT_CARD: u32 = 1 << 25;
 pub const INT_OVERCURRENT: u32 = 1 << 23;
 /// Too much current, of the SD card.
 pub const INT_CARD_OVERCURRENT: u32 = 1 << 22;
+/// Either.
+pub const OVERCURRENT: u32 = INT_OVERCURRENT | INT_CARD_OVERCURRENT;
 /// Everything that latches.
 pub const INT_LATCHED: u32 = 0xffc0_0000;
 /// Level: the SD card's write-protect switch is on.

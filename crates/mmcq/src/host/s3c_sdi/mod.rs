@@ -1,7 +1,7 @@
 //! SDI: the SD controller in Samsung's S3C24xx SoCs (register layout of the S3C2440).
 //!
-//! Read first: `regs.rs` (the register map), then `phase.rs` (how a phase starts), `events.rs` (how it ends),
-//! `fifo.rs` (the CPU's side of the FIFO), `bus.rs` (clock, reset) and `card.rs` (the card interrupt).
+// Read first: `regs.rs` (the register map), then `phase.rs` (how a phase starts), `events.rs` (how it ends),
+// `fifo.rs` (the CPU's side of the FIFO), `bus.rs` (clock, reset) and `card.rs` (the card interrupt).
 //!
 //! # Data
 //! The FIFO has 64 bytes. [`ack`](Host::ack) moves what it holds, or has room for, and returns: at most 16

@@ -20,7 +20,7 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         }
         if active.seen & INT_COMMAND == 0 {
             let status = self.port.read32(INT_STATUS);
-            if status & (ERRORS | INT_TRANSFER) != 0 {
+            if (status | active.seen) & (ERRORS | INT_TRANSFER) != 0 {
                 // Its end interrupts anyway.
                 return None;
             }

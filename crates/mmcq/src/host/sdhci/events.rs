@@ -24,6 +24,10 @@ const PRESENCE: u32 = INT_INSERT | INT_REMOVE;
 const RARE: u32 = PRESENCE | INT_CARD | INT_RETUNE;
 /// Times that a late ready bit of the buffer is looked for: some ten to a hundred microseconds of register reads.
 const READY_LOOKS: u32 = 256;
+/// Times that DAT is looked at before an end is held for another transfer's: some ten microseconds.
+const END_LOOKS: u32 = 64;
+/// In what a phase has seen: its end, or what passes for it, came before its response. No status bit of a phase.
+const END_FIRST: u32 = INT_ERROR;
 
 impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
     pub(super) fn take_events(&mut self, segments: &[Segment]) -> Events {
@@ -159,10 +163,15 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
         }
         let needs = active.work.needs();
         if active.seen & needs == needs {
+            if active.seen & END_FIRST != 0 && self.dat_stays_in_use() {
+                active.seen = INT_COMMAND;
+                return None;
+            }
             return Some(Ok(self.done(active)));
         }
         if transferred {
-            // The data were faster than the response: its interrupt is wanted after all.
+            // The data were faster than the response: its interrupt is wanted after all. Or the transfer before is told twice.
+            active.seen |= if needs & INT_TRANSFER != 0 { END_FIRST } else { 0 };
             self.set_signal(self.shadow.signal | INT_COMMAND);
         }
         None
@@ -257,6 +266,14 @@ impl<R: Regs, D: Dma, const DESCRIPTORS: usize> Sdhci<R, D, DESCRIPTORS> {
             }
             self.transfer.blocks -= 1;
         }
+    }
+
+    /// A phase has its response, and had an end before. If it is not its own, DAT is in use [SDHC 2.2.9]; else a little longer than
+    /// its end says, perhaps.
+    #[cold]
+    #[inline(never)]
+    fn dat_stays_in_use(&self) -> bool {
+        (0..END_LOOKS).all(|_| self.port.read32(PRESENT) & PRESENT_DAT_INHIBIT != 0)
     }
 
     /// Is the buffer ready for a block, at one of so many looks?

@@ -1,8 +1,8 @@
 //! SDHCI 3.0 to 4.2: the SD Association's standard host controller.
 //!
-//! Read first: `regs.rs` (the register map), then `phase.rs` (how a phase starts), `events.rs` (how it ends),
-//! `concurrent.rs` (a command beside its data), `early.rs` (its response before its end) and `bus.rs` (clock, power, timing, reset). `config.rs` has what a board must say; [`Sdhci::new`] reads
-//! the rest.
+// Read first: `regs.rs` (the register map), then `phase.rs` (how a phase starts), `events.rs` (how it ends),
+// `concurrent.rs` (a command beside its data), `early.rs` (its response before its end) and `bus.rs` (clock, power, timing, reset). `config.rs` has what a board must say; [`Sdhci::new`] reads
+// the rest.
 //!
 //! One interrupt ends a data transfer: while data are in flight only Transfer Complete and errors are
 //! signalled. What a register already holds is not written again, so that a 4 KiB transfer costs four writes

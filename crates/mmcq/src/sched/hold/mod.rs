@@ -11,12 +11,15 @@
 //! such a stream, fewer than are kept in flight, and `w` for the whole tail is below `a`. Streams are
 //! looked at once for each transfer, by what is collected for it; an arrival is not.
 //!
+//! What two ways really took decides where the costs are wrong ([`measured`]). Requests that stayed away, and of which one comes late, are on their way with it.
+//!
 //! *Written bound: a start is held no longer than `a`, than [`Config::tail_ns`](crate::engine::Config::tail_ns), and without an arrival than twice what the next
 //! request usually takes and 2 us.* Each hold is paid from an account that its gain, or its loss, goes to; it has [`CREDIT_NS`] at first, and gets 1/128 of the time that
 //! transfers take. So what holds lose, beyond what others have gained, is at most that and one hold. A client that stays away costs its wait once, and is not
 //! waited for until it comes.
 
 mod costs;
+mod measured;
 mod streams;
 #[cfg(test)]
 mod tests;
@@ -24,6 +27,7 @@ mod tests;
 use super::slot_set::SlotSet;
 use crate::host::Direction;
 use costs::Costs;
+use measured::Measured;
 pub(crate) use streams::Run;
 use streams::Streams;
 
@@ -33,8 +37,6 @@ const CREDIT_NS: i64 = 1_000_000;
 const CREDITS_MAX: u64 = 4;
 /// The part of the time of all transfers that goes to the account.
 const SHARE: u64 = 128;
-/// Of so many chances one is decided the other way, so that what was learned does not stay wrong.
-const DOUBTED: u8 = 128;
 /// After so many starts that continue no stream, the scheduler looks for streams no more.
 const DULL_MAX: u8 = 32;
 /// Of so many transfers, one may leave its end for the next.
@@ -94,7 +96,7 @@ pub struct Hold {
     held: Option<Held>,
     /// Negative while a loss was larger than all there was.
     credit_ns: i64,
-    chances: u8,
+    measured: Measured,
     /// Starts in a row that continued nothing.
     dull: u8,
     /// Transfers until one may leave its end for the next again.
@@ -107,6 +109,8 @@ pub struct Hold {
     free_ns: u64,
     /// The last writes that were moved, until they are complete.
     moved: Option<Run>,
+    /// Those of the transfer in progress are complete.
+    told: bool,
     counts: Holds,
 }
 
@@ -201,13 +205,14 @@ impl Hold {
         streams: Streams::NEW,
         held: None,
         credit_ns: CREDIT_NS,
-        chances: 0,
+        measured: Measured::NEW,
         dull: DULL_MAX,
         uncut: 0,
         passed: (0, 0),
         began_ns: 0,
         free_ns: 0,
         moved: None,
+        told: false,
         counts: Holds { count: 0, came: 0, waited_ns: 0, gained_ns: 0 },
     };
 
@@ -289,7 +294,8 @@ impl Hold {
     /// A transfer begins.
     pub(crate) fn begins(&mut self, run: &Run, now_ns: u64) {
         self.came(run);
-        self.began_ns = now_ns;
+        (self.began_ns, self.told) = (now_ns, false);
+        self.measured.begins(run.blocks(), now_ns);
     }
 
     /// It has ended. Reads are complete then.
@@ -304,8 +310,20 @@ impl Hold {
         self.credit(took_ns / SHARE, fixed_ns);
         match run.direction {
             Direction::Read => self.streams.completed(run, now_ns),
+            Direction::Write if core::mem::take(&mut self.told) => {}
             Direction::Write => self.moved = Some(*run),
         }
+    }
+
+    /// What is being written is complete, and the card programs it still.
+    pub(crate) fn told(&mut self, run: &Run, now_ns: u64) {
+        self.told = true;
+        self.streams.completed(run, now_ns);
+    }
+
+    /// Was that the transfer in progress?
+    pub(crate) fn is_told(&self) -> bool {
+        self.told
     }
 
     /// What was written is complete.
@@ -399,10 +417,12 @@ impl Hold {
             let half_ns = fixed_ns.saturating_add(blocks_ns / 2).saturating_add(stream.back_ns(all / 2)?);
             let halves_ns = one_ns.saturating_add(fixed_ns).max(half_ns);
             let risk_ns = until_ns.saturating_sub(now_ns);
-            self.chances = self.chances.wrapping_add(1) % DOUBTED;
             let is_better = whole_ns.saturating_add(whole_ns / 128) < halves_ns;
             let is_close = whole_ns.abs_diff(halves_ns) < halves_ns / 8;
-            is_better != (self.chances == 0 && is_close) && signed(risk_ns) <= self.credit_ns
+            let holds = self.measured.holds(is_better, is_close, self.streams.is_alone(&stream))
+                && signed(risk_ns) <= self.credit_ns;
+            self.measured.decided(holds);
+            holds
         };
         (pays && until_ns > now_ns).then_some(held)
     }

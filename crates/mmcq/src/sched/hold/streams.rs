@@ -56,6 +56,9 @@ pub(super) struct Stream {
     /// Most that were seen since it was fewer than `depth`, and how many times that was.
     fewer: u8,
     times: u8,
+    /// What `depth` was before some stayed away for too long, 0: none did; and whether what went without them is complete.
+    missed: u8,
+    answered: bool,
     /// The first block that is not complete, and one past the last.
     begin: u64,
     next: u64,
@@ -117,6 +120,8 @@ impl Stream {
         seen: 0,
         fewer: 0,
         times: 0,
+        missed: 0,
+        answered: false,
         begin: u64::MAX,
         next: u64::MAX,
         first_ns: 0,
@@ -178,8 +183,21 @@ impl Stream {
         earlier_ns.saturating_mul(run.requests.into()).checked_div(span_ns).unwrap_or(0) as u8
     }
 
+    /// Some were given up, and now more come. A client that keeps fewer in flight sends the next when those that went are complete, and as soon as ever. What comes before
+    /// that, or much later, is of those that were away: the others are on their way with it.
+    fn returned(&mut self, came_ns: u64) {
+        let missed = core::mem::take(&mut self.missed);
+        let usual_ns = self.done_ns.saturating_add(2 * u64::from(self.first_ns) + JITTER_NS);
+        if missed > 0 && (!self.answered || came_ns > usual_ns) {
+            (self.depth, self.fewer, self.times) = (self.depth.max(missed), 0, 0);
+        }
+    }
+
     /// More have come.
     fn came(&mut self, run: &Run, most_ns: u64) {
+        if self.missed > 0 {
+            self.returned(run.first_ns);
+        }
         let earlier = self.earlier(run);
         let since_ns = if earlier == 0 { self.done_ns } else { self.before_ns };
         if since_ns > 0 && run.first_ns >= since_ns {
@@ -271,6 +289,7 @@ impl Streams {
             let flying = stream.next.saturating_sub(stream.begin).checked_div(request_blocks);
             stream.seen = stream.seen.max(flying.unwrap_or(0).min(u64::from(u8::MAX)) as u8);
             stream.begin = stream.begin.max(run.end);
+            stream.answered = true;
             stream.before_ns = core::mem::replace(&mut stream.done_ns, now_ns);
         }
     }
@@ -285,11 +304,23 @@ impl Streams {
         self.streams.iter().find(|s| s.next == end && s.direction == direction).copied()
     }
 
+    /// No other stream has moved since this one had its results before the last.
+    pub fn is_alone(&self, stream: &Stream) -> bool {
+        let beside = |other: &&Stream| {
+            (other.direction, other.next) != (stream.direction, stream.next)
+                && other.arrived_ns > stream.before_ns
+        };
+        !self.streams.iter().any(|other| beside(&other))
+    }
+
     /// Those of a stream that are away were waited for long enough; so many wait. True if there were any.
     pub fn gave_up(&mut self, direction: Direction, end: u64, waiting: u8) -> bool {
         let found = self.streams.iter_mut().find(|s| s.next == end && s.direction == direction);
         found.is_some_and(|stream| {
             let any = stream.depth > waiting;
+            if any {
+                (stream.missed, stream.answered) = (stream.depth, false);
+            }
             (stream.depth, stream.fewer, stream.times) = (stream.depth.min(waiting), 0, 0);
             any
         })

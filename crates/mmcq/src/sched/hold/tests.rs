@@ -288,8 +288,20 @@ fn script(kind: Kind, random: &mut Random) -> Vec<Manner> {
     }
 }
 
-/// Of what the better of "always" and "never" takes, over the sequences of each kind: at most 2 % more. Single ones may end in another split of the batches than
-/// the better rule's, by chance or because a rest keeps time with the batches: at most one in twenty takes 2 % more, and none 25 %.
+/// It rests in the middle of a batch, and comes back with all that it had not sent. Without [`Stream::returned`](super::streams) the first of these went alone, and
+/// the whole took 19 % more than with "always".
+#[test]
+fn a_client_that_comes_back_late_comes_with_all_that_was_away() {
+    let card = Card { fixed_ns: 1_665_681, block_ns: 4_325 };
+    let rests = Manner { depth: 13, first_ns: 45_005, gap_ns: 3_818, rests_every: 29, ..STEADY };
+    let scripts = [Vec::from([Manner { rest_ns: 4_497_390, ..rests }])];
+    let [never, always, ours] =
+        [Rule::Never, Rule::Always, Rule::Ours].map(|rule| run(rule, &card, &scripts, REQUESTS, 5));
+    assert!(ours.0 * 100 <= never.0.min(always.0) * 101, "never {never:?}, always {always:?}, ours {ours:?}");
+}
+
+/// Of what the better of "always" and "never" takes, over the sequences of each kind: at most 2 % more. Of the single ones at most one in sixty takes 2 % more, and
+/// none 5 %: those change 24 times, and a rule that must see a change before it follows pays for each (docs/engine.md).
 #[test]
 fn the_regret_is_at_most_two_percent() {
     let mut random = Random(0x9e37_79b9_7f4a_7c15);
@@ -321,7 +333,7 @@ fn the_regret_is_at_most_two_percent() {
             }
             let first = scripts[0][0];
             assert!(
-                ours.0 * 100 <= best * 125,
+                ours.0 * 100 <= best * 105,
                 "{kind:?}: never {never:?}, always {always:?}, ours {ours:?}: {card:?} {first:?}"
             );
         }
@@ -330,5 +342,5 @@ fn the_regret_is_at_most_two_percent() {
         assert!(regret <= 2.0, "{kind:?}: {regret:.2} %");
     }
     std::println!("{above} of {sequences} above 2 %");
-    assert!(above * 20 <= sequences, "{above} of {sequences} sequences above 2 %");
+    assert!(above * 60 <= sequences, "{above} of {sequences} sequences above 2 %");
 }

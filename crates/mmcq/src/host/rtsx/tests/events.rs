@@ -224,3 +224,63 @@ fn one_read_of_ones_is_no_chip_that_is_gone() {
         assert!(!host.isolate());
     }
 }
+
+/// Calls until the line is down, at most three.
+fn settle(host: &mut Driver) -> (u32, Option<Result<Done, Fault>>) {
+    let mut end = None;
+    for calls in 0..3 {
+        if host.port.regs.pending.get() & host.enable == 0 {
+            return (calls, end);
+        }
+        end = end.or(host.ack(&[]).phase);
+    }
+    panic!("a storm: pending {:#x}, enabled {:#x}", host.port.regs.pending.get(), host.enable);
+}
+
+/// It lasts as long as the current does, or for ever.
+#[test]
+fn too_much_current_that_stays_interrupts_once() {
+    for bit in [INT_OVERCURRENT, INT_CARD_OVERCURRENT] {
+        let mut host = reading();
+        host.port.regs.stays.set(bit);
+        host.port.regs.pending.set(bit);
+        assert_eq!(settle(&mut host), (1, fault(Cause::Power, Stage::Data, None)));
+        // It is not forgotten: a phase that ends while it lasts has failed.
+        assert_eq!(finish(&mut host, BusOp::ResetLines).0, Step::Done);
+        host.start(&command(13, Resp::R1), &[], 1).unwrap();
+        host.port.regs.pending.set(bit | LIST_OK);
+        assert_eq!(settle(&mut host).1, fault(Cause::Power, Stage::Command, None));
+        // With no phase in progress.
+        assert_eq!(finish(&mut host, BusOp::ResetAll).0, Step::Done);
+        assert_eq!(settle(&mut host), (1, None));
+        // It is over, and may come again.
+        host.port.regs.stays.set(0);
+        assert_eq!(finish(&mut host, BusOp::PowerOn).0, Step::Done);
+        host.port.regs.pending.set(bit);
+        assert_eq!(settle(&mut host), (1, None));
+    }
+}
+
+#[test]
+fn an_event_that_does_not_go_away_is_no_storm() {
+    for bit in [INT_COMMAND, INT_FAIL] {
+        let mut host = answered(13);
+        host.port.regs.stays.set(bit);
+        host.port.regs.pending.set(bit);
+        assert_eq!(settle(&mut host), (2, None));
+        // The next phase is told of again.
+        host.port.regs.stays.set(0);
+        host.start(&command(13, Resp::R1), &[], 1).unwrap();
+        host.port.regs.pending.set(LIST_OK);
+        assert!(settle(&mut host).1.unwrap().is_ok());
+        // And after a reset in place of a start.
+        host.port.regs.stays.set(bit);
+        host.port.regs.pending.set(bit);
+        assert_eq!(settle(&mut host), (2, None));
+        host.port.regs.stays.set(0);
+        assert_eq!(finish(&mut host, BusOp::ResetLines).0, Step::Done);
+        host.start(&command(13, Resp::R1), &[], 1).unwrap();
+        host.port.regs.pending.set(LIST_OK);
+        assert!(settle(&mut host).1.unwrap().is_ok());
+    }
+}

@@ -41,6 +41,8 @@ struct Fake {
     gone: Cell<bool>,
     /// Reads that give ones, and the chip is there.
     lost: Cell<u32>,
+    /// Interrupts that are pending again as soon as they are cleared.
+    stays: Cell<u32>,
 }
 
 impl Fake {
@@ -118,7 +120,7 @@ impl Regs for Fake {
                 self.immediate.set(byte.into());
                 self.left.set(self.slow.get());
             }
-            0x14 => self.pending.set(self.pending.get() & !(value & 0xffc0_0000)),
+            0x14 => self.pending.set(self.pending.get() & !(value & 0xffc0_0000) | self.stays.get()),
             0x00..=0x0c | 0x18 => {}
             _ => panic!("write of {offset:#x}"),
         }

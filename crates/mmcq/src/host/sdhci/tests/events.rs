@@ -13,6 +13,62 @@ fn data_may_end_before_the_response_comes() {
 }
 
 #[test]
+fn a_response_that_comes_after_the_data_ends_the_phase() {
+    let mut host = ready(Config::new());
+    let segments = [far(0, 512)];
+    host.start(&read(1), &segments, 1).unwrap();
+    assert!(report(&mut host, INT_TRANSFER, &segments).phase.is_none());
+    // The engine asks for it before its interrupt is taken.
+    host.port.regs.set(INT_STATUS, 4, INT_COMMAND);
+    assert_eq!(host.early_r1(), None);
+    assert!(host.ack(&segments).phase.unwrap().is_ok());
+}
+
+/// A controller tells the end of a transfer twice. What comes before the next one's response cannot be the next
+/// one's while that has DAT.
+#[test]
+fn the_end_of_the_transfer_before_is_not_that_of_the_next() {
+    let segments = [far(0, 512)];
+    let write = data(24, Direction::Write, 512, 1);
+    let busy = command(38, Resp::R1b);
+    for (phase, segments) in [(read(1), &segments[..]), (write, &segments[..]), (busy, &[])] {
+        let mut host = ready(Config::new());
+        host.start(&phase, segments, 1).unwrap();
+        assert!(report(&mut host, INT_COMMAND | INT_TRANSFER, segments).phase.unwrap().is_ok());
+        host.start(&phase, segments, 1).unwrap();
+        let present = host.port.regs.get(PRESENT, 4);
+        host.port.regs.set(PRESENT, 4, present | PRESENT_CMD_INHIBIT | PRESENT_DAT_INHIBIT);
+        assert!(report(&mut host, INT_TRANSFER, segments).phase.is_none());
+        host.port.regs.set(PRESENT, 4, present | PRESENT_DAT_INHIBIT);
+        assert!(report(&mut host, INT_COMMAND, segments).phase.is_none(), "{phase:?}");
+        host.port.regs.set(PRESENT, 4, present);
+        assert!(report(&mut host, INT_TRANSFER, segments).phase.unwrap().is_ok());
+    }
+}
+
+/// What needs no end is not held up by another's: the card is busy, and is asked how it is.
+#[test]
+fn a_command_ends_with_its_response_whatever_ends_before() {
+    let mut host = ready(Config::new());
+    let present = host.port.regs.get(PRESENT, 4);
+    host.start(&command(13, Resp::R1), &[], 1).unwrap();
+    host.port.regs.set(PRESENT, 4, present | PRESENT_DAT_INHIBIT);
+    assert!(report(&mut host, INT_TRANSFER, &[]).phase.is_none());
+    assert!(report(&mut host, INT_COMMAND, &[]).phase.unwrap().is_ok());
+}
+
+/// The bit of the present state falls a little later than the transfer ends.
+#[test]
+fn an_early_end_is_believed_although_dat_gets_free_late() {
+    let segments = [far(0, 512)];
+    let mut host = ready(Config::new());
+    host.start(&read(1), &segments, 1).unwrap();
+    assert!(report(&mut host, INT_TRANSFER, &segments).phase.is_none());
+    host.port.regs.lags.set(20);
+    assert!(report(&mut host, INT_COMMAND, &segments).phase.unwrap().is_ok());
+}
+
+#[test]
 fn long_response_is_shifted_unless_it_has_its_crc() {
     for (quirks, expected) in [
         (Quirks::NONE, [0x0011_2233, 0x4455_6677, 0x8899_aabb, 0xccdd_ee00]),

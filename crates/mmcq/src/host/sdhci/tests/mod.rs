@@ -42,6 +42,8 @@ struct Fake {
     stable: Cell<bool>,
     /// The controller goes at the next word of the data.
     goes: Cell<bool>,
+    /// Looks at the present state that still show DAT in use.
+    lags: Cell<u32>,
 }
 
 impl Fake {
@@ -53,6 +55,7 @@ impl Fake {
             stuck: Cell::new(0),
             stable: Cell::new(true),
             goes: Cell::new(false),
+            lags: Cell::new(0),
         };
         fake.set(VERSION, 1, version.into());
         fake.set(CAPABILITIES, 4, caps as u32);
@@ -84,6 +87,10 @@ impl Fake {
             let mut value = [0; 4];
             value.iter_mut().for_each(|byte| *byte = self.buffer.borrow_mut().pop_front().unwrap_or(0xee));
             return u32::from_le_bytes(value);
+        }
+        if offset == PRESENT && self.lags.get() > 0 {
+            self.lags.set(self.lags.get() - 1);
+            return self.get(offset, width) | PRESENT_DAT_INHIBIT;
         }
         self.get(offset, width)
     }

@@ -1,0 +1,92 @@
+//! When the parts of a model do something by themselves.
+
+/// Not at all.
+pub(crate) const NEVER: u64 = u64::MAX;
+
+/// One moment for each part of a model, by number, at most 32 of them. Of simultaneous ones, the lower number comes first.
+///
+/// A model asks for the next moment far more often than it changes one, so the next is kept in mind. Of the others few are set at a time.
+#[derive(Clone, Debug)]
+pub(crate) struct Alarms<const N: usize> {
+    at_ns: [u64; N],
+    /// Those that are set: a bit for each.
+    set: u32,
+    next: usize,
+}
+
+impl<const N: usize> Alarms<N> {
+    /// None is set.
+    pub(crate) const NONE: Self = {
+        assert!(N <= u32::BITS as usize);
+        Alarms { at_ns: [NEVER; N], set: 0, next: 0 }
+    };
+
+    /// When this one goes off; [`NEVER`] if it is not set.
+    #[inline]
+    pub(crate) fn at_ns(&self, alarm: usize) -> u64 {
+        self.at_ns[alarm]
+    }
+
+    /// This one goes off then, and not when it was set to before.
+    #[inline]
+    pub(crate) fn set(&mut self, alarm: usize, at_ns: u64) {
+        let before = std::mem::replace(&mut self.at_ns[alarm], at_ns);
+        if at_ns == before {
+            return;
+        }
+        let bit = 1 << alarm;
+        self.set = if at_ns == NEVER { self.set & !bit } else { self.set | bit };
+        if alarm == self.next {
+            if at_ns > before {
+                self.next = self.earliest();
+            }
+        } else if (at_ns, alarm) < (self.at_ns[self.next], self.next) {
+            self.next = alarm;
+        }
+    }
+
+    /// The one that goes off next, and when.
+    #[inline]
+    pub(crate) fn next(&self) -> Option<(usize, u64)> {
+        let at_ns = self.at_ns[self.next];
+        (at_ns != NEVER).then_some((self.next, at_ns))
+    }
+
+    #[inline]
+    fn earliest(&self) -> usize {
+        let (mut earliest, mut earliest_ns) = (0, NEVER);
+        let mut set = self.set;
+        while set != 0 {
+            let alarm = set.trailing_zeros() as usize;
+            set &= set - 1;
+            if self.at_ns[alarm] < earliest_ns {
+                (earliest, earliest_ns) = (alarm, self.at_ns[alarm]);
+            }
+        }
+        earliest
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_next_is_the_earliest_and_of_simultaneous_ones_the_first() {
+        arbtest::arbtest(|u| {
+            let (mut alarms, mut set) = (Alarms::<6>::NONE, [NEVER; 6]);
+            assert_eq!(alarms.next(), None);
+            for _ in 0..u.int_in_range(1..=40)? {
+                let alarm = u.choose_index(set.len())?;
+                let at_ns = if u.ratio(1, 4)? { NEVER } else { u.int_in_range(0..=5)? };
+                set[alarm] = at_ns;
+                alarms.set(alarm, at_ns);
+                let first = (0..set.len()).min_by_key(|&alarm| set[alarm]).map(|alarm| (alarm, set[alarm]));
+                assert_eq!(alarms.next(), first.filter(|next| next.1 != NEVER));
+                assert_eq!(alarms.at_ns(alarm), at_ns);
+            }
+            Ok(())
+        })
+        .budget_ms(300);
+    }
+}

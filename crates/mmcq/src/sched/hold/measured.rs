@@ -1,0 +1,164 @@
+//! What a block really takes, while starts are held for their tails and while they are not.
+//!
+//! The costs of [`costs`](super::costs) say what two ways of going on should take; here is what they took. A way is measured over several transfers, from one's
+//! beginning to the next one's, with all that came in between.
+
+/// Transfers of a measure.
+const WINDOW: u8 = 8;
+/// Fractions of a nanosecond.
+const UNITS: u64 = 16;
+/// Of so many chances the next few are decided the other way, so that both are known.
+const DOUBTED: u8 = 128;
+
+/// What is known of both ways.
+#[derive(Debug)]
+pub(super) struct Measured {
+    /// What a block takes if starts are not held, and if they are, in sixteenths of a nanosecond; 0: not known.
+    took: [u32; 2],
+    /// The measure in progress: since when, its blocks and transfers, and whether a start was held, or not held.
+    since_ns: u64,
+    blocks: u32,
+    transfers: u8,
+    held: bool,
+    went: bool,
+    /// Chances since the last try, and transfers until its end.
+    chances: u8,
+    trying: u8,
+    /// What is tried.
+    tried: bool,
+}
+
+impl Measured {
+    pub const NEW: Measured = Measured {
+        took: [0; 2],
+        since_ns: 0,
+        blocks: 0,
+        transfers: 0,
+        held: false,
+        went: false,
+        chances: 0,
+        trying: 0,
+        tried: false,
+    };
+
+    /// A transfer of so many blocks begins.
+    pub fn begins(&mut self, blocks: u32, now_ns: u64) {
+        if self.transfers == WINDOW {
+            self.note(now_ns);
+            self.restart();
+        }
+        if self.transfers == 0 {
+            self.since_ns = now_ns;
+        }
+        self.trying = self.trying.saturating_sub(1);
+        self.transfers += 1;
+        self.blocks = self.blocks.saturating_add(blocks);
+    }
+
+    fn restart(&mut self) {
+        (self.transfers, self.blocks, self.held, self.went) = (0, 0, false, false);
+    }
+
+    fn note(&mut self, now_ns: u64) {
+        if !self.held && !self.went {
+            return;
+        }
+        let took_ns = now_ns.saturating_sub(self.since_ns).min(1 << 40);
+        let took = (took_ns * UNITS).checked_div(self.blocks.into()).unwrap_or(0);
+        let took = u32::try_from(took).unwrap_or(u32::MAX).max(1);
+        let [went, held] = &mut self.took;
+        let (known, other) = if self.went { (went, held) } else { (held, went) };
+        if *known == 0 {
+            *known = took;
+        } else {
+            if took.abs_diff(*known) > *known / 4 {
+                *other = 0;
+            }
+            *known = (*known - *known / 4).saturating_add(took / 4);
+        }
+    }
+
+    /// A start may be held. Is it, if by the costs it is better (`better`), and that is not much (`close`)? With other streams beside it (`!alone`), what a block
+    /// takes says as much of those: then one chance is decided the other way, and the costs alone learn from it.
+    pub fn holds(&mut self, better: bool, close: bool, alone: bool) -> bool {
+        if !alone {
+            self.restart();
+            (self.took, self.trying) = ([0; 2], 0);
+            self.chances = if self.chances >= DOUBTED { 0 } else { self.chances + 1 };
+            return better != (self.chances == 0 && close);
+        }
+        let [went, held] = self.took;
+        let known = went != 0 && held != 0;
+        let mut holds = match () {
+            () if self.trying > 0 => self.tried,
+            () if known && went > held.saturating_add(held / 32) => true,
+            () if known && held > went.saturating_add(went / 32) => false,
+            () => better,
+        };
+        if self.trying == 0 && (close || known) {
+            self.chances += 1;
+            if self.chances >= DOUBTED {
+                (self.chances, self.trying, self.tried) = (0, WINDOW + 2, !holds);
+                holds = !holds;
+                self.restart();
+            }
+        }
+        holds
+    }
+
+    /// That is what was decided.
+    pub fn decided(&mut self, holds: bool) {
+        if holds {
+            self.held = true;
+        } else {
+            if !self.went && self.held {
+                self.restart();
+            }
+            self.went = true;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A closed loop of batches of 8 blocks. By the costs it does not matter whether they go whole; a whole one takes 88 us, the two parts of one that
+    /// was not held 160 us. So many of these batches are not held.
+    fn not_held(batches: u32, by_costs: bool) -> u32 {
+        let mut measured = Measured::NEW;
+        let (mut now_ns, mut went) = (0, 0);
+        for _ in 0..batches {
+            let holds = measured.holds(by_costs, true, true);
+            measured.decided(holds);
+            if holds {
+                measured.begins(8, now_ns);
+                now_ns += 88_000;
+            } else {
+                went += 1;
+                measured.begins(1, now_ns);
+                measured.begins(7, now_ns + 64_000);
+                now_ns += 160_000;
+            }
+        }
+        went
+    }
+
+    #[test]
+    fn what_took_longer_is_left_again_although_the_costs_speak_for_it() {
+        // The tries of the other way, and what it takes to see what they cost.
+        assert!(not_held(6_000, true) < 6_000 / 16, "{}", not_held(6_000, true));
+        // The costs are wrong: the first try shows it.
+        assert!(not_held(6_000, false) < 6_000 / 8, "{}", not_held(6_000, false));
+    }
+
+    #[test]
+    fn the_longest_and_the_shortest_do_not_overflow() {
+        let mut measured = Measured::NEW;
+        for n in 0..1_000u64 {
+            let holds = measured.holds(n % 3 == 0, n % 2 == 0, n % 11 != 0);
+            measured.decided(holds);
+            measured.begins(if n % 5 == 0 { u32::MAX } else { 0 }, if n % 7 == 0 { u64::MAX } else { n });
+        }
+    }
+}

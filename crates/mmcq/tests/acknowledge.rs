@@ -1,0 +1,411 @@
+//! Writes that are complete with their data: what they gain, and every promise that is kept to those that ask for more.
+
+mod support;
+
+use mmcq::engine::{Acknowledge, CardParams, Config, DmaBuf, Engine, Error, Kind, Request, SlotId, Stats};
+use mmcq::host::{
+    BusOp, BusyDetect, Caps, Cause, Direction, DmaError, Events, Host, Phase, Segment, Stage, StartError,
+    Step,
+};
+use mmcq::sched::{Fifo, Lean, Policy};
+use mmcq::spec::response::R1;
+use std::cell::RefCell;
+use std::rc::Rc;
+use support::{TestHost, World, buffer, target};
+
+const BLOCKS: u64 = 4096;
+const UNSEEN: [BusyDetect; 2] = [BusyDetect::Level, BusyDetect::Status];
+
+/// The test's host, which never continues a transfer, so that the straight path is there too.
+struct Ends(TestHost);
+
+// SAFETY: memory is touched in `ack` alone, inside the segments of the phase that it ends.
+unsafe impl Host for Ends {
+    fn caps(&self) -> &Caps {
+        self.0.caps()
+    }
+    fn map(&mut self, segment: &mut Segment, direction: Direction) -> Result<(), DmaError> {
+        self.0.map(segment, direction)
+    }
+    fn unmap(&mut self, segment: &Segment, direction: Direction) {
+        self.0.unmap(segment, direction);
+    }
+    fn start(&mut self, phase: &Phase, segments: &[Segment], timeout_ns: u64) -> Result<(), StartError> {
+        self.0.start(phase, segments, timeout_ns)
+    }
+    fn ack(&mut self, segments: &[Segment]) -> Events {
+        self.0.ack(segments)
+    }
+    fn set_bus(&mut self, op: BusOp, first: bool, now_ns: u64) -> Step {
+        self.0.set_bus(op, first, now_ns)
+    }
+    fn dat0_busy(&self) -> bool {
+        self.0.dat0_busy()
+    }
+    fn present(&self) -> bool {
+        self.0.present()
+    }
+}
+
+struct Bench<P: Policy = Fifo> {
+    world: Rc<RefCell<World>>,
+    engine: Engine<Ends, 8, P>,
+    now_ns: u64,
+}
+
+fn bench(busy: BusyDetect) -> Bench {
+    with(busy, Acknowledge::Transferred, Fifo)
+}
+
+fn with<P: Policy>(busy: BusyDetect, acknowledge: Acknowledge, policy: P) -> Bench<P> {
+    let world = World::new(BLOCKS);
+    (world.borrow_mut().caps.busy, world.borrow_mut().busy_polls) = (busy, 3);
+    world.borrow_mut().caps.max_blocks = 64;
+    let config = Config { acknowledge, ..Config::DEFAULT };
+    let mut engine = Engine::with_policy(Ends(TestHost::new(&world)), config, policy);
+    engine.set_target(Some(target(BLOCKS)));
+    Bench { world, engine, now_ns: 0 }
+}
+
+const fn write(lba: u64) -> Kind {
+    Kind::Write { lba, blocks: 8 }
+}
+
+const fn read(lba: u64) -> Kind {
+    Kind::Read { lba, blocks: 8 }
+}
+
+impl<P: Policy> Bench<P> {
+    fn request(kind: Kind) -> Request {
+        let buf = match kind {
+            Kind::Read { blocks, .. } | Kind::Write { blocks, .. } => buffer(blocks, 7),
+            _ => DmaBuf::EMPTY,
+        };
+        Request::new(kind, buf)
+    }
+
+    fn submit(&mut self, kind: Kind) -> SlotId {
+        self.engine.submit(Self::request(kind), self.now_ns).unwrap()
+    }
+
+    fn durable(&mut self, kind: Kind) -> SlotId {
+        self.engine.submit(Self::request(kind).durable(), self.now_ns).unwrap()
+    }
+
+    fn interrupt(&mut self) {
+        self.now_ns += 1_000;
+        let _ = self.engine.on_irq(self.now_ns);
+    }
+
+    fn result(&mut self, id: SlotId) -> Option<Result<u32, Error>> {
+        self.engine.take(id).map(|done| done.result.map(|output| output.bytes))
+    }
+
+    /// One step: an interrupt, or the time that the engine waits for.
+    fn step(&mut self) {
+        let answers = self.world.borrow().running() && !self.world.borrow().silent;
+        if answers {
+            return self.interrupt();
+        }
+        self.now_ns = self.now_ns.max(self.engine.next_deadline_ns().unwrap_or(0));
+        let _ = self.engine.poll(self.now_ns);
+    }
+
+    fn finish(&mut self, id: SlotId) -> Result<u32, Error> {
+        for _ in 0..10_000 {
+            if let Some(result) = self.result(id) {
+                return result;
+            }
+            self.step();
+        }
+        panic!("it has no end");
+    }
+
+    fn flush(&mut self) -> Result<u32, Error> {
+        let id = self.submit(Kind::Flush);
+        self.finish(id)
+    }
+
+    fn rest(&mut self) {
+        for _ in 0..10_000 {
+            if self.engine.is_idle() {
+                let _ = self.engine.poll(self.now_ns);
+                return;
+            }
+            self.step();
+        }
+        panic!("the engine does not come to rest");
+    }
+
+    fn commands(&self) -> Vec<u8> {
+        self.world.borrow().log.iter().map(|seen| seen.index).collect()
+    }
+
+    fn stats(&self) -> Stats {
+        *self.engine.stats()
+    }
+}
+
+#[test]
+fn a_write_is_complete_and_its_memory_free_while_the_card_programs() {
+    for busy in UNSEEN {
+        let mut bench = bench(busy);
+        let id = bench.submit(write(0));
+        bench.interrupt();
+        assert_eq!(bench.result(id), Some(Ok(4096)), "{busy:?}");
+        assert_eq!((bench.world.borrow().mapped(), bench.engine.is_idle()), (0, false), "{busy:?}");
+        // The next waits for the card all the same: the host refuses data for a busy one.
+        let next = bench.submit(write(8));
+        assert_eq!(bench.finish(next), Ok(4096), "{busy:?}");
+        // By default it is complete when the card has said so.
+        let mut bench = with(busy, Acknowledge::Programmed, Fifo);
+        let id = bench.submit(write(0));
+        bench.interrupt();
+        assert_eq!(bench.result(id), None, "{busy:?}");
+        assert_eq!(bench.finish(id), Ok(4096), "{busy:?}");
+    }
+}
+
+#[test]
+fn a_host_that_sees_the_end_of_busy_asks_no_status_for_a_write() {
+    let mut bench = bench(BusyDetect::Interrupt);
+    let id = bench.submit(write(0));
+    bench.interrupt();
+    assert_eq!(bench.result(id), Some(Ok(4096)));
+    assert_eq!(bench.commands(), [25]);
+}
+
+#[test]
+fn the_next_command_tells_and_after_a_millisecond_without_one_the_card_is_asked() {
+    for busy in [BusyDetect::Interrupt, BusyDetect::Level] {
+        let mut bench = bench(busy);
+        for n in 0..20 {
+            let id = bench.submit(if n % 4 == 3 { read(n * 16) } else { write(n * 16) });
+            assert_eq!(bench.finish(id), Ok(4096));
+        }
+        let (asked, last_ns) = (bench.stats().status_asked, bench.now_ns);
+        assert_eq!(asked, 0, "{busy:?}: {:?}", bench.commands());
+        let id = bench.submit(write(0));
+        assert_eq!(bench.finish(id), Ok(4096));
+        bench.rest();
+        assert_eq!(bench.stats().status_asked, 1, "{busy:?}");
+        assert!((1_000_000..1_100_000).contains(&(bench.now_ns - last_ns)), "{busy:?}");
+        assert_eq!(bench.flush(), Ok(0));
+    }
+}
+
+#[test]
+fn a_late_error_is_told_by_the_next_flush_once_and_counted() {
+    for busy in [BusyDetect::Interrupt, BusyDetect::Level, BusyDetect::Status] {
+        for next in [Some(write(100)), Some(read(100)), Some(Kind::Flush), None] {
+            let mut bench = bench(busy);
+            // An answer of the test's card that shows it programming has nothing else to say.
+            bench.world.borrow_mut().busy_polls = 0;
+            let first = bench.submit(write(0));
+            bench.interrupt();
+            assert_eq!(bench.result(first), Some(Ok(4096)));
+            // Whichever answer of the card is the next carries it.
+            bench.world.borrow_mut().next_status = R1::CC_ERROR;
+            let told = match next {
+                Some(Kind::Flush) => bench.flush(),
+                Some(kind) => {
+                    let id = bench.submit(kind);
+                    assert_eq!(bench.finish(id), Ok(4096), "it is not this one's: {busy:?}");
+                    bench.flush()
+                }
+                None => {
+                    bench.rest();
+                    bench.flush()
+                }
+            };
+            assert!(
+                matches!(told, Err(Error::Program(status)) if status & R1::CC_ERROR != 0),
+                "{busy:?} {next:?}"
+            );
+            assert_eq!(bench.stats().unowned, 1, "{busy:?} {next:?}");
+            assert_eq!(bench.flush(), Ok(0), "once: {busy:?} {next:?}");
+        }
+    }
+}
+
+#[test]
+fn an_answer_that_is_lost_may_have_told_so_the_flush_fails() {
+    for busy in [BusyDetect::Interrupt, BusyDetect::Level] {
+        let mut bench = bench(busy);
+        let first = bench.submit(write(0));
+        bench.interrupt();
+        assert_eq!(bench.result(first), Some(Ok(4096)));
+        let second = bench.submit(write(100));
+        while bench.world.borrow().transfers().len() < 2 {
+            bench.step();
+        }
+        let nth = bench.world.borrow().log.len();
+        bench.world.borrow_mut().faults.insert(nth, (Cause::Crc, Stage::Command, false));
+        assert_eq!(bench.finish(second), Ok(4096));
+        assert!(matches!(bench.flush(), Err(Error::Program(_))), "{busy:?}");
+        assert_eq!(bench.stats().unowned, 1, "{busy:?}");
+        assert_eq!(bench.flush(), Ok(0));
+    }
+}
+
+#[test]
+fn a_flush_waits_for_the_card_and_for_its_status() {
+    for busy in UNSEEN {
+        let mut bench = bench(busy);
+        let first = bench.submit(write(0));
+        bench.interrupt();
+        assert_eq!(bench.result(first), Some(Ok(4096)));
+        assert_eq!(bench.flush(), Ok(0));
+        assert_eq!(bench.commands().last(), Some(&13), "{busy:?}: {:?}", bench.commands());
+        assert!(!bench.engine.host().0.dat0_busy(), "{busy:?}: the card still programs");
+    }
+}
+
+#[test]
+fn what_promises_more_is_complete_with_its_status_and_its_error_is_its_own() {
+    for busy in [BusyDetect::Interrupt, BusyDetect::Level, BusyDetect::Status] {
+        for bad in [0, R1::CC_ERROR] {
+            let mut bench = bench(busy);
+            bench.engine.enable_extended_ops();
+            bench.world.borrow_mut().busy_polls = 0;
+            let id = bench.durable(write(0));
+            bench.interrupt();
+            assert_eq!(bench.result(id), None, "{busy:?}");
+            bench.world.borrow_mut().next_status = bad;
+            let result = bench.finish(id);
+            assert_eq!(result.is_err(), bad != 0, "{busy:?}: {result:?}");
+            assert_eq!(bench.stats().unowned, 0, "{busy:?}");
+            assert_eq!(bench.flush(), Ok(0), "{busy:?}");
+        }
+        // An earlier write's error is not that of the durable one.
+        let mut bench = bench(busy);
+        bench.engine.enable_extended_ops();
+        bench.world.borrow_mut().busy_polls = 0;
+        let early = bench.submit(write(100));
+        bench.interrupt();
+        assert_eq!(bench.result(early), Some(Ok(4096)));
+        bench.world.borrow_mut().next_status = R1::CC_ERROR;
+        let id = bench.durable(write(0));
+        assert_eq!(bench.finish(id), Ok(4096), "{busy:?}");
+        assert!(matches!(bench.flush(), Err(Error::Program(_))), "{busy:?}");
+    }
+}
+
+#[test]
+fn a_barrier_comes_after_the_status_of_what_is_complete() {
+    for busy in [BusyDetect::Interrupt, BusyDetect::Level] {
+        let mut bench = bench(busy);
+        let early = bench.submit(write(100));
+        bench.interrupt();
+        assert_eq!(bench.result(early), Some(Ok(4096)));
+        let command = mmcq::spec::command::send_csd(1);
+        let phase = Phase { command, data: None, auto: mmcq::host::Auto::None, tuning: false };
+        let raw = bench.submit(Kind::Raw { prefix: None, phase, timeout_ns: 1_000_000 });
+        assert!(bench.finish(raw).is_ok());
+        let commands = bench.commands();
+        let (asked, raw) = (
+            commands.iter().rposition(|&index| index == 13).unwrap(),
+            commands.iter().position(|&index| index == 9).unwrap(),
+        );
+        assert!(asked < raw, "{busy:?}: {commands:?}");
+    }
+}
+
+#[test]
+fn requests_on_the_same_blocks_keep_their_order() {
+    for busy in [BusyDetect::Interrupt, BusyDetect::Level] {
+        let mut bench = bench(busy);
+        let mut ids = Vec::new();
+        for fill in 1..=6u8 {
+            let kind = Kind::Write { lba: u64::from(fill % 3), blocks: 8 };
+            ids.push(bench.engine.submit(Request::new(kind, buffer(8, fill)), bench.now_ns).unwrap());
+        }
+        for id in ids {
+            assert_eq!(bench.finish(id), Ok(4096));
+        }
+        assert_eq!(bench.world.borrow().medium[4 * 512], 6, "{busy:?}");
+        assert_eq!(bench.flush(), Ok(0));
+    }
+}
+
+#[test]
+fn a_card_that_loses_its_supply_before_its_status_has_lost_writes() {
+    for busy in [BusyDetect::Interrupt, BusyDetect::Level] {
+        let mut bench = bench(busy);
+        let early = bench.submit(write(100));
+        assert_eq!(bench.finish(early), Ok(4096));
+        while !bench.engine.is_quiet() {
+            bench.step();
+        }
+        bench.engine.set_target(None);
+        bench.engine.set_target(Some(target(BLOCKS)));
+        assert_eq!(bench.flush(), Err(Error::CacheLost), "{busy:?}");
+        assert_eq!(bench.flush(), Ok(0));
+        // With its status nothing is lost.
+        let early = bench.submit(write(100));
+        assert_eq!(bench.finish(early), Ok(4096));
+        bench.rest();
+        bench.engine.set_target(None);
+        bench.engine.set_target(Some(CardParams { ..target(BLOCKS) }));
+        assert_eq!(bench.flush(), Ok(0), "{busy:?}");
+    }
+}
+
+/// The slot of the write is another request's by then: that one goes out once, and gets its own result.
+#[test]
+fn a_card_that_stays_busy_too_long_fails_the_flush_and_no_other_request() {
+    for busy in UNSEEN {
+        let mut bench = bench(busy);
+        bench.world.borrow_mut().busy_polls = u32::MAX;
+        let early = bench.submit(write(0));
+        bench.interrupt();
+        assert_eq!(bench.result(early), Some(Ok(4096)));
+        let others = [32, 64, 128].map(|lba| bench.submit(write(lba)));
+        assert_eq!(others[0].index(), early.index());
+        bench.world.borrow_mut().busy_polls = 0;
+        for id in others {
+            assert_eq!(bench.finish(id), Ok(4096), "{busy:?}");
+        }
+        let places: Vec<u32> = bench.world.borrow().transfers().iter().map(|seen| seen.arg).collect();
+        assert_eq!(places, [0, 32, 64, 128], "{busy:?}: each once");
+        assert!(matches!(bench.flush(), Err(Error::Program(_))), "{busy:?}");
+    }
+}
+
+#[test]
+fn a_write_in_pieces_is_complete_with_its_last_and_owns_the_errors_of_the_others() {
+    for busy in [BusyDetect::Interrupt, BusyDetect::Level] {
+        for bad in [0, R1::CC_ERROR] {
+            let mut bench = bench(busy);
+            let id = bench.submit(Kind::Write { lba: 0, blocks: 160 });
+            bench.interrupt();
+            assert_eq!(bench.result(id), None, "{busy:?}");
+            bench.world.borrow_mut().next_status = bad;
+            let result = bench.finish(id);
+            assert_eq!(result.is_err(), bad != 0, "{busy:?}: {result:?}");
+            assert_eq!(bench.world.borrow().transfers().len(), if bad == 0 { 3 } else { 2 });
+        }
+    }
+}
+
+#[test]
+fn firmware_that_cannot_recover_waits_for_the_status() {
+    let mut bench = with(BusyDetect::Interrupt, Acknowledge::Transferred, Lean);
+    let id = bench.submit(write(0));
+    bench.interrupt();
+    assert_eq!(bench.result(id), None);
+    assert_eq!(bench.finish(id), Ok(4096));
+}
+
+#[test]
+fn an_engine_that_is_suspended_asks_at_once() {
+    let mut bench = bench(BusyDetect::Interrupt);
+    let id = bench.submit(write(0));
+    bench.interrupt();
+    assert_eq!(bench.result(id), Some(Ok(4096)));
+    assert!(!bench.engine.is_idle());
+    bench.engine.suspend();
+    let now_ns = bench.now_ns;
+    bench.rest();
+    assert!(bench.now_ns <= now_ns + 1_000);
+}
