@@ -52,6 +52,7 @@ pub enum Event {
 /// ([`Removed`](Event::Removed), [`Inserted`](Event::Inserted) with an error) the card of before is good enough: it tells this call what to take care
 /// of until the next one comes. After [`Dismissed`](Event::Dismissed) there is nothing to run. `scratch`
 /// ([`SCRATCH_BYTES`]) comes back. The engine must have two slots at least.
+/// One at a time: drop one before the next is polled. The next hears what the one before has left.
 ///
 /// A program learns of cards by this call alone: it sees a card come, brings it up, and says so. A program without it calls
 /// [`bring_up`](super::bring_up) again from time to time, until it is no longer [`Error::NoCard`].

@@ -217,7 +217,8 @@ impl Completion {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Error {
-    /// All slots are taken. Nothing was begun; try again when a request has ended.
+    /// All slots are taken. Nothing was begun; try again when a request has ended. It also ends the youngest request
+    /// that waits, if the card needs help and the keeper's requests find no slot.
     Full,
     /// The engine is suspended, or stopped for recovery.
     Suspended,
