@@ -72,11 +72,14 @@ typedef struct mmcq_idle mmcq_idle;
  *   set_alarm       any context that calls the library                 yes
  *   wait            threads that wait, in any call but those below     no
  *   map, unmap      the thread in mmcq_read and the writes             no
+ *   map             of mmcq_submit: the context that calls it          no
+ *   unmap           of mmcq_submit: any context, often mmcq_on_irq     no
  *   map, unmap      any context, for 512 bytes of the library's own    yes
  *   map, unmap      the thread in mmcq_open and mmcq_close             no
  *   sync            any context, for descriptors: 2 KiB at most        yes
  *
- * mmcq_on_irq and mmcq_poll never call `wait`. What is called with the lock held, or by mmcq_on_irq, must not sleep and must
+ * A program that calls mmcq_submit therefore brings an `unmap` that is legal in an interrupt, and a `map` that is legal where it calls
+ * mmcq_submit: no mutex, no sleep. mmcq_on_irq and mmcq_poll never call `wait`. What is called with the lock held, or by mmcq_on_irq, must not sleep and must
  * be short: other threads and the interrupt wait for it. */
 typedef struct mmcq_platform {
     void *context;
@@ -133,7 +136,7 @@ typedef struct mmcq_card {
     uint32_t csd[4];
     uint8_t emmc;             /* 1: eMMC, 0: SD */
     uint8_t width;            /* data lines: 1, 4, 8 */
-    uint8_t volatile_cache;   /* 1: only mmcq_flush makes data durable */
+    uint8_t volatile_cache;   /* 1: only mmcq_flush and mmcq_write_durable make data durable */
     uint8_t reserved;
 } mmcq_card;
 
@@ -142,7 +145,9 @@ typedef struct mmcq_card {
 int32_t mmcq_open(uint32_t host, const mmcq_platform *platform);
 
 /* Powers the slot and brings the card up, at the best speed that host and card share; again after a change of cards. From then on the library keeps the
- * card (see above). `card` may be NULL. */
+ * card (see above). `card` may be NULL.
+ * There is no callback for a card that comes. MMCQ_E_NO_CARD: the slot is empty, or a card was put in some milliseconds ago; call again, 50 ms
+ * apart or more. After MMCQ_E_REMOVED from another call do the same. */
 int32_t mmcq_bring_up(uint32_t host, mmcq_card *card);
 
 /* Reads or writes blocks, and returns when they are done. `memory` has `blocks` times 512 bytes and is
@@ -152,6 +157,9 @@ int32_t mmcq_bring_up(uint32_t host, mmcq_card *card);
 int32_t mmcq_read(uint32_t host, uint64_t lba, uint32_t blocks, uint8_t *memory);
 int32_t mmcq_write(uint32_t host, uint64_t lba, uint32_t blocks, const uint8_t *memory);
 
+/* What survives a power cut: with volatile_cache a write that returned MMCQ_OK does not, until mmcq_flush returns MMCQ_OK. An eMMC's cache
+ * is on after mmcq_bring_up. docs/durable.md has the rules, call by call. */
+
 /* Everything written before is on the medium when it returns MMCQ_OK. MMCQ_E_CACHE_LOST: writes of before are lost, of all users of this
  * host; only one call is told, so users that share a host tell each other. */
 int32_t mmcq_flush(uint32_t host);
@@ -159,6 +167,9 @@ int32_t mmcq_flush(uint32_t host);
 /* As mmcq_write. When it returns MMCQ_OK, these blocks are on the medium, past every cache; what was written before them need not
  * be. It costs less than mmcq_write and mmcq_flush where the card has a way for it. */
 int32_t mmcq_write_durable(uint32_t host, uint64_t lba, uint32_t blocks, const uint8_t *memory);
+
+/* Requests that one controller has at a time, of all calls together. The library keeps one slot more for itself. */
+#define MMCQ_SLOTS 7
 
 /* mmcq_request.op */
 enum { MMCQ_READ = 0, MMCQ_WRITE = 1, MMCQ_WRITE_DURABLE = 2, MMCQ_FLUSH = 3 };
@@ -177,7 +188,9 @@ typedef struct mmcq_request {
 } mmcq_request;
 
 /* Begins a request, from any context but `lock`, `unlock` and `set_alarm`. Any other result than MMCQ_OK: it has not begun, and `done` is not
- * called. MMCQ_E_FULL: no slot is free, or `map` had no room. Requests run in any order, but those that overlap keep theirs. Without `set_alarm`
+ * called. MMCQ_E_FULL: no slot is free, or `map` had no room. A controller has MMCQ_SLOTS slots for requests of all calls. Requests run in any
+ * order, but those that overlap keep theirs, and nothing passes MMCQ_FLUSH: it covers all writes that were submitted before it, done or not. (A write
+ * that then fails says so itself.) Without `set_alarm`
  * call mmcq_poll when mmcq_next_deadline_ns says so. Here `map` is called by mmcq_submit, and `unmap` just before `done`; neither with the lock held. */
 int32_t mmcq_submit(uint32_t host, mmcq_request *request);
 

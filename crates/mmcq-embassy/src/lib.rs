@@ -66,4 +66,8 @@ mod guides {
     struct FirstCard;
     #[doc = include_str!("../guides/host-driver.md")]
     struct HostDriver;
+    #[doc = include_str!("../guides/durable.md")]
+    struct Durable;
+    #[doc = include_str!("../guides/schedulers.md")]
+    struct Schedulers;
 }

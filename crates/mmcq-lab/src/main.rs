@@ -7,7 +7,7 @@ mod cli;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    match cli::Cli::given().run() {
+    match cli::Cli::given().and_then(cli::Cli::run) {
         Ok(code) => code,
         Err(error) => {
             eprintln!("mmcq: {error}");

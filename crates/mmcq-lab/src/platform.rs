@@ -15,6 +15,7 @@ mod stack;
 pub use controller::ControllerConfig;
 pub use stack::Stack;
 
+use mmcq_sim::card::profile::message_of;
 use serde::Deserialize;
 use std::path::{Path, PathBuf};
 use toml::{Table, Value};
@@ -325,13 +326,15 @@ pub(crate) fn set(table: &mut Table, change: &str, quantities: &[&str]) -> Resul
         _ if quantity => return Err(fault("expected a number")),
         value => value,
     };
-    let optional =
-        section == Some("cost") && unit(key).is_some_and(|(name, _)| COSTS_OPTIONAL.contains(&name));
-    if quantity && !optional && !place.contains_key(key) {
+    let name = unit(key).map(|(name, _)| name);
+    let optional = section == Some("cost") && name.is_some_and(|name| COSTS_OPTIONAL.contains(&name));
+    let same = |old: &str| old == key || name.is_some() && unit(old).map(|(known, _)| known) == name;
+    if quantity && !optional && !place.keys().any(|old| same(old)) {
         let known: Vec<&str> = place.keys().map(String::as_str).collect();
         let error = unknown(&format!("--set {change}"), key, &known);
         return Err(PlatformError::new(format!("{error} (in {})", section.unwrap_or("the file"))));
     }
+    place.retain(|old, _| !same(old));
     place.insert(key.to_owned(), value);
     Ok(())
 }
@@ -345,9 +348,12 @@ fn tree(name: &str, beside: Option<&Path>, depth: usize) -> Result<Table, Platfo
     }
     let (text, directory) = text(name, beside)?;
     let mut table: Table = text.parse().map_err(|e: toml::de::Error| {
-        let line = e.span().map_or(1, |s| text[..s.start.min(text.len())].lines().count().max(1));
-        PlatformError::new(format!("platform {name}: line {line}: {}", e.message()))
+        let line = e.span().map_or(1, |s| 1 + text[..s.start.min(text.len())].matches('\n').count());
+        PlatformError::new(format!("platform {name}: line {line}: {}", message_of(&e, &text)))
     })?;
+    if ["identity", "flash"].iter().any(|section| table.contains_key(*section)) {
+        return Err(PlatformError::new(format!("platform {name}: a card, for --card; expected a board")));
+    }
     if is_quirk(&table, &text) {
         return Err(PlatformError::new(format!(
             "platform {name}: a controller with a quirk, for the simulator's tests (crates/mmcq-sim/controllers/README.md); expected a board"
@@ -394,8 +400,12 @@ fn text(name: &str, beside: Option<&Path>) -> Result<(String, Option<PathBuf>), 
     )))
 }
 
-/// Lays `over` on `base`: tables key by key, but a quantity as a whole.
+/// Lays `over` on `base`: tables key by key, but a quantity as a whole, also one in another unit.
 fn lay(base: &mut Table, over: Table) {
+    let names: Vec<_> = over.keys().filter_map(|key| Some((unit(key)?.0.to_owned(), key.clone()))).collect();
+    base.retain(|old, _| {
+        unit(old).is_none_or(|(name, _)| !names.iter().any(|(above, key)| above == name && key != old))
+    });
     for (key, value) in over {
         match (base.get_mut(&key), value) {
             (Some(Value::Table(below)), Value::Table(above)) if !above.contains_key("value") => {

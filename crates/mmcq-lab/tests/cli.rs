@@ -42,16 +42,6 @@ impl Folder {
         text
     }
 
-    /// Exit code 2, and what the reader of options says holds all of these.
-    fn misread(&self, line: &str, expected: &[&str]) {
-        let output = self.mmcq(line);
-        let text = String::from_utf8(output.stderr).unwrap();
-        assert_eq!(output.status.code(), Some(2), "{line}: {text}");
-        for part in expected {
-            assert!(text.contains(part), "{line}: {text:?} does not name {part:?}");
-        }
-    }
-
     fn accepted(&self, line: &str) -> String {
         let output = self.mmcq(line);
         let text = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -89,7 +79,7 @@ fn a_reader_that_is_not_there_is_refused() {
     folder.refused("vfio ffff:ff:1f.7 info", &["ffff:ff:1f.7", "no such PCI device"]);
     folder.refused("vfio ffff:ff:1f.7 --quirk nosuch info", &["nosuch", "no-busy-irq"]);
     folder.refused("vfio ffff:ff:1f.7 info --quirk nosuch", &["nosuch", "no-busy-irq"]);
-    folder.misread("vfio ffff:ff:1f.7 info --slot x", &["--slot", "number of a slot"]);
+    folder.refused("vfio ffff:ff:1f.7 info --slot x", &["--slot", "number of a slot"]);
     // What is wrong with a file is found before the reader is looked for.
     folder.refused("vfio ffff:ff:1f.7 write none.img --write", &["none.img"]);
     folder.file("short", "not a block");
@@ -178,6 +168,67 @@ fn an_image_keeps_what_a_job_wrote_and_a_later_run_verifies_it() {
 }
 
 #[test]
+fn an_io_that_the_device_refuses_ends_with_1() {
+    let folder = Folder::new();
+    let job = "-- -name=x -filename=/dev/mmcblk0 -rw=read -size=1M -bs=1000 -direct=1";
+    for command in ["run", "why"] {
+        let output = folder.mmcq(&format!("{command} {job}"));
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{command}: {text}");
+        assert!(command == "why" || text.contains("err=22"), "{text}");
+    }
+}
+
+#[test]
+fn what_is_no_command_or_the_wrong_file_is_named_in_one_line() {
+    let folder = Folder::new();
+    let line = folder.refused("foo", &["foo: no command; expected run, ", "torture"]);
+    assert!(!line.contains("similar"), "{line}");
+    folder.refused("run", &["JOB.fio", "--help"]);
+    folder.refused("run --nonsense", &["--nonsense"]);
+    // A card where a board belongs.
+    folder.file("card.toml", &card("sdhc-16g-hs"));
+    folder.file("job.fio", JOB);
+    folder.refused("run job.fio --platform card.toml", &["card.toml: a card, for --card; expected a board"]);
+    // A key twice, in each kind of file.
+    folder.file("twice.toml", "description = \"x\"\nextends = \"generic\"\ndescription = \"y\"\n");
+    folder.refused("run job.fio --platform twice.toml", &["line 3: duplicate key `description`"]);
+    folder.file("twice.toml", "description = \"x\"\ndescription = \"y\"\n");
+    folder.refused("run job.fio --card twice.toml", &["duplicate key `description`"]);
+    folder.file("twice.toml", "[sd.time]\npower_up_ms = 1\npower_up_ms = 2\n");
+    folder.refused("run job.fio --card twice.toml", &["duplicate key `power_up_ms`"]);
+}
+
+#[test]
+fn a_cost_may_be_given_in_another_unit_than_the_board_below_has_it_in() {
+    let folder = Folder::new();
+    folder.file("job.fio", JOB);
+    let cost = |key: &str, value: &str| {
+        let quantity = format!("{{ value = {value}, kind = \"prior\", source = \"guess\" }}");
+        folder.file(
+            "b.toml",
+            &format!("description = \"b\"\nextends = \"generic\"\n[cost]\n{key} = {quantity}\n"),
+        );
+        folder.accepted("run job.fio --platform b.toml")
+    };
+    let us = cost("irq_us", "30");
+    assert_eq!(cost("irq_ms", "0.03"), us);
+    assert_ne!(cost("irq_ms", "0.04"), us);
+    assert_eq!(folder.accepted("run job.fio --platform b.toml --set cost.irq_ns=30000"), us);
+    // One file that says both does not say which.
+    let twice = "wake_us = { value = 1, kind = \"prior\", source = \"x\" }\nwake_ms = { value = 1, kind = \"prior\", source = \"x\" }";
+    folder.file("b.toml", &format!("description = \"b\"\nextends = \"generic\"\n[cost]\n{twice}\n"));
+    folder.refused("run job.fio --platform b.toml", &["cost.wake", "given twice, in two units"]);
+}
+
+#[test]
+fn the_programs_page_leaves_that_of_the_library_of_the_same_name_alone() {
+    let manifest: toml::Table = include_str!("../Cargo.toml").parse().unwrap();
+    let program = &manifest["bin"].as_array().unwrap()[0];
+    assert_eq!((program["name"].as_str(), program["doc"].as_bool()), (Some("mmcq"), Some(false)));
+}
+
+#[test]
 fn fio_options_may_have_one_dash() {
     let folder = Folder::new();
     let line = "run -- -filename=/dev/mmcblk0 --rw=read -bs=64k -size=1M -name=seq -output-format=json";
@@ -222,16 +273,16 @@ fn numbers_that_are_none_are_named_with_what_was_expected() {
     for line in
         ["torture --ios 5M", "run job.fio --seed x", "reproduce hsq --seed=-1", "torture --replay 1.5"]
     {
-        folder.misread(line, &["expected a whole number from 0"]);
+        folder.refused(line, &["expected a whole number from 0"]);
     }
-    folder.misread("torture --faults 1.5", &["1.5", "expected a number from 0 to 1"]);
+    folder.refused("torture --faults 1.5", &["1.5", "expected a number from 0 to 1"]);
 }
 
 #[test]
 fn options_of_torture_that_do_not_go_together_are_refused() {
     let folder = Folder::new();
-    folder.misread("torture --replay 7 --mode sweep", &["--replay", "cannot be used with", "--mode"]);
-    folder.misread("torture --catalogue --ios 10", &["--catalogue", "cannot be used with", "--ios"]);
+    folder.refused("torture --replay 7 --mode sweep", &["--replay", "cannot be used with", "--mode"]);
+    folder.refused("torture --catalogue --ios 10", &["--catalogue", "cannot be used with", "--ios"]);
     folder.refused(
         "torture --mode swap --card sdsc-1g",
         &["--card", "--mode swap", "expected --mode swarm or all"],

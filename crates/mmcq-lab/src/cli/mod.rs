@@ -13,6 +13,7 @@ mod trace;
 mod vfio;
 mod why;
 
+use clap::error::{ContextKind, ErrorKind};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use mmcq_lab::fio;
 use mmcq_lab::image::Lock;
@@ -82,10 +83,30 @@ impl Cli {
         with_codes(Cli::command().mut_subcommands(with_codes))
     }
 
-    /// What was given to the program. A user that gives what cannot be, or wants help, gets it here, and the program ends.
-    pub fn given() -> Self {
-        let matches = Cli::described().get_matches();
-        Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
+    /// What was given to the program. A user that wants help gets it here, and the program ends.
+    pub fn given() -> Result<Self, Error> {
+        let matches = Cli::described().try_get_matches();
+        let given = matches.and_then(|matches| Cli::from_arg_matches(&matches));
+        given.map_err(|error| match error.kind() {
+            ErrorKind::DisplayHelp
+            | ErrorKind::DisplayVersion
+            | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => error.exit(),
+            _ => Cli::misread(&error),
+        })
+    }
+
+    /// What was given instead of a command line, in one line.
+    fn misread(error: &clap::Error) -> Error {
+        let command = error.get(ContextKind::InvalidSubcommand);
+        if let (ErrorKind::InvalidSubcommand, Some(command)) = (error.kind(), command) {
+            let known = Cli::command().get_subcommands().map(|c| c.get_name().to_owned()).collect::<Vec<_>>();
+            return Error::Input(format!("{command}: no command; expected {}", known.join(", ")));
+        }
+        let text = error.to_string();
+        let said = text.lines().map(str::trim).take_while(|line| !line.starts_with("Usage:"));
+        let said = said.filter(|line| !line.is_empty() && !line.starts_with("For more information"));
+        let line = said.collect::<Vec<_>>().join(" ");
+        Error::Input(format!("{} (--help says more)", line.trim_start_matches("error: ")))
     }
 
     /// Does what was asked.

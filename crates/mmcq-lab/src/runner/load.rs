@@ -136,6 +136,7 @@ impl Workload for Load<'_> {
                             fio.offset, fio.bytes
                         );
                         let times = Times { start_ns: now_ns, issue_ns: now_ns, complete_ns: now_ns };
+                        self.failed += 1;
                         self.states[j].complete(&fio, times, Err(WorkerError { errno: 22, text }), None);
                         continue;
                     }

@@ -71,7 +71,7 @@ impl Profile {
     pub fn from_toml(text: &str, name: &str) -> Result<Profile, String> {
         let file: File = toml::from_str(text).map_err(|error| {
             let line = error.span().map_or(1, |s| 1 + text[..s.start.min(text.len())].matches('\n').count());
-            format!("host profile {name}: line {line}: {}", error.message())
+            format!("host profile {name}: line {line}: {}", crate::card::profile::message_of(&error, text))
         })?;
         let place = |key: &str| format!("host profile {name}: driver.{key}");
         file.controller.check().map_err(|error| format!("host profile {name}: {error}"))?;

@@ -3,6 +3,10 @@
 //! The engine asks a [`Policy`] whenever the controller is free and shows it everything that waits before the next barrier. It takes the request that
 //! the policy picks, and what continues it on either side goes along. The engine never lets a request pass an older one on the same blocks where one of
 //! the two writes, whatever the policy says; and what has begun (the rest of a long request) or failed together with others goes first, without asking.
+//!
+//! A stack gets its policy by [`Stack::with_policy`](crate::task::Stack::with_policy), and has it in its type: `Stack<(L, H, Fair<2>), 16>`. A client names
+//! itself by [`Request::from`](crate::engine::Request::from) and [`Stack::request`](crate::task::Stack::request). A
+//! [`BlockDevice`](crate::block::BlockDevice) is always [`Origin::DEFAULT`]. `docs/schedulers.md` has a program.
 
 mod any;
 mod config_error;

@@ -8,6 +8,7 @@ mod parse;
 
 pub use error::ProfileError;
 pub(crate) use parse::Place;
+pub use parse::message_of;
 
 use super::emmc::config::EmmcConfig;
 use super::flash::Timing;

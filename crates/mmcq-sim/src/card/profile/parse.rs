@@ -237,8 +237,18 @@ impl Place<'_> {
 
     pub(crate) fn toml(&self, error: &toml::de::Error) -> ProfileError {
         let line = error.span().map_or(1, |span| self.line(span.start));
-        let message = with_unit_hint(error.message()).replace('\n', " ");
+        let message = with_unit_hint(&message_of(error, self.text)).replace('\n', " ");
         ProfileError::Toml { name: self.name.into(), line, message }
+    }
+}
+
+/// What an error of this text is. A key that is there twice is named.
+#[must_use]
+pub fn message_of(error: &toml::de::Error, text: &str) -> String {
+    let (message, key) = (error.message(), error.span().and_then(|span| text.get(span)));
+    match key {
+        Some(key) if message == "duplicate key" => format!("duplicate key `{}`", key.trim()),
+        _ => message.to_owned(),
     }
 }
 
