@@ -125,7 +125,7 @@ fn requests_end_in_a_callback() {
 /// The examples for others' disk interfaces, over headers that have these interfaces' declarations alone.
 #[test]
 fn fatfs_and_zephyr_have_a_disk() {
-    for program in ["tests/fatfs.c", "tests/zephyr.c"] {
+    for program in ["tests/fatfs.c", "tests/fatfs32.c", "tests/zephyr.c"] {
         let output = run(program, true, &[]);
         assert!(output.status.success(), "{program}: {}", text(&output));
         assert_eq!(text(&output), "", "{program}");

@@ -46,6 +46,16 @@ int main(void) {
     EQUALS(ops->ioctl(registered, 99, NULL), -EINVAL);
     EQUALS(ops->ioctl(registered, DISK_IOCTL_CTRL_DEINIT, NULL), 0);
     EQUALS(ops->status(registered), DISK_STATUS_UNINIT);
+    EQUALS(ops->init(registered), 0);
+    EQUALS(ops->status(registered), DISK_STATUS_OK);
+    /* A card of more blocks than there are numbers has as many as there are. */
+    card.blocks = 1ull << 33;
+    EQUALS(ops->ioctl(registered, DISK_IOCTL_GET_SECTOR_COUNT, &count), 0);
+    EQUALS(count, UINT32_MAX);
+    /* A card that could not be brought up is none, whatever was there before. */
+    EQUALS(mmcq_close(0), MMCQ_OK);
+    EQUALS(ops->init(registered), -EIO);
+    EQUALS(ops->status(registered), DISK_STATUS_UNINIT);
     EQUALS(board_violations(board), 0);
     return wrong;
 }

@@ -26,7 +26,8 @@ pub struct Geometry {
     /// Alignment of buffers in bytes, by the controller and by the platform's cache lines; others go through [`Bounced`].
     pub align: u32,
     /// A flush is needed for data to be durable: the card's write cache is on, or the host continues transfers
-    /// ([`Caps::continue_data`](crate::host::Caps::continue_data)), and a write is complete when the card has taken its data.
+    /// ([`Caps::continue_data`](crate::host::Caps::continue_data)) or the engine
+    /// [acknowledges](crate::engine::Config::acknowledge) transferred data, and a write is complete when the card has taken its data.
     pub volatile_cache: bool,
     /// [`BlockDevice::discard`] frees whole pieces of so many blocks; 0: the card cannot, or
     /// [`card::enable_extended_ops`](crate::card::enable_extended_ops) has not been called since bring-up.
@@ -109,7 +110,8 @@ impl<'a, B: Platform, const N: usize> BlockDevice<'a, B, N> {
                 transfer_blocks: caps.max_blocks.min(caps.max_bytes / BLOCK_BYTES),
                 align: caps.align,
                 volatile_cache: target.flush != crate::engine::FlushBy::Status
-                    || B::Host::CONTINUES && caps.continue_data,
+                    || B::Host::CONTINUES && caps.continue_data
+                    || engine.tells_transferred(),
                 discard_blocks: erase.discarding().map_or(0, |how| erase.grain_blocks(how)),
                 erase_blocks: erasing(erase).map_or(0, |how| erase.grain_blocks(how)),
                 zeros_by_erase: erase.zeroing(0, erase.group_blocks).is_some(),

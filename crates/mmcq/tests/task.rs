@@ -3,7 +3,7 @@
 mod support;
 
 use mmcq::block::{BlockDevice, Bounced};
-use mmcq::engine::{Config, DmaBuf, Error, Kind, Request};
+use mmcq::engine::{Acknowledge, Config, DmaBuf, Error, Kind, Request};
 use mmcq::host::Cause;
 use mmcq::spec::command::send_status;
 use mmcq::task::{IrqTask, Lock, Stack, Timer};
@@ -392,4 +392,21 @@ fn no_verb_leaves_a_deadline_without_an_alarm() {
         }
     }
     assert!(waited > 2_000, "{waited}");
+}
+
+/// What a file system asks before it leaves its flushes out.
+#[test]
+fn a_flush_is_needed_where_writes_are_complete_when_they_are_transferred() {
+    for (continues, acknowledge, needed) in [
+        (false, Acknowledge::Programmed, false),
+        (true, Acknowledge::Programmed, true),
+        (false, Acknowledge::Transferred, true),
+    ] {
+        let world = World::new(256);
+        world.borrow_mut().caps.continue_data = continues;
+        let config = Config { acknowledge, ..Config::DEFAULT };
+        let stack: TestStack<4> = Stack::new(OneContext::new(), TIMER, TestHost::new(&world), config);
+        stack.with(|e| e.set_target(Some(target(256))));
+        assert_eq!(BlockDevice::new(&stack).geometry().map(|card| card.volatile_cache), Some(needed));
+    }
 }

@@ -1,7 +1,7 @@
 /* diskio.c: drive 0 of FatFs (elm-chan.org) on controller 0. Open the controller before: see card.c. FatFs has ff.h and diskio.h.
  *
  * FatFs's buffers are byte arrays of any alignment; the controller wants mmcq_card.align. Reads and writes from other memory go
- * through a block of our own. */
+ * through a block on the stack, 640 bytes: several volumes of one drive may be used by several threads. */
 #include "ff.h"
 /* After ff.h. */
 #include "diskio.h"
@@ -10,7 +10,7 @@
 
 static mmcq_card card;
 static DSTATUS status = STA_NOINIT;
-static uint8_t block[512] __attribute__((aligned(128)));
+#define A_BLOCK(name) uint8_t name[512] __attribute__((aligned(128)))
 
 DSTATUS disk_initialize(BYTE drive) {
     if (drive != 0)
@@ -45,8 +45,9 @@ DRESULT disk_read(BYTE drive, BYTE *memory, LBA_t sector, UINT count) {
         return RES_NOTRDY;
     if (fits(memory))
         return result(mmcq_read(0, sector, count, memory));
+    A_BLOCK(block);
     for (UINT i = 0; i < count; i++) {
-        int32_t code = mmcq_read(0, sector + i, 1, block);
+        int32_t code = mmcq_read(0, (uint64_t)sector + i, 1, block);
         if (code != MMCQ_OK)
             return result(code);
         memcpy(memory + 512u * i, block, 512);
@@ -61,9 +62,10 @@ DRESULT disk_write(BYTE drive, const BYTE *memory, LBA_t sector, UINT count) {
         return RES_NOTRDY;
     if (fits(memory))
         return result(mmcq_write(0, sector, count, memory));
+    A_BLOCK(block);
     for (UINT i = 0; i < count; i++) {
         memcpy(block, memory + 512u * i, 512);
-        int32_t code = mmcq_write(0, sector + i, 1, block);
+        int32_t code = mmcq_write(0, (uint64_t)sector + i, 1, block);
         if (code != MMCQ_OK)
             return result(code);
     }
@@ -77,12 +79,17 @@ DRESULT disk_ioctl(BYTE drive, BYTE command, void *memory) {
         return RES_NOTRDY;
     switch (command) {
     case CTRL_SYNC: return result(mmcq_flush(0));
-    case GET_SECTOR_COUNT: *(LBA_t *)memory = (LBA_t)card.blocks; return RES_OK;
+    case GET_SECTOR_COUNT: /* as many of a larger card as LBA_t has numbers for */
+        *(LBA_t *)memory = card.blocks > (LBA_t)-1 ? (LBA_t)-1 : (LBA_t)card.blocks;
+        return RES_OK;
     case GET_SECTOR_SIZE: *(WORD *)memory = 512; return RES_OK;
     case GET_BLOCK_SIZE: *(DWORD *)memory = 8192; return RES_OK; /* 4 MiB: an allocation unit of most SD cards */
     case CTRL_TRIM: {
         const LBA_t *range = memory; /* first and last sector */
-        int32_t code = mmcq_discard(0, range[0], (uint32_t)(range[1] - range[0] + 1));
+        if (range[1] < range[0])
+            return RES_PARERR;
+        uint64_t blocks = (uint64_t)range[1] - range[0] + 1;
+        int32_t code = mmcq_discard(0, range[0], blocks > UINT32_MAX ? UINT32_MAX : (uint32_t)blocks);
         return code == MMCQ_E_UNSUPPORTED ? RES_OK : result(code);
     }
     default: return RES_PARERR;

@@ -16,13 +16,17 @@ static int result(int32_t code) {
     case MMCQ_E_READ_ONLY: return -EROFS;
     case MMCQ_E_NO_CARD:
     case MMCQ_E_REMOVED:
-    case MMCQ_E_CHANGED: return -ENODEV;
+    case MMCQ_E_CHANGED: card.blocks = 0; return -ENODEV;
     case MMCQ_E_TIMEOUT: return -ETIMEDOUT;
     default: return -EIO;
     }
 }
 
-static int disk_init(struct disk_info *disk) { (void)disk; return result(mmcq_bring_up(0, &card)); }
+static int disk_init(struct disk_info *disk) {
+    (void)disk;
+    card.blocks = 0;
+    return result(mmcq_bring_up(0, &card));
+}
 
 static int disk_status(struct disk_info *disk) {
     (void)disk;
@@ -44,7 +48,9 @@ static int disk_ioctl(struct disk_info *disk, uint8_t command, void *memory) {
     case DISK_IOCTL_CTRL_INIT: return disk_init(disk);
     case DISK_IOCTL_CTRL_SYNC: return result(mmcq_flush(0));
     case DISK_IOCTL_CTRL_DEINIT: card.blocks = 0; return result(mmcq_flush(0));
-    case DISK_IOCTL_GET_SECTOR_COUNT: *(uint32_t *)memory = (uint32_t)card.blocks; return 0;
+    case DISK_IOCTL_GET_SECTOR_COUNT: /* as many of a larger card as there are numbers for */
+        *(uint32_t *)memory = card.blocks > UINT32_MAX ? UINT32_MAX : (uint32_t)card.blocks;
+        return 0;
     case DISK_IOCTL_GET_SECTOR_SIZE: *(uint32_t *)memory = 512; return 0;
     case DISK_IOCTL_GET_ERASE_BLOCK_SZ: *(uint32_t *)memory = 8192; return 0; /* 4 MiB: an allocation unit */
     default: return -EINVAL;

@@ -6,5 +6,9 @@ typedef unsigned int UINT;
 typedef unsigned char BYTE;
 typedef uint16_t WORD;
 typedef uint32_t DWORD;
+#ifdef FF_LBA32
+typedef uint32_t LBA_t;
+#else
 typedef uint64_t LBA_t; /* FF_LBA64 */
+#endif
 #endif

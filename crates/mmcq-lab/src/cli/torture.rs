@@ -9,7 +9,7 @@ use mmcq_lab::torture::score::{Score, counted};
 use mmcq_lab::torture::shrink::shrink;
 use mmcq_lab::torture::swarm::Swarm;
 use mmcq_lab::torture::trace::{HEADING, InOrder};
-use mmcq_lab::torture::{aimed, catalogue, describe, exhaustive, presence, sweep, workloads};
+use mmcq_lab::torture::{aimed, catalogue, describe, exhaustive, presence, streams, sweep, workloads};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -18,6 +18,9 @@ use std::time::{Duration, Instant};
 const FAST: (u64, u64, f64, u32) = (5_000_000, 30_000, 0.002, 4);
 /// Requests, power cuts and length of programs of the long one.
 const LONG: (u64, u64, u32) = (100_000_000, 400_000, 5);
+
+/// Of the random requests so many times fewer go to a reader.
+const STREAMED: u64 = 5;
 
 /// Torture the stack: faults, power cuts, and a checker that knows what every sector may hold
 ///
@@ -109,6 +112,8 @@ enum Mode {
     Bounce,
     /// What chance seldom hits: answers late or lost at the worst moment, stops that complete twice, bad pieces of writes, brown-outs before a flush, and before the status of a write that is complete
     Aimed,
+    /// Random runs on a reader that leaves transfers open
+    Streams,
     /// All of these
     All,
 }
@@ -132,7 +137,7 @@ impl Torture {
         let began = Instant::now();
         let (mut broken, mut over) = (0, 0);
         let sweeps = (sweep::kinds().len() * workloads::NAMES.len()) as u64;
-        let modes: [(Mode, &str, u64); 8] = [
+        let modes: [(Mode, &str, u64); 9] = [
             (Mode::Swarm, "random runs, requests", swarm.requests),
             (Mode::Exhaustive, "all small programs with all cuts", 3 * exhaustive::programs(length)),
             (Mode::Sweep, "single faults at every event", sweeps),
@@ -141,6 +146,7 @@ impl Torture {
             (Mode::Swap, "another card at every event", workloads::NAMES.len() as u64),
             (Mode::Bounce, "a card that bounces at every event", workloads::NAMES.len() as u64),
             (Mode::Aimed, "what chance seldom hits", aimed::NAMES.len() as u64),
+            (Mode::Streams, "random runs with open transfers, requests", swarm.requests / STREAMED),
         ];
         for (mode, title, size) in modes {
             if wanted != Mode::All && wanted != mode {
@@ -157,6 +163,9 @@ impl Torture {
                 Mode::Swap => presence::swaps(swarm.jobs, &progress),
                 Mode::Bounce => presence::bounces(swarm.jobs, &progress),
                 Mode::Aimed => aimed::aimed(swarm.jobs, &progress),
+                Mode::Streams => {
+                    streams::streams(swarm.seed, swarm.requests / STREAMED, swarm.jobs, &progress)
+                }
                 Mode::Swarm | Mode::All => swarm.run(&progress),
             };
             shown.end();
@@ -214,15 +223,16 @@ impl Torture {
     fn go_together(&self) -> Result<(), Error> {
         let mode = self.mode.unwrap_or(Mode::All);
         let random = matches!(mode, Mode::Swarm | Mode::All);
+        let seeded = random || mode == Mode::Streams;
         let programs = matches!(mode, Mode::Exhaustive | Mode::All);
         let fits = [
-            ("--seed", self.seed.is_some(), random, "swarm"),
-            ("--ios", self.ios.is_some(), random, "swarm"),
+            ("--seed", self.seed.is_some(), seeded, "swarm, streams"),
+            ("--ios", self.ios.is_some(), seeded, "swarm, streams"),
             ("--faults", self.faults.is_some(), random, "swarm"),
             ("--cuts", self.cuts.is_some(), random, "swarm"),
             ("--card", self.card.is_some(), random, "swarm"),
             ("--length", self.length.is_some(), programs, "exhaustive"),
-            ("--long", self.long, random || programs, "swarm, exhaustive"),
+            ("--long", self.long, seeded || programs, "swarm, exhaustive, streams"),
         ];
         let Some((option, .., whose)) = fits.iter().find(|(_, given, fits, _)| *given && !fits) else {
             return Ok(());

@@ -77,6 +77,8 @@ pub struct Setup {
     pub keeper: bool,
     /// A CMD12 without busy brings a Transfer Complete of its own, so much after its answer; 0: it does not.
     pub stop_tells_ns: u16,
+    /// Not an SDHCI but a reader that leaves transfers open. What is said here of an SDHCI alone is then without meaning.
+    pub reader: bool,
     /// Writes are complete with their data ([`Acknowledge::Transferred`](mmcq::engine::Acknowledge::Transferred)).
     pub early: bool,
 }
@@ -104,6 +106,7 @@ impl Setup {
         armed_early: false,
         keeper: true,
         stop_tells_ns: 0,
+        reader: false,
         early: false,
     };
 
@@ -154,6 +157,7 @@ impl Setup {
             armed_early: random.chance(0.1),
             keeper: true,
             stop_tells_ns: 0,
+            reader: false,
             early: false,
         }
     }

@@ -9,7 +9,7 @@ use super::run::{BOOTS, Run, Trace};
 use mmcq::engine::{
     BLOCK_BYTES, Claim, Completion, DmaBuf, Erase, Error, Kind, PartitionAccess, Request as Asking, SlotId,
 };
-use mmcq::sched::Policy;
+use mmcq::task::Platform;
 use mmcq_sim::checker::{Answer, Asked, Fault, SECTOR_BYTES, Ticket, Violation, place};
 use std::future::Future;
 use std::pin::Pin;
@@ -19,15 +19,15 @@ use std::task::{Context, Poll, Waker};
 const STALE_MAX: usize = 8;
 
 /// How a request is waited for.
-enum Way<'a, P: Policy> {
-    Future(Request<'a, P>),
+enum Way<'a, B: Platform> {
+    Future(Request<'a, B>),
     /// By its slot, as platforms do that have a table of their own.
     Slot(SlotId),
 }
 
 /// A request under way.
-pub(super) struct Client<'a, P: Policy> {
-    way: Way<'a, P>,
+pub(super) struct Client<'a, B: Platform> {
+    way: Way<'a, B>,
     ticket: Ticket,
     asked: Asked,
     area: u8,
@@ -39,17 +39,17 @@ pub(super) struct Client<'a, P: Policy> {
 }
 
 /// What came of an attempt to submit.
-pub(super) enum Began<'a, P: Policy> {
+pub(super) enum Began<'a, B: Platform> {
     /// It is under way.
-    Client(Client<'a, P>),
+    Client(Client<'a, B>),
     /// It was answered at once.
     Answered,
     /// No slot is free: dropped requests may have them for a while.
     Full,
 }
 
-impl<P: Policy> Client<'_, P> {
-    fn poll(&mut self, stack: &Stack<P>, waker: &Waker) -> Option<Completion> {
+impl<B: Platform> Client<'_, B> {
+    fn poll(&mut self, stack: &Stack<B>, waker: &Waker) -> Option<Completion> {
         match &mut self.way {
             Way::Future(request) => match Pin::new(request).poll(&mut Context::from_waker(waker)) {
                 Poll::Ready(completion) => Some(completion),
@@ -62,10 +62,10 @@ impl<P: Policy> Client<'_, P> {
 
 impl Run<'_> {
     /// Memory for an operation; `None` if dropped requests have it all.
-    pub(super) fn piece<P: Policy>(
+    pub(super) fn piece<B: Platform>(
         &mut self,
         operation: &Operation,
-        stack: &Stack<P>,
+        stack: &Stack<B>,
     ) -> Option<Option<usize>> {
         let moves = matches!(operation.asked, Asked::Read | Asked::Write { .. } | Asked::Zero);
         if operation.blocks == 0 || !moves {
@@ -80,15 +80,15 @@ impl Run<'_> {
     }
 
     /// Submits an operation.
-    pub(super) fn ask<'m, P: Policy>(
+    pub(super) fn ask<'m, B: Platform>(
         &mut self,
-        machine: &'m Machine<P>,
+        machine: &'m Machine<B>,
         operation: &Operation,
         piece: Option<usize>,
         client: usize,
         events: u64,
         trace: &mut Trace<'_>,
-    ) -> Result<Began<'m, P>, Violation> {
+    ) -> Result<Began<'m, B>, Violation> {
         let Operation { asked, area, blocks, .. } = *operation;
         let lba = self.first(area) + u64::from(operation.at);
         let now_ns = machine.now();
@@ -155,14 +155,14 @@ impl Run<'_> {
         }
     }
 
-    fn full<'m, P: Policy>(&mut self, ticket: Ticket, piece: Option<usize>) -> Began<'m, P> {
+    fn full<'m, B: Platform>(&mut self, ticket: Ticket, piece: Option<usize>) -> Began<'m, B> {
         self.bench.checker.withdraw(ticket);
         self.bench.free.extend(piece);
         Began::Full
     }
 
     /// The names of slots whose requests are over must name no request any more.
-    fn try_stale<P: Policy>(&mut self, stack: &Stack<P>) -> Result<(), Violation> {
+    fn try_stale<B: Platform>(&mut self, stack: &Stack<B>) -> Result<(), Violation> {
         for &id in &self.bench.stale {
             if stack.with(|engine| engine.take(id)).is_some() {
                 let text = format!("slot {} is answered again under its old name", id.index());
@@ -177,10 +177,10 @@ impl Run<'_> {
     }
 
     /// Polls a client; true if it has its answer now.
-    pub(super) fn poll<'m, P: Policy>(
+    pub(super) fn poll<'m, B: Platform>(
         &mut self,
-        machine: &'m Machine<P>,
-        clients: &mut [Option<Client<'m, P>>; SLOTS],
+        machine: &'m Machine<B>,
+        clients: &mut [Option<Client<'m, B>>; SLOTS],
         client: usize,
         trace: &mut Trace<'_>,
     ) -> Result<bool, Violation> {
@@ -194,10 +194,10 @@ impl Run<'_> {
         Ok(true)
     }
 
-    fn answered<P: Policy>(
+    fn answered<B: Platform>(
         &mut self,
-        machine: &Machine<P>,
-        client: Client<'_, P>,
+        machine: &Machine<B>,
+        client: Client<'_, B>,
         completion: Completion,
         trace: &mut Trace<'_>,
     ) -> Result<(), Violation> {
@@ -259,9 +259,9 @@ impl Run<'_> {
     }
 
     /// The memory of a request comes back as it was lent, and what was to be written is still in it. `left`: a controller that nothing stops has some.
-    fn came_back<P: Policy>(
+    fn came_back<B: Platform>(
         &self,
-        client: &Client<'_, P>,
+        client: &Client<'_, B>,
         completion: &Completion,
         left: bool,
     ) -> Result<(), Violation> {
@@ -295,10 +295,10 @@ impl Run<'_> {
     }
 
     /// Drops the futures whose time has come; how many.
-    pub(super) fn drop_due<P: Policy>(
+    pub(super) fn drop_due<B: Platform>(
         &mut self,
-        stack: &Stack<P>,
-        clients: &mut [Option<Client<'_, P>>; SLOTS],
+        stack: &Stack<B>,
+        clients: &mut [Option<Client<'_, B>>; SLOTS],
         events: u64,
         trace: &mut Trace<'_>,
     ) -> usize {

@@ -138,6 +138,11 @@ fn machine(setup: &Setup) -> Vec<(&'static str, String)> {
         1 => "by deadline",
         _ => "fair",
     };
+    let controller = match (setup.reader, old_host) {
+        (true, _) => "a reader that leaves transfers open",
+        (false, true) => "version 3.00",
+        (false, false) => "version 4.20",
+    };
     let place = match setup.place {
         Place::Start => "from its first sector on",
         Place::Middle => "in its middle",
@@ -146,7 +151,7 @@ fn machine(setup: &Setup) -> Vec<(&'static str, String)> {
     vec![
         ("card", CARDS[setup.card].to_owned()),
         ("its cache", yes(setup.cache, "on, if it has one", "off")),
-        ("controller", yes(old_host, "version 3.00", "version 4.20")),
+        ("controller", controller.to_owned()),
         ("data move by", format!("{data}{boundary}")),
         ("end of busy", busy.to_owned()),
         ("CMD12", yes(auto_stop, "by the controller", "by the driver")),

@@ -9,7 +9,7 @@ use super::machine::{Machine, Stack};
 use super::run::{BOOTS, Run, Trace};
 use mmcq::card::{Card as Found, Event, Options, enable_extended_ops, supervise};
 use mmcq::engine::DmaBuf;
-use mmcq::sched::Policy;
+use mmcq::task::Platform;
 use mmcq_sim::card::{Card, Fill, Medium};
 use mmcq_sim::checker::{Checker, Content, Fault, Promise, Violation};
 use std::cell::RefCell;
@@ -27,8 +27,8 @@ pub(super) struct Keeper<'m> {
 }
 
 /// Helps for ever; equips the engine again for each card.
-async fn help<P: Policy>(
-    stack: &Stack<P>,
+async fn help<B: Platform>(
+    stack: &Stack<B>,
     mut scratch: DmaBuf,
     options: Options,
     mut card: Found,
@@ -51,9 +51,9 @@ async fn help<P: Policy>(
 
 impl Run<'_> {
     /// Begins to help, if this machine has a keeper.
-    pub(super) fn keeper<'m, P: Policy>(
+    pub(super) fn keeper<'m, B: Platform>(
         &mut self,
-        machine: &'m Machine<P>,
+        machine: &'m Machine<B>,
         card: Found,
         news: &'m News,
     ) -> Keeper<'m> {
@@ -66,11 +66,11 @@ impl Run<'_> {
     }
 
     /// Polls the keeper, and hears what it has to tell; how many clients were answered meanwhile.
-    pub(super) fn kept<'m, P: Policy>(
+    pub(super) fn kept<'m, B: Platform>(
         &mut self,
-        machine: &'m Machine<P>,
+        machine: &'m Machine<B>,
         keeper: &mut Keeper<'m>,
-        clients: &mut [Option<Client<'m, P>>; SLOTS],
+        clients: &mut [Option<Client<'m, B>>; SLOTS],
         trace: &mut Trace<'_>,
     ) -> Result<usize, Violation> {
         let Some(future) = &mut keeper.future else { return Ok(0) };
@@ -105,7 +105,7 @@ impl Run<'_> {
     }
 
     /// From now on the judge's words are about this card.
-    fn card_is<P: Policy>(&mut self, found: &Found, machine: &Machine<P>) {
+    fn card_is<B: Platform>(&mut self, found: &Found, machine: &Machine<B>) {
         if found.cid != std::mem::replace(&mut self.cid, found.cid) {
             let content = Content::new(self.case.seed, 2, self.stranger());
             let new = || Checker::new(Promise { content, write_through: false });
@@ -120,18 +120,19 @@ impl Run<'_> {
     }
 
     /// Tells the judge when the card has lost what it had not yet put on its medium.
-    pub(super) fn look_for_losses<P: Policy>(&mut self, machine: &Machine<P>) {
+    pub(super) fn look_for_losses<B: Platform>(&mut self, machine: &Machine<B>) {
         let losses = machine.model.borrow_mut().card_mut().map_or(self.losses, |card| card.losses());
         let before = std::mem::replace(&mut self.losses, losses);
         match losses {
             same if same == before => {}
+            _ if self.case.setup.reader => self.bench.checker.supply_lost_open(),
             (_, cached) if cached == before.1 => self.bench.checker.was_reset(),
             _ => self.bench.checker.supply_lost(),
         }
     }
 
     /// The card goes out, and something comes in.
-    pub(super) fn visited<P: Policy>(&mut self, machine: &Machine<P>) {
+    pub(super) fn visited<B: Platform>(&mut self, machine: &Machine<B>) {
         let now_ns = machine.now();
         if let Some((_, visit)) = self.visit.take_if(|(event, _)| *event <= self.outcome.events) {
             self.bench.checker.supply_lost();

@@ -5,47 +5,127 @@
 use super::case::{BusyBy, SLOTS, Setup};
 use crate::alone::Alone;
 use mmcq::engine::{self, Acknowledge, FlushBy};
+use mmcq::host::rtsx::{self, Buffers};
 use mmcq::host::sdhci::{self, Table, TransferMode};
 use mmcq::sched::Policy;
-use mmcq::task::{RequestFuture, Timer};
+use mmcq::task::{Platform, RequestFuture, Timer};
 use mmcq_sim::card::{AtStake, Card, Kept, Stage};
 use mmcq_sim::faults::Faults;
 use mmcq_sim::memory::{MemoryConfig, ShadowMemory};
-use mmcq_sim::sdhci::{Busy, Mistakes, Port, Sdhci, SdhciConfig};
+use mmcq_sim::rtsx::{Port as ReaderPort, Rtsx, RtsxConfig};
+use mmcq_sim::sdhci::{BusEvent, Busy, Mistakes, Port, Sdhci, SdhciConfig};
 use mmcq_sim::time::Time;
+use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::ptr::NonNull;
 use std::rc::Rc;
+use std::thread::LocalKey;
 
 /// Descriptors in the driver's table.
 const DESCRIPTORS: usize = 129;
 
 /// The driver.
 pub type Driver = sdhci::Sdhci<Port, ShadowMemory, DESCRIPTORS>;
+/// That of a reader.
+pub type ReaderDriver = rtsx::Rtsx<ReaderPort, ShadowMemory>;
 /// The engine's handle.
-pub type Stack<P> = mmcq::task::Stack<(Alone, Driver, P), SLOTS>;
+pub type Stack<B> = mmcq::task::Stack<B, SLOTS>;
 /// A request as a future.
-pub type Request<'a, P> = RequestFuture<'a, (Alone, Driver, P), SLOTS>;
+pub type Request<'a, B> = RequestFuture<'a, B, SLOTS>;
+
+/// A model of a controller with a slot.
+pub trait Model {
+    /// Goes on up to this time, or up to its next interrupt.
+    fn advance(&mut self, until_ns: u64) -> u64;
+    /// When something happens by itself.
+    fn next_event_ns(&self) -> Option<u64>;
+    /// The interrupt line.
+    fn irq(&self) -> bool;
+    /// A card comes.
+    fn insert(&mut self, card: Box<dyn Card>, now_ns: u64);
+    /// It goes.
+    fn remove(&mut self, now_ns: u64) -> Option<Box<dyn Card>>;
+    /// The one that a fault took out.
+    fn removed(&mut self) -> Option<Box<dyn Card>>;
+    /// The card in the slot.
+    fn card_mut(&mut self) -> Option<&mut (dyn Card + 'static)>;
+    /// Tells of everything on the bus.
+    fn set_log(&mut self, log: Option<Box<dyn FnMut(BusEvent)>>);
+    /// What the driver did that it must not: how often, and what was first.
+    fn wrongs(&self) -> (u64, String);
+}
+
+macro_rules! model {
+    ($model:ty, $wrongs:expr) => {
+        impl Model for $model {
+            fn advance(&mut self, until_ns: u64) -> u64 {
+                self.advance(until_ns)
+            }
+
+            fn next_event_ns(&self) -> Option<u64> {
+                self.next_event_ns()
+            }
+
+            fn irq(&self) -> bool {
+                self.irq()
+            }
+
+            fn insert(&mut self, card: Box<dyn Card>, now_ns: u64) {
+                self.insert(card, now_ns);
+            }
+
+            fn remove(&mut self, now_ns: u64) -> Option<Box<dyn Card>> {
+                self.remove(now_ns)
+            }
+
+            fn removed(&mut self) -> Option<Box<dyn Card>> {
+                self.removed()
+            }
+
+            fn card_mut(&mut self) -> Option<&mut (dyn Card + 'static)> {
+                self.card_mut()
+            }
+
+            fn set_log(&mut self, log: Option<Box<dyn FnMut(BusEvent)>>) {
+                self.set_log(log);
+            }
+
+            fn wrongs(&self) -> (u64, String) {
+                $wrongs(self)
+            }
+        }
+    };
+}
+
+model!(Sdhci, |model: &Sdhci| {
+    let first = model.first_violation().map(|(at_ns, what)| format!("at {at_ns} ns: {what}"));
+    (model.protocol_violations(), first.unwrap_or_default())
+});
+model!(Rtsx, |model: &Rtsx| (model.protocol_violations(), "what its model forbids".to_owned()));
 
 thread_local! {
     static NOW_NS: Cell<u64> = const { Cell::new(0) };
     /// Tables of machines that are gone: a driver wants one for ever, and a campaign has many drivers.
-    static TABLES: RefCell<Vec<NonNull<Table<DESCRIPTORS>>>> = const { RefCell::new(Vec::new()) };
+    static TABLES: Pool<Table<DESCRIPTORS>> = const { RefCell::new(Vec::new()) };
+    /// The same of readers.
+    static BUFFERS: Pool<Buffers> = const { RefCell::new(Vec::new()) };
 }
 
-/// A table that goes back to the pool.
-struct Lease(NonNull<Table<DESCRIPTORS>>);
+type Pool<T> = RefCell<Vec<NonNull<T>>>;
 
-impl Lease {
-    fn new() -> Self {
-        let free = TABLES.with_borrow_mut(Vec::pop);
-        Lease(free.unwrap_or_else(|| NonNull::from(Box::leak(Box::new(Table::new())))))
+/// Memory of a driver that goes back to its pool.
+struct Lease<T: 'static>(NonNull<T>, &'static LocalKey<Pool<T>>);
+
+impl<T> Lease<T> {
+    fn new(pool: &'static LocalKey<Pool<T>>, new: fn() -> T) -> Self {
+        let free = pool.with_borrow_mut(Vec::pop);
+        Lease(free.unwrap_or_else(|| NonNull::from(Box::leak(Box::new(new())))), pool)
     }
 }
 
-impl Drop for Lease {
+impl<T> Drop for Lease<T> {
     fn drop(&mut self) {
-        TABLES.with_borrow_mut(|tables| tables.push(self.0));
+        self.1.with_borrow_mut(|pool| pool.push(self.0));
     }
 }
 
@@ -72,30 +152,39 @@ pub enum Step {
 }
 
 /// Controller, memory, driver and engine; the card is in the slot.
-pub struct Machine<P: Policy> {
+pub struct Machine<B: Platform> {
     /// The engine.
-    pub stack: Stack<P>,
-    /// Writes are complete before their status.
-    early: bool,
+    pub stack: Stack<B>,
     /// The controller.
-    pub model: Rc<RefCell<Sdhci>>,
+    pub model: Rc<RefCell<dyn Model>>,
     /// DMA memory.
     pub memory: ShadowMemory,
     time: Time,
+    /// What the driver has mapped for itself.
+    mapped: usize,
+    /// Writes are complete before their status: as was asked, or since a transfer may be left open.
+    early: bool,
     /// Dropped after the driver that holds it.
-    _table: Lease,
+    _table: Box<dyn Any>,
 }
 
-impl<P: Policy> Machine<P> {
-    /// Mappings beyond the driver's table and those of buffers that were given up: to a controller that no reset
-    /// stops, which may use them for ever.
-    pub fn mappings_left(&self) -> usize {
-        let given_up = self.stack.with(|engine| engine.stats().leaked);
-        self.memory.live_mappings().saturating_sub(1 + given_up as usize)
-    }
+fn memory_of(setup: &Setup) -> ShadowMemory {
+    let first = if setup.near_boundary { BOUNDARY - 4096 } else { 0 };
+    let base = MemoryConfig::BITS32.base + first;
+    ShadowMemory::new(MemoryConfig { base, ..MemoryConfig::BITS32 })
+}
 
-    /// Power-on at this time.
-    pub fn new(
+fn engine_config(setup: &Setup) -> engine::Config {
+    engine::Config {
+        merge_blocks: if setup.merge { engine::Config::DEFAULT.merge_blocks } else { 1 },
+        acknowledge: if setup.early { Acknowledge::Transferred } else { Acknowledge::Programmed },
+        ..engine::Config::DEFAULT
+    }
+}
+
+impl<P: Policy> Machine<(Alone, Driver, P)> {
+    /// An SDHCI; power-on at this time.
+    pub fn sdhci(
         setup: &Setup,
         policy: P,
         emmc: bool,
@@ -106,28 +195,61 @@ impl<P: Policy> Machine<P> {
         let (model, driver) = configs(setup, emmc);
         let time = Time::new();
         time.set(now_ns);
-        let first = if setup.near_boundary { BOUNDARY - 4096 } else { 0 };
-        let base = MemoryConfig::BITS32.base + first;
-        let memory = ShadowMemory::new(MemoryConfig { base, ..MemoryConfig::BITS32 });
+        let memory = memory_of(setup);
         card.set_faults(faults.clone());
         let model = Rc::new(RefCell::new(Sdhci::new(model, memory.clone(), Some(card))));
         model.borrow_mut().set_faults(faults.clone());
         model.borrow_mut().advance(now_ns);
         let access_ns = u64::from(setup.access_ns);
         let port = Port::new(model.clone(), time.clone(), access_ns, access_ns);
-        let table = Lease::new();
+        let table = Lease::new(&TABLES, Table::new);
         // SAFETY: leaked memory, and the lease has no other owner until the driver is gone.
         let words = unsafe { &mut *table.0.as_ptr() };
         let host =
             sdhci::Sdhci::new(port, memory.clone(), words, driver).map_err(|error| error.to_string())?;
         NOW_NS.set(now_ns);
-        let config = engine::Config {
-            merge_blocks: if setup.merge { engine::Config::DEFAULT.merge_blocks } else { 1 },
-            acknowledge: if setup.early { Acknowledge::Transferred } else { Acknowledge::Programmed },
-            ..engine::Config::DEFAULT
+        let stack = Stack::with_policy(Alone, TIMER, host, engine_config(setup), policy);
+        Ok(Machine { stack, model, memory, time, mapped: 1, early: setup.early, _table: Box::new(table) })
+    }
+}
+
+impl Machine<(Alone, ReaderDriver)> {
+    /// A reader that leaves transfers open; power-on at this time.
+    pub fn reader(
+        setup: &Setup,
+        mut card: Box<dyn Card>,
+        faults: &Faults,
+        now_ns: u64,
+    ) -> Result<Self, String> {
+        let time = Time::new();
+        time.set(now_ns);
+        let memory = memory_of(setup);
+        card.set_faults(faults.clone());
+        let model = Rc::new(RefCell::new(Rtsx::new(RtsxConfig::GENERIC, memory.clone(), Some(card))));
+        model.borrow_mut().set_faults(faults.clone());
+        model.borrow_mut().advance(now_ns);
+        let access_ns = u64::from(setup.access_ns);
+        let port = ReaderPort::new(model.clone(), time.clone(), access_ns, access_ns);
+        let table = Lease::new(&BUFFERS, Buffers::new);
+        // SAFETY: as above.
+        let words = unsafe { &mut *table.0.as_ptr() };
+        let driver = rtsx::Config {
+            busy_after_data: setup.busy == BusyBy::Interrupt,
+            ..rtsx::Config::new(rtsx::Chip::Rts5249)
         };
-        let stack = Stack::with_policy(Alone, TIMER, host, config, policy);
-        Ok(Machine { stack, model, memory, time, early: setup.early, _table: table })
+        let host = rtsx::Rtsx::new(port, memory.clone(), words, driver).map_err(|error| error.to_string())?;
+        NOW_NS.set(now_ns);
+        let stack = Stack::new(Alone, TIMER, host, engine_config(setup));
+        Ok(Machine { stack, model, memory, time, mapped: 2, early: true, _table: Box::new(table) })
+    }
+}
+
+impl<B: Platform> Machine<B> {
+    /// Mappings beyond the driver's table and those of buffers that were given up: to a controller that no reset
+    /// stops, which may use them for ever.
+    pub fn mappings_left(&self) -> usize {
+        let given_up = self.stack.with(|engine| engine.stats().leaked);
+        self.memory.live_mappings().saturating_sub(self.mapped + given_up as usize)
     }
 
     /// Now.
@@ -190,11 +312,9 @@ impl<P: Policy> Machine<P> {
             return Some(text);
         }
         let model = self.model.borrow();
-        let (at_ns, what) = model.first_violation().filter(|_| !lenient)?;
-        let violations = model.protocol_violations();
-        Some(format!(
-            "the driver broke the controller's rules {violations} times, first at {at_ns} ns: {what}"
-        ))
+        let (violations, first) = model.wrongs();
+        (violations > 0 && !lenient)
+            .then(|| format!("the driver broke the controller's rules {violations} times, first {first}"))
     }
 
     /// The power goes; what is left is the card. `keeps` decides about what was under way or in its cache.

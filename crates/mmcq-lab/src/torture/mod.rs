@@ -2,7 +2,7 @@
 //!
 //! A [`Case`](case::Case) is a machine, a list of requests and what goes wrong; [`run`](run::run) runs it and says which promise was broken, if any. The
 //! campaigns make cases: [`swarm`] at random, [`exhaustive`] all small programs with all cuts, [`sweep`] faults at every event of thirteen [`workloads`],
-//! [`aimed`] what chance seldom hits. `plants` plants bugs in the core and tells how soon the campaigns find them.
+//! [`aimed`] what chance seldom hits, [`streams`] on a reader that leaves transfers open. `plants` plants bugs in the core and tells how soon the campaigns find them.
 
 pub mod aimed;
 mod bench;
@@ -22,6 +22,7 @@ pub mod score;
 pub mod shrink;
 mod spread;
 pub mod stopwatch;
+pub mod streams;
 pub mod swarm;
 pub mod sweep;
 pub mod trace;

@@ -4,6 +4,7 @@ use super::case::Case;
 use super::exhaustive::exhaustive;
 use super::score::Score;
 use super::spread::stop_at_first;
+use super::streams::streams;
 use super::swarm::Swarm;
 use super::{aimed, presence};
 use mmcq::plant::{self, Bug};
@@ -66,14 +67,17 @@ pub enum Campaign {
     Programs,
     /// Another card at each event.
     AnotherCard,
+    /// Random runs on a reader that leaves transfers open.
+    Streams,
     /// One of the [aimed] campaigns.
     Aimed(usize),
 }
 
 impl Campaign {
     /// All of them, as they are tried.
-    pub const ALL: [Campaign; 9] = [
+    pub const ALL: [Campaign; 10] = [
         Campaign::Random,
+        Campaign::Streams,
         Campaign::Aimed(0),
         Campaign::Aimed(1),
         Campaign::Aimed(2),
@@ -90,6 +94,7 @@ impl Campaign {
         match self {
             Campaign::Random => "random",
             Campaign::Programs => "programs",
+            Campaign::Streams => "streams",
             Campaign::AnotherCard => "another card",
             Campaign::Aimed(which) => aimed::NAMES[which],
         }
@@ -101,6 +106,7 @@ impl Campaign {
             Campaign::Random => {
                 Swarm { seed, requests, faults: 0.003, cuts: requests / 60, card, jobs }.run(silent)
             }
+            Campaign::Streams => streams(seed, requests, jobs, silent),
             Campaign::Programs => exhaustive(LENGTH, jobs, silent),
             Campaign::AnotherCard => presence::swaps(jobs, silent),
             Campaign::Aimed(which) => aimed::CAMPAIGNS[which](jobs, silent),
@@ -169,7 +175,7 @@ fn look_for(planted: Planted, card: Option<usize>) -> Option<Found> {
         let (case, violation) = score.failures.into_iter().next()?;
         let took = began.elapsed();
         let mut requests = vec![score.requests];
-        if campaign == Campaign::Random {
+        if matches!(campaign, Campaign::Random | Campaign::Streams) {
             requests.extend(BEGINNINGS[1..].iter().map(|&seed| look(seed).requests));
         }
         Some(Found { campaign, violation, took, requests, case })

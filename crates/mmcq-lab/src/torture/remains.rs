@@ -10,6 +10,9 @@ impl Run<'_> {
     pub(super) fn examine(&mut self, card: &mut dyn Card, which: usize) -> Result<(), Violation> {
         self.compare_settings(card, which)?;
         let checker = &mut self.bench.checker;
+        if self.case.setup.reader {
+            checker.supply_lost_open();
+        }
         checker.cut(|_| {});
         let mut result = Ok(());
         card.touched(&mut |partition, sectors| {

@@ -12,6 +12,7 @@ use super::stopwatch::{Class, Stopwatch};
 use mmcq::card::{Card as Found, Options, bring_up, enable_extended_ops};
 use mmcq::engine::RecoveryStep;
 use mmcq::sched::{Any, Deadline, Fair, Fifo, Policy, deadline, fair};
+use mmcq::task::Platform;
 use mmcq_sim::card::{AtStake, Card, Fill, Medium};
 use mmcq_sim::checker::{Checker, Content, Fault, Promise, Violation};
 use mmcq_sim::faults::{Faults, Point, Shot, Strike};
@@ -222,6 +223,10 @@ impl Run<'_> {
                 _ => None,
             };
             let off = match other {
+                _ if self.case.setup.reader => {
+                    let machine = Machine::reader(&self.case.setup, card, self.faults, now_ns);
+                    self.lives(machine, now_ns, trace)
+                }
                 Some(policy) => self.powered(policy, card, now_ns, trace),
                 // By its own name it comes with the engine's straight path.
                 None => self.powered(Fifo, card, now_ns, trace),
@@ -252,7 +257,7 @@ impl Run<'_> {
         }
     }
 
-    /// From power-on to the next power cut.
+    /// From power-on to the next power cut, on an SDHCI.
     fn powered<P: Policy>(
         &mut self,
         policy: P,
@@ -262,8 +267,17 @@ impl Run<'_> {
     ) -> Result<Off, Violation> {
         let setup = &self.case.setup;
         let emmc = self.bench.profiles[setup.card].is_emmc();
-        let machine = Machine::new(setup, policy, emmc, card, self.faults, on_ns)
-            .map_err(|error| Violation::new(Fault::Untrue, error))?;
+        let machine = Machine::sdhci(setup, policy, emmc, card, self.faults, on_ns);
+        self.lives(machine, on_ns, trace)
+    }
+
+    fn lives<B: Platform>(
+        &mut self,
+        machine: Result<Machine<B>, String>,
+        on_ns: u64,
+        trace: &mut Trace<'_>,
+    ) -> Result<Off, Violation> {
+        let machine = machine.map_err(|error| Violation::new(Fault::Untrue, error))?;
         if trace.is_some() {
             let log = |event| LOG.with_borrow_mut(|log| log.push(event));
             machine.model.borrow_mut().set_log(Some(Box::new(log)));
@@ -294,7 +308,7 @@ impl Run<'_> {
         Ok(Off { end, at_ns, in_slot: machine.cut(keeps) })
     }
 
-    fn life<P: Policy>(&mut self, machine: &Machine<P>, trace: &mut Trace<'_>) -> Result<End, Violation> {
+    fn life<B: Platform>(&mut self, machine: &Machine<B>, trace: &mut Trace<'_>) -> Result<End, Violation> {
         (self.up, self.bounces) = (false, 0);
         let card = match self.bring_up(machine, trace)? {
             Ok(card) => card,
@@ -317,7 +331,7 @@ impl Run<'_> {
         self.watch(machine);
         let news = News::default();
         let mut keeper = self.keeper(machine, card, &news);
-        let mut clients: [Option<Client<'_, P>>; SLOTS] = [const { None }; SLOTS];
+        let mut clients: [Option<Client<'_, B>>; SLOTS] = [const { None }; SLOTS];
         let end = self.requests(machine, &mut keeper, &mut clients, trace);
         self.last_mark();
         self.outcome.rungs.add(machine.stack.with(|engine| engine.stats().recovery_steps));
@@ -334,11 +348,11 @@ impl Run<'_> {
         end
     }
 
-    fn requests<'m, P: Policy>(
+    fn requests<'m, B: Platform>(
         &mut self,
-        machine: &'m Machine<P>,
+        machine: &'m Machine<B>,
         keeper: &mut Keeper<'m>,
-        clients: &mut [Option<Client<'m, P>>; SLOTS],
+        clients: &mut [Option<Client<'m, B>>; SLOTS],
         trace: &mut Trace<'_>,
     ) -> Result<End, Violation> {
         let depth = usize::from(self.case.setup.depth).clamp(1, SLOTS);
@@ -430,11 +444,11 @@ impl Run<'_> {
     }
 
     /// All operations are answered: nothing may be left mapped but the driver's table.
-    fn over<'m, P: Policy>(
+    fn over<'m, B: Platform>(
         &mut self,
-        machine: &'m Machine<P>,
+        machine: &'m Machine<B>,
         keeper: &mut Keeper<'m>,
-        clients: &mut [Option<Client<'m, P>>; SLOTS],
+        clients: &mut [Option<Client<'m, B>>; SLOTS],
         drops: bool,
         trace: &mut Trace<'_>,
     ) -> Result<End, Violation> {
@@ -468,7 +482,7 @@ impl Run<'_> {
     }
 
     /// Something has happened in the controller. True if the power goes now.
-    fn event<P: Policy>(&mut self, machine: &Machine<P>, trace: &mut Trace<'_>) -> bool {
+    fn event<B: Platform>(&mut self, machine: &Machine<B>, trace: &mut Trace<'_>) -> bool {
         self.outcome.events += 1;
         let strikes = self.faults.strikes();
         if strikes > self.strikes {
@@ -517,9 +531,9 @@ impl Run<'_> {
         }
     }
 
-    fn bring_up<P: Policy>(
+    fn bring_up<B: Platform>(
         &mut self,
-        machine: &Machine<P>,
+        machine: &Machine<B>,
         trace: &mut Trace<'_>,
     ) -> Result<Result<Found, End>, Violation> {
         let options = Options { cache: self.case.setup.cache, ..Options::DEFAULT };
@@ -575,7 +589,7 @@ impl Run<'_> {
 
 thread_local!(static LOG: RefCell<Vec<BusEvent>> = const { RefCell::new(Vec::new()) });
 
-fn hang<P: Policy>(checker: &Checker, machine: &Machine<P>, what: &str) -> Violation {
+fn hang<B: Platform>(checker: &Checker, machine: &Machine<B>, what: &str) -> Violation {
     let text = format!("{what}, at {} ns, {} requests wait", machine.now(), checker.under_way());
     Violation::new(Fault::Hang, text)
 }

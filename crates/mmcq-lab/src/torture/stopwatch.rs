@@ -3,7 +3,7 @@
 use super::machine::Machine;
 use super::run::{Outcome, POINTS, Run};
 use mmcq::engine::{FlushBy, RecoveryStep};
-use mmcq::sched::Policy;
+use mmcq::task::Platform;
 use std::fmt;
 
 const MS: u64 = 1_000_000;
@@ -168,7 +168,7 @@ impl Run<'_> {
     }
 
     /// A life begins: from now on its ladder is watched.
-    pub(super) fn watch<P: Policy>(&mut self, machine: &Machine<P>) {
+    pub(super) fn watch<B: Platform>(&mut self, machine: &Machine<B>) {
         self.watch = Stopwatch::default();
         let target = machine.stack.with(|engine| engine.target().copied());
         self.outcome.card_ns = target.map_or(0, |target| {
@@ -181,7 +181,7 @@ impl Run<'_> {
     }
 
     /// After each step of the machine.
-    pub(super) fn look_at_ladder<P: Policy>(&mut self, machine: &Machine<P>) {
+    pub(super) fn look_at_ladder<B: Platform>(&mut self, machine: &Machine<B>) {
         let watch = &mut self.watch;
         let times = &mut self.outcome.times;
         let climbed = machine.stack.with(|engine| {

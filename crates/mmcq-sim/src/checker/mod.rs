@@ -521,6 +521,13 @@ impl Checker {
         self.was_reset();
     }
 
+    /// The supply is lost, and a transfer may be open: what is complete and not flushed is there, or not, or torn; a client may be told.
+    pub fn supply_lost_open(&mut self) {
+        self.dirty.clone().into_iter().for_each(|lba| self.sector(lba).unsure());
+        self.was_reset();
+        self.excuse = true;
+    }
+
     /// The card was reset while the host went on, with nothing in its cache. A host that says that something was lost is excused only if there is a write that no
     /// flush has covered: P8 asks for the message where writes were acknowledged and not flushed, and no host can know that the card had put them away by
     /// itself already. The same is true of a write that was under way: what the card had of it is lost.

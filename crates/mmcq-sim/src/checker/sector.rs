@@ -252,6 +252,17 @@ impl Sector {
         self.owes(told_before)
     }
 
+    /// What is complete and not flushed may be there, or not, or torn.
+    pub fn unsure(&mut self) {
+        for entry in &mut self.entries {
+            if let Fate::Done(n) | Fate::Loose(n) | Fate::Shaken(n) | Fate::Told(n) | Fate::Shown(n) =
+                entry.fate
+            {
+                entry.fate = Fate::Failed(n);
+            }
+        }
+    }
+
     /// Is there a lost write of which no client has been told?
     pub fn owes(&self, told_before: u32) -> bool {
         self.entries.iter().any(|entry| matches!(entry.fate, Fate::Shaken(n) if n > told_before))

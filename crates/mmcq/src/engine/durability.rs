@@ -149,7 +149,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
 
     /// Writes are complete with their data.
     #[inline(always)]
-    pub(super) fn tells_transferred(&self) -> bool {
+    pub(crate) fn tells_transferred(&self) -> bool {
         P::RECOVERS && self.config.acknowledge == Acknowledge::Transferred
     }
 

@@ -210,6 +210,7 @@ impl<'a, H: Host, const N: usize, P: Policy> Entry<'a, H, N, P> {
 
         pub(crate) fn work_is_late(&self, now_ns: u64) -> bool = { let _ = now_ns; false };
         pub(crate) fn may_lose(&self) -> bool = true;
+        pub(crate) fn tells_transferred(&self) -> bool = false;
         pub(crate) fn has_waiting(&self) -> bool = true;
         pub(crate) fn has_lent(&self, memory: Claim) -> bool = { let _ = memory; true };
         pub(crate) fn only_lent(&self, memory: Claim) -> Option<SlotId> = { let _ = memory; None };

@@ -1,0 +1,39 @@
+/* fatfs32.c: a card with more blocks than FatFs has numbers for, where it was built with LBA_t of 32 bits. Prints nothing if all is well. */
+#define FF_LBA32
+#include "../examples/c/diskio.c"
+#include "board.h"
+#include "expect.h"
+#include <stdio.h>
+
+static void nothing(void *context) { (void)context; }
+static void wait_for_it(void *board, const mmcq_idle *idle) {
+    (void)idle;
+    if (board_sleep(board, board_now_ns(board) + 100000))
+        mmcq_on_irq(0);
+}
+
+int main(void) {
+    static uint8_t out[2 * 512 + 1], in[512] __attribute__((aligned(64)));
+    void *board = board_open("sduc-4t");
+    mmcq_platform platform = {
+        .context = board, .read = board_read, .write = board_write, .lock = nothing, .unlock = nothing,
+        .now_ns = board_now_ns, .wait = wait_for_it, .map = board_map, .unmap = board_unmap, .sync = board_sync,
+    };
+    LBA_t count = 0;
+    EQUALS(mmcq_open(0, &platform), MMCQ_OK);
+    EQUALS(disk_initialize(0), 0);
+    EQUALS(card.blocks > UINT32_MAX, 1);
+    EQUALS(disk_ioctl(0, GET_SECTOR_COUNT, &count), RES_OK);
+    EQUALS(count, UINT32_MAX);
+    memset(out, 0x11, sizeof out);
+    EQUALS(disk_write(0, out + 1, 0, 1), RES_OK);
+    /* Memory that does not fit goes block by block: the second is not the card's first. */
+    memset(out, 0x22, sizeof out);
+    EQUALS(disk_write(0, out + 1, UINT32_MAX, 2), RES_OK);
+    EQUALS(disk_read(0, in, 0, 1), RES_OK);
+    EQUALS(in[0], 0x11);
+    EQUALS(mmcq_read(0, 1ull << 32, 1, in), MMCQ_OK);
+    EQUALS(in[0], 0x22);
+    EQUALS(board_violations(board), 0);
+    return wrong;
+}

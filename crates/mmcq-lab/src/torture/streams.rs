@@ -1,0 +1,82 @@
+//! Random runs on a reader that leaves transfers open: what is next goes on with them, and what was written is answered before the card has been told of the end.
+//!
+//! Three things are left out. A supply that is lost and a sector that cannot be programmed reach a write in an open transfer after its answer, and the next
+//! flush tells: the judge knows no write that fails after its answer. Cards that come and go are that loss as well.
+
+use super::case::{Case, Luck, Operation, Wishes};
+use super::machine::Keeps;
+use super::run::{CARDS, run};
+use super::score::Score;
+use super::spread::spread;
+use super::swarm::OPERATIONS;
+use mmcq_sim::checker::Asked;
+use mmcq_sim::faults::{Point, Strike};
+use mmcq_sim::world::Stream;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// The cards that such a reader takes.
+const CARDS_HERE: [&str; 2] = ["sdhc-16g-hs", "sdsc-1g"];
+/// Faults and cuts as [`Wishes`] have them.
+const OFTEN: (f64, f64) = (0.002, 1.0);
+/// The driver asks such a controller again and again whether it is done: time must go on meanwhile.
+const ACCESS_NS: u8 = 150;
+/// Sectors that requests go to: room for runs of requests.
+const WINDOW: u32 = 256;
+/// A request goes on where the one before it ended, in so many cases.
+const GOES_ON: [f64; 3] = [0.3, 0.8, 0.97];
+
+/// Runs until there were enough requests, or enough is broken. `progress` hears of requests.
+pub fn streams(seed: u64, requests: u64, jobs: usize, progress: &(dyn Fn(u64) + Sync)) -> Score {
+    let done = AtomicU64::new(0);
+    spread(jobs, &|index, bench, score| {
+        let case = draw(seed.wrapping_add(index));
+        let outcome = run(&case, bench, None);
+        score.add(&case, &outcome);
+        progress(outcome.requests);
+        done.fetch_add(outcome.requests, Ordering::Relaxed) + outcome.requests < requests
+    })
+}
+
+/// The run of this seed.
+#[must_use]
+pub fn draw(seed: u64) -> Case {
+    let random = &mut Stream::new(seed, "streams");
+    let name = CARDS_HERE[random.below(CARDS_HERE.len() as u64) as usize];
+    let card = CARDS.iter().position(|card| *card == name);
+    let (faults, cuts) = OFTEN;
+    let mut case =
+        Case::draw(seed, &Wishes { faults, cuts, operations: OPERATIONS, cards: CARDS.len(), card });
+    (case.setup.reader, case.setup.scheduler, case.setup.window) = (true, 0, WINDOW);
+    case.setup.access_ns = ACCESS_NS;
+    case.visit = None;
+    if let Luck::Chances(_, chances) = &mut case.luck {
+        chances.retain(|(point, strike, _)| {
+            !matches!((point, strike), (Point::Medium, _) | (_, Strike::BrownOut | Strike::Status(_)))
+        });
+    }
+    // A sector that cannot be read costs the reader the answer to the read as well, and with it the news of the writes before.
+    for cut in &mut case.cuts {
+        if let Keeps::Luck(luck) = cut.keeps {
+            cut.keeps = if luck & 1 == 0 { Keeps::Nothing } else { Keeps::Everything };
+        }
+    }
+    go_on(&mut case.operations, random);
+    case
+}
+
+/// Has requests follow each other.
+fn go_on(operations: &mut [Operation], random: &mut Stream) {
+    let share = GOES_ON[random.below(GOES_ON.len() as u64) as usize];
+    let mut before: Option<(Asked, u32)> = None;
+    for operation in operations {
+        let moves = matches!(operation.asked, Asked::Read | Asked::Write { .. });
+        if let Some((asked, end)) = before
+            && moves
+            && random.chance(share)
+            && end + operation.blocks <= WINDOW
+        {
+            (operation.asked, operation.at) = (asked, end);
+        }
+        before = moves.then_some((operation.asked, operation.at + operation.blocks));
+    }
+}
