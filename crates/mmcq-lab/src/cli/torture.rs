@@ -433,7 +433,7 @@ mod tests {
             ),
             ("--mode sweep --seed 3", "--seed: does nothing with --mode sweep"),
             ("--mode swarm --length 3", "expected --mode exhaustive or all"),
-            ("--mode double --long", "expected --mode swarm, exhaustive or all"),
+            ("--mode double --long", "expected --mode swarm, exhaustive, streams or all"),
         ] {
             let error =
                 parse(&format!("mmcq torture {line}")).unwrap().go_together().unwrap_err().to_string();
