@@ -1,12 +1,12 @@
 //! Writes that are complete with their data: what they gain, and every promise that is kept to those that ask for more.
 
+#[path = "support/closed.rs"]
+mod closed;
 mod support;
 
+use closed::Closed;
 use mmcq::engine::{Acknowledge, CardParams, Config, DmaBuf, Engine, Error, Kind, Request, SlotId, Stats};
-use mmcq::host::{
-    BusOp, BusyDetect, Caps, Cause, Direction, DmaError, Events, Host, Phase, Segment, Stage, StartError,
-    Step,
-};
+use mmcq::host::{BusyDetect, Cause, Host, Phase, Stage};
 use mmcq::sched::{Fifo, Lean, Policy};
 use mmcq::spec::response::R1;
 use std::cell::RefCell;
@@ -16,40 +16,9 @@ use support::{TestHost, World, buffer, target};
 const BLOCKS: u64 = 4096;
 const UNSEEN: [BusyDetect; 2] = [BusyDetect::Level, BusyDetect::Status];
 
-/// The test's host, which never continues a transfer, so that the straight path is there too.
-struct Ends(TestHost);
-
-// SAFETY: memory is touched in `ack` alone, inside the segments of the phase that it ends.
-unsafe impl Host for Ends {
-    fn caps(&self) -> &Caps {
-        self.0.caps()
-    }
-    fn map(&mut self, segment: &mut Segment, direction: Direction) -> Result<(), DmaError> {
-        self.0.map(segment, direction)
-    }
-    fn unmap(&mut self, segment: &Segment, direction: Direction) {
-        self.0.unmap(segment, direction);
-    }
-    fn start(&mut self, phase: &Phase, segments: &[Segment], timeout_ns: u64) -> Result<(), StartError> {
-        self.0.start(phase, segments, timeout_ns)
-    }
-    fn ack(&mut self, segments: &[Segment]) -> Events {
-        self.0.ack(segments)
-    }
-    fn set_bus(&mut self, op: BusOp, first: bool, now_ns: u64) -> Step {
-        self.0.set_bus(op, first, now_ns)
-    }
-    fn dat0_busy(&self) -> bool {
-        self.0.dat0_busy()
-    }
-    fn present(&self) -> bool {
-        self.0.present()
-    }
-}
-
 struct Bench<P: Policy = Fifo> {
     world: Rc<RefCell<World>>,
-    engine: Engine<Ends, 8, P>,
+    engine: Engine<Closed, 8, P>,
     now_ns: u64,
 }
 
@@ -62,7 +31,7 @@ fn with<P: Policy>(busy: BusyDetect, acknowledge: Acknowledge, policy: P) -> Ben
     (world.borrow_mut().caps.busy, world.borrow_mut().busy_polls) = (busy, 3);
     world.borrow_mut().caps.max_blocks = 64;
     let config = Config { acknowledge, ..Config::DEFAULT };
-    let mut engine = Engine::with_policy(Ends(TestHost::new(&world)), config, policy);
+    let mut engine = Engine::with_policy(Closed(TestHost::new(&world)), config, policy);
     engine.set_target(Some(target(BLOCKS)));
     Bench { world, engine, now_ns: 0 }
 }

@@ -1,9 +1,12 @@
 //! The start of a transfer is held for the tail of its batch: when, for how long, and what ends it.
 
+#[path = "support/closed.rs"]
+mod closed;
 mod support;
 
+use closed::Closed;
 use mmcq::engine::{Config, DmaBuf, Engine, Kind, Request, SlotId};
-use mmcq::host::{BusOp, Caps, Direction, DmaError, Events, Host, Phase, Segment, StartError, Step};
+use mmcq::host::Direction;
 use mmcq::sched::{Any, Choice, Deadline, Fair, Fifo, Policy, Waiting, deadline, fair};
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -18,37 +21,6 @@ const COMMAND_NS: u64 = 5_000;
 /// From a completion to the next request, and to each further one.
 const FIRST_NS: u64 = 40_000;
 const GAP_NS: u64 = 10_000;
-
-/// The test's host without open transfers, and without memory of what was written.
-struct Closed(TestHost);
-
-// SAFETY: memory is touched in `ack` alone, inside the segments of the phase that it ends.
-unsafe impl Host for Closed {
-    fn caps(&self) -> &Caps {
-        self.0.caps()
-    }
-    fn map(&mut self, segment: &mut Segment, direction: Direction) -> Result<(), DmaError> {
-        self.0.map(segment, direction)
-    }
-    fn unmap(&mut self, segment: &Segment, direction: Direction) {
-        self.0.unmap(segment, direction);
-    }
-    fn start(&mut self, phase: &Phase, segments: &[Segment], timeout_ns: u64) -> Result<(), StartError> {
-        self.0.start(phase, segments, timeout_ns)
-    }
-    fn ack(&mut self, segments: &[Segment]) -> Events {
-        self.0.ack(segments)
-    }
-    fn set_bus(&mut self, op: BusOp, first: bool, now_ns: u64) -> Step {
-        self.0.set_bus(op, first, now_ns)
-    }
-    fn dat0_busy(&self) -> bool {
-        self.0.dat0_busy()
-    }
-    fn present(&self) -> bool {
-        self.0.present()
-    }
-}
 
 /// A client that keeps `depth` contiguous requests in flight.
 struct Loop<P: Policy> {
