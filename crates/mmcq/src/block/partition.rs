@@ -9,7 +9,10 @@ use crate::card::partition::{Area, Layout, layout};
 use crate::engine::{BLOCK_BYTES, DmaBuf, Error, Kind, PartitionAccess, Request};
 use crate::task::{Platform, Stack};
 
-/// A handle on a boot area or a general purpose partition. A call moves less than 16 MiB.
+/// A handle on a boot area or a general purpose partition of one device. A call moves less than 16 MiB.
+///
+/// It keeps what that device's PARTITION_CONFIG says of booting, and each call writes it back. So drop it with its device: on another
+/// one in the same socket it would write the boot choice of the first.
 #[derive(Debug)]
 pub struct Partition<'a, B: Platform, const N: usize> {
     /// Of the card's user area: the same queue, and flushes that hear of losses.

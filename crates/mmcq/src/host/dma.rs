@@ -52,7 +52,8 @@ pub unsafe trait Dma {
     /// Makes `len` bytes at `ptr` usable by the controller; what the CPU wrote before is visible to it afterwards.
     fn map(&self, ptr: NonNull<u8>, len: usize, direction: Direction) -> Result<u64, DmaError>;
 
-    /// Ends a mapping; what the controller wrote is visible to the CPU afterwards.
+    /// Ends a mapping; what the controller wrote is visible to the CPU afterwards. It must not panic: a blocking call whose memory
+    /// it lets go would never return.
     fn unmap(&self, bus: u64, ptr: NonNull<u8>, len: usize, direction: Direction);
 
     /// Makes later CPU writes inside an existing `Write` mapping visible to the controller (descriptor tables). `bus` and `ptr` point at the changed part.
