@@ -40,17 +40,17 @@ case $release in
 esac
 
 # The kernel's headers, and of its source drivers/mmc.
-store=$PWD/target/judges/guest
+store=$PWD/target/judges/guest-linux
 if [ "$(cat "$store/ready" 2>/dev/null)" != "$release" ]; then
   rm -rf "$store"
   mkdir -p "$store/debs"
   say "fetching headers and source of Linux $release"
   (cd "$store/debs" && apt-get download -q -o APT::Sandbox::User="$(id -un)" "linux-headers-$release" "linux-headers-${release%-*}-common" linux-kbuild-6.1 linux-source-6.1 >&2)
-  for package in "$store"/debs/*.deb; do dpkg-deb -x "$package" "$store/root"; done
-  tar -xJf "$store"/root/usr/src/linux-source-6.1.tar.xz -C "$store" linux-source-6.1/drivers/mmc
+  for package in "$store"/debs/*.deb; do dpkg-deb -x "$package" "$store/unpacked"; done
+  tar -xJf "$store"/unpacked/usr/src/linux-source-6.1.tar.xz -C "$store" linux-source-6.1/drivers/mmc
   # The headers name each other by the place where they would be installed.
-  sed -i "s#include /usr/src/#include $store/root/usr/src/#" "$store/root/usr/src/linux-headers-$release/Makefile"
-  rm -rf "$store/debs" "$store"/root/usr/src/linux-source-6.1.tar.xz
+  sed -i "s#include /usr/src/#include $store/unpacked/usr/src/#" "$store/unpacked/usr/src/linux-headers-$release/Makefile"
+  rm -rf "$store/debs" "$store"/unpacked/usr/src/linux-source-6.1.tar.xz
   echo "$release" >"$store/ready"
 fi
 
@@ -64,7 +64,7 @@ gcc-12 -O2 -Wall -Wextra -Werror -shared -fPIC -Icrates/mmcq-guest/include -o "$
 mkdir "$work/modules"
 cp $sources/{wakeup,slot}.c "$store"/linux-source-6.1/drivers/mmc/host/{mmc_hsq.c,mmc_hsq.h,sdhci.h} "$work/modules"
 echo 'obj-m := wakeup.o mmc_hsq.o slot.o' >"$work/modules/Makefile"
-make -C "$store/root/usr/src/linux-headers-$release" M="$work/modules" modules >"$work/make" 2>&1 || { tail -30 "$work/make" >&2; say "the modules do not build"; exit 1; }
+make -C "$store/unpacked/usr/src/linux-headers-$release" M="$work/modules" modules >"$work/make" 2>&1 || { tail -30 "$work/make" >&2; say "the modules do not build"; exit 1; }
 
 root=$work/root
 mkdir -p "$root"/{bin,modules,proc,sys,dev}

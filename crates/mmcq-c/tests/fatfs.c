@@ -2,15 +2,8 @@
 #include "../examples/c/diskio.c"
 #include "board.h"
 #include "expect.h"
+#include "wait.h"
 #include <stdio.h>
-
-static void nothing(void *context) { (void)context; }
-static void wait_for_it(void *board, const mmcq_idle *idle) {
-    (void)idle;
-    if (board_sleep(board, board_now_ns(board) + 100000))
-        mmcq_on_irq(0);
-}
-
 
 int main(void) {
     static uint8_t out[9 * 512 + 1], in[9 * 512 + 1];

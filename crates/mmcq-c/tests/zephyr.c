@@ -2,19 +2,12 @@
 #include "../examples/c/zephyr_disk.c"
 #include "board.h"
 #include "expect.h"
+#include "wait.h"
 #include <stdio.h>
 #include <string.h>
 
 static struct disk_info *registered;
 int disk_access_register(struct disk_info *info) { registered = info; return 0; }
-
-static void nothing(void *context) { (void)context; }
-static void wait_for_it(void *board, const mmcq_idle *idle) {
-    (void)idle;
-    if (board_sleep(board, board_now_ns(board) + 100000))
-        mmcq_on_irq(0);
-}
-
 
 int main(void) {
     static uint8_t out[8 * 512] __attribute__((aligned(64))), in[8 * 512] __attribute__((aligned(64)));

@@ -175,8 +175,8 @@ fn a_write_in_pieces_is_answered_although_the_card_was_taken_away_and_given_back
     let mut e = engine(&world, |t| t.flush = CACHE);
     let id = e.submit(write(0, 24, 1), 0).unwrap();
     e.halt();
-    for now in 1..20 {
-        let _ = (e.on_irq(now * 1_000), e.poll(now * 1_000));
+    for turn in 1..20 {
+        let _ = (e.on_irq(turn * 1_000), e.poll(turn * 1_000));
     }
     assert!(e.is_quiet() && !e.is_idle(), "a piece is done, and the rest waits");
     let card = *e.target().unwrap();

@@ -13,8 +13,8 @@ fn read_concurrent(bytes: isize) {
     let mut engine: Engine<TestHost, 4> = Engine::new(TestHost::new(&world), Config::DEFAULT);
     engine.set_target(Some(target(8)));
     let id = engine.submit(Request::new(Kind::Read { lba: 1, blocks: 1 }, buffer(1, 0)), 0).unwrap();
-    for now_ns in 1..20 {
-        let _ = engine.on_irq(now_ns * 1_000);
+    for turn in 1..20 {
+        let _ = engine.on_irq(turn * 1_000);
     }
     assert!(engine.take(id).expect("not finished").result.is_ok());
 }

@@ -1,0 +1,7 @@
+/* wait.h: how the tests' programs wait, and a lock for one thread. */
+static void nothing(void *context) { (void)context; }
+static void wait_for_it(void *board, const mmcq_idle *idle) {
+    (void)idle;
+    if (board_sleep(board, board_now_ns(board) + 100000))
+        mmcq_on_irq(0);
+}
