@@ -52,8 +52,6 @@ pub mod block;
 pub mod card;
 pub mod engine;
 pub mod host;
-#[cfg_attr(not(feature = "plant"), doc(hidden))]
-pub mod plant;
 #[cfg(feature = "rpmb")]
 pub mod rpmb;
 pub mod sched;

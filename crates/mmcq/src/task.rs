@@ -25,7 +25,6 @@ mod permuted;
 
 use crate::engine::{Config, DmaBuf, Engine, Error, Kind, Output, PollOutcome, Request, SlotId};
 use crate::host::{Auto, BusOp, Data, Host, Phase};
-use crate::plant::{self, Bug};
 use crate::sched::slot_set::SlotSet;
 use crate::sched::{Fifo, Policy};
 use crate::spec::command::Command;
@@ -310,7 +309,7 @@ impl<B: Platform, const N: usize> Stack<B, N> {
                 return;
             }
         }
-        let mut left = if plant::is(Bug::WakesOne) { 0 } else { completed };
+        let mut left = completed;
         // As often as there are bits, and twice more.
         while let Some(waker) = self.enter(None, |engine| {
             while left != 0 {

@@ -11,7 +11,6 @@ use std::path::Path;
 ///
 /// The engine waits for nothing: so the advice on waiting (`advance`) stands above it.
 const LAYERS: &[&[&str]] = &[
-    &["plant"],
     &["spec"],
     &["host"],
     &["sched"],

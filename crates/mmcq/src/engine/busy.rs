@@ -14,7 +14,6 @@ use super::slot::NONE;
 use super::timers::later;
 use super::{Engine, Error};
 use crate::host::{BusyDetect, Host};
-use crate::plant::{self, Bug};
 use crate::sched::Policy;
 
 /// Learned busy times, one for each power of two of blocks up to 2^10.
@@ -135,11 +134,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         self.questions += 1;
         self.stats.busy_polls += 1;
         if self.host.caps().busy == BusyDetect::Level {
-            if self.host.dat0_busy() && !plant::is(Bug::BusyOnce) {
-                self.busy_again(now_ns)
-            } else {
-                self.ready(None, now_ns)
-            }
+            if self.host.dat0_busy() { self.busy_again(now_ns) } else { self.ready(None, now_ns) }
         } else {
             // A question has the time of any command, and not that of the busy: its interrupt may get lost.
             self.ask_status(Stage::BusyStatus, now_ns);

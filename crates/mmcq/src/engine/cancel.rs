@@ -3,7 +3,6 @@
 use super::slot::State;
 use super::{Claim, DmaBuf, Engine, Error, Kind, SlotId};
 use crate::host::Host;
-use crate::plant::{self, Bug};
 use crate::sched::Policy;
 
 impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
@@ -17,21 +16,6 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             return None;
         }
         match slot.state {
-            State::Active if plant::is(Bug::CancelFrees) => {
-                if let Some(direction) = slot.direction().filter(|_| slot.prepared) {
-                    slot.prepared = false;
-                    self.host.unmap(&slot.segment, direction);
-                }
-                self.give_up(id.index)
-            }
-            State::Queued if plant::is(Bug::AbandonedLate) && matches!(slot.kind, Kind::Write { .. }) => {
-                self.slots.unlink(id.index);
-                self.slots.push_back(id.index);
-                let slot = self.slots.at_mut(id.index);
-                slot.orphan = true;
-                slot.waker = None;
-                None
-            }
             // A write of which a part has gone out, or that is made again because its fate is not known, is not half undone.
             State::Queued if slot.moved_blocks == 0 && !(P::RECOVERS && slot.redone) => {
                 if let Some(waiting) = self.told(id.index) {
@@ -40,7 +24,6 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
                 self.slots.unlink(id.index);
                 let slot = self.slots.at_mut(id.index);
                 if slot.prepared
-                    && !plant::is(Bug::CancelKeepsMapping)
                     && let Some(direction) = slot.direction()
                 {
                     slot.prepared = false;

@@ -4,7 +4,6 @@ use super::outcome::not_written;
 use super::slot::{NONE, Rules, State, bits};
 use super::{Engine, Error, Output};
 use crate::host::{Direction, Host};
-use crate::plant::{self, Bug};
 use crate::sched::{Policy, Waiting};
 use crate::spec::response::R1;
 
@@ -40,7 +39,6 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
 
     /// A status of the card has come: what was written before now has a result.
     pub(super) fn settle(&mut self, status: u32) {
-        let status = if plant::is(Bug::DeferredIgnored) { 0 } else { status };
         // One mask, so that a status which says nothing costs nothing.
         let told = status & if P::RECOVERS { R1::DEFERRED | R1::EXCEPTION_EVENT } else { R1::DEFERRED };
         let bad = told & R1::DEFERRED;
@@ -73,8 +71,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             for &index in self.gathered.members() {
                 let slot = self.slots.at_mut(index);
                 // The rest of a request is queued, or under way again already.
-                let goes_on =
-                    matches!(slot.state, State::Active | State::Queued) && !plant::is(Bug::PieceErrorLost);
+                let goes_on = matches!(slot.state, State::Active | State::Queued);
                 if goes_on && slot.moved_blocks != 0 {
                     slot.result = Err(Error::Program(status));
                     owned = true;

@@ -58,7 +58,6 @@ pub use request::{BLOCK_BYTES, Completion, Error, Kind, Output, Request, SlotId}
 pub use stream::Close;
 
 use crate::host::{Caps, Direction, Host, Phase, Segment};
-use crate::plant::{self, Bug};
 use crate::sched::{Fifo, Policy, Tails};
 use busy::BusyTimes;
 use concurrent::Concurrent;
@@ -228,7 +227,6 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     fn submit_any(&mut self, request: &mut Request, now_ns: u64) -> Result<SlotId, Error> {
         self.admit(request)?;
         let index = self.allocate(request.urgent).ok_or(Error::Full)?;
-        request.durable &= !plant::is(Bug::DurableIgnored);
         let slot = self.slots.at_mut(index);
         slot.kind = request.kind;
         (slot.origin, slot.arrived_ns) = (request.origin, now_ns);
@@ -398,20 +396,11 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             return None;
         }
         let done_bytes = match slot.result {
-            Ok(output) if plant::is(Bug::DoneShort) => output.bytes.saturating_sub(BLOCK_BYTES),
             Ok(output) => output.bytes,
             Err(error) if error.leaves_doubt() && !matches!(slot.kind, Kind::Read { .. }) => 0,
             Err(_) => slot.moved_blocks.saturating_mul(BLOCK_BYTES),
         };
-        let wrong = plant::is(Bug::SalvageOffByOne) && slot.result.is_err();
-        let done_bytes = if wrong { done_bytes.saturating_add(BLOCK_BYTES) } else { done_bytes };
-        let mut buf = slot.buf.take().unless_lent();
-        if plant::any() && matches!(slot.kind, Kind::Write { .. }) {
-            if plant::is(Bug::MemoryChanged) {
-                buf.fill(0);
-            }
-            buf = if plant::is(Bug::MemoryKept) { DmaBuf::EMPTY } else { buf };
-        }
+        let buf = slot.buf.take().unless_lent();
         let completion = Completion { result: slot.result, done_bytes, buf };
         self.fresh &= !(1 << id.index);
         self.slots.release(id.index);

@@ -12,7 +12,6 @@ use super::tail::Tail;
 use super::timers::later;
 use super::{BLOCK_BYTES, CardParams, Engine, Error};
 use crate::host::{Auto, BusOp, BusyDetect, Data, Direction, Host, Phase, StartError};
-use crate::plant::{self, Bug};
 use crate::sched::{Choice, Policy};
 use crate::spec::command::{self, Command, Resp};
 
@@ -364,8 +363,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         } else if single || counted || self.end() != End::Here {
             Auto::None
         } else if count && !caps.no_count && caps.auto_count {
-            let more = u32::from(plant::is(Bug::CountOffByOne));
-            Auto::Count(command::set_block_count(blocks + more, false).arg)
+            Auto::Count(command::set_block_count(blocks, false).arg)
         } else if caps.auto_stop {
             Auto::Stop
         } else {

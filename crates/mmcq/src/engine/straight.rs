@@ -11,7 +11,6 @@ use super::runs::End;
 use super::slot::{NONE, Rules, State};
 use super::{BLOCK_BYTES, CardParams, Engine, Kind, Output, Request, SlotId};
 use crate::host::{Auto, BusyDetect, Data, Direction, Done, Events, Host, Phase, Plain, Segment};
-use crate::plant;
 use crate::sched::Policy;
 use crate::spec::command;
 use crate::spec::response::{R1, Response};
@@ -95,7 +94,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         let counted = target.count && !caps.no_count && caps.auto_count;
         let ahead = usize::from(self.config.prepared) >= N;
         let patient = target.read_timeout_ns.max(target.write_timeout_ns) >> 48 != 0;
-        if target.extended_address || !(counted || caps.auto_stop) || !ahead || patient || plant::any() {
+        if target.extended_address || !(counted || caps.auto_stop) || !ahead || patient {
             return;
         }
         let blocks = caps.max_blocks.min(caps.max_bytes / BLOCK_BYTES).min(0xffff);

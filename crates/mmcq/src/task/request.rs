@@ -2,7 +2,6 @@
 
 use super::{Platform, Stack};
 use crate::engine::{Completion, Error, Request, SlotId};
-use crate::plant::{self, Bug};
 use crate::sched::Policy;
 use core::future::Future;
 use core::pin::Pin;
@@ -114,12 +113,6 @@ impl<B: Platform, const N: usize> Future for RequestFuture<'_, B, N> {
             look = self.look(context.waker(), &mut seen);
         }
         if matches!(look, Look::Unknown) {
-            if plant::is(Bug::ForgetsWaker)
-                && let At::In(id) = self.at
-            {
-                drop(self.stack.enter(None, |engine| engine.take_waker(id.index())));
-                return Poll::Pending;
-            }
             seen.waker = Some(context.waker().clone());
             look = self.look(context.waker(), &mut seen);
         }
