@@ -41,6 +41,7 @@ pub struct Geometry {
 }
 
 /// A failed request, with the blocks that are surely done.
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockError {
     /// Why.

@@ -212,8 +212,13 @@ async fn of_families<F: identify::Families, B: Platform, const N: usize>(
     let mut session = Session::new(stack, scratch);
     stack.enter((), |engine| engine.set_target(None));
     let result = attempts::<F, B, N>(&mut session, options).await.map_err(|Failed| session.error);
-    if let Ok(found) = &result {
-        stack.enter((), |engine| engine.set_target(F::target(found)));
+    match &result {
+        Ok(found) => {
+            let params = F::target(found);
+            message!(info, "a card of {} blocks", params.map_or(0, |params| params.sectors));
+            stack.enter((), |engine| engine.set_target(params));
+        }
+        Err(error) => message!(info, "no card: {}", error),
     }
     (result, session.into_scratch())
 }

@@ -134,6 +134,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         }
         match self.host.start_concurrent(&phase.command) {
             Ok(()) => {
+                message!(trace, "CMD{} {:#010x} beside data", phase.command.index, phase.command.arg);
                 self.slots.unlink(index);
                 self.slots.at_mut(index).state = State::Active;
                 self.concurrent.slot = index;

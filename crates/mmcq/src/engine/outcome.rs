@@ -63,6 +63,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     /// The phase in progress ended well on the wire; what the card says of it is judged here.
     fn phase_done(&mut self, done: Done, now_ns: u64) {
         let status = R1(done.response.words[0]);
+        message!(trace, "answered {:#010x}", status.0);
         self.timers.give_up_never();
         match self.lane.stage() {
             Stage::Prefix => match status.0 & R1::OWN {

@@ -442,6 +442,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         if (plain.status | plain.stop) & WRONG | plain.status.wrapping_add(1 << 9) & FROM_PRG_ON != 0 {
             return false;
         }
+        message!(trace, "answered {:#010x}", plain.status);
         let way = self.straight.under_way;
         self.lane.note_end(now_ns);
         self.straight.under_way = Way::Nothing;
