@@ -9,7 +9,7 @@ use super::phases::Stage;
 use super::slot::NONE;
 use super::{Engine, Error, Kind, PartitionAccess};
 use crate::host::{Host, Phase};
-use crate::sched::Policy;
+use crate::sched::Profile;
 use crate::spec::command::{Command, emmc};
 use crate::spec::ext_csd::index;
 
@@ -121,7 +121,7 @@ fn switches_cache(command: &Command) -> bool {
     switched(command, index::CACHE_CTRL).is_some()
 }
 
-impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
+impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// CMD6 to a partition, for the visit in progress.
     pub(super) fn go_to(&mut self, visit: PartitionAccess, now_ns: u64) {
         let area = &mut self.memory.area;

@@ -14,7 +14,7 @@ use super::slot::NONE;
 use super::timers::later;
 use super::{Engine, Error};
 use crate::host::{BusyDetect, Host};
-use crate::sched::Policy;
+use crate::sched::Profile;
 
 /// Learned busy times, one for each power of two of blocks up to 2^10.
 #[derive(Debug)]
@@ -95,7 +95,7 @@ impl BusyTimes {
     }
 }
 
-impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
+impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// The data are over; the card may program for a while, and the host does not see when it is ready.
     pub(super) fn watch_busy(&mut self, now_ns: u64) {
         self.lane.enter(Stage::BusyPause);

@@ -7,7 +7,7 @@ use super::slot::{NONE, State};
 use super::timers::later;
 use super::{BLOCK_BYTES, Engine, Error, FlushBy, Kind, Output};
 use crate::host::{Auto, BusOp, BusyDetect, Host, Phase, Step};
-use crate::sched::Policy;
+use crate::sched::Profile;
 use crate::spec::command::{Command, Resp, emmc};
 use crate::spec::quirks::Quirks;
 use crate::spec::response::{R1, State as CardState};
@@ -15,7 +15,7 @@ use crate::spec::response::{R1, State as CardState};
 /// EXT_CSD [32] [eMMC 7.4.90].
 const FLUSH_CACHE: u8 = 32;
 
-impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
+impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Starts a request that is no read or write.
     pub(super) fn begin_control(&mut self, index: u8, now_ns: u64) {
         self.close_straight();

@@ -5,9 +5,9 @@ use super::extras::Event;
 use super::phases::Stage;
 use super::{Engine, Error, Output};
 use crate::host::Host;
-use crate::sched::Policy;
+use crate::sched::Profile;
 
-impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
+impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Whatever time has brought: retries, steps, questions, deadlines. One turn of each at most.
     pub(super) fn advance(&mut self, now_ns: u64) {
         if H::CONCURRENT && self.timers.concurrent_is_due(now_ns) {

@@ -4,19 +4,19 @@ use super::outcome::not_written;
 use super::slot::{NONE, Rules, State, bits};
 use super::{Engine, Error, Output};
 use crate::host::{Direction, Host};
-use crate::sched::{Policy, Waiting};
+use crate::sched::{Policy, Profile, Waiting};
 use crate::spec::response::R1;
 
-impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
+impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// What the policy is told of a request, if it is told anything.
     pub(super) fn told(&self, index: u8) -> Option<Waiting> {
-        if P::IN_ORDER { None } else { self.slots.waiting(index) }
+        if P::Policy::IN_ORDER { None } else { self.slots.waiting(index) }
     }
 
     /// Takes a request out of the queue without sending it.
     pub(super) fn withdraw(&mut self, index: u8) {
         if let Some(waiting) = self.told(index) {
-            self.policy.cancelled(&waiting);
+            self.profile.policy_mut().cancelled(&waiting);
         }
         self.slots.unlink(index);
     }
@@ -33,7 +33,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     pub(super) fn push_front(&mut self, index: u8, now_ns: u64) {
         self.slots.push_front(index);
         if let Some(waiting) = self.told(index) {
-            self.policy.arrived(&waiting, now_ns);
+            self.profile.policy_mut().arrived(&waiting, now_ns);
         }
     }
 

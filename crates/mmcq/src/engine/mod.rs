@@ -58,7 +58,7 @@ pub use request::{BLOCK_BYTES, Completion, Error, Kind, Output, Request, SlotId}
 pub use stream::Close;
 
 use crate::host::{Caps, Direction, Host, Phase, Segment};
-use crate::sched::{Fifo, Policy, Tails};
+use crate::sched::{Fifo, Policy, Profile, Tails};
 use busy::BusyTimes;
 use concurrent::Concurrent;
 use durability::Durability;
@@ -81,7 +81,7 @@ use wire::Wire;
 #[derive(Debug)]
 // What most functions touch comes first: short offsets make short instructions on small cores.
 #[repr(C)]
-pub struct Engine<H: Host, const N: usize, P: Policy = Fifo> {
+pub struct Engine<H: Host, const N: usize, P: Profile = Fifo> {
     /// The slot of a control request in progress (flush, raw, bus, pause).
     control: u8,
     segment_count: u8,
@@ -140,7 +140,7 @@ pub struct Engine<H: Host, const N: usize, P: Policy = Fifo> {
     busy_times: BusyTimes,
     stats: Stats,
     host: H,
-    policy: P,
+    profile: P,
     /// What is known of streams, and whether the next start is held.
     tails: P::Tails,
 }
@@ -152,13 +152,13 @@ impl<H: Host, const N: usize> Engine<H, N> {
     }
 }
 
-impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
+impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// An idle engine without a card, with a scheduler.
     pub const fn with_policy(host: H, config: Config, policy: P) -> Self {
         Engine {
             host,
             config,
-            policy,
+            profile: policy,
             target: None,
             gate: Gate::new(config.admitted),
             slots: Slots::new(),
@@ -262,7 +262,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         }
         self.stats.requests += 1;
         if let Some(waiting) = self.told(index) {
-            self.policy.arrived(&waiting, now_ns);
+            self.profile.policy_mut().arrived(&waiting, now_ns);
         }
         if !(self.is_held() && self.joins_held(index, now_ns)) {
             self.dispatch(now_ns);
@@ -474,13 +474,13 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     }
 
     /// The scheduler.
-    pub fn policy(&self) -> &P {
-        &self.policy
+    pub fn policy(&self) -> &P::Policy {
+        self.profile.policy()
     }
 
     /// The scheduler, to change weights, say.
-    pub fn policy_mut(&mut self) -> &mut P {
-        &mut self.policy
+    pub fn policy_mut(&mut self) -> &mut P::Policy {
+        self.profile.policy_mut()
     }
 
     /// Counters.

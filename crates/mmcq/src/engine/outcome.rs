@@ -7,7 +7,7 @@ use super::slot::NONE;
 use super::timers::later;
 use super::{Engine, Error, Kind, Output};
 use crate::host::{Auto, BusyDetect, Cause, Direction, Done, Events, Fault, Host};
-use crate::sched::Policy;
+use crate::sched::Profile;
 use crate::spec::command::Resp;
 use crate::spec::response::{R1, State as CardState};
 
@@ -16,7 +16,7 @@ pub(super) fn not_written(status: u32) -> Error {
     if status & R1::WP_VIOLATION != 0 { Error::Protected } else { Error::Program(status) }
 }
 
-impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
+impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// Takes the controller's events and moves on. False if there was none.
     pub(super) fn acknowledge(&mut self, now_ns: u64) -> bool {
         let ended = self.is_concurrent() && self.concurrent_turn(Turn::Ack, now_ns);

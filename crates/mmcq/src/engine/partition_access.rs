@@ -7,7 +7,7 @@
 use super::extras::{Place, refused};
 use super::{BLOCK_BYTES, CardParams, Engine, Error, Kind, Output};
 use crate::host::{Data, Direction, Host, Segment};
-use crate::sched::Policy;
+use crate::sched::Profile;
 use crate::spec::command::{self, Command};
 use crate::spec::response::R1;
 
@@ -82,7 +82,7 @@ impl PartitionAccess {
     }
 }
 
-impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
+impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     fn visit(&self) -> Option<PartitionAccess> {
         match self.slots.at(self.control).kind {
             Kind::PartitionAccess(visit) => Some(visit),

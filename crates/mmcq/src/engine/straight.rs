@@ -11,7 +11,7 @@ use super::runs::End;
 use super::slot::{NONE, Rules, State};
 use super::{BLOCK_BYTES, CardParams, Engine, Kind, Output, Request, SlotId};
 use crate::host::{Auto, BusyDetect, Data, Direction, Done, Events, Host, Phase, Plain, Segment};
-use crate::sched::Policy;
+use crate::sched::{Policy, Profile};
 use crate::spec::command;
 use crate::spec::response::{R1, Response};
 
@@ -76,9 +76,9 @@ const WRONG: u32 = R1::OWN | R1::DEFERRED | R1::EXCEPTION_EVENT;
 /// Set in one more than CURRENT_STATE from 7 (programming) on; beyond that no transfer leaves a card.
 const FROM_PRG_ON: u32 = 8 << 9;
 
-impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
+impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// There is such a path.
-    pub(crate) const STRAIGHT: bool = P::STRAIGHT && P::IN_ORDER && P::RECOVERS && !H::CONTINUES;
+    pub(crate) const STRAIGHT: bool = P::FAST && P::Policy::IN_ORDER && P::RECOVERS && !H::CONTINUES;
 
     /// The card is another, or known better.
     pub(super) fn set_card(&mut self, target: Option<CardParams>) {

@@ -2,7 +2,7 @@
 
 use super::{Platform, Stack};
 use crate::engine::{Completion, Error, Request, SlotId};
-use crate::sched::Policy;
+use crate::sched::Profile;
 use core::future::Future;
 use core::pin::Pin;
 use core::task::{Context, Poll, Waker};
@@ -62,7 +62,7 @@ impl<B: Platform, const N: usize> RequestFuture<'_, B, N> {
             let id = match at {
                 At::Before(request) => match stack.submit_to(engine, request) {
                     Ok(id) => id,
-                    Err(Error::Full) if B::Policy::RECOVERS && stack.frees_slot(engine, request) => {
+                    Err(Error::Full) if B::Profile::RECOVERS && stack.frees_slot(engine, request) => {
                         return Look::Again;
                     }
                     Err(error) => {

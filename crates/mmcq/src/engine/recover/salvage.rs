@@ -11,10 +11,10 @@ use super::super::slot::{NONE, Rules, State, bits};
 use super::super::{Engine, Error, FlushBy, Kind, Output, SlotId};
 use super::RecoveryStep;
 use crate::host::{Direction, Host};
-use crate::sched::Policy;
+use crate::sched::{Policy, Profile};
 use crate::spec::response::R1;
 
-impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
+impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// The pass is over and the card's status known: what became of the writes before?
     pub(super) fn settle_pass(&mut self) {
         let status = self.recovered_status;
@@ -89,7 +89,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         }
         self.slots.push_by_age(index);
         if let Some(waiting) = self.told(index) {
-            self.policy.arrived(&waiting, now_ns);
+            self.profile.policy_mut().arrived(&waiting, now_ns);
         }
     }
 
