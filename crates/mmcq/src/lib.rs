@@ -61,8 +61,6 @@ pub mod board;
 pub mod card;
 pub mod engine;
 pub mod host;
-#[cfg_attr(not(feature = "plant"), doc(hidden))]
-pub mod plant;
 #[cfg(feature = "rpmb")]
 pub mod rpmb;
 pub mod sched;

@@ -25,7 +25,7 @@ mod upkeep;
 
 use crate::engine::{CardParams, DmaBuf, Error};
 use crate::host::{Timing, Width};
-use crate::sched::Policy;
+use crate::sched::Profile;
 use crate::spec::ParseError;
 use crate::spec::cid::Cid;
 use crate::task::{Platform, Stack};
@@ -57,7 +57,7 @@ pub struct Options {
     pub strength: Strength,
     /// What opens a card that is found locked, also when it had to be initialised again: [`LockOp::Unlock`]. For a card whose
     /// password is lost it is [`LockOp::ForceErase`]: the [keeper](supervise) erases no card that it only initialises again.
-    /// Without it bring-up ends with [`Error::Locked`]. Lean firmware ([`Policy::RECOVERS`]) opens no card.
+    /// Without it bring-up ends with [`Error::Locked`]. Lean firmware ([`Profile::RECOVERS`]) opens no card.
     pub unlock: Option<&'static LockOp<'static>>,
     /// Switch an eMMC's volatile write cache on; then only a flush makes data durable. That of an SD card, which may be taken out any moment, stays off unless
     /// [`extension::enable_cache`] is called.
@@ -235,7 +235,7 @@ async fn attempts<F: identify::Families, B: Platform, const N: usize>(
             Ok(card) => return Ok(card),
             Err(Failed) => match tried {
                 // One lost answer says nothing of the timing.
-                Some(timing) if B::Policy::RECOVERS && timing != Timing::Legacy && failed != tried => {
+                Some(timing) if B::Profile::RECOVERS && timing != Timing::Legacy && failed != tried => {
                     failed = tried
                 }
                 Some(timing) if timing != Timing::Legacy => {

@@ -21,7 +21,7 @@ use super::slot::{NONE, State, bits};
 use super::timers::later;
 use super::{BLOCK_BYTES, Engine, Error, FlushBy, Kind};
 use crate::host::{Auto, BusOp, Cause, Host, Step};
-use crate::sched::Policy;
+use crate::sched::Profile;
 use crate::sched::slot_set::SlotSet;
 use crate::spec::command::{self, Resp};
 use crate::spec::response::{R1, State as CardState};
@@ -148,7 +148,7 @@ impl Incident {
     }
 }
 
-impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
+impl<H: Host, const N: usize, P: Profile> Engine<H, N, P> {
     /// The last steps of recovery (16 at most), oldest first.
     pub fn incidents(&self) -> impl Iterator<Item = RecoveryEvent> + '_ {
         self.incident.trace.iter()
