@@ -32,7 +32,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         self.control = index;
         self.gathered.forget();
         self.failure = None;
-        self.segment_count = 0;
+        self.gathered.no_segments();
         if plant::is(Bug::FlushSkipped) && matches!(slot.kind, Kind::Flush) {
             return self.end_control(Ok(Output::default()));
         }
@@ -94,8 +94,8 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
                 if timeout_ns > self.host.caps().max_busy_ns {
                     (flush.resp, timer_ns) = (Resp::R1, COMMAND_TIMEOUT_NS);
                 }
-                self.order_ns = timeout_ns;
-                self.after_busy = Stage::FlushStatus;
+                self.busy.may_last(timeout_ns);
+                self.busy.is_followed_by(Stage::FlushStatus);
                 self.start_order(Stage::Flush, flush, timer_ns, now_ns);
             }
             FlushBy::SdCache { .. } => self.extra(Event::Begin, now_ns),
@@ -174,10 +174,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
             self.end_slot(index, Err(error));
             return false;
         }
-        if let Some(first) = self.segments.first_mut() {
-            *first = self.slots.at(index).segment.same();
-            self.segment_count = 1;
-        }
+        self.gathered.one_segment(self.slots.at(index).segment.same());
         true
     }
 

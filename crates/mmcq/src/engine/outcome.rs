@@ -21,8 +21,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
     /// Takes the controller's events and moves on. False if there was none.
     pub(super) fn acknowledge(&mut self, now_ns: u64) -> bool {
         let ended = self.is_concurrent() && self.concurrent_turn(Turn::Ack, now_ns);
-        let count = if self.lane.phase().data.is_some() { self.segment_count as usize } else { 0 };
-        let events: Events = self.host.ack(self.segments.get(..count).unwrap_or(&[]));
+        let events: Events = self.host.ack(self.gathered.segments(self.lane.phase().data.is_some()));
         self.acknowledged(events, ended, now_ns)
     }
 
@@ -176,13 +175,13 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
 
     /// CMD12 was answered. Reading up to the last block makes some cards report OUT_OF_RANGE there [SD 4.3.3]: no error.
     fn stopped(&mut self, status: u32, now_ns: u64) {
-        let end = self.gathered.lba + u64::from(self.gathered.blocks);
+        let end = self.gathered.lba() + u64::from(self.gathered.blocks());
         let at_end = self.target.is_some_and(|t| end >= t.sectors);
         let at_end = at_end && !plant::is(Bug::EndOfCardFatal);
         let benign = if at_end { R1::OUT_OF_RANGE } else { 0 };
         let bad = status & (R1::OWN | R1::DEFERRED) & !benign;
         let by_us = matches!(self.lane.stage(), Stage::Stop);
-        match (bad, self.gathered.direction) {
+        match (bad, self.gathered.direction()) {
             (0, _) if by_us && self.host.caps().busy == BusyDetect::Response => {
                 self.end_transfer(None, now_ns)
             }
@@ -203,7 +202,7 @@ impl<H: Host, const N: usize, P: Policy> Engine<H, N, P> {
         if plant::is(Bug::AckBeforeBusyEnd) {
             return self.end_transfer(Some(0), now_ns);
         }
-        if self.gathered.direction == Direction::Write && self.host.caps().busy != BusyDetect::Interrupt {
+        if self.gathered.direction() == Direction::Write && self.host.caps().busy != BusyDetect::Interrupt {
             if P::RECOVERS && self.tell_early(now_ns) {
                 self.streams.busy_of_the_end();
             }
